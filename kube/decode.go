@@ -1,0 +1,230 @@
+package kube
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// LastAppliedAnnotation is written by kubectl apply and often larger than the object; no one reads it here.
+const LastAppliedAnnotation = "kubectl.kubernetes.io/last-applied-configuration"
+
+// DecodeError says that one object could not be decoded. Ref is what could still be made out of it.
+type DecodeError struct {
+	Ref Ref
+	Err error
+}
+
+func (e *DecodeError) Error() string { return fmt.Sprintf("decode %s: %v", e.Ref, e.Err) }
+
+// Unwrap returns the cause.
+func (e *DecodeError) Unwrap() error { return e.Err }
+
+// DecodeJSON decodes one object of the kind from JSON. The kind is the caller's: what the text says of itself is not
+// looked at. The error is a *DecodeError; an unknown kind is a programming error and one, too. The result keeps no
+// reference to data.
+func DecodeJSON(kind Kind, data []byte) (Object, error) {
+	var (
+		o   Object
+		err error
+	)
+	switch kind {
+	case KindIngress:
+		o, err = decode[jsonIngress](data)
+	case KindRouteGroup:
+		o, err = decode[jsonRouteGroup](data)
+	case KindService:
+		o, err = decode[jsonService](data)
+	case KindEndpoints:
+		o, err = decode[jsonEndpoints](data)
+	case KindEndpointSlice:
+		o, err = decode[jsonEndpointSlice](data)
+	case KindSecret:
+		o, err = decode[jsonSecret](data)
+	default:
+		err = fmt.Errorf("kind %q is not read", kind)
+	}
+	if err != nil {
+		return nil, &DecodeError{Ref: SalvageRef(kind, data), Err: err}
+	}
+	return o, nil
+}
+
+// slimmer is the JSON form of an object that knows its slim form.
+type slimmer interface{ slim() Object }
+
+func decode[T slimmer](data []byte) (Object, error) {
+	var v T
+	if err := json.Unmarshal(data, &v); err != nil {
+		return nil, err
+	}
+	return v.slim(), nil
+}
+
+// SalvageRef makes out which object the text is about, as far as that can be made out: for naming what cannot be
+// decoded.
+func SalvageRef(kind Kind, data []byte) Ref {
+	ref := Ref{Kind: kind}
+	var outer struct{ Metadata json.RawMessage }
+	if json.Unmarshal(data, &outer) != nil {
+		return ref
+	}
+	// Field by field: a namespace of a wrong type must not hide the name.
+	var name struct{ Name string }
+	var namespace struct{ Namespace string }
+	if json.Unmarshal(outer.Metadata, &name) == nil {
+		ref.Name = name.Name
+	}
+	if json.Unmarshal(outer.Metadata, &namespace) == nil {
+		ref.Namespace = namespace.Namespace
+	}
+	return ref
+}
+
+type jsonMeta struct {
+	Namespace         string            `json:"namespace"`
+	Name              string            `json:"name"`
+	Annotations       map[string]string `json:"annotations"`
+	Labels            map[string]string `json:"labels"`
+	CreationTimestamp *time.Time        `json:"creationTimestamp"` // only has to parse
+}
+
+func (m *jsonMeta) slim() Meta {
+	if m == nil {
+		return Meta{}
+	}
+	return SlimMeta(m.Namespace, m.Name, m.Annotations, m.Labels)
+}
+
+// name is for the kinds of which no more metadata is kept.
+func (m *jsonMeta) name() (namespace, name string) {
+	if m == nil {
+		return "", ""
+	}
+	return m.Namespace, m.Name
+}
+
+// SlimMeta makes a Meta of decoded metadata: without the last-applied annotation, empty maps as nil. It takes the maps
+// over.
+func SlimMeta(namespace, name string, annotations, labels map[string]string) Meta {
+	delete(annotations, LastAppliedAnnotation)
+	if len(annotations) == 0 {
+		annotations = nil
+	}
+	if len(labels) == 0 {
+		labels = nil
+	}
+	return Meta{Namespace: namespace, Name: name, Annotations: annotations, Labels: labels}
+}
+
+type jsonTLS struct {
+	Hosts      []string `json:"hosts"`
+	SecretName string   `json:"secretName"`
+}
+
+func slimTLS(in []*jsonTLS) []TLS {
+	var out []TLS
+	for _, t := range in {
+		if t != nil {
+			out = append(out, TLS{Hosts: t.Hosts, SecretName: t.SecretName})
+		}
+	}
+	return out
+}
+
+type jsonIngress struct {
+	Metadata *jsonMeta        `json:"metadata"`
+	Spec     *jsonIngressSpec `json:"spec"`
+}
+
+type jsonIngressSpec struct {
+	IngressClassName string              `json:"ingressClassName"`
+	DefaultBackend   *jsonIngressBackend `json:"defaultBackend"`
+	Rules            []*jsonIngressRule  `json:"rules"`
+	TLS              []*jsonTLS          `json:"tls"`
+}
+
+type jsonIngressRule struct {
+	Host string `json:"host"`
+	HTTP *struct {
+		Paths []*jsonIngressPath `json:"paths"`
+	} `json:"http"`
+}
+
+type jsonIngressPath struct {
+	Path     string              `json:"path"`
+	PathType string              `json:"pathType"`
+	Backend  *jsonIngressBackend `json:"backend"`
+}
+
+type jsonIngressBackend struct {
+	Service struct {
+		Name string `json:"name"`
+		Port struct {
+			Name   string `json:"name"`
+			Number int    `json:"number"`
+		} `json:"port"`
+	} `json:"service"`
+}
+
+func (b *jsonIngressBackend) slim() *IngressBackend {
+	if b == nil {
+		return nil
+	}
+	return &IngressBackend{Service: b.Service.Name, PortName: b.Service.Port.Name, PortNumber: b.Service.Port.Number}
+}
+
+func (i jsonIngress) slim() Object {
+	o := &Ingress{Meta: i.Metadata.slim()}
+	if i.Spec == nil {
+		return o
+	}
+	o.Spec = &IngressSpec{
+		IngressClassName: i.Spec.IngressClassName,
+		DefaultBackend:   i.Spec.DefaultBackend.slim(),
+		TLS:              slimTLS(i.Spec.TLS),
+	}
+	for _, r := range i.Spec.Rules {
+		if r == nil {
+			continue
+		}
+		rule := IngressRule{Host: r.Host, HTTP: r.HTTP != nil}
+		if r.HTTP != nil {
+			for _, p := range r.HTTP.Paths {
+				if p == nil {
+					p = &jsonIngressPath{} // reported like an entry without backend
+				}
+				rule.Paths = append(rule.Paths, IngressPath{Path: p.Path, PathType: p.PathType, Backend: p.Backend.slim()})
+			}
+		}
+		o.Spec.Rules = append(o.Spec.Rules, rule)
+	}
+	return o
+}
+
+type jsonRouteGroup struct {
+	Metadata *jsonMeta           `json:"metadata"`
+	Spec     *jsonRouteGroupSpec `json:"spec"`
+}
+
+type jsonRouteGroupSpec struct {
+	Hosts           []string             `json:"hosts"`
+	Backends        []*RouteGroupBackend `json:"backends"`
+	DefaultBackends []*BackendReference  `json:"defaultBackends"`
+	Routes          []*RouteSpec         `json:"routes"`
+	TLS             []*jsonTLS           `json:"tls"`
+}
+
+func (r jsonRouteGroup) slim() Object {
+	o := &RouteGroup{Meta: r.Metadata.slim()}
+	if r.Spec != nil {
+		o.Spec = &RouteGroupSpec{
+			Hosts:           r.Spec.Hosts,
+			Backends:        r.Spec.Backends,
+			DefaultBackends: r.Spec.DefaultBackends,
+			Routes:          r.Spec.Routes,
+			TLS:             slimTLS(r.Spec.TLS),
+		}
+	}
+	return o
+}

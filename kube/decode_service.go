@@ -1,0 +1,149 @@
+package kube
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+type jsonService struct {
+	Metadata *jsonMeta `json:"metadata"`
+	Spec     *struct {
+		Type         string             `json:"type"`
+		ExternalName string             `json:"externalName"`
+		Ports        []*jsonServicePort `json:"ports"`
+	} `json:"spec"`
+}
+
+type jsonServicePort struct {
+	Name       string         `json:"name"`
+	Port       int            `json:"port"`
+	TargetPort jsonTargetPort `json:"targetPort"`
+}
+
+type jsonTargetPort TargetPort
+
+// UnmarshalJSON takes a string, an integer or null.
+func (p *jsonTargetPort) UnmarshalJSON(b []byte) error {
+	if string(b) == "null" {
+		return nil
+	}
+	var n int
+	if err := json.Unmarshal(b, &n); err == nil {
+		*p = jsonTargetPort(NumberPort(n))
+		return nil
+	}
+	var s string
+	if err := json.Unmarshal(b, &s); err != nil {
+		return fmt.Errorf("target port %s: want a string or an integer", b)
+	}
+	*p = jsonTargetPort(NamePort(s))
+	return nil
+}
+
+func (s jsonService) slim() Object {
+	o := &Service{Incomplete: s.Metadata == nil || s.Spec == nil}
+	o.Namespace, o.Name = s.Metadata.name()
+	if s.Spec == nil {
+		return o
+	}
+	o.Type, o.ExternalName = s.Spec.Type, s.Spec.ExternalName
+	for _, p := range s.Spec.Ports {
+		if p != nil {
+			o.Ports = append(o.Ports, ServicePort{Name: p.Name, Port: p.Port, TargetPort: TargetPort(p.TargetPort)})
+		}
+	}
+	return o
+}
+
+type jsonEndpointPort struct {
+	Name        string `json:"name"`
+	Port        int    `json:"port"`
+	Protocol    string `json:"protocol"`
+	AppProtocol string `json:"appProtocol"`
+}
+
+func slimPorts(in []*jsonEndpointPort) []EndpointPort {
+	out := make([]EndpointPort, 0, len(in))
+	for _, p := range in {
+		if p != nil {
+			out = append(out, EndpointPort(*p))
+		}
+	}
+	return out
+}
+
+type jsonEndpoints struct {
+	Metadata *jsonMeta `json:"metadata"`
+	Subsets  []*struct {
+		Addresses []*struct {
+			IP string `json:"ip"`
+		} `json:"addresses"`
+		Ports []*jsonEndpointPort `json:"ports"`
+	} `json:"subsets"`
+}
+
+func (e jsonEndpoints) slim() Object {
+	o := &Endpoints{}
+	o.Namespace, o.Name = e.Metadata.name()
+	for _, s := range e.Subsets {
+		if s == nil {
+			continue
+		}
+		sub := Subset{Ports: slimPorts(s.Ports)}
+		for _, a := range s.Addresses {
+			if a != nil {
+				sub.Addresses = append(sub.Addresses, a.IP)
+			}
+		}
+		o.Subsets = append(o.Subsets, sub)
+	}
+	return o
+}
+
+type jsonEndpointSlice struct {
+	Metadata  *jsonMeta `json:"metadata"`
+	Endpoints []*struct {
+		Addresses  []string `json:"addresses"`
+		Zone       string   `json:"zone"`
+		Conditions *struct {
+			Ready       *bool `json:"ready"`
+			Terminating *bool `json:"terminating"`
+		} `json:"conditions"`
+	} `json:"endpoints"`
+	Ports []*jsonEndpointPort `json:"ports"`
+}
+
+func (e jsonEndpointSlice) slim() Object {
+	o := &EndpointSlice{NoPorts: e.Ports == nil, Ports: slimPorts(e.Ports)}
+	o.Namespace, o.Name = e.Metadata.name()
+	if e.Metadata != nil {
+		o.Service = e.Metadata.Labels[ServiceNameLabel]
+	}
+	for _, ep := range e.Endpoints {
+		if ep == nil {
+			continue
+		}
+		s := SliceEndpoint{Zone: ep.Zone, Ready: true}
+		if len(ep.Addresses) > 0 {
+			s.Address = ep.Addresses[0]
+		}
+		if c := ep.Conditions; c != nil {
+			s.Ready = c.Ready == nil || *c.Ready
+			s.Terminating = c.Terminating != nil && *c.Terminating
+		}
+		o.Endpoints = append(o.Endpoints, s)
+	}
+	return o
+}
+
+type jsonSecret struct {
+	Metadata *jsonMeta         `json:"metadata"`
+	Type     string            `json:"type"`
+	Data     map[string]string `json:"data"`
+}
+
+func (s jsonSecret) slim() Object {
+	o := &Secret{Incomplete: s.Metadata == nil, Type: s.Type, Cert: s.Data["tls.crt"], Key: s.Data["tls.key"]}
+	o.Namespace, o.Name = s.Metadata.name()
+	return o
+}

@@ -1,0 +1,178 @@
+// Package kube holds what one complete read of a cluster gave: slim, immutable objects and the snapshot they stand in.
+//
+// The objects carry the fields that the compiler reads and nothing else; managed fields, the last-applied annotation,
+// status and everything unknown are dropped on the way in. There is no network, no logging and no clock here: the
+// packages under source fill a [Snapshot], package compile reads it.
+//
+// # Identity means unchanged
+//
+// A source that sees the bytes of an object again hands out the same pointer as in its snapshot before. So two equal
+// pointers are a proof that nothing changed, and unequal ones prove nothing. Whoever keeps a memory of earlier work
+// keys it by pointer.
+//
+// # Decoding
+//
+// [DecodeJSON] decodes one object and reports what is wrong with that one object ([*DecodeError]). Field names match
+// without regard to case and unknown fields are ignored, as encoding/json does.
+package kube
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+)
+
+// Kind is the kind of an object as the API spells it, for example "Ingress".
+type Kind string
+
+// The kinds that a snapshot can hold.
+const (
+	KindIngress       Kind = "Ingress"
+	KindRouteGroup    Kind = "RouteGroup"
+	KindService       Kind = "Service"
+	KindEndpoints     Kind = "Endpoints"
+	KindEndpointSlice Kind = "EndpointSlice"
+	KindSecret        Kind = "Secret"
+)
+
+// Ref names an object: who owns a route, who has a problem. The zero Ref owns what no object asked for, such as the
+// health-check routes.
+type Ref struct {
+	Kind      Kind   `json:"kind,omitempty"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name,omitempty"`
+}
+
+// String gives "RouteGroup shop/cart". A missing namespace is left out, an object without a name is "(unnamed)".
+func (r Ref) String() string {
+	if r == (Ref{}) {
+		return "(generated)"
+	}
+	name := r.Name
+	if name == "" {
+		name = "(unnamed)"
+	}
+	if r.Namespace != "" {
+		name = r.Namespace + "/" + name
+	}
+	return string(r.Kind) + " " + name
+}
+
+// Compare orders by kind, namespace and name, bytewise.
+func (r Ref) Compare(o Ref) int {
+	return cmp.Or(
+		strings.Compare(string(r.Kind), string(o.Kind)),
+		strings.Compare(r.Namespace, o.Namespace),
+		strings.Compare(r.Name, o.Name),
+	)
+}
+
+// Revision is a Kubernetes resourceVersion as an integer. Revisions of one cluster are ordered; 0 is "none": a source
+// that has no revisions, such as a folder of manifests.
+type Revision uint64
+
+// Object is any of the object types of this package; all are used by pointer and never change once decoded.
+type Object interface {
+	// Ref names the object with the namespace and name as they were read, which may both be empty.
+	Ref() Ref
+}
+
+// Meta is the metadata that is read of Ingresses and RouteGroups. The maps are nil when the object has none and are only read.
+type Meta struct {
+	Namespace   string
+	Name        string
+	Annotations map[string]string
+	Labels      map[string]string
+}
+
+// NamespaceOrDefault returns ns, or "default" for the empty namespace: Services, Endpoints and Secrets are looked up so.
+func NamespaceOrDefault(ns string) string {
+	if ns == "" {
+		return "default"
+	}
+	return ns
+}
+
+// BadObject is an item of a list that could not be decoded. It is a problem of that object; the others of its list are
+// in the snapshot.
+type BadObject struct {
+	Ref Ref
+	Err error
+}
+
+// Snapshot is every object of one complete read, in the order of the lists. It is immutable: neither the slices nor the
+// objects may be changed after it was handed out. The zero Snapshot is an empty cluster.
+type Snapshot struct {
+	// Revision is the revision up to which the snapshot is complete: the lowest of its lists, 0 if the source has none.
+	Revision Revision
+
+	Ingresses   []*Ingress
+	RouteGroups []*RouteGroup
+	Services    []*Service
+	Secrets     []*Secret
+
+	// Endpoints and EndpointSlices: the source fills the one that it was asked for, or both.
+	Endpoints      []*Endpoints
+	EndpointSlices []*EndpointSlice
+
+	// Bad are the objects that could not be decoded, in the order they were met.
+	Bad []BadObject
+}
+
+// SameObjects reports whether both snapshots hold the very same objects in the same order. Then they compile to the
+// same table, whatever their revisions. It compares pointers: O(objects), no allocation.
+func (s *Snapshot) SameObjects(o *Snapshot) bool {
+	if s == o {
+		return true
+	}
+	if s == nil || o == nil {
+		return false
+	}
+	return same(s.Ingresses, o.Ingresses) && same(s.RouteGroups, o.RouteGroups) && same(s.Services, o.Services) &&
+		same(s.Secrets, o.Secrets) && same(s.Endpoints, o.Endpoints) && same(s.EndpointSlices, o.EndpointSlices) &&
+		sameBad(s.Bad, o.Bad)
+}
+
+func same[T any](a, b []*T) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}
+
+func sameBad(a, b []BadObject) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i].Ref != b[i].Ref || a[i].Err.Error() != b[i].Err.Error() {
+			return false
+		}
+	}
+	return true
+}
+
+// ReadOptions is what a reader of a source may ask for.
+type ReadOptions struct {
+	// Consistent asks for a read that is not older than any write acknowledged before the read began. A source that
+	// reads through a cache goes past it. Without it a read is never older than the source's read before.
+	Consistent bool
+}
+
+// ReadError says why a read is not complete: which request failed. The table made before stays.
+type ReadError struct {
+	// Verb and Resource as in RBAC ("list", "routegroups.zalando.org"); File and the like for manifests.
+	Verb     string
+	Resource string
+	Err      error
+}
+
+func (e *ReadError) Error() string { return fmt.Sprintf("%s %s: %v", e.Verb, e.Resource, e.Err) }
+
+// Unwrap returns the cause.
+func (e *ReadError) Unwrap() error { return e.Err }

@@ -1,0 +1,113 @@
+package kube
+
+import "strconv"
+
+// Service is a core/v1 Service, without its labels and annotations.
+type Service struct {
+	Namespace, Name string
+	// Incomplete marks a service without metadata or without spec; it cannot be referred to.
+	Incomplete   bool
+	Type         string // as written, "" if not set
+	ExternalName string
+	Ports        []ServicePort
+}
+
+// ServicePort is one port of a service.
+type ServicePort struct {
+	Name       string
+	Port       int
+	TargetPort TargetPort
+}
+
+// TargetPort is a number or a name; which of the two is significant ("443" is a name, 443 a number). The zero value is
+// a target port that is not set.
+type TargetPort struct {
+	Set    bool
+	IsName bool
+	Number int
+	Name   string
+}
+
+// NumberPort returns the numeric target port n.
+func NumberPort(n int) TargetPort { return TargetPort{Set: true, Number: n} }
+
+// NamePort returns the target port with the name s.
+func NamePort(s string) TargetPort { return TargetPort{Set: true, IsName: true, Name: s} }
+
+// IsNumber reports whether the target port is the number n.
+func (p TargetPort) IsNumber(n int) bool { return p.Set && !p.IsName && p.Number == n }
+
+// String is the number or the name as text, "" if not set.
+func (p TargetPort) String() string {
+	switch {
+	case !p.Set:
+		return ""
+	case p.IsName:
+		return p.Name
+	default:
+		return strconv.Itoa(p.Number)
+	}
+}
+
+// Endpoints is a core/v1 Endpoints object. Only ready addresses are kept, and no labels or annotations.
+type Endpoints struct {
+	Namespace, Name string
+	Subsets []Subset
+}
+
+// Subset is a set of addresses that share their ports.
+type Subset struct {
+	Addresses []string // IPs, in order
+	Ports     []EndpointPort
+}
+
+// EndpointPort is a port of Endpoints or of an EndpointSlice.
+type EndpointPort struct {
+	Name        string
+	Port        int
+	Protocol    string // as written, "" if not set
+	AppProtocol string // EndpointSlice only
+}
+
+// EndpointSlice is a discovery.k8s.io/v1 EndpointSlice. Service is the name of the service that it belongs to, from the
+// label [ServiceNameLabel]; "" if it does not say. Other labels and all annotations are dropped.
+type EndpointSlice struct {
+	Namespace, Name string
+	Service         string
+	// NoPorts marks a slice whose list of ports is missing or null, which is not the same as an empty one.
+	NoPorts   bool
+	Ports     []EndpointPort
+	Endpoints []SliceEndpoint
+}
+
+// ServiceNameLabel is the label by which an EndpointSlice names its service.
+const ServiceNameLabel = "kubernetes.io/service-name"
+
+// SliceEndpoint is one endpoint of a slice: its first address, "" if it has none.
+type SliceEndpoint struct {
+	Address     string
+	Zone        string
+	Ready       bool // also when the object does not say
+	Terminating bool
+}
+
+// Secret is a core/v1 Secret; only the two entries of a TLS secret are kept.
+type Secret struct {
+	Namespace, Name string
+	Incomplete bool // without metadata; it cannot be referred to
+	Type       string
+	Cert       string // data["tls.crt"], base64
+	Key        string // data["tls.key"], base64
+}
+
+// Ref implements [Object].
+func (s *Service) Ref() Ref { return Ref{KindService, s.Namespace, s.Name} }
+
+// Ref implements [Object].
+func (e *Endpoints) Ref() Ref { return Ref{KindEndpoints, e.Namespace, e.Name} }
+
+// Ref implements [Object].
+func (s *EndpointSlice) Ref() Ref { return Ref{KindEndpointSlice, s.Namespace, s.Name} }
+
+// Ref implements [Object].
+func (s *Secret) Ref() Ref { return Ref{KindSecret, s.Namespace, s.Name} }
