@@ -1,0 +1,217 @@
+// Package eskip is the route language: its types, parser, printer and equality.
+//
+// A routing table is text. Each definition names a route, says which requests it takes (predicates), what is done to them
+// (filters) and where they go (the backend):
+//
+//	shop: Host(/^shop[.]example[.]org$/) && PathSubtree("/")
+//	  -> setRequestHeader("X-Shop", "1")
+//	  -> <roundRobin, "http://10.2.0.7:8080?zone=a", "http://10.2.0.8:8080?zone=b">;
+//
+// The exported API has the identifiers, signatures and struct fields of the package eskip of github.com/zalando/skipper,
+// so that for a program which uses that package an import path is all that changes. The additions of this package are
+// [AppendRoute], [AppendExpr], [ValidID], [Editor.DoWithErrors] and [Clone.DoWithErrors].
+//
+// # Guarantees
+//
+// [Parse] accepts every document of the language and no other. Its error names the last token, the id of the last route
+// and the byte offset; it never panics, and its use of stack does not depend on the input. Strings of a parsed route are
+// copies in small blocks: keeping one route of a large document does not keep the document.
+//
+// [String] prints what [Parse] reads: for every x that parses, printing and parsing again gives routes that are [Eq] to
+// those of x, and printing those gives the same text. A value that its usual literal cannot carry is printed in another
+// spelling: a regular expression as a string, a float64 without exponent, an address with escapes.
+//
+// All functions are pure and safe for concurrent use, as long as nobody writes to the routes they are given.
+// Nothing here logs, reads a clock or touches the network.
+//
+// # Not done here
+//
+// Names of predicates and filters are not checked against any registry, regular expressions are not compiled, network
+// addresses are not validated (only load balanced endpoints are), and nothing is matched or executed.
+//
+// # Caveats
+//
+// A document is all or nothing: one bad definition makes [Parse] return no route at all. Who prints routes that were
+// built by a program should print each on its own and parse it back first: an id that is not a [ValidID], or an endpoint
+// that is no URI, prints but does not parse. The text does not keep whether a literal was quoted or a regular
+// expression, and it has only two kinds of argument: an int that is printed comes back as a float64.
+package eskip
+
+import (
+	"fmt"
+	"math/rand/v2"
+)
+
+// The kinds of backend. They are untyped constants, to be used as [BackendType].
+const (
+	NetworkBackend = iota // one address: "https://www.example.org"
+	ShuntBackend          // <shunt>: the proxy answers, nothing is called
+	LoopBackend           // <loopback>: the request is routed again
+	DynamicBackend        // <dynamic>: a filter sets the target
+	LBBackend             // <roundRobin, "http://10.0.0.1", "http://10.0.0.2">
+	ForwardBackend        // <forward>: to be replaced by ForwardPreProcessor
+)
+
+// BackendType is the kind of a route's backend. The zero value is NetworkBackend.
+type BackendType int
+
+// Names of the backend types in JSON and in messages.
+const (
+	networkName  = "network"
+	shuntName    = "shunt"
+	loopbackName = "loopback"
+	dynamicName  = "dynamic"
+	lbName       = "lb"
+	forwardName  = "forward"
+	unknownName  = "unknown"
+)
+
+// BackendTypeFromString is the inverse of [BackendType.String]. The empty string means network. For any other text the
+// value is -1 and the error is not nil.
+func BackendTypeFromString(s string) (BackendType, error) {
+	switch s {
+	case "", networkName:
+		return NetworkBackend, nil
+	case shuntName:
+		return ShuntBackend, nil
+	case loopbackName:
+		return LoopBackend, nil
+	case dynamicName:
+		return DynamicBackend, nil
+	case lbName:
+		return LBBackend, nil
+	case forwardName:
+		return ForwardBackend, nil
+	default:
+		return -1, fmt.Errorf("unsupported backend type: %s", s)
+	}
+}
+
+// String returns the name that the JSON form uses, and "unknown" for a value that is none of the constants.
+func (t BackendType) String() string {
+	switch t {
+	case NetworkBackend:
+		return networkName
+	case ShuntBackend:
+		return shuntName
+	case LoopBackend:
+		return loopbackName
+	case DynamicBackend:
+		return dynamicName
+	case LBBackend:
+		return lbName
+	case ForwardBackend:
+		return forwardName
+	default:
+		return unknownName
+	}
+}
+
+// Predicate is a condition that requests have to meet, beyond those that [Route] has own fields for.
+type Predicate struct {
+	// Name is a symbol, see [ValidID].
+	Name string `json:"name"`
+
+	// Args has only float64 and string values when it comes from the parser, and is nil when there are none.
+	Args []interface{} `json:"args"`
+}
+
+// Filter is a step of the treatment of a request and its response.
+type Filter struct {
+	// Name is a symbol, see [ValidID].
+	Name string `json:"name"`
+
+	// Args has only float64 and string values when it comes from the parser, and is nil when there are none.
+	Args []interface{} `json:"args"`
+}
+
+// Route is one definition of a routing table.
+//
+// Some predicates have fields of their own, because they came first in the history of the language; a predicate of the
+// same name in Predicates means the same. [Canonical] moves all of them to Predicates.
+//
+// A route that is shared must not be written to: see [Route.Copy].
+type Route struct {
+	// Id is the name of the route, unique in a table. It is empty for an expression without id.
+	Id string
+
+	// Path is the argument of the predicate Path. Empty if there is none.
+	Path string
+
+	// HostRegexps are the arguments of the predicates Host, in source order. All of them have to match.
+	HostRegexps []string
+
+	// PathRegexps are the arguments of the predicates PathRegexp, in source order. All of them have to match.
+	PathRegexps []string
+
+	// Method is the argument of the predicate Method. Empty if there is none.
+	Method string
+
+	// Headers has the arguments of the predicates Header: name to exact value.
+	Headers map[string]string
+
+	// HeaderRegexps has the arguments of the predicates HeaderRegexp: name to regular expressions, in source order.
+	HeaderRegexps map[string][]string
+
+	// Predicates are all other predicates, in source order.
+	Predicates []*Predicate
+
+	// Filters are applied in this order to a request, and in the reverse order to its response.
+	Filters []*Filter
+
+	// Shunt is set, beside BackendType, for <shunt>. A network route with Shunt set is a shunt.
+	Shunt bool
+
+	// BackendType is the kind of the backend.
+	BackendType BackendType
+
+	// Backend is the address of a network backend. It is not validated by the parser.
+	Backend string
+
+	// LBAlgorithm is the name of the load balancing algorithm of an LBBackend. Empty leaves the choice to the proxy.
+	LBAlgorithm string
+
+	// LBEndpoints are the targets of an LBBackend.
+	LBEndpoints []*LBEndpoint
+
+	// Name is not used.
+	Name string
+
+	// Namespace is not used.
+	Namespace string
+}
+
+// RouteInfo is a route together with the error that its text gave, for who collects both.
+type RouteInfo struct {
+	Route
+
+	// ParseError is nil if Route is usable.
+	ParseError error
+}
+
+// RoutePredicate says whether a route belongs to some selection.
+type RoutePredicate func(*Route) bool
+
+// ValidID reports whether s can be written as the id of a route, or as the name of a predicate, filter or load balancing
+// algorithm: an ASCII letter or underscore, then letters, digits and underscores.
+func ValidID(s string) bool {
+	if s == "" || class[s[0]]&symbolStart == 0 {
+		return false
+	}
+	return symbolEnd(s, 0) == len(s)
+}
+
+// GenerateIfNeeded returns existingId, or if that is empty "route" and 16 random letters and digits.
+//
+// Deprecated: a generated id differs at every start and on every replica, so that nothing can refer to it.
+func GenerateIfNeeded(existingId string) string {
+	if existingId != "" {
+		return existingId
+	}
+	const chars = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	id := []byte("route################")
+	for i := len("route"); i < len(id); i++ {
+		id[i] = chars[rand.IntN(len(chars))]
+	}
+	return string(id)
+}

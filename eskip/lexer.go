@@ -1,0 +1,332 @@
+package eskip
+
+import (
+	"strings"
+)
+
+// Byte classes of the language.
+const (
+	space       uint8 = 1 << iota // separates tokens
+	symbolStart                   // may begin a symbol
+	symbolByte                    // may continue a symbol
+	digit                         // decimal digit
+	hostByte                      // letters, digits, '.' and '-': plain in host names and in zones
+	escapeByte                    // cannot stand for itself in a string that is printed
+)
+
+// class has the classes of each byte. It is never written to after its initialisation.
+var class = makeClass()
+
+func makeClass() (c [256]uint8) {
+	for _, b := range []byte(" \n\t\v\f\r\x85\xa0") {
+		c[b] |= space
+	}
+	for _, b := range []byte("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") {
+		c[b] |= symbolStart | symbolByte | hostByte
+	}
+	c['_'] |= symbolStart | symbolByte
+	for _, b := range []byte("0123456789") {
+		c[b] |= symbolByte | digit | hostByte
+	}
+	c['.'] |= hostByte
+	c['-'] |= hostByte
+	for _, b := range []byte("\a\b\f\n\r\t\v\"\\") {
+		c[b] |= escapeByte
+	}
+	return c
+}
+
+// symbolEnd returns the index of the first byte of s, from i on, that cannot continue a symbol.
+func symbolEnd(s string, i int) int {
+	for i < len(s) && class[s[i]]&symbolByte != 0 {
+		i++
+	}
+	return i
+}
+
+// kind is the kind of a token.
+type kind uint8
+
+const (
+	tokEnd     kind = iota // end of input
+	tokInvalid             // a lexical error, see lexer.reason
+	tokSymbol
+	tokNumber
+	tokString
+	tokRegexp
+	tokAnd   // &&
+	tokAny   // *
+	tokArrow // ->
+	tokOpen  // (
+	tokClose // )
+	tokColon
+	tokComma
+	tokSemicolon
+	tokLess
+	tokGreater
+	tokShunt
+	tokLoopback
+	tokDynamic
+	tokForward
+)
+
+// Reasons of lexical errors.
+const (
+	reasonUnexpected = "unexpected token"
+	reasonInvalid    = "invalid character"
+	reasonIncomplete = "incomplete token"
+)
+
+// token is a piece of the input. For string and regexp literals, start and end are those of the text between the
+// delimiters.
+type token struct {
+	kind    kind
+	escaped bool // a literal with backslashes: its value has to be decoded
+	start   int
+	end     int
+}
+
+// lexer cuts the input into tokens. It works on bytes: text other than ASCII is legal only in literals and comments, where
+// it is passed through.
+type lexer struct {
+	src    string
+	pos    int    // what is left unread; after an error, where the error is
+	tok    token  // the current token
+	last   token  // the last token that could be read: tok, unless that is tokEnd or tokInvalid
+	reason string // of tokInvalid
+}
+
+// next reads a token into l.tok. After the end, or after an error, it must not be called again.
+func (l *lexer) next() {
+	l.skip()
+	src, i := l.src, l.pos
+	if i >= len(src) {
+		l.tok = token{kind: tokEnd}
+		return
+	}
+	c := src[i]
+	switch {
+	case class[c]&symbolStart != 0:
+		l.take(tokSymbol, symbolEnd(src, i+1))
+	case c == '"' || c == '`':
+		l.quoted(c)
+	case class[c]&digit != 0 || c == '.':
+		l.number()
+	case c == '/':
+		l.regexp()
+	default:
+		l.punctuation(c)
+	}
+}
+
+// skip moves behind white space and comments.
+func (l *lexer) skip() {
+	src, i := l.src, l.pos
+	for i < len(src) {
+		if class[src[i]]&space != 0 {
+			i++
+			continue
+		}
+		if src[i] != '/' || i+1 >= len(src) || src[i+1] != '/' {
+			break
+		}
+		n := strings.IndexByte(src[i:], '\n')
+		if n < 0 {
+			i = len(src)
+			break
+		}
+		i += n
+	}
+	l.pos = i
+}
+
+// take makes the text from the current position up to end the current token.
+func (l *lexer) take(k kind, end int) {
+	l.tok = token{kind: k, start: l.pos, end: end}
+	l.last = l.tok
+	l.pos = end
+}
+
+// literal makes the text between the delimiters at the current position and at end the current token.
+func (l *lexer) literal(k kind, end int, escaped bool) {
+	l.tok = token{kind: k, start: l.pos + 1, end: end, escaped: escaped}
+	l.last = l.tok
+	l.pos = end + 1
+}
+
+// invalid makes a lexical error at pos the current token.
+func (l *lexer) invalid(reason string, pos int) {
+	l.tok = token{kind: tokInvalid}
+	l.reason = reason
+	l.pos = pos
+}
+
+// punctuation reads the tokens whose text is fixed, and numbers with a sign.
+func (l *lexer) punctuation(c byte) {
+	k, n := tokInvalid, 1
+	rest := l.src[l.pos:]
+	switch c {
+	case '&':
+		if strings.HasPrefix(rest, "&&") {
+			k, n = tokAnd, 2
+		}
+	case '*':
+		k = tokAny
+	case '-':
+		switch {
+		case len(rest) < 2:
+		case rest[1] == '>':
+			k, n = tokArrow, 2
+		case class[rest[1]]&digit != 0 || rest[1] == '.':
+			l.number()
+			return
+		}
+	case ')':
+		k = tokClose
+	case ':':
+		k = tokColon
+	case ',':
+		k = tokComma
+	case '(':
+		k = tokOpen
+	case ';':
+		k = tokSemicolon
+	case '>':
+		k = tokGreater
+	case '<':
+		k, n = angle(rest)
+	}
+	if k == tokInvalid {
+		l.invalid(reasonUnexpected, l.pos)
+		return
+	}
+	l.take(k, l.pos+n)
+}
+
+// angle tells the backends that are one token from the bracket that opens a load balanced one.
+func angle(s string) (kind, int) {
+	switch {
+	case strings.HasPrefix(s, "<shunt>"):
+		return tokShunt, len("<shunt>")
+	case strings.HasPrefix(s, "<loopback>"):
+		return tokLoopback, len("<loopback>")
+	case strings.HasPrefix(s, "<dynamic>"):
+		return tokDynamic, len("<dynamic>")
+	case strings.HasPrefix(s, "<forward>"):
+		return tokForward, len("<forward>")
+	default:
+		return tokLess, 1
+	}
+}
+
+// number reads a number: a sign, then digits with at most one point among them, which must not be the last.
+func (l *lexer) number() {
+	src, i := l.src, l.pos
+	if src[i] == '-' {
+		i++
+	}
+	for point := false; i < len(src); i++ {
+		if src[i] == '.' && !point {
+			point = true
+		} else if class[src[i]]&digit == 0 {
+			break
+		}
+	}
+	if src[i-1] == '.' {
+		l.invalid(reasonIncomplete, i)
+		return
+	}
+	l.take(tokNumber, i)
+}
+
+// quoted reads a string literal. Strings in backticks have escapes, too.
+func (l *lexer) quoted(delimiter byte) {
+	src, escaped := l.src, false
+	for i := l.pos + 1; i < len(src); i++ {
+		switch src[i] {
+		case delimiter:
+			l.literal(tokString, i, escaped)
+			return
+		case '\\':
+			escaped = true
+			i++
+		}
+	}
+	l.invalid(reasonIncomplete, len(src))
+}
+
+// regexp reads a regexp literal, which ends at the first slash that is neither escaped nor in a character class. The
+// caller has seen to it that it is no comment.
+func (l *lexer) regexp() {
+	src, escaped, class := l.src, false, false
+	if l.pos+1 == len(src) {
+		l.invalid(reasonInvalid, l.pos)
+		return
+	}
+	for i := l.pos + 1; i < len(src); i++ {
+		switch src[i] {
+		case '/':
+			if !class {
+				l.literal(tokRegexp, i, escaped)
+				return
+			}
+		case '[':
+			class = true
+		case ']':
+			class = false
+		case '\\':
+			escaped = true
+			i++
+		}
+	}
+	l.invalid(reasonIncomplete, len(src))
+}
+
+// text returns the text of a token as it is in the input, escapes included.
+func (l *lexer) text(t token) string { return l.src[t.start:t.end] }
+
+// unescape appends the value of a literal, of which raw is the text between the delimiters, to dst.
+func unescape(dst *strings.Builder, k kind, delimiter byte, raw string) {
+	for {
+		i := strings.IndexByte(raw, '\\')
+		if i < 0 || i+1 == len(raw) {
+			dst.WriteString(raw)
+			return
+		}
+		dst.WriteString(raw[:i])
+		c := raw[i+1]
+		raw = raw[i+2:]
+		switch v := escapeValue(c); {
+		case c == delimiter || c == '\\':
+			dst.WriteByte(c)
+		case k == tokString && v != 0:
+			dst.WriteByte(v)
+		default:
+			dst.WriteByte('\\')
+			dst.WriteByte(c)
+		}
+	}
+}
+
+// escapeValue returns the control character that a backslash and c stand for in a string, and 0 if they stand for
+// themselves.
+func escapeValue(c byte) byte {
+	switch c {
+	case 'a':
+		return '\a'
+	case 'b':
+		return '\b'
+	case 'f':
+		return '\f'
+	case 'n':
+		return '\n'
+	case 'r':
+		return '\r'
+	case 't':
+		return '\t'
+	case 'v':
+		return '\v'
+	default:
+		return 0
+	}
+}
