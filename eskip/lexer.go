@@ -258,7 +258,7 @@ func (l *lexer) quoted(delimiter byte) {
 // regexp reads a regexp literal, which ends at the first slash that is neither escaped nor in a character class. The
 // caller has seen to it that it is no comment.
 func (l *lexer) regexp() {
-	src, escaped, class := l.src, false, false
+	src, escaped, inClass := l.src, false, false
 	if l.pos+1 == len(src) {
 		l.invalid(reasonInvalid, l.pos)
 		return
@@ -266,14 +266,14 @@ func (l *lexer) regexp() {
 	for i := l.pos + 1; i < len(src); i++ {
 		switch src[i] {
 		case '/':
-			if !class {
+			if !inClass {
 				l.literal(tokRegexp, i, escaped)
 				return
 			}
 		case '[':
-			class = true
+			inClass = true
 		case ']':
-			class = false
+			inClass = false
 		case '\\':
 			escaped = true
 			i++
@@ -282,8 +282,8 @@ func (l *lexer) regexp() {
 	l.invalid(reasonIncomplete, len(src))
 }
 
-// text returns the text of a token as it is in the input, escapes included.
-func (l *lexer) text(t token) string { return l.src[t.start:t.end] }
+// raw returns the text of a token as it is in the input, escapes included.
+func (l *lexer) raw(t token) string { return l.src[t.start:t.end] }
 
 // unescape appends the value of a literal, of which raw is the text between the delimiters, to dst.
 func unescape(dst *strings.Builder, k kind, delimiter byte, raw string) {

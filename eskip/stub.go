@@ -1,48 +1,10 @@
 package eskip
 
 import (
-	"io"
 	"net/http"
 	"regexp"
 )
 
-func Parse(code string) ([]*Route, error)                     { return nil, nil }
-func ParseFilters(f string) ([]*Filter, error)                { return nil, nil }
-func ParsePredicates(p string) ([]*Predicate, error)          { return nil, nil }
-func MustParse(code string) []*Route                          { return nil }
-func MustParseFilters(s string) []*Filter                     { return nil }
-func MustParsePredicates(s string) []*Predicate               { return nil }
-func Canonical(r *Route) *Route                               { return nil }
-func CanonicalList(l []*Route) []*Route                       { return nil }
-func Copy(r *Route) *Route                                    { return nil }
-func CopyFilter(f *Filter) *Filter                            { return nil }
-func CopyFilters(f []*Filter) []*Filter                       { return nil }
-func CopyPredicate(p *Predicate) *Predicate                   { return nil }
-func CopyPredicates(p []*Predicate) []*Predicate              { return nil }
-func CopyRoutes(r []*Route) []*Route                          { return nil }
-func Eq(r ...*Route) bool                                     { return false }
-func EqLists(r ...[]*Route) bool                              { return false }
-func (f *Filter) Copy() *Filter                               { return nil }
-func (p *Predicate) Copy() *Predicate                         { return nil }
-func (r *Route) Copy() *Route                                 { return nil }
-func (f *Filter) MarshalJSON() ([]byte, error)                { return nil, nil }
-func (p *Predicate) MarshalJSON() ([]byte, error)             { return nil, nil }
-func (r *Route) MarshalJSON() ([]byte, error)                 { return nil, nil }
-func (r *Route) UnmarshalJSON(b []byte) error                 { return nil }
-func (f *Filter) String() string                              { return "" }
-func (p *Predicate) String() string                           { return "" }
-func (r *Route) String() string                               { return "" }
-func (r *Route) Print(p PrettyPrintInfo) string               { return "" }
-func AppendRoute(dst []byte, r *Route) []byte                 { return dst }
-func AppendExpr(dst []byte, r *Route) ([]byte, int)           { return dst, 0 }
-func Fprint(w io.Writer, p PrettyPrintInfo, routes ...*Route) {}
-func Print(p PrettyPrintInfo, routes ...*Route) string        { return "" }
-func String(routes ...*Route) string                          { return "" }
-
-type PrettyPrintInfo struct {
-	Pretty    bool
-	IndentStr string
-}
 type DefaultFilters struct{ Prepend, Append []*Filter }
 
 func (df *DefaultFilters) Do(routes []*Route) []*Route { return routes }

@@ -1,0 +1,233 @@
+package eskip
+
+import (
+	"cmp"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// Canonical returns a new route that means the same as r, in the form that [Eq] compares and the JSON form shows:
+//
+//   - all predicates are in Predicates, sorted by name. Those of one name keep their order; Header and HeaderRegexp that
+//     come from the fields of the route are sorted by header name and value.
+//   - a network route with Shunt set has the type ShuntBackend, and Shunt is not set.
+//   - endpoints are sorted by address, then zone.
+//   - what does not belong to the type of the backend is empty, and so are Name and Namespace.
+//
+// The new route shares predicates, filters, the filter slice and endpoints with r. Canonical(nil) is nil.
+func Canonical(r *Route) *Route {
+	if r == nil {
+		return nil
+	}
+	c := &Route{
+		Id:          r.Id,
+		Predicates:  canonicalPredicates(r),
+		Filters:     r.Filters,
+		BackendType: canonicalType(r),
+	}
+	switch c.BackendType {
+	case NetworkBackend:
+		c.Backend = r.Backend
+	case LBBackend:
+		c.LBAlgorithm = r.LBAlgorithm
+		c.LBEndpoints = sortedEndpoints(r.LBEndpoints)
+	}
+	return c
+}
+
+// CanonicalList returns the canonical form of each route, in the order of l. It is nil for an empty list.
+func CanonicalList(l []*Route) []*Route {
+	if len(l) == 0 {
+		return nil
+	}
+	out := make([]*Route, len(l))
+	for i, r := range l {
+		out[i] = Canonical(r)
+	}
+	return out
+}
+
+// canonicalType returns the type of the backend, with the legacy field for shunts taken into account.
+func canonicalType(r *Route) BackendType {
+	if r.BackendType == NetworkBackend && r.Shunt {
+		return ShuntBackend
+	}
+	return r.BackendType
+}
+
+// canonicalPredicates returns all predicates of r in canonical order, nil if there are none.
+func canonicalPredicates(r *Route) []*Predicate {
+	n := 2 + len(r.HostRegexps) + len(r.PathRegexps) + len(r.Headers) + len(r.HeaderRegexps) + len(r.Predicates)
+	ps := make([]*Predicate, 0, n)
+	add := func(name string, args ...interface{}) {
+		ps = append(ps, &Predicate{Name: name, Args: args})
+	}
+	if r.Method != "" {
+		add("Method", r.Method)
+	}
+	ps = append(ps, r.Predicates...)
+	if r.Path != "" && !slices.ContainsFunc(r.Predicates, func(p *Predicate) bool { return p.Name == "Path" }) {
+		add("Path", r.Path)
+	}
+	for _, h := range r.HostRegexps {
+		add("Host", h)
+	}
+	for _, p := range r.PathRegexps {
+		add("PathRegexp", p)
+	}
+	for _, k := range slices.Sorted(maps.Keys(r.Headers)) {
+		add("Header", k, r.Headers[k])
+	}
+	for _, k := range slices.Sorted(maps.Keys(r.HeaderRegexps)) {
+		// Sorted as they are printed: all of them have to match, so that their order has no meaning.
+		for _, v := range slices.Sorted(slices.Values(r.HeaderRegexps[k])) {
+			add("HeaderRegexp", k, v)
+		}
+	}
+	if len(ps) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(ps, func(a, b *Predicate) int { return strings.Compare(a.Name, b.Name) })
+	return ps
+}
+
+// compareEndpoints is the canonical order of endpoints.
+func compareEndpoints(a, b *LBEndpoint) int {
+	return cmp.Or(strings.Compare(a.Address, b.Address), strings.Compare(a.Zone, b.Zone))
+}
+
+// sortedEndpoints returns a sorted copy of eps, which is not nil.
+func sortedEndpoints(eps []*LBEndpoint) []*LBEndpoint {
+	out := append([]*LBEndpoint{}, eps...)
+	slices.SortStableFunc(out, compareEndpoints)
+	return out
+}
+
+// Eq reports whether all routes have the same id and mean the same: whether their [Canonical] forms have equal predicates,
+// filters and backends. So the order of endpoints and of predicates with different names is no difference, and the order
+// of filters is one. Arguments are equal if they have the same type and value: an int 1 is not a float64 1. A nil route
+// is equal to nil only, and less than two routes are always equal.
+func Eq(r ...*Route) bool {
+	for i := 1; i < len(r); i++ {
+		if !eq(r[i-1], r[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// eq compares two routes without making their canonical forms if it can be avoided: nearly all that are compared are
+// equal, and written the same way.
+func eq(a, b *Route) bool {
+	if a == b {
+		return true
+	}
+	if a == nil || b == nil {
+		return false
+	}
+	return a.Id == b.Id &&
+		eqBackend(a, b) &&
+		slices.EqualFunc(a.Filters, b.Filters, func(f, g *Filter) bool { return eqCall(f.Name, f.Args, g.Name, g.Args) }) &&
+		(eqWrittenPredicates(a, b) || slices.EqualFunc(canonicalPredicates(a), canonicalPredicates(b), eqPredicate))
+}
+
+func eqBackend(a, b *Route) bool {
+	t := canonicalType(a)
+	if t != canonicalType(b) {
+		return false
+	}
+	switch t {
+	case NetworkBackend:
+		return a.Backend == b.Backend
+	case LBBackend:
+		return a.LBAlgorithm == b.LBAlgorithm && eqEndpoints(a.LBEndpoints, b.LBEndpoints)
+	default:
+		return true
+	}
+}
+
+func eqEndpoints(a, b []*LBEndpoint) bool {
+	same := func(x, y *LBEndpoint) bool { return *x == *y }
+	if len(a) != len(b) {
+		return false
+	}
+	return slices.EqualFunc(a, b, same) || slices.EqualFunc(sortedEndpoints(a), sortedEndpoints(b), same)
+}
+
+// eqWrittenPredicates reports whether the predicates are the same in the same places, which is more than they need.
+func eqWrittenPredicates(a, b *Route) bool {
+	return a.Path == b.Path &&
+		a.Method == b.Method &&
+		slices.Equal(a.HostRegexps, b.HostRegexps) &&
+		slices.Equal(a.PathRegexps, b.PathRegexps) &&
+		slices.EqualFunc(a.Predicates, b.Predicates, eqPredicate) &&
+		maps.Equal(a.Headers, b.Headers) &&
+		maps.EqualFunc(a.HeaderRegexps, b.HeaderRegexps, slices.Equal[[]string])
+}
+
+func eqPredicate(p, q *Predicate) bool { return eqCall(p.Name, p.Args, q.Name, q.Args) }
+
+func eqCall(name string, args []interface{}, otherName string, otherArgs []interface{}) bool {
+	return name == otherName && slices.EqualFunc(args, otherArgs, eqArg)
+}
+
+// eqArg compares arguments with ==, and those that have no == (a list that was read from JSON, for one) by their content.
+func eqArg(x, y interface{}) bool {
+	switch v := x.(type) {
+	case string:
+		w, ok := y.(string)
+		return ok && v == w
+	case float64:
+		w, ok := y.(float64)
+		return ok && v == w
+	case nil:
+		return y == nil
+	}
+	if reflect.ValueOf(x).Comparable() {
+		return y != nil && reflect.ValueOf(y).Comparable() && x == y
+	}
+	return reflect.DeepEqual(x, y)
+}
+
+// EqLists reports whether all lists have the same routes, in any order. The ids in each list have to be unique: if one
+// occurs twice, the result is false, even for a single list. No list at all is equal. The lists are only read.
+func EqLists(r ...[]*Route) bool {
+	sorted := make([][]*Route, len(r))
+	for i, l := range r {
+		if sorted[i] = sortedByID(l); sorted[i] == nil {
+			return false
+		}
+	}
+	for i := 1; i < len(sorted); i++ {
+		if !slices.EqualFunc(sorted[i-1], sorted[i], eq) {
+			return false
+		}
+	}
+	return true
+}
+
+// sortedByID returns l sorted by id, l itself if it is sorted already, and nil if an id occurs twice.
+func sortedByID(l []*Route) []*Route {
+	compare := func(a, b *Route) int { return strings.Compare(idOf(a), idOf(b)) }
+	if l == nil {
+		return []*Route{}
+	}
+	if !slices.IsSortedFunc(l, compare) {
+		l = slices.SortedFunc(slices.Values(l), compare)
+	}
+	for i := 1; i < len(l); i++ {
+		if compare(l[i-1], l[i]) == 0 {
+			return nil
+		}
+	}
+	return l
+}
+
+func idOf(r *Route) string {
+	if r == nil {
+		return ""
+	}
+	return r.Id
+}

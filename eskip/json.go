@@ -1,0 +1,105 @@
+package eskip
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+)
+
+// errNull is returned for lists of predicates and filters with an element that is none.
+var errNull = errors.New("null in a list of predicates or filters")
+
+// jsonRoute is the JSON form of a route.
+type jsonRoute struct {
+	ID         string       `json:"id,omitempty"`
+	Backend    *jsonBackend `json:"backend,omitempty"`
+	Predicates []*Predicate `json:"predicates,omitempty"`
+	Filters    []*Filter    `json:"filters,omitempty"`
+}
+
+type jsonBackend struct {
+	Type      string   `json:"type"`
+	Address   string   `json:"address,omitempty"`
+	Algorithm string   `json:"algorithm,omitempty"`
+	Endpoints []string `json:"endpoints,omitempty"`
+}
+
+// jsonCall is the JSON form of a predicate or filter.
+type jsonCall struct {
+	Name string        `json:"name"`
+	Args []interface{} `json:"args,omitempty"`
+}
+
+// marshal is json.Marshal that leaves <, > and & alone: they are all over routes, and this is not for HTML.
+func marshal(v interface{}) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
+}
+
+// MarshalJSON returns an object with the name and, if there are any, the args.
+func (p *Predicate) MarshalJSON() ([]byte, error) { return marshal(jsonCall{p.Name, p.Args}) }
+
+// MarshalJSON returns an object with the name and, if there are any, the args.
+func (f *Filter) MarshalJSON() ([]byte, error) { return marshal(jsonCall{f.Name, f.Args}) }
+
+// MarshalJSON returns the [Canonical] form of r as an object with id, backend, predicates and filters, in which all that is
+// empty is left out; the backend is left out if it is the network with an empty address. <, > and & are not escaped, but
+// json.Marshal does that to the result: use a json.Encoder with SetEscapeHTML(false) to keep them.
+func (r *Route) MarshalJSON() ([]byte, error) {
+	if r == nil {
+		return []byte("null"), nil
+	}
+	c := Canonical(r)
+	out := jsonRoute{ID: c.Id, Predicates: c.Predicates, Filters: c.Filters}
+	if c.BackendType != NetworkBackend || c.Backend != "" {
+		out.Backend = &jsonBackend{Type: c.BackendType.String(), Address: c.Backend, Algorithm: c.LBAlgorithm}
+		for _, ep := range c.LBEndpoints {
+			out.Backend.Endpoints = append(out.Backend.Endpoints, ep.StringWithZone())
+		}
+	}
+	return marshal(out)
+}
+
+// UnmarshalJSON reads what MarshalJSON returns. All predicates come into Predicates, none into the fields of their own,
+// and endpoints are not validated. It replaces all of r, unless there is an error: of the JSON, an unknown type of backend,
+// or a null in a list of predicates or filters.
+func (r *Route) UnmarshalJSON(b []byte) error {
+	var in jsonRoute
+	if err := json.Unmarshal(b, &in); err != nil {
+		return err
+	}
+	out := Route{Id: in.ID}
+	if in.Backend != nil {
+		t, err := BackendTypeFromString(in.Backend.Type)
+		if err != nil {
+			return err
+		}
+		out.BackendType = t
+		switch t {
+		case NetworkBackend:
+			out.Backend = in.Backend.Address
+		case LBBackend:
+			out.LBAlgorithm = in.Backend.Algorithm
+			out.LBEndpoints = NewLBEndpoints(in.Backend.Endpoints)
+		}
+	}
+	for _, p := range in.Predicates {
+		if p == nil {
+			return errNull
+		}
+		out.Predicates = append(out.Predicates, p)
+	}
+	for _, f := range in.Filters {
+		if f == nil {
+			return errNull
+		}
+		out.Filters = append(out.Filters, f)
+	}
+	*r = out
+	return nil
+}

@@ -1,0 +1,178 @@
+package eskip
+
+import (
+	"bytes"
+	"encoding"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// String prints the predicate as it stands in an expression.
+func (p *Predicate) String() string {
+	var stack [128]byte
+	return string(appendCall(stack[:0], p.Name, p.Args))
+}
+
+// String prints the filter as it stands in an expression.
+func (f *Filter) String() string {
+	var stack [128]byte
+	return string(appendCall(stack[:0], f.Name, f.Args))
+}
+
+// appendCall appends a predicate or filter.
+func appendCall(dst []byte, name string, args []interface{}) []byte {
+	dst = append(append(dst, name...), '(')
+	for i, a := range args {
+		if i > 0 {
+			dst = append(dst, ", "...)
+		}
+		switch v := a.(type) {
+		case string:
+			dst = appendString(dst, v)
+		case float64:
+			dst = appendFloat(dst, v)
+		case int:
+			dst = strconv.AppendInt(dst, int64(v), 10)
+		default:
+			dst = appendOther(dst, v)
+		}
+	}
+	return append(dst, ')')
+}
+
+// appendOther appends an argument that a program made and that the language has no literal for, as a string.
+func appendOther(dst []byte, v interface{}) []byte {
+	m, ok := v.(encoding.TextMarshaler)
+	if !ok {
+		return appendString(dst, fmt.Sprint(v))
+	}
+	text, err := m.MarshalText()
+	if err != nil {
+		return append(dst, `"[error]"`...)
+	}
+	return appendString(dst, string(text))
+}
+
+// exactInt is the limit below which every integral float64 is printed the same by AppendInt, which is faster.
+const exactInt = 1 << 53
+
+// appendFloat appends v without exponent, which numbers of the language do not have.
+func appendFloat(dst []byte, v float64) []byte {
+	switch {
+	case math.IsNaN(v):
+		return append(dst, `"NaN"`...) // there is no number that reads as this
+	case math.IsInf(v, 0):
+		// No literal either, but a number that is out of range reads as infinity.
+		if v < 0 {
+			dst = append(dst, '-')
+		}
+		return append(append(dst, '1'), strings.Repeat("0", 309)...)
+	case v != math.Trunc(v):
+		return strconv.AppendFloat(dst, v, 'f', -1, 64)
+	case math.Abs(v) < exactInt && (v != 0 || !math.Signbit(v)):
+		return strconv.AppendInt(dst, int64(v), 10)
+	default:
+		return strconv.AppendFloat(dst, v, 'f', 0, 64)
+	}
+}
+
+// appendString appends s as a string literal.
+func appendString(dst []byte, s string) []byte {
+	dst = append(dst, '"')
+	start := 0
+	for i := range len(s) {
+		if class[s[i]]&escapeByte != 0 {
+			dst = append(dst, s[start:i]...)
+			dst = append(dst, '\\', escapeLetter(s[i]))
+			start = i + 1
+		}
+	}
+	dst = append(dst, s[start:]...)
+	return append(dst, '"')
+}
+
+// escapeLetter returns what stands behind the backslash for a byte of the class escapeByte.
+func escapeLetter(c byte) byte {
+	switch c {
+	case '\a':
+		return 'a'
+	case '\b':
+		return 'b'
+	case '\f':
+		return 'f'
+	case '\n':
+		return 'n'
+	case '\r':
+		return 'r'
+	case '\t':
+		return 't'
+	case '\v':
+		return 'v'
+	default:
+		return c
+	}
+}
+
+// appendRegexp appends s as a regexp literal, or as a string, which means the same to every predicate that has one, if a
+// regexp literal cannot carry it.
+func appendRegexp(dst []byte, s string) []byte {
+	if !literalRegexp(s) {
+		return appendString(dst, s)
+	}
+	dst = append(dst, '/')
+	start := 0
+	for i := range len(s) {
+		if s[i] == '/' || s[i] == '\\' {
+			dst = append(dst, s[start:i]...)
+			dst = append(dst, '\\', s[i])
+			start = i + 1
+		}
+	}
+	dst = append(dst, s[start:]...)
+	return append(dst, '/')
+}
+
+// literalRegexp reports whether a regexp literal can carry s. An empty one would be a comment, control characters are not
+// unescaped in one, and one that ends in what looks like a character class does not end there: to the lexer also an
+// escaped bracket opens a class, because its backslash is printed twice.
+func literalRegexp(s string) bool {
+	inClass := false
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '[':
+			inClass = true
+		case c == ']':
+			inClass = false
+		case c >= '\a' && c <= '\r':
+			return false
+		}
+	}
+	return s != "" && !inClass
+}
+
+// closeAddress ends a string literal of which the last n bytes of dst are the text. The text of an address is printed as
+// it is wherever it reads as itself, and only then escaped.
+func closeAddress(dst []byte, n int) []byte {
+	text := dst[len(dst)-n:]
+	if bytes.IndexByte(text, '"') < 0 && (bytes.IndexByte(text, '\\') < 0 || readsAsItself(text)) {
+		return append(dst, '"')
+	}
+	s := string(text)
+	return appendString(dst[:len(dst)-n-1], s)
+}
+
+// readsAsItself reports whether no backslash in text begins an escape.
+func readsAsItself(text []byte) bool {
+	for i := 0; i < len(text); i++ {
+		if text[i] != '\\' {
+			continue
+		}
+		i++
+		if i == len(text) || text[i] == '\\' || escapeValue(text[i]) != 0 {
+			return false
+		}
+	}
+	return true
+}

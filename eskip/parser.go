@@ -1,0 +1,407 @@
+package eskip
+
+import (
+	"fmt"
+	"hash/maphash"
+	"strings"
+)
+
+// Parse reads a document: any number of definitions, or one expression without id. The routes are in source order,
+// repeated ids included. An empty document gives an empty slice that is not nil.
+//
+// There is one error for a document, and then no routes. A grammar violation reads
+//
+//	parse failed after token <T>, last route id: <ID>, position <N>: syntax error
+//
+// where T is the last token that could be read, ID the id of the current or the previous route (left out if there is
+// none) and N a byte offset. Where the input may end, "unexpected token", "invalid character" or "incomplete token" say
+// what else stands there. Only a document without such errors is looked at for its meaning, in source order: endpoints
+// that are no URI or have different schemes; Path, Method, or Header of one name, twice in a route; predicates that want
+// string arguments and have others.
+func Parse(code string) ([]*Route, error) {
+	p := newParser(code)
+	routes, ok := p.document()
+	if !ok {
+		return nil, p.err
+	}
+	return routes, nil
+}
+
+// ParsePredicates reads predicates joined by &&, such as `Path("/x") && Method("GET")`. It drops "*", keeps Any(), and
+// gives all predicates as they are: their arguments are not checked. The result is nil if there is none, or on error; the
+// offset in the error is that in the text without surrounding white space.
+func ParsePredicates(p string) ([]*Predicate, error) {
+	p = strings.TrimSpace(p)
+	if p == "" {
+		return nil, nil
+	}
+	in := newParser(p)
+	if !in.predicates() {
+		return nil, in.err
+	}
+	return in.takePredicates(), nil
+}
+
+// ParseFilters reads filters joined by ->, such as `setPath("/x") -> status(201)`. The result is nil if there is none, or
+// on error; the offset in the error is that in the text without surrounding white space.
+func ParseFilters(f string) ([]*Filter, error) {
+	f = strings.TrimSpace(f)
+	if f == "" {
+		return nil, nil
+	}
+	in := newParser(f)
+	if !in.filters() {
+		return nil, in.err
+	}
+	return in.takeFilters(), nil
+}
+
+// MustParse is [Parse] for texts that are part of a program: it panics with the error.
+func MustParse(code string) []*Route {
+	r, err := Parse(code)
+	if err != nil {
+		panic(err)
+	}
+	return r
+}
+
+// MustParsePredicates is [ParsePredicates] for texts that are part of a program: it panics with the error.
+func MustParsePredicates(s string) []*Predicate {
+	p, err := ParsePredicates(s)
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
+// MustParseFilters is [ParseFilters] for texts that are part of a program: it panics with the error.
+func MustParseFilters(s string) []*Filter {
+	f, err := ParseFilters(s)
+	if err != nil {
+		panic(err)
+	}
+	return f
+}
+
+// parser reads one text. The grammar has no nesting, so that nothing here is recursive.
+//
+// The methods that read return false when they have set err. They begin at the current token and end with the token behind
+// what they read as the current one: one token of look-ahead, on which the offsets in errors depend.
+type parser struct {
+	lexer
+	values
+
+	id      token // of the last id that was followed by a colon
+	named   bool  // id is set
+	err     error // set once a method returned false
+	meaning error // the first error that is none of syntax
+
+	args  []token // of the current predicate or filter
+	preds []Predicate
+	filts []Filter
+	eps   []LBEndpoint
+
+	routes         slab[Route]
+	texts          slab[string]
+	arguments      slab[interface{}]
+	predicateItems slab[Predicate]
+	predicateLists slab[*Predicate]
+	filterItems    slab[Filter]
+	filterLists    slab[*Filter]
+	endpointItems  slab[LBEndpoint]
+	endpointLists  slab[*LBEndpoint]
+}
+
+func newParser(src string) parser {
+	p := parser{
+		lexer:          lexer{src: src},
+		values:         values{left: len(src)},
+		routes:         slab[Route]{max: 32},
+		texts:          slab[string]{max: 128},
+		arguments:      slab[interface{}]{max: 128},
+		predicateItems: slab[Predicate]{max: 64},
+		predicateLists: slab[*Predicate]{max: 128},
+		filterItems:    slab[Filter]{max: 64},
+		filterLists:    slab[*Filter]{max: 128},
+		endpointItems:  slab[LBEndpoint]{max: 64},
+		endpointLists:  slab[*LBEndpoint]{max: 128},
+	}
+	if len(src) >= largeInput {
+		p.seed = maphash.MakeSeed()
+		p.table = new([internSize]interned)
+	}
+	return p
+}
+
+// fail sets the error for the current token, which cannot stand where it is. If the input may end there, an invalid token
+// is reported as what it is.
+func (p *parser) fail(mayEnd bool) bool {
+	reason := "syntax error"
+	if mayEnd && p.tok.kind == tokInvalid {
+		reason = p.reason
+	}
+	var last strings.Builder
+	switch t := p.last; t.kind {
+	case tokEnd: // no token was read
+	case tokString, tokRegexp:
+		unescape(&last, t.kind, p.src[t.start-1], p.raw(t))
+	default:
+		last.WriteString(p.raw(t))
+	}
+	id := ""
+	if p.named {
+		id = ", last route id: " + p.raw(p.id)
+	}
+	p.err = fmt.Errorf("parse failed after token %s%s, position %d: %s", last.String(), id, p.pos, reason)
+	return false
+}
+
+// accept reads behind the current token if it is of the kind k, and fails otherwise.
+func (p *parser) accept(k kind) bool {
+	if p.tok.kind != k {
+		return p.fail(false)
+	}
+	p.next()
+	return true
+}
+
+// document reads all of the input.
+func (p *parser) document() ([]*Route, bool) {
+	routes := []*Route{}
+	p.next()
+	for first := true; p.tok.kind != tokEnd; first = false {
+		if p.tok.kind == tokSemicolon {
+			p.next()
+			continue
+		}
+		r := &p.routes.take(1)[0]
+		if !p.definition(r, first) {
+			return nil, false
+		}
+		if routes = append(routes, r); p.tok.kind == tokEnd {
+			break
+		}
+		if p.tok.kind != tokSemicolon || !p.named {
+			p.fail(true)
+			return nil, false
+		}
+	}
+	if p.meaning != nil {
+		p.err = p.meaning
+		return nil, false
+	}
+	return routes, true
+}
+
+// definition reads a route and its id. The id may be missing if bare is true.
+func (p *parser) definition(r *Route, bare bool) bool {
+	name := p.tok
+	switch {
+	case name.kind == tokSymbol:
+		p.next()
+		if p.tok.kind == tokColon {
+			p.id, p.named = name, true
+			r.Id = p.copied(p.raw(name))
+			p.next()
+			return p.route(r, token{})
+		}
+		if !bare {
+			return p.fail(false)
+		}
+		return p.route(r, name)
+	case name.kind == tokAny && bare:
+		return p.route(r, token{})
+	default:
+		return p.fail(true)
+	}
+}
+
+// route reads an expression into r. If name is not the zero token, it is the name of the first predicate, behind which the
+// input stands.
+func (p *parser) route(r *Route, name token) bool {
+	p.left = len(p.src) - p.pos
+	m := meaning{}
+	p.preds, p.filts, p.eps = p.preds[:0], p.filts[:0], p.eps[:0]
+	for {
+		if !p.predicate(&name) {
+			return false
+		}
+		if name.kind != tokEnd {
+			p.addRoutePredicate(r, p.raw(name), &m)
+		}
+		if p.tok.kind != tokAnd {
+			break
+		}
+		p.next()
+		name = token{}
+	}
+	if !p.accept(tokArrow) {
+		return false
+	}
+	for p.tok.kind == tokSymbol {
+		if !p.filter() || !p.accept(tokArrow) {
+			return false
+		}
+	}
+	if !p.backend(r, &m) {
+		return false
+	}
+	r.Predicates = p.takePredicates()
+	r.Filters = p.takeFilters()
+	if p.meaning == nil {
+		p.meaning = m.err()
+	}
+	return true
+}
+
+// predicates reads a text that has only predicates.
+func (p *parser) predicates() bool {
+	p.next()
+	if p.tok.kind == tokEnd {
+		return true
+	}
+	if p.tok.kind == tokInvalid {
+		return p.fail(true)
+	}
+	for {
+		var name token
+		if !p.predicate(&name) {
+			return false
+		}
+		if name.kind != tokEnd {
+			p.addPredicate(p.raw(name))
+		}
+		if p.tok.kind == tokEnd {
+			return true
+		}
+		if p.tok.kind != tokAnd {
+			return p.fail(true)
+		}
+		p.next()
+	}
+}
+
+// filters reads a text that has only filters.
+func (p *parser) filters() bool {
+	p.next()
+	if p.tok.kind == tokEnd {
+		return true
+	}
+	if p.tok.kind == tokInvalid {
+		return p.fail(true)
+	}
+	for {
+		if !p.filter() {
+			return false
+		}
+		if p.tok.kind == tokEnd {
+			return true
+		}
+		if p.tok.kind != tokArrow {
+			return p.fail(true)
+		}
+		p.next()
+	}
+}
+
+// predicate reads one predicate: the name into name, unless it is there already, and the arguments into p.args. It leaves
+// name alone for "*".
+func (p *parser) predicate(name *token) bool {
+	if name.kind == tokEnd {
+		if p.tok.kind == tokAny {
+			p.next()
+			return true
+		}
+		if p.tok.kind != tokSymbol {
+			return p.fail(false)
+		}
+		*name = p.tok
+		p.next()
+	}
+	return p.argumentList()
+}
+
+// filter reads one filter and keeps it in p.filts.
+func (p *parser) filter() bool {
+	name := p.tok
+	if !p.accept(tokSymbol) || !p.argumentList() {
+		return false
+	}
+	p.filts = append(p.filts, Filter{Name: p.text(p.raw(name)), Args: p.takeArgs()})
+	return true
+}
+
+// argumentList reads a list of arguments and its parentheses into p.args.
+func (p *parser) argumentList() bool {
+	p.args = p.args[:0]
+	if !p.accept(tokOpen) {
+		return false
+	}
+	if p.tok.kind == tokClose {
+		p.next()
+		return true
+	}
+	if p.tok.kind == tokComma {
+		p.next() // the language has always taken one comma before the first argument
+	}
+	for {
+		if k := p.tok.kind; k != tokString && k != tokNumber && k != tokRegexp {
+			return p.fail(false)
+		}
+		p.args = append(p.args, p.tok)
+		p.next()
+		if p.tok.kind != tokComma {
+			return p.accept(tokClose)
+		}
+		p.next()
+	}
+}
+
+// backend reads the end of an expression into r.
+func (p *parser) backend(r *Route, m *meaning) bool {
+	switch p.tok.kind {
+	case tokString:
+		r.BackendType = NetworkBackend
+		r.Backend = p.literalText(p.tok)
+	case tokShunt:
+		r.BackendType = ShuntBackend
+		r.Shunt = true
+	case tokLoopback:
+		r.BackendType = LoopBackend
+	case tokDynamic:
+		r.BackendType = DynamicBackend
+	case tokForward:
+		r.BackendType = ForwardBackend
+	case tokLess:
+		p.next()
+		return p.balanced(r, m)
+	default:
+		return p.fail(false)
+	}
+	p.next()
+	return true
+}
+
+// balanced reads a load balanced backend, behind its opening bracket, into r.
+func (p *parser) balanced(r *Route, m *meaning) bool {
+	r.BackendType = LBBackend
+	if p.tok.kind == tokSymbol {
+		r.LBAlgorithm = p.text(p.raw(p.tok))
+		p.next()
+		if !p.accept(tokComma) {
+			return false
+		}
+	}
+	for {
+		if p.tok.kind != tokString {
+			return p.fail(false)
+		}
+		p.addEndpoint(p.tok, m)
+		p.next()
+		if p.tok.kind != tokComma {
+			r.LBEndpoints = p.takeEndpoints()
+			return p.accept(tokGreater)
+		}
+		p.next()
+	}
+}
