@@ -1,0 +1,237 @@
+package table
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Errors of ParseFile. The caller of each of them has no table; a file that is ErrForeign is not ours to overwrite.
+var (
+	ErrForeign        = errors.New("not a table file")
+	ErrFileVersion    = errors.New("unsupported version of the table file")
+	ErrTruncated      = errors.New("table file is truncated")
+	ErrDigestMismatch = errors.New("table file does not match its digest")
+)
+
+// FileVersion is the version of the file form that WriteFile writes and ParseFile reads.
+const FileVersion = 1
+
+// The file form is a valid eskip document: metadata in comments, then the canonical text and a newline, so that a
+// Skipper can be started on it and a person can read it. The lines of the header stand in this order.
+const (
+	fileMagic    = "// routesrv table, version "
+	fileDigest   = "// digest: "
+	fileRevision = "// revision: "
+	fileRoutes   = "// routes: "
+	fileBytes    = "// bytes: "
+	fileTime     = "// time: "
+	fileSaved    = "// saved: "
+	fileOrigin   = "// origin: "
+	fileHeader   = "// header: " // digest of the lines above it; ends the header
+)
+
+// maxFileHeader is a bound for the header. It keeps a huge file without line ends from being searched to its end.
+const maxFileHeader = 64 << 10
+
+// FileMeta is what the file form of a table says about it. Digest, Revision, Routes, Bytes and Time describe the table:
+// WriteFile takes them from there and ignores these fields of its argument.
+type FileMeta struct {
+	Digest   Digest
+	Revision uint64
+	Routes   int
+	Bytes    int // of the canonical text
+	Time     time.Time
+
+	// Saved is when the file was written or, of more use to a reader, when the source was last read with success. Zero
+	// if it is not known.
+	Saved time.Time
+	// Origin says where the table came from: a URL, or "cluster". Any text.
+	Origin string
+}
+
+// MarshalFile returns the file form of t. Of meta it uses Saved and Origin.
+func (t *Table) MarshalFile(meta FileMeta) []byte {
+	var b bytes.Buffer
+	b.Grow(t.bytes + 1024)
+	_ = t.WriteFile(&b, meta) // a buffer does not fail
+	return b.Bytes()
+}
+
+// WriteFile writes the file form of t to w without making it in memory first. Of meta it uses Saved and Origin. Writing
+// to a file atomically is left to the caller (internal/durable).
+func (t *Table) WriteFile(w io.Writer, meta FileMeta) error {
+	if _, err := io.WriteString(w, t.fileHeader(meta)); err != nil {
+		return err
+	}
+	if _, err := t.writeTo(w); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, "\n")
+	return err
+}
+
+func (t *Table) fileHeader(meta FileMeta) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s%d\n", fileMagic, FileVersion)
+	fmt.Fprintf(&b, "%s%s\n", fileDigest, t.digest)
+	fmt.Fprintf(&b, "%s%d\n", fileRevision, t.revision)
+	fmt.Fprintf(&b, "%s%d\n", fileRoutes, len(t.routes))
+	fmt.Fprintf(&b, "%s%d\n", fileBytes, t.bytes)
+	fmt.Fprintf(&b, "%s%s\n", fileTime, formatFileTime(t.at))
+	fmt.Fprintf(&b, "%s%s\n", fileSaved, formatFileTime(meta.Saved))
+	fmt.Fprintf(&b, "%s%s\n", fileOrigin, strconv.Quote(meta.Origin)) // quoted: it must not end the comment
+	sum := sha256.Sum256([]byte(b.String()))
+	fmt.Fprintf(&b, "%s%s\n", fileHeader, hex.EncodeToString(sum[:]))
+	return b.String()
+}
+
+// ParseFile reads the file form. The bytes are checked against the digests of header and text before anything of them is
+// used, then the text is parsed route by route. The error wraps ErrForeign, ErrFileVersion, ErrTruncated or
+// ErrDigestMismatch, or is that of the parser or of New.
+//
+// The digests find torn writes, bad disks and edits by hand. They are no signature: who can write the file can also
+// compute them.
+//
+// The meta data are those of the file. The table has its revision and time; its digest differs from that of the file only
+// if another version of this program printed a route differently.
+func ParseFile(data []byte) (*Table, FileMeta, error) {
+	meta, text, err := splitFile(data)
+	if err != nil {
+		return nil, FileMeta{}, err
+	}
+	routes, err := Parse(string(text))
+	if err != nil {
+		return nil, FileMeta{}, fmt.Errorf("parse table file: %w", err)
+	}
+	if len(routes) != meta.Routes {
+		return nil, FileMeta{}, fmt.Errorf("%w: %d routes, header says %d", ErrDigestMismatch, len(routes), meta.Routes)
+	}
+	t, err := New(routes, meta.Revision, meta.Time)
+	if err != nil {
+		return nil, FileMeta{}, fmt.Errorf("table file: %w", err)
+	}
+	return t, meta, nil
+}
+
+// splitFile checks the file and returns its metadata and its canonical text.
+func splitFile(data []byte) (FileMeta, []byte, error) {
+	meta, rest, err := parseFileHeader(data)
+	if err != nil {
+		return FileMeta{}, nil, err
+	}
+	switch {
+	case len(rest) <= meta.Bytes: // the newline behind the text counts, too
+		return FileMeta{}, nil, fmt.Errorf("%w: %d bytes of text, header says %d", ErrTruncated, len(rest), meta.Bytes)
+	case len(rest) > meta.Bytes+1 || rest[meta.Bytes] != '\n':
+		return FileMeta{}, nil, fmt.Errorf("%w: %d bytes behind the text", ErrDigestMismatch, len(rest)-meta.Bytes)
+	}
+	text := rest[:meta.Bytes]
+	if got := Digest(sha256.Sum256(text)); got != meta.Digest {
+		return FileMeta{}, nil, fmt.Errorf("%w: text has %s, header says %s", ErrDigestMismatch, got, meta.Digest)
+	}
+	return meta, text, nil
+}
+
+// parseFileHeader returns the metadata and what follows the header.
+func parseFileHeader(data []byte) (FileMeta, []byte, error) {
+	first, _, complete := cutLine(data)
+	version, ok := strings.CutPrefix(first, fileMagic)
+	switch {
+	case !complete && (ok || strings.HasPrefix(fileMagic, first)):
+		return FileMeta{}, nil, fmt.Errorf("%w: within the first line", ErrTruncated)
+	case !ok:
+		return FileMeta{}, nil, ErrForeign
+	case version != strconv.Itoa(FileVersion):
+		return FileMeta{}, nil, fmt.Errorf("%w: %q, want %d", ErrFileVersion, version, FileVersion)
+	}
+
+	var lines []string
+	rest := data
+	for {
+		line, after, complete := cutLine(rest)
+		if !complete {
+			return FileMeta{}, nil, fmt.Errorf("%w: within the header", ErrTruncated)
+		}
+		if sum, ok := strings.CutPrefix(line, fileHeader); ok {
+			header := data[:len(data)-len(rest)]
+			if got := Digest(sha256.Sum256(header)).String(); got != sum {
+				return FileMeta{}, nil, fmt.Errorf("%w: header has %s, and says %s", ErrDigestMismatch, got, sum)
+			}
+			meta, err := parseFileMeta(lines)
+			return meta, after, err
+		}
+		if !strings.HasPrefix(line, "// ") {
+			return FileMeta{}, nil, fmt.Errorf("%w: header line %q", ErrDigestMismatch, line)
+		}
+		lines = append(lines, line)
+		rest = after
+	}
+}
+
+// cutLine returns the first line of data and what follows it; complete is false if there is no end of line.
+func cutLine(data []byte) (line string, rest []byte, complete bool) {
+	end := bytes.IndexByte(data[:min(len(data), maxFileHeader)], '\n')
+	if end < 0 {
+		return string(data[:min(len(data), maxFileHeader)]), nil, false
+	}
+	return string(data[:end]), data[end+1:], true
+}
+
+// parseFileMeta reads the lines of a header whose digest was right, so an error means that another program wrote it.
+func parseFileMeta(lines []string) (FileMeta, error) {
+	var meta FileMeta
+	fields := []struct {
+		prefix string
+		parse  func(string) error
+	}{
+		{fileMagic, func(string) error { return nil }},
+		{fileDigest, func(s string) (err error) { meta.Digest, err = ParseDigest(s); return err }},
+		{fileRevision, func(s string) (err error) { meta.Revision, err = strconv.ParseUint(s, 10, 64); return err }},
+		{fileRoutes, func(s string) (err error) { meta.Routes, err = parseCount(s); return err }},
+		{fileBytes, func(s string) (err error) { meta.Bytes, err = parseCount(s); return err }},
+		{fileTime, func(s string) (err error) { meta.Time, err = parseFileTime(s); return err }},
+		{fileSaved, func(s string) (err error) { meta.Saved, err = parseFileTime(s); return err }},
+		{fileOrigin, func(s string) (err error) { meta.Origin, err = strconv.Unquote(s); return err }},
+	}
+	if len(lines) != len(fields) {
+		return FileMeta{}, fmt.Errorf("%w: header has %d lines, want %d", ErrForeign, len(lines), len(fields))
+	}
+	for i, field := range fields {
+		value, ok := strings.CutPrefix(lines[i], field.prefix)
+		if !ok {
+			return FileMeta{}, fmt.Errorf("%w: header line %q, want %q", ErrForeign, lines[i], field.prefix)
+		}
+		if err := field.parse(value); err != nil {
+			return FileMeta{}, fmt.Errorf("%w: header line %q: %v", ErrForeign, lines[i], err)
+		}
+	}
+	return meta, nil
+}
+
+// parseCount reads a number of routes or bytes, which fits an int and is not negative.
+func parseCount(s string) (int, error) {
+	n, err := strconv.ParseUint(s, 10, 31)
+	return int(n), err
+}
+
+// formatFileTime writes the zero time as "-", because it stands for "not known" and not for an instant.
+func formatFileTime(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}
+
+func parseFileTime(s string) (time.Time, error) {
+	if s == "-" {
+		return time.Time{}, nil
+	}
+	return time.Parse(time.RFC3339Nano, s)
+}

@@ -1,0 +1,101 @@
+package table
+
+import (
+	"strings"
+
+	"github.com/routesrv/routesrv/eskip"
+)
+
+// Route is one line of a table: the printed text of one route with the few facts about it that are asked for later, so
+// that no parsed route needs to be kept. It is a value; its strings are shared between the tables it appears in.
+type Route struct {
+	// ID is unique within a table and matches [A-Za-z_][A-Za-z0-9_]*.
+	ID string
+	// Text is "ID: expression;" without a newline at its end, exactly as eskip.String prints it in a document.
+	Text string
+	// Hosts is the route's host expressions, in the order of its text, joined by "\n"; empty if it has none.
+	Hosts string
+	// Backend is the byte offset in Text at which the backend starts. It is set only where a zone table may differ: the
+	// route balances load over endpoints of which at least one has a zone, and it does not opt out with the filter
+	// annotate("zalando.org/traffic-zone-aware", "false"). Otherwise it is 0.
+	Backend int32
+}
+
+// The filter that keeps a route out of zone selection, with exactly these two arguments (routesrv.md §4).
+const (
+	zoneOptOutFilter = "annotate"
+	zoneOptOutKey    = "zalando.org/traffic-zone-aware"
+	zoneOptOutValue  = "false"
+)
+
+// NewRoute prints r. It keeps nothing of r but its id and host expressions.
+func NewRoute(r *eskip.Route) Route {
+	text := make([]byte, 0, 512)
+	text = append(text, r.Id...)
+	text = append(text, ": "...)
+	text, backend := eskip.AppendExpr(text, r)
+	text = append(text, ';')
+
+	route := Route{Text: string(text), Hosts: hostExpressions(r)}
+	if strings.HasPrefix(route.Text, r.Id) {
+		route.ID = route.Text[:len(r.Id)] // one string less to keep for each of 124,000 routes
+	}
+	if zoneAware(r) {
+		route.Backend = int32(backend)
+	}
+	return route
+}
+
+// Parse reads an eskip document of routes with ids and returns them in the order of the document, printed canonically.
+// The error is that of eskip.Parse; duplicate and missing ids are found by New.
+func Parse(text string) ([]Route, error) {
+	parsed, err := eskip.Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	routes := make([]Route, len(parsed))
+	for i, r := range parsed {
+		routes[i] = NewRoute(r)
+		parsed[i] = nil // half of the memory of a large document can go while the other half is printed
+	}
+	return routes, nil
+}
+
+// hostExpressions joins the Host expressions of both spellings: the legacy field that the Ingress compiler fills, and
+// predicates that happen to be named Host, which the RouteGroup compiler makes.
+func hostExpressions(r *eskip.Route) string {
+	var hosts []string
+	hosts = append(hosts, r.HostRegexps...)
+	for _, p := range r.Predicates {
+		if p.Name != "Host" || len(p.Args) != 1 {
+			continue
+		}
+		if host, ok := p.Args[0].(string); ok {
+			hosts = append(hosts, host)
+		}
+	}
+	return strings.Join(hosts, "\n")
+}
+
+func zoneAware(r *eskip.Route) bool {
+	if r.BackendType != eskip.LBBackend {
+		return false
+	}
+	for _, f := range r.Filters {
+		if f.Name == zoneOptOutFilter && len(f.Args) == 2 && isString(f.Args[0], zoneOptOutKey) && isString(f.Args[1], zoneOptOutValue) {
+			return false
+		}
+	}
+	for _, ep := range r.LBEndpoints {
+		if ep.Zone != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// isString compares by type and value; == on the interface would panic for arguments of an incomparable type.
+func isString(arg any, want string) bool {
+	s, ok := arg.(string)
+	return ok && s == want
+}

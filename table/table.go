@@ -1,0 +1,179 @@
+// Package table holds one version of the routing table.
+//
+// A [Table] is an immutable list of routes sorted by id, each kept as its printed text ([Route]). Its canonical text is
+// what a data plane downloads: one route per line, joined by "\n", no newline at the end. Its [Digest] is the SHA-256 of
+// that text, so two replicas that read the same objects have the same digest, and a restart does not change it. The
+// revision says up to which state of the source the table is complete.
+//
+// Guarantees: a table never changes after New, and all methods are safe for concurrent use. Ids are unique and sorted
+// bytewise, whatever the order of the input. What is costly and not needed by everybody (the joined text, the hosts, the
+// zones) is made on first demand and then kept.
+//
+// The package does not parse what it is given on publish (compile has read every route back already), knows nothing
+// about HTTP, encodings or clocks, and does not decide whether a table is good: that is package guard.
+//
+// Zone tables ([Table.Zone]) and the file form of checkpoints and last-known-good copies ([Table.WriteFile],
+// [ParseFile]) work on the printed texts. Routes that two tables have in common share their strings, so keeping several
+// versions costs little more than their differences.
+//
+// Caveat: the canonical text of a table is a second copy of its bytes once Text has been called. Use WriteTo where a
+// stream is enough.
+package table
+
+import (
+	"bufio"
+	"cmp"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Errors of New. They are wrapped with the id they are about.
+var (
+	ErrDuplicateID = errors.New("duplicate route id")
+	ErrInvalidID   = errors.New("invalid route id")
+	ErrInvalidText = errors.New(`route text is not "id: expression;"`)
+)
+
+// Table is one version of the routing table. It is immutable and safe for concurrent use.
+type Table struct {
+	*content
+	revision uint64
+	at       time.Time
+}
+
+// content is what two tables with different revisions can share.
+type content struct {
+	routes []Route // sorted by id
+	bytes  int     // length of the canonical text
+	digest Digest
+
+	text  func() []byte   // made on first demand
+	hosts func() []string // made on first demand
+	zones func() []string // made on first demand
+}
+
+// New makes a table of routes, which it copies and sorts by id. The revision is that of the read the routes come from, 0
+// for a source that has none; at is the time of that read. The error wraps ErrDuplicateID, ErrInvalidID or
+// ErrInvalidText and names the id. A table without routes is valid here; whether it may be served is for package guard.
+func New(routes []Route, revision uint64, at time.Time) (*Table, error) {
+	sorted := slices.Clone(routes)
+	byID := func(a, b Route) int { return cmp.Compare(a.ID, b.ID) }
+	if !slices.IsSortedFunc(sorted, byID) {
+		slices.SortFunc(sorted, byID)
+	}
+	for i := range sorted {
+		if err := check(&sorted[i]); err != nil {
+			return nil, err
+		}
+		if i > 0 && sorted[i].ID == sorted[i-1].ID {
+			return nil, fmt.Errorf("%w: %q", ErrDuplicateID, sorted[i].ID)
+		}
+	}
+	return &Table{content: newContent(sorted), revision: revision, at: at}, nil
+}
+
+func check(r *Route) error {
+	if !isSymbol(r.ID) {
+		return fmt.Errorf("%w: %q", ErrInvalidID, r.ID)
+	}
+	rest, ok := strings.CutPrefix(r.Text, r.ID)
+	if !ok || !strings.HasPrefix(rest, ": ") || !strings.HasSuffix(rest, ";") || int(r.Backend) >= len(r.Text) || r.Backend < 0 {
+		return fmt.Errorf("%w: %q", ErrInvalidText, r.ID)
+	}
+	return nil
+}
+
+// isSymbol reports whether s is a symbol of eskip (eskip.md §2), which every id must be for the document to parse.
+func isSymbol(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '_'
+		if !letter && (i == 0 || c < '0' || c > '9') {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// newContent takes over routes, which must be sorted and checked.
+func newContent(routes []Route) *content {
+	c := &content{routes: routes}
+	hash := sha256.New()
+	n, _ := c.writeTo(hash) // a hash does not fail
+	c.bytes = int(n)
+	hash.Sum(c.digest[:0])
+	c.text = sync.OnceValue(c.join)
+	c.hosts = sync.OnceValue(func() []string { return hostAlternatives(c.routes) })
+	c.zones = sync.OnceValue(func() []string { return zonesOf(c.routes) })
+	return c
+}
+
+func (c *content) join() []byte {
+	text := make([]byte, 0, c.bytes)
+	for i := range c.routes {
+		if i > 0 {
+			text = append(text, '\n')
+		}
+		text = append(text, c.routes[i].Text...)
+	}
+	return text
+}
+
+// writeTo writes the canonical text in pieces large enough for a hash, a compressor or a file.
+func (c *content) writeTo(w io.Writer) (int64, error) {
+	var n int64
+	buf := bufio.NewWriterSize(w, 64<<10)
+	for i := range c.routes {
+		if i > 0 {
+			_ = buf.WriteByte('\n') // an error sticks to buf and is returned by the next call
+			n++
+		}
+		m, err := buf.WriteString(c.routes[i].Text)
+		n += int64(m)
+		if err != nil {
+			return n, err
+		}
+	}
+	return n, buf.Flush()
+}
+
+// Routes returns the routes sorted by id. The slice is shared: it must not be changed.
+func (t *Table) Routes() []Route { return t.routes }
+
+// Len returns the number of routes.
+func (t *Table) Len() int { return len(t.routes) }
+
+// Bytes returns the length of the canonical text in bytes.
+func (t *Table) Bytes() int { return t.bytes }
+
+// Digest returns the SHA-256 of the canonical text.
+func (t *Table) Digest() Digest { return t.digest }
+
+// Revision returns the revision of the read that the table comes from, 0 if the source has none.
+func (t *Table) Revision() uint64 { return t.revision }
+
+// Time returns the time of the read that the table comes from.
+func (t *Table) Time() time.Time { return t.at }
+
+// Text returns the canonical text. It is made on the first call, kept, and shared: it must not be changed.
+func (t *Table) Text() []byte { return t.text() }
+
+// WriteTo writes the canonical text to w without making it in memory first. On an error the count may include bytes that
+// were still buffered.
+func (t *Table) WriteTo(w io.Writer) (int64, error) { return t.writeTo(w) }
+
+// Hosts returns the distinct hosts that the table's host expressions name, sorted: each expression is taken apart at the
+// alternatives of its outermost group, so that ^(a[.]org|b[.]org)$ counts as two hosts. They are for counting and
+// comparing, not for matching. The slice is shared: it must not be changed.
+func (t *Table) Hosts() []string { return t.hosts() }
+
+// WithRevision returns a table of the same content and time with another revision. Everything else is shared.
+func (t *Table) WithRevision(revision uint64) *Table {
+	return &Table{content: t.content, revision: revision, at: t.at}
+}

@@ -1,0 +1,197 @@
+package table
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/routesrv/routesrv/eskip"
+)
+
+// minZoneEndpoints is the number of endpoints that a route must have in a zone to be limited to them (routesrv.md §4):
+// fewer would put the load of a zone on too few backends.
+const minZoneEndpoints = 3
+
+const zoneParam = "?zone="
+
+// Zones returns the zones, sorted, that endpoints of the table are in. Zones that occur only in routes which opt out of
+// zone selection are not among them: their zone table is the full table, as it is for an unknown zone. The slice is
+// shared: it must not be changed.
+func (t *Table) Zones() []string { return t.zones() }
+
+// Zone returns the table for data planes in a zone: every route with at least three endpoints in the zone keeps only
+// these, in their order; every other route stays as it is. It returns t itself if the zone is unknown or nothing
+// differs. The result has the revision and time of t and shares the strings of unchanged routes. It is computed on each
+// call: callers keep it.
+func (t *Table) Zone(zone string) *Table {
+	if _, known := slices.BinarySearch(t.Zones(), zone); !known {
+		return t
+	}
+	var routes []Route // nil until a route differs
+	var scratch []endpoint
+	for i := range t.routes {
+		r := &t.routes[i]
+		if r.Backend == 0 {
+			continue
+		}
+		var text string
+		text, scratch = zoneText(r, zone, scratch[:0])
+		if text == r.Text {
+			continue
+		}
+		if routes == nil {
+			routes = slices.Clone(t.routes)
+		}
+		routes[i].Text = text
+		routes[i].ID = text[:len(r.ID)]
+	}
+	if routes == nil {
+		return t
+	}
+	return &Table{content: newContent(routes), revision: t.revision, at: t.at}
+}
+
+// zonesOf returns the distinct zones of the endpoints of routes, sorted.
+func zonesOf(routes []Route) []string {
+	distinct := make(map[string]struct{})
+	var scratch []endpoint
+	for i := range routes {
+		if routes[i].Backend == 0 {
+			continue
+		}
+		scratch = endpoints(&routes[i], scratch[:0])
+		last := ""
+		for _, ep := range scratch {
+			if ep.zone != "" && ep.zone != last {
+				distinct[strings.Clone(ep.zone)] = struct{}{} // the clone does not pin the route's text
+				last = ep.zone
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(distinct))
+}
+
+// endpoint is one endpoint of a printed load-balanced backend.
+type endpoint struct {
+	quoted string // as printed, with its quotes
+	zone   string // decoded
+}
+
+// zoneText returns the route's text with only the endpoints of zone, or its text unchanged where the rule does not apply.
+func zoneText(r *Route, zone string, scratch []endpoint) (string, []endpoint) {
+	eps := endpoints(r, scratch)
+	in, size := 0, 0
+	for _, ep := range eps {
+		if ep.zone == zone {
+			in++
+			size += len(ep.quoted) + len(", ")
+		}
+	}
+	if in < minZoneEndpoints || in == len(eps) {
+		return r.Text, eps
+	}
+	// Everything before the first endpoint stays: the algorithm with its comma, if there is one.
+	head := r.Text[:int(r.Backend)+strings.IndexByte(r.Text[r.Backend:], '"')]
+	var b strings.Builder
+	b.Grow(len(head) + size + len(">;"))
+	b.WriteString(head)
+	for _, ep := range eps {
+		if ep.zone != zone {
+			continue
+		}
+		if b.Len() > len(head) {
+			b.WriteString(", ")
+		}
+		b.WriteString(ep.quoted)
+	}
+	b.WriteString(">;")
+	return b.String(), eps
+}
+
+// endpoints appends the endpoints of r's printed backend, <algorithm, "endpoint", …>, to eps. It appends nothing if the
+// text at r.Backend is not of that form.
+func endpoints(r *Route, eps []endpoint) []endpoint {
+	rest := r.Text[r.Backend:]
+	if !strings.HasPrefix(rest, "<") {
+		return eps
+	}
+	for {
+		open := strings.IndexByte(rest, '"')
+		if open < 0 {
+			return eps
+		}
+		end := closingQuote(rest, open+1)
+		if end < 0 {
+			return eps
+		}
+		eps = append(eps, endpoint{quoted: rest[open : end+1], zone: zoneOf(rest[open+1 : end])})
+		rest = rest[end+1:]
+	}
+}
+
+// closingQuote returns the offset of the quote that ends the literal whose content starts at i, or -1.
+func closingQuote(s string, i int) int {
+	for ; i < len(s); i++ {
+		switch s[i] {
+		case '"':
+			return i
+		case '\\':
+			i++
+		}
+	}
+	return -1
+}
+
+// zoneOf returns the zone of an endpoint as printed between its quotes. What a compiler makes of addresses of pods is
+// decided by looking at it; everything that takes knowledge of URLs or escapes is left to eskip.
+func zoneOf(printed string) string {
+	at := strings.IndexByte(printed, '?')
+	if at < 0 {
+		return ""
+	}
+	zone, ok := strings.CutPrefix(printed[at:], zoneParam)
+	if ok && plainAddress(printed[:at]) && plainZone(zone) {
+		return zone
+	}
+	if strings.IndexByte(printed, '\\') >= 0 {
+		return parsedZone(printed)
+	}
+	return eskip.NewLBEndpoints([]string{printed})[0].Zone
+}
+
+// parsedZone reads an endpoint with escapes by way of the parser.
+func parsedZone(printed string) string {
+	routes, err := eskip.Parse(`r: * -> <"` + printed + `">`)
+	if err != nil || len(routes) != 1 || len(routes[0].LBEndpoints) != 1 {
+		return ""
+	}
+	return routes[0].LBEndpoints[0].Zone
+}
+
+// plainAddress reports whether s is scheme://host:port in characters that mean themselves.
+func plainAddress(s string) bool {
+	if !strings.Contains(s, "://") {
+		return false
+	}
+	for i := range len(s) {
+		if c := s[i]; !unreserved(c) && c != ':' && c != '/' && c != '[' && c != ']' {
+			return false
+		}
+	}
+	return true
+}
+
+// plainZone reports whether s is a zone that its query-escaped form equals.
+func plainZone(s string) bool {
+	for i := range len(s) {
+		if !unreserved(s[i]) {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// unreserved reports whether c stands for itself everywhere in a URL (RFC 3986 §2.3).
+func unreserved(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '.' || c == '_' || c == '~'
+}
