@@ -1,0 +1,165 @@
+package eskip
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+)
+
+// DefaultFilters adds filters to all routes.
+type DefaultFilters struct {
+	// Prepend and Append are put before and behind the filters of each route. The routes share them.
+	Prepend, Append []*Filter
+}
+
+// Do returns new routes, which share all but their filter slice with routes. Without filters to add it returns routes.
+func (df *DefaultFilters) Do(routes []*Route) []*Route {
+	if len(df.Prepend) == 0 && len(df.Append) == 0 {
+		return routes
+	}
+	out := make([]*Route, len(routes))
+	for i, r := range routes {
+		c := *r
+		c.Filters = slices.Concat(df.Prepend, r.Filters, df.Append)
+		out[i] = &c
+	}
+	return out
+}
+
+// Editor changes predicates and filters by their text. Use [NewEditor].
+type Editor struct {
+	reg  *regexp.Regexp
+	repl string
+}
+
+// Clone adds changed copies of routes. Use [NewClone].
+type Clone struct {
+	reg  *regexp.Regexp
+	repl string
+}
+
+// clonePrefix begins the ids of the routes that Clone adds.
+const clonePrefix = "clone_"
+
+// NewEditor returns an Editor that replaces what reg matches by repl, in which $1 and so on stand for submatches. An
+// Editor with a nil reg does nothing.
+func NewEditor(reg *regexp.Regexp, repl string) *Editor {
+	return &Editor{reg: reg, repl: repl}
+}
+
+// NewClone returns a Clone that replaces what reg matches by repl, in which $1 and so on stand for submatches. A Clone with
+// a nil reg does nothing.
+func NewClone(reg *regexp.Regexp, repl string) *Clone {
+	return &Clone{reg: reg, repl: repl}
+}
+
+// Do is [Editor.DoWithErrors] for a caller who has no use for the errors.
+func (e *Editor) Do(routes []*Route) []*Route {
+	out, _ := e.DoWithErrors(routes)
+	return out
+}
+
+// DoWithErrors edits each route whose predicates or filters match. The regular expression sees each predicate and filter of
+// the [Canonical] route alone, as its String method prints it, so a host is the string Host("^a[.]b$"). If the
+// replacement makes a difference, it is parsed: the first predicate or filter in it takes the place of the old one, and if
+// there is none, the old one is dropped. One that does not parse gives an error, and the old one stays.
+//
+// Edited routes replace the originals in routes, which is also returned; they are canonical, and the original structs are
+// not changed. Routes without a match keep the form they have.
+func (e *Editor) DoWithErrors(routes []*Route) ([]*Route, []error) {
+	if e.reg == nil {
+		return routes, nil
+	}
+	ed := edit{reg: e.reg, repl: e.repl}
+	for i, r := range routes {
+		if c, changed := ed.route(r); changed {
+			routes[i] = c
+		}
+	}
+	return routes, ed.errs
+}
+
+// Do is [Clone.DoWithErrors] for a caller who has no use for the errors.
+func (c *Clone) Do(routes []*Route) []*Route {
+	out, _ := c.DoWithErrors(routes)
+	return out
+}
+
+// DoWithErrors returns routes, unchanged, and behind them the edited form of each that [Editor.DoWithErrors] would have
+// edited, with an id that begins with "clone_".
+func (c *Clone) DoWithErrors(routes []*Route) ([]*Route, []error) {
+	if c.reg == nil {
+		return routes, nil
+	}
+	ed := edit{reg: c.reg, repl: c.repl}
+	out := slices.Clone(routes)
+	for _, r := range routes {
+		if clone, changed := ed.route(r); changed {
+			clone.Id = clonePrefix + clone.Id
+			out = append(out, clone)
+		}
+	}
+	return out, ed.errs
+}
+
+// edit is one pass of an Editor or Clone.
+type edit struct {
+	reg  *regexp.Regexp
+	repl string
+	errs []error
+}
+
+// route returns the edited canonical form of r, and whether it differs. It shares no slice with r.
+func (e *edit) route(r *Route) (*Route, bool) {
+	if r == nil {
+		return nil, false
+	}
+	c := Canonical(r)
+	var predicates, filters bool
+	c.Predicates, predicates = editAll(e, r.Id, "predicate", c.Predicates, (*Predicate).String, ParsePredicates)
+	c.Filters, filters = editAll(e, r.Id, "filter", c.Filters, (*Filter).String, ParseFilters)
+	return c, predicates || filters
+}
+
+// editAll edits the predicates or the filters of the route id.
+func editAll[T any](e *edit, id, what string, in []*T, print func(*T) string, parse func(string) ([]*T, error)) (
+	out []*T, changed bool) {
+	for _, item := range in {
+		text := print(item)
+		replaced := e.reg.ReplaceAllString(text, e.repl)
+		if replaced == text {
+			out = append(out, item)
+			continue
+		}
+		parsed, err := parse(replaced)
+		if err != nil {
+			e.errs = append(e.errs, fmt.Errorf("edit %s %s of route %q: %w", what, text, id, err))
+			out = append(out, item)
+			continue
+		}
+		changed = true
+		if len(parsed) > 0 {
+			out = append(out, parsed[0])
+		}
+	}
+	return out, changed
+}
+
+// fwdBackend gives forward backends an address.
+type fwdBackend struct{ url string }
+
+// ForwardPreProcessor returns a pre-processor whose method Do makes each route with a ForwardBackend, in place, one with
+// the network address s and without filters: who receives the request applies its own.
+func ForwardPreProcessor(s string) *fwdBackend { return &fwdBackend{url: s} }
+
+// Do changes the routes in place and returns them.
+func (f *fwdBackend) Do(routes []*Route) []*Route {
+	for _, r := range routes {
+		if r.BackendType == ForwardBackend {
+			r.BackendType = NetworkBackend
+			r.Backend = f.url
+			r.Filters = nil
+		}
+	}
+	return routes
+}

@@ -1,0 +1,172 @@
+package eskip
+
+import (
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// TemplateContext is what [Template.ApplyContext] takes its values from: a request on its way through a route, and its
+// response once there is one.
+type TemplateContext interface {
+	// PathParam returns the part of the path that a wildcard of that name matched, or "".
+	PathParam(string) string
+
+	// Request returns the request.
+	Request() *http.Request
+
+	// Response returns the response, nil as long as there is none.
+	Response() *http.Response
+}
+
+// TemplateGetter returns the value of a placeholder, "" if it has none.
+type TemplateGetter func(string) string
+
+// Template is a text with placeholders, such as "/${lang}/${request.header.X-Page}". It is immutable and safe for
+// concurrent use.
+type Template struct {
+	text string
+	keys []string // of the placeholders, in order of appearance, each once
+}
+
+// NewTemplate finds the placeholders of template. A placeholder is ${key}, where key has at least one character and no
+// braces; spaces are part of it. Any other text stands for itself.
+func NewTemplate(template string) *Template {
+	t := &Template{text: template}
+	rest := template
+	for {
+		_, after, ok := strings.Cut(rest, "${")
+		if !ok {
+			return t
+		}
+		rest = after
+		end := strings.IndexAny(rest, "{}")
+		if end < 0 {
+			return t
+		}
+		if key := rest[:end]; end > 0 && rest[end] == '}' && !slices.Contains(t.keys, key) {
+			t.keys = append(t.keys, key)
+		}
+	}
+}
+
+// Apply returns the text with the values of get in place of the placeholders. If get is nil, it is the text unchanged.
+//
+// The placeholders are replaced one after another in order of appearance, all occurrences at once; a value that contains a
+// placeholder that comes later has it replaced, too.
+func (t *Template) Apply(get TemplateGetter) string {
+	if get == nil {
+		return t.text
+	}
+	text, _ := t.apply(get)
+	return text
+}
+
+// ApplyContext returns the text with values of ctx in place of the placeholders, and whether all of them had one that is
+// not empty. The keys are
+//
+//	request.method, request.host, request.path, request.rawQuery
+//	request.header.<name>, request.query.<name>, request.cookie.<name>
+//	request.source          first address of X-Forwarded-For if it is one, else the client's
+//	request.sourceFromLast  last address of X-Forwarded-For if it is one, else the client's
+//	request.clientIP        address of the connection
+//	response.header.<name>  if there is a response
+//
+// and any other key is a path parameter.
+func (t *Template) ApplyContext(ctx TemplateContext) (string, bool) {
+	return t.apply(func(key string) string { return contextValue(ctx, key) })
+}
+
+// apply returns the text with values and whether none of them was empty.
+func (t *Template) apply(get TemplateGetter) (string, bool) {
+	text, all := t.text, true
+	for _, key := range t.keys {
+		value := get(key)
+		if value == "" {
+			all = false
+		}
+		text = strings.ReplaceAll(text, "${"+key+"}", value)
+	}
+	return text, all
+}
+
+// contextValue returns the value of a placeholder.
+func contextValue(ctx TemplateContext, key string) string {
+	if rest, ok := strings.CutPrefix(key, "request."); ok {
+		if req := ctx.Request(); req != nil {
+			if value, ok := requestValue(req, rest); ok {
+				return value
+			}
+		}
+	}
+	if name, ok := strings.CutPrefix(key, "response.header."); ok {
+		if resp := ctx.Response(); resp != nil {
+			return resp.Header.Get(name)
+		}
+	}
+	return ctx.PathParam(key)
+}
+
+// requestValue returns the value of a placeholder that begins with "request.", and whether it is one of them at all.
+func requestValue(req *http.Request, key string) (string, bool) {
+	if name, ok := strings.CutPrefix(key, "header."); ok {
+		return req.Header.Get(name), true
+	}
+	if name, ok := strings.CutPrefix(key, "query."); ok {
+		if req.URL == nil {
+			return "", true
+		}
+		return req.URL.Query().Get(name), true
+	}
+	if name, ok := strings.CutPrefix(key, "cookie."); ok {
+		c, err := req.Cookie(name)
+		if err != nil {
+			return "", true
+		}
+		return c.Value, true
+	}
+	switch key {
+	case "method":
+		return req.Method, true
+	case "host":
+		return req.Host, true
+	case "path":
+		if req.URL == nil {
+			return "", true
+		}
+		return req.URL.Path, true
+	case "rawQuery":
+		if req.URL == nil {
+			return "", true
+		}
+		return req.URL.RawQuery, true
+	case "source":
+		first, _, _ := strings.Cut(req.Header.Get("X-Forwarded-For"), ",")
+		return source(req, first), true
+	case "sourceFromLast":
+		list := req.Header.Get("X-Forwarded-For")
+		return source(req, list[strings.LastIndexByte(list, ',')+1:]), true
+	case "clientIP":
+		host, _, err := net.SplitHostPort(req.RemoteAddr)
+		return host, err == nil
+	}
+	return "", false
+}
+
+// source returns the address that a proxy before this one forwarded, and the address of the connection if that is none.
+func source(req *http.Request, forwarded string) string {
+	if ip := net.ParseIP(hostOnly(strings.TrimSpace(forwarded))); ip != nil {
+		return ip.String()
+	}
+	return hostOnly(req.RemoteAddr)
+}
+
+// hostOnly returns address without its port, if it has one.
+func hostOnly(address string) string {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return address
+	}
+	return host
+}
