@@ -1,0 +1,251 @@
+// Package guard decides whether a new table may replace the one that is served, or is held back because it looks like an
+// accident: a table without routes, one with only generated routes where there were others, one that lost more than a share
+// of its routes or hosts, one that grew past a ceiling.
+//
+// A [Guard] is a state machine of one rule, used by the route server before it publishes and by a data plane before it
+// commits. It does no I/O and has no clock: the caller calls [Guard.Judge] once for every read that completed, with the
+// table that is served and the table that was read, and serves the latter if and only if the verdict says so.
+//
+// # The hold
+//
+// A suspicious table starts a hold of a kind: empty, only generated routes, loss (of routes or hosts), growth (of routes
+// or bytes). Each further judgement compares the newest table with the served one, from the beginning. The hold
+//
+//   - ends without release if a judgement finds the table fine, which includes a table equal to the served one;
+//   - starts anew if the table is suspicious of another kind;
+//   - is released if a judgement finds the table suspicious of the same kind, and Hold or more has passed since the
+//     judgement that started the hold. So at least two reads, Hold apart, and every read between them agreed. What is
+//     released is the newest table, which need not be the one that started the hold;
+//   - is released by [Guard.Accept].
+//
+// A read that failed is no evidence for either side: the caller does not call Judge, and the hold neither ends nor
+// starts anew while time passes.
+//
+// An empty table is never released by time: there is no state of a cluster in which serving no route is better than
+// serving the last ones. It takes an acceptance.
+//
+// # Caveats
+//
+// Shares are of the served table, however small it is: losing two of three routes is 67 %. A table that loses a share
+// below the limit again and again is never held, because each step is compared with the step before. The ceilings are about the
+// step past them: once a table above a ceiling is served, further growth is not held, because a hold stops every change,
+// also those that are needed. Without a served table only an empty one is held.
+package guard
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/routesrv/routesrv/table"
+)
+
+// Defaults of Config.
+const (
+	DefaultMaxLoss = 0.5
+	DefaultHold    = time.Minute
+)
+
+// Code says why a table is suspicious. It is the same in logs, metrics, /status and the runbook.
+type Code string
+
+// The codes, in the order in which they are looked for: a table is held for the first that applies.
+const (
+	Empty         Code = "empty"           // no route at all
+	OnlyGenerated Code = "only_generated"  // only generated routes, where the served table has others
+	RoutesLost    Code = "routes_lost"     // more than MaxLoss of the served ids are gone
+	HostsLost     Code = "hosts_lost"      // more than MaxLoss of the served hosts are gone
+	TooManyRoutes Code = "too_many_routes" // more than MaxRoutes, where the served table has not
+	TooLarge      Code = "too_large"       // more than MaxBytes, where the served table has not
+)
+
+// Codes lists every code, for metrics that have a series for each.
+func Codes() []Code {
+	return []Code{Empty, OnlyGenerated, RoutesLost, HostsLost, TooManyRoutes, TooLarge}
+}
+
+// kind returns what the reads of one hold have to agree on. A loss of routes and one of hosts are the same accident
+// seen from two sides; a table with only generated routes is a worse one, and starts the clock again.
+func (c Code) kind() Code {
+	switch c {
+	case HostsLost:
+		return RoutesLost
+	case TooLarge:
+		return TooManyRoutes
+	default:
+		return c
+	}
+}
+
+// Errors of Accept.
+var (
+	ErrNothingHeld = errors.New("no table is held")
+	ErrNotHeld     = errors.New("another table is held")
+)
+
+// Config sets the limits.
+type Config struct {
+	// MaxLoss is the share of the served ids, or hosts, that may be gone: (0, 1]. More is held. 0 means
+	// DefaultMaxLoss; 1 switches the two rules off.
+	MaxLoss float64
+	// Hold is how long every read has to agree. 0 means DefaultHold.
+	Hold time.Duration
+	// MaxRoutes and MaxBytes (of the canonical text) are ceilings. 0 means none.
+	MaxRoutes, MaxBytes int
+}
+
+// Verdict is what Judge says about a table.
+type Verdict struct {
+	// Publish says that the table is to be served. If Reason is set, too, a hold has just been released.
+	Publish bool
+	// Reason is why the table is suspicious; empty if it is fine.
+	Reason Code
+	// Detail is a sentence with the numbers behind Reason.
+	Detail string
+	// Since is when the hold started. Zero if the table is fine.
+	Since time.Time
+	// ReleaseAt is when the hold can be released at the earliest. Zero if the table is fine, or empty: then time does not release it.
+	ReleaseAt time.Time
+}
+
+// Release records how a held table came to be published.
+type Release struct {
+	Digest   table.Digest
+	Reason   Code
+	Since    time.Time // when its hold started
+	At       time.Time
+	Accepted bool // by an operator; otherwise every read for the time of the hold agreed
+}
+
+// State is what is held now. The zero value says that nothing is and never was.
+type State struct {
+	Held     bool
+	Verdict  Verdict      // of the last judgement; only if Held
+	Digest   table.Digest // of the newest held table; only if Held
+	Revision uint64       // likewise
+	Routes   int          // likewise
+	Bytes    int          // likewise
+	Polls    int          // judgements that agreed so far; only if Held
+	Last     *Release     // the last release; nil if there was none
+}
+
+// Guard judges tables. All methods are safe for concurrent use; Judge calls are meant to come from one loop.
+type Guard struct {
+	cfg Config // set by New, read only
+
+	mu       sync.Mutex
+	held     *table.Table // nil if nothing is held
+	verdict  Verdict      // of held
+	polls    int
+	accepted table.Digest // accepted, and not judged since
+	last     *Release
+	memo     measurement // the last comparison, because most reads repeat the one before
+}
+
+// New checks cfg and fills in its defaults. The error names the field.
+func New(cfg Config) (*Guard, error) {
+	if cfg.MaxLoss == 0 {
+		cfg.MaxLoss = DefaultMaxLoss
+	}
+	if cfg.Hold == 0 {
+		cfg.Hold = DefaultHold
+	}
+	switch {
+	case !(cfg.MaxLoss > 0 && cfg.MaxLoss <= 1): // written so that NaN is refused
+		return nil, fmt.Errorf("max loss %v: want a share above 0 and up to 1", cfg.MaxLoss)
+	case cfg.Hold < 0:
+		return nil, fmt.Errorf("hold %v: want no negative time", cfg.Hold)
+	case cfg.MaxRoutes < 0:
+		return nil, fmt.Errorf("max routes %d: want no negative number", cfg.MaxRoutes)
+	case cfg.MaxBytes < 0:
+		return nil, fmt.Errorf("max bytes %d: want no negative number", cfg.MaxBytes)
+	}
+	return &Guard{cfg: cfg}, nil
+}
+
+// Judge compares candidate, the table of a read that completed at now, with served, the table that is served; nil if none
+// is. It is to be called for every such read, also if nothing changed: a read that shows the served table again ends a
+// hold. Both tables are only read; the newest held one is kept until its hold ends.
+func (g *Guard) Judge(served, candidate *table.Table, now time.Time) Verdict {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+
+	accepted := g.accepted
+	g.accepted = table.Digest{}
+	reason, detail := g.inspect(served, candidate)
+	if reason == "" || candidate.Digest() == accepted {
+		g.end()
+		return Verdict{Publish: true}
+	}
+
+	if g.held == nil || g.verdict.Reason.kind() != reason.kind() {
+		g.verdict.Since, g.polls = now, 0
+	}
+	g.held = candidate
+	g.polls++
+	g.verdict = Verdict{Reason: reason, Detail: detail, Since: g.verdict.Since}
+	if reason == Empty {
+		return g.verdict
+	}
+	g.verdict.ReleaseAt = g.verdict.Since.Add(g.cfg.Hold)
+	if g.polls < 2 || now.Before(g.verdict.ReleaseAt) {
+		return g.verdict
+	}
+	verdict := g.verdict
+	verdict.Publish = true
+	g.release(now, false)
+	return verdict
+}
+
+// Accept releases what is held at once, if its digest is the given one or digest is zero, and returns it: the caller
+// publishes it. If a read is being judged by that time, the same content is published by Judge. The error is ErrNothingHeld
+// or wraps ErrNotHeld: then the operator has seen another table than the one that would be published.
+func (g *Guard) Accept(digest table.Digest, now time.Time) (*table.Table, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.held == nil {
+		return nil, ErrNothingHeld
+	}
+	if !digest.IsZero() && digest != g.held.Digest() {
+		return nil, fmt.Errorf("%w: %s", ErrNotHeld, g.held.Digest())
+	}
+	t := g.held
+	g.accepted = t.Digest()
+	g.release(now, true)
+	return t, nil
+}
+
+// State returns what is held now, for /status and metrics.
+func (g *Guard) State() State {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s := State{Last: g.last}
+	if g.held != nil {
+		s.Held = true
+		s.Verdict = g.verdict
+		s.Digest = g.held.Digest()
+		s.Revision = g.held.Revision()
+		s.Routes = g.held.Len()
+		s.Bytes = g.held.Bytes()
+		s.Polls = g.polls
+	}
+	return s
+}
+
+// release records that the held table is let go. The caller holds mu.
+func (g *Guard) release(now time.Time, accepted bool) {
+	g.last = &Release{
+		Digest:   g.held.Digest(),
+		Reason:   g.verdict.Reason,
+		Since:    g.verdict.Since,
+		At:       now,
+		Accepted: accepted,
+	}
+	g.end()
+}
+
+// end forgets the hold. The caller holds mu.
+func (g *Guard) end() {
+	g.held, g.verdict, g.polls = nil, Verdict{}, 0
+}

@@ -1,0 +1,332 @@
+package guard_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/table"
+)
+
+var start = time.Date(2026, 11, 21, 4, 15, 45, 0, time.UTC)
+
+// tableOf makes a table of routes, each given as "id" or "id@host,host".
+func tableOf(t *testing.T, routes ...string) *table.Table {
+	t.Helper()
+	var list []table.Route
+	for _, r := range routes {
+		id, hosts, _ := strings.Cut(r, "@")
+		predicate := "*"
+		if hosts != "" {
+			hosts = "^(" + strings.ReplaceAll(hosts, ",", "|") + ")$"
+			predicate = "Host(/" + hosts + "/)"
+		}
+		list = append(list, table.Route{ID: id, Text: id + ": " + predicate + " -> <shunt>;", Hosts: hosts})
+	}
+	tab, err := table.New(list, 1, start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tab
+}
+
+// numbered returns the ids r<from> to r<to-1>.
+func numbered(from, to int) []string {
+	var ids []string
+	for i := from; i < to; i++ {
+		ids = append(ids, fmt.Sprintf("r%d", i))
+	}
+	return ids
+}
+
+func newGuard(t *testing.T, cfg guard.Config) *guard.Guard {
+	t.Helper()
+	g, err := guard.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func TestRules(t *testing.T) {
+	r := func(routes ...string) []string { return routes }
+	tests := []struct {
+		name      string
+		cfg       guard.Config
+		served    []string // nil: nothing is served
+		candidate []string
+		want      guard.Code
+		detail    string
+	}{
+		{name: "first table passes", candidate: r("a")},
+		{name: "first table of generated routes passes", candidate: r("kube__redirect")},
+		{name: "first table above a ceiling passes", cfg: guard.Config{MaxRoutes: 1}, candidate: r("a", "b")},
+		{name: "first table without routes is held", candidate: r(), want: guard.Empty},
+		{name: "table without routes is held", served: r("a"), candidate: r(), want: guard.Empty},
+		{name: "empty goes before every other reason", served: r("a", "b"), candidate: r(), want: guard.Empty},
+
+		{name: "no change passes", served: r("a", "b"), candidate: r("a", "b")},
+		{name: "new routes pass", served: r("a"), candidate: r("a", "b", "c")},
+
+		{
+			name: "only generated routes are held", served: r("a", "kube__redirect"), candidate: r("kube__redirect"),
+			want: guard.OnlyGenerated, detail: "all 1 routes are generated; 2 are served",
+		},
+		{
+			name: "clones of generated routes are generated", served: r("a"),
+			candidate: r("clone_kube__redirect", "clone_clone_kube__healthz_up", "kube__healthz_down", "__oauth2_grant_callback"),
+			want:      guard.OnlyGenerated,
+		},
+		{name: "a catch-all is not generated", served: r("kube___catchall__a____"), candidate: r("kube___catchall__a____", "kube__redirect")},
+		{name: "generated routes may follow generated routes", served: r("kube__healthz_up", "kube__redirect"), candidate: r("kube__redirect")},
+
+		{name: "half of the routes may go", served: r("a", "b", "c", "d"), candidate: r("c", "d")},
+		{
+			name: "more than half may not", served: r("a", "b", "c", "d"), candidate: r("d"),
+			want: guard.RoutesLost, detail: "3 of 4 routes are gone (75.0 %, limit 50.0 %)",
+		},
+		{name: "two of three are more than half", served: r("a", "b", "c"), candidate: r("a"), want: guard.RoutesLost},
+		{name: "one of one is more than half", served: r("a"), candidate: r("b"), want: guard.RoutesLost},
+		{name: "new routes do not make up for lost ones", served: r("a", "b"), candidate: r("c", "d", "e"), want: guard.RoutesLost},
+		{name: "the limit can be lower", cfg: guard.Config{MaxLoss: 0.1}, served: numbered(0, 10), candidate: numbered(2, 10), want: guard.RoutesLost},
+		{name: "at the lower limit passes", cfg: guard.Config{MaxLoss: 0.1}, served: numbered(0, 10), candidate: numbered(1, 10)},
+		{name: "a limit of 1 switches loss off", cfg: guard.Config{MaxLoss: 1}, served: r("a@h"), candidate: r("b")},
+		{name: "but not the rule of generated routes", cfg: guard.Config{MaxLoss: 1}, served: r("a"), candidate: r("kube__redirect"), want: guard.OnlyGenerated},
+
+		{
+			name: "more than half of the hosts may not go", served: r("a@h1", "b@h2,h3", "c@h1"), candidate: r("a", "b@h2", "c"),
+			want: guard.HostsLost, detail: "2 of 3 hosts are gone (66.7 %, limit 50.0 %)",
+		},
+		{name: "half of the hosts may go", served: r("a@h1,h2", "b"), candidate: r("a@h1", "b")},
+		{name: "a host is kept by any route", served: r("a@h1", "b@h1"), candidate: r("a", "b@h1,h2")},
+
+		{
+			name: "growth past the ceiling of routes is held", cfg: guard.Config{MaxRoutes: 3}, served: numbered(0, 3), candidate: numbered(0, 4),
+			want: guard.TooManyRoutes, detail: "4 routes, limit 3; 3 are served",
+		},
+		{name: "growth to the ceiling passes", cfg: guard.Config{MaxRoutes: 3}, served: numbered(0, 2), candidate: numbered(0, 3)},
+		{name: "growth above the ceiling passes", cfg: guard.Config{MaxRoutes: 3}, served: numbered(0, 4), candidate: numbered(0, 5)},
+		{
+			name: "growth past the ceiling of bytes is held", cfg: guard.Config{MaxBytes: 40}, served: numbered(0, 2), candidate: numbered(0, 3),
+			want: guard.TooLarge, detail: "53 bytes, limit 40; 35 are served",
+		},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			g := newGuard(t, test.cfg)
+			var served *table.Table
+			if test.served != nil {
+				served = tableOf(t, test.served...)
+			}
+			got := g.Judge(served, tableOf(t, test.candidate...), start)
+			if got.Reason != test.want || got.Publish != (test.want == "") {
+				t.Errorf("got reason %q, publish %v, detail %q; want reason %q", got.Reason, got.Publish, got.Detail, test.want)
+			}
+			if test.detail != "" && got.Detail != test.detail {
+				t.Errorf("got detail %q, want %q", got.Detail, test.detail)
+			}
+		})
+	}
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	for _, cfg := range []guard.Config{
+		{MaxLoss: -0.1}, {MaxLoss: 1.1}, {MaxLoss: math.NaN()}, {Hold: -1}, {MaxRoutes: -1}, {MaxBytes: -1},
+	} {
+		if _, err := guard.New(cfg); err == nil {
+			t.Errorf("New(%+v) gave no error", cfg)
+		}
+	}
+}
+
+// step is one judgement of a history: what was read when, and what should come of it.
+type step struct {
+	at      time.Duration
+	read    []string
+	publish bool
+	reason  guard.Code
+}
+
+// play judges a history. What is published is served from then on.
+func play(t *testing.T, g *guard.Guard, served []string, steps []step) {
+	t.Helper()
+	cur := tableOf(t, served...)
+	for i, s := range steps {
+		candidate := tableOf(t, s.read...)
+		got := g.Judge(cur, candidate, start.Add(s.at))
+		if got.Publish != s.publish || got.Reason != s.reason {
+			t.Fatalf("step %d at %v: got publish %v, reason %q; want %v, %q", i, s.at, got.Publish, got.Reason, s.publish, s.reason)
+		}
+		if got.Publish {
+			cur = candidate
+		}
+	}
+}
+
+func TestHold(t *testing.T) {
+	const hold = time.Minute
+	full := numbered(0, 10)
+	few := numbered(0, 3)
+	fewer := numbered(0, 2)
+	none := []string{"kube__redirect"}
+	tests := []struct {
+		name  string
+		steps []step
+	}{
+		{"is released when every read agreed", []step{
+			{0, few, false, guard.RoutesLost},
+			{30 * time.Second, few, false, guard.RoutesLost},
+			{hold - 1, few, false, guard.RoutesLost},
+			{hold, few, true, guard.RoutesLost},
+			{hold + 1, few, true, ""},
+		}},
+		{"needs two reads only, if others failed in between", []step{
+			{0, few, false, guard.RoutesLost},
+			{10 * hold, few, true, guard.RoutesLost},
+		}},
+		{"releases the newest table", []step{
+			{0, few, false, guard.RoutesLost},
+			{hold, fewer, true, guard.RoutesLost},
+			{hold + 1, fewer, true, ""},
+		}},
+		{"ends when a read shows the served table", []step{
+			{0, few, false, guard.RoutesLost},
+			{30 * time.Second, full, true, ""},
+			{hold, few, false, guard.RoutesLost},
+			{2*hold - 1, few, false, guard.RoutesLost},
+			{2 * hold, few, true, guard.RoutesLost},
+		}},
+		{"starts anew when the reads disagree about the kind", []step{
+			{0, few, false, guard.RoutesLost},
+			{30 * time.Second, none, false, guard.OnlyGenerated},
+			{hold, none, false, guard.OnlyGenerated},
+			{90 * time.Second, none, true, guard.OnlyGenerated},
+		}},
+		{"never lets an empty table pass", []step{
+			{0, nil, false, guard.Empty},
+			{hold, nil, false, guard.Empty},
+			{1000 * hold, nil, false, guard.Empty},
+		}},
+		{"goes on from empty to loss with a new clock", []step{
+			{0, nil, false, guard.Empty},
+			{hold, few, false, guard.RoutesLost},
+			{2 * hold, few, true, guard.RoutesLost},
+		}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			play(t, newGuard(t, guard.Config{Hold: hold}), full, test.steps)
+		})
+	}
+}
+
+func TestLossOfRoutesAndOfHostsAreOneKind(t *testing.T) {
+	g := newGuard(t, guard.Config{})
+	served := []string{"a@h1", "b@h2", "c@h3", "d@h4"}
+	play(t, g, served, []step{
+		{0, []string{"a@h1", "b@h1", "c@h1", "d@h1"}, false, guard.HostsLost},
+		{time.Minute, []string{"a@h1"}, true, guard.RoutesLost},
+	})
+}
+
+func TestVerdictSaysWhenItCanBeReleased(t *testing.T) {
+	g := newGuard(t, guard.Config{Hold: time.Hour})
+	full := tableOf(t, "a", "b", "c")
+	v := g.Judge(full, tableOf(t, "a"), start)
+	if !v.Since.Equal(start) || !v.ReleaseAt.Equal(start.Add(time.Hour)) {
+		t.Errorf("got %+v, want a hold from %v for an hour", v, start)
+	}
+	v = g.Judge(full, tableOf(t), start.Add(time.Minute))
+	if !v.Since.Equal(start.Add(time.Minute)) || !v.ReleaseAt.IsZero() {
+		t.Errorf("got %+v, want no release of an empty table", v)
+	}
+}
+
+func TestAccept(t *testing.T) {
+	full, few := tableOf(t, "a", "b", "c"), tableOf(t, "a")
+	t.Run("releases what is held", func(t *testing.T) {
+		for _, digest := range []table.Digest{{}, few.Digest()} {
+			g := newGuard(t, guard.Config{})
+			g.Judge(full, few, start)
+			got, err := g.Accept(digest, start.Add(time.Second))
+			if err != nil || got != few {
+				t.Fatalf("got %v, %v; want the held table", got, err)
+			}
+			s := g.State()
+			if s.Held || s.Last == nil || !s.Last.Accepted || s.Last.Digest != few.Digest() || s.Last.Reason != guard.RoutesLost {
+				t.Errorf("state %+v does not record the acceptance", s)
+			}
+		}
+	})
+	t.Run("lets the next read of the same content pass", func(t *testing.T) {
+		g := newGuard(t, guard.Config{})
+		g.Judge(full, few, start)
+		if _, err := g.Accept(few.Digest(), start); err != nil {
+			t.Fatal(err)
+		}
+		if v := g.Judge(full, few, start.Add(time.Second)); !v.Publish {
+			t.Errorf("got %+v, want publish", v)
+		}
+	})
+	t.Run("is not for content that comes later", func(t *testing.T) {
+		g := newGuard(t, guard.Config{})
+		g.Judge(full, few, start)
+		if _, err := g.Accept(few.Digest(), start); err != nil {
+			t.Fatal(err)
+		}
+		if v := g.Judge(full, tableOf(t, "b"), start.Add(time.Second)); v.Publish {
+			t.Errorf("got %+v, want the other table held", v)
+		}
+		if v := g.Judge(full, few, start.Add(2*time.Second)); v.Publish {
+			t.Errorf("got %+v, want an acceptance to be used up", v)
+		}
+	})
+	t.Run("releases an empty table", func(t *testing.T) {
+		g := newGuard(t, guard.Config{})
+		empty := tableOf(t)
+		g.Judge(full, empty, start)
+		if got, err := g.Accept(table.Digest{}, start); err != nil || got != empty {
+			t.Errorf("got %v, %v; want the empty table", got, err)
+		}
+	})
+	t.Run("refuses another digest", func(t *testing.T) {
+		g := newGuard(t, guard.Config{})
+		g.Judge(full, few, start)
+		if _, err := g.Accept(full.Digest(), start); !errors.Is(err, guard.ErrNotHeld) {
+			t.Errorf("got %v, want ErrNotHeld", err)
+		}
+		if !g.State().Held {
+			t.Error("the hold ended")
+		}
+	})
+	t.Run("refuses when nothing is held", func(t *testing.T) {
+		g := newGuard(t, guard.Config{})
+		if _, err := g.Accept(table.Digest{}, start); !errors.Is(err, guard.ErrNothingHeld) {
+			t.Errorf("got %v, want ErrNothingHeld", err)
+		}
+	})
+}
+
+func TestStateSaysWhatIsHeld(t *testing.T) {
+	g := newGuard(t, guard.Config{})
+	if s := g.State(); s != (guard.State{}) {
+		t.Errorf("got %+v, want nothing", s)
+	}
+	full, few := tableOf(t, "a", "b", "c"), tableOf(t, "a")
+	g.Judge(full, few, start)
+	v := g.Judge(full, few, start.Add(time.Second))
+	s := g.State()
+	want := guard.State{Held: true, Verdict: v, Digest: few.Digest(), Revision: 1, Routes: 1, Bytes: few.Bytes(), Polls: 2}
+	if s != want {
+		t.Errorf("got %+v, want %+v", s, want)
+	}
+	g.Judge(full, few, start.Add(time.Hour))
+	s = g.State()
+	if s.Held || s.Last == nil || s.Last.Accepted || !s.Last.At.Equal(start.Add(time.Hour)) || !s.Last.Since.Equal(start) {
+		t.Errorf("got %+v, want the release recorded", s)
+	}
+}
