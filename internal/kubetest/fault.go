@@ -1,0 +1,137 @@
+package kubetest
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+
+	"github.com/routesrv/routesrv/kube"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Fault is a way to go wrong. The zero Fault is none.
+type Fault struct {
+	// Times is how many requests meet the fault; 0 means all.
+	Times int
+
+	// Status is answered with a Status object of the API, which has the reason and message that a real server gives.
+	Status int
+
+	// Body and ContentType replace those of an answer that would have been a success.
+	Body        []byte
+	ContentType string
+
+	// Cut closes the connection after so many bytes of the body; Content-Length says what the whole would have been.
+	// CutChunked does the same without Content-Length. Negative counts from the end. Reset is before the first byte.
+	Cut        int
+	CutChunked int
+	Reset      bool
+
+	// Hang keeps the connection and never answers.
+	Hang bool
+
+	// Revision is claimed by the list instead of the one that the store has.
+	Revision kube.Revision
+
+	spent int
+}
+
+// SetFault makes the path (without query) go wrong from now on; the zero Fault heals it.
+func (s *Server) SetFault(path string, f Fault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f.isZero() {
+		delete(s.faults, path)
+		return
+	}
+	s.faults[path] = &f
+}
+
+func (f *Fault) isZero() bool {
+	return f.Status == 0 && f.Body == nil && f.ContentType == "" && !f.breaks() && !f.Hang && f.Revision == 0
+}
+
+// spend reports whether the fault still acts and counts that it does.
+func (f *Fault) spend() bool {
+	if f.Times != 0 && f.spent >= f.Times {
+		return false
+	}
+	f.spent++
+	return true
+}
+
+// replace puts the fault's body and content type in the place of the right ones.
+func (f *Fault) replace(a *answer) {
+	if f.Body != nil {
+		a.body = f.Body
+	}
+	if f.ContentType != "" {
+		a.contentType = f.ContentType
+	}
+}
+
+// breaks reports whether the connection does not live to see the end of the answer.
+func (f *Fault) breaks() bool { return f.Cut != 0 || f.CutChunked != 0 || f.Reset }
+
+// send sends as much of the answer as the fault lets through and drops the connection.
+func (f *Fault) send(w http.ResponseWriter, a answer) {
+	if f.Reset {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			panic(err) // programming error: the fault needs HTTP/1
+		}
+		if tcp, ok := conn.(*net.TCPConn); ok {
+			_ = tcp.SetLinger(0) // RST instead of FIN
+		}
+		_ = conn.Close()
+		return
+	}
+	n := f.Cut
+	if n != 0 {
+		w.Header().Set("Content-Length", strconv.Itoa(len(a.body)))
+	} else {
+		n = f.CutChunked
+	}
+	if n < 0 {
+		n += len(a.body)
+	}
+	n = max(0, min(n, len(a.body)))
+	w.WriteHeader(a.status)
+	_, _ = w.Write(a.body[:n])
+	_ = http.NewResponseController(w).Flush()
+	panic(http.ErrAbortHandler) // net/http's way to drop a connection in the middle of an answer
+}
+
+func (f *Fault) answer(asProtobuf bool) answer {
+	switch f.Status {
+	case http.StatusGone:
+		return failure(f.Status, metav1.StatusReasonExpired, "The resourceVersion for the provided list is too old.", asProtobuf)
+	case http.StatusForbidden:
+		return failure(f.Status, metav1.StatusReasonForbidden, `User "system:serviceaccount:x:y" cannot do this`, asProtobuf)
+	case http.StatusUnauthorized:
+		return failure(f.Status, metav1.StatusReasonUnauthorized, "Unauthorized", asProtobuf)
+	case http.StatusNotFound:
+		return failure(f.Status, metav1.StatusReasonNotFound, "the server could not find the requested resource", asProtobuf)
+	default:
+		return failure(f.Status, metav1.StatusReasonInternalError, "fault", asProtobuf)
+	}
+}
+
+// failure is an answer with a Status object.
+func failure(code int, reason metav1.StatusReason, message string, asProtobuf bool) answer {
+	return status(metav1.Status{Message: message, Reason: reason, Code: int32(code)}, asProtobuf)
+}
+
+// tooLarge is the answer to a resourceVersion that the server has not reached.
+func tooLarge(asked, has kube.Revision, asProtobuf bool) answer {
+	return status(metav1.Status{
+		Message: fmt.Sprintf("Timeout: Too large resource version: %d, current: %d", asked, has),
+		Reason:  metav1.StatusReasonTimeout,
+		Code:    http.StatusGatewayTimeout,
+		Details: &metav1.StatusDetails{
+			Causes:            []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version"}},
+			RetryAfterSeconds: 1,
+		},
+	}, asProtobuf)
+}

@@ -1,0 +1,245 @@
+package kubetest
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/routesrv/routesrv/kube"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Discovery is the path by which a source finds out whether there are RouteGroups.
+const Discovery = "/apis/zalando.org/v1"
+
+// kinds are the kinds that are served, by the word in the path.
+var kinds = map[string]kube.Kind{
+	"ingresses":      kube.KindIngress,
+	"routegroups":    kube.KindRouteGroup,
+	"services":       kube.KindService,
+	"endpoints":      kube.KindEndpoints,
+	"endpointslices": kube.KindEndpointSlice,
+	"secrets":        kube.KindSecret,
+}
+
+func served(k kube.Kind) bool {
+	for _, served := range kinds {
+		if k == served {
+			return true
+		}
+	}
+	return false
+}
+
+var resourcePath = regexp.MustCompile(
+	`(?:/namespaces/([^/]+))?/(services|ingresses|routegroups|endpointslices|endpoints|secrets)(?:/([^/]+))?$`)
+
+// answer is a response before it is encoded for the wire.
+type answer struct {
+	status      int
+	contentType string
+	body        []byte
+}
+
+// ServeHTTP implements [http.Handler].
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	s.requests = append(s.requests, Request{
+		Path: r.URL.Path, Query: r.URL.RawQuery, Accept: r.Header.Get("Accept"), UserAgent: r.UserAgent(),
+		Authorization: r.Header.Get("Authorization"), AcceptEncoding: r.Header.Get("Accept-Encoding"),
+	})
+	var fault Fault
+	if f := s.faults[r.URL.Path]; f != nil && f.spend() {
+		fault = *f
+	}
+	a := s.answer(r, fault)
+	if a.status == http.StatusOK {
+		fault.replace(&a)
+	}
+	if s.gzip && a.status == http.StatusOK && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		a.body = compress(a.body)
+		w.Header().Set("Content-Encoding", "gzip")
+	}
+	s.mu.Unlock()
+
+	if fault.Hang {
+		<-r.Context().Done()
+		return
+	}
+	if a.contentType != "" {
+		w.Header().Set("Content-Type", a.contentType)
+	}
+	if fault.breaks() {
+		fault.send(w, a)
+		return
+	}
+	w.Header().Set("Content-Length", strconv.Itoa(len(a.body)))
+	w.WriteHeader(a.status)
+	_, _ = w.Write(a.body) // a client that went away is the client's business
+}
+
+// answer is what the request gets; mu is held.
+func (s *Server) answer(r *http.Request, f Fault) answer {
+	asProtobuf := s.protobuf && strings.Contains(r.Header.Get("Accept"), protobufType)
+	path := r.URL.Path
+	switch {
+	case f.Status != 0:
+		return f.answer(asProtobuf)
+	case r.Method != http.MethodGet:
+		return failure(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "only GET", asProtobuf)
+	case slices.Contains(s.api.FailOn, path):
+		return failure(http.StatusInternalServerError, metav1.StatusReasonInternalError, "failOn", asProtobuf)
+	case slices.Contains(s.api.FindNot, path):
+		return failure(http.StatusNotFound, metav1.StatusReasonNotFound, "findNot", asProtobuf)
+	case path == Discovery:
+		return s.discovery()
+	}
+	m := resourcePath.FindStringSubmatch(path)
+	if m == nil {
+		return failure(http.StatusNotFound, metav1.StatusReasonNotFound, "no such path", asProtobuf)
+	}
+	namespace, kind, name := m[1], kinds[m[2]], m[3]
+	if name != "" {
+		return s.single(kube.Ref{Kind: kind, Namespace: kube.NamespaceOrDefault(namespace), Name: name})
+	}
+	return s.list(r.URL.Query(), kind, namespace, asProtobuf, f)
+}
+
+func (s *Server) discovery() answer {
+	resources := `{"name":"routegroups"}`
+	if s.api.DisableRouteGroups {
+		resources = ""
+	}
+	return answer{http.StatusOK, "application/json", []byte(`{"resources":[` + resources + `]}`)}
+}
+
+func (s *Server) single(ref kube.Ref) answer {
+	for _, o := range s.objects {
+		if o.ref == ref {
+			return answer{http.StatusOK, "application/json", o.json}
+		}
+	}
+	return failure(http.StatusNotFound, metav1.StatusReasonNotFound, "no such object", false)
+}
+
+func (s *Server) list(q url.Values, kind kube.Kind, namespace string, asProtobuf bool, f Fault) answer {
+	if s.revision != 0 {
+		if refused := s.checkRevision(q, asProtobuf); refused != nil {
+			return *refused
+		}
+	}
+	var (
+		items [][]byte
+		known = namespace == ""
+	)
+	for _, o := range s.objects {
+		if namespace != "" && o.ref.Namespace != namespace {
+			continue
+		}
+		known = true
+		if o.ref.Kind == kind && selected(o.labels, q.Get("labelSelector")) {
+			items = append(items, o.json)
+		}
+	}
+	revision := s.revision
+	if f.Revision != 0 {
+		revision = f.Revision
+	}
+	if revision == 0 && !known {
+		return answer{http.StatusOK, "application/json", nil}
+	}
+	if asProtobuf && kind != kube.KindRouteGroup {
+		if body, err := EncodeProtobuf(kind, revision, items); err == nil {
+			return answer{http.StatusOK, protobufType, body}
+		}
+	}
+	return answer{http.StatusOK, "application/json", EncodeJSON(kind, revision, items)}
+}
+
+// checkRevision refuses what a real API server refuses, except that it does not wait before it does.
+func (s *Server) checkRevision(q url.Values, asProtobuf bool) *answer {
+	rv, match := q.Get("resourceVersion"), q.Get("resourceVersionMatch")
+	if rv == "" && match == "" {
+		return nil
+	}
+	n, err := strconv.ParseUint(rv, 10, 64)
+	if err != nil || match != "NotOlderThan" {
+		a := failure(http.StatusBadRequest, metav1.StatusReasonBadRequest,
+			"resourceVersion "+strconv.Quote(rv)+" with resourceVersionMatch "+strconv.Quote(match), asProtobuf)
+		return &a
+	}
+	if kube.Revision(n) > s.revision {
+		a := tooLarge(kube.Revision(n), s.revision, asProtobuf)
+		return &a
+	}
+	return nil
+}
+
+// selected evaluates a label selector of the forms "key=value" and "key", joined by commas.
+func selected(labels map[string]string, selector string) bool {
+	if selector == "" {
+		return true
+	}
+	for _, term := range strings.Split(selector, ",") {
+		key, want, equality := strings.Cut(term, "=")
+		got, ok := labels[key]
+		if !ok || equality && got != want {
+			return false
+		}
+	}
+	return true
+}
+
+// EncodeJSON is the body of a list of JSON objects. With revision 0 it is what the fake of the conformance cases sends,
+// otherwise what a real server sends.
+func EncodeJSON(kind kube.Kind, revision kube.Revision, items [][]byte) []byte {
+	var b bytes.Buffer
+	b.WriteByte('{')
+	if revision != 0 {
+		header, _ := json.Marshal(map[string]string{"resourceVersion": strconv.FormatUint(uint64(revision), 10)}) // strings
+		b.WriteString(`"kind":"` + string(kind) + `List","apiVersion":"` + apiVersion(kind) + `","metadata":`)
+		b.Write(header)
+		b.WriteByte(',')
+	}
+	b.WriteString(`"items":`)
+	if items == nil {
+		b.WriteString("null}")
+		return b.Bytes()
+	}
+	b.WriteByte('[')
+	for i, item := range items {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.Write(item)
+	}
+	b.WriteString("]}")
+	return b.Bytes()
+}
+
+func apiVersion(k kube.Kind) string {
+	switch k {
+	case kube.KindIngress:
+		return "networking.k8s.io/v1"
+	case kube.KindRouteGroup:
+		return "zalando.org/v1"
+	case kube.KindEndpointSlice:
+		return "discovery.k8s.io/v1"
+	default:
+		return "v1"
+	}
+}
+
+func compress(body []byte) []byte {
+	var b bytes.Buffer
+	zw, _ := gzip.NewWriterLevel(&b, gzip.BestSpeed) // the level is valid
+	_, _ = zw.Write(body)                            // a Buffer does not fail
+	_ = zw.Close()
+	return b.Bytes()
+}

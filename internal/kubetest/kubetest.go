@@ -1,0 +1,299 @@
+// Package kubetest is a Kubernetes API server for tests: it serves the objects of a YAML stream over HTTP, in the
+// process, and can be made to fail in every way that a source has to survive.
+//
+// A fresh [Server] behaves as the fake of the conformance cases does (ingress.md §30.4): the objects are served unchanged
+// and in the order of the stream, lists carry no resourceVersion, an unknown namespace gives an empty body. From the
+// first [Server.SetRevision] on it behaves like a real one: lists carry kind and resourceVersion, every change raises it,
+// a resourceVersion from the future gives 504 and an unknown namespace an empty list.
+//
+// A Server is also a source itself ([Server.Read]): what a correct source makes of the very same objects. [TestSource]
+// is the contract that every source has to keep.
+//
+// It does not validate objects, knows no watch, no paging and no authorization, and takes no writes over HTTP.
+package kubetest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+
+	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/source/manifests/yamldoc"
+	"sigs.k8s.io/yaml"
+)
+
+// API is how the server misbehaves from the start: the content of an .api file.
+type API struct {
+	FailOn             []string `json:"failOn"`  // paths without query that answer 500
+	FindNot            []string `json:"findNot"` // paths without query that answer 404
+	DisableRouteGroups bool     `json:"disableRouteGroups"`
+}
+
+// ParseAPIFile parses an .api file. Unknown keys are ignored.
+func ParseAPIFile(text []byte) (API, error) {
+	var a API
+	if err := yaml.Unmarshal(text, &a); err != nil {
+		return API{}, fmt.Errorf("parse .api file: %w", err)
+	}
+	return a, nil
+}
+
+// Request is what the server remembers of a request.
+type Request struct {
+	Path, Query    string
+	Accept         string
+	Authorization  string
+	UserAgent      string
+	AcceptEncoding string
+}
+
+// String is the path with the query.
+func (r Request) String() string {
+	if r.Query == "" {
+		return r.Path
+	}
+	return r.Path + "?" + r.Query
+}
+
+// Server is the fake. It is an [http.Handler] and safe for concurrent use.
+type Server struct {
+	api API
+
+	mu sync.Mutex // guards what follows
+
+	objects  []*object // in the order they were added
+	revision kube.Revision
+	protobuf bool
+	gzip     bool
+	faults   map[string]*Fault
+	requests []Request
+}
+
+// object is one stored object. JSON and what is decoded from it never change.
+type object struct {
+	ref    kube.Ref // Namespace as filed: never empty
+	labels map[string]string
+	json   []byte
+	slim   kube.Object // what a source makes of it
+	bad    *kube.BadObject
+}
+
+// New returns a server that serves the objects of the YAML stream. An empty document ends the stream, "kind: List" is
+// expanded. Every document needs a kind and a metadata map; kinds that are not served are accepted.
+func New(objects []byte, api API) (*Server, error) {
+	s := &Server{api: api, faults: make(map[string]*Fault)}
+	if err := s.add(objects, false); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Start serves s on a port of the loopback interface until the test ends, and returns the base URL.
+func (s *Server) Start(tb testing.TB) string {
+	tb.Helper()
+	return Serve(tb, s)
+}
+
+// Serve serves the handler on a port of the loopback interface until the test ends, and returns the base URL.
+func Serve(tb testing.TB, h http.Handler) string {
+	tb.Helper()
+	srv := httptest.NewServer(h)
+	tb.Cleanup(func() {
+		srv.CloseClientConnections() // also those that a fault holds open
+		srv.Close()
+	})
+	return srv.URL
+}
+
+// Apply adds the objects of the YAML stream; one that is there already (kind, namespace, name) is replaced in its place.
+func (s *Server) Apply(objects string) error { return s.add([]byte(objects), true) }
+
+// Delete removes an object, if it is there. An empty namespace means default.
+func (s *Server) Delete(ref kube.Ref) {
+	ref.Namespace = kube.NamespaceOrDefault(ref.Namespace)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, o := range s.objects {
+		if o.ref == ref {
+			s.objects = append(s.objects[:i:i], s.objects[i+1:]...)
+			s.changed()
+			return
+		}
+	}
+}
+
+// SetRevision gives the store a resourceVersion, and so makes the server behave like a real one. A lower one than
+// before is what a restored etcd looks like.
+func (s *Server) SetRevision(r kube.Revision) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.revision = r
+}
+
+// SetEncodings says what the server may answer when it is asked for: protobuf for the built-in kinds, gzip for
+// everything. The default is neither.
+func (s *Server) SetEncodings(protobuf, gzip bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.protobuf, s.gzip = protobuf, gzip
+}
+
+// Requests returns the requests since the last call, in order of arrival.
+func (s *Server) Requests() []Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.requests
+	s.requests = nil
+	return r
+}
+
+// changed counts a write; mu is held.
+func (s *Server) changed() {
+	if s.revision != 0 {
+		s.revision++
+	}
+}
+
+func (s *Server) add(stream []byte, replace bool) error {
+	objects, err := parse(stream)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, o := range objects {
+		s.put(o, replace)
+		s.changed()
+	}
+	return nil
+}
+
+func (s *Server) put(o *object, replace bool) {
+	for i, old := range s.objects {
+		if !replace || old.ref != o.ref {
+			continue
+		}
+		if !bytes.Equal(old.json, o.json) {
+			s.objects[i] = o
+		}
+		return
+	}
+	s.objects = append(s.objects, o)
+}
+
+// Read implements the role of a source without HTTP: it returns what a complete read of a correct source gives, and an
+// error while any list or the discovery has a fault. EndpointSlices, Endpoints and Secrets are all filled.
+func (s *Server) Read(ctx context.Context, _ kube.ReadOptions) (*kube.Snapshot, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for path, f := range s.faults {
+		if f.spend() {
+			return nil, &kube.ReadError{Verb: "list", Resource: path, Err: errors.New("fault")}
+		}
+	}
+	snap := &kube.Snapshot{Revision: s.revision}
+	for _, o := range s.objects {
+		if o.bad != nil {
+			snap.Bad = append(snap.Bad, *o.bad)
+			continue
+		}
+		switch v := o.slim.(type) {
+		case *kube.Ingress:
+			snap.Ingresses = append(snap.Ingresses, v)
+		case *kube.RouteGroup:
+			if !s.api.DisableRouteGroups {
+				snap.RouteGroups = append(snap.RouteGroups, v)
+			}
+		case *kube.Service:
+			snap.Services = append(snap.Services, v)
+		case *kube.Endpoints:
+			snap.Endpoints = append(snap.Endpoints, v)
+		case *kube.EndpointSlice:
+			snap.EndpointSlices = append(snap.EndpointSlices, v)
+		case *kube.Secret:
+			snap.Secrets = append(snap.Secrets, v)
+		}
+	}
+	return snap, nil
+}
+
+// parse turns a YAML stream into objects, lists expanded.
+func parse(stream []byte) ([]*object, error) {
+	var objects []*object
+	for _, doc := range yamldoc.Split(stream) {
+		text, err := yamldoc.ToJSON(doc)
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", doc.Line, err)
+		}
+		if bytes.Equal(bytes.TrimSpace(text), []byte("null")) {
+			break // an empty document ends the reading
+		}
+		more, err := parseObject(text)
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", doc.Line, err)
+		}
+		objects = append(objects, more...)
+	}
+	return objects, nil
+}
+
+func parseObject(text []byte) ([]*object, error) {
+	var head struct {
+		Kind     string                     `json:"kind"`
+		Metadata map[string]json.RawMessage `json:"metadata"`
+		Items    []json.RawMessage          `json:"items"`
+	}
+	if err := json.Unmarshal(text, &head); err != nil {
+		return nil, err
+	}
+	switch {
+	case head.Kind == "List":
+		var objects []*object
+		for _, item := range head.Items {
+			more, err := parseObject(item)
+			if err != nil {
+				return nil, err
+			}
+			objects = append(objects, more...)
+		}
+		return objects, nil
+	case head.Kind == "":
+		return nil, errors.New("object without kind")
+	case head.Metadata == nil:
+		return nil, fmt.Errorf("%s without metadata", head.Kind)
+	}
+	o := &object{ref: kube.SalvageRef(kube.Kind(head.Kind), text), json: bytes.Clone(text)}
+	o.ref.Namespace = kube.NamespaceOrDefault(o.ref.Namespace)
+	o.labels = labels(head.Metadata["labels"])
+	if served(o.ref.Kind) {
+		var err error
+		if o.slim, err = kube.DecodeJSON(o.ref.Kind, text); err != nil {
+			o.bad = &kube.BadObject{Ref: kube.SalvageRef(o.ref.Kind, text), Err: err}
+		}
+	}
+	return []*object{o}, nil
+}
+
+// labels takes the strings out of a labels map; a value of another type cannot be selected by.
+func labels(raw json.RawMessage) map[string]string {
+	var values map[string]any
+	if json.Unmarshal(raw, &values) != nil {
+		return nil
+	}
+	out := make(map[string]string, len(values))
+	for k, v := range values {
+		if s, ok := v.(string); ok {
+			out[k] = s
+		}
+	}
+	return out
+}

@@ -1,0 +1,106 @@
+package kubetest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"github.com/routesrv/routesrv/kube"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+)
+
+const protobufType = "application/vnd.kubernetes.protobuf"
+
+// codec is what a real API server encodes with.
+var codec = func() *protobuf.Serializer {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(corev1.AddToScheme(scheme))
+	utilruntime.Must(discoveryv1.AddToScheme(scheme))
+	utilruntime.Must(networkingv1.AddToScheme(scheme))
+	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
+	return protobuf.NewSerializer(scheme, scheme)
+}()
+
+// EncodeProtobuf is the body of a list of a built-in kind, made of JSON objects. It fails if one does not fit its type.
+func EncodeProtobuf(kind kube.Kind, revision kube.Revision, items [][]byte) ([]byte, error) {
+	meta := metav1.ListMeta{}
+	if revision != 0 {
+		meta.ResourceVersion = strconv.FormatUint(uint64(revision), 10)
+	}
+	var (
+		list runtime.Object
+		err  error
+	)
+	switch kind {
+	case kube.KindIngress:
+		l := &networkingv1.IngressList{ListMeta: meta}
+		l.Items, err = typed[networkingv1.Ingress](items)
+		list = l
+	case kube.KindService:
+		l := &corev1.ServiceList{ListMeta: meta}
+		l.Items, err = typed[corev1.Service](items)
+		list = l
+	case kube.KindEndpoints:
+		l := &corev1.EndpointsList{ListMeta: meta}
+		l.Items, err = typed[corev1.Endpoints](items)
+		list = l
+	case kube.KindEndpointSlice:
+		l := &discoveryv1.EndpointSliceList{ListMeta: meta}
+		l.Items, err = typed[discoveryv1.EndpointSlice](items)
+		list = l
+	case kube.KindSecret:
+		l := &corev1.SecretList{ListMeta: meta}
+		l.Items, err = typed[corev1.Secret](items)
+		list = l
+	default:
+		return nil, fmt.Errorf("kind %q has no protobuf form", kind)
+	}
+	if err != nil {
+		return nil, err
+	}
+	gv, err := schema.ParseGroupVersion(apiVersion(kind))
+	if err != nil {
+		return nil, err
+	}
+	list.GetObjectKind().SetGroupVersionKind(gv.WithKind(string(kind) + "List"))
+	return marshal(list)
+}
+
+func typed[T any](items [][]byte) ([]T, error) {
+	out := make([]T, len(items))
+	for i, item := range items {
+		if err := json.Unmarshal(item, &out[i]); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func marshal(o runtime.Object) ([]byte, error) {
+	var b bytes.Buffer
+	if err := codec.Encode(o, &b); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+// status is an answer that carries the Status object, in the encoding that was asked for.
+func status(s metav1.Status, asProtobuf bool) answer {
+	s.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+	s.Status = metav1.StatusFailure
+	if asProtobuf {
+		if body, err := marshal(&s); err == nil {
+			return answer{int(s.Code), protobufType, body}
+		}
+	}
+	body, _ := json.Marshal(s) // a struct of strings and numbers
+	return answer{int(s.Code), "application/json", body}
+}

@@ -1,0 +1,172 @@
+// Package yamldoc splits a YAML stream into its documents and remembers the line at which each begins.
+//
+// YAML forbids "---" and "..." at the beginning of a line inside any scalar, block scalars included, so that the markers
+// can be found without parsing. Everything that the YAML parser takes for a line break counts as one (LF, CRLF, CR, NEL,
+// LS, PS): a marker that is missed here would hide the documents behind it, because the parser reads one document and
+// ignores the rest.
+//
+// UTF-16 with a byte order mark is understood, as the parser does. Split does not parse: whether a document is well formed is found out by [ToJSON].
+package yamldoc
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"unicode/utf16"
+
+	"sigs.k8s.io/yaml"
+)
+
+// Doc is one document of a stream.
+type Doc struct {
+	// Line is the line of the stream, counted from 1, at which Text begins: its "---", or its first line of content.
+	Line int
+	// Text is the document with its "---" and directives, without "...". It shares memory with the stream.
+	Text []byte
+}
+
+var bom = []byte("\xef\xbb\xbf")
+
+// Split returns the documents of the stream in order. A document that is there but empty (two markers in a row, or a
+// marker at the end) is returned, too; blank lines and comments before the first marker are no document.
+func Split(stream []byte) []Doc {
+	stream = bytes.TrimPrefix(fromUTF16(stream), bom)
+	var (
+		docs []Doc
+		open bool // a document has begun
+		body bool // ... and is past its directives
+		doc  Doc
+		from int // where doc.Text begins
+	)
+	end := func(at int) {
+		if open {
+			doc.Text = stream[from:at]
+			docs = append(docs, doc)
+		}
+		open, body = false, false
+	}
+	begin := func(line, at int) { open, doc, from = true, Doc{Line: line}, at }
+
+	for line, at := 1, 0; at < len(stream); line++ {
+		text, next := cutLine(stream, at)
+		switch {
+		case marker(text, "---"):
+			if body {
+				end(at)
+			}
+			if !open { // otherwise the directives before this marker have begun it
+				begin(line, at)
+			}
+			body = true
+		case marker(text, "..."):
+			end(at)
+		case open && body, blank(text):
+		case text[0] == '%' && !body:
+			if !open {
+				begin(line, at)
+			}
+		case !open:
+			begin(line, at)
+			body = true
+		default: // content behind directives without marker: the parser will say what it thinks of it
+			body = true
+		}
+		at = next
+	}
+	end(len(stream))
+	return docs
+}
+
+// fromUTF16 returns the stream as UTF-8 if it begins with a byte order mark of UTF-16, else as it is.
+func fromUTF16(b []byte) []byte {
+	var order binary.ByteOrder
+	switch {
+	case bytes.HasPrefix(b, []byte("\xfe\xff")):
+		order = binary.BigEndian
+	case bytes.HasPrefix(b, []byte("\xff\xfe")):
+		order = binary.LittleEndian
+	default:
+		return b
+	}
+	units := make([]uint16, 0, len(b)/2)
+	for i := 2; i+1 < len(b); i += 2 {
+		units = append(units, order.Uint16(b[i:]))
+	}
+	return []byte(string(utf16.Decode(units)))
+}
+
+// marker reports whether the line is the marker, alone or followed by white space.
+func marker(line []byte, m string) bool {
+	line = bytes.TrimPrefix(line, bom)
+	if !bytes.HasPrefix(line, []byte(m)) {
+		return false
+	}
+	return len(line) == len(m) || line[len(m)] == ' ' || line[len(m)] == '\t'
+}
+
+// blank reports whether the line has no content: nothing but white space or a comment.
+func blank(line []byte) bool {
+	line = bytes.TrimLeft(line, " \t")
+	return len(line) == 0 || line[0] == '#'
+}
+
+// cutLine returns the line that begins at i, without its break, and where the next one begins.
+func cutLine(b []byte, i int) (line []byte, next int) {
+	for j := i; j < len(b); j++ {
+		switch b[j] {
+		case '\n':
+			return b[i:j], j + 1
+		case '\r':
+			if j+1 < len(b) && b[j+1] == '\n' {
+				return b[i:j], j + 2
+			}
+			return b[i:j], j + 1
+		case 0xc2: // NEL is C2 85
+			if j+1 < len(b) && b[j+1] == 0x85 {
+				return b[i:j], j + 2
+			}
+		case 0xe2: // LS and PS are E2 80 A8 and E2 80 A9
+			if j+2 < len(b) && b[j+1] == 0x80 && (b[j+2] == 0xa8 || b[j+2] == 0xa9) {
+				return b[i:j], j + 3
+			}
+		}
+	}
+	return b[i:], len(b)
+}
+
+// ToJSON converts the document to JSON, by the rules that Kubernetes tools go by (YAML 1.1: an unquoted yes is a
+// boolean). A document that is JSON already is returned as it is, so that numbers and escapes keep their form. An empty
+// document gives "null". Repeated keys are no error, the last one counts; [DuplicateKey] finds them. Line numbers in
+// errors are those of the stream.
+func ToJSON(d Doc) ([]byte, error) {
+	if json.Valid(d.Text) {
+		return d.Text, nil
+	}
+	out, err := yaml.YAMLToJSON(d.Text)
+	if err != nil {
+		return nil, atLine(d, err, yaml.YAMLToJSON)
+	}
+	return out, nil
+}
+
+// DuplicateKey returns an error that names the line if a mapping of the document has a key twice, which YAML forbids
+// and which hides one of the two values.
+func DuplicateKey(d Doc) error {
+	if json.Valid(d.Text) {
+		return nil
+	}
+	if _, err := yaml.YAMLToJSONStrict(d.Text); err != nil {
+		return atLine(d, err, yaml.YAMLToJSONStrict)
+	}
+	return nil
+}
+
+// atLine lets the parser fail once more with as many empty lines before the document as the stream has, so that the
+// line in its error is the stream's.
+func atLine(d Doc, err error, parse func([]byte) ([]byte, error)) error {
+	padded := append(bytes.Repeat([]byte("\n"), d.Line-1), d.Text...)
+	if _, again := parse(padded); again != nil {
+		return again
+	}
+	return err
+}
