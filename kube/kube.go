@@ -117,7 +117,24 @@ type Snapshot struct {
 
 	// Bad are the objects that could not be decoded, in the order they were met.
 	Bad []BadObject
+
+	// DefaultFilters are the default filters of services; nil when no folder is configured. The pointer changes only
+	// when a text does.
+	DefaultFilters *DefaultFilters
+
+	// NoRouteGroups says that the cluster does not know the kind RouteGroup.
+	NoRouteGroups bool
 }
+
+// DefaultFilters is the content of a folder of default filter files. Err says why the folder could not be read; then
+// there are no texts.
+type DefaultFilters struct {
+	Texts map[ServiceKey]string
+	Err   error
+}
+
+// ServiceKey names a service.
+type ServiceKey struct{ Namespace, Name string }
 
 // SameObjects reports whether both snapshots hold the very same objects in the same order. Then they compile to the
 // same table, whatever their revisions. It compares pointers: O(objects), no allocation.
@@ -130,7 +147,7 @@ func (s *Snapshot) SameObjects(o *Snapshot) bool {
 	}
 	return same(s.Ingresses, o.Ingresses) && same(s.RouteGroups, o.RouteGroups) && same(s.Services, o.Services) &&
 		same(s.Secrets, o.Secrets) && same(s.Endpoints, o.Endpoints) && same(s.EndpointSlices, o.EndpointSlices) &&
-		sameBad(s.Bad, o.Bad)
+		sameBad(s.Bad, o.Bad) && s.DefaultFilters == o.DefaultFilters && s.NoRouteGroups == o.NoRouteGroups
 }
 
 func same[T any](a, b []*T) bool {

@@ -1,0 +1,26 @@
+package compile
+
+import (
+	"github.com/routesrv/routesrv/eskip"
+)
+
+// eastWestCompanion adds the deprecated east-west companion of a route: the same under the host NAME.NAMESPACE.DOMAIN.
+func (b *ingressBuilder) eastWestCompanion(r *eskip.Route) {
+	if !b.set.EastWest {
+		return
+	}
+	host := b.ing.Name + "." + b.ing.Namespace + "." + b.set.EastWestDomain
+	c := shallow(r)
+	c.Id = eastWestID(r.Id)
+	c.HostRegexps = []string{hostExpr(host)}
+	b.addToHost(host, c)
+}
+
+// defaultEastWestCompanion is the companion of a default backend. Its host has name and namespace swapped, as in the
+// reference.
+func (b *ingressBuilder) defaultEastWestCompanion(r *eskip.Route) *eskip.Route {
+	c := shallow(r)
+	c.Id = eastWestID(r.Id)
+	c.HostRegexps = []string{hostExpr(b.ing.Namespace + "." + b.ing.Name + "." + b.set.EastWestDomain)}
+	return c
+}

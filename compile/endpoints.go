@@ -1,0 +1,250 @@
+package compile
+
+import (
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/kube"
+)
+
+// endpoint is the URL of one endpoint and the zone that it is in.
+type endpoint struct{ url, zone string }
+
+const (
+	appProtocolH2C = "kubernetes.io/h2c"
+	zoneMinimum    = 3 // a zone with fewer endpoints than this is not used alone
+
+	annotateFilter     = "annotate"
+	zoneAwareKey       = "zalando.org/traffic-zone-aware"
+	protocolAnnotation = "zalando.org/skipper-backend-protocol"
+)
+
+func endpointURL(scheme, address string, port int) string {
+	return scheme + "://" + net.JoinHostPort(address, strconv.Itoa(port))
+}
+
+func sortEndpoints(eps []endpoint) []endpoint {
+	slices.SortStableFunc(eps, func(a, b endpoint) int { return strings.Compare(a.url, b.url) })
+	return eps
+}
+
+// inZone keeps only the endpoints of the zone where there are enough of them.
+func inZone(eps []endpoint, zone string) []endpoint {
+	if zone == "" {
+		return eps
+	}
+	var own []endpoint
+	for _, e := range eps {
+		if e.zone == zone {
+			own = append(own, e)
+		}
+	}
+	if len(own) < zoneMinimum {
+		return eps
+	}
+	return own
+}
+
+// endpointsKey is the key of the reference's cache of endpoints for Ingresses. It lacks the name of the service port.
+type endpointsKey struct {
+	service kube.ServiceKey
+	scheme  string
+	target  string
+}
+
+// ambiguous reports whether two ports of the service have one target port but different names. For such a service the
+// reference uses, for the whole load, what the port that was converted first has given; that is kept for parity, at
+// the price that no object which refers to such a service is remembered between loads.
+func ambiguous(svc *kube.Service) bool {
+	for i, p := range svc.Ports {
+		for _, q := range svc.Ports[:i] {
+			if p.TargetPort.String() == q.TargetPort.String() && p.Name != q.Name {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// ingressEndpoints resolves a service port for an Ingress. protocol is the value of the protocol annotation, nil if it
+// is absent.
+func (l *lookups) ingressEndpoints(set *settings, key kube.ServiceKey, svc *kube.Service, port kube.ServicePort, protocol *string) []endpoint {
+	resolve := func() []endpoint {
+		if set.EndpointSlices {
+			return ingressSliceEndpoints(l.cluster.slices[key], port, protocol)
+		}
+		scheme := "http"
+		if protocol != nil {
+			scheme = *protocol
+		}
+		return ingressSubsetEndpoints(l.cluster.endpoints[key], port, scheme)
+	}
+	if !ambiguous(svc) {
+		return resolve()
+	}
+	l.volatile = true
+	k := endpointsKey{service: key, target: port.TargetPort.String()}
+	switch {
+	case protocol != nil:
+		k.scheme = *protocol
+	case !set.EndpointSlices:
+		k.scheme = "http"
+	}
+	eps, ok := l.cluster.ingressEndpoints[k]
+	if !ok {
+		eps = resolve()
+		l.cluster.ingressEndpoints[k] = eps
+	}
+	return eps
+}
+
+// ingressSubsetEndpoints takes the first subset that qualifies: one with a single port, or with a port of the name of
+// the service port.
+func ingressSubsetEndpoints(e *kube.Endpoints, port kube.ServicePort, scheme string) []endpoint {
+	if e == nil {
+		return nil
+	}
+	for _, sub := range e.Subsets {
+		if len(sub.Ports) == 1 {
+			return subsetEndpoints(sub, sub.Ports[0].Port, scheme)
+		}
+		for _, p := range sub.Ports {
+			if p.Name == port.Name {
+				return subsetEndpoints(sub, p.Port, scheme)
+			}
+		}
+	}
+	return nil
+}
+
+func subsetEndpoints(sub kube.Subset, port int, scheme string) []endpoint {
+	eps := make([]endpoint, len(sub.Addresses))
+	for i, a := range sub.Addresses {
+		eps[i].url = endpointURL(scheme, a, port)
+	}
+	return sortEndpoints(eps)
+}
+
+// ingressSliceEndpoints resolves a service port in the merged slices. A port that is not found is port 0, as in the
+// reference.
+func ingressSliceEndpoints(g *mergedSlices, port kube.ServicePort, protocol *string) []endpoint {
+	if g == nil {
+		return nil
+	}
+	number := 0
+	switch {
+	case port.Name != "":
+		number = firstPort(g.ports, func(p kube.EndpointPort) bool { return p.Name == port.Name || p.Port == port.Port }).Port
+	case !port.TargetPort.IsName:
+		number = port.TargetPort.Number
+	default:
+		number = firstPort(g.ports, func(p kube.EndpointPort) bool { return p.Name == "" || p.Port == port.Port }).Port
+	}
+	scheme := "http"
+	if protocol != nil {
+		scheme = *protocol
+	} else if firstPort(g.ports, func(p kube.EndpointPort) bool {
+		return p.Name == port.Name || p.Port == port.Port
+	}).AppProtocol == appProtocolH2C {
+		scheme = "h2c"
+	}
+	return sliceEndpoints(g, scheme, number)
+}
+
+func sliceEndpoints(g *mergedSlices, scheme string, port int) []endpoint {
+	eps := make([]endpoint, len(g.endpoints))
+	for i, a := range g.endpoints {
+		eps[i] = endpoint{endpointURL(scheme, a.address, port), a.zone}
+	}
+	return sortEndpoints(eps)
+}
+
+// firstPort is the first TCP port that fits, or the zero port. A port that does not say its protocol never fits.
+func firstPort(ports []kube.EndpointPort, fits func(kube.EndpointPort) bool) kube.EndpointPort {
+	for _, p := range ports {
+		if p.Protocol == "TCP" && fits(p) {
+			return p
+		}
+	}
+	return kube.EndpointPort{}
+}
+
+// routeGroupEndpoints resolves the target port of a service for a RouteGroup. The scheme is part of what is resolved:
+// the reference's cache mixes up the schemes of groups that share a service port.
+func (l *lookups) routeGroupEndpoints(set *settings, key kube.ServiceKey, target kube.TargetPort, protocol *string) []endpoint {
+	if set.EndpointSlices {
+		return routeGroupSliceEndpoints(l.cluster.slices[key], target, protocol)
+	}
+	scheme := "http"
+	if protocol != nil {
+		scheme = *protocol
+	}
+	e := l.cluster.endpoints[key]
+	if e == nil {
+		return nil
+	}
+	for _, sub := range e.Subsets {
+		for _, p := range sub.Ports {
+			if target.IsName && p.Name == target.Name || target.IsNumber(p.Port) {
+				return subsetEndpoints(sub, p.Port, scheme)
+			}
+		}
+	}
+	return nil
+}
+
+func routeGroupSliceEndpoints(g *mergedSlices, target kube.TargetPort, protocol *string) []endpoint {
+	if g == nil {
+		return nil
+	}
+	port := firstPort(g.ports, func(p kube.EndpointPort) bool {
+		if target.IsName {
+			return p.Name == target.Name
+		}
+		return p.Name == "" || target.IsNumber(p.Port)
+	})
+	scheme := "http"
+	if protocol != nil {
+		scheme = *protocol
+	} else if port.AppProtocol == appProtocolH2C {
+		scheme = "h2c"
+	}
+	return sliceEndpoints(g, scheme, port.Port)
+}
+
+// setEndpoints gives the route the backend for the endpoints: a shunt that answers 502 for none, the address of one, a
+// load balancer for more.
+func setEndpoints(r *eskip.Route, eps []endpoint, algorithm string) {
+	switch len(eps) {
+	case 0:
+		setNoEndpoints(r)
+	case 1:
+		r.BackendType = eskip.NetworkBackend
+		r.Backend = eps[0].url
+	default:
+		r.BackendType = eskip.LBBackend
+		r.LBAlgorithm = algorithm
+		r.LBEndpoints = make([]*eskip.LBEndpoint, len(eps))
+		block := make([]eskip.LBEndpoint, len(eps))
+		for i, e := range eps {
+			block[i] = eskip.LBEndpoint{Address: e.url, Zone: e.zone}
+			r.LBEndpoints[i] = &block[i]
+		}
+	}
+}
+
+// setNoEndpoints makes the route answer 502, in place of everything else that it would do.
+func setNoEndpoints(r *eskip.Route) {
+	r.BackendType = eskip.ShuntBackend
+	r.Filters = []*eskip.Filter{filter("status", 502.0), filter("inlineContent", "no endpoints")}
+}
+
+// prepend puts filters in front of those of a route, in a list of its own.
+func prepend(r *eskip.Route, filters ...*eskip.Filter) {
+	if len(filters) > 0 {
+		r.Filters = append(slices.Clip(slices.Clone(filters)), r.Filters...)
+	}
+}

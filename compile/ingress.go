@@ -1,0 +1,208 @@
+package compile
+
+import (
+	"strings"
+
+	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/kube"
+)
+
+// ingressBuilder compiles one Ingress into its unit.
+type ingressBuilder struct {
+	set  *settings
+	out  finisher
+	ing  *kube.Ingress
+	ann  ingressAnnotations
+	unit *unit
+}
+
+// compileIngress compiles one Ingress of the right class.
+func compileIngress(set *settings, c *cluster, ing *kube.Ingress) *unit {
+	b := &ingressBuilder{set: set, out: finisher{set}, ing: ing, unit: &unit{
+		lookups: lookups{cluster: c}, findings: findings{owner: ing.Ref()},
+	}}
+	if err := validateIngress(ing); err != nil {
+		b.unit.plainf(InvalidObject, "[ingress] %v", err)
+		return b.unit
+	}
+	if ing.Namespace == "" || ing.Name == "" || ing.Spec == nil {
+		b.unit.plainf(InvalidObject, "invalid ingress item: missing Metadata or Spec")
+		return b.unit
+	}
+	b.evaluate()
+	b.defaultBackend()
+	for i := range ing.Spec.Rules {
+		b.rule(&ing.Spec.Rules[i])
+	}
+	if set.TLS {
+		b.tls()
+	}
+	return b.unit
+}
+
+// rule compiles the paths of one host, custom routes before the route of each path.
+func (b *ingressBuilder) rule(r *kube.IngressRule) {
+	if !r.HTTP {
+		b.unit.infof(RuleWithoutHTTP, "Skipping rule without http definition")
+		return
+	}
+	shares := b.shares(r)
+	for i := range r.Paths {
+		p := &r.Paths[i]
+		b.customRoutes(r.Host, p)
+		if p.Backend == nil {
+			b.unit.errorf(MissingBackend, "Ignoring path without backend: host %q, path %q", r.Host, p.Path)
+			continue
+		}
+		if s := shares[pathBackend{p.Path, p.Backend.Service}]; !s.none {
+			b.pathRule(r.Host, p, s.predicates)
+		}
+	}
+}
+
+type pathBackend struct{ path, service string }
+
+// shares splits the traffic among the backends of each path of the rule. Only the text of the path counts, not its
+// type.
+func (b *ingressBuilder) shares(r *kube.IngressRule) map[pathBackend]share {
+	result := make(map[pathBackend]share, len(r.Paths))
+	done := make(map[string]bool, len(r.Paths))
+	for _, first := range r.Paths {
+		if done[first.Path] {
+			continue
+		}
+		done[first.Path] = true
+		var names []string
+		var weights []float64
+		for _, p := range r.Paths {
+			if p.Path == first.Path && p.Backend != nil {
+				names = append(names, p.Backend.Service)
+				weights = append(weights, b.ann.weights[p.Backend.Service])
+			}
+		}
+		for name, s := range b.set.TrafficAlgorithm.split(names, weights, false) {
+			result[pathBackend{first.Path, name}] = s
+		}
+	}
+	return result
+}
+
+// pathRule compiles one path of a host: its route and the companions of it. The order of the steps decides the text.
+func (b *ingressBuilder) pathRule(host string, p *kube.IngressPath, traffic []*eskip.Predicate) {
+	target, ok := b.resolve(p.Backend)
+	if !ok {
+		return
+	}
+	r := &eskip.Route{}
+	if host != "" {
+		r.HostRegexps = []string{hostExpr(host)}
+	}
+	if target.external {
+		// The whole host goes to an external name: no path, no traffic split.
+		r.Id = ingressID(b.ing.Namespace, b.ing.Name, host, "", target.externalName)
+	} else {
+		r.Id = ingressID(b.ing.Namespace, b.ing.Name, host, p.Path, p.Backend.Service)
+		setPath(r, b.ann.pathMode, p)
+		r.Predicates = append(r.Predicates, traffic...)
+	}
+	b.setBackend(r, target)
+	if r.BackendType != eskip.ShuntBackend {
+		prepend(r, b.ann.filters...)
+	}
+	b.defaultFilters(r, p.Backend.Service)
+	b.appendPredicates(r)
+	b.set.application(r, &b.ing.Meta)
+	b.forward(r)
+
+	internal := b.set.eastWestRange(host) > 0
+	domainHost := b.set.EastWestDomain != "" && strings.HasSuffix(host, b.set.EastWestDomain)
+	// The companion is made before the option-driven additions and comes after the route, which gets them.
+	var companion *eskip.Route
+	if !internal && !domainHost {
+		companion = b.redirectCompanion(host, r)
+	}
+	b.set.appendAnnotated(r, b.ing.Annotations, internal || domainHost)
+	b.addToHost(host, r)
+	if companion != nil {
+		b.addToHost(host, companion)
+	}
+	b.eastWestCompanion(r)
+}
+
+// addToHost adds a route to the group of a host. Forwarding and range predicates are the last to touch it.
+func (b *ingressBuilder) addToHost(host string, r *eskip.Route) {
+	for range b.set.eastWestRange(host) {
+		r = shallow(r)
+		r.Predicates = append(r.Predicates, b.set.EastWestRangePredicates...)
+	}
+	g := b.unit.group(host)
+	if g.made == 0 {
+		g.firstHosts = r.HostRegexps
+	}
+	g.made++
+	g.catchAll = g.catchAll || countsAsCatchAll(r)
+	g.routes = b.out.finish(g.routes, r, &b.unit.findings)
+}
+
+// setPath applies a path to a route, by its type or else by the path mode.
+func setPath(r *eskip.Route, mode PathMode, p *kube.IngressPath) {
+	switch {
+	case p.Path == "":
+	case p.PathType == "Exact":
+		r.Predicates = append(r.Predicates, predicate("Path", p.Path))
+	case p.PathType == "Prefix", mode == PathModePathPrefix:
+		r.Predicates = append(r.Predicates, predicate("PathSubtree", p.Path))
+	case mode == PathModePathRegexp:
+		r.PathRegexps = []string{p.Path}
+	case p.Path == "/":
+		r.PathRegexps = []string{"^/"}
+	default:
+		r.PathRegexps = []string{"^(" + p.Path + ")"}
+	}
+}
+
+func isPathPredicate(p *eskip.Predicate) bool { return p.Name == "Path" || p.Name == "PathSubtree" }
+
+// appendPredicates appends the predicates of the annotation. In the mode path-prefix each path predicate among them
+// takes the place of one that the route has.
+func (b *ingressBuilder) appendPredicates(r *eskip.Route) {
+	if b.ann.pathMode == PathModePathPrefix {
+		for _, p := range b.ann.predicates {
+			if isPathPredicate(p) {
+				r.Predicates = withoutFirstPath(r.Predicates)
+			}
+		}
+	}
+	r.Predicates = append(r.Predicates, b.ann.predicates...)
+}
+
+func withoutFirstPath(ps []*eskip.Predicate) []*eskip.Predicate {
+	for i, p := range ps {
+		if isPathPredicate(p) {
+			return append(ps[:i:i], ps[i+1:]...)
+		}
+	}
+	return ps
+}
+
+// defaultFilters prepends the default filters of the service, to shunts as well.
+func (b *ingressBuilder) defaultFilters(r *eskip.Route, service string) {
+	filters, err := b.unit.lookups.cluster.filters.get(kube.ServiceKey{Namespace: b.ing.Namespace, Name: service})
+	if err != nil {
+		b.unit.errorf(DefaultFilters, "Failed to retrieve default filters: [eskip] default filters: %v", err)
+		return
+	}
+	prepend(r, filters...)
+}
+
+// forward sends everything that the route would have done to the forward backend. A custom route that is written as a
+// shunt stays one, without its filters.
+func (b *ingressBuilder) forward(r *eskip.Route) {
+	if !b.ann.forward {
+		return
+	}
+	r.BackendType = eskip.NetworkBackend
+	r.Backend = b.set.ForwardBackendURL
+	r.LBAlgorithm, r.LBEndpoints = "", nil
+	r.Filters = nil
+}

@@ -1,0 +1,159 @@
+package compile
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/kube"
+)
+
+// The annotations of an Ingress.
+const (
+	ingressClassAnnotation  = "kubernetes.io/ingress.class"
+	filterAnnotation        = "zalando.org/skipper-filter"
+	predicateAnnotation     = "zalando.org/skipper-predicate"
+	routesAnnotation        = "zalando.org/skipper-routes"
+	ratelimitAnnotation     = "zalando.org/ratelimit"
+	backendAnnotation       = "zalando.org/skipper-backend"
+	weightsAnnotation       = "zalando.org/backend-weights"
+	lbAlgorithmAnnotation   = "zalando.org/skipper-loadbalancer"
+	pathModeAnnotation      = "zalando.org/skipper-ingress-path-mode"
+	redirectAnnotation      = "zalando.org/skipper-ingress-redirect"
+	redirectCodeAnnotation  = "zalando.org/skipper-ingress-redirect-code"
+	forwardedProtoHeader    = "X-Forwarded-Proto"
+	forwardedProtoPredicate = `Header("X-Forwarded-Proto"`
+)
+
+// validateIngress checks the syntax of the annotations that refuse the whole Ingress. All are checked.
+func validateIngress(ing *kube.Ingress) error {
+	var errs []error
+	check := func(key string, parse func(string) error) {
+		if v, ok := ing.Annotations[key]; ok {
+			if err := parse(v); err != nil {
+				errs = append(errs, fmt.Errorf("invalid %q annotation: %w", key, err))
+			}
+		}
+	}
+	check(filterAnnotation, func(v string) error { _, err := eskip.ParseFilters(v); return err })
+	check(predicateAnnotation, func(v string) error { _, err := eskip.ParsePredicates(v); return err })
+	check(routesAnnotation, func(v string) error { _, err := eskip.Parse(v); return err })
+	check(lbAlgorithmAnnotation, func(v string) error {
+		if v != "" && !validAlgorithm(v) {
+			return errors.New("unsupported algorithm")
+		}
+		return nil
+	})
+	if len(errs) == 0 {
+		return nil
+	}
+	return errors.New(joinErrors(errs))
+}
+
+// ingressAnnotations is what the annotations of one Ingress say.
+type ingressAnnotations struct {
+	filters      []*eskip.Filter
+	predicates   []*eskip.Predicate
+	routes       []*eskip.Route
+	weights      map[string]float64
+	pathMode     PathMode
+	lbAlgorithm  string
+	protocol     *string // nil if absent; an empty value counts
+	forward      bool
+	zoneOptOut   bool
+	redirect     redirectAnnotations
+}
+
+// evaluate reads the annotations of a validated Ingress.
+func (b *ingressBuilder) evaluate() {
+	a, ann := &b.ann, b.ing.Annotations
+	a.filters = b.annotationFilters()
+	if v, ok := ann[predicateAnnotation]; ok {
+		a.predicates, _ = eskip.ParsePredicates(v) // validated
+	}
+	if v, ok := ann[routesAnnotation]; ok {
+		a.routes, _ = eskip.Parse(v) // validated
+	}
+	if v, ok := ann[weightsAnnotation]; ok {
+		// A value that is not a number counts as 0, the others are used: that is what encoding/json leaves behind.
+		if err := json.Unmarshal([]byte(v), &a.weights); err != nil {
+			b.unit.errorf(InvalidAnnotation, "Error while parsing backend-weights annotation: %v", err)
+		}
+	}
+	a.pathMode = b.set.PathMode
+	if v, ok := ann[pathModeAnnotation]; ok {
+		if m, err := ParsePathMode(v); err == nil && v != "" {
+			a.pathMode = m
+		} else {
+			b.unit.errorf(InvalidAnnotation, "Failed to get path mode: invalid path mode string: %s", v)
+		}
+	}
+	a.lbAlgorithm = b.set.DefaultLBAlgorithm
+	if v, ok := ann[lbAlgorithmAnnotation]; ok {
+		a.lbAlgorithm = v // even the empty one: then the route names no algorithm
+	}
+	if v, ok := ann[protocolAnnotation]; ok {
+		a.protocol = &v
+	}
+	a.forward = b.set.ForwardBackendURL != "" && ann[backendAnnotation] == "forward"
+	a.zoneOptOut = ann[zoneAwareKey] == "false"
+	a.redirect = b.redirectAnnotations()
+}
+
+// annotationFilters joins the rate limit and the filters into one chain. If the chain does not parse there are no
+// annotation filters at all.
+func (b *ingressBuilder) annotationFilters() []*eskip.Filter {
+	text := b.ing.Annotations[ratelimitAnnotation]
+	if v, ok := b.ing.Annotations[filterAnnotation]; ok {
+		if text != "" {
+			text += " -> "
+		}
+		text += v
+	}
+	filters, err := eskip.ParseFilters(text)
+	if err != nil {
+		b.unit.errorf(InvalidAnnotation, "Cannot parse annotation filters: %v", err)
+		return nil
+	}
+	return filters
+}
+
+// redirectAnnotations say whether http requests are redirected.
+type redirectAnnotations struct {
+	enable, disable bool
+	code            int
+	// ignore: the author matches X-Forwarded-Proto himself.
+	ignore bool
+}
+
+func (b *ingressBuilder) redirectAnnotations() redirectAnnotations {
+	ann := b.ing.Annotations
+	return redirectAnnotations{
+		enable:  ann[redirectAnnotation] == "true",
+		disable: ann[redirectAnnotation] == "false",
+		code:    redirectCode(ann, b.set.HTTPSRedirectCode, &b.unit.findings),
+		ignore: strings.Contains(ann[predicateAnnotation], forwardedProtoPredicate) ||
+			strings.Contains(ann[routesAnnotation], forwardedProtoPredicate),
+	}
+}
+
+// redirectCode is the status that the annotation asks for, else the one of the options.
+func redirectCode(annotations map[string]string, otherwise int, f *findings) int {
+	v, ok := annotations[redirectCodeAnnotation]
+	if !ok {
+		return otherwise
+	}
+	code, err := strconv.Atoi(v)
+	switch {
+	case err != nil:
+		f.plainf(InvalidAnnotation, "invalid redirect code annotation:%v", err)
+		return otherwise
+	case code < 300 || code >= 400:
+		f.plainf(InvalidAnnotation, "invalid redirect code annotation:%d", code)
+		return otherwise
+	}
+	return code
+}

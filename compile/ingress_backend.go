@@ -1,0 +1,173 @@
+package compile
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/kube"
+)
+
+// backendTarget is what an Ingress backend resolves to: endpoints (none: the route answers 502), or an external name.
+type backendTarget struct {
+	external     bool
+	externalName string
+	url          string // of the external name
+	endpoints    []endpoint
+}
+
+// servicePort finds the port of a service that the backend means: by number or name, compared as text with both.
+func servicePort(svc *kube.Service, port string) (kube.ServicePort, bool) {
+	if port == "" {
+		return kube.ServicePort{}, false
+	}
+	for _, p := range svc.Ports {
+		if p.TargetPort.Set && (port == strconv.Itoa(p.Port) || port == p.Name) {
+			return p, true
+		}
+	}
+	return kube.ServicePort{}, false
+}
+
+// resolve finds what a path rule refers to. It reports false if there is to be no route.
+func (b *ingressBuilder) resolve(backend *kube.IngressBackend) (backendTarget, bool) {
+	svc := b.service(backend)
+	if svc == nil {
+		return backendTarget{}, false
+	}
+	port, ok := servicePort(svc, backend.Port())
+	if !ok {
+		return backendTarget{}, true // no endpoints
+	}
+	if svc.Type != "ExternalName" {
+		return backendTarget{endpoints: b.endpoints(svc, backend.Service, port)}, true
+	}
+	switch {
+	case !b.set.ExternalNames:
+		b.unit.infof(RuleIgnoredInfo, "Not enabled to reference external name from ingress: %s/%s", b.ing.Namespace, b.ing.Name)
+		return backendTarget{}, false
+	case !b.set.allowedExternalName(svc.ExternalName):
+		b.unit.infof(BackendRefused, "Not allowed external name: %s", notAllowedExternalName(svc))
+		return backendTarget{}, false
+	}
+	return externalTarget(svc, port), true
+}
+
+func (b *ingressBuilder) service(backend *kube.IngressBackend) *kube.Service {
+	svc := b.unit.lookups.service(serviceKey(b.ing.Namespace, backend.Service))
+	if svc == nil {
+		b.unit.errorf(ServiceNotFound, "Failed to get service %s, %s", backend.Service, backend.Port())
+	}
+	return svc
+}
+
+func notAllowedExternalName(svc *kube.Service) string {
+	return "ingress with not allowed external name service: " + svc.ExternalName
+}
+
+func externalTarget(svc *kube.Service, port kube.ServicePort) backendTarget {
+	return backendTarget{
+		external:     true,
+		externalName: svc.ExternalName,
+		url:          portScheme(port) + "://" + svc.ExternalName + ":" + port.TargetPort.String(),
+	}
+}
+
+// portScheme is https for the number 443 only; "443" is a name.
+func portScheme(port kube.ServicePort) string {
+	if port.TargetPort.IsNumber(443) {
+		return "https"
+	}
+	return "http"
+}
+
+// endpoints are the addresses behind a port of a service, or the one of the service itself.
+func (b *ingressBuilder) endpoints(svc *kube.Service, name string, port kube.ServicePort) []endpoint {
+	if b.set.ForceService {
+		return []endpoint{{url: fmt.Sprintf("%s://%s.%s.svc.cluster.local:%s", portScheme(port), name, b.ing.Namespace, port.TargetPort)}}
+	}
+	eps := b.unit.lookups.ingressEndpoints(b.set, serviceKey(b.ing.Namespace, name), svc, port, b.ann.protocol)
+	if b.ann.zoneOptOut {
+		return eps
+	}
+	return inZone(eps, b.set.TopologyZone)
+}
+
+// setBackend gives the route its backend and the filters that belong to it.
+func (b *ingressBuilder) setBackend(r *eskip.Route, t backendTarget) {
+	if t.external {
+		r.BackendType = eskip.NetworkBackend
+		r.Backend = t.url
+		if !b.set.ExternalNamePreserveHost {
+			// Built, not parsed: the reference pastes the name into filter text, where it could break or inject filters.
+			prepend(r, filter("setRequestHeader", "Host", t.externalName))
+		}
+		return
+	}
+	setEndpoints(r, t.endpoints, b.ann.lbAlgorithm)
+	if b.ann.zoneOptOut && r.BackendType == eskip.LBBackend {
+		prepend(r, filter(annotateFilter, zoneAwareKey, "false"))
+	}
+}
+
+// defaultBackend compiles spec.defaultBackend, which stands outside of all hosts.
+func (b *ingressBuilder) defaultBackend() {
+	backend := b.ing.Spec.DefaultBackend
+	if backend == nil {
+		return
+	}
+	target, ok := b.resolveDefault(backend)
+	if !ok {
+		return
+	}
+	r := &eskip.Route{Id: ingressID(b.ing.Namespace, b.ing.Name, "", "", "")}
+	if target.external {
+		r.Id = ingressID(b.ing.Namespace, b.ing.Name, "default", "", target.externalName)
+	}
+	b.setBackend(r, target)
+	b.set.application(r, &b.ing.Meta)
+	b.forward(r)
+	b.unit.global = b.out.finish(b.unit.global, r, &b.unit.findings)
+	if b.set.EastWest {
+		b.unit.companions = b.out.finish(b.unit.companions, b.defaultEastWestCompanion(r), &b.unit.findings)
+	}
+}
+
+// resolveDefault is resolve with the messages that the reference has for default backends.
+func (b *ingressBuilder) resolveDefault(backend *kube.IngressBackend) (backendTarget, bool) {
+	failed := func(reason Reason, cause string) (backendTarget, bool) {
+		b.unit.errorf(reason, "Failed to convert default backend: %s", cause)
+		return backendTarget{}, false
+	}
+	svc := b.service(backend)
+	if svc == nil {
+		return failed(ServiceNotFound, "service not found")
+	}
+	port, ok := servicePort(svc, backend.Port())
+	if !ok {
+		ports, given := portTexts(svc), backend.Port()
+		b.unit.errorf(PortNotFound, "Failed to find target port %s, %s, for service %s add shuntroute: "+
+			"getServicePortV1: service port not found %s given %s", ports, given, backend.Service, ports, given)
+		return backendTarget{}, true
+	}
+	if svc.Type != "ExternalName" {
+		return backendTarget{endpoints: b.endpoints(svc, backend.Service, port)}, true
+	}
+	switch {
+	case !b.set.ExternalNames:
+		return failed(BackendRefused, "ingress is not enabled to reference external name service")
+	case !b.set.allowedExternalName(svc.ExternalName):
+		return failed(BackendRefused, notAllowedExternalName(svc))
+	}
+	return externalTarget(svc, port), true
+}
+
+// portTexts lists the ports of a service as "[name port target name port target]".
+func portTexts(svc *kube.Service) string {
+	texts := make([]string, len(svc.Ports))
+	for i, p := range svc.Ports {
+		texts[i] = fmt.Sprintf("%s %d %s", p.Name, p.Port, p.TargetPort)
+	}
+	return "[" + strings.Join(texts, " ") + "]"
+}

@@ -1,0 +1,237 @@
+package compile
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/routesrv/routesrv/eskip"
+)
+
+// Options steer the compilation. The zero value is the library default of the reference: no health-check routes, no
+// redirects, catch-all routes on. Options are read by [New] and never changed.
+type Options struct {
+	// IngressClass and RouteGroupClass are regular expressions, searched unanchored in the class of an object; an object
+	// without class always passes. Default "skipper".
+	IngressClass    string
+	RouteGroupClass string
+
+	// EndpointSlices takes addresses from EndpointSlices instead of Endpoints.
+	EndpointSlices bool
+	// TopologyZone keeps only the endpoints of this zone where there are at least three of them. A route server leaves
+	// it empty: it makes a table for each zone.
+	TopologyZone string
+
+	// PathMode is the meaning of a path without a path type. Default [PathModeKubernetesIngress].
+	PathMode PathMode
+	// TrafficAlgorithm splits traffic by weights. Default [TrafficPredicate].
+	TrafficAlgorithm TrafficAlgorithm
+	// DefaultLBAlgorithm is used where an object names none. What is not one of the six algorithms means "roundRobin".
+	DefaultLBAlgorithm string
+
+	// Healthcheck adds the two health-check routes; HealthcheckCIDRs extends the networks that may ask them,
+	// ReverseSource takes the last address of X-Forwarded-For, HealthcheckAccessLog leaves these requests in the access
+	// log (the reference does so at debug level).
+	Healthcheck          bool
+	HealthcheckCIDRs     []string
+	ReverseSource        bool
+	HealthcheckAccessLog bool
+
+	// HTTPSRedirect redirects http requests; HTTPSRedirectCode is the status, 308 when not above zero.
+	HTTPSRedirect     bool
+	HTTPSRedirectCode int
+
+	DisableCatchAllRoutes bool
+	// ForceService addresses services by their cluster name instead of their endpoints (Ingress only).
+	ForceService bool
+	// ForwardBackendURL is where objects with a forward backend send their traffic; empty turns the feature off.
+	ForwardBackendURL string
+	// BackendNameTracingTag adds tracingTag("skipper.backend_name", NAME) to the routes of RouteGroups.
+	BackendNameTracingTag bool
+	// ApplicationLabel is the label whose value is annotated as the application of a route. Empty turns it off.
+	ApplicationLabel string
+	// TLS checks the spec.tls of objects and their secrets. It never changes a route.
+	TLS bool
+
+	// External names: whether Ingresses may refer to ExternalName services, whether the Host header of the request is
+	// kept, and which names are allowed (regular expressions, unanchored; they also govern the network and lb
+	// addresses of RouteGroups).
+	ExternalNames            bool
+	ExternalNamePreserveHost bool
+	OnlyAllowedExternalNames bool
+	AllowedExternalNames     []*regexp.Regexp
+
+	// EastWest is the deprecated form: a companion route NAME.NAMESPACE.DOMAIN for each route. The default domain is
+	// "skipper.cluster.local".
+	EastWest       bool
+	EastWestDomain string
+	// EastWestRangeDomains mark internal hosts by suffix; EastWestRangePredicates are added to their routes.
+	EastWestRangeDomains    []string
+	EastWestRangePredicates []*eskip.Predicate
+
+	// Predicates and filters for objects with a given annotation; the range variants are for internal hosts.
+	AnnotationPredicates              []AnnotationPredicates
+	AnnotationFiltersAppend           []AnnotationFilters
+	EastWestRangeAnnotationPredicates []AnnotationPredicates
+	EastWestRangeAnnotationFilters    []AnnotationFilters
+
+	// Processing of every finished route, in this order: DefaultFilters, the OAuth grant callback route (which gets no
+	// default filters), each editor, each clone.
+	DefaultFilters *eskip.DefaultFilters
+	// OAuthGrantCallback adds the route __oauth2_grant_callback on the path OAuthCallbackPath.
+	OAuthGrantCallback bool
+	OAuthCallbackPath  string
+	EditRoutes         []*eskip.Editor
+	CloneRoutes        []*eskip.Clone
+}
+
+// AnnotationPredicates are predicates for the routes of objects that carry the annotation Key with exactly the Value.
+type AnnotationPredicates struct {
+	Key, Value string
+	Predicates []*eskip.Predicate
+}
+
+// AnnotationFilters are filters for the routes of objects that carry the annotation Key with exactly the Value.
+type AnnotationFilters struct {
+	Key, Value string
+	Filters    []*eskip.Filter
+}
+
+// PathMode is the meaning of an Ingress path whose type does not say. The zero value is the default.
+type PathMode uint8
+
+// The path modes.
+const (
+	PathModeKubernetesIngress PathMode = iota // a regular expression, anchored at the start
+	PathModePathRegexp                        // a regular expression as it is written
+	PathModePathPrefix                        // a subtree
+)
+
+var pathModes = []string{"kubernetes-ingress", "path-regexp", "path-prefix"}
+
+// String is the name that flags and annotations use.
+func (m PathMode) String() string { return pathModes[m] }
+
+// ParsePathMode reads the name of a path mode. The empty name is the default.
+func ParsePathMode(s string) (PathMode, error) {
+	if s == "" {
+		return PathModeKubernetesIngress, nil
+	}
+	for i, name := range pathModes {
+		if s == name {
+			return PathMode(i), nil
+		}
+	}
+	return 0, fmt.Errorf("invalid path mode string: %s", s)
+}
+
+// TrafficAlgorithm is the way in which weights become predicates. The zero value is the default.
+type TrafficAlgorithm uint8
+
+// The traffic algorithms.
+const (
+	TrafficPredicate        TrafficAlgorithm = iota // Traffic(share) and True()
+	TrafficSegmentPredicate                         // TrafficSegment(from, to)
+)
+
+var trafficAlgorithms = []string{"traffic-predicate", "traffic-segment-predicate"}
+
+// String is the name that the flag uses.
+func (a TrafficAlgorithm) String() string { return trafficAlgorithms[a] }
+
+// ParseTrafficAlgorithm reads the name of a traffic algorithm. The empty name is the default.
+func ParseTrafficAlgorithm(s string) (TrafficAlgorithm, error) {
+	if s == "" {
+		return TrafficPredicate, nil
+	}
+	for i, name := range trafficAlgorithms {
+		if s == name {
+			return TrafficAlgorithm(i), nil
+		}
+	}
+	return 0, fmt.Errorf("invalid backend traffic algorithm: %s", s)
+}
+
+const (
+	defaultLBAlgorithm    = "roundRobin"
+	defaultEastWestDomain = "skipper.cluster.local"
+	defaultRedirectCode   = 308
+	defaultClass          = "skipper"
+)
+
+// validAlgorithm reports whether the reference's load balancer knows the name.
+func validAlgorithm(s string) bool {
+	switch s {
+	case "roundRobin", "random", "consistentHash", "powerOfRandomNChoices", "weightedRoundRobin", "leastRequests":
+		return true
+	}
+	return false
+}
+
+// settings are the options with defaults applied and expressions compiled.
+type settings struct {
+	Options
+	ingressClass    *regexp.Regexp
+	routeGroupClass *regexp.Regexp
+}
+
+func newSettings(o Options) (*settings, error) {
+	s := &settings{Options: o}
+	var err error
+	if s.ingressClass, err = compileClass(o.IngressClass); err != nil {
+		return nil, fmt.Errorf("ingress class: %w", err)
+	}
+	if s.routeGroupClass, err = compileClass(o.RouteGroupClass); err != nil {
+		return nil, fmt.Errorf("routegroup class: %w", err)
+	}
+	if int(o.PathMode) >= len(pathModes) {
+		return nil, fmt.Errorf("invalid path mode: %d", o.PathMode)
+	}
+	if int(o.TrafficAlgorithm) >= len(trafficAlgorithms) {
+		return nil, fmt.Errorf("invalid backend traffic algorithm: %d", o.TrafficAlgorithm)
+	}
+	if !validAlgorithm(o.DefaultLBAlgorithm) {
+		s.DefaultLBAlgorithm = defaultLBAlgorithm
+	}
+	if o.HTTPSRedirectCode <= 0 {
+		s.HTTPSRedirectCode = defaultRedirectCode
+	}
+	if o.EastWest {
+		// Only the enabled feature trims; the domain alone still exempts hosts from redirects (redirect.go).
+		if s.EastWestDomain = strings.Trim(o.EastWestDomain, "."); s.EastWestDomain == "" {
+			s.EastWestDomain = defaultEastWestDomain
+		}
+	}
+	return s, nil
+}
+
+func compileClass(expr string) (*regexp.Regexp, error) {
+	if expr == "" {
+		expr = defaultClass
+	}
+	return regexp.Compile(expr)
+}
+
+// allowedExternalName reports whether the name may be referred to. Without the restriction every name is.
+func (s *settings) allowedExternalName(name string) bool {
+	if !s.OnlyAllowedExternalNames {
+		return true
+	}
+	for _, rx := range s.AllowedExternalNames {
+		if rx.MatchString(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// eastWestRange counts the range domains that the host ends with: plain suffixes, without a dot boundary.
+func (s *settings) eastWestRange(host string) int {
+	n := 0
+	for _, d := range s.EastWestRangeDomains {
+		if strings.HasSuffix(host, d) {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,74 @@
+package compile
+
+import (
+	"slices"
+
+	"github.com/routesrv/routesrv/eskip"
+)
+
+// addMain adds a main route and its copies, and notes what the decision about catch-alls needs. It does so even for
+// routes of an entry that fails later.
+func (p *routeGroupPass) addMain(dst []*eskip.Route, r *eskip.Route) []*eskip.Route {
+	p.built = true
+	p.hostOnly = p.hostOnly || onlyHosts(r)
+	dst = append(dst, r)
+	if p.eastWest {
+		dst = append(dst, p.eastWestCopy(r))
+	}
+	if p.redirect && !matchesForwardedProto(r) {
+		dst = append(dst, p.redirectCopy(r))
+	}
+	return dst
+}
+
+// onlyHosts reports whether a route has no predicate but Host: then it takes everything of its hosts.
+func onlyHosts(r *eskip.Route) bool {
+	return !slices.ContainsFunc(r.Predicates, func(p *eskip.Predicate) bool { return p.Name != "Host" })
+}
+
+// matchesForwardedProto reports whether the author matches X-Forwarded-Proto himself. The spelling counts.
+func matchesForwardedProto(r *eskip.Route) bool {
+	return slices.ContainsFunc(r.Predicates, func(p *eskip.Predicate) bool {
+		return (p.Name == "Header" || p.Name == "HeaderRegexp") && len(p.Args) > 0 && p.Args[0] == forwardedProtoHeader
+	})
+}
+
+// eastWestCopy is the deprecated companion under the host NAME.NAMESPACE.DOMAIN.
+func (p *routeGroupPass) eastWestCopy(r *eskip.Route) *eskip.Route {
+	c := eskip.Copy(r)
+	c.Id = eastWestID(r.Id)
+	c.Predicates = slices.DeleteFunc(c.Predicates, func(p *eskip.Predicate) bool { return p.Name == "Host" })
+	c.Predicates = append(c.Predicates, predicate("Host", hostExpr(p.rg.Name+"."+p.ns+"."+p.set.EastWestDomain)))
+	return c
+}
+
+// redirectCopy redirects the http requests that the route would have taken.
+func (p *routeGroupPass) redirectCopy(r *eskip.Route) *eskip.Route {
+	c := eskip.Copy(r)
+	return &eskip.Route{
+		Id:          r.Id + suffixRedirect,
+		Predicates:  append(c.Predicates, predicate("Header", forwardedProtoHeader, "http")),
+		Filters:     []*eskip.Filter{redirectFilter(p.set.HTTPSRedirectCode)},
+		BackendType: eskip.ShuntBackend,
+	}
+}
+
+// finish adds the catch-alls, gives every route what the pass adds to all of them, and prints.
+func (p *routeGroupPass) finish() {
+	if p.built && !p.hostOnly && !p.set.DisableCatchAllRoutes {
+		for _, h := range p.hosts {
+			p.routes = append(p.routes, &eskip.Route{
+				Id:          routeGroupCatchAllID(h, p.internal),
+				Predicates:  []*eskip.Predicate{predicate("Host", hostExpr(h))},
+				BackendType: eskip.ShuntBackend,
+			})
+		}
+	}
+	for _, r := range p.routes {
+		if p.internal {
+			r.Predicates = append(r.Predicates, p.set.EastWestRangePredicates...)
+		}
+		p.set.appendAnnotated(r, p.rg.Annotations, p.internal)
+		p.unit.global = p.out.finish(p.unit.global, r, &p.unit.findings)
+	}
+}

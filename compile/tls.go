@@ -1,0 +1,104 @@
+package compile
+
+import (
+	"crypto/tls"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/routesrv/routesrv/kube"
+)
+
+// tls checks spec.tls of an Ingress against the hosts of its rules.
+func (b *ingressBuilder) tls() {
+	hosts := make([]string, 0, len(b.ing.Spec.Rules))
+	for _, r := range b.ing.Spec.Rules {
+		hosts = append(hosts, r.Host)
+	}
+	b.unit.checkTLS(b.ing.Spec.TLS, hosts, b.ing.Namespace, "ingress hosts", "Ingress")
+}
+
+// checkTLS notes for each entry of spec.tls which hosts get a certificate, or why they do not. It has no influence on
+// the routes.
+func (u *unit) checkTLS(entries []kube.TLS, hosts []string, ns, hostsName, kindName string) {
+	for _, e := range entries {
+		var matching []string
+		for _, h := range slices.Backward(e.Hosts) {
+			if slices.Contains(hosts, h) {
+				matching = append(matching, h)
+			}
+		}
+		if len(matching) == 0 {
+			u.errorf(TLSSecret, "No matching tls hosts found - tls hosts: %v, %s: %v", e.Hosts, hostsName, hosts)
+			continue
+		}
+		if len(matching) < len(e.Hosts) {
+			u.infof(TLSSecret, "Hosts in TLS and %s don't match: tls hosts: %v, %s: %v", kindName, e.Hosts, hostsName, matching)
+		}
+		if e.SecretName == "" {
+			continue
+		}
+		// The raw namespace, but secrets without one count as "default".
+		secret := u.lookups.secret(kube.ServiceKey{Namespace: ns, Name: e.SecretName})
+		if secret == nil {
+			u.errorf(TLSSecret, "Failed to find secret %s in namespace %s", e.SecretName, ns)
+			continue
+		}
+		notBefore, err := checkCertificate(secret)
+		if err != nil {
+			u.errorf(TLSSecret, "Failed to generate TLS certificate from secret: %v", err)
+			continue
+		}
+		for _, h := range matching {
+			u.certificates = append(u.certificates, certificate{h, notBefore})
+		}
+	}
+}
+
+// checkCertificate reads the key pair of a secret and gives the time from which it is valid. Nothing of the secret gets
+// into the error.
+func checkCertificate(s *kube.Secret) (time.Time, error) {
+	if s.Cert == "" || s.Key == "" {
+		return time.Time{}, errors.New("secret must contain tls.crt and tls.key in data field")
+	}
+	cert, err := base64.StdEncoding.DecodeString(s.Cert)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("failed to decode tls.crt from secret %s", s.Name)
+	}
+	key, err := base64.StdEncoding.DecodeString(s.Key)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("failed to decode tls.key from secret %s", s.Name)
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("failed to create tls certificate from secret %s", s.Name)
+	}
+	if s.Type != "kubernetes.io/tls" {
+		return time.Time{}, fmt.Errorf("secret %s is not of type kubernetes.io/tls", s.Name)
+	}
+	return pair.Leaf.NotBefore, nil
+}
+
+// registerCertificates tells for each accepted certificate whether it is the first or a newer one of its host.
+func registerCertificates(units []*unit) []Problem {
+	var problems []Problem
+	registry := make(map[string]time.Time)
+	for _, u := range units {
+		for _, c := range u.certificates {
+			verb := "adding certificate to registry"
+			if before, ok := registry[c.host]; ok {
+				if !c.notBefore.After(before) {
+					continue
+				}
+				verb = "updating certificate in registry"
+			}
+			registry[c.host] = c.notBefore
+			problems = append(problems, Problem{
+				Owner: u.owner, Reason: TLSCertificate, Severity: Info, Plain: true, Message: verb + " - " + c.host,
+			})
+		}
+	}
+	return problems
+}

@@ -1,0 +1,93 @@
+package compile
+
+import "github.com/routesrv/routesrv/eskip"
+
+// share is the part of the traffic that a backend gets.
+type share struct {
+	predicates []*eskip.Predicate
+	// none marks a backend without traffic. Ingresses make no route for it, RouteGroups do.
+	none bool
+}
+
+// split gives the share of each backend from weights in order of appearance. Names tell repetitions of one backend
+// apart: what is computed for a later one replaces the earlier (by name), so the results are by name. keepZero makes
+// Traffic(0) of a zero weight. All arithmetic is float64 in the order in which the reference does it: the numbers
+// are printed.
+func (a TrafficAlgorithm) split(names []string, weights []float64, keepZero bool) map[string]share {
+	if a == TrafficSegmentPredicate {
+		return segments(names, weights)
+	}
+	return shares(names, weights, keepZero)
+}
+
+func shares(names []string, weights []float64, keepZero bool) map[string]share {
+	sum := 0.0
+	for _, w := range weights {
+		sum += w
+	}
+	if sum == 0 {
+		weights = make([]float64, len(names))
+		for i := range weights {
+			weights[i] = 1
+		}
+		sum = float64(len(names))
+	}
+	last := 0
+	for i, w := range weights {
+		if w > 0 {
+			last = i
+		}
+	}
+	result := make(map[string]share, len(names))
+	for i, name := range names {
+		part := 0.0
+		switch {
+		case i == last:
+			part = 1
+		case weights[i] != 0:
+			part = weights[i] / sum
+		}
+		sum -= weights[i]
+		s := share{none: part <= 0}
+		if part != 1 && (!s.none || keepZero) {
+			s.predicates = append(s.predicates, predicate("Traffic", part))
+			for range len(names) - i - 2 {
+				s.predicates = append(s.predicates, predicate("True"))
+			}
+		}
+		result[name] = s
+	}
+	return result
+}
+
+func segments(names []string, weights []float64) map[string]share {
+	type segment struct{ from, to float64 }
+	bounds := make(map[string]segment, len(names))
+	total := 0.0
+	for i, name := range names {
+		if _, ok := bounds[name]; !ok {
+			bounds[name] = segment{total, total + weights[i]}
+			total += weights[i]
+		}
+	}
+	if total == 0 {
+		for _, name := range names {
+			bounds[name] = segment{total, total + 1}
+			total++
+		}
+	}
+	result := make(map[string]share, len(bounds))
+	for name, b := range bounds {
+		from, to := b.from/total, b.to/total
+		s := share{none: from == to}
+		if from != 0 || to != 1 {
+			s.predicates = []*eskip.Predicate{predicate("TrafficSegment", from, to)}
+		}
+		result[name] = s
+	}
+	return result
+}
+
+func predicate(name string, args ...any) *eskip.Predicate { return &eskip.Predicate{Name: name, Args: args} }
+
+func filter(name string, args ...any) *eskip.Filter { return &eskip.Filter{Name: name, Args: args} }
