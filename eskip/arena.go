@@ -16,12 +16,15 @@ const (
 	internText = 96      // bytes: longer texts are not looked for
 )
 
-// slab hands out slices of T from larger allocations. The first one is exactly what is asked for, so that a document of
-// one route wastes nothing; then they double up to max elements.
+// slab hands out slices of T from larger allocations, which double up to max elements.
 type slab[T any] struct {
 	free []T
-	size int
+	size int // of the last allocation
 	max  int
+}
+
+func newSlab[T any](first []T, max int) slab[T] {
+	return slab[T]{free: first, size: len(first), max: max}
 }
 
 // take returns n zero elements. Appending to the result reallocates it.
@@ -42,10 +45,25 @@ func (s *slab[T]) one(v T) []T {
 	return out
 }
 
+// starter is the first allocation of all slabs. It suffices for most single routes, which would otherwise need a dozen of
+// allocations; the compiler parses each route that it makes.
+type starter struct {
+	routes         [1]Route
+	result         [1]*Route
+	texts          [2]string
+	arguments      [6]interface{}
+	predicateItems [2]Predicate
+	predicateLists [2]*Predicate
+	filterItems    [4]Filter
+	filterLists    [4]*Filter
+	endpointItems  [4]LBEndpoint
+	endpointLists  [4]*LBEndpoint
+}
+
 // values is where the parser gets the strings and argument values from, which it keeps.
 type values struct {
 	left  int // bytes of input that are not read yet, more or less: no block has to be larger
-	block *strings.Builder
+	block strings.Builder
 	seed  maphash.Seed
 	table *[internSize]interned // texts seen lately; nil for small inputs
 }
@@ -69,11 +87,11 @@ func (v *values) copied(s string) string {
 
 // room returns a block that takes n more bytes without moving what it has.
 func (v *values) room(n int) *strings.Builder {
-	if v.block == nil || v.block.Cap()-v.block.Len() < n {
-		v.block = new(strings.Builder)
+	if v.block.Cap()-v.block.Len() < n {
+		v.block.Reset() // it does not touch the memory, which is left to the strings in it
 		v.block.Grow(max(n, min(textBlock, v.left)))
 	}
-	return v.block
+	return &v.block
 }
 
 // slot returns the entry of the table where s is, or is to be, and nil if s is not worth one.

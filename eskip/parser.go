@@ -96,11 +96,19 @@ type parser struct {
 	err     error // set once a method returned false
 	meaning error // the first error that is none of syntax
 
+	// The parts of the current route. They move to a slab when their number is known.
 	args  []token // of the current predicate or filter
 	preds []Predicate
 	filts []Filter
 	eps   []LBEndpoint
+	start struct { // where args, preds, filts and eps begin
+		args  [4]token
+		preds [2]Predicate
+		filts [4]Filter
+		eps   [4]LBEndpoint
+	}
 
+	result         []*Route
 	routes         slab[Route]
 	texts          slab[string]
 	arguments      slab[interface{}]
@@ -112,20 +120,24 @@ type parser struct {
 	endpointLists  slab[*LBEndpoint]
 }
 
-func newParser(src string) parser {
-	p := parser{
+// newParser returns a parser at the beginning of src, which has not read a token yet.
+func newParser(src string) *parser {
+	s := new(starter)
+	p := &parser{
 		lexer:          lexer{src: src},
 		values:         values{left: len(src)},
-		routes:         slab[Route]{max: 32},
-		texts:          slab[string]{max: 128},
-		arguments:      slab[interface{}]{max: 128},
-		predicateItems: slab[Predicate]{max: 64},
-		predicateLists: slab[*Predicate]{max: 128},
-		filterItems:    slab[Filter]{max: 64},
-		filterLists:    slab[*Filter]{max: 128},
-		endpointItems:  slab[LBEndpoint]{max: 64},
-		endpointLists:  slab[*LBEndpoint]{max: 128},
+		result:         s.result[:0],
+		routes:         newSlab(s.routes[:], 32),
+		texts:          newSlab(s.texts[:], 128),
+		arguments:      newSlab(s.arguments[:], 128),
+		predicateItems: newSlab(s.predicateItems[:], 64),
+		predicateLists: newSlab(s.predicateLists[:], 128),
+		filterItems:    newSlab(s.filterItems[:], 64),
+		filterLists:    newSlab(s.filterLists[:], 128),
+		endpointItems:  newSlab(s.endpointItems[:], 64),
+		endpointLists:  newSlab(s.endpointLists[:], 128),
 	}
+	p.args, p.preds, p.filts, p.eps = p.start.args[:0], p.start.preds[:0], p.start.filts[:0], p.start.eps[:0]
 	if len(src) >= largeInput {
 		p.seed = maphash.MakeSeed()
 		p.table = new([internSize]interned)
@@ -167,7 +179,7 @@ func (p *parser) accept(k kind) bool {
 
 // document reads all of the input.
 func (p *parser) document() ([]*Route, bool) {
-	routes := []*Route{}
+	routes := p.result
 	p.next()
 	for first := true; p.tok.kind != tokEnd; first = false {
 		if p.tok.kind == tokSemicolon {

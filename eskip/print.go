@@ -170,22 +170,38 @@ func appendPredicates(dst []byte, r *Route) []byte {
 
 // appendHeaders appends the predicates Header, then HeaderRegexp, each sorted by their text.
 func appendHeaders(dst []byte, r *Route) []byte {
+	// Only what has to be sorted takes the way through texts: nearly all routes with headers have one.
 	var texts []string
+	sort := len(r.Headers) > 1
 	for k, v := range r.Headers {
-		text := appendString([]byte("Header("), k)
-		text = appendString(append(text, ", "...), v)
-		texts = append(texts, string(append(text, ")"+plainAnd...)))
-	}
-	slices.Sort(texts)
-	regexps := len(texts)
-	for k, vs := range r.HeaderRegexps {
-		for _, v := range vs {
-			text := appendString([]byte("HeaderRegexp("), k)
-			text = appendRegexp(append(text, ", "...), v)
-			texts = append(texts, string(append(text, ")"+plainAnd...)))
+		start := len(dst)
+		dst = appendString(append(dst, "Header("...), k)
+		dst = appendString(append(dst, ", "...), v)
+		dst = append(dst, ")"+plainAnd...)
+		if sort {
+			texts = append(texts, string(dst[start:]))
+			dst = dst[:start]
 		}
 	}
-	slices.Sort(texts[regexps:])
+	dst, texts = appendSorted(dst, texts), nil
+	for k, vs := range r.HeaderRegexps {
+		sort = len(r.HeaderRegexps) > 1 || len(vs) > 1
+		for _, v := range vs {
+			start := len(dst)
+			dst = appendString(append(dst, "HeaderRegexp("...), k)
+			dst = appendRegexp(append(dst, ", "...), v)
+			dst = append(dst, ")"+plainAnd...)
+			if sort {
+				texts = append(texts, string(dst[start:]))
+				dst = dst[:start]
+			}
+		}
+	}
+	return appendSorted(dst, texts)
+}
+
+func appendSorted(dst []byte, texts []string) []byte {
+	slices.Sort(texts)
 	for _, t := range texts {
 		dst = append(dst, t...)
 	}
