@@ -55,16 +55,16 @@ func validateIngress(ing *kube.Ingress) error {
 
 // ingressAnnotations is what the annotations of one Ingress say.
 type ingressAnnotations struct {
-	filters      []*eskip.Filter
-	predicates   []*eskip.Predicate
-	routes       []*eskip.Route
-	weights      map[string]float64
-	pathMode     PathMode
-	lbAlgorithm  string
-	protocol     *string // nil if absent; an empty value counts
-	forward      bool
-	zoneOptOut   bool
-	redirect     redirectAnnotations
+	filters     []*eskip.Filter
+	predicates  []*eskip.Predicate
+	routes      []*eskip.Route
+	weights     map[string]float64
+	pathMode    PathMode
+	lbAlgorithm string
+	protocol    *string // nil if absent; an empty value counts
+	forward     bool
+	zoneOptOut  bool
+	redirect    redirectAnnotations
 }
 
 // evaluate reads the annotations of a validated Ingress.

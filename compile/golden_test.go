@@ -1,0 +1,164 @@
+package compile_test
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/internal/fixture"
+	"github.com/routesrv/routesrv/internal/kubetest"
+	"github.com/routesrv/routesrv/kube"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden cases")
+
+// goldenCase is one file of testdata: a comment that says why it is there, options, objects, and what is wanted of them.
+type goldenCase struct {
+	path     string
+	archive  *txtar.Archive
+	options  compile.Options
+	snapshot *kube.Snapshot
+}
+
+func goldenCases(t testing.TB) []goldenCase {
+	t.Helper()
+	paths, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no golden cases: %v", err)
+	}
+	cases := make([]goldenCase, len(paths))
+	for i, path := range paths {
+		cases[i] = readGoldenCase(t, path)
+	}
+	return cases
+}
+
+func readGoldenCase(t testing.TB, path string) goldenCase {
+	t.Helper()
+	archive, err := txtar.ParseFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := goldenCase{path: path, archive: archive}
+	o, err := fixture.Parse(c.file("options.yaml"))
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	if c.options, err = o.Compile(); err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	server, err := kubetest.New(c.file("cluster.yaml"), kubetest.API{})
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	if c.snapshot, err = server.Read(t.Context(), kube.ReadOptions{}); err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	c.snapshot.DefaultFilters = c.defaultFilters()
+	return c
+}
+
+func (c *goldenCase) file(name string) []byte {
+	for _, f := range c.archive.Files {
+		if f.Name == name {
+			return f.Data
+		}
+	}
+	return nil
+}
+
+func (c *goldenCase) set(name, data string) {
+	for i, f := range c.archive.Files {
+		if f.Name == name {
+			c.archive.Files[i].Data = []byte(data)
+			return
+		}
+	}
+	c.archive.Files = append(c.archive.Files, txtar.File{Name: name, Data: []byte(data)})
+}
+
+// defaultFilters are the files filters/SERVICE.NAMESPACE of the case.
+func (c *goldenCase) defaultFilters() *kube.DefaultFilters {
+	var d *kube.DefaultFilters
+	for _, f := range c.archive.Files {
+		if name, ok := strings.CutPrefix(f.Name, "filters/"); ok {
+			service, namespace, _ := strings.Cut(name, ".")
+			if d == nil {
+				d = &kube.DefaultFilters{Texts: map[kube.ServiceKey]string{}}
+			}
+			d.Texts[kube.ServiceKey{Namespace: namespace, Name: service}] = string(f.Data)
+		}
+	}
+	return d
+}
+
+func routesText(r *compile.Result) string {
+	var b strings.Builder
+	for _, route := range r.Routes {
+		b.WriteString(route.Text + "\n")
+	}
+	return b.String()
+}
+
+func problemsText(r *compile.Result) string {
+	var b strings.Builder
+	for _, p := range r.Problems {
+		b.WriteString(strings.ReplaceAll(p.String(), "\n", "\n\t") + "\n")
+	}
+	return b.String()
+}
+
+func mustCompiler(t testing.TB, o compile.Options) *compile.Compiler {
+	t.Helper()
+	c, err := compile.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestGoldenCases(t *testing.T) {
+	for _, c := range goldenCases(t) {
+		t.Run(strings.TrimSuffix(filepath.Base(c.path), ".txtar"), func(t *testing.T) {
+			result := mustCompiler(t, c.options).Compile(c.snapshot)
+			routes, problems := routesText(result), problemsText(result)
+			if *update {
+				c.set("want.eskip", routes)
+				c.set("want.problems", problems)
+				if err := os.WriteFile(c.path, txtar.Format(c.archive), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if diff := cmp.Diff(string(c.file("want.eskip")), routes); diff != "" {
+				t.Errorf("routes (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(string(c.file("want.problems")), problems); diff != "" {
+				t.Errorf("problems (-want +got):\n%s", diff)
+			}
+			if _, err := eskip.Parse(routes); err != nil {
+				t.Errorf("the table does not parse: %v", err)
+			}
+			if again := mustCompiler(t, c.options).Compile(c.snapshot); routesText(again) != routes {
+				t.Error("a second compilation gives other bytes")
+			}
+		})
+	}
+}
+
+// TestGoldenCasesHaveAReason keeps the comment that says why a case exists.
+func TestGoldenCasesHaveAReason(t *testing.T) {
+	for _, c := range goldenCases(t) {
+		if len(bytes.TrimSpace(c.archive.Comment)) == 0 {
+			t.Errorf("%s: no comment", c.path)
+		}
+	}
+}

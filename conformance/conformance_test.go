@@ -1,0 +1,305 @@
+// Package conformance runs the conformance cases of the Kubernetes data client through the real reading code, against an
+// API server in the process.
+//
+// A case is all files of one folder with the same base name: objects, options, API behaviour, default filters, and what
+// is expected of routes, log and error. ROUTESRV_CONFORMANCE_DIR names the folder of cases, which is searched for folders
+// at any depth.
+package conformance
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/internal/fixture"
+	"github.com/routesrv/routesrv/internal/kubetest"
+	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/source/cluster"
+	"github.com/routesrv/routesrv/source/filterdir"
+)
+
+// deviations are the cases that a deliberate improvement contradicts, with the reason. Nothing else may stand here.
+var deviations = map[string]string{}
+
+// defaultDir is where the cases are when nothing else is said: beside the checkout.
+const defaultDir = "../../shared/conformance/kubernetes"
+
+func TestConformance(t *testing.T) {
+	dir := cmp.Or(os.Getenv("ROUTESRV_CONFORMANCE_DIR"), defaultDir)
+	if _, err := os.Stat(dir); err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatalf("no conformance cases: %v; set ROUTESRV_CONFORMANCE_DIR", err)
+		}
+		t.Skipf("no conformance cases: %v; set ROUTESRV_CONFORMANCE_DIR", err)
+	}
+	cases := findCases(t, dir)
+	if len(cases) == 0 {
+		t.Fatalf("%s holds no cases", dir)
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			if reason, ok := deviations[c.name]; ok {
+				t.Logf("deliberate deviation: %s", reason)
+				return
+			}
+			c.run(t)
+		})
+	}
+	for name := range deviations {
+		if !slices.ContainsFunc(cases, func(c *testCase) bool { return c.name == name }) {
+			t.Errorf("deviation %q is not a case", name)
+		}
+	}
+	t.Logf("%d cases of %s", len(cases), dir)
+}
+
+// testCase is the set of files with one base name. The paths are empty for files that it does not have.
+type testCase struct {
+	name                                          string
+	yaml, eskip, kube, api, errs, log, filtersDir string
+}
+
+// findCases walks the folder. Folders of default filters are part of a case and not searched; links are followed, as
+// cases share files by them.
+func findCases(t *testing.T, root string) []*testCase {
+	t.Helper()
+	byName := map[string]*testCase{}
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		ext := filepath.Ext(path)
+		info, err := os.Stat(path)
+		if err != nil {
+			return err
+		}
+		if info.IsDir() && ext != ".default-filters" || ext == "" {
+			return nil
+		}
+		rel, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		name := filepath.ToSlash(strings.TrimSuffix(rel, ext))
+		c := byName[name]
+		if c == nil {
+			c = &testCase{name: name}
+			byName[name] = c
+		}
+		if field := c.field(ext); field != nil {
+			*field = path
+		}
+		if info.IsDir() && d.IsDir() {
+			return fs.SkipDir
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []*testCase
+	for _, c := range byName {
+		cases = append(cases, c)
+	}
+	slices.SortFunc(cases, func(a, b *testCase) int { return strings.Compare(a.name, b.name) })
+	return cases
+}
+
+func (c *testCase) field(ext string) *string {
+	switch ext {
+	case ".yaml":
+		return &c.yaml
+	case ".eskip":
+		return &c.eskip
+	case ".kube":
+		return &c.kube
+	case ".api":
+		return &c.api
+	case ".error":
+		return &c.errs
+	case ".log":
+		return &c.log
+	case ".default-filters":
+		return &c.filtersDir
+	}
+	return nil
+}
+
+func (c *testCase) run(t *testing.T) {
+	routes, log, err := c.load(t)
+	if err != nil && c.api == "" {
+		t.Fatalf("load: %v", err)
+	}
+	if c.eskip != "" {
+		c.compareRoutes(t, routes)
+	}
+	switch {
+	case c.errs != "":
+		text := ""
+		if err != nil {
+			text = err.Error()
+		}
+		matchLines(t, "error", c.errs, text)
+	case err != nil:
+		t.Errorf("load: %v", err)
+	}
+	if c.log != "" {
+		matchLines(t, "log", c.log, log)
+	}
+}
+
+// load reads the case through source/cluster and compiles it. The routes are those of the printed table.
+func (c *testCase) load(t *testing.T) ([]*eskip.Route, string, error) {
+	t.Helper()
+	api, err := kubetest.ParseAPIFile(read(t, c.api))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := kubetest.New(read(t, c.yaml), api)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := fixture.Parse(read(t, c.kube))
+	if err != nil {
+		t.Fatal(err)
+	}
+	options, err := o.Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	compiler, err := compile.New(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	snapshot, err := c.read(t, o, server.Start(t))
+	if err != nil {
+		return nil, "", fmt.Errorf("failed to load cluster state: %w", err)
+	}
+	result := compiler.Compile(snapshot)
+	var texts []string
+	for _, r := range result.Routes {
+		texts = append(texts, r.Text)
+	}
+	routes, err := eskip.Parse(strings.Join(texts, "\n"))
+	if err != nil {
+		t.Fatalf("the table does not parse: %v", err)
+	}
+	return routes, logText(result.Problems), nil
+}
+
+func (c *testCase) read(t *testing.T, o fixture.Options, url string) (*kube.Snapshot, error) {
+	t.Helper()
+	source, err := cluster.New(cluster.Config{
+		URL:            url,
+		EndpointSlices: o.EndpointSlices,
+		Secrets:        o.TLS,
+		Selectors: map[kube.Kind]map[string]string{
+			kube.KindIngress:   o.IngressSelector,
+			kube.KindService:   o.ServiceSelector,
+			kube.KindEndpoints: o.EndpointsSelector,
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := source.Read
+	if c.filtersDir != "" {
+		read = filterdir.New(c.filtersDir, source).Read
+	}
+	return read(context.Background(), kube.ReadOptions{})
+}
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	if path == "" {
+		return nil
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// compareRoutes compares by meaning, without zones of endpoints; order does not count, repeated ids do.
+func (c *testCase) compareRoutes(t *testing.T, got []*eskip.Route) {
+	t.Helper()
+	want, err := eskip.Parse(string(read(t, c.eskip)))
+	if err != nil {
+		t.Fatalf("%s: %v", c.eskip, err)
+	}
+	for _, r := range got {
+		for i, e := range r.LBEndpoints {
+			r.LBEndpoints[i] = &eskip.LBEndpoint{Address: e.Address}
+		}
+	}
+	if !eskip.EqLists(want, got) {
+		t.Errorf("routes differ\nwant:\n%s\ngot:\n%s", sortedText(want), sortedText(got))
+	}
+}
+
+func sortedText(rs []*eskip.Route) string {
+	rs = eskip.CanonicalList(rs)
+	slices.SortStableFunc(rs, func(a, b *eskip.Route) int { return strings.Compare(a.Id, b.Id) })
+	return eskip.String(rs...)
+}
+
+// matchLines wants every line of the file, as a regular expression, in some line of the text.
+func matchLines(t *testing.T, what, path, text string) {
+	t.Helper()
+	lines := strings.Split(text, "\n")
+	for expr := range strings.SplitSeq(string(read(t, path)), "\n") {
+		rx, err := regexp.Compile(expr)
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		if !slices.ContainsFunc(lines, rx.MatchString) {
+			t.Errorf("no line of the %s matches %q:\n%s", what, expr, text)
+		}
+	}
+}
+
+// logText prints problems as the text log of the reference, of level info and above.
+func logText(problems []compile.Problem) string {
+	var b strings.Builder
+	for _, p := range problems {
+		fmt.Fprintf(&b, "time=%q level=%s msg=%s", "2026-01-01T00:00:00Z", p.Severity, quote(p.Message))
+		if !p.Plain {
+			fmt.Fprintf(&b, " kind=%s name=%s ns=%s", quote(string(p.Owner.Kind)), quote(p.Owner.Name), quote(p.Owner.Namespace))
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+var bare = regexp.MustCompile(`^[A-Za-z0-9._/@^+-]*$`)
+
+func quote(s string) string {
+	if bare.MatchString(s) {
+		return s
+	}
+	return fmt.Sprintf("%q", s)
+}
+
+// TestTruncatedAnswersFailTheLoad shows that the harness can fail: complete-or-nothing is judged here, too.
+func TestFailingListIsAnError(t *testing.T) {
+	server, err := kubetest.New(nil, kubetest.API{FailOn: []string{"/api/v1/services"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = (&testCase{}).read(t, fixture.Options{}, server.Start(t))
+	var readErr *kube.ReadError
+	if !errors.As(err, &readErr) || !strings.Contains(readErr.Resource, "services") {
+		t.Fatalf("got %v, want a *kube.ReadError that names services", err)
+	}
+}
