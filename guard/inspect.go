@@ -42,10 +42,13 @@ type measurement struct {
 // inspect returns the first reason for which candidate is suspicious beside served, and "" if it is fine. The caller
 // holds mu.
 func (g *Guard) inspect(served, candidate *table.Table) (Code, string) {
+	if served != nil && served.Digest() == candidate.Digest() {
+		return "", "" // also an empty one that an operator has accepted
+	}
 	if candidate.Len() == 0 {
 		return Empty, "the table has no route"
 	}
-	if served == nil || served.Len() == 0 || served.Digest() == candidate.Digest() {
+	if served == nil || served.Len() == 0 {
 		return "", ""
 	}
 	if g.memo.served != served.Digest() || g.memo.candidate != candidate.Digest() {
