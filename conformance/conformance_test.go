@@ -214,7 +214,7 @@ func (c *testCase) read(t *testing.T, o fixture.Options, url string) (*kube.Snap
 	}
 	read := source.Read
 	if c.filtersDir != "" {
-		read = filterdir.New(c.filtersDir, source).Read
+		read = filterdir.New(c.filtersDir, source, nil).Read
 	}
 	return read(context.Background(), kube.ReadOptions{})
 }
@@ -291,7 +291,7 @@ func quote(s string) string {
 	return fmt.Sprintf("%q", s)
 }
 
-// TestTruncatedAnswersFailTheLoad shows that the harness can fail: complete-or-nothing is judged here, too.
+// TestFailingListIsAnError shows that the harness can fail: complete-or-nothing is judged here, too.
 func TestFailingListIsAnError(t *testing.T) {
 	server, err := kubetest.New(nil, kubetest.API{FailOn: []string{"/api/v1/services"}})
 	if err != nil {

@@ -38,14 +38,13 @@ type Reader struct {
 	last   *kube.DefaultFilters
 }
 
-// New makes a Reader of the folder on top of a source. It does no I/O.
-func New(dir string, source Source) *Reader {
-	return &Reader{dir: dir, source: source, log: slog.New(slog.DiscardHandler)}
-}
-
-// WithLogger tells at debug level which entries of the folder are passed over.
-func (r *Reader) WithLogger(l *slog.Logger) *Reader {
-	return &Reader{dir: r.dir, source: r.source, log: l}
+// New makes a Reader of the folder on top of a source. It does no I/O. The logger is told at debug level which entries are
+// passed over; nil means no log.
+func New(dir string, source Source, logger *slog.Logger) *Reader {
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	return &Reader{dir: dir, source: source, log: logger.With("component", "filterdir")}
 }
 
 // Read reads the source and then the folder. The snapshot's DefaultFilters pointer is that of the read before if nothing
@@ -107,6 +106,14 @@ var errTooLarge = errors.New("larger than 1 MiB")
 func readFile(path string, e fs.DirEntry) (string, error) {
 	if t := e.Type(); !t.IsRegular() && t != fs.ModeSymlink {
 		return "", fmt.Errorf("neither a file nor a link: %s", t)
+	}
+	// What a link leads to has to be a file as well: opening a pipe would block.
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return "", err
+	case !info.Mode().IsRegular():
+		return "", fmt.Errorf("links to what is no file: %s", info.Mode().Type())
 	}
 	f, err := os.Open(path)
 	if err != nil {

@@ -1,0 +1,84 @@
+package poller
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/routesrv/routesrv/guard"
+)
+
+// Label values.
+const (
+	resultChanged   = "changed"
+	resultUnchanged = "unchanged"
+	resultHeld      = "held"
+	resultError     = "error"
+
+	phaseRead    = "read"
+	phaseCompile = "compile"
+	phasePublish = "publish"
+)
+
+// Metrics are the series of a Poller.
+type Metrics struct {
+	polls       *prometheus.CounterVec
+	empty       prometheus.Counter
+	holds       *prometheus.CounterVec
+	held        prometheus.Gauge
+	duration    *prometheus.HistogramVec
+	lastSuccess prometheus.Gauge
+	started     prometheus.Gauge
+	initialized prometheus.Gauge
+	updated     prometheus.Gauge
+}
+
+// NewMetrics makes the series and registers them; a nil registerer leaves them unregistered.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	gauge := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+	}
+	m := &Metrics{
+		polls: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "routesrv_polls_total",
+			Help: "Reads of the source by what came of them: changed, unchanged, held (by the guard) or error.",
+		}, []string{"result"}),
+		empty: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "routesrv_empty_tables_total", Help: "Reads that gave no route at all.",
+		}),
+		holds: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "routesrv_guard_holds_total", Help: "Tables that the guard began to hold back, by reason.",
+		}, []string{"reason"}),
+		held: gauge("routesrv_guard_held", "1 while the guard holds a table back, else 0."),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "routesrv_poll_phase_duration_seconds",
+			Help:    "Time that the phases of a poll take: read, compile, publish.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
+		}, []string{"phase"}),
+		lastSuccess: gauge("routesrv_source_last_success_timestamp_seconds", "When the source was last read completely."),
+		started:     gauge("routesrv_polling_started_timestamp_seconds", "When polling started."),
+		initialized: gauge("routesrv_table_initialized_timestamp_seconds", "When the first table of this process was confirmed or published."),
+		updated:     gauge("routesrv_table_updated_timestamp_seconds", "When the table last changed."),
+	}
+	for _, r := range []string{resultChanged, resultUnchanged, resultHeld, resultError} {
+		m.polls.WithLabelValues(r)
+	}
+	for _, c := range guard.Codes() {
+		m.holds.WithLabelValues(string(c))
+	}
+	if reg != nil {
+		reg.MustRegister(m.polls, m.empty, m.holds, m.held, m.duration, m.lastSuccess, m.started, m.initialized, m.updated)
+	}
+	return m
+}
+
+// show sets the gauges that mirror the status.
+func (m *Metrics) show(s *Status) {
+	for gauge, at := range map[prometheus.Gauge]time.Time{
+		m.lastSuccess: s.LastSuccess, m.started: s.Started, m.initialized: s.Initialized, m.updated: s.Updated,
+	} {
+		if !at.IsZero() {
+			gauge.Set(float64(at.UnixMilli()) / 1000)
+		}
+	}
+}
