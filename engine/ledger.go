@@ -1,0 +1,124 @@
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/kube"
+)
+
+// Problem is a finding of the compiler and the time of the read that first had it.
+type Problem struct {
+	compile.Problem
+	Since time.Time `json:"since"`
+}
+
+// maxLogged is how many problems one read may log: a cluster with a common mistake in every object must not drown the
+// log. What is beyond is counted, and is in /problems.
+const maxLogged = 200
+
+// ledger keeps the problems.
+type ledger struct {
+	log   *slog.Logger
+	gauge *prometheus.GaugeVec
+
+	mu       sync.Mutex
+	recorded []compile.Problem // what the last record was made of
+	since    map[compile.Problem]time.Time
+	current  []Problem
+}
+
+func newLedger(log *slog.Logger, reg prometheus.Registerer) *ledger {
+	l := &ledger{
+		log: log.With("component", "compile"),
+		gauge: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "routesrv_problems", Help: "Problems of objects in the last read, by kind of object and reason.",
+		}, []string{"kind", "reason"}),
+	}
+	if reg != nil {
+		reg.MustRegister(l.gauge)
+	}
+	return l
+}
+
+// record takes the problems of a read. They are logged if they are new, and when they are gone.
+func (l *ledger) record(problems []compile.Problem, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(problems) == len(l.recorded) && (len(problems) == 0 || &problems[0] == &l.recorded[0]) {
+		return // the very same list: nothing was compiled
+	}
+	since := make(map[compile.Problem]time.Time, len(problems))
+	current := make([]Problem, 0, len(problems))
+	var fresh []compile.Problem
+	for _, p := range problems {
+		at, known := l.since[p]
+		if !known {
+			if at, known = since[p]; !known {
+				at = now
+				fresh = append(fresh, p)
+			}
+		}
+		since[p] = at
+		current = append(current, Problem{p, at})
+	}
+	gone := 0
+	for p := range l.since {
+		if _, still := since[p]; !still {
+			gone++
+		}
+	}
+	l.recorded, l.since, l.current = problems, since, current
+	l.count(problems)
+	l.report(fresh, gone)
+}
+
+// report logs new problems with the messages of the reference.
+func (l *ledger) report(fresh []compile.Problem, gone int) {
+	for i, p := range fresh {
+		if i == maxLogged {
+			l.log.Warn("more problems, see /problems", "not_logged", len(fresh)-i)
+			break
+		}
+		attrs := []any{"reason", string(p.Reason)}
+		if p.Owner != (kube.Ref{}) {
+			attrs = append(attrs, "kind", string(p.Owner.Kind), "ns", p.Owner.Namespace, "name", p.Owner.Name)
+		}
+		if p.Route != "" {
+			attrs = append(attrs, "route", p.Route)
+		}
+		l.log.Log(context.Background(), level(p.Severity), p.Message, attrs...)
+	}
+	if gone > 0 {
+		l.log.Info("problems resolved", "count", gone, "remaining", len(l.since))
+	}
+}
+
+func level(s compile.Severity) slog.Level {
+	switch s {
+	case compile.Error:
+		return slog.LevelError
+	case compile.Warning:
+		return slog.LevelWarn
+	}
+	return slog.LevelInfo
+}
+
+func (l *ledger) count(problems []compile.Problem) {
+	l.gauge.Reset()
+	for _, p := range problems {
+		l.gauge.WithLabelValues(string(p.Owner.Kind), string(p.Reason)).Inc()
+	}
+}
+
+func (l *ledger) list() []Problem {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.current)
+}
