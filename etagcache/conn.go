@@ -1,0 +1,152 @@
+package etagcache
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync/atomic"
+	"time"
+)
+
+// lingerTime bounds the wait for a peer that asked for the connection to be closed. Skipper gives up after 3 s.
+const lingerTime = 5 * time.Second
+
+// WrapListener returns a listener whose connections notice when they end before a body has arrived. It belongs below TLS:
+// wrap the TCP listener, then call Serve or ServeTLS. It has an effect only together with ConnContext.
+func (c *Cache) WrapListener(l net.Listener) net.Listener {
+	return &trackedListener{l}
+}
+
+type trackedListener struct{ net.Listener }
+
+func (l *trackedListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &trackedConn{Conn: conn}, nil
+}
+
+type connKey struct{}
+
+// ConnContext is for http.Server.ConnContext. It lets the handler find the connection of a request.
+func (c *Cache) ConnContext(ctx context.Context, conn net.Conn) context.Context {
+	for {
+		switch inner := conn.(type) {
+		case *trackedConn:
+			return context.WithValue(ctx, connKey{}, inner)
+		case interface{ NetConn() net.Conn }: // *tls.Conn
+			conn = inner.NetConn()
+		default:
+			return ctx
+		}
+	}
+}
+
+// trackedOf returns the connection of a request, nil if it is not tracked.
+func trackedOf(ctx context.Context) *trackedConn {
+	conn, _ := ctx.Value(connKey{}).(*trackedConn)
+	return conn
+}
+
+// trackedConn is a connection that knows the last body sent on it. When it ends, by whichever side was first, that body is
+// settled: what the kernel knows of the connection tells whether the peer has acknowledged every byte.
+type trackedConn struct {
+	net.Conn
+	last      atomic.Pointer[receipt] // of the last body; nil if the peer has asked again since
+	failed    atomic.Bool             // reading has failed: the peer has broken the connection off
+	lingering atomic.Bool             // we have closed our direction
+}
+
+// Read notes whether the peer has broken off. That the peer has closed its side in good order, that time is up or that we
+// have closed the connection says nothing about the last body.
+func (t *trackedConn) Read(p []byte) (int, error) {
+	n, err := t.Conn.Read(p)
+	if err != nil && !inGoodOrder(err) {
+		t.failed.Store(true)
+	}
+	return n, err
+}
+
+func inGoodOrder(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, net.ErrClosed)
+}
+
+// Close settles the last body and closes the connection. If the connection was to end with that body, most of which may
+// not have left this machine, Close waits for the peer, but not long. net/http calls it from the goroutine of
+// the connection; a second call, from Server.Close, ends the wait.
+func (t *trackedConn) Close() error {
+	if r := t.last.Swap(nil); r != nil {
+		arrived := false
+		if r.closing {
+			arrived = t.linger()
+		} else {
+			arrived = !t.lost(r) && unacknowledged(t.Conn) == 0
+		}
+		r.bodies.settle(r, arrived)
+	}
+	return t.Conn.Close()
+}
+
+// linger closes our direction, waits until the peer closes its own, and reports whether all that was written has
+// reached it.
+func (t *trackedConn) linger() bool {
+	half, ok := t.Conn.(interface{ CloseWrite() error })
+	if !ok || t.failed.Load() {
+		return !t.failed.Load()
+	}
+	t.lingering.Store(true)
+	if half.CloseWrite() != nil || t.SetReadDeadline(time.Now().Add(lingerTime)) != nil {
+		return false
+	}
+	buf := make([]byte, 512)
+	for {
+		if _, err := t.Conn.Read(buf); err != nil {
+			// The end of our direction counts as one byte.
+			return inGoodOrder(err) && unacknowledged(t.Conn) <= 1
+		}
+	}
+}
+
+// lost reports whether the peer has left before all of r has reached it. r is the last body of t, or being written.
+func (t *trackedConn) lost(r *receipt) bool {
+	if t.failed.Load() {
+		return true
+	}
+	if t.lingering.Load() {
+		return false // Close is about to find out
+	}
+	switch stateOf(t.Conn) {
+	case connPeerClosed:
+		return !r.written.Load() || unacknowledged(t.Conn) > 0
+	case connBroken:
+		return true
+	default:
+		return false
+	}
+}
+
+// asked says that the peer has sent another request, which over HTTP/1.1 it does when it has read the answer before.
+func (t *trackedConn) asked() {
+	if r := t.last.Swap(nil); r != nil {
+		r.bodies.settle(r, true)
+	}
+}
+
+// sent makes r the last body. The one before, if it is still there, was followed by this one on the same connection.
+func (t *trackedConn) sent(r *receipt) {
+	if before := t.last.Swap(r); before != nil {
+		before.bodies.settle(before, true)
+	}
+}
+
+// connState is what the kernel says of a connection that is not closed on this side.
+type connState uint8
+
+const (
+	connOpen       connState = iota // or nothing is known
+	connPeerClosed                  // the peer has closed its direction in good order, which acknowledges all it has received
+	connBroken                      // reset, or timed out
+)

@@ -1,0 +1,148 @@
+package etagcache
+
+import (
+	"net/http"
+	"slices"
+	"time"
+)
+
+// decision is what the preconditions of a request come to.
+type decision struct {
+	status int
+	etag   []string // of a 304 or 412
+	ranges bool     // 200 is to be limited to the ranges asked for
+}
+
+// decide evaluates the preconditions in the order of RFC 9110 §13.2.2.
+func (x *exchange) decide() decision {
+	h := x.r.Header
+	if v := h["If-Match"]; len(v) > 0 {
+		if !x.ifMatch(v) {
+			return decision{status: http.StatusPreconditionFailed, etag: x.etag(0)}
+		}
+	} else if at, ok := httpDate(h["If-Unmodified-Since"]); ok && x.modifiedAfter(at) {
+		return decision{status: http.StatusPreconditionFailed, etag: x.etag(0)}
+	}
+
+	if v := h["If-None-Match"]; len(v) > 0 {
+		if etag := x.ifNoneMatch(v); etag != nil {
+			return decision{status: http.StatusNotModified, etag: etag}
+		}
+	} else if at, ok := httpDate(h["If-Modified-Since"]); ok && x.state.version.lastModified != nil && !x.modifiedAfter(at) {
+		if etag := x.unnamed(); etag != nil {
+			return decision{status: http.StatusNotModified, etag: etag}
+		}
+	}
+	return decision{status: http.StatusOK, ranges: len(h["Range"]) > 0 && x.ifRange(h["If-Range"])}
+}
+
+// ifMatch reports whether one of the tags is that of the selected body, by strong comparison. Whether the body has
+// arrived does not matter: the client asks for nothing else than these bytes.
+func (x *exchange) ifMatch(values []string) bool {
+	n := parseTags(values)
+	return n.any || slices.ContainsFunc(n.tags, func(t namedTag) bool { return !t.weak && x.sameBody(t.tag) })
+}
+
+// ifRange reports whether a range may be sent: without If-Range, or if it names the selected body (RFC 9110 §13.1.5).
+func (x *exchange) ifRange(values []string) bool {
+	if len(values) == 0 || values[0] == "" {
+		return true
+	}
+	if at, ok := httpDate(values[:1]); ok {
+		return x.state.version.lastModified != nil && at.Equal(x.state.version.modified)
+	}
+	n := parseTags(values[:1])
+	return len(n.tags) == 1 && !n.tags[0].weak && x.sameBody(n.tags[0].tag)
+}
+
+// ifNoneMatch returns the ETag of a 304, or nil if the table is to be sent.
+func (x *exchange) ifNoneMatch(values []string) []string {
+	n := parseTags(values)
+	if n.any {
+		return x.unnamed()
+	}
+	var newest tag // of another digest
+	for _, t := range n.tags {
+		same := t.digest == x.variant.table.Digest()
+		if same && t.encoding != x.encoding {
+			continue
+		}
+		if !x.cache.bodies.arrived(bodyKey{clientOf(x.r), t.digest, t.encoding}, t.rotation) {
+			continue
+		}
+		if same {
+			return x.confirm(t.tag)
+		}
+		if t.revision > newest.revision {
+			newest = t.tag
+		}
+	}
+	return x.otherTable(newest)
+}
+
+// unnamed returns the ETag of a 304 to a client that says it holds the table without naming it, or nil if the last body
+// that was sent to its address has broken off.
+func (x *exchange) unnamed() []string {
+	key := x.bodyKey()
+	if !x.cache.bodies.whole(key) {
+		return nil
+	}
+	return x.etag(x.cache.bodies.rotation(key))
+}
+
+// confirm returns the ETag of a 304 to a client that holds this table. It is never older than the one it named: who takes
+// over the ETag of a 304 must not be sent back in time for it.
+func (x *exchange) confirm(t tag) []string {
+	if t.rotation == 0 && t.revision <= x.stamp.revision {
+		return x.stamp.etags[x.encoding]
+	}
+	t.revision = max(t.revision, x.stamp.revision)
+	return []string{t.String()}
+}
+
+// otherTable decides about a client that holds another table, by its revision: see the package documentation. It returns
+// the ETag of a 304, or nil if the table is to be sent.
+func (x *exchange) otherTable(t tag) []string {
+	read := x.state.read
+	if read == 0 || t.revision == 0 || t.revision < x.stamp.revision {
+		return nil
+	}
+	if t.revision <= read {
+		for x.stamp.revision < read { // once, unless somebody else restamps at the same time
+			x.variant.restamp(x.stamp, read)
+			x.stamp = x.variant.stamp.Load()
+		}
+		return nil
+	}
+	metrics := x.cache.cfg.Metrics
+	refuted, isNew := x.cache.claims.ask(t.revision, clientOf(x.r), x.cache.started.Load())
+	if refuted {
+		metrics.OlderTables.Inc()
+		return nil
+	}
+	if isNew {
+		metrics.Claims.Inc()
+		x.cache.cfg.Logger.Debug("client has a newer table", "revision", t.revision, "read_revision", read)
+		x.cache.cfg.Recheck()
+	}
+	return []string{t.String()}
+}
+
+// sameBody reports whether t names the bytes that would be sent.
+func (x *exchange) sameBody(t tag) bool {
+	return t.digest == x.variant.table.Digest() && t.encoding == x.encoding
+}
+
+// modifiedAfter reports whether the table is newer than at. A table without a time is not.
+func (x *exchange) modifiedAfter(at time.Time) bool {
+	return x.state.version.modified.After(at)
+}
+
+// httpDate reads a header with one date. A list or anything else is as good as no header (RFC 9110 §13.1.3).
+func httpDate(values []string) (time.Time, bool) {
+	if len(values) != 1 {
+		return time.Time{}, false
+	}
+	at, err := http.ParseTime(values[0])
+	return at, err == nil
+}

@@ -1,0 +1,48 @@
+package etagcache_test
+
+import (
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/routesrv/routesrv/etagcache"
+	"github.com/routesrv/routesrv/table"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// start is the time of the first table.
+var start = time.Date(2026, 11, 21, 4, 15, 45, 678_000_000, time.UTC)
+
+func newCache(t testing.TB, cfg etagcache.Config) *etagcache.Cache {
+	t.Helper()
+	c, err := etagcache.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// parseTable makes a table of an eskip document.
+func parseTable(t testing.TB, text string, revision uint64, at time.Time) *table.Table {
+	t.Helper()
+	routes, err := table.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tab, err := table.New(routes, revision, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tab
+}
+
+// poll tells the cache of a complete read that found t at a revision.
+func poll(c *etagcache.Cache, t *table.Table, revision uint64, at time.Time) {
+	seq := c.PollStarted()
+	if cur := c.Current(); cur == nil || cur.Digest() != t.Digest() {
+		c.Publish(t.WithRevision(revision))
+	}
+	c.PollCompleted(seq, revision, at)
+}

@@ -1,0 +1,132 @@
+package etagcache
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Metrics is made by NewMetrics. One Metrics belongs to one Cache.
+type Metrics struct {
+	Responses      *prometheus.CounterVec   // by code and encoding
+	SentBytes      *prometheus.CounterVec   // by encoding; bodies only
+	EncodeDuration *prometheus.HistogramVec // by encoding
+	TableRoutes    prometheus.Gauge
+	TableBytes     *prometheus.GaugeVec // by encoding
+	TableRevision  prometheus.Gauge
+	TableStale     prometheus.Gauge
+	ReadRevision   prometheus.Gauge
+	LastRead       prometheus.Gauge
+	Claims         prometheus.Counter
+	OlderTables    prometheus.Counter
+	BrokenBodies   prometheus.Counter
+	ZonesRendered  prometheus.Counter
+
+	// The series of the vectors, found once: a 304 takes a few microseconds, and a look-up by label is part of one.
+	responses      map[int]*[encodings]prometheus.Counter
+	sentBytes      [encodings]prometheus.Counter
+	encodeDuration [encodings]prometheus.Observer
+	tableBytes     [encodings]prometheus.Gauge
+}
+
+// statuses are all that the handler answers with.
+var statuses = []int{
+	http.StatusOK,
+	http.StatusPartialContent,
+	http.StatusNotModified,
+	http.StatusNotFound,
+	http.StatusMethodNotAllowed,
+	http.StatusPreconditionFailed,
+	http.StatusRequestedRangeNotSatisfiable,
+}
+
+// NewMetrics makes the metrics and registers them with reg; nil registers nowhere. It panics if they are registered
+// already.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	}
+	gauge := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+	}
+	m := &Metrics{
+		Responses: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "routesrv_table_responses_total",
+			Help: "Responses of /routes and /routes/{zone} by status code and negotiated encoding.",
+		}, []string{"code", "encoding"}),
+		SentBytes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "routesrv_table_sent_bytes_total",
+			Help: "Bytes of response bodies of /routes and /routes/{zone}, as encoded.",
+		}, []string{"encoding"}),
+		EncodeDuration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "routesrv_table_encode_duration_seconds",
+			Help:    "Time to encode one table, full or of a zone.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 2, 14),
+		}, []string{"encoding"}),
+		TableBytes: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "routesrv_table_bytes",
+			Help: "Size of the full table by encoding.",
+		}, []string{"encoding"}),
+		TableRoutes:   gauge("routesrv_table_routes", "Routes in the table that is served."),
+		TableRevision: gauge("routesrv_table_revision", "Revision of the read that first gave the table that is served."),
+		TableStale:    gauge("routesrv_table_stale", "1 while the table comes from a checkpoint and no read has confirmed it, else 0."),
+		ReadRevision:  gauge("routesrv_table_read_revision", "Revision of the newest read that showed the table that is served."),
+		LastRead:      gauge("routesrv_source_last_read_timestamp_seconds", "Time of the last read of the source that completed with success."),
+		Claims:        counter("routesrv_newer_table_claims_total", "Revisions named by clients that this replica had not seen; each was answered with 304 and asked for a read."),
+		OlderTables:   counter("routesrv_older_tables_served_total", "Responses that sent a client back to an older table, because the source has gone back."),
+		BrokenBodies:  counter("routesrv_broken_bodies_total", "Bodies that did not arrive as a whole."),
+		ZonesRendered: counter("routesrv_zone_tables_rendered_total", "Zone tables that were made because somebody asked for them."),
+	}
+	m.resolve()
+	if reg != nil {
+		reg.MustRegister(m.Responses, m.SentBytes, m.EncodeDuration, m.TableBytes, m.TableRoutes, m.TableRevision, m.TableStale,
+			m.ReadRevision, m.LastRead, m.Claims, m.OlderTables, m.BrokenBodies, m.ZonesRendered)
+	}
+	return m
+}
+
+// resolve finds the series, which also makes them appear with 0 before the first event.
+func (m *Metrics) resolve() {
+	m.responses = make(map[int]*[encodings]prometheus.Counter, len(statuses))
+	for _, status := range statuses {
+		series := new([encodings]prometheus.Counter)
+		for e, name := range encodingName {
+			series[e] = m.Responses.WithLabelValues(strconv.Itoa(status), name)
+		}
+		m.responses[status] = series
+	}
+	for e, name := range encodingName {
+		m.sentBytes[e] = m.SentBytes.WithLabelValues(name)
+		m.encodeDuration[e] = m.EncodeDuration.WithLabelValues(name)
+		m.tableBytes[e] = m.TableBytes.WithLabelValues(name)
+	}
+}
+
+func (m *Metrics) observeResponse(status int, e encoding, bytes int) {
+	if series := m.responses[status]; series != nil {
+		series[e].Inc()
+	}
+	if bytes > 0 {
+		m.sentBytes[e].Add(float64(bytes))
+	}
+}
+
+func (m *Metrics) observeTable(v *version) {
+	m.TableRoutes.Set(float64(v.table.Len()))
+	m.tableBytes[identity].Set(float64(v.table.Bytes()))
+	m.tableBytes[gzipped].Set(float64(len(v.full.gzip)))
+	m.tableBytes[zstandard].Set(float64(len(v.full.zstd)))
+}
+
+func (m *Metrics) observeState(st *state) {
+	m.ReadRevision.Set(float64(st.read))
+	if st.version != nil {
+		m.TableRevision.Set(float64(st.version.full.stamp.Load().revision))
+	}
+	stale := 0.0
+	if st.stale {
+		stale = 1
+	}
+	m.TableStale.Set(stale)
+}

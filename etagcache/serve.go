@@ -1,0 +1,204 @@
+package etagcache
+
+import (
+	"bytes"
+	"errors"
+	"net/http"
+	"net/netip"
+	"time"
+)
+
+// Header values that never change. They are shared by all responses and have no spare capacity, so that a filter that
+// adds to them gets a copy.
+var (
+	varyEncoding = []string{"Accept-Encoding"}
+	acceptBytes  = []string{"bytes"}
+	plainText    = []string{"text/plain; charset=utf-8"}
+	allowed      = []string{"GET, HEAD"}
+	zeroLength   = []string{"0"}
+	tableStale   = []string{"stale"}
+	tableHeld    = []string{"held"}
+)
+
+// exchange is one request with all that its answer is made from.
+type exchange struct {
+	cache    *Cache
+	w        http.ResponseWriter
+	r        *http.Request
+	state    *state
+	variant  *variant
+	stamp    *stamp
+	encoding encoding
+	conn     *trackedConn // nil if it is not tracked
+}
+
+func (c *Cache) serve(w http.ResponseWriter, r *http.Request, zone string) {
+	x := exchange{cache: c, w: w, r: r, state: c.state.Load(), conn: trackedOf(r.Context())}
+	if x.conn != nil && r.ProtoMajor == 1 {
+		x.conn.asked()
+	}
+	h := w.Header()
+	h["Vary"] = varyEncoding
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		h["Allow"] = allowed
+		x.empty(http.StatusMethodNotAllowed)
+		return
+	}
+	if x.state.version == nil {
+		h["Retry-After"] = c.retryAfter
+		x.empty(http.StatusNotFound)
+		return
+	}
+	x.encoding = negotiate(r.Header["Accept-Encoding"])
+	x.variant = x.state.version.variant(zone)
+	x.stamp = x.variant.stamp.Load()
+
+	switch d := x.decide(); d.status {
+	case http.StatusNotModified, http.StatusPreconditionFailed:
+		x.headers(d.etag)
+		if d.status == http.StatusPreconditionFailed {
+			h["Content-Length"] = zeroLength
+		}
+		w.WriteHeader(d.status)
+		c.cfg.Metrics.observeResponse(d.status, x.encoding, 0)
+	default:
+		x.content(d.ranges)
+	}
+}
+
+// empty answers without a table.
+func (x *exchange) empty(status int) {
+	x.w.Header()["Content-Length"] = zeroLength
+	x.w.WriteHeader(status)
+	x.cache.cfg.Metrics.observeResponse(status, identity, 0)
+}
+
+// headers sets what every answer that is made from a table has.
+func (x *exchange) headers(etag []string) {
+	h := x.w.Header()
+	h["Etag"] = etag
+	h["X-Count"] = x.variant.count
+	h["X-Revision"] = x.stamp.header
+	if x.state.sourceRead != nil {
+		h["X-Source-Read"] = x.state.sourceRead
+	}
+	if x.state.tableState != nil {
+		h["X-Table-State"] = x.state.tableState
+	}
+}
+
+// content answers with the table, or ranges of it.
+func (x *exchange) content(ranges bool) {
+	key := x.bodyKey()
+	rotation := x.cache.bodies.rotation(key)
+	x.headers(x.etag(rotation))
+	h := x.w.Header()
+	h["Accept-Ranges"] = acceptBytes
+	h["Content-Type"] = plainText
+	h["Content-Length"] = x.variant.sizes[x.encoding]
+	if x.encoding != identity {
+		h["Content-Encoding"] = encodingHeader[x.encoding]
+	}
+	if lm := x.state.version.lastModified; lm != nil {
+		h["Last-Modified"] = lm
+	}
+	if x.r.Method == http.MethodHead && !ranges {
+		x.w.WriteHeader(http.StatusOK)
+		x.cache.cfg.Metrics.observeResponse(http.StatusOK, x.encoding, 0)
+		return
+	}
+	var status, n int
+	if ranges {
+		var ok bool
+		if status, n, ok = x.serveRanges(); status == http.StatusOK && !ok {
+			x.cache.bodies.mark(key, rotation)
+		}
+	} else {
+		status = http.StatusOK
+		n = x.serveWhole(&receipt{key: key, rotation: rotation, conn: x.conn, closing: x.r.Close})
+	}
+	x.cache.cfg.Metrics.observeResponse(status, x.encoding, n)
+}
+
+// serveWhole writes the body in one call and returns the number of bytes written.
+func (x *exchange) serveWhole(r *receipt) int {
+	x.cache.bodies.begin(r)
+	body := x.variant.body(x.encoding)
+	n, err := x.w.Write(body)
+	if err == nil {
+		// What is left in the server's buffers is written now, so that a failure is seen here and not after the handler.
+		err = http.NewResponseController(x.w).Flush()
+	}
+	x.settle(r, n == len(body) && (err == nil || errors.Is(err, http.ErrNotSupported)))
+	return n
+}
+
+// serveRanges leaves the choice of ranges to net/http. The preconditions have been looked at: they are not passed on.
+func (x *exchange) serveRanges() (status, n int, ok bool) {
+	r := x.r.WithContext(x.r.Context())
+	r.Header = http.Header{"Range": x.r.Header["Range"]}
+	w := &countingWriter{ResponseWriter: x.w}
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(x.variant.body(x.encoding)))
+	return w.status, w.n, w.err == nil
+}
+
+// settle concludes the writing of a body. Where the connection is tracked, the last word is spoken when it ends or is used
+// for another request.
+func (x *exchange) settle(r *receipt, ok bool) {
+	r.written.Store(ok)
+	if ok && x.r.Context().Err() != nil {
+		// Over HTTP/1.1 the peer has closed the connection, maybe because it has all it wanted. If nobody knows better,
+		// the request ended before its answer.
+		ok = x.conn != nil && x.r.ProtoMajor == 1 && !x.conn.lost(r)
+	}
+	if ok && x.conn != nil {
+		x.conn.sent(r)
+		return
+	}
+	x.cache.bodies.settle(r, ok)
+}
+
+// bodyKey names the bytes that this client would be sent.
+func (x *exchange) bodyKey() bodyKey {
+	return bodyKey{client: clientOf(x.r), digest: x.variant.table.Digest(), encoding: x.encoding}
+}
+
+// etag returns the header value of the variant's ETag with a rotation.
+func (x *exchange) etag(rotation uint32) []string {
+	if rotation == 0 {
+		return x.stamp.etags[x.encoding]
+	}
+	t := tag{digest: x.variant.table.Digest(), revision: x.stamp.revision, rotation: rotation, encoding: x.encoding}
+	return []string{t.String()}
+}
+
+// clientOf returns the address of the peer. Requests without a proper one share the zero address.
+func clientOf(r *http.Request) netip.Addr {
+	ap, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return ap.Addr().Unmap()
+}
+
+// countingWriter sees what http.ServeContent makes of a request for ranges.
+type countingWriter struct {
+	http.ResponseWriter
+	status int
+	n      int
+	err    error
+}
+
+func (w *countingWriter) WriteHeader(status int) {
+	w.status = status
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *countingWriter) Write(p []byte) (int, error) {
+	n, err := w.ResponseWriter.Write(p)
+	w.n += n
+	if err != nil {
+		w.err = err
+	}
+	return n, err
+}

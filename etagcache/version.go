@@ -1,0 +1,148 @@
+package etagcache
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/routesrv/routesrv/table"
+)
+
+// version is a table with everything that is sent of it. It is immutable, apart from zones that are made on first demand
+// and stamps.
+type version struct {
+	table        *table.Table
+	modified     time.Time // of the table, in whole seconds as on the wire
+	lastModified []string  // header value; nil if the table has no time
+	full         *variant
+
+	zones    sync.Map // zone name to *zoneSlot
+	previous sync.Map // zone name to *variant of the version before, until the zone is made
+	cache    *Cache
+}
+
+// zoneSlot makes the variant of one zone once: who comes first makes it, the others wait for this one only.
+type zoneSlot struct {
+	once  sync.Once
+	ready atomic.Pointer[variant]
+}
+
+// variant is the table for one zone, or for nobody's zone, in all encodings.
+type variant struct {
+	table *table.Table
+	count []string // X-Count
+	gzip  []byte
+	zstd  []byte
+	sizes [encodings][]string // Content-Length
+	stamp atomic.Pointer[stamp]
+}
+
+// stamp is the revision that the ETags of a variant carry, with the header values that follow from it.
+type stamp struct {
+	revision uint64
+	header   []string            // X-Revision
+	etags    [encodings][]string // without rotation
+}
+
+// newVersion makes the bodies of t. Zones that previous has made are kept to be compared with, if they are asked for again.
+func (c *Cache) newVersion(t *table.Table, previous *version) *version {
+	v := &version{table: t, cache: c}
+	if !t.Time().IsZero() {
+		v.modified = t.Time().UTC().Truncate(time.Second)
+		v.lastModified = []string{v.modified.Format(http.TimeFormat)}
+	}
+	t.Text() // the identity body of the full table; those of zones wait for somebody who wants them
+	v.full = c.newVariant(t)
+	if previous != nil {
+		previous.zones.Range(func(zone, slot any) bool {
+			if ready := slot.(*zoneSlot).ready.Load(); ready != nil {
+				v.previous.Store(zone, ready)
+			}
+			return true
+		})
+	}
+	return v
+}
+
+func (c *Cache) newVariant(t *table.Table) *variant {
+	va := &variant{table: t, count: []string{strconv.Itoa(t.Len())}}
+	va.gzip, va.zstd = c.encode(t)
+	for e, size := range [encodings]int{t.Bytes(), len(va.gzip), len(va.zstd)} {
+		va.sizes[e] = []string{strconv.Itoa(size)}
+	}
+	va.restamp(nil, t.Revision())
+	return va
+}
+
+// variant returns the table for zone; the full one if the zone is empty or unknown, or its table is the same.
+func (v *version) variant(zone string) *variant {
+	if zone == "" {
+		return v.full
+	}
+	if _, known := slices.BinarySearch(v.table.Zones(), zone); !known {
+		return v.full
+	}
+	s, ok := v.zones.Load(zone)
+	if !ok {
+		s, _ = v.zones.LoadOrStore(zone, &zoneSlot{})
+	}
+	slot := s.(*zoneSlot)
+	slot.once.Do(func() { slot.ready.Store(v.makeZone(zone)) })
+	return slot.ready.Load()
+}
+
+func (v *version) makeZone(zone string) *variant {
+	previous, hasPrevious := v.previous.LoadAndDelete(zone)
+	t := v.table.Zone(zone)
+	if t == v.table {
+		return v.full
+	}
+	if hasPrevious {
+		if va := previous.(*variant); va.table.Digest() == t.Digest() {
+			return va // with its ETag: what did not change needs no new name
+		}
+	}
+	v.cache.cfg.Metrics.ZonesRendered.Inc()
+	return v.cache.newVariant(t)
+}
+
+// restampDown lowers the revision of all variants to read, if it is higher: the source has gone back, and its content
+// is what it was. With the old, higher revision other replicas would take the table for a newer one.
+func (v *version) restampDown(read uint64) {
+	lower := func(va *variant) {
+		if s := va.stamp.Load(); s.revision > read {
+			va.restamp(s, read)
+		}
+	}
+	lower(v.full)
+	v.zones.Range(func(_, slot any) bool {
+		if va := slot.(*zoneSlot).ready.Load(); va != nil {
+			lower(va)
+		}
+		return true
+	})
+}
+
+// restamp replaces the stamp old by one with another revision, unless somebody else has replaced it.
+func (va *variant) restamp(old *stamp, revision uint64) {
+	s := &stamp{revision: revision, header: []string{strconv.FormatUint(revision, 10)}}
+	for e := range encodings {
+		s.etags[e] = []string{tag{digest: va.table.Digest(), revision: revision, encoding: e}.String()}
+	}
+	va.stamp.CompareAndSwap(old, s)
+}
+
+// body returns the bytes of the variant in an encoding. They are shared and must not be changed.
+func (va *variant) body(e encoding) []byte {
+	switch e {
+	case gzipped:
+		return va.gzip
+	case zstandard:
+		return va.zstd
+	default:
+		return va.table.Text()
+	}
+}
