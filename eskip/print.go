@@ -92,13 +92,13 @@ func Fprint(w io.Writer, prettyPrintInfo PrettyPrintInfo, routes ...*Route) {
 
 // String prints the expression of r in one line, without its id.
 func (r *Route) String() string {
-	var stack [512]byte
+	var stack [1024]byte
 	return string(AppendRoute(stack[:0], r))
 }
 
 // Print is [Route.String] with a layout.
 func (r *Route) Print(prettyPrintInfo PrettyPrintInfo) string {
-	var stack [512]byte
+	var stack [1024]byte
 	out, _ := appendExpr(stack[:0], r, prettyPrintInfo.arrow())
 	return string(out)
 }
