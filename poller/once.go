@@ -54,6 +54,7 @@ func (p *Poller) failed(ctx context.Context, err error) int {
 	failures := 0
 	p.update(func(s *Status) {
 		s.Failures++
+		s.FailedTotal++
 		s.LastError = err.Error()
 		failures = s.Failures
 	})
@@ -115,6 +116,7 @@ func (p *Poller) hold(was guard.State, v guard.Verdict) {
 	p.cfg.Metrics.held.Set(1)
 	if v.Reason == guard.Empty {
 		p.cfg.Metrics.empty.Inc()
+		p.update(func(s *Status) { s.EmptyTotal++ })
 		p.log.Info(LogRoutesEmpty)
 		if p.served == nil {
 			return // nothing is lost yet: the cluster may just be new

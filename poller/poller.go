@@ -118,6 +118,9 @@ type Status struct {
 	// Failures counts the reads that failed since the last success; LastError is what the last of them said.
 	Failures  int    `json:"failures"`
 	LastError string `json:"last_error,omitempty"`
+	// FailedTotal counts all reads that failed, EmptyTotal all that gave no route.
+	FailedTotal uint64 `json:"failed_total"`
+	EmptyTotal  uint64 `json:"empty_total"`
 	// Revision is that of the last successful read.
 	Revision uint64 `json:"revision"`
 	// NextAttempt is when the next read is due.

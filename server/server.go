@@ -1,0 +1,278 @@
+// Package server is the route server: an engine that makes tables, a cache that serves them, the two listeners, and the
+// order in which all of it starts and stops.
+//
+// The main listener has what proxies use: /routes, /routes/{zone}, /health, and the shard endpoints where they are
+// configured. The support listener has what operators use: /metrics, /status, /problems, /guard/accept, and profiles
+// where they are enabled.
+//
+// Readiness means "has a table". A table that has grown old is shown in headers, metrics and /status and is served all
+// the same: an old table is better than none.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/engine"
+	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/etagcache"
+	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/poller"
+	"github.com/routesrv/routesrv/table"
+)
+
+// Time limits of both listeners. Requests are small; a full table on a slow link is what takes time.
+const (
+	readTimeout    = time.Minute
+	writeTimeout   = 5 * time.Minute
+	idleTimeout    = 2 * time.Minute
+	maxHeaderBytes = 64 << 10
+)
+
+// Defaults of Config.
+const (
+	DefaultAddress         = ":9090"
+	DefaultSupportAddress  = ":9911"
+	DefaultShutdownTimeout = 30 * time.Second
+)
+
+// Config is what a Server is made of. Source is required.
+type Config struct {
+	// The engine: see engine.Config.
+	Source     poller.Source
+	Compile    compile.Options
+	Guard      guard.Config
+	Interval   time.Duration
+	MaxBackoff time.Duration
+
+	// Address and SupportAddress are host:port to listen on; the host may be empty.
+	Address        string
+	SupportAddress string
+	// TLS of the main listener; the support listener is always plain.
+	TLS TLSConfig
+	// RequestFilters is the chain for every path of the main listener but /health.
+	RequestFilters []*eskip.Filter
+	// Redis and Valkey are the services whose addresses the shard endpoints give; not configured without a name.
+	Redis, Valkey Shard
+	// EnableProfile serves /debug/pprof on the support listener.
+	EnableProfile bool
+
+	// HealthcheckInterval is how long the server goes on serving after it was told to stop, so that load balancers
+	// notice; ShutdownTimeout is how long connections then have to end.
+	HealthcheckInterval time.Duration
+	ShutdownTimeout     time.Duration
+
+	// StateDir is the folder of the checkpoint; empty means none.
+	StateDir string
+	// Origin says in the checkpoint where the table comes from: "cluster", "manifests".
+	Origin string
+	// Version is shown by /status.
+	Version string
+
+	Logger *slog.Logger // nil means no log
+	// Registry gets all metrics and is what /metrics shows. nil means a new one.
+	Registry *prometheus.Registry
+}
+
+// Shard is a service whose addresses a shard endpoint gives.
+type Shard struct {
+	Namespace, Name string
+	Port            int
+}
+
+func (s Shard) configured() bool { return s.Namespace != "" && s.Name != "" }
+
+// Server is the route server. Make one with [New], then Run it once.
+type Server struct {
+	cfg        Config
+	log        *slog.Logger
+	registry   *prometheus.Registry
+	cache      *etagcache.Cache
+	engine     *engine.Engine
+	checkpoint *checkpoint // nil without a state folder
+	main       *http.Server
+	support    *http.Server
+	started    time.Time
+}
+
+// New checks the configuration, reads certificates and the checkpoint, and joins the parts. It opens no socket and
+// starts nothing.
+func New(cfg Config) (*Server, error) {
+	if cfg.Source == nil {
+		return nil, errors.New("server: no source")
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Registry == nil {
+		cfg.Registry = prometheus.NewRegistry()
+	}
+	if cfg.ShutdownTimeout == 0 {
+		cfg.ShutdownTimeout = DefaultShutdownTimeout
+	}
+	cfg.Address = orDefault(cfg.Address, DefaultAddress)
+	cfg.SupportAddress = orDefault(cfg.SupportAddress, DefaultSupportAddress)
+	s := &Server{cfg: cfg, log: cfg.Logger.With("component", "server"), registry: cfg.Registry}
+	cfg.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if err := s.newTables(); err != nil {
+		return nil, err
+	}
+	if err := s.newListeners(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func orDefault(v, d string) string {
+	if v == "" {
+		return d
+	}
+	return v
+}
+
+// newTables makes the cache, the checkpoint and the engine.
+func (s *Server) newTables() error {
+	var err error
+	s.cache, err = etagcache.New(etagcache.Config{
+		Logger: s.cfg.Logger, Metrics: etagcache.NewMetrics(s.registry),
+		Recheck: func() { s.engine.Recheck() },
+	})
+	if err != nil {
+		return err
+	}
+	var served *table.Table
+	publish := s.cache.Publish
+	if s.cfg.StateDir != "" {
+		s.checkpoint = newCheckpoint(s.cfg.StateDir, s.cfg.Origin, s.cfg.Logger, s.registry)
+		var read time.Time
+		if served, read, err = s.checkpoint.load(); err != nil {
+			return err
+		}
+		if served != nil {
+			s.cache.Restore(served, read)
+		}
+		publish = func(t *table.Table) {
+			s.cache.Publish(t)
+			s.checkpoint.save(t)
+		}
+	}
+	s.engine, err = engine.New(engine.Config{
+		Source: s.cfg.Source, Compile: s.cfg.Compile, Guard: s.cfg.Guard,
+		Publish: publish, Observer: s.cache, Served: served,
+		Interval: s.cfg.Interval, MaxBackoff: s.cfg.MaxBackoff,
+		Logger: s.cfg.Logger, Registerer: s.registry,
+	})
+	return err
+}
+
+func (s *Server) newListeners() error {
+	handler, err := s.mainHandler()
+	if err != nil {
+		return err
+	}
+	s.main = s.httpServer(handler)
+	s.main.ConnContext = s.cache.ConnContext
+	if s.main.TLSConfig, err = newTLS(s.cfg.TLS, s.cfg.Logger); err != nil {
+		return err
+	}
+	s.support = s.httpServer(s.supportHandler())
+	return nil
+}
+
+func (s *Server) httpServer(h http.Handler) *http.Server {
+	return &http.Server{
+		Handler: h, ReadTimeout: readTimeout, ReadHeaderTimeout: readTimeout,
+		WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+}
+
+// Run serves until ctx ends, then shuts down in order, and returns nil. It returns an error if the main listener cannot
+// be opened or fails.
+func (s *Server) Run(ctx context.Context) error {
+	main, err := net.Listen("tcp", s.cfg.Address)
+	if err != nil {
+		return fmt.Errorf("open main listener (-address): %w", err)
+	}
+	s.started = time.Now()
+	// Polling outlives ctx: it ends last, so that what is served while we drain is fresh.
+	poll, stopPolling := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopPolling()
+	var background errgroup.Group
+	background.Go(func() error { return s.engine.Run(poll) })
+	if s.checkpoint != nil {
+		background.Go(func() error { return s.checkpoint.run(poll, s.lastRead) })
+	}
+	background.Go(func() error { s.serveSupport(); return nil })
+
+	failed := make(chan error, 1)
+	go func() { failed <- s.serveMain(main) }()
+	select {
+	case err = <-failed:
+	case <-ctx.Done():
+		s.drain()
+		err = <-failed
+	}
+	s.shutdown(s.support, "support")
+	stopPolling()
+	return errors.Join(err, background.Wait())
+}
+
+func (s *Server) lastRead() time.Time { return s.engine.Status().LastSuccess }
+
+func (s *Server) serveMain(l net.Listener) error {
+	s.log.Info("main listener open", "address", l.Addr().String(), "tls", s.main.TLSConfig != nil)
+	l = s.cache.WrapListener(l)
+	var err error
+	if s.main.TLSConfig != nil {
+		err = s.main.ServeTLS(l, "", "")
+	} else {
+		err = s.main.Serve(l)
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("main listener: %w", err)
+}
+
+// serveSupport serves operators. Proxies do not need it: if it fails that is said and not more, as in the reference.
+func (s *Server) serveSupport() {
+	l, err := net.Listen("tcp", s.cfg.SupportAddress)
+	if err == nil {
+		s.log.Info("support listener open", "address", l.Addr().String())
+		err = s.support.Serve(l)
+	}
+	if err != nil && !errors.Is(err, http.ErrServerClosed) {
+		s.log.Error("failed support listener: no metrics, no status (-support-listener)", "error", err)
+	}
+}
+
+// drain goes on serving for a while and then ends the connections of the main listener.
+func (s *Server) drain() {
+	d := s.cfg.HealthcheckInterval
+	s.log.Info(fmt.Sprintf("shutting down the server in %s...", d))
+	time.Sleep(d) // the lameduck time: load balancers have to notice by themselves
+	s.shutdown(s.main, "main")
+}
+
+// shutdown lets the requests of a listener end, and cuts what has not ended by the deadline.
+func (s *Server) shutdown(srv *http.Server, name string) {
+	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.ShutdownTimeout)
+	defer cancel()
+	if err := srv.Shutdown(ctx); err != nil {
+		s.log.Warn("connections did not end in time, cutting them (--shutdown-timeout)", "listener", name, "error", err)
+		if err := srv.Close(); err != nil {
+			s.log.Debug("close listener", "listener", name, "error", err)
+		}
+	}
+}

@@ -1,0 +1,186 @@
+package server
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+)
+
+// TLSConfig is the TLS of the main listener. The zero value is plain HTTP.
+type TLSConfig struct {
+	// Enable serves TLS with the certificates of the files, in pairs.
+	Enable              bool
+	CertFiles, KeyFiles []string
+	// MinVersion is a version of crypto/tls; 0 means TLS 1.2.
+	MinVersion uint16
+	// RequireClientCert wants clients to show a certificate of one of the authorities of CAFiles, to which AppendSystemCAs
+	// adds those of the system.
+	RequireClientCert bool
+	CAFiles           []string
+	AppendSystemCAs   bool
+}
+
+// certificateCheck is how often handshakes look whether the files have changed.
+const certificateCheck = time.Second
+
+// newTLS reads the certificates; nil means plain HTTP. Later changes of the files are taken up by themselves, and a
+// change that cannot be read leaves the certificates as they were.
+func newTLS(cfg TLSConfig, log *slog.Logger) (*tls.Config, error) {
+	if !cfg.Enable {
+		return nil, nil
+	}
+	switch {
+	case len(cfg.CertFiles) == 0:
+		return nil, errors.New("TLS needs certificates: set -tls-cert and -tls-key")
+	case len(cfg.CertFiles) != len(cfg.KeyFiles):
+		return nil, fmt.Errorf("-tls-cert names %d files and -tls-key %d: want pairs", len(cfg.CertFiles), len(cfg.KeyFiles))
+	case cfg.RequireClientCert && len(cfg.CAFiles) == 0 && !cfg.AppendSystemCAs:
+		return nil, errors.New("client certificates cannot be verified: set -mtls-authn-ca or -mtls-authn-append-ca")
+	}
+	if cfg.MinVersion == 0 {
+		cfg.MinVersion = tls.VersionTLS12
+	}
+	r := &certificates{cfg: cfg, log: log.With("component", "tls")}
+	if err := r.read(); err != nil {
+		return nil, err
+	}
+	return &tls.Config{
+		MinVersion:         cfg.MinVersion,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return r.current(), nil },
+		// ServeTLS wants a certificate here although every handshake asks GetConfigForClient.
+		GetCertificate: func(h *tls.ClientHelloInfo) (*tls.Certificate, error) { return &r.current().Certificates[0], nil },
+	}, nil
+}
+
+// certificates are the files of a TLS listener and what was last read of them.
+type certificates struct {
+	cfg TLSConfig
+	log *slog.Logger
+
+	mu      sync.Mutex
+	config  *tls.Config          // guarded by mu
+	state   map[string]fileState // guarded by mu
+	checked time.Time            // guarded by mu
+	failed  string               // guarded by mu; the last failure that was logged
+}
+
+// fileState tells whether a file was replaced or written.
+type fileState struct {
+	modified time.Time
+	size     int64
+}
+
+// current gives the configuration for a handshake, read anew if a file has changed.
+func (c *certificates) current() *tls.Config {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if time.Since(c.checked) >= certificateCheck {
+		c.checked = time.Now()
+		if c.changed() {
+			c.reloadLocked()
+		}
+	}
+	return c.config
+}
+
+func (c *certificates) files() []string {
+	all := append(append([]string{}, c.cfg.CertFiles...), c.cfg.KeyFiles...)
+	return append(all, c.cfg.CAFiles...)
+}
+
+func (c *certificates) changed() bool {
+	for _, name := range c.files() {
+		if stateOf(name) != c.state[name] {
+			return true
+		}
+	}
+	return false
+}
+
+func stateOf(name string) fileState {
+	info, err := os.Stat(name)
+	if err != nil {
+		return fileState{}
+	}
+	return fileState{info.ModTime(), info.Size()}
+}
+
+func (c *certificates) reloadLocked() {
+	err := c.readLocked()
+	switch {
+	case err == nil:
+		c.failed = ""
+		c.log.Info("certificates read anew")
+	case err.Error() != c.failed:
+		// Half of a pair may have been written: it is tried again at the next handshakes.
+		c.failed = err.Error()
+		c.log.Error("certificates changed and cannot be read, keeping those from before", "error", err)
+	}
+}
+
+func (c *certificates) read() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.checked = time.Now()
+	return c.readLocked()
+}
+
+func (c *certificates) readLocked() error {
+	state := make(map[string]fileState)
+	for _, name := range c.files() {
+		state[name] = stateOf(name) // before reading: a change in between is then seen the next time
+	}
+	config := &tls.Config{MinVersion: c.cfg.MinVersion, NextProtos: []string{"h2", "http/1.1"}}
+	for i, cert := range c.cfg.CertFiles {
+		pair, err := tls.LoadX509KeyPair(cert, c.cfg.KeyFiles[i])
+		if err != nil {
+			return fmt.Errorf("read certificate %q and key %q (-tls-cert, -tls-key): %w", cert, c.cfg.KeyFiles[i], cause(err))
+		}
+		config.Certificates = append(config.Certificates, pair)
+	}
+	if c.cfg.RequireClientCert {
+		pool, err := c.authorities()
+		if err != nil {
+			return err
+		}
+		config.ClientCAs, config.ClientAuth = pool, tls.RequireAndVerifyClientCert
+	}
+	c.config, c.state = config, state
+	return nil
+}
+
+func (c *certificates) authorities() (*x509.CertPool, error) {
+	pool := x509.NewCertPool()
+	if c.cfg.AppendSystemCAs {
+		system, err := x509.SystemCertPool()
+		if err != nil {
+			return nil, fmt.Errorf("read the authorities of the system (-mtls-authn-append-ca): %w", err)
+		}
+		pool = system
+	}
+	for _, name := range c.cfg.CAFiles {
+		pem, err := os.ReadFile(name)
+		if err != nil {
+			return nil, fmt.Errorf("read authorities (-mtls-authn-ca): %w", err)
+		}
+		if !pool.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("read authorities %q (-mtls-authn-ca): no certificate in it", name)
+		}
+	}
+	return pool, nil
+}
+
+// cause keeps what the operator needs: which file is missing is in the path error.
+func cause(err error) error {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return path
+	}
+	return err
+}
