@@ -75,7 +75,7 @@ func compareResults(t *testing.T, what, text string, got, want any, gotErr, want
 func TestAgreesWithOracleOnRandomText(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	parsed := 0
-	for range 50_000 {
+	for range 15_000 {
 		text := randomText(rnd)
 		if _, err := Parse(text); err == nil {
 			parsed++
@@ -85,7 +85,7 @@ func TestAgreesWithOracleOnRandomText(t *testing.T) {
 			return
 		}
 	}
-	if parsed < 500 {
+	if parsed < 150 {
 		t.Errorf("only %d of the random documents parse: the test says little", parsed)
 	}
 }

@@ -102,7 +102,7 @@ func (g generator) backend(r *eskip.Route) {
 
 func TestRoutesOfProgramsSurvivePrintingAndParsing(t *testing.T) {
 	g := generator{rand.New(rand.NewPCG(7, 8))}
-	for range 5_000 {
+	for range 1_000 {
 		var routes []*eskip.Route
 		for _, id := range []string{"a", "b", "c"}[:1+g.IntN(3)] {
 			routes = append(routes, g.route(id))
@@ -135,7 +135,7 @@ func TestRoutesOfProgramsSurvivePrintingAndParsing(t *testing.T) {
 
 func TestTextWithZonesAndRegexpsSurvivesByteForByte(t *testing.T) {
 	g := generator{rand.New(rand.NewPCG(9, 10))}
-	for range 5_000 {
+	for range 1_000 {
 		first := eskip.String(eskip.MustParse(g.route("r").String())...)
 		if second := eskip.String(eskip.MustParse(first)...); first != second {
 			t.Fatalf("printing is no fixed point:\n%s\n%s", first, second)
