@@ -18,8 +18,10 @@ type Fault struct {
 	// Status is answered with a Status object of the API, which has the reason and message that a real server gives.
 	Status int
 
-	// Body and ContentType replace those of an answer that would have been a success.
+	// Body and ContentType replace those of an answer that would have been a success. Raw does the same behind the
+	// compression: with it, what is sent can be cut without anybody noticing on the way.
 	Body        []byte
+	Raw         []byte
 	ContentType string
 
 	// Cut closes the connection after so many bytes of the body; Content-Length says what the whole would have been.
@@ -49,7 +51,7 @@ func (s *Server) SetFault(path string, f Fault) {
 }
 
 func (f *Fault) isZero() bool {
-	return f.Status == 0 && f.Body == nil && f.ContentType == "" && !f.breaks() && !f.Hang && f.Revision == 0
+	return f.Status == 0 && f.Body == nil && f.Raw == nil && f.ContentType == "" && !f.breaks() && !f.Hang && f.Revision == 0
 }
 
 // spend reports whether the fault still acts and counts that it does.

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/routesrv/routesrv/kube"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,11 +50,19 @@ type answer struct {
 
 // ServeHTTP implements [http.Handler].
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s.mu.Lock()
-	s.requests = append(s.requests, Request{
+	request := Request{
 		Path: r.URL.Path, Query: r.URL.RawQuery, Accept: r.Header.Get("Accept"), UserAgent: r.UserAgent(),
 		Authorization: r.Header.Get("Authorization"), AcceptEncoding: r.Header.Get("Accept-Encoding"),
-	})
+	}
+	s.mu.Lock()
+	s.requests = append(s.requests, request)
+	hook := s.hook
+	s.mu.Unlock()
+	if hook != nil {
+		hook(request)
+	}
+
+	s.mu.Lock()
 	var fault Fault
 	if f := s.faults[r.URL.Path]; f != nil && f.spend() {
 		fault = *f
@@ -61,10 +70,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a := s.answer(r, fault)
 	if a.status == http.StatusOK {
 		fault.replace(&a)
-	}
-	if s.gzip && a.status == http.StatusOK && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
-		a.body = compress(a.body)
-		w.Header().Set("Content-Encoding", "gzip")
+		if s.gzip && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+			a.body = compress(a.body)
+			w.Header().Set("Content-Encoding", "gzip")
+		}
+		if fault.Raw != nil {
+			a.body = fault.Raw
+		}
 	}
 	s.mu.Unlock()
 
@@ -236,10 +248,18 @@ func apiVersion(k kube.Kind) string {
 	}
 }
 
+// zips are writers to use again: one is a megabyte to clear.
+var zips = sync.Pool{New: func() any {
+	zw, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // the level is valid
+	return zw
+}}
+
 func compress(body []byte) []byte {
 	var b bytes.Buffer
-	zw, _ := gzip.NewWriterLevel(&b, gzip.BestSpeed) // the level is valid
-	_, _ = zw.Write(body)                            // a Buffer does not fail
+	zw := zips.Get().(*gzip.Writer)
+	defer zips.Put(zw)
+	zw.Reset(&b)
+	_, _ = zw.Write(body) // a Buffer does not fail
 	_ = zw.Close()
 	return b.Bytes()
 }

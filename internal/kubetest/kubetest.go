@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"sync"
 	"testing"
 
@@ -73,6 +74,7 @@ type Server struct {
 	gzip     bool
 	faults   map[string]*Fault
 	requests []Request
+	hook     func(Request)
 }
 
 // object is one stored object. JSON and what is decoded from it never change.
@@ -151,6 +153,29 @@ func (s *Server) Requests() []Request {
 	r := s.requests
 	s.requests = nil
 	return r
+}
+
+// OnRequest calls f for each request from now on, after it was remembered and before it is answered; nil ends that. f
+// may use the server. It is called from the goroutine of the request.
+func (s *Server) OnRequest(f func(Request)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hook = f
+}
+
+// Body is the answer to a GET of the path (without query) as it stands now, faults aside: for handing out parts of it.
+func (s *Server) Body(path string, protobuf, gzip bool) []byte {
+	r := &http.Request{Method: http.MethodGet, URL: &url.URL{Path: path}, Header: http.Header{"Accept": {protobufType}}}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.protobuf
+	s.protobuf = protobuf
+	body := s.answer(r, Fault{}).body
+	s.protobuf = before
+	if gzip {
+		body = compress(body)
+	}
+	return body
 }
 
 // changed counts a write; mu is held.

@@ -97,7 +97,6 @@ func fromUTF16(b []byte) []byte {
 
 // marker reports whether the line is the marker, alone or followed by white space.
 func marker(line []byte, m string) bool {
-	line = bytes.TrimPrefix(line, bom)
 	if !bytes.HasPrefix(line, []byte(m)) {
 		return false
 	}

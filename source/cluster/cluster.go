@@ -1,0 +1,194 @@
+// Package cluster reads the Kubernetes API, completely or not at all.
+//
+// A [Source] lists Ingresses, RouteGroups (if discovery finds them), Services, EndpointSlices or Endpoints and, if asked,
+// Secrets: one request per kind and read, one more for discovery. It knows no watch, no paging, and compiles nothing.
+//
+// # Complete
+//
+// [Source.Read] fails as a whole if any list fails, if discovery answers anything but success or 404, or if any body
+// ends early. An object that cannot be decoded is a problem of that object only: it stands in the snapshot's Bad.
+//
+// # Never back in time
+//
+// The first read is a consistent one. Every other list asks for what is not older than the revision that the same list
+// has seen last, so that the API server answers from its watch cache. Where the server cannot (410, or a resourceVersion
+// that is too large for it) the list is repeated consistently, at once and once. A consistent list below the revision
+// seen last means that etcd was restored: that is believed, logged and counted, and the whole read is done again
+// consistently, so that no snapshot mixes what was before the restore with what came after.
+//
+// # Cheap when nothing changed
+//
+// Built-in kinds come as protobuf, everything may come gzipped. Each item of a list is compared with the item of the
+// read before by its SHA-256, and only what is new is decoded; what was seen keeps its pointer. SHA-256, because objects
+// are written by many hands and whoever could make two versions collide could hide the second one; with the
+// instructions of today's processors it costs less than the transfer. A list whose compressed body is that of the read
+// before is not even inflated. The buffers are kept from read to read, so that an unchanged list costs a fixed number of
+// allocations whatever its size.
+//
+// # Caveats
+//
+// The revisions of different kinds are compared with each other for the snapshot's revision; Kubernetes counts them by
+// one counter unless some kinds live in an etcd of their own. client-go writes to klog when a token file cannot be read.
+package cluster
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/url"
+
+	"github.com/routesrv/routesrv/kube"
+)
+
+// MessageNoCRD is logged as a warning when the RouteGroup API is not there, once until it has been seen again.
+const MessageNoCRD = "RouteGroups CRD is not installed in the cluster.\n" +
+	"See: https://opensource.zalando.com/skipper/kubernetes/routegroups/#installation"
+
+// MessageRestored is logged as a warning when the API goes back in time: its etcd was restored from a backup.
+const MessageRestored = "cluster went back to an older revision; reading everything again"
+
+// Source reads one cluster. It is safe for concurrent use; reads run one after the other.
+type Source struct {
+	// set by New, read only
+	cfg     Config
+	client  *http.Client
+	base    *url.URL
+	metrics *Metrics
+
+	busy chan struct{} // capacity 1: who has put a value in owns what follows
+
+	lists       []*list // in the order of the requests
+	routeGroups *list   // one of them: the one that depends on discovery
+	warnedNoCRD bool
+	bodies      bodies
+	last        *kube.Snapshot
+}
+
+// New checks the configuration and prepares a Source. It reads the files that the configuration names and makes no
+// request.
+func New(cfg Config) (*Source, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	client, base, err := cfg.connect()
+	if err != nil {
+		return nil, err
+	}
+	s := &Source{
+		cfg: cfg, client: client, base: base, metrics: cfg.Metrics,
+		busy: make(chan struct{}, 1),
+		last: &kube.Snapshot{},
+	}
+	s.cfg.Logger = cfg.Logger.With("component", "source.cluster")
+	for _, r := range resources {
+		if !r.wanted(&cfg) {
+			continue
+		}
+		l := newList(r, &cfg)
+		if r.kind == kube.KindRouteGroup {
+			s.routeGroups = l
+		}
+		s.lists = append(s.lists, l)
+	}
+	return s, nil
+}
+
+// Read lists everything once. The error is a *[kube.ReadError] that names the request which failed, or the context's if
+// ctx ended while another Read was running. The snapshot before stays valid either way. When nothing changed, the same
+// objects, slices and, if the revision is the same, the same snapshot are returned again.
+func (s *Source) Read(ctx context.Context, o kube.ReadOptions) (*kube.Snapshot, error) {
+	select {
+	case s.busy <- struct{}{}:
+		defer func() { <-s.busy }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer s.bodies.trim()
+
+	err := s.readAll(ctx, o.Consistent)
+	if errors.Is(err, errRestored) {
+		s.metrics.Restores.Inc()
+		s.cfg.Logger.Warn(MessageRestored, slog.Any("error", err))
+		// Without a revision to hold on to, each list is read consistently and believed, also if the rest of this read
+		// fails and the next one goes on.
+		for _, l := range s.lists {
+			l.forget()
+		}
+		err = s.readAll(ctx, true)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.snapshot(), nil
+}
+
+func (s *Source) readAll(ctx context.Context, consistent bool) error {
+	for _, l := range s.lists {
+		if l == s.routeGroups {
+			found, err := s.discover(ctx)
+			if err != nil {
+				return err
+			}
+			l.setAbsent(!found)
+			if !found {
+				continue
+			}
+		}
+		if err := s.readList(ctx, l, consistent); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// snapshot puts together what the lists hold, with the slices of the snapshot before where nothing changed.
+func (s *Source) snapshot() *kube.Snapshot {
+	snap := *s.last
+	snap.Revision = s.revision()
+	changed := false
+	for _, l := range s.lists {
+		if !l.changed {
+			continue
+		}
+		changed, l.changed = true, false
+		switch l.kind {
+		case kube.KindIngress:
+			snap.Ingresses = collect[*kube.Ingress](l)
+		case kube.KindRouteGroup:
+			snap.RouteGroups = collect[*kube.RouteGroup](l)
+		case kube.KindService:
+			snap.Services = collect[*kube.Service](l)
+		case kube.KindEndpoints:
+			snap.Endpoints = collect[*kube.Endpoints](l)
+		case kube.KindEndpointSlice:
+			snap.EndpointSlices = collect[*kube.EndpointSlice](l)
+		case kube.KindSecret:
+			snap.Secrets = collect[*kube.Secret](l)
+		}
+	}
+	if !changed && snap.Revision == s.last.Revision {
+		return s.last
+	}
+	if changed {
+		snap.Bad = nil
+		for _, l := range s.lists {
+			snap.Bad = l.appendBad(snap.Bad)
+		}
+	}
+	s.last = &snap
+	return s.last
+}
+
+// revision is the lowest of the lists that were made, 0 if one does not know its own.
+func (s *Source) revision() kube.Revision {
+	var lowest kube.Revision
+	first := true
+	for _, l := range s.lists {
+		if !l.absent && (first || l.seen < lowest) {
+			lowest, first = l.seen, false
+		}
+	}
+	return lowest
+}

@@ -1,0 +1,266 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/routesrv/routesrv/internal/kubetest"
+	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/source/cluster"
+)
+
+const (
+	ingresses      = "/apis/networking.k8s.io/v1/ingresses"
+	routeGroups    = "/apis/zalando.org/v1/routegroups"
+	services       = "/api/v1/services"
+	endpoints      = "/api/v1/endpoints"
+	endpointSlices = "/apis/discovery.k8s.io/v1/endpointslices"
+	secrets        = "/api/v1/secrets"
+)
+
+// canceledWhenAsked returns a context that ends as soon as the server was asked for the path.
+func canceledWhenAsked(t *testing.T, s *kubetest.Server, path string) context.Context {
+	ctx, cancel := context.WithCancel(t.Context())
+	s.OnRequest(func(r kubetest.Request) {
+		if r.Path == path {
+			cancel()
+		}
+	})
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func TestAnyFailureOfAnyListFailsTheRead(t *testing.T) {
+	lists := []struct{ path, resource, permission string }{
+		{ingresses, "ingresses.networking.k8s.io", `the verb "list" on "ingresses" in API group "networking.k8s.io"`},
+		{routeGroups, "routegroups.zalando.org", `the verb "list" on "routegroups" in API group "zalando.org"`},
+		{services, "services", `the verb "list" on "services" in API group ""`},
+		{endpoints, "endpoints", `the verb "list" on "endpoints" in API group ""`},
+		{endpointSlices, "endpointslices.discovery.k8s.io", `the verb "list" on "endpointslices" in API group "discovery.k8s.io"`},
+		{secrets, "secrets", `the verb "list" on "secrets" in API group ""`},
+	}
+	faults := []struct {
+		name   string
+		fault  kubetest.Fault
+		text   string // PATH and PERMISSION stand for those of the list
+		reason string
+	}{
+		{"500", kubetest.Fault{Status: 500}, "request to PATH failed, status: 500, 500 Internal Server Error: fault", "status"},
+		{"503", kubetest.Fault{Status: 503}, "request to PATH failed, status: 503, 503 Service Unavailable", "status"},
+		{"204", kubetest.Fault{Status: 204}, "request to PATH failed, status: 204, 204 No Content", "status"},
+		{"302", kubetest.Fault{Status: 302}, "request to PATH failed, status: 302, 302 Found", "status"},
+		{"401", kubetest.Fault{Status: 401}, "unauthorized: request to PATH failed, status: 401, 401 Unauthorized", "forbidden"},
+		{"403", kubetest.Fault{Status: 403}, "forbidden: request to PATH failed, status: 403, 403 Forbidden: User \"system:serviceaccount:x:y\" cannot do this (grant PERMISSION)", "forbidden"},
+		{"404", kubetest.Fault{Status: 404}, "resource not found", "not_found"},
+		{"hang", kubetest.Fault{Hang: true}, "no complete answer within", "timeout"},
+		{"reset", kubetest.Fault{Reset: true}, "request to PATH: ", "connection"},
+		{"cut in the head", kubetest.Fault{Cut: 1}, "the body ends early", "connection"},
+		{"cut in the middle", kubetest.Fault{Cut: 40}, "the body ends early", "connection"},
+		{"cut at the end", kubetest.Fault{Cut: -1}, "the body ends early", "connection"},
+		{"chunks cut", kubetest.Fault{CutChunked: 40}, "the body ends early", "connection"},
+		{"empty", kubetest.Fault{Body: []byte{}}, "answer to PATH: ", "body"},
+		{"garbage", kubetest.Fault{Body: []byte("\x00\x01garbage")}, "answer to PATH: ", "body"},
+		{"HTML", kubetest.Fault{ContentType: "text/html"}, `content type "text/html"`, "body"},
+		{"no content type that can be read", kubetest.Fault{ContentType: "a/b/c"}, `content type "a/b/c"`, "body"},
+		{"wrong encoding", kubetest.Fault{ContentType: "application/cbor"}, `content type "application/cbor"`, "body"},
+	}
+	for _, e := range []int{0, 3} { // the extremes: plain JSON, protobuf with gzip
+		e := encodings[e]
+		for _, l := range lists {
+			for _, f := range faults {
+				t.Run(strings.Join([]string{e.name, l.resource, f.name}, "/"), func(t *testing.T) {
+					server := newServer(t)
+					server.SetEncodings(e.protobuf, e.gzip)
+					m := cluster.NewMetrics(nil)
+					source := newSource(t, cluster.Config{
+						URL: server.Start(t), EndpointSlices: l.path == endpointSlices, Secrets: true, Metrics: m,
+						Timeout: timeoutFor(f.fault),
+					})
+					before := read(t, source)
+
+					server.SetFault(l.path, f.fault)
+					snap, err := source.Read(t.Context(), kube.ReadOptions{})
+					if snap != nil || err == nil {
+						t.Fatalf("read gives %v, %v, want an error", snap, err)
+					}
+					re, ok := errors.AsType[*kube.ReadError](err)
+					if !ok || re.Verb != "list" || re.Resource != l.resource {
+						t.Errorf("error %v names %+v, want list of %s", err, re, l.resource)
+					}
+					want := strings.ReplaceAll(strings.ReplaceAll(f.text, "PATH failed", l.path), "PERMISSION", l.permission)
+					want, _, _ = strings.Cut(want, "PATH")
+					for part := range strings.SplitSeq(want, l.path) { // a query may stand behind the path
+						part = strings.TrimPrefix(part, ", ")
+						if !strings.Contains(err.Error(), part) {
+							t.Errorf("error %q, want %q in it", err, part)
+						}
+					}
+					if n := testutil.ToFloat64(m.ReadErrors.WithLabelValues(kindOf(l.path), f.reason)); n != 1 {
+						t.Errorf("%v errors are counted for %s and reason %s, want 1", n, kindOf(l.path), f.reason)
+					}
+
+					server.SetFault(l.path, kubetest.Fault{})
+					if after := read(t, source); !before.SameObjects(after) {
+						t.Error("after the failure the objects are others")
+					}
+				})
+			}
+		}
+	}
+}
+
+// timeoutFor is short where the test waits for it, and far away otherwise.
+func timeoutFor(f kubetest.Fault) time.Duration {
+	if f.Hang {
+		return 250 * time.Millisecond
+	}
+	return time.Minute
+}
+
+func kindOf(path string) string {
+	return map[string]string{
+		ingresses: "Ingress", routeGroups: "RouteGroup", services: "Service", endpoints: "Endpoints",
+		endpointSlices: "EndpointSlice", secrets: "Secret", kubetest.Discovery: "discovery",
+	}[path]
+}
+
+// A connection may close cleanly in the middle of a body that does not tell its length. Then the form has to show it.
+func TestABodyThatEndsAnywhereFailsTheRead(t *testing.T) {
+	for _, e := range encodings {
+		t.Run(e.name, func(t *testing.T) {
+			server := newServer(t)
+			server.SetEncodings(e.protobuf, e.gzip)
+			url := server.Start(t)
+			whole := newSource(t, cluster.Config{URL: url})
+			read(t, whole)
+			for _, path := range []string{ingresses, routeGroups, services} {
+				body := server.Body(path, e.protobuf, e.gzip)
+				if e.protobuf && !e.gzip {
+					body = body[:len(body)-4] // two empty fields of the envelope, behind the complete list
+				}
+				for n := 0; n < len(body); n += 1 + len(body)/50 {
+					server.SetFault(path, kubetest.Fault{Raw: body[:n:n]})
+					if _, err := whole.Read(t.Context(), kube.ReadOptions{}); err == nil {
+						t.Errorf("%d of %d bytes of %s pass for the whole", n, len(body), path)
+					}
+				}
+				server.SetFault(path, kubetest.Fault{})
+			}
+		})
+	}
+}
+
+func TestAPageOfAListFailsTheRead(t *testing.T) {
+	server := newServer(t)
+	source := newSource(t, cluster.Config{URL: server.Start(t)})
+	server.SetFault(services, kubetest.Fault{Body: []byte(`{"metadata":{"resourceVersion":"100","continue":"abc"},"items":[]}`)})
+	if _, err := source.Read(t.Context(), kube.ReadOptions{}); err == nil || !strings.Contains(err.Error(), "page") {
+		t.Errorf("error %v, want one that says it is a page", err)
+	}
+}
+
+func TestABodyPastTheLimitFailsTheRead(t *testing.T) {
+	for _, e := range encodings {
+		server := newServer(t)
+		server.SetEncodings(e.protobuf, e.gzip)
+		source := newSource(t, cluster.Config{URL: server.Start(t), MaxBytes: 100})
+		if _, err := source.Read(t.Context(), kube.ReadOptions{}); err == nil || !strings.Contains(err.Error(), "too large") {
+			t.Errorf("%s: error %v, want one that says it is too large", e.name, err)
+		}
+	}
+}
+
+func TestTheWrongKindOfListFailsTheRead(t *testing.T) {
+	server := newServer(t)
+	server.SetEncodings(true, false)
+	source := newSource(t, cluster.Config{URL: server.Start(t)})
+	server.SetFault(services, kubetest.Fault{Body: server.Body(ingresses, true, false)})
+	if _, err := source.Read(t.Context(), kube.ReadOptions{}); err == nil || !strings.Contains(err.Error(), "ServiceList") {
+		t.Errorf("error %v, want one that asks for a ServiceList", err)
+	}
+}
+
+func TestDiscovery(t *testing.T) {
+	type outcome int
+	const (
+		with outcome = iota
+		without
+		fails
+	)
+	for _, tt := range []struct {
+		name  string
+		fault kubetest.Fault
+		want  outcome
+		warns bool
+	}{
+		{"there", kubetest.Fault{}, with, false},
+		{"404", kubetest.Fault{Status: 404}, without, true},
+		{"group without route groups", kubetest.Fault{Body: []byte(`{"resources":[{"name":"fabrics"}]}`)}, without, false},
+		{"no resources", kubetest.Fault{Body: []byte(`{"resources":[]}`)}, without, false},
+		{"null resources", kubetest.Fault{Body: []byte(`{"resources":null}`)}, fails, false},
+		{"another object", kubetest.Fault{Body: []byte(`{"kind":"Status"}`)}, fails, false},
+		{"500", kubetest.Fault{Status: 500}, fails, false},
+		{"503", kubetest.Fault{Status: 503}, fails, false},
+		{"403", kubetest.Fault{Status: 403}, fails, false},
+		{"401", kubetest.Fault{Status: 401}, fails, false},
+		{"410", kubetest.Fault{Status: 410}, fails, false},
+		{"302", kubetest.Fault{Status: 302}, fails, false},
+		{"hang", kubetest.Fault{Hang: true}, fails, false},
+		{"reset", kubetest.Fault{Reset: true}, fails, false},
+		{"cut", kubetest.Fault{Cut: -2}, fails, false},
+		{"empty", kubetest.Fault{Body: []byte{}}, fails, false},
+		{"garbage", kubetest.Fault{Body: []byte("<html>")}, fails, false},
+		{"HTML", kubetest.Fault{ContentType: "text/html"}, fails, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			server := newServer(t)
+			log, text := logger()
+			source := newSource(t, cluster.Config{URL: server.Start(t), Logger: log, Timeout: timeoutFor(tt.fault)})
+			before := read(t, source)
+			server.SetFault(kubetest.Discovery, tt.fault)
+			for range 2 {
+				snap, err := source.Read(t.Context(), kube.ReadOptions{})
+				if tt.want == fails {
+					re, ok := errors.AsType[*kube.ReadError](err)
+					if snap != nil || !ok || re.Verb != "get" || re.Resource != "/apis/zalando.org/v1" {
+						t.Fatalf("read gives %v, %v, want an error that names the request", snap, err)
+					}
+					continue
+				}
+				if err != nil || (snap.RouteGroups != nil) != (tt.want == with) {
+					t.Fatalf("read gives %v, %v", snap, err)
+				}
+			}
+			if n := strings.Count(text.String(), "CRD is not installed"); (n == 1) != tt.warns || n > 1 {
+				t.Errorf("%d warnings:\n%s", n, text)
+			}
+			server.SetFault(kubetest.Discovery, kubetest.Fault{})
+			if after := read(t, source); !before.SameObjects(after) {
+				t.Error("afterwards the objects are others")
+			}
+		})
+	}
+}
+
+func TestTheMissingCRDIsReportedOnceUntilItWasSeen(t *testing.T) {
+	server := newServer(t)
+	log, text := logger()
+	source := newSource(t, cluster.Config{URL: server.Start(t), Logger: log})
+	missing := kubetest.Fault{Status: http.StatusNotFound}
+	for i, f := range []kubetest.Fault{missing, missing, {}, missing, missing} {
+		server.SetFault(kubetest.Discovery, f)
+		read(t, source)
+		if want := []int{1, 1, 1, 2, 2}[i]; strings.Count(text.String(), "level=WARN") != want {
+			t.Errorf("after read %d: want %d warnings in\n%s", i+1, want, text)
+		}
+	}
+	if !strings.Contains(text.String(), fmt.Sprintf("%q", cluster.MessageNoCRD)) {
+		t.Errorf("the message is not %q:\n%s", cluster.MessageNoCRD, text)
+	}
+}

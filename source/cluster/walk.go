@@ -1,0 +1,156 @@
+package cluster
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/routesrv/routesrv/kube"
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// listHead is what is read of a list besides its items.
+type listHead struct {
+	resourceVersion []byte
+	more            []byte // the token for the rest of the list, if this is only a page of it
+}
+
+// walk calls item for each item of the list in order and returns the revision of the list, 0 if it has none. The bytes
+// of an item are valid during the call. An error means that the body is not one complete list of the resource; items may
+// have been seen by then.
+func walk(media string, body []byte, r *resource, item func([]byte)) (kube.Revision, error) {
+	var (
+		head listHead
+		err  error
+	)
+	switch {
+	case media == mediaJSON:
+		err = walkJSON(body, &head, item)
+	case r.decode == nil:
+		err = fmt.Errorf("content type %q: want %s", media, mediaJSON)
+	default:
+		err = walkProtobuf(body, string(r.kind)+"List", &head, item)
+	}
+	if err != nil {
+		return 0, err
+	}
+	if len(head.more) != 0 {
+		return 0, errors.New("it is one page of a list although no page was asked for")
+	}
+	if len(head.resourceVersion) == 0 {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(string(head.resourceVersion), 10, 64)
+	if err != nil {
+		return 0, nil // opaque: then there is no order, and every list has to be a consistent one
+	}
+	return kube.Revision(n), nil
+}
+
+// protobufMagic begins every protobuf body of the API; a runtime.Unknown follows.
+var protobufMagic = []byte("k8s\x00")
+
+// The fields of the messages that are walked. All lists of built-in kinds have the same two.
+const (
+	unknownTypeMeta, unknownRaw, unknownEncoding = 1, 2, 3
+	typeMetaKind                                 = 2
+	listMetadata, listItems                      = 1, 2
+	listMetaResourceVersion, listMetaContinue    = 2, 3
+	objectMetadata                               = 1
+	objectMetaName, objectMetaNamespace          = 1, 3
+)
+
+// walkProtobuf walks a list. The lengths in it have to add up to the last byte, so that a body which ends early shows.
+func walkProtobuf(body []byte, kind string, head *listHead, item func([]byte)) error {
+	got, raw, err := envelope(body)
+	if err != nil {
+		return err
+	}
+	if string(got) != kind {
+		return fmt.Errorf("it is a %.40q, want a %s", got, kind)
+	}
+	return fields(raw, func(field protowire.Number, value []byte) error {
+		switch field {
+		case listMetadata:
+			return fields(value, func(field protowire.Number, value []byte) error {
+				switch field {
+				case listMetaResourceVersion:
+					head.resourceVersion = value
+				case listMetaContinue:
+					head.more = value
+				}
+				return nil
+			})
+		case listItems:
+			item(value)
+		}
+		return nil
+	})
+}
+
+// envelope takes a protobuf body of the API apart: the kind that it claims and the message.
+func envelope(body []byte) (kind, raw []byte, err error) {
+	if !bytes.HasPrefix(body, protobufMagic) {
+		return nil, nil, errors.New("it does not begin like protobuf of the Kubernetes API")
+	}
+	found := false
+	err = fields(body[len(protobufMagic):], func(field protowire.Number, value []byte) error {
+		switch field {
+		case unknownTypeMeta:
+			return fields(value, func(field protowire.Number, value []byte) error {
+				if field == typeMetaKind {
+					kind = value
+				}
+				return nil
+			})
+		case unknownRaw:
+			if found {
+				return errors.New("two messages in one body")
+			}
+			raw, found = value, true
+		case unknownEncoding:
+			if len(value) != 0 {
+				return fmt.Errorf("unknown content encoding %.40q", value)
+			}
+		}
+		return nil
+	})
+	if err == nil && !found {
+		err = errors.New("no message in the body")
+	}
+	return kind, raw, err
+}
+
+// statusMessage returns the message of a body that is a Status object in protobuf.
+func statusMessage(body []byte) ([]byte, bool) {
+	kind, raw, err := envelope(body)
+	return raw, err == nil && string(kind) == "Status"
+}
+
+// fields calls f for each length-delimited field of a message; others are skipped. The fields have to fill the message.
+func fields(message []byte, f func(protowire.Number, []byte) error) error {
+	for at := 0; at < len(message); {
+		field, wire, n := protowire.ConsumeTag(message[at:])
+		if n < 0 {
+			return fmt.Errorf("protobuf, %d bytes before the end: %w", len(message)-at, protowire.ParseError(n))
+		}
+		at += n
+		if wire != protowire.BytesType {
+			if n = protowire.ConsumeFieldValue(field, wire, message[at:]); n < 0 {
+				return fmt.Errorf("protobuf, %d bytes before the end: %w", len(message)-at, protowire.ParseError(n))
+			}
+			at += n
+			continue
+		}
+		value, n := protowire.ConsumeBytes(message[at:])
+		if n < 0 {
+			return fmt.Errorf("protobuf, %d bytes before the end: %w", len(message)-at, protowire.ParseError(n))
+		}
+		at += n
+		if err := f(field, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
