@@ -7,7 +7,7 @@ import (
 
 // A table has some 120,000 routes of a dozen small objects each. Allocated one by one they would cost more than the
 // reading of the text, so the parser takes them from blocks. A block lives as long as anything in it does, which is why
-// blocks are small: who keeps one route of a large table keeps some ten kilobytes.
+// blocks are small: who keeps one route of a large table keeps a few tens of kilobytes.
 const (
 	textBlock  = 4 << 10 // bytes of text in one block
 	textAlone  = 512     // longer texts get an allocation of their own
@@ -16,21 +16,21 @@ const (
 	internText = 96      // bytes: longer texts are not looked for
 )
 
-// slab hands out slices of T from larger allocations, which double up to max elements.
+// slab hands out slices of T from larger allocations, which double up to limit elements.
 type slab[T any] struct {
-	free []T
-	size int // of the last allocation
-	max  int
+	free  []T
+	size  int // of the last allocation
+	limit int
 }
 
-func newSlab[T any](first []T, max int) slab[T] {
-	return slab[T]{free: first, size: len(first), max: max}
+func newSlab[T any](first []T, limit int) slab[T] {
+	return slab[T]{free: first, size: len(first), limit: limit}
 }
 
 // take returns n zero elements. Appending to the result reallocates it.
 func (s *slab[T]) take(n int) []T {
 	if n > len(s.free) {
-		s.size = max(n, min(2*s.size, s.max))
+		s.size = max(n, min(2*s.size, s.limit))
 		s.free = make([]T, s.size)
 	}
 	out := s.free[:n:n]

@@ -24,6 +24,14 @@
 // All functions are pure and safe for concurrent use, as long as nobody writes to the routes they are given.
 // Nothing here logs, reads a clock or touches the network.
 //
+// # Differences
+//
+// Where the package of Skipper loses or invents something, this one does not: <forward>, long numbers, regular expressions
+// and addresses of any content print so that they can be read; [Canonical], [Eq] and the JSON form are the same in every
+// run, and HeaderRegexp of one header may stand in any order; arguments that have no == are compared by content; a zone
+// joins the query that an endpoint has; an [Editor] drops what is replaced by nothing, does not touch the routes it was
+// given, and reports what it could not parse; a failed [ParseFilters] returns no filters.
+//
 // # Not done here
 //
 // Names of predicates and filters are not checked against any registry, regular expressions are not compiled, network

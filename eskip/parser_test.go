@@ -2,6 +2,7 @@ package eskip_test
 
 import (
 	"reflect"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -214,6 +215,21 @@ func TestAppendingToAParsedRouteLeavesOthersAlone(t *testing.T) {
 	if got := eskip.String(routes...); got != text {
 		t.Error("routes changed")
 	}
+}
+
+func TestOneRouteDoesNotKeepTheWholeDocument(t *testing.T) {
+	heap := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := heap()
+	kept := eskip.MustParse(tableText(20_000))[10_000]
+	if after := heap(); after > before+1<<20 {
+		t.Errorf("one route keeps %d bytes", after-before)
+	}
+	runtime.KeepAlive(kept)
 }
 
 func TestParsingOneRouteTakesFewAllocations(t *testing.T) {

@@ -122,10 +122,10 @@ func (e *edit) route(r *Route) (*Route, bool) {
 }
 
 // editAll edits the predicates or the filters of the route id.
-func editAll[T any](e *edit, id, what string, in []*T, print func(*T) string, parse func(string) ([]*T, error)) (
+func editAll[T any](e *edit, id, what string, in []*T, format func(*T) string, parse func(string) ([]*T, error)) (
 	out []*T, changed bool) {
 	for _, item := range in {
-		text := print(item)
+		text := format(item)
 		replaced := e.reg.ReplaceAllString(text, e.repl)
 		if replaced == text {
 			out = append(out, item)
