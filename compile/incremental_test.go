@@ -1,0 +1,217 @@
+package compile_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/kube"
+)
+
+// pool is every object of the golden cases: what random clusters are made of.
+type pool struct {
+	cases []goldenCase
+	all   kube.Snapshot
+}
+
+func newPool(t testing.TB) *pool {
+	p := &pool{cases: goldenCases(t)}
+	for _, c := range p.cases {
+		s := c.snapshot
+		p.all.Ingresses = append(p.all.Ingresses, s.Ingresses...)
+		p.all.RouteGroups = append(p.all.RouteGroups, s.RouteGroups...)
+		p.all.Services = append(p.all.Services, s.Services...)
+		p.all.Endpoints = append(p.all.Endpoints, s.Endpoints...)
+		p.all.EndpointSlices = append(p.all.EndpointSlices, s.EndpointSlices...)
+		p.all.Secrets = append(p.all.Secrets, s.Secrets...)
+	}
+	return p
+}
+
+// mutate gives a snapshot with one object more, less, replaced by an equal one, or by a different one.
+func (p *pool) mutate(r *rand.Rand, s *kube.Snapshot) *kube.Snapshot {
+	next := *s
+	switch r.IntN(8) {
+	case 0, 1:
+		next.Ingresses = change(r, s.Ingresses, p.all.Ingresses, func(i *kube.Ingress) {
+			i.Annotations = pick(r, p.all.Ingresses).Annotations
+			if r.IntN(3) == 0 {
+				i.Name = "n" + string(rune('a'+r.IntN(4)))
+			}
+		})
+	case 2, 3:
+		next.RouteGroups = change(r, s.RouteGroups, p.all.RouteGroups, func(g *kube.RouteGroup) {
+			g.Annotations = pick(r, p.all.RouteGroups).Annotations
+		})
+	case 4:
+		next.Services = change(r, s.Services, p.all.Services, func(svc *kube.Service) {
+			svc.Ports = pick(r, p.all.Services).Ports
+		})
+	case 5:
+		next.Endpoints = change(r, s.Endpoints, p.all.Endpoints, func(e *kube.Endpoints) {
+			e.Subsets = pick(r, p.all.Endpoints).Subsets
+		})
+	case 6:
+		next.EndpointSlices = change(r, s.EndpointSlices, p.all.EndpointSlices, func(e *kube.EndpointSlice) {
+			e.Endpoints = pick(r, p.all.EndpointSlices).Endpoints
+			e.Service = pick(r, p.all.EndpointSlices).Service
+		})
+	case 7:
+		next.DefaultFilters = p.cases[r.IntN(len(p.cases))].snapshot.DefaultFilters
+	}
+	return &next
+}
+
+func pick[T any](r *rand.Rand, from []*T) *T { return from[r.IntN(len(from))] }
+
+// change never touches an object in place: snapshots are immutable.
+func change[T any](r *rand.Rand, now, all []*T, edit func(*T)) []*T {
+	now = slices.Clone(now)
+	if len(all) == 0 {
+		return now
+	}
+	if len(now) == 0 || r.IntN(3) == 0 {
+		return slices.Insert(now, r.IntN(len(now)+1), pick(r, all))
+	}
+	at := r.IntN(len(now))
+	switch r.IntN(3) {
+	case 0:
+		return slices.Delete(now, at, at+1)
+	case 1:
+		same := *now[at] // the same content behind another pointer
+		now[at] = &same
+	case 2:
+		other := *now[at]
+		edit(&other)
+		now[at] = &other
+	}
+	return now
+}
+
+// compareSteps holds the law "full equals incremental" over a walk of random changes.
+func compareSteps(t *testing.T, p *pool, seed uint64, steps int) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(seed, 1))
+	options := p.cases[r.IntN(len(p.cases))].options
+	options.EndpointSlices = r.IntN(2) == 0
+	options.HTTPSRedirect = r.IntN(2) == 0
+	options.EastWest = r.IntN(3) == 0
+	incremental := mustCompiler(t, options)
+	s := p.cases[r.IntN(len(p.cases))].snapshot
+	for step := range steps {
+		s = p.mutate(r, s)
+		got, want := incremental.Compile(s), mustCompiler(t, options).Compile(s)
+		if a, b := routesText(got), routesText(want); a != b {
+			t.Fatalf("seed %d, step %d: incremental differs from full\nincremental:\n%s\nfull:\n%s", seed, step, a, b)
+		}
+		if a, b := problemsText(got), problemsText(want); a != b {
+			t.Fatalf("seed %d, step %d: problems differ\nincremental:\n%s\nfull:\n%s", seed, step, a, b)
+		}
+		checkTable(t, got)
+	}
+}
+
+// checkTable holds what is true of every result: ids are unique and sorted, and the whole parses.
+func checkTable(t *testing.T, result *compile.Result) {
+	t.Helper()
+	for i := 1; i < len(result.Routes); i++ {
+		if result.Routes[i-1].ID >= result.Routes[i].ID {
+			t.Fatalf("ids not unique and sorted: %q, %q", result.Routes[i-1].ID, result.Routes[i].ID)
+		}
+	}
+	routes, err := eskip.Parse(routesText(result))
+	if err != nil || len(routes) != len(result.Routes) {
+		t.Fatalf("the table has %d routes and parses to %d, %v", len(result.Routes), len(routes), err)
+	}
+}
+
+func TestIncrementalEqualsFull(t *testing.T) {
+	p := newPool(t)
+	for seed := range uint64(100) {
+		compareSteps(t, p, seed, 60)
+	}
+}
+
+func FuzzIncrementalEqualsFull(f *testing.F) {
+	p := newPool(f)
+	for seed := range uint64(8) {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, seed uint64) { compareSteps(t, p, seed, 30) })
+}
+
+// TestOrderOfObjectsDoesNotMatter: two replicas that list in different orders serve the same bytes.
+func TestOrderOfObjectsDoesNotMatter(t *testing.T) {
+	for _, c := range goldenCases(t) {
+		want := routesText(mustCompiler(t, c.options).Compile(c.snapshot))
+		s := *c.snapshot
+		s.Ingresses = slices.Clone(s.Ingresses)
+		s.RouteGroups = slices.Clone(s.RouteGroups)
+		slices.Reverse(s.Ingresses)
+		slices.Reverse(s.RouteGroups)
+		if got := routesText(mustCompiler(t, c.options).Compile(&s)); got != want {
+			t.Errorf("%s: reversed lists give another table:\n%s\nwant:\n%s", c.path, got, want)
+		}
+	}
+}
+
+func TestUnchangedSnapshotGivesTheSameResult(t *testing.T) {
+	c := goldenCases(t)[0]
+	compiler := mustCompiler(t, c.options)
+	first := compiler.Compile(c.snapshot)
+	again := *c.snapshot
+	again.Revision = 99
+	if compiler.Compile(&again) != first {
+		t.Error("the same objects were compiled again")
+	}
+}
+
+// FuzzAnnotations holds isolation: whatever stands in the texts of one object, the table parses and the routes of the
+// other object are those that it has alone.
+func FuzzAnnotations(f *testing.F) {
+	for _, text := range []string{"", `f("x")`, `Method("GET") && Method("PUT")`, `a: Path("/x") -> "http://x\"y"`, "r: * -> <shunt>",
+		`Traffic(0.00001)`, "/a\\[b", "http://a\"b", `PathRegexp(/\[/)`, "\xff", "*"} {
+		f.Add(text, text)
+	}
+	f.Fuzz(func(t *testing.T, a, b string) {
+		good := &kube.Ingress{Meta: kube.Meta{Namespace: "z", Name: "good"}, Spec: &kube.IngressSpec{Rules: []kube.IngressRule{
+			{Host: "good.example.org", HTTP: true, Paths: []kube.IngressPath{{Path: "/", Backend: &kube.IngressBackend{Service: "s", PortNumber: 80}}}},
+		}}}
+		svc := &kube.Service{Namespace: "z", Name: "s", Ports: []kube.ServicePort{{Port: 80, TargetPort: kube.NumberPort(80)}}}
+		bad := &kube.Ingress{
+			Meta: kube.Meta{Namespace: "z", Name: "bad", Annotations: map[string]string{
+				"zalando.org/skipper-filter": a, "zalando.org/skipper-predicate": b, "zalando.org/skipper-routes": a,
+				"zalando.org/skipper-backend-protocol": b,
+			}},
+			Spec: &kube.IngressSpec{Rules: []kube.IngressRule{{Host: "bad" + b, HTTP: true, Paths: []kube.IngressPath{
+				{Path: a, PathType: "Exact", Backend: &kube.IngressBackend{Service: "s", PortNumber: 80}},
+				{Path: b, Backend: &kube.IngressBackend{Service: "s", PortNumber: 80}},
+			}}}},
+		}
+		group := &kube.RouteGroup{Meta: kube.Meta{Namespace: "z", Name: "bad"}, Spec: &kube.RouteGroupSpec{
+			Hosts: []string{"rg" + a},
+			Backends: []*kube.RouteGroupBackend{
+				{Name: "n", Type: "network", Address: a}, {Name: "l", Type: "lb", Endpoints: []string{a, b}},
+			},
+			DefaultBackends: []*kube.BackendReference{{BackendName: "n"}, {BackendName: "l"}},
+			Routes:          []*kube.RouteSpec{{Path: a, Filters: []string{b}}, {PathRegexp: b, Predicates: []string{a}}},
+		}}
+		ends := &kube.Endpoints{Namespace: "z", Name: "s", Subsets: []kube.Subset{{Addresses: []string{"10.0.0.1"}, Ports: []kube.EndpointPort{{Port: 80}}}}}
+		base := kube.Snapshot{Ingresses: []*kube.Ingress{good}, Services: []*kube.Service{svc}, Endpoints: []*kube.Endpoints{ends}}
+		with := base
+		with.Ingresses = []*kube.Ingress{bad, good}
+		with.RouteGroups = []*kube.RouteGroup{group}
+		want := mustCompiler(t, compile.Options{}).Compile(&base)
+		got := mustCompiler(t, compile.Options{}).Compile(&with)
+		checkTable(t, got)
+		text := routesText(got)
+		for _, r := range want.Routes {
+			if !strings.Contains(b, "good") && !strings.Contains(text, r.Text) {
+				t.Errorf("route %s was lost or changed", r.ID)
+			}
+		}
+	})
+}
