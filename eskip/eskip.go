@@ -21,7 +21,8 @@
 // those of x, and printing those gives the same text. A value that its usual literal cannot carry is printed in another
 // spelling: a regular expression as a string, a float64 without exponent, an address with escapes.
 //
-// All functions are pure and safe for concurrent use, as long as nobody writes to the routes they are given.
+// Only [Editor], ForwardPreProcessor and UnmarshalJSON write to what they are given, and only [GenerateIfNeeded] gives
+// another result each time. All else is pure, and safe for concurrent use as long as nobody writes to the routes.
 // Nothing here logs, reads a clock or touches the network.
 //
 // # Differences
