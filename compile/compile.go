@@ -156,13 +156,6 @@ func snapshotProblems(s *kube.Snapshot) []Problem {
 			Owner: b.Ref, Reason: Undecodable, Severity: Error, Plain: true, Message: b.Err.Error(),
 		})
 	}
-	if s.NoRouteGroups {
-		problems = append(problems, Problem{
-			Reason: CRDNotInstalled, Severity: Warning, Plain: true,
-			Message: "RouteGroups CRD is not installed in the cluster.\n" +
-				"See: https://opensource.zalando.com/skipper/kubernetes/routegroups/#installation",
-		})
-	}
 	if f := s.DefaultFilters; f != nil && f.Err != nil {
 		problems = append(problems, Problem{
 			Reason: DefaultFilters, Severity: Error, Plain: true,

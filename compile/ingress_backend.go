@@ -45,7 +45,7 @@ func (b *ingressBuilder) resolve(backend *kube.IngressBackend) (backendTarget, b
 	}
 	switch {
 	case !b.set.ExternalNames:
-		b.unit.infof(RuleIgnoredInfo, "Not enabled to reference external name from ingress: %s/%s", b.ing.Namespace, b.ing.Name)
+		b.unit.infof(ExternalNames, "Not enabled to reference external name from ingress: %s/%s", b.ing.Namespace, b.ing.Name)
 		return backendTarget{}, false
 	case !b.set.allowedExternalName(svc.ExternalName):
 		b.unit.infof(BackendRefused, "Not allowed external name: %s", notAllowedExternalName(svc))

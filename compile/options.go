@@ -3,6 +3,7 @@ package compile
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/routesrv/routesrv/eskip"
@@ -202,7 +203,46 @@ func newSettings(o Options) (*settings, error) {
 			s.EastWestDomain = defaultEastWestDomain
 		}
 	}
+	s.normalizeArgs()
 	return s, nil
+}
+
+// normalizeArgs makes float64 of the integers among the arguments of the options, as the parser gives them: a route must
+// be equal to what is read back of its text.
+func (s *settings) normalizeArgs() {
+	s.EastWestRangePredicates = normalPredicates(s.EastWestRangePredicates)
+	for _, list := range []*[]AnnotationPredicates{&s.AnnotationPredicates, &s.EastWestRangeAnnotationPredicates} {
+		*list = slices.Clone(*list)
+		for i := range *list {
+			(*list)[i].Predicates = normalPredicates((*list)[i].Predicates)
+		}
+	}
+	for _, list := range []*[]AnnotationFilters{&s.AnnotationFiltersAppend, &s.EastWestRangeAnnotationFilters} {
+		*list = slices.Clone(*list)
+		for i := range *list {
+			fs := eskip.CopyFilters((*list)[i].Filters)
+			for _, f := range fs {
+				normalArgs(f.Args)
+			}
+			(*list)[i].Filters = fs
+		}
+	}
+}
+
+func normalPredicates(ps []*eskip.Predicate) []*eskip.Predicate {
+	ps = eskip.CopyPredicates(ps)
+	for _, p := range ps {
+		normalArgs(p.Args)
+	}
+	return ps
+}
+
+func normalArgs(args []any) {
+	for i, a := range args {
+		if n, ok := a.(int); ok {
+			args[i] = float64(n)
+		}
+	}
 }
 
 func compileClass(expr string) (*regexp.Regexp, error) {

@@ -48,8 +48,7 @@ const (
 	TLSSecret         Reason = "tls_secret"          // spec.tls and its secret do not fit
 	TLSCertificate    Reason = "tls_certificate"     // a certificate was accepted
 	EastWestEnabled   Reason = "east_west"           // companions of default backends were added
-	CRDNotInstalled   Reason = "crd_not_installed"   // the cluster knows no RouteGroups
-	RuleIgnoredInfo   Reason = "external_name_unset" // an external name that the options do not enable
+	ExternalNames     Reason = "external_names_off" // an external name that the options do not enable
 )
 
 // Problem is one finding about one object: mostly a route that was left out.

@@ -111,10 +111,21 @@ func parseBack(r *eskip.Route, text string) error {
 	if err != nil {
 		return err
 	}
-	if len(back) != 1 || !eskip.Eq(back[0], r) {
+	if len(back) != 1 || !eskip.Eq(back[0], withoutAny(r)) {
 		return fmt.Errorf("it reads as a different route: %s", eskip.String(back...))
 	}
 	return nil
+}
+
+// withoutAny drops the predicates named Any, which mean nothing and are not printed.
+func withoutAny(r *eskip.Route) *eskip.Route {
+	isAny := func(p *eskip.Predicate) bool { return p.Name == "Any" }
+	if !slices.ContainsFunc(r.Predicates, isAny) {
+		return r
+	}
+	c := *r
+	c.Predicates = slices.DeleteFunc(slices.Clone(r.Predicates), isAny)
+	return &c
 }
 
 // shallow copies the route with lists of its own, so that neither copy sees what is appended to the other.

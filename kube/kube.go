@@ -121,9 +121,6 @@ type Snapshot struct {
 	// DefaultFilters are the default filters of services; nil when no folder is configured. The pointer changes only
 	// when a text does.
 	DefaultFilters *DefaultFilters
-
-	// NoRouteGroups says that the cluster does not know the kind RouteGroup.
-	NoRouteGroups bool
 }
 
 // DefaultFilters is the content of a folder of default filter files. Err says why the folder could not be read; then
@@ -147,7 +144,7 @@ func (s *Snapshot) SameObjects(o *Snapshot) bool {
 	}
 	return same(s.Ingresses, o.Ingresses) && same(s.RouteGroups, o.RouteGroups) && same(s.Services, o.Services) &&
 		same(s.Secrets, o.Secrets) && same(s.Endpoints, o.Endpoints) && same(s.EndpointSlices, o.EndpointSlices) &&
-		sameBad(s.Bad, o.Bad) && s.DefaultFilters == o.DefaultFilters && s.NoRouteGroups == o.NoRouteGroups
+		sameBad(s.Bad, o.Bad) && s.DefaultFilters == o.DefaultFilters
 }
 
 func same[T any](a, b []*T) bool {
