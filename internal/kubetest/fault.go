@@ -16,7 +16,9 @@ type Fault struct {
 	Times int
 
 	// Status is answered with a Status object of the API, which has the reason and message that a real server gives.
-	Status int
+	// Location goes with the status of a redirect.
+	Status   int
+	Location string
 
 	// Body and ContentType replace those of an answer that would have been a success. Raw does the same behind the
 	// compression: with it, what is sent can be cut without anybody noticing on the way.

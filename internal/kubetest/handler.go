@@ -87,6 +87,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if a.contentType != "" {
 		w.Header().Set("Content-Type", a.contentType)
 	}
+	if fault.Location != "" {
+		w.Header().Set("Location", fault.Location)
+	}
 	if fault.breaks() {
 		fault.send(w, a)
 		return
