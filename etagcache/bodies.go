@@ -50,7 +50,8 @@ type receipt struct {
 	rotation uint32
 	conn     *trackedConn // nil if the connection is not tracked
 	closing  bool         // the connection ends with this body
-	written  atomic.Bool  // the last byte was handed to the kernel
+	tls      bool
+	written  chan struct{} // closed when the handler is done with writing, well or not
 }
 
 func (b *bodies) init(counter prometheus.Counter) {
@@ -86,9 +87,9 @@ func (b *bodies) arrived(key bodyKey, rotation uint32) bool {
 	if b.busy.Load() == 0 {
 		return true
 	}
+	b.check(key)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.checkLocked(key)
 	return rotation >= b.rotationLocked(key)
 }
 
@@ -97,28 +98,51 @@ func (b *bodies) whole(key bodyKey) bool {
 	if b.busy.Load() == 0 {
 		return true
 	}
+	b.check(key)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.checkLocked(key)
 	e, ok := b.broken[key]
 	return !ok || e.Value.(*brokenBody).healed
 }
 
-func (b *bodies) checkLocked(key bodyKey) {
-	checked := 0
-	for r := range b.open[key] {
-		if r.conn != nil && r.conn.lost(r) {
-			b.settleLocked(r, false)
+// check settles the bodies under key whose peer has left before they arrived.
+func (b *bodies) check(key bodyKey) {
+	for _, r := range b.someOpen(key) {
+		if r.conn == nil {
+			continue // the handler will know
 		}
-		if checked++; checked == maxChecked {
-			return
+		left := r.conn.left()
+		if left {
+			// All that was written has arrived, but not all may have been written. It is a matter of microseconds:
+			// nobody waits for a peer that has left.
+			<-r.written
+		}
+		switch {
+		case r.conn.lost():
+			b.settle(r, false)
+		case left:
+			b.settle(r, true)
 		}
 	}
+}
+
+// someOpen returns up to maxChecked of the receipts for key.
+func (b *bodies) someOpen(key bodyKey) []*receipt {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var some []*receipt
+	for r := range b.open[key] {
+		if some = append(some, r); len(some) == maxChecked {
+			break
+		}
+	}
+	return some
 }
 
 // begin says that a body is about to be written.
 func (b *bodies) begin(r *receipt) {
 	r.bodies = b
+	r.written = make(chan struct{})
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	set := b.open[r.key]

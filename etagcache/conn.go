@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"sync/atomic"
 	"time"
@@ -12,6 +13,9 @@ import (
 
 // lingerTime bounds the wait for a peer that asked for the connection to be closed. Skipper gives up after 3 s.
 const lingerTime = 5 * time.Second
+
+// maxCloseWait bounds the wait for the close of a peer that has announced it over TLS.
+const maxCloseWait = 20 * time.Millisecond
 
 // WrapListener returns a listener whose connections notice when they end before a body has arrived. It belongs below TLS:
 // wrap the TCP listener, then call Serve or ServeTLS. It has an effect only together with ConnContext.
@@ -45,18 +49,23 @@ func (c *Cache) ConnContext(ctx context.Context, conn net.Conn) context.Context 
 	}
 }
 
-// trackedOf returns the connection of a request, nil if it is not tracked.
-func trackedOf(ctx context.Context) *trackedConn {
-	conn, _ := ctx.Value(connKey{}).(*trackedConn)
+// trackedOf returns the connection of a request, nil if it is not tracked. Over HTTP/2 it never is: there, the end of a
+// connection says nothing about one of its streams.
+func trackedOf(r *http.Request) *trackedConn {
+	if r.ProtoMajor != 1 {
+		return nil
+	}
+	conn, _ := r.Context().Value(connKey{}).(*trackedConn)
 	return conn
 }
 
-// trackedConn is a connection that knows the last body sent on it. When it ends, by whichever side was first, that body is
+// trackedConn is a connection of HTTP/1 that knows the last body sent on it. When it ends, by whichever side was first, that body is
 // settled: what the kernel knows of the connection tells whether the peer has acknowledged every byte.
 type trackedConn struct {
 	net.Conn
 	last      atomic.Pointer[receipt] // of the last body; nil if the peer has asked again since
 	failed    atomic.Bool             // reading has failed: the peer has broken the connection off
+	heard     atomic.Bool             // something came since the last body
 	lingering atomic.Bool             // we have closed our direction
 }
 
@@ -64,6 +73,9 @@ type trackedConn struct {
 // have closed the connection says nothing about the last body.
 func (t *trackedConn) Read(p []byte) (int, error) {
 	n, err := t.Conn.Read(p)
+	if n > 0 && t.last.Load() != nil {
+		t.heard.Store(true)
+	}
 	if err != nil && !inGoodOrder(err) {
 		t.failed.Store(true)
 	}
@@ -72,6 +84,20 @@ func (t *trackedConn) Read(p []byte) (int, error) {
 
 func inGoodOrder(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, net.ErrClosed)
+}
+
+// Write settles the last body first, if this is the answer of TLS to the peer's close: the peer resets the connection on
+// it, after which nothing can be known any more. The close itself follows the message that announces it closely.
+func (t *trackedConn) Write(p []byte) (int, error) {
+	if r := t.last.Load(); r != nil && r.tls && t.heard.Load() {
+		for wait := time.Duration(0); wait < maxCloseWait && stateOf(t.Conn) == connOpen; wait += time.Millisecond {
+			time.Sleep(time.Millisecond)
+		}
+		if stateOf(t.Conn) != connOpen && t.last.CompareAndSwap(r, nil) {
+			r.bodies.settle(r, t.left())
+		}
+	}
+	return t.Conn.Write(p)
 }
 
 // Close settles the last body and closes the connection. If the connection was to end with that body, most of which may
@@ -83,7 +109,7 @@ func (t *trackedConn) Close() error {
 		if r.closing {
 			arrived = t.linger()
 		} else {
-			arrived = !t.lost(r) && unacknowledged(t.Conn) == 0
+			arrived = !t.lost() && unacknowledged(t.Conn) == 0
 		}
 		r.bodies.settle(r, arrived)
 	}
@@ -110,8 +136,8 @@ func (t *trackedConn) linger() bool {
 	}
 }
 
-// lost reports whether the peer has left before all of r has reached it. r is the last body of t, or being written.
-func (t *trackedConn) lost(r *receipt) bool {
+// lost reports whether the peer has left before all that was written has reached it.
+func (t *trackedConn) lost() bool {
 	if t.failed.Load() {
 		return true
 	}
@@ -120,7 +146,7 @@ func (t *trackedConn) lost(r *receipt) bool {
 	}
 	switch stateOf(t.Conn) {
 	case connPeerClosed:
-		return !r.written.Load() || unacknowledged(t.Conn) > 0
+		return unacknowledged(t.Conn) > 0
 	case connBroken:
 		return true
 	default:
@@ -128,7 +154,12 @@ func (t *trackedConn) lost(r *receipt) bool {
 	}
 }
 
-// asked says that the peer has sent another request, which over HTTP/1.1 it does when it has read the answer before.
+// left reports whether the peer has closed its side in good order, having received all that was written so far.
+func (t *trackedConn) left() bool {
+	return !t.failed.Load() && !t.lingering.Load() && stateOf(t.Conn) == connPeerClosed && unacknowledged(t.Conn) == 0
+}
+
+// asked says that the peer has sent another request, which it does when it has read the answer before.
 func (t *trackedConn) asked() {
 	if r := t.last.Swap(nil); r != nil {
 		r.bodies.settle(r, true)
@@ -137,6 +168,7 @@ func (t *trackedConn) asked() {
 
 // sent makes r the last body. The one before, if it is still there, was followed by this one on the same connection.
 func (t *trackedConn) sent(r *receipt) {
+	t.heard.Store(false)
 	if before := t.last.Swap(r); before != nil {
 		before.bodies.settle(before, true)
 	}

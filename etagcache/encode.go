@@ -3,6 +3,7 @@ package etagcache
 import (
 	"bytes"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/klauspost/compress/gzip"
@@ -17,41 +18,66 @@ const (
 	zstdLevel = zstd.SpeedDefault
 )
 
-// encode makes the gzip and zstd bodies of t, side by side. The encoders are not kept: between two tables their buffers
-// would be memory that nobody uses.
-func (c *Cache) encode(t *table.Table) (gz, zs []byte) {
-	done := make(chan []byte)
-	go func() { done <- c.compress(t, gzipped, newGzip) }()
-	zs = c.compress(t, zstandard, newZstd)
-	return <-done, zs
+// encoder is what gzip and zstd have in common.
+type encoder interface {
+	io.WriteCloser
+	Reset(io.Writer)
 }
 
-// compress runs the text of t through an encoder. Encoders fail only if their writer does, and a buffer does not.
-func (c *Cache) compress(t *table.Table, e encoding, newEncoder func(io.Writer) io.WriteCloser) []byte {
-	start := c.cfg.Now()
-	var buf bytes.Buffer
-	buf.Grow(t.Bytes()/12 + 512) // real tables compress better than this
-	enc := newEncoder(&buf)
-	_, _ = t.WriteTo(enc)
-	_ = enc.Close()
-	c.cfg.Metrics.encodeDuration[e].Observe(float64(c.cfg.Now().Sub(start)) / float64(time.Second))
-	return bytes.Clone(buf.Bytes()) // without the slack of the buffer, which may be as large as the body
+// encoders keeps encoders from one table to the next if that follows soon, as zone tables do. Their buffers are some
+// megabytes; the garbage collector takes those that nobody uses.
+type encoders struct {
+	pools [encodings]sync.Pool
 }
 
-func newGzip(w io.Writer) io.WriteCloser {
-	enc, err := gzip.NewWriterLevel(w, gzipLevel)
-	if err != nil {
-		panic(err) // the level is a constant
+func (p *encoders) get(e encoding, w io.Writer) encoder {
+	enc, ok := p.pools[e].Get().(encoder)
+	if !ok {
+		return newEncoder(e, w)
 	}
+	enc.Reset(w)
 	return enc
 }
 
-// newZstd returns an encoder that works in the goroutine of its caller: with more, the cut of blocks would depend on
-// timing, and equal tables would not have equal bodies on every replica.
-func newZstd(w io.Writer) io.WriteCloser {
-	enc, err := zstd.NewWriter(w, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstdLevel))
+func (p *encoders) put(e encoding, enc encoder) {
+	enc.Reset(nil) // or the body could not be freed before the encoder
+	p.pools[e].Put(enc)
+}
+
+// newEncoder returns a new encoder. Those of zstd work in the goroutine of their caller: with more, the cut of blocks would
+// depend on timing, and equal tables would not have equal bodies on every replica.
+func newEncoder(e encoding, w io.Writer) encoder {
+	var enc encoder
+	var err error
+	switch e {
+	case gzipped:
+		enc, err = gzip.NewWriterLevel(w, gzipLevel)
+	case zstandard:
+		enc, err = zstd.NewWriter(w, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstdLevel))
+	}
 	if err != nil {
 		panic(err) // the options are constants
 	}
 	return enc
+}
+
+// encode makes the gzip and zstd bodies of t, side by side.
+func (c *Cache) encode(t *table.Table) (gz, zs []byte) {
+	done := make(chan []byte)
+	go func() { done <- c.compress(t, gzipped) }()
+	zs = c.compress(t, zstandard)
+	return <-done, zs
+}
+
+// compress runs the text of t through an encoder. Encoders fail only if their writer does, and a buffer does not.
+func (c *Cache) compress(t *table.Table, e encoding) []byte {
+	start := c.cfg.Now()
+	var buf bytes.Buffer
+	buf.Grow(t.Bytes()/12 + 512) // real tables compress better than this
+	enc := c.encoders.get(e, &buf)
+	_, _ = t.WriteTo(enc)
+	_ = enc.Close()
+	c.encoders.put(e, enc)
+	c.cfg.Metrics.encodeDuration[e].Observe(float64(c.cfg.Now().Sub(start)) / float64(time.Second))
+	return bytes.Clone(buf.Bytes()) // without the slack of the buffer, which may be as large as the body
 }

@@ -106,6 +106,8 @@ type Cache struct {
 	claims  claims
 	bodies  bodies
 
+	encoders encoders
+
 	mu        sync.Mutex // held by who changes state
 	completed uint64     // sequence number of the last poll that completed; guarded by mu
 }

@@ -33,8 +33,8 @@ type exchange struct {
 }
 
 func (c *Cache) serve(w http.ResponseWriter, r *http.Request, zone string) {
-	x := exchange{cache: c, w: w, r: r, state: c.state.Load(), conn: trackedOf(r.Context())}
-	if x.conn != nil && r.ProtoMajor == 1 {
+	x := exchange{cache: c, w: w, r: r, state: c.state.Load(), conn: trackedOf(r)}
+	if x.conn != nil {
 		x.conn.asked()
 	}
 	h := w.Header()
@@ -115,7 +115,7 @@ func (x *exchange) content(ranges bool) {
 		}
 	} else {
 		status = http.StatusOK
-		n = x.serveWhole(&receipt{key: key, rotation: rotation, conn: x.conn, closing: x.r.Close})
+		n = x.serveWhole(&receipt{key: key, rotation: rotation, conn: x.conn, closing: x.r.Close, tls: x.r.TLS != nil})
 	}
 	x.cache.cfg.Metrics.observeResponse(status, x.encoding, n)
 }
@@ -145,11 +145,11 @@ func (x *exchange) serveRanges() (status, n int, ok bool) {
 // settle concludes the writing of a body. Where the connection is tracked, the last word is spoken when it ends or is used
 // for another request.
 func (x *exchange) settle(r *receipt, ok bool) {
-	r.written.Store(ok)
+	defer close(r.written)
 	if ok && x.r.Context().Err() != nil {
-		// Over HTTP/1.1 the peer has closed the connection, maybe because it has all it wanted. If nobody knows better,
-		// the request ended before its answer.
-		ok = x.conn != nil && x.r.ProtoMajor == 1 && !x.conn.lost(r)
+		// The peer has closed the connection, maybe because it has all it wanted. If nobody knows better, the request
+		// ended before its answer.
+		ok = x.conn != nil && !x.conn.lost()
 	}
 	if ok && x.conn != nil {
 		x.conn.sent(r)
