@@ -1,0 +1,69 @@
+package config
+
+import (
+	"errors"
+	"strings"
+)
+
+// arguments splits the command line into settings and positional arguments. It knows what pflag does not: that one dash
+// may begin a long name, as for Skipper, whose flags are those of package flag. As there, a switch never takes the next
+// argument as its value.
+func (p *Parser) arguments(args []string) (settings []setting, positional []string) {
+	unknown := false // the argument before was a flag of unknown kind
+	after := ""      // the switch before, without a value
+	for i := 0; i < len(args); i++ {
+		arg := args[i]
+		if arg == "--" {
+			return settings, p.positional(positional, args[i+1:], "")
+		}
+		if len(arg) < 2 || arg[0] != '-' {
+			if !unknown {
+				positional = p.positional(positional, args[i:i+1], after)
+			}
+			unknown, after = false, ""
+			continue
+		}
+		unknown, after = false, ""
+		name, val, hasValue := strings.Cut(strings.TrimPrefix(arg[1:], "-"), "=")
+		if name == "" || name[0] == '-' {
+			p.failf("", "bad flag syntax %s: want -name, -name=value or -name value", clip(name))
+			continue
+		}
+		if name == "h" {
+			name = "help"
+		}
+		boolean, ok := p.known(name)
+		switch {
+		case !ok:
+			p.fail("", p.unknown("flag -", name))
+			unknown = !hasValue // then what follows is more likely its value than a positional argument
+			continue
+		case boolean && !hasValue:
+			val, after = "true", name
+		case !hasValue && i+1 == len(args):
+			p.fail(name, errors.New("needs a value"))
+			continue
+		case !hasValue:
+			i++
+			val = args[i]
+		}
+		settings = append(settings, setting{name: name, value: val, origin: fromArguments})
+	}
+	return settings, positional
+}
+
+// positional appends arguments that are not flags, or reports the first if the command takes none. After a switch the
+// likely mistake is its value as an argument of its own.
+func (p *Parser) positional(to, args []string, after string) []string {
+	if p.cmd.MaxArgs != 0 || len(args) == 0 {
+		return append(to, args...)
+	}
+	if after != "" {
+		if _, err := parseBool(args[0]); err == nil {
+			p.failf(after, "is a switch and takes its value with =: write -%s=%s", after, args[0])
+			return to
+		}
+	}
+	p.failf("", "unexpected argument %s: %s takes flags only", clip(args[0]), p.cmd.Name)
+	return to
+}

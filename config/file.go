@@ -1,0 +1,221 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// maxFileSize is the limit of the configuration file, in bytes.
+const maxFileSize = 1 << 20
+
+// file reads the settings of the configuration file that the settings of higher places name.
+func (p *Parser) file(settings []setting, read func(string) ([]byte, error)) []setting {
+	s, ok := configFile(settings)
+	if !ok || s.value == "" {
+		return nil
+	}
+	p.where[s.name] = s.where
+	if read == nil {
+		p.failf(s.name, "files cannot be read here")
+		return nil
+	}
+	content, err := read(s.value)
+	switch {
+	case err != nil:
+		p.fail(s.name, err)
+	case len(content) > maxFileSize:
+		p.failf(s.name, "%s has %d bytes: want at most %d", printable(s.value), len(content), maxFileSize)
+	default:
+		return p.yaml(s.value, content)
+	}
+	return nil
+}
+
+// configFile is the setting that names the file: the last of the highest place, as for every flag.
+func configFile(settings []setting) (found setting, ok bool) {
+	for _, s := range settings {
+		if s.name == "config-file" && (!ok || s.origin >= found.origin) {
+			found, ok = s, true
+		}
+	}
+	return found, ok
+}
+
+// yaml reads settings from the text of the file, which must be one mapping. The nodes are read and not values, because
+// they have line numbers and the text as it was written: 1.20 is not 1.2 as a TLS version.
+func (p *Parser) yaml(name string, content []byte) []setting {
+	file := printable(name)
+	dec := yaml.NewDecoder(bytes.NewReader(content))
+	var doc, more yaml.Node
+	if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
+		p.where["config-file"] = file
+		p.warn("config-file", "the file is empty")
+		return nil
+	} else if err != nil {
+		p.errs = append(p.errs, syntax(file, err))
+		return nil
+	}
+	if err := dec.Decode(&more); err == nil {
+		p.failAt(file, &more, errors.New("a second document: want one"))
+		return nil
+	} else if !errors.Is(err, io.EOF) {
+		p.errs = append(p.errs, syntax(file, err))
+		return nil
+	}
+	root := &doc
+	if root.Kind == yaml.DocumentNode && len(root.Content) == 1 {
+		root = root.Content[0]
+	}
+	if root.Kind != yaml.MappingNode {
+		p.failAt(file, root, errors.New("want a mapping of flag names to values"))
+		return nil
+	}
+	return p.mapping(file, root)
+}
+
+func (p *Parser) mapping(file string, root *yaml.Node) []setting {
+	var settings []setting
+	lines := make(map[string]int)
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		key, val := root.Content[i], resolve(root.Content[i+1])
+		name := key.Value
+		if key.Kind != yaml.ScalarNode {
+			p.failAt(file, key, errors.New("want the name of a flag as key"))
+			continue
+		}
+		if first, again := lines[name]; again {
+			p.failAt(file, key, fmt.Errorf("key %s again: it is also in line %d", printable(name), first))
+			continue
+		}
+		lines[name] = key.Line
+		if _, ok := p.known(name); !ok {
+			p.failAt(file, key, p.unknown("key ", name))
+			continue
+		}
+		if name == "config-file" || onlyArgument(name) {
+			p.failAt(file, key, fmt.Errorf("key %s: is for the command line only", name))
+			continue
+		}
+		where := fmt.Sprintf("%s:%d", file, key.Line)
+		texts, err := p.texts(name, val)
+		if err != nil {
+			p.errs = append(p.errs, &Error{Flag: name, Where: where, Err: err})
+			continue
+		}
+		if texts == nil {
+			p.warnings = append(p.warnings, Warning{Flag: name, Where: where, Text: "has no value: it stays as it was"})
+		}
+		for _, t := range texts {
+			settings = append(settings, setting{name: name, value: t, origin: fromFile, where: where})
+		}
+	}
+	return settings
+}
+
+// texts are the values of a key in the form of the command line; nil if it has none.
+func (p *Parser) texts(name string, val *yaml.Node) ([]string, error) {
+	o, ours := p.byName[name]
+	switch {
+	case isNull(val):
+		return nil, nil
+	case !ours && val.Kind != yaml.ScalarNode:
+		return []string{"(list)"}, nil // one of Skipper's that is not used here: whatever it is, there is nothing to read
+	case val.Kind == yaml.ScalarNode:
+		if boolean, _ := p.known(name); boolean {
+			return []string{yamlBool(val)}, nil
+		}
+		return []string{val.Value}, nil
+	case val.Kind == yaml.MappingNode && name == allowedExternalName:
+		return allValues(val)
+	case val.Kind == yaml.SequenceNode && (o.value.repeat || o.value.comma):
+		texts, err := elements(val)
+		if err != nil || o.value.repeat {
+			return texts, err
+		}
+		for _, t := range texts {
+			if strings.Contains(t, ",") {
+				return nil, fmt.Errorf("%s: an element of a list cannot have a comma", clip(t))
+			}
+		}
+		return []string{strings.Join(texts, ",")}, nil
+	case o.value.repeat || o.value.comma:
+		return nil, errors.New("want a text or a list of texts")
+	default:
+		return nil, fmt.Errorf("want one value (%s), not a list or a mapping", o.value.kind)
+	}
+}
+
+// elements are the texts of a list.
+func elements(list *yaml.Node) ([]string, error) {
+	texts := make([]string, 0, len(list.Content))
+	for _, n := range list.Content {
+		n = resolve(n)
+		if n.Kind != yaml.ScalarNode || isNull(n) {
+			return nil, fmt.Errorf("line %d: want a text as element of the list", n.Line)
+		}
+		texts = append(texts, n.Value)
+	}
+	return texts, nil
+}
+
+// allValues are the texts of all lists in a mapping: the form in which Skipper reads its list of allowed names.
+func allValues(mapping *yaml.Node) ([]string, error) {
+	texts := []string{}
+	for i := 1; i < len(mapping.Content); i += 2 {
+		n := resolve(mapping.Content[i])
+		if n.Kind != yaml.SequenceNode {
+			return nil, fmt.Errorf("line %d: want a list of texts", n.Line)
+		}
+		some, err := elements(n)
+		if err != nil {
+			return nil, err
+		}
+		texts = append(texts, some...)
+	}
+	return texts, nil
+}
+
+// resolve follows an alias to what it stands for. That is never an alias itself.
+func resolve(n *yaml.Node) *yaml.Node {
+	if n.Kind == yaml.AliasNode && n.Alias != nil {
+		return n.Alias
+	}
+	return n
+}
+
+func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
+
+// yamlBool is the text of a switch. Skipper's YAML also has the words of YAML 1.1.
+func yamlBool(n *yaml.Node) string {
+	if n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) == 0 {
+		switch strings.ToLower(n.Value) {
+		case "yes", "on", "y":
+			return "true"
+		case "no", "off", "n":
+			return "false"
+		}
+	}
+	return n.Value
+}
+
+// yamlLine is how an error of the YAML parser begins.
+var yamlLine = regexp.MustCompile(`^yaml: line ([0-9]+): `)
+
+// syntax moves the line in an error of the YAML parser to where other errors have it.
+func syntax(file string, err error) *Error {
+	msg := err.Error()
+	if m := yamlLine.FindStringSubmatch(msg); m != nil {
+		return &Error{Where: file + ":" + m[1], Err: errors.New("yaml: " + msg[len(m[0]):])}
+	}
+	return &Error{Where: file, Err: err}
+}
+
+func (p *Parser) failAt(file string, n *yaml.Node, err error) {
+	p.errs = append(p.errs, &Error{Where: fmt.Sprintf("%s:%d", file, n.Line), Err: err})
+}

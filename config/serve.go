@@ -1,0 +1,192 @@
+package config
+
+import (
+	"fmt"
+	"log/slog"
+	"math"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/guard"
+)
+
+// Defaults of the listeners. With manifests and without explicit addresses only the loopback interface is bound: that is
+// a trial on somebody's machine, and what it serves is nobody else's business.
+const (
+	DefaultAddress         = ":9090"
+	DefaultSupportAddress  = ":9911"
+	LoopbackAddress        = "127.0.0.1:9090"
+	LoopbackSupportAddress = "127.0.0.1:9911"
+)
+
+// Guard adds the flags that say which tables are suspicious.
+func (p *Parser) Guard(c *guard.Config) {
+	c.MaxLoss = guard.DefaultMaxLoss
+	g := p.group(GroupGuard)
+	g.own("guard-max-loss", parsed("share", &c.MaxLoss, "0.5", share), "Share of the served routes, or hosts, that a new "+
+		"table may lack: 0.5 or 50%. A table that lacks more is held back. 1 switches the rule off.")
+	g.own("guard-hold", duration(&c.Hold, guard.DefaultHold, time.Millisecond, 24*time.Hour), "How long every read has to "+
+		"agree before a table that is held back is served all the same. An empty table is never served.")
+	g.own("guard-max-routes", number(&c.MaxRoutes, 0, 0, math.MaxInt32), "Most routes that a table may grow to without being "+
+		"held back; 0 is no limit.")
+	g.own("guard-max-bytes", parsed("size", &c.MaxBytes, "0", size), "Most bytes that the text of a table may grow to without "+
+		"being held back, plain or as 512MiB; 0 is no limit.")
+}
+
+// Listen adds the flags of the listeners and of shutdown.
+func (p *Parser) Listen(c *Listen, s *Source) {
+	const day = 24 * time.Hour
+	g := p.group(GroupListen)
+	g.skipper("address", checked("HOST:PORT", &c.Address, DefaultAddress, address), "Main listener. The default with "+
+		"--manifests is "+LoopbackAddress+".")
+	g.skipper("support-listener", checked("HOST:PORT", &c.SupportAddress, DefaultSupportAddress, func(s string) error {
+		if s == "" {
+			return nil
+		}
+		return address(s)
+	}), "Listener for metrics and status, always without TLS; empty turns it off. The default with --manifests is "+
+		LoopbackSupportAddress+".")
+	g.skipper("wait-for-healthcheck-interval", duration(&c.WaitForHealthcheckInterval, 45*time.Second, 0, day), "How long to "+
+		"serve after the signal to stop, until no load balancer sends requests any more.")
+	g.own("shutdown-timeout", duration(&c.ShutdownTimeout, 30*time.Second, time.Millisecond, day), "How long open requests "+
+		"may take after that.")
+	g.skipper("enable-profile", boolean(&c.EnableProfile, false), "Serve profiles under /debug/pprof on the support listener.")
+	g.skipper("block-profile-rate", number(&c.BlockProfileRate, 0, 0, math.MaxInt32), "Rate of the profile of blocking, in "+
+		"nanoseconds for each sample; 0 is off.")
+	g.skipper("mutex-profile-fraction", number(&c.MutexProfileFraction, 0, 0, math.MaxInt32), "Fraction of the profile of "+
+		"mutexes: one event of so many is sampled; 0 is off.")
+	g.skipper("memory-profile-rate", number(&c.MemProfileRate, 0, 0, math.MaxInt32), "Rate of the profile of memory, in bytes "+
+		"for each sample; 0 leaves the default of the Go runtime.")
+	p.check(func() { p.checkListen(c, s) })
+}
+
+func (p *Parser) checkListen(c *Listen, s *Source) {
+	if len(s.Manifests) > 0 && !p.isSet("address") {
+		c.Address = LoopbackAddress
+	}
+	if len(s.Manifests) > 0 && !p.isSet("support-listener") {
+		c.SupportAddress = LoopbackSupportAddress
+	}
+	if c.SupportAddress == "" {
+		p.warn("support-listener", "is empty: there are no metrics and no status")
+		return
+	}
+	if _, port, err := net.SplitHostPort(c.Address); err == nil && port != "0" && c.Address == c.SupportAddress {
+		p.failf("support-listener", "%s is also -address: want another port", clip(c.SupportAddress))
+	}
+}
+
+// TLS adds the flags of the protection of the main listener.
+func (p *Parser) TLS(c *TLS) {
+	g := p.group(GroupTLS)
+	g.own("enable-tls", boolean(&c.Enable, false), "Serve TLS on the main listener, with -tls-cert and -tls-key, without "+
+		"asking for client certificates.")
+	g.skipper("enable-mtls", boolean(&c.MTLS, false), "Serve TLS on the main listener, and require client certificates. This "+
+		"goes for /health, too.")
+	g.skipper("tls-cert", list(&c.CertFiles), "Files with the certificates, PEM, with commas between them.")
+	g.skipper("tls-key", list(&c.KeyFiles), "Files with their keys, in the same order.")
+	c.MinVersion, _ = parseTLSVersion("1.2")
+	g.skipper("tls-min-version", parsed("version", &c.MinVersion, "1.2", parseTLSVersion), "Oldest version of TLS: 1.0, 1.1, "+
+		"1.2 or 1.3.")
+	g.skipper("mtls-authn-ca", list(&c.CAFiles), "Files with the authorities for client certificates, PEM, with commas "+
+		"between them.")
+	g.skipper("mtls-authn-append-ca", boolean(&c.AppendSystemCAs, false), "Accept the authorities of the system, too.")
+	p.check(func() { p.checkTLS(c) })
+}
+
+func (p *Parser) checkTLS(c *TLS) {
+	asked := "enable-tls"
+	if c.MTLS {
+		asked, c.Enable = "enable-mtls", true
+	}
+	for _, files := range []struct {
+		flag  string
+		names []string
+	}{{"tls-cert", c.CertFiles}, {"tls-key", c.KeyFiles}, {"mtls-authn-ca", c.CAFiles}} {
+		for i, name := range files.names {
+			if strings.TrimSpace(name) == "" {
+				p.failf(files.flag, "element %d is empty: want names of files with commas between them", i+1)
+			}
+		}
+	}
+	switch {
+	case len(c.CertFiles) != len(c.KeyFiles):
+		p.failf("tls-key", "%d keys for %d certificates of -tls-cert: want one for each", len(c.KeyFiles), len(c.CertFiles))
+	case c.Enable && len(c.CertFiles) == 0:
+		p.failf(asked, "needs -tls-cert and -tls-key")
+	case !c.Enable && len(c.CertFiles) > 0:
+		p.warn("tls-cert", "the main listener is plain HTTP all the same, as in Skipper's route server: for TLS set "+
+			"--enable-tls, or -enable-mtls to require client certificates, too")
+	}
+	switch {
+	case c.MTLS && len(c.CAFiles) == 0 && !c.AppendSystemCAs:
+		p.failf("enable-mtls", "needs the authorities for client certificates: -mtls-authn-ca or -mtls-authn-append-ca")
+	case !c.MTLS && len(c.CAFiles) > 0:
+		p.warn("mtls-authn-ca", "no client certificate is asked for without -enable-mtls")
+	case !c.MTLS && c.AppendSystemCAs:
+		p.warn("mtls-authn-append-ca", "no client certificate is asked for without -enable-mtls")
+	}
+}
+
+// tokenFilters are the beginnings of the names of filters that ask a token service.
+var tokenFilters = []string{"oauthTokeninfo", "oauthTokenintrospection", "secureOauthTokenintrospection"}
+
+// RequestFilters adds the flag with the filters for requests to the main listener.
+func (p *Parser) RequestFilters(dst *[]*eskip.Filter) {
+	const name = "route-server-filters"
+	g := p.group(GroupTLS)
+	g.skipper(name, parsed("filters", dst, "", parseFilters), "Filters for all requests to the main listener but those for "+
+		"/health, such as mtlsAuthn() -> mtlsCN(\"proxy\").")
+	p.check(func() {
+		for _, f := range *dst {
+			for _, prefix := range tokenFilters {
+				if strings.HasPrefix(f.Name, prefix) {
+					p.failf(name, "filter %s is not supported, no token service is asked here: to know who asks, require client "+
+						"certificates (-enable-mtls, -mtls-authn-ca and the filters mtlsAuthn() -> mtlsCN(\"NAME\")), or let only "+
+						"the proxies in with a NetworkPolicy", printable(f.Name))
+				}
+			}
+		}
+	})
+}
+
+// Shards adds the flags that name the services of shared rate limits.
+func (p *Parser) Shards(s *Shards) {
+	g := p.group(GroupShards)
+	for _, c := range []struct {
+		store string
+		dst   *Shard
+	}{{"redis", &s.Redis}, {"valkey", &s.Valkey}} {
+		prefix := "kubernetes-" + c.store + "-service-"
+		g.skipper(prefix+"namespace", text(&c.dst.Namespace, ""), fmt.Sprintf("Namespace of the service whose addresses are "+
+			"served under /swarm/%s/shards, for the rate limits that proxies share.", c.store))
+		g.skipper(prefix+"name", text(&c.dst.Name, ""), "Name of that service.")
+		g.skipper(prefix+"port", number(&c.dst.Port, 6379, 1, 65535), "Port of its addresses.")
+		p.check(func() {
+			switch {
+			case c.dst.Namespace != "" && c.dst.Name == "":
+				p.warn(prefix+"namespace", "has no effect without -%sname", prefix)
+			case c.dst.Namespace == "" && c.dst.Name != "":
+				p.warn(prefix+"name", "has no effect without -%snamespace", prefix)
+			}
+		})
+	}
+}
+
+// Log adds the flags of the log.
+func (p *Parser) Log(l *Log) {
+	l.Level = slog.LevelInfo
+	g := p.group(GroupLogging)
+	g.skipper("application-log-level", parsed("level", &l.Level, "INFO", parseLevel), "Least level that is logged: TRACE, "+
+		"DEBUG, INFO, WARN, ERROR, FATAL or PANIC.")
+	g.skipper("application-log-json-enabled", boolean(&l.JSON, false), "Log JSON, one object on each line.")
+}
+
+// StateDir adds the flag of the checkpoint.
+func (p *Parser) StateDir(dir *string) {
+	g := p.group(GroupCheckpoint)
+	g.own("state-dir", text(dir, ""), "Folder for a copy of the served table. A server that is restarted while the source is "+
+		"away serves it at once, marked as stale. Empty keeps no copy.")
+}

@@ -1,0 +1,82 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// maxShown is how much of a text is repeated in a message, in bytes.
+const maxShown = 200
+
+// clip quotes a text for a message, shortened.
+func clip(s string) string {
+	if len(s) > maxShown {
+		return strconv.Quote(strings.ToValidUTF8(s[:maxShown], "")) + "…"
+	}
+	return strconv.Quote(s)
+}
+
+// printable is a name for a message: as it is if that can do no harm to a terminal or a log.
+func printable(s string) string {
+	if len(s) <= maxShown && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || r == ' ' }) {
+		return s
+	}
+	return clip(s)
+}
+
+// unknown is the error for a name that is no flag. Only the name is repeated: what was meant to be its value may be a
+// secret.
+func (p *Parser) unknown(what, name string) error {
+	like, found := nearest(name, p.names())
+	msg := "unknown " + what + printable(name)
+	if found {
+		dash := ""
+		if strings.HasSuffix(what, "-") {
+			dash = "-"
+		}
+		msg += ": did you mean " + dash + like + "?"
+	}
+	return errors.New(msg + fmt.Sprintf(" (%s --help lists all flags)", p.cmd.Name))
+}
+
+// nearest returns the name that is closest to what was typed, if one is close enough to have been meant: a third of the
+// letters may differ.
+func nearest(typed string, names []string) (string, bool) {
+	if len(typed) > maxShown {
+		return "", false
+	}
+	typed = strings.ToLower(strings.Trim(strings.ReplaceAll(typed, "_", "-"), "-"))
+	best, least := "", max(1, len(typed)/3)+1
+	for _, name := range names {
+		if d := distance(typed, name); d < least {
+			best, least = name, d
+		}
+	}
+	return best, best != ""
+}
+
+// distance counts the letters to insert, drop, replace or swap with their neighbour to get from a to b.
+func distance(a, b string) int {
+	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], before[j-2]+1)
+			}
+		}
+		before, last, row = last, row, before
+	}
+	return last[len(b)]
+}
