@@ -12,9 +12,14 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"unicode"
 	"unicode/utf16"
 
 	"sigs.k8s.io/yaml"
+	goyaml "sigs.k8s.io/yaml/goyaml.v2"
 )
 
 // Doc is one document of a stream.
@@ -135,37 +140,62 @@ func cutLine(b []byte, i int) (line []byte, next int) {
 
 // ToJSON converts the document to JSON, by the rules that Kubernetes tools go by (YAML 1.1: an unquoted yes is a
 // boolean). A document that is JSON already is returned as it is, so that numbers and escapes keep their form. An empty
-// document gives "null". Repeated keys are no error, the last one counts; [DuplicateKey] finds them. Line numbers in
-// errors are those of the stream.
-func ToJSON(d Doc) ([]byte, error) {
+// document gives "null". Of a key that is there twice the last value counts. Line numbers in errors are those of the
+// stream.
+func ToJSON(d Doc) ([]byte, error) { return convert(d, yaml.YAMLToJSON) }
+
+// ToJSONStrict is [ToJSON] with an error for a key that is there twice in one mapping, which YAML forbids and which
+// hides one of the two values.
+func ToJSONStrict(d Doc) ([]byte, error) { return convert(d, yaml.YAMLToJSONStrict) }
+
+func convert(d Doc, parse func([]byte) ([]byte, error)) ([]byte, error) {
 	if json.Valid(d.Text) {
 		return d.Text, nil
 	}
-	out, err := yaml.YAMLToJSON(d.Text)
+	whole := func(text []byte) ([]byte, error) {
+		out, err := parse(text)
+		if err == nil {
+			err = oneDocument(text)
+		}
+		return out, err
+	}
+	out, err := whole(d.Text)
 	if err != nil {
-		return nil, atLine(d, err, yaml.YAMLToJSON)
+		return nil, atLine(d, err, whole)
 	}
 	return out, nil
 }
 
-// DuplicateKey returns an error that names the line if a mapping of the document has a key twice, which YAML forbids
-// and which hides one of the two values.
-func DuplicateKey(d Doc) error {
-	if json.Valid(d.Text) {
+// oneDocument returns an error if something follows the value of a document: the parser stops behind "{a: 1}" and would
+// not look at the lines after it. A value that begins with a letter is a mapping or a scalar in block style, which the
+// parser reads to the end.
+func oneDocument(text []byte) error {
+	begin := bytes.TrimLeft(bytes.TrimPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("---")), " \t\r\n")
+	if len(begin) > 0 && unicode.IsLetter(rune(begin[0])) {
 		return nil
 	}
-	if _, err := yaml.YAMLToJSONStrict(d.Text); err != nil {
-		return atLine(d, err, yaml.YAMLToJSONStrict)
+	dec := goyaml.NewDecoder(bytes.NewReader(text))
+	var value any
+	if err := dec.Decode(&value); err != nil && !errors.Is(err, io.EOF) {
+		return err
 	}
-	return nil
+	switch err := dec.Decode(&value); {
+	case err == nil:
+		return errors.New("yaml: something follows the value of the document")
+	case errors.Is(err, io.EOF):
+		return nil
+	default:
+		return err
+	}
 }
 
 // atLine lets the parser fail once more with as many empty lines before the document as the stream has, so that the
-// line in its error is the stream's.
+// line in its error is the stream's. The error is one line of text.
 func atLine(d Doc, err error, parse func([]byte) ([]byte, error)) error {
 	padded := append(bytes.Repeat([]byte("\n"), d.Line-1), d.Text...)
 	if _, again := parse(padded); again != nil {
-		return again
+		err = again
 	}
-	return err
+	text := strings.Join(strings.Fields(err.Error()), " ")
+	return errors.New(strings.TrimPrefix(text, "error converting YAML to JSON: "))
 }

@@ -64,8 +64,21 @@ func TestSyntaxErrorsNameTheLineOfTheStream(t *testing.T) {
 	if _, err := yamldoc.ToJSON(docs[1]); err != nil {
 		t.Errorf("a repeated key is no syntax error: %v", err)
 	}
-	if err := yamldoc.DuplicateKey(docs[1]); err == nil || !strings.Contains(err.Error(), "line 4") {
+	if _, err := yamldoc.ToJSONStrict(docs[1]); err == nil || !strings.Contains(err.Error(), "line 4") {
 		t.Errorf("error %v, want one that names line 4", err)
+	}
+}
+
+func TestNothingBehindAValueIsLost(t *testing.T) {
+	for _, in := range []string{"{a: 1}\nb: 2", "{a: 1}{b: 2}", "--- {a: 1}\nb: 2", "\"x\"\nb: 1", "[1]\n[2]", "&x {a: 1}\nb: 2", "a: 1\n}"} {
+		if out, err := yamldoc.ToJSON(yamldoc.Doc{Line: 1, Text: []byte(in)}); err == nil {
+			t.Errorf("%q gives %s", in, out)
+		}
+	}
+	for _, in := range []string{"{a: 1}\n# c\n", "---\n# c\n[1]\n", "# c\na: 1", "\"a\": 1\nb: 2", "--- # empty\n", "'x'"} {
+		if _, err := yamldoc.ToJSON(yamldoc.Doc{Line: 1, Text: []byte(in)}); err != nil {
+			t.Errorf("%q: %v", in, err)
+		}
 	}
 }
 
@@ -114,6 +127,7 @@ func FuzzSplit(f *testing.F) {
 			if err := yaml.Unmarshal(d.Text, &v); err != nil {
 				t.Fatalf("document %q of %q: %v", d.Text, stream, err)
 			}
+			_, _ = yamldoc.ToJSON(d) // keys that JSON cannot have are errors
 			if v != nil {
 				got = append(got, v)
 			}

@@ -1,0 +1,226 @@
+package manifests
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/routesrv/routesrv/kube"
+)
+
+// stdin is the path that stands for standard input.
+const stdin = "-"
+
+// attempts is how often files are read that change meanwhile. A ConfigMap volume is swapped in an instant, so that the
+// second time does it.
+const attempts = 3
+
+type digest [sha256.Size]byte
+
+// content is what stands in a file.
+type content struct {
+	name string
+	text []byte
+	sum  digest
+	err  error // only of what is read once: it cannot be tried again
+}
+
+// file is something to read.
+type file struct {
+	name string      // as it is named to the user
+	info fs.FileInfo // nil for what is read once
+}
+
+// readFiles reads everything there is, from one state of the files: if they are others afterwards, it starts again.
+func (s *Source) readFiles(ctx context.Context) ([]content, error) {
+	files, err := s.find()
+	if err != nil {
+		return nil, err
+	}
+	for range attempts {
+		contents := make([]content, len(files))
+		for i, f := range files {
+			if err := ctx.Err(); err != nil {
+				return nil, &kube.ReadError{Verb: "read", Resource: f.name, Err: err}
+			}
+			c, err := s.readFile(f)
+			if err != nil {
+				return nil, &kube.ReadError{Verb: "read", Resource: f.name, Err: err}
+			}
+			contents[i] = c
+		}
+		again, err := s.find()
+		if err != nil {
+			return nil, err
+		}
+		if slices.EqualFunc(files, again, unchanged) {
+			return contents, nil
+		}
+		files = again
+	}
+	return nil, &kube.ReadError{
+		Verb: "read", Resource: strings.Join(s.cfg.Paths, ", "), Err: errors.New("the files keep changing while they are read"),
+	}
+}
+
+func unchanged(a, b file) bool {
+	if a.name != b.name || (a.info == nil) != (b.info == nil) {
+		return false
+	}
+	return a.info == nil ||
+		os.SameFile(a.info, b.info) && a.info.Size() == b.info.Size() && a.info.ModTime().Equal(b.info.ModTime())
+}
+
+func (s *Source) readFile(f file) (content, error) {
+	if f.info != nil {
+		return s.open(f.name)
+	}
+	c, ok := s.once[f.name]
+	if !ok {
+		if f.name == stdin {
+			c, c.err = s.readAll(f.name, s.cfg.Stdin)
+		} else {
+			c, c.err = s.open(f.name)
+		}
+		s.once[f.name] = c
+	}
+	return c, c.err
+}
+
+func (s *Source) open(name string) (content, error) {
+	r, err := os.Open(name)
+	if err != nil {
+		return content{}, withoutPath(err)
+	}
+	defer func() { _ = r.Close() }() // only read
+	return s.readAll(name, r)
+}
+
+func (s *Source) readAll(name string, r io.Reader) (content, error) {
+	text, err := io.ReadAll(io.LimitReader(r, s.cfg.MaxFileBytes+1))
+	switch {
+	case err != nil:
+		return content{}, withoutPath(err)
+	case int64(len(text)) > s.cfg.MaxFileBytes:
+		return content{}, fmt.Errorf("larger than %d bytes", s.cfg.MaxFileBytes)
+	}
+	return content{name: name, text: text, sum: sha256.Sum256(text)}, nil
+}
+
+// withoutPath returns the cause: the path is named by the error around it.
+func withoutPath(err error) error {
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
+		return p.Err
+	}
+	return err
+}
+
+// finder collects files.
+type finder struct {
+	limit int
+	seen  map[string]bool // paths without symbolic links
+	files []file
+}
+
+// find lists the files behind the configured paths.
+func (s *Source) find() ([]file, error) {
+	f := finder{limit: s.cfg.MaxFiles, seen: make(map[string]bool)}
+	for _, p := range s.cfg.Paths {
+		var err error
+		if p == stdin {
+			err = f.add(file{name: p}, p)
+		} else {
+			err = f.path(p, true)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return f.files, nil
+}
+
+// path adds what the path leads to. What was named by the user is taken whatever it is; in a folder, only what looks
+// like a manifest.
+func (f *finder) path(name string, named bool) error {
+	info, err := os.Stat(name) // follows symbolic links
+	if err != nil {
+		return readError(name, err)
+	}
+	real, err := filepath.EvalSymlinks(name)
+	if err == nil {
+		real, err = filepath.Abs(real)
+	}
+	if err != nil {
+		return readError(name, err)
+	}
+	switch {
+	case info.IsDir():
+		return f.folder(name, real)
+	case !named && !manifest(filepath.Base(name)):
+		return nil
+	case info.Mode().IsRegular():
+		return f.add(file{name, info}, real)
+	case named: // a pipe, for example
+		return f.add(file{name: name}, real)
+	default:
+		return nil
+	}
+}
+
+func (f *finder) folder(name, real string) error {
+	if f.seen[real] {
+		return nil // a loop, or named twice
+	}
+	f.seen[real] = true
+	entries, err := os.ReadDir(name)
+	if err != nil {
+		return readError(name, err)
+	}
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return cmp.Compare(a.Name(), b.Name()) })
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), ".") {
+			continue // hidden; the inside of a ConfigMap volume among others
+		}
+		if e.Type().IsRegular() && !manifest(e.Name()) {
+			continue // need not even be readable
+		}
+		if err := f.path(filepath.Join(name, e.Name()), false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *finder) add(file file, real string) error {
+	if f.seen[real] {
+		return nil
+	}
+	f.seen[real] = true
+	if len(f.files) == f.limit {
+		return readError(file.name, fmt.Errorf("more than %d files", f.limit))
+	}
+	f.files = append(f.files, file)
+	return nil
+}
+
+// manifest reports whether a file in a folder is read.
+func manifest(base string) bool {
+	ext := filepath.Ext(base)
+	switch strings.TrimSuffix(base, ext) {
+	case "kustomization", "Kustomization":
+		return false
+	}
+	return ext == ".yaml" || ext == ".yml" || ext == ".json"
+}
+
+func readError(name string, err error) error {
+	return &kube.ReadError{Verb: "read", Resource: name, Err: withoutPath(err)}
+}
