@@ -52,6 +52,7 @@ type receipt struct {
 	closing  bool         // the connection ends with this body
 	tls      bool
 	written  chan struct{} // closed when the handler is done with writing, well or not
+	settled  chan struct{} // closed when it is known whether the body arrived
 }
 
 func (b *bodies) init(counter prometheus.Counter) {
@@ -117,6 +118,9 @@ func (b *bodies) check(key bodyKey) {
 			// nobody waits for a peer that has left.
 			<-r.written
 		}
+		if r.conn.concluding() {
+			<-r.settled // likewise
+		}
 		switch {
 		case r.conn.lost():
 			b.settle(r, false)
@@ -143,6 +147,7 @@ func (b *bodies) someOpen(key bodyKey) []*receipt {
 func (b *bodies) begin(r *receipt) {
 	r.bodies = b
 	r.written = make(chan struct{})
+	r.settled = make(chan struct{})
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	set := b.open[r.key]
@@ -167,6 +172,7 @@ func (b *bodies) settleLocked(r *receipt, arrived bool) {
 		return
 	}
 	delete(set, r)
+	close(r.settled)
 	if len(set) == 0 {
 		delete(b.open, r.key)
 	}

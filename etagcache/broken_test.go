@@ -161,8 +161,7 @@ func TestBrokenBodyIsNeverConfirmed(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			s := newServer(t, true, test.tls)
-			tab := incompressible(t, test.bytes, 7)
-			poll(s.cache, tab, 7, start)
+			poll(s.cache, incompressible(t, test.bytes, 7), 7, start)
 
 			c := s.dial(t)
 			res := c.get("", test.headers...)

@@ -65,7 +65,7 @@ type trackedConn struct {
 	net.Conn
 	last      atomic.Pointer[receipt] // of the last body; nil if the peer has asked again since
 	failed    atomic.Bool             // reading has failed: the peer has broken the connection off
-	heard     atomic.Bool             // something came since the last body
+	heard     atomic.Bool             // something came since the last request, if only the announcement of a close
 	lingering atomic.Bool             // we have closed our direction
 }
 
@@ -73,7 +73,7 @@ type trackedConn struct {
 // have closed the connection says nothing about the last body.
 func (t *trackedConn) Read(p []byte) (int, error) {
 	n, err := t.Conn.Read(p)
-	if n > 0 && t.last.Load() != nil {
+	if n > 0 {
 		t.heard.Store(true)
 	}
 	if err != nil && !inGoodOrder(err) {
@@ -86,18 +86,28 @@ func inGoodOrder(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, net.ErrClosed)
 }
 
-// Write settles the last body first, if this is the answer of TLS to the peer's close: the peer resets the connection on
-// it, after which nothing can be known any more. The close itself follows the message that announces it closely.
+// Write settles the last body first if p is what TLS says before it closes: the peer may reset the connection on it, after
+// which nothing can be known any more.
 func (t *trackedConn) Write(p []byte) (int, error) {
-	if r := t.last.Load(); r != nil && r.tls && t.heard.Load() {
+	if r := t.last.Load(); r != nil && r.tls && (r.closing || t.heard.Load()) {
+		t.settleBeforeAlert(r)
+	}
+	return t.Conn.Write(p)
+}
+
+func (t *trackedConn) settleBeforeAlert(r *receipt) {
+	if !r.closing {
+		// The peer has announced its close. The close itself follows closely.
 		for wait := time.Duration(0); wait < maxCloseWait && stateOf(t.Conn) == connOpen; wait += time.Millisecond {
 			time.Sleep(time.Millisecond)
 		}
-		if stateOf(t.Conn) != connOpen && t.last.CompareAndSwap(r, nil) {
-			r.bodies.settle(r, t.left())
+		if stateOf(t.Conn) == connOpen {
+			return
 		}
 	}
-	return t.Conn.Write(p)
+	if t.last.CompareAndSwap(r, nil) {
+		r.bodies.settle(r, !t.lost())
+	}
 }
 
 // Close settles the last body and closes the connection. If the connection was to end with that body, most of which may
@@ -138,19 +148,16 @@ func (t *trackedConn) linger() bool {
 
 // lost reports whether the peer has left before all that was written has reached it.
 func (t *trackedConn) lost() bool {
-	if t.failed.Load() {
+	state := stateOf(t.Conn)
+	switch {
+	case t.failed.Load():
 		return true
-	}
-	if t.lingering.Load() {
-		return false // Close is about to find out
-	}
-	switch stateOf(t.Conn) {
-	case connPeerClosed:
+	case t.lingering.Load(): // after the state was asked for: a wait that began since does not disturb it
+		return false // linger finds out
+	case state == connPeerClosed:
 		return unacknowledged(t.Conn) > 0
-	case connBroken:
-		return true
 	default:
-		return false
+		return state == connBroken
 	}
 }
 
@@ -159,8 +166,14 @@ func (t *trackedConn) left() bool {
 	return !t.failed.Load() && !t.lingering.Load() && stateOf(t.Conn) == connPeerClosed && unacknowledged(t.Conn) == 0
 }
 
+// concluding reports whether linger is about to know: the peer has left.
+func (t *trackedConn) concluding() bool {
+	return t.lingering.Load() && stateOf(t.Conn) == connBroken
+}
+
 // asked says that the peer has sent another request, which it does when it has read the answer before.
 func (t *trackedConn) asked() {
+	t.heard.Store(false)
 	if r := t.last.Swap(nil); r != nil {
 		r.bodies.settle(r, true)
 	}
@@ -168,7 +181,6 @@ func (t *trackedConn) asked() {
 
 // sent makes r the last body. The one before, if it is still there, was followed by this one on the same connection.
 func (t *trackedConn) sent(r *receipt) {
-	t.heard.Store(false)
 	if before := t.last.Swap(r); before != nil {
 		before.bodies.settle(before, true)
 	}
@@ -180,5 +192,5 @@ type connState uint8
 const (
 	connOpen       connState = iota // or nothing is known
 	connPeerClosed                  // the peer has closed its direction in good order, which acknowledges all it has received
-	connBroken                      // reset, or timed out
+	connBroken                      // reset or timed out; or ended by both sides
 )

@@ -11,6 +11,8 @@ import (
 // closed it, answers with a reset, which leaves our side in the state closed.
 const (
 	tcpEstablished = 1
+	tcpFinWait1    = 4 // we have closed our direction; the peer has not
+	tcpFinWait2    = 5
 	tcpCloseWait   = 8
 )
 
@@ -20,7 +22,8 @@ func stateOf(conn net.Conn) connState {
 	control(conn, func(fd int) {
 		info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
 		switch {
-		case err != nil || info.State == tcpEstablished: // an error: not TCP
+		case err != nil: // not TCP
+		case info.State == tcpEstablished, info.State == tcpFinWait1, info.State == tcpFinWait2:
 		case info.State == tcpCloseWait:
 			state = connPeerClosed
 		default:

@@ -55,8 +55,9 @@
 // that name this ETag get 200, under an ETag with a higher rotation: others behind the same address download at
 // most once more, and the broken one cannot get 304 for what it does not have.
 //
-// It is the replica that sent the body which knows, until it restarts or has seen maxBroken (4096) more breaks. Over HTTP/2
-// a stream that the client gives up after its last byte was sent is not noticed.
+// It is the replica that sent the body which knows, until it restarts or has seen maxBroken (4096) more breaks. What
+// a client gives up after the last byte was handed to the kernel is not noticed over HTTP/2, nor over TLS if the client had asked for
+// the connection to be closed, nor on other systems than Linux unless the connection is reset.
 //
 // # What it does not do
 //

@@ -1,0 +1,130 @@
+package table_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/table"
+)
+
+var saved = time.Date(2026, 11, 21, 5, 0, 0, 123456789, time.UTC)
+
+func TestFileRoundTrip(t *testing.T) {
+	empty, err := table.New(nil, 0, time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tab := range []*table.Table{parse(t, document), empty} {
+		for _, meta := range []table.FileMeta{{}, {Saved: saved, Origin: "https://routesrv/routes\n; // \"x\""}} {
+			file := tab.MarshalFile(meta)
+			got, gotMeta, err := table.ParseFile(file)
+			if err != nil {
+				t.Fatalf("%v\n%s", err, file)
+			}
+			if got.Digest() != tab.Digest() || got.Revision() != tab.Revision() || !got.Time().Equal(tab.Time()) || got.Len() != tab.Len() {
+				t.Errorf("got another table:\n%s", got.Text())
+			}
+			want := table.FileMeta{
+				Digest: tab.Digest(), Revision: tab.Revision(), Routes: tab.Len(), Bytes: tab.Bytes(), Time: tab.Time(),
+				Saved: meta.Saved, Origin: meta.Origin,
+			}
+			if diff := cmp.Diff(want, gotMeta); diff != "" {
+				t.Error(diff)
+			}
+			var b bytes.Buffer
+			if err := tab.WriteFile(&b, meta); err != nil || !bytes.Equal(b.Bytes(), file) {
+				t.Errorf("WriteFile differs from MarshalFile: %v", err)
+			}
+		}
+	}
+}
+
+func TestFileIsADocumentThatEverybodyReads(t *testing.T) {
+	tab := parse(t, document)
+	routes, err := eskip.Parse(string(tab.MarshalFile(table.FileMeta{Origin: "x"})))
+	if err != nil || len(routes) != tab.Len() {
+		t.Errorf("got %d routes, %v; want %d", len(routes), err, tab.Len())
+	}
+}
+
+func TestEveryTornFileIsRefused(t *testing.T) {
+	file := parse(t, document).MarshalFile(table.FileMeta{Saved: saved, Origin: "test"})
+	for n := range file {
+		if _, _, err := table.ParseFile(file[:n]); !errors.Is(err, table.ErrTruncated) {
+			t.Fatalf("the first %d of %d bytes gave %v, want ErrTruncated", n, len(file), err)
+		}
+	}
+}
+
+func TestEveryChangedByteIsFound(t *testing.T) {
+	file := parse(t, document).MarshalFile(table.FileMeta{Saved: saved, Origin: "test"})
+	for n := range file {
+		changed := bytes.Clone(file)
+		changed[n] ^= 1
+		if _, _, err := table.ParseFile(changed); err == nil {
+			t.Fatalf("byte %d (%q) can be changed", n, file[n])
+		}
+	}
+}
+
+func TestFileErrors(t *testing.T) {
+	file := string(parse(t, document).MarshalFile(table.FileMeta{Saved: saved, Origin: "test"}))
+	replace := func(old, new string) string {
+		if !strings.Contains(file, old) {
+			t.Fatalf("no %q in the file", old)
+		}
+		return strings.Replace(file, old, new, 1)
+	}
+	for _, test := range []struct {
+		name, file string
+		want       error
+	}{
+		{"another document", document, table.ErrForeign},
+		{"another program's comment", "// Code generated. DO NOT EDIT.\n" + document, table.ErrForeign},
+		{"binary", "\x00\x01\x02\n", table.ErrForeign},
+		{"empty file", "", table.ErrTruncated},
+		{"newer version", replace("version 1", "version 2"), table.ErrFileVersion},
+		{"changed revision", replace("// revision: 7", "// revision: 8"), table.ErrDigestMismatch},
+		{"changed text", replace("status(204)", "status(404)"), table.ErrDigestMismatch},
+		{"appended route", file + "x: * -> <shunt>;\n", table.ErrDigestMismatch},
+		{"header line taken out", replace("// routes: 3\n", ""), table.ErrDigestMismatch},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			tab, meta, err := table.ParseFile([]byte(test.file))
+			if !errors.Is(err, test.want) || tab != nil || meta != (table.FileMeta{}) {
+				t.Errorf("got %v, %+v, %v; want %v", tab, meta, err, test.want)
+			}
+		})
+	}
+}
+
+func FuzzParseFile(f *testing.F) {
+	for _, meta := range []table.FileMeta{{}, {Saved: saved, Origin: "a\nb"}} {
+		f.Add(parse(f, document).MarshalFile(meta))
+	}
+	f.Add([]byte("// routesrv table, version 1\n// header: \n"))
+	f.Add([]byte(fmt.Sprintf("// routesrv table, version %d\n", 1<<40)))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		tab, meta, err := table.ParseFile(data)
+		if err != nil {
+			if tab != nil {
+				t.Error("a table and an error")
+			}
+			return
+		}
+		if tab.Len() != meta.Routes || tab.Revision() != meta.Revision {
+			t.Errorf("table %d routes, revision %d; meta %+v", tab.Len(), tab.Revision(), meta)
+		}
+		again, _, err := table.ParseFile(tab.MarshalFile(meta))
+		if err != nil || again.Digest() != tab.Digest() {
+			t.Errorf("the file form of what was read is not read: %v", err)
+		}
+	})
+}
