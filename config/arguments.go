@@ -35,7 +35,7 @@ func (p *Parser) arguments(args []string) (settings []setting, positional []stri
 		boolean, ok := p.known(name)
 		switch {
 		case !ok:
-			p.fail("", p.unknown("flag -", name))
+			p.fail("", p.unknown("flag", "-", name))
 			unknown = !hasValue // then what follows is more likely its value than a positional argument
 			continue
 		case boolean && !hasValue:
@@ -60,7 +60,7 @@ func (p *Parser) positional(to, args []string, after string) []string {
 	}
 	if after != "" {
 		if _, err := parseBool(args[0]); err == nil {
-			p.failf(after, "is a switch and takes its value with =: write -%s=%s", after, args[0])
+			p.failf(after, "is a switch and takes its value with =: write %s=%s", p.shown(after), args[0])
 			return to
 		}
 	}

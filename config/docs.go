@@ -32,10 +32,10 @@ const (
 // groups are those above in the order of help, with a sentence each. Others follow in the order of their definition.
 func groups() []groupDoc {
 	return []groupDoc{
-		{GroupGeneral, ""},
+		{GroupGeneral, "For every command."},
 		{GroupSource, "Where objects are read: an API server or files."},
-		{GroupPolling, "How often they are read."},
-		{GroupSelection, "Which of them are served."},
+		{GroupPolling, "How often the source is read."},
+		{GroupSelection, "Which objects are served."},
 		{GroupGenerated, "Routes that belong to no object."},
 		{GroupConversion, "What becomes of Ingresses, RouteGroups and their backends."},
 		{GroupAnnotations, "Predicates and filters by annotation."},

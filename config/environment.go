@@ -36,7 +36,7 @@ func (p *Parser) environment(environ []string) []setting {
 		if !ok {
 			if !serviceLink.MatchString(variable[len(EnvPrefix):]) {
 				like := strings.ToLower(strings.ReplaceAll(variable[len(EnvPrefix):], "_", "-"))
-				p.errs = append(p.errs, &Error{Where: printable(variable), Err: p.unknown("flag -", like)})
+				p.errs = append(p.errs, &Error{Where: printable(variable), Err: p.unknown("flag", "-", like)})
 			}
 			continue
 		}

@@ -10,7 +10,7 @@ var (
 
 // Warning is something that an operator should know about a configuration that works.
 type Warning struct {
-	Flag  string // name without dashes; empty if it is about none
+	Flag  string // with the dashes that help shows; empty if it is about none
 	Where string // variable, or file and line; empty for the command line
 	Text  string
 }
@@ -20,7 +20,7 @@ func (w Warning) String() string { return place(w.Where, w.Flag) + w.Text }
 
 // Error is one thing that is wrong with the configuration.
 type Error struct {
-	Flag  string // name without dashes; empty if it is about none
+	Flag  string // with the dashes that help shows; empty if it is about none
 	Where string // variable, or file and line; empty for the command line
 	Err   error
 }
@@ -38,7 +38,7 @@ func place(where, flag string) string {
 		s = where + ": "
 	}
 	if flag != "" {
-		s += "-" + flag + ": "
+		s += flag + ": "
 	}
 	return s
 }

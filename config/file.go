@@ -95,7 +95,7 @@ func (p *Parser) mapping(file string, root *yaml.Node) []setting {
 		}
 		lines[name] = key.Line
 		if _, ok := p.known(name); !ok {
-			p.failAt(file, key, p.unknown("key ", name))
+			p.failAt(file, key, p.unknown("key", "", name))
 			continue
 		}
 		if name == "config-file" || onlyArgument(name) {
@@ -105,11 +105,11 @@ func (p *Parser) mapping(file string, root *yaml.Node) []setting {
 		where := fmt.Sprintf("%s:%d", file, key.Line)
 		texts, err := p.texts(name, val)
 		if err != nil {
-			p.errs = append(p.errs, &Error{Flag: name, Where: where, Err: err})
+			p.errs = append(p.errs, &Error{Flag: p.shown(name), Where: where, Err: err})
 			continue
 		}
 		if texts == nil {
-			p.warnings = append(p.warnings, Warning{Flag: name, Where: where, Text: "has no value: it stays as it was"})
+			p.warnings = append(p.warnings, Warning{Flag: p.shown(name), Where: where, Text: "has no value: it stays as it was"})
 		}
 		for _, t := range texts {
 			settings = append(settings, setting{name: name, value: t, origin: fromFile, where: where})

@@ -37,7 +37,7 @@ func (p *Parser) Help(w io.Writer) error {
 			wrap(&b, "        ", f.Usage)
 		}
 	}
-	title(&b, "Environment", "What is read from it, by name.")
+	title(&b, "Environment", "Variables that are read.")
 	for _, e := range environmentDocs() {
 		b.WriteString("  " + e.name + "\n")
 		wrap(&b, "        ", e.usage)
@@ -49,7 +49,7 @@ func (p *Parser) Help(w io.Writer) error {
 func title(b *strings.Builder, name, sentence string) {
 	b.WriteString("\n" + name)
 	if sentence != "" {
-		b.WriteString(": " + strings.ToLower(sentence[:1]) + sentence[1:])
+		b.WriteString(" (" + strings.ToLower(sentence[:1]) + strings.TrimSuffix(sentence[1:], ".") + ")")
 	}
 	b.WriteString("\n")
 }

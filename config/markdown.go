@@ -76,16 +76,22 @@ func writeFile(b *strings.Builder) {
 }
 
 func writeForeign(b *strings.Builder) {
-	b.WriteString("## Other flags of Skipper\n\n" + foreignText + "\n\n| flag | type | |\n|---|---|---|\n")
+	b.WriteString("## Other flags of Skipper\n\n" + foreignText + "\n\n")
+	var reasons []string // in the order of the first flag that has it
+	names := make(map[string][]string)
 	for _, f := range ForeignFlags() {
-		kind, says := "value", "warning: "
-		if f.Bool {
-			kind = "bool"
-		}
 		if f.Refused {
-			says = "**error**: "
+			fmt.Fprintf(b, "%s is refused: %s.\n\n", code("-"+f.Name), prose(f.Reason))
+			continue
 		}
-		fmt.Fprintf(b, "| %s | %s | %s |\n", code("-"+f.Name), kind, says+cell(f.Reason))
+		if names[f.Reason] == nil {
+			reasons = append(reasons, f.Reason)
+		}
+		names[f.Reason] = append(names[f.Reason], code("-"+f.Name))
+	}
+	b.WriteString("| these mean nothing to a route server | because |\n|---|---|\n")
+	for _, r := range reasons {
+		fmt.Fprintf(b, "| %s | %s |\n", strings.Join(names[r], " "), cell(r))
 	}
 }
 

@@ -121,13 +121,22 @@ func (p *Parser) given(name string) bool {
 
 // fail records an error, warn a warning, at the place where the flag was set. An empty name is about none.
 func (p *Parser) fail(name string, err error) {
-	p.errs = append(p.errs, &Error{Flag: name, Where: p.where[name], Err: err})
+	p.errs = append(p.errs, &Error{Flag: p.shown(name), Where: p.where[name], Err: err})
+}
+
+// shown is the name of a flag with its dashes.
+func (p *Parser) shown(name string) string {
+	if name == "" {
+		return ""
+	}
+	o := p.byName[name]
+	return dashes(o != nil && o.own) + name
 }
 
 func (p *Parser) failf(name, format string, args ...any) { p.fail(name, fmt.Errorf(format, args...)) }
 
 func (p *Parser) warn(name, format string, args ...any) {
-	w := Warning{Flag: name, Where: p.where[name], Text: fmt.Sprintf(format, args...)}
+	w := Warning{Flag: p.shown(name), Where: p.where[name], Text: fmt.Sprintf(format, args...)}
 	if !slices.Contains(p.warnings, w) {
 		p.warnings = append(p.warnings, w)
 	}

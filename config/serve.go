@@ -143,7 +143,7 @@ func (p *Parser) RequestFilters(dst *[]*eskip.Filter) {
 		for _, f := range *dst {
 			for _, prefix := range tokenFilters {
 				if strings.HasPrefix(f.Name, prefix) {
-					p.failf(name, "filter %s is not supported, no token service is asked here: to know who asks, require client "+
+					p.failf(name, "filter %s is not supported, as no token service is asked here: to know who asks, require client "+
 						"certificates (-enable-mtls, -mtls-authn-ca and the filters mtlsAuthn() -> mtlsCN(\"NAME\")), or let only "+
 						"the proxies in with a NetworkPolicy", printable(f.Name))
 				}

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -29,17 +28,15 @@ func printable(s string) string {
 
 // unknown is the error for a name that is no flag. Only the name is repeated: what was meant to be its value may be a
 // secret.
-func (p *Parser) unknown(what, name string) error {
-	like, found := nearest(name, p.names())
-	msg := "unknown " + what + printable(name)
-	if found {
-		dash := ""
-		if strings.HasSuffix(what, "-") {
-			dash = "-"
+func (p *Parser) unknown(what, dash, name string) error {
+	msg := "unknown " + what + " " + dash + printable(name)
+	if like, found := nearest(name, p.names()); found {
+		if dash != "" {
+			like = p.shown(like)
 		}
-		msg += ": did you mean " + dash + like + "?"
+		msg += ": did you mean " + like + "?"
 	}
-	return errors.New(msg + fmt.Sprintf(" (%s --help lists all flags)", p.cmd.Name))
+	return fmt.Errorf("%s (%s --help lists all flags)", msg, p.cmd.Name)
 }
 
 // nearest returns the name that is closest to what was typed, if one is close enough to have been meant: a third of the
