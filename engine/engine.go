@@ -44,11 +44,13 @@ type Config struct {
 
 // Engine makes tables. Its methods are safe for concurrent use; Run is to be called once.
 type Engine struct {
-	endpointSlices bool
-	guard          *guard.Guard
-	poller         *poller.Poller
-	ledger         *ledger
-	snapshot       atomic.Pointer[kube.Snapshot]
+	options compile.Options // set by New, read only
+	guard   *guard.Guard
+	poller  *poller.Poller
+	ledger  *ledger
+
+	compiler *compile.Compiler // owned by Run
+	snapshot atomic.Pointer[kube.Snapshot]
 }
 
 // New checks the configuration. It starts nothing and does no I/O.
@@ -65,18 +67,12 @@ func New(cfg Config) (*Engine, error) {
 		return nil, fmt.Errorf("guard: %w", err)
 	}
 	e := &Engine{
-		endpointSlices: cfg.Compile.EndpointSlices, guard: g,
+		options: cfg.Compile, guard: g, compiler: compiler,
 		ledger: newLedger(cfg.Logger, cfg.Registerer),
 	}
 	e.poller, err = poller.New(poller.Config{
-		Source: cfg.Source,
-		Compile: func(s *kube.Snapshot) []table.Route {
-			result := compiler.Compile(s)
-			e.snapshot.Store(s)
-			e.ledger.record(result.Problems, time.Now())
-			return result.Routes
-		},
-		Publish: cfg.Publish, Guard: g, Observer: cfg.Observer, Served: cfg.Served,
+		Source: cfg.Source, Compile: e.compile, Publish: cfg.Publish, Guard: g,
+		Observer: cfg.Observer, Served: cfg.Served,
 		Interval: cfg.Interval, MaxBackoff: cfg.MaxBackoff,
 		Logger: cfg.Logger, Metrics: poller.NewMetrics(cfg.Registerer),
 	})
@@ -86,13 +82,32 @@ func New(cfg Config) (*Engine, error) {
 	return e, nil
 }
 
+// compile gives the routes of a snapshot and takes its problems down. If it panics, which is left to the poller, what
+// the compiler remembers cannot be trusted any more: the next snapshot is compiled without memory.
+func (e *Engine) compile(s *kube.Snapshot) []table.Route {
+	e.snapshot.Store(s) // first: addresses do not depend on what compiles
+	done := false
+	defer func() {
+		if done {
+			return
+		}
+		if fresh, err := compile.New(e.options); err == nil { // they were good enough for New
+			e.compiler = fresh
+		}
+	}()
+	result := e.compiler.Compile(s)
+	e.ledger.record(result.Problems, time.Now())
+	done = true
+	return result.Routes
+}
+
 // Run makes tables until ctx ends, and returns nil then.
 func (e *Engine) Run(ctx context.Context) error { return e.poller.Run(ctx) }
 
 // Recheck asks for an early read past all caches; it never blocks.
 func (e *Engine) Recheck() { e.poller.Recheck() }
 
-// Status gives the state of the loop, Guard that of the guard.
+// Status gives the state of the loop.
 func (e *Engine) Status() poller.Status { return e.poller.Status() }
 
 // Guard gives the state of the guard.
@@ -111,5 +126,5 @@ func (e *Engine) Addresses(namespace, name string) ([]string, bool) {
 	if s == nil {
 		return nil, false
 	}
-	return compile.Addresses(s, e.endpointSlices, namespace, name), true
+	return compile.Addresses(s, e.options.EndpointSlices, namespace, name), true
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -13,6 +14,12 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
+// Messages of our own; those of problems are their own.
+const (
+	LogMoreProblems     = "more problems, see /problems"
+	LogProblemsResolved = "problems resolved"
+)
+
 // Problem is a finding of the compiler and the time of the read that first had it.
 type Problem struct {
 	compile.Problem
@@ -20,7 +27,7 @@ type Problem struct {
 }
 
 // maxLogged is how many problems one read may log: a cluster with a common mistake in every object must not drown the
-// log. What is beyond is counted, and is in /problems.
+// log. What is beyond, the least severe of them, is counted, and is in /problems.
 const maxLogged = 200
 
 // ledger keeps the problems.
@@ -28,11 +35,15 @@ type ledger struct {
 	log   *slog.Logger
 	gauge *prometheus.GaugeVec
 
-	mu       sync.Mutex
+	mu       sync.Mutex        // guards what follows
 	recorded []compile.Problem // what the last record was made of
 	since    map[compile.Problem]time.Time
 	current  []Problem
+	counts   map[count]int // what the gauge shows
 }
+
+// count is what problems are counted by.
+type count struct{ kind, reason string }
 
 func newLedger(log *slog.Logger, reg prometheus.Registerer) *ledger {
 	l := &ledger{
@@ -75,15 +86,18 @@ func (l *ledger) record(problems []compile.Problem, now time.Time) {
 		}
 	}
 	l.recorded, l.since, l.current = problems, since, current
-	l.count(problems)
+	l.showCounts(problems)
 	l.report(fresh, gone)
 }
 
 // report logs new problems with the messages of the reference.
 func (l *ledger) report(fresh []compile.Problem, gone int) {
+	if len(fresh) > maxLogged {
+		slices.SortStableFunc(fresh, func(a, b compile.Problem) int { return cmp.Compare(b.Severity, a.Severity) })
+	}
 	for i, p := range fresh {
 		if i == maxLogged {
-			l.log.Warn("more problems, see /problems", "not_logged", len(fresh)-i)
+			l.log.Warn(LogMoreProblems, "not_logged", len(fresh)-i)
 			break
 		}
 		attrs := []any{"reason", string(p.Reason)}
@@ -96,7 +110,7 @@ func (l *ledger) report(fresh []compile.Problem, gone int) {
 		l.log.Log(context.Background(), level(p.Severity), p.Message, attrs...)
 	}
 	if gone > 0 {
-		l.log.Info("problems resolved", "count", gone, "remaining", len(l.since))
+		l.log.Info(LogProblemsResolved, "count", gone, "remaining", len(l.since))
 	}
 }
 
@@ -110,11 +124,21 @@ func level(s compile.Severity) slog.Level {
 	return slog.LevelInfo
 }
 
-func (l *ledger) count(problems []compile.Problem) {
-	l.gauge.Reset()
-	for _, p := range problems {
-		l.gauge.WithLabelValues(string(p.Owner.Kind), string(p.Reason)).Inc()
+// showCounts sets the gauge. It never shows less than there is: a scrape may come at any time.
+func (l *ledger) showCounts(problems []compile.Problem) {
+	counts := make(map[count]int)
+	for i := range problems {
+		counts[count{string(problems[i].Owner.Kind), string(problems[i].Reason)}]++
 	}
+	for c, n := range counts {
+		l.gauge.WithLabelValues(c.kind, c.reason).Set(float64(n))
+	}
+	for c := range l.counts {
+		if counts[c] == 0 {
+			l.gauge.DeleteLabelValues(c.kind, c.reason)
+		}
+	}
+	l.counts = counts
 }
 
 func (l *ledger) list() []Problem {

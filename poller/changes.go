@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 
 	"github.com/routesrv/routesrv/table"
 )
@@ -24,7 +25,7 @@ func logChanges(log *slog.Logger, before, after *table.Table) {
 }
 
 func logOp(log *slog.Logger, verb string, routes []table.Route) {
-	op := map[string]string{"Inserted": "inserted", "Updated": "updated", "Deleted": "deleted"}[verb]
+	op := strings.ToLower(verb)
 	for i, r := range routes {
 		attrs := []any{"op", op, "id", r.ID}
 		if log.Enabled(context.Background(), LevelTrace) {

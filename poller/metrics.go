@@ -15,6 +15,10 @@ const (
 	resultHeld      = "held"
 	resultError     = "error"
 
+	failedRead  = "read"
+	failedTable = "table"
+	failedPanic = "panic"
+
 	phaseRead    = "read"
 	phaseCompile = "compile"
 	phasePublish = "publish"
@@ -23,6 +27,7 @@ const (
 // Metrics are the series of a Poller.
 type Metrics struct {
 	polls       *prometheus.CounterVec
+	failures    *prometheus.CounterVec
 	empty       prometheus.Counter
 	holds       *prometheus.CounterVec
 	held        prometheus.Gauge
@@ -43,6 +48,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "routesrv_polls_total",
 			Help: "Reads of the source by what came of them: changed, unchanged, held (by the guard) or error.",
 		}, []string{"result"}),
+		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "routesrv_poll_failures_total",
+			Help: "Polls with the result error by reason: read (the source), table (what was compiled is no table) or panic.",
+		}, []string{"reason"}),
 		empty: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "routesrv_empty_tables_total", Help: "Reads that gave no route at all.",
 		}),
@@ -63,11 +72,14 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	for _, r := range []string{resultChanged, resultUnchanged, resultHeld, resultError} {
 		m.polls.WithLabelValues(r)
 	}
+	for _, r := range []string{failedRead, failedTable, failedPanic} {
+		m.failures.WithLabelValues(r)
+	}
 	for _, c := range guard.Codes() {
 		m.holds.WithLabelValues(string(c))
 	}
 	if reg != nil {
-		reg.MustRegister(m.polls, m.empty, m.holds, m.held, m.duration, m.lastSuccess, m.started, m.initialized, m.updated)
+		reg.MustRegister(m.polls, m.failures, m.empty, m.holds, m.held, m.duration, m.lastSuccess, m.started, m.initialized, m.updated)
 	}
 	return m
 }

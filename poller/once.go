@@ -2,8 +2,10 @@ package poller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"time"
 
 	"github.com/routesrv/routesrv/guard"
@@ -11,8 +13,45 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
+// failure is why a poll changed nothing.
+type failure struct {
+	reason string // label of the metric
+	err    error
+	stack  []byte // of a panic
+}
+
 // once is one iteration of the loop. It gives the number of failures in a row, 0 after a success.
-func (p *Poller) once(ctx context.Context, o kube.ReadOptions) int {
+func (p *Poller) once(ctx context.Context, o kube.ReadOptions) (failures int) {
+	f := p.attempt(ctx, o)
+	switch {
+	case f == nil:
+		return 0
+	case f.reason == failedRead && ctx.Err() != nil:
+		return 0 // the end of the loop is no failure
+	}
+	p.update(func(s *Status) {
+		s.Failures++
+		s.FailedTotal++
+		s.LastError = f.err.Error()
+		failures = s.Failures
+	})
+	p.cfg.Metrics.polls.WithLabelValues(resultError).Inc()
+	p.cfg.Metrics.failures.WithLabelValues(f.reason).Inc()
+	attrs := []any{"error", f.err, "reason", f.reason, "failures", failures}
+	if f.stack != nil {
+		attrs = append(attrs, "stack", string(f.stack))
+	}
+	p.log.Error(LogRoutesFetchingFailed, attrs...)
+	return failures
+}
+
+// attempt reads, compiles, judges and publishes. If it fails, or panics, everything is as it was.
+func (p *Poller) attempt(ctx context.Context, o kube.ReadOptions) (f *failure) {
+	defer func() {
+		if v := recover(); v != nil {
+			f = &failure{failedPanic, fmt.Errorf("panic: %v", v), debug.Stack()}
+		}
+	}()
 	start := time.Now()
 	p.update(func(s *Status) { s.LastAttempt = start })
 	var seq uint64
@@ -20,21 +59,25 @@ func (p *Poller) once(ctx context.Context, o kube.ReadOptions) int {
 		seq = p.cfg.Observer.PollStarted()
 	}
 	snapshot, err := p.cfg.Source.Read(ctx, o)
+	if err == nil && snapshot == nil {
+		err = errors.New("the source gave nothing")
+	}
 	p.cfg.Metrics.duration.WithLabelValues(phaseRead).Observe(time.Since(start).Seconds())
 	if err != nil {
-		return p.failed(ctx, err)
+		return &failure{reason: failedRead, err: fmt.Errorf("failed to load cluster state: %w", err)}
 	}
 	at := time.Now()
-	if err := p.digest(snapshot, at); err != nil {
-		return p.failed(ctx, err)
+	repeated, err := p.digest(snapshot, at)
+	if err != nil {
+		return &failure{reason: failedTable, err: fmt.Errorf("make table: %w", err)}
 	}
+	p.publishing.Lock()
+	defer p.publishing.Unlock()
+	held := p.judge(at, repeated)
 	p.update(func(s *Status) {
 		s.LastSuccess, s.Failures, s.LastError = at, 0, ""
 		s.Revision = uint64(snapshot.Revision)
 	})
-	p.publishing.Lock()
-	defer p.publishing.Unlock()
-	held := p.judge(at)
 	if p.cfg.Observer != nil && p.served != nil {
 		if held {
 			p.cfg.Observer.PollHeld(seq, uint64(snapshot.Revision), at)
@@ -42,41 +85,25 @@ func (p *Poller) once(ctx context.Context, o kube.ReadOptions) int {
 			p.cfg.Observer.PollCompleted(seq, uint64(snapshot.Revision), at)
 		}
 	}
-	return 0
+	return nil
 }
 
-// failed keeps everything as it was and says so.
-func (p *Poller) failed(ctx context.Context, err error) int {
-	if ctx.Err() != nil {
-		return 0 // the end of the loop is no failure
-	}
-	err = fmt.Errorf("failed to load cluster state: %w", err)
-	failures := 0
-	p.update(func(s *Status) {
-		s.Failures++
-		s.FailedTotal++
-		s.LastError = err.Error()
-		failures = s.Failures
-	})
-	p.cfg.Metrics.polls.WithLabelValues(resultError).Inc()
-	p.log.Error(LogRoutesFetchingFailed, "error", err, "failures", failures)
-	return failures
-}
-
-// digest makes the candidate table of a snapshot, if it is not that of the read before.
-func (p *Poller) digest(s *kube.Snapshot, at time.Time) error {
+// digest makes the candidate table of a snapshot. It reports whether that is the one of the read before. An error is a bug
+// of the compiler: the old table is better than a broken one.
+func (p *Poller) digest(s *kube.Snapshot, at time.Time) (repeated bool, err error) {
 	start := time.Now()
 	routes := p.cfg.Compile(s)
 	p.cfg.Metrics.duration.WithLabelValues(phaseCompile).Observe(time.Since(start).Seconds())
-	if p.candidate != nil && sameSlice(routes, p.compiled) {
-		return nil
+	before := p.candidate
+	if before != nil && sameSlice(routes, p.compiled) {
+		return true, nil
 	}
 	t, err := table.New(routes, uint64(s.Revision), at)
 	if err != nil {
-		return fmt.Errorf("make table: %w", err) // a bug of the compiler; the old table is better than a broken one
+		return false, err
 	}
 	p.compiled, p.candidate = routes, t
-	return nil
+	return before != nil && before.Digest() == t.Digest(), nil
 }
 
 func sameSlice(a, b []table.Route) bool {
@@ -84,9 +111,14 @@ func sameSlice(a, b []table.Route) bool {
 }
 
 // judge publishes the candidate if it is new and the guard lets it pass. It reports whether a table is held back.
-func (p *Poller) judge(now time.Time) (held bool) {
+// Repeated says that the candidate is that of the read before.
+func (p *Poller) judge(now time.Time, repeated bool) (held bool) {
 	was := p.cfg.Guard.State()
 	verdict := p.cfg.Guard.Judge(p.served, p.candidate, now)
+	unchanged := p.served != nil && p.served.Digest() == p.candidate.Digest()
+	if repeated && (unchanged || !verdict.Publish) {
+		p.log.Info(LogRoutesNoChange)
+	}
 	if !verdict.Publish {
 		p.hold(was, verdict)
 		return true
@@ -96,17 +128,16 @@ func (p *Poller) judge(now time.Time) (held bool) {
 	case verdict.Reason != "":
 		p.log.Warn(LogTableReleased, "accepted", false, "reason", string(verdict.Reason), "detail", verdict.Detail,
 			"since", verdict.Since)
-	case was.Held:
+	case was.Held && p.served != nil:
 		p.log.Info(LogHoldEnded, "reason", string(was.Verdict.Reason))
 	}
-	if p.served != nil && p.served.Digest() == p.candidate.Digest() {
-		p.cfg.Metrics.polls.WithLabelValues(resultUnchanged).Inc()
-		p.log.Info(LogRoutesNoChange)
-		p.initialize(now)
+	if !unchanged {
+		p.cfg.Metrics.polls.WithLabelValues(resultChanged).Inc()
+		p.publish(p.candidate)
 		return false
 	}
-	p.cfg.Metrics.polls.WithLabelValues(resultChanged).Inc()
-	p.publish(p.candidate)
+	p.cfg.Metrics.polls.WithLabelValues(resultUnchanged).Inc()
+	p.initialize(now)
 	return false
 }
 
@@ -129,14 +160,17 @@ func (p *Poller) hold(was guard.State, v guard.Verdict) {
 	}
 }
 
-// initialize notes that there is a table, once. It reports whether that is news.
-func (p *Poller) initialize(now time.Time) (first bool) {
+// initialize notes that there is a table which a read has shown, once.
+func (p *Poller) initialize(now time.Time) {
+	first := false
 	p.update(func(s *Status) {
 		if first = s.Initialized.IsZero(); first {
 			s.Initialized = now
 		}
 	})
-	return first
+	if first {
+		p.log.Info(LogRoutesInitialized, describe(p.served)...)
+	}
 }
 
 // publish hands the table on and says so.
@@ -145,15 +179,17 @@ func (p *Poller) publish(t *table.Table) {
 	before := p.served
 	p.cfg.Publish(t)
 	p.served = t
-	p.cfg.Metrics.duration.WithLabelValues(phasePublish).Observe(time.Since(start).Seconds())
 	now := time.Now()
+	p.cfg.Metrics.duration.WithLabelValues(phasePublish).Observe(now.Sub(start).Seconds())
+	p.initialize(now)
 	p.update(func(s *Status) { s.Updated = now })
-	attrs := []any{"bytes", t.Bytes(), "count", t.Len(), "hash", t.Digest().String()}
-	if p.initialize(now) {
-		p.log.Info(LogRoutesInitialized, attrs...)
-	}
-	p.log.Info(LogRoutesUpdated, attrs...)
+	p.log.Info(LogRoutesUpdated, describe(t)...)
 	if p.log.Enabled(context.Background(), slog.LevelDebug) {
 		logChanges(p.log, before, t)
 	}
+}
+
+// describe gives the attributes of a table for the log.
+func describe(t *table.Table) []any {
+	return []any{"bytes", t.Bytes(), "count", t.Len(), "hash", t.Digest().String()}
 }

@@ -6,8 +6,12 @@
 // nothing that is incomplete is published, nothing is published twice, and nothing that looks like an accident is
 // published without its time or an operator's word.
 //
+// A read that panics, in the source, the compiler or whoever publishes, is a read that failed: the old table stays, the
+// stack is logged, and the next read tries again. An input that nobody thought of must not take the table from the fleet,
+// and a process that dies of it would meet it again when it is back.
+//
 // A Poller joins functions that it is given; it knows neither HTTP nor Kubernetes. [Poller.Run] is the only goroutine
-// that reads and publishes. The other methods may be called from anywhere.
+// that reads; it publishes, as [Poller.Accept] does. The methods other than Run may be called from anywhere.
 package poller
 
 import (
@@ -47,7 +51,7 @@ const (
 	DefaultInterval   = 3 * time.Second
 	DefaultMaxBackoff = 15 * time.Second
 	// recheckGap is the least time between the start of a read and one that was asked for by [Poller.Recheck]: clients
-	// can ask for rechecks, and they must not make the source suffer.
+	// can ask for rechecks, and they must not make the source suffer. A source that fails is not read early at all.
 	recheckGap = time.Second
 )
 
@@ -70,7 +74,7 @@ type Observer interface {
 // Config is what a Poller is made of.
 type Config struct {
 	// Source and Compile are required. Compile gives unique routes, sorted by id; the very same slice if nothing
-	// changed.
+	// changed. If it panics, it is called again for the next read.
 	Source  Source
 	Compile func(*kube.Snapshot) []table.Route
 	// Publish serves a table from now on. Required.
@@ -82,8 +86,8 @@ type Config struct {
 
 	// Interval between the starts of two reads. Default [DefaultInterval], at least 1 ms.
 	Interval time.Duration
-	// MaxBackoff is the longest delay after failures; the shortest is Interval. Default [DefaultMaxBackoff], or Interval
-	// if that is longer.
+	// MaxBackoff is the longest delay from the end of a read that failed to the next one; the shortest is Interval.
+	// Default [DefaultMaxBackoff], or Interval if that is longer.
 	MaxBackoff time.Duration
 	// Served is the table that is served already, such as one from a checkpoint; nil if there is none.
 	Served *table.Table
@@ -115,15 +119,15 @@ type Status struct {
 	// LastAttempt and LastSuccess are when the last read started, and when the last successful one ended. Zero: never.
 	LastAttempt time.Time `json:"last_attempt,omitzero"`
 	LastSuccess time.Time `json:"last_success,omitzero"`
-	// Failures counts the reads that failed since the last success; LastError is what the last of them said.
+	// Failures counts the polls that failed since the last success; LastError is what the last of them said.
 	Failures  int    `json:"failures"`
 	LastError string `json:"last_error,omitempty"`
-	// FailedTotal counts all reads that failed, EmptyTotal all that gave no route.
+	// FailedTotal counts all polls that failed, EmptyTotal all that gave no route.
 	FailedTotal uint64 `json:"failed_total"`
 	EmptyTotal  uint64 `json:"empty_total"`
 	// Revision is that of the last successful read.
 	Revision uint64 `json:"revision"`
-	// NextAttempt is when the next read is due.
+	// NextAttempt is when the next read is due; one that was asked for by a client comes earlier.
 	NextAttempt time.Time `json:"next_attempt,omitzero"`
 	// Started is when Run began, Initialized when it first published or confirmed a table, Updated when it last
 	// published one. Zero: never.
@@ -162,45 +166,61 @@ func New(cfg Config) (*Poller, error) {
 // Run polls until ctx ends, and returns nil then. It is to be called once.
 func (p *Poller) Run(ctx context.Context) error {
 	p.log.Info(LogPollingStarted, "timeout", p.cfg.Interval)
-	p.update(func(s *Status) { s.Started = time.Now() })
 	defer p.log.Info(LogPollingStopped)
-	timer := time.NewTimer(0)
+	p.update(func(s *Status) { s.Started = time.Now() })
+	var (
+		timer      = time.NewTimer(0)
+		started    time.Time // of the last read
+		due        time.Time // of the next read
+		failures   int       // in a row
+		consistent bool      // the next read has to be
+	)
 	defer timer.Stop()
-	var consistent bool
-	var started time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-p.recheck:
 			consistent = true
-			// A client holds a newer table: read past all caches, soon, but not at the pace of the clients.
-			timer.Reset(max(0, recheckGap-time.Since(started)))
+			// A client holds a newer table: read past all caches, and soon. But a source that fails needs its rest, and
+			// would not give an answer any sooner.
+			if early := started.Add(recheckGap); failures == 0 && early.Before(due) {
+				due = early
+				timer.Reset(time.Until(due))
+			}
 			continue
 		case <-timer.C:
 		}
+		if ctx.Err() != nil {
+			return nil // both were ready
+		}
 		started = time.Now()
-		failures := p.once(ctx, kube.ReadOptions{Consistent: consistent})
+		failures = p.once(ctx, kube.ReadOptions{Consistent: consistent})
 		if failures == 0 {
 			consistent = false
+			due = started.Add(p.cfg.Interval)
+		} else {
+			// From the end of the read: one that fails by its deadline must not be followed by another at once.
+			due = time.Now().Add(p.backoff(failures))
 		}
-		next := max(0, p.delay(failures)-time.Since(started))
-		p.update(func(s *Status) { s.NextAttempt = time.Now().Add(next) })
-		timer.Reset(next)
+		p.update(func(s *Status) { s.NextAttempt = due })
+		timer.Reset(time.Until(due))
 	}
 }
 
-// delay is the time from the start of one read to the start of the next: the interval, and after failures up to twice
-// as much for each, with jitter so that replicas do not come back together.
-func (p *Poller) delay(failures int) time.Duration {
-	if failures == 0 {
-		return p.cfg.Interval
+// backoff is the delay after failures in a row. It doubles with each of them, up to the limit; the upper half of it is
+// left to chance, so that replicas do not come back together.
+func (p *Poller) backoff(failures int) time.Duration {
+	d := p.cfg.Interval
+	for range failures {
+		if d > p.cfg.MaxBackoff/2 {
+			d = p.cfg.MaxBackoff
+			break
+		}
+		d *= 2
 	}
-	d := p.cfg.MaxBackoff
-	if shift := failures - 1; shift < 16 {
-		d = min(p.cfg.Interval<<shift, p.cfg.MaxBackoff)
-	}
-	return p.cfg.Interval/2 + time.Duration(rand.Int64N(int64(d)+1))
+	least := max(d/2, p.cfg.Interval)
+	return least + time.Duration(rand.Int64N(int64(d-least)+1))
 }
 
 // Recheck asks for an early read that goes past all caches. It never blocks; requests that come before the read are one.
@@ -235,6 +255,7 @@ func (p *Poller) Accept(d table.Digest) (*table.Table, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.cfg.Metrics.held.Set(0)
 	p.log.Warn(LogTableReleased, "accepted", true, "count", t.Len(), "bytes", t.Bytes(), "hash", t.Digest().String())
 	p.publish(t)
 	return t, nil

@@ -21,6 +21,9 @@ import (
 // checkpointFile is the name of the checkpoint in the state folder. It is a valid eskip document.
 const checkpointFile = "table.eskip"
 
+// checkpointRetry is how long after a failed write the next is tried, if no new table comes before.
+const checkpointRetry = 30 * time.Second
+
 // checkpoint keeps the last table on disk, so that a restart while the API is down has something to serve.
 type checkpoint struct {
 	path    string
@@ -29,10 +32,12 @@ type checkpoint struct {
 	changed chan struct{}
 	writes  *prometheus.CounterVec
 
-	mu      sync.Mutex
-	latest  *table.Table // guarded by mu
-	written time.Time    // guarded by mu
-	lastErr string       // guarded by mu
+	mu      sync.Mutex   // guards what follows
+	latest  *table.Table // what is served
+	onDisk  *table.Table // what the file has
+	read    time.Time    // the last read that the file tells of
+	written time.Time
+	lastErr string
 }
 
 // checkpointReport is the part of /status about the checkpoint.
@@ -77,6 +82,7 @@ func (c *checkpoint) load() (*table.Table, time.Time, error) {
 			"set_aside_error", asideErr)
 		return nil, time.Time{}, nil
 	}
+	c.latest, c.onDisk, c.read = t, t, meta.Saved // nobody else knows c yet
 	c.log.Info("checkpoint loaded, served as stale until the source is read", "path", c.path, "count", t.Len(),
 		"hash", t.Digest().String(), "last_read", meta.Saved, "origin", meta.Origin)
 	return t, meta.Saved, nil
@@ -94,28 +100,47 @@ func (c *checkpoint) save(t *table.Table) {
 }
 
 // run writes what save asks for until ctx ends, and once more then, for the time of the last read. A disk that fails
-// is said and is no reason to stop serving.
-func (c *checkpoint) run(ctx context.Context, lastRead func() time.Time) error {
+// is said, is tried again, and is no reason to stop serving.
+func (c *checkpoint) run(ctx context.Context, lastRead func() time.Time) {
+	retry := time.NewTimer(checkpointRetry)
+	defer retry.Stop()
 	for {
+		retry.Stop()
+		if c.failing() {
+			retry.Reset(checkpointRetry)
+		}
 		select {
 		case <-c.changed:
-			c.write(lastRead())
+		case <-retry.C:
 		case <-ctx.Done():
 			c.write(lastRead())
-			return nil
+			return
 		}
+		c.write(lastRead())
 	}
 }
 
+func (c *checkpoint) failing() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lastErr != ""
+}
+
+// write writes the latest table, with the time of the last read, if the file does not have them yet.
 func (c *checkpoint) write(read time.Time) {
 	c.mu.Lock()
-	t := c.latest
+	t, onDisk, known := c.latest, c.onDisk, c.read
 	c.mu.Unlock()
 	if t == nil {
-		return // nothing newer than what is on disk
+		return
 	}
-	if read.IsZero() {
-		read = t.Time()
+	for _, at := range []time.Time{known, t.Time()} {
+		if at.After(read) {
+			read = at // no read of this process is known yet
+		}
+	}
+	if t == onDisk && read.Equal(known) {
+		return
 	}
 	err := durable.WriteFile(c.path, func(w io.Writer) error {
 		return t.WriteFile(w, table.FileMeta{Saved: read, Origin: c.origin})
@@ -125,10 +150,13 @@ func (c *checkpoint) write(read time.Time) {
 	if err != nil {
 		c.lastErr = err.Error()
 		c.writes.WithLabelValues("error").Inc()
-		c.log.Error("write checkpoint", "path", c.path, "error", err)
+		c.log.Error("write checkpoint (--state-dir)", "path", c.path, "error", err)
 		return
 	}
-	c.lastErr, c.written = "", time.Now()
+	if c.lastErr != "" {
+		c.log.Info("checkpoint written again", "path", c.path)
+	}
+	c.onDisk, c.read, c.lastErr, c.written = t, read, "", time.Now()
 	c.writes.WithLabelValues("ok").Inc()
 }
 

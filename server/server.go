@@ -10,9 +10,8 @@
 package server
 
 import (
-	"context"
 	"errors"
-	"fmt"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -20,7 +19,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/routesrv/routesrv/compile"
 	"github.com/routesrv/routesrv/engine"
@@ -42,7 +40,6 @@ const (
 // Defaults of Config.
 const (
 	DefaultAddress         = ":9090"
-	DefaultSupportAddress  = ":9911"
 	DefaultShutdownTimeout = 30 * time.Second
 )
 
@@ -55,9 +52,12 @@ type Config struct {
 	Interval   time.Duration
 	MaxBackoff time.Duration
 
-	// Address and SupportAddress are host:port to listen on; the host may be empty.
+	// Address and SupportAddress are host:port to listen on; the host may be empty. An empty Address is
+	// [DefaultAddress]; an empty SupportAddress means that there is no support listener.
 	Address        string
 	SupportAddress string
+	// Listen opens the listeners; nil means net.Listen.
+	Listen func(network, address string) (net.Listener, error)
 	// TLS of the main listener; the support listener is always plain.
 	TLS TLSConfig
 	// RequestFilters is the chain for every path of the main listener but /health.
@@ -68,7 +68,7 @@ type Config struct {
 	EnableProfile bool
 
 	// HealthcheckInterval is how long the server goes on serving after it was told to stop, so that load balancers
-	// notice; ShutdownTimeout is how long connections then have to end.
+	// notice; ShutdownTimeout is how long requests then have to end, by default [DefaultShutdownTimeout].
 	HealthcheckInterval time.Duration
 	ShutdownTimeout     time.Duration
 
@@ -100,9 +100,10 @@ type Server struct {
 	cache      *etagcache.Cache
 	engine     *engine.Engine
 	checkpoint *checkpoint // nil without a state folder
+	errors     *errorLog
 	main       *http.Server
 	support    *http.Server
-	started    time.Time
+	started    time.Time // set by Run before it listens
 }
 
 // New checks the configuration, reads certificates and the checkpoint, and joins the parts. It opens no socket and
@@ -120,10 +121,15 @@ func New(cfg Config) (*Server, error) {
 	if cfg.ShutdownTimeout == 0 {
 		cfg.ShutdownTimeout = DefaultShutdownTimeout
 	}
-	cfg.Address = orDefault(cfg.Address, DefaultAddress)
-	cfg.SupportAddress = orDefault(cfg.SupportAddress, DefaultSupportAddress)
+	if cfg.Address == "" {
+		cfg.Address = DefaultAddress
+	}
+	if cfg.Listen == nil {
+		cfg.Listen = net.Listen
+	}
 	s := &Server{cfg: cfg, log: cfg.Logger.With("component", "server"), registry: cfg.Registry}
 	cfg.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	s.errors = newErrorLog(s.log, s.registry)
 	if err := s.newTables(); err != nil {
 		return nil, err
 	}
@@ -131,13 +137,6 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	return s, nil
-}
-
-func orDefault(v, d string) string {
-	if v == "" {
-		return d
-	}
-	return v
 }
 
 // newTables makes the cache, the checkpoint and the engine.
@@ -193,86 +192,7 @@ func (s *Server) httpServer(h http.Handler) *http.Server {
 	return &http.Server{
 		Handler: h, ReadTimeout: readTimeout, ReadHeaderTimeout: readTimeout,
 		WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
-		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		ErrorLog: log.New(s.errors, "", 0),
 	}
 }
 
-// Run serves until ctx ends, then shuts down in order, and returns nil. It returns an error if the main listener cannot
-// be opened or fails.
-func (s *Server) Run(ctx context.Context) error {
-	main, err := net.Listen("tcp", s.cfg.Address)
-	if err != nil {
-		return fmt.Errorf("open main listener (-address): %w", err)
-	}
-	s.started = time.Now()
-	// Polling outlives ctx: it ends last, so that what is served while we drain is fresh.
-	poll, stopPolling := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopPolling()
-	var background errgroup.Group
-	background.Go(func() error { return s.engine.Run(poll) })
-	if s.checkpoint != nil {
-		background.Go(func() error { return s.checkpoint.run(poll, s.lastRead) })
-	}
-	background.Go(func() error { s.serveSupport(); return nil })
-
-	failed := make(chan error, 1)
-	go func() { failed <- s.serveMain(main) }()
-	select {
-	case err = <-failed:
-	case <-ctx.Done():
-		s.drain()
-		err = <-failed
-	}
-	s.shutdown(s.support, "support")
-	stopPolling()
-	return errors.Join(err, background.Wait())
-}
-
-func (s *Server) lastRead() time.Time { return s.engine.Status().LastSuccess }
-
-func (s *Server) serveMain(l net.Listener) error {
-	s.log.Info("main listener open", "address", l.Addr().String(), "tls", s.main.TLSConfig != nil)
-	l = s.cache.WrapListener(l)
-	var err error
-	if s.main.TLSConfig != nil {
-		err = s.main.ServeTLS(l, "", "")
-	} else {
-		err = s.main.Serve(l)
-	}
-	if errors.Is(err, http.ErrServerClosed) {
-		return nil
-	}
-	return fmt.Errorf("main listener: %w", err)
-}
-
-// serveSupport serves operators. Proxies do not need it: if it fails that is said and not more, as in the reference.
-func (s *Server) serveSupport() {
-	l, err := net.Listen("tcp", s.cfg.SupportAddress)
-	if err == nil {
-		s.log.Info("support listener open", "address", l.Addr().String())
-		err = s.support.Serve(l)
-	}
-	if err != nil && !errors.Is(err, http.ErrServerClosed) {
-		s.log.Error("failed support listener: no metrics, no status (-support-listener)", "error", err)
-	}
-}
-
-// drain goes on serving for a while and then ends the connections of the main listener.
-func (s *Server) drain() {
-	d := s.cfg.HealthcheckInterval
-	s.log.Info(fmt.Sprintf("shutting down the server in %s...", d))
-	time.Sleep(d) // the lameduck time: load balancers have to notice by themselves
-	s.shutdown(s.main, "main")
-}
-
-// shutdown lets the requests of a listener end, and cuts what has not ended by the deadline.
-func (s *Server) shutdown(srv *http.Server, name string) {
-	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.ShutdownTimeout)
-	defer cancel()
-	if err := srv.Shutdown(ctx); err != nil {
-		s.log.Warn("connections did not end in time, cutting them (--shutdown-timeout)", "listener", name, "error", err)
-		if err := srv.Close(); err != nil {
-			s.log.Debug("close listener", "listener", name, "error", err)
-		}
-	}
-}

@@ -53,8 +53,6 @@ func newTLS(cfg TLSConfig, log *slog.Logger) (*tls.Config, error) {
 	return &tls.Config{
 		MinVersion:         cfg.MinVersion,
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return r.current(), nil },
-		// ServeTLS wants a certificate here although every handshake asks GetConfigForClient.
-		GetCertificate: func(h *tls.ClientHelloInfo) (*tls.Certificate, error) { return &r.current().Certificates[0], nil },
 	}, nil
 }
 

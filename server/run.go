@@ -1,0 +1,129 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// Run serves until ctx ends, then shuts down in order, and returns nil. It returns an error if the main listener cannot
+// be opened or fails. If ctx has ended already, nothing is opened.
+//
+// The order of the end: everything is served for the health check interval, so that load balancers notice; then the
+// main listener closes and requests have until the deadline to end; then the support listener, which has shown all of
+// this; then the loop, so that what was served was fresh; and last the checkpoint is written.
+func (s *Server) Run(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	listener, err := s.cfg.Listen("tcp", s.cfg.Address)
+	if err != nil {
+		return fmt.Errorf("open main listener (-address): %w", err)
+	}
+	s.started = time.Now()
+	loop, stopLoop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopLoop()
+	var background sync.WaitGroup
+	var loopErr error
+	background.Go(func() { loopErr = s.runTables(loop) })
+	background.Go(s.serveSupport)
+
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		err = s.serveMain(listener)
+	}()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+		s.lameDuck(ended)
+	}
+	s.shutdown()
+	<-ended
+	stopLoop()
+	background.Wait()
+	return errors.Join(err, loopErr)
+}
+
+// runTables runs the loop, and the writing of checkpoints, which ends after it: the last table is on disk then.
+func (s *Server) runTables(ctx context.Context) error {
+	if s.checkpoint == nil {
+		return s.engine.Run(ctx)
+	}
+	write, stopWriting := context.WithCancel(context.WithoutCancel(ctx))
+	var writing sync.WaitGroup
+	writing.Go(func() { s.checkpoint.run(write, s.lastRead) })
+	err := s.engine.Run(ctx)
+	stopWriting()
+	writing.Wait()
+	return err
+}
+
+func (s *Server) lastRead() time.Time { return s.engine.Status().LastSuccess }
+
+func (s *Server) serveMain(l net.Listener) error {
+	s.log.Info("main listener open", "address", l.Addr().String(), "tls", s.main.TLSConfig != nil)
+	l = s.cache.WrapListener(l)
+	var err error
+	if s.main.TLSConfig != nil {
+		err = s.main.ServeTLS(l, "", "")
+	} else {
+		err = s.main.Serve(l)
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("main listener (-address): %w", err)
+}
+
+// serveSupport serves operators. Proxies do not need it: if it fails that is said and not more, as in the reference.
+func (s *Server) serveSupport() {
+	if s.cfg.SupportAddress == "" {
+		s.log.Info("no support listener: no metrics, no status (-support-listener)")
+		return
+	}
+	l, err := s.cfg.Listen("tcp", s.cfg.SupportAddress)
+	if err == nil {
+		s.log.Info("support listener open", "address", l.Addr().String())
+		err = s.support.Serve(l)
+	}
+	if err != nil && !errors.Is(err, http.ErrServerClosed) {
+		s.log.Error("failed support listener: no metrics, no status (-support-listener)", "error", err)
+	}
+}
+
+// lameDuck goes on serving: load balancers have to notice by themselves that the pod is about to end. It does not wait for
+// them once the main listener has ended.
+func (s *Server) lameDuck(ended <-chan struct{}) {
+	d := s.cfg.HealthcheckInterval
+	s.log.Info(fmt.Sprintf("shutting down the server in %s...", d))
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ended:
+	}
+}
+
+// shutdown lets the requests of both listeners end, and cuts what has not ended by the deadline.
+func (s *Server) shutdown() {
+	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.ShutdownTimeout)
+	defer cancel()
+	s.shutdownListener(ctx, s.main, "main")
+	s.shutdownListener(ctx, s.support, "support")
+}
+
+func (s *Server) shutdownListener(ctx context.Context, srv *http.Server, name string) {
+	err := srv.Shutdown(ctx)
+	if err == nil {
+		return
+	}
+	s.log.Warn("requests did not end in time, cutting them (--shutdown-timeout)", "listener", name, "error", err)
+	if err := srv.Close(); err != nil {
+		s.log.Debug("close listener", "listener", name, "error", err)
+	}
+}
