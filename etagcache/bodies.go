@@ -18,8 +18,8 @@ const maxBroken = 4096
 // addresses that many clients share.
 const maxChecked = 64
 
-// bodies remembers which bodies have not arrived at whom. Addresses stand for clients: a Skipper opens a new connection for
-// most requests and sends nothing else that would tell it from another.
+// bodies remembers which bodies have not arrived at whom. Addresses stand for clients: a Skipper opens a new
+// connection for most requests and sends nothing else that would tell it from another.
 type bodies struct {
 	counter prometheus.Counter // of broken bodies
 
@@ -82,8 +82,8 @@ func (b *bodies) rotationLocked(key bodyKey) uint32 {
 }
 
 // arrived reports whether a client that names the ETag with this rotation can be believed to hold its body. Bodies on
-// connections to the client's address that the peer has just broken off count as broken from now on: the client may well be
-// faster with its next request than the goroutine that serves the old connection.
+// connections to the client's address that the peer has just broken off count as broken from now on: the client may
+// well be faster with its next request than the goroutine that serves the old connection.
 func (b *bodies) arrived(key bodyKey, rotation uint32) bool {
 	if b.busy.Load() == 0 {
 		return true

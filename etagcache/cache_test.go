@@ -240,8 +240,8 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// FuzzRequestHeaders sends arbitrary conditional headers. Whatever they are, the answer is one of the matrix, and a 304 goes
-// only to a request that names this table or claims a newer one.
+// FuzzRequestHeaders sends arbitrary conditional headers. Whatever they are, the answer is one of the matrix, and a
+// 304 goes only to a request that names this table or claims a newer one.
 func FuzzRequestHeaders(f *testing.F) {
 	tab := versions(f, 1)[0]
 	digest := tab.Digest().String()

@@ -5,14 +5,15 @@ import (
 	"sync"
 )
 
-// Bounds on what is remembered of revisions that clients name. The fleet names one or two at a time; the rest are made up.
+// Bounds on what is remembered of revisions that clients name. The fleet names one or two at a time; the rest are
+// made up.
 const (
 	maxClaims          = 256
 	maxClaimsPerClient = 4 // so that one client cannot push out what the others claim
 )
 
-// claims remembers the revisions that clients have named and this replica has not seen. Each is judged by itself: what one
-// client names does not change the answer to another that names something else.
+// claims remembers the revisions that clients have named and this replica has not seen. Each is judged by itself:
+// what one client names does not change the answer to another that names something else.
 type claims struct {
 	mu      sync.Mutex
 	byValue map[uint64]*claim
@@ -27,8 +28,8 @@ type claim struct {
 	refuted  bool
 }
 
-// ask records the claim of a revision, unless it is known, and says whether it is refuted or new. started is the number of
-// the last poll that has started.
+// ask records the claim of a revision, unless it is known, and says whether it is refuted or new. started is the
+// number of the last poll that has started.
 func (c *claims) ask(revision uint64, client netip.Addr, started uint64) (refuted, isNew bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -17,8 +17,8 @@ const lingerTime = 5 * time.Second
 // maxCloseWait bounds the wait for the close of a peer that has announced it over TLS.
 const maxCloseWait = 20 * time.Millisecond
 
-// WrapListener returns a listener whose connections notice when they end before a body has arrived. It belongs below TLS:
-// wrap the TCP listener, then call Serve or ServeTLS. It has an effect only together with ConnContext.
+// WrapListener returns a listener whose connections notice when they end before a body has arrived. It belongs below
+// TLS: wrap the TCP listener, then call Serve or ServeTLS. It has an effect only together with ConnContext.
 func (c *Cache) WrapListener(l net.Listener) net.Listener {
 	return &trackedListener{l}
 }
@@ -59,8 +59,9 @@ func trackedOf(r *http.Request) *trackedConn {
 	return conn
 }
 
-// trackedConn is a connection of HTTP/1 that knows the last body sent on it. When it ends, by whichever side was first, that body is
-// settled: what the kernel knows of the connection tells whether the peer has acknowledged every byte.
+// trackedConn is a connection of HTTP/1 that knows the last body sent on it. When it ends, by whichever side was
+// first, that body is settled: what the kernel knows of the connection tells whether the peer has acknowledged every
+// byte.
 type trackedConn struct {
 	net.Conn
 	last      atomic.Pointer[receipt] // of the last body; nil if the peer has asked again since
@@ -69,8 +70,8 @@ type trackedConn struct {
 	lingering atomic.Bool             // we have closed our direction
 }
 
-// Read notes whether the peer has broken off. That the peer has closed its side in good order, that time is up or that we
-// have closed the connection says nothing about the last body.
+// Read notes whether the peer has broken off. That the peer has closed its side in good order, that time is up or
+// that we have closed the connection says nothing about the last body.
 func (t *trackedConn) Read(p []byte) (int, error) {
 	n, err := t.Conn.Read(p)
 	if n > 0 {
@@ -86,8 +87,8 @@ func inGoodOrder(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, net.ErrClosed)
 }
 
-// Write settles the last body first if p is what TLS says before it closes: the peer may reset the connection on it, after
-// which nothing can be known any more.
+// Write settles the last body first if p is what TLS says before it closes: the peer may reset the connection on it,
+// after which nothing can be known any more.
 func (t *trackedConn) Write(p []byte) (int, error) {
 	if r := t.last.Load(); r != nil && r.tls && (r.closing || t.heard.Load()) {
 		t.settleBeforeAlert(r)

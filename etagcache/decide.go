@@ -90,8 +90,8 @@ func (x *exchange) unnamed() []string {
 	return x.etag(x.cache.bodies.rotation(key))
 }
 
-// confirm returns the ETag of a 304 to a client that holds this table. It is never older than the one it named: who takes
-// over the ETag of a 304 must not be sent back in time for it.
+// confirm returns the ETag of a 304 to a client that holds this table. It is never older than the one it named: who
+// takes over the ETag of a 304 must not be sent back in time for it.
 func (x *exchange) confirm(t tag) []string {
 	if t.rotation == 0 && t.revision <= x.stamp.revision {
 		return x.stamp.etags[x.encoding]

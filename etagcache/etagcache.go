@@ -1,8 +1,8 @@
 // Package etagcache serves the current routing table over conditional HTTP: GET and HEAD of /routes and /routes/{zone}.
 //
 // A [Cache] is given tables by [Cache.Publish] and told about the reads of the source by [Cache.PollStarted] and
-// [Cache.PollCompleted]. Its [Cache.Handler] answers with 200, 206, 304, 404, 405, 412 or 416 as laid down in RFC 9110 and
-// in the protocol of the route server.
+// [Cache.PollCompleted]. Its [Cache.Handler] answers with 200, 206, 304, 404, 405, 412 or 416 as laid down in RFC
+// 9110 and in the protocol of the route server.
 //
 // # What it guarantees
 //
@@ -40,11 +40,12 @@
 //
 // A source without revisions (revision 0) cannot be ordered: only the digest counts there.
 //
-// There is a limit that no server can lift: a client that ignores the ETag of a 304, as Skipper does, and was told by 304
-// that its A of revision 10 is current at 12, still names 10, and a replica that lags behind with B of 11 sends B. Only
-// content that changed and changed back within a few seconds is affected, and the client is right again one poll later.
-// And revisions are no finer than the reads: two replicas that read different content at one revision cannot be ordered.
-// During a rolling upgrade to a version that prints a route differently, clients download once per change of replica.
+// There is a limit that no server can lift: a client that ignores the ETag of a 304, as Skipper does, and was told by
+// 304 that its A of revision 10 is current at 12, still names 10, and a replica that lags behind with B of 11 sends
+// B. Only content that changed and changed back within a few seconds is affected, and the client is right again one
+// poll later. And revisions are no finer than the reads: two replicas that read different content at one revision
+// cannot be ordered. During a rolling upgrade to a version that prints a route differently, clients download once per
+// change of replica.
 //
 // # Bodies that broke off
 //
@@ -56,8 +57,8 @@
 // most once more, and the broken one cannot get 304 for what it does not have.
 //
 // It is the replica that sent the body which knows, until it restarts or has seen maxBroken (4096) more breaks. What
-// a client gives up after the last byte was handed to the kernel is not noticed over HTTP/2, nor over TLS if the client had asked for
-// the connection to be closed, nor on other systems than Linux unless the connection is reset.
+// a client gives up after the last byte was handed to the kernel is not noticed over HTTP/2, nor over TLS if the
+// client had asked for the connection to be closed, nor on other systems than Linux unless the connection is reset.
 //
 // # What it does not do
 //
@@ -90,7 +91,8 @@ type Config struct {
 	// a newer table, from the goroutine of the request: it must not block. Calls may come close together; joining and
 	// limiting them is left to it. nil: claims are decided by the reads that come anyway.
 	Recheck func()
-	// Now is the clock for the duration of encoding; nil means time.Now. Times in headers are those of the tables and reads.
+	// Now is the clock for the duration of encoding; nil means time.Now. Times in headers are those of the tables and
+	// reads.
 	Now func() time.Time
 	// RetryAfter is the advice to clients that come before the first table, rounded up to seconds. 0 means
 	// DefaultRetryAfter.
@@ -162,8 +164,8 @@ func (c *Cache) Publish(t *table.Table) {
 	c.publish(t, t.Time(), false)
 }
 
-// Restore makes t, which comes from a checkpoint, the current table. It is marked stale until a read confirms or replaces
-// it. lastRead is when the source was last read with success before the restart; zero if that is not known.
+// Restore makes t, which comes from a checkpoint, the current table. It is marked stale until a read confirms or
+// replaces it. lastRead is when the source was last read with success before the restart; zero if that is not known.
 func (c *Cache) Restore(t *table.Table, lastRead time.Time) {
 	c.publish(t, lastRead, true)
 }
@@ -187,8 +189,8 @@ func (c *Cache) publish(t *table.Table, lastRead time.Time, stale bool) {
 	}
 }
 
-// PollStarted says that a read of the source begins and returns its number, which goes to PollCompleted or PollHeld. A read
-// that fails needs no further call.
+// PollStarted says that a read of the source begins and returns its number, which goes to PollCompleted or PollHeld.
+// A read that fails needs no further call.
 func (c *Cache) PollStarted() (seq uint64) {
 	return c.started.Add(1)
 }

@@ -139,8 +139,8 @@ func revisionOf(etag string) uint64 {
 	return n
 }
 
-// A fleet as it is deployed: two replicas that poll every 3 s, out of step, behind a round-robin; a Skipper that polls every
-// 3 s, too; a source that changes every few seconds, without ever being what it was before.
+// A fleet as it is deployed: two replicas that poll every 3 s, out of step, behind a round-robin; a Skipper that
+// polls every 3 s, too; a source that changes every few seconds, without ever being what it was before.
 func TestSkipperBehindTwoReplicasNeverGoesBackNorDownloadsTwice(t *testing.T) {
 	const (
 		tick   = 100 * time.Millisecond

@@ -142,8 +142,8 @@ func (x *exchange) serveRanges() (status, n int, ok bool) {
 	return w.status, w.n, w.err == nil
 }
 
-// settle concludes the writing of a body. Where the connection is tracked, the last word is spoken when it ends or is used
-// for another request.
+// settle concludes the writing of a body. Where the connection is tracked, the last word is spoken when it ends or is
+// used for another request.
 func (x *exchange) settle(r *receipt, ok bool) {
 	defer close(r.written)
 	if ok && x.r.Context().Err() != nil {

@@ -91,8 +91,8 @@ type namedTag struct {
 	weak bool
 }
 
-// parseTags reads the values of If-None-Match or If-Match (RFC 9110 §13.1). Tags that are not ours are left out: they match
-// nothing here. What follows a syntax error is ignored.
+// parseTags reads the values of If-None-Match or If-Match (RFC 9110 §13.1). Tags that are not ours are left out: they
+// match nothing here. What follows a syntax error is ignored.
 func parseTags(values []string) named {
 	var n named
 	for _, s := range values {

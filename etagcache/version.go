@@ -47,7 +47,8 @@ type stamp struct {
 	etags    [encodings][]string // without rotation
 }
 
-// newVersion makes the bodies of t. Zones that previous has made are kept to be compared with, if they are asked for again.
+// newVersion makes the bodies of t. Zones that previous has made are kept to be compared with, if they are asked for
+// again.
 func (c *Cache) newVersion(t *table.Table, previous *version) *version {
 	v := &version{table: t, cache: c}
 	if !t.Time().IsZero() {

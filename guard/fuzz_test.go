@@ -41,7 +41,8 @@ func (m *model) judge(o observation, hold time.Duration) bool {
 	return false
 }
 
-// kindOf classifies a step between two sets of routes a to h, of which the first two are generated, with a limit of half.
+// kindOf classifies a step between two sets of routes a to h, of which the first two are generated, with a limit of
+// half.
 func kindOf(served, candidate byte) string {
 	gone, all, own, ownServed := 0, 0, 0, 0
 	for i := range 8 {
@@ -83,8 +84,8 @@ func routesOf(set byte) []string {
 	return out
 }
 
-// FuzzGuardAgreesWithModel plays histories of pairs (what is read, seconds since the last event). A read with the high bit
-// of the time set failed; one with the next bit set is followed by an acceptance.
+// FuzzGuardAgreesWithModel plays histories of pairs (what is read, seconds since the last event). A read with the
+// high bit of the time set failed; one with the next bit set is followed by an acceptance.
 func FuzzGuardAgreesWithModel(f *testing.F) {
 	f.Add([]byte{0xff, 0, 0x0f, 10, 0x0f, 30, 0x07, 30})
 	f.Add([]byte{0xff, 0, 0x01, 10, 0x03, 63, 0, 1, 0, 63, 0xff, 1})

@@ -1,6 +1,6 @@
-// Package guard decides whether a new table may replace the one that is served, or is held back because it looks like an
-// accident: a table without routes, one with only generated routes where there were others, one that lost more than a share
-// of its routes or hosts, one that grew past a ceiling.
+// Package guard decides whether a new table may replace the one that is served, or is held back because it looks like
+// an accident: a table without routes, one with only generated routes where there were others, one that lost more
+// than a share of its routes or hosts, one that grew past a ceiling.
 //
 // A [Guard] is a state machine of one rule, used by the route server before it publishes and by a data plane before it
 // commits. It does no I/O and has no clock: the caller calls [Guard.Judge] once for every read that completed, with the
@@ -27,9 +27,9 @@
 // # Caveats
 //
 // Shares are of the served table, however small it is: losing two of three routes is 67 %. A table that loses a share
-// below the limit again and again is never held, because each step is compared with the step before. The ceilings are about the
-// step past them: once a table above a ceiling is served, further growth is not held, because a hold stops every change,
-// also those that are needed. Without a served table only an empty one is held.
+// below the limit again and again is never held, because each step is compared with the step before. The ceilings are
+// about the step past them: once a table above a ceiling is served, further growth is not held, because a hold stops
+// every change, also those that are needed. Without a served table only an empty one is held.
 package guard
 
 import (
@@ -105,7 +105,8 @@ type Verdict struct {
 	Detail string
 	// Since is when the hold started. Zero if the table is fine.
 	Since time.Time
-	// ReleaseAt is when the hold can be released at the earliest. Zero if the table is fine, or empty: then time does not release it.
+	// ReleaseAt is when the hold can be released at the earliest. Zero if the table is fine, or empty: then time does
+	// not release it.
 	ReleaseAt time.Time
 }
 
@@ -164,9 +165,9 @@ func New(cfg Config) (*Guard, error) {
 	return &Guard{cfg: cfg}, nil
 }
 
-// Judge compares candidate, the table of a read that completed at now, with served, the table that is served; nil if none
-// is. It is to be called for every such read, also if nothing changed: a read that shows the served table again ends a
-// hold. Both tables are only read; the newest held one is kept until its hold ends.
+// Judge compares candidate, the table of a read that completed at now, with served, the table that is served; nil if
+// none is. It is to be called for every such read, also if nothing changed: a read that shows the served table again
+// ends a hold. Both tables are only read; the newest held one is kept until its hold ends.
 func (g *Guard) Judge(served, candidate *table.Table, now time.Time) Verdict {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -199,8 +200,8 @@ func (g *Guard) Judge(served, candidate *table.Table, now time.Time) Verdict {
 }
 
 // Accept releases what is held at once, if its digest is the given one or digest is zero, and returns it: the caller
-// publishes it. If a read is being judged by that time, the same content is published by Judge. The error is ErrNothingHeld
-// or wraps ErrNotHeld: then the operator has seen another table than the one that would be published.
+// publishes it. If a read is being judged by that time, the same content is published by Judge. The error is
+// ErrNothingHeld or wraps ErrNotHeld: then the operator has seen another table than the one that would be published.
 func (g *Guard) Accept(digest table.Digest, now time.Time) (*table.Table, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

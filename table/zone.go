@@ -60,11 +60,9 @@ func zonesOf(routes []Route) []string {
 			continue
 		}
 		scratch = endpoints(&routes[i], scratch[:0])
-		last := ""
 		for _, ep := range scratch {
-			if ep.zone != "" && ep.zone != last {
+			if _, known := distinct[ep.zone]; !known && ep.zone != "" {
 				distinct[strings.Clone(ep.zone)] = struct{}{} // the clone does not pin the route's text
-				last = ep.zone
 			}
 		}
 	}
@@ -77,7 +75,8 @@ type endpoint struct {
 	zone   string // decoded
 }
 
-// zoneText returns the route's text with only the endpoints of zone, or its text unchanged where the rule does not apply.
+// zoneText returns the route's text with only the endpoints of zone, or its text unchanged where the rule does not
+// apply.
 func zoneText(r *Route, zone string, scratch []endpoint) (string, []endpoint) {
 	eps := endpoints(r, scratch)
 	in, size := 0, 0

@@ -29,8 +29,8 @@ const mode fs.FileMode = 0o600
 const maxAside = 1000
 
 // WriteFile replaces the content of the file at path by what write writes, or creates it. If write or anything before
-// the rename fails, the file is as it was and the error says what failed. An error of the last step, syncing the directory,
-// leaves the new content in place, but it may be gone after a power failure.
+// the rename fails, the file is as it was and the error says what failed. An error of the last step, syncing the
+// directory, leaves the new content in place, but it may be gone after a power failure.
 func WriteFile(path string, write func(io.Writer) error) (err error) {
 	dir := filepath.Dir(path)
 	// In the same directory on purpose: $TMPDIR may be on another disk, which a rename cannot cross.

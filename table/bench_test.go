@@ -1,0 +1,52 @@
+package table_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/routesrv/routesrv/table"
+)
+
+// benchRoutes makes n routes with endpoints in three zones.
+func benchRoutes(n int) []table.Route {
+	routes := make([]table.Route, n)
+	for i := range routes {
+		id := fmt.Sprintf("kube_team__service_%06d__www_example_org___api__backend", i)
+		text := id + `: Host(/^(www[.]example[.]org[.]?(:[0-9]+)?)$/) && PathSubtree("/api") -> setRequestHeader("X-Service", "service") -> `
+		backend := len(text)
+		text += "<roundRobin"
+		for e := range 6 {
+			text += fmt.Sprintf(`, "http://10.%d.%d.%d:8080?zone=z%d"`, e, i>>8&255, i&255, e%2)
+		}
+		routes[i] = table.Route{ID: id, Text: text + ">;", Backend: int32(backend)}
+	}
+	return routes
+}
+
+func BenchmarkTable(b *testing.B) {
+	for _, n := range []int{100, 1_000, 10_000, 50_000} {
+		routes := benchRoutes(n)
+		tab, err := table.New(routes, 1, at)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run(fmt.Sprintf("New/%d", n), func(b *testing.B) {
+			b.ReportAllocs()
+			b.SetBytes(int64(tab.Bytes()))
+			for b.Loop() {
+				if _, err := table.New(routes, 1, at); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run(fmt.Sprintf("Zone/%d", n), func(b *testing.B) {
+			b.ReportAllocs()
+			b.SetBytes(int64(tab.Bytes()))
+			for b.Loop() {
+				if tab.Zone("z0") == tab {
+					b.Fatal("nothing differs")
+				}
+			}
+		})
+	}
+}
