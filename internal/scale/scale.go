@@ -1,0 +1,156 @@
+// Package scale makes up a cluster of realistic size and shape, for tests and benchmarks: always the same one for the
+// same factor.
+//
+// At factor 1 it has 15,000 Ingresses, 5,000 RouteGroups, 20,000 Services and as many EndpointSlices with two to five
+// endpoints in three zones. With https-redirect, health check and EndpointSlices enabled it compiles to about 124,000
+// routes. Objects carry what real ones carry and nobody reads: managed fields, the last-applied annotation, owner and
+// node references. A third of the Ingresses has filters or predicates in annotations; RouteGroups have several routes,
+// hosts, methods and weighted backends.
+//
+// [Cluster.Snapshot] is what a source would read, [Cluster.Handler] an API server that serves it, and
+// [Cluster.WriteManifests] writes it to files. Names and texts are made up of few words: real ones compress less.
+package scale
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+
+	"github.com/routesrv/routesrv/kube"
+)
+
+// The numbers of objects at factor 1.
+const (
+	Ingresses   = 15000
+	RouteGroups = 5000
+	Services    = 20000 // and EndpointSlices
+	namespaces  = 250
+)
+
+// Cluster is a made-up cluster. It is immutable and its methods are safe for concurrent use.
+type Cluster struct {
+	ingresses, routeGroups, services, namespaces int
+}
+
+// New returns the cluster of the size; factor 0.1 is a tenth of the objects. Each kind has at least one object.
+func New(factor float64) *Cluster {
+	n := func(at1 int) int { return max(1, int(float64(at1)*factor)) }
+	return &Cluster{n(Ingresses), n(RouteGroups), n(Services), n(namespaces)}
+}
+
+// Snapshot is the cluster of the size as a source reads it, with EndpointSlices.
+func Snapshot(factor float64) *kube.Snapshot { return New(factor).Snapshot() }
+
+// Snapshot is the cluster as a source reads it, with EndpointSlices, in the order of the API. The objects are new ones
+// at each call.
+func (c *Cluster) Snapshot() *kube.Snapshot {
+	return &kube.Snapshot{
+		Revision:       firstRevision,
+		Ingresses:      decode[*kube.Ingress](kube.KindIngress, c.jsonItems(kube.KindIngress)),
+		RouteGroups:    decode[*kube.RouteGroup](kube.KindRouteGroup, c.jsonItems(kube.KindRouteGroup)),
+		Services:       decode[*kube.Service](kube.KindService, c.jsonItems(kube.KindService)),
+		EndpointSlices: decode[*kube.EndpointSlice](kube.KindEndpointSlice, c.jsonItems(kube.KindEndpointSlice)),
+	}
+}
+
+// Mutated is Ingress number i after its n-th change, as a source reads it: another filter and another path. Number 0 is
+// the Ingress of the snapshot.
+func (c *Cluster) Mutated(i, n int) *kube.Ingress {
+	items := [][]byte{c.json(kube.KindIngress, i%c.ingresses, n)}
+	return decode[*kube.Ingress](kube.KindIngress, items)[0]
+}
+
+func decode[T kube.Object](kind kube.Kind, items [][]byte) []T {
+	out := make([]T, len(items))
+	for i, item := range items {
+		o, err := kube.DecodeJSON(kind, item)
+		if err != nil {
+			panic(fmt.Sprintf("made-up object: %v", err)) // programming error: it was marshalled here
+		}
+		out[i] = o.(T)
+	}
+	return out
+}
+
+// WriteManifests writes the cluster into the folder, a file of JSON documents for each namespace.
+func (c *Cluster) WriteManifests(dir string) error {
+	files := make(map[string][]byte)
+	for _, kind := range kinds {
+		for i := range c.count(kind) {
+			name := c.namespace(i) + ".json"
+			files[name] = append(append(files[name], c.json(kind, i, 0)...), '\n')
+		}
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// kinds are the kinds of which there are objects.
+var kinds = []kube.Kind{kube.KindIngress, kube.KindRouteGroup, kube.KindService, kube.KindEndpointSlice}
+
+func (c *Cluster) count(k kube.Kind) int {
+	switch k {
+	case kube.KindIngress:
+		return c.ingresses
+	case kube.KindRouteGroup:
+		return c.routeGroups
+	default:
+		return c.services
+	}
+}
+
+// jsonItems are all objects of the kind in the order of the API: by namespace, then name.
+func (c *Cluster) jsonItems(k kube.Kind) [][]byte {
+	items := make([][]byte, 0, c.count(k))
+	for _, i := range c.order(k) {
+		items = append(items, c.json(k, i, 0))
+	}
+	return items
+}
+
+// order is the numbers of the objects of a kind, by namespace and name. Names have the number in them, at full width.
+func (c *Cluster) order(k kube.Kind) []int {
+	out := make([]int, 0, c.count(k))
+	for ns := range c.namespaces {
+		for i := ns; i < c.count(k); i += c.namespaces {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// json is object number i of the kind after its n-th change.
+func (c *Cluster) json(k kube.Kind, i, n int) []byte {
+	b, err := json.Marshal(c.object(k, i, n))
+	if err != nil {
+		panic(fmt.Sprintf("made-up object: %v", err)) // programming error: all fields are plain
+	}
+	return b
+}
+
+// object is the typed object; only Ingresses change.
+func (c *Cluster) object(k kube.Kind, i, n int) any {
+	switch k {
+	case kube.KindIngress:
+		return c.ingress(i, n)
+	case kube.KindRouteGroup:
+		return c.routeGroup(i)
+	case kube.KindService:
+		return c.service(i)
+	case kube.KindEndpointSlice:
+		return c.endpointSlice(i)
+	default:
+		panic(fmt.Sprintf("no made-up objects of kind %q", k)) // programming error in this package
+	}
+}
+
+// random is the source of all that varies in an object; the same for the same object.
+func random(k kube.Kind, i int) *rand.Rand {
+	return rand.New(rand.NewPCG(uint64(len(k)), uint64(i))) //nolint:gosec // made-up objects
+}
