@@ -89,7 +89,7 @@ func proxyBlocks() []foreignBlock {
 		},
 		{
 			reason:   "it has no connections to backends; the proxies have them",
-			switches: `enable-dualstack-backend disable-http-keepalives enable-route-lifo-metrics enable-route-fifo-metrics`,
+			switches: `enable-dualstack-backend disable-http-keepalives`,
 			values: `idle-conns-num close-idle-conns-period backend-flush-interval timeout-backend keepalive-backend
 				tls-timeout-backend response-header-timeout-backend expect-continue-timeout-backend
 				max-idle-connection-backend client-tls-cert client-tls-key load-balancer-health-check-interval
@@ -100,7 +100,7 @@ func proxyBlocks() []foreignBlock {
 			switches: `enable-tcp-queue enable-connection-metrics exclude-insecure-cipher-suites`,
 			values: `insecure-address expected-bytes-per-request max-tcp-listener-concurrency max-tcp-listener-queue
 				max-header-bytes read-timeout-server read-header-timeout-server write-timeout-server idle-timeout-server
-				keepalive-server keepalive-requests-server cert-path-tls key-path-tls`,
+				keepalive-server keepalive-requests-server`,
 		},
 		{
 			reason:   "rate limits and circuit breakers work in the proxies",
@@ -116,8 +116,7 @@ func proxyBlocks() []foreignBlock {
 				swarm-redis-username swarm-redis-password swarm-redis-hash-algorithm swarm-redis-dial-timeout
 				swarm-redis-read-timeout swarm-redis-write-timeout swarm-redis-pool-timeout swarm-redis-min-conns
 				swarm-redis-max-conns swarm-redis-min-idle-conns swarm-redis-max-idle-conns swarm-redis-heartbeat-frequency
-				swarm-redis-update-interval swarm-redis-idle-check-frequency swarm-redis-idle-timeout
-				swarm-redis-max-conn-age swarm-valkey-urls swarm-valkey-remote swarm-valkey-username swarm-valkey-password
+				swarm-redis-update-interval swarm-valkey-urls swarm-valkey-remote swarm-valkey-username swarm-valkey-password
 				swarm-valkey-hash-algorithm swarm-valkey-conn-write-timeout swarm-valkey-conn-lifetime
 				swarm-valkey-dial-timeout swarm-valkey-update-interval`,
 		},
@@ -125,8 +124,7 @@ func proxyBlocks() []foreignBlock {
 			reason:   "tokens and credentials are checked by filters in the proxies",
 			switches: `oauth2-grant-insecure`,
 			values: `oauth2-auth-url oauth2-token-url oauth2-revoke-token-url oauth2-tokeninfo-timeout
-				oauth2-tokeninfo-cache-size oauth2-tokeninfo-cache-ttl oauth2-tokenintrospect-timeout
-				oauth2-tokenintrospection-timeout oauth2-secret-file oauth2-client-id oauth2-client-secret
+				oauth2-tokeninfo-cache-size oauth2-tokeninfo-cache-ttl oauth2-tokenintrospect-timeout oauth2-secret-file oauth2-client-id oauth2-client-secret
 				oauth2-client-id-file oauth2-client-secret-file oauth2-auth-url-parameters oauth2-access-token-header-name
 				oauth2-token-cookie-name oauth2-token-cookie-remove-subdomains oauth2-grant-tokeninfo-keys
 				oidc-secrets-file oidc-cookie-validity oidc-cookie-remove-subdomains oidc-distributed-claims-timeout
@@ -161,10 +159,10 @@ func supportBlocks() []foreignBlock {
 			reason: "it has one set of metrics, for Prometheus, under /metrics on -support-listener",
 			switches: `enable-prometheus-metrics enable-prometheus-start-label debug-gc-metrics runtime-metrics
 				serve-route-metrics serve-route-counter serve-host-metrics serve-host-counter serve-method-metric
-				serve-status-code-metric backend-host-metrics proxy-request-metrics all-filters-metrics
+				serve-status-code-metric backend-host-metrics all-filters-metrics
 				combined-response-metrics route-response-metrics route-backend-error-counters route-stream-error-counters
-				route-backend-metrics route-creation-metrics metrics-exp-decay-sample disable-metrics-compat`,
-			values: `metrics-listener metrics-prefix metrics-flavour histogram-metric-buckets response-size-buckets`,
+				route-backend-metrics enable-route-lifo-metrics enable-route-fifo-metrics route-creation-metrics metrics-exp-decay-sample disable-metrics-compat`,
+			values: `metrics-listener metrics-prefix metrics-flavour histogram-metric-buckets`,
 		},
 		{
 			reason:   "the proxies count requests by their API",

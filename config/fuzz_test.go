@@ -1,7 +1,6 @@
 package config_test
 
 import (
-	"bytes"
 	"io"
 	"strings"
 	"testing"
@@ -67,9 +66,5 @@ func check(t *testing.T, args []string, env config.Env) {
 	}
 	if c.TLS.Enable && (len(c.TLS.CertFiles) == 0 || len(c.TLS.CertFiles) != len(c.TLS.KeyFiles)) {
 		t.Errorf("TLS %+v without a certificate", c.TLS)
-	}
-	var b bytes.Buffer
-	if config.Help(&b) != nil || b.Len() == 0 {
-		t.Error("no help")
 	}
 }

@@ -100,7 +100,7 @@ func prose(s string) string {
 	words := strings.Split(s, " ")
 	for i, w := range words {
 		bare := strings.TrimRight(w, ".,;:)")
-		if len(bare) > 1 && bare[0] == '-' {
+		if len(bare) > 1 && bare[0] == '-' && bare[1] != '>' {
 			words[i] = code(bare) + w[len(bare):]
 		}
 	}

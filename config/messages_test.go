@@ -2,7 +2,9 @@ package config_test
 
 import (
 	"bytes"
+	"crypto/tls"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -268,5 +270,24 @@ func TestHelpAndVersionWin(t *testing.T) {
 	}
 	if _, _, err := config.ParseRouteServer([]string{"-version"}, config.Env{}); !errors.Is(err, config.ErrVersion) {
 		t.Errorf("-version: error %v", err)
+	}
+}
+
+// TestNamesOfLevelsAndVersions: those of Skipper, in any case and with or without dot.
+func TestNamesOfLevelsAndVersions(t *testing.T) {
+	for name, want := range map[string]slog.Level{
+		"TRACE": config.LevelTrace, "debug": slog.LevelDebug, "Info": slog.LevelInfo, "WARN": slog.LevelWarn,
+		"WARNING": slog.LevelWarn, "error": slog.LevelError, "FATAL": config.LevelFatal, "PANIC": config.LevelPanic,
+	} {
+		if c, _ := parse(t, config.Env{}, "-application-log-level", name); c.Log.Level != want {
+			t.Errorf("level %s: %v, want %v", name, c.Log.Level, want)
+		}
+	}
+	for name, want := range map[string]uint16{
+		"1.0": tls.VersionTLS10, "11": tls.VersionTLS11, "12": tls.VersionTLS12, "1.3": tls.VersionTLS13,
+	} {
+		if c, _ := parse(t, config.Env{}, "-tls-min-version", name); c.TLS.MinVersion != want {
+			t.Errorf("version %s: %x, want %x", name, c.TLS.MinVersion, want)
+		}
 	}
 }

@@ -37,7 +37,8 @@ func (p *Parser) Source(s *Source) {
 		}
 		s.Manifests = append(s.Manifests, path)
 		return nil
-	}), "Read the objects from a file, or from all YAML and JSON files of a folder, instead of an API. May be repeated. "+
+	}), "Read the objects from a file, or from all YAML and JSON files of a folder, instead of an API; - is the standard "+
+		"input. May be repeated. "+
 		"Without explicit addresses the server then listens on the loopback interface only.")
 	g.skipper("kubernetes-in-cluster", boolean(&s.InCluster, false), "Find the API as a pod does: address from the "+
 		"environment, token and certificate authority from the service account.")
