@@ -143,6 +143,8 @@ func New(cfg Config) (*Poller, error) {
 		return nil, errors.New("poller: Source, Compile, Publish and Guard are required")
 	case cfg.Interval < 0 || cfg.Interval > 0 && cfg.Interval < time.Millisecond:
 		return nil, fmt.Errorf("poller: interval %v: want at least 1ms", cfg.Interval)
+	case cfg.MaxBackoff < 0:
+		return nil, fmt.Errorf("poller: max backoff %v: want no negative time", cfg.MaxBackoff)
 	}
 	if cfg.Interval == 0 {
 		cfg.Interval = DefaultInterval

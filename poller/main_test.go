@@ -1,0 +1,292 @@
+package poller_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/poller"
+	"github.com/routesrv/routesrv/table"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// read is one read of the source: when it started, seen from the start of the test, and how it was asked for.
+type read struct {
+	at         time.Duration
+	consistent bool
+}
+
+// world is a source, a compiler, a publisher and an observer, under the hands of a test.
+type world struct {
+	t        *testing.T
+	start    time.Time
+	log      *recorder
+	registry *prometheus.Registry
+
+	mu        sync.Mutex // guards what follows
+	routes    []table.Route
+	revision  kube.Revision
+	err       error         // of the next reads
+	took      time.Duration // by each read
+	deaf      bool          // reads do not notice that their context ends
+	onCompile func()
+	onPublish func(*table.Table)
+	reads     []read
+	compiles  int
+	published []*table.Table
+	calls     []string // of the observer and the publisher, in order
+	polls     uint64
+}
+
+// newWorld makes a world with routes, by id.
+func newWorld(t *testing.T, ids ...string) *world {
+	w := &world{t: t, start: time.Now(), log: newRecorder(slog.LevelInfo), registry: prometheus.NewRegistry()}
+	w.set(ids...)
+	return w
+}
+
+// poller makes a Poller of the world; change may be nil.
+func (w *world) poller(change func(*poller.Config)) *poller.Poller {
+	w.t.Helper()
+	g, err := guard.New(guard.Config{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	cfg := poller.Config{
+		Source: w, Compile: w.compile, Publish: w.publish, Guard: g, Observer: w,
+		Logger: slog.New(w.log), Metrics: poller.NewMetrics(w.registry),
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	p, err := poller.New(cfg)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return p
+}
+
+// run starts the loop; the function that it gives ends it and waits. Inside a bubble.
+func (w *world) run(p *poller.Poller) (stop func()) {
+	w.t.Helper()
+	ctx, cancel := context.WithCancel(w.t.Context())
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	return func() {
+		w.t.Helper()
+		cancel()
+		if err := <-done; err != nil {
+			w.t.Errorf("Run: %v, want nil after a cancel", err)
+		}
+	}
+}
+
+// change changes the world under its lock.
+func (w *world) change(f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f()
+}
+
+// set makes the next read show these routes, at a new revision.
+func (w *world) set(ids ...string) {
+	routes := routesOf(ids...)
+	w.change(func() { w.routes, w.revision = routes, w.revision+1 })
+}
+
+func (w *world) fail(err error) { w.change(func() { w.err = err }) }
+
+func (w *world) Read(ctx context.Context, o kube.ReadOptions) (*kube.Snapshot, error) {
+	w.mu.Lock()
+	w.reads = append(w.reads, read{time.Since(w.start), o.Consistent})
+	took, deaf := w.took, w.deaf
+	w.mu.Unlock()
+	if deaf {
+		time.Sleep(took)
+	} else if took > 0 {
+		select {
+		case <-time.After(took):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err != nil {
+		return nil, w.err
+	}
+	return &kube.Snapshot{Revision: w.revision}, nil
+}
+
+func (w *world) compile(*kube.Snapshot) []table.Route {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.compiles++
+	if w.onCompile != nil {
+		w.onCompile()
+	}
+	return w.routes
+}
+
+func (w *world) publish(t *table.Table) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.onPublish != nil {
+		w.onPublish(t)
+	}
+	w.published = append(w.published, t)
+	w.calls = append(w.calls, "publish "+idsOf(t))
+}
+
+func (w *world) PollStarted() uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.polls++
+	w.calls = append(w.calls, fmt.Sprintf("started %d", w.polls))
+	return w.polls
+}
+
+func (w *world) PollCompleted(seq, revision uint64, _ time.Time) {
+	w.called("completed", seq, revision)
+}
+func (w *world) PollHeld(seq, revision uint64, _ time.Time) { w.called("held", seq, revision) }
+
+func (w *world) called(what string, seq, revision uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.calls = append(w.calls, fmt.Sprintf("%s %d at %d", what, seq, revision))
+}
+
+// readTimes are when the reads started.
+func (w *world) readTimes() []time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	times := make([]time.Duration, len(w.reads))
+	for i, r := range w.reads {
+		times[i] = r.at
+	}
+	return times
+}
+
+// tables are the ids of what was published, one text for each table.
+func (w *world) tables() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var all []string
+	for _, t := range w.published {
+		all = append(all, idsOf(t))
+	}
+	return all
+}
+
+func routesOf(ids ...string) []table.Route {
+	routes := make([]table.Route, len(ids))
+	for i, id := range ids {
+		id, text, ok := strings.Cut(id, "=")
+		if !ok {
+			text = "*"
+		}
+		routes[i] = table.Route{ID: id, Text: id + ": " + text + " -> <shunt>;"}
+	}
+	return routes
+}
+
+func tableOf(t *testing.T, ids ...string) *table.Table {
+	t.Helper()
+	tab, err := table.New(routesOf(ids...), 1, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tab
+}
+
+func idsOf(t *table.Table) string {
+	var ids []string
+	for _, r := range t.Routes() {
+		ids = append(ids, r.ID)
+	}
+	return strings.Join(ids, " ")
+}
+
+// recorder is a slog.Handler that keeps what it is given.
+type recorder struct {
+	level slog.Level
+	attrs []slog.Attr
+	*records
+}
+
+type records struct {
+	mu   sync.Mutex
+	list []record
+}
+
+type record struct {
+	level   slog.Level
+	message string
+	attrs   map[string]slog.Value
+}
+
+func newRecorder(level slog.Level) *recorder { return &recorder{level: level, records: &records{}} }
+
+func (r *recorder) Enabled(_ context.Context, l slog.Level) bool { return l >= r.level }
+func (r *recorder) WithGroup(string) slog.Handler                { return r }
+
+func (r *recorder) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &recorder{r.level, append(r.attrs[:len(r.attrs):len(r.attrs)], attrs...), r.records}
+}
+
+func (r *recorder) Handle(_ context.Context, rec slog.Record) error {
+	attrs := make(map[string]slog.Value)
+	for _, a := range r.attrs {
+		attrs[a.Key] = a.Value
+	}
+	rec.Attrs(func(a slog.Attr) bool { attrs[a.Key] = a.Value; return true })
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.list = append(r.list, record{rec.Level, rec.Message, attrs})
+	return nil
+}
+
+// lines are "LEVEL message" of all records so far.
+func (r *recorder) lines() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var lines []string
+	for _, rec := range r.list {
+		lines = append(lines, rec.level.String()+" "+rec.message)
+	}
+	return lines
+}
+
+// find gives the records with the message.
+func (r *recorder) find(message string) []record {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var found []record
+	for _, rec := range r.list {
+		if rec.message == message {
+			found = append(found, rec)
+		}
+	}
+	return found
+}
+
+// texts are the attributes with the given names as "name=value".
+func (rec record) texts(names ...string) string {
+	var out []string
+	for _, n := range names {
+		out = append(out, n+"="+rec.attrs[n].String())
+	}
+	return strings.Join(out, " ")
+}
