@@ -1,0 +1,63 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/config"
+	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/setup"
+)
+
+// runCompile prints the table of manifests, with the flags of the server, and its problems on the standard error, one a
+// line with the object that has it. The exit status is 0 if there is none, 1 if there are problems of severity warning or
+// error, 2 if there is no table.
+func runCompile(ctx context.Context, args []string, env config.Env, std stdio) int {
+	cfg, warnings, err := config.ParseCompile(args, env)
+	if status, ok := configured(warnings, err, std); !ok {
+		return status
+	}
+	printWarnings(warnings, std)
+	result, err := compileOnce(ctx, cfg, std)
+	if err != nil {
+		fmt.Fprintln(std.err, "routesrv compile:", err)
+		return exitUnusable
+	}
+	out := bufio.NewWriter(std.out)
+	for _, r := range result.Routes {
+		fmt.Fprintln(out, r.Text)
+	}
+	if err := out.Flush(); err != nil {
+		fmt.Fprintln(std.err, "routesrv compile: print the table:", err)
+		return exitUnusable
+	}
+	status := exitOK
+	for _, p := range result.Problems {
+		fmt.Fprintln(std.err, p)
+		if p.Severity > compile.Info {
+			status = exitFailed
+		}
+	}
+	return status
+}
+
+// compileOnce reads the source once and compiles what it gives.
+func compileOnce(ctx context.Context, cfg *config.RouteServer, std stdio) (*compile.Result, error) {
+	compiler, err := compile.New(cfg.Compile)
+	if err != nil {
+		return nil, err
+	}
+	source, _, err := setup.Source(cfg.Source, std.in, setup.Logger(cfg.Log, std.err), prometheus.NewRegistry())
+	if err != nil {
+		return nil, err
+	}
+	snapshot, err := source.Read(ctx, kube.ReadOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return compiler.Compile(snapshot), nil
+}

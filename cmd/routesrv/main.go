@@ -1,0 +1,81 @@
+// Command routesrv is a route server for fleets of ingress proxies: it reads Ingresses and RouteGroups once, compiles them
+// to one eskip routing table, and serves that to all proxies behind ETag and 304.
+//
+//	routesrv [flags]                 serve
+//	routesrv compile [flags] PATH... print the table of manifests
+//	routesrv version                 print the version
+//
+// The exit status is 0 after a normal end, 2 if the program could not start, and 1 if it failed later; compile has its
+// own, see there.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/routesrv/routesrv/config"
+)
+
+// Exit statuses.
+const (
+	exitOK       = 0
+	exitFailed   = 1 // for compile: there are problems
+	exitUnusable = 2 // the program cannot run as it was called
+)
+
+// stdio are the standard streams of the process.
+type stdio struct {
+	in       io.Reader
+	out, err io.Writer
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	// The second signal ends the process at once: whoever sends it does not want to wait for the draining.
+	context.AfterFunc(ctx, stop)
+	status := run(ctx, os.Args[1:], os.Environ(), stdio{os.Stdin, os.Stdout, os.Stderr})
+	stop()
+	os.Exit(status)
+}
+
+// run is the whole program. It ends when ctx does.
+func run(ctx context.Context, args, environ []string, std stdio) int {
+	env := config.Env{Environ: environ, ReadFile: os.ReadFile, Output: std.out}
+	if len(args) > 0 {
+		switch args[0] {
+		case "compile":
+			return runCompile(ctx, args[1:], env, std)
+		case "version":
+			fmt.Fprintln(std.out, versionText())
+			return exitOK
+		}
+	}
+	return runServe(ctx, args, env, std)
+}
+
+// configured reports what is wrong with a configuration. If it cannot be used it gives the exit status.
+func configured(warnings []config.Warning, err error, std stdio) (status int, ok bool) {
+	switch {
+	case err == nil:
+		return exitOK, true
+	case errors.Is(err, config.ErrHelp):
+		return exitOK, false
+	case errors.Is(err, config.ErrVersion):
+		fmt.Fprintln(std.out, versionText())
+		return exitOK, false
+	}
+	printWarnings(warnings, std)
+	fmt.Fprintf(std.err, "routesrv: %v\nroutesrv --help lists all flags\n", err)
+	return exitUnusable, false
+}
+
+func printWarnings(warnings []config.Warning, std stdio) {
+	for _, w := range warnings {
+		fmt.Fprintln(std.err, "routesrv: warning:", w)
+	}
+}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/routesrv/routesrv/config"
+	"github.com/routesrv/routesrv/server"
+	"github.com/routesrv/routesrv/setup"
+)
+
+// runServe serves until ctx ends.
+func runServe(ctx context.Context, args []string, env config.Env, std stdio) int {
+	cfg, warnings, err := config.ParseRouteServer(args, env)
+	if status, ok := configured(warnings, err, std); !ok {
+		return status
+	}
+	log := setup.Logger(cfg.Log, std.err)
+	for _, w := range warnings {
+		log.Warn(w.Text, "flag", w.Flag, "where", w.Where)
+	}
+	s, err := newServer(cfg, log, std)
+	if err != nil {
+		fmt.Fprintln(std.err, "routesrv:", err)
+		return exitUnusable
+	}
+	if err := s.Run(ctx); err != nil {
+		fmt.Fprintln(std.err, "routesrv:", err)
+		return exitFailed
+	}
+	return exitOK
+}
+
+// newServer wires a server from its configuration.
+func newServer(cfg *config.RouteServer, log *slog.Logger, std stdio) (*server.Server, error) {
+	setProfileRates(cfg.Listen)
+	registry := prometheus.NewRegistry()
+	source, origin, err := setup.Source(cfg.Source, std.in, log, registry)
+	if err != nil {
+		return nil, err
+	}
+	return server.New(server.Config{
+		Source: source, Compile: cfg.Compile, Guard: cfg.Guard,
+		Interval: cfg.Poll.Interval, MaxBackoff: cfg.Poll.MaxBackoff,
+		Address: cfg.Listen.Address, SupportAddress: cfg.Listen.SupportAddress,
+		TLS: server.TLSConfig{
+			Enable: cfg.TLS.Enable, CertFiles: cfg.TLS.CertFiles, KeyFiles: cfg.TLS.KeyFiles,
+			MinVersion: cfg.TLS.MinVersion, RequireClientCert: cfg.TLS.MTLS,
+			CAFiles: cfg.TLS.CAFiles, AppendSystemCAs: cfg.TLS.AppendSystemCAs,
+		},
+		RequestFilters:      cfg.RequestFilters,
+		Redis:               server.Shard(cfg.Shards.Redis),
+		Valkey:              server.Shard(cfg.Shards.Valkey),
+		EnableProfile:       cfg.Listen.EnableProfile,
+		HealthcheckInterval: cfg.Listen.WaitForHealthcheckInterval,
+		ShutdownTimeout:     cfg.Listen.ShutdownTimeout,
+		StateDir:            cfg.StateDir, Origin: origin, Version: versionName(),
+		Logger: log, Registry: registry,
+	})
+}
+
+// setProfileRates sets the rates of the runtime; zero leaves them as they are.
+func setProfileRates(l config.Listen) {
+	if l.BlockProfileRate != 0 {
+		runtime.SetBlockProfileRate(l.BlockProfileRate)
+	}
+	if l.MutexProfileFraction != 0 {
+		runtime.SetMutexProfileFraction(l.MutexProfileFraction)
+	}
+	if l.MemProfileRate != 0 {
+		runtime.MemProfileRate = l.MemProfileRate
+	}
+}

@@ -1,0 +1,58 @@
+// Package e2e runs the built routesrv against a real kube-apiserver and etcd, as the product's own ServiceAccount with the
+// product's own RBAC rules, and asks it as a proxy does.
+//
+// KUBEBUILDER_ASSETS names the folder of the binaries; make e2e builds them when they are not there.
+package e2e
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// Made by TestMain, only read by tests.
+var (
+	theCluster *cluster
+	binary     string // path of the built routesrv
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
+		fmt.Fprintln(os.Stderr, "e2e: KUBEBUILDER_ASSETS is not set: no kube-apiserver to test against; run make e2e")
+		if os.Getenv("CI") == "true" {
+			return 1
+		}
+		return 0
+	}
+	dir, err := os.MkdirTemp("", "routesrv-e2e")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	binary = filepath.Join(dir, "routesrv")
+	// The race detector watches the real process, too.
+	build := exec.Command("go", "build", "-race", "-o", binary, "../cmd/routesrv")
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "%v: %v\n%s", build, err, out)
+		return 1
+	}
+	if theCluster, err = startCluster(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() {
+		if err := theCluster.env.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, "stop kube-apiserver and etcd:", err)
+		}
+	}()
+	return m.Run()
+}

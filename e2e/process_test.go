@@ -1,0 +1,243 @@
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const (
+	// patience is how long anything may take before a test gives up. It decides nothing else.
+	patience = 60 * time.Second
+	// pollMillis is the poll interval of the server in these tests.
+	pollMillis = 300
+)
+
+// process is a running routesrv.
+type process struct {
+	cmd           *exec.Cmd
+	main, support string // base URLs
+	done          chan error
+
+	mu    sync.Mutex
+	lines []string
+}
+
+// freeAddress is an address of the loopback interface that nobody listens on.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// kubeconfig writes a kubeconfig for the API behind the URL, with the token.
+func kubeconfig(t *testing.T, apiURL, token string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	text := fmt.Sprintf(`apiVersion: v1
+kind: Config
+current-context: e2e
+clusters: [{name: e2e, cluster: {server: %q}}]
+users: [{name: e2e, user: {token: %q}}]
+contexts: [{name: e2e, context: {cluster: e2e, user: e2e}}]
+`, apiURL, token)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// startRoutesrv starts the built binary as the product's ServiceAccount, reading the API behind the URL.
+func startRoutesrv(t *testing.T, apiURL string, args ...string) *process {
+	t.Helper()
+	token, err := theCluster.token(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return startWithToken(t, apiURL, token, args...)
+}
+
+func startWithToken(t *testing.T, apiURL, token string, args ...string) *process {
+	t.Helper()
+	main, support := freeAddress(t), freeAddress(t)
+	all := append([]string{
+		"-kubernetes", "--kubeconfig=" + kubeconfig(t, apiURL, token), "-enable-kubernetes-endpointslices",
+		"-address=" + main, "-support-listener=" + support,
+		fmt.Sprintf("-source-poll-timeout=%d", pollMillis), "-wait-for-healthcheck-interval=0s",
+	}, args...)
+	p := &process{
+		cmd:  exec.Command(binary, all...),
+		main: "http://" + main, support: "http://" + support, done: make(chan error, 1),
+	}
+	stderr, err := p.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for lines := bufio.NewScanner(stderr); lines.Scan(); {
+			p.mu.Lock()
+			p.lines = append(p.lines, lines.Text())
+			p.mu.Unlock()
+		}
+		p.done <- p.cmd.Wait()
+	}()
+	t.Cleanup(func() {
+		p.stop(t)
+		if t.Failed() {
+			t.Logf("log of routesrv:\n%s", p.log())
+		}
+	})
+	return p
+}
+
+func (p *process) log() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return strings.Join(p.lines, "\n")
+}
+
+// stop ends the process as Kubernetes does, and wants a clean end. It may be called again.
+func (p *process) stop(t *testing.T) {
+	t.Helper()
+	if p.cmd.ProcessState != nil {
+		return
+	}
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return
+	}
+	select {
+	case err := <-p.done:
+		if err != nil {
+			t.Errorf("routesrv ended with %v", err)
+		}
+	case <-time.After(patience):
+		p.cmd.Process.Kill()
+		t.Errorf("routesrv did not end on SIGTERM")
+	}
+}
+
+// answer is what a request gave.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// get asks the main listener; a non-empty etag makes the request conditional.
+func (p *process) get(t *testing.T, path, etag string) answer {
+	t.Helper()
+	a, err := fetch(t.Context(), p.main+path, etag)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func fetch(ctx context.Context, url, etag string) (answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return answer{}, err
+	}
+	if etag != "" {
+		r.Header.Set("If-None-Match", etag)
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return answer{}, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	return answer{resp.StatusCode, resp.Header, string(body)}, err
+}
+
+// eventually asks again and again until the answer is as wanted.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited %v for: %s", patience, what)
+		}
+		<-tick.C
+	}
+}
+
+// ready waits for the first table.
+func (p *process) ready(t *testing.T) {
+	t.Helper()
+	eventually(t, "a first table", func() bool {
+		a, err := fetch(t.Context(), p.main+"/health", "")
+		return err == nil && a.status == http.StatusNoContent
+	})
+}
+
+// supportJSON decodes an answer of the support listener.
+func (p *process) supportJSON(t *testing.T, path string, v any) {
+	t.Helper()
+	a, err := fetch(t.Context(), p.support+path, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal([]byte(a.body), v); err != nil {
+		t.Fatalf("%s: %v: %s", path, err, a.body)
+	}
+}
+
+// statusBody is what the tests read of /status.
+type statusBody struct {
+	Table *struct {
+		Digest   string `json:"digest"`
+		Routes   int    `json:"routes"`
+		Revision uint64 `json:"revision"`
+		Stale    bool   `json:"stale"`
+	} `json:"table"`
+	Source struct {
+		LastSuccess time.Time `json:"last_success"`
+		Failures    int       `json:"failures"`
+		LastError   string    `json:"last_error"`
+		Revision    uint64    `json:"revision"`
+	} `json:"source"`
+}
+
+func (p *process) status(t *testing.T) statusBody {
+	t.Helper()
+	var s statusBody
+	p.supportJSON(t, "/status", &s)
+	return s
+}
+
+// compileManifests is what routesrv compile prints for a folder.
+func compileManifests(t *testing.T, wantExit int, args ...string) (table, problems string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), binary, append([]string{"compile", "-enable-kubernetes-endpointslices"}, args...)...)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if code := cmd.ProcessState.ExitCode(); code != wantExit {
+		t.Fatalf("routesrv compile: exit %d, want %d: %v: %s", code, wantExit, err, stderr.String())
+	}
+	return strings.TrimSuffix(string(out), "\n"), stderr.String()
+}

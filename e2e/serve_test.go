@@ -1,0 +1,193 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/routesrv/routesrv/eskip"
+)
+
+const ingressList = "/apis/networking.k8s.io/v1/ingresses"
+
+// withShop applies the example shop for the time of a test.
+func withShop(t *testing.T) {
+	t.Helper()
+	if err := theCluster.applyFile(t.Context(), shopDir); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { removeFolder(t, shopDir) })
+}
+
+func removeFolder(t *testing.T, dir string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The context of the test has ended by now.
+		if err := theCluster.remove(cleanupContext(t), string(text)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func withObjects(t *testing.T, text string) {
+	t.Helper()
+	if err := theCluster.apply(t.Context(), text); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := theCluster.remove(cleanupContext(t), text); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestServedTableEqualsCompiledManifests(t *testing.T) {
+	withShop(t)
+	p := startRoutesrv(t, newFaultProxy(t, theCluster).URL)
+	p.ready(t)
+	want, problems := compileManifests(t, 0, shopDir)
+	got := p.get(t, "/routes", "")
+	if diff := cmp.Diff(want, got.body); diff != "" {
+		t.Errorf("served table (-compiled +served):\n%s", diff)
+	}
+	if problems != "" {
+		t.Errorf("problems of the example: %s", problems)
+	}
+	if n := got.header.Get("X-Count"); n != fmt.Sprint(strings.Count(want, "\n")+1) {
+		t.Errorf("X-Count %s", n)
+	}
+	if p.status(t).Table.Revision == 0 {
+		t.Error("the table has no revision")
+	}
+}
+
+func TestZoneTableKeepsEndpointsOfSmallZones(t *testing.T) {
+	withShop(t)
+	p := startRoutesrv(t, newFaultProxy(t, theCluster).URL)
+	p.ready(t)
+	full, zone := p.get(t, "/routes", ""), p.get(t, "/routes/eu-central-1a", "")
+	if zone.status != http.StatusOK || zone.header.Get("X-Count") != full.header.Get("X-Count") {
+		t.Errorf("zone table: %d, %s routes; full: %s", zone.status, zone.header.Get("X-Count"), full.header.Get("X-Count"))
+	}
+	if !strings.Contains(full.body, "?zone=eu-central-1a") {
+		t.Error("endpoints have no zones")
+	}
+}
+
+func TestChangeIsServedWithinTwoPolls(t *testing.T) {
+	withShop(t)
+	proxy := newFaultProxy(t, theCluster)
+	p := startRoutesrv(t, proxy.URL)
+	p.ready(t)
+	for i := range 5 {
+		host := fmt.Sprintf("change-%d.example.org", i)
+		polls := proxy.count(ingressList)
+		withObjects(t, fmt.Sprintf(`
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: change-%d, namespace: shop}
+spec: {rules: [{host: %s, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}]}}]}
+`, i, host))
+		eventually(t, host+" to be served", func() bool {
+			return strings.Contains(p.get(t, "/routes", "").body, fmt.Sprintf("kube_shop__change_%d__", i))
+		})
+		// The poll under way when the object was written, the next one, and one that may have begun before we looked.
+		if n := proxy.count(ingressList) - polls; n > 3 {
+			t.Errorf("served after %d polls", n)
+		}
+	}
+}
+
+func TestNotModifiedWhileOnlyOtherObjectsChange(t *testing.T) {
+	withShop(t)
+	proxy := newFaultProxy(t, theCluster)
+	p := startRoutesrv(t, proxy.URL)
+	p.ready(t)
+	etag := p.get(t, "/routes", "").header.Get("Etag")
+	before := p.status(t).Source.Revision
+	for i := range 12 {
+		withObjects(t, fmt.Sprintf(`
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: unrelated, namespace: default}
+data: {n: "%d"}
+`, i))
+		proxy.awaitRequests(t, ingressList, 1)
+		a := p.get(t, "/routes", etag)
+		if a.status != http.StatusNotModified || a.body != "" || a.header.Get("Etag") != etag {
+			t.Fatalf("poll %d: %d, Etag %s, want 304 and %s", i, a.status, a.header.Get("Etag"), etag)
+		}
+		if a.header.Get("X-Source-Read") == "" {
+			t.Error("a 304 does not say when the source was read")
+		}
+	}
+	if after := p.status(t).Source.Revision; after <= before {
+		t.Errorf("revision of the reads stayed at %d while objects were written", after)
+	}
+}
+
+func TestPoisonousRouteGroupCostsOnlyItself(t *testing.T) {
+	withShop(t)
+	p := startRoutesrv(t, newFaultProxy(t, theCluster).URL)
+	p.ready(t)
+	good := p.get(t, "/routes", "").body
+	withObjects(t, `
+apiVersion: zalando.org/v1
+kind: RouteGroup
+metadata: {name: poison, namespace: shop}
+spec:
+  hosts: [poison.example.org]
+  backends:
+    - {name: mixed, type: lb, endpoints: ["http://a.example.org", "https://b.example.org"]}
+    - {name: quoted, type: network, address: 'http://x"y'}
+    - {name: gone, type: shunt}
+  routes:
+    - {path: /mixed, backends: [{backendName: mixed}]}
+    - {path: /quoted, filters: ['setPath("\\"")', 'f(0.00001)'], backends: [{backendName: quoted}]}
+    - {path: /twice, methods: [GET], predicates: ['Method("PUT")'], backends: [{backendName: gone}]}
+    - {path: /good, backends: [{backendName: gone}]}
+`)
+	var body string
+	eventually(t, "the good route of the poisonous group", func() bool {
+		body = p.get(t, "/routes", "").body
+		return strings.Contains(body, `Path("/good")`)
+	})
+	if _, err := eskip.Parse(body); err != nil {
+		t.Fatalf("the table does not parse: %v", err)
+	}
+	for line := range strings.SplitSeq(good, "\n") {
+		if !strings.Contains(body, line) {
+			t.Errorf("lost: %s", line)
+		}
+	}
+	var report struct {
+		Problems []struct {
+			Owner  struct{ Kind, Namespace, Name string }
+			Route  string
+			Reason string
+		}
+	}
+	p.supportJSON(t, "/problems", &report)
+	named := 0
+	for _, problem := range report.Problems {
+		if problem.Owner.Kind == "RouteGroup" && problem.Owner.Name == "poison" && problem.Reason == "not_parsable" {
+			named++
+		}
+	}
+	if named < 2 {
+		t.Errorf("/problems names the poison %d times: %+v", named, report.Problems)
+	}
+}

@@ -1,0 +1,223 @@
+package e2e
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// cleanupContext is for what is done after the context of a test has ended.
+func cleanupContext(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// TestFaultsOfTheAPILoseNoRoute plants one fault after the other, each on one request of the read.
+func TestFaultsOfTheAPILoseNoRoute(t *testing.T) {
+	withShop(t)
+	proxy := newFaultProxy(t, theCluster)
+	p := startRoutesrv(t, proxy.URL, "--poll-max-backoff=400ms")
+	p.ready(t)
+	want := p.get(t, "/routes", "")
+	requests := []string{
+		"/apis/zalando.org/v1", // discovery
+		ingressList,
+		"/apis/zalando.org/v1/routegroups",
+		"/api/v1/services",
+		"/apis/discovery.k8s.io/v1/endpointslices",
+	}
+	faults := map[string]http.HandlerFunc{
+		"503":       status(http.StatusServiceUnavailable),
+		"429":       status(http.StatusTooManyRequests),
+		"truncated": truncated,
+	}
+	for _, path := range requests {
+		for name, fault := range faults {
+			t.Run(strings.Trim(path, "/")+" "+name, func(t *testing.T) {
+				proxy.fail(path, fault)
+				proxy.awaitRequests(t, path, 2)
+				eventually(t, "the failure in /status", func() bool { return p.status(t).Source.Failures > 0 })
+				if a := p.get(t, "/routes", ""); a.body != want.body || a.header.Get("Etag") != want.header.Get("Etag") {
+					t.Errorf("the table changed: %s, want %s", a.header.Get("Etag"), want.header.Get("Etag"))
+				}
+				proxy.fail(path, nil)
+				eventually(t, "reads to succeed again", func() bool { return p.status(t).Source.Failures == 0 })
+				if a := p.get(t, "/routes", want.header.Get("Etag")); a.status != http.StatusNotModified {
+					t.Errorf("after the fault: %d, want 304", a.status)
+				}
+			})
+		}
+	}
+}
+
+// TestMissingPermissionIsNamed takes one permission away from the product's role.
+func TestMissingPermissionIsNamed(t *testing.T) {
+	withShop(t)
+	roles := theCluster.typed.RbacV1().ClusterRoles()
+	role, err := roles.Get(t.Context(), serviceAccount, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := startRoutesrv(t, newFaultProxy(t, theCluster).URL)
+	p.ready(t)
+	etag := p.get(t, "/routes", "").header.Get("Etag")
+
+	less := role.DeepCopy()
+	less.Rules = nil
+	for _, rule := range role.Rules {
+		if rule.Resources[0] != "routegroups" {
+			less.Rules = append(less.Rules, rule)
+		}
+	}
+	if _, err := roles.Update(t.Context(), less, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		role.ResourceVersion = ""
+		if _, err := roles.Update(cleanupContext(t), role, metav1.UpdateOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	eventually(t, "an error that names verb and resource", func() bool {
+		e := p.status(t).Source.LastError
+		return strings.Contains(e, "list") && strings.Contains(e, "routegroups") && strings.Contains(e, "forbidden")
+	})
+	if !strings.Contains(p.log(), "routegroups") {
+		t.Error("the log does not name the resource")
+	}
+	if a := p.get(t, "/routes", etag); a.status != http.StatusNotModified {
+		t.Errorf("the table changed: %d", a.status)
+	}
+}
+
+func TestWrongTokenIsAClearError(t *testing.T) {
+	p := startWithToken(t, newFaultProxy(t, theCluster).URL, "wrong")
+	eventually(t, "the error in /status", func() bool {
+		a, err := fetch(t.Context(), p.support+"/status", "")
+		return err == nil && strings.Contains(a.body, "401")
+	})
+	if a := p.get(t, "/routes", ""); a.status != http.StatusNotFound || a.header.Get("Retry-After") == "" {
+		t.Errorf("before the first table: %d, Retry-After %q", a.status, a.header.Get("Retry-After"))
+	}
+	if a := p.get(t, "/health", ""); a.status != http.StatusServiceUnavailable {
+		t.Errorf("/health: %d", a.status)
+	}
+	if strings.Contains(p.log(), "Bearer") {
+		t.Error("the log shows a token")
+	}
+}
+
+// TestAPIServerKilledAndRestarted: the same table all along, also from a route server that restarts in the meantime, then
+// fresh again.
+func TestAPIServerKilledAndRestarted(t *testing.T) {
+	withShop(t)
+	state := t.TempDir()
+	token, err := theCluster.token(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := newFaultProxy(t, theCluster)
+	p := startWithToken(t, proxy.URL, token, "--poll-max-backoff=500ms", "--state-dir="+state)
+	p.ready(t)
+	want := p.get(t, "/routes", "")
+
+	api := theCluster.env.ControlPlane.GetAPIServer()
+	killAPIServer(t)
+	eventually(t, "failures", func() bool { return p.status(t).Source.Failures >= 3 })
+	if a := p.get(t, "/routes", ""); a.body != want.body {
+		t.Error("the table changed while the API server was down")
+	}
+	stale := p.get(t, "/routes", "").header.Get("X-Source-Read")
+
+	p.stop(t)
+	restarted := startWithToken(t, proxy.URL, token, "--poll-max-backoff=500ms", "--state-dir="+state)
+	restarted.ready(t)
+	a := restarted.get(t, "/routes", "")
+	if a.body != want.body || a.header.Get("X-Table-State") != "stale" {
+		t.Errorf("after a restart without an API: state %q, same table %v", a.header.Get("X-Table-State"), a.body == want.body)
+	}
+
+	if err := api.Stop(); err != nil {
+		t.Logf("stop what is left of the killed API server: %v", err)
+	}
+	if err := api.Start(); err != nil {
+		t.Fatalf("restart kube-apiserver: %v", err)
+	}
+	eventually(t, "a fresh read", func() bool {
+		a := restarted.get(t, "/routes", "")
+		return a.header.Get("X-Table-State") == "" && a.header.Get("X-Source-Read") > stale
+	})
+	if a := restarted.get(t, "/routes", want.header.Get("Etag")); a.status != http.StatusNotModified {
+		t.Errorf("after the outage: %d, want 304", a.status)
+	}
+	withObjects(t, `
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: after-the-outage, namespace: shop}
+spec: {rules: [{host: after.example.org, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}]}}]}
+`)
+	eventually(t, "a change after the outage", func() bool {
+		return strings.Contains(restarted.get(t, "/routes", "").body, "after_the_outage")
+	})
+}
+
+// killAPIServer ends the process as the kernel does when memory runs out.
+func killAPIServer(t *testing.T) {
+	t.Helper()
+	procs, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := strings.Cut(strings.TrimPrefix(theCluster.config.Host, "https://"), ":")
+	for _, f := range procs {
+		text, err := os.ReadFile(f)
+		if err != nil || !strings.Contains(string(text), "kube-apiserver") || !strings.Contains(string(text), "--secure-port="+strings.TrimSuffix(port, "/")) {
+			continue
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(f)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	t.Fatal("no kube-apiserver to kill")
+}
+
+func TestSIGTERMDrainsAndEndsCleanly(t *testing.T) {
+	withShop(t)
+	p := startRoutesrv(t, newFaultProxy(t, theCluster).URL, "-wait-for-healthcheck-interval=1s")
+	p.ready(t)
+	start := time.Now()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the log line about the shutdown", func() bool {
+		return strings.Contains(p.log(), "shutting down the server in 1s...")
+	})
+	if a := p.get(t, "/health", ""); a.status != http.StatusNoContent {
+		t.Errorf("while draining: %d", a.status)
+	}
+	if err := <-p.done; err != nil {
+		t.Errorf("ended with %v", err)
+	}
+	p.done <- nil // for the clean-up
+	if d := time.Since(start); d < time.Second {
+		t.Errorf("ended after %v, before the interval", d)
+	}
+	if !strings.Contains(p.log(), "polling stopped") {
+		t.Error("the loop did not end in order")
+	}
+}

@@ -1,0 +1,99 @@
+// Command testcount reads the output of go test -json and prints what a person wants of it: a line for each package,
+// the output of tests that failed, the tests that were skipped with their reason, and the count as the last line. It
+// fails if a test failed or none ran.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+// event is one line of the output of go test -json.
+type event struct {
+	Action, Package, Test, Output, ImportPath string
+	Elapsed                                   float64
+}
+
+type key struct{ pkg, test string }
+
+// counter sums up what it is told.
+type counter struct {
+	out                     io.Writer
+	passed, failed, skipped int
+	output                  map[key][]string
+	broken                  bool // a package failed without a failing test, such as one that does not build
+}
+
+func main() {
+	c := &counter{out: os.Stdout, output: make(map[key][]string)}
+	if err := c.read(os.Stdin); err != nil {
+		fmt.Fprintln(os.Stderr, "testcount:", err)
+		os.Exit(2)
+	}
+	fmt.Printf("%d passed, %d failed, %d skipped\n", c.passed, c.failed, c.skipped)
+	if c.failed > 0 || c.broken || c.passed == 0 {
+		os.Exit(1)
+	}
+}
+
+func (c *counter) read(r io.Reader) error {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, 64<<20)
+	for lines.Scan() {
+		var e event
+		if json.Unmarshal(lines.Bytes(), &e) != nil {
+			fmt.Fprintln(c.out, lines.Text()) // of the tool itself
+			continue
+		}
+		c.add(e)
+	}
+	return lines.Err()
+}
+
+func (c *counter) add(e event) {
+	k := key{e.Package, e.Test}
+	switch {
+	case e.Action == "output" || e.Action == "build-output":
+		if e.ImportPath != "" {
+			fmt.Fprint(c.out, e.Output)
+			return
+		}
+		c.output[k] = append(c.output[k], e.Output)
+	case e.Test != "":
+		c.test(e, k)
+	case e.Action == "pass", e.Action == "fail", e.Action == "skip":
+		c.pkg(e, k)
+	}
+}
+
+func (c *counter) test(e event, k key) {
+	switch e.Action {
+	case "pass":
+		c.passed++
+	case "skip":
+		c.skipped++
+		fmt.Fprintf(c.out, "SKIP %s %s\n%s", e.Package, e.Test, strings.Join(c.output[k], ""))
+	case "fail":
+		c.failed++
+		fmt.Fprintf(c.out, "FAIL %s %s\n%s", e.Package, e.Test, strings.Join(c.output[k], ""))
+	default:
+		return
+	}
+	delete(c.output, k)
+}
+
+func (c *counter) pkg(e event, k key) {
+	if e.Action == "skip" {
+		return // no test files
+	}
+	fmt.Fprintf(c.out, "%-4s %s %.1fs\n", e.Action, e.Package, e.Elapsed)
+	if e.Action == "fail" {
+		c.broken = true
+		fmt.Fprint(c.out, strings.Join(c.output[k], ""))
+	}
+	delete(c.output, k)
+}

@@ -1,0 +1,127 @@
+// Package arch holds the arrows of the architecture: which package may import which.
+package arch
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/routesrv/routesrv/"
+
+// allowed are the packages of ours that a package imports, outside of its tests. A package that is not here fails the
+// test: where it stands is a decision.
+var allowed = map[string][]string{
+	// language
+	"eskip": {},
+
+	// data
+	"kube":             {},
+	"table":            {"eskip"},
+	"guard":            {"table"},
+	"internal/durable": {},
+
+	// behaviour: these do not know each other
+	"source/cluster":           {"kube"},
+	"source/manifests":         {"kube", "source/manifests/yamldoc"},
+	"source/manifests/yamldoc": {},
+	"source/filterdir":         {"kube"},
+	"compile":                  {"eskip", "kube", "table"},
+	"poller":                   {"guard", "kube", "table"},
+	"etagcache":                {"table"},
+
+	// assembly: joins behaviour into what the binaries run
+	"engine": {"compile", "guard", "kube", "poller", "table"},
+	"server": {"compile", "engine", "eskip", "etagcache", "guard", "internal/durable", "poller", "table"},
+	"config": {"compile", "eskip", "guard", "kube"},
+	"setup":  {"config", "poller", "source/cluster", "source/filterdir", "source/manifests"},
+
+	// binaries
+	"cmd/routesrv": {"compile", "config", "engine", "kube", "poller", "server", "setup", "table"},
+
+	// aside: only tests use these
+	"internal/fixture":  {"compile", "eskip"},
+	"internal/kubetest": {"kube"},
+	"internal/scale":    {"kube"},
+	"hack/testcount":    {},
+}
+
+// only are packages that one package of ours may import and no other.
+var only = map[string]string{
+	"k8s.io/client-go/": "source/cluster",
+}
+
+// pure packages do no I/O, have no clock and log nothing.
+var pure = []string{"eskip", "kube", "table", "guard", "compile"}
+
+// impure are imports that a pure package does not have. net/http is for the template context of eskip, log/slog and os
+// for nobody.
+var impure = []string{"os", "log", "log/slog", "net/http"}
+
+type listed struct {
+	ImportPath string
+	GoFiles    []string
+	Imports    []string
+}
+
+func packages(t *testing.T) []listed {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,GoFiles,Imports", module+"...")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %v", cmd, err)
+	}
+	var list []listed
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p listed
+		err := d.Decode(&p)
+		if errors.Is(err, io.EOF) {
+			return list
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(p.GoFiles) > 0 {
+			list = append(list, p)
+		}
+	}
+}
+
+func TestArrowsOnlyPointDown(t *testing.T) {
+	for _, p := range packages(t) {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		may, known := allowed[name]
+		if !known {
+			t.Errorf("%s has no place in the architecture: give it one in this test and in ARCHITECTURE.md", name)
+			continue
+		}
+		for _, i := range p.Imports {
+			if own, ok := strings.CutPrefix(i, module); ok && !slices.Contains(may, own) {
+				t.Errorf("%s imports %s, which is not below it", name, own)
+			}
+			for prefix, who := range only {
+				if strings.HasPrefix(i, prefix) && name != who && !strings.HasPrefix(name, "internal/") {
+					t.Errorf("%s imports %s: only %s may", name, i, who)
+				}
+			}
+		}
+	}
+}
+
+func TestPurePackagesDoNoIO(t *testing.T) {
+	for _, p := range packages(t) {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		if !slices.Contains(pure, name) {
+			continue
+		}
+		for _, i := range p.Imports {
+			if slices.Contains(impure, i) && !(name == "eskip" && i == "net/http") {
+				t.Errorf("%s is pure and imports %s", name, i)
+			}
+		}
+	}
+}
