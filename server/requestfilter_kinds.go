@@ -104,7 +104,14 @@ func refuse(status int, text string) *servedResponse {
 // stringArgs wants from least to most arguments, all strings.
 func stringArgs(args []any, least, most int) ([]string, error) {
 	if len(args) < least || len(args) > most {
-		return nil, fmt.Errorf("%d arguments: want %d to %d strings", len(args), least, most)
+		want := fmt.Sprintf("%d to %d strings", least, most)
+		switch {
+		case most < least:
+			want = "at least one string"
+		case most == least:
+			want = fmt.Sprintf("%d strings", most)
+		}
+		return nil, fmt.Errorf("%d arguments: want %s", len(args), want)
 	}
 	texts := make([]string, len(args))
 	for i, a := range args {

@@ -195,4 +195,3 @@ func (s *Server) httpServer(h http.Handler) *http.Server {
 		ErrorLog: log.New(s.errors, "", 0),
 	}
 }
-

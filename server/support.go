@@ -107,7 +107,7 @@ func (s *Server) report() statusReport {
 		r.Ready = true
 		r.Table = &tableReport{
 			Digest: t.Digest(), Revision: c.Revision, ReadRevision: c.ReadRevision, Routes: t.Len(), Hosts: len(t.Hosts()),
-			Bytes: t.Bytes(), Zones: t.Zones(), Time: t.Time(), LastRead: c.LastRead,
+			Bytes: t.Bytes(), Zones: append([]string{}, t.Zones()...), Time: t.Time(), LastRead: c.LastRead,
 			AgeSeconds: time.Since(c.LastRead).Seconds(), Stale: c.Stale,
 		}
 	}
