@@ -11,6 +11,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -50,6 +51,20 @@ type cluster struct {
 	typed   kubernetes.Interface
 	dynamic dynamic.Interface
 	mapper  *restmapper.DeferredDiscoveryRESTMapper
+
+	// restarted is the API server that took the place of one that a test killed.
+	restarted *exec.Cmd
+}
+
+// stop ends all components.
+func (c *cluster) stop() error {
+	if c.restarted != nil {
+		if err := c.restarted.Process.Kill(); err != nil {
+			return err
+		}
+		c.restarted.Wait() // killed: there is nothing to learn from how it ended
+	}
+	return c.env.Stop()
 }
 
 // startCluster starts the components and installs the CRD and the RBAC rules of the product.
@@ -60,6 +75,7 @@ func startCluster() (*cluster, error) {
 		return nil, fmt.Errorf("start kube-apiserver and etcd: %w", err)
 	}
 	config.QPS = -1
+	config.WarningHandler = rest.NoWarnings{}
 	c := &cluster{env: env, config: config}
 	if c.typed, err = kubernetes.NewForConfig(config); err != nil {
 		return nil, err
@@ -194,7 +210,8 @@ func newFaultProxy(t *testing.T, c *cluster) *faultProxy {
 			http.Error(w, err.Error(), http.StatusBadGateway)
 		},
 	}
-	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	// TLS, since client-go sends no token over a plain connection.
+	p.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p.mu.Lock()
 		fault := p.faults[r.URL.Path]
 		p.seen[r.URL.Path]++

@@ -50,7 +50,7 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer func() {
-		if err := theCluster.env.Stop(); err != nil {
+		if err := theCluster.stop(); err != nil {
 			fmt.Fprintln(os.Stderr, "stop kube-apiserver and etcd:", err)
 		}
 	}()

@@ -3,7 +3,9 @@ package e2e
 import (
 	"bufio"
 	"context"
+	"encoding/base64"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"net"
@@ -20,7 +22,7 @@ import (
 
 const (
 	// patience is how long anything may take before a test gives up. It decides nothing else.
-	patience = 60 * time.Second
+	patience = 30 * time.Second
 	// pollMillis is the poll interval of the server in these tests.
 	pollMillis = 300
 )
@@ -30,6 +32,7 @@ type process struct {
 	cmd           *exec.Cmd
 	main, support string // base URLs
 	done          chan error
+	ended         bool // done was read
 
 	mu    sync.Mutex
 	lines []string
@@ -46,38 +49,39 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// kubeconfig writes a kubeconfig for the API behind the URL, with the token.
-func kubeconfig(t *testing.T, apiURL, token string) string {
+// kubeconfig writes a kubeconfig for the API behind the proxy, with the token.
+func kubeconfig(t *testing.T, api *faultProxy, token string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: api.Certificate().Raw})
 	text := fmt.Sprintf(`apiVersion: v1
 kind: Config
 current-context: e2e
-clusters: [{name: e2e, cluster: {server: %q}}]
+clusters: [{name: e2e, cluster: {server: %q, certificate-authority-data: %s}}]
 users: [{name: e2e, user: {token: %q}}]
 contexts: [{name: e2e, context: {cluster: e2e, user: e2e}}]
-`, apiURL, token)
+`, api.URL, base64.StdEncoding.EncodeToString(authority), token)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return path
 }
 
-// startRoutesrv starts the built binary as the product's ServiceAccount, reading the API behind the URL.
-func startRoutesrv(t *testing.T, apiURL string, args ...string) *process {
+// startRoutesrv starts the built binary as the product's ServiceAccount, reading the API behind the proxy.
+func startRoutesrv(t *testing.T, api *faultProxy, args ...string) *process {
 	t.Helper()
 	token, err := theCluster.token(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return startWithToken(t, apiURL, token, args...)
+	return startWithToken(t, api, token, args...)
 }
 
-func startWithToken(t *testing.T, apiURL, token string, args ...string) *process {
+func startWithToken(t *testing.T, api *faultProxy, token string, args ...string) *process {
 	t.Helper()
 	main, support := freeAddress(t), freeAddress(t)
 	all := append([]string{
-		"-kubernetes", "--kubeconfig=" + kubeconfig(t, apiURL, token), "-enable-kubernetes-endpointslices",
+		"-kubernetes", "--kubeconfig=" + kubeconfig(t, api, token), "-enable-kubernetes-endpointslices",
 		"-address=" + main, "-support-listener=" + support,
 		fmt.Sprintf("-source-poll-timeout=%d", pollMillis), "-wait-for-healthcheck-interval=0s",
 	}, args...)
@@ -118,9 +122,10 @@ func (p *process) log() string {
 // stop ends the process as Kubernetes does, and wants a clean end. It may be called again.
 func (p *process) stop(t *testing.T) {
 	t.Helper()
-	if p.cmd.ProcessState != nil {
+	if p.ended {
 		return
 	}
+	p.ended = true
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		return
 	}

@@ -56,7 +56,7 @@ func withObjects(t *testing.T, text string) {
 
 func TestServedTableEqualsCompiledManifests(t *testing.T) {
 	withShop(t)
-	p := startRoutesrv(t, newFaultProxy(t, theCluster).URL)
+	p := startRoutesrv(t, newFaultProxy(t, theCluster))
 	p.ready(t)
 	want, problems := compileManifests(t, 0, shopDir)
 	got := p.get(t, "/routes", "")
@@ -76,7 +76,7 @@ func TestServedTableEqualsCompiledManifests(t *testing.T) {
 
 func TestZoneTableKeepsEndpointsOfSmallZones(t *testing.T) {
 	withShop(t)
-	p := startRoutesrv(t, newFaultProxy(t, theCluster).URL)
+	p := startRoutesrv(t, newFaultProxy(t, theCluster))
 	p.ready(t)
 	full, zone := p.get(t, "/routes", ""), p.get(t, "/routes/eu-central-1a", "")
 	if zone.status != http.StatusOK || zone.header.Get("X-Count") != full.header.Get("X-Count") {
@@ -90,7 +90,7 @@ func TestZoneTableKeepsEndpointsOfSmallZones(t *testing.T) {
 func TestChangeIsServedWithinTwoPolls(t *testing.T) {
 	withShop(t)
 	proxy := newFaultProxy(t, theCluster)
-	p := startRoutesrv(t, proxy.URL)
+	p := startRoutesrv(t, proxy)
 	p.ready(t)
 	for i := range 5 {
 		host := fmt.Sprintf("change-%d.example.org", i)
@@ -114,7 +114,7 @@ spec: {rules: [{host: %s, http: {paths: [{path: /, pathType: Prefix, backend: {s
 func TestNotModifiedWhileOnlyOtherObjectsChange(t *testing.T) {
 	withShop(t)
 	proxy := newFaultProxy(t, theCluster)
-	p := startRoutesrv(t, proxy.URL)
+	p := startRoutesrv(t, proxy)
 	p.ready(t)
 	etag := p.get(t, "/routes", "").header.Get("Etag")
 	before := p.status(t).Source.Revision
@@ -141,7 +141,7 @@ data: {n: "%d"}
 
 func TestPoisonousRouteGroupCostsOnlyItself(t *testing.T) {
 	withShop(t)
-	p := startRoutesrv(t, newFaultProxy(t, theCluster).URL)
+	p := startRoutesrv(t, newFaultProxy(t, theCluster))
 	p.ready(t)
 	good := p.get(t, "/routes", "").body
 	withObjects(t, `
@@ -156,7 +156,7 @@ spec:
     - {name: gone, type: shunt}
   routes:
     - {path: /mixed, backends: [{backendName: mixed}]}
-    - {path: /quoted, filters: ['setPath("\\"")', 'f(0.00001)'], backends: [{backendName: quoted}]}
+    - {path: /quoted, filters: ['setPath("\"")', 'f(0.00001)'], backends: [{backendName: quoted}]}
     - {path: /twice, methods: [GET], predicates: ['Method("PUT")'], backends: [{backendName: gone}]}
     - {path: /good, backends: [{backendName: gone}]}
 `)

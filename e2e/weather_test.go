@@ -3,8 +3,11 @@ package e2e
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -26,7 +29,7 @@ func cleanupContext(t *testing.T) context.Context {
 func TestFaultsOfTheAPILoseNoRoute(t *testing.T) {
 	withShop(t)
 	proxy := newFaultProxy(t, theCluster)
-	p := startRoutesrv(t, proxy.URL, "--poll-max-backoff=400ms")
+	p := startRoutesrv(t, proxy, "--poll-max-backoff=400ms")
 	p.ready(t)
 	want := p.get(t, "/routes", "")
 	requests := []string{
@@ -68,7 +71,7 @@ func TestMissingPermissionIsNamed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := startRoutesrv(t, newFaultProxy(t, theCluster).URL)
+	p := startRoutesrv(t, newFaultProxy(t, theCluster))
 	p.ready(t)
 	etag := p.get(t, "/routes", "").header.Get("Etag")
 
@@ -101,7 +104,7 @@ func TestMissingPermissionIsNamed(t *testing.T) {
 }
 
 func TestWrongTokenIsAClearError(t *testing.T) {
-	p := startWithToken(t, newFaultProxy(t, theCluster).URL, "wrong")
+	p := startWithToken(t, newFaultProxy(t, theCluster), "wrong")
 	eventually(t, "the error in /status", func() bool {
 		a, err := fetch(t.Context(), p.support+"/status", "")
 		return err == nil && strings.Contains(a.body, "401")
@@ -127,12 +130,11 @@ func TestAPIServerKilledAndRestarted(t *testing.T) {
 		t.Fatal(err)
 	}
 	proxy := newFaultProxy(t, theCluster)
-	p := startWithToken(t, proxy.URL, token, "--poll-max-backoff=500ms", "--state-dir="+state)
+	p := startWithToken(t, proxy, token, "--poll-max-backoff=500ms", "--state-dir="+state)
 	p.ready(t)
 	want := p.get(t, "/routes", "")
 
-	api := theCluster.env.ControlPlane.GetAPIServer()
-	killAPIServer(t)
+	restartAPI := theCluster.killAPIServer(t)
 	eventually(t, "failures", func() bool { return p.status(t).Source.Failures >= 3 })
 	if a := p.get(t, "/routes", ""); a.body != want.body {
 		t.Error("the table changed while the API server was down")
@@ -140,19 +142,14 @@ func TestAPIServerKilledAndRestarted(t *testing.T) {
 	stale := p.get(t, "/routes", "").header.Get("X-Source-Read")
 
 	p.stop(t)
-	restarted := startWithToken(t, proxy.URL, token, "--poll-max-backoff=500ms", "--state-dir="+state)
+	restarted := startWithToken(t, proxy, token, "--poll-max-backoff=500ms", "--state-dir="+state)
 	restarted.ready(t)
 	a := restarted.get(t, "/routes", "")
 	if a.body != want.body || a.header.Get("X-Table-State") != "stale" {
 		t.Errorf("after a restart without an API: state %q, same table %v", a.header.Get("X-Table-State"), a.body == want.body)
 	}
 
-	if err := api.Stop(); err != nil {
-		t.Logf("stop what is left of the killed API server: %v", err)
-	}
-	if err := api.Start(); err != nil {
-		t.Fatalf("restart kube-apiserver: %v", err)
-	}
+	restartAPI()
 	eventually(t, "a fresh read", func() bool {
 		a := restarted.get(t, "/routes", "")
 		return a.header.Get("X-Table-State") == "" && a.header.Get("X-Source-Read") > stale
@@ -171,34 +168,60 @@ spec: {rules: [{host: after.example.org, http: {paths: [{path: /, pathType: Pref
 	})
 }
 
-// killAPIServer ends the process as the kernel does when memory runs out.
-func killAPIServer(t *testing.T) {
+// killAPIServer ends the process as the kernel does when memory runs out. What it returns starts the same command again
+// and waits until it is ready.
+func (c *cluster) killAPIServer(t *testing.T) (restart func()) {
 	t.Helper()
+	pid, args := c.findAPIServer(t)
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		t.Helper()
+		// Not by envtest, which would make new certificates.
+		c.restarted = exec.Command(args[0], args[1:]...)
+		if err := c.restarted.Start(); err != nil {
+			t.Fatalf("restart kube-apiserver: %v", err)
+		}
+		eventually(t, "the API server to be ready again", func() bool {
+			return c.typed.Discovery().RESTClient().Get().AbsPath("/readyz").Do(t.Context()).Error() == nil
+		})
+	}
+}
+
+// findAPIServer finds the process by the port that it serves.
+func (c *cluster) findAPIServer(t *testing.T) (pid int, args []string) {
+	t.Helper()
+	api, err := url.Parse(c.config.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
 	procs, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, port, _ := strings.Cut(strings.TrimPrefix(theCluster.config.Host, "https://"), ":")
 	for _, f := range procs {
 		text, err := os.ReadFile(f)
-		if err != nil || !strings.Contains(string(text), "kube-apiserver") || !strings.Contains(string(text), "--secure-port="+strings.TrimSuffix(port, "/")) {
+		if err != nil {
+			continue // it has ended
+		}
+		args := strings.Split(strings.TrimRight(string(text), "\x00"), "\x00")
+		if filepath.Base(args[0]) != "kube-apiserver" || !slices.Contains(args, "--secure-port="+api.Port()) {
 			continue
 		}
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(f)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
-		return
+		return pid, args
 	}
 	t.Fatal("no kube-apiserver to kill")
+	return 0, nil
 }
 
 func TestSIGTERMDrainsAndEndsCleanly(t *testing.T) {
 	withShop(t)
-	p := startRoutesrv(t, newFaultProxy(t, theCluster).URL, "-wait-for-healthcheck-interval=1s")
+	p := startRoutesrv(t, newFaultProxy(t, theCluster), "-wait-for-healthcheck-interval=1s")
 	p.ready(t)
 	start := time.Now()
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -213,7 +236,7 @@ func TestSIGTERMDrainsAndEndsCleanly(t *testing.T) {
 	if err := <-p.done; err != nil {
 		t.Errorf("ended with %v", err)
 	}
-	p.done <- nil // for the clean-up
+	p.ended = true
 	if d := time.Since(start); d < time.Second {
 		t.Errorf("ended after %v, before the interval", d)
 	}
