@@ -177,7 +177,7 @@ func readsObjects(t *testing.T, w World) {
 		}},
 	}
 	got := *s
-	got.Bad, got.Revision = nil, 0
+	got.Bad, got.Revision, got.Newest = nil, 0, 0
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("-want +got\n%s", d)
 	}

@@ -51,7 +51,7 @@ type answer struct {
 // ServeHTTP implements [http.Handler].
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	request := Request{
-		Path: r.URL.Path, Query: r.URL.RawQuery, Accept: r.Header.Get("Accept"), UserAgent: r.UserAgent(),
+		Path: r.URL.Path, Query: r.URL.RawQuery, Proto: r.Proto, Accept: r.Header.Get("Accept"), UserAgent: r.UserAgent(),
 		Authorization: r.Header.Get("Authorization"), AcceptEncoding: r.Header.Get("Accept-Encoding"),
 	}
 	s.mu.Lock()

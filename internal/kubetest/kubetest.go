@@ -48,6 +48,7 @@ func ParseAPIFile(text []byte) (API, error) {
 // Request is what the server remembers of a request.
 type Request struct {
 	Path, Query    string
+	Proto          string // for example "HTTP/1.1"
 	Accept         string
 	Authorization  string
 	UserAgent      string
@@ -225,7 +226,7 @@ func (s *Server) Read(ctx context.Context, _ kube.ReadOptions) (*kube.Snapshot, 
 			return nil, &kube.ReadError{Verb: "list", Resource: path, Err: errors.New("fault")}
 		}
 	}
-	snap := &kube.Snapshot{Revision: s.revision}
+	snap := &kube.Snapshot{Revision: s.revision, Newest: s.revision}
 	for _, o := range s.objects {
 		if o.bad != nil {
 			snap.Bad = append(snap.Bad, *o.bad)

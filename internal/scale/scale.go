@@ -48,6 +48,7 @@ func Snapshot(factor float64) *kube.Snapshot { return New(factor).Snapshot() }
 func (c *Cluster) Snapshot() *kube.Snapshot {
 	return &kube.Snapshot{
 		Revision:       firstRevision,
+		Newest:         firstRevision,
 		Ingresses:      decode[*kube.Ingress](kube.KindIngress, c.jsonItems(kube.KindIngress)),
 		RouteGroups:    decode[*kube.RouteGroup](kube.KindRouteGroup, c.jsonItems(kube.KindRouteGroup)),
 		Services:       decode[*kube.Service](kube.KindService, c.jsonItems(kube.KindService)),

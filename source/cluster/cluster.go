@@ -27,8 +27,13 @@
 //
 // # Caveats
 //
-// The revisions of different kinds are compared with each other for the snapshot's revision; Kubernetes counts them by
-// one counter unless some kinds live in an etcd of their own. client-go writes to klog when a token file cannot be read.
+// The revisions of different kinds are compared with each other for the revisions of the snapshot; Kubernetes counts
+// them by one counter unless some kinds live in an etcd of their own. A list that is served from the watch cache has the
+// revision of the last write to its kind, so that [kube.Snapshot.Revision], the lowest of all lists, stays behind for as
+// long as one kind is not written to; see [kube.Snapshot.Newest].
+//
+// Over HTTP/2 an API server sends a compressed list in frames of 4 KB, for each of which the transport allocates a
+// little. client-go writes to klog when a token file cannot be read.
 package cluster
 
 import (
@@ -146,7 +151,7 @@ func (s *Source) readAll(ctx context.Context, consistent bool) error {
 // snapshot puts together what the lists hold, with the slices of the snapshot before where nothing changed.
 func (s *Source) snapshot() *kube.Snapshot {
 	snap := *s.last
-	snap.Revision = s.revision()
+	snap.Revision, snap.Newest = s.revisions()
 	changed := false
 	for _, l := range s.lists {
 		if !l.changed {
@@ -168,7 +173,7 @@ func (s *Source) snapshot() *kube.Snapshot {
 			snap.Secrets = collect[*kube.Secret](l)
 		}
 	}
-	if !changed && snap.Revision == s.last.Revision {
+	if !changed && snap.Revision == s.last.Revision && snap.Newest == s.last.Newest {
 		return s.last
 	}
 	if changed {
@@ -181,14 +186,19 @@ func (s *Source) snapshot() *kube.Snapshot {
 	return s.last
 }
 
-// revision is the lowest of the lists that were made, 0 if one does not know its own.
-func (s *Source) revision() kube.Revision {
-	var lowest kube.Revision
+// revisions are the lowest and the highest of the lists that were made. Both are 0 if one does not know its own.
+func (s *Source) revisions() (lowest, highest kube.Revision) {
 	first := true
 	for _, l := range s.lists {
-		if !l.absent && (first || l.seen < lowest) {
-			lowest, first = l.seen, false
+		switch {
+		case l.absent:
+			continue
+		case l.seen == 0:
+			return 0, 0
+		case first || l.seen < lowest:
+			lowest = l.seen
 		}
+		first, highest = false, max(highest, l.seen)
 	}
-	return lowest
+	return lowest, highest
 }

@@ -2,9 +2,11 @@ package cluster_test
 
 import (
 	"context"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -153,6 +155,34 @@ func TestABodyThatEndsAnywhereFailsTheRead(t *testing.T) {
 				server.SetFault(path, kubetest.Fault{})
 			}
 		})
+	}
+}
+
+// API servers speak HTTP/2, where there is no connection to cut and often no Content-Length, only a stream that ends.
+func TestAStreamThatBreaksFailsTheRead(t *testing.T) {
+	server := newServer(t)
+	server.SetEncodings(true, true)
+	tls := httptest.NewUnstartedServer(server)
+	tls.EnableHTTP2 = true
+	tls.StartTLS()
+	t.Cleanup(func() { tls.CloseClientConnections(); tls.Close() })
+	ca := write(t, "ca.crt", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: tls.Certificate().Raw})))
+	source := newSource(t, cluster.Config{URL: tls.URL, CAFile: ca})
+	before := read(t, source)
+	for _, r := range server.Requests() {
+		if r.Proto != "HTTP/2.0" {
+			t.Fatalf("%s by %s, want HTTP/2.0", r, r.Proto)
+		}
+	}
+	for _, f := range []kubetest.Fault{{Cut: 5}, {CutChunked: 5}, {CutChunked: -1}, {Cut: -1}} {
+		server.SetFault(services, f)
+		if _, err := source.Read(t.Context(), kube.ReadOptions{}); err == nil || !strings.Contains(err.Error(), "the body ends early") {
+			t.Errorf("%+v: error %v, want one that says the body ends early", f, err)
+		}
+	}
+	server.SetFault(services, kubetest.Fault{})
+	if after := read(t, source); !before.SameObjects(after) {
+		t.Error("afterwards the objects are others")
 	}
 }
 

@@ -36,28 +36,28 @@ func asked(t *testing.T, s *kubetest.Server) string {
 func TestAsksForWhatIsNotOlderThanWhatItSaw(t *testing.T) {
 	server := newServer(t)
 	source := newSource(t, cluster.Config{URL: server.Start(t)})
-	step := func(want string, revision kube.Revision) {
+	step := func(want string, revision, newest kube.Revision) {
 		t.Helper()
-		if got := read(t, source).Revision; got != revision {
-			t.Errorf("revision %d, want %d", got, revision)
+		if got := read(t, source); got.Revision != revision || got.Newest != newest {
+			t.Errorf("revisions %d to %d, want %d to %d", got.Revision, got.Newest, revision, newest)
 		}
 		if d := cmp.Diff(want, asked(t, server)); d != "" {
 			t.Errorf("-want +got\n%s", d)
 		}
 	}
-	step("ing:- rou:- ser:- end:-", 100)
-	step("ing:100 rou:100 ser:100 end:100", 100)
+	step("ing:- rou:- ser:- end:-", 100, 100)
+	step("ing:100 rou:100 ser:100 end:100", 100, 100)
 	if err := server.Apply("kind: Service\nmetadata: {name: new, namespace: n1}"); err != nil {
 		t.Fatal(err)
 	}
-	step("ing:100 rou:100 ser:100 end:100", 101)
-	step("ing:101 rou:101 ser:101 end:101", 101)
+	step("ing:100 rou:100 ser:100 end:100", 101, 101)
+	step("ing:101 rou:101 ser:101 end:101", 101, 101)
 
-	// One list is ahead: the snapshot is complete up to the lowest.
+	// One list is ahead, as it is when nothing else was written to: the snapshot is complete up to the lowest.
 	server.SetFault(services, kubetest.Fault{Revision: 105, Times: 1})
-	step("ing:101 rou:101 ser:101 end:101", 101)
+	step("ing:101 rou:101 ser:101 end:101", 101, 105)
 	server.SetRevision(106)
-	step("ing:101 rou:101 ser:105 end:101", 106)
+	step("ing:101 rou:101 ser:105 end:101", 106, 106)
 
 	if _, err := source.Read(t.Context(), kube.ReadOptions{Consistent: true}); err != nil {
 		t.Fatal(err)
