@@ -169,12 +169,24 @@ func (s *Server) list(q url.Values, kind kube.Kind, namespace string, asProtobuf
 	if revision == 0 && !known {
 		return answer{http.StatusOK, "application/json", nil}
 	}
+	meta := listMeta(revision)
+	if n, err := strconv.Atoi(q.Get("limit")); err == nil && revision != 0 && 0 < n && n < len(items) {
+		items, meta.Continue = items[:n], "more" // the first page; nobody may ask for the others
+	}
 	if asProtobuf && kind != kube.KindRouteGroup {
-		if body, err := EncodeProtobuf(kind, revision, items); err == nil {
+		if body, err := encodeProtobuf(kind, meta, items); err == nil {
 			return answer{http.StatusOK, protobufType, body}
 		}
 	}
-	return answer{http.StatusOK, "application/json", EncodeJSON(kind, revision, items)}
+	return answer{http.StatusOK, "application/json", encodeJSON(kind, meta, items)}
+}
+
+// listMeta is the metadata of a whole list.
+func listMeta(revision kube.Revision) metav1.ListMeta {
+	if revision == 0 {
+		return metav1.ListMeta{}
+	}
+	return metav1.ListMeta{ResourceVersion: strconv.FormatUint(uint64(revision), 10)}
 }
 
 // checkRevision refuses what a real API server refuses, except that it does not wait before it does.
@@ -214,10 +226,14 @@ func selected(labels map[string]string, selector string) bool {
 // EncodeJSON is the body of a list of JSON objects. With revision 0 it is what the fake of the conformance cases sends,
 // otherwise what a real server sends.
 func EncodeJSON(kind kube.Kind, revision kube.Revision, items [][]byte) []byte {
+	return encodeJSON(kind, listMeta(revision), items)
+}
+
+func encodeJSON(kind kube.Kind, meta metav1.ListMeta, items [][]byte) []byte {
 	var b bytes.Buffer
 	b.WriteByte('{')
-	if revision != 0 {
-		header, _ := json.Marshal(map[string]string{"resourceVersion": strconv.FormatUint(uint64(revision), 10)}) // strings
+	if meta.ResourceVersion != "" {
+		header, _ := json.Marshal(meta) // strings
 		b.WriteString(`"kind":"` + string(kind) + `List","apiVersion":"` + apiVersion(kind) + `","metadata":`)
 		b.Write(header)
 		b.WriteByte(',')

@@ -4,12 +4,13 @@
 // A fresh [Server] behaves as the fake of the conformance cases does (ingress.md §30.4): the objects are served unchanged
 // and in the order of the stream, lists carry no resourceVersion, an unknown namespace gives an empty body. From the
 // first [Server.SetRevision] on it behaves like a real one: lists carry kind and resourceVersion, every change raises it,
-// a resourceVersion from the future gives 504 and an unknown namespace an empty list.
+// a resourceVersion from the future gives 504, an unknown namespace an empty list, and a limit the first page, with a
+// token for the rest.
 //
 // A Server is also a source itself ([Server.Read]): what a correct source makes of the very same objects. [TestSource]
 // is the contract that every source has to keep.
 //
-// It does not validate objects, knows no watch, no paging and no authorization, and takes no writes over HTTP.
+// It does not validate objects, knows no watch, no second page and no authorization, and takes no writes over HTTP.
 package kubetest
 
 import (

@@ -140,6 +140,17 @@ func TestListsCarryRevisionsOnceThereAreAny(t *testing.T) {
 		`{"kind":"ServiceList","apiVersion":"v1","metadata":{"resourceVersion":"12"},"items":null}` {
 		t.Errorf("got %s", body)
 	}
+	if _, body := get(t, url+"/apis/networking.k8s.io/v1/ingresses?limit=1"); !strings.Contains(body, `"metadata":{"resourceVersion":"12"}`) {
+		t.Errorf("a page that is the whole list: %s", body)
+	}
+	if err := s.Apply("kind: Ingress\nmetadata: {name: j}"); err != nil {
+		t.Fatal(err)
+	}
+	s.SetRevision(12)
+	if _, body := get(t, url+"/apis/networking.k8s.io/v1/ingresses?limit=1"); strings.Count(body, `"kind":"Ingress"`) != 1 ||
+		!strings.Contains(body, `"metadata":{"resourceVersion":"12","continue":"more"}`) {
+		t.Errorf("the first page: %s", body)
+	}
 	const notOlder = "/api/v1/services?resourceVersionMatch=NotOlderThan&resourceVersion="
 	if status, _ := get(t, url+notOlder+"12"); status != 200 {
 		t.Errorf("the present revision: status %d", status)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"strconv"
 
 	"github.com/routesrv/routesrv/kube"
 	corev1 "k8s.io/api/core/v1"
@@ -31,10 +30,10 @@ var codec = func() *protobuf.Serializer {
 
 // EncodeProtobuf is the body of a list of a built-in kind, made of JSON objects. It fails if one does not fit its type.
 func EncodeProtobuf(kind kube.Kind, revision kube.Revision, items [][]byte) ([]byte, error) {
-	meta := metav1.ListMeta{}
-	if revision != 0 {
-		meta.ResourceVersion = strconv.FormatUint(uint64(revision), 10)
-	}
+	return encodeProtobuf(kind, listMeta(revision), items)
+}
+
+func encodeProtobuf(kind kube.Kind, meta metav1.ListMeta, items [][]byte) ([]byte, error) {
 	var (
 		list runtime.Object
 		err  error
