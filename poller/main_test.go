@@ -36,7 +36,8 @@ type world struct {
 
 	mu        sync.Mutex // guards what follows
 	routes    []table.Route
-	revision  kube.Revision
+	revision  kube.Revision // the highest of the lists
+	oldest    kube.Revision // the lowest, which nothing is made of
 	err       error         // of the next reads
 	took      time.Duration // by each read
 	deaf      bool          // reads do not notice that their context ends
@@ -126,7 +127,7 @@ func (w *world) Read(ctx context.Context, o kube.ReadOptions) (*kube.Snapshot, e
 	if w.err != nil {
 		return nil, w.err
 	}
-	return &kube.Snapshot{Revision: w.revision}, nil
+	return &kube.Snapshot{Revision: w.oldest, Newest: w.revision}, nil
 }
 
 func (w *world) compile(*kube.Snapshot) []table.Route {

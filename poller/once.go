@@ -67,7 +67,8 @@ func (p *Poller) attempt(ctx context.Context, o kube.ReadOptions) (f *failure) {
 		return &failure{reason: failedRead, err: fmt.Errorf("failed to load cluster state: %w", err)}
 	}
 	at := time.Now()
-	repeated, err := p.digest(snapshot, at)
+	revision := revisionOf(snapshot)
+	repeated, err := p.digest(snapshot, revision, at)
 	if err != nil {
 		return &failure{reason: failedTable, err: fmt.Errorf("make table: %w", err)}
 	}
@@ -76,21 +77,25 @@ func (p *Poller) attempt(ctx context.Context, o kube.ReadOptions) (f *failure) {
 	held := p.judge(at, repeated)
 	p.update(func(s *Status) {
 		s.LastSuccess, s.Failures, s.LastError = at, 0, ""
-		s.Revision = uint64(snapshot.Revision)
+		s.Revision = revision
 	})
 	if p.cfg.Observer != nil && p.served != nil {
 		if held {
-			p.cfg.Observer.PollHeld(seq, uint64(snapshot.Revision), at)
+			p.cfg.Observer.PollHeld(seq, revision, at)
 		} else {
-			p.cfg.Observer.PollCompleted(seq, uint64(snapshot.Revision), at)
+			p.cfg.Observer.PollCompleted(seq, revision, at)
 		}
 	}
 	return nil
 }
 
+// revisionOf is what tables are ordered by. It is the highest revision of the snapshot: the lowest stays where it is for as
+// long as nobody writes to one of the kinds, so tables with different routes would have the same.
+func revisionOf(s *kube.Snapshot) uint64 { return uint64(max(s.Revision, s.Newest)) }
+
 // digest makes the candidate table of a snapshot. It reports whether that is the one of the read before. An error is a bug
 // of the compiler: the old table is better than a broken one.
-func (p *Poller) digest(s *kube.Snapshot, at time.Time) (repeated bool, err error) {
+func (p *Poller) digest(s *kube.Snapshot, revision uint64, at time.Time) (repeated bool, err error) {
 	start := time.Now()
 	routes := p.cfg.Compile(s)
 	p.cfg.Metrics.duration.WithLabelValues(phaseCompile).Observe(time.Since(start).Seconds())
@@ -98,7 +103,7 @@ func (p *Poller) digest(s *kube.Snapshot, at time.Time) (repeated bool, err erro
 	if before != nil && sameSlice(routes, p.compiled) {
 		return true, nil
 	}
-	t, err := table.New(routes, uint64(s.Revision), at)
+	t, err := table.New(routes, revision, at)
 	if err != nil {
 		return false, err
 	}

@@ -125,7 +125,7 @@ type Status struct {
 	// FailedTotal counts all polls that failed, EmptyTotal all that gave no route.
 	FailedTotal uint64 `json:"failed_total"`
 	EmptyTotal  uint64 `json:"empty_total"`
-	// Revision is that of the last successful read.
+	// Revision is that of the last successful read: the highest that it has seen.
 	Revision uint64 `json:"revision"`
 	// NextAttempt is when the next read is due; one that was asked for by a client comes earlier.
 	NextAttempt time.Time `json:"next_attempt,omitzero"`

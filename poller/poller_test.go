@@ -278,6 +278,38 @@ func TestTableIsThatOfItsRead(t *testing.T) {
 	})
 }
 
+// A kind that nobody writes to keeps its revision, while the table changes with the others.
+func TestTablesAreOrderedByTheHighestRevisionOfTheirReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "a")
+		w.oldest, w.revision = 5, 50
+		p := w.poller(nil)
+		stop := w.run(p)
+		polled(0)
+		w.set("a", "b")
+		polled(3 * time.Second)
+		w.set("a", "b", "c")
+		w.change(func() { w.oldest, w.revision = 7, 0 }) // a source that tells one revision only
+		polled(3 * time.Second)
+		stop()
+		want := []string{
+			"started 1", "publish a", "completed 1 at 50", "started 2", "publish a b", "completed 2 at 51",
+			"started 3", "publish a b c", "completed 3 at 7",
+		}
+		if diff := cmp.Diff(want, w.calls); diff != "" {
+			t.Errorf("calls (-want +got):\n%s", diff)
+		}
+		for i, want := range []uint64{50, 51, 7} {
+			if got := w.published[i].Revision(); got != want {
+				t.Errorf("table %d has revision %d, want %d", i, got, want)
+			}
+		}
+		if got := p.Status().Revision; got != 7 {
+			t.Errorf("status has revision %d, want 7", got)
+		}
+	})
+}
+
 func TestServedTableIsNotPublishedAgainButConfirmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "a", "b")

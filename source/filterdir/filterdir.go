@@ -2,8 +2,9 @@
 //
 // The folder has one file for each service, named SERVICE.NAMESPACE, with a filter chain. It is read again for every
 // snapshot. A folder that cannot be read is no reason to fail a read: the snapshot then says so and has no default
-// filters, as the reference has it. Other entries of the folder are passed over: folders, files over 1 MiB, and names
-// that do not split at one dot.
+// filters, as the reference has it. Other entries of the folder are passed over, which is said at debug level: folders,
+// files over 1 MiB, and names that do not split at one dot. A file that is meant and cannot be read is passed over as
+// well, but that is a warning, when it begins: the service loses filters that may protect it.
 package filterdir
 
 import (
@@ -36,10 +37,17 @@ type Reader struct {
 	source Source
 	log    *slog.Logger
 	last   *kube.DefaultFilters
+	broken map[string]string // what was warned of, by file
 }
 
-// New makes a Reader of the folder on top of a source. It does no I/O. The logger is told at debug level which entries are
-// passed over; nil means no log.
+// Messages.
+const (
+	LogPassedOver = "not a default filter file"
+	LogUnreadable = "default filter file cannot be read, its service is without default filters"
+)
+
+// New makes a Reader of the folder on top of a source. It does no I/O. The logger is told which entries are passed over;
+// nil means no log.
 func New(dir string, source Source, logger *slog.Logger) *Reader {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
@@ -76,19 +84,28 @@ func (r *Reader) readDir() *kube.DefaultFilters {
 		return &kube.DefaultFilters{Err: err}
 	}
 	d := &kube.DefaultFilters{Texts: make(map[kube.ServiceKey]string)}
+	broken := make(map[string]string)
 	for _, e := range entries {
-		key, ok := serviceOf(e.Name())
+		name := e.Name()
+		key, ok := serviceOf(name)
 		if !ok {
-			r.log.Debug("not a default filter file", "file", e.Name())
+			r.log.Debug(LogPassedOver, "file", name)
 			continue
 		}
-		text, err := readFile(filepath.Join(r.dir, e.Name()), e)
-		if err != nil {
-			r.log.Debug("default filter file not used", "file", e.Name(), "error", err)
-			continue
+		text, err := readFile(filepath.Join(r.dir, name), e)
+		switch {
+		case err == nil:
+			d.Texts[key] = text
+		case errors.Is(err, errNotMeant):
+			r.log.Debug(LogPassedOver, "file", name, "error", err)
+		default:
+			broken[name] = err.Error()
+			if r.broken[name] != broken[name] {
+				r.log.Warn(LogUnreadable, "file", name, "error", err)
+			}
 		}
-		d.Texts[key] = text
 	}
+	r.broken = broken
 	return d
 }
 
@@ -101,11 +118,12 @@ func serviceOf(name string) (kube.ServiceKey, bool) {
 	return kube.ServiceKey{Name: parts[0], Namespace: parts[1]}, true
 }
 
-var errTooLarge = errors.New("larger than 1 MiB")
+// errNotMeant is wrapped by what says that an entry is not one that is read.
+var errNotMeant = errors.New("passed over")
 
 func readFile(path string, e fs.DirEntry) (string, error) {
 	if t := e.Type(); !t.IsRegular() && t != fs.ModeSymlink {
-		return "", fmt.Errorf("neither a file nor a link: %s", t)
+		return "", fmt.Errorf("%w: neither a file nor a link: %s", errNotMeant, t)
 	}
 	// What a link leads to has to be a file as well: opening a pipe would block.
 	info, err := os.Stat(path)
@@ -113,7 +131,7 @@ func readFile(path string, e fs.DirEntry) (string, error) {
 	case err != nil:
 		return "", err
 	case !info.Mode().IsRegular():
-		return "", fmt.Errorf("links to what is no file: %s", info.Mode().Type())
+		return "", fmt.Errorf("%w: links to what is no file: %s", errNotMeant, info.Mode().Type())
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -125,7 +143,7 @@ func readFile(path string, e fs.DirEntry) (string, error) {
 	case err != nil:
 		return "", err
 	case len(b) > maxSize:
-		return "", errTooLarge
+		return "", fmt.Errorf("%w: larger than 1 MiB", errNotMeant)
 	}
 	return string(b), nil
 }
