@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -35,6 +36,25 @@ func BenchmarkTable(b *testing.B) {
 			b.SetBytes(int64(tab.Bytes()))
 			for b.Loop() {
 				if _, err := table.New(routes, 1, at); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		text := string(tab.Text())
+		b.Run(fmt.Sprintf("Parse/%d", n), func(b *testing.B) {
+			b.ReportAllocs()
+			b.SetBytes(int64(len(text)))
+			for b.Loop() {
+				if _, err := table.Parse(text); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run(fmt.Sprintf("ParseByEskip/%d", n), func(b *testing.B) { // what Parse is measured by
+			b.ReportAllocs()
+			b.SetBytes(int64(len(text)))
+			for b.Loop() {
+				if _, err := eskip.Parse(text); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -99,8 +99,8 @@ func (t *Table) fileHeader(meta FileMeta) string {
 // The digests find torn writes, bad disks and edits by hand. They are no signature: who can write the file can also
 // compute them.
 //
-// The meta data are those of the file. The table has its revision and time; its digest differs from that of the file
-// only if another version of this program printed a route differently.
+// The meta data are those of the file. The table has its revision and time, and, if the text is canonical as everything is
+// that a route server sends or WriteFile writes, its bytes and its digest: see Parse.
 func ParseFile(data []byte) (*Table, FileMeta, error) {
 	meta, text, err := splitFile(data)
 	if err != nil {

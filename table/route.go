@@ -11,7 +11,8 @@ import (
 type Route struct {
 	// ID is unique within a table and matches [A-Za-z_][A-Za-z0-9_]*.
 	ID string
-	// Text is "ID: expression;" without a newline at its end, exactly as eskip.String prints it in a document.
+	// Text is "ID: expression;" in one line without a newline at its end: as eskip.String prints it in a document, or as
+	// whoever wrote the document spelled it that Parse read.
 	Text string
 	// Hosts is the route's host expressions, in the order of its text, joined by "\n"; empty if it has none.
 	Hosts string
@@ -44,21 +45,6 @@ func NewRoute(r *eskip.Route) Route {
 		route.Backend = int32(backend)
 	}
 	return route
-}
-
-// Parse reads an eskip document of routes with ids and returns them in the order of the document, printed canonically.
-// The error is that of eskip.Parse; duplicate and missing ids are found by New.
-func Parse(text string) ([]Route, error) {
-	parsed, err := eskip.Parse(text)
-	if err != nil {
-		return nil, err
-	}
-	routes := make([]Route, len(parsed))
-	for i, r := range parsed {
-		routes[i] = NewRoute(r)
-		parsed[i] = nil // half of the memory of a large document can go while the other half is printed
-	}
-	return routes, nil
 }
 
 // hostExpressions joins the Host expressions of both spellings: the legacy field that the Ingress compiler fills, and

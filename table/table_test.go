@@ -38,9 +38,9 @@ B: * -> "http://x.example.org";`
 func TestCanonicalTextIsSortedByID(t *testing.T) {
 	tab := parse(t, document)
 	want := `B: * -> "http://x.example.org";
-a: Host("^(a[.]org)$") -> <roundRobin, "http://10.0.0.1:80?zone=z", "http://10.0.0.2:80">;
+a: Host(/^(a[.]org)$/) -> <roundRobin, "http://10.0.0.1:80?zone=z", "http://10.0.0.2:80">;
 b: Path("/b") && Host(/^(b[.]org|c[.]org)$/) -> status(204) -> <shunt>;`
-	if got := string(tab.Text()); got != want && !strings.Contains(got, `Host(/^(a[.]org)$/)`) {
+	if got := string(tab.Text()); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	if got, want := tab.Digest(), table.Digest(sha256.Sum256(tab.Text())); got != want {

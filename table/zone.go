@@ -119,26 +119,13 @@ func endpoints(r *Route, eps []endpoint) []endpoint {
 		if open < 0 {
 			return eps
 		}
-		end := closingQuote(rest, open+1)
+		end := closingQuote(rest, open+1, '"')
 		if end < 0 {
 			return eps
 		}
 		eps = append(eps, endpoint{quoted: rest[open : end+1], zone: zoneOf(rest[open+1 : end])})
 		rest = rest[end+1:]
 	}
-}
-
-// closingQuote returns the offset of the quote that ends the literal whose content starts at i, or -1.
-func closingQuote(s string, i int) int {
-	for ; i < len(s); i++ {
-		switch s[i] {
-		case '"':
-			return i
-		case '\\':
-			i++
-		}
-	}
-	return -1
 }
 
 // zoneOf returns the zone of an endpoint as printed between its quotes. What a compiler makes of addresses of pods is
