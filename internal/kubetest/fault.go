@@ -37,6 +37,9 @@ type Fault struct {
 
 	// Revision is claimed by the list instead of the one that the store has.
 	Revision kube.Revision
+	// Stuck is where the watch cache of the kind stays, so that what is not older than anything above cannot be had.
+	// Consistent lists go past the cache.
+	Stuck kube.Revision
 
 	spent int
 }
@@ -53,7 +56,7 @@ func (s *Server) SetFault(path string, f Fault) {
 }
 
 func (f *Fault) isZero() bool {
-	return f.Status == 0 && f.Body == nil && f.Raw == nil && f.ContentType == "" && !f.breaks() && !f.Hang && f.Revision == 0
+	return f.Status == 0 && f.Body == nil && f.Raw == nil && f.ContentType == "" && !f.breaks() && !f.Hang && f.Revision == 0 && f.Stuck == 0
 }
 
 // spend reports whether the fault still acts and counts that it does.

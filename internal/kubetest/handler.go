@@ -144,8 +144,12 @@ func (s *Server) single(ref kube.Ref) answer {
 }
 
 func (s *Server) list(q url.Values, kind kube.Kind, namespace string, asProtobuf bool, f Fault) answer {
+	reached := s.revision
+	if f.Stuck != 0 {
+		reached = f.Stuck
+	}
 	if s.revision != 0 {
-		if refused := s.checkRevision(q, asProtobuf); refused != nil {
+		if refused := checkRevision(q, reached, asProtobuf); refused != nil {
 			return *refused
 		}
 	}
@@ -163,6 +167,9 @@ func (s *Server) list(q url.Values, kind kube.Kind, namespace string, asProtobuf
 		}
 	}
 	revision := s.revision
+	if q.Has("resourceVersion") {
+		revision = reached
+	}
 	if f.Revision != 0 {
 		revision = f.Revision
 	}
@@ -189,8 +196,9 @@ func listMeta(revision kube.Revision) metav1.ListMeta {
 	return metav1.ListMeta{ResourceVersion: strconv.FormatUint(uint64(revision), 10)}
 }
 
-// checkRevision refuses what a real API server refuses, except that it does not wait before it does.
-func (s *Server) checkRevision(q url.Values, asProtobuf bool) *answer {
+// checkRevision refuses what a real API server refuses whose cache has reached a revision, except that it does not wait
+// before it does.
+func checkRevision(q url.Values, reached kube.Revision, asProtobuf bool) *answer {
 	rv, match := q.Get("resourceVersion"), q.Get("resourceVersionMatch")
 	if rv == "" && match == "" {
 		return nil
@@ -201,8 +209,8 @@ func (s *Server) checkRevision(q url.Values, asProtobuf bool) *answer {
 			"resourceVersion "+strconv.Quote(rv)+" with resourceVersionMatch "+strconv.Quote(match), asProtobuf)
 		return &a
 	}
-	if kube.Revision(n) > s.revision {
-		a := tooLarge(kube.Revision(n), s.revision, asProtobuf)
+	if kube.Revision(n) > reached {
+		a := tooLarge(kube.Revision(n), reached, asProtobuf)
 		return &a
 	}
 	return nil

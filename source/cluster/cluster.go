@@ -1,7 +1,8 @@
 // Package cluster reads the Kubernetes API, completely or not at all.
 //
 // A [Source] lists Ingresses, RouteGroups (if discovery finds them), Services, EndpointSlices or Endpoints and, if asked,
-// Secrets: one request per kind and read, one more for discovery. It knows no watch, no paging, and compiles nothing.
+// Secrets: one request per kind and read, one more for discovery and one for a single object, which tells the revision
+// at which the cluster is. It knows no watch, no paging, and compiles nothing.
 //
 // # Complete
 //
@@ -10,11 +11,13 @@
 //
 // # Never back in time
 //
-// The first read is a consistent one. Every other list asks for what is not older than the revision that the same list
-// has seen last, so that the API server answers from its watch cache. Where the server cannot (410, or a resourceVersion
-// that is too large for it) the list is repeated consistently, at once and once. A consistent list below the revision
-// seen last means that etcd was restored: that is believed, logged and counted, and the whole read is done again
-// consistently, so that no snapshot mixes what was before the restore with what came after.
+// The first read is a consistent one. Later ones begin by asking for the current revision, with a consistent list of one
+// object, and every list then asks for what is not older than that, so that the API server answers from its watch cache
+// and all kinds are known to be complete up to one revision. A server that cannot bring its caches there is asked for
+// what is not older than the list itself has seen. Where it cannot prove even that (410, or a resourceVersion that is
+// too large for it) the list is repeated consistently, at once and once. A consistent list below the revision seen last
+// means that etcd was restored: that is believed, logged and counted, and the whole read is done again consistently, so
+// that no snapshot mixes what was before the restore with what came after.
 //
 // # Cheap when nothing changed
 //
@@ -42,6 +45,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/routesrv/routesrv/kube"
 )
@@ -66,8 +70,10 @@ type Source struct {
 	lists       []*list // in the order of the requests
 	routeGroups *list   // one of them: the one that depends on discovery
 	warnedNoCRD bool
-	bodies      bodies
-	last        *kube.Snapshot
+	// noFloorSince is when the API server last could not bring a cache up to the floor; zero: never.
+	noFloorSince time.Time
+	bodies       bodies
+	last         *kube.Snapshot
 }
 
 // New checks the configuration and prepares a Source. It reads the files that the configuration names and makes no
@@ -121,6 +127,7 @@ func (s *Source) Read(ctx context.Context, o kube.ReadOptions) (*kube.Snapshot, 
 		for _, l := range s.lists {
 			l.forget()
 		}
+		s.noFloorSince = time.Time{} // what the server could not reach was the future of another history
 		err = s.readAll(ctx, true)
 	}
 	if err != nil {
@@ -130,6 +137,10 @@ func (s *Source) Read(ctx context.Context, o kube.ReadOptions) (*kube.Snapshot, 
 }
 
 func (s *Source) readAll(ctx context.Context, consistent bool) error {
+	floor, err := s.floor(ctx, consistent)
+	if err != nil {
+		return err
+	}
 	for _, l := range s.lists {
 		if l == s.routeGroups {
 			found, err := s.discover(ctx)
@@ -141,7 +152,7 @@ func (s *Source) readAll(ctx context.Context, consistent bool) error {
 				continue
 			}
 		}
-		if err := s.readList(ctx, l, consistent); err != nil {
+		if err := s.readList(ctx, l, consistent, floor); err != nil {
 			return err
 		}
 	}

@@ -120,15 +120,16 @@ func (l *list) setAbsent(absent bool) {
 	}
 }
 
-// readList lists one kind. l changes only if the answer is complete and not older than what was seen.
-func (s *Source) readList(ctx context.Context, l *list, consistent bool) error {
+// readList lists one kind, not older than the floor. l changes only if the answer is complete and not older than what was
+// seen.
+func (s *Source) readList(ctx context.Context, l *list, consistent bool, floor kube.Revision) error {
 	start := time.Now()
-	since := l.seen
-	if consistent {
-		since = 0
+	consistent = consistent || l.seen == 0
+	var err error
+	if !consistent {
+		err = s.notOlder(ctx, l, floor)
 	}
-	err := s.tryList(ctx, l, since)
-	if since != 0 && needsConsistent(err) {
+	if consistent || needsConsistent(err) {
 		err = s.tryList(ctx, l, 0)
 	}
 	if err != nil {
@@ -154,8 +155,9 @@ func (s *Source) tryList(ctx context.Context, l *list, since kube.Revision) erro
 
 	var wire digest
 	if resp.gzip {
-		if wire = sha256.Sum256(resp.wire); wire == l.wire {
-			return nil // the very same answer, revision included
+		// The very same answer, revision included. A newer one was asked for if the floor is above it.
+		if wire = sha256.Sum256(resp.wire); wire == l.wire && l.seen >= since {
+			return nil
 		}
 	}
 	body, err := s.bodies.plainOf(resp, s.cfg.MaxBytes)

@@ -11,7 +11,8 @@ import (
 	"github.com/routesrv/routesrv/source/cluster"
 )
 
-// asked returns the revisions that each list was asked for since the last call: "-" is a consistent list.
+// asked returns the revisions that each list was asked for since the last call: "-" is a consistent list, "now" the
+// question for the current revision that comes before lists that are not.
 func asked(t *testing.T, s *kubetest.Server) string {
 	t.Helper()
 	var out []string
@@ -23,6 +24,8 @@ func asked(t *testing.T, s *kubetest.Server) string {
 		switch rv, ok := strings.CutPrefix(r.Query, "resourceVersion="); {
 		case r.Query == "":
 			word += "-"
+		case r.Query == "limit=1":
+			word = "now" // the question for the current revision
 		case ok && strings.HasSuffix(rv, "&resourceVersionMatch=NotOlderThan"):
 			word += strings.TrimSuffix(rv, "&resourceVersionMatch=NotOlderThan")
 		default:
@@ -46,24 +49,49 @@ func TestAsksForWhatIsNotOlderThanWhatItSaw(t *testing.T) {
 		}
 	}
 	step("ing:- rou:- ser:- end:-", 100, 100)
-	step("ing:100 rou:100 ser:100 end:100", 100, 100)
+	step("now ing:100 rou:100 ser:100 end:100", 100, 100)
 	if err := server.Apply("kind: Service\nmetadata: {name: new, namespace: n1}"); err != nil {
 		t.Fatal(err)
 	}
-	step("ing:100 rou:100 ser:100 end:100", 101, 101)
-	step("ing:101 rou:101 ser:101 end:101", 101, 101)
+	step("now ing:101 rou:101 ser:101 end:101", 101, 101)
+	step("now ing:101 rou:101 ser:101 end:101", 101, 101)
 
 	// One list is ahead, as it is when nothing else was written to: the snapshot is complete up to the lowest.
 	server.SetFault(services, kubetest.Fault{Revision: 105, Times: 1})
-	step("ing:101 rou:101 ser:101 end:101", 101, 105)
+	step("now ing:101 rou:101 ser:101 end:101", 101, 105)
 	server.SetRevision(106)
-	step("ing:101 rou:101 ser:105 end:101", 106, 106)
+	step("now ing:106 rou:106 ser:106 end:106", 106, 106)
 
 	if _, err := source.Read(t.Context(), kube.ReadOptions{Consistent: true}); err != nil {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff("ing:- rou:- ser:- end:-", asked(t, server)); d != "" {
 		t.Errorf("consistent read: -want +got\n%s", d)
+	}
+}
+
+// An API server without progress notifications keeps the cache of an idle kind where it is: asked for the revision of the
+// cluster it gives up. Then the lists are held to what they have seen themselves, and the reads go on.
+func TestAServerThatCannotReachTheFloorIsAskedForLess(t *testing.T) {
+	server := newServer(t)
+	log, text := logger()
+	source := newSource(t, cluster.Config{URL: server.Start(t), Logger: log})
+	read(t, source)
+	asked(t, server)
+	server.SetRevision(200)
+	server.SetFault(services, kubetest.Fault{Stuck: 100})
+	if got := read(t, source); got.Revision != 100 || got.Newest != 200 {
+		t.Errorf("revisions %d to %d, want 100 to 200", got.Revision, got.Newest)
+	}
+	if d := cmp.Diff("now ing:200 rou:200 ser:200 ser:100 end:100", asked(t, server)); d != "" {
+		t.Errorf("-want +got\n%s", d)
+	}
+	read(t, source)
+	if d := cmp.Diff("ing:200 rou:200 ser:100 end:200", asked(t, server)); d != "" {
+		t.Errorf("the next read: -want +got\n%s", d)
+	}
+	if strings.Count(text.String(), cluster.MessageNoFloor) != 1 {
+		t.Errorf("log\n%s", text)
 	}
 }
 
@@ -78,7 +106,7 @@ func TestAFailedReadDoesNotLoseTheRevisions(t *testing.T) {
 	}
 	asked(t, server)
 	read(t, source)
-	if d := cmp.Diff("ing:200 rou:200 ser:100 end:100", asked(t, server)); d != "" {
+	if d := cmp.Diff("now ing:200 rou:200 ser:200 end:200", asked(t, server)); d != "" {
 		t.Errorf("-want +got\n%s", d)
 	}
 }
@@ -94,14 +122,14 @@ func TestAGoneRevisionIsReadConsistentlyAtOnce(t *testing.T) {
 		if after := read(t, source); !before.SameObjects(after) {
 			t.Error("the objects are others")
 		}
-		if d := cmp.Diff("ing:100 rou:100 ser:100 ser:- end:100", asked(t, server)); d != "" {
+		if d := cmp.Diff("now ing:100 rou:100 ser:100 ser:- end:100", asked(t, server)); d != "" {
 			t.Errorf("-want +got\n%s", d)
 		}
 		server.SetFault(services, kubetest.Fault{Status: 410})
 		if _, err := source.Read(t.Context(), kube.ReadOptions{}); err == nil {
 			t.Error("a consistent list that is gone passes")
 		}
-		if d := cmp.Diff("ing:100 rou:100 ser:100 ser:-", asked(t, server)); d != "" {
+		if d := cmp.Diff("now ing:100 rou:100 ser:100 ser:-", asked(t, server)); d != "" {
 			t.Errorf("it is repeated more than once: -want +got\n%s", d)
 		}
 	}
@@ -118,7 +146,7 @@ func TestATooLargeRevisionIsReadConsistentlyAtOnce(t *testing.T) {
 	asked(t, server)
 	server.SetFault(services, kubetest.Fault{Revision: 105})
 	read(t, source)
-	if d := cmp.Diff("ing:100 rou:100 ser:105 ser:- end:100", asked(t, server)); d != "" {
+	if d := cmp.Diff("now ing:100 rou:100 ser:105 ser:- end:100", asked(t, server)); d != "" {
 		t.Errorf("-want +got\n%s", d)
 	}
 	if text.Len() != 0 {
@@ -135,7 +163,7 @@ func TestAnOrdinaryGatewayTimeoutIsNotRepeated(t *testing.T) {
 	if _, err := source.Read(t.Context(), kube.ReadOptions{}); err == nil {
 		t.Error("a gateway timeout passes")
 	}
-	if d := cmp.Diff("ing:100 rou:100 ser:100", asked(t, server)); d != "" {
+	if d := cmp.Diff("now ing:100 rou:100 ser:100", asked(t, server)); d != "" {
 		t.Errorf("-want +got\n%s", d)
 	}
 }
@@ -157,7 +185,7 @@ func TestARestoredClusterIsReadAgainAsAWhole(t *testing.T) {
 			if got.Revision != 51 || len(got.Ingresses) != 1 {
 				t.Errorf("revision %d with %d ingresses, want 51 with 1", got.Revision, len(got.Ingresses))
 			}
-			if d := cmp.Diff("ing:100 ing:- ing:- rou:- ser:- end:-", asked(t, server)); d != "" {
+			if d := cmp.Diff("now ing:- rou:- ser:- end:-", asked(t, server)); d != "" {
 				t.Errorf("-want +got\n%s", d)
 			}
 			if n := testutil.ToFloat64(m.Restores); n != 1 || strings.Count(text.String(), cluster.MessageRestored) != 1 {
@@ -167,7 +195,7 @@ func TestARestoredClusterIsReadAgainAsAWhole(t *testing.T) {
 				t.Errorf("a restore counts as %d errors", n)
 			}
 			read(t, source)
-			if d := cmp.Diff("ing:51 rou:51 ser:51 end:51", asked(t, server)); d != "" {
+			if d := cmp.Diff("now ing:51 rou:51 ser:51 end:51", asked(t, server)); d != "" {
 				t.Errorf("-want +got\n%s", d)
 			}
 		})
@@ -190,7 +218,7 @@ func TestARestoreWithinAReadMixesNothing(t *testing.T) {
 	if got := read(t, source); got.Revision != 40 {
 		t.Errorf("revision %d, want 40", got.Revision)
 	}
-	if d := cmp.Diff("ing:100 rou:100 rou:- ing:- rou:- ser:- end:-", asked(t, server)); d != "" {
+	if d := cmp.Diff("now ing:110 rou:110 rou:100 rou:- ing:- rou:- ser:- end:-", asked(t, server)); d != "" {
 		t.Errorf("-want +got\n%s", d)
 	}
 	if n := testutil.ToFloat64(m.Restores); n != 1 {
@@ -213,7 +241,7 @@ func TestARestoreSurvivesAFailedRead(t *testing.T) {
 	if got := read(t, source); got.Revision != 50 {
 		t.Errorf("revision %d, want 50", got.Revision)
 	}
-	if d := cmp.Diff("ing:50 rou:50 ser:- end:-", asked(t, server)); d != "" {
+	if d := cmp.Diff("now ing:50 rou:50 ser:- end:-", asked(t, server)); d != "" {
 		t.Errorf("-want +got\n%s", d)
 	}
 	if n := testutil.ToFloat64(m.Restores); n != 1 {
@@ -232,7 +260,7 @@ func TestAnAnswerOlderThanAskedForFailsTheRead(t *testing.T) {
 	if _, err := source.Read(t.Context(), kube.ReadOptions{}); err == nil || !strings.Contains(err.Error(), "older") {
 		t.Errorf("error %v, want one that says it is older", err)
 	}
-	if d := cmp.Diff("ing:100 rou:100 ser:100", asked(t, server)); d != "" {
+	if d := cmp.Diff("now ing:100 rou:100 ser:100", asked(t, server)); d != "" {
 		t.Errorf("-want +got\n%s", d)
 	}
 	if n := testutil.ToFloat64(m.ReadErrors.WithLabelValues("Service", "stale")); n != 1 {
@@ -250,7 +278,7 @@ func TestAServerThatTellsNoRevisionAnyMoreIsReadConsistently(t *testing.T) {
 	if got := read(t, source); got.Revision != 0 {
 		t.Errorf("revision %d, want none", got.Revision)
 	}
-	if d := cmp.Diff("ing:100 ing:- rou:100 rou:- ser:100 ser:- end:100 end:-", asked(t, server)); d != "" {
+	if d := cmp.Diff("now ing:100 ing:- rou:100 rou:- ser:100 ser:- end:100 end:-", asked(t, server)); d != "" {
 		t.Errorf("-want +got\n%s", d)
 	}
 }

@@ -20,10 +20,18 @@ type listHead struct {
 // of an item are valid during the call. An error means that the body is not one complete list of the resource; items may
 // have been seen by then.
 func walk(media string, body []byte, r *resource, item func([]byte)) (kube.Revision, error) {
-	var (
-		head listHead
-		err  error
-	)
+	head, err := walkPage(media, body, r, item)
+	if err != nil {
+		return 0, err
+	}
+	if len(head.more) != 0 {
+		return 0, errors.New("it is one page of a list although no page was asked for")
+	}
+	return head.revision(), nil
+}
+
+// walkPage is walk for a list of which a page was asked for.
+func walkPage(media string, body []byte, r *resource, item func([]byte)) (head listHead, err error) {
 	switch {
 	case media == mediaJSON:
 		err = walkJSON(body, &head, item)
@@ -32,20 +40,17 @@ func walk(media string, body []byte, r *resource, item func([]byte)) (kube.Revis
 	default:
 		err = walkProtobuf(body, string(r.kind)+"List", &head, item)
 	}
+	return head, err
+}
+
+// revision is the resourceVersion as a number; 0 if there is none, or if it is opaque: then there is no order, and every
+// list has to be a consistent one.
+func (h *listHead) revision() kube.Revision {
+	n, err := strconv.ParseUint(string(h.resourceVersion), 10, 64)
 	if err != nil {
-		return 0, err
+		return 0
 	}
-	if len(head.more) != 0 {
-		return 0, errors.New("it is one page of a list although no page was asked for")
-	}
-	if len(head.resourceVersion) == 0 {
-		return 0, nil
-	}
-	n, err := strconv.ParseUint(string(head.resourceVersion), 10, 64)
-	if err != nil {
-		return 0, nil // opaque: then there is no order, and every list has to be a consistent one
-	}
-	return kube.Revision(n), nil
+	return kube.Revision(n)
 }
 
 // protobufMagic begins every protobuf body of the API; a runtime.Unknown follows.
