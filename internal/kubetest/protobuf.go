@@ -49,6 +49,7 @@ func encodeProtobuf(kind kube.Kind, meta metav1.ListMeta, items [][]byte) ([]byt
 		list = l
 	case kube.KindEndpoints:
 		l := &corev1.EndpointsList{ListMeta: meta}
+		//lint:ignore SA1019 deprecated and still served
 		l.Items, err = typed[corev1.Endpoints](items)
 		list = l
 	case kube.KindEndpointSlice:

@@ -77,7 +77,7 @@ func (c *Cluster) meta(r *rand.Rand, i int, name, manager, fields string) metav1
 	}
 	m.ManagedFields = []metav1.ManagedFieldsEntry{{
 		Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", Time: &born,
-		FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:annotations":{".":{}},"f:labels":{".":{},"f:application":{},"f:component":{},"f:team":{}}},"f:spec":{` + fields + `}}`)},
+		FieldsType: "FieldsV1", FieldsV1: fieldsV1(`{"f:metadata":{"f:annotations":{".":{}},"f:labels":{".":{},"f:application":{},"f:component":{},"f:team":{}}},"f:spec":{` + fields + `}}`),
 	}}
 	return m
 }
@@ -313,3 +313,9 @@ func (c *Cluster) endpointSlice(i int) *discoveryv1.EndpointSlice {
 
 // address is an IPv4 address that belongs to one number.
 func address(net, i int) string { return fmt.Sprintf("%d.%d.%d.%d", net, i>>16&255, i>>8&255, i&255) }
+
+func fieldsV1(text string) *metav1.FieldsV1 {
+	f := &metav1.FieldsV1{}
+	f.SetRawString(text)
+	return f
+}

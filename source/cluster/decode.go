@@ -114,7 +114,8 @@ func decodeService(raw []byte) (kube.Object, error) {
 }
 
 func decodeEndpoints(raw []byte) (kube.Object, error) {
-	in, err := unmarshal[corev1.Endpoints](kube.KindEndpoints, raw) //nolint:staticcheck // deprecated and still served
+	//lint:ignore SA1019 deprecated and still served
+	in, err := unmarshal[corev1.Endpoints](kube.KindEndpoints, raw)
 	if err != nil {
 		return nil, err
 	}

@@ -31,7 +31,7 @@ func filler(seed int64) *randfill.Filler {
 				*p = intstr.FromInt32(c.Int31())
 			}
 		},
-		func(f *metav1.FieldsV1, _ randfill.Continue) { f.Raw = []byte(`{"f:x":{}}`) },
+		func(f *metav1.FieldsV1, _ randfill.Continue) { f.SetRawString(`{"f:x":{}}`) },
 		func(*metav1.Time, randfill.Continue) {},
 	)
 }
@@ -50,7 +50,8 @@ func TestProtobufAndJSONGiveTheSameObject(t *testing.T) {
 	}{
 		{kube.KindIngress, func() stored { return &networkingv1.Ingress{} }, decodeIngress},
 		{kube.KindService, func() stored { return &corev1.Service{} }, decodeService},
-		{kube.KindEndpoints, func() stored { return &corev1.Endpoints{} }, decodeEndpoints}, //nolint:staticcheck // still served
+		//lint:ignore SA1019 deprecated and still served
+		{kube.KindEndpoints, func() stored { return &corev1.Endpoints{} }, decodeEndpoints},
 		{kube.KindEndpointSlice, func() stored { return &discoveryv1.EndpointSlice{} }, decodeEndpointSlice},
 		{kube.KindSecret, func() stored { return &corev1.Secret{} }, decodeSecret},
 	} {

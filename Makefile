@@ -1,0 +1,78 @@
+# make help lists what there is.
+
+# The real kube-apiserver and etcd for the end-to-end tests. Outside of the checkout, so that every checkout has them.
+ENVTEST_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/routesrv/envtest
+# The conformance cases of the data client, where they are at hand.
+ROUTESRV_CONFORMANCE_DIR ?= $(wildcard $(abspath ../shared/conformance/kubernetes))
+
+STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null)
+FUZZTIME   ?= 30s
+
+export ROUTESRV_CONFORMANCE_DIR
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## build the binaries into bin/
+	CGO_ENABLED=0 go build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/ ./cmd/...
+
+.PHONY: test
+test: assets ## run all tests: unit, conformance, and end to end on a real kube-apiserver (builds it when absent)
+	KUBEBUILDER_ASSETS=$(ENVTEST_DIR) go test -race -shuffle=on -json ./... | go run ./hack/testcount
+
+.PHONY: unit
+unit: ## run the tests that need no API server
+	go test -shuffle=on $$(go list ./... | grep -v /e2e)
+
+.PHONY: e2e
+e2e: assets ## run the end-to-end tests only
+	KUBEBUILDER_ASSETS=$(ENVTEST_DIR) go test ./e2e -v
+
+.PHONY: assets
+assets: ## build kube-apiserver and etcd for the end-to-end tests (about five minutes the first time)
+	@ENVTEST_KUBECTL=none hack/envtest-assets.sh "$(ENVTEST_DIR)"
+
+.PHONY: check
+check: format vet lint docs-check test ## what CI runs
+
+.PHONY: format
+format: ## fail if a file is not gofmt-formatted
+	@files=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$files" ]; then echo "not formatted (gofmt -w):"; echo "$$files"; exit 1; fi
+
+.PHONY: vet
+vet: ## run go vet
+	go vet ./...
+
+.PHONY: lint
+lint: ## run staticcheck
+	go run $(STATICCHECK) ./...
+
+.PHONY: golden
+golden: ## rewrite the golden cases; read the diff
+	go test ./compile -run Golden -update
+
+.PHONY: docs
+docs: ## write the generated references
+	go run ./hack/docs
+
+.PHONY: docs-check
+docs-check: ## fail if a generated reference is not what the code says
+	go run ./hack/docs -check
+
+.PHONY: bench
+bench: ## run the benchmarks of docs/performance.md
+	go test -run '^$$' -bench 'Parse|Print' -benchmem -cpu 1 ./eskip
+	go test -run '^$$' -bench Read -benchmem ./source/cluster
+	go test -run '^$$' -bench . -benchmem ./compile ./etagcache
+
+.PHONY: fuzz
+fuzz: ## run every fuzz target for FUZZTIME
+	@for pkg in $$(go list ./...); do \
+		for target in $$(go test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
+			echo "$$pkg $$target"; \
+			go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$pkg || exit 1; \
+		done; \
+	done
