@@ -31,23 +31,23 @@ type Reason string
 
 // The reasons.
 const (
-	Undecodable       Reason = "undecodable"         // the object does not have the shape of its kind
-	InvalidObject     Reason = "invalid_object"      // incomplete, or refused by validation: the object gives no route
-	InvalidAnnotation Reason = "invalid_annotation"  // an annotation was ignored or replaced by a default
-	RuleWithoutHTTP   Reason = "rule_without_http"   // a rule that says nothing
-	MissingBackend    Reason = "missing_backend"     // a path entry without backend
-	ServiceNotFound   Reason = "service_not_found"   // a backend names a service that is not there
-	PortNotFound      Reason = "port_not_found"      // a backend names a port that its service does not have
-	InvalidService    Reason = "invalid_service"     // a service without metadata or spec
-	BackendRefused    Reason = "backend_refused"     // a backend of a kind or an address that is not allowed
-	MultiplePaths     Reason = "multiple_paths"      // a custom route with more than one path predicate
-	DefaultFilters    Reason = "default_filters"     // a default filter file or its folder cannot be used
-	DuplicateID       Reason = "duplicate_id"        // two different routes have one id: the later is left out
-	NotParsable       Reason = "not_parsable"        // the printed route does not parse back: it would poison the table
-	ProcessingFailed  Reason = "processing_failed"   // an edit or clone rule made something that does not parse
-	TLSSecret         Reason = "tls_secret"          // spec.tls and its secret do not fit
-	TLSCertificate    Reason = "tls_certificate"     // a certificate was accepted
-	EastWestEnabled   Reason = "east_west"           // companions of default backends were added
+	Undecodable       Reason = "undecodable"        // the object does not have the shape of its kind
+	InvalidObject     Reason = "invalid_object"     // incomplete, or refused by validation: the object gives no route
+	InvalidAnnotation Reason = "invalid_annotation" // an annotation was ignored or replaced by a default
+	RuleWithoutHTTP   Reason = "rule_without_http"  // a rule that says nothing
+	MissingBackend    Reason = "missing_backend"    // a path entry without backend
+	ServiceNotFound   Reason = "service_not_found"  // a backend names a service that is not there
+	PortNotFound      Reason = "port_not_found"     // a backend names a port that its service does not have
+	InvalidService    Reason = "invalid_service"    // a service without metadata or spec
+	BackendRefused    Reason = "backend_refused"    // a backend of a kind or an address that is not allowed
+	MultiplePaths     Reason = "multiple_paths"     // a custom route with more than one path predicate
+	DefaultFilters    Reason = "default_filters"    // a default filter file or its folder cannot be used
+	DuplicateID       Reason = "duplicate_id"       // two different routes have one id: the later is left out
+	NotParsable       Reason = "not_parsable"       // the printed route does not parse back: it would poison the table
+	ProcessingFailed  Reason = "processing_failed"  // an edit or clone rule made something that does not parse
+	TLSSecret         Reason = "tls_secret"         // spec.tls and its secret do not fit
+	TLSCertificate    Reason = "tls_certificate"    // a certificate was accepted
+	EastWestEnabled   Reason = "east_west"          // companions of default backends were added
 	ExternalNames     Reason = "external_names_off" // an external name that the options do not enable
 )
 

@@ -52,7 +52,7 @@ func (p TargetPort) String() string {
 // Endpoints is a core/v1 Endpoints object. Only ready addresses are kept, and no labels or annotations.
 type Endpoints struct {
 	Namespace, Name string
-	Subsets []Subset
+	Subsets         []Subset
 }
 
 // Subset is a set of addresses that share their ports.
@@ -94,10 +94,10 @@ type SliceEndpoint struct {
 // Secret is a core/v1 Secret; only the two entries of a TLS secret are kept.
 type Secret struct {
 	Namespace, Name string
-	Incomplete bool // without metadata; it cannot be referred to
-	Type       string
-	Cert       string // data["tls.crt"], base64
-	Key        string // data["tls.key"], base64
+	Incomplete      bool // without metadata; it cannot be referred to
+	Type            string
+	Cert            string // data["tls.crt"], base64
+	Key             string // data["tls.key"], base64
 }
 
 // Ref implements [Object].
