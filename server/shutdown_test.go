@@ -56,19 +56,16 @@ func TestAddressInUseIsAnErrorThatNamesTheFlag(t *testing.T) {
 }
 
 func TestEverythingIsServedWhileLoadBalancersNotice(t *testing.T) {
-	const lameDuck = 400 * time.Millisecond
+	const lameDuck = time.Second
 	f := start(t, service+ingress("a"), func(cfg *server.Config) { cfg.HealthcheckInterval = lameDuck })
 	f.ready()
 	begin := time.Now()
 	f.cancel()
-	f.eventually("log line", func() bool { return strings.Contains(f.log.String(), "shutting down the server in 400ms...") })
+	f.eventually("log line", func() bool { return strings.Contains(f.log.String(), "shutting down the server in 1s...") })
 	f.apply(ingress("b")) // and the table is fresh
 	f.eventually("the new table", func() bool { return f.get("/routes").header.Get("X-Count") == "2" })
 	if got := f.get("/health").status; got != http.StatusNoContent {
 		t.Errorf("health: %d, want 204 all the time", got)
-	}
-	if took := time.Since(begin); took > lameDuck {
-		t.Logf("this machine is slow: %v", took)
 	}
 	if err := f.stop(); err != nil {
 		t.Errorf("Run: %v, want nil", err)

@@ -1,0 +1,125 @@
+package server
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"log"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/routesrv/routesrv/etagcache"
+	"github.com/routesrv/routesrv/table"
+)
+
+// countingWriter counts how a response is written.
+type countingWriter struct {
+	*httptest.ResponseRecorder
+	writes, flushes int
+}
+
+func (w *countingWriter) Write(p []byte) (int, error) {
+	w.writes++
+	return w.ResponseRecorder.Write(p)
+}
+
+func (w *countingWriter) Flush() { w.flushes++ }
+
+// The cache writes a body at once and flushes it, to see whether it arrives: what counts its answers must not be in the way.
+func TestCountingAnswersLeavesTheWriterAsItIs(t *testing.T) {
+	cache, err := etagcache.New(etagcache.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tab, err := table.New([]table.Route{{ID: "a", Text: `a: Path("/` + strings.Repeat("x", 1<<20) + `") -> <shunt>;`}}, 1, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cache.Publish(tab)
+	c := newCompat(&Server{})
+	w := &countingWriter{ResponseRecorder: httptest.NewRecorder()}
+	c.observe(cache.Handler()).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/routes", nil))
+	if w.writes != 1 || w.flushes != 1 || w.Body.Len() != tab.Bytes() {
+		t.Errorf("%d bytes in %d writes and %d flushes, want %d in one of each", w.Body.Len(), w.writes, w.flushes, tab.Bytes())
+	}
+	if got := testutil.ToFloat64(c.responses.WithLabelValues("200")); got != 1 {
+		t.Errorf("%v answers counted", got)
+	}
+}
+
+func TestCertificatesAreReadAnewOnlyIfAFileChanged(t *testing.T) {
+	cert, key := certificateFiles(t)
+	synctest.Test(t, func(t *testing.T) {
+		cfg, err := newTLS(TLSConfig{Enable: true, CertFiles: []string{cert}, KeyFiles: []string{key}}, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		current := func() *tls.Config {
+			c, err := cfg.GetConfigForClient(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return c
+		}
+		first := current()
+		for range 5 {
+			time.Sleep(2 * certificateCheck)
+			if current() != first {
+				t.Fatal("the certificates were read anew although no file has changed")
+			}
+		}
+	})
+}
+
+// certificateFiles writes the certificate and the key of package httptest.
+func certificateFiles(t *testing.T) (certFile, keyFile string) {
+	t.Helper()
+	srv := httptest.NewTLSServer(http.NotFoundHandler())
+	srv.Close()
+	pair := srv.TLS.Certificates[0]
+	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	certFile, keyFile = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	for path, block := range map[string]*pem.Block{
+		certFile: {Type: "CERTIFICATE", Bytes: pair.Certificate[0]}, keyFile: {Type: "PRIVATE KEY", Bytes: key},
+	} {
+		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return certFile, keyFile
+}
+
+func TestPanicOfAHandlerIsAnErrorInTheLog(t *testing.T) {
+	var text bytes.Buffer
+	e := newErrorLog(slog.New(slog.NewTextHandler(&text, nil)), prometheus.NewRegistry())
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("at 3 a.m.") }))
+	srv.Config.ErrorLog = log.New(e, "", 0)
+	srv.Start()
+	resp, err := srv.Client().Get(srv.URL)
+	if err == nil {
+		resp.Body.Close()
+		t.Error("a request whose handler panicked has an answer")
+	}
+	srv.Close()
+	if got := testutil.ToFloat64(e.kinds.WithLabelValues("panic")); got != 1 {
+		t.Errorf("%v panics counted, want 1", got)
+	}
+	if got := text.String(); !strings.Contains(got, "level=ERROR") || !strings.Contains(got, "at 3 a.m.") {
+		t.Errorf("log %q", got)
+	}
+}
