@@ -1,0 +1,248 @@
+// Package bench measures the whole: a built routesrv as a process of its own, fed by an API server in this process that
+// serves a made-up cluster of realistic size from memory. What is reported is the CPU time and memory of the routesrv
+// process alone.
+//
+//	go test -run '^$' -bench . -benchtime 10x -timeout 30m ./bench
+//
+// ROUTESRV_BENCH_FACTOR is the size, default 1: 15,000 Ingresses, 5,000 RouteGroups, 20,000 Services and EndpointSlices.
+package bench
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/routesrv/routesrv/internal/scale"
+)
+
+const ingressList = "/apis/networking.k8s.io/v1/ingresses"
+
+// api serves the made-up cluster and counts the reads of it.
+type api struct {
+	*scale.Handler
+	server *httptest.Server
+
+	mu    sync.Mutex
+	reads int
+	next  chan struct{} // closed and replaced by every read
+}
+
+func newAPI(b *testing.B) *api {
+	b.Helper()
+	factor, err := strconv.ParseFloat(cmp.Or(os.Getenv("ROUTESRV_BENCH_FACTOR"), "1"), 64)
+	if err != nil {
+		b.Fatalf("ROUTESRV_BENCH_FACTOR: %v", err)
+	}
+	a := &api{Handler: scale.New(factor).Handler(), next: make(chan struct{})}
+	a.Warm(true, true)
+	a.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a.Handler.ServeHTTP(w, r)
+		if r.URL.Path == ingressList && !r.URL.Query().Has("limit") {
+			a.mu.Lock()
+			a.reads++
+			close(a.next)
+			a.next = make(chan struct{})
+			a.mu.Unlock()
+		}
+	}))
+	b.Cleanup(a.server.Close)
+	return a
+}
+
+// awaitReads waits until n more reads have begun.
+func (a *api) awaitReads(n int) {
+	for range n {
+		a.mu.Lock()
+		next := a.next
+		a.mu.Unlock()
+		<-next
+	}
+}
+
+// process is a running routesrv.
+type process struct {
+	cmd  *exec.Cmd
+	main string
+}
+
+func buildBinary(b *testing.B) string {
+	b.Helper()
+	binary := filepath.Join(b.TempDir(), "routesrv")
+	if out, err := exec.Command("go", "build", "-o", binary, "../cmd/routesrv").CombinedOutput(); err != nil {
+		b.Fatalf("%v: %s", err, out)
+	}
+	return binary
+}
+
+func start(b *testing.B, binary string, a *api, pollMillis int) *process {
+	b.Helper()
+	p := &process{main: freeAddress(b)}
+	p.cmd = exec.Command(binary, "-kubernetes", "-kubernetes-url="+a.server.URL, "-enable-kubernetes-endpointslices",
+		"-address="+p.main, "-support-listener="+freeAddress(b), "-wait-for-healthcheck-interval=0s",
+		fmt.Sprintf("-source-poll-timeout=%d", pollMillis))
+	p.cmd.Stderr = io.Discard
+	if err := p.cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(p.stop)
+	for p.etag() == "" {
+		time.Sleep(5 * time.Millisecond)
+	}
+	return p
+}
+
+func (p *process) stop() {
+	p.cmd.Process.Signal(os.Interrupt)
+	p.cmd.Wait()
+}
+
+func freeAddress(b *testing.B) string {
+	b.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// etag is that of the current table, "" before the first.
+func (p *process) etag() string {
+	resp, err := http.Head("http://" + p.main + "/routes")
+	if err != nil {
+		return ""
+	}
+	resp.Body.Close()
+	return resp.Header.Get("Etag")
+}
+
+// cpu is the time that the process has spent on processors, in user and kernel mode.
+func (p *process) cpu(b *testing.B) time.Duration {
+	b.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+	if err != nil {
+		b.Fatal(err)
+	}
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	user, _ := strconv.Atoi(string(fields[11]))
+	system, _ := strconv.Atoi(string(fields[12]))
+	return time.Duration(user+system) * (time.Second / 100) // USER_HZ
+}
+
+// peakMiB is the highest resident memory of the process so far.
+func (p *process) peakMiB(b *testing.B) float64 {
+	b.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	if err != nil {
+		b.Fatal(err)
+	}
+	for line := range strings.SplitSeq(string(status), "\n") {
+		if kib, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			n, err := strconv.Atoi(strings.Fields(kib)[0])
+			if err != nil {
+				b.Fatal(err)
+			}
+			return float64(n) / 1024
+		}
+	}
+	b.Fatal("no VmHWM")
+	return 0
+}
+
+// BenchmarkFirstTable is from the start of the process to the first answer with a table.
+func BenchmarkFirstTable(b *testing.B) {
+	a, binary := newAPI(b), buildBinary(b)
+	var cpu time.Duration
+	var peak float64
+	for b.Loop() {
+		p := start(b, binary, a, 60_000)
+		cpu += p.cpu(b)
+		peak = max(peak, p.peakMiB(b))
+		p.stop()
+	}
+	b.ReportMetric(float64(cpu.Milliseconds())/float64(b.N), "cpu-ms/op")
+	b.ReportMetric(peak, "peak-MiB")
+}
+
+// BenchmarkPollUnchanged is a poll in which nothing changed that is read: "quiet" when no object of the cluster was
+// written at all, "busy" when unrelated writes move the revision of every list.
+func BenchmarkPollUnchanged(b *testing.B) {
+	for _, busy := range []bool{false, true} {
+		name := map[bool]string{false: "quiet", true: "busy"}[busy]
+		b.Run(name, func(b *testing.B) {
+			a := newAPI(b)
+			p := start(b, buildBinary(b), a, 1000)
+			a.awaitReads(2)
+			before := p.cpu(b)
+			for b.Loop() {
+				if busy {
+					a.Touch()
+					a.Warm(true, true)
+				}
+				a.awaitReads(1)
+			}
+			b.ReportMetric(float64((p.cpu(b)-before).Milliseconds())/float64(b.N), "cpu-ms/op")
+			b.ReportMetric(p.peakMiB(b), "peak-MiB")
+		})
+	}
+}
+
+// BenchmarkPollOneChanged is a poll that finds one changed Ingress, up to the moment when the new table is served.
+func BenchmarkPollOneChanged(b *testing.B) {
+	a := newAPI(b)
+	p := start(b, buildBinary(b), a, 1000)
+	a.awaitReads(2)
+	before := p.cpu(b)
+	var wait time.Duration
+	for b.Loop() {
+		etag := p.etag()
+		a.Mutate(b.N % 100)
+		a.Warm(true, true)
+		begin := time.Now()
+		for p.etag() == etag {
+			time.Sleep(10 * time.Millisecond)
+		}
+		wait += time.Since(begin)
+	}
+	b.ReportMetric(float64((p.cpu(b)-before).Milliseconds())/float64(b.N), "cpu-ms/op")
+	b.ReportMetric(float64(wait.Milliseconds())/float64(b.N), "write-to-table-ms/op")
+	b.ReportMetric(p.peakMiB(b), "peak-MiB")
+}
+
+// BenchmarkChangeToFleet is one changed object with 300 clients that poll as proxies do: a new connection for every poll,
+// gzip, If-None-Match. It reports what is sent for the change and how long the full tables take.
+func BenchmarkChangeToFleet(b *testing.B) {
+	const clients = 300
+	a := newAPI(b)
+	p := start(b, buildBinary(b), a, 1000)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	fleet := newFleet(ctx, "http://"+p.main+"/routes", clients)
+	fleet.settle()
+	for b.Loop() {
+		fleet.reset()
+		a.Mutate(b.N % 100)
+		a.Warm(true, true)
+		fleet.settle()
+	}
+	sent, p50, p99 := fleet.figures()
+	b.ReportMetric(float64(sent)/1e6, "MB-sent/op")
+	b.ReportMetric(float64(p50.Milliseconds()), "p50-ms")
+	b.ReportMetric(float64(p99.Milliseconds()), "p99-ms")
+	b.ReportMetric(p.peakMiB(b), "peak-MiB")
+	cancel()
+	fleet.wait()
+}
