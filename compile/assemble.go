@@ -10,10 +10,11 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// owned is a finished route with the object that asked for it.
+// owned is a finished route with the object that asked for it. There is one for every route of the table at a time, so it
+// is small.
 type owned struct {
 	route *table.Route
-	owner kube.Ref
+	owner *kube.Ref
 }
 
 // assembly puts the routes of all units in the order of the reference, which decides who keeps an id.
@@ -22,7 +23,7 @@ type assembly struct {
 	problems []Problem
 }
 
-func (a *assembly) add(owner kube.Ref, routes []table.Route) {
+func (a *assembly) add(owner *kube.Ref, routes []table.Route) {
 	for i := range routes {
 		a.routes = append(a.routes, owned{&routes[i], owner})
 	}
@@ -30,20 +31,21 @@ func (a *assembly) add(owner kube.Ref, routes []table.Route) {
 
 // assemble gives the routes of the table: unique ids, sorted.
 func (c *Compiler) assemble(ingresses, groups []*unit) ([]table.Route, []Problem) {
-	a := &assembly{}
+	a := &assembly{routes: make([]owned, 0, c.size+c.size/64)}
 	for _, u := range ingresses {
-		a.add(u.owner, u.global)
+		a.add(&u.owner, u.global)
 	}
 	hosts := c.hostGroups(a, ingresses)
 	c.eastWestDefaults(a, ingresses, hosts)
 	for _, u := range groups {
-		a.add(u.owner, u.global)
+		a.add(&u.owner, u.global)
 	}
 	if c.fixed == nil {
 		c.fixed = newFixedRoutes(c.set)
 	}
-	a.add(kube.Ref{}, c.fixed.routes)
+	a.add(&c.fixed.owner, c.fixed.routes)
 	a.problems = append(a.problems, c.fixed.list...)
+	c.size = len(a.routes)
 	return a.unique(), a.problems
 }
 
@@ -80,7 +82,7 @@ type hostRoutes struct {
 }
 
 type hostPart struct {
-	owner kube.Ref
+	owner *kube.Ref
 	group *hostGroup
 }
 
@@ -96,7 +98,7 @@ func (c *Compiler) hostGroups(a *assembly, units []*unit) int {
 				h = &hostRoutes{}
 				hosts[g.host] = h
 			}
-			h.parts = append(h.parts, hostPart{u.owner, g})
+			h.parts = append(h.parts, hostPart{&u.owner, g})
 			h.catchAll = h.catchAll || g.catchAll
 			h.redirectDisabled = h.redirectDisabled || g.redirectDisabled
 			if g.redirectCode != 0 {
@@ -167,7 +169,7 @@ func (c *Compiler) compileCatchAll(key catchAllKey, expressions []string) *catch
 func (c *Compiler) eastWestDefaults(a *assembly, units []*unit, hosts int) {
 	before := len(a.routes)
 	for _, u := range units {
-		a.add(u.owner, u.companions)
+		a.add(&u.owner, u.companions)
 	}
 	if n := len(a.routes) - before; n > 0 {
 		a.problems = append(a.problems, Problem{
@@ -186,7 +188,7 @@ func (a *assembly) unique() []table.Route {
 		if n := len(routes); n > 0 && routes[n-1].ID == r.ID {
 			if routes[n-1].Text != r.Text {
 				a.problems = append(a.problems, Problem{
-					Owner: a.routes[i].owner, Route: r.ID, Reason: DuplicateID, Severity: Error, Plain: true,
+					Owner: *a.routes[i].owner, Route: r.ID, Reason: DuplicateID, Severity: Error, Plain: true,
 					Message: fmt.Sprintf("Ignoring route with the same id %s, existing: %s, ignored: %s",
 						r.ID, expression(&routes[n-1]), expression(r)),
 				})

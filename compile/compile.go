@@ -53,6 +53,7 @@ type Compiler struct {
 	units    map[kube.Object]*unit
 	catchAll map[catchAllKey]*catchAllUnit
 	fixed    *fixedRoutes
+	size     int // routes before duplicates were left out
 }
 
 // New makes a Compiler. The error names the option that cannot be used.

@@ -14,6 +14,16 @@ type ingressBuilder struct {
 	ing  *kube.Ingress
 	ann  ingressAnnotations
 	unit *unit
+
+	lastHost, lastHostExpr string
+}
+
+// hostExpr is the expression of a host. The routes of one host follow each other and share the string.
+func (b *ingressBuilder) hostExpr(host string) string {
+	if b.lastHostExpr == "" || b.lastHost != host {
+		b.lastHost, b.lastHostExpr = host, hostExpr(host)
+	}
+	return b.lastHostExpr
 }
 
 // compileIngress compiles one Ingress of the right class.
@@ -95,7 +105,7 @@ func (b *ingressBuilder) pathRule(host string, p *kube.IngressPath, traffic []*e
 	}
 	r := &eskip.Route{}
 	if host != "" {
-		r.HostRegexps = []string{hostExpr(host)}
+		r.HostRegexps = []string{b.hostExpr(host)}
 	}
 	if target.external {
 		// The whole host goes to an external name: no path, no traffic split.

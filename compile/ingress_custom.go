@@ -14,7 +14,7 @@ func (b *ingressBuilder) customRoutes(host string, p *kube.IngressPath) {
 		// A copy with lists of its own: the reference's copies share storage and overwrite each other.
 		r := shallow(own)
 		r.Id = customID(b.ing.Namespace, b.ing.Name, own.Id, i, host, p.Path)
-		r.HostRegexps = []string{hostExpr(host)}
+		r.HostRegexps = []string{b.hostExpr(host)}
 		setPath(r, b.ann.pathMode, p)
 		if n := countPaths(r); n > 1 {
 			b.unit.add(Problem{

@@ -24,6 +24,7 @@ type routeGroupBuilder struct {
 type routeGroupPass struct {
 	*routeGroupBuilder
 	hosts    []string
+	hostExpr string // of all hosts of the pass; one string, shared by its routes
 	internal bool
 	redirect bool
 	eastWest bool
@@ -50,7 +51,7 @@ func compileRouteGroup(set *settings, c *cluster, rg *kube.RouteGroup) *unit {
 	external, internal := b.splitHosts()
 	if len(external) > 0 || len(rg.Spec.Hosts) == 0 {
 		p := &routeGroupPass{
-			routeGroupBuilder: b, hosts: external,
+			routeGroupBuilder: b, hosts: external, hostExpr: hostExpr(external...),
 			redirect: b.redirects(), eastWest: b.eastWestCopies(external),
 		}
 		if err := p.compile(); err != nil {
@@ -60,7 +61,7 @@ func compileRouteGroup(set *settings, c *cluster, rg *kube.RouteGroup) *unit {
 		p.finish()
 	}
 	if len(internal) > 0 {
-		p := &routeGroupPass{routeGroupBuilder: b, hosts: internal, internal: true}
+		p := &routeGroupPass{routeGroupBuilder: b, hosts: internal, hostExpr: hostExpr(internal...), internal: true}
 		if err := p.compile(); err != nil {
 			u.errorf(backendReason(err), "Error transforming internal hosts: %v", err)
 			return u
@@ -212,7 +213,7 @@ func (p *routeGroupPass) match(r *eskip.Route, spec *kube.RouteSpec, method stri
 
 func (p *routeGroupPass) appendHost(r *eskip.Route) {
 	if len(p.hosts) > 0 {
-		r.Predicates = append(r.Predicates, predicate("Host", hostExpr(p.hosts...)))
+		r.Predicates = append(r.Predicates, predicate("Host", p.hostExpr))
 	}
 }
 
