@@ -141,7 +141,7 @@ func TestClaimsOfOneClientDoNotTouchThoseOfOthers(t *testing.T) {
 	if got := c.Status().Claims; got > 10 {
 		t.Errorf("%d claims remembered, want a few for each client", got)
 	}
-	c.PollCompleted(c.PollStarted(), 11, start)
+	c.PollEnded(c.PollStarted(), at(11, start))
 	if w := ask(handler, "/routes", honest, "192.0.2.1:1"); w.Code != http.StatusOK {
 		t.Errorf("status %d for the refuted claim of an honest client, want 200", w.Code)
 	}
@@ -169,8 +169,8 @@ func TestLatePollCompletionIsIgnored(t *testing.T) {
 	tab := versions(t, 1)[0]
 	first, second := c.PollStarted(), c.PollStarted()
 	c.Publish(tab.WithRevision(20))
-	c.PollCompleted(second, 20, start)
-	c.PollCompleted(first, 15, start)
+	c.PollEnded(second, at(20, start))
+	c.PollEnded(first, at(15, start))
 	if got := c.Status().ReadRevision; got != 20 {
 		t.Errorf("read revision %d after a late completion, want 20", got)
 	}
@@ -183,7 +183,7 @@ func TestStatusAndCurrent(t *testing.T) {
 	}
 	tab := versions(t, 1)[0]
 	c.Restore(tab, start)
-	want := etagcache.Status{Digest: tab.Digest(), Revision: 1, ReadRevision: 1, LastRead: start, Stale: true}
+	want := etagcache.Status{Digest: tab.Digest(), Revision: 1, ReadRevision: 1, LastRead: start, Stale: true} // complete up to nobody knows where
 	if c.Current() != tab || c.Status() != want {
 		t.Errorf("got %+v, want %+v", c.Status(), want)
 	}
@@ -207,7 +207,7 @@ func TestMetrics(t *testing.T) {
 	metrics := etagcache.NewMetrics(reg)
 	c := newCache(t, etagcache.Config{Metrics: metrics})
 	tab := versions(t, 2)[1]
-	poll(c, tab, 7, start)
+	show(c, tab, table.Read{Oldest: 5, Newest: 7, At: start})
 	w := ask(c.Handler(), "/routes", "", "192.0.2.1:1")
 	ask(c.Handler(), "/routes", w.Header().Get("Etag"), "192.0.2.1:1")
 
@@ -221,6 +221,8 @@ func TestMetrics(t *testing.T) {
 		"routes":    {metrics.TableRoutes, 2},
 		"bytes":     {metrics.TableBytes.WithLabelValues("identity"), float64(tab.Bytes())},
 		"revision":  {metrics.TableRevision, 7},
+		"read":      {metrics.ReadRevision, 7},
+		"complete":  {metrics.Complete, 5},
 		"last read": {metrics.LastRead, float64(start.UnixMilli()) / 1000},
 	} {
 		if got := testutil.ToFloat64(check.got); got != check.want {

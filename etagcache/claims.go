@@ -3,44 +3,52 @@ package etagcache
 import (
 	"net/netip"
 	"sync"
+
+	"github.com/routesrv/routesrv/table"
 )
 
-// Bounds on what is remembered of revisions that clients name. The fleet names one or two at a time; the rest are
-// made up.
+// Bounds on what is remembered of tables that clients name. The fleet names a few at a time; the rest are made up.
 const (
 	maxClaims          = 256
 	maxClaimsPerClient = 4 // so that one client cannot push out what the others claim
 )
 
-// claims remembers the revisions that clients have named and this replica has not seen. Each is judged by itself:
-// what one client names does not change the answer to another that names something else.
+// claims remembers the tables that clients have named and that may be newer than what this replica has. Each is judged by
+// itself: what one client names does not change the answer to another that names something else.
 type claims struct {
 	mu      sync.Mutex
-	byValue map[uint64]*claim
+	byValue map[claimed]*claim
 	order   uint64 // of the next claim
 }
 
-type claim struct {
+// claimed is what a client says it has. The digest belongs to it: after etcd was restored the same revisions come again,
+// for other tables.
+type claimed struct {
+	digest   table.Digest
 	revision uint64
-	client   netip.Addr // that made it
-	seq      uint64     // the last poll that had started by then
-	order    uint64
-	refuted  bool
 }
 
-// ask records the claim of a revision, unless it is known, and says whether it is refuted or new. started is the
-// number of the last poll that has started.
-func (c *claims) ask(revision uint64, client netip.Addr, started uint64) (refuted, isNew bool) {
+type claim struct {
+	claimed
+	client  netip.Addr // that made it
+	seq     uint64     // the last poll that had started by then
+	order   uint64
+	refuted bool
+}
+
+// ask records the claim, unless it is known, and says whether it is refuted or new. started is the number of the last
+// poll that has started.
+func (c *claims) ask(what claimed, client netip.Addr, started uint64) (refuted, isNew bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if known, ok := c.byValue[revision]; ok {
+	if known, ok := c.byValue[what]; ok {
 		return known.refuted, false
 	}
 	c.makeRoom(client)
 	if c.byValue == nil {
-		c.byValue = make(map[uint64]*claim)
+		c.byValue = make(map[claimed]*claim)
 	}
-	c.byValue[revision] = &claim{revision: revision, client: client, seq: started, order: c.order}
+	c.byValue[what] = &claim{claimed: what, client: client, seq: started, order: c.order}
 	c.order++
 	return false, true
 }
@@ -68,31 +76,33 @@ func (c *claims) makeRoom(client netip.Addr) {
 	}
 	switch {
 	case count >= maxClaimsPerClient:
-		delete(c.byValue, own.revision)
+		delete(c.byValue, own.claimed)
 	case len(c.byValue) < maxClaims:
 	case refuted != nil:
-		delete(c.byValue, refuted.revision)
+		delete(c.byValue, refuted.claimed)
 	default:
-		delete(c.byValue, oldest.revision)
+		delete(c.byValue, oldest.claimed)
 	}
 }
 
-// complete judges the claims by the poll seq, which found the source at revision source. Claims that the read revision
-// has reached are forgotten. It returns how many are refuted now and were not before.
-func (c *claims) complete(seq, source, read uint64) (refuted int) {
+// judge judges the claims by the poll seq, and forgets those that it answers: requests that name them get the table. It
+// returns how many are refuted now and were not before.
+func (c *claims) judge(seq uint64, r table.Read) (refuted int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for revision, known := range c.byValue {
+	for what, known := range c.byValue {
+		reached := what.revision <= r.Oldest
 		switch {
-		case revision <= read:
-			delete(c.byValue, revision)
-		case seq > known.seq:
-			// Only a poll that started after the claim can refute it: one that was under way may have read the source
-			// before the claimed table existed.
-			if source < revision && !known.refuted {
-				refuted++
-			}
-			known.refuted = source < revision
+		case reached && !r.Held:
+			delete(c.byValue, what)
+		case seq <= known.seq:
+			// A poll that was under way may have read the source before the claimed table existed.
+		case reached:
+			known.refuted = false
+		case r.Consistent && !known.refuted:
+			// Only a consistent read refutes: a cache may still be older.
+			known.refuted = true
+			refuted++
 		}
 	}
 	return refuted

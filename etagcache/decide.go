@@ -61,7 +61,7 @@ func (x *exchange) ifNoneMatch(values []string) []string {
 	if n.any {
 		return x.unnamed()
 	}
-	var newest tag // of another digest
+	var other, newer tag // of another digest: the highest of all, and of those that may be newer
 	for _, t := range n.tags {
 		same := t.digest == x.variant.table.Digest()
 		if same && t.encoding != x.encoding {
@@ -73,11 +73,22 @@ func (x *exchange) ifNoneMatch(values []string) []string {
 		if same {
 			return x.confirm(t.tag)
 		}
-		if t.revision > newest.revision {
-			newest = t.tag
+		if t.revision > other.revision {
+			other = t.tag
+		}
+		if t.revision > newer.revision && !x.notOlderThan(t.tag) {
+			newer = t.tag
 		}
 	}
-	return x.otherTable(newest)
+	if newer.revision > 0 {
+		return x.keep(newer)
+	}
+	if x.state.newest > 0 && x.stamp.revision < other.revision {
+		// This content was there before and is there again. Under its old name a replica that lags behind would send the
+		// client back to what it has now.
+		x.stamp = x.variant.raise(max(other.revision, x.state.newest))
+	}
+	return nil
 }
 
 // unnamed returns the ETag of a 304 to a client that says it holds the table without naming it, or nil if the last body
@@ -100,29 +111,25 @@ func (x *exchange) confirm(t tag) []string {
 	return []string{t.String()}
 }
 
-// otherTable decides about a client that holds another table, by its revision: see the package documentation. It returns
-// the ETag of a 304, or nil if the table is to be sent.
-func (x *exchange) otherTable(t tag) []string {
-	read := x.state.read
-	if read == 0 || t.revision == 0 || t.revision < x.stamp.revision {
-		return nil
-	}
-	if t.revision <= read {
-		for x.stamp.revision < read { // once, unless somebody else restamps at the same time
-			x.variant.restamp(x.stamp, read)
-			x.stamp = x.variant.stamp.Load()
-		}
-		return nil
-	}
+// notOlderThan reports whether it is certain that the table is not older than another one that a client names: see the
+// package documentation. Where there are no revisions there is no order, and nothing is older.
+func (x *exchange) notOlderThan(t tag) bool {
+	st := x.state
+	return st.newest == 0 || t.revision <= st.oldest || x.cache.history.showed(t.digest, t.revision, st.version.sighting.order)
+}
+
+// keep claims a table that may be newer. It returns the ETag of a 304, or nil if the claim is refuted.
+func (x *exchange) keep(t tag) []string {
 	metrics := x.cache.cfg.Metrics
-	refuted, isNew := x.cache.claims.ask(t.revision, clientOf(x.r), x.cache.started.Load())
+	refuted, isNew := x.cache.claims.ask(claimed{t.digest, t.revision}, clientOf(x.r), x.cache.started.Load())
 	if refuted {
 		metrics.OlderTables.Inc()
 		return nil
 	}
 	if isNew {
 		metrics.Claims.Inc()
-		x.cache.cfg.Logger.Debug("client has a newer table", "revision", t.revision, "read_revision", read)
+		x.cache.cfg.Logger.Debug("client may have a newer table", "digest", t.digest.String(), "revision", t.revision,
+			"oldest", x.state.oldest, "newest", x.state.newest)
 		x.cache.cfg.Recheck()
 	}
 	return []string{t.String()}

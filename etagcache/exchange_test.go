@@ -3,6 +3,7 @@ package etagcache_test
 import (
 	"bufio"
 	"bytes"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -38,8 +39,9 @@ kube__redirect: Header("X-Forwarded-Proto", "http") -> redirectTo(308, "https:")
 // TestExchanges plays the files in testdata: requests, what must come back, and what happens to the cache in between.
 //
 //	# comment
-//	! publish v1 7        a poll that started found v1 at revision 7: Publish, PollCompleted
-//	! poll 9              a poll that started and completed, table unchanged; also: held 9, start, finish 9 (of the last start)
+//	! publish v1 7        a poll found v1 at revision 7, consistently; 5-7: through caches, with lists from 5 to 7
+//	! poll 9              a poll found the same table; also: held 9, start, finish 9 (of the last start); all with 5-9, too
+//	! only v1 7           Publish of a poll that has not ended
 //	! restore v1 7        Restore
 //	! recheck 1           Recheck has been called that often so far; also: claims 1, older 1, broken 1 (metrics)
 //	> GET /routes         request line, then headers
@@ -154,19 +156,35 @@ func (s *script) act(args []string) {
 		return n
 	}
 	s.now = s.now.Add(time.Second)
+	read := func(i int) table.Read {
+		oldest, newest, cached := strings.Cut(args[i], "-")
+		if !cached {
+			return at(number(i), s.now)
+		}
+		var r table.Read
+		if _, err := fmt.Sscan(oldest+" "+newest, &r.Oldest, &r.Newest); err != nil {
+			s.Fatalf("%s: %v", s.where, err)
+		}
+		r.At = s.now
+		return r
+	}
 	switch args[0] {
 	case "publish":
-		poll(s.cache, s.table(args[1]), number(2), s.now)
+		show(s.cache, s.table(args[1]), read(2))
+	case "only":
+		s.cache.Publish(s.table(args[1]).WithRevision(number(2)))
 	case "restore":
 		s.cache.Restore(s.table(args[1]).WithRevision(number(2)), start.Add(-time.Hour))
 	case "poll":
-		s.cache.PollCompleted(s.cache.PollStarted(), number(1), s.now)
+		s.cache.PollEnded(s.cache.PollStarted(), read(1))
 	case "held":
-		s.cache.PollHeld(s.cache.PollStarted(), number(1), s.now)
+		r := read(1)
+		r.Held = true
+		s.cache.PollEnded(s.cache.PollStarted(), r)
 	case "start":
 		s.seq = s.cache.PollStarted()
 	case "finish":
-		s.cache.PollCompleted(s.seq, number(1), s.now)
+		s.cache.PollEnded(s.seq, read(1))
 	case "recheck":
 		s.check("rechecks", float64(s.rechecks), number(1))
 	case "claims":

@@ -38,11 +38,21 @@ func parseTable(t testing.TB, text string, revision uint64, at time.Time) *table
 	return tab
 }
 
-// poll tells the cache of a complete read that found t at a revision.
-func poll(c *etagcache.Cache, t *table.Table, revision uint64, at time.Time) {
+// at is a consistent read of a source that was at the revision.
+func at(revision uint64, when time.Time) table.Read {
+	return table.Read{Oldest: revision, Newest: revision, Consistent: true, At: when}
+}
+
+// poll tells the cache of a consistent read that found t at a revision.
+func poll(c *etagcache.Cache, t *table.Table, revision uint64, when time.Time) {
+	show(c, t, at(revision, when))
+}
+
+// show tells the cache of a read that found t.
+func show(c *etagcache.Cache, t *table.Table, r table.Read) {
 	seq := c.PollStarted()
 	if cur := c.Current(); cur == nil || cur.Digest() != t.Digest() {
-		c.Publish(t.WithRevision(revision))
+		c.Publish(t.WithRevision(r.Newest))
 	}
-	c.PollCompleted(seq, revision, at)
+	c.PollEnded(seq, r)
 }

@@ -17,6 +17,7 @@ type Metrics struct {
 	TableRevision  prometheus.Gauge
 	TableStale     prometheus.Gauge
 	ReadRevision   prometheus.Gauge
+	Complete       prometheus.Gauge
 	LastRead       prometheus.Gauge
 	Claims         prometheus.Counter
 	OlderTables    prometheus.Counter
@@ -69,11 +70,12 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Help: "Size of the full table by encoding.",
 		}, []string{"encoding"}),
 		TableRoutes:   gauge("routesrv_table_routes", "Routes in the table that is served."),
-		TableRevision: gauge("routesrv_table_revision", "Revision of the read that first gave the table that is served."),
+		TableRevision: gauge("routesrv_table_revision", "Revision of the table that is served, as in its ETag: the highest of the lists of the read that first gave it."),
 		TableStale:    gauge("routesrv_table_stale", "1 while the table comes from a checkpoint and no read has confirmed it, else 0."),
-		ReadRevision:  gauge("routesrv_table_read_revision", "Revision of the newest read that showed the table that is served."),
+		ReadRevision:  gauge("routesrv_table_read_revision", "Highest revision of the lists of the last read that showed the table that is served."),
+		Complete:      gauge("routesrv_table_complete_revision", "Lowest revision of these lists: up to it the table is known to be complete."),
 		LastRead:      gauge("routesrv_source_last_read_timestamp_seconds", "Time of the last read of the source that completed with success."),
-		Claims:        counter("routesrv_newer_table_claims_total", "Revisions named by clients that this replica had not seen; each was answered with 304 and asked for a read."),
+		Claims:        counter("routesrv_newer_table_claims_total", "Tables named by clients that this replica could not be sure to be as new as; each was answered with 304 and asked for a read."),
 		OlderTables:   counter("routesrv_older_tables_served_total", "Responses that sent a client back to an older table, because the source has gone back."),
 		BrokenBodies:  counter("routesrv_broken_bodies_total", "Bodies that did not arrive as a whole."),
 		ZonesRendered: counter("routesrv_zone_tables_rendered_total", "Zone tables that were made because somebody asked for them."),
@@ -81,7 +83,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m.resolve()
 	if reg != nil {
 		reg.MustRegister(m.Responses, m.SentBytes, m.EncodeDuration, m.TableBytes, m.TableRoutes, m.TableRevision, m.TableStale,
-			m.ReadRevision, m.LastRead, m.Claims, m.OlderTables, m.BrokenBodies, m.ZonesRendered)
+			m.ReadRevision, m.Complete, m.LastRead, m.Claims, m.OlderTables, m.BrokenBodies, m.ZonesRendered)
 	}
 	return m
 }
@@ -120,7 +122,8 @@ func (m *Metrics) observeTable(v *version) {
 }
 
 func (m *Metrics) observeState(st *state) {
-	m.ReadRevision.Set(float64(st.read))
+	m.ReadRevision.Set(float64(st.newest))
+	m.Complete.Set(float64(st.oldest))
 	if st.version != nil {
 		m.TableRevision.Set(float64(st.version.full.stamp.Load().revision))
 	}

@@ -79,7 +79,7 @@ func (r *replica) finish() {
 	if cur := r.Current(); cur == nil || cur.Digest() != r.read.Digest() {
 		r.Publish(r.read)
 	}
-	r.PollCompleted(r.seq, r.read.Revision(), start)
+	r.PollEnded(r.seq, at(r.read.Revision(), start))
 	r.read = nil
 }
 

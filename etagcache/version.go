@@ -15,6 +15,7 @@ import (
 // and stamps.
 type version struct {
 	table        *table.Table
+	sighting     *sighting
 	modified     time.Time // of the table, in whole seconds as on the wire
 	lastModified []string  // header value; nil if the table has no time
 	full         *variant
@@ -49,14 +50,15 @@ type stamp struct {
 
 // newVersion makes the bodies of t. Zones that previous has made are kept to be compared with, if they are asked for
 // again.
-func (c *Cache) newVersion(t *table.Table, previous *version) *version {
-	v := &version{table: t, cache: c}
+func (c *Cache) newVersion(t *table.Table, previous *version, order uint64) *version {
+	v := &version{table: t, sighting: &sighting{order: order}, cache: c}
 	if !t.Time().IsZero() {
 		v.modified = t.Time().UTC().Truncate(time.Second)
 		v.lastModified = []string{v.modified.Format(http.TimeFormat)}
 	}
 	t.Text() // the identity body of the full table; those of zones wait for somebody who wants them
-	v.full = c.newVariant(t)
+	v.full = c.newVariant(t, t.Revision())
+	c.history.add(t.Digest(), v.sighting)
 	if previous != nil {
 		previous.zones.Range(func(zone, slot any) bool {
 			if ready := slot.(*zoneSlot).ready.Load(); ready != nil {
@@ -68,13 +70,13 @@ func (c *Cache) newVersion(t *table.Table, previous *version) *version {
 	return v
 }
 
-func (c *Cache) newVariant(t *table.Table) *variant {
+func (c *Cache) newVariant(t *table.Table, revision uint64) *variant {
 	va := &variant{table: t, count: []string{strconv.Itoa(t.Len())}}
 	va.gzip, va.zstd = c.encode(t)
 	for e, size := range [encodings]int{t.Bytes(), len(va.gzip), len(va.zstd)} {
 		va.sizes[e] = []string{strconv.Itoa(size)}
 	}
-	va.restamp(nil, t.Revision())
+	va.restamp(nil, revision)
 	return va
 }
 
@@ -91,7 +93,12 @@ func (v *version) variant(zone string) *variant {
 		s, _ = v.zones.LoadOrStore(zone, &zoneSlot{})
 	}
 	slot := s.(*zoneSlot)
-	slot.once.Do(func() { slot.ready.Store(v.makeZone(zone)) })
+	slot.once.Do(func() {
+		va := v.makeZone(zone)
+		v.cache.history.add(va.table.Digest(), v.sighting)
+		slot.ready.Store(va)
+		va.lower(v.full.stamp.Load().revision) // restampDown may have come too early to see it
+	})
 	return slot.ready.Load()
 }
 
@@ -107,24 +114,35 @@ func (v *version) makeZone(zone string) *variant {
 		}
 	}
 	v.cache.cfg.Metrics.ZonesRendered.Inc()
-	return v.cache.newVariant(t)
+	return v.cache.newVariant(t, v.full.stamp.Load().revision)
 }
 
-// restampDown lowers the revision of all variants to read, if it is higher: the source has gone back, and its content
-// is what it was. With the old, higher revision other replicas would take the table for a newer one.
-func (v *version) restampDown(read uint64) {
-	lower := func(va *variant) {
-		if s := va.stamp.Load(); s.revision > read {
-			va.restamp(s, read)
-		}
-	}
-	lower(v.full)
+// restampDown lowers the revision of all variants to that of the source, if it is higher: the source has gone back, and
+// its content is what it was. With the old, higher revision other replicas would take the table for a newer one.
+func (v *version) restampDown(source uint64) {
+	v.full.lower(source) // first: zones that are being made look at it
 	v.zones.Range(func(_, slot any) bool {
 		if va := slot.(*zoneSlot).ready.Load(); va != nil {
-			lower(va)
+			va.lower(source)
 		}
 		return true
 	})
+}
+
+// lower replaces the stamp by one with the revision, if it has a higher one.
+func (va *variant) lower(revision uint64) {
+	for s := va.stamp.Load(); s.revision > revision; s = va.stamp.Load() {
+		va.restamp(s, revision)
+	}
+}
+
+// raise replaces the stamp by one with the revision, if it has a lower one, and returns the one it has then.
+func (va *variant) raise(revision uint64) *stamp {
+	s := va.stamp.Load()
+	for ; s.revision < revision; s = va.stamp.Load() {
+		va.restamp(s, revision)
+	}
+	return s
 }
 
 // restamp replaces the stamp old by one with another revision, unless somebody else has replaced it.

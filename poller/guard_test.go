@@ -69,6 +69,33 @@ func TestObserverIsToldInOrderWhetherTheServedTableWasSeen(t *testing.T) {
 	})
 }
 
+// Who orders tables has to know both ends of a read, and whether caches were in the way.
+func TestObserverIsToldHowFarAReadIsKnownToReach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "a", "b", "c")
+		w.oldest, w.revision = 5, 50
+		p := w.poller(nil)
+		stop := w.run(p)
+		polled(0)
+		w.change(func() { w.oldest = 51 })
+		w.set("a") // revision 51, and held back
+		p.Recheck()
+		polled(3 * time.Second)
+		w.set("a", "b", "c")
+		w.change(func() { w.oldest, w.revision = 60, 0 }) // a source that tells one revision only
+		polled(3 * time.Second)
+		stop()
+		want := []table.Read{
+			{Oldest: 5, Newest: 50, At: w.start},
+			{Oldest: 51, Newest: 51, Consistent: true, Held: true, At: w.start.Add(time.Second)},
+			{Oldest: 60, Newest: 60, At: w.start.Add(4 * time.Second)},
+		}
+		if diff := cmp.Diff(want, w.seen); diff != "" {
+			t.Errorf("reads (-want +got):\n%s", diff)
+		}
+	})
+}
+
 func TestPollThatShowsTheServedTableEndsTheHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "a", "b", "c")

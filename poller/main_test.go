@@ -37,7 +37,7 @@ type world struct {
 	mu        sync.Mutex // guards what follows
 	routes    []table.Route
 	revision  kube.Revision // the highest of the lists
-	oldest    kube.Revision // the lowest, which nothing is made of
+	oldest    kube.Revision // the lowest, 0 if it is not known
 	err       error         // of the next reads
 	took      time.Duration // by each read
 	deaf      bool          // reads do not notice that their context ends
@@ -48,6 +48,7 @@ type world struct {
 	published []*table.Table
 	calls     []string // of the observer and the publisher, in order
 	polls     uint64
+	seen      []table.Read // by the observer
 }
 
 // newWorld makes a world with routes, by id.
@@ -158,15 +159,15 @@ func (w *world) PollStarted() uint64 {
 	return w.polls
 }
 
-func (w *world) PollCompleted(seq, revision uint64, _ time.Time) {
-	w.called("completed", seq, revision)
-}
-func (w *world) PollHeld(seq, revision uint64, _ time.Time) { w.called("held", seq, revision) }
-
-func (w *world) called(what string, seq, revision uint64) {
+func (w *world) PollEnded(seq uint64, r table.Read) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.calls = append(w.calls, fmt.Sprintf("%s %d at %d", what, seq, revision))
+	what := "completed"
+	if r.Held {
+		what = "held"
+	}
+	w.calls = append(w.calls, fmt.Sprintf("%s %d at %d", what, seq, r.Newest))
+	w.seen = append(w.seen, r)
 }
 
 // readTimes are when the reads started.

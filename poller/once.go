@@ -67,35 +67,37 @@ func (p *Poller) attempt(ctx context.Context, o kube.ReadOptions) (f *failure) {
 		return &failure{reason: failedRead, err: fmt.Errorf("failed to load cluster state: %w", err)}
 	}
 	at := time.Now()
-	revision := revisionOf(snapshot)
-	repeated, err := p.digest(snapshot, revision, at)
+	seen := readOf(snapshot, o, at)
+	repeated, err := p.digest(snapshot, seen)
 	if err != nil {
 		return &failure{reason: failedTable, err: fmt.Errorf("make table: %w", err)}
 	}
 	p.publishing.Lock()
 	defer p.publishing.Unlock()
-	held := p.judge(at, repeated)
+	seen.Held = p.judge(at, repeated)
 	p.update(func(s *Status) {
 		s.LastSuccess, s.Failures, s.LastError = at, 0, ""
-		s.Revision = revision
+		s.Revision = seen.Newest
 	})
 	if p.cfg.Observer != nil && p.served != nil {
-		if held {
-			p.cfg.Observer.PollHeld(seq, revision, at)
-		} else {
-			p.cfg.Observer.PollCompleted(seq, revision, at)
-		}
+		p.cfg.Observer.PollEnded(seq, seen)
 	}
 	return nil
 }
 
-// revisionOf is what tables are ordered by. It is the highest revision of the snapshot: the lowest stays where it is for as
-// long as nobody writes to one of the kinds, so tables with different routes would have the same.
-func revisionOf(s *kube.Snapshot) uint64 { return uint64(max(s.Revision, s.Newest)) }
+// readOf says what is known of a read. A source that tells one revision only means that all of the snapshot is of it.
+func readOf(s *kube.Snapshot, o kube.ReadOptions, at time.Time) table.Read {
+	return table.Read{
+		Oldest: uint64(s.Revision), Newest: uint64(max(s.Revision, s.Newest)), Consistent: o.Consistent, At: at,
+	}
+}
 
 // digest makes the candidate table of a snapshot. It reports whether that is the one of the read before. An error is a bug
 // of the compiler: the old table is better than a broken one.
-func (p *Poller) digest(s *kube.Snapshot, revision uint64, at time.Time) (repeated bool, err error) {
+//
+// The revision of the table is the highest of the read: the lowest stays where it is for as long as nobody writes to one of
+// the kinds, so tables with different routes would have the same.
+func (p *Poller) digest(s *kube.Snapshot, seen table.Read) (repeated bool, err error) {
 	start := time.Now()
 	routes := p.cfg.Compile(s)
 	p.cfg.Metrics.duration.WithLabelValues(phaseCompile).Observe(time.Since(start).Seconds())
@@ -103,7 +105,7 @@ func (p *Poller) digest(s *kube.Snapshot, revision uint64, at time.Time) (repeat
 	if before != nil && sameSlice(routes, p.compiled) {
 		return true, nil
 	}
-	t, err := table.New(routes, revision, at)
+	t, err := table.New(routes, seen.Newest, seen.At)
 	if err != nil {
 		return false, err
 	}

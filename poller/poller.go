@@ -60,15 +60,13 @@ type Source interface {
 	Read(ctx context.Context, o kube.ReadOptions) (*kube.Snapshot, error)
 }
 
-// Observer is told about every read; the cache is one. Calls come from the loop, in order: PollStarted, then one of the
-// others with its number, or none if the read failed.
+// Observer is told about every read; the cache is one. Calls come from the loop, in order: PollStarted, then PollEnded
+// with its number, or nothing if the read failed.
 type Observer interface {
 	// PollStarted gives the read a number.
 	PollStarted() uint64
-	// PollCompleted says that the read showed the table that is served now.
-	PollCompleted(seq, revision uint64, at time.Time)
-	// PollHeld says that the read showed a table that is held back.
-	PollHeld(seq, revision uint64, at time.Time)
+	// PollEnded says what the read was. Unless it is Held, it showed the table that is served now.
+	PollEnded(seq uint64, r table.Read)
 }
 
 // Config is what a Poller is made of.
@@ -195,6 +193,11 @@ func (p *Poller) Run(ctx context.Context) error {
 		}
 		if ctx.Err() != nil {
 			return nil // both were ready
+		}
+		select {
+		case <-p.recheck: // it came while this read became due: it is not worth another one
+			consistent = true
+		default:
 		}
 		started = time.Now()
 		failures = p.once(ctx, kube.ReadOptions{Consistent: consistent})

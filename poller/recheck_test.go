@@ -94,6 +94,27 @@ func TestRecheckDoesNotDelayAPollThatIsDue(t *testing.T) {
 	})
 }
 
+// Both are ready when a read ends that took longer than the interval: the next one must do for both, or the client waits
+// for one more, and the source is read twice.
+func TestRecheckThatMeetsAPollThatIsDueMakesItConsistent(t *testing.T) {
+	for range 10 { // which of two that are ready is seen first is left to chance
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, "a")
+			w.took = 4 * time.Second
+			p := w.poller(nil)
+			stop := w.run(p)
+			time.Sleep(3500 * time.Millisecond)
+			p.Recheck()
+			time.Sleep(5 * time.Second)
+			stop()
+			want := []read{{0, false}, {4 * time.Second, true}, {8 * time.Second, false}}
+			if diff := cmp.Diff(want, w.reads, cmp.AllowUnexported(read{})); diff != "" {
+				t.Errorf("reads (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestRechecksLeaveAFailingSourceItsRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "a")
