@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -51,6 +52,34 @@ func run(check bool) error {
 			errs = append(errs, err)
 		} else if !bytes.Equal(have, want.Bytes()) {
 			errs = append(errs, fmt.Errorf("%s is not what the code says: run make docs", name))
+		}
+	}
+	return errors.Join(append(errs, checkNames())...)
+}
+
+// seriesName is a name of a series in a document.
+var seriesName = regexp.MustCompile(`\broutesrv_[a-z_]+\b`)
+
+// checkNames wants every series that a document names to exist.
+func checkNames() error {
+	all, err := allSeries()
+	if err != nil {
+		return err
+	}
+	names, err := filepath.Glob("docs/*.md")
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, name := range append(names, "README.md", "ARCHITECTURE.md") {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		for _, found := range seriesName.FindAllString(string(text), -1) {
+			if !slices.ContainsFunc(all, func(s series) bool { return s.name == found }) {
+				errs = append(errs, fmt.Errorf("%s names the series %s, which does not exist", name, found))
+			}
 		}
 	}
 	return errors.Join(errs...)

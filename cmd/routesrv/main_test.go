@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+const shop = "../../examples/shop"
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// result is what one run of the program did.
+type result struct {
+	status   int
+	out, err string
+}
+
+func runWith(t *testing.T, stdin string, args ...string) result {
+	t.Helper()
+	var out, errs strings.Builder
+	status := run(t.Context(), args, nil, stdio{strings.NewReader(stdin), &out, &errs})
+	return result{status, out.String(), errs.String()}
+}
+
+func writeFile(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+const brokenGroup = `apiVersion: zalando.org/v1
+kind: RouteGroup
+metadata: {name: broken, namespace: shop}
+spec:
+  backends: [{name: a, type: shunt}]
+  defaultBackends: [{backendName: a}]
+  routes: [{path: /, filters: ["not a filter"]}]
+`
+
+func TestExitStatusesAndMessages(t *testing.T) {
+	tests := []struct {
+		name       string
+		stdin      string
+		args       []string
+		status     int
+		out, stdrr string // regular expressions
+	}{
+		{name: "version", args: []string{"version"}, out: `^routesrv \S+ go1\.\d+`},
+		{name: "version flag", args: []string{"--version"}, out: `^routesrv `},
+		{name: "help", args: []string{"--help"}, out: `(?s)--manifests.*-kubernetes-ingress-class`},
+		{name: "a clean folder compiles", args: []string{"compile", shop}, out: `(?m)^kube_rg__shop__cart__get__0_0: `},
+		{
+			name: "problems are named with their owner", args: []string{"compile", "-"}, stdin: brokenGroup, status: 1,
+			out: `kube__redirect`, stdrr: `error: RouteGroup shop/broken: \[routegroup\] parse failed`,
+		},
+		{
+			name: "a missing folder is named", args: []string{"compile", "nowhere"}, status: 2, stdrr: `nowhere: no such file`,
+		},
+		{
+			name: "a manifest that is no YAML is named with its line", args: []string{"compile", "-"}, stdin: "kind: Ingress\nx: [\n", status: 2,
+			stdrr: `stdin|standard input|-:`,
+		},
+		{name: "no source", status: 2, stdrr: `--manifests`},
+		{name: "an unknown flag", args: []string{"--manifest", shop}, status: 2, stdrr: `-?-manifest\b.*--manifests`},
+		{
+			name: "a flag that cannot be had says what to do", status: 2,
+			args: []string{"--manifests", shop, "-kubernetes-status-from-service=a/b"}, stdrr: `-kubernetes-status-from-service`,
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := runWith(t, tt.stdin, tt.args...)
+			if r.status != tt.status {
+				t.Errorf("exit status %d, want %d", r.status, tt.status)
+			}
+			if !regexp.MustCompile(tt.out).MatchString(r.out) {
+				t.Errorf("standard output does not match %q:\n%s", tt.out, r.out)
+			}
+			if !regexp.MustCompile(tt.stdrr).MatchString(r.err) {
+				t.Errorf("standard error does not match %q:\n%s", tt.stdrr, r.err)
+			}
+		})
+	}
+}
+
+// TestReadmeCommandServes runs the command of the README, on other ports, and asks as its curl lines do.
+func TestReadmeCommandServes(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(readme), "\ngo run ./cmd/routesrv --manifests examples/shop\n") {
+		t.Fatal("the README has another command")
+	}
+	address := freeAddress(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan int)
+	go func() {
+		ended <- run(ctx, []string{
+			"--manifests", shop, "-address", address, "-support-listener", freeAddress(t), "-wait-for-healthcheck-interval=0s",
+		}, nil, stdio{strings.NewReader(""), io.Discard, io.Discard})
+	}()
+	etag, body := awaitTable(t, "http://"+address+"/routes")
+	if want := runWith(t, "", "compile", shop).out; body+"\n" != want {
+		t.Errorf("served:\n%s\ncompiled:\n%s", body, want)
+	}
+	etag = strings.Replace(etag, "+gzip", "", 1) // the Go client asks for gzip, curl does not
+	if !strings.Contains(string(readme), etag) {
+		t.Errorf("the README shows another ETag than %s", etag)
+	}
+	cancel()
+	if status := <-ended; status != exitOK {
+		t.Errorf("exit status %d", status)
+	}
+	http.DefaultClient.CloseIdleConnections()
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// awaitTable asks until there is a table.
+func awaitTable(t *testing.T, url string) (etag, body string) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); <-tick.C {
+		resp, err := http.Get(url)
+		if err != nil {
+			continue
+		}
+		b, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err == nil && resp.StatusCode == http.StatusOK {
+			return resp.Header.Get("Etag"), string(b)
+		}
+	}
+	t.Fatal("no table")
+	return "", ""
+}
