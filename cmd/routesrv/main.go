@@ -70,7 +70,7 @@ func configured(warnings []config.Warning, err error, std stdio) (status int, ok
 		return exitOK, false
 	}
 	printWarnings(warnings, std)
-	fmt.Fprintf(std.err, "routesrv: %v\nroutesrv --help lists all flags\n", err)
+	fmt.Fprintln(std.err, "routesrv:", err)
 	return exitUnusable, false
 }
 
