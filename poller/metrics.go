@@ -32,7 +32,6 @@ type Metrics struct {
 	holds       *prometheus.CounterVec
 	held        prometheus.Gauge
 	duration    *prometheus.HistogramVec
-	lastSuccess prometheus.Gauge
 	started     prometheus.Gauge
 	initialized prometheus.Gauge
 	updated     prometheus.Gauge
@@ -64,7 +63,6 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Help:    "Time that the phases of a poll take: read, compile, publish.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 		}, []string{"phase"}),
-		lastSuccess: gauge("routesrv_source_last_success_timestamp_seconds", "When the source was last read completely."),
 		started:     gauge("routesrv_polling_started_timestamp_seconds", "When polling started."),
 		initialized: gauge("routesrv_table_initialized_timestamp_seconds", "When the first table of this process was confirmed or published."),
 		updated:     gauge("routesrv_table_updated_timestamp_seconds", "When the table last changed."),
@@ -79,7 +77,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		m.holds.WithLabelValues(string(c))
 	}
 	if reg != nil {
-		reg.MustRegister(m.polls, m.failures, m.empty, m.holds, m.held, m.duration, m.lastSuccess, m.started, m.initialized, m.updated)
+		reg.MustRegister(m.polls, m.failures, m.empty, m.holds, m.held, m.duration, m.started, m.initialized, m.updated)
 	}
 	return m
 }
@@ -87,7 +85,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 // show sets the gauges that mirror the status.
 func (m *Metrics) show(s *Status) {
 	for gauge, at := range map[prometheus.Gauge]time.Time{
-		m.lastSuccess: s.LastSuccess, m.started: s.Started, m.initialized: s.Initialized, m.updated: s.Updated,
+		m.started: s.Started, m.initialized: s.Initialized, m.updated: s.Updated,
 	} {
 		if !at.IsZero() {
 			gauge.Set(float64(at.UnixMilli()) / 1000)
