@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -30,15 +29,6 @@ func runWith(t *testing.T, stdin string, args ...string) result {
 	var out, errs strings.Builder
 	status := run(t.Context(), args, nil, stdio{strings.NewReader(stdin), &out, &errs})
 	return result{status, out.String(), errs.String()}
-}
-
-func writeFile(t *testing.T, name, text string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
 }
 
 const brokenGroup = `apiVersion: zalando.org/v1
