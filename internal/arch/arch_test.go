@@ -33,6 +33,7 @@ var allowed = map[string][]string{
 	"compile":                  {"eskip", "kube", "table"},
 	"poller":                   {"guard", "kube", "table"},
 	"etagcache":                {"table"},
+	"rollout":                  {},
 
 	// assembly: joins behaviour into what the binaries run
 	"engine": {"compile", "guard", "kube", "poller", "table"},
@@ -57,7 +58,7 @@ var only = map[string]string{
 }
 
 // pure packages do no I/O, have no clock and log nothing.
-var pure = []string{"eskip", "kube", "table", "guard", "compile"}
+var pure = []string{"eskip", "kube", "table", "guard", "compile", "rollout"}
 
 // impure are imports that a pure package does not have. net/http is for the template context of eskip, log/slog and os
 // for nobody.

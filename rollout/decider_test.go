@@ -1,0 +1,142 @@
+package rollout_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/routesrv/routesrv/rollout"
+)
+
+var (
+	both  = rollout.Able{Compute: true, Fetch: true}
+	clean = rollout.Evidence{Comparisons: 100, CleanFor: 15 * time.Minute}
+)
+
+func enforced() rollout.Gate {
+	return rollout.Gate{Policy: rollout.GateEnforce, CleanFor: 15 * time.Minute, MinComparisons: 100}
+}
+
+func setting(t *testing.T, s string) rollout.Setting {
+	t.Helper()
+	set, err := rollout.ParseSetting(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+func decider(t *testing.T, gate rollout.Gate, able rollout.Able, start string) *rollout.Decider {
+	t.Helper()
+	d, err := rollout.NewDecider("pod", gate, able, setting(t, start))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func TestGateWantsTimeAndComparisons(t *testing.T) {
+	for name, c := range map[string]struct {
+		evidence rollout.Evidence
+		reason   string // part of it; empty means ready
+	}{
+		"nothing compared":   {rollout.Evidence{}, "no comparison"},
+		"too few":            {rollout.Evidence{Comparisons: 99, CleanFor: time.Hour}, "99 clean comparisons"},
+		"too short":          {rollout.Evidence{Comparisons: 1000, CleanFor: 15*time.Minute - 1}, "14m59s"},
+		"differences":        {rollout.Evidence{Comparisons: 1000, CleanFor: time.Hour, Differences: 3}, "3 routes"},
+		"cannot be compared": {rollout.Evidence{Comparisons: 1000, CleanFor: time.Hour, Trouble: "no answer"}, "no answer"},
+		"clean":              {clean, ""},
+	} {
+		got := enforced().Judge(c.evidence)
+		if got.Ready != (c.reason == "") || !strings.Contains(got.Reason, c.reason) || got.Ready != (got.Reason == "") {
+			t.Errorf("%s: got %+v, want a reason with %q", name, got, c.reason)
+		}
+	}
+}
+
+func TestSwitchToExecIsRefusedUntilTheGateIsReady(t *testing.T) {
+	d := decider(t, enforced(), both, "Pre")
+	d.Set(setting(t, "Exec"))
+	got := d.Decide(rollout.Evidence{Comparisons: 3, CleanFor: time.Hour})
+	if got.Mode != rollout.Pre || got.Asked != rollout.Exec {
+		t.Errorf("got %+v, want Pre in force and Exec asked for", got)
+	}
+	for _, part := range []string{"3 clean comparisons", `"Exec!"`} {
+		if !strings.Contains(got.Refused, part) {
+			t.Errorf("refusal %q, want %q in it", got.Refused, part)
+		}
+	}
+	if got := d.Decide(clean); got.Mode != rollout.Exec || got.Refused != "" {
+		t.Errorf("with a gate that is ready: got %+v, want Exec", got)
+	}
+	if got := d.Decide(rollout.Evidence{Differences: 1}); got.Mode != rollout.Exec {
+		t.Errorf("after the switch: got %+v, want Exec to stay", got)
+	}
+}
+
+func TestGateLetsPass(t *testing.T) {
+	report, off := enforced(), enforced()
+	report.Policy, off.Policy = rollout.GateReport, rollout.GateOff
+	for name, c := range map[string]struct {
+		gate     rollout.Gate
+		from, to string
+		want     rollout.Mode
+	}{
+		"override":              {enforced(), "Pre", "Exec!", rollout.Exec},
+		"override with a share": {enforced(), "Pre", "Exec:100%!", rollout.Exec},
+		"report":                {report, "Pre", "Exec", rollout.Exec},
+		"off":                   {off, "Pre", "Exec", rollout.Exec},
+		"the way back":          {enforced(), "Exec", "Pre", rollout.Pre},
+		"all the way back":      {enforced(), "Exec", "False", rollout.False},
+		"share of nobody":       {enforced(), "Exec", "Exec:0%", rollout.Pre},
+		"a start in Exec":       {enforced(), "Exec", "Exec", rollout.Exec},
+		"forward to Pre":        {enforced(), "False", "Pre", rollout.Pre},
+		"past Pre":              {enforced(), "False", "Exec", rollout.False},
+		"a larger share":        {enforced(), "Exec:0%", "Exec:100%", rollout.Pre},
+	} {
+		d := decider(t, c.gate, both, c.from)
+		d.Set(setting(t, c.to))
+		got := d.Decide(rollout.Evidence{})
+		if got.Mode != c.want || (got.Refused != "") != (got.Mode != got.Asked) {
+			t.Errorf("%s: from %s to %s: got %+v, want %v", name, c.from, c.to, got, c.want)
+		}
+	}
+}
+
+func TestModeThatIsNotConfiguredIsRefused(t *testing.T) {
+	fetch, compute := rollout.Able{Fetch: true}, rollout.Able{Compute: true}
+	for start, able := range map[string]rollout.Able{"False": fetch, "Pre": fetch, "Exec": compute, "Exec:0%": compute} {
+		if _, err := rollout.NewDecider("pod", enforced(), able, setting(t, start)); err == nil || !strings.Contains(err.Error(), "set ") {
+			t.Errorf("start with %s and %+v: got %v, want what to set", start, able, err)
+		}
+	}
+	d := decider(t, enforced(), fetch, "Exec")
+	d.Set(setting(t, "Pre"))
+	if got := d.Decide(clean); got.Mode != rollout.Exec || !strings.Contains(got.Refused, "-kubernetes") {
+		t.Errorf("Pre without a source: got %+v, want a refusal with -kubernetes", got)
+	}
+	d = decider(t, enforced(), compute, "False")
+	d.Set(setting(t, "Exec!"))
+	if got := d.Decide(clean); got.Mode != rollout.False || !strings.Contains(got.Refused, "--routesrv-url") {
+		t.Errorf("Exec without a route server: got %+v, want a refusal with --routesrv-url", got)
+	}
+}
+
+func TestPoliciesAreReadAsTheyArePrinted(t *testing.T) {
+	for _, p := range []rollout.GatePolicy{rollout.GateReport, rollout.GateEnforce, rollout.GateOff} {
+		if got, err := rollout.ParseGatePolicy(strings.ToUpper(p.String())); err != nil || got != p {
+			t.Errorf("gate %v: got %v, %v", p, got, err)
+		}
+	}
+	for _, p := range []rollout.FallbackPolicy{rollout.FallbackBoot, rollout.FallbackNever, rollout.FallbackAlways} {
+		if got, err := rollout.ParseFallbackPolicy(strings.ToUpper(p.String())); err != nil || got != p {
+			t.Errorf("fallback %v: got %v, %v", p, got, err)
+		}
+	}
+	if _, err := rollout.ParseGatePolicy("on"); err == nil {
+		t.Error(`gate "on" is taken`)
+	}
+	if _, err := rollout.ParseFallbackPolicy(""); err == nil {
+		t.Error(`fallback "" is taken`)
+	}
+}

@@ -1,0 +1,123 @@
+package rollout_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/routesrv/routesrv/rollout"
+)
+
+var start = time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
+
+// run decides once a second and gives the times, since the start, at which computing starts and stops.
+func run(f *rollout.Fallback, length time.Duration, contact func(since time.Duration) rollout.Contact) (starts, stops []time.Duration) {
+	was := false
+	for since := time.Duration(0); since <= length; since += time.Second {
+		d := f.Decide(start.Add(since), contact(since))
+		switch {
+		case d.Compute && !was:
+			starts = append(starts, since)
+		case !d.Compute && was:
+			stops = append(stops, since)
+		}
+		was = d.Compute
+	}
+	return starts, stops
+}
+
+func TestFallbackFollowsItsPolicy(t *testing.T) {
+	silent := func(c rollout.Contact) func(time.Duration) rollout.Contact {
+		return func(time.Duration) rollout.Contact { return c }
+	}
+	fresh := rollout.Contact{HasTable: true, TableRead: start}
+	for name, c := range map[string]struct {
+		policy rollout.FallbackPolicy
+		have   rollout.Contact
+		from   time.Duration // the conditions are met; negative: never
+	}{
+		"never, without a table":  {rollout.FallbackNever, rollout.Contact{}, -1},
+		"boot, without a table":   {rollout.FallbackBoot, rollout.Contact{}, time.Minute},
+		"boot, with a table":      {rollout.FallbackBoot, fresh, -1},
+		"boot, with an old table": {rollout.FallbackBoot, rollout.Contact{HasTable: true}, -1},
+		"always, without a table": {rollout.FallbackAlways, rollout.Contact{}, time.Minute},
+		"always, with a table":    {rollout.FallbackAlways, fresh, time.Hour},
+	} {
+		f := rollout.NewFallback(rollout.FallbackConfig{Policy: c.policy, Pod: "pod"}, start)
+		starts, stops := run(f, 2*time.Hour, silent(c.have))
+		switch {
+		case c.from < 0 && len(starts) > 0:
+			t.Errorf("%s: started after %v", name, starts)
+		case c.from < 0:
+		case len(starts) != 1 || starts[0] < c.from || starts[0] > c.from+rollout.DefaultFallbackWindow+2*time.Second:
+			t.Errorf("%s: started after %v, want once in the window after %v", name, starts, c.from)
+		case len(stops) > 0:
+			t.Errorf("%s: stopped after %v", name, stops)
+		}
+	}
+}
+
+func TestFallbackStopsAtTheFirstAnswerAndWaitsForItsSlotAgain(t *testing.T) {
+	const dead, alive = 40 * time.Minute, 40*time.Minute + 30*time.Second
+	f := rollout.NewFallback(rollout.FallbackConfig{Policy: rollout.FallbackBoot, Pod: "pod"}, start)
+	starts, stops := run(f, 80*time.Minute, func(since time.Duration) rollout.Contact {
+		switch {
+		case since < dead:
+			return rollout.Contact{}
+		case since < alive:
+			return rollout.Contact{Answered: start.Add(since)}
+		default: // answered, but had no table
+			return rollout.Contact{Answered: start.Add(alive - time.Second)}
+		}
+	})
+	if len(stops) != 1 || stops[0] != dead {
+		t.Errorf("stopped after %v, want %v", stops, dead)
+	}
+	if len(starts) != 2 {
+		t.Fatalf("started after %v, want twice", starts)
+	}
+	// Slots of a pod are one window apart.
+	if gap := (starts[1] - starts[0]) % rollout.DefaultFallbackWindow; gap > time.Second && gap < rollout.DefaultFallbackWindow-time.Second {
+		t.Errorf("started after %v, want both in the slot of the pod", starts)
+	}
+	if starts[1] < alive+rollout.DefaultFallbackAfter-2*time.Second {
+		t.Errorf("started again after %v, want silence since %v to last for %v", starts[1], alive, rollout.DefaultFallbackAfter)
+	}
+}
+
+func TestSlotsOfAFleetAreSpreadOverTheWindow(t *testing.T) {
+	const pods = 10_000
+	const window = 10 * time.Minute
+	perMinute := make([]int, 10)
+	for i := range pods {
+		f := rollout.NewFallback(rollout.FallbackConfig{Policy: rollout.FallbackBoot, Pod: podName(i), Window: window}, start)
+		d := f.Decide(start.Add(time.Hour), rollout.Contact{})
+		wait := d.StartAt.Sub(start.Add(time.Hour))
+		if d.Compute || wait < 0 || wait >= window || d.Reason == "" {
+			t.Fatalf("pod %d: %+v, want to wait less than %v with a reason", i, d, window)
+		}
+		perMinute[wait/time.Minute]++
+	}
+	for minute, n := range perMinute {
+		if n < 850 || n > 1150 { // five standard deviations of 1000
+			t.Errorf("minute %d has %d of %d slots, want about a tenth", minute, n, pods)
+		}
+	}
+}
+
+func TestFallbackSaysWhatItWaitsFor(t *testing.T) {
+	f := rollout.NewFallback(rollout.FallbackConfig{Policy: rollout.FallbackAlways, Pod: "pod", MaxAge: time.Minute}, start)
+	have := rollout.Contact{HasTable: true, TableRead: start, Answered: start}
+	if d := f.Decide(start.Add(30*time.Second), have); d != (rollout.FallbackDecision{}) {
+		t.Errorf("before its time: got %+v, want nothing", d)
+	}
+	d := f.Decide(start.Add(2*time.Minute), have)
+	if d.Compute || d.Reason == "" {
+		t.Fatalf("got %+v, want a reason and a slot", d)
+	}
+	if again := f.Decide(start.Add(2*time.Minute+time.Second), have); !again.StartAt.Equal(d.StartAt) {
+		t.Errorf("the slot has moved from %v to %v", d.StartAt, again.StartAt)
+	}
+	if d := f.Decide(d.StartAt, have); !d.Compute || d.Reason == "" {
+		t.Errorf("in its slot: got %+v, want to compute", d)
+	}
+}

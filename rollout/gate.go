@@ -1,0 +1,78 @@
+package rollout
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Defaults of [Gate].
+const (
+	DefaultCleanFor       = 15 * time.Minute
+	DefaultMinComparisons = 100
+)
+
+// GatePolicy says what the gate is for.
+type GatePolicy uint8
+
+// The policies.
+const (
+	GateReport  GatePolicy = iota // says whether a cutover is advisable, and refuses nothing
+	GateEnforce                   // refuses a switch to Exec while it is not
+	GateOff                       // says nothing and refuses nothing
+)
+
+var gateNames = [...]string{GateReport: "report", GateEnforce: "enforce", GateOff: "off"}
+
+// String gives the spelling of help.
+func (p GatePolicy) String() string { return gateNames[p] }
+
+// ParseGatePolicy reads off, report or enforce in upper or lower case.
+func ParseGatePolicy(s string) (GatePolicy, error) {
+	for p, n := range gateNames {
+		if strings.EqualFold(n, s) {
+			return GatePolicy(p), nil
+		}
+	}
+	return GateReport, fmt.Errorf("gate %s: want off, report or enforce", clip(s))
+}
+
+// Gate says whether a cutover from Pre to Exec is advisable.
+type Gate struct {
+	Policy GatePolicy
+	// CleanFor is how long the comparisons must have been clean, without a break. 0 means no time at all.
+	CleanFor time.Duration
+	// MinComparisons is how many of them there must have been in that time.
+	MinComparisons int
+}
+
+// Evidence is what the comparisons of Pre have come to. The zero value is that there was none.
+type Evidence struct {
+	Comparisons int           // clean ones, since the last that was not
+	CleanFor    time.Duration // since the first of these
+	Differences int           // that count now, zero while it is clean
+	Trouble     string        // why no comparison can be made now, empty if it can
+}
+
+// Readiness is the answer of a gate.
+type Readiness struct {
+	Ready  bool
+	Reason string // why not; empty if it is ready
+}
+
+// Judge says whether a cutover is advisable.
+func (g Gate) Judge(e Evidence) Readiness {
+	switch {
+	case e.Trouble != "":
+		return Readiness{Reason: e.Trouble}
+	case e.Differences > 0:
+		return Readiness{Reason: fmt.Sprintf("the tables differ in %d routes: see /shadow", e.Differences)}
+	case e.Comparisons == 0:
+		return Readiness{Reason: "no comparison was made yet: they are made in mode Pre"}
+	case e.Comparisons < g.MinComparisons:
+		return Readiness{Reason: fmt.Sprintf("%d clean comparisons in a row, %d are wanted", e.Comparisons, g.MinComparisons)}
+	case e.CleanFor < g.CleanFor:
+		return Readiness{Reason: fmt.Sprintf("clean for %s, %s is wanted", e.CleanFor.Truncate(time.Second), g.CleanFor)}
+	}
+	return Readiness{Ready: true}
+}
