@@ -1,0 +1,49 @@
+package compile_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/internal/scale"
+)
+
+// scaleOptions are those of a usual route server.
+var scaleOptions = compile.Options{EndpointSlices: true, Healthcheck: true, HTTPSRedirect: true}
+
+// BenchmarkCompile compiles made-up clusters: all of it, and after one changed Ingress.
+func BenchmarkCompile(b *testing.B) {
+	for _, factor := range []float64{0.1, 1} {
+		cluster := scale.New(factor)
+		snapshot := cluster.Snapshot()
+		b.Run(fmt.Sprintf("%gx/full", factor), func(b *testing.B) {
+			b.ReportAllocs()
+			routes := 0
+			for b.Loop() {
+				routes = len(mustCompiler(b, scaleOptions).Compile(snapshot).Routes)
+			}
+			b.ReportMetric(float64(routes), "routes")
+		})
+		b.Run(fmt.Sprintf("%gx/one-changed", factor), func(b *testing.B) {
+			b.ReportAllocs()
+			compiler := mustCompiler(b, scaleOptions)
+			compiler.Compile(snapshot)
+			for n := 1; b.Loop(); n++ {
+				next := *snapshot
+				next.Ingresses = slices.Clone(snapshot.Ingresses)
+				next.Ingresses[7] = cluster.Mutated(7, n)
+				compiler.Compile(&next)
+			}
+		})
+		b.Run(fmt.Sprintf("%gx/unchanged", factor), func(b *testing.B) {
+			b.ReportAllocs()
+			compiler := mustCompiler(b, scaleOptions)
+			compiler.Compile(snapshot)
+			for b.Loop() {
+				next := *snapshot
+				compiler.Compile(&next)
+			}
+		})
+	}
+}
