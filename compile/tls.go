@@ -35,7 +35,7 @@ func (u *unit) checkTLS(entries []kube.TLS, hosts []string, ns, hostsName, kindN
 			continue
 		}
 		if len(matching) < len(e.Hosts) {
-			u.infof(TLSSecret, "Hosts in TLS and %s don't match: tls hosts: %v, %s: %v", kindName, e.Hosts, hostsName, matching)
+			u.infof(TLSSecret, "Hosts in TLS and %s don't match: tls hosts: %v, %s: %v", kindName, e.Hosts, hostsName, hosts)
 		}
 		if e.SecretName == "" {
 			continue
