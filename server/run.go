@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/routesrv/routesrv/httpserve"
 )
 
 // Run serves until ctx ends, then shuts down in order, and returns nil. It returns an error if the main listener cannot
@@ -113,17 +115,6 @@ func (s *Server) lameDuck(ended <-chan struct{}) {
 func (s *Server) shutdown() {
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.ShutdownTimeout)
 	defer cancel()
-	s.shutdownListener(ctx, s.main, "main")
-	s.shutdownListener(ctx, s.support, "support")
-}
-
-func (s *Server) shutdownListener(ctx context.Context, srv *http.Server, name string) {
-	err := srv.Shutdown(ctx)
-	if err == nil {
-		return
-	}
-	s.log.Warn("requests did not end in time, cutting them (--shutdown-timeout)", "listener", name, "error", err)
-	if err := srv.Close(); err != nil {
-		s.log.Debug("close listener", "listener", name, "error", err)
-	}
+	httpserve.Shutdown(ctx, s.main, "main", s.log)
+	httpserve.Shutdown(ctx, s.support, "support", s.log)
 }

@@ -11,7 +11,6 @@ package server
 
 import (
 	"errors"
-	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -25,16 +24,9 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/httpserve"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/table"
-)
-
-// Time limits of both listeners. Requests are small; a full table on a slow link is what takes time.
-const (
-	readTimeout    = time.Minute
-	writeTimeout   = 5 * time.Minute
-	idleTimeout    = 2 * time.Minute
-	maxHeaderBytes = 64 << 10
 )
 
 // Defaults of Config.
@@ -100,7 +92,7 @@ type Server struct {
 	cache      *etagcache.Cache
 	engine     *engine.Engine
 	checkpoint *checkpoint // nil without a state folder
-	errors     *errorLog
+	errors     *httpserve.ErrorLog
 	main       *http.Server
 	support    *http.Server
 	started    time.Time // set by Run before it listens
@@ -129,7 +121,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{cfg: cfg, log: cfg.Logger.With("component", "server"), registry: cfg.Registry}
 	cfg.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	s.errors = newErrorLog(s.log, s.registry)
+	s.errors = httpserve.NewErrorLog(s.log, s.registry)
 	if err := s.newTables(); err != nil {
 		return nil, err
 	}
@@ -179,19 +171,11 @@ func (s *Server) newListeners() error {
 	if err != nil {
 		return err
 	}
-	s.main = s.httpServer(handler)
+	s.main = httpserve.New(handler, s.errors)
 	s.main.ConnContext = s.cache.ConnContext
 	if s.main.TLSConfig, err = newTLS(s.cfg.TLS, s.cfg.Logger); err != nil {
 		return err
 	}
-	s.support = s.httpServer(s.supportHandler())
+	s.support = httpserve.New(s.supportHandler(), s.errors)
 	return nil
-}
-
-func (s *Server) httpServer(h http.Handler) *http.Server {
-	return &http.Server{
-		Handler: h, ReadTimeout: readTimeout, ReadHeaderTimeout: readTimeout,
-		WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
-		ErrorLog: log.New(s.errors, "", 0),
-	}
 }

@@ -1,18 +1,14 @@
 package server
 
 import (
-	"encoding/json"
-	"errors"
-	"net"
 	"net/http"
 	"net/http/pprof"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/routesrv/routesrv/engine"
-	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/httpserve"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/table"
 )
@@ -25,7 +21,7 @@ func (s *Server) supportHandler() http.Handler {
 	mux.Handle("/metrics/", metrics)
 	mux.HandleFunc("GET /status", s.serveStatus)
 	mux.HandleFunc("GET /problems", s.serveProblems)
-	mux.Handle("POST /guard/accept", http.NewCrossOriginProtection().Handler(http.HandlerFunc(s.acceptHeld)))
+	mux.Handle("POST /guard/accept", httpserve.Accept(s.engine.Accept, s.log))
 	if s.cfg.EnableProfile {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)
 		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
@@ -43,7 +39,7 @@ type statusReport struct {
 	Ready      bool              `json:"ready"`
 	Table      *tableReport      `json:"table,omitempty"`
 	Source     poller.Status     `json:"source"`
-	Guard      guardReport       `json:"guard"`
+	Guard      httpserve.Guard   `json:"guard"`
 	Problems   map[string]int    `json:"problems"` // by severity
 	Checkpoint *checkpointReport `json:"checkpoint,omitempty"`
 }
@@ -62,41 +58,9 @@ type tableReport struct {
 	Stale        bool         `json:"stale"`       // from a checkpoint, not confirmed by a read yet
 }
 
-type guardReport struct {
-	Held      bool          `json:"held"`
-	Reason    guard.Code    `json:"reason,omitempty"`
-	Detail    string        `json:"detail,omitempty"`
-	Digest    string        `json:"digest,omitempty"`
-	Revision  uint64        `json:"revision,omitempty"`
-	Routes    int           `json:"routes,omitempty"`
-	Since     time.Time     `json:"since,omitzero"`
-	ReleaseAt time.Time     `json:"release_at,omitzero"` // zero: not by time
-	Last      *guardRelease `json:"last_release,omitempty"`
-}
-
-type guardRelease struct {
-	Digest   string     `json:"digest"`
-	Reason   guard.Code `json:"reason"`
-	At       time.Time  `json:"at"`
-	Accepted bool       `json:"accepted"`
-}
-
-func reportGuard(g guard.State) guardReport {
-	r := guardReport{Held: g.Held}
-	if g.Held {
-		r.Reason, r.Detail = g.Verdict.Reason, g.Verdict.Detail
-		r.Digest, r.Revision, r.Routes = g.Digest.String(), g.Revision, g.Routes
-		r.Since, r.ReleaseAt = g.Verdict.Since, g.Verdict.ReleaseAt
-	}
-	if l := g.Last; l != nil {
-		r.Last = &guardRelease{l.Digest.String(), l.Reason, l.At, l.Accepted}
-	}
-	return r
-}
-
 func (s *Server) report() statusReport {
 	r := statusReport{
-		Version: s.cfg.Version, Started: s.started, Source: s.engine.Status(), Guard: reportGuard(s.engine.Guard()),
+		Version: s.cfg.Version, Started: s.started, Source: s.engine.Status(), Guard: httpserve.ReportGuard(s.engine.Guard()),
 		Problems: map[string]int{"error": 0, "warning": 0, "info": 0},
 	}
 	for _, p := range s.engine.Problems() {
@@ -118,7 +82,7 @@ func (s *Server) report() statusReport {
 }
 
 func (s *Server) serveStatus(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, s.report())
+	httpserve.WriteJSON(w, http.StatusOK, s.report())
 }
 
 // problemsReport is the body of /problems.
@@ -132,62 +96,5 @@ func (s *Server) serveProblems(w http.ResponseWriter, _ *http.Request) {
 	if problems == nil {
 		problems = []engine.Problem{}
 	}
-	writeJSON(w, http.StatusOK, problemsReport{len(problems), problems})
-}
-
-type errorReport struct {
-	Error string `json:"error"`
-}
-
-// acceptHeld publishes the table that the guard holds back. Who can reach the loopback of the pod, by kubectl
-// port-forward or exec, is an operator; nobody else is. The parameter digest names the table that the operator looked
-// at, so that he cannot accept another by accident.
-func (s *Server) acceptHeld(w http.ResponseWriter, r *http.Request) {
-	if !fromLoopback(r) {
-		writeJSON(w, http.StatusForbidden, errorReport{"only from the loopback interface: use kubectl port-forward or exec"})
-		return
-	}
-	var digest table.Digest
-	if text := r.FormValue("digest"); text != "" {
-		var err error
-		if digest, err = table.ParseDigest(text); err != nil {
-			writeJSON(w, http.StatusBadRequest, errorReport{"digest: " + err.Error()})
-			return
-		}
-	}
-	t, err := s.engine.Accept(digest)
-	switch {
-	case errors.Is(err, guard.ErrNothingHeld), errors.Is(err, guard.ErrNotHeld):
-		writeJSON(w, http.StatusConflict, errorReport{err.Error()})
-	case err != nil:
-		writeJSON(w, http.StatusInternalServerError, errorReport{err.Error()})
-	default:
-		s.log.Warn("held table accepted by an operator", "remote", r.RemoteAddr, "hash", t.Digest().String())
-		writeJSON(w, http.StatusOK, map[string]any{"accepted": t.Digest(), "routes": t.Len()})
-	}
-}
-
-// fromLoopback looks at the peer, and at the name under which we were asked: a page in the operator's browser whose name
-// was made to resolve to the loopback address is not the operator.
-func fromLoopback(r *http.Request) bool {
-	peer, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil || !net.ParseIP(peer).IsLoopback() {
-		return false
-	}
-	host, _, err := net.SplitHostPort(r.Host)
-	if err != nil {
-		host = strings.Trim(r.Host, "[]") // no port
-	}
-	return strings.EqualFold(host, "localhost") || net.ParseIP(host).IsLoopback()
-}
-
-func writeJSON(w http.ResponseWriter, status int, v any) {
-	body, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	w.Write(append(body, '\n'))
+	httpserve.WriteJSON(w, http.StatusOK, problemsReport{len(problems), problems})
 }

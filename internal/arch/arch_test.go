@@ -31,18 +31,22 @@ var allowed = map[string][]string{
 	"source/manifests/yamldoc": {},
 	"source/filterdir":         {"kube"},
 	"compile":                  {"eskip", "kube", "table"},
+	"source/tables":            {"eskip", "table"},
 	"poller":                   {"guard", "kube", "table"},
 	"etagcache":                {"table"},
+	"shadowdiff":               {"eskip"},
+	"shadowdiff/page":          {"shadowdiff"},
 	"rollout":                  {},
 
 	// assembly: joins behaviour into what the binaries run
-	"engine": {"compile", "guard", "kube", "poller", "table"},
-	"server": {"compile", "engine", "eskip", "etagcache", "guard", "internal/durable", "poller", "table"},
-	"config": {"compile", "eskip", "guard", "kube"},
-	"setup":  {"config", "poller", "source/cluster", "source/filterdir", "source/manifests"},
+	"httpserve": {"guard", "table"},
+	"engine":    {"compile", "guard", "kube", "poller", "table"},
+	"server":    {"compile", "engine", "eskip", "etagcache", "guard", "httpserve", "internal/durable", "poller", "table"},
+	"config":    {"compile", "eskip", "guard", "kube"},
+	"setup":     {"config", "poller", "source/cluster", "source/filterdir", "source/manifests"},
 
 	// binaries
-	"cmd/routesrv": {"compile", "config", "engine", "kube", "poller", "server", "setup", "table"},
+	"cmd/routesrv": {"compile", "config", "engine", "kube", "poller", "server", "setup", "shadowdiff", "shadowdiff/page", "source/tables", "table"},
 
 	// aside: only tests use these
 	"internal/fixture":  {"compile", "eskip"},
@@ -58,7 +62,7 @@ var only = map[string]string{
 }
 
 // pure packages do no I/O, have no clock and log nothing.
-var pure = []string{"eskip", "kube", "table", "guard", "compile", "rollout"}
+var pure = []string{"eskip", "kube", "table", "guard", "compile", "rollout", "shadowdiff"}
 
 // impure are imports that a pure package does not have. net/http is for the template context of eskip, log/slog and os
 // for nobody.

@@ -1,4 +1,4 @@
-package server
+package httpserve
 
 import (
 	"context"
@@ -11,9 +11,9 @@ import (
 // LogHTTPServer is the message under which net/http's own findings are logged.
 const LogHTTPServer = "http server"
 
-// errorLog takes what net/http has to say, which it can only say as text. Most of it is about clients that went away
+// ErrorLog takes what net/http has to say, which it can only say as text. Most of it is about clients that went away
 // or speak something else: that is counted, and logged at debug level. A handler that panicked is for now.
-type errorLog struct {
+type ErrorLog struct {
 	log   *slog.Logger
 	kinds *prometheus.CounterVec
 }
@@ -29,8 +29,9 @@ var errorKinds = []struct {
 	{"", "other", slog.LevelDebug},
 }
 
-func newErrorLog(log *slog.Logger, reg prometheus.Registerer) *errorLog {
-	e := &errorLog{log: log, kinds: prometheus.NewCounterVec(prometheus.CounterOpts{
+// NewErrorLog makes an error log, and registers the series that counts.
+func NewErrorLog(log *slog.Logger, reg prometheus.Registerer) *ErrorLog {
+	e := &ErrorLog{log: log, kinds: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "routesrv_http_server_errors_total",
 		Help: "What went wrong beside the requests: panic (of a handler), accept, handshake (of TLS), other.",
 	}, []string{"kind"})}
@@ -42,7 +43,7 @@ func newErrorLog(log *slog.Logger, reg prometheus.Registerer) *errorLog {
 }
 
 // Write implements [io.Writer] for a log.Logger, which calls it once per message.
-func (e *errorLog) Write(p []byte) (int, error) {
+func (e *ErrorLog) Write(p []byte) (int, error) {
 	text := strings.TrimSpace(string(p))
 	for _, k := range errorKinds {
 		if strings.Contains(text, k.part) {
