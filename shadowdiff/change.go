@@ -1,0 +1,307 @@
+package shadowdiff
+
+import (
+	"strings"
+
+	"github.com/routesrv/routesrv/eskip"
+)
+
+// Change is a route that is not the same in both lists.
+type Change struct {
+	A, B  *eskip.Route
+	Parts []Part // what differs, at least one: predicates, then filters, then the backend
+}
+
+// Element is a kind of part of a route.
+type Element uint8
+
+// The elements.
+const (
+	Predicate Element = iota
+	Filter
+	Backend   // the type of the backend; the texts are those of the whole backend
+	Address   // of a network backend
+	Algorithm // of load balancing; empty if the choice is left to the proxy
+	Endpoint  // of a load balanced backend
+	Zone      // of an endpoint whose address is the same
+)
+
+var elements = []string{"predicate", "filter", "backend", "address", "algorithm", "endpoint", "zone"}
+
+// String is the name in text and JSON.
+func (e Element) String() string { return elements[e] }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (e Element) MarshalText() ([]byte, error) { return []byte(e.String()), nil }
+
+// Op is what became of a part on the way from A to B.
+type Op uint8
+
+// The ops.
+const (
+	Same Op = iota // only in [Change.Aligned]
+	Removed
+	Added
+	Replaced
+	Moved // the same part in another place
+)
+
+var ops = []string{"same", "removed", "added", "replaced", "moved"}
+
+// String is the name in text and JSON.
+func (o Op) String() string { return ops[o] }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (o Op) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
+
+// Part is a part of a route on both sides.
+type Part struct {
+	Element Element
+	Op      Op
+	// Old and New are the texts in A and B; empty where the part is not. For predicates of one name that only changed their
+	// order they are all of that name.
+	Old, New string
+	// OldPosition and NewPosition are the places of a filter, from 1. They are 0 for all else, and where the part is not.
+	OldPosition, NewPosition int
+}
+
+// Aligned returns all parts of both routes beside each other, also those that are the same, in the order in which routes
+// are written.
+func (c Change) Aligned() []Part {
+	return align(c.A, c.B)
+}
+
+// parts returns what differs in two routes; nothing if they print the same in canonical form.
+func parts(a, b *eskip.Route) []Part {
+	all := align(a, b)
+	n := 0
+	for _, p := range all {
+		if p.Op != Same {
+			all[n] = p
+			n++
+		}
+	}
+	return all[:n:n]
+}
+
+// align pairs the parts of the canonical forms of two routes.
+func align(a, b *eskip.Route) []Part {
+	a, b = eskip.Canonical(a), eskip.Canonical(b)
+	out := alignPredicates(nil, predicateTexts(a), predicateTexts(b))
+	out = alignFilters(out, filterTexts(a), filterTexts(b))
+	return alignBackends(out, a, b)
+}
+
+// call is a predicate or filter.
+type call struct{ name, text string }
+
+// predicateTexts are the predicates in canonical order, without those that are not printed because they match everything.
+func predicateTexts(r *eskip.Route) []call {
+	out := make([]call, 0, len(r.Predicates))
+	for _, p := range r.Predicates {
+		if p.Name != "Any" && p.Name != "*" {
+			out = append(out, call{p.Name, p.String()})
+		}
+	}
+	return out
+}
+
+func filterTexts(r *eskip.Route) []call {
+	out := make([]call, 0, len(r.Filters))
+	for _, f := range r.Filters {
+		out = append(out, call{f.Name, f.String()})
+	}
+	return out
+}
+
+// alignPredicates takes two lists that are sorted by name.
+func alignPredicates(out []Part, a, b []call) []Part {
+	for len(a) > 0 || len(b) > 0 {
+		var name string
+		if len(b) == 0 || len(a) > 0 && a[0].name <= b[0].name {
+			name = a[0].name
+		} else {
+			name = b[0].name
+		}
+		i, j := ofName(a, name), ofName(b, name)
+		out = alignOneName(out, a[:i], b[:j])
+		a, b = a[i:], b[j:]
+	}
+	return out
+}
+
+// ofName returns how many calls at the beginning have the name.
+func ofName(calls []call, name string) int {
+	for i, c := range calls {
+		if c.name != name {
+			return i
+		}
+	}
+	return len(calls)
+}
+
+// alignOneName pairs predicates of one name: those that are the same, then the others in their order. If all are the same
+// and only stand in another order, they are one part.
+func alignOneName(out []Part, a, b []call) []Part {
+	onlyA, onlyB := onlyIn(a, b), onlyIn(b, a)
+	if len(onlyA)+len(onlyB) == 0 && !sameTexts(a, b) {
+		return append(out, Part{Element: Predicate, Op: Moved, Old: joined(a), New: joined(b)})
+	}
+	other := onlyA
+	for _, c := range a {
+		if len(other) > 0 && other[0] == c {
+			other = other[1:]
+			continue
+		}
+		out = append(out, Part{Element: Predicate, Op: Same, Old: c.text, New: c.text})
+	}
+	for i := range max(len(onlyA), len(onlyB)) {
+		var old, new string
+		if i < len(onlyA) {
+			old = onlyA[i].text
+		}
+		if i < len(onlyB) {
+			new = onlyB[i].text
+		}
+		out = append(out, between(Predicate, old, new))
+	}
+	return out
+}
+
+// onlyIn returns the calls of a, in their order, that are left when those of b are taken away, each once. Of calls with
+// one text the last are left.
+func onlyIn(a, b []call) []call {
+	if len(a) == 1 && len(b) == 1 && a[0] == b[0] {
+		return nil
+	}
+	count := make(map[string]int, len(b))
+	for _, c := range b {
+		count[c.text]++
+	}
+	var out []call
+	for _, c := range a {
+		if count[c.text]--; count[c.text] < 0 {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+func sameTexts(a, b []call) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i].text != b[i].text {
+			return false
+		}
+	}
+	return true
+}
+
+func joined(calls []call) string {
+	texts := make([]string, len(calls))
+	for i, c := range calls {
+		texts[i] = c.text
+	}
+	return strings.Join(texts, " && ")
+}
+
+// between makes a part of two texts, of which one may be empty: it is not there.
+func between(e Element, old, new string) Part {
+	p := Part{Element: e, Old: old, New: new}
+	switch {
+	case old == new:
+		p.Op = Same
+	case new == "":
+		p.Op = Removed
+	case old == "":
+		p.Op = Added
+	default:
+		p.Op = Replaced
+	}
+	return p
+}
+
+// alignBackends takes canonical routes.
+func alignBackends(out []Part, a, b *eskip.Route) []Part {
+	if a.BackendType != b.BackendType {
+		return append(out, between(Backend, backendText(a), backendText(b)))
+	}
+	switch a.BackendType {
+	case eskip.NetworkBackend:
+		return append(out, between(Address, backendText(a), backendText(b)))
+	case eskip.LBBackend:
+		if a.LBAlgorithm != "" || b.LBAlgorithm != "" {
+			p := between(Algorithm, a.LBAlgorithm, b.LBAlgorithm)
+			out = append(out, p)
+		}
+		return alignEndpoints(out, a.LBEndpoints, b.LBEndpoints)
+	default:
+		return append(out, between(Backend, backendText(a), backendText(b)))
+	}
+}
+
+// backendText prints the backend alone.
+func backendText(r *eskip.Route) string {
+	out, backend := eskip.AppendExpr(nil, r)
+	return string(out[backend:])
+}
+
+// alignEndpoints takes lists that are sorted by address and zone.
+func alignEndpoints(out []Part, a, b []*eskip.LBEndpoint) []Part {
+	for len(a) > 0 || len(b) > 0 {
+		var address string
+		if len(b) == 0 || len(a) > 0 && a[0].Address <= b[0].Address {
+			address = a[0].Address
+		} else {
+			address = b[0].Address
+		}
+		i, j := ofAddress(a, address), ofAddress(b, address)
+		out = alignZones(out, a[:i], b[:j])
+		a, b = a[i:], b[j:]
+	}
+	return out
+}
+
+func ofAddress(eps []*eskip.LBEndpoint, address string) int {
+	for i, ep := range eps {
+		if ep.Address != address {
+			return i
+		}
+	}
+	return len(eps)
+}
+
+// alignZones pairs endpoints of one address: those of one zone, then the others in their order.
+func alignZones(out []Part, a, b []*eskip.LBEndpoint) []Part {
+	var onlyA, onlyB []*eskip.LBEndpoint
+	for len(a) > 0 && len(b) > 0 {
+		switch {
+		case a[0].Zone == b[0].Zone:
+			text := a[0].StringWithZone()
+			out = append(out, Part{Element: Endpoint, Op: Same, Old: text, New: text})
+			a, b = a[1:], b[1:]
+		case a[0].Zone < b[0].Zone:
+			onlyA = append(onlyA, a[0])
+			a = a[1:]
+		default:
+			onlyB = append(onlyB, b[0])
+			b = b[1:]
+		}
+	}
+	onlyA, onlyB = append(onlyA, a...), append(onlyB, b...)
+	for i := range max(len(onlyA), len(onlyB)) {
+		switch {
+		case i >= len(onlyA):
+			out = append(out, Part{Element: Endpoint, Op: Added, New: onlyB[i].StringWithZone()})
+		case i >= len(onlyB):
+			out = append(out, Part{Element: Endpoint, Op: Removed, Old: onlyA[i].StringWithZone()})
+		default:
+			out = append(out, Part{
+				Element: Zone, Op: Replaced, Old: onlyA[i].StringWithZone(), New: onlyB[i].StringWithZone(),
+			})
+		}
+	}
+	return out
+}

@@ -1,0 +1,94 @@
+package shadowdiff
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/routesrv/routesrv/eskip"
+)
+
+// Kind is a kind of difference.
+type Kind uint8
+
+// The kinds, as seen from A.
+const (
+	Missing Kind = iota // only A has the route
+	Extra               // only B has the route
+	Changed             // both have a route of the id, and they differ
+	Renamed             // both have the route, under different ids
+
+	kindCount
+)
+
+var kindNames = [kindCount]string{"missing", "extra", "changed", "renamed"}
+
+// String is the name in text, JSON and metrics.
+func (k Kind) String() string { return kindNames[k] }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// Key names a difference in two reports of the same tables.
+type Key struct {
+	Kind  Kind
+	ID    string // in A; in B for Extra
+	NewID string // in B for Renamed, else empty
+}
+
+func (k Key) compare(l Key) int {
+	return cmp.Or(strings.Compare(k.ID, l.ID), cmp.Compare(k.Kind, l.Kind), strings.Compare(k.NewID, l.NewID))
+}
+
+// Difference is one entry of a report, whatever its kind.
+type Difference struct {
+	Key
+	A, B  *eskip.Route // nil where the route is not
+	Parts []Part       // for Changed, else nil
+}
+
+// Aligned returns all parts of the routes beside each other; see [Change.Aligned]. For routes that are only on one side all
+// parts are Removed or Added.
+func (d Difference) Aligned() []Part {
+	switch d.Kind {
+	case Missing:
+		return oneSided(d.A, Removed)
+	case Extra:
+		return oneSided(d.B, Added)
+	default:
+		return align(d.A, d.B)
+	}
+}
+
+// oneSided returns the parts of a route that has no partner.
+func oneSided(r *eskip.Route, op Op) []Part {
+	out := align(r, r)
+	for i := range out {
+		out[i].Op = op
+		if op == Removed {
+			out[i].New, out[i].NewPosition = "", 0
+		} else {
+			out[i].Old, out[i].OldPosition = "", 0
+		}
+	}
+	return out
+}
+
+// Differences returns all entries of the report, sorted by id, with Parts shared.
+func (r *Report) Differences() []Difference {
+	out := make([]Difference, 0, r.Counts().Differences())
+	for _, x := range r.Missing {
+		out = append(out, Difference{Key: Key{Kind: Missing, ID: x.Id}, A: x})
+	}
+	for _, x := range r.Extra {
+		out = append(out, Difference{Key: Key{Kind: Extra, ID: x.Id}, B: x})
+	}
+	for _, c := range r.Changed {
+		out = append(out, Difference{Key: Key{Kind: Changed, ID: c.A.Id}, A: c.A, B: c.B, Parts: c.Parts})
+	}
+	for _, n := range r.Renamed {
+		out = append(out, Difference{Key: Key{Kind: Renamed, ID: n.A.Id, NewID: n.B.Id}, A: n.A, B: n.B})
+	}
+	slices.SortStableFunc(out, func(x, y Difference) int { return x.compare(y.Key) })
+	return out
+}

@@ -1,0 +1,178 @@
+package shadowdiff_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/shadowdiff"
+)
+
+// FuzzDiff holds the laws: a list does not differ from itself; Diff(b, a) is the mirror of Diff(a, b); a report is empty
+// if and only if the lists are equal; every route is accounted for; what was changed back is equal.
+func FuzzDiff(f *testing.F) {
+	for _, s := range [][2]string{
+		{"", "a: * -> <shunt>"},
+		{`a: Foo(1) && Foo(2) -> <shunt>`, `a: Foo(2) && Foo(1) -> <shunt>; b: * -> <loopback>`},
+		{`a: * -> f() -> g() -> f() -> h(-0) -> <shunt>`, `a: * -> g() -> f() -> h(0) -> f() -> <shunt>`},
+		{`a: * -> <random, "http://a?zone=x", "http://b">`, `a: * -> <"http://b", "http://a?zone=y", "http://a">`},
+		{`a: * -> <shunt>; a: * -> <dynamic>; c: * -> "http://x"`, `a: * -> <dynamic>; d: * -> "http://x"`},
+		{`a: Method("") && Header("x", "y") -> <forward>`, `a: Header("x", "z") && Any() -> ""`},
+		{document(3, 0), document(2, 0)},
+	} {
+		f.Add(s[0], s[1])
+	}
+	f.Fuzz(func(t *testing.T, x, y string) {
+		a, err := eskip.Parse(x)
+		if err != nil {
+			t.Skip()
+		}
+		b, err := eskip.Parse(y)
+		if err != nil {
+			t.Skip()
+		}
+		if r := shadowdiff.Diff(a, parse(t, x)); !r.Empty() || r.Equal != len(a) {
+			t.Errorf("%s differs from itself: %q", x, outline(r))
+		}
+		there, back := shadowdiff.Diff(a, b), shadowdiff.Diff(b, a)
+		if diff := cmp.Diff(mirrored(t, there), entries(back)); diff != "" {
+			t.Errorf("Diff(b, a) is no mirror of Diff(a, b) (-mirror +got):\n%s", diff)
+		}
+		if unique(a) && unique(b) && there.Empty() != eskip.EqLists(a, b) {
+			t.Errorf("empty = %v, equal = %v: %q", there.Empty(), eskip.EqLists(a, b), outline(there))
+		}
+		c := there.Counts()
+		if c.Missing+c.Changed+c.Renamed+c.Equal != len(a) || c.Extra+c.Changed+c.Renamed+c.Equal != len(b) {
+			t.Errorf("%+v of %d and %d routes", c, len(a), len(b))
+		}
+		for _, ch := range there.Changed {
+			checkAligned(t, ch)
+		}
+	})
+}
+
+// checkAligned holds that the aligned parts are the routes, and that those that differ are the parts of the change.
+func checkAligned(t *testing.T, c shadowdiff.Change) {
+	t.Helper()
+	var differ []shadowdiff.Part
+	var old, new int
+	for _, p := range c.Aligned() {
+		if p.Op != shadowdiff.Same {
+			differ = append(differ, p)
+		} else if p.Old != p.New {
+			t.Errorf("%+v is the same", p)
+		}
+		if p.Element == shadowdiff.Filter {
+			if p.OldPosition > 0 {
+				old++
+			}
+			if p.NewPosition > 0 {
+				new++
+			}
+		}
+	}
+	if diff := cmp.Diff(c.Parts, differ); diff != "" {
+		t.Error(diff)
+	}
+	if old != len(c.A.Filters) || new != len(c.B.Filters) {
+		t.Errorf("%d and %d filters are aligned, want %d and %d", old, new, len(c.A.Filters), len(c.B.Filters))
+	}
+	for _, p := range differ {
+		if p.Old == p.New && p.Op != shadowdiff.Moved {
+			t.Errorf("%+v does not differ", p)
+		}
+	}
+}
+
+type entry struct {
+	Kind   string
+	ID     string
+	New    string
+	A, B   string
+	Detail []shadowdiff.Part
+}
+
+func entries(r shadowdiff.Report) []entry {
+	out := []entry{}
+	text := func(r *eskip.Route) string {
+		if r == nil {
+			return ""
+		}
+		return r.String()
+	}
+	for _, d := range r.Differences() {
+		out = append(out, entry{d.Kind.String(), d.ID, d.NewID, text(d.A), text(d.B), sortedParts(d.Parts)})
+	}
+	slices.SortStableFunc(out, func(x, y entry) int {
+		return strings.Compare(x.ID+" "+x.New+" "+x.Kind+" "+x.A+" "+x.B, y.ID+" "+y.New+" "+y.Kind+" "+y.A+" "+y.B)
+	})
+	return out
+}
+
+// mirrored is what the report of the exchanged sides should have.
+func mirrored(t *testing.T, r shadowdiff.Report) []entry {
+	t.Helper()
+	m := shadowdiff.Report{Missing: r.Extra, Extra: r.Missing, A: r.B, B: r.A, Equal: r.Equal}
+	for _, n := range r.Renamed {
+		m.Renamed = append(m.Renamed, shadowdiff.Rename{A: n.B, B: n.A})
+	}
+	for _, c := range r.Changed {
+		o := shadowdiff.Change{A: c.B, B: c.A}
+		for _, p := range c.Parts {
+			p.Old, p.New = p.New, p.Old
+			p.OldPosition, p.NewPosition = p.NewPosition, p.OldPosition
+			switch p.Op {
+			case shadowdiff.Removed:
+				p.Op = shadowdiff.Added
+			case shadowdiff.Added:
+				p.Op = shadowdiff.Removed
+			}
+			o.Parts = append(o.Parts, p)
+		}
+		m.Changed = append(m.Changed, o)
+	}
+	return entries(m)
+}
+
+func sortedParts(parts []shadowdiff.Part) []shadowdiff.Part {
+	parts = slices.Clone(parts)
+	slices.SortFunc(parts, func(x, y shadowdiff.Part) int {
+		key := func(p shadowdiff.Part) string {
+			return strings.Join([]string{p.Label(), p.Op.String(), p.Old, p.New}, "\x00")
+		}
+		return strings.Compare(key(x), key(y))
+	})
+	return parts
+}
+
+func unique(routes []*eskip.Route) bool {
+	seen := make(map[string]bool)
+	for _, r := range routes {
+		if seen[r.Id] {
+			return false
+		}
+		seen[r.Id] = true
+	}
+	return true
+}
+
+// FuzzMark holds that the marked parts make up the texts.
+func FuzzMark(f *testing.F) {
+	f.Add("http://10.0.0.11", "http://10.0.0.12")
+	f.Add("", "x")
+	f.Add("aäb", "aöb")
+	f.Add("foo", "foofoo")
+	f.Fuzz(func(t *testing.T, old, new string) {
+		prefix, oldMid, newMid, suffix := shadowdiff.Mark(old, new)
+		if prefix+oldMid+suffix != old || prefix+newMid+suffix != new {
+			t.Errorf("Mark(%q, %q) = %q, %q, %q, %q", old, new, prefix, oldMid, newMid, suffix)
+		}
+		if (old == new) != (oldMid == "" && newMid == "") {
+			t.Errorf("Mark(%q, %q) marks %q and %q", old, new, oldMid, newMid)
+		}
+		shadowdiff.Printable(old)
+	})
+}

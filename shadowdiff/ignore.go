@@ -1,0 +1,109 @@
+package shadowdiff
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/routesrv/routesrv/eskip"
+)
+
+// Ignore says which differences do not count. The zero value ignores nothing.
+type Ignore struct {
+	// Endpoints ignores endpoints that were added, removed or moved to another zone. The type of the backend and the
+	// algorithm still count.
+	Endpoints bool
+	// IDs ignores routes of which an id matches one of the expressions, anywhere in the id.
+	IDs []*regexp.Regexp
+}
+
+// ParseIgnore reads a list with commas of "endpoints" and "id=REGEX". A comma in an expression does not end it, unless one
+// of these words follows.
+func ParseIgnore(s string) (Ignore, error) {
+	var out Ignore
+	for rest := s; rest != ""; {
+		var item string
+		item, rest = cutIgnore(rest)
+		expr, isID := strings.CutPrefix(item, "id=")
+		switch {
+		case item == "endpoints":
+			out.Endpoints = true
+		case isID && expr == "":
+			return Ignore{}, fmt.Errorf("%q: the expression is empty and would match every route", item)
+		case isID:
+			rx, err := regexp.Compile(expr)
+			if err != nil {
+				return Ignore{}, fmt.Errorf("%q: %w", item, err)
+			}
+			out.IDs = append(out.IDs, rx)
+		default:
+			return Ignore{}, fmt.Errorf("%q: want endpoints or id=REGEX", item)
+		}
+	}
+	return out, nil
+}
+
+// nextIgnore is the comma before the next item of a list.
+var nextIgnore = regexp.MustCompile(`,(endpoints(,|$)|id=)`)
+
+func cutIgnore(s string) (item, rest string) {
+	if !strings.HasPrefix(s, "id=") { // words end at the next comma
+		item, rest, _ = strings.Cut(s, ",")
+		return item, rest
+	}
+	if at := nextIgnore.FindStringIndex(s); at != nil {
+		return s[:at[0]], s[at[0]+1:]
+	}
+	return s, ""
+}
+
+func (i Ignore) id(id string) bool {
+	for _, rx := range i.IDs {
+		if rx.MatchString(id) {
+			return true
+		}
+	}
+	return false
+}
+
+func (i Ignore) part(p Part) bool {
+	return i.Endpoints && (p.Element == Endpoint || p.Element == Zone)
+}
+
+// Without returns the report without the differences that are to be ignored. They are counted in Ignored; a change of
+// which only a part is ignored stays, with its other parts.
+func (r Report) Without(i Ignore) Report {
+	before := r.Counts().Differences()
+	r.Missing = without(r.Missing, func(x *eskip.Route) bool { return i.id(x.Id) })
+	r.Extra = without(r.Extra, func(x *eskip.Route) bool { return i.id(x.Id) })
+	r.Renamed = without(r.Renamed, func(x Rename) bool { return i.id(x.A.Id) || i.id(x.B.Id) })
+	changed := make([]Change, 0, len(r.Changed))
+	for _, c := range r.Changed {
+		if i.id(c.A.Id) {
+			continue
+		}
+		if c.Parts = without(c.Parts, i.part); len(c.Parts) > 0 {
+			changed = append(changed, c)
+		}
+	}
+	r.Changed = changed
+	r.Ignored += before - r.Counts().Differences()
+	return r
+}
+
+// without returns the elements that drop is false for, in a new slice if there are others.
+func without[T any](list []T, drop func(T) bool) []T {
+	for i, x := range list {
+		if !drop(x) {
+			continue
+		}
+		out := append([]T(nil), list[:i]...)
+		for _, x := range list[i+1:] {
+			if !drop(x) {
+				out = append(out, x)
+			}
+		}
+		return out
+	}
+	return list
+}

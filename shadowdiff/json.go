@@ -1,0 +1,151 @@
+package shadowdiff
+
+import (
+	"encoding/json"
+	"io"
+	"time"
+
+	"github.com/routesrv/routesrv/eskip"
+)
+
+// Schema names the JSON form. Within one version fields are only added.
+const Schema = "routesrv.shadowdiff/v1"
+
+// The JSON form. Names of kinds, elements, ops and states are those of their String methods; texts of routes are
+// expressions of the route language without the id; times are RFC 3339 in UTC.
+type (
+	jsonView struct {
+		Schema      string           `json:"schema"`
+		Result      string           `json:"result"` // same, different or error
+		Error       string           `json:"error,omitempty"`
+		Time        *time.Time       `json:"time,omitempty"`
+		A           jsonSide         `json:"a"`
+		B           jsonSide         `json:"b"`
+		Counts      Counts           `json:"counts"`
+		Watch       *jsonWatch       `json:"watch,omitempty"`
+		Differences []jsonDifference `json:"differences"` // by id
+	}
+	jsonSide struct {
+		Name     string `json:"name"`
+		Routes   int    `json:"routes"`
+		Revision uint64 `json:"revision,omitempty"`
+	}
+	jsonWatch struct {
+		Comparisons  uint64    `json:"comparisons"`
+		Confirmed    jsonKinds `json:"confirmed"`
+		Pending      jsonKinds `json:"pending"`
+		Untracked    int       `json:"untracked,omitempty"` // differences that are counted and not listed
+		CleanSeconds float64   `json:"clean_seconds"`
+	}
+	jsonKinds struct {
+		Missing int `json:"missing"`
+		Extra   int `json:"extra"`
+		Changed int `json:"changed"`
+		Renamed int `json:"renamed"`
+	}
+	jsonDifference struct {
+		Kind      Kind       `json:"kind"`
+		ID        string     `json:"id"` // in A; in B for extra routes
+		NewID     string     `json:"new_id,omitempty"`
+		Owner     Owner      `json:"owner"`
+		State     string     `json:"state,omitempty"`
+		FirstSeen *time.Time `json:"first_seen,omitempty"`
+		Count     int        `json:"count,omitempty"`
+		Parts     []jsonPart `json:"parts,omitempty"`
+		A         string     `json:"a,omitempty"`
+		B         string     `json:"b,omitempty"`
+	}
+	jsonPart struct {
+		Element     Element `json:"element"`
+		Op          Op      `json:"op"`
+		Old         string  `json:"old,omitempty"`
+		New         string  `json:"new,omitempty"`
+		OldPosition int     `json:"old_position,omitempty"`
+		NewPosition int     `json:"new_position,omitempty"`
+	}
+)
+
+func kindsOf(c Counts) jsonKinds { return jsonKinds{c.Missing, c.Extra, c.Changed, c.Renamed} }
+
+// WriteJSON writes a view as one JSON object, indented, with a line end:
+//
+//	schema       Schema
+//	result       same, different or error
+//	error        why there is no newer comparison, if there is none
+//	time         of the comparison
+//	a, b         name, number of routes and revision of the tables
+//	counts       missing, extra, changed, renamed, equal and ignored routes
+//	watch        comparisons, confirmed and pending differences by kind, and clean_seconds; in continuous mode only
+//	differences  a list sorted by id: kind, id, new_id, owner, parts, the expressions a and b, and in continuous mode
+//	             state (confirmed or pending), first_seen and count
+//
+// A part has element, op, old, new, and for filters old_position and new_position, which count from 1. What is empty or
+// unknown is left out, the list of differences is always there.
+func WriteJSON(w io.Writer, v *View) error {
+	out := jsonView{
+		Schema: Schema, Result: v.result(), Error: v.Err, Time: optional(v.At), Counts: v.Report.Counts(),
+		A:           jsonSide{v.A.Name, v.Report.A, v.A.Revision},
+		B:           jsonSide{v.B.Name, v.Report.B, v.B.Revision},
+		Differences: []jsonDifference{},
+	}
+	if o := v.Watch; o != nil {
+		out.Watch = &jsonWatch{o.Comparisons, kindsOf(o.Confirmed), kindsOf(o.Pending), o.Beyond, o.Clean.Seconds()}
+	}
+	for _, e := range v.entries() {
+		out.Differences = append(out.Differences, newJSONDifference(e, v.Owner))
+	}
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(out)
+}
+
+// WriteEntryJSON writes one difference in one line, as it stands in the list of [WriteJSON], with what happened to it and
+// when in front.
+func WriteEntryJSON(w io.Writer, e Entry, owner OwnerFunc, event string, at time.Time) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(struct {
+		Event string    `json:"event"`
+		Time  time.Time `json:"time"`
+		jsonDifference
+	}{event, at.UTC(), newJSONDifference(e, owner)})
+}
+
+func newJSONDifference(e Entry, owner OwnerFunc) jsonDifference {
+	d := jsonDifference{
+		Kind: e.Kind, ID: e.ID, NewID: e.NewID, Owner: owner.of(e.ID), State: e.State(), FirstSeen: optional(e.FirstSeen),
+		Count: e.Count, A: expression(e.A), B: expression(e.B),
+	}
+	for _, p := range e.Parts {
+		d.Parts = append(d.Parts, jsonPart(p))
+	}
+	return d
+}
+
+func expression(r *eskip.Route) string {
+	if r == nil {
+		return ""
+	}
+	return r.String()
+}
+
+func optional(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}
+
+// result is what the exit status of a comparison says, in a word.
+func (v *View) result() string {
+	switch {
+	case v.Err != "":
+		return "error"
+	case v.Report.Empty():
+		return "same"
+	default:
+		return "different"
+	}
+}

@@ -1,0 +1,67 @@
+package shadowdiff
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// The results of a comparison.
+const (
+	resultSame      = "same"      // no difference
+	resultPending   = "pending"   // differences that may be skew
+	resultDifferent = "different" // differences that count
+	resultError     = "error"     // there was nothing to compare
+)
+
+// Metrics are the series of a continuous comparison.
+type Metrics struct {
+	Routes      *prometheus.GaugeVec   // kind
+	Comparisons *prometheus.CounterVec // result
+	Clean       prometheus.Gauge
+}
+
+// NewMetrics makes the series and registers them; a nil registerer leaves them unregistered.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		Routes: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "shadow_diff_routes",
+			Help: "Routes that differ between the two tables for longer than skew explains, by kind: missing, extra, changed or renamed.",
+		}, []string{"kind"}),
+		Comparisons: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "shadow_diff_comparisons_total",
+			Help: "Comparisons by result: same, pending (what differs may be skew), different or error (a table could not be had).",
+		}, []string{"result"}),
+		Clean: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "shadow_diff_clean_seconds",
+			Help: "Time for which comparisons have shown no difference that counts, up to the last comparison.",
+		}),
+	}
+	for _, k := range kindNames {
+		m.Routes.WithLabelValues(k)
+	}
+	for _, r := range []string{resultSame, resultPending, resultDifferent, resultError} {
+		m.Comparisons.WithLabelValues(r)
+	}
+	if reg != nil {
+		reg.MustRegister(m.Routes, m.Comparisons, m.Clean)
+	}
+	return m
+}
+
+// Observe shows what a comparison gave.
+func (m *Metrics) Observe(o *Observation) {
+	for kind, n := range map[Kind]int{
+		Missing: o.Confirmed.Missing, Extra: o.Confirmed.Extra, Changed: o.Confirmed.Changed, Renamed: o.Confirmed.Renamed,
+	} {
+		m.Routes.WithLabelValues(kind.String()).Set(float64(n))
+	}
+	result := resultSame
+	switch {
+	case o.Confirmed.Differences() > 0:
+		result = resultDifferent
+	case o.Pending.Differences() > 0:
+		result = resultPending
+	}
+	m.Comparisons.WithLabelValues(result).Inc()
+	m.Clean.Set(o.Clean.Seconds())
+}
+
+// Failed counts a comparison that could not be made. The other series keep what the last comparison showed.
+func (m *Metrics) Failed() { m.Comparisons.WithLabelValues(resultError).Inc() }

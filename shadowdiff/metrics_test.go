@@ -1,0 +1,52 @@
+package shadowdiff_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/routesrv/routesrv/shadowdiff"
+)
+
+func TestMetrics(t *testing.T) {
+	reg := prometheus.NewPedanticRegistry()
+	m := shadowdiff.NewMetrics(reg)
+	problems, err := testutil.GatherAndLint(reg)
+	if err != nil || len(problems) > 0 {
+		t.Errorf("promlint: %v %v", problems, err)
+	}
+	w := watch(t, shadowdiff.TrackerConfig{})
+	for _, b := range []string{with, with, lacking, lacking, lacking} {
+		o := w.compare(3, with, b)
+		m.Observe(&o)
+		if got := testutil.ToFloat64(m.Clean); o.Comparisons == 2 && got != 3 {
+			t.Errorf("shadow_diff_clean_seconds = %v, want 3", got)
+		}
+	}
+	m.Failed()
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(exposition)); err != nil {
+		t.Error(err)
+	}
+	shadowdiff.NewMetrics(nil)
+}
+
+// exposition is what is there after two comparisons without differences, three with one, and one that failed.
+const exposition = `
+# HELP shadow_diff_clean_seconds Time for which comparisons have shown no difference that counts, up to the last comparison.
+# TYPE shadow_diff_clean_seconds gauge
+shadow_diff_clean_seconds 0
+# HELP shadow_diff_comparisons_total Comparisons by result: same, pending (what differs may be skew), different or error (a table could not be had).
+# TYPE shadow_diff_comparisons_total counter
+shadow_diff_comparisons_total{result="different"} 1
+shadow_diff_comparisons_total{result="error"} 1
+shadow_diff_comparisons_total{result="pending"} 2
+shadow_diff_comparisons_total{result="same"} 2
+# HELP shadow_diff_routes Routes that differ between the two tables for longer than skew explains, by kind: missing, extra, changed or renamed.
+# TYPE shadow_diff_routes gauge
+shadow_diff_routes{kind="changed"} 0
+shadow_diff_routes{kind="extra"} 0
+shadow_diff_routes{kind="missing"} 1
+shadow_diff_routes{kind="renamed"} 0
+`

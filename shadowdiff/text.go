@@ -1,0 +1,229 @@
+package shadowdiff
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// TextOptions say how text is written. The zero value is for files.
+type TextOptions struct {
+	Color bool // with the escape sequences of terminals
+	Width int  // of the lines, in characters; 0 is no limit
+}
+
+// The escape sequences in use.
+const (
+	styleBold   = "\x1b[1m"
+	styleDim    = "\x1b[2m"
+	styleRed    = "\x1b[31m"
+	styleGreen  = "\x1b[32m"
+	styleYellow = "\x1b[33m"
+	styleCyan   = "\x1b[36m"
+	styleMark   = "\x1b[7m" // what differs in a line
+	styleUnmark = "\x1b[27m"
+	styleReset  = "\x1b[0m"
+)
+
+// Columns of the text.
+const (
+	labelIndent = 6
+	labelWidth  = 16
+	context     = 40 // characters that are shown around what differs in a line
+	minRoom     = 20 // for a text, however narrow the lines are
+)
+
+// WriteText writes a view for people: the sides, the differences by owner, and one line that sums up. Of a part that was
+// replaced only the surroundings of what differs are shown. What a terminal would act on is escaped: the texts come from
+// whoever may write objects.
+func WriteText(w io.Writer, v *View, opts TextOptions) error {
+	t := textWriter{Writer: bufio.NewWriter(w), opts: opts}
+	groups := v.Groups()
+	if len(groups) > 0 {
+		t.line(t.style(styleRed, "--- A: "+v.A.describe(v.Report.A)))
+		t.line(t.style(styleGreen, "+++ B: "+v.B.describe(v.Report.B)))
+		t.line("")
+	}
+	for _, g := range groups {
+		t.line(t.style(styleBold, g.Owner.String()))
+		for _, e := range g.Entries {
+			t.entry(e)
+		}
+		t.line("")
+	}
+	if v.Watch != nil && v.Watch.Beyond > 0 {
+		t.line(plural(v.Watch.Beyond, "more difference"))
+	}
+	if v.Err != "" {
+		t.line(t.style(styleRed, "trouble: "+Printable(v.Err)))
+	}
+	t.line(v.Summary())
+	return t.Flush()
+}
+
+// WriteEntry writes one difference as [WriteText] does, without its owner.
+func WriteEntry(w io.Writer, e Entry, opts TextOptions) error {
+	t := textWriter{Writer: bufio.NewWriter(w), opts: opts}
+	t.entry(e)
+	return t.Flush()
+}
+
+// textWriter keeps the first error until Flush.
+type textWriter struct {
+	*bufio.Writer
+	opts TextOptions
+}
+
+func (t *textWriter) line(s string) {
+	t.WriteString(s)
+	t.WriteByte('\n')
+}
+
+func (t *textWriter) style(code, s string) string {
+	if !t.opts.Color || s == "" {
+		return s
+	}
+	return code + s + styleReset
+}
+
+// signs are what stands before the id, by kind.
+var signs = [kindCount]struct{ sign, style string }{
+	{"-", styleRed}, {"+", styleGreen}, {"~", styleYellow}, {">", styleCyan},
+}
+
+func (t *textWriter) entry(e Entry) {
+	sign := signs[e.Kind]
+	head := sign.sign + " " + Printable(e.ID)
+	if e.NewID != "" {
+		head += " is now " + Printable(e.NewID)
+	}
+	t.line("  " + t.style(sign.style, head) + t.style(styleDim, history(e)))
+	switch {
+	case e.Kind == Missing && e.A != nil:
+		t.line(strings.Repeat(" ", labelIndent) + t.fit(Printable(e.A.String()), labelIndent))
+	case e.Kind == Extra && e.B != nil:
+		t.line(strings.Repeat(" ", labelIndent) + t.fit(Printable(e.B.String()), labelIndent))
+	}
+	for _, p := range e.Parts {
+		t.part(p)
+	}
+}
+
+// history says for how long a difference has been seen.
+func history(e Entry) string {
+	if e.Count == 0 {
+		return ""
+	}
+	return fmt.Sprintf("  %s, since %s, %s", e.State(), e.FirstSeen.UTC().Format(time.RFC3339), plural(e.Count, "comparison"))
+}
+
+// part writes one or two lines: what A has and what B has.
+func (t *textWriter) part(p Part) {
+	const indent = labelIndent + labelWidth + len("- ")
+	room := 0
+	if t.opts.Width > 0 {
+		room = max(t.opts.Width-indent, minRoom)
+	}
+	label := fmt.Sprintf("%*s%-*s", labelIndent, "", labelWidth, p.Label())
+	switch p.Op {
+	case Removed:
+		t.line(label + t.style(styleRed, "- "+t.fit(Printable(p.Old), indent)))
+	case Added:
+		t.line(label + t.style(styleGreen, "+ "+t.fit(Printable(p.New), indent)))
+	case Moved:
+		if p.Old == p.New {
+			t.line(label + t.style(styleYellow, "= "+t.fit(Printable(p.Old), indent)))
+			return
+		}
+		fallthrough // predicates in another order
+	default:
+		old, new := Printable(p.Old), Printable(p.New)
+		prefix, oldMid, newMid, suffix := Mark(old, new)
+		prefix, suffix = surroundings(prefix, suffix, max(utf8.RuneCountInString(oldMid), utf8.RuneCountInString(newMid)), room)
+		rest := room - utf8.RuneCountInString(prefix) - utf8.RuneCountInString(suffix)
+		t.line(label + t.marked(styleRed, "- ", prefix, clip(oldMid, rest, room), suffix))
+		t.line(strings.Repeat(" ", labelIndent+labelWidth) + t.marked(styleGreen, "+ ", prefix, clip(newMid, rest, room), suffix))
+	}
+}
+
+// marked is a line of which the middle is what differs.
+func (t *textWriter) marked(style, sign, prefix, mid, suffix string) string {
+	if t.opts.Color && mid != "" {
+		mid = styleMark + mid + styleUnmark
+	}
+	return t.style(style, sign+prefix+mid+suffix)
+}
+
+// fit cuts a text to what is left of the line after the indent.
+func (t *textWriter) fit(s string, indent int) string {
+	if t.opts.Width == 0 {
+		return s
+	}
+	return cut(s, max(t.opts.Width-indent, minRoom))
+}
+
+// clip is cut if there is a limit at all.
+func clip(s string, n, limit int) string {
+	if limit == 0 {
+		return s
+	}
+	return cut(s, n)
+}
+
+// cut shortens s to n characters.
+func cut(s string, n int) string {
+	if utf8.RuneCountInString(s) <= n {
+		return s
+	}
+	return string([]rune(s)[:max(n-1, 0)]) + "…"
+}
+
+// surroundings shortens what stands before and behind the part that differs: to what helps a reader, and to the room that
+// the part leaves, of which each gets a half. No room is no limit.
+func surroundings(prefix, suffix string, mid, room int) (string, string) {
+	before, after := context, context
+	if room > 0 {
+		left := max(room-mid, 0)
+		before, after = min(before, left/2), min(after, left/2)
+	}
+	p, s := []rune(prefix), []rune(suffix)
+	if len(p) > before {
+		p = append([]rune("…"), p[len(p)-max(before-1, 0):]...)
+	}
+	if len(s) > after {
+		s = append(s[:max(after-1, 0):max(after-1, 0)], '…')
+	}
+	return string(p), string(s)
+}
+
+// Printable escapes what is not for the eye: control characters, which a terminal would act on, format characters, which
+// can change the order of what is shown, and bytes that are no UTF-8.
+func Printable(s string) string {
+	if !strings.ContainsFunc(s, hidden) {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		r, n := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case !hidden(r):
+			b.WriteString(s[i : i+n])
+		case r < utf8.RuneSelf || n == 1:
+			fmt.Fprintf(&b, `\x%02x`, s[i])
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+		i += n
+	}
+	return b.String()
+}
+
+// hidden is true for U+FFFD, too: it is what a byte that is no UTF-8 decodes to.
+func hidden(r rune) bool {
+	return r == utf8.RuneError || unicode.IsControl(r) || unicode.Is(unicode.Cf, r) ||
+		unicode.Is(unicode.Zl, r) || unicode.Is(unicode.Zp, r)
+}

@@ -1,0 +1,223 @@
+package shadowdiff_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/routesrv/routesrv/shadowdiff"
+)
+
+// watched is a tracker with the time of its comparisons.
+type watched struct {
+	t   *testing.T
+	tr  *shadowdiff.Tracker
+	now time.Time
+}
+
+func watch(t *testing.T, cfg shadowdiff.TrackerConfig) *watched {
+	return &watched{t: t, tr: shadowdiff.NewTracker(cfg), now: time.Unix(1000, 0)}
+}
+
+// compare compares two documents some seconds after the last comparison.
+func (w *watched) compare(seconds int, a, b string, revisions ...uint64) shadowdiff.Observation {
+	w.t.Helper()
+	w.now = w.now.Add(time.Duration(seconds) * time.Second)
+	m := shadowdiff.Meta{Now: w.now}
+	if len(revisions) == 2 {
+		m.RevisionA, m.RevisionB = revisions[0], revisions[1]
+	}
+	return w.tr.Observe(shadowdiff.Diff(parse(w.t, a), parse(w.t, b)), m)
+}
+
+// state is an observation in short: "confirmed missing a (3)".
+func state(o shadowdiff.Observation) string {
+	var out []string
+	for _, d := range o.Differences {
+		s := "pending"
+		if d.Confirmed {
+			s = "confirmed"
+		}
+		out = append(out, fmt.Sprintf("%s %s %s (%d)", s, d.Kind, d.ID, d.Count))
+	}
+	return strings.Join(out, ", ")
+}
+
+const (
+	with    = `a: * -> f() -> "http://x"; b: Foo() -> <shunt>`
+	lacking = `b: Foo() -> <shunt>`
+)
+
+func TestDifferenceCountsWhenItPersists(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		steps []int // seconds
+		want  string
+	}{
+		{"first", []int{0}, "pending missing a (1)"},
+		{"second", []int{0, 3}, "pending missing a (2)"},
+		{"third", []int{0, 3, 3}, "confirmed missing a (3)"},
+		{"three in less than two intervals", []int{0, 1, 1}, "pending missing a (3)"},
+		{"two in more than two intervals", []int{0, 10}, "pending missing a (2)"},
+		{"many quick ones", []int{0, 1, 1, 1, 1, 1, 1}, "confirmed missing a (7)"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := watch(t, shadowdiff.TrackerConfig{})
+			var o shadowdiff.Observation
+			for _, s := range c.steps {
+				o = w.compare(s, with, lacking)
+			}
+			if got := state(o); got != c.want {
+				t.Errorf("%s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestInterruptionBeginsAnew(t *testing.T) {
+	w := watch(t, shadowdiff.TrackerConfig{})
+	w.compare(0, with, lacking)
+	w.compare(3, with, lacking)
+	w.compare(3, with, with)
+	w.compare(3, with, lacking)
+	if got, want := state(w.compare(3, with, lacking)), "pending missing a (2)"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+func TestRevisionsProveADifference(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		steps [][2]uint64
+		want  string
+	}{
+		{"same revision", [][2]uint64{{7, 7}}, "confirmed missing a (1)"},
+		{"B is behind", [][2]uint64{{9, 7}}, "pending missing a (1)"},
+		{"A is behind", [][2]uint64{{7, 9}}, "pending missing a (1)"},
+		{"B is behind for ever", [][2]uint64{{9, 7}, {10, 8}, {11, 8}, {12, 8}, {13, 8}}, "pending missing a (5)"},
+		{"B has caught up", [][2]uint64{{9, 7}, {15, 9}}, "confirmed missing a (2)"},
+		{"the newer side has gone back", [][2]uint64{{9, 7}, {8, 9}}, "pending missing a (2)"},
+		{"once proved it stays", [][2]uint64{{9, 9}, {12, 10}}, "confirmed missing a (2)"},
+		{"revisions come later", [][2]uint64{{0, 9}, {8, 9}}, "pending missing a (2)"},
+		{"revisions come later, caught up", [][2]uint64{{0, 9}, {8, 9}, {9, 9}}, "confirmed missing a (3)"},
+		{"only one side has one", [][2]uint64{{0, 9}, {0, 9}}, "pending missing a (2)"},
+		{"only one side has one, for long", [][2]uint64{{0, 9}, {0, 9}, {0, 9}}, "confirmed missing a (3)"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := watch(t, shadowdiff.TrackerConfig{})
+			var o shadowdiff.Observation
+			for _, s := range c.steps {
+				o = w.compare(3, with, lacking, s[0], s[1])
+			}
+			if got := state(o); got != c.want {
+				t.Errorf("%s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestChurnIsToldFromWhatStays(t *testing.T) {
+	route := func(filter string, endpoint int) string {
+		return fmt.Sprintf(`a: * -> %s -> <"http://x", "http://10.0.0.%d">`, filter, endpoint)
+	}
+	w, v := watch(t, shadowdiff.TrackerConfig{}), watch(t, shadowdiff.TrackerConfig{})
+	for i := range 20 {
+		// B is always one version of the endpoints behind.
+		o := w.compare(3, route("f()", i+1), route("f()", i))
+		if got, want := state(o), fmt.Sprintf("pending changed a (%d)", i+1); got != want {
+			t.Errorf("endpoints only: %s, want %s", got, want)
+		}
+		o = v.compare(3, route("f()", i+1), route("g()", i))
+		if want := i >= 2; o.Confirmed.Changed == 1 != want {
+			t.Errorf("a filter, too: comparison %d: %s", i+1, state(o))
+		}
+	}
+	if w.tr.Clean() != 57*time.Second {
+		t.Errorf("endpoints only: clean for %v", w.tr.Clean())
+	}
+}
+
+func TestNewAndGoneAreToldOnce(t *testing.T) {
+	w := watch(t, shadowdiff.TrackerConfig{})
+	var got []string
+	for _, b := range []string{lacking, lacking, lacking, lacking, with, with, lacking, with} {
+		o := w.compare(3, with, b)
+		line := ""
+		for _, d := range o.New {
+			line += "new " + d.ID
+		}
+		for _, d := range o.Gone {
+			line += fmt.Sprintf("gone %s %d since %d", d.ID, d.Count, d.FirstSeen.Unix())
+		}
+		got = append(got, line)
+	}
+	want := []string{"", "", "new a", "", "gone a 4 since 1003", "", "", ""}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestClean(t *testing.T) {
+	w := watch(t, shadowdiff.TrackerConfig{})
+	check := func(want time.Duration, o shadowdiff.Observation) {
+		t.Helper()
+		if o.Clean != want || w.tr.Clean() != want {
+			t.Errorf("clean for %v (observation: %v), want %v", w.tr.Clean(), o.Clean, want)
+		}
+	}
+	if w.tr.Clean() != 0 {
+		t.Error("clean before the first comparison")
+	}
+	check(0, w.compare(3, with, with))
+	check(3*time.Second, w.compare(3, with, with))
+	check(6*time.Second, w.compare(3, with, lacking)) // skew
+	check(9*time.Second, w.compare(3, with, with))
+	w.compare(3, with, lacking)
+	w.compare(3, with, lacking)
+	check(0, w.compare(3, with, lacking)) // confirmed
+	check(0, w.compare(3, with, with))
+	check(30*time.Second, w.compare(30, with, with))
+	check(0, w.compare(31, with, with)) // too long without a comparison
+	// A side that stays behind is not clean, though nothing is proved.
+	w.compare(3, with, lacking, 9, 7)
+	w.compare(3, with, lacking, 9, 7)
+	o := w.compare(3, with, lacking, 9, 7)
+	check(0, o)
+	if o.Confirmed.Differences() != 0 {
+		t.Errorf("confirmed: %s", state(o))
+	}
+}
+
+func TestWhatIsBeyondTheLimitIsJudgedAsOne(t *testing.T) {
+	w := watch(t, shadowdiff.TrackerConfig{MaxTracked: 10})
+	a := document(1000, 0)
+	for i := range 4 {
+		o := w.compare(3, a, "")
+		if len(o.Differences) != 10 || o.Beyond != 990 {
+			t.Fatalf("%d tracked, %d beyond", len(o.Differences), o.Beyond)
+		}
+		want := shadowdiff.Counts{Missing: 1000}
+		if got := o.Confirmed; i >= 2 && got != want || i < 2 && got != (shadowdiff.Counts{}) {
+			t.Errorf("comparison %d: confirmed %+v", i+1, got)
+		}
+	}
+	if o := w.compare(3, a, a); o.Beyond != 0 || len(o.Gone) != 10 {
+		t.Errorf("%+v", o)
+	}
+	if o := w.compare(3, a, ""); o.Confirmed.Missing != 0 {
+		t.Errorf("confirmed at once: %+v", o.Confirmed)
+	}
+}
+
+func TestManyPartsOfARouteAreBounded(t *testing.T) {
+	w := watch(t, shadowdiff.TrackerConfig{})
+	a := "a: *" + strings.Repeat(` -> f("x")`, 500) + " -> <shunt>"
+	for range 3 {
+		if o := w.compare(3, a, "a: * -> <shunt>"); o.Comparisons == 3 && o.Confirmed.Changed != 1 {
+			t.Error(state(o))
+		}
+	}
+}

@@ -1,0 +1,146 @@
+package shadowdiff
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// View is a comparison as it is shown to a reader: the report, and what there is to know around it.
+type View struct {
+	A, B   Side
+	Report Report
+	// At is the time of the comparison; zero if it is not to be shown.
+	At time.Time
+	// Owner says whose routes are whose; with nil [OwnerOf] is asked.
+	Owner OwnerFunc
+	// Watch is the state of a continuous comparison; nil for a single one. Then only what it tracks is shown in detail.
+	Watch *Observation
+	// Err says why there is no newer comparison, or none at all; empty if all is well.
+	Err string
+}
+
+// Side is one of the two tables.
+type Side struct {
+	Name     string // a URL, a path, or what it is
+	Revision uint64 // 0 if it has none
+}
+
+// Entry is a difference with its history. Without a continuous comparison the history is zero.
+type Entry struct {
+	Difference
+	FirstSeen time.Time
+	Count     int
+	Confirmed bool
+}
+
+// State says what a continuous comparison makes of the difference: "confirmed", "pending", or "" without one.
+func (e Entry) State() string {
+	switch {
+	case e.Count == 0:
+		return ""
+	case e.Confirmed:
+		return "confirmed"
+	default:
+		return "pending"
+	}
+}
+
+// Group are the differences of one owner, sorted by id.
+type Group struct {
+	Owner   Owner
+	Entries []Entry
+}
+
+// entries returns what is shown, sorted by id.
+func (v *View) entries() []Entry {
+	if v.Watch == nil {
+		all := v.Report.Differences()
+		out := make([]Entry, len(all))
+		for i, d := range all {
+			out[i].Difference = d
+		}
+		return out
+	}
+	out := make([]Entry, len(v.Watch.Differences))
+	for i, d := range v.Watch.Differences {
+		out[i] = Entry(d)
+	}
+	return out
+}
+
+// Groups returns the differences by owner: objects by namespace and name, then what no object owns.
+func (v *View) Groups() []Group {
+	byOwner := make(map[Owner]int)
+	var groups []Group
+	for _, e := range v.entries() {
+		owner := v.Owner.of(e.ID)
+		i, ok := byOwner[owner]
+		if !ok {
+			i = len(groups)
+			byOwner[owner] = i
+			groups = append(groups, Group{Owner: owner})
+		}
+		groups[i].Entries = append(groups[i].Entries, e)
+	}
+	slices.SortFunc(groups, func(x, y Group) int { return x.Owner.compare(y.Owner) })
+	return groups
+}
+
+// Summary is the comparison in one line. It begins with the result.
+func (v *View) Summary() string {
+	r := &v.Report
+	c := r.Counts()
+	var s string
+	switch {
+	case v.Err != "" && r.A+r.B == 0:
+		s = "nothing was compared"
+	case r.Empty():
+		s = fmt.Sprintf("same: %s", plural(c.Equal, "route"))
+	default:
+		total := c.Equal + c.Missing + c.Extra + c.Changed + c.Renamed
+		s = fmt.Sprintf("different: %d of %s: %d missing, %d extra, %d changed, %d renamed",
+			c.Differences(), plural(total, "route"), c.Missing, c.Extra, c.Changed, c.Renamed)
+	}
+	if c.Ignored > 0 {
+		s += fmt.Sprintf(" (%s ignored)", plural(c.Ignored, "difference"))
+	}
+	if v.Watch != nil {
+		s += fmt.Sprintf("; %d confirmed, %d pending", v.Watch.Confirmed.Differences(), v.Watch.Pending.Differences())
+	}
+	return s
+}
+
+// describe is the name of a side with its size.
+func (s Side) describe(routes int) string {
+	text := s.Name + ", " + plural(routes, "route")
+	if s.Revision > 0 {
+		text += ", revision " + strconv.FormatUint(s.Revision, 10)
+	}
+	return text
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return strconv.Itoa(n) + " " + noun + "s"
+}
+
+// Label names the part for a reader: "filter 2", or "filter 2 → 5" if it is elsewhere in B.
+func (p Part) Label() string {
+	s := p.Element.String()
+	if p.Element != Filter {
+		return s
+	}
+	old, new := strconv.Itoa(p.OldPosition), strconv.Itoa(p.NewPosition)
+	switch {
+	case p.NewPosition == 0 || p.OldPosition == p.NewPosition:
+		return s + " " + old
+	case p.OldPosition == 0:
+		return s + " " + new
+	default:
+		return s + " " + old + " → " + new
+	}
+}
