@@ -101,10 +101,10 @@ func FuzzSplit(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, stream []byte) {
 		if bytes.ContainsAny(stream, "&*") {
-			t.Skip("aliases multiply the values beyond what can be compared")
+			return // aliases multiply the values beyond what can be compared
 		}
 		if bytes.LastIndex(stream, []byte("\ufeff")) > 0 {
-			t.Skip("a byte order mark inside the stream is content to the parser, or not, depending on where it stands")
+			return // a byte order mark inside the stream is content to the parser, or not, depending on where it stands
 		}
 		var want []any
 		dec := yaml.NewDecoder(bytes.NewReader(stream))
@@ -115,7 +115,7 @@ func FuzzSplit(f *testing.F) {
 				break
 			}
 			if err != nil {
-				t.Skip("no YAML")
+				return // no YAML
 			}
 			if v != nil {
 				want = append(want, v)

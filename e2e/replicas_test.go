@@ -1,0 +1,74 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// digestOf is the part of an ETag that names the content.
+func digestOf(etag string) string {
+	digest, _, _ := strings.Cut(strings.Trim(etag, `"`), ".")
+	return digest
+}
+
+// counterIngress is one Ingress whose route tells n.
+func counterIngress(n int) string {
+	return fmt.Sprintf(`
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: counter, namespace: shop, annotations: {zalando.org/skipper-filter: 'setResponseHeader("N", "%d")'}}
+spec: {rules: [{host: counter.example.org, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}]}}]}
+`, n)
+}
+
+// TestTwoReplicasNeverSendAClientBack lets a proxy-like client alternate between two replicas that poll out of step while
+// objects change: it never gets content that it had before, and never the same content twice.
+func TestTwoReplicasNeverSendAClientBack(t *testing.T) {
+	withShop(t)
+	proxy := newFaultProxy(t, theCluster)
+	replicas := []*process{startRoutesrv(t, proxy), startRoutesrv(t, proxy)}
+	for _, r := range replicas {
+		r.ready(t)
+	}
+	seen := map[string]bool{} // digests that the client has left behind
+	etag, digest := "", ""
+	poll := func(i int) {
+		a := replicas[i%2].get(t, "/routes", etag)
+		switch a.status {
+		case http.StatusOK:
+			next := digestOf(a.header.Get("Etag"))
+			if next == digest {
+				t.Errorf("poll %d: equal content was downloaded twice", i)
+			}
+			if seen[next] {
+				t.Errorf("poll %d: sent back to %s", i, next)
+			}
+			seen[digest] = true
+			etag, digest = a.header.Get("Etag"), next
+		case http.StatusNotModified:
+		default:
+			t.Fatalf("poll %d: %d", i, a.status)
+		}
+	}
+	const changes = 8
+	polls := 0
+	for n := range changes {
+		withObjects(t, counterIngress(n))
+		for range 10 {
+			poll(polls)
+			polls++
+			proxy.awaitRequests(t, ingressList, 1) // of either replica
+		}
+	}
+	if len(seen) < changes/2 {
+		t.Errorf("the client saw %d tables, too few to show anything", len(seen))
+	}
+	eventually(t, "both replicas to serve what the client holds", func() bool {
+		poll(polls)
+		polls++
+		return replicas[0].get(t, "/routes", etag).status == http.StatusNotModified &&
+			replicas[0].status(t).Table.Digest == digest && replicas[1].status(t).Table.Digest == digest
+	})
+}
