@@ -57,7 +57,7 @@ func (c *Cache) newVersion(t *table.Table, previous *version, order uint64) *ver
 		v.lastModified = []string{v.modified.Format(http.TimeFormat)}
 	}
 	t.Text() // the identity body of the full table; those of zones wait for somebody who wants them
-	v.full = c.newVariant(t, t.Revision())
+	v.full = c.newVariant(t)
 	c.history.add(t.Digest(), v.sighting)
 	if previous != nil {
 		previous.zones.Range(func(zone, slot any) bool {
@@ -70,13 +70,13 @@ func (c *Cache) newVersion(t *table.Table, previous *version, order uint64) *ver
 	return v
 }
 
-func (c *Cache) newVariant(t *table.Table, revision uint64) *variant {
+func (c *Cache) newVariant(t *table.Table) *variant {
 	va := &variant{table: t, count: []string{strconv.Itoa(t.Len())}}
 	va.gzip, va.zstd = c.encode(t)
 	for e, size := range [encodings]int{t.Bytes(), len(va.gzip), len(va.zstd)} {
 		va.sizes[e] = []string{strconv.Itoa(size)}
 	}
-	va.restamp(nil, revision)
+	va.restamp(nil, t.Revision())
 	return va
 }
 
@@ -97,7 +97,7 @@ func (v *version) variant(zone string) *variant {
 		va := v.makeZone(zone)
 		v.cache.history.add(va.table.Digest(), v.sighting)
 		slot.ready.Store(va)
-		va.lower(v.full.stamp.Load().revision) // restampDown may have come too early to see it
+		va.lower(v.full.stamp.Load().revision) // restampDown came before there was this zone
 	})
 	return slot.ready.Load()
 }
@@ -114,7 +114,7 @@ func (v *version) makeZone(zone string) *variant {
 		}
 	}
 	v.cache.cfg.Metrics.ZonesRendered.Inc()
-	return v.cache.newVariant(t, v.full.stamp.Load().revision)
+	return v.cache.newVariant(t)
 }
 
 // restampDown lowers the revision of all variants to that of the source, if it is higher: the source has gone back, and
