@@ -34,6 +34,7 @@ var allowed = map[string][]string{
 	"source/tables":            {"eskip", "table"},
 	"poller":                   {"guard", "kube", "table"},
 	"etagcache":                {"table"},
+	"dataplane":                {"eskip", "guard", "internal/durable", "table"},
 	"shadowdiff":               {"eskip"},
 	"shadowdiff/page":          {"shadowdiff"},
 	"rollout":                  {},

@@ -1,0 +1,338 @@
+package dataplane
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/table"
+)
+
+// candidate is a table that passed verification, with its names. It is immutable.
+type candidate struct {
+	table      *table.Table
+	digest     table.Digest // of the text as the server sent it; that of the table unless the text was in another form
+	etags      []string     // which name it, the server's first; empty if nothing does
+	origin     string
+	sourceRead time.Time
+	state      string
+}
+
+// applied is a candidate that was committed. It is immutable; a poll that confirms it makes a new one.
+type applied struct {
+	candidate
+	info Applied
+}
+
+// view is what the client holds when a request is made.
+type view struct {
+	applied *applied   // nil if there is none
+	held    *candidate // nil if there is none
+}
+
+func (c *Client) view() view {
+	c.committing.Lock() // not between a table and its ETag
+	defer c.committing.Unlock()
+	return view{c.cur.Load(), c.held.Load()}
+}
+
+// names are the ETags for If-None-Match.
+func (v view) names() []string {
+	var names []string
+	if v.applied != nil {
+		names = append(names, v.applied.etags...)
+	}
+	if v.held != nil {
+		names = append(names, v.held.etags...)
+	}
+	return names
+}
+
+// named reports whether the ETag of a 304 means the candidate; sole says that nothing else was named.
+func (c *candidate) named(t tag, sole bool) bool {
+	switch {
+	case len(c.etags) == 0:
+		return false
+	case t.text == "":
+		return sole // an answer without ETag, which can only mean this
+	case t.known:
+		return t.digest == c.digest
+	default:
+		strong := func(s string) string { return strings.TrimPrefix(s, "W/") }
+		return slices.ContainsFunc(c.etags, func(s string) bool { return strong(s) == strong(t.text) })
+	}
+}
+
+// settle decides what comes of an answer, and does it. Everything before the guard is verification.
+func (c *Client) settle(s *server, seen view, a *answer) (result string, f *Error) {
+	var next *candidate
+	if !a.notModified {
+		if next, f = c.verify(seen, a); f != nil {
+			return "", f
+		}
+	}
+	c.committing.Lock()
+	defer c.committing.Unlock()
+	if c.cur.Load() != seen.applied || c.held.Load() != seen.held {
+		c.Recheck() // an acceptance came in between: the answer is about what was before
+		return resultOvertaken, nil
+	}
+	if a.notModified {
+		if next, f = c.meant(seen, a); f != nil {
+			return "", f
+		}
+	}
+	switch {
+	case seen.applied != nil && next.table.Digest() == seen.applied.table.Digest():
+		s.older = 0
+		c.confirm(seen, next)
+		return resultUnchanged, nil
+	case c.olderThan(s, seen, next):
+		return resultOlder, nil
+	default:
+		return c.judge(seen, next), nil
+	}
+}
+
+// verify makes a candidate of a full answer. A text that is known already is not parsed again.
+func (c *Client) verify(seen view, a *answer) (*candidate, *Error) {
+	next := &candidate{digest: a.digest, origin: a.origin, sourceRead: a.sourceRead, state: a.state}
+	if a.tag.text != "" {
+		next.etags = []string{a.tag.text}
+	}
+	now := time.Now()
+	if next.sourceRead.IsZero() {
+		next.sourceRead = now // all that can be said
+	}
+	switch {
+	case seen.applied != nil && seen.applied.table.Digest() == a.digest:
+		next.table = seen.applied.table
+	case seen.held != nil && seen.held.table.Digest() == a.digest:
+		next.table = seen.held.table
+	default:
+		at := a.modified
+		if at.IsZero() {
+			at = next.sourceRead
+		}
+		routes, err := table.Parse(a.text)
+		if err != nil {
+			return nil, failf(ReasonParse, "%w", err)
+		}
+		if next.table, err = table.New(routes, a.tag.revision, at); err != nil {
+			return nil, failf(ReasonParse, "%w", err)
+		}
+	}
+	if n := strconv.Itoa(next.table.Len()); a.count != "" && a.count != n {
+		return nil, failf(ReasonCount, "%s routes, X-Count says %.20q", n, a.count)
+	}
+	next.raise(a.tag)
+	return next, nil
+}
+
+// raise gives the candidate the revision of a name of it, if that is higher: it is as new as that.
+func (c *candidate) raise(t tag) {
+	if t.known && t.revision > c.table.Revision() {
+		c.table = c.table.WithRevision(t.revision)
+	}
+}
+
+// meant returns the candidate that a 304 names.
+func (c *Client) meant(seen view, a *answer) (*candidate, *Error) {
+	var of *candidate
+	switch {
+	case seen.applied != nil && seen.applied.named(a.tag, seen.held == nil || len(seen.held.etags) == 0):
+		of = &seen.applied.candidate
+	case seen.held != nil && seen.held.named(a.tag, seen.applied == nil || len(seen.applied.etags) == 0):
+		of = seen.held
+	default:
+		if seen.held != nil && a.tag.text == "" {
+			unnamed := *seen.held
+			unnamed.etags = nil // the next request is unambiguous
+			c.held.Store(&unnamed)
+		}
+		return nil, failf(ReasonProtocol, "304 for %q, which was not named", a.tag.text)
+	}
+	next := *of
+	next.sourceRead, next.state = a.sourceRead, a.state
+	if next.sourceRead.IsZero() {
+		next.sourceRead = time.Now()
+	}
+	next.raise(a.tag)
+	// Who takes over a name must not be sent back for it. A server whose names have no revision knows the old ones, too.
+	if a.tag.known && a.tag.revision >= next.table.Revision() {
+		next.etags = []string{a.tag.text}
+	}
+	return &next, nil
+}
+
+// olderThan reports whether a candidate is older than what the client has, and its server has not insisted yet.
+func (c *Client) olderThan(s *server, seen view, next *candidate) bool {
+	if seen.held != nil && seen.held.table.Digest() == next.table.Digest() {
+		return false // it was asked before
+	}
+	var floor uint64
+	if seen.applied != nil {
+		floor = seen.applied.table.Revision()
+	}
+	if seen.held != nil {
+		floor = min(floor, seen.held.table.Revision()) // the server has insisted on going back that far
+	}
+	revision := next.table.Revision()
+	if revision == 0 || revision >= floor {
+		s.older = 0
+		return false
+	}
+	if s.older++; s.older < olderPolls {
+		c.log.Warn(LogTableOlder, "url", s.name, "revision", revision, "applied_revision", seen.applied.table.Revision(),
+			"digest", next.table.Digest().String())
+		return true
+	}
+	s.older = 0
+	c.cfg.Metrics.older.Inc()
+	c.log.Warn(LogOlderAccepted, "url", s.name, "revision", revision, "applied_revision", seen.applied.table.Revision(),
+		"digest", next.table.Digest().String())
+	return false
+}
+
+// confirm notes that the applied table is current; next is the same content. It ends a hold.
+func (c *Client) confirm(seen view, next *candidate) {
+	now := time.Now()
+	was := seen.applied
+	c.guard.Judge(was.table, was.table, now)
+	c.endHold()
+
+	a := &applied{candidate: *next, info: was.info}
+	a.table = was.table
+	if next.table.Revision() > a.table.Revision() {
+		a.table = next.table
+	}
+	if newest := parseTag(firstOf(next.etags)); newest.revision < a.table.Revision() {
+		// The server does not know how new the table is, but another one may: it is told, too.
+		a.etags = appendNew(next.etags, was.etags)
+	}
+	a.info.Revision = a.table.Revision()
+	a.info.ETag = firstOf(a.etags)
+	a.info.Confirmed, a.info.SourceRead = now, next.sourceRead
+	a.info.ServerState, a.info.Stale = next.state, false
+	c.cur.Store(a)
+	c.cfg.Metrics.show(a.table, &a.info)
+	if was.info.Stale {
+		c.log.Info(LogTableConfirmed, describe(a.table)...)
+	}
+	if a.table.Revision() != was.table.Revision() {
+		c.lkg.save(a) // the file is what names the table after a restart
+	}
+	c.cfg.Confirm(a.info)
+}
+
+// maxNames bounds how many ETags name one table.
+const maxNames = 3
+
+func appendNew(names, more []string) []string {
+	names = slices.Clone(names)
+	for _, name := range more {
+		if len(names) < maxNames && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func firstOf(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return names[0]
+}
+
+// judge asks the guard about a candidate, and commits or holds it.
+func (c *Client) judge(seen view, next *candidate) (result string) {
+	now := time.Now()
+	var served *table.Table
+	if seen.applied != nil {
+		served = seen.applied.table
+	}
+	was := c.guard.State()
+	verdict := c.guard.Judge(served, next.table, now)
+	if !verdict.Publish {
+		c.hold(was, verdict, next)
+		return resultHeld
+	}
+	if verdict.Reason != "" {
+		c.log.Warn(LogTableReleased, "accepted", false, "reason", string(verdict.Reason), "detail", verdict.Detail,
+			"since", verdict.Since)
+		c.held.Store(nil)
+	}
+	c.endHold()
+	c.commit(next, now)
+	return resultChanged
+}
+
+// hold keeps a candidate beside the applied table. It is loud when the hold starts.
+func (c *Client) hold(was guard.State, v guard.Verdict, next *candidate) {
+	c.held.Store(next)
+	c.cfg.Metrics.held.Set(1)
+	if !was.Held || was.Verdict.Reason != v.Reason {
+		c.cfg.Metrics.holds.Inc()
+		c.log.Error(LogTableHeld, append(describe(next.table), "reason", string(v.Reason), "detail", v.Detail,
+			"release_at", v.ReleaseAt)...)
+	}
+}
+
+// endHold forgets what is held, if anything is.
+func (c *Client) endHold() {
+	c.cfg.Metrics.held.Set(0)
+	if c.held.Swap(nil) != nil {
+		c.log.Info(LogHoldEnded)
+	}
+}
+
+// commit applies a candidate: memory, disk, ETag. See the package documentation for why in this order. The caller holds
+// committing.
+func (c *Client) commit(next *candidate, now time.Time) {
+	t := next.table
+	a := &applied{candidate: *next}
+	a.etags = nil
+	a.info = Applied{
+		Digest: t.Digest(), Revision: t.Revision(), Routes: t.Len(), Bytes: t.Bytes(),
+		Origin: next.origin, ETag: firstOf(next.etags), Committed: now, Confirmed: now, SourceRead: next.sourceRead,
+		ServerState: next.state,
+	}
+	c.cfg.Publish(t, a.info) // first: if it panics, nothing has changed
+	first := c.cur.Swap(a) == nil
+	if first {
+		close(c.ready)
+	}
+	c.cfg.Metrics.show(t, &a.info)
+	c.log.Info(LogTableApplied, append(describe(t), "origin", next.origin)...)
+
+	c.saveFiles(a)
+
+	named := *a
+	named.etags = next.etags
+	c.cur.Store(&named)
+}
+
+// Accept applies the held table at once, if it has the digest; the zero digest is whatever is held. The errors are those
+// of the guard.
+func (c *Client) Accept(digest table.Digest) (*table.Table, error) {
+	c.committing.Lock()
+	defer c.committing.Unlock()
+	now := time.Now()
+	t, err := c.guard.Accept(digest, now)
+	if err != nil {
+		return nil, err
+	}
+	c.log.Warn(LogTableReleased, append(describe(t), "accepted", true)...)
+	next := c.held.Swap(nil)
+	c.cfg.Metrics.held.Set(0)
+	c.commit(next, now)
+	return t, nil
+}
+
+// describe gives the attributes of a table for the log.
+func describe(t *table.Table) []any {
+	return []any{"routes", t.Len(), "bytes", t.Bytes(), "digest", t.Digest().String(), "revision", t.Revision()}
+}

@@ -1,0 +1,100 @@
+package dataplane
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/table"
+)
+
+// DataClient gives the applied tables of a Client to a proxy that loads routes in the manner of Skipper: LoadAll once, then
+// LoadUpdate again and again, and LoadAll again after an error. It is safe for concurrent use, but there is one state of
+// what was given: it serves one proxy. The Client has to be run by somebody.
+type DataClient struct {
+	client *Client
+	wait   time.Duration
+
+	mu    sync.Mutex
+	given *table.Table // guarded by mu; nil before the first LoadAll
+}
+
+// NewDataClient makes a DataClient. LoadAll waits so long for the first table; 0 means not at all.
+func NewDataClient(c *Client, wait time.Duration) *DataClient {
+	return &DataClient{client: c, wait: wait}
+}
+
+// LoadAll returns all routes of the applied table. If there is none yet it waits for it; the error wraps ErrNoTable if
+// the time for that has passed. The routes are the caller's.
+func (d *DataClient) LoadAll() ([]*eskip.Route, error) {
+	t := d.client.Current()
+	if t == nil {
+		ctx, cancel := context.WithTimeout(context.Background(), d.wait)
+		defer cancel()
+		var err error
+		if t, err = d.client.Wait(ctx); err != nil {
+			return nil, err
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	routes, err := eskip.Parse(string(t.Text()))
+	if err != nil {
+		return nil, fmt.Errorf("dataplane: table %s: %w", t.Digest(), err)
+	}
+	d.given = t
+	return routes, nil
+}
+
+// LoadUpdate returns what has changed since the last LoadAll or LoadUpdate that succeeded: the routes that are new or
+// different, and the ids of those that are gone, both sorted by id. It does not wait; nothing changed is nil, nil, nil.
+// Before the first LoadAll everything is new. After an error the next call reports the same changes again.
+func (d *DataClient) LoadUpdate() (upserts []*eskip.Route, deletedIDs []string, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	t := d.client.Current()
+	if t == nil {
+		return nil, nil, ErrNoTable
+	}
+	if d.given != nil && d.given.Digest() == t.Digest() {
+		return nil, nil, nil
+	}
+	var old []table.Route
+	if d.given != nil {
+		old = d.given.Routes()
+	}
+	changed, deletedIDs := difference(old, t.Routes())
+	if upserts, err = eskip.Parse(changed); err != nil {
+		return nil, nil, fmt.Errorf("dataplane: changes to table %s: %w", t.Digest(), err)
+	}
+	d.given = t
+	return upserts, deletedIDs, nil
+}
+
+// difference returns the document of the routes that are new or have another text, and the ids of those that are gone.
+// Both lists are sorted by id. Each line of a table parses on its own, so any choice of them does.
+func difference(old, cur []table.Route) (document string, gone []string) {
+	var b strings.Builder
+	i := 0
+	for j := range cur {
+		for ; i < len(old) && cmp.Less(old[i].ID, cur[j].ID); i++ {
+			gone = append(gone, old[i].ID)
+		}
+		if i < len(old) && old[i].ID == cur[j].ID {
+			i++
+			if old[i-1].Text == cur[j].Text {
+				continue
+			}
+		}
+		b.WriteString(cur[j].Text)
+		b.WriteByte('\n')
+	}
+	for ; i < len(old); i++ {
+		gone = append(gone, old[i].ID)
+	}
+	return b.String(), gone
+}

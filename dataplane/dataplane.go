@@ -1,0 +1,253 @@
+// Package dataplane is the client of a route server: it fetches the routing table, verifies it, applies it, and keeps the
+// last known good one (LKG) in memory and on disk.
+//
+// A [Client] polls one or more route servers ([Client.Run]). What passes goes to Config.Publish and is what
+// [Client.Current] returns; a [DataClient] gives it to a proxy that loads routes in the manner of Skipper. [Client.Boot]
+// loads the table that an earlier process applied.
+//
+// # What it guarantees
+//
+// Atomic: every table that it holds is one that a server sent, whole. LKG: no failure of any server, and no restart,
+// takes away the table that was applied last. Guarded: a table that looks like an accident is held back by the rules of
+// package guard. Monotonic: it does not move to an older revision, unless the server insists (below).
+//
+// # Verify, then commit
+//
+// The body of an answer is decoded with a limit on what comes out. It is a candidate only if
+//
+//   - the transfer ended as announced: the length is that of Content-Length, and the encoding is whole;
+//   - the SHA-256 of the decoded text is the digest in the ETag. An ETag has a digest if it is of the form
+//     "<64 hex digits>[.<revision>][~<rotation>][+gzip|+zstd]", which all route servers use, the reference included. Any
+//     other ETag says nothing: then a Content-Length is required, and an answer that has an X-Revision, as only ours
+//     have, is refused;
+//   - it parses completely, as routes with distinct ids, and X-Count, if there is one, is their number.
+//
+// Whatever fails leaves everything as it was, the ETag of the next request included. A candidate that the guard lets pass
+// is committed in this order:
+//
+//  1. memory: Publish is called, then Current returns the table;
+//  2. disk: the LKG file and the routes file are replaced;
+//  3. the ETag is remembered, so that the next request names the table.
+//
+// A process that dies before 2 has the old table and, when it is back, names the old table: the ETag is not kept on
+// disk, it is made of the digest and the revision in the LKG file itself, so the two cannot disagree. A process that dies
+// after 2 has the new table and names it. A disk that fails, or takes longer than fileWait, delays nothing else: the table
+// is served from memory and named, because the name is true of what memory holds, and the write is tried again; a restart
+// falls back to the file as it is, under its own name.
+//
+// # Held tables
+//
+// A held table is not applied, but it is kept beside the applied one, and a request names both: If-None-Match: applied,
+// held. So it is not downloaded with every poll. The ETag of a 304 tells which of the two the server means: the applied
+// one ends the hold; the held one is a poll that agrees with it, which releases it after the guard's time.
+// [Client.Accept] releases it at once.
+//
+// # Order of tables
+//
+// Servers poll independently and can be behind each other. A server of ours answers a request that names a newer table
+// with 304, so it has to be sure before it sends an older one (see package etagcache). Beside that, the client does not
+// take a table with a lower revision than it has, until the same server has sent one in answer to two polls in a row: that
+// is a cluster that was restored from a backup. Tables without a revision cannot be ordered and are taken.
+//
+// The ETag of a 304 is taken over if it has the digest of the table: its revision says how new the table is now.
+//
+// # Several servers
+//
+// The first URL is preferred. A server that fails is left alone for a growing, jittered time, and the others are tried
+// within the same round. While another server is in use, the ones before it in the list are probed with HEAD, and one
+// that has been fine for Config.ReturnAfter is used again. Redirects are not followed.
+//
+// # What it does not do
+//
+// It does not decide which table a proxy serves (package rollout), serve HTTP, read flags, or set up TLS: pass a Transport.
+// It does not read deltas or streams yet; they would be further kinds of answer, before the same verification.
+//
+// # Caveats
+//
+// An ETag of the form above whose digits are not the SHA-256 of the text makes every answer of that server wrong. A 304 of
+// a server that is behind cannot be told from one that agrees, for the seconds until it has read again. The LKG file is no
+// secret and no signature: who can write it can give the client a table. The routes file has mode 0600: the proxy has to
+// run as the same user. A client that switches between a route server of ours and one whose ETags have no revision
+// downloads the table once per switch.
+package dataplane
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/table"
+)
+
+// Defaults of Config.
+const (
+	DefaultInterval    = 3 * time.Second
+	DefaultTimeout     = 10 * time.Second
+	DefaultMaxBackoff  = 30 * time.Second
+	DefaultReturnAfter = time.Minute
+	DefaultMaxBytes    = 512 << 20
+)
+
+// Config is what a Client is made of. Only URLs is required.
+type Config struct {
+	// URLs are the route servers, the preferred one first: http or https, with or without /routes at the end of the path.
+	URLs []string
+	// Zone asks for the table of a zone; empty asks for the full one. ZoneFile is a file with the zone as its only
+	// content, such as one of the downward API; it is read for every poll, and the full table is asked for while it is
+	// missing, empty or no zone. At most one of the two.
+	Zone, ZoneFile string
+
+	// Interval between two polls; a tenth more or less is left to chance. Default DefaultInterval, at least 1 ms.
+	Interval time.Duration
+	// Timeout is the deadline of one exchange, from dialling to the last byte. It has nothing to do with Interval. A
+	// round takes at most three times as long. Default DefaultTimeout.
+	Timeout time.Duration
+	// MaxBackoff is the longest time that a failing server is left alone; the shortest is Interval. Default
+	// DefaultMaxBackoff, or Interval if that is longer.
+	MaxBackoff time.Duration
+	// ReturnAfter is how long a preferred server has to be fine before it is used again; up to half more is left to
+	// chance. Default DefaultReturnAfter.
+	ReturnAfter time.Duration
+	// MaxBytes bounds a body, both as it is sent and decoded, and the LKG file. Default DefaultMaxBytes.
+	MaxBytes int64
+
+	// Guard sets the limits beyond which a table is held back.
+	Guard guard.Config
+
+	// LKGPath is the file of the last known good table: a valid eskip document with its metadata in comments, mode 0600.
+	// Empty: none is kept. Its folder must exist.
+	LKGPath string
+	// RoutesFile is a plain eskip document of the applied table, for a proxy that reads one (-routes-file). Empty: none.
+	RoutesFile string
+
+	// Transport makes the requests: TLS is set up there. nil means one with limits of its own, without a proxy.
+	Transport http.RoundTripper
+	// Publish serves a table from now on. It is called for each table that is committed, one at a time, from Run, Poll or
+	// Accept, which it must not call; not for the table of Boot, which its caller has. nil means that nobody needs to know.
+	Publish func(*table.Table, Applied)
+	// Confirm is told, in the manner of Publish, that a poll found the applied table to be current. nil likewise.
+	Confirm func(Applied)
+
+	Logger  *slog.Logger // nil means no log
+	Metrics *Metrics     // nil means none
+
+	// Random is where jitter comes from: [0, 1), not called concurrently. nil means math/rand.
+	Random func() float64
+}
+
+// Client fetches and keeps the table. All methods are safe for concurrent use.
+type Client struct {
+	// set by New, read only
+	cfg     Config
+	log     *slog.Logger
+	guard   *guard.Guard
+	http    *http.Client
+	recheck chan struct{}
+	ready   chan struct{} // closed when there is a table
+
+	lkg, routes *file
+
+	// polling is held for a round; owned by the round:
+	polling    sync.Mutex
+	zoneSource zoneSource
+	current    int  // index of the server in use
+	failing    bool // no server gave an answer in the last round
+
+	// committing is held while a table is judged and committed, by who changes what follows.
+	committing sync.Mutex
+	cur        atomic.Pointer[applied]   // nil before the first table
+	held       atomic.Pointer[candidate] // nil if none
+
+	mu      sync.Mutex
+	servers []*server // guarded by mu; the slice is read only
+	loop    loopState // guarded by mu
+}
+
+// New checks cfg and fills in its defaults. It does no I/O and starts nothing.
+func New(cfg Config) (*Client, error) {
+	if err := cfg.check(); err != nil {
+		return nil, fmt.Errorf("dataplane: %w", err)
+	}
+	servers, err := newServers(cfg.URLs)
+	if err != nil {
+		return nil, fmt.Errorf("dataplane: %w", err)
+	}
+	g, err := guard.New(cfg.Guard)
+	if err != nil {
+		return nil, fmt.Errorf("dataplane: guard: %w", err)
+	}
+	cfg.fill()
+	c := &Client{
+		cfg: cfg, log: cfg.Logger.With("component", "dataplane"), guard: g, servers: servers,
+		recheck: make(chan struct{}, 1), ready: make(chan struct{}),
+		http: &http.Client{
+			Transport: cfg.Transport,
+			// A redirect is an error: it would carry the request, and the trust in its answer, to who knows where.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}
+	c.zoneSource = zoneSource{zone: cfg.Zone, path: cfg.ZoneFile, log: c.log}
+	c.lkg = newFile(lkgFile, cfg.LKGPath, writeLKG, c.log, cfg.Metrics)
+	c.lkg.claim = c.claimLKG
+	c.routes = newFile(routesFile, cfg.RoutesFile, writeRoutes, c.log, cfg.Metrics)
+	return c, nil
+}
+
+func (cfg *Config) check() error {
+	switch {
+	case len(cfg.URLs) == 0:
+		return errors.New("no URL of a route server")
+	case cfg.Zone != "" && cfg.ZoneFile != "":
+		return errors.New("both a zone and a zone file")
+	case cfg.Zone != "" && !validZone(cfg.Zone):
+		return fmt.Errorf("zone %q: want letters, digits, and ._-", cfg.Zone)
+	case cfg.Interval < 0 || cfg.Interval > 0 && cfg.Interval < time.Millisecond:
+		return fmt.Errorf("interval %v: want at least 1ms", cfg.Interval)
+	case cfg.Timeout < 0 || cfg.MaxBackoff < 0 || cfg.ReturnAfter < 0:
+		return errors.New("timeout, max backoff and return after: want no negative time")
+	case cfg.MaxBytes < 0:
+		return fmt.Errorf("max bytes %d: want no negative number", cfg.MaxBytes)
+	case cfg.LKGPath != "" && cfg.LKGPath == cfg.RoutesFile:
+		return fmt.Errorf("%q is both LKG file and routes file", cfg.LKGPath)
+	}
+	return nil
+}
+
+func (cfg *Config) fill() {
+	for value, standard := range map[*time.Duration]time.Duration{
+		&cfg.Interval: DefaultInterval, &cfg.Timeout: DefaultTimeout,
+		&cfg.MaxBackoff: DefaultMaxBackoff, &cfg.ReturnAfter: DefaultReturnAfter,
+	} {
+		if *value == 0 {
+			*value = standard
+		}
+	}
+	cfg.MaxBackoff = max(cfg.MaxBackoff, cfg.Interval)
+	if cfg.MaxBytes == 0 {
+		cfg.MaxBytes = DefaultMaxBytes
+	}
+	if cfg.Transport == nil {
+		cfg.Transport = newTransport()
+	}
+	if cfg.Publish == nil {
+		cfg.Publish = func(*table.Table, Applied) {}
+	}
+	if cfg.Confirm == nil {
+		cfg.Confirm = func(Applied) {}
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Metrics == nil {
+		cfg.Metrics = NewMetrics(nil)
+	}
+	if cfg.Random == nil {
+		cfg.Random = rand.Float64
+	}
+}

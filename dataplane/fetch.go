@@ -1,0 +1,184 @@
+package dataplane
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/routesrv/routesrv/table"
+)
+
+// Names of headers.
+const (
+	headerCount      = "X-Count"
+	headerRevision   = "X-Revision"
+	headerSourceRead = "X-Source-Read"
+	headerTableState = "X-Table-State"
+)
+
+const (
+	userAgent      = "routesrv-dataplane"
+	acceptEncoding = "zstd, gzip"
+)
+
+// answer is what a server said, before anything of it is believed but that the transfer was whole.
+type answer struct {
+	notModified bool
+	tag         tag
+	text        string       // the decoded body of a full answer
+	digest      table.Digest // of text
+	count       string       // X-Count; empty if there is none
+	modified    time.Time    // when the server published this table; zero if it does not say
+	sourceRead  time.Time    // zero if the server does not say
+	state       string
+	origin      string
+}
+
+// newTransport returns a transport that nothing can make wait or read without end. The deadline of the exchange is the
+// last word in any case.
+func newTransport() *http.Transport {
+	return &http.Transport{
+		DialContext:            (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
+		TLSHandshakeTimeout:    5 * time.Second,
+		MaxResponseHeaderBytes: 64 << 10,
+		MaxIdleConnsPerHost:    1,
+		IdleConnTimeout:        90 * time.Second,
+		ForceAttemptHTTP2:      true,
+		DisableCompression:     true, // lengths and encodings are checked here
+	}
+}
+
+// request sends a request that names what the client holds.
+func (c *Client) request(ctx context.Context, method string, s *server, zone string, seen view) (*http.Response, *Error) {
+	u := s.url
+	if zone != "" {
+		u = u.JoinPath(url.PathEscape(zone))
+	}
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), nil)
+	if err != nil {
+		return nil, failf(ReasonConnect, "%w", err)
+	}
+	req.Header.Set("User-Agent", userAgent)
+	req.Header.Set("Accept-Encoding", acceptEncoding)
+	if names := seen.names(); len(names) > 0 {
+		req.Header.Set("If-None-Match", strings.Join(names, ", "))
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		if cause := new(url.Error); errors.As(err, &cause) {
+			err = cause.Err // the URL is said by Error
+		}
+		return nil, failf(transferReason(err, ReasonConnect), "%w", err)
+	}
+	return resp, nil
+}
+
+// transferReason is otherwise, unless a deadline has passed.
+func transferReason(err error, otherwise Reason) Reason {
+	var timeout net.Error
+	if errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout() {
+		return ReasonTimeout
+	}
+	return otherwise
+}
+
+// fetch makes the exchange and reads the whole body.
+func (c *Client) fetch(ctx context.Context, s *server, zone string, seen view) (*answer, *Error) {
+	resp, f := c.request(ctx, http.MethodGet, s, zone, seen)
+	if f != nil {
+		return nil, f
+	}
+	defer resp.Body.Close()
+	a := &answer{
+		notModified: resp.StatusCode == http.StatusNotModified,
+		tag:         parseTag(resp.Header.Get("Etag")),
+		count:       resp.Header.Get(headerCount),
+		state:       tableState(resp.Header.Get(headerTableState)),
+		sourceRead:  pastTime(resp.Header.Get(headerSourceRead), time.Parse, time.RFC3339),
+		modified:    pastTime(resp.Header.Get("Last-Modified"), time.Parse, http.TimeFormat),
+		origin:      s.name,
+	}
+	if a.notModified {
+		if len(seen.names()) == 0 {
+			return nil, failf(ReasonProtocol, "304 to a request that named no table")
+		}
+		return a, nil
+	}
+	if f := checkStatus(resp); f != nil {
+		return nil, f
+	}
+	switch {
+	case !a.tag.known && resp.Header.Get(headerRevision) != "":
+		return nil, failf(ReasonTag, "ETag %.200q of a route server has no digest", resp.Header.Get("Etag"))
+	case !a.tag.known && resp.ContentLength < 0:
+		return nil, failf(ReasonLength, "neither a length nor a digest tells whether the body is whole")
+	}
+	b := body{resp: resp, limit: c.cfg.MaxBytes, received: c.cfg.Metrics.received}
+	if seen.applied != nil {
+		b.hint = int64(seen.applied.table.Bytes())
+	}
+	if a.text, a.digest, f = b.read(); f != nil {
+		return nil, f
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, failf(ReasonTimeout, "%w", err) // a transport may not look at it
+	}
+	if a.tag.known && a.digest != a.tag.digest {
+		return nil, failf(ReasonDigest, "text has digest %s, ETag says %s", a.digest, a.tag.text)
+	}
+	return a, nil
+}
+
+// checkStatus returns an error for everything but 200.
+func checkStatus(resp *http.Response) *Error {
+	var f *Error
+	switch status := resp.StatusCode; {
+	case status == http.StatusOK:
+		return nil
+	case status == http.StatusNotFound:
+		f = failf(ReasonNotReady, "status 404: no table yet")
+	case status >= 300 && status < 400:
+		f = failf(ReasonRedirect, "status %d to %.200q: redirects are not followed", status, redactedLocation(resp))
+	default:
+		f = failf(ReasonStatus, "status %d", status)
+	}
+	if seconds, err := strconv.ParseUint(resp.Header.Get("Retry-After"), 10, 16); err == nil {
+		f.retryAfter = time.Duration(seconds) * time.Second
+	}
+	return f
+}
+
+func redactedLocation(resp *http.Response) string {
+	u, err := resp.Location()
+	if err != nil {
+		return ""
+	}
+	u.RawQuery = ""
+	return u.Redacted()
+}
+
+// tableState keeps what is known to be said: it ends up in a log.
+func tableState(s string) string {
+	if s == "stale" || s == "held" {
+		return s
+	}
+	return ""
+}
+
+// pastTime reads a time, zero if there is none. One in the future, by a clock that is fast, is now: it would hide that a
+// table is old.
+func pastTime(s string, parse func(layout, value string) (time.Time, error), layout string) time.Time {
+	at, err := parse(layout, s)
+	if err != nil {
+		return time.Time{}
+	}
+	if now := time.Now(); at.After(now) {
+		return now
+	}
+	return at
+}

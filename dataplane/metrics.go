@@ -1,0 +1,124 @@
+package dataplane
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/routesrv/routesrv/table"
+)
+
+// Results of an exchange, as label values.
+const (
+	resultChanged   = "changed"   // a new table was applied
+	resultUnchanged = "unchanged" // the applied table is current
+	resultHeld      = "held"      // the guard holds the table back
+	resultOlder     = "older"     // the table is older than the applied one
+	resultOvertaken = "overtaken" // an operator's acceptance changed the table during the exchange
+	resultRejected  = "rejected"  // the answer did not pass verification
+	resultError     = "error"     // there was no usable answer
+)
+
+var results = []string{
+	resultChanged, resultUnchanged, resultHeld, resultOlder, resultOvertaken, resultRejected, resultError,
+}
+
+// Metrics are the series of a Client.
+type Metrics struct {
+	fetches        *prometheus.CounterVec
+	fetchErrors    *prometheus.CounterVec
+	verifyFailures *prometheus.CounterVec
+	received       prometheus.Counter
+	duration       prometheus.Histogram
+	failovers      prometheus.Counter
+	older          prometheus.Counter
+	holds          prometheus.Counter
+	held           prometheus.Gauge
+	writes         *prometheus.CounterVec
+	routes         prometheus.Gauge
+	bytes          prometheus.Gauge
+	revision       prometheus.Gauge
+	stale          prometheus.Gauge
+	applied        prometheus.Gauge
+	confirmed      prometheus.Gauge
+	sourceRead     prometheus.Gauge
+}
+
+// NewMetrics makes the series and registers them; a nil registerer leaves them unregistered.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	gauge := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+	}
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	}
+	vec := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
+	m := &Metrics{
+		fetches: vec("dataplane_fetches_total", "Exchanges with a route server by what came of them: changed, unchanged, "+
+			"held (by the guard), older, overtaken (by an acceptance), rejected (by verification) or error.", "result"),
+		fetchErrors: vec("dataplane_fetch_errors_total", "Exchanges with the result error, by reason.", "reason"),
+		verifyFailures: vec("dataplane_verify_failures_total", "Exchanges with the result rejected, by reason.",
+			"reason"),
+		received: counter("dataplane_received_bytes_total", "Bytes of bodies as received, before decoding."),
+		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "dataplane_fetch_duration_seconds",
+			Help:    "Time that exchanges take, with verification.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
+		}),
+		failovers:  counter("dataplane_failovers_total", "Changes of the route server in use."),
+		older:      counter("dataplane_older_tables_accepted_total", "Tables applied or held although their revision is lower: the server insisted."),
+		holds:      counter("dataplane_guard_holds_total", "Tables that the guard began to hold back."),
+		held:       gauge("dataplane_guard_held", "1 while the guard holds a table back, else 0."),
+		writes:     vec("dataplane_file_writes_total", "Writes of files by file (lkg or routes) and result (ok or error).", "file", "result"),
+		routes:     gauge("dataplane_table_routes", "Routes of the applied table."),
+		bytes:      gauge("dataplane_table_bytes", "Size of the text of the applied table."),
+		revision:   gauge("dataplane_table_revision", "Revision of the applied table; 0 if it has none."),
+		stale:      gauge("dataplane_table_stale", "1 while the table comes from the LKG file and no server has confirmed it, else 0."),
+		applied:    gauge("dataplane_table_applied_timestamp_seconds", "When a table was last applied."),
+		confirmed:  gauge("dataplane_table_confirmed_timestamp_seconds", "When a server last said that the applied table is current."),
+		sourceRead: gauge("dataplane_source_last_read_timestamp_seconds", "When the source of the applied table was last read, as far as it is known; now minus this is its age."),
+	}
+	m.preset()
+	if reg != nil {
+		reg.MustRegister(m.fetches, m.fetchErrors, m.verifyFailures, m.received, m.duration, m.failovers, m.older, m.holds,
+			m.held, m.writes, m.routes, m.bytes, m.revision, m.stale, m.applied, m.confirmed, m.sourceRead)
+	}
+	return m
+}
+
+// preset makes every series that there can be, so that the first failure is an increase.
+func (m *Metrics) preset() {
+	for _, r := range results {
+		m.fetches.WithLabelValues(r)
+	}
+	for _, r := range fetchReasons {
+		m.fetchErrors.WithLabelValues(string(r))
+	}
+	for _, r := range verifyReasons {
+		m.verifyFailures.WithLabelValues(string(r))
+	}
+	for _, file := range []string{lkgFile, routesFile} {
+		m.writes.WithLabelValues(file, "ok")
+		m.writes.WithLabelValues(file, "error")
+	}
+}
+
+// show sets the gauges that mirror the applied table.
+func (m *Metrics) show(t *table.Table, a *Applied) {
+	m.routes.Set(float64(t.Len()))
+	m.bytes.Set(float64(t.Bytes()))
+	m.revision.Set(float64(t.Revision()))
+	m.stale.Set(0)
+	if a.Stale {
+		m.stale.Set(1)
+	}
+	for gauge, at := range map[prometheus.Gauge]time.Time{
+		m.applied: a.Committed, m.confirmed: a.Confirmed, m.sourceRead: a.SourceRead,
+	} {
+		if !at.IsZero() {
+			gauge.Set(float64(at.UnixMilli()) / 1000)
+		}
+	}
+}

@@ -1,0 +1,231 @@
+package dataplane
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"log/slog"
+)
+
+// olderPolls is how many polls in a row of one server have to show a lower revision before it is believed: a restored
+// cluster says so on every poll, and an accident does not.
+const olderPolls = 2
+
+// server is one route server with what is remembered of it.
+type server struct {
+	url  *url.URL // its path ends in /routes
+	name string   // the URL without password
+
+	status ServerStatus // guarded by Client.mu
+
+	// owned by the round
+	older       int           // polls in a row that showed a lower revision
+	fineSince   time.Time     // the first of the probes that went well; zero if it is not probed, or failing
+	returnAfter time.Duration // jittered
+}
+
+func newServers(urls []string) ([]*server, error) {
+	var servers []*server
+	for _, raw := range urls {
+		u, err := url.Parse(raw)
+		switch {
+		case err != nil:
+			return nil, errors.New("URL of a route server: it cannot be parsed") // the text may hold a password
+		case u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "":
+			return nil, fmt.Errorf("URL of a route server %q: want http(s)://host[:port][/path]", u.Redacted())
+		}
+		if path := strings.TrimRight(u.Path, "/"); strings.HasSuffix(path, "/routes") {
+			u = u.JoinPath("/") // the same URL that a proxy would be given
+			u.Path, u.RawPath = strings.TrimRight(u.Path, "/"), strings.TrimRight(u.RawPath, "/")
+		} else {
+			u = u.JoinPath("routes")
+		}
+		name := u.Redacted()
+		if slices.ContainsFunc(servers, func(s *server) bool { return s.url.String() == u.String() }) {
+			return nil, fmt.Errorf("URL of a route server %q: given twice", name)
+		}
+		servers = append(servers, &server{url: u, name: name, status: ServerStatus{URL: name, InUse: len(servers) == 0}})
+	}
+	return servers, nil
+}
+
+// order returns the servers to try in a round, by index: those that are not left alone, the one in use first. It is never
+// empty: if all are left alone it has the one whose time comes first.
+func (c *Client) order(now time.Time) []int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var order []int
+	soonest := c.current
+	for i, s := range c.servers {
+		if !s.status.RetryAt.After(now) {
+			order = append(order, i)
+		}
+		if s.status.RetryAt.Before(c.servers[soonest].status.RetryAt) {
+			soonest = i
+		}
+	}
+	if len(order) == 0 {
+		return []int{soonest}
+	}
+	if at := slices.Index(order, c.current); at > 0 {
+		order = slices.Insert(slices.Delete(order, at, at+1), 0, c.current)
+	}
+	return order
+}
+
+// retryAt is the earliest time at which a server may be tried.
+func (c *Client) retryAt() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at := c.servers[0].status.RetryAt
+	for _, s := range c.servers[1:] {
+		if s.status.RetryAt.Before(at) {
+			at = s.status.RetryAt
+		}
+	}
+	return at
+}
+
+// succeeded notes that the server answered well.
+func (c *Client) succeeded(s *server, now time.Time) {
+	c.mu.Lock()
+	was := s.status
+	s.status.LastSuccess, s.status.Failures, s.status.Reason = now, 0, ""
+	s.status.LastError, s.status.RetryAt = "", time.Time{}
+	c.mu.Unlock()
+	if was.Failures > 0 {
+		c.log.Info(LogServerRecovered, "url", s.name, "failures", was.Failures, "reason", string(was.Reason))
+	}
+}
+
+// failed notes that the server gave nothing, and leaves it alone for a while.
+func (c *Client) failed(s *server, f *Error, now time.Time) {
+	s.older, s.fineSince = 0, time.Time{}
+	c.mu.Lock()
+	was := s.status
+	s.status.Failures++
+	s.status.Reason, s.status.LastError = f.Reason, f.Err.Error()
+	delay := max(c.backoff(s.status.Failures), min(f.retryAfter, c.cfg.MaxBackoff))
+	s.status.RetryAt = now.Add(delay)
+	c.mu.Unlock()
+	attrs := []any{"url", s.name, "reason", string(f.Reason), "error", f.Err}
+	if f.stack != nil {
+		attrs = append(attrs, "stack", string(f.stack))
+	}
+	if was.Reason == f.Reason {
+		c.log.Debug(LogServerFailed, attrs...) // said once per change
+		return
+	}
+	c.log.Warn(LogServerFailed, attrs...)
+}
+
+// backoff is the time to leave a server alone after failures in a row. It doubles with each of them, up to the limit; the
+// upper half of it is left to chance, so that data planes do not come back together.
+func (c *Client) backoff(failures int) time.Duration {
+	d := c.cfg.Interval
+	for range failures {
+		if d > c.cfg.MaxBackoff/2 {
+			d = c.cfg.MaxBackoff
+			break
+		}
+		d *= 2
+	}
+	least := max(d/2, c.cfg.Interval)
+	return least + time.Duration(c.cfg.Random()*float64(d-least))
+}
+
+// use makes a server the one in use.
+func (c *Client) use(i int) {
+	if i == c.current {
+		return
+	}
+	from, to := c.servers[c.current], c.servers[i]
+	c.current = i
+	c.mu.Lock()
+	from.status.InUse, to.status.InUse = false, true
+	c.mu.Unlock()
+	for _, s := range c.servers {
+		s.fineSince = time.Time{}
+	}
+	c.cfg.Metrics.failovers.Inc()
+	c.log.Warn(LogServerChanged, "from", from.name, "to", to.name)
+}
+
+// returnTo notes that a probe of a preferred server went well. It reports whether that has been so for long enough.
+func (c *Client) returnTo(s *server, now time.Time) bool {
+	if s.fineSince.IsZero() {
+		s.fineSince = now
+		// Jitter: a whole fleet saw the server recover at the same time.
+		s.returnAfter = c.cfg.ReturnAfter + time.Duration(c.cfg.Random()*float64(c.cfg.ReturnAfter)/2)
+		return false
+	}
+	return now.Sub(s.fineSince) >= s.returnAfter
+}
+
+// maxZone is the limit of Kubernetes for the value of a label.
+const maxZone = 63
+
+// zoneSource gives the zone to ask for. It is owned by the round.
+type zoneSource struct {
+	zone string // fixed
+	path string // of the file, if the zone is not fixed
+	log  *slog.Logger
+	last string // what was said last about the file
+}
+
+// read returns the zone. Without a usable one the full table is right everywhere.
+func (z *zoneSource) read() string {
+	if z.path == "" {
+		return z.zone
+	}
+	zone, err := readZone(z.path)
+	said := zone
+	if err != nil {
+		said = "!" + err.Error()
+	}
+	if said != z.last {
+		z.last = said
+		if err != nil {
+			z.log.Warn(LogNoZone, "path", z.path, "error", err)
+		} else {
+			z.log.Info(LogZone, "path", z.path, "zone", zone)
+		}
+	}
+	return zone
+}
+
+func readZone(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	buf := make([]byte, 2*maxZone)
+	n, err := f.Read(buf)
+	zone := strings.TrimSpace(string(buf[:n]))
+	switch {
+	case zone == "":
+		return "", errors.Join(errors.New("no zone in it"), err)
+	case n == len(buf) || !validZone(zone):
+		return "", fmt.Errorf("%q is no zone", zone)
+	}
+	return zone, nil
+}
+
+// validZone reports whether s has the form of a label's value, which is a safe segment of a path, too.
+func validZone(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		alphanumeric := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+		inner := i > 0 && i < len(s)-1 && (c == '-' || c == '_' || c == '.')
+		if !alphanumeric && !inner {
+			return false
+		}
+	}
+	return s != "" && len(s) <= maxZone
+}

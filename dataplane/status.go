@@ -1,0 +1,145 @@
+package dataplane
+
+import (
+	"time"
+
+	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/table"
+)
+
+// Applied says what is known of the table that is applied. It is a value; a later poll makes a new one.
+type Applied struct {
+	Digest   table.Digest `json:"digest"`
+	Revision uint64       `json:"revision"`
+	Routes   int          `json:"routes"`
+	Bytes    int          `json:"bytes"` // of the text
+	// Origin is the URL that the table came from, without password; for a table of the LKG file what the file says.
+	Origin string `json:"origin"`
+	// ETag is how the server names the table. Empty if it does not, or if the table comes from the LKG file.
+	ETag string `json:"etag,omitempty"`
+	// Committed is when the table was applied by this process.
+	Committed time.Time `json:"committed"`
+	// Confirmed is when a server last said that this is its table; zero if none has since Boot.
+	Confirmed time.Time `json:"confirmed,omitzero"`
+	// SourceRead is when the server had last read its source, as of Confirmed. For a server that does not tell it is
+	// Confirmed; after Boot it is what the file tells.
+	SourceRead time.Time `json:"source_read,omitzero"`
+	// Stale says that the table comes from the LKG file and that no server has confirmed it yet.
+	Stale bool `json:"stale"`
+	// ServerState is the X-Table-State of the server's last answer: "stale", "held", or empty.
+	ServerState string `json:"server_state,omitempty"`
+}
+
+// Status is a summary of the client for people and machines that ask.
+type Status struct {
+	// Applied is nil as long as there is no table.
+	Applied *Applied `json:"applied,omitempty"`
+	// AgeSeconds is the time since Applied.SourceRead; 0 if that is not known.
+	AgeSeconds float64 `json:"age_seconds"`
+	// Held is the table that the guard holds back; nil if there is none.
+	Held *Held `json:"held,omitempty"`
+	// Zone is the zone that was asked for last; empty for the full table.
+	Zone string `json:"zone,omitempty"`
+
+	// LastAttempt is when the last round began, LastSuccess when the last one ended in which a server gave a usable
+	// answer, NextAttempt when the next is due. Zero: never, or not known.
+	LastAttempt time.Time `json:"last_attempt,omitzero"`
+	LastSuccess time.Time `json:"last_success,omitzero"`
+	NextAttempt time.Time `json:"next_attempt,omitzero"`
+	// Failures counts the rounds since LastSuccess in which no server did.
+	Failures int `json:"failures"`
+
+	Servers    []ServerStatus `json:"servers"` // in the order of Config.URLs
+	LKG        *FileStatus    `json:"lkg,omitempty"`
+	RoutesFile *FileStatus    `json:"routes_file,omitempty"`
+}
+
+// Held is a table that the guard holds back.
+type Held struct {
+	Digest   table.Digest `json:"digest"`
+	Revision uint64       `json:"revision"`
+	Routes   int          `json:"routes"`
+	Bytes    int          `json:"bytes"`
+	Origin   string       `json:"origin"`
+	Reason   guard.Code   `json:"reason"`
+	Detail   string       `json:"detail"`
+	Since    time.Time    `json:"since"`
+	// ReleaseAt is when it can be released at the earliest. Zero if time does not release it.
+	ReleaseAt time.Time `json:"release_at,omitzero"`
+	Polls     int       `json:"polls"` // that agreed so far
+}
+
+// ServerStatus is what is remembered of a server.
+type ServerStatus struct {
+	URL         string    `json:"url"` // without password
+	InUse       bool      `json:"in_use"`
+	LastAttempt time.Time `json:"last_attempt,omitzero"`
+	LastSuccess time.Time `json:"last_success,omitzero"`
+	// Failures counts the attempts since LastSuccess; Reason and LastError are those of the last failed attempt, and
+	// empty while the server is fine.
+	Failures  int    `json:"failures"`
+	Reason    Reason `json:"reason,omitempty"`
+	LastError string `json:"last_error,omitempty"`
+	// RetryAt is when a failing server is tried again. Zero if it is fine.
+	RetryAt time.Time `json:"retry_at,omitzero"`
+}
+
+// FileStatus is what is known of a file that the client writes.
+type FileStatus struct {
+	Path    string    `json:"path"`
+	Written time.Time `json:"written,omitzero"` // by this process
+	Error   string    `json:"error,omitempty"`  // of the last attempt; empty if it went well
+}
+
+// loopState is the part of the status that rounds change.
+type loopState struct {
+	zone                                  string
+	lastAttempt, lastSuccess, nextAttempt time.Time
+	failures                              int
+}
+
+// Current returns the table that is applied, or nil.
+func (c *Client) Current() *table.Table {
+	if a := c.cur.Load(); a != nil {
+		return a.table
+	}
+	return nil
+}
+
+// Status returns the state of the client.
+func (c *Client) Status() Status {
+	now := time.Now()
+	s := Status{LKG: c.lkg.status(), RoutesFile: c.routes.status(), Held: c.heldStatus()}
+	if a := c.cur.Load(); a != nil {
+		s.Applied = &a.info
+		s.AgeSeconds = age(now, a.info.SourceRead)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.Zone, s.Failures = c.loop.zone, c.loop.failures
+	s.LastAttempt, s.LastSuccess, s.NextAttempt = c.loop.lastAttempt, c.loop.lastSuccess, c.loop.nextAttempt
+	for _, server := range c.servers {
+		s.Servers = append(s.Servers, server.status)
+	}
+	return s
+}
+
+// age is the time since at in seconds. Clocks of two machines differ: it is never negative.
+func age(now, at time.Time) float64 {
+	if at.IsZero() {
+		return 0
+	}
+	return max(0, now.Sub(at).Seconds())
+}
+
+func (c *Client) heldStatus() *Held {
+	held, g := c.held.Load(), c.guard.State()
+	if held == nil || !g.Held {
+		return nil
+	}
+	return &Held{
+		Digest: g.Digest, Revision: g.Revision, Routes: g.Routes, Bytes: g.Bytes, Origin: held.origin,
+		Reason: g.Verdict.Reason, Detail: g.Verdict.Detail, Since: g.Verdict.Since, ReleaseAt: g.Verdict.ReleaseAt,
+		Polls: g.Polls,
+	}
+}
