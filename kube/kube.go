@@ -106,9 +106,10 @@ type Snapshot struct {
 	// Revision is the revision up to which the snapshot is complete: the lowest of its lists, 0 if the source has none.
 	Revision Revision
 
-	// Newest is the highest revision of its lists: the snapshot holds nothing newer. The two are equal after a consistent
-	// read. Otherwise the list of a kind that nobody writes to keeps the revision of its last write, and Revision stays
-	// behind while other kinds change; Newest grows with every change.
+	// Newest is the highest revision of its lists: the snapshot holds nothing newer. It is not below Revision, unless it is
+	// 0, when the source has none or tells Revision only. After a consistent read the two are as close as the lists were
+	// in time. Otherwise the list of a kind that nobody writes to can keep the revision of its last write, and Revision
+	// stays behind while other kinds change; Newest grows with every change.
 	Newest Revision
 
 	Ingresses   []*Ingress

@@ -3,11 +3,13 @@
 // A [Table] is an immutable list of routes sorted by id, each kept as its printed text ([Route]). Its canonical text is
 // what a data plane downloads: one route per line, joined by "\n", no newline at the end. Its [Digest] is the SHA-256 of
 // that text, so two replicas that read the same objects have the same digest, and a restart does not change it. The
-// revision says up to which state of the source the table is complete.
+// revision is the highest of the read that gave the table ([Read]): it has nothing of the source that was written later.
 //
 // Guarantees: a table never changes after New, and all methods are safe for concurrent use. Ids are unique and sorted
 // bytewise, whatever the order of the input. What is costly and not needed by everybody (the joined text, the hosts, the
 // zones) is made on first demand and then kept.
+//
+// [Parse] reads a canonical text back so that its bytes, and with them the digest, stay what they were.
 //
 // The package does not parse what it is given on publish (compile has read every route back already), knows nothing
 // about HTTP, encodings or clocks, and does not decide whether a table is good: that is package guard.
@@ -58,8 +60,8 @@ type content struct {
 	zones func() []string // made on first demand
 }
 
-// New makes a table of routes, which it copies and sorts by id. The revision is that of the read the routes come from, 0
-// for a source that has none; at is the time of that read. The error wraps ErrDuplicateID, ErrInvalidID or
+// New makes a table of routes, which it copies and sorts by id. The revision is the Newest of the read the routes come
+// from, 0 for a source that has none; at is the time of that read. The error wraps ErrDuplicateID, ErrInvalidID or
 // ErrInvalidText and names the id. A table without routes is valid here; whether it may be served is for package guard.
 func New(routes []Route, revision uint64, at time.Time) (*Table, error) {
 	sorted := slices.Clone(routes)
@@ -155,7 +157,7 @@ func (t *Table) Bytes() int { return t.bytes }
 // Digest returns the SHA-256 of the canonical text.
 func (t *Table) Digest() Digest { return t.digest }
 
-// Revision returns the revision of the read that the table comes from, 0 if the source has none.
+// Revision returns the highest revision of the read that the table comes from, 0 if the source has none.
 func (t *Table) Revision() uint64 { return t.revision }
 
 // Time returns the time of the read that the table comes from.
