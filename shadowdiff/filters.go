@@ -136,27 +136,44 @@ func unpaired(n int) []int {
 	return p
 }
 
+// exact is what a pair of the same text is worth in an alignment, in units of the pairs that only make it nicer. There are
+// fewer of those than that, as the shorter chain has at most the root of maxAlign filters.
+const exact = 4096
+
+// worth says what it is worth to have two filters beside each other. Of the alignments that keep the most filters, the one
+// is best that keeps filters in their places, and those of one name, of which one was made of the other, in one gap.
+func worth(a, b []call, i, j int) int32 {
+	switch {
+	case a[i].text != b[j].text && a[i].name != b[j].name:
+		return 0
+	case a[i].text != b[j].text:
+		return 1
+	case i == j:
+		return exact + 1
+	default:
+		return exact
+	}
+}
+
 // longestCommon calls pair for the pairs of a longest common subsequence of two lists that are not empty.
 func longestCommon(a, b []call, pair func(i, j int)) {
 	width := len(b) + 1
-	lengths := make([]int32, (len(a)+1)*width) // of the longest common subsequence of a[i:] and b[j:]
+	best := make([]int32, (len(a)+1)*width) // of a[i:] and b[j:]
 	for i := len(a) - 1; i >= 0; i-- {
 		for j := len(b) - 1; j >= 0; j-- {
 			at := i*width + j
-			if a[i].text == b[j].text {
-				lengths[at] = lengths[at+width+1] + 1
-			} else {
-				lengths[at] = max(lengths[at+width], lengths[at+1])
-			}
+			best[at] = max(best[at+width+1]+worth(a, b, i, j), best[at+width], best[at+1])
 		}
 	}
 	for i, j := 0, 0; i < len(a) && j < len(b); {
 		at := i*width + j
 		switch {
-		case a[i].text == b[j].text:
-			pair(i, j)
+		case best[at] == best[at+width+1]+worth(a, b, i, j):
+			if a[i].text == b[j].text {
+				pair(i, j)
+			}
 			i, j = i+1, j+1
-		case lengths[at+width] >= lengths[at+1]:
+		case best[at] == best[at+width]:
 			i++
 		default:
 			j++

@@ -83,7 +83,7 @@ func kindsOf(c Counts) jsonKinds { return jsonKinds{c.Missing, c.Extra, c.Change
 // unknown is left out, the list of differences is always there.
 func WriteJSON(w io.Writer, v *View) error {
 	out := jsonView{
-		Schema: Schema, Result: v.result(), Error: v.Err, Time: optional(v.At), Counts: v.Report.Counts(),
+		Schema: Schema, Result: v.Result(), Error: v.Err, Time: optional(v.At), Counts: v.Report.Counts(),
 		A:           jsonSide{v.A.Name, v.Report.A, v.A.Revision},
 		B:           jsonSide{v.B.Name, v.Report.B, v.B.Revision},
 		Differences: []jsonDifference{},
@@ -138,8 +138,8 @@ func optional(t time.Time) *time.Time {
 	return &t
 }
 
-// result is what the exit status of a comparison says, in a word.
-func (v *View) result() string {
+// Result is what the exit status of a comparison says, in a word: same, different or error.
+func (v *View) Result() string {
 	switch {
 	case v.Err != "":
 		return "error"
