@@ -68,7 +68,7 @@ func newServer(cfg *config.RouteServer, log *slog.Logger, std stdio) (*server.Se
 
 // gcPercent trades a little processor time for memory: nearly all of the heap is the table and the objects, which live
 // for long, and the default would leave as much again to garbage (docs/performance.md).
-const gcPercent = 40
+const gcPercent = 25
 
 // setGCPercent leaves the decision to GOGC where that is set.
 func setGCPercent() {
