@@ -43,8 +43,12 @@ var allowed = map[string][]string{
 	"httpserve": {"guard", "table"},
 	"engine":    {"compile", "guard", "kube", "poller", "table"},
 	"server":    {"compile", "engine", "eskip", "etagcache", "guard", "httpserve", "internal/durable", "poller", "table"},
-	"config":    {"compile", "eskip", "guard", "kube"},
-	"setup":     {"config", "poller", "source/cluster", "source/filterdir", "source/manifests"},
+	"sidecar": {
+		"compile", "dataplane", "engine", "eskip", "etagcache", "guard", "httpserve", "internal/durable", "poller", "rollout",
+		"shadowdiff", "shadowdiff/page", "table",
+	},
+	"config": {"compile", "eskip", "guard", "kube"},
+	"setup":  {"config", "poller", "source/cluster", "source/filterdir", "source/manifests"},
 
 	// binaries
 	"cmd/routesrv": {"compile", "config", "engine", "kube", "poller", "server", "setup", "shadowdiff", "shadowdiff/page", "source/tables", "table"},

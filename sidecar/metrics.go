@@ -1,0 +1,68 @@
+package sidecar
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/routesrv/routesrv/rollout"
+)
+
+// metrics are the series of the conductor.
+type metrics struct {
+	mode      *prometheus.GaugeVec
+	origin    *prometheus.GaugeVec
+	switches  *prometheus.CounterVec
+	ready     prometheus.Gauge
+	refused   prometheus.Gauge
+	held      prometheus.Gauge
+	computing prometheus.Gauge
+	badMode   prometheus.Gauge
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	gauge := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+	}
+	m := &metrics{
+		mode: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "sidecar_mode", Help: "1 for the mode in force: False, Pre or Exec.",
+		}, []string{"mode"}),
+		origin: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "sidecar_origin", Help: "1 for the origin of the served table: routeserver, self, lkg (last-known-good) or none.",
+		}, []string{"origin"}),
+		switches: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sidecar_switches_total", Help: "Times that another producer was served from then on, by its origin.",
+		}, []string{"origin"}),
+		ready:     gauge("cutover_ready", "1 while mode Pre finds a cutover to the route server advisable, else 0."),
+		refused:   gauge("sidecar_mode_refused", "1 while the mode that is asked for is refused, else 0."),
+		held:      gauge("sidecar_switch_held", "1 while a switch to another producer waits for its table to be fine, else 0."),
+		computing: gauge("sidecar_fallback", "1 while a table is computed because the route servers are gone, else 0."),
+		badMode:   gauge("sidecar_mode_file_invalid", "1 while the mode file has no mode in it, else 0."),
+	}
+	for _, o := range []origin{fromSelf, fromRouteServer} {
+		m.switches.WithLabelValues(string(o))
+	}
+	reg.MustRegister(m.mode, m.origin, m.switches, m.ready, m.refused, m.held, m.computing, m.badMode)
+	return m
+}
+
+// show sets what mirrors the state.
+func (m *metrics) show(v *view) {
+	for _, mode := range rollout.Modes() {
+		m.mode.WithLabelValues(mode.String()).Set(number(mode == v.Mode))
+	}
+	for _, o := range origins() {
+		m.origin.WithLabelValues(string(o)).Set(number(o == v.Origin))
+	}
+	m.ready.Set(number(v.Cutover != nil && v.Cutover.Ready))
+	m.refused.Set(number(v.Refused != ""))
+	m.held.Set(number(v.Switch != nil && v.Switch.Guard.Held))
+	m.computing.Set(number(v.Fallback != nil && v.Fallback.Computing))
+	m.badMode.Set(number(v.ModeFileError != ""))
+}
+
+func number(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}

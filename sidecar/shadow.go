@@ -1,0 +1,185 @@
+package sidecar
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/rollout"
+	"github.com/routesrv/routesrv/shadowdiff"
+	"github.com/routesrv/routesrv/table"
+)
+
+// staleComparisons is after how many polls without a comparison what the last one showed does not count any more.
+const staleComparisons = 10
+
+// selfName is the computed table in reports.
+const selfName = "self-computed"
+
+// shadow compares the computed table with the fetched one, in a goroutine of its own: with large tables that takes too long
+// for the conductor.
+type shadow struct {
+	c       *conductor
+	metrics *shadowdiff.Metrics
+	pairs   chan pair // of capacity 1: the newest pair that was not compared yet
+	view    atomic.Pointer[shadowdiff.View]
+
+	// owned by the goroutine of the conductor
+	generation int       // of comparisons that belong together
+	last       time.Time // of the last comparison; zero if there was none
+	clean      int       // comparisons in a row without a difference that counts
+	observed   shadowdiff.Observation
+
+	// owned by run
+	tracker  *shadowdiff.Tracker
+	tracking int // generation of tracker
+	a, b     parsed
+	report   shadowdiff.Report
+}
+
+// pair are two tables to compare.
+type pair struct {
+	generation int
+	a, b       *table.Table
+	url        string
+	at         time.Time
+}
+
+// parsed are the routes of a table.
+type parsed struct {
+	digest table.Digest
+	routes []*eskip.Route
+}
+
+func newShadow(c *conductor) *shadow {
+	return &shadow{c: c, metrics: shadowdiff.NewMetrics(c.cfg.Registry), pairs: make(chan pair, 1)}
+}
+
+// reset forgets the comparisons: they are only good for the time in which they are made.
+func (s *shadow) reset() {
+	s.generation++
+	s.last, s.clean, s.observed = time.Time{}, 0, shadowdiff.Observation{}
+	s.view.Store(nil)
+}
+
+// compare asks for the tables of both producers to be compared, in mode Pre. It is called for each answer of a route
+// server.
+func (c *conductor) compare() {
+	if c.decision.Mode != rollout.Pre || c.self == nil || c.remote == nil {
+		return
+	}
+	a, b := c.self.offer, c.remote.offer
+	if a.table == nil || b.table == nil {
+		c.shadow.metrics.Failed()
+		return
+	}
+	p := pair{c.shadow.generation, a.table, b.table.WithRevision(b.read.Newest), c.remote.url, time.Now()}
+	select {
+	case <-c.shadow.pairs: // not begun yet, and older
+	default:
+	}
+	c.shadow.pairs <- p // only the conductor sends: there is room
+}
+
+// run compares until ctx ends.
+func (s *shadow) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case p := <-s.pairs:
+			s.observe(p)
+		}
+	}
+}
+
+// observe makes a comparison and hands it to the conductor.
+func (s *shadow) observe(p pair) {
+	if s.tracker == nil || s.tracking != p.generation {
+		s.tracker, s.tracking = shadowdiff.NewTracker(shadowdiff.TrackerConfig{
+			Interval: max(s.c.cfg.Interval, s.c.cfg.Fetch.Interval),
+		}), p.generation
+	}
+	if err := s.diff(p); err != nil {
+		s.c.log.Error("tables cannot be compared", "error", err) // both have been parsed before
+		s.metrics.Failed()
+		return
+	}
+	o := s.tracker.Observe(s.report, shadowdiff.Meta{RevisionA: p.a.Revision(), RevisionB: p.b.Revision(), Now: p.at})
+	v := &shadowdiff.View{
+		A:      shadowdiff.Side{Name: selfName, Revision: p.a.Revision()},
+		B:      shadowdiff.Side{Name: p.url, Revision: p.b.Revision()},
+		Report: s.report, At: p.at, Watch: &o,
+	}
+	clean := s.report.Empty() || o.Clean > 0
+	s.c.call(func() {
+		if p.generation != s.generation {
+			return
+		}
+		s.metrics.Observe(&o)
+		s.view.Store(v)
+		s.observed, s.last = o, p.at
+		if o.Clean == 0 {
+			s.clean = 0 // it begins now, or it has not begun
+		}
+		if clean {
+			s.clean++
+		}
+	})
+}
+
+// diff compares the tables, unless they are those of the time before.
+func (s *shadow) diff(p pair) error {
+	if p.a.Digest() == s.a.digest && p.b.Digest() == s.b.digest {
+		return nil
+	}
+	if p.a.Digest() == p.b.Digest() {
+		s.a, s.b = parsed{digest: p.a.Digest()}, parsed{digest: p.b.Digest()}
+		s.report = shadowdiff.Report{A: p.a.Len(), B: p.b.Len(), Equal: p.a.Len()}
+		return nil
+	}
+	for side, t := range map[*parsed]*table.Table{&s.a: p.a, &s.b: p.b} {
+		if side.digest == t.Digest() && side.routes != nil {
+			continue
+		}
+		routes, err := eskip.Parse(string(t.Text()))
+		if err != nil {
+			return fmt.Errorf("table %s: %w", t.Digest(), err)
+		}
+		*side = parsed{t.Digest(), routes}
+	}
+	s.report = shadowdiff.Diff(s.a.routes, s.b.routes)
+	return nil
+}
+
+// evidence is what the comparisons have come to. It is called by the conductor.
+func (s *shadow) evidence(now time.Time, mode rollout.Mode) rollout.Evidence {
+	e := rollout.Evidence{
+		Comparisons: s.clean, CleanFor: s.observed.Clean, Differences: s.observed.Confirmed.Differences(),
+	}
+	limit := staleComparisons * max(s.c.cfg.Interval, s.c.cfg.Fetch.Interval)
+	if mode == rollout.Pre && !s.last.IsZero() && now.Sub(s.last) > limit {
+		e.Trouble = fmt.Sprintf("the last comparison was %s ago: a table cannot be had", now.Sub(s.last).Truncate(time.Second))
+	}
+	return e
+}
+
+// shadowView is what /shadow shows.
+func (c *conductor) shadowView() shadowdiff.View {
+	now := c.view.Load()
+	v := c.shadow.view.Load()
+	if v == nil {
+		err := "nothing was compared yet"
+		if now.Mode != rollout.Pre {
+			err = fmt.Sprintf("the mode is %s: tables are compared in mode Pre", now.Mode)
+		}
+		return shadowdiff.View{A: shadowdiff.Side{Name: selfName}, B: shadowdiff.Side{Name: "route server"}, Err: err}
+	}
+	shown := *v
+	if now.Cutover != nil {
+		shown.Err = now.Cutover.trouble
+	}
+	return shown
+}
