@@ -9,90 +9,93 @@ import (
 // be; in longer ones, which nobody writes, only what is the same at both ends.
 const maxAlign = 1 << 20
 
-// alignFilters pairs the filters of two chains. Those that stand in the same order are the same; of the others, those with
-// the same text have moved, those with the same name between the same neighbours are replaced.
+// chains are two lists of filters that are being aligned.
+type chains struct {
+	a, b []call
+	// partnerA and partnerB are the places of the filters on the other side, or -1.
+	partnerA, partnerB []int
+	ops                []Op // of those of a with a partner
+}
+
+// alignFilters pairs the filters of two chains. Those that stand in the same order are the same. Of the others, those with
+// the same text have moved; those with the same name are replaced, by one between the same neighbours if there is one.
 func alignFilters(out []Part, a, b []call) []Part {
 	if len(a)+len(b) == 0 {
 		return out
 	}
-	partnerA, partnerB := commonFilters(a, b)
-	moved := movedFilters(a, b, partnerA, partnerB)
-	part := func(op Op, i, j int) Part {
-		p := Part{Element: Filter, Op: op}
-		if i >= 0 {
-			p.Old, p.OldPosition = a[i].text, i+1
+	c := chains{a: a, b: b, ops: make([]Op, len(a))}
+	c.partnerA, c.partnerB = commonFilters(a, b)
+	c.join(Moved, 0, len(a), 0, len(b), func(f call) string { return f.text })
+	name := func(f call) string { return f.name }
+	c.gaps(func(a0, a1, b0, b1 int) { c.join(Replaced, a0, a1, b0, b1, name) })
+	c.join(Replaced, 0, len(a), 0, len(b), name)
+
+	c.gaps(func(a0, a1, b0, b1 int) {
+		for i := a0; i < a1; i++ {
+			out = append(out, c.part(i, c.partnerA[i]))
 		}
-		if j >= 0 {
-			p.New, p.NewPosition = b[j].text, j+1
-		}
-		return p
-	}
-	for i, j := 0, 0; i < len(a) || j < len(b); {
-		endA, endB := i, j // of the gap before the next pair
-		for endA < len(a) && (partnerA[endA] < 0 || moved[endA]) {
-			endA++
-		}
-		for endB < len(b) && (partnerB[endB] < 0 || moved[partnerB[endB]]) {
-			endB++
-		}
-		free := freeByName(b, partnerB, j, endB)
-		for ; i < endA; i++ {
-			switch ks := free[a[i].name]; {
-			case moved[i]:
-				out = append(out, part(Moved, i, partnerA[i]))
-			case len(ks) > 0:
-				free[a[i].name] = ks[1:]
-				partnerB[ks[0]] = i
-				out = append(out, part(Replaced, i, ks[0]))
-			default:
-				out = append(out, part(Removed, i, -1))
+		for j := b0; j < b1; j++ {
+			if c.partnerB[j] < 0 {
+				out = append(out, c.part(-1, j))
 			}
 		}
-		for ; j < endB; j++ {
-			if partnerB[j] < 0 {
-				out = append(out, part(Added, -1, j))
-			}
+		if a1 < len(a) {
+			out = append(out, c.part(a1, b1))
 		}
-		if i < len(a) {
-			out = append(out, part(Same, i, j))
-			i, j = i+1, j+1
-		}
-	}
+	})
 	return out
 }
 
-// freeByName returns the filters of b[from:to] that have no partner, by name and in their order.
-func freeByName(b []call, partnerB []int, from, to int) map[string][]int {
-	if from == to {
-		return nil
+// part makes a part of a filter of a, of b, or of both.
+func (c *chains) part(i, j int) Part {
+	p := Part{Element: Filter, Op: Added}
+	if i >= 0 {
+		p.Op, p.Old, p.OldPosition = Removed, c.a[i].text, i+1
 	}
-	free := make(map[string][]int)
-	for k := from; k < to; k++ {
-		if partnerB[k] < 0 {
-			free[b[k].name] = append(free[b[k].name], k)
-		}
+	if j >= 0 {
+		p.New, p.NewPosition = c.b[j].text, j+1
 	}
-	return free
+	if i >= 0 && j >= 0 {
+		p.Op = c.ops[i]
+	}
+	return p
 }
 
-// movedFilters gives partners to filters that have the same text in another place, the k-th to the k-th, and returns which
-// of a these are.
-func movedFilters(a, b []call, partnerA, partnerB []int) map[int]bool {
-	moved := make(map[int]bool)
+// gaps calls f for what lies before, between and behind the filters that are the same: a[a0:a1] and b[b0:b1], which may
+// be empty. Behind all but the last gap a[a1] is the same as b[b1].
+func (c *chains) gaps(f func(a0, a1, b0, b1 int)) {
+	a0, b0 := 0, 0
+	for i, j := range c.partnerA {
+		if j >= 0 && c.ops[i] == Same {
+			f(a0, i, b0, j)
+			a0, b0 = i+1, j+1
+		}
+	}
+	f(a0, len(c.a), b0, len(c.b))
+}
+
+// join makes partners of filters in a[a0:a1] and b[b0:b1] that have none and agree in the key, the k-th with the k-th.
+func (c *chains) join(op Op, a0, a1, b0, b1 int, key func(call) string) {
+	if a0 == a1 || b0 == b1 {
+		return
+	}
 	free := make(map[string][]int)
-	for j, c := range b {
-		if partnerB[j] < 0 {
-			free[c.text] = append(free[c.text], j)
+	for j := b0; j < b1; j++ {
+		if c.partnerB[j] < 0 {
+			k := key(c.b[j])
+			free[k] = append(free[k], j)
 		}
 	}
-	for i, c := range a {
-		if js := free[c.text]; partnerA[i] < 0 && len(js) > 0 {
-			partnerA[i], partnerB[js[0]] = js[0], i
-			free[c.text] = js[1:]
-			moved[i] = true
+	for i := a0; i < a1; i++ {
+		if c.partnerA[i] >= 0 {
+			continue
+		}
+		k := key(c.a[i])
+		if js := free[k]; len(js) > 0 {
+			c.partnerA[i], c.partnerB[js[0]], c.ops[i] = js[0], i, op
+			free[k] = js[1:]
 		}
 	}
-	return moved
 }
 
 // commonFilters finds a longest common subsequence. The partner of each filter is its index on the other side, or -1.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -192,12 +193,21 @@ func surroundings(prefix, suffix string, mid, room int) (string, string) {
 	}
 	p, s := []rune(prefix), []rune(suffix)
 	if len(p) > before {
-		p = append([]rune("…"), p[len(p)-max(before-1, 0):]...)
+		head := name(p, before/2)
+		p = slices.Concat(head, []rune("…"), p[len(p)-max(before-1-len(head), 0):])
 	}
 	if len(s) > after {
 		s = append(s[:max(after-1, 0):max(after-1, 0)], '…')
 	}
 	return string(p), string(s)
+}
+
+// name is the beginning of a predicate or filter up to its arguments, if it has at most n characters.
+func name(s []rune, n int) []rune {
+	if i := slices.Index(s, '('); i >= 0 && i < n {
+		return s[:i+1]
+	}
+	return nil
 }
 
 // Printable escapes what is not for the eye: control characters, which a terminal would act on, format characters, which

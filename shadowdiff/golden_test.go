@@ -1,0 +1,160 @@
+package shadowdiff_test
+
+import (
+	"bytes"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/routesrv/routesrv/shadowdiff"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+const (
+	goldenA = `
+kube_rg__shop__cart__all__0_0: Host("^www[.]example[.]org$") && Foo(1) -> setRequestHeader("X-Shop", "a long value that nobody wants to read twice, with a version 1 in it, and more text behind")
+	-> status(204) -> f() -> <roundRobin, "http://10.2.0.11:8080?zone=a", "http://10.2.0.13:8080?zone=b">;
+kube_rg__shop__cart__get__1_0: Path("/cart") -> <shunt>;
+kube_shop__search__host____svc: Path("/search") -> "http://search";
+gone: Path("/gone") -> setPath("/` + "\x1b[31m\u202e" + `") -> <shunt>;
+kube__redirect: * -> redirectTo(308, "https:") -> <shunt>;
+same: Path("/same") -> <shunt>;`
+	goldenB = `
+kube_rg__shop__cart__all__0_0: Host("^api[.]example[.]org$") && Bar() -> f() -> setRequestHeader("X-Shop", "a long value that nobody wants to read twice, with a version 2 in it, and more text behind")
+	-> <random, "http://10.2.0.11:8080?zone=c", "http://10.2.0.14:8080?zone=b">;
+kube_rg__shop__cart__get__1_1: Path("/cart") -> <shunt>;
+kube_shop__search__host____svc: Path("/search") -> <"http://10.2.9.1:80", "http://10.2.9.2:80">;
+kube_pay__app______: Host(/pay/) -> "http://pay";
+kube__redirect: * -> redirectTo(301, "https:") -> <shunt>;
+same: Path("/same") -> <shunt>;`
+)
+
+func goldenView(t *testing.T) *shadowdiff.View {
+	t.Helper()
+	return &shadowdiff.View{
+		A: shadowdiff.Side{Name: "a.eskip"}, B: shadowdiff.Side{Name: "http://routesrv/routes", Revision: 42},
+		Report: shadowdiff.Diff(parse(t, goldenA), parse(t, goldenB)),
+	}
+}
+
+// watchedView is a continuous comparison with a confirmed and a pending difference.
+func watchedView(t *testing.T) *shadowdiff.View {
+	t.Helper()
+	w := watch(t, shadowdiff.TrackerConfig{MaxTracked: 1})
+	for range 3 {
+		w.compare(3, with, lacking)
+	}
+	o := w.compare(3, with+`; c: Bar() -> <shunt>`, lacking+`; d: Baz() -> <shunt>`)
+	return &shadowdiff.View{
+		A: shadowdiff.Side{Name: "cluster", Revision: 9}, B: shadowdiff.Side{Name: "server"}, At: o.Now, Watch: &o,
+		Report: shadowdiff.Diff(parse(t, with+`; c: Bar() -> <shunt>`), parse(t, lacking+`; d: Baz() -> <shunt>`)),
+		Err:    "B: http://server: 503 Service Unavailable",
+	}
+}
+
+func TestGolden(t *testing.T) {
+	text := func(opts shadowdiff.TextOptions) func(io.Writer, *shadowdiff.View) error {
+		return func(w io.Writer, v *shadowdiff.View) error { return shadowdiff.WriteText(w, v, opts) }
+	}
+	same := &shadowdiff.View{Report: shadowdiff.Diff(parse(t, goldenA), parse(t, goldenA))}
+	for _, c := range []struct {
+		file  string
+		view  *shadowdiff.View
+		write func(io.Writer, *shadowdiff.View) error
+	}{
+		{"diff.txt", goldenView(t), text(shadowdiff.TextOptions{})},
+		{"diff.width60.txt", goldenView(t), text(shadowdiff.TextOptions{Width: 60})},
+		{"diff.color.txt", goldenView(t), text(shadowdiff.TextOptions{Color: true, Width: 100})},
+		{"diff.json", goldenView(t), shadowdiff.WriteJSON},
+		{"watch.txt", watchedView(t), text(shadowdiff.TextOptions{})},
+		{"watch.json", watchedView(t), shadowdiff.WriteJSON},
+		{"same.txt", same, text(shadowdiff.TextOptions{})},
+		{"same.json", same, shadowdiff.WriteJSON},
+		{"trouble.txt", &shadowdiff.View{Err: "A: x.eskip: no such file"}, text(shadowdiff.TextOptions{})},
+	} {
+		t.Run(c.file, func(t *testing.T) {
+			var got bytes.Buffer
+			if err := c.write(&got, c.view); err != nil {
+				t.Fatal(err)
+			}
+			name := filepath.Join("testdata", c.file)
+			if *update {
+				if err := os.WriteFile(name, got.Bytes(), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got.String()); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestNarrowLinesFit(t *testing.T) {
+	for _, width := range []int{45, 60, 80, 133} {
+		var b bytes.Buffer
+		if err := shadowdiff.WriteText(&b, goldenView(t), shadowdiff.TextOptions{Width: width}); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.SplitSeq(b.String(), "\n") {
+			// Ids, names and the summary are never cut.
+			if n := len([]rune(line)); n > width && strings.HasPrefix(line, "      ") {
+				t.Errorf("width %d: a line of %d characters: %s", width, n, line)
+			}
+		}
+	}
+}
+
+func TestEntriesAreWrittenAlone(t *testing.T) {
+	v := goldenView(t)
+	e := v.Groups()[0].Entries[0]
+	var text, json bytes.Buffer
+	if err := shadowdiff.WriteEntry(&text, e, shadowdiff.TextOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := text.String(), "  + kube_pay__app______\n      Host(/pay/) -> \"http://pay\"\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	at := time.Date(2026, 11, 21, 11, 0, 0, 0, time.FixedZone("", 3600))
+	if err := shadowdiff.WriteEntryJSON(&json, e, nil, "new", at); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := json.String(), `{"event":"new","time":"2026-11-21T10:00:00Z","kind":"extra","id":"kube_pay__app______",`+
+		`"owner":{"kind":"Ingress","namespace":"pay","name":"app"},"b":"Host(/pay/) -> \"http://pay\""}`+"\n"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+func TestErrorsOfTheWriterAreReported(t *testing.T) {
+	v := goldenView(t)
+	if shadowdiff.WriteText(failing{}, v, shadowdiff.TextOptions{}) == nil || shadowdiff.WriteJSON(failing{}, v) == nil ||
+		shadowdiff.WriteEntry(failing{}, v.Groups()[0].Entries[0], shadowdiff.TextOptions{}) == nil {
+		t.Error("no error")
+	}
+}
+
+type failing struct{}
+
+func (failing) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+
+func TestPrintable(t *testing.T) {
+	for in, want := range map[string]string{
+		"plain ä€ text": "plain ä€ text", "\x1b[2J": `\x1b[2J`, "a\u202eb": `a\u202eb`, "\xff": `\xff`, "\u0085": `\u0085`,
+		"\u2028": `\u2028`,
+	} {
+		if got := shadowdiff.Printable(in); got != want {
+			t.Errorf("Printable(%q) = %s, want %s", in, got, want)
+		}
+	}
+}
