@@ -41,18 +41,18 @@ func (b *body) read() (string, table.Digest, *Error) {
 	defer func() { b.received.Add(float64(raw.n)) }()
 
 	var text strings.Builder
-	text.Grow(int(min(max(b.hint, 0)+b.hint/8, b.limit, maxHint)))
+	text.Grow(int(min(max(b.hint+b.hint/8, length), b.limit, maxHint)))
 	hash := sha256.New()
 	decoded, err := b.decode(io.MultiWriter(&text, hash), raw)
-	if err == nil {
-		_, err = io.Copy(io.Discard, raw) // a decoder may stop before the end of the transfer, and must not
+	if err == nil && decoded <= b.limit {
+		_, err = io.Copy(io.Discard, raw) // a decoder must not stop before the end of the transfer, but may
 	}
 	switch {
-	case raw.n > b.limit || decoded > b.limit:
+	case raw.n > b.limit || decoded > b.limit || errors.Is(err, zstd.ErrDecoderSizeExceeded) || errors.Is(err, zstd.ErrWindowSizeExceeded):
 		return "", table.Digest{}, failf(ReasonTooLarge, "more than %d bytes", b.limit)
 	case raw.err != nil:
 		return "", table.Digest{}, failf(transferReason(raw.err, ReasonLength), "body broke off after %d bytes: %w", raw.n, raw.err)
-	case length >= 0 && raw.n != length:
+	case raw.ended && length >= 0 && raw.n != length:
 		return "", table.Digest{}, failf(ReasonLength, "%d bytes received, %d announced", raw.n, length)
 	case err != nil:
 		return "", table.Digest{}, failf(ReasonEncoding, "%w", err)
@@ -95,15 +95,20 @@ func (b *body) decode(w io.Writer, raw *countingReader) (int64, error) {
 
 // countingReader counts what is read and remembers why it ended.
 type countingReader struct {
-	r   io.Reader
-	n   int64
-	err error // other than io.EOF
+	r     io.Reader
+	n     int64
+	ended bool  // io.EOF was read
+	err   error // any other
 }
 
 func (c *countingReader) Read(p []byte) (int, error) {
 	n, err := c.r.Read(p)
 	c.n += int64(n)
-	if err != nil && err != io.EOF {
+	switch err {
+	case nil:
+	case io.EOF:
+		c.ended = true
+	default:
 		c.err = err
 	}
 	return n, err

@@ -80,7 +80,7 @@ func (c *Client) settle(s *server, seen view, a *answer) (result string, f *Erro
 		return resultOvertaken, nil
 	}
 	if a.notModified {
-		if next, f = c.meant(seen, a); f != nil {
+		if next, f = meant(seen, a); f != nil {
 			return "", f
 		}
 	}
@@ -139,7 +139,7 @@ func (c *candidate) raise(t tag) {
 }
 
 // meant returns the candidate that a 304 names.
-func (c *Client) meant(seen view, a *answer) (*candidate, *Error) {
+func meant(seen view, a *answer) (*candidate, *Error) {
 	var of *candidate
 	switch {
 	case seen.applied != nil && seen.applied.named(a.tag, seen.held == nil || len(seen.held.etags) == 0):
@@ -147,12 +147,7 @@ func (c *Client) meant(seen view, a *answer) (*candidate, *Error) {
 	case seen.held != nil && seen.held.named(a.tag, seen.applied == nil || len(seen.applied.etags) == 0):
 		of = seen.held
 	default:
-		if seen.held != nil && a.tag.text == "" {
-			unnamed := *seen.held
-			unnamed.etags = nil // the next request is unambiguous
-			c.held.Store(&unnamed)
-		}
-		return nil, failf(ReasonProtocol, "304 for %q, which was not named", a.tag.text)
+		return nil, failf(ReasonProtocol, "304 for %q, which is not the one table that was named", a.tag.text)
 	}
 	next := *of
 	next.sourceRead, next.state = a.sourceRead, a.state
@@ -169,17 +164,13 @@ func (c *Client) meant(seen view, a *answer) (*candidate, *Error) {
 
 // olderThan reports whether a candidate is older than what the client has, and its server has not insisted yet.
 func (c *Client) olderThan(s *server, seen view, next *candidate) bool {
-	if seen.held != nil && seen.held.table.Digest() == next.table.Digest() {
-		return false // it was asked before
+	if seen.applied == nil {
+		return false
 	}
-	var floor uint64
-	if seen.applied != nil {
-		floor = seen.applied.table.Revision()
+	floor, revision := seen.applied.table.Revision(), next.table.Revision()
+	if seen.held != nil && seen.held.table.Revision() > 0 {
+		floor = min(floor, seen.held.table.Revision()) // a server has insisted on going back that far
 	}
-	if seen.held != nil {
-		floor = min(floor, seen.held.table.Revision()) // the server has insisted on going back that far
-	}
-	revision := next.table.Revision()
 	if revision == 0 || revision >= floor {
 		s.older = 0
 		return false
@@ -205,8 +196,8 @@ func (c *Client) confirm(seen view, next *candidate) {
 
 	a := &applied{candidate: *next, info: was.info}
 	a.table = was.table
-	if next.table.Revision() > a.table.Revision() {
-		a.table = next.table
+	if r := next.table.Revision(); r > a.table.Revision() {
+		a.table = a.table.WithRevision(r)
 	}
 	if newest := parseTag(firstOf(next.etags)); newest.revision < a.table.Revision() {
 		// The server does not know how new the table is, but another one may: it is told, too.

@@ -42,7 +42,10 @@ func (d *DataClient) LoadAll() ([]*eskip.Route, error) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	routes, err := eskip.Parse(string(t.Text()))
+	var text strings.Builder
+	text.Grow(t.Bytes())
+	_, _ = t.WriteTo(&text) // a builder does not fail
+	routes, err := eskip.Parse(text.String())
 	if err != nil {
 		return nil, fmt.Errorf("dataplane: table %s: %w", t.Digest(), err)
 	}

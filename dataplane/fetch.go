@@ -54,7 +54,7 @@ func newTransport() *http.Transport {
 }
 
 // request sends a request that names what the client holds.
-func (c *Client) request(ctx context.Context, method string, s *server, zone string, seen view) (*http.Response, *Error) {
+func (c *Client) request(ctx context.Context, method string, s *server, zone string, names []string) (*http.Response, *Error) {
 	u := s.url
 	if zone != "" {
 		u = u.JoinPath(url.PathEscape(zone))
@@ -65,7 +65,7 @@ func (c *Client) request(ctx context.Context, method string, s *server, zone str
 	}
 	req.Header.Set("User-Agent", userAgent)
 	req.Header.Set("Accept-Encoding", acceptEncoding)
-	if names := seen.names(); len(names) > 0 {
+	if len(names) > 0 {
 		req.Header.Set("If-None-Match", strings.Join(names, ", "))
 	}
 	resp, err := c.http.Do(req)
@@ -89,7 +89,11 @@ func transferReason(err error, otherwise Reason) Reason {
 
 // fetch makes the exchange and reads the whole body.
 func (c *Client) fetch(ctx context.Context, s *server, zone string, seen view) (*answer, *Error) {
-	resp, f := c.request(ctx, http.MethodGet, s, zone, seen)
+	names := seen.names()
+	if s.unnamed {
+		names = nil
+	}
+	resp, f := c.request(ctx, http.MethodGet, s, zone, names)
 	if f != nil {
 		return nil, f
 	}
@@ -99,12 +103,12 @@ func (c *Client) fetch(ctx context.Context, s *server, zone string, seen view) (
 		tag:         parseTag(resp.Header.Get("Etag")),
 		count:       resp.Header.Get(headerCount),
 		state:       tableState(resp.Header.Get(headerTableState)),
-		sourceRead:  pastTime(resp.Header.Get(headerSourceRead), time.Parse, time.RFC3339),
-		modified:    pastTime(resp.Header.Get("Last-Modified"), time.Parse, http.TimeFormat),
+		sourceRead:  past(time.Parse(time.RFC3339, resp.Header.Get(headerSourceRead))),
+		modified:    past(http.ParseTime(resp.Header.Get("Last-Modified"))),
 		origin:      s.name,
 	}
 	if a.notModified {
-		if len(seen.names()) == 0 {
+		if len(names) == 0 {
 			return nil, failf(ReasonProtocol, "304 to a request that named no table")
 		}
 		return a, nil
@@ -170,10 +174,9 @@ func tableState(s string) string {
 	return ""
 }
 
-// pastTime reads a time, zero if there is none. One in the future, by a clock that is fast, is now: it would hide that a
-// table is old.
-func pastTime(s string, parse func(layout, value string) (time.Time, error), layout string) time.Time {
-	at, err := parse(layout, s)
+// past is a time that was read, zero if there was none. One in the future, by a clock that is fast, is now: it would hide
+// that a table is old.
+func past(at time.Time, err error) time.Time {
 	if err != nil {
 		return time.Time{}
 	}

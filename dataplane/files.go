@@ -195,6 +195,8 @@ func (c *Client) waitFor(writes ...<-chan struct{}) {
 
 // retryFiles tries again what could not be written.
 func (c *Client) retryFiles(now time.Time) {
+	c.committing.Lock() // or the write could come after that of a newer table
+	defer c.committing.Unlock()
 	a := c.cur.Load()
 	if a == nil {
 		return

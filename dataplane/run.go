@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/routesrv/routesrv/table"
@@ -186,15 +187,15 @@ func (c *Client) try(ctx, parent context.Context, s *server, zone string) error 
 	c.cfg.Metrics.duration.Observe(now.Sub(start).Seconds())
 	c.cfg.Metrics.fetches.WithLabelValues(result).Inc()
 	if f == nil {
+		s.unnamed = false
 		c.succeeded(s, now)
 		return nil
 	}
-	switch result {
-	case resultRejected:
-		c.cfg.Metrics.verifyFailures.WithLabelValues(string(f.Reason)).Inc()
-	default:
-		c.cfg.Metrics.fetchErrors.WithLabelValues(string(f.Reason)).Inc()
+	failures := c.cfg.Metrics.fetchErrors
+	if result == resultRejected {
+		failures = c.cfg.Metrics.verifyFailures
 	}
+	failures.WithLabelValues(string(f.Reason)).Inc()
 	c.failed(s, f, now)
 	// A connection over which many requests share a dead peer would otherwise serve the next attempt, too.
 	c.http.CloseIdleConnections()
@@ -213,10 +214,8 @@ func (c *Client) exchange(ctx context.Context, s *server, zone string) (result s
 			return
 		}
 		f.URL, result = s.name, resultError
-		for _, r := range verifyReasons {
-			if f.Reason == r {
-				result = resultRejected
-			}
+		if slices.Contains(verifyReasons, f.Reason) {
+			result = resultRejected
 		}
 	}()
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
@@ -263,7 +262,7 @@ func (c *Client) probe(ctx, parent context.Context, zone string) {
 func (c *Client) head(ctx context.Context, s *server, zone string) *Error {
 	ctx, cancel := context.WithTimeout(ctx, min(c.cfg.Timeout, probeTimeout))
 	defer cancel()
-	resp, f := c.request(ctx, http.MethodHead, s, zone, c.view())
+	resp, f := c.request(ctx, http.MethodHead, s, zone, c.view().names())
 	if f != nil {
 		return f
 	}

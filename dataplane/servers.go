@@ -3,13 +3,12 @@ package dataplane
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"os"
 	"slices"
 	"strings"
 	"time"
-
-	"log/slog"
 )
 
 // olderPolls is how many polls in a row of one server have to show a lower revision before it is believed: a restored
@@ -25,6 +24,7 @@ type server struct {
 
 	// owned by the round
 	older       int           // polls in a row that showed a lower revision
+	unnamed     bool          // its last 304 made no sense: the next request names nothing, so that the table comes
 	fineSince   time.Time     // the first of the probes that went well; zero if it is not probed, or failing
 	returnAfter time.Duration // jittered
 }
@@ -35,16 +35,16 @@ func newServers(urls []string) ([]*server, error) {
 		u, err := url.Parse(raw)
 		switch {
 		case err != nil:
-			return nil, errors.New("URL of a route server: it cannot be parsed") // the text may hold a password
+			return nil, fmt.Errorf("URL %d of a route server cannot be parsed", len(servers)+1) // it may have a password
 		case u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "":
 			return nil, fmt.Errorf("URL of a route server %q: want http(s)://host[:port][/path]", u.Redacted())
 		}
-		if path := strings.TrimRight(u.Path, "/"); strings.HasSuffix(path, "/routes") {
-			u = u.JoinPath("/") // the same URL that a proxy would be given
-			u.Path, u.RawPath = strings.TrimRight(u.Path, "/"), strings.TrimRight(u.RawPath, "/")
-		} else {
-			u = u.JoinPath("routes")
+		base, ofProxy := strings.CutSuffix(strings.TrimRight(u.Path, "/"), "/routes") // as a proxy would be given it
+		if !ofProxy && strings.Contains(u.Path, "/routes/") {
+			return nil, fmt.Errorf("URL of a route server %q: want it without what follows /routes; a zone is set apart", u.Redacted())
 		}
+		u.Path, u.RawPath = base, ""
+		u = u.JoinPath("routes")
 		name := u.Redacted()
 		if slices.ContainsFunc(servers, func(s *server) bool { return s.url.String() == u.String() }) {
 			return nil, fmt.Errorf("URL of a route server %q: given twice", name)
@@ -106,6 +106,7 @@ func (c *Client) succeeded(s *server, now time.Time) {
 // failed notes that the server gave nothing, and leaves it alone for a while.
 func (c *Client) failed(s *server, f *Error, now time.Time) {
 	s.older, s.fineSince = 0, time.Time{}
+	s.unnamed = s.unnamed || f.Reason == ReasonProtocol
 	c.mu.Lock()
 	was := s.status
 	s.status.Failures++

@@ -1,0 +1,306 @@
+package dataplane_test
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/routesrv/routesrv/dataplane"
+)
+
+// TestBadAnswerLeavesEverythingAsItWas holds every way in which an answer can be bad against memory, the file, and the
+// ETag of the next request.
+func TestBadAnswerLeavesEverythingAsItWas(t *testing.T) {
+	next := newTable(t, 2, "a", "b", "c")
+	text := string(next.Text())
+	// respond answers with a body under the name of the next table; change may undo anything of it.
+	respond := func(body []byte, change func(http.Header)) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			h := w.Header()
+			h.Set("Etag", etagOf(next, ""))
+			h.Set("X-Count", "3")
+			h.Set("X-Revision", "2")
+			h.Set("Content-Length", strconv.Itoa(len(body)))
+			if change != nil {
+				change(h)
+			}
+			_, _ = w.Write(body)
+		}
+	}
+	// foreign answers as a server that is not ours.
+	foreign := func(body string, change func(http.Header)) http.HandlerFunc {
+		return respond([]byte(body), func(h http.Header) {
+			h.Del("X-Revision")
+			h.Del("X-Count")
+			h.Set("Etag", `"v2"`)
+			if change != nil {
+				change(h)
+			}
+		})
+	}
+	encoded := func(encoding string, body []byte) http.HandlerFunc {
+		return respond(body, func(h http.Header) { h.Set("Content-Encoding", encoding) })
+	}
+	flip := func(b []byte) []byte {
+		b = bytes.Clone(b)
+		b[len(b)/2] ^= 0x10
+		return b
+	}
+	bomb := bytes.Repeat([]byte("/"), 1<<20)
+
+	for name, test := range map[string]struct {
+		answer http.HandlerFunc
+		want   dataplane.Reason
+	}{
+		"other text than the digest":  {respond([]byte(strings.Replace(text, "/a", "/x", 1)), nil), dataplane.ReasonDigest},
+		"empty text":                  {respond(nil, func(h http.Header) { h.Set("X-Count", "0") }), dataplane.ReasonDigest},
+		"route missing":               {respond([]byte(text[:strings.LastIndex(text, "\n")]), nil), dataplane.ReasonDigest},
+		"shorter than announced":      {respond([]byte(text), func(h http.Header) { h.Set("Content-Length", strconv.Itoa(len(text)+1)) }), dataplane.ReasonLength},
+		"longer than announced":       {respond([]byte(text), func(h http.Header) { h.Set("Content-Length", strconv.Itoa(len(text)-1)) }), dataplane.ReasonLength},
+		"other count":                 {respond([]byte(text), func(h http.Header) { h.Set("X-Count", "4") }), dataplane.ReasonCount},
+		"no ETag of a server of ours": {respond([]byte(text), func(h http.Header) { h.Del("Etag") }), dataplane.ReasonTag},
+		"ETag of ours is cut":         {respond([]byte(text), func(h http.Header) { h.Set("Etag", etagOf(next, "")[:40]+`"`) }), dataplane.ReasonTag},
+		"unknown encoding":            {encoded("br", []byte(text)), dataplane.ReasonEncoding},
+		"two encodings":               {encoded("gzip, gzip", encode("gzip", []byte(text))), dataplane.ReasonEncoding},
+		"text said to be gzip":        {encoded("gzip", []byte(text)), dataplane.ReasonEncoding},
+		"text said to be zstd":        {encoded("zstd", []byte(text)), dataplane.ReasonEncoding},
+		"garbled gzip":                {encoded("gzip", flip(encode("gzip", []byte(text)))), dataplane.ReasonEncoding},
+		"garbled zstd":                {encoded("zstd", flip(encode("zstd", []byte(text)))), dataplane.ReasonEncoding},
+		"cut gzip":                    {encoded("gzip", encode("gzip", []byte(text))[:50]), dataplane.ReasonEncoding},
+		"cut zstd":                    {encoded("zstd", encode("zstd", []byte(text))[:50]), dataplane.ReasonEncoding},
+		"no byte of gzip":             {encoded("gzip", nil), dataplane.ReasonEncoding},
+		"no byte of zstd":             {encoded("zstd", nil), dataplane.ReasonEncoding},
+		"bytes behind gzip":           {encoded("gzip", append(encode("gzip", []byte(text)), "x"...)), dataplane.ReasonEncoding},
+		"bytes behind zstd":           {encoded("zstd", append(encode("zstd", []byte(text)), "x"...)), dataplane.ReasonEncoding},
+		"gzip of nothing, foreign":    {foreign("", func(h http.Header) { h.Set("Content-Encoding", "gzip") }), dataplane.ReasonEncoding},
+		"bomb of gzip":                {encoded("gzip", encode("gzip", bomb)), dataplane.ReasonTooLarge},
+		"bomb of zstd":                {encoded("zstd", encode("zstd", bomb)), dataplane.ReasonTooLarge},
+		"too large":                   {respond(bomb, nil), dataplane.ReasonTooLarge},
+		"too large without length":    {respond(bomb, func(h http.Header) { h.Del("Content-Length") }), dataplane.ReasonTooLarge},
+		"foreign, does not parse":     {foreign("<html>It works!</html>", nil), dataplane.ReasonParse},
+		"foreign, id twice":           {foreign(`a: * -> <shunt>; a: * -> <shunt>;`, nil), dataplane.ReasonParse},
+		"foreign, route without id":   {foreign(`* -> <shunt>`, nil), dataplane.ReasonParse},
+		"foreign, without length":     {foreign(`a: * -> <shunt>;`, func(h http.Header) { h.Del("Content-Length") }), dataplane.ReasonLength},
+		"status 206":                  {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(206) }, dataplane.ReasonStatus},
+		"status 500":                  {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, dataplane.ReasonStatus},
+		"status 404":                  {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) }, dataplane.ReasonNotReady},
+		"redirect":                    {http.RedirectHandler("http://elsewhere/routes", 302).ServeHTTP, dataplane.ReasonRedirect},
+		"redirect on the same host":   {http.RedirectHandler("/routes/", 308).ServeHTTP, dataplane.ReasonRedirect},
+		"304 for what was not asked for": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Etag", etagOf(next, ""))
+			w.WriteHeader(304)
+		}, dataplane.ReasonProtocol},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1)
+			w.cfg.MaxBytes = 100_000
+			c := w.client()
+			first := newTable(t, 1, "a", "b")
+			w.servers[0].set(first)
+			mustPoll(t, c)
+			file := readFile(t, w.cfg.LKGPath)
+
+			w.servers[0].fail(test.answer)
+			failPoll(t, c, test.want)
+			holds(t, c, first)
+			if got := readFile(t, w.cfg.LKGPath); !bytes.Equal(got, file) {
+				t.Errorf("the LKG file has changed:\n%s", got)
+			}
+			if len(w.published) != 1 || len(w.confirmed) != 0 {
+				t.Errorf("%d tables published, %d times confirmed, want 1 and 0", len(w.published), len(w.confirmed))
+			}
+			s := c.Status().Servers[0]
+			if s.Reason != test.want || s.Failures != 1 || s.LastError == "" || s.RetryAt.IsZero() {
+				t.Errorf("status of the server is %+v", s)
+			}
+
+			w.servers[0].fail(nil)
+			mustPoll(t, c)
+			want := etagOf(first, "+zstd")
+			if test.want == dataplane.ReasonProtocol {
+				want = "" // a 304 that makes no sense is not asked for again
+			}
+			if got := w.servers[0].last(t).Header.Get("If-None-Match"); got != want {
+				t.Errorf("the next request names %s, want %s", got, want)
+			}
+		})
+	}
+}
+
+func TestNothingIsNamedBeforeTheFirstTable(t *testing.T) {
+	w := newWorld(t, 1)
+	c := w.client()
+	w.servers[0].status(http.StatusNotModified)
+	failPoll(t, c, dataplane.ReasonProtocol)
+	r := w.servers[0].last(t)
+	if got, named := r.Header["If-None-Match"]; named {
+		t.Errorf("the first request names %s", got)
+	}
+	if got := r.Header.Get("Accept-Encoding"); got != "zstd, gzip" {
+		t.Errorf("Accept-Encoding is %q", got)
+	}
+	holds(t, c, nil)
+	fileHolds(t, w.cfg.LKGPath, nil)
+}
+
+func TestBytesAreThoseOfTheServer(t *testing.T) {
+	// The compiler spells a host of a RouteGroup in this way, which the printer does not.
+	tab := parseTable(t, `a: Host("^(a[.]org)$") -> "http://10.0.0.1";`+"\n"+`b: * -> <"http://10.0.0.1?zone=x", "http://10.0.0.2?zone=y">;`, 7)
+	for _, encoding := range []string{"identity", "gzip", "zstd"} {
+		t.Run(encoding, func(t *testing.T) {
+			w := newWorld(t, 1)
+			c := w.client()
+			w.servers[0].encoding = encoding
+			w.servers[0].set(tab)
+			mustPoll(t, c)
+			holds(t, c, tab)
+			if got := c.Current(); got.Digest() != tab.Digest() || got.Revision() != 7 {
+				t.Errorf("digest %s, revision %d", got.Digest(), got.Revision())
+			}
+			mustPoll(t, c)
+			if got, want := w.servers[0].last(t).Header.Get("If-None-Match"), c.Status().Applied.ETag; got != want || got == "" {
+				t.Errorf("the request names %s, the server said %s", got, want)
+			}
+			if len(w.published) != 1 || len(w.confirmed) != 1 {
+				t.Errorf("%d tables published, %d times confirmed, want 1 and 1", len(w.published), len(w.confirmed))
+			}
+		})
+	}
+}
+
+// TestForeignServers holds what is taken from servers that are not ours.
+func TestForeignServers(t *testing.T) {
+	tab := newTable(t, 0, "a", "b")
+	text := string(tab.Text())
+	for name, test := range map[string]struct {
+		etag, encoding string
+		body           string
+		length         bool
+		names          string // in the next request
+	}{
+		"the reference":               {`"` + tab.Digest().String() + `"`, "", text, true, `"` + tab.Digest().String() + `"`},
+		"the reference, gzip chunked": {`"` + tab.Digest().String() + `+gzip"`, "gzip", text, false, `"` + tab.Digest().String() + `+gzip"`},
+		"weak by a proxy":             {`W/"` + tab.Digest().String() + `"`, "gzip", text, false, `W/"` + tab.Digest().String() + `"`},
+		"another ETag":                {`"v1"`, "", text, true, `"v1"`},
+		"another ETag, gzip":          {`"v1"`, "gzip", text, true, `"v1"`},
+		"no ETag":                     {"", "", text, true, ""},
+		"no entity tag":               {`v1`, "", text, true, ""},
+		"an ETag that is too long":    {`"` + strings.Repeat("x", 300) + `"`, "", text, true, ""},
+		"another form of document":    {`"v1"`, "", "// comment\nb: " + strings.SplitN(text, "b: ", 2)[1] + "\n\n" + strings.SplitN(text, "\n", 2)[0], true, `"v1"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1)
+			c := w.client()
+			w.servers[0].fail(func(rw http.ResponseWriter, r *http.Request) {
+				rw.Header().Set("Etag", test.etag)
+				if got := r.Header.Get("If-None-Match"); got == test.etag && got != "" {
+					rw.WriteHeader(http.StatusNotModified)
+					return
+				}
+				body := encode(test.encoding, []byte(test.body))
+				rw.Header().Set("Content-Encoding", test.encoding)
+				if test.length {
+					rw.Header().Set("Content-Length", strconv.Itoa(len(body)))
+				}
+				_, _ = rw.Write(body)
+			})
+			mustPoll(t, c)
+			holds(t, c, tab)
+			mustPoll(t, c)
+			holds(t, c, tab)
+			if got := w.servers[0].last(t).Header.Get("If-None-Match"); got != test.names {
+				t.Errorf("the next request names %q, want %q", got, test.names)
+			}
+			if len(w.published) != 1 || len(w.confirmed) != 1 {
+				t.Errorf("%d tables published, %d times confirmed, want 1 and 1", len(w.published), len(w.confirmed))
+			}
+		})
+	}
+}
+
+func TestZoneIsAskedForAsItIsKnown(t *testing.T) {
+	path := t.TempDir() + "/zone"
+	w := newWorld(t, 1)
+	w.cfg.ZoneFile = path
+	w.servers[0].set(newTable(t, 1, "a"))
+	c := w.client()
+	for _, test := range []struct{ content, path string }{
+		{"-", "/routes"}, // no file
+		{"", "/routes"},
+		{"eu-central-1a\n", "/routes/eu-central-1a"},
+		{"../status", "/routes"},
+		{strings.Repeat("a", 64), "/routes"},
+		{strings.Repeat("a", 5000), "/routes"},
+		{"eu-central-1b", "/routes/eu-central-1b"},
+	} {
+		if test.content != "-" {
+			if err := os.WriteFile(path, []byte(test.content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		mustPoll(t, c)
+		if got := w.servers[0].last(t).URL.Path; got != test.path {
+			t.Errorf("with %.20q in the file %s is asked for, want %s", test.content, got, test.path)
+		}
+	}
+	if got := c.Status().Zone; got != "eu-central-1b" {
+		t.Errorf("the status has the zone %q", got)
+	}
+}
+
+func TestURLs(t *testing.T) {
+	for url, want := range map[string]string{
+		"http://a":                   "http://a/routes",
+		"http://a/":                  "http://a/routes",
+		"http://a/routes":            "http://a/routes",
+		"http://a/routes/":           "http://a/routes",
+		"https://a:9990/base/":       "https://a:9990/base/routes",
+		"https://a/base/routes":      "https://a/base/routes",
+		"http://user:secret@a/":      "http://user:xxxxx@a/routes",
+		"http://[2001:db8::1]:9990/": "http://[2001:db8::1]:9990/routes",
+	} {
+		c, err := dataplane.New(dataplane.Config{URLs: []string{url}})
+		if err != nil {
+			t.Errorf("%s: %v", url, err)
+			continue
+		}
+		if got := c.Status().Servers[0].URL; got != want {
+			t.Errorf("%s gives %s, want %s", url, got, want)
+		}
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	for name, change := range map[string]func(*dataplane.Config){
+		"no URL":              func(c *dataplane.Config) { c.URLs = nil },
+		"not a URL":           func(c *dataplane.Config) { c.URLs = []string{"http://a:b:c"} },
+		"another scheme":      func(c *dataplane.Config) { c.URLs = []string{"ftp://a"} },
+		"no host":             func(c *dataplane.Config) { c.URLs = []string{"/routes"} },
+		"a query":             func(c *dataplane.Config) { c.URLs = []string{"http://a?x=y"} },
+		"a zone in the URL":   func(c *dataplane.Config) { c.URLs = []string{"http://a/routes/zone"} },
+		"one URL twice":       func(c *dataplane.Config) { c.URLs = []string{"http://a/routes", "http://a"} },
+		"zone twice":          func(c *dataplane.Config) { c.Zone, c.ZoneFile = "a", "b" },
+		"zone with a slash":   func(c *dataplane.Config) { c.Zone = "a/b" },
+		"zone with dots":      func(c *dataplane.Config) { c.Zone = ".." },
+		"short interval":      func(c *dataplane.Config) { c.Interval = 1 },
+		"negative timeout":    func(c *dataplane.Config) { c.Timeout = -1 },
+		"negative backoff":    func(c *dataplane.Config) { c.MaxBackoff = -1 },
+		"negative return":     func(c *dataplane.Config) { c.ReturnAfter = -1 },
+		"negative size":       func(c *dataplane.Config) { c.MaxBytes = -1 },
+		"guard":               func(c *dataplane.Config) { c.Guard.MaxLoss = 2 },
+		"one file for two":    func(c *dataplane.Config) { c.LKGPath, c.RoutesFile = "/x", "/x" },
+		"password in message": func(c *dataplane.Config) { c.URLs = []string{"http://user:secret@a?x"} },
+	} {
+		cfg := dataplane.Config{URLs: []string{"http://a"}}
+		change(&cfg)
+		if _, err := dataplane.New(cfg); err == nil {
+			t.Errorf("%s is taken", name)
+		} else if strings.Contains(fmt.Sprint(err), "secret") {
+			t.Errorf("%s: the password is in %v", name, err)
+		}
+	}
+}
