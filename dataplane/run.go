@@ -228,32 +228,22 @@ func (c *Client) exchange(ctx context.Context, s *server, zone string) (result s
 	return c.settle(s, seen, a)
 }
 
-// probe asks the servers before the one in use whether they are fine, and goes back to the first that has been for a
-// while.
+// probe asks one of the servers before the one in use whether it is fine, and goes back to it if it has been for a while.
 func (c *Client) probe(ctx, parent context.Context, zone string) {
-	for i, s := range c.servers[:c.current] {
-		now := time.Now()
-		c.mu.Lock()
-		rest := s.status.RetryAt.After(now) || ctx.Err() != nil
-		if !rest {
-			s.status.LastAttempt = now
-		}
-		c.mu.Unlock()
-		if rest {
-			continue
-		}
-		f := c.head(ctx, s, zone)
-		switch now := time.Now(); {
-		case parent.Err() != nil:
-			return
-		case f != nil:
-			c.failed(s, f, now)
-		default:
-			c.succeeded(s, now)
-			if c.returnTo(s, now) {
-				c.use(i)
-				return
-			}
+	i, ok := c.toProbe(time.Now())
+	if !ok || ctx.Err() != nil {
+		return
+	}
+	s := c.servers[i]
+	f := c.head(ctx, s, zone)
+	switch now := time.Now(); {
+	case parent.Err() != nil:
+	case f != nil:
+		c.failed(s, f, now)
+	default:
+		c.succeeded(s, now)
+		if c.returnTo(s, now) {
+			c.use(i)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -54,8 +55,9 @@ func newServers(urls []string) ([]*server, error) {
 	return servers, nil
 }
 
-// order returns the servers to try in a round, by index: those that are not left alone, the one in use first. It is never
-// empty: if all are left alone it has the one whose time comes first.
+// order returns the servers to try in a round, by index: those that are not left alone; first those that have not failed,
+// the one in use before the others; then the failing ones, those before the others that have waited longer, so that each
+// gets its turn within the bound of a round. It is never empty: if all are left alone it has the one whose time comes first.
 func (c *Client) order(now time.Time) []int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -72,10 +74,39 @@ func (c *Client) order(now time.Time) []int {
 	if len(order) == 0 {
 		return []int{soonest}
 	}
-	if at := slices.Index(order, c.current); at > 0 {
-		order = slices.Insert(slices.Delete(order, at, at+1), 0, c.current)
-	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		x, y := c.servers[a].status, c.servers[b].status
+		switch {
+		case x.Failures == 0 && y.Failures == 0 && x.InUse:
+			return -1
+		case x.Failures == 0 && y.Failures == 0 && y.InUse:
+			return 1
+		case x.Failures == 0 || y.Failures == 0:
+			return cmp.Compare(x.Failures, y.Failures)
+		default:
+			return x.LastAttempt.Compare(y.LastAttempt)
+		}
+	})
 	return order
+}
+
+// toProbe returns which of the servers before the one in use is to be probed: of those that are not left alone, the one
+// that has waited longest. One in a round is enough, because the next poll waits for it.
+func (c *Client) toProbe(now time.Time) (index int, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, s := range c.servers[:c.current] {
+		if s.status.RetryAt.After(now) {
+			continue
+		}
+		if !ok || s.status.LastAttempt.Before(c.servers[index].status.LastAttempt) {
+			index, ok = i, true
+		}
+	}
+	if ok {
+		c.servers[index].status.LastAttempt = now
+	}
+	return index, ok
 }
 
 // retryAt is the earliest time at which a server may be tried.
