@@ -1,0 +1,132 @@
+package tables
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/table"
+)
+
+// file is a file of routes.
+type file struct {
+	path string
+	max  int64
+}
+
+func (f *file) Name() string { return f.path }
+
+func (f *file) Load(ctx context.Context) (*Table, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	in, err := os.Open(f.path)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.path, cause(err))
+	}
+	defer func() { _ = in.Close() }() // only read
+	return readRoutes(f.path, in, f.max)
+}
+
+// stdin is the standard input. There is no second one, so that what it gave is kept.
+type stdin struct {
+	in    io.Reader
+	max   int64
+	table *Table
+	err   error
+}
+
+func (s *stdin) Name() string { return "-" }
+
+func (s *stdin) Load(context.Context) (*Table, error) {
+	if s.table == nil && s.err == nil {
+		s.table, s.err = readRoutes("standard input", s.in, s.max)
+	}
+	return s.table, s.err
+}
+
+// manifests are compiled by somebody who knows how.
+type manifests struct {
+	path    string
+	compile CompileFunc
+}
+
+func (m *manifests) Name() string { return m.path }
+
+func (m *manifests) Load(ctx context.Context) (*Table, error) {
+	routes, err := m.compile(ctx, m.path)
+	if err != nil {
+		return nil, err // it names the file
+	}
+	return &Table{Routes: routes}, nil
+}
+
+// readRoutes reads routes in text form, which may be the copy of a table.
+func readRoutes(name string, in io.Reader, limit int64) (*Table, error) {
+	text, err := readAll(in, limit)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	t := &Table{}
+	if copied, _, err := table.ParseFile(text); err == nil {
+		t.Revision = copied.Revision()
+	} else if isCopy(err) {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if t.Routes, err = parse(name, string(text)); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// isCopy reports whether a file that is no good is the copy of a table, which nobody should compare with.
+func isCopy(err error) bool {
+	return errors.Is(err, table.ErrTruncated) || errors.Is(err, table.ErrDigestMismatch) || errors.Is(err, table.ErrFileVersion)
+}
+
+// readAll reads to the end, but not more than the limit.
+func readAll(in io.Reader, limit int64) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(in, limit+1))
+	switch {
+	case err != nil:
+		return nil, cause(err)
+	case int64(len(text)) > limit:
+		return nil, fmt.Errorf("larger than %d bytes", limit)
+	}
+	return text, nil
+}
+
+// cause takes the path off an error: it stands in front already.
+func cause(err error) error {
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
+		return p.Err
+	}
+	return err
+}
+
+// offset is where the parser says in its messages what byte it is about.
+var offset = regexp.MustCompile(`, position ([0-9]+): [a-z ]+$`)
+
+// parse parses routes, and names line and column of what is wrong.
+func parse(name, text string) ([]*eskip.Route, error) {
+	routes, err := eskip.Parse(text)
+	if err == nil {
+		return routes, nil
+	}
+	if m := offset.FindStringSubmatch(err.Error()); m != nil {
+		if at, convErr := strconv.Atoi(m[1]); convErr == nil && at <= len(text) {
+			before := text[:at]
+			line := 1 + strings.Count(before, "\n")
+			column := 1 + len(before) - (strings.LastIndexByte(before, '\n') + 1)
+			return nil, fmt.Errorf("%s:%d:%d: %w", name, line, column, err)
+		}
+	}
+	return nil, fmt.Errorf("%s: %w", name, err)
+}
