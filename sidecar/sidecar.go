@@ -42,6 +42,7 @@ package sidecar
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -164,6 +165,9 @@ func New(cfg Config) (*Sidecar, error) {
 func (cfg *Config) fill() error {
 	if cfg.Source == nil && len(cfg.Fetch.URLs) == 0 {
 		return errors.New("sidecar: neither a source nor a route server")
+	}
+	if f := cfg.Fetch; f.LKGPath != "" && f.LKGPath == f.RoutesFile {
+		return fmt.Errorf("sidecar: %q is both LKG file and routes file", f.LKGPath)
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)

@@ -51,7 +51,8 @@ var allowed = map[string][]string{
 	"setup":  {"config", "poller", "source/cluster", "source/filterdir", "source/manifests"},
 
 	// binaries
-	"cmd/routesrv": {"compile", "config", "engine", "kube", "poller", "server", "setup", "shadowdiff", "shadowdiff/page", "source/tables", "table"},
+	"cmd/dataplane-client": {"config", "dataplane", "rollout", "setup", "sidecar"},
+	"cmd/routesrv":         {"compile", "config", "engine", "kube", "poller", "server", "setup", "shadowdiff", "shadowdiff/page", "source/tables", "table"},
 
 	// aside: only tests use these
 	"internal/fixture":  {"compile", "eskip"},

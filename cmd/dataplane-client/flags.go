@@ -1,0 +1,261 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/routesrv/routesrv/config"
+	"github.com/routesrv/routesrv/dataplane"
+	"github.com/routesrv/routesrv/rollout"
+	"github.com/routesrv/routesrv/sidecar"
+)
+
+// The groups of flags that the route server has not.
+const (
+	groupMode     config.Group = "Mode"
+	groupGate     config.Group = "Gate"
+	groupFallback config.Group = "Fallback"
+	groupFetch    config.Group = "Route servers"
+	groupServe    config.Group = "Listeners"
+)
+
+const intro = `Runs beside an ingress proxy and serves it a routing table on the loopback interface. The table is fetched from
+route servers, or computed of the cluster with the flags of routesrv, by a mode:
+
+    False  computed here; nothing else runs
+    Pre    computed here; the table of a route server is fetched, too, and the two are compared
+    Exec   fetched; --fallback says when one is computed all the same
+
+Take the table of a route server, and keep a copy that survives a restart:
+    dataplane-client --mode Exec --routesrv-url http://routesrv.ingress --lkg-file /var/lib/dataplane/table.eskip
+
+Move a fleet: a ConfigMap with the key "mode", mounted; write False, Pre, Exec:25%, Exec into it:
+    dataplane-client --mode-file /etc/dataplane/mode --gate enforce --routesrv-url http://routesrv.ingress \
+        -kubernetes -kubernetes-in-cluster
+
+The proxy then runs without -kubernetes, with -routes-urls=http://127.0.0.1:9005/routes.
+`
+
+// flags is everything that can be said about a data-plane client.
+type flags struct {
+	sidecar sidecar.Config
+	source  config.Source
+	log     config.Log
+	tls     sidecar.TLSFiles
+}
+
+// parse reads the configuration. Warnings and errors are those of package config.
+func parse(args []string, env config.Env) (*flags, []config.Warning, error) {
+	f := &flags{}
+	p := config.NewParser(config.Command{Name: "dataplane-client", Intro: intro})
+	var poll config.Poll
+	c := &f.sidecar
+	f.modeFlags(p)
+	f.gateFlags(p)
+	f.fallbackFlags(p)
+	f.fetchFlags(p)
+	f.serveFlags(p)
+	p.Source(&f.source)
+	p.Poll(&poll)
+	p.Compile(&c.Compile)
+	p.Guard(&c.Guard)
+	p.Log(&f.log)
+	_, warnings, err := p.Parse(args, env)
+	warnings = slices.DeleteFunc(warnings, func(w config.Warning) bool {
+		return w.Flag == "--"+urlFlag && strings.HasPrefix(w.Text, "given more than once") // each of them counts
+	})
+	if err != nil {
+		return nil, warnings, err
+	}
+	c.Interval, c.MaxBackoff = poll.Interval, poll.MaxBackoff
+	c.Compile.EndpointSlices = f.source.EndpointSlices
+	c.Compile.HealthcheckAccessLog = f.log.Level <= slog.LevelDebug
+	more, err := f.check()
+	return f, append(warnings, more...), err
+}
+
+// check looks at what flags mean together.
+func (f *flags) check() (warnings []config.Warning, err error) {
+	c := &f.sidecar
+	if c.Pod == "" {
+		if c.Pod, err = os.Hostname(); err != nil {
+			return nil, fmt.Errorf("--pod-name is not set, and the name of the host is not known: %w", err)
+		}
+	}
+	if len(f.source.Manifests) == 0 && !f.source.Kubernetes && len(c.Fetch.URLs) == 0 {
+		return nil, errors.New("nothing to make a table of: set --routesrv-url to fetch one, -kubernetes or --manifests to compute one")
+	}
+	if len(c.Fetch.URLs) > 0 && c.Fetch.LKGPath == "" {
+		warnings = append(warnings, config.Warning{Flag: "--lkg-file", Text: "is not set: the last table is kept in memory only, and " +
+			"a restart while no route server answers has none"})
+	}
+	if c.Fallback.Policy != rollout.FallbackNever && len(c.Fetch.URLs) > 0 && !f.source.Kubernetes && len(f.source.Manifests) == 0 {
+		warnings = append(warnings, config.Warning{Flag: "--fallback", Text: c.Fallback.Policy.String() + " has no effect without -kubernetes"})
+	}
+	return warnings, nil
+}
+
+func (f *flags) modeFlags(p *config.Parser) {
+	c := &f.sidecar
+	p.Flag(groupMode, "mode", parsed("MODE", &c.Setting, rollout.Setting{}.String(), rollout.ParseSetting), "Mode at the start: "+
+		rollout.SettingForms+"; upper or lower case.")
+	p.Flag(groupMode, "mode-file", text("PATH", &c.ModeFile, ""), "File with the mode, such as a key of a mounted ConfigMap. It "+
+		"is read every second, and at once on SIGHUP. Where it has a mode, --mode does not count; what is no mode changes nothing.")
+	p.Flag(groupMode, "pod-name", text("NAME", &c.Pod, ""), "Name that the place of this data plane in the fleet follows from: "+
+		"whether it is in the share of Exec:25%, and when it may fall back. Empty means the name of the host.")
+}
+
+func (f *flags) gateFlags(p *config.Parser) {
+	g := &f.sidecar.Gate
+	p.Flag(groupGate, "gate", parsed("POLICY", &g.Policy, "report", rollout.ParseGatePolicy), "What the comparisons of mode Pre "+
+		"are for: report (say whether a cutover is advisable), enforce (and refuse a switch to Exec while it is not, unless the "+
+		"mode is written with an exclamation mark: Exec!) or off. A start in Exec is no switch.")
+	p.Flag(groupGate, "gate-clean-for", duration(&g.CleanFor, rollout.DefaultCleanFor, 0), "How long the tables must have been "+
+		"the same, apart from skew.")
+	p.Flag(groupGate, "gate-min-comparisons", number(&g.MinComparisons, rollout.DefaultMinComparisons), "How many comparisons "+
+		"there must have been in that time.")
+}
+
+func (f *flags) fallbackFlags(p *config.Parser) {
+	c := &f.sidecar.Fallback
+	p.Flag(groupFallback, "fallback", parsed("POLICY", &c.Policy, "boot", rollout.ParseFallbackPolicy), "When a table is computed "+
+		"in mode Exec, if no route server answers: boot (if there is no table at all), always (also if the table is too old) or "+
+		"never. It is computed at a tenth of the rate, and not after a route server answers again.")
+	p.Flag(groupFallback, "fallback-after", duration(&c.After, rollout.DefaultFallbackAfter, time.Second), "How long no route "+
+		"server may have answered.")
+	p.Flag(groupFallback, "fallback-lkg-age", duration(&c.MaxAge, rollout.DefaultFallbackMaxAge, time.Second), "How old the table "+
+		"may be with --fallback always.")
+	p.Flag(groupFallback, "fallback-window", duration(&c.Window, rollout.DefaultFallbackWindow, time.Second), "Time over which a "+
+		"fleet spreads the starts: each data plane has one slot in it, by its name.")
+}
+
+// urlFlag may be repeated.
+const urlFlag = "routesrv-url"
+
+func (f *flags) fetchFlags(p *config.Parser) {
+	c := &f.sidecar.Fetch
+	p.Flag(groupFetch, urlFlag, &value{kind: "URL", set: func(s string) error {
+		for u := range strings.SplitSeq(s, ",") {
+			if u = strings.TrimSpace(u); u != "" {
+				c.URLs = append(c.URLs, u)
+			}
+		}
+		return nil
+	}}, "Route server, the preferred one first: may be repeated, or be a list with commas.")
+	p.Flag(groupFetch, "zone", text("ZONE", &c.Zone, ""), "Zone of the table; empty means the full table.")
+	p.Flag(groupFetch, "zone-file", text("PATH", &c.ZoneFile, ""), "File with the zone, such as one of the downward API, "+
+		"instead of --zone.")
+	p.Flag(groupFetch, "fetch-interval", duration(&c.Interval, dataplane.DefaultInterval, time.Millisecond), "Time between two "+
+		"requests; a tenth of it is left to chance.")
+	p.Flag(groupFetch, "fetch-timeout", duration(&c.Timeout, dataplane.DefaultTimeout, time.Millisecond), "Limit of a request, "+
+		"to the last byte of the answer.")
+	p.Flag(groupFetch, "max-table-bytes", size(&c.MaxBytes, dataplane.DefaultMaxBytes), "Largest table that is taken.")
+	p.Flag(groupFetch, "lkg-file", text("PATH", &c.LKGPath, ""), "File for the last table that was verified and applied, which a "+
+		"restart serves while no route server answers. Empty keeps it in memory only.")
+	p.Flag(groupFetch, "routesrv-ca-file", text("PATH", &f.tls.CA, ""), "Authorities of the route servers' certificates, PEM, "+
+		"instead of those of the system. Read again when it changes.")
+	p.Flag(groupFetch, "routesrv-client-cert", text("PATH", &f.tls.Cert, ""), "Certificate to show to route servers, PEM. Read "+
+		"again when it changes.")
+	p.Flag(groupFetch, "routesrv-client-key", text("PATH", &f.tls.Key, ""), "Its key.")
+}
+
+func (f *flags) serveFlags(p *config.Parser) {
+	c := &f.sidecar
+	p.Flag(groupServe, "address", address(&c.Address, sidecar.DefaultAddress), "Listener for the proxy: /routes, /health, /fresh.")
+	p.Flag(groupServe, "support-listener", address(&c.SupportAddress, sidecar.DefaultSupportAddress), "Listener for operators, "+
+		"probes and metrics: /health, /fresh, /status, /problems, /shadow, /metrics; empty turns it off.")
+	p.Flag(groupServe, "routes-file", text("PATH", &c.Fetch.RoutesFile, ""), "File to write the served table to, for a proxy "+
+		"with -routes-file. The proxy has to run as the same user.")
+	p.Flag(groupServe, "fresh-limit", duration(&c.FreshLimit, sidecar.DefaultFreshLimit, time.Millisecond), "Age of the last read "+
+		"of the cluster from which on /fresh answers 503.")
+	p.Flag(groupServe, "drain", duration(&c.Drain, 0, 0), "How long to go on after the signal to stop: the proxy may need a "+
+		"table for as long as it drains itself.")
+	p.Flag(groupServe, "shutdown-timeout", duration(&c.ShutdownTimeout, sidecar.DefaultShutdownTimeout, time.Millisecond), "How "+
+		"long open requests may take after that.")
+}
+
+// value is a flag made of a function.
+type value struct {
+	kind, def string
+	set       func(string) error
+}
+
+// Set, String and Type make it a pflag.Value.
+func (v *value) Set(s string) error { return v.set(s) }
+func (v *value) String() string     { return v.def }
+func (v *value) Type() string       { return v.kind }
+
+func text(kind string, dst *string, def string) *value {
+	*dst = def
+	return &value{kind, def, func(s string) error { *dst = s; return nil }}
+}
+
+func parsed[T any](kind string, dst *T, shown string, parse func(string) (T, error)) *value {
+	return &value{kind, shown, func(s string) (err error) { *dst, err = parse(s); return err }}
+}
+
+func duration(dst *time.Duration, def, least time.Duration) *value {
+	*dst = def
+	return &value{"duration", short(def), func(s string) error {
+		d, err := time.ParseDuration(s)
+		if err != nil || d < least || d > 30*24*time.Hour {
+			return fmt.Errorf("%q: want a time with its unit, such as 45s, from %s to 720h", s, short(least))
+		}
+		*dst = d
+		return nil
+	}}
+}
+
+// short prints a time without units that are zero: 1h, not 1h0m0s.
+func short(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+func number(dst *int, def int) *value {
+	*dst = def
+	return &value{"int", strconv.Itoa(def), func(s string) error {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < 0 {
+			return fmt.Errorf("%q: want a whole number, at least 0", s)
+		}
+		*dst = n
+		return nil
+	}}
+}
+
+func size(dst *int64, def int64) *value {
+	*dst = def
+	return &value{"int", strconv.FormatInt(def, 10), func(s string) error {
+		n, err := strconv.ParseInt(s, 10, 64)
+		if err != nil || n < 1 {
+			return fmt.Errorf("%q: want a number of bytes", s)
+		}
+		*dst = n
+		return nil
+	}}
+}
+
+func address(dst *string, def string) *value {
+	*dst = def
+	return &value{"HOST:PORT", def, func(s string) error {
+		if _, port, err := net.SplitHostPort(s); s != "" && (err != nil || port == "") {
+			return fmt.Errorf("%q: want HOST:PORT", s)
+		}
+		*dst = s
+		return nil
+	}}
+}
