@@ -213,7 +213,7 @@ func (c *Client) confirm(seen view, next *candidate) {
 		c.log.Info(LogTableConfirmed, describe(a.table)...)
 	}
 	if a.table.Revision() != was.table.Revision() {
-		c.lkg.save(a) // the file is what names the table after a restart
+		c.waitFor(c.lkg.save(a)) // the file is what names the table after a restart
 	}
 	c.cfg.Confirm(a.info)
 }

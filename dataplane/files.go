@@ -135,7 +135,7 @@ func (f *file) finish(job *write, err error) {
 	if err != nil {
 		f.retryAt = now.Add(fileRetry)
 		f.metrics.writes.WithLabelValues(f.name, "error").Inc()
-		if was == nil || was.Error() != err.Error() {
+		if was == nil {
 			f.log.Error(LogFileFailed, "file", f.name, "path", f.path, "error", err)
 		}
 		return

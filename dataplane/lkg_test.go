@@ -1,0 +1,355 @@
+package dataplane_test
+
+import (
+	"bytes"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/routesrv/routesrv/dataplane"
+	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/table"
+)
+
+func TestTableOutlivesServersAndRestart(t *testing.T) {
+	w := newWorld(t, 1)
+	tab := newTable(t, 10, "a", "b")
+	w.servers[0].set(tab)
+	mustPoll(t, w.client())
+	w.servers[0].status(http.StatusBadGateway)
+
+	c := w.client()
+	got, err := c.Boot()
+	if err != nil || got == nil || got.Digest() != tab.Digest() || got.Revision() != 10 {
+		t.Fatalf("booted with %v (%v)", got, err)
+	}
+	holds(t, c, tab)
+	s := c.Status()
+	if !s.Applied.Stale || s.Applied.Origin != "http://a/routes" || !s.Applied.Confirmed.IsZero() || s.AgeSeconds <= 0 {
+		t.Errorf("status is %+v, age %v", s.Applied, s.AgeSeconds)
+	}
+	if len(w.published) != 1 {
+		t.Errorf("%d tables published, want only that of the first process", len(w.published))
+	}
+	failPoll(t, c, dataplane.ReasonStatus)
+	holds(t, c, tab)
+	if got := w.metric("dataplane_table_stale"); got != 1 {
+		t.Errorf("the metric says that stale is %v", got)
+	}
+
+	w.servers[0].set(tab)
+	mustPoll(t, c)
+	want := etagOf(tab, "+zstd") + ", " + etagOf(tab, "+gzip")
+	if got := w.servers[0].last(t).Header.Get("If-None-Match"); got != want {
+		t.Errorf("the first request names %s, want %s", got, want)
+	}
+	if s := c.Status(); s.Applied.Stale || s.Applied.Confirmed.IsZero() || s.Applied.ETag != etagOf(tab, "+zstd") {
+		t.Errorf("status is %+v", s.Applied)
+	}
+	if len(w.published) != 1 || len(w.confirmed) != 1 || w.metric("dataplane_table_stale") != 0 {
+		t.Errorf("%d tables published, %d confirmed", len(w.published), len(w.confirmed))
+	}
+	mustPoll(t, c)
+	if got, want := w.servers[0].last(t).Header.Get("If-None-Match"), etagOf(tab, "+zstd"); got != want {
+		t.Errorf("the second request names %s, want %s", got, want)
+	}
+}
+
+func TestRestartDoesNotGoBackInTime(t *testing.T) {
+	w := newWorld(t, 1)
+	newer := newTable(t, 10, "a", "b")
+	w.servers[0].set(newer)
+	mustPoll(t, w.client())
+	c := w.client()
+	if _, err := c.Boot(); err != nil {
+		t.Fatal(err)
+	}
+	w.servers[0].set(newTable(t, 9, "a", "b"))
+	mustPoll(t, c)
+	holds(t, c, newer)
+}
+
+func TestLKGFileIsAnEskipDocumentForItsOwnerAlone(t *testing.T) {
+	w := newWorld(t, 1)
+	w.cfg.RoutesFile = filepath.Join(t.TempDir(), "routes.eskip")
+	tab := newTable(t, 10, "a", "b")
+	w.servers[0].set(tab)
+	mustPoll(t, w.client())
+	data := readFile(t, w.cfg.LKGPath)
+	routes, err := eskip.Parse(string(data))
+	if err != nil || len(routes) != 2 {
+		t.Errorf("%d routes (%v) in\n%s", len(routes), err, data)
+	}
+	header, _, _ := strings.Cut(string(data), "\na: ")
+	for _, want := range []string{"version 1", tab.Digest().String(), "revision: 10", "routes: 2", "time: 2", "http://a/routes"} {
+		if !strings.Contains(header, want) {
+			t.Errorf("the header has no %q:\n%s", want, header)
+		}
+	}
+	if got := readFile(t, w.cfg.RoutesFile); !bytes.Equal(got, tab.Text()) {
+		t.Errorf("the routes file has\n%s\nwant\n%s", got, tab.Text())
+	}
+	for _, path := range []string{w.cfg.LKGPath, w.cfg.RoutesFile} {
+		info, err := os.Stat(path)
+		if err != nil || info.Mode() != 0o600 {
+			t.Errorf("%s has mode %v (%v)", path, info.Mode(), err)
+		}
+	}
+}
+
+// TestTornLKGFileIsSetAside tears the file at every byte.
+func TestTornLKGFileIsSetAside(t *testing.T) {
+	w := newWorld(t, 1)
+	tab := newTable(t, 10, "a", "b")
+	w.servers[0].set(tab)
+	mustPoll(t, w.client())
+	whole := readFile(t, w.cfg.LKGPath)
+	dir := t.TempDir()
+	for n := range whole {
+		w.cfg.LKGPath = filepath.Join(dir, "lkg")
+		if err := os.WriteFile(w.cfg.LKGPath, whole[:n], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		setAside(t, w, whole[:n])
+	}
+}
+
+// setAside boots and wants the file to be moved away, with its content.
+func setAside(t *testing.T, w *world, content []byte) {
+	t.Helper()
+	before := w.log.count(dataplane.LogLKGSetAside)
+	c := w.client()
+	if got, err := c.Boot(); got != nil || err != nil {
+		t.Fatalf("booted with %v (%v) from\n%s", got, err, content)
+	}
+	holds(t, c, nil)
+	aside := w.cfg.LKGPath + ".bad-1"
+	if got := readFile(t, aside); !bytes.Equal(got, content) {
+		t.Fatalf("kept is\n%s\nwant\n%s", got, content)
+	}
+	if _, err := os.Lstat(w.cfg.LKGPath); !os.IsNotExist(err) {
+		t.Fatalf("the file is still there (%v)", err)
+	}
+	if got := w.log.count(dataplane.LogLKGSetAside) - before; got != 1 {
+		t.Fatalf("said %d times that the file is set aside", got)
+	}
+	if err := os.Remove(aside); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// foreign is what may be found where the LKG file should be.
+func foreign(t *testing.T) map[string][]byte {
+	tab := newTable(t, 10, "a", "b")
+	file := tab.MarshalFile(table.FileMeta{Origin: "somewhere"})
+	return map[string][]byte{
+		"empty":           {},
+		"plain eskip":     tab.Text(),
+		"binary":          {0, 1, 2, 3},
+		"another version": bytes.Replace(file, []byte("version 1"), []byte("version 2"), 1),
+		"edited by hand":  bytes.Replace(file, []byte("/a"), []byte("/x"), 1),
+		"edited header":   bytes.Replace(file, []byte("revision: 10"), []byte("revision: 99"), 1),
+		"appended to":     append(bytes.Clone(file), "c: * -> <shunt>;\n"...),
+		"zeros at end":    append(bytes.Clone(file[:len(file)-10]), make([]byte, 10)...),
+		"too large":       append(bytes.Clone(file), make([]byte, 200_000)...),
+	}
+}
+
+func TestForeignFileIsSetAside(t *testing.T) {
+	for name, content := range foreign(t) {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1)
+			w.cfg.MaxBytes = 10_000
+			if err := os.WriteFile(w.cfg.LKGPath, content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			setAside(t, w, content)
+		})
+	}
+}
+
+// TestForeignFileIsNotOverwritten also without Boot.
+func TestForeignFileIsNotOverwritten(t *testing.T) {
+	for name, content := range foreign(t) {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1)
+			w.cfg.MaxBytes = 10_000
+			if err := os.WriteFile(w.cfg.LKGPath, content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			tab := newTable(t, 10, "a", "b")
+			w.servers[0].set(tab)
+			c := w.client()
+			mustPoll(t, c)
+			fileHolds(t, w.cfg.LKGPath, tab)
+			if got := readFile(t, w.cfg.LKGPath+".bad-1"); !bytes.Equal(got, content) {
+				t.Errorf("kept is\n%s", got)
+			}
+			w.servers[0].set(newTable(t, 11, "a", "b"))
+			mustPoll(t, c)
+			if _, err := os.Lstat(w.cfg.LKGPath + ".bad-2"); !os.IsNotExist(err) {
+				t.Error("a good file was set aside, too")
+			}
+		})
+	}
+}
+
+func TestFolderInPlaceOfTheFileIsSetAside(t *testing.T) {
+	w := newWorld(t, 1)
+	if err := os.Mkdir(w.cfg.LKGPath, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	tab := newTable(t, 10, "a")
+	w.servers[0].set(tab)
+	c := w.client()
+	if got, err := c.Boot(); got != nil {
+		t.Fatalf("booted with %v (%v)", got, err)
+	}
+	mustPoll(t, c)
+	holds(t, c, tab)
+}
+
+func TestBootWithoutFile(t *testing.T) {
+	w := newWorld(t, 1)
+	c := w.client()
+	if got, err := c.Boot(); got != nil || err != nil {
+		t.Errorf("booted with %v (%v)", got, err)
+	}
+	if got := w.log.count(dataplane.LogLKGMissing); got != 1 {
+		t.Errorf("said %d times that there is no file", got)
+	}
+	w.cfg.LKGPath = ""
+	c = w.client()
+	if got, err := c.Boot(); got != nil || err != nil {
+		t.Errorf("booted with %v (%v)", got, err)
+	}
+	tab := newTable(t, 1, "a")
+	w.servers[0].set(tab)
+	mustPoll(t, c)
+	if s := c.Status(); s.LKG != nil || s.RoutesFile != nil {
+		t.Errorf("status has files: %+v", s)
+	}
+	if got, err := c.Boot(); err != nil || got.Digest() != tab.Digest() {
+		t.Errorf("late Boot gave %v (%v), want the applied table", got, err)
+	}
+}
+
+func TestBootWritesTheRoutesFile(t *testing.T) {
+	w := newWorld(t, 1)
+	tab := newTable(t, 10, "a", "b")
+	w.servers[0].set(tab)
+	mustPoll(t, w.client())
+	w.cfg.RoutesFile = filepath.Join(t.TempDir(), "routes.eskip")
+	if _, err := w.client().Boot(); err != nil {
+		t.Fatal(err)
+	}
+	if got := readFile(t, w.cfg.RoutesFile); !bytes.Equal(got, tab.Text()) {
+		t.Errorf("the routes file has\n%s", got)
+	}
+}
+
+// TestFailingDiskCostsNothingButTheFile: the table is served, named, and written as soon as it is possible.
+func TestFailingDiskCostsNothingButTheFile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		dir := filepath.Join(t.TempDir(), "later")
+		w.cfg.LKGPath = filepath.Join(dir, "lkg")
+		c := w.client()
+		first, second := newTable(t, 10, "a", "b"), newTable(t, 11, "a", "b")
+		s := w.servers[0]
+		s.set(first)
+		stop := w.run(c)
+		time.Sleep(time.Second)
+		holds(t, c, first)
+		if got := c.Status().LKG; got.Error == "" || !got.Written.IsZero() {
+			t.Errorf("status of the file is %+v", got)
+		}
+		s.set(second)
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		holds(t, c, second)
+		if got, want := s.last(t).Header.Get("If-None-Match"), etagOf(second, "+zstd"); got != want {
+			t.Errorf("the request names %s, want %s: a table is not downloaded again for the disk", got, want)
+		}
+		if got := w.log.count(dataplane.LogFileFailed); got != 1 {
+			t.Errorf("said %d times that the file cannot be written, want once", got)
+		}
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(40 * time.Second)
+		synctest.Wait()
+		fileHolds(t, w.cfg.LKGPath, second)
+		if got := c.Status().LKG; got.Error != "" || got.Written.IsZero() {
+			t.Errorf("status of the file is %+v", got)
+		}
+		if got := w.log.count(dataplane.LogFileRecovered); got != 1 {
+			t.Errorf("said %d times that the file can be written again", got)
+		}
+		stop()
+		if a, b := w.metric("dataplane_file_writes_total", "file", "lkg", "result", "error"), w.metric("dataplane_file_writes_total", "file", "lkg", "result", "ok"); a != 2 || b != 2 {
+			t.Errorf("%v writes failed, %v went well, want 2 and 2, with the one at the end", a, b)
+		}
+	})
+}
+
+// TestFileTellsAtTheEndWhenTheTableWasLastCurrent, so that its age is known after a restart.
+func TestFileTellsAtTheEndWhenTheTableWasLastCurrent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		c := w.client()
+		w.servers[0].set(newTable(t, 10, "a", "b"))
+		stop := w.run(c)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		stop()
+		c = w.client()
+		if _, err := c.Boot(); err != nil {
+			t.Fatal(err)
+		}
+		if got := c.Status().AgeSeconds; got > 4 {
+			t.Errorf("the table is %v s old", got)
+		}
+	})
+}
+
+// FuzzLKG holds the loader of the file: whatever is in it, it is loaded whole or set aside whole.
+func FuzzLKG(f *testing.F) {
+	tab := newTable(f, 10, "a", "b")
+	file := tab.MarshalFile(table.FileMeta{Saved: time.Unix(1, 0), Origin: "http://a/routes"})
+	f.Add(file)
+	f.Add(file[:len(file)-1])
+	f.Add(append(bytes.Clone(file), '\n'))
+	f.Add(bytes.Replace(file, []byte("routes: 2"), []byte("routes: 3"), 1))
+	f.Add(tab.Text())
+	f.Add([]byte(`// routesrv table, version 1`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		w := newWorld(t, 1)
+		if err := os.WriteFile(w.cfg.LKGPath, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c := w.client()
+		got, err := c.Boot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got == nil {
+			if kept := readFile(t, w.cfg.LKGPath+".bad-1"); !bytes.Equal(kept, data) {
+				t.Fatalf("kept is\n%q\nwant\n%q", kept, data)
+			}
+			holds(t, c, nil)
+			return
+		}
+		if !bytes.HasSuffix(data, append(bytes.Clone(got.Text()), '\n')) {
+			t.Fatalf("loaded\n%s\nfrom\n%s", got.Text(), data)
+		}
+		if !bytes.Contains(data, []byte(got.Digest().String())) {
+			t.Fatalf("loaded %s, which the file does not name", got.Digest())
+		}
+		fileHolds(t, w.cfg.LKGPath, got)
+	})
+}
