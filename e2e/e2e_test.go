@@ -1,4 +1,4 @@
-// Package e2e runs the built routesrv against a real kube-apiserver and etcd, as the product's own ServiceAccount with the
+// Package e2e runs the built routesrv and dataplane-client against a real kube-apiserver and etcd, as the product's own ServiceAccount with the
 // product's own RBAC rules, and asks it as a proxy does.
 //
 // KUBEBUILDER_ASSETS names the folder of the binaries; make e2e builds them when they are not there.
@@ -17,6 +17,7 @@ import (
 var (
 	theCluster *cluster
 	binary     string // path of the built routesrv
+	dataplane  string // path of the built dataplane-client
 )
 
 func TestMain(m *testing.M) {
@@ -38,9 +39,9 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	binary = filepath.Join(dir, "routesrv")
-	// The race detector watches the real process, too.
-	build := exec.Command("go", "build", "-race", "-o", binary, "../cmd/routesrv")
+	binary, dataplane = filepath.Join(dir, "routesrv"), filepath.Join(dir, "dataplane-client")
+	// The race detector watches the real processes, too.
+	build := exec.Command("go", "build", "-race", "-o", dir, "../cmd/routesrv", "../cmd/dataplane-client")
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "%v: %v\n%s", build, err, out)
 		return 1

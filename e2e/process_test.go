@@ -27,7 +27,7 @@ const (
 	pollMillis = 300
 )
 
-// process is a running routesrv.
+// process is a running routesrv or dataplane-client.
 type process struct {
 	cmd           *exec.Cmd
 	main, support string // base URLs
@@ -80,13 +80,25 @@ func startRoutesrv(t *testing.T, api *faultProxy, args ...string) *process {
 func startWithToken(t *testing.T, api *faultProxy, token string, args ...string) *process {
 	t.Helper()
 	main, support := freeAddress(t), freeAddress(t)
-	all := append([]string{
+	all := append([]string{"-address=" + main, "-support-listener=" + support, "-wait-for-healthcheck-interval=0s"},
+		sourceArgs(t, api, token)...)
+	return startProcess(t, binary, main, support, append(all, args...))
+}
+
+// sourceArgs make either binary read the API as the owner of the token.
+func sourceArgs(t *testing.T, api *faultProxy, token string) []string {
+	t.Helper()
+	return []string{
 		"-kubernetes", "--kubeconfig=" + kubeconfig(t, api, token), "-enable-kubernetes-endpointslices",
-		"-address=" + main, "-support-listener=" + support,
-		fmt.Sprintf("-source-poll-timeout=%d", pollMillis), "-wait-for-healthcheck-interval=0s",
-	}, args...)
+		fmt.Sprintf("-source-poll-timeout=%d", pollMillis),
+	}
+}
+
+// startProcess starts a binary that serves on the addresses. Its end is watched, and its log is shown if the test fails.
+func startProcess(t *testing.T, path, main, support string, args []string) *process {
+	t.Helper()
 	p := &process{
-		cmd:  exec.Command(binary, all...),
+		cmd:  exec.Command(path, args...),
 		main: "http://" + main, support: "http://" + support, done: make(chan error, 1),
 	}
 	stderr, err := p.cmd.StderrPipe()
@@ -107,7 +119,7 @@ func startWithToken(t *testing.T, api *faultProxy, token string, args ...string)
 	t.Cleanup(func() {
 		p.stop(t)
 		if t.Failed() {
-			t.Logf("log of routesrv:\n%s", p.log())
+			t.Logf("log of %s:\n%s", filepath.Base(path), p.log())
 		}
 	})
 	return p
@@ -132,12 +144,22 @@ func (p *process) stop(t *testing.T) {
 	select {
 	case err := <-p.done:
 		if err != nil {
-			t.Errorf("routesrv ended with %v", err)
+			t.Errorf("%s ended with %v", filepath.Base(p.cmd.Path), err)
 		}
 	case <-time.After(patience):
 		p.cmd.Process.Kill()
-		t.Errorf("routesrv did not end on SIGTERM")
+		t.Errorf("%s did not end on SIGTERM", filepath.Base(p.cmd.Path))
 	}
+}
+
+// kill ends the process as the kernel does when memory runs out.
+func (p *process) kill(t *testing.T) {
+	t.Helper()
+	p.ended = true
+	if err := p.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-p.done
 }
 
 // answer is what a request gave.

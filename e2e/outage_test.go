@@ -1,0 +1,159 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// TestRouteServerDeadForAMinute: the data plane serves what it last applied, also across its own restarts, and follows
+// again when the route server is back.
+func TestRouteServerDeadForAMinute(t *testing.T) {
+	withShop(t)
+	proxy := newFaultProxy(t, theCluster)
+	server := startRoutesrv(t, proxy)
+	server.ready(t)
+	lkg := filepath.Join(t.TempDir(), "lkg.eskip")
+	start := func() *sidecar {
+		return startSidecar(t, proxy, "Exec", []string{server.main}, "--lkg-file="+lkg, "--fallback=never")
+	}
+	s := start()
+	s.ready(t)
+	want := s.get(t, "/routes", "")
+	eventually(t, "the file", func() bool { _, err := os.Stat(lkg); return err == nil })
+
+	server.kill(t)
+	dead := time.Now()
+	for round := 0; time.Since(dead) < time.Minute; round++ {
+		// Restarted in every way: killed, and asked to end.
+		if round%2 == 0 {
+			s.kill(t)
+		} else {
+			s.stop(t)
+		}
+		s = start()
+		s.ready(t)
+		a := s.get(t, "/routes", "")
+		if a.body != want.body || digestOf(a.header.Get("Etag")) != digestOf(want.header.Get("Etag")) {
+			t.Fatalf("round %d: another table after a restart", round)
+		}
+		if a.header.Get("X-Table-State") != "stale" {
+			t.Errorf("round %d: the table is not marked stale", round)
+		}
+		<-time.After(10 * time.Second) // the outage goes on: there is no event to wait for
+	}
+	host := strings.TrimPrefix(server.main, "http://")
+	token, err := theCluster.token(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := startProcess(t, binary, server.main, server.support, append(sourceArgs(t, proxy, token),
+		"-address="+host, "-support-listener="+strings.TrimPrefix(server.support, "http://"), "-wait-for-healthcheck-interval=0s"))
+	again.ready(t)
+	withObjects(t, counterIngress(1))
+	eventually(t, "a fresh table", func() bool {
+		a := s.get(t, "/routes", "")
+		return a.header.Get("X-Table-State") == "" && strings.Contains(a.body, `setResponseHeader("N", "1")`)
+	})
+}
+
+// badServer stands in front of a route server and answers as it is told to.
+type badServer struct {
+	*httptest.Server
+	how atomic.Pointer[http.HandlerFunc] // nil passes requests on
+}
+
+func newBadServer(t *testing.T, target string) *badServer {
+	t.Helper()
+	u, err := url.Parse(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pass := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(u) }}
+	b := &badServer{}
+	b.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if how := b.how.Load(); how != nil {
+			(*how)(w, r)
+			return
+		}
+		pass.ServeHTTP(w, r)
+	}))
+	t.Cleanup(b.CloseClientConnections)
+	t.Cleanup(b.Close)
+	return b
+}
+
+// TestBadRouteServersChangeNothing lets the route server misbehave in every way that was seen or feared.
+func TestBadRouteServersChangeNothing(t *testing.T) {
+	withShop(t)
+	proxy := newFaultProxy(t, theCluster)
+	server := startRoutesrv(t, proxy)
+	server.ready(t)
+	bad := newBadServer(t, server.main)
+	s := startSidecar(t, proxy, "Exec", []string{bad.URL}, "--fetch-timeout=1s", "--fallback=never")
+	s.ready(t)
+	want := s.get(t, "/routes", "")
+	const table = "wrong: * -> <shunt>;"
+	ways := map[string]http.HandlerFunc{
+		"hangs":   func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+		"500":     func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
+		"404":     func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) },
+		"garbage": func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "<html>it works</html>") },
+		"empty":   func(w http.ResponseWriter, _ *http.Request) {},
+		"a wrong digest": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Etag", `"`+strings.Repeat("0", 64)+`.9"`)
+			io.WriteString(w, table)
+		},
+		"another host": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://127.0.0.1:9/routes", http.StatusFound)
+		},
+		"a byte a second": func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Length", fmt.Sprint(len(table)))
+			tick := time.NewTicker(time.Second)
+			defer tick.Stop()
+			for i := range len(table) {
+				io.WriteString(w, table[i:i+1])
+				http.NewResponseController(w).Flush()
+				select {
+				case <-tick.C:
+				case <-r.Context().Done():
+					return
+				}
+			}
+		},
+		"a cut": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", fmt.Sprint(len(table)+10))
+			io.WriteString(w, table)
+			panic(http.ErrAbortHandler)
+		},
+	}
+	for name, how := range ways {
+		t.Run(name, func(t *testing.T) {
+			var asked atomic.Int32
+			counted := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				asked.Add(1)
+				how(w, r)
+			})
+			bad.how.Store((*http.HandlerFunc)(&counted))
+			eventually(t, "two requests", func() bool { return asked.Load() >= 2 })
+			if a := s.get(t, "/routes", ""); a.body != want.body || a.status != http.StatusOK {
+				t.Errorf("the table changed: %d, %s", a.status, a.header.Get("Etag"))
+			}
+			bad.how.Store(nil)
+			before := time.Now()
+			eventually(t, "a good fetch", func() bool {
+				read, err := time.Parse(time.RFC3339, s.get(t, "/routes", "").header.Get("X-Source-Read"))
+				return err == nil && read.After(before)
+			})
+		})
+	}
+}
