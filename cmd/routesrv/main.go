@@ -3,10 +3,11 @@
 //
 //	routesrv [flags]                 serve
 //	routesrv compile [flags] PATH... print the table of manifests
+//	routesrv diff [flags] A B        compare two tables
 //	routesrv version                 print the version
 //
-// The exit status is 0 after a normal end, 2 if the program could not start, and 1 if it failed later; compile has its
-// own, see there.
+// The exit status is 0 after a normal end, 2 if the program could not start, and 1 if it failed later; compile and
+// diff have their own, see there.
 package main
 
 import (
@@ -24,7 +25,7 @@ import (
 // Exit statuses.
 const (
 	exitOK       = 0
-	exitFailed   = 1 // for compile: there are problems
+	exitFailed   = 1 // for compile: there are problems; for diff: there are differences
 	exitUnusable = 2 // the program cannot run as it was called
 )
 
@@ -50,6 +51,8 @@ func run(ctx context.Context, args, environ []string, std stdio) int {
 		switch args[0] {
 		case "compile":
 			return runCompile(ctx, args[1:], env, std)
+		case "diff":
+			return runDiff(ctx, args[1:], env, std)
 		case "version":
 			fmt.Fprintln(std.out, versionText())
 			return exitOK

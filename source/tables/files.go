@@ -61,9 +61,19 @@ type manifests struct {
 func (m *manifests) Name() string { return m.path }
 
 func (m *manifests) Load(ctx context.Context) (*Table, error) {
-	routes, err := m.compile(ctx, m.path)
+	compiled, err := m.compile(ctx, m.path)
 	if err != nil {
-		return nil, err // it names the file
+		return nil, err
+	}
+	// What data planes get is the text, so that is what is compared.
+	var text strings.Builder
+	for _, r := range compiled {
+		text.WriteString(r.Text)
+		text.WriteByte('\n')
+	}
+	routes, err := parse(m.path+", compiled", text.String())
+	if err != nil {
+		return nil, err
 	}
 	return &Table{Routes: routes}, nil
 }
@@ -75,10 +85,14 @@ func readRoutes(name string, in io.Reader, limit int64) (*Table, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	t := &Table{}
-	if copied, _, err := table.ParseFile(text); err == nil {
-		t.Revision = copied.Revision()
-	} else if isCopy(err) {
-		return nil, fmt.Errorf("%s: %w", name, err)
+	if len(text) > 0 { // else it is a table without routes, and not a copy that lost everything
+		copied, _, err := table.ParseFile(text)
+		switch {
+		case err == nil:
+			t.Revision = copied.Revision()
+		case isCopy(err):
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
 	}
 	if t.Routes, err = parse(name, string(text)); err != nil {
 		return nil, err

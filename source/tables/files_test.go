@@ -12,7 +12,6 @@ import (
 	"testing/iotest"
 	"time"
 
-	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/source/tables"
 	"github.com/routesrv/routesrv/table"
 )
@@ -113,12 +112,12 @@ func TestStandardInputIsReadOnce(t *testing.T) {
 func TestManifestsAreCompiled(t *testing.T) {
 	var asked []string
 	failure := errors.New("bad manifest")
-	cfg := tables.Config{Compile: func(_ context.Context, path string) ([]*eskip.Route, error) {
+	cfg := tables.Config{Compile: func(_ context.Context, path string) ([]table.Route, error) {
 		asked = append(asked, filepath.Base(path))
 		if strings.HasPrefix(filepath.Base(path), "bad") {
 			return nil, failure
 		}
-		return eskip.MustParse(document(2)), nil
+		return table.Parse(document(2))
 	}}
 	for _, place := range []string{write(t, "x.yaml", ""), write(t, "x.YML", ""), write(t, "x.json", ""), t.TempDir()} {
 		if got, err := load(t, reader(t, cfg), place); err != nil || len(got.Routes) != 2 {

@@ -39,6 +39,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/table"
 )
 
 // Defaults of [Config].
@@ -56,8 +57,8 @@ type Table struct {
 	Revision uint64
 }
 
-// CompileFunc makes routes of the manifests at a path, a file or a folder.
-type CompileFunc func(ctx context.Context, path string) ([]*eskip.Route, error)
+// CompileFunc makes routes of the manifests at a path, a file or a folder. Its error names the file.
+type CompileFunc func(ctx context.Context, path string) ([]table.Route, error)
 
 // Config says how tables are read.
 type Config struct {

@@ -1,0 +1,247 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/config"
+	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/poller"
+	"github.com/routesrv/routesrv/setup"
+	"github.com/routesrv/routesrv/shadowdiff"
+	"github.com/routesrv/routesrv/shadowdiff/page"
+	"github.com/routesrv/routesrv/source/tables"
+	"github.com/routesrv/routesrv/table"
+)
+
+// differ is one run of routesrv diff.
+type differ struct {
+	opts    diffOptions
+	std     stdio
+	reader  *tables.Reader
+	sources [2]tables.Source // A and B
+}
+
+// sideNames are A and B in messages.
+var sideNames = [2]string{"A", "B"}
+
+// runDiff compares two tables. The exit status is that of diff(1): 0 if they mean the same, 1 if they differ, 2 if there is
+// trouble. With --watch it is that of the last comparison.
+func runDiff(ctx context.Context, args []string, env config.Env, std stdio) int {
+	opts, places, warnings, err := parseDiff(args, env, std)
+	if status, ok := configured(warnings, err, std); !ok {
+		return status
+	}
+	printWarnings(warnings, std)
+	d := &differ{opts: opts, std: std}
+	compiler := &manifestCompiler{cfg: opts.server, std: std, paths: make(map[string]*compiledPath)}
+	d.reader = tables.New(tables.Config{Compile: compiler.compile, Stdin: std.in, Timeout: opts.timeout})
+	defer d.reader.Close()
+	for i, place := range places {
+		if d.sources[i], err = d.reader.Open(place); err != nil {
+			return d.trouble(fmt.Errorf("%s: %w", sideNames[i], err))
+		}
+	}
+	if opts.watch {
+		return d.watch(ctx)
+	}
+	view, err := d.compare(ctx)
+	if err != nil {
+		return d.trouble(err)
+	}
+	if err := d.write(view); err != nil {
+		return d.trouble(fmt.Errorf("print the comparison: %w", err))
+	}
+	return statusOf(view)
+}
+
+// statusOf is the exit status after a comparison.
+func statusOf(v *shadowdiff.View) int {
+	if v.Report.Empty() {
+		return exitOK
+	}
+	return exitFailed
+}
+
+// trouble prints an error; of two that are joined each has a line.
+func (d *differ) trouble(err error) int {
+	for _, err := range unjoined(err) {
+		fmt.Fprintln(d.std.err, "routesrv diff:", shadowdiff.Printable(err.Error()))
+	}
+	return exitUnusable
+}
+
+func unjoined(err error) []error {
+	if j, ok := err.(interface{ Unwrap() []error }); ok {
+		return j.Unwrap()
+	}
+	return []error{err}
+}
+
+func (d *differ) write(v *shadowdiff.View) error {
+	switch d.opts.output {
+	case "json":
+		return shadowdiff.WriteJSON(d.std.out, v)
+	case "html":
+		return page.Write(d.std.out, v)
+	default:
+		return shadowdiff.WriteText(d.std.out, v, d.opts.text)
+	}
+}
+
+// compare loads both tables at the same time, so that they are as far as possible of the same state of a cluster.
+func (d *differ) compare(ctx context.Context) (*shadowdiff.View, error) {
+	var loaded [2]*tables.Table
+	var errs [2]error
+	var wg sync.WaitGroup
+	for i, s := range d.sources {
+		wg.Go(func() {
+			var err error
+			if loaded[i], err = s.Load(ctx); err != nil {
+				errs[i] = fmt.Errorf("%s: %w", sideNames[i], err)
+			}
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(errs[:]...); err != nil {
+		return nil, err
+	}
+	a, b := loaded[0], loaded[1]
+	return &shadowdiff.View{
+		A:      shadowdiff.Side{Name: d.sources[0].Name(), Revision: a.Revision},
+		B:      shadowdiff.Side{Name: d.sources[1].Name(), Revision: b.Revision},
+		Report: shadowdiff.Diff(a.Routes, b.Routes).Without(d.opts.ignore),
+		At:     time.Now(),
+	}, nil
+}
+
+// watch compares until it is interrupted, and prints what differs for longer than skew explains when that begins and when
+// it ends. An error is printed when it is another one than before.
+func (d *differ) watch(ctx context.Context) int {
+	tracker := shadowdiff.NewTracker(shadowdiff.TrackerConfig{Interval: d.opts.interval})
+	tick := time.NewTicker(d.opts.interval)
+	defer tick.Stop()
+	status, lastError := exitUnusable, ""
+	var last *shadowdiff.View
+	for {
+		view, err := d.compare(ctx)
+		switch {
+		case ctx.Err() != nil: // interrupted: what was loaded meanwhile may be incomplete
+		case err != nil:
+			status = exitUnusable
+			if err.Error() != lastError {
+				d.trouble(err)
+			}
+			lastError = err.Error()
+		default:
+			status, lastError = statusOf(view), ""
+			o := tracker.Observe(view.Report, shadowdiff.Meta{
+				RevisionA: view.A.Revision, RevisionB: view.B.Revision, Now: view.At,
+			})
+			view.Watch, last = &o, view
+			if err := d.writeNews(&o); err != nil {
+				return d.trouble(fmt.Errorf("print the news: %w", err))
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			if last != nil && d.opts.output == "text" {
+				fmt.Fprintln(d.std.out, last.Summary())
+			}
+			return status
+		}
+	}
+}
+
+// writeNews prints what an observation has that those before had not.
+func (d *differ) writeNews(o *shadowdiff.Observation) error {
+	for _, event := range []struct {
+		name string
+		of   []shadowdiff.Tracked
+	}{{"new", o.New}, {"gone", o.Gone}} {
+		for _, t := range event.of {
+			e := shadowdiff.Entry(t)
+			if d.opts.output == "json" {
+				if err := shadowdiff.WriteEntryJSON(d.std.out, e, nil, event.name, o.Now); err != nil {
+					return err
+				}
+				continue
+			}
+			if _, err := fmt.Fprintf(d.std.out, "%s %s: %s\n", o.Now.UTC().Format(time.RFC3339), event.name,
+				shadowdiff.OwnerOf(e.ID)); err != nil {
+				return err
+			}
+			if err := shadowdiff.WriteEntry(d.std.out, e, d.opts.text); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// manifestCompiler compiles manifests with the flags of the server. It may be used by both sides at once.
+type manifestCompiler struct {
+	cfg config.RouteServer
+	std stdio
+
+	mu    sync.Mutex // one compilation at a time
+	paths map[string]*compiledPath
+}
+
+// compiledPath keeps what makes the next compilation of a path cheap.
+type compiledPath struct {
+	source   poller.Source
+	compiler *compile.Compiler
+	problems string // that were printed last
+}
+
+func (c *manifestCompiler) compile(ctx context.Context, path string) ([]table.Route, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p, err := c.of(path)
+	if err != nil {
+		return nil, err
+	}
+	snapshot, err := p.source.Read(ctx, kube.ReadOptions{})
+	if err != nil {
+		return nil, err
+	}
+	result := p.compiler.Compile(snapshot)
+	var problems string
+	for _, problem := range result.Problems {
+		problems += fmt.Sprintln(path+":", problem)
+	}
+	if problems != p.problems {
+		_, _ = io.WriteString(c.std.err, problems) // the comparison is what counts
+		p.problems = problems
+	}
+	return result.Routes, nil
+}
+
+// of returns what there is for a path, or makes it.
+func (c *manifestCompiler) of(path string) (*compiledPath, error) {
+	if p := c.paths[path]; p != nil {
+		return p, nil
+	}
+	compiler, err := compile.New(c.cfg.Compile)
+	if err != nil {
+		return nil, err
+	}
+	from := c.cfg.Source
+	from.Kubernetes, from.Manifests = false, []string{path}
+	source, _, err := setup.Source(from, nil, setup.Logger(c.cfg.Log, c.std.err), prometheus.NewRegistry())
+	if err != nil {
+		return nil, err
+	}
+	p := &compiledPath{source: source, compiler: compiler}
+	c.paths[path] = p
+	return p, nil
+}

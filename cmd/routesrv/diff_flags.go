@@ -1,0 +1,146 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/routesrv/routesrv/config"
+	"github.com/routesrv/routesrv/shadowdiff"
+	"github.com/routesrv/routesrv/source/tables"
+)
+
+const diffIntro = `Compares two routing tables by what they mean: the order of endpoints is no difference, that of filters
+is one. A and B are each one of
+
+    a file of routes, such as the copy that a data plane keeps
+    a file or folder of manifests, which is compiled with the flags of the server
+    the URL of a route server, such as http://routesrv/routes or http://routesrv/routes/eu-central-1a
+    the URL of the support listener of a Skipper, such as http://10.2.0.7:9911/routes
+    -, routes on the standard input
+
+The exit status is 0 if the tables mean the same, 1 if they differ, and 2 if there is trouble.
+
+Would a change of settings change anything?
+    routesrv compile -config-file old.yaml ./manifests | routesrv diff -config-file new.yaml - ./manifests
+
+Does a proxy have what the route server serves? Endpoints come and go, so do not look at them:
+    routesrv diff --ignore endpoints http://routesrv/routes http://10.2.0.7:9911/routes
+
+Two route servers of one cluster, until Ctrl-C; only what stays different is told:
+    routesrv diff --watch http://old/routes http://new/routes
+`
+
+// groupDiff is the part of help about the comparison.
+const groupDiff config.Group = "Comparison"
+
+// diffOptions are the settings of routesrv diff.
+type diffOptions struct {
+	server   config.RouteServer // for manifests
+	output   string             // text, json or html
+	ignore   shadowdiff.Ignore
+	watch    bool
+	interval time.Duration
+	timeout  time.Duration
+	text     shadowdiff.TextOptions
+}
+
+// parseDiff reads the command line of routesrv diff, the environment and the configuration file.
+func parseDiff(args []string, env config.Env, std stdio) (diffOptions, []string, []config.Warning, error) {
+	o := diffOptions{output: "text", interval: shadowdiff.DefaultInterval, timeout: tables.DefaultTimeout}
+	color := "auto"
+	p := config.NewRouteServer(config.Command{
+		Name: "routesrv diff", Args: "A B", Intro: diffIntro, MinArgs: 2, MaxArgs: 2, Skipper: true,
+	}, &o.server)
+	p.Flag(groupDiff, "output", choice(&o.output, "text", "json", "html"), "Form of the result: text, json (schema "+
+		shadowdiff.Schema+") or html (a page that is a file of its own).")
+	p.Flag(groupDiff, "ignore", flagValue{kind: "LIST", set: func(s string) (err error) {
+		o.ignore, err = shadowdiff.ParseIgnore(s)
+		return err
+	}}, "What is no difference: endpoints, for endpoints and their zones, and id=REGEX, for routes of which an id matches. "+
+		"A comma separates; ignored differences are counted in the last line.")
+	p.Flag(groupDiff, "watch", flagValue{kind: "bool", def: "false", boolean: true, set: func(s string) (err error) {
+		o.watch, err = strconv.ParseBool(s)
+		return err
+	}}, "Compare again and again until interrupted, and print only what is new or gone. A difference is told when it "+
+		"cannot be skew any more: when both tables have a revision that is new enough, else after three comparisons over two "+
+		"intervals. The exit status is that of the last comparison.")
+	p.Flag(groupDiff, "interval", period(&o.interval), "Time between two comparisons of --watch.")
+	p.Flag(groupDiff, "timeout", period(&o.timeout), "Longest time that one table may take to arrive from a URL.")
+	p.Flag(groupDiff, "color", choice(&color, "auto", "always", "never"), "Colours in the text: auto is always on a terminal, "+
+		"unless the variable NO_COLOR is set.")
+	places, warnings, err := p.Parse(args, env)
+	if err != nil {
+		return o, nil, warnings, err
+	}
+	if o.watch && o.output == "html" {
+		return o, nil, warnings, &config.Error{Flag: "--output", Err: fmt.Errorf("--watch prints text or json, not html")}
+	}
+	if o.server.Source.Kubernetes {
+		warnings = append(warnings, config.Warning{Flag: "-kubernetes", Text: "has no effect: the tables are A and B"})
+	}
+	if len(o.server.Source.Manifests) > 0 {
+		warnings = append(warnings, config.Warning{Flag: "--manifests", Text: "has no effect: the tables are A and B"})
+	}
+	o.text = textOptions(std.out, env.Environ, color)
+	return o, places, warnings, nil
+}
+
+// textOptions looks at where the text goes.
+func textOptions(out io.Writer, environ []string, color string) shadowdiff.TextOptions {
+	o := shadowdiff.TextOptions{Color: color == "always"}
+	f, ok := out.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return o
+	}
+	if width, _, err := term.GetSize(int(f.Fd())); err == nil {
+		o.Width = width
+	}
+	plain := slices.ContainsFunc(environ, func(e string) bool {
+		return strings.HasPrefix(e, "NO_COLOR=") && e != "NO_COLOR=" || e == "TERM=dumb"
+	})
+	o.Color = o.Color || color == "auto" && !plain
+	return o
+}
+
+// flagValue is a pflag.Value made of a function.
+type flagValue struct {
+	kind, def string
+	boolean   bool
+	set       func(string) error
+}
+
+// String, Set, Type and IsBoolFlag are what config asks of a flag.
+func (v flagValue) String() string     { return v.def }
+func (v flagValue) Set(s string) error { return v.set(s) }
+func (v flagValue) Type() string       { return v.kind }
+func (v flagValue) IsBoolFlag() bool   { return v.boolean }
+
+// choice takes one of some words.
+func choice(dst *string, words ...string) flagValue {
+	return flagValue{kind: strings.Join(words, "|"), def: *dst, set: func(s string) error {
+		if !slices.Contains(words, s) {
+			return fmt.Errorf("%q: want %s", s, strings.Join(words, ", "))
+		}
+		*dst = s
+		return nil
+	}}
+}
+
+// period takes a time above zero.
+func period(dst *time.Duration) flagValue {
+	return flagValue{kind: "duration", def: dst.String(), set: func(s string) error {
+		d, err := time.ParseDuration(s)
+		if err != nil || d < time.Millisecond || d > 24*time.Hour {
+			return fmt.Errorf("%q: want a time with its unit, such as 3s, from 1ms to 24h", s)
+		}
+		*dst = d
+		return nil
+	}}
+}
