@@ -80,7 +80,9 @@ func TestPageNeedsNothingElse(t *testing.T) {
 	}
 }
 
-func unescape(s string) string { return strings.NewReplacer("&#39;", "'", "&#43;", "+", "&#34;", `"`).Replace(s) }
+func unescape(s string) string {
+	return strings.NewReplacer("&#39;", "'", "&#43;", "+", "&#34;", `"`).Replace(s)
+}
 
 func TestLargePageIsCut(t *testing.T) {
 	got := render(t, many(t, 2500))
