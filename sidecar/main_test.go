@@ -226,6 +226,10 @@ func ask(h http.Handler, method, path string, header ...string) *httptest.Respon
 		name, value, _ := strings.Cut(line, ": ")
 		r.Header.Set(name, value)
 	}
+	return serve(h, r)
+}
+
+func serve(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
 	return w

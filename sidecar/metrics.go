@@ -38,6 +38,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		computing: gauge("sidecar_fallback", "1 while a table is computed because the route servers are gone, else 0."),
 		badMode:   gauge("sidecar_mode_file_invalid", "1 while the mode file has no mode in it, else 0."),
 	}
+	m.show(&view{Origin: fromNobody})
 	for _, o := range []origin{fromSelf, fromRouteServer} {
 		m.switches.WithLabelValues(string(o))
 	}

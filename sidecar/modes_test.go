@@ -219,7 +219,7 @@ func TestCleanComparisonsMakeReady(t *testing.T) {
 		w := newWorld(t, ingress("a"))
 		w.runServer(w.options)
 		cfg := w.config("Pre")
-		cfg.Gate = rollout.Gate{CleanFor: time.Minute, MinComparisons: 10}
+		cfg.Gate = rollout.Gate{CleanFor: time.Minute, MinComparisons: 5}
 		p := w.run(cfg)
 		time.Sleep(30 * time.Second)
 		if s := p.status(); s.Cutover.Ready || !strings.Contains(s.Cutover.Reason, "1m0s is wanted") {
