@@ -51,13 +51,13 @@ func TestRouteServerDeadForAMinute(t *testing.T) {
 		}
 		<-time.After(10 * time.Second) // the outage goes on: there is no event to wait for
 	}
-	host := strings.TrimPrefix(server.main, "http://")
+	host, support := strings.TrimPrefix(server.main, "http://"), strings.TrimPrefix(server.support, "http://")
 	token, err := theCluster.token(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	again := startProcess(t, binary, server.main, server.support, append(sourceArgs(t, proxy, token),
-		"-address="+host, "-support-listener="+strings.TrimPrefix(server.support, "http://"), "-wait-for-healthcheck-interval=0s"))
+	again := startProcess(t, binary, host, support, append(sourceArgs(t, proxy, token),
+		"-address="+host, "-support-listener="+support, "-wait-for-healthcheck-interval=0s"))
 	again.ready(t)
 	withObjects(t, counterIngress(1))
 	eventually(t, "a fresh table", func() bool {
