@@ -1,0 +1,224 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/routesrv/routesrv/config"
+	"github.com/routesrv/routesrv/rollout"
+)
+
+const shop = "../../examples/shop"
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestExitStatusesAndMessages(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		args   []string
+		status int
+		out    string // regular expressions
+		stderr string
+	}{
+		{name: "version", args: []string{"version"}, out: `^dataplane-client \S+ go1\.`},
+		{name: "version flag", args: []string{"--version"}, out: `^dataplane-client `},
+		{name: "help", args: []string{"--help"}, out: `(?s)Mode\n.*--mode MODE.*Exec:25%.*Gate\n.*Fallback\n.*Route servers\n.*Listeners\n`},
+		{name: "nothing to do", status: 2, stderr: `--routesrv-url.*-kubernetes`},
+		{name: "no such mode", args: []string{"--mode", "Maybe"}, status: 2, stderr: `--mode.*"Maybe": want False, Pre, Exec`},
+		{name: "no such gate", args: []string{"--gate", "on"}, status: 2, stderr: `off, report or enforce`},
+		{name: "no such fallback", args: []string{"--fallback", "yes"}, status: 2, stderr: `never, boot or always`},
+		{name: "too short", args: []string{"--fallback-after", "1ms"}, status: 2, stderr: `from 1s to 720h`},
+		{name: "no port", args: []string{"--address", "localhost"}, status: 2, stderr: `want HOST:PORT`},
+		{
+			name: "Exec without a route server", args: []string{"--mode", "Exec", "--manifests", shop}, status: 2,
+			stderr: `mode Exec needs a route server: set --routesrv-url`,
+		},
+		{
+			name: "False without a source", args: []string{"--routesrv-url", "http://routesrv"}, status: 2,
+			stderr: `mode False needs objects.*-kubernetes`,
+		},
+		{
+			name: "half of a pair", status: 2, stderr: `--routesrv-client-key: client certificate: want both`,
+			args: []string{"--mode", "Exec", "--routesrv-url", "http://routesrv", "--routesrv-client-cert", "x"},
+		},
+		{
+			name: "two zones", status: 2, stderr: `both a zone and a zone file`,
+			args: []string{"--mode", "Exec", "--routesrv-url", "http://routesrv", "--zone", "a", "--zone-file", "b"},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var out, errs bytes.Buffer
+			status := run(t.Context(), nil, c.args, nil, stdio{strings.NewReader(""), &out, &errs})
+			if status != c.status {
+				t.Errorf("status %d, want %d", status, c.status)
+			}
+			for text, want := range map[string]string{out.String(): c.out, errs.String(): c.stderr} {
+				if want != "" && !regexp.MustCompile(want).MatchString(text) {
+					t.Errorf("got\n%s\nwant %s", text, want)
+				}
+			}
+		})
+	}
+}
+
+func TestFlagsReachTheSidecar(t *testing.T) {
+	f, warnings, err := parse([]string{
+		"--mode=exec:25%", "--routesrv-url", "http://a", "--routesrv-url=http://b,http://c", "--gate=enforce",
+		"--gate-clean-for=1m", "--gate-min-comparisons=7", "--fallback=always", "--fallback-after=2m", "--fallback-lkg-age=3h",
+		"--fallback-window=4m", "--fetch-interval=5s", "--fetch-timeout=6s", "--max-table-bytes=1000", "--zone=z", "--lkg-file=/l",
+		"--routes-file=/r", "--pod-name=p", "--support-listener=", "-kubernetes", "-source-poll-timeout=9000",
+		"-enable-kubernetes-endpointslices", "--guard-max-loss=0.25",
+	}, config.Env{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range warnings {
+		t.Errorf("warning %v", w)
+	}
+	c := f.sidecar
+	if got := c.Setting; got != (rollout.Setting{Mode: rollout.Exec, Percent: 25}) {
+		t.Errorf("setting %v", got)
+	}
+	if got := strings.Join(c.Fetch.URLs, " "); got != "http://a http://b http://c" {
+		t.Errorf("URLs %s", got)
+	}
+	if got, want := c.Gate, (rollout.Gate{Policy: rollout.GateEnforce, CleanFor: time.Minute, MinComparisons: 7}); got != want {
+		t.Errorf("gate %+v, want %+v", got, want)
+	}
+	want := rollout.FallbackConfig{Policy: rollout.FallbackAlways, After: 2 * time.Minute, MaxAge: 3 * time.Hour, Window: 4 * time.Minute}
+	if c.Fallback != want {
+		t.Errorf("fallback %+v, want %+v", c.Fallback, want)
+	}
+	if c.Fetch.Interval != 5*time.Second || c.Fetch.Timeout != 6*time.Second || c.Fetch.MaxBytes != 1000 || c.Fetch.Zone != "z" ||
+		c.Fetch.LKGPath != "/l" || c.Fetch.RoutesFile != "/r" {
+		t.Errorf("fetch %+v", c.Fetch)
+	}
+	if c.Pod != "p" || c.SupportAddress != "" || c.Address != "127.0.0.1:9005" || c.Interval != 9*time.Second ||
+		!c.Compile.EndpointSlices || c.Guard.MaxLoss != 0.25 || !f.source.Kubernetes {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestWhatIsLikelyAMistakeIsSaid(t *testing.T) {
+	f, warnings, err := parse([]string{"--mode=Exec", "--routesrv-url=http://a"}, config.Env{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	for _, w := range warnings {
+		all.WriteString(w.String() + "\n")
+	}
+	for _, part := range []string{"--lkg-file", "--fallback"} {
+		if !strings.Contains(all.String(), part) {
+			t.Errorf("no warning about %s in:\n%s", part, all.String())
+		}
+	}
+	if host, err := os.Hostname(); err == nil && f.sidecar.Pod != host {
+		t.Errorf("pod %q, want the name of the host %q", f.sidecar.Pod, host)
+	}
+}
+
+// The whole program: it computes, and a signal has it look at the mode file.
+func TestProgramServesAndFollowsItsModeFile(t *testing.T) {
+	mode := filepath.Join(t.TempDir(), "mode")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(mode, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("False")
+	var errs buffer
+	ctx, cancel := context.WithCancel(t.Context())
+	hup := make(chan os.Signal, 1)
+	done := make(chan int, 1)
+	go func() {
+		done <- run(ctx, hup, []string{
+			"--mode-file", mode, "--manifests", shop, "--routesrv-url", "http://127.0.0.1:1", "--lkg-file", mode + ".lkg",
+			"--address", "127.0.0.1:0", "--support-listener", "localhost:0",
+		}, nil, stdio{strings.NewReader(""), &errs, &errs})
+	}()
+	client := &http.Client{Transport: &http.Transport{}, Timeout: 10 * time.Second}
+	main := eventually(t, &errs, regexp.MustCompile(`msg="main listener open" component=sidecar address=(\S+)`))
+	support := eventually(t, &errs, regexp.MustCompile(`msg="support listener open" component=sidecar address=(\S+)`))
+	get := func(url string) *http.Response {
+		t.Helper()
+		resp, err := client.Get(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body = io.NopCloser(bytes.NewReader(body))
+		return resp
+	}
+	if resp := get("http://" + main + "/routes"); resp.StatusCode != http.StatusOK || resp.Header.Get("X-Count") == "" {
+		t.Errorf("/routes: status %d, headers %v", resp.StatusCode, resp.Header)
+	}
+	write("pre")
+	hup <- syscall.SIGHUP
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		var status struct{ Mode, Origin string }
+		if err := json.NewDecoder(get("http://" + support + "/status").Body).Decode(&status); err != nil {
+			t.Fatal(err)
+		}
+		if status.Mode == "Pre" && status.Origin == "self" {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("status %+v after the signal", status)
+		}
+	}
+	client.CloseIdleConnections()
+	cancel()
+	if got := <-done; got != exitOK {
+		t.Errorf("exit status %d, log:\n%s", got, &errs)
+	}
+}
+
+// eventually waits for a line and gives its first group.
+func eventually(t *testing.T, b *buffer, line *regexp.Regexp) string {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		if m := line.FindStringSubmatch(b.String()); m != nil {
+			return m[1]
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("no %s in:\n%s", line, b)
+		}
+	}
+}
+
+// buffer is a stream that is read while it is written.
+type buffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
