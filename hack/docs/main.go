@@ -22,6 +22,7 @@ import (
 	"github.com/routesrv/routesrv/config"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/server"
+	"github.com/routesrv/routesrv/sidecar"
 	"github.com/routesrv/routesrv/source/cluster"
 )
 
@@ -75,7 +76,7 @@ var seriesName = regexp.MustCompile(`\broutesrv_[a-z_]+\b`)
 
 // checkNames wants every series that a document names to exist.
 func checkNames() error {
-	all, err := allSeries()
+	all, err := serverSeries()
 	if err != nil {
 		return err
 	}
@@ -111,7 +112,8 @@ type series struct{ name, help, labels string }
 // descPattern reads the text of a description, which is all that the library gives.
 var descPattern = regexp.MustCompile(`^Desc\{fqName: "([^"]*)", help: "((?:[^"\\]|\\.)*)",(?: unit: "[^"]*",)? constLabels: \{[^}]*\}, variableLabels: \{([^}]*)\}\}$`)
 
-func allSeries() ([]series, error) {
+// serverSeries are those of routesrv.
+func serverSeries() ([]series, error) {
 	registry := prometheus.NewRegistry()
 	cluster.NewMetrics(registry)
 	state, err := os.MkdirTemp("", "docs")
@@ -125,6 +127,21 @@ func allSeries() ([]series, error) {
 	}); err != nil {
 		return nil, err
 	}
+	return described(registry)
+}
+
+// sidecarSeries are those that only dataplane-client has.
+func sidecarSeries() ([]series, error) {
+	registry := prometheus.NewRegistry()
+	if _, err := sidecar.New(sidecar.Config{Source: noSource{}, Pod: "docs", Registry: registry}); err != nil {
+		return nil, err
+	}
+	all, err := described(registry)
+	return slices.DeleteFunc(all, func(s series) bool { return strings.HasPrefix(s.name, "routesrv_") }), err
+}
+
+// described are the series of a registry, sorted, without those of the runtime.
+func described(registry *prometheus.Registry) ([]series, error) {
 	descs := make(chan *prometheus.Desc)
 	go func() {
 		registry.Describe(descs)
@@ -136,7 +153,7 @@ func allSeries() ([]series, error) {
 		if m == nil {
 			return nil, fmt.Errorf("description not understood: %s", d)
 		}
-		if strings.HasPrefix(m[1], "routesrv_") {
+		if !strings.HasPrefix(m[1], "go_") && !strings.HasPrefix(m[1], "process_") {
 			all = append(all, series{m[1], strings.ReplaceAll(m[2], `\"`, `"`), m[3]})
 		}
 	}
@@ -162,8 +179,20 @@ They have the names that existing dashboards ask for. ` + "`routesrv_custom_gaug
 
 `
 
+const sidecarIntro = `
+## Series of dataplane-client
+
+Beside these it has those of the table above that are about the table, and, while it computes one, those about the source,
+polls, problems and the guard.
+
+`
+
 func writeMetrics(w io.Writer) error {
-	all, err := allSeries()
+	all, err := serverSeries()
+	if err != nil {
+		return err
+	}
+	own, err := sidecarSeries()
 	if err != nil {
 		return err
 	}
@@ -174,6 +203,8 @@ func writeMetrics(w io.Writer) error {
 	writeTable(w, slices.DeleteFunc(slices.Clone(all), isCompat))
 	io.WriteString(w, compatIntro)
 	writeTable(w, slices.DeleteFunc(all, func(s series) bool { return !isCompat(s) }))
+	io.WriteString(w, sidecarIntro)
+	writeTable(w, own)
 	return nil
 }
 

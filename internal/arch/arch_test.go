@@ -58,7 +58,7 @@ var allowed = map[string][]string{
 	"internal/fixture":  {"compile", "eskip"},
 	"internal/kubetest": {"kube", "source/manifests/yamldoc"},
 	"internal/scale":    {"internal/kubetest", "kube"},
-	"hack/docs":         {"config", "kube", "server", "source/cluster"},
+	"hack/docs":         {"config", "kube", "server", "sidecar", "source/cluster"},
 	"hack/testcount":    {},
 }
 
