@@ -57,7 +57,7 @@ func (c *conductor) report(now time.Time) {
 		r := c.cfg.Gate.Judge(e)
 		v.Cutover = &cutoverReport{r.Ready, r.Reason, e.CleanFor.Seconds(), e.Comparisons, e.Differences, e.Trouble}
 	}
-	if c.served.origin != c.target {
+	if c.served.origin != c.target || c.crossing != nil {
 		v.Switch = &switchReport{To: c.target, Waiting: "nothing was shown by it yet"}
 		if x := c.crossing; x != nil {
 			v.Switch.Since, v.Switch.Waiting, v.Switch.Guard = x.since, x.waiting, httpserve.ReportGuard(x.guard.State())
