@@ -7,6 +7,7 @@ import (
 	"log/slog"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/klog/v2"
 
 	"github.com/routesrv/routesrv/config"
 	"github.com/routesrv/routesrv/poller"
@@ -41,6 +42,8 @@ func Source(cfg config.Source, stdin io.Reader, log *slog.Logger, reg prometheus
 		})
 	} else {
 		origin = "cluster"
+		// client-go says through klog, which is global, that a token file cannot be read.
+		klog.SetSlogLogger(log.With("component", "client-go"))
 		source, err = cluster.New(cluster.Config{
 			InCluster: cfg.InCluster, Kubeconfig: cfg.Kubeconfig, Context: cfg.Context,
 			URL: cfg.URL, TokenFile: cfg.TokenFile, Namespace: cfg.Namespace,

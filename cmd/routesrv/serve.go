@@ -23,7 +23,7 @@ func runServe(ctx context.Context, args []string, env config.Env, std stdio) int
 	}
 	log := setup.Logger(cfg.Log, std.err)
 	for _, w := range warnings {
-		log.Warn(w.Text, "flag", w.Flag, "where", w.Where)
+		log.Warn("configuration", "flag", w.Flag, "where", w.Where, "warning", w.Text)
 	}
 	s, err := newServer(cfg, log, std)
 	if err != nil {
