@@ -88,8 +88,8 @@ func TestBadAnswerLeavesEverythingAsItWas(t *testing.T) {
 		"status 206":                  {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(206) }, dataplane.ReasonStatus},
 		"status 500":                  {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, dataplane.ReasonStatus},
 		"status 404":                  {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) }, dataplane.ReasonNotReady},
-		"redirect":                    {http.RedirectHandler("http://elsewhere/routes", 302).ServeHTTP, dataplane.ReasonRedirect},
-		"redirect on the same host":   {http.RedirectHandler("/routes/", 308).ServeHTTP, dataplane.ReasonRedirect},
+		"redirect":                    {http.RedirectHandler("http://elsewhere/routes", http.StatusFound).ServeHTTP, dataplane.ReasonRedirect},
+		"redirect on the same host":   {http.RedirectHandler("/routes/", http.StatusPermanentRedirect).ServeHTTP, dataplane.ReasonRedirect},
 		"304 for what was not asked for": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Etag", etagOf(next, ""))
 			w.WriteHeader(304)
