@@ -3,6 +3,7 @@ package sidecar
 import (
 	"context"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -235,7 +236,16 @@ func (c *conductor) startSelf(slow bool) {
 		c.log.Error("make engine", "error", err) // the same configuration was fine for New
 		return
 	}
+	var delay time.Duration
+	if c.served.table != nil && !slow {
+		delay = rand.N(c.cfg.Interval) // a fleet changes its mode at once, and its reads are to be spread all the same
+	}
 	p.running = start(c.ctx, &c.producers, c.selfEnd, func(ctx context.Context) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(delay):
+		}
 		if err := p.engine.Run(ctx); err != nil {
 			c.log.Error("engine ended", "error", err)
 		}

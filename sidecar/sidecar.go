@@ -34,6 +34,13 @@
 // decision, because a proxy that is answered with 404 while it starts gives up. In mode False there is no route server and
 // no last-known-good table of one.
 //
+// # Caveats
+//
+// A switch to Exec while no route server answers leaves the computed table in place, and the cluster is read as before,
+// until one does. The last-known-good file is that of the client: in mode Pre, too, it has the table of the route server,
+// which was verified and compared, and was not served. It is served only if there is nothing else. Metrics of an engine
+// begin anew when a producer is started again.
+//
 // # What it does not do
 //
 // It does not read flags and handles no signals (cmd/dataplane-client), and it does not protect its listeners: the main

@@ -133,7 +133,7 @@ func TestFallbackTakesItsUsualPaceWhenTheModeGoesBack(t *testing.T) {
 		}
 		before := w.reads.Load()
 		time.Sleep(time.Minute)
-		if n := w.reads.Load() - before; n < 19 {
+		if n := w.reads.Load() - before; n < 18 {
 			t.Errorf("%d reads in a minute, want one every three seconds", n)
 		}
 		if r := p.get("/routes"); r.Code != http.StatusOK {
