@@ -1,0 +1,111 @@
+package dataplane_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/routesrv/routesrv/dataplane"
+	"github.com/routesrv/routesrv/table"
+)
+
+// largeTable makes a table in the manner of a real one: some 370 bytes per route, 46 MB for 124,000.
+func largeTable(b *testing.B, n int, revision uint64) *table.Table {
+	b.Helper()
+	routes := make([]table.Route, n)
+	for i := range routes {
+		id := fmt.Sprintf("kube_rg__team_%03d__application_%06d__all__0_0", i%400, i)
+		host := fmt.Sprintf("^(application-%06d[.]example[.]org[.]?(:[0-9]+)?)$", i)
+		routes[i] = table.Route{ID: id, Hosts: host, Text: fmt.Sprintf(
+			`%s: Host("%s") && PathSubtree("/") -> status(%d) -> disableAccessLog(2, 3, 404, 429) -> flowId("reuse") -> unverifiedAuditLog("sub") -> `+
+				`corsOrigin() -> consecutiveBreaker(15, "30s") -> `+
+				`<roundRobin, "http://10.%d.%d.1:8080", "http://10.%d.%d.2:8080", "http://10.%d.%d.3:8080">;`,
+			id, host, 200+revision*uint64(1/(i%1000+1)), i%200, i%250, i%200, i%250, i%200, i%250)}
+	}
+	t, err := table.New(routes, revision, time.Now())
+	if err != nil {
+		b.Fatal(err)
+	}
+	return t
+}
+
+// prepared is a RoundTripper that sends one body after the other, without a network.
+type prepared struct {
+	answers []http.Response
+	bodies  [][]byte
+	next    int
+}
+
+func (p *prepared) RoundTrip(*http.Request) (*http.Response, error) {
+	resp := p.answers[p.next]
+	resp.Body = io.NopCloser(bytes.NewReader(p.bodies[p.next]))
+	p.next = (p.next + 1) % len(p.answers)
+	return &resp, nil
+}
+
+func (p *prepared) add(t *table.Table) {
+	body := encode("zstd", t.Text())
+	p.answers = append(p.answers, http.Response{
+		StatusCode: http.StatusOK, ContentLength: int64(len(body)),
+		Header: http.Header{
+			"Etag": {`"` + t.Digest().String() + `"`}, "X-Count": {strconv.Itoa(t.Len())}, "Content-Encoding": {"zstd"},
+		},
+	})
+	p.bodies = append(p.bodies, body)
+}
+
+// BenchmarkApply is a poll that finds a new table: decode, verify, parse, guard, commit; with and without the file.
+func BenchmarkApply(b *testing.B) {
+	for _, n := range []int{100, 1000, 10_000, 124_000} {
+		transport := &prepared{}
+		first, second := largeTable(b, n, 0), largeTable(b, n, 1)
+		transport.add(first)
+		transport.add(second)
+		for _, file := range []bool{false, true} {
+			b.Run(fmt.Sprintf("routes=%d/file=%v", n, file), func(b *testing.B) {
+				cfg := dataplane.Config{URLs: []string{"http://a"}, Transport: transport}
+				if file {
+					cfg.LKGPath = b.TempDir() + "/lkg"
+				}
+				c, err := dataplane.New(cfg)
+				if err != nil {
+					b.Fatal(err)
+				}
+				mustPoll(b, c)
+				b.SetBytes(int64(first.Bytes()))
+				b.ReportAllocs()
+				for b.Loop() {
+					mustPoll(b, c)
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkUpdate is what a proxy that embeds the client pays for a change of one route in a thousand.
+func BenchmarkUpdate(b *testing.B) {
+	transport := &prepared{}
+	transport.add(largeTable(b, 124_000, 0))
+	transport.add(largeTable(b, 124_000, 1))
+	c, err := dataplane.New(dataplane.Config{URLs: []string{"http://a"}, Transport: transport})
+	if err != nil {
+		b.Fatal(err)
+	}
+	d := dataplane.NewDataClient(c, 0)
+	mustPoll(b, c)
+	if _, err := d.LoadAll(); err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		b.StopTimer()
+		mustPoll(b, c)
+		b.StartTimer()
+		if _, _, err := d.LoadUpdate(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
