@@ -12,7 +12,7 @@ const (
 	DefaultInterval   = 3 * time.Second
 	DefaultMaxTracked = 20_000
 
-	confirmComparisons = 3  // consecutive ones, for what has no revision to go by
+	confirmComparisons = 3  // consecutive ones
 	confirmIntervals   = 2  // that a difference has to last then
 	maxParts           = 64 // of a changed route that are told apart
 	gapIntervals       = 10 // without a comparison after which nothing is known about the time between
@@ -41,10 +41,10 @@ type Meta struct {
 //
 // # What counts
 //
-// A difference is pending until it outlives the skew. If both tables have a revision, it is confirmed by a comparison of
-// tables that are both at least as new as the newer one of those that first showed it: then neither side can be behind.
-// Otherwise it is confirmed when three consecutive comparisons over two intervals or more have shown it. A comparison
-// that does not show it ends it.
+// A difference is pending until it outlives the skew: three comparisons in a row, over two intervals. If both tables have
+// a revision, it is confirmed then by a comparison of tables that are both at least as new as the newer one of those that
+// first showed it. Revisions alone do not prove it: a table may lack some of the changes up to its own.
+// A comparison that does not show it ends it.
 //
 // A changed route is judged by its parts: while endpoints come and go, and one side is always a little behind, no single
 // part lasts; a filter that differs does.
@@ -233,7 +233,9 @@ func (t *Tracker) follow(tr *trace, m Meta) (lasting, proved bool) {
 	if tr.revision == 0 {
 		tr.revision = max(m.RevisionA, m.RevisionB)
 	}
-	return lasting, min(m.RevisionA, m.RevisionB) >= tr.revision
+	// The revision of a table is up to where it may have changes, not up to where it has them all: so it proves nothing
+	// alone, and the difference has to last as well.
+	return lasting, lasting && min(m.RevisionA, m.RevisionB) >= tr.revision
 }
 
 // hash names a part by what it says. The positions of filters are left out: another filter in front of it makes no new

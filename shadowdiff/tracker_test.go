@@ -88,19 +88,20 @@ func TestInterruptionBeginsAnew(t *testing.T) {
 	}
 }
 
-func TestRevisionsProveADifference(t *testing.T) {
+func TestRevisionsAndTimeProveADifference(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		steps [][2]uint64
 		want  string
 	}{
-		{"same revision", [][2]uint64{{7, 7}}, "confirmed missing a (1)"},
+		{"same revision, not for long", [][2]uint64{{7, 7}, {7, 7}}, "pending missing a (2)"},
+		{"same revision, for long", [][2]uint64{{7, 7}, {7, 7}, {7, 7}}, "confirmed missing a (3)"},
 		{"B is behind", [][2]uint64{{9, 7}}, "pending missing a (1)"},
 		{"A is behind", [][2]uint64{{7, 9}}, "pending missing a (1)"},
 		{"B is behind for ever", [][2]uint64{{9, 7}, {10, 8}, {11, 8}, {12, 8}, {13, 8}}, "pending missing a (5)"},
-		{"B has caught up", [][2]uint64{{9, 7}, {15, 9}}, "confirmed missing a (2)"},
+		{"B has caught up", [][2]uint64{{9, 7}, {15, 9}, {15, 9}}, "confirmed missing a (3)"},
 		{"the newer side has gone back", [][2]uint64{{9, 7}, {8, 9}}, "pending missing a (2)"},
-		{"once proved it stays", [][2]uint64{{9, 9}, {12, 10}}, "confirmed missing a (2)"},
+		{"once proved it stays", [][2]uint64{{9, 9}, {9, 9}, {9, 9}, {12, 8}}, "confirmed missing a (4)"},
 		{"revisions come later", [][2]uint64{{0, 9}, {8, 9}}, "pending missing a (2)"},
 		{"revisions come later, caught up", [][2]uint64{{0, 9}, {8, 9}, {9, 9}}, "confirmed missing a (3)"},
 		{"only one side has one", [][2]uint64{{0, 9}, {0, 9}}, "pending missing a (2)"},
