@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -121,12 +122,24 @@ func (b *bodies) check(key bodyKey) {
 		if r.conn.concluding() {
 			<-r.settled // likewise
 		}
+		r.awaitReset()
 		switch {
 		case r.conn.lost():
 			b.settle(r, false)
 		case left:
 			b.settle(r, true)
 		}
+	}
+}
+
+// resetWait is how long a request waits for the end of another connection from its address, on which the very body that
+// it names is still on its way. A client that broke it off and asks again at once may be faster than its reset.
+const resetWait = 20 * time.Millisecond
+
+// awaitReset waits a moment for the peer to break off a body that has not arrived yet.
+func (r *receipt) awaitReset() {
+	for waited := time.Duration(0); waited < resetWait && r.conn.underway(); waited += time.Millisecond {
+		time.Sleep(time.Millisecond)
 	}
 }
 

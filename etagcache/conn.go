@@ -162,6 +162,11 @@ func (t *trackedConn) lost() bool {
 	}
 }
 
+// underway reports whether something that was written has not reached the peer, which is still there.
+func (t *trackedConn) underway() bool {
+	return !t.failed.Load() && stateOf(t.Conn) == connOpen && unacknowledged(t.Conn) > 0
+}
+
 // left reports whether the peer has closed its side in good order, having received all that was written so far.
 func (t *trackedConn) left() bool {
 	return !t.failed.Load() && !t.lingering.Load() && stateOf(t.Conn) == connPeerClosed && unacknowledged(t.Conn) == 0
