@@ -31,7 +31,7 @@
 //
 // A process that dies before 2 has the old table and, when it is back, names the old table: the ETag is not kept on
 // disk, it is made of the digest and the revision in the LKG file itself, so the two cannot disagree. A process that dies
-// after 2 has the new table and names it. A disk that fails, or takes longer than fileWait, delays nothing else: the table
+// after 2 has the new table and names it. A disk that fails, or takes longer than five seconds, delays nothing else: the table
 // is served from memory and named, because the name is true of what memory holds, and the write is tried again; a restart
 // falls back to the file as it is, under its own name.
 //

@@ -159,6 +159,17 @@ func foreign(t *testing.T) map[string][]byte {
 	}
 }
 
+func TestFileAboveTheLimitIsSetAside(t *testing.T) {
+	w := newWorld(t, 1)
+	w.cfg.MaxBytes = 1000
+	doc := strings.Repeat("x", 100_000)
+	content := parseTable(t, `a: Path("/`+doc+`") -> <shunt>;`, 1).MarshalFile(table.FileMeta{})
+	if err := os.WriteFile(w.cfg.LKGPath, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	setAside(t, w, content)
+}
+
 func TestForeignFileIsSetAside(t *testing.T) {
 	for name, content := range foreign(t) {
 		t.Run(name, func(t *testing.T) {

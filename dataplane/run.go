@@ -155,12 +155,14 @@ func (c *Client) update(change func(*loopState)) {
 
 // round tries the servers until one gives a usable answer.
 func (c *Client) round(parent context.Context, zone string) error {
-	ctx, cancel := context.WithTimeout(parent, roundTimeouts*c.cfg.Timeout)
+	start := time.Now()
+	deadline := start.Add(roundTimeouts * c.cfg.Timeout)
+	ctx, cancel := context.WithDeadline(parent, deadline)
 	defer cancel()
 	var errs []error
-	for _, i := range c.order(time.Now()) {
-		if ctx.Err() != nil {
-			break
+	for _, i := range c.order(start) {
+		if !time.Now().Before(deadline) {
+			break // not by ctx, whose timer may be late: a server without time to answer has not failed
 		}
 		err := c.try(ctx, parent, c.servers[i], zone)
 		if err == nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -145,6 +146,47 @@ func TestNothingIsNamedBeforeTheFirstTable(t *testing.T) {
 	}
 	holds(t, c, nil)
 	fileHolds(t, w.cfg.LKGPath, nil)
+}
+
+// TestBombIsNotUnpacked: what is decoded is bounded, whatever it would come to.
+func TestBombIsNotUnpacked(t *testing.T) {
+	zeros := make([]byte, 128<<20)
+	for _, encoding := range []string{"gzip", "zstd"} {
+		bomb := encode(encoding, zeros)
+		w := newWorld(t, 1)
+		w.cfg.MaxBytes = 1 << 20
+		c := w.client()
+		w.servers[0].fail(func(rw http.ResponseWriter, _ *http.Request) {
+			rw.Header().Set("Content-Encoding", encoding)
+			rw.Header().Set("Content-Length", strconv.Itoa(len(bomb)))
+			_, _ = rw.Write(bomb)
+		})
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		failPoll(t, c, dataplane.ReasonTooLarge)
+		runtime.ReadMemStats(&after)
+		if got := after.TotalAlloc - before.TotalAlloc; got > 32<<20 {
+			t.Errorf("%s: %d MiB allocated for a bomb of %d KiB", encoding, got>>20, len(bomb)>>10)
+		}
+	}
+}
+
+func TestA304ToARequestThatNamedNothing(t *testing.T) {
+	w := newWorld(t, 1)
+	c := w.client()
+	first := newTable(t, 1, "a", "b")
+	w.servers[0].set(first)
+	mustPoll(t, c)
+	for _, etag := range []string{`"nonsense"`, etagOf(first, "+zstd")} { // the second request names nothing
+		w.servers[0].fail(func(rw http.ResponseWriter, _ *http.Request) {
+			rw.Header().Set("Etag", etag)
+			rw.WriteHeader(http.StatusNotModified)
+		})
+		failPoll(t, c, dataplane.ReasonProtocol)
+	}
+	w.servers[0].fail(nil)
+	mustPoll(t, c)
+	holds(t, c, first)
 }
 
 func TestBytesAreThoseOfTheServer(t *testing.T) {
