@@ -18,6 +18,7 @@ type view struct {
 	Refused       string          `json:"refused,omitempty"` // why Asked is not in force, and what to do
 	ModeFileError string          `json:"mode_file_error,omitempty"`
 	Origin        origin          `json:"origin"`
+	CutoverReady  bool            `json:"cutover_ready"`      // as the metric of this name
 	Cutover       *cutoverReport  `json:"cutover,omitempty"`  // in mode Pre
 	Switch        *switchReport   `json:"switch,omitempty"`   // to another producer, under way
 	Fallback      *fallbackReport `json:"fallback,omitempty"` // in mode Exec
@@ -55,6 +56,7 @@ func (c *conductor) report(now time.Time) {
 	if d.Mode == rollout.Pre {
 		e := c.shadow.evidence(now, d.Mode)
 		r := c.cfg.Gate.Judge(e)
+		v.CutoverReady = r.Ready
 		v.Cutover = &cutoverReport{r.Ready, r.Reason, e.CleanFor.Seconds(), e.Comparisons, e.Differences, e.Trouble}
 	}
 	if c.served.origin != c.target || c.crossing != nil {
