@@ -12,8 +12,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -76,50 +76,48 @@ type testCase struct {
 	yaml, eskip, kube, api, errs, log, filtersDir string
 }
 
-// findCases walks the folder. Folders of default filters are part of a case and not searched; links are followed, as
-// cases share files by them.
+// maxDepth ends the search where links lead around in circles.
+const maxDepth = 16
+
+// findCases searches the folder at any depth. Links are followed, as cases share files by them; folders of default filters
+// are part of a case and not searched.
 func findCases(t *testing.T, root string) []*testCase {
 	t.Helper()
 	byName := map[string]*testCase{}
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
+	var search func(rel string, depth int)
+	search = func(rel string, depth int) {
+		entries, err := os.ReadDir(filepath.Join(root, rel))
+		if err != nil || depth > maxDepth {
+			t.Fatalf("search for cases in %q, depth %d: %v", rel, depth, err)
 		}
-		ext := filepath.Ext(path)
-		info, err := os.Stat(path)
-		if err != nil {
-			return err
+		for _, e := range entries {
+			name := filepath.Join(rel, e.Name())
+			path, ext := filepath.Join(root, name), filepath.Ext(name)
+			info, err := os.Stat(path)
+			switch {
+			case err != nil:
+				t.Fatal(err)
+			case info.IsDir() && ext != ".default-filters":
+				search(name, depth+1)
+			case ext != "":
+				addFile(byName, filepath.ToSlash(strings.TrimSuffix(name, ext)), ext, path)
+			}
 		}
-		if info.IsDir() && ext != ".default-filters" || ext == "" {
-			return nil
-		}
-		rel, err := filepath.Rel(root, path)
-		if err != nil {
-			return err
-		}
-		name := filepath.ToSlash(strings.TrimSuffix(rel, ext))
-		c := byName[name]
-		if c == nil {
-			c = &testCase{name: name}
-			byName[name] = c
-		}
-		if field := c.field(ext); field != nil {
-			*field = path
-		}
-		if info.IsDir() && d.IsDir() {
-			return fs.SkipDir
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
-	var cases []*testCase
-	for _, c := range byName {
-		cases = append(cases, c)
+	search(".", 0)
+	return slices.SortedFunc(maps.Values(byName), func(a, b *testCase) int { return strings.Compare(a.name, b.name) })
+}
+
+// addFile makes a file part of the case with its base name. One with another ending makes a case all the same.
+func addFile(byName map[string]*testCase, name, ext, path string) {
+	c := byName[name]
+	if c == nil {
+		c = &testCase{name: name}
+		byName[name] = c
 	}
-	slices.SortFunc(cases, func(a, b *testCase) int { return strings.Compare(a.name, b.name) })
-	return cases
+	if field := c.field(ext); field != nil {
+		*field = path
+	}
 }
 
 func (c *testCase) field(ext string) *string {
