@@ -3,6 +3,7 @@ package etagcache
 import (
 	"container/list"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -109,7 +110,9 @@ func (b *bodies) whole(key bodyKey) bool {
 
 // check settles the bodies under key whose peer has left before they arrived.
 func (b *bodies) check(key bodyKey) {
-	for _, r := range b.someOpen(key) {
+	open := b.someOpen(key)
+	awaitResets(open)
+	for _, r := range open {
 		if r.conn == nil {
 			continue // the handler will know
 		}
@@ -122,7 +125,6 @@ func (b *bodies) check(key bodyKey) {
 		if r.conn.concluding() {
 			<-r.settled // likewise
 		}
-		r.awaitReset()
 		switch {
 		case r.conn.lost():
 			b.settle(r, false)
@@ -132,14 +134,16 @@ func (b *bodies) check(key bodyKey) {
 	}
 }
 
-// resetWait is how long a request waits for the end of another connection from its address, on which the very body that
-// it names is still on its way. A client that broke it off and asks again at once may be faster than its reset.
+// resetWait is how long a request waits, once, for the ends of other connections from its address on which the very body
+// that it names is still on its way. A client that broke it off and asks again at once may be faster than its reset.
 const resetWait = 20 * time.Millisecond
 
-// awaitReset waits a moment for the peer to break off a body that has not arrived yet.
-func (r *receipt) awaitReset() {
-	for waited := time.Duration(0); waited < resetWait && r.conn.underway(); waited += time.Millisecond {
-		time.Sleep(time.Millisecond)
+// awaitResets waits a moment for peers to break off bodies that have not arrived yet. However many there are, because
+// many clients share an address, it is one wait.
+func awaitResets(open []*receipt) {
+	underway := func(r *receipt) bool { return r.conn != nil && r.conn.underway() }
+	for end := time.Now().Add(resetWait); time.Now().Before(end) && slices.ContainsFunc(open, underway); {
+		time.Sleep(time.Millisecond) // the kernel has no event for us: the connection belongs to its own goroutine
 	}
 }
 

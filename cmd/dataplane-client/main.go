@@ -24,6 +24,9 @@ import (
 	"github.com/routesrv/routesrv/sidecar"
 )
 
+// version is set by the linker for a release.
+var version string
+
 // Exit statuses.
 const (
 	exitOK       = 0
@@ -51,7 +54,7 @@ func main() {
 // run is the whole program. It ends when ctx does.
 func run(ctx context.Context, hup <-chan os.Signal, args, environ []string, std stdio) int {
 	if len(args) > 0 && args[0] == "version" {
-		fmt.Fprintln(std.out, versionText())
+		fmt.Fprintln(std.out, setup.VersionText("dataplane-client", version))
 		return exitOK
 	}
 	f, warnings, err := parse(args, config.Env{Environ: environ, ReadFile: os.ReadFile, Output: std.out})
@@ -59,7 +62,7 @@ func run(ctx context.Context, hup <-chan os.Signal, args, environ []string, std 
 	case errors.Is(err, config.ErrHelp):
 		return exitOK
 	case errors.Is(err, config.ErrVersion):
-		fmt.Fprintln(std.out, versionText())
+		fmt.Fprintln(std.out, setup.VersionText("dataplane-client", version))
 		return exitOK
 	case err != nil:
 		for _, w := range warnings {
@@ -108,7 +111,7 @@ func newSidecar(f *flags, warnings []config.Warning, std stdio) (*sidecar.Sideca
 		log.Warn(w.Text, "flag", w.Flag, "where", w.Where)
 	}
 	cfg := f.sidecar
-	cfg.Logger, cfg.Registry, cfg.Version = log, prometheus.NewRegistry(), versionName()
+	cfg.Logger, cfg.Registry, cfg.Version = log, prometheus.NewRegistry(), setup.VersionName(version)
 	if len(cfg.Fetch.URLs) > 0 {
 		var err error
 		if cfg.Fetch.Transport, err = sidecar.NewTransport(f.tls, log); err != nil {

@@ -20,7 +20,11 @@ import (
 	"syscall"
 
 	"github.com/routesrv/routesrv/config"
+	"github.com/routesrv/routesrv/setup"
 )
+
+// version is set by the linker for a release.
+var version string
 
 // Exit statuses.
 const (
@@ -54,7 +58,7 @@ func run(ctx context.Context, args, environ []string, std stdio) int {
 		case "diff":
 			return runDiff(ctx, args[1:], env, std)
 		case "version":
-			fmt.Fprintln(std.out, versionText())
+			fmt.Fprintln(std.out, setup.VersionText("routesrv", version))
 			return exitOK
 		}
 	}
@@ -69,7 +73,7 @@ func configured(warnings []config.Warning, err error, std stdio) (status int, ok
 	case errors.Is(err, config.ErrHelp):
 		return exitOK, false
 	case errors.Is(err, config.ErrVersion):
-		fmt.Fprintln(std.out, versionText())
+		fmt.Fprintln(std.out, setup.VersionText("routesrv", version))
 		return exitOK, false
 	}
 	printWarnings(warnings, std)

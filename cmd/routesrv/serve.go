@@ -61,7 +61,7 @@ func newServer(cfg *config.RouteServer, log *slog.Logger, std stdio) (*server.Se
 		EnableProfile:       cfg.Listen.EnableProfile,
 		HealthcheckInterval: cfg.Listen.WaitForHealthcheckInterval,
 		ShutdownTimeout:     cfg.Listen.ShutdownTimeout,
-		StateDir:            cfg.StateDir, Origin: origin, Version: versionName(),
+		StateDir:            cfg.StateDir, Origin: origin, Version: setup.VersionName(version),
 		Logger: log, Registry: registry,
 	})
 }
