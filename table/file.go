@@ -59,7 +59,7 @@ type FileMeta struct {
 // MarshalFile returns the file form of t. Of meta it uses Saved and Origin.
 func (t *Table) MarshalFile(meta FileMeta) []byte {
 	var b bytes.Buffer
-	b.Grow(t.bytes + 1024)
+	b.Grow(t.Bytes() + 1024)
 	_ = t.WriteFile(&b, meta) // a buffer does not fail
 	return b.Bytes()
 }
@@ -82,8 +82,8 @@ func (t *Table) fileHeader(meta FileMeta) string {
 	fmt.Fprintf(&b, "%s%d\n", fileMagic, FileVersion)
 	fmt.Fprintf(&b, "%s%s\n", fileDigest, t.digest)
 	fmt.Fprintf(&b, "%s%d\n", fileRevision, t.revision)
-	fmt.Fprintf(&b, "%s%d\n", fileRoutes, len(t.routes))
-	fmt.Fprintf(&b, "%s%d\n", fileBytes, t.bytes)
+	fmt.Fprintf(&b, "%s%d\n", fileRoutes, t.Len())
+	fmt.Fprintf(&b, "%s%d\n", fileBytes, t.Bytes())
 	fmt.Fprintf(&b, "%s%s\n", fileTime, formatFileTime(t.at))
 	fmt.Fprintf(&b, "%s%s\n", fileSaved, formatFileTime(meta.Saved))
 	fmt.Fprintf(&b, "%s%s\n", fileOrigin, strconv.Quote(meta.Origin)) // quoted: it must not end the comment

@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// hostAlternatives returns the distinct alternatives of all host expressions, sorted.
-func hostAlternatives(routes []Route) []string {
+// hostAlternatives returns the distinct alternatives of the host expressions, sorted.
+func hostAlternatives(routes []*Route) []string {
 	distinct := make(map[string]struct{})
 	seen := make(map[string]struct{}) // many routes have the same host: split each expression once
-	for i := range routes {
-		hosts := routes[i].Hosts
+	for _, r := range routes {
+		hosts := r.Hosts
 		if hosts == "" {
 			continue
 		}

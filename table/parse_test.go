@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -53,7 +54,7 @@ func same(t *testing.T, got, want *table.Table) {
 	if got.Digest() != want.Digest() {
 		t.Errorf("digest %s, want %s", got.Digest(), want.Digest())
 	}
-	for _, part := range [][2]any{{want.Routes(), got.Routes()}, {want.Zones(), got.Zones()}, {want.Hosts(), got.Hosts()}} {
+	for _, part := range [][2]any{{slices.Collect(want.Routes().All()), slices.Collect(got.Routes().All())}, {want.Zones(), got.Zones()}, {want.Hosts(), got.Hosts()}} {
 		if diff := cmp.Diff(part[0], part[1]); diff != "" {
 			t.Errorf("-want +got:\n%s", diff)
 		}

@@ -1,6 +1,6 @@
 // Package table holds one version of the routing table.
 //
-// A [Table] is an immutable list of routes sorted by id, each kept as its printed text ([Route]). Its canonical text is
+// A [Table] is an immutable list of routes sorted by id ([List]), each kept as its printed text ([Route]). Its canonical text is
 // what a data plane downloads: one route per line, joined by "\n", no newline at the end. Its [Digest] is the SHA-256 of
 // that text, so two replicas that read the same objects have the same digest, and a restart does not change it. The
 // revision is the highest of the read that gave the table ([Read]): it has nothing of the source that was written later.
@@ -15,16 +15,14 @@
 // about HTTP, encodings or clocks, and does not decide whether a table is good: that is package guard.
 //
 // Zone tables ([Table.Zone]) and the file form of checkpoints and last-known-good copies ([Table.WriteFile],
-// [ParseFile]) work on the printed texts. Routes that two tables have in common share their strings, so keeping several
-// versions costs little more than their differences.
+// [ParseFile]) work on the printed texts. Tables that come from each other share the blocks that did not change, so keeping
+// several versions costs little more than their differences, and so does finding these ([Changes]).
 //
 // Caveat: the canonical text of a table is a second copy of its bytes once Text has been called. Use WriteTo where a
 // stream is enough.
 package table
 
 import (
-	"bufio"
-	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -39,7 +37,7 @@ import (
 var (
 	ErrDuplicateID = errors.New("duplicate route id")
 	ErrInvalidID   = errors.New("invalid route id")
-	ErrInvalidText = errors.New(`route text is not "id: expression;"`)
+	ErrInvalidText = errors.New(`route text is not "id: expression;" in one line`)
 )
 
 // Table is one version of the routing table. It is immutable and safe for concurrent use.
@@ -51,8 +49,7 @@ type Table struct {
 
 // content is what two tables with different revisions can share.
 type content struct {
-	routes []Route // sorted by id
-	bytes  int     // length of the canonical text
+	list   List
 	digest Digest
 
 	text  func() []byte   // made on first demand
@@ -64,20 +61,21 @@ type content struct {
 // from, 0 for a source that has none; at is the time of that read. The error wraps ErrDuplicateID, ErrInvalidID or
 // ErrInvalidText and names the id. A table without routes is valid here; whether it may be served is for package guard.
 func New(routes []Route, revision uint64, at time.Time) (*Table, error) {
-	sorted := slices.Clone(routes)
-	byID := func(a, b Route) int { return cmp.Compare(a.ID, b.ID) }
-	if !slices.IsSortedFunc(sorted, byID) {
-		slices.SortFunc(sorted, byID)
+	own := slices.Clone(routes)
+	pointers := make([]*Route, len(own))
+	for i := range own {
+		pointers[i] = &own[i]
 	}
-	for i := range sorted {
-		if err := check(&sorted[i]); err != nil {
-			return nil, err
-		}
-		if i > 0 && sorted[i].ID == sorted[i-1].ID {
-			return nil, fmt.Errorf("%w: %q", ErrDuplicateID, sorted[i].ID)
-		}
+	list, err := NewList(pointers)
+	if err != nil {
+		return nil, err
 	}
-	return &Table{content: newContent(sorted), revision: revision, at: at}, nil
+	return Of(list, revision, at), nil
+}
+
+// Of makes a table of a list, with the meaning of New. The cost is one hash over the text.
+func Of(list List, revision uint64, at time.Time) *Table {
+	return &Table{content: newContent(list), revision: revision, at: at}
 }
 
 func check(r *Route) error {
@@ -85,7 +83,8 @@ func check(r *Route) error {
 		return fmt.Errorf("%w: %q", ErrInvalidID, r.ID)
 	}
 	rest, ok := strings.CutPrefix(r.Text, r.ID)
-	if !ok || !strings.HasPrefix(rest, ": ") || !strings.HasSuffix(rest, ";") || int(r.Backend) >= len(r.Text) || r.Backend < 0 {
+	if !ok || !strings.HasPrefix(rest, ": ") || !strings.HasSuffix(rest, ";") || int(r.Backend) >= len(r.Text) || r.Backend < 0 ||
+		strings.IndexByte(r.Text, '\n') >= 0 {
 		return fmt.Errorf("%w: %q", ErrInvalidText, r.ID)
 	}
 	return nil
@@ -103,56 +102,55 @@ func isSymbol(s string) bool {
 	return s != ""
 }
 
-// newContent takes over routes, which must be sorted and checked.
-func newContent(routes []Route) *content {
-	c := &content{routes: routes}
+func newContent(list List) *content {
+	c := &content{list: list}
 	hash := sha256.New()
-	n, _ := c.writeTo(hash) // a hash does not fail
-	c.bytes = int(n)
+	_, _ = c.writeTo(hash) // a hash does not fail
 	hash.Sum(c.digest[:0])
 	c.text = sync.OnceValue(c.join)
-	c.hosts = sync.OnceValue(func() []string { return hostAlternatives(c.routes) })
-	c.zones = sync.OnceValue(func() []string { return zonesOf(c.routes) })
+	c.hosts = sync.OnceValue(func() []string { return union(c.list.blocks, func(b *Block) []string { return b.hosts() }) })
+	c.zones = sync.OnceValue(func() []string { return union(c.list.blocks, func(b *Block) []string { return b.zones() }) })
 	return c
 }
 
 func (c *content) join() []byte {
-	text := make([]byte, 0, c.bytes)
-	for i := range c.routes {
+	text := make([]byte, 0, c.list.bytes)
+	for i, b := range c.list.blocks {
 		if i > 0 {
 			text = append(text, '\n')
 		}
-		text = append(text, c.routes[i].Text...)
+		text = b.AppendText(text)
 	}
 	return text
 }
 
-// writeTo writes the canonical text in pieces large enough for a hash, a compressor or a file.
+// writeTo writes the canonical text block by block, in pieces large enough for a hash, a compressor or a file.
 func (c *content) writeTo(w io.Writer) (int64, error) {
 	var n int64
-	buf := bufio.NewWriterSize(w, 64<<10)
-	for i := range c.routes {
+	var piece []byte
+	for i, b := range c.list.blocks {
+		piece = piece[:0]
 		if i > 0 {
-			_ = buf.WriteByte('\n') // an error sticks to buf and is returned by the next call
-			n++
+			piece = append(piece, '\n')
 		}
-		m, err := buf.WriteString(c.routes[i].Text)
+		piece = b.AppendText(piece)
+		m, err := w.Write(piece)
 		n += int64(m)
 		if err != nil {
 			return n, err
 		}
 	}
-	return n, buf.Flush()
+	return n, nil
 }
 
-// Routes returns the routes sorted by id. The slice is shared: it must not be changed.
-func (t *Table) Routes() []Route { return t.routes }
+// Routes returns the routes.
+func (t *Table) Routes() List { return t.list }
 
 // Len returns the number of routes.
-func (t *Table) Len() int { return len(t.routes) }
+func (t *Table) Len() int { return t.list.len }
 
 // Bytes returns the length of the canonical text in bytes.
-func (t *Table) Bytes() int { return t.bytes }
+func (t *Table) Bytes() int { return t.list.bytes }
 
 // Digest returns the SHA-256 of the canonical text.
 func (t *Table) Digest() Digest { return t.digest }
@@ -166,8 +164,7 @@ func (t *Table) Time() time.Time { return t.at }
 // Text returns the canonical text. It is made on the first call, kept, and shared: it must not be changed.
 func (t *Table) Text() []byte { return t.text() }
 
-// WriteTo writes the canonical text to w without making it in memory first. On an error the count may include bytes that
-// were still buffered.
+// WriteTo writes the canonical text to w, one block at a time, without making it in memory first.
 func (t *Table) WriteTo(w io.Writer) (int64, error) { return t.writeTo(w) }
 
 // Hosts returns the distinct hosts that the table's host expressions name, sorted: each expression is taken apart at the

@@ -21,45 +21,33 @@ func (t *Table) Zones() []string { return t.zones() }
 
 // Zone returns the table for data planes in a zone: every route with at least three endpoints in the zone keeps only
 // these, in their order; every other route stays as it is. It returns t itself if the zone is unknown or nothing
-// differs. The result has the revision and time of t and shares the strings of unchanged routes. It is computed on each
-// call: callers keep it.
+// differs. The result has the revision and time of t and shares the blocks in which nothing differs. What it costs is a
+// hash, and the blocks that no table had before.
 func (t *Table) Zone(zone string) *Table {
 	if _, known := slices.BinarySearch(t.Zones(), zone); !known {
 		return t
 	}
-	var routes []Route // nil until a route differs
-	var scratch []endpoint
-	for i := range t.routes {
-		r := &t.routes[i]
-		if r.Backend == 0 {
-			continue
-		}
-		var text string
-		text, scratch = zoneText(r, zone, scratch[:0])
-		if text == r.Text {
-			continue
-		}
-		if routes == nil {
-			routes = slices.Clone(t.routes)
-		}
-		routes[i].Text = text
-		routes[i].ID = text[:len(r.ID)]
+	differs := false
+	blocks := make([]*Block, len(t.list.blocks))
+	for i, b := range t.list.blocks {
+		blocks[i] = b.zone(zone)
+		differs = differs || blocks[i] != b
 	}
-	if routes == nil {
+	if !differs {
 		return t
 	}
-	return &Table{content: newContent(routes), revision: t.revision, at: t.at}
+	return &Table{content: newContent(newList(blocks)), revision: t.revision, at: t.at}
 }
 
 // zonesOf returns the distinct zones of the endpoints of routes, sorted.
-func zonesOf(routes []Route) []string {
+func zonesOf(routes []*Route) []string {
 	distinct := make(map[string]struct{})
 	var scratch []endpoint
-	for i := range routes {
-		if routes[i].Backend == 0 {
+	for _, r := range routes {
+		if r.Backend == 0 {
 			continue
 		}
-		scratch = endpoints(&routes[i], scratch[:0])
+		scratch = endpoints(r, scratch[:0])
 		for _, ep := range scratch {
 			if _, known := distinct[ep.zone]; !known && ep.zone != "" {
 				distinct[strings.Clone(ep.zone)] = struct{}{} // the clone does not pin the route's text

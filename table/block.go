@@ -1,0 +1,129 @@
+package table
+
+import (
+	"maps"
+	"slices"
+	"sync"
+)
+
+// Blocks are cut where the hash of an id says so, and not by counting from the start: a route that comes or goes moves no
+// cut but its own. So two lists with the same routes have the same blocks, whatever changes led to them, and the encoded
+// form of a block can be used for as long as the block is there.
+const (
+	// meanBlock is how many routes a block has on average. With less, compression suffers; with more, a change of one
+	// route costs more.
+	meanBlock = 512
+	// maxBlock bounds blocks whose ids happen, or were chosen, to have no cut.
+	maxBlock = 4 * meanBlock
+)
+
+// Block is a run of neighbouring routes of a [List]. It is immutable and shared by all lists that have the same routes
+// there: as long as the pointer is the same, so is the text. All methods are safe for concurrent use.
+type Block struct {
+	routes []*Route // sorted by id, never empty
+	bytes  int      // length of the text
+
+	hosts func() []string // made on first demand
+	zones func() []string // made on first demand
+	zoned sync.Map        // zone to *Block, made on first demand
+}
+
+// newBlock takes over routes, which must be sorted, checked and not empty.
+func newBlock(routes []*Route) *Block {
+	b := &Block{routes: routes, bytes: len(routes) - 1}
+	for _, r := range routes {
+		b.bytes += len(r.Text)
+	}
+	b.hosts = sync.OnceValue(func() []string { return hostAlternatives(b.routes) })
+	b.zones = sync.OnceValue(func() []string { return zonesOf(b.routes) })
+	return b
+}
+
+// Routes returns the routes, sorted by id. The slice is shared: it must not be changed.
+func (b *Block) Routes() []*Route { return b.routes }
+
+// Bytes returns the length of what AppendText appends.
+func (b *Block) Bytes() int { return b.bytes }
+
+// AppendText appends the lines of the block, joined by "\n", without one at the end. The canonical text of a table is that of
+// its blocks, joined in the same way.
+func (b *Block) AppendText(dst []byte) []byte {
+	for i, r := range b.routes {
+		if i > 0 {
+			dst = append(dst, '\n')
+		}
+		dst = append(dst, r.Text...)
+	}
+	return dst
+}
+
+// zone returns the block with the texts for a zone: b itself where nothing differs.
+func (b *Block) zone(zone string) *Block {
+	if _, in := slices.BinarySearch(b.zones(), zone); !in {
+		return b
+	}
+	if z, ok := b.zoned.Load(zone); ok {
+		return z.(*Block)
+	}
+	z, _ := b.zoned.LoadOrStore(zone, b.makeZone(zone))
+	return z.(*Block)
+}
+
+func (b *Block) makeZone(zone string) *Block {
+	var routes []*Route // nil until a route differs
+	var scratch []endpoint
+	for i, r := range b.routes {
+		if r.Backend == 0 {
+			continue
+		}
+		var text string
+		if text, scratch = zoneText(r, zone, scratch[:0]); text == r.Text {
+			continue
+		}
+		if routes == nil {
+			routes = slices.Clone(b.routes)
+		}
+		own := *r
+		own.Text, own.ID = text, text[:len(r.ID)]
+		routes[i] = &own
+	}
+	if routes == nil {
+		return b
+	}
+	return newBlock(routes)
+}
+
+// cut makes blocks of routes, which begin where a block begins.
+func cut(dst []*Block, routes []*Route) []*Block {
+	start := 0
+	for i := range routes {
+		if i > start && (i-start == maxBlock || startsBlock(routes[i].ID)) {
+			dst = append(dst, newBlock(slices.Clone(routes[start:i])))
+			start = i
+		}
+	}
+	if start < len(routes) {
+		dst = append(dst, newBlock(slices.Clone(routes[start:])))
+	}
+	return dst
+}
+
+// startsBlock reports whether a route with the id begins a block wherever it is.
+func startsBlock(id string) bool {
+	h := uint32(2166136261) // FNV-1a, without the allocation of hash/fnv
+	for i := range len(id) {
+		h = (h ^ uint32(id[i])) * 16777619
+	}
+	return h%meanBlock == 0
+}
+
+// union returns the distinct strings of what all blocks have, sorted.
+func union(blocks []*Block, of func(*Block) []string) []string {
+	distinct := make(map[string]struct{})
+	for _, b := range blocks {
+		for _, s := range of(b) {
+			distinct[s] = struct{}{}
+		}
+	}
+	return slices.Sorted(maps.Keys(distinct))
+}

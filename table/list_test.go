@@ -1,0 +1,246 @@
+package table_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/routesrv/routesrv/table"
+)
+
+// line is a route without meaning.
+func line(id string, version int) *table.Route {
+	return &table.Route{ID: id, Text: fmt.Sprintf("%s: Path(\"/%d\") -> <shunt>;", id, version)}
+}
+
+func listOf(t testing.TB, routes map[string]*table.Route) table.List {
+	t.Helper()
+	l, err := table.NewList(slices.Collect(maps.Values(routes)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// blockTexts is how a list is cut.
+func blockTexts(l table.List) []string {
+	var texts []string
+	for _, b := range l.Blocks() {
+		text := string(b.AppendText(nil))
+		if len(text) != b.Bytes() {
+			text += fmt.Sprintf(" (%d bytes, says %d)", len(text), b.Bytes())
+		}
+		texts = append(texts, text)
+	}
+	return texts
+}
+
+// walkLists makes random changes and holds two laws after each: the list that was changed is cut like one made anew of the
+// same routes, and Changes tells exactly what was changed.
+func walkLists(t testing.TB, seed uint64, routes, steps int) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(seed, 7))
+	model := make(map[string]*table.Route)
+	id := func() string { return fmt.Sprintf("r%05d", rng.IntN(2*routes)) }
+	for range routes {
+		i := id()
+		model[i] = line(i, 0)
+	}
+	list := listOf(t, model)
+	for step := range steps {
+		before, was := list, maps.Clone(model)
+		var upserts []*table.Route
+		var deletes []string
+		for n := rng.IntN(1 << rng.IntN(8)); n > 0; n-- {
+			i := id()
+			if rng.IntN(3) == 0 {
+				if !slices.ContainsFunc(upserts, func(r *table.Route) bool { return r.ID == i }) {
+					deletes = append(deletes, i)
+					delete(model, i)
+				}
+				continue
+			}
+			if slices.ContainsFunc(upserts, func(r *table.Route) bool { return r.ID == i }) {
+				continue
+			}
+			r := line(i, rng.IntN(3))
+			upserts = append(upserts, r)
+			model[i] = r
+		}
+		var err error
+		if list, err = list.With(upserts, deletes); err != nil {
+			t.Fatalf("seed %d, step %d: %v", seed, step, err)
+		}
+		anew := listOf(t, model)
+		if list.Len() != len(model) || table.Of(list, 0, at).Bytes() != table.Of(anew, 0, at).Bytes() {
+			t.Fatalf("seed %d, step %d: %d routes, want %d", seed, step, list.Len(), len(model))
+		}
+		if diff := cmp.Diff(blockTexts(anew), blockTexts(list)); diff != "" {
+			t.Fatalf("seed %d, step %d: cut otherwise than a list made anew (-anew +changed):\n%s", seed, step, diff)
+		}
+		checkChanges(t, fmt.Sprintf("seed %d, step %d", seed, step), before, list, was, model)
+	}
+}
+
+func checkChanges(t testing.TB, where string, before, after table.List, was, is map[string]*table.Route) {
+	t.Helper()
+	text := func(r *table.Route) string {
+		if r == nil {
+			return ""
+		}
+		return r.Text
+	}
+	got, want := make(map[string][2]string), make(map[string][2]string)
+	last := ""
+	for old, now := range table.Changes(before, after) {
+		id := ""
+		if old != nil {
+			id = old.ID
+		} else {
+			id = now.ID
+		}
+		if id <= last {
+			t.Fatalf("%s: %s after %s", where, id, last)
+		}
+		last = id
+		got[id] = [2]string{text(old), text(now)}
+	}
+	for id, r := range was {
+		if text(r) != text(is[id]) {
+			want[id] = [2]string{text(r), text(is[id])}
+		}
+	}
+	for id, r := range is {
+		if was[id] == nil {
+			want[id] = [2]string{"", text(r)}
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Fatalf("%s: changes (-want +got):\n%s", where, diff)
+	}
+}
+
+func TestChangedListIsTheListMadeAnew(t *testing.T) {
+	for seed := range uint64(20) {
+		walkLists(t, seed, 3000, 20)
+	}
+	for seed := range uint64(50) {
+		walkLists(t, seed, 5, 30)
+	}
+}
+
+func FuzzChangedListIsTheListMadeAnew(f *testing.F) {
+	f.Add(uint64(1), uint16(10))
+	f.Add(uint64(2), uint16(4000))
+	f.Fuzz(func(t *testing.T, seed uint64, routes uint16) { walkLists(t, seed, int(routes)+1, 6) })
+}
+
+func TestListSharesWhatDidNotChange(t *testing.T) {
+	routes := make(map[string]*table.Route)
+	for i := range 20_000 {
+		id := fmt.Sprintf("r%05d", i)
+		routes[id] = line(id, 0)
+	}
+	before := listOf(t, routes)
+	after, err := before.With([]*table.Route{line("r07777", 1)}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shared := 0
+	for _, b := range after.Blocks() {
+		if slices.Contains(before.Blocks(), b) {
+			shared++
+		}
+	}
+	if n := len(after.Blocks()); n < 20 || shared != n-1 {
+		t.Errorf("%d of %d blocks are shared, want all but one of many", shared, n)
+	}
+	if same, err := after.With(nil, nil); err != nil || &same.Blocks()[0] != &after.Blocks()[0] {
+		t.Errorf("no change gives another list, error %v", err)
+	}
+}
+
+// A run of ids without a cut is cut all the same, and a change in it stays in it.
+func TestBlocksAreBounded(t *testing.T) {
+	all := make(map[string]*table.Route)
+	for i := 0; len(all) < 10_000; i++ {
+		id := fmt.Sprintf("r%06d", i)
+		l := listOf(t, map[string]*table.Route{"a": line("a", 0), id: line(id, 0)})
+		if len(l.Blocks()) == 1 { // does not begin a block
+			all[id] = line(id, 0)
+		}
+	}
+	l := listOf(t, all)
+	for _, b := range l.Blocks() {
+		if n := len(b.Routes()); n > 2048 {
+			t.Errorf("a block of %d routes", n)
+		}
+	}
+	changed, err := l.With([]*table.Route{line("r000000a", 0)}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all["r000000a"] = line("r000000a", 0)
+	if diff := cmp.Diff(blockTexts(listOf(t, all)), blockTexts(changed)); diff != "" {
+		t.Errorf("cut otherwise than a list made anew:\n%s", diff)
+	}
+}
+
+func TestListFindsRoutesByID(t *testing.T) {
+	routes := make(map[string]*table.Route)
+	for i := range 5000 {
+		id := fmt.Sprintf("r%05d", 2*i)
+		routes[id] = line(id, 0)
+	}
+	l := listOf(t, routes)
+	for i := range 10_001 {
+		id := fmt.Sprintf("r%05d", i)
+		if got := l.Get(id); got != routes[id] {
+			t.Fatalf("Get(%s) = %v, want %v", id, got, routes[id])
+		}
+	}
+	if got := l.Get("a"); got != nil {
+		t.Errorf("Get of an id before all = %v", got)
+	}
+	if got := (table.List{}).Get("a"); got != nil {
+		t.Errorf("Get of an empty list = %v", got)
+	}
+	at := 0
+	for r := range l.All() {
+		if r.ID != fmt.Sprintf("r%05d", 2*at) {
+			t.Fatalf("route %d is %s", at, r.ID)
+		}
+		at++
+	}
+}
+
+func TestChangesAreChecked(t *testing.T) {
+	l := listOf(t, map[string]*table.Route{"a": line("a", 0)})
+	for _, tt := range []struct {
+		name    string
+		upserts []*table.Route
+		want    error
+	}{
+		{"twice", []*table.Route{line("b", 0), line("b", 1)}, table.ErrDuplicateID},
+		{"id", []*table.Route{line("b-c", 0)}, table.ErrInvalidID},
+		{"text", []*table.Route{{ID: "b", Text: "c: * -> <shunt>;"}}, table.ErrInvalidText},
+		{"line", []*table.Route{{ID: "b", Text: "b: * -> <shunt>;\nc: * -> <shunt>;"}}, table.ErrInvalidText},
+	} {
+		if _, err := l.With(tt.upserts, nil); !errors.Is(err, tt.want) {
+			t.Errorf("%s: error %v, want %v", tt.name, err, tt.want)
+		}
+	}
+	if _, err := table.NewList([]*table.Route{line("b", 0), line("b", 1)}); !errors.Is(err, table.ErrDuplicateID) || !strings.Contains(err.Error(), `"b"`) {
+		t.Errorf("NewList: error %v, want one that names the id", err)
+	}
+	both, err := l.With([]*table.Route{line("a", 1)}, []string{"a", "z"})
+	if err != nil || both.Get("a") == nil || both.Get("a").Text != line("a", 1).Text {
+		t.Errorf("an id in both lists: %v, error %v, want the route", both.Get("a"), err)
+	}
+}
