@@ -2,6 +2,7 @@ package compile
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -10,147 +11,178 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// owned is a finished route with the object that asked for it. There is one for every route of the table at a time, so it
-// is small.
-type owned struct {
-	route *table.Route
-	owner *kube.Ref
+// step is one update of a memory: what has to be done anew.
+type step struct {
+	*memory
+	gone     []*object
+	compiled []*object           // in order
+	hosts    map[string]struct{} // that objects of both lists are part of, or were
 }
 
-// assembly puts the routes of all units in the order of the reference, which decides who keeps an id.
-type assembly struct {
-	routes   []owned
-	problems []Problem
-}
-
-func (a *assembly) add(owner *kube.Ref, routes []table.Route) {
-	for i := range routes {
-		a.routes = append(a.routes, owned{&routes[i], owner})
+// compile makes the units of all objects that are marked, in the order of the objects. What is volatile depends on the
+// objects before it, which are compiled in this step, too.
+func (w *step) compile() {
+	clear(w.cluster.ingressEndpoints)
+	for _, o := range w.gone {
+		w.noteHosts(o.unit)
+		w.use(o, nil)
 	}
-}
-
-// assemble gives the routes of the table: unique ids, sorted.
-func (c *Compiler) assemble(ingresses, groups []*unit) ([]table.Route, []Problem) {
-	a := &assembly{routes: make([]owned, 0, c.size+c.size/64)}
-	for _, u := range ingresses {
-		a.add(&u.owner, u.global)
-	}
-	hosts := c.hostGroups(a, ingresses)
-	c.eastWestDefaults(a, ingresses, hosts)
-	for _, u := range groups {
-		a.add(&u.owner, u.global)
-	}
-	if c.fixed == nil {
-		c.fixed = newFixedRoutes(c.set)
-	}
-	a.add(&c.fixed.owner, c.fixed.routes)
-	a.problems = append(a.problems, c.fixed.list...)
-	c.size = len(a.routes)
-	return a.unique(), a.problems
-}
-
-// fixedRoutes are those that depend on the options alone.
-type fixedRoutes struct {
-	routes []table.Route
-	findings
-}
-
-func newFixedRoutes(set *settings) *fixedRoutes {
-	f := &fixedRoutes{}
-	out := finisher{set}
-	if set.Healthcheck {
-		for _, r := range healthcheckRoutes(set) {
-			f.routes = out.finish(f.routes, r, &f.findings)
+	for _, k := range []*objects{&w.ingresses, &w.groups} {
+		for _, o := range k.sorted {
+			if o.dirty != w.generation {
+				continue
+			}
+			var now *unit
+			switch of := o.Object.(type) {
+			case *kube.Ingress:
+				now = compileIngress(w.set, w.cluster, of)
+			case *kube.RouteGroup:
+				now = compileRouteGroup(w.set, w.cluster, of)
+			}
+			w.shareRoutes(now)
+			w.noteHosts(o.unit)
+			w.noteHosts(now)
+			w.use(o, now)
+			w.compiled = append(w.compiled, o)
 		}
 	}
-	if set.HTTPSRedirect {
-		f.routes = out.finish(f.routes, globalRedirect(set.HTTPSRedirectCode), &f.findings)
-	}
-	if set.OAuthGrantCallback {
-		// It is added after the default filters were, so it has none.
-		f.routes = out.edit(f.routes, []*eskip.Route{oauthCallback(set.OAuthCallbackPath)}, &f.findings)
-	}
-	return f
 }
 
-// hostRoutes is a host with all that the Ingresses say about it.
-type hostRoutes struct {
-	parts            []hostPart
-	catchAll         bool
-	redirectCode     int
-	redirectDisabled bool
+func (w *step) noteHosts(u *unit) {
+	if u == nil {
+		return
+	}
+	for i := range u.groups {
+		w.hosts[u.groups[i].host] = struct{}{}
+	}
+}
+
+// shareRoutes replaces routes that are in the table already by those: what did not change is kept once.
+func (w *step) shareRoutes(u *unit) {
+	share := func(routes []*table.Route) {
+		for i, r := range routes {
+			if known := w.routes.Get(r.ID); known != nil && *known == *r {
+				routes[i] = known
+			}
+		}
+	}
+	share(u.global)
+	share(u.companions)
+	for i := range u.groups {
+		share(u.groups[i].routes)
+	}
+}
+
+// assemble puts the routes of what was compiled in the place of those that were there.
+func (w *step) assemble() {
+	c := &w.candidates
+	if w.fixed == nil {
+		w.fixed = newFixedRoutes(w.set)
+		c.replace(&w.fixed.section, w.fixed.section.routes)
+	}
+	for _, o := range w.gone {
+		c.replace(&o.global, nil)
+		c.replace(&o.companions, nil)
+	}
+	for _, o := range w.compiled {
+		rank := fromIngress
+		if _, ok := o.Object.(*kube.RouteGroup); ok {
+			rank = fromRouteGroup
+		}
+		o.global.rank, o.global.object = rank, o
+		o.companions.rank, o.companions.object = fromCompanions, o
+		c.replace(&o.global, o.unit.global)
+		c.replace(&o.companions, o.unit.companions)
+	}
+	w.assembleHosts()
+}
+
+// assembleHosts puts together the hosts that something has changed for.
+func (w *step) assembleHosts() {
+	changed := make(map[*object]struct{}, len(w.gone)+len(w.compiled))
+	for _, o := range slices.Concat(w.gone, w.compiled) {
+		changed[o] = struct{}{}
+	}
+	for name := range w.hosts {
+		h := w.memory.hosts[name]
+		if h == nil {
+			h = &host{section: section{rank: fromHost, host: name}}
+			h.section.parts = &h.parts
+			w.memory.hosts[name] = h
+			continue
+		}
+		h.parts = slices.DeleteFunc(h.parts, func(p hostPart) bool { _, ok := changed[p.object]; return ok })
+	}
+	for _, o := range w.compiled {
+		for i := range o.unit.groups {
+			g := &o.unit.groups[i]
+			h := w.memory.hosts[g.host]
+			h.parts = append(h.parts, hostPart{o, g})
+		}
+	}
+	for name := range w.hosts {
+		h := w.memory.hosts[name]
+		slices.SortFunc(h.parts, func(a, b hostPart) int { return a.object.at - b.object.at })
+		w.candidates.replace(&h.section, w.set.hostRoutes(h))
+		if len(h.parts) == 0 {
+			delete(w.memory.hosts, name)
+		}
+	}
+}
+
+// host is a host with all that the Ingresses say about it.
+type host struct {
+	section
+	parts    []hostPart    // in the order of the objects
+	catchAll *catchAllUnit // nil if it has none
 }
 
 type hostPart struct {
-	owner *kube.Ref
-	group *hostGroup
+	object *object
+	group  *hostGroup
 }
 
-// hostGroups adds the routes of each host and its catch-all, in sorted order of hosts (the reference takes them at
-// random). It gives the number of hosts.
-func (c *Compiler) hostGroups(a *assembly, units []*unit) int {
-	hosts := make(map[string]*hostRoutes)
-	for _, u := range units {
-		for i := range u.groups {
-			g := &u.groups[i]
-			h := hosts[g.host]
-			if h == nil {
-				h = &hostRoutes{}
-				hosts[g.host] = h
-			}
-			h.parts = append(h.parts, hostPart{&u.owner, g})
-			h.catchAll = h.catchAll || g.catchAll
-			h.redirectDisabled = h.redirectDisabled || g.redirectDisabled
-			if g.redirectCode != 0 {
-				h.redirectCode = g.redirectCode // the last one counts
-			}
+// hostRoutes gives the routes of a host: those of its objects, then its catch-all.
+func (s *settings) hostRoutes(h *host) []*table.Route {
+	var routes []*table.Route
+	var key catchAllKey
+	has := s.DisableCatchAllRoutes || len(h.parts) == 0
+	for _, p := range h.parts {
+		routes = append(routes, p.group.routes...)
+		has = has || p.group.catchAll
+		key.disabled = key.disabled || p.group.redirectDisabled
+		if p.group.redirectCode != 0 {
+			key.code = p.group.redirectCode // the last one counts
 		}
 	}
-	names := make([]string, 0, len(hosts))
-	for host := range hosts {
-		names = append(names, host)
+	if has {
+		h.catchAll = nil
+		return routes
 	}
-	slices.Sort(names)
-	kept := make(map[catchAllKey]*catchAllUnit, len(c.catchAll))
-	for _, host := range names {
-		h := hosts[host]
-		for _, p := range h.parts {
-			a.add(p.owner, p.group.routes)
-		}
-		if !h.catchAll && !c.set.DisableCatchAllRoutes {
-			key := catchAllKey{
-				host: host, expressions: strings.Join(h.parts[0].group.firstHosts, "\x00"),
-				code: h.redirectCode, disabled: h.redirectDisabled,
-			}
-			own := c.catchAll[key]
-			if own == nil {
-				own = c.compileCatchAll(key, h.parts[0].group.firstHosts)
-			}
-			kept[key] = own
-			a.add(h.parts[0].owner, own.routes)
-			a.problems = append(a.problems, own.list...)
-		}
+	key.expressions = strings.Join(h.parts[0].group.firstHosts, "\x00")
+	if h.catchAll == nil || h.catchAll.key != key {
+		h.catchAll = s.compileCatchAll(h.section.host, key, h.parts[0].group.firstHosts)
 	}
-	c.catchAll = kept
-	return len(hosts)
+	return append(routes, h.catchAll.routes...)
 }
 
 // catchAllKey is all that the catch-all of a host depends on.
 type catchAllKey struct {
-	host, expressions string
-	code              int
-	disabled          bool
+	expressions string
+	code        int
+	disabled    bool
 }
 
 // catchAllUnit is the catch-all of a host, finished.
 type catchAllUnit struct {
 	findings
-	routes []table.Route
+	key    catchAllKey
+	routes []*table.Route
 }
 
 // compileCatchAll makes the route that answers what no other route of the host takes, with its redirect companions.
-func (c *Compiler) compileCatchAll(key catchAllKey, expressions []string) *catchAllUnit {
-	r := &eskip.Route{Id: catchAllID(key.host), HostRegexps: expressions, BackendType: eskip.ShuntBackend}
+func (s *settings) compileCatchAll(host string, key catchAllKey, expressions []string) *catchAllUnit {
+	r := &eskip.Route{Id: catchAllID(host), HostRegexps: expressions, BackendType: eskip.ShuntBackend}
 	all := []*eskip.Route{r}
 	if key.code != 0 {
 		all = append(all, enablingCompanion(r, key.code))
@@ -158,49 +190,68 @@ func (c *Compiler) compileCatchAll(key catchAllKey, expressions []string) *catch
 	if key.disabled {
 		all = append(all, disablingCompanion(r))
 	}
-	u := &catchAllUnit{}
+	u := &catchAllUnit{key: key}
 	for _, r := range all {
-		u.routes = finisher{c.set}.finish(u.routes, r, &u.findings)
+		u.routes = finisher{s}.finish(u.routes, r, &u.findings)
 	}
 	return u
 }
 
-// eastWestDefaults adds the east-west companions of default backends.
-func (c *Compiler) eastWestDefaults(a *assembly, units []*unit, hosts int) {
-	before := len(a.routes)
-	for _, u := range units {
-		a.add(&u.owner, u.companions)
-	}
-	if n := len(a.routes) - before; n > 0 {
-		a.problems = append(a.problems, Problem{
-			Reason: EastWestEnabled, Severity: Info, Plain: true,
-			Message: fmt.Sprintf("Enabled east west routes: %d %d %d %d", before, len(a.routes), n, hosts),
-		})
-	}
-}
-
-// unique sorts by id and keeps the first route of each id. A different one that is left out is a problem of its owner.
-func (a *assembly) unique() []table.Route {
-	slices.SortStableFunc(a.routes, func(x, y owned) int { return strings.Compare(x.route.ID, y.route.ID) })
-	routes := make([]table.Route, 0, len(a.routes))
-	for i := range a.routes {
-		r := a.routes[i].route
-		if n := len(routes); n > 0 && routes[n-1].ID == r.ID {
-			if routes[n-1].Text != r.Text {
-				a.problems = append(a.problems, Problem{
-					Owner: *a.routes[i].owner, Route: r.ID, Reason: DuplicateID, Severity: Error, Plain: true,
-					Message: fmt.Sprintf("Ignoring route with the same id %s, existing: %s, ignored: %s",
-						r.ID, expression(&routes[n-1]), expression(r)),
-				})
-			}
-			continue
+func (m *memory) catchAllProblems() []Problem {
+	var problems []Problem
+	with := make(map[string]*catchAllUnit)
+	for name, h := range m.hosts {
+		if h.catchAll != nil && len(h.catchAll.list) > 0 {
+			with[name] = h.catchAll
 		}
-		routes = append(routes, *r)
 	}
-	return routes
+	for _, name := range slices.Sorted(maps.Keys(with)) {
+		problems = append(problems, with[name].list...)
+	}
+	return problems
 }
 
-// expression is the text of a route without its id.
-func expression(r *table.Route) string {
-	return strings.TrimSuffix(strings.TrimPrefix(r.Text, r.ID+": "), ";")
+// eastWestProblems say that there are companions of default backends, with the numbers that the reference logs.
+func (m *memory) eastWestProblems() []Problem {
+	before, n := 0, 0
+	for _, o := range m.ingresses.sorted {
+		before += len(o.unit.global)
+		n += len(o.unit.companions)
+	}
+	if n == 0 {
+		return nil
+	}
+	for _, h := range m.hosts {
+		before += len(h.section.routes)
+	}
+	return []Problem{{
+		Reason: EastWestEnabled, Severity: Info, Plain: true,
+		Message: fmt.Sprintf("Enabled east west routes: %d %d %d %d", before, before+n, n, len(m.hosts)),
+	}}
+}
+
+// fixedRoutes are those that depend on the options alone.
+type fixedRoutes struct {
+	section section
+	findings
+}
+
+func newFixedRoutes(set *settings) *fixedRoutes {
+	f := &fixedRoutes{section: section{rank: fromOptions}}
+	out := finisher{set}
+	var routes []*table.Route
+	if set.Healthcheck {
+		for _, r := range healthcheckRoutes(set) {
+			routes = out.finish(routes, r, &f.findings)
+		}
+	}
+	if set.HTTPSRedirect {
+		routes = out.finish(routes, globalRedirect(set.HTTPSRedirectCode), &f.findings)
+	}
+	if set.OAuthGrantCallback {
+		// It is added after the default filters were, so it has none.
+		routes = out.edit(routes, []*eskip.Route{oauthCallback(set.OAuthCallbackPath)}, &f.findings)
+	}
+	f.section.routes = routes
+	return f
 }

@@ -21,7 +21,7 @@ func BenchmarkCompile(b *testing.B) {
 			b.ReportAllocs()
 			routes := 0
 			for b.Loop() {
-				routes = len(mustCompiler(b, scaleOptions).Compile(snapshot).Routes)
+				routes = mustCompiler(b, scaleOptions).Compile(snapshot).Routes.Len()
 			}
 			b.ReportMetric(float64(routes), "routes")
 		})

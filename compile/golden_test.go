@@ -102,7 +102,7 @@ func (c *goldenCase) defaultFilters() *kube.DefaultFilters {
 
 func routesText(r *compile.Result) string {
 	var b strings.Builder
-	for _, route := range r.Routes {
+	for route := range r.Routes.All() {
 		b.WriteString(route.Text + "\n")
 	}
 	return b.String()

@@ -117,14 +117,16 @@ func compareSteps(t *testing.T, p *pool, seed uint64, steps int) {
 // checkTable holds what is true of every result: ids are unique and sorted, and the whole parses.
 func checkTable(t *testing.T, result *compile.Result) {
 	t.Helper()
-	for i := 1; i < len(result.Routes); i++ {
-		if result.Routes[i-1].ID >= result.Routes[i].ID {
-			t.Fatalf("ids not unique and sorted: %q, %q", result.Routes[i-1].ID, result.Routes[i].ID)
+	last := ""
+	for r := range result.Routes.All() {
+		if last >= r.ID {
+			t.Fatalf("ids not unique and sorted: %q, %q", last, r.ID)
 		}
+		last = r.ID
 	}
 	routes, err := eskip.Parse(routesText(result))
-	if err != nil || len(routes) != len(result.Routes) {
-		t.Fatalf("the table has %d routes and parses to %d, %v", len(result.Routes), len(routes), err)
+	if err != nil || len(routes) != result.Routes.Len() {
+		t.Fatalf("the table has %d routes and parses to %d, %v", result.Routes.Len(), len(routes), err)
 	}
 }
 
@@ -208,7 +210,7 @@ func FuzzAnnotations(f *testing.F) {
 		got := mustCompiler(t, compile.Options{}).Compile(&with)
 		checkTable(t, got)
 		text := routesText(got)
-		for _, r := range want.Routes {
+		for r := range want.Routes.All() {
 			if !strings.Contains(b, "good") && !strings.Contains(text, r.Text) {
 				t.Errorf("route %s was lost or changed", r.ID)
 			}

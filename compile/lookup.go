@@ -1,76 +1,158 @@
 package compile
 
 import (
+	"iter"
 	"slices"
 
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/kube"
 )
 
-// cluster is the snapshot made ready for lookups. It lives for one compilation.
+// cluster is the snapshot made ready for lookups. What did not change keeps its pointer from one snapshot to the next.
 type cluster struct {
 	services  map[kube.ServiceKey]*kube.Service
 	endpoints map[kube.ServiceKey]*kube.Endpoints
-	slices    map[kube.ServiceKey]*mergedSlices
+	slices    map[kube.ServiceKey]*mergedSlices // nil unless EndpointSlices are used
 	secrets   map[kube.ServiceKey]*kube.Secret
 	filters   *filterTexts
+	problems  []Problem // of services
 
 	// ingressEndpoints is the reference's cache of endpoints, which only services with ambiguous ports need
-	// (endpoints.go).
+	// (endpoints.go). It lives for one compilation.
 	ingressEndpoints map[endpointsKey][]endpoint
 }
 
-// newCluster indexes the snapshot. What it can it takes over from the cluster before, so that unchanged things keep
-// their pointers.
-func newCluster(s *kube.Snapshot, slicesMode bool, before *cluster) (*cluster, []Problem) {
+// newCluster makes an empty cluster.
+func newCluster(slicesMode bool) *cluster {
 	c := &cluster{
-		services:         make(map[kube.ServiceKey]*kube.Service, len(s.Services)),
+		services:         make(map[kube.ServiceKey]*kube.Service),
+		endpoints:        make(map[kube.ServiceKey]*kube.Endpoints),
+		secrets:          make(map[kube.ServiceKey]*kube.Secret),
 		ingressEndpoints: make(map[endpointsKey][]endpoint),
 	}
-	problems := c.indexServices(s.Services)
 	if slicesMode {
-		c.slices = mergeSlices(s.EndpointSlices, before.mergedSlices())
-	} else {
-		c.endpoints = make(map[kube.ServiceKey]*kube.Endpoints, len(s.Endpoints))
-		for _, e := range s.Endpoints {
-			c.endpoints[serviceKey(e.Namespace, e.Name)] = e
-		}
+		c.slices = make(map[kube.ServiceKey]*mergedSlices)
 	}
-	c.secrets = make(map[kube.ServiceKey]*kube.Secret, len(s.Secrets))
-	for _, sec := range s.Secrets {
-		if !sec.Incomplete {
-			c.secrets[serviceKey(sec.Namespace, sec.Name)] = sec
-		}
-	}
-	if before != nil && before.filters.source() == s.DefaultFilters {
-		c.filters = before.filters
-	} else if s.DefaultFilters != nil {
-		c.filters = &filterTexts{from: s.DefaultFilters, parsed: map[kube.ServiceKey]parsedFilters{}}
-	}
-	return c, problems
+	return c
 }
 
-func (c *cluster) mergedSlices() map[kube.ServiceKey]*mergedSlices {
-	if c == nil {
+func (c *cluster) useFilters(f *kube.DefaultFilters) {
+	if f != nil {
+		c.filters = &filterTexts{from: f, parsed: map[kube.ServiceKey]parsedFilters{}}
+	}
+}
+
+// lookupKey is what can be looked up: a service with all that belongs to it, or a secret.
+type lookupKey struct {
+	kube.ServiceKey
+	secret bool
+}
+
+// update takes over what differs between the two snapshots, and gives the keys of it.
+func (c *cluster) update(before, now *kube.Snapshot) map[lookupKey]struct{} {
+	touched := make(map[lookupKey]struct{})
+	c.updateServices(keysOf(before.Services, now.Services, func(s *kube.Service) kube.ServiceKey {
+		return serviceKey(s.Namespace, s.Name)
+	}), now.Services, touched)
+	if c.slices != nil {
+		// The namespace as it is: a slice without one is never found (there is no default here).
+		c.updateSlices(keysOf(before.EndpointSlices, now.EndpointSlices, sliceKey), now.EndpointSlices, touched)
+	} else {
+		keyOf := func(e *kube.Endpoints) kube.ServiceKey { return serviceKey(e.Namespace, e.Name) }
+		keys := keysOf(before.Endpoints, now.Endpoints, keyOf)
+		reindex(c.endpoints, keys, now.Endpoints, keyOf)
+		for key := range keys {
+			touched[lookupKey{key, false}] = struct{}{}
+		}
+	}
+	keyOf := func(s *kube.Secret) kube.ServiceKey { return serviceKey(s.Namespace, s.Name) }
+	keys := keysOf(before.Secrets, now.Secrets, keyOf)
+	reindex(c.secrets, keys, slices.DeleteFunc(slices.Clone(now.Secrets), func(s *kube.Secret) bool { return s.Incomplete }), keyOf)
+	for key := range keys {
+		touched[lookupKey{key, true}] = struct{}{}
+	}
+	return touched
+}
+
+// keysOf gives the keys of objects that are in one of the lists only. If those that are in both stand in another order, it
+// gives all keys: of two objects with one key the later counts.
+func keysOf[T any](before, now []*T, keyOf func(*T) kube.ServiceKey) map[kube.ServiceKey]struct{} {
+	for len(before) > 0 && len(now) > 0 && before[0] == now[0] {
+		before, now = before[1:], now[1:]
+	}
+	for len(before) > 0 && len(now) > 0 && before[len(before)-1] == now[len(now)-1] {
+		before, now = before[:len(before)-1], now[:len(now)-1]
+	}
+	if len(before) == 0 && len(now) == 0 {
 		return nil
 	}
-	return c.slices
-}
-
-// indexServices keys services by name; of two with one name the later counts, as in the reference.
-func (c *cluster) indexServices(services []*kube.Service) []Problem {
-	var problems []Problem
-	for _, svc := range services {
-		if !svc.Incomplete {
-			c.services[serviceKey(svc.Namespace, svc.Name)] = svc
+	place := make(map[*T]int, len(before))
+	for i, o := range before {
+		place[o] = i
+	}
+	keys := make(map[kube.ServiceKey]struct{})
+	last, ordered := -1, true
+	kept := make(map[int]struct{}, len(before))
+	for _, o := range now {
+		i, known := place[o]
+		if !known {
+			keys[keyOf(o)] = struct{}{}
 			continue
 		}
-		problems = append(problems, Problem{
+		kept[i] = struct{}{}
+		ordered = ordered && i > last
+		last = i
+	}
+	for i, o := range before {
+		if _, ok := kept[i]; !ok || !ordered {
+			keys[keyOf(o)] = struct{}{}
+		}
+	}
+	if !ordered {
+		for _, o := range now {
+			keys[keyOf(o)] = struct{}{}
+		}
+	}
+	return keys
+}
+
+// reindex looks the keys up in the list again; of two objects with one key the later counts.
+func reindex[T any](index map[kube.ServiceKey]*T, keys map[kube.ServiceKey]struct{}, list []*T, keyOf func(*T) kube.ServiceKey) {
+	if len(keys) == 0 {
+		return
+	}
+	for key := range keys {
+		delete(index, key)
+	}
+	for _, o := range list {
+		key := keyOf(o)
+		if _, ok := keys[key]; ok {
+			index[key] = o
+		}
+	}
+}
+
+// updateServices indexes services; those that are incomplete are problems.
+func (c *cluster) updateServices(keys map[kube.ServiceKey]struct{}, all []*kube.Service, touched map[lookupKey]struct{}) {
+	if len(keys) == 0 {
+		return
+	}
+	c.problems = nil
+	complete := make([]*kube.Service, 0, len(all))
+	for _, svc := range all {
+		if !svc.Incomplete {
+			complete = append(complete, svc)
+			continue
+		}
+		c.problems = append(c.problems, Problem{
 			Owner: svc.Ref(), Reason: InvalidService, Severity: Error, Plain: true,
 			Message: "Invalid service resource detected.",
 		})
 	}
-	return problems
+	reindex(c.services, keys, complete, func(s *kube.Service) kube.ServiceKey { return serviceKey(s.Namespace, s.Name) })
+	for key := range keys {
+		touched[lookupKey{key, false}] = struct{}{}
+	}
 }
 
 // serviceKey is the key of a Service, Endpoints or Secret: their empty namespace counts as "default".
@@ -83,7 +165,7 @@ type lookups struct {
 	cluster  *cluster
 	services []serviceLookup
 	secrets  []secretLookup
-	// volatile marks a result that depends on the other objects of the load, too; it is never kept.
+	// volatile marks a result that depends on the other objects of the load, too: it is made anew in each compilation.
 	volatile bool
 }
 
@@ -117,11 +199,9 @@ func (l *lookups) secret(key kube.ServiceKey) *kube.Secret {
 	return sec
 }
 
-// holds reports whether the cluster would answer every lookup as it was answered.
-func (l *lookups) holds(c *cluster) bool {
-	if l.volatile {
-		return false
-	}
+// hold reports whether the cluster would answer every lookup as it was answered.
+func (l *lookups) hold() bool {
+	c := l.cluster
 	for i := range l.services {
 		s := &l.services[i]
 		if c.services[s.key] != s.service || c.endpoints[s.key] != s.endpoints || c.slices[s.key] != s.slices {
@@ -136,6 +216,22 @@ func (l *lookups) holds(c *cluster) bool {
 	return true
 }
 
+// keys yields what was looked up. A key may come more than once.
+func (l *lookups) keys() iter.Seq[lookupKey] {
+	return func(yield func(lookupKey) bool) {
+		for i := range l.services {
+			if !yield(lookupKey{l.services[i].key, false}) {
+				return
+			}
+		}
+		for _, s := range l.secrets {
+			if !yield(lookupKey{s.key, true}) {
+				return
+			}
+		}
+	}
+}
+
 // mergedSlices is what all slices of one service say together.
 type mergedSlices struct {
 	from      []*kube.EndpointSlice
@@ -145,29 +241,47 @@ type mergedSlices struct {
 
 type sliceAddress struct{ address, zone string }
 
-// mergeSlices groups the slices by service, in list order, and merges each group. A group of the very same slices as
-// before is taken over.
-func mergeSlices(all []*kube.EndpointSlice, before map[kube.ServiceKey]*mergedSlices) map[kube.ServiceKey]*mergedSlices {
-	groups := make(map[kube.ServiceKey]*mergedSlices, len(all))
+func sliceKey(s *kube.EndpointSlice) kube.ServiceKey {
+	return kube.ServiceKey{Namespace: s.Namespace, Name: s.Service}
+}
+
+// updateSlices merges the slices of the given services anew. A group of the very same slices as before is kept.
+func (c *cluster) updateSlices(keys map[kube.ServiceKey]struct{}, all []*kube.EndpointSlice, touched map[lookupKey]struct{}) {
+	if len(keys) == 0 {
+		return
+	}
+	groups := groupSlices(all, keys)
+	for key := range keys {
+		g, before := groups[key], c.slices[key]
+		switch {
+		case g == nil && before == nil:
+			continue
+		case g == nil:
+			delete(c.slices, key)
+		case before != nil && slices.Equal(before.from, g.from):
+			continue
+		default:
+			g.merge()
+			c.slices[key] = g
+		}
+		touched[lookupKey{key, false}] = struct{}{}
+	}
+}
+
+// groupSlices groups the slices of the given services, in the order of the list.
+func groupSlices(all []*kube.EndpointSlice, keys map[kube.ServiceKey]struct{}) map[kube.ServiceKey]*mergedSlices {
+	groups := make(map[kube.ServiceKey]*mergedSlices, len(keys))
 	for _, s := range all {
-		if s.NoPorts {
+		key := sliceKey(s)
+		if _, wanted := keys[key]; s.NoPorts || !wanted {
 			continue
 		}
-		// The namespace as it is: a slice without one is never found (there is no default here).
-		key := kube.ServiceKey{Namespace: s.Namespace, Name: s.Service}
 		g := groups[key]
 		if g == nil {
 			g = &mergedSlices{}
 			groups[key] = g
 		}
 		g.from = append(g.from, s)
-	}
-	for key, g := range groups {
-		if b := before[key]; b != nil && slices.Equal(b.from, g.from) {
-			groups[key] = b
-			continue
-		}
-		g.merge()
 	}
 	return groups
 }
@@ -207,13 +321,6 @@ type parsedFilters struct {
 	err     error
 }
 
-func (f *filterTexts) source() *kube.DefaultFilters {
-	if f == nil {
-		return nil
-	}
-	return f.from
-}
-
 // get gives the default filters of a service. The result is shared: callers copy.
 func (f *filterTexts) get(key kube.ServiceKey) ([]*eskip.Filter, error) {
 	if f == nil {
@@ -236,13 +343,9 @@ func (f *filterTexts) get(key kube.ServiceKey) ([]*eskip.Filter, error) {
 func Addresses(s *kube.Snapshot, endpointSlices bool, namespace, name string) []string {
 	var out []string
 	if endpointSlices {
-		var own []*kube.EndpointSlice
-		for _, es := range s.EndpointSlices {
-			if es.Namespace == namespace && es.Service == name {
-				own = append(own, es)
-			}
-		}
-		for _, g := range mergeSlices(own, nil) {
+		key := kube.ServiceKey{Namespace: namespace, Name: name}
+		if g := groupSlices(s.EndpointSlices, map[kube.ServiceKey]struct{}{key: {}})[key]; g != nil {
+			g.merge()
 			for _, a := range g.endpoints {
 				out = append(out, a.address)
 			}

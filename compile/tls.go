@@ -82,10 +82,11 @@ func checkCertificate(s *kube.Secret) (time.Time, error) {
 }
 
 // registerCertificates tells for each accepted certificate whether it is the first or a newer one of its host.
-func registerCertificates(units []*unit) []Problem {
+func (m *memory) registerCertificates() []Problem {
 	var problems []Problem
 	registry := make(map[string]time.Time)
-	for _, u := range units {
+	for _, o := range slices.Concat(m.ingresses.sorted, m.groups.sorted) {
+		u := o.unit
 		for _, c := range u.certificates {
 			verb := "adding certificate to registry"
 			if before, ok := registry[c.host]; ok {

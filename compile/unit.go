@@ -17,9 +17,9 @@ type unit struct {
 	findings
 
 	// global are the routes outside of host groups: of default backends, and all of a RouteGroup.
-	global []table.Route
+	global []*table.Route
 	// companions are the deprecated east-west companions of default backends, which come after all host groups.
-	companions []table.Route
+	companions []*table.Route
 	// groups are the routes by host, in the order in which the hosts appeared.
 	groups []hostGroup
 	// certificates are those that were accepted for hosts, in order.
@@ -29,7 +29,7 @@ type unit struct {
 // hostGroup is what one object adds to a host.
 type hostGroup struct {
 	host   string
-	routes []table.Route
+	routes []*table.Route
 	// made counts all routes of the object in this group, those included that were left out when they were printed.
 	made int
 	// firstHosts are the host expressions of the first route; the catch-all of the host takes them over.
@@ -63,7 +63,7 @@ type finisher struct{ set *settings }
 
 // finish appends the printed forms of the route to dst: usually one, none if it does not survive printing, more with
 // clone rules. The route is not changed and not kept. Problems go to f.
-func (p finisher) finish(dst []table.Route, r *eskip.Route, f *findings) []table.Route {
+func (p finisher) finish(dst []*table.Route, r *eskip.Route, f *findings) []*table.Route {
 	routes := []*eskip.Route{r}
 	if p.set.DefaultFilters != nil {
 		routes = p.set.DefaultFilters.Do(routes)
@@ -72,7 +72,7 @@ func (p finisher) finish(dst []table.Route, r *eskip.Route, f *findings) []table
 }
 
 // edit is finish without the default filters.
-func (p finisher) edit(dst []table.Route, routes []*eskip.Route, f *findings) []table.Route {
+func (p finisher) edit(dst []*table.Route, routes []*eskip.Route, f *findings) []*table.Route {
 	var failed []error
 	for _, e := range p.set.EditRoutes {
 		var errs []error
@@ -96,7 +96,7 @@ func (p finisher) edit(dst []table.Route, routes []*eskip.Route, f *findings) []
 			})
 			continue
 		}
-		dst = append(dst, printed)
+		dst = append(dst, &printed)
 	}
 	return dst
 }

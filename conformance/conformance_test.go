@@ -200,7 +200,7 @@ func (c *testCase) load(t *testing.T, api kubetest.API) ([]*eskip.Route, string,
 	}
 	result := compiler.Compile(snapshot)
 	var texts []string
-	for _, r := range result.Routes {
+	for r := range result.Routes.All() {
 		texts = append(texts, r.Text)
 	}
 	routes, err := eskip.Parse(strings.Join(texts, "\n"))

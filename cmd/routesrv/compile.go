@@ -28,7 +28,7 @@ func runCompile(ctx context.Context, args []string, env config.Env, std stdio) i
 		return exitUnusable
 	}
 	out := bufio.NewWriter(std.out)
-	for _, r := range result.Routes {
+	for r := range result.Routes.All() {
 		fmt.Fprintln(out, r.Text)
 	}
 	if err := out.Flush(); err != nil {

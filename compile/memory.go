@@ -1,0 +1,230 @@
+package compile
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/table"
+)
+
+// memory is a snapshot with all that it compiled to, kept so that the next snapshot costs what differs. An empty memory is
+// where a full compilation begins: there is one way through the code, and what is remembered only saves steps of it.
+type memory struct {
+	set      *settings
+	snapshot *kube.Snapshot
+	result   *Result
+
+	generation uint64 // number of the compilation
+	cluster    *cluster
+	ingresses  objects
+	groups     objects
+	users      map[lookupKey][]*object // of services and secrets
+	hosts      map[string]*host
+	fixed      *fixedRoutes
+	candidates candidates
+	routes     table.List
+}
+
+func newMemory(set *settings) *memory {
+	return &memory{
+		set: set, snapshot: &kube.Snapshot{}, cluster: newCluster(set.EndpointSlices),
+		ingresses: newObjects(), groups: newObjects(),
+		users: make(map[lookupKey][]*object), hosts: make(map[string]*host), candidates: newCandidates(),
+	}
+}
+
+// object is an Ingress or a RouteGroup with what it compiled to.
+type object struct {
+	kube.Object
+	meta *kube.Meta
+	at   int // among the objects of its kind, in the order of namespace and name
+
+	// refused says why the object is not compiled, skipped that it is of a foreign class.
+	refused *Problem
+	skipped bool
+
+	unit               *unit // nil before it was compiled
+	global, companions section
+
+	listed uint64 // the last generation that had it
+	dirty  uint64 // the last generation that has to compile it
+}
+
+func compareObjects(a, b *object) int {
+	return cmp.Or(strings.Compare(a.meta.Namespace, b.meta.Namespace), strings.Compare(a.meta.Name, b.meta.Name))
+}
+
+// objects are those of one kind.
+type objects struct {
+	known   map[kube.Object]*object
+	sorted  []*object // those that are compiled, in the order of namespace and name
+	refused []*object // in the order of the list
+}
+
+func newObjects() objects { return objects{known: make(map[kube.Object]*object)} }
+
+// relist takes over a list in which something differs. It gives the objects that are gone, and marks those that have to be
+// compiled: new ones, and those that share their name with others, whose order may have changed.
+func relist[T kube.Object](k *objects, list []T, generation uint64, admit func(T) *object) (gone []*object) {
+	k.sorted, k.refused = make([]*object, 0, len(list)), nil
+	listed := 0
+	for _, o := range list {
+		known := k.known[o]
+		switch {
+		case known == nil:
+			known = admit(o)
+			known.dirty = generation
+			k.known[o] = known
+		case known.listed == generation:
+			continue // the very same object once more
+		}
+		known.listed = generation
+		listed++
+		switch {
+		case known.refused != nil:
+			k.refused = append(k.refused, known)
+		case !known.skipped:
+			k.sorted = append(k.sorted, known)
+		}
+	}
+	if !slices.IsSortedFunc(k.sorted, compareObjects) {
+		slices.SortStableFunc(k.sorted, compareObjects)
+	}
+	for i, o := range k.sorted {
+		o.at = i
+		if i > 0 && compareObjects(k.sorted[i-1], o) == 0 {
+			k.sorted[i-1].dirty, o.dirty = generation, generation
+		}
+	}
+	if listed == len(k.known) {
+		return nil
+	}
+	for key, o := range k.known {
+		if o.listed != generation {
+			delete(k.known, key)
+			gone = append(gone, o)
+		}
+	}
+	return gone
+}
+
+// update compiles the snapshot.
+func (m *memory) update(s *kube.Snapshot) *Result {
+	m.generation++
+	w := &step{memory: m, hosts: make(map[string]struct{})}
+	before := m.snapshot
+	m.snapshot = s
+	if !slices.Equal(before.Ingresses, s.Ingresses) {
+		w.gone = append(w.gone, relist(&m.ingresses, s.Ingresses, m.generation, m.admitIngress)...)
+	}
+	if !slices.Equal(before.RouteGroups, s.RouteGroups) {
+		w.gone = append(w.gone, relist(&m.groups, s.RouteGroups, m.generation, m.admitRouteGroup)...)
+	}
+	m.markUsers(m.cluster.update(before, s))
+	w.compile()
+	w.assemble()
+	m.routes = m.candidates.settle(m.routes)
+	m.result = &Result{Routes: m.routes, Problems: m.problems()}
+	return m.result
+}
+
+// admitIngress looks at an Ingress for the first time.
+func (m *memory) admitIngress(ing *kube.Ingress) *object {
+	return &object{Object: ing, meta: &ing.Meta, skipped: !m.set.ingressClassFits(ing)}
+}
+
+// admitRouteGroup looks at a RouteGroup for the first time. It is validated before its class is looked at, so those of foreign
+// classes are reported, too.
+func (m *memory) admitRouteGroup(rg *kube.RouteGroup) *object {
+	o := &object{Object: rg, meta: &rg.Meta}
+	if err := validateRouteGroup(rg); err != nil {
+		o.refused = &Problem{
+			Owner: rg.Ref(), Reason: InvalidObject, Severity: Error, Plain: true, Message: "[routegroup] " + err.Error(),
+		}
+		return o
+	}
+	class := rg.Annotations[routeGroupClassAnnotation]
+	o.skipped = class != "" && !m.set.routeGroupClass.MatchString(class)
+	return o
+}
+
+// ingressClassFits looks at the annotation and at the field: each that is set has to match.
+func (s *settings) ingressClassFits(ing *kube.Ingress) bool {
+	if class := ing.Annotations[ingressClassAnnotation]; class != "" && !s.ingressClass.MatchString(class) {
+		return false
+	}
+	return ing.Spec == nil || ing.Spec.IngressClassName == "" || s.ingressClass.MatchString(ing.Spec.IngressClassName)
+}
+
+// markUsers marks the objects to which the cluster would give another answer than it gave, for one of the keys.
+func (m *memory) markUsers(touched map[lookupKey]struct{}) {
+	for key := range touched {
+		for _, o := range m.users[key] {
+			if !o.unit.lookups.hold() {
+				o.dirty = m.generation
+			}
+		}
+	}
+	for _, o := range m.ingresses.sorted {
+		if o.unit != nil && o.unit.lookups.volatile {
+			o.dirty = m.generation
+		}
+	}
+}
+
+// use records what the new unit of an object has looked up, instead of what the one before has.
+func (m *memory) use(o *object, now *unit) {
+	if o.unit != nil {
+		for key := range o.unit.lookups.keys() {
+			m.users[key] = slices.DeleteFunc(m.users[key], func(user *object) bool { return user == o })
+			if len(m.users[key]) == 0 {
+				delete(m.users, key)
+			}
+		}
+	}
+	if now != nil {
+		for key := range now.lookups.keys() {
+			m.users[key] = append(m.users[key], o)
+		}
+	}
+	o.unit = now
+}
+
+// problems are all that there are, sorted by owner. They are collected anew each time: most objects have none.
+func (m *memory) problems() []Problem {
+	problems := slices.Concat(m.cluster.problems, snapshotProblems(m.snapshot))
+	for _, o := range m.groups.refused {
+		problems = append(problems, *o.refused)
+	}
+	for _, k := range []*objects{&m.ingresses, &m.groups} {
+		for _, o := range k.sorted {
+			problems = append(problems, o.unit.list...)
+		}
+	}
+	problems = append(problems, m.registerCertificates()...)
+	problems = append(problems, m.catchAllProblems()...)
+	problems = append(problems, m.eastWestProblems()...)
+	problems = append(problems, m.fixed.list...)
+	problems = append(problems, m.candidates.duplicates()...)
+	sortProblems(problems)
+	return problems
+}
+
+// snapshotProblems are those that the read itself found.
+func snapshotProblems(s *kube.Snapshot) []Problem {
+	var problems []Problem
+	for _, b := range s.Bad {
+		problems = append(problems, Problem{
+			Owner: b.Ref, Reason: Undecodable, Severity: Error, Plain: true, Message: b.Err.Error(),
+		})
+	}
+	if f := s.DefaultFilters; f != nil && f.Err != nil {
+		problems = append(problems, Problem{
+			Reason: DefaultFilters, Severity: Error, Plain: true,
+			Message: "could not fetch default filter configurations: " + f.Err.Error(),
+		})
+	}
+	return problems
+}
