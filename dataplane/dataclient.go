@@ -1,7 +1,6 @@
 package dataplane
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -66,7 +65,7 @@ func (d *DataClient) LoadUpdate() (upserts []*eskip.Route, deletedIDs []string, 
 	if d.given != nil && d.given.Digest() == t.Digest() {
 		return nil, nil, nil
 	}
-	var old []table.Route
+	var old table.List
 	if d.given != nil {
 		old = d.given.Routes()
 	}
@@ -78,26 +77,17 @@ func (d *DataClient) LoadUpdate() (upserts []*eskip.Route, deletedIDs []string, 
 	return upserts, deletedIDs, nil
 }
 
-// difference returns the document of the routes that are new or have another text, and the ids of those that are gone.
-// Both lists are sorted by id. Each line of a table parses on its own, so any choice of them does.
-func difference(old, cur []table.Route) (document string, gone []string) {
+// difference returns the document of the routes that are new or have another text, and the ids of those that are gone,
+// sorted by id. Each line of a table parses on its own, so any choice of them does.
+func difference(old, cur table.List) (document string, gone []string) {
 	var b strings.Builder
-	i := 0
-	for j := range cur {
-		for ; i < len(old) && cmp.Less(old[i].ID, cur[j].ID); i++ {
-			gone = append(gone, old[i].ID)
+	for was, is := range table.Changes(old, cur) {
+		if is == nil {
+			gone = append(gone, was.ID)
+			continue
 		}
-		if i < len(old) && old[i].ID == cur[j].ID {
-			i++
-			if old[i-1].Text == cur[j].Text {
-				continue
-			}
-		}
-		b.WriteString(cur[j].Text)
+		b.WriteString(is.Text)
 		b.WriteByte('\n')
-	}
-	for ; i < len(old); i++ {
-		gone = append(gone, old[i].ID)
 	}
 	return b.String(), gone
 }

@@ -176,11 +176,11 @@ func (m *model) guarded(before, cur *table.Table) {
 		return
 	}
 	have := make(map[string]bool)
-	for _, r := range cur.Routes() {
+	for r := range cur.Routes().All() {
 		have[r.ID] = true
 	}
 	gone := 0
-	for _, r := range before.Routes() {
+	for r := range before.Routes().All() {
 		if !have[r.ID] {
 			gone++
 		}

@@ -84,7 +84,7 @@ func New(cfg Config) (*Engine, error) {
 
 // compile gives the routes of a snapshot and takes its problems down. If it panics, which is left to the poller, what
 // the compiler remembers cannot be trusted any more: the next snapshot is compiled without memory.
-func (e *Engine) compile(s *kube.Snapshot) []table.Route {
+func (e *Engine) compile(s *kube.Snapshot) table.List {
 	e.snapshot.Store(s) // first: addresses do not depend on what compiles
 	done := false
 	defer func() {

@@ -24,7 +24,7 @@ func generated(id string) bool {
 
 // onlyGenerated reports whether no route of t comes from an object. It holds for an empty table.
 func onlyGenerated(t *table.Table) bool {
-	for _, r := range t.Routes() {
+	for r := range t.Routes().All() {
 		if !generated(r.ID) {
 			return false
 		}
@@ -32,7 +32,7 @@ func onlyGenerated(t *table.Table) bool {
 	return true
 }
 
-// measurement is the result of comparing two tables, which takes some 10 ms at 100,000 routes.
+// measurement is the result of comparing two tables, which takes some 10 ms at 100,000 routes that all differ.
 type measurement struct {
 	served, candidate table.Digest
 	reason            Code
@@ -63,12 +63,17 @@ func (g *Guard) compare(served, candidate *table.Table) (Code, string) {
 	if onlyGenerated(candidate) && !onlyGenerated(served) {
 		return OnlyGenerated, fmt.Sprintf("all %d routes are generated; %d are served", candidate.Len(), served.Len())
 	}
-	gone := missing(ids(served.Routes()), ids(candidate.Routes()))
+	gone := 0
+	for _, now := range table.Changes(served.Routes(), candidate.Routes()) {
+		if now == nil {
+			gone++
+		}
+	}
 	if g.tooMuch(gone, served.Len()) {
 		return RoutesLost, fmt.Sprintf("%d of %d routes are gone (%s)", gone, served.Len(), g.share(gone, served.Len()))
 	}
 	hosts := served.Hosts()
-	gone = missing(list(hosts), list(candidate.Hosts()))
+	gone = missing(hosts, candidate.Hosts())
 	if g.tooMuch(gone, len(hosts)) {
 		return HostsLost, fmt.Sprintf("%d of %d hosts are gone (%s)", gone, len(hosts), g.share(gone, len(hosts)))
 	}
@@ -95,28 +100,14 @@ func past(ceiling, from, to int) bool {
 	return ceiling > 0 && to > ceiling && from <= ceiling
 }
 
-// sorted is a sorted list of distinct strings that need not exist as a slice.
-type sorted struct {
-	n  int
-	at func(int) string
-}
-
-func ids(routes []table.Route) sorted {
-	return sorted{len(routes), func(i int) string { return routes[i].ID }}
-}
-
-func list(s []string) sorted {
-	return sorted{len(s), func(i int) string { return s[i] }}
-}
-
-// missing returns how many entries of old are not in cur.
-func missing(old, cur sorted) int {
+// missing returns how many entries of old are not in cur. Both are sorted and distinct.
+func missing(old, cur []string) int {
 	count, j := 0, 0
-	for i := range old.n {
-		for j < cur.n && cur.at(j) < old.at(i) {
+	for _, s := range old {
+		for j < len(cur) && cur[j] < s {
 			j++
 		}
-		if j == cur.n || cur.at(j) != old.at(i) {
+		if j == len(cur) || cur[j] != s {
 			count++
 		}
 	}

@@ -35,7 +35,7 @@ type world struct {
 	registry *prometheus.Registry
 
 	mu        sync.Mutex // guards what follows
-	routes    []table.Route
+	routes    table.List
 	revision  kube.Revision // the highest of the lists
 	oldest    kube.Revision // the lowest, 0 if it is not known
 	err       error         // of the next reads
@@ -131,7 +131,7 @@ func (w *world) Read(ctx context.Context, o kube.ReadOptions) (*kube.Snapshot, e
 	return &kube.Snapshot{Revision: w.oldest, Newest: w.revision}, nil
 }
 
-func (w *world) compile(*kube.Snapshot) []table.Route {
+func (w *world) compile(*kube.Snapshot) table.List {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.compiles++
@@ -192,30 +192,30 @@ func (w *world) tables() []string {
 	return all
 }
 
-func routesOf(ids ...string) []table.Route {
-	routes := make([]table.Route, len(ids))
+func routesOf(ids ...string) table.List {
+	routes := make([]*table.Route, len(ids))
 	for i, id := range ids {
 		id, text, ok := strings.Cut(id, "=")
 		if !ok {
 			text = "*"
 		}
-		routes[i] = table.Route{ID: id, Text: id + ": " + text + " -> <shunt>;"}
+		routes[i] = &table.Route{ID: id, Text: id + ": " + text + " -> <shunt>;"}
 	}
-	return routes
+	list, err := table.NewList(routes)
+	if err != nil {
+		panic(err) // the ids are those of a test
+	}
+	return list
 }
 
 func tableOf(t *testing.T, ids ...string) *table.Table {
 	t.Helper()
-	tab, err := table.New(routesOf(ids...), 1, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tab
+	return table.Of(routesOf(ids...), 1, time.Now())
 }
 
 func idsOf(t *table.Table) string {
 	var ids []string
-	for _, r := range t.Routes() {
+	for r := range t.Routes().All() {
 		ids = append(ids, r.ID)
 	}
 	return strings.Join(ids, " ")

@@ -16,7 +16,6 @@ const (
 	resultError     = "error"
 
 	failedRead  = "read"
-	failedTable = "table"
 	failedPanic = "panic"
 
 	phaseRead    = "read"
@@ -70,7 +69,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	for _, r := range []string{resultChanged, resultUnchanged, resultHeld, resultError} {
 		m.polls.WithLabelValues(r)
 	}
-	for _, r := range []string{failedRead, failedTable, failedPanic} {
+	for _, r := range []string{failedRead, failedPanic} {
 		m.failures.WithLabelValues(r)
 	}
 	for _, c := range guard.Codes() {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/routesrv/routesrv/guard"
@@ -68,10 +69,7 @@ func (p *Poller) attempt(ctx context.Context, o kube.ReadOptions) (f *failure) {
 	}
 	at := time.Now()
 	seen := readOf(snapshot, o, at)
-	repeated, err := p.digest(snapshot, seen)
-	if err != nil {
-		return &failure{reason: failedTable, err: fmt.Errorf("make table: %w", err)}
-	}
+	repeated := p.digest(snapshot, seen)
 	p.publishing.Lock()
 	defer p.publishing.Unlock()
 	seen.Held = p.judge(at, repeated)
@@ -92,29 +90,20 @@ func readOf(s *kube.Snapshot, o kube.ReadOptions, at time.Time) table.Read {
 	}
 }
 
-// digest makes the candidate table of a snapshot. It reports whether that is the one of the read before. An error is a bug
-// of the compiler: the old table is better than a broken one.
+// digest makes the candidate table of a snapshot. It reports whether that is the one of the read before.
 //
 // The revision of the table is the highest of the read: the lowest stays where it is for as long as nobody writes to one of
 // the kinds, so tables with different routes would have the same.
-func (p *Poller) digest(s *kube.Snapshot, seen table.Read) (repeated bool, err error) {
+func (p *Poller) digest(s *kube.Snapshot, seen table.Read) (repeated bool) {
 	start := time.Now()
 	routes := p.cfg.Compile(s)
 	p.cfg.Metrics.duration.WithLabelValues(phaseCompile).Observe(time.Since(start).Seconds())
 	before := p.candidate
-	if before != nil && sameSlice(routes, p.compiled) {
-		return true, nil
+	if before != nil && slices.Equal(routes.Blocks(), before.Routes().Blocks()) {
+		return true
 	}
-	t, err := table.New(routes, seen.Newest, seen.At)
-	if err != nil {
-		return false, err
-	}
-	p.compiled, p.candidate = routes, t
-	return before != nil && before.Digest() == t.Digest(), nil
-}
-
-func sameSlice(a, b []table.Route) bool {
-	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+	p.candidate = table.Of(routes, seen.Newest, seen.At)
+	return before != nil && before.Digest() == p.candidate.Digest()
 }
 
 // judge publishes the candidate if it is new and the guard lets it pass. It reports whether a table is held back.

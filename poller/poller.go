@@ -71,10 +71,10 @@ type Observer interface {
 
 // Config is what a Poller is made of.
 type Config struct {
-	// Source and Compile are required. Compile gives unique routes, sorted by id; the very same slice if nothing
-	// changed. If it panics, it is called again for the next read.
+	// Source and Compile are required. Compile gives the routes, which share with those before what did not change. If it
+	// panics, it is called again for the next read.
 	Source  Source
-	Compile func(*kube.Snapshot) []table.Route
+	Compile func(*kube.Snapshot) table.List
 	// Publish serves a table from now on. Required.
 	Publish func(*table.Table)
 	// Guard is required.
@@ -101,8 +101,7 @@ type Poller struct {
 	recheck chan struct{}
 
 	// owned by Run
-	compiled  []table.Route // of the last read
-	candidate *table.Table  // made of compiled
+	candidate *table.Table // of the last read
 
 	// publishing is held while a table is judged and published, which can take a second; the loop and Accept do so.
 	publishing sync.Mutex

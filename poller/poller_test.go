@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/routesrv/routesrv/poller"
-	"github.com/routesrv/routesrv/table"
 )
 
 func TestNewRefusesWhatCannotWork(t *testing.T) {
@@ -327,24 +326,6 @@ func TestServedTableIsNotPublishedAgainButConfirmed(t *testing.T) {
 		want := []string{"INFO starting polling", "INFO routes initialized", "INFO polling stopped"}
 		if diff := cmp.Diff(want, w.log.lines()); diff != "" {
 			t.Errorf("log (-want +got):\n%s", diff)
-		}
-	})
-}
-
-func TestTableThatIsNoneIsAFailure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "a")
-		p := w.poller(nil)
-		stop := w.run(p)
-		time.Sleep(time.Second)
-		w.change(func() {
-			w.routes = []table.Route{{ID: "b", Text: "b: * -> <shunt>;"}, {ID: "b", Text: "b: * -> <shunt>;"}}
-		})
-		time.Sleep(3 * time.Second)
-		s := p.Status()
-		stop()
-		if s.LastError != `make table: duplicate route id: "b"` || !slices.Equal(w.tables(), []string{"a"}) {
-			t.Errorf("status %+v and tables %v, want the duplicate as error and the old table", s, w.tables())
 		}
 	})
 }

@@ -121,11 +121,7 @@ func (w *world) compiled() *table.Table {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	t, err := table.New(c.Compile(s).Routes, uint64(s.Newest), time.Now())
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return t
+	return table.Of(c.Compile(s).Routes, uint64(s.Newest), time.Now())
 }
 
 // note takes down a table that may be served.

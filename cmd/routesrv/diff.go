@@ -203,16 +203,16 @@ type compiledPath struct {
 	problems string // that were printed last
 }
 
-func (c *manifestCompiler) compile(ctx context.Context, path string) ([]table.Route, error) {
+func (c *manifestCompiler) compile(ctx context.Context, path string) (table.List, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p, err := c.of(path)
 	if err != nil {
-		return nil, err
+		return table.List{}, err
 	}
 	snapshot, err := p.source.Read(ctx, kube.ReadOptions{})
 	if err != nil {
-		return nil, err
+		return table.List{}, err
 	}
 	result := p.compiler.Compile(snapshot)
 	var problems string

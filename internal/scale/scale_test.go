@@ -33,10 +33,10 @@ func TestCompilesToTheSizeItPromises(t *testing.T) {
 	}
 	r := c.Compile(scale.Snapshot(0.1))
 	bytes := 0
-	for _, route := range r.Routes {
+	for route := range r.Routes.All() {
 		bytes += len(route.Text) + 1
 	}
-	if n := len(r.Routes); n < 12000 || n > 13000 || bytes/n < 360 || bytes/n > 380 {
+	if n := r.Routes.Len(); n < 12000 || n > 13000 || bytes/n < 360 || bytes/n > 380 {
 		t.Errorf("%d routes of %d bytes, want about 12,400 of 370", n, bytes/n)
 	}
 	if len(r.Problems) != 0 {

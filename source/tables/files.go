@@ -67,7 +67,7 @@ func (m *manifests) Load(ctx context.Context) (*Table, error) {
 	}
 	// What data planes get is the text, so that is what is compared.
 	var text strings.Builder
-	for _, r := range compiled {
+	for r := range compiled.All() {
 		text.WriteString(r.Text)
 		text.WriteByte('\n')
 	}

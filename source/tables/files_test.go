@@ -44,8 +44,10 @@ func TestFileIsReadEachTime(t *testing.T) {
 	}
 }
 
-func TestCopyOfATableIsChecked(t *testing.T) {
-	routes, err := table.Parse(document(5))
+// parsed is a table of the document, with a revision.
+func parsed(t *testing.T, document string) *table.Table {
+	t.Helper()
+	routes, err := table.Parse(document)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,6 +55,11 @@ func TestCopyOfATableIsChecked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return tab
+}
+
+func TestCopyOfATableIsChecked(t *testing.T) {
+	tab := parsed(t, document(5))
 	var b bytes.Buffer
 	if err := tab.WriteFile(&b, table.FileMeta{Origin: "cluster"}); err != nil {
 		t.Fatal(err)
@@ -112,12 +119,12 @@ func TestStandardInputIsReadOnce(t *testing.T) {
 func TestManifestsAreCompiled(t *testing.T) {
 	var asked []string
 	failure := errors.New("bad manifest")
-	cfg := tables.Config{Compile: func(_ context.Context, path string) ([]table.Route, error) {
+	cfg := tables.Config{Compile: func(_ context.Context, path string) (table.List, error) {
 		asked = append(asked, filepath.Base(path))
 		if strings.HasPrefix(filepath.Base(path), "bad") {
-			return nil, failure
+			return table.List{}, failure
 		}
-		return table.Parse(document(2))
+		return parsed(t, document(2)).Routes(), nil
 	}}
 	for _, place := range []string{write(t, "x.yaml", ""), write(t, "x.YML", ""), write(t, "x.json", ""), t.TempDir()} {
 		if got, err := load(t, reader(t, cfg), place); err != nil || len(got.Routes) != 2 {

@@ -58,7 +58,7 @@ type Table struct {
 }
 
 // CompileFunc makes routes of the manifests at a path, a file or a folder. Its error names the file.
-type CompileFunc func(ctx context.Context, path string) ([]table.Route, error)
+type CompileFunc func(ctx context.Context, path string) (table.List, error)
 
 // Config says how tables are read.
 type Config struct {
