@@ -1,0 +1,210 @@
+package table_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/table"
+)
+
+const noLimit = 1 << 40
+
+// randomTables are two tables that have some routes in common.
+func randomTables(t testing.TB, rng *rand.Rand, n int) (a, b *table.Table) {
+	t.Helper()
+	var first, second []table.Route
+	random := func(id string) table.Route {
+		for {
+			r := randomRoute(rng, id)
+			printed := table.NewRoute(r)
+			if back, err := eskip.Parse(printed.Text); err == nil && len(back) == 1 && eskip.Eq(back[0], r) {
+				return printed // others are left out by compile
+			}
+		}
+	}
+	for i := range n {
+		id := fmt.Sprintf("r%d", i)
+		r := random(id)
+		switch rng.IntN(6) {
+		case 0:
+			first = append(first, r)
+		case 1:
+			second = append(second, r)
+		case 2:
+			first, second = append(first, r), append(second, random(id))
+		default:
+			first, second = append(first, r), append(second, r)
+		}
+	}
+	a, errA := table.New(first, 1, at)
+	b, errB := table.New(second, 2, at)
+	if err := errors.Join(errA, errB); err != nil {
+		t.Fatal(err)
+	}
+	return a, b
+}
+
+// overTheWire is the delta as a client gets it; nil if it has no wire form.
+func overTheWire(t testing.TB, d *table.Delta) *table.Delta {
+	t.Helper()
+	data, err := d.AppendJSON(nil)
+	if errors.Is(err, table.ErrNotText) {
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !json.Valid(data) || strings.Contains(string(data), "\n") {
+		t.Fatalf("not one line of JSON: %q", data)
+	}
+	back, err := table.ParseDelta(data)
+	if err != nil {
+		t.Fatalf("%v in %s", err, data)
+	}
+	return back
+}
+
+// checkDelta holds the law: applying a delta gives the bytes of the target.
+func checkDelta(t testing.TB, a, b *table.Table) {
+	t.Helper()
+	d := overTheWire(t, table.Between(a, b))
+	if d == nil {
+		return
+	}
+	got, err := a.Apply(d, at, noLimit)
+	if err != nil {
+		t.Fatalf("%v\nfrom %s\nto %s", err, a.Text(), b.Text())
+	}
+	if string(got.Text()) != string(b.Text()) || got.Digest() != b.Digest() || got.Revision() != b.Revision() {
+		t.Fatalf("got %d\n%s\nwant %d\n%s", got.Revision(), got.Text(), b.Revision(), b.Text())
+	}
+	for _, zone := range b.Zones() {
+		if string(got.Zone(zone).Text()) != string(b.Zone(zone).Text()) {
+			t.Fatalf("zone %s differs after the delta", zone)
+		}
+	}
+}
+
+func TestAppliedDeltaIsTheTarget(t *testing.T) {
+	for seed := range uint64(300) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		a, b := randomTables(t, rng, rng.IntN(40))
+		checkDelta(t, a, b)
+		checkDelta(t, b, a)
+		checkDelta(t, a, a)
+	}
+}
+
+func FuzzAppliedDeltaIsTheTarget(f *testing.F) {
+	f.Add(uint64(1), uint8(3))
+	f.Add(uint64(7), uint8(200))
+	f.Fuzz(func(t *testing.T, seed uint64, n uint8) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		a, b := randomTables(t, rng, int(n))
+		checkDelta(t, a, b)
+	})
+}
+
+// FuzzHostileDelta holds that no delta does harm: it leads to what it says, or to an error.
+func FuzzHostileDelta(f *testing.F) {
+	base := parse(f, document)
+	good, err := table.Between(base, parse(f, `a: Path("/other") -> <shunt>`)).AppendJSON(nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good)
+	f.Add([]byte(`{"base":"` + base.Digest().String() + `","target":"` + base.Digest().String() + `","count":0}`))
+	f.Add([]byte(`{"upserts":["a: * -> <shunt>;\nb: * -> <shunt>;"]}`))
+	f.Add([]byte(`null`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		d, err := table.ParseDelta(data)
+		if err != nil {
+			return
+		}
+		d.Base = base.Digest()
+		got, err := base.Apply(d, at, 1000)
+		if err != nil {
+			return
+		}
+		if got.Digest() != d.Target || got.Len() != d.Count || got.Bytes() > 1000 {
+			t.Fatalf("%s with %d routes and %d bytes of %s", got.Digest(), got.Len(), got.Bytes(), data)
+		}
+		if _, err := eskip.Parse(string(got.Text())); err != nil {
+			t.Fatalf("%v in %s", err, got.Text())
+		}
+	})
+}
+
+func TestDeltaWireForm(t *testing.T) {
+	a, b := parse(t, `a: * -> <shunt>; b: Path("/b") -> <shunt>; c: * -> <shunt>`), parse(t, `a: * -> <shunt>; b: Path("/<é>") -> <shunt>`)
+	got, err := table.Between(a, b).AppendJSON([]byte("data: "))
+	want := fmt.Sprintf(`data: {"base":"%s","target":"%s","revision":7,"count":2,"deletes":["c"],"upserts":["b: Path(\"/<é>\") -> <shunt>;"]}`,
+		a.Digest(), b.Digest())
+	if err != nil || string(got) != want {
+		t.Errorf("error %v\ngot  %s\nwant %s", err, got, want)
+	}
+	none, err := table.Between(a, a).AppendJSON(nil)
+	if err != nil || !strings.HasSuffix(string(none), `"deletes":[],"upserts":[]}`) {
+		t.Errorf("delta to the same table: %s, error %v, want empty lists", none, err)
+	}
+}
+
+func TestDeltaThatIsNoneIsRefused(t *testing.T) {
+	base := parse(t, document)
+	target := parse(t, document+`; zz: * -> <shunt>`)
+	good := table.Between(base, target)
+	for _, tt := range []struct {
+		name   string
+		change func(*table.Delta)
+		limit  int64
+		want   error
+	}{
+		{"other base", func(d *table.Delta) { d.Base = target.Digest() }, noLimit, table.ErrOtherBase},
+		{"other target", func(d *table.Delta) { d.Target = base.Digest() }, noLimit, table.ErrDelta},
+		{"count", func(d *table.Delta) { d.Count++ }, noLimit, table.ErrDelta},
+		{"lost upsert", func(d *table.Delta) { d.Upserts = nil }, noLimit, table.ErrDelta},
+		{"delete too many", func(d *table.Delta) { d.Deletes = []string{base.Routes().Blocks()[0].Routes()[0].ID} }, noLimit, table.ErrDelta},
+		{"too large", func(*table.Delta) {}, int64(target.Bytes() - 1), table.ErrDelta},
+		{"twice", func(d *table.Delta) { d.Upserts = append(d.Upserts, d.Upserts[0]) }, noLimit, table.ErrDuplicateID},
+		{"not a route", func(d *table.Delta) { d.Upserts = []string{"zz: *"} }, noLimit, nil},
+	} {
+		d := *good
+		tt.change(&d)
+		got, err := base.Apply(&d, at, tt.limit)
+		if err == nil || tt.want != nil && !errors.Is(err, tt.want) {
+			t.Errorf("%s: table %v, error %v, want %v", tt.name, got, err, tt.want)
+		}
+	}
+	for _, data := range []string{``, `{}`, `[]`, `{"base":"x"}`, `{"count":-1}`, `{"base":"` + base.Digest().String() + `"}`} {
+		if d, err := table.ParseDelta([]byte(data)); err == nil {
+			t.Errorf("%q gives %+v", data, d)
+		}
+	}
+	whole, err := good.AppendJSON(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := table.ParseDelta(append(whole, whole...)); err == nil {
+		t.Error("two deltas in one are taken")
+	}
+	if _, err := table.ParseDelta([]byte(strings.Replace(string(whole), "{", `{"later":{"a":1},`, 1))); err != nil {
+		t.Errorf("a field of a later version: %v", err)
+	}
+}
+
+func TestTextThatIsNotUTF8HasNoDelta(t *testing.T) {
+	a, b := parse(t, `a: * -> <shunt>`), parse(t, "a: Path(\"/\xff\") -> <shunt>")
+	if _, err := table.Between(a, b).AppendJSON(nil); !errors.Is(err, table.ErrNotText) {
+		t.Errorf("error %v, want %v", err, table.ErrNotText)
+	}
+	if diff := cmp.Diff(table.Between(b, a).Upserts, []string{"a: * -> <shunt>;"}); diff != "" {
+		t.Error(diff)
+	}
+}
