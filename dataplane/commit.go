@@ -50,6 +50,17 @@ func (v view) names() []string {
 	return names
 }
 
+// find returns the table with the digest, nil if it is not held.
+func (v view) find(d table.Digest) *candidate {
+	switch {
+	case v.applied != nil && v.applied.digest == d:
+		return &v.applied.candidate
+	case v.held != nil && v.held.digest == d:
+		return v.held
+	}
+	return nil
+}
+
 // named reports whether the ETag of a 304 means the candidate; sole says that nothing else was named.
 func (c *candidate) named(t tag, sole bool) bool {
 	switch {
@@ -96,9 +107,9 @@ func (c *Client) settle(s *server, seen view, a *answer) (result string, f *Erro
 	}
 }
 
-// verify makes a candidate of a full answer. A text that is known already is not parsed again.
-func (c *Client) verify(seen view, a *answer) (*candidate, *Error) {
-	next := &candidate{digest: a.digest, origin: a.origin, sourceRead: a.sourceRead, state: a.state}
+// verify makes a candidate of an answer with a table or a delta. A text that is known already is not parsed again.
+func (c *Client) verify(seen view, a *answer) (next *candidate, f *Error) {
+	next = &candidate{digest: a.digest, origin: a.origin, sourceRead: a.sourceRead, state: a.state}
 	if a.tag.text != "" {
 		next.etags = []string{a.tag.text}
 	}
@@ -116,12 +127,8 @@ func (c *Client) verify(seen view, a *answer) (*candidate, *Error) {
 		if at.IsZero() {
 			at = next.sourceRead
 		}
-		routes, err := table.Parse(a.text)
-		if err != nil {
-			return nil, failf(ReasonParse, "%w", err)
-		}
-		if next.table, err = table.New(routes, a.tag.revision, at); err != nil {
-			return nil, failf(ReasonParse, "%w", err)
+		if next.table, f = c.build(seen, a, at); f != nil {
+			return nil, f
 		}
 	}
 	if n := strconv.Itoa(next.table.Len()); a.count != "" && a.count != n {
@@ -129,6 +136,22 @@ func (c *Client) verify(seen view, a *answer) (*candidate, *Error) {
 	}
 	next.raise(a.tag)
 	return next, nil
+}
+
+// build makes the table of an answer.
+func (c *Client) build(seen view, a *answer, at time.Time) (*table.Table, *Error) {
+	if a.delta != nil {
+		return applyDelta(seen, a, at, c.cfg.MaxBytes)
+	}
+	routes, err := table.Parse(a.text)
+	if err != nil {
+		return nil, failf(ReasonParse, "%w", err)
+	}
+	t, err := table.New(routes, a.tag.revision, at)
+	if err != nil {
+		return nil, failf(ReasonParse, "%w", err)
+	}
+	return t, nil
 }
 
 // raise gives the candidate the revision of a name of it, if that is higher: it is as new as that.
