@@ -36,16 +36,13 @@ const (
 
 // course is how the client goes on: over streams or by polling.
 type course struct {
-	pollFirst bool      // one poll comes before the next stream
+	pollFirst bool      // one poll comes before the next stream, whenever that may be
 	resting   bool      // polling has to do until streamAt
 	streamAt  time.Time // when a stream may be made
 	failures  int       // attempts in a row that failed
-	rests     int       // times in a row that polling had to do, and did
+	rests     int       // times in a row that polling had to do for long, and did
 	polled    bool      // a poll has worked since the last attempt
 }
-
-// alike are the reasons of attempts after which a poll would fail, too.
-var alike = []Reason{ReasonConnect, ReasonStatus, ReasonNotReady, ReasonRedirect}
 
 // Run follows the route servers until ctx ends, and returns nil then. It asks at once, and writes the LKG file once more at
 // the end if its table was confirmed later. It is to be called once.
@@ -92,7 +89,7 @@ func (c *Client) step(ctx context.Context) (rested, due time.Time, failed bool) 
 			return now, c.retryAt(), true
 		}
 		k.polled = true
-		if due = now.Add(c.interval()); c.cfg.Follow == Auto && !k.resting {
+		if due = now.Add(c.interval()); c.cfg.Follow == Auto && (!k.resting || k.streamAt.Before(due)) {
 			due = k.streamAt
 		}
 		return now, due, false
@@ -117,34 +114,37 @@ func (c *Client) afterStream(now time.Time, end *ending) (due time.Time, failed 
 		return k.streamAt, false
 	}
 	k.failures++
-	if retry := c.retryAt(); retry.After(k.streamAt) {
-		k.streamAt = retry
-	}
-	unreachable := slices.Contains(alike, end.reason)
 	if c.cfg.Follow == Stream {
-		return k.streamAt, unreachable
+		if retry := c.retryAt(); retry.After(k.streamAt) {
+			k.streamAt = retry
+		}
+		return k.streamAt, true
 	}
-	switch {
-	case end.reason == ReasonBusy:
-		k.resting = true // for as long as the server says
-	case end.reason == ReasonNoStreams || k.failures >= failedStreams:
+	k.resting = true
+	if end.reason == ReasonNoStreams || k.failures >= failedStreams && end.reason != ReasonBusy {
 		rest := min(leastRest<<min(k.rests, 8), mostRest)
 		if k.polled {
-			k.rests++
+			k.rests++ // else it is not streams that fail
 		}
-		k.polled, k.resting, k.streamAt = false, true, now.Add(rest/2+c.chance(rest/2))
-	}
-	if k.resting {
+		k.polled, k.streamAt = false, now.Add(rest/2+c.chance(rest/2))
 		c.log.Info(LogPollingBegins, "reason", string(end.reason), "until", k.streamAt)
 	}
-	if unreachable {
+	switch {
+	case end.reason == ReasonConnect: // as a poll would
 		return c.retryAt(), true
+	case !end.refetch:
+		k.pollFirst = true
+		return now, false
+	default: // there was a poll just now
+		return earlier(k.streamAt, now.Add(c.interval())), false
 	}
-	if end.refetch {
-		return k.streamAt, false // that was a poll
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
 	}
-	k.pollFirst = true
-	return now, false
+	return b
 }
 
 // using notes what is in use.
@@ -189,15 +189,16 @@ func (c *Client) follow(ctx context.Context) *ending {
 	return end
 }
 
-// openAny tries the servers until one gives a stream. If none does, it says why the one in use did not.
+// openAny tries the servers until one gives a stream. If none does, it says why. With Auto a server that can be reached is
+// left to polling, which says whether it is fine.
 func (c *Client) openAny(ctx context.Context) (*stream, *ending) {
 	c.polling.Lock()
 	defer c.polling.Unlock()
 	zone := c.begin()
 	start := time.Now()
 	deadline := start.Add(roundTimeouts * c.cfg.Timeout)
+	end := &ending{failed: true}
 	var errs []error
-	var last *Error
 	for _, i := range c.order(start) {
 		if !time.Now().Before(deadline) {
 			break
@@ -211,33 +212,25 @@ func (c *Client) openAny(ctx context.Context) (*stream, *ending) {
 			if f == nil {
 				st.close()
 			}
-			return nil, &ending{}
+			return nil, end
 		}
 		if f == nil {
 			c.use(i)
 			return st, nil
 		}
 		f.retryAfter += c.chance(f.retryAfter / 2) // all that it has sent away
-		c.log.Debug(LogNoStream, "url", s.name, "reason", string(f.Reason), "error", f.Err)
-		if c.cfg.Follow == Auto && (f.Reason == ReasonNoStreams || f.Reason == ReasonBusy) {
-			return nil, &ending{reason: f.Reason, failed: true, wait: max(f.retryAfter, defaultRetry)} // it can be polled
+		end.reason = f.Reason
+		if c.cfg.Follow == Auto && f.Reason != ReasonConnect {
+			c.log.Debug(LogNoStream, "url", s.name, "reason", string(f.Reason), "error", f.Err)
+			end.wait = max(f.retryAfter, defaultRetry)
+			return nil, end
 		}
 		c.failed(s, f, time.Now())
-		errs, last = append(errs, f), worse(last, f)
+		errs = append(errs, f)
 	}
 	c.http.CloseIdleConnections()
-	if c.cfg.Follow == Stream || slices.Contains(alike, last.Reason) {
-		c.ended(errors.Join(errs...)) // otherwise a poll has the last word
-	}
-	return nil, &ending{reason: last.Reason, failed: true}
-}
-
-// worse is what says more about whether polling would do.
-func worse(a, b *Error) *Error {
-	if a == nil || slices.Contains(alike, a.Reason) {
-		return b
-	}
-	return a
+	c.ended(errors.Join(errs...))
+	return nil, end
 }
 
 // listen does what a stream says, and beside it what polls would do.
@@ -313,14 +306,15 @@ func (c *Client) broke(st *stream) *ending {
 	f := st.err
 	f.URL = st.server.name
 	end := &ending{reason: f.Reason, failed: !st.current, wait: c.afterBroken(st)}
+	silent := f.Reason == ReasonSilent
 	switch {
 	case slices.Contains(verifyReasons, f.Reason):
 		return c.rejected(st, f)
-	case f.Reason == ReasonSilent:
+	case silent && st.current || end.failed && c.cfg.Follow == Stream:
+		c.failed(st.server, f, time.Now()) // otherwise it is left to polling
+	}
+	if silent {
 		end.wait = c.chance(time.Second) // it has lasted long enough
-		c.failed(st.server, f, time.Now())
-	case !st.current:
-		c.failed(st.server, f, time.Now())
 	}
 	return end
 }
