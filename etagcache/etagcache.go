@@ -124,7 +124,8 @@ type Cache struct {
 	history history
 	bodies  bodies
 
-	encoders encoders
+	pieces   pieces
+	encoders sync.Pool // of *encoder
 
 	mu       sync.Mutex // held by who changes state, guards what follows
 	ended    uint64     // sequence number of the last poll that ended

@@ -9,9 +9,10 @@ import (
 
 // Metrics is made by NewMetrics. One Metrics belongs to one Cache.
 type Metrics struct {
-	Responses      *prometheus.CounterVec   // by code and encoding
-	SentBytes      *prometheus.CounterVec   // by encoding; bodies only
-	EncodeDuration *prometheus.HistogramVec // by encoding
+	Responses      *prometheus.CounterVec // by code and encoding
+	SentBytes      *prometheus.CounterVec // by encoding; bodies only
+	EncodeDuration prometheus.Histogram
+	EncodedBlocks  prometheus.Counter
 	TableRoutes    prometheus.Gauge
 	TableBytes     *prometheus.GaugeVec // by encoding
 	TableRevision  prometheus.Gauge
@@ -25,10 +26,9 @@ type Metrics struct {
 	ZonesRendered  prometheus.Counter
 
 	// The series of the vectors, found once: a 304 takes a few microseconds, and a look-up by label is part of one.
-	responses      map[int]*[encodings]prometheus.Counter
-	sentBytes      [encodings]prometheus.Counter
-	encodeDuration [encodings]prometheus.Observer
-	tableBytes     [encodings]prometheus.Gauge
+	responses  map[int]*[encodings]prometheus.Counter
+	sentBytes  [encodings]prometheus.Counter
+	tableBytes [encodings]prometheus.Gauge
 }
 
 // statuses are all that the handler answers with.
@@ -60,11 +60,12 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "routesrv_table_sent_bytes_total",
 			Help: "Bytes of response bodies of /routes and /routes/{zone}, as encoded.",
 		}, []string{"encoding"}),
-		EncodeDuration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		EncodeDuration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "routesrv_table_encode_duration_seconds",
-			Help:    "Time to encode one table, full or of a zone.",
+			Help:    "Time to encode what is new in one table, full or of a zone.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 14),
-		}, []string{"encoding"}),
+		}),
+		EncodedBlocks: counter("routesrv_table_encoded_blocks_total", "Blocks of some hundred routes that were encoded because no table before had them."),
 		TableBytes: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "routesrv_table_bytes",
 			Help: "Size of the full table by encoding.",
@@ -82,7 +83,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}
 	m.resolve()
 	if reg != nil {
-		reg.MustRegister(m.Responses, m.SentBytes, m.EncodeDuration, m.TableBytes, m.TableRoutes, m.TableRevision, m.TableStale,
+		reg.MustRegister(m.Responses, m.SentBytes, m.EncodeDuration, m.EncodedBlocks, m.TableBytes, m.TableRoutes, m.TableRevision, m.TableStale,
 			m.ReadRevision, m.Complete, m.LastRead, m.Claims, m.OlderTables, m.BrokenBodies, m.ZonesRendered)
 	}
 	return m
@@ -100,7 +101,6 @@ func (m *Metrics) resolve() {
 	}
 	for e, name := range encodingName {
 		m.sentBytes[e] = m.SentBytes.WithLabelValues(name)
-		m.encodeDuration[e] = m.EncodeDuration.WithLabelValues(name)
 		m.tableBytes[e] = m.TableBytes.WithLabelValues(name)
 	}
 }

@@ -1,7 +1,6 @@
 package etagcache
 
 import (
-	"bytes"
 	"errors"
 	"net/http"
 	"net/netip"
@@ -120,16 +119,15 @@ func (x *exchange) content(ranges bool) {
 	x.cache.cfg.Metrics.observeResponse(status, x.encoding, n)
 }
 
-// serveWhole writes the body in one call and returns the number of bytes written.
+// serveWhole writes the body and returns the number of bytes written.
 func (x *exchange) serveWhole(r *receipt) int {
 	x.cache.bodies.begin(r)
-	body := x.variant.body(x.encoding)
-	n, err := x.w.Write(body)
+	n, err := x.variant.write(x.w, x.encoding)
 	if err == nil {
 		// What is left in the server's buffers is written now, so that a failure is seen here and not after the handler.
 		err = http.NewResponseController(x.w).Flush()
 	}
-	x.settle(r, n == len(body) && (err == nil || errors.Is(err, http.ErrNotSupported)))
+	x.settle(r, n == x.variant.size(x.encoding) && (err == nil || errors.Is(err, http.ErrNotSupported)))
 	return n
 }
 
@@ -138,7 +136,7 @@ func (x *exchange) serveRanges() (status, n int, ok bool) {
 	r := x.r.WithContext(x.r.Context())
 	r.Header = http.Header{"Range": x.r.Header["Range"]}
 	w := &countingWriter{ResponseWriter: x.w}
-	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(x.variant.body(x.encoding)))
+	http.ServeContent(w, r, "", time.Time{}, x.variant.reader(x.encoding))
 	return w.status, w.n, w.err == nil
 }
 

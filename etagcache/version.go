@@ -1,6 +1,8 @@
 package etagcache
 
 import (
+	"bytes"
+	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -56,8 +58,8 @@ func (c *Cache) newVersion(t *table.Table, previous *version, order uint64) *ver
 		v.modified = t.Time().UTC().Truncate(time.Second)
 		v.lastModified = []string{v.modified.Format(http.TimeFormat)}
 	}
-	t.Text() // the identity body of the full table; those of zones wait for somebody who wants them
-	v.full = c.newVariant(t)
+	v.full = c.newVariant(t, order)
+	c.pieces.forget(order)
 	c.history.add(t.Digest(), v.sighting)
 	if previous != nil {
 		previous.zones.Range(func(zone, slot any) bool {
@@ -70,11 +72,12 @@ func (c *Cache) newVersion(t *table.Table, previous *version, order uint64) *ver
 	return v
 }
 
-func (c *Cache) newVariant(t *table.Table) *variant {
-	va := &variant{table: t, count: []string{strconv.Itoa(t.Len())}}
-	va.gzip, va.zstd = c.encode(t)
-	for e, size := range [encodings]int{t.Bytes(), len(va.gzip), len(va.zstd)} {
-		va.sizes[e] = []string{strconv.Itoa(size)}
+// newVariant makes the bodies of t, for the version with the number.
+func (c *Cache) newVariant(t *table.Table, order uint64) *variant {
+	pieces := c.encoded(t, order)
+	va := &variant{table: t, count: []string{strconv.Itoa(t.Len())}, gzip: gzipBody(pieces), zstd: zstdBody(pieces)}
+	for e := range encodings {
+		va.sizes[e] = []string{strconv.Itoa(va.size(e))}
 	}
 	va.restamp(nil, t.Revision())
 	return va
@@ -114,7 +117,7 @@ func (v *version) makeZone(zone string) *variant {
 		}
 	}
 	v.cache.cfg.Metrics.ZonesRendered.Inc()
-	return v.cache.newVariant(t)
+	return v.cache.newVariant(t, v.sighting.order)
 }
 
 // restampDown lowers the revision of all variants to that of the source, if it is higher: the source has gone back, and
@@ -154,14 +157,32 @@ func (va *variant) restamp(old *stamp, revision uint64) {
 	va.stamp.CompareAndSwap(old, s)
 }
 
-// body returns the bytes of the variant in an encoding. They are shared and must not be changed.
-func (va *variant) body(e encoding) []byte {
+// write writes the body of the variant in an encoding, in few large pieces.
+func (va *variant) write(w io.Writer, e encoding) (n int, err error) {
 	switch e {
 	case gzipped:
-		return va.gzip
+		return w.Write(va.gzip)
 	case zstandard:
-		return va.zstd
+		return w.Write(va.zstd)
 	default:
-		return va.table.Text()
+		n, err := va.table.WriteTo(w)
+		return int(n), err
 	}
+}
+
+// reader reads the body of the variant in an encoding, at any place.
+func (va *variant) reader(e encoding) io.ReadSeeker {
+	switch e {
+	case gzipped:
+		return bytes.NewReader(va.gzip)
+	case zstandard:
+		return bytes.NewReader(va.zstd)
+	default:
+		return io.NewSectionReader(va.table, 0, int64(va.table.Bytes()))
+	}
+}
+
+// size is the length of the body in an encoding.
+func (va *variant) size(e encoding) int {
+	return [encodings]int{va.table.Bytes(), len(va.gzip), len(va.zstd)}[e]
 }
