@@ -122,6 +122,7 @@ type Cache struct {
 	started atomic.Uint64         // sequence number of the last poll that started
 	claims  claims
 	history history
+	changes changes
 	bodies  bodies
 
 	pieces   pieces

@@ -30,6 +30,9 @@ func (c *checksum) add(crc uint32, size int) {
 	c.size += uint32(size)
 }
 
+// addBytes appends bytes whose checksum is not known yet.
+func (c *checksum) addBytes(p []byte) { c.add(crc32.ChecksumIEEE(p), len(p)) }
+
 // appendTrailer ends a member: an empty last block, checksum, size.
 func (c *checksum) appendTrailer(dst []byte) []byte {
 	dst = append(dst, 0x01, 0x00, 0x00, 0xff, 0xff)

@@ -13,6 +13,7 @@ type Metrics struct {
 	SentBytes      *prometheus.CounterVec // by encoding; bodies only
 	EncodeDuration prometheus.Histogram
 	EncodedBlocks  prometheus.Counter
+	DeltasMade     prometheus.Counter
 	TableRoutes    prometheus.Gauge
 	TableBytes     *prometheus.GaugeVec // by encoding
 	TableRevision  prometheus.Gauge
@@ -34,6 +35,7 @@ type Metrics struct {
 // statuses are all that the handler answers with.
 var statuses = []int{
 	http.StatusOK,
+	http.StatusIMUsed,
 	http.StatusPartialContent,
 	http.StatusNotModified,
 	http.StatusNotFound,
@@ -66,6 +68,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 14),
 		}),
 		EncodedBlocks: counter("routesrv_table_encoded_blocks_total", "Blocks of some hundred routes that were encoded because no table before had them."),
+		DeltasMade:    counter("routesrv_deltas_made_total", "Deltas that were made: one for each pair of tables that somebody wants to go between."),
 		TableBytes: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "routesrv_table_bytes",
 			Help: "Size of the full table by encoding.",
@@ -83,7 +86,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}
 	m.resolve()
 	if reg != nil {
-		reg.MustRegister(m.Responses, m.SentBytes, m.EncodeDuration, m.EncodedBlocks, m.TableBytes, m.TableRoutes, m.TableRevision, m.TableStale,
+		reg.MustRegister(m.Responses, m.SentBytes, m.EncodeDuration, m.EncodedBlocks, m.DeltasMade, m.TableBytes, m.TableRoutes, m.TableRevision, m.TableStale,
 			m.ReadRevision, m.Complete, m.LastRead, m.Claims, m.OlderTables, m.BrokenBodies, m.ZonesRendered)
 	}
 	return m

@@ -64,6 +64,14 @@ func newEncoder() *encoder {
 	return e
 }
 
+// encoder takes an encoder out of the pool; the caller puts it back.
+func (c *Cache) encoder() *encoder {
+	if e, ok := c.encoders.Get().(*encoder); ok {
+		return e
+	}
+	return newEncoder()
+}
+
 // deflate compresses text to deflate blocks that can stand anywhere in a stream. The result is the caller's.
 func (e *encoder) deflate(text []byte) []byte {
 	e.out.Reset()
@@ -95,10 +103,7 @@ func (c *Cache) encoded(t *table.Table, order uint64) []*piece {
 	var group errgroup.Group
 	for w := range workers {
 		group.Go(func() error {
-			enc, _ := c.encoders.Get().(*encoder)
-			if enc == nil {
-				enc = newEncoder()
-			}
+			enc := c.encoder()
 			defer c.encoders.Put(enc)
 			for n := w; n < len(missing); n += workers {
 				i := missing[n]

@@ -11,6 +11,7 @@ import (
 // adds to them gets a copy.
 var (
 	varyEncoding = []string{"Accept-Encoding"}
+	varyDelta    = []string{"Accept-Encoding, A-IM"}
 	acceptBytes  = []string{"bytes"}
 	plainText    = []string{"text/plain; charset=utf-8"}
 	allowed      = []string{"GET, HEAD"}
@@ -25,19 +26,24 @@ type exchange struct {
 	w        http.ResponseWriter
 	r        *http.Request
 	state    *state
+	zone     string
 	variant  *variant
+	deltas   bool // the client holds the text of what it names, and takes deltas
 	stamp    *stamp
 	encoding encoding
 	conn     *trackedConn // nil if it is not tracked
 }
 
 func (c *Cache) serve(w http.ResponseWriter, r *http.Request, zone string) {
-	x := exchange{cache: c, w: w, r: r, state: c.state.Load(), conn: trackedOf(r)}
+	x := exchange{cache: c, w: w, r: r, zone: zone, state: c.state.Load(), conn: trackedOf(r), deltas: takesDeltas(r.Header)}
 	if x.conn != nil {
 		x.conn.asked()
 	}
 	h := w.Header()
 	h["Vary"] = varyEncoding
+	if x.deltas {
+		h["Vary"] = varyDelta
+	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		h["Allow"] = allowed
 		x.empty(http.StatusMethodNotAllowed)
@@ -61,6 +67,9 @@ func (c *Cache) serve(w http.ResponseWriter, r *http.Request, zone string) {
 		w.WriteHeader(d.status)
 		c.cfg.Metrics.observeResponse(d.status, x.encoding, 0)
 	default:
+		if x.deltas && !d.ranges && x.serveDelta() {
+			return
+		}
 		x.content(d.ranges)
 	}
 }

@@ -41,6 +41,8 @@ type variant struct {
 	zstd  []byte
 	sizes [encodings][]string // Content-Length
 	stamp atomic.Pointer[stamp]
+
+	deltas sync.Map // digest of the base to *delta
 }
 
 // stamp is the revision that the ETags of a variant carry, with the header values that follow from it.
@@ -60,7 +62,12 @@ func (c *Cache) newVersion(t *table.Table, previous *version, order uint64) *ver
 	}
 	v.full = c.newVariant(t, order)
 	c.pieces.forget(order)
-	c.history.add(t.Digest(), v.sighting)
+	c.history.add(t.Digest(), "", v.sighting)
+	if previous == nil {
+		c.changes.record(nil, t, order)
+	} else {
+		c.changes.record(previous.table, t, order)
+	}
 	if previous != nil {
 		previous.zones.Range(func(zone, slot any) bool {
 			if ready := slot.(*zoneSlot).ready.Load(); ready != nil {
@@ -98,7 +105,7 @@ func (v *version) variant(zone string) *variant {
 	slot := s.(*zoneSlot)
 	slot.once.Do(func() {
 		va := v.makeZone(zone)
-		v.cache.history.add(va.table.Digest(), v.sighting)
+		v.cache.history.add(va.table.Digest(), zone, v.sighting)
 		slot.ready.Store(va)
 		va.lower(v.full.stamp.Load().revision) // restampDown came before there was this zone
 	})
@@ -181,6 +188,9 @@ func (va *variant) reader(e encoding) io.ReadSeeker {
 		return io.NewSectionReader(va.table, 0, int64(va.table.Bytes()))
 	}
 }
+
+// smallest is the length of the smaller one of the compressed bodies.
+func (va *variant) smallest() int { return min(len(va.gzip), len(va.zstd)) }
 
 // size is the length of the body in an encoding.
 func (va *variant) size(e encoding) int {
