@@ -83,6 +83,7 @@ package etagcache
 import (
 	"errors"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"sync"
@@ -92,8 +93,11 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// DefaultRetryAfter is the default of Config.RetryAfter.
-const DefaultRetryAfter = 3 * time.Second
+// Defaults of Config.
+const (
+	DefaultRetryAfter    = 3 * time.Second
+	DefaultMaxTableSends = 8
+)
 
 // Config is what a Cache needs. The zero value is usable.
 type Config struct {
@@ -111,6 +115,13 @@ type Config struct {
 	// RetryAfter is the advice to clients that come before the first table, rounded up to seconds. 0 means
 	// DefaultRetryAfter.
 	RetryAfter time.Duration
+	// MaxStreams is how many streams may be open; 0 means that there is no /routes/watch.
+	MaxStreams int
+	// MaxTableSends is how many of them may be sent a full table at a time; the others wait for their turn. 0 means
+	// DefaultMaxTableSends.
+	MaxTableSends int
+	// Random is where jitter comes from: [0, 1), called concurrently. nil means math/rand.
+	Random func() float64
 }
 
 // Cache serves the current table. All methods are safe for concurrent use.
@@ -123,6 +134,7 @@ type Cache struct {
 	claims  claims
 	history history
 	changes changes
+	streams streams
 	bodies  bodies
 
 	pieces   pieces
@@ -137,6 +149,15 @@ type Cache struct {
 func New(cfg Config) (*Cache, error) {
 	if cfg.RetryAfter < 0 {
 		return nil, errors.New("retry after: want no negative time")
+	}
+	if cfg.MaxStreams < 0 || cfg.MaxTableSends < 0 {
+		return nil, errors.New("max streams and max table sends: want no negative number")
+	}
+	if cfg.MaxTableSends == 0 {
+		cfg.MaxTableSends = DefaultMaxTableSends
+	}
+	if cfg.Random == nil {
+		cfg.Random = rand.Float64
 	}
 	if cfg.RetryAfter == 0 {
 		cfg.RetryAfter = DefaultRetryAfter
@@ -157,7 +178,8 @@ func New(cfg Config) (*Cache, error) {
 	seconds := (cfg.RetryAfter + time.Second - 1) / time.Second
 	c := &Cache{cfg: cfg, retryAfter: []string{strconv.Itoa(int(seconds))}}
 	c.bodies.init(cfg.Metrics.BrokenBodies)
-	c.state.Store(&state{})
+	c.state.Store(&state{superseded: make(chan struct{}), outdated: make(chan struct{})})
+	c.streams.init(cfg.MaxStreams, cfg.MaxTableSends)
 	return c, nil
 }
 
@@ -195,10 +217,13 @@ func (c *Cache) Status() Status {
 	return s
 }
 
-// Handler serves /routes and /routes/{zone}, and 404 for every other path.
+// Handler serves /routes, /routes/{zone} and, if streams are allowed, /routes/watch, and 404 for every other path.
 func (c *Cache) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/routes", func(w http.ResponseWriter, r *http.Request) { c.serve(w, r, "") })
+	if c.cfg.MaxStreams > 0 {
+		mux.HandleFunc("/routes/watch", c.watch)
+	}
 	mux.HandleFunc("/routes/{zone}", func(w http.ResponseWriter, r *http.Request) { c.serve(w, r, r.PathValue("zone")) })
 	return mux
 }

@@ -28,11 +28,12 @@ const (
 
 // piece is a block of a table in all encodings.
 type piece struct {
-	size int
-	crc  uint32
-	gzip []byte // deflate blocks without the last one of a stream, flushed to a byte limit
-	zstd []byte // one frame
-	used uint64 // number of the last version that had it; guarded by pieces.mu
+	size   int
+	crc    uint32
+	gzip   []byte // deflate blocks without the last one of a stream, flushed to a byte limit
+	zstd   []byte // one frame
+	used   uint64 // number of the last version that had it; guarded by pieces.mu
+	events eventPiece
 }
 
 // pieces keeps what was encoded for as long as a version has it.

@@ -18,6 +18,7 @@ import (
 type version struct {
 	table        *table.Table
 	sighting     *sighting
+	published    time.Time
 	modified     time.Time // of the table, in whole seconds as on the wire
 	lastModified []string  // header value; nil if the table has no time
 	full         *variant
@@ -42,7 +43,11 @@ type variant struct {
 	sizes [encodings][]string // Content-Length
 	stamp atomic.Pointer[stamp]
 
+	pieces []*piece // of the blocks of the table
 	deltas sync.Map // digest of the base to *delta
+
+	sendableOnce sync.Once
+	isSendable   bool // after sendableOnce
 }
 
 // stamp is the revision that the ETags of a variant carry, with the header values that follow from it.
@@ -55,7 +60,7 @@ type stamp struct {
 // newVersion makes the bodies of t. Zones that previous has made are kept to be compared with, if they are asked for
 // again.
 func (c *Cache) newVersion(t *table.Table, previous *version, order uint64) *version {
-	v := &version{table: t, sighting: &sighting{order: order}, cache: c}
+	v := &version{table: t, sighting: &sighting{order: order}, published: c.cfg.Now(), cache: c}
 	if !t.Time().IsZero() {
 		v.modified = t.Time().UTC().Truncate(time.Second)
 		v.lastModified = []string{v.modified.Format(http.TimeFormat)}
@@ -82,7 +87,7 @@ func (c *Cache) newVersion(t *table.Table, previous *version, order uint64) *ver
 // newVariant makes the bodies of t, for the version with the number.
 func (c *Cache) newVariant(t *table.Table, order uint64) *variant {
 	pieces := c.encoded(t, order)
-	va := &variant{table: t, count: []string{strconv.Itoa(t.Len())}, gzip: gzipBody(pieces), zstd: zstdBody(pieces)}
+	va := &variant{table: t, count: []string{strconv.Itoa(t.Len())}, pieces: pieces, gzip: gzipBody(pieces), zstd: zstdBody(pieces)}
 	for e := range encodings {
 		va.sizes[e] = []string{strconv.Itoa(va.size(e))}
 	}
