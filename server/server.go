@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -93,6 +94,7 @@ type Server struct {
 	engine     *engine.Engine
 	checkpoint *checkpoint // nil without a state folder
 	errors     *httpserve.ErrorLog
+	endpoints  []httpserve.Endpoint // of both listeners
 	main       *http.Server
 	support    *http.Server
 	started    time.Time // set by Run before it listens
@@ -166,7 +168,11 @@ func (s *Server) newTables() error {
 	return err
 }
 
+// Endpoints are what the listeners answer with this configuration, in the order in which they are documented.
+func (s *Server) Endpoints() []httpserve.Endpoint { return slices.Clone(s.endpoints) }
+
 func (s *Server) newListeners() error {
+	s.endpoints = slices.Concat(s.mainEndpoints(), s.supportEndpoints())
 	handler, err := s.mainHandler()
 	if err != nil {
 		return err
@@ -176,6 +182,6 @@ func (s *Server) newListeners() error {
 	if s.main.TLSConfig, err = newTLS(s.cfg.TLS, s.cfg.Logger); err != nil {
 		return err
 	}
-	s.support = httpserve.New(s.supportHandler(), s.errors)
+	s.support = httpserve.New(httpserve.Mux(httpserve.SupportListener, s.endpoints), s.errors)
 	return nil
 }

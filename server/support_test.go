@@ -240,12 +240,17 @@ func ownAddress(t *testing.T) string {
 }
 
 func TestMetricsHaveTheSeriesOfTheReference(t *testing.T) {
-	f := start(t, service+ingress("a"), shards)
+	f := &fixture{}
+	cfg := f.config(t, service+ingress("a"))
+	shards(&cfg)
+	f.breakSource(true)
+	f.run(cfg)
+	f.get("/routes") // 404: there is no table yet
+	f.breakSource(false)
 	f.ready()
 	etag := f.get("/routes").header.Get("Etag")
 	f.get("/routes", "If-None-Match: "+etag)
 	f.request("POST", f.main, "/routes")
-	f.get("/routes/z/deeper")
 	f.get("/swarm/redis/shards")
 	f.get("/swarm/valkey/shards")
 	f.breakSource(true)
