@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -286,6 +287,17 @@ func TestMetricsHaveTheSeriesOfTheReference(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("series (-want +got):\n%s", diff)
+	}
+	guide, err := os.ReadFile("../docs/migrate-from-skipper-routesrv.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range want {
+		name, labels, _ := strings.Cut(name, "{")
+		name = strings.TrimSuffix(strings.TrimSuffix(name, "_count"), "_sum")
+		if !strings.Contains(string(guide), "`"+name) || labels != "" && !strings.Contains(string(guide), "{"+labels+"`") {
+			t.Errorf("the guide for those who move over does not tell of %s{%s", name, labels)
+		}
 	}
 }
 

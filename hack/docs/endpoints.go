@@ -1,11 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
-	"io"
-	"os"
-	"regexp"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -13,43 +9,23 @@ import (
 	"github.com/routesrv/routesrv/httpserve"
 )
 
-const endpointsFile = "docs/endpoints.md"
-
-// generatedPart is what is written between two markers; the first names what goes there. What stands around them is
-// written by hand.
-var generatedPart = regexp.MustCompile(`(?s)(<!-- endpoints: (\S+) (\S+) -->\n).*?(<!-- end -->)`)
-
-// writeEndpoints writes the document with new tables of endpoints.
-func writeEndpoints(w io.Writer) error {
-	text, err := os.ReadFile(endpointsFile)
-	if err != nil {
-		return err
-	}
+// endpointParts are the tables of endpoints, one for each listener of each binary.
+func endpointParts() (map[string]string, error) {
 	srv, err := documentedServer(prometheus.NewRegistry())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	side, err := documentedSidecar(prometheus.NewRegistry())
 	if err != nil {
-		return err
+		return nil, err
 	}
-	listed := map[string][]httpserve.Endpoint{"routesrv": srv.Endpoints(), "dataplane-client": side.Endpoints()}
-	left := map[string]bool{}
-	for binary, endpoints := range listed {
-		for _, e := range endpoints {
-			left[binary+" "+e.Listener] = true
+	parts := make(map[string]string)
+	for binary, endpoints := range map[string][]httpserve.Endpoint{"routesrv": srv.Endpoints(), "dataplane-client": side.Endpoints()} {
+		for _, listener := range []string{httpserve.MainListener, httpserve.SupportListener} {
+			parts["endpoints "+binary+" "+listener] = endpointTable(endpoints, listener)
 		}
 	}
-	out := generatedPart.ReplaceAllFunc(text, func(part []byte) []byte {
-		m := generatedPart.FindSubmatch(part)
-		delete(left, string(m[2])+" "+string(m[3]))
-		return bytes.Join([][]byte{m[1], []byte(endpointTable(listed[string(m[2])], string(m[3]))), m[4]}, []byte("\n"))
-	})
-	for part := range left {
-		return fmt.Errorf("no marker <!-- endpoints: %s -->", part)
-	}
-	_, err = w.Write(out)
-	return err
+	return parts, nil
 }
 
 func endpointTable(endpoints []httpserve.Endpoint, listener string) string {

@@ -1,6 +1,6 @@
 // Command docs writes the references that are made from the code: docs/flags.md, docs/flags-dataplane-client.md,
-// docs/metrics.md, and the tables of docs/endpoints.md. With -check it writes nothing and fails if a file is not what the
-// code says.
+// docs/metrics.md, and the parts of other documents that stand between markers. With -check it writes nothing and fails if
+// a file is not what the code says.
 package main
 
 import (
@@ -36,13 +36,15 @@ func main() {
 }
 
 func run(check bool) error {
+	documents, err := documentsWithParts()
+	if err != nil {
+		return err
+	}
+	documents["docs/flags.md"] = config.WriteMarkdown
+	documents["docs/metrics.md"] = writeMetrics
+	documents["docs/flags-dataplane-client.md"] = writeSidecarHelp
 	var errs []error
-	for name, write := range map[string]func(io.Writer) error{
-		"docs/flags.md":                  config.WriteMarkdown,
-		"docs/metrics.md":                writeMetrics,
-		"docs/flags-dataplane-client.md": writeSidecarHelp,
-		endpointsFile:                    writeEndpoints,
-	} {
+	for name, write := range documents {
 		var want bytes.Buffer
 		if err := write(&want); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
