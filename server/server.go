@@ -2,8 +2,8 @@
 // order in which all of it starts and stops.
 //
 // The main listener has what proxies use: /routes, /routes/{zone}, /health, and the shard endpoints where they are
-// configured. The support listener has what operators use: /metrics, /status, /problems, /guard/accept, and profiles
-// where they are enabled.
+// configured. The support listener has what operators use: /metrics, /status, /problems, /guard/accept, /health for
+// probes that cannot show a certificate, and profiles where they are enabled.
 //
 // Readiness means "has a table". A table that has grown old is shown in headers, metrics and /status and is served all
 // the same: an old table is better than none.

@@ -18,6 +18,8 @@ func (s *Server) supportEndpoints() []httpserve.Endpoint {
 	metrics := promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{Registry: s.registry})
 	get := []string{http.MethodGet, http.MethodHead}
 	all := []httpserve.Endpoint{
+		{Path: "/health", Handler: http.HandlerFunc(s.health),
+			Does: "as on the main listener: for probes that have no client certificate"},
 		{Path: "/metrics", Handler: metrics, Does: "Prometheus text, see [metrics.md](metrics.md)"},
 		{Path: "/metrics/", Handler: metrics, Does: "the same"},
 		{Path: "/status", Methods: get, Handler: http.HandlerFunc(s.serveStatus),

@@ -24,7 +24,8 @@ func TestSupportListener(t *testing.T) {
 	f.check(f.support, []exchange{
 		{"GET", "/", 404, notFoundBody, plainText},
 		{"GET", "/routes", 404, notFoundBody, plainText},
-		{"GET", "/health", 404, notFoundBody, plainText},
+		{"GET", "/health", 204, "", nil},
+		{"HEAD", "/health", 204, "", nil},
 		{"GET", "/debug/pprof/", 404, notFoundBody, plainText},
 		{"GET", "/guard/accept", 405, "Method Not Allowed\n", map[string]string{"Allow": "POST"}},
 		{"POST", "/status", 405, "Method Not Allowed\n", map[string]string{"Allow": "GET, HEAD"}},
@@ -32,6 +33,20 @@ func TestSupportListener(t *testing.T) {
 	})
 	if got := f.request("GET", f.support, "/metrics/"); got.status != 200 || !strings.Contains(got.body, "go_goroutines") {
 		t.Errorf("/metrics/: %d, want the metrics with those of the runtime", got.status)
+	}
+}
+
+// A restart mends neither an API that is away nor a table that is not there: the two paths of the probes tell them apart.
+func TestWithoutATableItIsAliveAndNotReady(t *testing.T) {
+	f := &fixture{}
+	cfg := f.config(t, "")
+	f.breakSource(true)
+	f.run(cfg)
+	if got := f.request("GET", f.support, "/health"); got.status != http.StatusServiceUnavailable {
+		t.Errorf("/health: %d, want 503", got.status)
+	}
+	if got := f.request("GET", f.support, "/status"); got.status != http.StatusOK {
+		t.Errorf("/status: %d, want 200", got.status)
 	}
 }
 
