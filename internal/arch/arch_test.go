@@ -60,6 +60,10 @@ var allowed = map[string][]string{
 	"internal/fixture":  {"compile", "eskip"},
 	"internal/kubetest": {"kube", "source/manifests/yamldoc"},
 	"internal/scale":    {"internal/kubetest", "kube"},
+	"internal/image":    {},
+	"internal/release":  {"internal/image"},
+	"internal/sandbox":  {},
+	"hack/release":      {"internal/release"},
 	"hack/docs":         {"config", "httpserve", "kube", "server", "sidecar", "source/cluster"},
 	"hack/testcount":    {},
 }
