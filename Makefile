@@ -1,6 +1,6 @@
 # make help lists what there is.
 
-# The real kube-apiserver and etcd for the end-to-end tests. Outside of the checkout, so that every checkout has them.
+# The real kube-apiserver and etcd for the end-to-end tests, and kubectl for these and for the manifests. Outside of the checkout, so that every checkout has them.
 ENVTEST_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/routesrv/envtest
 # The conformance cases of the data client, where they are at hand.
 ROUTESRV_CONFORMANCE_DIR ?= $(wildcard $(abspath ../shared/conformance/kubernetes))
@@ -49,8 +49,8 @@ e2e: assets ## run the end-to-end tests only
 	KUBEBUILDER_ASSETS=$(ENVTEST_DIR) go test ./e2e -v
 
 .PHONY: assets
-assets: ## build kube-apiserver and etcd for the end-to-end tests (about five minutes the first time)
-	@ENVTEST_KUBECTL=none hack/envtest-assets.sh "$(ENVTEST_DIR)"
+assets: ## build kube-apiserver, etcd and kubectl for the tests (about five minutes the first time)
+	@hack/envtest-assets.sh "$(ENVTEST_DIR)"
 
 .PHONY: check
 check: format vet lint docs-check test ## what CI runs
