@@ -34,8 +34,9 @@ type Config struct {
 	Groups   []uint32
 	// Args is the program, as an absolute path, and its arguments. Env is its whole environment.
 	Args, Env []string
-	// Network is the network that it has; nil is that of the caller.
-	Network *Network
+	// Network is the network that it has; nil is that of the caller. Hostname is its name there; empty is that of the machine.
+	Network  *Network
+	Hostname string
 	// Stdout and Stderr get what it prints; nil drops it. They must not block.
 	Stdout, Stderr io.Writer
 }
@@ -117,6 +118,14 @@ func (c Config) enter() error {
 	if c.Network != nil {
 		if err := unix.Setns(int(c.Network.ns.Fd()), unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("network namespace: %w", err)
+		}
+	}
+	if c.Hostname != "" {
+		if err := unix.Unshare(unix.CLONE_NEWUTS); err != nil {
+			return fmt.Errorf("namespace of the host name: %w%s", err, hint(err))
+		}
+		if err := unix.Sethostname([]byte(c.Hostname)); err != nil {
+			return fmt.Errorf("host name %q: %w", c.Hostname, err)
 		}
 	}
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {

@@ -37,6 +37,7 @@ type report struct {
 	UID, GID          int
 	Groups            []int
 	Env, Args         []string
+	Hostname          string
 	Capabilities      string
 	NoNewPrivileges   string
 	Root              []string
@@ -98,7 +99,7 @@ func probe(t *testing.T, c sandbox.Config) report {
 func TestProgramCanDoNothingButWhatItIsGiven(t *testing.T) {
 	data, fixed := shared(t, 0o777), shared(t, 0o777)
 	c := sandbox.Config{
-		Root: folder(t), UID: 65532, GID: 65532, Args: []string{"/probe"}, Env: []string{"A=b"},
+		Root: folder(t), UID: 65532, GID: 65532, Args: []string{"/probe"}, Env: []string{"A=b"}, Hostname: "pod-1",
 		Mounts: []sandbox.Mount{{Source: data, Target: "/data"}, {Source: fixed, Target: "/fixed", ReadOnly: true}},
 	}
 	got := probe(t, c)
@@ -110,7 +111,7 @@ func TestProgramCanDoNothingButWhatItIsGiven(t *testing.T) {
 	}
 	got.NetworkInterfaces = nil
 	want := report{
-		UID: 65532, GID: 65532, Env: []string{"A=b"}, Capabilities: "0000000000000000", NoNewPrivileges: "1",
+		UID: 65532, GID: 65532, Env: []string{"A=b"}, Hostname: "pod-1", Capabilities: "0000000000000000", NoNewPrivileges: "1",
 		Root: []string{"data", "dev", "fixed", "probe", "proc"},
 	}
 	if diff := cmp.Diff(want, got, cmp.Transformer("empty", func(s []string) []string {

@@ -16,6 +16,7 @@ type report struct {
 	UID, GID          int
 	Groups            []int
 	Env, Args         []string
+	Hostname          string
 	Capabilities      string // effective, as the kernel prints them
 	NoNewPrivileges   string
 	Root              []string // names in /
@@ -30,6 +31,7 @@ type report struct {
 func main() {
 	r := report{UID: os.Getuid(), GID: os.Getgid(), Env: os.Environ(), Args: os.Args[1:]}
 	r.Groups, _ = os.Getgroups()
+	r.Hostname, _ = os.Hostname()
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
 		panic(err)
