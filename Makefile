@@ -70,6 +70,7 @@ lint: ## run staticcheck
 .PHONY: golden
 golden: ## rewrite the golden cases; read the diff
 	go test ./compile -run Golden -update
+	go test ./deploy -run Golden -update
 
 .PHONY: docs
 docs: ## write the generated references
