@@ -1,8 +1,9 @@
-// Package etagcache serves the current routing table over conditional HTTP: GET and HEAD of /routes and /routes/{zone}.
+// Package etagcache serves the current routing table over conditional HTTP: GET and HEAD of /routes and /routes/{zone}, and
+// streams of what changes it under /routes/watch.
 //
 // A [Cache] is given tables by [Cache.Publish] and told about the reads of the source by [Cache.PollStarted] and
-// [Cache.PollEnded]. Its [Cache.Handler] answers with 200, 206, 304, 404, 405, 412 or 416 as laid down in RFC
-// 9110 and in the protocol of the route server.
+// [Cache.PollEnded]. Its [Cache.Handler] answers with 200, 206, 226, 304, 404, 405, 412, 416 or 429 as laid down in RFC
+// 9110, RFC 3229 and docs/protocol.md.
 //
 // # What it guarantees
 //
@@ -73,6 +74,20 @@
 // It is the replica that sent the body which knows, until it restarts or has seen maxBroken (4096) more breaks. What
 // a client gives up after the last byte was handed to the kernel is not noticed over HTTP/2, nor over TLS if the
 // client had asked for the connection to be closed, nor on other systems than Linux unless the connection is reset.
+//
+// # Cost
+//
+// A table is encoded block by block ([table.Block]), and what was encoded is kept for as long as a version has the block: a
+// change of one route costs one block in each encoding. Which routes differ between the last 64 versions is known by their
+// ids alone; a delta takes the texts of the table that it leads to. So it may have a route that changed and changed back,
+// and history costs next to nothing. A delta is made once for all who ask for it.
+//
+// # Streams
+//
+// A stream is a client that polls, seen from the other side: it names what it was sent last, is answered as a request with that
+// If-None-Match would be, and waits for the next table. So it has no queue, all that was said about the order of tables holds
+// for it, and a slow reader costs nobody anything. How many there are is limited, and how many full tables are on their way on
+// streams at a time. docs/protocol.md has the events.
 //
 // # What it does not do
 //

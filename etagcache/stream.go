@@ -257,8 +257,13 @@ func (s *stream) current(x *exchange) {
 
 // handOver asks the client to come back, to whichever server, and ends the stream. The streams end spread over the window.
 func (s *stream) handOver(ctx context.Context) error {
-	if !sleep(ctx, s.cache.spread(s.cache.streams.window())) {
+	timer := time.NewTimer(s.cache.spread(s.cache.streams.window()))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
 		return nil
+	case <-timer.C:
+	case <-s.cache.streams.ending:
 	}
 	s.out.event(eventReconnect, nil, fmt.Sprintf(`{"after_ms":%d}`, s.cache.spread(time.Second).Milliseconds()))
 	return s.out.flush()

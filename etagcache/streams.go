@@ -20,7 +20,9 @@ type streams struct {
 	open     map[*stream]struct{}
 	handOver time.Duration // guarded by mu
 	drained  bool          // guarded by mu
+	hurried  bool          // guarded by mu
 	draining chan struct{} // closed when the streams are to end
+	ending   chan struct{} // closed when they are to end at once
 	ended    sync.Cond     // of mu: a stream has ended
 }
 
@@ -28,7 +30,7 @@ func (s *streams) init(limit, full int) {
 	s.max = limit
 	s.full = semaphore.NewWeighted(int64(full))
 	s.open = make(map[*stream]struct{})
-	s.draining = make(chan struct{})
+	s.draining, s.ending = make(chan struct{}), make(chan struct{})
 	s.ended.L = &s.mu
 }
 
@@ -80,8 +82,8 @@ func (s *streams) window() time.Duration {
 }
 
 // DrainStreams ends all streams, spread over the window, each with an event that asks its client to come back, to whichever server
-// that is. No new ones are taken from now on. It returns when all have ended. It is to be called once; a window of zero ends them
-// at once.
+// that is. No new ones are taken from now on. It returns when all have ended. A window of zero ends them at once, also those that
+// another call gives more time.
 func (c *Cache) DrainStreams(window time.Duration) {
 	s := &c.streams
 	s.mu.Lock()
@@ -89,6 +91,10 @@ func (c *Cache) DrainStreams(window time.Duration) {
 	if !s.drained {
 		s.drained, s.handOver = true, window
 		close(s.draining)
+	}
+	if window == 0 && !s.hurried {
+		s.hurried = true
+		close(s.ending)
 	}
 	for len(s.open) > 0 {
 		s.ended.Wait()

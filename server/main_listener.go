@@ -30,7 +30,8 @@ func (s *Server) mainHandler() (http.Handler, error) {
 func (s *Server) mainEndpoints() []httpserve.Endpoint {
 	compat := newCompat(s)
 	s.registry.MustRegister(compat)
-	routes := compat.observe(s.cache.Handler())
+	tables := s.cache.Handler()
+	routes := compat.observe(tables)
 	get := []string{http.MethodGet, http.MethodHead}
 	all := []httpserve.Endpoint{
 		{Path: "/routes", Methods: get, ChecksMethods: true, Handler: routes,
@@ -38,6 +39,14 @@ func (s *Server) mainEndpoints() []httpserve.Endpoint {
 		{Path: "/routes/{zone}", Methods: get, ChecksMethods: true, Handler: routes,
 			Does: "the table for proxies of one zone: a route with at least three endpoints there has only those; an unknown zone is the full table"},
 		{Path: "/health", Handler: http.HandlerFunc(s.health), Does: "204 once there is a table, and for ever; before that 503"},
+	}
+	if s.cfg.MaxStreams > 0 {
+		all = append(all, httpserve.Endpoint{
+			// A stream lasts: it would be one very slow response in the series of the reference.
+			Path: "/routes/watch", Methods: []string{http.MethodGet}, ChecksMethods: true, Handler: tables,
+			Does:      "the table and all that change it, as [events](protocol.md#streams); `zone=` for the table of a zone",
+			Condition: "unless `--max-streams` is 0",
+		})
 	}
 	for _, kind := range []struct {
 		name    string

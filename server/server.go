@@ -60,6 +60,9 @@ type Config struct {
 	// EnableProfile serves /debug/pprof on the support listener.
 	EnableProfile bool
 
+	// MaxStreams is how many clients may follow the table on /routes/watch; 0 means that there is none of it.
+	MaxStreams int
+
 	// HealthcheckInterval is how long the server goes on serving after it was told to stop, so that load balancers
 	// notice; ShutdownTimeout is how long requests then have to end, by default [DefaultShutdownTimeout].
 	HealthcheckInterval time.Duration
@@ -138,7 +141,7 @@ func (s *Server) newTables() error {
 	var err error
 	s.cache, err = etagcache.New(etagcache.Config{
 		Logger: s.cfg.Logger, Metrics: etagcache.NewMetrics(s.registry),
-		Recheck: func() { s.engine.Recheck() },
+		Recheck: func() { s.engine.Recheck() }, MaxStreams: s.cfg.MaxStreams,
 	})
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/routesrv/routesrv/engine"
+	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/httpserve"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/table"
@@ -28,6 +29,13 @@ func (s *Server) supportEndpoints() []httpserve.Endpoint {
 			Does: "JSON: every problem with owner, route, reason, severity, message and since when"},
 		{Path: "/guard/accept", Methods: []string{http.MethodPost}, Handler: httpserve.Accept(s.engine.Accept, s.log),
 			Does: "publishes the table that the guard holds back; `digest=` names the one that you looked at. From the loopback interface only"},
+	}
+	if s.cfg.MaxStreams > 0 {
+		all = append(all, httpserve.Endpoint{
+			Path: "/debug/streams", Methods: get, Handler: http.HandlerFunc(s.serveStreams),
+			Does:      "JSON: every stream with client, zone, since when, table, lag and bytes, the oldest first",
+			Condition: "unless `--max-streams` is 0",
+		})
 	}
 	if s.cfg.EnableProfile {
 		for _, p := range []struct {
@@ -108,6 +116,17 @@ func (s *Server) serveStatus(w http.ResponseWriter, _ *http.Request) {
 type problemsReport struct {
 	Count    int              `json:"count"`
 	Problems []engine.Problem `json:"problems"`
+}
+
+// streamsReport is the body of /debug/streams.
+type streamsReport struct {
+	Count   int                      `json:"count"`
+	Streams []etagcache.StreamStatus `json:"streams"`
+}
+
+func (s *Server) serveStreams(w http.ResponseWriter, _ *http.Request) {
+	streams := s.cache.Streams()
+	httpserve.WriteJSON(w, http.StatusOK, streamsReport{len(streams), streams})
 }
 
 func (s *Server) serveProblems(w http.ResponseWriter, _ *http.Request) {
