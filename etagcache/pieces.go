@@ -33,6 +33,7 @@ type piece struct {
 	gzip   []byte // deflate blocks without the last one of a stream, flushed to a byte limit
 	zstd   []byte // one frame
 	used   uint64 // number of the last version that had it; guarded by pieces.mu
+	ofZone bool   // made for the table of a zone
 	events eventPiece
 }
 
@@ -84,7 +85,7 @@ func (e *encoder) deflate(text []byte) []byte {
 
 // encoded gives the pieces of a table, in order, for the version with the number. Blocks that are new are encoded, on all
 // processors.
-func (c *Cache) encoded(t *table.Table, order uint64) []*piece {
+func (c *Cache) encoded(t *table.Table, order uint64, ofZone bool) []*piece {
 	blocks := t.Routes().Blocks()
 	all := make([]*piece, len(blocks))
 	var missing []int
@@ -111,7 +112,7 @@ func (c *Cache) encoded(t *table.Table, order uint64) []*piece {
 				enc.text = blocks[i].AppendText(enc.text[:0])
 				all[i] = &piece{
 					size: len(enc.text), crc: crc32.ChecksumIEEE(enc.text),
-					gzip: enc.deflate(enc.text), zstd: enc.zstd.EncodeAll(enc.text, nil), used: order,
+					gzip: enc.deflate(enc.text), zstd: enc.zstd.EncodeAll(enc.text, nil), used: order, ofZone: ofZone,
 				}
 			}
 			return nil
@@ -132,13 +133,13 @@ func (c *Cache) encoded(t *table.Table, order uint64) []*piece {
 	return all
 }
 
-// forget lets go of the pieces that neither of the two versions before the one with the number had. Zones are made after
-// their version: those of the one before are wanted for the next.
+// forget lets go of the pieces that the version with the number, whose full table was made, does not have. Zones are made later,
+// if somebody asks: what only they had is kept for one version more.
 func (p *pieces) forget(order uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for b, piece := range p.known {
-		if piece.used+2 < order {
+		if piece.used < order && (!piece.ofZone || piece.used+1 < order) {
 			delete(p.known, b)
 		}
 	}

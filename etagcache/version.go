@@ -65,7 +65,7 @@ func (c *Cache) newVersion(t *table.Table, previous *version, order uint64) *ver
 		v.modified = t.Time().UTC().Truncate(time.Second)
 		v.lastModified = []string{v.modified.Format(http.TimeFormat)}
 	}
-	v.full = c.newVariant(t, order)
+	v.full = c.newVariant(t, order, false)
 	c.pieces.forget(order)
 	c.history.add(t.Digest(), "", v.sighting)
 	if previous == nil {
@@ -85,8 +85,8 @@ func (c *Cache) newVersion(t *table.Table, previous *version, order uint64) *ver
 }
 
 // newVariant makes the bodies of t, for the version with the number.
-func (c *Cache) newVariant(t *table.Table, order uint64) *variant {
-	pieces := c.encoded(t, order)
+func (c *Cache) newVariant(t *table.Table, order uint64, ofZone bool) *variant {
+	pieces := c.encoded(t, order, ofZone)
 	va := &variant{table: t, count: []string{strconv.Itoa(t.Len())}, pieces: pieces, gzip: gzipBody(pieces), zstd: zstdBody(pieces)}
 	for e := range encodings {
 		va.sizes[e] = []string{strconv.Itoa(va.size(e))}
@@ -129,7 +129,7 @@ func (v *version) makeZone(zone string) *variant {
 		}
 	}
 	v.cache.cfg.Metrics.ZonesRendered.Inc()
-	return v.cache.newVariant(t, v.sighting.order)
+	return v.cache.newVariant(t, v.sighting.order, true)
 }
 
 // restampDown lowers the revision of all variants to that of the source, if it is higher: the source has gone back, and

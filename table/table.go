@@ -27,7 +27,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -61,10 +60,10 @@ type content struct {
 // from, 0 for a source that has none; at is the time of that read. The error wraps ErrDuplicateID, ErrInvalidID or
 // ErrInvalidText and names the id. A table without routes is valid here; whether it may be served is for package guard.
 func New(routes []Route, revision uint64, at time.Time) (*Table, error) {
-	own := slices.Clone(routes)
-	pointers := make([]*Route, len(own))
-	for i := range own {
-		pointers[i] = &own[i]
+	pointers := make([]*Route, len(routes))
+	for i := range routes {
+		own := routes[i] // one by one: a later version must not keep all of them for the sake of a few
+		pointers[i] = &own
 	}
 	list, err := NewList(pointers)
 	if err != nil {
