@@ -1,6 +1,6 @@
 # make help lists what there is.
 
-# The real kube-apiserver and etcd for the end-to-end tests. Outside of the checkout, so that every checkout has them.
+# The real kube-apiserver and etcd for the end-to-end tests, and kubectl for these and for the manifests. Outside of the checkout, so that every checkout has them.
 ENVTEST_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/routesrv/envtest
 # The conformance cases of the data client, where they are at hand.
 ROUTESRV_CONFORMANCE_DIR ?= $(wildcard $(abspath ../shared/conformance/kubernetes))
@@ -13,15 +13,32 @@ export ROUTESRV_CONFORMANCE_DIR
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## build the binaries into bin/
 	CGO_ENABLED=0 go build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/ ./cmd/...
 
+.PHONY: image
+image: ## write the container image into dist/image, an OCI layout for amd64 and arm64; needs no Docker
+	@rm -rf dist/image
+	VERSION=$(VERSION) go run ./hack/release -image -out dist/image
+	@echo "dist/image has the image $(VERSION). To a registry: skopeo copy --all oci:dist/image:$(VERSION) docker://NAME:$(VERSION)"
+	@echo "To this machine: podman pull oci:dist/image:$(VERSION)"
+
+.PHONY: release
+release: ## write binaries, bills of materials, image and checksums into dist/ (VERSION=v0.1.0)
+	@rm -rf dist
+	VERSION=$(VERSION) go run ./hack/release -out dist
+	@cat dist/SHA256SUMS
+
+.PHONY: release-check
+release-check: ## build a release twice and compare; run the image; build the Dockerfile with buildah where that is
+	go test ./internal/release -count 1 -timeout 30m -v
+
 .PHONY: test
 test: assets ## run all tests: unit, conformance, and end to end on a real kube-apiserver (builds it when absent)
-	KUBEBUILDER_ASSETS=$(ENVTEST_DIR) go test -race -shuffle=on -json ./... | go run ./hack/testcount
+	KUBEBUILDER_ASSETS=$(ENVTEST_DIR) go test -race -shuffle=on -timeout 30m -json ./... | go run ./hack/testcount
 
 .PHONY: unit
 unit: ## run the tests that need no API server
@@ -32,8 +49,8 @@ e2e: assets ## run the end-to-end tests only
 	KUBEBUILDER_ASSETS=$(ENVTEST_DIR) go test ./e2e -v
 
 .PHONY: assets
-assets: ## build kube-apiserver and etcd for the end-to-end tests (about five minutes the first time)
-	@ENVTEST_KUBECTL=none hack/envtest-assets.sh "$(ENVTEST_DIR)"
+assets: ## build kube-apiserver, etcd and kubectl for the tests (about five minutes the first time)
+	@hack/envtest-assets.sh "$(ENVTEST_DIR)"
 
 .PHONY: check
 check: format vet lint docs-check test ## what CI runs
@@ -53,6 +70,7 @@ lint: ## run staticcheck
 .PHONY: golden
 golden: ## rewrite the golden cases; read the diff
 	go test ./compile -run Golden -update
+	go test ./deploy -run Golden -update
 
 .PHONY: docs
 docs: ## write the generated references

@@ -17,6 +17,7 @@ const pollInterval = 3 * time.Second
 type fleet struct {
 	url     string
 	clients int
+	deltas  bool // the clients take deltas
 	done    sync.WaitGroup
 
 	mu      sync.Mutex
@@ -26,8 +27,8 @@ type fleet struct {
 	times   []time.Duration // of the full tables since the last reset
 }
 
-func newFleet(ctx context.Context, url string, clients int) *fleet {
-	f := &fleet{url: url, clients: clients}
+func newFleet(ctx context.Context, url string, clients int, deltas bool) *fleet {
+	f := &fleet{url: url, clients: clients, deltas: deltas}
 	f.changed.L = &f.mu
 	for range clients {
 		f.done.Go(func() { f.client(ctx) })
@@ -52,7 +53,7 @@ func (f *fleet) client(ctx context.Context) {
 		}
 		wait.Reset(pollInterval)
 		start := time.Now()
-		n, next, err := get(ctx, client, f.url, etag)
+		n, next, err := f.get(ctx, client, etag)
 		if err != nil || next == etag {
 			continue
 		}
@@ -66,8 +67,8 @@ func (f *fleet) client(ctx context.Context) {
 	}
 }
 
-func get(ctx context.Context, c *http.Client, url, etag string) (n int64, next string, err error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+func (f *fleet) get(ctx context.Context, c *http.Client, etag string) (n int64, next string, err error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, f.url, nil)
 	if err != nil {
 		return 0, etag, err
 	}
@@ -75,13 +76,16 @@ func get(ctx context.Context, c *http.Client, url, etag string) (n int64, next s
 	if etag != "" {
 		r.Header.Set("If-None-Match", etag)
 	}
+	if f.deltas {
+		r.Header.Set("A-IM", "eskip-delta")
+	}
 	resp, err := c.Do(r)
 	if err != nil {
 		return 0, etag, err
 	}
 	defer resp.Body.Close()
 	n, err = io.Copy(io.Discard, resp.Body)
-	if err != nil || resp.StatusCode != http.StatusOK {
+	if err != nil || resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusIMUsed {
 		return n, etag, err
 	}
 	return n, resp.Header.Get("Etag"), nil

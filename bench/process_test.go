@@ -143,14 +143,17 @@ func (p *process) cpu(b *testing.B) time.Duration {
 }
 
 // peakMiB is the highest resident memory of the process so far.
-func (p *process) peakMiB(b *testing.B) float64 {
+func (p *process) peakMiB(b *testing.B) float64 { return p.memoryMiB(b, "VmHWM:") }
+
+// memoryMiB is a line of the status of the process that is about memory.
+func (p *process) memoryMiB(b *testing.B, name string) float64 {
 	b.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	if err != nil {
 		b.Fatal(err)
 	}
 	for line := range strings.SplitSeq(string(status), "\n") {
-		if kib, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+		if kib, ok := strings.CutPrefix(line, name); ok {
 			n, err := strconv.Atoi(strings.Fields(kib)[0])
 			if err != nil {
 				b.Fatal(err)
@@ -158,7 +161,7 @@ func (p *process) peakMiB(b *testing.B) float64 {
 			return float64(n) / 1024
 		}
 	}
-	b.Fatal("no VmHWM")
+	b.Fatalf("no %s", name)
 	return 0
 }
 
@@ -222,27 +225,31 @@ func BenchmarkPollOneChanged(b *testing.B) {
 	b.ReportMetric(p.peakMiB(b), "peak-MiB")
 }
 
-// BenchmarkChangeToFleet is one changed object with 300 clients that poll as proxies do: a new connection for every poll,
-// gzip, If-None-Match. It reports what is sent for the change and how long the full tables take.
+// BenchmarkChangeToFleet is one changed object with 300 clients that poll over a new connection every time, with gzip and
+// If-None-Match: as proxies do, and as data planes do that take deltas. It reports what is sent for the change and how long
+// the answers take that have something in them.
 func BenchmarkChangeToFleet(b *testing.B) {
-	const clients = 300
-	a := newAPI(b)
-	p := start(b, buildBinary(b), a, 1000)
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	fleet := newFleet(ctx, "http://"+p.main+"/routes", clients)
-	fleet.settle()
-	for b.Loop() {
-		fleet.reset()
-		a.Mutate(b.N % 100)
-		a.Warm(true, true)
-		fleet.settle()
+	for _, deltas := range []bool{false, true} {
+		b.Run(map[bool]string{false: "tables", true: "deltas"}[deltas], func(b *testing.B) {
+			a := newAPI(b)
+			p := start(b, buildBinary(b), a, 1000)
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			fleet := newFleet(ctx, "http://"+p.main+"/routes", 300, deltas)
+			fleet.settle()
+			for b.Loop() {
+				fleet.reset()
+				a.Mutate(b.N % 100)
+				a.Warm(true, true)
+				fleet.settle()
+			}
+			sent, p50, p99 := fleet.figures()
+			b.ReportMetric(float64(sent)/1e6, "MB-sent/op")
+			b.ReportMetric(float64(p50.Milliseconds()), "p50-ms")
+			b.ReportMetric(float64(p99.Milliseconds()), "p99-ms")
+			b.ReportMetric(p.peakMiB(b), "peak-MiB")
+			cancel()
+			fleet.wait()
+		})
 	}
-	sent, p50, p99 := fleet.figures()
-	b.ReportMetric(float64(sent)/1e6, "MB-sent/op")
-	b.ReportMetric(float64(p50.Milliseconds()), "p50-ms")
-	b.ReportMetric(float64(p99.Milliseconds()), "p99-ms")
-	b.ReportMetric(p.peakMiB(b), "peak-MiB")
-	cancel()
-	fleet.wait()
 }

@@ -95,6 +95,9 @@ type Listen struct {
 	WaitForHealthcheckInterval time.Duration
 	ShutdownTimeout            time.Duration
 
+	// MaxStreams is how many clients may follow the table; 0 is none.
+	MaxStreams int
+
 	// EnableProfile serves profiles on the support listener. The rates are those of package runtime; zero leaves the
 	// runtime's own.
 	EnableProfile        bool

@@ -52,7 +52,9 @@ func (p *Parser) environment(environ []string) []setting {
 }
 
 // onlyArgument reports whether a flag is a question and not a setting.
-func onlyArgument(name string) bool { return name == "help" || name == "version" }
+func onlyArgument(name string) bool {
+	return name == "help" || name == "version" || name == "check-config"
+}
 
 // lookup returns a variable of the environment that is no setting; it is read only for a warning.
 func lookup(environ []string, name string) string {

@@ -2,10 +2,11 @@ package config
 
 import "errors"
 
-// What is asked for instead of a configuration. Both are a normal end of the program.
+// What is asked for instead of a configuration. All are a normal end of the program.
 var (
 	ErrHelp    = errors.New("help requested")
 	ErrVersion = errors.New("version requested")
+	ErrChecked = errors.New("only a check of the settings requested") // and there is nothing wrong with them
 )
 
 // Warning is something that an operator should know about a configuration that works.

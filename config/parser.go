@@ -34,6 +34,7 @@ type Parser struct {
 
 	configFile    string
 	help, version bool
+	checkOnly     bool
 
 	// Filled by Parse.
 	environ  []string
@@ -52,7 +53,7 @@ type option struct {
 	value *value
 }
 
-// NewParser returns a parser with the flags that every command has: config-file, help and version.
+// NewParser returns a parser with the flags that every command has: config-file, check-config, help and version.
 func NewParser(cmd Command) *Parser {
 	p := &Parser{
 		cmd: cmd, set: pflag.NewFlagSet(cmd.Name, pflag.ContinueOnError),
@@ -66,6 +67,8 @@ func NewParser(cmd Command) *Parser {
 	g.skipper("config-file", text(&p.configFile, ""), "YAML file with settings: the keys are the names of the flags without "+
 		"dashes, the values are texts, numbers, true or false, and lists for flags that may be repeated or take a comma "+
 		"list. What is set on the command line or in the environment replaces what the file says.")
+	g.own("check-config", boolean(&p.checkOnly, false), "Check the settings of all places and end: with status 0 if they can be "+
+		"used, and with 2 and everything that is wrong if not. Nothing but the file of -config-file is read, and nothing is started.")
 	g.skipper("help", boolean(&p.help, false), "Print this help; -h does it, too.")
 	g.skipper("version", boolean(&p.version, false), "Print the version.")
 	return p
@@ -160,7 +163,8 @@ type setting struct {
 }
 
 // Parse reads the arguments, without the name of the program, and env into the values of the flags. It returns the
-// positional arguments. Warnings and errors are those of [ParseRouteServer].
+// positional arguments. Warnings and errors are those of [ParseRouteServer]; with [ErrChecked] the arguments are returned
+// as well, for a command that has checks of its own.
 func (p *Parser) Parse(args []string, env Env) ([]string, []Warning, error) {
 	given, positional := p.arguments(args)
 	switch {
@@ -190,7 +194,10 @@ func (p *Parser) Parse(args []string, env Env) ([]string, []Warning, error) {
 			check()
 		}
 	}
-	return positional, p.warnings, errors.Join(p.errs...)
+	if err := errors.Join(p.errs...); err != nil || !p.checkOnly {
+		return positional, p.warnings, err
+	}
+	return positional, p.warnings, ErrChecked
 }
 
 // asked reports whether the last setting of a switch is on.

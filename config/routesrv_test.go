@@ -70,7 +70,7 @@ func TestDefaults(t *testing.T) {
 		Guard: guard.Config{MaxLoss: 0.5, Hold: time.Minute},
 		Listen: config.Listen{
 			Address: ":9090", SupportAddress: ":9911",
-			WaitForHealthcheckInterval: 45 * time.Second, ShutdownTimeout: 30 * time.Second,
+			WaitForHealthcheckInterval: 45 * time.Second, ShutdownTimeout: 30 * time.Second, MaxStreams: 10000,
 		},
 		TLS:    config.TLS{MinVersion: tls.VersionTLS12},
 		Shards: config.Shards{Redis: config.Shard{Port: 6379}, Valkey: config.Shard{Port: 6379}},
@@ -99,7 +99,7 @@ func TestDocumentedDefaults(t *testing.T) {
 		"kubernetes-default-lb-algorithm": "roundRobin", "kubernetes-redis-service-port": "6379",
 		"kubernetes-valkey-service-port": "6379", "tls-min-version": "1.2", "application-log-level": "INFO",
 		"block-profile-rate": "0", "mutex-profile-fraction": "0", "memory-profile-rate": "0",
-		"poll-max-backoff": "15s", "kubernetes-request-timeout": "30s", "shutdown-timeout": "30s",
+		"poll-max-backoff": "15s", "kubernetes-request-timeout": "30s", "shutdown-timeout": "30s", "max-streams": "10000",
 		"guard-max-loss": "0.5", "guard-hold": "1m", "guard-max-routes": "0", "guard-max-bytes": "0",
 	}
 	got := make(map[string]string)
@@ -284,6 +284,7 @@ func serveSamples() map[string]sample {
 		"support-listener":              one("[::1]:80", "[::1]:80", func(c *config.RouteServer) any { return c.Listen.SupportAddress }),
 		"wait-for-healthcheck-interval": one("0", time.Duration(0), func(c *config.RouteServer) any { return c.Listen.WaitForHealthcheckInterval }),
 		"shutdown-timeout":              one("5s", 5*time.Second, func(c *config.RouteServer) any { return c.Listen.ShutdownTimeout }),
+		"max-streams":                   one("7", 7, func(c *config.RouteServer) any { return c.Listen.MaxStreams }),
 		"enable-profile":                one("true", true, func(c *config.RouteServer) any { return c.Listen.EnableProfile }),
 		"block-profile-rate":            one("5", 5, func(c *config.RouteServer) any { return c.Listen.BlockProfileRate }),
 		"mutex-profile-fraction":        one("5", 5, func(c *config.RouteServer) any { return c.Listen.MutexProfileFraction }),

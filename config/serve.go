@@ -17,6 +17,7 @@ import (
 const (
 	DefaultAddress         = ":9090"
 	DefaultSupportAddress  = ":9911"
+	DefaultMaxStreams      = 10_000
 	LoopbackAddress        = "127.0.0.1:9090"
 	LoopbackSupportAddress = "127.0.0.1:9911"
 )
@@ -52,6 +53,8 @@ func (p *Parser) Listen(c *Listen, s *Source) {
 		"serve after the signal to stop, until no load balancer sends requests any more.")
 	g.own("shutdown-timeout", duration(&c.ShutdownTimeout, 30*time.Second, time.Millisecond, day), "How long open requests "+
 		"may take after that.")
+	g.own("max-streams", number(&c.MaxStreams, DefaultMaxStreams, 0, math.MaxInt32), "How many clients may follow the table on "+
+		"/routes/watch at a time; one more gets 429. 0 means that there are no streams.")
 	g.skipper("enable-profile", boolean(&c.EnableProfile, false), "Serve profiles under /debug/pprof on the support listener.")
 	g.skipper("block-profile-rate", number(&c.BlockProfileRate, 0, 0, math.MaxInt32), "Rate of the profile of blocking, in "+
 		"nanoseconds for each sample; 0 is off.")

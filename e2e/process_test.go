@@ -52,15 +52,21 @@ func freeAddress(t *testing.T) string {
 // kubeconfig writes a kubeconfig for the API behind the proxy, with the token.
 func kubeconfig(t *testing.T, api *faultProxy, token string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "kubeconfig")
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: api.Certificate().Raw})
+	return writeKubeconfig(t, api.URL, authority, token)
+}
+
+// writeKubeconfig writes one for an API server with a certificate of the authority (PEM).
+func writeKubeconfig(t *testing.T, url string, authority []byte, token string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "kubeconfig")
 	text := fmt.Sprintf(`apiVersion: v1
 kind: Config
 current-context: e2e
 clusters: [{name: e2e, cluster: {server: %q, certificate-authority-data: %s}}]
 users: [{name: e2e, user: {token: %q}}]
 contexts: [{name: e2e, context: {cluster: e2e, user: e2e}}]
-`, api.URL, base64.StdEncoding.EncodeToString(authority), token)
+`, url, base64.StdEncoding.EncodeToString(authority), token)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -21,9 +21,12 @@ const (
 
 // benchTable makes a table like that of a large cluster: 124,000 routes, 46 MB, deterministic. Two of three routes have
 // endpoints in three zones; teams are random, so it compresses less than a real one.
-var benchTable = sync.OnceValue(func() *table.Table {
+var benchTable = sync.OnceValue(func() *table.Table { return benchTableOf(benchRoutes) })
+
+// benchTableOf is benchTable with so many routes.
+func benchTableOf(n int) *table.Table {
 	rng := rand.New(rand.NewPCG(1, 2))
-	routes := make([]table.Route, benchRoutes)
+	routes := make([]table.Route, n)
 	for i := range routes {
 		ns, name := rng.IntN(400), i/6
 		id := fmt.Sprintf("kube_team_%d__service_%05d__www_%05d_example_org___api_v%d__backend_%d", ns, name, name, i%6, i%3)
@@ -49,7 +52,7 @@ var benchTable = sync.OnceValue(func() *table.Table {
 		panic(err)
 	}
 	return t
-})
+}
 
 func benchServer(b *testing.B, connections int) (*server, *http.Client) {
 	s := newServer(b, true, false)

@@ -64,10 +64,10 @@ func (x *exchange) ifNoneMatch(values []string) []string {
 	var other, newer tag // of another digest: the highest of all, and of those that may be newer
 	for _, t := range n.tags {
 		same := t.digest == x.variant.table.Digest()
-		if same && t.encoding != x.encoding {
+		if same && t.encoding != x.encoding && !x.deltas {
 			continue
 		}
-		if !x.cache.bodies.arrived(bodyKey{clientOf(x.r), t.digest, t.encoding}, t.rotation) {
+		if !x.deltas && !x.cache.bodies.arrived(bodyKey{clientOf(x.r), t.digest, t.encoding}, t.rotation) {
 			continue
 		}
 		if same {

@@ -1,8 +1,9 @@
-// Package etagcache serves the current routing table over conditional HTTP: GET and HEAD of /routes and /routes/{zone}.
+// Package etagcache serves the current routing table over conditional HTTP: GET and HEAD of /routes and /routes/{zone}, and
+// streams of what changes it under /routes/watch.
 //
 // A [Cache] is given tables by [Cache.Publish] and told about the reads of the source by [Cache.PollStarted] and
-// [Cache.PollEnded]. Its [Cache.Handler] answers with 200, 206, 304, 404, 405, 412 or 416 as laid down in RFC
-// 9110 and in the protocol of the route server.
+// [Cache.PollEnded]. Its [Cache.Handler] answers with 200, 206, 226, 304, 404, 405, 412, 416 or 429 as laid down in RFC
+// 9110, RFC 3229 and docs/protocol.md.
 //
 // # What it guarantees
 //
@@ -74,6 +75,20 @@
 // a client gives up after the last byte was handed to the kernel is not noticed over HTTP/2, nor over TLS if the
 // client had asked for the connection to be closed, nor on other systems than Linux unless the connection is reset.
 //
+// # Cost
+//
+// A table is encoded block by block ([table.Block]), and what was encoded is kept for as long as a version has the block: a
+// change of one route costs one block in each encoding. Which routes differ between the last 64 versions is known by their
+// ids alone; a delta takes the texts of the table that it leads to. So it may have a route that changed and changed back,
+// and history costs next to nothing. A delta is made once for all who ask for it.
+//
+// # Streams
+//
+// A stream is a client that polls, seen from the other side: it names what it was sent last, is answered as a request with that
+// If-None-Match would be, and waits for the next table. So it has no queue, all that was said about the order of tables holds
+// for it, and a slow reader costs nobody anything. How many there are is limited, and how many full tables are on their way on
+// streams at a time. docs/protocol.md has the events.
+//
 // # What it does not do
 //
 // It does not decide whether a table is good (package guard), does not read the source, and limits neither connections
@@ -83,6 +98,7 @@ package etagcache
 import (
 	"errors"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"sync"
@@ -92,8 +108,11 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// DefaultRetryAfter is the default of Config.RetryAfter.
-const DefaultRetryAfter = 3 * time.Second
+// Defaults of Config.
+const (
+	DefaultRetryAfter    = 3 * time.Second
+	DefaultMaxTableSends = 8
+)
 
 // Config is what a Cache needs. The zero value is usable.
 type Config struct {
@@ -111,6 +130,13 @@ type Config struct {
 	// RetryAfter is the advice to clients that come before the first table, rounded up to seconds. 0 means
 	// DefaultRetryAfter.
 	RetryAfter time.Duration
+	// MaxStreams is how many streams may be open; 0 means that there is no /routes/watch.
+	MaxStreams int
+	// MaxTableSends is how many of them may be sent a full table at a time; the others wait for their turn. 0 means
+	// DefaultMaxTableSends.
+	MaxTableSends int
+	// Random is where jitter comes from: [0, 1), called concurrently. nil means math/rand.
+	Random func() float64
 }
 
 // Cache serves the current table. All methods are safe for concurrent use.
@@ -122,9 +148,12 @@ type Cache struct {
 	started atomic.Uint64         // sequence number of the last poll that started
 	claims  claims
 	history history
+	changes changes
+	streams streams
 	bodies  bodies
 
-	encoders encoders
+	pieces   pieces
+	encoders sync.Pool // of *encoder
 
 	mu       sync.Mutex // held by who changes state, guards what follows
 	ended    uint64     // sequence number of the last poll that ended
@@ -135,6 +164,15 @@ type Cache struct {
 func New(cfg Config) (*Cache, error) {
 	if cfg.RetryAfter < 0 {
 		return nil, errors.New("retry after: want no negative time")
+	}
+	if cfg.MaxStreams < 0 || cfg.MaxTableSends < 0 {
+		return nil, errors.New("max streams and max table sends: want no negative number")
+	}
+	if cfg.MaxTableSends == 0 {
+		cfg.MaxTableSends = DefaultMaxTableSends
+	}
+	if cfg.Random == nil {
+		cfg.Random = rand.Float64
 	}
 	if cfg.RetryAfter == 0 {
 		cfg.RetryAfter = DefaultRetryAfter
@@ -155,7 +193,8 @@ func New(cfg Config) (*Cache, error) {
 	seconds := (cfg.RetryAfter + time.Second - 1) / time.Second
 	c := &Cache{cfg: cfg, retryAfter: []string{strconv.Itoa(int(seconds))}}
 	c.bodies.init(cfg.Metrics.BrokenBodies)
-	c.state.Store(&state{})
+	c.state.Store(&state{superseded: make(chan struct{}), outdated: make(chan struct{})})
+	c.streams.init(cfg.MaxStreams, cfg.MaxTableSends)
 	return c, nil
 }
 
@@ -193,10 +232,13 @@ func (c *Cache) Status() Status {
 	return s
 }
 
-// Handler serves /routes and /routes/{zone}, and 404 for every other path.
+// Handler serves /routes, /routes/{zone} and, if streams are allowed, /routes/watch, and 404 for every other path.
 func (c *Cache) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/routes", func(w http.ResponseWriter, r *http.Request) { c.serve(w, r, "") })
+	if c.cfg.MaxStreams > 0 {
+		mux.HandleFunc("/routes/watch", c.watch)
+	}
 	mux.HandleFunc("/routes/{zone}", func(w http.ResponseWriter, r *http.Request) { c.serve(w, r, r.PathValue("zone")) })
 	return mux
 }

@@ -1,6 +1,7 @@
 package etagcache
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -23,6 +24,7 @@ type history struct {
 type remembered struct {
 	*sighting
 	number uint64
+	zones  []string // whose table it is; "" is the full one
 }
 
 // sighting is what the reads told about one version. All tables of the version share it.
@@ -31,12 +33,16 @@ type sighting struct {
 	newest atomic.Uint64 // the highest Newest of the reads that showed the version; 0 before the first
 }
 
-// add remembers a table of a version.
-func (h *history) add(d table.Digest, s *sighting) {
+// add remembers a table of a version, as that of a zone.
+func (h *history) add(d table.Digest, zone string, s *sighting) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if known, ok := h.seen[d]; ok && known.order >= s.order {
-		return // a zone of an old version was made late
+		if known.order == s.order && !slices.Contains(known.zones, zone) {
+			known.zones = append(known.zones, zone)
+			h.seen[d] = known
+		}
+		return // or a zone of an old version was made late
 	}
 	if h.seen == nil {
 		h.seen = make(map[table.Digest]remembered)
@@ -46,7 +52,7 @@ func (h *history) add(d table.Digest, s *sighting) {
 		delete(h.seen, *slot)
 	}
 	*slot = d
-	h.seen[d] = remembered{s, h.added}
+	h.seen[d] = remembered{s, h.added, []string{zone}}
 	h.added++
 }
 
@@ -60,6 +66,14 @@ func (h *history) showed(d table.Digest, revision, order uint64) bool {
 	defer h.mu.Unlock()
 	known, ok := h.seen[d]
 	return ok && known.order <= order && revision <= known.newest.Load()
+}
+
+// of gives what is remembered of a table, if it was that of the zone.
+func (h *history) of(d table.Digest, zone string) (remembered, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	known, ok := h.seen[d]
+	return known, ok && slices.Contains(known.zones, zone)
 }
 
 // forgetBefore forgets all versions before the one with the given order.

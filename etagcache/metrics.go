@@ -9,37 +9,46 @@ import (
 
 // Metrics is made by NewMetrics. One Metrics belongs to one Cache.
 type Metrics struct {
-	Responses      *prometheus.CounterVec   // by code and encoding
-	SentBytes      *prometheus.CounterVec   // by encoding; bodies only
-	EncodeDuration *prometheus.HistogramVec // by encoding
-	TableRoutes    prometheus.Gauge
-	TableBytes     *prometheus.GaugeVec // by encoding
-	TableRevision  prometheus.Gauge
-	TableStale     prometheus.Gauge
-	ReadRevision   prometheus.Gauge
-	Complete       prometheus.Gauge
-	LastRead       prometheus.Gauge
-	Claims         prometheus.Counter
-	OlderTables    prometheus.Counter
-	BrokenBodies   prometheus.Counter
-	ZonesRendered  prometheus.Counter
+	Responses       *prometheus.CounterVec // by code and encoding
+	SentBytes       *prometheus.CounterVec // by encoding; bodies only
+	EncodeDuration  prometheus.Histogram
+	EncodedBlocks   prometheus.Counter
+	DeltasMade      prometheus.Counter
+	Streams         prometheus.Gauge
+	StreamsRefused  prometheus.Counter
+	StreamsDropped  prometheus.Counter
+	StreamEvents    *prometheus.CounterVec // by event
+	StreamSentBytes prometheus.Counter
+	TableRoutes     prometheus.Gauge
+	TableBytes      *prometheus.GaugeVec // by encoding
+	TableRevision   prometheus.Gauge
+	TableStale      prometheus.Gauge
+	ReadRevision    prometheus.Gauge
+	Complete        prometheus.Gauge
+	LastRead        prometheus.Gauge
+	Claims          prometheus.Counter
+	OlderTables     prometheus.Counter
+	BrokenBodies    prometheus.Counter
+	ZonesRendered   prometheus.Counter
 
 	// The series of the vectors, found once: a 304 takes a few microseconds, and a look-up by label is part of one.
-	responses      map[int]*[encodings]prometheus.Counter
-	sentBytes      [encodings]prometheus.Counter
-	encodeDuration [encodings]prometheus.Observer
-	tableBytes     [encodings]prometheus.Gauge
+	responses    map[int]*[encodings]prometheus.Counter
+	sentBytes    [encodings]prometheus.Counter
+	tableBytes   [encodings]prometheus.Gauge
+	streamEvents map[string]prometheus.Counter
 }
 
 // statuses are all that the handler answers with.
 var statuses = []int{
 	http.StatusOK,
+	http.StatusIMUsed,
 	http.StatusPartialContent,
 	http.StatusNotModified,
 	http.StatusNotFound,
 	http.StatusMethodNotAllowed,
 	http.StatusPreconditionFailed,
 	http.StatusRequestedRangeNotSatisfiable,
+	http.StatusTooManyRequests,
 }
 
 // NewMetrics makes the metrics and registers them with reg; nil registers nowhere. It panics if they are registered
@@ -60,11 +69,20 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "routesrv_table_sent_bytes_total",
 			Help: "Bytes of response bodies of /routes and /routes/{zone}, as encoded.",
 		}, []string{"encoding"}),
-		EncodeDuration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		EncodeDuration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "routesrv_table_encode_duration_seconds",
-			Help:    "Time to encode one table, full or of a zone.",
+			Help:    "Time to encode what is new in one table, full or of a zone.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 14),
-		}, []string{"encoding"}),
+		}),
+		EncodedBlocks:   counter("routesrv_table_encoded_blocks_total", "Blocks of some hundred routes that were encoded because no table before had them."),
+		DeltasMade:      counter("routesrv_deltas_made_total", "Deltas that were made: one for each pair of tables that somebody wants to go between."),
+		Streams:         gauge("routesrv_streams", "Streams that are open."),
+		StreamsRefused:  counter("routesrv_streams_refused_total", "Streams that were refused because there were too many, or the server was about to end."),
+		StreamsDropped:  counter("routesrv_streams_dropped_total", "Streams that were ended because their reader took nothing, or broke the connection."),
+		StreamSentBytes: counter("routesrv_stream_sent_bytes_total", "Bytes sent on streams, as encoded."),
+		StreamEvents: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "routesrv_stream_events_total", Help: "Events sent on streams, by kind.",
+		}, []string{"event"}),
 		TableBytes: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "routesrv_table_bytes",
 			Help: "Size of the full table by encoding.",
@@ -82,7 +100,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}
 	m.resolve()
 	if reg != nil {
-		reg.MustRegister(m.Responses, m.SentBytes, m.EncodeDuration, m.TableBytes, m.TableRoutes, m.TableRevision, m.TableStale,
+		reg.MustRegister(m.Responses, m.SentBytes, m.EncodeDuration, m.EncodedBlocks, m.DeltasMade, m.Streams, m.StreamsRefused, m.StreamsDropped, m.StreamEvents, m.StreamSentBytes, m.TableBytes, m.TableRoutes, m.TableRevision, m.TableStale,
 			m.ReadRevision, m.Complete, m.LastRead, m.Claims, m.OlderTables, m.BrokenBodies, m.ZonesRendered)
 	}
 	return m
@@ -98,9 +116,12 @@ func (m *Metrics) resolve() {
 		}
 		m.responses[status] = series
 	}
+	m.streamEvents = make(map[string]prometheus.Counter, len(events))
+	for _, name := range events {
+		m.streamEvents[name] = m.StreamEvents.WithLabelValues(name)
+	}
 	for e, name := range encodingName {
 		m.sentBytes[e] = m.SentBytes.WithLabelValues(name)
-		m.encodeDuration[e] = m.EncodeDuration.WithLabelValues(name)
 		m.tableBytes[e] = m.TableBytes.WithLabelValues(name)
 	}
 }

@@ -41,13 +41,35 @@ func negotiate(values []string) encoding {
 	if len(values) == 1 && values[0] == "gzip" {
 		return gzipped // what every Go client sends
 	}
-	weights := [encodings]int{weightUnset, weightUnset, weightUnset}
-	star := weightUnset
+	weights, star, ok := weigh(values)
+	if !ok {
+		return identity
+	}
+	return heaviest(weights, star)
+}
+
+// negotiateStream is negotiate for streams, of which there is no zstd form.
+func negotiateStream(values []string) encoding {
+	if len(values) == 0 {
+		return identity
+	}
+	weights, star, ok := weigh(values)
+	if !ok {
+		return identity
+	}
+	weights[zstandard] = 0
+	return heaviest(weights, star)
+}
+
+// weigh reads the weights of the encodings and that of all others.
+func weigh(values []string) (weights [encodings]int, star int, ok bool) {
+	weights = [encodings]int{weightUnset, weightUnset, weightUnset}
+	star = weightUnset
 	for _, value := range values {
 		for member := range strings.SplitSeq(value, ",") {
 			coding, weight, ok := parseMember(member)
 			if !ok {
-				return identity
+				return weights, star, false
 			}
 			switch coding {
 			case "identity":
@@ -61,7 +83,7 @@ func negotiate(values []string) encoding {
 			}
 		}
 	}
-	return heaviest(weights, star)
+	return weights, star, true
 }
 
 func heaviest(weights [encodings]int, star int) encoding {

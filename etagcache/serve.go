@@ -1,7 +1,6 @@
 package etagcache
 
 import (
-	"bytes"
 	"errors"
 	"net/http"
 	"net/netip"
@@ -12,6 +11,7 @@ import (
 // adds to them gets a copy.
 var (
 	varyEncoding = []string{"Accept-Encoding"}
+	varyDelta    = []string{"Accept-Encoding, A-IM"}
 	acceptBytes  = []string{"bytes"}
 	plainText    = []string{"text/plain; charset=utf-8"}
 	allowed      = []string{"GET, HEAD"}
@@ -26,19 +26,24 @@ type exchange struct {
 	w        http.ResponseWriter
 	r        *http.Request
 	state    *state
+	zone     string
 	variant  *variant
+	deltas   bool // the client holds the text of what it names, and takes deltas
 	stamp    *stamp
 	encoding encoding
 	conn     *trackedConn // nil if it is not tracked
 }
 
 func (c *Cache) serve(w http.ResponseWriter, r *http.Request, zone string) {
-	x := exchange{cache: c, w: w, r: r, state: c.state.Load(), conn: trackedOf(r)}
+	x := exchange{cache: c, w: w, r: r, zone: zone, state: c.state.Load(), conn: trackedOf(r), deltas: takesDeltas(r.Header)}
 	if x.conn != nil {
 		x.conn.asked()
 	}
 	h := w.Header()
 	h["Vary"] = varyEncoding
+	if x.deltas {
+		h["Vary"] = varyDelta
+	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		h["Allow"] = allowed
 		x.empty(http.StatusMethodNotAllowed)
@@ -62,6 +67,9 @@ func (c *Cache) serve(w http.ResponseWriter, r *http.Request, zone string) {
 		w.WriteHeader(d.status)
 		c.cfg.Metrics.observeResponse(d.status, x.encoding, 0)
 	default:
+		if x.deltas && !d.ranges && x.serveDelta() {
+			return
+		}
 		x.content(d.ranges)
 	}
 }
@@ -120,16 +128,15 @@ func (x *exchange) content(ranges bool) {
 	x.cache.cfg.Metrics.observeResponse(status, x.encoding, n)
 }
 
-// serveWhole writes the body in one call and returns the number of bytes written.
+// serveWhole writes the body and returns the number of bytes written.
 func (x *exchange) serveWhole(r *receipt) int {
 	x.cache.bodies.begin(r)
-	body := x.variant.body(x.encoding)
-	n, err := x.w.Write(body)
+	n, err := x.variant.write(x.w, x.encoding)
 	if err == nil {
 		// What is left in the server's buffers is written now, so that a failure is seen here and not after the handler.
 		err = http.NewResponseController(x.w).Flush()
 	}
-	x.settle(r, n == len(body) && (err == nil || errors.Is(err, http.ErrNotSupported)))
+	x.settle(r, n == x.variant.size(x.encoding) && (err == nil || errors.Is(err, http.ErrNotSupported)))
 	return n
 }
 
@@ -138,7 +145,7 @@ func (x *exchange) serveRanges() (status, n int, ok bool) {
 	r := x.r.WithContext(x.r.Context())
 	r.Header = http.Header{"Range": x.r.Header["Range"]}
 	w := &countingWriter{ResponseWriter: x.w}
-	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(x.variant.body(x.encoding)))
+	http.ServeContent(w, r, "", time.Time{}, x.variant.reader(x.encoding))
 	return w.status, w.n, w.err == nil
 }
 

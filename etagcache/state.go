@@ -17,6 +17,9 @@ type state struct {
 
 	sourceRead []string // header values
 	tableState []string
+
+	superseded chan struct{} // closed when another state takes the place of this one
+	outdated   chan struct{} // closed when a state does that has another table, or says something else about it
 }
 
 // Publish makes t the current table. It returns when t is served: the bodies are made first, which takes some 100 ms for
@@ -125,5 +128,15 @@ func (c *Cache) swap(next *state) {
 		next.tableState = tableHeld
 	}
 	c.cfg.Metrics.observeState(next)
+	before := c.state.Load()
+	next.superseded, next.outdated = make(chan struct{}), before.outdated
+	news := next.version != before.version || next.stale != before.stale || next.held != before.held
+	if news {
+		next.outdated = make(chan struct{})
+	}
 	c.state.Store(next)
+	close(before.superseded)
+	if news {
+		close(before.outdated)
+	}
 }

@@ -1,6 +1,8 @@
 package etagcache
 
 import (
+	"bytes"
+	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -16,6 +18,7 @@ import (
 type version struct {
 	table        *table.Table
 	sighting     *sighting
+	published    time.Time
 	modified     time.Time // of the table, in whole seconds as on the wire
 	lastModified []string  // header value; nil if the table has no time
 	full         *variant
@@ -39,6 +42,12 @@ type variant struct {
 	zstd  []byte
 	sizes [encodings][]string // Content-Length
 	stamp atomic.Pointer[stamp]
+
+	pieces []*piece // of the blocks of the table
+	deltas sync.Map // digest of the base to *delta
+
+	sendableOnce sync.Once
+	isSendable   bool // after sendableOnce
 }
 
 // stamp is the revision that the ETags of a variant carry, with the header values that follow from it.
@@ -51,14 +60,19 @@ type stamp struct {
 // newVersion makes the bodies of t. Zones that previous has made are kept to be compared with, if they are asked for
 // again.
 func (c *Cache) newVersion(t *table.Table, previous *version, order uint64) *version {
-	v := &version{table: t, sighting: &sighting{order: order}, cache: c}
+	v := &version{table: t, sighting: &sighting{order: order}, published: c.cfg.Now(), cache: c}
 	if !t.Time().IsZero() {
 		v.modified = t.Time().UTC().Truncate(time.Second)
 		v.lastModified = []string{v.modified.Format(http.TimeFormat)}
 	}
-	t.Text() // the identity body of the full table; those of zones wait for somebody who wants them
-	v.full = c.newVariant(t)
-	c.history.add(t.Digest(), v.sighting)
+	v.full = c.newVariant(t, order, false)
+	c.pieces.forget(order)
+	c.history.add(t.Digest(), "", v.sighting)
+	if previous == nil {
+		c.changes.record(nil, t, order)
+	} else {
+		c.changes.record(previous.table, t, order)
+	}
 	if previous != nil {
 		previous.zones.Range(func(zone, slot any) bool {
 			if ready := slot.(*zoneSlot).ready.Load(); ready != nil {
@@ -70,11 +84,12 @@ func (c *Cache) newVersion(t *table.Table, previous *version, order uint64) *ver
 	return v
 }
 
-func (c *Cache) newVariant(t *table.Table) *variant {
-	va := &variant{table: t, count: []string{strconv.Itoa(t.Len())}}
-	va.gzip, va.zstd = c.encode(t)
-	for e, size := range [encodings]int{t.Bytes(), len(va.gzip), len(va.zstd)} {
-		va.sizes[e] = []string{strconv.Itoa(size)}
+// newVariant makes the bodies of t, for the version with the number.
+func (c *Cache) newVariant(t *table.Table, order uint64, ofZone bool) *variant {
+	pieces := c.encoded(t, order, ofZone)
+	va := &variant{table: t, count: []string{strconv.Itoa(t.Len())}, pieces: pieces, gzip: gzipBody(pieces), zstd: zstdBody(pieces)}
+	for e := range encodings {
+		va.sizes[e] = []string{strconv.Itoa(va.size(e))}
 	}
 	va.restamp(nil, t.Revision())
 	return va
@@ -95,7 +110,7 @@ func (v *version) variant(zone string) *variant {
 	slot := s.(*zoneSlot)
 	slot.once.Do(func() {
 		va := v.makeZone(zone)
-		v.cache.history.add(va.table.Digest(), v.sighting)
+		v.cache.history.add(va.table.Digest(), zone, v.sighting)
 		slot.ready.Store(va)
 		va.lower(v.full.stamp.Load().revision) // restampDown came before there was this zone
 	})
@@ -114,7 +129,7 @@ func (v *version) makeZone(zone string) *variant {
 		}
 	}
 	v.cache.cfg.Metrics.ZonesRendered.Inc()
-	return v.cache.newVariant(t)
+	return v.cache.newVariant(t, v.sighting.order, true)
 }
 
 // restampDown lowers the revision of all variants to that of the source, if it is higher: the source has gone back, and
@@ -154,14 +169,35 @@ func (va *variant) restamp(old *stamp, revision uint64) {
 	va.stamp.CompareAndSwap(old, s)
 }
 
-// body returns the bytes of the variant in an encoding. They are shared and must not be changed.
-func (va *variant) body(e encoding) []byte {
+// write writes the body of the variant in an encoding, in few large pieces.
+func (va *variant) write(w io.Writer, e encoding) (n int, err error) {
 	switch e {
 	case gzipped:
-		return va.gzip
+		return w.Write(va.gzip)
 	case zstandard:
-		return va.zstd
+		return w.Write(va.zstd)
 	default:
-		return va.table.Text()
+		n, err := va.table.WriteTo(w)
+		return int(n), err
 	}
+}
+
+// reader reads the body of the variant in an encoding, at any place.
+func (va *variant) reader(e encoding) io.ReadSeeker {
+	switch e {
+	case gzipped:
+		return bytes.NewReader(va.gzip)
+	case zstandard:
+		return bytes.NewReader(va.zstd)
+	default:
+		return io.NewSectionReader(va.table, 0, int64(va.table.Bytes()))
+	}
+}
+
+// smallest is the length of the smaller one of the compressed bodies.
+func (va *variant) smallest() int { return min(len(va.gzip), len(va.zstd)) }
+
+// size is the length of the body in an encoding.
+func (va *variant) size(e encoding) int {
+	return [encodings]int{va.table.Bytes(), len(va.gzip), len(va.zstd)}[e]
 }

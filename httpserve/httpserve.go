@@ -1,7 +1,7 @@
 // Package httpserve has what all HTTP listeners of the binaries have in common: limits, an error log that can be counted,
 // an end with a deadline, answers in JSON, and the acceptance of tables that a guard holds back.
 //
-// It knows no routes of HTTP and no state: which handler answers what is left to those who listen.
+// It knows no paths and no state: which handler answers what is in the lists of endpoints of those who listen.
 package httpserve
 
 import (

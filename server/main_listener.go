@@ -5,6 +5,8 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+
+	"github.com/routesrv/routesrv/httpserve"
 )
 
 // mainHandler is what proxies see.
@@ -13,21 +15,7 @@ func (s *Server) mainHandler() (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	compat := newCompat(s)
-	s.registry.MustRegister(compat)
-	mux := http.NewServeMux()
-	routes := compat.observe(s.cache.Handler())
-	mux.Handle("/routes", routes)
-	mux.Handle("/routes/", routes)
-	mux.HandleFunc("/health", s.health)
-	if s.cfg.Redis.configured() {
-		s.log.Info("Use endpoints " + s.cfg.Redis.Namespace + "/" + s.cfg.Redis.Name + " to fetch updated redis shards")
-		mux.Handle("/swarm/redis/shards", s.shards(s.cfg.Redis, compat.redisEndpoints.Store))
-	}
-	if s.cfg.Valkey.configured() {
-		s.log.Info("Use endpoints " + s.cfg.Valkey.Namespace + "/" + s.cfg.Valkey.Name + " to fetch updated valkey shards")
-		mux.Handle("/swarm/valkey/shards", s.shards(s.cfg.Valkey, compat.valkeyEndpoints.Store))
-	}
+	mux := httpserve.Mux(httpserve.MainListener, s.endpoints)
 	filtered := filters.wrap(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/health" { // exactly this path is never filtered
@@ -36,6 +24,53 @@ func (s *Server) mainHandler() (http.Handler, error) {
 		}
 		filtered.ServeHTTP(w, r)
 	}), nil
+}
+
+// mainEndpoints are what the main listener answers.
+func (s *Server) mainEndpoints() []httpserve.Endpoint {
+	compat := newCompat(s)
+	s.registry.MustRegister(compat)
+	tables := s.cache.Handler()
+	routes := compat.observe(tables)
+	get := []string{http.MethodGet, http.MethodHead}
+	all := []httpserve.Endpoint{
+		{Path: "/routes", Methods: get, ChecksMethods: true, Handler: routes,
+			Does: "the table: eskip, one route a line, sorted by id; 404 before the first one"},
+		{Path: "/routes/{zone}", Methods: get, ChecksMethods: true, Handler: routes,
+			Does: "the table for proxies of one zone: a route with at least three endpoints there has only those; an unknown zone is the full table"},
+		{Path: "/health", Handler: http.HandlerFunc(s.health), Does: "204 once there is a table, and for ever; before that 503"},
+	}
+	if s.cfg.MaxStreams > 0 {
+		all = append(all, httpserve.Endpoint{
+			// A stream lasts: it would be one very slow response in the series of the reference.
+			Path: "/routes/watch", Methods: []string{http.MethodGet}, ChecksMethods: true, Handler: tables,
+			Does:      "the table and all that change it, as [events](protocol.md#streams); `zone=` for the table of a zone",
+			Condition: "unless `--max-streams` is 0",
+		})
+	}
+	for _, kind := range []struct {
+		name    string
+		shard   Shard
+		observe func(int64)
+	}{
+		{"redis", s.cfg.Redis, compat.redisEndpoints.Store},
+		{"valkey", s.cfg.Valkey, compat.valkeyEndpoints.Store},
+	} {
+		if !kind.shard.configured() {
+			continue
+		}
+		s.log.Info("Use endpoints " + kind.shard.Namespace + "/" + kind.shard.Name + " to fetch updated " + kind.name + " shards")
+		all = append(all, httpserve.Endpoint{
+			Path: "/swarm/" + kind.name + "/shards", Methods: []string{http.MethodGet}, ChecksMethods: true,
+			Handler:   s.shards(kind.shard, kind.observe),
+			Does:      "the addresses of the service: `{\"endpoints\":[{\"address\":\"10.2.5.7:6379\"}]}`; 503 before the first read",
+			Condition: "with `-kubernetes-" + kind.name + "-service-namespace` and `-kubernetes-" + kind.name + "-service-name`",
+		})
+	}
+	for i := range all {
+		all[i].Listener = httpserve.MainListener
+	}
+	return all
 }
 
 // health answers whether there is a table. It never takes that back.

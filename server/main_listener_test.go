@@ -182,8 +182,10 @@ func TestHealthNeverGoesBack(t *testing.T) {
 	} {
 		trouble()
 		f.polled()
-		if got := f.get("/health"); got.status != http.StatusNoContent {
-			t.Errorf("health: %d, want 204", got.status)
+		for _, address := range []string{f.main, f.support} {
+			if got := f.request("GET", address, "/health"); got.status != http.StatusNoContent {
+				t.Errorf("health: %d, want 204", got.status)
+			}
 		}
 		if got := f.get("/routes"); got.status != http.StatusOK || got.header.Get("X-Count") != "3" {
 			t.Errorf("routes: %d with %s routes, want the old table", got.status, got.header.Get("X-Count"))

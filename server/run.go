@@ -103,6 +103,10 @@ func (s *Server) serveSupport() {
 func (s *Server) lameDuck(ended <-chan struct{}) {
 	d := s.cfg.HealthcheckInterval
 	s.log.Info(fmt.Sprintf("shutting down the server in %s...", d))
+	var draining sync.WaitGroup
+	defer draining.Wait()
+	// Streams do not end by themselves. By the end of the window new connections go elsewhere.
+	draining.Go(func() { s.cache.DrainStreams(d) })
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -113,6 +117,9 @@ func (s *Server) lameDuck(ended <-chan struct{}) {
 
 // shutdown lets the requests of both listeners end, and cuts what has not ended by the deadline.
 func (s *Server) shutdown() {
+	var draining sync.WaitGroup
+	defer draining.Wait()
+	draining.Go(func() { s.cache.DrainStreams(0) }) // what is left of them
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.ShutdownTimeout)
 	defer cancel()
 	httpserve.Shutdown(ctx, s.main, "main", s.log)

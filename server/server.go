@@ -2,8 +2,8 @@
 // order in which all of it starts and stops.
 //
 // The main listener has what proxies use: /routes, /routes/{zone}, /health, and the shard endpoints where they are
-// configured. The support listener has what operators use: /metrics, /status, /problems, /guard/accept, and profiles
-// where they are enabled.
+// configured. The support listener has what operators use: /metrics, /status, /problems, /guard/accept, /health for
+// probes that cannot show a certificate, and profiles where they are enabled.
 //
 // Readiness means "has a table". A table that has grown old is shown in headers, metrics and /status and is served all
 // the same: an old table is better than none.
@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -59,6 +60,9 @@ type Config struct {
 	// EnableProfile serves /debug/pprof on the support listener.
 	EnableProfile bool
 
+	// MaxStreams is how many clients may follow the table on /routes/watch; 0 means that there is none of it.
+	MaxStreams int
+
 	// HealthcheckInterval is how long the server goes on serving after it was told to stop, so that load balancers
 	// notice; ShutdownTimeout is how long requests then have to end, by default [DefaultShutdownTimeout].
 	HealthcheckInterval time.Duration
@@ -93,6 +97,7 @@ type Server struct {
 	engine     *engine.Engine
 	checkpoint *checkpoint // nil without a state folder
 	errors     *httpserve.ErrorLog
+	endpoints  []httpserve.Endpoint // of both listeners
 	main       *http.Server
 	support    *http.Server
 	started    time.Time // set by Run before it listens
@@ -136,7 +141,7 @@ func (s *Server) newTables() error {
 	var err error
 	s.cache, err = etagcache.New(etagcache.Config{
 		Logger: s.cfg.Logger, Metrics: etagcache.NewMetrics(s.registry),
-		Recheck: func() { s.engine.Recheck() },
+		Recheck: func() { s.engine.Recheck() }, MaxStreams: s.cfg.MaxStreams,
 	})
 	if err != nil {
 		return err
@@ -166,7 +171,11 @@ func (s *Server) newTables() error {
 	return err
 }
 
+// Endpoints are what the listeners answer with this configuration, in the order in which they are documented.
+func (s *Server) Endpoints() []httpserve.Endpoint { return slices.Clone(s.endpoints) }
+
 func (s *Server) newListeners() error {
+	s.endpoints = slices.Concat(s.mainEndpoints(), s.supportEndpoints())
 	handler, err := s.mainHandler()
 	if err != nil {
 		return err
@@ -176,6 +185,6 @@ func (s *Server) newListeners() error {
 	if s.main.TLSConfig, err = newTLS(s.cfg.TLS, s.cfg.Logger); err != nil {
 		return err
 	}
-	s.support = httpserve.New(s.supportHandler(), s.errors)
+	s.support = httpserve.New(httpserve.Mux(httpserve.SupportListener, s.endpoints), s.errors)
 	return nil
 }

@@ -220,3 +220,30 @@ func TestDownloadIsCutAtTheDeadline(t *testing.T) {
 		t.Errorf("log of the cut: %q", lines)
 	}
 }
+
+// Streams are asked to come back elsewhere within the time in which load balancers notice, and do not hold up the end.
+func TestStreamsAreHandedOverAtTheEnd(t *testing.T) {
+	f := start(t, service+ingress("a"), func(cfg *server.Config) {
+		cfg.MaxStreams, cfg.HealthcheckInterval, cfg.ShutdownTimeout = 10, 200*time.Millisecond, time.Minute
+	})
+	f.ready()
+	resp, err := f.client.Get(f.scheme + "://" + f.main + "/routes/watch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if streams := f.request("GET", f.support, "/debug/streams").body; !strings.Contains(streams, `"count": 1`) {
+		t.Errorf("streams: %s", streams)
+	}
+	begin := time.Now()
+	if err := f.stop(); err != nil {
+		t.Errorf("Run: %v", err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || !strings.Contains(string(body), "event: reconnect\n") {
+		t.Errorf("the stream ended with %q, error %v, want reconnect", body, err)
+	}
+	if took := time.Since(begin); took > 20*time.Second {
+		t.Errorf("the end took %v", took)
+	}
+}

@@ -8,28 +8,55 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/routesrv/routesrv/engine"
+	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/httpserve"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/table"
 )
 
-// supportHandler is what operators see.
-func (s *Server) supportHandler() http.Handler {
-	mux := http.NewServeMux()
+// supportEndpoints are what operators see.
+func (s *Server) supportEndpoints() []httpserve.Endpoint {
 	metrics := promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{Registry: s.registry})
-	mux.Handle("/metrics", metrics)
-	mux.Handle("/metrics/", metrics)
-	mux.HandleFunc("GET /status", s.serveStatus)
-	mux.HandleFunc("GET /problems", s.serveProblems)
-	mux.Handle("POST /guard/accept", httpserve.Accept(s.engine.Accept, s.log))
-	if s.cfg.EnableProfile {
-		mux.HandleFunc("/debug/pprof/", pprof.Index)
-		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
-		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	get := []string{http.MethodGet, http.MethodHead}
+	all := []httpserve.Endpoint{
+		{Path: "/health", Handler: http.HandlerFunc(s.health),
+			Does: "as on the main listener: for probes that have no client certificate"},
+		{Path: "/metrics", Handler: metrics, Does: "Prometheus text, see [metrics.md](metrics.md)"},
+		{Path: "/metrics/", Handler: metrics, Does: "the same"},
+		{Path: "/status", Methods: get, Handler: http.HandlerFunc(s.serveStatus),
+			Does: "JSON: table, source, guard, problems by severity, checkpoint"},
+		{Path: "/problems", Methods: get, Handler: http.HandlerFunc(s.serveProblems),
+			Does: "JSON: every problem with owner, route, reason, severity, message and since when"},
+		{Path: "/guard/accept", Methods: []string{http.MethodPost}, Handler: httpserve.Accept(s.engine.Accept, s.log),
+			Does: "publishes the table that the guard holds back; `digest=` names the one that you looked at. From the loopback interface only"},
 	}
-	return mux
+	if s.cfg.MaxStreams > 0 {
+		all = append(all, httpserve.Endpoint{
+			Path: "/debug/streams", Methods: get, Handler: http.HandlerFunc(s.serveStreams),
+			Does:      "JSON: every stream with client, zone, since when, table, lag and bytes, the oldest first",
+			Condition: "unless `--max-streams` is 0",
+		})
+	}
+	if s.cfg.EnableProfile {
+		for _, p := range []struct {
+			name, does string
+			handler    http.HandlerFunc
+		}{
+			{"", "the list of profiles, and each by its name", pprof.Index},
+			{"cmdline", "the command line, with zero bytes between the arguments", pprof.Cmdline},
+			{"profile", "a profile of the CPU, for `seconds=` (30)", pprof.Profile},
+			{"symbol", "names of functions by address", pprof.Symbol},
+			{"trace", "a trace of the runtime, for `seconds=` (1)", pprof.Trace},
+		} {
+			all = append(all, httpserve.Endpoint{
+				Path: "/debug/pprof/" + p.name, Handler: p.handler, Does: p.does, Condition: "with `-enable-profile`",
+			})
+		}
+	}
+	for i := range all {
+		all[i].Listener = httpserve.SupportListener
+	}
+	return all
 }
 
 // statusReport is the body of /status.
@@ -89,6 +116,17 @@ func (s *Server) serveStatus(w http.ResponseWriter, _ *http.Request) {
 type problemsReport struct {
 	Count    int              `json:"count"`
 	Problems []engine.Problem `json:"problems"`
+}
+
+// streamsReport is the body of /debug/streams.
+type streamsReport struct {
+	Count   int                      `json:"count"`
+	Streams []etagcache.StreamStatus `json:"streams"`
+}
+
+func (s *Server) serveStreams(w http.ResponseWriter, _ *http.Request) {
+	streams := s.cache.Streams()
+	httpserve.WriteJSON(w, http.StatusOK, streamsReport{len(streams), streams})
 }
 
 func (s *Server) serveProblems(w http.ResponseWriter, _ *http.Request) {

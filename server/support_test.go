@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -23,7 +24,8 @@ func TestSupportListener(t *testing.T) {
 	f.check(f.support, []exchange{
 		{"GET", "/", 404, notFoundBody, plainText},
 		{"GET", "/routes", 404, notFoundBody, plainText},
-		{"GET", "/health", 404, notFoundBody, plainText},
+		{"GET", "/health", 204, "", nil},
+		{"HEAD", "/health", 204, "", nil},
 		{"GET", "/debug/pprof/", 404, notFoundBody, plainText},
 		{"GET", "/guard/accept", 405, "Method Not Allowed\n", map[string]string{"Allow": "POST"}},
 		{"POST", "/status", 405, "Method Not Allowed\n", map[string]string{"Allow": "GET, HEAD"}},
@@ -31,6 +33,20 @@ func TestSupportListener(t *testing.T) {
 	})
 	if got := f.request("GET", f.support, "/metrics/"); got.status != 200 || !strings.Contains(got.body, "go_goroutines") {
 		t.Errorf("/metrics/: %d, want the metrics with those of the runtime", got.status)
+	}
+}
+
+// A restart mends neither an API that is away nor a table that is not there: the two paths of the probes tell them apart.
+func TestWithoutATableItIsAliveAndNotReady(t *testing.T) {
+	f := &fixture{}
+	cfg := f.config(t, "")
+	f.breakSource(true)
+	f.run(cfg)
+	if got := f.request("GET", f.support, "/health"); got.status != http.StatusServiceUnavailable {
+		t.Errorf("/health: %d, want 503", got.status)
+	}
+	if got := f.request("GET", f.support, "/status"); got.status != http.StatusOK {
+		t.Errorf("/status: %d, want 200", got.status)
 	}
 }
 
@@ -240,12 +256,17 @@ func ownAddress(t *testing.T) string {
 }
 
 func TestMetricsHaveTheSeriesOfTheReference(t *testing.T) {
-	f := start(t, service+ingress("a"), shards)
+	f := &fixture{}
+	cfg := f.config(t, service+ingress("a"))
+	shards(&cfg)
+	f.breakSource(true)
+	f.run(cfg)
+	f.get("/routes") // 404: there is no table yet
+	f.breakSource(false)
 	f.ready()
 	etag := f.get("/routes").header.Get("Etag")
 	f.get("/routes", "If-None-Match: "+etag)
 	f.request("POST", f.main, "/routes")
-	f.get("/routes/z/deeper")
 	f.get("/swarm/redis/shards")
 	f.get("/swarm/valkey/shards")
 	f.breakSource(true)
@@ -281,6 +302,17 @@ func TestMetricsHaveTheSeriesOfTheReference(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("series (-want +got):\n%s", diff)
+	}
+	guide, err := os.ReadFile("../docs/migrate-from-skipper-routesrv.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range want {
+		name, labels, _ := strings.Cut(name, "{")
+		name = strings.TrimSuffix(strings.TrimSuffix(name, "_count"), "_sum")
+		if !strings.Contains(string(guide), "`"+name) || labels != "" && !strings.Contains(string(guide), "{"+labels+"`") {
+			t.Errorf("the guide for those who move over does not tell of %s{%s", name, labels)
+		}
 	}
 }
 

@@ -170,6 +170,11 @@ func TestClientCertificateIsNeededForEveryPath(t *testing.T) {
 			}
 		}
 	}
+	f.scheme = "http"
+	if got := f.request("GET", f.support, "/health"); got.status != http.StatusNoContent {
+		t.Errorf("health without a certificate, on the support listener: %d, want 204", got.status)
+	}
+	f.scheme = "https"
 	if !strings.Contains(f.plainMetrics(t), `routesrv_http_server_errors_total{kind="handshake"}`) {
 		t.Error("handshakes that failed are not counted")
 	}

@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,28 +18,45 @@ func (s *Sidecar) Handler() http.Handler { return s.main.Handler }
 // SupportHandler is what operators see: /health, /fresh, /status, /problems, /shadow, /metrics and /guard/accept.
 func (s *Sidecar) SupportHandler() http.Handler { return s.support.Handler }
 
-func (s *Sidecar) mainHandler() http.Handler {
-	mux := http.NewServeMux()
+// Endpoints are what the listeners answer, in the order in which they are documented.
+func (s *Sidecar) Endpoints() []httpserve.Endpoint { return slices.Clone(s.endpoints) }
+
+func (s *Sidecar) newEndpoints() []httpserve.Endpoint {
+	get := []string{http.MethodGet, http.MethodHead}
 	routes := s.afterBoot(s.cache.Handler())
-	mux.Handle("/routes", routes)
-	mux.Handle("/routes/", routes)
-	mux.HandleFunc("/health", s.serveHealth)
-	mux.HandleFunc("GET /fresh", s.serveFresh)
-	return mux
+	health := httpserve.Endpoint{Path: "/health", Handler: http.HandlerFunc(s.serveHealth),
+		Does: "204 once there is a table, before that 503"}
+	fresh := httpserve.Endpoint{Path: "/fresh", Methods: get, Handler: http.HandlerFunc(s.serveFresh),
+		Does: "200 if the source of the table was read within `--fresh-limit`, else 503; JSON with the age and the reason"}
+	main := []httpserve.Endpoint{
+		{Path: "/routes", Methods: get, ChecksMethods: true, Handler: routes,
+			Does: "the table that the mode says, as `routesrv` serves it; until the boot has decided what there is, requests wait for it"},
+		{Path: "/routes/{zone}", Methods: get, ChecksMethods: true, Handler: routes, Does: "the table for proxies of one zone"},
+		health, fresh,
+	}
+	support := []httpserve.Endpoint{
+		health, fresh,
+		{Path: "/metrics", Methods: get, Handler: http.HandlerFunc(s.serveMetrics), Does: "Prometheus text, see [metrics.md](metrics.md)"},
+		{Path: "/status", Methods: get, Handler: http.HandlerFunc(s.serveStatus),
+			Does: "JSON: mode, why a mode was refused, origin, table, both producers, gate, fallback"},
+		{Path: "/problems", Methods: get, Handler: http.HandlerFunc(s.serveProblems),
+			Does: "JSON: problems of the self-computed table"},
+		{Path: "/shadow", Methods: get, Handler: page.Handler(s.conductor.shadowView),
+			Does: "the comparison of mode Pre: text, JSON or a page by `Accept`, or by `?format=text`, `json` or `html`"},
+		{Path: "/guard/accept", Methods: []string{http.MethodPost}, Handler: httpserve.Accept(s.conductor.accept, s.log),
+			Does: "publishes the table that is held back; `digest=` names the one that you looked at. From the loopback interface only"},
+	}
+	for i := range main {
+		main[i].Listener = httpserve.MainListener
+	}
+	for i := range support {
+		support[i].Listener = httpserve.SupportListener
+	}
+	return append(main, support...)
 }
 
-func (s *Sidecar) supportHandler() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /metrics", s.serveMetrics)
-	mux.HandleFunc("/health", s.serveHealth)
-	mux.HandleFunc("GET /fresh", s.serveFresh)
-	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
-		httpserve.WriteJSON(w, http.StatusOK, s.status())
-	})
-	mux.HandleFunc("GET /problems", s.serveProblems)
-	mux.Handle("GET /shadow", page.Handler(s.conductor.shadowView))
-	mux.Handle("POST /guard/accept", httpserve.Accept(s.conductor.accept, s.log))
-	return mux
+func (s *Sidecar) serveStatus(w http.ResponseWriter, _ *http.Request) {
+	httpserve.WriteJSON(w, http.StatusOK, s.status())
 }
 
 // serveMetrics gives the series of the sidecar, and those of the engine while one is running.

@@ -125,6 +125,7 @@ type Sidecar struct {
 	conductor *conductor
 	modes     *modeFile // nil without one
 	routes    *routesFile
+	endpoints []httpserve.Endpoint // of both listeners
 	main      *http.Server
 	support   *http.Server
 	started   atomic.Int64 // unix nanoseconds
@@ -162,10 +163,11 @@ func New(cfg Config) (*Sidecar, error) {
 	if s.modes != nil {
 		s.conductor.modeErrors = s.modes.problem
 	}
+	s.endpoints = s.newEndpoints()
 	errorLog := httpserve.NewErrorLog(s.log, s.registry)
-	s.main = httpserve.New(s.mainHandler(), errorLog)
+	s.main = httpserve.New(httpserve.Mux(httpserve.MainListener, s.endpoints), errorLog)
 	s.main.ConnContext = s.cache.ConnContext
-	s.support = httpserve.New(s.supportHandler(), errorLog)
+	s.support = httpserve.New(httpserve.Mux(httpserve.SupportListener, s.endpoints), errorLog)
 	return s, nil
 }
 

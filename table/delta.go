@@ -103,7 +103,8 @@ func (t *Table) Apply(d *Delta, at time.Time, limit int64) (*Table, error) {
 	}
 	upserts := make([]*Route, len(routes))
 	for i := range routes {
-		upserts[i] = &routes[i]
+		own := routes[i] // one by one: a later version must not keep all of them for the sake of a few
+		upserts[i] = &own
 	}
 	list, err := t.list.With(upserts, d.Deletes)
 	if err != nil {

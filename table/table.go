@@ -27,7 +27,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -61,10 +60,10 @@ type content struct {
 // from, 0 for a source that has none; at is the time of that read. The error wraps ErrDuplicateID, ErrInvalidID or
 // ErrInvalidText and names the id. A table without routes is valid here; whether it may be served is for package guard.
 func New(routes []Route, revision uint64, at time.Time) (*Table, error) {
-	own := slices.Clone(routes)
-	pointers := make([]*Route, len(own))
-	for i := range own {
-		pointers[i] = &own[i]
+	pointers := make([]*Route, len(routes))
+	for i := range routes {
+		own := routes[i] // one by one: a later version must not keep all of them for the sake of a few
+		pointers[i] = &own
 	}
 	list, err := NewList(pointers)
 	if err != nil {
@@ -166,6 +165,34 @@ func (t *Table) Text() []byte { return t.text() }
 
 // WriteTo writes the canonical text to w, one block at a time, without making it in memory first.
 func (t *Table) WriteTo(w io.Writer) (int64, error) { return t.writeTo(w) }
+
+// ReadAt reads the canonical text at an offset, as [io.ReaderAt] says.
+func (t *Table) ReadAt(p []byte, off int64) (n int, err error) {
+	if off < 0 {
+		return 0, fmt.Errorf("table: read at %d", off)
+	}
+	var piece []byte
+	for i, b := range t.list.blocks {
+		size := int64(b.bytes)
+		if i > 0 {
+			size++
+		}
+		if off >= size {
+			off -= size
+			continue
+		}
+		piece = piece[:0]
+		if i > 0 {
+			piece = append(piece, '\n')
+		}
+		piece = b.AppendText(piece)
+		n += copy(p[n:], piece[off:])
+		if off = 0; n == len(p) {
+			return n, nil
+		}
+	}
+	return n, io.EOF
+}
 
 // Hosts returns the distinct hosts that the table's host expressions name, sorted: each expression is taken apart at the
 // alternatives of its outermost group, so that ^(a[.]org|b[.]org)$ counts as two hosts. They are for counting and

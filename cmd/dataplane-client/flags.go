@@ -71,14 +71,18 @@ func parse(args []string, env config.Env) (*flags, []config.Warning, error) {
 	warnings = slices.DeleteFunc(warnings, func(w config.Warning) bool {
 		return w.Flag == "--"+urlFlag && strings.HasPrefix(w.Text, "given more than once") // each of them counts
 	})
-	if err != nil {
+	if err != nil && !errors.Is(err, config.ErrChecked) {
 		return nil, warnings, err
 	}
 	c.Interval, c.MaxBackoff = poll.Interval, poll.MaxBackoff
 	c.Compile.EndpointSlices = f.source.EndpointSlices
 	c.Compile.HealthcheckAccessLog = f.log.Level <= slog.LevelDebug
-	more, err := f.check()
-	return f, append(warnings, more...), err
+	more, wrong := f.check()
+	warnings = append(warnings, more...)
+	if wrong != nil {
+		return nil, warnings, wrong
+	}
+	return f, warnings, err
 }
 
 // check looks at what flags mean together.

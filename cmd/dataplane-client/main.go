@@ -64,10 +64,12 @@ func run(ctx context.Context, hup <-chan os.Signal, args, environ []string, std 
 	case errors.Is(err, config.ErrVersion):
 		fmt.Fprintln(std.out, setup.VersionText("dataplane-client", version))
 		return exitOK
+	case errors.Is(err, config.ErrChecked):
+		printWarnings(warnings, std)
+		fmt.Fprintln(std.out, "the settings can be used")
+		return exitOK
 	case err != nil:
-		for _, w := range warnings {
-			fmt.Fprintln(std.err, "dataplane-client: warning:", w)
-		}
+		printWarnings(warnings, std)
 		fmt.Fprintf(std.err, "dataplane-client: %v\ndataplane-client --help lists all flags\n", err)
 		return exitUnusable
 	}
@@ -77,6 +79,12 @@ func run(ctx context.Context, hup <-chan os.Signal, args, environ []string, std 
 		return exitUnusable
 	}
 	return serve(ctx, hup, s, std)
+}
+
+func printWarnings(warnings []config.Warning, std stdio) {
+	for _, w := range warnings {
+		fmt.Fprintln(std.err, "dataplane-client: warning:", w)
+	}
 }
 
 // serve runs the sidecar until ctx ends.

@@ -35,6 +35,11 @@ func TestExitStatusesAndMessages(t *testing.T) {
 	}{
 		{name: "version", args: []string{"version"}, out: `^dataplane-client \S+ go1\.`},
 		{name: "version flag", args: []string{"--version"}, out: `^dataplane-client `},
+		{
+			name: "settings are checked and nothing is started", out: `^the settings can be used\n$`, stderr: `--lkg-file`,
+			args: []string{"--check-config", "-kubernetes", "-kubernetes-in-cluster", "--routesrv-url=http://routesrv"},
+		},
+		{name: "a check looks at all flags together", args: []string{"--check-config"}, status: 2, stderr: `--routesrv-url.*-kubernetes`},
 		{name: "help", args: []string{"--help"}, out: `(?s)Mode\n.*--mode MODE.*Exec:25%.*Gate\n.*Fallback\n.*Route servers\n.*Listeners\n`},
 		{name: "nothing to do", status: 2, stderr: `--routesrv-url.*-kubernetes`},
 		{name: "no such mode", args: []string{"--mode", "Maybe"}, status: 2, stderr: `--mode.*"Maybe": want False, Pre, Exec`},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -76,7 +77,7 @@ func parseDiff(args []string, env config.Env, std stdio) (diffOptions, []string,
 	p.Flag(groupDiff, "color", choice(&color, "auto", "always", "never"), "Colours in the text: auto is always on a terminal, "+
 		"unless the variable NO_COLOR is set.")
 	places, warnings, err := p.Parse(args, env)
-	if err != nil {
+	if err != nil && !errors.Is(err, config.ErrChecked) {
 		return o, nil, warnings, err
 	}
 	if o.watch && o.output == "html" {
@@ -89,7 +90,7 @@ func parseDiff(args []string, env config.Env, std stdio) (diffOptions, []string,
 		warnings = append(warnings, config.Warning{Flag: "--manifests", Text: "has no effect: the tables are A and B"})
 	}
 	o.text = textOptions(std.out, env.Environ, color)
-	return o, places, warnings, nil
+	return o, places, warnings, err
 }
 
 // textOptions looks at where the text goes.

@@ -75,6 +75,10 @@ func configured(warnings []config.Warning, err error, std stdio) (status int, ok
 	case errors.Is(err, config.ErrVersion):
 		fmt.Fprintln(std.out, setup.VersionText("routesrv", version))
 		return exitOK, false
+	case errors.Is(err, config.ErrChecked):
+		printWarnings(warnings, std)
+		fmt.Fprintln(std.out, "the settings can be used")
+		return exitOK, false
 	}
 	printWarnings(warnings, std)
 	fmt.Fprintln(std.err, "routesrv:", err)

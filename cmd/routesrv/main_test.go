@@ -50,6 +50,23 @@ func TestExitStatusesAndMessages(t *testing.T) {
 	}{
 		{name: "version", args: []string{"version"}, out: `^routesrv \S+ go1\.\d+`},
 		{name: "version flag", args: []string{"--version"}, out: `^routesrv `},
+		{
+			name: "settings are checked and nothing is started", out: `^the settings can be used\n$`,
+			args: []string{"--check-config", "-kubernetes", "-kubernetes-in-cluster", "--state-dir=/nowhere/at/all"},
+		},
+		{
+			name: "a check says what is wrong", status: 2, stdrr: `-addres\b`,
+			args: []string{"--check-config", "-kubernetes", "-addres=:1"},
+		},
+		{
+			name: "a check has the warnings", out: `can be used`, stdrr: `warning: -normalize-host`,
+			args: []string{"--check-config", "-kubernetes", "-normalize-host"},
+		},
+		{name: "a comparison is checked", args: []string{"diff", "--check-config", "nowhere", "nothing"}, out: `can be used`},
+		{
+			name: "a comparison that makes no sense", args: []string{"diff", "--check-config", "--watch", "--output=html", "a", "b"},
+			status: 2, stdrr: `--watch prints text or json`,
+		},
 		{name: "help", args: []string{"--help"}, out: `(?s)--manifests.*-kubernetes-ingress-class`},
 		{name: "a clean folder compiles", args: []string{"compile", shop}, out: `(?m)^kube_rg__shop__cart__get__0_0: `},
 		{

@@ -58,6 +58,7 @@ func newServer(cfg *config.RouteServer, log *slog.Logger, std stdio) (*server.Se
 		RequestFilters:      cfg.RequestFilters,
 		Redis:               server.Shard(cfg.Shards.Redis),
 		Valkey:              server.Shard(cfg.Shards.Valkey),
+		MaxStreams:          cfg.Listen.MaxStreams,
 		EnableProfile:       cfg.Listen.EnableProfile,
 		HealthcheckInterval: cfg.Listen.WaitForHealthcheckInterval,
 		ShutdownTimeout:     cfg.Listen.ShutdownTimeout,

@@ -1,6 +1,6 @@
-// Command docs writes the references that are made from the code: docs/flags.md, docs/flags-dataplane-client.md and
-// docs/metrics.md. With -check it writes
-// nothing and fails if a file is not what the code says.
+// Command docs writes the references that are made from the code: docs/flags.md, docs/flags-dataplane-client.md,
+// docs/metrics.md, and the parts of other documents that stand between markers. With -check it writes nothing and fails if
+// a file is not what the code says.
 package main
 
 import (
@@ -36,12 +36,15 @@ func main() {
 }
 
 func run(check bool) error {
+	documents, err := documentsWithParts()
+	if err != nil {
+		return err
+	}
+	documents["docs/flags.md"] = config.WriteMarkdown
+	documents["docs/metrics.md"] = writeMetrics
+	documents["docs/flags-dataplane-client.md"] = writeSidecarHelp
 	var errs []error
-	for name, write := range map[string]func(io.Writer) error{
-		"docs/flags.md":                  config.WriteMarkdown,
-		"docs/metrics.md":                writeMetrics,
-		"docs/flags-dataplane-client.md": writeSidecarHelp,
-	} {
+	for name, write := range documents {
 		var want bytes.Buffer
 		if err := write(&want); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
@@ -112,19 +115,29 @@ type series struct{ name, help, labels string }
 // descPattern reads the text of a description, which is all that the library gives.
 var descPattern = regexp.MustCompile(`^Desc\{fqName: "([^"]*)", help: "((?:[^"\\]|\\.)*)",(?: unit: "[^"]*",)? constLabels: \{[^}]*\}, variableLabels: \{([^}]*)\}\}$`)
 
-// serverSeries are those of routesrv.
-func serverSeries() ([]series, error) {
-	registry := prometheus.NewRegistry()
-	cluster.NewMetrics(registry)
+// documentedServer is a route server that has everything it can have, on the registry.
+func documentedServer(registry *prometheus.Registry) (*server.Server, error) {
 	state, err := os.MkdirTemp("", "docs")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(state)
-	if _, err := server.New(server.Config{
-		Source: noSource{}, Registry: registry, StateDir: state,
+	return server.New(server.Config{
+		Source: noSource{}, Registry: registry, StateDir: state, EnableProfile: true,
 		Redis: server.Shard{Namespace: "n", Name: "n"}, Valkey: server.Shard{Namespace: "n", Name: "n"},
-	}); err != nil {
+	})
+}
+
+// documentedSidecar is the same of dataplane-client.
+func documentedSidecar(registry *prometheus.Registry) (*sidecar.Sidecar, error) {
+	return sidecar.New(sidecar.Config{Source: noSource{}, Pod: "docs", Registry: registry})
+}
+
+// serverSeries are those of routesrv.
+func serverSeries() ([]series, error) {
+	registry := prometheus.NewRegistry()
+	cluster.NewMetrics(registry)
+	if _, err := documentedServer(registry); err != nil {
 		return nil, err
 	}
 	return described(registry)
@@ -133,7 +146,7 @@ func serverSeries() ([]series, error) {
 // sidecarSeries are those that only dataplane-client has.
 func sidecarSeries() ([]series, error) {
 	registry := prometheus.NewRegistry()
-	if _, err := sidecar.New(sidecar.Config{Source: noSource{}, Pod: "docs", Registry: registry}); err != nil {
+	if _, err := documentedSidecar(registry); err != nil {
 		return nil, err
 	}
 	all, err := described(registry)

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -58,7 +60,11 @@ var allowed = map[string][]string{
 	"internal/fixture":  {"compile", "eskip"},
 	"internal/kubetest": {"kube", "source/manifests/yamldoc"},
 	"internal/scale":    {"internal/kubetest", "kube"},
-	"hack/docs":         {"config", "kube", "server", "sidecar", "source/cluster"},
+	"internal/image":    {},
+	"internal/release":  {"internal/image"},
+	"internal/sandbox":  {},
+	"hack/release":      {"internal/release"},
+	"hack/docs":         {"config", "httpserve", "kube", "server", "sidecar", "source/cluster"},
 	"hack/testcount":    {},
 }
 
@@ -135,5 +141,32 @@ func TestPurePackagesDoNoIO(t *testing.T) {
 				t.Errorf("%s is pure and imports %s", name, i)
 			}
 		}
+	}
+}
+
+// TestListenersAreMadeOfEndpoints: what a listener answers is in the list that docs/endpoints.md is made of. A mux of its
+// own would answer what nobody reads about.
+func TestListenersAreMadeOfEndpoints(t *testing.T) {
+	seen := 0
+	for _, p := range packages(t) {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		if name != "server" && name != "sidecar" && !strings.HasPrefix(name, "cmd/") {
+			continue
+		}
+		for _, file := range p.GoFiles {
+			text, err := os.ReadFile(filepath.Join("../..", name, file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen++
+			for _, forbidden := range []string{"http.NewServeMux", "http.ServeMux", "http.Handle(", "http.HandleFunc("} {
+				if strings.Contains(string(text), forbidden) {
+					t.Errorf("%s/%s has %s: list an httpserve.Endpoint instead", name, file, forbidden)
+				}
+			}
+		}
+	}
+	if seen < 10 {
+		t.Errorf("only %d files were looked at", seen)
 	}
 }

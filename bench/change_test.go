@@ -1,0 +1,72 @@
+package bench
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/etagcache"
+	"github.com/routesrv/routesrv/internal/scale"
+	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/table"
+)
+
+// BenchmarkChange is from a snapshot in which one object differs to the table that is served: compiled, hashed, and encoded with
+// gzip and zstd. Nothing is read and nothing is sent.
+func BenchmarkChange(b *testing.B) {
+	for _, zones := range []int{0, 3} {
+		b.Run(map[int]string{0: "1x", 3: "1x/with-three-zones"}[zones], func(b *testing.B) {
+			w := newPipeline(b, zones)
+			b.ReportAllocs()
+			for n := 1; b.Loop(); n++ {
+				w.change(n)
+			}
+		})
+	}
+}
+
+// pipeline is what happens to a snapshot in the route server, at 1x.
+type pipeline struct {
+	cluster  *scale.Cluster
+	compiler *compile.Compiler
+	cache    *etagcache.Cache
+	snapshot *kube.Snapshot
+	zones    []string // that somebody asks for
+}
+
+func newPipeline(b *testing.B, zones int) *pipeline {
+	cluster := scale.New(1)
+	w := &pipeline{cluster: cluster, snapshot: cluster.Snapshot()}
+	var err error
+	if w.compiler, err = compile.New(compile.Options{EndpointSlices: true, Healthcheck: true, HTTPSRedirect: true}); err != nil {
+		b.Fatal(err)
+	}
+	if w.cache, err = etagcache.New(etagcache.Config{}); err != nil {
+		b.Fatal(err)
+	}
+	w.publish(1)
+	w.zones = w.cache.Current().Zones()[:zones]
+	w.change(0)
+	return w
+}
+
+// change replaces one Ingress by a version of it.
+func (w *pipeline) change(version int) {
+	next := *w.snapshot
+	next.Ingresses = slices.Clone(next.Ingresses)
+	next.Ingresses[7] = w.cluster.Mutated(7, version)
+	w.snapshot = &next
+	w.publish(uint64(version) + 2)
+}
+
+func (w *pipeline) publish(revision uint64) {
+	seq := w.cache.PollStarted()
+	w.cache.Publish(table.Of(w.compiler.Compile(w.snapshot).Routes, revision, time.Now()))
+	w.cache.PollEnded(seq, table.Read{Oldest: revision, Newest: revision, At: time.Now()})
+	for _, zone := range w.zones {
+		w.cache.Handler().ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodHead, "/routes/"+zone, nil))
+	}
+}

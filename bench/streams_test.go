@@ -1,0 +1,93 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// streamers are clients that follow the table on streams, and note when they hear of another one.
+type streamers struct {
+	done sync.WaitGroup
+	news chan time.Time // one for each client and table
+}
+
+// newStreamers opens n streams of clients that hold the table with the ETag, and waits until all are up.
+func newStreamers(b *testing.B, ctx context.Context, url, etag string, n int) *streamers {
+	s := &streamers{news: make(chan time.Time, n)}
+	client := &http.Client{Transport: &http.Transport{DisableCompression: true}}
+	for range n {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		r.Header.Set("Last-Event-ID", etag)
+		resp, err := client.Do(r)
+		if err != nil || resp.StatusCode != http.StatusOK {
+			b.Fatalf("stream: %v, %v", resp, err)
+		}
+		s.done.Go(func() {
+			defer resp.Body.Close()
+			lines := bufio.NewReaderSize(resp.Body, 4<<10)
+			for {
+				line, err := lines.ReadSlice('\n')
+				switch {
+				case err == bufio.ErrBufferFull:
+				case err != nil:
+					return
+				case bytes.HasPrefix(line, []byte("event: delta")), bytes.HasPrefix(line, []byte("event: table")):
+					s.news <- time.Now()
+				}
+			}
+		})
+	}
+	return s
+}
+
+// settle waits until every client has heard of another table, and gives when.
+func (s *streamers) settle() []time.Time {
+	times := make([]time.Time, cap(s.news))
+	for i := range times {
+		times[i] = <-s.news
+	}
+	slices.SortFunc(times, time.Time.Compare)
+	return times
+}
+
+// BenchmarkStreams is one changed object with 1,000 and 4,000 clients on streams of one routesrv, all on one machine: how much memory
+// of the server a stream takes, what is sent for the change, and how long after the first client the last one hears of it.
+func BenchmarkStreams(b *testing.B) {
+	for _, clients := range []int{1000, 4000} {
+		b.Run(fmt.Sprint(clients), func(b *testing.B) {
+			a := newAPI(b)
+			p := start(b, buildBinary(b), a, 1000)
+			a.awaitReads(5)
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			before := p.memoryMiB(b, "VmRSS:")
+			fleet := newStreamers(b, ctx, "http://"+p.main+"/routes/watch", p.etag(), clients)
+			a.awaitReads(2)
+			perStream := (p.memoryMiB(b, "VmRSS:") - before) * 1024 / float64(clients)
+			var spread time.Duration
+			cpu := p.cpu(b)
+			for b.Loop() {
+				a.Mutate(b.N % 100)
+				a.Warm(true, true)
+				times := fleet.settle()
+				spread = max(spread, times[len(times)-1].Sub(times[0]))
+			}
+			b.ReportMetric(perStream, "KiB/stream")
+			b.ReportMetric(float64(spread.Milliseconds()), "first-to-last-ms")
+			b.ReportMetric(float64((p.cpu(b)-cpu).Milliseconds())/float64(b.N), "cpu-ms/op")
+			b.ReportMetric(p.peakMiB(b), "peak-MiB")
+			cancel()
+			fleet.done.Wait()
+		})
+	}
+}

@@ -1,0 +1,180 @@
+// Package deploy holds the manifests of deploy/kustomize and examples/cluster to what the programs do: what kustomize makes of
+// them is written down in testdata/*.golden.yaml, the built binaries take their arguments and listen where probes,
+// Services and policies look for them, and the alerts fire when they should. That a real API server takes them, and that
+// the rights are enough and not more, is tested in e2e.
+package deploy
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// Made by TestMain, only read by tests.
+var (
+	binaries  string               // folder with the built routesrv and dataplane-client
+	rendered  map[string][]*object // what kustomize makes, by the name of the golden file
+	noKubectl error                // why nothing is rendered
+)
+
+// renders are the folders that have a golden file: everything that can be applied, and every component on top of what it is
+// for.
+var renders = map[string]string{
+	"base":                 "kustomize/base",
+	"crd":                  "kustomize/crd",
+	"skipper":              "kustomize/skipper",
+	"overlay-false":        "kustomize/overlays/false",
+	"overlay-pre":          "kustomize/overlays/pre",
+	"overlay-exec":         "kustomize/overlays/exec",
+	"component-metrics":    "testdata/metrics",
+	"component-mtls":       "testdata/mtls",
+	"component-zone-aware": "testdata/zone-aware",
+	"component-namespaced": "testdata/namespaced",
+	"all-components":       "testdata/all",
+	"own-deployment":       "testdata/own",
+	"example-cluster":      "../examples/cluster",
+}
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	kubectl, err := findKubectl()
+	if err != nil {
+		return withoutKubectl(m, err)
+	}
+	dir, err := os.MkdirTemp("", "routesrv-deploy")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	binaries = dir
+	build := exec.Command("go", "build", "-o", dir, "../cmd/routesrv", "../cmd/dataplane-client")
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "%v: %v\n%s", build, err, out)
+		return 1
+	}
+	if rendered, err = renderAll(kubectl); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	status := m.Run()
+	if err := goleak.Find(); status == 0 && err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return status
+}
+
+// withoutKubectl lets one test tell that none can be run. In CI that is a failure.
+func withoutKubectl(m *testing.M, why error) int {
+	if os.Getenv("CI") == "true" {
+		fmt.Fprintln(os.Stderr, "deploy:", why)
+		return 1
+	}
+	noKubectl = why
+	if err := flag.Set("test.run", "^TestThereIsAKubectl$"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+func TestThereIsAKubectl(t *testing.T) {
+	if noKubectl != nil {
+		t.Skipf("nothing of the manifests is tested: %v", noKubectl)
+	}
+}
+
+// findKubectl prefers the one beside the API server of the end-to-end tests.
+func findKubectl() (string, error) {
+	if dir := os.Getenv("KUBEBUILDER_ASSETS"); dir != "" {
+		if path, err := exec.LookPath(filepath.Join(dir, "kubectl")); err == nil {
+			return path, nil
+		}
+	}
+	path, err := exec.LookPath("kubectl")
+	if err != nil {
+		return "", fmt.Errorf("there is no kubectl to render them with: run make assets, or put one into the PATH: %w", err)
+	}
+	return path, nil
+}
+
+// renderAll runs kustomize on every folder.
+func renderAll(kubectl string) (map[string][]*object, error) {
+	all := make(map[string][]*object)
+	for name, dir := range renders {
+		cmd := exec.Command(kubectl, "kustomize", dir)
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
+		out, err := cmd.Output()
+		if err != nil {
+			return nil, fmt.Errorf("%v: %w\n%s", cmd, err, stderr.String())
+		}
+		if stderr.Len() > 0 { // of a field that is deprecated
+			return nil, fmt.Errorf("%v warns: %s", cmd, stderr.String())
+		}
+		if all[name], err = parseObjects(string(out)); err != nil {
+			return nil, fmt.Errorf("%v: %w", cmd, err)
+		}
+	}
+	return all, nil
+}
+
+// TestGolden shows what a change of a manifest does to everything that is applied.
+func TestGolden(t *testing.T) {
+	for name, dir := range renders {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join("testdata", name+".golden.yaml")
+			var got strings.Builder
+			fmt.Fprintf(&got, "# What \"kubectl kustomize %s\" makes, with keys in order. Written by make golden.\n", filepath.Join("deploy", dir))
+			for i, o := range rendered[name] {
+				if i > 0 {
+					got.WriteString("---\n")
+				}
+				got.WriteString(o.text(t))
+			}
+			if *update {
+				if err := os.WriteFile(path, []byte(got.String()), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			want, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := lineDiff(string(want), got.String()); diff != "" {
+				t.Errorf("%s is not what kustomize makes; if that is meant, run make golden and read the diff:\n%s", path, diff)
+			}
+		})
+	}
+}
+
+// TestEveryRenderHasItsGoldenFileAndNoOther: one that is left behind is of a folder that nobody renders any more.
+func TestEveryRenderHasItsGoldenFileAndNoOther(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.golden.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if name := strings.TrimSuffix(filepath.Base(f), ".golden.yaml"); renders[name] == "" {
+			t.Errorf("%s is of no folder", f)
+		}
+	}
+	if len(files) != len(renders) {
+		t.Errorf("%d golden files for %d folders", len(files), len(renders))
+	}
+}

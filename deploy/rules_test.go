@@ -1,0 +1,218 @@
+package deploy
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// rule is one alert.
+type rule struct {
+	Alert       string            `json:"alert"`
+	Expr        string            `json:"expr"`
+	For         string            `json:"for"`
+	Labels      map[string]string `json:"labels"`
+	Annotations map[string]string `json:"annotations"`
+}
+
+type ruleGroups struct {
+	Groups []struct {
+		Name  string `json:"name"`
+		Rules []rule `json:"rules"`
+	} `json:"groups"`
+}
+
+func (g *ruleGroups) rules() []*rule {
+	var all []*rule
+	for i := range g.Groups {
+		for j := range g.Groups[i].Rules {
+			all = append(all, &g.Groups[i].Rules[j])
+		}
+	}
+	return all
+}
+
+// alerts gives the rules as they are applied.
+func alerts(t *testing.T) *ruleGroups {
+	t.Helper()
+	spec, err := yaml.Marshal(find(t, "component-metrics", "PrometheusRule", "routesrv").fields["spec"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var groups ruleGroups
+	if err := yaml.UnmarshalStrict(spec, &groups); err != nil {
+		t.Fatal(err)
+	}
+	return &groups
+}
+
+// promtool runs it in a folder.
+func promtool(t *testing.T, dir string, args ...string) (output string, err error) {
+	t.Helper()
+	path, err := exec.LookPath("promtool")
+	if err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("there is no promtool: install the package prometheus")
+		}
+		t.Skip("the alerts are not tested, as there is no promtool: install the package prometheus")
+	}
+	cmd := exec.CommandContext(t.Context(), path, args...)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// writeRules makes a rule file of the groups.
+func writeRules(t *testing.T, dir string, groups *ruleGroups) {
+	t.Helper()
+	text, err := yaml.Marshal(groups)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "rules.yaml"), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPromtoolTakesTheRules(t *testing.T) {
+	dir, groups := t.TempDir(), alerts(t)
+	writeRules(t, dir, groups)
+	if out, err := promtool(t, dir, "check", "rules", "--lint=all", "--lint-fatal", "rules.yaml"); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	groups.rules()[0].Expr = "absent("
+	writeRules(t, dir, groups)
+	if out, err := promtool(t, dir, "check", "rules", "rules.yaml"); err == nil {
+		t.Errorf("promtool takes what is no expression:\n%s", out)
+	}
+}
+
+const alertTests = "testdata/alerts.test.yaml"
+
+func TestAlertsFireWhenTheyShouldAndAreQuietOtherwise(t *testing.T) {
+	dir, groups := t.TempDir(), alerts(t)
+	for _, r := range groups.rules() {
+		r.Annotations = map[string]string{"summary": r.Annotations["summary"]}
+	}
+	writeRules(t, dir, groups)
+	tests, err := filepath.Abs(alertTests)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(tests)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "test.yaml"), text, 0o600); err != nil { // rule files are found beside it
+		t.Fatal(err)
+	}
+	if out, err := promtool(t, dir, "test", "rules", "test.yaml"); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// alertCases are the parts of the tests that the checks below read.
+type alertCases struct {
+	Tests []struct {
+		Name  string `json:"name"`
+		Cases []struct {
+			Alert string `json:"alertname"`
+			Want  []struct {
+				Labels map[string]string `json:"exp_labels"`
+			} `json:"exp_alerts"`
+		} `json:"alert_rule_test"`
+	} `json:"tests"`
+}
+
+// labelUse finds labels in the texts of an alert.
+var labelUse = regexp.MustCompile(`\$labels\.(\w+)`)
+
+// TestEveryAlertIsTestedBothWays, and its texts use only labels that it has when it fires.
+func TestEveryAlertIsTestedBothWays(t *testing.T) {
+	text, err := os.ReadFile(alertTests)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases alertCases
+	if err := yaml.Unmarshal(text, &cases); err != nil {
+		t.Fatal(err)
+	}
+	fires, quiet := make(map[string][]string), make(map[string]bool) // the labels with which it fires
+	for _, test := range cases.Tests {
+		for _, c := range test.Cases {
+			if len(c.Want) == 0 {
+				quiet[c.Alert] = true
+				continue
+			}
+			fires[c.Alert] = []string{}
+			for name := range c.Want[0].Labels {
+				fires[c.Alert] = append(fires[c.Alert], name)
+			}
+		}
+	}
+	for _, r := range alerts(t).rules() {
+		labels, ok := fires[r.Alert]
+		if !ok || !quiet[r.Alert] {
+			t.Errorf("%s: a test in which it fires: %v; one in which it is quiet: %v", r.Alert, ok, quiet[r.Alert])
+			continue
+		}
+		for _, text := range r.Annotations {
+			for _, use := range labelUse.FindAllStringSubmatch(text, -1) {
+				if !slices.Contains(labels, use[1]) {
+					t.Errorf("%s speaks of the label %s, which it does not have: %v", r.Alert, use[1], labels)
+				}
+			}
+		}
+	}
+}
+
+var (
+	alertName = regexp.MustCompile(`^Routesrv[A-Z][A-Za-z]+$`)
+	// seriesName finds the series of an expression.
+	seriesName = regexp.MustCompile(`\b(?:routesrv|dataplane|sidecar|shadow)_[a-z_]+\b`)
+)
+
+// TestAlertsAskForSeriesThatAreThere: one that was renamed would be quiet for ever.
+func TestAlertsAskForSeriesThatAreThere(t *testing.T) {
+	metrics, err := os.ReadFile("../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range alerts(t).rules() {
+		names := seriesName.FindAllString(r.Expr, -1)
+		if len(names) == 0 {
+			t.Errorf("%s asks for no series of ours: %s", r.Alert, r.Expr)
+		}
+		for _, name := range names {
+			if !strings.Contains(string(metrics), "`"+name+"`") {
+				t.Errorf("%s asks for %s, which docs/metrics.md does not have", r.Alert, name)
+			}
+		}
+	}
+}
+
+// TestEveryAlertSaysWhatToDo: each leads to a heading of the runbook, by the anchor that the heading has.
+func TestEveryAlertSaysWhatToDo(t *testing.T) {
+	seen := make(map[string]bool)
+	for _, r := range alerts(t).rules() {
+		if !alertName.MatchString(r.Alert) || seen[r.Alert] {
+			t.Errorf("%q: want a name of its own that begins with Routesrv", r.Alert)
+		}
+		seen[r.Alert] = true
+		if want := "docs/runbook.md#" + strings.ToLower(r.Alert); r.Annotations["runbook"] != want {
+			t.Errorf("%s: runbook %q, want %q", r.Alert, r.Annotations["runbook"], want)
+		}
+		if r.Annotations["summary"] == "" || r.Annotations["description"] == "" {
+			t.Errorf("%s has no summary or no description", r.Alert)
+		}
+		if s := r.Labels["severity"]; s != "warning" && s != "critical" {
+			t.Errorf("%s: severity %q, want warning or critical", r.Alert, s)
+		}
+	}
+}

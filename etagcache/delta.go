@@ -1,0 +1,146 @@
+package etagcache
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/routesrv/routesrv/table"
+)
+
+// Header values of a delta (RFC 3229).
+const instanceManipulation = "eskip-delta"
+
+var (
+	imDelta         = []string{instanceManipulation}
+	applicationJSON = []string{"application/json"}
+)
+
+// delta is what leads from one table to the table of a variant. It is made once for all who ask, and each encoding of it when
+// somebody wants that.
+type delta struct {
+	once sync.Once
+	json []byte // nil if there is none: the base is not known, or the delta is no gain
+
+	encodings [encodings]struct {
+		once sync.Once
+		body []byte
+	}
+}
+
+// deltaFrom gives the delta from the table with the digest, which somebody named who asks for the table of the zone; nil if
+// there is none, or it is larger than the compressed table.
+func (x *exchange) deltaFrom(base table.Digest) *delta {
+	known, ok := x.cache.history.of(base, x.zone)
+	if !ok || known.order > x.state.version.sighting.order {
+		return nil // what came after this version cannot lead to it
+	}
+	slot, _ := x.variant.deltas.LoadOrStore(base, &delta{})
+	d := slot.(*delta)
+	d.once.Do(func() {
+		d.json = x.makeDelta(base, known.order)
+		if limit := x.variant.smallest(); len(d.json) > limit && len(d.body(x.cache, gzipped)) > limit {
+			d.json = nil
+		}
+	})
+	if d.json == nil {
+		return nil
+	}
+	return d
+}
+
+func (x *exchange) makeDelta(base table.Digest, order uint64) []byte {
+	ids, ok := x.cache.changes.since(order)
+	if !ok {
+		return nil
+	}
+	t := x.variant.table
+	d := table.Delta{Base: base, Target: t.Digest(), Revision: t.Revision(), Count: t.Len()}
+	slices.Sort(ids)
+	for _, id := range ids {
+		r := t.Routes().Get(id)
+		if r == nil {
+			d.Deletes = append(d.Deletes, id)
+			continue
+		}
+		d.Upserts = append(d.Upserts, r.Text)
+	}
+	json, err := d.AppendJSON(nil)
+	if err != nil {
+		return nil // it is not UTF-8
+	}
+	x.cache.cfg.Metrics.DeltasMade.Inc()
+	return json
+}
+
+// body is the delta in an encoding. It is shared and must not be changed.
+func (d *delta) body(c *Cache, e encoding) []byte {
+	if e == identity {
+		return d.json
+	}
+	slot := &d.encodings[e]
+	slot.once.Do(func() {
+		enc := c.encoder()
+		defer c.encoders.Put(enc)
+		if e == zstandard {
+			slot.body = enc.zstd.EncodeAll(d.json, nil)
+			return
+		}
+		slot.body = append(slot.body, gzipHeader...)
+		slot.body = append(slot.body, enc.deflate(d.json)...)
+		var sum checksum
+		sum.addBytes(d.json)
+		slot.body = sum.appendTrailer(slot.body)
+	})
+	return slot.body
+}
+
+// takesDeltas reports whether the client says that it holds the text of what it names, and takes deltas to it.
+func takesDeltas(h http.Header) bool {
+	for _, value := range h["A-Im"] {
+		for member := range strings.SplitSeq(value, ",") {
+			name, _, _ := strings.Cut(member, ";")
+			if strings.EqualFold(strings.TrimSpace(name), instanceManipulation) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// serveDelta answers with a delta from one of the tables that the client names, if there is one which is worth it.
+func (x *exchange) serveDelta() bool {
+	limit := x.variant.smallest()
+	for _, t := range parseTags(x.r.Header["If-None-Match"]).tags {
+		d := x.deltaFrom(t.digest)
+		if d == nil {
+			continue
+		}
+		body := d.body(x.cache, x.encoding)
+		if len(body) > limit {
+			continue
+		}
+		x.headers(x.etag(0))
+		h := x.w.Header()
+		h["Im"] = imDelta
+		h["Delta-Base"] = []string{t.tag.String()}
+		h["Content-Type"] = applicationJSON
+		h["Content-Length"] = []string{strconv.Itoa(len(body))}
+		if x.encoding != identity {
+			h["Content-Encoding"] = encodingHeader[x.encoding]
+		}
+		if lm := x.state.version.lastModified; lm != nil {
+			h["Last-Modified"] = lm
+		}
+		x.w.WriteHeader(http.StatusIMUsed)
+		n := 0
+		if x.r.Method != http.MethodHead {
+			n, _ = x.w.Write(body) // a client checks the digest
+		}
+		x.cache.cfg.Metrics.observeResponse(http.StatusIMUsed, x.encoding, n)
+		return true
+	}
+	return false
+}

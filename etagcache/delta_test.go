@@ -1,0 +1,272 @@
+package etagcache_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/routesrv/routesrv/etagcache"
+	"github.com/routesrv/routesrv/table"
+)
+
+// askDelta asks as a client does that holds the text of what it names.
+func askDelta(h http.Handler, path, encoding string, held ...string) *httptest.ResponseRecorder {
+	req := httptest.NewRequest(http.MethodGet, path, nil)
+	req.Header.Set("A-IM", "feed, eskip-delta;q=1")
+	req.Header.Set("Accept-Encoding", encoding)
+	req.Header.Set("If-None-Match", strings.Join(held, ", "))
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, req)
+	return w
+}
+
+// applied is what a client has after the answer.
+func applied(t testing.TB, held *table.Table, w *httptest.ResponseRecorder) string {
+	t.Helper()
+	switch w.Code {
+	case http.StatusNotModified:
+		return string(held.Text())
+	case http.StatusOK:
+		return decode(t, w.Header().Get("Content-Encoding"), w.Body.Bytes())
+	case http.StatusIMUsed:
+		d, err := table.ParseDelta([]byte(decode(t, w.Header().Get("Content-Encoding"), w.Body.Bytes())))
+		if err != nil {
+			t.Fatal(err)
+		}
+		next, err := held.Apply(d, start, 1<<30)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := w.Header().Get("Etag"); !strings.HasPrefix(got, `"`+next.Digest().String()) {
+			t.Fatalf("the delta leads to %s, the ETag is %s", next.Digest(), got)
+		}
+		return string(next.Text())
+	default:
+		t.Fatalf("status %d", w.Code)
+		return ""
+	}
+}
+
+// zoned is a route with three endpoints in zone a, so that the zone has a text of its own.
+func zoned(id string, version int) string {
+	return fmt.Sprintf(`%s: Path("/%d") -> <"http://10.0.0.1?zone=a", "http://10.0.0.2?zone=a", "http://10.0.0.3?zone=a", "http://10.0.0.4?zone=b">;`, id, version)
+}
+
+// TestEveryAnswerLeadsToTheTable plays clients that come back after any number of versions, with any encoding and zone.
+func TestEveryAnswerLeadsToTheTable(t *testing.T) {
+	for seed := range uint64(20) {
+		rng := rand.New(rand.NewPCG(seed, 9))
+		c := newCache(t, etagcache.Config{})
+		handler := c.Handler()
+		type client struct {
+			zone string
+			etag string
+			held *table.Table
+		}
+		clients := make([]client, 12)
+		for i := range clients {
+			clients[i].zone = []string{"", "", "a", "b", "nowhere"}[i%5]
+		}
+		version := map[int]int{}
+		deltas := 0
+		for step := range 150 {
+			for range 1 + rng.IntN(3) {
+				if i := rng.IntN(40); rng.IntN(4) == 0 {
+					delete(version, i)
+				} else {
+					version[i] = step
+				}
+			}
+			version[0] = step
+			var doc strings.Builder
+			for i := range 40 {
+				if v, ok := version[i]; ok {
+					if i%3 == 0 {
+						fmt.Fprintf(&doc, "r%02d: Path(\"/%d\") -> <shunt>;", i, v)
+					} else {
+						doc.WriteString(zoned(fmt.Sprintf("r%02d", i), v))
+					}
+				}
+			}
+			tab := parseTable(t, doc.String(), uint64(step+1), start)
+			poll(c, tab, uint64(step+1), start)
+			for n := range clients {
+				cl := &clients[n]
+				if rng.IntN(1+n) > 0 { // later ones come back more seldom
+					continue
+				}
+				path := strings.TrimSuffix("/routes/"+cl.zone, "/")
+				encoding := []string{"", "gzip", "zstd", "zstd, gzip"}[rng.IntN(4)]
+				w := askDelta(handler, path, encoding, cl.etag)
+				got, want := applied(t, cl.held, w), tab.Zone(cl.zone)
+				if got != string(want.Text()) {
+					t.Fatalf("seed %d, step %d, zone %q, status %d: client has\n%s\nwant\n%s", seed, step, cl.zone, w.Code, got, want.Text())
+				}
+				if w.Code == http.StatusIMUsed {
+					deltas++
+				}
+				cl.held, cl.etag = want, w.Header().Get("Etag")
+				if again := askDelta(handler, path, "", cl.etag); again.Code != http.StatusNotModified {
+					t.Fatalf("seed %d, step %d: status %d for the current table in another encoding, want 304", seed, step, again.Code)
+				}
+			}
+		}
+		if deltas < 50 {
+			t.Errorf("seed %d: %d answers were deltas, want most of them", seed, deltas)
+		}
+	}
+}
+
+// manyRoutes is a table that is worth a delta.
+func manyRoutes(t testing.TB, changed int, revision uint64) *table.Table {
+	var doc strings.Builder
+	for i := range 2000 {
+		v := 0
+		if i < changed {
+			v = int(revision)
+		}
+		doc.WriteString(zoned(fmt.Sprintf("r%04d", i), v))
+	}
+	return parseTable(t, doc.String(), revision, start)
+}
+
+func TestDeltaAnswer(t *testing.T) {
+	c := newCache(t, etagcache.Config{})
+	first, second := manyRoutes(t, 0, 5), manyRoutes(t, 1, 6)
+	poll(c, first, 5, start)
+	handler := c.Handler()
+	tag := func(tab *table.Table, end string) string {
+		return fmt.Sprintf(`"%s.%d%s"`, tab.Digest(), tab.Revision(), end)
+	}
+	if w := ask(handler, "/routes/a", "", "192.0.2.1:1"); w.Code != http.StatusOK { // so that the zone is known
+		t.Fatal(w.Code)
+	}
+	poll(c, second, 6, start.Add(time.Minute))
+
+	w := askDelta(handler, "/routes", "gzip", tag(first, "+zstd"))
+	for name, want := range map[string]string{
+		"Etag": tag(second, "+gzip"), "Im": "eskip-delta", "Delta-Base": tag(first, "+zstd"), "Content-Type": "application/json",
+		"Content-Encoding": "gzip", "Content-Length": fmt.Sprint(w.Body.Len()), "X-Count": "2000", "X-Revision": "6",
+		"Vary": "Accept-Encoding, A-IM", "X-Source-Read": "2026-11-21T04:16:45.678Z", "Last-Modified": "Sat, 21 Nov 2026 04:15:45 GMT",
+	} {
+		if got := w.Header().Get(name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	if w.Code != http.StatusIMUsed || applied(t, first, w) != string(second.Text()) {
+		t.Errorf("status %d, body %s", w.Code, w.Body)
+	}
+	if w := askDelta(handler, "/routes", "", `"other"`, tag(manyRoutes(t, 3, 4), ""), tag(first, "")); w.Header().Get("Delta-Base") != tag(first, "") {
+		t.Errorf("status %d with base %s, want the one of three that is known", w.Code, w.Header().Get("Delta-Base"))
+	}
+	for _, tt := range []struct {
+		name, path, held string
+		want             int
+	}{
+		{"an unknown base", "/routes", tag(manyRoutes(t, 3, 4), ""), http.StatusOK},
+		{"a base of another zone", "/routes", tag(first.Zone("a"), ""), http.StatusOK},
+		{"the full table as base of a zone", "/routes/a", tag(first, ""), http.StatusOK},
+		{"a base of the zone", "/routes/a", tag(first.Zone("a"), ""), http.StatusIMUsed},
+		{"nothing", "/routes", "", http.StatusOK},
+		{"any", "/routes", "*", http.StatusNotModified},
+	} {
+		if w := askDelta(handler, tt.path, "gzip", tt.held); w.Code != tt.want {
+			t.Errorf("%s: status %d, want %d", tt.name, w.Code, tt.want)
+		}
+	}
+	if w := ask(handler, "/routes", tag(first, ""), "192.0.2.1:1"); w.Code != http.StatusOK || w.Header().Get("Im") != "" {
+		t.Errorf("status %d to a client that did not ask for deltas", w.Code)
+	}
+	req := httptest.NewRequest(http.MethodHead, "/routes", nil)
+	req.Header.Set("A-IM", "eskip-delta")
+	req.Header.Set("If-None-Match", tag(first, ""))
+	head := httptest.NewRecorder()
+	handler.ServeHTTP(head, req)
+	if head.Code != http.StatusIMUsed || head.Body.Len() != 0 || head.Header().Get("Content-Length") == "" {
+		t.Errorf("HEAD: status %d, %d bytes, headers %v", head.Code, head.Body.Len(), head.Header())
+	}
+}
+
+func TestDeltaIsNeverLargerThanTheTable(t *testing.T) {
+	for _, changed := range []int{1, 100, 900, 1100, 2000} {
+		c := newCache(t, etagcache.Config{})
+		first, second := manyRoutes(t, 0, 5), manyRoutes(t, changed, 6)
+		poll(c, first, 5, start)
+		poll(c, second, 6, start)
+		for _, encoding := range []string{"", "gzip", "zstd"} {
+			w := askDelta(c.Handler(), "/routes", encoding, fmt.Sprintf(`"%s.5"`, first.Digest()))
+			whole := askDelta(c.Handler(), "/routes", "zstd", "")
+			gz := askDelta(c.Handler(), "/routes", "gzip", "")
+			if w.Code == http.StatusIMUsed && w.Body.Len() > min(whole.Body.Len(), gz.Body.Len()) {
+				t.Errorf("%d changed, %s: delta of %d bytes, table of %d and %d", changed, encoding, w.Body.Len(), whole.Body.Len(), gz.Body.Len())
+			}
+			if applied(t, first, w) != string(second.Text()) {
+				t.Errorf("%d changed, %s: wrong table", changed, encoding)
+			}
+			if changed == 1 && w.Code != http.StatusIMUsed || changed == 2000 && w.Code != http.StatusOK {
+				t.Errorf("%d changed, %s: status %d", changed, encoding, w.Code)
+			}
+		}
+	}
+}
+
+func TestDeltasGoBack64Versions(t *testing.T) {
+	c := newCache(t, etagcache.Config{})
+	var tags []string
+	for i := range uint64(200) {
+		tab := manyRoutes(t, 1, i+1)
+		poll(c, tab, i+1, start)
+		tags = append(tags, fmt.Sprintf(`"%s.%d"`, tab.Digest(), i+1))
+	}
+	for _, back := range []int{1, 2, 63, 64, 65, 100} {
+		want := http.StatusIMUsed
+		if back > 64 {
+			want = http.StatusOK
+		}
+		if w := askDelta(c.Handler(), "/routes", "gzip", tags[len(tags)-1-back]); w.Code != want {
+			t.Errorf("%d versions back: status %d, want %d", back, w.Code, want)
+		}
+	}
+}
+
+func TestDeltaIsMadeOnceForAll(t *testing.T) {
+	metrics := etagcache.NewMetrics(nil)
+	c := newCache(t, etagcache.Config{Metrics: metrics})
+	first, second := manyRoutes(t, 0, 5), manyRoutes(t, 1, 6)
+	poll(c, first, 5, start)
+	poll(c, second, 6, start)
+	var clients sync.WaitGroup
+	total := make([]int, 300)
+	for i := range total {
+		clients.Go(func() {
+			w := askDelta(c.Handler(), "/routes", "gzip", fmt.Sprintf(`"%s.5"`, first.Digest()))
+			total[i] = w.Body.Len()
+			if w.Code != http.StatusIMUsed {
+				t.Errorf("status %d", w.Code)
+			}
+		})
+	}
+	clients.Wait()
+	if n := testutil.ToFloat64(metrics.DeltasMade); n != 1 {
+		t.Errorf("%v deltas were made, want 1", n)
+	}
+}
+
+func TestTextThatHasNoDeltaIsSentAsAWhole(t *testing.T) {
+	c := newCache(t, etagcache.Config{})
+	first := parseTable(t, `a: * -> <shunt>;`, 5, start)
+	second := parseTable(t, "a: * -> <shunt>; b: Path(\"/\xff\") -> <shunt>;", 6, start)
+	poll(c, first, 5, start)
+	poll(c, second, 6, start)
+	w := askDelta(c.Handler(), "/routes", "", fmt.Sprintf(`"%s.5"`, first.Digest()))
+	if w.Code != http.StatusOK || w.Body.String() != string(second.Text()) {
+		t.Errorf("status %d, body %q", w.Code, w.Body)
+	}
+}

@@ -1,0 +1,185 @@
+package etagcache
+
+import (
+	"encoding/binary"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/routesrv/routesrv/table"
+)
+
+// eventWriter writes the events of one stream. Errors stick: nothing is written after the first, and flush returns it.
+//
+// A compressed stream is one gzip member that never ends. It is put together of deflate blocks that were made once for all
+// streams, and of stored ones for what is small, so a stream has no compressor of its own: that would be most of its memory.
+type eventWriter struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+	metrics *Metrics
+	zipped  bool
+	buf     []byte // what is small, until the next flush
+	err     error
+	bytes   atomic.Int64
+	tables  atomic.Int64
+}
+
+func newEventWriter(w http.ResponseWriter, zipped bool, m *Metrics) *eventWriter {
+	return &eventWriter{w: w, control: http.NewResponseController(w), zipped: zipped, metrics: m}
+}
+
+func (e *eventWriter) encoding() encoding {
+	if e.zipped {
+		return gzipped
+	}
+	return identity
+}
+
+// begin lifts the time limits of the listener, which are for requests that end.
+func (e *eventWriter) begin() {
+	_ = e.control.SetReadDeadline(time.Time{}) // what does not support deadlines has no limits to lift
+	if e.zipped {
+		e.buf = append(e.buf, gzipHeader...)
+	}
+}
+
+// maxStored is the most that a stored deflate block can have.
+const maxStored = 1<<16 - 1
+
+// text adds something small.
+func (e *eventWriter) text(s string) {
+	if !e.zipped {
+		e.buf = append(e.buf, s...)
+		return
+	}
+	for len(s) > 0 {
+		n := min(len(s), maxStored)
+		e.buf = append(e.buf, 0)
+		e.buf = binary.LittleEndian.AppendUint16(e.buf, uint16(n))
+		e.buf = binary.LittleEndian.AppendUint16(e.buf, ^uint16(n))
+		e.buf = append(e.buf, s[:n]...)
+		s = s[n:]
+	}
+}
+
+// event adds an event with one line of data.
+func (e *eventWriter) event(name string, id *tag, data string) {
+	e.head(name, id)
+	e.text("data: " + data + "\n\n")
+}
+
+func (e *eventWriter) head(name string, id *tag) {
+	head := "event: " + name + "\n"
+	if id != nil {
+		head += "id: " + id.String() + "\n"
+	}
+	e.text(head)
+	e.metrics.streamEvents[name].Inc()
+}
+
+// fits reports whether the delta is smaller than the compressed table.
+func (e *eventWriter) fits(d *delta, x *exchange) bool {
+	size := len(d.json)
+	if e.zipped {
+		size = min(size, len(d.body(x.cache, gzipped)))
+	}
+	return size <= x.variant.smallest()
+}
+
+// maxPlainDelta is how large a delta may be to be sent without compression: below that it is not worth a thought.
+const maxPlainDelta = 2 << 10
+
+// delta adds a delta event.
+func (e *eventWriter) delta(c *Cache, d *delta, id tag) {
+	e.head(eventDelta, &id)
+	if e.zipped && len(d.json) > maxPlainDelta {
+		e.text("data: ")
+		body := d.body(c, gzipped)
+		e.buf = append(e.buf, body[len(gzipHeader):len(body)-gzipTrailer]...)
+		e.text("\n\n")
+		return
+	}
+	e.text("data: " + string(d.json) + "\n\n")
+}
+
+// table sends a table event, block by block.
+func (e *eventWriter) table(c *Cache, va *variant, id tag) error {
+	e.tables.Add(1)
+	end := time.Now().Add(maxTableTime)
+	e.head(eventTable, &id)
+	blocks := va.table.Routes().Blocks()
+	if len(blocks) == 0 {
+		e.text("data:\n")
+	}
+	for i, b := range blocks {
+		if e.zipped {
+			e.buf = append(e.buf, va.pieces[i].eventLines(c, b)...)
+		} else {
+			e.buf = appendEventLines(e.buf, b)
+		}
+		if len(e.buf) > 64<<10 {
+			if err := e.flushBy(end); err != nil {
+				return err
+			}
+		}
+	}
+	e.text("\n")
+	return e.flushBy(end)
+}
+
+// eventLines are the lines of a block as data of an event, compressed.
+func (p *piece) eventLines(c *Cache, b *table.Block) []byte {
+	p.events.once.Do(func() {
+		enc := c.encoder()
+		defer c.encoders.Put(enc)
+		enc.text = appendEventLines(enc.text[:0], b)
+		p.events.lines = enc.deflate(enc.text)
+	})
+	return p.events.lines
+}
+
+// eventPiece is made if a compressed stream needs a full table.
+type eventPiece struct {
+	once  sync.Once
+	lines []byte
+}
+
+func appendEventLines(dst []byte, b *table.Block) []byte {
+	for _, r := range b.Routes() {
+		dst = append(dst, "data: "...)
+		dst = append(dst, r.Text...)
+		dst = append(dst, '\n')
+	}
+	return dst
+}
+
+// flush sends what was added. The reader has maxSilence to take it.
+func (e *eventWriter) flush() error { return e.flushBy(time.Now().Add(maxSilence)) }
+
+func (e *eventWriter) flushBy(end time.Time) error {
+	if e.err != nil || len(e.buf) == 0 {
+		return e.err
+	}
+	if limit := time.Now().Add(maxSilence); limit.Before(end) {
+		end = limit
+	}
+	if e.zipped {
+		e.buf = append(e.buf, 0x00, 0x00, 0x00, 0xff, 0xff) // an empty block: decoders hand on what came before it
+	}
+	_ = e.control.SetWriteDeadline(end) // likewise
+	if _, e.err = e.w.Write(e.buf); e.err == nil {
+		e.err = e.control.Flush()
+	}
+	e.bytes.Add(int64(len(e.buf)))
+	e.metrics.StreamSentBytes.Add(float64(len(e.buf)))
+	if e.buf = e.buf[:0]; cap(e.buf) > 4<<10 {
+		e.buf = nil // most streams have little to say, and there are many
+	}
+	return e.err
+}
+
+// isEventText reports whether a line can be part of an event.
+func isEventText(s string) bool { return !strings.Contains(s, "\r") && utf8.ValidString(s) }

@@ -1,0 +1,68 @@
+package etagcache
+
+import (
+	"bytes"
+	"compress/gzip"
+	"hash/crc32"
+	"io"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// FuzzChecksumOfParts holds that the checksum of parts is that of the whole.
+func FuzzChecksumOfParts(f *testing.F) {
+	f.Add([]byte("123456789"), 4)
+	f.Add([]byte{}, 0)
+	f.Add(bytes.Repeat([]byte{0}, 1000), 999)
+	f.Fuzz(func(t *testing.T, data []byte, cut int) {
+		cut = max(0, min(cut, len(data)))
+		var sum checksum
+		for _, part := range [][]byte{data[:cut], nil, data[cut:]} {
+			sum.add(crc32.ChecksumIEEE(part), len(part))
+		}
+		if want := crc32.ChecksumIEEE(data); sum.crc != want || sum.size != uint32(len(data)) {
+			t.Errorf("checksum of %q and %q is %08x of %d bytes, want %08x", data[:cut], data[cut:], sum.crc, sum.size, want)
+		}
+	})
+}
+
+// TestBodyOfPiecesIsOneStream reads bodies back with decoders that are not ours, the checksums included.
+func TestBodyOfPiecesIsOneStream(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	enc := newEncoder()
+	for n := range 6 {
+		var all []*piece
+		var want []byte
+		for i := range n {
+			text := make([]byte, rng.IntN(100_000))
+			for j := range text {
+				text[j] = "abcdefgh\n"[rng.IntN(9)]
+			}
+			all = append(all, &piece{
+				size: len(text), crc: crc32.ChecksumIEEE(text), gzip: enc.deflate(text), zstd: enc.zstd.EncodeAll(text, nil),
+			})
+			if i > 0 {
+				want = append(want, '\n')
+			}
+			want = append(want, text...)
+		}
+		zip, err := gzip.NewReader(bytes.NewReader(gzipBody(all)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		zip.Multistream(false) // one member, for decoders that know no other
+		if got, err := io.ReadAll(zip); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%d blocks: %d bytes of gzip, error %v, want %d", n, len(got), err, len(want))
+		}
+		dec, err := zstd.NewReader(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := dec.DecodeAll(zstdBody(all), nil); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%d blocks: %d bytes of zstd, error %v, want %d", n, len(got), err, len(want))
+		}
+		dec.Close()
+	}
+}

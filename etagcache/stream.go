@@ -1,0 +1,304 @@
+package etagcache
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// heartbeat is how often a stream says that it is there, and how fresh its table is.
+	heartbeat = 15 * time.Second
+	// maxSilence is how long a reader may take nothing before it is dropped.
+	maxSilence = 30 * time.Second
+	// maxTableTime is how long a full table may take to one reader: others may be waiting for their turn.
+	maxTableTime = time.Minute
+	// wakeSpread is how much later a stream may send for each other stream there is, and maxWakeSpread the most: one
+	// change is not to make a spike.
+	wakeSpread    = 200 * time.Microsecond
+	maxWakeSpread = 500 * time.Millisecond
+	// retryBase and retrySpread are the limits of the advice to come back after a broken connection.
+	retryBase   = time.Second
+	retrySpread = 4 * time.Second
+)
+
+// The events of a stream (docs/protocol.md).
+const (
+	eventDelta     = "delta"
+	eventTable     = "table"
+	eventFetch     = "fetch"
+	eventCurrent   = "current"
+	eventReconnect = "reconnect"
+)
+
+var events = []string{eventDelta, eventTable, eventFetch, eventCurrent, eventReconnect}
+
+// stream is one client that follows the table. It has no queue: it knows what it sent last, and when it can write it sends what
+// leads from there to the table of that moment.
+type stream struct {
+	cache  *Cache
+	r      *http.Request
+	out    *eventWriter
+	zone   string
+	client netip.AddrPort
+	since  time.Time
+	held   atomic.Pointer[tag]   // what the client has; nil if nothing
+	order  atomic.Uint64         // number of the version that this is
+	wrote  atomic.Pointer[state] // of the last current event; only compared
+}
+
+// watch serves /routes/watch.
+func (c *Cache) watch(w http.ResponseWriter, r *http.Request) {
+	if conn := trackedOf(r); conn != nil {
+		conn.asked()
+	}
+	h := w.Header()
+	h["Vary"] = varyEncoding
+	refuse := func(status int, retry time.Duration) {
+		if retry > 0 {
+			h["Retry-After"] = []string{fmt.Sprint(int((retry + time.Second - 1) / time.Second))}
+		}
+		h["Content-Length"] = zeroLength
+		w.WriteHeader(status)
+		c.cfg.Metrics.observeResponse(status, identity, 0)
+	}
+	switch {
+	case r.Method != http.MethodGet:
+		h["Allow"] = []string{http.MethodGet}
+		refuse(http.StatusMethodNotAllowed, 0)
+		return
+	case c.state.Load().version == nil:
+		refuse(http.StatusNotFound, c.cfg.RetryAfter)
+		return
+	}
+	s := &stream{cache: c, r: r, zone: r.URL.Query().Get("zone"), since: c.cfg.Now()}
+	s.out = newEventWriter(w, negotiateStream(r.Header["Accept-Encoding"]) == gzipped, c.cfg.Metrics)
+	s.client, _ = netip.ParseAddrPort(r.RemoteAddr) // the zero address is shown for what has none
+	for _, named := range parseTags(r.Header["Last-Event-Id"]).tags {
+		s.held.Store(&named.tag)
+		break
+	}
+	if !c.streams.add(s) {
+		c.cfg.Metrics.StreamsRefused.Inc()
+		refuse(http.StatusTooManyRequests, retryBase+c.spread(2*retrySpread))
+		return
+	}
+	defer c.streams.remove(s)
+	h["Content-Type"] = []string{"text/event-stream"}
+	h["Cache-Control"] = []string{"no-store"}
+	if s.out.zipped {
+		h["Content-Encoding"] = encodingHeader[gzipped]
+	}
+	w.WriteHeader(http.StatusOK)
+	c.cfg.Metrics.observeResponse(http.StatusOK, s.out.encoding(), 0)
+	if err := s.run(r.Context()); err != nil {
+		c.cfg.Metrics.StreamsDropped.Inc()
+		c.cfg.Logger.Debug("stream dropped", "client", s.client.String(), "error", err)
+	}
+}
+
+// run sends events until the client leaves, the server is drained, or the client takes nothing: then it returns an error.
+func (s *stream) run(ctx context.Context) error {
+	s.out.begin()
+	s.out.text(fmt.Sprintf("retry: %d\n\n", (retryBase + s.cache.spread(retrySpread)).Milliseconds()))
+	beat := time.NewTicker(heartbeat)
+	defer beat.Stop()
+	for {
+		st := s.cache.state.Load()
+		waiting, err := s.step(ctx, st)
+		if err != nil {
+			return err
+		}
+		next := st.outdated
+		if waiting {
+			next = st.superseded // the next read may decide what this replica is not sure of
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.cache.streams.draining:
+			return s.handOver(ctx)
+		case <-beat.C:
+			s.wrote.Store(nil)
+			s.out.text(": heartbeat\n\n")
+		case <-next:
+			if !sleep(ctx, s.cache.spread(s.cache.streams.spread())) {
+				return nil
+			}
+		}
+	}
+}
+
+// step brings the client to the table of the state, as an answer to a request that names what it holds would. It reports whether the
+// client holds a table that may be newer.
+func (s *stream) step(ctx context.Context, st *state) (waiting bool, err error) {
+	x := exchange{cache: s.cache, r: s.r, zone: s.zone, state: st, deltas: true, encoding: identity}
+	x.variant = st.version.variant(s.zone)
+	x.stamp = x.variant.stamp.Load()
+	held := s.held.Load()
+	var keep []string
+	if held != nil {
+		keep = x.ifNoneMatch([]string{held.String()})
+	}
+	if keep == nil {
+		if err := s.update(ctx, &x, held); err != nil {
+			return false, err
+		}
+		st = x.state // a full table may have waited for its turn
+	} else {
+		kept := parseTags(keep).tags[0].tag
+		waiting = kept.digest != x.variant.table.Digest()
+		if kept != *held {
+			s.held.Store(&kept)
+			s.wrote.Store(nil)
+		}
+	}
+	if !waiting {
+		s.order.Store(st.version.sighting.order)
+	}
+	if before := s.wrote.Load(); before == nil || before.version != st.version || before.stale != st.stale || before.held != st.held {
+		s.current(&x)
+		s.wrote.Store(st)
+	}
+	return waiting, s.out.flush()
+}
+
+// update sends what leads to the table of x: a delta if there is one, else the table.
+func (s *stream) update(ctx context.Context, x *exchange, held *tag) error {
+	if held != nil {
+		if d := x.deltaFrom(held.digest); d != nil && s.out.fits(d, x) {
+			s.note(x)
+			s.out.delta(s.cache, d, *s.held.Load())
+			return s.out.flush()
+		}
+	}
+	return s.fullTable(ctx, x)
+}
+
+// note says that the client is brought to the table of x.
+func (s *stream) note(x *exchange) {
+	s.held.Store(&tag{digest: x.variant.table.Digest(), revision: x.stamp.revision})
+}
+
+// fullTable waits for its turn and sends the table of that time.
+func (s *stream) fullTable(ctx context.Context, x *exchange) error {
+	release, err := s.turn(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	x.state = s.cache.state.Load()
+	x.variant = x.state.version.variant(s.zone)
+	x.stamp = x.variant.stamp.Load()
+	s.note(x)
+	if !x.variant.sendable() {
+		s.out.event(eventFetch, s.held.Load(), "")
+		return s.out.flush()
+	}
+	return s.out.table(s.cache, x.variant, *s.held.Load())
+}
+
+// turn waits until one more full table may be sent, with heartbeats. The function that it gives ends the turn.
+func (s *stream) turn(ctx context.Context) (release func(), err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	got := make(chan error, 1)
+	go func() { got <- s.cache.streams.full.Acquire(ctx, 1) }()
+	beat := time.NewTicker(heartbeat)
+	defer beat.Stop()
+	for {
+		select {
+		case err := <-got:
+			if err != nil {
+				return nil, err
+			}
+			return func() { s.cache.streams.full.Release(1) }, nil
+		case <-beat.C:
+			s.out.text(": waiting\n\n")
+			if err := s.out.flush(); err != nil {
+				cancel()
+				if <-got == nil {
+					s.cache.streams.full.Release(1)
+				}
+				return nil, err
+			}
+		}
+	}
+}
+
+// freshness is the data of a current event.
+type freshness struct {
+	Revision   uint64 `json:"revision"`
+	Count      int    `json:"count"`
+	SourceRead string `json:"source_read,omitempty"`
+	State      string `json:"state,omitempty"`
+}
+
+// current says which table the stream has brought the client to, and how fresh that is.
+func (s *stream) current(x *exchange) {
+	st := s.cache.state.Load() // the time of the last read moves without a new version
+	f := freshness{Revision: s.held.Load().revision, Count: x.variant.table.Len()}
+	if st.sourceRead != nil {
+		f.SourceRead = st.sourceRead[0]
+	}
+	if st.tableState != nil {
+		f.State = st.tableState[0]
+	}
+	data, err := json.Marshal(f)
+	if err != nil {
+		panic(err) // numbers and plain texts
+	}
+	s.out.event(eventCurrent, s.held.Load(), string(data))
+}
+
+// handOver asks the client to come back, to whichever server, and ends the stream. The streams end spread over the window.
+func (s *stream) handOver(ctx context.Context) error {
+	timer := time.NewTimer(s.cache.spread(s.cache.streams.window()))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-timer.C:
+	case <-s.cache.streams.ending:
+	}
+	s.out.event(eventReconnect, nil, fmt.Sprintf(`{"after_ms":%d}`, s.cache.spread(time.Second).Milliseconds()))
+	return s.out.flush()
+}
+
+// sendable reports whether the table can be the data of an event: its lines must be UTF-8 without carriage returns.
+func (va *variant) sendable() bool {
+	va.sendableOnce.Do(func() {
+		va.isSendable = true
+		for r := range va.table.Routes().All() {
+			if !isEventText(r.Text) {
+				va.isSendable = false
+				return
+			}
+		}
+	})
+	return va.isSendable
+}
+
+// spread gives a random part of d.
+func (c *Cache) spread(d time.Duration) time.Duration {
+	return time.Duration(c.cfg.Random() * float64(d))
+}
+
+// sleep waits, and reports whether ctx goes on.
+func sleep(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

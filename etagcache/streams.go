@@ -1,0 +1,127 @@
+package etagcache
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/routesrv/routesrv/table"
+)
+
+// streams are all that are open.
+type streams struct {
+	max  int                 // set by New, read only
+	full *semaphore.Weighted // for full tables; whoever waited longest is first
+
+	mu       sync.Mutex
+	open     map[*stream]struct{}
+	handOver time.Duration // guarded by mu
+	drained  bool          // guarded by mu
+	hurried  bool          // guarded by mu
+	draining chan struct{} // closed when the streams are to end
+	ending   chan struct{} // closed when they are to end at once
+	ended    sync.Cond     // of mu: a stream has ended
+}
+
+func (s *streams) init(limit, full int) {
+	s.max = limit
+	s.full = semaphore.NewWeighted(int64(full))
+	s.open = make(map[*stream]struct{})
+	s.draining, s.ending = make(chan struct{}), make(chan struct{})
+	s.ended.L = &s.mu
+}
+
+// add takes a stream in. It is false if there are too many, or the server is about to end.
+func (s *streams) add(one *stream) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.drained || len(s.open) >= s.max {
+		return false
+	}
+	s.open[one] = struct{}{}
+	one.cache.cfg.Metrics.Streams.Set(float64(len(s.open)))
+	return true
+}
+
+func (s *streams) remove(one *stream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.open, one)
+	one.cache.cfg.Metrics.Streams.Set(float64(len(s.open)))
+	s.ended.Broadcast()
+}
+
+// StreamStatus is what is known of one stream.
+type StreamStatus struct {
+	Client     string       `json:"client"` // address and port
+	Zone       string       `json:"zone,omitempty"`
+	Since      time.Time    `json:"since"`
+	Digest     table.Digest `json:"digest"`      // of the table that the client was brought to; zero before the first
+	Revision   uint64       `json:"revision"`    // likewise
+	Lag        float64      `json:"lag_seconds"` // for which there has been a newer table; 0 if there is none
+	Bytes      int64        `json:"bytes"`       // sent, as compressed
+	Tables     int64        `json:"tables"`      // full ones among what was sent
+	Compressed bool         `json:"compressed"`
+}
+
+// spread is the time over which the streams are woken.
+func (s *streams) spread() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return min(time.Duration(len(s.open)-1)*wakeSpread, maxWakeSpread)
+}
+
+// window is the time over which the streams end.
+func (s *streams) window() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.handOver
+}
+
+// DrainStreams ends all streams, spread over the window, each with an event that asks its client to come back, to whichever server
+// that is. No new ones are taken from now on. It returns when all have ended. A window of zero ends them at once, also those that
+// another call gives more time.
+func (c *Cache) DrainStreams(window time.Duration) {
+	s := &c.streams
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.drained {
+		s.drained, s.handOver = true, window
+		close(s.draining)
+	}
+	if window == 0 && !s.hurried {
+		s.hurried = true
+		close(s.ending)
+	}
+	for len(s.open) > 0 {
+		s.ended.Wait()
+	}
+}
+
+// Streams lists the streams that are open, the oldest first.
+func (c *Cache) Streams() []StreamStatus {
+	c.streams.mu.Lock()
+	all := make([]*stream, 0, len(c.streams.open))
+	for s := range c.streams.open {
+		all = append(all, s)
+	}
+	c.streams.mu.Unlock()
+	v := c.state.Load().version
+	statuses := make([]StreamStatus, 0, len(all))
+	for _, s := range all {
+		one := StreamStatus{Client: s.client.String(), Zone: s.zone, Since: s.since}
+		if held := s.held.Load(); held != nil {
+			one.Digest, one.Revision = held.digest, held.revision
+		}
+		if v != nil && s.order.Load() < v.sighting.order {
+			one.Lag = c.cfg.Now().Sub(v.published).Seconds()
+		}
+		one.Bytes, one.Tables, one.Compressed = s.out.bytes.Load(), s.out.tables.Load(), s.out.zipped
+		statuses = append(statuses, one)
+	}
+	slices.SortFunc(statuses, func(a, b StreamStatus) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Client, b.Client)) })
+	return statuses
+}

@@ -1,0 +1,90 @@
+package release
+
+import (
+	"bytes"
+	"context"
+	"debug/buildinfo"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Compile writes the binaries of a Linux machine and the licenses into a folder: static, without paths, names and times of
+// the machine that builds them.
+func Compile(ctx context.Context, c Config, arch, out string) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return err
+	}
+	out, err := filepath.Abs(out)
+	if err != nil {
+		return err
+	}
+	args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X main.version=" + c.Version, "-o", out + "/"}
+	for _, b := range Binaries {
+		args = append(args, "./cmd/"+b)
+	}
+	if _, err := goCommand(ctx, c, arch, args...); err != nil {
+		return err
+	}
+	for _, b := range Binaries {
+		// The linker leaves what the umask says.
+		if err := os.Chmod(filepath.Join(out, b), 0o755); err != nil {
+			return err
+		}
+	}
+	license, err := os.ReadFile(filepath.Join(c.Source, licenseFile))
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(out, licenseFile), license, 0o644); err != nil {
+		return err
+	}
+	return writeNotices(ctx, c, arch, out)
+}
+
+// goCommand runs go in the sources, for a Linux machine. What else the environment says of how Go builds does not count.
+func goCommand(ctx context.Context, c Config, arch string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = c.Source
+	cmd.Env = append(os.Environ(),
+		"CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch, "GOFLAGS=", "GOWORK=off", "GOEXPERIMENT=", "GOFIPS140=off",
+		"GOAMD64=v1", "GOARM64=v8.0")
+	cmd.Env = append(cmd.Env, c.Env...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go %s for %s: %w\n%s", args[0], arch, err, &stderr)
+	}
+	return out, nil
+}
+
+// module is a module whose code is in a binary.
+type module struct{ path, version, sum string }
+
+func (m module) String() string { return m.path + "@" + m.version }
+
+// modules are the modules of all binaries of a folder, without our own, sorted.
+func modules(dir string) (all []module, goVersion string, err error) {
+	for _, b := range Binaries {
+		info, err := buildinfo.ReadFile(filepath.Join(dir, b))
+		if err != nil {
+			return nil, "", err
+		}
+		goVersion = info.GoVersion
+		for _, d := range info.Deps {
+			if d.Replace != nil {
+				d = d.Replace
+			}
+			all = append(all, module{d.Path, d.Version, d.Sum})
+		}
+	}
+	slices.SortFunc(all, func(a, b module) int { return strings.Compare(a.String(), b.String()) })
+	return slices.Compact(all), goVersion, nil
+}

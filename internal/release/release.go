@@ -1,0 +1,192 @@
+// Package release builds what a release consists of: the binaries of each architecture, an archive of each with the
+// licenses, a bill of materials of each, the container image, and the checksums of all.
+//
+// The same sources, version, time and Go release give the same bytes, whatever folder and machine they are built in.
+package release
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/routesrv/routesrv/internal/image"
+)
+
+// Binaries are the programs of a release.
+var Binaries = [...]string{"routesrv", "dataplane-client"}
+
+// Sums is the name of the file with the checksums, in the format of sha256sum.
+const Sums = "SHA256SUMS"
+
+// ImageName is what the image is called in the names of files.
+const ImageName = "routesrv"
+
+// Config says what is built.
+type Config struct {
+	// Source is the folder of the sources, with go.mod and Dockerfile.
+	Source string
+	// Version is the name of the release: v0.1.0, or what git describe says. It has to be good as the tag of an image.
+	Version string
+	// Revision is the commit, for the labels of the image.
+	Revision string
+	// Time is when the sources are from. It is the time of everything that has one.
+	Time time.Time
+	// Archs are the architectures, in Go's words.
+	Archs []string
+	// Env is added to the environment of the go command; GOCACHE, for instance.
+	Env []string
+}
+
+// versionForm is the grammar of tags of images.
+var versionForm = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
+
+func (c Config) check() error {
+	if !versionForm.MatchString(c.Version) {
+		return fmt.Errorf("version %q: want up to 128 letters, digits, dots, dashes and underscores, such as v0.1.0", c.Version)
+	}
+	if len(c.Archs) == 0 {
+		return errors.New("no architecture")
+	}
+	return nil
+}
+
+// All writes a whole release into a folder that is empty or not there:
+//
+//	routesrv_VERSION_linux_ARCH.tar.gz    both binaries, LICENSE, THIRD_PARTY_LICENSES
+//	routesrv_VERSION_linux_ARCH.cdx.json  what is in the binaries: CycloneDX
+//	routesrv_VERSION_image.tar            the image for all architectures: an OCI layout in a tar file
+//	SHA256SUMS                            of all of these
+func All(ctx context.Context, c Config, out string) error {
+	if err := emptyFolder(out); err != nil {
+		return err
+	}
+	work, err := os.MkdirTemp("", "release-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	for _, arch := range c.Archs {
+		dir := filepath.Join(work, arch)
+		if err := Compile(ctx, c, arch, dir); err != nil {
+			return err
+		}
+		name := fmt.Sprintf("routesrv_%s_linux_%s", c.Version, arch)
+		if err := writeArchive(filepath.Join(out, name+".tar.gz"), name, dir, c.Time); err != nil {
+			return err
+		}
+		if err := writeSBOM(filepath.Join(out, name+".cdx.json"), c, arch, dir); err != nil {
+			return err
+		}
+	}
+	layout := filepath.Join(work, "layout")
+	if err := writeImage(c, work, layout); err != nil {
+		return err
+	}
+	name := fmt.Sprintf("%s_%s_image.tar", ImageName, c.Version)
+	if err := writeTar(filepath.Join(out, name), layout, c.Time); err != nil {
+		return err
+	}
+	return writeSums(out)
+}
+
+// Image writes the image alone: an OCI layout in a folder that is not there yet.
+func Image(ctx context.Context, c Config, out string) error {
+	work, err := os.MkdirTemp("", "release-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	for _, arch := range c.Archs {
+		if err := Compile(ctx, c, arch, filepath.Join(work, arch)); err != nil {
+			return err
+		}
+	}
+	return writeImage(c, work, out)
+}
+
+// Recipe is what the Dockerfile of the sources says of the image.
+func (c Config) Recipe() (*image.Recipe, error) {
+	name := filepath.Join(c.Source, "Dockerfile")
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	r, err := image.ReadDockerfile(f, map[string]string{
+		"VERSION": c.Version, "REVISION": c.Revision, "CREATED": c.Time.UTC().Format(time.RFC3339),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return r, nil
+}
+
+// writeImage makes the image of the binaries that Compile put into the folders of the architectures in work.
+func writeImage(c Config, work, out string) error {
+	r, err := c.Recipe()
+	if err != nil {
+		return err
+	}
+	var images []v1.Image
+	for _, arch := range c.Archs {
+		img, err := image.Build(r, arch, filepath.Join(work, arch), c.Time)
+		if err != nil {
+			return fmt.Errorf("image for %s: %w", arch, err)
+		}
+		images = append(images, img)
+	}
+	return image.WriteLayout(out, c.Version, images)
+}
+
+func emptyFolder(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(dir)
+	if err == nil && len(entries) > 0 {
+		err = fmt.Errorf("%s is not empty: it has %s", dir, entries[0].Name())
+	}
+	return err
+}
+
+// writeSums writes the checksums of all files of a folder, sorted by name.
+func writeSums(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	var lines []string
+	for _, e := range entries {
+		sum, err := fileSum(filepath.Join(dir, e.Name()))
+		if err != nil {
+			return err
+		}
+		lines = append(lines, sum+"  "+e.Name()+"\n")
+	}
+	slices.SortFunc(lines, func(a, b string) int { return strings.Compare(a[sha256.Size*2:], b[sha256.Size*2:]) })
+	return os.WriteFile(filepath.Join(dir, Sums), []byte(strings.Join(lines, "")), 0o644)
+}
+
+// fileSum is the SHA-256 of a file, in hex.
+func fileSum(name string) (string, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%x", h.Sum(nil)), nil
+}

@@ -1,0 +1,303 @@
+//go:build linux
+
+package release_test
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"crypto/sha256"
+	"debug/elf"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/routesrv/routesrv/internal/release"
+	"github.com/routesrv/routesrv/internal/sandbox"
+)
+
+func TestMain(m *testing.M) {
+	if status, done := sandbox.Enter(); done {
+		os.Exit(status)
+	}
+	os.Exit(m.Run())
+}
+
+// testRelease is what the tests build, from a copy of the sources, so that they cannot change in the middle.
+func testRelease(t *testing.T, archs ...string) release.Config {
+	t.Helper()
+	return release.Config{
+		Source: sources(t), Version: "v0.0.1-test", Revision: "0123456789abcdef0123456789abcdef01234567",
+		Time: time.Unix(1_795_000_000, 0), Archs: archs,
+	}
+}
+
+// sources copies the files of the checkout that git knows or would add.
+func sources(t *testing.T) string {
+	t.Helper()
+	list := exec.CommandContext(t.Context(), "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+	list.Dir = "../.."
+	names, err := list.Output()
+	if err != nil {
+		t.Fatalf("%v: %v", list, err)
+	}
+	dir := t.TempDir()
+	for name := range strings.SplitSeq(strings.TrimSuffix(string(names), "\x00"), "\x00") {
+		content, err := os.ReadFile(filepath.Join(list.Dir, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // removed, and not committed yet
+		}
+		if err == nil {
+			err = os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755)
+		}
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, name), content, 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// TestSameBytesFromAnotherFolder builds a release twice: the second time from a repository in another folder, for another
+// user's umask. What the compiler does when its cache is empty is compared by TestDockerfileMakesTheSameImage.
+func TestSameBytesFromAnotherFolder(t *testing.T) {
+	c := testRelease(t, "amd64", "arm64")
+	first, second := t.TempDir(), filepath.Join(t.TempDir(), "made", "by", "All")
+	if err := release.All(t.Context(), c, first); err != nil {
+		t.Fatal(err)
+	}
+	moved := c
+	moved.Source = filepath.Join(t.TempDir(), "another folder", "sources")
+	if err := os.CopyFS(moved.Source, os.DirFS(c.Source)); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"init", "-q"}, {"add", "go.mod"}, {"-c", "user.name=n", "-c", "user.email=e", "commit", "-qm", "text"}} {
+		git := exec.CommandContext(t.Context(), "git", args...)
+		git.Dir = moved.Source
+		if out, err := git.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v: %s", git, err, out)
+		}
+	}
+	umask := syscall.Umask(0o077)
+	err := release.All(t.Context(), moved, second)
+	syscall.Umask(umask)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, got := sums(t, first), sums(t, second)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("checksums (-first +second):\n%s", diff)
+	}
+	t.Run("complete", func(t *testing.T) { wantComplete(t, c, first, want) })
+}
+
+// sums reads the checksums of a release, after comparing them with its files.
+func sums(t *testing.T, dir string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, release.Sums))
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := exec.CommandContext(t.Context(), "sha256sum", "--check", "--strict", "--quiet", release.Sums)
+	check.Dir = dir
+	if out, err := check.CombinedOutput(); err != nil {
+		t.Errorf("%v: %v: %s", check, err, out)
+	}
+	return string(text)
+}
+
+func wantComplete(t *testing.T, c release.Config, dir, sums string) {
+	var names, want []string
+	for line := range strings.Lines(sums) {
+		names = append(names, strings.Fields(line)[1])
+	}
+	want = append(want, "routesrv_v0.0.1-test_image.tar")
+	for _, arch := range c.Archs {
+		name := "routesrv_v0.0.1-test_linux_" + arch
+		want = append(want, name+".cdx.json", name+".tar.gz")
+		files := archive(t, filepath.Join(dir, name+".tar.gz"))
+		wantFiles := []string{name + "/LICENSE", name + "/THIRD_PARTY_LICENSES", name + "/dataplane-client", name + "/routesrv"}
+		if got := slices.Sorted(maps.Keys(files)); !slices.Equal(got, wantFiles) {
+			t.Errorf("%s has %q, want %q", name, got, wantFiles)
+		}
+		for _, b := range release.Binaries {
+			wantBinary(t, arch, c.Version, files[name+"/"+b])
+		}
+		wantSBOM(t, c, arch, filepath.Join(dir, name+".cdx.json"), string(files[name+"/THIRD_PARTY_LICENSES"]), files[name+"/routesrv"])
+	}
+	if !slices.Equal(names, want) {
+		t.Errorf("files %q, want %q", names, want)
+	}
+}
+
+// archive gives the files of a compressed tar file.
+func archive(t *testing.T, name string) map[string][]byte {
+	t.Helper()
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string][]byte{}
+	for r := tar.NewReader(z); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return files
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h.Typeflag == tar.TypeDir {
+			continue
+		}
+		if files[h.Name], err = io.ReadAll(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// wantBinary wants a static program for the architecture, which says its version and nothing of the machine it is from.
+func wantBinary(t *testing.T, arch, version string, content []byte) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "program")
+	if err := os.WriteFile(path, content, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	f, err := elf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	machine := map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}[arch]
+	if f.Machine != machine {
+		t.Errorf("program for %s is for %v", arch, f.Machine)
+	}
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_INTERP || p.Type == elf.PT_DYNAMIC {
+			t.Errorf("program for %s is not static: it has %v", arch, p.Type)
+		}
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []string{here, filepath.Join(home, "go", "pkg"), runtime.GOROOT() + "/src"} {
+		if strings.Contains(string(content), s) {
+			t.Errorf("program for %s, built on %s, has the path %q in it", arch, host, s)
+		}
+	}
+	if arch == runtime.GOARCH {
+		out, err := exec.CommandContext(t.Context(), path, "version").Output()
+		if err != nil || !strings.Contains(string(out), " "+version+" ") {
+			t.Errorf("version: %q, %v", out, err)
+		}
+	}
+}
+
+// wantSBOM wants all modules of the program, and for each module its license among the texts.
+func wantSBOM(t *testing.T, c release.Config, arch, path, notices string, program []byte) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type component struct {
+		Name, Version, Purl string
+		Hashes              []struct{ Content string }
+		Components          []component
+	}
+	var bom struct {
+		BomFormat, SpecVersion string
+		Metadata               struct {
+			Timestamp string
+			Component component
+		}
+		Components []component
+	}
+	if err := json.Unmarshal(text, &bom); err != nil {
+		t.Fatal(err)
+	}
+	if bom.BomFormat != "CycloneDX" || bom.SpecVersion != "1.6" || bom.Metadata.Timestamp != c.Time.UTC().Format(time.RFC3339) {
+		t.Errorf("%s %s of %s", bom.BomFormat, bom.SpecVersion, bom.Metadata.Timestamp)
+	}
+	for _, p := range bom.Metadata.Component.Components {
+		if p.Name == "routesrv" && (len(p.Hashes) != 1 || p.Hashes[0].Content != fmt.Sprintf("%x", sha256.Sum256(program))) {
+			t.Errorf("checksum of routesrv: %v", p.Hashes)
+		}
+	}
+	got := map[string]bool{}
+	for _, m := range bom.Components {
+		got[m.Name] = true
+		if m.Name == "std" {
+			continue
+		}
+		if m.Purl != "pkg:golang/"+m.Name+"@"+m.Version || len(m.Hashes) != 1 {
+			t.Errorf("module %+v", m)
+		}
+		if !strings.Contains(notices, "\n"+m.Name+" "+m.Version+"\n") {
+			t.Errorf("no license of %s", m.Name)
+		}
+	}
+	// Go's own view of what the sources need. Whatever it lists is linked into one of the programs.
+	list := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}}{{end}}{{end}}", "./cmd/...")
+	list.Dir = c.Source
+	list.Env = append(os.Environ(), "GOOS=linux", "GOARCH="+arch, "CGO_ENABLED=0")
+	out, err := list.Output()
+	if err != nil {
+		t.Fatalf("%v: %v", list, err)
+	}
+	want := map[string]bool{"std": true}
+	for _, name := range strings.Fields(string(out)) {
+		want[name] = true
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("modules (-linked +listed):\n%s", diff)
+	}
+}
+
+func TestVersionHasToBeGoodAsATag(t *testing.T) {
+	c := testRelease(t, runtime.GOARCH)
+	for _, v := range []string{"", "v1+x", "a b", "-X", strings.Repeat("v", 129)} {
+		c.Version = v
+		if err := release.Compile(t.Context(), c, runtime.GOARCH, t.TempDir()); err == nil || !strings.Contains(err.Error(), "version") {
+			t.Errorf("version %q: %v", v, err)
+		}
+	}
+}
+
+func TestReleaseDoesNotMixWithOldFiles(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "old"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := release.All(t.Context(), testRelease(t, runtime.GOARCH), dir); err == nil || !strings.Contains(err.Error(), "old") {
+		t.Errorf("error %v", err)
+	}
+}

@@ -1,0 +1,113 @@
+//go:build linux
+
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Network is a network of its own: a loopback interface with some addresses and nothing else. What listens there cannot
+// be reached from other networks, and ports are those of nobody else. The caller gets in by Listen and Dial.
+type Network struct {
+	ns *os.File
+}
+
+// NewNetwork makes a network. Besides those of the loopback interface it has the given IPv4 addresses.
+func NewNetwork(addresses ...netip.Addr) (*Network, error) {
+	n := &Network{}
+	result := make(chan error, 1)
+	onThread(func() {
+		result <- func() (err error) {
+			if err = unix.Unshare(unix.CLONE_NEWNET); err != nil {
+				return fmt.Errorf("network namespace: %w%s", err, hint(err))
+			}
+			if err = configure(addresses); err != nil {
+				return fmt.Errorf("loopback interface: %w", err)
+			}
+			n.ns, err = os.Open("/proc/thread-self/ns/net")
+			return err
+		}()
+	})
+	if err := <-result; err != nil {
+		return nil, err
+	}
+	return n, nil
+}
+
+// Close gives the network up. It ends with the last process and socket in it.
+func (n *Network) Close() error { return n.ns.Close() }
+
+// Listen is net.Listen in the network, for TCP on an IP address.
+func (n *Network) Listen(at netip.AddrPort) (l net.Listener, err error) {
+	inside := n.do(func() { l, err = net.ListenTCP("tcp", net.TCPAddrFromAddrPort(at)) })
+	if inside != nil {
+		return nil, inside
+	}
+	return l, err
+}
+
+// Dial is net.Dialer.DialContext in the network, for TCP to an IP address.
+func (n *Network) Dial(ctx context.Context, to netip.AddrPort) (c net.Conn, err error) {
+	// One address, which is no name: nothing is left to other goroutines.
+	inside := n.do(func() { c, err = new(net.Dialer).DialContext(ctx, "tcp", to.String()) })
+	if inside != nil {
+		return nil, inside
+	}
+	return c, err
+}
+
+// do calls f on a thread in the network: a socket belongs to the network of the thread that makes it.
+func (n *Network) do(f func()) error {
+	result := make(chan error, 1)
+	onThread(func() {
+		err := unix.Setns(int(n.ns.Fd()), unix.CLONE_NEWNET)
+		if err == nil {
+			f()
+		}
+		result <- err
+	})
+	return <-result
+}
+
+// configure starts the loopback interface of the thread's network.
+func configure(addresses []netip.Addr) error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	lo, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	lo.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
+	if err := unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, lo); err != nil {
+		return err
+	}
+	for i, a := range addresses {
+		alias, err := unix.NewIfreq(fmt.Sprintf("lo:%d", i+1))
+		if err != nil {
+			return err
+		}
+		if err := alias.SetInet4Addr(a.AsSlice()); err != nil {
+			return fmt.Errorf("%v: %w", a, err)
+		}
+		if err := unix.IoctlIfreq(fd, unix.SIOCSIFADDR, alias); err != nil {
+			return fmt.Errorf("%v: %w", a, err)
+		}
+		// Else the kernel takes the whole class of addresses for its own.
+		if err := alias.SetInet4Addr([]byte{255, 255, 255, 255}); err != nil {
+			return err
+		}
+		if err := unix.IoctlIfreq(fd, unix.SIOCSIFNETMASK, alias); err != nil {
+			return fmt.Errorf("%v: mask: %w", a, err)
+		}
+	}
+	return nil
+}
