@@ -31,6 +31,7 @@ type origin struct {
 	noStreams bool
 	noDeltas  bool
 	distort   func([]frame) []frame // what goes over streams in place of the events of one turn
+	slow      time.Duration         // between the halves of what is sent over streams
 	fate      string                // of streams that wake up: "" is to go on, or "mute", "cut", "end", "comments"
 	watch     http.HandlerFunc      // in place of a stream
 	get       http.HandlerFunc      // in place of the answer of /routes
@@ -246,9 +247,15 @@ func (o *origin) serveStream(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Encoding", "gzip")
 	gz := gzip.NewWriter(w)
 	send := func(text string) {
-		_, _ = gz.Write([]byte(text))
-		_ = gz.Flush()
-		_ = http.NewResponseController(w).Flush()
+		o.mu.Lock()
+		slow := o.slow
+		o.mu.Unlock()
+		for _, part := range []string{text[:len(text)/2], text[len(text)/2:]} {
+			_, _ = gz.Write([]byte(part))
+			_ = gz.Flush()
+			_ = http.NewResponseController(w).Flush()
+			sleep(r.Context(), slow)
+		}
 	}
 	if o.retry > 0 {
 		send(fmt.Sprintf("retry: %d\n\n", o.retry))

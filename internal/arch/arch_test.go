@@ -58,6 +58,7 @@ var allowed = map[string][]string{
 
 	// aside: only tests use these
 	"internal/fixture":  {"compile", "eskip"},
+	"internal/loopback": {},
 	"internal/kubetest": {"kube", "source/manifests/yamldoc"},
 	"internal/scale":    {"internal/kubetest", "kube"},
 	"internal/image":    {},

@@ -4,6 +4,7 @@ package loopback
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -20,6 +21,7 @@ var ErrCut = errors.New("connection cut")
 type Network struct {
 	mu    sync.Mutex
 	hosts map[string]http.Handler
+	open  map[*exchange]string // to the host
 	calls sync.WaitGroup
 }
 
@@ -31,6 +33,18 @@ func (n *Network) Set(host string, h http.Handler) {
 		n.hosts = make(map[string]http.Handler)
 	}
 	n.hosts[host] = h
+}
+
+// Cut cuts the exchanges with a host that are under way.
+func (n *Network) Cut(host string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for x, to := range n.open {
+		if to == host {
+			x.end(ErrCut)
+			x.cancel()
+		}
+	}
 }
 
 // Wait waits until all handlers have returned.
@@ -45,17 +59,28 @@ func (n *Network) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, errors.New("connection refused")
 	}
 	ctx, cancel := context.WithCancel(r.Context())
-	x := &exchange{ctx: ctx, header: make(http.Header), answered: make(chan struct{}), arrived: make(chan struct{}, 1)}
+	x := &exchange{ctx: ctx, cancel: cancel, header: make(http.Header), answered: make(chan struct{}), arrived: make(chan struct{}, 1)}
 	in := r.Clone(ctx)
 	in.RequestURI, in.RemoteAddr = r.URL.RequestURI(), "10.0.0.7:40000"
-	n.calls.Go(func() { x.serve(h, in) })
+	n.mu.Lock()
+	if n.open == nil {
+		n.open = make(map[*exchange]string)
+	}
+	n.open[x] = r.URL.Host
+	n.mu.Unlock()
+	n.calls.Go(func() {
+		x.serve(h, in)
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		delete(n.open, x)
+	})
 	select {
 	case <-x.answered:
 	case <-ctx.Done():
 		cancel()
-		return nil, context.Cause(r.Context())
+		return nil, cmp.Or(context.Cause(r.Context()), ErrCut)
 	}
-	if x.status == 0 {
+	if !x.hasStatus() {
 		cancel()
 		return nil, ErrCut
 	}
@@ -73,6 +98,7 @@ func (n *Network) RoundTrip(r *http.Request) (*http.Response, error) {
 // exchange is the writer of a response.
 type exchange struct {
 	ctx      context.Context
+	cancel   context.CancelFunc
 	header   http.Header
 	answered chan struct{} // closed when there is a status, or there will be none
 	arrived  chan struct{} // of capacity 1: there is something to read
@@ -81,7 +107,7 @@ type exchange struct {
 	status int
 	sent   http.Header
 	buf    bytes.Buffer
-	err    error // io.EOF or ErrCut after the handler
+	err    error // why there is no more: io.EOF or ErrCut
 }
 
 func (x *exchange) serve(h http.Handler, r *http.Request) {
@@ -93,15 +119,28 @@ func (x *exchange) serve(h http.Handler, r *http.Request) {
 		if err == io.EOF {
 			x.WriteHeader(http.StatusOK)
 		}
-		x.mu.Lock()
-		if x.err = err; x.status == 0 {
-			close(x.answered)
-		}
-		x.mu.Unlock()
-		x.wake()
+		x.end(err)
 	}()
 	h.ServeHTTP(x, r)
 	err = io.EOF
+}
+
+// end ends the response, if it has not ended.
+func (x *exchange) end(err error) {
+	x.mu.Lock()
+	if x.err == nil {
+		if x.err = err; x.status == 0 {
+			close(x.answered)
+		}
+	}
+	x.mu.Unlock()
+	x.wake()
+}
+
+func (x *exchange) hasStatus() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.status != 0
 }
 
 // Header implements [http.ResponseWriter].
@@ -111,7 +150,7 @@ func (x *exchange) Header() http.Header { return x.header }
 func (x *exchange) WriteHeader(status int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.status == 0 {
+	if x.status == 0 && x.err == nil {
 		x.status, x.sent = status, x.header.Clone()
 		close(x.answered)
 	}
@@ -164,7 +203,9 @@ func (b *body) Read(p []byte) (int, error) {
 		select {
 		case <-b.x.arrived:
 		case <-b.x.ctx.Done():
-			return 0, b.x.ctx.Err()
+			b.x.mu.Lock()
+			defer b.x.mu.Unlock()
+			return 0, cmp.Or(b.x.err, b.x.ctx.Err())
 		}
 	}
 }

@@ -96,3 +96,22 @@ func TestCutsAndRefusals(t *testing.T) {
 		t.Error("a host that is not there answers")
 	}
 }
+
+func TestCutEndsWhatIsUnderWay(t *testing.T) {
+	n := &loopback.Network{}
+	n.Set("a", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	}))
+	resp, err := get(t, n, "http://a/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	n.Cut("b")
+	n.Cut("a")
+	if _, err := io.ReadAll(resp.Body); !errors.Is(err, loopback.ErrCut) {
+		t.Errorf("the body ends with %v", err)
+	}
+	n.Wait()
+}
