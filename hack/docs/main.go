@@ -116,6 +116,7 @@ var descPattern = regexp.MustCompile(`^Desc\{fqName: "([^"]*)", help: "((?:[^"\\
 func serverSeries() ([]series, error) {
 	registry := prometheus.NewRegistry()
 	cluster.NewMetrics(registry)
+	cluster.NewWatchMetrics(registry)
 	state, err := os.MkdirTemp("", "docs")
 	if err != nil {
 		return nil, err
