@@ -230,7 +230,7 @@ func (f *frames) identity(raw []byte, e *entry) error {
 		e.Name, e.Namespace, e.ResourceVersion = o.Metadata.Name, o.Metadata.Namespace, o.Metadata.ResourceVersion
 		return nil
 	}
-	return fields(raw, func(field protowire.Number, value []byte) error {
+	err := fields(raw, func(field protowire.Number, value []byte) error {
 		if field != objectMetadata {
 			return nil
 		}
@@ -246,6 +246,10 @@ func (f *frames) identity(raw []byte, e *entry) error {
 			return nil
 		})
 	})
+	if e.Name != "" && e.ResourceVersion != "" {
+		return nil // what comes behind may be broken: then it is a bad object
+	}
+	return err
 }
 
 // meta decodes the metadata of an object.
@@ -443,8 +447,8 @@ func (k *watched) askStream(ctx, parent context.Context, r watchRequest) (resp *
 		}
 		return nil, path, src.transportError(ctx, parent, path, err)
 	}
-	if resp.StatusCode != http.StatusOK {
-		defer func() { _ = resp.Body.Close() }()
+	if refused := resp; resp.StatusCode != http.StatusOK {
+		defer func() { _ = refused.Body.Close() }()
 		return nil, path, src.refused(ctx, parent, resp, path, k.list.permission("watch", src.cfg.Namespace))
 	}
 	media, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
