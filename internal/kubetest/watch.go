@@ -63,11 +63,11 @@ func (s *Server) SetWatchList(enabled bool) {
 	s.noWatchList = !enabled
 }
 
-// Compact forgets what happened up to now: watches from before get the error that the revision is too old.
+// Compact forgets what happened up to now: later watches from before get the error that the revision is too old.
 func (s *Server) Compact() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.compacted, s.history = s.revision, nil
+	s.compacted = s.revision // open watches go on
 }
 
 // DropWatches ends the open watches of the path, in the middle of whatever they are at.

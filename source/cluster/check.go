@@ -223,12 +223,12 @@ func (w *Watcher) compare(ctx context.Context, k *watched, c comparison) (differ
 	}
 	defer free()
 	w.mu.Lock()
-	if !k.synced || k.log != nil {
+	if !k.synced {
 		w.mu.Unlock()
-		return differences{}, nil // it is listed anyway, or compared
+		return differences{}, nil // it is listed anyway
 	}
-	known := k.capture()
-	k.log = &changes{}
+	known, log := k.capture(), &changes{}
+	k.logs = append(k.logs, log)
 	if c.deep {
 		known.forgetBytes()
 	}
@@ -236,7 +236,7 @@ func (w *Watcher) compare(ctx context.Context, k *watched, c comparison) (differ
 	defer func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		k.log, k.shared = nil, false
+		k.logs = slices.DeleteFunc(k.logs, func(other *changes) bool { return other == log })
 	}()
 	a, err := w.source.askFor(ctx, k.list, c.consistent, c.floor, known)
 	free()
@@ -251,7 +251,7 @@ func (w *Watcher) compare(ctx context.Context, k *watched, c comparison) (differ
 	w.await(ctx, k, a.seen, c.patience)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return k.adopt(a), ctx.Err()
+	return k.adopt(a, log), ctx.Err()
 }
 
 // await waits until the watch of a kind has reached the revision, as long as it has patience.
@@ -276,17 +276,18 @@ func (w *Watcher) await(ctx context.Context, k *watched, revision kube.Revision,
 }
 
 // adopt makes a list, and what came after it, what is known; mu is held.
-func (k *watched) adopt(a listAnswer) differences {
-	if k.log.replaced || !k.synced {
-		return differences{} // all of it came anew meanwhile
+func (k *watched) adopt(a listAnswer, log *changes) differences {
+	if log.void || !k.synced || a.seen < k.listed {
+		return differences{} // another list has overtaken it, and events up to that one were passed over
 	}
+	k.listed = a.seen
 	d := differences{proven: k.list.seen >= a.seen}
 	items := slices.Clone(a.items)
 	if !a.sorted {
 		slices.SortFunc(items, func(a, b item) int { return compareKeys(a.ref(), b.ref()) })
 	}
-	for i := range k.log.all {
-		if c := &k.log.all[i]; c.revision > a.seen {
+	for i := range log.all {
+		if c := &log.all[i]; c.revision > a.seen {
 			items, _ = c.to(items)
 		}
 	}
@@ -296,7 +297,7 @@ func (k *watched) adopt(a listAnswer) differences {
 		poke(k.w.dirty)
 	}
 	wire := a.wire
-	if len(k.log.all) > 0 {
+	if len(log.all) > 0 {
 		wire = digest{}
 	}
 	k.list.listState = listState{items: items, sorted: true, seen: max(k.list.seen, a.seen), wire: wire}
@@ -347,31 +348,38 @@ func (w *Watcher) catchUp(ctx context.Context) error {
 		}
 	}
 	for _, k := range w.kinds {
-		w.mu.Lock()
-		synced := k.synced
-		w.mu.Unlock()
-		if !synced {
-			continue // Read waits for it, or it is not there
-		}
-		current, err := w.currentOf(ctx, k)
-		if errors.Is(err, errRestored) {
-			return nil // Read waits until everything was listed consistently
-		}
-		if err != nil {
-			return err
-		}
-		w.await(ctx, k, current, consistentPatience)
-		w.mu.Lock()
-		reached := k.list.seen >= current || !k.synced
-		w.mu.Unlock()
-		if reached {
-			continue
-		}
-		if _, err := w.compare(ctx, k, comparison{consistent: true}); err != nil && !errors.Is(err, errRestored) {
+		// What turns out to be restored is listed consistently before the read goes on.
+		if err := w.catchUpKind(ctx, k); err != nil && !errors.Is(err, errRestored) {
 			return err
 		}
 	}
 	return nil
+}
+
+func (w *Watcher) catchUpKind(ctx context.Context, k *watched) error {
+	w.mu.Lock()
+	synced := k.synced
+	w.mu.Unlock()
+	if !synced {
+		return nil // Read waits for it, or it is not there
+	}
+	current, err := w.currentOf(ctx, k)
+	if err != nil {
+		return err
+	}
+	w.await(ctx, k, current, consistentPatience)
+	for {
+		w.mu.Lock()
+		reached := k.list.seen >= current || !k.synced
+		w.mu.Unlock()
+		if reached {
+			return nil
+		}
+		// Again, if another list has overtaken this one.
+		if _, err := w.compare(ctx, k, comparison{consistent: true}); err != nil {
+			return err
+		}
+	}
 }
 
 // reconcileLoop lists everything from time to time, until ctx ends.

@@ -61,8 +61,8 @@ func (l *lister) ListWithContext(ctx context.Context, o metav1.ListOptions) (run
 	defer release()
 	k.w.mu.Lock()
 	known, since := k.capture(), k.notOlder(o.ResourceVersion)
+	k.asked = k.list.seen
 	k.w.mu.Unlock()
-	defer k.captured()
 	// What is older than what was seen is for the store to judge: here it is compared for the objects alone.
 	known.seen, known.wire = 0, digest{}
 	a, err := k.w.source.ask(ctx, k.list, since, known)
@@ -106,6 +106,9 @@ func (l *lister) WatchWithContext(ctx context.Context, o metav1.ListOptions) (wa
 	if since := k.notOlder(o.ResourceVersion); since != 0 {
 		r.since = strconv.FormatUint(uint64(since), 10)
 	}
+	if r.initial {
+		k.asked = k.list.seen
+	}
 	k.w.mu.Unlock()
 	w, err := k.openStream(ctx, l.s, r, loaded)
 	switch {
@@ -136,17 +139,10 @@ func (k *watched) notOlder(version string) kube.Revision {
 	return max(kube.Revision(n), k.list.seen)
 }
 
-// capture gives what is known, to be compared with a list. mu is held.
+// capture gives what is known, to be compared with a list: the items are copied before they change. mu is held.
 func (k *watched) capture() listState {
 	k.shared = true
 	return k.list.listState
-}
-
-// captured ends what capture began.
-func (k *watched) captured() {
-	k.w.mu.Lock()
-	defer k.w.mu.Unlock()
-	k.shared = false
 }
 
 // lookIfMissing asks discovery soon if the kind was not found.

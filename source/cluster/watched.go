@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"time"
@@ -53,8 +54,10 @@ type watched struct {
 	wanted  bool               // to be watched; RouteGroups are not while discovery does not find them
 	loaded  bool               // listed as a whole in this session
 	synced  bool               // loaded, and the watch was accepted
-	shared  bool               // a list is being compared with the items: they are copied before they change
-	log     *changes           // what came while a list is compared; nil if none is
+	shared  bool               // others look at the items: they are copied before they change
+	asked   kube.Revision      // what was known when the reflector last asked for everything
+	listed  kube.Revision      // of the last list or beginning of a watch
+	logs    []*changes         // what comes while lists are compared, for each of them
 
 	stream   outage // of lists and watches
 	open     bool   // a stream is open
@@ -73,8 +76,8 @@ type lag struct {
 
 // changes are what came while a list was compared.
 type changes struct {
-	all      []change
-	replaced bool // everything came anew: there is nothing left to compare
+	all  []change
+	void bool // the session has ended: there is nothing left to compare
 }
 
 // change is one event.
@@ -95,8 +98,9 @@ func (k *watched) begin() {
 	k.wanted = k.list != k.w.source.routeGroups
 	k.loaded, k.synced, k.open = false, false, false
 	k.stream, k.check, k.lag, k.frame = outage{}, outage{}, lag{}, time.Time{}
-	if k.log != nil {
-		k.log.replaced = true
+	k.asked, k.listed = 0, 0
+	for _, log := range k.logs {
+		log.void = true
 	}
 }
 
@@ -130,7 +134,21 @@ func (k *watched) reflect(ctx context.Context, s *session) {
 		Name: k.list.name(), TypeDescription: string(k.list.kind), Logger: &silent,
 		Backoff: &wait.Backoff{Duration: firstBackoff, Cap: maxBackoff, Factor: 2, Jitter: 1, Steps: 10},
 	})
-	r.RunWithContext(klog.NewContext(ctx, silent))
+	ctx = klog.NewContext(ctx, silent)
+	for delay := firstBackoff; ; delay = min(2*delay, maxBackoff) {
+		began := time.Now()
+		_ = r.ListAndWatchWithContext(ctx) // the lister has said what fails
+		if time.Since(began) > resetBackoff {
+			delay = firstBackoff
+		}
+		timer := time.NewTimer(delay + rand.N(delay))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
 }
 
 // want says whether the kind is there to be watched; mu is held.
@@ -298,8 +316,8 @@ func (k *watched) event(o any, verb string) error {
 	}
 	c := change{e.ref(k.list.kind), e.revision, e.item, verb == "deleted"}
 	changed := k.apply(&c)
-	if k.log != nil {
-		k.log.all = append(k.log.all, c)
+	for _, log := range k.logs {
+		log.all = append(log.all, c)
 	}
 	k.word(e.revision)
 	if changed {
@@ -358,11 +376,14 @@ func (k *watched) Replace(all []any, version string) error {
 	}
 	k.w.mu.Lock()
 	defer k.w.mu.Unlock()
-	if revision < k.list.seen {
-		k.w.restored(fmt.Errorf("%s: %w: %d after %d", k.list.name(), errRestored, revision, k.list.seen))
+	if revision < k.asked {
+		k.w.restored(fmt.Errorf("%s: %w: %d after %d", k.list.name(), errRestored, revision, k.asked))
 		return nil
 	}
-	k.replace(items)
+	if revision >= k.list.seen {
+		k.replace(items)
+		k.listed = revision
+	} // else another list has overtaken it
 	k.word(revision)
 	k.loaded = true
 	k.w.source.metrics.ListObjects.WithLabelValues(string(k.list.kind)).Set(float64(len(items)))
@@ -383,9 +404,6 @@ func (k *watched) replace(items []item) {
 		poke(k.w.dirty)
 	}
 	l.items, l.sorted, l.wire, k.shared = items, true, digest{}, false
-	if k.log != nil {
-		k.log.replaced = true
-	}
 }
 
 // known gives the item with the name if its bytes are these, so that they need not be decoded again.
