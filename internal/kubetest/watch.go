@@ -21,8 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// bookmarkInterval is how often an idle watch is told the revision.
-const bookmarkInterval = time.Minute
+// bookmarkInterval is how often an idle watch is told the revision, and lastBookmark how long before its time is up.
+const bookmarkInterval, lastBookmark = time.Minute, 2 * time.Second
 
 // WatchFault is a way for a watch to go wrong. The zero WatchFault is none.
 type WatchFault struct {
@@ -161,6 +161,7 @@ type watcher struct {
 	selector  string
 	protobuf  bool
 	bookmarks bool
+	last      <-chan time.Time // the time is nearly up
 	end       context.CancelFunc
 	w         http.ResponseWriter
 	fault     WatchFault
@@ -177,14 +178,16 @@ func (s *Server) serveWatch(w http.ResponseWriter, r *http.Request, m []string) 
 	ctx, end := context.WithCancel(r.Context())
 	defer end()
 	q := r.URL.Query()
+	last := make(<-chan time.Time)
 	if n, err := strconv.Atoi(q.Get("timeoutSeconds")); err == nil && n > 0 {
 		timer := time.AfterFunc(time.Duration(n)*time.Second, end)
 		defer timer.Stop()
+		last = time.After(time.Duration(n)*time.Second - lastBookmark)
 	}
 	asProtobuf := strings.Contains(r.Header.Get("Accept"), protobufType)
 	out := &watcher{
 		server: s, path: r.URL.Path, kind: kinds[m[2]], namespace: m[1], selector: q.Get("labelSelector"),
-		bookmarks: q.Get("allowWatchBookmarks") == "true", end: end, w: w,
+		bookmarks: q.Get("allowWatchBookmarks") == "true", last: last, end: end, w: w,
 	}
 	initial := q.Get("sendInitialEvents") == "true"
 	since, _ := strconv.ParseUint(q.Get("resourceVersion"), 10, 64) // "" is 0
@@ -326,6 +329,8 @@ func (o *watcher) run(ctx context.Context, first []occurrence, initial bool, rea
 		select {
 		case <-news:
 		case <-idle.C:
+			due = true
+		case <-o.last:
 			due = true
 		case <-ctx.Done():
 			return

@@ -10,6 +10,7 @@ import (
 	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/klauspost/compress/gzip"
 	"github.com/routesrv/routesrv/internal/kubetest"
 	"github.com/routesrv/routesrv/kube"
 )
@@ -237,4 +238,54 @@ func FuzzWalkProtobuf(f *testing.F) {
 		}
 		_ = newStatusError(504, "/", "", body)
 	})
+}
+
+// Walking a list that is known allocates the same, however many objects are in it.
+func TestWalkingAKnownListAllocatesTheSameAtAnySize(t *testing.T) {
+	for _, media := range []string{mediaProtobuf, mediaJSON} {
+		t.Run(media, func(t *testing.T) {
+			var allocs []float64
+			for _, n := range []int{10, 1000, 10000} {
+				body := make([][]byte, n)
+				for i := range body {
+					body[i] = fmt.Appendf(nil, `{"metadata":{"name":"i%06d","namespace":"n","annotations":{"k":"v"}},"spec":{"rules":[{"host":"h"}]}}`, i)
+				}
+				text := kubetest.EncodeJSON(kube.KindIngress, 7, body)
+				if media == mediaProtobuf {
+					var err error
+					if text, err = kubetest.EncodeProtobuf(kube.KindIngress, 7, body); err != nil {
+						t.Fatal(err)
+					}
+				}
+				l := newList(resources[0], &Config{})
+				source, w := bytes.NewReader(nil), &window{}
+				var zipped bytes.Buffer
+				zw := gzip.NewWriter(&zipped)
+				_, _ = zw.Write(text)
+				_ = zw.Close()
+				var zip gzip.Reader
+				pass := func() {
+					source.Reset(zipped.Bytes())
+					if err := zip.Reset(source); err != nil {
+						t.Fatal(err)
+					}
+					w.reset(&zip, 1<<40)
+					m := matcher{list: l, known: l.listState, same: true, protobuf: media == mediaProtobuf}
+					if _, err := walk(media, w, &l.resource, m.add); err != nil {
+						t.Fatal(err)
+					}
+					l.take(m.answer())
+				}
+				pass()
+				if len(l.items) != n {
+					t.Fatalf("%d items, want %d", len(l.items), n)
+				}
+				allocs = append(allocs, testing.AllocsPerRun(5, pass))
+			}
+			if allocs[2] > allocs[0]+2 || allocs[2] > 30 {
+				t.Errorf("%v allocations for 10, 1,000 and 10,000 objects", allocs)
+			}
+			t.Logf("%v allocations", allocs)
+		})
+	}
 }

@@ -73,11 +73,12 @@ func (s *scanner) items(item func([]byte)) error {
 		return err
 	}
 	var raw []byte
+	value := func() (err error) {
+		raw, err = s.value()
+		return err
+	}
 	return s.members('[', ']', s.step, func() error {
-		err := s.step(func() (err error) {
-			raw, err = s.value()
-			return err
-		})
+		err := s.step(value)
 		if err == nil {
 			item(raw)
 		}
@@ -219,21 +220,23 @@ func (s *scanner) members(opening, closing byte, step func(func() error) error, 
 	}
 	s.depth++
 	defer func() { s.depth-- }()
-	for closed := false; !closed; {
+	closed := false
+	after := func() error { // made once, and not for each element
+		c, err := s.next()
+		if err != nil {
+			return err
+		}
+		if closed = c == closing; c != ',' && !closed {
+			return fmt.Errorf("%w: want a comma or %q", errSyntax, closing)
+		}
+		s.at++
+		return nil
+	}
+	for !closed {
 		if err := f(); err != nil {
 			return err
 		}
-		if err := step(func() error {
-			c, err := s.next()
-			if err != nil {
-				return err
-			}
-			if closed = c == closing; c != ',' && !closed {
-				return fmt.Errorf("%w: want a comma or %q", errSyntax, closing)
-			}
-			s.at++
-			return nil
-		}); err != nil {
+		if err := step(after); err != nil {
 			return err
 		}
 	}
