@@ -123,7 +123,7 @@ func documentedServer(registry *prometheus.Registry) (*server.Server, error) {
 	}
 	defer os.RemoveAll(state)
 	return server.New(server.Config{
-		Source: noSource{}, Registry: registry, StateDir: state, EnableProfile: true,
+		Source: noSource{}, Registry: registry, StateDir: state, EnableProfile: true, MaxStreams: 1,
 		Redis: server.Shard{Namespace: "n", Name: "n"}, Valkey: server.Shard{Namespace: "n", Name: "n"},
 	})
 }
@@ -137,6 +137,7 @@ func documentedSidecar(registry *prometheus.Registry) (*sidecar.Sidecar, error) 
 func serverSeries() ([]series, error) {
 	registry := prometheus.NewRegistry()
 	cluster.NewMetrics(registry)
+	cluster.NewWatchMetrics(registry)
 	if _, err := documentedServer(registry); err != nil {
 		return nil, err
 	}

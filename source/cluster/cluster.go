@@ -83,7 +83,7 @@ func New(cfg Config) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, base, err := cfg.connect()
+	client, base, err := cfg.connect(true)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +116,6 @@ func (s *Source) Read(ctx context.Context, o kube.ReadOptions) (*kube.Snapshot, 
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	defer s.bodies.trim()
 
 	err := s.readAll(ctx, o.Consistent)
 	if errors.Is(err, errRestored) {

@@ -15,43 +15,96 @@ const maxDepth = 10000
 // walkJSON walks a list in JSON. It accepts exactly what encoding/json accepts into a struct with Metadata and Items,
 // but for a repeated metadata or items, of which one would be lost: names match without regard to case, null is as good
 // as nothing. The whole text is checked, so that a body which ends early or was garbled shows.
-func walkJSON(body []byte, head *listHead, item func([]byte)) error {
-	s := scanner{text: body}
-	var sawMeta, sawItems bool
-	err := s.object(func(key []byte) error {
-		switch {
-		case isKey(key, "metadata"):
+func walkJSON(w *window, head *listHead, item func([]byte)) error {
+	s := scanner{window: w, text: w.rest()}
+	err := s.list(head, item)
+	if err == nil {
+		err = s.step(s.nothing)
+	}
+	if broken := (*sourceError)(nil); err != nil && !errors.As(err, &broken) {
+		err = fmt.Errorf("JSON, byte %d: %w", w.position()+int64(s.at), err)
+	}
+	return err
+}
+
+// list reads the list. All that is larger than an item is read in steps, between which the window moves on.
+func (s *scanner) list(head *listHead, item func([]byte)) error {
+	var (
+		sawMeta, sawItems bool
+		is                member
+	)
+	return s.members('{', '}', s.step, func() error {
+		if err := s.step(func() error {
+			key, err := s.key()
+			is = memberOf(key)
+			return err
+		}); err != nil {
+			return err
+		}
+		switch is {
+		case memberMetadata:
 			if sawMeta {
 				return errors.New("metadata stands there twice")
 			}
 			sawMeta = true
-			return s.listMeta(head)
-		case isKey(key, "items"):
+			return s.step(func() error { return s.listMeta(head) })
+		case memberItems:
 			if sawItems {
 				return errors.New("items stand there twice")
 			}
 			sawItems = true
-			return s.array(func() error {
-				raw, err := s.value()
-				if err == nil {
-					item(raw)
-				}
+			return s.items(item)
+		default:
+			return s.step(func() error {
+				_, err := s.value()
 				return err
 			})
-		default:
-			_, err := s.value()
-			return err
 		}
 	})
-	if err == nil {
-		if s.space(); s.at < len(body) {
-			err = errors.New("something follows the list")
+}
+
+// items reads the array of items, or null.
+func (s *scanner) items(item func([]byte)) error {
+	null := false
+	if err := s.step(func() (err error) {
+		null, err = s.null()
+		return err
+	}); null || err != nil {
+		return err
+	}
+	var raw []byte
+	value := func() (err error) {
+		raw, err = s.value()
+		return err
+	}
+	return s.members('[', ']', s.step, func() error {
+		err := s.step(value)
+		if err == nil {
+			item(raw)
 		}
+		return err
+	})
+}
+
+// member is one of those of a list.
+type member int
+
+const (
+	memberOther member = iota
+	memberMetadata
+	memberItems
+)
+
+func memberOf(key []byte) member {
+	switch {
+	case key == nil:
+		return memberOther
+	case isKey(key, "metadata"):
+		return memberMetadata
+	case isKey(key, "items"):
+		return memberItems
 	}
-	if err != nil {
-		return fmt.Errorf("JSON, byte %d of %d: %w", s.at, len(body), err)
-	}
-	return nil
+	return memberOther
 }
 
 // isKey compares an object key as it stands in the text, quotes included, with a name.
@@ -63,17 +116,40 @@ func isKey(key []byte, name string) bool {
 	return bytes.EqualFold(key[1:len(key)-1], []byte(name))
 }
 
-var (
-	errEnds   = errors.New("the text ends early")
-	errSyntax = errors.New("syntax error")
-)
+var errSyntax = errors.New("syntax error")
 
 // scanner reads JSON values without decoding them. It keeps to RFC 8259 and does not recurse.
 type scanner struct {
-	text  []byte
-	at    int
-	depth int // of what is open around the current position
-	stack [maxDepth/64 + 1]uint64
+	window *window // where more text comes from
+	text   []byte  // what is in the window
+	at     int
+	depth  int // of what is open around the current position
+	stack  [maxDepth/64 + 1]uint64
+}
+
+// step calls f, which reads something whole. If the text ends before that does, or with it, f is called again with more
+// text from where it began.
+func (s *scanner) step(f func() error) error {
+	for {
+		from, depth := s.at, s.depth
+		err := f()
+		if s.window.end || err == nil && s.at < len(s.text) || err != nil && !errors.Is(err, errEnds) {
+			return err
+		}
+		s.window.at += from
+		if err := s.window.more(); err != nil && !errors.Is(err, errEnds) {
+			return err
+		}
+		s.text, s.at, s.depth = s.window.rest(), 0, depth
+	}
+}
+
+// nothing wants the text to end.
+func (s *scanner) nothing() error {
+	if s.space(); s.at < len(s.text) {
+		return errors.New("something follows the list")
+	}
+	return nil
 }
 
 // listMeta reads the metadata of a list: an object or null.
@@ -104,21 +180,13 @@ func (s *scanner) listMeta(head *listHead) error {
 
 // object reads an object whose values f reads. The key is passed with its quotes.
 func (s *scanner) object(f func(key []byte) error) error {
-	return s.members('{', '}', func() error {
+	return s.members('{', '}', atOnce, func() error {
 		key, err := s.key()
 		if err != nil {
 			return err
 		}
 		return f(key)
 	})
-}
-
-// array reads an array, the elements of which f reads, or null.
-func (s *scanner) array(f func() error) error {
-	if null, err := s.null(); null || err != nil {
-		return err
-	}
-	return s.members('[', ']', f)
 }
 
 // null reads the next value if it is null.
@@ -129,41 +197,54 @@ func (s *scanner) null() (bool, error) {
 	return true, s.literal("null")
 }
 
-func (s *scanner) members(opening, closing byte, f func() error) error {
-	c, err := s.next()
-	if err != nil {
+// members reads what is between the opening and the closing character. It reads them and the commas with the function
+// step; f reads an element.
+func (s *scanner) members(opening, closing byte, step func(func() error) error, f func() error) error {
+	empty := false
+	if err := step(func() error {
+		c, err := s.next()
+		if err != nil {
+			return err
+		}
+		if c != opening {
+			return fmt.Errorf("%w: want %q", errSyntax, opening)
+		}
+		s.at++
+		c, err = s.next()
+		if empty = c == closing; empty {
+			s.at++
+		}
+		return err
+	}); err != nil || empty {
 		return err
 	}
-	if c != opening {
-		return fmt.Errorf("%w: want %q", errSyntax, opening)
-	}
-	s.at++
 	s.depth++
 	defer func() { s.depth-- }()
-	if c, err = s.next(); err != nil {
-		return err
-	}
-	if c == closing {
+	closed := false
+	after := func() error { // made once, and not for each element
+		c, err := s.next()
+		if err != nil {
+			return err
+		}
+		if closed = c == closing; c != ',' && !closed {
+			return fmt.Errorf("%w: want a comma or %q", errSyntax, closing)
+		}
 		s.at++
 		return nil
 	}
-	for {
+	for !closed {
 		if err := f(); err != nil {
 			return err
 		}
-		switch c, err := s.next(); {
-		case err != nil:
+		if err := step(after); err != nil {
 			return err
-		case c == ',':
-			s.at++
-		case c == closing:
-			s.at++
-			return nil
-		default:
-			return fmt.Errorf("%w: want a comma or %q", errSyntax, closing)
 		}
 	}
+	return nil
 }
+
+// atOnce is the step of what is in the window as a whole.
+func atOnce(f func() error) error { return f() }
 
 // key reads a key and its colon.
 func (s *scanner) key() ([]byte, error) {
@@ -341,6 +422,10 @@ func (s *scanner) string() error {
 			return nil
 		case '\\':
 			n := escape(s.text[i+1:])
+			if n == 0 && endsInEscape(s.text[i+1:]) {
+				s.at = len(s.text)
+				return errEnds
+			}
 			if n == 0 {
 				s.at = i
 				return fmt.Errorf("%w: escape in a string", errSyntax)
@@ -374,6 +459,9 @@ func escape(b []byte) int {
 	}
 	return 0
 }
+
+// endsInEscape reports whether the text ends before the escape sequence behind a backslash does.
+func endsInEscape(b []byte) bool { return len(b) == 0 || b[0] == 'u' && len(b) < 5 }
 
 // plain returns how many bytes of a string come before the next quote, backslash or control character. Eight at a time:
 // most of a list are strings.
