@@ -65,6 +65,7 @@ var allowed = map[string][]string{
 	"internal/sandbox":  {},
 	"hack/release":      {"internal/release"},
 	"hack/docs":         {"config", "httpserve", "kube", "server", "sidecar", "source/cluster"},
+	"hack/scale":        {},
 	"hack/testcount":    {},
 }
 
