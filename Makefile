@@ -1,6 +1,7 @@
 # make help lists what there is.
 
-# The real kube-apiserver and etcd for the end-to-end tests, and kubectl for these and for the manifests. Outside of the checkout, so that every checkout has them.
+# The real kube-apiserver and etcd for the end-to-end tests, and kubectl for these and for the manifests. Outside of the
+# checkout, so that every checkout has them.
 ENVTEST_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/routesrv/envtest
 # The conformance cases of the data client, where they are at hand.
 ROUTESRV_CONFORMANCE_DIR ?= $(wildcard $(abspath ../shared/conformance/kubernetes))
