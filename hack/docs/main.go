@@ -12,7 +12,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -90,12 +89,12 @@ func checkNames() error {
 		return err
 	}
 	all = append(all, own...)
-	names, err := filepath.Glob("docs/*.md")
+	names, err := markdownFiles(".")
 	if err != nil {
 		return err
 	}
 	var errs []error
-	for _, name := range append(names, "README.md", "ARCHITECTURE.md") {
+	for _, name := range names {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			return err
