@@ -51,6 +51,7 @@ func TestEveryFileSaysWhatItIsFor(t *testing.T) {
 
 // kustomization is what the test reads of one.
 type kustomization struct {
+	Kind       string   `json:"kind"`
 	Resources  []string `json:"resources"`
 	Components []string `json:"components"`
 	Patches    []struct {
@@ -61,9 +62,10 @@ type kustomization struct {
 	} `json:"configMapGenerator"`
 }
 
-// TestEveryFileIsUsed by the kustomization of its folder: one that is forgotten there does nothing.
-func TestEveryFileIsUsed(t *testing.T) {
-	used := make(map[string][]string) // by folder
+// kustomizations are all of the folders, by theirs.
+func kustomizations(t *testing.T) map[string]kustomization {
+	t.Helper()
+	all := make(map[string]kustomization)
 	for _, path := range manifestFiles(t) {
 		if !strings.HasPrefix(filepath.Base(path), "kustomization.") {
 			continue
@@ -76,6 +78,34 @@ func TestEveryFileIsUsed(t *testing.T) {
 		if err := yaml.Unmarshal(text, &k); err != nil {
 			t.Fatalf("%s: %v", path, err)
 		}
+		all[filepath.Dir(path)] = k
+	}
+	return all
+}
+
+// TestEveryFolderIsRendered: by itself, or as a component of another.
+func TestEveryFolderIsRendered(t *testing.T) {
+	all := kustomizations(t)
+	used := make(map[string]bool)
+	for _, dir := range renders {
+		used[filepath.Clean(dir)] = true
+	}
+	for dir, k := range all {
+		for _, c := range k.Components {
+			used[filepath.Join(dir, c)] = true
+		}
+	}
+	for dir, k := range all {
+		if !used[dir] {
+			t.Errorf("nothing renders the %s of %s", k.Kind, dir)
+		}
+	}
+}
+
+// TestEveryFileIsUsed by the kustomization of its folder: one that is forgotten there does nothing.
+func TestEveryFileIsUsed(t *testing.T) {
+	used := make(map[string][]string) // by folder
+	for dir, k := range kustomizations(t) {
 		names := append(k.Resources, k.Components...)
 		for _, p := range k.Patches {
 			names = append(names, p.Path)
@@ -83,7 +113,7 @@ func TestEveryFileIsUsed(t *testing.T) {
 		for _, g := range k.ConfigMapGenerator {
 			names = append(names, g.Files...)
 		}
-		used[filepath.Dir(path)] = names
+		used[dir] = names
 	}
 	for _, path := range manifestFiles(t) {
 		dir, name := filepath.Split(path)

@@ -40,24 +40,38 @@ var accounts = []string{"routesrv", "skipper-ingress"}
 
 // TestRights asks a real API server what the accounts of the manifests may do.
 func TestRights(t *testing.T) {
-	m := newManifests(t)
-	t.Run("ClusterWide", m.testClusterRights)
-	t.Run("OfOneNamespace", m.testNamespaceRights)
+	r := rights{manifests: newManifests(t)}
+	r.resources = r.list(t)
+	r.everybody = r.allowed(t, "account-without-any-role", metav1.NamespaceAll)
+	for right := range r.everybody {
+		if !strings.HasPrefix(right, "create selfsubject") { // questions about oneself
+			t.Errorf("every account may %s: this cluster tells nothing", right)
+		}
+	}
+	t.Run("ClusterWide", r.testCluster)
+	t.Run("OfOneNamespace", r.testNamespace)
 }
 
-// testClusterRights: as the overlays are.
-func (m *manifests) testClusterRights(t *testing.T) {
-	m.kubectl(t, "apply", "-k", "deploy/kustomize/overlays/pre")
+// rights asks an API server who may do what.
+type rights struct {
+	*manifests
+	resources []authorizationv1.ResourceAttributes // all that there are
+	everybody map[string]bool                      // what every account may do, as "verb resource"
+}
+
+// testCluster: as the overlays are.
+func (r *rights) testCluster(t *testing.T) {
+	r.kubectl(t, "apply", "-k", "deploy/kustomize/overlays/pre")
 	for _, account := range accounts {
-		for _, namespace := range []string{metav1.NamespaceAll, "shop", systemNamespace, "kube-system"} {
-			if diff := cmp.Diff(mayList, m.rights(t, account, namespace)); diff != "" {
+		for _, namespace := range []string{metav1.NamespaceAll, systemNamespace} {
+			if diff := cmp.Diff(mayList, r.of(t, account, namespace)); diff != "" {
 				t.Errorf("%s in namespace %q (-want +got):\n%s", account, namespace, diff)
 			}
 		}
 		user := "--as=system:serviceaccount:" + systemNamespace + ":" + account
 		for _, right := range mayList {
 			verb, resource, _ := strings.Cut(right, " ")
-			if out, err := m.try(t, "", "auth", "can-i", verb, resource, "-A", user); err != nil || strings.TrimSpace(out) != "yes" {
+			if out, err := r.try(t, "", "auth", "can-i", verb, resource, "-A", user); err != nil || strings.TrimSpace(out) != "yes" {
 				t.Errorf("%s: kubectl auth can-i %s: %v %s", account, right, err, out)
 			}
 		}
@@ -66,49 +80,43 @@ func (m *manifests) testClusterRights(t *testing.T) {
 			"update ingresses", "patch ingresses --subresource=status", "create routegroups", "delete services", "create pods --subresource=exec",
 		} {
 			args := append([]string{"auth", "can-i", "-A", user}, strings.Fields(right)...)
-			if out, err := m.try(t, "", args...); err == nil || !strings.Contains(out, "no") {
+			if out, err := r.try(t, "", args...); err == nil || !strings.Contains(out, "no") {
 				t.Errorf("%s: kubectl auth can-i %s: %s", account, right, out)
 			}
 		}
-		m.reads(t, account, "", "")
+		r.reads(t, account, "", "")
 	}
-	m.kubectl(t, "delete", "-k", "deploy/kustomize/overlays/pre")
+	r.kubectl(t, "delete", "-k", "deploy/kustomize/overlays/pre")
 }
 
-// testNamespaceRights: with components/namespaced, which is about the namespace shop.
-func (m *manifests) testNamespaceRights(t *testing.T) {
-	m.kubectl(t, "apply", "-k", "deploy/testdata/namespaced")
+// testNamespace: with components/namespaced, which is about the namespace shop.
+func (r *rights) testNamespace(t *testing.T) {
+	r.kubectl(t, "apply", "-k", "deploy/testdata/namespaced")
 	for _, account := range accounts {
-		for namespace, want := range map[string][]string{metav1.NamespaceAll: nil, "shop": mayList, systemNamespace: nil, "default": nil} {
-			if diff := cmp.Diff(want, m.rights(t, account, namespace)); diff != "" {
+		for namespace, want := range map[string][]string{metav1.NamespaceAll: nil, "shop": mayList, systemNamespace: nil} {
+			if diff := cmp.Diff(want, r.of(t, account, namespace)); diff != "" {
 				t.Errorf("%s in namespace %q (-want +got):\n%s", account, namespace, diff)
 			}
 		}
-		m.reads(t, account, "shop", "")
-		m.reads(t, account, "", "forbidden")
+		r.reads(t, account, "shop", "")
+		r.reads(t, account, "", "forbidden")
 	}
-	m.kubectl(t, "delete", "-k", "deploy/testdata/namespaced")
+	r.kubectl(t, "delete", "-k", "deploy/testdata/namespaced")
 }
 
-// rights lists what an account of ours may do that not every account may, as "verb resource".
-func (m *manifests) rights(t *testing.T, account, namespace string) []string {
+// of lists what an account of ours may do that not every account may.
+func (r *rights) of(t *testing.T, account, namespace string) []string {
 	t.Helper()
-	everybody := m.allowed(t, "account-without-any-role", namespace)
-	own := m.allowed(t, account, namespace)
-	maps.DeleteFunc(own, func(right string, _ bool) bool { return everybody[right] })
-	for right := range everybody {
-		if !strings.HasPrefix(right, "create selfsubject") { // questions about oneself
-			t.Errorf("every account may %s: this cluster tells nothing", right)
-		}
-	}
+	own := r.allowed(t, account, namespace)
+	maps.DeleteFunc(own, func(right string, _ bool) bool { return r.everybody[right] })
 	return slices.Sorted(maps.Keys(own))
 }
 
 // allowed asks for every verb on every resource that the API server has, in the name of an account: what kubectl auth can-i
 // --as does.
-func (m *manifests) allowed(t *testing.T, account, namespace string) map[string]bool {
+func (r *rights) allowed(t *testing.T, account, namespace string) map[string]bool {
 	t.Helper()
-	config := rest.CopyConfig(m.env.Config)
+	config := rest.CopyConfig(r.env.Config)
 	config.QPS = -1
 	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + systemNamespace + ":" + account}
 	client, err := kubernetes.NewForConfig(config)
@@ -136,7 +144,7 @@ func (m *manifests) allowed(t *testing.T, account, namespace string) map[string]
 			}
 		})
 	}
-	for _, a := range m.resources(t) {
+	for _, a := range r.resources {
 		for _, verb := range verbs {
 			a.Namespace, a.Verb = namespace, verb
 			work <- a
@@ -155,11 +163,11 @@ func resourceName(a authorizationv1.ResourceAttributes) string {
 	return name
 }
 
-// resources are all that the API server has, subresources too, and one that it does not have: what stands for all in a
+// list gives all resources that the API server has, subresources too, and one that it does not have: what stands for all in a
 // role would allow it.
-func (m *manifests) resources(t *testing.T) []authorizationv1.ResourceAttributes {
+func (r *rights) list(t *testing.T) []authorizationv1.ResourceAttributes {
 	t.Helper()
-	_, lists, err := m.client.Discovery().ServerGroupsAndResources()
+	_, lists, err := r.client.Discovery().ServerGroupsAndResources()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,19 +193,19 @@ func (m *manifests) resources(t *testing.T) []authorizationv1.ResourceAttributes
 
 // reads runs the program of an account with its token and the flags of the manifests: what it may do is enough for a first
 // table, or it is told what is missing.
-func (m *manifests) reads(t *testing.T, account, namespace, wantError string) {
+func (r *rights) reads(t *testing.T, account, namespace, wantError string) {
 	t.Helper()
 	seconds := int64(3600)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
-	answer, err := m.client.CoreV1().ServiceAccounts(systemNamespace).CreateToken(t.Context(), account, request, metav1.CreateOptions{})
+	answer, err := r.client.CoreV1().ServiceAccounts(systemNamespace).CreateToken(t.Context(), account, request, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := writeKubeconfig(t, m.env.Config.Host, m.env.Config.CAData, answer.Status.Token)
+	config := writeKubeconfig(t, r.env.Config.Host, r.env.Config.CAData, answer.Status.Token)
 	main, support := freeAddress(t), freeAddress(t)
 	args := []string{
 		"-address=" + main, "-support-listener=" + support, "-kubernetes", "--kubeconfig=" + config, "-kubernetes-namespace=" + namespace,
-		"-config-file=" + m.flags(t), "-source-poll-timeout=300",
+		"-config-file=" + r.flags(t), "-source-poll-timeout=300",
 	}
 	program, source := binary, "source"
 	if account == "skipper-ingress" {
@@ -227,18 +235,18 @@ func (m *manifests) reads(t *testing.T, account, namespace, wantError string) {
 }
 
 // flags writes the configuration file that both programs have in the cluster.
-func (m *manifests) flags(t *testing.T) string {
+func (r *rights) flags(t *testing.T) string {
 	t.Helper()
-	maps, err := m.client.CoreV1().ConfigMaps(systemNamespace).List(t.Context(), metav1.ListOptions{})
+	list, err := r.client.CoreV1().ConfigMaps(systemNamespace).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := slices.IndexFunc(maps.Items, func(c corev1.ConfigMap) bool { return strings.HasPrefix(c.Name, "routesrv-flags-") })
+	at := slices.IndexFunc(list.Items, func(c corev1.ConfigMap) bool { return strings.HasPrefix(c.Name, "routesrv-flags-") })
 	if at < 0 {
 		t.Fatal("there is no ConfigMap routesrv-flags")
 	}
 	path := filepath.Join(t.TempDir(), "flags.yaml")
-	if err := os.WriteFile(path, []byte(maps.Items[at].Data["flags.yaml"]), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(list.Items[at].Data["flags.yaml"]), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return path
