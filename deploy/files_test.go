@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 )
 
@@ -159,5 +160,32 @@ func TestReadmeHasEveryFile(t *testing.T) {
 		if !named[name] {
 			t.Errorf("the table does not have %s", name)
 		}
+	}
+}
+
+// TestReadmeHasTheKustomizationThatIsTested for somebody's own proxies.
+func TestReadmeHasTheKustomizationThatIsTested(t *testing.T) {
+	readme, err := os.ReadFile("kustomize/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, ok := strings.Cut(string(readme), "\n    apiVersion: ")
+	if !ok {
+		t.Fatal("there is none")
+	}
+	block, _, _ = strings.Cut("apiVersion: "+strings.ReplaceAll(block, "\n    ", "\n"), "\n\n")
+	var want, got any
+	if err := yaml.Unmarshal([]byte(strings.ReplaceAll(block, "<path>/deploy/", "../../")), &got); err != nil {
+		t.Fatalf("%v:\n%s", err, block)
+	}
+	text, err := os.ReadFile("testdata/own/kustomization.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(text, &want); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the README has another one than testdata/own (-tested +README):\n%s", diff)
 	}
 }
