@@ -42,8 +42,8 @@ test: assets ## run all tests: unit, conformance, and end to end on a real kube-
 	KUBEBUILDER_ASSETS=$(ENVTEST_DIR) go test -race -shuffle=on -timeout 30m -json ./... | go run ./hack/testcount
 
 .PHONY: unit
-unit: ## run the tests that need no API server
-	go test -shuffle=on $$(go list ./... | grep -v /e2e)
+unit: ## run the tests that need no API server and build no release
+	go test -shuffle=on $$(go list ./... | grep -v -e '/e2e$$' -e /internal/release)
 
 .PHONY: e2e
 e2e: assets ## run the end-to-end tests only
