@@ -32,6 +32,7 @@ release: ## write binaries, bills of materials, image and checksums into dist/ (
 	@rm -rf dist
 	VERSION=$(VERSION) go run ./hack/release -out dist
 	@cat dist/SHA256SUMS
+	@echo "The image to a registry: skopeo copy --all oci-archive:dist/routesrv_$(VERSION)_image.tar:$(VERSION) docker://NAME:$(VERSION)"
 
 .PHONY: release-check
 release-check: ## build a release twice and compare; run the image; build the Dockerfile with buildah where that is
