@@ -405,7 +405,7 @@ func TestASidecarWatchesWheneverItComputes(t *testing.T) {
 	server := startRoutesrv(t, newFaultProxy(t, theCluster))
 	server.ready(t)
 	proxy := newFaultProxy(t, theCluster)
-	s := startSidecar(t, proxy, "False", []string{server.main}, "--kubernetes-read=watch", "-source-poll-timeout=60000")
+	s := startSidecar(t, proxy, "False", []string{server.main}, "--kubernetes-read=watch")
 	s.ready(t)
 	want, _ := compileManifests(t, 0, shopDir)
 	if d := cmp.Diff(want, s.get(t, "/routes", "").body); d != "" {

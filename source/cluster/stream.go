@@ -186,12 +186,15 @@ func (f *frames) decode(kind watch.EventType, raw []byte) (watch.Event, error) {
 		return watch.Event{Type: kind, Object: e}, nil
 	case watch.Added, watch.Modified, watch.Deleted:
 		e, err := f.object(message)
+		if err == nil && kind != watch.Deleted {
+			f.fill(e, message)
+		}
 		return watch.Event{Type: kind, Object: e}, err
 	}
 	return watch.Event{}, fmt.Errorf("type %.40q", kind)
 }
 
-// object decodes the object of an event, unless it is known.
+// object says which object an event is about, and of which revision it is.
 func (f *frames) object(raw []byte) (*entry, error) {
 	e := &entry{}
 	if err := f.identity(raw, e); err != nil {
@@ -204,10 +207,15 @@ func (f *frames) object(raw []byte) (*entry, error) {
 	if e.Name == "" {
 		return nil, errors.New("an object without a name")
 	}
+	return e, nil
+}
+
+// fill decodes the object, unless it is known.
+func (f *frames) fill(e *entry, raw []byte) {
 	sum := digest(sha256.Sum256(raw))
 	known := false
 	if e.item, known = f.k.known(e.ref(f.k.list.kind), sum); known {
-		return e, nil
+		return
 	}
 	e.item = f.k.list.decodeItem(raw, f.protobuf)
 	e.item.sum = sum
@@ -215,7 +223,6 @@ func (f *frames) object(raw []byte) (*entry, error) {
 		b.Ref.Name, b.Ref.Namespace = e.Name, e.Namespace // both could be read
 	}
 	f.k.w.source.metrics.DecodedObjects.WithLabelValues(string(f.k.list.kind)).Inc()
-	return e, nil
 }
 
 // identity reads name, namespace and revision of an object, and no more of it.

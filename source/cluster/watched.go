@@ -157,7 +157,7 @@ func (k *watched) want(wanted bool) {
 		return
 	}
 	k.wanted = wanted
-	if wanted {
+	if k.reported = false; wanted {
 		k.stream = outage{}
 	} else {
 		k.list.setAbsent(true)
