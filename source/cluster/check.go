@@ -158,8 +158,9 @@ func (w *Watcher) checkKind(parent context.Context, k *watched) {
 		k.lag = lag{floor, now}
 	}
 	silent := k.lag.floor != 0 && now.Sub(k.lag.since) >= silentAfter
+	doubt := k.doubt && k.open
 	w.mu.Unlock()
-	if !silent {
+	if !silent && !doubt {
 		return
 	}
 	missed, err := w.compare(parent, k, comparison{floor: floor})
@@ -169,7 +170,7 @@ func (w *Watcher) checkKind(parent context.Context, k *watched) {
 	case err != nil && parent.Err() == nil:
 		k.check.fail(err)
 	case err == nil:
-		k.lag = lag{}
+		k.lag, k.doubt = lag{}, k.doubt && !doubt
 		w.metrics.confirm(k.list.kind, time.Now())
 		if len(missed.refs) > 0 {
 			w.log.Warn(MessageWatchSilent, slog.String("kind", string(k.list.kind)), slog.String("objects", missed.String()))

@@ -114,7 +114,7 @@ func (k *watched) Replace(all []any, version string) error {
 	}
 	if revision >= k.list.seen {
 		k.replace(items)
-		k.listed = revision
+		k.listed, k.doubt = revision, false
 	} // else another list has overtaken it
 	k.word(revision)
 	k.loaded = true

@@ -63,6 +63,7 @@ type watched struct {
 	frame    time.Time // when the last event or bookmark came
 	check    outage    // of the questions for the revision
 	lag      lag
+	doubt    bool // the watch broke: it is not certain that it goes on in the same history
 }
 
 // lag is a revision that the watch has not reached.
@@ -94,7 +95,7 @@ func (k *watched) begin() {
 	k.list.forget()
 	k.wanted = k.list != k.w.source.routeGroups
 	k.loaded, k.synced, k.open = false, false, false
-	k.stream, k.check, k.lag, k.frame = outage{}, outage{}, lag{}, time.Time{}
+	k.stream, k.check, k.lag, k.frame, k.doubt = outage{}, outage{}, lag{}, time.Time{}, false
 	k.asked, k.listed = 0, 0
 	for _, log := range k.logs {
 		log.void = true
@@ -214,7 +215,7 @@ func (k *watched) fail(verb string, err error) {
 // broken is fail; mu is held.
 func (k *watched) broken(err error) {
 	k.settle(time.Now())
-	k.open = false
+	k.open, k.doubt = false, true
 	k.stream.fail(err)
 	k.w.source.metrics.ReadErrors.WithLabelValues(string(k.list.kind), string(reasonOf(err))).Inc()
 	if !k.reported {
@@ -230,6 +231,9 @@ func (k *watched) accepted() {
 	defer k.w.mu.Unlock()
 	k.open, k.opened = true, time.Now()
 	k.sync()
+	if k.doubt && k.synced {
+		poke(k.w.look)
+	}
 }
 
 // closed notes that the stream has ended. Without an error it ended as agreed, and the next one follows at once.

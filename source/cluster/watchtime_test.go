@@ -161,6 +161,22 @@ func TestARestoreIsNoticedWithoutAWordFromTheWatches(t *testing.T) {
 	})
 }
 
+// The same, but so much was written since that the revision is past what the watches have seen.
+func TestARestoreThatHasOvertakenTheWatchesIsNoticed(t *testing.T) {
+	inBubble(t, func(t *testing.T, server *kubetest.Server, w *cluster.Watcher, _ func() string) {
+		time.Sleep(time.Minute)
+		for _, path := range []string{ingresses, routeGroups, services, endpoints} {
+			server.SetWatchFault(path, kubetest.WatchFault{Status: 429, Times: 2})
+			server.DropWatches(path)
+		}
+		server.SetRevision(50)
+		server.Delete(kube.Ref{Kind: kube.KindIngress, Namespace: "n1", Name: "a"})
+		server.SetRevision(200)
+		after := readsUntil(t, w, time.Minute, func(s *kube.Snapshot, err error) bool { return err == nil && len(s.Ingresses) == 1 })
+		t.Logf("noticed after %v", after)
+	})
+}
+
 func TestASilentWatchIsNoticedByTheRevision(t *testing.T) {
 	inBubble(t, func(t *testing.T, server *kubetest.Server, w *cluster.Watcher, log func() string) {
 		time.Sleep(time.Minute)
