@@ -223,6 +223,10 @@ func TestAWatchedChangeIsServedAtOnceAndListsNothing(t *testing.T) {
 func TestMissingPermissionToWatchIsNamed(t *testing.T) {
 	withShop(t)
 	p := startRoutesrv(t, newFaultProxy(t, theCluster), "--kubernetes-read=watch", "--poll-max-backoff=500ms")
+	eventually(t, "the support listener", func() bool {
+		_, err := fetch(t.Context(), p.support+"/status", "")
+		return err == nil
+	})
 	var last string
 	eventually(t, "an error that says what to grant", func() bool {
 		last = p.status(t).Source.LastError
@@ -387,5 +391,32 @@ func copyFolder(t *testing.T, from, to string) {
 	t.Helper()
 	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestASidecarWatchesWheneverItComputes goes from mode False to Exec and back: the watches end and begin with the mode.
+func TestASidecarWatchesWheneverItComputes(t *testing.T) {
+	withShop(t)
+	// The sidecar of these tests is the product's ServiceAccount.
+	withObjects(t, strings.NewReplacer(
+		"kind: ClusterRoleBinding\nmetadata: {name: routesrv-watch}", "kind: ClusterRoleBinding\nmetadata: {name: routesrv-may-watch}",
+		"subjects: [{kind: ServiceAccount, name: routesrv-watch,", "subjects: [{kind: ServiceAccount, name: routesrv,",
+	).Replace(watchRole))
+	server := startRoutesrv(t, newFaultProxy(t, theCluster))
+	server.ready(t)
+	proxy := newFaultProxy(t, theCluster)
+	s := startSidecar(t, proxy, "False", []string{server.main}, "--kubernetes-read=watch")
+	s.ready(t)
+	want, _ := compileManifests(t, 0, shopDir)
+	if d := cmp.Diff(want, s.get(t, "/routes", "").body); d != "" {
+		t.Errorf("computed table (-compiled +served):\n%s", d)
+	}
+	for n, mode := range []string{"Exec", "False", "Exec", "False"} {
+		s.setMode(t, mode)
+		s.awaitMode(t, mode, map[string]string{"Exec": "server", "False": "self"}[mode])
+		withObjects(t, counterIngress(100+n))
+		eventually(t, "a change in mode "+mode, func() bool {
+			return strings.Contains(s.get(t, "/routes", "").body, fmt.Sprintf(`setResponseHeader("N", "%d")`, 100+n))
+		})
 	}
 }

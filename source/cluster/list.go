@@ -170,11 +170,12 @@ type listState struct {
 	sorted bool          // the items are in the order of their keys, as the API has them
 	seen   kube.Revision // 0 if the list had none, or was not read yet
 	wire   digest        // of the answer if it was compressed
+	deep   bool          // items have no digests: every object of the next answer is decoded
 }
 
 // forgetBytes makes every object of the next answer one that has to be decoded and compared.
 func (s *listState) forgetBytes() {
-	s.items, s.wire = slices.Clone(s.items), digest{}
+	s.items, s.wire, s.deep = slices.Clone(s.items), digest{}, true
 	for i := range s.items {
 		s.items[i].sum = digest{}
 	}
@@ -221,7 +222,9 @@ func (s *Source) ask(ctx context.Context, l *list, since kube.Revision, known li
 		case revision == 0 && since != 0:
 			return fail(reasonStale, "answer to %s: %w", resp.path, errNoRevision)
 		}
-		s.metrics.DecodedObjects.WithLabelValues(string(l.kind)).Add(float64(m.decoded))
+		if !known.deep {
+			s.metrics.DecodedObjects.WithLabelValues(string(l.kind)).Add(float64(m.decoded))
+		}
 		a = m.answer()
 		a.seen, a.wire = revision, wire
 		return nil

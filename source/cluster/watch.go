@@ -65,7 +65,8 @@ type WatchConfig struct {
 // error. So every [checkInterval] each kind is asked for its current revision, by a consistent list of one object. If that
 // is below what the watch has shown, etcd was restored: everything is listed anew, consistently, before the next read
 // succeeds. If the watch does not reach it within [silentAfter], the kind is listed; and if that finds a change, the watch
-// has missed it and is started again.
+// has missed it and is started again. A kind is also listed after its watch broke and went on: a restored etcd may have
+// overtaken the revision by then.
 //
 // A consistent read asks for the current revision of each kind and waits a moment for the watch to reach it. What does
 // not is listed consistently.

@@ -161,6 +161,22 @@ func TestARestoreIsNoticedWithoutAWordFromTheWatches(t *testing.T) {
 	})
 }
 
+// The same, but so much was written since that the revision is past what the watches have seen.
+func TestARestoreThatHasOvertakenTheWatchesIsNoticed(t *testing.T) {
+	inBubble(t, func(t *testing.T, server *kubetest.Server, w *cluster.Watcher, _ func() string) {
+		time.Sleep(time.Minute)
+		for _, path := range []string{ingresses, routeGroups, services, endpoints} {
+			server.SetWatchFault(path, kubetest.WatchFault{Status: 429, Times: 2})
+			server.DropWatches(path)
+		}
+		server.SetRevision(50)
+		server.Delete(kube.Ref{Kind: kube.KindIngress, Namespace: "n1", Name: "a"})
+		server.SetRevision(200)
+		after := readsUntil(t, w, time.Minute, func(s *kube.Snapshot, err error) bool { return err == nil && len(s.Ingresses) == 1 })
+		t.Logf("noticed after %v", after)
+	})
+}
+
 func TestASilentWatchIsNoticedByTheRevision(t *testing.T) {
 	inBubble(t, func(t *testing.T, server *kubetest.Server, w *cluster.Watcher, log func() string) {
 		time.Sleep(time.Minute)
@@ -268,3 +284,23 @@ func TestRunEndsWhileTheServerIsGone(t *testing.T) {
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// Nothing answers any more and no connection breaks: the watches are silent, as they are when nothing happens.
+func TestAnAPIThatOnlyHangsMakesReadsFail(t *testing.T) {
+	inBubble(t, func(t *testing.T, server *kubetest.Server, w *cluster.Watcher, _ func() string) {
+		time.Sleep(time.Minute)
+		for _, path := range []string{ingresses, routeGroups, services, endpoints, kubetest.Discovery} {
+			server.HoldWatches(path, true)
+			server.SetFault(path, kubetest.Fault{Hang: true})
+		}
+		after := readsUntil(t, w, 3*time.Minute, func(s *kube.Snapshot, err error) bool { return err != nil })
+		if after < cluster.WatchStaleAfter || after > time.Minute {
+			t.Errorf("reads fail after %v", after)
+		}
+		for _, path := range []string{ingresses, routeGroups, services, endpoints, kubetest.Discovery} {
+			server.HoldWatches(path, false)
+			server.SetFault(path, kubetest.Fault{})
+		}
+		readsUntil(t, w, time.Minute, func(s *kube.Snapshot, err error) bool { return err == nil })
+	})
+}
