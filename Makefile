@@ -1,6 +1,7 @@
 # make help lists what there is.
 
-# The real kube-apiserver and etcd for the end-to-end tests, and kubectl for these and for the manifests. Outside of the checkout, so that every checkout has them.
+# The real kube-apiserver and etcd for the end-to-end tests, and kubectl for these and for the manifests. Outside of the
+# checkout, so that every checkout has them.
 ENVTEST_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/routesrv/envtest
 # The conformance cases of the data client, where they are at hand.
 ROUTESRV_CONFORMANCE_DIR ?= $(wildcard $(abspath ../shared/conformance/kubernetes))
@@ -31,6 +32,7 @@ release: ## write binaries, bills of materials, image and checksums into dist/ (
 	@rm -rf dist
 	VERSION=$(VERSION) go run ./hack/release -out dist
 	@cat dist/SHA256SUMS
+	@echo "The image to a registry: skopeo copy --all oci-archive:dist/routesrv_$(VERSION)_image.tar:$(VERSION) docker://NAME:$(VERSION)"
 
 .PHONY: release-check
 release-check: ## build a release twice and compare; run the image; build the Dockerfile with buildah where that is
@@ -41,8 +43,8 @@ test: assets ## run all tests: unit, conformance, and end to end on a real kube-
 	KUBEBUILDER_ASSETS=$(ENVTEST_DIR) go test -race -shuffle=on -timeout 30m -json ./... | go run ./hack/testcount
 
 .PHONY: unit
-unit: ## run the tests that need no API server
-	go test -shuffle=on $$(go list ./... | grep -v /e2e)
+unit: ## run the tests that need no API server and build no release
+	go test -shuffle=on $$(go list ./... | grep -v -e '/e2e$$' -e /internal/release)
 
 .PHONY: e2e
 e2e: assets ## run the end-to-end tests only
@@ -87,6 +89,14 @@ bench: ## run the benchmarks of docs/performance.md
 	go test -run '^$$' -bench . -benchmem ./compile ./etagcache ./dataplane
 	go test -run '^$$' -bench Diff -benchmem -cpu 1 ./shadowdiff
 	go test -run '^$$' -bench . -benchtime 10x -timeout 30m ./bench
+
+.PHONY: scale
+scale: ## measure docs/scale.md at all sizes (about half an hour on a quiet machine)
+	for factor in 0.1 1 3 10; do \
+		ROUTESRV_BENCH_FACTOR=$$factor go test -run '^$$' -bench 'FirstTable|PollUnchanged|PollOneChanged|ChangeToFleet|Streams|TableSize' \
+			-benchtime 5x -timeout 60m ./bench | tee /dev/stderr | go run ./hack/scale -record $$factor || exit 1; \
+	done
+	go run ./hack/scale
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME

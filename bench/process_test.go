@@ -89,10 +89,18 @@ func buildBinary(b *testing.B) string {
 
 func start(b *testing.B, binary string, a *api, pollMillis int) *process {
 	b.Helper()
+	return startReading(b, binary, time.Duration(pollMillis)*time.Millisecond, "-kubernetes-url="+a.server.URL)
+}
+
+// startReading starts the binary with the arguments that say how the API is read, and waits for the first table.
+func startReading(b *testing.B, binary string, interval time.Duration, args ...string) *process {
+	b.Helper()
 	p := &process{main: freeAddress(b)}
-	p.cmd = exec.Command(binary, "-kubernetes", "-kubernetes-url="+a.server.URL, "-enable-kubernetes-endpointslices",
-		"-address="+p.main, "-support-listener="+freeAddress(b), "-wait-for-healthcheck-interval=0s",
-		fmt.Sprintf("-source-poll-timeout=%d", pollMillis))
+	p.cmd = exec.Command(binary, append([]string{
+		"-kubernetes", "-enable-kubernetes-endpointslices",
+		"-address=" + p.main, "-support-listener=" + freeAddress(b), "-wait-for-healthcheck-interval=0s",
+		fmt.Sprintf("-source-poll-timeout=%d", interval.Milliseconds()),
+	}, args...)...)
 	p.cmd.Stderr = io.Discard
 	if err := p.cmd.Start(); err != nil {
 		b.Fatal(err)

@@ -72,6 +72,10 @@ type Source struct {
 	// Selectors are label selectors by kind: equality, or mere presence if the value is empty. A kind without one is
 	// not in the map; nil if there is none.
 	Selectors map[kube.Kind]map[string]string
+	// Watch follows an API server by watches, with a list of everything at each ReconcileInterval, instead of listing
+	// everything for every read.
+	Watch             bool
+	ReconcileInterval time.Duration
 	// RequestTimeout is the limit of each request to the API, above zero.
 	RequestTimeout time.Duration
 	// DefaultFiltersDir is the folder of the default filters of services; empty if there is none.

@@ -143,7 +143,7 @@ func environmentDocs() []envDoc {
 		{"KUBECONFIG", "Not read: name the file with --kubeconfig."},
 		{"HTTPS_PROXY, HTTP_PROXY, NO_PROXY", "Proxy for the connection to the API."},
 		{"SSL_CERT_FILE, SSL_CERT_DIR", "Authorities of the system, instead of the usual files."},
-		{"GOMEMLIMIT, GOMAXPROCS", "Memory and processors for the Go runtime."},
+		{"GOGC, GOMEMLIMIT, GOMAXPROCS", "Garbage, memory and processors for the Go runtime."},
 	}
 }
 

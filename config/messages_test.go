@@ -52,6 +52,7 @@ func TestErrors(t *testing.T) {
 		{[]string{"--kubernetes-services-label-selector=a="}, `--kubernetes-services-label-selector: "a=": want labels as name=value, or name alone for any value, with commas between them`},
 		{[]string{"--kubernetes-services-label-selector=a=b,a"}, `--kubernetes-services-label-selector: label "a" given twice`},
 		{[]string{"--kubernetes-request-timeout=7"}, `--kubernetes-request-timeout: "7": want a time with its unit, such as 45s, from 1ms to 1h`},
+		{[]string{"--kubernetes-read=stream"}, `--kubernetes-read: "stream": want poll or watch`},
 		{[]string{"-source-poll-timeout=3s"}, `-source-poll-timeout: "3s": want a whole number of milliseconds; for 3s write 3000`},
 		{[]string{"-source-poll-timeout=0"}, `-source-poll-timeout: "0": want 1 to 86400000 milliseconds`},
 		{[]string{"-source-poll-timeout=x"}, `-source-poll-timeout: "x": want a whole number of milliseconds`},
@@ -170,6 +171,11 @@ func TestWarnings(t *testing.T) {
 		{[]string{"--manifests=d", "-kubernetes=false", "-kubernetes-in-cluster"}, []string{
 			"-kubernetes: given more than once: the last value counts", "-kubernetes-in-cluster: has no effect with --manifests",
 		}},
+		{[]string{"--manifests=d", "-kubernetes=false", "--kubernetes-read=watch"}, []string{
+			"-kubernetes: given more than once: the last value counts", "--kubernetes-read: has no effect with --manifests",
+		}},
+		{[]string{"--kubernetes-reconcile-interval=1m"}, []string{"--kubernetes-reconcile-interval: has no effect without --kubernetes-read=watch"}},
+		{[]string{"--kubernetes-reconcile-interval=1m", "--kubernetes-read=watch"}, nil},
 		{[]string{"--poll-max-backoff=1s"}, []string{"--poll-max-backoff: 1s is shorter than -source-poll-timeout, which counts"}},
 		{[]string{"-source-poll-timeout=60000"}, nil},
 		{[]string{"-kubernetes-https-redirect-code=200"}, []string{"-kubernetes-https-redirect-code: 200 is not the status of a redirect"}},

@@ -62,7 +62,7 @@ var compare = cmp.Options{
 func TestDefaults(t *testing.T) {
 	got, warnings := parse(t, config.Env{})
 	want := &config.RouteServer{
-		Source: config.Source{Kubernetes: true, RequestTimeout: 30 * time.Second},
+		Source: config.Source{Kubernetes: true, RequestTimeout: 30 * time.Second, ReconcileInterval: 10 * time.Minute},
 		Compile: compile.Options{
 			Healthcheck: true, HTTPSRedirect: true, HTTPSRedirectCode: 308, DefaultLBAlgorithm: "roundRobin",
 		},
@@ -99,7 +99,8 @@ func TestDocumentedDefaults(t *testing.T) {
 		"kubernetes-default-lb-algorithm": "roundRobin", "kubernetes-redis-service-port": "6379",
 		"kubernetes-valkey-service-port": "6379", "tls-min-version": "1.2", "application-log-level": "INFO",
 		"block-profile-rate": "0", "mutex-profile-fraction": "0", "memory-profile-rate": "0",
-		"poll-max-backoff": "15s", "kubernetes-request-timeout": "30s", "shutdown-timeout": "30s", "max-streams": "10000",
+		"poll-max-backoff": "15s", "kubernetes-request-timeout": "30s",
+		"kubernetes-read": "poll", "kubernetes-reconcile-interval": "10m", "shutdown-timeout": "30s", "max-streams": "10000",
 		"guard-max-loss": "0.5", "guard-hold": "1m", "guard-max-routes": "0", "guard-max-bytes": "0",
 	}
 	got := make(map[string]string)
@@ -161,6 +162,7 @@ func TestArgumentsOfADeploymentWorkAsTheyAre(t *testing.T) {
 	}
 	source := config.Source{
 		Kubernetes: true, InCluster: true, RequestTimeout: 30 * time.Second, DefaultFiltersDir: "/etc/config/default-filters",
+		ReconcileInterval: 10 * time.Minute,
 	}
 	if diff := cmp.Diff(source, got.Source); diff != "" {
 		t.Errorf("source (-want +got):\n%s", diff)
@@ -206,6 +208,8 @@ func sourceSamples() map[string]sample {
 		"kubeconfig-context": {
 			"c", []string{"--kubeconfig=f"}, source(func(s config.Source) any { return s.Context }), "c",
 		},
+		"kubernetes-read":                  {"watch", nil, source(func(s config.Source) any { return s.Watch }), true},
+		"kubernetes-reconcile-interval":    {"7s", []string{"--kubernetes-read=watch"}, source(func(s config.Source) any { return s.ReconcileInterval }), 7 * time.Second},
 		"kubernetes-request-timeout":       {"7s", nil, source(func(s config.Source) any { return s.RequestTimeout }), 7 * time.Second},
 		"enable-kubernetes-endpointslices": {"true", nil, func(c *config.RouteServer) any { return c.Source.EndpointSlices && c.Compile.EndpointSlices }, true},
 		"kubernetes-namespace":             {"ns", nil, source(func(s config.Source) any { return s.Namespace }), "ns"},

@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/routesrv/routesrv/kube"
@@ -12,6 +13,8 @@ const (
 	DefaultRequestTimeout = 30 * time.Second
 	DefaultPollInterval   = 3 * time.Second
 	DefaultMaxBackoff     = 15 * time.Second
+
+	DefaultReconcileInterval = 10 * time.Minute
 )
 
 // selectable are the kinds with a flag for a label selector. There is none for Secrets: a route server does not read them.
@@ -50,7 +53,13 @@ func (p *Parser) Source(s *Source) {
 		"is not read, so that the shell that starts the server does not decide which cluster feeds the proxies.")
 	g.own("kubeconfig-context", text(&s.Context, ""), "Context in --kubeconfig; empty means its current one.")
 	g.own("kubernetes-request-timeout", duration(&s.RequestTimeout, DefaultRequestTimeout, time.Millisecond, time.Hour),
-		"Limit of each request to the API, to the last byte of the answer.")
+		"Limit of each request to the API, to the last byte of the answer. Of a watch it limits how long the objects that "+
+			"are there already may take.")
+	g.own("kubernetes-read", readBy(&s.Watch), "How the API is read. poll lists every kind at each -source-poll-timeout. "+
+		"watch lists them once and is told every change: changes come through at once, and polls cost next to nothing. It "+
+		"needs the permission to watch.")
+	g.own("kubernetes-reconcile-interval", duration(&s.ReconcileInterval, DefaultReconcileInterval, time.Second, 24*time.Hour),
+		"With --kubernetes-read=watch: time between two complete lists that must show what the watches have shown.")
 	g.skipper("enable-kubernetes-endpointslices", boolean(&s.EndpointSlices, false), "Read EndpointSlices instead of "+
 		"Endpoints. Only they have zones, and only with them there are tables under /routes/ZONE.")
 
@@ -65,6 +74,19 @@ func (p *Parser) Source(s *Source) {
 	g.skipper("default-filters-dir", text(&s.DefaultFiltersDir, ""), "Folder with the default filters of services, in files "+
 		"named SERVICE.NAMESPACE. It is read again for every read of the source.")
 	p.check(func() { p.checkSource(s) })
+}
+
+// readBy takes poll or watch.
+func readBy(watch *bool) *value {
+	return parsed("poll|watch", watch, "poll", func(t string) (bool, error) {
+		switch t {
+		case "poll":
+			return false, nil
+		case "watch":
+			return true, nil
+		}
+		return false, fmt.Errorf("%s: want poll or watch", clip(t))
+	})
 }
 
 func selectorFlag(kinds string) string { return "kubernetes-" + kinds + "-label-selector" }
@@ -112,6 +134,9 @@ func (p *Parser) checkSource(s *Source) {
 	if s.Kubernetes && !s.InCluster && s.Kubeconfig == "" && s.URL == "" && lookup(p.environ, "KUBECONFIG") != "" {
 		p.warn("", "KUBECONFIG is set but not read: the API is expected at http://localhost:8001; for a kubeconfig use --kubeconfig")
 	}
+	if !s.Watch && p.given("kubernetes-reconcile-interval") {
+		p.warn("kubernetes-reconcile-interval", "has no effect without --kubernetes-read=watch")
+	}
 	p.checkSelectors(s)
 }
 
@@ -123,6 +148,7 @@ func (p *Parser) checkManifests(s *Source) {
 	for _, name := range []string{
 		"kubernetes-in-cluster", "kubernetes-url", "kubernetes-token-file",
 		"kubeconfig", "kubeconfig-context", "kubernetes-request-timeout",
+		"kubernetes-read", "kubernetes-reconcile-interval",
 	} {
 		if p.given(name) {
 			p.warn(name, "has no effect with --manifests")

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 )
 
 // TestOverlaysDifferInTheModeAlone: going from one to the next is one value of one ConfigMap, so nothing is restarted.
@@ -177,6 +178,20 @@ func TestRightsGoToTheAccountOfTheProxies(t *testing.T) {
 		want := []any{map[string]any{"kind": "ServiceAccount", "name": d.Spec.Template.Spec.ServiceAccountName, "namespace": d.Namespace}}
 		if diff := cmp.Diff(want, b.fields["subjects"]); diff != "" {
 			t.Errorf("%s: subjects (-want +got):\n%s", render, diff)
+		}
+	}
+}
+
+// TestPolicyLetsTheProxiesIn, in whatever namespace they are.
+func TestPolicyLetsTheProxiesIn(t *testing.T) {
+	for render := range rendered {
+		d := dataPlane(t, render)
+		if d == nil {
+			continue
+		}
+		policy := as[networkingv1.NetworkPolicy](t, find(t, render, "NetworkPolicy", "routesrv"))
+		if got := policy.Spec.Ingress[0].From[0].NamespaceSelector.MatchLabels[corev1.LabelMetadataName]; got != d.Namespace {
+			t.Errorf("%s: the policy lets the namespace %q in, the proxies are in %q", render, got, d.Namespace)
 		}
 	}
 }

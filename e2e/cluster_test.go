@@ -52,17 +52,20 @@ type cluster struct {
 	dynamic dynamic.Interface
 	mapper  *restmapper.DeferredDiscoveryRESTMapper
 
-	// restarted is the API server that took the place of one that a test killed.
-	restarted *exec.Cmd
+	// restarted is the API server that took the place of one that a test killed, restartedEtcd likewise.
+	restarted, restartedEtcd *exec.Cmd
 }
 
 // stop ends all components.
 func (c *cluster) stop() error {
-	if c.restarted != nil {
-		if err := c.restarted.Process.Kill(); err != nil {
+	for _, cmd := range []*exec.Cmd{c.restarted, c.restartedEtcd} {
+		if cmd == nil {
+			continue
+		}
+		if err := cmd.Process.Kill(); err != nil {
 			return err
 		}
-		c.restarted.Wait() // killed: there is nothing to learn from how it ended
+		cmd.Wait() // killed: there is nothing to learn from how it ended
 	}
 	return c.env.Stop()
 }

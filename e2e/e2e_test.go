@@ -11,6 +11,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/routesrv/routesrv/internal/sandbox"
 )
 
 // Made by TestMain, only read by tests.
@@ -22,6 +24,10 @@ var (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	// TestWalkThroughTheOverlays runs containers.
+	if status, done := sandbox.Enter(); done {
+		os.Exit(status)
+	}
 	os.Exit(run(m))
 }
 

@@ -1,7 +1,9 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 	"os"
@@ -196,6 +198,13 @@ func (c *cluster) findAPIServer(t *testing.T) (pid int, args []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return c.findProcess(t, "kube-apiserver", "--secure-port="+api.Port())
+}
+
+// findProcess finds a component of the cluster by an argument, or by how one begins: children of this process, since
+// others may run clusters of their own.
+func (c *cluster) findProcess(t *testing.T, name, argument string) (pid int, args []string) {
+	t.Helper()
 	procs, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
 		t.Fatal(err)
@@ -206,17 +215,29 @@ func (c *cluster) findAPIServer(t *testing.T) (pid int, args []string) {
 			continue // it has ended
 		}
 		args := strings.Split(strings.TrimRight(string(text), "\x00"), "\x00")
-		if filepath.Base(args[0]) != "kube-apiserver" || !slices.Contains(args, "--secure-port="+api.Port()) {
+		if filepath.Base(args[0]) != name || !slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, argument) }) {
 			continue
 		}
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(f)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		return pid, args
+		if isChild(pid) {
+			return pid, args
+		}
 	}
-	t.Fatal("no kube-apiserver to kill")
+	t.Fatalf("no %s to kill", name)
 	return 0, nil
+}
+
+// isChild reports whether this process has started the other one.
+func isChild(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	return len(fields) > 1 && fields[1] == strconv.Itoa(os.Getpid())
 }
 
 func TestSIGTERMDrainsAndEndsCleanly(t *testing.T) {

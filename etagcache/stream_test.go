@@ -228,7 +228,7 @@ func TestStreamBringsTheClientToEveryTable(t *testing.T) {
 					Count    int
 					Read     string `json:"source_read"`
 				}
-				if err := json.Unmarshal([]byte(e.data), &f); err != nil || f.Revision != 1 || f.Count != 2000 || f.Read == "" {
+				if err := json.Unmarshal([]byte(e.data), &f); err != nil || f.Revision != 1 || f.Count != many || f.Read == "" {
 					t.Errorf("current says %s, error %v", e.data, err)
 				}
 				for i := range uint64(10) {

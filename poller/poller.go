@@ -1,6 +1,7 @@
 // Package poller runs the loop of the route server: read, compile, judge, publish.
 //
-// The loop reads its source at once and then at every interval. A read is complete or it is none: when one fails the
+// The loop reads its source at once and then at every interval, and in between when the source says that it has something
+// new ([Follower]). A read is complete or it is none: when one fails the
 // table that is served stays, and the next attempt comes after a growing, jittered delay; the first success restores
 // the rhythm. What was compiled is published only if it differs from what is served and the guard lets it pass. So:
 // nothing that is incomplete is published, nothing is published twice, and nothing that looks like an accident is
@@ -44,6 +45,8 @@ const (
 	LogTableHeld     = "suspicious table held back, the old one is served"
 	LogTableReleased = "held table released"
 	LogHoldEnded     = "hold ended, the source shows a table that is fine"
+
+	LogFollowingFailed = "the source cannot follow its objects"
 )
 
 // Defaults of [Config].
@@ -58,6 +61,16 @@ const (
 // Source reads all objects, completely or not at all. Reads are made one after the other.
 type Source interface {
 	Read(ctx context.Context, o kube.ReadOptions) (*kube.Snapshot, error)
+}
+
+// Follower is what a Source may be besides: one that follows its objects by itself and tells when there is something to
+// read.
+type Follower interface {
+	// Run follows until ctx ends and all that it started has ended, and returns nil then. An error means that it cannot
+	// follow. A Poller runs it as long as it runs itself.
+	Run(ctx context.Context) error
+	// Changed gives a value when there is something new to read, gathered for a moment. It may be nil.
+	Changed() <-chan struct{}
 }
 
 // Observer is told about every read; the cache is one. Calls come from the loop, in order: PollStarted, then PollEnded
@@ -167,9 +180,12 @@ func (p *Poller) Run(ctx context.Context) error {
 	p.log.Info(LogPollingStarted, "timeout", p.cfg.Interval)
 	defer p.log.Info(LogPollingStopped)
 	p.update(func(s *Status) { s.Started = time.Now() })
+	changed, wait := p.follow(ctx)
+	defer wait()
 	var (
 		timer      = time.NewTimer(0)
 		started    time.Time // of the last read
+		ended      time.Time // of the last read, table published
 		due        time.Time // of the next read
 		failures   int       // in a row
 		consistent bool      // the next read has to be
@@ -188,6 +204,15 @@ func (p *Poller) Run(ctx context.Context) error {
 				timer.Reset(time.Until(due))
 			}
 			continue
+		case <-changed:
+			// The source has something, or has recovered: that is worth a read at once, also one that failed. After a read
+			// that took long the next one waits for as long again: a cluster in which something changes all the time
+			// must not take all of a processor.
+			if early := ended.Add(ended.Sub(started)); early.Before(due) {
+				due = early
+				timer.Reset(time.Until(due))
+			}
+			continue
 		case <-timer.C:
 		}
 		if ctx.Err() != nil {
@@ -200,16 +225,32 @@ func (p *Poller) Run(ctx context.Context) error {
 		}
 		started = time.Now()
 		failures = p.once(ctx, kube.ReadOptions{Consistent: consistent})
+		ended = time.Now()
 		if failures == 0 {
 			consistent = false
 			due = started.Add(p.cfg.Interval)
 		} else {
 			// From the end of the read: one that fails by its deadline must not be followed by another at once.
-			due = time.Now().Add(p.backoff(failures))
+			due = ended.Add(p.backoff(failures))
 		}
 		p.update(func(s *Status) { s.NextAttempt = due })
 		timer.Reset(time.Until(due))
 	}
+}
+
+// follow runs a source that follows its objects, until ctx ends. What it returns waits for that.
+func (p *Poller) follow(ctx context.Context) (changed <-chan struct{}, wait func()) {
+	f, ok := p.cfg.Source.(Follower)
+	if !ok {
+		return nil, func() {}
+	}
+	var group sync.WaitGroup
+	group.Go(func() {
+		if err := f.Run(ctx); err != nil {
+			p.log.Error(LogFollowingFailed, "error", err)
+		}
+	})
+	return f.Changed(), group.Wait
 }
 
 // backoff is the delay after failures in a row. It doubles with each of them, up to the limit; the upper half of it is

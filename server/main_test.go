@@ -186,9 +186,9 @@ func (f *fixture) polled() {
 // eventually waits until a condition holds, with a limit that only a failure reaches.
 func (f *fixture) eventually(what string, ok func() bool) {
 	f.t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			f.t.Fatalf("no %s after 10 s; log:\n%s", what, f.log)
+			f.t.Fatalf("no %s after a minute; log:\n%s", what, f.log)
 		}
 	}
 }

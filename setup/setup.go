@@ -44,12 +44,12 @@ func Source(cfg config.Source, stdin io.Reader, log *slog.Logger, reg prometheus
 		origin = "cluster"
 		// client-go says through klog, which is global, that a token file cannot be read.
 		klog.SetSlogLogger(log.With("component", "client-go"))
-		source, err = cluster.New(cluster.Config{
+		source, err = clusterSource(cfg, cluster.Config{
 			InCluster: cfg.InCluster, Kubeconfig: cfg.Kubeconfig, Context: cfg.Context,
 			URL: cfg.URL, TokenFile: cfg.TokenFile, Namespace: cfg.Namespace,
 			EndpointSlices: cfg.EndpointSlices, Selectors: cfg.Selectors, Timeout: cfg.RequestTimeout,
 			Logger: log, Metrics: cluster.NewMetrics(reg),
-		})
+		}, reg)
 	}
 	if err != nil {
 		return nil, "", err
@@ -58,4 +58,14 @@ func Source(cfg config.Source, stdin io.Reader, log *slog.Logger, reg prometheus
 		source = filterdir.New(cfg.DefaultFiltersDir, source, log)
 	}
 	return source, origin, nil
+}
+
+// clusterSource makes a source that polls the API or watches it.
+func clusterSource(cfg config.Source, api cluster.Config, reg prometheus.Registerer) (poller.Source, error) {
+	if cfg.Watch {
+		return cluster.NewWatcher(cluster.WatchConfig{
+			Config: api, ReconcileInterval: cfg.ReconcileInterval, WatchMetrics: cluster.NewWatchMetrics(reg),
+		})
+	}
+	return cluster.New(api)
 }

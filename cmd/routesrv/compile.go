@@ -51,6 +51,7 @@ func compileOnce(ctx context.Context, cfg *config.RouteServer, std stdio) (*comp
 	if err != nil {
 		return nil, err
 	}
+	cfg.Source.Watch = false // one read is no reason to watch
 	source, _, err := setup.Source(cfg.Source, std.in, setup.Logger(cfg.Log, std.err), prometheus.NewRegistry())
 	if err != nil {
 		return nil, err

@@ -12,7 +12,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -61,8 +60,10 @@ func run(check bool) error {
 			errs = append(errs, fmt.Errorf("%s is not what the code says: run make docs", name))
 		}
 	}
-	return errors.Join(append(errs, checkNames())...)
+	return errors.Join(append(errs, checkNames(), checkLinks("."), checkRunbook())...)
 }
+
+// The rest of what is checked is in links.go and runbook.go.
 
 // writeSidecarHelp takes the flags of dataplane-client from the binary: they are its own.
 func writeSidecarHelp(w io.Writer) error {
@@ -75,7 +76,7 @@ func writeSidecarHelp(w io.Writer) error {
 }
 
 // seriesName is a name of a series in a document.
-var seriesName = regexp.MustCompile(`\broutesrv_[a-z_]+\b`)
+var seriesName = regexp.MustCompile(`\b(routesrv|dataplane|sidecar|shadow_diff)_[a-z_]+\b`)
 
 // checkNames wants every series that a document names to exist.
 func checkNames() error {
@@ -83,12 +84,17 @@ func checkNames() error {
 	if err != nil {
 		return err
 	}
-	names, err := filepath.Glob("docs/*.md")
+	own, err := sidecarSeries()
+	if err != nil {
+		return err
+	}
+	all = append(all, own...)
+	names, err := markdownFiles(".")
 	if err != nil {
 		return err
 	}
 	var errs []error
-	for _, name := range append(names, "README.md", "ARCHITECTURE.md") {
+	for _, name := range names {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			return err
@@ -123,7 +129,7 @@ func documentedServer(registry *prometheus.Registry) (*server.Server, error) {
 	}
 	defer os.RemoveAll(state)
 	return server.New(server.Config{
-		Source: noSource{}, Registry: registry, StateDir: state, EnableProfile: true,
+		Source: noSource{}, Registry: registry, StateDir: state, EnableProfile: true, MaxStreams: 1,
 		Redis: server.Shard{Namespace: "n", Name: "n"}, Valkey: server.Shard{Namespace: "n", Name: "n"},
 	})
 }
@@ -137,6 +143,7 @@ func documentedSidecar(registry *prometheus.Registry) (*sidecar.Sidecar, error) 
 func serverSeries() ([]series, error) {
 	registry := prometheus.NewRegistry()
 	cluster.NewMetrics(registry)
+	cluster.NewWatchMetrics(registry)
 	if _, err := documentedServer(registry); err != nil {
 		return nil, err
 	}

@@ -23,7 +23,9 @@ func allParts() (map[string]string, error) {
 		return nil, err
 	}
 	maps.Copy(parts, comparedParts())
-	return parts, nil
+	limits, err := limitParts()
+	maps.Copy(parts, limits)
+	return parts, err
 }
 
 // documentsWithParts gives a writer for each document that has markers: it writes the document with new parts. Every part

@@ -64,8 +64,10 @@ var allowed = map[string][]string{
 	"internal/image":    {},
 	"internal/release":  {"internal/image"},
 	"internal/sandbox":  {},
+	"internal/kubelet":  {"internal/image", "internal/sandbox"},
 	"hack/release":      {"internal/release"},
 	"hack/docs":         {"config", "httpserve", "kube", "server", "sidecar", "source/cluster"},
+	"hack/scale":        {},
 	"hack/testcount":    {},
 }
 

@@ -62,6 +62,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		hook(request)
 	}
 
+	if m := watchPath(r); m != nil {
+		s.serveWatch(w, r, m)
+		return
+	}
 	s.mu.Lock()
 	var fault Fault
 	if f := s.faults[r.URL.Path]; f != nil && f.spend() {
@@ -157,7 +161,7 @@ func (s *Server) list(q url.Values, kind kube.Kind, namespace string, asProtobuf
 		items [][]byte
 		known = namespace == ""
 	)
-	for _, o := range s.objects {
+	for _, o := range s.inOrder() {
 		if namespace != "" && o.ref.Namespace != namespace {
 			continue
 		}

@@ -5,12 +5,13 @@
 // and in the order of the stream, lists carry no resourceVersion, an unknown namespace gives an empty body. From the
 // first [Server.SetRevision] on it behaves like a real one: lists carry kind and resourceVersion, every change raises it,
 // a resourceVersion from the future gives 504, an unknown namespace an empty list, and a limit the first page, with a
-// token for the rest.
+// token for the rest. Then it can be watched, too: with bookmarks, with everything that there is at the beginning, as JSON
+// or protobuf, and with the failures that watches meet.
 //
 // A Server is also a source itself ([Server.Read]): what a correct source makes of the very same objects. [TestSource]
 // is the contract that every source has to keep.
 //
-// It does not validate objects, knows no watch, no second page and no authorization, and takes no writes over HTTP.
+// It does not validate objects, knows no second page and no authorization, and takes no writes over HTTP.
 package kubetest
 
 import (
@@ -77,6 +78,16 @@ type Server struct {
 	faults   map[string]*Fault
 	requests []Request
 	hook     func(Request)
+
+	// For the watches.
+	history     []occurrence
+	compacted   kube.Revision
+	news        chan struct{} // closed and replaced when there is something to send
+	bookmarks   int           // that were asked for
+	watches     map[*watcher]bool
+	watchFaults map[string]*WatchFault
+	held        map[string]bool // by path
+	noWatchList bool
 }
 
 // object is one stored object. JSON and what is decoded from it never change.
@@ -85,13 +96,18 @@ type object struct {
 	labels map[string]string
 	json   []byte
 	slim   kube.Object // what a source makes of it
-	bad    *kube.BadObject
+
+	revision kube.Revision // of its last write
+	bad      *kube.BadObject
 }
 
 // New returns a server that serves the objects of the YAML stream. An empty document ends the stream, "kind: List" is
 // expanded. Every document needs a kind and a metadata map; kinds that are not served are accepted.
 func New(objects []byte, api API) (*Server, error) {
-	s := &Server{api: api, faults: make(map[string]*Fault)}
+	s := &Server{
+		api: api, faults: make(map[string]*Fault), news: make(chan struct{}), watches: make(map[*watcher]bool),
+		watchFaults: make(map[string]*WatchFault), held: make(map[string]bool),
+	}
 	if err := s.add(objects, false); err != nil {
 		return nil, err
 	}
@@ -127,6 +143,7 @@ func (s *Server) Delete(ref kube.Ref) {
 		if o.ref == ref {
 			s.objects = append(s.objects[:i:i], s.objects[i+1:]...)
 			s.changed()
+			s.record(o, nil)
 			return
 		}
 	}
@@ -137,7 +154,14 @@ func (s *Server) Delete(ref kube.Ref) {
 func (s *Server) SetRevision(r kube.Revision) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if r < s.revision {
+		s.history, s.compacted = nil, 0 // another history
+	}
 	s.revision = r
+	for _, o := range s.objects {
+		o.revision = min(max(o.revision, 1), max(r, 1))
+	}
+	s.announce()
 }
 
 // SetEncodings says what the server may answer when it is asked for: protobuf for the built-in kinds, gzip for
@@ -195,23 +219,29 @@ func (s *Server) add(stream []byte, replace bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, o := range objects {
-		s.put(o, replace)
+		before, changed := s.put(o, replace)
 		s.changed()
+		if changed {
+			s.record(before, o)
+		}
 	}
 	return nil
 }
 
-func (s *Server) put(o *object, replace bool) {
+// put files the object and gives the one that was there before, and whether anything changed; mu is held.
+func (s *Server) put(o *object, replace bool) (before *object, changed bool) {
 	for i, old := range s.objects {
 		if !replace || old.ref != o.ref {
 			continue
 		}
-		if !bytes.Equal(old.json, o.json) {
-			s.objects[i] = o
+		if bytes.Equal(old.json, o.json) {
+			return old, false
 		}
-		return
+		s.objects[i] = o
+		return old, true
 	}
 	s.objects = append(s.objects, o)
+	return nil, true
 }
 
 // Read implements the role of a source without HTTP: it returns what a complete read of a correct source gives, and an
@@ -228,7 +258,7 @@ func (s *Server) Read(ctx context.Context, _ kube.ReadOptions) (*kube.Snapshot, 
 		}
 	}
 	snap := &kube.Snapshot{Revision: s.revision, Newest: s.revision}
-	for _, o := range s.objects {
+	for _, o := range s.inOrder() {
 		if o.bad != nil {
 			snap.Bad = append(snap.Bad, *o.bad)
 			continue

@@ -43,7 +43,7 @@ func wantSameFromDockerfile(t *testing.T, c release.Config, img v1.Image) {
 	if out, err := exec.CommandContext(t.Context(), "go", "mod", "download").CombinedOutput(); err != nil {
 		t.Fatalf("go mod download: %v: %s", err, out)
 	}
-	b.run(t, "bud", "--isolation=chroot", "--pull-never", "--format=oci",
+	b.run(t, "bud", "--isolation=chroot", "--pull-never", "--format=oci", "--platform=linux/"+runtime.GOARCH,
 		"--volume="+goEnv(t, "GOMODCACHE")+":/go/pkg/mod:ro",
 		"--build-arg=GO_IMAGE=localhost/builder", "--build-arg=VERSION="+c.Version, "--build-arg=REVISION="+c.Revision,
 		"--build-arg=CREATED="+c.Time.UTC().Format(time.RFC3339),
@@ -101,7 +101,7 @@ func (b buildah) run(t *testing.T, args ...string) string {
 func (b buildah) builder(t *testing.T, name string) {
 	t.Helper()
 	container := b.run(t, "from", "scratch")
-	for _, part := range []string{"bin", "pkg", "src", "go.env", "VERSION"} {
+	for _, part := range []string{"bin", "pkg", "src", "go.env", "VERSION", "LICENSE", "PATENTS"} {
 		from := filepath.Join(goEnv(t, "GOROOT"), part)
 		b.run(t, "copy", container, from, "/usr/local/go/"+part)
 	}

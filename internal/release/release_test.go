@@ -208,7 +208,7 @@ func wantBinary(t *testing.T, arch, version string, content []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range []string{here, filepath.Join(home, "go", "pkg"), runtime.GOROOT() + "/src"} {
+	for _, s := range []string{here, filepath.Join(home, "go", "pkg"), goEnv(t, "GOROOT") + "/src"} {
 		if strings.Contains(string(content), s) {
 			t.Errorf("program for %s, built on %s, has the path %q in it", arch, host, s)
 		}

@@ -2,7 +2,8 @@
 //
 // A [Source] lists Ingresses, RouteGroups (if discovery finds them), Services, EndpointSlices or Endpoints and, if asked,
 // Secrets: one request per kind and read, one more for discovery and one for a single object, which tells the revision
-// at which the cluster is. It knows no watch, no paging, and compiles nothing.
+// at which the cluster is. A [Watcher] reads the same by a watch for each kind. Neither knows paging or compiles anything.
+// What follows is about lists; for watches see there.
 //
 // # Complete
 //
@@ -25,8 +26,11 @@
 // read before by its SHA-256, and only what is new is decoded; what was seen keeps its pointer. SHA-256, because objects
 // are written by many hands and whoever could make two versions collide could hide the second one; with the
 // instructions of today's processors it costs less than the transfer. A list whose compressed body is that of the read
-// before is not even inflated. The buffers are kept from read to read, so that an unchanged list costs a fixed number of
-// allocations whatever its size.
+// before is not even inflated.
+//
+// No body is in memory as a whole but in its compressed form, which is a fifteenth of it: items are hashed in a window
+// that moves over the body while it is inflated. The memory of both is kept from read to read, so that an unchanged list
+// costs a fixed number of allocations, however many objects it has; crypto/tls adds one for each record.
 //
 // # Caveats
 //
@@ -35,8 +39,8 @@
 // revision of the last write to its kind, so that [kube.Snapshot.Revision], the lowest of all lists, stays behind for as
 // long as one kind is not written to; see [kube.Snapshot.Newest].
 //
-// Over HTTP/2 an API server sends a compressed list in frames of 4 KB, for each of which the transport allocates a
-// little. client-go writes to klog when a token file cannot be read.
+// Lists are asked for over HTTP/1.1, where they cost less; watches share a connection of HTTP/2 if the server has it.
+// client-go writes to klog when a token file cannot be read.
 package cluster
 
 import (
@@ -83,7 +87,7 @@ func New(cfg Config) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, base, err := cfg.connect()
+	client, base, err := cfg.connect(true)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +120,6 @@ func (s *Source) Read(ctx context.Context, o kube.ReadOptions) (*kube.Snapshot, 
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	defer s.bodies.trim()
 
 	err := s.readAll(ctx, o.Consistent)
 	if errors.Is(err, errRestored) {

@@ -122,8 +122,9 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// connect makes the HTTP client and the base URL of the API.
-func (c *Config) connect() (*http.Client, *url.URL, error) {
+// connect makes an HTTP client and the base URL of the API. The client is for lists, which come one after the other, or
+// for streams that stay open beside each other.
+func (c *Config) connect(lists bool) (*http.Client, *url.URL, error) {
 	rc, err := c.restConfig()
 	if err != nil {
 		return nil, nil, err
@@ -132,6 +133,11 @@ func (c *Config) connect() (*http.Client, *url.URL, error) {
 	rc.UserAgent = c.UserAgent
 	rc.DisableCompression = true // gzip is asked for and undone here, where the compressed bytes can be compared
 	rc.Timeout = 0               // there is a deadline on each request
+	if lists {
+		// One request after the other has no use for HTTP/2, where an API server sends a compressed list in frames of 4 KB,
+		// each of which costs the transport time and memory.
+		rc.TLSClientConfig.NextProtos = []string{"http/1.1"}
+	}
 
 	base, _, err := rest.DefaultServerUrlFor(rc)
 	if err != nil {

@@ -74,7 +74,11 @@ type statusError struct {
 	message string // of the API server, may be empty
 	tooNew  bool   // the server has not reached the resourceVersion that was asked for
 	missing string // the permission that the request needs
+	status  metav1.Status
 }
+
+// Status gives what the API server said, for client-go.
+func (e *statusError) Status() metav1.Status { return e.status }
 
 func (e *statusError) Error() string {
 	text := fmt.Sprintf("request to %s failed, status: %d, %d %s", e.path, e.code, e.code, http.StatusText(e.code))
@@ -126,6 +130,8 @@ func newStatusError(code int, path, missing string, body []byte) error {
 	}
 	e.message = strings.ToValidUTF8(strings.Join(strings.Fields(e.message), " "), "\ufffd") // one line
 	e.tooNew = code == http.StatusGatewayTimeout && isTooNew(&status)
+	status.Code = int32(code)
+	e.status = status
 
 	r := reasonStatus
 	switch code {

@@ -42,38 +42,34 @@ func (s *Source) floor(ctx context.Context, consistent bool) (kube.Revision, err
 func (s *Source) current(ctx context.Context, l *list) (kube.Revision, error) {
 	r := l.request
 	r.query = floorQuery
-	resp, err := s.get(ctx, r)
-	if err != nil {
-		return 0, err
-	}
-	body, err := s.bodies.plainOf(resp, s.cfg.MaxBytes)
-	if err != nil {
-		return 0, err
-	}
-	head, err := walkPage(resp.media, body, &l.resource, func([]byte) {})
-	if err != nil {
-		return 0, fail(reasonBody, "answer to %s: %w", resp.path, err)
-	}
-	return head.revision(), nil
+	var head listHead
+	err := s.get(ctx, r, func(resp *response) error {
+		err := resp.open()
+		if err == nil {
+			head, err = walkPage(resp.media, resp.body, &l.resource, func([]byte) {})
+		}
+		return err
+	})
+	return head.revision(), err
 }
 
 const floorQuery = "limit=1"
 
 func (s *Source) withoutFloor() bool { return time.Since(s.noFloorSince) < floorRetry }
 
-// notOlder lists one kind at the floor, or, if that cannot be had, at what was seen of it before.
-func (s *Source) notOlder(ctx context.Context, l *list, floor kube.Revision) error {
-	since := l.seen
+// notOlder lists one kind at the floor, or, if that cannot be had, at what is known of it.
+func (s *Source) notOlder(ctx context.Context, l *list, floor kube.Revision, known listState) (listAnswer, error) {
+	since := known.seen
 	if !s.withoutFloor() { // it may have turned out in this very read
 		since = max(since, floor)
 	}
-	err := s.tryList(ctx, l, since)
-	if since == l.seen || !isTooNewError(err) {
-		return err
+	a, err := s.ask(ctx, l, since, known)
+	if since == known.seen || !isTooNewError(err) {
+		return a, err
 	}
 	s.noFloorSince = time.Now()
 	s.cfg.Logger.Info(MessageNoFloor, slog.String("kind", string(l.kind)), slog.Any("error", err))
-	return s.tryList(ctx, l, l.seen)
+	return s.ask(ctx, l, known.seen, known)
 }
 
 func isTooNewError(err error) bool {

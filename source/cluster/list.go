@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -55,9 +56,9 @@ func (r *resource) path(namespace string) string {
 	return p + r.plural
 }
 
-// permission is what a service account needs for the list.
-func (r *resource) permission(namespace string) string {
-	p := `the verb "list" on "` + r.plural + `" in API group "` + r.group + `"`
+// permission is what a service account needs for the verb.
+func (r *resource) permission(verb, namespace string) string {
+	p := `the verb "` + verb + `" on "` + r.plural + `" in API group "` + r.group + `"`
 	if namespace != "" {
 		p += ` in namespace "` + namespace + `"`
 	}
@@ -80,19 +81,15 @@ type list struct {
 	request  request // without the revision
 	selector string
 
-	seen   kube.Revision // of the last complete answer; 0 if it had none, or there was no answer yet
-	items  []item        // of the last complete answer
-	absent bool          // discovery says that the kind is not there; items are kept for when it comes back
-
-	changed bool   // items or absent changed since the last snapshot
-	wire    digest // of the last complete answer if it was compressed
-	next    []item // memory for the items of the next answer that differs
-	index   map[digest]int
+	listState      // of the last complete answer
+	absent    bool // discovery says that the kind is not there; items are kept for when it comes back
+	changed   bool // items or absent changed since the last snapshot
 }
 
 func newList(r resource, cfg *Config) *list {
-	l := &list{resource: r, selector: selectorText(cfg.Selectors[r.kind]), index: make(map[digest]int)}
-	l.request = request{path: r.path(cfg.Namespace), accept: acceptBuiltIn, missing: r.permission(cfg.Namespace)}
+	l := &list{resource: r, selector: selectorText(cfg.Selectors[r.kind])}
+	l.sorted = true
+	l.request = request{path: r.path(cfg.Namespace), accept: acceptBuiltIn, missing: r.permission("list", cfg.Namespace)}
 	if r.decode == nil {
 		l.request.accept = mediaJSON
 	}
@@ -123,137 +120,242 @@ func (l *list) setAbsent(absent bool) {
 // readList lists one kind, not older than the floor. l changes only if the answer is complete and not older than what was
 // seen.
 func (s *Source) readList(ctx context.Context, l *list, consistent bool, floor kube.Revision) error {
+	a, err := s.askFor(ctx, l, consistent, floor, l.listState)
+	if err == nil {
+		l.take(a)
+	}
+	return err
+}
+
+// askFor lists one kind and compares the answer with what is known, consistently or else not older than that and than the
+// floor. It changes nothing of l. The error is a *[kube.ReadError].
+func (s *Source) askFor(ctx context.Context, l *list, consistent bool, floor kube.Revision, known listState) (listAnswer, error) {
 	start := time.Now()
-	consistent = consistent || l.seen == 0
-	var err error
+	var (
+		a   listAnswer
+		err error
+	)
+	consistent = consistent || known.seen == 0
 	if !consistent {
-		err = s.notOlder(ctx, l, floor)
+		a, err = s.notOlder(ctx, l, floor, known)
 	}
 	if consistent || needsConsistent(err) {
-		err = s.tryList(ctx, l, 0)
+		a, err = s.ask(ctx, l, 0, known)
 	}
 	if err != nil {
 		if !errors.Is(err, errRestored) { // that one does not end the read
 			s.metrics.ReadErrors.WithLabelValues(string(l.kind), string(reasonOf(err))).Inc()
 		}
-		return &kube.ReadError{Verb: "list", Resource: l.name(), Err: err}
+		return a, &kube.ReadError{Verb: "list", Resource: l.name(), Err: err}
 	}
 	s.metrics.ListDuration.WithLabelValues(string(l.kind)).Observe(time.Since(start).Seconds())
-	s.metrics.ListObjects.WithLabelValues(string(l.kind)).Set(float64(len(l.items)))
-	return nil
+	s.metrics.ListObjects.WithLabelValues(string(l.kind)).Set(float64(len(a.items)))
+	return a, nil
 }
 
-// tryList makes one request for the list, not older than since, or a consistent one if since is 0.
-func (s *Source) tryList(ctx context.Context, l *list, since kube.Revision) error {
+// take makes the answer what is known.
+func (l *list) take(a listAnswer) {
+	l.changed = l.changed || !a.same && !sameItems(l.items, a.items)
+	l.listState = a.listState
+}
+
+// sameItems reports whether both hold the very same objects in the same order.
+func sameItems(a, b []item) bool {
+	return slices.EqualFunc(a, b, func(a, b item) bool { return a.obj == b.obj && a.bad == b.bad })
+}
+
+// listState is what is known of a list at a revision. The items are shared: nobody may change them.
+type listState struct {
+	items  []item
+	sorted bool          // the items are in the order of their keys, as the API has them
+	seen   kube.Revision // 0 if the list had none, or was not read yet
+	wire   digest        // of the answer if it was compressed
+	deep   bool          // items have no digests: every object of the next answer is decoded
+}
+
+// forgetBytes makes every object of the next answer one that has to be decoded and compared.
+func (s *listState) forgetBytes() {
+	s.items, s.wire, s.deep = slices.Clone(s.items), digest{}, true
+	for i := range s.items {
+		s.items[i].sum = digest{}
+	}
+}
+
+// listAnswer is a complete answer to the request for a list. Items that are those of the state that it was compared with
+// have the same objects; same says that all are, and that none is missing.
+type listAnswer struct {
+	listState
+	same bool
+}
+
+// ask makes one request for the list, not older than since, or a consistent one if since is 0, and compares the answer with
+// what is known. It changes nothing of l.
+func (s *Source) ask(ctx context.Context, l *list, since kube.Revision, known listState) (a listAnswer, err error) {
 	r := l.request
 	r.query = listQuery(l.selector, since)
-	resp, err := s.get(ctx, r)
-	if err != nil {
-		return err
-	}
-	s.metrics.ListBytes.WithLabelValues(string(l.kind)).Set(float64(len(resp.wire)))
-
-	var wire digest
-	if resp.gzip {
-		// The very same answer, revision included. A newer one was asked for if the floor is above it.
-		if wire = sha256.Sum256(resp.wire); wire == l.wire && l.seen >= since {
-			return nil
+	err = s.get(ctx, r, func(resp *response) error {
+		var wire digest
+		if resp.wire != nil {
+			s.metrics.ListBytes.WithLabelValues(string(l.kind)).Set(float64(len(resp.wire)))
+			// The very same answer, revision included. A newer one was asked for if the floor is above it.
+			if wire = sha256.Sum256(resp.wire); wire == known.wire && known.seen >= since {
+				a = listAnswer{known, true}
+				return nil
+			}
 		}
-	}
-	body, err := s.bodies.plainOf(resp, s.cfg.MaxBytes)
-	if err != nil {
-		return err
-	}
-	m := matcher{list: l, same: true, protobuf: resp.media == mediaProtobuf}
-	revision, err := walk(resp.media, body, &l.resource, m.add)
-	if err != nil {
-		return fail(reasonBody, "answer to %s: %w", resp.path, err)
-	}
-	switch {
-	case revision != 0 && revision < since:
-		return fail(reasonStale, "answer to %s: its revision %d is older than what was asked for", resp.path, revision)
-	case revision != 0 && revision < l.seen:
-		return fail(reasonStale, "%w: %d after %d", errRestored, revision, l.seen)
-	case revision == 0 && since != 0:
-		return fail(reasonStale, "answer to %s: %w", resp.path, errNoRevision)
-	}
-	s.metrics.DecodedObjects.WithLabelValues(string(l.kind)).Add(float64(m.decoded))
-	m.commit()
-	l.seen, l.wire = revision, wire
-	return nil
+		if err := resp.open(); err != nil {
+			return err
+		}
+		m := matcher{list: l, known: known, same: true, protobuf: resp.media == mediaProtobuf}
+		revision, err := walk(resp.media, resp.body, &l.resource, m.add)
+		if err != nil {
+			return err
+		}
+		if resp.wire == nil {
+			s.metrics.ListBytes.WithLabelValues(string(l.kind)).Set(float64(resp.body.read))
+		}
+		switch {
+		case revision != 0 && revision < since:
+			return fail(reasonStale, "answer to %s: its revision %d is older than what was asked for", resp.path, revision)
+		case revision != 0 && revision < known.seen:
+			return fail(reasonStale, "%w: %d after %d", errRestored, revision, known.seen)
+		case revision == 0 && since != 0:
+			return fail(reasonStale, "answer to %s: %w", resp.path, errNoRevision)
+		}
+		if !known.deep {
+			s.metrics.DecodedObjects.WithLabelValues(string(l.kind)).Add(float64(m.decoded))
+		}
+		a = m.answer()
+		a.seen, a.wire = revision, wire
+		return nil
+	})
+	return a, err
 }
 
-// matcher finds the items of an answer among those of the answer before and decodes the others.
+// matcher finds the items of an answer among those that are known and decodes the others.
 type matcher struct {
 	list     *list
+	known    listState
 	protobuf bool
 
-	same    bool // up to here the answer is the one before, item by item; next is not filled yet
-	at      int  // where in the old items the next one is expected
-	indexed bool
+	same    bool   // up to here the answer is what is known, item by item; next is not filled yet
+	at      int    // where among the known items the next one is expected
+	next    []item // of the answer
+	index   map[kube.Ref]int
 	decoded int
 }
 
 // add takes the next item of the answer.
 func (m *matcher) add(raw []byte) {
-	l, sum := m.list, digest(sha256.Sum256(raw))
-	if m.at < len(l.items) && l.items[m.at].sum == sum {
+	sum := digest(sha256.Sum256(raw))
+	if m.at < len(m.known.items) && m.known.items[m.at].sum == sum {
 		if !m.same {
-			l.next = append(l.next, l.items[m.at])
+			m.next = append(m.next, m.known.items[m.at])
 		}
 		m.at++
 		return
 	}
 	m.diverge()
-	if !m.indexed {
-		m.indexed = true
-		clear(l.index)
-		for i := range l.items {
-			l.index[l.items[i].sum] = i
-		}
-	}
-	if i, ok := l.index[sum]; ok {
-		l.next = append(l.next, l.items[i])
-		m.at = i + 1
-		return
-	}
 	it := m.decode(raw)
 	it.sum = sum
-	// Lists are ordered by name: an item with the same name in the same place is a new version of the old one.
-	if m.at < len(l.items) && l.items[m.at].ref() == it.ref() {
-		// Status, managed fields and labels of no interest change, too. What is read of the object did not change: then
-		// it stays the same object, and nobody has to compile it again.
-		if old := l.items[m.at].obj; old != nil && reflect.DeepEqual(old, it.obj) {
-			it.obj = old
-		}
-		m.at++
+	if i, ok := m.find(it.ref()); ok {
+		it.keep(&m.known.items[i])
+		m.at = i + 1
 	}
-	l.next = append(l.next, it)
+	m.next = append(m.next, it)
 }
 
-// diverge begins to collect the items of the answer: from here on it is not the one before.
+// keep makes the item the known one with the same name as far as that can be had. Status, managed fields and labels of no
+// interest change, too: if what is read of the object did not change it stays the same object, and nobody has to compile
+// it again.
+func (i *item) keep(known *item) (changed bool) {
+	switch {
+	case i.sum == known.sum:
+		*i = *known
+	case i.obj != nil && known.obj != nil && reflect.DeepEqual(i.obj, known.obj):
+		i.obj = known.obj
+	case i.bad != nil && known.bad != nil && i.bad.Err.Error() == known.bad.Err.Error():
+		i.bad = known.bad
+	default:
+		return true
+	}
+	return false
+}
+
+// find gives the place of an object among the known items.
+func (m *matcher) find(ref kube.Ref) (int, bool) {
+	if m.known.sorted {
+		return findItem(m.known.items, ref)
+	}
+	if m.index == nil {
+		m.index = make(map[kube.Ref]int, len(m.known.items))
+		for i := range m.known.items {
+			m.index[m.known.items[i].ref()] = i
+		}
+	}
+	i, ok := m.index[ref]
+	return i, ok
+}
+
+// findItem gives the place of an object among items that are sorted, or where it would stand.
+func findItem(items []item, ref kube.Ref) (int, bool) {
+	return slices.BinarySearchFunc(items, ref, func(i item, ref kube.Ref) int { return compareKeys(i.ref(), ref) })
+}
+
+// compareKeys orders objects of one kind as the API lists them: by "namespace/name" as etcd has it, bytewise.
+func compareKeys(a, b kube.Ref) int {
+	x, y := a.Namespace, b.Namespace
+	n := min(len(x), len(y))
+	switch {
+	case x == y:
+		return strings.Compare(a.Name, b.Name)
+	case x[:n] != y[:n]:
+		return strings.Compare(x, y)
+	case len(x) == n:
+		return cmp.Compare('/', y[n])
+	default:
+		return cmp.Compare(x[n], '/')
+	}
+}
+
+// inOrder reports whether the items are in the order of their keys, each of which is there once.
+func inOrder(items []item) bool {
+	for i := 1; i < len(items); i++ {
+		if compareKeys(items[i-1].ref(), items[i].ref()) >= 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// diverge begins to collect the items of the answer: from here on it is not what is known.
 func (m *matcher) diverge() {
 	if m.same {
 		m.same = false
-		m.list.next = append(m.list.next[:0], m.list.items[:m.at]...)
+		m.next = append(make([]item, 0, len(m.known.items)+len(m.known.items)/16+16), m.known.items[:m.at]...)
 	}
 }
 
 func (m *matcher) decode(raw []byte) item {
 	m.decoded++
+	return m.list.decodeItem(raw, m.protobuf)
+}
+
+// decodeItem decodes an object, or says what is wrong with it.
+func (l *list) decodeItem(raw []byte, protobuf bool) item {
 	var (
 		obj kube.Object
 		err error
 	)
-	if m.protobuf {
-		obj, err = m.list.decode(raw)
+	if protobuf {
+		obj, err = l.decode(raw)
 	} else {
-		obj, err = kube.DecodeJSON(m.list.kind, raw)
+		obj, err = kube.DecodeJSON(l.kind, raw)
 	}
 	if err == nil {
 		return item{obj: obj}
 	}
-	bad := &kube.BadObject{Ref: kube.Ref{Kind: m.list.kind}, Err: err}
+	bad := &kube.BadObject{Ref: kube.Ref{Kind: l.kind}, Err: err}
 	if d, ok := errors.AsType[*kube.DecodeError](err); ok {
 		bad.Ref = d.Ref
 	}
@@ -267,19 +369,15 @@ func (i *item) ref() kube.Ref {
 	return i.obj.Ref()
 }
 
-// commit makes the answer the list's, once it is known to be complete.
-func (m *matcher) commit() {
-	l := m.list
-	if m.at < len(l.items) {
+// answer is what was collected, once it is known to be complete.
+func (m *matcher) answer() listAnswer {
+	if m.at < len(m.known.items) {
 		m.diverge() // the last ones are gone
 	}
 	if m.same {
-		return
+		return listAnswer{m.known, true}
 	}
-	l.items, l.next = l.next, l.items
-	clear(l.next) // lets the objects go
-	l.next = l.next[:0]
-	l.changed = true
+	return listAnswer{listState{items: m.next, sorted: inOrder(m.next)}, false}
 }
 
 // collect returns the objects of the list in a slice of their own.

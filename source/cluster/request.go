@@ -36,16 +36,27 @@ type request struct {
 	missing string // the permission it needs, for the error
 }
 
-// response is a complete body. It is valid until the next request.
+// response is an answer with status 200. It is valid as long as the function that it was handed to.
 type response struct {
-	path  string // as requested, with query
-	media string // its content type without parameters, in lower case
-	wire  []byte // the body as it was sent
-	gzip  bool   // whether wire is compressed
+	path   string  // as requested, with query
+	media  string  // its content type without parameters, in lower case
+	wire   []byte  // the whole body as it was sent if that is compressed, else nil
+	body   *window // on the body, uncompressed; open makes it ready
+	bodies *bodies
+	limit  int64
 }
 
-// get makes a request and reads the whole answer. Anything but a complete answer with status 200 is an error.
-func (s *Source) get(parent context.Context, r request) (*response, error) {
+// open makes the body ready to be read.
+func (r *response) open() error {
+	if r.wire == nil {
+		return nil
+	}
+	return r.bodies.inflate(r.wire, r.limit)
+}
+
+// get makes a request and hands the answer to use. Anything but a complete answer with status 200 is an error. A body
+// that is not compressed arrives while use reads it; that it is complete shows at its end only.
+func (s *Source) get(parent context.Context, r request, use func(*response) error) error {
 	ctx, cancel := context.WithTimeout(parent, s.cfg.Timeout)
 	defer cancel()
 
@@ -55,41 +66,66 @@ func (s *Source) get(parent context.Context, r request) (*response, error) {
 	path := u.RequestURI()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
 	if err != nil {
-		return nil, fail(reasonConnection, "request to %s: %w", path, err)
+		return fail(reasonConnection, "request to %s: %w", path, err)
 	}
 	req.Header.Set("Accept", r.accept)
 	req.Header.Set("Accept-Encoding", "gzip")
 	start := time.Now()
 	resp, err := s.client.Do(req)
 	if err != nil {
-		return nil, s.transportError(ctx, parent, path, err)
+		return s.transportError(ctx, parent, path, err)
 	}
 	defer func() { _ = resp.Body.Close() }() // read to its end, or given up
 	s.cfg.Logger.Debug("answer", slog.String("path", path), slog.Int("status", resp.StatusCode),
 		slog.Duration("after", time.Since(start)))
 
 	if resp.StatusCode != http.StatusOK {
-		return nil, s.refused(ctx, parent, resp, path, r.missing)
+		return s.refused(ctx, parent, resp, path, r.missing)
 	}
-	out := &response{path: path}
+	out := &response{path: path, body: &s.bodies.window, bodies: &s.bodies, limit: s.cfg.MaxBytes}
+	defer s.bodies.release()
+	err = s.receive(resp, out)
+	if err == nil {
+		err = use(out)
+	}
+	known, broken := (*failure)(nil), (*sourceError)(nil)
+	switch {
+	case err == nil, errors.As(err, &known):
+		return err
+	case errors.As(err, &broken) && out.wire == nil:
+		return s.transportError(ctx, parent, path, fmt.Errorf("the body ends early: %w", broken.err))
+	case errors.As(err, &broken):
+		return fail(reasonBody, "answer to %s: gzip: %w", path, broken.err)
+	default:
+		return fail(reasonBody, "answer to %s: %w", path, err)
+	}
+}
+
+// receive looks at the header and reads the body if it is compressed.
+func (s *Source) receive(resp *http.Response, out *response) (err error) {
+	if out.media, err = mediaType(resp.Header.Get("Content-Type")); err != nil {
+		return err
+	}
+	if n := resp.ContentLength; n > out.limit {
+		return fmt.Errorf("%w: %d bytes, limit %d", errTooLarge, n, out.limit)
+	}
 	switch encoding := resp.Header.Get("Content-Encoding"); encoding {
 	case "", "identity":
+		s.bodies.window.reset(resp.Body, out.limit)
+		return nil
 	case "gzip":
-		out.gzip = true
 	default:
-		return nil, fail(reasonBody, "answer to %s: unknown content encoding %q", path, encoding)
+		return fmt.Errorf("unknown content encoding %q", encoding)
 	}
-	if out.media, err = mediaType(resp.Header.Get("Content-Type")); err != nil {
-		return nil, fail(reasonBody, "answer to %s: %w", path, err)
-	}
-	out.wire, err = s.bodies.read(resp, s.cfg.MaxBytes)
+	wire, err := s.bodies.read(resp, out.limit)
 	switch {
 	case errors.Is(err, errTooLarge):
-		return nil, fail(reasonBody, "answer to %s: %w", path, err)
+		return err
 	case err != nil:
-		return nil, s.transportError(ctx, parent, path, fmt.Errorf("the body ends early: %w", err))
+		return &sourceError{err} // of the network: wire is not set
 	}
-	return out, nil
+	out.wire = wire
+	return nil
 }
 
 // refused makes the error of an answer with another status than 200.
@@ -149,35 +185,39 @@ func (s *Source) discover(ctx context.Context) (bool, error) {
 }
 
 func (s *Source) askDiscovery(ctx context.Context) (bool, error) {
-	resp, err := s.get(ctx, request{
+	var body []byte
+	err := s.get(ctx, request{
 		path: discoveryPath, accept: mediaJSON,
 		missing: `the verb "get" on the non-resource URL "` + discoveryPath + `", as the cluster role system:discovery does`,
+	}, func(resp *response) error {
+		if resp.media != mediaJSON {
+			return fmt.Errorf("content type %q: want %s", resp.media, mediaJSON)
+		}
+		if err := resp.open(); err != nil {
+			return err
+		}
+		rest, err := resp.body.all()
+		body = bytes.Clone(rest)
+		return err
 	})
 	if err != nil {
 		return false, err
-	}
-	body, err := s.bodies.plainOf(resp, s.cfg.MaxBytes)
-	if err != nil {
-		return false, err
-	}
-	if resp.media != mediaJSON {
-		return false, fail(reasonBody, "answer to %s: content type %q: want %s", resp.path, resp.media, mediaJSON)
 	}
 	var list struct {
 		Resources *json.RawMessage `json:"resources"`
 	}
 	if err := json.Unmarshal(body, &list); err != nil {
-		return false, fail(reasonBody, "answer to %s: %w", resp.path, err)
+		return false, fail(reasonBody, "answer to %s: %w", discoveryPath, err)
 	}
 	if list.Resources == nil {
 		// Anything in between could answer 200 with some JSON; that must not take the RouteGroups away.
-		return false, fail(reasonBody, "answer to %s: no list of resources", resp.path)
+		return false, fail(reasonBody, "answer to %s: no list of resources", discoveryPath)
 	}
 	var resources []struct {
 		Name string `json:"name"`
 	}
 	if err := json.Unmarshal(*list.Resources, &resources); err != nil {
-		return false, fail(reasonBody, "answer to %s: %w", resp.path, err)
+		return false, fail(reasonBody, "answer to %s: %w", discoveryPath, err)
 	}
 	for _, r := range resources {
 		if r.Name == "routegroups" {
@@ -187,59 +227,46 @@ func (s *Source) askDiscovery(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-var errTooLarge = errors.New("the body is too large")
+// wireKept is how large the buffer for compressed bodies may stay between two reads.
+const wireKept = 4 << 20
 
-// bodies are the buffers of a Source, kept from list to list and read to read.
+// bodies is the memory for the bodies of a Source, one at a time. Compressed bodies are a fifteenth of what is in them and
+// are read as a whole, so that one which is that of the read before need not be inflated.
 type bodies struct {
-	wire, plain []byte
-	largest     int // capacity that was needed since the last trim
-	source      bytes.Reader
-	zip         gzip.Reader
+	wire   []byte
+	window window
+	source bytes.Reader
+	zip    gzip.Reader
 }
 
-// read reads the whole body. A body that ends before its Content-Length, its last chunk or its END_STREAM is an error of
-// the transport; where there is none of these, the form of the list shows it.
+// read reads a whole compressed body. A body that ends before its Content-Length, its last chunk or its END_STREAM is an
+// error of the transport; where there is none of these, its checksum shows it.
 func (b *bodies) read(resp *http.Response, limit int64) ([]byte, error) {
 	if n := resp.ContentLength; n > 0 {
-		if n > limit {
-			return nil, fmt.Errorf("%w: %d bytes, limit %d", errTooLarge, n, limit)
-		}
 		b.wire = slices.Grow(b.wire[:0], int(n)+1) // one more to see the end
 	}
 	var err error
 	b.wire, err = readAll(b.wire[:0], resp.Body, limit)
-	b.largest = max(b.largest, len(b.wire))
 	return b.wire, err
 }
 
-// plainOf returns the body, uncompressed. Checksum and length of the compressed form are verified.
-func (b *bodies) plainOf(r *response, limit int64) ([]byte, error) {
-	if !r.gzip {
-		return r.wire, nil
-	}
-	b.source.Reset(r.wire)
+// inflate puts the window on what is in the compressed body. Checksum and length are verified at its end.
+func (b *bodies) inflate(wire []byte, limit int64) error {
+	b.source.Reset(wire)
 	if err := b.zip.Reset(&b.source); err != nil {
-		return nil, fail(reasonBody, "answer to %s: gzip: %w", r.path, err)
+		return &sourceError{err}
 	}
-	var err error
-	b.plain, err = readAll(b.plain[:0], &b.zip, limit)
-	b.largest = max(b.largest, len(b.plain))
-	switch {
-	case errors.Is(err, errTooLarge):
-		return nil, fail(reasonBody, "answer to %s: %w", r.path, err)
-	case err != nil:
-		return nil, fail(reasonBody, "answer to %s: gzip: %w", r.path, err)
-	}
-	return b.plain, nil
+	b.window.reset(&b.zip, limit)
+	return nil
 }
 
-// trim lets go of buffers that are far larger than what the last read needed.
-func (b *bodies) trim() {
-	const small = 1 << 20
-	if n := 2*b.largest + small; cap(b.wire) > n || cap(b.plain) > n {
-		b.wire, b.plain = nil, nil
+// release lets go of what is larger than what is worth keeping until the next request.
+func (b *bodies) release() {
+	b.source.Reset(nil)
+	b.window.release()
+	if cap(b.wire) > wireKept {
+		b.wire = nil
 	}
-	b.largest = 0
 }
 
 // readAll appends all that r has to buf and fails beyond the limit.

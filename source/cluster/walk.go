@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -19,7 +20,7 @@ type listHead struct {
 // walk calls item for each item of the list in order and returns the revision of the list, 0 if it has none. The bytes
 // of an item are valid during the call. An error means that the body is not one complete list of the resource; items may
 // have been seen by then.
-func walk(media string, body []byte, r *resource, item func([]byte)) (kube.Revision, error) {
+func walk(media string, body *window, r *resource, item func([]byte)) (kube.Revision, error) {
 	head, err := walkPage(media, body, r, item)
 	if err != nil {
 		return 0, err
@@ -31,7 +32,7 @@ func walk(media string, body []byte, r *resource, item func([]byte)) (kube.Revis
 }
 
 // walkPage is walk for a list of which a page was asked for.
-func walkPage(media string, body []byte, r *resource, item func([]byte)) (head listHead, err error) {
+func walkPage(media string, body *window, r *resource, item func([]byte)) (head listHead, err error) {
 	switch {
 	case media == mediaJSON:
 		err = walkJSON(body, &head, item)
@@ -64,51 +65,125 @@ const (
 	listMetaResourceVersion, listMetaContinue    = 2, 3
 	objectMetadata                               = 1
 	objectMetaName, objectMetaNamespace          = 1, 3
+	objectMetaResourceVersion                    = 6
 )
 
 // walkProtobuf walks a list. The lengths in it have to add up to the last byte, so that a body which ends early shows.
-func walkProtobuf(body []byte, kind string, head *listHead, item func([]byte)) error {
-	got, raw, err := envelope(body)
-	if err != nil {
-		return err
+func walkProtobuf(w *window, kind string, head *listHead, item func([]byte)) error {
+	magic, err := w.take(uint64(len(protobufMagic)))
+	if err != nil || !bytes.Equal(magic, protobufMagic) {
+		return cmp.Or(unlessEnds(err), errors.New("it does not begin like protobuf of the Kubernetes API"))
 	}
-	if string(got) != kind {
-		return fmt.Errorf("it is a %.40q, want a %s", got, kind)
-	}
-	return fields(raw, func(field protowire.Number, value []byte) error {
+	claimed, found := "", false
+	for {
+		field, size, ok, err := w.field(-1)
+		switch {
+		case err != nil:
+			return behind(w, err)
+		case !ok && !found:
+			return errors.New("no message in the body")
+		case !ok && claimed != kind:
+			return fmt.Errorf("it is a %.40q, want a %s", claimed, kind)
+		case !ok:
+			return nil
+		case field == unknownRaw && found:
+			return errors.New("two messages in one body")
+		case field == unknownRaw && claimed != kind:
+			return fmt.Errorf("it is a %.40q, want a %s", claimed, kind)
+		case field == unknownRaw:
+			found = true
+			if err := walkItems(w, w.position()+int64(size), head, item); err != nil {
+				return behind(w, err)
+			}
+			continue
+		}
+		value, err := w.take(size)
+		if err != nil {
+			return behind(w, err)
+		}
 		switch field {
+		case unknownTypeMeta:
+			claimed, err = kindOf(value)
+		case unknownEncoding:
+			if len(value) != 0 {
+				err = fmt.Errorf("unknown content encoding %.40q", value)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// walkItems walks the message that is the list and ends at the position.
+func walkItems(w *window, end int64, head *listHead, item func([]byte)) error {
+	for {
+		field, size, ok, err := w.field(end)
+		if err != nil || !ok {
+			return err
+		}
+		value, err := w.take(size)
+		if err != nil {
+			return err
+		}
+		switch field {
+		case listItems:
+			item(value)
 		case listMetadata:
-			return fields(value, func(field protowire.Number, value []byte) error {
+			err = fields(value, func(field protowire.Number, value []byte) error {
 				switch field {
 				case listMetaResourceVersion:
-					head.resourceVersion = value
+					head.resourceVersion = bytes.Clone(value)
 				case listMetaContinue:
-					head.more = value
+					head.more = bytes.Clone(value)
 				}
 				return nil
 			})
-		case listItems:
-			item(value)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// behind says where in the body something is wrong.
+func behind(w *window, err error) error {
+	if broken := (*sourceError)(nil); errors.As(err, &broken) {
+		return err
+	}
+	return fmt.Errorf("protobuf, behind byte %d: %w", w.position(), err)
+}
+
+// unlessEnds is the error, or nil if it says no more than that the body has ended.
+func unlessEnds(err error) error {
+	if errors.Is(err, errEnds) {
+		return nil
+	}
+	return err
+}
+
+// kindOf reads the kind from the type that a body claims to be of.
+func kindOf(typeMeta []byte) (kind string, err error) {
+	err = fields(typeMeta, func(field protowire.Number, value []byte) error {
+		if field == typeMetaKind {
+			kind = string(value)
 		}
 		return nil
 	})
+	return kind, err
 }
 
 // envelope takes a protobuf body of the API apart: the kind that it claims and the message.
-func envelope(body []byte) (kind, raw []byte, err error) {
+func envelope(body []byte) (kind string, raw []byte, err error) {
 	if !bytes.HasPrefix(body, protobufMagic) {
-		return nil, nil, errors.New("it does not begin like protobuf of the Kubernetes API")
+		return "", nil, errors.New("it does not begin like protobuf of the Kubernetes API")
 	}
 	found := false
-	err = fields(body[len(protobufMagic):], func(field protowire.Number, value []byte) error {
+	err = fields(body[len(protobufMagic):], func(field protowire.Number, value []byte) (err error) {
 		switch field {
 		case unknownTypeMeta:
-			return fields(value, func(field protowire.Number, value []byte) error {
-				if field == typeMetaKind {
-					kind = value
-				}
-				return nil
-			})
+			kind, err = kindOf(value)
+			return err
 		case unknownRaw:
 			if found {
 				return errors.New("two messages in one body")
@@ -130,7 +205,7 @@ func envelope(body []byte) (kind, raw []byte, err error) {
 // statusMessage returns the message of a body that is a Status object in protobuf.
 func statusMessage(body []byte) ([]byte, bool) {
 	kind, raw, err := envelope(body)
-	return raw, err == nil && string(kind) == "Status"
+	return raw, err == nil && kind == "Status"
 }
 
 // fields calls f for each length-delimited field of a message; others are skipped. The fields have to fill the message.

@@ -4,26 +4,52 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/klauspost/compress/gzip"
 	"github.com/routesrv/routesrv/internal/kubetest"
 	"github.com/routesrv/routesrv/kube"
 )
+
+// windowOn is a window on a body.
+func windowOn(r io.Reader) *window {
+	w := &window{}
+	w.reset(r, 1<<40)
+	return w
+}
 
 type walked struct {
 	Version, More string
 	Items         []string
 }
 
+// walkedJSON walks the list through a large window and through one that is smaller than anything in it, as it comes from
+// a slow network. Both have to give the same.
 func walkedJSON(body []byte) (walked, error) {
+	w, err := walkedThrough(windowOn(bytes.NewReader(body)))
+	small := &window{buf: make([]byte, 0, 1)}
+	small.reset(iotest.OneByteReader(bytes.NewReader(body)), 1<<40)
+	again, errAgain := walkedThrough(small)
+	if !cmp.Equal(w, again) || (err == nil) != (errAgain == nil) {
+		panic(fmt.Sprintf("%q: through a large window %v, %v, through a small one %v, %v", body, w, err, again, errAgain))
+	}
+	return w, err
+}
+
+func walkedThrough(body *window) (walked, error) {
 	var (
 		w    walked
 		head listHead
 	)
 	err := walkJSON(body, &head, func(raw []byte) { w.Items = append(w.Items, string(raw)) })
 	w.Version, w.More = string(head.resourceVersion), string(head.more)
+	if err != nil {
+		w = walked{}
+	}
 	return w, err
 }
 
@@ -129,7 +155,7 @@ func sample(t testing.TB) []byte {
 func TestWalksProtobuf(t *testing.T) {
 	var head listHead
 	var names []string
-	err := walkProtobuf(sample(t), "IngressList", &head, func(raw []byte) {
+	err := walkProtobuf(windowOn(bytes.NewReader(sample(t))), "IngressList", &head, func(raw []byte) {
 		o, err := decodeIngress(raw)
 		if err != nil {
 			t.Error(err)
@@ -142,17 +168,44 @@ func TestWalksProtobuf(t *testing.T) {
 	}
 }
 
+// A window that is smaller than an item grows to the item and no further.
+func TestAWindowGrowsToTheLargestItemOnly(t *testing.T) {
+	large := fmt.Sprintf(`{"metadata":{"name":"a","annotations":{"x":%q}}}`, strings.Repeat("x", 3*windowSize))
+	var items [][]byte
+	for range 100 {
+		items = append(items, []byte(large), []byte(`{"metadata":{"name":"b"}}`))
+	}
+	protobuf, err := kubetest.EncodeProtobuf(kube.KindIngress, 7, items)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for media, body := range map[string][]byte{mediaProtobuf: protobuf, mediaJSON: kubetest.EncodeJSON(kube.KindIngress, 7, items)} {
+		w, n := windowOn(iotest.HalfReader(bytes.NewReader(body))), 0
+		revision, err := walk(media, w, &resources[0], func([]byte) { n++ })
+		if err != nil || n != len(items) || revision != 7 {
+			t.Errorf("%s: %d items of revision %d, %v", media, n, revision, err)
+		}
+		if cap(w.buf) > 16*windowSize {
+			t.Errorf("%s: the window has %d bytes for items of %d", media, cap(w.buf), len(large))
+		}
+	}
+}
+
 func TestRefusesProtobufThatIsNoWholeList(t *testing.T) {
 	whole := sample(t)
 	for n := range len(whole) - 4 { // the last four are two empty fields behind the list
-		if walkProtobuf(whole[:n], "IngressList", &listHead{}, func([]byte) {}) == nil {
-			t.Errorf("the first %d of %d bytes pass", n, len(whole))
+		for _, size := range []int{1, windowSize} {
+			w := &window{buf: make([]byte, 0, size)}
+			w.reset(bytes.NewReader(whole[:n]), 1<<40)
+			if walkProtobuf(w, "IngressList", &listHead{}, func([]byte) {}) == nil {
+				t.Errorf("the first %d of %d bytes pass", n, len(whole))
+			}
 		}
 	}
-	if walkProtobuf(whole, "ServiceList", &listHead{}, func([]byte) {}) == nil {
+	if walkProtobuf(windowOn(bytes.NewReader(whole)), "ServiceList", &listHead{}, func([]byte) {}) == nil {
 		t.Error("another kind passes")
 	}
-	if walkProtobuf(append(bytes.Clone(whole), whole[4:]...), "IngressList", &listHead{}, func([]byte) {}) == nil {
+	if walkProtobuf(windowOn(bytes.NewReader(append(bytes.Clone(whole), whole[4:]...))), "IngressList", &listHead{}, func([]byte) {}) == nil {
 		t.Error("two lists in one pass")
 	}
 }
@@ -170,7 +223,7 @@ func FuzzWalkProtobuf(f *testing.F) {
 	f.Add(sample(f))
 	f.Add([]byte("k8s\x00"))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		_, _ = walk(mediaProtobuf, body, &resources[0], func(raw []byte) {
+		_, _ = walk(mediaProtobuf, windowOn(bytes.NewReader(body)), &resources[0], func(raw []byte) {
 			for _, r := range resources {
 				if r.decode == nil {
 					continue
@@ -185,4 +238,54 @@ func FuzzWalkProtobuf(f *testing.F) {
 		}
 		_ = newStatusError(504, "/", "", body)
 	})
+}
+
+// Walking a list that is known allocates the same, however many objects are in it.
+func TestWalkingAKnownListAllocatesTheSameAtAnySize(t *testing.T) {
+	for _, media := range []string{mediaProtobuf, mediaJSON} {
+		t.Run(media, func(t *testing.T) {
+			var allocs []float64
+			for _, n := range []int{10, 1000, 10000} {
+				body := make([][]byte, n)
+				for i := range body {
+					body[i] = fmt.Appendf(nil, `{"metadata":{"name":"i%06d","namespace":"n","annotations":{"k":"v"}},"spec":{"rules":[{"host":"h"}]}}`, i)
+				}
+				text := kubetest.EncodeJSON(kube.KindIngress, 7, body)
+				if media == mediaProtobuf {
+					var err error
+					if text, err = kubetest.EncodeProtobuf(kube.KindIngress, 7, body); err != nil {
+						t.Fatal(err)
+					}
+				}
+				l := newList(resources[0], &Config{})
+				source, w := bytes.NewReader(nil), &window{}
+				var zipped bytes.Buffer
+				zw := gzip.NewWriter(&zipped)
+				_, _ = zw.Write(text)
+				_ = zw.Close()
+				var zip gzip.Reader
+				pass := func() {
+					source.Reset(zipped.Bytes())
+					if err := zip.Reset(source); err != nil {
+						t.Fatal(err)
+					}
+					w.reset(&zip, 1<<40)
+					m := matcher{list: l, known: l.listState, same: true, protobuf: media == mediaProtobuf}
+					if _, err := walk(media, w, &l.resource, m.add); err != nil {
+						t.Fatal(err)
+					}
+					l.take(m.answer())
+				}
+				pass()
+				if len(l.items) != n {
+					t.Fatalf("%d items, want %d", len(l.items), n)
+				}
+				allocs = append(allocs, testing.AllocsPerRun(5, pass))
+			}
+			if allocs[2] > allocs[0]+2 || allocs[2] > 30 {
+				t.Errorf("%v allocations for 10, 1,000 and 10,000 objects", allocs)
+			}
+			t.Logf("%v allocations", allocs)
+		})
+	}
 }

@@ -2,11 +2,9 @@ package cluster
 
 import (
 	"bytes"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/bits"
 )
 
 // maxDepth is how deep arrays and objects may be nested, the same limit as encoding/json has.
@@ -15,43 +13,96 @@ const maxDepth = 10000
 // walkJSON walks a list in JSON. It accepts exactly what encoding/json accepts into a struct with Metadata and Items,
 // but for a repeated metadata or items, of which one would be lost: names match without regard to case, null is as good
 // as nothing. The whole text is checked, so that a body which ends early or was garbled shows.
-func walkJSON(body []byte, head *listHead, item func([]byte)) error {
-	s := scanner{text: body}
-	var sawMeta, sawItems bool
-	err := s.object(func(key []byte) error {
-		switch {
-		case isKey(key, "metadata"):
+func walkJSON(w *window, head *listHead, item func([]byte)) error {
+	s := scanner{window: w, text: w.rest()}
+	err := s.list(head, item)
+	if err == nil {
+		err = s.step(s.nothing)
+	}
+	if broken := (*sourceError)(nil); err != nil && !errors.As(err, &broken) {
+		err = fmt.Errorf("JSON, byte %d: %w", w.position()+int64(s.at), err)
+	}
+	return err
+}
+
+// list reads the list. All that is larger than an item is read in steps, between which the window moves on.
+func (s *scanner) list(head *listHead, item func([]byte)) error {
+	var (
+		sawMeta, sawItems bool
+		is                member
+	)
+	return s.members('{', '}', s.step, func() error {
+		if err := s.step(func() error {
+			key, err := s.key()
+			is = memberOf(key)
+			return err
+		}); err != nil {
+			return err
+		}
+		switch is {
+		case memberMetadata:
 			if sawMeta {
 				return errors.New("metadata stands there twice")
 			}
 			sawMeta = true
-			return s.listMeta(head)
-		case isKey(key, "items"):
+			return s.step(func() error { return s.listMeta(head) })
+		case memberItems:
 			if sawItems {
 				return errors.New("items stand there twice")
 			}
 			sawItems = true
-			return s.array(func() error {
-				raw, err := s.value()
-				if err == nil {
-					item(raw)
-				}
+			return s.items(item)
+		default:
+			return s.step(func() error {
+				_, err := s.value()
 				return err
 			})
-		default:
-			_, err := s.value()
-			return err
 		}
 	})
-	if err == nil {
-		if s.space(); s.at < len(body) {
-			err = errors.New("something follows the list")
+}
+
+// items reads the array of items, or null.
+func (s *scanner) items(item func([]byte)) error {
+	null := false
+	if err := s.step(func() (err error) {
+		null, err = s.null()
+		return err
+	}); null || err != nil {
+		return err
+	}
+	var raw []byte
+	value := func() (err error) {
+		raw, err = s.value()
+		return err
+	}
+	return s.members('[', ']', s.step, func() error {
+		err := s.step(value)
+		if err == nil {
+			item(raw)
 		}
+		return err
+	})
+}
+
+// member is one of those of a list.
+type member int
+
+const (
+	memberOther member = iota
+	memberMetadata
+	memberItems
+)
+
+func memberOf(key []byte) member {
+	switch {
+	case key == nil:
+		return memberOther
+	case isKey(key, "metadata"):
+		return memberMetadata
+	case isKey(key, "items"):
+		return memberItems
 	}
-	if err != nil {
-		return fmt.Errorf("JSON, byte %d of %d: %w", s.at, len(body), err)
-	}
-	return nil
+	return memberOther
 }
 
 // isKey compares an object key as it stands in the text, quotes included, with a name.
@@ -63,17 +114,40 @@ func isKey(key []byte, name string) bool {
 	return bytes.EqualFold(key[1:len(key)-1], []byte(name))
 }
 
-var (
-	errEnds   = errors.New("the text ends early")
-	errSyntax = errors.New("syntax error")
-)
+var errSyntax = errors.New("syntax error")
 
 // scanner reads JSON values without decoding them. It keeps to RFC 8259 and does not recurse.
 type scanner struct {
-	text  []byte
-	at    int
-	depth int // of what is open around the current position
-	stack [maxDepth/64 + 1]uint64
+	window *window // where more text comes from
+	text   []byte  // what is in the window
+	at     int
+	depth  int // of what is open around the current position
+	stack  [maxDepth/64 + 1]uint64
+}
+
+// step calls f, which reads something whole. If the text ends before that does, or with it, f is called again with more
+// text from where it began.
+func (s *scanner) step(f func() error) error {
+	for {
+		from, depth := s.at, s.depth
+		err := f()
+		if s.window.end || err == nil && s.at < len(s.text) || err != nil && !errors.Is(err, errEnds) {
+			return err
+		}
+		s.window.at += from
+		if err := s.window.more(); err != nil && !errors.Is(err, errEnds) {
+			return err
+		}
+		s.text, s.at, s.depth = s.window.rest(), 0, depth
+	}
+}
+
+// nothing wants the text to end.
+func (s *scanner) nothing() error {
+	if s.space(); s.at < len(s.text) {
+		return errors.New("something follows the list")
+	}
+	return nil
 }
 
 // listMeta reads the metadata of a list: an object or null.
@@ -104,21 +178,13 @@ func (s *scanner) listMeta(head *listHead) error {
 
 // object reads an object whose values f reads. The key is passed with its quotes.
 func (s *scanner) object(f func(key []byte) error) error {
-	return s.members('{', '}', func() error {
+	return s.members('{', '}', atOnce, func() error {
 		key, err := s.key()
 		if err != nil {
 			return err
 		}
 		return f(key)
 	})
-}
-
-// array reads an array, the elements of which f reads, or null.
-func (s *scanner) array(f func() error) error {
-	if null, err := s.null(); null || err != nil {
-		return err
-	}
-	return s.members('[', ']', f)
 }
 
 // null reads the next value if it is null.
@@ -129,314 +195,51 @@ func (s *scanner) null() (bool, error) {
 	return true, s.literal("null")
 }
 
-func (s *scanner) members(opening, closing byte, f func() error) error {
-	c, err := s.next()
-	if err != nil {
+// members reads what is between the opening and the closing character. It reads them and the commas with the function
+// step; f reads an element.
+func (s *scanner) members(opening, closing byte, step func(func() error) error, f func() error) error {
+	empty := false
+	if err := step(func() error {
+		c, err := s.next()
+		if err != nil {
+			return err
+		}
+		if c != opening {
+			return fmt.Errorf("%w: want %q", errSyntax, opening)
+		}
+		s.at++
+		c, err = s.next()
+		if empty = c == closing; empty {
+			s.at++
+		}
+		return err
+	}); err != nil || empty {
 		return err
 	}
-	if c != opening {
-		return fmt.Errorf("%w: want %q", errSyntax, opening)
-	}
-	s.at++
 	s.depth++
 	defer func() { s.depth-- }()
-	if c, err = s.next(); err != nil {
-		return err
-	}
-	if c == closing {
+	closed := false
+	after := func() error { // made once, and not for each element
+		c, err := s.next()
+		if err != nil {
+			return err
+		}
+		if closed = c == closing; c != ',' && !closed {
+			return fmt.Errorf("%w: want a comma or %q", errSyntax, closing)
+		}
 		s.at++
 		return nil
 	}
-	for {
+	for !closed {
 		if err := f(); err != nil {
 			return err
 		}
-		switch c, err := s.next(); {
-		case err != nil:
+		if err := step(after); err != nil {
 			return err
-		case c == ',':
-			s.at++
-		case c == closing:
-			s.at++
-			return nil
-		default:
-			return fmt.Errorf("%w: want a comma or %q", errSyntax, closing)
 		}
 	}
-}
-
-// key reads a key and its colon.
-func (s *scanner) key() ([]byte, error) {
-	c, err := s.next()
-	if err != nil {
-		return nil, err
-	}
-	if c != '"' {
-		return nil, fmt.Errorf("%w: want a key", errSyntax)
-	}
-	from := s.at
-	if err := s.string(); err != nil {
-		return nil, err
-	}
-	key := s.text[from:s.at]
-	if c, err = s.next(); err != nil {
-		return nil, err
-	}
-	if c != ':' {
-		return nil, fmt.Errorf("%w: want a colon", errSyntax)
-	}
-	s.at++
-	return key, nil
-}
-
-// value reads one value of any kind and returns its text.
-func (s *scanner) value() ([]byte, error) {
-	s.space()
-	from, outside := s.at, s.depth
-	defer func() { s.depth = outside }()
-	for {
-		opened, err := s.simple()
-		if err != nil {
-			return nil, err
-		}
-		if !opened { // a value has ended
-			for {
-				if s.depth == outside {
-					return s.text[from:s.at], nil
-				}
-				closed, err := s.after()
-				if err != nil {
-					return nil, err
-				}
-				if !closed {
-					break
-				}
-			}
-		}
-		if s.inObject() {
-			if _, err := s.key(); err != nil {
-				return nil, err
-			}
-		}
-	}
-}
-
-// simple reads a value that is no array or object, or an empty one of these; of others it reads the beginning and
-// reports that it did.
-func (s *scanner) simple() (opened bool, err error) {
-	c, err := s.next()
-	if err != nil {
-		return false, err
-	}
-	switch c {
-	case '{', '[':
-		s.at++
-		closing, err := s.next()
-		if err != nil {
-			return false, err
-		}
-		if s.depth >= maxDepth {
-			return false, errors.New("nested too deep")
-		}
-		if closing == c+2 { // the distance of both pairs in ASCII
-			s.at++
-			return false, nil
-		}
-		s.push(c == '{')
-		return true, nil
-	case '"':
-		return false, s.string()
-	case 't':
-		return false, s.literal("true")
-	case 'f':
-		return false, s.literal("false")
-	case 'n':
-		return false, s.literal("null")
-	default:
-		return false, s.number()
-	}
-}
-
-// after reads what follows a value inside an array or object: a comma, or the end, which it reports.
-func (s *scanner) after() (closed bool, err error) {
-	c, err := s.next()
-	if err != nil {
-		return false, err
-	}
-	closing := byte(']')
-	if s.inObject() {
-		closing = '}'
-	}
-	switch c {
-	case ',':
-		s.at++
-		return false, nil
-	case closing:
-		s.at++
-		s.depth--
-		return true, nil
-	default:
-		return false, fmt.Errorf("%w: want a comma or %q", errSyntax, closing)
-	}
-}
-
-func (s *scanner) push(object bool) {
-	word, bit := s.depth/64, uint64(1)<<(s.depth%64)
-	s.stack[word] &^= bit
-	if object {
-		s.stack[word] |= bit
-	}
-	s.depth++
-}
-
-func (s *scanner) inObject() bool {
-	d := s.depth - 1
-	return s.stack[d/64]>>(d%64)&1 == 1
-}
-
-// space skips white space.
-func (s *scanner) space() {
-	for s.at < len(s.text) {
-		switch s.text[s.at] {
-		case ' ', '\n', '\t', '\r':
-			s.at++
-		default:
-			return
-		}
-	}
-}
-
-// next skips white space and returns the byte behind it, without reading it.
-func (s *scanner) next() (byte, error) {
-	s.space()
-	if s.at == len(s.text) {
-		return 0, errEnds
-	}
-	return s.text[s.at], nil
-}
-
-func (s *scanner) literal(want string) error {
-	if got := s.text[s.at:min(s.at+len(want), len(s.text))]; string(got) != want {
-		if len(got) < len(want) && string(got) == want[:len(got)] {
-			return errEnds
-		}
-		return errSyntax
-	}
-	s.at += len(want)
 	return nil
 }
 
-// string reads a string; s.at is at its opening quote.
-func (s *scanner) string() error {
-	i := s.at + 1
-	for {
-		i += plain(s.text[i:])
-		if i >= len(s.text) {
-			s.at = len(s.text)
-			return errEnds
-		}
-		switch s.text[i] {
-		case '"':
-			s.at = i + 1
-			return nil
-		case '\\':
-			n := escape(s.text[i+1:])
-			if n == 0 {
-				s.at = i
-				return fmt.Errorf("%w: escape in a string", errSyntax)
-			}
-			i += 1 + n
-		default:
-			s.at = i
-			return fmt.Errorf("%w: control character in a string", errSyntax)
-		}
-	}
-}
-
-// escape returns the length of the escape sequence behind a backslash, 0 if it is none.
-func escape(b []byte) int {
-	if len(b) == 0 {
-		return 0
-	}
-	switch b[0] {
-	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
-		return 1
-	case 'u':
-		if len(b) < 5 {
-			return 0
-		}
-		for _, c := range b[1:5] {
-			if !('0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F') {
-				return 0
-			}
-		}
-		return 5
-	}
-	return 0
-}
-
-// plain returns how many bytes of a string come before the next quote, backslash or control character. Eight at a time:
-// most of a list are strings.
-func plain(b []byte) int {
-	const (
-		ones  = 0x0101010101010101
-		highs = 0x8080808080808080
-	)
-	i := 0
-	for ; i+8 <= len(b); i += 8 {
-		x := binary.LittleEndian.Uint64(b[i:])
-		quote, backslash := x^(ones*'"'), x^(ones*'\\')
-		// The lowest byte that is marked is right; a borrow can only mark wrong ones above it.
-		found := (quote-ones)&^quote | (backslash-ones)&^backslash | (x-ones*0x20)&^x
-		if found &= highs; found != 0 {
-			return i + bits.TrailingZeros64(found)/8
-		}
-	}
-	for ; i < len(b); i++ {
-		if c := b[i]; c == '"' || c == '\\' || c < 0x20 {
-			return i
-		}
-	}
-	return i
-}
-
-// number reads a number.
-func (s *scanner) number() error {
-	i, t := s.at, s.text
-	digits := func() bool {
-		from := i
-		for i < len(t) && '0' <= t[i] && t[i] <= '9' {
-			i++
-		}
-		return i > from
-	}
-	if i < len(t) && t[i] == '-' {
-		i++
-	}
-	ok := true
-	if i < len(t) && t[i] == '0' {
-		i++
-	} else {
-		ok = digits()
-	}
-	if ok && i < len(t) && t[i] == '.' {
-		i++
-		ok = digits()
-	}
-	if ok && i < len(t) && (t[i] == 'e' || t[i] == 'E') {
-		i++
-		if i < len(t) && (t[i] == '+' || t[i] == '-') {
-			i++
-		}
-		ok = digits()
-	}
-	s.at = i
-	switch {
-	case ok:
-		return nil
-	case i == len(t):
-		return errEnds
-	default:
-		return fmt.Errorf("%w: want a value", errSyntax)
-	}
-}
+// atOnce is the step of what is in the window as a whole.
+func atOnce(f func() error) error { return f() }

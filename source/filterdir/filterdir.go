@@ -31,6 +31,12 @@ type Source interface {
 	Read(ctx context.Context, o kube.ReadOptions) (*kube.Snapshot, error)
 }
 
+// follower is what the source may be besides: one that follows its objects by itself.
+type follower interface {
+	Run(ctx context.Context) error
+	Changed() <-chan struct{}
+}
+
 // Reader reads a source and the folder. It is not safe for concurrent use.
 type Reader struct {
 	dir    string
@@ -72,6 +78,23 @@ func (r *Reader) Read(ctx context.Context, o kube.ReadOptions) (*kube.Snapshot, 
 	with := *s
 	with.DefaultFilters = r.last
 	return &with, nil
+}
+
+// Run runs the source if that follows its objects, until ctx ends. Otherwise there is nothing to run.
+func (r *Reader) Run(ctx context.Context) error {
+	if f, ok := r.source.(follower); ok {
+		return f.Run(ctx)
+	}
+	return nil
+}
+
+// Changed tells when the source has something new. It is nil if the source does not tell. The folder tells nothing: it is
+// read whenever the source is.
+func (r *Reader) Changed() <-chan struct{} {
+	if f, ok := r.source.(follower); ok {
+		return f.Changed()
+	}
+	return nil
 }
 
 func equal(a, b *kube.DefaultFilters) bool {

@@ -215,3 +215,29 @@ func TestFileThatCannotBeReadIsWarnedOfOnce(t *testing.T) {
 		t.Errorf("%d warnings, want another one when it begins anew", n)
 	}
 }
+
+// followed is a source that follows its objects.
+type followed struct {
+	source
+	changed chan struct{}
+	err     error
+}
+
+func (f *followed) Run(context.Context) error { return f.err }
+
+func (f *followed) Changed() <-chan struct{} { return f.changed }
+
+func TestSourceThatFollowsIsFollowed(t *testing.T) {
+	f := &followed{changed: make(chan struct{}), err: errors.New("planted")}
+	r := filterdir.New(t.TempDir(), f, nil)
+	if err := r.Run(t.Context()); !errors.Is(err, f.err) {
+		t.Errorf("Run gives %v, want the error of the source", err)
+	}
+	if r.Changed() != (<-chan struct{})(f.changed) {
+		t.Error("Changed is not that of the source")
+	}
+	plain, _ := newReader(t.TempDir())
+	if err := plain.Run(t.Context()); err != nil || plain.Changed() != nil {
+		t.Errorf("a source that does not follow: %v, %v", err, plain.Changed())
+	}
+}

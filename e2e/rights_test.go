@@ -1,0 +1,253 @@
+package e2e
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// The verbs of the API. A role may name others, which mean something to few resources: those that would make an account
+// more than it is are asked for as well.
+var verbs = []string{
+	"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "impersonate", "bind", "escalate",
+}
+
+// mayList is all that a route server, and a data plane that computes its table, may do.
+var mayList = []string{
+	"list endpointslices.discovery.k8s.io",
+	"list ingresses.networking.k8s.io",
+	"list routegroups.zalando.org",
+	"list services",
+}
+
+// accounts are those of the overlays.
+var accounts = []string{"routesrv", "skipper-ingress"}
+
+// TestRights asks a real API server what the accounts of the manifests may do.
+func TestRights(t *testing.T) {
+	r := rights{manifests: newManifests(t)}
+	r.resources = r.list(t)
+	r.everybody = r.allowed(t, "account-without-any-role", metav1.NamespaceAll)
+	for right := range r.everybody {
+		if !strings.HasPrefix(right, "create selfsubject") { // questions about oneself
+			t.Errorf("every account may %s: this cluster tells nothing", right)
+		}
+	}
+	t.Run("ClusterWide", r.testCluster)
+	t.Run("OfOneNamespace", r.testNamespace)
+}
+
+// rights asks an API server who may do what.
+type rights struct {
+	*manifests
+	resources []authorizationv1.ResourceAttributes // all that there are
+	everybody map[string]bool                      // what every account may do, as "verb resource"
+}
+
+// testCluster: as the overlays are.
+func (r *rights) testCluster(t *testing.T) {
+	r.kubectl(t, "apply", "-k", "deploy/kustomize/overlays/pre")
+	for _, account := range accounts {
+		for _, namespace := range []string{metav1.NamespaceAll, systemNamespace} {
+			if diff := cmp.Diff(mayList, r.of(t, account, namespace)); diff != "" {
+				t.Errorf("%s in namespace %q (-want +got):\n%s", account, namespace, diff)
+			}
+		}
+		user := "--as=system:serviceaccount:" + systemNamespace + ":" + account
+		for _, right := range mayList {
+			verb, resource, _ := strings.Cut(right, " ")
+			if out, err := r.try(t, "", "auth", "can-i", verb, resource, "-A", user); err != nil || strings.TrimSpace(out) != "yes" {
+				t.Errorf("%s: kubectl auth can-i %s: %v %s", account, right, err, out)
+			}
+		}
+		for _, right := range []string{
+			"get secrets", "list secrets", "watch ingresses", "get services", "list configmaps", "list pods", "list nodes",
+			"update ingresses", "patch ingresses --subresource=status", "create routegroups", "delete services", "create pods --subresource=exec",
+		} {
+			args := append([]string{"auth", "can-i", "-A", user}, strings.Fields(right)...)
+			if out, err := r.try(t, "", args...); err == nil || !strings.Contains(out, "no") {
+				t.Errorf("%s: kubectl auth can-i %s: %s", account, right, out)
+			}
+		}
+		r.reads(t, account, "", "")
+	}
+	r.kubectl(t, "delete", "-k", "deploy/kustomize/overlays/pre")
+}
+
+// testNamespace: with components/namespaced, which is about the namespace shop.
+func (r *rights) testNamespace(t *testing.T) {
+	r.kubectl(t, "apply", "-k", "deploy/testdata/namespaced")
+	for _, account := range accounts {
+		for namespace, want := range map[string][]string{metav1.NamespaceAll: nil, "shop": mayList, systemNamespace: nil} {
+			if diff := cmp.Diff(want, r.of(t, account, namespace)); diff != "" {
+				t.Errorf("%s in namespace %q (-want +got):\n%s", account, namespace, diff)
+			}
+		}
+		r.reads(t, account, "shop", "")
+		r.reads(t, account, "", "forbidden")
+	}
+	r.kubectl(t, "delete", "-k", "deploy/testdata/namespaced")
+}
+
+// of lists what an account of ours may do that not every account may.
+func (r *rights) of(t *testing.T, account, namespace string) []string {
+	t.Helper()
+	own := r.allowed(t, account, namespace)
+	maps.DeleteFunc(own, func(right string, _ bool) bool { return r.everybody[right] })
+	return slices.Sorted(maps.Keys(own))
+}
+
+// allowed asks for every verb on every resource that the API server has, in the name of an account: what kubectl auth can-i
+// --as does.
+func (r *rights) allowed(t *testing.T, account, namespace string) map[string]bool {
+	t.Helper()
+	config := rest.CopyConfig(r.env.Config)
+	config.QPS = -1
+	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + systemNamespace + ":" + account}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var (
+		mu   sync.Mutex
+		all  = make(map[string]bool)
+		wg   sync.WaitGroup
+		work = make(chan authorizationv1.ResourceAttributes)
+	)
+	for range 8 {
+		wg.Go(func() {
+			for a := range work {
+				review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &a}}
+				answer, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
+				mu.Lock()
+				if err != nil {
+					t.Errorf("%s %s: %v", a.Verb, a.Resource, err)
+				} else if answer.Status.Allowed {
+					all[a.Verb+" "+resourceName(a)] = true
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	for _, a := range r.resources {
+		for _, verb := range verbs {
+			a.Namespace, a.Verb = namespace, verb
+			work <- a
+		}
+	}
+	close(work)
+	wg.Wait()
+	return all
+}
+
+func resourceName(a authorizationv1.ResourceAttributes) string {
+	name := schema.GroupResource{Group: a.Group, Resource: a.Resource}.String()
+	if a.Subresource != "" {
+		name += "/" + a.Subresource
+	}
+	return name
+}
+
+// list gives all resources that the API server has, subresources too, and one that it does not have: what stands for all in a
+// role would allow it.
+func (r *rights) list(t *testing.T) []authorizationv1.ResourceAttributes {
+	t.Helper()
+	_, lists, err := r.client.Discovery().ServerGroupsAndResources()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[authorizationv1.ResourceAttributes]bool{{Group: "nobody.example.org", Resource: "things"}: true}
+	for _, list := range lists {
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range list.APIResources {
+			resource, sub, _ := strings.Cut(r.Name, "/")
+			found[authorizationv1.ResourceAttributes{Group: gv.Group, Resource: resource, Subresource: sub}] = true
+		}
+	}
+	all := slices.Collect(maps.Keys(found))
+	for _, want := range []string{"secrets", "pods/exec", "nodes/proxy", "routegroups.zalando.org/status", "ingresses.networking.k8s.io/status"} {
+		if !slices.ContainsFunc(all, func(a authorizationv1.ResourceAttributes) bool { return resourceName(a) == want }) {
+			t.Fatalf("the API server does not have %s; are these all? %d resources", want, len(all))
+		}
+	}
+	return all
+}
+
+// reads runs the program of an account with its token and the flags of the manifests: what it may do is enough for a first
+// table, or it is told what is missing.
+func (r *rights) reads(t *testing.T, account, namespace, wantError string) {
+	t.Helper()
+	seconds := int64(3600)
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
+	answer, err := r.client.CoreV1().ServiceAccounts(systemNamespace).CreateToken(t.Context(), account, request, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := writeKubeconfig(t, r.env.Config.Host, r.env.Config.CAData, answer.Status.Token)
+	main, support := freeAddress(t), freeAddress(t)
+	args := []string{
+		"-address=" + main, "-support-listener=" + support, "-kubernetes", "--kubeconfig=" + config, "-kubernetes-namespace=" + namespace,
+		"-config-file=" + r.flags(t), "-source-poll-timeout=300",
+	}
+	program, source := binary, "source"
+	if account == "skipper-ingress" {
+		program, source = dataplane, "self"
+		args = append(args, "--mode=False")
+	} else {
+		args = append(args, "-wait-for-healthcheck-interval=0s")
+	}
+	p := startProcess(t, program, main, support, args)
+	defer p.stop(t)
+	if wantError == "" {
+		p.ready(t)
+		if log := p.log(); strings.Contains(log, "forbidden") {
+			t.Errorf("%s, namespace %q:\n%s", account, namespace, log)
+		}
+		return
+	}
+	var body string
+	eventually(t, fmt.Sprintf("%q in /status of %s", wantError, account), func() bool {
+		a, err := fetch(t.Context(), p.support+"/status", "")
+		body = a.body
+		return err == nil && a.status == http.StatusOK && strings.Contains(body, `"`+source+`"`) && strings.Contains(body, wantError)
+	})
+	if a, err := fetch(t.Context(), p.support+"/health", ""); err != nil || a.status != http.StatusServiceUnavailable {
+		t.Errorf("%s has a table of what it may not read: %v %d", account, err, a.status)
+	}
+}
+
+// flags writes the configuration file that both programs have in the cluster.
+func (r *rights) flags(t *testing.T) string {
+	t.Helper()
+	list, err := r.client.CoreV1().ConfigMaps(systemNamespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := slices.IndexFunc(list.Items, func(c corev1.ConfigMap) bool { return strings.HasPrefix(c.Name, "routesrv-flags-") })
+	if at < 0 {
+		t.Fatal("there is no ConfigMap routesrv-flags")
+	}
+	path := filepath.Join(t.TempDir(), "flags.yaml")
+	if err := os.WriteFile(path, []byte(list.Items[at].Data["flags.yaml"]), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}

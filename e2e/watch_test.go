@@ -1,0 +1,422 @@
+package e2e
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// staleAfter is how long a watch may be broken until reads fail, and some time for it to show.
+const staleAfter = 50 * time.Second
+
+// watchRole is what routesrv may do when it watches: the verb watch besides the verb list.
+const watchRole = `
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: routesrv-watch, namespace: routesrv}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: routesrv-watch}
+rules:
+- {apiGroups: [networking.k8s.io], resources: [ingresses], verbs: [list, watch]}
+- {apiGroups: [zalando.org], resources: [routegroups], verbs: [list, watch]}
+- {apiGroups: [""], resources: [services, endpoints], verbs: [list, watch]}
+- {apiGroups: [discovery.k8s.io], resources: [endpointslices], verbs: [list, watch]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: routesrv-watch}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: routesrv-watch}
+subjects: [{kind: ServiceAccount, name: routesrv-watch, namespace: routesrv}]
+`
+
+// startWatching starts the built binary with watches, as a ServiceAccount that may watch.
+func startWatching(t *testing.T, api *faultProxy, args ...string) *process {
+	t.Helper()
+	if err := theCluster.apply(t.Context(), watchRole); err != nil {
+		t.Fatal(err)
+	}
+	seconds := int64(3600)
+	r, err := theCluster.typed.CoreV1().ServiceAccounts(systemNamespace).CreateToken(t.Context(), "routesrv-watch",
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return startWithToken(t, api, r.Status.Token, append([]string{"--kubernetes-read=watch", "--poll-max-backoff=500ms"}, args...)...)
+}
+
+// within asks again and again until the answer is as wanted.
+func within(t *testing.T, limit time.Duration, what string, ok func() bool) time.Duration {
+	t.Helper()
+	begin := time.Now()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		if time.Since(begin) > limit {
+			t.Fatalf("waited %v for: %s", limit, what)
+		}
+		<-tick.C
+	}
+	return time.Since(begin)
+}
+
+// metric is the sum of the series with the name, labels aside.
+func (p *process) metric(t *testing.T, name string) (sum float64) {
+	t.Helper()
+	a, err := fetch(t.Context(), p.support+"/metrics", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile(`(?m)^`+name+`(?:\{[^}]*\})? (\S+)$`).FindAllStringSubmatch(a.body, -1) {
+		var v float64
+		if _, err := fmt.Sscan(m[1], &v); err != nil {
+			t.Fatal(err)
+		}
+		sum += v
+	}
+	return sum
+}
+
+// randomObject is object number i of one of the kinds, in version n.
+func randomObject(i, n int) string {
+	switch i % 4 {
+	case 0:
+		return fmt.Sprintf(`
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: r%d, namespace: random, annotations: {zalando.org/skipper-filter: 'setResponseHeader("N", "%d")'}}
+spec: {rules: [{host: r%d.example.org, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: fixed, port: {number: 80}}}}]}}]}
+`, i, n, i)
+	case 1:
+		return fmt.Sprintf(`
+apiVersion: zalando.org/v1
+kind: RouteGroup
+metadata: {name: r%d, namespace: random}
+spec:
+  hosts: [rg%d.example.org]
+  backends: [{name: gone, type: shunt}]
+  routes: [{path: /v%d, backends: [{backendName: gone}]}]
+`, i, i, n)
+	case 2:
+		return fmt.Sprintf(`
+apiVersion: v1
+kind: Service
+metadata: {name: r%d, namespace: random, labels: {n: "%d"}}
+spec: {clusterIP: None, ports: [{name: http, port: 80, targetPort: 8080}]}
+`, i, n)
+	default:
+		return fmt.Sprintf(`
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: r%d, namespace: random, labels: {kubernetes.io/service-name: fixed}}
+addressType: IPv4
+endpoints: [{addresses: [10.0.%d.%d], conditions: {ready: true}}]
+ports: [{name: http, port: 8080, protocol: TCP}]
+`, i, i%200, n%200)
+	}
+}
+
+const fixedService = `
+apiVersion: v1
+kind: Service
+metadata: {name: fixed, namespace: random}
+spec: {clusterIP: None, ports: [{name: http, port: 80, targetPort: 8080}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: fixed-1, namespace: random, labels: {kubernetes.io/service-name: fixed}}
+addressType: IPv4
+endpoints: [{addresses: [10.1.0.1], conditions: {ready: true}}]
+ports: [{name: http, port: 8080, protocol: TCP}]
+`
+
+// TestWatchedTableEqualsCompiledManifests changes objects at random; what is served in the end is what the manifests of
+// what is there compile to, and no reconcile found anything.
+func TestWatchedTableEqualsCompiledManifests(t *testing.T) {
+	withObjects(t, fixedService)
+	proxy := newFaultProxy(t, theCluster)
+	p := startWatching(t, proxy, "--kubernetes-reconcile-interval=2s")
+	p.ready(t)
+	r := rand.New(rand.NewPCG(1, 2))
+	present := map[int]string{}
+	t.Cleanup(func() {
+		for _, text := range present {
+			if err := theCluster.remove(cleanupContext(t), text); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for n := range 150 {
+		i := r.IntN(24)
+		if text := present[i]; text != "" && r.IntN(3) == 0 {
+			if err := theCluster.remove(t.Context(), text); err != nil {
+				t.Fatal(err)
+			}
+			delete(present, i)
+			continue
+		}
+		present[i] = randomObject(i, n)
+		if err := theCluster.apply(t.Context(), present[i]); err != nil {
+			t.Fatal(err)
+		}
+		if n%40 == 39 {
+			proxy.CloseClientConnections() // also the watches
+		}
+	}
+	dir := t.TempDir()
+	for i, text := range present {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprint(i, ".yaml")), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "fixed.yaml"), []byte(fixedService), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want, _ := compileManifests(t, 0, dir)
+	eventually(t, "the table of the manifests", func() bool { return p.get(t, "/routes", "").body == want })
+	reconciles := p.metric(t, "routesrv_watch_reconciles_total")
+	eventually(t, "two more reconciles", func() bool { return p.metric(t, "routesrv_watch_reconciles_total") >= reconciles+8 })
+	if n := p.metric(t, "routesrv_watch_reconcile_differences_total"); n != 0 {
+		t.Errorf("reconciles found %v differences", n)
+	}
+	if d := cmp.Diff(want, p.get(t, "/routes", "").body); d != "" {
+		t.Errorf("served table (-compiled +served):\n%s", d)
+	}
+}
+
+func TestAWatchedChangeIsServedAtOnceAndListsNothing(t *testing.T) {
+	withShop(t)
+	proxy := newFaultProxy(t, theCluster)
+	p := startWatching(t, proxy, "-source-poll-timeout=60000")
+	p.ready(t)
+	lists := proxy.count("/api/v1/services")
+	for n := range 5 {
+		withObjects(t, counterIngress(n))
+		took := within(t, patience, "the change", func() bool {
+			return strings.Contains(p.get(t, "/routes", "").body, fmt.Sprintf(`setResponseHeader("N", "%d")`, n))
+		})
+		t.Logf("served after %v", took)
+		if took > 10*time.Second {
+			t.Errorf("served after %v although a poll comes once a minute", took)
+		}
+	}
+	// Questions for the revision come every ten seconds.
+	if n := proxy.count("/api/v1/services") - lists; n > 6 {
+		t.Errorf("%d requests for services", n)
+	}
+}
+
+// TestMissingPermissionToWatchIsNamed runs with the role of the product, which may list and no more.
+func TestMissingPermissionToWatchIsNamed(t *testing.T) {
+	withShop(t)
+	p := startRoutesrv(t, newFaultProxy(t, theCluster), "--kubernetes-read=watch", "--poll-max-backoff=500ms")
+	eventually(t, "the support listener", func() bool {
+		_, err := fetch(t.Context(), p.support+"/status", "")
+		return err == nil
+	})
+	var last string
+	eventually(t, "an error that says what to grant", func() bool {
+		last = p.status(t).Source.LastError
+		return strings.Contains(last, `grant the verb "watch" on "`) && strings.Contains(last, "watch ")
+	})
+	t.Log(last)
+	if a := p.get(t, "/routes", ""); a.status != http.StatusNotFound {
+		t.Errorf("a table without a watch: %d", a.status)
+	}
+}
+
+// TestAKindWhoseWatchIsBrokenMakesTheTableStale: for a while nothing shows, then reads fail; the table stays.
+func TestAKindWhoseWatchIsBrokenMakesTheTableStale(t *testing.T) {
+	withShop(t)
+	proxy := newFaultProxy(t, theCluster)
+	p := startWatching(t, proxy)
+	p.ready(t)
+	want := p.get(t, "/routes", "")
+	const path = "/apis/zalando.org/v1/routegroups"
+	proxy.fail(path, status(http.StatusServiceUnavailable))
+	proxy.CloseClientConnections()
+	took := within(t, staleAfter, "the failure in /status", func() bool {
+		s := p.status(t).Source
+		return s.Failures > 0 && strings.Contains(s.LastError, "routegroups.zalando.org") && strings.Contains(s.LastError, "503")
+	})
+	if took < 20*time.Second {
+		t.Errorf("reads failed after %v", took)
+	}
+	if a := p.get(t, "/routes", ""); a.body != want.body {
+		t.Error("the table changed")
+	}
+	withObjects(t, counterIngress(7))
+	proxy.fail(path, nil)
+	eventually(t, "reads to succeed again, with what changed meanwhile", func() bool {
+		return p.status(t).Source.Failures == 0 && strings.Contains(p.get(t, "/routes", "").body, `setResponseHeader("N", "7")`)
+	})
+}
+
+// TestWatchOutlivesTheAPIServer: the same table while it is gone, an error that says so, and fresh again afterwards.
+func TestWatchOutlivesTheAPIServer(t *testing.T) {
+	withShop(t)
+	p := startWatching(t, newFaultProxy(t, theCluster))
+	p.ready(t)
+	want := p.get(t, "/routes", "")
+	restartAPI := theCluster.killAPIServer(t)
+	within(t, staleAfter, "failures", func() bool { return p.status(t).Source.Failures >= 2 })
+	if a := p.get(t, "/routes", ""); a.body != want.body {
+		t.Error("the table changed while the API server was down")
+	}
+	restartAPI()
+	eventually(t, "a fresh read", func() bool { return p.status(t).Source.Failures == 0 })
+	if a := p.get(t, "/routes", want.header.Get("Etag")); a.status != http.StatusNotModified {
+		t.Errorf("after the outage: %d, want 304", a.status)
+	}
+	withObjects(t, counterIngress(8))
+	eventually(t, "a change after the outage", func() bool {
+		return strings.Contains(p.get(t, "/routes", "").body, `setResponseHeader("N", "8")`)
+	})
+}
+
+// TestADefinitionThatGoesAndComesIsFollowed removes the CustomResourceDefinition and installs it again.
+func TestADefinitionThatGoesAndComesIsFollowed(t *testing.T) {
+	withShop(t)
+	group := randomObject(1, 1)
+	withObjects(t, group)
+	p := startWatching(t, newFaultProxy(t, theCluster), "--guard-max-loss=1")
+	p.ready(t)
+	served := func() bool { return strings.Contains(p.get(t, "/routes", "").body, "rg1") }
+	eventually(t, "the route group", served)
+
+	definition, err := os.ReadFile(filepath.Join(crdDir, "routegroups.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := theCluster.remove(t.Context(), string(definition)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "no route group", func() bool { return !served() })
+	within(t, staleAfter, "discovery to say that it is gone", func() bool {
+		return strings.Contains(p.log(), "RouteGroups CRD is not installed") && p.status(t).Source.Failures == 0
+	})
+	install(t, string(definition))
+	eventually(t, "the API to take route groups", func() bool { return theCluster.apply(t.Context(), group) == nil })
+	within(t, staleAfter, "the route group again", served)
+}
+
+// install applies a definition, which may still be on its way out.
+func install(t *testing.T, definition string) {
+	t.Helper()
+	eventually(t, "the definition to be installed", func() bool {
+		if theCluster.apply(t.Context(), definition) != nil {
+			return false
+		}
+		theCluster.mapper.Reset()
+		list, err := theCluster.typed.Discovery().ServerResourcesForGroupVersion("zalando.org/v1")
+		return err == nil && len(list.APIResources) > 0
+	})
+}
+
+// TestARestoredEtcdIsNoticedByAWatch puts etcd back to a backup. The watches are silent from then on.
+func TestARestoredEtcdIsNoticedByAWatch(t *testing.T) {
+	withShop(t)
+	p := startWatching(t, newFaultProxy(t, theCluster))
+	p.ready(t)
+	pid, args := theCluster.findProcess(t, "etcd", "--data-dir=")
+	var dir string
+	for _, a := range args {
+		if d, ok := strings.CutPrefix(a, "--data-dir="); ok {
+			dir = d
+		}
+	}
+	backup := filepath.Join(t.TempDir(), "backup")
+	restart := theCluster.killAPIServer(t)
+	swapEtcd(t, pid, args, func() { copyFolder(t, dir, backup) })
+	restart()
+
+	text := counterIngress(9)
+	eventually(t, "a change after the backup", func() bool { return theCluster.apply(t.Context(), text) == nil })
+	within(t, staleAfter, "it to be served", func() bool {
+		return strings.Contains(p.get(t, "/routes", "").body, `setResponseHeader("N", "9")`)
+	})
+
+	pid, args = theCluster.findProcess(t, "etcd", "--data-dir="+dir)
+	restart = theCluster.killAPIServer(t)
+	swapEtcd(t, pid, args, func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+		copyFolder(t, backup, dir)
+	})
+	restart()
+	within(t, staleAfter, "the change to be gone", func() bool {
+		return !strings.Contains(p.get(t, "/routes", "").body, `setResponseHeader("N", "9")`)
+	})
+	if n := p.metric(t, "routesrv_source_restores_total"); n < 1 {
+		t.Errorf("%v restores are counted", n)
+	}
+	withObjects(t, counterIngress(10))
+	eventually(t, "a change after the restore", func() bool {
+		return strings.Contains(p.get(t, "/routes", "").body, `setResponseHeader("N", "10")`)
+	})
+}
+
+// swapEtcd kills etcd, lets f work on its data, and starts it again.
+func swapEtcd(t *testing.T, pid int, args []string, f func()) {
+	t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "etcd to end", func() bool {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		return err != nil || strings.Contains(string(stat), ") Z ")
+	})
+	f()
+	theCluster.restartedEtcd = exec.Command(args[0], args[1:]...)
+	if err := theCluster.restartedEtcd.Start(); err != nil {
+		t.Fatalf("restart etcd: %v", err)
+	}
+}
+
+func copyFolder(t *testing.T, from, to string) {
+	t.Helper()
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestASidecarWatchesWheneverItComputes goes from mode False to Exec and back: the watches end and begin with the mode.
+func TestASidecarWatchesWheneverItComputes(t *testing.T) {
+	withShop(t)
+	// The sidecar of these tests is the product's ServiceAccount.
+	withObjects(t, strings.NewReplacer(
+		"kind: ClusterRoleBinding\nmetadata: {name: routesrv-watch}", "kind: ClusterRoleBinding\nmetadata: {name: routesrv-may-watch}",
+		"subjects: [{kind: ServiceAccount, name: routesrv-watch,", "subjects: [{kind: ServiceAccount, name: routesrv,",
+	).Replace(watchRole))
+	server := startRoutesrv(t, newFaultProxy(t, theCluster))
+	server.ready(t)
+	proxy := newFaultProxy(t, theCluster)
+	s := startSidecar(t, proxy, "False", []string{server.main}, "--kubernetes-read=watch")
+	s.ready(t)
+	want, _ := compileManifests(t, 0, shopDir)
+	if d := cmp.Diff(want, s.get(t, "/routes", "").body); d != "" {
+		t.Errorf("computed table (-compiled +served):\n%s", d)
+	}
+	for n, mode := range []string{"Exec", "False", "Exec", "False"} {
+		s.setMode(t, mode)
+		s.awaitMode(t, mode, map[string]string{"Exec": "server", "False": "self"}[mode])
+		withObjects(t, counterIngress(100+n))
+		eventually(t, "a change in mode "+mode, func() bool {
+			return strings.Contains(s.get(t, "/routes", "").body, fmt.Sprintf(`setResponseHeader("N", "%d")`, 100+n))
+		})
+	}
+}

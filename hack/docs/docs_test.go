@@ -1,0 +1,139 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestDeadLinksAreFound(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("a.md", "# A `code` title: with *marks*, and 2\n\n## Twice\n\n## Twice\n\n"+
+		"[b](docs/b.md) [b](docs/b.md#b) [here](#twice-1) [top](#a-code-title-with-marks-and-2) [net](https://example.org/x.md#y)\n"+
+		"[folder](docs) ![picture](docs/b.md)\n\n```\n[not a link](nowhere.md)\n## Not a heading\n```\n")
+	write("docs/b.md", "# B\n\n[up](../a.md#twice)\n")
+	if err := checkLinks(dir); err != nil {
+		t.Fatalf("links that are fine: %v", err)
+	}
+	write("docs/c.md", "# C\n\n[a](../gone.md)\n[b](b.md#gone)\n\n[c](#not-a-heading) [d](../a.md#not-a-heading)\n")
+	err := checkLinks(dir)
+	if err == nil {
+		t.Fatal("dead links are not found")
+	}
+	for _, want := range []string{"c.md:3: the link ../gone.md", "c.md:4: the link b.md#gone", "c.md:6: the link #not-a-heading",
+		"c.md:6: the link ../a.md#not-a-heading"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("no %q in\n%v", want, err)
+		}
+	}
+	if n := strings.Count(err.Error(), "\n") + 1; n != 4 {
+		t.Errorf("%d errors, want 4:\n%v", n, err)
+	}
+}
+
+const testRunbook = `# Runbook
+
+## Alerts
+
+### RoutesrvA
+
+**What you see.** a
+
+**Why.** b
+
+**What to do.** c
+
+**How to check.** d
+
+## Symptoms
+
+### Something is slow
+
+**What you see.** a
+**Why.** b
+**What to do.** c
+**How to check.** d
+`
+
+func TestRunbookThatFitsTheAlertsIsFine(t *testing.T) {
+	if err := compareRunbook([]alert{{"RoutesrvA", "docs/runbook.md#routesrva"}}, testRunbook); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRunbookThatDoesNotFitTheAlertsIsFound(t *testing.T) {
+	a := alert{"RoutesrvA", "docs/runbook.md#routesrva"}
+	for name, tt := range map[string]struct {
+		alerts []alert
+		text   string
+		want   string
+	}{
+		"an alert without a section":  {[]alert{a, {"RoutesrvB", "docs/runbook.md#routesrvb"}}, testRunbook, "has no section RoutesrvB"},
+		"a section without an alert":  {nil, testRunbook, "section RoutesrvA, and there is no such alert"},
+		"an alert that leads astray":  {[]alert{{"RoutesrvA", "docs/runbook.md#a"}}, testRunbook, `leads to "docs/runbook.md#a"`},
+		"a section without a part":    {[]alert{a}, strings.Replace(testRunbook, "**Why.** b\n**", "**", 1), "section Something is slow: want"},
+		"a section with a part twice": {[]alert{a}, testRunbook + "**Why.** e\n", "section Something is slow: want"},
+		"parts in another order":      {[]alert{a}, strings.Replace(testRunbook, "**Why.** b\n**What to do.** c", "**What to do.** c\n**Why.** b", 1), "section Something is slow: want"},
+	} {
+		if err := compareRunbook(tt.alerts, tt.text); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: error %v, want %q", name, err, tt.want)
+		}
+	}
+}
+
+func TestAlertsAreReadOfARule(t *testing.T) {
+	got, err := alertsOf([]byte("spec: {groups: [{rules: [{record: x}, {alert: RoutesrvA, annotations: {runbook: r}}]}, {rules: [{alert: RoutesrvB}]}]}"))
+	if err != nil || !slices.Equal(got, []alert{{"RoutesrvA", "r"}, {"RoutesrvB", ""}}) {
+		t.Errorf("%v, %v", got, err)
+	}
+	if _, err := alertsOf([]byte("spec: {}")); err == nil {
+		t.Error("a rule file without alerts is fine")
+	}
+}
+
+func TestPartsAreWrittenBetweenTheirMarkers(t *testing.T) {
+	got := string(fill([]byte("a\n<!-- generated: x -->\nold\n<!-- end -->\nb\n<!-- generated: y -->\n<!-- end -->\n"),
+		map[string]string{"x": "X\n", "y": "Y\n"}))
+	want := "a\n<!-- generated: x -->\n\nX\n\n<!-- end -->\nb\n<!-- generated: y -->\n\nY\n\n<!-- end -->\n"
+	if got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if again := string(fill([]byte(got), map[string]string{"x": "X\n", "y": "Y\n"})); again != want {
+		t.Errorf("written again: %q", again)
+	}
+}
+
+func TestLimitsAreThoseOfTheCode(t *testing.T) {
+	dir := t.TempDir()
+	code := "package p\n\nimport \"time\"\n\nconst (\n\ta = 64 << 10\n\tb = 2 * time.Minute\n\tc = \"text\"\n)\n\nconst d, e = 7, time.Minute\n"
+	if err := os.WriteFile(filepath.Join(dir, "p.go"), []byte(code), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]int64{"a": 65536, "b": 120e9, "d": 7, "e": 60e9} {
+		if got, err := constant(dir, name); err != nil || got != want {
+			t.Errorf("%s is %d, %v, want %d", name, got, err, want)
+		}
+	}
+	for _, name := range []string{"c", "gone"} {
+		if got, err := constant(dir, name); err == nil {
+			t.Errorf("%s is %d, want an error", name, got)
+		}
+	}
+	for n, want := range map[int64]string{64 << 10: "64 KiB", 1 << 30: "1 GiB", 256: "256 bytes", 512 << 20: "512 MiB"} {
+		if got := bytesText(n); got != want {
+			t.Errorf("%d: %s, want %s", n, got, want)
+		}
+	}
+}

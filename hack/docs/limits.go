@@ -1,0 +1,162 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// limit is a constant of the code that bounds an input or a wait, and what it bounds.
+type limit struct {
+	input, what   string
+	folder, name  string // of the constant
+	unit, changed string // unit: bytes, time or number; changed: the flag that changes it, empty if there is none
+}
+
+// limits are those of docs/security.md.
+var limits = []limit{
+	{"requests to any listener", "time for headers and body", "httpserve", "readTimeout", "time", ""},
+	{"", "time for the answer", "httpserve", "writeTimeout", "time", ""},
+	{"", "idle connection", "httpserve", "idleTimeout", "time", ""},
+	{"", "headers", "httpserve", "maxHeaderBytes", "bytes", ""},
+	{"tables that clients name", "remembered claims, all together", "etagcache", "maxClaims", "number", ""},
+	{"", "remembered claims of one address", "etagcache", "maxClaimsPerClient", "number", ""},
+	{"", "tables remembered as served", "etagcache", "maxHistory", "number", ""},
+	{"", "broken downloads remembered", "etagcache", "maxBroken", "number", ""},
+	{"Kubernetes API", "one answer, as sent and unpacked", "source/cluster", "DefaultMaxBytes", "bytes", ""},
+	{"", "one request", "config", "DefaultRequestTimeout", "time", "--kubernetes-request-timeout"},
+	{"", "body of an answer that is an error", "source/cluster", "maxStatusBytes", "bytes", ""},
+	{"", "depth of nested JSON", "source/cluster", "maxDepth", "number", ""},
+	{"route server, as the data plane sees it", "one table, as sent and unpacked", "dataplane", "DefaultMaxBytes", "bytes", "--max-table-bytes"},
+	{"", "one exchange", "dataplane", "DefaultTimeout", "time", "--fetch-timeout"},
+	{"", "window of the zstd decoder", "dataplane", "maxWindow", "bytes", ""},
+	{"", "length of an ETag", "dataplane", "maxTag", "bytes", ""},
+	{"checkpoint and LKG file", "header", "table", "maxFileHeader", "bytes", ""},
+	{"configuration file", "size", "config", "maxFileSize", "bytes", ""},
+	{"default filters (`-default-filters-dir`)", "one file", "source/filterdir", "maxSize", "bytes", ""},
+	{"`--manifests`", "one file", "source/manifests", "DefaultMaxFileBytes", "bytes", ""},
+	{"", "files", "source/manifests", "DefaultMaxFiles", "number", ""},
+	{"`routesrv diff`", "one table, unpacked", "source/tables", "DefaultMaxBytes", "bytes", ""},
+	{"", "one table from a URL", "source/tables", "DefaultTimeout", "time", ""},
+	{"", "redirects", "source/tables", "DefaultMaxRedirects", "number", ""},
+	{"log", "problems logged for one read", "engine", "maxLogged", "number", ""},
+}
+
+// limitParts is the table of the limits, with their values as the code has them.
+func limitParts() (map[string]string, error) {
+	var b strings.Builder
+	b.WriteString("| input | what | limit | |\n|---|---|---|---|\n")
+	for _, l := range limits {
+		n, err := constant(l.folder, l.name)
+		if err != nil {
+			return nil, err
+		}
+		shown := strconv.FormatInt(n, 10)
+		switch l.unit {
+		case "bytes":
+			shown = bytesText(n)
+		case "time":
+			shown = durationText(time.Duration(n))
+		}
+		flag := ""
+		if l.changed != "" {
+			flag = "`" + l.changed + "`"
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", l.input, l.what, shown, flag)
+	}
+	return map[string]string{"limits": b.String()}, nil
+}
+
+func bytesText(n int64) string {
+	for _, u := range []struct {
+		size int64
+		name string
+	}{{1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}} {
+		if n >= u.size && n%u.size == 0 {
+			return fmt.Sprintf("%d %s", n/u.size, u.name)
+		}
+	}
+	return fmt.Sprintf("%d bytes", n)
+}
+
+func durationText(d time.Duration) string {
+	if d%time.Minute == 0 {
+		return fmt.Sprintf("%d min", d/time.Minute)
+	}
+	return fmt.Sprintf("%d s", d/time.Second)
+}
+
+// constant reads the value of a constant from the sources of a package: most of these are nobody's business outside of it.
+func constant(folder, name string) (int64, error) {
+	names, err := filepath.Glob(filepath.Join(folder, "*.go"))
+	if err != nil {
+		return 0, err
+	}
+	for _, file := range names {
+		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return 0, err
+		}
+		for _, d := range f.Decls {
+			if v := constantOf(d, name); v != nil {
+				n, err := evaluate(v)
+				if err != nil {
+					return 0, fmt.Errorf("%s, %s: %w", file, name, err)
+				}
+				return n, nil
+			}
+		}
+	}
+	return 0, fmt.Errorf("%s has no constant %s: %w", folder, name, os.ErrNotExist)
+}
+
+func constantOf(d ast.Decl, name string) ast.Expr {
+	g, ok := d.(*ast.GenDecl)
+	if !ok || g.Tok != token.CONST {
+		return nil
+	}
+	for _, s := range g.Specs {
+		v := s.(*ast.ValueSpec)
+		for i, n := range v.Names {
+			if n.Name == name && i < len(v.Values) {
+				return v.Values[i]
+			}
+		}
+	}
+	return nil
+}
+
+// units of package time that constants are made of.
+var units = map[string]time.Duration{"Millisecond": time.Millisecond, "Second": time.Second, "Minute": time.Minute, "Hour": time.Hour}
+
+// evaluate knows what constants are made of here: numbers, products, shifts and units of time.
+func evaluate(e ast.Expr) (int64, error) {
+	switch e := e.(type) {
+	case *ast.BasicLit:
+		return strconv.ParseInt(e.Value, 0, 64)
+	case *ast.SelectorExpr:
+		if u, ok := units[e.Sel.Name]; ok {
+			return int64(u), nil
+		}
+	case *ast.BinaryExpr:
+		x, errX := evaluate(e.X)
+		y, errY := evaluate(e.Y)
+		if err := errors.Join(errX, errY); err != nil {
+			return 0, err
+		}
+		switch e.Op {
+		case token.MUL:
+			return x * y, nil
+		case token.SHL:
+			return x << y, nil
+		}
+	}
+	return 0, fmt.Errorf("an expression of a kind that is not known here (%T)", e)
+}

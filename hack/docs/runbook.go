@@ -1,0 +1,121 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+const (
+	runbookFile = "docs/runbook.md"
+	rulesFile   = "deploy/kustomize/components/metrics/rules.yaml"
+)
+
+// alertPrefix is how the names of all alerts begin, and nothing else in the runbook that is a heading.
+const alertPrefix = "Routesrv"
+
+// runbookParts are what each section of the runbook has, in this order.
+var runbookParts = []string{"**What you see.**", "**Why.**", "**What to do.**", "**How to check.**"}
+
+// alert is what counts of an alert: its name, and where it sends people.
+type alert struct{ name, runbook string }
+
+// checkRunbook wants a section of the runbook for each alert and an alert for each section that is named like one, the
+// same four parts in every section, and each alert to lead to its section.
+func checkRunbook() error {
+	rules, err := os.ReadFile(rulesFile)
+	if err != nil {
+		return err
+	}
+	alerts, err := alertsOf(rules)
+	if err != nil {
+		return fmt.Errorf("%s: %w", rulesFile, err)
+	}
+	text, err := os.ReadFile(runbookFile)
+	if err != nil {
+		return err
+	}
+	return compareRunbook(alerts, string(text))
+}
+
+// alertsOf reads a PrometheusRule.
+func alertsOf(rules []byte) ([]alert, error) {
+	var file struct {
+		Spec struct {
+			Groups []struct {
+				Rules []struct {
+					Alert       string
+					Annotations map[string]string
+				}
+			}
+		}
+	}
+	if err := yaml.Unmarshal(rules, &file); err != nil {
+		return nil, err
+	}
+	var alerts []alert
+	for _, g := range file.Spec.Groups {
+		for _, r := range g.Rules {
+			if r.Alert != "" {
+				alerts = append(alerts, alert{r.Alert, r.Annotations["runbook"]})
+			}
+		}
+	}
+	if len(alerts) == 0 {
+		return nil, errors.New("there is no alert in it")
+	}
+	return alerts, nil
+}
+
+func compareRunbook(alerts []alert, text string) error {
+	var errs []error
+	sections := runbookSections(text)
+	for _, a := range alerts {
+		if _, ok := sections[a.name]; !ok {
+			errs = append(errs, fmt.Errorf("%s has no section %s, which is the name of an alert", runbookFile, a.name))
+		}
+		if want := runbookFile + "#" + anchorOf(a.name); a.runbook != want {
+			errs = append(errs, fmt.Errorf("%s: the alert %s leads to %q, want %q", rulesFile, a.name, a.runbook, want))
+		}
+	}
+	for title, body := range sections {
+		isAlert := slices.ContainsFunc(alerts, func(a alert) bool { return a.name == title })
+		if !isAlert && strings.HasPrefix(title, alertPrefix) {
+			errs = append(errs, fmt.Errorf("%s has a section %s, and there is no such alert", runbookFile, title))
+		}
+		rest := body
+		for _, part := range runbookParts {
+			_, after, ok := strings.Cut(rest, "\n"+part)
+			if !ok || strings.Count(body, "\n"+part) != 1 {
+				errs = append(errs, fmt.Errorf("%s, section %s: want %s once and in this order", runbookFile, title,
+					strings.Join(runbookParts, ", ")))
+				break
+			}
+			rest = after
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// runbookSections are the bodies of the headings of the third level by their titles: those of alerts and those of
+// symptoms. The second level only groups them.
+func runbookSections(text string) map[string]string {
+	sections := make(map[string]string)
+	title := ""
+	for line := range strings.Lines(text) {
+		switch name, ok := strings.CutPrefix(line, "### "); {
+		case ok:
+			title = strings.TrimSpace(name)
+			sections[title] = "\n"
+		case strings.HasPrefix(line, "## "):
+			title = ""
+		case title != "":
+			sections[title] += line
+		}
+	}
+	return sections
+}

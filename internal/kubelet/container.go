@@ -1,0 +1,221 @@
+//go:build linux
+
+package kubelet
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/routesrv/routesrv/internal/image"
+	"github.com/routesrv/routesrv/internal/sandbox"
+)
+
+// container is one that was started.
+type container struct {
+	spec    *corev1.Container
+	process *sandbox.Process
+	log     *output
+	started atomic.Bool // the startup probe has succeeded
+	ready   atomic.Bool
+}
+
+// output keeps what a container prints.
+type output struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.String()
+}
+
+// start starts a container and its probes, which go on until running ends.
+func (p *Pod) start(ctx, running context.Context, spec *corev1.Container) (*container, error) {
+	fail := func(err error) (*container, error) { return nil, fmt.Errorf("container %s: %w", spec.Name, err) }
+	root, err := p.folder(0o755, "roots", spec.Name)
+	if err != nil {
+		return fail(err)
+	}
+	img := p.cfg.Images[spec.Image]
+	if err := image.Unpack(img, root); err != nil {
+		return fail(err)
+	}
+	file, err := img.ConfigFile()
+	if err != nil {
+		return fail(err)
+	}
+	c := &container{spec: spec, log: &output{}}
+	settings := sandbox.Config{Root: root, Network: p.net, Hostname: p.cfg.Pod.Name, Stdout: c.log, Stderr: c.log}
+	settings.Args = slices.Concat(spec.Command, spec.Args)
+	if len(spec.Command) == 0 {
+		settings.Args = slices.Concat(file.Config.Entrypoint, spec.Args)
+		if len(spec.Args) == 0 {
+			settings.Args = slices.Concat(file.Config.Entrypoint, file.Config.Cmd)
+		}
+	}
+	if err := p.user(spec, file.Config.User, &settings); err != nil {
+		return fail(err)
+	}
+	if settings.Env, err = p.environment(ctx, spec, file.Config.Env); err != nil {
+		return fail(err)
+	}
+	if settings.Mounts, err = p.mounts(spec); err != nil {
+		return fail(err)
+	}
+	if c.process, err = sandbox.Start(settings); err != nil {
+		return fail(err)
+	}
+	p.working.Go(func() {
+		<-c.process.Done()
+		c.ready.Store(false)
+		if !p.stopping.Load() {
+			p.fault(fmt.Errorf("container %s ended by itself: %v: %s", spec.Name, c.process.Wait(), c.log))
+		}
+	})
+	p.working.Go(func() { p.probe(running, c) })
+	return c, nil
+}
+
+// user says who the container runs as, and whether it may write to its file system.
+func (p *Pod) user(spec *corev1.Container, ofImage string, s *sandbox.Config) error {
+	pod, own := p.cfg.Pod.Spec.SecurityContext, spec.SecurityContext
+	if pod == nil {
+		pod = &corev1.PodSecurityContext{}
+	}
+	uid, gid, _ := strings.Cut(ofImage, ":")
+	pick := func(own, pod *int64, image string) (uint32, error) {
+		switch {
+		case own != nil:
+			return uint32(*own), nil
+		case pod != nil:
+			return uint32(*pod), nil
+		case image == "":
+			return 0, nil
+		}
+		n, err := strconv.ParseUint(image, 10, 32)
+		if err != nil {
+			return 0, fmt.Errorf("user %q of the image: %w", ofImage, err)
+		}
+		return uint32(n), nil
+	}
+	var err error
+	if s.UID, err = pick(own.RunAsUser, pod.RunAsUser, uid); err != nil {
+		return err
+	}
+	// A runtime takes the group of the image only together with its user.
+	if own.RunAsUser != nil || pod.RunAsUser != nil {
+		gid = ""
+	}
+	if s.GID, err = pick(own.RunAsGroup, pod.RunAsGroup, gid); err != nil {
+		return err
+	}
+	nonRoot := pod.RunAsNonRoot
+	if own.RunAsNonRoot != nil {
+		nonRoot = own.RunAsNonRoot
+	}
+	if nonRoot != nil && *nonRoot && s.UID == 0 {
+		return errors.New("it would run as root, and runAsNonRoot is set")
+	}
+	for _, g := range pod.SupplementalGroups {
+		s.Groups = append(s.Groups, uint32(g))
+	}
+	if pod.FSGroup != nil {
+		s.Groups = append(s.Groups, uint32(*pod.FSGroup))
+	}
+	s.Writable = own.ReadOnlyRootFilesystem == nil || !*own.ReadOnlyRootFilesystem
+	return nil
+}
+
+// environment is that of the image, of the node, and of the manifest; of two variables with one name the last one counts.
+func (p *Pod) environment(ctx context.Context, spec *corev1.Container, ofImage []string) ([]string, error) {
+	all := map[string]string{}
+	for _, e := range ofImage {
+		name, value, _ := strings.Cut(e, "=")
+		all[name] = value
+	}
+	all["HOSTNAME"] = p.cfg.Pod.Name
+	all["KUBERNETES_SERVICE_HOST"], all["KUBERNETES_SERVICE_PORT"] = apiServer.Addr().String(), strconv.Itoa(int(apiServer.Port()))
+	if links := p.cfg.Pod.Spec.EnableServiceLinks; links == nil || *links {
+		services, err := p.cfg.Client.CoreV1().Services(p.cfg.Pod.Namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("services: %w", err)
+		}
+		for i := range services.Items {
+			maps.Copy(all, serviceLinks(&services.Items[i]))
+		}
+	}
+	for _, e := range spec.Env {
+		value := e.Value
+		if e.ValueFrom != nil {
+			if err := only("variable "+e.Name, *e.ValueFrom, "FieldRef"); err != nil {
+				return nil, err
+			}
+			var err error
+			if value, err = p.field(e.ValueFrom.FieldRef.FieldPath); err != nil {
+				return nil, fmt.Errorf("variable %s: %w", e.Name, err)
+			}
+		}
+		all[e.Name] = value
+	}
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		list = append(list, name+"="+all[name])
+	}
+	return list, nil
+}
+
+// field is a value of the downward API.
+func (p *Pod) field(path string) (string, error) {
+	switch path {
+	case "metadata.name":
+		return p.cfg.Pod.Name, nil
+	case "metadata.namespace":
+		return p.cfg.Pod.Namespace, nil
+	case "metadata.uid":
+		return string(p.cfg.Pod.UID), nil
+	case "status.podIP":
+		return p.cfg.IP.String(), nil
+	}
+	return "", fmt.Errorf("field %s is not imitated", path)
+}
+
+// serviceLinks are the variables that a pod has for a Service of its namespace, unless its manifest wants none.
+func serviceLinks(s *corev1.Service) map[string]string {
+	if s.Spec.ClusterIP == "" || s.Spec.ClusterIP == corev1.ClusterIPNone || len(s.Spec.Ports) == 0 {
+		return nil
+	}
+	env := func(name string) string { return strings.ToUpper(strings.ReplaceAll(name, "-", "_")) }
+	prefix, ip := env(s.Name), s.Spec.ClusterIP
+	first := strconv.Itoa(int(s.Spec.Ports[0].Port))
+	all := map[string]string{
+		prefix + "_SERVICE_HOST": ip, prefix + "_SERVICE_PORT": first, prefix + "_PORT": "tcp://" + ip + ":" + first,
+	}
+	for _, port := range s.Spec.Ports {
+		n := strconv.Itoa(int(port.Port))
+		if port.Name != "" {
+			all[prefix+"_SERVICE_PORT_"+env(port.Name)] = n
+		}
+		one := prefix + "_PORT_" + n + "_TCP"
+		all[one], all[one+"_PROTO"], all[one+"_PORT"], all[one+"_ADDR"] = "tcp://"+ip+":"+n, "tcp", n, ip
+	}
+	return all
+}

@@ -1,0 +1,266 @@
+package kubetest
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/routesrv/routesrv/kube"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// bookmarkInterval is how often an idle watch is told the revision, and lastBookmark how long before its time is up.
+const bookmarkInterval, lastBookmark = time.Minute, 2 * time.Second
+
+// WatchFault is a way for a watch to go wrong. The zero WatchFault is none.
+type WatchFault struct {
+	// Times is how many watches meet the fault; 0 means all.
+	Times int
+
+	Status int  // answered instead of a stream
+	Hang   bool // no answer at all
+	Silent bool // an answer, and then nothing
+	Gone   bool // an answer, and then the error that the revision is too old
+	Broken bool // an answer, and then a frame that is none
+	Cut    int  // the connection ends after so many events, in the middle of the next one
+
+	spent int
+}
+
+// occurrence is one write, as a watch sees it. One of the objects is nil if the write made or removed it.
+type occurrence struct {
+	revision    kube.Revision
+	before, now *object
+}
+
+// SetWatchFault makes watches of the path (without query) go wrong from now on; the zero WatchFault heals it. Those that
+// are open stay as they are.
+func (s *Server) SetWatchFault(path string, f WatchFault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.watchFaults[path] = &f
+	if f == (WatchFault{}) {
+		delete(s.watchFaults, path)
+	}
+}
+
+// SetWatchList says whether watches can begin with what there is, as they can by default.
+func (s *Server) SetWatchList(enabled bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.noWatchList = !enabled
+}
+
+// Compact forgets what happened up to now: later watches from before get the error that the revision is too old.
+func (s *Server) Compact() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.compacted = s.revision // open watches go on
+}
+
+// DropWatches ends the open watches of the path, in the middle of whatever they are at.
+func (s *Server) DropWatches(path string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for w := range s.watches {
+		if w.path == path {
+			w.dropped = true
+			w.end()
+		}
+	}
+}
+
+// HoldWatches makes the open and later watches of the path keep everything to themselves, or go on.
+func (s *Server) HoldWatches(path string, hold bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held[path] = hold
+	s.announce()
+}
+
+// LoseEvents makes the open watches of the path pass over what they have not sent yet: from their view it never happened.
+func (s *Server) LoseEvents(path string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for w := range s.watches {
+		if w.path == path {
+			w.sent = s.revision
+		}
+	}
+}
+
+// Bookmark sends every open watch the current revision.
+func (s *Server) Bookmark() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.bookmarks++
+	s.announce()
+}
+
+// Watches is the number of open watches of the path.
+func (s *Server) Watches(path string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for w := range s.watches {
+		if w.path == path {
+			n++
+		}
+	}
+	return n
+}
+
+// announce wakes all watches; mu is held.
+func (s *Server) announce() {
+	close(s.news)
+	s.news = make(chan struct{})
+}
+
+// record remembers a write for the watches; mu is held, and the write has its revision.
+func (s *Server) record(before, now *object) {
+	if s.revision != 0 {
+		if now != nil {
+			now.revision = s.revision
+		}
+		s.history = append(s.history, occurrence{s.revision, before, now})
+	}
+	s.announce()
+}
+
+// inOrder gives the objects in the order in which a server lists them: a real one by name, the fake of the conformance
+// cases as they were added. mu is held.
+func (s *Server) inOrder() []*object {
+	if s.revision == 0 {
+		return s.objects
+	}
+	sorted := slices.Clone(s.objects)
+	slices.SortStableFunc(sorted, func(a, b *object) int {
+		return cmp.Compare(a.ref.Namespace+"/"+a.ref.Name, b.ref.Namespace+"/"+b.ref.Name)
+	})
+	return sorted
+}
+
+// watcher is one open watch.
+type watcher struct {
+	server    *Server
+	path      string
+	kind      kube.Kind
+	namespace string
+	selector  string
+	protobuf  bool
+	bookmarks bool
+	last      <-chan time.Time // the time is nearly up
+	end       context.CancelFunc
+	w         http.ResponseWriter
+	fault     WatchFault
+	events    int // sent so far
+	marked    int // the bookmarks that were sent
+
+	// guarded by server.mu
+	sent    kube.Revision // what happened up to here was sent
+	dropped bool          // the connection is to break
+}
+
+// serveWatch answers a watch until the client leaves, the time is up, or a fault ends it.
+func (s *Server) serveWatch(w http.ResponseWriter, r *http.Request, m []string) {
+	ctx, end := context.WithCancel(r.Context())
+	defer end()
+	q := r.URL.Query()
+	last := make(<-chan time.Time)
+	if n, err := strconv.Atoi(q.Get("timeoutSeconds")); err == nil && n > 0 {
+		timer := time.AfterFunc(time.Duration(n)*time.Second, end)
+		defer timer.Stop()
+		last = time.After(time.Duration(n)*time.Second - lastBookmark)
+	}
+	asProtobuf := strings.Contains(r.Header.Get("Accept"), protobufType)
+	out := &watcher{
+		server: s, path: r.URL.Path, kind: kinds[m[2]], namespace: m[1], selector: q.Get("labelSelector"),
+		bookmarks: q.Get("allowWatchBookmarks") == "true", last: last, end: end, w: w,
+	}
+	initial := q.Get("sendInitialEvents") == "true"
+	since, _ := strconv.ParseUint(q.Get("resourceVersion"), 10, 64) // "" is 0
+
+	s.mu.Lock()
+	asProtobuf = asProtobuf && s.protobuf
+	out.protobuf = asProtobuf && out.kind != kube.KindRouteGroup
+	if f := s.watchFaults[r.URL.Path]; f != nil && (f.Times == 0 || f.spent < f.Times) {
+		f.spent++
+		out.fault = *f
+	}
+	refused := s.refuseWatch(out, initial, kube.Revision(since), asProtobuf)
+	var first []occurrence
+	if initial {
+		first = out.present()
+		out.sent = s.revision
+	} else {
+		out.sent = kube.Revision(since)
+	}
+	expired := !initial && out.sent < s.compacted
+	reached := s.revision
+	out.marked = s.bookmarks
+	if refused == nil {
+		s.watches[out] = true
+	}
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		delete(s.watches, out)
+		s.mu.Unlock()
+	}()
+
+	switch {
+	case out.fault.Hang:
+		<-ctx.Done()
+		return
+	case refused != nil:
+		w.Header().Set("Content-Type", refused.contentType)
+		w.WriteHeader(refused.status)
+		_, _ = w.Write(refused.body)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if out.protobuf {
+		w.Header().Set("Content-Type", protobufType+";stream=watch")
+	}
+	w.WriteHeader(http.StatusOK)
+	out.flush()
+	switch {
+	case out.fault.Silent:
+		<-ctx.Done()
+	case out.fault.Broken:
+		_, _ = w.Write([]byte("\x00\x00\x00\x03xxx{"))
+		out.flush()
+	case out.fault.Gone || expired:
+		out.sendError(http.StatusGone, metav1.StatusReasonExpired, "too old resource version")
+	default:
+		out.run(ctx, first, initial, reached)
+	}
+	s.mu.Lock()
+	dropped := out.dropped
+	s.mu.Unlock()
+	if dropped {
+		panic(http.ErrAbortHandler) // net/http's way to drop a connection in the middle of an answer
+	}
+}
+
+// refuseWatch gives the answer to a watch that is none; mu is held.
+func (s *Server) refuseWatch(o *watcher, initial bool, since kube.Revision, asProtobuf bool) *answer {
+	var a answer
+	switch {
+	case o.fault.Status != 0:
+		a = (&Fault{Status: o.fault.Status}).answer(asProtobuf)
+	case s.api.DisableRouteGroups && o.kind == kube.KindRouteGroup:
+		a = failure(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource", asProtobuf)
+	case initial && s.noWatchList:
+		a = failure(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "sendInitialEvents is forbidden for watch", asProtobuf)
+	case initial && since > s.revision:
+		a = tooLarge(since, s.revision, asProtobuf)
+	default:
+		return nil
+	}
+	return &a
+}

@@ -1,0 +1,272 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/routesrv/routesrv/kube"
+)
+
+const (
+	// checkInterval is how often discovery and the revisions are asked for, and checkTimeout how long that may take.
+	checkInterval, checkTimeout = 10 * time.Second, 10 * time.Second
+	// silentAfter is how long a watch may stay below a revision that the kind has reached. Bookmarks come once a minute.
+	silentAfter = 75 * time.Second
+	// consistentPatience is how long a consistent read waits for a watch, reconcilePatience how long a reconcile does.
+	consistentPatience, reconcilePatience = 100 * time.Millisecond, 10 * time.Second
+	// namedDifferences is how many objects the log of a reconcile names.
+	namedDifferences = 5
+)
+
+// checkLoop asks for discovery and for revisions until ctx ends.
+func (w *Watcher) checkLoop(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.look:
+		case <-timer.C:
+		}
+		w.checkAll(ctx)
+		// Replicas that were started together must not stay together.
+		timer.Reset(checkInterval - checkInterval/10 + rand.N(checkInterval/5))
+	}
+}
+
+func (w *Watcher) checkAll(ctx context.Context) {
+	if w.source.routeGroups != nil {
+		w.checkDiscovery(ctx)
+	}
+	for _, k := range w.kinds {
+		w.mu.Lock()
+		synced := k.synced
+		w.mu.Unlock()
+		if synced {
+			w.checkKind(ctx, k)
+		}
+	}
+}
+
+// checkDiscovery finds out whether there are RouteGroups. A failure changes nothing until it has lasted for too long.
+func (w *Watcher) checkDiscovery(parent context.Context) {
+	ctx, cancel := context.WithTimeout(parent, checkTimeout)
+	defer cancel()
+	release, err := w.take(ctx)
+	found := false
+	if err == nil {
+		found, err = w.source.discover(ctx)
+		release()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if parent.Err() != nil {
+		return
+	}
+	if err != nil {
+		if w.discovery.since.IsZero() {
+			w.log.Warn(MessageWatchBroken, slog.String("kind", "discovery"), slog.Any("error", err))
+		}
+		w.discovery.fail(readError("get", discoveryPath, err))
+		w.wake()
+		return
+	}
+	if !w.discovery.since.IsZero() {
+		w.log.Info(MessageWatchBack, slog.String("kind", "discovery"))
+	}
+	w.discovery = outage{}
+	for _, k := range w.kinds {
+		if k.list != w.source.routeGroups {
+			continue
+		}
+		if !found && !k.list.absent {
+			k.list.setAbsent(true)
+			poke(w.dirty)
+		}
+		k.want(found)
+	}
+	if !w.asked {
+		w.asked = true
+		w.wake()
+	}
+}
+
+// readError makes a *[kube.ReadError] of an error that may be one.
+func readError(verb, resource string, err error) error {
+	if _, ok := errors.AsType[*kube.ReadError](err); ok {
+		return err
+	}
+	return &kube.ReadError{Verb: verb, Resource: resource, Err: err}
+}
+
+// currentOf asks for the revision at which a kind is, which shows whether etcd was restored. before is what the watch had
+// shown when it was asked.
+func (w *Watcher) currentOf(ctx context.Context, k *watched) (current kube.Revision, err error) {
+	release, err := w.take(ctx)
+	if err != nil {
+		return 0, readError("list", k.list.name(), err)
+	}
+	defer release()
+	w.mu.Lock()
+	before := k.list.seen
+	w.mu.Unlock()
+	current, err = w.source.current(ctx, k.list)
+	if err == nil && current == 0 {
+		err = errNoRevision
+	}
+	if err != nil {
+		return 0, readError("list", k.list.name(), err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	// What is below what this session has shown, and not what a session before had.
+	if current < before && k.list.seen >= before {
+		err := fmt.Errorf("%s: %w: %d after %d", k.list.name(), errRestored, current, before)
+		w.restored(err)
+		return 0, readError("list", k.list.name(), err)
+	}
+	return current, nil
+}
+
+// checkKind asks for the current revision of a kind and compares it with what the watch has shown.
+func (w *Watcher) checkKind(parent context.Context, k *watched) {
+	ctx, cancel := context.WithTimeout(parent, checkTimeout)
+	defer cancel()
+	floor, err := w.currentOf(ctx, k)
+	if parent.Err() != nil {
+		return
+	}
+	w.mu.Lock()
+	if err != nil {
+		w.source.metrics.ReadErrors.WithLabelValues(string(k.list.kind), string(reasonOf(err))).Inc()
+		k.check.fail(err)
+		w.mu.Unlock()
+		return
+	}
+	k.check = outage{}
+	now := time.Now()
+	switch {
+	case k.list.seen >= floor:
+		k.lag = lag{}
+		w.metrics.confirm(k.list.kind, now)
+	case k.lag.floor == 0 || k.list.seen >= k.lag.floor:
+		k.lag = lag{floor, now}
+	}
+	silent := k.lag.floor != 0 && now.Sub(k.lag.since) >= silentAfter
+	doubt := k.doubt && k.open
+	w.mu.Unlock()
+	if !silent && !doubt {
+		return
+	}
+	missed, err := w.compare(parent, k, comparison{floor: floor})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case err != nil && parent.Err() == nil:
+		k.check.fail(err)
+	case err == nil:
+		k.lag, k.doubt = lag{}, k.doubt && !doubt
+		w.metrics.confirm(k.list.kind, time.Now())
+		if len(missed.refs) > 0 {
+			w.log.Warn(MessageWatchSilent, slog.String("kind", string(k.list.kind)), slog.String("objects", missed.String()))
+			w.metrics.restarts.WithLabelValues(string(k.list.kind), "silent").Inc()
+			k.restart()
+		}
+	}
+}
+
+// catchUp makes all kinds complete up to what was written before it was called.
+func (w *Watcher) catchUp(ctx context.Context) error {
+	if w.source.routeGroups != nil {
+		w.checkDiscovery(ctx)
+		w.mu.Lock()
+		err := w.discovery.err
+		w.mu.Unlock()
+		if err != nil {
+			return err
+		}
+	}
+	for _, k := range w.kinds {
+		// What turns out to be restored is listed consistently before the read goes on.
+		if err := w.catchUpKind(ctx, k); err != nil && !errors.Is(err, errRestored) {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *Watcher) catchUpKind(ctx context.Context, k *watched) error {
+	w.mu.Lock()
+	synced := k.synced
+	w.mu.Unlock()
+	if !synced {
+		return nil // Read waits for it, or it is not there
+	}
+	current, err := w.currentOf(ctx, k)
+	if err != nil {
+		return err
+	}
+	w.await(ctx, k, current, consistentPatience)
+	for {
+		w.mu.Lock()
+		reached := k.list.seen >= current || !k.synced
+		w.mu.Unlock()
+		if reached {
+			return nil
+		}
+		// Again, if another list has overtaken this one.
+		if _, err := w.compare(ctx, k, comparison{consistent: true}); err != nil {
+			return err
+		}
+	}
+}
+
+// reconcileLoop lists everything from time to time, until ctx ends.
+func (w *Watcher) reconcileLoop(ctx context.Context) {
+	for {
+		timer := time.NewTimer(w.reconcile - w.reconcile/10 + rand.N(w.reconcile/5+1))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+		for _, k := range w.kinds {
+			w.reconcileKind(ctx, k)
+		}
+	}
+}
+
+// reconcileKind lists a kind, which must show what the watch has shown.
+func (w *Watcher) reconcileKind(ctx context.Context, k *watched) {
+	w.mu.Lock()
+	synced := k.synced
+	w.mu.Unlock()
+	if !synced {
+		return
+	}
+	d, err := w.compare(ctx, k, comparison{deep: true, patience: reconcilePatience})
+	if err != nil {
+		if ctx.Err() == nil {
+			w.log.Warn(MessageReconcileFails, slog.String("kind", string(k.list.kind)), slog.Any("error", err))
+			w.metrics.reconciles.WithLabelValues(string(k.list.kind), "error").Inc()
+		}
+		return
+	}
+	w.metrics.reconciles.WithLabelValues(string(k.list.kind), "ok").Inc()
+	if len(d.refs) == 0 || !d.proven {
+		return
+	}
+	w.metrics.differences.WithLabelValues(string(k.list.kind)).Add(float64(len(d.refs)))
+	w.log.Error(MessageWatchDiffers, slog.String("kind", string(k.list.kind)), slog.Int("differences", len(d.refs)),
+		slog.String("objects", d.String()))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.metrics.restarts.WithLabelValues(string(k.list.kind), "missed").Inc()
+	k.restart()
+}

@@ -1,0 +1,164 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/routesrv/routesrv/kube"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// lister makes the requests of a reflector, for one session.
+type lister struct {
+	k *watched
+	s *session
+}
+
+// objectList is a list as a reflector takes it.
+type objectList struct {
+	metav1.TypeMeta
+	metav1.ListMeta
+	Items []runtime.Object
+}
+
+// DeepCopyObject implements runtime.Object. What is in the list never changes.
+func (l *objectList) DeepCopyObject() runtime.Object {
+	c := *l
+	return &c
+}
+
+// IsWatchListSemanticsUnSupported tells the reflector to list custom resources: they come as JSON, which costs more as a
+// stream.
+func (l *lister) IsWatchListSemanticsUnSupported() bool { return l.k.list.decode == nil }
+
+// List implements cache.ListerWatcher.
+func (l *lister) List(o metav1.ListOptions) (runtime.Object, error) {
+	return l.ListWithContext(context.Background(), o)
+}
+
+// Watch implements cache.ListerWatcher.
+func (l *lister) Watch(o metav1.ListOptions) (watch.Interface, error) {
+	return l.WatchWithContext(context.Background(), o)
+}
+
+// ListWithContext lists everything, however large a page was asked for: not older than the revision, or consistently if
+// there is none. One kind is listed at a time.
+func (l *lister) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	if !l.s.begin() {
+		return nil, context.Canceled
+	}
+	defer l.s.calls.Done()
+	k := l.k
+	release, err := k.w.take(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	k.w.mu.Lock()
+	known, since := k.capture(), k.notOlder(o.ResourceVersion)
+	k.asked = k.list.seen
+	k.w.mu.Unlock()
+	// What is older than what was seen is for the store to judge: here it is compared for the objects alone.
+	known.seen, known.wire = 0, digest{}
+	a, err := k.w.source.ask(ctx, k.list, since, known)
+	if since != 0 && needsConsistent(err) {
+		a, err = k.w.source.ask(ctx, k.list, 0, known)
+	}
+	if err != nil {
+		if ctx.Err() == nil {
+			k.fail("list", err)
+			k.lookIfMissing(err)
+		}
+		return nil, err
+	}
+	out := &objectList{Items: make([]runtime.Object, len(a.items))}
+	out.ResourceVersion = strconv.FormatUint(uint64(a.seen), 10)
+	for i := range a.items {
+		ref := a.items[i].ref()
+		e := &entry{item: a.items[i]}
+		e.Name, e.Namespace = ref.Name, ref.Namespace
+		out.Items[i] = e
+	}
+	return out, nil
+}
+
+// WatchWithContext opens a stream. One that begins with everything that there is waits until no other kind is listed.
+func (l *lister) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	k := l.k
+	r := watchRequest{initial: o.SendInitialEvents != nil && *o.SendInitialEvents}
+	if o.TimeoutSeconds != nil {
+		r.seconds = *o.TimeoutSeconds
+	}
+	loaded := func() {}
+	if r.initial {
+		release, err := k.w.take(ctx)
+		if err != nil {
+			return nil, err
+		}
+		loaded = release
+	}
+	k.w.mu.Lock()
+	if since := k.notOlder(o.ResourceVersion); since != 0 {
+		r.since = strconv.FormatUint(uint64(since), 10)
+	}
+	if r.initial {
+		k.asked = k.list.seen
+	}
+	k.w.mu.Unlock()
+	w, err := k.openStream(ctx, l.s, r, loaded)
+	switch {
+	case err == nil:
+		return w, nil
+	case ctx.Err() != nil:
+		return nil, err
+	case !r.initial:
+		k.fail("watch", err)
+		k.lookIfMissing(err)
+		return nil, err
+	case apierrors.IsResourceExpired(err), apierrors.IsGone(err), isTooNewError(err):
+		return nil, err // asked again without a revision
+	default:
+		// The reflector lists instead. It must not see that the connection was refused, or that there were too many
+		// requests: it would wait, and not notice that it is to end.
+		return nil, errors.New(err.Error())
+	}
+}
+
+// notOlder is the revision to ask for: what the reflector has seen, or what a list has shown meanwhile. 0 is a consistent
+// request; so is the reflector's "0", which would take whatever is in a cache. mu is held.
+func (k *watched) notOlder(version string) kube.Revision {
+	n, err := strconv.ParseUint(version, 10, 64)
+	if err != nil || n == 0 {
+		return 0
+	}
+	return max(kube.Revision(n), k.list.seen)
+}
+
+// capture gives what is known, to be compared with a list: the items are copied before they change. mu is held.
+func (k *watched) capture() listState {
+	k.shared = true
+	return k.list.listState
+}
+
+// lookIfMissing asks discovery soon if the kind was not found.
+func (k *watched) lookIfMissing(err error) {
+	if reasonOf(err) == reasonNotFound && k.list == k.w.source.routeGroups {
+		poke(k.w.look)
+	}
+}
+
+// take waits for the turn to make a request that lists objects: one at a time, so that a restart of the API server does
+// not meet them all at once, and because they share their buffers.
+func (w *Watcher) take(ctx context.Context) (release func(), err error) {
+	select {
+	case w.source.busy <- struct{}{}:
+		return func() { <-w.source.busy }, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("waiting for another kind to be listed: %w", ctx.Err())
+	}
+}

@@ -1,0 +1,278 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/routesrv/routesrv/kube"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+)
+
+const (
+	// aliveAfter is how long a stream has to stay open without a word to count as one that works.
+	aliveAfter = 5 * time.Second
+	// The delay before a kind is listed again; it doubles with each failure, and is spread over as much again.
+	firstBackoff, maxBackoff, resetBackoff = 500 * time.Millisecond, 10 * time.Second, 2 * time.Minute
+)
+
+// outage is a failure that lasts until what failed has succeeded.
+type outage struct {
+	since time.Time // zero: there is none
+	last  time.Time // when it failed last
+	err   error     // why, a *kube.ReadError
+}
+
+func (o *outage) fail(err error) {
+	o.last, o.err = time.Now(), err
+	if o.since.IsZero() {
+		o.since = o.last
+	}
+}
+
+// lasting gives the failure if it has lasted for too long.
+func (o *outage) lasting(now time.Time) error {
+	if o.since.IsZero() || now.Sub(o.since) < WatchStaleAfter {
+		return nil
+	}
+	return o.err
+}
+
+// watched is a kind that is watched. It is the store of a reflector. All but the first group is guarded by Watcher.mu.
+type watched struct {
+	w    *Watcher
+	list *list // its request is read only; what is known of it is guarded like the rest
+
+	restart context.CancelFunc // of the reflector that runs
+	wanted  bool               // to be watched; RouteGroups are not while discovery does not find them
+	loaded  bool               // listed as a whole in this session
+	synced  bool               // loaded, and the watch was accepted
+	shared  bool               // others look at the items: they are copied before they change
+	asked   kube.Revision      // what was known when the reflector last asked for everything
+	listed  kube.Revision      // of the last list or beginning of a watch
+	logs    []*changes         // what comes while lists are compared, for each of them
+
+	stream   outage // of lists and watches
+	open     bool   // a stream is open
+	opened   time.Time
+	reported bool      // the outage was logged
+	frame    time.Time // when the last event or bookmark came
+	check    outage    // of the questions for the revision
+	lag      lag
+	doubt    bool // the watch broke: it is not certain that it goes on in the same history
+}
+
+// lag is a revision that the watch has not reached.
+type lag struct {
+	floor kube.Revision // 0: none
+	since time.Time
+}
+
+// changes are what came while a list was compared.
+type changes struct {
+	all  []change
+	void bool // the session has ended: there is nothing left to compare
+}
+
+// change is one event.
+type change struct {
+	ref      kube.Ref
+	revision kube.Revision
+	item     item
+	deleted  bool
+}
+
+func newWatched(w *Watcher, l *list) *watched {
+	return &watched{w: w, list: l, restart: func() {}}
+}
+
+// begin forgets all but the objects; mu is held, and no reflector runs.
+func (k *watched) begin() {
+	k.list.forget()
+	k.wanted = k.list != k.w.source.routeGroups
+	k.loaded, k.synced, k.open = false, false, false
+	k.stream, k.check, k.lag, k.frame, k.doubt = outage{}, outage{}, lag{}, time.Time{}, false
+	k.asked, k.listed = 0, 0
+	for _, log := range k.logs {
+		log.void = true
+	}
+}
+
+// run lists and watches the kind whenever it is wanted, until ctx ends.
+func (k *watched) run(ctx context.Context, s *session) {
+	for ctx.Err() == nil {
+		once, cancel := context.WithCancel(ctx)
+		k.w.mu.Lock()
+		k.restart = cancel
+		wanted, moved := k.wanted, k.w.moved
+		k.open = false
+		k.loaded = k.loaded && k.synced
+		k.w.mu.Unlock()
+		if wanted {
+			k.reflect(once, s)
+		} else {
+			select {
+			case <-moved:
+			case <-ctx.Done():
+			}
+		}
+		cancel()
+	}
+}
+
+// reflect runs a reflector until ctx ends. It lists or streams the objects, watches from there on, and lists again when the
+// watch cannot go on, after a growing delay with jitter.
+func (k *watched) reflect(ctx context.Context, s *session) {
+	silent := klog.Logger{} // what fails is logged here, once per change
+	r := cache.NewReflectorWithOptions(&lister{k, s}, nil, k, cache.ReflectorOptions{
+		Name: k.list.name(), TypeDescription: string(k.list.kind), Logger: &silent,
+		Backoff: &wait.Backoff{Duration: firstBackoff, Cap: maxBackoff, Factor: 2, Jitter: 1, Steps: 10},
+	})
+	ctx = klog.NewContext(ctx, silent)
+	for delay := firstBackoff; ; delay = min(2*delay, maxBackoff) {
+		began := time.Now()
+		_ = r.ListAndWatchWithContext(ctx) // the lister has said what fails
+		if time.Since(began) > resetBackoff {
+			delay = firstBackoff
+		}
+		timer := time.NewTimer(delay + rand.N(delay))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
+}
+
+// want says whether the kind is there to be watched; mu is held.
+func (k *watched) want(wanted bool) {
+	if k.wanted == wanted {
+		return
+	}
+	k.wanted = wanted
+	if k.reported = false; wanted {
+		k.stream = outage{}
+	} else {
+		k.list.setAbsent(true)
+		k.list.forget()
+		k.loaded, k.synced, k.open = false, false, false
+		k.restart()
+		poke(k.w.dirty)
+	}
+	k.w.wake()
+}
+
+// waits says what a read waits for; mu is held.
+func (k *watched) waits() error {
+	verb, missing := "list", "no complete list yet"
+	if k.loaded {
+		verb, missing = "watch", "not accepted yet"
+	}
+	return &kube.ReadError{Verb: verb, Resource: k.list.name(), Err: errors.New(missing)}
+}
+
+// failed gives the failure if the kind was broken for too long; mu is held.
+func (k *watched) failed(now time.Time) error {
+	k.settle(now)
+	if err := k.stream.lasting(now); err != nil {
+		return err
+	}
+	// Bookmarks alone show that the watch lives. Without any word from it, nothing is known if it cannot be asked for.
+	if now.Sub(k.frame) > silentAfter {
+		return k.check.lasting(now)
+	}
+	return nil
+}
+
+// settle ends the outage when the stream has proved that it works; mu is held.
+func (k *watched) settle(now time.Time) {
+	if k.stream.since.IsZero() || !k.open || !k.loaded || k.frame.Before(k.opened) && now.Sub(k.opened) < aliveAfter {
+		return
+	}
+	lasted := now.Sub(k.stream.since) >= WatchStaleAfter
+	k.stream = outage{}
+	if k.reported {
+		k.reported = false
+		k.w.log.Info(MessageWatchBack, slog.String("kind", string(k.list.kind)))
+	}
+	if lasted {
+		poke(k.w.dirty) // reads failed, and do not any more
+	}
+}
+
+// fail notes that a list or a watch has failed.
+func (k *watched) fail(verb string, err error) {
+	k.w.mu.Lock()
+	defer k.w.mu.Unlock()
+	k.broken(&kube.ReadError{Verb: verb, Resource: k.list.name(), Err: err})
+}
+
+// broken is fail; mu is held.
+func (k *watched) broken(err error) {
+	k.settle(time.Now())
+	k.open, k.doubt = false, true
+	k.stream.fail(err)
+	k.w.source.metrics.ReadErrors.WithLabelValues(string(k.list.kind), string(reasonOf(err))).Inc()
+	if !k.reported {
+		k.reported = true
+		k.w.log.Warn(MessageWatchBroken, slog.String("kind", string(k.list.kind)), slog.Any("error", err))
+	}
+	k.w.wake()
+}
+
+// accepted notes that the server has accepted a watch.
+func (k *watched) accepted() {
+	k.w.mu.Lock()
+	defer k.w.mu.Unlock()
+	k.open, k.opened = true, time.Now()
+	k.sync()
+	if k.doubt && k.synced {
+		poke(k.w.look)
+	}
+}
+
+// closed notes that the stream has ended. Without an error it ended as agreed, and the next one follows at once.
+func (k *watched) closed(err error) {
+	k.w.mu.Lock()
+	defer k.w.mu.Unlock()
+	ended, why := (*endedError)(nil), "ended"
+	switch {
+	case errors.As(err, &ended) && ended.expired():
+		why, err = "expired", nil // it is listed again
+	case err != nil:
+		why = "error"
+	}
+	k.w.metrics.restarts.WithLabelValues(string(k.list.kind), why).Inc()
+	if err != nil {
+		k.broken(&kube.ReadError{Verb: "watch", Resource: k.list.name(), Err: err})
+		return
+	}
+	k.settle(time.Now())
+	k.open = false
+	if k.stream.since.IsZero() {
+		k.stream.fail(&kube.ReadError{Verb: "watch", Resource: k.list.name(), Err: errors.New("the server has ended it")})
+	}
+}
+
+// sync makes the kind part of the snapshot once it is complete and followed; mu is held.
+func (k *watched) sync() {
+	if k.synced || !k.loaded || !k.open || !k.wanted || k.w.session == nil || k.w.session.restored {
+		return
+	}
+	k.synced = true
+	k.list.setAbsent(false)
+	poke(k.w.dirty)
+	k.w.wake()
+}
+
+// word notes that the watch has shown a revision; mu is held.
+func (k *watched) word(revision kube.Revision) {
+	k.frame = time.Now()
+	k.list.seen = max(k.list.seen, revision)
+	k.w.metrics.confirm(k.list.kind, k.frame)
+}
