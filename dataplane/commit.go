@@ -123,11 +123,7 @@ func (c *Client) verify(seen view, a *answer) (next *candidate, f *Error) {
 	case seen.held != nil && seen.held.table.Digest() == a.digest:
 		next.table = seen.held.table
 	default:
-		at := a.modified
-		if at.IsZero() {
-			at = next.sourceRead
-		}
-		if next.table, f = c.build(seen, a, at); f != nil {
+		if next.table, f = c.build(seen, a, timeOf(seen, a, next.sourceRead, now)); f != nil {
 			return nil, f
 		}
 	}
@@ -136,6 +132,19 @@ func (c *Client) verify(seen view, a *answer) (next *candidate, f *Error) {
 	}
 	next.raise(a.tag)
 	return next, nil
+}
+
+// timeOf is the time of the table of an answer: when the server published it, else when the source was read. Two tables in a row
+// have not the same second, because who serves them says by it that the table has changed.
+func timeOf(seen view, a *answer, read, now time.Time) time.Time {
+	switch {
+	case !a.modified.IsZero():
+		return a.modified
+	case seen.applied != nil && !read.Truncate(time.Second).After(seen.applied.table.Time()):
+		return now
+	default:
+		return read
+	}
 }
 
 // build makes the table of an answer.
@@ -293,6 +302,7 @@ func (c *Client) hold(was guard.State, v guard.Verdict, next *candidate) {
 		c.log.Error(LogTableHeld, append(describe(next.table), "reason", string(v.Reason), "detail", v.Detail,
 			"release_at", v.ReleaseAt)...)
 	}
+	c.cfg.Hold(next.sourceRead)
 }
 
 // endHold forgets what is held, if anything is.

@@ -161,6 +161,9 @@ type Config struct {
 	Publish func(*table.Table, Applied)
 	// Confirm is told, in the manner of Publish, that a poll found the applied table to be current. nil likewise.
 	Confirm func(Applied)
+	// Hold is told, in the manner of Publish, that a poll showed a table that is held back, and when the source of it was read;
+	// the table before stays applied. nil likewise.
+	Hold func(read time.Time)
 
 	Logger  *slog.Logger // nil means no log
 	Metrics *Metrics     // nil means none
@@ -276,6 +279,9 @@ func (cfg *Config) fill() {
 	}
 	if cfg.Confirm == nil {
 		cfg.Confirm = func(Applied) {}
+	}
+	if cfg.Hold == nil {
+		cfg.Hold = func(time.Time) {}
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)

@@ -360,3 +360,50 @@ func FuzzFleet(f *testing.F) {
 	f.Add([]byte{2, 0, 0, 2, 0, 7, 4, 4, 5, 7, 0})
 	f.Fuzz(func(t *testing.T, script []byte) { runFleet(t, script) })
 }
+
+// TestAsk: the server in use says whether it would send its table to who holds another one.
+func TestAsk(t *testing.T) {
+	s, replicas := realStage(t, 1, dataplane.Poll)
+	c := s.client()
+	if _, err := c.Ask(t.Context(), table.Digest{1}, 5); err == nil {
+		t.Error("a server without a table has an opinion")
+	}
+	cur := newTable(t, 10, "a")
+	reads(replicas[0].Cache, cur)
+	for _, step := range []struct {
+		name     string
+		digest   table.Digest
+		revision uint64
+		want     dataplane.Opinion
+	}{
+		{"older", table.Digest{1}, 5, dataplane.Opinion{Digest: cur.Digest(), Revision: 10}},
+		{"newer", table.Digest{2}, 11, dataplane.Opinion{Keep: true}},
+		{"the same", cur.Digest(), 10, dataplane.Opinion{Keep: true}},
+	} {
+		if got, err := c.Ask(t.Context(), step.digest, step.revision); err != nil || got != step.want {
+			t.Errorf("%s: %+v, %v, want %+v", step.name, got, err, step.want)
+		}
+	}
+	if c.Current() != nil || c.Status().LastAttempt != (time.Time{}) {
+		t.Error("asking has changed something")
+	}
+}
+
+// TestTablesOfAStreamHaveTheirOwnTimes: who serves them says by that that they have changed.
+func TestTablesOfAStreamHaveTheirOwnTimes(t *testing.T) {
+	play(t, 1, tablesAt1(t), func(t *testing.T, s *stage, c *dataplane.Client) {
+		last := c.Current().Time()
+		for i := range uint64(5) {
+			time.Sleep(2 * time.Second)
+			s.origins[0].change(func() { s.origins[0].readAt = time.Now() })
+			synctest.Wait()
+			s.origins[0].set(newTable(t, i+2, "a"))
+			synctest.Wait()
+			at := c.Current().Time()
+			if at.After(time.Now()) || !at.Truncate(time.Second).After(last.Truncate(time.Second)) {
+				t.Errorf("table %d is of %v, after one of %v", i+2, at, last)
+			}
+			last = at
+		}
+	})
+}

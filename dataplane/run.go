@@ -111,9 +111,12 @@ func (c *Client) begin() (zone string) {
 func (c *Client) ended(err error) {
 	now := time.Now()
 	c.update(func(l *loopState) {
-		if l.failures++; err == nil {
+		if err == nil {
 			l.lastSuccess, l.failures = now, 0
+			return
 		}
+		l.failures++
+		l.failedTotal++
 	})
 	switch {
 	case err != nil && !c.failing:
@@ -269,4 +272,55 @@ func (c *Client) head(ctx context.Context, s *server, zone string) *Error {
 		return nil
 	}
 	return checkStatus(resp)
+}
+
+// Opinion is what a server says about a table that it was asked about.
+type Opinion struct {
+	// Keep says that who holds the table is to keep it: the server has it, too, or cannot be sure to have one that is as new.
+	Keep bool
+	// Digest and Revision are those of the table that it would send otherwise.
+	Digest   table.Digest
+	Revision uint64
+}
+
+// Ask asks the server in use whether it would send its table to a client that holds another one, with that digest and
+// revision: for a relay, whose clients name tables that it has never had. It changes nothing, and does not wait for a
+// poll. The error is an *Error, or that of ctx.
+func (c *Client) Ask(ctx context.Context, digest table.Digest, revision uint64) (Opinion, error) {
+	s := c.inUse()
+	ctx, cancel := context.WithTimeout(ctx, min(c.cfg.Timeout, probeTimeout))
+	defer cancel()
+	o, f := c.ask(ctx, s, tagOf(digest, revision))
+	if f != nil {
+		f.URL = s.name
+		return Opinion{}, f
+	}
+	return o, nil
+}
+
+func (c *Client) ask(ctx context.Context, s *server, name string) (Opinion, *Error) {
+	resp, f := c.request(ctx, http.MethodHead, s.url, http.Header{"Accept-Encoding": {"identity"}}, []string{name})
+	if f != nil {
+		return Opinion{}, f
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusNotModified {
+		return Opinion{Keep: true}, nil
+	}
+	if f := checkStatus(resp); f != nil {
+		return Opinion{}, f
+	}
+	t := parseTag(resp.Header.Get("Etag"))
+	if !t.known {
+		return Opinion{}, failf(ReasonTag, "ETag %.200q has no digest", resp.Header.Get("Etag"))
+	}
+	return Opinion{Digest: t.digest, Revision: t.revision}, nil
+}
+
+// inUse is the server in use.
+func (c *Client) inUse() *server {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := slices.IndexFunc(c.servers, func(s *server) bool { return s.status.InUse })
+	return c.servers[max(i, 0)]
 }

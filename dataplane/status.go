@@ -53,6 +53,8 @@ type Status struct {
 	NextAttempt time.Time `json:"next_attempt,omitzero"`
 	// Failures counts the attempts since LastSuccess in which no server did.
 	Failures int `json:"failures"`
+	// FailedTotal counts all such attempts.
+	FailedTotal uint64 `json:"failed_total"`
 
 	Servers    []ServerStatus `json:"servers"` // in the order of Config.URLs
 	LKG        *FileStatus    `json:"lkg,omitempty"`
@@ -111,6 +113,7 @@ type loopState struct {
 	zone                                  string
 	lastAttempt, lastSuccess, nextAttempt time.Time
 	failures                              int
+	failedTotal                           uint64
 	transport                             string
 	stream                                StreamStatus // without URL before the first
 }
@@ -133,7 +136,7 @@ func (c *Client) Status() Status {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s.Zone, s.Failures = c.loop.zone, c.loop.failures
+	s.Zone, s.Failures, s.FailedTotal = c.loop.zone, c.loop.failures, c.loop.failedTotal
 	s.LastAttempt, s.LastSuccess, s.NextAttempt = c.loop.lastAttempt, c.loop.lastSuccess, c.loop.nextAttempt
 	s.Transport = c.loop.transport
 	if stream := c.loop.stream; stream.URL != "" {
@@ -152,6 +155,9 @@ func age(now, at time.Time) float64 {
 	}
 	return max(0, now.Sub(at).Seconds())
 }
+
+// Guard returns the state of the guard.
+func (c *Client) Guard() guard.State { return c.guard.State() }
 
 func (c *Client) heldStatus() *Held {
 	held, g := c.held.Load(), c.guard.State()

@@ -91,7 +91,7 @@ func (c *Client) connect(ctx context.Context, s *server, zone string) (*connecti
 	if seen := c.view(); seen.applied != nil && seen.canonical() {
 		t := seen.applied.table
 		conn.at = t.Digest()
-		header.Set("Last-Event-ID", eventID(t))
+		header.Set("Last-Event-ID", tagOf(t.Digest(), t.Revision()))
 		// A server without streams takes "watch" for a zone: let it answer with 304 and not with a table.
 		names = namesOf(t)
 	}
@@ -130,12 +130,6 @@ func checkStream(resp *http.Response) *Error {
 	default:
 		return checkStatus(resp)
 	}
-}
-
-// eventID names a table in Last-Event-ID.
-func eventID(t *table.Table) string {
-	name := namesOf(t)[0]
-	return strings.TrimSuffix(name, `+zstd"`) + `"`
 }
 
 // read reads events until the stream ends.
