@@ -23,7 +23,7 @@ type model struct {
 	tr     *tree
 	dirs   map[string]string // of the relays
 	trace  []string
-	states []*table.Table // of the cluster, the newest last
+	states []*table.Table // of the cluster, the newest last; changed under mu
 	seen   map[string]int // index of what a root has read last
 
 	client *dataplane.Client
@@ -60,7 +60,10 @@ func (m *model) change(content int) {
 	if n := len(m.states); n > 0 {
 		revision = m.states[n-1].Revision() + 1 + uint64(content%2)
 	}
-	m.states = append(m.states, newTable(m.t, uint64(content%4), 3).WithRevision(revision))
+	tab := newTable(m.t, uint64(content%4), 3).WithRevision(revision)
+	m.mu.Lock()
+	m.states = append(m.states, tab)
+	m.mu.Unlock()
 	m.note("state %d: content %d at %d", len(m.states)-1, content%4, revision)
 }
 
@@ -198,6 +201,8 @@ func runModel(t *testing.T, script []byte) {
 		}
 		synctest.Wait()
 		want := m.states[len(m.states)-1].Digest()
+		m.mu.Lock()
+		defer m.mu.Unlock()
 		if got := m.client.Current(); got.Digest() != want || m.bad != "" {
 			t.Errorf("the client has %s at %d, want %s; %s, after\n%s", got.Digest(), got.Revision(), want, m.bad, strings.Join(m.trace, "\n"))
 		}
