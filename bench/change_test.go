@@ -46,6 +46,7 @@ type pipeline struct {
 	compiler *compile.Compiler
 	cache    *etagcache.Cache
 	snapshot *kube.Snapshot
+	table    *table.Table
 	zones    []string // that somebody asks for
 }
 
@@ -76,7 +77,8 @@ func (w *pipeline) change(version int) {
 
 func (w *pipeline) publish(revision uint64) {
 	seq := w.cache.PollStarted()
-	w.cache.Publish(table.Of(w.compiler.Compile(w.snapshot).Routes, revision, time.Now()))
+	w.table = w.table.Next(w.compiler.Compile(w.snapshot).Routes, revision, time.Now())
+	w.cache.Publish(w.table)
 	w.cache.PollEnded(seq, table.Read{Oldest: revision, Newest: revision, At: time.Now()})
 	for _, zone := range w.zones {
 		w.cache.Handler().ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodHead, "/routes/"+zone, nil))
