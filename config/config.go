@@ -36,12 +36,13 @@ import (
 // RouteServer is everything that can be said about a route server. [ParseRouteServer] checks it: a consumer may rely on
 // the limits that the fields name.
 type RouteServer struct {
-	Source  Source
-	Compile compile.Options // complete, with EndpointSlices and HealthcheckAccessLog taken from the other parts
-	Poll    Poll
-	Guard   guard.Config // without zero for MaxLoss and Hold
-	Listen  Listen
-	TLS     TLS
+	Source   Source
+	Upstream Upstream        // of a relay; if it has a URL, Source has neither Kubernetes nor Manifests
+	Compile  compile.Options // complete, with EndpointSlices and HealthcheckAccessLog taken from the other parts
+	Poll     Poll
+	Guard    guard.Config // without zero for MaxLoss and Hold; MaxLoss is 1 in a relay if it was not set
+	Listen   Listen
+	TLS      TLS
 	// RequestFilters is the chain for requests to the main listener, in order; nil if there is none. The names of the
 	// filters are not checked here.
 	RequestFilters []*eskip.Filter
@@ -51,7 +52,8 @@ type RouteServer struct {
 	StateDir string
 }
 
-// Source says where objects are read. Exactly one of Kubernetes and Manifests is set after [ParseRouteServer].
+// Source says where objects are read. Exactly one of Kubernetes, Manifests and the URLs of Upstream is set after
+// [ParseRouteServer].
 type Source struct {
 	// Kubernetes reads an API server: in the cluster of the pod (InCluster), of Kubeconfig and the Context in it, or at
 	// URL. An empty URL without the other two means the default of kubectl proxy. TokenFile is for URL.

@@ -14,6 +14,7 @@ type Group string
 const (
 	GroupGeneral     Group = "General"
 	GroupSource      Group = "Source"
+	GroupUpstream    Group = "Upstream"
 	GroupPolling     Group = "Polling"
 	GroupSelection   Group = "Selection"
 	GroupGenerated   Group = "Generated routes"
@@ -34,6 +35,7 @@ func groups() []groupDoc {
 	return []groupDoc{
 		{GroupGeneral, "For every command."},
 		{GroupSource, "Where objects are read: an API server or files."},
+		{GroupUpstream, "Another route server whose table is served: this one is a relay."},
 		{GroupPolling, "How often the source is read."},
 		{GroupSelection, "Which objects are served."},
 		{GroupGenerated, "Routes that belong to no object."},

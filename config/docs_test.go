@@ -20,7 +20,7 @@ func TestHelpHasEverythingInGroups(t *testing.T) {
 	help := b.String()
 	at := 0
 	for _, g := range []config.Group{
-		config.GroupSource, config.GroupSelection, config.GroupGenerated, config.GroupConversion, config.GroupAnnotations,
+		config.GroupSource, config.GroupUpstream, config.GroupPolling, config.GroupSelection, config.GroupGenerated, config.GroupConversion, config.GroupAnnotations,
 		config.GroupEastWest, config.GroupProcessing, config.GroupGuard, config.GroupListen, config.GroupTLS,
 		config.GroupShards, config.GroupLogging, config.GroupCheckpoint, "Environment",
 	} {

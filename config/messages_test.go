@@ -39,7 +39,15 @@ func TestErrors(t *testing.T) {
 		{[]string{"-kubernetes=maybe"}, `-kubernetes: "maybe": want true or false`},
 		{[]string{"-enable-ratelimits=maybe"}, `-enable-ratelimits: "maybe": want true or false`},
 		{[]string{"-kubernetes=false"}, "-kubernetes flag required: set -kubernetes to read the objects from an API, or " +
-			"--manifests PATH to read them from files"},
+			"--manifests PATH to read them from files, or --upstream URL to serve the table of another route server"},
+		{[]string{"--upstream=http://a"}, "--upstream: excludes -kubernetes: a table is made here or comes from another route server, " +
+			"not both"},
+		{[]string{"-kubernetes=false", "--upstream=http://a", "--manifests=x"}, "--upstream: excludes --manifests: a table is made here " +
+			"or comes from another route server, not both"},
+		{[]string{"--upstream= , "}, "--upstream: want the URL of a route server"},
+		{[]string{"--transport=push"}, `--transport: "push": want auto, stream or poll`},
+		{[]string{"--upstream-client-cert=c"}, "--upstream-client-key: want both --upstream-client-cert and " +
+			"--upstream-client-key, or none of them"},
 		{[]string{"--manifests=x"}, "--manifests: excludes -kubernetes: objects are read from files or from an API, not from both"},
 		{[]string{"--manifests="}, "--manifests: want the path of a file or folder"},
 		{[]string{"--kubeconfig=f", "-kubernetes-in-cluster"}, "--kubeconfig: excludes -kubernetes-in-cluster: both say how the API is reached"},

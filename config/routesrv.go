@@ -19,6 +19,9 @@ In a cluster, with a copy of the table that survives a restart:
     routesrv -kubernetes -kubernetes-in-cluster -address=:9090 -support-listener=:9911 \
         -source-poll-timeout=3000 -wait-for-healthcheck-interval=65s --state-dir=/var/lib/routesrv
 
+As a relay, which serves the table of other route servers to a part of a large fleet:
+    routesrv --upstream=http://routesrv-a,http://routesrv-b --state-dir=/var/lib/routesrv
+
 Proxies then run without -kubernetes, with -routes-urls=http://routesrv/routes.
 `
 	compileIntro = `Makes the routing table of manifests and prints it, without a server. All flags of the server are
@@ -51,6 +54,7 @@ func NewRouteServer(cmd Command, c *RouteServer) *Parser {
 	p.Shards(&c.Shards)
 	p.Log(&c.Log)
 	p.StateDir(&c.StateDir)
+	p.Upstream(c)
 	p.check(func() {
 		c.Compile.EndpointSlices = c.Source.EndpointSlices
 		c.Compile.HealthcheckAccessLog = c.Log.Level <= slog.LevelDebug // as the reference has it (ingress.md §24)
@@ -66,7 +70,11 @@ func NewRouteServer(cmd Command, c *RouteServer) *Parser {
 func ParseRouteServer(args []string, env Env) (*RouteServer, []Warning, error) {
 	var c RouteServer
 	p := NewRouteServer(serverCommand(), &c)
-	p.check(func() { p.requireSource(&c.Source) })
+	p.check(func() {
+		if len(c.Upstream.URLs) == 0 {
+			p.requireSource(&c.Source)
+		}
+	})
 	_, warnings, err := p.Parse(args, env)
 	if err != nil {
 		return nil, warnings, err
@@ -85,6 +93,10 @@ func ParseCompile(args []string, env Env) (*RouteServer, []Warning, error) {
 			c.Source.Kubernetes = false
 		}
 		c.Source.Manifests = append(c.Source.Manifests, paths...)
+		if len(c.Upstream.URLs) > 0 {
+			p.warn("upstream", "has no effect: the manifests are read")
+			c.Upstream.URLs = nil
+		}
 	}
 	p.check(func() { p.requireSource(&c.Source) })
 	_, warnings, err := p.Parse(args, env)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/routesrv/routesrv/compile"
 	"github.com/routesrv/routesrv/config"
+	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/kube"
@@ -75,6 +76,8 @@ func TestDefaults(t *testing.T) {
 		TLS:    config.TLS{MinVersion: tls.VersionTLS12},
 		Shards: config.Shards{Redis: config.Shard{Port: 6379}, Valkey: config.Shard{Port: 6379}},
 		Log:    config.Log{Level: slog.LevelInfo},
+
+		Upstream: config.Upstream{FullEvery: time.Hour, Timeout: 10 * time.Second, MaxBytes: 512 << 20},
 	}
 	if diff := cmp.Diff(want, got, compare); diff != "" {
 		t.Errorf("defaults (-want +got):\n%s", diff)
@@ -102,6 +105,7 @@ func TestDocumentedDefaults(t *testing.T) {
 		"poll-max-backoff": "15s", "kubernetes-request-timeout": "30s",
 		"kubernetes-read": "poll", "kubernetes-reconcile-interval": "10m", "shutdown-timeout": "30s", "max-streams": "10000",
 		"guard-max-loss": "0.5", "guard-hold": "1m", "guard-max-routes": "0", "guard-max-bytes": "0",
+		"transport": "auto", "full-fetch-interval": "1h", "fetch-timeout": "10s", "max-table-bytes": "536870912",
 	}
 	got := make(map[string]string)
 	for _, f := range config.Flags() {
@@ -312,7 +316,17 @@ func serveSamples() map[string]sample {
 
 		"application-log-level":        one("WARNING", slog.LevelWarn, func(c *config.RouteServer) any { return c.Log.Level }),
 		"application-log-json-enabled": one("true", true, func(c *config.RouteServer) any { return c.Log.JSON }),
-		"state-dir":                    one("d", "d", func(c *config.RouteServer) any { return c.StateDir }),
+		"upstream": one("http://a, http://b", []string{"http://a", "http://b"},
+			func(c *config.RouteServer) any { return c.Upstream.URLs }, "-kubernetes=false"),
+		"transport":            one("stream", dataplane.Stream, func(c *config.RouteServer) any { return c.Upstream.Follow }),
+		"full-fetch-interval":  one("2h", 2*time.Hour, func(c *config.RouteServer) any { return c.Upstream.FullEvery }),
+		"fetch-timeout":        one("5s", 5*time.Second, func(c *config.RouteServer) any { return c.Upstream.Timeout }),
+		"max-table-bytes":      one("99", int64(99), func(c *config.RouteServer) any { return c.Upstream.MaxBytes }),
+		"upstream-ca-file":     one("f", "f", func(c *config.RouteServer) any { return c.Upstream.CAFile }),
+		"upstream-client-cert": one("f", "f", func(c *config.RouteServer) any { return c.Upstream.CertFile }, "--upstream-client-key=k"),
+		"upstream-client-key":  one("f", "f", func(c *config.RouteServer) any { return c.Upstream.KeyFile }, "--upstream-client-cert=c"),
+
+		"state-dir": one("d", "d", func(c *config.RouteServer) any { return c.StateDir }),
 	}
 }
 

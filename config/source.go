@@ -32,8 +32,8 @@ var selectable = []struct {
 // Source adds the flags that say where objects are read, and which.
 func (p *Parser) Source(s *Source) {
 	g := p.group(GroupSource)
-	g.skipper("kubernetes", boolean(&s.Kubernetes, false), "Read the objects from the Kubernetes API. This or --manifests "+
-		"is required.")
+	g.skipper("kubernetes", boolean(&s.Kubernetes, false), "Read the objects from the Kubernetes API. This, --manifests "+
+		"or --upstream is required.")
 	g.own("manifests", repeated("PATH", func(path string) error {
 		if path == "" {
 			return errors.New("want the path of a file or folder")
@@ -176,8 +176,12 @@ func (p *Parser) requireSource(s *Source) {
 	if p.cmd.MaxArgs != 0 {
 		files = "name files or folders"
 	}
-	p.failf("", "-kubernetes flag required: set -kubernetes to read the objects from an API, or %s to read them from files",
-		files)
+	relay := ", or --upstream URL to serve the table of another route server"
+	if p.cmd.MaxArgs != 0 {
+		relay = ""
+	}
+	p.failf("", "-kubernetes flag required: set -kubernetes to read the objects from an API, or %s to read them from files%s",
+		files, relay)
 }
 
 // Poll adds the flags that say how often the source is read.

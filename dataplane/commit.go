@@ -50,6 +50,17 @@ func (v view) names() []string {
 	return names
 }
 
+// find returns the table with the digest, nil if it is not held.
+func (v view) find(d table.Digest) *candidate {
+	switch {
+	case v.applied != nil && v.applied.digest == d:
+		return &v.applied.candidate
+	case v.held != nil && v.held.digest == d:
+		return v.held
+	}
+	return nil
+}
+
 // named reports whether the ETag of a 304 means the candidate; sole says that nothing else was named.
 func (c *candidate) named(t tag, sole bool) bool {
 	switch {
@@ -96,9 +107,9 @@ func (c *Client) settle(s *server, seen view, a *answer) (result string, f *Erro
 	}
 }
 
-// verify makes a candidate of a full answer. A text that is known already is not parsed again.
-func (c *Client) verify(seen view, a *answer) (*candidate, *Error) {
-	next := &candidate{digest: a.digest, origin: a.origin, sourceRead: a.sourceRead, state: a.state}
+// verify makes a candidate of an answer with a table or a delta. A text that is known already is not parsed again.
+func (c *Client) verify(seen view, a *answer) (next *candidate, f *Error) {
+	next = &candidate{digest: a.digest, origin: a.origin, sourceRead: a.sourceRead, state: a.state}
 	if a.tag.text != "" {
 		next.etags = []string{a.tag.text}
 	}
@@ -112,16 +123,8 @@ func (c *Client) verify(seen view, a *answer) (*candidate, *Error) {
 	case seen.held != nil && seen.held.table.Digest() == a.digest:
 		next.table = seen.held.table
 	default:
-		at := a.modified
-		if at.IsZero() {
-			at = next.sourceRead
-		}
-		routes, err := table.Parse(a.text)
-		if err != nil {
-			return nil, failf(ReasonParse, "%w", err)
-		}
-		if next.table, err = table.New(routes, a.tag.revision, at); err != nil {
-			return nil, failf(ReasonParse, "%w", err)
+		if next.table, f = c.build(seen, a, timeOf(seen, a, next.sourceRead, now)); f != nil {
+			return nil, f
 		}
 	}
 	if n := strconv.Itoa(next.table.Len()); a.count != "" && a.count != n {
@@ -129,6 +132,35 @@ func (c *Client) verify(seen view, a *answer) (*candidate, *Error) {
 	}
 	next.raise(a.tag)
 	return next, nil
+}
+
+// timeOf is the time of the table of an answer: when the server published it, else when the source was read. Two tables in a row
+// have not the same second, because who serves them says by it that the table has changed.
+func timeOf(seen view, a *answer, read, now time.Time) time.Time {
+	switch {
+	case !a.modified.IsZero():
+		return a.modified
+	case seen.applied != nil && !read.Truncate(time.Second).After(seen.applied.table.Time()):
+		return now
+	default:
+		return read
+	}
+}
+
+// build makes the table of an answer.
+func (c *Client) build(seen view, a *answer, at time.Time) (*table.Table, *Error) {
+	if a.delta != nil {
+		return applyDelta(seen, a, at, c.cfg.MaxBytes)
+	}
+	routes, err := table.Parse(a.text)
+	if err != nil {
+		return nil, failf(ReasonParse, "%w", err)
+	}
+	t, err := table.New(routes, a.tag.revision, at)
+	if err != nil {
+		return nil, failf(ReasonParse, "%w", err)
+	}
+	return t, nil
 }
 
 // raise gives the candidate the revision of a name of it, if that is higher: it is as new as that.
@@ -270,6 +302,7 @@ func (c *Client) hold(was guard.State, v guard.Verdict, next *candidate) {
 		c.log.Error(LogTableHeld, append(describe(next.table), "reason", string(v.Reason), "detail", v.Detail,
 			"release_at", v.ReleaseAt)...)
 	}
+	c.cfg.Hold(next.sourceRead)
 }
 
 // endHold forgets what is held, if anything is.

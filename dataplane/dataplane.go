@@ -1,9 +1,10 @@
 // Package dataplane is the client of a route server: it fetches the routing table, verifies it, applies it, and keeps the
 // last known good one (LKG) in memory and on disk.
 //
-// A [Client] polls one or more route servers ([Client.Run]). What passes goes to Config.Publish and is what
-// [Client.Current] returns; a [DataClient] gives it to a proxy that loads routes in the manner of Skipper. [Client.Boot]
-// loads the table that an earlier process applied.
+// A [Client] follows one or more route servers ([Client.Run]): over a stream, or by polling, of which the answer is a delta
+// where that is possible (docs/protocol.md). What passes goes to Config.Publish and is what [Client.Current] returns; a
+// [DataClient] gives it to a proxy that loads routes in the manner of Skipper. [Client.Boot] loads the table that an earlier
+// process applied.
 //
 // # What it guarantees
 //
@@ -21,6 +22,10 @@
 //     other ETag says nothing: then a Content-Length is required, and an answer that has an X-Revision, as only ours
 //     have, is refused;
 //   - it parses completely, as routes with distinct ids, and X-Count, if there is one, is their number.
+//
+// Of a delta, the digest is that of the text which it leads to, computed over the whole of it. It is for a table that is held
+// here, and the result shares memory with that. A delta that does not verify is followed by a full table in the same round,
+// and the server is not asked for deltas for ten minutes.
 //
 // Whatever fails leaves everything as it was, the ETag of the next request included. A candidate that the guard lets pass
 // is committed in this order:
@@ -42,6 +47,20 @@
 // one ends the hold; the held one is a poll that agrees with it, which releases it after the guard's time.
 // [Client.Accept] releases it at once.
 //
+// # Streams
+//
+// A stream is a third way for answers to come, and not a second client: a delta or a table that it brings goes through the
+// same verification, guard and commit as a body, and the event "current", which comes at least every 15 seconds, is what a
+// 304 is to a poll: it confirms the applied table, or agrees with the one that is held. So freshness, holds and the order of
+// tables work as without it. What does not verify ends the stream, and one full table is fetched.
+//
+// With Follow [Auto] the client polls once, and then connects. A server that knows no streams, or two attempts in a row
+// that fail, mean polling for 15 to 30 seconds, and up to five minutes if that goes on, before the next attempt. A stream in
+// which nothing is heard for 45 seconds is closed. Everything that many clients would do at the same moment is spread:
+// coming back after a connection was lost, and fetching what a stream has announced.
+//
+// Once in Config.FullEvery a full table is fetched without naming any, whatever is applied: a mistake of ours does not last.
+//
 // # Order of tables
 //
 // Servers poll independently and can be behind each other. A server of ours answers a request that names a newer table
@@ -60,7 +79,6 @@
 // # What it does not do
 //
 // It does not decide which table a proxy serves (package rollout), serve HTTP, read flags, or set up TLS: pass a Transport.
-// It does not read deltas or streams yet; they would be further kinds of answer, before the same verification.
 //
 // # Caveats
 //
@@ -91,6 +109,7 @@ const (
 	DefaultTimeout     = 10 * time.Second
 	DefaultMaxBackoff  = 30 * time.Second
 	DefaultReturnAfter = time.Minute
+	DefaultFullEvery   = time.Hour
 	DefaultMaxBytes    = 512 << 20
 )
 
@@ -103,6 +122,14 @@ type Config struct {
 	// missing, empty or no zone. At most one of the two.
 	Zone, ZoneFile string
 
+	// Follow is how new tables come: over a stream, by polling, or whichever works. The zero value is Auto.
+	Follow Follow
+	// NoDeltas asks for full tables only. Streams are made of deltas: it takes Follow Poll.
+	NoDeltas bool
+	// FullEvery is how often a full table is fetched although nothing has failed; up to half less is left to chance. Default
+	// DefaultFullEvery.
+	FullEvery time.Duration
+
 	// Interval between two polls; a tenth more or less is left to chance. Default DefaultInterval, at least 1 ms.
 	Interval time.Duration
 	// Timeout is the deadline of one exchange, from dialling to the last byte. It has nothing to do with Interval. A
@@ -114,7 +141,8 @@ type Config struct {
 	// ReturnAfter is how long a preferred server has to be fine before it is used again; up to half more is left to
 	// chance. Default DefaultReturnAfter.
 	ReturnAfter time.Duration
-	// MaxBytes bounds a body, both as it is sent and decoded, and the LKG file. Default DefaultMaxBytes.
+	// MaxBytes bounds a body, both as it is sent and decoded, an event of a stream, the text that a delta leads to, and the LKG
+	// file. Default DefaultMaxBytes.
 	MaxBytes int64
 
 	// Guard sets the limits beyond which a table is held back.
@@ -133,6 +161,9 @@ type Config struct {
 	Publish func(*table.Table, Applied)
 	// Confirm is told, in the manner of Publish, that a poll found the applied table to be current. nil likewise.
 	Confirm func(Applied)
+	// Hold is told, in the manner of Publish, that a poll showed a table that is held back, and when the source of it was read;
+	// the table before stays applied. nil likewise.
+	Hold func(read time.Time)
 
 	Logger  *slog.Logger // nil means no log
 	Metrics *Metrics     // nil means none
@@ -156,8 +187,11 @@ type Client struct {
 	// polling is held for a round; owned by the round:
 	polling    sync.Mutex
 	zoneSource zoneSource
-	current    int  // index of the server in use
-	failing    bool // no server gave an answer in the last round
+	current    int       // index of the server in use
+	failing    bool      // no server gave an answer in the last round
+	fullDue    time.Time // when a full table is to be fetched; zero before there is one
+
+	course course // owned by Run
 
 	// committing is held while a table is judged and committed, by who changes what follows.
 	committing sync.Mutex
@@ -192,6 +226,7 @@ func New(cfg Config) (*Client, error) {
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
+	c.course.pollFirst = true
 	c.zoneSource = zoneSource{zone: cfg.Zone, path: cfg.ZoneFile, log: c.log}
 	c.lkg = newFile(lkgFile, cfg.LKGPath, writeLKG, c.log, cfg.Metrics)
 	c.lkg.claim = c.claimLKG
@@ -209,8 +244,12 @@ func (cfg *Config) check() error {
 		return fmt.Errorf("zone %q: want letters, digits, and ._-", cfg.Zone)
 	case cfg.Interval < 0 || cfg.Interval > 0 && cfg.Interval < time.Millisecond:
 		return fmt.Errorf("interval %v: want at least 1ms", cfg.Interval)
-	case cfg.Timeout < 0 || cfg.MaxBackoff < 0 || cfg.ReturnAfter < 0:
-		return errors.New("timeout, max backoff and return after: want no negative time")
+	case cfg.Timeout < 0 || cfg.MaxBackoff < 0 || cfg.ReturnAfter < 0 || cfg.FullEvery < 0:
+		return errors.New("timeout, max backoff, return after and full every: want no negative time")
+	case cfg.Follow > Poll:
+		return fmt.Errorf("follow %v: want auto, stream or poll", cfg.Follow)
+	case cfg.NoDeltas && cfg.Follow != Poll:
+		return fmt.Errorf("no deltas with follow %v: a stream is made of them, want poll", cfg.Follow)
 	case cfg.MaxBytes < 0:
 		return fmt.Errorf("max bytes %d: want no negative number", cfg.MaxBytes)
 	case cfg.LKGPath != "" && cfg.LKGPath == cfg.RoutesFile:
@@ -222,7 +261,7 @@ func (cfg *Config) check() error {
 func (cfg *Config) fill() {
 	for value, standard := range map[*time.Duration]time.Duration{
 		&cfg.Interval: DefaultInterval, &cfg.Timeout: DefaultTimeout,
-		&cfg.MaxBackoff: DefaultMaxBackoff, &cfg.ReturnAfter: DefaultReturnAfter,
+		&cfg.MaxBackoff: DefaultMaxBackoff, &cfg.ReturnAfter: DefaultReturnAfter, &cfg.FullEvery: DefaultFullEvery,
 	} {
 		if *value == 0 {
 			*value = standard
@@ -240,6 +279,9 @@ func (cfg *Config) fill() {
 	}
 	if cfg.Confirm == nil {
 		cfg.Confirm = func(Applied) {}
+	}
+	if cfg.Hold == nil {
+		cfg.Hold = func(time.Time) {}
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)

@@ -28,14 +28,24 @@ const (
 	ReasonDigest   Reason = "digest"    // the text has not the digest in the ETag
 	ReasonParse    Reason = "parse"     // the text is no table
 	ReasonCount    Reason = "count"     // X-Count is not the number of routes
+	ReasonDelta    Reason = "delta"     // a delta is not of the form, not for a table that is held, or does not lead to its target
 	ReasonPanic    Reason = "panic"     // a bug of ours
+)
+
+// Reasons why there is no stream.
+const (
+	ReasonNoStreams Reason = "no_streams" // the server does not know them
+	ReasonBusy      Reason = "busy"       // 429: the server has as many as it takes
+	ReasonBroken    Reason = "broken"     // the connection was lost
+	ReasonSilent    Reason = "silent"     // nothing was heard for too long
 )
 
 var (
 	fetchReasons = []Reason{ReasonConnect, ReasonTimeout, ReasonStatus, ReasonNotReady, ReasonRedirect, ReasonProtocol}
 	// verifyReasons are those after which the answer is rejected: the bytes came, and are no good.
 	verifyReasons = []Reason{
-		ReasonLength, ReasonEncoding, ReasonTooLarge, ReasonTag, ReasonDigest, ReasonParse, ReasonCount, ReasonPanic,
+		ReasonLength, ReasonEncoding, ReasonTooLarge, ReasonTag, ReasonDigest, ReasonParse, ReasonCount, ReasonDelta,
+		ReasonPanic,
 	}
 )
 
@@ -48,6 +58,7 @@ type Error struct {
 	Reason Reason
 	Err    error
 
+	ofDelta    bool          // it is about an answer that was a delta
 	retryAfter time.Duration // advice of the server; 0 if there is none
 	stack      []byte        // of a panic
 }

@@ -31,7 +31,9 @@ type answer struct {
 	notModified bool
 	tag         tag
 	text        string       // the decoded body of a full answer
-	digest      table.Digest // of text
+	digest      table.Digest // of text, or of what the delta leads to
+	ofDelta     bool         // the answer is a delta
+	delta       *table.Delta // nil unless the answer is one that could be read
 	count       string       // X-Count; empty if there is none
 	modified    time.Time    // when the server published this table; zero if it does not say
 	sourceRead  time.Time    // zero if the server does not say
@@ -53,18 +55,22 @@ func newTransport() *http.Transport {
 	}
 }
 
-// request sends a request that names what the client holds.
-func (c *Client) request(ctx context.Context, method string, s *server, zone string, names []string) (*http.Response, *Error) {
-	u := s.url
-	if zone != "" {
-		u = u.JoinPath(url.PathEscape(zone))
+// tableURL is where a server has the table of a zone.
+func (s *server) tableURL(zone string) *url.URL {
+	if zone == "" {
+		return s.url
 	}
+	return s.url.JoinPath(url.PathEscape(zone))
+}
+
+// request sends a request that names tables.
+func (c *Client) request(ctx context.Context, method string, u *url.URL, header http.Header, names []string) (*http.Response, *Error) {
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), nil)
 	if err != nil {
 		return nil, failf(ReasonConnect, "%w", err)
 	}
+	req.Header = header
 	req.Header.Set("User-Agent", userAgent)
-	req.Header.Set("Accept-Encoding", acceptEncoding)
 	if len(names) > 0 {
 		req.Header.Set("If-None-Match", strings.Join(names, ", "))
 	}
@@ -88,12 +94,16 @@ func transferReason(err error, otherwise Reason) Reason {
 }
 
 // fetch makes the exchange and reads the whole body.
-func (c *Client) fetch(ctx context.Context, s *server, zone string, seen view) (*answer, *Error) {
-	names := seen.names()
-	if s.unnamed {
-		names = nil
+func (c *Client) fetch(ctx context.Context, s *server, zone string, seen view, w want) (*answer, *Error) {
+	header := http.Header{"Accept-Encoding": {acceptEncoding}}
+	if w.delta {
+		header.Set("A-IM", deltaForm)
 	}
-	resp, f := c.request(ctx, http.MethodGet, s, zone, names)
+	var names []string
+	if w.named {
+		names = seen.names()
+	}
+	resp, f := c.request(ctx, http.MethodGet, s.tableURL(zone), header, names)
 	if f != nil {
 		return nil, f
 	}
@@ -107,11 +117,18 @@ func (c *Client) fetch(ctx context.Context, s *server, zone string, seen view) (
 		modified:    past(http.ParseTime(resp.Header.Get("Last-Modified"))),
 		origin:      s.name,
 	}
+	if a.notModified || resp.StatusCode == http.StatusOK {
+		s.foreign = resp.Header.Get(headerRevision) == ""
+	}
 	if a.notModified {
 		if len(names) == 0 {
 			return nil, failf(ReasonProtocol, "304 to a request that named no table")
 		}
 		return a, nil
+	}
+	b := body{resp: resp, limit: c.cfg.MaxBytes, received: c.cfg.Metrics.received}
+	if w.delta && resp.StatusCode == http.StatusIMUsed {
+		return a, readDelta(a, &b, seen)
 	}
 	if f := checkStatus(resp); f != nil {
 		return nil, f
@@ -122,7 +139,6 @@ func (c *Client) fetch(ctx context.Context, s *server, zone string, seen view) (
 	case !a.tag.known && resp.ContentLength < 0:
 		return nil, failf(ReasonLength, "neither a length nor a digest tells whether the body is whole")
 	}
-	b := body{resp: resp, limit: c.cfg.MaxBytes, received: c.cfg.Metrics.received}
 	if seen.applied != nil {
 		b.hint = int64(seen.applied.table.Bytes())
 	}
@@ -151,10 +167,17 @@ func checkStatus(resp *http.Response) *Error {
 	default:
 		f = failf(ReasonStatus, "status %d", status)
 	}
-	if seconds, err := strconv.ParseUint(resp.Header.Get("Retry-After"), 10, 16); err == nil {
-		f.retryAfter = time.Duration(seconds) * time.Second
-	}
+	f.retryAfter = retryAfter(resp)
 	return f
+}
+
+// retryAfter is the advice of the answer, 0 if there is none.
+func retryAfter(resp *http.Response) time.Duration {
+	seconds, err := strconv.ParseUint(resp.Header.Get("Retry-After"), 10, 16)
+	if err != nil {
+		return 0
+	}
+	return time.Duration(seconds) * time.Second
 }
 
 func redactedLocation(resp *http.Response) string {

@@ -204,7 +204,7 @@ type world struct {
 	confirmed []dataplane.Applied
 }
 
-// newWorld makes a world with n route servers, at http://a, http://b and so on, and no jitter.
+// newWorld makes a world with n route servers, at http://a, http://b and so on, without streams and jitter.
 func newWorld(t testing.TB, n int) *world {
 	t.Helper()
 	w := &world{t: t, registry: prometheus.NewRegistry(), log: &recorder{}}
@@ -217,6 +217,7 @@ func newWorld(t testing.TB, n int) *world {
 		w.cfg.URLs = append(w.cfg.URLs, "http://"+host)
 	}
 	w.cfg.Transport = net
+	w.cfg.Follow = dataplane.Poll
 	w.cfg.Random = func() float64 { return 0.5 }
 	w.cfg.Logger = slog.New(w.log)
 	w.cfg.LKGPath = t.TempDir() + "/lkg.eskip"

@@ -28,6 +28,12 @@ type Metrics struct {
 	fetches        *prometheus.CounterVec
 	fetchErrors    *prometheus.CounterVec
 	verifyFailures *prometheus.CounterVec
+	deltas         *prometheus.CounterVec
+	fullTables     *prometheus.CounterVec
+	transport      *prometheus.GaugeVec
+	connected      prometheus.Gauge
+	reconnects     *prometheus.CounterVec
+	events         *prometheus.CounterVec
 	received       prometheus.Counter
 	duration       prometheus.Histogram
 	failovers      prometheus.Counter
@@ -61,7 +67,17 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		fetchErrors: vec("dataplane_fetch_errors_total", "Exchanges with the result error, by reason.", "reason"),
 		verifyFailures: vec("dataplane_verify_failures_total", "Exchanges with the result rejected, by reason.",
 			"reason"),
-		received: counter("dataplane_received_bytes_total", "Bytes of bodies as received, before decoding."),
+		deltas: vec("dataplane_deltas_total", "Deltas, of answers and of streams, by result: applied, or failed (did not verify).", "result"),
+		fullTables: vec("dataplane_full_tables_total", "Full tables that were verified, by why it was not a delta: first (nothing "+
+			"was held), due (--full-fetch-interval), delta (one did not verify), stream (what it brought did not verify), fetch (a "+
+			"stream said so), plain (none was asked for), answer (the server preferred it) or event (it came over a stream).", "reason"),
+		transport: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "dataplane_transport", Help: "1 for what is in use, stream or poll, else 0.",
+		}, []string{"transport"}),
+		connected:  gauge("dataplane_stream_connected", "1 while there is a stream, else 0."),
+		reconnects: vec("dataplane_stream_reconnects_total", "Streams that ended, or that could not be made, by reason.", "reason"),
+		events:     vec("dataplane_stream_events_total", "Events of streams, by type; other is what this version does not know.", "event"),
+		received:   counter("dataplane_received_bytes_total", "Bytes of bodies as received, before decoding."),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "dataplane_fetch_duration_seconds",
 			Help:    "Time that exchanges take, with verification.",
@@ -82,7 +98,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}
 	m.preset()
 	if reg != nil {
-		reg.MustRegister(m.fetches, m.fetchErrors, m.verifyFailures, m.received, m.duration, m.failovers, m.older, m.holds,
+		reg.MustRegister(m.fetches, m.fetchErrors, m.verifyFailures, m.deltas, m.fullTables, m.transport,
+			m.connected, m.reconnects, m.events, m.received, m.duration, m.failovers, m.older, m.holds,
 			m.held, m.writes, m.routes, m.bytes, m.revision, m.stale, m.applied, m.confirmed, m.sourceRead)
 	}
 	return m
@@ -98,6 +115,21 @@ func (m *Metrics) preset() {
 	}
 	for _, r := range verifyReasons {
 		m.verifyFailures.WithLabelValues(string(r))
+	}
+	for _, r := range []string{deltaApplied, deltaRejected} {
+		m.deltas.WithLabelValues(r)
+	}
+	for _, r := range fullReasons {
+		m.fullTables.WithLabelValues(string(r))
+	}
+	for _, t := range []string{transportStream, transportPoll} {
+		m.transport.WithLabelValues(t)
+	}
+	for _, e := range eventNames {
+		m.events.WithLabelValues(e)
+	}
+	for _, r := range endReasons {
+		m.reconnects.WithLabelValues(string(r))
 	}
 	for _, file := range []string{lkgFile, routesFile} {
 		m.writes.WithLabelValues(file, "ok")

@@ -50,44 +50,6 @@ const (
 	jitter = 0.1
 )
 
-// Run polls until ctx ends, and returns nil then. It polls at once, and writes the LKG file once more at the end if a
-// later poll has confirmed its table. It is to be called once.
-func (c *Client) Run(ctx context.Context) error {
-	c.log.Info(LogStarted, "urls", len(c.servers), "interval", c.cfg.Interval, "timeout", c.cfg.Timeout)
-	defer c.log.Info(LogStopped)
-	defer c.flush()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	var started, due time.Time // of the last round, of the next
-	var failed bool
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-c.recheck:
-			// A server that fails needs its rest, and would not give an answer any sooner.
-			if early := started.Add(recheckGap); !failed && early.Before(due) {
-				due = early
-				timer.Reset(time.Until(due))
-			}
-			continue
-		case <-timer.C:
-		}
-		if ctx.Err() != nil {
-			return nil // both were ready
-		}
-		started = time.Now()
-		failed = c.Poll(ctx) != nil
-		if failed {
-			due = c.retryAt()
-		} else {
-			due = started.Add(c.interval())
-		}
-		c.update(func(l *loopState) { l.nextAttempt = due })
-		timer.Reset(time.Until(due))
-	}
-}
-
 // interval is the jittered time from one round to the next.
 func (c *Client) interval() time.Duration {
 	return time.Duration(float64(c.cfg.Interval) * (1 - jitter + 2*jitter*c.cfg.Random()))
@@ -123,18 +85,38 @@ func (c *Client) Wait(ctx context.Context) (*table.Table, error) {
 func (c *Client) Poll(ctx context.Context) error {
 	c.polling.Lock()
 	defer c.polling.Unlock()
-	zone := c.zoneSource.read()
-	start := time.Now()
-	c.update(func(l *loopState) { l.lastAttempt, l.zone = start, zone })
-	err := c.round(ctx, zone)
+	return c.poll(ctx, "")
+}
+
+// poll is Poll for a reason to fetch a full table; empty if there is none. The caller holds polling.
+func (c *Client) poll(ctx context.Context, reason fullReason) error {
+	zone := c.begin()
+	err := c.round(ctx, zone, reason)
 	if ctx.Err() != nil {
 		return ctx.Err() // the end of the loop is no failure
 	}
+	c.ended(err)
+	return err
+}
+
+// begin notes that a round begins, and gives its zone.
+func (c *Client) begin() (zone string) {
+	zone = c.zoneSource.read()
+	start := time.Now()
+	c.update(func(l *loopState) { l.lastAttempt, l.zone = start, zone })
+	return zone
+}
+
+// ended notes how a round ended.
+func (c *Client) ended(err error) {
 	now := time.Now()
 	c.update(func(l *loopState) {
-		if l.failures++; err == nil {
+		if err == nil {
 			l.lastSuccess, l.failures = now, 0
+			return
 		}
+		l.failures++
+		l.failedTotal++
 	})
 	switch {
 	case err != nil && !c.failing:
@@ -144,7 +126,6 @@ func (c *Client) Poll(ctx context.Context) error {
 	}
 	c.failing = err != nil
 	c.retryFiles(now)
-	return err
 }
 
 func (c *Client) update(change func(*loopState)) {
@@ -154,7 +135,7 @@ func (c *Client) update(change func(*loopState)) {
 }
 
 // round tries the servers until one gives a usable answer.
-func (c *Client) round(parent context.Context, zone string) error {
+func (c *Client) round(parent context.Context, zone string, reason fullReason) error {
 	start := time.Now()
 	deadline := start.Add(roundTimeouts * c.cfg.Timeout)
 	ctx, cancel := context.WithDeadline(parent, deadline)
@@ -164,7 +145,7 @@ func (c *Client) round(parent context.Context, zone string) error {
 		if !time.Now().Before(deadline) {
 			break // not by ctx, whose timer may be late: a server without time to answer has not failed
 		}
-		err := c.try(ctx, parent, c.servers[i], zone)
+		err := c.try(ctx, parent, c.servers[i], zone, reason)
 		if err == nil {
 			c.use(i)
 			c.probe(ctx, parent, zone)
@@ -175,59 +156,86 @@ func (c *Client) round(parent context.Context, zone string) error {
 	return errors.Join(errs...)
 }
 
-// try makes one exchange with a server and applies what passes.
-func (c *Client) try(ctx, parent context.Context, s *server, zone string) error {
-	start := time.Now()
+// try asks a server and applies what passes. After a delta that does not verify it asks for the full table.
+func (c *Client) try(ctx, parent context.Context, s *server, zone string, reason fullReason) error {
 	c.mu.Lock()
-	s.status.LastAttempt = start
+	s.status.LastAttempt = time.Now()
 	c.mu.Unlock()
-	result, f := c.exchange(ctx, s, zone)
+	f := c.measured(ctx, s, zone, reason)
+	if f != nil && f.ofDelta && parent.Err() == nil {
+		c.deltaFailed(s, f)
+		f = c.measured(ctx, s, zone, fullDelta)
+	}
 	if parent.Err() != nil && f != nil {
 		return parent.Err() // not the server's fault
 	}
 	now := time.Now()
-	c.cfg.Metrics.duration.Observe(now.Sub(start).Seconds())
-	c.cfg.Metrics.fetches.WithLabelValues(result).Inc()
 	if f == nil {
 		s.unnamed = false
 		c.succeeded(s, now)
 		return nil
 	}
-	failures := c.cfg.Metrics.fetchErrors
-	if result == resultRejected {
-		failures = c.cfg.Metrics.verifyFailures
-	}
-	failures.WithLabelValues(string(f.Reason)).Inc()
 	c.failed(s, f, now)
 	// A connection over which many requests share a dead peer would otherwise serve the next attempt, too.
 	c.http.CloseIdleConnections()
 	return f
 }
 
+// measured makes one exchange, and counts what came of it.
+func (c *Client) measured(parent context.Context, s *server, zone string, reason fullReason) *Error {
+	ctx, cancel := context.WithTimeout(parent, c.cfg.Timeout)
+	defer cancel()
+	start := time.Now()
+	result, f := c.exchange(ctx, s, zone, reason)
+	if parent.Err() != nil && f != nil {
+		return f // the end of the loop, or of the round
+	}
+	m := c.cfg.Metrics
+	m.duration.Observe(time.Since(start).Seconds())
+	m.fetches.WithLabelValues(result).Inc()
+	switch {
+	case f == nil:
+	case result == resultRejected:
+		m.verifyFailures.WithLabelValues(string(f.Reason)).Inc()
+	default:
+		m.fetchErrors.WithLabelValues(string(f.Reason)).Inc()
+	}
+	return f
+}
+
 // exchange asks the server and settles its answer. If it fails, or panics, everything is as it was: an input that nobody
 // thought of must not take the table away.
-func (c *Client) exchange(ctx context.Context, s *server, zone string) (result string, f *Error) {
+func (c *Client) exchange(ctx context.Context, s *server, zone string, reason fullReason) (result string, f *Error) {
+	var a *answer
 	defer func() {
-		if v := recover(); v != nil {
-			f = failf(ReasonPanic, "panic: %v", v)
-			f.stack = debug.Stack()
-		}
+		f = caught(recover(), f)
 		if f == nil {
 			return
 		}
 		f.URL, result = s.name, resultError
 		if slices.Contains(verifyReasons, f.Reason) {
 			result = resultRejected
+			f.ofDelta = a != nil && a.ofDelta
 		}
 	}()
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
-	defer cancel()
 	seen := c.view()
-	a, f := c.fetch(ctx, s, zone, seen)
-	if f != nil {
+	w := c.want(s, seen, reason)
+	if a, f = c.fetch(ctx, s, zone, seen, w); f != nil {
 		return "", f
 	}
-	return c.settle(s, seen, a)
+	if result, f = c.settle(s, seen, a); f == nil {
+		c.taken(a, w)
+	}
+	return result, f
+}
+
+// caught makes an error of a panic, with f if there was none.
+func caught(panicked any, f *Error) *Error {
+	if panicked != nil {
+		f = failf(ReasonPanic, "panic: %v", panicked)
+		f.stack = debug.Stack()
+	}
+	return f
 }
 
 // probe asks one of the servers before the one in use whether it is fine, and goes back to it if it has been for a while.
@@ -254,7 +262,8 @@ func (c *Client) probe(ctx, parent context.Context, zone string) {
 func (c *Client) head(ctx context.Context, s *server, zone string) *Error {
 	ctx, cancel := context.WithTimeout(ctx, min(c.cfg.Timeout, probeTimeout))
 	defer cancel()
-	resp, f := c.request(ctx, http.MethodHead, s, zone, c.view().names())
+	header := http.Header{"Accept-Encoding": {acceptEncoding}}
+	resp, f := c.request(ctx, http.MethodHead, s.tableURL(zone), header, c.view().names())
 	if f != nil {
 		return f
 	}
@@ -263,4 +272,55 @@ func (c *Client) head(ctx context.Context, s *server, zone string) *Error {
 		return nil
 	}
 	return checkStatus(resp)
+}
+
+// Opinion is what a server says about a table that it was asked about.
+type Opinion struct {
+	// Keep says that who holds the table is to keep it: the server has it, too, or cannot be sure to have one that is as new.
+	Keep bool
+	// Digest and Revision are those of the table that it would send otherwise.
+	Digest   table.Digest
+	Revision uint64
+}
+
+// Ask asks the server in use whether it would send its table to a client that holds another one, with that digest and
+// revision: for a relay, whose clients name tables that it has never had. It changes nothing, and does not wait for a
+// poll. The error is an *Error, or that of ctx.
+func (c *Client) Ask(ctx context.Context, digest table.Digest, revision uint64) (Opinion, error) {
+	s := c.inUse()
+	ctx, cancel := context.WithTimeout(ctx, min(c.cfg.Timeout, probeTimeout))
+	defer cancel()
+	o, f := c.ask(ctx, s, tagOf(digest, revision))
+	if f != nil {
+		f.URL = s.name
+		return Opinion{}, f
+	}
+	return o, nil
+}
+
+func (c *Client) ask(ctx context.Context, s *server, name string) (Opinion, *Error) {
+	resp, f := c.request(ctx, http.MethodHead, s.url, http.Header{"Accept-Encoding": {"identity"}}, []string{name})
+	if f != nil {
+		return Opinion{}, f
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusNotModified {
+		return Opinion{Keep: true}, nil
+	}
+	if f := checkStatus(resp); f != nil {
+		return Opinion{}, f
+	}
+	t := parseTag(resp.Header.Get("Etag"))
+	if !t.known {
+		return Opinion{}, failf(ReasonTag, "ETag %.200q has no digest", resp.Header.Get("Etag"))
+	}
+	return Opinion{Digest: t.digest, Revision: t.revision}, nil
+}
+
+// inUse is the server in use.
+func (c *Client) inUse() *server {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := slices.IndexFunc(c.servers, func(s *server) bool { return s.status.InUse })
+	return c.servers[max(i, 0)]
 }

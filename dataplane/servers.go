@@ -25,6 +25,8 @@ type server struct {
 
 	// owned by the round
 	older       int           // polls in a row that showed a lower revision
+	foreign     bool          // its last answer was not that of a route server of ours
+	noDeltas    time.Time     // until when it is not asked for deltas; zero if none has failed
 	unnamed     bool          // its last 304 made no sense: the next request names nothing, so that the table comes
 	fineSince   time.Time     // the first of the probes that went well; zero if it is not probed, or failing
 	returnAfter time.Duration // jittered

@@ -38,16 +38,23 @@ type Status struct {
 	AgeSeconds float64 `json:"age_seconds"`
 	// Held is the table that the guard holds back; nil if there is none.
 	Held *Held `json:"held,omitempty"`
+	// Transport is what is in use: "stream" or "poll"; empty before the first attempt.
+	Transport string `json:"transport,omitempty"`
+	// Stream is about the last stream; nil if there was none.
+	Stream *StreamStatus `json:"stream,omitempty"`
 	// Zone is the zone that was asked for last; empty for the full table.
 	Zone string `json:"zone,omitempty"`
 
-	// LastAttempt is when the last round began, LastSuccess when the last one ended in which a server gave a usable
-	// answer, NextAttempt when the next is due. Zero: never, or not known.
+	// LastAttempt is when the last round began, or the last attempt to get a stream; LastSuccess when the last round ended in
+	// which a server gave a usable answer, or a stream last said that the table is current; NextAttempt when the next attempt is
+	// due, unless there is a stream. Zero: never, or not known.
 	LastAttempt time.Time `json:"last_attempt,omitzero"`
 	LastSuccess time.Time `json:"last_success,omitzero"`
 	NextAttempt time.Time `json:"next_attempt,omitzero"`
-	// Failures counts the rounds since LastSuccess in which no server did.
+	// Failures counts the attempts since LastSuccess in which no server did.
 	Failures int `json:"failures"`
+	// FailedTotal counts all such attempts.
+	FailedTotal uint64 `json:"failed_total"`
 
 	Servers    []ServerStatus `json:"servers"` // in the order of Config.URLs
 	LKG        *FileStatus    `json:"lkg,omitempty"`
@@ -67,6 +74,16 @@ type Held struct {
 	// ReleaseAt is when it can be released at the earliest. Zero if time does not release it.
 	ReleaseAt time.Time `json:"release_at,omitzero"`
 	Polls     int       `json:"polls"` // that agreed so far
+}
+
+// StreamStatus is what is known of a stream.
+type StreamStatus struct {
+	URL string `json:"url"` // of the server, without password
+	// Connected is since when there is a stream; zero if there is none.
+	Connected time.Time `json:"connected,omitzero"`
+	// LastEvent is when the last event came, of the type Event. Zero before the first.
+	LastEvent time.Time `json:"last_event,omitzero"`
+	Event     string    `json:"event,omitempty"`
 }
 
 // ServerStatus is what is remembered of a server.
@@ -96,6 +113,9 @@ type loopState struct {
 	zone                                  string
 	lastAttempt, lastSuccess, nextAttempt time.Time
 	failures                              int
+	failedTotal                           uint64
+	transport                             string
+	stream                                StreamStatus // without URL before the first
 }
 
 // Current returns the table that is applied, or nil.
@@ -116,8 +136,12 @@ func (c *Client) Status() Status {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s.Zone, s.Failures = c.loop.zone, c.loop.failures
+	s.Zone, s.Failures, s.FailedTotal = c.loop.zone, c.loop.failures, c.loop.failedTotal
 	s.LastAttempt, s.LastSuccess, s.NextAttempt = c.loop.lastAttempt, c.loop.lastSuccess, c.loop.nextAttempt
+	s.Transport = c.loop.transport
+	if stream := c.loop.stream; stream.URL != "" {
+		s.Stream = &stream
+	}
 	for _, server := range c.servers {
 		s.Servers = append(s.Servers, server.status)
 	}
@@ -131,6 +155,9 @@ func age(now, at time.Time) float64 {
 	}
 	return max(0, now.Sub(at).Seconds())
 }
+
+// Guard returns the state of the guard.
+func (c *Client) Guard() guard.State { return c.guard.State() }
 
 func (c *Client) heldStatus() *Held {
 	held, g := c.held.Load(), c.guard.State()

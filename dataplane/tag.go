@@ -81,9 +81,15 @@ func parsePositive(s string) (uint64, bool) {
 // from a file, which has no ETag: what it was does not matter, because the digest and the revision are all that a server
 // reads of it. A server with other ETags does not know these, and sends the table.
 func namesOf(t *table.Table) []string {
-	base := t.Digest().String()
-	if t.Revision() > 0 {
-		base += "." + strconv.FormatUint(t.Revision(), 10)
+	base := strings.TrimSuffix(tagOf(t.Digest(), t.Revision()), `"`)
+	return []string{base + `+zstd"`, base + `+gzip"`}
+}
+
+// tagOf is the ETag of a table, without an encoding.
+func tagOf(digest table.Digest, revision uint64) string {
+	base := digest.String()
+	if revision > 0 {
+		base += "." + strconv.FormatUint(revision, 10)
 	}
-	return []string{`"` + base + `+zstd"`, `"` + base + `+gzip"`}
+	return `"` + base + `"`
 }

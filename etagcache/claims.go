@@ -34,23 +34,26 @@ type claim struct {
 	seq     uint64     // the last poll that had started by then
 	order   uint64
 	refuted bool
+	settled bool   // by Cache.Settle
+	as      uint64 // the revision that the table had which settled it
 }
 
-// ask records the claim, unless it is known, and says whether it is refuted or new. started is the number of the last
-// poll that has started.
-func (c *claims) ask(what claimed, client netip.Addr, started uint64) (refuted, isNew bool) {
+// ask records the claim, unless it is known, and gives what is known of it, and whether it is new. started is the number of
+// the last poll that has started.
+func (c *claims) ask(what claimed, client netip.Addr, started uint64) (known claim, isNew bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if known, ok := c.byValue[what]; ok {
-		return known.refuted, false
+		return *known, false
 	}
 	c.makeRoom(client)
 	if c.byValue == nil {
 		c.byValue = make(map[claimed]*claim)
 	}
-	c.byValue[what] = &claim{claimed: what, client: client, seq: started, order: c.order}
+	made := &claim{claimed: what, client: client, seq: started, order: c.order}
+	c.byValue[what] = made
 	c.order++
-	return false, true
+	return *made, true
 }
 
 // makeRoom forgets a claim if client or everybody together has too many: of the client's own the oldest, else the oldest
@@ -95,6 +98,7 @@ func (c *claims) judge(seq uint64, r table.Read) (refuted int) {
 		switch {
 		case reached && !r.Held:
 			delete(c.byValue, what)
+		case known.settled:
 		case seq <= known.seq:
 			// A poll that was under way may have read the source before the claimed table existed.
 		case reached:

@@ -118,12 +118,16 @@ func (x *exchange) notOlderThan(t tag) bool {
 	return st.newest == 0 || t.revision <= st.oldest || x.cache.history.showed(t.digest, t.revision, st.version.sighting.order)
 }
 
-// keep claims a table that may be newer. It returns the ETag of a 304, or nil if the claim is refuted.
+// keep claims a table that may be newer. It returns the ETag of a 304, or nil if the claim is refuted or settled.
 func (x *exchange) keep(t tag) []string {
 	metrics := x.cache.cfg.Metrics
-	refuted, isNew := x.cache.claims.ask(claimed{t.digest, t.revision}, clientOf(x.r), x.cache.started.Load())
-	if refuted {
+	known, isNew := x.cache.claims.ask(claimed{t.digest, t.revision}, clientOf(x.r), x.cache.started.Load())
+	switch {
+	case known.refuted:
 		metrics.OlderTables.Inc()
+		return nil
+	case known.settled:
+		x.stamp = x.variant.raise(known.as) // as where it was settled, so that nobody takes it for older than what it replaces
 		return nil
 	}
 	if isNew {

@@ -99,7 +99,7 @@ func (c *Cache) PollEnded(seq uint64, r table.Read) {
 	next := *old
 	next.lastRead, next.held = r.At, r.Held
 	if !r.Held {
-		next.oldest, next.newest, next.stale = r.Oldest, r.Newest, false
+		next.oldest, next.newest, next.stale = r.Oldest, r.Newest, r.Stale
 		if v := next.version; v != nil {
 			v.sighting.newest.Store(r.Newest)
 			v.restampDown(r.Newest)

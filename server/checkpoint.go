@@ -61,11 +61,18 @@ func newCheckpoint(dir, origin string, log *slog.Logger, reg prometheus.Register
 	return c
 }
 
+func makeStateDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("state folder (--state-dir): %w", err)
+	}
+	return nil
+}
+
 // load reads the checkpoint; nil if there is none. One that cannot be trusted is set aside and said so: it is never
 // served and never deleted. Only a folder that cannot be used is an error.
 func (c *checkpoint) load() (*table.Table, time.Time, error) {
-	if err := os.MkdirAll(filepath.Dir(c.path), 0o700); err != nil {
-		return nil, time.Time{}, fmt.Errorf("state folder (--state-dir): %w", err)
+	if err := makeStateDir(filepath.Dir(c.path)); err != nil {
+		return nil, time.Time{}, err
 	}
 	data, err := os.ReadFile(c.path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -82,7 +82,7 @@ func (c *compat) Collect(ch chan<- prometheus.Metric) {
 	c.responses.Collect(ch)
 	c.combined.Collect(ch)
 	c.duration.Collect(ch)
-	status := c.server.engine.Status()
+	status := c.server.tables.Status()
 	total := func(key string, n uint64) {
 		ch <- prometheus.MustNewConstMetric(c.totals, prometheus.CounterValue, float64(n), key)
 	}

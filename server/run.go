@@ -54,18 +54,18 @@ func (s *Server) Run(ctx context.Context) error {
 // runTables runs the loop, and the writing of checkpoints, which ends after it: the last table is on disk then.
 func (s *Server) runTables(ctx context.Context) error {
 	if s.checkpoint == nil {
-		return s.engine.Run(ctx)
+		return s.tables.Run(ctx)
 	}
 	write, stopWriting := context.WithCancel(context.WithoutCancel(ctx))
 	var writing sync.WaitGroup
 	writing.Go(func() { s.checkpoint.run(write, s.lastRead) })
-	err := s.engine.Run(ctx)
+	err := s.tables.Run(ctx)
 	stopWriting()
 	writing.Wait()
 	return err
 }
 
-func (s *Server) lastRead() time.Time { return s.engine.Status().LastSuccess }
+func (s *Server) lastRead() time.Time { return s.tables.Status().LastSuccess }
 
 func (s *Server) serveMain(l net.Listener) error {
 	s.log.Info("main listener open", "address", l.Addr().String(), "tls", s.main.TLSConfig != nil)

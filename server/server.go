@@ -1,5 +1,5 @@
-// Package server is the route server: an engine that makes tables, a cache that serves them, the two listeners, and the
-// order in which all of it starts and stops.
+// Package server is the route server: an engine that makes tables, or a relay that has them from another route server, a cache
+// that serves them, the two listeners, and the order in which all of it starts and stops.
 //
 // The main listener has what proxies use: /routes, /routes/{zone}, /health, and the shard endpoints where they are
 // configured. The support listener has what operators use: /metrics, /status, /problems, /guard/accept, /health for
@@ -10,10 +10,13 @@
 package server
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -21,12 +24,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/engine"
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/httpserve"
 	"github.com/routesrv/routesrv/poller"
+	"github.com/routesrv/routesrv/relay"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -36,8 +41,12 @@ const (
 	DefaultShutdownTimeout = 30 * time.Second
 )
 
-// Config is what a Server is made of. Source is required.
+// Config is what a Server is made of. Either Source or a URL in Upstream is required, and not both.
 type Config struct {
+	// Upstream is the client of a relay: see relay.Config. Its LKGPath is made of StateDir, and Interval and MaxBackoff are
+	// those below. With it Guard.MaxLoss is 1 unless it is set, and Compile, Redis, Valkey and Origin mean nothing.
+	Upstream dataplane.Config
+
 	// The engine: see engine.Config.
 	Source     poller.Source
 	Compile    compile.Options
@@ -94,8 +103,10 @@ type Server struct {
 	log        *slog.Logger
 	registry   *prometheus.Registry
 	cache      *etagcache.Cache
-	engine     *engine.Engine
-	checkpoint *checkpoint // nil without a state folder
+	tables     tables
+	engine     *engine.Engine // nil in a relay
+	relay      *relay.Relay   // nil but in a relay
+	checkpoint *checkpoint    // nil without a state folder, and in a relay
 	errors     *httpserve.ErrorLog
 	endpoints  []httpserve.Endpoint // of both listeners
 	main       *http.Server
@@ -103,11 +114,23 @@ type Server struct {
 	started    time.Time // set by Run before it listens
 }
 
+// tables is what the cache is fed by: an engine or a relay.
+type tables interface {
+	// Run feeds it until the context ends, and returns nil then.
+	Run(context.Context) error
+	// Recheck asks for an early look at the source; it never blocks.
+	Recheck()
+	Status() poller.Status
+	Guard() guard.State
+	// Accept serves the held table with the digest; the zero digest is whatever is held.
+	Accept(table.Digest) (*table.Table, error)
+}
+
 // New checks the configuration, reads certificates and the checkpoint, and joins the parts. It opens no socket and
 // starts nothing.
 func New(cfg Config) (*Server, error) {
-	if cfg.Source == nil {
-		return nil, errors.New("server: no source")
+	if (cfg.Source == nil) == (len(cfg.Upstream.URLs) == 0) {
+		return nil, errors.New("server: want either a source or an upstream route server")
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -124,6 +147,9 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Listen == nil {
 		cfg.Listen = net.Listen
 	}
+	if cfg.Source == nil {
+		cfg.Redis, cfg.Valkey = Shard{}, Shard{} // a relay does not know the addresses
+	}
 	s := &Server{cfg: cfg, log: cfg.Logger.With("component", "server"), registry: cfg.Registry}
 	cfg.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	s.errors = httpserve.NewErrorLog(s.log, s.registry)
@@ -136,16 +162,25 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// newTables makes the cache, the checkpoint and the engine.
+// newTables makes the cache and what feeds it.
 func (s *Server) newTables() error {
 	var err error
 	s.cache, err = etagcache.New(etagcache.Config{
 		Logger: s.cfg.Logger, Metrics: etagcache.NewMetrics(s.registry),
-		Recheck: func() { s.engine.Recheck() }, MaxStreams: s.cfg.MaxStreams,
+		Recheck: func() { s.tables.Recheck() }, MaxStreams: s.cfg.MaxStreams,
 	})
 	if err != nil {
 		return err
 	}
+	if s.cfg.Source == nil {
+		return s.newRelay()
+	}
+	return s.newEngine()
+}
+
+// newEngine makes the engine, with the checkpoint.
+func (s *Server) newEngine() error {
+	var err error
 	var served *table.Table
 	publish := s.cache.Publish
 	if s.cfg.StateDir != "" {
@@ -168,7 +203,29 @@ func (s *Server) newTables() error {
 		Interval: s.cfg.Interval, MaxBackoff: s.cfg.MaxBackoff,
 		Logger: s.cfg.Logger, Registerer: s.registry,
 	})
+	s.tables = s.engine
 	return err
+}
+
+// newRelay makes the relay, whose client keeps the checkpoint: it names the table to the server above after a restart.
+func (s *Server) newRelay() error {
+	fetch := s.cfg.Upstream
+	fetch.Interval, fetch.MaxBackoff = s.cfg.Interval, s.cfg.MaxBackoff
+	if s.cfg.StateDir != "" {
+		if err := makeStateDir(s.cfg.StateDir); err != nil {
+			return err
+		}
+		fetch.LKGPath = filepath.Join(s.cfg.StateDir, checkpointFile)
+	}
+	var err error
+	s.relay, err = relay.New(relay.Config{
+		Fetch: fetch, Guard: s.cfg.Guard, Cache: s.cache, Logger: s.cfg.Logger, Registerer: s.registry,
+	})
+	if err != nil {
+		return fmt.Errorf("--upstream: %w", err)
+	}
+	s.tables = s.relay
+	return s.relay.Boot()
 }
 
 // Endpoints are what the listeners answer with this configuration, in the order in which they are documented.

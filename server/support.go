@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/engine"
 	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/httpserve"
@@ -24,10 +25,10 @@ func (s *Server) supportEndpoints() []httpserve.Endpoint {
 		{Path: "/metrics", Handler: metrics, Does: "Prometheus text, see [metrics.md](metrics.md)"},
 		{Path: "/metrics/", Handler: metrics, Does: "the same"},
 		{Path: "/status", Methods: get, Handler: http.HandlerFunc(s.serveStatus),
-			Does: "JSON: table, source, guard, problems by severity, checkpoint"},
+			Does: "JSON: table, source, upstream of a relay, guard, problems by severity, checkpoint"},
 		{Path: "/problems", Methods: get, Handler: http.HandlerFunc(s.serveProblems),
 			Does: "JSON: every problem with owner, route, reason, severity, message and since when"},
-		{Path: "/guard/accept", Methods: []string{http.MethodPost}, Handler: httpserve.Accept(s.engine.Accept, s.log),
+		{Path: "/guard/accept", Methods: []string{http.MethodPost}, Handler: httpserve.Accept(s.tables.Accept, s.log),
 			Does: "publishes the table that the guard holds back; `digest=` names the one that you looked at. From the loopback interface only"},
 	}
 	if s.cfg.MaxStreams > 0 {
@@ -66,6 +67,7 @@ type statusReport struct {
 	Ready      bool              `json:"ready"`
 	Table      *tableReport      `json:"table,omitempty"`
 	Source     poller.Status     `json:"source"`
+	Upstream   *dataplane.Status `json:"upstream,omitempty"` // of a relay
 	Guard      httpserve.Guard   `json:"guard"`
 	Problems   map[string]int    `json:"problems"` // by severity
 	Checkpoint *checkpointReport `json:"checkpoint,omitempty"`
@@ -87,10 +89,10 @@ type tableReport struct {
 
 func (s *Server) report() statusReport {
 	r := statusReport{
-		Version: s.cfg.Version, Started: s.started, Source: s.engine.Status(), Guard: httpserve.ReportGuard(s.engine.Guard()),
+		Version: s.cfg.Version, Started: s.started, Source: s.tables.Status(), Guard: httpserve.ReportGuard(s.tables.Guard()),
 		Problems: map[string]int{"error": 0, "warning": 0, "info": 0},
 	}
-	for _, p := range s.engine.Problems() {
+	for _, p := range s.problems() {
 		r.Problems[p.Severity.String()]++
 	}
 	if t := s.cache.Current(); t != nil {
@@ -105,7 +107,22 @@ func (s *Server) report() statusReport {
 	if s.checkpoint != nil {
 		r.Checkpoint = s.checkpoint.report()
 	}
+	if s.relay != nil {
+		upstream := s.relay.Upstream()
+		r.Upstream = &upstream
+		if f := upstream.LKG; f != nil {
+			r.Checkpoint = &checkpointReport{Path: f.Path, Written: f.Written, Error: f.Error}
+		}
+	}
 	return r
+}
+
+// problems are those of the objects. A relay sees none.
+func (s *Server) problems() []engine.Problem {
+	if s.engine == nil {
+		return nil
+	}
+	return s.engine.Problems()
 }
 
 func (s *Server) serveStatus(w http.ResponseWriter, _ *http.Request) {
@@ -130,7 +147,7 @@ func (s *Server) serveStreams(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (s *Server) serveProblems(w http.ResponseWriter, _ *http.Request) {
-	problems := s.engine.Problems()
+	problems := s.problems()
 	if problems == nil {
 		problems = []engine.Problem{}
 	}

@@ -1,5 +1,5 @@
-// Package setup makes the parts of a program from its configuration: the logger and the source. Both binaries use it, so
-// that the same flags mean the same thing in both.
+// Package setup makes the parts of a program from its configuration: the logger, the source, and the transport to route
+// servers. Both binaries use it, so that the same flags mean the same thing in both.
 package setup
 
 import (

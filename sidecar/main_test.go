@@ -26,6 +26,7 @@ import (
 	"github.com/routesrv/routesrv/engine"
 	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/internal/kubetest"
+	"github.com/routesrv/routesrv/internal/loopback"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/rollout"
 	"github.com/routesrv/routesrv/sidecar"
@@ -61,7 +62,8 @@ type world struct {
 	t       *testing.T
 	cluster *kubetest.Server
 	server  *etagcache.Cache // of the route server
-	down    atomic.Bool      // the route server does not answer
+	network loopback.Network // to the route server
+	down    outage           // the route server does not answer
 	apiDown atomic.Bool      // the cluster does not, for the data planes
 	reads   atomic.Int64     // of the cluster by data planes
 
@@ -77,14 +79,29 @@ func newWorld(t *testing.T, objects ...string) *world {
 		t.Fatal(err)
 	}
 	cluster.SetRevision(100)
-	return &world{t: t, cluster: cluster, published: make(map[string]bool)}
+	w := &world{t: t, cluster: cluster, published: make(map[string]bool)}
+	w.down.network = &w.network
+	return w
+}
+
+// outage is whether the route server is away. Then streams break, too.
+type outage struct {
+	atomic.Bool
+	network *loopback.Network
+}
+
+func (o *outage) Store(away bool) {
+	o.Bool.Store(away)
+	if away {
+		o.network.Cut("routesrv")
+	}
 }
 
 // runServer runs a route server that compiles with the options.
 func (w *world) runServer(o compile.Options) {
 	w.t.Helper()
 	var err error
-	if w.server, err = etagcache.New(etagcache.Config{}); err != nil {
+	if w.server, err = etagcache.New(etagcache.Config{MaxStreams: 10}); err != nil {
 		w.t.Fatal(err)
 	}
 	e, err := engine.New(engine.Config{
@@ -98,6 +115,7 @@ func (w *world) runServer(o compile.Options) {
 	done := make(chan error, 1)
 	go func() { done <- e.Run(ctx) }()
 	w.t.Cleanup(func() { cancel(); <-done })
+	w.network.Set("routesrv", w.server.Handler())
 	synctest.Wait()
 }
 
@@ -136,13 +154,7 @@ func (w *world) RoundTrip(r *http.Request) (*http.Response, error) {
 	if w.down.Load() || w.server == nil {
 		return nil, errors.New("connection refused")
 	}
-	rec := httptest.NewRecorder()
-	in := r.Clone(r.Context())
-	in.RemoteAddr = "10.0.0.7:40000"
-	w.server.Handler().ServeHTTP(rec, in)
-	resp := rec.Result()
-	resp.Request = r
-	return resp, nil
+	return w.network.RoundTrip(r)
 }
 
 // Read is the cluster as data planes see it.

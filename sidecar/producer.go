@@ -134,6 +134,7 @@ type remoteProducer struct {
 	url      string    // of the offer
 	tried    bool      // the first round is over
 	answered time.Time // when a route server last gave a usable answer
+	shown    time.Time // when betweenAnswers last did something, or an answer came
 }
 
 // newRemote makes a producer that fetches.
@@ -154,6 +155,7 @@ func (c *conductor) remoteAnswered(p *remoteProducer, t *table.Table, a dataplan
 	c.call(func() {
 		changed := p.offer.table != t
 		p.answered = time.Now()
+		p.shown = p.answered
 		p.offer, p.url = offer{t, readOf(a)}, a.Origin
 		if c.feeder != producer(p) {
 			c.cross(p, fromRouteServer, p.offer)
@@ -221,6 +223,23 @@ func (c *conductor) observe(p *remoteProducer) (tried bool) {
 		if s.LastSuccess.After(p.answered) {
 			p.answered = s.LastSuccess
 		}
+		if s.Stream != nil && !s.Stream.Connected.IsZero() {
+			c.betweenAnswers(p)
+		}
 	})
 	return tried
+}
+
+// betweenAnswers does for a client with a stream what is done for each answer to a poll, as often as polls would come: over a
+// stream there are fewer, because it would say if there was another table.
+func (c *conductor) betweenAnswers(p *remoteProducer) {
+	now := time.Now()
+	if c.remote != p || now.Sub(p.shown) < c.cfg.Fetch.Interval {
+		return
+	}
+	p.shown = now
+	c.compare()
+	if c.target == fromRouteServer && c.feeder != producer(p) {
+		p.client.Recheck() // a switch waits for an answer that came after it was asked for
+	}
 }

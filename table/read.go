@@ -18,6 +18,8 @@ type Read struct {
 	Consistent bool
 	// Held says that the read showed another table than the one that is served, which a guard holds back.
 	Held bool
+	// Stale says that the source, another route server, has the table from a checkpoint, and has not read its own source since.
+	Stale bool
 	// At is when the read was complete.
 	At time.Time
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/routesrv/routesrv/config"
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/rollout"
+	"github.com/routesrv/routesrv/setup"
 	"github.com/routesrv/routesrv/sidecar"
 )
 
@@ -36,6 +37,8 @@ route servers, or computed of the cluster with the flags of routesrv, by a mode:
 Take the table of a route server, and keep a copy that survives a restart:
     dataplane-client --mode Exec --routesrv-url http://routesrv.ingress --lkg-file /var/lib/dataplane/table.eskip
 
+Changes come over a stream, as deltas, and by polling where that does not work; --transport poll does without streams.
+
 Move a fleet: a ConfigMap with the key "mode", mounted; write False, Pre, Exec:25%, Exec into it:
     dataplane-client --mode-file /etc/dataplane/mode --gate enforce --routesrv-url http://routesrv.ingress \
         -kubernetes -kubernetes-in-cluster
@@ -48,7 +51,7 @@ type flags struct {
 	sidecar sidecar.Config
 	source  config.Source
 	log     config.Log
-	tls     sidecar.TLSFiles
+	tls     setup.TLSFiles
 }
 
 // parse reads the configuration. Warnings and errors are those of package config.
@@ -156,8 +159,14 @@ func (f *flags) fetchFlags(p *config.Parser) {
 	p.Flag(groupFetch, "zone", text("ZONE", &c.Zone, ""), "Zone of the table; empty means the full table.")
 	p.Flag(groupFetch, "zone-file", text("PATH", &c.ZoneFile, ""), "File with the zone, such as one of the downward API, "+
 		"instead of --zone.")
+	p.Flag(groupFetch, "transport", parsed("TRANSPORT", &c.Follow, dataplane.Auto.String(), dataplane.ParseFollow), "How new tables "+
+		"come: stream (the route server sends changes when they happen), poll (they are asked for), or auto (stream, and poll "+
+		"while there is no stream; then a stream is tried again after half a minute, and up to five later). Changes come as "+
+		"deltas either way, where the route server has them.")
+	p.Flag(groupFetch, "full-fetch-interval", duration(&c.FullEvery, dataplane.DefaultFullEvery, time.Minute), "How often a full "+
+		"table is fetched although deltas do; up to half less is left to chance.")
 	p.Flag(groupFetch, "fetch-interval", duration(&c.Interval, dataplane.DefaultInterval, time.Millisecond), "Time between two "+
-		"requests; a tenth of it is left to chance.")
+		"polls; a tenth of it is left to chance.")
 	p.Flag(groupFetch, "fetch-timeout", duration(&c.Timeout, dataplane.DefaultTimeout, time.Millisecond), "Limit of a request, "+
 		"to the last byte of the answer.")
 	p.Flag(groupFetch, "max-table-bytes", size(&c.MaxBytes, dataplane.DefaultMaxBytes), "Largest table that is taken.")

@@ -122,7 +122,7 @@ func newSidecar(f *flags, warnings []config.Warning, std stdio) (*sidecar.Sideca
 	cfg.Logger, cfg.Registry, cfg.Version = log, prometheus.NewRegistry(), setup.VersionName(version)
 	if len(cfg.Fetch.URLs) > 0 {
 		var err error
-		if cfg.Fetch.Transport, err = sidecar.NewTransport(f.tls, log); err != nil {
+		if cfg.Fetch.Transport, err = setup.NewTransport(f.tls, log); err != nil {
 			return nil, fmt.Errorf("--routesrv-ca-file, --routesrv-client-cert, --routesrv-client-key: %w", err)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/routesrv/routesrv/config"
+	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/rollout"
 )
 
@@ -46,6 +47,8 @@ func TestExitStatusesAndMessages(t *testing.T) {
 		{name: "no such gate", args: []string{"--gate", "on"}, status: 2, stderr: `off, report or enforce`},
 		{name: "no such fallback", args: []string{"--fallback", "yes"}, status: 2, stderr: `never, boot or always`},
 		{name: "too short", args: []string{"--fallback-after", "1ms"}, status: 2, stderr: `from 1s to 720h`},
+		{name: "no such transport", args: []string{"--transport", "push"}, status: 2, stderr: `--transport: "push": want auto, stream or poll`},
+		{name: "full tables all the time", args: []string{"--full-fetch-interval", "1s"}, status: 2, stderr: `from 1m to 720h`},
 		{name: "no port", args: []string{"--address", "localhost"}, status: 2, stderr: `want HOST:PORT`},
 		{
 			name: "Exec without a route server", args: []string{"--mode", "Exec", "--manifests", shop}, status: 2,
@@ -83,7 +86,7 @@ func TestFlagsReachTheSidecar(t *testing.T) {
 	f, warnings, err := parse([]string{
 		"--mode=exec:25%", "--routesrv-url", "http://a", "--routesrv-url=http://b,http://c", "--gate=enforce",
 		"--gate-clean-for=1m", "--gate-min-comparisons=7", "--fallback=always", "--fallback-after=2m", "--fallback-lkg-age=3h",
-		"--fallback-window=4m", "--fetch-interval=5s", "--fetch-timeout=6s", "--max-table-bytes=1000", "--zone=z", "--lkg-file=/l",
+		"--fallback-window=4m", "--fetch-interval=5s", "--fetch-timeout=6s", "--transport=stream", "--full-fetch-interval=2h", "--max-table-bytes=1000", "--zone=z", "--lkg-file=/l",
 		"--routes-file=/r", "--pod-name=p", "--support-listener=", "-kubernetes", "-source-poll-timeout=9000",
 		"-enable-kubernetes-endpointslices", "--guard-max-loss=0.25",
 	}, config.Env{})
@@ -108,7 +111,7 @@ func TestFlagsReachTheSidecar(t *testing.T) {
 		t.Errorf("fallback %+v, want %+v", c.Fallback, want)
 	}
 	if c.Fetch.Interval != 5*time.Second || c.Fetch.Timeout != 6*time.Second || c.Fetch.MaxBytes != 1000 || c.Fetch.Zone != "z" ||
-		c.Fetch.LKGPath != "/l" || c.Fetch.RoutesFile != "/r" {
+		c.Fetch.LKGPath != "/l" || c.Fetch.Follow != dataplane.Stream || c.Fetch.FullEvery != 2*time.Hour || c.Fetch.RoutesFile != "/r" {
 		t.Errorf("fetch %+v", c.Fetch)
 	}
 	if c.Pod != "p" || c.SupportAddress != "" || c.Address != "127.0.0.1:9005" || c.Interval != 9*time.Second ||

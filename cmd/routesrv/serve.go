@@ -11,6 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/routesrv/routesrv/config"
+	"github.com/routesrv/routesrv/dataplane"
+	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/server"
 	"github.com/routesrv/routesrv/setup"
 )
@@ -42,12 +44,12 @@ func newServer(cfg *config.RouteServer, log *slog.Logger, std stdio) (*server.Se
 	setProfileRates(cfg.Listen)
 	setGCPercent()
 	registry := prometheus.NewRegistry()
-	source, origin, err := setup.Source(cfg.Source, std.in, log, registry)
+	source, upstream, origin, err := newSource(cfg, log, std, registry)
 	if err != nil {
 		return nil, err
 	}
 	return server.New(server.Config{
-		Source: source, Compile: cfg.Compile, Guard: cfg.Guard,
+		Source: source, Upstream: upstream, Compile: cfg.Compile, Guard: cfg.Guard,
 		Interval: cfg.Poll.Interval, MaxBackoff: cfg.Poll.MaxBackoff,
 		Address: cfg.Listen.Address, SupportAddress: cfg.Listen.SupportAddress,
 		TLS: server.TLSConfig{
@@ -65,6 +67,22 @@ func newServer(cfg *config.RouteServer, log *slog.Logger, std stdio) (*server.Se
 		StateDir:            cfg.StateDir, Origin: origin, Version: setup.VersionName(version),
 		Logger: log, Registry: registry,
 	})
+}
+
+// newSource makes the source of objects, or of a relay the client of another route server.
+func newSource(cfg *config.RouteServer, log *slog.Logger, std stdio, reg prometheus.Registerer) (poller.Source, dataplane.Config, string, error) {
+	u := cfg.Upstream
+	if len(u.URLs) == 0 {
+		source, origin, err := setup.Source(cfg.Source, std.in, log, reg)
+		return source, dataplane.Config{}, origin, err
+	}
+	transport, err := setup.NewTransport(setup.TLSFiles{CA: u.CAFile, Cert: u.CertFile, Key: u.KeyFile}, log)
+	if err != nil {
+		return nil, dataplane.Config{}, "", fmt.Errorf("--upstream-ca-file, --upstream-client-cert, --upstream-client-key: %w", err)
+	}
+	return nil, dataplane.Config{
+		URLs: u.URLs, Follow: u.Follow, FullEvery: u.FullEvery, Timeout: u.Timeout, MaxBytes: u.MaxBytes, Transport: transport,
+	}, "", nil
 }
 
 // gcPercent trades a little processor time for memory: nearly all of the heap is the table and the objects, which live

@@ -44,20 +44,24 @@ var allowed = map[string][]string{
 	// assembly: joins behaviour into what the binaries run
 	"httpserve": {"guard", "table"},
 	"engine":    {"compile", "guard", "kube", "poller", "table"},
-	"server":    {"compile", "engine", "eskip", "etagcache", "guard", "httpserve", "internal/durable", "poller", "table"},
+	"relay":     {"dataplane", "etagcache", "guard", "poller", "table"},
+	"server": {
+		"compile", "dataplane", "engine", "eskip", "etagcache", "guard", "httpserve", "internal/durable", "poller", "relay", "table",
+	},
 	"sidecar": {
 		"compile", "dataplane", "engine", "eskip", "etagcache", "guard", "httpserve", "internal/durable", "poller", "rollout",
 		"shadowdiff", "shadowdiff/page", "table",
 	},
-	"config": {"compile", "eskip", "guard", "kube"},
+	"config": {"compile", "dataplane", "eskip", "guard", "kube"},
 	"setup":  {"config", "poller", "source/cluster", "source/filterdir", "source/manifests"},
 
 	// binaries
 	"cmd/dataplane-client": {"config", "dataplane", "rollout", "setup", "sidecar"},
-	"cmd/routesrv":         {"compile", "config", "engine", "kube", "poller", "server", "setup", "shadowdiff", "shadowdiff/page", "source/tables", "table"},
+	"cmd/routesrv":         {"compile", "config", "dataplane", "engine", "kube", "poller", "server", "setup", "shadowdiff", "shadowdiff/page", "source/tables", "table"},
 
 	// aside: only tests use these
 	"internal/fixture":  {"compile", "eskip"},
+	"internal/loopback": {},
 	"internal/kubetest": {"kube", "source/manifests/yamldoc"},
 	"internal/scale":    {"internal/kubetest", "kube"},
 	"internal/image":    {},

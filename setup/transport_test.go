@@ -1,4 +1,4 @@
-package sidecar_test
+package setup_test
 
 import (
 	"crypto/ecdsa"
@@ -11,12 +11,13 @@ import (
 	"math/big"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/routesrv/routesrv/sidecar"
+	"github.com/routesrv/routesrv/setup"
 )
 
 // pair makes a certificate that signs itself, and its key, PEM.
@@ -51,14 +52,14 @@ func TestCertificatesAreReadAgainWhenTheyChange(t *testing.T) {
 	srv.StartTLS()
 	defer srv.Close()
 	dir := t.TempDir()
-	files := sidecar.TLSFiles{
+	files := setup.TLSFiles{
 		CA: filepath.Join(dir, "ca.pem"), Cert: filepath.Join(dir, "tls.crt"), Key: filepath.Join(dir, "tls.key"),
 	}
 	writeFile(t, files.CA, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})))
 	cert, key := pair(t, "first")
 	writeFile(t, files.Cert, cert)
 	writeFile(t, files.Key, key)
-	transport, err := sidecar.NewTransport(files, nil)
+	transport, err := setup.NewTransport(files, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,13 +97,27 @@ func TestCertificatesAreReadAgainWhenTheyChange(t *testing.T) {
 
 func TestFilesThatCannotBeUsedEndTheStart(t *testing.T) {
 	broken := tempFile(t, "broken.pem", "nothing")
-	for _, files := range []sidecar.TLSFiles{
+	for _, files := range []setup.TLSFiles{
 		{CA: broken}, {CA: broken + "x"}, {Cert: broken}, {Key: broken}, {Cert: broken, Key: broken},
 	} {
-		if _, err := sidecar.NewTransport(files, nil); err == nil {
+		if _, err := setup.NewTransport(files, nil); err == nil {
 			t.Errorf("%+v is taken", files)
 		} else if files.CA != "" && !strings.Contains(err.Error(), "broken.pem") {
 			t.Errorf("%+v: %v, want the name of the file", files, err)
 		}
 	}
+}
+
+func writeFile(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func tempFile(t *testing.T, name, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	writeFile(t, path, content)
+	return path
 }

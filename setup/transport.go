@@ -1,4 +1,4 @@
-package sidecar
+package setup
 
 import (
 	"crypto/tls"
@@ -16,7 +16,7 @@ import (
 // tlsCheckInterval is how often requests look whether the files have changed.
 const tlsCheckInterval = time.Second
 
-// TLSFiles say how route servers are trusted, and how this data plane shows who it is. The zero value trusts the
+// TLSFiles say how route servers are trusted, and how this client shows who it is. The zero value trusts the
 // authorities of the system and shows nothing.
 type TLSFiles struct {
 	CA        string // authorities, PEM, instead of those of the system

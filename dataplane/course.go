@@ -1,0 +1,330 @@
+package dataplane
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+)
+
+// Messages about streams.
+const (
+	LogStreamOpen    = "stream connected"
+	LogStreamEnded   = "stream ended"
+	LogNoStream      = "no stream can be had"
+	LogPollingBegins = "streams do not work, polling for a while"
+)
+
+// What is in use, as label values and in the status.
+const (
+	transportStream = "stream"
+	transportPoll   = "poll"
+)
+
+const (
+	// leastRest and mostRest are how long polling has to do before a stream is tried again; up to half of it is left to
+	// chance.
+	leastRest = 30 * time.Second
+	mostRest  = 5 * time.Minute
+	// failedStreams is how many attempts in a row have to fail for that.
+	failedStreams = 2
+	// defaultRetry is how long to wait after a connection broke whose server has not said how long.
+	defaultRetry = time.Second
+	// probeInterval is the time between two probes of a preferred server beside a stream.
+	probeInterval = 15 * time.Second
+)
+
+// course is how the client goes on: over streams or by polling.
+type course struct {
+	pollFirst bool      // one poll comes before the next stream, whenever that may be
+	resting   bool      // polling has to do until streamAt
+	streamAt  time.Time // when a stream may be made
+	failures  int       // attempts in a row that failed
+	rests     int       // times in a row that polling had to do for long, and did
+	polled    bool      // a poll has worked since the last attempt
+}
+
+// Run follows the route servers until ctx ends, and returns nil then. It asks at once, and writes the LKG file once more at
+// the end if its table was confirmed later. It is to be called once.
+func (c *Client) Run(ctx context.Context) error {
+	c.log.Info(LogStarted, "urls", len(c.servers), "transport", c.cfg.Follow.String(), "interval", c.cfg.Interval,
+		"timeout", c.cfg.Timeout)
+	defer c.log.Info(LogStopped)
+	defer c.flush()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	var rested, due time.Time // of the last step, of the next
+	var failed bool
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-c.recheck:
+			// A server that fails needs its rest, and would not give an answer any sooner.
+			if early := rested.Add(recheckGap); !failed && early.Before(due) {
+				due = early
+				timer.Reset(time.Until(due))
+			}
+			continue
+		case <-timer.C:
+		}
+		if ctx.Err() != nil {
+			return nil // both were ready
+		}
+		rested, due, failed = c.step(ctx)
+		c.update(func(l *loopState) { l.nextAttempt = due })
+		timer.Reset(time.Until(due))
+	}
+}
+
+// step makes a round of polling, or follows a stream until it ends. It returns when the former began or the latter ended,
+// when the next step is due, and whether no server is to be asked before that.
+func (c *Client) step(ctx context.Context) (rested, due time.Time, failed bool) {
+	k := &c.course
+	now := time.Now()
+	if c.cfg.Follow == Poll || c.cfg.Follow == Auto && (k.pollFirst || k.resting && now.Before(k.streamAt)) {
+		k.pollFirst = false
+		c.using(transportPoll)
+		if err := c.Poll(ctx); err != nil {
+			return now, c.retryAt(), true
+		}
+		k.polled = true
+		if due = now.Add(c.interval()); c.cfg.Follow == Auto && (!k.resting || k.streamAt.Before(due)) {
+			due = k.streamAt
+		}
+		return now, due, false
+	}
+	k.resting = false
+	end := c.follow(ctx)
+	now = time.Now()
+	if ctx.Err() != nil {
+		return now, now, false
+	}
+	c.cfg.Metrics.reconnects.WithLabelValues(string(end.reason)).Inc()
+	due, failed = c.afterStream(now, end)
+	return now, due, failed
+}
+
+// afterStream says how to go on when there is no stream any more.
+func (c *Client) afterStream(now time.Time, end *ending) (due time.Time, failed bool) {
+	k := &c.course
+	k.streamAt = now.Add(end.wait)
+	if !end.failed {
+		k.failures, k.rests = 0, 0
+		return k.streamAt, false
+	}
+	k.failures++
+	if c.cfg.Follow == Stream {
+		if retry := c.retryAt(); retry.After(k.streamAt) {
+			k.streamAt = retry
+		}
+		return k.streamAt, true
+	}
+	k.resting = true
+	if end.reason == ReasonNoStreams || k.failures >= failedStreams && end.reason != ReasonBusy {
+		rest := min(leastRest<<min(k.rests, 8), mostRest)
+		if k.polled {
+			k.rests++ // else it is not streams that fail
+		}
+		k.polled, k.streamAt = false, now.Add(rest/2+c.chance(rest/2))
+		c.log.Info(LogPollingBegins, "reason", string(end.reason), "until", k.streamAt)
+	}
+	switch {
+	case end.reason == ReasonConnect: // as a poll would
+		return c.retryAt(), true
+	case !end.refetch:
+		k.pollFirst = true
+		return now, false
+	default: // there was a poll just now
+		return earlier(k.streamAt, now.Add(c.interval())), false
+	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// using notes what is in use.
+func (c *Client) using(transport string) {
+	for _, t := range []string{transportStream, transportPoll} {
+		value := 0.0
+		if t == transport {
+			value = 1
+		}
+		c.cfg.Metrics.transport.WithLabelValues(t).Set(value)
+	}
+	c.update(func(l *loopState) { l.transport = transport })
+}
+
+// follow connects to a server and does what the stream says until it ends. The ending is of no meaning if ctx has ended.
+func (c *Client) follow(ctx context.Context) *ending {
+	st, end := c.openAny(ctx)
+	if end != nil {
+		return end
+	}
+	defer st.close()
+	c.using(transportStream)
+	c.cfg.Metrics.connected.Set(1)
+	c.update(func(l *loopState) {
+		l.stream = StreamStatus{Connected: st.connected, URL: st.server.name}
+	})
+	c.log.Info(LogStreamOpen, "url", st.server.name, "zone", st.zone)
+
+	end = c.listen(ctx, st)
+	st.close()
+	c.cfg.Metrics.connected.Set(0)
+	c.update(func(l *loopState) { l.stream.Connected = time.Time{} })
+	if ctx.Err() != nil {
+		return end
+	}
+	c.log.Info(LogStreamEnded, "url", st.server.name, "reason", string(end.reason), "wait", end.wait)
+	if end.refetch && pause(ctx, c.chance(fetchSpread)) {
+		c.polling.Lock()
+		defer c.polling.Unlock()
+		_ = c.poll(ctx, fullStream) // it says itself what is wrong
+	}
+	return end
+}
+
+// openAny tries the servers until one gives a stream. If none does, it says why. With Auto a server that can be reached is
+// left to polling, which says whether it is fine.
+func (c *Client) openAny(ctx context.Context) (*stream, *ending) {
+	c.polling.Lock()
+	defer c.polling.Unlock()
+	zone := c.begin()
+	start := time.Now()
+	deadline := start.Add(roundTimeouts * c.cfg.Timeout)
+	end := &ending{failed: true}
+	var errs []error
+	for _, i := range c.order(start) {
+		if !time.Now().Before(deadline) {
+			break
+		}
+		s := c.servers[i]
+		c.mu.Lock()
+		s.status.LastAttempt = time.Now()
+		c.mu.Unlock()
+		st, f := c.open(ctx, s, zone)
+		if ctx.Err() != nil {
+			if f == nil {
+				st.close()
+			}
+			return nil, end
+		}
+		if f == nil {
+			c.use(i)
+			return st, nil
+		}
+		f.retryAfter += c.chance(f.retryAfter / 2) // all that it has sent away
+		end.reason = f.Reason
+		if c.cfg.Follow == Auto && f.Reason != ReasonConnect {
+			c.log.Debug(LogNoStream, "url", s.name, "reason", string(f.Reason), "error", f.Err)
+			end.wait = max(f.retryAfter, defaultRetry)
+			return nil, end
+		}
+		c.failed(s, f, time.Now())
+		errs = append(errs, f)
+	}
+	c.http.CloseIdleConnections()
+	c.ended(errors.Join(errs...))
+	return nil, end
+}
+
+// listen does what a stream says, and beside it what polls would do.
+func (c *Client) listen(ctx context.Context, st *stream) *ending {
+	chores := time.NewTicker(c.cfg.Interval)
+	defer chores.Stop()
+	early := time.NewTimer(0) // for a poll that somebody asked for
+	early.Stop()
+	defer early.Stop()
+	polled, probed, asked := st.connected, st.connected, false
+	for {
+		var end *ending
+		select {
+		case <-ctx.Done():
+			return &ending{}
+		case e, ok := <-st.events:
+			if !ok {
+				return c.broke(st)
+			}
+			end = c.take(ctx, st, e)
+		case <-c.recheck:
+			if !asked {
+				asked = true
+				early.Reset(time.Until(polled.Add(recheckGap)))
+			}
+		case <-early.C:
+			asked, polled = false, time.Now()
+			end = c.pollBeside(ctx, st)
+		case <-chores.C:
+			probe := time.Since(probed) >= probeInterval
+			if probe {
+				probed = time.Now()
+			}
+			end = c.chores(ctx, st, probe)
+		}
+		if end != nil {
+			return end
+		}
+	}
+}
+
+// pollBeside makes a round while there is a stream.
+func (c *Client) pollBeside(ctx context.Context, st *stream) *ending {
+	c.polling.Lock()
+	defer c.polling.Unlock()
+	_ = c.poll(ctx, "") // a server that fails here is noted, and the stream says more about it
+	return c.place(st)
+}
+
+// chores does what rounds do beside asking for the table.
+func (c *Client) chores(ctx context.Context, st *stream, probe bool) *ending {
+	c.polling.Lock()
+	defer c.polling.Unlock()
+	zone := c.zoneSource.read()
+	if zone != st.zone {
+		return &ending{reason: endZone, wait: c.chance(250 * time.Millisecond)}
+	}
+	now := time.Now()
+	c.retryFiles(now)
+	if c.isFullDue(c.view(), now) {
+		_ = c.poll(ctx, "") // likewise
+	}
+	if probe {
+		c.probe(ctx, ctx, zone)
+	}
+	return c.place(st)
+}
+
+// broke says how to go on after a stream that ended by itself.
+func (c *Client) broke(st *stream) *ending {
+	c.polling.Lock()
+	defer c.polling.Unlock()
+	f := st.err
+	f.URL = st.server.name
+	end := &ending{reason: f.Reason, failed: !st.current, wait: c.afterBroken(st)}
+	silent := f.Reason == ReasonSilent
+	switch {
+	case slices.Contains(verifyReasons, f.Reason):
+		return c.rejected(st, f)
+	case silent && st.current || end.failed && c.cfg.Follow == Stream:
+		c.failed(st.server, f, time.Now()) // otherwise it is left to polling
+	}
+	if silent {
+		end.wait = c.chance(time.Second) // it has lasted long enough
+	}
+	return end
+}
+
+// afterBroken is how long to wait after the connection was lost, for all clients of the server at once.
+func (c *Client) afterBroken(st *stream) time.Duration {
+	d := st.retry
+	if d == 0 {
+		d = defaultRetry
+	}
+	d = min(d, c.cfg.MaxBackoff)
+	return d + c.chance(d/2)
+}

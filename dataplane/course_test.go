@@ -1,0 +1,498 @@
+package dataplane_test
+
+import (
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/routesrv/routesrv/dataplane"
+)
+
+// answer is a handler that says no.
+func answer(status int, header ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		for _, line := range header {
+			name, value, _ := strings.Cut(line, ": ")
+			w.Header().Set(name, value)
+		}
+		w.WriteHeader(status)
+	}
+}
+
+func seconds(ns ...float64) []time.Duration {
+	var out []time.Duration
+	for _, n := range ns {
+		out = append(out, time.Duration(n*float64(time.Second)))
+	}
+	return out
+}
+
+func wantTimes(t *testing.T, what string, got []time.Duration, want ...float64) {
+	t.Helper()
+	for i := range got {
+		got[i] = got[i].Round(time.Millisecond)
+	}
+	if !slices.Equal(got, seconds(want...)) {
+		t.Errorf("%s at %v, want %v", what, got, seconds(want...))
+	}
+}
+
+// ended gives the number of streams that ended for a reason.
+func (s *stage) ended(reason string) float64 {
+	s.t.Helper()
+	return s.metric("dataplane_stream_reconnects_total", "reason", reason)
+}
+
+// TestSilentStreamIsClosed: after 45 seconds without a byte another server is asked.
+func TestSilentStreamIsClosed(t *testing.T) {
+	play(t, 2, tablesAt1(t), func(t *testing.T, s *stage, c *dataplane.Client) {
+		a, b := s.origins[0], s.origins[1]
+		start := time.Now()
+		a.doom("mute")
+		after(44 * time.Second)
+		if b.connected() != 0 || c.Status().Stream.Connected.IsZero() {
+			t.Error("the stream was closed early")
+		}
+		after(1500 * time.Millisecond)
+		wantTimes(t, "asked the other server", b.since(start, watch), 45.5)
+		if s.ended("silent") != 1 || c.Status().Servers[0].Reason != dataplane.ReasonSilent || a.connected() != 0 {
+			t.Errorf("servers are %+v", c.Status().Servers)
+		}
+		next := newTable(t, 2, "a", "b")
+		b.set(next)
+		synctest.Wait()
+		holds(t, c, next)
+	})
+}
+
+// TestCommentsAreNoEvents: they say that the server is alive, and not for ever that there is nothing to say.
+func TestCommentsAreNoEvents(t *testing.T) {
+	play(t, 1, tablesAt1(t), func(t *testing.T, s *stage, c *dataplane.Client) {
+		s.origins[0].doom("comments")
+		after(179 * time.Second)
+		if s.ended("silent") != 0 {
+			t.Error("closed while comments come")
+		}
+		after(2 * time.Second)
+		if s.ended("silent") != 1 {
+			t.Error("not closed after three minutes of comments")
+		}
+	})
+}
+
+// TestLostConnectionIsMadeAgainAfterAWhile: as long as the server said, and a little more by chance.
+func TestLostConnectionIsMadeAgainAfterAWhile(t *testing.T) {
+	for _, c := range []struct {
+		fate  string
+		retry int
+		want  float64
+	}{{"cut", 0, 1.25}, {"end", 0, 1.25}, {"cut", 4000, 5}, {"end", 3_600_000, 37.5}} {
+		t.Run(c.fate, func(t *testing.T) {
+			prepare := func(s *stage) {
+				tablesAt1(t)(s)
+				s.origins[0].retry = c.retry
+			}
+			play(t, 1, prepare, func(t *testing.T, s *stage, client *dataplane.Client) {
+				o := s.origins[0]
+				after(20 * time.Second)
+				start := time.Now()
+				o.doom(c.fate)
+				synctest.Wait()
+				o.doom("")
+				next := newTable(t, 2, "a", "b")
+				o.set(next)
+				if s.ended("broken") != 1 || client.Status().Stream.Connected != (time.Time{}) || s.metric("dataplane_stream_connected") != 0 {
+					t.Errorf("the stream goes on: %+v", client.Status().Stream)
+				}
+				after(time.Minute)
+				wantTimes(t, "connected", o.since(start, watch), c.want)
+				wantTimes(t, "polled", o.since(start, routes))
+				holds(t, client, next)
+				if s := client.Status().Servers[0]; s.Failures != 0 {
+					t.Errorf("the server has failed: %+v", s)
+				}
+			})
+		})
+	}
+}
+
+func TestServerAsksToReconnect(t *testing.T) {
+	play(t, 1, tablesAt1(t), func(t *testing.T, s *stage, c *dataplane.Client) {
+		o := s.origins[0]
+		start := time.Now()
+		o.change(func() {
+			o.distort = func([]frame) []frame {
+				o.distort = nil
+				return []frame{{name: "reconnect", data: `{"after_ms":10000,"x":1}`}}
+			}
+		})
+		after(time.Minute)
+		wantTimes(t, "connected", o.since(start, watch), 10.625) // and a tenth, and a quarter of a second, by chance
+		wantTimes(t, "polled", o.since(start, routes))
+		if s.ended("reconnect") != 1 {
+			t.Error("not counted")
+		}
+	})
+}
+
+// TestServerWithoutStreamsIsPolled: at the usual rate, and streams are tried again after a growing time.
+func TestServerWithoutStreamsIsPolled(t *testing.T) {
+	prepare := func(s *stage) {
+		tablesAt1(t)(s)
+		s.origins[0].noStreams = true
+	}
+	play(t, 1, prepare, func(t *testing.T, s *stage, c *dataplane.Client) {
+		o := s.origins[0]
+		start := time.Now()
+		after(21 * time.Second)
+		wantTimes(t, "polled", o.since(start, routes), 3, 6, 9, 12, 15, 18, 21)
+		if got := c.Status(); got.Transport != "poll" || got.Servers[0].Failures != 0 {
+			t.Errorf("status is %+v", got)
+		}
+		if got := s.metric("dataplane_received_bytes_total"); got > 200 {
+			t.Errorf("%v bytes received: the server took watch for a zone, and sent a table", got)
+		}
+		after(22 * time.Minute)
+		// 22.5, 45, 90, 180 and 225 s after the one before
+		wantTimes(t, "tried", o.since(start, watch), 22.5, 67.5, 157.5, 337.5, 562.5, 787.5, 1012.5, 1237.5)
+		o.change(func() { o.noStreams = false })
+		after(4 * time.Minute)
+		if o.connected() != 1 {
+			t.Error("no stream although there are some now")
+		}
+		after(time.Second)
+		n := len(o.since(start, routes))
+		after(time.Minute)
+		if got := len(o.since(start, routes)); got != n {
+			t.Errorf("%d polls while there is a stream", got-n)
+		}
+		o.change(func() { o.noStreams, o.fate = true, "cut" })
+		start = time.Now()
+		after(25 * time.Second)
+		if got := len(o.since(start, watch)); got != 2 {
+			t.Errorf("tried %d times in 25 s after a stream that was fine, want 2", got)
+		}
+	})
+}
+
+// TestStreamsThatFailTwiceArePolledAround: an intermediary that lets no stream through.
+func TestStreamsThatFailTwiceArePolledAround(t *testing.T) {
+	for name, refuse := range map[string]http.HandlerFunc{
+		"hangs": hang,
+		"says nothing": func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			w.WriteHeader(http.StatusOK)
+		},
+		"500":       answer(http.StatusInternalServerError),
+		"redirects": answer(http.StatusFound, "Location: http://evil/"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			prepare := func(s *stage) {
+				tablesAt1(t)(s)
+				s.origins[0].watch = refuse
+			}
+			play(t, 1, prepare, func(t *testing.T, s *stage, c *dataplane.Client) {
+				o := s.origins[0]
+				start := time.Now()
+				after(20 * time.Second)
+				if got := len(o.asked(watch)); got != 2 {
+					t.Errorf("%d attempts, want 2", got)
+				}
+				next := newTable(t, 2, "a")
+				o.set(next)
+				after(3 * time.Second)
+				holds(t, c, next)
+				after(10 * time.Minute)
+				if got := len(o.since(start, routes)); got < 150 {
+					t.Errorf("%d polls in more than ten minutes", got)
+				}
+				if got := len(o.asked(watch)); got < 4 || got > 30 {
+					t.Errorf("%d attempts in more than ten minutes", got)
+				}
+				o.change(func() { o.watch = nil })
+				after(5 * time.Minute)
+				if o.connected() != 1 {
+					t.Error("there is no stream although there could be")
+				}
+			})
+		})
+	}
+}
+
+// TestAdviceToWaitWithAStreamIsTaken: for a table that is not there yet, and for room.
+func TestAdviceToWaitWithAStreamIsTaken(t *testing.T) {
+	for _, status := range []int{http.StatusTooManyRequests, http.StatusNotFound} {
+		for _, follow := range []dataplane.Follow{dataplane.Auto, dataplane.Stream} {
+			t.Run(http.StatusText(status)+" "+follow.String(), func(t *testing.T) {
+				prepare := func(s *stage) {
+					tablesAt1(t)(s)
+					s.cfg.Follow = follow
+					s.origins[0].watch = answer(status, "Retry-After: 20")
+				}
+				play(t, 1, prepare, func(t *testing.T, s *stage, c *dataplane.Client) {
+					o := s.origins[0]
+					start := time.Now()
+					after(24 * time.Second)
+					o.change(func() { o.watch = nil })
+					after(10 * time.Second)
+					at := o.since(start, watch)
+					if len(at) != 1 || at[0] < 20*time.Second || at[0] > 30*time.Second {
+						t.Errorf("tried at %v", at)
+					}
+					if o.connected() != 1 {
+						t.Error("no stream")
+					}
+					if got := len(o.since(start, routes)) > 5; got != (follow == dataplane.Auto) {
+						t.Errorf("polled at %v", o.since(start, routes))
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestStreamFailsOver: to the next server at once, and back when the preferred one has been fine for a while.
+func TestStreamFailsOver(t *testing.T) {
+	play(t, 2, tablesAt1(t), func(t *testing.T, s *stage, c *dataplane.Client) {
+		a, b := s.origins[0], s.origins[1]
+		after(time.Minute)
+		start := time.Now()
+		s.network.Set("a", nil)
+		a.doom("cut")
+		after(1500 * time.Millisecond)
+		wantTimes(t, "connected", b.since(start, watch), 1.25)
+		next := newTable(t, 2, "a", "c")
+		b.set(next)
+		synctest.Wait()
+		holds(t, c, next)
+		if got := s.metric("dataplane_failovers_total"); got != 1 {
+			t.Errorf("%v failovers, want 1", got)
+		}
+		a.set(next)
+		a.doom("")
+		s.network.Set("a", a)
+		after(2*time.Minute + 30*time.Second)
+		if a.connected() != 1 || b.connected() != 0 || s.ended("server") != 1 {
+			t.Errorf("%d and %d streams", a.connected(), b.connected())
+		}
+		wantTimes(t, "polled", b.since(start, routes))
+		last := newTable(t, 3, "a", "c")
+		a.set(last)
+		synctest.Wait()
+		holds(t, c, last)
+	})
+}
+
+// TestUnreachableServersAreLeftAlone: streams do not make it worse.
+func TestUnreachableServersAreLeftAlone(t *testing.T) {
+	for _, follow := range []dataplane.Follow{dataplane.Auto, dataplane.Stream} {
+		t.Run(follow.String(), func(t *testing.T) {
+			prepare := func(s *stage) {
+				tablesAt1(t)(s)
+				s.cfg.Follow = follow
+			}
+			play(t, 1, prepare, func(t *testing.T, s *stage, c *dataplane.Client) {
+				o := s.origins[0]
+				start := time.Now()
+				attempts := 0
+				s.network.Set("a", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+					attempts++
+					panic(http.ErrAbortHandler)
+				}))
+				o.doom("cut")
+				after(10 * time.Minute)
+				if attempts < 20 || attempts > 40 { // each 15 to 30 s
+					t.Errorf("%d attempts in ten minutes", attempts)
+				}
+				if got := c.Status(); got.Failures < 10 || s.log.count(dataplane.LogUnreachable) != 1 {
+					t.Errorf("status is %+v, said %d times", got, s.log.count(dataplane.LogUnreachable))
+				}
+				holds(t, c, newTable(t, 1, "a", "b"))
+				o.doom("")
+				s.network.Set("a", o)
+				after(31 * time.Second)
+				if s.log.count(dataplane.LogReachable) != 1 || c.Status().Failures != 0 {
+					t.Errorf("status is %+v since %v", c.Status(), time.Since(start))
+				}
+				after(time.Minute)
+				if o.connected() != 1 {
+					t.Error("no stream")
+				}
+			})
+		})
+	}
+}
+
+// TestRecheckPollsBesideAStream: somebody knows of a newer table than the stream.
+func TestRecheckPollsBesideAStream(t *testing.T) {
+	play(t, 1, tablesAt1(t), func(t *testing.T, s *stage, c *dataplane.Client) {
+		o := s.origins[0]
+		after(10 * time.Second)
+		start := time.Now()
+		for range 10 {
+			c.Recheck()
+			synctest.Wait()
+		}
+		after(2 * time.Second)
+		wantTimes(t, "polled", o.since(start.Add(-time.Nanosecond), routes), 0, 1)
+		if o.connected() != 1 || len(o.asked(watch)) != 1 {
+			t.Error("the stream has ended")
+		}
+		newer := newTable(t, 5, "a", "b", "c")
+		o.change(func() { o.get = func(w http.ResponseWriter, r *http.Request) { serveTable(w, r, newer, "") } })
+		c.Recheck()
+		after(2 * time.Second)
+		holds(t, c, newer)
+		if s.ended("lost") != 1 {
+			t.Error("the stream goes on from a table that is not held any more")
+		}
+	})
+}
+
+// TestZoneOfAStream: another one in the file means another stream.
+func TestZoneOfAStream(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "zone")
+	write := func(zone string) {
+		if err := os.WriteFile(file, []byte(zone), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("eu-1a")
+	prepare := func(s *stage) {
+		tablesAt1(t)(s)
+		s.cfg.ZoneFile = file
+	}
+	play(t, 1, prepare, func(t *testing.T, s *stage, c *dataplane.Client) {
+		o := s.origins[0]
+		after(time.Minute)
+		write("eu-1b\n")
+		after(4 * time.Second)
+		var zones []string
+		for _, r := range o.asked(watch) {
+			zones = append(zones, r.URL.RawQuery)
+		}
+		if want := []string{"zone=eu-1a", "zone=eu-1b"}; !slices.Equal(zones, want) {
+			t.Errorf("zones %v, want %v", zones, want)
+		}
+		if s.ended("zone") != 1 || o.connected() != 1 {
+			t.Errorf("%d streams", o.connected())
+		}
+	})
+}
+
+// TestFullTableBesideAStream: once in a while, and the stream goes on.
+func TestFullTableBesideAStream(t *testing.T) {
+	play(t, 1, tablesAt1(t), func(t *testing.T, s *stage, c *dataplane.Client) {
+		o := s.origins[0]
+		start := time.Now()
+		after(2 * time.Hour)
+		if got := s.metric("dataplane_full_tables_total", "reason", "due"); got != 2 {
+			t.Errorf("%v full tables, want 2", got)
+		}
+		if got := len(o.since(start, watch)); got != 0 {
+			t.Errorf("%d other streams", got)
+		}
+		for _, r := range o.asked(routes)[1:] {
+			if got := r.Header.Get("If-None-Match"); got != "" {
+				t.Errorf("the request names %s", got)
+			}
+		}
+	})
+}
+
+// TestBadDeltasOverStreamsEndInPolling: a server whose deltas are all wrong is polled for full tables.
+func TestBadDeltasOverStreamsEndInPolling(t *testing.T) {
+	prepare := func(s *stage) {
+		tablesAt1(t)(s)
+		s.origins[0].distort = func(frames []frame) []frame {
+			if frames[0].name == "delta" {
+				frames[0].data = "{}"
+			}
+			return frames
+		}
+	}
+	play(t, 1, prepare, func(t *testing.T, s *stage, c *dataplane.Client) {
+		for i := range uint64(3) {
+			next := newTable(t, i+2, "a")
+			s.origins[0].set(next)
+			after(10 * time.Second)
+			holds(t, c, next)
+		}
+		if got := s.ended("rejected"); got != 2 || c.Status().Transport != "poll" {
+			t.Errorf("%v streams were rejected, want 2; transport is %s", got, c.Status().Transport)
+		}
+		if got := s.metric("dataplane_deltas_total", "result", "failed"); got != 2 {
+			t.Errorf("%v deltas failed, want 2", got)
+		}
+	})
+}
+
+// TestStreamInAnEncodingThatIsNone ends it, and nothing else.
+func TestStreamInAnEncodingThatIsNone(t *testing.T) {
+	for _, encoding := range []string{"gzip", "br"} {
+		t.Run(encoding, func(t *testing.T) {
+			prepare := func(s *stage) {
+				tablesAt1(t)(s)
+				s.origins[0].watch = func(w http.ResponseWriter, r *http.Request) {
+					w.Header().Set("Content-Type", "text/event-stream")
+					w.Header().Set("Content-Encoding", encoding)
+					_, _ = io.WriteString(w, "event: table\ndata: x\n\n")
+					<-r.Context().Done()
+				}
+			}
+			play(t, 1, prepare, func(t *testing.T, s *stage, c *dataplane.Client) {
+				after(10 * time.Second)
+				if s.Status(c) != "poll" || len(s.origins[0].asked(watch)) != 2 {
+					t.Errorf("%d attempts", len(s.origins[0].asked(watch)))
+				}
+				holds(t, c, newTable(t, 1, "a", "b"))
+			})
+		})
+	}
+}
+
+// Status is the transport.
+func (s *stage) Status(c *dataplane.Client) string { return c.Status().Transport }
+
+// TestEndOfTheLoopEndsTheStream: it is no failure of anybody.
+func TestEndOfTheLoopEndsTheStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, 1)
+		tablesAt1(t)(s)
+		c := s.client()
+		stop := s.run(c)
+		synctest.Wait()
+		start := time.Now()
+		stop()
+		if took := time.Since(start); took != 0 || s.origins[0].connected() != 0 {
+			t.Errorf("took %v, %d streams", took, s.origins[0].connected())
+		}
+		if got := c.Status().Servers[0]; got.Failures != 0 || s.log.count(dataplane.LogStreamEnded) != 0 {
+			t.Errorf("the server has failed: %+v", got)
+		}
+	})
+}
+
+func TestFollowHasOneTextForm(t *testing.T) {
+	for f, text := range map[dataplane.Follow]string{dataplane.Auto: "auto", dataplane.Stream: "stream", dataplane.Poll: "poll"} {
+		if got, err := dataplane.ParseFollow(text); err != nil || got != f || f.String() != text {
+			t.Errorf("%q is %v (%v), and %v is %q", text, got, err, f, f)
+		}
+	}
+	if _, err := dataplane.ParseFollow("push"); err == nil {
+		t.Error("push is taken")
+	}
+	for _, cfg := range []dataplane.Config{
+		{URLs: []string{"http://a"}, NoDeltas: true}, {URLs: []string{"http://a"}, Follow: 7}, {URLs: []string{"http://a"}, FullEvery: -1},
+	} {
+		if _, err := dataplane.New(cfg); err == nil {
+			t.Errorf("%+v is taken", cfg)
+		}
+	}
+}

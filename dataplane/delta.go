@@ -1,0 +1,176 @@
+package dataplane
+
+import (
+	"mime"
+	"strings"
+	"time"
+
+	"github.com/routesrv/routesrv/table"
+)
+
+// LogDeltaFailed is the message of the log about a delta that is no good.
+const LogDeltaFailed = "delta does not verify, the full table is fetched"
+
+// Results of deltas, as label values.
+const (
+	deltaApplied  = "applied"
+	deltaRejected = "failed"
+)
+
+const (
+	deltaForm = "eskip-delta" // in A-IM and IM
+	deltaType = "application/json"
+	// deltaRest is how long a server is not asked for deltas after one that did not verify.
+	deltaRest = 10 * time.Minute
+)
+
+// fullReason says why a full table came, or is to come, where a delta could have.
+type fullReason string
+
+const (
+	fullFirst  fullReason = "first"  // there was nothing that a delta could be for
+	fullDue    fullReason = "due"    // Config.FullEvery has passed
+	fullDelta  fullReason = "delta"  // a delta did not verify
+	fullStream fullReason = "stream" // what a stream brought did not verify
+	fullFetch  fullReason = "fetch"  // a stream said that the table is to be fetched
+	fullPlain  fullReason = "plain"  // deltas are switched off, or the server is not asked for any
+	fullAnswer fullReason = "answer" // the server sent it in place of a delta
+	fullEvent  fullReason = "event"  // it came over a stream
+)
+
+var fullReasons = []fullReason{
+	fullFirst, fullDue, fullDelta, fullStream, fullFetch, fullPlain, fullAnswer, fullEvent,
+}
+
+// want is what a request asks for.
+type want struct {
+	delta  bool       // a delta will do
+	named  bool       // the tables that are held are named
+	reason fullReason // if a full table comes
+}
+
+// want says what to ask a server for. reason is why it is to be a full table, empty if it need not be.
+func (c *Client) want(s *server, seen view, reason fullReason) want {
+	now := time.Now()
+	switch {
+	case seen.applied == nil && seen.held == nil:
+		return want{reason: fullFirst}
+	case reason == "" && c.isFullDue(seen, now):
+		// Without a name, so that it comes. If this fails, the next attempt is not at once: the table may be too large for the
+		// deadline, and deltas are not.
+		c.fullDue = now.Add(c.fullAfter() / 10)
+		return want{reason: fullDue}
+	case reason != "":
+		return want{named: !s.unnamed, reason: reason}
+	case c.cfg.NoDeltas || s.unnamed || s.foreign || now.Before(s.noDeltas) || !seen.canonical():
+		return want{named: !s.unnamed, reason: fullPlain}
+	default:
+		return want{delta: true, named: true, reason: fullAnswer}
+	}
+}
+
+// canonical reports whether deltas can be for what is held: a text that was not in canonical form is held in another.
+func (v view) canonical() bool {
+	for _, c := range []*candidate{v.appliedCandidate(), v.held} {
+		if c != nil && c.digest != c.table.Digest() {
+			return false
+		}
+	}
+	return true
+}
+
+func (v view) appliedCandidate() *candidate {
+	if v.applied == nil {
+		return nil
+	}
+	return &v.applied.candidate
+}
+
+// isFullDue reports whether a full table is to be fetched. The caller holds polling.
+func (c *Client) isFullDue(seen view, now time.Time) bool {
+	if seen.applied == nil {
+		return false
+	}
+	if c.fullDue.IsZero() {
+		c.fullDue = now.Add(c.fullAfter()) // of the LKG file
+	}
+	return !now.Before(c.fullDue)
+}
+
+// fullAfter is the time to the next full table. The fleet got the last one at the same time, maybe.
+func (c *Client) fullAfter() time.Duration {
+	return time.Duration(float64(c.cfg.FullEvery) * (1 - c.cfg.Random()/2))
+}
+
+// taken counts what came in an answer that was verified. The caller holds polling.
+func (c *Client) taken(a *answer, w want) {
+	m := c.cfg.Metrics
+	switch {
+	case a.notModified:
+	case a.ofDelta:
+		m.deltas.WithLabelValues(deltaApplied).Inc()
+	default:
+		m.fullTables.WithLabelValues(string(w.reason)).Inc()
+		c.fullDue = time.Now().Add(c.fullAfter())
+	}
+}
+
+// deltaFailed notes that a server has sent a delta that is no good.
+func (c *Client) deltaFailed(s *server, f *Error) {
+	c.cfg.Metrics.deltas.WithLabelValues(deltaRejected).Inc()
+	s.noDeltas = time.Now().Add(deltaRest)
+	c.log.Warn(LogDeltaFailed, "url", s.name, "reason", string(f.Reason), "error", f.Err)
+}
+
+// readDelta reads an answer with the status 226 into a: whether it is a delta for one of the tables that are held.
+func readDelta(a *answer, b *body, seen view) *Error {
+	a.ofDelta = true
+	h := b.resp.Header
+	if form := h.Get("IM"); !strings.EqualFold(form, deltaForm) {
+		return failf(ReasonDelta, "IM is %.50q, want %s", form, deltaForm)
+	}
+	if kind, _, err := mime.ParseMediaType(h.Get("Content-Type")); err != nil || kind != deltaType {
+		return failf(ReasonDelta, "content type %.50q, want %s", h.Get("Content-Type"), deltaType)
+	}
+	base := parseTag(h.Get("Delta-Base"))
+	if !base.known || seen.find(base.digest) == nil {
+		return failf(ReasonDelta, "delta for %.100q, which was not named", h.Get("Delta-Base"))
+	}
+	text, _, f := b.read()
+	if f != nil {
+		return f
+	}
+	if f = a.parseDelta(text); f == nil && a.delta.Base != base.digest {
+		f = failf(ReasonDelta, "delta for %s, Delta-Base says %s", a.delta.Base, base.text)
+	}
+	return f
+}
+
+// parseDelta reads a delta that leads to the table of the tag.
+func (a *answer) parseDelta(text string) *Error {
+	d, err := table.ParseDelta([]byte(text))
+	switch {
+	case err != nil:
+		return failf(ReasonDelta, "%w", err)
+	case !a.tag.known || d.Target != a.tag.digest:
+		return failf(ReasonDelta, "delta leads to %s, tag says %.100q", d.Target, a.tag.text)
+	}
+	a.delta, a.digest = d, d.Target
+	return nil
+}
+
+// applyDelta makes the table that a delta leads to. The tag has the last word on its revision, as for a full table.
+func applyDelta(seen view, a *answer, at time.Time, limit int64) (*table.Table, *Error) {
+	base := seen.find(a.delta.Base)
+	if base == nil {
+		return nil, failf(ReasonDelta, "%w: %s is not held", table.ErrOtherBase, a.delta.Base)
+	}
+	t, err := base.table.Apply(a.delta, at, limit)
+	if err != nil {
+		return nil, failf(ReasonDelta, "%w", err)
+	}
+	if t.Revision() != a.tag.revision {
+		t = t.WithRevision(a.tag.revision)
+	}
+	return t, nil
+}

@@ -1,0 +1,230 @@
+package dataplane
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/routesrv/routesrv/table"
+)
+
+// LogStreamRejected is the message of the log about a stream that said what does not verify.
+const LogStreamRejected = "what a stream has brought does not verify, the full table is fetched"
+
+// Types of events, as label values.
+const (
+	eventDelta     = "delta"
+	eventTable     = "table"
+	eventFetch     = "fetch"
+	eventCurrent   = "current"
+	eventReconnect = "reconnect"
+	eventOther     = "other"
+)
+
+var eventNames = []string{eventDelta, eventTable, eventFetch, eventCurrent, eventReconnect, eventOther}
+
+// Reasons why a stream ended, beside those for which there is none.
+const (
+	endReconnect Reason = "reconnect" // the server asked for it
+	endRejected  Reason = "rejected"  // what it brought did not verify
+	endFetch     Reason = "fetch"     // a table that it announced could not be fetched
+	endOlder     Reason = "older"     // it brought a table that is older than the applied one
+	endLost      Reason = "lost"      // a poll beside it brought another table
+	endZone      Reason = "zone"      // another zone is to be followed
+	endServer    Reason = "server"    // another server is in use
+)
+
+var endReasons = slices.Concat(fetchReasons, []Reason{
+	ReasonEncoding, ReasonNoStreams, ReasonBusy, ReasonBroken, ReasonSilent, endReconnect, endRejected, endFetch, endOlder, endLost, endZone,
+	endServer,
+})
+
+const (
+	// fetchSpread is the time over which clients spread what a stream has told all of them to fetch.
+	fetchSpread = time.Second
+	// maxOvertaken is how often an event is taken up anew because an operator's acceptance came in between.
+	maxOvertaken = 3
+)
+
+// ending says how a stream ended, or why there was none.
+type ending struct {
+	reason  Reason
+	failed  bool // it is no reason to go on like this
+	refetch bool // a full table is needed
+	wait    time.Duration
+}
+
+// take does what an event says. It returns nil if the stream goes on.
+func (c *Client) take(ctx context.Context, st *stream, e event) *ending {
+	name := e.name
+	if !slices.Contains(eventNames, name) {
+		name = eventOther
+	}
+	c.cfg.Metrics.events.WithLabelValues(name).Inc()
+	now := time.Now()
+	st.retry = e.retry
+	c.update(func(l *loopState) { l.stream.LastEvent, l.stream.Event = now, name })
+	switch name {
+	case eventDelta, eventTable:
+		return c.takeTable(st, e)
+	case eventFetch:
+		return c.takeFetch(ctx, st, e)
+	case eventCurrent:
+		return c.takeCurrent(st, e)
+	case eventReconnect:
+		var advice struct {
+			AfterMS uint32 `json:"after_ms"`
+		}
+		_ = json.Unmarshal([]byte(e.data), &advice) // without advice it is the least
+		after := min(time.Duration(advice.AfterMS)*time.Millisecond, c.cfg.MaxBackoff)
+		return &ending{reason: endReconnect, failed: !st.current, wait: after + c.chance(after/10+250*time.Millisecond)}
+	}
+	return nil
+}
+
+// chance is a time up to most.
+func (c *Client) chance(most time.Duration) time.Duration {
+	return time.Duration(c.cfg.Random() * float64(most))
+}
+
+// takeTable takes a delta or a table.
+func (c *Client) takeTable(st *stream, e event) *ending {
+	c.polling.Lock()
+	defer c.polling.Unlock()
+	if end := c.place(st); end != nil {
+		return end
+	}
+	a := &answer{tag: parseTag(e.id), ofDelta: e.name == eventDelta, sourceRead: st.lastRead, origin: st.server.name}
+	if cur := c.cur.Load(); a.sourceRead.IsZero() && cur != nil {
+		a.sourceRead = cur.info.SourceRead // it was read since; "current" says when
+	}
+	result, f := c.settleEvent(st, a, func() *Error {
+		switch {
+		case !a.tag.known:
+			return failf(ReasonTag, "id %.200q has no digest", e.id)
+		case a.ofDelta:
+			return a.parseDelta(e.data)
+		}
+		a.text, a.digest = e.data, table.Digest(sha256.Sum256([]byte(e.data)))
+		if a.digest != a.tag.digest {
+			return failf(ReasonDigest, "text has digest %s, id says %s", a.digest, a.tag.text)
+		}
+		return nil
+	})
+	switch {
+	case f != nil && a.ofDelta:
+		c.deltaFailed(st.server, f)
+		return c.rejected(st, f)
+	case f != nil:
+		return c.rejected(st, f)
+	case result == resultOlder:
+		return &ending{reason: endOlder, wait: c.interval()}
+	}
+	c.taken(a, want{reason: fullEvent})
+	st.at = a.digest
+	c.course.failures, c.course.rests = 0, 0
+	return nil
+}
+
+// takeCurrent takes what a 304 is to a poll.
+func (c *Client) takeCurrent(st *stream, e event) *ending {
+	c.polling.Lock()
+	defer c.polling.Unlock()
+	if end := c.place(st); end != nil {
+		return end
+	}
+	var says struct {
+		SourceRead string `json:"source_read"`
+		State      string `json:"state"`
+	}
+	a := &answer{notModified: true, tag: parseTag(e.id), origin: st.server.name}
+	_, f := c.settleEvent(st, a, func() *Error {
+		if err := json.Unmarshal([]byte(e.data), &says); err != nil {
+			return failf(ReasonProtocol, "event current: %w", err)
+		}
+		if !a.tag.known {
+			return failf(ReasonTag, "id %.200q has no digest", e.id)
+		}
+		a.sourceRead, a.state = past(time.Parse(time.RFC3339, says.SourceRead)), tableState(says.State)
+		return nil
+	})
+	if f != nil {
+		return c.rejected(st, f)
+	}
+	st.at, st.lastRead, st.current = a.tag.digest, a.sourceRead, true
+	st.server.unnamed = false
+	c.succeeded(st.server, time.Now())
+	c.ended(nil)
+	return nil
+}
+
+// takeFetch fetches a table that cannot be sent as an event. All clients are told at the same time.
+func (c *Client) takeFetch(ctx context.Context, st *stream, e event) *ending {
+	if !pause(ctx, c.chance(fetchSpread)) {
+		return &ending{}
+	}
+	c.polling.Lock()
+	defer c.polling.Unlock()
+	if err := c.try(ctx, ctx, st.server, st.zone, fullFetch); err != nil {
+		return &ending{reason: endFetch, failed: true}
+	}
+	st.at = parseTag(e.id).digest
+	return c.place(st)
+}
+
+// place looks whether the client and the stream still speak of the same table, after an answer that did not come over it.
+// The caller holds polling.
+func (c *Client) place(st *stream) *ending {
+	switch {
+	case c.servers[c.current] != st.server:
+		return &ending{reason: endServer, wait: c.chance(250 * time.Millisecond)}
+	case !st.at.IsZero() && c.view().find(st.at) == nil:
+		return &ending{reason: endLost, failed: !st.current, wait: c.chance(time.Second)}
+	}
+	return nil
+}
+
+// settleEvent reads an event and settles it. If that fails, or panics, everything is as it was.
+func (c *Client) settleEvent(st *stream, a *answer, read func() *Error) (result string, f *Error) {
+	defer func() {
+		if f = caught(recover(), f); f != nil {
+			f.URL = st.server.name
+		}
+	}()
+	if f := read(); f != nil {
+		return "", f
+	}
+	for range maxOvertaken {
+		if result, f = c.settle(st.server, c.view(), a); f != nil || result != resultOvertaken {
+			return result, f
+		}
+	}
+	return "", failf(ReasonProtocol, "tables were accepted faster than one could be applied")
+}
+
+// rejected notes that a stream has brought what is no good.
+func (c *Client) rejected(st *stream, f *Error) *ending {
+	if slices.Contains(verifyReasons, f.Reason) {
+		c.cfg.Metrics.verifyFailures.WithLabelValues(string(f.Reason)).Inc()
+	}
+	attrs := []any{"url", st.server.name, "reason", string(f.Reason), "error", f.Err}
+	if f.stack != nil {
+		attrs = append(attrs, "stack", string(f.stack))
+	}
+	c.log.Warn(LogStreamRejected, attrs...)
+	return &ending{reason: endRejected, failed: true, refetch: true, wait: c.afterBroken(st)}
+}
+
+// pause waits, and reports false if ctx ended before.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

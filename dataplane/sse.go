@@ -1,0 +1,170 @@
+package dataplane
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	// maxFieldName is longer than all names of fields that mean something, maxFieldValue than all values that are short.
+	maxFieldName  = 8
+	maxFieldValue = 1024
+	// maxRetry bounds the advice of a server.
+	maxRetry = time.Hour
+)
+
+// errEventTooLarge is of an event with more data than the limit.
+var errEventTooLarge = errors.New("event is too large")
+
+// event is one of Server-Sent Events.
+type event struct {
+	name  string        // "message" if the server gives none
+	id    string        // of this event; empty if it has none
+	data  string        // lines with "\n" between them
+	retry time.Duration // that the stream has told last; 0 if it has not
+}
+
+// eventReader reads a stream of Server-Sent Events as the HTML standard has it, but that an id is for its own event only.
+// An event is given when its last line has come: nothing waits for what follows it. What it keeps is in proportion to the
+// limit.
+type eventReader struct {
+	r     *bufio.Reader
+	limit int64 // of the data of an event
+	retry time.Duration
+	begun bool // the first bytes were looked at
+	wasCR bool // the last line ended with a carriage return, which a line feed may belong to
+}
+
+func newEventReader(r io.Reader, limit int64) *eventReader {
+	return &eventReader{r: bufio.NewReaderSize(r, 16<<10), limit: limit}
+}
+
+// next waits for the next event. An event without data is none.
+func (r *eventReader) next() (event, error) {
+	e := event{name: "message"}
+	var data strings.Builder
+	for lines := 0; ; {
+		l, err := r.line(&data, lines > 0)
+		if err != nil {
+			return event{}, err
+		}
+		switch string(l.name) {
+		case "":
+			if l.colon {
+				continue // a comment
+			}
+			if lines > 0 {
+				e.data, e.retry = data.String(), r.retry
+				return e, nil
+			}
+			e = event{name: "message"}
+		case "data":
+			lines++
+		case "event":
+			e.name = string(l.value)
+		case "id":
+			if e.id = string(l.value); strings.ContainsRune(e.id, 0) {
+				e.id = ""
+			}
+		case "retry":
+			if n, err := strconv.ParseUint(string(l.value), 10, 32); err == nil {
+				r.retry = min(time.Duration(n)*time.Millisecond, maxRetry)
+			}
+		}
+	}
+}
+
+// streamLine is a line of a stream. A name or value that is too long is cut: it is none that means something.
+type streamLine struct {
+	name  []byte
+	colon bool   // the name ended with one
+	value []byte // but for data, which is kept elsewhere
+	begun bool   // a byte of the value has come, which may be a space that does not count
+}
+
+// line reads one line. A line of data goes to data, after a line feed if there is more already.
+func (r *eventReader) line(data *strings.Builder, more bool) (streamLine, error) {
+	var l streamLine
+	for {
+		b, ended, err := r.chunk()
+		if err != nil {
+			return l, err
+		}
+		if !l.colon {
+			var name []byte
+			name, b, l.colon = bytes.Cut(b, []byte(":"))
+			l.name = appendUpTo(l.name, name, maxFieldName)
+			if (l.colon || ended) && more && string(l.name) == "data" {
+				if err := r.add(data, []byte("\n")); err != nil {
+					return l, err
+				}
+			}
+		}
+		if l.colon && len(b) > 0 {
+			if !l.begun {
+				b = bytes.TrimPrefix(b, []byte(" "))
+			}
+			l.begun = true
+			if string(l.name) != "data" {
+				l.value = appendUpTo(l.value, b, maxFieldValue)
+			} else if err := r.add(data, b); err != nil {
+				return l, err
+			}
+		}
+		if ended {
+			return l, nil
+		}
+	}
+}
+
+// add adds to the data of an event.
+func (r *eventReader) add(data *strings.Builder, b []byte) error {
+	if int64(data.Len()+len(b)) > r.limit {
+		return fmt.Errorf("%w: more than %d bytes", errEventTooLarge, r.limit)
+	}
+	data.Write(b)
+	return nil
+}
+
+// appendUpTo appends what there is room for, and one byte more, so that what is cut is not taken for what it begins with.
+func appendUpTo(dst, b []byte, limit int) []byte {
+	return append(dst, b[:min(len(b), limit+1-len(dst))]...)
+}
+
+// chunk gives what has come of the current line, and whether the line ends with it. It waits only if nothing has come. The
+// bytes are valid until the next call.
+func (r *eventReader) chunk() (b []byte, ended bool, err error) {
+	for {
+		if _, err := r.r.Peek(1); err != nil {
+			return nil, false, err
+		}
+		if !r.begun {
+			r.begun = true
+			if mark, err := r.r.Peek(3); err == nil && string(mark) == "\uFEFF" {
+				_, _ = r.r.Discard(3)
+				continue
+			}
+		}
+		b, _ = r.r.Peek(r.r.Buffered())
+		if r.wasCR && b[0] == '\n' {
+			r.wasCR = false
+			_, _ = r.r.Discard(1)
+			continue
+		}
+		r.wasCR = false
+		end := bytes.IndexAny(b, "\r\n")
+		if end < 0 {
+			_, _ = r.r.Discard(len(b))
+			return b, false, nil
+		}
+		r.wasCR = b[end] == '\r'
+		_, _ = r.r.Discard(end + 1)
+		return b[:end], true, nil
+	}
+}

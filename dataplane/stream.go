@@ -1,0 +1,228 @@
+package dataplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/routesrv/routesrv/table"
+)
+
+const (
+	streamType = "text/event-stream"
+	// silence is how long nothing may be heard. A heartbeat comes every 15 s.
+	silence = 45 * time.Second
+	// patience is how long there may be no event, whatever else is heard: a full table that waits for its turn or trickles
+	// has so long to come.
+	patience = 3 * time.Minute
+)
+
+// What cancels a stream, as a cause of its context.
+var (
+	errNoAnswer = errors.New("no answer before the deadline")
+	errSilence  = fmt.Errorf("nothing heard for %v", silence)
+	errNoEvent  = fmt.Errorf("no event for %v", patience)
+	errLeft     = errors.New("stream is not read any more")
+)
+
+// stream is a connection over which events come. It is owned by Run, and not safe for concurrent use.
+type stream struct {
+	server *server
+	zone   string
+	events chan event // closed when there will be no more; then err says why
+	err    *Error
+	cancel context.CancelCauseFunc
+	reader sync.WaitGroup
+
+	at        table.Digest // of the table that it has brought the client to; zero if the client had none
+	current   bool         // a "current" has come: server and client agree
+	connected time.Time
+	lastRead  time.Time     // of the source, as the stream has told last; zero if it has not
+	retry     time.Duration // to wait after the connection broke, as the stream has told; 0 if it has not
+}
+
+// open connects to a server. The caller holds polling, and closes the stream.
+func (c *Client) open(parent context.Context, s *server, zone string) (*stream, *Error) {
+	ctx, cancel := context.WithCancelCause(parent)
+	deadline := time.AfterFunc(c.cfg.Timeout, func() { cancel(errNoAnswer) })
+	conn, f := c.connect(ctx, s, zone)
+	switch {
+	case !deadline.Stop() && f == nil:
+		_ = conn.body.Close()
+		f = failf(ReasonTimeout, "%w", errNoAnswer)
+	case f != nil && errors.Is(context.Cause(ctx), errNoAnswer):
+		f.Reason = ReasonTimeout
+	}
+	if f != nil {
+		cancel(errLeft)
+		f.URL = s.name
+		return nil, f
+	}
+	st := &stream{server: s, zone: zone, events: make(chan event), cancel: cancel, at: conn.at, connected: time.Now()}
+	st.reader.Go(func() { st.read(ctx, conn, c.cfg.MaxBytes, c.cfg.Metrics.received) })
+	return st, nil
+}
+
+// connection is an answer that is a stream.
+type connection struct {
+	body io.ReadCloser
+	gzip bool
+	at   table.Digest // that was named
+}
+
+// connect asks for a stream.
+func (c *Client) connect(ctx context.Context, s *server, zone string) (*connection, *Error) {
+	u := s.url.JoinPath("watch")
+	if zone != "" {
+		u.RawQuery = "zone=" + zone // of letters, digits and ._-
+	}
+	header := http.Header{"Accept": {streamType}, "Accept-Encoding": {"gzip"}}
+	var names []string
+	conn := &connection{}
+	if seen := c.view(); seen.applied != nil && seen.canonical() {
+		t := seen.applied.table
+		conn.at = t.Digest()
+		header.Set("Last-Event-ID", tagOf(t.Digest(), t.Revision()))
+		// A server without streams takes "watch" for a zone: let it answer with 304 and not with a table.
+		names = namesOf(t)
+	}
+	resp, f := c.request(ctx, http.MethodGet, u, header, names)
+	if f != nil {
+		return nil, f
+	}
+	if f = checkStream(resp); f != nil {
+		_ = resp.Body.Close()
+		return nil, f
+	}
+	conn.body = resp.Body
+	switch encoding := strings.ToLower(resp.Header.Get("Content-Encoding")); encoding {
+	case "", "identity":
+	case "gzip", "x-gzip":
+		conn.gzip = true
+	default:
+		_ = resp.Body.Close()
+		return nil, failf(ReasonEncoding, "unknown content encoding %.50q", encoding)
+	}
+	return conn, nil
+}
+
+// checkStream returns an error for an answer that is no stream.
+func checkStream(resp *http.Response) *Error {
+	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	advice := retryAfter(resp)
+	switch status := resp.StatusCode; {
+	case status == http.StatusOK && kind == streamType:
+		return nil
+	case status == http.StatusOK, status == http.StatusNotModified, status == http.StatusMethodNotAllowed,
+		status == http.StatusNotAcceptable, status == http.StatusNotImplemented, status == http.StatusNotFound && advice == 0:
+		return failf(ReasonNoStreams, "status %d with content type %.50q: no streams there", status, kind)
+	case status == http.StatusTooManyRequests:
+		return &Error{Reason: ReasonBusy, Err: errors.New("status 429: no room for another stream"), retryAfter: advice}
+	default:
+		return checkStatus(resp)
+	}
+}
+
+// read reads events until the stream ends.
+func (st *stream) read(ctx context.Context, conn *connection, limit int64, received prometheus.Counter) {
+	defer close(st.events)
+	defer conn.body.Close()
+	watch := newWatchdog(conn.body, st.cancel, received)
+	defer watch.stop()
+	st.err = watch.cause(ctx, st.forward(ctx, conn.gzip, watch, limit))
+}
+
+// forward hands out events until there are no more.
+func (st *stream) forward(ctx context.Context, zipped bool, watch *watchdog, limit int64) error {
+	var from io.Reader = watch
+	if zipped {
+		gz, err := gzip.NewReader(watch)
+		if err != nil {
+			return fmt.Errorf("gzip: %w", err)
+		}
+		defer gz.Close()
+		from = gz
+	}
+	for events := newEventReader(from, limit); ; {
+		e, err := events.next()
+		if err != nil {
+			return err
+		}
+		watch.event()
+		select {
+		case st.events <- e:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// close ends the stream and waits for that.
+func (st *stream) close() {
+	st.cancel(errLeft)
+	st.reader.Wait()
+}
+
+// watchdog reads a body and cancels it if nothing comes. The time that its reader takes for other things does not count.
+type watchdog struct {
+	body     io.Reader
+	received prometheus.Counter
+	silent   *time.Timer // runs during a read
+	eventual *time.Timer
+	err      error // of the body, but for its end
+}
+
+func newWatchdog(body io.Reader, cancel context.CancelCauseFunc, received prometheus.Counter) *watchdog {
+	return &watchdog{
+		body: body, received: received,
+		silent:   time.AfterFunc(silence, func() { cancel(errSilence) }),
+		eventual: time.AfterFunc(patience, func() { cancel(errNoEvent) }),
+	}
+}
+
+func (w *watchdog) Read(p []byte) (int, error) {
+	w.silent.Reset(silence)
+	n, err := w.body.Read(p)
+	w.silent.Stop()
+	w.received.Add(float64(n))
+	if err != nil && err != io.EOF {
+		w.err = err
+	}
+	return n, err
+}
+
+// event notes that an event is complete.
+func (w *watchdog) event() { w.eventual.Reset(patience) }
+
+func (w *watchdog) stop() {
+	w.silent.Stop()
+	w.eventual.Stop()
+}
+
+// cause says why a stream ended with err. What the body says comes before what a decoder makes of it.
+func (w *watchdog) cause(ctx context.Context, err error) *Error {
+	cause := context.Cause(ctx)
+	switch {
+	case errors.Is(cause, errSilence) || errors.Is(cause, errNoEvent):
+		return failf(ReasonSilent, "%w", cause)
+	case cause != nil:
+		return failf(ReasonBroken, "%w", cause)
+	case errors.Is(err, errEventTooLarge):
+		return failf(ReasonTooLarge, "%w", err)
+	case w.err != nil:
+		return failf(ReasonBroken, "%w", w.err)
+	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+		return failf(ReasonBroken, "stream ended")
+	default:
+		return failf(ReasonEncoding, "%w", err)
+	}
+}
