@@ -40,7 +40,7 @@ type course struct {
 	resting   bool      // polling has to do until streamAt
 	streamAt  time.Time // when a stream may be made
 	failures  int       // attempts in a row that failed
-	rests     int       // times in a row that polling had to do for long, and did
+	rests     int       // times in a row that polling had to do for long
 	polled    bool      // a poll has worked since the last attempt
 }
 
@@ -120,23 +120,27 @@ func (c *Client) afterStream(now time.Time, end *ending) (due time.Time, failed 
 		}
 		return k.streamAt, true
 	}
+	unreachable := end.reason == ReasonConnect
 	k.resting = true
-	if end.reason == ReasonNoStreams || k.failures >= failedStreams && end.reason != ReasonBusy {
+	switch {
+	case end.reason == ReasonBusy: // for as long as the server says
+	case unreachable && !k.polled: // it is not streams that fail
+	case end.reason == ReasonNoStreams || k.failures >= failedStreams:
 		rest := min(leastRest<<min(k.rests, 8), mostRest)
-		if k.polled {
-			k.rests++ // else it is not streams that fail
-		}
-		k.polled, k.streamAt = false, now.Add(rest/2+c.chance(rest/2))
+		k.rests++
+		k.streamAt = now.Add(rest/2 + c.chance(rest/2))
 		c.log.Info(LogPollingBegins, "reason", string(end.reason), "until", k.streamAt)
 	}
+	k.polled = false
 	switch {
-	case end.reason == ReasonConnect: // as a poll would
+	case unreachable: // as a poll would be
+		k.pollFirst = true
 		return c.retryAt(), true
-	case !end.refetch:
+	case end.refetch: // that was a poll
+		return earlier(k.streamAt, now.Add(c.interval())), false
+	default:
 		k.pollFirst = true
 		return now, false
-	default: // there was a poll just now
-		return earlier(k.streamAt, now.Add(c.interval())), false
 	}
 }
 
@@ -166,6 +170,7 @@ func (c *Client) follow(ctx context.Context) *ending {
 		return end
 	}
 	defer st.close()
+	c.course.polled = false
 	c.using(transportStream)
 	c.cfg.Metrics.connected.Set(1)
 	c.update(func(l *loopState) {

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/routesrv/routesrv/config"
+	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/server"
 	"github.com/routesrv/routesrv/sidecar"
@@ -88,7 +89,11 @@ func checkNames() error {
 	if err != nil {
 		return err
 	}
-	all = append(all, own...)
+	relay, err := relaySeries()
+	if err != nil {
+		return err
+	}
+	all = append(append(all, own...), relay...)
 	names, err := markdownFiles(".")
 	if err != nil {
 		return err
@@ -134,6 +139,11 @@ func documentedServer(registry *prometheus.Registry) (*server.Server, error) {
 	})
 }
 
+// documentedRelay is a route server that serves the table of another one.
+func documentedRelay(registry *prometheus.Registry) (*server.Server, error) {
+	return server.New(server.Config{Upstream: dataplane.Config{URLs: []string{"http://upstream"}}, Registry: registry, MaxStreams: 1})
+}
+
 // documentedSidecar is the same of dataplane-client.
 func documentedSidecar(registry *prometheus.Registry) (*sidecar.Sidecar, error) {
 	return sidecar.New(sidecar.Config{Source: noSource{}, Pod: "docs", Registry: registry})
@@ -148,6 +158,22 @@ func serverSeries() ([]series, error) {
 		return nil, err
 	}
 	return described(registry)
+}
+
+// relaySeries are those that only a relay has, but for those that dataplane-client has, too.
+func relaySeries() ([]series, error) {
+	all, err := serverSeries()
+	if err != nil {
+		return nil, err
+	}
+	registry := prometheus.NewRegistry()
+	if _, err := documentedRelay(registry); err != nil {
+		return nil, err
+	}
+	own, err := described(registry)
+	return slices.DeleteFunc(own, func(s series) bool {
+		return strings.HasPrefix(s.name, "dataplane_") || slices.Contains(all, s)
+	}), err
 }
 
 // sidecarSeries are those that only dataplane-client has.
@@ -199,6 +225,14 @@ They have the names that existing dashboards ask for. ` + "`routesrv_custom_gaug
 
 `
 
+const relayIntro = `
+## Series of a relay
+
+A route server with ` + "`--upstream`" + ` has those of the first table that are about what it serves, those of the next one that begin with
+` + "`dataplane_`" + `, and these.
+
+`
+
 const sidecarIntro = `
 ## Series of dataplane-client
 
@@ -223,6 +257,12 @@ func writeMetrics(w io.Writer) error {
 	writeTable(w, slices.DeleteFunc(slices.Clone(all), isCompat))
 	io.WriteString(w, compatIntro)
 	writeTable(w, slices.DeleteFunc(all, func(s series) bool { return !isCompat(s) }))
+	relay, err := relaySeries()
+	if err != nil {
+		return err
+	}
+	io.WriteString(w, relayIntro)
+	writeTable(w, relay)
 	io.WriteString(w, sidecarIntro)
 	writeTable(w, own)
 	return nil

@@ -69,7 +69,7 @@ var allowed = map[string][]string{
 	"internal/sandbox":  {},
 	"internal/kubelet":  {"internal/image", "internal/sandbox"},
 	"hack/release":      {"internal/release"},
-	"hack/docs":         {"config", "httpserve", "kube", "server", "sidecar", "source/cluster"},
+	"hack/docs":         {"config", "dataplane", "httpserve", "kube", "server", "sidecar", "source/cluster"},
 	"hack/scale":        {},
 	"hack/testcount":    {},
 }

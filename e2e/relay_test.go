@@ -1,0 +1,242 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// startRelay starts a route server that serves the table of others.
+func startRelay(t *testing.T, stateDir string, upstream ...string) *process {
+	t.Helper()
+	main, support := freeAddress(t), freeAddress(t)
+	return startProcess(t, binary, main, support, []string{
+		"-address=" + main, "-support-listener=" + support, "-wait-for-healthcheck-interval=0s", "--state-dir=" + stateDir,
+		fmt.Sprintf("-source-poll-timeout=%d", pollMillis), "--upstream=" + strings.Join(upstream, ","),
+	})
+}
+
+// startFetching starts a data plane that has only route servers.
+func startFetching(t *testing.T, transport string, routeServers ...string) *process {
+	t.Helper()
+	main, support := freeAddress(t), freeAddress(t)
+	return startProcess(t, dataplane, main, support, []string{
+		"--mode=Exec", "--address=" + main, "--support-listener=" + support, "--fetch-interval=300ms", "--transport=" + transport,
+		"--lkg-file=" + filepath.Join(t.TempDir(), "lkg.eskip"), "--routesrv-url=" + strings.Join(routeServers, ","),
+	})
+}
+
+// counted is the number that counterIngress has put into a table.
+var counted = regexp.MustCompile(`setResponseHeader\("N", "(\d+)"\)`)
+
+func countOf(body string) int {
+	m := counted.FindStringSubmatch(body)
+	if m == nil {
+		return -1
+	}
+	n, _ := strconv.Atoi(m[1])
+	return n
+}
+
+// orderWatcher polls a data plane all the time, as watcher does, and looks that the counter never goes back.
+type orderWatcher struct {
+	*watcher
+	mu   sync.Mutex
+	last int
+}
+
+func watchOrder(url string) *orderWatcher {
+	ctx, cancel := context.WithCancel(context.Background())
+	w := &orderWatcher{watcher: &watcher{digests: map[string]int{}, cancel: cancel, done: make(chan struct{})}, last: -1}
+	go func() {
+		defer close(w.done)
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			a, err := fetch(ctx, url, "")
+			if ctx.Err() != nil {
+				return
+			}
+			w.watcher.check(a, err)
+			if err == nil {
+				w.order(countOf(a.body))
+			}
+		}
+	}()
+	return w
+}
+
+func (w *orderWatcher) order(n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n < w.last {
+		w.watcher.mu.Lock()
+		defer w.watcher.mu.Unlock()
+		w.problems = append(w.problems, fmt.Sprintf("went back from %d to %d", w.last, n))
+	}
+	w.last = n
+}
+
+// stop ends it and reports what was wrong.
+func (w *orderWatcher) stop(t *testing.T, name string) {
+	t.Helper()
+	w.cancel()
+	<-w.done
+	for i, p := range w.problems {
+		if i == 5 {
+			t.Errorf("%s: and %d more", name, len(w.problems)-i)
+			break
+		}
+		t.Errorf("%s: %s", name, p)
+	}
+	if len(w.digests) < 3 {
+		t.Errorf("%s: saw %d tables, too few to show anything", name, len(w.digests))
+	}
+}
+
+// fetchStatus is what the tests read of the client in /status.
+type fetchStatus struct {
+	Transport string
+	Stream    *struct{ URL, Connected string }
+	Applied   *struct{ ETag string }
+}
+
+// TestTreeWithAKilledMiddle runs a root on a real API server, two relays, and data planes behind them, and kills a relay with
+// SIGKILL while objects change: no data plane has a gap or an older table, all of them come to the new one by way of the
+// other relay, and every level has the same ETag.
+func TestTreeWithAKilledMiddle(t *testing.T) {
+	withShop(t)
+	root := startRoutesrv(t, newFaultProxy(t, theCluster))
+	root.ready(t)
+	withObjects(t, counterIngress(0))
+	dirs := []string{t.TempDir(), t.TempDir()}
+	relays := []*process{startRelay(t, dirs[0], root.main), startRelay(t, dirs[1], root.main)}
+	for _, r := range relays {
+		r.ready(t)
+	}
+	planes := map[string]*process{
+		"auto":   startFetching(t, "auto", relays[0].main, relays[1].main),
+		"poll":   startFetching(t, "poll", relays[0].main, relays[1].main),
+		"stream": startFetching(t, "stream", relays[0].main, relays[1].main),
+		"other":  startFetching(t, "auto", relays[1].main, relays[0].main),
+	}
+	watchers := make(map[string]*orderWatcher)
+	for name, p := range planes {
+		p.ready(t)
+		watchers[name] = watchOrder(p.main + "/routes")
+	}
+	n := 0
+	change := func() {
+		t.Helper()
+		n++
+		withObjects(t, counterIngress(n))
+	}
+	converge := func() {
+		t.Helper()
+		for name, p := range planes {
+			eventually(t, fmt.Sprintf("change %d in the data plane %s", n, name), func() bool {
+				return countOf(p.get(t, "/routes", "").body) == n
+			})
+		}
+	}
+	for range 3 {
+		change()
+		converge()
+	}
+	sameNames(t, root, relays)
+	var st struct{ Fetch fetchStatus }
+	planes["stream"].supportJSON(t, "/status", &st)
+	if st.Fetch.Transport != "stream" || st.Fetch.Stream == nil || !strings.HasPrefix(st.Fetch.Stream.URL, relays[0].main) {
+		t.Errorf("the data plane follows %+v", st.Fetch.Stream)
+	}
+
+	relays[0].kill(t)
+	for range 3 {
+		change()
+		converge()
+	}
+	planes["stream"].supportJSON(t, "/status", &st)
+	if st.Fetch.Stream == nil || !strings.HasPrefix(st.Fetch.Stream.URL, relays[1].main) {
+		t.Errorf("the data plane follows %+v, want the other relay", st.Fetch.Stream)
+	}
+
+	back := startRelay(t, dirs[0], root.main) // with its file
+	back.ready(t)
+	change()
+	converge()
+	eventually(t, "the change in the relay that is back", func() bool { return countOf(back.get(t, "/routes", "").body) == n })
+	sameNames(t, root, []*process{back, relays[1]})
+	for name, w := range watchers {
+		w.stop(t, name)
+	}
+}
+
+// sameNames wants every relay to serve what the root does, under the same ETag.
+func sameNames(t *testing.T, root *process, relays []*process) {
+	t.Helper()
+	for _, path := range []string{"/routes", "/routes/eu-central-1a"} {
+		want := root.get(t, path, "")
+		for _, r := range relays {
+			var got answer
+			eventually(t, "the table of the root in a relay", func() bool {
+				got = r.get(t, path, "")
+				return got.body == want.body
+			})
+			for _, h := range []string{"Etag", "X-Count", "X-Revision"} {
+				if got.header.Get(h) != want.header.Get(h) {
+					t.Errorf("%s: %s is %s, the root has %s", path, h, got.header.Get(h), want.header.Get(h))
+				}
+			}
+			if a := r.get(t, path, want.header.Get("Etag")); a.status != http.StatusNotModified {
+				t.Errorf("%s: the ETag of the root gives %d", path, a.status)
+			}
+		}
+	}
+	var status struct{ Upstream *fetchStatus }
+	relays[0].supportJSON(t, "/status", &status)
+	if status.Upstream == nil || status.Upstream.Applied == nil || digestOf(strings.TrimSuffix(status.Upstream.Applied.ETag, "+zstd")) == "" {
+		t.Errorf("/status says of the upstream: %+v", status.Upstream)
+	}
+}
+
+// TestRelayWithoutItsUpstreamServesItsFile: a relay that is restarted while the root is away, and a data plane that is started
+// then.
+func TestRelayWithoutItsUpstreamServesItsFile(t *testing.T) {
+	withShop(t)
+	root := startRoutesrv(t, newFaultProxy(t, theCluster))
+	root.ready(t)
+	dir := t.TempDir()
+	relay := startRelay(t, dir, root.main)
+	relay.ready(t)
+	eventually(t, "the table of the root", func() bool { return relay.get(t, "/routes", "").body == root.get(t, "/routes", "").body })
+	want := root.get(t, "/routes", "")
+	eventually(t, "the file", func() bool {
+		var status struct{ Checkpoint struct{ Written time.Time } }
+		relay.supportJSON(t, "/status", &status)
+		return !status.Checkpoint.Written.IsZero()
+	})
+	relay.kill(t)
+	root.kill(t)
+
+	again := startRelay(t, dir, root.main)
+	again.ready(t)
+	got := again.get(t, "/routes", "")
+	if got.body != want.body || got.header.Get("Etag") != want.header.Get("Etag") || got.header.Get("X-Table-State") != "stale" {
+		t.Errorf("serves %s (%s), want %s, stale", got.header.Get("Etag"), got.header.Get("X-Table-State"), want.header.Get("Etag"))
+	}
+	plane := startFetching(t, "auto", again.main)
+	plane.ready(t)
+	eventually(t, "the table in the data plane", func() bool { return plane.get(t, "/routes", "").body == want.body })
+}
