@@ -308,12 +308,13 @@ func TestAnAPIThatOnlyHangsMakesReadsFail(t *testing.T) {
 // A stream that breaks before everything has come is not asked for again and again without a rest.
 func TestAStreamThatNeverGetsThroughLeavesTheServerItsRest(t *testing.T) {
 	inBubble(t, func(t *testing.T, server *kubetest.Server, w *cluster.Watcher, _ func() string) {
-		time.Sleep(time.Minute)
-		server.SetWatchFault(ingresses, kubetest.WatchFault{Cut: 1})
-		server.Compact()
+		time.Sleep(90 * time.Second)
+		server.HoldWatches(ingresses, true)
 		apply(t, server, "kind: Service\nmetadata: {name: new, namespace: n1}")
-		server.Compact()
+		server.Compact() // the ingresses have to be listed again
+		server.SetWatchFault(ingresses, kubetest.WatchFault{Cut: 1})
 		server.DropWatches(ingresses)
+		server.HoldWatches(ingresses, false)
 		server.Requests()
 		time.Sleep(time.Minute)
 		n := 0
