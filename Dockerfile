@@ -13,7 +13,7 @@ RUN ["go", "mod", "download"]
 COPY . .
 ARG TARGETARCH
 ARG VERSION=devel
-RUN ["go", "run", "./hack/release", "-binaries", "-out=/out"]
+RUN ["go", "run", "-trimpath", "./hack/release", "-binaries", "-out=/out"]
 
 FROM scratch
 ARG VERSION=devel

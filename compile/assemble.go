@@ -127,6 +127,9 @@ func (w *step) assembleHosts() {
 		if len(h.parts) == 0 {
 			delete(w.memory.hosts, name)
 		}
+		if delete(w.faulty, name); h.catchAll != nil && len(h.catchAll.list) > 0 {
+			w.faulty[name] = struct{}{}
+		}
 	}
 }
 
@@ -199,14 +202,8 @@ func (s *settings) compileCatchAll(host string, key catchAllKey, expressions []s
 
 func (m *memory) catchAllProblems() []Problem {
 	var problems []Problem
-	with := make(map[string]*catchAllUnit)
-	for name, h := range m.hosts {
-		if h.catchAll != nil && len(h.catchAll.list) > 0 {
-			with[name] = h.catchAll
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(with)) {
-		problems = append(problems, with[name].list...)
+	for _, name := range slices.Sorted(maps.Keys(m.faulty)) {
+		problems = append(problems, m.hosts[name].catchAll.list...)
 	}
 	return problems
 }

@@ -133,7 +133,7 @@ func checkTable(t *testing.T, result *compile.Result) {
 func TestIncrementalEqualsFull(t *testing.T) {
 	p := newPool(t)
 	for seed := range uint64(100) {
-		compareSteps(t, p, seed, 60)
+		compareSteps(t, p, seed, 100) // 10,000 in all
 	}
 }
 

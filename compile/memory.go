@@ -22,6 +22,7 @@ type memory struct {
 	groups     objects
 	users      map[lookupKey][]*object // of services and secrets
 	hosts      map[string]*host
+	faulty     map[string]struct{} // hosts whose catch-all has problems
 	fixed      *fixedRoutes
 	candidates candidates
 	routes     table.List
@@ -31,7 +32,7 @@ func newMemory(set *settings) *memory {
 	return &memory{
 		set: set, snapshot: &kube.Snapshot{}, cluster: newCluster(set.EndpointSlices),
 		ingresses: newObjects(), groups: newObjects(),
-		users: make(map[lookupKey][]*object), hosts: make(map[string]*host), candidates: newCandidates(),
+		users: make(map[lookupKey][]*object), hosts: make(map[string]*host), faulty: make(map[string]struct{}), candidates: newCandidates(),
 	}
 }
 
@@ -61,23 +62,93 @@ type objects struct {
 	known   map[kube.Object]*object
 	sorted  []*object // those that are compiled, in the order of namespace and name
 	refused []*object // in the order of the list
+	// distinct says that no two objects have one name, and none is listed twice. Then the order of the list means nothing.
+	distinct bool
 }
 
 func newObjects() objects { return objects{known: make(map[kube.Object]*object)} }
 
-// relist takes over a list in which something differs. It gives the objects that are gone, and marks those that have to be
-// compiled: new ones, and those that share their name with others, whose order may have changed.
-func relist[T kube.Object](k *objects, list []T, generation uint64, admit func(T) *object) (gone []*object) {
-	k.sorted, k.refused = make([]*object, 0, len(list)), nil
+// fewChanges is how many differences are made in place. With more, the list is gone through as a whole.
+const fewChanges = 64
+
+// update takes over a list in which something differs. It gives the objects that are gone, and marks those that have to be
+// compiled.
+func update[T comparable](k *objects, before, list []T, generation uint64, admit func(T) *object) (gone []*object) {
+	less, more := difference(before, list)
+	if !k.distinct || len(less)+len(more) > fewChanges {
+		return relist(k, list, generation, admit)
+	}
+	for _, o := range more {
+		if k.known[any(o).(kube.Object)] != nil {
+			return relist(k, list, generation, admit) // it was there already, elsewhere in the list
+		}
+	}
+	for _, o := range less {
+		key := any(o).(kube.Object)
+		old := k.known[key]
+		if old == nil {
+			return append(gone, relist(k, list, generation, admit)...)
+		}
+		if i, found := slices.BinarySearchFunc(k.sorted, old, compareObjects); found && k.sorted[i] == old {
+			k.sorted = slices.Delete(k.sorted, i, i+1)
+		} else if old.refused != nil {
+			return append(gone, relist(k, list, generation, admit)...) // these are in the order of the list
+		}
+		delete(k.known, key)
+		gone = append(gone, old)
+	}
+	for n, o := range more {
+		now := admit(o)
+		i, found := slices.BinarySearchFunc(k.sorted, now, compareObjects)
+		if found || now.refused != nil || slices.Contains(more[:n], o) {
+			return append(gone, relist(k, list, generation, admit)...)
+		}
+		now.dirty = generation
+		k.known[any(o).(kube.Object)] = now
+		if !now.skipped {
+			k.sorted = slices.Insert(k.sorted, i, now)
+		}
+	}
+	for i, o := range k.sorted {
+		o.at = i
+	}
+	return gone
+}
+
+// difference gives what is in one of the lists only, if that is a few in one place each, or more than fewChanges of it.
+func difference[T comparable](before, now []T) (less, more []T) {
+	i, j := 0, 0
+	for i < len(before) && j < len(now) && len(less)+len(more) <= fewChanges {
+		switch {
+		case before[i] == now[j]:
+			i, j = i+1, j+1
+		case i+1 < len(before) && before[i+1] == now[j]:
+			less, i = append(less, before[i]), i+1
+		case j+1 < len(now) && before[i] == now[j+1]:
+			more, j = append(more, now[j]), j+1
+		default: // one in the place of another
+			less, more = append(less, before[i]), append(more, now[j])
+			i, j = i+1, j+1
+		}
+	}
+	return append(less, before[i:]...), append(more, now[j:]...)
+}
+
+// relist goes through a list as a whole. New objects are marked, and those that share their name with others, whose order may
+// have changed.
+func relist[T comparable](k *objects, list []T, generation uint64, admit func(T) *object) (gone []*object) {
+	k.sorted, k.refused, k.distinct = make([]*object, 0, len(list)), nil, true
 	listed := 0
 	for _, o := range list {
-		known := k.known[o]
+		key := any(o).(kube.Object)
+		known := k.known[key]
 		switch {
 		case known == nil:
 			known = admit(o)
 			known.dirty = generation
-			k.known[o] = known
+			k.known[key] = known
 		case known.listed == generation:
+			k.distinct = false
 			continue // the very same object once more
 		}
 		known.listed = generation
@@ -96,6 +167,7 @@ func relist[T kube.Object](k *objects, list []T, generation uint64, admit func(T
 		o.at = i
 		if i > 0 && compareObjects(k.sorted[i-1], o) == 0 {
 			k.sorted[i-1].dirty, o.dirty = generation, generation
+			k.distinct = false
 		}
 	}
 	if listed == len(k.known) {
@@ -117,10 +189,10 @@ func (m *memory) update(s *kube.Snapshot) *Result {
 	before := m.snapshot
 	m.snapshot = s
 	if !slices.Equal(before.Ingresses, s.Ingresses) {
-		w.gone = append(w.gone, relist(&m.ingresses, s.Ingresses, m.generation, m.admitIngress)...)
+		w.gone = append(w.gone, update(&m.ingresses, before.Ingresses, s.Ingresses, m.generation, m.admitIngress)...)
 	}
 	if !slices.Equal(before.RouteGroups, s.RouteGroups) {
-		w.gone = append(w.gone, relist(&m.groups, s.RouteGroups, m.generation, m.admitRouteGroup)...)
+		w.gone = append(w.gone, update(&m.groups, before.RouteGroups, s.RouteGroups, m.generation, m.admitRouteGroup)...)
 	}
 	m.markUsers(m.cluster.update(before, s))
 	w.compile()
@@ -203,9 +275,13 @@ func (m *memory) problems() []Problem {
 			problems = append(problems, o.unit.list...)
 		}
 	}
-	problems = append(problems, m.registerCertificates()...)
+	if m.set.TLS {
+		problems = append(problems, m.registerCertificates()...)
+	}
 	problems = append(problems, m.catchAllProblems()...)
-	problems = append(problems, m.eastWestProblems()...)
+	if m.set.EastWest {
+		problems = append(problems, m.eastWestProblems()...)
+	}
 	problems = append(problems, m.fixed.list...)
 	problems = append(problems, m.candidates.duplicates()...)
 	sortProblems(problems)

@@ -119,7 +119,11 @@ func (v *version) variant(zone string) *variant {
 
 func (v *version) makeZone(zone string) *variant {
 	previous, hasPrevious := v.previous.LoadAndDelete(zone)
-	t := v.table.Zone(zone)
+	var before *table.Table
+	if hasPrevious {
+		before = previous.(*variant).table
+	}
+	t := v.table.ZoneAfter(zone, before)
 	if t == v.table {
 		return v.full
 	}

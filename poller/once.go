@@ -102,7 +102,7 @@ func (p *Poller) digest(s *kube.Snapshot, seen table.Read) (repeated bool) {
 	if before != nil && slices.Equal(routes.Blocks(), before.Routes().Blocks()) {
 		return true
 	}
-	p.candidate = table.Of(routes, seen.Newest, seen.At)
+	p.candidate = before.Next(routes, seen.Newest, seen.At)
 	return before != nil && before.Digest() == p.candidate.Digest()
 }
 

@@ -113,7 +113,7 @@ func (t *Table) Apply(d *Delta, at time.Time, limit int64) (*Table, error) {
 	if int64(list.bytes) > limit {
 		return nil, fmt.Errorf("%w: it has %d bytes, limit %d", ErrDelta, list.bytes, limit)
 	}
-	next := Of(list, d.Revision, at)
+	next := t.Next(list, d.Revision, at)
 	if next.digest != d.Target || next.Len() != d.Count {
 		return nil, fmt.Errorf("%w: %d routes with digest %s, want %d with %s", ErrDelta, next.Len(), next.digest, d.Count, d.Target)
 	}

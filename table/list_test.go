@@ -53,6 +53,7 @@ func walkLists(t testing.TB, seed uint64, routes, steps int) {
 		model[i] = line(i, 0)
 	}
 	list := listOf(t, model)
+	tab := table.Of(list, 0, at)
 	for step := range steps {
 		before, was := list, maps.Clone(model)
 		var upserts []*table.Route
@@ -78,6 +79,10 @@ func walkLists(t testing.TB, seed uint64, routes, steps int) {
 			t.Fatalf("seed %d, step %d: %v", seed, step, err)
 		}
 		anew := listOf(t, model)
+		tab = tab.Next(list, uint64(step), at)
+		if want := table.Of(anew, 0, at).Digest(); tab.Digest() != want {
+			t.Fatalf("seed %d, step %d: digest %s of a table that goes on from the one before, want %s", seed, step, tab.Digest(), want)
+		}
 		if list.Len() != len(model) || table.Of(list, 0, at).Bytes() != table.Of(anew, 0, at).Bytes() {
 			t.Fatalf("seed %d, step %d: %d routes, want %d", seed, step, list.Len(), len(model))
 		}

@@ -26,6 +26,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"strings"
 	"sync"
@@ -50,6 +51,7 @@ type Table struct {
 type content struct {
 	list   List
 	digest Digest
+	states []hash.Cloner // of the hash, after each block
 
 	text  func() []byte   // made on first demand
 	hosts func() []string // made on first demand
@@ -74,7 +76,16 @@ func New(routes []Route, revision uint64, at time.Time) (*Table, error) {
 
 // Of makes a table of a list, with the meaning of New. The cost is one hash over the text.
 func Of(list List, revision uint64, at time.Time) *Table {
-	return &Table{content: newContent(list), revision: revision, at: at}
+	return &Table{content: newContent(list, nil), revision: revision, at: at}
+}
+
+// Next makes a table of a list that came from that of t by [List.With]. What the two have in common up to the first
+// difference is not hashed again; apart from that it is Of. t may be nil.
+func (t *Table) Next(list List, revision uint64, at time.Time) *Table {
+	if t == nil {
+		return Of(list, revision, at)
+	}
+	return &Table{content: newContent(list, t.content), revision: revision, at: at}
 }
 
 func check(r *Route) error {
@@ -101,14 +112,51 @@ func isSymbol(s string) bool {
 	return s != ""
 }
 
-func newContent(list List) *content {
+func newContent(list List, before *content) *content {
 	c := &content{list: list}
-	hash := sha256.New()
-	_, _ = c.writeTo(hash) // a hash does not fail
-	hash.Sum(c.digest[:0])
+	c.hash(before)
 	c.text = sync.OnceValue(c.join)
 	c.hosts = sync.OnceValue(func() []string { return union(c.list.blocks, func(b *Block) []string { return b.hosts() }) })
 	c.zones = sync.OnceValue(func() []string { return union(c.list.blocks, func(b *Block) []string { return b.zones() }) })
+	return c
+}
+
+// hash takes the digest of the text. The state of the hash at the end of each block is kept: a table that begins with the same blocks
+// goes on from there.
+func (c *content) hash(before *content) {
+	var sum hash.Hash = sha256.New()
+	c.states = make([]hash.Cloner, 0, len(c.list.blocks))
+	if before != nil {
+		n := 0
+		for n < min(len(c.list.blocks), len(before.states)) && c.list.blocks[n] == before.list.blocks[n] {
+			n++
+		}
+		if c.states = append(c.states, before.states[:n]...); n > 0 {
+			sum = cloned(before.states[n-1])
+		}
+	}
+	var piece []byte
+	for i := len(c.states); i < len(c.list.blocks); i++ {
+		piece = piece[:0]
+		if i > 0 {
+			piece = append(piece, '\n')
+		}
+		piece = c.list.blocks[i].AppendText(piece)
+		sum.Write(piece) // a hash does not fail
+		state, ok := sum.(hash.Cloner)
+		if !ok {
+			panic("table: SHA-256 cannot be cloned") // it can in every version of Go that this is built with
+		}
+		c.states = append(c.states, cloned(state))
+	}
+	sum.Sum(c.digest[:0])
+}
+
+func cloned(state hash.Cloner) hash.Cloner {
+	c, err := state.Clone()
+	if err != nil {
+		panic(err) // a hash in software does not fail
+	}
 	return c
 }
 

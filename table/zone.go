@@ -23,7 +23,10 @@ func (t *Table) Zones() []string { return t.zones() }
 // these, in their order; every other route stays as it is. It returns t itself if the zone is unknown or nothing
 // differs. The result has the revision and time of t and shares the blocks in which nothing differs. What it costs is a
 // hash, and the blocks that no table had before.
-func (t *Table) Zone(zone string) *Table {
+func (t *Table) Zone(zone string) *Table { return t.ZoneAfter(zone, nil) }
+
+// ZoneAfter is Zone for a zone whose table was another one before: see [Table.Next]. It may be nil.
+func (t *Table) ZoneAfter(zone string, before *Table) *Table {
 	if _, known := slices.BinarySearch(t.Zones(), zone); !known {
 		return t
 	}
@@ -36,7 +39,7 @@ func (t *Table) Zone(zone string) *Table {
 	if !differs {
 		return t
 	}
-	return &Table{content: newContent(newList(blocks)), revision: t.revision, at: t.at}
+	return before.Next(newList(blocks), t.revision, t.at)
 }
 
 // zonesOf returns the distinct zones of the endpoints of routes, sorted.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strconv"
+	"time"
 
 	"github.com/routesrv/routesrv/kube"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -96,6 +98,9 @@ func (l *lister) WatchWithContext(ctx context.Context, o metav1.ListOptions) (wa
 	}
 	loaded := func() {}
 	if r.initial {
+		if err := k.rest(ctx); err != nil {
+			return nil, err
+		}
 		release, err := k.w.take(ctx)
 		if err != nil {
 			return nil, err
@@ -143,6 +148,26 @@ func (k *watched) notOlder(version string) kube.Revision {
 func (k *watched) capture() listState {
 	k.shared = true
 	return k.list.listState
+}
+
+// rest waits if everything was asked for just now: a reflector does so at once if the stream breaks before it has all.
+func (k *watched) rest(ctx context.Context) error {
+	k.w.mu.Lock()
+	wait := time.Until(k.began.Add(firstBackoff + rand.N(firstBackoff)))
+	k.w.mu.Unlock()
+	if wait > 0 {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	k.w.mu.Lock()
+	defer k.w.mu.Unlock()
+	k.began = time.Now()
+	return nil
 }
 
 // lookIfMissing asks discovery soon if the kind was not found.

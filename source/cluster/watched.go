@@ -54,6 +54,7 @@ type watched struct {
 	shared  bool               // others look at the items: they are copied before they change
 	asked   kube.Revision      // what was known when the reflector last asked for everything
 	listed  kube.Revision      // of the last list or beginning of a watch
+	began   time.Time          // when a stream of everything was last asked for
 	logs    []*changes         // what comes while lists are compared, for each of them
 
 	stream   outage // of lists and watches

@@ -304,3 +304,27 @@ func TestAnAPIThatOnlyHangsMakesReadsFail(t *testing.T) {
 		readsUntil(t, w, time.Minute, func(s *kube.Snapshot, err error) bool { return err == nil })
 	})
 }
+
+// A stream that breaks before everything has come is not asked for again and again without a rest.
+func TestAStreamThatNeverGetsThroughLeavesTheServerItsRest(t *testing.T) {
+	inBubble(t, func(t *testing.T, server *kubetest.Server, w *cluster.Watcher, _ func() string) {
+		time.Sleep(90 * time.Second)
+		server.HoldWatches(ingresses, true)
+		apply(t, server, "kind: Service\nmetadata: {name: new, namespace: n1}")
+		server.Compact() // the ingresses have to be listed again
+		server.SetWatchFault(ingresses, kubetest.WatchFault{Cut: 1})
+		server.DropWatches(ingresses)
+		server.HoldWatches(ingresses, false)
+		server.Requests()
+		time.Sleep(time.Minute)
+		n := 0
+		for _, r := range server.Requests() {
+			if r.Path == ingresses && strings.Contains(r.Query, "watch=true") {
+				n++
+			}
+		}
+		if n < 5 || n > 200 {
+			t.Errorf("%d watches in a minute", n)
+		}
+	})
+}
