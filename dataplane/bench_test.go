@@ -2,10 +2,13 @@ package dataplane_test
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -52,7 +55,7 @@ func (p *prepared) add(t *table.Table) {
 	p.answers = append(p.answers, http.Response{
 		StatusCode: http.StatusOK, ContentLength: int64(len(body)),
 		Header: http.Header{
-			"Etag": {`"` + t.Digest().String() + `"`}, "X-Count": {strconv.Itoa(t.Len())}, "Content-Encoding": {"zstd"},
+			"Etag": {`"` + t.Digest().String() + `"`}, "X-Count": {strconv.Itoa(t.Len())}, "Content-Encoding": {"zstd"}, "X-Revision": {"0"},
 		},
 	})
 	p.bodies = append(p.bodies, body)
@@ -105,6 +108,71 @@ func BenchmarkUpdate(b *testing.B) {
 		mustPoll(b, c)
 		b.StartTimer()
 		if _, _, err := d.LoadUpdate(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkDelta is a poll that is answered with a delta of one route: decode, apply, verify, guard, commit, without the file.
+func BenchmarkDelta(b *testing.B) {
+	for _, n := range []int{1000, 10_000, 124_000} {
+		b.Run(fmt.Sprintf("routes=%d", n), func(b *testing.B) {
+			first := largeTable(b, n, 0)
+			changed := slices.Collect(first.Routes().All())
+			r := *changed[n/2]
+			r.Text = strings.Replace(r.Text, "status(200)", "status(201)", 1)
+			r.ID = r.Text[:len(r.ID)]
+			list, err := first.Routes().With([]*table.Route{&r}, nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			second := table.Of(list, 1, time.Now())
+			transport := &prepared{}
+			transport.add(first)
+			transport.addDelta(first, second)
+			transport.addDelta(second, first)
+			c, err := dataplane.New(dataplane.Config{URLs: []string{"http://a"}, Transport: transport, Follow: dataplane.Poll})
+			if err != nil {
+				b.Fatal(err)
+			}
+			mustPoll(b, c)
+			b.SetBytes(int64(first.Bytes()))
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				transport.next = 1 + i%2
+				mustPoll(b, c)
+			}
+			b.StopTimer()
+			if c.Status().FailedTotal > 0 || c.Current().Digest() != first.Digest() && c.Current().Digest() != second.Digest() {
+				b.Fatalf("%+v", c.Status())
+			}
+		})
+	}
+}
+
+func (p *prepared) addDelta(from, to *table.Table) {
+	d, err := table.Between(from, to).AppendJSON(nil)
+	if err != nil {
+		panic(err)
+	}
+	body := encode("zstd", d)
+	p.answers = append(p.answers, http.Response{
+		StatusCode: http.StatusIMUsed, ContentLength: int64(len(body)),
+		Header: http.Header{
+			"Etag": {`"` + to.Digest().String() + `"`}, "X-Count": {strconv.Itoa(to.Len())}, "Content-Encoding": {"zstd"},
+			"Im": {"eskip-delta"}, "Content-Type": {"application/json"}, "Delta-Base": {`"` + from.Digest().String() + `"`},
+			"X-Revision": {"0"},
+		},
+	})
+	p.bodies = append(p.bodies, body)
+}
+
+// BenchmarkHash is the least that a new table costs: one digest over its text.
+func BenchmarkHash(b *testing.B) {
+	t := largeTable(b, 124_000, 0)
+	b.SetBytes(int64(t.Bytes()))
+	for b.Loop() {
+		if _, err := t.WriteTo(sha256.New()); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -224,6 +224,10 @@ func (c *Client) openAny(ctx context.Context) (*stream, *ending) {
 			return st, nil
 		}
 		f.retryAfter += c.chance(f.retryAfter / 2) // all that it has sent away
+		if slices.Contains(fetchReasons, f.Reason) {
+			c.cfg.Metrics.fetches.WithLabelValues(resultError).Inc()
+			c.cfg.Metrics.fetchErrors.WithLabelValues(string(f.Reason)).Inc()
+		}
 		end.reason = f.Reason
 		if c.cfg.Follow == Auto && f.Reason != ReasonConnect {
 			c.log.Debug(LogNoStream, "url", s.name, "reason", string(f.Reason), "error", f.Err)

@@ -190,8 +190,9 @@ func (c *Client) place(st *stream) *ending {
 func (c *Client) settleEvent(st *stream, a *answer, read func() *Error) (result string, f *Error) {
 	defer func() {
 		if f = caught(recover(), f); f != nil {
-			f.URL = st.server.name
+			f.URL, result = st.server.name, resultRejected
 		}
+		c.cfg.Metrics.fetches.WithLabelValues(result).Inc()
 	}()
 	if f := read(); f != nil {
 		return "", f

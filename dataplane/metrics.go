@@ -62,7 +62,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
 	m := &Metrics{
-		fetches: vec("dataplane_fetches_total", "Exchanges with a route server by what came of them: changed, unchanged, "+
+		fetches: vec("dataplane_fetches_total", "Exchanges with a route server, and events of streams about the table, by what came of them: changed, unchanged, "+
 			"held (by the guard), older, overtaken (by an acceptance), rejected (by verification) or error.", "result"),
 		fetchErrors: vec("dataplane_fetch_errors_total", "Exchanges with the result error, by reason.", "reason"),
 		verifyFailures: vec("dataplane_verify_failures_total", "Exchanges with the result rejected, by reason.",

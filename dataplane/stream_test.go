@@ -376,6 +376,9 @@ func TestWhatAStreamBringsIsVerified(t *testing.T) {
 				if got := s.metric("dataplane_full_tables_total", "reason", "stream"); got != 1 {
 					t.Errorf("%v full tables because of a stream, want 1", got)
 				}
+				if got := s.metric("dataplane_fetches_total", "result", "rejected"); got != 1 {
+					t.Errorf("%v answers were rejected, want 1", got)
+				}
 				if c.reason != "" {
 					if got := s.metric("dataplane_verify_failures_total", "reason", c.reason); got != 1 {
 						t.Errorf("%v failures of verification, want 1", got)

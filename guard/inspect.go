@@ -63,19 +63,22 @@ func (g *Guard) compare(served, candidate *table.Table) (Code, string) {
 	if onlyGenerated(candidate) && !onlyGenerated(served) {
 		return OnlyGenerated, fmt.Sprintf("all %d routes are generated; %d are served", candidate.Len(), served.Len())
 	}
-	gone := 0
-	for _, now := range table.Changes(served.Routes(), candidate.Routes()) {
+	gone, hostsGone := 0, false
+	for was, now := range table.Changes(served.Routes(), candidate.Routes()) {
 		if now == nil {
 			gone++
 		}
+		hostsGone = hostsGone || was != nil && (now == nil || now.Hosts != was.Hosts)
 	}
 	if g.tooMuch(gone, served.Len()) {
 		return RoutesLost, fmt.Sprintf("%d of %d routes are gone (%s)", gone, served.Len(), g.share(gone, served.Len()))
 	}
-	hosts := served.Hosts()
-	gone = missing(hosts, candidate.Hosts())
-	if g.tooMuch(gone, len(hosts)) {
-		return HostsLost, fmt.Sprintf("%d of %d hosts are gone (%s)", gone, len(hosts), g.share(gone, len(hosts)))
+	if hostsGone { // else none can be, and counting them costs more than all of the above
+		hosts := served.Hosts()
+		gone = missing(hosts, candidate.Hosts())
+		if g.tooMuch(gone, len(hosts)) {
+			return HostsLost, fmt.Sprintf("%d of %d hosts are gone (%s)", gone, len(hosts), g.share(gone, len(hosts)))
+		}
 	}
 	if past(g.cfg.MaxRoutes, served.Len(), candidate.Len()) {
 		return TooManyRoutes, fmt.Sprintf("%d routes, limit %d; %d are served", candidate.Len(), g.cfg.MaxRoutes, served.Len())
