@@ -97,6 +97,7 @@ func New(cfg Config) (*Source, error) {
 		last: &kube.Snapshot{},
 	}
 	s.cfg.Logger = cfg.Logger.With("component", "source.cluster")
+	s.metrics.reading("poll")
 	for _, r := range resources {
 		if !r.wanted(&cfg) {
 			continue
