@@ -58,7 +58,7 @@ func (c *Client) want(s *server, seen view, reason fullReason) want {
 	case reason == "" && c.isFullDue(seen, now):
 		// Without a name, so that it comes. If this fails, the next attempt is not at once: the table may be too large for the
 		// deadline, and deltas are not.
-		c.fullDue = now.Add(c.fullAfter() / 10)
+		c.fullDue = now.Add(c.fullAfter())
 		return want{reason: fullDue}
 	case reason != "":
 		return want{named: !s.unnamed, reason: reason}

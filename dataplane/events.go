@@ -190,7 +190,8 @@ func (c *Client) place(st *stream) *ending {
 func (c *Client) settleEvent(st *stream, a *answer, read func() *Error) (result string, f *Error) {
 	defer func() {
 		if f = caught(recover(), f); f != nil {
-			f.URL, result = st.server.name, resultRejected
+			f.URL = st.server.name
+			return
 		}
 		c.cfg.Metrics.fetches.WithLabelValues(result).Inc()
 	}()
@@ -207,6 +208,7 @@ func (c *Client) settleEvent(st *stream, a *answer, read func() *Error) (result 
 
 // rejected notes that a stream has brought what is no good.
 func (c *Client) rejected(st *stream, f *Error) *ending {
+	c.cfg.Metrics.fetches.WithLabelValues(resultRejected).Inc()
 	if slices.Contains(verifyReasons, f.Reason) {
 		c.cfg.Metrics.verifyFailures.WithLabelValues(string(f.Reason)).Inc()
 	}

@@ -24,6 +24,8 @@ const (
 	// patience is how long there may be no event, whatever else is heard: a full table that waits for its turn or trickles
 	// has so long to come.
 	patience = 3 * time.Minute
+	// leastBusy is how long a server without room for another stream is not asked for one, whatever it says.
+	leastBusy = 2 * time.Second
 )
 
 // What cancels a stream, as a cause of its context.
@@ -126,7 +128,9 @@ func checkStream(resp *http.Response) *Error {
 		status == http.StatusNotAcceptable, status == http.StatusNotImplemented, status == http.StatusNotFound && advice == 0:
 		return failf(ReasonNoStreams, "status %d with content type %.50q: no streams there", status, kind)
 	case status == http.StatusTooManyRequests:
-		return &Error{Reason: ReasonBusy, Err: errors.New("status 429: no room for another stream"), retryAfter: advice}
+		return &Error{
+			Reason: ReasonBusy, Err: errors.New("status 429: no room for another stream"), retryAfter: max(advice, leastBusy),
+		}
 	default:
 		return checkStatus(resp)
 	}
