@@ -39,6 +39,7 @@ var renders = map[string]string{
 	"component-mtls":       "testdata/mtls",
 	"component-zone-aware": "testdata/zone-aware",
 	"component-namespaced": "testdata/namespaced",
+	"component-watch":      "testdata/watch",
 	"all-components":       "testdata/all",
 	"own-deployment":       "testdata/own",
 	"example-cluster":      "../examples/cluster",

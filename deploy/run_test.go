@@ -209,6 +209,7 @@ func shop(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.SetRevision(1) // as a real one has; a watch goes on from there
 	return s.Start(t)
 }
 

@@ -27,6 +27,7 @@ var kustomizations = []string{
 	"deploy/testdata/metrics",
 	"deploy/testdata/mtls",
 	"deploy/testdata/zone-aware",
+	"deploy/testdata/watch",
 	"deploy/testdata/namespaced",
 	"deploy/testdata/all",
 	"deploy/testdata/own",

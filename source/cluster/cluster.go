@@ -23,10 +23,10 @@
 // # Cheap when nothing changed
 //
 // Built-in kinds come as protobuf, everything may come gzipped. Each item of a list is compared with the item of the
-// read before by its SHA-256, and only what is new is decoded; what was seen keeps its pointer. SHA-256, because objects
-// are written by many hands and whoever could make two versions collide could hide the second one; with the
-// instructions of today's processors it costs less than the transfer. A list whose compressed body is that of the read
-// before is not even inflated.
+// read before by its digest, and only what is new is decoded; what was seen keeps its pointer. Objects are written by many
+// hands, and whoever could make two versions of one collide could hide the second; so the digest is a universal hash with
+// a key that nobody knows (GMAC), against which there is no better way than luck. A list whose compressed body is that of
+// the read before, by its SHA-256, is not even inflated.
 //
 // No body is in memory as a whole but in its compressed form, which is a fifteenth of it: items are hashed in a window
 // that moves over the body while it is inflated. The memory of both is kept from read to read, so that an unchanged list
@@ -97,11 +97,16 @@ func New(cfg Config) (*Source, error) {
 		last: &kube.Snapshot{},
 	}
 	s.cfg.Logger = cfg.Logger.With("component", "source.cluster")
+	s.metrics.reading("poll")
+	hash, err := newHasher()
+	if err != nil {
+		return nil, err
+	}
 	for _, r := range resources {
 		if !r.wanted(&cfg) {
 			continue
 		}
-		l := newList(r, &cfg)
+		l := newList(r, &cfg, hash)
 		if r.kind == kube.KindRouteGroup {
 			s.routeGroups = l
 		}

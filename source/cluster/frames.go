@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"bufio"
-	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -17,6 +16,7 @@ import (
 // frames reads a stream of events, one at a time.
 type frames struct {
 	k        *watched
+	hash     *hasher
 	protobuf bool
 	in       *bufio.Reader
 	text     *json.Decoder // of what is allowed, for JSON
@@ -26,7 +26,7 @@ type frames struct {
 }
 
 func newFrames(k *watched, body io.Reader, protobuf bool, limit int64) *frames {
-	f := &frames{k: k, protobuf: protobuf, in: bufio.NewReaderSize(body, 32<<10), limit: limit}
+	f := &frames{k: k, hash: k.list.hash.fork(), protobuf: protobuf, in: bufio.NewReaderSize(body, 32<<10), limit: limit}
 	f.allowed = &io.LimitedReader{R: f.in}
 	f.text = json.NewDecoder(f.allowed)
 	return f
@@ -183,7 +183,7 @@ func (f *frames) object(raw []byte) (*entry, error) {
 
 // fill decodes the object, unless it is known.
 func (f *frames) fill(e *entry, raw []byte) {
-	sum := digest(sha256.Sum256(raw))
+	sum := f.hash.sum(raw)
 	known := false
 	if e.item, known = f.k.known(e.ref(f.k.list.kind), sum); known {
 		return

@@ -65,9 +65,6 @@ func (r *resource) permission(verb, namespace string) string {
 	return p
 }
 
-// digest tells items apart.
-type digest [sha256.Size]byte
-
 // item is one entry of a list: an object, or the problem with it.
 type item struct {
 	sum digest
@@ -80,14 +77,15 @@ type list struct {
 	resource
 	request  request // without the revision
 	selector string
+	hash     *hasher // of items
 
 	listState      // of the last complete answer
 	absent    bool // discovery says that the kind is not there; items are kept for when it comes back
 	changed   bool // items or absent changed since the last snapshot
 }
 
-func newList(r resource, cfg *Config) *list {
-	l := &list{resource: r, selector: selectorText(cfg.Selectors[r.kind])}
+func newList(r resource, cfg *Config, hash *hasher) *list {
+	l := &list{resource: r, hash: hash, selector: selectorText(cfg.Selectors[r.kind])}
 	l.sorted = true
 	l.request = request{path: r.path(cfg.Namespace), accept: acceptBuiltIn, missing: r.permission("list", cfg.Namespace)}
 	if r.decode == nil {
@@ -247,7 +245,7 @@ type matcher struct {
 
 // add takes the next item of the answer.
 func (m *matcher) add(raw []byte) {
-	sum := digest(sha256.Sum256(raw))
+	sum := m.list.hash.sum(raw)
 	if m.at < len(m.known.items) && m.known.items[m.at].sum == sum {
 		if !m.same {
 			m.next = append(m.next, m.known.items[m.at])

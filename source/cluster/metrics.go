@@ -10,6 +10,7 @@ type Metrics struct {
 	DecodedObjects *prometheus.CounterVec   // kind; objects whose bytes were not those of the read before
 	ReadErrors     *prometheus.CounterVec   // kind, reason
 	Restores       prometheus.Counter
+	ReadMode       *prometheus.GaugeVec // mode; 1 for the one that reads
 }
 
 // NewMetrics makes the metrics and registers them with reg; nil registers nowhere. It panics if
@@ -42,9 +43,19 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "routesrv_source_restores_total",
 			Help: "Times that the cluster went back to an older revision, as after a restore of etcd.",
 		}),
+		ReadMode: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "routesrv_source_read_mode",
+			Help: "How the API is read: 1 for poll or for watch.",
+		}, []string{"mode"}),
 	}
 	if reg != nil {
-		reg.MustRegister(m.ListDuration, m.ListBytes, m.ListObjects, m.DecodedObjects, m.ReadErrors, m.Restores)
+		reg.MustRegister(m.ListDuration, m.ListBytes, m.ListObjects, m.DecodedObjects, m.ReadErrors, m.Restores, m.ReadMode)
 	}
 	return m
+}
+
+// reading says how the API is read.
+func (m *Metrics) reading(mode string) {
+	m.ReadMode.Reset()
+	m.ReadMode.WithLabelValues(mode).Set(1)
 }

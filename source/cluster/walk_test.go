@@ -257,7 +257,11 @@ func TestWalkingAKnownListAllocatesTheSameAtAnySize(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				l := newList(resources[0], &Config{})
+				hash, err := newHasher()
+				if err != nil {
+					t.Fatal(err)
+				}
+				l := newList(resources[0], &Config{}, hash)
 				source, w := bytes.NewReader(nil), &window{}
 				var zipped bytes.Buffer
 				zw := gzip.NewWriter(&zipped)

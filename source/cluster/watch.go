@@ -160,6 +160,7 @@ func NewWatcher(cfg WatchConfig) (*Watcher, error) {
 		changed: make(chan struct{}, 1), running: make(chan struct{}, 1), dirty: make(chan struct{}, 1),
 		look: make(chan struct{}, 1), moved: make(chan struct{}),
 	}
+	source.metrics.reading("watch")
 	for _, l := range source.lists {
 		w.kinds = append(w.kinds, newWatched(w, l))
 		w.metrics.show(l.kind)

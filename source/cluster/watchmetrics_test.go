@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,6 +25,10 @@ func TestMetricsOfAWatchPassTheLinter(t *testing.T) {
 	problems, err := testutil.GatherAndLint(registry)
 	if err != nil || len(problems) != 0 {
 		t.Errorf("%v, %v", problems, err)
+	}
+	if err := testutil.GatherAndCompare(registry, strings.NewReader("# HELP routesrv_source_read_mode How the API is read: 1 for poll or for watch.\n"+
+		"# TYPE routesrv_source_read_mode gauge\nroutesrv_source_read_mode{mode=\"watch\"} 1\n"), "routesrv_source_read_mode"); err != nil {
+		t.Error(err)
 	}
 	if n, err := testutil.GatherAndCount(registry, "routesrv_watch_events_total", "routesrv_watch_confirmed_timestamp_seconds"); err != nil || n < 5 {
 		t.Errorf("%d series, %v", n, err)

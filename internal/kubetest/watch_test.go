@@ -1,0 +1,103 @@
+package kubetest_test
+
+import (
+	"bufio"
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/routesrv/routesrv/internal/kubetest"
+	"github.com/routesrv/routesrv/kube"
+)
+
+// lines opens a watch and gives its lines.
+func lines(t *testing.T, url string) <-chan string {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := make(chan string)
+	go func() {
+		defer close(out)
+		defer resp.Body.Close()
+		for s := bufio.NewScanner(resp.Body); s.Scan(); {
+			select {
+			case out <- s.Text():
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return out
+}
+
+func next(t *testing.T, lines <-chan string) string {
+	t.Helper()
+	select {
+	case l, ok := <-lines:
+		if !ok {
+			t.Fatal("the watch has ended")
+		}
+		return l
+	case <-time.After(10 * time.Second):
+		t.Fatal("nothing comes")
+	}
+	return ""
+}
+
+// A watch behaves like that of a real server, as e2e finds it.
+func TestAWatchTellsWhatHappens(t *testing.T) {
+	s, err := kubetest.New([]byte(cluster), kubetest.API{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.SetRevision(10)
+	path := s.Start(t) + "/api/v1/services?watch=true&allowWatchBookmarks=true"
+	all := lines(t, path+"&sendInitialEvents=true&resourceVersionMatch=NotOlderThan")
+	selected := lines(t, path+"&resourceVersion=10&labelSelector=app%3Dx")
+	want := func(from <-chan string, parts ...string) {
+		t.Helper()
+		got := next(t, from)
+		for _, p := range parts {
+			if !strings.Contains(got, p) {
+				t.Errorf("got %s, want %q in it", got, p)
+			}
+		}
+	}
+	want(all, `"type":"ADDED"`, `"name":"b"`)
+	want(all, `"type":"ADDED"`, `"name":"a"`)
+	want(all, `"type":"BOOKMARK"`, `"k8s.io/initial-events-end":"true"`, `"resourceVersion":"10"`)
+	if err := s.Apply("kind: Service\nmetadata: {name: b}\nspec: {ports: [{port: 81}]}"); err != nil {
+		t.Fatal(err)
+	}
+	want(all, `"type":"MODIFIED"`, `"name":"b"`, `"resourceVersion":"11"`)
+	want(selected, `"type":"DELETED"`, `"name":"b"`, `"resourceVersion":"11"`) // it has lost its label
+	s.Delete(kube.Ref{Kind: kube.KindService, Namespace: "other", Name: "a"})
+	want(all, `"type":"DELETED"`, `"name":"a"`, `"resourceVersion":"12"`)
+	s.Bookmark()
+	want(all, `"type":"BOOKMARK"`, `"resourceVersion":"12"`)
+	want(selected, `"type":"BOOKMARK"`, `"resourceVersion":"12"`)
+
+	s.Compact()
+	want(lines(t, path+"&resourceVersion=11"), `"type":"ERROR"`, `"code":410`)
+	if status, body := get(t, path+"&resourceVersion=99&sendInitialEvents=true"); status != http.StatusGatewayTimeout {
+		t.Errorf("from the future: %d %s", status, body)
+	}
+	s.SetWatchList(false)
+	if status, _ := get(t, path+"&sendInitialEvents=true"); status != http.StatusUnprocessableEntity {
+		t.Errorf("without watch lists: %d", status)
+	}
+	s.DropWatches("/api/v1/services")
+	for l := range all {
+		t.Errorf("a dropped watch goes on: %s", l)
+	}
+}
