@@ -23,8 +23,8 @@ func (c *Cache) Claims() []Claim {
 }
 
 // Settle says that the source has found its own table, which is the one with the digest and has the revision there, fit for
-// who holds the claimed one. If it is the current table, requests and streams that name the claimed one get it from now on, under
-// that revision if its own is lower, and Settle reports true.
+// who holds the claimed one. If it is the current table, requests and streams that name the claimed one get it from now on,
+// under that revision if its own is lower, and Settle reports true.
 func (c *Cache) Settle(what Claim, fit table.Digest, revision uint64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -32,7 +32,6 @@ func (c *Cache) Settle(what Claim, fit table.Digest, revision uint64) bool {
 	if old.version == nil || old.version.table.Digest() != fit || !c.claims.settle(claimed{what.Digest, what.Revision}, revision) {
 		return false
 	}
-	old.version.full.raise(revision)
 	next := *old
 	c.swap(&next) // streams that wait for a decision look again
 	return true
