@@ -341,7 +341,7 @@ func runFleet(t *testing.T, script []byte) {
 
 // TestStreamsNeverGoBack runs the model with scripts of chance.
 func TestStreamsNeverGoBack(t *testing.T) {
-	for seed := range uint64(30) {
+	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			chance := rand.New(rand.NewPCG(seed, 3))
 			script := make([]byte, 120)

@@ -94,12 +94,18 @@ func newBadServer(t *testing.T, target string) *badServer {
 
 // TestBadRouteServersChangeNothing lets the route server misbehave in every way that was seen or feared.
 func TestBadRouteServersChangeNothing(t *testing.T) {
+	for _, transport := range []string{"auto", "poll"} {
+		t.Run(transport, func(t *testing.T) { badRouteServersChangeNothing(t, transport) })
+	}
+}
+
+func badRouteServersChangeNothing(t *testing.T, transport string) {
 	withShop(t)
 	proxy := newFaultProxy(t, theCluster)
 	server := startRoutesrv(t, proxy)
 	server.ready(t)
 	bad := newBadServer(t, server.main)
-	s := startSidecar(t, proxy, "Exec", []string{bad.URL}, "--fetch-timeout=1s", "--fallback=never")
+	s := startSidecar(t, proxy, "Exec", []string{bad.URL}, "--fetch-timeout=1s", "--fallback=never", "--transport="+transport)
 	s.ready(t)
 	want := s.get(t, "/routes", "")
 	const table = "wrong: * -> <shunt>;"
@@ -144,6 +150,7 @@ func TestBadRouteServersChangeNothing(t *testing.T) {
 				how(w, r)
 			})
 			bad.how.Store((*http.HandlerFunc)(&counted))
+			bad.CloseClientConnections() // a stream that is open would go on
 			eventually(t, "two requests", func() bool { return asked.Load() >= 2 })
 			if a := s.get(t, "/routes", ""); a.body != want.body || a.status != http.StatusOK {
 				t.Errorf("the table changed: %d, %s", a.status, a.header.Get("Etag"))

@@ -216,7 +216,7 @@ func runModel(t *testing.T, script []byte) {
 
 // TestTreeNeverGoesBack runs the model with scripts of chance.
 func TestTreeNeverGoesBack(t *testing.T) {
-	for seed := range uint64(60) {
+	for seed := range uint64(40) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			chance := rand.New(rand.NewPCG(seed, 7))
 			script := make([]byte, 120)

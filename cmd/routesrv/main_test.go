@@ -67,6 +67,13 @@ func TestExitStatusesAndMessages(t *testing.T) {
 			name: "a comparison that makes no sense", args: []string{"diff", "--check-config", "--watch", "--output=html", "a", "b"},
 			status: 2, stdrr: `--watch prints text or json`,
 		},
+		{name: "a relay is checked", args: []string{"--check-config", "--upstream=http://routesrv"}, out: `can be used`},
+		{name: "a URL that is none", args: []string{"--upstream=routesrv"}, status: 2, stdrr: `--upstream: .*want http`},
+		{
+			name: "authorities that cannot be read", args: []string{"--upstream=https://routesrv", "--upstream-ca-file=nowhere.pem"},
+			status: 2, stdrr: `--upstream-ca-file.*nowhere[.]pem`,
+		},
+		{name: "a relay does not read a cluster", args: []string{"--upstream=http://a", "-kubernetes"}, status: 2, stdrr: `--upstream: excludes -kubernetes`},
 		{name: "help", args: []string{"--help"}, out: `(?s)--manifests.*-kubernetes-ingress-class`},
 		{name: "a clean folder compiles", args: []string{"compile", shop}, out: `(?m)^kube_rg__shop__cart__get__0_0: `},
 		{
