@@ -26,11 +26,10 @@ type event struct{ name, id, data string }
 
 // listener reads a stream.
 type listener struct {
-	t      testing.TB
-	res    *http.Response
-	lines  *bufio.Reader
-	held   *table.Table // what the events have brought it to
-	parsed bool         // a table event was applied by parsing
+	t     testing.TB
+	res   *http.Response
+	lines *bufio.Reader
+	held  *table.Table // what the events have brought it to
 }
 
 // readEvent reads the next event; comments and retry are told as events without data.
