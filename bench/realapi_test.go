@@ -51,7 +51,10 @@ func newRealAPI(b *testing.B) *realAPI {
 	if err != nil {
 		b.Fatalf("ROUTESRV_BENCH_FACTOR: %v", err)
 	}
-	env := &envtest.Environment{CRDDirectoryPaths: []string{"../deploy/kustomize/crd"}, ErrorIfCRDPathMissing: true}
+	env := &envtest.Environment{
+		CRDDirectoryPaths: []string{"../deploy/kustomize/crd"}, ErrorIfCRDPathMissing: true,
+		ControlPlaneStopTimeout: 2 * time.Minute, // it has much to let go of
+	}
 	config, err := env.Start()
 	if err != nil {
 		b.Fatal(err)

@@ -39,7 +39,8 @@
 // revision of the last write to its kind, so that [kube.Snapshot.Revision], the lowest of all lists, stays behind for as
 // long as one kind is not written to; see [kube.Snapshot.Newest].
 //
-// Lists are asked for over HTTP/1.1, where they cost less; watches share a connection of HTTP/2 if the server has it.
+// Lists are asked for over HTTP/1.1 and read with pauses of some milliseconds, both of which cost less; watches share a
+// connection of HTTP/2 if the server has it.
 // client-go writes to klog when a token file cannot be read.
 package cluster
 
