@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -400,10 +399,7 @@ func swapEtcd(t *testing.T, pid int, args []string, f func()) {
 		return err != nil || strings.Contains(string(stat), ") Z ")
 	})
 	f()
-	theCluster.restartedEtcd = exec.Command(args[0], args[1:]...)
-	if err := theCluster.restartedEtcd.Start(); err != nil {
-		t.Fatalf("restart etcd: %v", err)
-	}
+	theCluster.restartedEtcd = startComponent(t, args)
 }
 
 func copyFolder(t *testing.T, from, to string) {

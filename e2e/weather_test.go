@@ -181,11 +181,8 @@ func (c *cluster) killAPIServer(t *testing.T) (restart func()) {
 	return func() {
 		t.Helper()
 		// Not by envtest, which would make new certificates.
-		c.restarted = exec.Command(args[0], args[1:]...)
-		if err := c.restarted.Start(); err != nil {
-			t.Fatalf("restart kube-apiserver: %v", err)
-		}
-		eventually(t, "the API server to be ready again", func() bool {
+		c.restarted = startComponent(t, args)
+		within(t, 2*patience, "the API server to be ready again", func() bool {
 			return c.typed.Discovery().RESTClient().Get().AbsPath("/readyz").Do(t.Context()).Error() == nil
 		})
 	}
@@ -228,6 +225,28 @@ func (c *cluster) findProcess(t *testing.T, name, argument string) (pid int, arg
 	}
 	t.Fatalf("no %s to kill", name)
 	return 0, nil
+}
+
+// startComponent starts a component of the cluster as it was started before. What it says is shown if the test fails.
+func startComponent(t *testing.T, args []string) *exec.Cmd {
+	t.Helper()
+	name := filepath.Base(args[0])
+	said, err := os.CreateTemp(t.TempDir(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer said.Close()
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Stderr = said
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("restart %s: %v", name, err)
+	}
+	t.Cleanup(func() {
+		if text, err := os.ReadFile(said.Name()); t.Failed() && err == nil {
+			t.Logf("the end of what %s has said:\n%s", name, text[max(0, len(text)-4000):])
+		}
+	})
+	return cmd
 }
 
 // isChild reports whether this process has started the other one.
