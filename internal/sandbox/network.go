@@ -40,7 +40,7 @@ func NewNetwork(addresses ...netip.Addr) (*Network, error) {
 	return n, nil
 }
 
-// Close gives the network up. It ends with the last process and socket in it.
+// Close gives the network up. It ends with the last process and socket in it; Listen and Dial fail from then on.
 func (n *Network) Close() error { return n.ns.Close() }
 
 // Listen is net.Listen in the network, for TCP on an IP address.
@@ -66,13 +66,29 @@ func (n *Network) Dial(ctx context.Context, to netip.AddrPort) (c net.Conn, err 
 func (n *Network) do(f func()) error {
 	result := make(chan error, 1)
 	onThread(func() {
-		err := unix.Setns(int(n.ns.Fd()), unix.CLONE_NEWNET)
+		err := n.enter()
 		if err == nil {
 			f()
 		}
 		result <- err
 	})
 	return <-result
+}
+
+// enter moves the thread to the network. It holds the file open meanwhile: Close, which others may call, waits.
+func (n *Network) enter() error {
+	conn, err := n.ns.SyscallConn()
+	if err != nil {
+		return fmt.Errorf("network namespace: %w", err)
+	}
+	var inside error
+	if err := conn.Control(func(fd uintptr) { inside = unix.Setns(int(fd), unix.CLONE_NEWNET) }); err != nil {
+		return fmt.Errorf("network namespace: %w", err)
+	}
+	if inside != nil {
+		return fmt.Errorf("network namespace: %w", inside)
+	}
+	return nil
 }
 
 // configure starts the loopback interface of the thread's network.

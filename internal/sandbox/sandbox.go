@@ -116,8 +116,8 @@ func onThread(f func()) {
 // enter moves the thread to the namespaces of the program and makes its mounts there.
 func (c Config) enter() error {
 	if c.Network != nil {
-		if err := unix.Setns(int(c.Network.ns.Fd()), unix.CLONE_NEWNET); err != nil {
-			return fmt.Errorf("network namespace: %w", err)
+		if err := c.Network.enter(); err != nil {
+			return err
 		}
 	}
 	if c.Hostname != "" {

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -214,6 +216,33 @@ func TestNetworkIsReachedFromInsideOnly(t *testing.T) {
 		c.Close()
 		t.Error("the port can be reached from outside")
 	}
+}
+
+func TestNetworkIsClosedWhileOthersDial(t *testing.T) {
+	n, err := sandbox.NewNetwork()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var dialing sync.WaitGroup
+	for range 4 {
+		dialing.Go(func() {
+			for errors.Is(dialOnce(t.Context(), n), syscall.ECONNREFUSED) {
+			}
+		})
+	}
+	if err := n.Close(); err != nil {
+		t.Error(err)
+	}
+	dialing.Wait()
+}
+
+// dialOnce asks where nobody listens.
+func dialOnce(ctx context.Context, n *sandbox.Network) error {
+	c, err := n.Dial(ctx, netip.MustParseAddrPort("127.0.0.1:9"))
+	if err == nil {
+		c.Close()
+	}
+	return err
 }
 
 func TestErrorsSayWhatCannotBeStarted(t *testing.T) {
