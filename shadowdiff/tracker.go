@@ -14,6 +14,7 @@ const (
 
 	confirmComparisons = 3  // consecutive ones
 	confirmIntervals   = 2  // that a difference has to last then
+	settledIntervals   = 10 // by which a side has read on, so that its revision does not matter
 	maxParts           = 64 // of a changed route that are told apart
 	gapIntervals       = 10 // without a comparison after which nothing is known about the time between
 )
@@ -31,6 +32,9 @@ type TrackerConfig struct {
 type Meta struct {
 	// RevisionA and RevisionB are those of the tables; 0 if a side has none. Both have to be revisions of one cluster.
 	RevisionA, RevisionB uint64
+	// ReadA and ReadB are when the sources of the sides were last read with success, each on a clock of its own; zero if
+	// that is not known.
+	ReadA, ReadB time.Time
 	// Now is the time of the comparison. It does not go back.
 	Now time.Time
 }
@@ -43,8 +47,9 @@ type Meta struct {
 //
 // A difference is pending until it outlives the skew: three comparisons in a row, over two intervals. If both tables have
 // a revision, it is confirmed then by a comparison of tables that are both at least as new as the newer one of those that
-// first showed it. Revisions alone do not prove it: a table may lack some of the changes up to its own.
-// A comparison that does not show it ends it.
+// first showed it. Revisions alone do not prove it: a table may lack some of the changes up to its own. A side whose
+// revision stays behind, since nothing that it serves is written to, will do as well once it has read its source for ten
+// intervals more and shows the same. A comparison that does not show the difference ends it.
 //
 // A changed route is judged by its parts: while endpoints come and go, and one side is always a little behind, no single
 // part lasts; a filter that differs does.
@@ -72,8 +77,9 @@ type sighting struct {
 type trace struct {
 	first    time.Time
 	count    int
-	revision uint64 // that both sides need to have; 0 until both had one
-	seen     uint64 // number of the last comparison with it
+	revision uint64    // that both sides need to have; 0 until both had one
+	a, b     time.Time // when the sources of the sides had been read; zero until that was known
+	seen     uint64    // number of the last comparison with it
 }
 
 // Tracked is a difference with its history.
@@ -227,6 +233,7 @@ func (t *Tracker) follow(tr *trace, m Meta) (lasting, proved bool) {
 	tr.count++
 	tr.seen = t.comparisons
 	lasting = tr.count >= confirmComparisons && m.Now.Sub(tr.first) >= confirmIntervals*t.cfg.Interval
+	readOnA, readOnB := t.readOn(&tr.a, m.ReadA), t.readOn(&tr.b, m.ReadB)
 	if m.RevisionA == 0 || m.RevisionB == 0 {
 		return lasting, lasting
 	}
@@ -235,7 +242,15 @@ func (t *Tracker) follow(tr *trace, m Meta) (lasting, proved bool) {
 	}
 	// The revision of a table is up to where it may have changes, not up to where it has them all: so it proves nothing
 	// alone, and the difference has to last as well.
-	return lasting, lasting && min(m.RevisionA, m.RevisionB) >= tr.revision
+	return lasting, lasting && (m.RevisionA >= tr.revision || readOnA) && (m.RevisionB >= tr.revision || readOnB)
+}
+
+// readOn tells whether a source was read long after the first time.
+func (t *Tracker) readOn(first *time.Time, last time.Time) bool {
+	if first.IsZero() {
+		*first = last
+	}
+	return last.Sub(*first) >= settledIntervals*t.cfg.Interval
 }
 
 // hash names a part by what it says. The positions of filters are left out: another filter in front of it makes no new

@@ -88,6 +88,43 @@ func TestInterruptionBeginsAnew(t *testing.T) {
 	}
 }
 
+// TestAQuietSideIsBelieved has a side whose revision stays behind, since nothing that it serves is written to.
+func TestAQuietSideIsBelieved(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		a, b uint64 // revisions
+		// How far the sources are read on from one comparison to the next, in seconds.
+		readA, readB int
+		want         string
+	}{
+		{"B, and it is read", 9, 7, 3, 3, "confirmed missing a (11)"},
+		{"A, and it is read", 7, 9, 3, 3, "confirmed missing a (11)"},
+		{"B, which cannot read", 9, 7, 3, 0, "pending missing a (11)"},
+		{"B, which was slow to read", 9, 7, 3, 2, "pending missing a (11)"},
+		{"A, which cannot read", 7, 9, 0, 3, "pending missing a (11)"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := watch(t, shadowdiff.TrackerConfig{})
+			a, b := parse(t, with), parse(t, lacking)
+			begin := time.Unix(5000, 0) // another clock
+			var o shadowdiff.Observation
+			for i := range 11 {
+				if i == 10 && strings.HasPrefix(state(o), "confirmed") {
+					t.Error("confirmed before ten intervals")
+				}
+				w.now = w.now.Add(3 * time.Second)
+				read := func(step int) time.Time { return begin.Add(time.Duration(i*step) * time.Second) }
+				o = w.tr.Observe(shadowdiff.Diff(a, b), shadowdiff.Meta{
+					RevisionA: c.a, RevisionB: c.b, ReadA: read(c.readA), ReadB: read(c.readB), Now: w.now,
+				})
+			}
+			if got := state(o); got != c.want {
+				t.Errorf("%s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
 func TestRevisionsAndTimeProveADifference(t *testing.T) {
 	for _, c := range []struct {
 		name  string

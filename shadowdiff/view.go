@@ -25,6 +25,8 @@ type View struct {
 type Side struct {
 	Name     string // a URL, a path, or what it is
 	Revision uint64 // 0 if it has none
+	// Read is when its source was last read; zero if that is not known. It is not shown.
+	Read time.Time
 }
 
 // Entry is a difference with its history. Without a continuous comparison the history is zero.

@@ -44,6 +44,7 @@ type pair struct {
 	generation int
 	a, b       *table.Table
 	url        string
+	read       [2]time.Time // when the sources of a and b were last read
 	at         time.Time
 }
 
@@ -75,7 +76,9 @@ func (c *conductor) compare() {
 		c.shadow.metrics.Failed()
 		return
 	}
-	p := pair{c.shadow.generation, a.table, b.table.WithRevision(b.read.Newest), c.remote.url, time.Now()}
+	p := pair{
+		c.shadow.generation, a.table, b.table.WithRevision(b.read.Newest), c.remote.url, [2]time.Time{a.read.At, b.read.At}, time.Now(),
+	}
 	select {
 	case <-c.shadow.pairs: // not begun yet, and older
 	default:
@@ -107,7 +110,9 @@ func (s *shadow) observe(p pair) {
 		s.metrics.Failed()
 		return
 	}
-	o := s.tracker.Observe(s.report, shadowdiff.Meta{RevisionA: p.a.Revision(), RevisionB: p.b.Revision(), Now: p.at})
+	o := s.tracker.Observe(s.report, shadowdiff.Meta{
+		RevisionA: p.a.Revision(), RevisionB: p.b.Revision(), ReadA: p.read[0], ReadB: p.read[1], Now: p.at,
+	})
 	v := &shadowdiff.View{
 		A:      shadowdiff.Side{Name: selfName, Revision: p.a.Revision()},
 		B:      shadowdiff.Side{Name: p.url, Revision: p.b.Revision()},

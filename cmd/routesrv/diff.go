@@ -115,8 +115,8 @@ func (d *differ) compare(ctx context.Context) (*shadowdiff.View, error) {
 	}
 	a, b := loaded[0], loaded[1]
 	return &shadowdiff.View{
-		A:      shadowdiff.Side{Name: d.sources[0].Name(), Revision: a.Revision},
-		B:      shadowdiff.Side{Name: d.sources[1].Name(), Revision: b.Revision},
+		A:      shadowdiff.Side{Name: d.sources[0].Name(), Revision: a.Revision, Read: a.Read},
+		B:      shadowdiff.Side{Name: d.sources[1].Name(), Revision: b.Revision, Read: b.Read},
 		Report: shadowdiff.Diff(a.Routes, b.Routes).Without(d.opts.ignore),
 		At:     time.Now(),
 	}, nil
@@ -143,7 +143,7 @@ func (d *differ) watch(ctx context.Context) int {
 		default:
 			status, lastError = statusOf(view), ""
 			o := tracker.Observe(view.Report, shadowdiff.Meta{
-				RevisionA: view.A.Revision, RevisionB: view.B.Revision, Now: view.At,
+				RevisionA: view.A.Revision, RevisionB: view.B.Revision, ReadA: view.A.Read, ReadB: view.B.Read, Now: view.At,
 			})
 			view.Watch, last = &o, view
 			if err := d.writeNews(&o); err != nil {

@@ -41,12 +41,13 @@ func reader(t *testing.T, cfg tables.Config) *tables.Reader {
 
 // routeServer is a route server as its clients see it: of the reference without revision, of ours with one.
 type routeServer struct {
-	text     atomic.Value // string
-	revision string
-	suffix   string              // of the ETag, behind digest and encoding
-	change   func(http.Header)   // of a 200
-	requests atomic.Int32        // that got a body
-	cut      func(string) string // what becomes of the body on its way
+	text       atomic.Value // string
+	sourceRead atomic.Value // string
+	revision   string
+	suffix     string              // of the ETag, behind digest and encoding
+	change     func(http.Header)   // of a 200
+	requests   atomic.Int32        // that got a body
+	cut        func(string) string // what becomes of the body on its way
 }
 
 func newRouteServer(text string) *routeServer {
@@ -69,6 +70,9 @@ func (s *routeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Etag", `"`+etag+`"`)
 	w.Header().Set("X-Count", strconv.Itoa(count(text)))
+	if read, _ := s.sourceRead.Load().(string); read != "" {
+		w.Header().Set("X-Source-Read", read)
+	}
 	if r.Header.Get("If-None-Match") == `"`+etag+`"` {
 		w.WriteHeader(http.StatusNotModified)
 		return

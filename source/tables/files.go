@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/table"
@@ -49,7 +50,12 @@ func (s *stdin) Load(context.Context) (*Table, error) {
 	if s.table == nil && s.err == nil {
 		s.table, s.err = readRoutes("standard input", s.in, s.max)
 	}
-	return s.table, s.err
+	if s.err != nil {
+		return nil, s.err
+	}
+	t := *s.table
+	t.Read = time.Now() // it is what a side that never changes shows
+	return &t, nil
 }
 
 // manifests are compiled by somebody who knows how.
@@ -75,7 +81,7 @@ func (m *manifests) Load(ctx context.Context) (*Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Table{Routes: routes}, nil
+	return &Table{Routes: routes, Read: time.Now()}, nil
 }
 
 // readRoutes reads routes in text form, which may be the copy of a table.
@@ -84,7 +90,7 @@ func readRoutes(name string, in io.Reader, limit int64) (*Table, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	t := &Table{}
+	t := &Table{Read: time.Now()}
 	if len(text) > 0 { // else it is a table without routes, and not a copy that lost everything
 		copied, _, err := table.ParseFile(text)
 		switch {

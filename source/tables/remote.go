@@ -109,13 +109,22 @@ func (s *remote) once(ctx context.Context) (*Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	if first == nil {
-		return s.last, nil
+	if first.unchanged {
+		t := *s.last
+		t.Read = first.read()
+		return &t, nil
 	}
+	var t *Table
 	if first.timestamp == "" {
-		return s.whole(first)
+		t, err = s.whole(first)
+	} else {
+		t, err = s.pages(ctx, first)
 	}
-	return s.pages(ctx, first)
+	if err != nil {
+		return nil, err
+	}
+	t.Read = first.read()
+	return t, nil
 }
 
 // answer is a table, or a page of one.
@@ -124,10 +133,18 @@ type answer struct {
 	header    http.Header
 	timestamp string // X-Timestamp, which only a Skipper has
 	count     int    // X-Count, -1 if there is none
+	unchanged bool   // there is no text: the table is the last one
 }
 
-// get asks for a page; a route server answers with everything. The query parameters mean nothing to it. The answer is nil
-// if the table is the last one.
+// read is when the server has read its source: now, if it does not say.
+func (a *answer) read() time.Time {
+	if t, err := time.Parse(time.RFC3339, a.header.Get("X-Source-Read")); err == nil {
+		return t
+	}
+	return time.Now()
+}
+
+// get asks for a page; a route server answers with everything. The query parameters mean nothing to it.
 func (s *remote) get(ctx context.Context, offset int, timestamp string, limit int64) (*answer, error) {
 	u := *s.url
 	q := u.Query()
@@ -155,7 +172,7 @@ func (s *remote) get(ctx context.Context, offset int, timestamp string, limit in
 	defer func() { _ = resp.Body.Close() }() // read to its end, or given up
 	switch {
 	case resp.StatusCode == http.StatusNotModified && s.last != nil && offset == 0:
-		return nil, nil
+		return &answer{header: resp.Header, unchanged: true}, nil
 	case resp.StatusCode != http.StatusOK:
 		return nil, refused(resp, timestamp != "")
 	}

@@ -55,6 +55,8 @@ type Table struct {
 	Routes []*eskip.Route
 	// Revision is the one of the read that the table comes from; 0 if the place has none.
 	Revision uint64
+	// Read is when the source of the table was last read, as far as the place tells; else when it was loaded.
+	Read time.Time
 }
 
 // CompileFunc makes routes of the manifests at a path, a file or a folder. Its error names the file.
