@@ -79,8 +79,9 @@ docs: ## write the generated references
 	go run ./hack/docs
 
 .PHONY: docs-check
-docs-check: ## fail if a generated reference is not what the code says
+docs-check: ## fail if a generated reference is not what the code says, or a plot not what was measured
 	go run ./hack/docs -check
+	go run ./hack/scale -check
 
 .PHONY: bench
 bench: ## run the benchmarks of docs/performance.md
@@ -96,6 +97,7 @@ scale: ## measure docs/scale.md at all sizes (about half an hour on a quiet mach
 		ROUTESRV_BENCH_FACTOR=$$factor go test -run '^$$' -bench 'FirstTable|PollUnchanged|PollOneChanged|ChangeToFleet|Streams|TableSize' \
 			-benchtime 5x -timeout 60m ./bench | tee /dev/stderr | go run ./hack/scale -record $$factor || exit 1; \
 	done
+	go test -run '^$$' -bench Largest -benchtime 5x -timeout 60m ./bench | tee /dev/stderr | go run ./hack/scale -record 1
 	go run ./hack/scale
 
 .PHONY: fuzz

@@ -95,11 +95,17 @@ func start(b *testing.B, binary string, a *api, pollMillis int) *process {
 // startReading starts the binary with the arguments that say how the API is read, and waits for the first table.
 func startReading(b *testing.B, binary string, interval time.Duration, args ...string) *process {
 	b.Helper()
+	return startWith(b, binary, append([]string{
+		"-kubernetes", "-enable-kubernetes-endpointslices", fmt.Sprintf("-source-poll-timeout=%d", interval.Milliseconds()),
+	}, args...)...)
+}
+
+// startWith starts the binary with the arguments that say what it serves, and waits for the first table.
+func startWith(b *testing.B, binary string, args ...string) *process {
+	b.Helper()
 	p := &process{main: freeAddress(b)}
 	p.cmd = exec.Command(binary, append([]string{
-		"-kubernetes", "-enable-kubernetes-endpointslices",
 		"-address=" + p.main, "-support-listener=" + freeAddress(b), "-wait-for-healthcheck-interval=0s",
-		fmt.Sprintf("-source-poll-timeout=%d", interval.Milliseconds()),
 	}, args...)...)
 	p.cmd.Stderr = io.Discard
 	if err := p.cmd.Start(); err != nil {

@@ -100,6 +100,26 @@ func fit(m *Measurements) (*model, error) {
 	return out, nil
 }
 
+// root is what the server that reads the cluster takes for one change and one poll, in CPU milliseconds, and its peak memory in MiB,
+// with clients on streams.
+func (m *model) root(factor float64, clients int) (cpu, memory float64) {
+	return m.lines[figChangeCPU].at(factor) + m.streamCPU*float64(clients),
+		m.lines[figPeak].at(factor) + m.streamKiB*float64(clients)/1024
+}
+
+// ran is a fleet that was not computed.
+type ran struct {
+	benchmark string
+	streams   int // of proxies
+	servers   int
+	direct    int // streams of the root
+}
+
+// ranHere are the fleets of package bench, all at 1x.
+var ranHere = []ran{
+	{"Streams/1000", 1000, 1, 1000}, {"Streams/4000", 4000, 1, 4000}, {"Largest/one-tier", 16_000, 1, 16_000}, {"Largest/tree", 16_000, 5, 4},
+}
+
 // fleet is a number of proxies that follow one cluster.
 type fleet struct {
 	proxies int
@@ -139,13 +159,15 @@ func (m *model) cost(f fleet) cost {
 		widest = max(direct, f.fanout)
 	}
 	perPoll := m.lines[figBusyCPU].at(f.factor)
-	perChange := max(0, m.lines[figChangeCPU].at(f.factor)-perPoll)
-	cores := func(clients int) float64 { return f.changes * (perChange + m.streamCPU*float64(clients)) / 1000 }
+	cores := func(clients int) float64 {
+		cpu, _ := m.root(f.factor, clients)
+		return f.changes * max(0, cpu-perPoll) / 1000
+	}
 	c.rootCPU = perPoll/1000/pollSeconds + cores(direct)
 	if c.tiers > 1 {
 		c.leafCPU = cores(f.fanout)
 	}
-	c.rootMiB = m.lines[figPeak].at(f.factor) + m.streamKiB*float64(direct)/1024
+	_, c.rootMiB = m.root(f.factor, direct)
 	c.egress = 8 * f.changes * m.deltaMB * float64(widest)
 	c.restart = 8 * m.lines[figZstd].at(f.factor) * float64(widest) / 1000
 	c.baseline = 8 * m.lines[figGzip].at(f.factor) * min(f.changes, 1.0/pollSeconds) * float64(f.proxies)

@@ -58,7 +58,9 @@ func (m *model) egress(name string, fanout int, full bool) series {
 
 // tables are the parts of the document.
 func tables(m *Measurements, mod *model) map[string]string {
-	return map[string]string{"measured": measuredTable(m, mod), "fleets": fleetTable(mod), "machine": m.Machine + "\n"}
+	return map[string]string{
+		"measured": measuredTable(m, mod), "fleets": fleetTable(mod), "largest": largestTable(m, mod), "machine": m.Machine + "\n",
+	}
 }
 
 func measuredTable(m *Measurements, mod *model) string {
@@ -113,6 +115,25 @@ func fleetTable(mod *model) string {
 					number(c.rootCPU), leaf, number(c.rootMiB), number(c.egress), number(c.restart), number(c.baseline))
 			}
 		}
+	}
+	return b.String()
+}
+
+// largestTable holds the model of a fleet against the fleets that ran.
+func largestTable(m *Measurements, mod *model) string {
+	var b strings.Builder
+	b.WriteString("| streams, at 1x | servers | last client after the first, ms | CPU of the root, ms | model | memory of the root, MiB | model | " +
+		"CPU of a relay, ms | memory of a relay, MiB |\n|---|---|---|---|---|---|---|---|---|\n")
+	for _, ran := range ranHere {
+		figure := func(unit string) string {
+			if v, ok := m.Points["1"][ran.benchmark+" "+unit]; ok {
+				return number(v)
+			}
+			return ""
+		}
+		cpu, mem := mod.root(1, ran.direct)
+		fmt.Fprintf(&b, "| %d | %d | %s | %s | %s | %s | %s | %s | %s |\n", ran.streams, ran.servers, figure("first-to-last-ms"),
+			figure("cpu-ms/op"), number(cpu), figure("peak-MiB"), number(mem), figure("relay-cpu-ms/op"), figure("relay-peak-MiB"))
 	}
 	return b.String()
 }
