@@ -3,7 +3,6 @@ package bench
 import (
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -68,10 +67,7 @@ func newPipeline(b *testing.B, zones int) *pipeline {
 
 // change replaces one Ingress by a version of it.
 func (w *pipeline) change(version int) {
-	next := *w.snapshot
-	next.Ingresses = slices.Clone(next.Ingresses)
-	next.Ingresses[7] = w.cluster.Mutated(7, version)
-	w.snapshot = &next
+	w.snapshot = w.cluster.Mutated(w.snapshot, 7, version)
 	w.publish(uint64(version) + 2)
 }
 

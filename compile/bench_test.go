@@ -2,7 +2,6 @@ package compile_test
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 
 	"github.com/routesrv/routesrv/compile"
@@ -30,10 +29,7 @@ func BenchmarkCompile(b *testing.B) {
 			compiler := mustCompiler(b, scaleOptions)
 			compiler.Compile(snapshot)
 			for n := 1; b.Loop(); n++ {
-				next := *snapshot
-				next.Ingresses = slices.Clone(snapshot.Ingresses)
-				next.Ingresses[7] = cluster.Mutated(7, n)
-				compiler.Compile(&next)
+				compiler.Compile(cluster.Mutated(snapshot, 7, n))
 			}
 		})
 		b.Run(fmt.Sprintf("%gx/unchanged", factor), func(b *testing.B) {

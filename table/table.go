@@ -135,14 +135,20 @@ func (c *content) hash(before *content) {
 			sum = cloned(before.states[n-1])
 		}
 	}
-	var piece []byte
+	piece := make([]byte, 0, 16<<10) // which stays in the cache of the processor
 	for i := len(c.states); i < len(c.list.blocks); i++ {
-		piece = piece[:0]
-		if i > 0 {
-			piece = append(piece, '\n')
+		for j, r := range c.list.blocks[i].routes {
+			if len(piece)+1+len(r.Text) > cap(piece) {
+				sum.Write(piece) // a hash does not fail
+				piece = piece[:0]
+			}
+			if i+j > 0 {
+				piece = append(piece, '\n')
+			}
+			piece = append(piece, r.Text...)
 		}
-		piece = c.list.blocks[i].AppendText(piece)
-		sum.Write(piece) // a hash does not fail
+		sum.Write(piece)
+		piece = piece[:0]
 		state, ok := sum.(hash.Cloner)
 		if !ok {
 			panic("table: SHA-256 cannot be cloned") // it can in every version of Go that this is built with

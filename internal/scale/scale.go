@@ -17,6 +17,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/routesrv/routesrv/kube"
 )
@@ -56,11 +57,18 @@ func (c *Cluster) Snapshot() *kube.Snapshot {
 	}
 }
 
-// Mutated is Ingress number i after its n-th change, as a source reads it: another filter and another path. Number 0 is
-// the Ingress of the snapshot.
-func (c *Cluster) Mutated(i, n int) *kube.Ingress {
-	items := [][]byte{c.json(kube.KindIngress, i%c.ingresses, n)}
-	return decode[*kube.Ingress](kube.KindIngress, items)[0]
+// Mutated is a snapshot of the cluster after the n-th change of Ingress number i: another filter and another path. All other
+// objects are those of s, which is not changed.
+func (c *Cluster) Mutated(s *kube.Snapshot, i, n int) *kube.Snapshot {
+	changed := decode[*kube.Ingress](kube.KindIngress, [][]byte{c.json(kube.KindIngress, i%c.ingresses, n)})[0]
+	at := slices.IndexFunc(s.Ingresses, func(o *kube.Ingress) bool { return o.Ref() == changed.Ref() })
+	if at < 0 {
+		panic("snapshot of another cluster") // programming error
+	}
+	next := *s
+	next.Ingresses = slices.Clone(s.Ingresses)
+	next.Ingresses[at] = changed
+	return &next
 }
 
 func decode[T kube.Object](kind kube.Kind, items [][]byte) []T {

@@ -103,13 +103,20 @@ func TestAMutationChangesOneIngress(t *testing.T) {
 	if after.Revision != revision || revision <= before.Revision {
 		t.Errorf("revision %d after %d, want %d", after.Revision, before.Revision, revision)
 	}
-	var changed []*kube.Ingress
+	mutated := c.Mutated(before, 7, 1)
+	changed := 0
 	for i := range after.Ingresses {
+		if (after.Ingresses[i] != before.Ingresses[i]) != (mutated.Ingresses[i] != before.Ingresses[i]) {
+			t.Errorf("%v is another one in one of the two only", after.Ingresses[i].Ref())
+		}
 		if after.Ingresses[i] != before.Ingresses[i] {
-			changed = append(changed, after.Ingresses[i])
+			changed++
 		}
 	}
-	if d := cmp.Diff([]*kube.Ingress{c.Mutated(7, 1)}, changed); d != "" {
+	if changed != 1 {
+		t.Errorf("%d Ingresses are changed, want 1", changed)
+	}
+	if d := cmp.Diff(mutated.Ingresses, after.Ingresses); d != "" {
 		t.Errorf("-want +got\n%s", d)
 	}
 	h.Touch()
