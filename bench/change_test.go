@@ -9,13 +9,14 @@ import (
 
 	"github.com/routesrv/routesrv/compile"
 	"github.com/routesrv/routesrv/etagcache"
+	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/internal/scale"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/table"
 )
 
-// BenchmarkChange is from a snapshot in which one object differs to the table that is served: compiled, hashed, and encoded with
-// gzip and zstd. Nothing is read and nothing is sent. With -cpu 1 it is what one processor does.
+// BenchmarkChange is from a snapshot in which one object differs to the table that is served: compiled, hashed, judged by the guard,
+// and encoded with gzip and zstd. Nothing is read and nothing is sent. With -cpu 1 it is what one processor does.
 func BenchmarkChange(b *testing.B) {
 	for _, zones := range []int{0, 3} {
 		b.Run(map[int]string{0: "1x", 3: "1x/with-three-zones"}[zones], func(b *testing.B) {
@@ -43,6 +44,7 @@ func processorTime(b *testing.B) time.Duration {
 type pipeline struct {
 	cluster  *scale.Cluster
 	compiler *compile.Compiler
+	guard    *guard.Guard
 	cache    *etagcache.Cache
 	snapshot *kube.Snapshot
 	table    *table.Table
@@ -59,6 +61,9 @@ func newPipeline(b *testing.B, zones int) *pipeline {
 	if w.cache, err = etagcache.New(etagcache.Config{}); err != nil {
 		b.Fatal(err)
 	}
+	if w.guard, err = guard.New(guard.Config{}); err != nil {
+		b.Fatal(err)
+	}
 	w.publish(1)
 	w.zones = w.cache.Current().Zones()[:zones]
 	w.change(0)
@@ -73,7 +78,11 @@ func (w *pipeline) change(version int) {
 
 func (w *pipeline) publish(revision uint64) {
 	seq := w.cache.PollStarted()
-	w.table = w.table.Next(w.compiler.Compile(w.snapshot).Routes, revision, time.Now())
+	next := w.table.Next(w.compiler.Compile(w.snapshot).Routes, revision, time.Now())
+	if v := w.guard.Judge(w.table, next, time.Now()); !v.Publish {
+		panic(v.Detail) // one object is no loss
+	}
+	w.table = next
 	w.cache.Publish(w.table)
 	w.cache.PollEnded(seq, table.Read{Oldest: revision, Newest: revision, At: time.Now()})
 	for _, zone := range w.zones {

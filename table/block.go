@@ -117,6 +117,25 @@ func startsBlock(id string) bool {
 	return h%meanBlock == 0
 }
 
+// different returns the blocks of two lists that are in one of them only.
+func different(before, after []*Block) (was, is []*Block) {
+	for len(before) > 0 && len(after) > 0 {
+		a, b := before[0], after[0]
+		if a == b {
+			before, after = before[1:], after[1:]
+			continue
+		}
+		first, second := a.routes[0].ID, b.routes[0].ID
+		if first <= second {
+			was, before = append(was, a), before[1:]
+		}
+		if second <= first {
+			is, after = append(is, b), after[1:]
+		}
+	}
+	return append(was, before...), append(is, after...)
+}
+
 // union returns the distinct strings of what all blocks have, sorted.
 func union(blocks []*Block, of func(*Block) []string) []string {
 	distinct := make(map[string]struct{})

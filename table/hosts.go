@@ -6,6 +6,81 @@ import (
 	"strings"
 )
 
+// What differs between two tables for the hosts of one to be made from those of the other.
+const (
+	fewBlocks = 32
+	fewHosts  = 64 // each block is asked for each of them
+)
+
+// hostsAfter takes over the hosts of the table before, if they are known there and little differs: most changes leave them as they
+// are, and to put together those of a large table takes as long as its hash.
+func (c *content) hostsAfter(before *content) {
+	known := before.hosts.Load()
+	if known == nil {
+		return
+	}
+	was, is := different(before.list.blocks, c.list.blocks)
+	if len(was)+len(is) > fewBlocks {
+		return
+	}
+	of := func(blocks []*Block) []string { return union(blocks, func(b *Block) []string { return b.hosts() }) }
+	lost, found := onlyInOne(of(was), of(is))
+	if len(lost)+len(found) > fewHosts {
+		return
+	}
+	lost = slices.DeleteFunc(lost, func(host string) bool { return hasHost(c.list.blocks, host) })
+	found = slices.DeleteFunc(found, func(host string) bool {
+		_, is := slices.BinarySearch(*known, host)
+		return is
+	})
+	if len(lost)+len(found) > 0 {
+		hosts := make([]string, 0, len(*known)+len(found))
+		for _, host := range *known {
+			if _, gone := slices.BinarySearch(lost, host); !gone {
+				hosts = append(hosts, host)
+			}
+		}
+		hosts = append(hosts, owned(found)...)
+		slices.Sort(hosts)
+		known = &hosts
+	}
+	c.hosts.Store(known)
+}
+
+// owned makes the strings independent of the routes they were cut from: hosts are passed on from table to table, and must not keep the
+// texts of tables that are long gone.
+func owned(hosts []string) []string {
+	for i, host := range hosts {
+		hosts[i] = strings.Clone(host)
+	}
+	return hosts
+}
+
+// hasHost reports whether a block has the host.
+func hasHost(blocks []*Block, host string) bool {
+	for _, b := range blocks {
+		if _, has := slices.BinarySearch(b.hosts(), host); has {
+			return true
+		}
+	}
+	return false
+}
+
+// onlyInOne returns what is in one of two sorted lists of distinct strings only.
+func onlyInOne(a, b []string) (onlyA, onlyB []string) {
+	for len(a) > 0 && len(b) > 0 {
+		switch order := strings.Compare(a[0], b[0]); {
+		case order < 0:
+			onlyA, a = append(onlyA, a[0]), a[1:]
+		case order > 0:
+			onlyB, b = append(onlyB, b[0]), b[1:]
+		default:
+			a, b = a[1:], b[1:]
+		}
+	}
+	return append(onlyA, a...), append(onlyB, b...)
+}
+
 // hostAlternatives returns the distinct alternatives of the host expressions, sorted.
 func hostAlternatives(routes []*Route) []string {
 	distinct := make(map[string]struct{})

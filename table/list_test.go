@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -14,9 +15,11 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// line is a route without meaning.
+// line is a route without meaning. It shares a host with a few others all over the list, and one with its neighbours.
 func line(id string, version int) *table.Route {
-	return &table.Route{ID: id, Text: fmt.Sprintf("%s: Path(\"/%d\") -> <shunt>;", id, version)}
+	n, _ := strconv.Atoi(id[1:]) // else all share one
+	hosts := fmt.Sprintf("^(n%d[.]org|v%d[.]n%d[.]org)$", n%997, version, n/100)
+	return &table.Route{ID: id, Text: fmt.Sprintf("%s: Path(\"/%d\") -> <shunt>;", id, version), Hosts: hosts}
 }
 
 func listOf(t testing.TB, routes map[string]*table.Route) table.List {
@@ -41,8 +44,8 @@ func blockTexts(l table.List) []string {
 	return texts
 }
 
-// walkLists makes random changes and holds two laws after each: the list that was changed is cut like one made anew of the
-// same routes, and Changes tells exactly what was changed.
+// walkLists makes random changes and holds three laws after each: the list that was changed is cut like one made anew of the
+// same routes, Changes tells exactly what was changed, and the table has the digest and the hosts of one made anew.
 func walkLists(t testing.TB, seed uint64, routes, steps int) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 7))
@@ -82,6 +85,11 @@ func walkLists(t testing.TB, seed uint64, routes, steps int) {
 		tab = tab.Next(list, uint64(step), at)
 		if want := table.Of(anew, 0, at).Digest(); tab.Digest() != want {
 			t.Fatalf("seed %d, step %d: digest %s of a table that goes on from the one before, want %s", seed, step, tab.Digest(), want)
+		}
+		if rng.IntN(3) > 0 {
+			if diff := cmp.Diff(table.Of(anew, 0, at).Hosts(), tab.Hosts()); diff != "" {
+				t.Fatalf("seed %d, step %d: hosts (-anew +changed):\n%s", seed, step, diff)
+			}
 		}
 		if list.Len() != len(model) || table.Of(list, 0, at).Bytes() != table.Of(anew, 0, at).Bytes() {
 			t.Fatalf("seed %d, step %d: %d routes, want %d", seed, step, list.Len(), len(model))

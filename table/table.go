@@ -30,6 +30,7 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -53,9 +54,9 @@ type content struct {
 	digest Digest
 	states []hash.Cloner // of the hash, after each block
 
-	text  func() []byte   // made on first demand
-	hosts func() []string // made on first demand
-	zones func() []string // made on first demand
+	text  func() []byte            // made on first demand
+	zones func() []string          // made on first demand
+	hosts atomic.Pointer[[]string] // made on first demand; in a table that comes from one that has them, at once
 }
 
 // New makes a table of routes, which it copies and sorts by id. The revision is the Newest of the read the routes come
@@ -116,8 +117,10 @@ func newContent(list List, before *content) *content {
 	c := &content{list: list}
 	c.hash(before)
 	c.text = sync.OnceValue(c.join)
-	c.hosts = sync.OnceValue(func() []string { return union(c.list.blocks, func(b *Block) []string { return b.hosts() }) })
 	c.zones = sync.OnceValue(func() []string { return union(c.list.blocks, func(b *Block) []string { return b.zones() }) })
+	if before != nil {
+		c.hostsAfter(before)
+	}
 	return c
 }
 
@@ -251,7 +254,15 @@ func (t *Table) ReadAt(p []byte, off int64) (n int, err error) {
 // Hosts returns the distinct hosts that the table's host expressions name, sorted: each expression is taken apart at the
 // alternatives of its outermost group, so that ^(a[.]org|b[.]org)$ counts as two hosts. They are for counting and
 // comparing, not for matching. The slice is shared: it must not be changed.
-func (t *Table) Hosts() []string { return t.hosts() }
+func (t *Table) Hosts() []string {
+	if known := t.hosts.Load(); known != nil {
+		return *known
+	}
+	// Two callers at a time make it twice, and the same.
+	hosts := owned(union(t.list.blocks, func(b *Block) []string { return b.hosts() }))
+	t.hosts.Store(&hosts)
+	return hosts
+}
 
 // WithRevision returns a table of the same content and time with another revision. Everything else is shared.
 func (t *Table) WithRevision(revision uint64) *Table {
