@@ -95,7 +95,7 @@ bench: ## run the benchmarks of docs/performance.md
 scale: ## measure docs/scale.md at all sizes (about half an hour on a quiet machine)
 	for factor in 0.1 1 3 10; do \
 		ROUTESRV_BENCH_FACTOR=$$factor go test -run '^$$' -bench 'FirstTable|PollUnchanged|PollOneChanged|ChangeToFleet|Streams|TableSize' \
-			-benchtime 5x -timeout 60m ./bench | tee /dev/stderr | go run ./hack/scale -record $$factor || exit 1; \
+			-benchtime 3x -timeout 60m ./bench | tee /dev/stderr | go run ./hack/scale -record $$factor || exit 1; \
 	done
 	go test -run '^$$' -bench Largest -benchtime 5x -timeout 60m ./bench | tee /dev/stderr | go run ./hack/scale -record 1
 	go run ./hack/scale

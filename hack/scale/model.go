@@ -8,22 +8,21 @@ import (
 
 // The figures of package bench that the model is made of.
 const (
-	figFirstCPU     = "FirstTable cpu-ms/op"
-	figQuietCPU     = "PollUnchanged/quiet cpu-ms/op"
-	figBusyCPU      = "PollUnchanged/busy cpu-ms/op"
-	figChangeCPU    = "PollOneChanged cpu-ms/op"
-	figLatency      = "PollOneChanged write-to-table-ms/op"
-	figPeak         = "ChangeToFleet/deltas peak-MiB"
-	figTablesSent   = "ChangeToFleet/tables MB-sent/op"
-	figDeltasSent   = "ChangeToFleet/deltas MB-sent/op"
-	figRoutes       = "TableSize routes"
-	figIdentity     = "TableSize identity-MB"
-	figGzip         = "TableSize gzip-MB"
-	figZstd         = "TableSize zstd-MB"
-	figStreamMemory = "Streams/1000 KiB/stream"
-	figStreamCPU    = "Streams/1000 cpu-ms/op"
-	figManyCPU      = "Streams/4000 cpu-ms/op"
-	figManyMemory   = "Streams/4000 KiB/stream"
+	figFirstCPU   = "FirstTable cpu-ms/op"
+	figQuietCPU   = "PollUnchanged/quiet cpu-ms/op"
+	figBusyCPU    = "PollUnchanged/busy cpu-ms/op"
+	figChangeCPU  = "PollOneChanged cpu-ms/op"
+	figLatency    = "PollOneChanged read-to-table-ms/op"
+	figPeak       = "ChangeToFleet/deltas peak-MiB"
+	figTablesSent = "ChangeToFleet/tables MB-sent/op"
+	figDeltasSent = "ChangeToFleet/deltas MB-sent/op"
+	figRoutes     = "TableSize routes"
+	figIdentity   = "TableSize identity-MB"
+	figGzip       = "TableSize gzip-MB"
+	figZstd       = "TableSize zstd-MB"
+	figStreamCPU  = "Streams/1000 cpu-ms/op"
+	figManyCPU    = "Streams/4000 cpu-ms/op"
+	figManyMemory = "Streams/4000 KiB/stream" // with fewer, other memory of the process is more than theirs
 )
 
 // fleetOfBench is how many clients the figures of a fleet are of.
@@ -52,7 +51,11 @@ func fitLine(samples []sample) (line, error) {
 		wxy += weight * s.factor * s.value
 	}
 	slope := (w*wxy - wx*wy) / (w*wxx - wx*wx)
-	return line{fixed: (wy - slope*wx) / w, slope: slope}, nil
+	l := line{fixed: (wy - slope*wx) / w, slope: slope}
+	if first := samples[0].factor; l.at(first) <= 0 || l.slope < 0 {
+		return line{}, fmt.Errorf("%.3g + %.3g x does not grow from something: is it a figure of its own size?", l.fixed, l.slope)
+	}
+	return l, nil
 }
 
 // worst is the largest relative error of the line over the samples.
@@ -89,13 +92,13 @@ func fit(m *Measurements) (*model, error) {
 		out.lines[figure] = l
 	}
 	one := m.Points["1"]
-	for _, figure := range []string{figStreamCPU, figStreamMemory, figDeltasSent, figManyCPU} {
+	for _, figure := range []string{figStreamCPU, figManyCPU, figManyMemory, figDeltasSent} {
 		if one[figure] == 0 {
 			return nil, fmt.Errorf("%s was not measured at factor 1", figure)
 		}
 	}
 	out.streamCPU = max(0, (one[figManyCPU]-one[figStreamCPU])/3000)
-	out.streamKiB = one[figStreamMemory]
+	out.streamKiB = one[figManyMemory]
 	out.deltaMB = one[figDeltasSent] / fleetOfBench
 	return out, nil
 }

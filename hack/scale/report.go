@@ -22,7 +22,7 @@ func plots(m *Measurements, mod *model) map[string]plot {
 			measured("table, identity", figIdentity), measured("table, gzip", figGzip), measured("table, zstd", figZstd),
 			measured("300 clients, tables", figTablesSent), measured("300 clients, deltas", figDeltasSent),
 		}},
-		"latency": {title: "Write to table, polling every second", xLabel: size, yLabel: "milliseconds", series: []series{
+		"latency": {title: "Poll with one changed object, from its start to the table", xLabel: size, yLabel: "milliseconds", series: []series{
 			measured("measured", figLatency), mod.drawn("model", figLatency),
 		}},
 		"fleet": {title: "Egress of the busiest server, 1x, one change a second", xLabel: "proxies", yLabel: "Mbit/s", series: []series{
@@ -74,9 +74,9 @@ func measuredTable(m *Measurements, mod *model) string {
 		{"routes", figRoutes}, {"table, identity, MB", figIdentity}, {"table, gzip, MB", figGzip}, {"table, zstd, MB", figZstd},
 		{"first table, CPU ms", figFirstCPU}, {"poll, nothing was written, CPU ms", figQuietCPU},
 		{"poll, other objects were written, CPU ms", figBusyCPU}, {"poll with one changed object, CPU ms", figChangeCPU},
-		{"write to table, polling every second, ms", figLatency}, {"peak memory with 300 clients and changes, MiB", figPeak},
+		{"poll with one changed object, from its start to the table, ms", figLatency}, {"peak memory with 300 clients and changes, MiB", figPeak},
 		{"one change to 300 clients, full tables, MB", figTablesSent}, {"one change to 300 clients, deltas, MB", figDeltasSent},
-		{"memory of a stream, KiB", figStreamMemory}, {"one change to 1,000 streams, CPU ms", figStreamCPU},
+		{"memory of each of 4,000 streams, KiB", figManyMemory}, {"one change to 1,000 streams, CPU ms", figStreamCPU},
 	} {
 		fmt.Fprintf(&b, "| %s |", row.name)
 		for _, f := range m.factors() {

@@ -23,7 +23,7 @@ func TestFiguresOfBenchmarksAreRecorded(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := m.Points["0.1"]
-	if p[figFirstCPU] != 3000 || p["FirstTable peak-MiB"] != 370.5 || p[figStreamMemory] != 12.5 || m.Machine != "Some Processor" {
+	if p[figFirstCPU] != 3000 || p["FirstTable peak-MiB"] != 370.5 || p["Streams/1000 KiB/stream"] != 12.5 || m.Machine != "Some Processor" {
 		t.Errorf("recorded %v on %q", p, m.Machine)
 	}
 	for _, bad := range []struct{ factor, output string }{{"x", output}, {"1", "PASS"}} {
@@ -45,6 +45,9 @@ func TestLineIsFoundAgain(t *testing.T) {
 	}
 	if _, err := fitLine(samples[:1]); err == nil {
 		t.Error("one size makes a line")
+	}
+	if l, err := fitLine([]sample{{0.1, 700}, {1, 300}}); err == nil {
+		t.Errorf("line %+v goes down", l)
 	}
 }
 
@@ -95,7 +98,7 @@ func TestRelaysBoundWhatOneServerSends(t *testing.T) {
 }
 
 func TestPlotsAreXML(t *testing.T) {
-	p := plot{title: "a", series: []series{{name: "b", points: []sample{{0.1, 3}, {10, 4000}}}, {name: "c", points: []sample{{1, 5}}, modeled: true}}}
+	p := plot{title: "a", series: []series{{name: "b", points: []sample{{0.1, 0}, {1, 3}, {10, 4000}}}, {name: "c", points: []sample{{1, 5}}, modeled: true}}}
 	dec := xml.NewDecoder(strings.NewReader(string(p.svg())))
 	elements := 0
 	for {

@@ -81,7 +81,9 @@ func (p plot) axis(of func(sample) float64) axis {
 	low, high := math.Inf(1), math.Inf(-1)
 	for _, s := range p.series {
 		for _, at := range s.points {
-			low, high = min(low, of(at)), max(high, of(at))
+			if v := of(at); v > 0 { // no logarithm has a place for others
+				low, high = min(low, v), max(high, v)
+			}
 		}
 	}
 	a := axis{int(math.Floor(math.Log10(low) + 1e-9)), int(math.Ceil(math.Log10(high) - 1e-9))}
@@ -92,7 +94,7 @@ func (p plot) axis(of func(sample) float64) axis {
 }
 
 func (a axis) share(v float64) float64 {
-	return (math.Log10(v) - float64(a.low)) / float64(a.high-a.low)
+	return max(0, (math.Log10(max(v, math.SmallestNonzeroFloat64))-float64(a.low))/float64(a.high-a.low))
 }
 
 func (a axis) ticks() []float64 {
