@@ -14,6 +14,7 @@ const (
 	figChangeCPU  = "PollOneChanged cpu-ms/op"
 	figLatency    = "PollOneChanged read-to-table-ms/op"
 	figPeak       = "ChangeToFleet/deltas peak-MiB"
+	figPolling    = "PollOneChanged peak-MiB"
 	figTablesSent = "ChangeToFleet/tables MB-sent/op"
 	figDeltasSent = "ChangeToFleet/deltas MB-sent/op"
 	figRoutes     = "TableSize routes"
@@ -78,7 +79,7 @@ type model struct {
 
 // fitted are the figures that grow with the size.
 var fitted = []string{
-	figFirstCPU, figBusyCPU, figChangeCPU, figLatency, figPeak, figRoutes, figIdentity, figGzip, figZstd,
+	figFirstCPU, figBusyCPU, figChangeCPU, figLatency, figPolling, figPeak, figRoutes, figIdentity, figGzip, figZstd,
 }
 
 // fit makes the model of the measurements. What is flat is taken from factor 1.

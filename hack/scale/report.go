@@ -15,8 +15,8 @@ func plots(m *Measurements, mod *model) map[string]plot {
 			measured("first table", figFirstCPU), measured("one object changed", figChangeCPU),
 			measured("poll, others changed", figBusyCPU), measured("poll, quiet", figQuietCPU),
 		}},
-		"memory": {title: "Peak memory, 300 clients and changes", xLabel: size, yLabel: "MiB", series: []series{
-			measured("measured", figPeak), mod.drawn("model", figPeak),
+		"memory": {title: "Peak memory with changes", xLabel: size, yLabel: "MiB", series: []series{
+			measured("polling", figPolling), measured("and 300 clients", figPeak), mod.drawn("model", figPeak),
 		}},
 		"bytes": {title: "Bytes", xLabel: size, yLabel: "MB", series: []series{
 			measured("table, identity", figIdentity), measured("table, gzip", figGzip), measured("table, zstd", figZstd),
@@ -74,7 +74,8 @@ func measuredTable(m *Measurements, mod *model) string {
 		{"routes", figRoutes}, {"table, identity, MB", figIdentity}, {"table, gzip, MB", figGzip}, {"table, zstd, MB", figZstd},
 		{"first table, CPU ms", figFirstCPU}, {"poll, nothing was written, CPU ms", figQuietCPU},
 		{"poll, other objects were written, CPU ms", figBusyCPU}, {"poll with one changed object, CPU ms", figChangeCPU},
-		{"poll with one changed object, from its start to the table, ms", figLatency}, {"peak memory with 300 clients and changes, MiB", figPeak},
+		{"poll with one changed object, from its start to the table, ms", figLatency}, {"peak memory, polling with changes, MiB", figPolling},
+		{"the same with 300 clients that take deltas, MiB", figPeak},
 		{"one change to 300 clients, full tables, MB", figTablesSent}, {"one change to 300 clients, deltas, MB", figDeltasSent},
 		{"memory of each of 4,000 streams, KiB", figManyMemory}, {"one change to 1,000 streams, CPU ms", figStreamCPU},
 	} {

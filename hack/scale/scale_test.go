@@ -85,6 +85,28 @@ func TestModelSaysWhatWasMeasured(t *testing.T) {
 	}
 }
 
+// TestModelSaysWhatRanHere holds the model, which is made of up to 4,000 streams, against fleets that are larger.
+func TestModelSaysWhatRanHere(t *testing.T) {
+	m, mod := committed(t)
+	for _, r := range ranHere {
+		cpu, memory := mod.root(1, r.direct)
+		for unit, want := range map[string]float64{"cpu-ms/op": cpu, "peak-MiB": memory} {
+			got, ok := m.Points["1"][r.benchmark+" "+unit]
+			if !ok {
+				t.Errorf("%s %s was not measured", r.benchmark, unit)
+			}
+			if off := math.Abs(got/want - 1); off > 0.5 {
+				t.Errorf("%s: %g %s, and the model says %.0f", r.benchmark, got, unit, want)
+			}
+		}
+		if cpu := m.Points["1"][r.benchmark+" relay-cpu-ms/op"]; cpu > 0 {
+			if most := mod.cost(fleet{proxies: r.streams, fanout: r.streams / r.direct, factor: 1, changes: 1}).leafCPU * 1000; cpu > most {
+				t.Errorf("%s: %g CPU ms for a relay, at most %.0f says the model", r.benchmark, cpu, most)
+			}
+		}
+	}
+}
+
 func TestRelaysBoundWhatOneServerSends(t *testing.T) {
 	_, mod := committed(t)
 	one := mod.cost(fleet{proxies: 100_000, factor: 1, changes: 1})
