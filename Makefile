@@ -92,7 +92,7 @@ bench: ## run the benchmarks of docs/performance.md
 	go test -run '^$$' -bench . -benchtime 10x -timeout 30m ./bench
 
 .PHONY: scale
-scale: ## measure docs/scale.md at all sizes (about half an hour on a quiet machine)
+scale: ## measure docs/scale.md at all sizes (most of an hour on a quiet machine)
 	for factor in 0.1 1 3 10; do \
 		ROUTESRV_BENCH_FACTOR=$$factor go test -run '^$$' -bench 'FirstTable|PollUnchanged|PollOneChanged|ChangeToFleet|Streams|TableSize' \
 			-benchtime 3x -timeout 60m ./bench | tee /dev/stderr | go run ./hack/scale -record $$factor || exit 1; \

@@ -131,7 +131,9 @@ func startSidecar(b *testing.B, binary, server, transport string) string {
 	if err := cmd.Start(); err != nil {
 		b.Fatal(err)
 	}
+	ended := make(chan struct{})
 	go func() {
+		defer close(ended)
 		for lines := bufio.NewScanner(stderr); lines.Scan(); {
 			if strings.Contains(lines.Text(), "level=ERROR") {
 				b.Log(lines.Text())
@@ -150,6 +152,10 @@ func startSidecar(b *testing.B, binary, server, transport string) string {
 				return "http://" + main
 			}
 		}
-		time.Sleep(20 * time.Millisecond)
+		select {
+		case <-ended:
+			b.Fatal("dataplane-client ended by itself")
+		case <-time.After(20 * time.Millisecond):
+		}
 	}
 }

@@ -23,8 +23,7 @@ func (c *content) hostsAfter(before *content) {
 	if len(was)+len(is) > fewBlocks {
 		return
 	}
-	of := func(blocks []*Block) []string { return union(blocks, func(b *Block) []string { return b.hosts() }) }
-	lost, found := onlyInOne(of(was), of(is))
+	lost, found := onlyInOne(hostsOf(was), hostsOf(is))
 	if len(lost)+len(found) > fewHosts {
 		return
 	}
@@ -45,6 +44,11 @@ func (c *content) hostsAfter(before *content) {
 		known = &hosts
 	}
 	c.hosts.Store(known)
+}
+
+// hostsOf returns the distinct hosts of the blocks, sorted.
+func hostsOf(blocks []*Block) []string {
+	return union(blocks, func(b *Block) []string { return b.hosts() })
 }
 
 // owned makes the strings independent of the routes they were cut from: hosts are passed on from table to table, and must not keep the

@@ -259,7 +259,7 @@ func (t *Table) Hosts() []string {
 		return *known
 	}
 	// Two callers at a time make it twice, and the same.
-	hosts := owned(union(t.list.blocks, func(b *Block) []string { return b.hosts() }))
+	hosts := owned(hostsOf(t.list.blocks))
 	t.hosts.Store(&hosts)
 	return hosts
 }
