@@ -53,6 +53,7 @@ type receipt struct {
 	conn     *trackedConn // nil if the connection is not tracked
 	closing  bool         // the connection ends with this body
 	tls      bool
+	awaited  atomic.Bool   // a request has waited for its end
 	written  chan struct{} // closed when the handler is done with writing, well or not
 	settled  chan struct{} // closed when it is known whether the body arrived
 }
@@ -134,17 +135,37 @@ func (b *bodies) check(key bodyKey) {
 	}
 }
 
-// resetWait is how long a request waits, once, for the ends of other connections from its address on which the very body
-// that it names is still on its way. A client that broke it off and asks again at once may be faster than its reset.
-const resetWait = 20 * time.Millisecond
+// A client that broke a body off and asks again at once may be faster than its reset, so a request waits once for the ends of
+// other connections from its address that were sent the very body it names: resetWait, and not if there are more than
+// maxAwaited. Then many clients share the address, or somebody opens connections and does not read, and the others must not pay
+// for it.
+const (
+	resetWait  = 20 * time.Millisecond
+	maxAwaited = 4
+)
 
-// awaitResets waits a moment for peers to break off bodies that have not arrived yet. However many there are, because
-// many clients share an address, it is one wait.
+// awaitResets waits a moment for peers to break off bodies that they may not have read.
 func awaitResets(open []*receipt) {
-	underway := func(r *receipt) bool { return r.conn != nil && r.conn.underway() }
-	for end := time.Now().Add(resetWait); time.Now().Before(end) && slices.ContainsFunc(open, underway); {
+	waitFor := doubtful(open)
+	undecided := func(r *receipt) bool { return r.conn.open() }
+	for end := time.Now().Add(resetWait); time.Now().Before(end) && slices.ContainsFunc(waitFor, undecided); {
 		time.Sleep(time.Millisecond) // the kernel has no event for us: the connection belongs to its own goroutine
 	}
+}
+
+// doubtful returns the receipts whose ends are worth a wait. A body that is on its way is waited for by every request; one that
+// the peer's kernel has, by one request only.
+func doubtful(open []*receipt) []*receipt {
+	var some []*receipt
+	for _, r := range open {
+		if r.conn != nil && (r.conn.underway() || r.conn.open() && !r.awaited.Swap(true)) {
+			some = append(some, r)
+		}
+	}
+	if len(some) > maxAwaited {
+		return nil
+	}
+	return some
 }
 
 // someOpen returns up to maxChecked of the receipts for key.

@@ -10,7 +10,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
@@ -20,10 +22,25 @@ import (
 
 // server is a cache behind a real listener with all that the binary installs.
 type server struct {
-	cache   *etagcache.Cache
-	metrics *etagcache.Metrics
-	http    *httptest.Server
-	address string
+	cache    *etagcache.Cache
+	metrics  *etagcache.Metrics
+	http     *httptest.Server
+	address  string
+	accepted accepted
+}
+
+// accepted is a listener that remembers its connections, by the address of the peer.
+type accepted struct {
+	net.Listener
+	conns sync.Map // string to net.Conn
+}
+
+func (a *accepted) Accept() (net.Conn, error) {
+	conn, err := a.Listener.Accept()
+	if err == nil {
+		a.conns.Store(conn.RemoteAddr().String(), conn)
+	}
+	return conn, err
 }
 
 func newServer(t testing.TB, tracked, useTLS bool) *server {
@@ -32,8 +49,9 @@ func newServer(t testing.TB, tracked, useTLS bool) *server {
 	s.cache = newCache(t, etagcache.Config{Metrics: s.metrics})
 	s.http = httptest.NewUnstartedServer(s.cache.Handler())
 	if tracked {
-		s.http.Listener = s.cache.WrapListener(s.http.Listener)
-		s.http.Config.ConnContext = s.cache.ConnContext
+		s.accepted.Listener = s.http.Listener
+		s.http.Listener = s.cache.WrapListener(&s.accepted)
+		s.cache.Track(s.http.Config)
 	}
 	if useTLS {
 		s.http.StartTLS()
@@ -169,7 +187,9 @@ func TestBrokenBodyIsNeverConfirmed(t *testing.T) {
 			if _, err := io.CopyN(io.Discard, res.Body, int64(test.read*float64(res.ContentLength))); err != nil {
 				t.Fatal(err)
 			}
+			client := c.conn.LocalAddr()
 			test.leave(c)
+			s.heardOf(t, client)
 
 			status, again := s.fetch(t, etag)
 			if status != http.StatusOK {
@@ -218,6 +238,58 @@ func TestWholeBodiesAreConfirmed(t *testing.T) {
 				t.Errorf("%v broken bodies counted, want none", got)
 			}
 		})
+	}
+}
+
+// A client on a busy machine may be interrupted between its announcement of a close and the close.
+func TestWholeBodyIsConfirmedAfterALateClose(t *testing.T) {
+	s := newServer(t, true, true)
+	poll(s.cache, incompressible(t, 64<<10, 7), 7, start)
+	c := s.dial(t)
+	res := c.get("")
+	if _, err := io.Copy(io.Discard, res.Body); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.conn.(*tls.Conn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(100 * time.Millisecond) // the interruption
+	_ = c.conn.(*tls.Conn).NetConn().Close()
+	if status, _ := s.fetch(t, res.Header.Get("Etag")); status != http.StatusNotModified {
+		t.Errorf("got %d for a body that arrived as a whole, want 304", status)
+	}
+	if got := testutil.ToFloat64(s.metrics.BrokenBodies); got != 0 {
+		t.Errorf("%v broken bodies counted, want none", got)
+	}
+}
+
+// What another handler answers on the same connection is no announcement of a close, and is not held up.
+func TestOtherHandlersOnTheSameConnectionAreNotHeldUp(t *testing.T) {
+	c := newCache(t, etagcache.Config{})
+	poll(c, incompressible(t, 500, 7), 7, start)
+	mux := http.NewServeMux()
+	mux.Handle("/routes", c.Handler())
+	mux.HandleFunc("/health", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	srv := httptest.NewUnstartedServer(mux)
+	srv.Listener = c.WrapListener(srv.Listener)
+	c.Track(srv.Config)
+	srv.StartTLS()
+	defer srv.Close()
+	client := srv.Client()
+	began := time.Now()
+	const rounds = 50
+	for range rounds {
+		for _, path := range []string{"/routes", "/health"} {
+			res, err := client.Get(srv.URL + path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.Copy(io.Discard, res.Body)
+			_ = res.Body.Close()
+		}
+	}
+	if took := time.Since(began); took > rounds*time.Second {
+		t.Errorf("%d requests to another handler took %v: each waited for a close", rounds, took)
 	}
 }
 

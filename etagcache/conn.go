@@ -14,11 +14,16 @@ import (
 // lingerTime bounds the wait for a peer that asked for the connection to be closed. Skipper gives up after 3 s.
 const lingerTime = 5 * time.Second
 
-// maxCloseWait bounds the wait for the close of a peer that has announced it over TLS.
-const maxCloseWait = 20 * time.Millisecond
+// maxCloseWait bounds the wait for the close of a peer that has announced it over TLS. Most peers close at once, but one on a
+// busy machine may be interrupted in between. A peer that waits for our announcement first waits for this long.
+const maxCloseWait = 2 * time.Second
 
-// WrapListener returns a listener whose connections notice when they end before a body has arrived. It belongs below
-// TLS: wrap the TCP listener, then call Serve or ServeTLS. It has an effect only together with ConnContext.
+// sendBufferSize is the kernel's buffer for what is sent on one connection. Left alone, Linux lets it grow to 4 MiB, which
+// counts against the memory limit of the pod: some hundred readers that stall would fill that.
+const sendBufferSize = 256 << 10
+
+// WrapListener returns a listener whose connections notice when they end before a body has arrived, and whose kernel buffers are
+// bounded. It belongs below TLS: wrap the TCP listener, then call Serve or ServeTLS. It has an effect only together with Track.
 func (c *Cache) WrapListener(l net.Listener) net.Listener {
 	return &trackedListener{l}
 }
@@ -30,21 +35,49 @@ func (l *trackedListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	if tcp, ok := conn.(interface{ SetWriteBuffer(bytes int) error }); ok {
+		_ = tcp.SetWriteBuffer(sendBufferSize) // it works without, and a closed connection will tell by itself
+	}
 	return &trackedConn{Conn: conn}, nil
 }
 
 type connKey struct{}
 
-// ConnContext is for http.Server.ConnContext. It lets the handler find the connection of a request.
-func (c *Cache) ConnContext(ctx context.Context, conn net.Conn) context.Context {
+// Track lets the handler find the connection of a request, and connections learn of requests, whichever handler answers them.
+// Call it before srv serves. Hooks that srv has already are kept.
+func (c *Cache) Track(srv *http.Server) {
+	connContext, connState := srv.ConnContext, srv.ConnState
+	srv.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
+		if connContext != nil {
+			ctx = connContext(ctx, conn)
+		}
+		if t := trackedConnOf(conn); t != nil {
+			ctx = context.WithValue(ctx, connKey{}, t)
+		}
+		return ctx
+	}
+	srv.ConnState = func(conn net.Conn, state http.ConnState) {
+		if connState != nil {
+			connState(conn, state)
+		}
+		if state == http.StateActive { // a request has come
+			if t := trackedConnOf(conn); t != nil {
+				t.asked()
+			}
+		}
+	}
+}
+
+// trackedConnOf returns the tracked connection below conn; nil if there is none.
+func trackedConnOf(conn net.Conn) *trackedConn {
 	for {
 		switch inner := conn.(type) {
 		case *trackedConn:
-			return context.WithValue(ctx, connKey{}, inner)
+			return inner
 		case interface{ NetConn() net.Conn }: // *tls.Conn
 			conn = inner.NetConn()
 		default:
-			return ctx
+			return nil
 		}
 	}
 }
@@ -87,27 +120,33 @@ func inGoodOrder(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, net.ErrClosed)
 }
 
-// Write settles the last body first if p is what TLS says before it closes: the peer may reset the connection on it,
-// after which nothing can be known any more.
+// Write settles the last body first if there is one. A body becomes the last one after all of it was written, and is that until
+// the next request: what is written in between is what TLS says before it closes, on which the peer may reset the connection.
+// After that nothing can be known any more.
 func (t *trackedConn) Write(p []byte) (int, error) {
-	if r := t.last.Load(); r != nil && r.tls && (r.closing || t.heard.Load()) {
+	if r := t.last.Load(); r != nil && r.tls {
 		t.settleBeforeAlert(r)
 	}
 	return t.Conn.Write(p)
 }
 
 func (t *trackedConn) settleBeforeAlert(r *receipt) {
-	if !r.closing {
-		// The peer has announced its close. The close itself follows closely.
-		for wait := time.Duration(0); wait < maxCloseWait && stateOf(t.Conn) == connOpen; wait += time.Millisecond {
-			time.Sleep(time.Millisecond)
-		}
-		if stateOf(t.Conn) == connOpen {
-			return
-		}
+	if !r.closing && t.heard.Load() {
+		t.awaitClose()
 	}
+	arrived := !t.lost() && (r.closing || unacknowledged(t.Conn) == 0)
 	if t.last.CompareAndSwap(r, nil) {
-		r.bodies.settle(r, !t.lost())
+		r.bodies.settle(r, arrived)
+	}
+}
+
+// awaitClose waits for the close of a peer that has announced it. How the peer closes tells what it has read: one that leaves
+// data unread resets the connection.
+func (t *trackedConn) awaitClose() {
+	wait := time.Millisecond
+	for end := time.Now().Add(maxCloseWait); time.Now().Before(end) && !t.failed.Load() && stateOf(t.Conn) == connOpen; {
+		time.Sleep(wait) // the kernel has no event for us: a read would take the place of that of net/http
+		wait = min(2*wait, 16*time.Millisecond)
 	}
 }
 
@@ -162,10 +201,11 @@ func (t *trackedConn) lost() bool {
 	}
 }
 
-// underway reports whether something that was written has not reached the peer, which is still there.
-func (t *trackedConn) underway() bool {
-	return !t.failed.Load() && stateOf(t.Conn) == connOpen && unacknowledged(t.Conn) > 0
-}
+// open reports whether neither side is known to have ended the connection.
+func (t *trackedConn) open() bool { return !t.failed.Load() && stateOf(t.Conn) == connOpen }
+
+// underway reports whether something that was written has not reached the peer, whose connection is open.
+func (t *trackedConn) underway() bool { return t.open() && unacknowledged(t.Conn) > 0 }
 
 // left reports whether the peer has closed its side in good order, having received all that was written so far.
 func (t *trackedConn) left() bool {

@@ -137,7 +137,9 @@ func (x *exchange) serveDelta() bool {
 		x.w.WriteHeader(http.StatusIMUsed)
 		n := 0
 		if x.r.Method != http.MethodHead {
-			n, _ = x.w.Write(body) // a client checks the digest
+			out := x.newSend()
+			n, _ = out.Write(body) // a client checks the digest
+			out.finish(len(body))
 		}
 		x.cache.cfg.Metrics.observeResponse(http.StatusIMUsed, x.encoding, n)
 		return true

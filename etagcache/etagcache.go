@@ -66,10 +66,10 @@
 // Skipper remembers the ETag before the body has arrived, so a 304 after a cut connection would leave it with half a
 // table. A body is known to have broken off if writing it failed, if the request was cancelled during it, or if the
 // connection was closed before its last byte was acknowledged. The last takes [Cache.WrapListener] and
-// [Cache.ConnContext], because the kernel's buffer can swallow a whole body. From then on requests from the same address
+// [Cache.Track], because the kernel's buffer can swallow a whole body. From then on requests from the same address
 // that name this ETag get 200, under an ETag with a higher rotation: others behind the same address download at
-// most once more, and the broken one cannot get 304 for what it does not have. A request that names a body which is
-// still on its way to the same address waits up to 20 ms for that connection to break off.
+// most once more, and the broken one cannot get 304 for what it does not have. A request that names a body which was just
+// sent to the same address on another connection waits up to 20 ms for that connection to break off.
 //
 // It is the replica that sent the body which knows, until it restarts or has seen maxBroken (4096) more breaks. What
 // a client gives up after the last byte was handed to the kernel is not noticed over HTTP/2, nor over TLS if the
@@ -151,6 +151,7 @@ type Cache struct {
 	changes changes
 	streams streams
 	bodies  bodies
+	sends   sends
 
 	pieces   pieces
 	encoders sync.Pool // of *encoder

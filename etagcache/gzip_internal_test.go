@@ -41,14 +41,14 @@ func TestBodyOfPiecesIsOneStream(t *testing.T) {
 				text[j] = "abcdefgh\n"[rng.IntN(9)]
 			}
 			all = append(all, &piece{
-				size: len(text), crc: crc32.ChecksumIEEE(text), gzip: enc.deflate(text), zstd: enc.zstd.EncodeAll(text, nil),
+				size: len(text), crc: crc32.ChecksumIEEE(text), gzip: string(enc.deflate(text)), zstd: string(enc.zstd.EncodeAll(text, nil)),
 			})
 			if i > 0 {
 				want = append(want, '\n')
 			}
 			want = append(want, text...)
 		}
-		zip, err := gzip.NewReader(bytes.NewReader(gzipBody(all)))
+		zip, err := gzip.NewReader(bytes.NewReader(whole(t, gzipBody(all))))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,9 +60,26 @@ func TestBodyOfPiecesIsOneStream(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := dec.DecodeAll(zstdBody(all), nil); err != nil || !bytes.Equal(got, want) {
+		if got, err := dec.DecodeAll(whole(t, zstdBody(all)), nil); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("%d blocks: %d bytes of zstd, error %v, want %d", n, len(got), err, len(want))
 		}
 		dec.Close()
 	}
+}
+
+// whole reads a body in both ways, which must agree with each other and with its size.
+func whole(t *testing.T, b body) []byte {
+	t.Helper()
+	var joined []byte
+	for part := range b.parts {
+		joined = append(joined, part...)
+	}
+	read, err := io.ReadAll(b.reader())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(joined) != b.size || !bytes.Equal(joined, read) {
+		t.Errorf("%d bytes in parts, %d bytes read, want %d and the same bytes", len(joined), len(read), b.size)
+	}
+	return joined
 }

@@ -1,7 +1,9 @@
 package etagcache_test
 
 import (
+	"fmt"
 	"math/rand/v2"
+	"net"
 	"runtime"
 	"strings"
 	"testing"
@@ -65,4 +67,50 @@ func TestHistoryIsNearlyFree(t *testing.T) {
 		t.Errorf("status %d for a client that has the first version, want a delta", w.Code)
 	}
 	runtime.KeepAlive(c)
+}
+
+// TestStalledReadersShareTheirTables has readers who take nothing while the table changes, in each encoding. What they keep alive is
+// what differs between the versions and a buffer for each of them, not a body for each version or reader.
+func TestStalledReadersShareTheirTables(t *testing.T) {
+	s := newServer(t, true, false)
+	before := heap()
+	list := benchTableOf(12_000).Routes()
+	const (
+		versions = 40
+		readers  = 4 * versions
+	)
+	one := 0.0
+	for v := range uint64(versions) {
+		changed, err := table.Parse(fmt.Sprintf(`%s: Path("/version/%d") -> <shunt>;`, list.Blocks()[0].Routes()[0].ID, v))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if list, err = list.With([]*table.Route{&changed[0]}, nil); err != nil {
+			t.Fatal(err)
+		}
+		poll(s.cache, table.Of(list, v+1, start), v+1, start)
+		if v == 0 {
+			one = heap() - before
+		}
+		for i := range readers / versions {
+			c := s.dial(t)
+			t.Cleanup(func() { c.conn.Close() })
+			if err := c.conn.(*net.TCPConn).SetReadBuffer(4 << 10); err != nil {
+				t.Fatal(err)
+			}
+			encoding := []string{"identity", "gzip", "zstd", "identity"}[i]
+			if _, err := fmt.Fprintf(c.conn, "GET /routes HTTP/1.1\r\nHost: x\r\nAccept-Encoding: %s\r\n\r\n", encoding); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.br.ReadByte(); err != nil { // the answer has begun
+				t.Fatal(err)
+			}
+		}
+	}
+	grown := heap() - before - one
+	t.Logf("one table: %.1f MiB; %d readers of %d versions: %+.1f MiB", one/(1<<20), readers, versions, grown/(1<<20))
+	// A reader has a buffer of 32 KiB and, in this process, both ends of a connection.
+	if limit := one/2 + readers*96<<10; grown > limit {
+		t.Errorf("%d readers who take nothing keep %.1f MiB alive, want at most %.1f", readers, grown/(1<<20), limit/(1<<20))
+	}
 }

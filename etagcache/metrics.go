@@ -29,6 +29,7 @@ type Metrics struct {
 	Claims          prometheus.Counter
 	OlderTables     prometheus.Counter
 	BrokenBodies    prometheus.Counter
+	BodiesCut       *prometheus.CounterVec // by reason
 	ZonesRendered   prometheus.Counter
 
 	// The series of the vectors, found once: a 304 takes a few microseconds, and a look-up by label is part of one.
@@ -36,6 +37,7 @@ type Metrics struct {
 	sentBytes    [encodings]prometheus.Counter
 	tableBytes   [encodings]prometheus.Gauge
 	streamEvents map[string]prometheus.Counter
+	bodiesCut    map[string]prometheus.Counter
 }
 
 // statuses are all that the handler answers with.
@@ -96,12 +98,16 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		Claims:        counter("routesrv_newer_table_claims_total", "Tables named by clients that this replica could not be sure to be as new as; each was answered with 304 and asked for a read."),
 		OlderTables:   counter("routesrv_older_tables_served_total", "Responses that sent a client back to an older table, because the source has gone back."),
 		BrokenBodies:  counter("routesrv_broken_bodies_total", "Bodies that did not arrive as a whole."),
+		BodiesCut: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "routesrv_bodies_cut_total",
+			Help: "Bodies of /routes that were cut because their reader stalled: silent (it took nothing), slow (its time was over), for_others (many readers at its address).",
+		}, []string{"reason"}),
 		ZonesRendered: counter("routesrv_zone_tables_rendered_total", "Zone tables that were made because somebody asked for them."),
 	}
 	m.resolve()
 	if reg != nil {
 		reg.MustRegister(m.Responses, m.SentBytes, m.EncodeDuration, m.EncodedBlocks, m.DeltasMade, m.Streams, m.StreamsRefused, m.StreamsDropped, m.StreamEvents, m.StreamSentBytes, m.TableBytes, m.TableRoutes, m.TableRevision, m.TableStale,
-			m.ReadRevision, m.Complete, m.LastRead, m.Claims, m.OlderTables, m.BrokenBodies, m.ZonesRendered)
+			m.ReadRevision, m.Complete, m.LastRead, m.Claims, m.OlderTables, m.BrokenBodies, m.BodiesCut, m.ZonesRendered)
 	}
 	return m
 }
@@ -115,6 +121,10 @@ func (m *Metrics) resolve() {
 			series[e] = m.Responses.WithLabelValues(strconv.Itoa(status), name)
 		}
 		m.responses[status] = series
+	}
+	m.bodiesCut = make(map[string]prometheus.Counter, len(cutReasons))
+	for _, reason := range cutReasons {
+		m.bodiesCut[reason] = m.BodiesCut.WithLabelValues(reason)
 	}
 	m.streamEvents = make(map[string]prometheus.Counter, len(events))
 	for _, name := range events {
@@ -138,8 +148,8 @@ func (m *Metrics) observeResponse(status int, e encoding, bytes int) {
 func (m *Metrics) observeTable(v *version) {
 	m.TableRoutes.Set(float64(v.table.Len()))
 	m.tableBytes[identity].Set(float64(v.table.Bytes()))
-	m.tableBytes[gzipped].Set(float64(len(v.full.gzip)))
-	m.tableBytes[zstandard].Set(float64(len(v.full.zstd)))
+	m.tableBytes[gzipped].Set(float64(v.full.size(gzipped)))
+	m.tableBytes[zstandard].Set(float64(v.full.size(zstandard)))
 }
 
 func (m *Metrics) observeState(st *state) {

@@ -30,8 +30,8 @@ const (
 type piece struct {
 	size   int
 	crc    uint32
-	gzip   []byte // deflate blocks without the last one of a stream, flushed to a byte limit
-	zstd   []byte // one frame
+	gzip   string // deflate blocks without the last one of a stream, flushed to a byte limit
+	zstd   string // one frame
 	used   uint64 // number of the last version that had it; guarded by pieces.mu
 	ofZone bool   // made for the table of a zone
 	events eventPiece
@@ -112,7 +112,7 @@ func (c *Cache) encoded(t *table.Table, order uint64, ofZone bool) []*piece {
 				enc.text = blocks[i].AppendText(enc.text[:0])
 				all[i] = &piece{
 					size: len(enc.text), crc: crc32.ChecksumIEEE(enc.text),
-					gzip: enc.deflate(enc.text), zstd: enc.zstd.EncodeAll(enc.text, nil), used: order, ofZone: ofZone,
+					gzip: string(enc.deflate(enc.text)), zstd: string(enc.zstd.EncodeAll(enc.text, nil)), used: order, ofZone: ofZone,
 				}
 			}
 			return nil
@@ -143,48 +143,4 @@ func (p *pieces) forget(order uint64) {
 			delete(p.known, b)
 		}
 	}
-}
-
-// newline stands between two blocks: a stored deflate block, and a zstd frame with a raw block.
-var (
-	newlineDeflate = []byte{0x00, 0x01, 0x00, 0xfe, 0xff, '\n'}
-	newlineZstd    = []byte{0x28, 0xb5, 0x2f, 0xfd, 0x20, 0x01, 0x09, 0x00, 0x00, '\n'}
-)
-
-// gzipBody joins the pieces to a gzip member (RFC 1952).
-func gzipBody(all []*piece) []byte {
-	size := len(gzipHeader) + gzipTrailer
-	for _, p := range all {
-		size += len(p.gzip) + len(newlineDeflate)
-	}
-	body := append(make([]byte, 0, size), gzipHeader...)
-	var sum checksum
-	for i, p := range all {
-		if i > 0 {
-			body = append(body, newlineDeflate...)
-			sum.add(newlineCRC, 1)
-		}
-		body = append(body, p.gzip...)
-		sum.add(p.crc, p.size)
-	}
-	return sum.appendTrailer(body)
-}
-
-// zstdBody joins the pieces to zstd frames.
-func zstdBody(all []*piece) []byte {
-	if len(all) == 0 {
-		return []byte{0x28, 0xb5, 0x2f, 0xfd, 0x20, 0x00, 0x01, 0x00, 0x00} // a frame without content
-	}
-	size := 0
-	for _, p := range all {
-		size += len(p.zstd) + len(newlineZstd)
-	}
-	body := make([]byte, 0, size)
-	for i, p := range all {
-		if i > 0 {
-			body = append(body, newlineZstd...)
-		}
-		body = append(body, p.zstd...)
-	}
-	return body
 }

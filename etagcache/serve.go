@@ -1,7 +1,6 @@
 package etagcache
 
 import (
-	"errors"
 	"net/http"
 	"net/netip"
 	"time"
@@ -36,9 +35,6 @@ type exchange struct {
 
 func (c *Cache) serve(w http.ResponseWriter, r *http.Request, zone string) {
 	x := exchange{cache: c, w: w, r: r, zone: zone, state: c.state.Load(), conn: trackedOf(r), deltas: takesDeltas(r.Header)}
-	if x.conn != nil {
-		x.conn.asked()
-	}
 	h := w.Header()
 	h["Vary"] = varyEncoding
 	if x.deltas {
@@ -131,22 +127,21 @@ func (x *exchange) content(ranges bool) {
 // serveWhole writes the body and returns the number of bytes written.
 func (x *exchange) serveWhole(r *receipt) int {
 	x.cache.bodies.begin(r)
-	n, err := x.variant.write(x.w, x.encoding)
-	if err == nil {
-		// What is left in the server's buffers is written now, so that a failure is seen here and not after the handler.
-		err = http.NewResponseController(x.w).Flush()
-	}
-	x.settle(r, n == x.variant.size(x.encoding) && (err == nil || errors.Is(err, http.ErrNotSupported)))
-	return n
+	out := x.newSend()
+	out.parts(x.variant.bodies[x.encoding])
+	out.flush()
+	x.settle(r, out.finish(x.variant.size(x.encoding)))
+	return out.n
 }
 
 // serveRanges leaves the choice of ranges to net/http. The preconditions have been looked at: they are not passed on.
 func (x *exchange) serveRanges() (status, n int, ok bool) {
 	r := x.r.WithContext(x.r.Context())
 	r.Header = http.Header{"Range": x.r.Header["Range"]}
-	w := &countingWriter{ResponseWriter: x.w}
-	http.ServeContent(w, r, "", time.Time{}, x.variant.reader(x.encoding))
-	return w.status, w.n, w.err == nil
+	out := x.newSend()
+	http.ServeContent(out, r, "", time.Time{}, x.variant.bodies[x.encoding].reader())
+	ok = out.finish(out.n)
+	return out.status, out.n, ok
 }
 
 // settle concludes the writing of a body. Where the connection is tracked, the last word is spoken when it ends or is
@@ -186,26 +181,4 @@ func clientOf(r *http.Request) netip.Addr {
 		return netip.Addr{}
 	}
 	return ap.Addr().Unmap()
-}
-
-// countingWriter sees what http.ServeContent makes of a request for ranges.
-type countingWriter struct {
-	http.ResponseWriter
-	status int
-	n      int
-	err    error
-}
-
-func (w *countingWriter) WriteHeader(status int) {
-	w.status = status
-	w.ResponseWriter.WriteHeader(status)
-}
-
-func (w *countingWriter) Write(p []byte) (int, error) {
-	n, err := w.ResponseWriter.Write(p)
-	w.n += n
-	if err != nil {
-		w.err = err
-	}
-	return n, err
 }

@@ -53,9 +53,6 @@ type stream struct {
 
 // watch serves /routes/watch.
 func (c *Cache) watch(w http.ResponseWriter, r *http.Request) {
-	if conn := trackedOf(r); conn != nil {
-		conn.asked()
-	}
 	h := w.Header()
 	h["Vary"] = varyEncoding
 	refuse := func(status int, retry time.Duration) {

@@ -1,8 +1,6 @@
 package etagcache
 
 import (
-	"bytes"
-	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -36,12 +34,11 @@ type zoneSlot struct {
 
 // variant is the table for one zone, or for nobody's zone, in all encodings.
 type variant struct {
-	table *table.Table
-	count []string // X-Count
-	gzip  []byte
-	zstd  []byte
-	sizes [encodings][]string // Content-Length
-	stamp atomic.Pointer[stamp]
+	table  *table.Table
+	count  []string            // X-Count
+	bodies [encodings]body     // views of pieces and table: they hold no bytes of their own
+	sizes  [encodings][]string // Content-Length
+	stamp  atomic.Pointer[stamp]
 
 	pieces []*piece // of the blocks of the table
 	deltas sync.Map // digest of the base to *delta
@@ -87,7 +84,8 @@ func (c *Cache) newVersion(t *table.Table, previous *version, order uint64) *ver
 // newVariant makes the bodies of t, for the version with the number.
 func (c *Cache) newVariant(t *table.Table, order uint64, ofZone bool) *variant {
 	pieces := c.encoded(t, order, ofZone)
-	va := &variant{table: t, count: []string{strconv.Itoa(t.Len())}, pieces: pieces, gzip: gzipBody(pieces), zstd: zstdBody(pieces)}
+	va := &variant{table: t, count: []string{strconv.Itoa(t.Len())}, pieces: pieces}
+	va.bodies = [encodings]body{identity: textBody(t), gzipped: gzipBody(pieces), zstandard: zstdBody(pieces)}
 	for e := range encodings {
 		va.sizes[e] = []string{strconv.Itoa(va.size(e))}
 	}
@@ -173,35 +171,8 @@ func (va *variant) restamp(old *stamp, revision uint64) {
 	va.stamp.CompareAndSwap(old, s)
 }
 
-// write writes the body of the variant in an encoding, in few large pieces.
-func (va *variant) write(w io.Writer, e encoding) (n int, err error) {
-	switch e {
-	case gzipped:
-		return w.Write(va.gzip)
-	case zstandard:
-		return w.Write(va.zstd)
-	default:
-		n, err := va.table.WriteTo(w)
-		return int(n), err
-	}
-}
-
-// reader reads the body of the variant in an encoding, at any place.
-func (va *variant) reader(e encoding) io.ReadSeeker {
-	switch e {
-	case gzipped:
-		return bytes.NewReader(va.gzip)
-	case zstandard:
-		return bytes.NewReader(va.zstd)
-	default:
-		return io.NewSectionReader(va.table, 0, int64(va.table.Bytes()))
-	}
-}
-
 // smallest is the length of the smaller one of the compressed bodies.
-func (va *variant) smallest() int { return min(len(va.gzip), len(va.zstd)) }
+func (va *variant) smallest() int { return min(va.size(gzipped), va.size(zstandard)) }
 
 // size is the length of the body in an encoding.
-func (va *variant) size(e encoding) int {
-	return [encodings]int{va.table.Bytes(), len(va.gzip), len(va.zstd)}[e]
-}
+func (va *variant) size(e encoding) int { return va.bodies[e].size }

@@ -238,7 +238,7 @@ func (s *Server) newListeners() error {
 		return err
 	}
 	s.main = httpserve.New(handler, s.errors)
-	s.main.ConnContext = s.cache.ConnContext
+	s.cache.Track(s.main)
 	if s.main.TLSConfig, err = newTLS(s.cfg.TLS, s.cfg.Logger); err != nil {
 		return err
 	}

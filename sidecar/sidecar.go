@@ -166,7 +166,7 @@ func New(cfg Config) (*Sidecar, error) {
 	s.endpoints = s.newEndpoints()
 	errorLog := httpserve.NewErrorLog(s.log, s.registry)
 	s.main = httpserve.New(httpserve.Mux(httpserve.MainListener, s.endpoints), errorLog)
-	s.main.ConnContext = s.cache.ConnContext
+	s.cache.Track(s.main)
 	s.support = httpserve.New(httpserve.Mux(httpserve.SupportListener, s.endpoints), errorLog)
 	return s, nil
 }

@@ -1,0 +1,106 @@
+package etagcache
+
+import (
+	"io"
+	"iter"
+
+	"github.com/routesrv/routesrv/table"
+)
+
+// body is the table in one encoding, as a sequence of parts. The parts belong to the blocks of the table, which versions
+// share: a version that a slow reader keeps alive costs what only that version has, not another copy of the whole.
+type body struct {
+	size  int              // bytes
+	parts iter.Seq[string] // may be called any number of times, by several goroutines at once
+	at    io.ReaderAt      // a faster way to the middle of the same bytes; nil: the parts are walked
+}
+
+// Between two blocks: a line feed as a stored deflate block, and as a zstd frame with a raw block.
+const (
+	newlineDeflate = "\x00\x01\x00\xfe\xff\n"
+	newlineZstd    = "\x28\xb5\x2f\xfd\x20\x01\x09\x00\x00\n"
+	// emptyZstd is a frame without content.
+	emptyZstd = "\x28\xb5\x2f\xfd\x20\x00\x01\x00\x00"
+)
+
+// textBody is the canonical text of a table.
+func textBody(t *table.Table) body {
+	return body{size: t.Bytes(), at: t, parts: func(yield func(string) bool) {
+		first := true
+		for r := range t.Routes().All() {
+			if !first && !yield("\n") || !yield(r.Text) {
+				return
+			}
+			first = false
+		}
+	}}
+}
+
+// gzipBody joins the pieces to a gzip member (RFC 1952).
+func gzipBody(all []*piece) body {
+	var sum checksum
+	b := body{size: len(gzipHeader) + gzipTrailer}
+	for i, p := range all {
+		if i > 0 {
+			sum.add(newlineCRC, 1)
+			b.size += len(newlineDeflate)
+		}
+		sum.add(p.crc, p.size)
+		b.size += len(p.gzip)
+	}
+	trailer := string(sum.appendTrailer(nil))
+	b.parts = func(yield func(string) bool) {
+		if !yield(string(gzipHeader)) {
+			return
+		}
+		for i, p := range all {
+			if i > 0 && !yield(newlineDeflate) || !yield(p.gzip) {
+				return
+			}
+		}
+		yield(trailer)
+	}
+	return b
+}
+
+// zstdBody joins the pieces to zstd frames.
+func zstdBody(all []*piece) body {
+	if len(all) == 0 {
+		return body{size: len(emptyZstd), parts: func(yield func(string) bool) { yield(emptyZstd) }}
+	}
+	b := body{size: (len(all) - 1) * len(newlineZstd)}
+	for _, p := range all {
+		b.size += len(p.zstd)
+	}
+	b.parts = func(yield func(string) bool) {
+		for i, p := range all {
+			if i > 0 && !yield(newlineZstd) || !yield(p.zstd) {
+				return
+			}
+		}
+	}
+	return b
+}
+
+// reader reads the body at any place, for requests with ranges.
+func (b body) reader() io.ReadSeeker {
+	if b.at != nil {
+		return io.NewSectionReader(b.at, 0, int64(b.size))
+	}
+	return io.NewSectionReader(b, 0, int64(b.size))
+}
+
+// ReadAt implements [io.ReaderAt]. It walks the parts from the beginning: there are some hundred.
+func (b body) ReadAt(p []byte, off int64) (n int, err error) {
+	for part := range b.parts {
+		if off >= int64(len(part)) {
+			off -= int64(len(part))
+			continue
+		}
+		n += copy(p[n:], part[off:])
+		if off = 0; n == len(p) {
+			return n, nil
+		}
+	}
+	return n, io.EOF
+}
