@@ -101,6 +101,8 @@ type Listen struct {
 	WaitForHealthcheckInterval time.Duration
 	ShutdownTimeout            time.Duration
 
+	// MaxConnections is how many connections the main listener holds, if the limit of open files allows as many.
+	MaxConnections int
 	// MaxStreams is how many clients may follow the table; 0 is none.
 	MaxStreams int
 

@@ -71,7 +71,7 @@ func TestDefaults(t *testing.T) {
 		Guard: guard.Config{MaxLoss: 0.5, Hold: time.Minute},
 		Listen: config.Listen{
 			Address: ":9090", SupportAddress: ":9911",
-			WaitForHealthcheckInterval: 45 * time.Second, ShutdownTimeout: 30 * time.Second, MaxStreams: 10000,
+			WaitForHealthcheckInterval: 45 * time.Second, ShutdownTimeout: 30 * time.Second, MaxConnections: 20000, MaxStreams: 10000,
 		},
 		TLS:    config.TLS{MinVersion: tls.VersionTLS12},
 		Shards: config.Shards{Redis: config.Shard{Port: 6379}, Valkey: config.Shard{Port: 6379}},
@@ -103,7 +103,7 @@ func TestDocumentedDefaults(t *testing.T) {
 		"kubernetes-valkey-service-port": "6379", "tls-min-version": "1.2", "application-log-level": "INFO",
 		"block-profile-rate": "0", "mutex-profile-fraction": "0", "memory-profile-rate": "0",
 		"poll-max-backoff": "15s", "kubernetes-request-timeout": "30s",
-		"kubernetes-read": "poll", "kubernetes-reconcile-interval": "10m", "shutdown-timeout": "30s", "max-streams": "10000",
+		"kubernetes-read": "poll", "kubernetes-reconcile-interval": "10m", "shutdown-timeout": "30s", "max-streams": "10000", "max-connections": "20000",
 		"guard-max-loss": "0.5", "guard-hold": "1m", "guard-max-routes": "0", "guard-max-bytes": "0",
 		"transport": "auto", "full-fetch-interval": "1h", "fetch-timeout": "10s", "max-table-bytes": "536870912",
 	}
@@ -292,6 +292,7 @@ func serveSamples() map[string]sample {
 		"support-listener":              one("[::1]:80", "[::1]:80", func(c *config.RouteServer) any { return c.Listen.SupportAddress }),
 		"wait-for-healthcheck-interval": one("0", time.Duration(0), func(c *config.RouteServer) any { return c.Listen.WaitForHealthcheckInterval }),
 		"shutdown-timeout":              one("5s", 5*time.Second, func(c *config.RouteServer) any { return c.Listen.ShutdownTimeout }),
+		"max-connections":               one("99", 99, func(c *config.RouteServer) any { return c.Listen.MaxConnections }),
 		"max-streams":                   one("7", 7, func(c *config.RouteServer) any { return c.Listen.MaxStreams }),
 		"enable-profile":                one("true", true, func(c *config.RouteServer) any { return c.Listen.EnableProfile }),
 		"block-profile-rate":            one("5", 5, func(c *config.RouteServer) any { return c.Listen.BlockProfileRate }),

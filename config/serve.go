@@ -17,6 +17,7 @@ import (
 const (
 	DefaultAddress         = ":9090"
 	DefaultSupportAddress  = ":9911"
+	DefaultMaxConnections  = 20_000
 	DefaultMaxStreams      = 10_000
 	LoopbackAddress        = "127.0.0.1:9090"
 	LoopbackSupportAddress = "127.0.0.1:9911"
@@ -53,6 +54,9 @@ func (p *Parser) Listen(c *Listen, s *Source) {
 		"serve after the signal to stop, until no load balancer sends requests any more.")
 	g.own("shutdown-timeout", duration(&c.ShutdownTimeout, 30*time.Second, time.Millisecond, day), "How long open requests "+
 		"may take after that.")
+	g.own("max-connections", number(&c.MaxConnections, DefaultMaxConnections, 16, math.MaxInt32), "How many connections the main "+
+		"listener holds. The limit of open files (ulimit -n) less 128 is a limit, too: the rest is for the support listener, the source "+
+		"and files. When the listener is full, it closes the connection that has been idle for longest.")
 	g.own("max-streams", number(&c.MaxStreams, DefaultMaxStreams, 0, math.MaxInt32), "How many clients may follow the table on "+
 		"/routes/watch at a time; one more gets 429. 0 means that there are no streams.")
 	g.skipper("enable-profile", boolean(&c.EnableProfile, false), "Serve profiles under /debug/pprof on the support listener.")

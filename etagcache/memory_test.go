@@ -109,8 +109,8 @@ func TestStalledReadersShareTheirTables(t *testing.T) {
 	}
 	grown := heap() - before - one
 	t.Logf("one table: %.1f MiB; %d readers of %d versions: %+.1f MiB", one/(1<<20), readers, versions, grown/(1<<20))
-	// A reader has a buffer of 32 KiB and, in this process, both ends of a connection.
-	if limit := one/2 + readers*96<<10; grown > limit {
+	// A reader has a buffer of 64 KiB and, in this process, both ends of a connection.
+	if limit := one/2 + readers*128<<10; grown > limit {
 		t.Errorf("%d readers who take nothing keep %.1f MiB alive, want at most %.1f", readers, grown/(1<<20), limit/(1<<20))
 	}
 }

@@ -14,8 +14,9 @@ import (
 // Limits for a body of /routes. A reader that stalls holds a goroutine, a buffer of sendBuffer bytes, and those blocks of its
 // table that newer tables do not have.
 const (
-	// sendBuffer is how much of a body is written at a time.
-	sendBuffer = 32 << 10
+	// sendBuffer is how much of a body is written at a time. With half of it, a reader with a small window got one write for each
+	// probe of the window.
+	sendBuffer = 64 << 10
 	// maxBodyTime is how long a body may take as long as its table is the current one.
 	maxBodyTime = 5 * time.Minute
 	// maxSendsPerAddress is how many bodies may be on their way to one address, before one that has stalled for stallTime makes

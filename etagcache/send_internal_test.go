@@ -58,10 +58,10 @@ func (r *slowReader) Write(p []byte) (int, error) {
 	}
 }
 
-// sendTable is a table of about a MiB.
+// sendTable is a table of about 3 MiB.
 func sendTable(t *testing.T, revision uint64) *table.Table {
 	t.Helper()
-	routes := make([]table.Route, 10_000)
+	routes := make([]table.Route, 30_000)
 	for i := range routes {
 		id := fmt.Sprintf("r%05d", i)
 		routes[i] = table.Route{ID: id, Text: fmt.Sprintf(`%s: Path("/%d/%060d") -> <shunt>;`, id, revision, i)}
@@ -76,7 +76,7 @@ func sendTable(t *testing.T, revision uint64) *table.Table {
 func TestStalledReadersAreCut(t *testing.T) {
 	for _, tt := range []struct {
 		name       string
-		takes      time.Duration // for 32 KiB
+		takes      time.Duration // for each write
 		superseded time.Duration // after which there is a newer table; 0: never
 		path       string
 		ranges     string

@@ -1,5 +1,5 @@
-// Package httpserve has what all HTTP listeners of the binaries have in common: limits, an error log that can be counted,
-// an end with a deadline, answers in JSON, and the acceptance of tables that a guard holds back.
+// Package httpserve has what all HTTP listeners of the binaries have in common: limits of time and of connections, an error log
+// that can be counted, an end with a deadline, answers in JSON, and the acceptance of tables that a guard holds back.
 //
 // It knows no paths and no state: which handler answers what is in the lists of endpoints of those who listen.
 package httpserve
@@ -15,6 +15,7 @@ import (
 
 // Time limits of all listeners. Requests are small; a full table on a slow link is what takes time.
 const (
+	headerTimeout  = 10 * time.Second
 	readTimeout    = time.Minute
 	writeTimeout   = 5 * time.Minute
 	idleTimeout    = 2 * time.Minute
@@ -25,7 +26,7 @@ const (
 // errors.
 func New(h http.Handler, errors *ErrorLog) *http.Server {
 	return &http.Server{
-		Handler: h, ReadTimeout: readTimeout, ReadHeaderTimeout: readTimeout,
+		Handler: h, ReadTimeout: readTimeout, ReadHeaderTimeout: headerTimeout,
 		WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		ErrorLog: log.New(errors, "", 0),
 	}

@@ -69,7 +69,7 @@ func (s *Server) lastRead() time.Time { return s.tables.Status().LastSuccess }
 
 func (s *Server) serveMain(l net.Listener) error {
 	s.log.Info("main listener open", "address", l.Addr().String(), "tls", s.main.TLSConfig != nil)
-	l = s.cache.WrapListener(l)
+	l = s.mainConns.Listener(s.cache.WrapListener(l))
 	var err error
 	if s.main.TLSConfig != nil {
 		err = s.main.ServeTLS(l, "", "")
@@ -91,7 +91,7 @@ func (s *Server) serveSupport() {
 	l, err := s.cfg.Listen("tcp", s.cfg.SupportAddress)
 	if err == nil {
 		s.log.Info("support listener open", "address", l.Addr().String())
-		err = s.support.Serve(l)
+		err = s.support.Serve(s.supConns.Listener(l))
 	}
 	if err != nil && !errors.Is(err, http.ErrServerClosed) {
 		s.log.Error("failed support listener: no metrics, no status (-support-listener)", "error", err)

@@ -39,6 +39,7 @@ import (
 const (
 	DefaultAddress         = ":9090"
 	DefaultShutdownTimeout = 30 * time.Second
+	DefaultMaxConnections  = 20_000
 )
 
 // Config is what a Server is made of. Either Source or a URL in Upstream is required, and not both.
@@ -68,6 +69,10 @@ type Config struct {
 	Redis, Valkey Shard
 	// EnableProfile serves /debug/pprof on the support listener.
 	EnableProfile bool
+
+	// MaxConnections is how many connections the main listener holds, by default [DefaultMaxConnections]. The limit of open files
+	// may allow fewer: see [httpserve.MainConnections].
+	MaxConnections int
 
 	// MaxStreams is how many clients may follow the table on /routes/watch; 0 means that there is none of it.
 	MaxStreams int
@@ -111,6 +116,8 @@ type Server struct {
 	endpoints  []httpserve.Endpoint // of both listeners
 	main       *http.Server
 	support    *http.Server
+	mainConns  *httpserve.Connections
+	supConns   *httpserve.Connections
 	started    time.Time // set by Run before it listens
 }
 
@@ -141,6 +148,9 @@ func New(cfg Config) (*Server, error) {
 	if cfg.ShutdownTimeout == 0 {
 		cfg.ShutdownTimeout = DefaultShutdownTimeout
 	}
+	if cfg.MaxConnections == 0 {
+		cfg.MaxConnections = DefaultMaxConnections
+	}
 	if cfg.Address == "" {
 		cfg.Address = DefaultAddress
 	}
@@ -160,6 +170,13 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// Reload reads the source at once instead of after the interval. Files of certificates need no reload: they are read again when
+// they change. It may be called at any time, from any goroutine.
+func (s *Server) Reload() {
+	s.log.Info("SIGHUP: reading the source now; flags and configuration files take effect after a restart only")
+	s.tables.Recheck()
 }
 
 // newTables makes the cache and what feeds it.
@@ -239,9 +256,14 @@ func (s *Server) newListeners() error {
 	}
 	s.main = httpserve.New(handler, s.errors)
 	s.cache.Track(s.main)
+	metrics := httpserve.NewConnectionMetrics(s.registry)
+	s.mainConns = httpserve.NewConnections(httpserve.MainListener, httpserve.MainConnections(s.cfg.MaxConnections), metrics)
+	s.mainConns.Track(s.main)
 	if s.main.TLSConfig, err = newTLS(s.cfg.TLS, s.cfg.Logger); err != nil {
 		return err
 	}
 	s.support = httpserve.New(httpserve.Mux(httpserve.SupportListener, s.endpoints), s.errors)
+	s.supConns = httpserve.NewConnections(httpserve.SupportListener, httpserve.SupportConnections, metrics)
+	s.supConns.Track(s.support)
 	return nil
 }

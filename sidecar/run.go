@@ -12,6 +12,9 @@ import (
 	"github.com/routesrv/routesrv/httpserve"
 )
 
+// maxConnections bounds the main listener, which is for one proxy.
+const maxConnections = 1000
+
 // Run serves until ctx ends, then shuts down in order, and returns nil. It returns an error if the main listener cannot
 // be opened or fails. If ctx has ended already, nothing is opened.
 //
@@ -68,7 +71,7 @@ func (s *Sidecar) RunTables(ctx context.Context) {
 
 func (s *Sidecar) serveMain(l net.Listener) error {
 	s.log.Info("main listener open", "address", l.Addr().String())
-	err := s.main.Serve(s.cache.WrapListener(l))
+	err := s.main.Serve(s.mainConns.Listener(s.cache.WrapListener(l)))
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}
@@ -83,7 +86,7 @@ func (s *Sidecar) serveSupport() {
 	l, err := s.cfg.Listen("tcp", s.cfg.SupportAddress)
 	if err == nil {
 		s.log.Info("support listener open", "address", l.Addr().String())
-		err = s.support.Serve(l)
+		err = s.support.Serve(s.supConns.Listener(l))
 	}
 	if err != nil && !errors.Is(err, http.ErrServerClosed) {
 		s.log.Error("failed support listener: no metrics, no status (--support-listener)", "error", err)

@@ -128,6 +128,8 @@ type Sidecar struct {
 	endpoints []httpserve.Endpoint // of both listeners
 	main      *http.Server
 	support   *http.Server
+	mainConns *httpserve.Connections
+	supConns  *httpserve.Connections
 	started   atomic.Int64 // unix nanoseconds
 }
 
@@ -167,7 +169,12 @@ func New(cfg Config) (*Sidecar, error) {
 	errorLog := httpserve.NewErrorLog(s.log, s.registry)
 	s.main = httpserve.New(httpserve.Mux(httpserve.MainListener, s.endpoints), errorLog)
 	s.cache.Track(s.main)
+	metrics := httpserve.NewConnectionMetrics(s.registry)
+	s.mainConns = httpserve.NewConnections(httpserve.MainListener, httpserve.MainConnections(maxConnections), metrics)
+	s.mainConns.Track(s.main)
 	s.support = httpserve.New(httpserve.Mux(httpserve.SupportListener, s.endpoints), errorLog)
+	s.supConns = httpserve.NewConnections(httpserve.SupportListener, httpserve.SupportConnections, metrics)
+	s.supConns.Track(s.support)
 	return s, nil
 }
 

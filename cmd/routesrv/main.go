@@ -6,7 +6,8 @@
 //	routesrv diff [flags] A B        compare two tables
 //	routesrv version                 print the version
 //
-// The exit status is 0 after a normal end, 2 if the program could not start, and 1 if it failed later; compile and
+// A first argument "routesrv" is skipped, because manifests of Skipper's image have the name of the program there. SIGHUP reads the
+// source at once. The exit status is 0 after a normal end, 2 if the program could not start, and 1 if it failed later; compile and
 // diff have their own, see there.
 package main
 
@@ -50,6 +51,9 @@ func main() {
 
 // run is the whole program. It ends when ctx does.
 func run(ctx context.Context, args, environ []string, std stdio) int {
+	if len(args) > 0 && args[0] == "routesrv" {
+		args = args[1:]
+	}
 	env := config.Env{Environ: environ, ReadFile: os.ReadFile, Output: std.out}
 	if len(args) > 0 {
 		switch args[0] {

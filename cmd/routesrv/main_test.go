@@ -10,13 +10,9 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"go.uber.org/goleak"
 )
 
 const shop = "../../examples/shop"
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // result is what one run of the program did.
 type result struct {
@@ -62,6 +58,12 @@ func TestExitStatusesAndMessages(t *testing.T) {
 			name: "a check has the warnings", out: `can be used`, stdrr: `warning: -normalize-host`,
 			args: []string{"--check-config", "-kubernetes", "-normalize-host"},
 		},
+		{
+			name: "the name of the program as first argument", out: `^the settings can be used\n$`,
+			args: []string{"routesrv", "--check-config", "-kubernetes"},
+		},
+		{name: "the name of the program before a subcommand", args: []string{"routesrv", "version"}, out: `^routesrv `},
+		{name: "the name of the program twice", args: []string{"routesrv", "routesrv"}, status: 2, stdrr: `routesrv`},
 		{name: "a comparison is checked", args: []string{"diff", "--check-config", "nowhere", "nothing"}, out: `can be used`},
 		{
 			name: "a comparison that makes no sense", args: []string{"diff", "--check-config", "--watch", "--output=html", "a", "b"},
@@ -170,4 +172,55 @@ func awaitTable(t *testing.T, url string) (etag, body string) {
 	}
 	t.Fatal("no table")
 	return "", ""
+}
+
+// The arguments of a platform that runs Skipper's route server in some 200 clusters, as they are in its manifest.
+func TestArgumentsOfARealPlatformAreTaken(t *testing.T) {
+	args := []string{
+		"routesrv",
+		"-application-log-level=INFO",
+		"-enable-profile",
+		"-kubernetes",
+		"-kubernetes-in-cluster",
+		"-kubernetes-healthcheck=false",
+		"-kubernetes-path-mode=path-prefix",
+		"-kubernetes-backend-traffic-algorithm=traffic-segment-predicate",
+		"-kubernetes-default-lb-algorithm=powerOfRandomNChoices",
+		"-kubernetes-disable-catchall-routes=true",
+		"-enable-kubernetes-endpointslices=true",
+		"-address=:9990",
+		"-wait-for-healthcheck-interval=45s",
+		"-kubernetes-east-west-range-domains=ingress.cluster.local",
+		`-kubernetes-east-west-range-predicates=ClientIP("10.2.0.0/15","172.31.0.0/16")`,
+		"-kubernetes-annotation-predicates=",
+		"-kubernetes-annotation-filters-append=",
+		"-kubernetes-east-west-range-annotation-predicates=",
+		"-kubernetes-east-west-range-annotation-filters-append=",
+		"-default-filters-dir=/etc/config/default-filters",
+		`-default-filters-prepend=enableAccessLog(4,5) -> lifo(2000,20000,"3s")`,
+		"-default-filters-append=",
+		`-default-filters-append=stateBagToTag("auth-user", "client.uid")`,
+		"-enable-swarm",
+		"-kubernetes-redis-service-namespace=kube-system",
+		"-kubernetes-redis-service-name=skipper-ingress-redis",
+		"-kubernetes-redis-service-port=6379",
+		"-enable-oauth2-grant-flow",
+		"-oauth2-callback-path=/.well-known/oauth2-callback",
+		"-edit-route=/Source[(](.*)[)]/ClientIP($1)/",
+		"-forwarded-headers=X-Forwarded-For,X-Forwarded-Proto=https,X-Forwarded-Port=443",
+		"-forwarded-headers-exclude-cidrs=10.2.0.0/15,172.31.0.0/16",
+		"-opentracing=lightstep component-name=routesrv token=TOKEN collector=collector:8444 cmd-line=routesrv " +
+			"tag=application=skipper-ingress max-buffered-spans=4096",
+		"--check-config",
+	}
+	r := runWith(t, "", args...)
+	if r.status != 0 || r.out != "the settings can be used\n" {
+		t.Errorf("status %d, output %q, errors %q", r.status, r.out, r.err)
+	}
+	if !strings.Contains(r.err, "-opentracing") {
+		t.Errorf("no word that there are no traces: %q", r.err)
+	}
+	if strings.Contains(r.err, "TOKEN") {
+		t.Errorf("a secret is printed: %q", r.err)
+	}
 }

@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/signal"
 	"runtime"
 	"runtime/debug"
+	"sync"
+	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -17,8 +20,11 @@ import (
 	"github.com/routesrv/routesrv/setup"
 )
 
-// runServe serves until ctx ends.
+// runServe serves until ctx ends. SIGHUP, which would end the process without draining, reads the source at once.
 func runServe(ctx context.Context, args []string, env config.Env, std stdio) int {
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
 	cfg, warnings, err := config.ParseRouteServer(args, env)
 	if status, ok := configured(warnings, err, std); !ok {
 		return status
@@ -32,7 +38,22 @@ func runServe(ctx context.Context, args []string, env config.Env, std stdio) int
 		fmt.Fprintln(std.err, "routesrv:", err)
 		return exitUnusable
 	}
-	if err := s.Run(ctx); err != nil {
+	ended := make(chan struct{})
+	var reloading sync.WaitGroup
+	reloading.Go(func() {
+		for {
+			select {
+			case <-ended:
+				return
+			case <-hup:
+				s.Reload()
+			}
+		}
+	})
+	err = s.Run(ctx)
+	close(ended)
+	reloading.Wait()
+	if err != nil {
 		fmt.Fprintln(std.err, "routesrv:", err)
 		return exitFailed
 	}
@@ -60,6 +81,7 @@ func newServer(cfg *config.RouteServer, log *slog.Logger, std stdio) (*server.Se
 		RequestFilters:      cfg.RequestFilters,
 		Redis:               server.Shard(cfg.Shards.Redis),
 		Valkey:              server.Shard(cfg.Shards.Valkey),
+		MaxConnections:      cfg.Listen.MaxConnections,
 		MaxStreams:          cfg.Listen.MaxStreams,
 		EnableProfile:       cfg.Listen.EnableProfile,
 		HealthcheckInterval: cfg.Listen.WaitForHealthcheckInterval,
