@@ -15,8 +15,8 @@ const (
 	// SupportConnections is the most that a support listener holds: probes, scrapers, a few people.
 	SupportConnections = 64
 	// reservedDescriptors is what a main listener leaves of the files that the process may open: the support listener, the
-	// clients of the source, files of tables.
-	reservedDescriptors = SupportConnections + 64
+	// clients of the source, files of tables. It is more than SupportConnections.
+	reservedDescriptors = 128
 	// minConnections is what a main listener takes even where that leaves less.
 	minConnections = 16
 	// newGrace is how long a connection may be silent before it counts as idle.
