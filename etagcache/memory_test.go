@@ -27,7 +27,7 @@ func heap() float64 {
 func TestHistoryIsNearlyFree(t *testing.T) {
 	c := newCache(t, etagcache.Config{})
 	before := heap()
-	first := benchTableOf(6_000)
+	first := benchTableOf(3_000)
 	poll(c, first, 1, start)
 	digest := first.Digest()
 	one := heap() - before

@@ -58,10 +58,13 @@ func (r *slowReader) Write(p []byte) (int, error) {
 	}
 }
 
-// sendTable is a table of about 3 MiB.
-func sendTable(t *testing.T, revision uint64) *table.Table {
+// manyRoutes take some forty writes.
+const manyRoutes = 30_000
+
+// sendTable is a table with so many routes of about 100 bytes each.
+func sendTable(t *testing.T, n int, revision uint64) *table.Table {
 	t.Helper()
-	routes := make([]table.Route, 30_000)
+	routes := make([]table.Route, n)
 	for i := range routes {
 		id := fmt.Sprintf("r%05d", i)
 		routes[i] = table.Route{ID: id, Text: fmt.Sprintf(`%s: Path("/%d/%060d") -> <shunt>;`, id, revision, i)}
@@ -97,9 +100,9 @@ func TestStalledReadersAreCut(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				c.Publish(sendTable(t, 1))
+				c.Publish(sendTable(t, manyRoutes, 1))
 				if tt.superseded > 0 {
-					time.AfterFunc(tt.superseded, func() { c.Publish(sendTable(t, 2)) })
+					time.AfterFunc(tt.superseded, func() { c.Publish(sendTable(t, manyRoutes, 2)) })
 				}
 				began := time.Now()
 				w := newSlowReader(tt.takes)
@@ -142,7 +145,7 @@ func TestStalledReaderMakesRoomForOthersAtItsAddress(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.Publish(sendTable(t, 1))
+		c.Publish(sendTable(t, 100, 1))
 		get := func(takes time.Duration) bool {
 			w := newSlowReader(takes)
 			c.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/routes", nil))
