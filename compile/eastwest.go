@@ -13,6 +13,7 @@ func (b *ingressBuilder) eastWestCompanion(r *eskip.Route) {
 	c := shallow(r)
 	c.Id = eastWestID(r.Id)
 	c.HostRegexps = []string{hostExpr(host)}
+	b.forward(c) // it is forwarded as every route is that joins a host, so it loses the filters that the options append
 	b.addToHost(host, c)
 }
 

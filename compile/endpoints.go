@@ -55,13 +55,14 @@ type endpointsKey struct {
 	target  string
 }
 
-// ambiguous reports whether two ports of the service have one target port but different names. For such a service the
-// reference uses, for the whole load, what the port that was converted first has given; that is kept for parity, at
-// the price that no object which refers to such a service is remembered between loads.
+// ambiguous reports whether two ports of the service have the text of their target port in common, and differ otherwise: in
+// name, number, or in whether the target is a name or a number. For such a service the reference uses, for the whole load,
+// what the port that was converted first has given; that is kept for parity, at the price that no object which refers to
+// such a service is remembered between loads.
 func ambiguous(svc *kube.Service) bool {
 	for i, p := range svc.Ports {
 		for _, q := range svc.Ports[:i] {
-			if p.TargetPort.String() == q.TargetPort.String() && p.Name != q.Name {
+			if p.TargetPort.Set && q.TargetPort.Set && p.TargetPort.String() == q.TargetPort.String() && p != q {
 				return true
 			}
 		}

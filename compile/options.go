@@ -198,8 +198,9 @@ func newSettings(o Options) (*settings, error) {
 		s.HTTPSRedirectCode = defaultRedirectCode
 	}
 	if o.EastWest {
-		// Only the enabled feature trims; the domain alone still exempts hosts from redirects (redirect.go).
-		if s.EastWestDomain = strings.Trim(o.EastWestDomain, "."); s.EastWestDomain == "" {
+		// Only the enabled feature trims; the domain alone still exempts hosts from redirects (redirect.go). A domain of
+		// dots alone is the empty domain and not the default.
+		if s.EastWestDomain = strings.Trim(o.EastWestDomain, "."); o.EastWestDomain == "" {
 			s.EastWestDomain = defaultEastWestDomain
 		}
 	}

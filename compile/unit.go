@@ -111,21 +111,10 @@ func parseBack(r *eskip.Route, text string) error {
 	if err != nil {
 		return err
 	}
-	if len(back) != 1 || !eskip.Eq(back[0], withoutAny(r)) {
+	if len(back) != 1 || !eskip.Equivalent(back[0], r) {
 		return fmt.Errorf("it reads as a different route: %s", eskip.String(back...))
 	}
 	return nil
-}
-
-// withoutAny drops the predicates named Any, which mean nothing and are not printed.
-func withoutAny(r *eskip.Route) *eskip.Route {
-	isAny := func(p *eskip.Predicate) bool { return p.Name == "Any" }
-	if !slices.ContainsFunc(r.Predicates, isAny) {
-		return r
-	}
-	c := *r
-	c.Predicates = slices.DeleteFunc(slices.Clone(r.Predicates), isAny)
-	return &c
 }
 
 // shallow copies the route with lists of its own, so that neither copy sees what is appended to the other.
@@ -138,10 +127,10 @@ func shallow(r *eskip.Route) *eskip.Route {
 	return &c
 }
 
-// countsAsCatchAll is the test of the reference: no path expression, or exactly "^/". Path and PathSubtree predicates
+// countsAsCatchAll is the test of the reference: no path expression, or "^/" among them. Path and PathSubtree predicates
 // are not looked at.
 func countsAsCatchAll(r *eskip.Route) bool {
-	return len(r.PathRegexps) == 0 || len(r.PathRegexps) == 1 && r.PathRegexps[0] == "^/"
+	return len(r.PathRegexps) == 0 || slices.Contains(r.PathRegexps, "^/")
 }
 
 // application prepends the filter that names the application of the object.
