@@ -239,9 +239,11 @@ func (m *memory) markUsers(touched map[lookupKey]struct{}) {
 			}
 		}
 	}
-	for _, o := range m.ingresses.sorted {
-		if o.unit != nil && o.unit.lookups.volatile {
-			o.dirty = m.generation
+	for _, k := range []*objects{&m.ingresses, &m.groups} {
+		for _, o := range k.sorted {
+			if o.unit != nil && o.unit.lookups.volatile {
+				o.dirty = m.generation
+			}
 		}
 	}
 }
@@ -266,7 +268,10 @@ func (m *memory) use(o *object, now *unit) {
 
 // problems are all that there are, sorted by owner. They are collected anew each time: most objects have none.
 func (m *memory) problems() []Problem {
-	problems := slices.Concat(m.cluster.problems, snapshotProblems(m.snapshot))
+	problems := snapshotProblems(m.snapshot)
+	for _, kind := range []kube.Kind{kube.KindService, kube.KindEndpoints, kube.KindEndpointSlice} {
+		problems = append(problems, m.cluster.problems[kind]...)
+	}
 	for _, o := range m.groups.refused {
 		problems = append(problems, *o.refused)
 	}
@@ -283,7 +288,7 @@ func (m *memory) problems() []Problem {
 		problems = append(problems, m.eastWestProblems()...)
 	}
 	problems = append(problems, m.fixed.list...)
-	problems = append(problems, m.candidates.duplicates()...)
+	problems = append(problems, m.candidates.problems()...)
 	sortProblems(problems)
 	return problems
 }
@@ -299,7 +304,7 @@ func snapshotProblems(s *kube.Snapshot) []Problem {
 	if f := s.DefaultFilters; f != nil && f.Err != nil {
 		problems = append(problems, Problem{
 			Reason: DefaultFilters, Severity: Error, Plain: true,
-			Message: "could not fetch default filter configurations: " + f.Err.Error(),
+			Message: "could not fetch default filter configurations", Cause: f.Err.Error(),
 		})
 	}
 	return problems

@@ -288,6 +288,9 @@ func logText(problems []compile.Problem) string {
 	var b strings.Builder
 	for _, p := range problems {
 		fmt.Fprintf(&b, "time=%q level=%s msg=%s", "2026-01-01T00:00:00Z", p.Severity, quote(p.Message))
+		if p.Cause != "" {
+			fmt.Fprintf(&b, " error=%s", quote(p.Cause))
+		}
 		if !p.Plain {
 			fmt.Fprintf(&b, " kind=%s name=%s ns=%s", quote(string(p.Owner.Kind)), quote(p.Owner.Name), quote(p.Owner.Namespace))
 		}
