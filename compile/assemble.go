@@ -86,6 +86,7 @@ func (w *step) shareRoutes(u *unit) {
 func (w *step) assemble() {
 	c := &w.candidates
 	if w.fixed == nil {
+		*c = newCandidates(w.count()) // to begin with, what is there is all that there is
 		w.fixed = newFixedRoutes(w.set)
 		c.replace(&w.fixed.section, w.fixed.section.routes)
 	}
@@ -104,6 +105,18 @@ func (w *step) assemble() {
 		c.replace(&o.companions, o.unit.companions)
 	}
 	w.assembleHosts()
+}
+
+// count is how many routes the objects of this step have.
+func (w *step) count() int {
+	n := 0
+	for _, o := range w.compiled {
+		n += len(o.unit.global) + len(o.unit.companions)
+		for i := range o.unit.groups {
+			n += len(o.unit.groups[i].routes)
+		}
+	}
+	return n
 }
 
 // assembleHosts puts together the hosts that something has changed for.

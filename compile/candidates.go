@@ -111,8 +111,8 @@ type claims[K comparable] struct {
 	rivals map[K][]place // of what several want, in no order
 }
 
-func newClaims[K comparable]() claims[K] {
-	return claims[K]{single: make(map[K]place), rivals: make(map[K][]place)}
+func newClaims[K comparable](size int) claims[K] {
+	return claims[K]{single: make(map[K]place, size), rivals: make(map[K][]place)}
 }
 
 // remove drops all claims of a section to a key, and reports whether there were others.
@@ -179,8 +179,12 @@ type candidates struct {
 	conflicts []Problem // of the last time that this was so
 }
 
-func newCandidates() candidates {
-	return candidates{ids: newClaims[string](), matches: newClaims[uint64](), cloned: make(map[string][]*table.Route)}
+// newCandidates has room for about as many routes.
+func newCandidates(size int) candidates {
+	return candidates{
+		ids: newClaims[string](size), matches: newClaims[uint64](size / 2), // about half of the routes are companions
+		cloned: make(map[string][]*table.Route), touched: make([]string, 0, size),
+	}
 }
 
 // replace gives a section other routes.

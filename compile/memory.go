@@ -21,6 +21,7 @@ type memory struct {
 	ingresses  objects
 	groups     objects
 	users      map[lookupKey][]*object // of services and secrets
+	volatile   map[*object]struct{}    // what depends on other objects
 	hosts      map[string]*host
 	faulty     map[string]struct{} // hosts whose catch-all has problems
 	fixed      *fixedRoutes
@@ -32,7 +33,8 @@ func newMemory(set *settings) *memory {
 	return &memory{
 		set: set, snapshot: &kube.Snapshot{}, cluster: newCluster(set.EndpointSlices),
 		ingresses: newObjects(), groups: newObjects(),
-		users: make(map[lookupKey][]*object), hosts: make(map[string]*host), faulty: make(map[string]struct{}), candidates: newCandidates(),
+		users: make(map[lookupKey][]*object), volatile: make(map[*object]struct{}),
+		hosts: make(map[string]*host), faulty: make(map[string]struct{}), candidates: newCandidates(0),
 	}
 }
 
@@ -239,12 +241,8 @@ func (m *memory) markUsers(touched map[lookupKey]struct{}) {
 			}
 		}
 	}
-	for _, k := range []*objects{&m.ingresses, &m.groups} {
-		for _, o := range k.sorted {
-			if o.unit != nil && o.unit.lookups.volatile {
-				o.dirty = m.generation
-			}
-		}
+	for o := range m.volatile {
+		o.dirty = m.generation
 	}
 }
 
@@ -262,6 +260,11 @@ func (m *memory) use(o *object, now *unit) {
 		for key := range now.lookups.keys() {
 			m.users[key] = append(m.users[key], o)
 		}
+	}
+	if now != nil && now.lookups.volatile {
+		m.volatile[o] = struct{}{}
+	} else {
+		delete(m.volatile, o)
 	}
 	o.unit = now
 }

@@ -53,7 +53,7 @@ var allowed = map[string][]string{
 		"compile", "dataplane", "engine", "eskip", "etagcache", "guard", "httpserve", "internal/durable", "poller", "rollout",
 		"shadowdiff", "shadowdiff/page", "table",
 	},
-	"config": {"compile", "dataplane", "eskip", "guard", "kube"},
+	"config": {"compile", "dataplane", "eskip", "guard", "kube", "proxysafe"},
 	"setup":  {"config", "poller", "source/cluster", "source/filterdir", "source/manifests"},
 
 	// binaries
