@@ -11,29 +11,38 @@ import (
 // depends on it.
 var seed = maphash.MakeSeed()
 
+// The names of the predicates that have fields of their own.
+var (
+	hashOfPath         = maphash.String(seed, "Path")
+	hashOfHost         = maphash.String(seed, "Host")
+	hashOfPathRegexp   = maphash.String(seed, "PathRegexp")
+	hashOfMethod       = maphash.String(seed, "Method")
+	hashOfHeader       = maphash.String(seed, "Header")
+	hashOfHeaderRegexp = maphash.String(seed, "HeaderRegexp")
+)
+
 // matchOf is a hash of the predicates of a route as a multiset: routes that match the same requests, by the same
 // predicates, have one hash, whatever the order of the predicates and whichever field they are in. It is never 0.
 func matchOf(r *eskip.Route) uint64 {
 	var sum uint64
-	text := func(name, arg string) { sum += mix(maphash.String(seed, name), maphash.String(seed, arg)) }
 	if r.Path != "" {
-		text("Path", r.Path)
+		sum += mix(hashOfPath, maphash.String(seed, r.Path))
 	}
 	for _, h := range r.HostRegexps {
-		text("Host", h)
+		sum += mix(hashOfHost, maphash.String(seed, h))
 	}
 	for _, p := range r.PathRegexps {
-		text("PathRegexp", p)
+		sum += mix(hashOfPathRegexp, maphash.String(seed, p))
 	}
 	if r.Method != "" {
-		text("Method", r.Method)
+		sum += mix(hashOfMethod, maphash.String(seed, r.Method))
 	}
 	for k, v := range r.Headers {
-		sum += mix(mix(maphash.String(seed, "Header"), maphash.String(seed, k)), maphash.String(seed, v))
+		sum += mix(mix(hashOfHeader, maphash.String(seed, k)), maphash.String(seed, v))
 	}
 	for k, vs := range r.HeaderRegexps {
 		for _, v := range vs {
-			sum += mix(mix(maphash.String(seed, "HeaderRegexp"), maphash.String(seed, k)), maphash.String(seed, v))
+			sum += mix(mix(hashOfHeaderRegexp, maphash.String(seed, k)), maphash.String(seed, v))
 		}
 	}
 	for _, p := range r.Predicates {

@@ -1,8 +1,6 @@
 package compile
 
 import (
-	"fmt"
-
 	"github.com/routesrv/routesrv/kube"
 )
 
@@ -33,8 +31,9 @@ func sliceProblems(all []*kube.EndpointSlice) []Problem {
 			if e := &s.Endpoints[i]; e.Address == "" && !e.NoAddress && !s.NoPorts {
 				problems = append(problems, Problem{
 					Owner: s.Ref(), Reason: NullEntry, Severity: Warning,
-					Message: fmt.Sprintf("Empty address at endpoints[%d].addresses[0]: routes to it have no host", i),
+					Message: "The first address of an endpoint is empty: routes to it have no host",
 				})
+				break
 			}
 		}
 	}
