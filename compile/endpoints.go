@@ -266,9 +266,22 @@ func setEndpoints(r *eskip.Route, eps []endpoint, algorithm string) {
 		block := make([]eskip.LBEndpoint, len(eps))
 		for i, e := range eps {
 			block[i] = eskip.LBEndpoint{Address: e.url, Zone: e.zone}
+			if e.zone != "" {
+				block[i].Address = lowerScheme(e.url)
+			}
 			r.LBEndpoints[i] = &block[i]
 		}
 	}
+}
+
+// lowerScheme writes the scheme in lower case. Readers of a table do so with the endpoints that have a zone, since they take
+// the zone out of the URL; a data plane that was sent another spelling would get another digest.
+func lowerScheme(url string) string {
+	scheme, rest, ok := strings.Cut(url, ":")
+	if lower := strings.ToLower(scheme); ok && lower != scheme {
+		return lower + ":" + rest
+	}
+	return url
 }
 
 // setNoEndpoints makes the route answer 502, in place of everything else that it would do.

@@ -3,6 +3,7 @@ package compile
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/proxysafe"
@@ -118,7 +119,8 @@ func (p finisher) process(r *eskip.Route, f *findings) []*eskip.Route {
 // print gives the printed form of a route, unless it would harm those who read the table.
 func (p finisher) print(r *eskip.Route, f *findings) (*table.Route, bool) {
 	printed := table.NewRoute(r)
-	if err := parseBack(r, printed.Text); err != nil {
+	back, err := parseBack(r, printed.Text)
+	if err != nil {
 		f.add(Problem{
 			Route: r.Id, Reason: NotParsable, Severity: Error,
 			Message: fmt.Sprintf("route %s left out, it would make the whole table unreadable: %v", r.Id, err),
@@ -131,6 +133,9 @@ func (p finisher) print(r *eskip.Route, f *findings) (*table.Route, bool) {
 			Message: fmt.Sprintf("route %s left out, every proxy that gets it would crash: %v", r.Id, err),
 		})
 		return nil, false
+	}
+	if strings.ContainsAny(printed.Hosts, controls) {
+		printed.Hosts = table.NewRoute(back).Hosts // as all have them who read the table
 	}
 	return &printed, true
 }
@@ -155,16 +160,20 @@ func (p finisher) printClones(routes []*eskip.Route, f *findings) []*table.Route
 
 // parseBack holds the law that keeps one object from breaking the table of all: the text of a route, read alone, means what
 // the route means.
-func parseBack(r *eskip.Route, text string) error {
+func parseBack(r *eskip.Route, text string) (*eskip.Route, error) {
 	if !eskip.ValidID(r.Id) {
-		return fmt.Errorf("%q is not a route id", r.Id)
+		return nil, fmt.Errorf("%q is not a route id", r.Id)
 	}
 	back, err := eskip.Parse(text)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if len(back) != 1 || !eskip.Equivalent(back[0], r) {
-		return fmt.Errorf("it reads as a different route: %s", eskip.String(back...))
+		return nil, fmt.Errorf("it reads as a different route: %s", eskip.String(back...))
 	}
-	return nil
+	return back[0], nil
 }
+
+// controls are the characters that are printed as escapes in an expression. The line feed is among them, which also stands
+// between two hosts.
+const controls = "\a\b\f\n\r\t\v"

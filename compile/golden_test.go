@@ -177,3 +177,10 @@ func TestOptionsThatWouldCrashEveryProxyAreRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestGoldenTablesAreReadAsTheyAre: a data plane keeps the bytes of every table here, and knows the same hosts and zones.
+func TestGoldenTablesAreReadAsTheyAre(t *testing.T) {
+	for _, c := range goldenCases(t) {
+		checkTable(t, mustCompiler(t, c.options).Compile(c.snapshot))
+	}
+}

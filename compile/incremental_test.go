@@ -9,6 +9,7 @@ import (
 	"github.com/routesrv/routesrv/compile"
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/table"
 )
 
 // pool is every object of the golden cases: what random clusters are made of.
@@ -153,6 +154,18 @@ func checkTable(t *testing.T, result *compile.Result) {
 	if err != nil || len(routes) != result.Routes.Len() {
 		t.Fatalf("the table has %d routes and parses to %d, %v", result.Routes.Len(), len(routes), err)
 	}
+	// Whoever reads the table keeps its text and with it its digest, and knows the same of each route, hosts included.
+	read, err := table.Parse(strings.TrimSuffix(routesText(result), "\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := 0
+	for r := range result.Routes.All() {
+		if read[i] != *r {
+			t.Fatalf("route %+v\nis read as %+v", *r, read[i])
+		}
+		i++
+	}
 }
 
 func TestIncrementalEqualsFull(t *testing.T) {
@@ -210,7 +223,7 @@ func TestUnchangedSnapshotGivesTheSameResult(t *testing.T) {
 // other object are those that it has alone.
 func FuzzAnnotations(f *testing.F) {
 	for _, text := range []string{"", `f("x")`, `Method("GET") && Method("PUT")`, `a: Path("/x") -> "http://x\"y"`, "r: * -> <shunt>",
-		`Traffic(0.00001)`, "/a\\[b", "http://a\"b", `PathRegexp(/\[/)`, "\xff", "*"} {
+		"a\nb", "\b[\t]", `Traffic(0.00001)`, "/a\\[b", "http://a\"b", `PathRegexp(/\[/)`, "\xff", "*"} {
 		f.Add(text, text)
 	}
 	f.Fuzz(func(t *testing.T, a, b string) {

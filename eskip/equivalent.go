@@ -1,9 +1,6 @@
 package eskip
 
-import (
-	"slices"
-	"strings"
-)
+import "slices"
 
 // Equivalent reports whether two routes have the same id and mean the same to a proxy. It is [Eq] without the differences
 // that have no meaning, and that the text form does not keep:
@@ -11,7 +8,6 @@ import (
 //   - predicates are a multiset: their order counts for none of them, nor does Any.
 //   - an expression of Host, PathRegexp or HeaderRegexp may have a control character where the other has its escape, if
 //     that matches the same.
-//   - the scheme of an endpoint may be in upper case.
 //
 // So for a route that prints well, Equivalent(r, Parse(String(r))) holds.
 func Equivalent(a, b *Route) bool {
@@ -23,7 +19,7 @@ func Equivalent(a, b *Route) bool {
 	}
 	return a.Id == b.Id &&
 		eqCalls(a.Filters, b.Filters) &&
-		equivalentBackends(a, b) &&
+		eqBackend(a, b) &&
 		(eqWrittenPredicates(a, b) || equivalentPredicates(meaningful(a), meaningful(b)))
 }
 
@@ -72,27 +68,4 @@ func equivalentPredicate(p, q *Predicate) bool {
 	x, isText := p.Args[last].(string)
 	y, otherIsText := q.Args[last].(string)
 	return isText && otherIsText && spelledRegexp(x) == spelledRegexp(y)
-}
-
-func equivalentBackends(a, b *Route) bool {
-	if eqBackend(a, b) {
-		return true
-	}
-	if canonicalType(a) != LBBackend || canonicalType(b) != LBBackend || a.LBAlgorithm != b.LBAlgorithm {
-		return false
-	}
-	return eqEndpoints(lowerSchemes(a.LBEndpoints), lowerSchemes(b.LBEndpoints))
-}
-
-// lowerSchemes gives copies of the endpoints with their scheme as [NewLBEndpoints] gives it for those with a zone.
-func lowerSchemes(eps []*LBEndpoint) []*LBEndpoint {
-	out := make([]*LBEndpoint, len(eps))
-	for i, ep := range eps {
-		c := *ep
-		if scheme, rest, ok := strings.Cut(c.Address, "://"); ok {
-			c.Address = strings.ToLower(scheme) + "://" + rest
-		}
-		out[i] = &c
-	}
-	return out
 }

@@ -31,9 +31,8 @@ func TestEquivalentRoutes(t *testing.T) {
 		{`Path("/a\nb") -> <shunt>`, `Path("/a\\nb") -> <shunt>`, false},
 		{`Host("a\nb") -> <shunt>`, `Host("ab") -> <shunt>`, false},
 
-		// the scheme of endpoints, and only that
-		{`* -> <"HTTPS://A?zone=z", "HTTPS://b">`, `* -> <"https://A?zone=z", "https://b">`, true},
-		{`* -> <"https://A">`, `* -> <"https://a">`, false},
+		{`* -> <"https://b", "https://a">`, `* -> <"https://a", "https://b">`, true},
+		{`* -> <"HTTPS://a">`, `* -> <"https://a">`, false},
 		{`* -> <random, "https://a">`, `* -> <"HTTPS://a">`, false},
 		{`* -> <"https://a?zone=z">`, `* -> <"https://a?zone=Z">`, false},
 		{`* -> <"https://a">`, `* -> <"https://a", "https://a">`, false},
