@@ -99,7 +99,7 @@ func TestProblemsThatNoLogOfTheReferenceHas(t *testing.T) {
 	for line, want := range map[string]bool{
 		"kube_shop__crash_bad_0__b_example_org____: ":  false, // would end every proxy
 		"kube_shop__crash_good_1__b_example_org____: ": true,  // its sibling
-		"kube_shop__path__c_example_org______s: ":     true,  // published as by the reference, dropped by proxies
+		"kube_shop__path__c_example_org______s: ":      true,  // published as by the reference, dropped by proxies
 		`kube_shop__prod__web__a_example_org___x__s: Host(/^(a[.]example[.]org[.]?(:[0-9]+)?)$/) && PathSubtree("-x")`: true,
 	} {
 		if strings.Contains(table, line) != want {
