@@ -3,7 +3,6 @@ package compile
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/proxysafe"
@@ -70,35 +69,35 @@ type finisher struct{ set *settings }
 
 // finish appends the finished form of the route to dst. The route is not changed and not kept. Problems go to f.
 func (p finisher) finish(dst []made, r *eskip.Route, f *findings, role role) []made {
-	routes := []*eskip.Route{r}
 	if p.set.DefaultFilters != nil {
-		routes = p.set.DefaultFilters.Do(routes)
+		r = p.set.DefaultFilters.Do([]*eskip.Route{r})[0]
 	}
-	return p.edit(dst, routes[0], f, role)
+	return p.edit(dst, r, f, role)
 }
 
 // edit is finish without the default filters.
 func (p finisher) edit(dst []made, before *eskip.Route, f *findings, role role) []made {
-	routes := p.process(before, f)
+	r := before
+	var clones []*eskip.Route
+	if len(p.set.EditRoutes)+len(p.set.CloneRoutes) > 0 {
+		r, clones = p.process(before, f)
+	}
 	var m made
 	if role == mainRoute {
-		m.match = matchOf(routes[0])
+		m.match = matchOf(r)
 	}
-	if printed, ok := p.print(routes[0], f); ok {
+	if printed, ok := p.print(r, f); ok {
 		m.Route = printed
 	}
-	if m.Route == nil || routes[0] != before || len(routes) > 1 {
-		m.more = &more{id: before.Id, before: before.String(), clones: p.printClones(routes[1:], f)}
+	if m.Route == nil || r != before || len(clones) > 0 {
+		m.more = &more{id: before.Id, before: before.String(), clones: p.printClones(clones, f)}
 	}
 	return append(dst, m)
 }
 
-// process applies the edit rules and the clone rules. The route is the first of the result.
-func (p finisher) process(r *eskip.Route, f *findings) []*eskip.Route {
+// process applies the edit rules and the clone rules.
+func (p finisher) process(r *eskip.Route, f *findings) (edited *eskip.Route, clones []*eskip.Route) {
 	routes := []*eskip.Route{r}
-	if len(p.set.EditRoutes)+len(p.set.CloneRoutes) == 0 {
-		return routes
-	}
 	var failed []error
 	for _, e := range p.set.EditRoutes {
 		var errs []error
@@ -113,7 +112,7 @@ func (p finisher) process(r *eskip.Route, f *findings) []*eskip.Route {
 	for _, err := range failed {
 		f.add(Problem{Route: r.Id, Reason: ProcessingFailed, Severity: Error, Plain: true, Message: "Failed to " + err.Error()})
 	}
-	return routes
+	return routes[0], routes[1:]
 }
 
 // print gives the printed form of a route, unless it would harm those who read the table.
@@ -134,7 +133,7 @@ func (p finisher) print(r *eskip.Route, f *findings) (*table.Route, bool) {
 		})
 		return nil, false
 	}
-	if strings.ContainsAny(printed.Hosts, controls) {
+	if hasControl(printed.Hosts) {
 		printed.Hosts = table.NewRoute(back).Hosts // as all have them who read the table
 	}
 	return &printed, true
@@ -174,6 +173,13 @@ func parseBack(r *eskip.Route, text string) (*eskip.Route, error) {
 	return back[0], nil
 }
 
-// controls are the characters that are printed as escapes in an expression. The line feed is among them, which also stands
-// between two hosts.
-const controls = "\a\b\f\n\r\t\v"
+// hasControl reports whether a character of s is printed as an escape in an expression. The line feed is among them, which
+// also stands between two hosts.
+func hasControl(s string) bool {
+	for i := range len(s) {
+		if s[i] >= '\a' && s[i] <= '\r' {
+			return true
+		}
+	}
+	return false
+}
