@@ -5,12 +5,14 @@
 ENVTEST_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/routesrv/envtest
 # The conformance cases of the data client, where they are at hand.
 ROUTESRV_CONFORMANCE_DIR ?= $(wildcard $(abspath ../shared/conformance/kubernetes))
+# More random clusters than those in conformance/testdata, where they are at hand.
+ROUTESRV_DIFFERENTIAL_DIR ?= $(wildcard $(abspath ../shared/conformance/differential))
 
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 FUZZTIME   ?= 30s
 
-export ROUTESRV_CONFORMANCE_DIR
+export ROUTESRV_CONFORMANCE_DIR ROUTESRV_DIFFERENTIAL_DIR
 
 .PHONY: help
 help: ## list the targets

@@ -22,7 +22,7 @@ type step struct {
 // compile makes the units of all objects that are marked, in the order of the objects. What is volatile depends on the
 // objects before it, which are compiled in this step, too.
 func (w *step) compile() {
-	clear(w.cluster.ingressEndpoints)
+	clear(w.cluster.resolved)
 	for _, o := range w.gone {
 		w.noteHosts(o.unit)
 		w.use(o, nil)
@@ -59,10 +59,19 @@ func (w *step) noteHosts(u *unit) {
 
 // shareRoutes replaces routes that are in the table already by those: what did not change is kept once.
 func (w *step) shareRoutes(u *unit) {
-	share := func(routes []*table.Route) {
-		for i, r := range routes {
-			if known := w.routes.Get(r.ID); known != nil && *known == *r {
-				routes[i] = known
+	known := func(r *table.Route) *table.Route {
+		if k := w.routes.Get(r.ID); k != nil && *k == *r {
+			return k
+		}
+		return r
+	}
+	share := func(routes []made) {
+		for i := range routes {
+			if r := &routes[i]; r.Route != nil {
+				r.Route = known(r.Route)
+			}
+			for j, c := range routes[i].clones() {
+				routes[i].more.clones[j] = known(c)
 			}
 		}
 	}
@@ -77,6 +86,7 @@ func (w *step) shareRoutes(u *unit) {
 func (w *step) assemble() {
 	c := &w.candidates
 	if w.fixed == nil {
+		*c = newCandidates(w.count()) // to begin with, what is there is all that there is
 		w.fixed = newFixedRoutes(w.set)
 		c.replace(&w.fixed.section, w.fixed.section.routes)
 	}
@@ -95,6 +105,18 @@ func (w *step) assemble() {
 		c.replace(&o.companions, o.unit.companions)
 	}
 	w.assembleHosts()
+}
+
+// count is how many routes the objects of this step have.
+func (w *step) count() int {
+	n := 0
+	for _, o := range w.compiled {
+		n += len(o.unit.global) + len(o.unit.companions)
+		for i := range o.unit.groups {
+			n += len(o.unit.groups[i].routes)
+		}
+	}
+	return n
 }
 
 // assembleHosts puts together the hosts that something has changed for.
@@ -146,8 +168,8 @@ type hostPart struct {
 }
 
 // hostRoutes gives the routes of a host: those of its objects, then its catch-all.
-func (s *settings) hostRoutes(h *host) []*table.Route {
-	var routes []*table.Route
+func (s *settings) hostRoutes(h *host) []made {
+	var routes []made
 	var key catchAllKey
 	has := s.DisableCatchAllRoutes || len(h.parts) == 0
 	for _, p := range h.parts {
@@ -180,7 +202,7 @@ type catchAllKey struct {
 type catchAllUnit struct {
 	findings
 	key    catchAllKey
-	routes []*table.Route
+	routes []made
 }
 
 // compileCatchAll makes the route that answers what no other route of the host takes, with its redirect companions.
@@ -195,7 +217,7 @@ func (s *settings) compileCatchAll(host string, key catchAllKey, expressions []s
 	}
 	u := &catchAllUnit{key: key}
 	for _, r := range all {
-		u.routes = finisher{s}.finish(u.routes, r, &u.findings)
+		u.routes = finisher{s}.finish(u.routes, r, &u.findings, companion)
 	}
 	return u
 }
@@ -236,18 +258,18 @@ type fixedRoutes struct {
 func newFixedRoutes(set *settings) *fixedRoutes {
 	f := &fixedRoutes{section: section{rank: fromOptions}}
 	out := finisher{set}
-	var routes []*table.Route
+	var routes []made
 	if set.Healthcheck {
 		for _, r := range healthcheckRoutes(set) {
-			routes = out.finish(routes, r, &f.findings)
+			routes = out.finish(routes, r, &f.findings, companion)
 		}
 	}
 	if set.HTTPSRedirect {
-		routes = out.finish(routes, globalRedirect(set.HTTPSRedirectCode), &f.findings)
+		routes = out.finish(routes, globalRedirect(set.HTTPSRedirectCode), &f.findings, companion)
 	}
 	if set.OAuthGrantCallback {
 		// It is added after the default filters were, so it has none.
-		routes = out.edit(routes, []*eskip.Route{oauthCallback(set.OAuthCallbackPath)}, &f.findings)
+		routes = out.edit(routes, oauthCallback(set.OAuthCallbackPath), &f.findings, companion)
 	}
 	f.section.routes = routes
 	return f

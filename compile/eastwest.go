@@ -13,7 +13,8 @@ func (b *ingressBuilder) eastWestCompanion(r *eskip.Route) {
 	c := shallow(r)
 	c.Id = eastWestID(r.Id)
 	c.HostRegexps = []string{hostExpr(host)}
-	b.addToHost(host, c)
+	b.forward(c) // it is forwarded as every route is that joins a host, so it loses the filters that the options append
+	b.addToHost(host, c, companion)
 }
 
 // defaultEastWestCompanion is the companion of a default backend. Its host has name and namespace swapped, as in the

@@ -48,20 +48,23 @@ func inZone(eps []endpoint, zone string) []endpoint {
 	return own
 }
 
-// endpointsKey is the key of the reference's cache of endpoints for Ingresses. It lacks the name of the service port.
+// endpointsKey is the key of the reference's cache of endpoints. It lacks the name of the service port. That the reference
+// has one scheme for all RouteGroups is not copied.
 type endpointsKey struct {
+	kind    kube.Kind
 	service kube.ServiceKey
 	scheme  string
 	target  string
 }
 
-// ambiguous reports whether two ports of the service have one target port but different names. For such a service the
-// reference uses, for the whole load, what the port that was converted first has given; that is kept for parity, at
-// the price that no object which refers to such a service is remembered between loads.
+// ambiguous reports whether two ports of the service have the text of their target port in common, and differ otherwise: in
+// name, number, or in whether the target is a name or a number. For such a service the reference uses, for the whole load,
+// what the port that was converted first has given; that is kept for parity, at the price that no object which refers to
+// such a service is remembered between loads.
 func ambiguous(svc *kube.Service) bool {
 	for i, p := range svc.Ports {
 		for _, q := range svc.Ports[:i] {
-			if p.TargetPort.String() == q.TargetPort.String() && p.Name != q.Name {
+			if p.TargetPort.Set && q.TargetPort.Set && p.TargetPort.String() == q.TargetPort.String() && p != q {
 				return true
 			}
 		}
@@ -85,18 +88,28 @@ func (l *lookups) ingressEndpoints(set *settings, key kube.ServiceKey, svc *kube
 	if !ambiguous(svc) {
 		return resolve()
 	}
-	l.volatile = true
-	k := endpointsKey{service: key, target: port.TargetPort.String()}
+	return l.resolveOnce(endpointsKey{kube.KindIngress, key, cachedScheme(set, protocol), port.TargetPort.String()}, resolve)
+}
+
+// cachedScheme is the scheme in the key of the cache.
+func cachedScheme(set *settings, protocol *string) string {
 	switch {
 	case protocol != nil:
-		k.scheme = *protocol
+		return *protocol
 	case !set.EndpointSlices:
-		k.scheme = "http"
+		return "http"
 	}
-	eps, ok := l.cluster.ingressEndpoints[k]
+	return ""
+}
+
+// resolveOnce gives what the first user of the key got in this compilation. The result depends on the other objects from
+// now on.
+func (l *lookups) resolveOnce(k endpointsKey, resolve func() []endpoint) []endpoint {
+	l.volatile = true
+	eps, ok := l.cluster.resolved[k]
 	if !ok {
 		eps = resolve()
-		l.cluster.ingressEndpoints[k] = eps
+		l.cluster.resolved[k] = eps
 	}
 	return eps
 }
@@ -174,15 +187,37 @@ func firstPort(ports []kube.EndpointPort, fits func(kube.EndpointPort) bool) kub
 
 // routeGroupEndpoints resolves the target port of a service for a RouteGroup. The scheme is part of what is resolved:
 // the reference's cache mixes up the schemes of groups that share a service port.
-func (l *lookups) routeGroupEndpoints(set *settings, key kube.ServiceKey, target kube.TargetPort, protocol *string) []endpoint {
-	if set.EndpointSlices {
-		return routeGroupSliceEndpoints(l.cluster.slices[key], target, protocol)
+func (l *lookups) routeGroupEndpoints(set *settings, key kube.ServiceKey, svc *kube.Service, target kube.TargetPort, protocol *string) []endpoint {
+	resolve := func() []endpoint {
+		if set.EndpointSlices {
+			return routeGroupSliceEndpoints(l.cluster.slices[key], target, protocol)
+		}
+		scheme := "http"
+		if protocol != nil {
+			scheme = *protocol
+		}
+		return routeGroupSubsetEndpoints(l.cluster.endpoints[key], target, scheme)
 	}
-	scheme := "http"
-	if protocol != nil {
-		scheme = *protocol
+	if !ambiguousTarget(svc) {
+		return resolve()
 	}
-	e := l.cluster.endpoints[key]
+	return l.resolveOnce(endpointsKey{kube.KindRouteGroup, key, cachedScheme(set, protocol), target.String()}, resolve)
+}
+
+// ambiguousTarget is ambiguous for RouteGroups, which look at nothing but the target port.
+func ambiguousTarget(svc *kube.Service) bool {
+	for i, p := range svc.Ports {
+		for _, q := range svc.Ports[:i] {
+			if p.TargetPort != q.TargetPort && p.TargetPort.String() == q.TargetPort.String() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// routeGroupSubsetEndpoints takes the first subset that has the target port.
+func routeGroupSubsetEndpoints(e *kube.Endpoints, target kube.TargetPort, scheme string) []endpoint {
 	if e == nil {
 		return nil
 	}
@@ -231,9 +266,22 @@ func setEndpoints(r *eskip.Route, eps []endpoint, algorithm string) {
 		block := make([]eskip.LBEndpoint, len(eps))
 		for i, e := range eps {
 			block[i] = eskip.LBEndpoint{Address: e.url, Zone: e.zone}
+			if e.zone != "" {
+				block[i].Address = lowerScheme(e.url)
+			}
 			r.LBEndpoints[i] = &block[i]
 		}
 	}
+}
+
+// lowerScheme writes the scheme in lower case. Readers of a table do so with the endpoints that have a zone, since they take
+// the zone out of the URL; a data plane that was sent another spelling would get another digest.
+func lowerScheme(url string) string {
+	scheme, rest, ok := strings.Cut(url, ":")
+	if lower := strings.ToLower(scheme); ok && lower != scheme {
+		return lower + ":" + rest
+	}
+	return url
 }
 
 // setNoEndpoints makes the route answer 502, in place of everything else that it would do.

@@ -162,3 +162,25 @@ func TestGoldenCasesHaveAReason(t *testing.T) {
 		}
 	}
 }
+
+// Options with which no proxy could live are refused at once: what is published before stays.
+func TestOptionsThatWouldCrashEveryProxyAreRefused(t *testing.T) {
+	bad := eskip.MustParseFilters(`admissionControl("a", "active", "0s", 5, 10, 0.95, 0.9, 0.5)`)
+	for option, o := range map[string]compile.Options{
+		"default filters to prepend":     {DefaultFilters: &eskip.DefaultFilters{Prepend: bad}},
+		"default filters to append":      {DefaultFilters: &eskip.DefaultFilters{Append: bad}},
+		"filters for the annotation k=v": {AnnotationFiltersAppend: []compile.AnnotationFilters{{Key: "k", Value: "v", Filters: bad}}},
+		"filters for the annotation x=y": {EastWestRangeAnnotationFilters: []compile.AnnotationFilters{{Key: "x", Value: "y", Filters: bad}}},
+	} {
+		if _, err := compile.New(o); err == nil || !strings.Contains(err.Error(), option+" would crash every proxy: ") {
+			t.Errorf("%s: got %v", option, err)
+		}
+	}
+}
+
+// TestGoldenTablesAreReadAsTheyAre: a data plane keeps the bytes of every table here, and knows the same hosts and zones.
+func TestGoldenTablesAreReadAsTheyAre(t *testing.T) {
+	for _, c := range goldenCases(t) {
+		checkTable(t, mustCompiler(t, c.options).Compile(c.snapshot))
+	}
+}

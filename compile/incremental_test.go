@@ -9,6 +9,7 @@ import (
 	"github.com/routesrv/routesrv/compile"
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/table"
 )
 
 // pool is every object of the golden cases: what random clusters are made of.
@@ -38,13 +39,26 @@ func (p *pool) mutate(r *rand.Rand, s *kube.Snapshot) *kube.Snapshot {
 	case 0, 1:
 		next.Ingresses = change(r, s.Ingresses, p.all.Ingresses, func(i *kube.Ingress) {
 			i.Annotations = pick(r, p.all.Ingresses).Annotations
-			if r.IntN(3) == 0 {
+			switch r.IntN(4) {
+			case 0:
 				i.Name = "n" + string(rune('a'+r.IntN(4)))
+			case 1:
+				collide(r, &i.Meta)
+			case 2:
+				i.Spec = pick(r, p.all.Ingresses).Spec // two objects with the same hosts and paths
 			}
+			i.Created = r.Int64N(4)
 		})
 	case 2, 3:
 		next.RouteGroups = change(r, s.RouteGroups, p.all.RouteGroups, func(g *kube.RouteGroup) {
 			g.Annotations = pick(r, p.all.RouteGroups).Annotations
+			switch r.IntN(3) {
+			case 0:
+				collide(r, &g.Meta)
+			case 1:
+				g.Spec = pick(r, p.all.RouteGroups).Spec
+			}
+			g.Created = r.Int64N(4)
 		})
 	case 4:
 		next.Services = change(r, s.Services, p.all.Services, func(svc *kube.Service) {
@@ -63,6 +77,13 @@ func (p *pool) mutate(r *rand.Rand, s *kube.Snapshot) *kube.Snapshot {
 		next.DefaultFilters = p.cases[r.IntN(len(p.cases))].snapshot.DefaultFilters
 	}
 	return &next
+}
+
+// collide gives an object a name whose ids are those of another one.
+func collide(r *rand.Rand, m *kube.Meta) {
+	names := [][2]string{{"a", "b--c"}, {"a--b", "c"}, {"a", "b..c"}, {"a--b--c", "d"}, {"a", "b--c--d"}, {"rg", "a"}}
+	name := names[r.IntN(len(names))]
+	m.Namespace, m.Name = name[0], name[1]
 }
 
 func pick[T any](r *rand.Rand, from []*T) *T { return from[r.IntN(len(from))] }
@@ -92,8 +113,9 @@ func change[T any](r *rand.Rand, now, all []*T, edit func(*T)) []*T {
 }
 
 // compareSteps holds the law "full equals incremental" over a walk of random changes.
-func compareSteps(t *testing.T, p *pool, seed uint64, steps int) {
+func compareSteps(t *testing.T, p *pool, seed uint64, steps int) (seen map[compile.Reason]int) {
 	t.Helper()
+	seen = make(map[compile.Reason]int)
 	r := rand.New(rand.NewPCG(seed, 1))
 	options := p.cases[r.IntN(len(p.cases))].options
 	options.EndpointSlices = r.IntN(2) == 0
@@ -110,8 +132,12 @@ func compareSteps(t *testing.T, p *pool, seed uint64, steps int) {
 		if a, b := problemsText(got), problemsText(want); a != b {
 			t.Fatalf("seed %d, step %d: problems differ\nincremental:\n%s\nfull:\n%s", seed, step, a, b)
 		}
+		for _, p := range got.Problems {
+			seen[p.Reason]++
+		}
 		checkTable(t, got)
 	}
+	return seen
 }
 
 // checkTable holds what is true of every result: ids are unique and sorted, and the whole parses.
@@ -128,12 +154,34 @@ func checkTable(t *testing.T, result *compile.Result) {
 	if err != nil || len(routes) != result.Routes.Len() {
 		t.Fatalf("the table has %d routes and parses to %d, %v", result.Routes.Len(), len(routes), err)
 	}
+	// Whoever reads the table keeps its text and with it its digest, and knows the same of each route, hosts included.
+	read, err := table.Parse(strings.TrimSuffix(routesText(result), "\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := 0
+	for r := range result.Routes.All() {
+		if read[i] != *r {
+			t.Fatalf("route %+v\nis read as %+v", *r, read[i])
+		}
+		i++
+	}
 }
 
 func TestIncrementalEqualsFull(t *testing.T) {
 	p := newPool(t)
+	seen := make(map[compile.Reason]int)
 	for seed := range uint64(100) {
-		compareSteps(t, p, seed, 100) // 10,000 in all
+		for reason, n := range compareSteps(t, p, seed, 100) { // 10,000 in all
+			seen[reason] += n
+		}
+	}
+	for _, reason := range []compile.Reason{
+		compile.DuplicateID, compile.Shadows, compile.WouldCrashProxy, compile.NotParsable, compile.InvalidExpression, compile.NullEntry,
+	} {
+		if seen[reason] < 100 {
+			t.Errorf("the walk met %d problems %s: it says little about them", seen[reason], reason)
+		}
 	}
 }
 
@@ -175,7 +223,7 @@ func TestUnchangedSnapshotGivesTheSameResult(t *testing.T) {
 // other object are those that it has alone.
 func FuzzAnnotations(f *testing.F) {
 	for _, text := range []string{"", `f("x")`, `Method("GET") && Method("PUT")`, `a: Path("/x") -> "http://x\"y"`, "r: * -> <shunt>",
-		`Traffic(0.00001)`, "/a\\[b", "http://a\"b", `PathRegexp(/\[/)`, "\xff", "*"} {
+		"a\nb", "\b[\t]", `Traffic(0.00001)`, "/a\\[b", "http://a\"b", `PathRegexp(/\[/)`, "\xff", "*"} {
 		f.Add(text, text)
 	}
 	f.Fuzz(func(t *testing.T, a, b string) {

@@ -39,6 +39,7 @@ func compileIngress(set *settings, c *cluster, ing *kube.Ingress) *unit {
 		b.unit.plainf(InvalidObject, "invalid ingress item: missing Metadata or Spec")
 		return b.unit
 	}
+	b.unit.list = appendNulls(b.unit.list, b.unit.owner, ing.Nulls)
 	b.evaluate()
 	b.defaultBackend()
 	for i := range ing.Spec.Rules {
@@ -56,9 +57,11 @@ func (b *ingressBuilder) rule(r *kube.IngressRule) {
 		b.unit.infof(RuleWithoutHTTP, "Skipping rule without http definition")
 		return
 	}
+	b.unit.checkHost(r.Host)
 	shares := b.shares(r)
 	for i := range r.Paths {
 		p := &r.Paths[i]
+		b.checkPath(p)
 		b.customRoutes(r.Host, p)
 		if p.Backend == nil {
 			b.unit.errorf(MissingBackend, "Ignoring path without backend: host %q, path %q", r.Host, p.Path)
@@ -67,6 +70,18 @@ func (b *ingressBuilder) rule(r *kube.IngressRule) {
 		if s := shares[pathBackend{p.Path, p.Backend.Service}]; !s.none {
 			b.pathRule(r.Host, p, s.predicates)
 		}
+	}
+}
+
+// checkPath reports a path that proxies cannot match.
+func (b *ingressBuilder) checkPath(p *kube.IngressPath) {
+	r := &eskip.Route{}
+	switch {
+	case plainExpression(p.Path) && strings.IndexByte(p.Path, ':') < 0:
+		return // whatever the path means, it is well
+	default:
+		setPath(r, b.ann.pathMode, p)
+		b.unit.checkRoute(r)
 	}
 }
 
@@ -127,31 +142,30 @@ func (b *ingressBuilder) pathRule(host string, p *kube.IngressPath, traffic []*e
 	internal := b.set.eastWestRange(host) > 0
 	domainHost := b.set.EastWestDomain != "" && strings.HasSuffix(host, b.set.EastWestDomain)
 	// The companion is made before the option-driven additions and comes after the route, which gets them.
-	var companion *eskip.Route
+	var redirect *eskip.Route
 	if !internal && !domainHost {
-		companion = b.redirectCompanion(host, r)
+		redirect = b.redirectCompanion(host, r)
 	}
 	b.set.appendAnnotated(r, b.ing.Annotations, internal || domainHost)
-	b.addToHost(host, r)
-	if companion != nil {
-		b.addToHost(host, companion)
+	b.addToHost(host, r, mainRoute)
+	if redirect != nil {
+		b.addToHost(host, redirect, companion)
 	}
 	b.eastWestCompanion(r)
 }
 
-// addToHost adds a route to the group of a host. Forwarding and range predicates are the last to touch it.
-func (b *ingressBuilder) addToHost(host string, r *eskip.Route) {
+// addToHost adds a route to the group of a host. Range predicates are the last to touch it.
+func (b *ingressBuilder) addToHost(host string, r *eskip.Route, role role) {
 	for range b.set.eastWestRange(host) {
 		r = shallow(r)
 		r.Predicates = append(r.Predicates, b.set.EastWestRangePredicates...)
 	}
 	g := b.unit.group(host)
-	if g.made == 0 {
+	if len(g.routes) == 0 {
 		g.firstHosts = r.HostRegexps
 	}
-	g.made++
 	g.catchAll = g.catchAll || countsAsCatchAll(r)
-	g.routes = b.out.finish(g.routes, r, &b.unit.findings)
+	g.routes = b.out.finish(g.routes, r, &b.unit.findings, role)
 }
 
 // setPath applies a path to a route, by its type or else by the path mode.

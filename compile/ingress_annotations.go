@@ -73,9 +73,13 @@ func (b *ingressBuilder) evaluate() {
 	a.filters = b.annotationFilters()
 	if v, ok := ann[predicateAnnotation]; ok {
 		a.predicates, _ = eskip.ParsePredicates(v) // validated
+		b.unit.checkPredicates(a.predicates)
 	}
 	if v, ok := ann[routesAnnotation]; ok {
 		a.routes, _ = eskip.Parse(v) // validated
+		for _, r := range a.routes {
+			b.unit.checkRoute(r)
+		}
 	}
 	if v, ok := ann[weightsAnnotation]; ok {
 		// A value that is not a number counts as 0, the others are used: that is what encoding/json leaves behind.

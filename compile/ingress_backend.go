@@ -128,9 +128,9 @@ func (b *ingressBuilder) defaultBackend() {
 	b.setBackend(r, target)
 	b.set.application(r, &b.ing.Meta)
 	b.forward(r)
-	b.unit.global = b.out.finish(b.unit.global, r, &b.unit.findings)
+	b.unit.global = b.out.finish(b.unit.global, r, &b.unit.findings, mainRoute)
 	if b.set.EastWest {
-		b.unit.companions = b.out.finish(b.unit.companions, b.defaultEastWestCompanion(r), &b.unit.findings)
+		b.unit.companions = b.out.finish(b.unit.companions, b.defaultEastWestCompanion(r), &b.unit.findings, companion)
 	}
 }
 
@@ -167,7 +167,11 @@ func (b *ingressBuilder) resolveDefault(backend *kube.IngressBackend) (backendTa
 func portTexts(svc *kube.Service) string {
 	texts := make([]string, len(svc.Ports))
 	for i, p := range svc.Ports {
-		texts[i] = fmt.Sprintf("%s %d %s", p.Name, p.Port, p.TargetPort)
+		target := "<nil>" // as the reference prints a target port that is not set
+		if p.TargetPort.Set {
+			target = p.TargetPort.String()
+		}
+		texts[i] = fmt.Sprintf("%s %d %s", p.Name, p.Port, target)
 	}
 	return "[" + strings.Join(texts, " ") + "]"
 }

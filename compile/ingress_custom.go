@@ -27,7 +27,7 @@ func (b *ingressBuilder) customRoutes(host string, p *kube.IngressPath) {
 		b.set.appendAnnotated(r, b.ing.Annotations, b.set.eastWestRange(host) > 0)
 		b.set.application(r, &b.ing.Meta)
 		b.forward(r)
-		b.addToHost(host, r)
+		b.addToHost(host, r, mainRoute)
 		b.rememberCustomRedirect(host)
 		b.eastWestCompanion(r)
 	}

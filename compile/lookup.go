@@ -15,20 +15,22 @@ type cluster struct {
 	slices    map[kube.ServiceKey]*mergedSlices // nil unless EndpointSlices are used
 	secrets   map[kube.ServiceKey]*kube.Secret
 	filters   *filterTexts
-	problems  []Problem // of services
+	// problems are those of the objects themselves, by kind.
+	problems map[kube.Kind][]Problem
 
-	// ingressEndpoints is the reference's cache of endpoints, which only services with ambiguous ports need
-	// (endpoints.go). It lives for one compilation.
-	ingressEndpoints map[endpointsKey][]endpoint
+	// resolved is the reference's cache of endpoints, which only services with ambiguous ports need (endpoints.go). It lives
+	// for one compilation.
+	resolved map[endpointsKey][]endpoint
 }
 
 // newCluster makes an empty cluster.
 func newCluster(slicesMode bool) *cluster {
 	c := &cluster{
-		services:         make(map[kube.ServiceKey]*kube.Service),
-		endpoints:        make(map[kube.ServiceKey]*kube.Endpoints),
-		secrets:          make(map[kube.ServiceKey]*kube.Secret),
-		ingressEndpoints: make(map[endpointsKey][]endpoint),
+		services:  make(map[kube.ServiceKey]*kube.Service),
+		endpoints: make(map[kube.ServiceKey]*kube.Endpoints),
+		secrets:   make(map[kube.ServiceKey]*kube.Secret),
+		problems:  make(map[kube.Kind][]Problem),
+		resolved:  make(map[endpointsKey][]endpoint),
 	}
 	if slicesMode {
 		c.slices = make(map[kube.ServiceKey]*mergedSlices)
@@ -61,6 +63,9 @@ func (c *cluster) update(before, now *kube.Snapshot) map[lookupKey]struct{} {
 		keyOf := func(e *kube.Endpoints) kube.ServiceKey { return serviceKey(e.Namespace, e.Name) }
 		keys := keysOf(before.Endpoints, now.Endpoints, keyOf)
 		reindex(c.endpoints, keys, now.Endpoints, keyOf)
+		if len(keys) > 0 {
+			c.problems[kube.KindEndpoints] = endpointsProblems(now.Endpoints)
+		}
 		for key := range keys {
 			touched[lookupKey{key, false}] = struct{}{}
 		}
@@ -137,18 +142,20 @@ func (c *cluster) updateServices(keys map[kube.ServiceKey]struct{}, all []*kube.
 	if len(keys) == 0 {
 		return
 	}
-	c.problems = nil
+	var problems []Problem
 	complete := make([]*kube.Service, 0, len(all))
 	for _, svc := range all {
+		problems = appendNulls(problems, svc.Ref(), svc.Nulls)
 		if !svc.Incomplete {
 			complete = append(complete, svc)
 			continue
 		}
-		c.problems = append(c.problems, Problem{
+		problems = append(problems, Problem{
 			Owner: svc.Ref(), Reason: InvalidService, Severity: Error, Plain: true,
 			Message: "Invalid service resource detected.",
 		})
 	}
+	c.problems[kube.KindService] = problems
 	reindex(c.services, keys, complete, func(s *kube.Service) kube.ServiceKey { return serviceKey(s.Namespace, s.Name) })
 	for key := range keys {
 		touched[lookupKey{key, false}] = struct{}{}
@@ -250,6 +257,7 @@ func (c *cluster) updateSlices(keys map[kube.ServiceKey]struct{}, all []*kube.En
 	if len(keys) == 0 {
 		return
 	}
+	c.problems[kube.KindEndpointSlice] = sliceProblems(all)
 	groups := groupSlices(all, keys)
 	for key := range keys {
 		g, before := groups[key], c.slices[key]
@@ -294,7 +302,7 @@ func (g *mergedSlices) merge() {
 		g.ports = s.Ports
 		for _, e := range s.Endpoints {
 			switch {
-			case e.Address == "" || terminating[e.Address]:
+			case e.NoAddress || terminating[e.Address]:
 			case e.Terminating:
 				terminating[e.Address] = true
 			case e.Ready:

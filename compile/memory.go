@@ -21,6 +21,7 @@ type memory struct {
 	ingresses  objects
 	groups     objects
 	users      map[lookupKey][]*object // of services and secrets
+	volatile   map[*object]struct{}    // what depends on other objects
 	hosts      map[string]*host
 	faulty     map[string]struct{} // hosts whose catch-all has problems
 	fixed      *fixedRoutes
@@ -32,7 +33,8 @@ func newMemory(set *settings) *memory {
 	return &memory{
 		set: set, snapshot: &kube.Snapshot{}, cluster: newCluster(set.EndpointSlices),
 		ingresses: newObjects(), groups: newObjects(),
-		users: make(map[lookupKey][]*object), hosts: make(map[string]*host), faulty: make(map[string]struct{}), candidates: newCandidates(),
+		users: make(map[lookupKey][]*object), volatile: make(map[*object]struct{}),
+		hosts: make(map[string]*host), faulty: make(map[string]struct{}), candidates: newCandidates(0),
 	}
 }
 
@@ -239,10 +241,8 @@ func (m *memory) markUsers(touched map[lookupKey]struct{}) {
 			}
 		}
 	}
-	for _, o := range m.ingresses.sorted {
-		if o.unit != nil && o.unit.lookups.volatile {
-			o.dirty = m.generation
-		}
+	for o := range m.volatile {
+		o.dirty = m.generation
 	}
 }
 
@@ -261,12 +261,20 @@ func (m *memory) use(o *object, now *unit) {
 			m.users[key] = append(m.users[key], o)
 		}
 	}
+	if now != nil && now.lookups.volatile {
+		m.volatile[o] = struct{}{}
+	} else {
+		delete(m.volatile, o)
+	}
 	o.unit = now
 }
 
 // problems are all that there are, sorted by owner. They are collected anew each time: most objects have none.
 func (m *memory) problems() []Problem {
-	problems := slices.Concat(m.cluster.problems, snapshotProblems(m.snapshot))
+	problems := snapshotProblems(m.snapshot)
+	for _, kind := range []kube.Kind{kube.KindService, kube.KindEndpoints, kube.KindEndpointSlice} {
+		problems = append(problems, m.cluster.problems[kind]...)
+	}
 	for _, o := range m.groups.refused {
 		problems = append(problems, *o.refused)
 	}
@@ -283,7 +291,7 @@ func (m *memory) problems() []Problem {
 		problems = append(problems, m.eastWestProblems()...)
 	}
 	problems = append(problems, m.fixed.list...)
-	problems = append(problems, m.candidates.duplicates()...)
+	problems = append(problems, m.candidates.problems()...)
 	sortProblems(problems)
 	return problems
 }
@@ -299,7 +307,7 @@ func snapshotProblems(s *kube.Snapshot) []Problem {
 	if f := s.DefaultFilters; f != nil && f.Err != nil {
 		problems = append(problems, Problem{
 			Reason: DefaultFilters, Severity: Error, Plain: true,
-			Message: "could not fetch default filter configurations: " + f.Err.Error(),
+			Message: "could not fetch default filter configurations", Cause: f.Err.Error(),
 		})
 	}
 	return problems

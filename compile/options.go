@@ -1,12 +1,14 @@
 package compile
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/proxysafe"
 )
 
 // Options steer the compilation. The zero value is the library default of the reference: no health-check routes, no
@@ -198,13 +200,38 @@ func newSettings(o Options) (*settings, error) {
 		s.HTTPSRedirectCode = defaultRedirectCode
 	}
 	if o.EastWest {
-		// Only the enabled feature trims; the domain alone still exempts hosts from redirects (redirect.go).
-		if s.EastWestDomain = strings.Trim(o.EastWestDomain, "."); s.EastWestDomain == "" {
+		// Only the enabled feature trims; the domain alone still exempts hosts from redirects (redirect.go). A domain of
+		// dots alone is the empty domain and not the default.
+		if s.EastWestDomain = strings.Trim(o.EastWestDomain, "."); o.EastWestDomain == "" {
 			s.EastWestDomain = defaultEastWestDomain
 		}
 	}
 	s.normalizeArgs()
+	if err := s.checkFilters(); err != nil {
+		return nil, err
+	}
 	return s, nil
+}
+
+// checkFilters refuses options with which no proxy could live: all routes would be left out, or all of some objects.
+func (s *settings) checkFilters() error {
+	check := func(option string, filters []*eskip.Filter) error {
+		if err := proxysafe.CheckFilters(filters); err != nil {
+			return fmt.Errorf("%s would crash every proxy: %w", option, err)
+		}
+		return nil
+	}
+	if d := s.DefaultFilters; d != nil {
+		if err := cmp.Or(check("default filters to prepend", d.Prepend), check("default filters to append", d.Append)); err != nil {
+			return err
+		}
+	}
+	for _, a := range slices.Concat(s.AnnotationFiltersAppend, s.EastWestRangeAnnotationFilters) {
+		if err := check("filters for the annotation "+a.Key+"="+a.Value, a.Filters); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // normalizeArgs makes float64 of the integers among the arguments of the options, as the parser gives them: a route must

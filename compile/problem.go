@@ -44,6 +44,10 @@ const (
 	DefaultFilters    Reason = "default_filters"    // a default filter file or its folder cannot be used
 	DuplicateID       Reason = "duplicate_id"       // two different routes have one id: the later is left out
 	NotParsable       Reason = "not_parsable"       // the printed route does not parse back: it would poison the table
+	WouldCrashProxy   Reason = "would_crash_proxy"  // the route would end the process of every proxy that gets it
+	Shadows           Reason = "shadows"            // a route that matches what a route of an older object matches
+	InvalidExpression Reason = "invalid_expression" // a host or path that proxies cannot match: they drop the route
+	NullEntry         Reason = "null_entry"         // a null in a list, which is ignored
 	ProcessingFailed  Reason = "processing_failed"  // an edit or clone rule made something that does not parse
 	TLSSecret         Reason = "tls_secret"         // spec.tls and its secret do not fit
 	TLSCertificate    Reason = "tls_certificate"    // a certificate was accepted
@@ -59,12 +63,20 @@ type Problem struct {
 	Severity Severity `json:"severity"`
 	// Message is the text that the reference logs, where it has one.
 	Message string `json:"message"`
+	// Cause is what the reference logs beside its message, in the field error.
+	Cause string `json:"cause,omitempty"`
 	// Plain marks a message that the reference logs without naming the object.
 	Plain bool `json:"-"`
 }
 
 // String names the owner before the message: for people and for the compile command.
-func (p Problem) String() string { return fmt.Sprintf("%s: %s: %s", p.Severity, p.Owner, p.Message) }
+func (p Problem) String() string {
+	s := fmt.Sprintf("%s: %s: %s", p.Severity, p.Owner, p.Message)
+	if p.Cause != "" {
+		s += ": " + p.Cause
+	}
+	return s
+}
 
 // sortProblems orders by owner; the problems of one owner stay in the order in which they were found.
 func sortProblems(ps []Problem) {
@@ -91,6 +103,10 @@ func (f *findings) errorf(r Reason, format string, args ...any) {
 
 func (f *findings) infof(r Reason, format string, args ...any) {
 	f.add(Problem{Reason: r, Severity: Info, Message: fmt.Sprintf(format, args...)})
+}
+
+func (f *findings) warnf(r Reason, format string, args ...any) {
+	f.add(Problem{Reason: r, Severity: Warning, Message: fmt.Sprintf(format, args...)})
 }
 
 // plainf adds an error that the reference logs without naming the object.

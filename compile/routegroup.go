@@ -29,9 +29,15 @@ type routeGroupPass struct {
 	redirect bool
 	eastWest bool
 	// routes of the pass, unfinished: catch-alls and additions come after all of them.
-	routes []*eskip.Route
+	routes []groupRoute
 	// built says that there was a main route, hostOnly that one had no predicate but Host.
 	built, hostOnly bool
+}
+
+// groupRoute is a route of a pass and what it is there for.
+type groupRoute struct {
+	*eskip.Route
+	role role
 }
 
 // compileRouteGroup compiles one valid RouteGroup of the right class.
@@ -45,6 +51,8 @@ func compileRouteGroup(set *settings, c *cluster, rg *kube.RouteGroup) *unit {
 	for _, be := range rg.Spec.Backends {
 		b.backends[be.Name] = be
 	}
+	u.list = appendNulls(u.list, u.owner, rg.Nulls)
+	u.checkRouteGroup(rg.Spec)
 	// Checked and reported, but the redirects of RouteGroups have the code of the options.
 	redirectCode(rg.Annotations, set.HTTPSRedirectCode, &u.findings)
 
@@ -141,7 +149,7 @@ func (p *routeGroupPass) implicitRoutes() error {
 }
 
 // explicitRoutes are those of the i-th route: one for each method and backend.
-func (p *routeGroupPass) explicitRoutes(i int, spec *kube.RouteSpec) ([]*eskip.Route, error) {
+func (p *routeGroupPass) explicitRoutes(i int, spec *kube.RouteSpec) ([]groupRoute, error) {
 	refs := spec.Backends
 	if len(refs) == 0 {
 		refs = p.rg.Spec.DefaultBackends
@@ -151,7 +159,7 @@ func (p *routeGroupPass) explicitRoutes(i int, spec *kube.RouteSpec) ([]*eskip.R
 		methods = []string{""}
 	}
 	shares := p.shares(refs)
-	var routes []*eskip.Route
+	var routes []groupRoute
 	for _, method := range methods {
 		for j, ref := range refs {
 			r := &eskip.Route{Id: routeGroupID(p.ns, p.rg.Name, methodID(method), i, j, p.internal)}

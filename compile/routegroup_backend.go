@@ -95,7 +95,7 @@ func (p *routeGroupPass) setService(r *eskip.Route, be *kube.RouteGroupBackend) 
 	if v, ok := p.rg.Annotations[protocolAnnotation]; ok {
 		protocol = &v
 	}
-	eps := p.unit.lookups.routeGroupEndpoints(p.set, key, target, protocol)
+	eps := p.unit.lookups.routeGroupEndpoints(p.set, key, svc, target, protocol)
 	if !p.internal && !optOut {
 		eps = inZone(eps, p.set.TopologyZone)
 	}

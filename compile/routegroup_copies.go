@@ -8,15 +8,15 @@ import (
 
 // addMain adds a main route and its copies, and notes what the decision about catch-alls needs. It does so even for
 // routes of an entry that fails later.
-func (p *routeGroupPass) addMain(dst []*eskip.Route, r *eskip.Route) []*eskip.Route {
+func (p *routeGroupPass) addMain(dst []groupRoute, r *eskip.Route) []groupRoute {
 	p.built = true
 	p.hostOnly = p.hostOnly || onlyHosts(r)
-	dst = append(dst, r)
+	dst = append(dst, groupRoute{r, mainRoute})
 	if p.eastWest {
-		dst = append(dst, p.eastWestCopy(r))
+		dst = append(dst, groupRoute{p.eastWestCopy(r), companion})
 	}
 	if p.redirect && !matchesForwardedProto(r) {
-		dst = append(dst, p.redirectCopy(r))
+		dst = append(dst, groupRoute{p.redirectCopy(r), companion})
 	}
 	return dst
 }
@@ -57,18 +57,18 @@ func (p *routeGroupPass) redirectCopy(r *eskip.Route) *eskip.Route {
 func (p *routeGroupPass) finish() {
 	if p.built && !p.hostOnly && !p.set.DisableCatchAllRoutes {
 		for _, h := range p.hosts {
-			p.routes = append(p.routes, &eskip.Route{
+			p.routes = append(p.routes, groupRoute{role: companion, Route: &eskip.Route{
 				Id:          routeGroupCatchAllID(h, p.internal),
 				Predicates:  []*eskip.Predicate{predicate("Host", hostExpr(h))},
 				BackendType: eskip.ShuntBackend,
-			})
+			}})
 		}
 	}
 	for _, r := range p.routes {
 		if p.internal {
 			r.Predicates = append(r.Predicates, p.set.EastWestRangePredicates...)
 		}
-		p.set.appendAnnotated(r, p.rg.Annotations, p.internal)
-		p.unit.global = p.out.finish(p.unit.global, r, &p.unit.findings)
+		p.set.appendAnnotated(r.Route, p.rg.Annotations, p.internal)
+		p.unit.global = p.out.finish(p.unit.global, r.Route, &p.unit.findings, r.role)
 	}
 }

@@ -1,13 +1,11 @@
 package compile
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/kube"
-	"github.com/routesrv/routesrv/table"
 )
 
 // unit is what one object compiles to. It depends on the options, on the object and on what it looked up, and on
@@ -17,9 +15,9 @@ type unit struct {
 	findings
 
 	// global are the routes outside of host groups: of default backends, and all of a RouteGroup.
-	global []*table.Route
+	global []made
 	// companions are the deprecated east-west companions of default backends, which come after all host groups.
-	companions []*table.Route
+	companions []made
 	// groups are the routes by host, in the order in which the hosts appeared.
 	groups []hostGroup
 	// certificates are those that were accepted for hosts, in order.
@@ -29,9 +27,7 @@ type unit struct {
 // hostGroup is what one object adds to a host.
 type hostGroup struct {
 	host   string
-	routes []*table.Route
-	// made counts all routes of the object in this group, those included that were left out when they were printed.
-	made int
+	routes []made
 	// firstHosts are the host expressions of the first route; the catch-all of the host takes them over.
 	firstHosts []string
 	// catchAll says that one of the routes counts as a catch-all.
@@ -58,76 +54,6 @@ func (u *unit) group(host string) *hostGroup {
 	return &u.groups[len(u.groups)-1]
 }
 
-// finisher does what is done to every finished route: process, print, parse back.
-type finisher struct{ set *settings }
-
-// finish appends the printed forms of the route to dst: usually one, none if it does not survive printing, more with
-// clone rules. The route is not changed and not kept. Problems go to f.
-func (p finisher) finish(dst []*table.Route, r *eskip.Route, f *findings) []*table.Route {
-	routes := []*eskip.Route{r}
-	if p.set.DefaultFilters != nil {
-		routes = p.set.DefaultFilters.Do(routes)
-	}
-	return p.edit(dst, routes, f)
-}
-
-// edit is finish without the default filters.
-func (p finisher) edit(dst []*table.Route, routes []*eskip.Route, f *findings) []*table.Route {
-	var failed []error
-	for _, e := range p.set.EditRoutes {
-		var errs []error
-		routes, errs = e.DoWithErrors(routes)
-		failed = append(failed, errs...)
-	}
-	for _, c := range p.set.CloneRoutes {
-		var errs []error
-		routes, errs = c.DoWithErrors(routes)
-		failed = append(failed, errs...)
-	}
-	for _, err := range failed {
-		f.add(Problem{Route: routes[0].Id, Reason: ProcessingFailed, Severity: Error, Message: err.Error()})
-	}
-	for _, r := range routes {
-		printed := table.NewRoute(r)
-		if err := parseBack(r, printed.Text); err != nil {
-			f.add(Problem{
-				Route: r.Id, Reason: NotParsable, Severity: Error,
-				Message: fmt.Sprintf("route %s left out, it would make the whole table unreadable: %v", r.Id, err),
-			})
-			continue
-		}
-		dst = append(dst, &printed)
-	}
-	return dst
-}
-
-// parseBack holds the law that keeps one object from breaking the table of all: the text of a route, read alone, is that
-// route.
-func parseBack(r *eskip.Route, text string) error {
-	if !eskip.ValidID(r.Id) {
-		return fmt.Errorf("%q is not a route id", r.Id)
-	}
-	back, err := eskip.Parse(text)
-	if err != nil {
-		return err
-	}
-	if len(back) != 1 || !eskip.Eq(back[0], withoutAny(r)) {
-		return fmt.Errorf("it reads as a different route: %s", eskip.String(back...))
-	}
-	return nil
-}
-
-// withoutAny drops the predicates named Any, which mean nothing and are not printed.
-func withoutAny(r *eskip.Route) *eskip.Route {
-	isAny := func(p *eskip.Predicate) bool { return p.Name == "Any" }
-	if !slices.ContainsFunc(r.Predicates, isAny) {
-		return r
-	}
-	c := *r
-	c.Predicates = slices.DeleteFunc(slices.Clone(r.Predicates), isAny)
-	return &c
-}
-
 // shallow copies the route with lists of its own, so that neither copy sees what is appended to the other.
 func shallow(r *eskip.Route) *eskip.Route {
 	c := *r
@@ -138,10 +64,10 @@ func shallow(r *eskip.Route) *eskip.Route {
 	return &c
 }
 
-// countsAsCatchAll is the test of the reference: no path expression, or exactly "^/". Path and PathSubtree predicates
+// countsAsCatchAll is the test of the reference: no path expression, or "^/" among them. Path and PathSubtree predicates
 // are not looked at.
 func countsAsCatchAll(r *eskip.Route) bool {
-	return len(r.PathRegexps) == 0 || len(r.PathRegexps) == 1 && r.PathRegexps[0] == "^/"
+	return len(r.PathRegexps) == 0 || slices.Contains(r.PathRegexps, "^/")
 }
 
 // application prepends the filter that names the application of the object.

@@ -36,6 +36,7 @@ var foreignThatCount = []string{
 // way, such as an empty one, are worth a note; what is the same but for the text of an error is not.
 func notes() map[string]ComparedFlag {
 	tls := ComparedFlag{Likeness: Better, Note: "files that have changed are read again, without a restart"}
+	filters := ComparedFlag{Likeness: Better, Note: "a filter that would crash every proxy is an error at the start"}
 	shard := ComparedFlag{Likeness: Different, Note: "the start does not wait for a first read: until then the endpoint answers 503"}
 	return map[string]ComparedFlag{
 		"config-file": {Likeness: Better, Note: "what is wrong is said with file and line; single settings can also come from the environment"},
@@ -46,7 +47,9 @@ func notes() map[string]ComparedFlag {
 			Note: "the slices get a label selector of their own, `--kubernetes-endpointslices-label-selector`"},
 		"source-poll-timeout": {Likeness: Better,
 			Note: "after a read that failed the delay grows, with jitter, up to `--poll-max-backoff`"},
-		"default-filters-dir": {Likeness: Better, Note: "a file that cannot be read is a warning with its name"},
+		"default-filters-dir":     {Likeness: Better, Note: "a file that cannot be read is a warning with its name"},
+		"default-filters-prepend": filters, "default-filters-append": filters,
+		"kubernetes-annotation-filters-append": filters, "kubernetes-east-west-range-annotation-filters-append": filters,
 		"support-listener": {Likeness: Different,
 			Note: "empty switches the listener off; there is more on it, see [endpoints](#endpoint-by-endpoint)"},
 		"wait-for-healthcheck-interval": {Likeness: Better,

@@ -155,7 +155,7 @@ func (p *Parser) processing(o *compile.Options) {
 	var filters eskip.DefaultFilters
 	chain := func(dst *[]*eskip.Filter) *value {
 		return repeated("filters", func(s string) error {
-			fs, err := parseFilters(s)
+			fs, err := parseProxyFilters(s)
 			*dst = append(*dst, fs...)
 			return err
 		})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/routesrv/routesrv/compile"
 	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/proxysafe"
 )
 
 // expression checks a regular expression.
@@ -34,6 +35,19 @@ func parseFilters(s string) ([]*eskip.Filter, error) {
 	fs, err := eskip.ParseFilters(s)
 	if err != nil {
 		return nil, fmt.Errorf("filters %s: %w", clip(s), err)
+	}
+	return fs, nil
+}
+
+// parseProxyFilters reads filters for routes. With filters that end the process of a proxy no route could be published, so
+// a setting that has one is refused at start, when the old instances still serve.
+func parseProxyFilters(s string) ([]*eskip.Filter, error) {
+	fs, err := parseFilters(s)
+	if err != nil {
+		return nil, err
+	}
+	if err := proxysafe.CheckFilters(fs); err != nil {
+		return nil, fmt.Errorf("would crash every proxy: %w", err)
 	}
 	return fs, nil
 }
@@ -106,7 +120,7 @@ func annotationFilters(dst *[]compile.AnnotationFilters) *value {
 				return fmt.Errorf("annotation %s given twice", clip(key+"="+val))
 			}
 		}
-		fs, err := parseFilters(text)
+		fs, err := parseProxyFilters(text)
 		*dst = append(*dst, compile.AnnotationFilters{Key: key, Value: val, Filters: fs})
 		return err
 	})

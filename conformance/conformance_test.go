@@ -2,8 +2,8 @@
 // API server in the process.
 //
 // A case is all files of one folder with the same base name: objects, options, API behaviour, default filters, and what
-// is expected of routes, log and error. ROUTESRV_CONFORMANCE_DIR names the folder of cases, which is searched for folders
-// at any depth.
+// is expected of routes, log and error. ROUTESRV_CONFORMANCE_DIR and ROUTESRV_DIFFERENTIAL_DIR name folders of cases, which
+// are searched for folders at any depth. Those of testdata/differential are part of the checkout and always run.
 package conformance
 
 import (
@@ -20,6 +20,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/routesrv/routesrv/compile"
 	"github.com/routesrv/routesrv/eskip"
@@ -49,17 +51,59 @@ var deviations = []struct {
 	},
 }
 
-// defaultDir is where the cases are when nothing else is said: beside the checkout.
-const defaultDir = "../../shared/conformance/kubernetes"
+// Where the cases are when nothing else is said: beside the checkout.
+const (
+	conformanceDir  = "../../shared/conformance/kubernetes"
+	differentialDir = "../../shared/conformance/differential"
+)
 
 func TestConformance(t *testing.T) {
-	dir := cmp.Or(os.Getenv("ROUTESRV_CONFORMANCE_DIR"), defaultDir)
+	dir := cmp.Or(os.Getenv("ROUTESRV_CONFORMANCE_DIR"), conformanceDir)
 	if _, err := os.Stat(dir); err != nil {
 		if os.Getenv("CI") == "true" {
 			t.Fatalf("no conformance cases: %v; set ROUTESRV_CONFORMANCE_DIR", err)
 		}
 		t.Skipf("no conformance cases: %v; set ROUTESRV_CONFORMANCE_DIR", err)
 	}
+	runFolder(t, dir)
+}
+
+// TestDifferential compiles random clusters that the reference has compiled, too: table and log are those of the reference.
+func TestDifferential(t *testing.T) {
+	archives, err := filepath.Glob("testdata/differential/*.txtar")
+	if err != nil || len(archives) == 0 {
+		t.Fatalf("no archives of cases: %v", err)
+	}
+	for _, path := range archives {
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
+			archive, err := txtar.ParseFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			dir := t.TempDir()
+			if err := txtar.Write(archive, dir); err != nil {
+				t.Fatal(err)
+			}
+			runFolder(t, dir)
+		})
+	}
+}
+
+// TestDifferentialFolder runs more cases of that kind, where there are more than those of the checkout.
+func TestDifferentialFolder(t *testing.T) {
+	given := os.Getenv("ROUTESRV_DIFFERENTIAL_DIR")
+	dir := cmp.Or(given, differentialDir)
+	if _, err := os.Stat(dir); err != nil {
+		if given != "" {
+			t.Fatalf("no cases in ROUTESRV_DIFFERENTIAL_DIR: %v", err)
+		}
+		t.Skipf("no cases but those of the checkout, which TestDifferential runs: %v; set ROUTESRV_DIFFERENTIAL_DIR", err)
+	}
+	runFolder(t, dir)
+}
+
+func runFolder(t *testing.T, dir string) {
+	t.Helper()
 	cases := findCases(t, dir)
 	if len(cases) == 0 {
 		t.Fatalf("%s holds no cases", dir)
@@ -288,6 +332,9 @@ func logText(problems []compile.Problem) string {
 	var b strings.Builder
 	for _, p := range problems {
 		fmt.Fprintf(&b, "time=%q level=%s msg=%s", "2026-01-01T00:00:00Z", p.Severity, quote(p.Message))
+		if p.Cause != "" {
+			fmt.Fprintf(&b, " error=%s", quote(p.Cause))
+		}
 		if !p.Plain {
 			fmt.Fprintf(&b, " kind=%s name=%s ns=%s", quote(string(p.Owner.Kind)), quote(p.Owner.Name), quote(p.Owner.Namespace))
 		}

@@ -107,6 +107,9 @@ func (l *ledger) report(fresh []compile.Problem, gone int) {
 		if p.Route != "" {
 			attrs = append(attrs, "route", p.Route)
 		}
+		if p.Cause != "" {
+			attrs = append(attrs, "error", p.Cause)
+		}
 		l.log.Log(context.Background(), level(p.Severity), p.Message, attrs...)
 	}
 	if gone > 0 {

@@ -107,8 +107,9 @@ func sortedEndpoints(eps []*LBEndpoint) []*LBEndpoint {
 
 // Eq reports whether all routes have the same id and mean the same: whether their [Canonical] forms have equal predicates,
 // filters and backends. So the order of endpoints and of predicates with different names is no difference, and the order
-// of filters is one. Arguments are equal if they have the same type and value: an int 1 is not a float64 1. A nil route
-// is equal to nil only, and less than two routes are always equal.
+// of filters is one. So is the order of predicates with one name, as in the reference; [Equivalent] does not look at it.
+// Arguments are equal if they have the same type and value: an int 1 is not a float64 1. A nil route is equal to nil only,
+// and less than two routes are always equal.
 func Eq(r ...*Route) bool {
 	for i := 1; i < len(r); i++ {
 		if !eq(r[i-1], r[i]) {
@@ -129,7 +130,7 @@ func eq(a, b *Route) bool {
 	}
 	return a.Id == b.Id &&
 		eqBackend(a, b) &&
-		slices.EqualFunc(a.Filters, b.Filters, func(f, g *Filter) bool { return eqCall(f.Name, f.Args, g.Name, g.Args) }) &&
+		eqCalls(a.Filters, b.Filters) &&
 		(eqWrittenPredicates(a, b) || slices.EqualFunc(canonicalPredicates(a), canonicalPredicates(b), eqPredicate))
 }
 

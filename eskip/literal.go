@@ -115,43 +115,6 @@ func escapeLetter(c byte) byte {
 	}
 }
 
-// appendRegexp appends s as a regexp literal, or as a string, which means the same to every predicate that has one, if a
-// regexp literal cannot carry it.
-func appendRegexp(dst []byte, s string) []byte {
-	if !literalRegexp(s) {
-		return appendString(dst, s)
-	}
-	dst = append(dst, '/')
-	start := 0
-	for i := range len(s) {
-		if s[i] == '/' || s[i] == '\\' {
-			dst = append(dst, s[start:i]...)
-			dst = append(dst, '\\', s[i])
-			start = i + 1
-		}
-	}
-	dst = append(dst, s[start:]...)
-	return append(dst, '/')
-}
-
-// literalRegexp reports whether a regexp literal can carry s. An empty one would be a comment, control characters are not
-// unescaped in one, and one that ends in what looks like a character class does not end there: to the lexer also an
-// escaped bracket opens a class, because its backslash is printed twice.
-func literalRegexp(s string) bool {
-	inClass := false
-	for i := range len(s) {
-		switch c := s[i]; {
-		case c == '[':
-			inClass = true
-		case c == ']':
-			inClass = false
-		case c >= '\a' && c <= '\r':
-			return false
-		}
-	}
-	return s != "" && !inClass
-}
-
 // closeAddress ends a string literal of which the last n bytes of dst are the text. The text of an address is printed as
 // it is wherever it reads as itself, and only then escaped.
 func closeAddress(dst []byte, n int) []byte {

@@ -133,7 +133,7 @@ func editAll[T any](e *edit, id, what string, in []*T, format func(*T) string, p
 		}
 		parsed, err := parse(replaced)
 		if err != nil {
-			e.errs = append(e.errs, fmt.Errorf("edit %s %s of route %q: %w", what, text, id, err))
+			e.errs = append(e.errs, fmt.Errorf("parse %s: %w, after %s of route %q was edited", what, err, text, id))
 			out = append(out, item)
 			continue
 		}

@@ -89,8 +89,8 @@ func TestEditorKeepsItemsThatDoNotParse(t *testing.T) {
 		t.Errorf("got %s, want %s", s, want)
 	}
 	want := []string{
-		`edit predicate A() of route "a": parse failed after token (, position 7: syntax error`,
-		`edit filter f() of route "a": parse failed after token (, position 7: syntax error`,
+		`parse predicate: parse failed after token (, position 7: syntax error, after A() of route "a" was edited`,
+		`parse filter: parse failed after token (, position 7: syntax error, after f() of route "a" was edited`,
 	}
 	if len(errs) != len(want) || errs[0].Error() != want[0] || errs[1].Error() != want[1] {
 		t.Errorf("got errors %q, want %q", errs, want)
@@ -127,7 +127,7 @@ func TestCloneAddsEditedRoutes(t *testing.T) {
 func TestCloneReportsItemsThatDoNotParse(t *testing.T) {
 	routes := eskip.MustParse("a: A() -> <shunt>")
 	got, errs := eskip.NewClone(regexp.MustCompile(`A`), `-`).DoWithErrors(routes)
-	if len(got) != 1 || len(errs) != 1 || !strings.HasPrefix(errs[0].Error(), `edit predicate A() of route "a": parse failed`) {
+	if len(got) != 1 || len(errs) != 1 || !strings.HasPrefix(errs[0].Error(), `parse predicate: parse failed`) {
 		t.Errorf("got %s and errors %q", got, errs)
 	}
 }

@@ -86,14 +86,14 @@ type jsonMeta struct {
 	Name              string            `json:"name"`
 	Annotations       map[string]string `json:"annotations"`
 	Labels            map[string]string `json:"labels"`
-	CreationTimestamp *time.Time        `json:"creationTimestamp"` // only has to parse
+	CreationTimestamp time.Time         `json:"creationTimestamp"`
 }
 
 func (m *jsonMeta) slim() Meta {
 	if m == nil {
 		return Meta{}
 	}
-	return SlimMeta(m.Namespace, m.Name, m.Annotations, m.Labels)
+	return SlimMeta(m.Namespace, m.Name, m.Annotations, m.Labels, m.CreationTimestamp)
 }
 
 // name is for the kinds of which no more metadata is kept.
@@ -105,8 +105,8 @@ func (m *jsonMeta) name() (namespace, name string) {
 }
 
 // SlimMeta makes a Meta of decoded metadata: without the last-applied annotation, empty maps as nil. It takes the maps
-// over.
-func SlimMeta(namespace, name string, annotations, labels map[string]string) Meta {
+// over. The zero time is no time.
+func SlimMeta(namespace, name string, annotations, labels map[string]string, created time.Time) Meta {
 	delete(annotations, LastAppliedAnnotation)
 	if len(annotations) == 0 {
 		annotations = nil
@@ -114,7 +114,11 @@ func SlimMeta(namespace, name string, annotations, labels map[string]string) Met
 	if len(labels) == 0 {
 		labels = nil
 	}
-	return Meta{Namespace: namespace, Name: name, Annotations: annotations, Labels: labels}
+	m := Meta{Namespace: namespace, Name: name, Annotations: annotations, Labels: labels}
+	if !created.IsZero() {
+		m.Created = created.Unix()
+	}
+	return m
 }
 
 type jsonTLS struct {
@@ -122,15 +126,19 @@ type jsonTLS struct {
 	SecretName string   `json:"secretName"`
 }
 
-func slimTLS(in []*jsonTLS) []TLS {
+func slimTLS(in []*jsonTLS, nulls *Nulls) []TLS {
 	var out []TLS
-	for _, t := range in {
-		if t != nil {
-			out = append(out, TLS{Hosts: t.Hosts, SecretName: t.SecretName})
+	for i, t := range in {
+		if t == nil {
+			nulls.add("spec.tls[%d]", i)
+			continue
 		}
+		out = append(out, TLS{Hosts: t.Hosts, SecretName: t.SecretName})
 	}
 	return out
 }
+
+func (n *Nulls) add(place string, at ...any) { *n = append(*n, fmt.Sprintf(place, at...)) }
 
 type jsonIngress struct {
 	Metadata *jsonMeta        `json:"metadata"`
@@ -182,10 +190,11 @@ func (i jsonIngress) slim() Object {
 	o.Spec = &IngressSpec{
 		IngressClassName: i.Spec.IngressClassName,
 		DefaultBackend:   i.Spec.DefaultBackend.slim(),
-		TLS:              slimTLS(i.Spec.TLS),
+		TLS:              slimTLS(i.Spec.TLS, &o.Nulls),
 	}
-	for _, r := range i.Spec.Rules {
+	for n, r := range i.Spec.Rules {
 		if r == nil {
+			o.Nulls.add("spec.rules[%d]", n)
 			continue
 		}
 		rule := IngressRule{Host: r.Host, HTTP: r.HTTP != nil}
@@ -223,7 +232,7 @@ func (r jsonRouteGroup) slim() Object {
 			Backends:        r.Spec.Backends,
 			DefaultBackends: r.Spec.DefaultBackends,
 			Routes:          r.Spec.Routes,
-			TLS:             slimTLS(r.Spec.TLS),
+			TLS:             slimTLS(r.Spec.TLS, &o.Nulls),
 		}
 	}
 	return o

@@ -47,10 +47,12 @@ func (s jsonService) slim() Object {
 		return o
 	}
 	o.Type, o.ExternalName = s.Spec.Type, s.Spec.ExternalName
-	for _, p := range s.Spec.Ports {
-		if p != nil {
-			o.Ports = append(o.Ports, ServicePort{Name: p.Name, Port: p.Port, TargetPort: TargetPort(p.TargetPort)})
+	for i, p := range s.Spec.Ports {
+		if p == nil {
+			o.Nulls.add("spec.ports[%d]", i)
+			continue
 		}
+		o.Ports = append(o.Ports, ServicePort{Name: p.Name, Port: p.Port, TargetPort: TargetPort(p.TargetPort)})
 	}
 	return o
 }
@@ -62,12 +64,15 @@ type jsonEndpointPort struct {
 	AppProtocol string `json:"appProtocol"`
 }
 
-func slimPorts(in []*jsonEndpointPort) []EndpointPort {
+// slimPorts takes the place of the list for those that are null.
+func slimPorts(in []*jsonEndpointPort, nulls *Nulls, list string) []EndpointPort {
 	out := make([]EndpointPort, 0, len(in))
-	for _, p := range in {
-		if p != nil {
-			out = append(out, EndpointPort(*p))
+	for i, p := range in {
+		if p == nil {
+			nulls.add("%s[%d]", list, i)
+			continue
 		}
+		out = append(out, EndpointPort(*p))
 	}
 	return out
 }
@@ -85,15 +90,18 @@ type jsonEndpoints struct {
 func (e jsonEndpoints) slim() Object {
 	o := &Endpoints{}
 	o.Namespace, o.Name = e.Metadata.name()
-	for _, s := range e.Subsets {
+	for i, s := range e.Subsets {
 		if s == nil {
+			o.Nulls.add("subsets[%d]", i)
 			continue
 		}
-		sub := Subset{Ports: slimPorts(s.Ports)}
-		for _, a := range s.Addresses {
-			if a != nil {
-				sub.Addresses = append(sub.Addresses, a.IP)
+		sub := Subset{Ports: slimPorts(s.Ports, &o.Nulls, fmt.Sprintf("subsets[%d].ports", i))}
+		for j, a := range s.Addresses {
+			if a == nil {
+				o.Nulls.add("subsets[%d].addresses[%d]", i, j)
+				continue
 			}
+			sub.Addresses = append(sub.Addresses, a.IP)
 		}
 		o.Subsets = append(o.Subsets, sub)
 	}
@@ -114,17 +122,19 @@ type jsonEndpointSlice struct {
 }
 
 func (e jsonEndpointSlice) slim() Object {
-	o := &EndpointSlice{NoPorts: e.Ports == nil, Ports: slimPorts(e.Ports)}
+	o := &EndpointSlice{NoPorts: e.Ports == nil}
+	o.Ports = slimPorts(e.Ports, &o.Nulls, "ports")
 	o.Namespace, o.Name = e.Metadata.name()
 	if e.Metadata != nil {
 		o.Service = e.Metadata.Labels[ServiceNameLabel]
 	}
-	for _, ep := range e.Endpoints {
+	for i, ep := range e.Endpoints {
 		if ep == nil {
+			o.Nulls.add("endpoints[%d]", i)
 			continue
 		}
-		s := SliceEndpoint{Zone: ep.Zone, Ready: true}
-		if len(ep.Addresses) > 0 {
+		s := SliceEndpoint{Zone: ep.Zone, Ready: true, NoAddress: len(ep.Addresses) == 0}
+		if !s.NoAddress {
 			s.Address = ep.Addresses[0]
 		}
 		if c := ep.Conditions; c != nil {

@@ -5,7 +5,8 @@ import "strconv"
 // Ingress is a networking.k8s.io/v1 Ingress.
 type Ingress struct {
 	Meta
-	Spec *IngressSpec // nil when the object has none
+	Spec  *IngressSpec // nil when the object has none
+	Nulls Nulls
 }
 
 // IngressSpec is what is read of an Ingress' spec.

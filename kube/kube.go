@@ -83,7 +83,13 @@ type Meta struct {
 	Name        string
 	Annotations map[string]string
 	Labels      map[string]string
+	// Created is the time of creation in seconds since 1970, 0 if the object does not say.
+	Created int64
 }
+
+// Nulls are the places in the lists of an object where a null stood, which counts as not written: "spec.rules[0]". Nil when
+// there are none.
+type Nulls []string
 
 // NamespaceOrDefault returns ns, or "default" for the empty namespace: Services, Endpoints and Secrets are looked up so.
 func NamespaceOrDefault(ns string) string {

@@ -4,7 +4,8 @@ package kube
 // unknown one is a matter of validation and not of decoding.
 type RouteGroup struct {
 	Meta
-	Spec *RouteGroupSpec // nil when the object has none
+	Spec  *RouteGroupSpec // nil when the object has none
+	Nulls Nulls
 }
 
 // RouteGroupSpec is the spec of a RouteGroup. A nil pointer in one of the lists is a null that was written there.

@@ -10,6 +10,7 @@ type Service struct {
 	Type         string // as written, "" if not set
 	ExternalName string
 	Ports        []ServicePort
+	Nulls        Nulls
 }
 
 // ServicePort is one port of a service.
@@ -53,6 +54,7 @@ func (p TargetPort) String() string {
 type Endpoints struct {
 	Namespace, Name string
 	Subsets         []Subset
+	Nulls           Nulls
 }
 
 // Subset is a set of addresses that share their ports.
@@ -78,14 +80,16 @@ type EndpointSlice struct {
 	NoPorts   bool
 	Ports     []EndpointPort
 	Endpoints []SliceEndpoint
+	Nulls     Nulls
 }
 
 // ServiceNameLabel is the label by which an EndpointSlice names its service.
 const ServiceNameLabel = "kubernetes.io/service-name"
 
-// SliceEndpoint is one endpoint of a slice: its first address, "" if it has none.
+// SliceEndpoint is one endpoint of a slice, with the first of its addresses.
 type SliceEndpoint struct {
 	Address     string
+	NoAddress   bool // the list of addresses is empty; one that begins with null or "" has the empty address
 	Zone        string
 	Ready       bool // also when the object does not say
 	Terminating bool

@@ -1,8 +1,6 @@
 package shadowdiff
 
 import (
-	"strings"
-
 	"github.com/routesrv/routesrv/eskip"
 )
 
@@ -43,7 +41,7 @@ const (
 	Removed
 	Added
 	Replaced
-	Moved // the same part in another place
+	Moved // the same filter in another place
 )
 
 var ops = []string{"same", "removed", "added", "replaced", "moved"}
@@ -58,8 +56,7 @@ func (o Op) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
 type Part struct {
 	Element Element
 	Op      Op
-	// Old and New are the texts in A and B; empty where the part is not. For predicates of one name that only changed their
-	// order they are all of that name.
+	// Old and New are the texts in A and B; empty where the part is not.
 	Old, New string
 	// OldPosition and NewPosition are the places of a filter, from 1. They are 0 for all else, and where the part is not.
 	OldPosition, NewPosition int
@@ -140,13 +137,9 @@ func ofName(calls []call, name string) int {
 	return len(calls)
 }
 
-// alignOneName pairs predicates of one name: those that are the same, then the others in their order. If all are the same
-// and only stand in another order, they are one part.
+// alignOneName pairs predicates of one name: those that are the same, wherever they stand, then the others in their order.
 func alignOneName(out []Part, a, b []call) []Part {
 	onlyA, onlyB := onlyIn(a, b), onlyIn(b, a)
-	if len(onlyA)+len(onlyB) == 0 && !sameTexts(a, b) {
-		return append(out, Part{Element: Predicate, Op: Moved, Old: joined(a), New: joined(b)})
-	}
 	other := onlyA
 	for _, c := range a {
 		if len(other) > 0 && other[0] == c {
@@ -185,26 +178,6 @@ func onlyIn(a, b []call) []call {
 		}
 	}
 	return out
-}
-
-func sameTexts(a, b []call) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i].text != b[i].text {
-			return false
-		}
-	}
-	return true
-}
-
-func joined(calls []call) string {
-	texts := make([]string, len(calls))
-	for i, c := range calls {
-		texts[i] = c.text
-	}
-	return strings.Join(texts, " && ")
 }
 
 // between makes a part of two texts, of which one may be empty: it is not there.

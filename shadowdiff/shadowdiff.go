@@ -9,8 +9,8 @@
 //
 // # What is equal
 //
-// Two routes are equal if [eskip.Eq] says so, or if their canonical forms print the same. So the order of endpoints and of
-// predicates with different names is no difference; the order of filters, and of predicates with one name, is. An
+// Two routes are equal if [eskip.Equivalent] says so, or if they print the same when endpoints and predicates are sorted. So
+// the order of endpoints and predicates is no difference, also among predicates with one name; the order of filters is. An
 // argument of a compiled route that is an int equals the float64 that a parser reads: what data planes get is the text.
 //
 // # Guarantees
@@ -181,10 +181,10 @@ func (d *differ) join(a, b []*eskip.Route) {
 	}
 }
 
-// compare compares two routes of one id. Nearly all are equal and written the same way, which Eq finds out without making
+// compare compares two routes of one id. Nearly all are equal and written the same way, which Equivalent finds out without making
 // a canonical form.
 func (d *differ) compare(a, b *eskip.Route) {
-	if !eskip.Eq(a, b) {
+	if !eskip.Equivalent(a, b) {
 		if parts := parts(a, b); len(parts) > 0 {
 			d.Changed = append(d.Changed, Change{A: a, B: b, Parts: parts})
 			return
@@ -202,13 +202,13 @@ func (d *differ) rename() {
 	free := make(map[string][]int, len(d.Missing)) // places in Missing by canonical text
 	var buf []byte
 	for i, r := range d.Missing {
-		buf = eskip.AppendRoute(buf[:0], eskip.Canonical(r))
+		buf = appendSorted(buf[:0], r)
 		free[string(buf)] = append(free[string(buf)], i)
 	}
 	renamed := make([]bool, len(d.Missing))
 	extra := d.Extra[:0]
 	for _, r := range d.Extra {
-		buf = eskip.AppendRoute(buf[:0], eskip.Canonical(r))
+		buf = appendSorted(buf[:0], r)
 		places := free[string(buf)]
 		if len(places) == 0 {
 			extra = append(extra, r)
@@ -227,4 +227,22 @@ func (d *differ) rename() {
 	}
 	d.Missing = missing
 	slices.SortStableFunc(d.Renamed, func(x, y Rename) int { return byID(x.A, y.A) })
+}
+
+// appendSorted appends the text of a route in which predicates are sorted, and endpoints: a key for what a route means.
+func appendSorted(dst []byte, r *eskip.Route) []byte {
+	c := eskip.Canonical(r) // with a list of predicates of its own
+	for from := 0; from < len(c.Predicates); {
+		to := from + 1
+		for to < len(c.Predicates) && c.Predicates[to].Name == c.Predicates[from].Name {
+			to++
+		}
+		if to-from > 1 {
+			slices.SortStableFunc(c.Predicates[from:to], func(p, q *eskip.Predicate) int {
+				return strings.Compare(p.String(), q.String())
+			})
+		}
+		from = to
+	}
+	return eskip.AppendRoute(dst, c)
 }

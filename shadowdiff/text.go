@@ -136,11 +136,7 @@ func (t *textWriter) part(p Part) {
 	case Added:
 		t.line(label + t.style(styleGreen, "+ "+t.fit(Printable(p.New), indent)))
 	case Moved:
-		if p.Old == p.New {
-			t.line(label + t.style(styleYellow, "= "+t.fit(Printable(p.Old), indent)))
-			return
-		}
-		fallthrough // predicates in another order
+		t.line(label + t.style(styleYellow, "= "+t.fit(Printable(p.Old), indent)))
 	default:
 		old, new := Printable(p.Old), Printable(p.New)
 		prefix, oldMid, newMid, suffix := Mark(old, new)

@@ -25,6 +25,7 @@ var allowed = map[string][]string{
 	"kube":             {},
 	"table":            {"eskip"},
 	"guard":            {"table"},
+	"proxysafe":        {"eskip"},
 	"internal/durable": {},
 
 	// behaviour: these do not know each other
@@ -32,7 +33,7 @@ var allowed = map[string][]string{
 	"source/manifests":         {"kube", "source/manifests/yamldoc"},
 	"source/manifests/yamldoc": {},
 	"source/filterdir":         {"kube"},
-	"compile":                  {"eskip", "kube", "table"},
+	"compile":                  {"eskip", "kube", "proxysafe", "table"},
 	"source/tables":            {"eskip", "table"},
 	"poller":                   {"guard", "kube", "table"},
 	"etagcache":                {"table"},
@@ -52,7 +53,7 @@ var allowed = map[string][]string{
 		"compile", "dataplane", "engine", "eskip", "etagcache", "guard", "httpserve", "internal/durable", "poller", "rollout",
 		"shadowdiff", "shadowdiff/page", "table",
 	},
-	"config": {"compile", "dataplane", "eskip", "guard", "kube"},
+	"config": {"compile", "dataplane", "eskip", "guard", "kube", "proxysafe"},
 	"setup":  {"config", "poller", "source/cluster", "source/filterdir", "source/manifests"},
 
 	// binaries
@@ -80,7 +81,7 @@ var only = map[string]string{
 }
 
 // pure packages do no I/O, have no clock and log nothing.
-var pure = []string{"eskip", "kube", "table", "guard", "compile", "rollout", "shadowdiff"}
+var pure = []string{"eskip", "kube", "table", "guard", "proxysafe", "compile", "rollout", "shadowdiff"}
 
 // impure are imports that a pure package does not have. net/http is for the template context of eskip, log/slog and os
 // for nobody.

@@ -38,6 +38,7 @@ kind: Ingress
 metadata:
   name: a
   namespace: shop
+  creationTimestamp: "2026-01-02T03:04:05Z"
   annotations: {x: "1", kubectl.kubernetes.io/last-applied-configuration: '{"much": "text"}'}
   managedFields: [{manager: kubectl, operation: Update}]
 spec:
@@ -55,7 +56,7 @@ spec: {}
 ---
 apiVersion: zalando.org/v1
 kind: RouteGroup
-metadata: {name: r, namespace: shop}
+metadata: {name: r, namespace: shop, creationTimestamp: "2026-01-02T03:04:06Z"}
 spec:
   hosts: [r.example.org]
   backends: [{name: s, type: service, serviceName: s, servicePort: 80}]
@@ -145,7 +146,7 @@ func readsObjects(t *testing.T, w World) {
 	want := kube.Snapshot{
 		Ingresses: []*kube.Ingress{
 			{
-				Meta: kube.Meta{Namespace: "shop", Name: "a", Annotations: map[string]string{"x": "1"}},
+				Meta: kube.Meta{Namespace: "shop", Name: "a", Annotations: map[string]string{"x": "1"}, Created: 1767323045},
 				Spec: &kube.IngressSpec{Rules: []kube.IngressRule{{
 					Host: "a.example.org", HTTP: true,
 					Paths: []kube.IngressPath{{
@@ -159,7 +160,7 @@ func readsObjects(t *testing.T, w World) {
 			},
 		},
 		RouteGroups: []*kube.RouteGroup{{
-			Meta: kube.Meta{Namespace: "shop", Name: "r"},
+			Meta: kube.Meta{Namespace: "shop", Name: "r", Created: 1767323046},
 			Spec: &kube.RouteGroupSpec{
 				Hosts:           []string{"r.example.org"},
 				Backends:        []*kube.RouteGroupBackend{{Name: "s", Type: "service", ServiceName: "s", ServicePort: 80}},

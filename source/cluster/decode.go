@@ -50,7 +50,7 @@ func salvageRef(kind kube.Kind, raw []byte) kube.Ref {
 }
 
 func slimMeta(m *metav1.ObjectMeta) kube.Meta {
-	return kube.SlimMeta(m.Namespace, m.Name, m.Annotations, m.Labels)
+	return kube.SlimMeta(m.Namespace, m.Name, m.Annotations, m.Labels, m.CreationTimestamp.Time)
 }
 
 func decodeIngress(raw []byte) (kube.Object, error) {
@@ -156,8 +156,9 @@ func decodeEndpointSlice(raw []byte) (kube.Object, error) {
 			Zone:        deref(e.Zone),
 			Ready:       e.Conditions.Ready == nil || *e.Conditions.Ready,
 			Terminating: deref(e.Conditions.Terminating),
+			NoAddress:   len(e.Addresses) == 0,
 		}
-		if len(e.Addresses) > 0 {
+		if !s.NoAddress {
 			s.Address = e.Addresses[0]
 		}
 		o.Endpoints = append(o.Endpoints, s)

@@ -1,0 +1,65 @@
+package compile
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// duplicates are the routes that did not get their id, apart from those that are what the winner is.
+func (c *candidates) duplicates() []Problem {
+	var problems []Problem
+	for _, id := range sortedRivals(&c.ids) {
+		all := oldest(slices.Clone(c.ids.rivals[id]))
+		winner := all[0]
+		for _, p := range all[1:] {
+			if p.route().sameAs(winner.route()) {
+				continue
+			}
+			message := fmt.Sprintf("Ignoring route with the same id %s, existing: %s, ignored: %s",
+				id, winner.route().text(), p.route().text())
+			owner := p.owner()
+			if keeper := winner.owner(); keeper != owner {
+				message += fmt.Sprintf(" (%s keeps the id, the route of %s is ignored)", keeper, owner)
+			}
+			problems = append(problems, Problem{
+				Owner: owner, Route: id, Reason: DuplicateID, Severity: Error, Plain: true, Message: message,
+			})
+		}
+	}
+	return problems
+}
+
+// shadows are the routes of the table that match exactly what a route of another object matches, which was there first:
+// which of the two a proxy takes is left to chance. Routes of one object are its own affair.
+func (c *candidates) shadows() []Problem {
+	var problems []Problem
+	for match := range c.matches.rivals {
+		all := slices.DeleteFunc(slices.Clone(c.matches.rivals[match]), func(p place) bool {
+			r := p.route()
+			return r.Route == nil || c.ids.winner(r.ID) != r // not in the table
+		})
+		if len(all) < 2 {
+			continue
+		}
+		first := oldest(all)[0]
+		for _, p := range all[1:] {
+			if p.asker() == first.asker() {
+				continue
+			}
+			problems = append(problems, Problem{
+				Owner: p.owner(), Route: p.route().ID, Reason: Shadows, Severity: Warning,
+				Message: fmt.Sprintf("route %s matches what route %s of %s matches: proxies take one of the two at random",
+					p.route().ID, first.route().ID, first.owner()),
+			})
+		}
+	}
+	// The matches came in random order.
+	slices.SortFunc(problems, func(a, b Problem) int {
+		if order := a.Owner.Compare(b.Owner); order != 0 {
+			return order
+		}
+		return strings.Compare(a.Route, b.Route)
+	})
+	return problems
+}

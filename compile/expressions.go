@@ -1,0 +1,124 @@
+package compile
+
+import (
+	"regexp/syntax"
+	"strings"
+
+	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/kube"
+)
+
+// A route whose expressions no proxy can compile is published as the reference publishes it, and every proxy drops it
+// without a word to its author. So it is a problem here.
+
+// checkExpression reports an expression that does not compile.
+func (f *findings) checkExpression(what, expr string) {
+	if plainExpression(expr) {
+		return
+	}
+	if _, err := syntax.Parse(expr, syntax.Perl); err != nil {
+		f.warnf(InvalidExpression, "%s %q does not compile, proxies drop its routes: %v", what, expr, err)
+	}
+}
+
+// plainExpression reports whether no byte of the expression means anything but itself. That is so for nearly all, and costs
+// much less than to compile them.
+func plainExpression(expr string) bool {
+	for i := range len(expr) {
+		if !plainByte[expr[i]] {
+			return false
+		}
+	}
+	return true
+}
+
+// plainByte has the bytes that mean themselves in an expression.
+var plainByte = func() (plain [256]bool) {
+	for c := byte(' '); c < 0x7f; c++ {
+		plain[c] = strings.IndexByte(`\()[]{}*+?|^$`, c) < 0
+	}
+	return plain
+}()
+
+// checkHost reports a host whose expression does not compile. Wildcards are the usual case.
+func (f *findings) checkHost(host string) {
+	if !plainExpression(host) {
+		f.checkExpression("host expression", hostExpr(host))
+	}
+}
+
+// checkPattern reports a path pattern that proxies drop, or that they keep and never match.
+func (f *findings) checkPattern(pattern string) {
+	if strings.IndexByte(pattern, '*') < 0 && strings.IndexByte(pattern, ':') < 0 {
+		return
+	}
+	segments := strings.Split(pattern, "/")
+	for i, s := range segments {
+		switch {
+		case strings.HasPrefix(s, "*") && strings.Join(segments[i+1:], "") != "":
+			f.warnf(InvalidExpression, "path %q has a free wildcard before its end, proxies drop its routes", pattern)
+		case len(s) > 1 && strings.ContainsAny(s[1:], ":*") && s[0] != ':' && s[0] != '*':
+			f.warnf(InvalidExpression, "path %q has a wildcard inside of a segment, proxies never match it", pattern)
+		}
+	}
+}
+
+// checkPredicates reports what is wrong with the predicates of a text.
+func (f *findings) checkPredicates(predicates []*eskip.Predicate) {
+	for _, p := range predicates {
+		if len(p.Args) == 0 {
+			continue
+		}
+		arg, ok := p.Args[len(p.Args)-1].(string)
+		if !ok {
+			continue
+		}
+		switch {
+		case p.Name == "Host" && len(p.Args) == 1:
+			f.checkExpression("host expression", arg)
+		case p.Name == "PathRegexp" && len(p.Args) == 1:
+			f.checkExpression("path expression", arg)
+		case p.Name == "HeaderRegexp" && len(p.Args) == 2:
+			f.checkExpression("header expression", arg)
+		case isPathPredicate(p) && len(p.Args) == 1:
+			f.checkPattern(arg)
+		}
+	}
+}
+
+// checkRoute reports what is wrong with a route that was read of a text. Its hosts are not looked at: those of a custom route
+// are replaced.
+func (f *findings) checkRoute(r *eskip.Route) {
+	f.checkPattern(r.Path)
+	for _, p := range r.PathRegexps {
+		f.checkExpression("path expression", p)
+	}
+	for _, values := range r.HeaderRegexps {
+		for _, v := range values {
+			f.checkExpression("header expression", v)
+		}
+	}
+	f.checkPredicates(r.Predicates)
+}
+
+// checkRouteGroup reports the hosts and paths of a RouteGroup that proxies cannot match.
+func (f *findings) checkRouteGroup(spec *kube.RouteGroupSpec) {
+	for _, h := range spec.Hosts {
+		if h == "" {
+			f.warnf(InvalidExpression, "an empty host matches no request")
+		}
+		f.checkHost(h)
+	}
+	for _, r := range spec.Routes {
+		f.checkPattern(r.Path)
+		f.checkPattern(r.PathSubtree)
+		f.checkExpression("path expression", r.PathRegexp)
+		for _, text := range r.Predicates {
+			if !strings.Contains(text, "Host") && !strings.Contains(text, "Path") && !strings.Contains(text, "Regexp") {
+				continue // not one of those that are looked at
+			}
+			ps, _ := eskip.ParsePredicates(text) // validated
+			f.checkPredicates(ps)
+		}
+	}
+}

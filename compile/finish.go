@@ -1,0 +1,185 @@
+package compile
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/proxysafe"
+	"github.com/routesrv/routesrv/table"
+)
+
+// made is a finished route of an object: it competes for its id with the routes of all objects, and whoever wins brings
+// along what the clone rules made of it.
+type made struct {
+	*table.Route // nil if it was left out; it keeps its id from others all the same
+	more         *more
+	// match is a hash of what the route matches. It is 0 for routes that are there for the sake of another one.
+	match uint64
+}
+
+// more is what few routes have: those that were left out, edited or cloned.
+type more struct {
+	id string
+	// before is the text of the route before edit rules, by which the reference tells equal routes of one id from
+	// different ones.
+	before string
+	clones []*table.Route // with distinct ids
+}
+
+// id is the id that the route wants.
+func (m *made) id() string {
+	if m.Route != nil {
+		return m.ID
+	}
+	return m.more.id
+}
+
+// clones are the routes that are in the table if this one is.
+func (m *made) clones() []*table.Route {
+	if m.more == nil {
+		return nil
+	}
+	return m.more.clones
+}
+
+// text is the expression that is compared with other routes of the id.
+func (m *made) text() string {
+	if m.more != nil {
+		return m.more.before
+	}
+	return expression(m.Route)
+}
+
+// sameAs reports whether two routes of one id are the same. Whether there is more is decided by the text alone.
+func (m *made) sameAs(o *made) bool {
+	return (m.more == nil) == (o.more == nil) && m.text() == o.text()
+}
+
+// role says what a route is there for.
+type role bool
+
+const (
+	mainRoute role = true  // an object asked for it
+	companion role = false // it goes with another route, or with a host
+)
+
+// finisher does what is done to every finished route: process, print, parse back.
+type finisher struct{ set *settings }
+
+// finish appends the finished form of the route to dst. The route is not changed and not kept. Problems go to f.
+func (p finisher) finish(dst []made, r *eskip.Route, f *findings, role role) []made {
+	if p.set.DefaultFilters != nil {
+		r = p.set.DefaultFilters.Do([]*eskip.Route{r})[0]
+	}
+	return p.edit(dst, r, f, role)
+}
+
+// edit is finish without the default filters.
+func (p finisher) edit(dst []made, before *eskip.Route, f *findings, role role) []made {
+	r := before
+	var clones []*eskip.Route
+	if len(p.set.EditRoutes)+len(p.set.CloneRoutes) > 0 {
+		r, clones = p.process(before, f)
+	}
+	var m made
+	if role == mainRoute {
+		m.match = matchOf(r)
+	}
+	if printed, ok := p.print(r, f); ok {
+		m.Route = printed
+	}
+	if m.Route == nil || r != before || len(clones) > 0 {
+		m.more = &more{id: before.Id, before: before.String(), clones: p.printClones(clones, f)}
+	}
+	return append(dst, m)
+}
+
+// process applies the edit rules and the clone rules.
+func (p finisher) process(r *eskip.Route, f *findings) (edited *eskip.Route, clones []*eskip.Route) {
+	routes := []*eskip.Route{r}
+	var failed []error
+	for _, e := range p.set.EditRoutes {
+		var errs []error
+		routes, errs = e.DoWithErrors(routes)
+		failed = append(failed, errs...)
+	}
+	for _, c := range p.set.CloneRoutes {
+		var errs []error
+		routes, errs = c.DoWithErrors(routes)
+		failed = append(failed, errs...)
+	}
+	for _, err := range failed {
+		f.add(Problem{Route: r.Id, Reason: ProcessingFailed, Severity: Error, Plain: true, Message: "Failed to " + err.Error()})
+	}
+	return routes[0], routes[1:]
+}
+
+// print gives the printed form of a route, unless it would harm those who read the table.
+func (p finisher) print(r *eskip.Route, f *findings) (*table.Route, bool) {
+	printed := table.NewRoute(r)
+	back, err := parseBack(r, printed.Text)
+	if err != nil {
+		f.add(Problem{
+			Route: r.Id, Reason: NotParsable, Severity: Error,
+			Message: fmt.Sprintf("route %s left out, it would make the whole table unreadable: %v", r.Id, err),
+		})
+		return nil, false
+	}
+	if err := proxysafe.Check(r); err != nil {
+		f.add(Problem{
+			Route: r.Id, Reason: WouldCrashProxy, Severity: Error,
+			Message: fmt.Sprintf("route %s left out, every proxy that gets it would crash: %v", r.Id, err),
+		})
+		return nil, false
+	}
+	if hasControl(printed.Hosts) {
+		printed.Hosts = table.NewRoute(back).Hosts // as all have them who read the table
+	}
+	return &printed, true
+}
+
+// printClones prints what the clone rules made. Several rules can make clones of one id; the last counts, as it does for
+// a proxy that reads the table of the reference.
+func (p finisher) printClones(routes []*eskip.Route, f *findings) []*table.Route {
+	var clones []*table.Route
+	for _, r := range routes {
+		printed, ok := p.print(r, f)
+		if !ok {
+			continue
+		}
+		if at := slices.IndexFunc(clones, func(c *table.Route) bool { return c.ID == printed.ID }); at >= 0 {
+			clones[at] = printed
+			continue
+		}
+		clones = append(clones, printed)
+	}
+	return clones
+}
+
+// parseBack holds the law that keeps one object from breaking the table of all: the text of a route, read alone, means what
+// the route means.
+func parseBack(r *eskip.Route, text string) (*eskip.Route, error) {
+	if !eskip.ValidID(r.Id) {
+		return nil, fmt.Errorf("%q is not a route id", r.Id)
+	}
+	back, err := eskip.Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	if len(back) != 1 || !eskip.Equivalent(back[0], r) {
+		return nil, fmt.Errorf("it reads as a different route: %s", eskip.String(back...))
+	}
+	return back[0], nil
+}
+
+// hasControl reports whether a character of s is printed as an escape in an expression. The line feed is among them, which
+// also stands between two hosts.
+func hasControl(s string) bool {
+	for i := range len(s) {
+		if s[i] >= '\a' && s[i] <= '\r' {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,41 @@
+package compile
+
+import (
+	"github.com/routesrv/routesrv/kube"
+)
+
+// appendNulls appends a problem for each null in the lists of an object.
+func appendNulls(problems []Problem, owner kube.Ref, nulls kube.Nulls) []Problem {
+	for _, place := range nulls {
+		problems = append(problems, Problem{
+			Owner: owner, Reason: NullEntry, Severity: Warning, Message: "Ignoring null at " + place,
+		})
+	}
+	return problems
+}
+
+func endpointsProblems(all []*kube.Endpoints) []Problem {
+	var problems []Problem
+	for _, e := range all {
+		problems = appendNulls(problems, e.Ref(), e.Nulls)
+	}
+	return problems
+}
+
+// sliceProblems also names empty addresses: they are used, as in the reference, and lead nowhere.
+func sliceProblems(all []*kube.EndpointSlice) []Problem {
+	var problems []Problem
+	for _, s := range all {
+		problems = appendNulls(problems, s.Ref(), s.Nulls)
+		for i := range s.Endpoints {
+			if e := &s.Endpoints[i]; e.Address == "" && !e.NoAddress && !s.NoPorts {
+				problems = append(problems, Problem{
+					Owner: s.Ref(), Reason: NullEntry, Severity: Warning,
+					Message: "The first address of an endpoint is empty: routes to it have no host",
+				})
+				break
+			}
+		}
+	}
+	return problems
+}

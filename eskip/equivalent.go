@@ -1,0 +1,71 @@
+package eskip
+
+import "slices"
+
+// Equivalent reports whether two routes have the same id and mean the same to a proxy. It is [Eq] without the differences
+// that have no meaning, and that the text form does not keep:
+//
+//   - predicates are a multiset: their order counts for none of them, nor does Any.
+//   - an expression of Host, PathRegexp or HeaderRegexp may have a control character where the other has its escape, if
+//     that matches the same.
+//
+// So for a route that prints well, Equivalent(r, Parse(String(r))) holds.
+func Equivalent(a, b *Route) bool {
+	if a == b {
+		return true
+	}
+	if a == nil || b == nil {
+		return false
+	}
+	return a.Id == b.Id &&
+		eqCalls(a.Filters, b.Filters) &&
+		eqBackend(a, b) &&
+		(eqWrittenPredicates(a, b) || equivalentPredicates(meaningful(a), meaningful(b)))
+}
+
+func eqCalls(a, b []*Filter) bool {
+	return slices.EqualFunc(a, b, func(f, g *Filter) bool { return eqCall(f.Name, f.Args, g.Name, g.Args) })
+}
+
+// meaningful are the canonical predicates without those that hold for every request.
+func meaningful(r *Route) []*Predicate {
+	return slices.DeleteFunc(canonicalPredicates(r), func(p *Predicate) bool { return p.Name == "Any" || p.Name == "*" })
+}
+
+// equivalentPredicates takes two lists that are sorted by name. Both are used up.
+func equivalentPredicates(a, b []*Predicate) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i, p := range a {
+		// Usually the partner is in the same place. It moves there, so that each has one partner.
+		at := i
+		for at < len(b) && b[at].Name == p.Name && !equivalentPredicate(p, b[at]) {
+			at++
+		}
+		if at == len(b) || b[at].Name != p.Name {
+			return false
+		}
+		b[i], b[at] = b[at], b[i]
+	}
+	return true
+}
+
+func equivalentPredicate(p, q *Predicate) bool {
+	if eqPredicate(p, q) {
+		return true
+	}
+	if p.Name != q.Name || len(p.Args) != len(q.Args) || len(p.Args) == 0 {
+		return false
+	}
+	last := len(p.Args) - 1
+	switch {
+	case (p.Name == "Host" || p.Name == "PathRegexp") && last == 0:
+	case p.Name == "HeaderRegexp" && last == 1 && eqArg(p.Args[0], q.Args[0]):
+	default:
+		return false
+	}
+	x, isText := p.Args[last].(string)
+	y, otherIsText := q.Args[last].(string)
+	return isText && otherIsText && spelledRegexp(x) == spelledRegexp(y)
+}

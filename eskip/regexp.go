@@ -1,0 +1,82 @@
+package eskip
+
+import "regexp/syntax"
+
+// appendRegexp appends s as a regexp literal, or as a string, which means the same to every predicate that has one, if a
+// regexp literal cannot carry it. Control characters are written as escapes, as the reference writes them: a reader gets
+// the escapes, see [spelledRegexp].
+func appendRegexp(dst []byte, s string) []byte {
+	if !literalRegexp(s) {
+		return appendString(dst, s)
+	}
+	dst = append(dst, '/')
+	start := 0
+	for i := range len(s) {
+		if c := s[i]; c == '/' || c == '\\' || isControl(c) {
+			dst = append(dst, s[start:i]...)
+			dst = append(dst, '\\', escapeLetter(c))
+			start = i + 1
+		}
+	}
+	dst = append(dst, s[start:]...)
+	return append(dst, '/')
+}
+
+// literalRegexp reports whether a regexp literal can carry s. An empty one would be a comment, and one that ends in what
+// looks like a character class does not end there: to the lexer also an escaped bracket opens a class, because its
+// backslash is printed twice. Control characters can stand in one if their escapes mean the same.
+func literalRegexp(s string) bool {
+	inClass, controls := false, false
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '[':
+			inClass = true
+		case c == ']':
+			inClass = false
+		case isControl(c):
+			controls = true
+		}
+	}
+	return s != "" && !inClass && (!controls || sameRegexp(s, escapedControls(s)))
+}
+
+// isControl reports whether c is one of the characters that the printer escapes as a letter.
+func isControl(c byte) bool { return c >= '\a' && c <= '\r' }
+
+// escapedControls is what a reader gets of the regexp literal for s: a lexer does not decode these escapes.
+func escapedControls(s string) string {
+	out := make([]byte, 0, len(s)+4)
+	for i := range len(s) {
+		if isControl(s[i]) {
+			out = append(out, '\\', escapeLetter(s[i]))
+		} else {
+			out = append(out, s[i])
+		}
+	}
+	return string(out)
+}
+
+// sameRegexp reports whether two expressions match the same texts, as far as their syntax shows it. Two that no proxy can
+// compile are the same, too. It tells the rare cases in which an escape means something else: \b is a word boundary, and
+// in \Q...\E or behind a backslash there are no escapes.
+func sameRegexp(x, y string) bool {
+	a, errA := syntax.Parse(x, syntax.Perl)
+	b, errB := syntax.Parse(y, syntax.Perl)
+	if errA != nil || errB != nil {
+		return errA != nil && errB != nil
+	}
+	return a.Equal(b)
+}
+
+// spelledRegexp is the value that a reader gets of the printed expression s: s itself, but for control characters.
+func spelledRegexp(s string) string {
+	for i := range len(s) {
+		if isControl(s[i]) {
+			if literalRegexp(s) {
+				return escapedControls(s)
+			}
+			return s
+		}
+	}
+	return s
+}
