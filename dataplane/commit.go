@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
@@ -114,8 +115,8 @@ func (c *Client) verify(seen view, a *answer) (next *candidate, f *Error) {
 		next.etags = []string{a.tag.text}
 	}
 	now := time.Now()
-	if next.sourceRead.IsZero() {
-		next.sourceRead = now // all that can be said
+	if next.sourceRead.IsZero() && seen.applied != nil {
+		next.sourceRead = seen.applied.sourceRead // without evidence the age goes on
 	}
 	switch {
 	case seen.applied != nil && seen.applied.table.Digest() == a.digest:
@@ -140,7 +141,7 @@ func timeOf(seen view, a *answer, read, now time.Time) time.Time {
 	switch {
 	case !a.modified.IsZero():
 		return a.modified
-	case seen.applied != nil && !read.Truncate(time.Second).After(seen.applied.table.Time()):
+	case read.IsZero() || seen.applied != nil && !read.Truncate(time.Second).After(seen.applied.table.Time()):
 		return now
 	default:
 		return read
@@ -182,9 +183,9 @@ func meant(seen view, a *answer) (*candidate, *Error) {
 		return nil, failf(ReasonProtocol, "304 for %q, which is not the one table that was named", a.tag.text)
 	}
 	next := *of
-	next.sourceRead, next.state = a.sourceRead, a.state
-	if next.sourceRead.IsZero() {
-		next.sourceRead = time.Now()
+	next.state = a.state
+	if !a.sourceRead.IsZero() {
+		next.sourceRead = a.sourceRead // otherwise the age goes on
 	}
 	next.raise(a.tag)
 	// Who takes over a name must not be sent back for it. A server whose names have no revision knows the old ones, too.
@@ -208,13 +209,13 @@ func (c *Client) olderThan(s *server, seen view, next *candidate) bool {
 		return false
 	}
 	if s.older++; s.older < olderPolls {
-		c.log.Warn(LogTableOlder, "url", s.name, "revision", revision, "applied_revision", seen.applied.table.Revision(),
+		c.said.say(slog.LevelWarn, LogTableOlder, s.name, "url", s.name, "revision", revision, "applied_revision", seen.applied.table.Revision(),
 			"digest", next.table.Digest().String())
 		return true
 	}
 	s.older = 0
 	c.cfg.Metrics.older.Inc()
-	c.log.Warn(LogOlderAccepted, "url", s.name, "revision", revision, "applied_revision", seen.applied.table.Revision(),
+	c.said.say(slog.LevelWarn, LogOlderAccepted, s.name, "url", s.name, "revision", revision, "applied_revision", seen.applied.table.Revision(),
 		"digest", next.table.Digest().String())
 	return false
 }

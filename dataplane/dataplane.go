@@ -177,6 +177,7 @@ type Client struct {
 	// set by New, read only
 	cfg     Config
 	log     *slog.Logger
+	said    *said
 	guard   *guard.Guard
 	http    *http.Client
 	recheck chan struct{}
@@ -226,6 +227,7 @@ func New(cfg Config) (*Client, error) {
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
+	c.said = newSaid(c.log)
 	c.course.pollFirst = true
 	c.zoneSource = zoneSource{zone: cfg.Zone, path: cfg.ZoneFile, log: c.log}
 	c.lkg = newFile(lkgFile, cfg.LKGPath, writeLKG, c.log, cfg.Metrics)

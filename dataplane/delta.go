@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"log/slog"
 	"mime"
 	"strings"
 	"time"
@@ -119,7 +120,7 @@ func (c *Client) taken(a *answer, w want) {
 func (c *Client) deltaFailed(s *server, f *Error) {
 	c.cfg.Metrics.deltas.WithLabelValues(deltaRejected).Inc()
 	s.noDeltas = time.Now().Add(deltaRest)
-	c.log.Warn(LogDeltaFailed, "url", s.name, "reason", string(f.Reason), "error", f.Err)
+	c.said.say(slog.LevelWarn, LogDeltaFailed, string(f.Reason)+" "+s.name, "url", s.name, "reason", string(f.Reason), "error", f.Err)
 }
 
 // readDelta reads an answer with the status 226 into a: whether it is a delta for one of the tables that are held.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -77,7 +78,7 @@ func (c *Client) take(ctx context.Context, st *stream, e event) *ending {
 		var advice struct {
 			AfterMS uint32 `json:"after_ms"`
 		}
-		_ = json.Unmarshal([]byte(e.data), &advice) // without advice it is the least
+		_ = json.Unmarshal([]byte(e.data), &advice) // without advice it is streamGap
 		after := min(time.Duration(advice.AfterMS)*time.Millisecond, c.cfg.MaxBackoff)
 		return &ending{reason: endReconnect, failed: !st.current, wait: after + c.chance(after/10+250*time.Millisecond)}
 	}
@@ -147,13 +148,17 @@ func (c *Client) takeCurrent(st *stream, e event) *ending {
 		if !a.tag.known {
 			return failf(ReasonTag, "id %.200q has no digest", e.id)
 		}
-		a.sourceRead, a.state = past(time.Parse(time.RFC3339, says.SourceRead)), tableState(says.State)
+		read, err := time.Parse(time.RFC3339, says.SourceRead)
+		a.sourceRead, a.state = credible(read, err, time.Now()), tableState(says.State)
 		return nil
 	})
 	if f != nil {
 		return c.rejected(st, f)
 	}
-	st.at, st.lastRead, st.current = a.tag.digest, a.sourceRead, true
+	st.at, st.current = a.tag.digest, true
+	if !a.sourceRead.IsZero() {
+		st.lastRead = a.sourceRead
+	}
 	st.server.unnamed = false
 	c.succeeded(st.server, time.Now())
 	c.ended(nil)
@@ -162,9 +167,14 @@ func (c *Client) takeCurrent(st *stream, e event) *ending {
 
 // takeFetch fetches a table that cannot be sent as an event. All clients are told at the same time.
 func (c *Client) takeFetch(ctx context.Context, st *stream, e event) *ending {
-	if !pause(ctx, c.chance(fetchSpread)) {
+	wait := c.chance(fetchSpread)
+	if least := time.Until(st.fetched.Add(streamGap)); !st.fetched.IsZero() && wait < least {
+		wait = least
+	}
+	if !pause(ctx, wait) {
 		return &ending{}
 	}
+	st.fetched = time.Now()
 	c.polling.Lock()
 	defer c.polling.Unlock()
 	if err := c.try(ctx, ctx, st.server, st.zone, fullFetch); err != nil {
@@ -216,7 +226,7 @@ func (c *Client) rejected(st *stream, f *Error) *ending {
 	if f.stack != nil {
 		attrs = append(attrs, "stack", string(f.stack))
 	}
-	c.log.Warn(LogStreamRejected, attrs...)
+	c.said.say(slog.LevelWarn, LogStreamRejected, string(f.Reason)+" "+st.server.name, attrs...)
 	return &ending{reason: endRejected, failed: true, refetch: true, wait: c.afterBroken(st)}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"runtime/debug"
 	"slices"
@@ -120,9 +121,9 @@ func (c *Client) ended(err error) {
 	})
 	switch {
 	case err != nil && !c.failing:
-		c.log.Error(LogUnreachable, "error", err)
+		c.said.say(slog.LevelError, LogUnreachable, "", "error", err)
 	case err == nil && c.failing:
-		c.log.Info(LogReachable)
+		c.said.say(slog.LevelInfo, LogReachable, "")
 	}
 	c.failing = err != nil
 	c.retryFiles(now)

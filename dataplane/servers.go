@@ -26,6 +26,7 @@ type server struct {
 	// owned by the round
 	older       int           // polls in a row that showed a lower revision
 	foreign     bool          // its last answer was not that of a route server of ours
+	tells       bool          // it has said when its source was read: an answer that does not proves nothing
 	noDeltas    time.Time     // until when it is not asked for deltas; zero if none has failed
 	unnamed     bool          // its last 304 made no sense: the next request names nothing, so that the table comes
 	fineSince   time.Time     // the first of the probes that went well; zero if it is not probed, or failing
@@ -132,7 +133,7 @@ func (c *Client) succeeded(s *server, now time.Time) {
 	s.status.LastError, s.status.RetryAt = "", time.Time{}
 	c.mu.Unlock()
 	if was.Failures > 0 {
-		c.log.Info(LogServerRecovered, "url", s.name, "failures", was.Failures, "reason", string(was.Reason))
+		c.said.say(slog.LevelInfo, LogServerRecovered, s.name, "url", s.name, "failures", was.Failures, "reason", string(was.Reason))
 	}
 }
 
@@ -144,7 +145,8 @@ func (c *Client) failed(s *server, f *Error, now time.Time) {
 	was := s.status
 	s.status.Failures++
 	s.status.Reason, s.status.LastError = f.Reason, f.Err.Error()
-	delay := max(c.backoff(s.status.Failures), min(f.retryAfter, c.cfg.MaxBackoff))
+	advice := min(f.retryAfter, c.cfg.MaxBackoff)
+	delay := max(c.backoff(s.status.Failures), advice+c.chance(advice/4)) // all that it has sent away got the same advice
 	s.status.RetryAt = now.Add(delay)
 	c.mu.Unlock()
 	attrs := []any{"url", s.name, "reason", string(f.Reason), "error", f.Err}
@@ -155,7 +157,7 @@ func (c *Client) failed(s *server, f *Error, now time.Time) {
 		c.log.Debug(LogServerFailed, attrs...) // said once per change
 		return
 	}
-	c.log.Warn(LogServerFailed, attrs...)
+	c.said.say(slog.LevelWarn, LogServerFailed, string(f.Reason)+" "+s.name, attrs...)
 }
 
 // backoff is the time to leave a server alone after failures in a row. It doubles with each of them, up to the limit; the

@@ -21,8 +21,9 @@ type Applied struct {
 	Committed time.Time `json:"committed"`
 	// Confirmed is when a server last said that this is its table; zero if none has since Boot.
 	Confirmed time.Time `json:"confirmed,omitzero"`
-	// SourceRead is when the server had last read its source, as of Confirmed. For a server that does not tell it is
-	// Confirmed; after Boot it is what the file tells.
+	// SourceRead is when the server had last read its source, as far as an answer or the LKG file has proved it: by
+	// X-Source-Read, or for a server that does not send it by Date and Age. An answer that proves nothing leaves it as it
+	// was. Zero if nothing has proved any time yet.
 	SourceRead time.Time `json:"source_read,omitzero"`
 	// Stale says that the table comes from the LKG file and that no server has confirmed it yet.
 	Stale bool `json:"stale"`

@@ -49,6 +49,7 @@ type stream struct {
 	current   bool         // a "current" has come: server and client agree
 	connected time.Time
 	lastRead  time.Time     // of the source, as the stream has told last; zero if it has not
+	fetched   time.Time     // when it last had a table fetched; zero if it has not
 	retry     time.Duration // to wait after the connection broke, as the stream has told; 0 if it has not
 }
 
