@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"errors"
 	"log/slog"
 	"slices"
 	"strconv"
@@ -60,6 +61,17 @@ func (v view) find(d table.Digest) *candidate {
 		return v.held
 	}
 	return nil
+}
+
+// decoder makes a decoder of a full table, which will mostly be the held one, else the applied one.
+func (v view) decoder(limit int64) *table.Decoder {
+	switch {
+	case v.held != nil:
+		return table.NewDecoder(v.held.table, limit)
+	case v.applied != nil:
+		return table.NewDecoder(v.applied.table, limit)
+	}
+	return table.NewDecoder(nil, limit)
 }
 
 // named reports whether the ETag of a 304 means the candidate; sole says that nothing else was named.
@@ -151,14 +163,13 @@ func timeOf(seen view, a *answer, read, now time.Time) time.Time {
 // build makes the table of an answer.
 func (c *Client) build(seen view, a *answer, at time.Time) (*table.Table, *Error) {
 	if a.delta != nil {
-		return applyDelta(seen, a, at, c.cfg.MaxBytes)
+		return applyDelta(seen, a, at, c.limit())
 	}
-	routes, err := table.Parse(a.text)
-	if err != nil {
-		return nil, failf(ReasonParse, "%w", err)
-	}
-	t, err := table.New(routes, a.tag.revision, at)
-	if err != nil {
+	t, err := a.decoder.Table(a.tag.revision, at)
+	switch {
+	case errors.Is(err, table.ErrTooLarge):
+		return nil, failf(ReasonTooLarge, "%w", err)
+	case err != nil:
 		return nil, failf(ReasonParse, "%w", err)
 	}
 	return t, nil

@@ -110,7 +110,8 @@ const (
 	DefaultMaxBackoff  = 30 * time.Second
 	DefaultReturnAfter = time.Minute
 	DefaultFullEvery   = time.Hour
-	DefaultMaxBytes    = 512 << 20
+	// DefaultMaxBytes is the limit of the first table, if nothing says that there is less memory.
+	DefaultMaxBytes = 512 << 20
 )
 
 // Config is what a Client is made of. Only URLs is required.
@@ -142,8 +143,11 @@ type Config struct {
 	// chance. Default DefaultReturnAfter.
 	ReturnAfter time.Duration
 	// MaxBytes bounds a body, both as it is sent and decoded, an event of a stream, the text that a delta leads to, and the LKG
-	// file. Default DefaultMaxBytes.
+	// file; a route counts as 128 bytes at least. By default it is four times the last table, at least 64 MiB; before there
+	// is a table DefaultMaxBytes; and not more than a quarter of Memory.
 	MaxBytes int64
+	// Memory is how many bytes this process may take, 0 if that is not known.
+	Memory int64
 
 	// Guard sets the limits beyond which a table is held back.
 	Guard guard.Config
@@ -231,7 +235,7 @@ func New(cfg Config) (*Client, error) {
 	c.course.pollFirst = true
 	c.zoneSource = zoneSource{zone: cfg.Zone, path: cfg.ZoneFile, log: c.log}
 	c.lkg = newFile(lkgFile, cfg.LKGPath, writeLKG, c.log, cfg.Metrics)
-	c.lkg.claim = c.claimLKG
+	c.lkg.claim = func() { c.loadLKG() }
 	c.routes = newFile(routesFile, cfg.RoutesFile, writeRoutes, c.log, cfg.Metrics)
 	return c, nil
 }
@@ -252,8 +256,8 @@ func (cfg *Config) check() error {
 		return fmt.Errorf("follow %v: want auto, stream or poll", cfg.Follow)
 	case cfg.NoDeltas && cfg.Follow != Poll:
 		return fmt.Errorf("no deltas with follow %v: a stream is made of them, want poll", cfg.Follow)
-	case cfg.MaxBytes < 0:
-		return fmt.Errorf("max bytes %d: want no negative number", cfg.MaxBytes)
+	case cfg.MaxBytes < 0 || cfg.Memory < 0:
+		return fmt.Errorf("max bytes %d, memory %d: want no negative number", cfg.MaxBytes, cfg.Memory)
 	case cfg.LKGPath != "" && cfg.LKGPath == cfg.RoutesFile:
 		return fmt.Errorf("%q is both LKG file and routes file", cfg.LKGPath)
 	}
@@ -270,9 +274,6 @@ func (cfg *Config) fill() {
 		}
 	}
 	cfg.MaxBackoff = max(cfg.MaxBackoff, cfg.Interval)
-	if cfg.MaxBytes == 0 {
-		cfg.MaxBytes = DefaultMaxBytes
-	}
 	if cfg.Transport == nil {
 		cfg.Transport = newTransport()
 	}

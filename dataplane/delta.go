@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"errors"
 	"log/slog"
 	"mime"
 	"strings"
@@ -137,23 +138,19 @@ func readDelta(a *answer, b *body, seen view) *Error {
 	if !base.known || seen.find(base.digest) == nil {
 		return failf(ReasonDelta, "delta for %.100q, which was not named", h.Get("Delta-Base"))
 	}
-	text, _, f := b.read()
+	d, f := b.delta()
 	if f != nil {
 		return f
 	}
-	if f = a.parseDelta(text); f == nil && a.delta.Base != base.digest {
+	if f = a.takeDelta(d); f == nil && a.delta.Base != base.digest {
 		f = failf(ReasonDelta, "delta for %s, Delta-Base says %s", a.delta.Base, base.text)
 	}
 	return f
 }
 
-// parseDelta reads a delta that leads to the table of the tag.
-func (a *answer) parseDelta(text string) *Error {
-	d, err := table.ParseDelta([]byte(text))
-	switch {
-	case err != nil:
-		return failf(ReasonDelta, "%w", err)
-	case !a.tag.known || d.Target != a.tag.digest:
+// takeDelta takes a delta that leads to the table of the tag.
+func (a *answer) takeDelta(d *table.Delta) *Error {
+	if !a.tag.known || d.Target != a.tag.digest {
 		return failf(ReasonDelta, "delta leads to %s, tag says %.100q", d.Target, a.tag.text)
 	}
 	a.delta, a.digest = d, d.Target
@@ -167,6 +164,9 @@ func applyDelta(seen view, a *answer, at time.Time, limit int64) (*table.Table, 
 		return nil, failf(ReasonDelta, "%w: %s is not held", table.ErrOtherBase, a.delta.Base)
 	}
 	t, err := base.table.Apply(a.delta, at, limit)
+	if errors.Is(err, table.ErrTooLarge) {
+		return nil, failf(ReasonTooLarge, "%w", err)
+	}
 	if err != nil {
 		return nil, failf(ReasonDelta, "%w", err)
 	}

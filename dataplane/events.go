@@ -2,13 +2,10 @@ package dataplane
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"log/slog"
 	"slices"
 	"time"
-
-	"github.com/routesrv/routesrv/table"
 )
 
 // LogStreamRejected is the message of the log about a stream that said what does not verify.
@@ -97,7 +94,10 @@ func (c *Client) takeTable(st *stream, e event) *ending {
 	if end := c.place(st); end != nil {
 		return end
 	}
-	a := &answer{tag: parseTag(e.id), ofDelta: e.name == eventDelta, sourceRead: st.lastRead, origin: st.server.name}
+	a := &answer{
+		tag: parseTag(e.id), ofDelta: e.name == eventDelta, decoder: e.decoder, digest: e.digest, sourceRead: st.lastRead,
+		origin: st.server.name,
+	}
 	if cur := c.cur.Load(); a.sourceRead.IsZero() && cur != nil {
 		a.sourceRead = cur.info.SourceRead // it was read since; "current" says when
 	}
@@ -105,11 +105,13 @@ func (c *Client) takeTable(st *stream, e event) *ending {
 		switch {
 		case !a.tag.known:
 			return failf(ReasonTag, "id %.200q has no digest", e.id)
+		case e.failed != nil:
+			return e.failed
+		case a.ofDelta && e.delta == nil, !a.ofDelta && e.decoder == nil:
+			return failf(ReasonProtocol, "event %s has no data, or has its name behind them", e.name)
 		case a.ofDelta:
-			return a.parseDelta(e.data)
-		}
-		a.text, a.digest = e.data, table.Digest(sha256.Sum256([]byte(e.data)))
-		if a.digest != a.tag.digest {
+			return a.takeDelta(e.delta)
+		case a.digest != a.tag.digest:
 			return failf(ReasonDigest, "text has digest %s, id says %s", a.digest, a.tag.text)
 		}
 		return nil
@@ -200,6 +202,7 @@ func (c *Client) place(st *stream) *ending {
 func (c *Client) settleEvent(st *stream, a *answer, read func() *Error) (result string, f *Error) {
 	defer func() {
 		if f = caught(recover(), f); f != nil {
+			f = c.named(f)
 			f.URL = st.server.name
 			return
 		}

@@ -30,13 +30,13 @@ const (
 type answer struct {
 	notModified bool
 	tag         tag
-	text        string       // the decoded body of a full answer
-	digest      table.Digest // of text, or of what the delta leads to
-	ofDelta     bool         // the answer is a delta
-	delta       *table.Delta // nil unless the answer is one that could be read
-	count       string       // X-Count; empty if there is none
-	modified    time.Time    // when the server published this table; zero if it does not say
-	sourceRead  time.Time    // zero if the answer does not prove any time
+	decoder     *table.Decoder // of the text of a full answer
+	digest      table.Digest   // of the text, or of what the delta leads to
+	ofDelta     bool           // the answer is a delta
+	delta       *table.Delta   // nil unless the answer is one that could be read
+	count       string         // X-Count; empty if there is none
+	modified    time.Time      // when the server published this table; zero if it does not say
+	sourceRead  time.Time      // zero if the answer does not prove any time
 	state       string
 	origin      string
 }
@@ -128,7 +128,7 @@ func (c *Client) fetch(ctx context.Context, s *server, zone string, seen view, w
 		}
 		return a, nil
 	}
-	b := body{resp: resp, limit: c.cfg.MaxBytes, received: c.cfg.Metrics.received}
+	b := body{resp: resp, limit: c.limit(), received: c.cfg.Metrics.received}
 	if w.delta && resp.StatusCode == http.StatusIMUsed {
 		return a, readDelta(a, &b, seen)
 	}
@@ -141,10 +141,8 @@ func (c *Client) fetch(ctx context.Context, s *server, zone string, seen view, w
 	case !a.tag.known && resp.ContentLength < 0:
 		return nil, failf(ReasonLength, "neither a length nor a digest tells whether the body is whole")
 	}
-	if seen.applied != nil {
-		b.hint = int64(seen.applied.table.Bytes())
-	}
-	if a.text, a.digest, f = b.read(); f != nil {
+	a.decoder = seen.decoder(b.limit)
+	if a.digest, f = b.table(a.decoder); f != nil {
 		return nil, f
 	}
 	if err := ctx.Err(); err != nil {

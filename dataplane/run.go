@@ -34,7 +34,6 @@ const (
 	LogLKGMissing      = "no LKG file yet"
 	LogLKGLoaded       = "LKG file loaded, its table is stale until a route server confirms it"
 	LogLKGSetAside     = "LKG file is not usable, set aside and not loaded"
-	LogLKGUnreadable   = "LKG file cannot be read"
 	LogFileFailed      = "file cannot be written, the table is served from memory"
 	LogFileSlow        = "file takes long to be written, not waiting for it"
 	LogFileRecovered   = "file written again"
@@ -213,6 +212,7 @@ func (c *Client) exchange(ctx context.Context, s *server, zone string, reason fu
 		if f == nil {
 			return
 		}
+		f = c.named(f)
 		f.URL, result = s.name, resultError
 		if slices.Contains(verifyReasons, f.Reason) {
 			result = resultRejected

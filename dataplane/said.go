@@ -38,7 +38,7 @@ func (s *said) say(level slog.Level, message, cause string, attrs ...any) {
 		u = &utterance{}
 		s.last[key] = u
 	}
-	skip := false
+	skip := !u.at.IsZero() && now.Sub(u.at) < sayAgain
 	skipped := u.skipped
 	if skip {
 		u.skipped++

@@ -107,6 +107,10 @@ type FileStatus struct {
 	Path    string    `json:"path"`
 	Written time.Time `json:"written,omitzero"` // by this process
 	Error   string    `json:"error,omitempty"`  // of the last attempt; empty if it went well
+	// Unusable says why what was found at the path could not be used; empty if nothing was wrong. KeptAs is the name that it
+	// has now; empty if it could not be moved, and then Path is another name than the one that was asked for.
+	Unusable string `json:"unusable,omitempty"`
+	KeptAs   string `json:"kept_as,omitempty"`
 }
 
 // loopState is the part of the status that rounds change.

@@ -180,16 +180,12 @@ func (s *Server) newTables() error {
 
 // newEngine makes the engine, with the checkpoint.
 func (s *Server) newEngine() error {
-	var err error
 	var served *table.Table
 	publish := s.cache.Publish
 	if s.cfg.StateDir != "" {
 		s.checkpoint = newCheckpoint(s.cfg.StateDir, s.cfg.Origin, s.cfg.Logger, s.registry)
 		var read time.Time
-		if served, read, err = s.checkpoint.load(); err != nil {
-			return err
-		}
-		if served != nil {
+		if served, read = s.checkpoint.load(); served != nil {
 			s.cache.Restore(served, read)
 		}
 		publish = func(t *table.Table) {
@@ -197,6 +193,7 @@ func (s *Server) newEngine() error {
 			s.checkpoint.save(t)
 		}
 	}
+	var err error
 	s.engine, err = engine.New(engine.Config{
 		Source: s.cfg.Source, Compile: s.cfg.Compile, Guard: s.cfg.Guard,
 		Publish: publish, Observer: s.cache, Served: served,
@@ -213,7 +210,7 @@ func (s *Server) newRelay() error {
 	fetch.Interval, fetch.MaxBackoff = s.cfg.Interval, s.cfg.MaxBackoff
 	if s.cfg.StateDir != "" {
 		if err := makeStateDir(s.cfg.StateDir); err != nil {
-			return err
+			s.log.Error("no checkpoint: the table is kept in memory alone", "error", err)
 		}
 		fetch.LKGPath = filepath.Join(s.cfg.StateDir, checkpointFile)
 	}
@@ -225,7 +222,8 @@ func (s *Server) newRelay() error {
 		return fmt.Errorf("--upstream: %w", err)
 	}
 	s.tables = s.relay
-	return s.relay.Boot()
+	s.relay.Boot()
+	return nil
 }
 
 // Endpoints are what the listeners answer with this configuration, in the order in which they are documented.

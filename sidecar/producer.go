@@ -184,11 +184,7 @@ const firstRoundInterval = 50 * time.Millisecond
 func (c *conductor) runRemote(ctx context.Context, p *remoteProducer) {
 	var background sync.WaitGroup
 	defer background.Wait()
-	t, err := p.client.Boot()
-	if err != nil {
-		c.log.Error("last-known-good table cannot be had", "error", err)
-	}
-	if t != nil {
+	if t := p.client.Boot(); t != nil {
 		lkg := offer{t, readOf(*p.client.Status().Applied)}
 		c.call(func() { p.lkg = lkg })
 	}
