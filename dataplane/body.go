@@ -62,7 +62,13 @@ func readDeltaFrom(r io.Reader, limit int64) (*table.Delta, *Error) {
 
 // read hands the decoded body to take, and makes sure that it is whole, as far as the transfer can tell: the length is as
 // announced and the encoding has come to its end. Only then an error of take counts, but for one about the size.
-func (b *body) read(take func(io.Reader) *Error) *Error {
+func (b *body) read(take func(io.Reader) *Error) (f *Error) {
+	var decoded int64
+	defer func() {
+		if f != nil {
+			f.dropped = decoded
+		}
+	}()
 	length := b.resp.ContentLength
 	if length > b.limit {
 		return failf(ReasonTooLarge, "%d bytes announced, limit %d", length, b.limit)
@@ -70,7 +76,8 @@ func (b *body) read(take func(io.Reader) *Error) *Error {
 	raw := &countingReader{r: io.LimitReader(b.resp.Body, b.limit+1)}
 	defer func() { b.received.Add(float64(raw.n)) }()
 
-	decoded, f, err := b.decode(raw, take)
+	var err error
+	decoded, f, err = b.decode(raw, take)
 	if err == nil && decoded <= b.limit && (f == nil || f.Reason != ReasonTooLarge) {
 		_, err = io.Copy(io.Discard, raw) // a decoder must not stop before the end of the transfer, but may
 	}

@@ -321,7 +321,7 @@ func (c *Client) chores(ctx context.Context, st *stream, probe bool) *ending {
 func (c *Client) broke(st *stream) *ending {
 	c.polling.Lock()
 	defer c.polling.Unlock()
-	f := st.err
+	f := c.named(st.err)
 	f.URL = st.server.name
 	end := &ending{reason: f.Reason, failed: !st.current, wait: c.afterBroken(st)}
 	silent := f.Reason == ReasonSilent

@@ -143,7 +143,7 @@ type Config struct {
 	// chance. Default DefaultReturnAfter.
 	ReturnAfter time.Duration
 	// MaxBytes bounds a body, both as it is sent and decoded, an event of a stream, the text that a delta leads to, and the LKG
-	// file; a route counts as 128 bytes at least. By default it is four times the last table, at least 64 MiB; before there
+	// file; a route counts as its text and 96 bytes, after the first ten thousand. By default it is four times the last table, at least 64 MiB; before there
 	// is a table DefaultMaxBytes; and not more than a quarter of Memory.
 	MaxBytes int64
 	// Memory is how many bytes this process may take, 0 if that is not known.

@@ -225,6 +225,9 @@ func (c *Client) rejected(st *stream, f *Error) *ending {
 	if slices.Contains(verifyReasons, f.Reason) {
 		c.cfg.Metrics.verifyFailures.WithLabelValues(string(f.Reason)).Inc()
 	}
+	if f.Reason == ReasonTooLarge {
+		collect(c.limit())
+	}
 	attrs := []any{"url", st.server.name, "reason", string(f.Reason), "error", f.Err}
 	if f.stack != nil {
 		attrs = append(attrs, "stack", string(f.stack))

@@ -1,6 +1,9 @@
 package dataplane
 
-import "fmt"
+import (
+	"fmt"
+	"runtime"
+)
 
 // What Config.MaxBytes is if it is not set.
 const (
@@ -48,4 +51,15 @@ func (c *Client) named(f *Error) *Error {
 			"the memory limit)", f.Err, c.limit())
 	}
 	return f
+}
+
+// largeDrop is how much has to be dropped for a collection of garbage of its own.
+const largeDrop = 8 << 20
+
+// collect frees what was decoded for nothing before the next attempt comes, which may take as much again. There is one
+// attempt in an interval at most.
+func collect(dropped int64) {
+	if dropped > largeDrop {
+		runtime.GC()
+	}
 }

@@ -187,6 +187,9 @@ func (c *Client) measured(parent context.Context, s *server, zone string, reason
 	defer cancel()
 	start := time.Now()
 	result, f := c.exchange(ctx, s, zone, reason)
+	if f != nil {
+		collect(f.dropped)
+	}
 	if parent.Err() != nil && f != nil {
 		return f // the end of the loop, or of the round
 	}

@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/routesrv/routesrv/internal/durable"
 )
 
 // olderPolls is how many polls in a row of one server have to show a lower revision before it is believed: a restored
@@ -206,6 +207,9 @@ func (c *Client) returnTo(s *server, now time.Time) bool {
 // maxZone is the limit of Kubernetes for the value of a label.
 const maxZone = 63
 
+// maxZoneFile bounds the file with the zone.
+const maxZoneFile = 4 << 10
+
 // zoneSource gives the zone to ask for. It is owned by the round.
 type zoneSource struct {
 	zone string // fixed
@@ -219,7 +223,7 @@ func (z *zoneSource) read() string {
 	if z.path == "" {
 		return z.zone
 	}
-	zone, err := readZone(z.path)
+	zone, err := ReadZone(z.path)
 	said := zone
 	if err != nil {
 		said = "!" + err.Error()
@@ -235,22 +239,20 @@ func (z *zoneSource) read() string {
 	return zone
 }
 
-func readZone(path string) (string, error) {
-	f, err := os.Open(path)
+// ReadZone reads a file with a zone as its only content. The zone is empty if there is an error.
+func ReadZone(path string) (string, error) {
+	data, err := durable.ReadFile(path, maxZoneFile)
 	if err != nil {
 		return "", err
 	}
-	defer f.Close()
-	buf := make([]byte, 2*maxZone)
-	n, err := f.Read(buf)
-	zone := strings.TrimSpace(string(buf[:n]))
-	switch {
+	switch zone := strings.TrimSpace(string(data)); {
 	case zone == "":
-		return "", errors.Join(errors.New("no zone in it"), err)
-	case n == len(buf) || !validZone(zone):
-		return "", fmt.Errorf("%q is no zone", zone)
+		return "", errors.New("no zone in it")
+	case !validZone(zone):
+		return "", fmt.Errorf("%.100q is no zone", zone)
+	default:
+		return zone, nil
 	}
-	return zone, nil
 }
 
 // validZone reports whether s has the form of a label's value, which is a safe segment of a path, too.

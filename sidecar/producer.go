@@ -2,8 +2,6 @@ package sidecar
 
 import (
 	"context"
-	"os"
-	"strings"
 	"sync"
 	"time"
 
@@ -116,11 +114,8 @@ func (c *conductor) zone() string {
 	if c.cfg.Fetch.ZoneFile == "" {
 		return c.cfg.Fetch.Zone
 	}
-	data, err := os.ReadFile(c.cfg.Fetch.ZoneFile)
-	if err != nil {
-		return "" // the full table, as for the client, which says so
-	}
-	return strings.TrimSpace(string(data))
+	zone, _ := dataplane.ReadZone(c.cfg.Fetch.ZoneFile) // without one it is the full table, as for the client, which says so
+	return zone
 }
 
 // remoteProducer fetches tables.

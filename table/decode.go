@@ -14,14 +14,14 @@ import (
 var ErrTooLarge = errors.New("table is too large")
 
 const (
-	// leastCharge is how many bytes a route counts at least against a limit, because a short text costs as much beside it.
-	// The first freeRoutes count as their text.
-	leastCharge = 128
+	// routeCharge is how many bytes a route counts against a limit beside its text: about what it takes in memory. The first
+	// freeRoutes count as their text alone.
+	routeCharge = 96
 	freeRoutes  = 10_000
 	// A definition is parsed as a whole, which takes many times its length: the share of the limit that one may have.
-	definitionShare = 16
+	definitionShare = 64
 	leastDefinition = 1 << 20
-	mostDefinition  = 8 << 20
+	mostDefinition  = 4 << 20
 )
 
 // Decoder makes a table of an eskip document while the document comes in, so that the memory it takes is that of the
@@ -58,8 +58,8 @@ const (
 	scanEscaped scanState = 1 << 7 // added to one of the four above: the next byte means nothing
 )
 
-// NewDecoder returns a decoder for a document of at most limit bytes. A route counts as 128 bytes at least, after the first
-// ten thousand. base is a table that the document may have much in common with; nil if there is none.
+// NewDecoder returns a decoder for a document of at most limit bytes. A route counts as its text and 96 bytes, the
+// first ten thousand as their text. base is a table that the document may have much in common with; nil if there is none.
 func NewDecoder(base *Table, limit int64) *Decoder {
 	d := &Decoder{limit: limit, base: base, canonical: true}
 	if base != nil {
@@ -272,11 +272,11 @@ func (d *Decoder) add(r *Route) error {
 	d.routes = append(d.routes, r)
 	charge := int64(len(r.Text) + 1)
 	if len(d.routes) > freeRoutes {
-		charge = max(charge, leastCharge)
+		charge += routeCharge
 	}
 	if d.charged += charge; d.charged-1 > d.limit { // one newline less than there are routes
-		return fmt.Errorf("%w: %d routes come to more than %d bytes, with %d for each at least", ErrTooLarge, len(d.routes), d.limit,
-			leastCharge)
+		return fmt.Errorf("%w: %d routes come to more than %d bytes, with %d for each beside its text", ErrTooLarge, len(d.routes),
+			d.limit, routeCharge)
 	}
 	return nil
 }

@@ -24,7 +24,14 @@ import (
 
 const shop = "../../examples/shop"
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(status int) {
+		if built != "" {
+			_ = os.RemoveAll(built)
+		}
+		os.Exit(status)
+	}))
+}
 
 func TestExitStatusesAndMessages(t *testing.T) {
 	for _, c := range []struct {
