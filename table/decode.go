@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/routesrv/routesrv/eskip"
@@ -35,6 +36,8 @@ type Decoder struct {
 	read      int64  // bytes of text
 	charged   int64  // against the limit
 	buf       []byte // what has come of the current definition, and behind it
+	batch     []byte // definitions to be parsed, each with a newline behind it
+	ends      []int  // of the definitions in batch
 	at        int    // how far buf was scanned
 	state     scanState
 	separate  bool // a definition has ended: a newline comes next in the canonical form
@@ -97,7 +100,7 @@ func (d *Decoder) fail(err error) {
 	if d.err == nil || errors.Is(err, ErrTooLarge) {
 		d.err = err
 	}
-	d.buf, d.routes, d.base, d.cursor = nil, nil, nil, cursor{}
+	d.buf, d.batch, d.ends, d.routes, d.base, d.cursor = nil, nil, nil, nil, nil, cursor{}
 }
 
 // definitions takes the definitions that are complete out of buf.
@@ -112,27 +115,64 @@ func (d *Decoder) definitions() error {
 			}
 			d.canonical = false
 		}
-		if r := d.known(rest); r != nil {
-			if err := d.add(r); err != nil {
-				return err
+		r := d.known(rest)
+		if r == nil {
+			end := d.scan(rest)
+			if end < 0 {
+				if most := min(max(d.limit/definitionShare, leastDefinition), mostDefinition); int64(len(rest)) > most {
+					return fmt.Errorf("%w: one route has more than %d bytes", ErrTooLarge, most)
+				}
+				break
 			}
-			rest = rest[len(r.Text):]
-			continue
-		}
-		end := d.scan(rest)
-		if end < 0 {
-			if most := min(max(d.limit/definitionShare, leastDefinition), mostDefinition); int64(len(rest)) > most {
-				return fmt.Errorf("%w: one route has more than %d bytes", ErrTooLarge, most)
+			if r = d.known(rest[:end]); r == nil {
+				d.batch = append(append(d.batch, rest[:end]...), '\n')
+				d.ends = append(d.ends, len(d.batch)-1)
+				d.separate = true
+				rest = rest[end:]
+				continue
 			}
-			break
 		}
-		if err := d.parse(string(rest[:end])); err != nil {
+		if err := d.parseBatch(); err != nil {
 			return err
 		}
-		rest = rest[end:]
+		if err := d.add(r); err != nil {
+			return err
+		}
+		d.separate = true
+		rest = rest[len(r.Text):]
 	}
 	if len(rest) < len(d.buf) {
 		d.buf = d.buf[:copy(d.buf, rest)]
+	}
+	return d.parseBatch()
+}
+
+// parseBatch parses the definitions of the batch. Many at a time cost less than one by one.
+func (d *Decoder) parseBatch() error {
+	if len(d.ends) == 0 {
+		return nil
+	}
+	text, ends := string(d.batch), d.ends
+	d.batch, d.ends = d.batch[:0], d.ends[:0]
+	parsed, err := eskip.Parse(text)
+	whole := err == nil && len(parsed) == len(ends)
+	start := 0
+	for i, end := range ends {
+		line := strings.Clone(text[start:end]) // one route must not keep the others
+		start = end + 1
+		if !whole {
+			if err := d.parse(line); err != nil {
+				return err
+			}
+			continue
+		}
+		route, ok := keepText(line, parsed[i])
+		if !ok {
+			route, d.canonical = NewRoute(parsed[i]), false
+		}
+		if err := d.add(&route); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -235,8 +275,6 @@ func (d *Decoder) parse(text string) error {
 	for _, r := range routes {
 		if r.Text != text {
 			d.canonical = false
-		} else if known := d.seek(r.ID); known != nil && known.Text == text {
-			r = known
 		}
 		if err := d.add(r); err != nil {
 			return err
@@ -268,7 +306,6 @@ func (d *Decoder) add(r *Route) error {
 	if n := len(d.routes); n > 0 && r.ID <= d.routes[n-1].ID {
 		d.canonical = false
 	}
-	d.separate = true
 	d.routes = append(d.routes, r)
 	charge := int64(len(r.Text) + 1)
 	if len(d.routes) > freeRoutes {
