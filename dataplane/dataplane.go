@@ -70,6 +70,18 @@
 //
 // The ETag of a 304 is taken over if it has the digest of the table: its revision says how new the table is now.
 //
+// # Freshness
+//
+// When the source of a table was read is known by evidence only: X-Source-Read, or "source_read" of a stream, and for a server
+// that sends neither the Date and Age of its answer (RFC 9111). A server that has once said so has to go on saying so. An
+// answer without evidence confirms the table and leaves the time of the read as it was, so that a cache that answers from
+// its store does not hide that the source is lost. Times more than a minute ahead of our clock are none.
+//
+// # Memory
+//
+// Tables and deltas become routes while they come in, in the form in which they are kept, and share what they have in common
+// with the table before. Beside that table, a server costs about one and a half times the limit, whatever it sends.
+//
 // # Several servers
 //
 // The first URL is preferred. A server that fails is left alone for a growing, jittered time, and the others are tried
