@@ -77,7 +77,7 @@ func TestDefaults(t *testing.T) {
 		Shards: config.Shards{Redis: config.Shard{Port: 6379}, Valkey: config.Shard{Port: 6379}},
 		Log:    config.Log{Level: slog.LevelInfo},
 
-		Upstream: config.Upstream{FullEvery: time.Hour, Timeout: 10 * time.Second, MaxBytes: 512 << 20},
+		Upstream: config.Upstream{FullEvery: time.Hour, Timeout: 10 * time.Second},
 	}
 	if diff := cmp.Diff(want, got, compare); diff != "" {
 		t.Errorf("defaults (-want +got):\n%s", diff)
@@ -105,7 +105,7 @@ func TestDocumentedDefaults(t *testing.T) {
 		"poll-max-backoff": "15s", "kubernetes-request-timeout": "30s",
 		"kubernetes-read": "poll", "kubernetes-reconcile-interval": "10m", "shutdown-timeout": "30s", "max-streams": "10000", "max-connections": "20000",
 		"guard-max-loss": "0.5", "guard-hold": "1m", "guard-max-routes": "0", "guard-max-bytes": "0",
-		"transport": "auto", "full-fetch-interval": "1h", "fetch-timeout": "10s", "max-table-bytes": "536870912",
+		"transport": "auto", "full-fetch-interval": "1h", "fetch-timeout": "10s", "max-table-bytes": "0",
 	}
 	got := make(map[string]string)
 	for _, f := range config.Flags() {

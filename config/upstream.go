@@ -49,7 +49,9 @@ func (p *Parser) Upstream(c *RouteServer) {
 	g.own("fetch-timeout", duration(&u.Timeout, dataplane.DefaultTimeout, time.Millisecond, time.Hour), "Limit of a request to "+
 		"--upstream, to the last byte of the answer; of a stream, to its beginning.")
 	var limit int
-	g.own("max-table-bytes", number(&limit, dataplane.DefaultMaxBytes, 1, math.MaxInt), "Largest table that is taken from --upstream.")
+	g.own("max-table-bytes", number(&limit, 0, 0, math.MaxInt), "Largest table that is taken from --upstream. 0 is four times the last one and "+
+		"at least 64 MiB, before there is one 512 MiB, and at most a quarter of the memory limit (of the cgroup, or GOMEMLIMIT). A "+
+		"route counts as its text and 96 bytes, the first 10,000 as their text.")
 	g.own("upstream-ca-file", text(&u.CAFile, ""), "Authorities of the certificates of --upstream, PEM, instead of those of the "+
 		"system. Read again when it changes.")
 	g.own("upstream-client-cert", text(&u.CertFile, ""), "Certificate to show to --upstream, PEM. Read again when it changes.")

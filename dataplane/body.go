@@ -15,55 +15,90 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-const (
-	// maxWindow bounds the memory of a zstd decoder. Encoders use 8 MiB, and up to 32 MiB at their highest level.
-	maxWindow = 64 << 20
-	// maxHint bounds what is allocated for a text before it has come.
-	maxHint = 128 << 20
-)
+// maxWindow bounds the memory of a zstd decoder: it is the most that an HTTP content may need (RFC 9659).
+const maxWindow = 8 << 20
 
 // body reads the body of an answer.
 type body struct {
 	resp     *http.Response
 	limit    int64 // of what is received, and of what it decodes to
-	hint     int64 // the size that the text may have
 	received prometheus.Counter
 }
 
-// read returns the decoded text with its digest. It is whole, as far as the transfer can tell: the length is as announced
-// and the encoding has come to its end.
-func (b *body) read() (string, table.Digest, *Error) {
+// table reads a table into the decoder, and returns the digest of its text.
+func (b *body) table(d *table.Decoder) (digest table.Digest, f *Error) {
+	hash := sha256.New()
+	f = b.read(func(r io.Reader) *Error {
+		if _, err := io.Copy(io.MultiWriter(hash, d), r); errors.Is(err, table.ErrTooLarge) {
+			return failf(ReasonTooLarge, "%w", err)
+		}
+		return nil // a body that breaks off is found by read, and a text that does not parse by its digest at first
+	})
+	hash.Sum(digest[:0])
+	return digest, f
+}
+
+// delta reads a delta.
+func (b *body) delta() (d *table.Delta, f *Error) {
+	f = b.read(func(r io.Reader) *Error {
+		var f *Error
+		d, f = readDeltaFrom(r, b.limit)
+		return f
+	})
+	return d, f
+}
+
+// readDeltaFrom is table.ReadDelta with the reason of a failure.
+func readDeltaFrom(r io.Reader, limit int64) (*table.Delta, *Error) {
+	d, err := table.ReadDelta(r, limit)
+	switch {
+	case errors.Is(err, table.ErrTooLarge):
+		return nil, failf(ReasonTooLarge, "%w", err)
+	case err != nil:
+		return nil, failf(ReasonDelta, "%w", err)
+	}
+	return d, nil
+}
+
+// read hands the decoded body to take, and makes sure that it is whole, as far as the transfer can tell: the length is as
+// announced and the encoding has come to its end. Only then an error of take counts, but for one about the size.
+func (b *body) read(take func(io.Reader) *Error) (f *Error) {
+	var decoded int64
+	defer func() {
+		if f != nil {
+			f.dropped = decoded
+		}
+	}()
 	length := b.resp.ContentLength
 	if length > b.limit {
-		return "", table.Digest{}, failf(ReasonTooLarge, "%d bytes announced, limit %d", length, b.limit)
+		return failf(ReasonTooLarge, "%d bytes announced, limit %d", length, b.limit)
 	}
 	raw := &countingReader{r: io.LimitReader(b.resp.Body, b.limit+1)}
 	defer func() { b.received.Add(float64(raw.n)) }()
 
-	var text strings.Builder
-	text.Grow(int(min(max(b.hint+b.hint/8, length), b.limit, maxHint)))
-	hash := sha256.New()
-	decoded, err := b.decode(io.MultiWriter(&text, hash), raw)
-	if err == nil && decoded <= b.limit {
+	var err error
+	decoded, f, err = b.decode(raw, take)
+	if err == nil && decoded <= b.limit && (f == nil || f.Reason != ReasonTooLarge) {
 		_, err = io.Copy(io.Discard, raw) // a decoder must not stop before the end of the transfer, but may
 	}
 	switch {
 	case raw.n > b.limit || decoded > b.limit || errors.Is(err, zstd.ErrDecoderSizeExceeded) || errors.Is(err, zstd.ErrWindowSizeExceeded):
-		return "", table.Digest{}, failf(ReasonTooLarge, "more than %d bytes", b.limit)
+		return failf(ReasonTooLarge, "more than %d bytes", b.limit)
+	case f != nil && f.Reason == ReasonTooLarge:
+		return f
 	case raw.err != nil:
-		return "", table.Digest{}, failf(transferReason(raw.err, ReasonLength), "body broke off after %d bytes: %w", raw.n, raw.err)
+		return failf(transferReason(raw.err, ReasonLength), "body broke off after %d bytes: %w", raw.n, raw.err)
 	case raw.ended && length >= 0 && raw.n != length:
-		return "", table.Digest{}, failf(ReasonLength, "%d bytes received, %d announced", raw.n, length)
+		return failf(ReasonLength, "%d bytes received, %d announced", raw.n, length)
 	case err != nil:
-		return "", table.Digest{}, failf(ReasonEncoding, "%w", err)
+		return failf(ReasonEncoding, "%w", err)
 	}
-	var digest table.Digest
-	hash.Sum(digest[:0])
-	return text.String(), digest, nil
+	return f
 }
 
-// decode writes the decoded body to w, one byte more than the limit at most.
-func (b *body) decode(w io.Writer, raw *countingReader) (int64, error) {
+// decode hands the decoded body to take, one byte more than the limit at most, and returns how much that was. The error is
+// that of the decoder.
+func (b *body) decode(raw *countingReader, take func(io.Reader) *Error) (int64, *Error, error) {
 	var from io.Reader
 	switch encoding := strings.ToLower(b.resp.Header.Get("Content-Encoding")); encoding {
 	case "", "identity":
@@ -71,7 +106,7 @@ func (b *body) decode(w io.Writer, raw *countingReader) (int64, error) {
 	case "gzip", "x-gzip":
 		gz, err := gzip.NewReader(raw)
 		if err != nil {
-			return 0, fmt.Errorf("gzip: %w", err)
+			return 0, nil, fmt.Errorf("gzip: %w", err)
 		}
 		defer gz.Close()
 		from = gz
@@ -79,18 +114,23 @@ func (b *body) decode(w io.Writer, raw *countingReader) (int64, error) {
 		zs, err := zstd.NewReader(raw, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
 			zstd.WithDecoderMaxMemory(uint64(b.limit)), zstd.WithDecoderMaxWindow(maxWindow))
 		if err != nil {
-			return 0, fmt.Errorf("zstd: %w", err)
+			return 0, nil, fmt.Errorf("zstd: %w", err)
 		}
 		defer zs.Close()
 		from = zs
 	default:
-		return 0, fmt.Errorf("unknown content encoding %.50q", encoding)
+		return 0, nil, fmt.Errorf("unknown content encoding %.50q", encoding)
 	}
-	n, err := io.Copy(w, io.LimitReader(from, b.limit+1))
+	decoded := &countingReader{r: io.LimitReader(from, b.limit+1)}
+	f := take(decoded)
+	if f == nil || f.Reason != ReasonTooLarge {
+		_, _ = io.Copy(io.Discard, decoded) // its error is kept by decoded
+	}
+	err := decoded.err
 	if err == nil && raw.n == 0 && from != io.Reader(raw) {
 		err = errors.New("no byte of an encoded body")
 	}
-	return n, err
+	return decoded.n, f, err
 }
 
 // countingReader counts what is read and remembers why it ended.

@@ -1,6 +1,8 @@
 package dataplane
 
 import (
+	"errors"
+	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
@@ -61,6 +63,17 @@ func (v view) find(d table.Digest) *candidate {
 	return nil
 }
 
+// decoder makes a decoder of a full table, which will mostly be the held one, else the applied one.
+func (v view) decoder(limit int64) *table.Decoder {
+	switch {
+	case v.held != nil:
+		return table.NewDecoder(v.held.table, limit)
+	case v.applied != nil:
+		return table.NewDecoder(v.applied.table, limit)
+	}
+	return table.NewDecoder(nil, limit)
+}
+
 // named reports whether the ETag of a 304 means the candidate; sole says that nothing else was named.
 func (c *candidate) named(t tag, sole bool) bool {
 	switch {
@@ -114,8 +127,8 @@ func (c *Client) verify(seen view, a *answer) (next *candidate, f *Error) {
 		next.etags = []string{a.tag.text}
 	}
 	now := time.Now()
-	if next.sourceRead.IsZero() {
-		next.sourceRead = now // all that can be said
+	if next.sourceRead.IsZero() && seen.applied != nil {
+		next.sourceRead = seen.applied.sourceRead // without evidence the age goes on
 	}
 	switch {
 	case seen.applied != nil && seen.applied.table.Digest() == a.digest:
@@ -140,7 +153,7 @@ func timeOf(seen view, a *answer, read, now time.Time) time.Time {
 	switch {
 	case !a.modified.IsZero():
 		return a.modified
-	case seen.applied != nil && !read.Truncate(time.Second).After(seen.applied.table.Time()):
+	case read.IsZero() || seen.applied != nil && !read.Truncate(time.Second).After(seen.applied.table.Time()):
 		return now
 	default:
 		return read
@@ -150,14 +163,13 @@ func timeOf(seen view, a *answer, read, now time.Time) time.Time {
 // build makes the table of an answer.
 func (c *Client) build(seen view, a *answer, at time.Time) (*table.Table, *Error) {
 	if a.delta != nil {
-		return applyDelta(seen, a, at, c.cfg.MaxBytes)
+		return applyDelta(seen, a, at, c.limit())
 	}
-	routes, err := table.Parse(a.text)
-	if err != nil {
-		return nil, failf(ReasonParse, "%w", err)
-	}
-	t, err := table.New(routes, a.tag.revision, at)
-	if err != nil {
+	t, err := a.decoder.Table(a.tag.revision, at)
+	switch {
+	case errors.Is(err, table.ErrTooLarge):
+		return nil, failf(ReasonTooLarge, "%w", err)
+	case err != nil:
 		return nil, failf(ReasonParse, "%w", err)
 	}
 	return t, nil
@@ -182,9 +194,9 @@ func meant(seen view, a *answer) (*candidate, *Error) {
 		return nil, failf(ReasonProtocol, "304 for %q, which is not the one table that was named", a.tag.text)
 	}
 	next := *of
-	next.sourceRead, next.state = a.sourceRead, a.state
-	if next.sourceRead.IsZero() {
-		next.sourceRead = time.Now()
+	next.state = a.state
+	if !a.sourceRead.IsZero() {
+		next.sourceRead = a.sourceRead // otherwise the age goes on
 	}
 	next.raise(a.tag)
 	// Who takes over a name must not be sent back for it. A server whose names have no revision knows the old ones, too.
@@ -208,13 +220,13 @@ func (c *Client) olderThan(s *server, seen view, next *candidate) bool {
 		return false
 	}
 	if s.older++; s.older < olderPolls {
-		c.log.Warn(LogTableOlder, "url", s.name, "revision", revision, "applied_revision", seen.applied.table.Revision(),
+		c.said.say(slog.LevelWarn, LogTableOlder, s.name, "url", s.name, "revision", revision, "applied_revision", seen.applied.table.Revision(),
 			"digest", next.table.Digest().String())
 		return true
 	}
 	s.older = 0
 	c.cfg.Metrics.older.Inc()
-	c.log.Warn(LogOlderAccepted, "url", s.name, "revision", revision, "applied_revision", seen.applied.table.Revision(),
+	c.said.say(slog.LevelWarn, LogOlderAccepted, s.name, "url", s.name, "revision", revision, "applied_revision", seen.applied.table.Revision(),
 		"digest", next.table.Digest().String())
 	return false
 }

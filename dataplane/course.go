@@ -3,6 +3,7 @@ package dataplane
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"time"
 )
@@ -30,6 +31,8 @@ const (
 	failedStreams = 2
 	// defaultRetry is how long to wait after a connection broke whose server has not said how long.
 	defaultRetry = time.Second
+	// streamGap is the least time between two attempts to get a stream, whatever servers say; up to half more is left to chance.
+	streamGap = time.Second
 	// probeInterval is the time between two probes of a preferred server beside a stream.
 	probeInterval = 15 * time.Second
 )
@@ -39,6 +42,7 @@ type course struct {
 	pollFirst bool      // one poll comes before the next stream, whenever that may be
 	resting   bool      // polling has to do until streamAt
 	streamAt  time.Time // when a stream may be made
+	attempted time.Time // when one was last asked for
 	failures  int       // attempts in a row that failed
 	rests     int       // times in a row that polling had to do for long
 	polled    bool      // a poll has worked since the last attempt
@@ -94,7 +98,7 @@ func (c *Client) step(ctx context.Context) (rested, due time.Time, failed bool) 
 		}
 		return now, due, false
 	}
-	k.resting = false
+	k.resting, k.attempted = false, now
 	end := c.follow(ctx)
 	now = time.Now()
 	if ctx.Err() != nil {
@@ -109,6 +113,9 @@ func (c *Client) step(ctx context.Context) (rested, due time.Time, failed bool) 
 func (c *Client) afterStream(now time.Time, end *ending) (due time.Time, failed bool) {
 	k := &c.course
 	k.streamAt = now.Add(end.wait)
+	if least := k.attempted.Add(streamGap); k.streamAt.Before(least) {
+		k.streamAt = least.Add(c.chance(streamGap / 2))
+	}
 	if !end.failed {
 		k.failures, k.rests = 0, 0
 		return k.streamAt, false
@@ -129,7 +136,7 @@ func (c *Client) afterStream(now time.Time, end *ending) (due time.Time, failed 
 		rest := min(leastRest<<min(k.rests, 8), mostRest)
 		k.rests++
 		k.streamAt = now.Add(rest/2 + c.chance(rest/2))
-		c.log.Info(LogPollingBegins, "reason", string(end.reason), "until", k.streamAt)
+		c.said.say(slog.LevelInfo, LogPollingBegins, string(end.reason), "reason", string(end.reason), "until", k.streamAt)
 	}
 	k.polled = false
 	switch {
@@ -176,7 +183,7 @@ func (c *Client) follow(ctx context.Context) *ending {
 	c.update(func(l *loopState) {
 		l.stream = StreamStatus{Connected: st.connected, URL: st.server.name}
 	})
-	c.log.Info(LogStreamOpen, "url", st.server.name, "zone", st.zone)
+	c.said.say(slog.LevelInfo, LogStreamOpen, st.server.name, "url", st.server.name, "zone", st.zone)
 
 	end = c.listen(ctx, st)
 	st.close()
@@ -185,7 +192,8 @@ func (c *Client) follow(ctx context.Context) *ending {
 	if ctx.Err() != nil {
 		return end
 	}
-	c.log.Info(LogStreamEnded, "url", st.server.name, "reason", string(end.reason), "wait", end.wait)
+	c.said.say(slog.LevelInfo, LogStreamEnded, string(end.reason)+" "+st.server.name, "url", st.server.name,
+		"reason", string(end.reason), "wait", end.wait)
 	if end.refetch && pause(ctx, c.chance(fetchSpread)) {
 		c.polling.Lock()
 		defer c.polling.Unlock()
@@ -223,6 +231,7 @@ func (c *Client) openAny(ctx context.Context) (*stream, *ending) {
 			c.use(i)
 			return st, nil
 		}
+		f.retryAfter = min(f.retryAfter, mostRest)
 		f.retryAfter += c.chance(f.retryAfter / 2) // all that it has sent away
 		if slices.Contains(fetchReasons, f.Reason) {
 			c.cfg.Metrics.fetches.WithLabelValues(resultError).Inc()
@@ -312,7 +321,7 @@ func (c *Client) chores(ctx context.Context, st *stream, probe bool) *ending {
 func (c *Client) broke(st *stream) *ending {
 	c.polling.Lock()
 	defer c.polling.Unlock()
-	f := st.err
+	f := c.named(st.err)
 	f.URL = st.server.name
 	end := &ending{reason: f.Reason, failed: !st.current, wait: c.afterBroken(st)}
 	silent := f.Reason == ReasonSilent

@@ -70,6 +70,18 @@
 //
 // The ETag of a 304 is taken over if it has the digest of the table: its revision says how new the table is now.
 //
+// # Freshness
+//
+// When the source of a table was read is known by evidence only: X-Source-Read, or "source_read" of a stream, and for a server
+// that sends neither the Date and Age of its answer (RFC 9111). A server that has once said so has to go on saying so. An
+// answer without evidence confirms the table and leaves the time of the read as it was, so that a cache that answers from
+// its store does not hide that the source is lost. Times more than a minute ahead of our clock are none.
+//
+// # Memory
+//
+// Tables and deltas become routes while they come in, in the form in which they are kept, and share what they have in common
+// with the table before. Beside that table, a server costs about one and a half times the limit, whatever it sends.
+//
 // # Several servers
 //
 // The first URL is preferred. A server that fails is left alone for a growing, jittered time, and the others are tried
@@ -110,7 +122,8 @@ const (
 	DefaultMaxBackoff  = 30 * time.Second
 	DefaultReturnAfter = time.Minute
 	DefaultFullEvery   = time.Hour
-	DefaultMaxBytes    = 512 << 20
+	// DefaultMaxBytes is the limit of the first table, if nothing says that there is less memory.
+	DefaultMaxBytes = 512 << 20
 )
 
 // Config is what a Client is made of. Only URLs is required.
@@ -142,8 +155,11 @@ type Config struct {
 	// chance. Default DefaultReturnAfter.
 	ReturnAfter time.Duration
 	// MaxBytes bounds a body, both as it is sent and decoded, an event of a stream, the text that a delta leads to, and the LKG
-	// file. Default DefaultMaxBytes.
+	// file; a route counts as its text and 96 bytes, after the first ten thousand. By default it is four times the last table, at least 64 MiB; before there
+	// is a table DefaultMaxBytes; and not more than a quarter of Memory.
 	MaxBytes int64
+	// Memory is how many bytes this process may take, 0 if that is not known.
+	Memory int64
 
 	// Guard sets the limits beyond which a table is held back.
 	Guard guard.Config
@@ -177,6 +193,7 @@ type Client struct {
 	// set by New, read only
 	cfg     Config
 	log     *slog.Logger
+	said    *said
 	guard   *guard.Guard
 	http    *http.Client
 	recheck chan struct{}
@@ -226,10 +243,11 @@ func New(cfg Config) (*Client, error) {
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
+	c.said = newSaid(c.log)
 	c.course.pollFirst = true
 	c.zoneSource = zoneSource{zone: cfg.Zone, path: cfg.ZoneFile, log: c.log}
 	c.lkg = newFile(lkgFile, cfg.LKGPath, writeLKG, c.log, cfg.Metrics)
-	c.lkg.claim = c.claimLKG
+	c.lkg.claim = func() { c.loadLKG() }
 	c.routes = newFile(routesFile, cfg.RoutesFile, writeRoutes, c.log, cfg.Metrics)
 	return c, nil
 }
@@ -250,8 +268,8 @@ func (cfg *Config) check() error {
 		return fmt.Errorf("follow %v: want auto, stream or poll", cfg.Follow)
 	case cfg.NoDeltas && cfg.Follow != Poll:
 		return fmt.Errorf("no deltas with follow %v: a stream is made of them, want poll", cfg.Follow)
-	case cfg.MaxBytes < 0:
-		return fmt.Errorf("max bytes %d: want no negative number", cfg.MaxBytes)
+	case cfg.MaxBytes < 0 || cfg.Memory < 0:
+		return fmt.Errorf("max bytes %d, memory %d: want no negative number", cfg.MaxBytes, cfg.Memory)
 	case cfg.LKGPath != "" && cfg.LKGPath == cfg.RoutesFile:
 		return fmt.Errorf("%q is both LKG file and routes file", cfg.LKGPath)
 	}
@@ -268,9 +286,6 @@ func (cfg *Config) fill() {
 		}
 	}
 	cfg.MaxBackoff = max(cfg.MaxBackoff, cfg.Interval)
-	if cfg.MaxBytes == 0 {
-		cfg.MaxBytes = DefaultMaxBytes
-	}
 	if cfg.Transport == nil {
 		cfg.Transport = newTransport()
 	}

@@ -1,6 +1,8 @@
 package dataplane
 
 import (
+	"errors"
+	"log/slog"
 	"mime"
 	"strings"
 	"time"
@@ -119,7 +121,7 @@ func (c *Client) taken(a *answer, w want) {
 func (c *Client) deltaFailed(s *server, f *Error) {
 	c.cfg.Metrics.deltas.WithLabelValues(deltaRejected).Inc()
 	s.noDeltas = time.Now().Add(deltaRest)
-	c.log.Warn(LogDeltaFailed, "url", s.name, "reason", string(f.Reason), "error", f.Err)
+	c.said.say(slog.LevelWarn, LogDeltaFailed, string(f.Reason)+" "+s.name, "url", s.name, "reason", string(f.Reason), "error", f.Err)
 }
 
 // readDelta reads an answer with the status 226 into a: whether it is a delta for one of the tables that are held.
@@ -136,23 +138,19 @@ func readDelta(a *answer, b *body, seen view) *Error {
 	if !base.known || seen.find(base.digest) == nil {
 		return failf(ReasonDelta, "delta for %.100q, which was not named", h.Get("Delta-Base"))
 	}
-	text, _, f := b.read()
+	d, f := b.delta()
 	if f != nil {
 		return f
 	}
-	if f = a.parseDelta(text); f == nil && a.delta.Base != base.digest {
+	if f = a.takeDelta(d); f == nil && a.delta.Base != base.digest {
 		f = failf(ReasonDelta, "delta for %s, Delta-Base says %s", a.delta.Base, base.text)
 	}
 	return f
 }
 
-// parseDelta reads a delta that leads to the table of the tag.
-func (a *answer) parseDelta(text string) *Error {
-	d, err := table.ParseDelta([]byte(text))
-	switch {
-	case err != nil:
-		return failf(ReasonDelta, "%w", err)
-	case !a.tag.known || d.Target != a.tag.digest:
+// takeDelta takes a delta that leads to the table of the tag.
+func (a *answer) takeDelta(d *table.Delta) *Error {
+	if !a.tag.known || d.Target != a.tag.digest {
 		return failf(ReasonDelta, "delta leads to %s, tag says %.100q", d.Target, a.tag.text)
 	}
 	a.delta, a.digest = d, d.Target
@@ -166,6 +164,9 @@ func applyDelta(seen view, a *answer, at time.Time, limit int64) (*table.Table, 
 		return nil, failf(ReasonDelta, "%w: %s is not held", table.ErrOtherBase, a.delta.Base)
 	}
 	t, err := base.table.Apply(a.delta, at, limit)
+	if errors.Is(err, table.ErrTooLarge) {
+		return nil, failf(ReasonTooLarge, "%w", err)
+	}
 	if err != nil {
 		return nil, failf(ReasonDelta, "%w", err)
 	}

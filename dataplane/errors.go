@@ -58,6 +58,7 @@ type Error struct {
 	Reason Reason
 	Err    error
 
+	dropped    int64         // bytes that were decoded for nothing
 	ofDelta    bool          // it is about an answer that was a delta
 	retryAfter time.Duration // advice of the server; 0 if there is none
 	stack      []byte        // of a panic

@@ -2,12 +2,10 @@ package dataplane
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/json"
+	"log/slog"
 	"slices"
 	"time"
-
-	"github.com/routesrv/routesrv/table"
 )
 
 // LogStreamRejected is the message of the log about a stream that said what does not verify.
@@ -77,7 +75,7 @@ func (c *Client) take(ctx context.Context, st *stream, e event) *ending {
 		var advice struct {
 			AfterMS uint32 `json:"after_ms"`
 		}
-		_ = json.Unmarshal([]byte(e.data), &advice) // without advice it is the least
+		_ = json.Unmarshal([]byte(e.data), &advice) // without advice it is streamGap
 		after := min(time.Duration(advice.AfterMS)*time.Millisecond, c.cfg.MaxBackoff)
 		return &ending{reason: endReconnect, failed: !st.current, wait: after + c.chance(after/10+250*time.Millisecond)}
 	}
@@ -96,7 +94,10 @@ func (c *Client) takeTable(st *stream, e event) *ending {
 	if end := c.place(st); end != nil {
 		return end
 	}
-	a := &answer{tag: parseTag(e.id), ofDelta: e.name == eventDelta, sourceRead: st.lastRead, origin: st.server.name}
+	a := &answer{
+		tag: parseTag(e.id), ofDelta: e.name == eventDelta, decoder: e.decoder, digest: e.digest, sourceRead: st.lastRead,
+		origin: st.server.name,
+	}
 	if cur := c.cur.Load(); a.sourceRead.IsZero() && cur != nil {
 		a.sourceRead = cur.info.SourceRead // it was read since; "current" says when
 	}
@@ -104,11 +105,13 @@ func (c *Client) takeTable(st *stream, e event) *ending {
 		switch {
 		case !a.tag.known:
 			return failf(ReasonTag, "id %.200q has no digest", e.id)
+		case e.failed != nil:
+			return e.failed
+		case a.ofDelta && e.delta == nil, !a.ofDelta && e.decoder == nil:
+			return failf(ReasonProtocol, "event %s has no data, or has its name behind them", e.name)
 		case a.ofDelta:
-			return a.parseDelta(e.data)
-		}
-		a.text, a.digest = e.data, table.Digest(sha256.Sum256([]byte(e.data)))
-		if a.digest != a.tag.digest {
+			return a.takeDelta(e.delta)
+		case a.digest != a.tag.digest:
 			return failf(ReasonDigest, "text has digest %s, id says %s", a.digest, a.tag.text)
 		}
 		return nil
@@ -147,13 +150,17 @@ func (c *Client) takeCurrent(st *stream, e event) *ending {
 		if !a.tag.known {
 			return failf(ReasonTag, "id %.200q has no digest", e.id)
 		}
-		a.sourceRead, a.state = past(time.Parse(time.RFC3339, says.SourceRead)), tableState(says.State)
+		read, err := time.Parse(time.RFC3339, says.SourceRead)
+		a.sourceRead, a.state = credible(read, err, time.Now()), tableState(says.State)
 		return nil
 	})
 	if f != nil {
 		return c.rejected(st, f)
 	}
-	st.at, st.lastRead, st.current = a.tag.digest, a.sourceRead, true
+	st.at, st.current = a.tag.digest, true
+	if !a.sourceRead.IsZero() {
+		st.lastRead = a.sourceRead
+	}
 	st.server.unnamed = false
 	c.succeeded(st.server, time.Now())
 	c.ended(nil)
@@ -162,9 +169,14 @@ func (c *Client) takeCurrent(st *stream, e event) *ending {
 
 // takeFetch fetches a table that cannot be sent as an event. All clients are told at the same time.
 func (c *Client) takeFetch(ctx context.Context, st *stream, e event) *ending {
-	if !pause(ctx, c.chance(fetchSpread)) {
+	wait := c.chance(fetchSpread)
+	if least := time.Until(st.fetched.Add(streamGap)); !st.fetched.IsZero() && wait < least {
+		wait = least
+	}
+	if !pause(ctx, wait) {
 		return &ending{}
 	}
+	st.fetched = time.Now()
 	c.polling.Lock()
 	defer c.polling.Unlock()
 	if err := c.try(ctx, ctx, st.server, st.zone, fullFetch); err != nil {
@@ -190,6 +202,7 @@ func (c *Client) place(st *stream) *ending {
 func (c *Client) settleEvent(st *stream, a *answer, read func() *Error) (result string, f *Error) {
 	defer func() {
 		if f = caught(recover(), f); f != nil {
+			f = c.named(f)
 			f.URL = st.server.name
 			return
 		}
@@ -212,11 +225,14 @@ func (c *Client) rejected(st *stream, f *Error) *ending {
 	if slices.Contains(verifyReasons, f.Reason) {
 		c.cfg.Metrics.verifyFailures.WithLabelValues(string(f.Reason)).Inc()
 	}
+	if f.Reason == ReasonTooLarge {
+		collect(c.limit())
+	}
 	attrs := []any{"url", st.server.name, "reason", string(f.Reason), "error", f.Err}
 	if f.stack != nil {
 		attrs = append(attrs, "stack", string(f.stack))
 	}
-	c.log.Warn(LogStreamRejected, attrs...)
+	c.said.say(slog.LevelWarn, LogStreamRejected, string(f.Reason)+" "+st.server.name, attrs...)
 	return &ending{reason: endRejected, failed: true, refetch: true, wait: c.afterBroken(st)}
 }
 

@@ -41,9 +41,7 @@ func ExampleDataClient() {
 	if err != nil {
 		panic(err)
 	}
-	if _, err := client.Boot(); err != nil {
-		fmt.Println("starting without the file:", err)
-	}
+	client.Boot()
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error)
 	go func() { ended <- client.Run(ctx) }()

@@ -30,13 +30,13 @@ const (
 type answer struct {
 	notModified bool
 	tag         tag
-	text        string       // the decoded body of a full answer
-	digest      table.Digest // of text, or of what the delta leads to
-	ofDelta     bool         // the answer is a delta
-	delta       *table.Delta // nil unless the answer is one that could be read
-	count       string       // X-Count; empty if there is none
-	modified    time.Time    // when the server published this table; zero if it does not say
-	sourceRead  time.Time    // zero if the server does not say
+	decoder     *table.Decoder // of the text of a full answer
+	digest      table.Digest   // of the text, or of what the delta leads to
+	ofDelta     bool           // the answer is a delta
+	delta       *table.Delta   // nil unless the answer is one that could be read
+	count       string         // X-Count; empty if there is none
+	modified    time.Time      // when the server published this table; zero if it does not say
+	sourceRead  time.Time      // zero if the answer does not prove any time
 	state       string
 	origin      string
 }
@@ -103,20 +103,22 @@ func (c *Client) fetch(ctx context.Context, s *server, zone string, seen view, w
 	if w.named {
 		names = seen.names()
 	}
+	sent := time.Now()
 	resp, f := c.request(ctx, http.MethodGet, s.tableURL(zone), header, names)
 	if f != nil {
 		return nil, f
 	}
 	defer resp.Body.Close()
+	received := time.Now()
 	a := &answer{
 		notModified: resp.StatusCode == http.StatusNotModified,
 		tag:         parseTag(resp.Header.Get("Etag")),
 		count:       resp.Header.Get(headerCount),
 		state:       tableState(resp.Header.Get(headerTableState)),
-		sourceRead:  past(time.Parse(time.RFC3339, resp.Header.Get(headerSourceRead))),
 		modified:    past(http.ParseTime(resp.Header.Get("Last-Modified"))),
 		origin:      s.name,
 	}
+	a.sourceRead = s.evidence(resp, a.tag, sent, received)
 	if a.notModified || resp.StatusCode == http.StatusOK {
 		s.foreign = resp.Header.Get(headerRevision) == ""
 	}
@@ -126,7 +128,7 @@ func (c *Client) fetch(ctx context.Context, s *server, zone string, seen view, w
 		}
 		return a, nil
 	}
-	b := body{resp: resp, limit: c.cfg.MaxBytes, received: c.cfg.Metrics.received}
+	b := body{resp: resp, limit: c.limit(), received: c.cfg.Metrics.received}
 	if w.delta && resp.StatusCode == http.StatusIMUsed {
 		return a, readDelta(a, &b, seen)
 	}
@@ -139,10 +141,8 @@ func (c *Client) fetch(ctx context.Context, s *server, zone string, seen view, w
 	case !a.tag.known && resp.ContentLength < 0:
 		return nil, failf(ReasonLength, "neither a length nor a digest tells whether the body is whole")
 	}
-	if seen.applied != nil {
-		b.hint = int64(seen.applied.table.Bytes())
-	}
-	if a.text, a.digest, f = b.read(); f != nil {
+	a.decoder = seen.decoder(b.limit)
+	if a.digest, f = b.table(a.decoder); f != nil {
 		return nil, f
 	}
 	if err := ctx.Err(); err != nil {
@@ -171,13 +171,20 @@ func checkStatus(resp *http.Response) *Error {
 	return f
 }
 
-// retryAfter is the advice of the answer, 0 if there is none.
+// maxAdvice bounds how long a server can ask to be left alone, before the limits of what it is asked for.
+const maxAdvice = time.Hour
+
+// retryAfter is the advice of the answer, seconds or a date (RFC 9110 §10.2.3); 0 if there is none, or none that is in the
+// future.
 func retryAfter(resp *http.Response) time.Duration {
-	seconds, err := strconv.ParseUint(resp.Header.Get("Retry-After"), 10, 16)
-	if err != nil {
-		return 0
+	text := resp.Header.Get("Retry-After")
+	if seconds, err := strconv.ParseUint(text, 10, 32); err == nil {
+		return min(time.Duration(seconds)*time.Second, maxAdvice)
 	}
-	return time.Duration(seconds) * time.Second
+	if at, err := http.ParseTime(text); err == nil {
+		return min(max(0, time.Until(at)), maxAdvice)
+	}
+	return 0
 }
 
 func redactedLocation(resp *http.Response) string {
@@ -197,8 +204,7 @@ func tableState(s string) string {
 	return ""
 }
 
-// past is a time that was read, zero if there was none. One in the future, by a clock that is fast, is now: it would hide
-// that a table is old.
+// past is a time that was read, zero if there was none. One in the future, by a clock that is fast, is now.
 func past(at time.Time, err error) time.Time {
 	if err != nil {
 		return time.Time{}

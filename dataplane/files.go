@@ -29,16 +29,18 @@ const (
 type file struct {
 	// set before use, read only
 	name, path string
+	store      *durable.Store
 	encode     func(io.Writer, *applied) error
 	write      func(path string, write func(io.Writer) error) error
-	claim      func() error // before the first write; nil if whatever is there may be replaced
+	claim      func() // before the first write; nil if whatever is there may be replaced
 	log        *slog.Logger
 	metrics    *Metrics
 
 	mu      sync.Mutex // guards what follows
 	claimed bool
-	next    *write // the one that comes after the one in progress; nil if none does
-	busy    bool   // a write is in progress
+	found   *durable.Trouble // what could not be used; nil if nothing was
+	next    *write           // the one that comes after the one in progress; nil if none does
+	busy    bool             // a write is in progress
 	retryAt time.Time
 	lastErr error
 	written time.Time
@@ -63,14 +65,27 @@ func versionOf(a *applied) version {
 }
 
 func newFile(name, path string, encode func(io.Writer, *applied) error, log *slog.Logger, m *Metrics) *file {
-	return &file{name: name, path: path, encode: encode, write: durable.WriteFile, log: log, metrics: m}
+	return &file{name: name, path: path, store: durable.NewStore(path), encode: encode, write: durable.WriteFile, log: log, metrics: m}
 }
 
 // loaded says that the file was read and is of the table.
 func (f *file) loaded(a *applied) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.claimed, f.onDisk = true, versionOf(a)
+	f.claimed = true
+	if f.store.Loaded() {
+		f.onDisk = versionOf(a)
+	}
+}
+
+// claimedWith says that what was at the path was looked at, with what could not be used.
+func (f *file) claimedWith(troubles []durable.Trouble) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.claimed = true
+	if len(troubles) > 0 {
+		f.found = &troubles[0]
+	}
 }
 
 // save asks for the table to be written. The channel is closed when that was tried.
@@ -111,12 +126,15 @@ func (f *file) drain() {
 }
 
 func (f *file) try(a *applied) error {
-	if f.claim != nil && !f.isClaimed() {
-		if err := f.claim(); err != nil {
-			return err
+	if !f.isClaimed() {
+		if f.claim != nil {
+			f.claim()
+		} else {
+			durable.Tidy(f.path)
+			f.claimedWith(nil)
 		}
 	}
-	return f.write(f.path, func(w io.Writer) error { return f.encode(w, a) })
+	return f.write(f.store.Path(), func(w io.Writer) error { return f.encode(w, a) })
 }
 
 func (f *file) isClaimed() bool {
@@ -140,7 +158,7 @@ func (f *file) finish(job *write, err error) {
 		}
 		return
 	}
-	f.claimed, f.written, f.onDisk = true, now, versionOf(job.applied)
+	f.written, f.onDisk = now, versionOf(job.applied)
 	f.metrics.writes.WithLabelValues(f.name, "ok").Inc()
 	if was != nil {
 		f.log.Info(LogFileRecovered, "file", f.name, "path", f.path)
@@ -167,7 +185,10 @@ func (f *file) status() *FileStatus {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s := &FileStatus{Path: f.path, Written: f.written}
+	s := &FileStatus{Path: f.store.Path(), Written: f.written}
+	if f.found != nil {
+		s.Unusable, s.KeptAs = f.found.Err.Error(), f.found.KeptAs
+	}
 	if f.lastErr != nil {
 		s.Error = f.lastErr.Error()
 	}

@@ -386,3 +386,10 @@ func readFile(t testing.TB, path string) []byte {
 	}
 	return data
 }
+
+// lines is how many messages there were.
+func (r *recorder) lines() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.messages)
+}

@@ -249,10 +249,7 @@ func (m *model) restart(away, torn bool) {
 	m.note("restart, servers away %v", away)
 	before := m.c.Current()
 	m.c = m.w.client()
-	got, err := m.c.Boot()
-	if err != nil {
-		m.failf("boot: %v", err)
-	}
+	got := m.c.Boot()
 	intact := !m.diskGone && !m.diskOld && !torn
 	switch {
 	case intact && before != nil && (got == nil || got.Digest() != before.Digest()):

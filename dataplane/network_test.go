@@ -226,11 +226,15 @@ func TestServersThatDoNotFinish(t *testing.T) {
 			if err == nil || c.Current() != nil {
 				t.Fatalf("error %v, table %v", err, c.Current())
 			}
-			if took := time.Since(start); took > 10*time.Second {
+			if took := time.Since(start); took > time.Minute {
 				t.Errorf("the exchange took %v, the deadline is 300ms", took)
 			}
 			server.bytes(whole)
-			mustPoll(t, c)
+			for begun := time.Now(); c.Poll(t.Context()) != nil; { // a busy machine may need longer than the deadline
+				if time.Since(begun) > time.Minute {
+					t.Fatal("no table of a server that is fine again")
+				}
+			}
 			holds(t, c, tab)
 		})
 	}

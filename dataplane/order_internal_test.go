@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -119,7 +120,11 @@ func TestDiskThatHangsDelaysNothing(t *testing.T) {
 		}
 		close(hangs)
 		synctest.Wait()
-		got, _, err := readLKG(c.cfg.LKGPath, c.cfg.MaxBytes)
+		data, err := os.ReadFile(c.cfg.LKGPath)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, _, err := table.ParseFile(data)
 		if err != nil || got.Digest() != third.Digest() {
 			t.Errorf("the file has %v (%v)", got, err)
 		}
@@ -158,9 +163,9 @@ func TestFailedWriteLeavesTheOldFile(t *testing.T) {
 	if c, err = New(cfg); err != nil {
 		t.Fatal(err)
 	}
-	got, err := c.Boot()
-	if err != nil || got.Digest() != first.Digest() {
-		t.Fatalf("booted with %v (%v)", got, err)
+	got := c.Boot()
+	if got.Digest() != first.Digest() {
+		t.Fatalf("booted with %v", got)
 	}
 	if names := c.view().names(); !slices.Equal(names, namesOf(first)) {
 		t.Errorf("the next request names %q", names)

@@ -2,7 +2,6 @@ package dataplane_test
 
 import (
 	"fmt"
-	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -138,31 +137,6 @@ func TestStatusAndMetricsOfATable(t *testing.T) {
 			if got := w.metric(name); got != want {
 				t.Errorf("%s is %v, want %v", name, got, want)
 			}
-		}
-	})
-}
-
-// TestFastClockOfAServerDoesNotHideAge: a time in the future counts as now.
-func TestFastClockOfAServerDoesNotHideAge(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 1)
-		tab := newTable(t, 10, "a")
-		w.servers[0].fail(func(rw http.ResponseWriter, r *http.Request) {
-			future := time.Now().Add(time.Hour).UTC()
-			rw.Header().Set("X-Source-Read", future.Format(time.RFC3339Nano))
-			rw.Header().Set("Last-Modified", future.Format(http.TimeFormat))
-			rw.Header().Set("Etag", etagOf(tab, ""))
-			_, _ = rw.Write(tab.Text())
-		})
-		c := w.client()
-		now := time.Now()
-		mustPoll(t, c)
-		if got := c.Status().Applied.SourceRead; !got.Equal(now) {
-			t.Errorf("the source was read at %v, want %v", got, now)
-		}
-		time.Sleep(time.Minute)
-		if got := c.Status().AgeSeconds; got != 60 {
-			t.Errorf("the age is %v, want 60", got)
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"runtime/debug"
 	"slices"
@@ -33,7 +34,6 @@ const (
 	LogLKGMissing      = "no LKG file yet"
 	LogLKGLoaded       = "LKG file loaded, its table is stale until a route server confirms it"
 	LogLKGSetAside     = "LKG file is not usable, set aside and not loaded"
-	LogLKGUnreadable   = "LKG file cannot be read"
 	LogFileFailed      = "file cannot be written, the table is served from memory"
 	LogFileSlow        = "file takes long to be written, not waiting for it"
 	LogFileRecovered   = "file written again"
@@ -120,9 +120,9 @@ func (c *Client) ended(err error) {
 	})
 	switch {
 	case err != nil && !c.failing:
-		c.log.Error(LogUnreachable, "error", err)
+		c.said.say(slog.LevelError, LogUnreachable, "", "error", err)
 	case err == nil && c.failing:
-		c.log.Info(LogReachable)
+		c.said.say(slog.LevelInfo, LogReachable, "")
 	}
 	c.failing = err != nil
 	c.retryFiles(now)
@@ -187,6 +187,9 @@ func (c *Client) measured(parent context.Context, s *server, zone string, reason
 	defer cancel()
 	start := time.Now()
 	result, f := c.exchange(ctx, s, zone, reason)
+	if f != nil {
+		collect(f.dropped)
+	}
 	if parent.Err() != nil && f != nil {
 		return f // the end of the loop, or of the round
 	}
@@ -212,6 +215,7 @@ func (c *Client) exchange(ctx context.Context, s *server, zone string, reason fu
 		if f == nil {
 			return
 		}
+		f = c.named(f)
 		f.URL, result = s.name, resultError
 		if slices.Contains(verifyReasons, f.Reason) {
 			result = resultRejected

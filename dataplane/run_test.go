@@ -88,7 +88,7 @@ func TestAdviceToWaitIsTaken(t *testing.T) {
 		stop := w.run(w.client())
 		time.Sleep(30 * time.Second)
 		stop()
-		if got, want := at(), []time.Duration{0, 20 * time.Second}; !slices.Equal(got, want) {
+		if got, want := at(), []time.Duration{0, 22500 * time.Millisecond}; !slices.Equal(got, want) {
 			t.Errorf("polled at %v, want %v", got, want)
 		}
 	})

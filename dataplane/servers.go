@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/routesrv/routesrv/internal/durable"
 )
 
 // olderPolls is how many polls in a row of one server have to show a lower revision before it is believed: a restored
@@ -26,6 +27,7 @@ type server struct {
 	// owned by the round
 	older       int           // polls in a row that showed a lower revision
 	foreign     bool          // its last answer was not that of a route server of ours
+	tells       bool          // it has said when its source was read: an answer that does not proves nothing
 	noDeltas    time.Time     // until when it is not asked for deltas; zero if none has failed
 	unnamed     bool          // its last 304 made no sense: the next request names nothing, so that the table comes
 	fineSince   time.Time     // the first of the probes that went well; zero if it is not probed, or failing
@@ -132,7 +134,7 @@ func (c *Client) succeeded(s *server, now time.Time) {
 	s.status.LastError, s.status.RetryAt = "", time.Time{}
 	c.mu.Unlock()
 	if was.Failures > 0 {
-		c.log.Info(LogServerRecovered, "url", s.name, "failures", was.Failures, "reason", string(was.Reason))
+		c.said.say(slog.LevelInfo, LogServerRecovered, s.name, "url", s.name, "failures", was.Failures, "reason", string(was.Reason))
 	}
 }
 
@@ -144,7 +146,8 @@ func (c *Client) failed(s *server, f *Error, now time.Time) {
 	was := s.status
 	s.status.Failures++
 	s.status.Reason, s.status.LastError = f.Reason, f.Err.Error()
-	delay := max(c.backoff(s.status.Failures), min(f.retryAfter, c.cfg.MaxBackoff))
+	advice := min(f.retryAfter, c.cfg.MaxBackoff)
+	delay := max(c.backoff(s.status.Failures), advice+c.chance(advice/4)) // all that it has sent away got the same advice
 	s.status.RetryAt = now.Add(delay)
 	c.mu.Unlock()
 	attrs := []any{"url", s.name, "reason", string(f.Reason), "error", f.Err}
@@ -155,7 +158,7 @@ func (c *Client) failed(s *server, f *Error, now time.Time) {
 		c.log.Debug(LogServerFailed, attrs...) // said once per change
 		return
 	}
-	c.log.Warn(LogServerFailed, attrs...)
+	c.said.say(slog.LevelWarn, LogServerFailed, string(f.Reason)+" "+s.name, attrs...)
 }
 
 // backoff is the time to leave a server alone after failures in a row. It doubles with each of them, up to the limit; the
@@ -204,6 +207,9 @@ func (c *Client) returnTo(s *server, now time.Time) bool {
 // maxZone is the limit of Kubernetes for the value of a label.
 const maxZone = 63
 
+// maxZoneFile bounds the file with the zone.
+const maxZoneFile = 4 << 10
+
 // zoneSource gives the zone to ask for. It is owned by the round.
 type zoneSource struct {
 	zone string // fixed
@@ -217,7 +223,7 @@ func (z *zoneSource) read() string {
 	if z.path == "" {
 		return z.zone
 	}
-	zone, err := readZone(z.path)
+	zone, err := ReadZone(z.path)
 	said := zone
 	if err != nil {
 		said = "!" + err.Error()
@@ -233,22 +239,20 @@ func (z *zoneSource) read() string {
 	return zone
 }
 
-func readZone(path string) (string, error) {
-	f, err := os.Open(path)
+// ReadZone reads a file with a zone as its only content. The zone is empty if there is an error.
+func ReadZone(path string) (string, error) {
+	data, err := durable.ReadFile(path, maxZoneFile)
 	if err != nil {
 		return "", err
 	}
-	defer f.Close()
-	buf := make([]byte, 2*maxZone)
-	n, err := f.Read(buf)
-	zone := strings.TrimSpace(string(buf[:n]))
-	switch {
+	switch zone := strings.TrimSpace(string(data)); {
 	case zone == "":
-		return "", errors.Join(errors.New("no zone in it"), err)
-	case n == len(buf) || !validZone(zone):
-		return "", fmt.Errorf("%q is no zone", zone)
+		return "", errors.New("no zone in it")
+	case !validZone(zone):
+		return "", fmt.Errorf("%.100q is no zone", zone)
+	default:
+		return zone, nil
 	}
-	return zone, nil
 }
 
 // validZone reports whether s has the form of a label's value, which is a safe segment of a path, too.

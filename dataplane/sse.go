@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/routesrv/routesrv/table"
 )
 
 const (
@@ -26,31 +28,46 @@ var errEventTooLarge = errors.New("event is too large")
 type event struct {
 	name  string        // "message" if the server gives none
 	id    string        // of this event; empty if it has none
-	data  string        // lines with "\n" between them
+	data  string        // lines with "\n" between them; empty if it is one of the following
 	retry time.Duration // that the stream has told last; 0 if it has not
+
+	decoder *table.Decoder // of a table, all of whose text it has
+	digest  table.Digest   // of that text
+	delta   *table.Delta   // nil if there is none, or if it failed
+	failed  *Error         // why there is no delta
 }
 
 // eventReader reads a stream of Server-Sent Events as the HTML standard has it, but that an id is for its own event only.
 // An event is given when its last line has come: nothing waits for what follows it. What it keeps is in proportion to the
 // limit.
 type eventReader struct {
-	r     *bufio.Reader
-	limit int64 // of the data of an event
-	retry time.Duration
-	begun bool // the first bytes were looked at
-	wasCR bool // the last line ended with a carriage return, which a line feed may belong to
+	r       *bufio.Reader
+	bound   func() int64              // the limit of the data of an event that begins now
+	payload func(name string) payload // takes the data
+	limit   int64                     // of the current event
+	size    int64                     // of its data so far
+	sink    payload                   // of its data; nil before the first
+	retry   time.Duration
+	begun   bool // the first bytes were looked at
+	wasCR   bool // the last line ended with a carriage return, which a line feed may belong to
 }
 
-func newEventReader(r io.Reader, limit int64) *eventReader {
-	return &eventReader{r: bufio.NewReaderSize(r, 16<<10), limit: limit}
+func newEventReader(r io.Reader, bound func() int64, payload func(name string) payload) *eventReader {
+	return &eventReader{r: bufio.NewReaderSize(r, 16<<10), bound: bound, payload: payload}
 }
 
 // next waits for the next event. An event without data is none.
 func (r *eventReader) next() (event, error) {
 	e := event{name: "message"}
-	var data strings.Builder
+	r.limit, r.size, r.sink = r.bound(), 0, nil
+	defer func() {
+		if r.sink != nil {
+			r.sink.abort() // it broke off
+			r.sink = nil
+		}
+	}()
 	for lines := 0; ; {
-		l, err := r.line(&data, lines > 0)
+		l, err := r.line(&e, lines > 0)
 		if err != nil {
 			return event{}, err
 		}
@@ -60,7 +77,10 @@ func (r *eventReader) next() (event, error) {
 				continue // a comment
 			}
 			if lines > 0 {
-				e.data, e.retry = data.String(), r.retry
+				if e.retry = r.retry; r.sink != nil {
+					r.sink.finish(&e)
+					r.sink = nil
+				}
 				return e, nil
 			}
 			e = event{name: "message"}
@@ -88,8 +108,8 @@ type streamLine struct {
 	begun bool   // a byte of the value has come, which may be a space that does not count
 }
 
-// line reads one line. A line of data goes to data, after a line feed if there is more already.
-func (r *eventReader) line(data *strings.Builder, more bool) (streamLine, error) {
+// line reads one line of an event. Data are handed on, after a line feed if there is more already.
+func (r *eventReader) line(e *event, more bool) (streamLine, error) {
 	var l streamLine
 	for {
 		b, ended, err := r.chunk()
@@ -101,7 +121,7 @@ func (r *eventReader) line(data *strings.Builder, more bool) (streamLine, error)
 			name, b, l.colon = bytes.Cut(b, []byte(":"))
 			l.name = appendUpTo(l.name, name, maxFieldName)
 			if (l.colon || ended) && more && string(l.name) == "data" {
-				if err := r.add(data, []byte("\n")); err != nil {
+				if err := r.add(e, []byte("\n")); err != nil {
 					return l, err
 				}
 			}
@@ -113,7 +133,7 @@ func (r *eventReader) line(data *strings.Builder, more bool) (streamLine, error)
 			l.begun = true
 			if string(l.name) != "data" {
 				l.value = appendUpTo(l.value, b, maxFieldValue)
-			} else if err := r.add(data, b); err != nil {
+			} else if err := r.add(e, b); err != nil {
 				return l, err
 			}
 		}
@@ -124,12 +144,15 @@ func (r *eventReader) line(data *strings.Builder, more bool) (streamLine, error)
 }
 
 // add adds to the data of an event.
-func (r *eventReader) add(data *strings.Builder, b []byte) error {
-	if int64(data.Len()+len(b)) > r.limit {
+func (r *eventReader) add(e *event, b []byte) error {
+	if r.size += int64(len(b)); r.size > r.limit {
 		return fmt.Errorf("%w: more than %d bytes", errEventTooLarge, r.limit)
 	}
-	data.Write(b)
-	return nil
+	if r.sink == nil {
+		r.sink = r.payload(e.name)
+	}
+	_, err := r.sink.Write(b)
+	return err
 }
 
 // appendUpTo appends what there is room for, and one byte more, so that what is cut is not taken for what it begins with.

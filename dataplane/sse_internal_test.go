@@ -16,9 +16,12 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
+// plain keeps the data of all events.
+func plain(string) payload { return &textPayload{} }
+
 // readEvents gives the events of a stream and the error that ended it.
 func readEvents(r io.Reader, limit int64) ([]event, error) {
-	events := newEventReader(r, limit)
+	events := newEventReader(r, func() int64 { return limit }, plain)
 	var all []event
 	for {
 		e, err := events.next()
@@ -34,7 +37,7 @@ func TestEventsAreThoseOfTheStandard(t *testing.T) {
 		name, stream string
 		want         []event
 	}{
-		{"one of each field", "retry: 1500\nid: x\nevent: delta\ndata: {}\n\n", []event{{"delta", "x", "{}", 1500 * time.Millisecond}}},
+		{"one of each field", "retry: 1500\nid: x\nevent: delta\ndata: {}\n\n", []event{{name: "delta", id: "x", data: "{}", retry: 1500 * time.Millisecond}}},
 		{"lines are joined", "data: a\ndata\ndata:\ndata: b\n\n", []event{{name: "message", data: "a\n\n\nb"}}},
 		{"one space goes", "data:  a\ndata:b\n\n", []event{{name: "message", data: " a\nb"}}},
 		{"an empty line of data is data", "event: fetch\ndata:\n\n", []event{{name: "fetch"}}},
@@ -47,13 +50,13 @@ func TestEventsAreThoseOfTheStandard(t *testing.T) {
 		{"a mark at the beginning", "\uFEFFdata: a\n\n\uFEFFdata: b\n\n", []event{{name: "message", data: "a"}}},
 		{"an event that is not over", "data: a\n\ndata: b\n", []event{{name: "message", data: "a"}}},
 		{"an id with a zero byte", "id: a\x00b\ndata: a\n\n", []event{{name: "message", data: "a"}}},
-		{"an id is for one event", "id: a\ndata: a\n\ndata: b\n\n", []event{{"message", "a", "a", 0}, {name: "message", data: "b"}}},
+		{"an id is for one event", "id: a\ndata: a\n\ndata: b\n\n", []event{{name: "message", id: "a", data: "a"}, {name: "message", data: "b"}}},
 		{"retry is no number", "retry: 1s\ndata: a\n\n", []event{{name: "message", data: "a"}}},
 		{"retry is remembered, and bounded", "retry: 4294967295\ndata: a\n\ndata: b\n\n", []event{
 			{name: "message", data: "a", retry: maxRetry}, {name: "message", data: "b", retry: maxRetry},
 		}},
 		{"an id that is too long", "id: " + strings.Repeat("x", 5000) + "\ndata: a\n\n", []event{
-			{"message", strings.Repeat("x", maxFieldValue+1), "a", 0},
+			{name: "message", id: strings.Repeat("x", maxFieldValue+1), data: "a"},
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -101,7 +104,7 @@ func (e *endless) Read(p []byte) (int, error) {
 // TestWhatIsNoEventCostsNoMemory reads names, comments and values that go on and on.
 func TestWhatIsNoEventCostsNoMemory(t *testing.T) {
 	for _, text := range []string{": comment without an end ", "name-without-an-end", "id: value without an end "} {
-		reader := newEventReader(io.LimitReader(&endless{text: text}, 64<<20), 100)
+		reader := newEventReader(io.LimitReader(&endless{text: text}, 64<<20), func() int64 { return 100 }, plain)
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		if _, err := reader.next(); err != io.EOF {
@@ -144,7 +147,7 @@ func TestEventIsGivenWhenItIsFlushed(t *testing.T) {
 						r = gz
 					}
 					start := time.Now()
-					events := newEventReader(r, 1<<20)
+					events := newEventReader(r, func() int64 { return 1 << 20 }, plain)
 					for i := range 3 {
 						e, err := events.next()
 						if late := time.Since(start) - time.Duration(i)*time.Hour; err != nil || e.id != strconv.Itoa(i) || late != 0 {

@@ -21,8 +21,9 @@ type Applied struct {
 	Committed time.Time `json:"committed"`
 	// Confirmed is when a server last said that this is its table; zero if none has since Boot.
 	Confirmed time.Time `json:"confirmed,omitzero"`
-	// SourceRead is when the server had last read its source, as of Confirmed. For a server that does not tell it is
-	// Confirmed; after Boot it is what the file tells.
+	// SourceRead is when the server had last read its source, as far as an answer or the LKG file has proved it: by
+	// X-Source-Read, or for a server that does not send it by Date and Age. An answer that proves nothing leaves it as it
+	// was. Zero if nothing has proved any time yet.
 	SourceRead time.Time `json:"source_read,omitzero"`
 	// Stale says that the table comes from the LKG file and that no server has confirmed it yet.
 	Stale bool `json:"stale"`
@@ -106,6 +107,10 @@ type FileStatus struct {
 	Path    string    `json:"path"`
 	Written time.Time `json:"written,omitzero"` // by this process
 	Error   string    `json:"error,omitempty"`  // of the last attempt; empty if it went well
+	// Unusable says why what was found at the path could not be used; empty if nothing was wrong. KeptAs is the name that it
+	// has now; empty if it could not be moved, and then Path is another name than the one that was asked for.
+	Unusable string `json:"unusable,omitempty"`
+	KeptAs   string `json:"kept_as,omitempty"`
 }
 
 // loopState is the part of the status that rounds change.

@@ -49,6 +49,7 @@ type stream struct {
 	current   bool         // a "current" has come: server and client agree
 	connected time.Time
 	lastRead  time.Time     // of the source, as the stream has told last; zero if it has not
+	fetched   time.Time     // when it last had a table fetched; zero if it has not
 	retry     time.Duration // to wait after the connection broke, as the stream has told; 0 if it has not
 }
 
@@ -70,7 +71,7 @@ func (c *Client) open(parent context.Context, s *server, zone string) (*stream, 
 		return nil, f
 	}
 	st := &stream{server: s, zone: zone, events: make(chan event), cancel: cancel, at: conn.at, connected: time.Now()}
-	st.reader.Go(func() { st.read(ctx, conn, c.cfg.MaxBytes, c.cfg.Metrics.received) })
+	st.reader.Go(func() { st.read(ctx, conn, c) })
 	return st, nil
 }
 
@@ -137,16 +138,17 @@ func checkStream(resp *http.Response) *Error {
 }
 
 // read reads events until the stream ends.
-func (st *stream) read(ctx context.Context, conn *connection, limit int64, received prometheus.Counter) {
+func (st *stream) read(ctx context.Context, conn *connection, c *Client) {
 	defer close(st.events)
+	defer func() { st.err = caught(recover(), st.err) }() // a table is parsed while it comes
 	defer conn.body.Close()
-	watch := newWatchdog(conn.body, st.cancel, received)
+	watch := newWatchdog(conn.body, st.cancel, c.cfg.Metrics.received)
 	defer watch.stop()
-	st.err = watch.cause(ctx, st.forward(ctx, conn.gzip, watch, limit))
+	st.err = watch.cause(ctx, st.forward(ctx, conn.gzip, watch, c))
 }
 
 // forward hands out events until there are no more.
-func (st *stream) forward(ctx context.Context, zipped bool, watch *watchdog, limit int64) error {
+func (st *stream) forward(ctx context.Context, zipped bool, watch *watchdog, c *Client) error {
 	var from io.Reader = watch
 	if zipped {
 		gz, err := gzip.NewReader(watch)
@@ -156,7 +158,7 @@ func (st *stream) forward(ctx context.Context, zipped bool, watch *watchdog, lim
 		defer gz.Close()
 		from = gz
 	}
-	for events := newEventReader(from, limit); ; {
+	for events := newEventReader(from, c.limit, c.newPayload); ; {
 		e, err := events.next()
 		if err != nil {
 			return err

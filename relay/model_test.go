@@ -103,9 +103,7 @@ func (m *model) start() {
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	if _, err := m.client.Boot(); err != nil {
-		m.t.Fatal(err)
-	}
+	m.client.Boot()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- m.client.Run(ctx) }()

@@ -99,13 +99,11 @@ func New(cfg Config) (*Relay, error) {
 	return r, err
 }
 
-// Boot serves the table of the file, marked stale, if there is one. The error is that of a file that cannot be read.
-func (r *Relay) Boot() error {
-	t, err := r.client.Boot()
-	if t != nil {
+// Boot serves the table of the file, marked stale, if there is one that can be used.
+func (r *Relay) Boot() {
+	if t := r.client.Boot(); t != nil {
 		r.cache.Restore(t, r.client.Status().Applied.SourceRead)
 	}
-	return err
 }
 
 // Run serves what the server above has until ctx ends, and returns nil then.

@@ -109,9 +109,7 @@ func (tr *tree) relayWith(name string, cfg relay.Config) *node {
 	if n.Relay, err = relay.New(cfg); err != nil {
 		tr.t.Fatal(err)
 	}
-	if err := n.Boot(); err != nil {
-		tr.t.Fatal(err)
-	}
+	n.Boot()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- n.Run(ctx) }()
@@ -471,4 +469,35 @@ func TestConfigOfARelay(t *testing.T) {
 	if got := r.Status(); got.Revision != 0 || !got.Started.IsZero() {
 		t.Errorf("status %+v", got)
 	}
+}
+
+// TestRelayTellsOfNoReadThatNothingProves: an answer without X-Source-Read, as a cache in between may make it, does not make
+// the source of the relay's table any younger.
+func TestRelayTellsOfNoReadThatNothingProves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := newTree(t)
+		defer tr.end()
+		tab := newTable(t, 10, 3)
+		root := tr.root("root")
+		root.Publish(tab)
+		read := time.Now()
+		root.PollEnded(root.PollStarted(), table.Read{Oldest: 10, Newest: 10, At: read})
+		cfg := tr.fetch("", "root")
+		cfg.Follow = dataplane.Poll
+		n := tr.relayWith("relay", relay.Config{Fetch: cfg})
+		time.Sleep(10 * time.Second)
+		tr.network.Set("root", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			name, _, _ := strings.Cut(r.Header.Get("If-None-Match"), ", ")
+			w.Header().Set("Etag", name)
+			w.Header().Set("Date", time.Now().UTC().Format(http.TimeFormat))
+			w.WriteHeader(http.StatusNotModified)
+		}))
+		time.Sleep(20 * time.Minute)
+		if s := n.Upstream(); s.Failures != 0 || !s.Applied.Confirmed.After(read.Add(15*time.Minute)) {
+			t.Fatalf("status %+v, want answers that confirm the table", s)
+		}
+		if got := n.Cache.Status().LastRead; !got.Equal(read.Truncate(time.Millisecond)) {
+			t.Errorf("the relay says that its source was read at %v, want %v", got, read)
+		}
+	})
 }

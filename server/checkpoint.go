@@ -2,10 +2,8 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -27,6 +25,7 @@ const checkpointRetry = 30 * time.Second
 // checkpoint keeps the last table on disk, so that a restart while the API is down has something to serve.
 type checkpoint struct {
 	path    string
+	store   *durable.Store
 	origin  string
 	log     *slog.Logger
 	changed chan struct{}
@@ -38,18 +37,24 @@ type checkpoint struct {
 	read    time.Time    // the last read that the file tells of
 	written time.Time
 	lastErr string
+	// why what was found at the path could not be used, and the name that it has now; empty if nothing was wrong
+	unusable, keptAs string
 }
 
 // checkpointReport is the part of /status about the checkpoint.
 type checkpointReport struct {
 	Path    string    `json:"path"`
 	Written time.Time `json:"written,omitzero"`
-	Error   string    `json:"error,omitempty"`
+	Error   string    `json:"error,omitempty"` // of the last attempt to write it
+	// Unusable says why what was found at the start could not be used, KeptAs how it is called now. Without KeptAs it is where
+	// it was, and Path is another name.
+	Unusable string `json:"unusable,omitempty"`
+	KeptAs   string `json:"kept_as,omitempty"`
 }
 
 func newCheckpoint(dir, origin string, log *slog.Logger, reg prometheus.Registerer) *checkpoint {
 	c := &checkpoint{
-		path: filepath.Join(dir, checkpointFile), origin: origin, log: log.With("component", "checkpoint"),
+		path: filepath.Join(dir, checkpointFile), store: durable.NewStore(filepath.Join(dir, checkpointFile)), origin: origin, log: log.With("component", "checkpoint"),
 		changed: make(chan struct{}, 1),
 		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "routesrv_checkpoint_writes_total", Help: "Writes of the checkpoint by result: ok or error.",
@@ -61,6 +66,10 @@ func newCheckpoint(dir, origin string, log *slog.Logger, reg prometheus.Register
 	return c
 }
 
+// maxCheckpoint bounds a checkpoint that is loaded. A server whose table is larger starts without one.
+const maxCheckpoint = 1 << 30
+
+// makeStateDir makes the folder of the checkpoint.
 func makeStateDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("state folder (--state-dir): %w", err)
@@ -68,31 +77,44 @@ func makeStateDir(dir string) error {
 	return nil
 }
 
-// load reads the checkpoint; nil if there is none. One that cannot be trusted is set aside and said so: it is never
-// served and never deleted. Only a folder that cannot be used is an error.
-func (c *checkpoint) load() (*table.Table, time.Time, error) {
+// load reads the checkpoint; nil if there is none. Whatever is in its place, or in that of the folder, is no reason not to
+// start: what cannot be trusted is set aside, or another name used, and the log and the status say so once.
+func (c *checkpoint) load() (*table.Table, time.Time) {
 	if err := makeStateDir(filepath.Dir(c.path)); err != nil {
-		return nil, time.Time{}, err
+		c.failed(err)
+		return nil, time.Time{}
 	}
-	data, err := os.ReadFile(c.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		c.log.Info("no checkpoint yet", "path", c.path)
-		return nil, time.Time{}, nil
+	var t *table.Table
+	var meta table.FileMeta
+	found, troubles := c.store.Load(maxCheckpoint, func(r io.Reader, size int64) (err error) {
+		t, meta, err = table.ReadFile(r, size)
+		return err
+	})
+	for i, trouble := range troubles {
+		attrs := []any{"path", trouble.Path, "error", trouble.Err}
+		if trouble.KeptAs != "" {
+			attrs = append(attrs, "kept_as", trouble.KeptAs)
+		} else {
+			attrs = append(attrs, "set_aside_error", trouble.MoveErr, "used_instead", trouble.Instead)
+		}
+		c.log.Error("checkpoint is not usable, set aside and not served", attrs...)
+		if i == 0 {
+			c.unusable, c.keptAs = trouble.Err.Error(), trouble.KeptAs
+		}
 	}
-	if err != nil {
-		return nil, time.Time{}, fmt.Errorf("read checkpoint (--state-dir): %w", err)
+	if !found {
+		if len(troubles) == 0 {
+			c.log.Info("no checkpoint yet", "path", c.path)
+		}
+		return nil, time.Time{}
 	}
-	t, meta, err := table.ParseFile(data)
-	if err != nil {
-		aside, asideErr := durable.SetAside(c.path)
-		c.log.Error("checkpoint is not usable, set aside and not served", "path", c.path, "error", err, "kept_as", aside,
-			"set_aside_error", asideErr)
-		return nil, time.Time{}, nil
+	c.latest, c.read = t, meta.Saved // nobody else knows c yet
+	if c.store.Loaded() {
+		c.onDisk = t
 	}
-	c.latest, c.onDisk, c.read = t, t, meta.Saved // nobody else knows c yet
 	c.log.Info("checkpoint loaded, served as stale until the source is read", "path", c.path, "count", t.Len(),
 		"hash", t.Digest().String(), "last_read", meta.Saved, "origin", meta.Origin)
-	return t, meta.Saved, nil
+	return t, meta.Saved
 }
 
 // save asks for the table to be written. It does not wait; of tables that come faster than the disk the last is written.
@@ -149,17 +171,18 @@ func (c *checkpoint) write(read time.Time) {
 	if t == onDisk && read.Equal(known) {
 		return
 	}
-	err := durable.WriteFile(c.path, func(w io.Writer) error {
-		return t.WriteFile(w, table.FileMeta{Saved: read, Origin: c.origin})
-	})
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	err := makeStateDir(filepath.Dir(c.path))
+	if err == nil {
+		err = c.store.Write(func(w io.Writer) error {
+			return t.WriteFile(w, table.FileMeta{Saved: read, Origin: c.origin})
+		})
+	}
 	if err != nil {
-		c.lastErr = err.Error()
-		c.writes.WithLabelValues("error").Inc()
-		c.log.Error("write checkpoint (--state-dir)", "path", c.path, "error", err)
+		c.failed(err)
 		return
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.lastErr != "" {
 		c.log.Info("checkpoint written again", "path", c.path)
 	}
@@ -167,8 +190,21 @@ func (c *checkpoint) write(read time.Time) {
 	c.writes.WithLabelValues("ok").Inc()
 }
 
+// failed notes that the file or its folder could not be used. It says so when it begins.
+func (c *checkpoint) failed(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.writes.WithLabelValues("error").Inc()
+	if c.lastErr == "" {
+		c.log.Error("write checkpoint (--state-dir)", "path", c.path, "error", err)
+	}
+	c.lastErr = err.Error()
+}
+
 func (c *checkpoint) report() *checkpointReport {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return &checkpointReport{Path: c.path, Written: c.written, Error: c.lastErr}
+	return &checkpointReport{
+		Path: c.store.Path(), Written: c.written, Error: c.lastErr, Unusable: c.unusable, KeptAs: c.keptAs,
+	}
 }

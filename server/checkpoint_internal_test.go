@@ -70,6 +70,9 @@ func TestTablesThatComeFasterThanTheDiskAreWrittenOnce(t *testing.T) {
 func TestWriteThatFailedIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "gone")
+		if err := os.WriteFile(dir, nil, 0o600); err != nil { // no folder can be made there
+			t.Fatal(err)
+		}
 		c, run := newTestCheckpoint(t, dir)
 		stop := run()
 		c.save(tableOf(t, "a"))
@@ -79,7 +82,7 @@ func TestWriteThatFailedIsTriedAgain(t *testing.T) {
 		if ok, failed := c.wrote("ok"), c.wrote("error"); ok != 0 || failed != 2 || c.report().Error == "" {
 			t.Errorf("%v writes, %v failures, report %+v: want two failures", ok, failed, c.report())
 		}
-		if err := os.Mkdir(dir, 0o700); err != nil {
+		if err := os.Remove(dir); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(checkpointRetry)

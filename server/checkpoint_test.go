@@ -1,9 +1,11 @@
 package server_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -162,10 +164,10 @@ func TestCheckpointThatCannotBeTrustedIsSetAsideAndSaid(t *testing.T) {
 				t.Errorf("%d, want 404: nothing is served", got)
 			}
 			lines := linesWith(f.log.String(), "checkpoint is not usable, set aside and not served")
-			if len(lines) != 1 || !strings.Contains(lines[0], "level=ERROR") || !strings.Contains(lines[0], path+".bad-1") {
+			if len(lines) != 1 || !strings.Contains(lines[0], "level=ERROR") || !strings.Contains(lines[0], path+".bad") {
 				t.Errorf("log %q", lines)
 			}
-			if kept, err := os.ReadFile(path + ".bad-1"); err != nil || string(kept) != string(bad) {
+			if kept, err := os.ReadFile(path + ".bad"); err != nil || string(kept) != string(bad) {
 				t.Errorf("%d bytes set aside (error %v), want all %d", len(kept), err, len(bad))
 			}
 			f.breakSource(false)
@@ -183,6 +185,9 @@ func TestDiskThatFailsIsNoReasonToStopServing(t *testing.T) {
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.WriteFile(dir, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	f.apply(ingress("b"))
 	f.eventually("the new table", func() bool { return f.get("/routes").header.Get("X-Count") == "2" })
 	f.eventually("complaint", func() bool {
@@ -190,24 +195,58 @@ func TestDiskThatFailsIsNoReasonToStopServing(t *testing.T) {
 			strings.Contains(f.metrics(), `routesrv_checkpoint_writes_total{result="error"} 1`) &&
 			strings.Contains(f.status(), `"checkpoint":{"error":"`)
 	})
+	if err := os.Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+	f.apply(ingress("c"))
+	f.eventually("the folder made again", func() bool { _, err := os.Stat(filepath.Join(dir, "table.eskip")); return err == nil })
 }
 
-func TestStateFolderThatCannotBeUsedEndsTheStart(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	folder := t.TempDir()
-	if err := os.Mkdir(filepath.Join(folder, "table.eskip"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	for name, dir := range map[string]string{"a file": file, "below a file": filepath.Join(file, "x"), "folder for the file": folder} {
+// TestNothingInThePlaceOfTheStatePreventsAStart: the API is healthy, so the server serves, and ends when it is told to.
+func TestNothingInThePlaceOfTheStatePreventsAStart(t *testing.T) {
+	file := func(dir string) string { return filepath.Join(dir, "table.eskip") }
+	for name, c := range map[string]struct {
+		put  func(dir string) error // in place of the folder, or of the file in it
+		kept bool                   // a checkpoint is written all the same
+	}{
+		"file for the folder": {func(dir string) error { return errors.Join(os.Remove(dir), os.WriteFile(dir, nil, 0o600)) }, false},
+		"FIFO for the folder": {func(dir string) error { return errors.Join(os.Remove(dir), syscall.Mkfifo(dir, 0o600)) }, false},
+		"FIFO":                {func(dir string) error { return syscall.Mkfifo(file(dir), 0o600) }, true},
+		"folder":              {func(dir string) error { return os.MkdirAll(file(dir)+"/x", 0o700) }, true},
+		"device":              {func(dir string) error { return os.Symlink("/dev/zero", file(dir)) }, true},
+		"link to itself":      {func(dir string) error { return os.Symlink(file(dir), file(dir)) }, true},
+		"3 GB": {func(dir string) error {
+			return errors.Join(os.WriteFile(file(dir), nil, 0o600), os.Truncate(file(dir), 3<<30))
+		}, true},
+		"half of a write": {func(dir string) error { return os.Mkdir(filepath.Join(dir, ".table.eskip.tmp"), 0o700) }, true},
+	} {
 		t.Run(name, func(t *testing.T) {
-			f := &fixture{}
-			cfg := f.config(t, service)
-			stateDir(dir)(&cfg)
-			if _, err := server.New(cfg); err == nil || !strings.Contains(err.Error(), "--state-dir") {
-				t.Errorf("error %v, want one that names --state-dir", err)
+			dir := t.TempDir()
+			if err := c.put(dir); err != nil {
+				t.Fatal(err)
+			}
+			f := start(t, service+ingress("a"), stateDir(dir))
+			f.ready()
+			if got := f.get("/routes").header.Get("X-Count"); got != "1" {
+				t.Errorf("%s routes", got)
+			}
+			f.eventually("the word of it", func() bool {
+				if !c.kept {
+					return strings.Contains(f.status(), `"checkpoint":{"error":"`)
+				}
+				return strings.Contains(f.status(), `"written":`)
+			})
+			if said := linesWith(f.log.String(), "level=ERROR"); name != "half of a write" && len(said) != 1 {
+				t.Errorf("%d errors in the log, want one:\n%s", len(said), strings.Join(said, "\n"))
+			}
+			if c.kept && name != "half of a write" && !strings.Contains(f.status(), `"unusable":`) {
+				t.Errorf("/status does not tell: %s", f.status())
+			}
+			if err := f.stop(); err != nil {
+				t.Error(err)
+			}
+			if c.kept {
+				readCheckpoint(t, dir)
 			}
 		})
 	}

@@ -140,8 +140,8 @@ func TestServerHasOneSourceOfTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg.Source, cfg.Upstream.URLs, cfg.StateDir = nil, []string{"http://a"}, filepath.Join(file, "state")
-	if _, err := server.New(cfg); err == nil || !strings.Contains(err.Error(), "--state-dir") {
-		t.Errorf("state folder in a file: %v", err)
+	if _, err := server.New(cfg); err != nil {
+		t.Errorf("state folder in a file: %v, want a relay without a checkpoint", err)
 	}
 }
 

@@ -197,16 +197,12 @@ func (s *Server) newTables() error {
 
 // newEngine makes the engine, with the checkpoint.
 func (s *Server) newEngine() error {
-	var err error
 	var served *table.Table
 	publish := s.cache.Publish
 	if s.cfg.StateDir != "" {
 		s.checkpoint = newCheckpoint(s.cfg.StateDir, s.cfg.Origin, s.cfg.Logger, s.registry)
 		var read time.Time
-		if served, read, err = s.checkpoint.load(); err != nil {
-			return err
-		}
-		if served != nil {
+		if served, read = s.checkpoint.load(); served != nil {
 			s.cache.Restore(served, read)
 		}
 		publish = func(t *table.Table) {
@@ -214,6 +210,7 @@ func (s *Server) newEngine() error {
 			s.checkpoint.save(t)
 		}
 	}
+	var err error
 	s.engine, err = engine.New(engine.Config{
 		Source: s.cfg.Source, Compile: s.cfg.Compile, Guard: s.cfg.Guard,
 		Publish: publish, Observer: s.cache, Served: served,
@@ -229,9 +226,7 @@ func (s *Server) newRelay() error {
 	fetch := s.cfg.Upstream
 	fetch.Interval, fetch.MaxBackoff = s.cfg.Interval, s.cfg.MaxBackoff
 	if s.cfg.StateDir != "" {
-		if err := makeStateDir(s.cfg.StateDir); err != nil {
-			return err
-		}
+		_ = makeStateDir(s.cfg.StateDir) // the client says what it cannot read or write
 		fetch.LKGPath = filepath.Join(s.cfg.StateDir, checkpointFile)
 	}
 	var err error
@@ -242,7 +237,8 @@ func (s *Server) newRelay() error {
 		return fmt.Errorf("--upstream: %w", err)
 	}
 	s.tables = s.relay
-	return s.relay.Boot()
+	s.relay.Boot()
+	return nil
 }
 
 // Endpoints are what the listeners answer with this configuration, in the order in which they are documented.

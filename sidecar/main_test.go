@@ -282,6 +282,7 @@ type status struct {
 
 func (p *plane) status() status {
 	p.t.Helper()
+	synctest.Wait() // the proxy may be served a moment before the conductor has shown what it did
 	var s status
 	w := p.admin(http.MethodGet, "/status")
 	if err := json.Unmarshal(w.Body.Bytes(), &s); err != nil {
@@ -341,6 +342,7 @@ var newSidecar = sidecar.New
 
 // metric gives the value of a series, -1 if there is none.
 func (p *plane) metric(series string) float64 {
+	synctest.Wait() // as for status
 	for line := range strings.Lines(p.admin(http.MethodGet, "/metrics").Body.String()) {
 		if rest, ok := strings.CutPrefix(line, series+" "); ok {
 			var v float64

@@ -3,16 +3,19 @@ package sidecar
 import (
 	"context"
 	"log/slog"
-	"os"
 	"sync"
 	"time"
 
+	"github.com/routesrv/routesrv/internal/durable"
 	"github.com/routesrv/routesrv/rollout"
 )
 
 // modeFileInterval is how often the mode file is read. It is read whole: the files of a mounted ConfigMap are replaced by
 // moving a symbolic link two folders up, which no time and no size of a file shows with certainty. It is a few bytes.
 const modeFileInterval = time.Second
+
+// maxModeFile bounds the file, which a mode and a newline fit into many times.
+const maxModeFile = 4 << 10
 
 // modeFile is a file with a mode as its content.
 type modeFile struct {
@@ -42,7 +45,7 @@ func (f *modeFile) poke() {
 func (f *modeFile) read() (rollout.Setting, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	data, err := os.ReadFile(f.path)
+	data, err := durable.ReadFile(f.path, maxModeFile)
 	text := string(data)
 	if err != nil {
 		text = err.Error()

@@ -2,8 +2,6 @@ package sidecar
 
 import (
 	"context"
-	"os"
-	"strings"
 	"sync"
 	"time"
 
@@ -116,11 +114,8 @@ func (c *conductor) zone() string {
 	if c.cfg.Fetch.ZoneFile == "" {
 		return c.cfg.Fetch.Zone
 	}
-	data, err := os.ReadFile(c.cfg.Fetch.ZoneFile)
-	if err != nil {
-		return "" // the full table, as for the client, which says so
-	}
-	return strings.TrimSpace(string(data))
+	zone, _ := dataplane.ReadZone(c.cfg.Fetch.ZoneFile) // without one it is the full table, as for the client, which says so
+	return zone
 }
 
 // remoteProducer fetches tables.
@@ -184,11 +179,7 @@ const firstRoundInterval = 50 * time.Millisecond
 func (c *conductor) runRemote(ctx context.Context, p *remoteProducer) {
 	var background sync.WaitGroup
 	defer background.Wait()
-	t, err := p.client.Boot()
-	if err != nil {
-		c.log.Error("last-known-good table cannot be had", "error", err)
-	}
-	if t != nil {
+	if t := p.client.Boot(); t != nil {
 		lkg := offer{t, readOf(*p.client.Status().Applied)}
 		c.call(func() { p.lkg = lkg })
 	}

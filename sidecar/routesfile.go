@@ -53,6 +53,7 @@ func (f *routesFile) save(t *table.Table) {
 
 // run writes until ctx ends. A disk that fails is no reason to stop serving.
 func (f *routesFile) run(ctx context.Context) {
+	durable.Tidy(f.path)
 	retry := time.NewTimer(routesFileRetry)
 	defer retry.Stop()
 	for {
@@ -86,12 +87,17 @@ func (f *routesFile) write() (ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err != nil {
+		if f.lastErr == "" {
+			f.log.Error("write routes file (--routes-file)", "path", f.path, "error", err)
+		}
 		f.lastErr = err.Error()
-		f.log.Error("write routes file (--routes-file)", "path", f.path, "error", err)
 		return false
 	}
 	if f.latest == t {
 		f.latest = nil
+	}
+	if f.lastErr != "" {
+		f.log.Info("routes file written again", "path", f.path)
 	}
 	f.lastErr, f.written = "", time.Now()
 	return true

@@ -2,6 +2,7 @@ package sidecar_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -35,6 +36,20 @@ func routeServer(t *testing.T) *httptest.Server {
 	srv := httptest.NewServer(cache.Handler())
 	t.Cleanup(srv.Close)
 	return srv
+}
+
+// eventually waits for something to be so. It gives up after a time that nothing takes on any machine.
+func eventually(t *testing.T, what string, ok func() (bool, string)) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		is, now := ok()
+		if is {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("no %s: %s", what, now)
+		}
+	}
 }
 
 func TestListenersServeAndEndInOrder(t *testing.T) {
@@ -89,9 +104,11 @@ func TestListenersServeAndEndInOrder(t *testing.T) {
 		{addresses["loc"] + "/metrics", `sidecar_mode{mode="Exec"} 1`},
 		{addresses["loc"] + "/shadow", "the mode is Exec"},
 	} {
-		if status, body := get(want.url); status != http.StatusOK || !strings.Contains(body, want.part) {
-			t.Errorf("%s: status %d, no %s in:\n%s", want.url, status, want.part, body)
-		}
+		// The proxy may be served a moment before the conductor has shown what it did.
+		eventually(t, want.url+" with "+want.part, func() (bool, string) {
+			status, body := get(want.url)
+			return status == http.StatusOK && strings.Contains(body, want.part), fmt.Sprintf("status %d:\n%s", status, body)
+		})
 	}
 	if status, _ := get(addresses["loc"] + "/routes"); status != http.StatusNotFound {
 		t.Errorf("/routes on the support listener: status %d, want 404: it is reachable from outside", status)

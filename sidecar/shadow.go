@@ -72,7 +72,7 @@ func (c *conductor) compare() {
 		return
 	}
 	a, b := c.self.offer, c.remote.offer
-	if a.table == nil || b.table == nil {
+	if a.table == nil || b.table == nil || c.unread(time.Now()) != "" {
 		c.shadow.metrics.Failed()
 		return
 	}
@@ -84,6 +84,24 @@ func (c *conductor) compare() {
 	default:
 	}
 	c.shadow.pairs <- p // only the conductor sends: there is room
+}
+
+// unread says whose source has not been read for too long, by what is known; empty if both have been. Such a table proves
+// nothing about the other one: the two may agree because nobody has looked.
+func (c *conductor) unread(now time.Time) string {
+	for _, side := range []struct {
+		name string
+		read time.Time
+	}{{"computed", c.self.offer.read.At}, {"fetched", c.remote.offer.read.At}} {
+		switch age := now.Sub(side.read); {
+		case side.read.IsZero():
+			return fmt.Sprintf("it is not known when the source of the %s table was read", side.name)
+		case age >= c.cfg.FreshLimit:
+			return fmt.Sprintf("the source of the %s table was read %s ago, limit %s", side.name, age.Truncate(time.Second),
+				c.cfg.FreshLimit)
+		}
+	}
+	return ""
 }
 
 // run compares until ctx ends.
@@ -165,7 +183,12 @@ func (s *shadow) evidence(now time.Time, mode rollout.Mode) rollout.Evidence {
 		Comparisons: s.clean, CleanFor: s.observed.Clean, Differences: s.observed.Confirmed.Differences(),
 	}
 	limit := staleComparisons * max(s.c.cfg.Interval, s.c.cfg.Fetch.Interval)
-	if mode == rollout.Pre && !s.last.IsZero() && now.Sub(s.last) > limit {
+	c := s.c
+	switch {
+	case mode != rollout.Pre || s.last.IsZero() || now.Sub(s.last) <= limit:
+	case c.self != nil && c.self.offer.table != nil && c.remote != nil && c.remote.offer.table != nil && c.unread(now) != "":
+		e.Trouble = "no comparison: " + c.unread(now)
+	default:
 		e.Trouble = fmt.Sprintf("the last comparison was %s ago: a table cannot be had", now.Sub(s.last).Truncate(time.Second))
 	}
 	return e

@@ -2,6 +2,7 @@ package table_test
 
 import (
 	"fmt"
+	"math"
 	"testing"
 
 	"github.com/routesrv/routesrv/eskip"
@@ -69,4 +70,34 @@ func BenchmarkTable(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkDecode is BenchmarkParse for a document that comes in, first without a table before it, then with one that is mostly the
+// same.
+func BenchmarkDecode(b *testing.B) {
+	text := manyRoutes(20_000, "path")
+	base, err := parsed(manyRoutes(20_000, "path"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	for name, before := range map[string]*table.Table{"first": nil, "again": base} {
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(text)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := decode(before, text, 32<<10, math.MaxInt64); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+	b.Run("parse", func(b *testing.B) {
+		b.SetBytes(int64(len(text)))
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := parsed(text); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -70,25 +69,6 @@ func (d *Delta) AppendJSON(dst []byte) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// ParseDelta reads the wire form. Fields that it does not know are ignored. What it makes is in proportion to the data.
-func ParseDelta(data []byte) (*Delta, error) {
-	var d Delta
-	dec := json.NewDecoder(bytes.NewReader(data))
-	if err := dec.Decode(&d); err != nil {
-		return nil, fmt.Errorf("delta: %w", err)
-	}
-	if dec.More() {
-		return nil, fmt.Errorf("delta: more than one value")
-	}
-	switch {
-	case d.Base.IsZero() || d.Target.IsZero():
-		return nil, errors.New("delta: no base or target")
-	case d.Count < 0:
-		return nil, fmt.Errorf("delta: count %d", d.Count)
-	}
-	return &d, nil
-}
-
 // Apply returns the table that the delta leads to, with the time given; its text has at most limit bytes. The routes of the
 // delta are parsed, and the digest and the number of routes of the result are checked, so that a table which comes out is the
 // one that the server has. t is not changed, and what did not change is shared with it. The error wraps ErrOtherBase, ErrDelta
@@ -97,21 +77,20 @@ func (t *Table) Apply(d *Delta, at time.Time, limit int64) (*Table, error) {
 	if d.Base != t.digest {
 		return nil, fmt.Errorf("%w: for %s, have %s", ErrOtherBase, d.Base, t.digest)
 	}
-	routes, err := Parse(strings.Join(d.Upserts, "\n"))
-	if err != nil {
-		return nil, fmt.Errorf("delta: %w", err)
-	}
-	upserts := make([]*Route, len(routes))
-	for i := range routes {
-		own := routes[i] // one by one: a later version must not keep all of them for the sake of a few
-		upserts[i] = &own
+	upserts := make([]*Route, 0, len(d.Upserts))
+	for _, line := range d.Upserts {
+		routes, err := parseDefinition(line)
+		if err != nil {
+			return nil, fmt.Errorf("delta: %w", err)
+		}
+		upserts = append(upserts, routes...)
 	}
 	list, err := t.list.With(upserts, d.Deletes)
 	if err != nil {
 		return nil, fmt.Errorf("delta: %w", err)
 	}
 	if int64(list.bytes) > limit {
-		return nil, fmt.Errorf("%w: it has %d bytes, limit %d", ErrDelta, list.bytes, limit)
+		return nil, fmt.Errorf("%w: %w: %d bytes, limit %d", ErrDelta, ErrTooLarge, list.bytes, limit)
 	}
 	next := t.Next(list, d.Revision, at)
 	if next.digest != d.Target || next.Len() != d.Count {

@@ -1,12 +1,14 @@
 package table
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -92,51 +94,75 @@ func (t *Table) fileHeader(meta FileMeta) string {
 	return b.String()
 }
 
-// ParseFile reads the file form. The bytes are checked against the digests of header and text before anything of them is
-// used, then the text is parsed route by route. The error wraps ErrForeign, ErrFileVersion, ErrTruncated or
-// ErrDigestMismatch, or is that of the parser or of New.
+// ParseFile is [ReadFile] of data in memory.
+func ParseFile(data []byte) (*Table, FileMeta, error) {
+	return ReadFile(bytes.NewReader(data), int64(len(data)))
+}
+
+// ReadFile reads the file form from r, which gives size bytes. The text is parsed while it is read, and nothing comes out
+// unless header and text have their digests. The error wraps ErrForeign, ErrFileVersion, ErrTruncated or ErrDigestMismatch,
+// or is that of r, of the parser or of New.
 //
 // The digests find torn writes, bad disks and edits by hand. They are no signature: who can write the file can also
 // compute them.
 //
 // The meta data are those of the file. The table has its revision and time, and, if the text is canonical as everything is
 // that a route server sends or WriteFile writes, its bytes and its digest: see Parse.
-func ParseFile(data []byte) (*Table, FileMeta, error) {
-	meta, text, err := splitFile(data)
+func ReadFile(r io.Reader, size int64) (*Table, FileMeta, error) {
+	in := bufio.NewReaderSize(r, maxFileHeader)
+	head, err := in.Peek(maxFileHeader)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, FileMeta{}, err
+	}
+	meta, rest, err := parseFileHeader(head)
 	if err != nil {
 		return nil, FileMeta{}, err
 	}
-	routes, err := Parse(string(text))
-	if err != nil {
-		return nil, FileMeta{}, fmt.Errorf("parse table file: %w", err)
+	length := len(head) - len(rest)
+	behind := size - int64(length)
+	switch {
+	case behind <= int64(meta.Bytes): // the newline behind the text counts, too
+		return nil, FileMeta{}, fmt.Errorf("%w: %d bytes of text, header says %d", ErrTruncated, behind, meta.Bytes)
+	case behind > int64(meta.Bytes)+1:
+		return nil, FileMeta{}, fmt.Errorf("%w: %d bytes behind the text", ErrDigestMismatch, behind-int64(meta.Bytes))
 	}
-	if len(routes) != meta.Routes {
-		return nil, FileMeta{}, fmt.Errorf("%w: %d routes, header says %d", ErrDigestMismatch, len(routes), meta.Routes)
+	if _, err := in.Discard(length); err != nil {
+		return nil, FileMeta{}, err
 	}
-	t, err := New(routes, meta.Revision, meta.Time)
+	t, err := readFileText(in, meta)
 	if err != nil {
-		return nil, FileMeta{}, fmt.Errorf("table file: %w", err)
+		return nil, FileMeta{}, err
 	}
 	return t, meta, nil
 }
 
-// splitFile checks the file and returns its metadata and its canonical text.
-func splitFile(data []byte) (FileMeta, []byte, error) {
-	meta, rest, err := parseFileHeader(data)
+// readFileText reads what follows the header.
+func readFileText(in *bufio.Reader, meta FileMeta) (*Table, error) {
+	sum, d := sha256.New(), NewDecoder(nil, math.MaxInt64)
+	n, err := io.Copy(io.MultiWriter(sum, d), io.LimitReader(in, int64(meta.Bytes)))
 	if err != nil {
-		return FileMeta{}, nil, err
+		return nil, err
 	}
+	last, err := in.ReadByte()
 	switch {
-	case len(rest) <= meta.Bytes: // the newline behind the text counts, too
-		return FileMeta{}, nil, fmt.Errorf("%w: %d bytes of text, header says %d", ErrTruncated, len(rest), meta.Bytes)
-	case len(rest) > meta.Bytes+1 || rest[meta.Bytes] != '\n':
-		return FileMeta{}, nil, fmt.Errorf("%w: %d bytes behind the text", ErrDigestMismatch, len(rest)-meta.Bytes)
+	case n < int64(meta.Bytes) || errors.Is(err, io.EOF):
+		return nil, fmt.Errorf("%w: %d bytes of text, header says %d", ErrTruncated, n, meta.Bytes)
+	case err != nil:
+		return nil, err
+	case last != '\n':
+		return nil, fmt.Errorf("%w: no newline behind the text", ErrDigestMismatch)
 	}
-	text := rest[:meta.Bytes]
-	if got := Digest(sha256.Sum256(text)); got != meta.Digest {
-		return FileMeta{}, nil, fmt.Errorf("%w: text has %s, header says %s", ErrDigestMismatch, got, meta.Digest)
+	if got := Digest(sum.Sum(nil)); got != meta.Digest {
+		return nil, fmt.Errorf("%w: text has %s, header says %s", ErrDigestMismatch, got, meta.Digest)
 	}
-	return meta, text, nil
+	t, err := d.Table(meta.Revision, meta.Time)
+	if err != nil {
+		return nil, fmt.Errorf("parse table file: %w", err)
+	}
+	if t.Len() != meta.Routes {
+		return nil, fmt.Errorf("%w: %d routes, header says %d", ErrDigestMismatch, t.Len(), meta.Routes)
+	}
+	return t, nil
 }
 
 // parseFileHeader returns the metadata and what follows the header.

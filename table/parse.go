@@ -35,26 +35,35 @@ func Parse(text string) ([]Route, error) {
 // form.
 func keepTexts(text string, parsed []*eskip.Route) ([]Route, bool) {
 	routes := make([]Route, len(parsed))
-	var printed []byte
 	for i, r := range parsed {
 		line, rest, more := strings.Cut(text, "\n")
 		text = rest
-		backend, ok := scanDefinition(line, r.Id)
-		if !ok || more != (i < len(parsed)-1) || i > 0 && r.Id <= parsed[i-1].Id {
+		if more != (i < len(parsed)-1) || i > 0 && r.Id <= parsed[i-1].Id {
 			return nil, false
 		}
-		route := Route{Text: strings.Clone(line), Hosts: hostExpressions(r)} // a clone: one route must not keep the document
-		route.ID = route.Text[:len(r.Id)]
-		if zoneAware(r) {
-			// Zone tables are made of the printed form of endpoints.
-			if printed = appendBackend(printed[:0], r); line[backend:len(line)-len(";")] != string(printed) {
-				return nil, false
-			}
-			route.Backend = int32(backend)
+		var ok bool
+		if routes[i], ok = keepText(strings.Clone(line), r); !ok { // a clone: one route must not keep the document
+			return nil, false
 		}
-		routes[i] = route
 	}
 	return routes, text == ""
+}
+
+// keepText gives the route the text that it was parsed of. It is false if that is no line of a canonical text.
+func keepText(text string, r *eskip.Route) (Route, bool) {
+	backend, ok := scanDefinition(text, r.Id)
+	if !ok || strings.IndexByte(text, '\n') >= 0 {
+		return Route{}, false
+	}
+	route := Route{Text: text, ID: text[:len(r.Id)], Hosts: hostExpressions(r)}
+	if zoneAware(r) {
+		// Zone tables are made of the printed form of endpoints.
+		if text[backend:len(text)-len(";")] != string(appendBackend(nil, r)) {
+			return Route{}, false
+		}
+		route.Backend = int32(backend)
+	}
+	return route, true
 }
 
 // appendBackend prints the backend of r alone.

@@ -169,7 +169,9 @@ func (f *flags) fetchFlags(p *config.Parser) {
 		"polls; a tenth of it is left to chance.")
 	p.Flag(groupFetch, "fetch-timeout", duration(&c.Timeout, dataplane.DefaultTimeout, time.Millisecond), "Limit of a request, "+
 		"to the last byte of the answer.")
-	p.Flag(groupFetch, "max-table-bytes", size(&c.MaxBytes, dataplane.DefaultMaxBytes), "Largest table that is taken.")
+	p.Flag(groupFetch, "max-table-bytes", size(&c.MaxBytes, 0), "Largest table that is taken. 0 is four times the last one and "+
+		"at least 64 MiB, before there is one 512 MiB, and at most a quarter of the memory limit (of the cgroup, or GOMEMLIMIT). A "+
+		"route counts as its text and 96 bytes, the first 10,000 as their text.")
 	p.Flag(groupFetch, "lkg-file", text("PATH", &c.LKGPath, ""), "File for the last table that was verified and applied, which a "+
 		"restart serves while no route server answers. Empty keeps it in memory only.")
 	p.Flag(groupFetch, "routesrv-ca-file", text("PATH", &f.tls.CA, ""), "Authorities of the route servers' certificates, PEM, "+
@@ -254,7 +256,7 @@ func size(dst *int64, def int64) *value {
 	*dst = def
 	return &value{"int", strconv.FormatInt(def, 10), func(s string) error {
 		n, err := strconv.ParseInt(s, 10, 64)
-		if err != nil || n < 1 {
+		if err != nil || n < 0 {
 			return fmt.Errorf("%q: want a number of bytes", s)
 		}
 		*dst = n

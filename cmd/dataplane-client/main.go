@@ -15,6 +15,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -46,9 +47,42 @@ func main() {
 	context.AfterFunc(ctx, stop)
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
+	setGCPercent()
 	status := run(ctx, hup, os.Args[1:], os.Environ(), stdio{os.Stdin, os.Stdout, os.Stderr})
 	stop()
 	os.Exit(status)
+}
+
+// gcPercent trades a little processor time for memory, as in routesrv: nearly all of the heap is the table, and a table that
+// comes in is not to take twice its size while garbage waits (docs/operations.md).
+const gcPercent = 25
+
+// setGCPercent leaves the decision to GOGC where that is set.
+func setGCPercent() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
+}
+
+// readFile reads the configuration file, which may be a pipe, until ctx ends.
+func readFile(ctx context.Context) func(path string) ([]byte, error) {
+	type result struct {
+		data []byte
+		err  error
+	}
+	return func(path string) ([]byte, error) {
+		done := make(chan result, 1)
+		go func() {
+			data, err := os.ReadFile(path)
+			done <- result{data, err}
+		}()
+		select {
+		case r := <-done:
+			return r.data, r.err
+		case <-ctx.Done():
+			return nil, fmt.Errorf("read %q: %w", path, context.Cause(ctx))
+		}
+	}
 }
 
 // run is the whole program. It ends when ctx does.
@@ -57,7 +91,7 @@ func run(ctx context.Context, hup <-chan os.Signal, args, environ []string, std 
 		fmt.Fprintln(std.out, setup.VersionText("dataplane-client", version))
 		return exitOK
 	}
-	f, warnings, err := parse(args, config.Env{Environ: environ, ReadFile: os.ReadFile, Output: std.out})
+	f, warnings, err := parse(args, config.Env{Environ: environ, ReadFile: readFile(ctx), Output: std.out})
 	switch {
 	case errors.Is(err, config.ErrHelp):
 		return exitOK
@@ -121,6 +155,7 @@ func newSidecar(f *flags, warnings []config.Warning, std stdio) (*sidecar.Sideca
 	cfg := f.sidecar
 	cfg.Logger, cfg.Registry, cfg.Version = log, prometheus.NewRegistry(), setup.VersionName(version)
 	if len(cfg.Fetch.URLs) > 0 {
+		cfg.Fetch.Memory = setup.MemoryLimit()
 		var err error
 		if cfg.Fetch.Transport, err = setup.NewTransport(f.tls, log); err != nil {
 			return nil, fmt.Errorf("--routesrv-ca-file, --routesrv-client-cert, --routesrv-client-key: %w", err)

@@ -24,7 +24,14 @@ import (
 
 const shop = "../../examples/shop"
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(status int) {
+		if built != "" {
+			_ = os.RemoveAll(built)
+		}
+		os.Exit(status)
+	}))
+}
 
 func TestExitStatusesAndMessages(t *testing.T) {
 	for _, c := range []struct {
@@ -181,7 +188,7 @@ func TestProgramServesAndFollowsItsModeFile(t *testing.T) {
 	}
 	write("pre")
 	hup <- syscall.SIGHUP
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		var status struct{ Mode, Origin string }
 		if err := json.NewDecoder(get("http://" + support + "/status").Body).Decode(&status); err != nil {
 			t.Fatal(err)
@@ -203,7 +210,7 @@ func TestProgramServesAndFollowsItsModeFile(t *testing.T) {
 // eventually waits for a line and gives its first group.
 func eventually(t *testing.T, b *buffer, line *regexp.Regexp) string {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		if m := line.FindStringSubmatch(b.String()); m != nil {
 			return m[1]
 		}

@@ -103,7 +103,7 @@ func newSource(cfg *config.RouteServer, log *slog.Logger, std stdio, reg prometh
 		return nil, dataplane.Config{}, "", fmt.Errorf("--upstream-ca-file, --upstream-client-cert, --upstream-client-key: %w", err)
 	}
 	return nil, dataplane.Config{
-		URLs: u.URLs, Follow: u.Follow, FullEvery: u.FullEvery, Timeout: u.Timeout, MaxBytes: u.MaxBytes, Transport: transport,
+		URLs: u.URLs, Follow: u.Follow, FullEvery: u.FullEvery, Timeout: u.Timeout, MaxBytes: u.MaxBytes, Memory: setup.MemoryLimit(), Transport: transport,
 	}, "", nil
 }
 

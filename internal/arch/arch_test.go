@@ -54,7 +54,7 @@ var allowed = map[string][]string{
 		"shadowdiff", "shadowdiff/page", "table",
 	},
 	"config": {"compile", "dataplane", "eskip", "guard", "kube", "proxysafe"},
-	"setup":  {"config", "poller", "source/cluster", "source/filterdir", "source/manifests"},
+	"setup":  {"config", "internal/durable", "poller", "source/cluster", "source/filterdir", "source/manifests"},
 
 	// binaries
 	"cmd/dataplane-client": {"config", "dataplane", "rollout", "setup", "sidecar"},

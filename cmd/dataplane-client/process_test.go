@@ -1,0 +1,313 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/routesrv/routesrv/table"
+)
+
+// built is the folder of the program, if it was built.
+var built string
+
+// binary builds the program without the race detector, whose memory is not that of the program.
+var binary = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "dataplane-client")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "dataplane-client")
+	built = dir
+	out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return path, err
+})
+
+// process is the program as it runs, in Exec.
+type process struct {
+	t       *testing.T
+	cmd     *exec.Cmd
+	log     *buffer
+	ended   chan struct{}
+	support string
+}
+
+// startProcess starts the program for a route server and waits for its listeners.
+func startProcess(t *testing.T, args ...string) *process {
+	t.Helper()
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{t: t, log: &buffer{}, ended: make(chan struct{})}
+	p.cmd = exec.Command(path, append([]string{
+		"--mode=Exec", "--fallback=never", "--address=127.0.0.1:0", "--support-listener=127.0.0.1:0", "--pod-name=p",
+	}, args...)...)
+	p.cmd.Stderr = p.log
+	p.cmd.Env = append(os.Environ(), "GOGC=", "GOMEMLIMIT=")
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { defer close(p.ended); _ = p.cmd.Wait() }()
+	t.Cleanup(func() { _ = p.cmd.Process.Kill(); <-p.ended })
+	p.support = "http://" + eventually(t, p.log, regexp.MustCompile(`msg="support listener open" component=sidecar address=(\S+)`))
+	return p
+}
+
+// status asks /status.
+func (p *process) status() (s struct {
+	Ready bool
+	Fetch struct {
+		Failures int
+		Stream   struct{ Event string }
+		LKG      struct{ Path, Unusable, Written, Error string }
+		Servers  []struct {
+			Reason string
+			Error  string `json:"last_error"`
+		}
+	}
+	Table struct{ Routes int }
+}) {
+	p.t.Helper()
+	resp, err := http.Get(p.support + "/status")
+	if err != nil {
+		p.t.Fatalf("%v; log:\n%s", err, p.log)
+	}
+	defer resp.Body.Close()
+	if err := json.NewDecoder(resp.Body).Decode(&s); err != nil {
+		p.t.Fatal(err)
+	}
+	return s
+}
+
+// until waits for something to be so.
+func (p *process) until(what string, ok func() bool) {
+	p.t.Helper()
+	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			p.t.Fatalf("no %s; status %+v, log:\n%.5000s", what, p.status(), p.log)
+		}
+	}
+}
+
+// peak is the most memory that the process ever had, in bytes.
+func (p *process) peak() int64 {
+	p.t.Helper()
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	m := regexp.MustCompile(`VmHWM:\s+(\d+) kB`).FindSubmatch(data)
+	if m == nil {
+		p.t.Fatalf("no VmHWM in\n%s", data)
+	}
+	kib, err := strconv.ParseInt(string(m[1]), 10, 64)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return kib << 10
+}
+
+// terminate sends SIGTERM and wants a normal end.
+func (p *process) terminate() {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		p.t.Fatal(err)
+	}
+	select {
+	case <-p.ended:
+	case <-time.After(time.Minute):
+		p.t.Fatalf("no end after SIGTERM; log:\n%s", p.log)
+	}
+	if code := p.cmd.ProcessState.ExitCode(); code != exitOK {
+		p.t.Errorf("exit status %d; log:\n%s", code, p.log)
+	}
+}
+
+// tableOf makes a table of so many routes.
+func tableOf(t testing.TB, routes int, revision uint64) *table.Table {
+	t.Helper()
+	var all []table.Route
+	for i := range routes {
+		id := fmt.Sprintf("r%07d", i)
+		all = append(all, table.Route{ID: id, Text: fmt.Sprintf(`%s: Path("/%d/%d") -> "http://10.0.0.1:8080";`, id, revision, i)})
+	}
+	tab, err := table.New(all, revision, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tab
+}
+
+// answerWith answers with a table, as a route server does.
+func answerWith(w http.ResponseWriter, tab *table.Table) {
+	h := w.Header()
+	h.Set("Etag", fmt.Sprintf(`"%s.%d"`, tab.Digest(), tab.Revision()))
+	h.Set("X-Revision", strconv.FormatUint(tab.Revision(), 10))
+	h.Set("X-Source-Read", time.Now().UTC().Format(time.RFC3339Nano))
+	h.Set("Content-Length", strconv.Itoa(tab.Bytes()))
+	_, _ = tab.WriteTo(w)
+}
+
+// TestKilledProcessesLeaveNoFiles kills the program while it writes one table after the other.
+func TestKilledProcessesLeaveNoFiles(t *testing.T) {
+	var mu sync.Mutex
+	revision := uint64(1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		mu.Lock()
+		revision++
+		tab := tableOf(t, 2000, revision)
+		mu.Unlock()
+		answerWith(w, tab)
+	}))
+	defer server.Close()
+	dir := t.TempDir()
+	for range 12 {
+		p := startProcess(t, "--routesrv-url="+server.URL, "--transport=poll", "--fetch-interval=1ms", "--guard-max-loss=1",
+			"--lkg-file="+dir+"/lkg", "--routes-file="+dir+"/routes")
+		// A poll begins when the one before is on disk, so some kills hit a write.
+		p.until("tables", func() bool { return strings.Count(p.log.String(), `msg="table applied"`) >= 5 })
+		if err := p.cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		<-p.ended
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		switch e.Name() {
+		case "lkg", "routes", ".lkg.tmp", ".routes.tmp":
+		default:
+			t.Errorf("%s was left", e.Name())
+		}
+	}
+	p := startProcess(t, "--routesrv-url=http://127.0.0.1:1", "--lkg-file="+dir+"/lkg", "--routes-file="+dir+"/routes")
+	p.until("table of the LKG file", func() bool { return p.status().Ready })
+	p.terminate()
+	entries, err = os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	if diff := cmp.Diff([]string{"lkg", "routes"}, names); diff != "" {
+		t.Errorf("files after a normal start and end (-want +got):\n%s", diff)
+	}
+}
+
+// TestNothingInThePlaceOfAFileIsInTheWay: the program starts, serves, says what is wrong, and ends when it is told to.
+func TestNothingInThePlaceOfAFileIsInTheWay(t *testing.T) {
+	tab := tableOf(t, 10, 5)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answerWith(w, tab) }))
+	defer server.Close()
+	fifo := func(path string) error { return syscall.Mkfifo(path, 0o600) }
+	for name, put := range map[string]func(path string) error{
+		"FIFO": fifo, "folder": func(path string) error { return os.MkdirAll(path+"/x", 0o700) },
+		"device":         func(path string) error { return os.Symlink("/dev/zero", path) },
+		"link to itself": func(path string) error { return os.Symlink(path, path) },
+		"20 GB": func(path string) error {
+			return errors.Join(os.WriteFile(path, []byte("// routesrv table, version 1\n"), 0o600), os.Truncate(path, 20<<30))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for _, file := range []string{"lkg", "routes", "mode", "zone"} {
+				if err := put(filepath.Join(dir, file)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			p := startProcess(t, "--routesrv-url="+server.URL, "--transport=poll", "--fetch-interval=50ms", "--lkg-file="+dir+"/lkg",
+				"--mode-file="+dir+"/mode", "--zone-file="+dir+"/zone")
+			p.until("table", func() bool { s := p.status(); return s.Ready && s.Table.Routes == 10 })
+			p.until("LKG file", func() bool { return p.status().Fetch.LKG.Written != "" })
+			if s := p.status().Fetch.LKG; s.Unusable == "" || s.Error != "" {
+				t.Errorf("status of the LKG file %+v, want why it could not be used", s)
+			}
+			p.terminate()
+			if n := strings.Count(p.log.String(), "LKG file is not usable"); n != 1 {
+				t.Errorf("said %d times what is wrong with the LKG file", n)
+			}
+			f, err := os.Open(dir + "/lkg")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			data, err := io.ReadAll(io.LimitReader(f, 1<<20))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, _, err := table.ParseFile(data); err != nil || got.Digest() != tab.Digest() {
+				t.Errorf("the LKG file has %v (%v)", got, err)
+			}
+		})
+	}
+}
+
+// TestFIFOInPlaceOfSettingsIsNoHang: a certificate is a clear error, and a signal ends the wait for a configuration.
+func TestFIFOInPlaceOfSettingsIsNoHang(t *testing.T) {
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"--routesrv-ca-file", fifo}, {"--routesrv-client-cert", fifo, "--routesrv-client-key", fifo},
+	} {
+		cmd := exec.CommandContext(t.Context(), path, append([]string{"--mode=Exec", "--routesrv-url=https://localhost"}, args...)...)
+		out, err := cmd.CombinedOutput()
+		if err == nil || cmd.ProcessState.ExitCode() != exitUnusable || !bytes.Contains(out, []byte("FIFO")) {
+			t.Errorf("%s: %v, want the file and that it is a FIFO:\n%s", args[0], err, out)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), path, "--config-file", fifo)
+	errs, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	// It waits in open(2) when somebody can open the other end, which shows that the signal is handled by then.
+	w, err := os.OpenFile(fifo, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	said, err := bufio.NewReader(errs).ReadString('\n')
+	if err != nil || !strings.Contains(said, "read") {
+		t.Errorf("it said %q (%v)", said, err)
+	}
+	if err := cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() != exitUnusable {
+		t.Errorf("it ended with %v", err)
+	}
+}

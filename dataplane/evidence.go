@@ -1,0 +1,65 @@
+package dataplane
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// maxSkew is how far the clock of a server may be ahead of ours. A time of reading that lies further in the future proves
+// nothing: it could keep a table fresh for as long as it likes.
+const maxSkew = time.Minute
+
+// evidence returns when the source of an answer had been read, as far as the answer proves it; zero if it proves nothing.
+// sent and received are the times around the exchange.
+//
+// A route server of ours says so in X-Source-Read. Once it has, an answer without that header is no evidence: something in
+// between may have made it of what it had stored. Any other server has read its source when it made the answer, which is
+// what Date and Age tell (RFC 9111 §4.2.3). A cache that answers from its store keeps the old Date, so its answers age.
+func (s *server) evidence(resp *http.Response, etag tag, sent, received time.Time) time.Time {
+	h := resp.Header
+	if text := h.Get(headerSourceRead); text != "" {
+		read, err := time.Parse(time.RFC3339, text)
+		at := credible(read, err, received)
+		s.tells = s.tells || !at.IsZero()
+		return at
+	}
+	switch {
+	case h.Get(headerRevision) != "":
+		return time.Time{} // it is one of ours that does not know
+	case s.tells && (resp.StatusCode != http.StatusOK || etag.revision > 0):
+		return time.Time{}
+	}
+	s.tells = false // a whole table of another kind of server
+	return generated(h, sent, received)
+}
+
+// generated returns when the origin made an answer, by its age (RFC 9111 §4.2.3); zero if the answer has no valid Date.
+func generated(h http.Header, sent, received time.Time) time.Time {
+	date, err := http.ParseTime(h.Get("Date"))
+	at := credible(date, err, received)
+	if at.IsZero() {
+		return time.Time{}
+	}
+	if text := h.Get("Age"); text != "" {
+		seconds, err := strconv.ParseUint(text, 10, 31)
+		if err != nil {
+			return time.Time{} // something has stored the answer, and does not say for how long
+		}
+		if aged := sent.Add(-time.Duration(seconds) * time.Second); aged.Before(at) {
+			at = aged
+		}
+	}
+	return at
+}
+
+// credible is a time that a server told, zero if it cannot be true. One within maxSkew of the future is now.
+func credible(at time.Time, err error, now time.Time) time.Time {
+	switch {
+	case err != nil || at.After(now.Add(maxSkew)):
+		return time.Time{}
+	case at.After(now):
+		return now
+	}
+	return at
+}

@@ -1,0 +1,389 @@
+package table
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/routesrv/routesrv/eskip"
+)
+
+// ErrTooLarge is of a document, a delta or a file that is beyond the limit of who reads it.
+var ErrTooLarge = errors.New("table is too large")
+
+const (
+	// routeCharge is how many bytes a route counts against a limit beside its text: about what it takes in memory. The first
+	// freeRoutes count as their text alone.
+	routeCharge = 96
+	freeRoutes  = 10_000
+	// A definition is parsed as a whole, which takes many times its length: the share of the limit that one may have.
+	definitionShare = 64
+	leastDefinition = 1 << 20
+	mostDefinition  = 4 << 20
+)
+
+// Decoder makes a table of an eskip document while the document comes in, so that the memory it takes is that of the
+// table and not of several copies: [Decoder.Write] takes pieces of any size, and each definition becomes a route when its
+// end has come. What it accepts, and the routes that come out, are those of [Parse]. It is not safe for concurrent use.
+type Decoder struct {
+	limit  int64
+	base   *Table // whose routes are used where the text is the same; may be nil
+	cursor cursor // in base
+
+	read      int64  // bytes of text
+	charged   int64  // against the limit
+	buf       []byte // what has come of the current definition, and behind it
+	batch     []byte // definitions to be parsed, each with a newline behind it
+	ends      []int  // of the definitions in batch
+	at        int    // how far buf was scanned
+	state     scanState
+	separate  bool // a definition has ended: a newline comes next in the canonical form
+	canonical bool // so far
+	routes    []*Route
+	err       error // why there will be no table; the rest is only counted
+}
+
+// scanState says where in the language a byte stands.
+type scanState uint8
+
+const (
+	scanPlain scanState = iota
+	scanSlash           // after a slash that begins a comment or an expression
+	scanComment
+	scanDouble
+	scanBacktick
+	scanRegexp
+	scanClass // of characters, in an expression
+
+	scanEscaped scanState = 1 << 7 // added to one of the four above: the next byte means nothing
+)
+
+// NewDecoder returns a decoder for a document of at most limit bytes. A route counts as its text and 96 bytes, the
+// first ten thousand as their text. base is a table that the document may have much in common with; nil if there is none.
+func NewDecoder(base *Table, limit int64) *Decoder {
+	d := &Decoder{limit: limit, base: base, canonical: true}
+	if base != nil {
+		d.cursor.blocks = base.list.blocks
+	}
+	return d
+}
+
+// decodePiece is how much of what is written is looked at in one go.
+const decodePiece = 64 << 10
+
+// Write takes the next bytes of the document. The error is ErrTooLarge, and then that of all later calls. A document that
+// does not parse is no error here, so that its digest can be taken: [Decoder.Table] says so.
+func (d *Decoder) Write(p []byte) (int, error) {
+	if d.read += int64(len(p)); d.read > d.limit {
+		d.fail(fmt.Errorf("%w: more than %d bytes", ErrTooLarge, d.limit))
+	}
+	for piece := range slices.Chunk(p, decodePiece) {
+		if d.err != nil {
+			break
+		}
+		d.buf = append(d.buf, piece...)
+		if err := d.definitions(); err != nil {
+			d.fail(err)
+		}
+	}
+	if errors.Is(d.err, ErrTooLarge) {
+		return 0, d.err
+	}
+	return len(p), nil
+}
+
+// fail drops everything: there will be no table. An error about the size counts more than an earlier one.
+func (d *Decoder) fail(err error) {
+	if d.err == nil || errors.Is(err, ErrTooLarge) {
+		d.err = err
+	}
+	d.buf, d.batch, d.ends, d.routes, d.base, d.cursor = nil, nil, nil, nil, nil, cursor{}
+}
+
+// definitions takes the definitions that are complete out of buf.
+func (d *Decoder) definitions() error {
+	rest := d.buf
+	for len(rest) > 0 {
+		if d.separate {
+			d.separate = false
+			if rest[0] == '\n' {
+				rest = rest[1:]
+				continue
+			}
+			d.canonical = false
+		}
+		r := d.known(rest)
+		if r == nil {
+			end := d.scan(rest)
+			if end < 0 {
+				if most := min(max(d.limit/definitionShare, leastDefinition), mostDefinition); int64(len(rest)) > most {
+					return fmt.Errorf("%w: one route has more than %d bytes", ErrTooLarge, most)
+				}
+				break
+			}
+			if r = d.known(rest[:end]); r == nil {
+				d.batch = append(append(d.batch, rest[:end]...), '\n')
+				d.ends = append(d.ends, len(d.batch)-1)
+				d.separate = true
+				rest = rest[end:]
+				continue
+			}
+		}
+		if err := d.parseBatch(); err != nil {
+			return err
+		}
+		if err := d.add(r); err != nil {
+			return err
+		}
+		d.separate = true
+		rest = rest[len(r.Text):]
+	}
+	if len(rest) < len(d.buf) {
+		d.buf = d.buf[:copy(d.buf, rest)]
+	}
+	return d.parseBatch()
+}
+
+// parseBatch parses the definitions of the batch. Many at a time cost less than one by one.
+func (d *Decoder) parseBatch() error {
+	if len(d.ends) == 0 {
+		return nil
+	}
+	text, ends := string(d.batch), d.ends
+	d.batch, d.ends = d.batch[:0], d.ends[:0]
+	parsed, err := eskip.Parse(text)
+	whole := err == nil && len(parsed) == len(ends)
+	start := 0
+	for i, end := range ends {
+		line := strings.Clone(text[start:end]) // one route must not keep the others
+		start = end + 1
+		if !whole {
+			if err := d.parse(line); err != nil {
+				return err
+			}
+			continue
+		}
+		route, ok := keepText(line, parsed[i])
+		if !ok {
+			route, d.canonical = NewRoute(parsed[i]), false
+		}
+		if err := d.add(&route); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// known returns the route of base that b begins with; nil if there is none, or if that is not clear yet.
+func (d *Decoder) known(b []byte) *Route {
+	if d.at > 0 || len(d.cursor.blocks) == 0 {
+		return nil
+	}
+	end := bytes.IndexByte(b[:min(len(b), maxKnownID)], ':')
+	if end < 0 {
+		return nil
+	}
+	r := d.seek(string(b[:end]))
+	if r != nil && bytes.HasPrefix(b, []byte(r.Text)) {
+		return r
+	}
+	return nil
+}
+
+// maxKnownID bounds where the end of an id is looked for.
+const maxKnownID = 4096
+
+// seek returns the route of base with the id, nil if there is none. It only moves forward, as sorted documents do.
+func (d *Decoder) seek(id string) *Route {
+	for len(d.cursor.blocks) > 1 && d.cursor.blocks[1].routes[0].ID <= id {
+		d.cursor.blocks, d.cursor.at = d.cursor.blocks[1:], 0
+	}
+	for r := d.cursor.route(); r != nil && r.ID <= id; r = d.cursor.route() {
+		if r.ID == id {
+			return r
+		}
+		d.cursor.next()
+	}
+	return nil
+}
+
+// scan looks for the end of the definition that b begins with, from where the last call has stopped, and returns the offset
+// behind its semicolon; -1 if that has not come. It knows as much of the language as [scanDefinition], and comments.
+func (d *Decoder) scan(b []byte) int {
+	state := d.state
+	for i := d.at; i < len(b); i++ {
+		c := b[i]
+		if state&scanEscaped != 0 {
+			state &^= scanEscaped
+			continue
+		}
+	again:
+		switch state {
+		case scanPlain:
+			switch c {
+			case '"':
+				state = scanDouble
+			case '`':
+				state = scanBacktick
+			case '/':
+				state = scanSlash
+			case ';':
+				d.at, d.state = 0, scanPlain
+				return i + 1
+			}
+		case scanSlash:
+			if state = scanRegexp; c != '/' {
+				goto again
+			}
+			state = scanComment
+		case scanComment:
+			if c == '\n' {
+				state = scanPlain
+			}
+		default:
+			state = scanLiteral(state, c)
+		}
+	}
+	d.at, d.state = len(b), state
+	return -1
+}
+
+// scanLiteral is the state after a byte of a literal.
+func scanLiteral(state scanState, c byte) scanState {
+	switch {
+	case c == '\\':
+		return state | scanEscaped
+	case state == scanDouble && c == '"', state == scanBacktick && c == '`', state == scanRegexp && c == '/':
+		return scanPlain
+	case state == scanRegexp && c == '[':
+		return scanClass
+	case state == scanClass && c == ']':
+		return scanRegexp
+	}
+	return state
+}
+
+// parse takes a definition. It may be the last one, without a semicolon, or nothing but comments behind that.
+func (d *Decoder) parse(text string) error {
+	routes, err := parseDefinition(text)
+	if err != nil {
+		return err
+	}
+	for _, r := range routes {
+		if r.Text != text {
+			d.canonical = false
+		}
+		if err := d.add(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// parseDefinition parses the text of one definition, or of none. The route has the text as it is if that is a line of a
+// canonical text, and is printed otherwise.
+func parseDefinition(text string) ([]*Route, error) {
+	parsed, err := eskip.Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	var routes []*Route
+	for _, r := range parsed {
+		route, ok := keepText(text, r)
+		if !ok {
+			route = NewRoute(r)
+		}
+		routes = append(routes, &route)
+	}
+	return routes, nil
+}
+
+// add adds a route.
+func (d *Decoder) add(r *Route) error {
+	if n := len(d.routes); n > 0 && r.ID <= d.routes[n-1].ID {
+		d.canonical = false
+	}
+	d.routes = append(d.routes, r)
+	charge := int64(len(r.Text) + 1)
+	if len(d.routes) > freeRoutes {
+		charge += routeCharge
+	}
+	if d.charged += charge; d.charged-1 > d.limit { // one newline less than there are routes
+		return fmt.Errorf("%w: %d routes come to more than %d bytes, with %d for each beside its text", ErrTooLarge, len(d.routes),
+			d.limit, routeCharge)
+	}
+	return nil
+}
+
+// Table returns the table of the document, whose end has come, with the meaning of [New]. What it has in common with base it
+// shares with it. The error is that of the parser, of New, or ErrTooLarge.
+func (d *Decoder) Table(revision uint64, at time.Time) (*Table, error) {
+	if d.err == nil && len(d.buf) > 0 {
+		d.canonical = false
+		if err := d.parse(string(d.buf)); err != nil {
+			d.fail(err)
+		}
+	}
+	if d.err != nil {
+		return nil, d.err
+	}
+	if !d.separate && len(d.routes) > 0 {
+		d.canonical = false // a newline at the end
+	}
+	routes, base := d.routes, d.base
+	d.fail(errors.New("the table of this document was taken already"))
+	if !d.canonical {
+		return printedTable(routes, revision, at)
+	}
+	if base == nil {
+		list, err := NewList(routes)
+		if err != nil {
+			return nil, err
+		}
+		return Of(list, revision, at), nil
+	}
+	list, err := base.list.With(changesTo(base.list, routes))
+	if err != nil {
+		return nil, err
+	}
+	return base.Next(list, revision, at), nil
+}
+
+// printedTable is that of a document in another form: all routes are printed anew.
+func printedTable(routes []*Route, revision uint64, at time.Time) (*Table, error) {
+	printed := make([]*Route, len(routes))
+	for i, r := range routes {
+		parsed, err := eskip.Parse(r.Text)
+		if err != nil || len(parsed) != 1 {
+			return nil, fmt.Errorf("parse %.100q again: %d routes: %w", r.Text, len(parsed), err)
+		}
+		own := NewRoute(parsed[0])
+		printed[i] = &own
+	}
+	list, err := NewList(printed)
+	if err != nil {
+		return nil, err
+	}
+	return Of(list, revision, at), nil
+}
+
+// changesTo returns what [List.With] makes sorted routes of a list by.
+func changesTo(base List, routes []*Route) (upserts []*Route, deletes []string) {
+	for was := range base.All() {
+		for len(routes) > 0 && routes[0].ID < was.ID {
+			upserts, routes = append(upserts, routes[0]), routes[1:]
+		}
+		switch {
+		case len(routes) == 0 || routes[0].ID != was.ID:
+			deletes = append(deletes, was.ID)
+			continue
+		case routes[0] != was:
+			upserts = append(upserts, routes[0])
+		}
+		routes = routes[1:]
+	}
+	return append(upserts, routes...), deletes
+}

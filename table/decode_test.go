@@ -1,0 +1,217 @@
+package table_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/routesrv/routesrv/table"
+)
+
+// decode gives what a Decoder makes of a document that comes in pieces of n bytes.
+func decode(base *table.Table, text string, n int, limit int64) (*table.Table, error) {
+	d := table.NewDecoder(base, limit)
+	for rest := text; rest != ""; {
+		piece := rest[:min(n, len(rest))]
+		rest = rest[len(piece):]
+		if _, err := io.WriteString(d, piece); err != nil {
+			return nil, err
+		}
+	}
+	return d.Table(7, time.Unix(1, 0))
+}
+
+// parsed gives what Parse and New make of a document.
+func parsed(text string) (*table.Table, error) {
+	routes, err := table.Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	return table.New(routes, 7, time.Unix(1, 0))
+}
+
+func routesOf(t *table.Table) []table.Route {
+	var all []table.Route
+	for r := range t.Routes().All() {
+		all = append(all, *r)
+	}
+	return all
+}
+
+// sameAsParse checks that a Decoder and Parse agree about a document, however it comes and whatever it has in common with
+// the base.
+func sameAsParse(t *testing.T, base *table.Table, text string) {
+	t.Helper()
+	want, wantErr := parsed(text)
+	for _, b := range []*table.Table{nil, base} {
+		for _, n := range []int{1, 3, 64, 1 << 20} {
+			got, err := decode(b, text, n, math.MaxInt64)
+			if (err == nil) != (wantErr == nil) {
+				t.Fatalf("pieces of %d: error %v, Parse gives %v, of %q", n, err, wantErr, text)
+			}
+			if err != nil {
+				continue
+			}
+			if diff := cmp.Diff(routesOf(want), routesOf(got)); diff != "" || got.Digest() != want.Digest() {
+				t.Fatalf("pieces of %d (-parsed +decoded):\n%s", n, diff)
+			}
+		}
+	}
+}
+
+var documents = []string{
+	"", "\n", "// nothing but a comment; with a semicolon", document,
+	"a: * -> <shunt>;", "a: * -> <shunt>", "a: * -> <shunt>;\n", "a: * -> <shunt>;\nb: * -> <shunt>;", "b: * -> <shunt>;\na: * -> <shunt>;",
+	"a: * -> <shunt>;\na: * -> <shunt>;", "a: * -> <shunt>;\n\nb: * -> <shunt>;", "a: * -> <shunt>; b: * -> <shunt>;", "* -> <shunt>",
+	"a: * -> <shunt>;;", ";", "a: * -> <shunt>; // behind; it\nb: * -> <shunt>;", "// before; it\na: * -> <shunt>;",
+	`a: Path("/;\";") -> <shunt>;`, "a: Path(`;\"\\`;`) -> <shunt>;", `a: PathRegexp(/[/;"]\/;/) -> <shunt>;`, `a: PathRegexp(//) -> <shunt>;`,
+	`a: PathRegexp(/[;]/) -> "http://10.0.0.1:80";`, `a: Path("/`, `a: PathRegexp(/`, "a: * /", "a: * -> <shunt>; /", "a: * -> <shunt>;\x00",
+	"a:\n*\n->\n<shunt>;", "a: * -> <roundRobin, \"http://10.0.0.1:80?zone=x\", \"http://10.0.0.2:80?zone=y\">;",
+	"a: * -> <roundRobin,\"http://10.0.0.1:80?zone=x\">;", "a: Host(\"^(a)$\") && Host(/b/) -> <shunt>;", "a: * -> <shunt>;\r\nb: * -> <shunt>;",
+	"x", "a: * -> <shunt>;\nb: *", "Z: * -> <shunt>;\na: * -> <shunt>;",
+}
+
+func TestDecoderAcceptsWhatParseDoes(t *testing.T) {
+	base, err := parsed("a: * -> <shunt>;\nb: * -> <loopback>;\nc: * -> <dynamic>;")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range documents {
+		sameAsParse(t, base, text)
+	}
+}
+
+func FuzzDecoderAcceptsWhatParseDoes(f *testing.F) {
+	for i, text := range documents {
+		f.Add(text, documents[(i+5)%len(documents)])
+	}
+	f.Fuzz(func(t *testing.T, text, before string) {
+		base, err := parsed(before)
+		if err != nil {
+			base = nil
+		}
+		sameAsParse(t, base, text)
+	})
+}
+
+func manyRoutes(n int, path string) string {
+	var b strings.Builder
+	for i := range n {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		fmt.Fprintf(&b, `r%08d: Path("/%s%d") -> setPath("/x") -> "http://10.0.0.1:8080";`, i, path, i)
+	}
+	return b.String()
+}
+
+// TestDecodedTableSharesWhatIsTheSame: a full table that is mostly the one before costs its difference.
+func TestDecodedTableSharesWhatIsTheSame(t *testing.T) {
+	text := manyRoutes(20_000, "a")
+	base, err := parsed(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := strings.Replace(text, `"/a7777"`, `"/changed"`, 1)
+	got, err := decode(base, changed, 32<<10, math.MaxInt64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want, err := parsed(changed); err != nil || got.Digest() != want.Digest() {
+		t.Fatalf("digest %s, want %s (%v)", got.Digest(), want.Digest(), err)
+	}
+	shared := 0
+	for i, b := range got.Routes().Blocks() {
+		if b == base.Routes().Blocks()[i] {
+			shared++
+		}
+	}
+	if n := len(got.Routes().Blocks()); shared != n-1 {
+		t.Errorf("%d of %d blocks are shared, want all but one", shared, n)
+	}
+}
+
+func TestDecoderIsBounded(t *testing.T) {
+	short := func(n int) string { // of the shortest routes
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, "r%08d:*-><shunt>;", i)
+		}
+		return b.String()
+	}
+	for name, c := range map[string]struct {
+		text  string
+		limit int64
+		ok    bool
+	}{
+		"at the limit":           {manyRoutes(100, "x"), int64(len(manyRoutes(100, "x"))), true},
+		"a byte more":            {manyRoutes(100, "x"), int64(len(manyRoutes(100, "x"))) - 1, false},
+		"a literal without end":  {`a: Path("` + strings.Repeat("x", 3<<20), 8 << 20, false},
+		"a comment without end":  {"//" + strings.Repeat("x", 3<<20), 8 << 20, false},
+		"one route is too long":  {`a: Path("/` + strings.Repeat("x", 3<<20) + `") -> <shunt>;`, 8 << 20, false},
+		"a long route":           {`a: Path("/` + strings.Repeat("x", 3<<20) + `") -> <shunt>;`, 256 << 20, true},
+		"many short routes":      {short(40_000), 2 << 20, false},
+		"some short routes":      {short(10_000), 1 << 20, true},
+		"does not parse, and on": {"x;" + strings.Repeat("x", 3<<20), 2 << 20, false},
+	} {
+		if _, err := decode(nil, c.text, 32<<10, c.limit); errors.Is(err, table.ErrTooLarge) == c.ok {
+			t.Errorf("%s: error %.200v", name, err)
+		}
+	}
+}
+
+// TestDecoderHoldsOneCopy: while a document comes in, what lives is about its size.
+func TestDecoderHoldsOneCopy(t *testing.T) {
+	text := manyRoutes(200_000, strings.Repeat("p", 100))
+	live := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := live()
+	d := table.NewDecoder(nil, math.MaxInt64)
+	if _, err := io.WriteString(d, text); err != nil {
+		t.Fatal(err)
+	}
+	if got := live() - before; got > uint64(len(text))*8/5 {
+		t.Errorf("%d bytes live for a document of %d", got, len(text))
+	}
+	tab, err := d.Table(1, time.Now())
+	if err != nil || tab.Len() != 200_000 {
+		t.Fatalf("%v, %v", tab, err)
+	}
+}
+
+func TestDeltaIsReadWithinALimit(t *testing.T) {
+	head := `{"base":"` + strings.Repeat("1", 64) + `","target":"` + strings.Repeat("2", 64) + `","count":1,`
+	for name, c := range map[string]struct {
+		text  string
+		limit int64
+		ok    bool
+	}{
+		"all is well":          {head + `"deletes":["a"],"upserts":["b: * -> <shunt>;"]}`, 1000, true},
+		"null lists":           {head + `"deletes":null,"upserts":null}`, 1000, true},
+		"a long string":        {head + `"upserts":["` + strings.Repeat("x", 2<<20) + `"]}`, 16 << 20, false},
+		"beyond the limit":     {head + `"upserts":["` + strings.Repeat("x", 1000) + `"]}`, 1000, false},
+		"many ids":             {head + `"deletes":[` + strings.Repeat(`"a",`, 60_000) + `"a"]}`, 2 << 20, false},
+		"deep":                 {head + `"later":` + strings.Repeat("[", 1000), 1 << 20, false},
+		"a later field":        {head + `"later":{"a":[1,{"b":null}]},"upserts":["a"]}`, 1000, true},
+		"a list of numbers":    {head + `"upserts":[1]}`, 1000, false},
+		"a value behind it":    {head + `"upserts":[]} {}`, 1000, false},
+		"space without an end": {head + strings.Repeat(" ", 3<<20) + `"upserts":[]}`, 64 << 20, false},
+		"cut":                  {head + `"upserts":["a"`, 1000, false},
+	} {
+		d, err := table.ReadDelta(strings.NewReader(c.text), c.limit)
+		if (err == nil) != c.ok || (d == nil) == c.ok {
+			t.Errorf("%s: %v, error %.200v", name, d != nil, err)
+		}
+	}
+}
