@@ -34,9 +34,20 @@ func (w *Watcher) checkLoop(ctx context.Context) {
 		case <-timer.C:
 		}
 		w.checkAll(ctx)
+		wait := checkInterval
+		if w.unconfirmed() {
+			wait = confirmingTime / confirmingReads
+		}
 		// Replicas that were started together must not stay together.
-		timer.Reset(checkInterval - checkInterval/10 + rand.N(checkInterval/5))
+		timer.Reset(wait - wait/10 + rand.N(wait/5))
 	}
+}
+
+// unconfirmed reports whether the last look at discovery found no RouteGroups and more of them have to.
+func (w *Watcher) unconfirmed() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return errors.Is(w.discovery.err, errUnconfirmed)
 }
 
 func (w *Watcher) checkAll(ctx context.Context) {
@@ -60,7 +71,11 @@ func (w *Watcher) checkDiscovery(parent context.Context) {
 	release, err := w.take(ctx)
 	found := false
 	if err == nil {
-		found, err = w.source.discover(ctx)
+		w.mu.Lock()
+		l := w.source.routeGroups
+		served := !l.absent && len(l.items) > 0
+		w.mu.Unlock()
+		found, err = w.source.discover(ctx, served)
 		release()
 	}
 	w.mu.Lock()

@@ -75,6 +75,7 @@ type Source struct {
 	lists       []*list // in the order of the requests
 	routeGroups *list   // one of them: the one that depends on discovery
 	warnedNoCRD bool
+	absence     absence // of RouteGroups, while it is not certain
 	// noFloorSince is when the API server last could not bring a cache up to the floor; zero: never.
 	noFloorSince time.Time
 	bodies       bodies
@@ -152,7 +153,7 @@ func (s *Source) readAll(ctx context.Context, consistent bool) error {
 	}
 	for _, l := range s.lists {
 		if l == s.routeGroups {
-			found, err := s.discover(ctx)
+			found, err := s.discover(ctx, !l.absent && len(l.items) > 0)
 			if err != nil {
 				return err
 			}

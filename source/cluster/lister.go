@@ -71,6 +71,9 @@ func (l *lister) ListWithContext(ctx context.Context, o metav1.ListOptions) (run
 	if since != 0 && needsConsistent(err) {
 		a, err = k.w.source.ask(ctx, k.list, 0, known)
 	}
+	if err == nil {
+		a, err = k.w.source.confirmLoss(ctx, k.list, a, known)
+	}
 	if err != nil {
 		if ctx.Err() == nil {
 			k.fail("list", err)
@@ -78,6 +81,9 @@ func (l *lister) ListWithContext(ctx context.Context, o metav1.ListOptions) (run
 		}
 		return nil, err
 	}
+	k.w.mu.Lock()
+	k.confirmed = a.seen
+	k.w.mu.Unlock()
 	out := &objectList{Items: make([]runtime.Object, len(a.items))}
 	out.ResourceVersion = strconv.FormatUint(uint64(a.seen), 10)
 	for i := range a.items {

@@ -48,14 +48,17 @@ type watched struct {
 	list *list // its request is read only; what is known of it is guarded like the rest
 
 	restart context.CancelFunc // of the reflector that runs
+	life    context.Context    // of the reflector that runs: what it stores has none of its own
 	wanted  bool               // to be watched; RouteGroups are not while discovery does not find them
 	loaded  bool               // listed as a whole in this session
 	synced  bool               // loaded, and the watch was accepted
 	shared  bool               // others look at the items: they are copied before they change
 	asked   kube.Revision      // what was known when the reflector last asked for everything
 	listed  kube.Revision      // of the last list or beginning of a watch
-	began   time.Time          // when a stream of everything was last asked for
-	logs    []*changes         // what comes while lists are compared, for each of them
+	// confirmed is the revision of the last list of a reflector, which was confirmed where it lacked much.
+	confirmed kube.Revision
+	began     time.Time  // when a stream of everything was last asked for
+	logs      []*changes // what comes while lists are compared, for each of them
 
 	stream   outage // of lists and watches
 	open     bool   // a stream is open
@@ -97,7 +100,7 @@ func (k *watched) begin() {
 	k.wanted = k.list != k.w.source.routeGroups
 	k.loaded, k.synced, k.open = false, false, false
 	k.stream, k.check, k.lag, k.frame, k.doubt = outage{}, outage{}, lag{}, time.Time{}, false
-	k.asked, k.listed = 0, 0
+	k.asked, k.listed, k.confirmed = 0, 0, 0
 	for _, log := range k.logs {
 		log.void = true
 	}
@@ -108,7 +111,7 @@ func (k *watched) run(ctx context.Context, s *session) {
 	for ctx.Err() == nil {
 		once, cancel := context.WithCancel(ctx)
 		k.w.mu.Lock()
-		k.restart = cancel
+		k.restart, k.life = cancel, once
 		wanted, moved := k.wanted, k.w.moved
 		k.open = false
 		k.loaded = k.loaded && k.synced
