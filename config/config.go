@@ -78,6 +78,9 @@ type Source struct {
 	// everything for every read.
 	Watch             bool
 	ReconcileInterval time.Duration
+	// ProbeInterval is how often an API server that does not answer is asked for a little; 0 leaves it at the growing
+	// delays of reads and watches. There is no flag for it.
+	ProbeInterval time.Duration
 	// RequestTimeout is the limit of each request to the API, above zero.
 	RequestTimeout time.Duration
 	// DefaultFiltersDir is the folder of the default filters of services; empty if there is none.

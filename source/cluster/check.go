@@ -35,19 +35,22 @@ func (w *Watcher) checkLoop(ctx context.Context) {
 		}
 		w.checkAll(ctx)
 		wait := checkInterval
-		if w.unconfirmed() {
+		switch err := w.discoveryFails(); {
+		case errors.Is(err, errUnconfirmed):
 			wait = confirmingTime / confirmingReads
+		case err != nil && w.probing > 0:
+			wait = w.probing
 		}
 		// Replicas that were started together must not stay together.
 		timer.Reset(wait - wait/10 + rand.N(wait/5))
 	}
 }
 
-// unconfirmed reports whether the last look at discovery found no RouteGroups and more of them have to.
-func (w *Watcher) unconfirmed() bool {
+// discoveryFails says why the last look at discovery failed.
+func (w *Watcher) discoveryFails() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return errors.Is(w.discovery.err, errUnconfirmed)
+	return w.discovery.err
 }
 
 func (w *Watcher) checkAll(ctx context.Context) {
@@ -169,6 +172,9 @@ func (w *Watcher) checkKind(parent context.Context, k *watched) {
 	case k.list.seen >= floor:
 		k.lag = lag{}
 		w.metrics.confirm(k.list.kind, now)
+		if w.probing > 0 && k.open && k.loaded && !k.stream.since.IsZero() {
+			k.recovered(now) // it is open, and there is nothing that it could have shown
+		}
 	case k.lag.floor == 0 || k.list.seen >= k.lag.floor:
 		k.lag = lag{floor, now}
 	}

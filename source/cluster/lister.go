@@ -61,6 +61,10 @@ func (l *lister) ListWithContext(ctx context.Context, o metav1.ListOptions) (run
 		return nil, err
 	}
 	defer release()
+	if err := k.admit(ctx); err != nil {
+		k.refused(ctx, "list", err)
+		return nil, err
+	}
 	k.w.mu.Lock()
 	known, since := k.capture(), k.notOlder(o.ResourceVersion)
 	k.asked = k.list.seen
@@ -111,6 +115,11 @@ func (l *lister) WatchWithContext(ctx context.Context, o metav1.ListOptions) (wa
 		if err != nil {
 			return nil, err
 		}
+		if err := k.admit(ctx); err != nil {
+			release()
+			k.refused(ctx, "watch", err)
+			return nil, errors.New(err.Error()) // as below
+		}
 		loaded = release
 	}
 	k.w.mu.Lock()
@@ -137,6 +146,15 @@ func (l *lister) WatchWithContext(ctx context.Context, o metav1.ListOptions) (wa
 		// The reflector lists instead. It must not see that the connection was refused, or that there were too many
 		// requests: it would wait, and not notice that it is to end.
 		return nil, errors.New(err.Error())
+	}
+}
+
+// refused notes why a request is not made, unless that is known.
+func (k *watched) refused(ctx context.Context, verb string, err error) {
+	k.w.mu.Lock()
+	defer k.w.mu.Unlock()
+	if ctx.Err() == nil && !errors.Is(err, k.stream.err) {
+		k.broken(readError(verb, k.list.name(), err))
 	}
 }
 

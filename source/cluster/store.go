@@ -121,7 +121,7 @@ func (k *watched) Replace(all []any, version string) error {
 		k.listed, k.doubt = revision, false
 	} // else another list has overtaken it
 	k.word(revision)
-	k.loaded = true
+	k.loaded, k.heavy = true, heavy{}
 	k.w.source.metrics.ListObjects.WithLabelValues(string(k.list.kind)).Set(float64(len(items)))
 	k.sync()
 	return nil

@@ -68,6 +68,7 @@ type watched struct {
 	check    outage    // of the questions for the revision
 	lag      lag
 	doubt    bool // the watch broke: it is not certain that it goes on in the same history
+	heavy    heavy
 }
 
 // lag is a revision that the watch has not reached.
@@ -100,7 +101,7 @@ func (k *watched) begin() {
 	k.wanted = k.list != k.w.source.routeGroups
 	k.loaded, k.synced, k.open = false, false, false
 	k.stream, k.check, k.lag, k.frame, k.doubt = outage{}, outage{}, lag{}, time.Time{}, false
-	k.asked, k.listed, k.confirmed = 0, 0, 0
+	k.asked, k.listed, k.confirmed, k.heavy = 0, 0, 0, heavy{}
 	for _, log := range k.logs {
 		log.void = true
 	}
@@ -132,16 +133,20 @@ func (k *watched) run(ctx context.Context, s *session) {
 // watch cannot go on, after a growing delay with jitter.
 func (k *watched) reflect(ctx context.Context, s *session) {
 	silent := klog.Logger{} // what fails is logged here, once per change
+	first, most := firstBackoff, maxBackoff
+	if k.w.probing > 0 {
+		first, most = min(first, k.w.probing), k.w.probing/2 // with jitter up to twice as much
+	}
 	r := cache.NewReflectorWithOptions(&lister{k, s}, nil, k, cache.ReflectorOptions{
 		Name: k.list.name(), TypeDescription: string(k.list.kind), Logger: &silent,
-		Backoff: &wait.Backoff{Duration: firstBackoff, Cap: maxBackoff, Factor: 2, Jitter: 1, Steps: 10},
+		Backoff: &wait.Backoff{Duration: min(first, most), Cap: most, Factor: 2, Jitter: 1, Steps: 10},
 	})
 	ctx = klog.NewContext(ctx, silent)
-	for delay := firstBackoff; ; delay = min(2*delay, maxBackoff) {
+	for delay := min(first, most); ; delay = min(2*delay, most) {
 		began := time.Now()
 		_ = r.ListAndWatchWithContext(ctx) // the lister has said what fails
 		if time.Since(began) > resetBackoff {
-			delay = firstBackoff
+			delay = min(first, most)
 		}
 		timer := time.NewTimer(delay + rand.N(delay))
 		select {
@@ -198,6 +203,11 @@ func (k *watched) settle(now time.Time) {
 	if k.stream.since.IsZero() || !k.open || !k.loaded || k.frame.Before(k.opened) && now.Sub(k.opened) < aliveAfter {
 		return
 	}
+	k.recovered(now)
+}
+
+// recovered ends the outage; mu is held.
+func (k *watched) recovered(now time.Time) {
 	lasted := now.Sub(k.stream.since) >= WatchStaleAfter
 	k.stream = outage{}
 	if k.reported {
