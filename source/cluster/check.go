@@ -97,6 +97,9 @@ func (w *Watcher) checkDiscovery(parent context.Context) {
 	if !w.discovery.since.IsZero() {
 		w.log.Info(MessageWatchBack, slog.String("kind", "discovery"))
 	}
+	if w.discovery.lasting(time.Now()) != nil {
+		poke(w.dirty) // reads failed, and do not any more
+	}
 	w.discovery = outage{}
 	for _, k := range w.kinds {
 		if k.list != w.source.routeGroups {
@@ -166,15 +169,16 @@ func (w *Watcher) checkKind(parent context.Context, k *watched) {
 		w.mu.Unlock()
 		return
 	}
-	k.check = outage{}
 	now := time.Now()
+	if k.check.lasting(now) != nil {
+		poke(w.dirty) // reads may have failed
+	}
+	k.check = outage{}
 	switch {
 	case k.list.seen >= floor:
 		k.lag = lag{}
 		w.metrics.confirm(k.list.kind, now)
-		if w.probing > 0 && k.open && k.loaded && !k.stream.since.IsZero() {
-			k.recovered(now) // it is open, and there is nothing that it could have shown
-		}
+		k.proved(now)
 	case k.lag.floor == 0 || k.list.seen >= k.lag.floor:
 		k.lag = lag{floor, now}
 	}
@@ -197,6 +201,8 @@ func (w *Watcher) checkKind(parent context.Context, k *watched) {
 			w.log.Warn(MessageWatchSilent, slog.String("kind", string(k.list.kind)), slog.String("objects", missed.String()))
 			w.metrics.restarts.WithLabelValues(string(k.list.kind), "silent").Inc()
 			k.restart()
+		} else {
+			k.proved(time.Now())
 		}
 	}
 }

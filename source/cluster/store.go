@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/routesrv/routesrv/kube"
 )
@@ -120,8 +121,8 @@ func (k *watched) Replace(all []any, version string) error {
 		k.replace(items)
 		k.listed, k.doubt = revision, false
 	} // else another list has overtaken it
+	k.loaded, k.heavy, k.listedAt = true, heavy{}, time.Now()
 	k.word(revision)
-	k.loaded, k.heavy = true, heavy{}
 	k.w.source.metrics.ListObjects.WithLabelValues(string(k.list.kind)).Set(float64(len(items)))
 	k.sync()
 	return nil

@@ -55,6 +55,8 @@ type watched struct {
 	shared  bool               // others look at the items: they are copied before they change
 	asked   kube.Revision      // what was known when the reflector last asked for everything
 	listed  kube.Revision      // of the last list or beginning of a watch
+	// listedAt is when a reflector last got everything that there is.
+	listedAt time.Time
 	// confirmed is the revision of the last list of a reflector, which was confirmed where it lacked much.
 	confirmed kube.Revision
 	began     time.Time  // when a stream of everything was last asked for
@@ -206,6 +208,14 @@ func (k *watched) settle(now time.Time) {
 	k.recovered(now)
 }
 
+// proved ends the outage of a kind whose stream is open, and which has shown everything that there is: then nothing more
+// will come that could prove it. mu is held.
+func (k *watched) proved(now time.Time) {
+	if k.w.probing > 0 && k.open && k.loaded && !k.stream.since.IsZero() {
+		k.recovered(now)
+	}
+}
+
 // recovered ends the outage; mu is held.
 func (k *watched) recovered(now time.Time) {
 	lasted := now.Sub(k.stream.since) >= WatchStaleAfter
@@ -245,6 +255,9 @@ func (k *watched) accepted() {
 	defer k.w.mu.Unlock()
 	k.open, k.opened = true, time.Now()
 	k.sync()
+	if k.opened.Sub(k.listedAt) < aliveAfter {
+		k.proved(k.opened) // a list has shown everything just now
+	}
 	if k.doubt && k.synced {
 		poke(k.w.look)
 	}
@@ -289,4 +302,5 @@ func (k *watched) word(revision kube.Revision) {
 	k.frame = time.Now()
 	k.list.seen = max(k.list.seen, revision)
 	k.w.metrics.confirm(k.list.kind, k.frame)
+	k.settle(k.frame)
 }
