@@ -40,7 +40,7 @@ type RouteServer struct {
 	Upstream Upstream        // of a relay; if it has a URL, Source has neither Kubernetes nor Manifests
 	Compile  compile.Options // complete, with EndpointSlices and HealthcheckAccessLog taken from the other parts
 	Poll     Poll
-	Guard    guard.Config // without zero for MaxLoss and Hold; MaxLoss is 1 in a relay if it was not set
+	Guard    guard.Config // without zero for shares and times; MaxLoss is 1 in a relay if it was not set
 	Listen   Listen
 	TLS      TLS
 	// RequestFilters is the chain for requests to the main listener, in order; nil if there is none. The names of the
@@ -78,6 +78,9 @@ type Source struct {
 	// everything for every read.
 	Watch             bool
 	ReconcileInterval time.Duration
+	// ProbeInterval is how often an API server that does not answer is asked for a little; 0 leaves it at the growing
+	// delays of reads and watches. There is no flag for it.
+	ProbeInterval time.Duration
 	// RequestTimeout is the limit of each request to the API, above zero.
 	RequestTimeout time.Duration
 	// DefaultFiltersDir is the folder of the default filters of services; empty if there is none.

@@ -80,6 +80,8 @@ func TestErrors(t *testing.T) {
 		{[]string{"--guard-max-loss=0"}, `--guard-max-loss: "0": want a share above 0 and up to 1, such as 0.5 or 50%; 1 switches the rule off`},
 		{[]string{"--guard-max-loss=NaN"}, `--guard-max-loss: "NaN": want a share above 0 and up to 1, such as 0.5 or 50%; 1 switches the rule off`},
 		{[]string{"--guard-max-loss=101%"}, `--guard-max-loss: "101%": want a share above 0 and up to 1, such as 0.5 or 50%; 1 switches the rule off`},
+		{[]string{"--guard-max-backend-loss=0"}, `--guard-max-backend-loss: "0": want a share above 0 and up to 1, such as 0.5 or 50%; 1 switches the rule off`},
+		{[]string{"--guard-window=0"}, `--guard-window: "0": want a time with its unit, such as 45s, from 1ms to 24h`},
 		{[]string{"--guard-hold=0"}, `--guard-hold: "0": want a time with its unit, such as 45s, from 1ms to 24h`},
 		{[]string{"--guard-max-routes=-1"}, `--guard-max-routes: "-1": want a whole number from 0 to 2147483647`},
 		{[]string{"--guard-max-bytes=1TiB"}, `--guard-max-bytes: "1TiB": want a number of bytes, plain or as 512MiB, up to 1024GiB`},

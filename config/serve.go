@@ -25,12 +25,17 @@ const (
 
 // Guard adds the flags that say which tables are suspicious.
 func (p *Parser) Guard(c *guard.Config) {
-	c.MaxLoss = guard.DefaultMaxLoss
+	c.MaxLoss, c.MaxBackendLoss = guard.DefaultMaxLoss, guard.DefaultMaxBackendLoss
 	g := p.group(GroupGuard)
 	g.own("guard-max-loss", parsed("share", &c.MaxLoss, "0.5", share), "Share of the served routes, or hosts, that a new "+
 		"table may lack: 0.5 or 50%. A table that lacks more is held back. 1 switches the rule off.")
+	g.own("guard-max-backend-loss", parsed("share", &c.MaxBackendLoss, "0.5", share), "Share of the served routes with "+
+		"endpoints that may lose all of them. A table in which more do, and at least 20, is held back. 1 switches the rule off.")
+	g.own("guard-window", duration(&c.Window, guard.DefaultWindow, time.Millisecond, 24*time.Hour), "How long a route, host or "+
+		"endpoint that was served counts for these shares after it is gone, so that many small losses count as one.")
 	g.own("guard-hold", duration(&c.Hold, guard.DefaultHold, time.Millisecond, 24*time.Hour), "How long every read has to "+
-		"agree before a table that is held back is served all the same. An empty table is never served.")
+		"agree before a table that is held back is served all the same. A table that is empty, or has only generated routes "+
+		"where there were others, is never served without an acceptance.")
 	g.own("guard-max-routes", number(&c.MaxRoutes, 0, 0, math.MaxInt32), "Most routes that a table may grow to without being "+
 		"held back; 0 is no limit.")
 	g.own("guard-max-bytes", parsed("size", &c.MaxBytes, "0", size), "Most bytes that the text of a table may grow to without "+

@@ -34,9 +34,10 @@ type Config struct {
 	// Served is a table that is served already; nil if there is none.
 	Served *table.Table
 
-	// Interval and MaxBackoff as for poller.Config.
-	Interval   time.Duration
-	MaxBackoff time.Duration
+	// Interval, MaxBackoff and ProbeInterval as for poller.Config.
+	Interval      time.Duration
+	MaxBackoff    time.Duration
+	ProbeInterval time.Duration
 
 	Logger     *slog.Logger          // nil means no log
 	Registerer prometheus.Registerer // nil means no metrics
@@ -73,7 +74,7 @@ func New(cfg Config) (*Engine, error) {
 	e.poller, err = poller.New(poller.Config{
 		Source: cfg.Source, Compile: e.compile, Publish: cfg.Publish, Guard: g,
 		Observer: cfg.Observer, Served: cfg.Served,
-		Interval: cfg.Interval, MaxBackoff: cfg.MaxBackoff,
+		Interval: cfg.Interval, MaxBackoff: cfg.MaxBackoff, ProbeInterval: cfg.ProbeInterval,
 		Logger: cfg.Logger, Metrics: poller.NewMetrics(cfg.Registerer),
 	})
 	if err != nil {

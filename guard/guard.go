@@ -1,15 +1,37 @@
 // Package guard decides whether a new table may replace the one that is served, or is held back because it looks like
 // an accident: a table without routes, one with only generated routes where there were others, one that lost more
-// than a share of its routes or hosts, one that grew past a ceiling.
+// than a share of its routes or hosts, one in which too many routes lost all endpoints, one that grew past a ceiling.
 //
-// A [Guard] is a state machine of one rule, used by the route server before it publishes and by a data plane before it
-// commits. It does no I/O and has no clock: the caller calls [Guard.Judge] once for every read that completed, with the
-// table that is served and the table that was read, and serves the latter if and only if the verdict says so.
+// A [Guard] is a state machine used by the route server before it publishes, and by a relay and a data plane before they
+// commit. It does no I/O and has no clock: the caller calls [Guard.Judge] once for every read that completed, with the
+// table that is served and the table that was read, and serves the latter if and only if the verdict says so. Every rule
+// reads tables only, so that it is the same wherever a table passes.
+//
+// # Losses
+//
+// Routes count by their ids and hosts by their names. A route has endpoints if its backend is an address or a list of
+// addresses; it has lost them if it is a shunt afterwards, which is what a compiler makes of a service without endpoints.
+// A route that is gone is a lost route and not a lost backend.
+//
+// A table is suspicious if more than the share is missing of
+//
+//   - what is served now, or
+//   - everything that was served at some time within Config.Window, so that many small losses count as one large one.
+//     What came back in between is not missing.
+//
+// Only a table that lacks something that is served now is suspicious at all. It is not suspicious if it undoes what came
+// within the window: if of all that was already there when the window began at most 5 % is missing. So a table that grew
+// tenfold by accident can be repaired at once. A window begins with the first table that a Guard sees, which after a
+// restart is the one from the checkpoint.
+//
+// The Guard remembers the names that came and went within the window. That costs memory for changes and not for tables:
+// as losses above the share are held, what is missing is never more than a fixed multiple of what is served.
 //
 // # The hold
 //
-// A suspicious table starts a hold of a kind: empty, only generated routes, loss (of routes or hosts), growth (of routes
-// or bytes). Each further judgement compares the newest table with the served one, from the beginning. The hold
+// A suspicious table starts a hold of a kind: empty, only generated routes, loss (of routes or hosts), loss of backends,
+// growth (of routes or bytes). Each further judgement compares the newest table with the served one, from the beginning.
+// The hold
 //
 //   - ends without release if a judgement finds the table fine, which includes a table equal to the served one;
 //   - starts anew if the table is suspicious of another kind;
@@ -18,18 +40,22 @@
 //     released is the newest table, which need not be the one that started the hold;
 //   - is released by [Guard.Accept].
 //
+// A release begins a new window: later tables are compared with the released one only.
+//
 // A read that failed is no evidence for either side: the caller does not call Judge, and the hold neither ends nor
 // starts anew while time passes.
 //
-// An empty table is never released by time: there is no state of a cluster in which serving no route is better than
-// serving the last ones. It takes an acceptance.
+// Time never releases an empty table or one with only generated routes: there is no state of a cluster in which serving
+// nothing that anybody asked for is better than serving the last routes. It takes an acceptance.
 //
 // # Caveats
 //
-// Shares are of the served table, however small it is: losing two of three routes is 67 %. A table that loses a share
-// below the limit again and again is never held, because each step is compared with the step before. The ceilings are
-// about the step past them: once a table above a ceiling is served, further growth is not held, because a hold stops
-// every change, also those that are needed. Without a served table only an empty one is held.
+// Shares are of the served table, however small it is: losing two of three routes is 67 %. The ceilings are about the
+// step past them: once a table above a ceiling is served, further growth is not held, because a hold stops every change,
+// also those that are needed. Without a served table only an empty one is held.
+//
+// A hold keeps the whole served table, endpoints included. A process that starts with a table that is far too small, and
+// then reads the right one, takes the small one for what was served before until the window has passed.
 package guard
 
 import (
@@ -43,8 +69,10 @@ import (
 
 // Defaults of Config.
 const (
-	DefaultMaxLoss = 0.5
-	DefaultHold    = time.Minute
+	DefaultMaxLoss        = 0.5
+	DefaultMaxBackendLoss = 0.5
+	DefaultHold           = time.Minute
+	DefaultWindow         = 10 * time.Minute
 )
 
 // Code says why a table is suspicious. It is the same in logs, metrics, /status and the runbook.
@@ -56,13 +84,14 @@ const (
 	OnlyGenerated Code = "only_generated"  // only generated routes, where the served table has others
 	RoutesLost    Code = "routes_lost"     // more than MaxLoss of the served ids are gone
 	HostsLost     Code = "hosts_lost"      // more than MaxLoss of the served hosts are gone
+	BackendsLost  Code = "backends_lost"   // more than MaxBackendLoss of the routes with endpoints lost all of them
 	TooManyRoutes Code = "too_many_routes" // more than MaxRoutes, where the served table has not
 	TooLarge      Code = "too_large"       // more than MaxBytes, where the served table has not
 )
 
 // Codes lists every code, for metrics that have a series for each.
 func Codes() []Code {
-	return []Code{Empty, OnlyGenerated, RoutesLost, HostsLost, TooManyRoutes, TooLarge}
+	return []Code{Empty, OnlyGenerated, RoutesLost, HostsLost, BackendsLost, TooManyRoutes, TooLarge}
 }
 
 // kind returns what the reads of one hold have to agree on. A loss of routes and one of hosts are the same accident
@@ -89,6 +118,11 @@ type Config struct {
 	// MaxLoss is the share of the served ids, or hosts, that may be gone: (0, 1]. More is held. 0 means
 	// DefaultMaxLoss; 1 switches the two rules off.
 	MaxLoss float64
+	// MaxBackendLoss is the share of the served routes with endpoints that may lose all of them at once: (0, 1]. More is
+	// held, if at least 20 routes are affected. 0 means DefaultMaxBackendLoss; 1 switches the rule off.
+	MaxBackendLoss float64
+	// Window is how long what was served counts for MaxLoss and MaxBackendLoss. 0 means DefaultWindow.
+	Window time.Duration
 	// Hold is how long every read has to agree. 0 means DefaultHold.
 	Hold time.Duration
 	// MaxRoutes and MaxBytes (of the canonical text) are ceilings. 0 means none.
@@ -105,8 +139,8 @@ type Verdict struct {
 	Detail string
 	// Since is when the hold started. Zero if the table is fine.
 	Since time.Time
-	// ReleaseAt is when the hold can be released at the earliest. Zero if the table is fine, or empty: then time does
-	// not release it.
+	// ReleaseAt is when the hold can be released at the earliest. Zero if the table is fine, or if time does not release
+	// it: Empty and OnlyGenerated.
 	ReleaseAt time.Time
 }
 
@@ -142,6 +176,12 @@ type Guard struct {
 	accepted table.Digest // accepted, and not judged since
 	last     *Release
 	memo     measurement // the last comparison, because most reads repeat the one before
+
+	base         *table.Table // served at the last judgement
+	judged       time.Time    // when that was
+	backendCount int          // routes of base with endpoints; negative: not counted yet
+
+	routes, hosts, backends window // what came and went lately
 }
 
 // New checks cfg and fills in its defaults. The error names the field.
@@ -152,9 +192,19 @@ func New(cfg Config) (*Guard, error) {
 	if cfg.Hold == 0 {
 		cfg.Hold = DefaultHold
 	}
+	if cfg.MaxBackendLoss == 0 {
+		cfg.MaxBackendLoss = DefaultMaxBackendLoss
+	}
+	if cfg.Window == 0 {
+		cfg.Window = DefaultWindow
+	}
 	switch {
 	case !(cfg.MaxLoss > 0 && cfg.MaxLoss <= 1): // written so that NaN is refused
 		return nil, fmt.Errorf("max loss %v: want a share above 0 and up to 1", cfg.MaxLoss)
+	case !(cfg.MaxBackendLoss > 0 && cfg.MaxBackendLoss <= 1):
+		return nil, fmt.Errorf("max backend loss %v: want a share above 0 and up to 1", cfg.MaxBackendLoss)
+	case cfg.Window < 0:
+		return nil, fmt.Errorf("window %v: want no negative time", cfg.Window)
 	case cfg.Hold < 0:
 		return nil, fmt.Errorf("hold %v: want no negative time", cfg.Hold)
 	case cfg.MaxRoutes < 0:
@@ -162,7 +212,8 @@ func New(cfg Config) (*Guard, error) {
 	case cfg.MaxBytes < 0:
 		return nil, fmt.Errorf("max bytes %d: want no negative number", cfg.MaxBytes)
 	}
-	return &Guard{cfg: cfg}, nil
+	w := window{span: cfg.Window}
+	return &Guard{cfg: cfg, routes: w, hosts: w, backends: w}, nil
 }
 
 // Judge compares candidate, the table of a read that completed at now, with served, the table that is served; nil if
@@ -174,8 +225,17 @@ func (g *Guard) Judge(served, candidate *table.Table, now time.Time) Verdict {
 
 	accepted := g.accepted
 	g.accepted = table.Digest{}
+	g.follow(served)
+	g.judged = now
+	for _, w := range []*window{&g.routes, &g.hosts, &g.backends} {
+		w.expire(now)
+	}
 	reason, detail := g.inspect(served, candidate)
-	if reason == "" || candidate.Digest() == accepted {
+	if candidate.Digest() == accepted {
+		reason = ""
+		g.restart(nil)
+	}
+	if reason == "" {
 		g.end()
 		return Verdict{Publish: true}
 	}
@@ -186,7 +246,7 @@ func (g *Guard) Judge(served, candidate *table.Table, now time.Time) Verdict {
 	g.held = candidate
 	g.polls++
 	g.verdict = Verdict{Reason: reason, Detail: detail, Since: g.verdict.Since}
-	if reason == Empty {
+	if reason == Empty || reason == OnlyGenerated {
 		return g.verdict
 	}
 	g.verdict.ReleaseAt = g.verdict.Since.Add(g.cfg.Hold)
@@ -234,8 +294,10 @@ func (g *Guard) State() State {
 	return s
 }
 
-// release records that the held table is let go. The caller holds mu.
+// release records that the held table is let go. What was served before does not count any more: otherwise the next read
+// would be held for the same loss. The caller holds mu.
 func (g *Guard) release(now time.Time, accepted bool) {
+	g.restart(nil)
 	g.last = &Release{
 		Digest:   g.held.Digest(),
 		Reason:   g.verdict.Reason,

@@ -135,7 +135,8 @@ func TestRules(t *testing.T) {
 
 func TestConfigIsChecked(t *testing.T) {
 	for _, cfg := range []guard.Config{
-		{MaxLoss: -0.1}, {MaxLoss: 1.1}, {MaxLoss: math.NaN()}, {Hold: -1}, {MaxRoutes: -1}, {MaxBytes: -1},
+		{MaxLoss: -0.1}, {MaxLoss: 1.1}, {MaxLoss: math.NaN()}, {MaxBackendLoss: 1.1}, {MaxBackendLoss: math.NaN()},
+		{Window: -1}, {Hold: -1}, {MaxRoutes: -1}, {MaxBytes: -1},
 	} {
 		if _, err := guard.New(cfg); err == nil {
 			t.Errorf("New(%+v) gave no error", cfg)
@@ -204,7 +205,13 @@ func TestHold(t *testing.T) {
 			{0, few, false, guard.RoutesLost},
 			{30 * time.Second, none, false, guard.OnlyGenerated},
 			{hold, none, false, guard.OnlyGenerated},
-			{90 * time.Second, none, true, guard.OnlyGenerated},
+			{90 * time.Second, few, false, guard.RoutesLost},
+			{90*time.Second + hold, few, true, guard.RoutesLost},
+		}},
+		{"never lets only generated routes pass", []step{
+			{0, none, false, guard.OnlyGenerated},
+			{hold, none, false, guard.OnlyGenerated},
+			{1000 * hold, none, false, guard.OnlyGenerated},
 		}},
 		{"never lets an empty table pass", []step{
 			{0, nil, false, guard.Empty},
@@ -240,9 +247,12 @@ func TestVerdictSaysWhenItCanBeReleased(t *testing.T) {
 	if !v.Since.Equal(start) || !v.ReleaseAt.Equal(start.Add(time.Hour)) {
 		t.Errorf("got %+v, want a hold from %v for an hour", v, start)
 	}
-	v = g.Judge(full, tableOf(t), start.Add(time.Minute))
-	if !v.Since.Equal(start.Add(time.Minute)) || !v.ReleaseAt.IsZero() {
-		t.Errorf("got %+v, want no release of an empty table", v)
+	for i, routes := range [][]string{{}, {"kube__redirect"}} {
+		at := start.Add(time.Duration(i+1) * time.Minute)
+		v = g.Judge(full, tableOf(t, routes...), at)
+		if !v.Since.Equal(at) || !v.ReleaseAt.IsZero() {
+			t.Errorf("%v: got %+v, want no release by time", routes, v)
+		}
 	}
 }
 

@@ -21,9 +21,16 @@ type failure struct {
 	stack  []byte // of a panic
 }
 
-// once is one iteration of the loop. It gives the number of failures in a row, 0 after a success.
-func (p *Poller) once(ctx context.Context, o kube.ReadOptions) (failures int) {
-	f := p.attempt(ctx, o)
+// once is one iteration of the loop. It gives the number of failures in a row, 0 after a success. If it is known already
+// that the source is down there is no read.
+func (p *Poller) once(ctx context.Context, o kube.ReadOptions, down error) (failures int) {
+	var f *failure
+	if down == nil {
+		f = p.attempt(ctx, o)
+	} else {
+		p.update(func(s *Status) { s.LastAttempt = time.Now() })
+		f = readFailure(down)
+	}
 	switch {
 	case f == nil:
 		return 0
@@ -65,7 +72,7 @@ func (p *Poller) attempt(ctx context.Context, o kube.ReadOptions) (f *failure) {
 	}
 	p.cfg.Metrics.duration.WithLabelValues(phaseRead).Observe(time.Since(start).Seconds())
 	if err != nil {
-		return &failure{reason: failedRead, err: fmt.Errorf("failed to load cluster state: %w", err)}
+		return readFailure(err)
 	}
 	at := time.Now()
 	seen := readOf(snapshot, o, at)
@@ -81,6 +88,10 @@ func (p *Poller) attempt(ctx context.Context, o kube.ReadOptions) (f *failure) {
 		p.cfg.Observer.PollEnded(seq, seen)
 	}
 	return nil
+}
+
+func readFailure(err error) *failure {
+	return &failure{reason: failedRead, err: fmt.Errorf("failed to load cluster state: %w", err)}
 }
 
 // readOf says what is known of a read. A source that tells one revision only means that all of the snapshot is of it.

@@ -73,6 +73,13 @@ type Follower interface {
 	Changed() <-chan struct{}
 }
 
+// Prober is what a Source may be besides: one that can find out at little cost whether a read is worth its own.
+type Prober interface {
+	// Probe asks for as little as possible of what made the last Read fail. An error means that a read would fail, too;
+	// it is like that of the read.
+	Probe(ctx context.Context) error
+}
+
 // Observer is told about every read; the cache is one. Calls come from the loop, in order: PollStarted, then PollEnded
 // with its number, or nothing if the read failed.
 type Observer interface {
@@ -100,6 +107,9 @@ type Config struct {
 	// MaxBackoff is the longest delay from the end of a read that failed to the next one; the shortest is Interval.
 	// Default [DefaultMaxBackoff], or Interval if that is longer.
 	MaxBackoff time.Duration
+	// ProbeInterval is the time between two probes while reads fail, if the source is a [Prober]: a read follows as soon as
+	// a probe succeeds, and none is made before. 0 means no probes.
+	ProbeInterval time.Duration
 	// Served is the table that is served already, such as one from a checkpoint; nil if there is none.
 	Served *table.Table
 
@@ -153,6 +163,8 @@ func New(cfg Config) (*Poller, error) {
 		return nil, errors.New("poller: Source, Compile, Publish and Guard are required")
 	case cfg.Interval < 0 || cfg.Interval > 0 && cfg.Interval < time.Millisecond:
 		return nil, fmt.Errorf("poller: interval %v: want at least 1ms", cfg.Interval)
+	case cfg.ProbeInterval < 0:
+		return nil, fmt.Errorf("poller: probe interval %v: want no negative time", cfg.ProbeInterval)
 	case cfg.MaxBackoff < 0:
 		return nil, fmt.Errorf("poller: max backoff %v: want no negative time", cfg.MaxBackoff)
 	}
@@ -189,8 +201,10 @@ func (p *Poller) Run(ctx context.Context) error {
 		due        time.Time // of the next read
 		failures   int       // in a row
 		consistent bool      // the next read has to be
+		probing    = newProbing(p.cfg)
 	)
 	defer timer.Stop()
+	defer probing.stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -213,6 +227,12 @@ func (p *Poller) Run(ctx context.Context) error {
 				timer.Reset(time.Until(due))
 			}
 			continue
+		case <-probing.due():
+			if probing.answers(ctx) && time.Now().Before(due) {
+				due = time.Now()
+				timer.Reset(0)
+			}
+			continue
 		case <-timer.C:
 		}
 		if ctx.Err() != nil {
@@ -224,8 +244,13 @@ func (p *Poller) Run(ctx context.Context) error {
 		default:
 		}
 		started = time.Now()
-		failures = p.once(ctx, kube.ReadOptions{Consistent: consistent})
+		var down error // the source does not even answer a probe
+		if failures > 0 {
+			down = probing.probe(ctx)
+		}
+		failures = p.once(ctx, kube.ReadOptions{Consistent: consistent}, down)
 		ended = time.Now()
+		probing.after(failures)
 		if failures == 0 {
 			consistent = false
 			due = started.Add(p.cfg.Interval)

@@ -19,7 +19,7 @@
 //
 // The root has judged the table already, and an operator may have accepted it there: a relay that held it once more would be
 // in the way, on each level. So losses of routes and hosts pass, unless Config.Guard sets a limit. A table without
-// routes, and for the time of the hold one with only generated routes, are held as everywhere.
+// routes, one with only generated routes, and one in which most routes lost all endpoints are held as everywhere.
 //
 // # What it does not do
 //

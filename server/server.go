@@ -10,6 +10,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -214,11 +215,17 @@ func (s *Server) newEngine() error {
 	s.engine, err = engine.New(engine.Config{
 		Source: s.cfg.Source, Compile: s.cfg.Compile, Guard: s.cfg.Guard,
 		Publish: publish, Observer: s.cache, Served: served,
-		Interval: s.cfg.Interval, MaxBackoff: s.cfg.MaxBackoff,
+		Interval: s.cfg.Interval, MaxBackoff: s.cfg.MaxBackoff, ProbeInterval: ProbeInterval(s.cfg.Interval),
 		Logger: s.cfg.Logger, Registerer: s.registry,
 	})
 	s.tables = s.engine
 	return err
+}
+
+// ProbeInterval is how often a route server asks a source that failed for a little, to read again as soon as it answers. A
+// cluster has two or three route servers; what it has by the hundred, such as data planes, must not ask so often.
+func ProbeInterval(interval time.Duration) time.Duration {
+	return max(min(cmp.Or(interval, poller.DefaultInterval)/3, time.Second), time.Millisecond)
 }
 
 // newRelay makes the relay, whose client keeps the checkpoint: it names the table to the server above after a restart.

@@ -64,7 +64,7 @@ func Source(cfg config.Source, stdin io.Reader, log *slog.Logger, reg prometheus
 func clusterSource(cfg config.Source, api cluster.Config, reg prometheus.Registerer) (poller.Source, error) {
 	if cfg.Watch {
 		return cluster.NewWatcher(cluster.WatchConfig{
-			Config: api, ReconcileInterval: cfg.ReconcileInterval, WatchMetrics: cluster.NewWatchMetrics(reg),
+			Config: api, ReconcileInterval: cfg.ReconcileInterval, ProbeInterval: cfg.ProbeInterval, WatchMetrics: cluster.NewWatchMetrics(reg),
 		})
 	}
 	return cluster.New(api)

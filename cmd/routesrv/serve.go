@@ -95,6 +95,7 @@ func newServer(cfg *config.RouteServer, log *slog.Logger, std stdio) (*server.Se
 func newSource(cfg *config.RouteServer, log *slog.Logger, std stdio, reg prometheus.Registerer) (poller.Source, dataplane.Config, string, error) {
 	u := cfg.Upstream
 	if len(u.URLs) == 0 {
+		cfg.Source.ProbeInterval = server.ProbeInterval(cfg.Poll.Interval)
 		source, origin, err := setup.Source(cfg.Source, std.in, log, reg)
 		return source, dataplane.Config{}, origin, err
 	}

@@ -19,6 +19,9 @@ import (
 // Discovery is the path by which a source finds out whether there are RouteGroups.
 const Discovery = "/apis/zalando.org/v1"
 
+// Groups is the path of the list of all API groups.
+const Groups = "/apis"
+
 // kinds are the kinds that are served, by the word in the path.
 var kinds = map[string]kube.Kind{
 	"ingresses":      kube.KindIngress,
@@ -116,14 +119,21 @@ func (s *Server) answer(r *http.Request, f Fault) answer {
 		return failure(http.StatusInternalServerError, metav1.StatusReasonInternalError, "failOn", asProtobuf)
 	case slices.Contains(s.api.FindNot, path):
 		return failure(http.StatusNotFound, metav1.StatusReasonNotFound, "findNot", asProtobuf)
+	case path == Discovery && s.undefined:
+		return failure(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource", false)
 	case path == Discovery:
 		return s.discovery()
+	case path == Groups:
+		return s.groups()
 	}
 	m := resourcePath.FindStringSubmatch(path)
 	if m == nil {
 		return failure(http.StatusNotFound, metav1.StatusReasonNotFound, "no such path", asProtobuf)
 	}
 	namespace, kind, name := m[1], kinds[m[2]], m[3]
+	if kind == kube.KindRouteGroup && s.undefined {
+		return failure(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource", false)
+	}
 	if name != "" {
 		return s.single(kube.Ref{Kind: kind, Namespace: kube.NamespaceOrDefault(namespace), Name: name})
 	}
@@ -131,11 +141,30 @@ func (s *Server) answer(r *http.Request, f Fault) answer {
 }
 
 func (s *Server) discovery() answer {
-	resources := `{"name":"routegroups"}`
+	resources := `{"name":"routegroups","singularName":"routegroup","namespaced":true,"kind":"RouteGroup","verbs":["list","watch"]}`
 	if s.api.DisableRouteGroups {
 		resources = ""
 	}
-	return answer{http.StatusOK, "application/json", []byte(`{"resources":[` + resources + `]}`)}
+	return answer{http.StatusOK, "application/json", []byte(
+		`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"zalando.org/v1","resources":[` + resources + `]}`)}
+}
+
+// groups lists the API groups; mu is held.
+func (s *Server) groups() answer {
+	versions := []string{"networking.k8s.io/v1", "discovery.k8s.io/v1"}
+	if !s.undefined && !slices.Contains(s.api.FindNot, Discovery) {
+		versions = append(versions, "zalando.org/v1")
+	}
+	groups := make([]metav1.APIGroup, len(versions))
+	for i, v := range versions {
+		group, version, _ := strings.Cut(v, "/")
+		d := metav1.GroupVersionForDiscovery{GroupVersion: v, Version: version}
+		groups[i] = metav1.APIGroup{Name: group, Versions: []metav1.GroupVersionForDiscovery{d}, PreferredVersion: d}
+	}
+	body, _ := json.Marshal(metav1.APIGroupList{ // strings
+		TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: groups,
+	})
+	return answer{http.StatusOK, "application/json", body}
 }
 
 func (s *Server) single(ref kube.Ref) answer {
@@ -152,20 +181,14 @@ func (s *Server) list(q url.Values, kind kube.Kind, namespace string, asProtobuf
 	if f.Stuck != 0 {
 		reached = f.Stuck
 	}
-	if s.revision != 0 {
-		if refused := checkRevision(q, reached, asProtobuf); refused != nil {
-			return *refused
-		}
+	if refused := checkRevision(q, reached, asProtobuf); refused != nil {
+		return *refused
 	}
-	var (
-		items [][]byte
-		known = namespace == ""
-	)
+	var items [][]byte
 	for _, o := range s.inOrder() {
 		if namespace != "" && o.ref.Namespace != namespace {
 			continue
 		}
-		known = true
 		if o.ref.Kind == kind && selected(o.labels, q.Get("labelSelector")) {
 			items = append(items, o.json)
 		}
@@ -177,11 +200,8 @@ func (s *Server) list(q url.Values, kind kube.Kind, namespace string, asProtobuf
 	if f.Revision != 0 {
 		revision = f.Revision
 	}
-	if revision == 0 && !known {
-		return answer{http.StatusOK, "application/json", nil}
-	}
 	meta := listMeta(revision)
-	if n, err := strconv.Atoi(q.Get("limit")); err == nil && revision != 0 && 0 < n && n < len(items) {
+	if n, err := strconv.Atoi(q.Get("limit")); err == nil && 0 < n && n < len(items) {
 		items, meta.Continue = items[:n], "more" // the first page; nobody may ask for the others
 	}
 	if asProtobuf && kind != kube.KindRouteGroup {
@@ -194,9 +214,6 @@ func (s *Server) list(q url.Values, kind kube.Kind, namespace string, asProtobuf
 
 // listMeta is the metadata of a whole list.
 func listMeta(revision kube.Revision) metav1.ListMeta {
-	if revision == 0 {
-		return metav1.ListMeta{}
-	}
 	return metav1.ListMeta{ResourceVersion: strconv.FormatUint(uint64(revision), 10)}
 }
 
@@ -235,33 +252,27 @@ func selected(labels map[string]string, selector string) bool {
 	return true
 }
 
-// EncodeJSON is the body of a list of JSON objects. With revision 0 it is what the fake of the conformance cases sends,
-// otherwise what a real server sends.
+// EncodeJSON is the body of a list of JSON objects.
 func EncodeJSON(kind kube.Kind, revision kube.Revision, items [][]byte) []byte {
 	return encodeJSON(kind, listMeta(revision), items)
 }
 
+// EncodePage is the body of a page of a list, with a token if there are more.
+func EncodePage(kind kube.Kind, revision kube.Revision, items [][]byte, more bool) []byte {
+	meta := listMeta(revision)
+	if more {
+		meta.Continue = "more"
+	}
+	return encodeJSON(kind, meta, items)
+}
+
 func encodeJSON(kind kube.Kind, meta metav1.ListMeta, items [][]byte) []byte {
 	var b bytes.Buffer
-	b.WriteByte('{')
-	if meta.ResourceVersion != "" {
-		header, _ := json.Marshal(meta) // strings
-		b.WriteString(`"kind":"` + string(kind) + `List","apiVersion":"` + apiVersion(kind) + `","metadata":`)
-		b.Write(header)
-		b.WriteByte(',')
-	}
-	b.WriteString(`"items":`)
-	if items == nil {
-		b.WriteString("null}")
-		return b.Bytes()
-	}
-	b.WriteByte('[')
-	for i, item := range items {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		b.Write(item)
-	}
+	header, _ := json.Marshal(meta) // strings
+	b.WriteString(`{"kind":"` + string(kind) + `List","apiVersion":"` + apiVersion(kind) + `","metadata":`)
+	b.Write(header)
+	b.WriteString(`,"items":[`)
+	b.Write(bytes.Join(items, []byte{','}))
 	b.WriteString("]}")
 	return b.Bytes()
 }

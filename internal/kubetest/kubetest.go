@@ -1,12 +1,12 @@
 // Package kubetest is a Kubernetes API server for tests: it serves the objects of a YAML stream over HTTP, in the
 // process, and can be made to fail in every way that a source has to survive.
 //
-// A fresh [Server] behaves as the fake of the conformance cases does (ingress.md §30.4): the objects are served unchanged
-// and in the order of the stream, lists carry no resourceVersion, an unknown namespace gives an empty body. From the
-// first [Server.SetRevision] on it behaves like a real one: lists carry kind and resourceVersion, every change raises it,
-// a resourceVersion from the future gives 504, an unknown namespace an empty list, and a limit the first page, with a
-// token for the rest. Then it can be watched, too: with bookmarks, with everything that there is at the beginning, as JSON
-// or protobuf, and with the failures that watches meet.
+// A [Server] answers like a real one: lists carry kind, apiVersion and resourceVersion, every change raises that, a
+// resourceVersion from the future gives 504, an unknown namespace an empty list, and a limit the first page, with a token
+// for the rest. It can be watched: with bookmarks, with everything that there is at the beginning, as JSON or protobuf, and
+// with the failures that watches meet. Objects are served unchanged. A fresh Server lists them in the order of the stream,
+// which the conformance cases count on (ingress.md §30.4); from the first [Server.SetRevision] on they are sorted by name,
+// as in etcd.
 //
 // A Server is also a source itself ([Server.Read]): what a correct source makes of the very same objects. [TestSource]
 // is the contract that every source has to keep.
@@ -71,13 +71,16 @@ type Server struct {
 
 	mu sync.Mutex // guards what follows
 
-	objects  []*object // in the order they were added
-	revision kube.Revision
+	objects  []*object     // in the order they were added
+	revision kube.Revision // 0 while the server is made
+	sorted   bool          // objects are listed by name
 	protobuf bool
 	gzip     bool
 	faults   map[string]*Fault
-	requests []Request
-	hook     func(Request)
+	// undefined says that the definition of RouteGroups is not installed.
+	undefined bool
+	requests  []Request
+	hook      func(Request)
 
 	// For the watches.
 	history     []occurrence
@@ -110,6 +113,10 @@ func New(objects []byte, api API) (*Server, error) {
 	}
 	if err := s.add(objects, false); err != nil {
 		return nil, err
+	}
+	s.revision = 1
+	for _, o := range s.objects {
+		o.revision = 1
 	}
 	return s, nil
 }
@@ -149,15 +156,15 @@ func (s *Server) Delete(ref kube.Ref) {
 	}
 }
 
-// SetRevision gives the store a resourceVersion, and so makes the server behave like a real one. A lower one than
-// before is what a restored etcd looks like.
+// SetRevision gives the store a resourceVersion, and objects the order of a real one. A lower one than before is what a
+// restored etcd looks like.
 func (s *Server) SetRevision(r kube.Revision) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r < s.revision {
 		s.history, s.compacted = nil, 0 // another history
 	}
-	s.revision = r
+	s.revision, s.sorted = r, true
 	for _, o := range s.objects {
 		o.revision = min(max(o.revision, 1), max(r, 1))
 	}
@@ -170,6 +177,15 @@ func (s *Server) SetEncodings(protobuf, gzip bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.protobuf, s.gzip = protobuf, gzip
+}
+
+// SetDefined says whether the definition of RouteGroups is installed, as it is at first. Without it neither discovery nor
+// the list of groups has them, and lists and watches of them are not found.
+func (s *Server) SetDefined(defined bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.undefined = !defined
+	s.changed()
 }
 
 // Requests returns the requests since the last call, in order of arrival.

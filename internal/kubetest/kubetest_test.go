@@ -48,6 +48,11 @@ func get(t *testing.T, url string) (int, string) {
 	return resp.StatusCode, string(body)
 }
 
+// list is the body of a list.
+func list(kind, apiVersion, revision, items string) string {
+	return `{"kind":"` + kind + `List","apiVersion":"` + apiVersion + `","metadata":{"resourceVersion":"` + revision + `"},"items":[` + items + `]}`
+}
+
 func TestServesWhatTheConformanceCasesExpect(t *testing.T) {
 	s, err := kubetest.New([]byte(cluster), kubetest.API{
 		FailOn: []string{"/api/v1/secrets"}, FindNot: []string{"/api/v1/endpoints"},
@@ -66,18 +71,19 @@ func TestServesWhatTheConformanceCasesExpect(t *testing.T) {
 		status int
 		body   string
 	}{
-		{"/api/v1/services", 200, `{"items":[` + b + `,` + a + `]}`},
-		{"/api/v1/namespaces/default/services", 200, `{"items":[` + b + `]}`},
-		{"/api/v1/namespaces/other/ingresses", 200, `{"items":null}`},
-		{"/api/v1/namespaces/unknown/services", 200, ``},
+		{"/api/v1/services", 200, list("Service", "v1", "1", b+","+a)},
+		{"/api/v1/namespaces/default/services", 200, list("Service", "v1", "1", b)},
+		{"/api/v1/namespaces/other/ingresses", 200, list("Ingress", "networking.k8s.io/v1", "1", "")},
+		{"/api/v1/namespaces/unknown/services", 200, list("Service", "v1", "1", "")},
 		{"/api/v1/namespaces/other/services/a", 200, a},
 		{"/api/v1/namespaces/default/services/a", 404, "*"},
-		{"/apis/networking.k8s.io/v1/ingresses", 200, `{"items":[` + i + `]}`},
-		{"/api/v1/services?labelSelector=app%3Dx%2Ctier%3Dy", 200, `{"items":[` + b + `]}`},
-		{"/api/v1/services?labelSelector=tier", 200, `{"items":[` + b + `]}`},
-		{"/api/v1/services?labelSelector=app%3Dz", 200, `{"items":null}`},
-		{"/apis/zalando.org/v1", 200, `{"resources":[{"name":"routegroups"}]}`},
-		{"/apis/zalando.org/v1/routegroups", 200, `{"items":null}`},
+		{"/apis/networking.k8s.io/v1/ingresses", 200, list("Ingress", "networking.k8s.io/v1", "1", i)},
+		{"/api/v1/services?labelSelector=app%3Dx%2Ctier%3Dy", 200, list("Service", "v1", "1", b)},
+		{"/api/v1/services?labelSelector=tier", 200, list("Service", "v1", "1", b)},
+		{"/api/v1/services?labelSelector=app%3Dz", 200, list("Service", "v1", "1", "")},
+		{"/apis/zalando.org/v1", 200, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"zalando.org/v1","resources":[` +
+			`{"name":"routegroups","singularName":"routegroup","namespaced":true,"kind":"RouteGroup","verbs":["list","watch"]}]}`},
+		{"/apis/zalando.org/v1/routegroups", 200, list("RouteGroup", "zalando.org/v1", "1", "")},
 		{"/api/v1/secrets", 500, "*"},
 		{"/api/v1/endpoints", 404, "*"},
 		{"/api/v1/configmaps", 404, "*"},
@@ -103,7 +109,8 @@ func TestDiscoveryListsNoRouteGroupsWhenDisabled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, body := get(t, s.Start(t)+kubetest.Discovery); body != `{"resources":[]}` {
+	if _, body := get(t, s.Start(t)+kubetest.Discovery); body !=
+		`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"zalando.org/v1","resources":[]}` {
 		t.Errorf("discovery says %s", body)
 	}
 }
@@ -127,7 +134,7 @@ func TestRefusesObjectsThatCannotBeFiled(t *testing.T) {
 	}
 }
 
-func TestListsCarryRevisionsOnceThereAreAny(t *testing.T) {
+func TestChangesRaiseTheRevisionOfLists(t *testing.T) {
 	s, err := kubetest.New([]byte(cluster), kubetest.API{})
 	if err != nil {
 		t.Fatal(err)
@@ -136,8 +143,7 @@ func TestListsCarryRevisionsOnceThereAreAny(t *testing.T) {
 	s.SetRevision(10)
 	s.Delete(kube.Ref{Kind: kube.KindService, Name: "b"})
 	s.Delete(kube.Ref{Kind: kube.KindService, Namespace: "other", Name: "a"})
-	if _, body := get(t, url+"/api/v1/namespaces/unknown/services"); body !=
-		`{"kind":"ServiceList","apiVersion":"v1","metadata":{"resourceVersion":"12"},"items":null}` {
+	if _, body := get(t, url+"/api/v1/namespaces/unknown/services"); body != list("Service", "v1", "12", "") {
 		t.Errorf("got %s", body)
 	}
 	if _, body := get(t, url+"/apis/networking.k8s.io/v1/ingresses?limit=1"); !strings.Contains(body, `"metadata":{"resourceVersion":"12"}`) {
@@ -157,5 +163,29 @@ func TestListsCarryRevisionsOnceThereAreAny(t *testing.T) {
 	}
 	if status, body := get(t, url+notOlder+"13"); status != 504 || !strings.Contains(body, "ResourceVersionTooLarge") {
 		t.Errorf("a future revision: %d %s", status, body)
+	}
+}
+
+func TestAKindWithoutADefinitionIsNowhere(t *testing.T) {
+	s, err := kubetest.New(nil, kubetest.API{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := s.Start(t)
+	for _, defined := range []bool{true, false, true} {
+		s.SetDefined(defined)
+		want := 404
+		if defined {
+			want = 200
+		}
+		for _, path := range []string{kubetest.Discovery, "/apis/zalando.org/v1/routegroups", "/apis/zalando.org/v1/namespaces/n/routegroups"} {
+			if status, body := get(t, url+path); status != want {
+				t.Errorf("defined %v: %s: %d %s", defined, path, status, body)
+			}
+		}
+		status, body := get(t, url+kubetest.Groups)
+		if status != 200 || strings.Contains(body, "zalando.org/v1") != defined || !strings.Contains(body, "networking.k8s.io/v1") {
+			t.Errorf("defined %v: groups: %d %s", defined, status, body)
+		}
 	}
 }

@@ -27,6 +27,10 @@ type WatchFault struct {
 	Gone   bool // an answer, and then the error that the revision is too old
 	Broken bool // an answer, and then a frame that is none
 	Cut    int  // the connection ends after so many events, in the middle of the next one
+	Empty  bool // a watch that begins with what there is begins with nothing
+
+	Kind       kube.Kind // what the objects of all events claim to be
+	APIVersion string    // likewise
 
 	spent int
 }
@@ -131,10 +135,9 @@ func (s *Server) record(before, now *object) {
 	s.announce()
 }
 
-// inOrder gives the objects in the order in which a server lists them: a real one by name, the fake of the conformance
-// cases as they were added. mu is held.
+// inOrder gives the objects in the order in which they are listed. mu is held.
 func (s *Server) inOrder() []*object {
-	if s.revision == 0 {
+	if !s.sorted {
 		return s.objects
 	}
 	sorted := slices.Clone(s.objects)
@@ -193,7 +196,9 @@ func (s *Server) serveWatch(w http.ResponseWriter, r *http.Request, m []string) 
 	}
 	refused := s.refuseWatch(out, initial, kube.Revision(since), asProtobuf)
 	var first []occurrence
-	if initial {
+	if initial && out.fault.Empty {
+		out.sent = s.revision
+	} else if initial {
 		first = out.present()
 		out.sent = s.revision
 	} else {
@@ -253,7 +258,7 @@ func (s *Server) refuseWatch(o *watcher, initial bool, since kube.Revision, asPr
 	switch {
 	case o.fault.Status != 0:
 		a = (&Fault{Status: o.fault.Status}).answer(asProtobuf)
-	case s.api.DisableRouteGroups && o.kind == kube.KindRouteGroup:
+	case (s.api.DisableRouteGroups || s.undefined) && o.kind == kube.KindRouteGroup:
 		a = failure(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource", asProtobuf)
 	case initial && s.noWatchList:
 		a = failure(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "sendInitialEvents is forbidden for watch", asProtobuf)

@@ -2,6 +2,7 @@ package kubetest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -122,7 +123,7 @@ func (o *watcher) sendBookmark(revision kube.Revision, end bool) bool {
 	if end {
 		annotations = `"annotations":{"` + metav1.InitialEventsAnnotationKey + `":"true"}`
 	}
-	return o.sendEvent(watch.Bookmark, []byte(`{"kind":"`+string(o.kind)+`","metadata":{`+annotations+`}}`), revision)
+	return o.sendEvent(watch.Bookmark, []byte(`{"metadata":{`+annotations+`}}`), revision)
 }
 
 // sendEvent sends an object, with the revision in it.
@@ -134,16 +135,20 @@ func (o *watcher) sendEvent(kind watch.EventType, object []byte, revision kube.R
 	}
 	meta["resourceVersion"] = json.RawMessage(`"` + strconv.FormatUint(uint64(revision), 10) + `"`)
 	raw["metadata"], _ = json.Marshal(meta) // a map of valid JSON
+	claimed := metav1.TypeMeta{
+		Kind: string(cmp.Or(o.fault.Kind, o.kind)), APIVersion: cmp.Or(o.fault.APIVersion, apiVersion(o.kind)),
+	}
+	raw["kind"], raw["apiVersion"] = json.RawMessage(`"`+claimed.Kind+`"`), json.RawMessage(`"`+claimed.APIVersion+`"`)
 	text, _ := json.Marshal(raw)
 	if !o.protobuf {
 		return o.write(kind, text)
 	}
-	return o.write(kind, protobufObject(o.kind, text))
+	return o.write(kind, protobufObject(o.kind, claimed, text))
 }
 
-// protobufObject is the object in the envelope of protobuf. One that does not fit its type keeps its metadata, behind
-// which comes what cannot be decoded.
-func protobufObject(kind kube.Kind, text []byte) []byte {
+// protobufObject is the object in the envelope of protobuf, which claims a type. An object that does not fit its type keeps
+// its metadata, behind which comes what cannot be decoded.
+func protobufObject(kind kube.Kind, claimed metav1.TypeMeta, text []byte) []byte {
 	typed := map[kube.Kind]func() runtime.Object{
 		kube.KindIngress: func() runtime.Object { return &networkingv1.Ingress{} },
 		kube.KindService: func() runtime.Object { return &corev1.Service{} },
@@ -152,23 +157,22 @@ func protobufObject(kind kube.Kind, text []byte) []byte {
 		kube.KindEndpointSlice: func() runtime.Object { return &discoveryv1.EndpointSlice{} },
 		kube.KindSecret:        func() runtime.Object { return &corev1.Secret{} },
 	}[kind]()
+	unknown := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: claimed.APIVersion, Kind: claimed.Kind}}
 	if err := json.Unmarshal(text, typed); err == nil {
-		body, err := marshal(typed)
-		if err != nil {
-			panic(err) // programming error: the type is registered
+		if unknown.Raw, err = typed.(interface{ Marshal() ([]byte, error) }).Marshal(); err != nil {
+			panic(err) // programming error: it was decoded
 		}
-		return body
+	} else {
+		var named struct {
+			Metadata struct{ Name, Namespace, ResourceVersion string }
+		}
+		_ = json.Unmarshal(text, &named) // it was filed by its name
+		meta := metav1.ObjectMeta{
+			Name: named.Metadata.Name, Namespace: named.Metadata.Namespace, ResourceVersion: named.Metadata.ResourceVersion,
+		}
+		inner, _ := meta.Marshal()
+		unknown.Raw = append(append([]byte{0x0a, byte(len(inner))}, inner...), 0x12, 200)
 	}
-	var named struct {
-		Metadata struct{ Name, Namespace, ResourceVersion string }
-	}
-	_ = json.Unmarshal(text, &named) // it was filed by its name
-	meta := metav1.ObjectMeta{
-		Name: named.Metadata.Name, Namespace: named.Metadata.Namespace, ResourceVersion: named.Metadata.ResourceVersion,
-	}
-	inner, _ := meta.Marshal()
-	message := append([]byte{0x0a, byte(len(inner))}, inner...)
-	unknown := runtime.Unknown{Raw: append(message, 0x12, 200)}
 	body, _ := unknown.Marshal()
 	return append([]byte("k8s\x00"), body...)
 }

@@ -93,7 +93,7 @@ func (h *Handler) Warm(protobuf, gzip bool) {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == kubetest.Discovery {
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = fmt.Fprint(w, `{"kind":"APIResourceList","groupVersion":"zalando.org/v1","resources":[{"name":"routegroups"}]}`)
+		_, _ = fmt.Fprint(w, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"zalando.org/v1","resources":[{"name":"routegroups"}]}`)
 		return
 	}
 	for k, path := range pathOf {
@@ -128,11 +128,7 @@ const protobufType = "application/vnd.kubernetes.protobuf"
 // onePage is the list's first object, with a token if there are more; mu is held.
 func (h *Handler) onePage(k kube.Kind) []byte {
 	items := h.list(k)
-	more := ""
-	if len(items) > 1 {
-		more = `,"continue":"more"`
-	}
-	return fmt.Appendf(nil, `{"metadata":{"resourceVersion":"%d"%s},"items":[%s]}`, h.revision, more, items[0])
+	return kubetest.EncodePage(k, h.revision, items[:1], len(items) > 1)
 }
 
 // body is the list in the form; mu is held.

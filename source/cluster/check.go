@@ -34,9 +34,23 @@ func (w *Watcher) checkLoop(ctx context.Context) {
 		case <-timer.C:
 		}
 		w.checkAll(ctx)
+		wait := checkInterval
+		switch err := w.discoveryFails(); {
+		case errors.Is(err, errUnconfirmed):
+			wait = confirmingTime / confirmingReads
+		case err != nil && w.probing > 0:
+			wait = w.probing
+		}
 		// Replicas that were started together must not stay together.
-		timer.Reset(checkInterval - checkInterval/10 + rand.N(checkInterval/5))
+		timer.Reset(wait - wait/10 + rand.N(wait/5))
 	}
+}
+
+// discoveryFails says why the last look at discovery failed.
+func (w *Watcher) discoveryFails() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.discovery.err
 }
 
 func (w *Watcher) checkAll(ctx context.Context) {
@@ -60,7 +74,11 @@ func (w *Watcher) checkDiscovery(parent context.Context) {
 	release, err := w.take(ctx)
 	found := false
 	if err == nil {
-		found, err = w.source.discover(ctx)
+		w.mu.Lock()
+		l := w.source.routeGroups
+		served := !l.absent && len(l.items) > 0
+		w.mu.Unlock()
+		found, err = w.source.discover(ctx, served)
 		release()
 	}
 	w.mu.Lock()
@@ -78,6 +96,9 @@ func (w *Watcher) checkDiscovery(parent context.Context) {
 	}
 	if !w.discovery.since.IsZero() {
 		w.log.Info(MessageWatchBack, slog.String("kind", "discovery"))
+	}
+	if w.discovery.lasting(time.Now()) != nil {
+		poke(w.dirty) // reads failed, and do not any more
 	}
 	w.discovery = outage{}
 	for _, k := range w.kinds {
@@ -148,12 +169,16 @@ func (w *Watcher) checkKind(parent context.Context, k *watched) {
 		w.mu.Unlock()
 		return
 	}
-	k.check = outage{}
 	now := time.Now()
+	if k.check.lasting(now) != nil {
+		poke(w.dirty) // reads may have failed
+	}
+	k.check = outage{}
 	switch {
 	case k.list.seen >= floor:
 		k.lag = lag{}
 		w.metrics.confirm(k.list.kind, now)
+		k.proved(now)
 	case k.lag.floor == 0 || k.list.seen >= k.lag.floor:
 		k.lag = lag{floor, now}
 	}
@@ -176,6 +201,8 @@ func (w *Watcher) checkKind(parent context.Context, k *watched) {
 			w.log.Warn(MessageWatchSilent, slog.String("kind", string(k.list.kind)), slog.String("objects", missed.String()))
 			w.metrics.restarts.WithLabelValues(string(k.list.kind), "silent").Inc()
 			k.restart()
+		} else {
+			k.proved(time.Now())
 		}
 	}
 }

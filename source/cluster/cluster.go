@@ -75,6 +75,8 @@ type Source struct {
 	lists       []*list // in the order of the requests
 	routeGroups *list   // one of them: the one that depends on discovery
 	warnedNoCRD bool
+	absence     absence // of RouteGroups, while it is not certain
+	failed      *list   // the one that made the last read fail; nil is discovery
 	// noFloorSince is when the API server last could not bring a cache up to the floor; zero: never.
 	noFloorSince time.Time
 	bodies       bodies
@@ -146,13 +148,15 @@ func (s *Source) Read(ctx context.Context, o kube.ReadOptions) (*kube.Snapshot, 
 }
 
 func (s *Source) readAll(ctx context.Context, consistent bool) error {
+	s.failed = s.lists[0]
 	floor, err := s.floor(ctx, consistent)
 	if err != nil {
 		return err
 	}
 	for _, l := range s.lists {
 		if l == s.routeGroups {
-			found, err := s.discover(ctx)
+			s.failed = nil
+			found, err := s.discover(ctx, !l.absent && len(l.items) > 0)
 			if err != nil {
 				return err
 			}
@@ -161,6 +165,7 @@ func (s *Source) readAll(ctx context.Context, consistent bool) error {
 				continue
 			}
 		}
+		s.failed = l
 		if err := s.readList(ctx, l, consistent, floor); err != nil {
 			return err
 		}

@@ -200,36 +200,6 @@ func TestSelectorsAndNamespaceRestrictWhatIsRead(t *testing.T) {
 	}
 }
 
-func TestTakesListsWithoutItemsOrRevision(t *testing.T) {
-	server, err := kubetest.New(nil, kubetest.API{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	source := newSource(t, cluster.Config{URL: server.Start(t)})
-	for _, body := range []string{`{"items":null}`, `{}`, `{"items":[]}`, `{"metadata":null,"items":null}`, ` {"metadata":{"resourceVersion":"abc"}} `} {
-		server.SetFault("/api/v1/services", kubetest.Fault{Body: []byte(body)})
-		if got := read(t, source); got.Services != nil || got.Revision != 0 {
-			t.Errorf("%s: %+v, want nothing", body, got)
-		}
-	}
-	for _, r := range server.Requests() {
-		if r.Query != "" {
-			t.Errorf("%s asks for a revision although there is none", r)
-		}
-	}
-}
-
-func TestUnknownNamespaceOfTheFakeFailsTheRead(t *testing.T) {
-	server, err := kubetest.New([]byte(objects), kubetest.API{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	source := newSource(t, cluster.Config{URL: server.Start(t), Namespace: "unknown"})
-	if _, err := source.Read(t.Context(), kube.ReadOptions{}); err == nil {
-		t.Error("an empty body passes for an empty list")
-	}
-}
-
 func TestChangeOfWhatNobodyReadsKeepsTheObject(t *testing.T) {
 	server := newServer(t)
 	source := newSource(t, cluster.Config{URL: server.Start(t)})

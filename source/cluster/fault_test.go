@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/pem"
 	"errors"
@@ -193,7 +194,7 @@ func TestAStreamThatBreaksFailsTheRead(t *testing.T) {
 func TestAPageOfAListFailsTheRead(t *testing.T) {
 	server := newServer(t)
 	source := newSource(t, cluster.Config{URL: server.Start(t)})
-	server.SetFault(services, kubetest.Fault{Body: []byte(`{"metadata":{"resourceVersion":"100","continue":"abc"},"items":[]}`)})
+	server.SetFault(services, kubetest.Fault{Body: kubetest.EncodePage(kube.KindService, 100, nil, true)})
 	if _, err := source.Read(t.Context(), kube.ReadOptions{}); err == nil || !strings.Contains(err.Error(), "page") {
 		t.Errorf("error %v, want one that says it is a page", err)
 	}
@@ -210,14 +211,117 @@ func TestABodyPastTheLimitFailsTheRead(t *testing.T) {
 	}
 }
 
-func TestTheWrongKindOfListFailsTheRead(t *testing.T) {
-	server := newServer(t)
-	server.SetEncodings(true, false)
-	source := newSource(t, cluster.Config{URL: server.Start(t)})
-	server.SetFault(services, kubetest.Fault{Body: server.Body(ingresses, true, false)})
-	if _, err := source.Read(t.Context(), kube.ReadOptions{}); err == nil || !strings.Contains(err.Error(), "ServiceList") {
-		t.Errorf("error %v, want one that asks for a ServiceList", err)
+// An answer with status 200 that is no list of the kind has no objects of it, and must not take them away.
+func TestAnAnswerThatIsNoListOfTheKindFailsTheRead(t *testing.T) {
+	for _, path := range []string{ingresses, routeGroups, services, endpoints, endpointSlices, secrets} {
+		kind := kubeKind(path)
+		own := string(kubetest.EncodeJSON(kind, 100, nil))
+		other := services
+		if path == services {
+			other = secrets
+		}
+		apiVersion := map[bool]string{true: `"apiVersion":"v2"`, false: `"apiVersion":"` + string(apiVersionOf(own)) + `beta1"`}[path == services]
+		ownVersion := `"apiVersion":"` + apiVersionOf(own) + `"`
+		for _, tt := range []struct{ name, body, says string }{
+			{"nothing in it", `{}`, "it is a \"\", want a " + string(kind) + "List"},
+			{"a status", `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success"}`, `it is a "Status"`},
+			{"a list of pods", strings.Replace(own, string(kind)+"List", "PodList", 1), `it is a "PodList"`},
+			{"a list of another kind", string(kubetest.EncodeJSON(kubeKind(other), 100, nil)), "want a " + string(kind) + "List"},
+			{"an object", strings.Replace(own, string(kind)+"List", string(kind), 1), "want a " + string(kind) + "List"},
+			{"another version", strings.Replace(own, ownVersion, apiVersion, 1), "it is of the API version"},
+			{"no version", strings.Replace(own, ownVersion+",", "", 1), "it is of the API version"},
+			{"no kind", strings.Replace(own, `"kind":"`+string(kind)+`List",`, "", 1), `it is a ""`},
+			{"a kind that is no text", strings.Replace(own, `"kind":"`+string(kind)+`List"`, `"kind":7`, 1), `it is a ""`},
+			{"no items", strings.Replace(own, `,"items":[]`, "", 1), "no array of items"},
+			{"null items", strings.Replace(own, `[]`, "null", 1), "no array of items"},
+			{"no revision", strings.Replace(own, `"resourceVersion":"100"`, "", 1), "no metadata.resourceVersion"},
+			{"an empty revision", strings.Replace(own, `"100"`, `""`, 1), "no metadata.resourceVersion"},
+			{"no metadata", strings.Replace(own, `"metadata":{"resourceVersion":"100"},`, "", 1), "no metadata.resourceVersion"},
+			{"a page", string(kubetest.EncodePage(kind, 100, nil, true)), "page"},
+		} {
+			t.Run(string(kind)+"/"+tt.name, func(t *testing.T) {
+				if tt.body == own {
+					t.Fatal("nothing is wrong with the answer")
+				}
+				server := newServer(t)
+				source := newSource(t, cluster.Config{URL: server.Start(t), EndpointSlices: path == endpointSlices, Secrets: true})
+				before := read(t, source)
+				server.SetFault(path, kubetest.Fault{Body: []byte(tt.body)})
+				_, err := source.Read(t.Context(), kube.ReadOptions{})
+				if e, ok := errors.AsType[*kube.ReadError](err); !ok || !strings.Contains(err.Error(), tt.says) {
+					t.Errorf("error %v (%+v), want one that says %q", err, e, tt.says)
+				}
+				server.SetFault(path, kubetest.Fault{})
+				if after := read(t, source); !before.SameObjects(after) {
+					t.Error("afterwards the objects are others")
+				}
+			})
+		}
 	}
+}
+
+// The answer that tells the revision of the cluster is checked like a list.
+func TestAProbeThatIsNoListFailsTheRead(t *testing.T) {
+	server := newServer(t)
+	source := newSource(t, cluster.Config{URL: server.Start(t)})
+	read(t, source)
+	server.SetFault(ingresses, kubetest.Fault{Times: 1, Body: []byte(`{"metadata":{"resourceVersion":"100"},"items":[]}`)})
+	if _, err := source.Read(t.Context(), kube.ReadOptions{}); err == nil || !strings.Contains(err.Error(), "limit=1") {
+		t.Errorf("error %v, want one about the request with a limit", err)
+	}
+}
+
+func TestProtobufThatIsNoListOfTheKindFailsTheRead(t *testing.T) {
+	for _, path := range []string{ingresses, services, endpoints, endpointSlices, secrets} {
+		kind := kubeKind(path)
+		own, err := kubetest.EncodeProtobuf(kind, 100, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		other := services
+		if path == services {
+			other = secrets
+		}
+		server := newServer(t)
+		server.SetEncodings(true, false)
+		source := newSource(t, cluster.Config{URL: server.Start(t), EndpointSlices: path == endpointSlices, Secrets: true})
+		before := read(t, source)
+		for _, tt := range []struct {
+			name, says string
+			body       []byte
+		}{
+			{"another kind", "want a " + string(kind) + "List", server.Body(other, true, false)},
+			{"another version", "API version", bytes.Replace(own, []byte("v1"), []byte("v2"), 1)},
+			{"no revision", "no metadata.resourceVersion", bytes.Replace(own, []byte("\x12\x03100"), []byte("\x22\x03100"), 1)},
+		} {
+			if bytes.Equal(tt.body, own) {
+				t.Fatalf("%s: %s: nothing is wrong with the answer", kind, tt.name)
+			}
+			server.SetFault(path, kubetest.Fault{Body: tt.body})
+			if _, err := source.Read(t.Context(), kube.ReadOptions{}); err == nil || !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("%s: %s: error %v, want one that says %q", kind, tt.name, err, tt.says)
+			}
+		}
+		server.SetFault(path, kubetest.Fault{})
+		if after := read(t, source); !before.SameObjects(after) {
+			t.Errorf("%s: afterwards the objects are others", kind)
+		}
+	}
+}
+
+// kubeKind is the kind that is listed at the path.
+func kubeKind(path string) kube.Kind { return kube.Kind(kindOf(path)) }
+
+// apiVersionOf is the version that a list in JSON has.
+func apiVersionOf(list string) string {
+	_, rest, _ := strings.Cut(list, `"apiVersion":"`)
+	version, _, _ := strings.Cut(rest, `"`)
+	return version
+}
+
+// resourcesOf is the discovery of the group with these resources.
+func resourcesOf(resources string) kubetest.Fault {
+	return kubetest.Fault{Body: []byte(`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"zalando.org/v1","resources":` + resources + `}`)}
 }
 
 func TestDiscovery(t *testing.T) {
@@ -235,10 +339,15 @@ func TestDiscovery(t *testing.T) {
 	}{
 		{"there", kubetest.Fault{}, with, false},
 		{"404", kubetest.Fault{Status: 404}, without, true},
-		{"group without route groups", kubetest.Fault{Body: []byte(`{"resources":[{"name":"fabrics"}]}`)}, without, false},
-		{"no resources", kubetest.Fault{Body: []byte(`{"resources":[]}`)}, without, false},
-		{"null resources", kubetest.Fault{Body: []byte(`{"resources":null}`)}, fails, false},
+		{"group without route groups", resourcesOf(`[{"name":"fabrics"}]`), without, false},
+		{"no resources", resourcesOf(`[]`), without, false},
+		{"null resources", resourcesOf(`null`), fails, false},
+		{"resources that are none", resourcesOf(`{}`), fails, false},
 		{"another object", kubetest.Fault{Body: []byte(`{"kind":"Status"}`)}, fails, false},
+		{"no object", kubetest.Fault{Body: []byte(`{}`)}, fails, false},
+		{"no kind", kubetest.Fault{Body: []byte(`{"groupVersion":"zalando.org/v1","resources":[]}`)}, fails, false},
+		{"another group", kubetest.Fault{Body: []byte(`{"kind":"APIResourceList","groupVersion":"apps/v1","resources":[]}`)}, fails, false},
+		{"another kind", kubetest.Fault{Body: []byte(`{"kind":"RouteGroupList","groupVersion":"zalando.org/v1","resources":[]}`)}, fails, false},
 		{"500", kubetest.Fault{Status: 500}, fails, false},
 		{"503", kubetest.Fault{Status: 503}, fails, false},
 		{"403", kubetest.Fault{Status: 403}, fails, false},
@@ -256,7 +365,10 @@ func TestDiscovery(t *testing.T) {
 			server := newServer(t)
 			log, text := logger()
 			source := newSource(t, cluster.Config{URL: server.Start(t), Logger: log, Timeout: timeoutFor(tt.fault)})
-			before := read(t, source)
+			before := &kube.Snapshot{}
+			if tt.want != without { // what is there does not disappear at once
+				before = read(t, source)
+			}
 			server.SetFault(kubetest.Discovery, tt.fault)
 			for range 2 {
 				snap, err := source.Read(t.Context(), kube.ReadOptions{})
@@ -275,7 +387,7 @@ func TestDiscovery(t *testing.T) {
 				t.Errorf("%d warnings:\n%s", n, text)
 			}
 			server.SetFault(kubetest.Discovery, kubetest.Fault{})
-			if after := read(t, source); !before.SameObjects(after) {
+			if after := read(t, source); tt.want != without && !before.SameObjects(after) || len(after.RouteGroups) == 0 {
 				t.Error("afterwards the objects are others")
 			}
 		})
@@ -284,6 +396,7 @@ func TestDiscovery(t *testing.T) {
 
 func TestTheMissingCRDIsReportedOnceUntilItWasSeen(t *testing.T) {
 	server := newServer(t)
+	server.Delete(kube.Ref{Kind: kube.KindRouteGroup, Namespace: "n1", Name: "r"}) // so that nothing disappears
 	log, text := logger()
 	source := newSource(t, cluster.Config{URL: server.Start(t), Logger: log})
 	missing := kubetest.Fault{Status: http.StatusNotFound}

@@ -134,19 +134,19 @@ func (f *frames) split() (kind string, raw []byte, err error) {
 }
 
 // decode makes an event of its parts.
-func (f *frames) decode(kind watch.EventType, raw []byte) (watch.Event, error) {
-	message := raw
-	if f.protobuf {
-		_, inner, err := envelope(raw)
-		if err != nil {
-			return watch.Event{}, err
-		}
-		message = inner
+func (f *frames) decode(event watch.EventType, raw []byte) (watch.Event, error) {
+	apiVersion, kind, message, err := f.open(raw)
+	if err != nil {
+		return watch.Event{}, err
 	}
-	switch kind {
-	case watch.Error:
+	if event == watch.Error {
 		status, err := f.status(message)
-		return watch.Event{Type: kind, Object: status}, err
+		return watch.Event{Type: event, Object: status}, err
+	}
+	if r := &f.k.list.resource; kind != string(r.kind) || apiVersion != r.apiVersion() {
+		return watch.Event{}, fmt.Errorf("it is about a %.40q of the API version %.40q, want %s of %s", kind, apiVersion, r.kind, r.apiVersion())
+	}
+	switch event {
 	case watch.Bookmark:
 		meta, err := f.meta(message)
 		if err != nil {
@@ -154,15 +154,27 @@ func (f *frames) decode(kind watch.EventType, raw []byte) (watch.Event, error) {
 		}
 		e := &entry{}
 		e.ResourceVersion, e.Annotations = meta.ResourceVersion, meta.Annotations
-		return watch.Event{Type: kind, Object: e}, nil
+		return watch.Event{Type: event, Object: e}, nil
 	case watch.Added, watch.Modified, watch.Deleted:
 		e, err := f.object(message)
-		if err == nil && kind != watch.Deleted {
+		if err == nil && event != watch.Deleted {
 			f.fill(e, message)
 		}
-		return watch.Event{Type: kind, Object: e}, err
+		return watch.Event{Type: event, Object: e}, err
 	}
-	return watch.Event{}, fmt.Errorf("type %.40q", kind)
+	return watch.Event{}, fmt.Errorf("type %.40q", event)
+}
+
+// open gives the type of the object of an event, and the object in the form that is decoded.
+func (f *frames) open(raw []byte) (apiVersion, kind string, message []byte, err error) {
+	if f.protobuf {
+		return envelope(raw)
+	}
+	var o metav1.TypeMeta
+	if len(raw) > 0 { // else the event has a type at most
+		err = json.Unmarshal(raw, &o)
+	}
+	return o.APIVersion, o.Kind, raw, err
 }
 
 // object says which object an event is about, and of which revision it is.

@@ -44,6 +44,17 @@ func (r *resource) name() string {
 	return r.plural + "." + r.group
 }
 
+// apiVersion is the version of the API that objects of the resource have, and lists of them.
+func (r *resource) apiVersion() string {
+	if r.group == "" {
+		return "v1"
+	}
+	return r.group + "/v1"
+}
+
+// listKind is the kind of a list of the resource.
+func (r *resource) listKind() string { return string(r.kind) + "List" }
+
 // path is where the resource is listed.
 func (r *resource) path(namespace string) string {
 	p := "/apis/" + r.group + "/v1/"
@@ -140,6 +151,9 @@ func (s *Source) askFor(ctx context.Context, l *list, consistent bool, floor kub
 	if consistent || needsConsistent(err) {
 		a, err = s.ask(ctx, l, 0, known)
 	}
+	if err == nil {
+		a, err = s.confirmLoss(ctx, l, a, known)
+	}
 	if err != nil {
 		if !errors.Is(err, errRestored) { // that one does not end the read
 			s.metrics.ReadErrors.WithLabelValues(string(l.kind), string(reasonOf(err))).Inc()
@@ -184,6 +198,7 @@ func (s *listState) forgetBytes() {
 type listAnswer struct {
 	listState
 	same bool
+	lost int // how many of the objects that were known are not in it
 }
 
 // ask makes one request for the list, not older than since, or a consistent one if since is 0, and compares the answer with
@@ -197,7 +212,7 @@ func (s *Source) ask(ctx context.Context, l *list, since kube.Revision, known li
 			s.metrics.ListBytes.WithLabelValues(string(l.kind)).Set(float64(len(resp.wire)))
 			// The very same answer, revision included. A newer one was asked for if the floor is above it.
 			if wire = sha256.Sum256(resp.wire); wire == known.wire && known.seen >= since {
-				a = listAnswer{known, true}
+				a = listAnswer{listState: known, same: true}
 				return nil
 			}
 		}
@@ -238,6 +253,7 @@ type matcher struct {
 
 	same    bool   // up to here the answer is what is known, item by item; next is not filled yet
 	at      int    // where among the known items the next one is expected
+	kept    int    // how many of the known items are in the answer so far
 	next    []item // of the answer
 	index   map[kube.Ref]int
 	decoded int
@@ -251,6 +267,7 @@ func (m *matcher) add(raw []byte) {
 			m.next = append(m.next, m.known.items[m.at])
 		}
 		m.at++
+		m.kept++
 		return
 	}
 	m.diverge()
@@ -259,6 +276,7 @@ func (m *matcher) add(raw []byte) {
 	if i, ok := m.find(it.ref()); ok {
 		it.keep(&m.known.items[i])
 		m.at = i + 1
+		m.kept++
 	}
 	m.next = append(m.next, it)
 }
@@ -373,9 +391,11 @@ func (m *matcher) answer() listAnswer {
 		m.diverge() // the last ones are gone
 	}
 	if m.same {
-		return listAnswer{m.known, true}
+		return listAnswer{listState: m.known, same: true}
 	}
-	return listAnswer{listState{items: m.next, sorted: inOrder(m.next)}, false}
+	return listAnswer{
+		listState: listState{items: m.next, sorted: inOrder(m.next)}, lost: len(m.known.items) - m.kept,
+	}
 }
 
 // collect returns the objects of the list in a slice of their own.

@@ -61,6 +61,10 @@ func (l *lister) ListWithContext(ctx context.Context, o metav1.ListOptions) (run
 		return nil, err
 	}
 	defer release()
+	if err := k.admit(ctx); err != nil {
+		k.refused(ctx, "list", err)
+		return nil, err
+	}
 	k.w.mu.Lock()
 	known, since := k.capture(), k.notOlder(o.ResourceVersion)
 	k.asked = k.list.seen
@@ -71,6 +75,9 @@ func (l *lister) ListWithContext(ctx context.Context, o metav1.ListOptions) (run
 	if since != 0 && needsConsistent(err) {
 		a, err = k.w.source.ask(ctx, k.list, 0, known)
 	}
+	if err == nil {
+		a, err = k.w.source.confirmLoss(ctx, k.list, a, known)
+	}
 	if err != nil {
 		if ctx.Err() == nil {
 			k.fail("list", err)
@@ -78,6 +85,9 @@ func (l *lister) ListWithContext(ctx context.Context, o metav1.ListOptions) (run
 		}
 		return nil, err
 	}
+	k.w.mu.Lock()
+	k.confirmed = a.seen
+	k.w.mu.Unlock()
 	out := &objectList{Items: make([]runtime.Object, len(a.items))}
 	out.ResourceVersion = strconv.FormatUint(uint64(a.seen), 10)
 	for i := range a.items {
@@ -105,6 +115,11 @@ func (l *lister) WatchWithContext(ctx context.Context, o metav1.ListOptions) (wa
 		if err != nil {
 			return nil, err
 		}
+		if err := k.admit(ctx); err != nil {
+			release()
+			k.refused(ctx, "watch", err)
+			return nil, errors.New(err.Error()) // as below
+		}
 		loaded = release
 	}
 	k.w.mu.Lock()
@@ -131,6 +146,15 @@ func (l *lister) WatchWithContext(ctx context.Context, o metav1.ListOptions) (wa
 		// The reflector lists instead. It must not see that the connection was refused, or that there were too many
 		// requests: it would wait, and not notice that it is to end.
 		return nil, errors.New(err.Error())
+	}
+}
+
+// refused notes why a request is not made, unless that is known.
+func (k *watched) refused(ctx context.Context, verb string, err error) {
+	k.w.mu.Lock()
+	defer k.w.mu.Unlock()
+	if ctx.Err() == nil && !errors.Is(err, k.stream.err) {
+		k.broken(readError(verb, k.list.name(), err))
 	}
 }
 

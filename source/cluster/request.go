@@ -20,11 +20,14 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
+// routeGroupVersion is the API group of RouteGroups, and its version.
+const routeGroupVersion = "zalando.org/v1"
+
 const (
 	mediaProtobuf  = "application/vnd.kubernetes.protobuf"
 	mediaJSON      = "application/json"
 	acceptBuiltIn  = mediaProtobuf + "," + mediaJSON
-	discoveryPath  = "/apis/zalando.org/v1"
+	discoveryPath  = "/apis/" + routeGroupVersion
 	maxStatusBytes = 64 << 10 // of the body of a failure
 )
 
@@ -164,31 +167,38 @@ func mediaType(header string) (string, error) {
 	}
 }
 
-// discover reports whether the cluster has RouteGroups.
-func (s *Source) discover(ctx context.Context) (bool, error) {
+// discover reports whether the cluster has RouteGroups. If some are served it takes several calls until it reports that
+// there are none any more; until then it fails.
+func (s *Source) discover(ctx context.Context, served bool) (bool, error) {
 	found, err := s.askDiscovery(ctx)
-	if e, ok := errors.AsType[*statusError](err); ok && e.code == http.StatusNotFound {
-		if !s.warnedNoCRD {
-			s.cfg.Logger.Warn(MessageNoCRD)
-		}
-		s.warnedNoCRD = true
-		return false, nil
+	e, missing := errors.AsType[*statusError](err)
+	if missing = missing && e.code == http.StatusNotFound; missing {
+		err = nil
+	}
+	if err != nil {
+		err = &kube.ReadError{Verb: "get", Resource: discoveryPath, Err: err}
+	} else if !found && served {
+		err = s.confirm(ctx, !missing)
 	}
 	if err != nil {
 		s.metrics.ReadErrors.WithLabelValues("discovery", string(reasonOf(err))).Inc()
-		return false, &kube.ReadError{Verb: "get", Resource: discoveryPath, Err: err}
+		return false, err
 	}
-	if found {
-		s.warnedNoCRD = false
+	s.absence = absence{}
+	if missing && !s.warnedNoCRD {
+		s.cfg.Logger.Warn(MessageNoCRD)
+	}
+	if found || missing {
+		s.warnedNoCRD = missing
 	}
 	return found, nil
 }
 
-func (s *Source) askDiscovery(ctx context.Context) (bool, error) {
-	var body []byte
-	err := s.get(ctx, request{
-		path: discoveryPath, accept: mediaJSON,
-		missing: `the verb "get" on the non-resource URL "` + discoveryPath + `", as the cluster role system:discovery does`,
+// getJSON gets the body of a small answer in JSON.
+func (s *Source) getJSON(ctx context.Context, path string) (body []byte, err error) {
+	err = s.get(ctx, request{
+		path: path, accept: mediaJSON,
+		missing: `the verb "get" on the non-resource URL "` + path + `", as the cluster role system:discovery does`,
 	}, func(resp *response) error {
 		if resp.media != mediaJSON {
 			return fmt.Errorf("content type %q: want %s", resp.media, mediaJSON)
@@ -200,26 +210,33 @@ func (s *Source) askDiscovery(ctx context.Context) (bool, error) {
 		body = bytes.Clone(rest)
 		return err
 	})
+	return body, err
+}
+
+func (s *Source) askDiscovery(ctx context.Context) (bool, error) {
+	body, err := s.getJSON(ctx, discoveryPath)
 	if err != nil {
 		return false, err
 	}
+	// Anything in between could answer 200 with some JSON; that must not take the RouteGroups away.
 	var list struct {
-		Resources *json.RawMessage `json:"resources"`
+		Kind         string `json:"kind"`
+		GroupVersion string `json:"groupVersion"`
+		Resources    []struct {
+			Name string `json:"name"`
+		} `json:"resources"`
 	}
 	if err := json.Unmarshal(body, &list); err != nil {
 		return false, fail(reasonBody, "answer to %s: %w", discoveryPath, err)
 	}
-	if list.Resources == nil {
-		// Anything in between could answer 200 with some JSON; that must not take the RouteGroups away.
+	switch {
+	case list.Kind != "APIResourceList" || list.GroupVersion != routeGroupVersion:
+		return false, fail(reasonBody, "answer to %s: it is a %.40q of the group version %.40q, want an APIResourceList of %s",
+			discoveryPath, list.Kind, list.GroupVersion, routeGroupVersion)
+	case list.Resources == nil:
 		return false, fail(reasonBody, "answer to %s: no list of resources", discoveryPath)
 	}
-	var resources []struct {
-		Name string `json:"name"`
-	}
-	if err := json.Unmarshal(*list.Resources, &resources); err != nil {
-		return false, fail(reasonBody, "answer to %s: %w", discoveryPath, err)
-	}
-	for _, r := range resources {
+	for _, r := range list.Resources {
 		if r.Name == "routegroups" {
 			return true, nil
 		}

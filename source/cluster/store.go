@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/routesrv/routesrv/kube"
 )
@@ -106,6 +107,10 @@ func (k *watched) Replace(all []any, version string) error {
 	if !inOrder(items) {
 		slices.SortFunc(items, func(a, b item) int { return compareKeys(a.ref(), b.ref()) })
 	}
+	if err := k.confirm(items, revision); err != nil {
+		k.fail("list", err)
+		return err
+	}
 	k.w.mu.Lock()
 	defer k.w.mu.Unlock()
 	if revision < k.asked {
@@ -116,10 +121,38 @@ func (k *watched) Replace(all []any, version string) error {
 		k.replace(items)
 		k.listed, k.doubt = revision, false
 	} // else another list has overtaken it
+	k.loaded, k.heavy, k.listedAt = true, heavy{}, time.Now()
 	k.word(revision)
-	k.loaded = true
 	k.w.source.metrics.ListObjects.WithLabelValues(string(k.list.kind)).Set(float64(len(items)))
 	k.sync()
+	return nil
+}
+
+// confirm lists the kind consistently if the items, which are sorted and from the beginning of a watch, lack so much of what
+// is known that they may be wrong. The error says that they are, or that this cannot be found out.
+func (k *watched) confirm(items []item, revision kube.Revision) error {
+	k.w.mu.Lock()
+	known, ctx := k.capture(), k.life
+	done := k.confirmed == revision || revision < k.asked
+	k.w.mu.Unlock()
+	known.seen, known.wire = 0, digest{}
+	stream := listAnswer{lost: lostItems(known.items, items)}
+	if done || !stream.suspicious(len(known.items)) {
+		return nil
+	}
+	release, err := k.w.take(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	a, err := k.w.source.ask(ctx, k.list, 0, known)
+	switch {
+	case err != nil:
+		return unconfirmedLoss(stream.lost, len(known.items), err)
+	case !a.suspicious(len(known.items)):
+		return fail(reasonBody, "the watch began without %d of %d objects, of which a consistent list lacks %d", stream.lost,
+			len(known.items), a.lost)
+	}
 	return nil
 }
 

@@ -13,8 +13,27 @@ import (
 
 // listHead is what is read of a list besides its items.
 type listHead struct {
-	resourceVersion []byte
-	more            []byte // the token for the rest of the list, if this is only a page of it
+	kind, apiVersion string
+	resourceVersion  []byte
+	more             []byte // the token for the rest of the list, if this is only a page of it
+	noItems          bool   // a list in JSON without an array of items; in protobuf an empty list has no field for them
+}
+
+// check reports what the head lacks to be that of a list of the resource. Whatever stands between us and the API server
+// can answer 200 with some other object, and a list that has nothing to do with the kind has no objects of the kind: it
+// would take all of them away.
+func (h *listHead) check(r *resource) error {
+	switch {
+	case h.kind != r.listKind():
+		return fmt.Errorf("it is a %.40q, want a %s", h.kind, r.listKind())
+	case h.apiVersion != r.apiVersion():
+		return fmt.Errorf("it is of the API version %.40q, want %s", h.apiVersion, r.apiVersion())
+	case len(h.resourceVersion) == 0:
+		return errors.New("it has no metadata.resourceVersion")
+	case h.noItems:
+		return errors.New("it has no array of items")
+	}
+	return nil
 }
 
 // walk calls item for each item of the list in order and returns the revision of the list, 0 if it has none. The bytes
@@ -39,7 +58,10 @@ func walkPage(media string, body *window, r *resource, item func([]byte)) (head 
 	case r.decode == nil:
 		err = fmt.Errorf("content type %q: want %s", media, mediaJSON)
 	default:
-		err = walkProtobuf(body, string(r.kind)+"List", &head, item)
+		err = walkProtobuf(body, r.listKind(), &head, item)
+	}
+	if err == nil {
+		err = head.check(r)
 	}
 	return head, err
 }
@@ -60,7 +82,7 @@ var protobufMagic = []byte("k8s\x00")
 // The fields of the messages that are walked. All lists of built-in kinds have the same two.
 const (
 	unknownTypeMeta, unknownRaw, unknownEncoding = 1, 2, 3
-	typeMetaKind                                 = 2
+	typeMetaAPIVersion, typeMetaKind             = 1, 2
 	listMetadata, listItems                      = 1, 2
 	listMetaResourceVersion, listMetaContinue    = 2, 3
 	objectMetadata                               = 1
@@ -74,7 +96,7 @@ func walkProtobuf(w *window, kind string, head *listHead, item func([]byte)) err
 	if err != nil || !bytes.Equal(magic, protobufMagic) {
 		return cmp.Or(unlessEnds(err), errors.New("it does not begin like protobuf of the Kubernetes API"))
 	}
-	claimed, found := "", false
+	found := false
 	for {
 		field, size, ok, err := w.field(-1)
 		switch {
@@ -82,14 +104,14 @@ func walkProtobuf(w *window, kind string, head *listHead, item func([]byte)) err
 			return behind(w, err)
 		case !ok && !found:
 			return errors.New("no message in the body")
-		case !ok && claimed != kind:
-			return fmt.Errorf("it is a %.40q, want a %s", claimed, kind)
+		case !ok && head.kind != kind:
+			return fmt.Errorf("it is a %.40q, want a %s", head.kind, kind)
 		case !ok:
 			return nil
 		case field == unknownRaw && found:
 			return errors.New("two messages in one body")
-		case field == unknownRaw && claimed != kind:
-			return fmt.Errorf("it is a %.40q, want a %s", claimed, kind)
+		case field == unknownRaw && head.kind != kind:
+			return fmt.Errorf("it is a %.40q, want a %s", head.kind, kind)
 		case field == unknownRaw:
 			found = true
 			if err := walkItems(w, w.position()+int64(size), head, item); err != nil {
@@ -103,7 +125,7 @@ func walkProtobuf(w *window, kind string, head *listHead, item func([]byte)) err
 		}
 		switch field {
 		case unknownTypeMeta:
-			claimed, err = kindOf(value)
+			head.apiVersion, head.kind, err = typeOf(value)
 		case unknownEncoding:
 			if len(value) != 0 {
 				err = fmt.Errorf("unknown content encoding %.40q", value)
@@ -162,27 +184,30 @@ func unlessEnds(err error) error {
 	return err
 }
 
-// kindOf reads the kind from the type that a body claims to be of.
-func kindOf(typeMeta []byte) (kind string, err error) {
+// typeOf reads the type that a body claims to be of.
+func typeOf(typeMeta []byte) (apiVersion, kind string, err error) {
 	err = fields(typeMeta, func(field protowire.Number, value []byte) error {
-		if field == typeMetaKind {
+		switch field {
+		case typeMetaAPIVersion:
+			apiVersion = string(value)
+		case typeMetaKind:
 			kind = string(value)
 		}
 		return nil
 	})
-	return kind, err
+	return apiVersion, kind, err
 }
 
-// envelope takes a protobuf body of the API apart: the kind that it claims and the message.
-func envelope(body []byte) (kind string, raw []byte, err error) {
+// envelope takes a protobuf body of the API apart: the type that it claims and the message.
+func envelope(body []byte) (apiVersion, kind string, raw []byte, err error) {
 	if !bytes.HasPrefix(body, protobufMagic) {
-		return "", nil, errors.New("it does not begin like protobuf of the Kubernetes API")
+		return "", "", nil, errors.New("it does not begin like protobuf of the Kubernetes API")
 	}
 	found := false
 	err = fields(body[len(protobufMagic):], func(field protowire.Number, value []byte) (err error) {
 		switch field {
 		case unknownTypeMeta:
-			kind, err = kindOf(value)
+			apiVersion, kind, err = typeOf(value)
 			return err
 		case unknownRaw:
 			if found {
@@ -199,12 +224,12 @@ func envelope(body []byte) (kind string, raw []byte, err error) {
 	if err == nil && !found {
 		err = errors.New("no message in the body")
 	}
-	return kind, raw, err
+	return apiVersion, kind, raw, err
 }
 
 // statusMessage returns the message of a body that is a Status object in protobuf.
 func statusMessage(body []byte) ([]byte, bool) {
-	kind, raw, err := envelope(body)
+	_, kind, raw, err := envelope(body)
 	return raw, err == nil && kind == "Status"
 }
 

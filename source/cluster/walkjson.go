@@ -12,8 +12,10 @@ const maxDepth = 10000
 
 // walkJSON walks a list in JSON. It accepts exactly what encoding/json accepts into a struct with Metadata and Items,
 // but for a repeated metadata or items, of which one would be lost: names match without regard to case, null is as good
-// as nothing. The whole text is checked, so that a body which ends early or was garbled shows.
+// as nothing. The whole text is checked, so that a body which ends early or was garbled shows. Whether it is a list of the
+// right kind is for [listHead.check].
 func walkJSON(w *window, head *listHead, item func([]byte)) error {
+	head.noItems = true
 	s := scanner{window: w, text: w.rest()}
 	err := s.list(head, item)
 	if err == nil {
@@ -51,7 +53,11 @@ func (s *scanner) list(head *listHead, item func([]byte)) error {
 				return errors.New("items stand there twice")
 			}
 			sawItems = true
-			return s.items(item)
+			return s.items(head, item)
+		case memberKind:
+			return s.step(func() error { return s.word(&head.kind) })
+		case memberAPIVersion:
+			return s.step(func() error { return s.word(&head.apiVersion) })
 		default:
 			return s.step(func() error {
 				_, err := s.value()
@@ -62,7 +68,7 @@ func (s *scanner) list(head *listHead, item func([]byte)) error {
 }
 
 // items reads the array of items, or null.
-func (s *scanner) items(item func([]byte)) error {
+func (s *scanner) items(head *listHead, item func([]byte)) error {
 	null := false
 	if err := s.step(func() (err error) {
 		null, err = s.null()
@@ -70,6 +76,7 @@ func (s *scanner) items(item func([]byte)) error {
 	}); null || err != nil {
 		return err
 	}
+	head.noItems = false
 	var raw []byte
 	value := func() (err error) {
 		raw, err = s.value()
@@ -91,6 +98,8 @@ const (
 	memberOther member = iota
 	memberMetadata
 	memberItems
+	memberKind
+	memberAPIVersion
 )
 
 func memberOf(key []byte) member {
@@ -101,6 +110,10 @@ func memberOf(key []byte) member {
 		return memberMetadata
 	case isKey(key, "items"):
 		return memberItems
+	case isKey(key, "kind"):
+		return memberKind
+	case isKey(key, "apiVersion"):
+		return memberAPIVersion
 	}
 	return memberOther
 }
@@ -174,6 +187,15 @@ func (s *scanner) listMeta(head *listHead) error {
 		*into = []byte(text)
 		return nil
 	})
+}
+
+// word reads a value, which is taken if it is a string.
+func (s *scanner) word(into *string) error {
+	raw, err := s.value()
+	if err == nil && len(raw) > 0 && raw[0] == '"' {
+		err = json.Unmarshal(raw, into)
+	}
+	return err
 }
 
 // object reads an object whose values f reads. The key is passed with its quotes.

@@ -38,6 +38,10 @@ type WatchConfig struct {
 	// ReconcileInterval is the time between two complete lists that must find no difference; default
 	// [DefaultReconcileInterval].
 	ReconcileInterval time.Duration
+	// ProbeInterval is how often an API server that does not answer is asked for one object of each kind, so that
+	// everything goes on as soon as it does. Lists and watches that begin with everything wait for such an answer. 0 means
+	// that they are tried again after growing delays of up to 20 s.
+	ProbeInterval time.Duration
 	// WatchMetrics is filled; nil means that nobody looks.
 	WatchMetrics *WatchMetrics
 }
@@ -89,7 +93,8 @@ type Watcher struct {
 	log       *slog.Logger
 	metrics   *WatchMetrics
 	reconcile time.Duration
-	kinds     []*watched // in the order of source.lists
+	probing   time.Duration // 0: there are no probes
+	kinds     []*watched    // in the order of source.lists
 	changed   chan struct{}
 
 	running chan struct{} // capacity 1: Run holds it
@@ -144,6 +149,9 @@ func NewWatcher(cfg WatchConfig) (*Watcher, error) {
 	case cfg.ReconcileInterval == 0:
 		cfg.ReconcileInterval = DefaultReconcileInterval
 	}
+	if cfg.ProbeInterval < 0 {
+		return nil, fmt.Errorf("probe interval %v: want no negative duration", cfg.ProbeInterval)
+	}
 	source, err := New(cfg.Config)
 	if err != nil {
 		return nil, err
@@ -157,6 +165,7 @@ func NewWatcher(cfg WatchConfig) (*Watcher, error) {
 	}
 	w := &Watcher{
 		source: source, streams: streams, log: source.cfg.Logger, metrics: cfg.WatchMetrics, reconcile: cfg.ReconcileInterval,
+		probing: cfg.ProbeInterval,
 		changed: make(chan struct{}, 1), running: make(chan struct{}, 1), dirty: make(chan struct{}, 1),
 		look: make(chan struct{}, 1), moved: make(chan struct{}),
 	}

@@ -339,11 +339,6 @@ func TestAClusterWithoutRouteGroupsIsFollowedThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.until("the route group", func(s *kube.Snapshot) bool { return len(s.RouteGroups) == 1 })
-	server.SetFault(kubetest.Discovery, kubetest.Fault{Status: 404})
-	server.SetFault(routeGroups, kubetest.Fault{Status: 404})
-	server.SetWatchFault(routeGroups, kubetest.WatchFault{Status: 404})
-	server.DropWatches(routeGroups) // the kind that is not found makes discovery be asked
-	w.until("no route group", func(s *kube.Snapshot) bool { return s.RouteGroups == nil })
 }
 
 func TestAConsistentReadGoesPastASilentWatch(t *testing.T) {

@@ -48,14 +48,19 @@ type watched struct {
 	list *list // its request is read only; what is known of it is guarded like the rest
 
 	restart context.CancelFunc // of the reflector that runs
+	life    context.Context    // of the reflector that runs: what it stores has none of its own
 	wanted  bool               // to be watched; RouteGroups are not while discovery does not find them
 	loaded  bool               // listed as a whole in this session
 	synced  bool               // loaded, and the watch was accepted
 	shared  bool               // others look at the items: they are copied before they change
 	asked   kube.Revision      // what was known when the reflector last asked for everything
 	listed  kube.Revision      // of the last list or beginning of a watch
-	began   time.Time          // when a stream of everything was last asked for
-	logs    []*changes         // what comes while lists are compared, for each of them
+	// listedAt is when a reflector last got everything that there is.
+	listedAt time.Time
+	// confirmed is the revision of the last list of a reflector, which was confirmed where it lacked much.
+	confirmed kube.Revision
+	began     time.Time  // when a stream of everything was last asked for
+	logs      []*changes // what comes while lists are compared, for each of them
 
 	stream   outage // of lists and watches
 	open     bool   // a stream is open
@@ -65,6 +70,7 @@ type watched struct {
 	check    outage    // of the questions for the revision
 	lag      lag
 	doubt    bool // the watch broke: it is not certain that it goes on in the same history
+	heavy    heavy
 }
 
 // lag is a revision that the watch has not reached.
@@ -97,7 +103,7 @@ func (k *watched) begin() {
 	k.wanted = k.list != k.w.source.routeGroups
 	k.loaded, k.synced, k.open = false, false, false
 	k.stream, k.check, k.lag, k.frame, k.doubt = outage{}, outage{}, lag{}, time.Time{}, false
-	k.asked, k.listed = 0, 0
+	k.asked, k.listed, k.confirmed, k.heavy = 0, 0, 0, heavy{}
 	for _, log := range k.logs {
 		log.void = true
 	}
@@ -108,7 +114,7 @@ func (k *watched) run(ctx context.Context, s *session) {
 	for ctx.Err() == nil {
 		once, cancel := context.WithCancel(ctx)
 		k.w.mu.Lock()
-		k.restart = cancel
+		k.restart, k.life = cancel, once
 		wanted, moved := k.wanted, k.w.moved
 		k.open = false
 		k.loaded = k.loaded && k.synced
@@ -129,16 +135,20 @@ func (k *watched) run(ctx context.Context, s *session) {
 // watch cannot go on, after a growing delay with jitter.
 func (k *watched) reflect(ctx context.Context, s *session) {
 	silent := klog.Logger{} // what fails is logged here, once per change
+	first, most := firstBackoff, maxBackoff
+	if k.w.probing > 0 {
+		first, most = min(first, k.w.probing), k.w.probing/2 // with jitter up to twice as much
+	}
 	r := cache.NewReflectorWithOptions(&lister{k, s}, nil, k, cache.ReflectorOptions{
 		Name: k.list.name(), TypeDescription: string(k.list.kind), Logger: &silent,
-		Backoff: &wait.Backoff{Duration: firstBackoff, Cap: maxBackoff, Factor: 2, Jitter: 1, Steps: 10},
+		Backoff: &wait.Backoff{Duration: min(first, most), Cap: most, Factor: 2, Jitter: 1, Steps: 10},
 	})
 	ctx = klog.NewContext(ctx, silent)
-	for delay := firstBackoff; ; delay = min(2*delay, maxBackoff) {
+	for delay := min(first, most); ; delay = min(2*delay, most) {
 		began := time.Now()
 		_ = r.ListAndWatchWithContext(ctx) // the lister has said what fails
 		if time.Since(began) > resetBackoff {
-			delay = firstBackoff
+			delay = min(first, most)
 		}
 		timer := time.NewTimer(delay + rand.N(delay))
 		select {
@@ -195,6 +205,19 @@ func (k *watched) settle(now time.Time) {
 	if k.stream.since.IsZero() || !k.open || !k.loaded || k.frame.Before(k.opened) && now.Sub(k.opened) < aliveAfter {
 		return
 	}
+	k.recovered(now)
+}
+
+// proved ends the outage of a kind whose stream is open, and which has shown everything that there is: then nothing more
+// will come that could prove it. mu is held.
+func (k *watched) proved(now time.Time) {
+	if k.w.probing > 0 && k.open && k.loaded && !k.stream.since.IsZero() {
+		k.recovered(now)
+	}
+}
+
+// recovered ends the outage; mu is held.
+func (k *watched) recovered(now time.Time) {
 	lasted := now.Sub(k.stream.since) >= WatchStaleAfter
 	k.stream = outage{}
 	if k.reported {
@@ -232,6 +255,9 @@ func (k *watched) accepted() {
 	defer k.w.mu.Unlock()
 	k.open, k.opened = true, time.Now()
 	k.sync()
+	if k.opened.Sub(k.listedAt) < aliveAfter {
+		k.proved(k.opened) // a list has shown everything just now
+	}
 	if k.doubt && k.synced {
 		poke(k.w.look)
 	}
@@ -276,4 +302,5 @@ func (k *watched) word(revision kube.Revision) {
 	k.frame = time.Now()
 	k.list.seen = max(k.list.seen, revision)
 	k.w.metrics.confirm(k.list.kind, k.frame)
+	k.settle(k.frame)
 }

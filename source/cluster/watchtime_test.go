@@ -128,11 +128,20 @@ func TestDiscoveryThatFailsForLongMakesReadsFail(t *testing.T) {
 
 func TestADefinitionThatComesLaterIsFound(t *testing.T) {
 	inBubble(t, func(t *testing.T, server *kubetest.Server, w *cluster.Watcher, _ func() string) {
-		server.SetFault(kubetest.Discovery, kubetest.Fault{Status: 404})
-		readsUntil(t, w, time.Minute, func(s *kube.Snapshot, err error) bool { return err == nil && s.RouteGroups == nil })
-		time.Sleep(time.Minute)
-		server.SetFault(kubetest.Discovery, kubetest.Fault{})
+		server.SetDefined(false)
+		server.DropWatches(routeGroups)
 		after := readsUntil(t, w, time.Minute, func(s *kube.Snapshot, err error) bool {
+			if err != nil {
+				t.Fatalf("a definition that goes makes reads fail: %v", err)
+			}
+			return s.RouteGroups == nil
+		})
+		if after < 10*time.Second || after > 25*time.Second {
+			t.Errorf("gone after %v", after)
+		}
+		time.Sleep(time.Minute)
+		server.SetDefined(true)
+		after = readsUntil(t, w, time.Minute, func(s *kube.Snapshot, err error) bool {
 			if err != nil {
 				t.Fatal(err)
 			}

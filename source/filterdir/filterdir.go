@@ -37,6 +37,11 @@ type follower interface {
 	Changed() <-chan struct{}
 }
 
+// prober is what the source may be besides: one that can tell at little cost whether a read would fail.
+type prober interface {
+	Probe(ctx context.Context) error
+}
+
 // Reader reads a source and the folder. It is not safe for concurrent use.
 type Reader struct {
 	dir    string
@@ -93,6 +98,14 @@ func (r *Reader) Run(ctx context.Context) error {
 func (r *Reader) Changed() <-chan struct{} {
 	if f, ok := r.source.(follower); ok {
 		return f.Changed()
+	}
+	return nil
+}
+
+// Probe asks the source whether a read would fail. It is nil if the source cannot tell.
+func (r *Reader) Probe(ctx context.Context) error {
+	if p, ok := r.source.(prober); ok {
+		return p.Probe(ctx)
 	}
 	return nil
 }

@@ -1,0 +1,114 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// starts are the ways to read the API.
+var starts = map[string]func(t *testing.T, api *faultProxy, args ...string) *process{
+	"poll": startRoutesrv, "watch": startWatching,
+}
+
+// shopOf is a service with an EndpointSlice of its own, and an Ingress for it.
+func shopOf(i int) (objects, slice string) {
+	slice = fmt.Sprintf(`
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: lost%[1]d, namespace: shop, labels: {kubernetes.io/service-name: lost%[1]d}}
+addressType: IPv4
+endpoints: [{addresses: [10.9.0.%[1]d]}, {addresses: [10.9.1.%[1]d]}]
+ports: [{name: http, port: 8080, protocol: TCP}]
+---`, i)
+	return fmt.Sprintf(`
+apiVersion: v1
+kind: Service
+metadata: {name: lost%[1]d, namespace: shop}
+spec: {ports: [{name: http, port: 80, targetPort: 8080}]}
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: lost%[1]d, namespace: shop}
+spec: {rules: [{host: lost%[1]d.example.org, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: lost%[1]d, port: {number: 80}}}}]}}]}
+---`, i), slice
+}
+
+// TestEndpointsThatAreAllGoneAreHeld deletes every EndpointSlice of forty routes at once, as a controller that has gone mad
+// does, and puts them back: requests never get 502.
+func TestEndpointsThatAreAllGoneAreHeld(t *testing.T) {
+	var objects, slices strings.Builder
+	for i := range 40 {
+		o, s := shopOf(i + 1)
+		objects.WriteString(o)
+		slices.WriteString(s)
+	}
+	withShop(t)
+	withObjects(t, objects.String()+slices.String())
+	for _, mode := range []string{"poll", "watch"} {
+		t.Run(mode, func(t *testing.T) {
+			p := starts[mode](t, newFaultProxy(t, theCluster))
+			p.ready(t)
+			before := p.get(t, "/routes", "").body
+			if n := strings.Count(before, "10.9.0."); n < 40 {
+				t.Fatalf("%d routes have endpoints", n)
+			}
+			if err := theCluster.remove(t.Context(), slices.String()); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "a held table", func() bool { return strings.Contains(p.log(), "reason=backends_lost") })
+			if err := theCluster.apply(t.Context(), slices.String()); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the end of the hold", func() bool { return strings.Contains(p.log(), "hold ended") })
+			if after := p.get(t, "/routes", "").body; after != before {
+				t.Errorf("served is now\n%s", after)
+			}
+		})
+	}
+}
+
+// TestDiscoveryThatIsNotFoundForAMomentLosesNothing answers 404 for the group of RouteGroups for some polls.
+func TestDiscoveryThatIsNotFoundForAMomentLosesNothing(t *testing.T) {
+	withShop(t)
+	withObjects(t, randomObject(1, 1))
+	for _, mode := range []string{"poll", "watch"} {
+		t.Run(mode, func(t *testing.T) {
+			api := newFaultProxy(t, theCluster)
+			p := starts[mode](t, api)
+			p.ready(t)
+			w := watch("http://" + p.main + "/routes")
+			const path = "/apis/zalando.org/v1"
+			api.fail(path, status(http.StatusNotFound))
+			api.awaitRequests(t, path, 2)
+			api.fail(path, nil)
+			api.awaitRequests(t, path, 2)
+			eventually(t, "reads to succeed", func() bool { return p.status(t).Source.Failures == 0 })
+			w.cancel()
+			<-w.done
+			if len(w.digests) != 1 {
+				t.Errorf("saw tables %v, want one", w.digests)
+			}
+			if !strings.Contains(p.get(t, "/routes", "").body, "rg1") {
+				t.Error("the route group is lost")
+			}
+		})
+	}
+}
+
+// A list that is really empty is a list, in every form that an API server sends.
+func TestEmptyListsOfARealAPIServerAreTaken(t *testing.T) {
+	for mode, start := range starts {
+		t.Run(mode, func(t *testing.T) {
+			p := start(t, newFaultProxy(t, theCluster), "-kubernetes-namespace=kube-public")
+			within(t, 20*time.Second, "a read of nothing", func() bool {
+				return strings.Contains(p.log(), "received empty routes; ignoring")
+			})
+			if s := p.status(t).Source; s.Failures > 0 {
+				t.Errorf("reads fail: %+v", s)
+			}
+		})
+	}
+}

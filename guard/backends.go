@@ -1,0 +1,58 @@
+package guard
+
+import (
+	"strings"
+
+	"github.com/routesrv/routesrv/table"
+)
+
+// minBackends is how many routes must have lost their endpoints for a table to be suspicious: in a small cluster, or a
+// test environment that is scaled to zero at night, half of the routes are a few services.
+const minBackends = 20
+
+// backend is what a route does with a request in the end, as far as its text shows.
+type backend int
+
+const (
+	otherBackend     backend = iota // <loopback>, <dynamic>, <forward>
+	shuntBackend                    // the proxy answers: 502 for a service without endpoints
+	endpointsBackend                // an address, or several
+)
+
+// backendOf reads the kind of backend from the end of the route's text, where the backend stands: the text is not parsed,
+// because a table has more than 100,000 of them.
+func backendOf(r *table.Route) backend {
+	const space = " \t\r\n"
+	text := strings.TrimRight(strings.TrimSuffix(r.Text, ";"), space)
+	if endsQuoted(text) {
+		return endpointsBackend
+	}
+	list, ok := strings.CutSuffix(text, ">")
+	if !ok {
+		return otherBackend
+	}
+	list = strings.TrimRight(list, space)
+	switch {
+	case endsQuoted(list):
+		return endpointsBackend
+	case strings.HasSuffix(list, "shunt"):
+		return shuntBackend
+	default:
+		return otherBackend
+	}
+}
+
+// endsQuoted reports whether the text ends with a string literal.
+func endsQuoted(text string) bool {
+	return strings.HasSuffix(text, `"`) || strings.HasSuffix(text, "`")
+}
+
+// countBackends returns how many routes of t have endpoints.
+func countBackends(t *table.Table) (n int) {
+	for r := range t.Routes().All() {
+		if backendOf(r) == endpointsBackend {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,52 @@
+package guard
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/routesrv/routesrv/table"
+)
+
+// What a guard remembers is bounded by what changes within the window, and by the table where everything always changes.
+func TestMemoryOfTheWindowIsBounded(t *testing.T) {
+	const size = 1000
+	now := time.Date(2026, 11, 21, 4, 15, 45, 0, time.UTC)
+	names := make([]string, size)
+	for i := range names {
+		names[i] = fmt.Sprintf("r%d", i)
+	}
+	tableOf := func() *table.Table {
+		var routes []table.Route
+		for _, name := range names {
+			routes = append(routes, table.Route{ID: name, Text: name + `: * -> "http://10.0.0.1";`})
+		}
+		tab, err := table.New(routes, 1, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tab
+	}
+	for _, test := range []struct{ each, most int }{{1, 230}, {size / 4, 2 * size}} {
+		g, err := New(Config{Hold: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		served := tableOf()
+		for round := range 500 { // 25 minutes
+			for i := range test.each {
+				names[(round*test.each+i)%size] = fmt.Sprintf("x%d_%d", round, i)
+			}
+			candidate := tableOf()
+			if now = now.Add(3 * time.Second); g.Judge(served, candidate, now).Publish {
+				served = candidate
+			}
+			for what, w := range map[string]*window{"routes": &g.routes, "backends": &g.backends} {
+				if len(w.lost) > test.most || len(w.gained) > test.most {
+					t.Fatalf("%d changes in each read: round %d: %d lost and %d gained %s, want %d at most",
+						test.each, round, len(w.lost), len(w.gained), what, test.most)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,303 @@
+package guard_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/table"
+)
+
+// run is a guard with the table that is served, as a poller has them.
+type run struct {
+	t      *testing.T
+	guard  *guard.Guard
+	served *table.Table
+	now    time.Time
+}
+
+func newRun(t *testing.T, cfg guard.Config, served []string) *run {
+	t.Helper()
+	return &run{t: t, guard: newGuard(t, cfg), served: tableOf(t, served...), now: start}
+}
+
+// read judges a table some time after the one before, and serves it if it may be.
+func (r *run) read(after time.Duration, routes ...string) guard.Verdict {
+	r.t.Helper()
+	return r.judge(after, tableOf(r.t, routes...))
+}
+
+func (r *run) judge(after time.Duration, candidate *table.Table) guard.Verdict {
+	r.now = r.now.Add(after)
+	v := r.guard.Judge(r.served, candidate, r.now)
+	if v.Publish {
+		r.served = candidate
+	}
+	return v
+}
+
+func (r *run) wants(v guard.Verdict, want guard.Code) {
+	r.t.Helper()
+	if v.Reason != want || v.Publish != (want == "") {
+		r.t.Fatalf("got publish %v, reason %q, detail %q; want reason %q", v.Publish, v.Reason, v.Detail, want)
+	}
+}
+
+func TestStepsBelowTheLimitAreOneLoss(t *testing.T) {
+	r := newRun(t, guard.Config{}, numbered(0, 2764))
+	r.wants(r.read(0, numbered(0, 2764)...), "")
+	r.wants(r.read(time.Second, numbered(0, 1382)...), "")
+	for _, left := range []int{760, 395, 206} {
+		v := r.read(time.Second, numbered(0, left)...)
+		r.wants(v, guard.RoutesLost)
+		want := fmt.Sprintf("%d of 2764 routes of the last 10m0s are gone (%.1f %%, limit 50.0 %%)", 2764-left, 100-100*float64(left)/2764)
+		if left == 760 && v.Detail != want {
+			t.Errorf("got %q, want %q", v.Detail, want)
+		}
+	}
+	r.wants(r.read(time.Second, numbered(0, 1382)...), "")
+}
+
+func TestStepsOfHostsAreOneLoss(t *testing.T) {
+	hosts := func(n int) (routes []string) {
+		for i := range 100 {
+			routes = append(routes, fmt.Sprintf("r%d@h%d", i, i%n))
+		}
+		return routes
+	}
+	r := newRun(t, guard.Config{}, hosts(100))
+	r.wants(r.read(time.Second, hosts(51)...), "")
+	r.wants(r.read(time.Second, hosts(27)...), guard.HostsLost)
+}
+
+func TestSlowLossPasses(t *testing.T) {
+	r := newRun(t, guard.Config{}, numbered(0, 1000))
+	for left := 1000; left > 0; left -= 10 {
+		r.wants(r.read(time.Minute, numbered(0, left)...), "")
+		if left == 210 {
+			break // from here on a hundred in ten minutes are more than half
+		}
+	}
+}
+
+func TestWindowEnds(t *testing.T) {
+	const window = 5 * time.Minute
+	for _, test := range []struct {
+		name  string
+		after time.Duration
+		want  guard.Code
+	}{{"within", window - time.Second, guard.RoutesLost}, {"after", window, ""}} {
+		t.Run(test.name, func(t *testing.T) {
+			r := newRun(t, guard.Config{Window: window}, numbered(0, 1000))
+			r.wants(r.read(0, numbered(0, 600)...), "")
+			r.wants(r.read(test.after, numbered(0, 400)...), test.want)
+		})
+	}
+}
+
+// A client that follows a stream judges only what changes: a loss counts from when it was served.
+func TestLossCountsFromWhenItWasServed(t *testing.T) {
+	r := newRun(t, guard.Config{}, numbered(0, 1000))
+	r.wants(r.read(0, numbered(0, 600)...), "")
+	r.wants(r.read(time.Hour, numbered(0, 400)...), "")
+}
+
+func TestGrowthCanBeRepairedAtOnce(t *testing.T) {
+	r := newRun(t, guard.Config{}, numbered(0, 1000))
+	r.wants(r.read(time.Second, numbered(0, 10_000)...), "")
+	r.wants(r.read(time.Second, numbered(10, 1000)...), "") // a few went meanwhile
+	t.Run("and what follows is judged as if it had never been", func(t *testing.T) {
+		r.wants(r.read(time.Second, numbered(400, 1000)...), "")
+		r.wants(r.read(time.Second, numbered(600, 1000)...), guard.RoutesLost)
+	})
+	t.Run("unless it went on for longer than the window", func(t *testing.T) {
+		r := newRun(t, guard.Config{}, numbered(0, 1000))
+		r.wants(r.read(time.Second, numbered(0, 10_000)...), "")
+		r.wants(r.read(11*time.Minute, numbered(0, 1000)...), guard.RoutesLost)
+	})
+	t.Run("but not what a loss looks like", func(t *testing.T) {
+		r := newRun(t, guard.Config{}, numbered(0, 1000))
+		r.wants(r.read(time.Second, numbered(0, 2764)...), "")
+		r.wants(r.read(time.Second, numbered(0, 600)...), guard.RoutesLost)
+	})
+	t.Run("and an empty table is nothing to return to", func(t *testing.T) {
+		r := newRun(t, guard.Config{}, nil)
+		r.wants(r.read(time.Second, numbered(0, 100)...), "")
+		r.wants(r.read(time.Second, "r1"), guard.RoutesLost)
+	})
+	t.Run("of hosts", func(t *testing.T) {
+		r := newRun(t, guard.Config{}, []string{"a@h1,h2", "b"})
+		r.wants(r.read(time.Second, "a@h1,h2", "b@h3,h4,h5,h6,h7"), "")
+		r.wants(r.read(time.Second, "a@h1,h2", "b"), "")
+	})
+}
+
+func TestReleaseBeginsANewWindow(t *testing.T) {
+	for _, release := range []string{"time", "accept", "accept during a read"} {
+		t.Run(release, func(t *testing.T) {
+			r := newRun(t, guard.Config{}, numbered(0, 2764))
+			r.wants(r.read(time.Second, numbered(0, 1400)...), "")
+			few := tableOf(t, numbered(0, 760)...)
+			r.wants(r.judge(time.Second, few), guard.RoutesLost)
+			switch release {
+			case "time":
+				if v := r.judge(time.Minute, few); !v.Publish {
+					t.Fatalf("got %+v, want a release", v)
+				}
+			default:
+				held, err := r.guard.Accept(few.Digest(), r.now)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if release == "accept" {
+					r.served = held
+				}
+				r.wants(r.judge(time.Second, few), "")
+			}
+			r.wants(r.read(time.Second, numbered(0, 759)...), "")
+			r.wants(r.read(time.Second, numbered(0, 400)...), "")
+			r.wants(r.read(time.Second, numbered(0, 300)...), guard.RoutesLost)
+		})
+	}
+}
+
+// However a cluster shrinks within a window: at no time is less than half served of what was served at its beginning.
+func TestNoSeriesOfLossesPasses(t *testing.T) {
+	for seed := range uint64(30) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		const size = 400
+		r := newRun(t, guard.Config{Hold: time.Hour}, numbered(0, size))
+		var there, extra [size]bool
+		for i := range there {
+			there[i] = true
+		}
+		for range 100 {
+			var routes []string
+			share := random.Float64()
+			next, nextExtra := there, extra
+			for i := range next {
+				next[i] = next[i] && random.Float64() < 0.5+share/2 || random.Float64() < share/20
+				nextExtra[i] = random.Float64() < share/2
+				if next[i] {
+					routes = append(routes, fmt.Sprintf("r%d", i))
+				}
+				if nextExtra[i] {
+					routes = append(routes, fmt.Sprintf("x%d", i))
+				}
+			}
+			if r.read(5*time.Second, routes...).Publish {
+				there, extra = next, nextExtra
+			}
+			count := 0
+			for _, is := range there {
+				if is {
+					count++
+				}
+			}
+			// What else came and went counts as served, too, so that the share is of more than these.
+			if count < size/8 {
+				t.Fatalf("seed %d: %d of %d routes are left", seed, count, size)
+			}
+		}
+	}
+}
+
+// backed makes a table of n routes, the first of which have no endpoints.
+func backed(t *testing.T, n, without int, empty string) *table.Table {
+	t.Helper()
+	var routes []table.Route
+	for i := range n {
+		id, backend := fmt.Sprintf("r%d", i), `"http://10.0.0.1:80"`
+		if i%2 == 0 {
+			backend = `<roundRobin, "http://10.0.0.1:80", "http://10.0.0.2:80?zone=a">`
+		}
+		if i < without {
+			backend = empty
+		}
+		routes = append(routes, table.Route{ID: id, Text: id + `: Path("/") -> ` + backend + ";"})
+	}
+	tab, err := table.New(routes, 1, start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tab
+}
+
+const noEndpoints = `status(502) -> inlineContent("no endpoints") -> <shunt>`
+
+func TestBackendsLost(t *testing.T) {
+	for _, test := range []struct {
+		name        string
+		cfg         guard.Config
+		served      int // without endpoints
+		routes, now int
+		empty       string
+		want        guard.Code
+		detail      string
+	}{
+		{name: "all", routes: 100, now: 100, want: guard.BackendsLost,
+			detail: "100 of 100 routes with endpoints lost all endpoints (100.0 %, limit 50.0 %)"},
+		{name: "more than half", routes: 100, now: 51, want: guard.BackendsLost},
+		{name: "half", routes: 100, now: 50},
+		{name: "fewer than 20", routes: 19, now: 19},
+		{name: "20", routes: 20, now: 20, want: guard.BackendsLost},
+		{name: "of those that had some", routes: 100, served: 60, now: 81, want: guard.BackendsLost},
+		{name: "half of those that had some", routes: 100, served: 60, now: 80},
+		{name: "a higher limit", cfg: guard.Config{MaxBackendLoss: 0.9}, routes: 100, now: 90},
+		{name: "above a higher limit", cfg: guard.Config{MaxBackendLoss: 0.9}, routes: 100, now: 91, want: guard.BackendsLost},
+		{name: "switched off", cfg: guard.Config{MaxBackendLoss: 1}, routes: 100, now: 100},
+		{name: "is independent of lost routes", cfg: guard.Config{MaxLoss: 1}, routes: 100, now: 100, want: guard.BackendsLost},
+		{name: "to loopback", routes: 100, now: 100, empty: "<loopback>"},
+		{name: "to dynamic", routes: 100, now: 100, empty: "<dynamic>"},
+		{name: "to forward", routes: 100, now: 100, empty: "<forward>"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if test.empty == "" {
+				test.empty = noEndpoints
+			}
+			r := newRun(t, test.cfg, nil)
+			r.served = backed(t, test.routes, test.served, test.empty)
+			v := r.judge(0, backed(t, test.routes, test.now, test.empty))
+			r.wants(v, test.want)
+			if test.detail != "" && v.Detail != test.detail {
+				t.Errorf("got %q, want %q", v.Detail, test.detail)
+			}
+		})
+	}
+}
+
+func TestBackendsAreLostInSteps(t *testing.T) {
+	r := newRun(t, guard.Config{}, nil)
+	table := func(without int) *table.Table { return backed(t, 100, without, noEndpoints) }
+	r.served = table(0)
+	r.wants(r.judge(time.Second, table(49)), "")
+	r.wants(r.judge(time.Second, table(60)), guard.BackendsLost)
+	r.wants(r.judge(time.Second, table(30)), "") // some are back
+	r.wants(r.judge(time.Second, table(50)), "")
+	r.wants(r.judge(time.Second, table(51)), guard.BackendsLost)
+	if v := r.judge(time.Minute, table(51)); !v.Publish || v.Reason != guard.BackendsLost {
+		t.Errorf("got %+v, want a release", v)
+	}
+}
+
+func TestRoutesThatAreGoneAreNoLostBackends(t *testing.T) {
+	r := newRun(t, guard.Config{}, nil)
+	r.served = backed(t, 100, 0, noEndpoints)
+	r.wants(r.judge(time.Second, backed(t, 60, 0, noEndpoints)), "")
+	r.wants(r.judge(time.Second, backed(t, 60, 30, noEndpoints)), "")
+	r.wants(r.judge(time.Second, backed(t, 60, 31, noEndpoints)), guard.BackendsLost)
+}
+
+func TestBackendsLostAreReleasedByTime(t *testing.T) {
+	r := newRun(t, guard.Config{}, nil)
+	r.served = backed(t, 100, 0, noEndpoints)
+	gone := backed(t, 100, 100, noEndpoints)
+	r.wants(r.judge(0, gone), guard.BackendsLost)
+	r.wants(r.judge(guard.DefaultHold-1, gone), guard.BackendsLost)
+	if v := r.judge(1, gone); !v.Publish || v.Reason != guard.BackendsLost {
+		t.Errorf("got %+v, want a release", v)
+	}
+	r.wants(r.judge(time.Second, backed(t, 100, 99, noEndpoints)), "")
+}
