@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/dataplane"
-	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -30,6 +29,7 @@ type model struct {
 
 	diskGone bool      // the folder of the LKG file is away
 	diskOld  bool      // a table was applied while it was
+	applied  servedLog // of the process
 	fine     time.Time // when a poll last ended with a table that nobody holds
 	accepted bool      // by this step
 	lower    [2]int    // answers in a row with a table that is older than that of the client
@@ -164,29 +164,22 @@ func (m *model) poll() {
 	}
 }
 
-// guarded: more than half of the routes go only if nothing else was seen for the time of a hold, and all of them never.
+// guarded holds the guard. An acceptance and a restart end its memory.
 func (m *model) guarded(before, cur *table.Table) {
-	if before == cur || cur == nil {
+	if cur == nil {
 		return
 	}
-	if cur.Len() == 0 && (before == nil || before.Len() > 0) {
-		m.failf("an empty table was applied without a word of an operator")
-	}
-	if before == nil || before.Len() == 0 {
-		return
-	}
-	have := make(map[string]bool)
-	for r := range cur.Routes().All() {
-		have[r.ID] = true
-	}
-	gone := 0
-	for r := range before.Routes().All() {
-		if !have[r.ID] {
-			gone++
+	switch {
+	case before == nil:
+		m.applied = nil
+		if cur.Len() == 0 {
+			m.failf("an empty table was applied without an operator's acceptance")
 		}
+	case len(m.applied) == 0 || m.applied[len(m.applied)-1].table != before:
+		m.applied = servedLog{{table: before}}
 	}
-	if 2*gone > before.Len() && time.Since(m.fine) < guard.DefaultHold {
-		m.failf("%d of %d routes went after %v", gone, before.Len(), time.Since(m.fine))
+	if wrong := m.applied.add(cur, m.fine); wrong != "" {
+		m.failf("%s", wrong)
 	}
 }
 

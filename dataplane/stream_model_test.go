@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/dataplane"
-	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -29,8 +28,8 @@ type streamModel struct {
 	ever     map[table.Digest]*table.Table
 
 	mu       sync.Mutex // callbacks come from the client
-	before   *table.Table
-	fine     time.Time // when the applied table was last confirmed, or applied
+	served   servedLog  // of the process
+	fine     time.Time  // when the applied table was last confirmed, or applied
 	accepted bool
 	bad      string // what a callback has found
 }
@@ -55,7 +54,10 @@ func (m *streamModel) start() {
 	m.c = m.s.client()
 	m.c.Boot()
 	m.mu.Lock()
-	m.before, m.fine = m.c.Current(), time.Now()
+	m.served, m.fine = nil, time.Now()
+	if cur := m.c.Current(); cur != nil {
+		m.served.add(cur, m.fine)
+	}
 	m.mu.Unlock()
 	m.stop = m.s.run(m.c)
 }
@@ -73,24 +75,10 @@ func (m *streamModel) note(format string, args ...any) {
 func (m *streamModel) published(tab *table.Table) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	before := m.before
-	m.before = tab
-	lasted := time.Since(m.fine)
+	fine := m.fine
 	m.fine = time.Now()
-	if before == nil || m.accepted {
-		return
-	}
-	gone := 0
-	for r := range before.Routes().All() {
-		if tab.Routes().Get(r.ID) == nil {
-			gone++
-		}
-	}
-	if 2*gone > before.Len() && lasted < guard.DefaultHold {
-		m.bad = fmt.Sprintf("%d of %d routes went after %v", gone, before.Len(), lasted)
-	}
-	if tab.Len() == 0 && before.Len() > 0 {
-		m.bad = "an empty table was applied"
+	if wrong := m.served.add(tab, fine); wrong != "" && !m.accepted {
+		m.bad = wrong
 	}
 }
 
