@@ -7,8 +7,16 @@
 //
 // # Complete
 //
-// [Source.Read] fails as a whole if any list fails, if discovery answers anything but success or 404, or if any body
-// ends early. An object that cannot be decoded is a problem of that object only: it stands in the snapshot's Bad.
+// [Source.Read] fails as a whole if any list fails, if discovery answers anything but success or 404, if any body ends
+// early, or if an answer is not a list of the kind: with its kind, apiVersion and resourceVersion, and with items. An object
+// that cannot be decoded is a problem of that object only: it stands in the snapshot's Bad.
+//
+// # Confirmed
+//
+// What was there does not disappear because of one answer. RouteGroups that discovery does not find any more are gone
+// after three reads in ten seconds that found the same, with a list of API groups that agrees; until then reads fail. A
+// list without all known objects of a kind, or without more than half of them, is repeated consistently at once, and the
+// second answer counts.
 //
 // # Never back in time
 //
