@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/proxysafe"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -138,6 +139,13 @@ func (c *Client) verify(seen view, a *answer) (next *candidate, f *Error) {
 	default:
 		if next.table, f = c.build(seen, a, timeOf(seen, a, next.sourceRead, now)); f != nil {
 			return nil, f
+		}
+		var checked *table.Table
+		if seen.applied != nil {
+			checked = seen.applied.table
+		}
+		if err := proxysafe.CheckTable(checked, next.table); err != nil {
+			return nil, failf(ReasonUnsafe, "%w", err)
 		}
 	}
 	if n := strconv.Itoa(next.table.Len()); a.count != "" && a.count != n {

@@ -29,6 +29,7 @@ const (
 	ReasonParse    Reason = "parse"     // the text is no table
 	ReasonCount    Reason = "count"     // X-Count is not the number of routes
 	ReasonDelta    Reason = "delta"     // a delta is not of the form, not for a table that is held, or does not lead to its target
+	ReasonUnsafe   Reason = "unsafe"    // a route would end the process of every proxy: package proxysafe
 	ReasonPanic    Reason = "panic"     // a bug of ours
 )
 
@@ -45,7 +46,7 @@ var (
 	// verifyReasons are those after which the answer is rejected: the bytes came, and are no good.
 	verifyReasons = []Reason{
 		ReasonLength, ReasonEncoding, ReasonTooLarge, ReasonTag, ReasonDigest, ReasonParse, ReasonCount, ReasonDelta,
-		ReasonPanic,
+		ReasonUnsafe, ReasonPanic,
 	}
 )
 

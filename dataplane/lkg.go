@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/routesrv/routesrv/proxysafe"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -91,6 +92,9 @@ func parseLKG(r io.Reader, size int64) (t *table.Table, meta table.FileMeta, err
 	}
 	if t.Digest() != meta.Digest {
 		return nil, table.FileMeta{}, errors.New("text is not in canonical form")
+	}
+	if err := proxysafe.CheckTable(nil, t); err != nil { // written by a version that did not check
+		return nil, table.FileMeta{}, err
 	}
 	return t, meta, nil
 }

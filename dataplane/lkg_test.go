@@ -153,6 +153,7 @@ func foreign(t *testing.T) map[string][]byte {
 		"edited header":   bytes.Replace(file, []byte("revision: 10"), []byte("revision: 99"), 1),
 		"appended to":     append(bytes.Clone(file), "c: * -> <shunt>;\n"...),
 		"zeros at end":    append(bytes.Clone(file[:len(file)-10]), make([]byte, 10)...),
+		"ends proxies":    parseTable(t, endsProxies, 10).MarshalFile(table.FileMeta{Origin: "somewhere"}),
 		"too large":       append(bytes.Clone(file), make([]byte, 200_000)...),
 	}
 }

@@ -86,11 +86,16 @@ func TestBadAnswerLeavesEverythingAsItWas(t *testing.T) {
 		"foreign, id twice":           {foreign(`a: * -> <shunt>; a: * -> <shunt>;`, nil), dataplane.ReasonParse},
 		"foreign, route without id":   {foreign(`* -> <shunt>`, nil), dataplane.ReasonParse},
 		"foreign, without length":     {foreign(`a: * -> <shunt>;`, func(h http.Header) { h.Del("Content-Length") }), dataplane.ReasonLength},
-		"status 206":                  {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(206) }, dataplane.ReasonStatus},
-		"status 500":                  {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, dataplane.ReasonStatus},
-		"status 404":                  {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) }, dataplane.ReasonNotReady},
-		"redirect":                    {http.RedirectHandler("http://elsewhere/routes", http.StatusFound).ServeHTTP, dataplane.ReasonRedirect},
-		"redirect on the same host":   {http.RedirectHandler("/routes/", http.StatusPermanentRedirect).ServeHTTP, dataplane.ReasonRedirect},
+		"ends proxies, foreign":       {foreign(endsProxies, nil), dataplane.ReasonUnsafe},
+		"ends proxies, of ours": {respond([]byte(endsProxies), func(h http.Header) {
+			h.Set("Etag", etagOf(parseTable(t, endsProxies, 2), ""))
+			h.Set("X-Count", "1")
+		}), dataplane.ReasonUnsafe},
+		"status 206":                {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(206) }, dataplane.ReasonStatus},
+		"status 500":                {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, dataplane.ReasonStatus},
+		"status 404":                {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) }, dataplane.ReasonNotReady},
+		"redirect":                  {http.RedirectHandler("http://elsewhere/routes", http.StatusFound).ServeHTTP, dataplane.ReasonRedirect},
+		"redirect on the same host": {http.RedirectHandler("/routes/", http.StatusPermanentRedirect).ServeHTTP, dataplane.ReasonRedirect},
 		"304 for what was not asked for": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Etag", etagOf(next, ""))
 			w.WriteHeader(304)
@@ -346,3 +351,6 @@ func TestNewRefuses(t *testing.T) {
 		}
 	}
 }
+
+// endsProxies passes every check of a proxy, and then ends its process.
+const endsProxies = `a: Path("/a") -> admissionControl("g", "active", "0s", 5, 10, 0.9, 0.95, 0.5) -> <shunt>;`

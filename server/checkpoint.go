@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/routesrv/routesrv/internal/durable"
+	"github.com/routesrv/routesrv/proxysafe"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -87,8 +88,10 @@ func (c *checkpoint) load() (*table.Table, time.Time) {
 	var t *table.Table
 	var meta table.FileMeta
 	found, troubles := c.store.Load(maxCheckpoint, func(r io.Reader, size int64) (err error) {
-		t, meta, err = table.ReadFile(r, size)
-		return err
+		if t, meta, err = table.ReadFile(r, size); err != nil {
+			return err
+		}
+		return proxysafe.CheckTable(nil, t) // written by a version that did not check
 	})
 	for i, trouble := range troubles {
 		attrs := []any{"path", trouble.Path, "error", trouble.Err}

@@ -142,6 +142,17 @@ func TestCheckpointThatCannotBeTrustedIsSetAsideAndSaid(t *testing.T) {
 		"cut":          func(b []byte) []byte { return b[:len(b)/2] },
 		"empty":        func([]byte) []byte { return nil },
 		"other file":   func([]byte) []byte { return []byte("hello") },
+		"a route that ends proxies": func([]byte) []byte { // of a version that did not know it
+			routes, err := table.Parse(`a: Path("/a") -> admissionControl("g", "active", "0s", 5, 10, 0.9, 0.95, 0.5) -> <shunt>;`)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tab, err := table.New(routes, 1, time.Now())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return tab.MarshalFile(table.FileMeta{Saved: time.Now(), Origin: "manifests"})
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

@@ -25,7 +25,7 @@ var allowed = map[string][]string{
 	"kube":             {},
 	"table":            {"eskip"},
 	"guard":            {"table"},
-	"proxysafe":        {"eskip"},
+	"proxysafe":        {"eskip", "table"},
 	"internal/durable": {},
 
 	// behaviour: these do not know each other
@@ -37,7 +37,7 @@ var allowed = map[string][]string{
 	"source/tables":            {"eskip", "table"},
 	"poller":                   {"guard", "kube", "table"},
 	"etagcache":                {"table"},
-	"dataplane":                {"eskip", "guard", "internal/durable", "table"},
+	"dataplane":                {"eskip", "guard", "internal/durable", "proxysafe", "table"},
 	"shadowdiff":               {"eskip"},
 	"shadowdiff/page":          {"shadowdiff"},
 	"rollout":                  {},
@@ -47,7 +47,7 @@ var allowed = map[string][]string{
 	"engine":    {"compile", "guard", "kube", "poller", "table"},
 	"relay":     {"dataplane", "etagcache", "guard", "poller", "table"},
 	"server": {
-		"compile", "dataplane", "engine", "eskip", "etagcache", "guard", "httpserve", "internal/durable", "poller", "relay", "table",
+		"compile", "dataplane", "engine", "eskip", "etagcache", "guard", "httpserve", "internal/durable", "poller", "proxysafe", "relay", "table",
 	},
 	"sidecar": {
 		"compile", "dataplane", "engine", "eskip", "etagcache", "guard", "httpserve", "internal/durable", "poller", "rollout",

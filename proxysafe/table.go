@@ -1,0 +1,43 @@
+package proxysafe
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/table"
+)
+
+// CheckTable returns an error that names the first route of t, by id, that would end the process of a proxy. Routes that checked
+// has as well are not looked at again: it is a table that passed, or nil. A route is parsed only if its text has the name of a
+// dangerous filter, so the check of a whole table costs a search in its text.
+func CheckTable(checked, t *table.Table) error {
+	var known table.List
+	if checked != nil {
+		known = checked.Routes()
+	}
+	for _, r := range table.Changes(known, t.Routes()) {
+		if r == nil || !mayBeDangerous(r.Text) {
+			continue
+		}
+		routes, err := eskip.Parse(r.Text)
+		if err != nil {
+			return fmt.Errorf("route %q: %w", r.ID, err)
+		}
+		for _, parsed := range routes {
+			if err := Check(parsed); err != nil {
+				return fmt.Errorf("route %q would end the process of every proxy: %w", r.ID, err)
+			}
+		}
+	}
+	return nil
+}
+
+func mayBeDangerous(text string) bool {
+	for name := range dangerous {
+		if strings.Contains(text, name) {
+			return true
+		}
+	}
+	return false
+}
