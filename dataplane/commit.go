@@ -318,7 +318,7 @@ func (c *Client) hold(was guard.State, v guard.Verdict, next *candidate) {
 	c.held.Store(next)
 	c.cfg.Metrics.held.Set(1)
 	if !was.Held || was.Verdict.Reason != v.Reason {
-		c.cfg.Metrics.holds.Inc()
+		c.cfg.Metrics.holds.WithLabelValues(string(v.Reason)).Inc()
 		c.log.Error(LogTableHeld, append(describe(next.table), "reason", string(v.Reason), "detail", v.Detail,
 			"release_at", v.ReleaseAt)...)
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -38,7 +39,7 @@ type Metrics struct {
 	duration       prometheus.Histogram
 	failovers      prometheus.Counter
 	older          prometheus.Counter
-	holds          prometheus.Counter
+	holds          *prometheus.CounterVec
 	held           prometheus.Gauge
 	writes         *prometheus.CounterVec
 	routes         prometheus.Gauge
@@ -85,7 +86,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}),
 		failovers:  counter("dataplane_failovers_total", "Changes of the route server in use."),
 		older:      counter("dataplane_older_tables_accepted_total", "Tables applied or held although their revision is lower: the server insisted."),
-		holds:      counter("dataplane_guard_holds_total", "Tables that the guard began to hold back."),
+		holds:      vec("dataplane_guard_holds_total", "Tables that the guard began to hold back, by reason.", "reason"),
 		held:       gauge("dataplane_guard_held", "1 while the guard holds a table back, else 0."),
 		writes:     vec("dataplane_file_writes_total", "Writes of files by file (lkg or routes) and result (ok or error).", "file", "result"),
 		routes:     gauge("dataplane_table_routes", "Routes of the applied table."),
@@ -107,6 +108,9 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 
 // preset makes every series that there can be, so that the first failure is an increase.
 func (m *Metrics) preset() {
+	for _, code := range guard.Codes() {
+		m.holds.WithLabelValues(string(code))
+	}
 	for _, r := range results {
 		m.fetches.WithLabelValues(r)
 	}

@@ -176,7 +176,7 @@ func TestHeldTableIsNamedAndReleased(t *testing.T) {
 		if a, b := w.log.count(dataplane.LogTableHeld), w.log.count(dataplane.LogTableReleased); a != 1 || b != 1 {
 			t.Errorf("said %d times that a table is held, %d times that it is released", a, b)
 		}
-		if c.Status().Held != nil || w.metric("dataplane_guard_held") != 0 || w.metric("dataplane_guard_holds_total") != 1 {
+		if c.Status().Held != nil || w.metric("dataplane_guard_held") != 0 || w.metric("dataplane_guard_holds_total", "reason", "routes_lost") != 1 {
 			t.Errorf("held after the release: %+v", c.Status().Held)
 		}
 	})

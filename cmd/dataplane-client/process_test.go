@@ -100,10 +100,13 @@ func (p *process) status() (s struct {
 	return s
 }
 
+// patience is how long anything may take before a test gives up. It decides nothing else.
+const patience = 5 * time.Minute
+
 // until waits for something to be so.
 func (p *process) until(what string, ok func() bool) {
 	p.t.Helper()
-	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			p.t.Fatalf("no %s; status %+v, log:\n%.5000s", what, p.status(), p.log)
 		}

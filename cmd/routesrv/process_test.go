@@ -70,7 +70,7 @@ func start(t *testing.T, openFiles string, args ...string) *process {
 		reading.Wait()
 		_ = p.cmd.Wait()
 		if t.Failed() {
-			t.Logf("log:\n%s", strings.Join(p.lines, "\n"))
+			t.Logf("log:\n%s", p.log())
 		}
 	})
 	p.main = "http://" + p.waitFor(`msg="main listener open".* address=(\S+)`)
@@ -86,6 +86,12 @@ func (p *process) line(text string, last bool) {
 	}
 	close(p.more)
 	p.more = make(chan struct{})
+}
+
+func (p *process) log() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return strings.Join(p.lines, "\n")
 }
 
 // waitFor waits for a line of the log and returns what its first group matches.
@@ -235,7 +241,7 @@ func TestProbesAreAnsweredWithoutFreeDescriptors(t *testing.T) {
 	if regexp.MustCompile(`routesrv_connections_evicted_total{listener="main"} 0\n`).MatchString(metrics) {
 		t.Error("no idle connection made room")
 	}
-	if strings.Contains(strings.Join(p.lines, "\n"), "too many open files") {
+	if strings.Contains(p.log(), "too many open files") {
 		t.Error("the process ran out of descriptors")
 	}
 }
