@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -216,5 +218,66 @@ func BenchmarkRealAPI(b *testing.B) {
 				b.ReportMetric(p.peakMiB(b), "peak-MiB")
 			})
 		})
+	}
+}
+
+// BenchmarkRealAPIFirstTable is the start of the route server with a real kube-apiserver, until the first table: the processor time
+// of the process and the time that passed. ROUTESRV_BENCH_PROFILE names a folder for a profile of each way to read.
+func BenchmarkRealAPIFirstTable(b *testing.B) {
+	a, binary := newRealAPI(b), buildBinary(b)
+	for _, how := range []string{"poll", "watch"} {
+		b.Run(how, func(b *testing.B) {
+			var used, waited time.Duration
+			for b.Loop() {
+				begin := time.Now()
+				p, profiled := a.startProfiled(b, binary, how)
+				used, waited = used+p.cpu(b), waited+time.Since(begin)
+				profiled()
+				p.stop()
+			}
+			b.ReportMetric(float64(used.Milliseconds())/float64(b.N), "cpu-ms/op")
+			b.ReportMetric(float64(waited.Milliseconds())/float64(b.N), "wall-ms/op")
+		})
+	}
+}
+
+// startProfiled starts the binary and waits for the first table. The function that it returns waits for the profile.
+func (a *realAPI) startProfiled(b *testing.B, binary, how string) (*process, func()) {
+	b.Helper()
+	args := []string{"--kubeconfig=" + a.kubeconfig, "--kubernetes-read=" + how}
+	dir := os.Getenv("ROUTESRV_BENCH_PROFILE")
+	if dir == "" {
+		return startReading(b, binary, interval, args...), func() {}
+	}
+	support := freeAddress(b)
+	written := make(chan error, 1)
+	go func() {
+		written <- saveProfile("http://"+support+"/debug/pprof/profile?seconds=20", filepath.Join(dir, how+".pprof"))
+	}()
+	p := startReading(b, binary, interval, append(args, "-enable-profile", "-support-listener="+support)...)
+	return p, func() {
+		if err := <-written; err != nil {
+			b.Error(err)
+		}
+	}
+}
+
+// saveProfile asks for a profile until the listener is open.
+func saveProfile(url, path string) error {
+	for {
+		resp, err := http.Get(url)
+		if err != nil {
+			time.Sleep(time.Millisecond)
+			continue
+		}
+		defer resp.Body.Close()
+		f, err := os.Create(path)
+		if err != nil {
+			return err
+		}
+		if _, err := io.Copy(f, resp.Body); err != nil {
+			return err
+		}
+		return f.Close()
 	}
 }
