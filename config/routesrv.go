@@ -24,7 +24,8 @@ As a relay, which serves the table of other route servers to a part of a large f
 
 Proxies then run without -kubernetes, with -routes-urls=http://routesrv/routes.
 
-SIGTERM drains and ends the server, a second one ends it at once. SIGHUP reads the source without waiting for the next poll.
+SIGTERM drains and ends the server, a second one ends it at once. SIGHUP reads the source at
+once, without waiting for the next poll.
 `
 	compileIntro = `Makes the routing table of manifests and prints it, without a server. All flags of the server are
 taken, so that the arguments or the configuration file of a Deployment can be tried as they are.
