@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/routesrv/routesrv/dataplane"
 )
@@ -15,6 +16,7 @@ func TestTableThatGrowsAtOnceIsTakenByANewProcess(t *testing.T) {
 	w := newWorld(t, 1)
 	w.cfg.LKGPath = ""
 	w.cfg.Guard.MaxLoss = 1
+	w.cfg.Timeout = 10 * time.Minute // this is not about time
 	c := w.client()
 	small := newTable(t, 1, "a", "b")
 	w.servers[0].set(small)
