@@ -24,7 +24,8 @@ var allowed = map[string][]string{
 	// data
 	"kube":             {},
 	"table":            {"eskip"},
-	"guard":            {"table"},
+	"routeid":          {},
+	"guard":            {"routeid", "table"},
 	"proxysafe":        {"eskip", "table"},
 	"wire":             {"table"},
 	"internal/durable": {},
@@ -34,12 +35,12 @@ var allowed = map[string][]string{
 	"source/manifests":         {"kube", "source/manifests/yamldoc"},
 	"source/manifests/yamldoc": {},
 	"source/filterdir":         {"kube"},
-	"compile":                  {"eskip", "kube", "proxysafe", "table"},
+	"compile":                  {"eskip", "kube", "proxysafe", "routeid", "table"},
 	"source/tables":            {"eskip", "table", "wire"},
 	"poller":                   {"guard", "kube", "table"},
 	"etagcache":                {"table", "wire"},
 	"dataplane":                {"eskip", "guard", "internal/durable", "proxysafe", "table", "wire"},
-	"shadowdiff":               {"eskip"},
+	"shadowdiff":               {"eskip", "routeid"},
 	"shadowdiff/page":          {"shadowdiff"},
 	"rollout":                  {},
 
@@ -82,7 +83,7 @@ var only = map[string]string{
 }
 
 // pure packages do no I/O, have no clock and log nothing.
-var pure = []string{"eskip", "kube", "table", "guard", "proxysafe", "wire", "compile", "rollout", "shadowdiff"}
+var pure = []string{"eskip", "kube", "table", "guard", "proxysafe", "routeid", "wire", "compile", "rollout", "shadowdiff"}
 
 // impure are imports that a pure package does not have. net/http is for the template context of eskip, log/slog and os
 // for nobody.
