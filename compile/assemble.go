@@ -8,6 +8,7 @@ import (
 
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/routeid"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -207,7 +208,7 @@ type catchAllUnit struct {
 
 // compileCatchAll makes the route that answers what no other route of the host takes, with its redirect companions.
 func (s *settings) compileCatchAll(host string, key catchAllKey, expressions []string) *catchAllUnit {
-	r := &eskip.Route{Id: catchAllID(host), HostRegexps: expressions, BackendType: eskip.ShuntBackend}
+	r := &eskip.Route{Id: routeid.CatchAll(host), HostRegexps: expressions, BackendType: eskip.ShuntBackend}
 	all := []*eskip.Route{r}
 	if key.code != 0 {
 		all = append(all, enablingCompanion(r, key.code))

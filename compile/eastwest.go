@@ -2,6 +2,7 @@ package compile
 
 import (
 	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/routeid"
 )
 
 // eastWestCompanion adds the deprecated east-west companion of a route: the same under the host NAME.NAMESPACE.DOMAIN.
@@ -11,7 +12,7 @@ func (b *ingressBuilder) eastWestCompanion(r *eskip.Route) {
 	}
 	host := b.ing.Name + "." + b.ing.Namespace + "." + b.set.EastWestDomain
 	c := shallow(r)
-	c.Id = eastWestID(r.Id)
+	c.Id = routeid.EastWest(r.Id)
 	c.HostRegexps = []string{hostExpr(host)}
 	b.forward(c) // it is forwarded as every route is that joins a host, so it loses the filters that the options append
 	b.addToHost(host, c, companion)
@@ -21,7 +22,7 @@ func (b *ingressBuilder) eastWestCompanion(r *eskip.Route) {
 // reference.
 func (b *ingressBuilder) defaultEastWestCompanion(r *eskip.Route) *eskip.Route {
 	c := shallow(r)
-	c.Id = eastWestID(r.Id)
+	c.Id = routeid.EastWest(r.Id)
 	c.HostRegexps = []string{hostExpr(b.ing.Namespace + "." + b.ing.Name + "." + b.set.EastWestDomain)}
 	return c
 }

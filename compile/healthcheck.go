@@ -1,6 +1,9 @@
 package compile
 
-import "github.com/routesrv/routesrv/eskip"
+import (
+	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/routeid"
+)
 
 // healthcheckNetworks may ask the health-check routes: the private networks and the local host.
 var healthcheckNetworks = [...]string{
@@ -23,7 +26,7 @@ func healthcheckRoutes(set *settings) []*eskip.Route {
 		networks = append(networks, n)
 	}
 	up := &eskip.Route{
-		Id:          idHealthzUp,
+		Id:          routeid.HealthzUp,
 		Path:        healthcheckPath,
 		Predicates:  []*eskip.Predicate{predicate(source, networks...)},
 		Filters:     []*eskip.Filter{filter("disableAccessLog", 200.0), filter("status", 200.0)},
@@ -33,7 +36,7 @@ func healthcheckRoutes(set *settings) []*eskip.Route {
 		up.Filters = up.Filters[1:]
 	}
 	down := &eskip.Route{
-		Id:          idHealthzDown,
+		Id:          routeid.HealthzDown,
 		Path:        healthcheckPath,
 		Predicates:  []*eskip.Predicate{predicate(source, networks...), predicate("Shutdown")},
 		Filters:     []*eskip.Filter{filter("status", 503.0)},
@@ -45,7 +48,7 @@ func healthcheckRoutes(set *settings) []*eskip.Route {
 // oauthCallback is the route to which the OAuth provider sends the browser back.
 func oauthCallback(path string) *eskip.Route {
 	return &eskip.Route{
-		Id:          idOAuthCallback,
+		Id:          routeid.OAuthCallback,
 		Path:        path,
 		Filters:     []*eskip.Filter{filter("grantCallback")},
 		BackendType: eskip.ShuntBackend,

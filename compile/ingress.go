@@ -5,6 +5,7 @@ import (
 
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/routeid"
 )
 
 // ingressBuilder compiles one Ingress into its unit.
@@ -124,9 +125,9 @@ func (b *ingressBuilder) pathRule(host string, p *kube.IngressPath, traffic []*e
 	}
 	if target.external {
 		// The whole host goes to an external name: no path, no traffic split.
-		r.Id = ingressID(b.ing.Namespace, b.ing.Name, host, "", target.externalName)
+		r.Id = routeid.Ingress(b.ing.Namespace, b.ing.Name, host, "", target.externalName)
 	} else {
-		r.Id = ingressID(b.ing.Namespace, b.ing.Name, host, p.Path, p.Backend.Service)
+		r.Id = routeid.Ingress(b.ing.Namespace, b.ing.Name, host, p.Path, p.Backend.Service)
 		setPath(r, b.ann.pathMode, p)
 		r.Predicates = append(r.Predicates, traffic...)
 	}

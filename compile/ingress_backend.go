@@ -7,6 +7,7 @@ import (
 
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/routeid"
 )
 
 // backendTarget is what an Ingress backend resolves to: endpoints (none: the route answers 502), or an external name.
@@ -121,9 +122,9 @@ func (b *ingressBuilder) defaultBackend() {
 	if !ok {
 		return
 	}
-	r := &eskip.Route{Id: ingressID(b.ing.Namespace, b.ing.Name, "", "", "")}
+	r := &eskip.Route{Id: routeid.Ingress(b.ing.Namespace, b.ing.Name, "", "", "")}
 	if target.external {
-		r.Id = ingressID(b.ing.Namespace, b.ing.Name, "default", "", target.externalName)
+		r.Id = routeid.Ingress(b.ing.Namespace, b.ing.Name, "default", "", target.externalName)
 	}
 	b.setBackend(r, target)
 	b.set.application(r, &b.ing.Meta)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/routeid"
 )
 
 // customRoutes adds the routes of the routes annotation to a host, once for each path. They are there even if the
@@ -13,7 +14,7 @@ func (b *ingressBuilder) customRoutes(host string, p *kube.IngressPath) {
 	for i, own := range b.ann.routes {
 		// A copy with lists of its own: the reference's copies share storage and overwrite each other.
 		r := shallow(own)
-		r.Id = customID(b.ing.Namespace, b.ing.Name, own.Id, i, host, p.Path)
+		r.Id = routeid.Custom(b.ing.Namespace, b.ing.Name, own.Id, i, host, p.Path)
 		r.HostRegexps = []string{b.hostExpr(host)}
 		setPath(r, b.ann.pathMode, p)
 		if n := countPaths(r); n > 1 {

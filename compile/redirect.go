@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/routeid"
 )
 
 const redirectWeight = 1000.0
@@ -43,7 +44,7 @@ func (b *ingressBuilder) rememberCustomRedirect(host string) {
 
 // enablingCompanion redirects the http requests that the route would have taken.
 func enablingCompanion(r *eskip.Route, code int) *eskip.Route {
-	c := httpCompanion(r, suffixRedirect)
+	c := httpCompanion(r, routeid.SuffixRedirect)
 	c.Filters = []*eskip.Filter{redirectFilter(code)}
 	c.BackendType = eskip.ShuntBackend
 	c.Backend, c.LBAlgorithm, c.LBEndpoints = "", "", nil
@@ -51,7 +52,7 @@ func enablingCompanion(r *eskip.Route, code int) *eskip.Route {
 }
 
 // disablingCompanion takes the http requests of the route away from the global redirect.
-func disablingCompanion(r *eskip.Route) *eskip.Route { return httpCompanion(r, suffixDisableRedirect) }
+func disablingCompanion(r *eskip.Route) *eskip.Route { return httpCompanion(r, routeid.SuffixDisableRedirect) }
 
 func httpCompanion(r *eskip.Route, suffix string) *eskip.Route {
 	c := shallow(r)
@@ -72,7 +73,7 @@ func redirectFilter(code int) *eskip.Filter { return filter("redirectTo", float6
 // globalRedirect is the route that redirects all http requests that no other route takes.
 func globalRedirect(code int) *eskip.Route {
 	return &eskip.Route{
-		Id:          idRedirect,
+		Id:          routeid.Redirect,
 		Headers:     map[string]string{forwardedProtoHeader: "http"},
 		Predicates:  []*eskip.Predicate{predicate("Weight", redirectWeight)},
 		Filters:     []*eskip.Filter{redirectFilter(code)},

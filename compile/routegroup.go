@@ -6,6 +6,7 @@ import (
 
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/routeid"
 )
 
 const routeGroupClassAnnotation = "zalando.org/routegroup.class"
@@ -134,7 +135,7 @@ func (p *routeGroupPass) compile() error {
 func (p *routeGroupPass) implicitRoutes() error {
 	shares := p.shares(p.rg.Spec.DefaultBackends)
 	for j, ref := range p.rg.Spec.DefaultBackends {
-		r := &eskip.Route{Id: routeGroupID(p.ns, p.rg.Name, "all", 0, j, p.internal)}
+		r := &eskip.Route{Id: routeid.RouteGroup(p.ns, p.rg.Name, "all", 0, j, p.internal)}
 		be := p.backends[ref.BackendName]
 		if err := p.setBackend(r, be); err != nil {
 			return err
@@ -162,7 +163,7 @@ func (p *routeGroupPass) explicitRoutes(i int, spec *kube.RouteSpec) ([]groupRou
 	var routes []groupRoute
 	for _, method := range methods {
 		for j, ref := range refs {
-			r := &eskip.Route{Id: routeGroupID(p.ns, p.rg.Name, methodID(method), i, j, p.internal)}
+			r := &eskip.Route{Id: routeid.RouteGroup(p.ns, p.rg.Name, methodID(method), i, j, p.internal)}
 			p.match(r, spec, method)
 			for _, text := range spec.Filters {
 				fs, _ := eskip.ParseFilters(text) // validated

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/routeid"
 )
 
 // addMain adds a main route and its copies, and notes what the decision about catch-alls needs. It does so even for
@@ -36,7 +37,7 @@ func matchesForwardedProto(r *eskip.Route) bool {
 // eastWestCopy is the deprecated companion under the host NAME.NAMESPACE.DOMAIN.
 func (p *routeGroupPass) eastWestCopy(r *eskip.Route) *eskip.Route {
 	c := eskip.Copy(r)
-	c.Id = eastWestID(r.Id)
+	c.Id = routeid.EastWest(r.Id)
 	c.Predicates = slices.DeleteFunc(c.Predicates, func(p *eskip.Predicate) bool { return p.Name == "Host" })
 	c.Predicates = append(c.Predicates, predicate("Host", hostExpr(p.rg.Name+"."+p.ns+"."+p.set.EastWestDomain)))
 	return c
@@ -46,7 +47,7 @@ func (p *routeGroupPass) eastWestCopy(r *eskip.Route) *eskip.Route {
 func (p *routeGroupPass) redirectCopy(r *eskip.Route) *eskip.Route {
 	c := eskip.Copy(r)
 	return &eskip.Route{
-		Id:          r.Id + suffixRedirect,
+		Id:          r.Id + routeid.SuffixRedirect,
 		Predicates:  append(c.Predicates, predicate("Header", forwardedProtoHeader, "http")),
 		Filters:     []*eskip.Filter{redirectFilter(p.set.HTTPSRedirectCode)},
 		BackendType: eskip.ShuntBackend,
@@ -58,7 +59,7 @@ func (p *routeGroupPass) finish() {
 	if p.built && !p.hostOnly && !p.set.DisableCatchAllRoutes {
 		for _, h := range p.hosts {
 			p.routes = append(p.routes, groupRoute{role: companion, Route: &eskip.Route{
-				Id:          routeGroupCatchAllID(h, p.internal),
+				Id:          routeid.RouteGroupCatchAll(h, p.internal),
 				Predicates:  []*eskip.Predicate{predicate("Host", hostExpr(h))},
 				BackendType: eskip.ShuntBackend,
 			}})

@@ -11,6 +11,7 @@ import (
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/proxysafe"
 	"github.com/routesrv/routesrv/table"
+	"github.com/routesrv/routesrv/wire"
 )
 
 // candidate is a table that passed verification, with its names. It is immutable.
@@ -76,17 +77,17 @@ func (v view) decoder(limit int64) *table.Decoder {
 }
 
 // named reports whether the ETag of a 304 means the candidate; sole says that nothing else was named.
-func (c *candidate) named(t tag, sole bool) bool {
+func (c *candidate) named(e wire.Entity, sole bool) bool {
 	switch {
 	case len(c.etags) == 0:
 		return false
-	case t.text == "":
+	case e.Text == "":
 		return sole // an answer without ETag, which can only mean this
-	case t.known:
-		return t.digest == c.digest
+	case e.Known:
+		return e.Tag.Digest == c.digest
 	default:
 		strong := func(s string) string { return strings.TrimPrefix(s, "W/") }
-		return slices.ContainsFunc(c.etags, func(s string) bool { return strong(s) == strong(t.text) })
+		return slices.ContainsFunc(c.etags, func(s string) bool { return strong(s) == strong(e.Text) })
 	}
 }
 
@@ -124,8 +125,8 @@ func (c *Client) settle(s *server, seen view, a *answer) (result string, f *Erro
 // verify makes a candidate of an answer with a table or a delta. A text that is known already is not parsed again.
 func (c *Client) verify(seen view, a *answer) (next *candidate, f *Error) {
 	next = &candidate{digest: a.digest, origin: a.origin, sourceRead: a.sourceRead, state: a.state}
-	if a.tag.text != "" {
-		next.etags = []string{a.tag.text}
+	if a.etag.Text != "" {
+		next.etags = []string{a.etag.Text}
 	}
 	now := time.Now()
 	if next.sourceRead.IsZero() && seen.applied != nil {
@@ -151,7 +152,7 @@ func (c *Client) verify(seen view, a *answer) (next *candidate, f *Error) {
 	if n := strconv.Itoa(next.table.Len()); a.count != "" && a.count != n {
 		return nil, failf(ReasonCount, "%s routes, X-Count says %.20q", n, a.count)
 	}
-	next.raise(a.tag)
+	next.raise(a.etag)
 	return next, nil
 }
 
@@ -173,7 +174,7 @@ func (c *Client) build(seen view, a *answer, at time.Time) (*table.Table, *Error
 	if a.delta != nil {
 		return applyDelta(seen, a, at, c.limit())
 	}
-	t, err := a.decoder.Table(a.tag.revision, at)
+	t, err := a.decoder.Table(a.etag.Tag.Revision, at)
 	switch {
 	case errors.Is(err, table.ErrTooLarge):
 		return nil, failf(ReasonTooLarge, "%w", err)
@@ -184,9 +185,9 @@ func (c *Client) build(seen view, a *answer, at time.Time) (*table.Table, *Error
 }
 
 // raise gives the candidate the revision of a name of it, if that is higher: it is as new as that.
-func (c *candidate) raise(t tag) {
-	if t.known && t.revision > c.table.Revision() {
-		c.table = c.table.WithRevision(t.revision)
+func (c *candidate) raise(e wire.Entity) {
+	if e.Known && e.Tag.Revision > c.table.Revision() {
+		c.table = c.table.WithRevision(e.Tag.Revision)
 	}
 }
 
@@ -194,22 +195,22 @@ func (c *candidate) raise(t tag) {
 func meant(seen view, a *answer) (*candidate, *Error) {
 	var of *candidate
 	switch {
-	case seen.applied != nil && seen.applied.named(a.tag, seen.held == nil || len(seen.held.etags) == 0):
+	case seen.applied != nil && seen.applied.named(a.etag, seen.held == nil || len(seen.held.etags) == 0):
 		of = &seen.applied.candidate
-	case seen.held != nil && seen.held.named(a.tag, seen.applied == nil || len(seen.applied.etags) == 0):
+	case seen.held != nil && seen.held.named(a.etag, seen.applied == nil || len(seen.applied.etags) == 0):
 		of = seen.held
 	default:
-		return nil, failf(ReasonProtocol, "304 for %q, which is not the one table that was named", a.tag.text)
+		return nil, failf(ReasonProtocol, "304 for %q, which is not the one table that was named", a.etag.Text)
 	}
 	next := *of
 	next.state = a.state
 	if !a.sourceRead.IsZero() {
 		next.sourceRead = a.sourceRead // otherwise the age goes on
 	}
-	next.raise(a.tag)
+	next.raise(a.etag)
 	// Who takes over a name must not be sent back for it. A server whose names have no revision knows the old ones, too.
-	if a.tag.known && a.tag.revision >= next.table.Revision() {
-		next.etags = []string{a.tag.text}
+	if a.etag.Known && a.etag.Tag.Revision >= next.table.Revision() {
+		next.etags = []string{a.etag.Text}
 	}
 	return &next, nil
 }
@@ -251,7 +252,7 @@ func (c *Client) confirm(seen view, next *candidate) {
 	if r := next.table.Revision(); r > a.table.Revision() {
 		a.table = a.table.WithRevision(r)
 	}
-	if newest := parseTag(firstOf(next.etags)); newest.revision < a.table.Revision() {
+	if newest := wire.ParseEntity(firstOf(next.etags)); newest.Tag.Revision < a.table.Revision() {
 		// The server does not know how new the table is, but another one may: it is told, too.
 		a.etags = appendNew(next.etags, was.etags)
 	}

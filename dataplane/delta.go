@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/table"
+	"github.com/routesrv/routesrv/wire"
 )
 
 // LogDeltaFailed is the message of the log about a delta that is no good.
@@ -19,12 +20,8 @@ const (
 	deltaRejected = "failed"
 )
 
-const (
-	deltaForm = "eskip-delta" // in A-IM and IM
-	deltaType = "application/json"
-	// deltaRest is how long a server is not asked for deltas after one that did not verify.
-	deltaRest = 10 * time.Minute
-)
+// deltaRest is how long a server is not asked for deltas after one that did not verify.
+const deltaRest = 10 * time.Minute
 
 // fullReason says why a full table came, or is to come, where a delta could have.
 type fullReason string
@@ -128,30 +125,30 @@ func (c *Client) deltaFailed(s *server, f *Error) {
 func readDelta(a *answer, b *body, seen view) *Error {
 	a.ofDelta = true
 	h := b.resp.Header
-	if form := h.Get("IM"); !strings.EqualFold(form, deltaForm) {
-		return failf(ReasonDelta, "IM is %.50q, want %s", form, deltaForm)
+	if form := h.Get(wire.HeaderIM); !strings.EqualFold(form, wire.DeltaForm) {
+		return failf(ReasonDelta, "IM is %.50q, want %s", form, wire.DeltaForm)
 	}
-	if kind, _, err := mime.ParseMediaType(h.Get("Content-Type")); err != nil || kind != deltaType {
-		return failf(ReasonDelta, "content type %.50q, want %s", h.Get("Content-Type"), deltaType)
+	if kind, _, err := mime.ParseMediaType(h.Get("Content-Type")); err != nil || kind != wire.DeltaType {
+		return failf(ReasonDelta, "content type %.50q, want %s", h.Get("Content-Type"), wire.DeltaType)
 	}
-	base := parseTag(h.Get("Delta-Base"))
-	if !base.known || seen.find(base.digest) == nil {
-		return failf(ReasonDelta, "delta for %.100q, which was not named", h.Get("Delta-Base"))
+	base := wire.ParseEntity(h.Get(wire.HeaderDeltaBase))
+	if !base.Known || seen.find(base.Tag.Digest) == nil {
+		return failf(ReasonDelta, "delta for %.100q, which was not named", h.Get(wire.HeaderDeltaBase))
 	}
 	d, f := b.delta()
 	if f != nil {
 		return f
 	}
-	if f = a.takeDelta(d); f == nil && a.delta.Base != base.digest {
-		f = failf(ReasonDelta, "delta for %s, Delta-Base says %s", a.delta.Base, base.text)
+	if f = a.takeDelta(d); f == nil && a.delta.Base != base.Tag.Digest {
+		f = failf(ReasonDelta, "delta for %s, Delta-Base says %s", a.delta.Base, base.Text)
 	}
 	return f
 }
 
 // takeDelta takes a delta that leads to the table of the tag.
 func (a *answer) takeDelta(d *table.Delta) *Error {
-	if !a.tag.known || d.Target != a.tag.digest {
-		return failf(ReasonDelta, "delta leads to %s, tag says %.100q", d.Target, a.tag.text)
+	if !a.etag.Known || d.Target != a.etag.Tag.Digest {
+		return failf(ReasonDelta, "delta leads to %s, tag says %.100q", d.Target, a.etag.Text)
 	}
 	a.delta, a.digest = d, d.Target
 	return nil
@@ -170,8 +167,8 @@ func applyDelta(seen view, a *answer, at time.Time, limit int64) (*table.Table, 
 	if err != nil {
 		return nil, failf(ReasonDelta, "%w", err)
 	}
-	if t.Revision() != a.tag.revision {
-		t = t.WithRevision(a.tag.revision)
+	if t.Revision() != a.etag.Tag.Revision {
+		t = t.WithRevision(a.etag.Tag.Revision)
 	}
 	return t, nil
 }

@@ -2,26 +2,21 @@ package dataplane
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
 	"slices"
 	"time"
+
+	"github.com/routesrv/routesrv/wire"
 )
 
 // LogStreamRejected is the message of the log about a stream that said what does not verify.
 const LogStreamRejected = "what a stream has brought does not verify, the full table is fetched"
 
-// Types of events, as label values.
-const (
-	eventDelta     = "delta"
-	eventTable     = "table"
-	eventFetch     = "fetch"
-	eventCurrent   = "current"
-	eventReconnect = "reconnect"
-	eventOther     = "other"
-)
+// eventOther is the label value for events that the client does not know.
+const eventOther = "other"
 
-var eventNames = []string{eventDelta, eventTable, eventFetch, eventCurrent, eventReconnect, eventOther}
+// eventNames are the names of events, as label values.
+var eventNames = append(wire.Events(), eventOther)
 
 // Reasons why a stream ended, beside those for which there is none.
 const (
@@ -65,18 +60,14 @@ func (c *Client) take(ctx context.Context, st *stream, e event) *ending {
 	st.retry = e.retry
 	c.update(func(l *loopState) { l.stream.LastEvent, l.stream.Event = now, name })
 	switch name {
-	case eventDelta, eventTable:
+	case wire.EventDelta, wire.EventTable:
 		return c.takeTable(st, e)
-	case eventFetch:
+	case wire.EventFetch:
 		return c.takeFetch(ctx, st, e)
-	case eventCurrent:
+	case wire.EventCurrent:
 		return c.takeCurrent(st, e)
-	case eventReconnect:
-		var advice struct {
-			AfterMS uint32 `json:"after_ms"`
-		}
-		_ = json.Unmarshal([]byte(e.data), &advice) // without advice it is streamGap
-		after := min(time.Duration(advice.AfterMS)*time.Millisecond, c.cfg.MaxBackoff)
+	case wire.EventReconnect:
+		after := min(wire.ParseReconnect(e.data), c.cfg.MaxBackoff) // without advice it is streamGap
 		return &ending{reason: endReconnect, failed: !st.current, wait: after + c.chance(after/10+250*time.Millisecond)}
 	}
 	return nil
@@ -95,7 +86,7 @@ func (c *Client) takeTable(st *stream, e event) *ending {
 		return end
 	}
 	a := &answer{
-		tag: parseTag(e.id), ofDelta: e.name == eventDelta, decoder: e.decoder, digest: e.digest, sourceRead: st.lastRead,
+		etag: wire.ParseEntity(e.id), ofDelta: e.name == wire.EventDelta, decoder: e.decoder, digest: e.digest, sourceRead: st.lastRead,
 		origin: st.server.name,
 	}
 	if cur := c.cur.Load(); a.sourceRead.IsZero() && cur != nil {
@@ -103,7 +94,7 @@ func (c *Client) takeTable(st *stream, e event) *ending {
 	}
 	result, f := c.settleEvent(st, a, func() *Error {
 		switch {
-		case !a.tag.known:
+		case !a.etag.Known:
 			return failf(ReasonTag, "id %.200q has no digest", e.id)
 		case e.failed != nil:
 			return e.failed
@@ -111,8 +102,8 @@ func (c *Client) takeTable(st *stream, e event) *ending {
 			return failf(ReasonProtocol, "event %s has no data, or has its name behind them", e.name)
 		case a.ofDelta:
 			return a.takeDelta(e.delta)
-		case a.digest != a.tag.digest:
-			return failf(ReasonDigest, "text has digest %s, id says %s", a.digest, a.tag.text)
+		case a.digest != a.etag.Tag.Digest:
+			return failf(ReasonDigest, "text has digest %s, id says %s", a.digest, a.etag.Text)
 		}
 		return nil
 	})
@@ -138,26 +129,23 @@ func (c *Client) takeCurrent(st *stream, e event) *ending {
 	if end := c.place(st); end != nil {
 		return end
 	}
-	var says struct {
-		SourceRead string `json:"source_read"`
-		State      string `json:"state"`
-	}
-	a := &answer{notModified: true, tag: parseTag(e.id), origin: st.server.name}
+	a := &answer{notModified: true, etag: wire.ParseEntity(e.id), origin: st.server.name}
 	_, f := c.settleEvent(st, a, func() *Error {
-		if err := json.Unmarshal([]byte(e.data), &says); err != nil {
+		told, state, err := wire.ParseCurrent(e.data)
+		if err != nil {
 			return failf(ReasonProtocol, "event current: %w", err)
 		}
-		if !a.tag.known {
+		if !a.etag.Known {
 			return failf(ReasonTag, "id %.200q has no digest", e.id)
 		}
-		read, err := time.Parse(time.RFC3339, says.SourceRead)
-		a.sourceRead, a.state = credible(read, err, time.Now()), tableState(says.State)
+		read, err := wire.ParseTime(told)
+		a.sourceRead, a.state = credible(read, err, time.Now()), wire.ParseState(state)
 		return nil
 	})
 	if f != nil {
 		return c.rejected(st, f)
 	}
-	st.at, st.current = a.tag.digest, true
+	st.at, st.current = a.etag.Tag.Digest, true
 	if !a.sourceRead.IsZero() {
 		st.lastRead = a.sourceRead
 	}
@@ -182,7 +170,7 @@ func (c *Client) takeFetch(ctx context.Context, st *stream, e event) *ending {
 	if err := c.try(ctx, ctx, st.server, st.zone, fullFetch); err != nil {
 		return &ending{reason: endFetch, failed: true}
 	}
-	st.at = parseTag(e.id).digest
+	st.at = wire.ParseEntity(e.id).Tag.Digest
 	return c.place(st)
 }
 

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/routesrv/routesrv/wire"
 )
 
 // maxSkew is how far the clock of a server may be ahead of ours. A time of reading that lies further in the future proves
@@ -16,18 +18,18 @@ const maxSkew = time.Minute
 // A route server of ours says so in X-Source-Read. Once it has, an answer without that header is no evidence: something in
 // between may have made it of what it had stored. Any other server has read its source when it made the answer, which is
 // what Date and Age tell (RFC 9111 §4.2.3). A cache that answers from its store keeps the old Date, so its answers age.
-func (s *server) evidence(resp *http.Response, etag tag, sent, received time.Time) time.Time {
+func (s *server) evidence(resp *http.Response, etag wire.Entity, sent, received time.Time) time.Time {
 	h := resp.Header
-	if text := h.Get(headerSourceRead); text != "" {
-		read, err := time.Parse(time.RFC3339, text)
+	if text := h.Get(wire.HeaderSourceRead); text != "" {
+		read, err := wire.ParseTime(text)
 		at := credible(read, err, received)
 		s.tells = s.tells || !at.IsZero()
 		return at
 	}
 	switch {
-	case h.Get(headerRevision) != "":
+	case h.Get(wire.HeaderRevision) != "":
 		return time.Time{} // it is one of ours that does not know
-	case s.tells && (resp.StatusCode != http.StatusOK || etag.revision > 0):
+	case s.tells && (resp.StatusCode != http.StatusOK || etag.Tag.Revision > 0):
 		return time.Time{}
 	}
 	s.tells = false // a whole table of another kind of server

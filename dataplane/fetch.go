@@ -11,14 +11,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/table"
-)
-
-// Names of headers.
-const (
-	headerCount      = "X-Count"
-	headerRevision   = "X-Revision"
-	headerSourceRead = "X-Source-Read"
-	headerTableState = "X-Table-State"
+	"github.com/routesrv/routesrv/wire"
 )
 
 const (
@@ -29,7 +22,7 @@ const (
 // answer is what a server said, before anything of it is believed but that the transfer was whole.
 type answer struct {
 	notModified bool
-	tag         tag
+	etag        wire.Entity
 	decoder     *table.Decoder // of the text of a full answer
 	digest      table.Digest   // of the text, or of what the delta leads to
 	ofDelta     bool           // the answer is a delta
@@ -72,7 +65,7 @@ func (c *Client) request(ctx context.Context, method string, u *url.URL, header 
 	req.Header = header
 	req.Header.Set("User-Agent", userAgent)
 	if len(names) > 0 {
-		req.Header.Set("If-None-Match", strings.Join(names, ", "))
+		req.Header.Set(wire.HeaderIfNoneMatch, strings.Join(names, ", "))
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
@@ -97,7 +90,7 @@ func transferReason(err error, otherwise Reason) Reason {
 func (c *Client) fetch(ctx context.Context, s *server, zone string, seen view, w want) (*answer, *Error) {
 	header := http.Header{"Accept-Encoding": {acceptEncoding}}
 	if w.delta {
-		header.Set("A-IM", deltaForm)
+		header.Set(wire.HeaderAcceptIM, wire.DeltaForm)
 	}
 	var names []string
 	if w.named {
@@ -112,15 +105,15 @@ func (c *Client) fetch(ctx context.Context, s *server, zone string, seen view, w
 	received := time.Now()
 	a := &answer{
 		notModified: resp.StatusCode == http.StatusNotModified,
-		tag:         parseTag(resp.Header.Get("Etag")),
-		count:       resp.Header.Get(headerCount),
-		state:       tableState(resp.Header.Get(headerTableState)),
+		etag:        wire.ParseEntity(resp.Header.Get(wire.HeaderETag)),
+		count:       resp.Header.Get(wire.HeaderCount),
+		state:       wire.ParseState(resp.Header.Get(wire.HeaderTableState)),
 		modified:    past(http.ParseTime(resp.Header.Get("Last-Modified"))),
 		origin:      s.name,
 	}
-	a.sourceRead = s.evidence(resp, a.tag, sent, received)
+	a.sourceRead = s.evidence(resp, a.etag, sent, received)
 	if a.notModified || resp.StatusCode == http.StatusOK {
-		s.foreign = resp.Header.Get(headerRevision) == ""
+		s.foreign = resp.Header.Get(wire.HeaderRevision) == ""
 	}
 	if a.notModified {
 		if len(names) == 0 {
@@ -136,9 +129,9 @@ func (c *Client) fetch(ctx context.Context, s *server, zone string, seen view, w
 		return nil, f
 	}
 	switch {
-	case !a.tag.known && resp.Header.Get(headerRevision) != "":
-		return nil, failf(ReasonTag, "ETag %.200q of a route server has no digest", resp.Header.Get("Etag"))
-	case !a.tag.known && resp.ContentLength < 0:
+	case !a.etag.Known && resp.Header.Get(wire.HeaderRevision) != "":
+		return nil, failf(ReasonTag, "ETag %.200q of a route server has no digest", resp.Header.Get(wire.HeaderETag))
+	case !a.etag.Known && resp.ContentLength < 0:
 		return nil, failf(ReasonLength, "neither a length nor a digest tells whether the body is whole")
 	}
 	a.decoder = seen.decoder(b.limit)
@@ -148,8 +141,8 @@ func (c *Client) fetch(ctx context.Context, s *server, zone string, seen view, w
 	if err := ctx.Err(); err != nil {
 		return nil, failf(ReasonTimeout, "%w", err) // a transport may not look at it
 	}
-	if a.tag.known && a.digest != a.tag.digest {
-		return nil, failf(ReasonDigest, "text has digest %s, ETag says %s", a.digest, a.tag.text)
+	if a.etag.Known && a.digest != a.etag.Tag.Digest {
+		return nil, failf(ReasonDigest, "text has digest %s, ETag says %s", a.digest, a.etag.Text)
 	}
 	return a, nil
 }
@@ -194,14 +187,6 @@ func redactedLocation(resp *http.Response) string {
 	}
 	u.RawQuery = ""
 	return u.Redacted()
-}
-
-// tableState keeps what is known to be said: it ends up in a log.
-func tableState(s string) string {
-	if s == "stale" || s == "held" {
-		return s
-	}
-	return ""
 }
 
 // past is a time that was read, zero if there was none. One in the future, by a clock that is fast, is now.

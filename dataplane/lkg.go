@@ -8,6 +8,7 @@ import (
 
 	"github.com/routesrv/routesrv/proxysafe"
 	"github.com/routesrv/routesrv/table"
+	"github.com/routesrv/routesrv/wire"
 )
 
 // maxLKGHeader is room for the metadata of the file.
@@ -97,4 +98,12 @@ func parseLKG(r io.Reader, size int64) (t *table.Table, meta table.FileMeta, err
 		return nil, table.FileMeta{}, err
 	}
 	return t, meta, nil
+}
+
+// namesOf returns the ETags that route servers give to a table in the encodings that the client asks for. A table from a file has
+// no ETag. Any of its names will do, because a server reads nothing but the digest and the revision. A server with other ETags
+// does not know these, and sends the table.
+func namesOf(t *table.Table) []string {
+	zstd, gzip := wire.Tag{Digest: t.Digest(), Revision: t.Revision(), Encoding: wire.Zstd}, wire.Tag{Digest: t.Digest(), Revision: t.Revision(), Encoding: wire.Gzip}
+	return []string{zstd.String(), gzip.String()}
 }

@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -184,65 +183,4 @@ func (s *shortWriter) Write(p []byte) (int, error) {
 	}
 	s.room -= len(p)
 	return s.w.Write(p)
-}
-
-func FuzzParseTag(f *testing.F) {
-	digest := makeDigest()
-	for _, s := range []string{`"` + digest + `"`, `"` + digest + `.12~3+gzip"`, `W/"` + digest + `+zstd"`, `"v1"`, `""`, `"`, ``} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		tag := parseTag(s)
-		if tag.text != "" && tag.text != s {
-			t.Errorf("%q is kept as %q", s, tag.text)
-		}
-		if tag.known && (tag.text == "" || !strings.Contains(s, `"`+tag.digest.String())) {
-			t.Errorf("%q gives %+v", s, tag)
-		}
-	})
-}
-
-func makeDigest() string { return table.Digest{1, 2, 3}.String() }
-
-func TestParseTag(t *testing.T) {
-	digest := makeDigest()
-	for s, want := range map[string]struct {
-		kept, known bool
-		revision    uint64
-	}{
-		`"` + digest + `"`:                             {true, true, 0},
-		`"` + digest + `+gzip"`:                        {true, true, 0},
-		`"` + digest + `+zstd"`:                        {true, true, 0},
-		`"` + digest + `.12"`:                          {true, true, 12},
-		`"` + digest + `.18446744073709551615~7+zstd"`: {true, true, 1<<64 - 1},
-		`W/"` + digest + `.12"`:                        {true, true, 12},
-		`"` + digest + `.18446744073709551616"`:        {true, false, 0},
-		`"` + digest + `.012"`:                         {true, false, 0},
-		`"` + digest + `.0"`:                           {true, false, 0},
-		`"` + digest + `."`:                            {true, false, 0},
-		`"` + digest + `~"`:                            {true, false, 0},
-		`"` + digest + `~0"`:                           {true, false, 0},
-		`"` + digest + `+br"`:                          {true, false, 0},
-		`"` + digest + `12"`:                           {true, false, 0},
-		`"` + digest[1:] + `"`:                         {true, false, 0},
-		`"` + "A" + digest[1:] + `"`:                   {true, false, 0},
-		`"v1"`:                                         {true, false, 0},
-		`""`:                                           {true, false, 0},
-		digest:                                         {false, false, 0},
-		`"`:                                            {false, false, 0},
-		`"a" , "b"`:                                    {false, false, 0},
-		"\"a\r\nX: b\"":                                {false, false, 0},
-		`w/"a"`:                                        {false, false, 0},
-		``:                                             {false, false, 0},
-		`*`:                                            {false, false, 0},
-		`"` + string(slices.Repeat([]byte("x"), 300)) + `"`: {false, false, 0},
-	} {
-		got := parseTag(s)
-		if (got.text == s && s != "") != want.kept || got.known != want.known || got.revision != want.revision {
-			t.Errorf("%q gives %+v, want %+v", s, got, want)
-		}
-		if got.known && got.digest.String() != digest {
-			t.Errorf("%q gives the digest %s", s, got.digest)
-		}
-	}
 }

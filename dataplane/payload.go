@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/routesrv/routesrv/table"
+	"github.com/routesrv/routesrv/wire"
 )
 
 // maxSmallEvent bounds the data of an event that is neither a table nor a delta.
@@ -108,9 +109,9 @@ func (p *deltaPayload) abort() {
 // do not, the data have to be small.
 func (c *Client) newPayload(name string) payload {
 	switch name {
-	case eventTable:
+	case wire.EventTable:
 		return &tablePayload{view{c.cur.Load(), c.held.Load()}.decoder(c.limit()), sha256.New()}
-	case eventDelta:
+	case wire.EventDelta:
 		return newDeltaPayload(c.limit())
 	}
 	return &textPayload{}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/table"
+	"github.com/routesrv/routesrv/wire"
 )
 
 // Messages of the log.
@@ -294,7 +295,7 @@ func (c *Client) Ask(ctx context.Context, digest table.Digest, revision uint64) 
 	s := c.inUse()
 	ctx, cancel := context.WithTimeout(ctx, min(c.cfg.Timeout, probeTimeout))
 	defer cancel()
-	o, f := c.ask(ctx, s, tagOf(digest, revision))
+	o, f := c.ask(ctx, s, wire.Tag{Digest: digest, Revision: revision}.String())
 	if f != nil {
 		f.URL = s.name
 		return Opinion{}, f
@@ -314,11 +315,11 @@ func (c *Client) ask(ctx context.Context, s *server, name string) (Opinion, *Err
 	if f := checkStatus(resp); f != nil {
 		return Opinion{}, f
 	}
-	t := parseTag(resp.Header.Get("Etag"))
-	if !t.known {
-		return Opinion{}, failf(ReasonTag, "ETag %.200q has no digest", resp.Header.Get("Etag"))
+	e := wire.ParseEntity(resp.Header.Get(wire.HeaderETag))
+	if !e.Known {
+		return Opinion{}, failf(ReasonTag, "ETag %.200q has no digest", resp.Header.Get(wire.HeaderETag))
 	}
-	return Opinion{Digest: t.digest, Revision: t.revision}, nil
+	return Opinion{Digest: e.Tag.Digest, Revision: e.Tag.Revision}, nil
 }
 
 // inUse is the server in use.

@@ -15,10 +15,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/routesrv/routesrv/table"
+	"github.com/routesrv/routesrv/wire"
 )
 
 const (
-	streamType = "text/event-stream"
 	// silence is how long nothing may be heard. A heartbeat comes every 15 s.
 	silence = 45 * time.Second
 	// patience is how long there may be no event, whatever else is heard: a full table that waits for its turn or trickles
@@ -88,13 +88,13 @@ func (c *Client) connect(ctx context.Context, s *server, zone string) (*connecti
 	if zone != "" {
 		u.RawQuery = "zone=" + zone // of letters, digits and ._-
 	}
-	header := http.Header{"Accept": {streamType}, "Accept-Encoding": {"gzip"}}
+	header := http.Header{"Accept": {wire.StreamType}, "Accept-Encoding": {"gzip"}}
 	var names []string
 	conn := &connection{}
 	if seen := c.view(); seen.applied != nil && seen.canonical() {
 		t := seen.applied.table
 		conn.at = t.Digest()
-		header.Set("Last-Event-ID", tagOf(t.Digest(), t.Revision()))
+		header.Set(wire.HeaderLastEventID, wire.Tag{Digest: t.Digest(), Revision: t.Revision()}.String())
 		// A server without streams takes "watch" for a zone: let it answer with 304 and not with a table.
 		names = namesOf(t)
 	}
@@ -123,7 +123,7 @@ func checkStream(resp *http.Response) *Error {
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	advice := retryAfter(resp)
 	switch status := resp.StatusCode; {
-	case status == http.StatusOK && kind == streamType:
+	case status == http.StatusOK && kind == wire.StreamType:
 		return nil
 	case status == http.StatusOK, status == http.StatusNotModified, status == http.StatusMethodNotAllowed,
 		status == http.StatusNotAcceptable, status == http.StatusNotImplemented, status == http.StatusNotFound && advice == 0:

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"slices"
 	"time"
+
+	"github.com/routesrv/routesrv/wire"
 )
 
 // decision is what the preconditions of a request come to.
@@ -24,7 +26,7 @@ func (x *exchange) decide() decision {
 		return decision{status: http.StatusPreconditionFailed, etag: x.etag(0)}
 	}
 
-	if v := h["If-None-Match"]; len(v) > 0 {
+	if v := h[wire.HeaderIfNoneMatch]; len(v) > 0 {
 		if etag := x.ifNoneMatch(v); etag != nil {
 			return decision{status: http.StatusNotModified, etag: etag}
 		}
@@ -39,8 +41,8 @@ func (x *exchange) decide() decision {
 // ifMatch reports whether one of the tags is that of the selected body, by strong comparison. Whether the body has
 // arrived does not matter: the client asks for nothing else than these bytes.
 func (x *exchange) ifMatch(values []string) bool {
-	n := parseTags(values)
-	return n.any || slices.ContainsFunc(n.tags, func(t namedTag) bool { return !t.weak && x.sameBody(t.tag) })
+	n := wire.ParseTags(values)
+	return n.Any || slices.ContainsFunc(n.List, func(t wire.NamedTag) bool { return !t.Weak && x.sameBody(t.Tag) })
 }
 
 // ifRange reports whether a range may be sent: without If-Range, or if it names the selected body (RFC 9110 §13.1.5).
@@ -51,42 +53,42 @@ func (x *exchange) ifRange(values []string) bool {
 	if at, ok := httpDate(values[:1]); ok {
 		return x.state.version.lastModified != nil && at.Equal(x.state.version.modified)
 	}
-	n := parseTags(values[:1])
-	return len(n.tags) == 1 && !n.tags[0].weak && x.sameBody(n.tags[0].tag)
+	n := wire.ParseTags(values[:1])
+	return len(n.List) == 1 && !n.List[0].Weak && x.sameBody(n.List[0].Tag)
 }
 
 // ifNoneMatch returns the ETag of a 304, or nil if the table is to be sent.
 func (x *exchange) ifNoneMatch(values []string) []string {
-	n := parseTags(values)
-	if n.any {
+	n := wire.ParseTags(values)
+	if n.Any {
 		return x.unnamed()
 	}
-	var other, newer tag // of another digest: the highest of all, and of those that may be newer
-	for _, t := range n.tags {
-		same := t.digest == x.variant.table.Digest()
-		if same && t.encoding != x.encoding && !x.deltas {
+	var other, newer wire.Tag // of another digest: the highest of all, and of those that may be newer
+	for _, t := range n.List {
+		same := t.Digest == x.variant.table.Digest()
+		if same && t.Encoding != x.encoding && !x.deltas {
 			continue
 		}
-		if !x.deltas && !x.cache.bodies.arrived(bodyKey{clientOf(x.r), t.digest, t.encoding}, t.rotation) {
+		if !x.deltas && !x.cache.bodies.arrived(bodyKey{clientOf(x.r), t.Digest, t.Encoding}, t.Rotation) {
 			continue
 		}
 		if same {
-			return x.confirm(t.tag)
+			return x.confirm(t.Tag)
 		}
-		if t.revision > other.revision {
-			other = t.tag
+		if t.Revision > other.Revision {
+			other = t.Tag
 		}
-		if t.revision > newer.revision && !x.notOlderThan(t.tag) {
-			newer = t.tag
+		if t.Revision > newer.Revision && !x.notOlderThan(t.Tag) {
+			newer = t.Tag
 		}
 	}
-	if newer.revision > 0 {
+	if newer.Revision > 0 {
 		return x.keep(newer)
 	}
-	if x.state.newest > 0 && x.stamp.revision < other.revision {
+	if x.state.newest > 0 && x.stamp.revision < other.Revision {
 		// This content was there before and is there again. Under its old name a replica that lags behind would send the
 		// client back to what it has now.
-		x.stamp = x.variant.raise(max(other.revision, x.state.newest))
+		x.stamp = x.variant.raise(max(other.Revision, x.state.newest))
 	}
 	return nil
 }
@@ -103,25 +105,25 @@ func (x *exchange) unnamed() []string {
 
 // confirm returns the ETag of a 304 to a client that holds this table. It is never older than the one it named: who
 // takes over the ETag of a 304 must not be sent back in time for it.
-func (x *exchange) confirm(t tag) []string {
-	if t.rotation == 0 && t.revision <= x.stamp.revision {
+func (x *exchange) confirm(t wire.Tag) []string {
+	if t.Rotation == 0 && t.Revision <= x.stamp.revision {
 		return x.stamp.etags[x.encoding]
 	}
-	t.revision = max(t.revision, x.stamp.revision)
+	t.Revision = max(t.Revision, x.stamp.revision)
 	return []string{t.String()}
 }
 
 // notOlderThan reports whether it is certain that the table is not older than another one that a client names: see the
 // package documentation. Where there are no revisions there is no order, and nothing is older.
-func (x *exchange) notOlderThan(t tag) bool {
+func (x *exchange) notOlderThan(t wire.Tag) bool {
 	st := x.state
-	return st.newest == 0 || t.revision <= st.oldest || x.cache.history.showed(t.digest, t.revision, st.version.sighting.order)
+	return st.newest == 0 || t.Revision <= st.oldest || x.cache.history.showed(t.Digest, t.Revision, st.version.sighting.order)
 }
 
 // keep claims a table that may be newer. It returns the ETag of a 304, or nil if the claim is refuted or settled.
-func (x *exchange) keep(t tag) []string {
+func (x *exchange) keep(t wire.Tag) []string {
 	metrics := x.cache.cfg.Metrics
-	known, isNew := x.cache.claims.ask(claimed{t.digest, t.revision}, clientOf(x.r), x.cache.started.Load())
+	known, isNew := x.cache.claims.ask(claimed{t.Digest, t.Revision}, clientOf(x.r), x.cache.started.Load())
 	switch {
 	case known.refuted:
 		metrics.OlderTables.Inc()
@@ -132,7 +134,7 @@ func (x *exchange) keep(t tag) []string {
 	}
 	if isNew {
 		metrics.Claims.Inc()
-		x.cache.cfg.Logger.Debug("client may have a newer table", "digest", t.digest.String(), "revision", t.revision,
+		x.cache.cfg.Logger.Debug("client may have a newer table", "digest", t.Digest.String(), "revision", t.Revision,
 			"oldest", x.state.oldest, "newest", x.state.newest)
 		x.cache.cfg.Recheck()
 	}
@@ -140,8 +142,8 @@ func (x *exchange) keep(t tag) []string {
 }
 
 // sameBody reports whether t names the bytes that would be sent.
-func (x *exchange) sameBody(t tag) bool {
-	return t.digest == x.variant.table.Digest() && t.encoding == x.encoding
+func (x *exchange) sameBody(t wire.Tag) bool {
+	return t.Digest == x.variant.table.Digest() && t.Encoding == x.encoding
 }
 
 // modifiedAfter reports whether the table is newer than at. A table without a time is not.

@@ -8,14 +8,13 @@ import (
 	"sync"
 
 	"github.com/routesrv/routesrv/table"
+	"github.com/routesrv/routesrv/wire"
 )
 
 // Header values of a delta (RFC 3229).
-const instanceManipulation = "eskip-delta"
-
 var (
-	imDelta         = []string{instanceManipulation}
-	applicationJSON = []string{"application/json"}
+	imDelta   = []string{wire.DeltaForm}
+	deltaType = []string{wire.DeltaType}
 )
 
 // delta is what leads from one table to the table of a variant. It is made once for all who ask, and each encoding of it when
@@ -99,10 +98,10 @@ func (d *delta) body(c *Cache, e encoding) []byte {
 
 // takesDeltas reports whether the client says that it holds the text of what it names, and takes deltas to it.
 func takesDeltas(h http.Header) bool {
-	for _, value := range h["A-Im"] {
+	for _, value := range h[wire.HeaderAcceptIM] {
 		for member := range strings.SplitSeq(value, ",") {
 			name, _, _ := strings.Cut(member, ";")
-			if strings.EqualFold(strings.TrimSpace(name), instanceManipulation) {
+			if strings.EqualFold(strings.TrimSpace(name), wire.DeltaForm) {
 				return true
 			}
 		}
@@ -113,8 +112,8 @@ func takesDeltas(h http.Header) bool {
 // serveDelta answers with a delta from one of the tables that the client names, if there is one which is worth it.
 func (x *exchange) serveDelta() bool {
 	limit := x.variant.smallest()
-	for _, t := range parseTags(x.r.Header["If-None-Match"]).tags {
-		d := x.deltaFrom(t.digest)
+	for _, t := range wire.ParseTags(x.r.Header[wire.HeaderIfNoneMatch]).List {
+		d := x.deltaFrom(t.Digest)
 		if d == nil {
 			continue
 		}
@@ -124,9 +123,9 @@ func (x *exchange) serveDelta() bool {
 		}
 		x.headers(x.etag(0))
 		h := x.w.Header()
-		h["Im"] = imDelta
-		h["Delta-Base"] = []string{t.tag.String()}
-		h["Content-Type"] = applicationJSON
+		h[wire.HeaderIM] = imDelta
+		h[wire.HeaderDeltaBase] = []string{t.Tag.String()}
+		h["Content-Type"] = deltaType
 		h["Content-Length"] = []string{strconv.Itoa(len(body))}
 		if x.encoding != identity {
 			h["Content-Encoding"] = encodingHeader[x.encoding]

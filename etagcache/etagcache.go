@@ -18,9 +18,9 @@
 //	"<64 hex digits>[.<revision>][~<rotation>][+gzip|+zstd]"
 //
 // The digest is that of the uncompressed text. The revision is the highest of the read that first gave this content, so
-// that the content has nothing that was written later; it is left out where the source has none. The rotation counts bodies that broke off (below). A tag matches if digest and
-// encoding are the same and its body is not known to have broken off; so a bare digest, as other route servers issue it,
-// matches, too. Clients must treat the tag as opaque.
+// that the content has nothing that was written later; it is left out where the source has none. The rotation counts bodies that
+// broke off (below). A tag matches if digest and encoding are the same and its body is not known to have broken off; so a bare
+// digest, as other route servers issue it, matches, too. Clients must treat the tag as opaque. Package wire reads and writes it.
 //
 // # Order of tables
 //

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/routesrv/routesrv/table"
+	"github.com/routesrv/routesrv/wire"
 )
 
 // eventWriter writes the events of one stream. Errors stick: nothing is written after the first, and flush returns it.
@@ -66,12 +67,12 @@ func (e *eventWriter) text(s string) {
 }
 
 // event adds an event with one line of data.
-func (e *eventWriter) event(name string, id *tag, data string) {
+func (e *eventWriter) event(name string, id *wire.Tag, data string) {
 	e.head(name, id)
 	e.text("data: " + data + "\n\n")
 }
 
-func (e *eventWriter) head(name string, id *tag) {
+func (e *eventWriter) head(name string, id *wire.Tag) {
 	head := "event: " + name + "\n"
 	if id != nil {
 		head += "id: " + id.String() + "\n"
@@ -93,8 +94,8 @@ func (e *eventWriter) fits(d *delta, x *exchange) bool {
 const maxPlainDelta = 2 << 10
 
 // delta adds a delta event.
-func (e *eventWriter) delta(c *Cache, d *delta, id tag) {
-	e.head(eventDelta, &id)
+func (e *eventWriter) delta(c *Cache, d *delta, id wire.Tag) {
+	e.head(wire.EventDelta, &id)
 	if e.zipped && len(d.json) > maxPlainDelta {
 		e.text("data: ")
 		body := d.body(c, gzipped)
@@ -106,10 +107,10 @@ func (e *eventWriter) delta(c *Cache, d *delta, id tag) {
 }
 
 // table sends a table event, block by block.
-func (e *eventWriter) table(c *Cache, va *variant, id tag) error {
+func (e *eventWriter) table(c *Cache, va *variant, id wire.Tag) error {
 	e.tables.Add(1)
 	end := time.Now().Add(maxTableTime)
-	e.head(eventTable, &id)
+	e.head(wire.EventTable, &id)
 	blocks := va.table.Routes().Blocks()
 	if len(blocks) == 0 {
 		e.text("data:\n")

@@ -5,6 +5,8 @@ import (
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/routesrv/routesrv/wire"
 )
 
 // Metrics is made by NewMetrics. One Metrics belongs to one Cache.
@@ -117,8 +119,8 @@ func (m *Metrics) resolve() {
 	m.responses = make(map[int]*[encodings]prometheus.Counter, len(statuses))
 	for _, status := range statuses {
 		series := new([encodings]prometheus.Counter)
-		for e, name := range encodingName {
-			series[e] = m.Responses.WithLabelValues(strconv.Itoa(status), name)
+		for e := range encodings {
+			series[e] = m.Responses.WithLabelValues(strconv.Itoa(status), e.String())
 		}
 		m.responses[status] = series
 	}
@@ -126,13 +128,13 @@ func (m *Metrics) resolve() {
 	for _, reason := range cutReasons {
 		m.bodiesCut[reason] = m.BodiesCut.WithLabelValues(reason)
 	}
-	m.streamEvents = make(map[string]prometheus.Counter, len(events))
-	for _, name := range events {
+	m.streamEvents = make(map[string]prometheus.Counter, len(wire.Events()))
+	for _, name := range wire.Events() {
 		m.streamEvents[name] = m.StreamEvents.WithLabelValues(name)
 	}
-	for e, name := range encodingName {
-		m.sentBytes[e] = m.SentBytes.WithLabelValues(name)
-		m.tableBytes[e] = m.TableBytes.WithLabelValues(name)
+	for e := range encodings {
+		m.sentBytes[e] = m.SentBytes.WithLabelValues(e.String())
+		m.tableBytes[e] = m.TableBytes.WithLabelValues(e.String())
 	}
 }
 

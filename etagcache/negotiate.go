@@ -2,24 +2,22 @@ package etagcache
 
 import (
 	"strings"
+
+	"github.com/routesrv/routesrv/wire"
 )
 
 // encoding is a content coding that bodies are made in.
-type encoding uint8
+type encoding = wire.Encoding
 
 const (
-	identity encoding = iota
-	gzipped
-	zstandard
-	encodings // their number
+	identity  = wire.Identity
+	gzipped   = wire.Gzip
+	zstandard = wire.Zstd
+	encodings = wire.Encodings
 )
 
-// The names of the encodings: in metrics, in Content-Encoding, and as the end of an ETag.
-var (
-	encodingName   = [encodings]string{"identity", "gzip", "zstd"}
-	encodingHeader = [encodings][]string{nil, {"gzip"}, {"zstd"}}
-	encodingTag    = [encodings]string{"", "+gzip", "+zstd"}
-)
+// encodingHeader has the values of Content-Encoding, which all responses share.
+var encodingHeader = [encodings][]string{nil, {"gzip"}, {"zstd"}}
 
 // preference breaks ties between encodings that a client likes equally: the fewest bytes first.
 var preference = [encodings]encoding{zstandard, gzipped, identity}

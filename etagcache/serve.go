@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"net/netip"
 	"time"
+
+	"github.com/routesrv/routesrv/wire"
 )
 
 // Header values that never change. They are shared by all responses and have no spare capacity, so that a filter that
@@ -15,8 +17,8 @@ var (
 	plainText    = []string{"text/plain; charset=utf-8"}
 	allowed      = []string{"GET, HEAD"}
 	zeroLength   = []string{"0"}
-	tableStale   = []string{"stale"}
-	tableHeld    = []string{"held"}
+	tableStale   = []string{wire.StateStale}
+	tableHeld    = []string{wire.StateHeld}
 )
 
 // exchange is one request with all that its answer is made from.
@@ -80,14 +82,14 @@ func (x *exchange) empty(status int) {
 // headers sets what every answer that is made from a table has.
 func (x *exchange) headers(etag []string) {
 	h := x.w.Header()
-	h["Etag"] = etag
-	h["X-Count"] = x.variant.count
-	h["X-Revision"] = x.stamp.header
+	h[wire.HeaderETag] = etag
+	h[wire.HeaderCount] = x.variant.count
+	h[wire.HeaderRevision] = x.stamp.header
 	if x.state.sourceRead != nil {
-		h["X-Source-Read"] = x.state.sourceRead
+		h[wire.HeaderSourceRead] = x.state.sourceRead
 	}
 	if x.state.tableState != nil {
-		h["X-Table-State"] = x.state.tableState
+		h[wire.HeaderTableState] = x.state.tableState
 	}
 }
 
@@ -170,7 +172,7 @@ func (x *exchange) etag(rotation uint32) []string {
 	if rotation == 0 {
 		return x.stamp.etags[x.encoding]
 	}
-	t := tag{digest: x.variant.table.Digest(), revision: x.stamp.revision, rotation: rotation, encoding: x.encoding}
+	t := wire.Tag{Digest: x.variant.table.Digest(), Revision: x.stamp.revision, Rotation: rotation, Encoding: x.encoding}
 	return []string{t.String()}
 }
 

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/table"
+	"github.com/routesrv/routesrv/wire"
 )
 
 // state is all that a response is made from. It is immutable, apart from zones that are still to be made and stamps.
@@ -117,7 +118,7 @@ func (c *Cache) PollEnded(seq uint64, r table.Read) {
 // swap makes next the state. The caller holds mu.
 func (c *Cache) swap(next *state) {
 	if !next.lastRead.IsZero() {
-		next.sourceRead = []string{next.lastRead.UTC().Format("2006-01-02T15:04:05.000Z07:00")}
+		next.sourceRead = []string{wire.FormatTime(next.lastRead)}
 		c.cfg.Metrics.LastRead.Set(float64(next.lastRead.UnixMilli()) / 1000)
 	}
 	next.tableState = nil

@@ -2,12 +2,13 @@ package etagcache
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/netip"
 	"sync/atomic"
 	"time"
+
+	"github.com/routesrv/routesrv/wire"
 )
 
 const (
@@ -26,17 +27,6 @@ const (
 	retrySpread = 4 * time.Second
 )
 
-// The events of a stream (docs/protocol.md).
-const (
-	eventDelta     = "delta"
-	eventTable     = "table"
-	eventFetch     = "fetch"
-	eventCurrent   = "current"
-	eventReconnect = "reconnect"
-)
-
-var events = []string{eventDelta, eventTable, eventFetch, eventCurrent, eventReconnect}
-
 // stream is one client that follows the table. It has no queue: it knows what it sent last, and when it can write it sends what
 // leads from there to the table of that moment.
 type stream struct {
@@ -46,9 +36,9 @@ type stream struct {
 	zone   string
 	client netip.AddrPort
 	since  time.Time
-	held   atomic.Pointer[tag]   // what the client has; nil if nothing
-	order  atomic.Uint64         // number of the version that this is
-	wrote  atomic.Pointer[state] // of the last current event; only compared
+	held   atomic.Pointer[wire.Tag] // what the client has; nil if nothing
+	order  atomic.Uint64            // number of the version that this is
+	wrote  atomic.Pointer[state]    // of the last current event; only compared
 }
 
 // watch serves /routes/watch.
@@ -75,8 +65,8 @@ func (c *Cache) watch(w http.ResponseWriter, r *http.Request) {
 	s := &stream{cache: c, r: r, zone: r.URL.Query().Get("zone"), since: c.cfg.Now()}
 	s.out = newEventWriter(w, negotiateStream(r.Header["Accept-Encoding"]) == gzipped, c.cfg.Metrics)
 	s.client, _ = netip.ParseAddrPort(r.RemoteAddr) // the zero address is shown for what has none
-	for _, named := range parseTags(r.Header["Last-Event-Id"]).tags {
-		s.held.Store(&named.tag)
+	for _, named := range wire.ParseTags(r.Header[wire.HeaderLastEventID]).List {
+		s.held.Store(&named.Tag)
 		break
 	}
 	if !c.streams.add(s) {
@@ -85,7 +75,7 @@ func (c *Cache) watch(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer c.streams.remove(s)
-	h["Content-Type"] = []string{"text/event-stream"}
+	h["Content-Type"] = []string{wire.StreamType}
 	h["Cache-Control"] = []string{"no-store"}
 	if s.out.zipped {
 		h["Content-Encoding"] = encodingHeader[gzipped]
@@ -147,8 +137,8 @@ func (s *stream) step(ctx context.Context, st *state) (waiting bool, err error) 
 		}
 		st = x.state // a full table may have waited for its turn
 	} else {
-		kept := parseTags(keep).tags[0].tag
-		waiting = kept.digest != x.variant.table.Digest()
+		kept := wire.ParseTags(keep).List[0].Tag
+		waiting = kept.Digest != x.variant.table.Digest()
 		if kept != *held {
 			s.held.Store(&kept)
 			s.wrote.Store(nil)
@@ -165,9 +155,9 @@ func (s *stream) step(ctx context.Context, st *state) (waiting bool, err error) 
 }
 
 // update sends what leads to the table of x: a delta if there is one, else the table.
-func (s *stream) update(ctx context.Context, x *exchange, held *tag) error {
+func (s *stream) update(ctx context.Context, x *exchange, held *wire.Tag) error {
 	if held != nil {
-		if d := x.deltaFrom(held.digest); d != nil && s.out.fits(d, x) {
+		if d := x.deltaFrom(held.Digest); d != nil && s.out.fits(d, x) {
 			s.note(x)
 			s.out.delta(s.cache, d, *s.held.Load())
 			return s.out.flush()
@@ -178,7 +168,7 @@ func (s *stream) update(ctx context.Context, x *exchange, held *tag) error {
 
 // note says that the client is brought to the table of x.
 func (s *stream) note(x *exchange) {
-	s.held.Store(&tag{digest: x.variant.table.Digest(), revision: x.stamp.revision})
+	s.held.Store(&wire.Tag{Digest: x.variant.table.Digest(), Revision: x.stamp.revision})
 }
 
 // fullTable waits for its turn and sends the table of that time.
@@ -193,7 +183,7 @@ func (s *stream) fullTable(ctx context.Context, x *exchange) error {
 	x.stamp = x.variant.stamp.Load()
 	s.note(x)
 	if !x.variant.sendable() {
-		s.out.event(eventFetch, s.held.Load(), "")
+		s.out.event(wire.EventFetch, s.held.Load(), "")
 		return s.out.flush()
 	}
 	return s.out.table(s.cache, x.variant, *s.held.Load())
@@ -227,29 +217,17 @@ func (s *stream) turn(ctx context.Context) (release func(), err error) {
 	}
 }
 
-// freshness is the data of a current event.
-type freshness struct {
-	Revision   uint64 `json:"revision"`
-	Count      int    `json:"count"`
-	SourceRead string `json:"source_read,omitempty"`
-	State      string `json:"state,omitempty"`
-}
-
 // current says which table the stream has brought the client to, and how fresh that is.
 func (s *stream) current(x *exchange) {
 	st := s.cache.state.Load() // the time of the last read moves without a new version
-	f := freshness{Revision: s.held.Load().revision, Count: x.variant.table.Len()}
+	f := wire.Current{Revision: s.held.Load().Revision, Count: x.variant.table.Len()}
 	if st.sourceRead != nil {
 		f.SourceRead = st.sourceRead[0]
 	}
 	if st.tableState != nil {
 		f.State = st.tableState[0]
 	}
-	data, err := json.Marshal(f)
-	if err != nil {
-		panic(err) // numbers and plain texts
-	}
-	s.out.event(eventCurrent, s.held.Load(), string(data))
+	s.out.event(wire.EventCurrent, s.held.Load(), f.String())
 }
 
 // handOver asks the client to come back, to whichever server, and ends the stream. The streams end spread over the window.
@@ -262,7 +240,7 @@ func (s *stream) handOver(ctx context.Context) error {
 	case <-timer.C:
 	case <-s.cache.streams.ending:
 	}
-	s.out.event(eventReconnect, nil, fmt.Sprintf(`{"after_ms":%d}`, s.cache.spread(time.Second).Milliseconds()))
+	s.out.event(wire.EventReconnect, nil, wire.FormatReconnect(s.cache.spread(time.Second)))
 	return s.out.flush()
 }
 

@@ -114,7 +114,7 @@ func (c *Cache) Streams() []StreamStatus {
 	for _, s := range all {
 		one := StreamStatus{Client: s.client.String(), Zone: s.zone, Since: s.since}
 		if held := s.held.Load(); held != nil {
-			one.Digest, one.Revision = held.digest, held.revision
+			one.Digest, one.Revision = held.Digest, held.Revision
 		}
 		if v != nil && s.order.Load() < v.sighting.order {
 			one.Lag = c.cfg.Now().Sub(v.published).Seconds()

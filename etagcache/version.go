@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/table"
+	"github.com/routesrv/routesrv/wire"
 )
 
 // version is a table with everything that is sent of it. It is immutable, apart from zones that are made on first demand
@@ -166,7 +167,7 @@ func (va *variant) raise(revision uint64) *stamp {
 func (va *variant) restamp(old *stamp, revision uint64) {
 	s := &stamp{revision: revision, header: []string{strconv.FormatUint(revision, 10)}}
 	for e := range encodings {
-		s.etags[e] = []string{tag{digest: va.table.Digest(), revision: revision, encoding: e}.String()}
+		s.etags[e] = []string{wire.Tag{Digest: va.table.Digest(), Revision: revision, Encoding: e}.String()}
 	}
 	va.stamp.CompareAndSwap(old, s)
 }

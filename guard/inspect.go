@@ -2,30 +2,15 @@ package guard
 
 import (
 	"fmt"
-	"strings"
 
+	"github.com/routesrv/routesrv/routeid"
 	"github.com/routesrv/routesrv/table"
 )
-
-// clonePrefix begins the ids of copies that -clone-route makes of routes.
-const clonePrefix = "clone_"
-
-// generated reports whether the route exists without any object in the cluster that asked for it.
-func generated(id string) bool {
-	for strings.HasPrefix(id, clonePrefix) {
-		id = id[len(clonePrefix):]
-	}
-	switch id {
-	case "kube__healthz_up", "kube__healthz_down", "kube__redirect", "__oauth2_grant_callback":
-		return true
-	}
-	return false
-}
 
 // onlyGenerated reports whether no route of t comes from an object. It holds for an empty table.
 func onlyGenerated(t *table.Table) bool {
 	for r := range t.Routes().All() {
-		if !generated(r.ID) {
+		if !routeid.Generated(r.ID) {
 			return false
 		}
 	}

@@ -41,6 +41,7 @@ import (
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/table"
+	"github.com/routesrv/routesrv/wire"
 )
 
 // Config is what a Relay is made of. Fetch.URLs and Cache are required.
@@ -166,7 +167,7 @@ func (r *Relay) published(t *table.Table, a dataplane.Applied) {
 
 // confirmed says that the table is current.
 func (r *Relay) confirmed(a dataplane.Applied) {
-	if r.cache.Status().Stale && a.ServerState != "stale" {
+	if r.cache.Status().Stale && a.ServerState != wire.StateStale {
 		r.cache.Publish(r.client.Current()) // not from a file any more, even if the server above holds another one back
 	}
 	r.cache.Raise(a.Revision)
@@ -194,7 +195,7 @@ func (r *Relay) note(changed bool) {
 // readOf is an answer of the server above, as a read. That the table is complete up to some revision is not known.
 func readOf(a dataplane.Applied) table.Read {
 	return table.Read{
-		Newest: a.Revision, Held: a.ServerState == "held", Stale: a.ServerState == "stale", At: a.SourceRead,
+		Newest: a.Revision, Held: a.ServerState == wire.StateHeld, Stale: a.ServerState == wire.StateStale, At: a.SourceRead,
 	}
 }
 

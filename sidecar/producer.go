@@ -11,6 +11,7 @@ import (
 	"github.com/routesrv/routesrv/engine"
 	"github.com/routesrv/routesrv/rollout"
 	"github.com/routesrv/routesrv/table"
+	"github.com/routesrv/routesrv/wire"
 )
 
 // offer is the last table of a producer, and the last read that showed it.
@@ -168,7 +169,7 @@ func (c *conductor) remoteAnswered(p *remoteProducer, t *table.Table, a dataplan
 // nobody else to ask: there is no doubt left about what is newer.
 func readOf(a dataplane.Applied) table.Read {
 	return table.Read{
-		Oldest: a.Revision, Newest: a.Revision, Consistent: true, Held: a.ServerState == "held", At: a.SourceRead,
+		Oldest: a.Revision, Newest: a.Revision, Consistent: true, Held: a.ServerState == wire.StateHeld, At: a.SourceRead,
 	}
 }
 

@@ -53,7 +53,7 @@ var limits = []limit{
 	{"", "an event that is neither table nor delta", "dataplane", "maxSmallEvent", "bytes", ""},
 	{"", "least time between two attempts to get a stream", "dataplane", "streamGap", "time", ""},
 	{"", "how far ahead a clock may be", "dataplane", "maxSkew", "time", ""},
-	{"", "length of an ETag", "dataplane", "maxTag", "bytes", ""},
+	{"", "length of an ETag", "wire", "maxEntity", "bytes", ""},
 	{"checkpoint and LKG file", "header", "table", "maxFileHeader", "bytes", ""},
 	{"checkpoint", "size", "server", "maxCheckpoint", "bytes", ""},
 	{"mode file", "size", "sidecar", "maxModeFile", "bytes", ""},

@@ -24,8 +24,10 @@ var allowed = map[string][]string{
 	// data
 	"kube":             {},
 	"table":            {"eskip"},
-	"guard":            {"table"},
+	"routeid":          {},
+	"guard":            {"routeid", "table"},
 	"proxysafe":        {"eskip", "table"},
+	"wire":             {"table"},
 	"internal/durable": {},
 
 	// behaviour: these do not know each other
@@ -33,25 +35,25 @@ var allowed = map[string][]string{
 	"source/manifests":         {"kube", "source/manifests/yamldoc"},
 	"source/manifests/yamldoc": {},
 	"source/filterdir":         {"kube"},
-	"compile":                  {"eskip", "kube", "proxysafe", "table"},
-	"source/tables":            {"eskip", "table"},
+	"compile":                  {"eskip", "kube", "proxysafe", "routeid", "table"},
+	"source/tables":            {"eskip", "table", "wire"},
 	"poller":                   {"guard", "kube", "table"},
-	"etagcache":                {"table"},
-	"dataplane":                {"eskip", "guard", "internal/durable", "proxysafe", "table"},
-	"shadowdiff":               {"eskip"},
+	"etagcache":                {"table", "wire"},
+	"dataplane":                {"eskip", "guard", "internal/durable", "proxysafe", "table", "wire"},
+	"shadowdiff":               {"eskip", "routeid"},
 	"shadowdiff/page":          {"shadowdiff"},
 	"rollout":                  {},
 
 	// assembly: joins behaviour into what the binaries run
 	"httpserve": {"guard", "table"},
 	"engine":    {"compile", "guard", "kube", "poller", "table"},
-	"relay":     {"dataplane", "etagcache", "guard", "poller", "table"},
+	"relay":     {"dataplane", "etagcache", "guard", "poller", "table", "wire"},
 	"server": {
 		"compile", "dataplane", "engine", "eskip", "etagcache", "guard", "httpserve", "internal/durable", "poller", "proxysafe", "relay", "table",
 	},
 	"sidecar": {
 		"compile", "dataplane", "engine", "eskip", "etagcache", "guard", "httpserve", "internal/durable", "poller", "rollout",
-		"shadowdiff", "shadowdiff/page", "table",
+		"shadowdiff", "shadowdiff/page", "table", "wire",
 	},
 	"config": {"compile", "dataplane", "eskip", "guard", "kube", "proxysafe"},
 	"setup":  {"config", "internal/durable", "poller", "source/cluster", "source/filterdir", "source/manifests"},
@@ -81,7 +83,7 @@ var only = map[string]string{
 }
 
 // pure packages do no I/O, have no clock and log nothing.
-var pure = []string{"eskip", "kube", "table", "guard", "proxysafe", "compile", "rollout", "shadowdiff"}
+var pure = []string{"eskip", "kube", "table", "guard", "proxysafe", "routeid", "wire", "compile", "rollout", "shadowdiff"}
 
 // impure are imports that a pure package does not have. net/http is for the template context of eskip, log/slog and os
 // for nobody.

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/eskip"
-	"github.com/routesrv/routesrv/table"
+	"github.com/routesrv/routesrv/wire"
 )
 
 // restarts is how often the pages of a Skipper are read anew because its table has changed meanwhile, and restartDelay how
@@ -138,7 +138,7 @@ type answer struct {
 
 // read is when the server has read its source: now, if it does not say.
 func (a *answer) read() time.Time {
-	if t, err := time.Parse(time.RFC3339, a.header.Get("X-Source-Read")); err == nil {
+	if t, err := wire.ParseTime(a.header.Get(wire.HeaderSourceRead)); err == nil {
 		return t
 	}
 	return time.Now()
@@ -162,7 +162,7 @@ func (s *remote) get(ctx context.Context, offset int, timestamp string, limit in
 	req.Header.Set("Accept", "text/plain")
 	req.Header.Set("User-Agent", "routesrv-diff")
 	if s.last != nil && offset == 0 {
-		req.Header.Set("If-None-Match", s.etag)
+		req.Header.Set(wire.HeaderIfNoneMatch, s.etag)
 	}
 	// Without Accept-Encoding of ours the transport asks for gzip and undoes it.
 	resp, err := s.reader.client.Do(req)
@@ -183,7 +183,7 @@ func (s *remote) get(ctx context.Context, offset int, timestamp string, limit in
 	if kind := resp.Header.Get("Content-Type"); strings.HasPrefix(kind, "text/html") || strings.HasPrefix(kind, "application/json") {
 		return nil, fmt.Errorf("the answer is %s, not routes", kind)
 	}
-	if c := resp.Header.Get("X-Count"); c != "" {
+	if c := resp.Header.Get(wire.HeaderCount); c != "" {
 		if a.count, err = strconv.Atoi(c); err != nil || a.count < 0 {
 			return nil, fmt.Errorf("header X-Count: %q is not a number of routes", c)
 		}
@@ -210,8 +210,8 @@ func refused(resp *http.Response, paged bool) error {
 
 // whole checks the answer of a route server.
 func (s *remote) whole(a *answer) (*Table, error) {
-	etag := a.header.Get("Etag")
-	if want, ok := digestOf(etag); ok && want != sha256.Sum256(a.text) {
+	etag := a.header.Get(wire.HeaderETag)
+	if e := wire.ParseEntity(etag); e.Known && e.Tag.Digest != sha256.Sum256(a.text) {
 		return nil, errors.New("the text is not the one that the ETag names: it was cut or changed on its way")
 	}
 	routes, err := parse("answer", string(a.text))
@@ -222,7 +222,7 @@ func (s *remote) whole(a *answer) (*Table, error) {
 		return nil, fmt.Errorf("%d routes, and X-Count says %d", len(routes), a.count)
 	}
 	t := &Table{Routes: routes}
-	if rev := a.header.Get("X-Revision"); rev != "" {
+	if rev := a.header.Get(wire.HeaderRevision); rev != "" {
 		if t.Revision, err = strconv.ParseUint(rev, 10, 64); err != nil {
 			return nil, fmt.Errorf("header X-Revision: %q is not a revision", rev)
 		}
@@ -231,17 +231,6 @@ func (s *remote) whole(a *answer) (*Table, error) {
 		s.etag, s.last = etag, t
 	}
 	return t, nil
-}
-
-// digestOf reads the digest in an ETag of a route server: "<64 hex>[.<revision>][~n][+encoding]". Others have none.
-func digestOf(etag string) (table.Digest, bool) {
-	opaque, ok := strings.CutPrefix(strings.TrimPrefix(etag, "W/"), `"`)
-	const size = 2 * sha256.Size
-	if !ok || len(opaque) <= size || !strings.HasSuffix(opaque, `"`) || strings.IndexByte(`".~+`, opaque[size]) < 0 {
-		return table.Digest{}, false
-	}
-	d, err := table.ParseDigest(opaque[:size])
-	return d, err == nil
 }
 
 // pages reads what follows the first page of a Skipper.
