@@ -13,10 +13,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"k8s.io/client-go/rest"
+
 	"github.com/routesrv/routesrv/internal/kubetest"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/source/cluster"
-	"k8s.io/client-go/rest"
+	"github.com/routesrv/routesrv/source/cluster/api"
+	"github.com/routesrv/routesrv/source/cluster/internal/clustertest"
 )
 
 func write(t *testing.T, name, text string) string {
@@ -42,9 +45,9 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 		{"context alone", cluster.Config{Context: "x"}, `context "x" without a kubeconfig`},
 		{"no kubeconfig", cluster.Config{Kubeconfig: "/does/not/exist"}, "/does/not/exist"},
 		{"unknown context", cluster.Config{Kubeconfig: write(t, "config", "apiVersion: v1\nkind: Config\n"), Context: "nope"}, "nope"},
-		{"no token file", cluster.Config{TokenFile: "/does/not/exist"}, "token: open /does/not/exist"},
+		{"no token file", cluster.Config{TokenFile: "/does/not/exist"}, "token: stat /does/not/exist"},
 		{"empty token file", cluster.Config{TokenFile: write(t, "token", " \n")}, "is empty"},
-		{"no CA file", cluster.Config{CAFile: "/does/not/exist"}, "CA: open /does/not/exist"},
+		{"no CA file", cluster.Config{CAFile: "/does/not/exist"}, "CA: stat /does/not/exist"},
 		{"no certificate", cluster.Config{CAFile: write(t, "ca", "x")}, "invalid CA"},
 		{"URL", cluster.Config{URL: "http://[::1"}, "API URL"},
 		{"timeout", cluster.Config{Timeout: -time.Second}, "timeout -1s"},
@@ -57,16 +60,16 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 			}
 		})
 	}
-	if _, err := cluster.New(cluster.Config{InCluster: true}); !errors.Is(err, cluster.ErrNotInCluster) {
+	if _, err := cluster.New(cluster.Config{InCluster: true}); !errors.Is(err, api.ErrNotInCluster) {
 		t.Errorf("error %v, want ErrNotInCluster", err)
 	}
-	if _, err := cluster.New(cluster.Config{CAFile: write(t, "ca", "x")}); !errors.Is(err, cluster.ErrInvalidCA) {
+	if _, err := cluster.New(cluster.Config{CAFile: write(t, "ca", "x")}); !errors.Is(err, api.ErrInvalidCA) {
 		t.Errorf("error %v, want ErrInvalidCA", err)
 	}
 }
 
 func TestReachesTheServerInEveryWay(t *testing.T) {
-	server := newServer(t)
+	server := clustertest.NewServer(t)
 	tls := httptest.NewTLSServer(server)
 	t.Cleanup(func() { tls.CloseClientConnections(); tls.Close() })
 	ca := write(t, "ca.crt", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: tls.Certificate().Raw})))
@@ -103,11 +106,11 @@ current-context: other
 }
 
 func TestTheTokenGoesToNobodyElse(t *testing.T) {
-	thief := newServer(t)
-	server := newServer(t)
+	thief := clustertest.NewServer(t)
+	server := clustertest.NewServer(t)
 	url := server.Start(t)
 	source := newSource(t, cluster.Config{URL: url, TokenFile: write(t, "token", "secret")})
-	server.SetFault(ingresses, kubetest.Fault{Status: http.StatusTemporaryRedirect, Location: thief.Start(t)})
+	server.SetFault(clustertest.Ingresses, kubetest.Fault{Status: http.StatusTemporaryRedirect, Location: thief.Start(t)})
 	if _, err := source.Read(t.Context(), kube.ReadOptions{}); err == nil {
 		t.Error("a redirect passes for an answer")
 	}
@@ -117,9 +120,9 @@ func TestTheTokenGoesToNobodyElse(t *testing.T) {
 }
 
 func TestMetricsTellWhatAReadDid(t *testing.T) {
-	server := newServer(t)
+	server := clustertest.NewServer(t)
 	reg := prometheus.NewPedanticRegistry()
-	m := cluster.NewMetrics(reg)
+	m := api.NewMetrics(reg)
 	source := newSource(t, cluster.Config{URL: server.Start(t), Metrics: m})
 	read(t, source)
 	read(t, source)
