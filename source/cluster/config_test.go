@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/client-go/rest"
 
+	"github.com/routesrv/routesrv/internal/durable"
 	"github.com/routesrv/routesrv/internal/kubetest"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/source/cluster"
@@ -143,5 +145,50 @@ func TestMetricsTellWhatAReadDid(t *testing.T) {
 	}
 	if problems, err := testutil.GatherAndLint(reg); err != nil || len(problems) != 0 {
 		t.Errorf("promlint: %v %v", problems, err)
+	}
+}
+
+// Kubernetes mounts tokens and authorities as links. What is no regular file in the end, or too large, is an error at once.
+func TestOnlyRegularFilesSayHowTheAPIIsReached(t *testing.T) {
+	server := httptest.NewTLSServer(clustertest.NewServer(t))
+	t.Cleanup(server.Close)
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	for name, text := range map[string]string{
+		"token": "secret", "ca.crt": string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})),
+	} {
+		if err := os.WriteFile(path(name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(name, path("link-"+name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := syscall.Mkfifo(path("fifo"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("fifo", path("link-fifo")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path("large"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path("large"), 1<<30); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := cluster.New(cluster.Config{URL: server.URL, TokenFile: path("link-token"), CAFile: path("link-ca.crt")}); err != nil {
+		t.Errorf("files that are links: %v", err)
+	}
+	for name, want := range map[string]error{
+		"fifo": durable.ErrNotRegular, "link-fifo": durable.ErrNotRegular, ".": durable.ErrNotRegular, "large": durable.ErrTooLarge,
+	} {
+		for what, cfg := range map[string]cluster.Config{
+			"token": {TokenFile: path(name)}, "CA": {CAFile: path(name)}, "kubeconfig": {Kubeconfig: path(name)},
+		} {
+			_, err := cluster.New(cfg)
+			if !errors.Is(err, want) || !strings.HasPrefix(err.Error(), what) || !strings.Contains(err.Error(), path(name)) {
+				t.Errorf("%s that is %s: %v, want %v", what, name, err, want)
+			}
+		}
 	}
 }
