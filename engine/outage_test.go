@@ -17,6 +17,7 @@ import (
 	"github.com/routesrv/routesrv/internal/kubetest"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/source/cluster"
+	"github.com/routesrv/routesrv/source/cluster/watch"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -97,7 +98,7 @@ func testOutage(t *testing.T, mode, how string, interval, length time.Duration) 
 	if mode == "poll" {
 		source, err = cluster.New(config)
 	} else {
-		source, err = cluster.NewWatcher(cluster.WatchConfig{Config: config, ProbeInterval: time.Second})
+		source, err = watch.New(watch.Config{Config: config, ProbeInterval: time.Second})
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -64,34 +64,13 @@ func setGCPercent() {
 	}
 }
 
-// readFile reads the configuration file, which may be a pipe, until ctx ends.
-func readFile(ctx context.Context) func(path string) ([]byte, error) {
-	type result struct {
-		data []byte
-		err  error
-	}
-	return func(path string) ([]byte, error) {
-		done := make(chan result, 1)
-		go func() {
-			data, err := os.ReadFile(path)
-			done <- result{data, err}
-		}()
-		select {
-		case r := <-done:
-			return r.data, r.err
-		case <-ctx.Done():
-			return nil, fmt.Errorf("read %q: %w", path, context.Cause(ctx))
-		}
-	}
-}
-
 // run is the whole program. It ends when ctx does.
 func run(ctx context.Context, hup <-chan os.Signal, args, environ []string, std stdio) int {
 	if len(args) > 0 && args[0] == "version" {
 		fmt.Fprintln(std.out, setup.VersionText("dataplane-client", version))
 		return exitOK
 	}
-	f, warnings, err := parse(args, config.Env{Environ: environ, ReadFile: readFile(ctx), Output: std.out})
+	f, warnings, err := parse(args, config.Env{Environ: environ, ReadFile: setup.ReadFile(ctx), Output: std.out})
 	switch {
 	case errors.Is(err, config.ErrHelp):
 		return exitOK

@@ -54,7 +54,7 @@ func run(ctx context.Context, args, environ []string, std stdio) int {
 	if len(args) > 0 && args[0] == "routesrv" {
 		args = args[1:]
 	}
-	env := config.Env{Environ: environ, ReadFile: os.ReadFile, Output: std.out}
+	env := config.Env{Environ: environ, ReadFile: setup.ReadFile(ctx), Output: std.out}
 	if len(args) > 0 {
 		switch args[0] {
 		case "compile":

@@ -245,3 +245,47 @@ func TestProbesAreAnsweredWithoutFreeDescriptors(t *testing.T) {
 		t.Error("the process ran out of descriptors")
 	}
 }
+
+// A FIFO in place of a file of the Kubernetes API is a clear error, and a signal ends the wait for a configuration file.
+func TestAFIFOInPlaceOfSettingsIsNoHang(t *testing.T) {
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	program := func(args ...string) *exec.Cmd {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
+		cmd.Env = append(os.Environ(), asProgram+"=1")
+		return cmd
+	}
+	for _, flag := range []string{"-kubernetes-token-file", "-kubeconfig"} {
+		cmd := program("-kubernetes", flag, fifo)
+		out, _ := cmd.CombinedOutput()
+		if cmd.ProcessState.ExitCode() != exitUnusable || !strings.Contains(string(out), "FIFO") || !strings.Contains(string(out), fifo) {
+			t.Errorf("%s: exit status %d, want %d, the path and that it is a FIFO:\n%s", flag, cmd.ProcessState.ExitCode(), exitUnusable, out)
+		}
+	}
+	cmd := program("-config-file", fifo)
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	// The other end opens once the program waits for it. The program handles signals by then.
+	w, err := os.OpenFile(fifo, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(stderr).ReadString('\n')
+	if err != nil || !strings.Contains(line, "read") || !strings.Contains(line, fifo) {
+		t.Errorf("it said %q (%v)", line, err)
+	}
+	if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != exitUnusable {
+		t.Errorf("exit status %d, want %d", cmd.ProcessState.ExitCode(), exitUnusable)
+	}
+}

@@ -23,7 +23,8 @@ import (
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/server"
 	"github.com/routesrv/routesrv/sidecar"
-	"github.com/routesrv/routesrv/source/cluster"
+	"github.com/routesrv/routesrv/source/cluster/api"
+	"github.com/routesrv/routesrv/source/cluster/watch"
 )
 
 func main() {
@@ -152,8 +153,8 @@ func documentedSidecar(registry *prometheus.Registry) (*sidecar.Sidecar, error) 
 // serverSeries are those of routesrv.
 func serverSeries() ([]series, error) {
 	registry := prometheus.NewRegistry()
-	cluster.NewMetrics(registry)
-	cluster.NewWatchMetrics(registry)
+	api.NewMetrics(registry)
+	watch.NewMetrics(registry)
 	if _, err := documentedServer(registry); err != nil {
 		return nil, err
 	}

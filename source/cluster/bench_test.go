@@ -3,7 +3,6 @@ package cluster_test
 import (
 	"fmt"
 	"runtime"
-	"syscall"
 	"testing"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/routesrv/routesrv/internal/scale"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/source/cluster"
+	"github.com/routesrv/routesrv/source/cluster/internal/clustertest"
 )
 
 // BenchmarkRead reads a made-up cluster over the loopback interface. cpu-ms/op is the CPU time of the process, and so
@@ -72,22 +72,12 @@ func benchmarkRead(b *testing.B, url string, before func(int), fresh bool) {
 			source = open()
 		}
 		runtime.GC() // not the read's garbage
-		from := cpuTime(b)
+		from := clustertest.CPUTime(b)
 		b.StartTimer()
 		read(source)
-		used += cpuTime(b) - from
+		used += clustertest.CPUTime(b) - from
 	}
 	b.ReportMetric(float64(used.Microseconds())/1000/float64(b.N), "cpu-ms/op")
-}
-
-// cpuTime is the CPU time of the process so far.
-func cpuTime(tb testing.TB) time.Duration {
-	tb.Helper()
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		tb.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // An unchanged read costs the same number of allocations, however many objects there are.

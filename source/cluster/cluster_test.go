@@ -1,62 +1,20 @@
 package cluster_test
 
 import (
-	"bytes"
 	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
 	"github.com/routesrv/routesrv/internal/kubetest"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/source/cluster"
-	"go.uber.org/goleak"
+	"github.com/routesrv/routesrv/source/cluster/internal/clustertest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-const objects = `
-kind: List
-items:
-- kind: Ingress
-  metadata: {name: a, namespace: n1, labels: {keep: "true", team: x}, annotations: {k: v}}
-  spec: {ingressClassName: skipper, rules: [{host: a.org, http: {paths: [{path: /p, backend: {service: {name: s, port: {number: 80}}}}]}}]}
-- kind: Ingress
-  metadata: {name: b, namespace: n2, labels: {team: z}}
-  spec: {}
-- kind: RouteGroup
-  metadata: {name: r, namespace: n1}
-  spec: {backends: [{name: x, type: shunt}], routes: [{path: /, backends: [{backendName: x}]}]}
-- kind: Service
-  metadata: {name: s, namespace: n1}
-  spec: {type: ClusterIP, ports: [{name: http, port: 80, targetPort: 8080}, {name: x, port: 81, targetPort: web}]}
-- kind: Endpoints
-  metadata: {name: s, namespace: n1}
-  subsets: [{addresses: [{ip: 10.0.0.1}], ports: [{name: http, port: 8080, protocol: TCP}]}]
-- kind: EndpointSlice
-  metadata: {name: s-1, namespace: n1, labels: {kubernetes.io/service-name: s}}
-  addressType: IPv4
-  endpoints: [{addresses: [10.0.0.1], zone: z, conditions: {ready: true}}]
-  ports: [{name: http, port: 8080, protocol: TCP}]
-- kind: Secret
-  metadata: {name: t, namespace: n1}
-  type: kubernetes.io/tls
-  data: {tls.crt: Zm9v, tls.key: YmFy, other: eA==}
-`
-
-// errorTexts compares errors by what they say.
-var errorTexts = cmp.Comparer(func(a, b error) bool { return a.Error() == b.Error() })
-
-func newServer(t *testing.T) *kubetest.Server {
-	t.Helper()
-	s, err := kubetest.New([]byte(objects), kubetest.API{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.SetRevision(100)
-	return s
-}
 
 func newSource(t *testing.T, cfg cluster.Config) *cluster.Source {
 	t.Helper()
@@ -76,30 +34,16 @@ func read(t *testing.T, s *cluster.Source) *kube.Snapshot {
 	return snap
 }
 
-// logger is a logger and the text that it wrote.
-func logger() (*slog.Logger, *bytes.Buffer) {
-	var b bytes.Buffer
-	return slog.New(slog.NewTextHandler(&b, nil)), &b
-}
-
-// encodings are the forms in which a server may answer.
-var encodings = []struct {
-	name           string
-	protobuf, gzip bool
-}{
-	{"JSON", false, false}, {"JSON gzip", false, true}, {"protobuf", true, false}, {"protobuf gzip", true, true},
-}
-
 func TestKeepsTheContractOfSources(t *testing.T) {
-	for _, e := range encodings {
-		t.Run(e.name, func(t *testing.T) {
+	for _, e := range clustertest.Encodings {
+		t.Run(e.Name, func(t *testing.T) {
 			kubetest.TestSource(t, func(t *testing.T, objects string) kubetest.World {
 				server, err := kubetest.New([]byte(objects), kubetest.API{})
 				if err != nil {
 					t.Fatal(err)
 				}
 				server.SetRevision(1)
-				server.SetEncodings(e.protobuf, e.gzip)
+				server.SetEncodings(e.Protobuf, e.GZip)
 				source := newSource(t, cluster.Config{URL: server.Start(t), EndpointSlices: true})
 				return server.World(t, source, "/api/v1/services")
 			})
@@ -108,11 +52,11 @@ func TestKeepsTheContractOfSources(t *testing.T) {
 }
 
 func TestReadsTheSameInEveryEncoding(t *testing.T) {
-	for _, e := range encodings {
+	for _, e := range clustertest.Encodings {
 		for _, slices := range []bool{false, true} {
-			t.Run(fmt.Sprint(e.name, " slices ", slices), func(t *testing.T) {
-				server := newServer(t)
-				server.SetEncodings(e.protobuf, e.gzip)
+			t.Run(fmt.Sprint(e.Name, " slices ", slices), func(t *testing.T) {
+				server := clustertest.NewServer(t)
+				server.SetEncodings(e.Protobuf, e.GZip)
 				got := read(t, newSource(t, cluster.Config{URL: server.Start(t), EndpointSlices: slices, Secrets: true}))
 				all, err := server.Read(t.Context(), kube.ReadOptions{})
 				if err != nil {
@@ -124,7 +68,7 @@ func TestReadsTheSameInEveryEncoding(t *testing.T) {
 				} else {
 					want.EndpointSlices = nil
 				}
-				if d := cmp.Diff(&want, got, errorTexts); d != "" {
+				if d := cmp.Diff(&want, got, clustertest.ErrorTexts); d != "" {
 					t.Errorf("-want +got\n%s", d)
 				}
 			})
@@ -164,7 +108,7 @@ func TestRequestsOnePerKindInOrder(t *testing.T) {
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			server := newServer(t)
+			server := clustertest.NewServer(t)
 			tt.cfg.URL = server.Start(t)
 			read(t, newSource(t, tt.cfg))
 			var got []string
@@ -186,7 +130,7 @@ func TestRequestsOnePerKindInOrder(t *testing.T) {
 }
 
 func TestSelectorsAndNamespaceRestrictWhatIsRead(t *testing.T) {
-	server := newServer(t)
+	server := clustertest.NewServer(t)
 	url := server.Start(t)
 	got := read(t, newSource(t, cluster.Config{
 		URL: url, Selectors: map[kube.Kind]map[string]string{kube.KindIngress: {"keep": "", "team": "x"}},
@@ -201,7 +145,7 @@ func TestSelectorsAndNamespaceRestrictWhatIsRead(t *testing.T) {
 }
 
 func TestChangeOfWhatNobodyReadsKeepsTheObject(t *testing.T) {
-	server := newServer(t)
+	server := clustertest.NewServer(t)
 	source := newSource(t, cluster.Config{URL: server.Start(t)})
 	before := read(t, source)
 	if err := server.Apply(`
@@ -218,7 +162,7 @@ status: {loadBalancer: {}}
 }
 
 func TestObjectsKeepTheirPointersWhereverTheyMove(t *testing.T) {
-	server := newServer(t)
+	server := clustertest.NewServer(t)
 	source := newSource(t, cluster.Config{URL: server.Start(t)})
 	seen := map[string]*kube.Ingress{}
 	for _, step := range []func(){
@@ -244,7 +188,7 @@ func TestObjectsKeepTheirPointersWhereverTheyMove(t *testing.T) {
 }
 
 func TestReadsAgainWhenTheContextOfTheWaitingEnds(t *testing.T) {
-	server := newServer(t)
+	server := clustertest.NewServer(t)
 	source := newSource(t, cluster.Config{URL: server.Start(t)})
 	server.SetFault("/api/v1/services", kubetest.Fault{Hang: true, Times: 1})
 	if _, err := source.Read(canceledWhenAsked(t, server, "/api/v1/services"), kube.ReadOptions{}); err == nil {

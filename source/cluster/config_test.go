@@ -8,15 +8,20 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"k8s.io/client-go/rest"
+
+	"github.com/routesrv/routesrv/internal/durable"
 	"github.com/routesrv/routesrv/internal/kubetest"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/source/cluster"
-	"k8s.io/client-go/rest"
+	"github.com/routesrv/routesrv/source/cluster/api"
+	"github.com/routesrv/routesrv/source/cluster/internal/clustertest"
 )
 
 func write(t *testing.T, name, text string) string {
@@ -42,9 +47,9 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 		{"context alone", cluster.Config{Context: "x"}, `context "x" without a kubeconfig`},
 		{"no kubeconfig", cluster.Config{Kubeconfig: "/does/not/exist"}, "/does/not/exist"},
 		{"unknown context", cluster.Config{Kubeconfig: write(t, "config", "apiVersion: v1\nkind: Config\n"), Context: "nope"}, "nope"},
-		{"no token file", cluster.Config{TokenFile: "/does/not/exist"}, "token: open /does/not/exist"},
+		{"no token file", cluster.Config{TokenFile: "/does/not/exist"}, "token: stat /does/not/exist"},
 		{"empty token file", cluster.Config{TokenFile: write(t, "token", " \n")}, "is empty"},
-		{"no CA file", cluster.Config{CAFile: "/does/not/exist"}, "CA: open /does/not/exist"},
+		{"no CA file", cluster.Config{CAFile: "/does/not/exist"}, "CA: stat /does/not/exist"},
 		{"no certificate", cluster.Config{CAFile: write(t, "ca", "x")}, "invalid CA"},
 		{"URL", cluster.Config{URL: "http://[::1"}, "API URL"},
 		{"timeout", cluster.Config{Timeout: -time.Second}, "timeout -1s"},
@@ -57,16 +62,16 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 			}
 		})
 	}
-	if _, err := cluster.New(cluster.Config{InCluster: true}); !errors.Is(err, cluster.ErrNotInCluster) {
+	if _, err := cluster.New(cluster.Config{InCluster: true}); !errors.Is(err, api.ErrNotInCluster) {
 		t.Errorf("error %v, want ErrNotInCluster", err)
 	}
-	if _, err := cluster.New(cluster.Config{CAFile: write(t, "ca", "x")}); !errors.Is(err, cluster.ErrInvalidCA) {
+	if _, err := cluster.New(cluster.Config{CAFile: write(t, "ca", "x")}); !errors.Is(err, api.ErrInvalidCA) {
 		t.Errorf("error %v, want ErrInvalidCA", err)
 	}
 }
 
 func TestReachesTheServerInEveryWay(t *testing.T) {
-	server := newServer(t)
+	server := clustertest.NewServer(t)
 	tls := httptest.NewTLSServer(server)
 	t.Cleanup(func() { tls.CloseClientConnections(); tls.Close() })
 	ca := write(t, "ca.crt", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: tls.Certificate().Raw})))
@@ -103,11 +108,11 @@ current-context: other
 }
 
 func TestTheTokenGoesToNobodyElse(t *testing.T) {
-	thief := newServer(t)
-	server := newServer(t)
+	thief := clustertest.NewServer(t)
+	server := clustertest.NewServer(t)
 	url := server.Start(t)
 	source := newSource(t, cluster.Config{URL: url, TokenFile: write(t, "token", "secret")})
-	server.SetFault(ingresses, kubetest.Fault{Status: http.StatusTemporaryRedirect, Location: thief.Start(t)})
+	server.SetFault(clustertest.Ingresses, kubetest.Fault{Status: http.StatusTemporaryRedirect, Location: thief.Start(t)})
 	if _, err := source.Read(t.Context(), kube.ReadOptions{}); err == nil {
 		t.Error("a redirect passes for an answer")
 	}
@@ -117,9 +122,9 @@ func TestTheTokenGoesToNobodyElse(t *testing.T) {
 }
 
 func TestMetricsTellWhatAReadDid(t *testing.T) {
-	server := newServer(t)
+	server := clustertest.NewServer(t)
 	reg := prometheus.NewPedanticRegistry()
-	m := cluster.NewMetrics(reg)
+	m := api.NewMetrics(reg)
 	source := newSource(t, cluster.Config{URL: server.Start(t), Metrics: m})
 	read(t, source)
 	read(t, source)
@@ -140,5 +145,50 @@ func TestMetricsTellWhatAReadDid(t *testing.T) {
 	}
 	if problems, err := testutil.GatherAndLint(reg); err != nil || len(problems) != 0 {
 		t.Errorf("promlint: %v %v", problems, err)
+	}
+}
+
+// Kubernetes mounts tokens and authorities as links. What is no regular file in the end, or too large, is an error at once.
+func TestOnlyRegularFilesSayHowTheAPIIsReached(t *testing.T) {
+	server := httptest.NewTLSServer(clustertest.NewServer(t))
+	t.Cleanup(server.Close)
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	for name, text := range map[string]string{
+		"token": "secret", "ca.crt": string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})),
+	} {
+		if err := os.WriteFile(path(name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(name, path("link-"+name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := syscall.Mkfifo(path("fifo"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("fifo", path("link-fifo")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path("large"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path("large"), 1<<30); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := cluster.New(cluster.Config{URL: server.URL, TokenFile: path("link-token"), CAFile: path("link-ca.crt")}); err != nil {
+		t.Errorf("files that are links: %v", err)
+	}
+	for name, want := range map[string]error{
+		"fifo": durable.ErrNotRegular, "link-fifo": durable.ErrNotRegular, ".": durable.ErrNotRegular, "large": durable.ErrTooLarge,
+	} {
+		for what, cfg := range map[string]cluster.Config{
+			"token": {TokenFile: path(name)}, "CA": {CAFile: path(name)}, "kubeconfig": {Kubeconfig: path(name)},
+		} {
+			_, err := cluster.New(cfg)
+			if !errors.Is(err, want) || !strings.HasPrefix(err.Error(), what) || !strings.Contains(err.Error(), path(name)) {
+				t.Errorf("%s that is %s: %v, want %v", what, name, err, want)
+			}
+		}
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/routesrv/routesrv/internal/kubetest"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/source/cluster"
+	"github.com/routesrv/routesrv/source/cluster/internal/clustertest"
+	"github.com/routesrv/routesrv/source/cluster/lister"
 )
 
 // polling is a Source under a clock of its own that reads every three seconds.
@@ -24,8 +26,8 @@ type polling struct {
 
 func pollInBubble(t *testing.T, f func(*testing.T, *polling)) {
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer(t)
-		log, text := logger()
+		server := clustertest.NewServer(t)
+		log, text := clustertest.Logger()
 		source := newSource(t, cluster.Config{
 			REST: &rest.Config{Host: "http://fake", Transport: kubetest.Transport{Handler: server}}, Logger: log, Secrets: true,
 		})
@@ -48,7 +50,7 @@ func TestAKindIsGoneWhenItIsConfirmed(t *testing.T) {
 			s, err := p.poll()
 			if err == nil {
 				if s.RouteGroups != nil || n < 3 || time.Since(begin) < 10*time.Second || time.Since(begin) > 20*time.Second {
-					t.Errorf("read %d after %v: %s", n, time.Since(begin), summary(s))
+					t.Errorf("read %d after %v: %s", n, time.Since(begin), clustertest.Summary(s))
 				}
 				break
 			}
@@ -64,7 +66,7 @@ func TestAKindIsGoneWhenItIsConfirmed(t *testing.T) {
 		}
 		p.server.SetDefined(true)
 		if s, err := p.poll(); err != nil || len(s.RouteGroups) != 1 || s.RouteGroups[0] != before.RouteGroups[0] {
-			t.Errorf("%s, %v: want the route group again", summary(s), err)
+			t.Errorf("%s, %v: want the route group again", clustertest.Summary(s), err)
 		}
 	})
 }
@@ -75,11 +77,11 @@ func TestAKindThatIsNotFoundForAMomentStays(t *testing.T) {
 			before := read(t, p.Source)
 			p.server.SetDefined(false)
 			if s, err := p.poll(); err == nil {
-				t.Fatalf("%s: the kind is gone at once", summary(s))
+				t.Fatalf("%s: the kind is gone at once", clustertest.Summary(s))
 			}
 			p.server.SetDefined(true)
 			if s, err := p.poll(); err != nil || !s.SameObjects(before) {
-				t.Errorf("%s, %v: want the objects from before", summary(s), err)
+				t.Errorf("%s, %v: want the objects from before", clustertest.Summary(s), err)
 			}
 		})
 	})
@@ -89,7 +91,7 @@ func TestAKindThatIsNotFoundForAMomentStays(t *testing.T) {
 			for i := range 30 {
 				p.server.SetDefined(i%3 == 2)
 				if s, err := p.poll(); (err == nil) != (i%3 == 2) || err == nil && len(s.RouteGroups) != 1 {
-					t.Fatalf("read %d: %s, %v", i, summary(s), err)
+					t.Fatalf("read %d: %s, %v", i, clustertest.Summary(s), err)
 				}
 			}
 		})
@@ -100,7 +102,7 @@ func TestAKindThatIsNotFoundForAMomentStays(t *testing.T) {
 			p.server.SetFault(kubetest.Discovery, kubetest.Fault{Status: http.StatusNotFound})
 			for range 20 {
 				if s, err := p.poll(); err == nil || !strings.Contains(err.Error(), "contradict each other") {
-					t.Fatalf("%s, %v", summary(s), err)
+					t.Fatalf("%s, %v", clustertest.Summary(s), err)
 				}
 			}
 		})
@@ -117,7 +119,7 @@ func TestAKindThatIsNotFoundForAMomentStays(t *testing.T) {
 				p.server.SetFault(kubetest.Groups, fault)
 				for range 20 {
 					if s, err := p.poll(); err == nil || !strings.Contains(err.Error(), "/apis") {
-						t.Fatalf("%s, %v", summary(s), err)
+						t.Fatalf("%s, %v", clustertest.Summary(s), err)
 					}
 				}
 			})
@@ -130,7 +132,7 @@ func TestAKindThatWasNeverThereDelaysNothing(t *testing.T) {
 		p.server.SetDefined(false)
 		begin := time.Now()
 		if s := read(t, p.Source); len(s.Ingresses) != 2 || s.RouteGroups != nil || time.Since(begin) > 0 {
-			t.Errorf("%s after %v", summary(s), time.Since(begin))
+			t.Errorf("%s after %v", clustertest.Summary(s), time.Since(begin))
 		}
 		for _, r := range p.server.Requests() {
 			if r.Path == kubetest.Groups {
@@ -142,26 +144,26 @@ func TestAKindThatWasNeverThereDelaysNothing(t *testing.T) {
 
 // emptyList is a right answer that lacks everything.
 func emptyList(path string) kubetest.Fault {
-	return kubetest.Fault{Body: kubetest.EncodeJSON(kubeKind(path), 100, nil)}
+	return kubetest.Fault{Body: kubetest.EncodeJSON(kube.Kind(clustertest.KindOf(path)), 100, nil)}
 }
 
 func TestAListThatLosesEverythingIsConfirmed(t *testing.T) {
-	for _, path := range []string{ingresses, routeGroups, services, endpoints, secrets} {
+	for _, path := range []string{clustertest.Ingresses, clustertest.RouteGroups, clustertest.Services, clustertest.Endpoints, clustertest.Secrets} {
 		t.Run(path, func(t *testing.T) {
 			pollInBubble(t, func(t *testing.T, p *polling) {
 				before := read(t, p.Source)
 				// The first request for ingresses tells the revision only.
 				fault := emptyList(path)
-				if fault.Times = 1; path == ingresses {
+				if fault.Times = 1; path == clustertest.Ingresses {
 					fault.Times = 2
 				}
 				p.server.SetFault(path, fault)
 				p.server.Requests()
 				s, err := p.poll()
 				if err != nil || !s.SameObjects(before) {
-					t.Fatalf("%s, %v: want the objects from before", summary(s), err)
+					t.Fatalf("%s, %v: want the objects from before", clustertest.Summary(s), err)
 				}
-				if !strings.Contains(p.log(), cluster.MessageUnconfirmed) {
+				if !strings.Contains(p.log(), lister.MessageUnconfirmed) {
 					t.Errorf("nothing is logged:\n%s", p.log())
 				}
 				var queries []string
@@ -177,11 +179,11 @@ func TestAListThatLosesEverythingIsConfirmed(t *testing.T) {
 				p.server.SetFault(path, emptyList(path))
 				s, err = p.poll()
 				if err != nil || s.SameObjects(before) {
-					t.Errorf("%s, %v: want what two lists agree on", summary(s), err)
+					t.Errorf("%s, %v: want what two lists agree on", clustertest.Summary(s), err)
 				}
 				p.server.SetFault(path, kubetest.Fault{})
 				if s, err = p.poll(); err != nil || len(s.Ingresses) != 2 || len(s.RouteGroups) != 1 || len(s.Services) != 1 {
-					t.Errorf("%s, %v: want everything again", summary(s), err)
+					t.Errorf("%s, %v: want everything again", clustertest.Summary(s), err)
 				}
 			})
 		})
@@ -191,124 +193,22 @@ func TestAListThatLosesEverythingIsConfirmed(t *testing.T) {
 func TestALossThatCannotBeConfirmedFailsTheRead(t *testing.T) {
 	pollInBubble(t, func(t *testing.T, p *polling) {
 		before := read(t, p.Source)
-		fault := emptyList(services)
+		fault := emptyList(clustertest.Services)
 		p.server.OnRequest(func(r kubetest.Request) {
-			if r.Path == services && r.Query == "" {
-				p.server.SetFault(services, kubetest.Fault{Status: http.StatusInternalServerError})
-			} else if r.Path == services {
-				p.server.SetFault(services, fault)
+			if r.Path == clustertest.Services && r.Query == "" {
+				p.server.SetFault(clustertest.Services, kubetest.Fault{Status: http.StatusInternalServerError})
+			} else if r.Path == clustertest.Services {
+				p.server.SetFault(clustertest.Services, fault)
 			}
 		})
 		s, err := p.poll()
 		if err == nil || !strings.Contains(err.Error(), "confirm by a consistent list that 1 of 1 objects are gone: ") {
-			t.Fatalf("%s, %v", summary(s), err)
+			t.Fatalf("%s, %v", clustertest.Summary(s), err)
 		}
 		p.server.OnRequest(nil)
-		p.server.SetFault(services, kubetest.Fault{})
+		p.server.SetFault(clustertest.Services, kubetest.Fault{})
 		if s, err := p.poll(); err != nil || !s.SameObjects(before) {
-			t.Errorf("%s, %v: want the objects from before", summary(s), err)
+			t.Errorf("%s, %v: want the objects from before", clustertest.Summary(s), err)
 		}
 	})
-}
-
-// A watch that has to begin anew, and begins with nothing, changes nothing unless a consistent list agrees.
-func TestAWatchThatBeginsWithoutObjectsIsConfirmed(t *testing.T) {
-	for _, list := range []bool{false, true} {
-		for _, path := range []string{ingresses, routeGroups, services, endpoints} {
-			t.Run(map[bool]string{false: "stream", true: "list"}[list]+path, func(t *testing.T) {
-				inBubble(t, func(t *testing.T, server *kubetest.Server, w *cluster.Watcher, log func() string) {
-					before, err := w.Read(t.Context(), kube.ReadOptions{})
-					if err != nil {
-						t.Fatal(err)
-					}
-					server.SetWatchList(!list)
-					if list || path == routeGroups {
-						server.OnRequest(func(r kubetest.Request) { // all lists but consistent ones are wrong
-							fault := kubetest.Fault{}
-							if strings.Contains(r.Query, "resourceVersionMatch") {
-								fault.Body = kubetest.EncodeJSON(kubeKind(path), 110, nil)
-							}
-							server.SetFault(path, fault)
-						})
-					} else {
-						server.SetWatchFault(path, kubetest.WatchFault{Times: 2, Empty: true})
-					}
-					apply(t, server, "kind: Ingress\nmetadata: {name: new, namespace: n3}")
-					synctest.Wait()
-					server.Compact()
-					server.SetRevision(110)
-					server.Compact()
-					server.Requests()
-					server.DropWatches(path) // what follows is too old, and begins anew
-					for range 100 {
-						time.Sleep(time.Second)
-						s, err := w.Read(t.Context(), kube.ReadOptions{})
-						if err == nil && (len(s.Ingresses) < 2 || len(s.RouteGroups) < 1 || len(s.Services) < 1 || len(s.Endpoints) < 1) {
-							t.Fatalf("lost: %s\n%s", summary(s), log())
-						}
-					}
-					s, err := w.Read(t.Context(), kube.ReadOptions{})
-					if err != nil || s.Services[0] != before.Services[0] {
-						t.Errorf("%s, %v", summary(s), err)
-					}
-					confirmed := false
-					for _, r := range server.Requests() {
-						confirmed = confirmed || r.Path == path && r.Query == ""
-					}
-					if !confirmed {
-						t.Errorf("there was no consistent list; log:\n%s", log())
-					}
-				})
-			})
-		}
-	}
-}
-
-// What is really gone is gone, also for a watch that begins anew.
-func TestAWatchThatBeginsAnewSeesWhatIsGone(t *testing.T) {
-	inBubble(t, func(t *testing.T, server *kubetest.Server, w *cluster.Watcher, log func() string) {
-		server.HoldWatches(services, true)
-		server.Delete(kube.Ref{Kind: kube.KindService, Namespace: "n1", Name: "s"})
-		server.SetRevision(110)
-		server.Compact()
-		server.DropWatches(services)
-		server.HoldWatches(services, false)
-		readsUntil(t, w, time.Minute, func(s *kube.Snapshot, err error) bool { return err == nil && s.Services == nil })
-	})
-}
-
-// An event about another kind is no event, and nothing that follows in the stream is believed.
-func TestAnEventOfAnotherKindBreaksTheWatch(t *testing.T) {
-	for name, fault := range map[string]kubetest.WatchFault{
-		"kind": {Times: 1, Kind: "Pod"}, "version": {Times: 1, APIVersion: "v1alpha1"},
-	} {
-		for _, path := range []string{ingresses, routeGroups, services, endpoints} {
-			for _, protobuf := range []bool{false, true} {
-				t.Run(name+path+map[bool]string{true: "/protobuf"}[protobuf], func(t *testing.T) {
-					inBubble(t, func(t *testing.T, server *kubetest.Server, w *cluster.Watcher, log func() string) {
-						server.SetEncodings(protobuf, false)
-						server.SetWatchFault(path, fault)
-						server.Requests()
-						server.DropWatches(path)
-						time.Sleep(time.Second)
-						apply(t, server, "kind: "+string(kubeKind(path))+"\nmetadata: {name: new, namespace: n1}\nspec: {}\nsubsets: []")
-						time.Sleep(time.Minute)
-						streams := 0
-						for _, r := range server.Requests() {
-							if r.Path == path && strings.Contains(r.Query, "watch=true") {
-								streams++
-							}
-						}
-						if streams < 2 {
-							t.Errorf("%d watches: that of the wrong events goes on; log\n%s", streams, log())
-						}
-						s, err := w.Read(t.Context(), kube.ReadOptions{})
-						if n := len(s.Ingresses) + len(s.RouteGroups) + len(s.Services) + len(s.Endpoints) + len(s.Bad); err != nil || n != 6 {
-							t.Errorf("%s, %v: want the new object by another stream", summary(s), err)
-						}
-					})
-				})
-			}
-		}
-	}
 }

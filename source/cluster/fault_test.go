@@ -13,18 +13,13 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"github.com/routesrv/routesrv/internal/kubetest"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/source/cluster"
-)
-
-const (
-	ingresses      = "/apis/networking.k8s.io/v1/ingresses"
-	routeGroups    = "/apis/zalando.org/v1/routegroups"
-	services       = "/api/v1/services"
-	endpoints      = "/api/v1/endpoints"
-	endpointSlices = "/apis/discovery.k8s.io/v1/endpointslices"
-	secrets        = "/api/v1/secrets"
+	"github.com/routesrv/routesrv/source/cluster/api"
+	"github.com/routesrv/routesrv/source/cluster/internal/clustertest"
+	"github.com/routesrv/routesrv/source/cluster/lister"
 )
 
 // canceledWhenAsked returns a context that ends as soon as the server was asked for the path.
@@ -41,12 +36,12 @@ func canceledWhenAsked(t *testing.T, s *kubetest.Server, path string) context.Co
 
 func TestAnyFailureOfAnyListFailsTheRead(t *testing.T) {
 	lists := []struct{ path, resource, permission string }{
-		{ingresses, "ingresses.networking.k8s.io", `the verb "list" on "ingresses" in API group "networking.k8s.io"`},
-		{routeGroups, "routegroups.zalando.org", `the verb "list" on "routegroups" in API group "zalando.org"`},
-		{services, "services", `the verb "list" on "services" in API group ""`},
-		{endpoints, "endpoints", `the verb "list" on "endpoints" in API group ""`},
-		{endpointSlices, "endpointslices.discovery.k8s.io", `the verb "list" on "endpointslices" in API group "discovery.k8s.io"`},
-		{secrets, "secrets", `the verb "list" on "secrets" in API group ""`},
+		{clustertest.Ingresses, "ingresses.networking.k8s.io", `the verb "list" on "ingresses" in API group "networking.k8s.io"`},
+		{clustertest.RouteGroups, "routegroups.zalando.org", `the verb "list" on "routegroups" in API group "zalando.org"`},
+		{clustertest.Services, "services", `the verb "list" on "services" in API group ""`},
+		{clustertest.Endpoints, "endpoints", `the verb "list" on "endpoints" in API group ""`},
+		{clustertest.EndpointSlices, "endpointslices.discovery.k8s.io", `the verb "list" on "endpointslices" in API group "discovery.k8s.io"`},
+		{clustertest.Secrets, "secrets", `the verb "list" on "secrets" in API group ""`},
 	}
 	faults := []struct {
 		name   string
@@ -74,18 +69,18 @@ func TestAnyFailureOfAnyListFailsTheRead(t *testing.T) {
 		{"wrong encoding", kubetest.Fault{ContentType: "application/cbor"}, `content type "application/cbor"`, "body"},
 	}
 	for _, e := range []int{0, 3} { // the extremes: plain JSON, protobuf with gzip
-		e := encodings[e]
+		e := clustertest.Encodings[e]
 		for _, l := range lists {
 			for _, f := range faults {
-				if f.fault.Hang && e.gzip {
+				if f.fault.Hang && e.GZip {
 					continue // there is nothing to encode, and it takes its time
 				}
-				t.Run(strings.Join([]string{e.name, l.resource, f.name}, "/"), func(t *testing.T) {
-					server := newServer(t)
-					server.SetEncodings(e.protobuf, e.gzip)
-					m := cluster.NewMetrics(nil)
+				t.Run(strings.Join([]string{e.Name, l.resource, f.name}, "/"), func(t *testing.T) {
+					server := clustertest.NewServer(t)
+					server.SetEncodings(e.Protobuf, e.GZip)
+					m := api.NewMetrics(nil)
 					source := newSource(t, cluster.Config{
-						URL: server.Start(t), EndpointSlices: l.path == endpointSlices, Secrets: true, Metrics: m,
+						URL: server.Start(t), EndpointSlices: l.path == clustertest.EndpointSlices, Secrets: true, Metrics: m,
 						Timeout: timeoutFor(f.fault),
 					})
 					before := read(t, source)
@@ -107,8 +102,8 @@ func TestAnyFailureOfAnyListFailsTheRead(t *testing.T) {
 							t.Errorf("error %q, want %q in it", err, part)
 						}
 					}
-					if n := testutil.ToFloat64(m.ReadErrors.WithLabelValues(kindOf(l.path), f.reason)); n != 1 {
-						t.Errorf("%v errors are counted for %s and reason %s, want 1", n, kindOf(l.path), f.reason)
+					if n := testutil.ToFloat64(m.ReadErrors.WithLabelValues(clustertest.KindOf(l.path), f.reason)); n != 1 {
+						t.Errorf("%v errors are counted for %s and reason %s, want 1", n, clustertest.KindOf(l.path), f.reason)
 					}
 
 					server.SetFault(l.path, kubetest.Fault{})
@@ -129,25 +124,18 @@ func timeoutFor(f kubetest.Fault) time.Duration {
 	return time.Minute
 }
 
-func kindOf(path string) string {
-	return map[string]string{
-		ingresses: "Ingress", routeGroups: "RouteGroup", services: "Service", endpoints: "Endpoints",
-		endpointSlices: "EndpointSlice", secrets: "Secret", kubetest.Discovery: "discovery",
-	}[path]
-}
-
 // A connection may close cleanly in the middle of a body that does not tell its length. Then the form has to show it.
 func TestABodyThatEndsAnywhereFailsTheRead(t *testing.T) {
-	for _, e := range encodings {
-		t.Run(e.name, func(t *testing.T) {
-			server := newServer(t)
-			server.SetEncodings(e.protobuf, e.gzip)
+	for _, e := range clustertest.Encodings {
+		t.Run(e.Name, func(t *testing.T) {
+			server := clustertest.NewServer(t)
+			server.SetEncodings(e.Protobuf, e.GZip)
 			url := server.Start(t)
 			whole := newSource(t, cluster.Config{URL: url})
 			read(t, whole)
-			for _, path := range []string{ingresses, routeGroups, services} {
-				body := server.Body(path, e.protobuf, e.gzip)
-				if e.protobuf && !e.gzip {
+			for _, path := range []string{clustertest.Ingresses, clustertest.RouteGroups, clustertest.Services} {
+				body := server.Body(path, e.Protobuf, e.GZip)
+				if e.Protobuf && !e.GZip {
 					body = body[:len(body)-4] // two empty fields of the envelope, behind the complete list
 				}
 				for n := 0; n < len(body); n += 1 + len(body)/50 {
@@ -165,7 +153,7 @@ func TestABodyThatEndsAnywhereFailsTheRead(t *testing.T) {
 // API servers speak HTTP/2 as well, with which lists cost more. Over either there is often no Content-Length, only a body
 // that ends.
 func TestAStreamThatBreaksFailsTheRead(t *testing.T) {
-	server := newServer(t)
+	server := clustertest.NewServer(t)
 	server.SetEncodings(true, true)
 	tls := httptest.NewUnstartedServer(server)
 	tls.EnableHTTP2 = true
@@ -180,53 +168,53 @@ func TestAStreamThatBreaksFailsTheRead(t *testing.T) {
 		}
 	}
 	for _, f := range []kubetest.Fault{{Cut: 5}, {CutChunked: 5}, {CutChunked: -1}, {Cut: -1}} {
-		server.SetFault(services, f)
+		server.SetFault(clustertest.Services, f)
 		if _, err := source.Read(t.Context(), kube.ReadOptions{}); err == nil || !strings.Contains(err.Error(), "the body ends early") {
 			t.Errorf("%+v: error %v, want one that says the body ends early", f, err)
 		}
 	}
-	server.SetFault(services, kubetest.Fault{})
+	server.SetFault(clustertest.Services, kubetest.Fault{})
 	if after := read(t, source); !before.SameObjects(after) {
 		t.Error("afterwards the objects are others")
 	}
 }
 
 func TestAPageOfAListFailsTheRead(t *testing.T) {
-	server := newServer(t)
+	server := clustertest.NewServer(t)
 	source := newSource(t, cluster.Config{URL: server.Start(t)})
-	server.SetFault(services, kubetest.Fault{Body: kubetest.EncodePage(kube.KindService, 100, nil, true)})
+	server.SetFault(clustertest.Services, kubetest.Fault{Body: kubetest.EncodePage(kube.KindService, 100, nil, true)})
 	if _, err := source.Read(t.Context(), kube.ReadOptions{}); err == nil || !strings.Contains(err.Error(), "page") {
 		t.Errorf("error %v, want one that says it is a page", err)
 	}
 }
 
 func TestABodyPastTheLimitFailsTheRead(t *testing.T) {
-	for _, e := range encodings {
-		server := newServer(t)
-		server.SetEncodings(e.protobuf, e.gzip)
+	for _, e := range clustertest.Encodings {
+		server := clustertest.NewServer(t)
+		server.SetEncodings(e.Protobuf, e.GZip)
 		source := newSource(t, cluster.Config{URL: server.Start(t), MaxBytes: 100})
 		if _, err := source.Read(t.Context(), kube.ReadOptions{}); err == nil || !strings.Contains(err.Error(), "too large") {
-			t.Errorf("%s: error %v, want one that says it is too large", e.name, err)
+			t.Errorf("%s: error %v, want one that says it is too large", e.Name, err)
 		}
 	}
 }
 
 // An answer with status 200 that is no list of the kind has no objects of it, and must not take them away.
 func TestAnAnswerThatIsNoListOfTheKindFailsTheRead(t *testing.T) {
-	for _, path := range []string{ingresses, routeGroups, services, endpoints, endpointSlices, secrets} {
-		kind := kubeKind(path)
+	for _, path := range []string{clustertest.Ingresses, clustertest.RouteGroups, clustertest.Services, clustertest.Endpoints, clustertest.EndpointSlices, clustertest.Secrets} {
+		kind := kube.Kind(clustertest.KindOf(path))
 		own := string(kubetest.EncodeJSON(kind, 100, nil))
-		other := services
-		if path == services {
-			other = secrets
+		other := clustertest.Services
+		if path == clustertest.Services {
+			other = clustertest.Secrets
 		}
-		apiVersion := map[bool]string{true: `"apiVersion":"v2"`, false: `"apiVersion":"` + string(apiVersionOf(own)) + `beta1"`}[path == services]
+		apiVersion := map[bool]string{true: `"apiVersion":"v2"`, false: `"apiVersion":"` + string(apiVersionOf(own)) + `beta1"`}[path == clustertest.Services]
 		ownVersion := `"apiVersion":"` + apiVersionOf(own) + `"`
 		for _, tt := range []struct{ name, body, says string }{
 			{"nothing in it", `{}`, "it is a \"\", want a " + string(kind) + "List"},
 			{"a status", `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success"}`, `it is a "Status"`},
 			{"a list of pods", strings.Replace(own, string(kind)+"List", "PodList", 1), `it is a "PodList"`},
-			{"a list of another kind", string(kubetest.EncodeJSON(kubeKind(other), 100, nil)), "want a " + string(kind) + "List"},
+			{"a list of another kind", string(kubetest.EncodeJSON(kube.Kind(clustertest.KindOf(other)), 100, nil)), "want a " + string(kind) + "List"},
 			{"an object", strings.Replace(own, string(kind)+"List", string(kind), 1), "want a " + string(kind) + "List"},
 			{"another version", strings.Replace(own, ownVersion, apiVersion, 1), "it is of the API version"},
 			{"no version", strings.Replace(own, ownVersion+",", "", 1), "it is of the API version"},
@@ -243,8 +231,8 @@ func TestAnAnswerThatIsNoListOfTheKindFailsTheRead(t *testing.T) {
 				if tt.body == own {
 					t.Fatal("nothing is wrong with the answer")
 				}
-				server := newServer(t)
-				source := newSource(t, cluster.Config{URL: server.Start(t), EndpointSlices: path == endpointSlices, Secrets: true})
+				server := clustertest.NewServer(t)
+				source := newSource(t, cluster.Config{URL: server.Start(t), EndpointSlices: path == clustertest.EndpointSlices, Secrets: true})
 				before := read(t, source)
 				server.SetFault(path, kubetest.Fault{Body: []byte(tt.body)})
 				_, err := source.Read(t.Context(), kube.ReadOptions{})
@@ -262,29 +250,29 @@ func TestAnAnswerThatIsNoListOfTheKindFailsTheRead(t *testing.T) {
 
 // The answer that tells the revision of the cluster is checked like a list.
 func TestAProbeThatIsNoListFailsTheRead(t *testing.T) {
-	server := newServer(t)
+	server := clustertest.NewServer(t)
 	source := newSource(t, cluster.Config{URL: server.Start(t)})
 	read(t, source)
-	server.SetFault(ingresses, kubetest.Fault{Times: 1, Body: []byte(`{"metadata":{"resourceVersion":"100"},"items":[]}`)})
+	server.SetFault(clustertest.Ingresses, kubetest.Fault{Times: 1, Body: []byte(`{"metadata":{"resourceVersion":"100"},"items":[]}`)})
 	if _, err := source.Read(t.Context(), kube.ReadOptions{}); err == nil || !strings.Contains(err.Error(), "limit=1") {
 		t.Errorf("error %v, want one about the request with a limit", err)
 	}
 }
 
 func TestProtobufThatIsNoListOfTheKindFailsTheRead(t *testing.T) {
-	for _, path := range []string{ingresses, services, endpoints, endpointSlices, secrets} {
-		kind := kubeKind(path)
+	for _, path := range []string{clustertest.Ingresses, clustertest.Services, clustertest.Endpoints, clustertest.EndpointSlices, clustertest.Secrets} {
+		kind := kube.Kind(clustertest.KindOf(path))
 		own, err := kubetest.EncodeProtobuf(kind, 100, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		other := services
-		if path == services {
-			other = secrets
+		other := clustertest.Services
+		if path == clustertest.Services {
+			other = clustertest.Secrets
 		}
-		server := newServer(t)
+		server := clustertest.NewServer(t)
 		server.SetEncodings(true, false)
-		source := newSource(t, cluster.Config{URL: server.Start(t), EndpointSlices: path == endpointSlices, Secrets: true})
+		source := newSource(t, cluster.Config{URL: server.Start(t), EndpointSlices: path == clustertest.EndpointSlices, Secrets: true})
 		before := read(t, source)
 		for _, tt := range []struct {
 			name, says string
@@ -310,7 +298,6 @@ func TestProtobufThatIsNoListOfTheKindFailsTheRead(t *testing.T) {
 }
 
 // kubeKind is the kind that is listed at the path.
-func kubeKind(path string) kube.Kind { return kube.Kind(kindOf(path)) }
 
 // apiVersionOf is the version that a list in JSON has.
 func apiVersionOf(list string) string {
@@ -362,8 +349,8 @@ func TestDiscovery(t *testing.T) {
 		{"HTML", kubetest.Fault{ContentType: "text/html"}, fails, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			server := newServer(t)
-			log, text := logger()
+			server := clustertest.NewServer(t)
+			log, text := clustertest.Logger()
 			source := newSource(t, cluster.Config{URL: server.Start(t), Logger: log, Timeout: timeoutFor(tt.fault)})
 			before := &kube.Snapshot{}
 			if tt.want != without { // what is there does not disappear at once
@@ -395,9 +382,9 @@ func TestDiscovery(t *testing.T) {
 }
 
 func TestTheMissingCRDIsReportedOnceUntilItWasSeen(t *testing.T) {
-	server := newServer(t)
+	server := clustertest.NewServer(t)
 	server.Delete(kube.Ref{Kind: kube.KindRouteGroup, Namespace: "n1", Name: "r"}) // so that nothing disappears
-	log, text := logger()
+	log, text := clustertest.Logger()
 	source := newSource(t, cluster.Config{URL: server.Start(t), Logger: log})
 	missing := kubetest.Fault{Status: http.StatusNotFound}
 	for i, f := range []kubetest.Fault{missing, missing, {}, missing, missing} {
@@ -407,7 +394,7 @@ func TestTheMissingCRDIsReportedOnceUntilItWasSeen(t *testing.T) {
 			t.Errorf("after read %d: want %d warnings in\n%s", i+1, want, text)
 		}
 	}
-	if !strings.Contains(text.String(), fmt.Sprintf("%q", cluster.MessageNoCRD)) {
-		t.Errorf("the message is not %q:\n%s", cluster.MessageNoCRD, text)
+	if !strings.Contains(text.String(), fmt.Sprintf("%q", lister.MessageNoCRD)) {
+		t.Errorf("the message is not %q:\n%s", lister.MessageNoCRD, text)
 	}
 }

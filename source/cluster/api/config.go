@@ -1,0 +1,239 @@
+package api
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/routesrv/routesrv/internal/durable"
+	"github.com/routesrv/routesrv/kube"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// Defaults of [Config].
+const (
+	DefaultURL       = "http://localhost:8001"
+	DefaultTimeout   = 30 * time.Second
+	DefaultMaxBytes  = 1 << 30
+	DefaultUserAgent = "routesrv"
+)
+
+// serviceAccountDir is where Kubernetes mounts the service account of a pod.
+const serviceAccountDir = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+var (
+	// ErrNotInCluster is returned by New when Config.InCluster is set and the environment names no API server.
+	ErrNotInCluster = errors.New("kubernetes API server URL could not be constructed from env vars")
+	// ErrInvalidCA is returned by New when the file with the certificate authority holds no usable certificate.
+	ErrInvalidCA = errors.New("invalid CA")
+)
+
+// Config says which cluster is read, and what of it. At most one of REST, InCluster and Kubeconfig says how the API is
+// reached; without any of them it is URL.
+type Config struct {
+	// REST is a complete client configuration. It is copied.
+	REST *rest.Config
+
+	// InCluster takes address, certificate authority and token from the pod (KUBERNETES_SERVICE_HOST,
+	// KUBERNETES_SERVICE_PORT and the mounted service account). URL, TokenFile and CAFile are ignored then.
+	InCluster bool
+
+	// Kubeconfig is the path of a kubeconfig file, Context the context in it; the default is its current one.
+	Kubeconfig string
+	Context    string
+
+	// URL is the address of the API, default DefaultURL. TokenFile holds a bearer token and is read again about once a
+	// minute. CAFile holds the certificate authorities, PEM; the default is the system's.
+	URL       string
+	TokenFile string
+	CAFile    string
+
+	// Namespace restricts every list to one namespace; "" reads all.
+	Namespace string
+
+	// EndpointSlices reads EndpointSlices instead of Endpoints.
+	EndpointSlices bool
+
+	// Secrets reads Secrets, too.
+	Secrets bool
+
+	// Selectors are the label selectors by kind: equality, or mere presence if the value is empty. All of a kind have
+	// to hold. The API server evaluates them.
+	Selectors map[kube.Kind]map[string]string
+
+	// Timeout is the limit of each request, from connecting to the last byte of the body; default DefaultTimeout.
+	Timeout time.Duration
+
+	// MaxBytes is the limit of the body of one answer, as it is sent and also unpacked; default DefaultMaxBytes.
+	MaxBytes int64
+
+	// UserAgent is sent with each request, default DefaultUserAgent.
+	UserAgent string
+
+	// Logger gets what an operator should see; nil discards.
+	Logger *slog.Logger
+
+	// Metrics is filled; nil means that nobody looks.
+	Metrics *Metrics
+}
+
+// WithDefaults checks the configuration and fills in what is not set.
+func (c Config) WithDefaults() (Config, error) {
+	ways := 0
+	for _, set := range []bool{c.REST != nil, c.InCluster, c.Kubeconfig != ""} {
+		if set {
+			ways++
+		}
+	}
+	switch {
+	case ways > 1:
+		return c, errors.New("more than one of REST, in-cluster and kubeconfig is set")
+	case c.Kubeconfig != "" && (c.URL != "" || c.TokenFile != "" || c.CAFile != ""):
+		return c, errors.New("a kubeconfig and an API URL, token file or CA file exclude each other")
+	case c.Kubeconfig == "" && c.Context != "":
+		return c, fmt.Errorf("context %q without a kubeconfig", c.Context)
+	case c.Timeout < 0:
+		return c, fmt.Errorf("timeout %v: want a positive duration", c.Timeout)
+	case c.MaxBytes < 0:
+		return c, fmt.Errorf("limit of %d bytes: want a positive number", c.MaxBytes)
+	}
+	if c.Timeout == 0 {
+		c.Timeout = DefaultTimeout
+	}
+	if c.MaxBytes == 0 {
+		c.MaxBytes = DefaultMaxBytes
+	}
+	if c.UserAgent == "" {
+		c.UserAgent = DefaultUserAgent
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Metrics == nil {
+		c.Metrics = NewMetrics(nil)
+	}
+	return c, nil
+}
+
+// connect makes an HTTP client and the base URL of the API. The client is for lists, which come one after the other, or
+// for streams that stay open beside each other.
+func (c *Config) connect(lists bool) (*http.Client, *url.URL, error) {
+	rc, err := c.restConfig()
+	if err != nil {
+		return nil, nil, err
+	}
+	rc.QPS = -1 // one request per kind and read needs no limit; the default of 5 would stretch a read over seconds
+	rc.UserAgent = c.UserAgent
+	rc.DisableCompression = true // gzip is asked for and undone here, where the compressed bytes can be compared
+	rc.Timeout = 0               // there is a deadline on each request
+	if lists {
+		// One request after the other has no use for HTTP/2, where an API server sends a compressed list in frames of 4 KB,
+		// each of which costs the transport time and memory.
+		rc.TLSClientConfig.NextProtos = []string{"http/1.1"}
+		if rc.Dial == nil && rc.Transport == nil {
+			rc.Dial = dialPatiently
+		}
+	}
+
+	base, _, err := rest.DefaultServerUrlFor(rc)
+	if err != nil {
+		return nil, nil, fmt.Errorf("API URL %q: %w", rc.Host, err)
+	}
+	shared, err := rest.HTTPClientFor(rc)
+	if err != nil {
+		return nil, nil, fmt.Errorf("API client: %w", err)
+	}
+	client := *shared // may be http.DefaultClient
+	// An API server does not redirect, and client-go would send the token along to wherever the answer points.
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &client, base, nil
+}
+
+func (c *Config) restConfig() (*rest.Config, error) {
+	switch {
+	case c.REST != nil:
+		return rest.CopyConfig(c.REST), nil
+	case c.InCluster:
+		return inCluster(serviceAccountDir)
+	case c.Kubeconfig != "":
+		if err := checkFile(c.Kubeconfig, maxKubeconfigFile); err != nil {
+			return nil, fmt.Errorf("kubeconfig %q: %w", c.Kubeconfig, err)
+		}
+		rc, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
+			&clientcmd.ClientConfigLoadingRules{ExplicitPath: c.Kubeconfig},
+			&clientcmd.ConfigOverrides{CurrentContext: c.Context},
+		).ClientConfig()
+		if err != nil {
+			return nil, fmt.Errorf("kubeconfig %q: %w", c.Kubeconfig, err)
+		}
+		return rc, nil
+	}
+	rc := &rest.Config{Host: c.URL}
+	if rc.Host == "" {
+		rc.Host = DefaultURL
+	}
+	return rc, addFiles(rc, c.TokenFile, c.CAFile)
+}
+
+// inCluster is rest.InClusterConfig with the errors that operators know, and with an unusable certificate authority as
+// an error.
+func inCluster(dir string) (*rest.Config, error) {
+	// The environment is how Kubernetes tells a pod where the API is; it is not a setting of ours.
+	host, port := os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT") //nolint:forbidigo // see above
+	if host == "" || port == "" {
+		return nil, ErrNotInCluster
+	}
+	rc := &rest.Config{Host: "https://" + net.JoinHostPort(host, port)}
+	return rc, addFiles(rc, filepath.Join(dir, "token"), filepath.Join(dir, "ca.crt"))
+}
+
+// Limits of the files that say how the API is reached, in bytes.
+const (
+	maxTokenFile      = 1 << 20
+	maxCAFile         = 16 << 20 // the authorities of a system have some 200 KiB
+	maxKubeconfigFile = 16 << 20
+)
+
+// checkFile looks at a file that client-go reads. Client-go would wait for ever for somebody to write into a FIFO.
+func checkFile(path string, limit int64) error {
+	f, _, err := durable.Open(path, limit)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// addFiles adds the files that are named, after a look into them: what is unusable shall show at the start and not at
+// the first request.
+func addFiles(rc *rest.Config, tokenFile, caFile string) error {
+	if tokenFile != "" {
+		token, err := durable.ReadFile(tokenFile, maxTokenFile)
+		if err != nil {
+			return fmt.Errorf("token: %w", err)
+		}
+		if rc.BearerToken = strings.TrimSpace(string(token)); rc.BearerToken == "" {
+			return fmt.Errorf("token: %q is empty", tokenFile)
+		}
+		rc.BearerTokenFile = tokenFile
+	}
+	if caFile != "" {
+		pem, err := durable.ReadFile(caFile, maxCAFile)
+		if err != nil {
+			return fmt.Errorf("CA: %w", err)
+		}
+		if !x509.NewCertPool().AppendCertsFromPEM(pem) {
+			return fmt.Errorf("%w: no certificate in %q", ErrInvalidCA, caFile)
+		}
+		rc.TLSClientConfig.CAFile = caFile
+	}
+	return nil
+}

@@ -1,0 +1,132 @@
+package decode
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// protobufMagic begins every protobuf body of the API; a runtime.Unknown follows.
+var protobufMagic = []byte("k8s\x00")
+
+// The fields of the messages that are walked. All lists of built-in kinds have the same two.
+const (
+	unknownTypeMeta, unknownRaw, unknownEncoding = 1, 2, 3
+	typeMetaAPIVersion, typeMetaKind             = 1, 2
+	listMetadata, listItems                      = 1, 2
+	listMetaResourceVersion, listMetaContinue    = 2, 3
+	objectMetadata                               = 1
+	objectMetaName, objectMetaNamespace          = 1, 3
+	objectMetaResourceVersion                    = 6
+)
+
+// typeOf reads the type that a body claims to be of.
+func typeOf(typeMeta []byte) (apiVersion, kind string, err error) {
+	err = fields(typeMeta, func(field protowire.Number, value []byte) error {
+		switch field {
+		case typeMetaAPIVersion:
+			apiVersion = string(value)
+		case typeMetaKind:
+			kind = string(value)
+		}
+		return nil
+	})
+	return apiVersion, kind, err
+}
+
+// envelope takes a protobuf body of the API apart: the type that it claims and the message.
+func envelope(body []byte) (apiVersion, kind string, raw []byte, err error) {
+	if !bytes.HasPrefix(body, protobufMagic) {
+		return "", "", nil, errors.New("it does not begin like protobuf of the Kubernetes API")
+	}
+	found := false
+	err = fields(body[len(protobufMagic):], func(field protowire.Number, value []byte) (err error) {
+		switch field {
+		case unknownTypeMeta:
+			apiVersion, kind, err = typeOf(value)
+			return err
+		case unknownRaw:
+			if found {
+				return errors.New("two messages in one body")
+			}
+			raw, found = value, true
+		case unknownEncoding:
+			if len(value) != 0 {
+				return fmt.Errorf("unknown content encoding %.40q", value)
+			}
+		}
+		return nil
+	})
+	if err == nil && !found {
+		err = errors.New("no message in the body")
+	}
+	return apiVersion, kind, raw, err
+}
+
+// Status reads the body of an answer that is a failure: a Status object in either encoding, as far as it can be read, or
+// any text, which becomes its message.
+func Status(body []byte) (status metav1.Status) {
+	if _, kind, raw, err := envelope(body); err == nil && kind == "Status" {
+		_ = status.Unmarshal(raw) // whatever could be read of it
+	} else if json.Unmarshal(body, &status) != nil {
+		status.Message = string(body)
+	}
+	return status
+}
+
+// identity is what names an object, and its revision.
+type identity struct {
+	name, namespace, resourceVersion string
+}
+
+// identityOf reads the identity of an object, up to where the message is broken.
+func identityOf(message []byte) (id identity, err error) {
+	err = fields(message, func(field protowire.Number, value []byte) error {
+		if field != objectMetadata {
+			return nil
+		}
+		return fields(value, func(field protowire.Number, value []byte) error {
+			switch field {
+			case objectMetaName:
+				id.name = string(value)
+			case objectMetaNamespace:
+				id.namespace = string(value)
+			case objectMetaResourceVersion:
+				id.resourceVersion = string(value)
+			}
+			return nil
+		})
+	})
+	return id, err
+}
+
+// fields calls f for each length-delimited field of a message; others are skipped. The fields have to fill the message.
+func fields(message []byte, f func(protowire.Number, []byte) error) error {
+	for at := 0; at < len(message); {
+		field, wire, n := protowire.ConsumeTag(message[at:])
+		if n < 0 {
+			return fmt.Errorf("protobuf, %d bytes before the end: %w", len(message)-at, protowire.ParseError(n))
+		}
+		at += n
+		if wire != protowire.BytesType {
+			if n = protowire.ConsumeFieldValue(field, wire, message[at:]); n < 0 {
+				return fmt.Errorf("protobuf, %d bytes before the end: %w", len(message)-at, protowire.ParseError(n))
+			}
+			at += n
+			continue
+		}
+		value, n := protowire.ConsumeBytes(message[at:])
+		if n < 0 {
+			return fmt.Errorf("protobuf, %d bytes before the end: %w", len(message)-at, protowire.ParseError(n))
+		}
+		at += n
+		if err := f(field, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}

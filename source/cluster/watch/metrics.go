@@ -1,0 +1,55 @@
+package watch
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/routesrv/routesrv/kube"
+)
+
+// Metrics is what a Watcher measures, besides the [api.Metrics] of the lists that it makes.
+type Metrics struct {
+	events      *prometheus.CounterVec // kind, type
+	restarts    *prometheus.CounterVec // kind, reason
+	confirmed   *prometheus.GaugeVec   // kind
+	reconciles  *prometheus.CounterVec // kind, result
+	differences *prometheus.CounterVec // kind
+}
+
+// NewMetrics makes the metrics and registers them with reg; nil registers nowhere. It panics if they are registered
+// already.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
+	m := &Metrics{
+		events: counter("routesrv_watch_events_total",
+			"Events of the watches by type: added, modified, deleted or bookmark. Those that a watch begins with are not counted.", "kind", "type"),
+		restarts: counter("routesrv_watch_restarts_total",
+			"Watches that ended, by reason: ended (by the server, as agreed), expired (the kind is listed again), error, "+
+				"silent (it did not show a change) or missed (a reconcile found a difference).", "kind", "reason"),
+		confirmed: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "routesrv_watch_confirmed_timestamp_seconds",
+			Help: "When the objects of a kind were last known to be those of the cluster: by an event, a bookmark, a revision or a list.",
+		}, []string{"kind"}),
+		reconciles: counter("routesrv_watch_reconciles_total",
+			"Complete lists that were compared with what the watches had shown, by result: ok or error.", "kind", "result"),
+		differences: counter("routesrv_watch_reconcile_differences_total",
+			"Objects of which a reconcile found another state than the watch had shown. It has to stay 0.", "kind"),
+	}
+	if reg != nil {
+		reg.MustRegister(m.events, m.restarts, m.confirmed, m.reconciles, m.differences)
+	}
+	return m
+}
+
+// show makes the series that have to be there before anything happens.
+func (m *Metrics) show(kind kube.Kind) {
+	m.differences.WithLabelValues(string(kind))
+	m.reconciles.WithLabelValues(string(kind), "ok")
+}
+
+func (m *Metrics) confirm(kind kube.Kind, at time.Time) {
+	m.confirmed.WithLabelValues(string(kind)).Set(float64(at.UnixMilli()) / 1000)
+}
