@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/routesrv/routesrv/internal/delivery"
 	"github.com/routesrv/routesrv/wire"
 )
 
@@ -69,7 +70,7 @@ func (x *exchange) ifNoneMatch(values []string) []string {
 		if same && t.Encoding != x.encoding && !x.deltas {
 			continue
 		}
-		if !x.deltas && !x.cache.bodies.arrived(bodyKey{clientOf(x.r), t.Digest, t.Encoding}, t.Rotation) {
+		if !x.deltas && !x.cache.bodies.Arrived(delivery.Key{Client: clientOf(x.r), Digest: t.Digest, Encoding: t.Encoding}, t.Rotation) {
 			continue
 		}
 		if same {
@@ -97,10 +98,10 @@ func (x *exchange) ifNoneMatch(values []string) []string {
 // that was sent to its address has broken off.
 func (x *exchange) unnamed() []string {
 	key := x.bodyKey()
-	if !x.cache.bodies.whole(key) {
+	if !x.cache.bodies.Whole(key) {
 		return nil
 	}
-	return x.etag(x.cache.bodies.rotation(key))
+	return x.etag(x.cache.bodies.Rotation(key))
 }
 
 // confirm returns the ETag of a 304 to a client that holds this table. It is never older than the one it named: who

@@ -30,6 +30,9 @@ var allowed = map[string][]string{
 	"wire":             {"table"},
 	"internal/durable": {},
 
+	// what behaviour packages are made of, each with one question
+	"internal/delivery": {"table", "wire"},
+
 	// behaviour: these do not know each other
 	"source/cluster":           {"kube"},
 	"source/manifests":         {"kube", "source/manifests/yamldoc"},
@@ -38,7 +41,7 @@ var allowed = map[string][]string{
 	"compile":                  {"eskip", "kube", "proxysafe", "routeid", "table"},
 	"source/tables":            {"eskip", "table", "wire"},
 	"poller":                   {"guard", "kube", "table"},
-	"etagcache":                {"table", "wire"},
+	"etagcache":                {"internal/delivery", "table", "wire"},
 	"dataplane":                {"eskip", "guard", "internal/durable", "proxysafe", "table", "wire"},
 	"shadowdiff":               {"eskip", "routeid"},
 	"shadowdiff/page":          {"shadowdiff"},
