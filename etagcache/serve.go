@@ -148,7 +148,7 @@ func (x *exchange) serveRanges() (status, n int, ok bool) {
 
 // bodyKey names the bytes that this client would be sent.
 func (x *exchange) bodyKey() delivery.Key {
-	return delivery.Key{Client: clientOf(x.r), Digest: x.variant.table.Digest(), Encoding: x.encoding}
+	return delivery.Key{Client: clientOf(x.r), Digest: x.variant.table.Digest(), Encoding: uint8(x.encoding)}
 }
 
 // etag returns the header value of the variant's ETag with a rotation.

@@ -18,14 +18,12 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/routesrv/routesrv/internal/delivery"
-	"github.com/routesrv/routesrv/table"
-	"github.com/routesrv/routesrv/wire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // key names the body of all tests: loopback is the address of all clients.
-var key = delivery.Key{Client: netip.AddrFrom4([4]byte{127, 0, 0, 1}), Digest: table.Digest{1}, Encoding: wire.Gzip}
+var key = delivery.Key{Client: netip.AddrFrom4([4]byte{127, 0, 0, 1}), Digest: [32]byte{1}, Encoding: 1}
 
 // sender is a server that sends one body and keeps a ledger of it.
 type sender struct {
@@ -207,8 +205,8 @@ func TestOtherBodiesAreNotTouched(t *testing.T) {
 	}
 	client, digest, encoding := key, key, key
 	client.Client = netip.AddrFrom4([4]byte{127, 0, 0, 2})
-	digest.Digest = table.Digest{2}
-	encoding.Encoding = wire.Zstd
+	digest.Digest = [32]byte{2}
+	encoding.Encoding = 2
 	for _, other := range []delivery.Key{client, digest, encoding} {
 		if l.Rotation(other) != 0 || !l.Arrived(other, 0) || !l.Whole(other) {
 			t.Errorf("%+v broke off, too", other)

@@ -3,15 +3,13 @@ package delivery
 import (
 	"container/list"
 	"context"
+	"crypto/sha256"
 	"net/http"
 	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/routesrv/routesrv/table"
-	"github.com/routesrv/routesrv/wire"
 )
 
 // maxBroken bounds how many broken bodies are remembered; the one that was used longest ago is forgotten first.
@@ -36,8 +34,8 @@ type Ledger struct {
 // Key names the bytes that were sent to an address. The revision is not part of it: it does not change the bytes.
 type Key struct {
 	Client   netip.Addr
-	Digest   table.Digest // of the table
-	Encoding wire.Encoding
+	Digest   [sha256.Size]byte // of the content before it was encoded
+	Encoding uint8             // any number for each content coding
 }
 
 type brokenBody struct {
