@@ -52,7 +52,9 @@ func enablingCompanion(r *eskip.Route, code int) *eskip.Route {
 }
 
 // disablingCompanion takes the http requests of the route away from the global redirect.
-func disablingCompanion(r *eskip.Route) *eskip.Route { return httpCompanion(r, routeid.SuffixDisableRedirect) }
+func disablingCompanion(r *eskip.Route) *eskip.Route {
+	return httpCompanion(r, routeid.SuffixDisableRedirect)
+}
 
 func httpCompanion(r *eskip.Route, suffix string) *eskip.Route {
 	c := shallow(r)
