@@ -91,8 +91,8 @@ func (c *candidate) named(e wire.Entity, sole bool) bool {
 	}
 }
 
-// settle decides what comes of an answer, and does it. Everything before the guard is verification.
-func (c *Client) settle(s *server, seen view, a *answer) (result string, f *Error) {
+// handle decides what comes of an answer, and does it. Everything before the guard is verification.
+func (c *Client) handle(s *server, seen view, a *answer) (result string, f *Error) {
 	var next *candidate
 	if !a.notModified {
 		if next, f = c.verify(seen, a); f != nil {

@@ -208,7 +208,7 @@ type Client struct {
 	failing    bool      // no server gave an answer in the last round
 	fullDue    time.Time // when a full table is to be fetched; zero before there is one
 
-	course course // owned by Run
+	transport transport // owned by Run
 
 	// committing is held while a table is judged and committed, by who changes what follows.
 	committing sync.Mutex
@@ -244,7 +244,7 @@ func New(cfg Config) (*Client, error) {
 		},
 	}
 	c.said = newSaid(c.log)
-	c.course.pollFirst = true
+	c.transport.pollFirst = true
 	c.zoneSource = zoneSource{zone: cfg.Zone, path: cfg.ZoneFile, log: c.log}
 	c.lkg = newFile(lkgFile, cfg.LKGPath, writeLKG, c.log, cfg.Metrics)
 	c.lkg.claim = func() { c.loadLKG() }

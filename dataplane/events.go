@@ -92,7 +92,7 @@ func (c *Client) takeTable(st *stream, e event) *ending {
 	if cur := c.cur.Load(); a.sourceRead.IsZero() && cur != nil {
 		a.sourceRead = cur.info.SourceRead // it was read since; "current" says when
 	}
-	result, f := c.settleEvent(st, a, func() *Error {
+	result, f := c.handleEvent(st, a, func() *Error {
 		switch {
 		case !a.etag.Known:
 			return failf(ReasonTag, "id %.200q has no digest", e.id)
@@ -118,7 +118,7 @@ func (c *Client) takeTable(st *stream, e event) *ending {
 	}
 	c.taken(a, want{reason: fullEvent})
 	st.at = a.digest
-	c.course.failures, c.course.rests = 0, 0
+	c.transport.failures, c.transport.rests = 0, 0
 	return nil
 }
 
@@ -130,7 +130,7 @@ func (c *Client) takeCurrent(st *stream, e event) *ending {
 		return end
 	}
 	a := &answer{notModified: true, etag: wire.ParseEntity(e.id), origin: st.server.name}
-	_, f := c.settleEvent(st, a, func() *Error {
+	_, f := c.handleEvent(st, a, func() *Error {
 		told, state, err := wire.ParseCurrent(e.data)
 		if err != nil {
 			return failf(ReasonProtocol, "event current: %w", err)
@@ -186,8 +186,8 @@ func (c *Client) place(st *stream) *ending {
 	return nil
 }
 
-// settleEvent reads an event and settles it. If that fails, or panics, everything is as it was.
-func (c *Client) settleEvent(st *stream, a *answer, read func() *Error) (result string, f *Error) {
+// handleEvent reads an event and handles it. If that fails, or panics, everything is as it was.
+func (c *Client) handleEvent(st *stream, a *answer, read func() *Error) (result string, f *Error) {
 	defer func() {
 		if f = caught(recover(), f); f != nil {
 			f = c.named(f)
@@ -200,7 +200,7 @@ func (c *Client) settleEvent(st *stream, a *answer, read func() *Error) (result 
 		return "", f
 	}
 	for range maxOvertaken {
-		if result, f = c.settle(st.server, c.view(), a); f != nil || result != resultOvertaken {
+		if result, f = c.handle(st.server, c.view(), a); f != nil || result != resultOvertaken {
 			return result, f
 		}
 	}

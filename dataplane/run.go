@@ -207,7 +207,7 @@ func (c *Client) measured(parent context.Context, s *server, zone string, reason
 	return f
 }
 
-// exchange asks the server and settles its answer. If it fails, or panics, everything is as it was: an input that nobody
+// exchange asks the server and handles its answer. If it fails, or panics, everything is as it was: an input that nobody
 // thought of must not take the table away.
 func (c *Client) exchange(ctx context.Context, s *server, zone string, reason fullReason) (result string, f *Error) {
 	var a *answer
@@ -228,7 +228,7 @@ func (c *Client) exchange(ctx context.Context, s *server, zone string, reason fu
 	if a, f = c.fetch(ctx, s, zone, seen, w); f != nil {
 		return "", f
 	}
-	if result, f = c.settle(s, seen, a); f == nil {
+	if result, f = c.handle(s, seen, a); f == nil {
 		c.taken(a, w)
 	}
 	return result, f

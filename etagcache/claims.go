@@ -30,12 +30,12 @@ type claimed struct {
 
 type claim struct {
 	claimed
-	client  netip.Addr // that made it
-	seq     uint64     // the last poll that had started by then
-	order   uint64
-	refuted bool
-	settled bool   // by Cache.Settle
-	as      uint64 // the revision that the table had which settled it
+	client   netip.Addr // that made it
+	seq      uint64     // the last poll that had started by then
+	order    uint64
+	refuted  bool
+	resolved bool   // by Cache.Resolve
+	as       uint64 // the revision that the table had which resolved it
 }
 
 // ask records the claim, unless it is known, and gives what is known of it, and whether it is new. started is the number of
@@ -98,7 +98,7 @@ func (c *claims) judge(seq uint64, r table.Read) (refuted int) {
 		switch {
 		case reached && !r.Held:
 			delete(c.byValue, what)
-		case known.settled:
+		case known.resolved:
 		case seq <= known.seq:
 			// A poll that was under way may have read the source before the claimed table existed.
 		case reached:

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/routesrv/routesrv/internal/delivery"
 	"github.com/routesrv/routesrv/wire"
 )
 
@@ -69,7 +70,7 @@ func (x *exchange) ifNoneMatch(values []string) []string {
 		if same && t.Encoding != x.encoding && !x.deltas {
 			continue
 		}
-		if !x.deltas && !x.cache.bodies.arrived(bodyKey{clientOf(x.r), t.Digest, t.Encoding}, t.Rotation) {
+		if !x.deltas && !x.cache.bodies.Arrived(delivery.Key{Client: clientOf(x.r), Digest: t.Digest, Encoding: uint8(t.Encoding)}, t.Rotation) {
 			continue
 		}
 		if same {
@@ -97,10 +98,10 @@ func (x *exchange) ifNoneMatch(values []string) []string {
 // that was sent to its address has broken off.
 func (x *exchange) unnamed() []string {
 	key := x.bodyKey()
-	if !x.cache.bodies.whole(key) {
+	if !x.cache.bodies.Whole(key) {
 		return nil
 	}
-	return x.etag(x.cache.bodies.rotation(key))
+	return x.etag(x.cache.bodies.Rotation(key))
 }
 
 // confirm returns the ETag of a 304 to a client that holds this table. It is never older than the one it named: who
@@ -120,7 +121,7 @@ func (x *exchange) notOlderThan(t wire.Tag) bool {
 	return st.newest == 0 || t.Revision <= st.oldest || x.cache.history.showed(t.Digest, t.Revision, st.version.sighting.order)
 }
 
-// keep claims a table that may be newer. It returns the ETag of a 304, or nil if the claim is refuted or settled.
+// keep claims a table that may be newer. It returns the ETag of a 304, or nil if the claim is refuted or resolved.
 func (x *exchange) keep(t wire.Tag) []string {
 	metrics := x.cache.cfg.Metrics
 	known, isNew := x.cache.claims.ask(claimed{t.Digest, t.Revision}, clientOf(x.r), x.cache.started.Load())
@@ -128,8 +129,8 @@ func (x *exchange) keep(t wire.Tag) []string {
 	case known.refuted:
 		metrics.OlderTables.Inc()
 		return nil
-	case known.settled:
-		x.stamp = x.variant.raise(known.as) // as where it was settled, so that nobody takes it for older than what it replaces
+	case known.resolved:
+		x.stamp = x.variant.raise(known.as) // as where it was resolved, so that nobody takes it for older than what it replaces
 		return nil
 	}
 	if isNew {

@@ -64,16 +64,10 @@
 // # Bodies that broke off
 //
 // Skipper remembers the ETag before the body has arrived, so a 304 after a cut connection would leave it with half a
-// table. A body is known to have broken off if writing it failed, if the request was cancelled during it, or if the
-// connection was closed before its last byte was acknowledged. The last takes [Cache.WrapListener] and
-// [Cache.Track], because the kernel's buffer can swallow a whole body. From then on requests from the same address
-// that name this ETag get 200, under an ETag with a higher rotation: others behind the same address download at
-// most once more, and the broken one cannot get 304 for what it does not have. A request that names a body which was just
-// sent to the same address on another connection waits up to 20 ms for that connection to break off.
-//
-// It is the replica that sent the body which knows, until it restarts or has seen maxBroken (4096) more breaks. What
-// a client gives up after the last byte was handed to the kernel is not noticed over HTTP/2, nor over TLS if the
-// client had asked for the connection to be closed, nor on other systems than Linux unless the connection is reset.
+// table. Package delivery finds out which bodies have not arrived, with [Cache.WrapListener] and [Cache.Track], and names its
+// limits. Once a body has broken off, requests from the same address that name its ETag get 200, under an ETag with a higher
+// rotation: others behind the same address download at most once more, and the client with half a body cannot get 304 for what it
+// does not have. Only the replica that sent the body knows.
 //
 // # Cost
 //
@@ -99,12 +93,14 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/routesrv/routesrv/internal/delivery"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -150,7 +146,7 @@ type Cache struct {
 	history history
 	changes changes
 	streams streams
-	bodies  bodies
+	bodies  *delivery.Ledger
 	sends   sends
 
 	pieces   pieces
@@ -192,8 +188,7 @@ func New(cfg Config) (*Cache, error) {
 		cfg.Now = time.Now
 	}
 	seconds := (cfg.RetryAfter + time.Second - 1) / time.Second
-	c := &Cache{cfg: cfg, retryAfter: []string{strconv.Itoa(int(seconds))}}
-	c.bodies.init(cfg.Metrics.BrokenBodies)
+	c := &Cache{cfg: cfg, retryAfter: []string{strconv.Itoa(int(seconds))}, bodies: delivery.New(cfg.Metrics.BrokenBodies.Inc)}
 	c.state.Store(&state{superseded: make(chan struct{}), outdated: make(chan struct{})})
 	c.streams.init(cfg.MaxStreams, cfg.MaxTableSends)
 	return c, nil
@@ -232,6 +227,14 @@ func (c *Cache) Status() Status {
 	}
 	return s
 }
+
+// WrapListener makes the connections of l fit for [Cache.Track]. It belongs below TLS: wrap the TCP listener, then call Serve or
+// ServeTLS.
+func (c *Cache) WrapListener(l net.Listener) net.Listener { return delivery.WrapListener(l) }
+
+// Track lets the cache find out which bodies arrived, on the connections of [Cache.WrapListener]. Call it before srv serves. Hooks
+// that srv has already are kept.
+func (c *Cache) Track(srv *http.Server) { delivery.Track(srv) }
 
 // Handler serves /routes, /routes/{zone} and, if streams are allowed, /routes/watch, and 404 for every other path.
 func (c *Cache) Handler() http.Handler {

@@ -180,24 +180,3 @@ func TestStalledReaderMakesRoomForOthersAtItsAddress(t *testing.T) {
 		readers.Wait()
 	})
 }
-
-// Requests wait for the ends of a few connections, and not if there are many: somebody may have opened them on purpose.
-func TestManyOpenBodiesAreNotWaitedFor(t *testing.T) {
-	open := func(n int) []*receipt {
-		all := make([]*receipt, n)
-		for i := range all {
-			all[i] = &receipt{conn: &trackedConn{}} // no TCP: it counts as open
-		}
-		return all
-	}
-	few := open(maxAwaited)
-	if got := len(doubtful(few)); got != maxAwaited {
-		t.Errorf("%d of %d bodies are waited for", got, maxAwaited)
-	}
-	if got := len(doubtful(few)); got != 0 {
-		t.Errorf("%d bodies that were waited for are waited for again", got)
-	}
-	if got := len(doubtful(open(maxAwaited + 1))); got != 0 {
-		t.Errorf("%d of %d bodies are waited for, want none", got, maxAwaited+1)
-	}
-}

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/routesrv/routesrv/internal/delivery"
 	"github.com/routesrv/routesrv/wire"
 )
 
@@ -32,11 +33,10 @@ type exchange struct {
 	deltas   bool // the client holds the text of what it names, and takes deltas
 	stamp    *stamp
 	encoding encoding
-	conn     *trackedConn // nil if it is not tracked
 }
 
 func (c *Cache) serve(w http.ResponseWriter, r *http.Request, zone string) {
-	x := exchange{cache: c, w: w, r: r, zone: zone, state: c.state.Load(), conn: trackedOf(r), deltas: takesDeltas(r.Header)}
+	x := exchange{cache: c, w: w, r: r, zone: zone, state: c.state.Load(), deltas: takesDeltas(r.Header)}
 	h := w.Header()
 	h["Vary"] = varyEncoding
 	if x.deltas {
@@ -96,7 +96,7 @@ func (x *exchange) headers(etag []string) {
 // content answers with the table, or ranges of it.
 func (x *exchange) content(ranges bool) {
 	key := x.bodyKey()
-	rotation := x.cache.bodies.rotation(key)
+	rotation := x.cache.bodies.Rotation(key)
 	x.headers(x.etag(rotation))
 	h := x.w.Header()
 	h["Accept-Ranges"] = acceptBytes
@@ -117,22 +117,22 @@ func (x *exchange) content(ranges bool) {
 	if ranges {
 		var ok bool
 		if status, n, ok = x.serveRanges(); status == http.StatusOK && !ok {
-			x.cache.bodies.mark(key, rotation)
+			x.cache.bodies.Break(key, rotation)
 		}
 	} else {
 		status = http.StatusOK
-		n = x.serveWhole(&receipt{key: key, rotation: rotation, conn: x.conn, closing: x.r.Close, tls: x.r.TLS != nil})
+		n = x.serveWhole(key, rotation)
 	}
 	x.cache.cfg.Metrics.observeResponse(status, x.encoding, n)
 }
 
 // serveWhole writes the body and returns the number of bytes written.
-func (x *exchange) serveWhole(r *receipt) int {
-	x.cache.bodies.begin(r)
+func (x *exchange) serveWhole(key delivery.Key, rotation uint32) int {
+	body := x.cache.bodies.Begin(x.r, key, rotation)
 	out := x.newSend()
 	out.parts(x.variant.bodies[x.encoding])
 	out.flush()
-	x.settle(r, out.finish(x.variant.size(x.encoding)))
+	body.End(x.r.Context(), out.finish(x.variant.size(x.encoding)))
 	return out.n
 }
 
@@ -146,25 +146,9 @@ func (x *exchange) serveRanges() (status, n int, ok bool) {
 	return out.status, out.n, ok
 }
 
-// settle concludes the writing of a body. Where the connection is tracked, the last word is spoken when it ends or is
-// used for another request.
-func (x *exchange) settle(r *receipt, ok bool) {
-	defer close(r.written)
-	if ok && x.r.Context().Err() != nil {
-		// The peer has closed the connection, maybe because it has all it wanted. If nobody knows better, the request
-		// ended before its answer.
-		ok = x.conn != nil && !x.conn.lost()
-	}
-	if ok && x.conn != nil {
-		x.conn.sent(r)
-		return
-	}
-	x.cache.bodies.settle(r, ok)
-}
-
 // bodyKey names the bytes that this client would be sent.
-func (x *exchange) bodyKey() bodyKey {
-	return bodyKey{client: clientOf(x.r), digest: x.variant.table.Digest(), encoding: x.encoding}
+func (x *exchange) bodyKey() delivery.Key {
+	return delivery.Key{Client: clientOf(x.r), Digest: x.variant.table.Digest(), Encoding: uint8(x.encoding)}
 }
 
 // etag returns the header value of the variant's ETag with a rotation.

@@ -36,7 +36,7 @@ type stream struct {
 	zone   string
 	client netip.AddrPort
 	since  time.Time
-	held   atomic.Pointer[wire.Tag] // what the client has; nil if nothing
+	has    atomic.Pointer[wire.Tag] // what the client has; nil if nothing
 	order  atomic.Uint64            // number of the version that this is
 	wrote  atomic.Pointer[state]    // of the last current event; only compared
 }
@@ -66,7 +66,7 @@ func (c *Cache) watch(w http.ResponseWriter, r *http.Request) {
 	s.out = newEventWriter(w, negotiateStream(r.Header["Accept-Encoding"]) == gzipped, c.cfg.Metrics)
 	s.client, _ = netip.ParseAddrPort(r.RemoteAddr) // the zero address is shown for what has none
 	for _, named := range wire.ParseTags(r.Header[wire.HeaderLastEventID]).List {
-		s.held.Store(&named.Tag)
+		s.has.Store(&named.Tag)
 		break
 	}
 	if !c.streams.add(s) {
@@ -126,21 +126,21 @@ func (s *stream) step(ctx context.Context, st *state) (waiting bool, err error) 
 	x := exchange{cache: s.cache, r: s.r, zone: s.zone, state: st, deltas: true, encoding: identity}
 	x.variant = st.version.variant(s.zone)
 	x.stamp = x.variant.stamp.Load()
-	held := s.held.Load()
+	has := s.has.Load()
 	var keep []string
-	if held != nil {
-		keep = x.ifNoneMatch([]string{held.String()})
+	if has != nil {
+		keep = x.ifNoneMatch([]string{has.String()})
 	}
 	if keep == nil {
-		if err := s.update(ctx, &x, held); err != nil {
+		if err := s.update(ctx, &x, has); err != nil {
 			return false, err
 		}
 		st = x.state // a full table may have waited for its turn
 	} else {
 		kept := wire.ParseTags(keep).List[0].Tag
 		waiting = kept.Digest != x.variant.table.Digest()
-		if kept != *held {
-			s.held.Store(&kept)
+		if kept != *has {
+			s.has.Store(&kept)
 			s.wrote.Store(nil)
 		}
 	}
@@ -155,11 +155,11 @@ func (s *stream) step(ctx context.Context, st *state) (waiting bool, err error) 
 }
 
 // update sends what leads to the table of x: a delta if there is one, else the table.
-func (s *stream) update(ctx context.Context, x *exchange, held *wire.Tag) error {
-	if held != nil {
-		if d := x.deltaFrom(held.Digest); d != nil && s.out.fits(d, x) {
+func (s *stream) update(ctx context.Context, x *exchange, has *wire.Tag) error {
+	if has != nil {
+		if d := x.deltaFrom(has.Digest); d != nil && s.out.fits(d, x) {
 			s.note(x)
-			s.out.delta(s.cache, d, *s.held.Load())
+			s.out.delta(s.cache, d, *s.has.Load())
 			return s.out.flush()
 		}
 	}
@@ -168,7 +168,7 @@ func (s *stream) update(ctx context.Context, x *exchange, held *wire.Tag) error 
 
 // note says that the client is brought to the table of x.
 func (s *stream) note(x *exchange) {
-	s.held.Store(&wire.Tag{Digest: x.variant.table.Digest(), Revision: x.stamp.revision})
+	s.has.Store(&wire.Tag{Digest: x.variant.table.Digest(), Revision: x.stamp.revision})
 }
 
 // fullTable waits for its turn and sends the table of that time.
@@ -183,10 +183,10 @@ func (s *stream) fullTable(ctx context.Context, x *exchange) error {
 	x.stamp = x.variant.stamp.Load()
 	s.note(x)
 	if !x.variant.sendable() {
-		s.out.event(wire.EventFetch, s.held.Load(), "")
+		s.out.event(wire.EventFetch, s.has.Load(), "")
 		return s.out.flush()
 	}
-	return s.out.table(s.cache, x.variant, *s.held.Load())
+	return s.out.table(s.cache, x.variant, *s.has.Load())
 }
 
 // turn waits until one more full table may be sent, with heartbeats. The function that it gives ends the turn.
@@ -220,14 +220,14 @@ func (s *stream) turn(ctx context.Context) (release func(), err error) {
 // current says which table the stream has brought the client to, and how fresh that is.
 func (s *stream) current(x *exchange) {
 	st := s.cache.state.Load() // the time of the last read moves without a new version
-	f := wire.Current{Revision: s.held.Load().Revision, Count: x.variant.table.Len()}
+	f := wire.Current{Revision: s.has.Load().Revision, Count: x.variant.table.Len()}
 	if st.sourceRead != nil {
 		f.SourceRead = st.sourceRead[0]
 	}
 	if st.tableState != nil {
 		f.State = st.tableState[0]
 	}
-	s.out.event(wire.EventCurrent, s.held.Load(), f.String())
+	s.out.event(wire.EventCurrent, s.has.Load(), f.String())
 }
 
 // handOver asks the client to come back, to whichever server, and ends the stream. The streams end spread over the window.

@@ -113,8 +113,8 @@ func (c *Cache) Streams() []StreamStatus {
 	statuses := make([]StreamStatus, 0, len(all))
 	for _, s := range all {
 		one := StreamStatus{Client: s.client.String(), Zone: s.zone, Since: s.since}
-		if held := s.held.Load(); held != nil {
-			one.Digest, one.Revision = held.Digest, held.Revision
+		if has := s.has.Load(); has != nil {
+			one.Digest, one.Revision = has.Digest, has.Revision
 		}
 		if v != nil && s.order.Load() < v.sighting.order {
 			one.Lag = c.cfg.Now().Sub(v.published).Seconds()

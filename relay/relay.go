@@ -10,7 +10,7 @@
 // A relay has no revisions of a cluster. It knows that its table has nothing from after its revision, because that is what
 // the ETag means, and it does not know up to which revision it is complete. So of a client that names a table which this relay has
 // never had, it cannot tell which one is newer. It keeps such a client where it is and asks the server above, which may ask
-// the one above it, and the root reads the cluster past all caches ([dataplane.Client.Ask], [etagcache.Cache.Settle]). If the
+// the one above it, and the root reads the cluster past all caches ([dataplane.Client.Ask], [etagcache.Cache.Resolve]). If the
 // answer is that the server would send its table, and it is the table that the relay has, then it is sent here, too. So a
 // relay sends nobody back whom the root would not send back, and believes in a restored cluster when the root does. A
 // relay that has lost the server above leaves clients with tables unknown to it where they are.
@@ -114,7 +114,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	r.mu.Unlock()
 	var asking sync.WaitGroup
 	defer asking.Wait()
-	asking.Go(func() { r.settle(ctx) })
+	asking.Go(func() { r.resolveClaims(ctx) })
 	return r.client.Run(ctx)
 }
 
@@ -206,8 +206,8 @@ const (
 	restAfterError = 5
 )
 
-// settle asks about tables that clients name and that are not known, until ctx ends.
-func (r *Relay) settle(ctx context.Context) {
+// resolveClaims asks about tables that clients name and that are not known, until ctx ends.
+func (r *Relay) resolveClaims(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -238,7 +238,7 @@ func (r *Relay) settle(ctx context.Context) {
 	}
 }
 
-// ask asks about one claim, and settles it if the answer does.
+// ask asks about one claim, and resolves it if the answer does.
 func (r *Relay) ask(ctx context.Context, claim etagcache.Claim) error {
 	o, err := r.client.Ask(ctx, claim.Digest, claim.Revision)
 	switch {
@@ -247,7 +247,7 @@ func (r *Relay) ask(ctx context.Context, claim etagcache.Claim) error {
 		return err
 	case o.Keep:
 		r.metrics.asked.WithLabelValues(answerKeep).Inc()
-	case r.cache.Settle(claim, o.Digest, o.Revision):
+	case r.cache.Resolve(claim, o.Digest, o.Revision):
 		r.metrics.asked.WithLabelValues(answerSend).Inc()
 		r.log.Debug("table of a client is not newer", "digest", claim.Digest.String(), "revision", claim.Revision)
 	default:

@@ -47,22 +47,22 @@ type conductor struct {
 	booted chan struct{} // closed when there is a table, or when it took too long
 
 	// owned by run
-	ctx       context.Context // of the producers
-	producers sync.WaitGroup
-	decider   *rollout.Decider
-	decision  rollout.Decision
-	fallback  *rollout.Fallback // nil unless in Exec
-	falling   rollout.FallbackDecision
-	self      *selfProducer   // nil while not running
-	remote    *remoteProducer // likewise
-	selfEnd   *running        // the self producer before, which may still be ending
-	remoteEnd *running        // likewise
-	target    origin          // who is to be served: fromSelf or fromRouteServer
-	feeder    producer        // who is served; nil for nobody and last-known-good
-	crossing  *crossing       // nil unless a switch is under way
-	served    served
-	begun     time.Time
-	isBooted  bool
+	ctx        context.Context // of the producers
+	producers  sync.WaitGroup
+	decider    *rollout.Decider
+	decision   rollout.Decision
+	fallback   *rollout.Fallback // nil unless in Exec
+	falling    rollout.FallbackDecision
+	self       *selfProducer   // nil while not running
+	remote     *remoteProducer // likewise
+	selfEnd    *running        // the self producer before, which may still be ending
+	remoteEnd  *running        // likewise
+	target     origin          // who is to be served: fromSelf or fromRouteServer
+	feeder     producer        // who is served; nil for nobody and last-known-good
+	switchover *switchover     // nil unless a switch is under way
+	served     served
+	begun      time.Time
+	isBooted   bool
 
 	// for handlers
 	view       atomic.Pointer[view]
@@ -161,7 +161,7 @@ func (c *conductor) decide(now time.Time) {
 		target = fromRouteServer
 	}
 	if target != c.target {
-		c.target, c.crossing = target, nil
+		c.target, c.switchover = target, nil
 	}
 }
 

@@ -105,7 +105,7 @@ func (c *conductor) selfRead(p *selfProducer, seq uint64, r table.Read) {
 		case c.feeder == producer(p):
 			c.served.confirm(seq, r)
 		case !r.Held:
-			c.cross(p, fromSelf, p.offer)
+			c.switchTo(p, fromSelf, p.offer)
 		}
 	})
 }
@@ -154,7 +154,7 @@ func (c *conductor) remoteAnswered(p *remoteProducer, t *table.Table, a dataplan
 		p.shown = p.answered
 		p.offer, p.url = offer{t, readOf(a)}, a.Origin
 		if c.feeder != producer(p) {
-			c.cross(p, fromRouteServer, p.offer)
+			c.switchTo(p, fromRouteServer, p.offer)
 		} else {
 			if changed {
 				c.served.publish(t)

@@ -59,9 +59,9 @@ func (c *conductor) report(now time.Time) {
 		v.CutoverReady = r.Ready
 		v.Cutover = &cutoverReport{r.Ready, r.Reason, e.CleanFor.Seconds(), e.Comparisons, e.Differences, e.Trouble}
 	}
-	if c.served.origin != c.target || c.crossing != nil {
+	if c.served.origin != c.target || c.switchover != nil {
 		v.Switch = &switchReport{To: c.target, Waiting: "nothing was shown by it yet"}
-		if x := c.crossing; x != nil {
+		if x := c.switchover; x != nil {
 			v.Switch.Since, v.Switch.Waiting, v.Switch.Guard = x.since, x.waiting, httpserve.ReportGuard(x.guard.State())
 		}
 	}

@@ -22,13 +22,14 @@ var allowed = map[string][]string{
 	"eskip": {},
 
 	// data
-	"kube":             {},
-	"table":            {"eskip"},
-	"routeid":          {},
-	"guard":            {"routeid", "table"},
-	"proxysafe":        {"eskip", "table"},
-	"wire":             {"table"},
-	"internal/durable": {},
+	"kube":              {},
+	"table":             {"eskip"},
+	"routeid":           {},
+	"guard":             {"routeid", "table"},
+	"proxysafe":         {"eskip", "table"},
+	"wire":              {"table"},
+	"internal/durable":  {},
+	"internal/delivery": {},
 
 	// behaviour: these do not know each other
 	"source/cluster":           {"kube", "source/cluster/api", "source/cluster/lister"},
@@ -42,7 +43,7 @@ var allowed = map[string][]string{
 	"compile":                  {"eskip", "kube", "proxysafe", "routeid", "table"},
 	"source/tables":            {"eskip", "table", "wire"},
 	"poller":                   {"guard", "kube", "table"},
-	"etagcache":                {"table", "wire"},
+	"etagcache":                {"internal/delivery", "table", "wire"},
 	"dataplane":                {"eskip", "guard", "internal/durable", "proxysafe", "table", "wire"},
 	"shadowdiff":               {"eskip", "routeid"},
 	"shadowdiff/page":          {"shadowdiff"},
@@ -80,6 +81,122 @@ var allowed = map[string][]string{
 	"hack/docs":                           {"config", "dataplane", "httpserve", "kube", "server", "sidecar", "source/cluster/api", "source/cluster/watch"},
 	"hack/scale":                          {},
 	"hack/testcount":                      {},
+}
+
+// rows are the rows of the picture in ARCHITECTURE.md, from the bottom up. A package imports packages of lower rows only.
+var rows = []struct {
+	name     string
+	packages []string
+}{
+	{"language", []string{"eskip"}},
+	{"data", []string{"kube", "table", "routeid", "internal/durable", "internal/delivery"}},
+	{"words", []string{"wire", "guard", "proxysafe"}},
+	{"behaviour", []string{
+		"source/cluster", "source/manifests", "source/filterdir", "source/tables", "poller", "compile", "etagcache", "dataplane", "rollout",
+		"shadowdiff",
+	}},
+	{"parts", []string{"engine", "relay", "httpserve", "config", "shadowdiff/page"}},
+	{"assembly", []string{"setup", "server", "sidecar"}},
+	{"binaries", []string{"cmd/routesrv", "cmd/dataplane-client"}},
+}
+
+// aside are the packages that are in no row: a part of one other package, and what only tests and releases use.
+func aside(name string) bool {
+	return name == "source/manifests/yamldoc" || strings.HasPrefix(name, "hack/") || strings.Contains(name, "/internal/") ||
+		strings.HasPrefix(name, "internal/") && name != "internal/durable" && name != "internal/delivery"
+}
+
+// cluster is a room of several packages, which import each other as allowed says. The picture has the room.
+const cluster = "source/cluster"
+
+// rowOf returns the number of the row that a package is in, -1 for none.
+func rowOf(name string) int {
+	if inCluster(name) {
+		name = cluster
+	}
+	for i, r := range rows {
+		if slices.Contains(r.packages, name) {
+			return i
+		}
+	}
+	return -1
+}
+
+func inCluster(name string) bool {
+	return !aside(name) && (name == cluster || strings.HasPrefix(name, cluster+"/"))
+}
+
+func TestARowImportsLowerRowsOnly(t *testing.T) {
+	for name, imports := range allowed {
+		row := rowOf(name)
+		if (row < 0) != aside(name) {
+			t.Errorf("%s: give it one row in this test and in the picture of ARCHITECTURE.md", name)
+			continue
+		}
+		for _, i := range imports {
+			switch lower := rowOf(i); {
+			case row < 0, inCluster(name) && inCluster(i):
+			case lower >= row:
+				t.Errorf("%s imports %s, which is not in a lower row", name, i)
+			case lower < 0 && !strings.HasPrefix(i, name+"/"):
+				t.Errorf("%s imports %s, which is for others only", name, i)
+			}
+		}
+	}
+	for _, r := range rows {
+		for _, name := range r.packages {
+			if _, known := allowed[name]; !known {
+				t.Errorf("row %s has %s, which does not exist", r.name, name)
+			}
+		}
+	}
+}
+
+// TestPictureIsTrue: the picture in ARCHITECTURE.md has the rows of this test, from the top down, with their packages and no
+// others.
+func TestPictureIsTrue(t *testing.T) {
+	text, err := os.ReadFile("../../ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, picture, _ := strings.Cut(string(text), "```\n")
+	picture, _, _ = strings.Cut(picture, "```")
+	drawn, row := map[string]string{}, ""
+	var order []string
+	for line := range strings.Lines(picture) {
+		words := strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" \n|", r) })
+		if len(words) > 0 && line[0] != ' ' {
+			row = words[0]
+			order = append(order, row)
+		}
+		if row == "aside" {
+			break
+		}
+		for _, word := range words {
+			if _, known := allowed[word]; known {
+				if before := drawn[word]; before != "" {
+					t.Errorf("%s is drawn in %s and %s", word, before, row)
+				}
+				drawn[word] = row
+			}
+		}
+	}
+	var want []string
+	for _, r := range slices.Backward(rows) {
+		want = append(want, r.name)
+		for _, name := range r.packages {
+			if drawn[name] != r.name {
+				t.Errorf("%s is drawn in the row %q, want %q", name, drawn[name], r.name)
+			}
+			delete(drawn, name)
+		}
+	}
+	if want = append(want, "aside"); !slices.Equal(order, want) {
+		t.Errorf("rows %q, want %q", order, want)
+	}
+	for name, row := range drawn {
+		t.Errorf("%s is drawn in the row %s, where it is not", name, row)
+	}
 }
 
 // only are packages that few packages of ours may import and no other.

@@ -1,4 +1,4 @@
-package etagcache
+package delivery
 
 import (
 	"context"
@@ -23,8 +23,8 @@ const maxCloseWait = 2 * time.Second
 const sendBufferSize = 256 << 10
 
 // WrapListener returns a listener whose connections notice when they end before a body has arrived, and whose kernel buffers are
-// bounded. It belongs below TLS: wrap the TCP listener, then call Serve or ServeTLS. It has an effect only together with Track.
-func (c *Cache) WrapListener(l net.Listener) net.Listener {
+// bounded. It belongs below TLS: wrap the TCP listener, then call Serve or ServeTLS. It has an effect only together with [Track].
+func WrapListener(l net.Listener) net.Listener {
 	return &trackedListener{l}
 }
 
@@ -43,9 +43,9 @@ func (l *trackedListener) Accept() (net.Conn, error) {
 
 type connKey struct{}
 
-// Track lets the handler find the connection of a request, and connections learn of requests, whichever handler answers them.
+// Track lets [Ledger.Begin] find the connection of a request, and connections learn of requests, whichever handler answers them.
 // Call it before srv serves. Hooks that srv has already are kept.
-func (c *Cache) Track(srv *http.Server) {
+func Track(srv *http.Server) {
 	connContext, connState := srv.ConnContext, srv.ConnState
 	srv.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
 		if connContext != nil {
@@ -93,14 +93,14 @@ func trackedOf(r *http.Request) *trackedConn {
 }
 
 // trackedConn is a connection of HTTP/1 that knows the last body sent on it. When it ends, by whichever side was
-// first, that body is settled: what the kernel knows of the connection tells whether the peer has acknowledged every
+// first, that body is concluded: what the kernel knows of the connection tells whether the peer has acknowledged every
 // byte.
 type trackedConn struct {
 	net.Conn
-	last      atomic.Pointer[receipt] // of the last body; nil if the peer has asked again since
-	failed    atomic.Bool             // reading has failed: the peer has broken the connection off
-	heard     atomic.Bool             // something came since the last request, if only the announcement of a close
-	lingering atomic.Bool             // we have closed our direction
+	last      atomic.Pointer[Body] // the last one; nil if the peer has asked again since
+	failed    atomic.Bool          // reading has failed: the peer has broken the connection off
+	heard     atomic.Bool          // something came since the last request, if only the announcement of a close
+	lingering atomic.Bool          // we have closed our direction
 }
 
 // Read notes whether the peer has broken off. That the peer has closed its side in good order, that time is up or
@@ -120,23 +120,23 @@ func inGoodOrder(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, net.ErrClosed)
 }
 
-// Write settles the last body first if there is one. A body becomes the last one after all of it was written, and is that until
+// Write concludes the last body first if there is one. A body becomes the last one after all of it was written, and is that until
 // the next request: what is written in between is what TLS says before it closes, on which the peer may reset the connection.
 // After that nothing can be known any more.
 func (t *trackedConn) Write(p []byte) (int, error) {
-	if r := t.last.Load(); r != nil && r.tls {
-		t.settleBeforeAlert(r)
+	if b := t.last.Load(); b != nil && b.tls {
+		t.concludeBeforeAlert(b)
 	}
 	return t.Conn.Write(p)
 }
 
-func (t *trackedConn) settleBeforeAlert(r *receipt) {
-	if !r.closing && t.heard.Load() {
+func (t *trackedConn) concludeBeforeAlert(b *Body) {
+	if !b.closing && t.heard.Load() {
 		t.awaitClose()
 	}
-	arrived := !t.lost() && (r.closing || unacknowledged(t.Conn) == 0)
-	if t.last.CompareAndSwap(r, nil) {
-		r.bodies.settle(r, arrived)
+	arrived := !t.lost() && (b.closing || unacknowledged(t.Conn) == 0)
+	if t.last.CompareAndSwap(b, nil) {
+		b.conclude(arrived)
 	}
 }
 
@@ -150,18 +150,18 @@ func (t *trackedConn) awaitClose() {
 	}
 }
 
-// Close settles the last body and closes the connection. If the connection was to end with that body, most of which may
+// Close concludes the last body and closes the connection. If the connection was to end with that body, most of which may
 // not have left this machine, Close waits for the peer, but not long. net/http calls it from the goroutine of
 // the connection; a second call, from Server.Close, ends the wait.
 func (t *trackedConn) Close() error {
-	if r := t.last.Swap(nil); r != nil {
+	if b := t.last.Swap(nil); b != nil {
 		arrived := false
-		if r.closing {
+		if b.closing {
 			arrived = t.linger()
 		} else {
 			arrived = !t.lost() && unacknowledged(t.Conn) == 0
 		}
-		r.bodies.settle(r, arrived)
+		b.conclude(arrived)
 	}
 	return t.Conn.Close()
 }
@@ -220,15 +220,15 @@ func (t *trackedConn) concluding() bool {
 // asked says that the peer has sent another request, which it does when it has read the answer before.
 func (t *trackedConn) asked() {
 	t.heard.Store(false)
-	if r := t.last.Swap(nil); r != nil {
-		r.bodies.settle(r, true)
+	if b := t.last.Swap(nil); b != nil {
+		b.conclude(true)
 	}
 }
 
-// sent makes r the last body. The one before, if it is still there, was followed by this one on the same connection.
-func (t *trackedConn) sent(r *receipt) {
-	if before := t.last.Swap(r); before != nil {
-		before.bodies.settle(before, true)
+// sent makes b the last body. The one before, if it is still there, was followed by this one on the same connection.
+func (t *trackedConn) sent(b *Body) {
+	if before := t.last.Swap(b); before != nil {
+		before.conclude(true)
 	}
 }
 

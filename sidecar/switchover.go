@@ -9,50 +9,50 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// settlePolls is for how many polls a table of a lower revision than the served one is waited with.
-const settlePolls = 3
+// lagPolls is for how many polls a table of a lower revision than the served one is waited with.
+const lagPolls = 3
 
-// crossing is a switch from one producer to another that is under way.
-type crossing struct {
+// switchover is a switch from one producer to another that is under way.
+type switchover struct {
 	since   time.Time
 	guard   *guard.Guard
 	waiting string // why it was not made at the last read; empty before the first
 }
 
-// settle is how long a table of a lower revision is waited with.
-func (c *conductor) settle() time.Duration {
-	return settlePolls * max(c.cfg.Interval, c.cfg.Fetch.Interval)
+// lagTime is how long a table of a lower revision is waited with.
+func (c *conductor) lagTime() time.Duration {
+	return lagPolls * max(c.cfg.Interval, c.cfg.Fetch.Interval)
 }
 
-// cross serves the producer from now on, if it is the one to be served and nothing is against its offer. It is called for
+// switchTo serves the producer from now on, if it is the one to be served and nothing is against its offer. It is called for
 // each read that shows the offer, so that the guard sees every one of them.
-func (c *conductor) cross(p producer, from origin, o offer) {
+func (c *conductor) switchTo(p producer, from origin, o offer) {
 	if from != c.target || o.table == nil || !c.current(p) {
 		return
 	}
 	now := time.Now()
-	if c.crossing == nil {
+	if c.switchover == nil {
 		g, err := guard.New(c.cfg.Guard)
 		if err != nil {
 			c.log.Error("make guard", "error", err) // the same configuration was fine for New
 			return
 		}
-		c.crossing = &crossing{since: now, guard: g}
+		c.switchover = &switchover{since: now, guard: g}
 	}
 	if was := c.served.table; was != nil && was.Digest() != o.table.Digest() {
-		if o.table.Revision() < was.Revision() && now.Sub(c.crossing.since) < c.settle() {
-			c.crossing.waiting = fmt.Sprintf("the table of revision %d may only be behind the served one of %d",
+		if o.table.Revision() < was.Revision() && now.Sub(c.switchover.since) < c.lagTime() {
+			c.switchover.waiting = fmt.Sprintf("the table of revision %d may only be behind the served one of %d",
 				o.table.Revision(), was.Revision())
 			return
 		}
-		verdict := c.crossing.guard.Judge(was, o.table, now)
+		verdict := c.switchover.guard.Judge(was, o.table, now)
 		if !verdict.Publish {
 			reason := "held back by the guard: " + verdict.Detail
-			if c.crossing.waiting != reason {
+			if c.switchover.waiting != reason {
 				c.log.Error(LogSwitchHeld, "reason", string(verdict.Reason), "detail", verdict.Detail,
 					"release_at", verdict.ReleaseAt, "hash", o.table.Digest().String())
 			}
-			c.crossing.waiting = reason
+			c.switchover.waiting = reason
 			return
 		}
 	}
@@ -67,7 +67,7 @@ func (c *conductor) current(p producer) bool {
 // feed serves the producer.
 func (c *conductor) feed(p producer, from origin, o offer) {
 	before := c.served.origin
-	c.feeder, c.crossing = p, nil
+	c.feeder, c.switchover = p, nil
 	c.served.take(from, o)
 	c.metrics.switches.WithLabelValues(string(from)).Inc()
 	if before != from {
@@ -76,14 +76,14 @@ func (c *conductor) feed(p producer, from origin, o offer) {
 	}
 }
 
-// acceptCrossing makes a switch that the guard holds up.
-func (c *conductor) acceptCrossing(d table.Digest) (t *table.Table, err error) {
+// acceptSwitchover makes a switch that the guard holds up.
+func (c *conductor) acceptSwitchover(d table.Digest) (t *table.Table, err error) {
 	err = guard.ErrNothingHeld
 	c.call(func() {
-		if c.crossing == nil {
+		if c.switchover == nil {
 			return
 		}
-		if t, err = c.crossing.guard.Accept(d, time.Now()); err != nil {
+		if t, err = c.switchover.guard.Accept(d, time.Now()); err != nil {
 			return
 		}
 		if c.target == fromSelf && c.self != nil {
@@ -98,7 +98,7 @@ func (c *conductor) acceptCrossing(d table.Digest) (t *table.Table, err error) {
 // accept serves a table that one of the guards holds back: that of a switch, else that of the producer that is served or
 // is to be, else that of the other. It must not be called by run.
 func (c *conductor) accept(d table.Digest) (*table.Table, error) {
-	acceptors := []func(table.Digest) (*table.Table, error){c.acceptCrossing}
+	acceptors := []func(table.Digest) (*table.Table, error){c.acceptSwitchover}
 	if p := c.selfNow.Load(); p != nil {
 		acceptors = append(acceptors, p.engine.Accept)
 	}

@@ -30,8 +30,8 @@ func naming(c *etagcache.Cache, path, tag string) *httptest.ResponseRecorder {
 	return w
 }
 
-// TestSettledClaim: what the source has found fit is sent, under the revision that it has there.
-func TestSettledClaim(t *testing.T) {
+// TestResolvedClaim: what the source has found fit is sent, under the revision that it has there.
+func TestResolvedClaim(t *testing.T) {
 	asked := 0
 	c := newCache(t, etagcache.Config{Recheck: func() { asked++ }})
 	tab := parseTable(t, `a: * -> <shunt>;`, 10, start)
@@ -48,11 +48,11 @@ func TestSettledClaim(t *testing.T) {
 	if got := c.Claims(); len(got) != 1 || got[0] != claim || asked != 1 {
 		t.Fatalf("claims %v, asked %d times", got, asked)
 	}
-	if c.Settle(claim, other.Digest(), 14) || c.Settle(etagcache.Claim{Revision: 3}, tab.Digest(), 14) {
-		t.Error("settled for a table that is not current, or for a claim that nobody made")
+	if c.Resolve(claim, other.Digest(), 14) || c.Resolve(etagcache.Claim{Revision: 3}, tab.Digest(), 14) {
+		t.Error("resolved for a table that is not current, or for a claim that nobody made")
 	}
-	if !c.Settle(claim, tab.Digest(), 14) || len(c.Claims()) != 0 {
-		t.Error("not settled")
+	if !c.Resolve(claim, tab.Digest(), 14) || len(c.Claims()) != 0 {
+		t.Error("not resolved")
 	}
 	relayed(c, tab.WithRevision(14), table.Read{At: start})
 	want := fmt.Sprintf(`"%s.14"`, tab.Digest())
@@ -64,8 +64,8 @@ func TestSettledClaim(t *testing.T) {
 	}
 }
 
-// TestSettledClaimOfAZone is sent the table of the zone under the higher revision, too.
-func TestSettledClaimOfAZone(t *testing.T) {
+// TestResolvedClaimOfAZone is sent the table of the zone under the higher revision, too.
+func TestResolvedClaimOfAZone(t *testing.T) {
 	c := newCache(t, etagcache.Config{})
 	tab := manyRoutes(t, 0, 10)
 	relayed(c, tab, table.Read{At: start})
@@ -74,14 +74,14 @@ func TestSettledClaimOfAZone(t *testing.T) {
 	if w := naming(c, "/routes/a", name); w.Code != http.StatusNotModified {
 		t.Fatalf("before: %d", w.Code)
 	}
-	c.Settle(etagcache.Claim{Digest: other.Digest(), Revision: 12}, tab.Digest(), 14)
+	c.Resolve(etagcache.Claim{Digest: other.Digest(), Revision: 12}, tab.Digest(), 14)
 	want := fmt.Sprintf(`"%s.14"`, tab.Zone("a").Digest())
 	if w := naming(c, "/routes/a", name); w.Code != http.StatusOK || w.Header().Get("Etag") != want {
 		t.Errorf("after: %d, %v, want %s", w.Code, w.Header(), want)
 	}
 }
 
-func TestStreamThatWaitsIsWokenBySettle(t *testing.T) {
+func TestStreamThatWaitsIsWokenByResolve(t *testing.T) {
 	streaming(t, etagcache.Config{}, func(t *testing.T, ctx context.Context, c *etagcache.Cache, tr *http.Transport) {
 		tab, other := manyRoutes(t, 0, 10), manyRoutes(t, 1, 12)
 		relayed(c, tab, table.Read{At: time.Now()})
@@ -89,7 +89,7 @@ func TestStreamThatWaitsIsWokenBySettle(t *testing.T) {
 		l.held = other
 		l.next("current")
 		begin := time.Now()
-		c.Settle(etagcache.Claim{Digest: other.Digest(), Revision: 12}, tab.Digest(), 14)
+		c.Resolve(etagcache.Claim{Digest: other.Digest(), Revision: 12}, tab.Digest(), 14)
 		l.next("table")
 		if l.held.Digest() != tab.Digest() || time.Since(begin) > time.Second {
 			t.Errorf("the client is at %s after %v", l.held.Digest(), time.Since(begin))

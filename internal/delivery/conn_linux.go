@@ -1,4 +1,4 @@
-package etagcache
+package delivery
 
 import (
 	"net"

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package etagcache
+package delivery
 
 import "net"
 

@@ -37,8 +37,8 @@ const (
 	probeInterval = 15 * time.Second
 )
 
-// course is how the client goes on: over streams or by polling.
-type course struct {
+// transport is how the client goes on: over streams or by polling.
+type transport struct {
 	pollFirst bool      // one poll comes before the next stream, whenever that may be
 	resting   bool      // polling has to do until streamAt
 	streamAt  time.Time // when a stream may be made
@@ -84,7 +84,7 @@ func (c *Client) Run(ctx context.Context) error {
 // step makes a round of polling, or follows a stream until it ends. It returns when the former began or the latter ended,
 // when the next step is due, and whether no server is to be asked before that.
 func (c *Client) step(ctx context.Context) (rested, due time.Time, failed bool) {
-	k := &c.course
+	k := &c.transport
 	now := time.Now()
 	if c.cfg.Follow == Poll || c.cfg.Follow == Auto && (k.pollFirst || k.resting && now.Before(k.streamAt)) {
 		k.pollFirst = false
@@ -111,7 +111,7 @@ func (c *Client) step(ctx context.Context) (rested, due time.Time, failed bool) 
 
 // afterStream says how to go on when there is no stream any more.
 func (c *Client) afterStream(now time.Time, end *ending) (due time.Time, failed bool) {
-	k := &c.course
+	k := &c.transport
 	k.streamAt = now.Add(end.wait)
 	if least := k.attempted.Add(streamGap); k.streamAt.Before(least) {
 		k.streamAt = least.Add(c.chance(streamGap / 2))
@@ -177,7 +177,7 @@ func (c *Client) follow(ctx context.Context) *ending {
 		return end
 	}
 	defer st.close()
-	c.course.polled = false
+	c.transport.polled = false
 	c.using(transportStream)
 	c.cfg.Metrics.connected.Set(1)
 	c.update(func(l *loopState) {
