@@ -198,7 +198,7 @@ func redactedLocation(resp *http.Response) string {
 
 // tableState keeps what is known to be said: it ends up in a log.
 func tableState(s string) string {
-	if s == "stale" || s == "held" {
+	if s == "stale" || s == "held" || s == "backends-held" {
 		return s
 	}
 	return ""

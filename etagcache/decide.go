@@ -115,6 +115,9 @@ func (x *exchange) confirm(t tag) []string {
 // package documentation. Where there are no revisions there is no order, and nothing is older.
 func (x *exchange) notOlderThan(t tag) bool {
 	st := x.state
+	if st.held && t.digest == st.candidate {
+		return false // another replica has let it go: with this one the client would be back in time
+	}
 	return st.newest == 0 || t.revision <= st.oldest || x.cache.history.showed(t.digest, t.revision, st.version.sighting.order)
 }
 

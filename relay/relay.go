@@ -193,8 +193,9 @@ func (r *Relay) note(changed bool) {
 
 // readOf is an answer of the server above, as a read. That the table is complete up to some revision is not known.
 func readOf(a dataplane.Applied) table.Read {
+	backends := a.ServerState == "backends-held"
 	return table.Read{
-		Newest: a.Revision, Held: a.ServerState == "held", Stale: a.ServerState == "stale", At: a.SourceRead,
+		Newest: a.Revision, Held: backends || a.ServerState == "held", Backends: backends, Stale: a.ServerState == "stale", At: a.SourceRead,
 	}
 }
 
