@@ -2,6 +2,7 @@ package compile_test
 
 import (
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/routesrv/routesrv/compile"
@@ -116,5 +117,36 @@ func TestLaneSharesWhatIsTheSame(t *testing.T) {
 		if b != first.Blocks()[i] {
 			t.Errorf("block %d is there twice", i)
 		}
+	}
+}
+
+// An Ingress that refers to a service with ambiguous ports depends on the objects before it, and those differ by lane.
+func TestLaneTakesOverNothingVolatile(t *testing.T) {
+	to := func(name string, port int) *kube.Ingress {
+		return &kube.Ingress{Meta: kube.Meta{Namespace: "ns", Name: name}, Spec: &kube.IngressSpec{Rules: []kube.IngressRule{{
+			Host: name + ".example.org", HTTP: true,
+			Paths: []kube.IngressPath{{Path: "/", Backend: &kube.IngressBackend{Service: "s", PortNumber: port}}},
+		}}}}
+	}
+	backends := kube.Backends{
+		Services: []*kube.Service{{Namespace: "ns", Name: "s", Ports: []kube.ServicePort{
+			{Name: "x", Port: 80, TargetPort: kube.NamePort("web")}, {Name: "y", Port: 81, TargetPort: kube.NamePort("web")},
+		}}},
+		Endpoints: []*kube.Endpoints{{Namespace: "ns", Name: "s", Subsets: []kube.Subset{{
+			Addresses: []string{"10.0.0.1"}, Ports: []kube.EndpointPort{{Name: "x", Port: 8080}, {Name: "y", Port: 8081}},
+		}}}},
+	}
+	first, second := to("a", 80), to("b", 81)
+	old := kube.Intent{Ingresses: []*kube.Ingress{first, second}}
+	latest := kube.Intent{Ingresses: []*kube.Ingress{second}}
+	compiler := mustCompiler(t, compile.Options{})
+	text := func(l table.List) string { return routesText(&compile.Result{Routes: l}) }
+	alone := text(compiler.Compile(&kube.Snapshot{Intent: latest, Backends: backends}).Routes)
+	want := text(mustCompiler(t, compile.Options{}).Compile(&kube.Snapshot{Intent: old, Backends: backends}).Routes)
+	if strings.Contains(want, ":8081") || !strings.Contains(alone, ":8081") {
+		t.Fatalf("the order of objects does not matter here:\n%s\n%s", want, alone)
+	}
+	if got := text(compiler.NewLane(table.List{}).Compile(&old, &backends)); got != want {
+		t.Errorf("lane:\n%s\nwant:\n%s", got, want)
 	}
 }

@@ -129,8 +129,10 @@ func (p *Poller) judge(s *kube.Snapshot, seen *table.Read, repeated bool) {
 	}
 	if !verdict.Publish {
 		half := p.goOn(s, *seen)
-		seen.Held, seen.Candidate = true, p.candidate.Digest()
-		seen.Live, seen.Backends = half != guard.WholeTable, half == guard.HeldBackends
+		seen.Held = true
+		if half != guard.WholeTable {
+			seen.Live, seen.Backends, seen.Candidate = true, half == guard.HeldBackends, p.candidate.Digest()
+		}
 		p.hold(was, verdict, p.holds(s, half))
 		return
 	}
