@@ -1,12 +1,15 @@
 package server_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/server"
@@ -213,4 +216,51 @@ func TestHoldEndsByTimeWhileEndpointsChange(t *testing.T) {
 	if !strings.Contains(f.log.String(), "held table released") {
 		t.Error("the release is not in the log")
 	}
+}
+
+// Whoever has its table from a server that holds an intent gets the endpoints, too: a relay and a data plane behind it.
+func TestHeldIntentLivesThroughARelayAndADataPlane(t *testing.T) {
+	names := shops(30)
+	root := startReading(t, backend("s", "10.2.0.1")+ingresses(names...), true, nil)
+	relay := startRelay(t, nil, root.main)
+	relay.ready()
+	plane, err := dataplane.New(dataplane.Config{
+		URLs: []string{"http://" + relay.main}, Interval: interval, LKGPath: filepath.Join(t.TempDir(), "lkg.eskip"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- plane.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	root.eventually("table in the data plane", func() bool { return plane.Current() != nil })
+
+	root.delete(names[:16]...)
+	root.held()
+	relay.state("held")
+	for i := 2; i < 5; i++ {
+		come := fmt.Sprintf("10.2.0.%d:", i)
+		root.apply(pod("s", fmt.Sprintf("10.2.0.%d", i)))
+		relay.replaced(fmt.Sprintf("10.2.0.%d:", i-1), come)
+		root.eventually(come+" in the data plane", func() bool { return strings.Contains(string(plane.Current().Text()), come) })
+		if n := plane.Current().Len(); n < 30 {
+			t.Fatalf("the data plane has %d routes, want those of the held intent", n)
+		}
+	}
+	relay.state("held")
+	if got := root.get("/routes").header.Get("Etag"); got == "" || relay.get("/routes").header.Get("Etag") != got {
+		t.Errorf("the relay has %s, want %s", relay.get("/routes").header.Get("Etag"), got)
+	}
+
+	root.apply(ingresses(names[:16]...)) // repaired
+	root.state("")
+	relay.state("")
+	root.apply(pod("s", ""))
+	relay.state("backends-held")
 }
