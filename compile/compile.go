@@ -21,6 +21,8 @@
 // wants them who did not, or the other way round, and the sorted list of routes is changed in these places. A full
 // compilation is the same with nothing remembered: the memory changes the cost of a result and never the result.
 //
+// A [Lane] compiles another intent beside the latest one, or other backends. What the two have in common is kept once.
+//
 // # Order
 //
 // It decides who gets an id that several routes want: Ingresses in order of namespace and name; then hosts in sorted

@@ -7,6 +7,11 @@
 // nothing that is incomplete is published, nothing is published twice, and nothing that looks like an accident is
 // published without its time or an operator's word.
 //
+// While a table is held back, a Poller with [Halves] serves what is not to blame of each read: the intent that was served
+// with the newest backends, or the newest intent with the last endpoints of services that lost all of them. Such a table
+// carries the revision of its read, like any other. Which intent was served is not known after a restart; until a read is
+// published, or shows the table of the checkpoint, a hold keeps that whole table.
+//
 // A read that panics, in the source, the compiler or whoever publishes, is a read that failed: the old table stays, the
 // stack is logged, and the next read tries again. An input that nobody thought of must not take the table from the fleet,
 // and a process that dies of it would meet it again when it is back.
