@@ -149,7 +149,10 @@ func (p *Poller) Guard() guard.State {
 	s := p.cfg.Guard.State()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if s.Held {
+	switch {
+	case s.Held && p.half == "":
+		return guard.State{Last: s.Last} // the hold begins: what it keeps is being found out
+	case s.Held:
 		s.Half, s.FirstDigest = p.half, p.first
 	}
 	return s
