@@ -15,6 +15,7 @@ import (
 // step is one update of a memory: what has to be done anew.
 type step struct {
 	*memory
+	peers    []*memory // whose units can be used here
 	gone     []*object
 	compiled []*object           // in order
 	hosts    map[string]struct{} // that objects of both lists are part of, or were
@@ -33,20 +34,34 @@ func (w *step) compile() {
 			if o.dirty != w.generation {
 				continue
 			}
-			var now *unit
-			switch of := o.Object.(type) {
-			case *kube.Ingress:
-				now = compileIngress(w.set, w.cluster, of)
-			case *kube.RouteGroup:
-				now = compileRouteGroup(w.set, w.cluster, of)
+			now := w.borrow(o)
+			if now == nil {
+				now = w.make(o)
 			}
-			w.shareRoutes(now)
 			w.noteHosts(o.unit)
 			w.noteHosts(now)
 			w.use(o, now)
 			w.compiled = append(w.compiled, o)
 		}
 	}
+}
+
+// make compiles an object.
+func (w *step) make(o *object) *unit {
+	var u *unit
+	switch of := o.Object.(type) {
+	case *kube.Ingress:
+		u = compileIngress(w.set, w.cluster, of)
+	case *kube.RouteGroup:
+		u = compileRouteGroup(w.set, w.cluster, of)
+	}
+	u.lookups.cluster = nil // the unit may outlive it
+	w.share(u.global)
+	w.share(u.companions)
+	for i := range u.groups {
+		w.share(u.groups[i].routes)
+	}
+	return u
 }
 
 func (w *step) noteHosts(u *unit) {
@@ -58,28 +73,21 @@ func (w *step) noteHosts(u *unit) {
 	}
 }
 
-// shareRoutes replaces routes that are in the table already by those: what did not change is kept once.
-func (w *step) shareRoutes(u *unit) {
+// share replaces routes that are in the table already by those: what did not change is kept once.
+func (w *step) share(routes []made) {
 	known := func(r *table.Route) *table.Route {
 		if k := w.routes.Get(r.ID); k != nil && *k == *r {
 			return k
 		}
 		return r
 	}
-	share := func(routes []made) {
-		for i := range routes {
-			if r := &routes[i]; r.Route != nil {
-				r.Route = known(r.Route)
-			}
-			for j, c := range routes[i].clones() {
-				routes[i].more.clones[j] = known(c)
-			}
+	for i := range routes {
+		if r := &routes[i]; r.Route != nil {
+			r.Route = known(r.Route)
 		}
-	}
-	share(u.global)
-	share(u.companions)
-	for i := range u.groups {
-		share(u.groups[i].routes)
+		for j, c := range routes[i].clones() {
+			routes[i].more.clones[j] = known(c)
+		}
 	}
 }
 
@@ -146,7 +154,7 @@ func (w *step) assembleHosts() {
 	for name := range w.hosts {
 		h := w.memory.hosts[name]
 		slices.SortFunc(h.parts, func(a, b hostPart) int { return a.object.at - b.object.at })
-		w.candidates.replace(&h.section, w.set.hostRoutes(h))
+		w.candidates.replace(&h.section, w.hostRoutes(h))
 		if len(h.parts) == 0 {
 			delete(w.memory.hosts, name)
 		}
@@ -169,10 +177,10 @@ type hostPart struct {
 }
 
 // hostRoutes gives the routes of a host: those of its objects, then its catch-all.
-func (s *settings) hostRoutes(h *host) []made {
+func (w *step) hostRoutes(h *host) []made {
 	var routes []made
 	var key catchAllKey
-	has := s.DisableCatchAllRoutes || len(h.parts) == 0
+	has := w.set.DisableCatchAllRoutes || len(h.parts) == 0
 	for _, p := range h.parts {
 		routes = append(routes, p.group.routes...)
 		has = has || p.group.catchAll
@@ -187,7 +195,7 @@ func (s *settings) hostRoutes(h *host) []made {
 	}
 	key.expressions = strings.Join(h.parts[0].group.firstHosts, "\x00")
 	if h.catchAll == nil || h.catchAll.key != key {
-		h.catchAll = s.compileCatchAll(h.section.host, key, h.parts[0].group.firstHosts)
+		h.catchAll = w.catchAll(h.section.host, key, h.parts[0].group.firstHosts)
 	}
 	return append(routes, h.catchAll.routes...)
 }
@@ -204,6 +212,18 @@ type catchAllUnit struct {
 	findings
 	key    catchAllKey
 	routes []made
+}
+
+// catchAll gives the catch-all of a host, that of a peer if it has the same.
+func (w *step) catchAll(name string, key catchAllKey, expressions []string) *catchAllUnit {
+	for _, p := range w.peers {
+		if h := p.hosts[name]; h != nil && h.catchAll != nil && h.catchAll.key == key {
+			return h.catchAll
+		}
+	}
+	u := w.set.compileCatchAll(name, key, expressions)
+	w.share(u.routes)
+	return u
 }
 
 // compileCatchAll makes the route that answers what no other route of the host takes, with its redirect companions.

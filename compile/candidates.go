@@ -251,6 +251,27 @@ func (c *candidates) settle(list table.List) table.List {
 	return next
 }
 
+// sweep gives the list without the routes that nobody wants: those of objects that are not here.
+func (c *candidates) sweep(list table.List) table.List {
+	clones := make(map[string]struct{})
+	for _, of := range c.cloned {
+		for _, clone := range of {
+			clones[clone.ID] = struct{}{}
+		}
+	}
+	var deletes []string
+	for r := range list.All() {
+		if _, clone := clones[r.ID]; !clone && c.ids.winner(r.ID) == nil {
+			deletes = append(deletes, r.ID)
+		}
+	}
+	swept, err := list.With(nil, deletes)
+	if err != nil {
+		panic(err) // it only has fewer routes: a mistake of ours
+	}
+	return swept
+}
+
 // problems are those of routes that want the same.
 func (c *candidates) problems() []Problem {
 	if c.contested {

@@ -21,6 +21,8 @@
 // wants them who did not, or the other way round, and the sorted list of routes is changed in these places. A full
 // compilation is the same with nothing remembered: the memory changes the cost of a result and never the result.
 //
+// A [Lane] compiles another intent beside the latest one, or other backends. What the two have in common is kept once.
+//
 // # Order
 //
 // It decides who gets an id that several routes want: Ingresses in order of namespace and name; then hosts in sorted
@@ -45,7 +47,8 @@ type Result struct {
 // any more.
 type Compiler struct {
 	set    *settings
-	memory *memory // nil before the first compilation
+	memory *memory // of the latest snapshot; nil before the first
+	lanes  []*Lane
 }
 
 // New makes a Compiler. The error names the option that cannot be used.
@@ -59,11 +62,14 @@ func New(o Options) (*Compiler, error) {
 
 // Compile compiles the snapshot. A snapshot of the very same objects as the one before gives the same *Result.
 func (c *Compiler) Compile(s *kube.Snapshot) *Result {
-	if c.memory == nil || c.memory.snapshot.DefaultFilters != s.DefaultFilters {
-		c.memory = newMemory(c.set) // every unit may have used default filters, and they hardly ever change
-		c.memory.cluster.useFilters(s.DefaultFilters)
-	} else if s.SameObjects(c.memory.snapshot) {
-		return c.memory.result
+	m := c.memory
+	if m == nil || m.snapshot.DefaultFilters != s.DefaultFilters {
+		m = newMemory(c.set, s.DefaultFilters, table.List{}) // every unit may have used default filters, and they hardly ever change
+	} else if s.SameObjects(m.snapshot) {
+		return m.result
 	}
-	return c.memory.update(s)
+	m.update(s, c.memories())
+	m.result = &Result{Routes: m.routes, Problems: m.problems()}
+	c.memory = m
+	return m.result
 }

@@ -250,7 +250,10 @@ func FuzzAnnotations(f *testing.F) {
 			Routes:          []*kube.RouteSpec{{Path: a, Filters: []string{b}}, {PathRegexp: b, Predicates: []string{a}}},
 		}}
 		ends := &kube.Endpoints{Namespace: "z", Name: "s", Subsets: []kube.Subset{{Addresses: []string{"10.0.0.1"}, Ports: []kube.EndpointPort{{Port: 80}}}}}
-		base := kube.Snapshot{Ingresses: []*kube.Ingress{good}, Services: []*kube.Service{svc}, Endpoints: []*kube.Endpoints{ends}}
+		base := kube.Snapshot{
+			Intent:   kube.Intent{Ingresses: []*kube.Ingress{good}},
+			Backends: kube.Backends{Services: []*kube.Service{svc}, Endpoints: []*kube.Endpoints{ends}},
+		}
 		with := base
 		with.Ingresses = []*kube.Ingress{bad, good}
 		with.RouteGroups = []*kube.RouteGroup{group}

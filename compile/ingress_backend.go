@@ -41,7 +41,7 @@ func (b *ingressBuilder) resolve(backend *kube.IngressBackend) (backendTarget, b
 	if !ok {
 		return backendTarget{}, true // no endpoints
 	}
-	if svc.Type != "ExternalName" {
+	if svc.Type != externalNameType {
 		return backendTarget{endpoints: b.endpoints(svc, backend.Service, port)}, true
 	}
 	switch {
@@ -152,7 +152,7 @@ func (b *ingressBuilder) resolveDefault(backend *kube.IngressBackend) (backendTa
 			"getServicePortV1: service port not found %s given %s", ports, given, backend.Service, ports, given)
 		return backendTarget{}, true
 	}
-	if svc.Type != "ExternalName" {
+	if svc.Type != externalNameType {
 		return backendTarget{endpoints: b.endpoints(svc, backend.Service, port)}, true
 	}
 	switch {

@@ -24,7 +24,7 @@ type cluster struct {
 }
 
 // newCluster makes an empty cluster.
-func newCluster(slicesMode bool) *cluster {
+func newCluster(slicesMode bool, filters *kube.DefaultFilters) *cluster {
 	c := &cluster{
 		services:  make(map[kube.ServiceKey]*kube.Service),
 		endpoints: make(map[kube.ServiceKey]*kube.Endpoints),
@@ -35,13 +35,10 @@ func newCluster(slicesMode bool) *cluster {
 	if slicesMode {
 		c.slices = make(map[kube.ServiceKey]*mergedSlices)
 	}
-	return c
-}
-
-func (c *cluster) useFilters(f *kube.DefaultFilters) {
-	if f != nil {
-		c.filters = &filterTexts{from: f, parsed: map[kube.ServiceKey]parsedFilters{}}
+	if filters != nil {
+		c.filters = &filterTexts{from: filters, parsed: map[kube.ServiceKey]parsedFilters{}}
 	}
+	return c
 }
 
 // lookupKey is what can be looked up: a service with all that belongs to it, or a secret.
@@ -50,15 +47,15 @@ type lookupKey struct {
 	secret bool
 }
 
-// update takes over what differs between the two snapshots, and gives the keys of it.
-func (c *cluster) update(before, now *kube.Snapshot) map[lookupKey]struct{} {
+// update takes over what differs between the two, and gives the keys of it. Merged slices that a peer has are shared.
+func (c *cluster) update(before, now *kube.Backends, peers []*memory) map[lookupKey]struct{} {
 	touched := make(map[lookupKey]struct{})
 	c.updateServices(keysOf(before.Services, now.Services, func(s *kube.Service) kube.ServiceKey {
 		return serviceKey(s.Namespace, s.Name)
 	}), now.Services, touched)
 	if c.slices != nil {
 		// The namespace as it is: a slice without one is never found (there is no default here).
-		c.updateSlices(keysOf(before.EndpointSlices, now.EndpointSlices, sliceKey), now.EndpointSlices, touched)
+		c.updateSlices(keysOf(before.EndpointSlices, now.EndpointSlices, sliceKey), now.EndpointSlices, touched, peers)
 	} else {
 		keyOf := func(e *kube.Endpoints) kube.ServiceKey { return serviceKey(e.Namespace, e.Name) }
 		keys := keysOf(before.Endpoints, now.Endpoints, keyOf)
@@ -169,7 +166,7 @@ func serviceKey(ns, name string) kube.ServiceKey {
 
 // lookups records what the compilation of one object looked up: as long as all of it is the same, so is the result.
 type lookups struct {
-	cluster  *cluster
+	cluster  *cluster // while the object is compiled
 	services []serviceLookup
 	secrets  []secretLookup
 	// volatile marks a result that depends on the other objects of the load, too: it is made anew in each compilation.
@@ -207,8 +204,7 @@ func (l *lookups) secret(key kube.ServiceKey) *kube.Secret {
 }
 
 // hold reports whether the cluster would answer every lookup as it was answered.
-func (l *lookups) hold() bool {
-	c := l.cluster
+func (l *lookups) hold(c *cluster) bool {
 	for i := range l.services {
 		s := &l.services[i]
 		if c.services[s.key] != s.service || c.endpoints[s.key] != s.endpoints || c.slices[s.key] != s.slices {
@@ -253,7 +249,7 @@ func sliceKey(s *kube.EndpointSlice) kube.ServiceKey {
 }
 
 // updateSlices merges the slices of the given services anew. A group of the very same slices as before is kept.
-func (c *cluster) updateSlices(keys map[kube.ServiceKey]struct{}, all []*kube.EndpointSlice, touched map[lookupKey]struct{}) {
+func (c *cluster) updateSlices(keys map[kube.ServiceKey]struct{}, all []*kube.EndpointSlice, touched map[lookupKey]struct{}, peers []*memory) {
 	if len(keys) == 0 {
 		return
 	}
@@ -269,11 +265,21 @@ func (c *cluster) updateSlices(keys map[kube.ServiceKey]struct{}, all []*kube.En
 		case before != nil && slices.Equal(before.from, g.from):
 			continue
 		default:
-			g.merge()
-			c.slices[key] = g
+			c.slices[key] = mergeOnce(key, g, peers)
 		}
 		touched[lookupKey{key, false}] = struct{}{}
 	}
+}
+
+// mergeOnce merges the slices, unless a peer has done so: the pointer stands for them in lookups.
+func mergeOnce(key kube.ServiceKey, g *mergedSlices, peers []*memory) *mergedSlices {
+	for _, p := range peers {
+		if theirs := p.cluster.slices[key]; theirs != nil && slices.Equal(theirs.from, g.from) {
+			return theirs
+		}
+	}
+	g.merge()
+	return g
 }
 
 // groupSlices groups the slices of the given services, in the order of the list.

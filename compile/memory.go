@@ -27,15 +27,21 @@ type memory struct {
 	fixed      *fixedRoutes
 	candidates candidates
 	routes     table.List
+	// foreign says that routes came from another memory, so some of them may be of no object here.
+	foreign bool
 }
 
-func newMemory(set *settings) *memory {
-	return &memory{
-		set: set, snapshot: &kube.Snapshot{}, cluster: newCluster(set.EndpointSlices),
+// newMemory makes an empty memory. It shares with base the routes and blocks that they turn out to have in common.
+func newMemory(set *settings, filters *kube.DefaultFilters, base table.List) *memory {
+	m := &memory{
+		set: set, cluster: newCluster(set.EndpointSlices, filters),
+		snapshot:  &kube.Snapshot{Intent: kube.Intent{DefaultFilters: filters}},
 		ingresses: newObjects(), groups: newObjects(),
 		users: make(map[lookupKey][]*object), volatile: make(map[*object]struct{}),
 		hosts: make(map[string]*host), faulty: make(map[string]struct{}), candidates: newCandidates(0),
+		routes: base, foreign: base.Len() > 0,
 	}
+	return m
 }
 
 // object is an Ingress or a RouteGroup with what it compiled to.
@@ -184,10 +190,10 @@ func relist[T comparable](k *objects, list []T, generation uint64, admit func(T)
 	return gone
 }
 
-// update compiles the snapshot.
-func (m *memory) update(s *kube.Snapshot) *Result {
+// update makes the routes of the snapshot. What a peer has compiled already is taken from it.
+func (m *memory) update(s *kube.Snapshot, peers []*memory) {
 	m.generation++
-	w := &step{memory: m, hosts: make(map[string]struct{})}
+	w := &step{memory: m, peers: peersOf(m, peers), hosts: make(map[string]struct{})}
 	before := m.snapshot
 	m.snapshot = s
 	if !slices.Equal(before.Ingresses, s.Ingresses) {
@@ -196,12 +202,13 @@ func (m *memory) update(s *kube.Snapshot) *Result {
 	if !slices.Equal(before.RouteGroups, s.RouteGroups) {
 		w.gone = append(w.gone, update(&m.groups, before.RouteGroups, s.RouteGroups, m.generation, m.admitRouteGroup)...)
 	}
-	m.markUsers(m.cluster.update(before, s))
+	m.markUsers(m.cluster.update(&before.Backends, &s.Backends, w.peers))
 	w.compile()
 	w.assemble()
 	m.routes = m.candidates.settle(m.routes)
-	m.result = &Result{Routes: m.routes, Problems: m.problems()}
-	return m.result
+	if m.foreign {
+		m.routes, m.foreign = m.candidates.sweep(m.routes), false
+	}
 }
 
 // admitIngress looks at an Ingress for the first time.
@@ -236,7 +243,7 @@ func (s *settings) ingressClassFits(ing *kube.Ingress) bool {
 func (m *memory) markUsers(touched map[lookupKey]struct{}) {
 	for key := range touched {
 		for _, o := range m.users[key] {
-			if !o.unit.lookups.hold() {
+			if !o.unit.lookups.hold(m.cluster) {
 				o.dirty = m.generation
 			}
 		}

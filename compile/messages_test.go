@@ -37,13 +37,13 @@ func TestPromisedMessages(t *testing.T) {
 		cause    string
 	}{
 		{
-			snapshot: kube.Snapshot{Ingresses: []*kube.Ingress{
+			snapshot: kube.Snapshot{Intent: kube.Intent{Ingresses: []*kube.Ingress{
 				ingress(map[string]string{"zalando.org/skipper-routes": `r: Path("/x") -> <shunt>`}, path("/a", "Exact")),
-			}},
+			}}},
 			message: "Ignoring route due to multiple path predicates: 2 path predicates, route: ",
 		},
 		{
-			snapshot: kube.Snapshot{Ingresses: []*kube.Ingress{ingress(nil, path("/x-y", "Exact"), path("/x_y", "Exact"))}},
+			snapshot: kube.Snapshot{Intent: kube.Intent{Ingresses: []*kube.Ingress{ingress(nil, path("/x-y", "Exact"), path("/x_y", "Exact"))}}},
 			message: `Ignoring route with the same id kube_ns__i__a_example_org___x_y__s, ` +
 				`existing: Host(/^(a[.]example[.]org[.]?(:[0-9]+)?)$/) && Path("/x-y") -> status(502) -> inlineContent("no endpoints") -> <shunt>, ` +
 				`ignored: Host(/^(a[.]example[.]org[.]?(:[0-9]+)?)$/) && Path("/x_y") -> status(502) -> inlineContent("no endpoints") -> <shunt>`,
@@ -51,16 +51,16 @@ func TestPromisedMessages(t *testing.T) {
 		},
 		{
 			options:  compile.Options{EditRoutes: []*eskip.Editor{edit(`Path[(].*`, `broken(`)}},
-			snapshot: kube.Snapshot{Ingresses: []*kube.Ingress{ingress(nil, path("/a", "Exact"))}},
+			snapshot: kube.Snapshot{Intent: kube.Intent{Ingresses: []*kube.Ingress{ingress(nil, path("/a", "Exact"))}}},
 			message:  "Failed to parse predicate: parse failed after token (, position 7: syntax error",
 		},
 		{
 			options:  compile.Options{CloneRoutes: []*eskip.Clone{eskip.NewClone(regexp.MustCompile(`status[(].*`), `broken(`)}},
-			snapshot: kube.Snapshot{Ingresses: []*kube.Ingress{ingress(nil, path("/a", "Exact"))}},
+			snapshot: kube.Snapshot{Intent: kube.Intent{Ingresses: []*kube.Ingress{ingress(nil, path("/a", "Exact"))}}},
 			message:  "Failed to parse filter: parse failed after token (, position 7: syntax error",
 		},
 		{
-			snapshot: kube.Snapshot{DefaultFilters: &kube.DefaultFilters{Err: errors.New("open /filters: no such file or directory")}},
+			snapshot: kube.Snapshot{Intent: kube.Intent{DefaultFilters: &kube.DefaultFilters{Err: errors.New("open /filters: no such file or directory")}}},
 			message:  "could not fetch default filter configurations",
 			ends:     "configurations",
 			cause:    "open /filters: no such file or directory",
@@ -69,7 +69,7 @@ func TestPromisedMessages(t *testing.T) {
 			// The numbers are of routes before duplicates and edits: default backend, two routes of one id, two companions, and the
 			// catch-all of either host.
 			options:  compile.Options{EastWest: true, CloneRoutes: []*eskip.Clone{eskip.NewClone(regexp.MustCompile(`status`), `x`)}},
-			snapshot: kube.Snapshot{Ingresses: []*kube.Ingress{ingress(nil, path("/x-y", ""), path("/x_y", ""))}},
+			snapshot: kube.Snapshot{Intent: kube.Intent{Ingresses: []*kube.Ingress{ingress(nil, path("/x-y", ""), path("/x_y", ""))}}},
 			message:  "Enabled east west routes: 7 8 1 2",
 			ends:     "2",
 		},

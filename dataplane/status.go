@@ -27,7 +27,7 @@ type Applied struct {
 	SourceRead time.Time `json:"source_read,omitzero"`
 	// Stale says that the table comes from the LKG file and that no server has confirmed it yet.
 	Stale bool `json:"stale"`
-	// ServerState is the X-Table-State of the server's last answer: "stale", "held", or empty.
+	// ServerState is the X-Table-State of the server's last answer: "stale", "held", "backends-held", or empty.
 	ServerState string `json:"server_state,omitempty"`
 }
 

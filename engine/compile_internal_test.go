@@ -31,7 +31,7 @@ func TestMemoryOfACompilerThatPanickedIsNotTrusted(t *testing.T) {
 				t.Error("the panic did not reach the caller")
 			}
 		}()
-		e.compile(&kube.Snapshot{Ingresses: []*kube.Ingress{nil}})
+		e.compile(&kube.Snapshot{Intent: kube.Intent{Ingresses: []*kube.Ingress{nil}}})
 	}()
 	if e.compiler == before {
 		t.Error("the compiler was not replaced")

@@ -29,8 +29,11 @@ type Config struct {
 	Guard   guard.Config
 
 	// Publish serves a table from now on; Observer is told about every read and may be nil.
-	Publish  func(*table.Table)
-	Observer poller.Observer
+	Publish func(*table.Table)
+	// PublishHeld serves a table while another one is held back. If it is not nil, a hold keeps the half that is to blame,
+	// the intent or the backends, and the other one goes on; else it keeps the whole table that is served.
+	PublishHeld func(*table.Table)
+	Observer    poller.Observer
 	// Served is a table that is served already; nil if there is none.
 	Served *table.Table
 
@@ -46,11 +49,11 @@ type Config struct {
 // Engine makes tables. Its methods are safe for concurrent use; Run is to be called once.
 type Engine struct {
 	options compile.Options // set by New, read only
-	guard   *guard.Guard
 	poller  *poller.Poller
 	ledger  *ledger
 
-	compiler *compile.Compiler // owned by Run
+	compiler *compile.Compiler             // owned by Run
+	lanes    map[poller.Lane]*compile.Lane // of compiler; owned by Run
 	snapshot atomic.Pointer[kube.Snapshot]
 }
 
@@ -68,15 +71,19 @@ func New(cfg Config) (*Engine, error) {
 		return nil, fmt.Errorf("guard: %w", err)
 	}
 	e := &Engine{
-		options: cfg.Compile, guard: g, compiler: compiler,
+		options: cfg.Compile, compiler: compiler,
 		ledger: newLedger(cfg.Logger, cfg.Registerer),
 	}
-	e.poller, err = poller.New(poller.Config{
-		Source: cfg.Source, Compile: e.compile, Publish: cfg.Publish, Guard: g,
+	loop := poller.Config{
+		Source: cfg.Source, Compile: e.compile, Publish: cfg.Publish, PublishHeld: cfg.PublishHeld, Guard: g,
 		Observer: cfg.Observer, Served: cfg.Served,
 		Interval: cfg.Interval, MaxBackoff: cfg.MaxBackoff, ProbeInterval: cfg.ProbeInterval,
 		Logger: cfg.Logger, Metrics: poller.NewMetrics(cfg.Registerer),
-	})
+	}
+	if cfg.PublishHeld != nil {
+		loop.Halves = halves{e}
+	}
+	e.poller, err = poller.New(loop)
 	if err != nil {
 		return nil, err
 	}
@@ -87,19 +94,54 @@ func New(cfg Config) (*Engine, error) {
 // the compiler remembers cannot be trusted any more: the next snapshot is compiled without memory.
 func (e *Engine) compile(s *kube.Snapshot) table.List {
 	e.snapshot.Store(s) // first: addresses do not depend on what compiles
+	return e.survive(func() table.List {
+		result := e.compiler.Compile(s)
+		e.ledger.record(result.Problems, time.Now())
+		return result.Routes
+	})
+}
+
+// survive forgets all that the compiler remembers if it panics.
+func (e *Engine) survive(compiles func() table.List) table.List {
 	done := false
 	defer func() {
 		if done {
 			return
 		}
 		if fresh, err := compile.New(e.options); err == nil { // they were good enough for New
-			e.compiler = fresh
+			e.compiler, e.lanes = fresh, nil
 		}
 	}()
-	result := e.compiler.Compile(s)
-	e.ledger.record(result.Problems, time.Now())
+	routes := compiles()
 	done = true
-	return result.Routes
+	return routes
+}
+
+// halves is how an Engine makes tables of halves of different snapshots.
+type halves struct{ e *Engine }
+
+func (h halves) Compile(lane poller.Lane, i *kube.Intent, b *kube.Backends, base table.List) table.List {
+	e := h.e
+	return e.survive(func() table.List {
+		if e.lanes[lane] == nil {
+			if e.lanes == nil {
+				e.lanes = make(map[poller.Lane]*compile.Lane)
+			}
+			e.lanes[lane] = e.compiler.NewLane(base)
+		}
+		return e.lanes[lane].Compile(i, b)
+	})
+}
+
+func (h halves) Keep(before, now *kube.Backends) *kube.Backends {
+	return compile.KeepLost(before, now, h.e.options.EndpointSlices)
+}
+
+func (h halves) Drop(lane poller.Lane) {
+	if l := h.e.lanes[lane]; l != nil {
+		h.e.compiler.Drop(l)
+		delete(h.e.lanes, lane)
+	}
 }
 
 // Run makes tables until ctx ends, and returns nil then.
@@ -112,7 +154,7 @@ func (e *Engine) Recheck() { e.poller.Recheck() }
 func (e *Engine) Status() poller.Status { return e.poller.Status() }
 
 // Guard gives the state of the guard.
-func (e *Engine) Guard() guard.State { return e.guard.State() }
+func (e *Engine) Guard() guard.State { return e.poller.Guard() }
 
 // Accept publishes the held table with the digest; the zero digest is whatever is held.
 func (e *Engine) Accept(d table.Digest) (*table.Table, error) { return e.poller.Accept(d) }

@@ -12,14 +12,15 @@ import (
 // Header values that never change. They are shared by all responses and have no spare capacity, so that a filter that
 // adds to them gets a copy.
 var (
-	varyEncoding = []string{"Accept-Encoding"}
-	varyDelta    = []string{"Accept-Encoding, A-IM"}
-	acceptBytes  = []string{"bytes"}
-	plainText    = []string{"text/plain; charset=utf-8"}
-	allowed      = []string{"GET, HEAD"}
-	zeroLength   = []string{"0"}
-	tableStale   = []string{wire.StateStale}
-	tableHeld    = []string{wire.StateHeld}
+	varyEncoding      = []string{"Accept-Encoding"}
+	varyDelta         = []string{"Accept-Encoding, A-IM"}
+	acceptBytes       = []string{"bytes"}
+	plainText         = []string{"text/plain; charset=utf-8"}
+	allowed           = []string{"GET, HEAD"}
+	zeroLength        = []string{"0"}
+	tableStale        = []string{wire.StateStale}
+	tableHeld         = []string{wire.StateHeld}
+	tableBackendsHeld = []string{wire.StateBackendsHeld}
 )
 
 // exchange is one request with all that its answer is made from.

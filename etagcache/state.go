@@ -15,6 +15,9 @@ type state struct {
 	lastRead time.Time // of the last read with success; zero if there was none
 	stale    bool      // version comes from a checkpoint, and no read has confirmed it yet
 	held     bool      // the last read showed another table, which is held back
+	backends bool      // but only its backends are
+	// candidate is the table that is held back. A client that has it got it where it is not held any more.
+	candidate table.Digest
 
 	sourceRead []string // header values
 	tableState []string
@@ -29,11 +32,20 @@ type state struct {
 //
 // The order within one poll is PollStarted, Publish if the table changed and may be served, PollEnded. In between, t is
 // known to be no older than the table before it, and nothing more.
-func (c *Cache) Publish(t *table.Table) {
+func (c *Cache) Publish(t *table.Table) { c.publish(t, false) }
+
+// PublishHeld is Publish for a table that is served while another one is held back: what the last read told of the hold
+// stays until the next one ends.
+func (c *Cache) PublishHeld(t *table.Table) { c.publish(t, true) }
+
+func (c *Cache) publish(t *table.Table, held bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	old := c.state.Load()
 	next := &state{version: old.version, oldest: old.oldest, newest: old.newest, lastRead: old.lastRead}
+	if held {
+		next.held, next.backends, next.candidate = old.held, old.backends, old.candidate
+	}
 	if t.Time().After(next.lastRead) {
 		next.lastRead = t.Time()
 	}
@@ -87,7 +99,8 @@ func (c *Cache) PollStarted() (seq uint64) {
 }
 
 // PollEnded says what the read seq told. If it is not Held, the current table is what it showed, whether or not that is a
-// new one. If it is, the current table is not known to be the content of the source any more: a client that got the newer
+// new one. If it is, but Live, only the client that has the Candidate must keep it: the current table is as new as the
+// read. If it is and not Live, the current table is not known to be the content of the source any more: a client that got the newer
 // table elsewhere must keep it. A call for a read that started before one that has ended already is ignored.
 func (c *Cache) PollEnded(seq uint64, r table.Read) {
 	c.mu.Lock()
@@ -98,8 +111,8 @@ func (c *Cache) PollEnded(seq uint64, r table.Read) {
 	c.ended = seq
 	old := c.state.Load()
 	next := *old
-	next.lastRead, next.held = r.At, r.Held
-	if !r.Held {
+	next.lastRead, next.held, next.backends, next.candidate = r.At, r.Held, r.Backends, r.Candidate
+	if !r.Held || r.Live {
 		next.oldest, next.newest, next.stale = r.Oldest, r.Newest, r.Stale
 		if v := next.version; v != nil {
 			v.sighting.newest.Store(r.Newest)
@@ -125,13 +138,16 @@ func (c *Cache) swap(next *state) {
 	switch {
 	case next.stale:
 		next.tableState = tableStale
+	case next.held && next.backends:
+		next.tableState = tableBackendsHeld
 	case next.held:
 		next.tableState = tableHeld
 	}
 	c.cfg.Metrics.observeState(next)
 	before := c.state.Load()
 	next.superseded, next.outdated = make(chan struct{}), before.outdated
-	news := next.version != before.version || next.stale != before.stale || next.held != before.held
+	news := next.version != before.version || next.stale != before.stale || next.held != before.held ||
+		next.backends != before.backends
 	if news {
 		next.outdated = make(chan struct{})
 	}

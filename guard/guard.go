@@ -54,7 +54,8 @@
 // step past them: once a table above a ceiling is served, further growth is not held, because a hold stops every change,
 // also those that are needed. Without a served table only an empty one is held.
 //
-// A hold keeps the whole served table, endpoints included. A process that starts with a table that is far too small, and
+// Whether a hold keeps the whole served table, or goes on with its endpoints, is up to the caller: see package poller. A
+// process that starts with a table that is far too small, and
 // then reads the right one, takes the small one for what was served before until the window has passed.
 package guard
 
@@ -153,6 +154,18 @@ type Release struct {
 	Accepted bool // by an operator; otherwise every read for the time of the hold agreed
 }
 
+// Half is what a hold keeps as it is. A table that is held back is not served; what is served meanwhile is up to who
+// knows of what the table is made.
+type Half string
+
+// The halves, in the words of /status and of the logs.
+const (
+	WholeTable   Half = "table"    // nothing is known but tables: the one that is served stays
+	HeldIntent   Half = "intent"   // Ingresses, RouteGroups and default filters; endpoints are the newest
+	HeldBackends Half = "backends" // of the services that lost all endpoints; all others are the newest
+	HeldBoth     Half = "both"
+)
+
 // State is what is held now. The zero value says that nothing is and never was.
 type State struct {
 	Held     bool
@@ -163,6 +176,11 @@ type State struct {
 	Bytes    int          // likewise
 	Polls    int          // judgements that agreed so far; only if Held
 	Last     *Release     // the last release; nil if there was none
+
+	// Half is what the hold keeps, and FirstDigest the digest of the first table of the held intent, which is accepted as
+	// Digest is. A Guard sets neither: it knows tables only.
+	Half        Half
+	FirstDigest table.Digest
 }
 
 // Guard judges tables. All methods are safe for concurrent use; Judge calls are meant to come from one loop.
@@ -257,6 +275,15 @@ func (g *Guard) Judge(served, candidate *table.Table, now time.Time) Verdict {
 	verdict.Publish = true
 	g.release(now, false)
 	return verdict
+}
+
+// Inspect gives the reason for which the candidate is suspicious beside the table that the last judgement had as the
+// served one; empty if it is fine. It is no judgement: no hold begins or ends.
+func (g *Guard) Inspect(served, candidate *table.Table) Code {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	reason, _ := g.inspect(served, candidate)
+	return reason
 }
 
 // Accept releases what is held at once, if its digest is the given one or digest is zero, and returns it: the caller

@@ -14,15 +14,20 @@ import (
 
 // Guard is what a status says about a guard.
 type Guard struct {
-	Held      bool          `json:"held"`
-	Reason    guard.Code    `json:"reason,omitempty"`
-	Detail    string        `json:"detail,omitempty"`
-	Digest    string        `json:"digest,omitempty"`
-	Revision  uint64        `json:"revision,omitempty"`
-	Routes    int           `json:"routes,omitempty"`
-	Since     time.Time     `json:"since,omitzero"`
-	ReleaseAt time.Time     `json:"release_at,omitzero"` // zero: not by time
-	Last      *GuardRelease `json:"last_release,omitempty"`
+	Held   bool       `json:"held"`
+	Reason guard.Code `json:"reason,omitempty"`
+	Detail string     `json:"detail,omitempty"`
+	// Half is what the hold keeps: intent, backends, both, or table. Empty where tables are all that is known.
+	Half guard.Half `json:"half,omitempty"`
+	// Digest is of the table that an acceptance publishes. It changes with the endpoints; FirstDigest does not, and is
+	// accepted as well.
+	Digest      string        `json:"digest,omitempty"`
+	FirstDigest string        `json:"first_digest,omitempty"`
+	Revision    uint64        `json:"revision,omitempty"`
+	Routes      int           `json:"routes,omitempty"`
+	Since       time.Time     `json:"since,omitzero"`
+	ReleaseAt   time.Time     `json:"release_at,omitzero"` // zero: not by time
+	Last        *GuardRelease `json:"last_release,omitempty"`
 }
 
 // GuardRelease is how the last held table came to be served.
@@ -39,6 +44,9 @@ func ReportGuard(g guard.State) Guard {
 	if g.Held {
 		r.Reason, r.Detail = g.Verdict.Reason, g.Verdict.Detail
 		r.Digest, r.Revision, r.Routes = g.Digest.String(), g.Revision, g.Routes
+		if r.Half = g.Half; !g.FirstDigest.IsZero() {
+			r.FirstDigest = g.FirstDigest.String()
+		}
 		r.Since, r.ReleaseAt = g.Verdict.Since, g.Verdict.ReleaseAt
 	}
 	if l := g.Last; l != nil {

@@ -106,8 +106,40 @@ type BadObject struct {
 	Err error
 }
 
-// Snapshot is every object of one complete read, in the order of the lists. It is immutable: neither the slices nor the
-// objects may be changed after it was handed out. The zero Snapshot is an empty cluster.
+// Intent is what teams ask for. It is immutable, like the [Snapshot] that it is a half of.
+type Intent struct {
+	Ingresses   []*Ingress
+	RouteGroups []*RouteGroup
+
+	// DefaultFilters are the default filters of services; nil when no folder is configured. The pointer changes only
+	// when a text does.
+	DefaultFilters *DefaultFilters
+}
+
+// SameAs reports whether both hold the very same objects in the same order. It compares pointers: O(objects), no allocation.
+func (i *Intent) SameAs(o *Intent) bool {
+	return same(i.Ingresses, o.Ingresses) && same(i.RouteGroups, o.RouteGroups) && i.DefaultFilters == o.DefaultFilters
+}
+
+// Backends is where traffic can go right now. It is immutable, like the [Snapshot] that it is a half of.
+type Backends struct {
+	Services []*Service
+	Secrets  []*Secret
+
+	// Endpoints and EndpointSlices: the source fills the one that it was asked for, or both.
+	Endpoints      []*Endpoints
+	EndpointSlices []*EndpointSlice
+}
+
+// SameAs reports whether both hold the very same objects in the same order. It compares pointers: O(objects), no allocation.
+func (b *Backends) SameAs(o *Backends) bool {
+	return same(b.Services, o.Services) && same(b.Secrets, o.Secrets) && same(b.Endpoints, o.Endpoints) &&
+		same(b.EndpointSlices, o.EndpointSlices)
+}
+
+// Snapshot is every object of one complete read, in the order of the lists: what teams ask for, and where traffic can go.
+// It is immutable: neither the slices nor the objects may be changed after it was handed out. The zero Snapshot is an
+// empty cluster.
 type Snapshot struct {
 	// Revision is the revision up to which the snapshot is complete: the lowest of its lists, 0 if the source has none.
 	Revision Revision
@@ -118,21 +150,11 @@ type Snapshot struct {
 	// stays behind while other kinds change; Newest grows with every change.
 	Newest Revision
 
-	Ingresses   []*Ingress
-	RouteGroups []*RouteGroup
-	Services    []*Service
-	Secrets     []*Secret
-
-	// Endpoints and EndpointSlices: the source fills the one that it was asked for, or both.
-	Endpoints      []*Endpoints
-	EndpointSlices []*EndpointSlice
+	Intent
+	Backends
 
 	// Bad are the objects that could not be decoded, in the order they were met.
 	Bad []BadObject
-
-	// DefaultFilters are the default filters of services; nil when no folder is configured. The pointer changes only
-	// when a text does.
-	DefaultFilters *DefaultFilters
 }
 
 // DefaultFilters is the content of a folder of default filter files. Err says why the folder could not be read; then
@@ -154,9 +176,7 @@ func (s *Snapshot) SameObjects(o *Snapshot) bool {
 	if s == nil || o == nil {
 		return false
 	}
-	return same(s.Ingresses, o.Ingresses) && same(s.RouteGroups, o.RouteGroups) && same(s.Services, o.Services) &&
-		same(s.Secrets, o.Secrets) && same(s.Endpoints, o.Endpoints) && same(s.EndpointSlices, o.EndpointSlices) &&
-		sameBad(s.Bad, o.Bad) && s.DefaultFilters == o.DefaultFilters
+	return s.Intent.SameAs(&o.Intent) && s.Backends.SameAs(&o.Backends) && sameBad(s.Bad, o.Bad)
 }
 
 func same[T any](a, b []*T) bool {

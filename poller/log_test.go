@@ -55,7 +55,7 @@ func TestLogOfEachPoll(t *testing.T) {
 		{"empty later", []step{
 			{"first", func(*world) {}, []string{"INFO starting polling", "INFO routes initialized", "INFO routes updated"}},
 			{"empty", func(w *world) { w.set() }, []string{
-				"INFO received empty routes; ignoring", "ERROR suspicious table held back, the old one is served",
+				"INFO received empty routes; ignoring", "ERROR suspicious table held back",
 			}},
 			{"still empty", func(*world) {}, []string{"INFO routes did not change", "INFO received empty routes; ignoring"}},
 			{"back again", func(w *world) { w.set("a", "b") }, []string{"INFO hold ended, the source shows a table that is fine"}},
@@ -63,7 +63,7 @@ func TestLogOfEachPoll(t *testing.T) {
 		}},
 		{"held", []step{
 			{"first", func(*world) {}, []string{"INFO starting polling", "INFO routes initialized", "INFO routes updated"}},
-			{"lost", func(w *world) { w.set("x") }, []string{"ERROR suspicious table held back, the old one is served"}},
+			{"lost", func(w *world) { w.set("x") }, []string{"ERROR suspicious table held back"}},
 			{"still lost", func(*world) {}, []string{"INFO routes did not change"}},
 			{"fewer lost", func(w *world) { w.set("a", "x") }, []string{
 				"INFO hold ended, the source shows a table that is fine", "INFO routes updated",

@@ -79,7 +79,7 @@ func (p *Poller) attempt(ctx context.Context, o kube.ReadOptions) (f *failure) {
 	repeated := p.digest(snapshot, seen)
 	p.publishing.Lock()
 	defer p.publishing.Unlock()
-	seen.Held = p.judge(at, repeated)
+	p.judge(snapshot, &seen, repeated)
 	p.update(func(s *Status) {
 		s.LastSuccess, s.Failures, s.LastError = at, 0, ""
 		s.Revision = seen.Newest
@@ -117,9 +117,10 @@ func (p *Poller) digest(s *kube.Snapshot, seen table.Read) (repeated bool) {
 	return before != nil && before.Digest() == p.candidate.Digest()
 }
 
-// judge publishes the candidate if it is new and the guard lets it pass. It reports whether a table is held back.
+// judge publishes the candidate if it is new and the guard lets it pass. It notes in seen whether a table is held back.
 // Repeated says that the candidate is that of the read before.
-func (p *Poller) judge(now time.Time, repeated bool) (held bool) {
+func (p *Poller) judge(s *kube.Snapshot, seen *table.Read, repeated bool) {
+	now := seen.At
 	was := p.cfg.Guard.State()
 	verdict := p.cfg.Guard.Judge(p.served, p.candidate, now)
 	unchanged := p.served != nil && p.served.Digest() == p.candidate.Digest()
@@ -127,8 +128,13 @@ func (p *Poller) judge(now time.Time, repeated bool) (held bool) {
 		p.log.Info(LogRoutesNoChange)
 	}
 	if !verdict.Publish {
-		p.hold(was, verdict)
-		return true
+		half := p.goOn(s, *seen)
+		seen.Held = true
+		if half != guard.WholeTable {
+			seen.Live, seen.Backends, seen.Candidate = true, half == guard.HeldBackends, p.candidate.Digest()
+		}
+		p.hold(was, verdict, p.holds(s, half))
+		return
 	}
 	p.cfg.Metrics.held.Set(0)
 	switch {
@@ -140,16 +146,28 @@ func (p *Poller) judge(now time.Time, repeated bool) (held bool) {
 	}
 	if !unchanged {
 		p.cfg.Metrics.polls.WithLabelValues(resultChanged).Inc()
-		p.publish(p.candidate)
-		return false
+		p.publish(p.candidate, p.cfg.Publish)
+		p.endHold(s)
+		return
 	}
 	p.cfg.Metrics.polls.WithLabelValues(resultUnchanged).Inc()
 	p.initialize(now)
-	return false
+	p.endHold(s)
 }
 
-// hold says that a table is held back: loudly when the hold starts, and in the counters on every poll.
-func (p *Poller) hold(was guard.State, v guard.Verdict) {
+// endHold notes that the whole snapshot is served.
+func (p *Poller) endHold(s *kube.Snapshot) {
+	p.servesAll(s)
+	for lane := range lanes {
+		if p.cfg.Halves != nil {
+			p.cfg.Halves.Drop(lane)
+		}
+	}
+}
+
+// hold says that a table is held back: loudly when the hold starts or keeps another half, and in the counters on every
+// poll.
+func (p *Poller) hold(was guard.State, v guard.Verdict, before guard.Half) {
 	p.cfg.Metrics.polls.WithLabelValues(resultHeld).Inc()
 	p.cfg.Metrics.held.Set(1)
 	if v.Reason == guard.Empty {
@@ -160,10 +178,14 @@ func (p *Poller) hold(was guard.State, v guard.Verdict) {
 			return // nothing is lost yet: the cluster may just be new
 		}
 	}
-	if !was.Held || was.Verdict.Reason != v.Reason {
+	half := p.halves.half
+	fresh := !was.Held || was.Verdict.Reason != v.Reason
+	if fresh {
 		p.cfg.Metrics.holds.WithLabelValues(string(v.Reason)).Inc()
-		p.log.Error(LogTableHeld, "reason", string(v.Reason), "detail", v.Detail, "release_at", v.ReleaseAt,
-			"hash", p.candidate.Digest().String())
+	}
+	if fresh || half != before {
+		p.log.Error(LogTableHeld, "reason", string(v.Reason), "detail", v.Detail, "half", string(half),
+			"release_at", v.ReleaseAt, "hash", p.candidate.Digest().String())
 	}
 }
 
@@ -181,10 +203,10 @@ func (p *Poller) initialize(now time.Time) {
 }
 
 // publish hands the table on and says so.
-func (p *Poller) publish(t *table.Table) {
+func (p *Poller) publish(t *table.Table, serve func(*table.Table)) {
 	start := time.Now()
 	before := p.served
-	p.cfg.Publish(t)
+	serve(t)
 	p.served = t
 	now := time.Now()
 	p.cfg.Metrics.duration.WithLabelValues(phasePublish).Observe(now.Sub(start).Seconds())

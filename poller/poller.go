@@ -7,6 +7,11 @@
 // nothing that is incomplete is published, nothing is published twice, and nothing that looks like an accident is
 // published without its time or an operator's word.
 //
+// While a table is held back, a Poller with [Halves] serves what is not to blame of each read: the intent that was served
+// with the newest backends, or the newest intent with the last endpoints of services that lost all of them. Such a table
+// carries the revision of its read, like any other. Which intent was served is not known after a restart; until a read is
+// published, or shows the table of the checkpoint, a hold keeps that whole table.
+//
 // A read that panics, in the source, the compiler or whoever publishes, is a read that failed: the old table stays, the
 // stack is logged, and the next read tries again. An input that nobody thought of must not take the table from the fleet,
 // and a process that dies of it would meet it again when it is back.
@@ -42,7 +47,7 @@ const (
 
 // Messages of our own.
 const (
-	LogTableHeld     = "suspicious table held back, the old one is served"
+	LogTableHeld     = "suspicious table held back"
 	LogTableReleased = "held table released"
 	LogHoldEnded     = "hold ended, the source shows a table that is fine"
 
@@ -97,6 +102,11 @@ type Config struct {
 	Compile func(*kube.Snapshot) table.List
 	// Publish serves a table from now on. Required.
 	Publish func(*table.Table)
+	// Halves lets endpoints live while an intent is held back, and the other way round. nil means that a hold keeps the
+	// whole table that is served.
+	Halves Halves
+	// PublishHeld is Publish for a table that is served while another one is held back. nil means Publish.
+	PublishHeld func(*table.Table)
 	// Guard is required.
 	Guard *guard.Guard
 	// Observer may be nil.
@@ -129,9 +139,12 @@ type Poller struct {
 	// publishing is held while a table is judged and published, which can take a second; the loop and Accept do so.
 	publishing sync.Mutex
 	served     *table.Table // guarded by publishing
+	halves     halves       // likewise
 
-	mu     sync.Mutex
-	status Status // guarded by mu
+	mu     sync.Mutex // guards what follows
+	status Status
+	half   guard.Half   // that is held
+	first  table.Digest // of the tables of the held intent
 }
 
 // Status is the state of the loop, for people and machines that ask.
@@ -175,6 +188,9 @@ func New(cfg Config) (*Poller, error) {
 		cfg.MaxBackoff = DefaultMaxBackoff
 	}
 	cfg.MaxBackoff = max(cfg.MaxBackoff, cfg.Interval)
+	if cfg.PublishHeld == nil {
+		cfg.PublishHeld = cfg.Publish
+	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -316,17 +332,18 @@ func (p *Poller) update(change func(*Status)) {
 	p.cfg.Metrics.show(&p.status)
 }
 
-// Accept publishes the held table with the digest, at once; the zero digest is whatever is held. The errors are those of
-// the guard.
+// Accept publishes the held table, at once. The digest is that of the table, or of one that was held before it for the
+// same intent and the same half; the zero digest is whatever is held. The errors are those of the guard.
 func (p *Poller) Accept(d table.Digest) (*table.Table, error) {
 	p.publishing.Lock()
 	defer p.publishing.Unlock()
-	t, err := p.cfg.Guard.Accept(d, time.Now())
+	t, err := p.cfg.Guard.Accept(p.acceptable(d), time.Now())
 	if err != nil {
 		return nil, err
 	}
 	p.cfg.Metrics.held.Set(0)
 	p.log.Warn(LogTableReleased, "accepted", true, "count", t.Len(), "bytes", t.Bytes(), "hash", t.Digest().String())
-	p.publish(t)
+	p.publish(t, p.cfg.Publish)
+	p.servesAll(p.halves.held)
 	return t, nil
 }

@@ -194,8 +194,9 @@ func (r *Relay) note(changed bool) {
 
 // readOf is an answer of the server above, as a read. That the table is complete up to some revision is not known.
 func readOf(a dataplane.Applied) table.Read {
+	backends := a.ServerState == wire.StateBackendsHeld
 	return table.Read{
-		Newest: a.Revision, Held: a.ServerState == wire.StateHeld, Stale: a.ServerState == wire.StateStale, At: a.SourceRead,
+		Newest: a.Revision, Held: backends || a.ServerState == wire.StateHeld, Backends: backends, Stale: a.ServerState == wire.StateStale, At: a.SourceRead,
 	}
 }
 

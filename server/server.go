@@ -199,7 +199,7 @@ func (s *Server) newTables() error {
 // newEngine makes the engine, with the checkpoint.
 func (s *Server) newEngine() error {
 	var served *table.Table
-	publish := s.cache.Publish
+	publish, publishHeld := s.cache.Publish, s.cache.PublishHeld
 	if s.cfg.StateDir != "" {
 		s.checkpoint = newCheckpoint(s.cfg.StateDir, s.cfg.Origin, s.cfg.Logger, s.registry)
 		var read time.Time
@@ -210,11 +210,15 @@ func (s *Server) newEngine() error {
 			s.cache.Publish(t)
 			s.checkpoint.save(t)
 		}
+		publishHeld = func(t *table.Table) {
+			s.cache.PublishHeld(t)
+			s.checkpoint.save(t)
+		}
 	}
 	var err error
 	s.engine, err = engine.New(engine.Config{
 		Source: s.cfg.Source, Compile: s.cfg.Compile, Guard: s.cfg.Guard,
-		Publish: publish, Observer: s.cache, Served: served,
+		Publish: publish, PublishHeld: publishHeld, Observer: s.cache, Served: served,
 		Interval: s.cfg.Interval, MaxBackoff: s.cfg.MaxBackoff, ProbeInterval: ProbeInterval(s.cfg.Interval),
 		Logger: s.cfg.Logger, Registerer: s.registry,
 	})

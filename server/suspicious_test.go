@@ -108,10 +108,10 @@ func TestTableWithoutEndpointsIsHeld(t *testing.T) {
 			before := f.get("/routes")
 			lost.remove(f)
 			g := f.held()
-			if g.Reason != guard.BackendsLost || g.ReleaseAt.IsZero() || !strings.Contains(g.Detail, "30 of 30 routes with endpoints") {
+			if g.Reason != guard.BackendsLost || g.Half != guard.HeldBackends || g.ReleaseAt.IsZero() || !strings.Contains(g.Detail, "30 of 30 routes with endpoints") {
 				t.Errorf("held for %+v", g)
 			}
-			f.eventually("state in the header", func() bool { return f.get("/routes").header.Get("X-Table-State") == "held" })
+			f.eventually("state in the header", func() bool { return f.get("/routes").header.Get("X-Table-State") == "backends-held" })
 			if after := f.get("/routes"); after.body != before.body || strings.Contains(after.body, "no endpoints") {
 				t.Errorf("served is now\n%s", after.body)
 			}

@@ -168,8 +168,10 @@ func (c *conductor) remoteAnswered(p *remoteProducer, t *table.Table, a dataplan
 // readOf is an answer as the cache sees it. The client has verified and ordered what it commits, and the proxy has
 // nobody else to ask: there is no doubt left about what is newer.
 func readOf(a dataplane.Applied) table.Read {
+	backends := a.ServerState == wire.StateBackendsHeld
 	return table.Read{
-		Oldest: a.Revision, Newest: a.Revision, Consistent: true, Held: a.ServerState == wire.StateHeld, At: a.SourceRead,
+		Oldest: a.Revision, Newest: a.Revision, Consistent: true,
+		Held: backends || a.ServerState == wire.StateHeld, Backends: backends, At: a.SourceRead,
 	}
 }
 

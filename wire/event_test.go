@@ -56,7 +56,7 @@ func TestReconnect(t *testing.T) {
 }
 
 func TestParseState(t *testing.T) {
-	for s, want := range map[string]string{"stale": "stale", "held": "held", "": "", "Stale": "", "stale\n": "", "other": ""} {
+	for s, want := range map[string]string{"stale": "stale", "held": "held", "backends-held": "backends-held", "": "", "Stale": "", "stale\n": "", "other": ""} {
 		if got := wire.ParseState(s); got != want {
 			t.Errorf("ParseState(%q) = %q", s, got)
 		}

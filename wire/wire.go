@@ -24,7 +24,7 @@ const (
 	HeaderLastEventID = "Last-Event-Id" // request for a stream: tag of the table that the client has
 	HeaderRevision    = "X-Revision"    // revision of the table in decimal, 0 without revisions
 	HeaderSourceRead  = "X-Source-Read" // time of the last successful read of the source, see FormatTime
-	HeaderTableState  = "X-Table-State" // StateStale, StateHeld, or missing
+	HeaderTableState  = "X-Table-State" // StateStale, StateHeld, StateBackendsHeld, or missing
 )
 
 // Forms of content.
@@ -37,12 +37,14 @@ const (
 // States of a table, in X-Table-State and in EventCurrent. A table that is neither has none.
 const (
 	StateStale = "stale" // from a checkpoint, not confirmed by a read yet
-	StateHeld  = "held"  // the last read showed another table, which a guard holds back
+	StateHeld  = "held"  // the last read showed another intent, or another table, which a guard holds back
+	// StateBackendsHeld says that some routes keep endpoints that the last read did not show.
+	StateBackendsHeld = "backends-held"
 )
 
 // ParseState returns a state that it knows, and "" for every other text, so that the result is safe to log.
 func ParseState(s string) string {
-	if s == StateStale || s == StateHeld {
+	if s == StateStale || s == StateHeld || s == StateBackendsHeld {
 		return s
 	}
 	return ""

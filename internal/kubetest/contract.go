@@ -143,7 +143,7 @@ func copies[T any](in []*T) []*T {
 
 func readsObjects(t *testing.T, w World) {
 	s := read(t, w)
-	want := kube.Snapshot{
+	want := kube.Snapshot{Intent: kube.Intent{
 		Ingresses: []*kube.Ingress{
 			{
 				Meta: kube.Meta{Namespace: "shop", Name: "a", Annotations: map[string]string{"x": "1"}, Created: 1767323045},
@@ -167,6 +167,7 @@ func readsObjects(t *testing.T, w World) {
 				DefaultBackends: []*kube.BackendReference{{BackendName: "s", Weight: 1}},
 			},
 		}},
+	}, Backends: kube.Backends{
 		Services: []*kube.Service{{
 			Namespace: "shop", Name: "s",
 			Ports: []kube.ServicePort{{Name: "http", Port: 80, TargetPort: kube.NamePort("web")}},
@@ -176,7 +177,7 @@ func readsObjects(t *testing.T, w World) {
 			Ports:     []kube.EndpointPort{{Name: "http", Port: 8080, Protocol: "TCP"}},
 			Endpoints: []kube.SliceEndpoint{{Address: "10.0.0.1", Zone: "z1", Ready: true}, {Address: "10.0.0.2"}},
 		}},
-	}
+	}}
 	got := *s
 	got.Bad, got.Revision, got.Newest = nil, 0, 0
 	if d := cmp.Diff(want, got); d != "" {

@@ -48,12 +48,16 @@ func Snapshot(factor float64) *kube.Snapshot { return New(factor).Snapshot() }
 // at each call.
 func (c *Cluster) Snapshot() *kube.Snapshot {
 	return &kube.Snapshot{
-		Revision:       firstRevision,
-		Newest:         firstRevision,
-		Ingresses:      decode[*kube.Ingress](kube.KindIngress, c.jsonItems(kube.KindIngress)),
-		RouteGroups:    decode[*kube.RouteGroup](kube.KindRouteGroup, c.jsonItems(kube.KindRouteGroup)),
-		Services:       decode[*kube.Service](kube.KindService, c.jsonItems(kube.KindService)),
-		EndpointSlices: decode[*kube.EndpointSlice](kube.KindEndpointSlice, c.jsonItems(kube.KindEndpointSlice)),
+		Revision: firstRevision,
+		Newest:   firstRevision,
+		Intent: kube.Intent{
+			Ingresses:   decode[*kube.Ingress](kube.KindIngress, c.jsonItems(kube.KindIngress)),
+			RouteGroups: decode[*kube.RouteGroup](kube.KindRouteGroup, c.jsonItems(kube.KindRouteGroup)),
+		},
+		Backends: kube.Backends{
+			Services:       decode[*kube.Service](kube.KindService, c.jsonItems(kube.KindService)),
+			EndpointSlices: decode[*kube.EndpointSlice](kube.KindEndpointSlice, c.jsonItems(kube.KindEndpointSlice)),
+		},
 	}
 }
 

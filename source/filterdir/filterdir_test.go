@@ -35,7 +35,7 @@ func (s *source) Read(_ context.Context, o kube.ReadOptions) (*kube.Snapshot, er
 }
 
 func newReader(dir string) (*filterdir.Reader, *source) {
-	s := &source{snapshot: &kube.Snapshot{Revision: 7, Ingresses: []*kube.Ingress{{}}}}
+	s := &source{snapshot: &kube.Snapshot{Revision: 7, Intent: kube.Intent{Ingresses: []*kube.Ingress{{}}}}}
 	return filterdir.New(dir, s, nil), s
 }
 

@@ -1,0 +1,70 @@
+package etagcache_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/routesrv/routesrv/etagcache"
+	"github.com/routesrv/routesrv/table"
+)
+
+// A replica that holds an intent serves it with the newest backends. A client that has such a table from another replica
+// moves on; one that has the table that is held here got it where it was let go, and keeps it.
+func TestTablesOfAHeldIntentAreInOrder(t *testing.T) {
+	c := newCache(t, etagcache.Config{})
+	read := func(at uint64, r table.Read) table.Read {
+		r.Oldest, r.Newest, r.At, r.Consistent = at, at, start, true
+		return r
+	}
+	seq := c.PollStarted()
+	c.Publish(parseTable(t, `a: * -> "http://10.0.0.1"; b: * -> "http://10.0.0.1";`, 10, start))
+	c.PollEnded(seq, read(10, table.Read{}))
+
+	candidate := parseTable(t, `a: * -> "http://10.0.0.3";`, 13, start)
+	served := parseTable(t, `a: * -> "http://10.0.0.3"; b: * -> "http://10.0.0.3";`, 13, start)
+	seq = c.PollStarted()
+	c.PublishHeld(served)
+	c.PollEnded(seq, read(13, table.Read{Held: true, Live: true, Candidate: candidate.Digest()}))
+
+	elsewhere := parseTable(t, `a: * -> "http://10.0.0.2"; b: * -> "http://10.0.0.2";`, 12, start)
+	for range 2 {
+		if w := naming(c, "/routes", fmt.Sprintf(`"%s.12"`, elsewhere.Digest())); w.Code != http.StatusOK {
+			t.Errorf("a client with endpoints of before: %d, want the table", w.Code)
+		}
+		if w := naming(c, "/routes", fmt.Sprintf(`"%s.13"`, candidate.Digest())); w.Code != http.StatusNotModified {
+			t.Errorf("a client that has the table which is held here: %d, want 304", w.Code)
+		}
+		c.PollEnded(c.PollStarted(), read(14, table.Read{Held: true, Live: true, Candidate: candidate.Digest()}))
+	}
+	c.PollEnded(c.PollStarted(), read(15, table.Read{})) // the objects are back
+	if w := naming(c, "/routes", fmt.Sprintf(`"%s.13"`, candidate.Digest())); w.Code != http.StatusOK {
+		t.Errorf("after the hold: %d, want the table", w.Code)
+	}
+}
+
+// What is served changes during a hold, and that it is one does not, not even between a publication and the end of a read.
+func TestStateStaysWhileAHeldIntentLives(t *testing.T) {
+	c := newCache(t, etagcache.Config{})
+	state := func() string { return naming(c, "/routes", "").Header().Get("X-Table-State") }
+	for _, tt := range []struct {
+		backends bool
+		want     string
+	}{{false, "held"}, {true, "backends-held"}} {
+		for revision := uint64(10); revision < 13; revision++ {
+			seq := c.PollStarted()
+			c.PublishHeld(parseTable(t, fmt.Sprintf(`a: * -> "http://10.0.0.%d";`, revision), revision, start))
+			if got := state(); revision > 10 && got != tt.want {
+				t.Errorf("state %q after a publication, want %q", got, tt.want)
+			}
+			c.PollEnded(seq, table.Read{Newest: revision, Oldest: revision, At: start, Held: true, Live: true, Backends: tt.backends})
+			if got := state(); got != tt.want {
+				t.Errorf("state %q after a read, want %q", got, tt.want)
+			}
+		}
+	}
+	c.Publish(parseTable(t, `b: * -> <shunt>;`, 20, start)) // accepted
+	if got := state(); got != "" {
+		t.Errorf("state %q after an acceptance, want none", got)
+	}
+}
