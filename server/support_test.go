@@ -74,7 +74,7 @@ func (f *fixture) status() string {
 	body := f.request("GET", f.support, "/status").body
 	body = regexp.MustCompile(`"20[0-9]{2}-[^"]*"`).ReplaceAllString(body, `"T"`)
 	body = regexp.MustCompile(`("age_seconds"): [0-9.e-]+`).ReplaceAllString(body, `$1: "N"`)
-	body = regexp.MustCompile(`"digest": "[0-9a-f]{64}"`).ReplaceAllString(body, `"digest": "D"`)
+	body = regexp.MustCompile(`"((?:first_)?digest)": "[0-9a-f]{64}"`).ReplaceAllString(body, `"$1": "D"`)
 	var v map[string]any
 	if err := json.Unmarshal([]byte(body), &v); err != nil {
 		f.t.Fatal(err, body)
@@ -120,8 +120,8 @@ func TestStatus(t *testing.T) {
 
 	f.delete("a", "b")
 	f.polled()
-	if want := `"guard":{"detail":"2 of 3 routes are gone (66.7 %, limit 50.0 %)","digest":"D","held":true,"reason":"routes_lost",` +
-		`"release_at":"T","revision":102,"routes":1,"since":"T"}`; !strings.Contains(f.status(), want) {
+	if want := `"guard":{"detail":"2 of 3 routes are gone (66.7 %, limit 50.0 %)","digest":"D","first_digest":"D","half":"intent","held":true,` +
+		`"reason":"routes_lost","release_at":"T","revision":102,"routes":1,"since":"T"}`; !strings.Contains(f.status(), want) {
 		t.Errorf("status %s, want %s in it", f.status(), want)
 	}
 	f.breakSource(true)
