@@ -93,7 +93,8 @@ func TestStatusBeforeTheFirstTable(t *testing.T) {
 	cfg := f.config(t, "")
 	f.breakSource(true)
 	f.run(cfg)
-	f.eventually("failures", func() bool { return strings.Contains(f.status(), `"failures":2,`) })
+	several := regexp.MustCompile(`"failures":([2-9]|\d\d+),`) // how many there are by now depends on the machine
+	f.eventually("failures", func() bool { return several.MatchString(f.status()) })
 	got := f.status()
 	for _, want := range []string{`"ready":false`, `"last_error":"failed to load cluster state: `, `"revision":0`} {
 		if !strings.Contains(got, want) {
