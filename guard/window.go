@@ -48,7 +48,7 @@ func compareTables(before, after *table.Table) (d difference) {
 		}
 	}
 	if hosts { // else they are the same, and comparing them costs more than all of the above
-		d.hosts.gone, d.hosts.come = onlyInOne(before.Hosts(), after.Hosts())
+		d.hosts.gone, d.hosts.come = table.OnlyInOne(before.Hosts(), after.Hosts())
 	}
 	return d
 }
@@ -71,21 +71,6 @@ func (c *change) move(was, is *table.Route) (more int) {
 		c.left = append(c.left, is.ID)
 	}
 	return more
-}
-
-// onlyInOne returns what is in one of two sorted lists of distinct strings only.
-func onlyInOne(a, b []string) (onlyA, onlyB []string) {
-	for len(a) > 0 && len(b) > 0 {
-		switch order := strings.Compare(a[0], b[0]); {
-		case order < 0:
-			onlyA, a = append(onlyA, a[0]), a[1:]
-		case order > 0:
-			onlyB, b = append(onlyB, b[0]), b[1:]
-		default:
-			a, b = a[1:], b[1:]
-		}
-	}
-	return append(onlyA, a...), append(onlyB, b...)
 }
 
 // window remembers which members of a set were gained and lost lately: together with the set that is served now, that is

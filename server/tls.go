@@ -138,7 +138,7 @@ func (c *certificates) readLocked() error {
 	}
 	config := &tls.Config{MinVersion: c.cfg.MinVersion, NextProtos: []string{"h2", "http/1.1"}}
 	for i, cert := range c.cfg.CertFiles {
-		pair, err := loadKeyPair(cert, c.cfg.KeyFiles[i])
+		pair, err := durable.ReadKeyPair(cert, c.cfg.KeyFiles[i])
 		if err != nil {
 			return fmt.Errorf("read certificate %q and key %q (-tls-cert, -tls-key): %w", cert, c.cfg.KeyFiles[i], cause(err))
 		}
@@ -165,7 +165,7 @@ func (c *certificates) authorities() (*x509.CertPool, error) {
 		pool = system
 	}
 	for _, name := range c.cfg.CAFiles {
-		pem, err := durable.ReadFile(name, maxTLSFile)
+		pem, err := durable.ReadFile(name, durable.MaxTLSFile)
 		if err != nil {
 			return nil, fmt.Errorf("read authorities (-mtls-authn-ca): %w", err)
 		}
@@ -183,20 +183,4 @@ func cause(err error) error {
 		return path
 	}
 	return err
-}
-
-// maxTLSFile bounds a file of certificates or keys. The authorities of a system have some 200 KiB.
-const maxTLSFile = 16 << 20
-
-// loadKeyPair is tls.LoadX509KeyPair for regular files: a FIFO would not let the process start, nor end.
-func loadKeyPair(cert, key string) (tls.Certificate, error) {
-	certPEM, err := durable.ReadFile(cert, maxTLSFile)
-	if err != nil {
-		return tls.Certificate{}, err
-	}
-	keyPEM, err := durable.ReadFile(key, maxTLSFile)
-	if err != nil {
-		return tls.Certificate{}, err
-	}
-	return tls.X509KeyPair(certPEM, keyPEM)
 }

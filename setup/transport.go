@@ -105,7 +105,7 @@ func (t *transport) load() error {
 	states := t.look() // before reading: a change in between is then seen the next time
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if t.files.CA != "" {
-		pem, err := durable.ReadFile(t.files.CA, maxTLSFile)
+		pem, err := durable.ReadFile(t.files.CA, durable.MaxTLSFile)
 		if err != nil {
 			return fmt.Errorf("read authorities: %w", err)
 		}
@@ -115,7 +115,7 @@ func (t *transport) load() error {
 		}
 	}
 	if t.files.Cert != "" {
-		pair, err := loadKeyPair(t.files.Cert, t.files.Key)
+		pair, err := durable.ReadKeyPair(t.files.Cert, t.files.Key)
 		if err != nil {
 			return fmt.Errorf("read client certificate %q and key %q: %w", t.files.Cert, t.files.Key, err)
 		}
@@ -133,20 +133,4 @@ func (t *transport) load() error {
 		DisableCompression:     true, // the client checks lengths and encodings
 	}
 	return nil
-}
-
-// maxTLSFile bounds a file of certificates or keys. The authorities of a system have some 200 KiB.
-const maxTLSFile = 16 << 20
-
-// loadKeyPair is tls.LoadX509KeyPair for regular files: a FIFO would not let the process start, nor end.
-func loadKeyPair(cert, key string) (tls.Certificate, error) {
-	certPEM, err := durable.ReadFile(cert, maxTLSFile)
-	if err != nil {
-		return tls.Certificate{}, err
-	}
-	keyPEM, err := durable.ReadFile(key, maxTLSFile)
-	if err != nil {
-		return tls.Certificate{}, err
-	}
-	return tls.X509KeyPair(certPEM, keyPEM)
 }

@@ -23,7 +23,7 @@ func (c *content) hostsAfter(before *content) {
 	if len(was)+len(is) > fewBlocks {
 		return
 	}
-	lost, found := onlyInOne(hostsOf(was), hostsOf(is))
+	lost, found := OnlyInOne(hostsOf(was), hostsOf(is))
 	if len(lost)+len(found) > fewHosts {
 		return
 	}
@@ -70,8 +70,9 @@ func hasHost(blocks []*Block, host string) bool {
 	return false
 }
 
-// onlyInOne returns what is in one of two sorted lists of distinct strings only.
-func onlyInOne(a, b []string) (onlyA, onlyB []string) {
+// OnlyInOne returns what only one of two lists has. Both are sorted and have no string twice; so have the results, which
+// are new slices.
+func OnlyInOne(a, b []string) (onlyA, onlyB []string) {
 	for len(a) > 0 && len(b) > 0 {
 		switch order := strings.Compare(a[0], b[0]); {
 		case order < 0:

@@ -59,7 +59,7 @@ var limits = []limit{
 	{"checkpoint and LKG file", "header", "table", "maxFileHeader", "bytes", ""},
 	{"checkpoint", "size", "server", "maxCheckpoint", "bytes", ""},
 	{"mode file", "size", "sidecar", "maxModeFile", "bytes", ""},
-	{"certificates and keys", "one file", "setup", "maxTLSFile", "bytes", ""},
+	{"certificates and keys", "one file", "internal/durable", "MaxTLSFile", "bytes", ""},
 	{"configuration file", "size", "config", "maxFileSize", "bytes", ""},
 	{"default filters (`-default-filters-dir`)", "one file", "source/filterdir", "maxSize", "bytes", ""},
 	{"`--manifests`", "one file", "source/manifests", "DefaultMaxFileBytes", "bytes", ""},

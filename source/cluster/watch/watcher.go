@@ -1,3 +1,11 @@
+// Package watch reads a cluster by watching it: a stream for each kind brings changes as they happen, and a read takes what the
+// streams have brought, without a request.
+//
+// What a watch claims is not believed blindly. A first list that loses more than half of a kind is confirmed by a consistent list,
+// everything is listed again at every reconcile interval, and a watch that is silent has to prove itself. A watch that stays broken
+// makes reads fail, so that the table counts as stale.
+//
+// A [Watcher] is a source and a follower for package poller. Its methods are safe for concurrent use.
 package watch
 
 import (
