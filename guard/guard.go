@@ -152,6 +152,13 @@ type Release struct {
 	Since    time.Time // when its hold started
 	At       time.Time
 	Accepted bool // by an operator; otherwise every read for the time of the hold agreed
+	By, Why  string
+}
+
+// Acceptance is an operator's word for a table.
+type Acceptance struct {
+	Digest  table.Digest
+	By, Why string
 }
 
 // Half is what a hold keeps as it is. A table that is held back is not served; what is served meanwhile is up to who
@@ -289,13 +296,13 @@ func (g *Guard) Inspect(served, candidate *table.Table) Code {
 // Accept releases what is held at once, if its digest is the given one or digest is zero, and returns it: the caller
 // publishes it. If a read is being judged by that time, the same content is published by Judge. The error is
 // ErrNothingHeld or wraps ErrNotHeld: then the operator has seen another table than the one that would be published.
-func (g *Guard) Accept(digest table.Digest, now time.Time) (*table.Table, error) {
+func (g *Guard) Accept(a Acceptance, now time.Time) (*table.Table, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.held == nil {
 		return nil, ErrNothingHeld
 	}
-	if !digest.IsZero() && digest != g.held.Digest() {
+	if digest := a.Digest; !digest.IsZero() && digest != g.held.Digest() {
 		return nil, fmt.Errorf("%w: %s", ErrNotHeld, g.held.Digest())
 	}
 	t := g.held

@@ -1,4 +1,4 @@
-package engine_test
+package poller_test
 
 import (
 	"context"
@@ -10,36 +10,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/routesrv/routesrv/compile"
-	"github.com/routesrv/routesrv/engine"
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/internal/kubetest"
 	"github.com/routesrv/routesrv/kube"
-	"github.com/routesrv/routesrv/table"
+	"github.com/routesrv/routesrv/poller"
 )
 
-func TestNewRefusesWhatCannotWork(t *testing.T) {
-	source, err := kubetest.New(nil, kubetest.API{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	publish := func(*table.Table) {}
-	for _, tt := range []struct {
-		name string
-		cfg  engine.Config
-		want string
-	}{
-		{"no source", engine.Config{Publish: publish}, "Source, Compile, Publish and Guard are required"},
-		{"no publisher", engine.Config{Source: source}, "required"},
-		{"compile", engine.Config{Source: source, Publish: publish, Compile: compile.Options{IngressClass: "("}}, "compile options: "},
-		{"guard", engine.Config{Source: source, Publish: publish, Guard: guard.Config{MaxLoss: 2}}, "guard: max loss 2"},
-		{"interval", engine.Config{Source: source, Publish: publish, Interval: 1}, "interval 1ns"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			if _, err := engine.New(tt.cfg); err == nil || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("error %v, want %q in it", err, tt.want)
-			}
-		})
+func TestNewCompilerRefusesWhatCannotWork(t *testing.T) {
+	_, err := poller.NewCompiler(compile.Options{IngressClass: "("}, nil, nil)
+	if err == nil || !strings.Contains(err.Error(), "compile options: ") {
+		t.Errorf("error %v", err)
 	}
 }
 
@@ -72,11 +53,11 @@ func TestHeldTableCanBeAccepted(t *testing.T) {
 		f.cluster.Delete(kube.Ref{Kind: kube.KindIngress, Namespace: "shop", Name: "a"})
 		f.cluster.Delete(kube.Ref{Kind: kube.KindIngress, Namespace: "shop", Name: "b"})
 		f.poll()
-		state := f.engine.Guard()
+		state := f.gate.State()
 		if !state.Held || len(f.published) != 1 {
 			t.Fatalf("guard %+v after %d tables, want the second one held", state, len(f.published))
 		}
-		if _, err := f.engine.Accept(state.Digest); err != nil || len(f.published) != 2 {
+		if _, err := f.poller.Accept(guard.Acceptance{Digest: state.Digest}); err != nil || len(f.published) != 2 {
 			t.Errorf("error %v after %d tables, want the second one published", err, len(f.published))
 		}
 		stop()
@@ -95,20 +76,20 @@ func TestAddressesAreThoseOfTheLastRead(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFixture(t, tt.o, service)
-				if got, ok := f.engine.Addresses("shop", "s"); ok {
+				if got, ok := f.compiler.Addresses("shop", "s"); ok {
 					t.Errorf("addresses %v before the first read, want none to be known", got)
 				}
 				stop := f.run() // there is no route: the addresses are known all the same
-				got, ok := f.engine.Addresses("shop", "s")
+				got, ok := f.compiler.Addresses("shop", "s")
 				if diff := cmp.Diff(tt.want, got); diff != "" || !ok {
 					t.Errorf("known %v (-want +got):\n%s", ok, diff)
 				}
-				if got, ok := f.engine.Addresses("shop", "other"); len(got) != 0 || !ok {
+				if got, ok := f.compiler.Addresses("shop", "other"); len(got) != 0 || !ok {
 					t.Errorf("addresses %v (known %v) of a service that is not there, want none", got, ok)
 				}
 				f.cluster.SetFault("/api/v1/services", kubetest.Fault{Status: 500})
 				f.poll()
-				if again, ok := f.engine.Addresses("shop", "s"); len(again) != 2 || !ok {
+				if again, ok := f.compiler.Addresses("shop", "s"); len(again) != 2 || !ok {
 					t.Errorf("addresses %v (known %v) after a failed read, want those from before", again, ok)
 				}
 				stop()
@@ -131,10 +112,10 @@ func TestCompilerThatPanicsIsReplaced(t *testing.T) {
 			return s, err
 		}
 		f.poll()
-		if s := f.engine.Status(); s.Failures != 1 || len(f.published) != 1 {
+		if s := f.poller.Status(); s.Failures != 1 || len(f.published) != 1 {
 			t.Errorf("status %+v after %d tables, want a failure and the old table", s, len(f.published))
 		}
-		if got, ok := f.engine.Addresses("shop", "s"); len(got) != 2 || !ok {
+		if got, ok := f.compiler.Addresses("shop", "s"); len(got) != 2 || !ok {
 			t.Errorf("addresses %v, want those of the read, which was complete", got)
 		}
 		f.read = nil
@@ -143,13 +124,13 @@ func TestCompilerThatPanicsIsReplaced(t *testing.T) {
 		f.cluster.Delete(kube.Ref{Kind: kube.KindIngress, Namespace: "shop", Name: "b"})
 		f.poll()
 		stop()
-		if s := f.engine.Status(); s.Failures != 0 || len(f.published) != 3 || f.published[2].Digest() != want {
+		if s := f.poller.Status(); s.Failures != 0 || len(f.published) != 3 || f.published[2].Digest() != want {
 			t.Errorf("status %+v after %d tables, want the first table again", s, len(f.published))
 		}
 	})
 }
 
-func TestRecheckReadsConsistently(t *testing.T) {
+func TestRecheckReadsAClusterConsistently(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, compile.Options{}, service, ingress("a"))
 		var asked []bool
@@ -158,7 +139,7 @@ func TestRecheckReadsConsistently(t *testing.T) {
 			return f.cluster.Read(ctx, o)
 		}
 		stop := f.run()
-		f.engine.Recheck()
+		f.poller.Recheck()
 		time.Sleep(2 * time.Second)
 		stop()
 		if diff := cmp.Diff([]bool{false, true}, asked); diff != "" {

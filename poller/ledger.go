@@ -1,4 +1,4 @@
-package engine
+package poller
 
 import (
 	"cmp"

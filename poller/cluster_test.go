@@ -1,4 +1,4 @@
-package engine_test
+package poller_test
 
 import (
 	"context"
@@ -11,16 +11,14 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"go.uber.org/goleak"
 
 	"github.com/routesrv/routesrv/compile"
-	"github.com/routesrv/routesrv/engine"
+	"github.com/routesrv/routesrv/gate"
 	"github.com/routesrv/routesrv/internal/kubetest"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/table"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // ingress is an Ingress for a host whose backend is the service "s".
 func ingress(name string) string {
@@ -65,14 +63,16 @@ endpoints:
 ports: [{port: 8080, protocol: TCP}]
 ---`
 
-// fixture is an engine that reads a cluster under the hands of a test.
+// fixture is an poller that reads a cluster under the hands of a test.
 type fixture struct {
 	t        *testing.T
 	cluster  *kubetest.Server
 	read     func(context.Context, kube.ReadOptions) (*kube.Snapshot, error) // instead of the cluster; may be nil
 	registry *prometheus.Registry
-	log      *recorder
-	engine   *engine.Engine
+	log      *lineRecorder
+	compiler *poller.Compiler
+	gate     *gate.Gate
+	poller   *poller.Poller
 
 	mu        sync.Mutex
 	published []*table.Table // guarded by mu
@@ -84,19 +84,39 @@ func newFixture(t *testing.T, o compile.Options, objects ...string) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fixture{t: t, cluster: cluster, registry: prometheus.NewRegistry(), log: &recorder{records: &records{}}}
-	f.engine, err = engine.New(engine.Config{
-		Source: f, Compile: o, Logger: slog.New(f.log), Registerer: f.registry,
-		Publish: func(t *table.Table) {
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			f.published = append(f.published, t)
-		},
+	f := &fixture{t: t, cluster: cluster, registry: prometheus.NewRegistry(), log: &lineRecorder{lines: &lines{}}}
+	if f.compiler, err = poller.NewCompiler(o, slog.New(f.log), f.registry); err != nil {
+		t.Fatal(err)
+	}
+	if f.gate, err = gate.New(gate.Config{Sink: f, Halves: f.compiler}); err != nil {
+		t.Fatal(err)
+	}
+	f.poller, err = poller.New(poller.Config{
+		Source: f, Compile: f.compiler.Compile, Gate: f.gate, Logger: slog.New(f.log), Metrics: poller.NewMetrics(f.registry),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return f
+}
+
+func (f *fixture) Restore(*table.Table, time.Time) {}
+
+func (f *fixture) Begin() func(*table.Table, table.Read) {
+	return func(t *table.Table, _ table.Read) {
+		f.mu.Lock()
+		last := len(f.published) - 1
+		f.mu.Unlock()
+		if t != nil && (last < 0 || f.published[last] != t) {
+			f.Publish(t)
+		}
+	}
+}
+
+func (f *fixture) Publish(t *table.Table) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.published = append(f.published, t)
 }
 
 func (f *fixture) Read(ctx context.Context, o kube.ReadOptions) (*kube.Snapshot, error) {
@@ -106,12 +126,12 @@ func (f *fixture) Read(ctx context.Context, o kube.ReadOptions) (*kube.Snapshot,
 	return f.cluster.Read(ctx, o)
 }
 
-// run starts the engine and waits until the first poll is over; the function that it gives ends the engine. In a bubble.
+// run starts the poller and waits until the first poll is over; the function that it gives ends the poller. In a bubble.
 func (f *fixture) run() (stop func()) {
 	f.t.Helper()
 	ctx, cancel := context.WithCancel(f.t.Context())
 	done := make(chan error, 1)
-	go func() { done <- f.engine.Run(ctx) }()
+	go func() { done <- f.poller.Run(ctx) }()
 	synctest.Wait()
 	return func() {
 		f.t.Helper()
@@ -125,7 +145,7 @@ func (f *fixture) run() (stop func()) {
 // poll waits until the next poll is over.
 func (f *fixture) poll() {
 	f.t.Helper()
-	time.Sleep(time.Until(f.engine.Status().NextAttempt))
+	time.Sleep(time.Until(f.poller.Status().NextAttempt))
 	synctest.Wait()
 }
 
@@ -136,25 +156,25 @@ func (f *fixture) apply(objects ...string) {
 	}
 }
 
-// recorder is a slog.Handler that keeps the lines of one component as "LEVEL message key=value".
-type recorder struct {
+// lineRecorder is a slog.Handler that keeps the lines of one component as "LEVEL message key=value".
+type lineRecorder struct {
 	component string
-	*records
+	*lines
 }
 
-type records struct {
+type lines struct {
 	mu   sync.Mutex
 	list []string
 }
 
-func (r *recorder) Enabled(context.Context, slog.Level) bool { return true }
-func (r *recorder) WithGroup(string) slog.Handler            { return r }
+func (r *lineRecorder) Enabled(context.Context, slog.Level) bool { return true }
+func (r *lineRecorder) WithGroup(string) slog.Handler            { return r }
 
-func (r *recorder) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &recorder{attrs[0].Value.String(), r.records}
+func (r *lineRecorder) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &lineRecorder{attrs[0].Value.String(), r.lines}
 }
 
-func (r *recorder) Handle(_ context.Context, rec slog.Record) error {
+func (r *lineRecorder) Handle(_ context.Context, rec slog.Record) error {
 	if r.component != "compile" {
 		return nil
 	}
@@ -167,7 +187,7 @@ func (r *recorder) Handle(_ context.Context, rec slog.Record) error {
 }
 
 // take gives the lines since the last call.
-func (r *recorder) take() []string {
+func (r *lineRecorder) take() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	lines := r.list

@@ -1,4 +1,4 @@
-package engine_test
+package poller_test
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/routesrv/routesrv/compile"
-	"github.com/routesrv/routesrv/engine"
+	"github.com/routesrv/routesrv/gate"
 	"github.com/routesrv/routesrv/internal/kubetest"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/source/cluster"
@@ -86,6 +86,23 @@ metadata: {name: %s, namespace: shop}
 spec: {rules: [{host: a.example.org, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: s, port: {number: 80}}}}]}}]}
 `
 
+// channelSink gives every table that is published.
+type channelSink struct {
+	last *table.Table
+	to   chan *table.Table
+}
+
+func (c *channelSink) Restore(*table.Table, time.Time) {}
+func (c *channelSink) Publish(t *table.Table)          { c.last = t; c.to <- t }
+
+func (c *channelSink) Begin() func(*table.Table, table.Read) {
+	return func(t *table.Table, _ table.Read) {
+		if t != nil && t != c.last {
+			c.Publish(t)
+		}
+	}
+}
+
 func testOutage(t *testing.T, mode, how string, interval, length time.Duration) {
 	server, err := kubetest.New(fmt.Appendf(nil, outageService+outageObjects, "before"), kubetest.API{})
 	if err != nil {
@@ -104,8 +121,16 @@ func testOutage(t *testing.T, mode, how string, interval, length time.Duration) 
 		t.Fatal(err)
 	}
 	published := make(chan *table.Table, 100)
-	e, err := engine.New(engine.Config{
-		Source: source, Compile: compile.Options{}, Publish: func(t *table.Table) { published <- t },
+	compiler, err := poller.NewCompiler(compile.Options{}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := gate.New(gate.Config{Sink: &channelSink{to: published}, Halves: compiler})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := poller.New(poller.Config{
+		Source: source, Compile: compiler.Compile, Gate: g,
 		Interval: interval, MaxBackoff: 15 * time.Second, ProbeInterval: time.Second,
 	})
 	if err != nil {

@@ -1,4 +1,4 @@
-package engine_test
+package poller_test
 
 import (
 	"fmt"
@@ -11,8 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/routesrv/routesrv/compile"
-	"github.com/routesrv/routesrv/engine"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/poller"
 )
 
 const notFound = `ERROR Failed to get service s, 80 reason=service_not_found kind=Ingress ns=shop name=`
@@ -62,14 +62,14 @@ func TestProblemIsKnownSinceTheReadThatFirstHadIt(t *testing.T) {
 				Owner: owner(name), Reason: compile.ServiceNotFound, Severity: compile.Error, Message: "Failed to get service s, 80",
 			}
 		}
-		want := []engine.Problem{
+		want := []poller.Problem{
 			{Problem: missing("a"), Since: second},
 			{Problem: missing("b"), Since: first},
 			{Problem: compile.Problem{
 				Owner: owner("x"), Reason: compile.RuleWithoutHTTP, Message: "Skipping rule without http definition",
 			}, Since: time.Now()},
 		}
-		if diff := cmp.Diff(want, f.engine.Problems()); diff != "" {
+		if diff := cmp.Diff(want, f.compiler.Problems()); diff != "" {
 			t.Errorf("problems (-want +got):\n%s", diff)
 		}
 	})
@@ -87,7 +87,7 @@ func TestProblemThatComesBackIsNew(t *testing.T) {
 		if diff := cmp.Diff([]string{notFound + "a"}, f.log.take()); diff != "" {
 			t.Errorf("log (-want +got):\n%s", diff)
 		}
-		if got := f.engine.Problems(); len(got) != 1 || !got[0].Since.Equal(time.Now()) {
+		if got := f.compiler.Problems(); len(got) != 1 || !got[0].Since.Equal(time.Now()) {
 			t.Errorf("problems %+v, want one since now", got)
 		}
 	})
@@ -96,12 +96,12 @@ func TestProblemThatComesBackIsNew(t *testing.T) {
 func TestProblemsAreTheCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, compile.Options{}, ingress("a"))
-		if got := f.engine.Problems(); len(got) != 0 {
+		if got := f.compiler.Problems(); len(got) != 0 {
 			t.Errorf("problems %v before the first read", got)
 		}
 		defer f.run()()
-		f.engine.Problems()[0].Message = "overwritten"
-		if got := f.engine.Problems()[0].Message; got == "overwritten" {
+		f.compiler.Problems()[0].Message = "overwritten"
+		if got := f.compiler.Problems()[0].Message; got == "overwritten" {
 			t.Error("a caller has changed the ledger")
 		}
 	})
@@ -150,10 +150,10 @@ func TestOneReadDoesNotFloodTheLog(t *testing.T) {
 				t.Errorf("line %d is %q, want %q", i, lines[i], want)
 			}
 		}
-		if want := "WARN " + engine.LogMoreProblems + " not_logged=110"; lines[200] != want {
+		if want := "WARN " + poller.LogMoreProblems + " not_logged=110"; lines[200] != want {
 			t.Errorf("last line %q, want %q", lines[200], want)
 		}
-		if got := f.engine.Problems(); len(got) != 310 {
+		if got := f.compiler.Problems(); len(got) != 310 {
 			t.Errorf("%d problems, want all 310", len(got))
 		}
 		f.poll()
@@ -163,7 +163,7 @@ func TestOneReadDoesNotFloodTheLog(t *testing.T) {
 	})
 }
 
-func TestMetricsPassTheLinter(t *testing.T) {
+func TestMetricsOfACompilerPassTheLinter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, compile.Options{}, ingress("a"))
 		f.run()()
