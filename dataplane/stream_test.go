@@ -228,7 +228,7 @@ func TestAcceptWhileAStreamIsUp(t *testing.T) {
 		lost := newTable(t, 11, "a")
 		s.origins[0].set(lost)
 		synctest.Wait()
-		if _, err := c.Accept(lost.Digest()); err != nil {
+		if _, err := c.Accept(guard.Acceptance{Digest: lost.Digest()}); err != nil {
 			t.Fatal(err)
 		}
 		holds(t, c, lost)
@@ -402,8 +402,8 @@ func TestWhatAStreamBringsIsVerified(t *testing.T) {
 func TestPanicsOverAStreamChangeNothing(t *testing.T) {
 	prepare := func(s *stage) {
 		tablesAt1(t)(s)
-		publish, panicked := s.cfg.Publish, false
-		s.cfg.Publish = func(tab *table.Table, info dataplane.Applied) {
+		publish, panicked := s.publish, false
+		s.publish = func(tab *table.Table, info dataplane.Applied) {
 			if tab.Revision() == 2 && !panicked {
 				panicked = true
 				panic("no")

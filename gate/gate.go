@@ -150,6 +150,9 @@ func (g *Gate) Table() *table.Table {
 	return nil
 }
 
+// Held returns what is held back, nil if nothing is.
+func (g *Gate) Held() *Candidate { return g.held.Load() }
+
 // Ready returns a channel that is closed when there is a table.
 func (g *Gate) Ready() <-chan struct{} { return g.ready }
 
@@ -214,10 +217,10 @@ func (a *Attempt) offer(c Candidate) Outcome {
 func (a *Attempt) hold(c Candidate, was guard.State, v guard.Verdict) {
 	g := a.gate
 	read := c.Read
-	read.Held = true
 	goesOn, half := g.goOn(c)
+	read.Held, read.Backends = true, half == guard.HeldBackends
 	if half != guard.WholeTable {
-		read.Live, read.Backends, read.Candidate = true, half == guard.HeldBackends, c.Table.Digest()
+		read.Live, read.Candidate = true, c.Table.Digest()
 	}
 	switch before := g.Table(); {
 	case before == nil: // there is nothing to say anything about
