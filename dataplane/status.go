@@ -106,6 +106,7 @@ type ServerStatus struct {
 // loopState is the part of the status that rounds change.
 type loopState struct {
 	zone                                  string
+	started                               time.Time // when Run began
 	lastAttempt, lastSuccess, nextAttempt time.Time
 	failures                              int
 	failedTotal                           uint64
@@ -152,6 +153,27 @@ func (c *Client) Status() Status {
 		s.Servers = append(s.Servers, server.status)
 	}
 	return s
+}
+
+// Progress tells how the client gets on, in the form in which a poller does.
+func (c *Client) Progress() gate.Progress {
+	s := c.Status()
+	p := gate.Progress{
+		LastAttempt: s.LastAttempt, LastSuccess: s.LastSuccess, Failures: s.Failures, FailedTotal: s.FailedTotal, NextAttempt: s.NextAttempt,
+	}
+	if s.Applied != nil {
+		p.Revision = s.Applied.Revision
+	}
+	for _, server := range s.Servers {
+		if server.InUse && s.Failures > 0 {
+			p.LastError = server.LastError
+		}
+	}
+	p.Initialized, p.Updated = c.gate.Times()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p.Started = c.loop.started
+	return p
 }
 
 // age is the time since at in seconds. Clocks of two machines differ: it is never negative.

@@ -55,6 +55,7 @@ func (c *Client) Run(ctx context.Context) error {
 		"timeout", c.cfg.Timeout)
 	defer c.log.Info(LogStopped)
 	defer c.gate.Flush()
+	c.update(func(l *loopState) { l.started = time.Now() })
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	var rested, due time.Time // of the last step, of the next

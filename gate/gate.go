@@ -100,6 +100,8 @@ type Gate struct {
 	state sync.Mutex   // guards what follows
 	half  guard.Half   // that is held
 	first table.Digest // of the tables of the held intent
+
+	initialized, updated time.Time
 }
 
 // New checks the configuration. It starts nothing and does no I/O. The error names the limit of the guard that is wrong.
@@ -161,6 +163,25 @@ func (g *Gate) View() View {
 	g.mu.Lock() // not between a table and its names
 	defer g.mu.Unlock()
 	return View{g.served.Load(), g.held.Load()}
+}
+
+// Times are when the Gate first served a table that a read had shown, and when it last began to serve another one. Zero: never.
+func (g *Gate) Times() (initialized, updated time.Time) {
+	g.state.Lock()
+	defer g.state.Unlock()
+	return g.initialized, g.updated
+}
+
+// note notes that a read has shown what is served, and whether that is another table than before.
+func (g *Gate) note(now time.Time, changed bool) {
+	g.state.Lock()
+	defer g.state.Unlock()
+	if g.initialized.IsZero() {
+		g.initialized = now
+	}
+	if changed {
+		g.updated = now
+	}
 }
 
 // Attempt is one attempt to get a table. It is for one goroutine.
@@ -275,6 +296,7 @@ func (a *Attempt) confirm(c Candidate, now time.Time) {
 	}
 	g.served.Store(next)
 	a.end(next.Table, c.Read)
+	g.note(now, false)
 	if next.Table.Revision() != was.Table.Revision() {
 		g.save(next, g.files[:min(1, len(g.files))]) // the file is what names the table after a restart
 	}
@@ -298,6 +320,7 @@ func (g *Gate) publish(c Candidate, now time.Time, serve func()) {
 	if before == nil {
 		close(g.ready)
 	}
+	g.note(time.Now(), true)
 	g.save(&unnamed, g.files)
 	g.served.Store(next)
 }

@@ -162,3 +162,42 @@ func (s *shortWriter) Write(p []byte) (int, error) {
 	s.room -= len(p)
 	return s.w.Write(p)
 }
+
+func TestAWriteThatFailedIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		folder := filepath.Join(t.TempDir(), "gone")
+		if err := os.WriteFile(folder, nil, 0o600); err != nil { // no folder can be made there
+			t.Fatal(err)
+		}
+		path := filepath.Join(folder, "lkg")
+		g, err := New(Config{Sink: Each(func(*table.Table) {}), Files: []FileConfig{{Name: "lkg", Path: path, MakeFolder: true}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		writes := 0
+		g.files[0].put = func(path string, write func(io.Writer) error) error {
+			writes++
+			return durable.WriteFile(path, write)
+		}
+		g.Begin().Offer(named(makeTable(t, `a: * -> <shunt>;`)))
+		if s := g.Files()[0]; s.Error == "" {
+			t.Error("the write did not fail")
+		}
+		if err := os.Remove(folder); err != nil {
+			t.Fatal(err)
+		}
+		g.Tend() // too early
+		synctest.Wait()
+		if writes > 0 {
+			t.Error("a write was made at once after one that failed")
+		}
+		for range 10 {
+			time.Sleep(fileRetry)
+			g.Tend()
+			synctest.Wait()
+		}
+		if s := g.Files()[0]; writes != 1 || s.Error != "" || s.Written.IsZero() {
+			t.Errorf("%d writes, status %+v: want one write without error", writes, s)
+		}
+	})
+}

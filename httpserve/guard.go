@@ -63,7 +63,7 @@ type errorReport struct {
 // exec, is an operator; nobody else is. The parameter digest names the table that the operator looked at, so that he
 // cannot accept another by accident; without it, accept gets the zero digest, which is whatever is held. The errors of
 // accept are those of package guard.
-func Accept(accept func(table.Digest) (*table.Table, error), log *slog.Logger) http.Handler {
+func Accept(accept func(guard.Acceptance) (*table.Table, error), log *slog.Logger) http.Handler {
 	return http.NewCrossOriginProtection().Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !FromLoopback(r) {
 			WriteJSON(w, http.StatusForbidden, errorReport{"only from the loopback interface: use kubectl port-forward or exec"})
@@ -77,7 +77,7 @@ func Accept(accept func(table.Digest) (*table.Table, error), log *slog.Logger) h
 				return
 			}
 		}
-		t, err := accept(digest)
+		t, err := accept(guard.Acceptance{Digest: digest})
 		switch {
 		case errors.Is(err, guard.ErrNothingHeld), errors.Is(err, guard.ErrNotHeld):
 			WriteJSON(w, http.StatusConflict, errorReport{err.Error()})

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/routesrv/routesrv/gate"
 )
 
 // Label values.
@@ -71,7 +73,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 }
 
 // show sets the gauges that mirror the status.
-func (m *Metrics) show(s *Status) {
+func (m *Metrics) show(s *gate.Progress) {
 	for gauge, at := range map[prometheus.Gauge]time.Time{
 		m.started: s.Started, m.initialized: s.Initialized, m.updated: s.Updated,
 	} {

@@ -24,11 +24,12 @@ type failure struct {
 // once is one iteration of the loop. It gives the number of failures in a row, 0 after a success. If it is known already
 // that the source is down there is no read.
 func (p *Poller) once(ctx context.Context, o kube.ReadOptions, down error) (failures int) {
+	defer p.cfg.Gate.Tend()
 	var f *failure
 	if down == nil {
 		f = p.attempt(ctx, o)
 	} else {
-		p.update(func(s *Status) { s.LastAttempt = time.Now() })
+		p.update(func(s *gate.Progress) { s.LastAttempt = time.Now() })
 		f = readFailure(down)
 	}
 	switch {
@@ -37,7 +38,7 @@ func (p *Poller) once(ctx context.Context, o kube.ReadOptions, down error) (fail
 	case f.reason == failedRead && ctx.Err() != nil:
 		return 0 // the end of the loop is no failure
 	}
-	p.update(func(s *Status) {
+	p.update(func(s *gate.Progress) {
 		s.Failures++
 		s.FailedTotal++
 		s.LastError = f.err.Error()
@@ -61,9 +62,8 @@ func (p *Poller) attempt(ctx context.Context, o kube.ReadOptions) (f *failure) {
 		}
 	}()
 	start := time.Now()
-	p.update(func(s *Status) { s.LastAttempt = start })
+	p.update(func(s *gate.Progress) { s.LastAttempt = start })
 	attempt := p.cfg.Gate.Begin()
-	defer p.cfg.Gate.Tend()
 	snapshot, err := p.cfg.Source.Read(ctx, o)
 	if err == nil && snapshot == nil {
 		err = errors.New("the source gave nothing")
@@ -76,7 +76,7 @@ func (p *Poller) attempt(ctx context.Context, o kube.ReadOptions) (f *failure) {
 	seen := readOf(snapshot, o, at)
 	repeated := p.compile(snapshot, seen)
 	p.offer(attempt, gate.Candidate{Table: p.candidate, Read: seen, Snapshot: snapshot, Origin: p.cfg.Origin}, repeated)
-	p.update(func(s *Status) {
+	p.update(func(s *gate.Progress) {
 		s.LastSuccess, s.Failures, s.LastError = at, 0, ""
 		s.Revision = seen.Newest
 	})
@@ -130,24 +130,23 @@ func (p *Poller) offer(attempt *gate.Attempt, c gate.Candidate, repeated bool) {
 		p.cfg.Metrics.polls.WithLabelValues(resultHeld).Inc()
 		if c.Table.Len() == 0 {
 			p.cfg.Metrics.empty.Inc()
-			p.update(func(s *Status) { s.EmptyTotal++ })
+			p.update(func(s *gate.Progress) { s.EmptyTotal++ })
 			p.log.Info(LogRoutesEmpty)
 		}
 	case gate.Unchanged:
 		p.cfg.Metrics.polls.WithLabelValues(resultUnchanged).Inc()
-		p.initialize(o.Now, c.Read.At)
+		p.confirmed(o.Now)
 	default:
 		p.cfg.Metrics.polls.WithLabelValues(resultChanged).Inc()
 	}
 }
 
-// initialize notes that there is a table which a read has shown, once.
-func (p *Poller) initialize(t *table.Table, now time.Time) {
+// confirmed notes that a read has shown the table that is served. It says so the first time.
+func (p *Poller) confirmed(t *table.Table) {
 	first := false
-	p.update(func(s *Status) {
-		if first = s.Initialized.IsZero(); first {
-			s.Initialized = now
-		}
+	p.update(func(s *gate.Progress) {
+		first = s.Initialized.IsZero()
+		s.Initialized, s.Updated = p.cfg.Gate.Times()
 	})
 	if first {
 		p.log.Info(LogRoutesInitialized, describe(t)...)
@@ -156,9 +155,7 @@ func (p *Poller) initialize(t *table.Table, now time.Time) {
 
 // published says that another table is served.
 func (p *Poller) published(before, t *table.Table) {
-	now := time.Now()
-	p.initialize(t, now)
-	p.update(func(s *Status) { s.Updated = now })
+	p.confirmed(t)
 	p.log.Info(LogRoutesUpdated, describe(t)...)
 	if p.log.Enabled(context.Background(), slog.LevelDebug) {
 		logChanges(p.log, before, t)

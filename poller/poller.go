@@ -105,29 +105,7 @@ type Poller struct {
 	candidate *table.Table // of the last read; owned by Run
 
 	mu     sync.Mutex // guards what follows
-	status Status
-}
-
-// Status is the state of the loop, for people and machines that ask.
-type Status struct {
-	// LastAttempt and LastSuccess are when the last read started, and when the last successful one ended. Zero: never.
-	LastAttempt time.Time `json:"last_attempt,omitzero"`
-	LastSuccess time.Time `json:"last_success,omitzero"`
-	// Failures counts the polls that failed since the last success; LastError is what the last of them said.
-	Failures  int    `json:"failures"`
-	LastError string `json:"last_error,omitempty"`
-	// FailedTotal counts all polls that failed, EmptyTotal all that gave no route.
-	FailedTotal uint64 `json:"failed_total"`
-	EmptyTotal  uint64 `json:"empty_total"`
-	// Revision is that of the last successful read: the highest that it has seen.
-	Revision uint64 `json:"revision"`
-	// NextAttempt is when the next read is due; one that was asked for by a client comes earlier.
-	NextAttempt time.Time `json:"next_attempt,omitzero"`
-	// Started is when Run began, Initialized when it first published or confirmed a table, Updated when it last
-	// published one. Zero: never.
-	Started     time.Time `json:"started,omitzero"`
-	Initialized time.Time `json:"initialized,omitzero"`
-	Updated     time.Time `json:"updated,omitzero"`
+	status gate.Progress
 }
 
 // New checks the configuration and fills in its defaults. It starts nothing.
@@ -165,7 +143,8 @@ func New(cfg Config) (*Poller, error) {
 func (p *Poller) Run(ctx context.Context) error {
 	p.log.Info(LogPollingStarted, "timeout", p.cfg.Interval)
 	defer p.log.Info(LogPollingStopped)
-	p.update(func(s *Status) { s.Started = time.Now() })
+	defer p.cfg.Gate.Flush()
+	p.update(func(s *gate.Progress) { s.Started = time.Now() })
 	changed, wait := p.follow(ctx)
 	defer wait()
 	var (
@@ -232,7 +211,7 @@ func (p *Poller) Run(ctx context.Context) error {
 			// From the end of the read: one that fails by its deadline must not be followed by another at once.
 			due = ended.Add(p.backoff(failures))
 		}
-		p.update(func(s *Status) { s.NextAttempt = due })
+		p.update(func(s *gate.Progress) { s.NextAttempt = due })
 		timer.Reset(time.Until(due))
 	}
 }
@@ -276,14 +255,14 @@ func (p *Poller) Recheck() {
 }
 
 // Status gives the state of the loop.
-func (p *Poller) Status() Status {
+func (p *Poller) Status() gate.Progress {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.status
 }
 
 // update changes the status and the series that show it.
-func (p *Poller) update(change func(*Status)) {
+func (p *Poller) update(change func(*gate.Progress)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	change(&p.status)

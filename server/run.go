@@ -31,7 +31,7 @@ func (s *Server) Run(ctx context.Context) error {
 	defer stopLoop()
 	var background sync.WaitGroup
 	var loopErr error
-	background.Go(func() { loopErr = s.runTables(loop) })
+	background.Go(func() { loopErr = s.tables.Run(loop) })
 	background.Go(s.serveSupport)
 
 	ended := make(chan struct{})
@@ -50,22 +50,6 @@ func (s *Server) Run(ctx context.Context) error {
 	background.Wait()
 	return errors.Join(err, loopErr)
 }
-
-// runTables runs the loop, and the writing of checkpoints, which ends after it: the last table is on disk then.
-func (s *Server) runTables(ctx context.Context) error {
-	if s.checkpoint == nil {
-		return s.tables.Run(ctx)
-	}
-	write, stopWriting := context.WithCancel(context.WithoutCancel(ctx))
-	var writing sync.WaitGroup
-	writing.Go(func() { s.checkpoint.run(write, s.lastRead) })
-	err := s.tables.Run(ctx)
-	stopWriting()
-	writing.Wait()
-	return err
-}
-
-func (s *Server) lastRead() time.Time { return s.tables.Status().LastSuccess }
 
 func (s *Server) serveMain(l net.Listener) error {
 	s.log.Info("main listener open", "address", l.Addr().String(), "tls", s.main.TLSConfig != nil)

@@ -8,8 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/routesrv/routesrv/dataplane"
-	"github.com/routesrv/routesrv/engine"
 	"github.com/routesrv/routesrv/etagcache"
+	"github.com/routesrv/routesrv/gate"
 	"github.com/routesrv/routesrv/httpserve"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/table"
@@ -66,11 +66,11 @@ type statusReport struct {
 	Started    time.Time         `json:"started"`
 	Ready      bool              `json:"ready"`
 	Table      *tableReport      `json:"table,omitempty"`
-	Source     poller.Status     `json:"source"`
+	Source     gate.Progress     `json:"source"`
 	Upstream   *dataplane.Status `json:"upstream,omitempty"` // of a relay
 	Guard      httpserve.Guard   `json:"guard"`
 	Problems   map[string]int    `json:"problems"` // by severity
-	Checkpoint *checkpointReport `json:"checkpoint,omitempty"`
+	Checkpoint *gate.FileStatus  `json:"checkpoint,omitempty"`
 }
 
 type tableReport struct {
@@ -89,7 +89,7 @@ type tableReport struct {
 
 func (s *Server) report() statusReport {
 	r := statusReport{
-		Version: s.cfg.Version, Started: s.started, Source: s.tables.Status(), Guard: httpserve.ReportGuard(s.tables.Guard()),
+		Version: s.cfg.Version, Started: s.started, Source: s.tables.Status(), Guard: httpserve.ReportGuard(s.gate.State()),
 		Problems: map[string]int{"error": 0, "warning": 0, "info": 0},
 	}
 	for _, p := range s.problems() {
@@ -104,25 +104,22 @@ func (s *Server) report() statusReport {
 			AgeSeconds: time.Since(c.LastRead).Seconds(), Stale: c.Stale,
 		}
 	}
-	if s.checkpoint != nil {
-		r.Checkpoint = s.checkpoint.report()
+	if files := s.gate.Files(); len(files) > 0 {
+		r.Checkpoint = files[0]
 	}
 	if s.relay != nil {
 		upstream := s.relay.Upstream()
 		r.Upstream = &upstream
-		if f := upstream.LKG; f != nil {
-			r.Checkpoint = &checkpointReport{Path: f.Path, Written: f.Written, Error: f.Error}
-		}
 	}
 	return r
 }
 
 // problems are those of the objects. A relay sees none.
-func (s *Server) problems() []engine.Problem {
-	if s.engine == nil {
+func (s *Server) problems() []poller.Problem {
+	if s.compiler == nil {
 		return nil
 	}
-	return s.engine.Problems()
+	return s.compiler.Problems()
 }
 
 func (s *Server) serveStatus(w http.ResponseWriter, _ *http.Request) {
@@ -132,7 +129,7 @@ func (s *Server) serveStatus(w http.ResponseWriter, _ *http.Request) {
 // problemsReport is the body of /problems.
 type problemsReport struct {
 	Count    int              `json:"count"`
-	Problems []engine.Problem `json:"problems"`
+	Problems []poller.Problem `json:"problems"`
 }
 
 // streamsReport is the body of /debug/streams.
@@ -149,7 +146,7 @@ func (s *Server) serveStreams(w http.ResponseWriter, _ *http.Request) {
 func (s *Server) serveProblems(w http.ResponseWriter, _ *http.Request) {
 	problems := s.problems()
 	if problems == nil {
-		problems = []engine.Problem{}
+		problems = []poller.Problem{}
 	}
 	httpserve.WriteJSON(w, http.StatusOK, problemsReport{len(problems), problems})
 }
