@@ -72,8 +72,9 @@ type file struct {
 	mu      sync.Mutex // guards what follows
 	claimed bool       // what was at the path before is ours, or was set aside
 	found   *durable.Trouble
-	next    *write // the one that comes after the one in progress; nil if none does
-	busy    bool   // a write is in progress
+	next    *write        // the one that comes after the one in progress; nil if none does
+	busy    bool          // a write is in progress
+	idle    chan struct{} // closed when the goroutine that is busy has ended
 	retryAt time.Time
 	lastErr error
 	written time.Time
@@ -115,7 +116,7 @@ func (f *file) save(s *Served) <-chan struct{} {
 	}
 	f.next.served = s
 	if !f.busy {
-		f.busy = true
+		f.busy, f.idle = true, make(chan struct{})
 		go f.drain()
 	}
 	return f.next.done
@@ -129,12 +130,30 @@ func (f *file) drain() {
 		f.next = nil
 		if job == nil {
 			f.busy = false
+			close(f.idle)
 			f.mu.Unlock()
 			return
 		}
 		f.mu.Unlock()
 		f.finish(job, f.try(job.served))
 		close(job.done)
+	}
+}
+
+// wait waits for writes that are under way, but not for ever.
+func (f *file) wait() {
+	f.mu.Lock()
+	busy, idle := f.busy, f.idle
+	f.mu.Unlock()
+	if !busy {
+		return
+	}
+	timer := time.NewTimer(fileWait)
+	defer timer.Stop()
+	select {
+	case <-idle:
+	case <-timer.C:
+		f.log.Warn(LogFileSlow, "file", f.cfg.Name, "after", fileWait)
 	}
 }
 
@@ -145,7 +164,10 @@ func (f *file) try(s *Served) error {
 	f.claim()
 	return f.put(f.store.Path(), func(w io.Writer) error {
 		if f.cfg.Plain {
-			_, err := s.Table.WriteTo(w)
+			if _, err := s.Table.WriteTo(w); err != nil {
+				return err
+			}
+			_, err := io.WriteString(w, "\n")
 			return err
 		}
 		return s.Table.WriteFile(w, table.FileMeta{Saved: s.Read.At, Origin: s.Origin})

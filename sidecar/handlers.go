@@ -110,7 +110,7 @@ func (s *Sidecar) serveFresh(w http.ResponseWriter, _ *http.Request) {
 func (s *Sidecar) serveProblems(w http.ResponseWriter, _ *http.Request) {
 	problems := []any{}
 	if p := s.conductor.selfNow.Load(); p != nil {
-		for _, problem := range p.engine.Problems() {
+		for _, problem := range p.compiler.Problems() {
 			problems = append(problems, problem)
 		}
 	}

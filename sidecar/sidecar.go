@@ -87,14 +87,14 @@ type Config struct {
 	// Fallback is when a data plane in Exec computes after all. Its Pod is filled in.
 	Fallback rollout.FallbackConfig
 
-	// The engine: see engine.Config. A nil Source means that no table can be computed.
+	// The poller: see poller.Config and compile.Options. A nil Source means that no table can be computed.
 	Source     poller.Source
 	Compile    compile.Options
 	Guard      guard.Config // of both producers, and of moves between them
 	Interval   time.Duration
 	MaxBackoff time.Duration
 
-	// Fetch is the client; without URLs no table can be fetched. Publish, Confirm, Guard, Logger and Metrics are filled in.
+	// Fetch is the client; without URLs no table can be fetched. Sink, Guard, Logger and Metrics are filled in.
 	// Its Zone and ZoneFile are for the computed table, too. RoutesFile is written for whatever is served.
 	Fetch dataplane.Config
 
@@ -123,8 +123,7 @@ type Sidecar struct {
 	registry  *prometheus.Registry
 	cache     *etagcache.Cache
 	conductor *conductor
-	modes     *modeFile // nil without one
-	routes    *routesFile
+	modes     *modeFile            // nil without one
 	endpoints []httpserve.Endpoint // of both listeners
 	main      *http.Server
 	support   *http.Server
@@ -158,8 +157,7 @@ func New(cfg Config) (*Sidecar, error) {
 	}); err != nil {
 		return nil, err
 	}
-	s.routes = newRoutesFile(cfg.Fetch.RoutesFile, s.log)
-	if s.conductor, err = newConductor(&s.cfg, decider, s.cache, s.routes, s.log); err != nil {
+	if s.conductor, err = newConductor(&s.cfg, decider, s.cache, s.log); err != nil {
 		return nil, err
 	}
 	if s.modes != nil {
