@@ -76,5 +76,5 @@ func (h *heldIntent) publish(revision uint64) {
 	}
 	h.table = next
 	h.cache.PublishHeld(next)
-	h.cache.PollEnded(seq, table.Read{Oldest: revision, Newest: revision, At: now, Held: true, Live: true, Candidate: h.candidate.Digest()})
+	h.cache.PollEnded(seq, table.Read{Oldest: revision, Newest: revision, At: now, Held: true, Live: true, Candidate: h.candidate})
 }

@@ -25,7 +25,7 @@ func TestTablesOfAHeldIntentAreInOrder(t *testing.T) {
 	served := parseTable(t, `a: * -> "http://10.0.0.3"; b: * -> "http://10.0.0.3";`, 13, start)
 	seq = c.PollStarted()
 	c.PublishHeld(served)
-	c.PollEnded(seq, read(13, table.Read{Held: true, Live: true, Candidate: candidate.Digest()}))
+	c.PollEnded(seq, read(13, table.Read{Held: true, Live: true, Candidate: candidate}))
 
 	elsewhere := parseTable(t, `a: * -> "http://10.0.0.2"; b: * -> "http://10.0.0.2";`, 12, start)
 	for range 2 {
@@ -35,7 +35,7 @@ func TestTablesOfAHeldIntentAreInOrder(t *testing.T) {
 		if w := naming(c, "/routes", fmt.Sprintf(`"%s.13"`, candidate.Digest())); w.Code != http.StatusNotModified {
 			t.Errorf("a client that has the table which is held here: %d, want 304", w.Code)
 		}
-		c.PollEnded(c.PollStarted(), read(14, table.Read{Held: true, Live: true, Candidate: candidate.Digest()}))
+		c.PollEnded(c.PollStarted(), read(14, table.Read{Held: true, Live: true, Candidate: candidate}))
 	}
 	c.PollEnded(c.PollStarted(), read(15, table.Read{})) // the objects are back
 	if w := naming(c, "/routes", fmt.Sprintf(`"%s.13"`, candidate.Digest())); w.Code != http.StatusOK {

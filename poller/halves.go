@@ -31,9 +31,13 @@ const (
 	lanes
 )
 
-// maxShown is how many tables of one held intent can be accepted by their digests, the newest ones. With a read every
-// three seconds that is close to an hour.
-const maxShown = 1024
+// Bounds on the tables of one held intent that can be accepted by their digests. With a read every three seconds maxShown
+// is close to an hour. The digest of a table is taken when somebody asks for it. Of those after maxAnyDigest, only what this
+// process was asked for itself can be accepted: others keep the table.
+const (
+	maxShown     = 1024
+	maxAnyDigest = 128
+)
 
 // halves is what the served table is made of, and what waits. Guarded by publishing.
 type halves struct {
@@ -42,7 +46,9 @@ type halves struct {
 
 	held  *kube.Snapshot // of the table that the guard holds; nil if it holds none
 	half  guard.Half
-	shown []table.Digest // of tables of the held intent, the newest last
+	first *table.Table   // of the held intent
+	shown []*table.Table // of it, the newest last
+	told  []table.Digest // of older ones, the newest last
 }
 
 // goOn serves what can be served of a read whose table is held back, and gives the half that is held. The caller holds
@@ -98,7 +104,7 @@ func (p *Poller) tableOf(routes table.List, seen table.Read) *table.Table {
 		return p.served
 	}
 	t := p.served.Next(routes, seen.Newest, seen.At)
-	if t.Digest() == p.served.Digest() {
+	if t.Equal(p.served) {
 		return p.served
 	}
 	return t
@@ -116,17 +122,34 @@ func (p *Poller) serveHalves(t *table.Table, i *kube.Intent, b *kube.Backends) {
 func (p *Poller) holds(s *kube.Snapshot, half guard.Half) (before guard.Half) {
 	h := &p.halves
 	if h.held == nil || h.half != half || !h.held.Intent.SameAs(&s.Intent) {
-		h.shown = nil
+		h.first, h.shown, h.told = p.candidate, nil, nil
 	}
 	before, h.held, h.half = h.half, s, half
-	if d := p.candidate.Digest(); !slices.Contains(h.shown, d) {
-		h.shown = append(h.shown, d)
-	}
-	if len(h.shown) > maxShown {
-		h.shown = slices.Delete(h.shown, 0, 1)
-	}
-	p.setHold(half, h.shown[0])
+	h.show(p.candidate)
+	p.setHold(half, h.first)
 	return before
+}
+
+// show notes a table of the held intent.
+func (h *halves) show(t *table.Table) {
+	if n := len(h.shown); n > 0 && h.shown[n-1].Equal(t) {
+		return
+	}
+	if h.shown = append(h.shown, t); len(h.shown) <= maxAnyDigest {
+		return
+	}
+	if oldest := h.shown[0]; oldest.Hashed() {
+		h.told = append(h.told, oldest.Digest())
+	}
+	h.shown = slices.Delete(h.shown, 0, 1)
+	if len(h.told) > maxShown-maxAnyDigest {
+		h.told = slices.Delete(h.told, 0, 1)
+	}
+}
+
+// isOfHeld reports whether the digest is that of a table of the held intent.
+func (h *halves) isOfHeld(d table.Digest) bool {
+	return slices.Contains(h.told, d) || slices.ContainsFunc(h.shown, func(t *table.Table) bool { return t.Digest() == d })
 }
 
 // servesAll notes of which snapshot the table is that is served now, whole. The caller holds publishing.
@@ -135,10 +158,10 @@ func (p *Poller) servesAll(s *kube.Snapshot) {
 	if s != nil {
 		p.halves.intent, p.halves.backends = &s.Intent, &s.Backends
 	}
-	p.setHold("", table.Digest{})
+	p.setHold("", nil)
 }
 
-func (p *Poller) setHold(half guard.Half, first table.Digest) {
+func (p *Poller) setHold(half guard.Half, first *table.Table) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.half, p.first = half, first
@@ -148,12 +171,13 @@ func (p *Poller) setHold(half guard.Half, first table.Digest) {
 func (p *Poller) Guard() guard.State {
 	s := p.cfg.Guard.State()
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	half, first := p.half, p.first
+	p.mu.Unlock()
 	switch {
-	case s.Held && p.half == "":
+	case s.Held && half == "":
 		return guard.State{Last: s.Last} // the hold begins: what it keeps is being found out
 	case s.Held:
-		s.Half, s.FirstDigest = p.half, p.first
+		s.Half, s.FirstDigest = half, first.Digest()
 	}
 	return s
 }
@@ -161,7 +185,7 @@ func (p *Poller) Guard() guard.State {
 // acceptable gives the digest to ask the guard for: the newest table of the held intent, if that of an earlier one is
 // given. Endpoints change while somebody reads a status, and he has not looked at them. The caller holds publishing.
 func (p *Poller) acceptable(d table.Digest) table.Digest {
-	if d.IsZero() || !slices.Contains(p.halves.shown, d) {
+	if d.IsZero() || !p.halves.isOfHeld(d) {
 		return d
 	}
 	return p.cfg.Guard.State().Digest

@@ -114,16 +114,16 @@ func (p *Poller) digest(s *kube.Snapshot, seen table.Read) (repeated bool) {
 		return true
 	}
 	p.candidate = before.Next(routes, seen.Newest, seen.At)
-	return before != nil && before.Digest() == p.candidate.Digest()
+	return before != nil && before.Equal(p.candidate)
 }
 
 // judge publishes the candidate if it is new and the guard lets it pass. It notes in seen whether a table is held back.
 // Repeated says that the candidate is that of the read before.
 func (p *Poller) judge(s *kube.Snapshot, seen *table.Read, repeated bool) {
 	now := seen.At
-	was := p.cfg.Guard.State()
+	was, wasHeld := p.cfg.Guard.Held()
 	verdict := p.cfg.Guard.Judge(p.served, p.candidate, now)
-	unchanged := p.served != nil && p.served.Digest() == p.candidate.Digest()
+	unchanged := p.served != nil && p.served.Equal(p.candidate)
 	if repeated && (unchanged || !verdict.Publish) {
 		p.log.Info(LogRoutesNoChange)
 	}
@@ -131,9 +131,9 @@ func (p *Poller) judge(s *kube.Snapshot, seen *table.Read, repeated bool) {
 		half := p.goOn(s, *seen)
 		seen.Held = true
 		if half != guard.WholeTable {
-			seen.Live, seen.Backends, seen.Candidate = true, half == guard.HeldBackends, p.candidate.Digest()
+			seen.Live, seen.Backends, seen.Candidate = true, half == guard.HeldBackends, p.candidate
 		}
-		p.hold(was, verdict, p.holds(s, half))
+		p.hold(!wasHeld || was.Reason != verdict.Reason, verdict, p.holds(s, half))
 		return
 	}
 	p.cfg.Metrics.held.Set(0)
@@ -141,8 +141,8 @@ func (p *Poller) judge(s *kube.Snapshot, seen *table.Read, repeated bool) {
 	case verdict.Reason != "":
 		p.log.Warn(LogTableReleased, "accepted", false, "reason", string(verdict.Reason), "detail", verdict.Detail,
 			"since", verdict.Since)
-	case was.Held && p.served != nil:
-		p.log.Info(LogHoldEnded, "reason", string(was.Verdict.Reason))
+	case wasHeld && p.served != nil:
+		p.log.Info(LogHoldEnded, "reason", string(was.Reason))
 	}
 	if !unchanged {
 		p.cfg.Metrics.polls.WithLabelValues(resultChanged).Inc()
@@ -165,9 +165,9 @@ func (p *Poller) endHold(s *kube.Snapshot) {
 	}
 }
 
-// hold says that a table is held back: loudly when the hold starts or keeps another half, and in the counters on every
-// poll.
-func (p *Poller) hold(was guard.State, v guard.Verdict, before guard.Half) {
+// hold says that a table is held back: loudly when the hold is a fresh one or keeps another half, and in the counters on
+// every poll.
+func (p *Poller) hold(fresh bool, v guard.Verdict, before guard.Half) {
 	p.cfg.Metrics.polls.WithLabelValues(resultHeld).Inc()
 	p.cfg.Metrics.held.Set(1)
 	if v.Reason == guard.Empty {
@@ -179,7 +179,6 @@ func (p *Poller) hold(was guard.State, v guard.Verdict, before guard.Half) {
 		}
 	}
 	half := p.halves.half
-	fresh := !was.Held || was.Verdict.Reason != v.Reason
 	if fresh {
 		p.cfg.Metrics.holds.WithLabelValues(string(v.Reason)).Inc()
 	}

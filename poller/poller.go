@@ -144,7 +144,7 @@ type Poller struct {
 	mu     sync.Mutex // guards what follows
 	status Status
 	half   guard.Half   // that is held
-	first  table.Digest // of the tables of the held intent
+	first  *table.Table // of the held intent; nil if half is empty
 }
 
 // Status is the state of the loop, for people and machines that ask.

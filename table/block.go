@@ -26,6 +26,8 @@ type Block struct {
 	hosts func() []string // made on first demand
 	zones func() []string // made on first demand
 	zoned sync.Map        // zone to *Block, made on first demand
+
+	checksum func() uint32 // of the text, made on first demand
 }
 
 // newBlock takes over routes, which must be sorted, checked and not empty.
@@ -36,6 +38,7 @@ func newBlock(routes []*Route) *Block {
 	}
 	b.hosts = sync.OnceValue(func() []string { return hostAlternatives(b.routes) })
 	b.zones = sync.OnceValue(func() []string { return zonesOf(b.routes) })
+	b.checksum = sync.OnceValue(func() uint32 { return sumOf(b.routes) })
 	return b
 }
 
