@@ -95,7 +95,7 @@ func (w *step) share(routes []made) {
 func (w *step) assemble() {
 	c := &w.candidates
 	if w.fixed == nil {
-		*c = newCandidates(w.count()) // to begin with, what is there is all that there is
+		c.expect(w.count())
 		w.fixed = newFixedRoutes(w.set)
 		c.replace(&w.fixed.section, w.fixed.section.routes)
 	}

@@ -42,7 +42,7 @@ func (l *Lane) Compile(i *kube.Intent, b *kube.Backends) table.List {
 	case m.snapshot.Intent.SameAs(i) && m.snapshot.Backends.SameAs(b):
 		return m.routes
 	}
-	m.update(&kube.Snapshot{Intent: *i, Backends: *b}, l.compiler.memories())
+	m.update(&kube.Snapshot{Intent: *i, Backends: *b}, l.compiler.memories(), l.compiler.memory)
 	l.memory, l.base = m, table.List{}
 	return m.routes
 }
