@@ -43,6 +43,9 @@ func (l *Lane) Compile(i *kube.Intent, b *kube.Backends) table.List {
 		return m.routes
 	}
 	m.update(&kube.Snapshot{Intent: *i, Backends: *b}, l.compiler.memories(), l.compiler.memory)
+	if l.compiler.memory != nil {
+		m.routes = m.routes.Sharing(l.compiler.memory.routes)
+	}
 	l.memory, l.base = m, table.List{}
 	return m.routes
 }

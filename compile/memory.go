@@ -54,8 +54,9 @@ type object struct {
 	refused *Problem
 	skipped bool
 
-	unit               *unit // nil before it was compiled
-	global, companions section
+	unit       *unit // nil before it was compiled
+	global     section
+	companions *section // nil if it never had any
 
 	listed uint64 // the last generation that had it
 	dirty  uint64 // the last generation that has to compile it
@@ -217,7 +218,7 @@ func (m *memory) sections() iter.Seq[*section] {
 		}
 		for _, k := range []*objects{&m.ingresses, &m.groups} {
 			for _, o := range k.sorted {
-				if !yield(&o.global) || !yield(&o.companions) {
+				if !yield(&o.global) || o.companions != nil && !yield(o.companions) {
 					return
 				}
 			}

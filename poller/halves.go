@@ -36,7 +36,7 @@ const (
 // process was asked for itself can be accepted: others keep the table.
 const (
 	maxShown     = 1024
-	maxAnyDigest = 128
+	maxAnyDigest = 64
 )
 
 // halves is what the served table is made of, and what waits. Guarded by publishing.

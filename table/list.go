@@ -123,6 +123,28 @@ func (l List) With(upserts []*Route, deletes []string) (List, error) {
 	return newList(e.blocks), nil
 }
 
+// Sharing returns the list with the blocks of another one in the place of its own, where both have the same routes: what was
+// changed in both of them in the same way is there once again.
+func (l List) Sharing(other List) List {
+	blocks, theirs := l.blocks, other.blocks
+	for i, b := range l.blocks {
+		for len(theirs) > 0 && theirs[0].routes[0].ID < b.routes[0].ID {
+			theirs = theirs[1:]
+		}
+		if len(theirs) == 0 {
+			break
+		}
+		if theirs[0] == b || !slices.EqualFunc(theirs[0].routes, b.routes, func(a, b *Route) bool { return a == b || *a == *b }) {
+			continue
+		}
+		if &blocks[0] == &l.blocks[0] {
+			blocks = slices.Clone(blocks)
+		}
+		blocks[i] = theirs[0]
+	}
+	return List{blocks: blocks, len: l.len, bytes: l.bytes}
+}
+
 // editing applies changes to one segment after the other: a segment begins with an id that begins a block wherever it is,
 // apart from the first, and goes on to the next.
 type editing struct {
