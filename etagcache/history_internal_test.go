@@ -3,6 +3,7 @@ package etagcache
 import (
 	"encoding/binary"
 	"testing"
+	"time"
 
 	"github.com/routesrv/routesrv/table"
 )
@@ -70,5 +71,32 @@ func TestHistoryEndsWhereTheSourceWentBack(t *testing.T) {
 	}
 	if len(h.seen) != maxHistory || h.showed(digestOf(2), 20, 3) {
 		t.Errorf("%d digests remembered, want the last %d", len(h.seen), maxHistory)
+	}
+}
+
+// Whether a client names the table that is held back is known without its digest, if the client was served what it names.
+func TestWhatWasServedIsToldFromAnotherTableWithoutADigest(t *testing.T) {
+	of := func(text string) *table.Table {
+		routes, err := table.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tab, err := table.New(routes, 1, time.Time{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tab
+	}
+	served, candidate := of(`a: * -> "http://10.0.0.1";`), of(`a: * -> "http://10.0.0.2";`) // of one length
+	var h history
+	h.add(served.Digest(), served.Checksum(), "", seen(1, 10))
+	if h.mayBe(served.Digest(), candidate) || candidate.Hashed() {
+		t.Error("another table may be the one that was served")
+	}
+	if !h.mayBe(served.Digest(), of(`a: * -> "http://10.0.0.1";`)) {
+		t.Error("the table that was served is taken for another one")
+	}
+	if !h.mayBe(candidate.Digest(), candidate) {
+		t.Error("a table that was never served here may be any")
 	}
 }

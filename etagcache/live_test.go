@@ -43,6 +43,27 @@ func TestTablesOfAHeldIntentAreInOrder(t *testing.T) {
 	}
 }
 
+// Clients of before are told from those that have the held table without its digest: hardly anybody has it, and all ask.
+func TestNobodyNeedsTheDigestOfAHeldTable(t *testing.T) {
+	c := newCache(t, etagcache.Config{})
+	first := parseTable(t, `a: * -> "http://10.0.0.1"; b: * -> "http://10.0.0.1";`, 10, start)
+	seq := c.PollStarted()
+	c.Publish(first)
+	c.PollEnded(seq, table.Read{Oldest: 10, Newest: 10, At: start})
+	candidate := parseTable(t, `a: * -> "http://10.0.0.2";`, 11, start)
+	seq = c.PollStarted()
+	c.PublishHeld(parseTable(t, `a: * -> "http://10.0.0.2"; b: * -> "http://10.0.0.2";`, 11, start))
+	c.PollEnded(seq, table.Read{Oldest: 11, Newest: 11, At: start, Held: true, Live: true, Candidate: candidate})
+	if w := naming(c, "/routes", fmt.Sprintf(`"%s.10"`, first.Digest())); w.Code != http.StatusOK || candidate.Hashed() {
+		t.Errorf("a client with the table before: %d, and the held table is hashed: %v", w.Code, candidate.Hashed())
+	}
+	// What was served before is held back now, as after an etcd that went back and forth: who has it keeps it.
+	c.PollEnded(c.PollStarted(), table.Read{Oldest: 12, Newest: 12, At: start, Held: true, Live: true, Candidate: first})
+	if w := naming(c, "/routes", fmt.Sprintf(`"%s.10"`, first.Digest())); w.Code != http.StatusNotModified {
+		t.Errorf("a client that has the table which is held here: %d, want 304", w.Code)
+	}
+}
+
 // What is served changes during a hold, and that it is one does not, not even between a publication and the end of a read.
 func TestStateStaysWhileAHeldIntentLives(t *testing.T) {
 	c := newCache(t, etagcache.Config{})

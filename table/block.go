@@ -22,6 +22,7 @@ const (
 type Block struct {
 	routes []*Route // sorted by id, never empty
 	bytes  int      // length of the text
+	starts bool     // it begins here whatever is before it
 
 	hosts func() []string // made on first demand
 	zones func() []string // made on first demand
@@ -32,7 +33,7 @@ type Block struct {
 
 // newBlock takes over routes, which must be sorted, checked and not empty.
 func newBlock(routes []*Route) *Block {
-	b := &Block{routes: routes, bytes: len(routes) - 1}
+	b := &Block{routes: routes, bytes: len(routes) - 1, starts: startsBlock(routes[0].ID)}
 	for _, r := range routes {
 		b.bytes += len(r.Text)
 	}

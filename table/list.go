@@ -108,7 +108,7 @@ func (l List) With(upserts []*Route, deletes []string) (List, error) {
 	e := editing{upserts: upserts, deletes: slices.Sorted(slices.Values(deletes))}
 	for i := 0; i < len(l.blocks); {
 		j := i + 1
-		for j < len(l.blocks) && !startsBlock(l.blocks[j].routes[0].ID) {
+		for j < len(l.blocks) && !l.blocks[j].starts {
 			j++ // a block that begins because the one before it is full depends on that one
 		}
 		end := ""
@@ -191,7 +191,7 @@ func (e *editing) reopen() {
 	i := len(e.blocks)
 	for i > 0 {
 		i--
-		if startsBlock(e.blocks[i].routes[0].ID) {
+		if e.blocks[i].starts {
 			break
 		}
 	}
