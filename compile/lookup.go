@@ -313,7 +313,7 @@ func (g *mergedSlices) merge() {
 		g.ports = s.Ports
 		for _, e := range s.Endpoints {
 			switch {
-			case e.NoAddress || terminating[e.Address]:
+			case e.NoAddress:
 			case e.Terminating:
 				terminating[e.Address] = true
 			case e.Ready:

@@ -106,10 +106,10 @@ func update[T comparable](k *objects, before, list []T, generation uint64, admit
 		delete(k.known, key)
 		gone = append(gone, old)
 	}
-	for n, o := range more {
+	for _, o := range more {
 		now := admit(o)
 		i, found := slices.BinarySearchFunc(k.sorted, now, compareObjects)
-		if found || now.refused != nil || slices.Contains(more[:n], o) {
+		if found || now.refused != nil {
 			return append(gone, relist(k, list, generation, admit)...)
 		}
 		now.dirty = generation

@@ -294,3 +294,53 @@ func TestChangesAreChecked(t *testing.T) {
 		t.Errorf("an id in both lists: %v, error %v, want the route", both.Get("a"), err)
 	}
 }
+
+// With the first route of a segment its cut goes: what is left belongs to the segment before, whether or not that one changes.
+func TestAListIsCutAnewWhereTheFirstRouteOfABlockGoes(t *testing.T) {
+	routes := make(map[string]*table.Route)
+	for i := range 10_000 {
+		id := fmt.Sprintf("r%05d", i)
+		routes[id] = line(id, 0)
+	}
+	list := listOf(t, routes)
+	blocks := list.Blocks()
+	if len(blocks) < 5 {
+		t.Fatalf("%d blocks are too few", len(blocks))
+	}
+	for i, b := range blocks {
+		first := b.Routes()[0].ID
+		for name, change := range map[string]struct {
+			upserts []*table.Route
+			deletes []string
+		}{
+			"alone":                 {nil, []string{first}},
+			"with its neighbour":    {nil, []string{first, b.Routes()[1].ID}},
+			"with one before":       {[]*table.Route{line(blocks[max(0, i-1)].Routes()[1].ID, 1)}, []string{first}},
+			"with all of it":        {nil, idsOf(b)},
+			"with the block before": {nil, append(idsOf(blocks[max(0, i-1)]), first)},
+		} {
+			want := maps.Clone(routes)
+			for _, id := range change.deletes {
+				delete(want, id)
+			}
+			for _, r := range change.upserts {
+				want[r.ID] = r
+			}
+			got, err := list.With(change.upserts, change.deletes)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(blockTexts(listOf(t, want)), blockTexts(got)); diff != "" {
+				t.Errorf("block %d, %s: cut otherwise than a list made anew (-anew +changed):\n%.500s", i, name, diff)
+			}
+		}
+	}
+}
+
+func idsOf(b *table.Block) []string {
+	var ids []string
+	for _, r := range b.Routes() {
+		ids = append(ids, r.ID)
+	}
+	return ids
+}
