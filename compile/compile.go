@@ -64,11 +64,13 @@ func New(o Options) (*Compiler, error) {
 func (c *Compiler) Compile(s *kube.Snapshot) *Result {
 	m := c.memory
 	if m == nil || m.snapshot.DefaultFilters != s.DefaultFilters {
-		m = newMemory(c.set, s.DefaultFilters, table.List{}) // every unit may have used default filters, and they hardly ever change
+		// Every unit may have used default filters, and they hardly ever change.
+		m = newMemory(c.set, s.DefaultFilters, table.List{})
+		m.candidates.watchMatches()
 	} else if s.SameObjects(m.snapshot) {
 		return m.result
 	}
-	m.update(s, c.memories())
+	m.update(s, c.memories(), nil)
 	m.result = &Result{Routes: m.routes, Problems: m.problems()}
 	c.memory = m
 	return m.result

@@ -2,6 +2,7 @@ package compile
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"strings"
 
@@ -18,6 +19,8 @@ type memory struct {
 
 	generation uint64 // number of the compilation
 	cluster    *cluster
+	borrowed   bool   // the cluster is that of another memory, which goes on with it
+	version    uint64 // of the cluster that the units go by
 	ingresses  objects
 	groups     objects
 	users      map[lookupKey][]*object // of services and secrets
@@ -27,21 +30,18 @@ type memory struct {
 	fixed      *fixedRoutes
 	candidates candidates
 	routes     table.List
-	// foreign says that routes came from another memory, so some of them may be of no object here.
-	foreign bool
 }
 
 // newMemory makes an empty memory. It shares with base the routes and blocks that they turn out to have in common.
 func newMemory(set *settings, filters *kube.DefaultFilters, base table.List) *memory {
-	m := &memory{
+	return &memory{
 		set: set, cluster: newCluster(set.EndpointSlices, filters),
 		snapshot:  &kube.Snapshot{Intent: kube.Intent{DefaultFilters: filters}},
 		ingresses: newObjects(), groups: newObjects(),
 		users: make(map[lookupKey][]*object), volatile: make(map[*object]struct{}),
-		hosts: make(map[string]*host), faulty: make(map[string]struct{}), candidates: newCandidates(0),
-		routes: base, foreign: base.Len() > 0,
+		hosts: make(map[string]*host), faulty: make(map[string]struct{}), routes: base,
+		candidates: newCandidates(),
 	}
-	return m
 }
 
 // object is an Ingress or a RouteGroup with what it compiled to.
@@ -54,8 +54,9 @@ type object struct {
 	refused *Problem
 	skipped bool
 
-	unit               *unit // nil before it was compiled
-	global, companions section
+	unit       *unit // nil before it was compiled
+	global     section
+	companions *section // nil if it never had any
 
 	listed uint64 // the last generation that had it
 	dirty  uint64 // the last generation that has to compile it
@@ -105,10 +106,10 @@ func update[T comparable](k *objects, before, list []T, generation uint64, admit
 		delete(k.known, key)
 		gone = append(gone, old)
 	}
-	for n, o := range more {
+	for _, o := range more {
 		now := admit(o)
 		i, found := slices.BinarySearchFunc(k.sorted, now, compareObjects)
-		if found || now.refused != nil || slices.Contains(more[:n], o) {
+		if found || now.refused != nil {
 			return append(gone, relist(k, list, generation, admit)...)
 		}
 		now.dirty = generation
@@ -190,8 +191,9 @@ func relist[T comparable](k *objects, list []T, generation uint64, admit func(T)
 	return gone
 }
 
-// update makes the routes of the snapshot. What a peer has compiled already is taken from it.
-func (m *memory) update(s *kube.Snapshot, peers []*memory) {
+// update makes the routes of the snapshot. What a peer has compiled already is taken from it, and the whole cluster from
+// the leader, if that is not nil and has the same backends.
+func (m *memory) update(s *kube.Snapshot, peers []*memory, leader *memory) {
 	m.generation++
 	w := &step{memory: m, peers: peersOf(m, peers), hosts: make(map[string]struct{})}
 	before := m.snapshot
@@ -202,12 +204,30 @@ func (m *memory) update(s *kube.Snapshot, peers []*memory) {
 	if !slices.Equal(before.RouteGroups, s.RouteGroups) {
 		w.gone = append(w.gone, update(&m.groups, before.RouteGroups, s.RouteGroups, m.generation, m.admitRouteGroup)...)
 	}
-	m.markUsers(m.cluster.update(&before.Backends, &s.Backends, w.peers))
+	m.follow(&s.Backends, w.peers, leader)
 	w.compile()
 	w.assemble()
-	m.routes = m.candidates.settle(m.routes)
-	if m.foreign {
-		m.routes, m.foreign = m.candidates.sweep(m.routes), false
+	m.routes = m.candidates.award(m.routes, m.sections())
+}
+
+// sections yields all sections, in no order.
+func (m *memory) sections() iter.Seq[*section] {
+	return func(yield func(*section) bool) {
+		if !yield(&m.fixed.section) {
+			return
+		}
+		for _, k := range []*objects{&m.ingresses, &m.groups} {
+			for _, o := range k.sorted {
+				if !yield(&o.global) || o.companions != nil && !yield(o.companions) {
+					return
+				}
+			}
+		}
+		for _, h := range m.hosts {
+			if !yield(&h.section) {
+				return
+			}
+		}
 	}
 }
 
@@ -239,8 +259,28 @@ func (s *settings) ingressClassFits(ing *kube.Ingress) bool {
 	return ing.Spec == nil || ing.Spec.IngressClassName == "" || s.ingressClass.MatchString(ing.Spec.IngressClassName)
 }
 
+// follow brings the cluster to the backends, and marks the objects to which it gives another answer than it gave.
+func (m *memory) follow(now *kube.Backends, peers []*memory, leader *memory) {
+	had := m.cluster
+	switch {
+	case leader != nil && leader.cluster.now.SameAs(now) && leader.snapshot.DefaultFilters == m.snapshot.DefaultFilters:
+		m.cluster, m.borrowed = leader.cluster, true
+	case m.borrowed:
+		m.cluster, m.borrowed = newCluster(m.set.EndpointSlices, m.snapshot.DefaultFilters), false
+		m.cluster.advance(now, peers)
+	default:
+		m.cluster.advance(now, peers)
+	}
+	if m.cluster == had && m.cluster.version <= m.version+1 {
+		markUsers(m, m.cluster.touched)
+	} else {
+		markUsers(m, m.users)
+	}
+	m.version = m.cluster.version
+}
+
 // markUsers marks the objects to which the cluster would give another answer than it gave, for one of the keys.
-func (m *memory) markUsers(touched map[lookupKey]struct{}) {
+func markUsers[T any](m *memory, touched map[lookupKey]T) {
 	for key := range touched {
 		for _, o := range m.users[key] {
 			if !o.unit.lookups.hold(m.cluster) {

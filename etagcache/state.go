@@ -16,8 +16,9 @@ type state struct {
 	stale    bool      // version comes from a checkpoint, and no read has confirmed it yet
 	held     bool      // the last read showed another table, which is held back
 	backends bool      // but only its backends are
-	// candidate is the table that is held back. A client that has it got it where it is not held any more.
-	candidate table.Digest
+	// candidate is the table that is held back, nil if that is not known. A client that has it got it where it is not held
+	// any more.
+	candidate *table.Table
 
 	sourceRead []string // header values
 	tableState []string

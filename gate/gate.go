@@ -99,7 +99,7 @@ type Gate struct {
 
 	state sync.Mutex   // guards what follows
 	half  guard.Half   // that is held
-	first table.Digest // of the tables of the held intent
+	first *table.Table // of the held intent; nil if half is empty
 
 	initialized, updated time.Time
 }
@@ -215,15 +215,15 @@ func (a *Attempt) OfferSeen(seen View, c Candidate) Outcome {
 func (a *Attempt) offer(c Candidate) Outcome {
 	g, now := a.gate, time.Now()
 	before := g.Table()
-	was := g.guard.State()
+	was, wasHeld := g.guard.Held()
 	verdict := g.guard.Judge(before, c.Table, now)
 	if !verdict.Publish {
-		a.hold(c, was, verdict)
+		a.hold(c, verdict, !wasHeld || was.Reason != verdict.Reason)
 		return Outcome{Result: Held, Before: before, Now: g.Table()}
 	}
-	g.endHold(was, verdict)
+	g.endHold(was, wasHeld, verdict)
 	result := Published
-	if before != nil && before.Digest() == c.Table.Digest() {
+	if before != nil && before.Equal(c.Table) {
 		result = Unchanged
 		a.confirm(c, now)
 	} else {
@@ -234,14 +234,15 @@ func (a *Attempt) offer(c Candidate) Outcome {
 	return Outcome{Result: result, Before: before, Now: g.Table()}
 }
 
-// hold keeps a candidate back, and serves what can be served of its read. The caller holds mu.
-func (a *Attempt) hold(c Candidate, was guard.State, v guard.Verdict) {
+// hold keeps a candidate back, and serves what can be served of its read. Fresh says that the hold begins, or has another
+// reason than before. The caller holds mu.
+func (a *Attempt) hold(c Candidate, v guard.Verdict, fresh bool) {
 	g := a.gate
 	read := c.Read
 	goesOn, half := g.goOn(c)
 	read.Held, read.Backends = true, half == guard.HeldBackends
 	if half != guard.WholeTable {
-		read.Live, read.Candidate = true, c.Table.Digest()
+		read.Live, read.Candidate = true, c.Table
 	}
 	switch before := g.Table(); {
 	case before == nil: // there is nothing to say anything about
@@ -261,7 +262,6 @@ func (a *Attempt) hold(c Candidate, was guard.State, v guard.Verdict) {
 	g.held.Store(&c)
 	changed := g.holds(c, half)
 	g.cfg.Metrics.hold(half)
-	fresh := !was.Held || was.Verdict.Reason != v.Reason
 	if g.Table() == nil && v.Reason == guard.Empty {
 		return // nothing is lost yet: the cluster may just be new
 	}
@@ -275,14 +275,14 @@ func (a *Attempt) hold(c Candidate, was guard.State, v guard.Verdict) {
 }
 
 // endHold forgets what is held, if anything is, because the verdict lets the newest table pass. The caller holds mu.
-func (g *Gate) endHold(was guard.State, v guard.Verdict) {
+func (g *Gate) endHold(was guard.Verdict, wasHeld bool, v guard.Verdict) {
 	g.cfg.Metrics.hold("")
 	g.held.Store(nil)
 	switch {
 	case v.Reason != "":
 		g.log.Warn(LogTableReleased, "accepted", false, "reason", string(v.Reason), "detail", v.Detail, "since", v.Since)
-	case was.Held && g.Table() != nil:
-		g.log.Info(LogHoldEnded, "reason", string(was.Verdict.Reason))
+	case wasHeld && g.Table() != nil:
+		g.log.Info(LogHoldEnded, "reason", string(was.Reason))
 	}
 }
 
@@ -349,12 +349,13 @@ func (g *Gate) Accept(a guard.Acceptance) (*table.Table, error) {
 func (g *Gate) State() guard.State {
 	s := g.guard.State()
 	g.state.Lock()
-	defer g.state.Unlock()
+	half, first := g.half, g.first
+	g.state.Unlock()
 	switch {
-	case s.Held && g.half == "":
+	case s.Held && half == "":
 		return guard.State{Last: s.Last} // the hold begins: what it keeps is being found out
 	case s.Held:
-		s.Half, s.FirstDigest = g.half, g.first
+		s.Half, s.FirstDigest = half, first.Digest()
 	}
 	return s
 }

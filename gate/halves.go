@@ -31,9 +31,13 @@ const (
 	lanes
 )
 
-// maxShown is how many tables of one held intent can be accepted by their digests, the newest ones. With a read every
-// three seconds that is close to an hour.
-const maxShown = 1024
+// Bounds on the tables of one held intent that can be accepted by their digests. With a read every three seconds maxShown
+// is close to an hour. The digest of a table is taken when somebody asks for it. Of those after maxAnyDigest, only what this
+// process was asked for itself can be accepted: others keep the table.
+const (
+	maxShown     = 1024
+	maxAnyDigest = 64
+)
 
 // parts is what the served table is made of, and what waits. Guarded by mu of the Gate.
 type parts struct {
@@ -42,7 +46,9 @@ type parts struct {
 
 	waits *kube.Snapshot // of the table that the guard holds; nil if it holds none, or only tables are known
 	half  guard.Half
-	shown []table.Digest // of tables of the held intent, the newest last
+	first *table.Table   // of the held intent
+	shown []*table.Table // of it, the newest last
+	told  []table.Digest // of older ones, the newest last
 }
 
 // goOn makes what can be served of a read whose table is held back, with the halves that it is made of, and gives the half
@@ -101,7 +107,7 @@ func (g *Gate) tableOf(routes table.List, seen table.Read) *table.Table {
 		return served
 	}
 	t := served.Next(routes, seen.Newest, seen.At)
-	if t.Digest() == served.Digest() {
+	if t.Equal(served) {
 		return served
 	}
 	return t
@@ -113,17 +119,34 @@ func (g *Gate) holds(c Candidate, half guard.Half) (changed bool) {
 	p := &g.parts
 	same := p.half == half && c.Snapshot != nil && p.waits != nil && p.waits.Intent.SameAs(&c.Snapshot.Intent)
 	if !same {
-		p.shown = nil
+		p.first, p.shown, p.told = c.Table, nil, nil
 	}
 	changed, p.waits, p.half = p.half != half, c.Snapshot, half
-	if d := c.Table.Digest(); !slices.Contains(p.shown, d) {
-		p.shown = append(p.shown, d)
-	}
-	if len(p.shown) > maxShown {
-		p.shown = slices.Delete(p.shown, 0, 1)
-	}
-	g.setHalf(half, p.shown[0])
+	p.show(c.Table)
+	g.setHalf(half, p.first)
 	return changed
+}
+
+// show notes a table of the held intent.
+func (p *parts) show(t *table.Table) {
+	if n := len(p.shown); n > 0 && p.shown[n-1].Equal(t) {
+		return
+	}
+	if p.shown = append(p.shown, t); len(p.shown) <= maxAnyDigest {
+		return
+	}
+	if oldest := p.shown[0]; oldest.Hashed() {
+		p.told = append(p.told, oldest.Digest())
+	}
+	p.shown = slices.Delete(p.shown, 0, 1)
+	if len(p.told) > maxShown-maxAnyDigest {
+		p.told = slices.Delete(p.told, 0, 1)
+	}
+}
+
+// isOfHeld reports whether the digest is that of a table of the held intent.
+func (p *parts) isOfHeld(d table.Digest) bool {
+	return slices.Contains(p.told, d) || slices.ContainsFunc(p.shown, func(t *table.Table) bool { return t.Digest() == d })
 }
 
 // servesAll notes of which snapshot the table is that is served now, whole. The caller holds mu.
@@ -132,10 +155,10 @@ func (g *Gate) servesAll(s *kube.Snapshot) {
 	if s != nil {
 		g.parts.intent, g.parts.backends = &s.Intent, &s.Backends
 	}
-	g.setHalf("", table.Digest{})
+	g.setHalf("", nil)
 }
 
-func (g *Gate) setHalf(half guard.Half, first table.Digest) {
+func (g *Gate) setHalf(half guard.Half, first *table.Table) {
 	g.state.Lock()
 	defer g.state.Unlock()
 	g.half, g.first = half, first
@@ -144,7 +167,7 @@ func (g *Gate) setHalf(half guard.Half, first table.Digest) {
 // acceptable gives the digest to ask the guard for: the newest table of the held intent, if that of an earlier one is
 // given. The caller holds mu.
 func (g *Gate) acceptable(d table.Digest) table.Digest {
-	if d.IsZero() || !slices.Contains(g.parts.shown, d) {
+	if d.IsZero() || !g.parts.isOfHeld(d) {
 		return d
 	}
 	return g.guard.State().Digest

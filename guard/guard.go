@@ -256,7 +256,7 @@ func (g *Guard) Judge(served, candidate *table.Table, now time.Time) Verdict {
 		w.expire(now)
 	}
 	reason, detail := g.inspect(served, candidate)
-	if candidate.Digest() == accepted {
+	if !accepted.IsZero() && candidate.Digest() == accepted {
 		reason = ""
 		g.restart(nil)
 	}
@@ -314,18 +314,23 @@ func (g *Guard) Accept(a Acceptance, now time.Time) (*table.Table, error) {
 // State returns what is held now, for /status and metrics.
 func (g *Guard) State() State {
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	s := State{Last: g.last}
-	if g.held != nil {
+	s, held := State{Last: g.last, Verdict: g.verdict, Polls: g.polls}, g.held
+	g.mu.Unlock()
+	if held != nil {
 		s.Held = true
-		s.Verdict = g.verdict
-		s.Digest = g.held.Digest()
-		s.Revision = g.held.Revision()
-		s.Routes = g.held.Len()
-		s.Bytes = g.held.Bytes()
-		s.Polls = g.polls
+		s.Digest = held.Digest() // which nobody may have asked for yet
+		s.Revision = held.Revision()
+		s.Routes = held.Len()
+		s.Bytes = held.Bytes()
 	}
 	return s
+}
+
+// Held gives the verdict on what is held now; held is false if nothing is. It does not take a digest, as State does.
+func (g *Guard) Held() (v Verdict, held bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.verdict, g.held != nil
 }
 
 // release records that the held table is let go. What was served before does not count any more: otherwise the next read

@@ -48,7 +48,7 @@ func compareTables(before, after *table.Table) (d difference) {
 		}
 	}
 	if hosts { // else they are the same, and comparing them costs more than all of the above
-		d.hosts.gone, d.hosts.come = table.OnlyInOne(before.Hosts(), after.Hosts())
+		d.hosts.gone, d.hosts.come = table.HostChanges(before, after)
 	}
 	return d
 }

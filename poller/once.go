@@ -107,13 +107,13 @@ func (p *Poller) compile(s *kube.Snapshot, seen table.Read) (repeated bool) {
 		return true
 	}
 	p.candidate = before.Next(routes, seen.Newest, seen.At)
-	return before != nil && before.Digest() == p.candidate.Digest()
+	return before != nil && before.Equal(p.candidate)
 }
 
 // offer hands the candidate to the gate, and says what became of it. Repeated says that the candidate is that of the read
 // before.
 func (p *Poller) offer(attempt *gate.Attempt, c gate.Candidate, repeated bool) {
-	if served := p.cfg.Gate.Table(); served != nil && served.Digest() == c.Table.Digest() {
+	if served := p.cfg.Gate.Table(); served != nil && served.Equal(c.Table) {
 		c.Table = served // without a change in the source there is no change of the ETag
 	}
 	start := time.Now()
