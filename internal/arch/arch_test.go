@@ -31,7 +31,18 @@ var allowed = map[string][]string{
 	"internal/durable":  {},
 	"internal/delivery": {},
 
-	// behaviour: these do not know each other
+	// pure: no I/O, no clock, no log
+	"compile":    {"eskip", "kube", "proxysafe", "routeid", "table"},
+	"shadowdiff": {"eskip", "routeid"},
+	"rollout":    {},
+
+	// serving
+	"etagcache": {"internal/delivery", "table", "wire"},
+
+	// gate: the one place that decides which table is served
+	"gate": {"guard", "internal/durable", "kube", "proxysafe", "table"},
+
+	// producers hand tables to the gate; these do not know each other
 	"source/cluster":           {"kube", "source/cluster/api", "source/cluster/lister"},
 	"source/cluster/decode":    {"kube"},
 	"source/cluster/api":       {"internal/durable", "kube", "source/cluster/decode"},
@@ -40,32 +51,27 @@ var allowed = map[string][]string{
 	"source/manifests":         {"kube", "source/manifests/yamldoc"},
 	"source/manifests/yamldoc": {},
 	"source/filterdir":         {"kube"},
-	"compile":                  {"eskip", "kube", "proxysafe", "routeid", "table"},
 	"source/tables":            {"eskip", "table", "wire"},
-	"poller":                   {"guard", "kube", "table"},
-	"etagcache":                {"internal/delivery", "table", "wire"},
-	"dataplane":                {"eskip", "guard", "internal/durable", "proxysafe", "table", "wire"},
-	"shadowdiff":               {"eskip", "routeid"},
-	"shadowdiff/page":          {"shadowdiff"},
-	"rollout":                  {},
+	"poller":                   {"compile", "gate", "guard", "kube", "table"},
+	"dataplane":                {"eskip", "gate", "guard", "internal/durable", "proxysafe", "table", "wire"},
 
-	// assembly: joins behaviour into what the binaries run
-	"httpserve": {"guard", "table"},
-	"engine":    {"compile", "guard", "kube", "poller", "table"},
-	"relay":     {"dataplane", "etagcache", "guard", "poller", "table", "wire"},
+	// parts and assembly: join producers into what the binaries run
+	"shadowdiff/page": {"shadowdiff"},
+	"httpserve":       {"guard", "table"},
+	"relay":           {"dataplane", "etagcache", "gate", "guard", "table"},
 	"server": {
-		"compile", "dataplane", "engine", "eskip", "etagcache", "guard", "httpserve", "internal/durable", "poller", "proxysafe", "relay", "table",
+		"compile", "dataplane", "eskip", "etagcache", "gate", "guard", "httpserve", "internal/durable", "poller", "relay", "table",
 	},
 	"sidecar": {
-		"compile", "dataplane", "engine", "eskip", "etagcache", "guard", "httpserve", "internal/durable", "poller", "rollout",
-		"shadowdiff", "shadowdiff/page", "table", "wire",
+		"compile", "dataplane", "eskip", "etagcache", "gate", "guard", "httpserve", "internal/durable", "poller", "rollout",
+		"shadowdiff", "shadowdiff/page", "table",
 	},
 	"config": {"compile", "dataplane", "eskip", "guard", "kube", "proxysafe"},
 	"setup":  {"config", "internal/durable", "poller", "source/cluster", "source/cluster/api", "source/cluster/watch", "source/filterdir", "source/manifests"},
 
 	// binaries
 	"cmd/dataplane-client": {"config", "dataplane", "rollout", "setup", "sidecar"},
-	"cmd/routesrv":         {"compile", "config", "dataplane", "engine", "kube", "poller", "server", "setup", "shadowdiff", "shadowdiff/page", "source/tables", "table"},
+	"cmd/routesrv":         {"compile", "config", "dataplane", "kube", "poller", "server", "setup", "shadowdiff", "shadowdiff/page", "source/tables", "table"},
 
 	// aside: only tests use these
 	"internal/fixture":                    {"compile", "eskip"},
@@ -91,11 +97,13 @@ var rows = []struct {
 	{"language", []string{"eskip"}},
 	{"data", []string{"kube", "table", "routeid", "internal/durable", "internal/delivery"}},
 	{"words", []string{"wire", "guard", "proxysafe"}},
-	{"behaviour", []string{
-		"source/cluster", "source/manifests", "source/filterdir", "source/tables", "poller", "compile", "etagcache", "dataplane", "rollout",
-		"shadowdiff",
+	{"pure", []string{"compile", "rollout", "shadowdiff"}},
+	{"serving", []string{"etagcache"}},
+	{"seam", []string{"gate"}},
+	{"producers", []string{
+		"source/cluster", "source/manifests", "source/filterdir", "source/tables", "poller", "dataplane",
 	}},
-	{"parts", []string{"engine", "relay", "httpserve", "config", "shadowdiff/page"}},
+	{"parts", []string{"relay", "httpserve", "config", "shadowdiff/page"}},
 	{"assembly", []string{"setup", "server", "sidecar"}},
 	{"binaries", []string{"cmd/routesrv", "cmd/dataplane-client"}},
 }
