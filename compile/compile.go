@@ -6,6 +6,9 @@
 // with the text that the reference logs. What the reference leaves to chance is fixed here: host groups are taken in
 // sorted order.
 //
+// The reference is Skipper's route server: the routes of a cluster here are those that it makes of the same objects and
+// options, and comments in all packages mean it by this word. Where it is not followed, docs/differences.md says so.
+//
 // # Isolation
 //
 // Every route is printed, and read back alone. A route that does not survive is left out and is a problem of the object

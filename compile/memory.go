@@ -80,48 +80,72 @@ func newObjects() objects { return objects{known: make(map[kube.Object]*object)}
 // fewChanges is how many differences are made in place. With more, the list is gone through as a whole.
 const fewChanges = 64
 
-// update takes over a list in which something differs. It gives the objects that are gone, and marks those that have to be
+// revise takes over a list in which something differs. It gives the objects that are gone, and marks those that have to be
 // compiled.
-func update[T comparable](k *objects, before, list []T, generation uint64, admit func(T) *object) (gone []*object) {
+func revise[T comparable](k *objects, before, list []T, generation uint64, admit func(T) *object) (gone []*object) {
 	less, more := difference(before, list)
-	if !k.distinct || len(less)+len(more) > fewChanges {
-		return relist(k, list, generation, admit)
-	}
-	for _, o := range more {
-		if k.known[any(o).(kube.Object)] != nil {
-			return relist(k, list, generation, admit) // it was there already, elsewhere in the list
+	if k.distinct && len(less)+len(more) <= fewChanges {
+		if gone, come, ok := fewEdits(k, less, more, admit); ok {
+			k.edit(gone, come, generation)
+			return gone
 		}
 	}
+	return relist(k, list, generation, admit)
+}
+
+// fewEdits gives what goes and what comes, if the order of the list means nothing before and afterwards: no two objects have
+// one name, none is listed twice, and none is refused, as those are in the order of the list.
+func fewEdits[T comparable](k *objects, less, more []T, admit func(T) *object) (gone, come []*object, ok bool) {
 	for _, o := range less {
-		key := any(o).(kube.Object)
-		old := k.known[key]
-		if old == nil {
-			return append(gone, relist(k, list, generation, admit)...)
+		old := k.known[any(o).(kube.Object)]
+		if old == nil || old.refused != nil {
+			return nil, nil, false
 		}
-		if i, found := slices.BinarySearchFunc(k.sorted, old, compareObjects); found && k.sorted[i] == old {
-			k.sorted = slices.Delete(k.sorted, i, i+1)
-		} else if old.refused != nil {
-			return append(gone, relist(k, list, generation, admit)...) // these are in the order of the list
-		}
-		delete(k.known, key)
 		gone = append(gone, old)
 	}
 	for _, o := range more {
-		now := admit(o)
-		i, found := slices.BinarySearchFunc(k.sorted, now, compareObjects)
-		if found || now.refused != nil {
-			return append(gone, relist(k, list, generation, admit)...)
+		if k.known[any(o).(kube.Object)] != nil {
+			return nil, nil, false // it was there already, elsewhere in the list
 		}
-		now.dirty = generation
-		k.known[any(o).(kube.Object)] = now
-		if !now.skipped {
-			k.sorted = slices.Insert(k.sorted, i, now)
+		now := admit(o)
+		if now.refused != nil {
+			return nil, nil, false
+		}
+		if i, found := k.search(now); found && !slices.Contains(gone, k.sorted[i]) {
+			return nil, nil, false
+		}
+		if slices.ContainsFunc(come, func(other *object) bool { return compareObjects(other, now) == 0 }) {
+			return nil, nil, false
+		}
+		come = append(come, now)
+	}
+	return gone, come, true
+}
+
+// search gives the place of an object among those that are compiled.
+func (k *objects) search(o *object) (at int, found bool) {
+	return slices.BinarySearchFunc(k.sorted, o, compareObjects)
+}
+
+// edit makes the changes in place.
+func (k *objects) edit(gone, come []*object, generation uint64) {
+	for _, o := range gone {
+		delete(k.known, o.Object)
+		if i, found := k.search(o); found && k.sorted[i] == o {
+			k.sorted = slices.Delete(k.sorted, i, i+1)
+		}
+	}
+	for _, o := range come {
+		o.dirty = generation
+		k.known[o.Object] = o
+		if !o.skipped {
+			i, _ := k.search(o)
+			k.sorted = slices.Insert(k.sorted, i, o)
 		}
 	}
 	for i, o := range k.sorted {
 		o.at = i
 	}
-	return gone
 }
 
 // difference gives what is in one of the lists only, if that is a few in one place each, or more than fewChanges of it.
@@ -199,10 +223,10 @@ func (m *memory) update(s *kube.Snapshot, peers []*memory, leader *memory) {
 	before := m.snapshot
 	m.snapshot = s
 	if !slices.Equal(before.Ingresses, s.Ingresses) {
-		w.gone = append(w.gone, update(&m.ingresses, before.Ingresses, s.Ingresses, m.generation, m.admitIngress)...)
+		w.gone = append(w.gone, revise(&m.ingresses, before.Ingresses, s.Ingresses, m.generation, m.admitIngress)...)
 	}
 	if !slices.Equal(before.RouteGroups, s.RouteGroups) {
-		w.gone = append(w.gone, update(&m.groups, before.RouteGroups, s.RouteGroups, m.generation, m.admitRouteGroup)...)
+		w.gone = append(w.gone, revise(&m.groups, before.RouteGroups, s.RouteGroups, m.generation, m.admitRouteGroup)...)
 	}
 	m.follow(&s.Backends, w.peers, leader)
 	w.compile()

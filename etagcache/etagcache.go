@@ -143,7 +143,7 @@ type Cache struct {
 	started atomic.Uint64         // sequence number of the last poll that started
 	claims  claims
 	history history
-	changes changes
+	changes changeLog
 	streams streams
 	bodies  *delivery.Ledger
 	sends   sends

@@ -90,7 +90,7 @@ func (r *replica) poll(s *source) {
 	r.finish()
 }
 
-// skipper is a client as in routesrv.md §14: it names the ETag of the last 200, and ignores all that a 304 says.
+// skipper is a client as old proxies are: it names the ETag of the last 200, and ignores all that a 304 says.
 type skipper struct {
 	tb      testing.TB
 	etag    string

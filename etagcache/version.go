@@ -84,7 +84,7 @@ func (c *Cache) newVersion(t *table.Table, previous *version, order uint64) *ver
 
 // newVariant makes the bodies of t, for the version with the number.
 func (c *Cache) newVariant(t *table.Table, order uint64, ofZone bool) *variant {
-	pieces := c.encoded(t, order, ofZone)
+	pieces := c.piecesOf(t, order, ofZone)
 	va := &variant{table: t, count: []string{strconv.Itoa(t.Len())}, pieces: pieces}
 	va.bodies = [encodings]body{identity: textBody(t), gzipped: gzipBody(pieces), zstandard: zstdBody(pieces)}
 	for e := range encodings {

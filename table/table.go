@@ -101,7 +101,7 @@ func check(r *Route) error {
 	return nil
 }
 
-// isSymbol reports whether s is a symbol of eskip (eskip.md §2), which every id must be for the document to parse.
+// isSymbol reports whether s is a symbol of eskip, which every id must be for the document to parse.
 func isSymbol(s string) bool {
 	for i := range len(s) {
 		c := s[i]

@@ -16,9 +16,9 @@ const (
 	cutShare = 2
 )
 
-// changes remembers which routes differ between the last versions, and nothing of what they were: a delta has the texts of the
+// changeLog remembers which routes differ between the last versions, and nothing of what they were: a delta has the texts of the
 // table that it leads to, so all it takes is the ids. That is what makes a history of 64 versions nearly free.
-type changes struct {
+type changeLog struct {
 	mu sync.Mutex
 	// last is the number of the last version in which the route with the id came, changed or went. Those of floor and before
 	// may be there, and mean nothing.
@@ -27,7 +27,7 @@ type changes struct {
 }
 
 // record notes what the version with the number changes, against the one before it, if there is one.
-func (c *changes) record(before, now *table.Table, order uint64) {
+func (c *changeLog) record(before, now *table.Table, order uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if before == nil {
@@ -62,13 +62,13 @@ func (c *changes) record(before, now *table.Table, order uint64) {
 }
 
 // cut makes the version with the number the oldest one.
-func (c *changes) cut(order uint64) {
+func (c *changeLog) cut(order uint64) {
 	c.last, c.floor = make(map[string]uint64), order
 }
 
 // since gives the ids of all routes that may differ between the version with the number and any later one. It is false if that
 // is not remembered.
-func (c *changes) since(order uint64) (ids []string, ok bool) {
+func (c *changeLog) since(order uint64) (ids []string, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if order < c.floor {
