@@ -30,7 +30,7 @@ func (l *List) SetAbsent(absent bool) {
 }
 
 // set makes the answer what is known.
-func (l *List) set(a Answer) {
+func (l *List) set(a Listing) {
 	l.Changed = l.Changed || !a.same && !SameItems(l.Items, a.Items)
 	l.State = a.State
 }
@@ -52,9 +52,9 @@ func (s *State) ForgetBytes() {
 	}
 }
 
-// Answer is a complete answer to the request for a list. Items that are those of the state that it was compared with
+// Listing is a complete answer to the request for a list. Items that are those of the state that it was compared with
 // have the same objects; same says that all are, and that none is missing.
-type Answer struct {
+type Listing struct {
 	State
 	same bool
 	Lost int // how many of the objects that were known are not in it

@@ -51,7 +51,7 @@ func TestWalkingAKnownListAllocatesTheSameAtAnySize(t *testing.T) {
 					if _, err := decode.List(media, w, l.Type, m.add); err != nil {
 						t.Fatal(err)
 					}
-					l.set(m.answer())
+					l.set(m.listing())
 				}
 				pass()
 				if len(l.Items) != n {

@@ -385,7 +385,7 @@ func TestAReconcileFindsWhatAWatchHasMissed(t *testing.T) {
 	server.Bookmark() // the watch claims to be there
 	w.until("the lost service", func(s *kube.Snapshot) bool { return len(s.Services) == 2 })
 	eventually(t, "the difference", func() bool { return difference(t, registry, "Service") == 1 })
-	if !strings.Contains(text.String(), watch.MessageWatchDiffers) || !strings.Contains(text.String(), "Service n1/lost") {
+	if !strings.Contains(text.String(), watch.MessageDiffers) || !strings.Contains(text.String(), "Service n1/lost") {
 		t.Errorf("log\n%s", text)
 	}
 	clustertest.Apply(t, server, "kind: Service\nmetadata: {name: later, namespace: n1}")
