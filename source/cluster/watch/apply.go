@@ -4,8 +4,8 @@ import (
 	"slices"
 
 	"github.com/routesrv/routesrv/kube"
-	"github.com/routesrv/routesrv/source/cluster/decode"
-	"github.com/routesrv/routesrv/source/cluster/lister"
+	"github.com/routesrv/routesrv/source/cluster/internal/decode"
+	"github.com/routesrv/routesrv/source/cluster/internal/lister"
 )
 
 // update is what an event says about one object.

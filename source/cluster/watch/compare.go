@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/kube"
-	"github.com/routesrv/routesrv/source/cluster/lister"
+	"github.com/routesrv/routesrv/source/cluster/internal/lister"
 )
 
 // differences are the objects of which a list shows another state than the watch.

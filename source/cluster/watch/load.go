@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/kube"
-	"github.com/routesrv/routesrv/source/cluster/api"
-	"github.com/routesrv/routesrv/source/cluster/decode"
-	"github.com/routesrv/routesrv/source/cluster/lister"
+	"github.com/routesrv/routesrv/source/cluster/internal/api"
+	"github.com/routesrv/routesrv/source/cluster/internal/decode"
+	"github.com/routesrv/routesrv/source/cluster/internal/lister"
 )
 
 // listEverything lists the kind, not older than what is known. The caller has the turn.

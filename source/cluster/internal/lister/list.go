@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"github.com/routesrv/routesrv/kube"
-	"github.com/routesrv/routesrv/source/cluster/api"
-	"github.com/routesrv/routesrv/source/cluster/decode"
+	"github.com/routesrv/routesrv/source/cluster/internal/api"
+	"github.com/routesrv/routesrv/source/cluster/internal/decode"
 )
 
 // List is a kind that is read and what is known of it. Whoever owns the [Lister] guards it.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/routesrv/routesrv/source/cluster/decode"
+	"github.com/routesrv/routesrv/source/cluster/internal/decode"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
