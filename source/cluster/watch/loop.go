@@ -41,8 +41,8 @@ func (k *watched) follow(ctx context.Context) {
 		if restarted { // or ctx has ended
 			continue
 		}
-		lived := k.ended(err)
-		pause(ctx, p.delay(err, lived))
+		lived, goesOn := k.ended(err)
+		pause(ctx, p.delay(err, lived, goesOn))
 	}
 }
 
@@ -148,9 +148,9 @@ func newPace(probing time.Duration) pace {
 }
 
 // delay returns how long to wait after an attempt that ended with err, and whose watch was open for so long. It doubles until
-// an attempt has worked for a while: a short one if the next one only goes on, a longer one if it asks for everything.
-func (p *pace) delay(err error, lived time.Duration) time.Duration {
-	if lived >= calmAfter || lived >= aliveAfter && !isLost(err) {
+// an attempt has worked for a while: a short one if the next one goes on from there, a longer one if it asks for everything.
+func (p *pace) delay(err error, lived time.Duration, goesOn bool) time.Duration {
+	if lived >= calmAfter || lived >= aliveAfter && goesOn {
 		p.next = p.first
 		if err == nil {
 			return 0

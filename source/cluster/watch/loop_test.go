@@ -299,6 +299,18 @@ func TestAWatchThatBeginsWithEverything(t *testing.T) {
 	}
 }
 
+// A stream of everything that breaks late is asked for less and less often, too.
+func TestAStreamThatBreaksLateLeavesTheServerItsRest(t *testing.T) {
+	late := stream(service("ADDED", "x", 90), 20*time.Second, breaks)
+	play(t, watch.Config{}, []step{late, late, late, stream()}, func(t *testing.T, s *script, w *watch.Watcher, log func() string) {
+		readsUntil(t, w, 2*time.Minute, func(_ *kube.Snapshot, err error) bool { return err == nil })
+		what, after := s.watches()
+		if strings.Join(what, ", ") != "all, all, all, from 100" || after[1] < 500*time.Millisecond || after[2] < time.Second || after[3] < 2*time.Second {
+			t.Errorf("asked for %q after %v, want delays that double; log\n%s", what, after, log())
+		}
+	})
+}
+
 // Whoever may not watch reads nothing new, and is told why and for how long already.
 func TestAWatchThatIsRefusedForLongMakesReadsFail(t *testing.T) {
 	for code, want := range map[int]string{401: "unauthorized: ", 403: `grant the verb "watch" on "services"`} {

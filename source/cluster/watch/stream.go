@@ -51,11 +51,11 @@ func (k *watched) watch(parent context.Context, loaded func()) error {
 	defer overdue.Stop()
 
 	since := k.seen()
-	resp, err := w.lister.API.Watch(ctx, parent, &k.list.Resource, api.WatchOptions{
-		Since: since, Initial: loaded != nil, Seconds: int64(lasts / time.Second),
-	})
-	if loaded != nil && since != 0 && api.NeedsConsistent(err) {
-		resp, err = w.lister.API.Watch(ctx, parent, &k.list.Resource, api.WatchOptions{Initial: true, Seconds: int64(lasts / time.Second)})
+	o := api.WatchOptions{Since: since, Initial: loaded != nil, Seconds: int64(lasts / time.Second)}
+	resp, err := w.lister.API.Watch(ctx, parent, &k.list.Resource, o)
+	if o.Initial && since != 0 && api.NeedsConsistent(err) {
+		o.Since = 0
+		resp, err = w.lister.API.Watch(ctx, parent, &k.list.Resource, o)
 	}
 	if err != nil {
 		return k.readError("watch", err)
@@ -77,8 +77,9 @@ func (k *watched) watch(parent context.Context, loaded func()) error {
 			return k.readError("list", err)
 		}
 		k.load(items, at, since)
+	} else {
+		tooSlow.Stop()
 	}
-	tooSlow.Stop()
 	for {
 		e, item, err := in.next()
 		if err != nil {

@@ -152,9 +152,9 @@ func (k *watched) recovered(now time.Time) {
 	}
 }
 
-// ended notes how an attempt has ended, and returns for how long its watch was open. Without an error the watch ended as
-// agreed, and the next one follows at once.
-func (k *watched) ended(err error) (lived time.Duration) {
+// ended notes how an attempt has ended: without an error as agreed. It returns for how long the watch was open, and whether the
+// next one goes on from there.
+func (k *watched) ended(err error) (lived time.Duration, goesOn bool) {
 	k.w.mu.Lock()
 	defer k.w.mu.Unlock()
 	now := time.Now()
@@ -185,7 +185,7 @@ func (k *watched) ended(err error) (lived time.Duration) {
 	if api.ReasonOf(err) == api.ReasonNotFound && k.list == k.w.lister.RouteGroups {
 		poke(k.w.look)
 	}
-	return lived
+	return lived, k.loaded
 }
 
 // broken notes that a list or a watch has failed, unless it was not even tried for a failure that is known; mu is held.
