@@ -11,7 +11,7 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 
-	"github.com/routesrv/routesrv/source/cluster/decode"
+	"github.com/routesrv/routesrv/source/cluster/internal/decode"
 )
 
 // mediaType returns the type that the body is to be decoded by. A server that says nothing, or no more than that it is

@@ -15,7 +15,7 @@ const MessageUnconfirmed = "a list lacked objects that a consistent list has; th
 
 // ConfirmLoss makes another, consistent request if the answer lacks so much of what is known that it may be wrong: all
 // objects of the kind, or most of them. The second answer counts.
-func (r *Lister) ConfirmLoss(ctx context.Context, l *List, a Answer, known State) (Answer, error) {
+func (r *Lister) ConfirmLoss(ctx context.Context, l *List, a Listing, known State) (Listing, error) {
 	if !a.Suspicious(len(known.Items)) {
 		return a, nil
 	}
@@ -30,7 +30,7 @@ func (r *Lister) ConfirmLoss(ctx context.Context, l *List, a Answer, known State
 }
 
 // Suspicious reports whether the answer lacks so many of the known objects that it has to be confirmed.
-func (a Answer) Suspicious(known int) bool {
+func (a Listing) Suspicious(known int) bool {
 	return a.Lost > 0 && (a.Lost == known || float64(a.Lost) > confirmedLoss*float64(known))
 }
 

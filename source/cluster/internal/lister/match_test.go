@@ -9,8 +9,8 @@ import (
 
 	"github.com/routesrv/routesrv/internal/kubetest"
 	"github.com/routesrv/routesrv/kube"
-	"github.com/routesrv/routesrv/source/cluster/api"
-	"github.com/routesrv/routesrv/source/cluster/decode"
+	"github.com/routesrv/routesrv/source/cluster/internal/api"
+	"github.com/routesrv/routesrv/source/cluster/internal/decode"
 )
 
 // Walking a list that is known allocates the same, however many objects are in it.
@@ -51,7 +51,7 @@ func TestWalkingAKnownListAllocatesTheSameAtAnySize(t *testing.T) {
 					if _, err := decode.List(media, w, l.Type, m.add); err != nil {
 						t.Fatal(err)
 					}
-					l.set(m.answer())
+					l.set(m.listing())
 				}
 				pass()
 				if len(l.Items) != n {

@@ -77,11 +77,22 @@ func (i *Item) Ref() kube.Ref {
 	return i.Object.Ref()
 }
 
-// Sort puts the items into the order of their keys, unless they are.
-func Sort(items []Item) {
-	if !InOrder(items) {
-		slices.SortFunc(items, func(a, b Item) int { return CompareKeys(a.Ref(), b.Ref()) })
+// Sort puts the items into the order of their keys, in place, and returns them. Of several with the same key the last one stays.
+func Sort(items []Item) []Item {
+	if InOrder(items) {
+		return items
 	}
+	slices.SortStableFunc(items, func(a, b Item) int { return CompareKeys(a.Ref(), b.Ref()) })
+	n := 0
+	for i := range items {
+		if n > 0 && CompareKeys(items[n-1].Ref(), items[i].Ref()) == 0 {
+			n--
+		}
+		items[n] = items[i]
+		n++
+	}
+	clear(items[n:])
+	return items[:n]
 }
 
 // Lost returns how many of the known items are not among others. Both are sorted.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/kube"
-	"github.com/routesrv/routesrv/source/cluster/api"
+	"github.com/routesrv/routesrv/source/cluster/internal/api"
 )
 
 // A kind that is gone is believed to be gone after so many reads in so much time, all of which found that.

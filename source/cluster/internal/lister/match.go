@@ -61,15 +61,15 @@ func (m *matcher) diverge() {
 	}
 }
 
-// answer is what was collected, once it is known to be complete.
-func (m *matcher) answer() Answer {
+// listing is what was collected, once it is known to be complete.
+func (m *matcher) listing() Listing {
 	if m.at < len(m.known.Items) {
 		m.diverge() // the last ones are gone
 	}
 	if m.same {
-		return Answer{State: m.known, same: true}
+		return Listing{State: m.known, same: true}
 	}
-	return Answer{
+	return Listing{
 		State: State{Items: m.next, Sorted: InOrder(m.next)}, Lost: len(m.known.Items) - m.kept,
 	}
 }

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/routesrv/routesrv/kube"
-	"github.com/routesrv/routesrv/source/cluster/decode"
+	"github.com/routesrv/routesrv/source/cluster/internal/decode"
 )
 
 // WatchOptions are what a watch is asked for.
@@ -41,8 +41,8 @@ func (o WatchOptions) query(selector string) string {
 	return q.Encode()
 }
 
-// Stream is the answer to a watch. The caller closes the body.
-type Stream struct {
+// EventStream is the answer to a watch. The caller closes the body.
+type EventStream struct {
 	Path  string // as requested, with query
 	Media string
 	Body  io.ReadCloser
@@ -51,7 +51,7 @@ type Stream struct {
 // Watch opens a watch that lasts until ctx ends; parent is what ctx was made of. If ctx has a cause that is
 // [context.DeadlineExceeded], the server was too slow. Anything but an answer with status 200 that is a stream is an error,
 // for which [ReasonOf] gives the reason.
-func (c *Client) Watch(ctx, parent context.Context, r *Resource, o WatchOptions) (*Stream, error) {
+func (c *Client) Watch(ctx, parent context.Context, r *Resource, o WatchOptions) (*EventStream, error) {
 	request := r.request("watch")
 	request.query = o.query(r.selector)
 	u := c.url(request)
@@ -80,5 +80,5 @@ func (c *Client) Watch(ctx, parent context.Context, r *Resource, o WatchOptions)
 		_ = resp.Body.Close()
 		return nil, Errorf(ReasonBody, "answer to %s: %w", path, err)
 	}
-	return &Stream{Path: path, Media: media, Body: resp.Body}, nil
+	return &EventStream{Path: path, Media: media, Body: resp.Body}, nil
 }

@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"github.com/routesrv/routesrv/kube"
-	"github.com/routesrv/routesrv/source/cluster/api"
-	"github.com/routesrv/routesrv/source/cluster/decode"
+	"github.com/routesrv/routesrv/source/cluster/internal/api"
+	"github.com/routesrv/routesrv/source/cluster/internal/decode"
 )
 
 // List is a kind that is read and what is known of it. Whoever owns the [Lister] guards it.
@@ -30,7 +30,7 @@ func (l *List) SetAbsent(absent bool) {
 }
 
 // set makes the answer what is known.
-func (l *List) set(a Answer) {
+func (l *List) set(a Listing) {
 	l.Changed = l.Changed || !a.same && !SameItems(l.Items, a.Items)
 	l.State = a.State
 }
@@ -52,9 +52,9 @@ func (s *State) ForgetBytes() {
 	}
 }
 
-// Answer is a complete answer to the request for a list. Items that are those of the state that it was compared with
+// Listing is a complete answer to the request for a list. Items that are those of the state that it was compared with
 // have the same objects; same says that all are, and that none is missing.
-type Answer struct {
+type Listing struct {
 	State
 	same bool
 	Lost int // how many of the objects that were known are not in it

@@ -34,7 +34,7 @@ type Window struct {
 	source io.Reader
 	limit  int64  // of the body, in bytes
 	buf    []byte // what was read and not dropped yet
-	at     int    // buf[at:] was not taken yet
+	at     int    // buf[at:] was not consumed yet
 	read   int64  // bytes of the body so far
 	end    bool   // source has nothing more
 }
@@ -55,16 +55,16 @@ func (w *Window) Release() {
 	}
 }
 
-// rest is what was read and not taken. It is valid until more or take is called.
+// rest is what was read and not consumed. It is valid until more or consume is called.
 func (w *Window) rest() []byte { return w.buf[w.at:] }
 
-// position is how many bytes of the body were taken.
+// position is how many bytes of the body were consumed.
 func (w *Window) position() int64 { return w.read - int64(len(w.buf)-w.at) }
 
 // Size returns how many bytes of the body were read so far.
 func (w *Window) Size() int64 { return w.read }
 
-// more reads until the window is full, which it makes larger if nothing of it was taken. It fails with errEnds if there is
+// more reads until the window is full, which it makes larger if nothing of it was consumed. It fails with errEnds if there is
 // no more.
 func (w *Window) more() error {
 	if w.end {
@@ -109,8 +109,8 @@ func (w *Window) ended() (bool, error) {
 	return false, nil
 }
 
-// take returns the next n bytes, which are valid until the window is used again.
-func (w *Window) take(n uint64) ([]byte, error) {
+// consume returns the next n bytes, which are valid until the window is used again.
+func (w *Window) consume(n uint64) ([]byte, error) {
 	for uint64(len(w.buf)-w.at) < n {
 		if err := w.more(); err != nil {
 			return nil, err
@@ -181,9 +181,9 @@ func (w *Window) field(end int64) (number protowire.Number, size uint64, ok bool
 		case protowire.VarintType:
 			_, err = w.varint()
 		case protowire.Fixed32Type:
-			_, err = w.take(4)
+			_, err = w.consume(4)
 		case protowire.Fixed64Type:
-			_, err = w.take(8)
+			_, err = w.consume(8)
 		default:
 			err = fmt.Errorf("wire type %d", wire)
 		}

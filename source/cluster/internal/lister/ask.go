@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/kube"
-	"github.com/routesrv/routesrv/source/cluster/api"
-	"github.com/routesrv/routesrv/source/cluster/decode"
+	"github.com/routesrv/routesrv/source/cluster/internal/api"
+	"github.com/routesrv/routesrv/source/cluster/internal/decode"
 )
 
 // floorRetry is how long lists go without a common floor after the API server could not hold to one.
@@ -36,10 +36,10 @@ func (r *Lister) Read(ctx context.Context, l *List, consistent bool, floor kube.
 
 // AskFor lists one kind and compares the answer with what is known, consistently or else not older than that and than the
 // floor. It changes nothing of l. The error is a *[kube.ReadError].
-func (r *Lister) AskFor(ctx context.Context, l *List, consistent bool, floor kube.Revision, known State) (Answer, error) {
+func (r *Lister) AskFor(ctx context.Context, l *List, consistent bool, floor kube.Revision, known State) (Listing, error) {
 	start := time.Now()
 	var (
-		a   Answer
+		a   Listing
 		err error
 	)
 	consistent = consistent || known.Seen == 0
@@ -67,7 +67,7 @@ func (r *Lister) AskFor(ctx context.Context, l *List, consistent bool, floor kub
 func (r *Lister) WithoutFloor() bool { return time.Since(r.noFloorSince) < floorRetry }
 
 // notOlder lists one kind at the floor, or, if that cannot be had, at what is known of it.
-func (r *Lister) notOlder(ctx context.Context, l *List, floor kube.Revision, known State) (Answer, error) {
+func (r *Lister) notOlder(ctx context.Context, l *List, floor kube.Revision, known State) (Listing, error) {
 	since := known.Seen
 	if !r.WithoutFloor() { // it may have turned out in this very read
 		since = max(since, floor)
@@ -83,14 +83,14 @@ func (r *Lister) notOlder(ctx context.Context, l *List, floor kube.Revision, kno
 
 // Ask makes one request for the list, not older than since, or a consistent one if since is 0, and compares the answer with
 // what is known. It changes nothing of l.
-func (r *Lister) Ask(ctx context.Context, l *List, since kube.Revision, known State) (a Answer, err error) {
+func (r *Lister) Ask(ctx context.Context, l *List, since kube.Revision, known State) (a Listing, err error) {
 	err = r.API.Get(ctx, l.List(since), func(resp *api.Response) error {
 		var wire Digest
 		if resp.Wire != nil {
 			r.Metrics.ListBytes.WithLabelValues(string(l.Kind)).Set(float64(len(resp.Wire)))
 			// The very same answer, revision included. A newer one was asked for if the floor is above it.
 			if wire = sha256.Sum256(resp.Wire); wire == known.Wire && known.Seen >= since {
-				a = Answer{State: known, same: true}
+				a = Listing{State: known, same: true}
 				return nil
 			}
 		}
@@ -116,7 +116,7 @@ func (r *Lister) Ask(ctx context.Context, l *List, since kube.Revision, known St
 		if !known.deep {
 			r.Metrics.DecodedObjects.WithLabelValues(string(l.Kind)).Add(float64(m.decoded))
 		}
-		a = m.answer()
+		a = m.listing()
 		a.Seen, a.Wire = revision, wire
 		return nil
 	})

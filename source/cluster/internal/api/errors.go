@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
+	"time"
 
-	"github.com/routesrv/routesrv/source/cluster/decode"
+	"github.com/routesrv/routesrv/source/cluster/internal/decode"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -73,11 +75,8 @@ type StatusError struct {
 	path    string // with query
 	message string // of the API server, may be empty
 	missing string // the permission that the request needs
-	status  metav1.Status
+	wait    time.Duration
 }
-
-// Status gives what the API server said, for client-go.
-func (e *StatusError) Status() metav1.Status { return e.status }
 
 func (e *StatusError) Error() string {
 	text := fmt.Sprintf("request to %s failed, status: %d, %d %s", e.path, e.Code, e.Code, http.StatusText(e.Code))
@@ -101,12 +100,19 @@ func (e *StatusError) Error() string {
 	return text
 }
 
+// maxRetryAfter is how many seconds a server may ask us to wait: no more than anybody would wait for it.
+const maxRetryAfter = 3600
+
 // maxMessage is how many bytes of a server's message go into an error.
 const maxMessage = 512
 
 // newStatusError makes an error of an answer. The body may be a Status object in either encoding, or anything.
-func newStatusError(code int, path, missing string, body []byte) error {
+func newStatusError(resp *http.Response, path, missing string, body []byte) error {
+	code := resp.StatusCode
 	e := &StatusError{Code: code, path: path, missing: missing}
+	if n, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && n > 0 {
+		e.wait = time.Duration(min(n, maxRetryAfter)) * time.Second
+	}
 	status := decode.Status(body)
 	e.message = status.Message
 	if len(e.message) > maxMessage {
@@ -114,8 +120,6 @@ func newStatusError(code int, path, missing string, body []byte) error {
 	}
 	e.message = oneLine(e.message)
 	e.TooNew = code == http.StatusGatewayTimeout && isTooNew(&status)
-	status.Code = int32(code)
-	e.status = status
 
 	r := ReasonStatus
 	switch code {
@@ -138,16 +142,33 @@ func isTooNew(s *metav1.Status) bool {
 	return strings.Contains(s.Message, "Too large resource version")
 }
 
-// statusCode is the status of an answer that is an error, 0 if there was none.
-func statusCode(err error) int {
+// StatusCode returns the status of an answer that is an error, 0 if there was none.
+func StatusCode(err error) int {
 	if e, ok := errors.AsType[*StatusError](err); ok {
 		return e.Code
 	}
 	return 0
 }
 
+// RetryAfter returns how long the server asks to wait before the next request, 0 if it does not say.
+func RetryAfter(err error) time.Duration {
+	if e, ok := errors.AsType[*StatusError](err); ok {
+		return e.wait
+	}
+	return 0
+}
+
 // IsNotFound reports whether the API server has answered 404.
-func IsNotFound(err error) bool { return statusCode(err) == http.StatusNotFound }
+func IsNotFound(err error) bool { return StatusCode(err) == http.StatusNotFound }
+
+// IsGone reports whether the API server has forgotten the revision that was asked for.
+func IsGone(err error) bool { return StatusCode(err) == http.StatusGone }
+
+// IsUnsupported reports whether the API server does not take such a request: it would answer the same again.
+func IsUnsupported(err error) bool {
+	code := StatusCode(err)
+	return code == http.StatusBadRequest || code == http.StatusUnprocessableEntity
+}
 
 // IsTooNew reports whether the API server has not reached the revision that was asked for.
 func IsTooNew(err error) bool {
@@ -158,7 +179,7 @@ func IsTooNew(err error) bool {
 // NeedsConsistent reports whether the API server cannot prove that it serves the revision that was asked for, and a
 // consistent list needs no proof.
 func NeedsConsistent(err error) bool {
-	return errors.Is(err, ErrNoRevision) || statusCode(err) == http.StatusGone || IsTooNew(err)
+	return errors.Is(err, ErrNoRevision) || IsGone(err) || IsTooNew(err)
 }
 
 // IsDown reports whether the error says that the API server does not answer, or answers that it cannot.
@@ -166,7 +187,7 @@ func IsDown(err error) bool {
 	if err == nil {
 		return false
 	}
-	if code := statusCode(err); code != 0 {
+	if code := StatusCode(err); code != 0 {
 		return code >= http.StatusInternalServerError || code == http.StatusTooManyRequests
 	}
 	switch ReasonOf(err) {

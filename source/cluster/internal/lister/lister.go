@@ -27,7 +27,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/kube"
-	"github.com/routesrv/routesrv/source/cluster/api"
+	"github.com/routesrv/routesrv/source/cluster/internal/api"
 )
 
 // Lister lists the kinds of one cluster. It is not safe for concurrent use; see [Lister.Acquire].

@@ -13,7 +13,7 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 
-	"github.com/routesrv/routesrv/source/cluster/decode"
+	"github.com/routesrv/routesrv/source/cluster/internal/decode"
 )
 
 // maxStatusBytes is how much is read of the body of a failure.
@@ -156,7 +156,7 @@ func (c *Client) refused(ctx, parent context.Context, resp *http.Response, path,
 	if resp.Header.Get("Content-Encoding") == "gzip" {
 		zip, err := gzip.NewReader(r)
 		if err != nil {
-			return newStatusError(resp.StatusCode, path, missing, nil)
+			return newStatusError(resp, path, missing, nil)
 		}
 		r = zip
 	}
@@ -164,5 +164,5 @@ func (c *Client) refused(ctx, parent context.Context, resp *http.Response, path,
 	if err != nil && ctx.Err() != nil {
 		return c.transportError(ctx, parent, path, err)
 	}
-	return newStatusError(resp.StatusCode, path, missing, body)
+	return newStatusError(resp, path, missing, body)
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/routesrv/routesrv/kube"
-	"github.com/routesrv/routesrv/source/cluster/decode"
+	"github.com/routesrv/routesrv/source/cluster/internal/decode"
 )
 
 // Resource is one kind as the API knows it, restricted to the namespace and the labels that are read.

@@ -83,7 +83,7 @@ func (h *head) revision() kube.Revision {
 
 // walkProtobuf walks a list. The lengths in it have to add up to the last byte, so that a body which ends early shows.
 func walkProtobuf(w *Window, kind string, head *head, item func([]byte)) error {
-	magic, err := w.take(uint64(len(protobufMagic)))
+	magic, err := w.consume(uint64(len(protobufMagic)))
 	if err != nil || !bytes.Equal(magic, protobufMagic) {
 		return cmp.Or(unlessEnds(err), errors.New("it does not begin like protobuf of the Kubernetes API"))
 	}
@@ -110,7 +110,7 @@ func walkProtobuf(w *Window, kind string, head *head, item func([]byte)) error {
 			}
 			continue
 		}
-		value, err := w.take(size)
+		value, err := w.consume(size)
 		if err != nil {
 			return behind(w, err)
 		}
@@ -135,7 +135,7 @@ func walkItems(w *Window, end int64, head *head, item func([]byte)) error {
 		if err != nil || !ok {
 			return err
 		}
-		value, err := w.take(size)
+		value, err := w.consume(size)
 		if err != nil {
 			return err
 		}

@@ -11,14 +11,25 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/routesrv/routesrv/kube"
 )
 
+// EventType is what an event of a watch says.
+type EventType string
+
+// The types that the API has.
+const (
+	Added    EventType = "ADDED"
+	Modified EventType = "MODIFIED"
+	Deleted  EventType = "DELETED"
+	Bookmark EventType = "BOOKMARK" // up to which revision everything was sent
+	Failed   EventType = "ERROR"    // why the server ends the stream
+)
+
 // Event is one event of a watch.
 type Event struct {
-	Type watch.EventType
+	Type EventType
 
 	// Of an object that was added, modified or deleted. Object is the object, for [Object]; it is valid until the next
 	// event is read. A bookmark has a Revision only.
@@ -28,7 +39,7 @@ type Event struct {
 
 	// Loaded says that a bookmark ends the objects with which the watch begins.
 	Loaded bool
-	// Status is what an error says.
+	// Status is what a Failed event says.
 	Status *metav1.Status
 }
 
@@ -52,20 +63,22 @@ func NewEvents(t Type, media string, body io.Reader, limit int64) *Events {
 	return r
 }
 
-// Next reads an event. The error is io.EOF if the stream ended between two events, and a *[BadEventError] if the event
-// cannot be understood.
+// Next reads an event. The error is io.EOF if the stream ended between two events, and a *[BadEventError] if what came
+// cannot be understood; anything else is an error of the body.
 func (r *Events) Next() (e Event, err error) {
 	if r.media == MediaProtobuf {
 		err = r.readFrame()
 	} else {
 		r.buf, err = r.readText()
 	}
-	if err != nil {
+	if syntax := (*json.SyntaxError)(nil); errors.As(err, &syntax) || errors.Is(err, ErrTooLarge) {
+		return e, &BadEventError{err}
+	} else if err != nil {
 		return e, err
 	}
-	kind, raw, err := r.split()
+	event, raw, err := r.split()
 	if err == nil {
-		e, err = r.decode(watch.EventType(kind), raw)
+		e, err = r.decode(event, raw)
 	}
 	if err != nil {
 		return e, &BadEventError{err}
@@ -73,7 +86,7 @@ func (r *Events) Next() (e Event, err error) {
 	return e, nil
 }
 
-// BadEventError says that an event cannot be understood.
+// BadEventError says that an event cannot be understood, or is larger than allowed. Nothing behind it can be read.
 type BadEventError struct{ Err error }
 
 func (e *BadEventError) Error() string { return "event: " + e.Err.Error() }
@@ -124,10 +137,10 @@ const (
 )
 
 // split takes an event apart: its type and the object, in the encoding of the stream.
-func (r *Events) split() (kind string, raw []byte, err error) {
+func (r *Events) split() (event EventType, raw []byte, err error) {
 	if r.media != MediaProtobuf {
 		var e struct {
-			Type   string
+			Type   EventType
 			Object json.RawMessage
 		}
 		err = json.Unmarshal(r.buf, &e)
@@ -136,7 +149,7 @@ func (r *Events) split() (kind string, raw []byte, err error) {
 	err = fields(r.buf, func(field protowire.Number, value []byte) error {
 		switch field {
 		case eventType:
-			kind = string(value)
+			event = EventType(value)
 		case eventObject:
 			return fields(value, func(field protowire.Number, value []byte) error {
 				if field == extensionRaw {
@@ -147,17 +160,17 @@ func (r *Events) split() (kind string, raw []byte, err error) {
 		}
 		return nil
 	})
-	return kind, raw, err
+	return event, raw, err
 }
 
 // decode makes an event of its parts.
-func (r *Events) decode(event watch.EventType, raw []byte) (Event, error) {
+func (r *Events) decode(event EventType, raw []byte) (Event, error) {
 	e := Event{Type: event}
 	apiVersion, kind, message, err := r.open(raw)
 	if err != nil {
 		return e, err
 	}
-	if event == watch.Error {
+	if event == Failed {
 		e.Status, err = r.status(message)
 		return e, err
 	}
@@ -165,7 +178,7 @@ func (r *Events) decode(event watch.EventType, raw []byte) (Event, error) {
 		return e, fmt.Errorf("it is about a %.40q of the API version %.40q, want %s of %s", kind, apiVersion, r.typ.Kind, r.typ.APIVersion)
 	}
 	switch event {
-	case watch.Bookmark:
+	case Bookmark:
 		meta, err := r.meta(message)
 		if err != nil {
 			return e, err
@@ -173,7 +186,7 @@ func (r *Events) decode(event watch.EventType, raw []byte) (Event, error) {
 		e.Loaded = meta.Annotations[metav1.InitialEventsAnnotationKey] == "true"
 		e.Revision, err = Revision(meta.ResourceVersion)
 		return e, err
-	case watch.Added, watch.Modified, watch.Deleted:
+	case Added, Modified, Deleted:
 		id, err := r.identity(message)
 		if err != nil {
 			return e, err
