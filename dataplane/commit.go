@@ -360,13 +360,12 @@ func (c *Client) commit(next *candidate, now time.Time) {
 	c.cur.Store(&named)
 }
 
-// Accept applies the held table at once, if it has the digest; the zero digest is whatever is held. The errors are those
-// of the guard.
+// Accept applies the held table at once, if it has the digest. The errors are those of the guard.
 func (c *Client) Accept(digest table.Digest) (*table.Table, error) {
 	c.committing.Lock()
 	defer c.committing.Unlock()
 	now := time.Now()
-	t, err := c.guard.Accept(digest, now)
+	t, err := c.guard.Accept(guard.Acceptance{Digest: digest}, now)
 	if err != nil {
 		return nil, err
 	}

@@ -48,6 +48,7 @@ func newModel(t *testing.T) *model {
 		net[string(rune('a'+i))] = m.watch(i, s)
 	}
 	m.w.cfg.Transport = net
+	m.w.cfg.Guard.Hold = modelHold
 	m.c = m.w.client()
 	return m
 }
@@ -291,7 +292,11 @@ func (m *model) odd(arg byte) {
 		m.note("the cluster was restored: it is at %d", m.revision)
 	case 1:
 		held := m.c.Status().Held
-		tab, err := m.c.Accept(table.Digest{})
+		var digest table.Digest
+		if held != nil {
+			digest = held.Digest
+		}
+		tab, err := m.c.Accept(digest)
 		m.note("accept: %v", err)
 		if (held == nil) != (err != nil) || err == nil && tab.Digest() != held.Digest {
 			m.failf("accepted %v (%v), held was %v", tab, err, held)

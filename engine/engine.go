@@ -156,7 +156,7 @@ func (e *Engine) Status() poller.Status { return e.poller.Status() }
 // Guard gives the state of the guard.
 func (e *Engine) Guard() guard.State { return e.poller.Guard() }
 
-// Accept publishes the held table with the digest; the zero digest is whatever is held.
+// Accept publishes the held table with the digest.
 func (e *Engine) Accept(d table.Digest) (*table.Table, error) { return e.poller.Accept(d) }
 
 // Problems gives what is wrong now, sorted by owner. The slice is the caller's.

@@ -232,7 +232,10 @@ func TestAcceptWorksWhileAReadIsUnderWay(t *testing.T) {
 		polled(3 * time.Second)
 		w.change(func() { w.took = time.Minute })
 		polled(4 * time.Second) // in the midst of the third read
-		if _, err := p.Accept(table.Digest{}); err != nil {
+		if _, err := p.Accept(table.Digest{}); !errors.Is(err, guard.ErrNoDigest) {
+			t.Errorf("accept without a digest: %v, want %v", err, guard.ErrNoDigest)
+		}
+		if _, err := p.Accept(p.Guard().Digest); err != nil {
 			t.Errorf("accept: %v", err)
 		}
 		if got := w.tables(); !slices.Equal(got, []string{"a b c", "a"}) {

@@ -333,11 +333,11 @@ func (p *Poller) update(change func(*Status)) {
 }
 
 // Accept publishes the held table, at once. The digest is that of the table, or of one that was held before it for the
-// same intent and the same half; the zero digest is whatever is held. The errors are those of the guard.
+// same intent and the same half. The errors are those of the guard.
 func (p *Poller) Accept(d table.Digest) (*table.Table, error) {
 	p.publishing.Lock()
 	defer p.publishing.Unlock()
-	t, err := p.cfg.Guard.Accept(p.acceptable(d), time.Now())
+	t, err := p.cfg.Guard.Accept(guard.Acceptance{Digest: p.acceptable(d)}, time.Now())
 	if err != nil {
 		return nil, err
 	}

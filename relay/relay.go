@@ -127,7 +127,7 @@ func (r *Relay) Recheck() {
 	}
 }
 
-// Accept serves the held table with the digest; the zero digest is whatever is held.
+// Accept serves the held table with the digest.
 func (r *Relay) Accept(d table.Digest) (*table.Table, error) { return r.client.Accept(d) }
 
 // Guard gives the state of the guard.

@@ -130,7 +130,7 @@ type tables interface {
 	Recheck()
 	Status() poller.Status
 	Guard() guard.State
-	// Accept serves the held table with the digest; the zero digest is whatever is held.
+	// Accept serves the held table with the digest.
 	Accept(table.Digest) (*table.Table, error)
 }
 

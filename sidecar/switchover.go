@@ -83,7 +83,7 @@ func (c *conductor) acceptSwitchover(d table.Digest) (t *table.Table, err error)
 		if c.switchover == nil {
 			return
 		}
-		if t, err = c.switchover.guard.Accept(d, time.Now()); err != nil {
+		if t, err = c.switchover.guard.Accept(guard.Acceptance{Digest: d}, time.Now()); err != nil {
 			return
 		}
 		if c.target == fromSelf && c.self != nil {
