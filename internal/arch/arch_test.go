@@ -28,6 +28,7 @@ var allowed = map[string][]string{
 	"guard":             {"routeid", "table"},
 	"proxysafe":         {"eskip", "table"},
 	"wire":              {"table"},
+	"internal/audit":    {"internal/durable", "table"},
 	"internal/durable":  {},
 	"internal/delivery": {},
 
@@ -51,8 +52,12 @@ var allowed = map[string][]string{
 
 	// assembly: joins behaviour into what the binaries run
 	"httpserve": {"guard", "table"},
-	"engine":    {"compile", "guard", "kube", "poller", "table"},
-	"relay":     {"dataplane", "etagcache", "guard", "poller", "table", "wire"},
+	"peers":     {"dataplane", "guard", "table", "wire"},
+
+	"httpserve/guardpage": {"eskip", "guard", "httpserve", "shadowdiff", "shadowdiff/page", "table"},
+
+	"engine": {"compile", "guard", "kube", "poller", "table"},
+	"relay":  {"dataplane", "etagcache", "guard", "poller", "table", "wire"},
 	"server": {
 		"compile", "dataplane", "engine", "eskip", "etagcache", "guard", "httpserve", "internal/durable", "poller", "proxysafe", "relay", "table",
 	},
@@ -90,12 +95,13 @@ var rows = []struct {
 }{
 	{"language", []string{"eskip"}},
 	{"data", []string{"kube", "table", "routeid", "internal/durable", "internal/delivery"}},
-	{"words", []string{"wire", "guard", "proxysafe"}},
+	{"words", []string{"wire", "guard", "proxysafe", "internal/audit"}},
 	{"behaviour", []string{
 		"source/cluster", "source/manifests", "source/filterdir", "source/tables", "poller", "compile", "etagcache", "dataplane", "rollout",
 		"shadowdiff",
 	}},
-	{"parts", []string{"engine", "relay", "httpserve", "config", "shadowdiff/page"}},
+	{"parts", []string{"engine", "relay", "httpserve", "config", "peers", "shadowdiff/page"}},
+	{"pages", []string{"httpserve/guardpage"}},
 	{"assembly", []string{"setup", "server", "sidecar"}},
 	{"binaries", []string{"cmd/routesrv", "cmd/dataplane-client"}},
 }
@@ -103,7 +109,7 @@ var rows = []struct {
 // aside are the packages that are in no row: a part of one other package, and what only tests and releases use.
 func aside(name string) bool {
 	return name == "source/manifests/yamldoc" || strings.HasPrefix(name, "hack/") || strings.Contains(name, "/internal/") ||
-		strings.HasPrefix(name, "internal/") && name != "internal/durable" && name != "internal/delivery"
+		strings.HasPrefix(name, "internal/") && name != "internal/durable" && name != "internal/delivery" && name != "internal/audit"
 }
 
 // cluster is a room of several packages, which import each other as allowed says. The picture has the room.
