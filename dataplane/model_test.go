@@ -49,6 +49,7 @@ func newModel(t *testing.T) *model {
 		net[string(rune('a'+i))] = m.watch(i, s)
 	}
 	m.w.cfg.Transport = net
+	m.w.cfg.Guard.Hold = modelHold
 	m.c = m.w.client()
 	return m
 }

@@ -142,6 +142,7 @@ func TestEqualTableUnderALowerNameKeepsItsRevision(t *testing.T) {
 func TestHeldTableIsNamedAndReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
+		w.cfg.Guard.Hold = time.Minute
 		c := w.client()
 		full, lost := newTable(t, 10, "a", "b", "c", "d"), newTable(t, 11, "a")
 		s := w.servers[0]
@@ -266,6 +267,7 @@ func TestAcceptDuringAnExchange(t *testing.T) {
 func TestOlderTableThatIsHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
+		w.cfg.Guard.Hold = time.Minute
 		c := w.client()
 		s := w.servers[0]
 		s.set(newTable(t, 100, "a", "b", "c", "d"))

@@ -53,6 +53,7 @@ func newReplica(t *testing.T) *replica {
 func TestStreamOfARealServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, replicas := realStage(t, 1, dataplane.Stream)
+		s.cfg.Guard.Hold = time.Minute
 		first := newTable(t, 10, "a", "b", "c", "d")
 		reads(replicas[0].Cache, first)
 		c := s.client()

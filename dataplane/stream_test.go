@@ -187,7 +187,10 @@ func TestNewTableDoesNotClaimToBeFresh(t *testing.T) {
 
 // TestHeldTableIsReleasedOverAStream: each "current" judges it again.
 func TestHeldTableIsReleasedOverAStream(t *testing.T) {
-	prepare := func(s *stage) { s.origins[0].set(newTable(t, 10, "a", "b", "c", "d")) }
+	prepare := func(s *stage) {
+		s.cfg.Guard.Hold = time.Minute
+		s.origins[0].set(newTable(t, 10, "a", "b", "c", "d"))
+	}
 	play(t, 1, prepare, func(t *testing.T, s *stage, c *dataplane.Client) {
 		lost := newTable(t, 11, "a")
 		s.origins[0].set(lost)

@@ -237,6 +237,9 @@ func TestAcceptWorksWhileAReadIsUnderWay(t *testing.T) {
 		polled(3 * time.Second)
 		w.change(func() { w.took = time.Minute })
 		polled(4 * time.Second) // in the midst of the third read
+		if _, err := p.Accept(guard.Acceptance{}); !errors.Is(err, guard.ErrNoDigest) {
+			t.Errorf("accept without a digest: %v, want %v", err, guard.ErrNoDigest)
+		}
 		if _, err := p.Accept(guard.Acceptance{Digest: tableOf(t, "a").Digest()}); err != nil {
 			t.Errorf("accept: %v", err)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/gate"
+	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/httpserve"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/table"
@@ -28,8 +29,8 @@ func (s *Server) supportEndpoints() []httpserve.Endpoint {
 			Does: "JSON: table, source, upstream of a relay, guard, problems by severity, checkpoint"},
 		{Path: "/problems", Methods: get, Handler: http.HandlerFunc(s.serveProblems),
 			Does: "JSON: every problem with owner, route, reason, severity, message and since when"},
-		{Path: "/guard/accept", Methods: []string{http.MethodPost}, Handler: httpserve.Accept(s.tables.Accept, s.log),
-			Does: "publishes the table that the guard holds back; `digest=` names the one that you looked at. From the loopback interface only"},
+		{Path: "/guard/accept", Methods: []string{http.MethodPost}, Handler: httpserve.Accept(s.accept, s.log),
+			Does: "publishes the table that the guard holds back: `digest=` names the one that you looked at, `by=` and `why=` are kept with the decision. From the loopback interface only"},
 	}
 	if s.cfg.MaxStreams > 0 {
 		all = append(all, httpserve.Endpoint{
@@ -142,6 +143,9 @@ func (s *Server) serveStreams(w http.ResponseWriter, _ *http.Request) {
 	streams := s.cache.Streams()
 	httpserve.WriteJSON(w, http.StatusOK, streamsReport{len(streams), streams})
 }
+
+// accept serves a table that the guard holds back.
+func (s *Server) accept(a guard.Acceptance) (*table.Table, error) { return s.tables.Accept(a) }
 
 func (s *Server) serveProblems(w http.ResponseWriter, _ *http.Request) {
 	problems := s.problems()

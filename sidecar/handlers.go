@@ -8,8 +8,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/httpserve"
 	"github.com/routesrv/routesrv/shadowdiff/page"
+	"github.com/routesrv/routesrv/table"
 )
 
 // Handler is what the proxy sees: /routes, /routes/{zone}, /health and /fresh.
@@ -43,8 +45,8 @@ func (s *Sidecar) newEndpoints() []httpserve.Endpoint {
 			Does: "JSON: problems of the self-computed table"},
 		{Path: "/shadow", Methods: get, Handler: page.Handler(s.conductor.shadowView),
 			Does: "the comparison of mode Pre: text, JSON or a page by `Accept`, or by `?format=text`, `json` or `html`"},
-		{Path: "/guard/accept", Methods: []string{http.MethodPost}, Handler: httpserve.Accept(s.conductor.accept, s.log),
-			Does: "publishes the table that is held back; `digest=` names the one that you looked at. From the loopback interface only"},
+		{Path: "/guard/accept", Methods: []string{http.MethodPost}, Handler: httpserve.Accept(s.accept, s.log),
+			Does: "publishes the table that is held back: `digest=` names the one that you looked at, `by=` and `why=` are kept with the decision. From the loopback interface only"},
 	}
 	for i := range main {
 		main[i].Listener = httpserve.MainListener
@@ -53,6 +55,11 @@ func (s *Sidecar) newEndpoints() []httpserve.Endpoint {
 		support[i].Listener = httpserve.SupportListener
 	}
 	return append(main, support...)
+}
+
+// accept serves a table that is held back.
+func (s *Sidecar) accept(a guard.Acceptance) (*table.Table, error) {
+	return s.conductor.accept(a)
 }
 
 func (s *Sidecar) serveStatus(w http.ResponseWriter, _ *http.Request) {

@@ -28,6 +28,7 @@ var allowed = map[string][]string{
 	"guard":             {"routeid", "table"},
 	"proxysafe":         {"eskip", "table"},
 	"wire":              {"table"},
+	"internal/audit":    {"internal/durable", "table"},
 	"internal/durable":  {},
 	"internal/delivery": {},
 
@@ -59,6 +60,10 @@ var allowed = map[string][]string{
 	"shadowdiff/page": {"shadowdiff"},
 	"httpserve":       {"guard", "table"},
 	"relay":           {"dataplane", "etagcache", "gate", "guard", "table"},
+	"peers":           {"dataplane", "gate", "guard", "table", "wire"},
+
+	"httpserve/guardpage": {"eskip", "guard", "httpserve", "shadowdiff", "shadowdiff/page", "table"},
+
 	"server": {
 		"compile", "dataplane", "eskip", "etagcache", "gate", "guard", "httpserve", "internal/durable", "poller", "relay", "table",
 	},
@@ -96,14 +101,15 @@ var rows = []struct {
 }{
 	{"language", []string{"eskip"}},
 	{"data", []string{"kube", "table", "routeid", "internal/durable", "internal/delivery"}},
-	{"words", []string{"wire", "guard", "proxysafe"}},
+	{"words", []string{"wire", "guard", "proxysafe", "internal/audit"}},
 	{"pure", []string{"compile", "rollout", "shadowdiff"}},
 	{"serving", []string{"etagcache"}},
 	{"seam", []string{"gate"}},
 	{"producers", []string{
 		"source/cluster", "source/manifests", "source/filterdir", "source/tables", "poller", "dataplane",
 	}},
-	{"parts", []string{"relay", "httpserve", "config", "shadowdiff/page"}},
+	{"parts", []string{"relay", "httpserve", "config", "peers", "shadowdiff/page"}},
+	{"pages", []string{"httpserve/guardpage"}},
 	{"assembly", []string{"setup", "server", "sidecar"}},
 	{"binaries", []string{"cmd/routesrv", "cmd/dataplane-client"}},
 }
@@ -111,7 +117,7 @@ var rows = []struct {
 // aside are the packages that are in no row: a part of one other package, and what only tests and releases use.
 func aside(name string) bool {
 	return name == "source/manifests/yamldoc" || name == cluster+"/internal/clustertest" || strings.HasPrefix(name, "hack/") ||
-		strings.HasPrefix(name, "internal/") && name != "internal/durable" && name != "internal/delivery"
+		strings.HasPrefix(name, "internal/") && name != "internal/durable" && name != "internal/delivery" && name != "internal/audit"
 }
 
 // cluster is a room of several packages, which import each other as allowed says. The picture has the room.
