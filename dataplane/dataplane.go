@@ -165,6 +165,9 @@ type Config struct {
 	// Guard sets the limits beyond which a table is held back.
 	Guard guard.Config
 
+	// Decided is told of each hold, and how it was released: see gate.Config.
+	Decided func(gate.Decision)
+
 	// LKGPath is the file of the last known good table: a valid eskip document with its metadata in comments, mode 0600.
 	// Empty: none is kept. Its folder must exist.
 	LKGPath string
@@ -220,7 +223,7 @@ func New(cfg Config) (*Client, error) {
 	cfg.fill()
 	log := cfg.Logger.With("component", "dataplane")
 	g, err := gate.New(gate.Config{
-		Sink: cfg.Sink, Guard: cfg.Guard, Logger: log, Metrics: cfg.Metrics.gate,
+		Sink: cfg.Sink, Guard: cfg.Guard, Logger: log, Metrics: cfg.Metrics.gate, Decided: cfg.Decided,
 		Files: []gate.FileConfig{{Name: lkgFile, Path: cfg.LKGPath}, {Name: routesFile, Path: cfg.RoutesFile, Plain: true}},
 	})
 	if err != nil {

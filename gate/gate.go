@@ -28,6 +28,9 @@
 // a restart: until a read is published, or shows the table of the last-good file, a hold keeps the whole table. Where only
 // tables are known, a hold always keeps the whole table.
 //
+// Before the first table there is nothing to compare with, so the guard lets all but an empty table pass.
+// [Gate.CompareWith] gives it the table of another replica. If the first table is held beside that, nothing is served.
+//
 // [Gate.Accept] serves what is held at once. It names a digest: that of the held table, or of one that was held before it
 // for the same intent, since endpoints change while somebody reads a status.
 //
@@ -78,6 +81,8 @@ type Config struct {
 	Halves Halves
 	// Files are kept up to date with the served table; the first is the last-good file, which Boot loads.
 	Files []FileConfig
+	// Decided is told of each hold, and how it was released. It must not block. nil means that nobody needs to know.
+	Decided func(Decision)
 
 	Logger  *slog.Logger // nil means no log
 	Metrics *Metrics     // nil means none
@@ -96,6 +101,8 @@ type Gate struct {
 	served atomic.Pointer[Served]    // nil before the first table
 	held   atomic.Pointer[Candidate] // nil if nothing is held
 	parts  parts                     // guarded by mu
+	// baseline is what the first table is compared with; nil if there is nothing, or a table is served. Guarded by mu.
+	baseline *table.Table
 
 	state sync.Mutex   // guards what follows
 	half  guard.Half   // that is held
@@ -139,6 +146,16 @@ func (g *Gate) restore(c Candidate) {
 	g.cfg.Sink.Restore(c.Table, c.Read.At)
 	g.served.Store(&Served{Candidate: c, Committed: time.Now(), Stale: true})
 	close(g.ready)
+}
+
+// CompareWith has the first table judged beside t, which another replica serves, as if t was served here. It does nothing if
+// a table is served.
+func (g *Gate) CompareWith(t *table.Table) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.served.Load() == nil {
+		g.baseline = t
+	}
 }
 
 // Served returns what is served, nil before the first table.
@@ -216,12 +233,16 @@ func (a *Attempt) offer(c Candidate) Outcome {
 	g, now := a.gate, time.Now()
 	before := g.Table()
 	was, wasHeld := g.guard.Held()
-	verdict := g.guard.Judge(before, c.Table, now)
+	beside := before
+	if before == nil {
+		beside = g.baseline
+	}
+	verdict := g.guard.Judge(beside, c.Table, now)
 	if !verdict.Publish {
 		a.hold(c, verdict, !wasHeld || was.Reason != verdict.Reason)
 		return Outcome{Result: Held, Before: before, Now: g.Table()}
 	}
-	g.endHold(was, wasHeld, verdict)
+	g.endHold(was, wasHeld, verdict, c)
 	result := Published
 	if before != nil && before.Equal(c.Table) {
 		result = Unchanged
@@ -262,11 +283,12 @@ func (a *Attempt) hold(c Candidate, v guard.Verdict, fresh bool) {
 	g.held.Store(&c)
 	changed := g.holds(c, half)
 	g.cfg.Metrics.hold(half)
-	if g.Table() == nil && v.Reason == guard.Empty {
+	if g.Table() == nil && g.baseline == nil {
 		return // nothing is lost yet: the cluster may just be new
 	}
 	if fresh {
 		g.cfg.Metrics.holds.WithLabelValues(string(v.Reason)).Inc()
+		g.record(DecidedHeld, c.Table, v.Reason, guard.Acceptance{})
 	}
 	if fresh || changed {
 		g.log.Error(LogTableHeld, "reason", string(v.Reason), "detail", v.Detail, "half", string(half),
@@ -275,12 +297,13 @@ func (a *Attempt) hold(c Candidate, v guard.Verdict, fresh bool) {
 }
 
 // endHold forgets what is held, if anything is, because the verdict lets the newest table pass. The caller holds mu.
-func (g *Gate) endHold(was guard.Verdict, wasHeld bool, v guard.Verdict) {
+func (g *Gate) endHold(was guard.Verdict, wasHeld bool, v guard.Verdict, c Candidate) {
 	g.cfg.Metrics.hold("")
 	g.held.Store(nil)
 	switch {
 	case v.Reason != "":
 		g.log.Warn(LogTableReleased, "accepted", false, "reason", string(v.Reason), "detail", v.Detail, "since", v.Since)
+		g.record(DecidedReleased, c.Table, v.Reason, guard.Acceptance{})
 	case wasHeld && g.Table() != nil:
 		g.log.Info(LogHoldEnded, "reason", string(was.Reason))
 	}
@@ -317,7 +340,7 @@ func (g *Gate) publish(c Candidate, now time.Time, serve func()) {
 	g.served.Store(&unnamed)
 	serve()
 	served = true
-	if before == nil {
+	if g.baseline = nil; before == nil {
 		close(g.ready)
 	}
 	g.note(time.Now(), true)
@@ -332,6 +355,7 @@ func (g *Gate) Accept(a guard.Acceptance) (*table.Table, error) {
 	defer g.mu.Unlock()
 	now := time.Now()
 	a.Digest = g.acceptable(a.Digest)
+	verdict, _ := g.guard.Held()
 	t, err := g.guard.Accept(a, now)
 	if err != nil {
 		return nil, err
@@ -340,9 +364,31 @@ func (g *Gate) Accept(a guard.Acceptance) (*table.Table, error) {
 	g.cfg.Metrics.hold("")
 	g.log.Warn(LogTableReleased, "accepted", true, "by", a.By, "why", a.Why, "count", t.Len(), "bytes", t.Bytes(),
 		"hash", t.Digest().String())
+	g.record(DecidedAccepted, t, verdict.Reason, a)
 	g.publish(c, now, func() { g.cfg.Sink.Publish(t) })
 	g.servesAll(c.Snapshot)
 	return t, nil
+}
+
+// record tells of a decision.
+func (g *Gate) record(what string, t *table.Table, reason guard.Code, a guard.Acceptance) {
+	if g.cfg.Decided != nil {
+		g.cfg.Decided(Decision{time.Now().UTC(), what, t.Digest(), reason, a.By, a.Why})
+	}
+}
+
+// Comparison returns the held table, nil if none is held, and the one that it was judged beside: the table that is served,
+// before the first that of a peer; nil if there is neither.
+func (g *Gate) Comparison() (beside, held *table.Table) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if c := g.held.Load(); c != nil {
+		held = c.Table
+	}
+	if beside = g.Table(); beside == nil {
+		beside = g.baseline
+	}
+	return beside, held
 }
 
 // State returns what is held, with the half that the hold keeps.

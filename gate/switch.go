@@ -54,6 +54,7 @@ type pending struct {
 	since   time.Time
 	guard   *guard.Guard
 	waiting string
+	offer   *table.Table // the last one
 }
 
 // Pending tells of a move to another producer that is under way.
@@ -61,6 +62,7 @@ type Pending struct {
 	Since   time.Time // of the first table of the producer
 	Waiting string    // why the move was not made at the last read
 	Guard   guard.State
+	Table   *table.Table // of the other producer, as it was last offered
 }
 
 // NewSwitch makes a Switch. The error names the limit of the guard that is wrong.
@@ -141,6 +143,7 @@ func (s *Switch) Take(from string, o Offer) bool {
 		}
 		s.pending = &pending{since: now, guard: g}
 	}
+	s.pending.offer = o.Table
 	if was := s.table; was != nil && was.Digest() != o.Table.Digest() {
 		if o.Table.Revision() < was.Revision() && now.Sub(s.pending.since) < s.cfg.Lag {
 			s.pending.waiting = fmt.Sprintf("the table of revision %d may only be behind the served one of %d",
@@ -191,7 +194,7 @@ func (s *Switch) Pending() *Pending {
 	if s.pending == nil {
 		return nil
 	}
-	return &Pending{s.pending.since, s.pending.waiting, s.pending.guard.State()}
+	return &Pending{s.pending.since, s.pending.waiting, s.pending.guard.State(), s.pending.offer}
 }
 
 // save asks for the files to be written.

@@ -192,7 +192,7 @@ func TestPeers(t *testing.T) {
 		}, from: "10.2.0.3:9090", says: []string{"10.2.0.2:9090: its table is from a checkpoint"}, asked: 2},
 		{name: "one that holds another back", fleet: func(t *testing.T) *fleet {
 			c := serving(t, newTable(t, 5, "a"))
-			c.PollEnded(c.PollStarted(), table.Read{Oldest: 6, Newest: 6, Consistent: true, Held: true, At: time.Now()})
+			c.Begin()(nil, table.Read{Oldest: 6, Newest: 6, Consistent: true, Held: true, At: time.Now()})
 			return &fleet{handlers: handlers{"10.2.0.2": c.Handler()}}
 		}, from: "10.2.0.2:9090", asked: 1},
 		{name: "one lies", fleet: func(t *testing.T) *fleet {

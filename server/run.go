@@ -31,7 +31,7 @@ func (s *Server) Run(ctx context.Context) error {
 	defer stopLoop()
 	var background sync.WaitGroup
 	var loopErr error
-	background.Go(func() { loopErr = s.tables.Run(loop) })
+	background.Go(func() { loopErr = s.runTables(loop) })
 	background.Go(s.serveSupport)
 
 	ended := make(chan struct{})
@@ -50,6 +50,32 @@ func (s *Server) Run(ctx context.Context) error {
 	background.Wait()
 	return errors.Join(err, loopErr)
 }
+
+// runTables makes tables until ctx ends. A server that has none yet asks its peers for one to compare the first with.
+func (s *Server) runTables(ctx context.Context) error {
+	if s.cfg.Peers != nil && s.relay == nil && s.gate.Served() == nil {
+		t, from, err := s.cfg.Peers(ctx)
+		if err != nil {
+			s.log.Warn("the first table is compared with nothing", "reason", err)
+		} else {
+			s.log.Info("the first table is compared with that of a peer", "peer", from, "count", t.Len(), "hash", t.Digest().String(),
+				"revision", t.Revision())
+			s.gate.CompareWith(t)
+		}
+	}
+	err := s.tables.Run(ctx)
+	if s.decisions != nil {
+		flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), decisionsWait)
+		defer cancel()
+		if flushErr := s.decisions.Flush(flush); flushErr != nil {
+			s.log.Error("file of decisions (--state-dir)", "error", flushErr)
+		}
+	}
+	return err
+}
+
+// decisionsWait is how long the end waits for decisions to be on disk.
+const decisionsWait = 5 * time.Second
 
 func (s *Server) serveMain(l net.Listener) error {
 	s.log.Info("main listener open", "address", l.Addr().String(), "tls", s.main.TLSConfig != nil)

@@ -32,6 +32,7 @@ import (
 	"github.com/routesrv/routesrv/gate"
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/httpserve"
+	"github.com/routesrv/routesrv/internal/audit"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/relay"
 	"github.com/routesrv/routesrv/table"
@@ -84,7 +85,11 @@ type Config struct {
 	HealthcheckInterval time.Duration
 	ShutdownTimeout     time.Duration
 
-	// StateDir is the folder of the checkpoint; empty means none.
+	// Peers gives the table that another replica serves, and the address of it, to compare the first table with; it is called
+	// if there is no checkpoint. nil means that there are no other replicas. A relay does not call it.
+	Peers func(context.Context) (t *table.Table, from string, err error)
+
+	// StateDir is the folder of the checkpoint, and of the file with decisions; empty means none.
 	StateDir string
 	// Origin says in the checkpoint where the table comes from: "cluster", "manifests".
 	Origin string
@@ -114,6 +119,7 @@ type Server struct {
 	gate      *gate.Gate
 	compiler  *poller.Compiler // nil in a relay
 	relay     *relay.Relay     // nil but in a relay
+	decisions *audit.Log       // nil without a state folder
 	errors    *httpserve.ErrorLog
 	endpoints []httpserve.Endpoint // of both listeners
 	main      *http.Server
@@ -190,6 +196,11 @@ func (s *Server) newTables() error {
 	if err != nil {
 		return err
 	}
+	if s.cfg.StateDir != "" {
+		s.decisions = audit.Open(filepath.Join(s.cfg.StateDir, decisionsFile), func(err error) {
+			s.log.Error("file of decisions (--state-dir)", "error", err)
+		})
+	}
 	if s.cfg.Source == nil {
 		return s.newRelay()
 	}
@@ -204,7 +215,7 @@ func (s *Server) newPoller() error {
 	}
 	metrics := gate.NewMetrics(s.registry, "routesrv")
 	if s.gate, err = gate.New(gate.Config{
-		Sink: s.cache, Guard: s.cfg.Guard, Halves: s.compiler, Files: s.checkpoint(metrics),
+		Sink: s.cache, Guard: s.cfg.Guard, Halves: s.compiler, Files: s.checkpoint(metrics), Decided: s.decided,
 		Logger: s.cfg.Logger.With("component", "gate"), Metrics: metrics,
 	}); err != nil {
 		return err
@@ -221,6 +232,8 @@ func (s *Server) newPoller() error {
 const (
 	// checkpointFile is the name of the last-good file in the state folder. It is a valid eskip document.
 	checkpointFile = "table.eskip"
+	// decisionsFile is the name of the file with what was decided about held tables.
+	decisionsFile = "decisions.jsonl"
 	// maxCheckpoint bounds a checkpoint that is loaded. A server whose table is larger starts without one.
 	maxCheckpoint = 1 << 30
 )
@@ -251,6 +264,7 @@ func ProbeInterval(interval time.Duration) time.Duration {
 // newRelay makes the relay, whose client keeps the checkpoint: it names the table to the server above after a restart.
 func (s *Server) newRelay() error {
 	fetch := s.cfg.Upstream
+	fetch.Decided = s.decided
 	fetch.Interval, fetch.MaxBackoff = s.cfg.Interval, s.cfg.MaxBackoff
 	if s.cfg.StateDir != "" {
 		_ = os.MkdirAll(s.cfg.StateDir, 0o700) // the client says what it cannot read or write
@@ -289,4 +303,13 @@ func (s *Server) newListeners() error {
 	s.supConns = httpserve.NewConnections(httpserve.SupportListener, httpserve.SupportConnections, metrics)
 	s.supConns.Track(s.support)
 	return nil
+}
+
+// decided keeps a decision about a held table.
+func (s *Server) decided(d gate.Decision) {
+	if s.decisions != nil {
+		s.decisions.Append(audit.Entry{
+			Time: d.Time, What: audit.What(d.What), Digest: d.Digest, Reason: string(d.Reason), By: d.By, Why: d.Why,
+		})
+	}
 }

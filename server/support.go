@@ -12,6 +12,8 @@ import (
 	"github.com/routesrv/routesrv/gate"
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/httpserve"
+	"github.com/routesrv/routesrv/httpserve/guardpage"
+	"github.com/routesrv/routesrv/internal/audit"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/table"
 )
@@ -29,7 +31,9 @@ func (s *Server) supportEndpoints() []httpserve.Endpoint {
 			Does: "JSON: table, source, upstream of a relay, guard, problems by severity, checkpoint"},
 		{Path: "/problems", Methods: get, Handler: http.HandlerFunc(s.serveProblems),
 			Does: "JSON: every problem with owner, route, reason, severity, message and since when"},
-		{Path: "/guard/accept", Methods: []string{http.MethodPost}, Handler: httpserve.Accept(s.accept, s.log),
+		{Path: "/guard/held", Methods: get, Handler: guardpage.NewHeld(heldTables{s}),
+			Does: "how the held table differs from the served one, by owner: text, JSON or a page by `Accept`, or by `?format=text`, `json` or `html`; 404 while nothing is held"},
+		{Path: "/guard/accept", Methods: []string{http.MethodPost}, Handler: httpserve.Accept(s.tables.Accept, s.log),
 			Does: "publishes the table that the guard holds back: `digest=` names the one that you looked at, `by=` and `why=` are kept with the decision. From the loopback interface only"},
 	}
 	if s.cfg.MaxStreams > 0 {
@@ -70,7 +74,8 @@ type statusReport struct {
 	Source     gate.Progress     `json:"source"`
 	Upstream   *dataplane.Status `json:"upstream,omitempty"` // of a relay
 	Guard      httpserve.Guard   `json:"guard"`
-	Problems   map[string]int    `json:"problems"` // by severity
+	Decisions  []audit.Entry     `json:"decisions,omitempty"` // about held tables, the newest first
+	Problems   map[string]int    `json:"problems"`            // by severity
 	Checkpoint *gate.FileStatus  `json:"checkpoint,omitempty"`
 }
 
@@ -88,10 +93,16 @@ type tableReport struct {
 	Stale        bool         `json:"stale"`       // from a checkpoint, not confirmed by a read yet
 }
 
+// shownDecisions is how many decisions /status has.
+const shownDecisions = 20
+
 func (s *Server) report() statusReport {
 	r := statusReport{
 		Version: s.cfg.Version, Started: s.started, Source: s.tables.Status(), Guard: httpserve.ReportGuard(s.gate.State()),
 		Problems: map[string]int{"error": 0, "warning": 0, "info": 0},
+	}
+	if s.decisions != nil {
+		r.Decisions = s.decisions.Last(shownDecisions)
 	}
 	for _, p := range s.problems() {
 		r.Problems[p.Severity.String()]++
@@ -144,8 +155,16 @@ func (s *Server) serveStreams(w http.ResponseWriter, _ *http.Request) {
 	httpserve.WriteJSON(w, http.StatusOK, streamsReport{len(streams), streams})
 }
 
-// accept serves a table that the guard holds back.
-func (s *Server) accept(a guard.Acceptance) (*table.Table, error) { return s.tables.Accept(a) }
+// heldTables are what operators see of the gate.
+type heldTables struct{ s *Server }
+
+func (h heldTables) Accept(a guard.Acceptance) (*table.Table, error) { return h.s.tables.Accept(a) }
+
+func (h heldTables) Held() (guardpage.Held, bool) {
+	state := h.s.gate.State()
+	served, held := h.s.gate.Comparison()
+	return guardpage.Held{Served: served, Table: held, State: state}, held != nil && state.Held
+}
 
 func (s *Server) serveProblems(w http.ResponseWriter, _ *http.Request) {
 	problems := s.problems()

@@ -8,8 +8,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/routesrv/routesrv/gate"
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/httpserve"
+	"github.com/routesrv/routesrv/httpserve/guardpage"
 	"github.com/routesrv/routesrv/shadowdiff/page"
 	"github.com/routesrv/routesrv/table"
 )
@@ -45,7 +47,9 @@ func (s *Sidecar) newEndpoints() []httpserve.Endpoint {
 			Does: "JSON: problems of the self-computed table"},
 		{Path: "/shadow", Methods: get, Handler: page.Handler(s.conductor.shadowView),
 			Does: "the comparison of mode Pre: text, JSON or a page by `Accept`, or by `?format=text`, `json` or `html`"},
-		{Path: "/guard/accept", Methods: []string{http.MethodPost}, Handler: httpserve.Accept(s.accept, s.log),
+		{Path: "/guard/held", Methods: get, Handler: guardpage.NewHeld(heldTables{s.conductor}),
+			Does: "how the held table differs from the one that it was compared with, by owner: text, JSON or a page by `Accept`, or by `?format=text`, `json` or `html`; 404 while nothing is held"},
+		{Path: "/guard/accept", Methods: []string{http.MethodPost}, Handler: httpserve.Accept(s.conductor.accept, s.log),
 			Does: "publishes the table that is held back: `digest=` names the one that you looked at, `by=` and `why=` are kept with the decision. From the loopback interface only"},
 	}
 	for i := range main {
@@ -57,9 +61,34 @@ func (s *Sidecar) newEndpoints() []httpserve.Endpoint {
 	return append(main, support...)
 }
 
-// accept serves a table that is held back.
-func (s *Sidecar) accept(a guard.Acceptance) (*table.Table, error) {
-	return s.conductor.accept(a)
+// heldTables are what operators see of the gates.
+type heldTables struct{ c *conductor }
+
+func (h heldTables) Accept(a guard.Acceptance) (*table.Table, error) { return h.c.accept(a) }
+
+// Held gives what is held in the order in which accept looks for it.
+func (h heldTables) Held() (held guardpage.Held, ok bool) {
+	h.c.call(func() {
+		if p := h.c.served.Pending(); p != nil && p.Guard.Held {
+			held, ok = guardpage.Held{Served: h.c.served.Table(), Table: p.Table, State: p.Guard}, true
+		}
+	})
+	var gates []*gate.Gate
+	if p := h.c.selfNow.Load(); p != nil {
+		gates = append(gates, p.gate)
+	}
+	if p := h.c.remoteNow.Load(); p != nil {
+		gates = append(gates, p.client.Gate())
+	}
+	for _, g := range gates {
+		if ok {
+			break
+		}
+		state := g.State()
+		served, table := g.Comparison()
+		held, ok = guardpage.Held{Served: served, Table: table, State: state}, table != nil && state.Held
+	}
+	return held, ok
 }
 
 func (s *Sidecar) serveStatus(w http.ResponseWriter, _ *http.Request) {

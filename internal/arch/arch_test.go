@@ -65,10 +65,10 @@ var allowed = map[string][]string{
 	"httpserve/guardpage": {"eskip", "guard", "httpserve", "shadowdiff", "shadowdiff/page", "table"},
 
 	"server": {
-		"compile", "dataplane", "eskip", "etagcache", "gate", "guard", "httpserve", "internal/durable", "poller", "relay", "table",
+		"compile", "dataplane", "eskip", "etagcache", "gate", "guard", "httpserve", "httpserve/guardpage", "internal/audit", "internal/durable", "poller", "relay", "table",
 	},
 	"sidecar": {
-		"compile", "dataplane", "eskip", "etagcache", "gate", "guard", "httpserve", "internal/durable", "poller", "rollout",
+		"compile", "dataplane", "eskip", "etagcache", "gate", "guard", "httpserve", "httpserve/guardpage", "internal/durable", "poller", "rollout",
 		"shadowdiff", "shadowdiff/page", "table",
 	},
 	"config": {"compile", "dataplane", "eskip", "guard", "kube", "proxysafe"},
@@ -76,7 +76,7 @@ var allowed = map[string][]string{
 
 	// binaries
 	"cmd/dataplane-client": {"config", "dataplane", "rollout", "setup", "sidecar"},
-	"cmd/routesrv":         {"compile", "config", "dataplane", "kube", "poller", "server", "setup", "shadowdiff", "shadowdiff/page", "source/tables", "table"},
+	"cmd/routesrv":         {"compile", "config", "dataplane", "kube", "peers", "poller", "server", "setup", "shadowdiff", "shadowdiff/page", "source/tables", "table"},
 
 	// aside: only tests use these
 	"internal/fixture":                    {"compile", "eskip"},
