@@ -26,8 +26,8 @@
 // restart is the one from the checkpoint.
 //
 // The Guard remembers the names that came and went within the window. That costs memory for changes and not for tables:
-// as losses above the share are held, what is missing is never more than a fixed multiple of what is served. While a hold
-// lasts, the window does not move on: a loss in steps stays one loss until the hold ends.
+// as losses above the share are held, what is missing is never more than a fixed multiple of what is served. What came
+// or went within the window before a hold counts until the hold ends, so that a loss in steps stays one loss.
 //
 // # Lost namespaces
 //
@@ -50,8 +50,8 @@
 // # The hold
 //
 // A suspicious table starts a hold of a kind: empty, only generated routes, loss (of routes or hosts), loss of namespaces
-// (whichever they are), loss of backends, growth (of routes or bytes). Each further judgement compares the newest table with the served one, from the beginning.
-// The hold
+// (whichever they are), loss of backends, growth (of routes or bytes). Each further judgement compares the newest table with
+// the served one, from the beginning. The hold
 //
 //   - ends without release if a judgement finds the table fine, which includes a table equal to the served one;
 //   - starts anew if the table is suspicious of another kind;
@@ -213,7 +213,7 @@ type Guard struct {
 	held     *table.Table // nil if nothing is held
 	verdict  Verdict      // of held
 	polls    int
-	since    time.Time    // when something of any kind was first held without a break; only if held is not nil
+	since    time.Time    // when something of any kind was first held without a break; zero if held is nil
 	accepted table.Digest // accepted, and not judged since
 	last     *Release
 	memo     measurement // the last comparison, because most reads repeat the one before
@@ -269,12 +269,8 @@ func (g *Guard) Judge(served, candidate *table.Table, now time.Time) Verdict {
 	g.accepted = table.Digest{}
 	g.follow(served)
 	g.judged = now
-	windowEnd := now
-	if g.held != nil {
-		windowEnd = g.since
-	}
 	for _, w := range []*window{&g.routes, &g.hosts, &g.backends} {
-		w.expire(windowEnd)
+		w.expire(now, g.since)
 	}
 	reason, detail := g.inspect(served, candidate)
 	if !accepted.IsZero() && candidate.Digest() == accepted {

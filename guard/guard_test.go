@@ -281,6 +281,24 @@ func TestManualRelease(t *testing.T) {
 	})
 }
 
+// TestWindowGoesOnDuringAHold: what goes slowly while something is held is no loss at once, however long the hold lasts.
+func TestWindowGoesOnDuringAHold(t *testing.T) {
+	g := newGuard(t, guard.Config{Manual: true})
+	held := backed(t, 10, 0, noEndpoints)
+	served := backed(t, 100, 0, noEndpoints)
+	for i := range 18 { // each loses 5 of 100, every twenty minutes
+		now := start.Add(time.Duration(i) * 20 * time.Minute)
+		if v := g.Judge(served, held, now); v.Reason != guard.RoutesLost || v.Publish {
+			t.Fatalf("read %d: %+v", i, v)
+		}
+		next := backed(t, 100, 5*(i+1), noEndpoints)
+		if code := g.Inspect(served, next); code != "" {
+			t.Fatalf("%d of 100 have no endpoints: %s", 5*(i+1), code)
+		}
+		served = next
+	}
+}
+
 // TestHoldAsLongAsTheWindow: a loss in steps is released as what it is, and does not end as if it was none.
 func TestHoldAsLongAsTheWindow(t *testing.T) {
 	g := newGuard(t, guard.Config{})
