@@ -89,7 +89,7 @@ func TestLKGFileIsAnEskipDocumentForItsOwnerAlone(t *testing.T) {
 			t.Errorf("the header has no %q:\n%s", want, header)
 		}
 	}
-	if got := readFile(t, w.cfg.RoutesFile); !bytes.Equal(got, tab.Text()) {
+	if got := readFile(t, w.cfg.RoutesFile); string(got) != string(tab.Text())+"\n" {
 		t.Errorf("the routes file has\n%s\nwant\n%s", got, tab.Text())
 	}
 	for _, path := range []string{w.cfg.LKGPath, w.cfg.RoutesFile} {
@@ -256,7 +256,7 @@ func TestBootWritesTheRoutesFile(t *testing.T) {
 	mustPoll(t, w.client())
 	w.cfg.RoutesFile = filepath.Join(t.TempDir(), "routes.eskip")
 	w.client().Boot()
-	if got := readFile(t, w.cfg.RoutesFile); !bytes.Equal(got, tab.Text()) {
+	if got := readFile(t, w.cfg.RoutesFile); string(got) != string(tab.Text())+"\n" {
 		t.Errorf("the routes file has\n%s", got)
 	}
 }

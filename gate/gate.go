@@ -377,18 +377,19 @@ func (g *Gate) record(what string, t *table.Table, reason guard.Code, a guard.Ac
 	}
 }
 
-// Comparison returns the held table, nil if none is held, and the one that it was judged beside: the table that is served,
-// before the first that of a peer; nil if there is neither.
-func (g *Gate) Comparison() (beside, held *table.Table) {
+// Comparison returns what is held at one moment: the table, nil if none is held; the one that it was judged beside, which
+// is the table that is served, or before the first that of a peer, nil if there is neither; and the state.
+func (g *Gate) Comparison() (beside, held *table.Table, s guard.State) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	s = g.State()
 	if c := g.held.Load(); c != nil {
 		held = c.Table
 	}
 	if beside = g.Table(); beside == nil {
 		beside = g.baseline
 	}
-	return beside, held
+	return beside, held, s
 }
 
 // State returns what is held, with the half that the hold keeps.

@@ -161,8 +161,7 @@ type heldTables struct{ s *Server }
 func (h heldTables) Accept(a guard.Acceptance) (*table.Table, error) { return h.s.tables.Accept(a) }
 
 func (h heldTables) Held() (guardpage.Held, bool) {
-	state := h.s.gate.State()
-	served, held := h.s.gate.Comparison()
+	served, held, state := h.s.gate.Comparison()
 	return guardpage.Held{Served: served, Table: held, State: state}, held != nil && state.Held
 }
 

@@ -84,8 +84,7 @@ func (h heldTables) Held() (held guardpage.Held, ok bool) {
 		if ok {
 			break
 		}
-		state := g.State()
-		served, table := g.Comparison()
+		served, table, state := g.Comparison()
 		held, ok = guardpage.Held{Served: served, Table: table, State: state}, table != nil && state.Held
 	}
 	return held, ok

@@ -21,7 +21,7 @@ const mode fs.FileMode = 0o600
 func read(path string) (entries []Entry, err error) {
 	for _, name := range []string{path + oldSuffix, path} {
 		data, readErr := durable.ReadFile(name, maxBytes+maxLine)
-		if readErr != nil && !errors.Is(readErr, fs.ErrNotExist) {
+		if readErr != nil && !errors.Is(readErr, fs.ErrNotExist) && !errors.Is(readErr, syscall.ENOTDIR) {
 			err = errors.Join(err, readErr)
 		}
 		entries = append(entries, parse(data)...)
