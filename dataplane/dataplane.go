@@ -2,7 +2,7 @@
 // last known good one (LKG) in memory and on disk.
 //
 // A [Client] follows one or more route servers ([Client.Run]): over a stream, or by polling, of which the answer is a delta
-// where that is possible (docs/protocol.md). What passes goes to Config.Publish and is what [Client.Current] returns; a
+// where that is possible (docs/protocol.md). What passes goes to Config.Sink and is what [Client.Current] returns; a
 // [DataClient] gives it to a proxy that loads routes in the manner of Skipper. [Client.Boot] loads the table that an earlier
 // process applied.
 //
@@ -28,17 +28,9 @@
 // and the server is not asked for deltas for ten minutes.
 //
 // Whatever fails leaves everything as it was, the ETag of the next request included. A candidate that the guard lets pass
-// is committed in this order:
-//
-//  1. memory: Publish is called, then Current returns the table;
-//  2. disk: the LKG file and the routes file are replaced;
-//  3. the ETag is remembered, so that the next request names the table.
-//
-// A process that dies before 2 has the old table and, when it is back, names the old table: the ETag is not kept on
-// disk, it is made of the digest and the revision in the LKG file itself, so the two cannot disagree. A process that dies
-// after 2 has the new table and names it. A disk that fails, or takes longer than five seconds, delays nothing else: the table
-// is served from memory and named, because the name is true of what memory holds, and the write is tried again; a restart
-// falls back to the file as it is, under its own name.
+// is published by the gate of the client: memory, then disk, then the ETag that the next request names (package gate). The
+// LKG file is the last-good file of that gate, and has no ETag: its names follow from the digest and the revision in it, so
+// that file and name cannot disagree.
 //
 // # Held tables
 //

@@ -1,5 +1,5 @@
 // Package relay serves the table of another route server: a client follows that one and feeds a cache, and a fleet of tens of
-// thousands of proxies is served by a tree of them. It is to the route server what package engine is: where tables come from.
+// thousands of proxies is served by a tree of them. It is to the route server what package poller is: where tables come from.
 //
 // A [Relay] adds nothing to the text of a table. What the client has verified goes to the cache as it is, so that digest,
 // revision and with them the ETag are those of the server above, on every level. Zone tables are made of the full one here, as

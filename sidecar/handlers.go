@@ -94,7 +94,7 @@ func (s *Sidecar) serveStatus(w http.ResponseWriter, _ *http.Request) {
 	httpserve.WriteJSON(w, http.StatusOK, s.status())
 }
 
-// serveMetrics gives the series of the sidecar, and those of the engine while one is running.
+// serveMetrics gives the series of the sidecar, and those of the poller while one is running.
 func (s *Sidecar) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	all := prometheus.Gatherers{s.registry}
 	if p := s.conductor.selfNow.Load(); p != nil {

@@ -3,8 +3,9 @@
 //
 // # Parts
 //
-// Two producers make tables: an engine, which reads the cluster and compiles, and a dataplane client, which fetches and
-// verifies. One goroutine, the conductor, decides which of them run and which one feeds the cache that the proxy reads.
+// Two producers make tables: a poller, which reads the cluster and compiles, and a dataplane client, which fetches and
+// verifies. Each has a gate, and a switch of package gate joins them before the one cache that the proxy reads. One
+// goroutine, the conductor, decides which producers run and which one is served.
 // What to decide is left to package rollout. In mode Pre every answer of a route server is compared with the table that
 // was computed.
 //
@@ -38,7 +39,7 @@
 //
 // A switch to Exec while no route server answers leaves the computed table in place, and the cluster is read as before,
 // until one does. The last-known-good file is that of the client: in mode Pre, too, it has the table of the route server,
-// which was verified and compared, and was not served. It is served only if there is nothing else. Metrics of an engine
+// which was verified and compared, and was not served. It is served only if there is nothing else. Metrics of a poller
 // begin anew when a producer is started again.
 //
 // # What it does not do
