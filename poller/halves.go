@@ -149,7 +149,8 @@ func (h *halves) show(t *table.Table) {
 
 // isOfHeld reports whether the digest is that of a table of the held intent.
 func (h *halves) isOfHeld(d table.Digest) bool {
-	return slices.Contains(h.told, d) || slices.ContainsFunc(h.shown, func(t *table.Table) bool { return t.Digest() == d })
+	is := func(t *table.Table) bool { return t.Digest() == d }
+	return slices.Contains(h.told, d) || slices.ContainsFunc(h.shown, is) || h.first != nil && is(h.first)
 }
 
 // servesAll notes of which snapshot the table is that is served now, whole. The caller holds publishing.
