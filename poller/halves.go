@@ -32,8 +32,8 @@ const (
 )
 
 // Bounds on the tables of one held intent that can be accepted by their digests. With a read every three seconds maxShown
-// is close to an hour. The digest of a table is taken when somebody asks for it. Of those after maxAnyDigest, only what this
-// process was asked for itself can be accepted: others keep the table.
+// is close to an hour. The last maxAnyDigest tables are kept, so that any digest of theirs is known, whoever told it; of those
+// before only the digests that somebody has asked this process for.
 const (
 	maxShown     = 1024
 	maxAnyDigest = 64
@@ -149,8 +149,16 @@ func (h *halves) show(t *table.Table) {
 
 // isOfHeld reports whether the digest is that of a table of the held intent.
 func (h *halves) isOfHeld(d table.Digest) bool {
+	if slices.Contains(h.told, d) {
+		return true
+	}
+	all := h.shown
+	if h.first != nil {
+		all = append([]*table.Table{h.first}, all...)
+	}
 	is := func(t *table.Table) bool { return t.Digest() == d }
-	return slices.Contains(h.told, d) || slices.ContainsFunc(h.shown, is) || h.first != nil && is(h.first)
+	hashed := func(t *table.Table) bool { return t.Hashed() && is(t) } // first: it costs nothing
+	return slices.ContainsFunc(all, hashed) || slices.ContainsFunc(all, is)
 }
 
 // servesAll notes of which snapshot the table is that is served now, whole. The caller holds publishing.
