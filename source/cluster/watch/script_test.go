@@ -34,7 +34,8 @@ type script struct {
 // step answers one request. The stream ends when it returns.
 type step func(s *script, w http.ResponseWriter, r *http.Request)
 
-// asked is a request for services: "all" for a watch that begins with everything, "from N", "list", or "current" for one object.
+// asked is a request for services: "all" or "all since N" for a watch that begins with everything, "from N", "list", or "current" for
+// one object.
 type asked struct {
 	what  string
 	after time.Duration // the end of the watch before
@@ -50,7 +51,7 @@ func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case q.Get("limit") != "":
 		what = "current"
 	case q.Get("sendInitialEvents") != "":
-		what = "all"
+		what = strings.TrimSuffix("all since "+q.Get("resourceVersion"), " since ")
 	case q.Get("watch") != "":
 		what = "from " + q.Get("resourceVersion")
 	}
@@ -163,6 +164,13 @@ func status(code int, header ...string) step {
 		w.WriteHeader(code)
 		_, _ = fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"scripted","code":%d}`, code)
 	}
+}
+
+// tooNew answers that the server has not reached the revision that was asked for.
+func tooNew(_ *script, w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusGatewayTimeout)
+	_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Timeout","message":"Too large resource version","code":504}`)
 }
 
 // page answers with HTML.
