@@ -128,7 +128,8 @@ func TestTheLoopGoesOnAfterWhatAWatchMayMeet(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			registry := prometheus.NewRegistry()
-			play(t, watch.Config{WatchMetrics: watch.NewMetrics(registry)}, tt.steps, func(t *testing.T, s *script, w *watch.Watcher, log func() string) {
+			cfg := watch.Config{ReconcileInterval: time.Hour, WatchMetrics: watch.NewMetrics(registry)}
+			play(t, cfg, tt.steps, func(t *testing.T, s *script, w *watch.Watcher, log func() string) {
 				readsUntil(t, w, time.Minute, func(_ *kube.Snapshot, err error) bool { return err == nil })
 				time.Sleep(15 * time.Minute)
 				got, err := w.Read(t.Context(), kube.ReadOptions{})
@@ -142,6 +143,14 @@ func TestTheLoopGoesOnAfterWhatAWatchMayMeet(t *testing.T) {
 				}
 				if n := strings.Count(log(), watch.MessageBroken); n != tt.broken || strings.Count(log(), watch.MessageBack) != tt.broken {
 					t.Errorf("want %d outages and the ends of them; log\n%s", tt.broken, log())
+				}
+				// A list confirms a watch that goes on after a failure, and nothing that was loaded anew.
+				lists := 0
+				if strings.HasPrefix(what[len(tt.steps)-1], "from") {
+					lists = tt.broken
+				}
+				if n := s.lists(); n != lists {
+					t.Errorf("%d lists, want %d", n, lists)
 				}
 				for why, n := range tt.ends {
 					if got := restarts(t, registry, why); got < n || why != "ended" && got != n {
@@ -309,14 +318,7 @@ func TestAWatchThatBeginsWithEverything(t *testing.T) {
 					t.Errorf("%s %v, want %q at 100; log\n%s", clustertest.Summary(got), names(got), tt.names, log())
 				}
 				what, _ := s.watches()
-				lists := 0
-				s.mu.Lock()
-				for _, a := range s.asked {
-					if a.what == "list" {
-						lists++
-					}
-				}
-				s.mu.Unlock()
+				lists := s.lists()
 				if strings.Join(what, ", ") != tt.want || lists != tt.lists || !strings.Contains(log(), tt.log) {
 					t.Errorf("asked for %q and %d lists, want %q and %d; log\n%s", what, lists, tt.want, tt.lists, log())
 				}

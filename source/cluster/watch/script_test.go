@@ -57,7 +57,11 @@ func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	var do step
 	s.mu.Lock()
-	s.asked = append(s.asked, asked{what, time.Since(s.ended)})
+	after := time.Duration(0) // if the client has left the one before, and the server does not know yet
+	if !s.ended.IsZero() {
+		after = time.Since(s.ended)
+	}
+	s.asked = append(s.asked, asked{what, after})
 	switch {
 	case what == "list" && s.list != nil:
 		do = s.list
@@ -118,6 +122,18 @@ func (s *script) watches() (what []string, after []time.Duration) {
 		}
 	}
 	return what, after
+}
+
+// lists is how often everything was listed so far.
+func (s *script) lists() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, a := range s.asked {
+		if a.what == "list" {
+			n++
+		}
+	}
+	return n
 }
 
 // The parts of a stream. A string is sent as it is, a duration is a pause; the stream stays open behind the last part, unless that
