@@ -11,11 +11,12 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/compile"
-	"github.com/routesrv/routesrv/engine"
 	"github.com/routesrv/routesrv/etagcache"
+	"github.com/routesrv/routesrv/gate"
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/internal/scale"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/poller"
 )
 
 // BenchmarkHeld is what a change of one EndpointSlice costs while nothing is held, while an intent is held that has one
@@ -32,7 +33,7 @@ func BenchmarkHeld(b *testing.B) {
 			before := processorTime(b)
 			for n := 1; b.Loop(); n++ {
 				h.replacePod(n)
-				if tt.asked && !h.engine.Guard().Held {
+				if tt.asked && !h.gate.State().Held {
 					b.Fatal("nothing is held")
 				}
 			}
@@ -42,17 +43,17 @@ func BenchmarkHeld(b *testing.B) {
 			var m runtime.MemStats
 			runtime.ReadMemStats(&m)
 			b.ReportMetric(float64(m.HeapAlloc)/(1<<20), "MiB")
-			if s := h.engine.Guard(); s.Held != tt.holds || tt.holds && s.Half != guard.HeldIntent {
+			if s := h.gate.State(); s.Held != tt.holds || tt.holds && s.Half != guard.HeldIntent {
 				b.Fatalf("held %v, half %q", s.Held, s.Half)
 			}
 		})
 	}
 }
 
-// held is an engine that reads what it is given.
+// held is a poller that reads what it is given.
 type held struct {
 	b        *testing.B
-	engine   *engine.Engine
+	gate     *gate.Gate
 	cache    *etagcache.Cache
 	snapshot *kube.Snapshot
 	tag      string // of the table before
@@ -61,7 +62,7 @@ type held struct {
 	asked chan struct{} // a read begins, the one before is over
 }
 
-// newHeld makes an engine that holds an intent, or nothing.
+// newHeld makes a poller whose gate holds an intent, or nothing.
 func newHeld(b *testing.B, holds bool) *held {
 	h := &held{b: b, snapshot: scale.New(1).Snapshot(), given: make(chan *kube.Snapshot), asked: make(chan struct{})}
 	options := compile.Options{EndpointSlices: true, Healthcheck: true, HTTPSRedirect: true}
@@ -75,16 +76,20 @@ func newHeld(b *testing.B, holds bool) *held {
 	if h.cache, err = etagcache.New(etagcache.Config{}); err != nil {
 		b.Fatal(err)
 	}
-	h.engine, err = engine.New(engine.Config{
-		Source: h, Compile: options, Guard: limits, Interval: time.Millisecond,
-		Publish: h.cache.Publish, PublishHeld: h.cache.PublishHeld, Observer: h.cache,
-	})
+	compiler, err := poller.NewCompiler(options, nil, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if h.gate, err = gate.New(gate.Config{Sink: h.cache, Guard: limits, Halves: compiler}); err != nil {
+		b.Fatal(err)
+	}
+	loop, err := poller.New(poller.Config{Source: h, Compile: compiler.Compile, Gate: h.gate, Interval: time.Millisecond})
 	if err != nil {
 		b.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- h.engine.Run(ctx) }()
+	go func() { done <- loop.Run(ctx) }()
 	b.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {

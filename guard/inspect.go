@@ -71,6 +71,11 @@ func (g *Guard) inspectLoss(served, candidate *table.Table) (Code, string) {
 			return HostsLost, detail
 		}
 	}
+	if g.cfg.Namespaces {
+		if detail := g.lostNamespaces(served, d.routes); detail != "" {
+			return NamespaceLost, detail
+		}
+	}
 	if lost := g.backends.since(d.backends, 0); lost.missing >= minBackends {
 		size := g.backendsOf(served)
 		if detail := g.tooMuch("routes with endpoints", d.backends, &g.backends, size, g.cfg.MaxBackendLoss); detail != "" {
@@ -124,6 +129,9 @@ func (g *Guard) follow(served *table.Table) {
 	}
 	g.base = served
 	d := g.difference(before, served)
+	if g.namespaces != nil {
+		g.namespaces.apply(d.routes)
+	}
 	g.routes.apply(d.routes, before.Len(), g.judged)
 	if len(d.hosts.gone)+len(d.hosts.come) > 0 {
 		g.hosts.apply(d.hosts, len(before.Hosts()), g.judged)
@@ -140,7 +148,7 @@ func (g *Guard) follow(served *table.Table) {
 // restart makes the table all that later ones are compared with; nil is the one that is served at the next judgement. The
 // caller holds mu.
 func (g *Guard) restart(served *table.Table) {
-	g.base, g.backendCount = served, -1
+	g.base, g.backendCount, g.namespaces = served, -1, nil
 	g.routes.reset()
 	g.hosts.reset()
 	g.backends.reset()

@@ -12,7 +12,6 @@ import (
 	"github.com/routesrv/routesrv/config"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/source/cluster"
-	"github.com/routesrv/routesrv/source/cluster/api"
 	"github.com/routesrv/routesrv/source/cluster/watch"
 	"github.com/routesrv/routesrv/source/filterdir"
 	"github.com/routesrv/routesrv/source/manifests"
@@ -46,11 +45,11 @@ func Source(cfg config.Source, stdin io.Reader, log *slog.Logger, reg prometheus
 		origin = "cluster"
 		// client-go says through klog, which is global, that a token file cannot be read.
 		klog.SetSlogLogger(log.With("component", "client-go"))
-		source, err = clusterSource(cfg, api.Config{
+		source, err = clusterSource(cfg, cluster.Config{
 			InCluster: cfg.InCluster, Kubeconfig: cfg.Kubeconfig, Context: cfg.Context,
 			URL: cfg.URL, TokenFile: cfg.TokenFile, Namespace: cfg.Namespace,
 			EndpointSlices: cfg.EndpointSlices, Selectors: cfg.Selectors, Timeout: cfg.RequestTimeout,
-			Logger: log, Metrics: api.NewMetrics(reg),
+			Logger: log, Metrics: cluster.NewMetrics(reg),
 		}, reg)
 	}
 	if err != nil {
@@ -63,7 +62,7 @@ func Source(cfg config.Source, stdin io.Reader, log *slog.Logger, reg prometheus
 }
 
 // clusterSource makes a source that polls the API or watches it.
-func clusterSource(cfg config.Source, access api.Config, reg prometheus.Registerer) (poller.Source, error) {
+func clusterSource(cfg config.Source, access cluster.Config, reg prometheus.Registerer) (poller.Source, error) {
 	if cfg.Watch {
 		return watch.New(watch.Config{
 			Config: access, ReconcileInterval: cfg.ReconcileInterval, ProbeInterval: cfg.ProbeInterval, WatchMetrics: watch.NewMetrics(reg),

@@ -42,12 +42,12 @@ var limits = []limit{
 	{"", "remembered claims of one address", "etagcache", "maxClaimsPerClient", "number", ""},
 	{"", "tables remembered as served", "etagcache", "maxHistory", "number", ""},
 	{"", "broken downloads remembered", "internal/delivery", "maxBroken", "number", ""},
-	{"Kubernetes API", "one answer, as sent and unpacked", "source/cluster/api", "DefaultMaxBytes", "bytes", ""},
+	{"Kubernetes API", "one answer, as sent and unpacked", "source/cluster/internal/api", "DefaultMaxBytes", "bytes", ""},
 	{"", "one request", "config", "DefaultRequestTimeout", "time", "--kubernetes-request-timeout"},
-	{"", "body of an answer that is an error", "source/cluster/api", "maxStatusBytes", "bytes", ""},
-	{"", "depth of nested JSON", "source/cluster/decode", "maxDepth", "number", ""},
-	{"", "token file", "source/cluster/api", "maxTokenFile", "bytes", ""},
-	{"", "file of authorities, kubeconfig", "source/cluster/api", "maxCAFile", "bytes", ""},
+	{"", "body of an answer that is an error", "source/cluster/internal/api", "maxStatusBytes", "bytes", ""},
+	{"", "depth of nested JSON", "source/cluster/internal/decode", "maxDepth", "number", ""},
+	{"", "token file", "source/cluster/internal/api", "maxTokenFile", "bytes", ""},
+	{"", "file of authorities, kubeconfig", "source/cluster/internal/api", "maxCAFile", "bytes", ""},
 	{"route server, as the data plane sees it", "the first table, as sent and unpacked; then four times the last one", "dataplane", "DefaultMaxBytes", "bytes", "--max-table-bytes"},
 	{"", "one exchange", "dataplane", "DefaultTimeout", "time", "--fetch-timeout"},
 	{"", "one route", "table", "mostDefinition", "bytes", ""},
@@ -67,7 +67,7 @@ var limits = []limit{
 	{"`routesrv diff`", "one table, unpacked", "source/tables", "DefaultMaxBytes", "bytes", ""},
 	{"", "one table from a URL", "source/tables", "DefaultTimeout", "time", ""},
 	{"", "redirects", "source/tables", "DefaultMaxRedirects", "number", ""},
-	{"log", "problems logged for one read", "engine", "maxLogged", "number", ""},
+	{"log", "problems logged for one read", "poller", "maxLogged", "number", ""},
 }
 
 // limitParts is the table of the limits, with their values as the code has them.

@@ -23,7 +23,7 @@ import (
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/server"
 	"github.com/routesrv/routesrv/sidecar"
-	"github.com/routesrv/routesrv/source/cluster/api"
+	"github.com/routesrv/routesrv/source/cluster"
 	"github.com/routesrv/routesrv/source/cluster/watch"
 )
 
@@ -153,7 +153,7 @@ func documentedSidecar(registry *prometheus.Registry) (*sidecar.Sidecar, error) 
 // serverSeries are those of routesrv.
 func serverSeries() ([]series, error) {
 	registry := prometheus.NewRegistry()
-	api.NewMetrics(registry)
+	cluster.NewMetrics(registry)
 	watch.NewMetrics(registry)
 	if _, err := documentedServer(registry); err != nil {
 		return nil, err

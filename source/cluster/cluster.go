@@ -35,13 +35,21 @@ import (
 	"errors"
 	"log/slog"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/routesrv/routesrv/kube"
-	"github.com/routesrv/routesrv/source/cluster/api"
-	"github.com/routesrv/routesrv/source/cluster/lister"
+	"github.com/routesrv/routesrv/source/cluster/internal/api"
+	"github.com/routesrv/routesrv/source/cluster/internal/lister"
 )
 
 // Config says which cluster is read, and what of it.
 type Config = api.Config
+
+// Metrics is what reading a cluster measures, by polls or by watches.
+type Metrics = api.Metrics
+
+// NewMetrics makes the metrics and registers them with reg; nil registers nowhere. It panics if they are registered already.
+func NewMetrics(reg prometheus.Registerer) *Metrics { return api.NewMetrics(reg) }
 
 // Source reads one cluster. It is safe for concurrent use; reads run one after the other.
 type Source struct {

@@ -13,7 +13,7 @@ import (
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/source/cluster"
 	"github.com/routesrv/routesrv/source/cluster/internal/clustertest"
-	"github.com/routesrv/routesrv/source/cluster/lister"
+	"github.com/routesrv/routesrv/source/cluster/internal/lister"
 )
 
 // polling is a Source under a clock of its own that reads every three seconds.

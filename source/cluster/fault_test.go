@@ -17,9 +17,9 @@ import (
 	"github.com/routesrv/routesrv/internal/kubetest"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/source/cluster"
-	"github.com/routesrv/routesrv/source/cluster/api"
+	"github.com/routesrv/routesrv/source/cluster/internal/api"
 	"github.com/routesrv/routesrv/source/cluster/internal/clustertest"
-	"github.com/routesrv/routesrv/source/cluster/lister"
+	"github.com/routesrv/routesrv/source/cluster/internal/lister"
 )
 
 // canceledWhenAsked returns a context that ends as soon as the server was asked for the path.

@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"github.com/routesrv/routesrv/kube"
-	"github.com/routesrv/routesrv/source/cluster/api"
-	"github.com/routesrv/routesrv/source/cluster/lister"
+	"github.com/routesrv/routesrv/source/cluster/internal/api"
+	"github.com/routesrv/routesrv/source/cluster/internal/lister"
 )
 
 // floor asks for the revision at which the cluster is now, by a consistent list of one object. All lists of the read then

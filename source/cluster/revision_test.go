@@ -10,9 +10,9 @@ import (
 	"github.com/routesrv/routesrv/internal/kubetest"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/source/cluster"
-	"github.com/routesrv/routesrv/source/cluster/api"
+	"github.com/routesrv/routesrv/source/cluster/internal/api"
 	"github.com/routesrv/routesrv/source/cluster/internal/clustertest"
-	"github.com/routesrv/routesrv/source/cluster/lister"
+	"github.com/routesrv/routesrv/source/cluster/internal/lister"
 )
 
 // asked returns the revisions that each list was asked for since the last call: "-" is a consistent list, "now" the

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/kube"
-	"github.com/routesrv/routesrv/source/cluster/api"
-	"github.com/routesrv/routesrv/source/cluster/lister"
+	"github.com/routesrv/routesrv/source/cluster/internal/api"
+	"github.com/routesrv/routesrv/source/cluster/internal/lister"
 )
 
 const (
@@ -73,7 +73,7 @@ func (w *Watcher) checkAll(ctx context.Context) {
 func (w *Watcher) checkDiscovery(parent context.Context) {
 	ctx, cancel := context.WithTimeout(parent, checkTimeout)
 	defer cancel()
-	release, err := w.take(ctx)
+	release, err := w.awaitTurn(ctx)
 	found := false
 	if err == nil {
 		w.mu.Lock()
@@ -90,14 +90,14 @@ func (w *Watcher) checkDiscovery(parent context.Context) {
 	}
 	if err != nil {
 		if w.discovery.since.IsZero() {
-			w.log.Warn(MessageWatchBroken, slog.String("kind", "discovery"), slog.Any("error", err))
+			w.log.Warn(MessageBroken, slog.String("kind", "discovery"), slog.Any("error", err))
 		}
 		w.discovery.fail(readError("get", api.DiscoveryPath, err))
 		w.wake()
 		return
 	}
 	if !w.discovery.since.IsZero() {
-		w.log.Info(MessageWatchBack, slog.String("kind", "discovery"))
+		w.log.Info(MessageBack, slog.String("kind", "discovery"))
 	}
 	if w.discovery.lasting(time.Now()) != nil {
 		poke(w.dirty) // reads failed, and do not any more
@@ -119,18 +119,10 @@ func (w *Watcher) checkDiscovery(parent context.Context) {
 	}
 }
 
-// readError makes a *[kube.ReadError] of an error that may be one.
-func readError(verb, resource string, err error) error {
-	if _, ok := errors.AsType[*kube.ReadError](err); ok {
-		return err
-	}
-	return &kube.ReadError{Verb: verb, Resource: resource, Err: err}
-}
-
 // currentOf asks for the revision at which a kind is, which shows whether etcd was restored. before is what the watch had
 // shown when it was asked.
 func (w *Watcher) currentOf(ctx context.Context, k *watched) (current kube.Revision, err error) {
-	release, err := w.take(ctx)
+	release, err := w.awaitTurn(ctx)
 	if err != nil {
 		return 0, readError("list", k.list.Name(), err)
 	}
@@ -180,7 +172,7 @@ func (w *Watcher) checkKind(parent context.Context, k *watched) {
 	case k.list.Seen >= floor:
 		k.lag = lag{}
 		w.metrics.confirm(k.list.Kind, now)
-		k.proved(now)
+		k.recoverIfCurrent(now)
 	case k.lag.floor == 0 || k.list.Seen >= k.lag.floor:
 		k.lag = lag{floor, now}
 	}
@@ -200,11 +192,11 @@ func (w *Watcher) checkKind(parent context.Context, k *watched) {
 		k.lag, k.doubt = lag{}, k.doubt && !doubt
 		w.metrics.confirm(k.list.Kind, time.Now())
 		if len(missed.refs) > 0 {
-			w.log.Warn(MessageWatchSilent, slog.String("kind", string(k.list.Kind)), slog.String("objects", missed.String()))
+			w.log.Warn(MessageSilent, slog.String("kind", string(k.list.Kind)), slog.String("objects", missed.String()))
 			w.metrics.restarts.WithLabelValues(string(k.list.Kind), "silent").Inc()
 			k.restart()
 		} else {
-			k.proved(time.Now())
+			k.recoverIfCurrent(time.Now())
 		}
 	}
 }
@@ -292,7 +284,7 @@ func (w *Watcher) reconcileKind(ctx context.Context, k *watched) {
 		return
 	}
 	w.metrics.differences.WithLabelValues(string(k.list.Kind)).Add(float64(len(d.refs)))
-	w.log.Error(MessageWatchDiffers, slog.String("kind", string(k.list.Kind)), slog.Int("differences", len(d.refs)),
+	w.log.Error(MessageDiffers, slog.String("kind", string(k.list.Kind)), slog.Int("differences", len(d.refs)),
 		slog.String("objects", d.String()))
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/kube"
-	"github.com/routesrv/routesrv/source/cluster/lister"
+	"github.com/routesrv/routesrv/source/cluster/internal/lister"
 )
 
 // differences are the objects of which a list shows another state than the watch.
@@ -41,7 +41,7 @@ type comparison struct {
 
 // compare lists a kind and makes what the list shows, and what came after it, what is known.
 func (w *Watcher) compare(ctx context.Context, k *watched, c comparison) (differences, error) {
-	release, err := w.take(ctx)
+	release, err := w.awaitTurn(ctx)
 	if err != nil {
 		return differences{}, readError("list", k.list.Name(), err)
 	}
@@ -58,8 +58,8 @@ func (w *Watcher) compare(ctx context.Context, k *watched, c comparison) (differ
 		w.mu.Unlock()
 		return differences{}, nil // it is listed anyway
 	}
-	known, log := k.capture(), &changes{}
-	k.logs = append(k.logs, log)
+	known, came := k.capture(), &journal{}
+	k.journals = append(k.journals, came)
 	if c.deep {
 		known.ForgetBytes()
 	}
@@ -67,7 +67,7 @@ func (w *Watcher) compare(ctx context.Context, k *watched, c comparison) (differ
 	defer func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		k.logs = slices.DeleteFunc(k.logs, func(other *changes) bool { return other == log })
+		k.journals = slices.DeleteFunc(k.journals, func(j *journal) bool { return j == came })
 	}()
 	a, err := w.lister.AskFor(ctx, k.list, c.consistent, c.floor, known)
 	free()
@@ -82,7 +82,7 @@ func (w *Watcher) compare(ctx context.Context, k *watched, c comparison) (differ
 	w.await(ctx, k, a.Seen, c.patience)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return k.adopt(a, log), ctx.Err()
+	return k.adopt(a, came), ctx.Err()
 }
 
 // await waits until the watch of a kind has reached the revision, as long as it has patience.
@@ -107,19 +107,16 @@ func (w *Watcher) await(ctx context.Context, k *watched, revision kube.Revision,
 }
 
 // adopt makes a list, and what came after it, what is known; mu is held.
-func (k *watched) adopt(a lister.Answer, log *changes) differences {
-	if log.void || !k.synced || a.Seen < k.listed {
+func (k *watched) adopt(a lister.Listing, came *journal) differences {
+	if came.void || !k.synced || a.Seen < k.listed {
 		return differences{} // another list has overtaken it, and events up to that one were passed over
 	}
 	k.listed = a.Seen
 	d := differences{proven: k.list.Seen >= a.Seen}
-	items := slices.Clone(a.Items)
-	if !a.Sorted {
-		slices.SortFunc(items, func(a, b lister.Item) int { return lister.CompareKeys(a.Ref(), b.Ref()) })
-	}
-	for i := range log.all {
-		if c := &log.all[i]; c.revision > a.Seen {
-			items, _ = c.to(items)
+	items := lister.Sort(slices.Clone(a.Items))
+	for i := range came.updates {
+		if u := &came.updates[i]; u.revision > a.Seen {
+			items, _ = u.to(items)
 		}
 	}
 	d.refs = keepItems(k.list.Items, items)
@@ -128,7 +125,7 @@ func (k *watched) adopt(a lister.Answer, log *changes) differences {
 		poke(k.w.dirty)
 	}
 	wire := a.Wire
-	if len(log.all) > 0 {
+	if len(came.updates) > 0 {
 		wire = lister.Digest{}
 	}
 	k.list.State = lister.State{Items: items, Sorted: true, Seen: max(k.list.Seen, a.Seen), Wire: wire}

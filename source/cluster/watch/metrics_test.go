@@ -10,7 +10,7 @@ import (
 	"github.com/routesrv/routesrv/internal/kubetest"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/source/cluster"
-	"github.com/routesrv/routesrv/source/cluster/api"
+	"github.com/routesrv/routesrv/source/cluster/internal/api"
 	"github.com/routesrv/routesrv/source/cluster/internal/clustertest"
 	"github.com/routesrv/routesrv/source/cluster/watch"
 )

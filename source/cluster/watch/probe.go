@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// watchProbeTimeout is how long the probe of a kind that is watched may take.
-const watchProbeTimeout = 1500 * time.Millisecond
+// probeTimeout is how long the probe of a kind that is watched may take.
+const probeTimeout = 1500 * time.Millisecond
 
 // heavy is when a kind that fails may be asked for everything again.
 type heavy struct {
@@ -16,8 +16,8 @@ type heavy struct {
 }
 
 // admit reports whether a kind whose watch is broken may be asked for everything now. A probe has to succeed, and the kind
-// must not have failed just now although one did: what it fails of then is nothing that a probe can see. The caller owns
-// the source's busy.
+// must not have failed just now although one did: what it fails of then is nothing that a probe can see. The caller has
+// the turn.
 func (k *watched) admit(ctx context.Context) error {
 	w := k.w
 	w.mu.Lock()
@@ -26,7 +26,7 @@ func (k *watched) admit(ctx context.Context) error {
 	if w.probing == 0 || broken == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, watchProbeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	err := w.lister.Probe(ctx, k.list)
 	w.mu.Lock()
@@ -37,11 +37,11 @@ func (k *watched) admit(ctx context.Context) error {
 		h.free = true
 		return err
 	case h.free || h.next.IsZero():
-		h.delay = firstBackoff
+		h.delay = firstDelay
 	case now.Before(h.next):
 		return broken
 	default:
-		h.delay = min(2*h.delay, maxBackoff)
+		h.delay = min(2*h.delay, maxDelay)
 	}
 	h.free, h.next = false, now.Add(h.delay)
 	return nil

@@ -5,138 +5,27 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"sync"
+	"math/rand/v2"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/routesrv/routesrv/kube"
-	"github.com/routesrv/routesrv/source/cluster/api"
-	"github.com/routesrv/routesrv/source/cluster/decode"
-	"github.com/routesrv/routesrv/source/cluster/lister"
+	"github.com/routesrv/routesrv/source/cluster/internal/api"
+	"github.com/routesrv/routesrv/source/cluster/internal/decode"
+	"github.com/routesrv/routesrv/source/cluster/internal/lister"
 )
 
-// entry is an object of a watch or a list as the reflector takes it: little more than a name and a revision around what
-// was decoded.
-type entry struct {
-	metav1.TypeMeta
-	metav1.ObjectMeta
-	revision kube.Revision
-	item     lister.Item
-}
+const (
+	// shortestWatch and longestWatch bound the time after which the server shall end a watch. The watches of replicas that were
+	// started together must not end together.
+	shortestWatch, longestWatch = 5 * time.Minute, 10 * time.Minute
+	// overdueAfter is how much longer a watch may last: the server, or what is in between, has forgotten it.
+	overdueAfter = 30 * time.Second
+)
 
-// DeepCopyObject implements runtime.Object. What is in an entry never changes.
-func (e *entry) DeepCopyObject() runtime.Object {
-	c := *e
-	return &c
-}
-
-func (e *entry) ref(kind kube.Kind) kube.Ref {
-	return kube.Ref{Kind: kind, Namespace: e.Namespace, Name: e.Name}
-}
-
-// stream is a watch that is open. It implements watch.Interface.
-type stream struct {
-	result chan watch.Event
-	cancel context.CancelFunc
-}
-
-// ResultChan gives the events, and is closed when the stream has ended.
-func (s *stream) ResultChan() <-chan watch.Event { return s.result }
-
-// Stop ends the stream.
-func (s *stream) Stop() { s.cancel() }
-
-// openStream asks for a watch and passes its events on until it ends, ctx ends or nobody wants them any more. loaded is
-// called when everything that there was at first has come, or the stream has ended, once; if that takes longer than a
-// request may take, the stream is given up.
-func (k *watched) openStream(parent context.Context, s *session, r api.WatchOptions, loaded func()) (watch.Interface, error) {
-	once := sync.OnceFunc(loaded)
-	ctx, cancel := context.WithCancelCause(parent)
-	src := k.w.lister
-	timer := time.AfterFunc(src.Config.Timeout, func() {
-		cancel(fmt.Errorf("no complete answer within %v: %w", src.Config.Timeout, context.DeadlineExceeded))
-	})
-	resp, err := src.API.Watch(ctx, parent, &k.list.Resource, r)
-	if err != nil || !s.begin() {
-		if err == nil {
-			_ = resp.Body.Close()
-			err = context.Canceled
-		}
-		timer.Stop()
-		cancel(nil)
-		once()
-		return nil, err
-	}
-	f := &frames{k: k, hash: k.list.NewHasher(), media: resp.Media, in: decode.NewEvents(k.list.Type, resp.Media, resp.Body, src.Config.MaxBytes)}
-	if !r.Initial {
-		timer.Stop()
-		once()
-	}
-	k.accepted()
-	out := &stream{result: make(chan watch.Event), cancel: func() { cancel(nil) }}
-	go func() {
-		defer s.calls.Done()
-		defer close(out.result)
-		defer once()
-		defer cancel(nil)
-		defer timer.Stop()
-		defer func() { _ = resp.Body.Close() }()
-		err := out.pass(ctx, f, func() {
-			timer.Stop()
-			once()
-		})
-		if parent.Err() != nil {
-			return
-		}
-		ended, cause := (*endedError)(nil), context.Cause(ctx)
-		switch {
-		case err == nil, errors.As(err, &ended):
-		case errors.Is(cause, context.DeadlineExceeded):
-			err = cause
-		case ctx.Err() != nil:
-			err = nil // stopped by who reads it
-		}
-		if err != nil {
-			err = api.Errorf(streamReason(err), "request to %s: %w", resp.Path, err)
-		}
-		k.closed(err)
-	}()
-	return out, nil
-}
-
-// pass passes events on. It returns nil when the stream has ended between two of them.
-func (s *stream) pass(ctx context.Context, f *frames, loaded func()) error {
-	for {
-		e, err := f.next()
-		if bad := (*decode.BadEventError)(nil); errors.As(err, &bad) {
-			// The reflector lists again, since it cannot go on behind what it does not understand.
-			e = watch.Event{Type: watch.Error, Object: &metav1.Status{
-				Status: metav1.StatusFailure, Message: err.Error(), Reason: metav1.StatusReasonInternalError, Code: http.StatusInternalServerError,
-			}}
-		} else if errors.Is(err, io.EOF) {
-			return nil
-		} else if err != nil {
-			return err
-		}
-		select {
-		case s.result <- e:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		switch o := e.Object.(type) {
-		case *metav1.Status:
-			return &endedError{o}
-		case *entry:
-			if e.Type == watch.Bookmark && o.Annotations[metav1.InitialEventsAnnotationKey] == "true" {
-				loaded()
-			}
-		}
-	}
-}
+// errOverdue says that the server did not end a watch when it should have.
+var errOverdue = errors.New("the watch is overdue")
 
 // endedError is what the server said when it ended a watch.
 type endedError struct{ status *metav1.Status }
@@ -145,18 +34,128 @@ func (e *endedError) Error() string {
 	return fmt.Sprintf("the watch has ended, status: %d %s: %s", e.status.Code, e.status.Reason, api.OneLine(e.status.Message))
 }
 
-// expired reports whether the server has forgotten the revision from which it was to go on.
-func (e *endedError) expired() bool {
-	return e.status.Code == http.StatusGone || e.status.Reason == metav1.StatusReasonExpired || e.status.Reason == metav1.StatusReasonGone
+// watch watches the kind from what is known until the watch ends. If loaded is not nil, the watch begins with everything, and
+// loaded is called when that has come; it has to come within the time limit of a request. The result is nil if the server
+// ended the watch as agreed, and else a *[kube.ReadError].
+func (k *watched) watch(parent context.Context, loaded func()) error {
+	w := k.w
+	ctx, cancel := context.WithCancelCause(parent)
+	defer cancel(nil)
+	limit := w.lister.Config.Timeout
+	tooSlow := time.AfterFunc(limit, func() {
+		cancel(fmt.Errorf("no complete answer within %v: %w", limit, context.DeadlineExceeded))
+	})
+	defer tooSlow.Stop()
+	lasts := (shortestWatch + rand.N(longestWatch-shortestWatch)).Truncate(time.Second)
+	overdue := time.AfterFunc(lasts+overdueAfter, func() { cancel(errOverdue) })
+	defer overdue.Stop()
+
+	since := k.seen()
+	o := api.WatchOptions{Since: since, Initial: loaded != nil, Seconds: int64(lasts / time.Second)}
+	resp, err := w.lister.API.Watch(ctx, parent, &k.list.Resource, o)
+	if o.Initial && since != 0 && api.NeedsConsistent(err) {
+		o.Since = 0
+		resp, err = w.lister.API.Watch(ctx, parent, &k.list.Resource, o)
+	}
+	if err != nil {
+		return k.readError("watch", err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	k.accepted()
+	in := &reader{
+		k: k, hash: k.list.NewHasher(), media: resp.Media,
+		events: decode.NewEvents(k.list.Type, resp.Media, resp.Body, w.lister.Config.MaxBytes),
+	}
+	if loaded != nil {
+		at, items, err := in.beginning()
+		if err != nil {
+			return k.watchError(ctx, parent, resp.Path, err, true)
+		}
+		tooSlow.Stop()
+		loaded()
+		if err := k.confirm(ctx, items, at, since); err != nil {
+			return k.readError("list", err)
+		}
+		k.load(items, at, since)
+	} else {
+		tooSlow.Stop()
+	}
+	for {
+		e, item, err := in.next()
+		if err != nil {
+			return k.watchError(ctx, parent, resp.Path, err, false)
+		}
+		k.receive(&e, item)
+	}
 }
 
-func streamReason(err error) api.Reason {
-	ended := (*endedError)(nil)
+// watchError says why a watch has ended that had been accepted. It is nil if the server ended it as agreed; loading
+// says that it had not shown everything by then.
+func (k *watched) watchError(ctx, parent context.Context, path string, err error, loading bool) error {
+	if parent.Err() != nil {
+		return parent.Err()
+	}
+	ended, bad := (*endedError)(nil), (*decode.BadEventError)(nil)
+	cause := context.Cause(ctx)
+	reason := api.ReasonConnection
 	switch {
 	case errors.As(err, &ended):
-		return api.ReasonStatus
-	case errors.Is(err, context.DeadlineExceeded):
-		return api.ReasonTimeout
+		reason = api.ReasonStatus
+	case errors.As(err, &bad):
+		reason = api.ReasonBody
+	case errors.Is(cause, context.DeadlineExceeded):
+		reason, err = api.ReasonTimeout, cause
+	case errors.Is(err, io.EOF) && loading:
+		err = errors.New("the watch has ended before it had shown everything")
+	case errors.Is(err, io.EOF), errors.Is(cause, errOverdue):
+		return nil
 	}
-	return api.ReasonConnection
+	return k.readError("watch", api.Errorf(reason, "request to %s: %w", path, err))
+}
+
+// readError makes a *[kube.ReadError] of an error that may be one.
+func (k *watched) readError(verb string, err error) error { return readError(verb, k.list.Name(), err) }
+
+// reader reads the events of a watch, and what they are about.
+type reader struct {
+	k      *watched
+	hash   *lister.Hasher
+	media  string
+	events *decode.Events
+}
+
+// next reads an event, with the item of an object that was added or modified. The error is an *[endedError] if the event says
+// why the watch ends.
+func (r *reader) next() (e decode.Event, item lister.Item, err error) {
+	// A panic in code that decodes what others wrote ends the watch and not the process.
+	defer func() {
+		if v := recover(); v != nil {
+			err = &decode.BadEventError{Err: fmt.Errorf("panic: %v", v)}
+		}
+	}()
+	if e, err = r.events.Next(); err != nil {
+		return e, item, err
+	}
+	switch e.Type {
+	case decode.Failed:
+		err = &endedError{e.Status}
+	case decode.Added, decode.Modified:
+		item = r.item(&e)
+	}
+	return e, item, err
+}
+
+// item decodes the object of an event, unless it is known.
+func (r *reader) item(e *decode.Event) lister.Item {
+	l := r.k.list
+	sum := r.hash.Sum(e.Object)
+	if item, known := r.k.known(kube.Ref{Kind: l.Kind, Namespace: e.Namespace, Name: e.Name}, sum); known {
+		return item
+	}
+	item := l.Decode(e.Object, r.media, sum)
+	if item.Bad != nil {
+		item.Bad.Ref.Name, item.Bad.Ref.Namespace = e.Name, e.Namespace // both could be read
+	}
+	r.k.w.lister.Metrics.DecodedObjects.WithLabelValues(string(l.Kind)).Inc()
+	return item
 }

@@ -77,14 +77,14 @@ func TestAKindThatIsBrokenForLongMakesReadsFailAndLosesNothing(t *testing.T) {
 		server.SetFault(clustertest.Services, kubetest.Fault{Status: 503})
 		server.DropWatches(clustertest.Services)
 		after := readsUntil(t, w, time.Minute, func(s *kube.Snapshot, err error) bool { return err != nil })
-		if after < watch.WatchStaleAfter || after > watch.WatchStaleAfter+10*time.Second {
-			t.Errorf("reads fail after %v, want %v", after, watch.WatchStaleAfter)
+		if after < watch.StaleAfter || after > watch.StaleAfter+10*time.Second {
+			t.Errorf("reads fail after %v, want %v", after, watch.StaleAfter)
 		}
 		s, err := w.Read(t.Context(), kube.ReadOptions{})
 		if e, ok := errors.AsType[*kube.ReadError](err); s != nil || !ok || e.Resource != "services" || !strings.Contains(err.Error(), "503") {
 			t.Errorf("%s, %v, want an error that names the services and the reason", clustertest.Summary(s), err)
 		}
-		if n := strings.Count(log(), watch.MessageWatchBroken); n != 1 {
+		if n := strings.Count(log(), watch.MessageBroken); n != 1 {
 			t.Errorf("%d lines say that it is broken, want 1:\n%s", n, log())
 		}
 		drainNow(w)
@@ -98,7 +98,7 @@ func TestAKindThatIsBrokenForLongMakesReadsFailAndLosesNothing(t *testing.T) {
 		}
 		readsUntil(t, w, time.Minute, func(s *kube.Snapshot, err error) bool { return err == nil && len(s.Services) == 2 })
 		time.Sleep(10 * time.Second)
-		if _, err := w.Read(t.Context(), kube.ReadOptions{}); err != nil || strings.Count(log(), watch.MessageWatchBack) != 1 {
+		if _, err := w.Read(t.Context(), kube.ReadOptions{}); err != nil || strings.Count(log(), watch.MessageBack) != 1 {
 			t.Errorf("%v, log\n%s", err, log())
 		}
 	})
@@ -121,7 +121,7 @@ func TestDiscoveryThatFailsForLongMakesReadsFail(t *testing.T) {
 			}
 			return err != nil
 		})
-		if after < watch.WatchStaleAfter || len(last.RouteGroups) != 1 {
+		if after < watch.StaleAfter || len(last.RouteGroups) != 1 {
 			t.Errorf("after %v with %s", after, clustertest.Summary(last))
 		}
 		server.SetFault(kubetest.Discovery, kubetest.Fault{})
@@ -203,7 +203,7 @@ func TestASilentWatchIsNoticedByTheRevision(t *testing.T) {
 		if after < time.Minute || after > 2*time.Minute {
 			t.Errorf("noticed after %v", after)
 		}
-		if !strings.Contains(log(), watch.MessageWatchSilent) || !strings.Contains(log(), "Service n1/new") {
+		if !strings.Contains(log(), watch.MessageSilent) || !strings.Contains(log(), "Service n1/new") {
 			t.Errorf("log\n%s", log())
 		}
 	})
@@ -306,7 +306,7 @@ func TestAnAPIThatOnlyHangsMakesReadsFail(t *testing.T) {
 			server.SetFault(path, kubetest.Fault{Hang: true})
 		}
 		after := readsUntil(t, w, 3*time.Minute, func(s *kube.Snapshot, err error) bool { return err != nil })
-		if after < watch.WatchStaleAfter || after > time.Minute {
+		if after < watch.StaleAfter || after > time.Minute {
 			t.Errorf("reads fail after %v", after)
 		}
 		for _, path := range []string{clustertest.Ingresses, clustertest.RouteGroups, clustertest.Services, clustertest.Endpoints, kubetest.Discovery} {

@@ -16,9 +16,9 @@ import (
 	"github.com/routesrv/routesrv/internal/kubetest"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/source/cluster"
-	"github.com/routesrv/routesrv/source/cluster/api"
+	"github.com/routesrv/routesrv/source/cluster/internal/api"
 	"github.com/routesrv/routesrv/source/cluster/internal/clustertest"
-	"github.com/routesrv/routesrv/source/cluster/lister"
+	"github.com/routesrv/routesrv/source/cluster/internal/lister"
 	"github.com/routesrv/routesrv/source/cluster/watch"
 )
 
@@ -251,10 +251,11 @@ func TestABrokenStreamLosesNothing(t *testing.T) {
 		Name           string
 		Protobuf, GZip bool
 	}{{"JSON", false, false}, {"protobuf", true, true}} {
-		t.Run(e.Name, func(t *testing.T) {
-			server := clustertest.NewServer(t)
-			server.SetEncodings(e.Protobuf, e.GZip)
-			for _, f := range []kubetest.WatchFault{{Cut: 1, Times: 1}, {Broken: true, Times: 1}, {Gone: true, Times: 1}, {Status: 500, Times: 2}, {Status: 429, Times: 1}} {
+		for _, f := range []kubetest.WatchFault{{Cut: 1, Times: 1}, {Broken: true, Times: 1}, {Gone: true, Times: 1}, {Status: 500, Times: 2}, {Status: 429, Times: 1}} {
+			t.Run(fmt.Sprintf("%s %+v", e.Name, f), func(t *testing.T) {
+				t.Parallel() // each waits for delays
+				server := clustertest.NewServer(t)
+				server.SetEncodings(e.Protobuf, e.GZip)
 				server.SetWatchFault(clustertest.Services, f)
 				w := newWatching(t, watch.Config{Config: cluster.Config{URL: server.Start(t), Timeout: 2 * time.Second}})
 				first := w.until("the first snapshot", func(*kube.Snapshot) bool { return true })
@@ -266,8 +267,8 @@ func TestABrokenStreamLosesNothing(t *testing.T) {
 				w.until(fmt.Sprintf("the new service after %+v", f), func(s *kube.Snapshot) bool { return len(s.Services) == len(first.Services)+1 })
 				server.Delete(kube.Ref{Kind: kube.KindService, Namespace: "n1", Name: "new"})
 				w.until("it to be gone again", func(s *kube.Snapshot) bool { return len(s.Services) == len(first.Services) })
-			}
-		})
+			})
+		}
 	}
 }
 
@@ -385,7 +386,7 @@ func TestAReconcileFindsWhatAWatchHasMissed(t *testing.T) {
 	server.Bookmark() // the watch claims to be there
 	w.until("the lost service", func(s *kube.Snapshot) bool { return len(s.Services) == 2 })
 	eventually(t, "the difference", func() bool { return difference(t, registry, "Service") == 1 })
-	if !strings.Contains(text.String(), watch.MessageWatchDiffers) || !strings.Contains(text.String(), "Service n1/lost") {
+	if !strings.Contains(text.String(), watch.MessageDiffers) || !strings.Contains(text.String(), "Service n1/lost") {
 		t.Errorf("log\n%s", text)
 	}
 	clustertest.Apply(t, server, "kind: Service\nmetadata: {name: later, namespace: n1}")

@@ -4,23 +4,11 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/tools/cache"
-	"k8s.io/klog/v2"
-
 	"github.com/routesrv/routesrv/kube"
-	"github.com/routesrv/routesrv/source/cluster/api"
-	"github.com/routesrv/routesrv/source/cluster/lister"
-)
-
-const (
-	// aliveAfter is how long a stream has to stay open without a word to count as one that works.
-	aliveAfter = 5 * time.Second
-	// The delay before a kind is listed again; it doubles with each failure, and is spread over as much again.
-	firstBackoff, maxBackoff, resetBackoff = 500 * time.Millisecond, 10 * time.Second, 2 * time.Minute
+	"github.com/routesrv/routesrv/source/cluster/internal/api"
+	"github.com/routesrv/routesrv/source/cluster/internal/lister"
 )
 
 // outage is a failure that lasts until what failed has succeeded.
@@ -39,31 +27,27 @@ func (o *outage) fail(err error) {
 
 // lasting gives the failure if it has lasted for too long.
 func (o *outage) lasting(now time.Time) error {
-	if o.since.IsZero() || now.Sub(o.since) < WatchStaleAfter {
+	if o.since.IsZero() || now.Sub(o.since) < StaleAfter {
 		return nil
 	}
 	return o.err
 }
 
-// watched is a kind that is watched. It is the store of a reflector. All but the first group is guarded by Watcher.mu.
+// watched is a kind that is watched. All but the first group is guarded by Watcher.mu.
 type watched struct {
 	w    *Watcher
 	list *lister.List // its request is read only; what is known of it is guarded like the rest
 
-	restart context.CancelFunc // of the reflector that runs
-	life    context.Context    // of the reflector that runs: what it stores has none of its own
+	restart context.CancelFunc // ends the attempt that runs; the next one goes on from what is known
 	wanted  bool               // to be watched; RouteGroups are not while discovery does not find them
-	loaded  bool               // listed as a whole in this session
-	synced  bool               // loaded, and the watch was accepted
+	loaded  bool               // everything is known up to a revision from which a watch can go on
+	synced  bool               // it was loaded in this session, and a watch was accepted: it is part of the snapshot
 	shared  bool               // others look at the items: they are copied before they change
-	asked   kube.Revision      // what was known when the reflector last asked for everything
-	listed  kube.Revision      // of the last list or beginning of a watch
-	// listedAt is when a reflector last got everything that there is.
-	listedAt time.Time
-	// confirmed is the revision of the last list of a reflector, which was confirmed where it lacked much.
-	confirmed kube.Revision
-	began     time.Time  // when a stream of everything was last asked for
-	logs      []*changes // what comes while lists are compared, for each of them
+
+	listed         kube.Revision // of the last list or beginning of a watch
+	loadedAt       time.Time     // when everything was last loaded
+	streamFailures int           // of watches that begin with everything, in a row
+	journals       []*journal    // what comes while lists are compared, for each of them
 
 	stream   outage // of lists and watches
 	open     bool   // a stream is open
@@ -82,84 +66,19 @@ type lag struct {
 	since time.Time
 }
 
-// changes are what came while a list was compared.
-type changes struct {
-	all  []change
-	void bool // the session has ended: there is nothing left to compare
-}
-
-// change is one event.
-type change struct {
-	ref      kube.Ref
-	revision kube.Revision
-	item     lister.Item
-	deleted  bool
-}
-
 func newWatched(w *Watcher, l *lister.List) *watched {
 	return &watched{w: w, list: l, restart: func() {}}
 }
 
-// begin forgets all but the objects; mu is held, and no reflector runs.
-func (k *watched) begin() {
+// reset forgets all but the objects; mu is held, and what is read from now on belongs to the next session.
+func (k *watched) reset() {
 	k.list.Forget()
 	k.wanted = k.list != k.w.lister.RouteGroups
 	k.loaded, k.synced, k.open = false, false, false
 	k.stream, k.check, k.lag, k.frame, k.doubt = outage{}, outage{}, lag{}, time.Time{}, false
-	k.asked, k.listed, k.confirmed, k.heavy = 0, 0, 0, heavy{}
-	for _, log := range k.logs {
-		log.void = true
-	}
-}
-
-// run lists and watches the kind whenever it is wanted, until ctx ends.
-func (k *watched) run(ctx context.Context, s *session) {
-	for ctx.Err() == nil {
-		once, cancel := context.WithCancel(ctx)
-		k.w.mu.Lock()
-		k.restart, k.life = cancel, once
-		wanted, moved := k.wanted, k.w.moved
-		k.open = false
-		k.loaded = k.loaded && k.synced
-		k.w.mu.Unlock()
-		if wanted {
-			k.reflect(once, s)
-		} else {
-			select {
-			case <-moved:
-			case <-ctx.Done():
-			}
-		}
-		cancel()
-	}
-}
-
-// reflect runs a reflector until ctx ends. It lists or streams the objects, watches from there on, and lists again when the
-// watch cannot go on, after a growing delay with jitter.
-func (k *watched) reflect(ctx context.Context, s *session) {
-	silent := klog.Logger{} // what fails is logged here, once per change
-	first, most := firstBackoff, maxBackoff
-	if k.w.probing > 0 {
-		first, most = min(first, k.w.probing), k.w.probing/2 // with jitter up to twice as much
-	}
-	r := cache.NewReflectorWithOptions(&listerWatcher{k, s}, nil, k, cache.ReflectorOptions{
-		Name: k.list.Name(), TypeDescription: string(k.list.Kind), Logger: &silent,
-		Backoff: &wait.Backoff{Duration: min(first, most), Cap: most, Factor: 2, Jitter: 1, Steps: 10},
-	})
-	ctx = klog.NewContext(ctx, silent)
-	for delay := min(first, most); ; delay = min(2*delay, most) {
-		began := time.Now()
-		_ = r.ListAndWatchWithContext(ctx) // the lister has said what fails
-		if time.Since(began) > resetBackoff {
-			delay = min(first, most)
-		}
-		timer := time.NewTimer(delay + rand.N(delay))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		}
+	k.listed, k.streamFailures, k.heavy = 0, 0, heavy{}
+	for _, j := range k.journals {
+		j.void = true
 	}
 }
 
@@ -192,7 +111,7 @@ func (k *watched) waits() error {
 
 // failed gives the failure if the kind was broken for too long; mu is held.
 func (k *watched) failed(now time.Time) error {
-	k.settle(now)
+	k.recoverIfAlive(now)
 	if err := k.stream.lasting(now); err != nil {
 		return err
 	}
@@ -203,17 +122,18 @@ func (k *watched) failed(now time.Time) error {
 	return nil
 }
 
-// settle ends the outage when the stream has proved that it works; mu is held.
-func (k *watched) settle(now time.Time) {
+// recoverIfAlive ends the outage if the stream has shown that it works: it has brought something, or has stayed open for a
+// while. mu is held.
+func (k *watched) recoverIfAlive(now time.Time) {
 	if k.stream.since.IsZero() || !k.open || !k.loaded || k.frame.Before(k.opened) && now.Sub(k.opened) < aliveAfter {
 		return
 	}
 	k.recovered(now)
 }
 
-// proved ends the outage of a kind whose stream is open, and which has shown everything that there is: then nothing more
-// will come that could prove it. mu is held.
-func (k *watched) proved(now time.Time) {
+// recoverIfCurrent ends the outage of a kind whose stream is open, and which has shown everything that there is: then nothing
+// more will come that could prove that it works. mu is held.
+func (k *watched) recoverIfCurrent(now time.Time) {
 	if k.w.probing > 0 && k.open && k.loaded && !k.stream.since.IsZero() {
 		k.recovered(now)
 	}
@@ -221,33 +141,65 @@ func (k *watched) proved(now time.Time) {
 
 // recovered ends the outage; mu is held.
 func (k *watched) recovered(now time.Time) {
-	lasted := now.Sub(k.stream.since) >= WatchStaleAfter
+	lasted := now.Sub(k.stream.since) >= StaleAfter
 	k.stream = outage{}
 	if k.reported {
 		k.reported = false
-		k.w.log.Info(MessageWatchBack, slog.String("kind", string(k.list.Kind)))
+		k.w.log.Info(MessageBack, slog.String("kind", string(k.list.Kind)))
 	}
 	if lasted {
 		poke(k.w.dirty) // reads failed, and do not any more
 	}
 }
 
-// fail notes that a list or a watch has failed.
-func (k *watched) fail(verb string, err error) {
+// ended notes how an attempt has ended: without an error as agreed. It returns for how long the watch was open, and whether the
+// next one goes on from there.
+func (k *watched) ended(err error) (lived time.Duration, goesOn bool) {
 	k.w.mu.Lock()
 	defer k.w.mu.Unlock()
-	k.broken(&kube.ReadError{Verb: verb, Resource: k.list.Name(), Err: err})
+	now := time.Now()
+	if k.open {
+		lived = now.Sub(k.opened)
+	}
+	why := "ended"
+	switch {
+	case err == nil:
+	case k.loaded && isExpired(err):
+		why = "expired"
+	default:
+		why = "error"
+	}
+	if k.open || why == "expired" {
+		k.w.metrics.restarts.WithLabelValues(string(k.list.Kind), why).Inc()
+	}
+	if why == "error" {
+		k.broken(now, err)
+	} else {
+		k.recoverIfAlive(now)
+		if k.stream.since.IsZero() {
+			k.stream.fail(k.readError("watch", errors.New("the server has ended it")))
+		}
+	}
+	k.open = false
+	k.loaded = k.loaded && !isLost(err)
+	if api.ReasonOf(err) == api.ReasonNotFound && k.list == k.w.lister.RouteGroups {
+		poke(k.w.look)
+	}
+	return lived, k.loaded
 }
 
-// broken is fail; mu is held.
-func (k *watched) broken(err error) {
-	k.settle(time.Now())
-	k.open, k.doubt = false, true
+// broken notes that a list or a watch has failed, unless it was not even tried for a failure that is known; mu is held.
+func (k *watched) broken(now time.Time, err error) {
+	if errors.Is(err, k.stream.err) {
+		return
+	}
+	k.recoverIfAlive(now)
+	k.doubt = true
 	k.stream.fail(err)
 	k.w.lister.Metrics.ReadErrors.WithLabelValues(string(k.list.Kind), string(api.ReasonOf(err))).Inc()
 	if !k.reported {
 		k.reported = true
-		k.w.log.Warn(MessageWatchBroken, slog.String("kind", string(k.list.Kind)), slog.Any("error", err))
+		k.w.log.Warn(MessageBroken, slog.String("kind", string(k.list.Kind)), slog.Any("error", err))
 	}
 	k.w.wake()
 }
@@ -258,34 +210,11 @@ func (k *watched) accepted() {
 	defer k.w.mu.Unlock()
 	k.open, k.opened = true, time.Now()
 	k.sync()
-	if k.opened.Sub(k.listedAt) < aliveAfter {
-		k.proved(k.opened) // a list has shown everything just now
+	if k.opened.Sub(k.loadedAt) < aliveAfter {
+		k.recoverIfCurrent(k.opened) // a list has shown everything just now
 	}
 	if k.doubt && k.synced {
 		poke(k.w.look)
-	}
-}
-
-// closed notes that the stream has ended. Without an error it ended as agreed, and the next one follows at once.
-func (k *watched) closed(err error) {
-	k.w.mu.Lock()
-	defer k.w.mu.Unlock()
-	ended, why := (*endedError)(nil), "ended"
-	switch {
-	case errors.As(err, &ended) && ended.expired():
-		why, err = "expired", nil // it is listed again
-	case err != nil:
-		why = "error"
-	}
-	k.w.metrics.restarts.WithLabelValues(string(k.list.Kind), why).Inc()
-	if err != nil {
-		k.broken(&kube.ReadError{Verb: "watch", Resource: k.list.Name(), Err: err})
-		return
-	}
-	k.settle(time.Now())
-	k.open = false
-	if k.stream.since.IsZero() {
-		k.stream.fail(&kube.ReadError{Verb: "watch", Resource: k.list.Name(), Err: errors.New("the server has ended it")})
 	}
 }
 
@@ -300,10 +229,10 @@ func (k *watched) sync() {
 	k.w.wake()
 }
 
-// word notes that the watch has shown a revision; mu is held.
-func (k *watched) word(revision kube.Revision) {
+// reached notes that the watch or a list has shown everything up to a revision; mu is held.
+func (k *watched) reached(revision kube.Revision) {
 	k.frame = time.Now()
 	k.list.Seen = max(k.list.Seen, revision)
 	k.w.metrics.confirm(k.list.Kind, k.frame)
-	k.settle(k.frame)
+	k.recoverIfAlive(k.frame)
 }

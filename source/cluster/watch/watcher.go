@@ -17,26 +17,26 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/kube"
-	"github.com/routesrv/routesrv/source/cluster/api"
-	"github.com/routesrv/routesrv/source/cluster/lister"
+	"github.com/routesrv/routesrv/source/cluster/internal/api"
+	"github.com/routesrv/routesrv/source/cluster/internal/lister"
 )
 
 // Defaults and limits of a [Watcher].
 const (
 	// DefaultReconcileInterval is how often everything is listed although nothing should have been missed.
 	DefaultReconcileInterval = 10 * time.Minute
-	// WatchStaleAfter is how long the watch of a kind may be broken until reads fail and the table counts as stale.
-	WatchStaleAfter = 30 * time.Second
+	// StaleAfter is how long the watch of a kind may be broken until reads fail and the table counts as stale.
+	StaleAfter = 30 * time.Second
 	// quiet and busy bound how long events are gathered: until none came for quiet, and no longer than busy.
 	quietTime, busyTime = 50 * time.Millisecond, 500 * time.Millisecond
 )
 
 // Messages of a [Watcher].
 const (
-	MessageWatchBroken    = "watch is broken; what was seen last is kept"
-	MessageWatchBack      = "watch is back"
-	MessageWatchDiffers   = "reconcile found differences: the watch missed changes; the listed objects are taken"
-	MessageWatchSilent    = "watch misses changes; it is started again"
+	MessageBroken         = "watch is broken; what was seen last is kept"
+	MessageBack           = "watch is back"
+	MessageDiffers        = "reconcile found differences: the watch missed changes; the listed objects are taken"
+	MessageSilent         = "watch misses changes; it is started again"
 	MessageRunning        = "watching"
 	MessageReconcileFails = "reconcile cannot list"
 )
@@ -64,7 +64,7 @@ type Config struct {
 // # Complete
 //
 // A read waits until every kind was listed and its watch accepted, or fails. A kind whose watch is broken keeps its
-// objects; when that lasts for [WatchStaleAfter] reads fail and say which kind it is and why. Objects that cannot be
+// objects; when that lasts for [StaleAfter] reads fail and say which kind it is and why. Objects that cannot be
 // decoded are in the snapshot's Bad, as in package cluster.
 //
 // # Up to which revision
@@ -121,28 +121,6 @@ type Watcher struct {
 type session struct {
 	stop     context.CancelFunc
 	restored bool // guarded by Watcher.mu
-
-	mu    sync.Mutex // guards ended, and that no call begins after it
-	ended bool
-	calls sync.WaitGroup // of the reflectors' requests, which they do not wait for themselves
-}
-
-// begin counts a call, unless the session has ended.
-func (s *session) begin() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.ended {
-		s.calls.Add(1)
-	}
-	return !s.ended
-}
-
-// end waits for all calls.
-func (s *session) end() {
-	s.mu.Lock()
-	s.ended = true
-	s.mu.Unlock()
-	s.calls.Wait()
 }
 
 // errNotRunning says that nobody runs the Watcher.
@@ -209,7 +187,7 @@ func (w *Watcher) runSession(parent context.Context) {
 	w.mu.Lock()
 	w.session, w.asked, w.found, w.discovery = s, false, false, outage{}
 	for _, k := range w.kinds {
-		k.begin()
+		k.reset()
 	}
 	w.mu.Unlock()
 
@@ -218,11 +196,9 @@ func (w *Watcher) runSession(parent context.Context) {
 	group.Go(func() { w.checkLoop(ctx) })
 	group.Go(func() { w.reconcileLoop(ctx) })
 	for _, k := range w.kinds {
-		group.Go(func() { k.run(ctx, s) })
+		group.Go(func() { k.follow(ctx) })
 	}
-	<-ctx.Done()
 	group.Wait()
-	s.end()
 
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -241,7 +217,7 @@ func (w *Watcher) restored(err error) {
 	w.lister.Metrics.Restores.Inc()
 	w.log.Warn(lister.MessageRestored, slog.Any("error", err))
 	for _, k := range w.kinds {
-		k.begin() // no read succeeds before the next session has listed everything
+		k.reset() // no read succeeds before the next session has listed everything
 	}
 	s.stop()
 }

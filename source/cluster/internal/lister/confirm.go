@@ -1,0 +1,40 @@
+package lister
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+)
+
+// confirmedLoss is the share of its objects that a list may lack before another one has to confirm it. It is the default of
+// the guard's share for routes.
+const confirmedLoss = 0.5
+
+// MessageUnconfirmed is logged as a warning when a list lacks objects that a consistent list of the same moment has.
+const MessageUnconfirmed = "a list lacked objects that a consistent list has; the API server, or something in front of it, answers wrongly"
+
+// ConfirmLoss makes another, consistent request if the answer lacks so much of what is known that it may be wrong: all
+// objects of the kind, or most of them. The second answer counts.
+func (r *Lister) ConfirmLoss(ctx context.Context, l *List, a Listing, known State) (Listing, error) {
+	if !a.Suspicious(len(known.Items)) {
+		return a, nil
+	}
+	again, err := r.Ask(ctx, l, 0, known)
+	if err != nil {
+		return again, UnconfirmedLoss(a.Lost, len(known.Items), err)
+	}
+	if again.Lost < a.Lost {
+		r.Log.Warn(MessageUnconfirmed, slog.String("kind", string(l.Kind)), slog.Int("objects", a.Lost-again.Lost))
+	}
+	return again, nil
+}
+
+// Suspicious reports whether the answer lacks so many of the known objects that it has to be confirmed.
+func (a Listing) Suspicious(known int) bool {
+	return a.Lost > 0 && (a.Lost == known || float64(a.Lost) > confirmedLoss*float64(known))
+}
+
+// UnconfirmedLoss says that a loss could not be confirmed because of err.
+func UnconfirmedLoss(lost, known int, err error) error {
+	return fmt.Errorf("confirm by a consistent list that %d of %d objects are gone: %w", lost, known, err)
+}

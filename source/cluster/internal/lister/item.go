@@ -1,0 +1,107 @@
+package lister
+
+import (
+	"cmp"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/routesrv/routesrv/kube"
+)
+
+// Item is one entry of a list: an object, or the problem with it.
+type Item struct {
+	Sum    Digest // of its bytes
+	Object kube.Object
+	Bad    *kube.BadObject
+}
+
+// SameItems reports whether both hold the very same objects in the same order.
+func SameItems(a, b []Item) bool {
+	return slices.EqualFunc(a, b, func(a, b Item) bool { return a.Object == b.Object && a.Bad == b.Bad })
+}
+
+// Keep makes the item the known one with the same name as far as that can be had. Status, managed fields and labels of no
+// interest change, too: if what is read of the object did not change it stays the same object, and nobody has to compile
+// it again.
+func (i *Item) Keep(known *Item) (changed bool) {
+	switch {
+	case i.Sum == known.Sum:
+		*i = *known
+	case i.Object != nil && known.Object != nil && reflect.DeepEqual(i.Object, known.Object):
+		i.Object = known.Object
+	case i.Bad != nil && known.Bad != nil && i.Bad.Err.Error() == known.Bad.Err.Error():
+		i.Bad = known.Bad
+	default:
+		return true
+	}
+	return false
+}
+
+// Find gives the place of an object among items that are sorted, or where it would stand.
+func Find(items []Item, ref kube.Ref) (int, bool) {
+	return slices.BinarySearchFunc(items, ref, func(i Item, ref kube.Ref) int { return CompareKeys(i.Ref(), ref) })
+}
+
+// CompareKeys orders objects of one kind as the API lists them: by "namespace/name" as etcd has it, bytewise.
+func CompareKeys(a, b kube.Ref) int {
+	x, y := a.Namespace, b.Namespace
+	n := min(len(x), len(y))
+	switch {
+	case x == y:
+		return strings.Compare(a.Name, b.Name)
+	case x[:n] != y[:n]:
+		return strings.Compare(x, y)
+	case len(x) == n:
+		return cmp.Compare('/', y[n])
+	default:
+		return cmp.Compare(x[n], '/')
+	}
+}
+
+// InOrder reports whether the items are in the order of their keys, each of which is there once.
+func InOrder(items []Item) bool {
+	for i := 1; i < len(items); i++ {
+		if CompareKeys(items[i-1].Ref(), items[i].Ref()) >= 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// Ref names the object.
+func (i *Item) Ref() kube.Ref {
+	if i.Bad != nil {
+		return i.Bad.Ref
+	}
+	return i.Object.Ref()
+}
+
+// Sort puts the items into the order of their keys, in place, and returns them. Of several with the same key the last one stays.
+func Sort(items []Item) []Item {
+	if InOrder(items) {
+		return items
+	}
+	slices.SortStableFunc(items, func(a, b Item) int { return CompareKeys(a.Ref(), b.Ref()) })
+	n := 0
+	for i := range items {
+		if n > 0 && CompareKeys(items[n-1].Ref(), items[i].Ref()) == 0 {
+			n--
+		}
+		items[n] = items[i]
+		n++
+	}
+	clear(items[n:])
+	return items[:n]
+}
+
+// Lost returns how many of the known items are not among others. Both are sorted.
+func Lost(known, others []Item) int {
+	lost := 0
+	for i := range known {
+		if _, found := Find(others, known[i].Ref()); !found {
+			lost++
+		}
+	}
+	return lost
+}
