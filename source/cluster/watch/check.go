@@ -177,7 +177,7 @@ func (w *Watcher) checkKind(parent context.Context, k *watched) {
 		k.lag = lag{floor, now}
 	}
 	silent := k.lag.floor != 0 && now.Sub(k.lag.since) >= silentAfter
-	doubt := k.doubt && k.open
+	doubt := k.doubt && k.open && k.loaded // while everything is loaded, that is what removes the doubt
 	w.mu.Unlock()
 	if !silent && !doubt {
 		return
@@ -194,7 +194,7 @@ func (w *Watcher) checkKind(parent context.Context, k *watched) {
 		if len(missed.refs) > 0 {
 			w.log.Warn(MessageSilent, slog.String("kind", string(k.list.Kind)), slog.String("objects", missed.String()))
 			w.metrics.restarts.WithLabelValues(string(k.list.Kind), "silent").Inc()
-			k.restart()
+			k.watchAgain()
 		} else {
 			k.recoverIfCurrent(time.Now())
 		}
@@ -289,5 +289,5 @@ func (w *Watcher) reconcileKind(ctx context.Context, k *watched) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.metrics.restarts.WithLabelValues(string(k.list.Kind), "missed").Inc()
-	k.restart()
+	k.watchAgain()
 }
