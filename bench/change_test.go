@@ -77,14 +77,13 @@ func (w *pipeline) change(version int) {
 }
 
 func (w *pipeline) publish(revision uint64) {
-	seq := w.cache.PollStarted()
+	end := w.cache.Begin()
 	next := w.table.Next(w.compiler.Compile(w.snapshot).Routes, revision, time.Now())
 	if v := w.guard.Judge(w.table, next, time.Now()); !v.Publish {
 		panic(v.Detail) // one object is no loss
 	}
 	w.table = next
-	w.cache.Publish(w.table)
-	w.cache.PollEnded(seq, table.Read{Oldest: revision, Newest: revision, At: time.Now()})
+	end(w.table, table.Read{Oldest: revision, Newest: revision, At: time.Now()})
 	for _, zone := range w.zones {
 		w.cache.Handler().ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodHead, "/routes/"+zone, nil))
 	}

@@ -97,8 +97,8 @@ func (f *fleet) reset() {
 	f.updated, f.sent, f.times = 0, 0, nil
 }
 
-// settle waits until every client has got a table.
-func (f *fleet) settle() {
+// arrived waits until every client has got a table.
+func (f *fleet) arrived() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for f.updated < f.clients {

@@ -265,12 +265,12 @@ func BenchmarkChangeToFleet(b *testing.B) {
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
 			fleet := newFleet(ctx, "http://"+p.main+"/routes", 300, deltas)
-			fleet.settle()
+			fleet.arrived()
 			for b.Loop() {
 				fleet.reset()
 				a.Mutate(b.N % 100)
 				a.Warm(true, true)
-				fleet.settle()
+				fleet.arrived()
 			}
 			sent, p50, p99 := fleet.figures()
 			b.ReportMetric(float64(sent)/1e6, "MB-sent/op")

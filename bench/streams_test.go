@@ -50,8 +50,8 @@ func newStreamers(b *testing.B, ctx context.Context, url, etag string, n int) *s
 	return s
 }
 
-// settle waits until every client of all has heard of another table, and gives how long the last was behind the first.
-func settle(all ...*streamers) time.Duration {
+// heard waits until every client of all has heard of another table, and gives how long the last was behind the first.
+func heard(all ...*streamers) time.Duration {
 	var times []time.Time
 	for _, s := range all {
 		for range cap(s.news) {
@@ -80,7 +80,7 @@ func BenchmarkStreams(b *testing.B) {
 				a.Mutate(b.N % 100)
 				a.Warm(true, true)
 				before := p.cpu(b)
-				spread = max(spread, settle(fleet))
+				spread = max(spread, heard(fleet))
 				cpu += p.cpu(b) - before
 			}
 			b.ReportMetric(perStream, "KiB/stream")

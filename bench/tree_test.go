@@ -46,7 +46,7 @@ func measureFleet(b *testing.B, a *api, root *process, servers []*process, clien
 		a.Mutate(b.N % 100)
 		a.Warm(true, true)
 		rootBefore, leafBefore := root.cpu(b), servers[0].cpu(b)
-		spread = max(spread, settle(fleet...))
+		spread = max(spread, heard(fleet...))
 		rootCPU += root.cpu(b) - rootBefore
 		leafCPU += servers[0].cpu(b) - leafBefore
 	}

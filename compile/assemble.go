@@ -95,13 +95,15 @@ func (w *step) share(routes []made) {
 func (w *step) assemble() {
 	c := &w.candidates
 	if w.fixed == nil {
-		*c = newCandidates(w.count()) // to begin with, what is there is all that there is
+		c.expect(w.count())
 		w.fixed = newFixedRoutes(w.set)
 		c.replace(&w.fixed.section, w.fixed.section.routes)
 	}
 	for _, o := range w.gone {
 		c.replace(&o.global, nil)
-		c.replace(&o.companions, nil)
+		if o.companions != nil {
+			c.replace(o.companions, nil)
+		}
 	}
 	for _, o := range w.compiled {
 		rank := fromIngress
@@ -109,9 +111,13 @@ func (w *step) assemble() {
 			rank = fromRouteGroup
 		}
 		o.global.rank, o.global.object = rank, o
-		o.companions.rank, o.companions.object = fromCompanions, o
 		c.replace(&o.global, o.unit.global)
-		c.replace(&o.companions, o.unit.companions)
+		if o.companions == nil && len(o.unit.companions) > 0 {
+			o.companions = &section{rank: fromCompanions, object: o}
+		}
+		if o.companions != nil {
+			c.replace(o.companions, o.unit.companions)
+		}
 	}
 	w.assembleHosts()
 }
@@ -154,7 +160,7 @@ func (w *step) assembleHosts() {
 	for name := range w.hosts {
 		h := w.memory.hosts[name]
 		slices.SortFunc(h.parts, func(a, b hostPart) int { return a.object.at - b.object.at })
-		w.candidates.replace(&h.section, w.hostRoutes(h))
+		w.candidates.replace(&h.section, w.sharedRoutes(name, w.hostRoutes(h)))
 		if len(h.parts) == 0 {
 			delete(w.memory.hosts, name)
 		}
@@ -198,6 +204,16 @@ func (w *step) hostRoutes(h *host) []made {
 		h.catchAll = w.catchAll(h.section.host, key, h.parts[0].group.firstHosts)
 	}
 	return append(routes, h.catchAll.routes...)
+}
+
+// sharedRoutes gives the routes of a peer that has the same for the host: they are there once then.
+func (w *step) sharedRoutes(name string, routes []made) []made {
+	for _, p := range w.peers {
+		if h := p.hosts[name]; h != nil && slices.Equal(h.section.routes, routes) {
+			return h.section.routes
+		}
+	}
+	return routes
 }
 
 // catchAllKey is all that the catch-all of a host depends on.

@@ -2,7 +2,7 @@ package compile
 
 import (
 	"cmp"
-	"maps"
+	"iter"
 	"slices"
 	"strings"
 
@@ -105,171 +105,265 @@ func oldest(places []place) []place {
 	return places
 }
 
-// claims are the routes that want something that one of them can have, by what they want.
-type claims[K comparable] struct {
-	single map[K]place   // of what one route wants
-	rivals map[K][]place // of what several want, in no order
-}
-
-func newClaims[K comparable](size int) claims[K] {
-	return claims[K]{single: make(map[K]place, size), rivals: make(map[K][]place)}
-}
-
-// remove drops all claims of a section to a key, and reports whether there were others.
-func (c *claims[K]) remove(key K, s *section) bool {
-	if p, ok := c.single[key]; ok {
-		if p.section == s {
-			delete(c.single, key)
-		}
-		return false
-	}
-	left, ok := c.rivals[key]
-	if !ok {
-		return false
-	}
-	left = slices.DeleteFunc(left, func(p place) bool { return p.section == s })
-	switch len(left) {
-	case 0:
-		delete(c.rivals, key)
-	case 1:
-		delete(c.rivals, key)
-		c.single[key] = left[0]
-	default:
-		c.rivals[key] = left
-	}
-	return true
-}
-
-// add adds a claim, and reports whether there are others.
-func (c *claims[K]) add(key K, p place) bool {
-	if all, ok := c.rivals[key]; ok {
-		c.rivals[key] = append(all, p)
-		return true
-	}
-	if other, ok := c.single[key]; ok {
-		delete(c.single, key)
-		c.rivals[key] = []place{other, p}
-		return true
-	}
-	c.single[key] = p
-	return false
-}
-
-// winner is the route that gets what it wants; nil if nobody wants it.
-func (c *claims[K]) winner(key K) *made {
-	if p, ok := c.single[key]; ok {
-		return p.route()
-	}
-	if all := c.rivals[key]; len(all) > 0 {
-		return oldest(slices.Clone(all))[0].route()
-	}
-	return nil
-}
-
-// candidates are all routes, by id and by what they match.
+// candidates are all routes, by the id that they want and by what they match.
+//
+// Nearly every id is wanted by one route, which is in the table then. Those are found there and not kept: only ids that
+// several want are.
 type candidates struct {
-	ids     claims[string]
-	matches claims[uint64]
+	rivals map[string][]place // by id, in no order
+	hidden map[string]int     // how many routes that were left out want an id
+	// gone and come are what is not wanted any more and what is, since the last award.
+	gone, come []wish
+	awarded    bool // at least once
+
+	matches *sharing // nil if nobody asks for problems
+
 	// cloned are the clones in the table, by the id of the route that they were made of.
 	cloned map[string][]*table.Route
-	// touched are the ids that somebody has come to want, or does not want any more, since the last settle.
-	touched []string
 	// contested says that something has changed where several routes want an id or match the same.
 	contested bool
 	conflicts []Problem // of the last time that this was so
 }
 
-// newCandidates has room for about as many routes.
-func newCandidates(size int) candidates {
+// wish is an id that a route wants.
+type wish struct {
+	id    string
+	place place
+}
+
+func newCandidates() candidates {
 	return candidates{
-		ids: newClaims[string](size), matches: newClaims[uint64](size / 2), // about half of the routes are companions
-		cloned: make(map[string][]*table.Route), touched: make([]string, 0, size),
+		rivals: make(map[string][]place), hidden: make(map[string]int), cloned: make(map[string][]*table.Route),
 	}
 }
 
-// replace gives a section other routes.
+// watchMatches makes routes that match the same problems.
+func (c *candidates) watchMatches() { c.matches = newSharing() }
+
+// expect makes room for about as many routes.
+func (c *candidates) expect(routes int) {
+	c.come = make([]wish, 0, routes)
+	if c.matches != nil {
+		c.matches.single = make(map[uint64]place, routes/2) // about half of the routes are companions
+	}
+}
+
+// replace gives a section other routes, at most once between two awards.
 func (c *candidates) replace(s *section, routes []made) {
 	for i := range s.routes {
 		r := &s.routes[i]
-		c.touched = append(c.touched, r.id())
-		c.contested = c.ids.remove(r.id(), s) || c.contested
-		if r.match != 0 {
+		c.gone = append(c.gone, wish{r.id(), place{s, i}})
+		if r.Route == nil {
+			c.hide(r.id(), -1)
+		}
+		if r.match != 0 && c.matches != nil {
 			c.contested = c.matches.remove(r.match, s) || c.contested
 		}
 	}
 	s.routes = routes
 	for i := range routes {
 		r, p := &routes[i], place{s, i}
-		c.touched = append(c.touched, r.id())
-		c.contested = c.ids.add(r.id(), p) || c.contested
-		if r.match != 0 {
+		c.come = append(c.come, wish{r.id(), p})
+		if r.Route == nil {
+			c.hide(r.id(), 1)
+		}
+		if r.match != 0 && c.matches != nil {
 			c.contested = c.matches.add(r.match, p) || c.contested
 		}
 	}
 }
 
-// settle gives the list with the winners of all ids that were touched, and with their clones.
-func (c *candidates) settle(list table.List) table.List {
-	slices.Sort(c.touched)
-	var upserts []*table.Route
-	var deletes []string
-	for _, id := range slices.Compact(c.touched) {
-		before := list.Get(id)
-		var now *table.Route
-		var clones []*table.Route
-		if winner := c.ids.winner(id); winner != nil {
-			now, clones = winner.Route, winner.clones()
-		}
-		switch {
-		case now == before:
-		case now == nil:
-			deletes = append(deletes, id)
-		case before == nil || *before != *now:
-			upserts = append(upserts, now)
-		}
-		for _, clone := range c.cloned[id] {
-			if !slices.ContainsFunc(clones, func(r *table.Route) bool { return r.ID == clone.ID }) {
-				deletes = append(deletes, clone.ID)
-			}
-		}
-		for _, clone := range clones {
-			if before := list.Get(clone.ID); before == nil || *before != *clone {
-				upserts = append(upserts, clone)
-			}
-		}
-		if len(clones) > 0 {
-			c.cloned[id] = clones
-		} else {
-			delete(c.cloned, id)
-		}
+func (c *candidates) hide(id string, more int) {
+	if c.hidden[id] += more; c.hidden[id] == 0 {
+		delete(c.hidden, id)
 	}
-	c.touched = nil
-	next, err := list.With(upserts, deletes)
+}
+
+// award gives the list with the winners of all ids for which something has changed, and with their clones. Sections are
+// all that there are. The first list may come from elsewhere: what nobody wants is taken out of it.
+func (c *candidates) award(list table.List, sections iter.Seq[*section]) table.List {
+	for _, wishes := range [][]wish{c.gone, c.come} {
+		slices.SortFunc(wishes, func(a, b wish) int { return strings.Compare(a.id, b.id) })
+	}
+	known := c.unseen(list, sections)
+	e := edit{list: list}
+	for w := range touched(c.gone, c.come) {
+		all, met := known[w.id]
+		if !met {
+			all = c.wanting(w)
+		}
+		c.note(w.id, all)
+		e.award(c, w.id, winner(all))
+	}
+	if !c.awarded {
+		e.sweep(c)
+	}
+	c.gone, c.come, c.awarded = nil, nil, true
+	next, err := list.With(e.upserts, e.deletes)
 	if err != nil {
 		panic(err) // the routes were read back one by one, and the ids are distinct: a mistake of ours
 	}
 	return next
 }
 
-// sweep gives the list without the routes that nobody wants: those of objects that are not here.
-func (c *candidates) sweep(list table.List) table.List {
+// wishes are what has changed for an id.
+type wishes struct {
+	id         string
+	gone, come []wish
+}
+
+// touched yields what has changed, by id and in their order. Both lists are sorted.
+func touched(gone, come []wish) iter.Seq[wishes] {
+	return func(yield func(wishes) bool) {
+		for len(gone)+len(come) > 0 {
+			var id string
+			if len(come) == 0 || len(gone) > 0 && gone[0].id < come[0].id {
+				id = gone[0].id
+			} else {
+				id = come[0].id
+			}
+			of := func(all []wish) int {
+				n := 0
+				for n < len(all) && all[n].id == id {
+					n++
+				}
+				return n
+			}
+			n, m := of(gone), of(come)
+			if !yield(wishes{id, gone[:n], come[:m]}) {
+				return
+			}
+			gone, come = gone[n:], come[m:]
+		}
+	}
+}
+
+// unseen gives all who want an id, for each id that a route has come to want and a route had that did not change. Who that
+// is was not kept: all sections are looked through, for all such ids at once.
+func (c *candidates) unseen(list table.List, sections iter.Seq[*section]) map[string][]place {
+	if !c.awarded {
+		return nil // nobody had an id
+	}
+	var found map[string][]place
+	for w := range touched(c.gone, c.come) {
+		if len(w.gone) == 0 && c.rivals[w.id] == nil && (list.Get(w.id) != nil || c.hidden[w.id] > 0) {
+			if found == nil {
+				found = make(map[string][]place)
+			}
+			found[w.id] = nil
+		}
+	}
+	if found == nil {
+		return nil
+	}
+	for s := range sections {
+		for i := range s.routes {
+			id := s.routes[i].id()
+			if all, ok := found[id]; ok {
+				found[id] = append(all, place{s, i})
+			}
+		}
+	}
+	return found
+}
+
+// wanting gives all who want the id now. Those who wanted it are its rivals, or are gone, or there were none.
+func (c *candidates) wanting(w wishes) []place {
+	var all []place
+	for _, p := range c.rivals[w.id] {
+		if !slices.ContainsFunc(w.gone, func(g wish) bool { return g.place.section == p.section }) {
+			all = append(all, p)
+		}
+	}
+	for _, wish := range w.come {
+		all = append(all, wish.place)
+	}
+	return all
+}
+
+// note keeps who wants an id, if they are several.
+func (c *candidates) note(id string, all []place) {
+	if c.contested = c.contested || c.rivals[id] != nil || len(all) > 1; len(all) > 1 {
+		c.rivals[id] = all
+	} else {
+		delete(c.rivals, id)
+	}
+}
+
+// winner is who gets what all want, nil if nobody does.
+func winner(all []place) *made {
+	switch len(all) {
+	case 0:
+		return nil
+	case 1:
+		return all[0].route()
+	default:
+		return oldest(slices.Clone(all))[0].route()
+	}
+}
+
+// wins reports whether the route has got its id.
+func (c *candidates) wins(r *made) bool {
+	all := c.rivals[r.id()]
+	return all == nil || winner(all) == r
+}
+
+// edit is what an award changes in a list.
+type edit struct {
+	list    table.List
+	upserts []*table.Route
+	deletes []string
+}
+
+// award gives the id to the route, which is nil if nobody wants it.
+func (e *edit) award(c *candidates, id string, winner *made) {
+	before := e.list.Get(id)
+	var now *table.Route
+	var clones []*table.Route
+	if winner != nil {
+		now, clones = winner.Route, winner.clones()
+	}
+	switch {
+	case now == before:
+	case now == nil:
+		e.deletes = append(e.deletes, id)
+	case before == nil || *before != *now:
+		e.upserts = append(e.upserts, now)
+	}
+	for _, clone := range c.cloned[id] {
+		if !slices.ContainsFunc(clones, func(r *table.Route) bool { return r.ID == clone.ID }) {
+			e.deletes = append(e.deletes, clone.ID)
+		}
+	}
+	for _, clone := range clones {
+		if before := e.list.Get(clone.ID); before == nil || *before != *clone {
+			e.upserts = append(e.upserts, clone)
+		}
+	}
+	if len(clones) > 0 {
+		c.cloned[id] = clones
+	} else {
+		delete(c.cloned, id)
+	}
+}
+
+// sweep takes out what nobody wants. The wishes are sorted, and all that there are.
+func (e *edit) sweep(c *candidates) {
 	clones := make(map[string]struct{})
 	for _, of := range c.cloned {
 		for _, clone := range of {
 			clones[clone.ID] = struct{}{}
 		}
 	}
-	var deletes []string
-	for r := range list.All() {
-		if _, clone := clones[r.ID]; !clone && c.ids.winner(r.ID) == nil {
-			deletes = append(deletes, r.ID)
+	come := c.come
+	for r := range e.list.All() {
+		for len(come) > 0 && come[0].id < r.ID {
+			come = come[1:]
+		}
+		if _, clone := clones[r.ID]; !clone && (len(come) == 0 || come[0].id != r.ID) {
+			e.deletes = append(e.deletes, r.ID)
 		}
 	}
-	swept, err := list.With(nil, deletes)
-	if err != nil {
-		panic(err) // it only has fewer routes: a mistake of ours
-	}
-	return swept
 }
 
 // problems are those of routes that want the same.
@@ -285,6 +379,3 @@ func (c *candidates) problems() []Problem {
 func expression(r *table.Route) string {
 	return strings.TrimSuffix(strings.TrimPrefix(r.Text, r.ID+": "), ";")
 }
-
-// sortedRivals are the keys of what several want.
-func sortedRivals[K cmp.Ordered](c *claims[K]) []K { return slices.Sorted(maps.Keys(c.rivals)) }

@@ -6,6 +6,9 @@
 // with the text that the reference logs. What the reference leaves to chance is fixed here: host groups are taken in
 // sorted order.
 //
+// The reference is Skipper's route server: the routes of a cluster here are those that it makes of the same objects and
+// options, and comments in all packages mean it by this word. Where it is not followed, docs/differences.md says so.
+//
 // # Isolation
 //
 // Every route is printed, and read back alone. A route that does not survive is left out and is a problem of the object
@@ -64,11 +67,13 @@ func New(o Options) (*Compiler, error) {
 func (c *Compiler) Compile(s *kube.Snapshot) *Result {
 	m := c.memory
 	if m == nil || m.snapshot.DefaultFilters != s.DefaultFilters {
-		m = newMemory(c.set, s.DefaultFilters, table.List{}) // every unit may have used default filters, and they hardly ever change
+		// Every unit may have used default filters, and they hardly ever change.
+		m = newMemory(c.set, s.DefaultFilters, table.List{})
+		m.candidates.watchMatches()
 	} else if s.SameObjects(m.snapshot) {
 		return m.result
 	}
-	m.update(s, c.memories())
+	m.update(s, c.memories(), nil)
 	m.result = &Result{Routes: m.routes, Problems: m.problems()}
 	c.memory = m
 	return m.result

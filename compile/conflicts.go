@@ -2,6 +2,7 @@ package compile
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -9,8 +10,8 @@ import (
 // duplicates are the routes that did not get their id, apart from those that are what the winner is.
 func (c *candidates) duplicates() []Problem {
 	var problems []Problem
-	for _, id := range sortedRivals(&c.ids) {
-		all := oldest(slices.Clone(c.ids.rivals[id]))
+	for _, id := range slices.Sorted(maps.Keys(c.rivals)) {
+		all := oldest(slices.Clone(c.rivals[id]))
 		winner := all[0]
 		for _, p := range all[1:] {
 			if p.route().sameAs(winner.route()) {
@@ -37,7 +38,7 @@ func (c *candidates) shadows() []Problem {
 	for match := range c.matches.rivals {
 		all := slices.DeleteFunc(slices.Clone(c.matches.rivals[match]), func(p place) bool {
 			r := p.route()
-			return r.Route == nil || c.ids.winner(r.ID) != r // not in the table
+			return r.Route == nil || !c.wins(r) // not in the table
 		})
 		if len(all) < 2 {
 			continue

@@ -64,7 +64,7 @@ type endpointsKey struct {
 func ambiguous(svc *kube.Service) bool {
 	for i, p := range svc.Ports {
 		for _, q := range svc.Ports[:i] {
-			if p.TargetPort.Set && q.TargetPort.Set && p.TargetPort.String() == q.TargetPort.String() && p != q {
+			if p.TargetPort.Set && p.TargetPort.String() == q.TargetPort.String() && p != q {
 				return true
 			}
 		}
@@ -147,7 +147,7 @@ func ingressSliceEndpoints(g *mergedSlices, port kube.ServicePort, protocol *str
 	if g == nil {
 		return nil
 	}
-	number := 0
+	var number int
 	switch {
 	case port.Name != "":
 		number = firstPort(g.ports, func(p kube.EndpointPort) bool { return p.Name == port.Name || p.Port == port.Port }).Port
@@ -293,6 +293,6 @@ func setNoEndpoints(r *eskip.Route) {
 // prepend puts filters in front of those of a route, in a list of its own.
 func prepend(r *eskip.Route, filters ...*eskip.Filter) {
 	if len(filters) > 0 {
-		r.Filters = append(slices.Clip(slices.Clone(filters)), r.Filters...)
+		r.Filters = slices.Concat(filters, r.Filters)
 	}
 }

@@ -35,7 +35,7 @@ func newPool(t testing.TB) *pool {
 // mutate gives a snapshot with one object more, less, replaced by an equal one, or by a different one.
 func (p *pool) mutate(r *rand.Rand, s *kube.Snapshot) *kube.Snapshot {
 	next := *s
-	switch r.IntN(8) {
+	switch r.IntN(9) {
 	case 0, 1:
 		next.Ingresses = change(r, s.Ingresses, p.all.Ingresses, func(i *kube.Ingress) {
 			i.Annotations = pick(r, p.all.Ingresses).Annotations
@@ -62,26 +62,59 @@ func (p *pool) mutate(r *rand.Rand, s *kube.Snapshot) *kube.Snapshot {
 		})
 	case 4:
 		next.Services = change(r, s.Services, p.all.Services, func(svc *kube.Service) {
-			svc.Ports = pick(r, p.all.Services).Ports
+			switch other := pick(r, p.all.Services); r.IntN(3) {
+			case 0:
+				svc.Ports = other.Ports
+			case 1:
+				svc.Type, svc.ExternalName = other.Type, other.ExternalName
+			case 2:
+				svc.Incomplete = !svc.Incomplete
+			}
 		})
 	case 5:
 		next.Endpoints = change(r, s.Endpoints, p.all.Endpoints, func(e *kube.Endpoints) {
-			e.Subsets = pick(r, p.all.Endpoints).Subsets
+			if e.Subsets = pick(r, p.all.Endpoints).Subsets; r.IntN(2) == 0 && len(e.Subsets) > 0 {
+				e.Subsets = slices.Clone(e.Subsets)
+				e.Subsets[0].Addresses = []string{address(r), address(r)} // the ports stay
+			}
 		})
 	case 6:
 		next.EndpointSlices = change(r, s.EndpointSlices, p.all.EndpointSlices, func(e *kube.EndpointSlice) {
-			e.Endpoints = pick(r, p.all.EndpointSlices).Endpoints
-			e.Service = pick(r, p.all.EndpointSlices).Service
+			switch other := pick(r, p.all.EndpointSlices); r.IntN(4) {
+			case 0:
+				e.Endpoints = other.Endpoints
+			case 1:
+				e.Service = other.Service
+			case 2:
+				e.Ports = other.Ports
+			case 3:
+				e.Endpoints = []kube.SliceEndpoint{{Address: address(r), Ready: true}, {Address: address(r), Ready: true}}
+			}
 		})
 	case 7:
 		next.DefaultFilters = p.cases[r.IntN(len(p.cases))].snapshot.DefaultFilters
+	case 8:
+		next.Secrets = change(r, s.Secrets, p.all.Secrets, func(sec *kube.Secret) {
+			switch other := pick(r, p.all.Secrets); r.IntN(3) {
+			case 0:
+				sec.Cert, sec.Key = other.Cert, other.Key
+			case 1:
+				sec.Type = other.Type
+			case 2:
+				sec.Incomplete = !sec.Incomplete
+			}
+		})
 	}
 	return &next
 }
 
+// address is one of a few pods.
+func address(r *rand.Rand) string { return "10.99.0." + string(rune('1'+r.IntN(9))) }
+
 // collide gives an object a name whose ids are those of another one.
 func collide(r *rand.Rand, m *kube.Meta) {
-	names := [][2]string{{"a", "b--c"}, {"a--b", "c"}, {"a", "b..c"}, {"a--b--c", "d"}, {"a", "b--c--d"}, {"rg", "a"}}
+	names := [][2]string{{"a", "b--c"}, {"a--b", "c"}, {"a", "b..c"}, {"a--b--c", "d"}, {"a", "b--c--d"}, {"rg", "a"},
+		{"ns", "a-b"}, {"ns", "a.b"}}
 	name := names[r.IntN(len(names))]
 	m.Namespace, m.Name = name[0], name[1]
 }
@@ -121,6 +154,8 @@ func compareSteps(t *testing.T, p *pool, seed uint64, steps int) (seen map[compi
 	options.EndpointSlices = r.IntN(2) == 0
 	options.HTTPSRedirect = r.IntN(2) == 0
 	options.EastWest = r.IntN(3) == 0
+	options.TLS = r.IntN(2) == 0
+	options.DisableCatchAllRoutes = r.IntN(4) == 0
 	incremental := mustCompiler(t, options)
 	s := p.cases[r.IntN(len(p.cases))].snapshot
 	for step := range steps {
@@ -178,6 +213,7 @@ func TestIncrementalEqualsFull(t *testing.T) {
 	}
 	for _, reason := range []compile.Reason{
 		compile.DuplicateID, compile.Shadows, compile.WouldCrashProxy, compile.NotParsable, compile.InvalidExpression, compile.NullEntry,
+		compile.InvalidObject, compile.TLSSecret, compile.TLSCertificate, compile.ServiceNotFound,
 	} {
 		if seen[reason] < 100 {
 			t.Errorf("the walk met %d problems %s: it says little about them", seen[reason], reason)

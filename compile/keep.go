@@ -33,7 +33,7 @@ func KeepLost(before, now *kube.Backends, endpointSlices bool) *kube.Backends {
 
 func indexBackends(b *kube.Backends, endpointSlices bool) *cluster {
 	c := newCluster(endpointSlices, nil)
-	c.update(&kube.Backends{}, b, nil)
+	c.advance(b, nil)
 	return c
 }
 

@@ -42,7 +42,10 @@ func (l *Lane) Compile(i *kube.Intent, b *kube.Backends) table.List {
 	case m.snapshot.Intent.SameAs(i) && m.snapshot.Backends.SameAs(b):
 		return m.routes
 	}
-	m.update(&kube.Snapshot{Intent: *i, Backends: *b}, l.compiler.memories())
+	m.update(&kube.Snapshot{Intent: *i, Backends: *b}, l.compiler.memories(), l.compiler.memory)
+	if l.compiler.memory != nil {
+		m.routes = m.routes.Sharing(l.compiler.memory.routes)
+	}
 	l.memory, l.base = m, table.List{}
 	return m.routes
 }

@@ -21,6 +21,10 @@ type cluster struct {
 	// resolved is the reference's cache of endpoints, which only services with ambiguous ports need (endpoints.go). It lives
 	// for one compilation.
 	resolved map[endpointsKey][]endpoint
+
+	now     kube.Backends          // that it is made of
+	version uint64                 // that this is
+	touched map[lookupKey]struct{} // what is different from the version before
 }
 
 // newCluster makes an empty cluster.
@@ -47,9 +51,9 @@ type lookupKey struct {
 	secret bool
 }
 
-// update takes over what differs between the two, and gives the keys of it. Merged slices that a peer has are shared.
-func (c *cluster) update(before, now *kube.Backends, peers []*memory) map[lookupKey]struct{} {
-	touched := make(map[lookupKey]struct{})
+// advance takes over what differs from before, and notes the keys of it. Merged slices that a peer has are shared.
+func (c *cluster) advance(now *kube.Backends, peers []*memory) {
+	before, touched := &c.now, make(map[lookupKey]struct{})
 	c.updateServices(keysOf(before.Services, now.Services, func(s *kube.Service) kube.ServiceKey {
 		return serviceKey(s.Namespace, s.Name)
 	}), now.Services, touched)
@@ -73,7 +77,8 @@ func (c *cluster) update(before, now *kube.Backends, peers []*memory) map[lookup
 	for key := range keys {
 		touched[lookupKey{key, true}] = struct{}{}
 	}
-	return touched
+	c.now, c.touched = *now, touched
+	c.version++
 }
 
 // keysOf gives the keys of objects that are in one of the lists only. If those that are in both stand in another order, it
@@ -308,7 +313,7 @@ func (g *mergedSlices) merge() {
 		g.ports = s.Ports
 		for _, e := range s.Endpoints {
 			switch {
-			case e.NoAddress || terminating[e.Address]:
+			case e.NoAddress:
 			case e.Terminating:
 				terminating[e.Address] = true
 			case e.Ready:

@@ -2,6 +2,7 @@ package compile
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"strings"
 
@@ -18,6 +19,8 @@ type memory struct {
 
 	generation uint64 // number of the compilation
 	cluster    *cluster
+	borrowed   bool   // the cluster is that of another memory, which goes on with it
+	version    uint64 // of the cluster that the units go by
 	ingresses  objects
 	groups     objects
 	users      map[lookupKey][]*object // of services and secrets
@@ -27,21 +30,18 @@ type memory struct {
 	fixed      *fixedRoutes
 	candidates candidates
 	routes     table.List
-	// foreign says that routes came from another memory, so some of them may be of no object here.
-	foreign bool
 }
 
 // newMemory makes an empty memory. It shares with base the routes and blocks that they turn out to have in common.
 func newMemory(set *settings, filters *kube.DefaultFilters, base table.List) *memory {
-	m := &memory{
+	return &memory{
 		set: set, cluster: newCluster(set.EndpointSlices, filters),
 		snapshot:  &kube.Snapshot{Intent: kube.Intent{DefaultFilters: filters}},
 		ingresses: newObjects(), groups: newObjects(),
 		users: make(map[lookupKey][]*object), volatile: make(map[*object]struct{}),
-		hosts: make(map[string]*host), faulty: make(map[string]struct{}), candidates: newCandidates(0),
-		routes: base, foreign: base.Len() > 0,
+		hosts: make(map[string]*host), faulty: make(map[string]struct{}), routes: base,
+		candidates: newCandidates(),
 	}
-	return m
 }
 
 // object is an Ingress or a RouteGroup with what it compiled to.
@@ -54,8 +54,9 @@ type object struct {
 	refused *Problem
 	skipped bool
 
-	unit               *unit // nil before it was compiled
-	global, companions section
+	unit       *unit // nil before it was compiled
+	global     section
+	companions *section // nil if it never had any
 
 	listed uint64 // the last generation that had it
 	dirty  uint64 // the last generation that has to compile it
@@ -79,48 +80,72 @@ func newObjects() objects { return objects{known: make(map[kube.Object]*object)}
 // fewChanges is how many differences are made in place. With more, the list is gone through as a whole.
 const fewChanges = 64
 
-// update takes over a list in which something differs. It gives the objects that are gone, and marks those that have to be
+// revise takes over a list in which something differs. It gives the objects that are gone, and marks those that have to be
 // compiled.
-func update[T comparable](k *objects, before, list []T, generation uint64, admit func(T) *object) (gone []*object) {
+func revise[T comparable](k *objects, before, list []T, generation uint64, admit func(T) *object) (gone []*object) {
 	less, more := difference(before, list)
-	if !k.distinct || len(less)+len(more) > fewChanges {
-		return relist(k, list, generation, admit)
+	if k.distinct && len(less)+len(more) <= fewChanges {
+		if gone, come, ok := fewEdits(k, less, more, admit); ok {
+			k.edit(gone, come, generation)
+			return gone
+		}
+	}
+	return relist(k, list, generation, admit)
+}
+
+// fewEdits gives what goes and what comes, if the order of the list means nothing before and afterwards: no two objects have
+// one name, none is listed twice, and none is refused, as those are in the order of the list.
+func fewEdits[T comparable](k *objects, less, more []T, admit func(T) *object) (gone, come []*object, ok bool) {
+	for _, o := range less {
+		old := k.known[any(o).(kube.Object)]
+		if old == nil || old.refused != nil {
+			return nil, nil, false
+		}
+		gone = append(gone, old)
 	}
 	for _, o := range more {
 		if k.known[any(o).(kube.Object)] != nil {
-			return relist(k, list, generation, admit) // it was there already, elsewhere in the list
+			return nil, nil, false // it was there already, elsewhere in the list
 		}
-	}
-	for _, o := range less {
-		key := any(o).(kube.Object)
-		old := k.known[key]
-		if old == nil {
-			return append(gone, relist(k, list, generation, admit)...)
-		}
-		if i, found := slices.BinarySearchFunc(k.sorted, old, compareObjects); found && k.sorted[i] == old {
-			k.sorted = slices.Delete(k.sorted, i, i+1)
-		} else if old.refused != nil {
-			return append(gone, relist(k, list, generation, admit)...) // these are in the order of the list
-		}
-		delete(k.known, key)
-		gone = append(gone, old)
-	}
-	for n, o := range more {
 		now := admit(o)
-		i, found := slices.BinarySearchFunc(k.sorted, now, compareObjects)
-		if found || now.refused != nil || slices.Contains(more[:n], o) {
-			return append(gone, relist(k, list, generation, admit)...)
+		if now.refused != nil {
+			return nil, nil, false
 		}
-		now.dirty = generation
-		k.known[any(o).(kube.Object)] = now
-		if !now.skipped {
-			k.sorted = slices.Insert(k.sorted, i, now)
+		if i, found := k.search(now); found && !slices.Contains(gone, k.sorted[i]) {
+			return nil, nil, false
+		}
+		if slices.ContainsFunc(come, func(other *object) bool { return compareObjects(other, now) == 0 }) {
+			return nil, nil, false
+		}
+		come = append(come, now)
+	}
+	return gone, come, true
+}
+
+// search gives the place of an object among those that are compiled.
+func (k *objects) search(o *object) (at int, found bool) {
+	return slices.BinarySearchFunc(k.sorted, o, compareObjects)
+}
+
+// edit makes the changes in place.
+func (k *objects) edit(gone, come []*object, generation uint64) {
+	for _, o := range gone {
+		delete(k.known, o.Object)
+		if i, found := k.search(o); found && k.sorted[i] == o {
+			k.sorted = slices.Delete(k.sorted, i, i+1)
+		}
+	}
+	for _, o := range come {
+		o.dirty = generation
+		k.known[o.Object] = o
+		if !o.skipped {
+			i, _ := k.search(o)
+			k.sorted = slices.Insert(k.sorted, i, o)
 		}
 	}
 	for i, o := range k.sorted {
 		o.at = i
 	}
-	return gone
 }
 
 // difference gives what is in one of the lists only, if that is a few in one place each, or more than fewChanges of it.
@@ -190,24 +215,43 @@ func relist[T comparable](k *objects, list []T, generation uint64, admit func(T)
 	return gone
 }
 
-// update makes the routes of the snapshot. What a peer has compiled already is taken from it.
-func (m *memory) update(s *kube.Snapshot, peers []*memory) {
+// update makes the routes of the snapshot. What a peer has compiled already is taken from it, and the whole cluster from
+// the leader, if that is not nil and has the same backends.
+func (m *memory) update(s *kube.Snapshot, peers []*memory, leader *memory) {
 	m.generation++
 	w := &step{memory: m, peers: peersOf(m, peers), hosts: make(map[string]struct{})}
 	before := m.snapshot
 	m.snapshot = s
 	if !slices.Equal(before.Ingresses, s.Ingresses) {
-		w.gone = append(w.gone, update(&m.ingresses, before.Ingresses, s.Ingresses, m.generation, m.admitIngress)...)
+		w.gone = append(w.gone, revise(&m.ingresses, before.Ingresses, s.Ingresses, m.generation, m.admitIngress)...)
 	}
 	if !slices.Equal(before.RouteGroups, s.RouteGroups) {
-		w.gone = append(w.gone, update(&m.groups, before.RouteGroups, s.RouteGroups, m.generation, m.admitRouteGroup)...)
+		w.gone = append(w.gone, revise(&m.groups, before.RouteGroups, s.RouteGroups, m.generation, m.admitRouteGroup)...)
 	}
-	m.markUsers(m.cluster.update(&before.Backends, &s.Backends, w.peers))
+	m.follow(&s.Backends, w.peers, leader)
 	w.compile()
 	w.assemble()
-	m.routes = m.candidates.settle(m.routes)
-	if m.foreign {
-		m.routes, m.foreign = m.candidates.sweep(m.routes), false
+	m.routes = m.candidates.award(m.routes, m.sections())
+}
+
+// sections yields all sections, in no order.
+func (m *memory) sections() iter.Seq[*section] {
+	return func(yield func(*section) bool) {
+		if !yield(&m.fixed.section) {
+			return
+		}
+		for _, k := range []*objects{&m.ingresses, &m.groups} {
+			for _, o := range k.sorted {
+				if !yield(&o.global) || o.companions != nil && !yield(o.companions) {
+					return
+				}
+			}
+		}
+		for _, h := range m.hosts {
+			if !yield(&h.section) {
+				return
+			}
+		}
 	}
 }
 
@@ -239,8 +283,28 @@ func (s *settings) ingressClassFits(ing *kube.Ingress) bool {
 	return ing.Spec == nil || ing.Spec.IngressClassName == "" || s.ingressClass.MatchString(ing.Spec.IngressClassName)
 }
 
+// follow brings the cluster to the backends, and marks the objects to which it gives another answer than it gave.
+func (m *memory) follow(now *kube.Backends, peers []*memory, leader *memory) {
+	had := m.cluster
+	switch {
+	case leader != nil && leader.cluster.now.SameAs(now) && leader.snapshot.DefaultFilters == m.snapshot.DefaultFilters:
+		m.cluster, m.borrowed = leader.cluster, true
+	case m.borrowed:
+		m.cluster, m.borrowed = newCluster(m.set.EndpointSlices, m.snapshot.DefaultFilters), false
+		m.cluster.advance(now, peers)
+	default:
+		m.cluster.advance(now, peers)
+	}
+	if m.cluster == had && m.cluster.version <= m.version+1 {
+		markUsers(m, m.cluster.touched)
+	} else {
+		markUsers(m, m.users)
+	}
+	m.version = m.cluster.version
+}
+
 // markUsers marks the objects to which the cluster would give another answer than it gave, for one of the keys.
-func (m *memory) markUsers(touched map[lookupKey]struct{}) {
+func markUsers[T any](m *memory, touched map[lookupKey]T) {
 	for key := range touched {
 		for _, o := range m.users[key] {
 			if !o.unit.lookups.hold(m.cluster) {

@@ -54,13 +54,12 @@ func (u *unit) group(host string) *hostGroup {
 	return &u.groups[len(u.groups)-1]
 }
 
-// shallow copies the route with lists of its own, so that neither copy sees what is appended to the other.
+// shallow copies the route with lists of predicates and filters of its own, so that neither copy sees what is appended to the
+// other. Nothing is appended to its expressions.
 func shallow(r *eskip.Route) *eskip.Route {
 	c := *r
 	c.Predicates = slices.Clone(r.Predicates)
 	c.Filters = slices.Clone(r.Filters)
-	c.HostRegexps = slices.Clone(r.HostRegexps)
-	c.PathRegexps = slices.Clone(r.PathRegexps)
 	return &c
 }
 

@@ -35,7 +35,7 @@ func groups() []groupDoc {
 	return []groupDoc{
 		{GroupGeneral, "For every command."},
 		{GroupSource, "Where objects are read: an API server or files."},
-		{GroupUpstream, "Another route server whose table is served: this one is a relay."},
+		{GroupUpstream, "Other route servers: those whose table a relay serves, and the other replicas."},
 		{GroupPolling, "How often the source is read."},
 		{GroupSelection, "Which objects are served."},
 		{GroupGenerated, "Routes that belong to no object."},

@@ -58,6 +58,7 @@ func NewRouteServer(cmd Command, c *RouteServer) *Parser {
 	p.Log(&c.Log)
 	p.StateDir(&c.StateDir)
 	p.Upstream(c)
+	p.Peers(c)
 	p.check(func() {
 		c.Compile.EndpointSlices = c.Source.EndpointSlices
 		c.Compile.HealthcheckAccessLog = c.Log.Level <= slog.LevelDebug // as the reference has it (ingress.md §24)

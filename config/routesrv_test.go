@@ -68,7 +68,7 @@ func TestDefaults(t *testing.T) {
 			Healthcheck: true, HTTPSRedirect: true, HTTPSRedirectCode: 308, DefaultLBAlgorithm: "roundRobin",
 		},
 		Poll:  config.Poll{Interval: 3 * time.Second, MaxBackoff: 15 * time.Second},
-		Guard: guard.Config{MaxLoss: 0.5, MaxBackendLoss: 0.5, Window: 10 * time.Minute, Hold: time.Minute},
+		Guard: guard.Config{MaxLoss: 0.5, MaxBackendLoss: 0.5, Window: 10 * time.Minute, Hold: 10 * time.Minute},
 		Listen: config.Listen{
 			Address: ":9090", SupportAddress: ":9911",
 			WaitForHealthcheckInterval: 45 * time.Second, ShutdownTimeout: 30 * time.Second, MaxConnections: 20000, MaxStreams: 10000,
@@ -104,7 +104,7 @@ func TestDocumentedDefaults(t *testing.T) {
 		"block-profile-rate": "0", "mutex-profile-fraction": "0", "memory-profile-rate": "0",
 		"poll-max-backoff": "15s", "kubernetes-request-timeout": "30s",
 		"kubernetes-read": "poll", "kubernetes-reconcile-interval": "10m", "shutdown-timeout": "30s", "max-streams": "10000", "max-connections": "20000",
-		"guard-max-loss": "0.5", "guard-max-backend-loss": "0.5", "guard-window": "10m", "guard-hold": "1m", "guard-max-routes": "0", "guard-max-bytes": "0",
+		"guard-max-loss": "0.5", "guard-max-backend-loss": "0.5", "guard-window": "10m", "guard-hold": "10m", "guard-release": "auto", "guard-max-routes": "0", "guard-max-bytes": "0",
 		"transport": "auto", "full-fetch-interval": "1h", "fetch-timeout": "10s", "max-table-bytes": "0",
 	}
 	got := make(map[string]string)
@@ -288,6 +288,8 @@ func serveSamples() map[string]sample {
 		"guard-max-backend-loss":        one("0.75", 0.75, func(c *config.RouteServer) any { return c.Guard.MaxBackendLoss }),
 		"guard-window":                  one("3m", 3*time.Minute, func(c *config.RouteServer) any { return c.Guard.Window }),
 		"guard-hold":                    one("2m", 2*time.Minute, func(c *config.RouteServer) any { return c.Guard.Hold }),
+		"guard-release":                 one("manual", true, func(c *config.RouteServer) any { return c.Guard.Manual }),
+		"guard-namespaces":              one("true", true, func(c *config.RouteServer) any { return c.Guard.Namespaces }),
 		"guard-max-routes":              one("9", 9, func(c *config.RouteServer) any { return c.Guard.MaxRoutes }),
 		"guard-max-bytes":               one("512MiB", 512<<20, func(c *config.RouteServer) any { return c.Guard.MaxBytes }),
 		"address":                       one("127.0.0.1:80", "127.0.0.1:80", func(c *config.RouteServer) any { return c.Listen.Address }),
@@ -324,6 +326,7 @@ func serveSamples() map[string]sample {
 		"transport":            one("stream", dataplane.Stream, func(c *config.RouteServer) any { return c.Upstream.Follow }),
 		"full-fetch-interval":  one("2h", 2*time.Hour, func(c *config.RouteServer) any { return c.Upstream.FullEvery }),
 		"fetch-timeout":        one("5s", 5*time.Second, func(c *config.RouteServer) any { return c.Upstream.Timeout }),
+		"peers":                one("peers:9090", "http://peers:9090", func(c *config.RouteServer) any { return c.Peers }),
 		"max-table-bytes":      one("99", int64(99), func(c *config.RouteServer) any { return c.Upstream.MaxBytes }),
 		"upstream-ca-file":     one("f", "f", func(c *config.RouteServer) any { return c.Upstream.CAFile }),
 		"upstream-client-cert": one("f", "f", func(c *config.RouteServer) any { return c.Upstream.CertFile }, "--upstream-client-key=k"),

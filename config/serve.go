@@ -36,10 +36,25 @@ func (p *Parser) Guard(c *guard.Config) {
 	g.own("guard-hold", duration(&c.Hold, guard.DefaultHold, time.Millisecond, 24*time.Hour), "How long every read has to "+
 		"agree before a table that is held back is served all the same. A table that is empty, or has only generated routes "+
 		"where there were others, is never served without an acceptance.")
+	g.own("guard-release", parsed("RELEASE", &c.Manual, "auto", parseRelease), "What ends a hold: auto (--guard-hold has passed, or "+
+		"somebody accepts the table) or manual (only an acceptance, or a read that shows nothing suspicious).")
+	g.own("guard-namespaces", boolean(&c.Namespaces, false), "Hold a table back that lost all routes of a namespace that had at least "+
+		"20, while all others together lost at most 5 %. How many a namespace had counts over --guard-window.")
 	g.own("guard-max-routes", number(&c.MaxRoutes, 0, 0, math.MaxInt32), "Most routes that a table may grow to without being "+
 		"held back; 0 is no limit.")
 	g.own("guard-max-bytes", parsed("size", &c.MaxBytes, "0", size), "Most bytes that the text of a table may grow to without "+
 		"being held back, plain or as 512MiB; 0 is no limit.")
+}
+
+// parseRelease reads --guard-release.
+func parseRelease(s string) (manual bool, err error) {
+	switch s {
+	case "auto":
+		return false, nil
+	case "manual":
+		return true, nil
+	}
+	return false, fmt.Errorf("%s: want auto or manual", clip(s))
 }
 
 // Listen adds the flags of the listeners and of shutdown.

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -52,9 +53,9 @@ func (p *Parser) Upstream(c *RouteServer) {
 	g.own("max-table-bytes", number(&limit, 0, 0, math.MaxInt), "Largest table that is taken from --upstream. 0 is four times the last one and "+
 		"at least 64 MiB, before there is one 512 MiB, and at most a quarter of the memory limit (of the cgroup, or GOMEMLIMIT). A "+
 		"route counts as its text and 96 bytes, the first 10,000 as their text.")
-	g.own("upstream-ca-file", text(&u.CAFile, ""), "Authorities of the certificates of --upstream, PEM, instead of those of the "+
+	g.own("upstream-ca-file", text(&u.CAFile, ""), "Authorities of the certificates of --upstream and --peers, PEM, instead of those of the "+
 		"system. Read again when it changes.")
-	g.own("upstream-client-cert", text(&u.CertFile, ""), "Certificate to show to --upstream, PEM. Read again when it changes.")
+	g.own("upstream-client-cert", text(&u.CertFile, ""), "Certificate to show to --upstream or --peers, PEM. Read again when it changes.")
 	g.own("upstream-client-key", text(&u.KeyFile, ""), "Its key.")
 	p.check(func() {
 		u.MaxBytes = int64(limit)
@@ -75,8 +76,12 @@ func (p *Parser) checkUpstream(c *RouteServer) {
 	}
 	if len(u.URLs) == 0 {
 		for _, o := range p.flags {
-			if o.group == GroupUpstream && p.given(o.name) {
+			switch {
+			case o.group != GroupUpstream || o.name == "peers" || !p.given(o.name):
+			case !slices.Contains(peersFiles, o.name):
 				p.warn(o.name, "has no effect without --upstream")
+			case c.Peers == "":
+				p.warn(o.name, "has no effect without --upstream or --peers")
 			}
 		}
 		return

@@ -2,7 +2,7 @@
 // last known good one (LKG) in memory and on disk.
 //
 // A [Client] follows one or more route servers ([Client.Run]): over a stream, or by polling, of which the answer is a delta
-// where that is possible (docs/protocol.md). What passes goes to Config.Publish and is what [Client.Current] returns; a
+// where that is possible (docs/protocol.md). What passes goes to Config.Sink and is what [Client.Current] returns; a
 // [DataClient] gives it to a proxy that loads routes in the manner of Skipper. [Client.Boot] loads the table that an earlier
 // process applied.
 //
@@ -28,17 +28,9 @@
 // and the server is not asked for deltas for ten minutes.
 //
 // Whatever fails leaves everything as it was, the ETag of the next request included. A candidate that the guard lets pass
-// is committed in this order:
-//
-//  1. memory: Publish is called, then Current returns the table;
-//  2. disk: the LKG file and the routes file are replaced;
-//  3. the ETag is remembered, so that the next request names the table.
-//
-// A process that dies before 2 has the old table and, when it is back, names the old table: the ETag is not kept on
-// disk, it is made of the digest and the revision in the LKG file itself, so the two cannot disagree. A process that dies
-// after 2 has the new table and names it. A disk that fails, or takes longer than five seconds, delays nothing else: the table
-// is served from memory and named, because the name is true of what memory holds, and the write is tried again; a restart
-// falls back to the file as it is, under its own name.
+// is published by the gate of the client: memory, then disk, then the ETag that the next request names (package gate). The
+// LKG file is the last-good file of that gate, and has no ETag: its names follow from the digest and the revision in it, so
+// that file and name cannot disagree.
 //
 // # Held tables
 //
@@ -108,11 +100,12 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
+	"github.com/routesrv/routesrv/gate"
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/table"
+	"github.com/routesrv/routesrv/wire"
 )
 
 // Defaults of Config.
@@ -164,6 +157,9 @@ type Config struct {
 	// Guard sets the limits beyond which a table is held back.
 	Guard guard.Config
 
+	// Decided is told of each hold, and how it was released: see gate.Config.
+	Decided func(gate.Decision)
+
 	// LKGPath is the file of the last known good table: a valid eskip document with its metadata in comments, mode 0600.
 	// Empty: none is kept. Its folder must exist.
 	LKGPath string
@@ -172,14 +168,9 @@ type Config struct {
 
 	// Transport makes the requests: TLS is set up there. nil means one with limits of its own, without a proxy.
 	Transport http.RoundTripper
-	// Publish serves a table from now on. It is called for each table that is committed, one at a time, from Run, Poll or
-	// Accept, which it must not call; not for the table of Boot, which its caller has. nil means that nobody needs to know.
-	Publish func(*table.Table, Applied)
-	// Confirm is told, in the manner of Publish, that a poll found the applied table to be current. nil likewise.
-	Confirm func(Applied)
-	// Hold is told, in the manner of Publish, that a poll showed a table that is held back, and when the source of it was read;
-	// the table before stays applied. nil likewise.
-	Hold func(read time.Time)
+	// Sink serves the tables: the one of the LKG file as stale, if Boot is called, and then each that is applied. It must not
+	// call the Client. nil means that nobody needs to know.
+	Sink gate.Sink
 
 	Logger  *slog.Logger // nil means no log
 	Metrics *Metrics     // nil means none
@@ -194,12 +185,9 @@ type Client struct {
 	cfg     Config
 	log     *slog.Logger
 	said    *said
-	guard   *guard.Guard
+	gate    *gate.Gate
 	http    *http.Client
 	recheck chan struct{}
-	ready   chan struct{} // closed when there is a table
-
-	lkg, routes *file
 
 	// polling is held for a round; owned by the round:
 	polling    sync.Mutex
@@ -209,11 +197,6 @@ type Client struct {
 	fullDue    time.Time // when a full table is to be fetched; zero before there is one
 
 	transport transport // owned by Run
-
-	// committing is held while a table is judged and committed, by who changes what follows.
-	committing sync.Mutex
-	cur        atomic.Pointer[applied]   // nil before the first table
-	held       atomic.Pointer[candidate] // nil if none
 
 	mu      sync.Mutex
 	servers []*server // guarded by mu; the slice is read only
@@ -229,14 +212,18 @@ func New(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dataplane: %w", err)
 	}
-	g, err := guard.New(cfg.Guard)
-	if err != nil {
-		return nil, fmt.Errorf("dataplane: guard: %w", err)
-	}
 	cfg.fill()
+	log := cfg.Logger.With("component", "dataplane")
+	g, err := gate.New(gate.Config{
+		Sink: cfg.Sink, Guard: cfg.Guard, Logger: log, Metrics: cfg.Metrics.gate, Decided: cfg.Decided,
+		Files: []gate.FileConfig{{Name: lkgFile, Path: cfg.LKGPath}, {Name: routesFile, Path: cfg.RoutesFile, Plain: true}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("dataplane: %w", err)
+	}
 	c := &Client{
-		cfg: cfg, log: cfg.Logger.With("component", "dataplane"), guard: g, servers: servers,
-		recheck: make(chan struct{}, 1), ready: make(chan struct{}),
+		cfg: cfg, log: log, gate: g, servers: servers,
+		recheck: make(chan struct{}, 1),
 		http: &http.Client{
 			Transport: cfg.Transport,
 			// A redirect is an error: it would carry the request, and the trust in its answer, to who knows where.
@@ -246,9 +233,6 @@ func New(cfg Config) (*Client, error) {
 	c.said = newSaid(c.log)
 	c.transport.pollFirst = true
 	c.zoneSource = zoneSource{zone: cfg.Zone, path: cfg.ZoneFile, log: c.log}
-	c.lkg = newFile(lkgFile, cfg.LKGPath, writeLKG, c.log, cfg.Metrics)
-	c.lkg.claim = func() { c.loadLKG() }
-	c.routes = newFile(routesFile, cfg.RoutesFile, writeRoutes, c.log, cfg.Metrics)
 	return c, nil
 }
 
@@ -289,14 +273,8 @@ func (cfg *Config) fill() {
 	if cfg.Transport == nil {
 		cfg.Transport = newTransport()
 	}
-	if cfg.Publish == nil {
-		cfg.Publish = func(*table.Table, Applied) {}
-	}
-	if cfg.Confirm == nil {
-		cfg.Confirm = func(Applied) {}
-	}
-	if cfg.Hold == nil {
-		cfg.Hold = func(time.Time) {}
+	if cfg.Sink == nil {
+		cfg.Sink = gate.Each(func(*table.Table) {})
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -307,4 +285,30 @@ func (cfg *Config) fill() {
 	if cfg.Random == nil {
 		cfg.Random = rand.Float64
 	}
+}
+
+// The files, as label values.
+const (
+	lkgFile    = "lkg"
+	routesFile = "routes"
+)
+
+// Boot loads the LKG file and applies its table, which is stale until a server confirms it, and returns it; nil if there is no
+// usable file, which is no error: see [gate.Gate.Load]. It is to be called before Run.
+func (c *Client) Boot() *table.Table {
+	if c.gate.Served() == nil && c.cfg.LKGPath != "" {
+		c.gate.Boot(c.limit(), namesOf)
+		if s := c.gate.Served(); s != nil {
+			c.cfg.Metrics.show(s)
+		}
+	}
+	return c.Current()
+}
+
+// namesOf returns the ETags that route servers give to a table in the encodings that the client asks for. A table from a file has
+// no ETag. Any of its names will do, because a server reads nothing but the digest and the revision. A server with other ETags
+// does not know these, and sends the table.
+func namesOf(t *table.Table) []string {
+	zstd, gzip := wire.Tag{Digest: t.Digest(), Revision: t.Revision(), Encoding: wire.Zstd}, wire.Tag{Digest: t.Digest(), Revision: t.Revision(), Encoding: wire.Gzip}
+	return []string{zstd.String(), gzip.String()}
 }

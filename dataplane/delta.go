@@ -52,7 +52,7 @@ type want struct {
 func (c *Client) want(s *server, seen view, reason fullReason) want {
 	now := time.Now()
 	switch {
-	case seen.applied == nil && seen.held == nil:
+	case seen.Served == nil && seen.Held == nil:
 		return want{reason: fullFirst}
 	case reason == "" && c.isFullDue(seen, now):
 		// Without a name, so that it comes. If this fails, the next attempt is not at once: the table may be too large for the
@@ -70,24 +70,12 @@ func (c *Client) want(s *server, seen view, reason fullReason) want {
 
 // canonical reports whether deltas can be for what is held: a text that was not in canonical form is held in another.
 func (v view) canonical() bool {
-	for _, c := range []*candidate{v.appliedCandidate(), v.held} {
-		if c != nil && c.digest != c.table.Digest() {
-			return false
-		}
-	}
-	return true
-}
-
-func (v view) appliedCandidate() *candidate {
-	if v.applied == nil {
-		return nil
-	}
-	return &v.applied.candidate
+	return (v.Served == nil || v.Served.Sent == v.Served.Table.Digest()) && (v.Held == nil || v.Held.Sent == v.Held.Table.Digest())
 }
 
 // isFullDue reports whether a full table is to be fetched. The caller holds polling.
 func (c *Client) isFullDue(seen view, now time.Time) bool {
-	if seen.applied == nil {
+	if seen.Served == nil {
 		return false
 	}
 	if c.fullDue.IsZero() {
@@ -160,7 +148,7 @@ func applyDelta(seen view, a *answer, at time.Time, limit int64) (*table.Table, 
 	if base == nil {
 		return nil, failf(ReasonDelta, "%w: %s is not held", table.ErrOtherBase, a.delta.Base)
 	}
-	t, err := base.table.Apply(a.delta, at, limit)
+	t, err := base.Table.Apply(a.delta, at, limit)
 	if errors.Is(err, table.ErrTooLarge) {
 		return nil, failf(ReasonTooLarge, "%w", err)
 	}

@@ -89,8 +89,8 @@ func (c *Client) takeTable(st *stream, e event) *ending {
 		etag: wire.ParseEntity(e.id), ofDelta: e.name == wire.EventDelta, decoder: e.decoder, digest: e.digest, sourceRead: st.lastRead,
 		origin: st.server.name,
 	}
-	if cur := c.cur.Load(); a.sourceRead.IsZero() && cur != nil {
-		a.sourceRead = cur.info.SourceRead // it was read since; "current" says when
+	if served := c.gate.Served(); a.sourceRead.IsZero() && served != nil {
+		a.sourceRead = served.Read.At // it was read since; "current" says when
 	}
 	result, f := c.handleEvent(st, a, func() *Error {
 		switch {

@@ -8,6 +8,9 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
+// modelHold is the hold of the models: short enough for scripts of some minutes to outlast it.
+const modelHold = time.Minute
+
 // servedLog is what a client has applied since it started, for the models: they say what the guard must not let pass.
 type servedLog []servedTable
 
@@ -28,7 +31,7 @@ func (l *servedLog) add(tab *table.Table, fine time.Time) (wrong string) {
 		}
 		(*l)[n-1].until = time.Now()
 		gone := missing(before, tab)
-		if 2*gone > before.Len() && time.Since(fine) < guard.DefaultHold && !l.returnsTo(tab) {
+		if 2*gone > before.Len() && time.Since(fine) < modelHold && !l.returnsTo(tab) {
 			wrong = fmt.Sprintf("%d of %d routes went after %v", gone, before.Len(), time.Since(fine))
 		}
 		if tab.Len() == 0 && before.Len() > 0 {

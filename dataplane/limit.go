@@ -20,11 +20,11 @@ const (
 // held, which takes memory, too, there is less room.
 func (c *Client) limit() int64 {
 	var last, held int64
-	if a := c.cur.Load(); a != nil {
-		last = int64(a.table.Bytes())
+	if t := c.gate.Table(); t != nil {
+		last = int64(t.Bytes())
 	}
-	if h := c.held.Load(); h != nil {
-		held = int64(h.table.Bytes())
+	if h := c.gate.Held(); h != nil {
+		held = int64(h.Table.Bytes())
 	}
 	limit := c.cfg.MaxBytes
 	if limit == 0 {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/gate"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -88,7 +89,7 @@ func TestLKGFileIsAnEskipDocumentForItsOwnerAlone(t *testing.T) {
 			t.Errorf("the header has no %q:\n%s", want, header)
 		}
 	}
-	if got := readFile(t, w.cfg.RoutesFile); !bytes.Equal(got, tab.Text()) {
+	if got := readFile(t, w.cfg.RoutesFile); string(got) != string(tab.Text())+"\n" {
 		t.Errorf("the routes file has\n%s\nwant\n%s", got, tab.Text())
 	}
 	for _, path := range []string{w.cfg.LKGPath, w.cfg.RoutesFile} {
@@ -119,7 +120,7 @@ func TestTornLKGFileIsSetAside(t *testing.T) {
 // setAside boots and wants the file to be moved away, with its content.
 func setAside(t *testing.T, w *world, content []byte) {
 	t.Helper()
-	before := w.log.count(dataplane.LogLKGSetAside)
+	before := w.log.count(gate.LogFileSetAside)
 	c := w.client()
 	if got := c.Boot(); got != nil {
 		t.Fatalf("booted with %v from\n%s", got, content)
@@ -132,7 +133,7 @@ func setAside(t *testing.T, w *world, content []byte) {
 	if _, err := os.Lstat(w.cfg.LKGPath); !os.IsNotExist(err) {
 		t.Fatalf("the file is still there (%v)", err)
 	}
-	if got := w.log.count(dataplane.LogLKGSetAside) - before; got != 1 {
+	if got := w.log.count(gate.LogFileSetAside) - before; got != 1 {
 		t.Fatalf("said %d times that the file is set aside", got)
 	}
 	if err := os.Remove(aside); err != nil {
@@ -229,7 +230,7 @@ func TestBootWithoutFile(t *testing.T) {
 	if got := c.Boot(); got != nil {
 		t.Errorf("booted with %v", got)
 	}
-	if got := w.log.count(dataplane.LogLKGMissing); got != 1 {
+	if got := w.log.count(gate.LogFileMissing); got != 1 {
 		t.Errorf("said %d times that there is no file", got)
 	}
 	w.cfg.LKGPath = ""
@@ -255,7 +256,7 @@ func TestBootWritesTheRoutesFile(t *testing.T) {
 	mustPoll(t, w.client())
 	w.cfg.RoutesFile = filepath.Join(t.TempDir(), "routes.eskip")
 	w.client().Boot()
-	if got := readFile(t, w.cfg.RoutesFile); !bytes.Equal(got, tab.Text()) {
+	if got := readFile(t, w.cfg.RoutesFile); string(got) != string(tab.Text())+"\n" {
 		t.Errorf("the routes file has\n%s", got)
 	}
 }
@@ -283,7 +284,7 @@ func TestFailingDiskCostsNothingButTheFile(t *testing.T) {
 		if got, want := s.last(t).Header.Get("If-None-Match"), etagOf(second, "+zstd"); got != want {
 			t.Errorf("the request names %s, want %s: a table is not downloaded again for the disk", got, want)
 		}
-		if got := w.log.count(dataplane.LogFileFailed); got != 1 {
+		if got := w.log.count(gate.LogFileFailed); got != 1 {
 			t.Errorf("said %d times that the file cannot be written, want once", got)
 		}
 		if err := os.Mkdir(dir, 0o700); err != nil {
@@ -295,7 +296,7 @@ func TestFailingDiskCostsNothingButTheFile(t *testing.T) {
 		if got := c.Status().LKG; got.Error != "" || got.Written.IsZero() {
 			t.Errorf("status of the file is %+v", got)
 		}
-		if got := w.log.count(dataplane.LogFileRecovered); got != 1 {
+		if got := w.log.count(gate.LogFileRecovered); got != 1 {
 			t.Errorf("said %d times that the file can be written again", got)
 		}
 		stop()

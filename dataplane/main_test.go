@@ -198,6 +198,9 @@ type world struct {
 	log      *recorder
 	cfg      dataplane.Config
 
+	publish func(*table.Table, dataplane.Applied) // called for each table that is applied
+	confirm func(dataplane.Applied)               // and for each answer that shows it
+
 	mu        sync.Mutex
 	published []*table.Table
 	infos     []dataplane.Applied
@@ -221,13 +224,13 @@ func newWorld(t testing.TB, n int) *world {
 	w.cfg.Random = func() float64 { return 0.5 }
 	w.cfg.Logger = slog.New(w.log)
 	w.cfg.LKGPath = t.TempDir() + "/lkg.eskip"
-	w.cfg.Publish = func(tab *table.Table, info dataplane.Applied) {
+	w.publish = func(tab *table.Table, info dataplane.Applied) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.published = append(w.published, tab)
 		w.infos = append(w.infos, info)
 	}
-	w.cfg.Confirm = func(info dataplane.Applied) {
+	w.confirm = func(info dataplane.Applied) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.confirmed = append(w.confirmed, info)
@@ -241,11 +244,39 @@ func (w *world) client() *dataplane.Client {
 	w.registry = prometheus.NewRegistry()
 	cfg := w.cfg
 	cfg.Metrics = dataplane.NewMetrics(w.registry)
-	c, err := dataplane.New(cfg)
-	if err != nil {
+	told := &sink{world: w}
+	cfg.Sink = told
+	var err error
+	if told.client, err = dataplane.New(cfg); err != nil {
 		w.t.Fatal(err)
 	}
-	return c
+	return told.client
+}
+
+// sink tells a world what its client applies.
+type sink struct {
+	world  *world
+	client *dataplane.Client
+	digest table.Digest // of what is served
+}
+
+func (s *sink) Restore(t *table.Table, _ time.Time) { s.digest = t.Digest() }
+
+func (s *sink) Publish(t *table.Table) {
+	s.world.publish(t, *s.client.Status().Applied)
+	s.digest = t.Digest()
+}
+
+func (s *sink) Begin() (end func(*table.Table, table.Read)) {
+	return func(t *table.Table, _ table.Read) {
+		switch {
+		case t == nil:
+		case t.Digest() != s.digest:
+			s.Publish(t)
+		default:
+			s.world.confirm(*s.client.Status().Applied)
+		}
+	}
 }
 
 // run starts the loop; the function that it gives ends it and waits.
@@ -262,6 +293,9 @@ func (w *world) run(c *dataplane.Client) (stop func()) {
 		}
 	}
 }
+
+// heldBy is the digest of the table that the client holds back; zero if there is none.
+func heldBy(c *dataplane.Client) table.Digest { return c.Guard().Digest }
 
 // mustPoll polls and wants a usable answer.
 func mustPoll(t testing.TB, c *dataplane.Client) {

@@ -5,8 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/routesrv/routesrv/guard"
-	"github.com/routesrv/routesrv/table"
+	"github.com/routesrv/routesrv/gate"
 )
 
 // Results of an exchange, as label values.
@@ -39,8 +38,7 @@ type Metrics struct {
 	duration       prometheus.Histogram
 	failovers      prometheus.Counter
 	older          prometheus.Counter
-	holds          *prometheus.CounterVec
-	held           prometheus.Gauge
+	gate           *gate.Metrics
 	writes         *prometheus.CounterVec
 	routes         prometheus.Gauge
 	bytes          prometheus.Gauge
@@ -86,8 +84,6 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}),
 		failovers:  counter("dataplane_failovers_total", "Changes of the route server in use."),
 		older:      counter("dataplane_older_tables_accepted_total", "Tables applied or held although their revision is lower: the server insisted."),
-		holds:      vec("dataplane_guard_holds_total", "Tables that the guard began to hold back, by reason.", "reason"),
-		held:       gauge("dataplane_guard_held", "1 while the guard holds a table back, else 0."),
 		writes:     vec("dataplane_file_writes_total", "Writes of files by file (lkg or routes) and result (ok or error).", "file", "result"),
 		routes:     gauge("dataplane_table_routes", "Routes of the applied table."),
 		bytes:      gauge("dataplane_table_bytes", "Size of the text of the applied table."),
@@ -97,20 +93,18 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		confirmed:  gauge("dataplane_table_confirmed_timestamp_seconds", "When a server last said that the applied table is current."),
 		sourceRead: gauge("dataplane_source_last_read_timestamp_seconds", "When the source of the applied table was last read, as far as it is known; now minus this is its age."),
 	}
+	m.gate = gate.NewMetrics(reg, "dataplane").CountWrites(m.writes, true)
 	m.preset()
 	if reg != nil {
 		reg.MustRegister(m.fetches, m.fetchErrors, m.verifyFailures, m.deltas, m.fullTables, m.transport,
-			m.connected, m.reconnects, m.events, m.received, m.duration, m.failovers, m.older, m.holds,
-			m.held, m.writes, m.routes, m.bytes, m.revision, m.stale, m.applied, m.confirmed, m.sourceRead)
+			m.connected, m.reconnects, m.events, m.received, m.duration, m.failovers, m.older,
+			m.writes, m.routes, m.bytes, m.revision, m.stale, m.applied, m.confirmed, m.sourceRead)
 	}
 	return m
 }
 
 // preset makes every series that there can be, so that the first failure is an increase.
 func (m *Metrics) preset() {
-	for _, code := range guard.Codes() {
-		m.holds.WithLabelValues(string(code))
-	}
 	for _, r := range results {
 		m.fetches.WithLabelValues(r)
 	}
@@ -142,16 +136,16 @@ func (m *Metrics) preset() {
 }
 
 // show sets the gauges that mirror the applied table.
-func (m *Metrics) show(t *table.Table, a *Applied) {
-	m.routes.Set(float64(t.Len()))
-	m.bytes.Set(float64(t.Bytes()))
-	m.revision.Set(float64(t.Revision()))
+func (m *Metrics) show(s *gate.Served) {
+	m.routes.Set(float64(s.Table.Len()))
+	m.bytes.Set(float64(s.Table.Bytes()))
+	m.revision.Set(float64(s.Table.Revision()))
 	m.stale.Set(0)
-	if a.Stale {
+	if s.Stale {
 		m.stale.Set(1)
 	}
 	for gauge, at := range map[prometheus.Gauge]time.Time{
-		m.applied: a.Committed, m.confirmed: a.Confirmed, m.sourceRead: a.SourceRead,
+		m.applied: s.Committed, m.confirmed: s.Confirmed, m.sourceRead: s.Read.At,
 	} {
 		if !at.IsZero() {
 			gauge.Set(float64(at.UnixMilli()) / 1000)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/dataplane"
+	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -48,6 +49,7 @@ func newModel(t *testing.T) *model {
 		net[string(rune('a'+i))] = m.watch(i, s)
 	}
 	m.w.cfg.Transport = net
+	m.w.cfg.Guard.Hold = modelHold
 	m.c = m.w.client()
 	return m
 }
@@ -291,7 +293,7 @@ func (m *model) odd(arg byte) {
 		m.note("the cluster was restored: it is at %d", m.revision)
 	case 1:
 		held := m.c.Status().Held
-		tab, err := m.c.Accept(table.Digest{})
+		tab, err := m.c.Accept(guard.Acceptance{Digest: heldBy(m.c)})
 		m.note("accept: %v", err)
 		if (held == nil) != (err != nil) || err == nil && tab.Digest() != held.Digest {
 			m.failf("accepted %v (%v), held was %v", tab, err, held)

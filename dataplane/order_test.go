@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/dataplane"
+	"github.com/routesrv/routesrv/gate"
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/table"
 )
@@ -141,6 +142,7 @@ func TestEqualTableUnderALowerNameKeepsItsRevision(t *testing.T) {
 func TestHeldTableIsNamedAndReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
+		w.cfg.Guard.Hold = time.Minute
 		c := w.client()
 		full, lost := newTable(t, 10, "a", "b", "c", "d"), newTable(t, 11, "a")
 		s := w.servers[0]
@@ -173,7 +175,7 @@ func TestHeldTableIsNamedAndReleased(t *testing.T) {
 		if got, want := s.last(t).Header.Get("If-None-Match"), etagOf(lost, "+zstd"); got != want {
 			t.Errorf("the request names %s, want %s", got, want)
 		}
-		if a, b := w.log.count(dataplane.LogTableHeld), w.log.count(dataplane.LogTableReleased); a != 1 || b != 1 {
+		if a, b := w.log.count(gate.LogTableHeld), w.log.count(gate.LogTableReleased); a != 1 || b != 1 {
 			t.Errorf("said %d times that a table is held, %d times that it is released", a, b)
 		}
 		if c.Status().Held != nil || w.metric("dataplane_guard_held") != 0 || w.metric("dataplane_guard_holds_total", "reason", "routes_lost") != 1 {
@@ -200,7 +202,7 @@ func TestHoldEndsWhenTheServerShowsTheAppliedTable(t *testing.T) {
 		synctest.Wait()
 		stop()
 		holds(t, c, full)
-		if n := w.log.count(dataplane.LogHoldEnded); n != 1 {
+		if n := w.log.count(gate.LogHoldEnded); n != 1 {
 			t.Errorf("said %d times that the hold ended", n)
 		}
 	})
@@ -212,16 +214,16 @@ func TestAccept(t *testing.T) {
 	full, empty := newTable(t, 10, "a", "b"), newTable(t, 11)
 	w.servers[0].set(full)
 	mustPoll(t, c)
-	if _, err := c.Accept(table.Digest{}); !errors.Is(err, guard.ErrNothingHeld) {
+	if _, err := c.Accept(guard.Acceptance{Digest: heldBy(c)}); !errors.Is(err, guard.ErrNothingHeld) {
 		t.Errorf("error %v", err)
 	}
 	w.servers[0].set(empty)
 	mustPoll(t, c)
 	holds(t, c, full)
-	if _, err := c.Accept(full.Digest()); !errors.Is(err, guard.ErrNotHeld) {
+	if _, err := c.Accept(guard.Acceptance{Digest: full.Digest()}); !errors.Is(err, guard.ErrNotHeld) {
 		t.Errorf("error %v", err)
 	}
-	if _, err := c.Accept(empty.Digest()); err != nil {
+	if _, err := c.Accept(guard.Acceptance{Digest: empty.Digest()}); err != nil {
 		t.Fatal(err)
 	}
 	holds(t, c, empty)
@@ -246,7 +248,7 @@ func TestAcceptDuringAnExchange(t *testing.T) {
 	s.set(lost)
 	mustPoll(t, c)
 	s.fail(func(rw http.ResponseWriter, r *http.Request) {
-		if _, err := c.Accept(lost.Digest()); err != nil {
+		if _, err := c.Accept(guard.Acceptance{Digest: lost.Digest()}); err != nil {
 			t.Error(err)
 		}
 		serveTable(rw, r, full, "")
@@ -265,6 +267,7 @@ func TestAcceptDuringAnExchange(t *testing.T) {
 func TestOlderTableThatIsHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
+		w.cfg.Guard.Hold = time.Minute
 		c := w.client()
 		s := w.servers[0]
 		s.set(newTable(t, 100, "a", "b", "c", "d"))

@@ -8,6 +8,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/routesrv/routesrv/gate"
 	"github.com/routesrv/routesrv/table"
 	"github.com/routesrv/routesrv/wire"
 )
@@ -110,7 +111,7 @@ func (p *deltaPayload) abort() {
 func (c *Client) newPayload(name string) payload {
 	switch name {
 	case wire.EventTable:
-		return &tablePayload{view{c.cur.Load(), c.held.Load()}.decoder(c.limit()), sha256.New()}
+		return &tablePayload{view{gate.View{Served: c.gate.Served(), Held: c.gate.Held()}}.decoder(c.limit()), sha256.New()}
 	case wire.EventDelta:
 		return newDeltaPayload(c.limit())
 	}

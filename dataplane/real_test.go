@@ -53,6 +53,7 @@ func newReplica(t *testing.T) *replica {
 func TestStreamOfARealServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, replicas := realStage(t, 1, dataplane.Stream)
+		s.cfg.Guard.Hold = time.Minute
 		first := newTable(t, 10, "a", "b", "c", "d")
 		reads(replicas[0].Cache, first)
 		c := s.client()
@@ -189,7 +190,7 @@ func newFleet(t *testing.T, follow dataplane.Follow) *fleet {
 	f := &fleet{t: t}
 	f.s, f.replicas = realStage(t, 2, follow)
 	f.s.cfg.Guard.MaxLoss = 1 // order is what this is about
-	f.s.cfg.Publish = func(tab *table.Table, _ dataplane.Applied) {
+	f.s.publish = func(tab *table.Table, _ dataplane.Applied) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		if f.last != nil && tab.Revision() < f.last.Revision() && !f.restored {
@@ -227,9 +228,7 @@ func (f *fleet) read(i, lag int, consistent bool) {
 	if !consistent && at > 0 && f.states[at-1].Revision() < oldest {
 		oldest = f.states[at-1].Revision() // one of its lists was older
 	}
-	seq := f.replicas[i].PollStarted()
-	f.replicas[i].Publish(tab)
-	f.replicas[i].PollEnded(seq, table.Read{Oldest: oldest, Newest: tab.Revision(), Consistent: consistent, At: time.Now()})
+	f.replicas[i].Begin()(tab, table.Read{Oldest: oldest, Newest: tab.Revision(), Consistent: consistent, At: time.Now()})
 }
 
 func (f *fleet) step(op, arg byte) {

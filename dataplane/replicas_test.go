@@ -33,9 +33,7 @@ func replicas(t *testing.T, w *world) []*etagcache.Cache {
 
 // reads tells a replica of a complete and consistent read that gave the table.
 func reads(c *etagcache.Cache, tab *table.Table) {
-	seq := c.PollStarted()
-	c.Publish(tab)
-	c.PollEnded(seq, table.Read{Oldest: tab.Revision(), Newest: tab.Revision(), Consistent: true, At: time.Now()})
+	c.Begin()(tab, table.Read{Oldest: tab.Revision(), Newest: tab.Revision(), Consistent: true, At: time.Now()})
 }
 
 // TestReplicasOfARouteServer goes through a failover to a replica that is behind, and through a restore of the cluster.

@@ -20,9 +20,6 @@ const (
 	LogStopped         = "fetching stopped"
 	LogTableApplied    = "table applied"
 	LogTableConfirmed  = "table of the LKG file confirmed by a route server"
-	LogTableHeld       = "suspicious table held back, the applied one stays"
-	LogTableReleased   = "held table released"
-	LogHoldEnded       = "hold ended, the route server shows a table that is fine"
 	LogTableOlder      = "route server has a table that is older than the applied one, not taken yet"
 	LogOlderAccepted   = "route server insists on an older table"
 	LogServerFailed    = "route server failed"
@@ -32,12 +29,6 @@ const (
 	LogReachable       = "a route server gives a table again"
 	LogZone            = "zone read"
 	LogNoZone          = "no zone, the full table is asked for"
-	LogLKGMissing      = "no LKG file yet"
-	LogLKGLoaded       = "LKG file loaded, its table is stale until a route server confirms it"
-	LogLKGSetAside     = "LKG file is not usable, set aside and not loaded"
-	LogFileFailed      = "file cannot be written, the table is served from memory"
-	LogFileSlow        = "file takes long to be written, not waiting for it"
-	LogFileRecovered   = "file written again"
 )
 
 const (
@@ -68,12 +59,12 @@ func (c *Client) Recheck() {
 // Wait returns the applied table, once there is one. The error wraps ErrNoTable if ctx ends before.
 func (c *Client) Wait(ctx context.Context) (*table.Table, error) {
 	select {
-	case <-c.ready:
+	case <-c.gate.Ready():
 		return c.Current(), nil
 	default:
 	}
 	select {
-	case <-c.ready:
+	case <-c.gate.Ready():
 		return c.Current(), nil
 	case <-ctx.Done():
 		return nil, fmt.Errorf("%w: %w", ErrNoTable, ctx.Err())
@@ -126,7 +117,7 @@ func (c *Client) ended(err error) {
 		c.said.say(slog.LevelInfo, LogReachable, "")
 	}
 	c.failing = err != nil
-	c.retryFiles(now)
+	c.gate.Tend()
 }
 
 func (c *Client) update(change func(*loopState)) {

@@ -310,8 +310,8 @@ func TestWait(t *testing.T) {
 func TestPanicsChangeNothing(t *testing.T) {
 	w := newWorld(t, 1)
 	first, second := newTable(t, 1, "a"), newTable(t, 2, "a")
-	publish := w.cfg.Publish
-	w.cfg.Publish = func(tab *table.Table, info dataplane.Applied) {
+	publish := w.publish
+	w.publish = func(tab *table.Table, info dataplane.Applied) {
 		if tab.Revision() == 2 && len(w.published) == 1 {
 			w.published = append(w.published, nil)
 			panic("no")

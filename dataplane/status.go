@@ -3,6 +3,7 @@ package dataplane
 import (
 	"time"
 
+	"github.com/routesrv/routesrv/gate"
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/table"
 )
@@ -57,9 +58,9 @@ type Status struct {
 	// FailedTotal counts all such attempts.
 	FailedTotal uint64 `json:"failed_total"`
 
-	Servers    []ServerStatus `json:"servers"` // in the order of Config.URLs
-	LKG        *FileStatus    `json:"lkg,omitempty"`
-	RoutesFile *FileStatus    `json:"routes_file,omitempty"`
+	Servers    []ServerStatus   `json:"servers"` // in the order of Config.URLs
+	LKG        *gate.FileStatus `json:"lkg,omitempty"`
+	RoutesFile *gate.FileStatus `json:"routes_file,omitempty"`
 }
 
 // Held is a table that the guard holds back.
@@ -102,20 +103,10 @@ type ServerStatus struct {
 	RetryAt time.Time `json:"retry_at,omitzero"`
 }
 
-// FileStatus is what is known of a file that the client writes.
-type FileStatus struct {
-	Path    string    `json:"path"`
-	Written time.Time `json:"written,omitzero"` // by this process
-	Error   string    `json:"error,omitempty"`  // of the last attempt; empty if it went well
-	// Unusable says why what was found at the path could not be used; empty if nothing was wrong. KeptAs is the name that it
-	// has now; empty if it could not be moved, and then Path is another name than the one that was asked for.
-	Unusable string `json:"unusable,omitempty"`
-	KeptAs   string `json:"kept_as,omitempty"`
-}
-
 // loopState is the part of the status that rounds change.
 type loopState struct {
 	zone                                  string
+	started                               time.Time // when Run began
 	lastAttempt, lastSuccess, nextAttempt time.Time
 	failures                              int
 	failedTotal                           uint64
@@ -124,20 +115,31 @@ type loopState struct {
 }
 
 // Current returns the table that is applied, or nil.
-func (c *Client) Current() *table.Table {
-	if a := c.cur.Load(); a != nil {
-		return a.table
+func (c *Client) Current() *table.Table { return c.gate.Table() }
+
+// Gate returns what judges the tables and keeps them.
+func (c *Client) Gate() *gate.Gate { return c.gate }
+
+// appliedOf tells what is known of the table that is applied.
+func appliedOf(s *gate.Served) *Applied {
+	a := &Applied{
+		Digest: s.Table.Digest(), Revision: s.Table.Revision(), Routes: s.Table.Len(), Bytes: s.Table.Bytes(), Origin: s.Origin,
+		Committed: s.Committed, Confirmed: s.Confirmed, SourceRead: s.Read.At, Stale: s.Stale, ServerState: s.State,
 	}
-	return nil
+	if !s.Stale {
+		a.ETag = firstOf(s.Names)
+	}
+	return a
 }
 
 // Status returns the state of the client.
 func (c *Client) Status() Status {
 	now := time.Now()
-	s := Status{LKG: c.lkg.status(), RoutesFile: c.routes.status(), Held: c.heldStatus()}
-	if a := c.cur.Load(); a != nil {
-		s.Applied = &a.info
-		s.AgeSeconds = age(now, a.info.SourceRead)
+	files := c.gate.Files()
+	s := Status{LKG: files[0], RoutesFile: files[1], Held: c.heldStatus()}
+	if served := c.gate.Served(); served != nil {
+		s.Applied = appliedOf(served)
+		s.AgeSeconds = age(now, s.Applied.SourceRead)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -153,6 +155,27 @@ func (c *Client) Status() Status {
 	return s
 }
 
+// Progress tells how the client gets on, in the form in which a poller does.
+func (c *Client) Progress() gate.Progress {
+	s := c.Status()
+	p := gate.Progress{
+		LastAttempt: s.LastAttempt, LastSuccess: s.LastSuccess, Failures: s.Failures, FailedTotal: s.FailedTotal, NextAttempt: s.NextAttempt,
+	}
+	if s.Applied != nil {
+		p.Revision = s.Applied.Revision
+	}
+	for _, server := range s.Servers {
+		if server.InUse && s.Failures > 0 {
+			p.LastError = server.LastError
+		}
+	}
+	p.Initialized, p.Updated = c.gate.Times()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p.Started = c.loop.started
+	return p
+}
+
 // age is the time since at in seconds. Clocks of two machines differ: it is never negative.
 func age(now, at time.Time) float64 {
 	if at.IsZero() {
@@ -162,15 +185,15 @@ func age(now, at time.Time) float64 {
 }
 
 // Guard returns the state of the guard.
-func (c *Client) Guard() guard.State { return c.guard.State() }
+func (c *Client) Guard() guard.State { return c.gate.State() }
 
 func (c *Client) heldStatus() *Held {
-	held, g := c.held.Load(), c.guard.State()
+	held, g := c.gate.Held(), c.gate.State()
 	if held == nil || !g.Held {
 		return nil
 	}
 	return &Held{
-		Digest: g.Digest, Revision: g.Revision, Routes: g.Routes, Bytes: g.Bytes, Origin: held.origin,
+		Digest: g.Digest, Revision: g.Revision, Routes: g.Routes, Bytes: g.Bytes, Origin: held.Origin,
 		Reason: g.Verdict.Reason, Detail: g.Verdict.Detail, Since: g.Verdict.Since, ReleaseAt: g.Verdict.ReleaseAt,
 		Polls: g.Polls,
 	}

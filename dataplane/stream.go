@@ -91,8 +91,8 @@ func (c *Client) connect(ctx context.Context, s *server, zone string) (*connecti
 	header := http.Header{"Accept": {wire.StreamType}, "Accept-Encoding": {"gzip"}}
 	var names []string
 	conn := &connection{}
-	if seen := c.view(); seen.applied != nil && seen.canonical() {
-		t := seen.applied.table
+	if seen := c.view(); seen.Served != nil && seen.canonical() {
+		t := seen.Served.Table
 		conn.at = t.Digest()
 		header.Set(wire.HeaderLastEventID, wire.Tag{Digest: t.Digest(), Revision: t.Revision()}.String())
 		// A server without streams takes "watch" for a zone: let it answer with 304 and not with a table.

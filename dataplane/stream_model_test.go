@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/dataplane"
+	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -38,8 +39,9 @@ func newStreamModel(t *testing.T, follow dataplane.Follow) *streamModel {
 	m := &streamModel{t: t, s: newStage(t, 2), ever: make(map[table.Digest]*table.Table), revision: 100}
 	m.s.cfg.Follow = follow
 	m.s.cfg.MaxBytes = 20_000
-	m.s.cfg.Publish = func(tab *table.Table, _ dataplane.Applied) { m.published(tab) }
-	m.s.cfg.Confirm = func(dataplane.Applied) {
+	m.s.cfg.Guard.Hold = modelHold
+	m.s.publish = func(tab *table.Table, _ dataplane.Applied) { m.published(tab) }
+	m.s.confirm = func(dataplane.Applied) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		m.fine = time.Now()
@@ -217,8 +219,10 @@ func (m *streamModel) odd(o *origin, arg byte) {
 		m.mu.Lock()
 		m.accepted = true
 		m.mu.Unlock()
-		_, err := m.c.Accept(table.Digest{})
-		m.note("accept: %v", err)
+		if held := m.c.Status().Held; held != nil {
+			_, err := m.c.Accept(guard.Acceptance{Digest: held.Digest}) // which may be another one by now
+			m.note("accept: %v", err)
+		}
 		m.mu.Lock()
 		m.accepted = false
 		m.mu.Unlock()

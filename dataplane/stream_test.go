@@ -187,7 +187,10 @@ func TestNewTableDoesNotClaimToBeFresh(t *testing.T) {
 
 // TestHeldTableIsReleasedOverAStream: each "current" judges it again.
 func TestHeldTableIsReleasedOverAStream(t *testing.T) {
-	prepare := func(s *stage) { s.origins[0].set(newTable(t, 10, "a", "b", "c", "d")) }
+	prepare := func(s *stage) {
+		s.cfg.Guard.Hold = time.Minute
+		s.origins[0].set(newTable(t, 10, "a", "b", "c", "d"))
+	}
 	play(t, 1, prepare, func(t *testing.T, s *stage, c *dataplane.Client) {
 		lost := newTable(t, 11, "a")
 		s.origins[0].set(lost)
@@ -228,7 +231,7 @@ func TestAcceptWhileAStreamIsUp(t *testing.T) {
 		lost := newTable(t, 11, "a")
 		s.origins[0].set(lost)
 		synctest.Wait()
-		if _, err := c.Accept(lost.Digest()); err != nil {
+		if _, err := c.Accept(guard.Acceptance{Digest: lost.Digest()}); err != nil {
 			t.Fatal(err)
 		}
 		holds(t, c, lost)
@@ -402,8 +405,8 @@ func TestWhatAStreamBringsIsVerified(t *testing.T) {
 func TestPanicsOverAStreamChangeNothing(t *testing.T) {
 	prepare := func(s *stage) {
 		tablesAt1(t)(s)
-		publish, panicked := s.cfg.Publish, false
-		s.cfg.Publish = func(tab *table.Table, info dataplane.Applied) {
+		publish, panicked := s.publish, false
+		s.publish = func(tab *table.Table, info dataplane.Applied) {
 			if tab.Revision() == 2 && !panicked {
 				panicked = true
 				panic("no")

@@ -54,7 +54,8 @@ func (c *Client) Run(ctx context.Context) error {
 	c.log.Info(LogStarted, "urls", len(c.servers), "transport", c.cfg.Follow.String(), "interval", c.cfg.Interval,
 		"timeout", c.cfg.Timeout)
 	defer c.log.Info(LogStopped)
-	defer c.flush()
+	defer c.gate.Flush()
+	c.update(func(l *loopState) { l.started = time.Now() })
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	var rested, due time.Time // of the last step, of the next
@@ -307,7 +308,7 @@ func (c *Client) chores(ctx context.Context, st *stream, probe bool) *ending {
 		return &ending{reason: endZone, wait: c.chance(250 * time.Millisecond)}
 	}
 	now := time.Now()
-	c.retryFiles(now)
+	c.gate.Tend()
 	if c.isFullDue(c.view(), now) {
 		_ = c.poll(ctx, "") // likewise
 	}

@@ -79,12 +79,17 @@ func TestPortsAreThoseThatTheServerListensOn(t *testing.T) {
 	for _, rule := range policy.Spec.Ingress {
 		for _, from := range rule.From {
 			for _, p := range rule.Ports {
-				name := from.NamespaceSelector.MatchLabels[corev1.LabelMetadataName]
+				name := "the other replicas"
+				if from.NamespaceSelector != nil {
+					name = from.NamespaceSelector.MatchLabels[corev1.LabelMetadataName]
+				} else if diff := cmp.Diff(policy.Spec.PodSelector, *from.PodSelector); diff != "" {
+					t.Errorf("pods that are let in (-those of the policy +manifest):\n%s", diff)
+				}
 				allowed[name] = append(allowed[name], p.Port.IntValue())
 			}
 		}
 	}
-	if diff := cmp.Diff(map[string][]int{dataPlane(t, render).Namespace: {main}, "monitoring": {support}}, allowed); diff != "" {
+	if diff := cmp.Diff(map[string][]int{dataPlane(t, render).Namespace: {main}, "the other replicas": {main}, "monitoring": {support}}, allowed); diff != "" {
 		t.Errorf("who may reach which port (-want +manifest):\n%s", diff)
 	}
 	for label, value := range policy.Spec.PodSelector.MatchLabels {

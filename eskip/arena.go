@@ -27,8 +27,8 @@ func newSlab[T any](first []T, limit int) slab[T] {
 	return slab[T]{free: first, size: len(first), limit: limit}
 }
 
-// take returns n zero elements. Appending to the result reallocates it.
-func (s *slab[T]) take(n int) []T {
+// next returns n zero elements. Appending to the result reallocates it.
+func (s *slab[T]) next(n int) []T {
 	if n > len(s.free) {
 		s.size = max(n, min(2*s.size, s.limit))
 		s.free = make([]T, s.size)
@@ -40,7 +40,7 @@ func (s *slab[T]) take(n int) []T {
 
 // one returns a slice of one element.
 func (s *slab[T]) one(v T) []T {
-	out := s.take(1)
+	out := s.next(1)
 	out[0] = v
 	return out
 }

@@ -107,7 +107,7 @@ func (l *lexer) next() {
 	c := src[i]
 	switch {
 	case class[c]&symbolStart != 0:
-		l.take(tokSymbol, symbolEnd(src, i+1))
+		l.emit(tokSymbol, symbolEnd(src, i+1))
 	case c == '"' || c == '`':
 		l.quoted(c)
 	case class[c]&digit != 0 || c == '.':
@@ -140,8 +140,8 @@ func (l *lexer) skip() {
 	l.pos = i
 }
 
-// take makes the text from the current position up to end the current token.
-func (l *lexer) take(k kind, end int) {
+// emit makes the text from the current position up to end the current token.
+func (l *lexer) emit(k kind, end int) {
 	l.tok = token{kind: k, start: l.pos, end: end}
 	l.last = l.tok
 	l.pos = end
@@ -200,7 +200,7 @@ func (l *lexer) punctuation(c byte) {
 		l.invalid(reasonUnexpected, l.pos)
 		return
 	}
-	l.take(k, l.pos+n)
+	l.emit(k, l.pos+n)
 }
 
 // angle tells the backends that are one token from the bracket that opens a load balanced one.
@@ -236,7 +236,7 @@ func (l *lexer) number() {
 		l.invalid(reasonIncomplete, i)
 		return
 	}
-	l.take(tokNumber, i)
+	l.emit(tokNumber, i)
 }
 
 // quoted reads a string literal. Strings in backticks have escapes, too.

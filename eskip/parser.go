@@ -186,7 +186,7 @@ func (p *parser) document() ([]*Route, bool) {
 			p.next()
 			continue
 		}
-		r := &p.routes.take(1)[0]
+		r := &p.routes.next(1)[0]
 		if !p.definition(r, first) {
 			return nil, false
 		}

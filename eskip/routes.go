@@ -160,7 +160,7 @@ func moved[T any](from []T, items *slab[T], lists *slab[*T]) []*T {
 	if len(from) == 0 {
 		return nil
 	}
-	to, list := items.take(len(from)), lists.take(len(from))
+	to, list := items.next(len(from)), lists.next(len(from))
 	copy(to, from)
 	for i := range to {
 		list[i] = &to[i]
@@ -173,7 +173,7 @@ func (p *parser) takeArgs() []interface{} {
 	if len(p.args) == 0 {
 		return nil
 	}
-	out := p.arguments.take(len(p.args))
+	out := p.arguments.next(len(p.args))
 	for i, t := range p.args {
 		switch {
 		case t.kind == tokNumber:

@@ -141,7 +141,7 @@ func TestClaimsOfOneClientDoNotTouchThoseOfOthers(t *testing.T) {
 	if got := c.Status().Claims; got > 10 {
 		t.Errorf("%d claims remembered, want a few for each client", got)
 	}
-	c.PollEnded(c.PollStarted(), at(11, start))
+	again(c, at(11, start))
 	if w := ask(handler, "/routes", honest, "192.0.2.1:1"); w.Code != http.StatusOK {
 		t.Errorf("status %d for the refuted claim of an honest client, want 200", w.Code)
 	}
@@ -167,10 +167,10 @@ func TestClaimsAreBounded(t *testing.T) {
 func TestLatePollCompletionIsIgnored(t *testing.T) {
 	c := newCache(t, etagcache.Config{})
 	tab := versions(t, 1)[0]
-	first, second := c.PollStarted(), c.PollStarted()
-	c.Publish(tab.WithRevision(20))
-	c.PollEnded(second, at(20, start))
-	c.PollEnded(first, at(15, start))
+	first, second := c.Begin(), c.Begin()
+	second(tab.WithRevision(20), at(20, start))
+	first(c.Current(), at(15, start))
+	first(nil, table.Read{Held: true})
 	if got := c.Status().ReadRevision; got != 20 {
 		t.Errorf("read revision %d after a late completion, want 20", got)
 	}

@@ -118,7 +118,7 @@ func (x *exchange) confirm(t wire.Tag) []string {
 // package documentation. Where there are no revisions there is no order, and nothing is older.
 func (x *exchange) notOlderThan(t wire.Tag) bool {
 	st := x.state
-	if st.held && t.Digest == st.candidate {
+	if st.held && st.candidate != nil && x.cache.history.mayBe(t.Digest, st.candidate) && t.Digest == st.candidate.Digest() {
 		return false // another replica has let it go: with this one the client would be back in time
 	}
 	return st.newest == 0 || t.Revision <= st.oldest || x.cache.history.showed(t.Digest, t.Revision, st.version.sighting.order)

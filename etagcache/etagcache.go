@@ -1,8 +1,7 @@
 // Package etagcache serves the current routing table over conditional HTTP: GET and HEAD of /routes and /routes/{zone}, and
 // streams of what changes it under /routes/watch.
 //
-// A [Cache] is given tables by [Cache.Publish] and told about the reads of the source by [Cache.PollStarted] and
-// [Cache.PollEnded]. Its [Cache.Handler] answers with 200, 206, 226, 304, 404, 405, 412, 416 or 429 as laid down in RFC
+// A [Cache] is told about the reads of the source, with the table that each showed, by [Cache.Begin]. Its [Cache.Handler] answers with 200, 206, 226, 304, 404, 405, 412, 416 or 429 as laid down in RFC
 // 9110, RFC 3229 and docs/protocol.md.
 //
 // # What it guarantees
@@ -144,7 +143,7 @@ type Cache struct {
 	started atomic.Uint64         // sequence number of the last poll that started
 	claims  claims
 	history history
-	changes changes
+	changes changeLog
 	streams streams
 	bodies  *delivery.Ledger
 	sends   sends

@@ -70,7 +70,7 @@ type script struct {
 	client   *http.Client
 	now      time.Time
 	rechecks int
-	seq      uint64
+	end      func(*table.Table, table.Read)
 
 	where string
 	res   *http.Response
@@ -176,15 +176,15 @@ func (s *script) act(args []string) {
 	case "restore":
 		s.cache.Restore(s.table(args[1]).WithRevision(number(2)), start.Add(-time.Hour))
 	case "poll":
-		s.cache.PollEnded(s.cache.PollStarted(), read(1))
+		again(s.cache, read(1))
 	case "held":
 		r := read(1)
 		r.Held = true
-		s.cache.PollEnded(s.cache.PollStarted(), r)
+		again(s.cache, r)
 	case "start":
-		s.seq = s.cache.PollStarted()
+		s.end = s.cache.Begin()
 	case "finish":
-		s.cache.PollEnded(s.seq, read(1))
+		s.end(s.cache.Current(), read(1))
 	case "recheck":
 		s.check("rechecks", float64(s.rechecks), number(1))
 	case "claims":

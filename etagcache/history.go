@@ -23,8 +23,9 @@ type history struct {
 
 type remembered struct {
 	*sighting
-	number uint64
-	zones  []string // whose table it is; "" is the full one
+	checksum uint64 // of the table
+	number   uint64
+	zones    []string // whose table it is; "" is the full one
 }
 
 // sighting is what the reads told about one version. All tables of the version share it.
@@ -34,7 +35,7 @@ type sighting struct {
 }
 
 // add remembers a table of a version, as that of a zone.
-func (h *history) add(d table.Digest, zone string, s *sighting) {
+func (h *history) add(d table.Digest, checksum uint64, zone string, s *sighting) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if known, ok := h.seen[d]; ok && known.order >= s.order {
@@ -52,7 +53,7 @@ func (h *history) add(d table.Digest, zone string, s *sighting) {
 		delete(h.seen, *slot)
 	}
 	*slot = d
-	h.seen[d] = remembered{s, h.added, []string{zone}}
+	h.seen[d] = remembered{s, checksum, h.added, []string{zone}}
 	h.added++
 }
 
@@ -66,6 +67,15 @@ func (h *history) showed(d table.Digest, revision, order uint64) bool {
 	defer h.mu.Unlock()
 	known, ok := h.seen[d]
 	return ok && known.order <= order && revision <= known.newest.Load()
+}
+
+// mayBe reports whether the table can have the digest, as far as that is known without taking it: clients name what they were
+// served before.
+func (h *history) mayBe(d table.Digest, t *table.Table) bool {
+	h.mu.Lock()
+	known, ok := h.seen[d]
+	h.mu.Unlock()
+	return !ok || known.checksum == t.Checksum()
 }
 
 // of gives what is remembered of a table, if it was that of the zone.

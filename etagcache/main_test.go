@@ -50,9 +50,21 @@ func poll(c *etagcache.Cache, t *table.Table, revision uint64, when time.Time) {
 
 // show tells the cache of a read that found t.
 func show(c *etagcache.Cache, t *table.Table, r table.Read) {
-	seq := c.PollStarted()
-	if cur := c.Current(); cur == nil || cur.Digest() != t.Digest() {
-		c.Publish(t.WithRevision(r.Newest))
+	end := c.Begin()
+	if cur := c.Current(); cur != nil && cur.Digest() == t.Digest() {
+		t = cur
+	} else {
+		t = t.WithRevision(r.Newest)
 	}
-	c.PollEnded(seq, r)
+	end(t, r)
+}
+
+// again tells the cache of a read that found the current table, or that another one is held back.
+func again(c *etagcache.Cache, r table.Read) {
+	end := c.Begin()
+	if r.Held && !r.Live {
+		end(nil, r)
+	} else {
+		end(c.Current(), r)
+	}
 }

@@ -107,7 +107,8 @@ type cacheOfKind struct {
 
 // modelPoll is a read with as many lists as were made so far.
 type modelPoll struct {
-	seq        uint64
+	end        func(*table.Table, table.Read)
+	shown      *table.Table // nil if it is held back
 	consistent bool
 	lists      int
 	found      contents
@@ -149,12 +150,12 @@ func (m *member) advance(kind int, all bool) {
 
 func (m *member) begin() {
 	if m.poll == nil {
-		m.poll = &modelPoll{seq: m.PollStarted(), consistent: m.recheck}
+		m.poll = &modelPoll{end: m.Begin(), consistent: m.recheck}
 		m.recheck = false
 	}
 }
 
-// abort ends a poll, without success unless its table is published.
+// abort ends a poll, without success unless its table is made.
 func (m *member) abort() {
 	if m.poll != nil && m.poll.published {
 		m.end()
@@ -181,7 +182,7 @@ func (m *member) list() {
 	p.lists++
 }
 
-// publish makes what lists are missing and publishes their table, as the poller does: if it is new and not held back.
+// publish makes what lists are missing and their table, as the poller does. It is shown when the poll ends, unless it is held back.
 func (m *member) publish() {
 	p := m.poll
 	for p.lists < kinds {
@@ -193,10 +194,12 @@ func (m *member) publish() {
 	if m.made == nil || m.made.Digest() != t.Digest() {
 		m.made = t.WithRevision(p.read.Newest) // of the first read that gave it
 	}
-	if cur := m.Current(); cur == nil || cur.Digest() != t.Digest() {
-		if p.read.Held = m.held && cur != nil; !p.read.Held {
-			m.Publish(m.made)
-		}
+	p.shown = m.made
+	switch cur := m.Current(); {
+	case cur != nil && cur.Digest() == t.Digest():
+		p.shown = cur
+	case cur != nil && m.held:
+		p.read.Held, p.shown = true, nil
 	}
 }
 
@@ -208,7 +211,7 @@ func (m *member) end() {
 		m.publish()
 	default:
 		m.poll = nil
-		m.PollEnded(p.seq, p.read)
+		p.end(p.shown, p.read)
 	}
 }
 

@@ -74,8 +74,8 @@ func (f *fleet) goBack() {
 	}
 }
 
-// settle lets everything come to rest: no more writes, caches that have caught up, and two polls of each replica.
-func (f *fleet) settle() {
+// rest lets everything come to rest: no more writes, caches that have caught up, and two polls of each replica.
+func (f *fleet) rest() {
 	for _, m := range f.members {
 		m.abort()
 		m.held = false
@@ -135,7 +135,7 @@ func TestNobodyIsSentBackByCachesThatLag(t *testing.T) {
 			}
 			f.happen(event)
 		}
-		f.settle()
+		f.rest()
 		f.check()
 		for _, c := range f.proxies {
 			fetched += c.fetched
@@ -165,7 +165,7 @@ func FuzzOrder(f *testing.F) {
 		for _, event := range events {
 			fleet.happen(event)
 		}
-		fleet.settle()
+		fleet.rest()
 		fleet.check()
 	})
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/klauspost/compress/flate"
 	"github.com/klauspost/compress/zstd"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/routesrv/routesrv/table"
 )
@@ -83,54 +82,68 @@ func (e *encoder) deflate(text []byte) []byte {
 	return bytes.Clone(e.out.Bytes())
 }
 
-// encoded gives the pieces of a table, in order, for the version with the number. Blocks that are new are encoded, on all
-// processors.
-func (c *Cache) encoded(t *table.Table, order uint64, ofZone bool) []*piece {
+// piecesOf gives the pieces of a table, in order, for the version with the number. Blocks that are new are encoded.
+func (c *Cache) piecesOf(t *table.Table, order uint64, ofZone bool) []*piece {
 	blocks := t.Routes().Blocks()
-	all := make([]*piece, len(blocks))
-	var missing []int
-	c.pieces.mu.Lock()
-	for i, b := range blocks {
-		if p := c.pieces.known[b]; p != nil {
-			p.used = max(p.used, order)
-			all[i] = p
-			continue
-		}
-		missing = append(missing, i)
-	}
-	c.pieces.mu.Unlock()
-
+	all, missing := c.pieces.find(blocks, order)
 	start := c.cfg.Now()
-	workers := min(runtime.GOMAXPROCS(0), len(missing))
-	var group errgroup.Group
-	for w := range workers {
-		group.Go(func() error {
-			enc := c.encoder()
-			defer c.encoders.Put(enc)
-			for n := w; n < len(missing); n += workers {
-				i := missing[n]
-				enc.text = blocks[i].AppendText(enc.text[:0])
-				all[i] = &piece{
-					size: len(enc.text), crc: crc32.ChecksumIEEE(enc.text),
-					gzip: string(enc.deflate(enc.text)), zstd: string(enc.zstd.EncodeAll(enc.text, nil)), used: order, ofZone: ofZone,
-				}
-			}
-			return nil
-		})
-	}
-	_ = group.Wait() // nothing fails
+	c.encode(missing, func(enc *encoder, i int) { all[i] = enc.encode(blocks[i], order, ofZone) })
 	c.cfg.Metrics.EncodeDuration.Observe(float64(c.cfg.Now().Sub(start)) / float64(time.Second))
 	c.cfg.Metrics.EncodedBlocks.Add(float64(len(missing)))
+	c.pieces.keep(blocks, all, missing)
+	return all
+}
 
-	c.pieces.mu.Lock()
-	defer c.pieces.mu.Unlock()
-	if c.pieces.known == nil {
-		c.pieces.known = make(map[*table.Block]*piece, len(blocks))
+// encode does the work for each of the numbers, on all processors.
+func (c *Cache) encode(numbers []int, work func(enc *encoder, n int)) {
+	workers := min(runtime.GOMAXPROCS(0), len(numbers))
+	var group sync.WaitGroup
+	for w := range workers {
+		group.Go(func() {
+			enc := c.encoder()
+			defer c.encoders.Put(enc)
+			for i := w; i < len(numbers); i += workers {
+				work(enc, numbers[i])
+			}
+		})
+	}
+	group.Wait()
+}
+
+// encode makes the piece of a block, for the version with the number.
+func (e *encoder) encode(b *table.Block, order uint64, ofZone bool) *piece {
+	e.text = b.AppendText(e.text[:0])
+	return &piece{
+		size: len(e.text), crc: crc32.ChecksumIEEE(e.text),
+		gzip: string(e.deflate(e.text)), zstd: string(e.zstd.EncodeAll(e.text, nil)), used: order, ofZone: ofZone,
+	}
+}
+
+// find gives the pieces that are known of the blocks, which the version with the number uses now, and which are missing.
+func (p *pieces) find(blocks []*table.Block, order uint64) (all []*piece, missing []int) {
+	all = make([]*piece, len(blocks))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, b := range blocks {
+		if all[i] = p.known[b]; all[i] == nil {
+			missing = append(missing, i)
+			continue
+		}
+		all[i].used = max(all[i].used, order)
+	}
+	return all, missing
+}
+
+// keep remembers the pieces that were missing.
+func (p *pieces) keep(blocks []*table.Block, all []*piece, missing []int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.known == nil {
+		p.known = make(map[*table.Block]*piece, len(blocks))
 	}
 	for _, i := range missing {
-		c.pieces.known[blocks[i]] = all[i]
+		p.known[blocks[i]] = all[i]
 	}
-	return all
 }
 
 // forget lets go of the pieces that the version with the number, whose full table was made, does not have. Zones are made later,

@@ -52,7 +52,7 @@ func (s *source) table() *table.Table {
 type replica struct {
 	*etagcache.Cache
 	handler  http.Handler
-	seq      uint64
+	end      func(*table.Table, table.Read)
 	read     *table.Table // of the poll that is under way; nil if none is
 	rechecks int
 }
@@ -67,7 +67,7 @@ func newReplica(tb testing.TB) *replica {
 // start begins a poll that sees the source as it is now.
 func (r *replica) start(s *source) {
 	if r.read == nil {
-		r.seq, r.read = r.PollStarted(), s.table()
+		r.end, r.read = r.Begin(), s.table()
 	}
 }
 
@@ -76,10 +76,11 @@ func (r *replica) finish() {
 	if r.read == nil {
 		return
 	}
-	if cur := r.Current(); cur == nil || cur.Digest() != r.read.Digest() {
-		r.Publish(r.read)
+	shown := r.read
+	if cur := r.Current(); cur != nil && cur.Digest() == shown.Digest() {
+		shown = cur
 	}
-	r.PollEnded(r.seq, at(r.read.Revision(), start))
+	r.end(shown, at(r.read.Revision(), start))
 	r.read = nil
 }
 
@@ -89,7 +90,7 @@ func (r *replica) poll(s *source) {
 	r.finish()
 }
 
-// skipper is a client as in routesrv.md §14: it names the ETag of the last 200, and ignores all that a 304 says.
+// skipper is a client as old proxies are: it names the ETag of the last 200, and ignores all that a 304 says.
 type skipper struct {
 	tb      testing.TB
 	etag    string

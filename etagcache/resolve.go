@@ -47,11 +47,3 @@ func (c *claims) resolve(what claimed, as uint64) bool {
 	}
 	return ok
 }
-
-// Raise says that the source has the current table under a higher revision, as it does when a content is there again
-// (see the package documentation): the ETag of the full table follows. A lower revision changes nothing.
-func (c *Cache) Raise(revision uint64) {
-	if v := c.state.Load().version; v != nil {
-		v.full.raise(revision)
-	}
-}

@@ -16,8 +16,9 @@ type state struct {
 	stale    bool      // version comes from a checkpoint, and no read has confirmed it yet
 	held     bool      // the last read showed another table, which is held back
 	backends bool      // but only its backends are
-	// candidate is the table that is held back. A client that has it got it where it is not held any more.
-	candidate table.Digest
+	// candidate is the table that is held back, nil if that is not known. A client that has it got it where it is not held
+	// any more.
+	candidate *table.Table
 
 	sourceRead []string // header values
 	tableState []string
@@ -26,35 +27,30 @@ type state struct {
 	outdated   chan struct{} // closed when a state does that has another table, or says something else about it
 }
 
-// Publish makes t the current table. It returns when t is served: the bodies are made first, which takes some 100 ms for
-// 40 MB. The revision of t is the Newest of the read that first gave it. A table with the content of the current one
-// changes no ETag and no Last-Modified.
+// Publish makes t the current table, outside of a read: somebody accepted it. It returns when t is served: the bodies are
+// made first, which takes some 100 ms for 40 MB. The revision of t is the Newest of the read that first gave it. A table with
+// the content of the current one changes no ETag and no Last-Modified.
 //
-// The order within one poll is PollStarted, Publish if the table changed and may be served, PollEnded. In between, t is
-// known to be no older than the table before it, and nothing more.
-func (c *Cache) Publish(t *table.Table) { c.publish(t, false) }
-
-// PublishHeld is Publish for a table that is served while another one is held back: what the last read told of the hold
-// stays until the next one ends.
-func (c *Cache) PublishHeld(t *table.Table) { c.publish(t, true) }
-
-func (c *Cache) publish(t *table.Table, held bool) {
+// Until a read has shown t, it is known to be no older than the table before it, and nothing more.
+func (c *Cache) Publish(t *table.Table) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	old := c.state.Load()
 	next := &state{version: old.version, oldest: old.oldest, newest: old.newest, lastRead: old.lastRead}
-	if held {
-		next.held, next.backends, next.candidate = old.held, old.backends, old.candidate
-	}
+	c.show(next, t)
+	c.swap(next)
+	c.published(old, next)
+}
+
+// show makes t the table of next, if that has another one. The caller holds mu.
+func (c *Cache) show(next *state, t *table.Table) {
 	if t.Time().After(next.lastRead) {
 		next.lastRead = t.Time()
 	}
-	if old.version == nil || old.version.table.Digest() != t.Digest() {
+	if next.version == nil || next.version.table.Digest() != t.Digest() {
 		c.replace(next, t)
 		next.version.sighting.newest.Store(t.Revision())
 	}
-	c.swap(next)
-	c.published(old, next)
 }
 
 // Restore makes t, which comes from a checkpoint, the current table. It is marked stale until a read confirms or
@@ -84,45 +80,66 @@ func (c *Cache) replace(next *state, t *table.Table) {
 	}
 }
 
+// published says that another table is served, if it is.
 func (c *Cache) published(old, next *state) {
-	c.cfg.Metrics.observeTable(next.version)
 	if next.version != old.version {
+		c.cfg.Metrics.observeTable(next.version)
 		t := next.version.table
 		c.cfg.Logger.Info("table published", "routes", t.Len(), "bytes", t.Bytes(), "digest", t.Digest().String(), "revision", t.Revision(), "stale", next.stale)
 	}
 }
 
-// PollStarted says that a read of the source begins and returns its number, which goes to PollEnded. A read that fails
-// needs no further call.
-func (c *Cache) PollStarted() (seq uint64) {
-	return c.started.Add(1)
+// Begin says that a read of the source begins. A read that fails needs no further call; else the function that Begin returns
+// says what the read told, and is called once.
+//
+// t is the table that the source has, or what was made of it while r.Held says that another one is held back: it is served
+// from now on. Where t has the content of the current table and a higher revision, the ETag follows: that content is there
+// again (see the package documentation). If r is not Held, or Live, the current table is as new as the read; a Live
+// read says which Candidate a client must keep. t is nil if a table is held back and nothing was made of the read: then
+// the current table is not known to be the content of the source any more, and a client that got the newer table elsewhere
+// must keep it.
+//
+// Of a read that began before one that has ended already, only the table counts.
+func (c *Cache) Begin() (end func(t *table.Table, r table.Read)) {
+	seq := c.started.Add(1)
+	return func(t *table.Table, r table.Read) { c.end(seq, t, r) }
 }
 
-// PollEnded says what the read seq told. If it is not Held, the current table is what it showed, whether or not that is a
-// new one. If it is, but Live, only the client that has the Candidate must keep it: the current table is as new as the
-// read. If it is and not Live, the current table is not known to be the content of the source any more: a client that got the newer
-// table elsewhere must keep it. A call for a read that started before one that has ended already is ignored.
-func (c *Cache) PollEnded(seq uint64, r table.Read) {
+func (c *Cache) end(seq uint64, t *table.Table, r table.Read) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if seq <= c.ended {
+	old := c.state.Load()
+	late := seq <= c.ended
+	if late && t == nil {
 		return
 	}
-	c.ended = seq
-	old := c.state.Load()
 	next := *old
-	next.lastRead, next.held, next.backends, next.candidate = r.At, r.Held, r.Backends, r.Candidate
-	if !r.Held || r.Live {
-		next.oldest, next.newest, next.stale = r.Oldest, r.Newest, r.Stale
-		if v := next.version; v != nil {
-			v.sighting.newest.Store(r.Newest)
-			v.restampDown(r.Newest)
-			if r.Newest < old.newest {
-				c.history.forgetBefore(v.sighting.order)
+	if t != nil {
+		next.stale = r.Stale
+		c.show(&next, t)
+	}
+	if !late {
+		c.ended = seq
+		if t != nil {
+			next.version.full.raise(min(t.Revision(), r.Newest)) // not past the source, which may have gone back
+		}
+		next.lastRead, next.held, next.backends, next.candidate = r.At, r.Held, r.Backends, r.Candidate
+		if !r.Held || r.Live {
+			next.oldest, next.newest = r.Oldest, r.Newest
+			if v := next.version; v != nil {
+				v.sighting.newest.Store(r.Newest)
+				v.restampDown(r.Newest)
+				if r.Newest < old.newest {
+					c.history.forgetBefore(v.sighting.order)
+				}
 			}
 		}
 	}
 	c.swap(&next)
+	c.published(old, &next)
+	if late {
+		return
+	}
 	if n := c.claims.judge(seq, r); n > 0 {
 		c.cfg.Logger.Warn("source is older than tables that clients hold", "revision", r.Newest, "claims", n)
 	}

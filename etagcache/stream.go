@@ -43,49 +43,62 @@ type stream struct {
 
 // watch serves /routes/watch.
 func (c *Cache) watch(w http.ResponseWriter, r *http.Request) {
-	h := w.Header()
-	h["Vary"] = varyEncoding
-	refuse := func(status int, retry time.Duration) {
-		if retry > 0 {
-			h["Retry-After"] = []string{fmt.Sprint(int((retry + time.Second - 1) / time.Second))}
-		}
-		h["Content-Length"] = zeroLength
-		w.WriteHeader(status)
-		c.cfg.Metrics.observeResponse(status, identity, 0)
-	}
+	w.Header()["Vary"] = varyEncoding
 	switch {
 	case r.Method != http.MethodGet:
-		h["Allow"] = []string{http.MethodGet}
-		refuse(http.StatusMethodNotAllowed, 0)
+		w.Header()["Allow"] = []string{http.MethodGet}
+		c.refuseStream(w, http.StatusMethodNotAllowed, 0)
 		return
 	case c.state.Load().version == nil:
-		refuse(http.StatusNotFound, c.cfg.RetryAfter)
+		c.refuseStream(w, http.StatusNotFound, c.cfg.RetryAfter)
 		return
 	}
-	s := &stream{cache: c, r: r, zone: r.URL.Query().Get("zone"), since: c.cfg.Now()}
-	s.out = newEventWriter(w, negotiateStream(r.Header["Accept-Encoding"]) == gzipped, c.cfg.Metrics)
-	s.client, _ = netip.ParseAddrPort(r.RemoteAddr) // the zero address is shown for what has none
-	for _, named := range wire.ParseTags(r.Header[wire.HeaderLastEventID]).List {
-		s.has.Store(&named.Tag)
-		break
-	}
+	s := c.newStream(w, r)
 	if !c.streams.add(s) {
 		c.cfg.Metrics.StreamsRefused.Inc()
-		refuse(http.StatusTooManyRequests, retryBase+c.spread(2*retrySpread))
+		c.refuseStream(w, http.StatusTooManyRequests, retryBase+c.spread(2*retrySpread))
 		return
 	}
 	defer c.streams.remove(s)
+	s.begin(w)
+	if err := s.run(r.Context()); err != nil {
+		c.cfg.Metrics.StreamsDropped.Inc()
+		c.cfg.Logger.Debug("stream dropped", "client", s.client.String(), "error", err)
+	}
+}
+
+// refuseStream answers without a body. If retry is not 0 it is the advice when to come back.
+func (c *Cache) refuseStream(w http.ResponseWriter, status int, retry time.Duration) {
+	h := w.Header()
+	if retry > 0 {
+		h["Retry-After"] = []string{fmt.Sprint(int((retry + time.Second - 1) / time.Second))}
+	}
+	h["Content-Length"] = zeroLength
+	w.WriteHeader(status)
+	c.cfg.Metrics.observeResponse(status, identity, 0)
+}
+
+// newStream makes a stream for a request, which says what the client has. Nothing is sent yet.
+func (c *Cache) newStream(w http.ResponseWriter, r *http.Request) *stream {
+	s := &stream{cache: c, r: r, zone: r.URL.Query().Get("zone"), since: c.cfg.Now()}
+	s.out = newEventWriter(w, negotiateStream(r.Header["Accept-Encoding"]) == gzipped, c.cfg.Metrics)
+	s.client, _ = netip.ParseAddrPort(r.RemoteAddr) // the zero address is shown for what has none
+	if named := wire.ParseTags(r.Header[wire.HeaderLastEventID]).List; len(named) > 0 {
+		s.has.Store(&named[0].Tag)
+	}
+	return s
+}
+
+// begin sends status and headers.
+func (s *stream) begin(w http.ResponseWriter) {
+	h := w.Header()
 	h["Content-Type"] = []string{wire.StreamType}
 	h["Cache-Control"] = []string{"no-store"}
 	if s.out.zipped {
 		h["Content-Encoding"] = encodingHeader[gzipped]
 	}
 	w.WriteHeader(http.StatusOK)
-	c.cfg.Metrics.observeResponse(http.StatusOK, s.out.encoding(), 0)
-	if err := s.run(r.Context()); err != nil {
-		c.cfg.Metrics.StreamsDropped.Inc()
-		c.cfg.Logger.Debug("stream dropped", "client", s.client.String(), "error", err)
-	}
+	s.cache.cfg.Metrics.observeResponse(http.StatusOK, s.out.encoding(), 0)
 }
 
 // run sends events until the client leaves, the server is drained, or the client takes nothing: then it returns an error.

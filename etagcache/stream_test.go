@@ -289,8 +289,7 @@ func TestStreamDoesNotSendAClientBack(t *testing.T) {
 		m := listen(t, ctx, tr, watchURL, "", fmt.Sprintf(`"%s.20"`, ahead.Digest()))
 		m.held = ahead
 		m.next("current")
-		seq := c.PollStarted()
-		c.PollEnded(seq, table.Read{Oldest: 10, Newest: 10, Consistent: true, At: time.Now()})
+		again(c, table.Read{Oldest: 10, Newest: 10, Consistent: true, At: time.Now()})
 		m.next("table") // the consistent read has shown that there is nothing newer
 		if m.held.Digest() != newer.Digest() {
 			t.Errorf("the client is at %s, want %s", m.held.Digest(), newer.Digest())
@@ -332,8 +331,7 @@ func TestHeartbeatSaysHowFresh(t *testing.T) {
 				t.Errorf("heartbeat %d says %s, want a read of about %s", i, e.data, want)
 			}
 		}
-		seq := c.PollStarted()
-		c.PollEnded(seq, table.Read{Oldest: 60, Newest: 60, Held: true, At: time.Now()})
+		again(c, table.Read{Oldest: 60, Newest: 60, Held: true, At: time.Now()})
 		if e := l.next("current"); !strings.Contains(e.data, `"state":"held"`) {
 			t.Errorf("the table is held, and the stream says %s", e.data)
 		}

@@ -65,7 +65,7 @@ func (c *Cache) newVersion(t *table.Table, previous *version, order uint64) *ver
 	}
 	v.full = c.newVariant(t, order, false)
 	c.pieces.forget(order)
-	c.history.add(t.Digest(), "", v.sighting)
+	c.history.add(t.Digest(), t.Checksum(), "", v.sighting)
 	if previous == nil {
 		c.changes.record(nil, t, order)
 	} else {
@@ -84,7 +84,7 @@ func (c *Cache) newVersion(t *table.Table, previous *version, order uint64) *ver
 
 // newVariant makes the bodies of t, for the version with the number.
 func (c *Cache) newVariant(t *table.Table, order uint64, ofZone bool) *variant {
-	pieces := c.encoded(t, order, ofZone)
+	pieces := c.piecesOf(t, order, ofZone)
 	va := &variant{table: t, count: []string{strconv.Itoa(t.Len())}, pieces: pieces}
 	va.bodies = [encodings]body{identity: textBody(t), gzipped: gzipBody(pieces), zstandard: zstdBody(pieces)}
 	for e := range encodings {
@@ -109,7 +109,7 @@ func (v *version) variant(zone string) *variant {
 	slot := s.(*zoneSlot)
 	slot.once.Do(func() {
 		va := v.makeZone(zone)
-		v.cache.history.add(va.table.Digest(), zone, v.sighting)
+		v.cache.history.add(va.table.Digest(), va.table.Checksum(), zone, v.sighting)
 		slot.ready.Store(va)
 		va.lower(v.full.stamp.Load().revision) // restampDown came before there was this zone
 	})

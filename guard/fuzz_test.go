@@ -1,6 +1,7 @@
 package guard_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -12,11 +13,17 @@ import (
 // published table and derives the verdict from that.
 type model struct {
 	history []observation
+	manual  bool
 }
 
 type observation struct {
 	at   time.Duration
 	kind string // "" if fine
+}
+
+// holds reports whether the last table was held.
+func (m *model) holds() bool {
+	return len(m.history) > 0 && m.history[len(m.history)-1].kind != ""
 }
 
 // judge appends an observation and says whether its table is published.
@@ -25,7 +32,7 @@ func (m *model) judge(o observation, hold time.Duration) bool {
 	if o.kind == "" {
 		return true
 	}
-	if o.kind == "empty" || o.kind == "generated" {
+	if o.kind == "empty" || o.kind == "generated" || m.manual {
 		return false
 	}
 	// Look back over the unbroken run of reads that agree.
@@ -41,16 +48,30 @@ func (m *model) judge(o observation, hold time.Duration) bool {
 	return false
 }
 
-// kindOf classifies a step between two sets of routes a to h, of which the first two are generated, with a limit of
-// half.
-func kindOf(served, candidate byte) string {
+// groups are the routes that the bits of a set stand for: two generated ones, two halves of each of two namespaces, and two
+// routes without a namespace.
+var groups = func() (groups [8][]string) {
+	groups[0], groups[1] = []string{"kube__redirect"}, []string{"clone_kube__healthz_up"}
+	groups[6], groups[7] = []string{"g"}, []string{"h"}
+	for i := range 10 {
+		groups[2] = append(groups[2], fmt.Sprintf("kube_one__i%d__h__p__s", i))
+		groups[3] = append(groups[3], fmt.Sprintf("kube_rg__one__g__all__%d_0", i))
+		groups[4] = append(groups[4], fmt.Sprintf("kubeew_two__i%d__h__p__s", i))
+		groups[5] = append(groups[5], fmt.Sprintf("clone_kube_rg__two__g__all__%d_0_https_redirect", i))
+	}
+	return groups
+}()
+
+// kindOf classifies a step between two sets, with a limit of half. The rule of namespaces is asked if rest is not negative:
+// it is then 1 if it matters that the other namespace is as before, and else 0.
+func kindOf(served, candidate byte, rest int) string {
 	gone, all, own, ownServed := 0, 0, 0, 0
-	for i := range 8 {
+	for i, group := range groups {
 		was, is := served>>i&1 == 1, candidate>>i&1 == 1
 		if was {
-			all++
+			all += len(group)
 			if !is {
-				gone++
+				gone += len(group)
 			}
 		}
 		if is && i >= 2 {
@@ -70,31 +91,40 @@ func kindOf(served, candidate byte) string {
 	case 2*gone > all:
 		return "loss"
 	}
+	const one, two = 0b001100, 0b110000
+	lost := func(name byte) bool { return served&name == name && candidate&name == 0 }
+	same := func(name byte) bool { return served&^candidate&name == 0 }
+	if rest >= 0 && (lost(one) && (rest == 0 || same(two)) || lost(two) && (rest == 0 || same(one))) {
+		return "namespace"
+	}
 	return ""
 }
 
 func routesOf(set byte) []string {
-	names := []string{"kube__redirect", "clone_kube__healthz_up", "c", "d", "e", "f", "g", "h"}
 	var out []string
-	for i, name := range names {
+	for i, group := range groups {
 		if set>>i&1 == 1 {
-			out = append(out, name)
+			out = append(out, group...)
 		}
 	}
 	return out
 }
 
 // FuzzGuardAgreesWithModel plays histories of pairs (what is read, seconds since the last event). A read with the
-// high bit of the time set failed; one with the next bit set is followed by an acceptance.
+// high bit of the time set failed; one with the next bit set is followed by an acceptance. The options are bits: no release by
+// time, and the rule of namespaces.
 func FuzzGuardAgreesWithModel(f *testing.F) {
-	f.Add([]byte{0xff, 0, 0x0f, 10, 0x0f, 30, 0x07, 30})
-	f.Add([]byte{0xff, 0, 0x01, 10, 0x03, 63, 0, 1, 0, 63, 0xff, 1})
-	f.Add([]byte{0xff, 0, 0x0c, 10, 0x0c, 128 + 60, 0xff, 3, 0x0c, 3, 0x0c, 60, 0x0c, 2})
-	f.Add([]byte{0, 0, 0, 64, 0xff, 1, 0x04, 64 + 5, 0x04, 1})
-	f.Fuzz(func(t *testing.T, events []byte) {
+	f.Add([]byte{0xff, 0, 0x0f, 10, 0x0f, 30, 0x07, 30}, byte(0))
+	f.Add([]byte{0xff, 0, 0x01, 10, 0x03, 63, 0, 1, 0, 63, 0xff, 1}, byte(0))
+	f.Add([]byte{0xff, 0, 0x0c, 10, 0x0c, 128 + 60, 0xff, 3, 0x0c, 3, 0x0c, 60, 0x0c, 2}, byte(0))
+	f.Add([]byte{0, 0, 0, 64, 0xff, 1, 0x04, 64 + 5, 0x04, 1}, byte(0))
+	f.Add([]byte{0xff, 0, 0xf3, 1, 0xd3, 30, 0xf3, 31, 0xf3, 60, 0xcf, 1}, byte(2))
+	f.Add([]byte{0xff, 0, 0xf3, 1, 0x03, 30, 0xd3, 31, 0xff, 60, 0xcf, 1, 0xcf, 64}, byte(3))
+	f.Fuzz(func(t *testing.T, events []byte, options byte) {
 		const hold = time.Minute
-		g := newGuard(t, guard.Config{Hold: hold, Window: 1}) // no memory: the windows have a test of their own
-		var m model
+		cfg := guard.Config{Hold: hold, Window: 1, Manual: options&1 != 0, Namespaces: options&2 != 0} // no memory: the windows have a test of their own
+		g := newGuard(t, cfg)
+		m := model{manual: cfg.Manual}
 		var served *table.Table
 		var servedSet byte
 		var now time.Duration
@@ -105,7 +135,14 @@ func FuzzGuardAgreesWithModel(f *testing.F) {
 				continue // the read failed: nobody is asked
 			}
 			candidate := tableOf(t, routesOf(set)...)
-			kind := kindOf(servedSet, set)
+			rest := -1
+			switch {
+			case cfg.Namespaces && m.holds():
+				rest = 0
+			case cfg.Namespaces:
+				rest = 1
+			}
+			kind := kindOf(servedSet, set, rest)
 			if served != nil && servedSet == set {
 				kind = "" // no change, even if an empty table was accepted before
 			}
@@ -119,7 +156,7 @@ func FuzzGuardAgreesWithModel(f *testing.F) {
 			}
 			accept := code&64 != 0
 			if accept {
-				_, err := g.Accept(candidate.Digest(), start.Add(now))
+				_, err := g.Accept(guard.Acceptance{Digest: candidate.Digest()}, start.Add(now))
 				if (err == nil) == want {
 					t.Fatalf("event %d: accept gave %v after publish %v", i/2, err, want)
 				}

@@ -1,6 +1,7 @@
 // Package guard decides whether a new table may replace the one that is served, or is held back because it looks like
 // an accident: a table without routes, one with only generated routes where there were others, one that lost more
-// than a share of its routes or hosts, one in which too many routes lost all endpoints, one that grew past a ceiling.
+// than a share of its routes or hosts, one that lost a whole namespace, one in which too many routes lost all endpoints,
+// one that grew past a ceiling.
 //
 // A [Guard] is a state machine used by the route server before it publishes, and by a relay and a data plane before they
 // commit. It does no I/O and has no clock: the caller calls [Guard.Judge] once for every read that completed, with the
@@ -25,19 +26,39 @@
 // restart is the one from the checkpoint.
 //
 // The Guard remembers the names that came and went within the window. That costs memory for changes and not for tables:
-// as losses above the share are held, what is missing is never more than a fixed multiple of what is served.
+// as losses above the share are held, what is missing is never more than a fixed multiple of what is served. What came
+// or went within the window before a hold counts until the hold ends, so that a loss in steps stays one loss.
+//
+// # Lost namespaces
+//
+// A share of the whole table says nothing about one team of many. With Config.Namespaces a table is also suspicious if a
+// namespace with at least 20 routes is gone while the rest is as before. Precisely:
+//
+//   - A route belongs to the namespace that package routeid reads out of its id. Clones, redirects and east-west companions
+//     belong to the namespace of their object; catch-alls and generated routes belong to none.
+//   - The routes of a namespace are those that were there when the window began, of the served ones and of those lost
+//     since. A namespace that is younger than the window may go, as an accidental growth may be repaired.
+//   - A namespace is lost if it had at least 20 such routes, the served table has some of its routes, and the new table none.
+//     So a namespace may go in steps.
+//   - The rest is as before if all other namespaces together lost at most 5 % of their served routes. A larger change is a
+//     reorganisation, which the shares judge. While a hold lasts, whatever its reason, the rest does not matter: a change
+//     elsewhere does not release the namespace.
+//
+// Ids do not tell all namespaces apart: one with "--" in its name is read up to there, and "internal-" is cut off the namespace of
+// a RouteGroup (package routeid). Two such namespaces may count as one.
 //
 // # The hold
 //
-// A suspicious table starts a hold of a kind: empty, only generated routes, loss (of routes or hosts), loss of backends,
-// growth (of routes or bytes). Each further judgement compares the newest table with the served one, from the beginning.
-// The hold
+// A suspicious table starts a hold of a kind: empty, only generated routes, loss (of routes or hosts), loss of namespaces
+// (whichever they are), loss of backends, growth (of routes or bytes). Each further judgement compares the newest table with
+// the served one, from the beginning. The hold
 //
 //   - ends without release if a judgement finds the table fine, which includes a table equal to the served one;
 //   - starts anew if the table is suspicious of another kind;
 //   - is released if a judgement finds the table suspicious of the same kind, and Hold or more has passed since the
 //     judgement that started the hold. So at least two reads, Hold apart, and every read between them agreed. What is
-//     released is the newest table, which need not be the one that started the hold;
+//     released is the newest table, which need not be the one that started the hold. With Config.Manual time releases
+//     nothing;
 //   - is released by [Guard.Accept].
 //
 // A release begins a new window: later tables are compared with the released one only.
@@ -60,7 +81,6 @@
 package guard
 
 import (
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -72,7 +92,7 @@ import (
 const (
 	DefaultMaxLoss        = 0.5
 	DefaultMaxBackendLoss = 0.5
-	DefaultHold           = time.Minute
+	DefaultHold           = 10 * time.Minute
 	DefaultWindow         = 10 * time.Minute
 )
 
@@ -85,6 +105,7 @@ const (
 	OnlyGenerated Code = "only_generated"  // only generated routes, where the served table has others
 	RoutesLost    Code = "routes_lost"     // more than MaxLoss of the served ids are gone
 	HostsLost     Code = "hosts_lost"      // more than MaxLoss of the served hosts are gone
+	NamespaceLost Code = "namespace_lost"  // all routes of a namespace are gone, and the others are as before
 	BackendsLost  Code = "backends_lost"   // more than MaxBackendLoss of the routes with endpoints lost all of them
 	TooManyRoutes Code = "too_many_routes" // more than MaxRoutes, where the served table has not
 	TooLarge      Code = "too_large"       // more than MaxBytes, where the served table has not
@@ -92,11 +113,12 @@ const (
 
 // Codes lists every code, for metrics that have a series for each.
 func Codes() []Code {
-	return []Code{Empty, OnlyGenerated, RoutesLost, HostsLost, BackendsLost, TooManyRoutes, TooLarge}
+	return []Code{Empty, OnlyGenerated, RoutesLost, HostsLost, NamespaceLost, BackendsLost, TooManyRoutes, TooLarge}
 }
 
 // kind returns what the reads of one hold have to agree on. A loss of routes and one of hosts are the same accident
-// seen from two sides; a table with only generated routes is a worse one, and starts the clock again.
+// seen from two sides; a table with only generated routes is a worse one, and starts the clock again. So does a loss of
+// namespaces that grows past the share, hence that is a kind of its own.
 func (c Code) kind() Code {
 	switch c {
 	case HostsLost:
@@ -107,12 +129,6 @@ func (c Code) kind() Code {
 		return c
 	}
 }
-
-// Errors of Accept.
-var (
-	ErrNothingHeld = errors.New("no table is held")
-	ErrNotHeld     = errors.New("another table is held")
-)
 
 // Config sets the limits.
 type Config struct {
@@ -126,6 +142,10 @@ type Config struct {
 	Window time.Duration
 	// Hold is how long every read has to agree. 0 means DefaultHold.
 	Hold time.Duration
+	// Manual says that time releases no hold, whatever Hold is: it ends when a judgement finds the table fine, or by Accept.
+	Manual bool
+	// Namespaces holds a table that lost a whole namespace; see the package documentation.
+	Namespaces bool
 	// MaxRoutes and MaxBytes (of the canonical text) are ceilings. 0 means none.
 	MaxRoutes, MaxBytes int
 }
@@ -141,7 +161,7 @@ type Verdict struct {
 	// Since is when the hold started. Zero if the table is fine.
 	Since time.Time
 	// ReleaseAt is when the hold can be released at the earliest. Zero if the table is fine, or if time does not release
-	// it: Empty and OnlyGenerated.
+	// it: Empty, OnlyGenerated, and everything with Config.Manual.
 	ReleaseAt time.Time
 }
 
@@ -152,6 +172,8 @@ type Release struct {
 	Since    time.Time // when its hold started
 	At       time.Time
 	Accepted bool // by an operator; otherwise every read for the time of the hold agreed
+	// By and Why are those of the acceptance, empty if the operator did not say.
+	By, Why string
 }
 
 // Half is what a hold keeps as it is. A table that is held back is not served; what is served meanwhile is up to who
@@ -191,12 +213,14 @@ type Guard struct {
 	held     *table.Table // nil if nothing is held
 	verdict  Verdict      // of held
 	polls    int
+	since    time.Time    // when something of any kind was first held without a break; zero if held is nil
 	accepted table.Digest // accepted, and not judged since
 	last     *Release
 	memo     measurement // the last comparison, because most reads repeat the one before
 
 	base         *table.Table // served at the last judgement
 	judged       time.Time    // when that was
+	namespaces   *namespaces  // of base; nil: not counted yet
 	backendCount int          // routes of base with endpoints; negative: not counted yet
 
 	routes, hosts, backends window // what came and went lately
@@ -246,10 +270,10 @@ func (g *Guard) Judge(served, candidate *table.Table, now time.Time) Verdict {
 	g.follow(served)
 	g.judged = now
 	for _, w := range []*window{&g.routes, &g.hosts, &g.backends} {
-		w.expire(now)
+		w.expire(now, g.since)
 	}
 	reason, detail := g.inspect(served, candidate)
-	if candidate.Digest() == accepted {
+	if !accepted.IsZero() && candidate.Digest() == accepted {
 		reason = ""
 		g.restart(nil)
 	}
@@ -258,13 +282,16 @@ func (g *Guard) Judge(served, candidate *table.Table, now time.Time) Verdict {
 		return Verdict{Publish: true}
 	}
 
+	if g.held == nil {
+		g.since = now
+	}
 	if g.held == nil || g.verdict.Reason.kind() != reason.kind() {
 		g.verdict.Since, g.polls = now, 0
 	}
 	g.held = candidate
 	g.polls++
 	g.verdict = Verdict{Reason: reason, Detail: detail, Since: g.verdict.Since}
-	if reason == Empty || reason == OnlyGenerated {
+	if reason == Empty || reason == OnlyGenerated || g.cfg.Manual {
 		return g.verdict
 	}
 	g.verdict.ReleaseAt = g.verdict.Since.Add(g.cfg.Hold)
@@ -273,7 +300,7 @@ func (g *Guard) Judge(served, candidate *table.Table, now time.Time) Verdict {
 	}
 	verdict := g.verdict
 	verdict.Publish = true
-	g.release(now, false)
+	g.release(now, nil)
 	return verdict
 }
 
@@ -286,56 +313,40 @@ func (g *Guard) Inspect(served, candidate *table.Table) Code {
 	return reason
 }
 
-// Accept releases what is held at once, if its digest is the given one or digest is zero, and returns it: the caller
-// publishes it. If a read is being judged by that time, the same content is published by Judge. The error is
-// ErrNothingHeld or wraps ErrNotHeld: then the operator has seen another table than the one that would be published.
-func (g *Guard) Accept(digest table.Digest, now time.Time) (*table.Table, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.held == nil {
-		return nil, ErrNothingHeld
-	}
-	if !digest.IsZero() && digest != g.held.Digest() {
-		return nil, fmt.Errorf("%w: %s", ErrNotHeld, g.held.Digest())
-	}
-	t := g.held
-	g.accepted = t.Digest()
-	g.release(now, true)
-	return t, nil
-}
-
 // State returns what is held now, for /status and metrics.
 func (g *Guard) State() State {
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	s := State{Last: g.last}
-	if g.held != nil {
+	s, held := State{Last: g.last, Verdict: g.verdict, Polls: g.polls}, g.held
+	g.mu.Unlock()
+	if held != nil {
 		s.Held = true
-		s.Verdict = g.verdict
-		s.Digest = g.held.Digest()
-		s.Revision = g.held.Revision()
-		s.Routes = g.held.Len()
-		s.Bytes = g.held.Bytes()
-		s.Polls = g.polls
+		s.Digest = held.Digest() // which nobody may have asked for yet
+		s.Revision = held.Revision()
+		s.Routes = held.Len()
+		s.Bytes = held.Bytes()
 	}
 	return s
 }
 
-// release records that the held table is let go. What was served before does not count any more: otherwise the next read
-// would be held for the same loss. The caller holds mu.
-func (g *Guard) release(now time.Time, accepted bool) {
+// Held gives the verdict on what is held now; held is false if nothing is. It does not take a digest, as State does.
+func (g *Guard) Held() (v Verdict, held bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.verdict, g.held != nil
+}
+
+// release records that the held table is let go, by an operator unless a is nil. What was served before does not count any
+// more: otherwise the next read would be held for the same loss. The caller holds mu.
+func (g *Guard) release(now time.Time, a *Acceptance) {
 	g.restart(nil)
-	g.last = &Release{
-		Digest:   g.held.Digest(),
-		Reason:   g.verdict.Reason,
-		Since:    g.verdict.Since,
-		At:       now,
-		Accepted: accepted,
+	g.last = &Release{Digest: g.held.Digest(), Reason: g.verdict.Reason, Since: g.verdict.Since, At: now}
+	if a != nil {
+		g.last.Accepted, g.last.By, g.last.Why = true, a.By, a.Why
 	}
 	g.end()
 }
 
 // end forgets the hold. The caller holds mu.
 func (g *Guard) end() {
-	g.held, g.verdict, g.polls = nil, Verdict{}, 0
+	g.held, g.verdict, g.polls, g.since = nil, Verdict{}, 0, time.Time{}
 }

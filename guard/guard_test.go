@@ -232,11 +232,81 @@ func TestHold(t *testing.T) {
 }
 
 func TestLossOfRoutesAndOfHostsAreOneKind(t *testing.T) {
-	g := newGuard(t, guard.Config{})
+	g := newGuard(t, guard.Config{Hold: time.Minute})
 	served := []string{"a@h1", "b@h2", "c@h3", "d@h4"}
 	play(t, g, served, []step{
 		{0, []string{"a@h1", "b@h1", "c@h1", "d@h1"}, false, guard.HostsLost},
 		{time.Minute, []string{"a@h1"}, true, guard.RoutesLost},
+	})
+}
+
+// TestManualRelease: time releases nothing, and the window does not let a loss in steps pass.
+func TestManualRelease(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		steps []step
+	}{
+		{"one loss", []step{
+			{0, numbered(0, 3), false, guard.RoutesLost},
+			{100 * time.Hour, numbered(0, 3), false, guard.RoutesLost},
+			{200 * time.Hour, numbered(0, 2), false, guard.RoutesLost},
+			{300 * time.Hour, numbered(0, 10), true, ""},
+		}},
+		{"loss in steps", []step{
+			{0, numbered(0, 6), true, ""},
+			{time.Second, numbered(0, 4), false, guard.RoutesLost},
+			{time.Hour, numbered(0, 4), false, guard.RoutesLost},
+			{2 * time.Hour, numbered(0, 2), false, guard.RoutesLost},
+			{3 * time.Hour, []string{"kube__redirect"}, false, guard.OnlyGenerated},
+			{4 * time.Hour, numbered(0, 4), false, guard.RoutesLost},
+			{5 * time.Hour, numbered(0, 4), false, guard.RoutesLost},
+			{6 * time.Hour, numbered(0, 5), true, ""},
+			{7 * time.Hour, numbered(0, 3), true, ""},
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			g := newGuard(t, guard.Config{Manual: true, Hold: time.Second})
+			play(t, g, numbered(0, 10), test.steps)
+		})
+	}
+	t.Run("says so", func(t *testing.T) {
+		g := newGuard(t, guard.Config{Manual: true})
+		few := tableOf(t, "a")
+		if v := g.Judge(tableOf(t, "a", "b", "c"), few, start); v.Publish || !v.ReleaseAt.IsZero() || !v.Since.Equal(start) {
+			t.Errorf("got %+v, want a hold without an end", v)
+		}
+		if _, err := g.Accept(guard.Acceptance{Digest: few.Digest()}, start); err != nil {
+			t.Errorf("accept: %v", err)
+		}
+	})
+}
+
+// TestWindowGoesOnDuringAHold: what goes slowly while something is held is no loss at once, however long the hold lasts.
+func TestWindowGoesOnDuringAHold(t *testing.T) {
+	g := newGuard(t, guard.Config{Manual: true})
+	held := backed(t, 10, 0, noEndpoints)
+	served := backed(t, 100, 0, noEndpoints)
+	for i := range 18 { // each loses 5 of 100, every twenty minutes
+		now := start.Add(time.Duration(i) * 20 * time.Minute)
+		if v := g.Judge(served, held, now); v.Reason != guard.RoutesLost || v.Publish {
+			t.Fatalf("read %d: %+v", i, v)
+		}
+		next := backed(t, 100, 5*(i+1), noEndpoints)
+		if code := g.Inspect(served, next); code != "" {
+			t.Fatalf("%d of 100 have no endpoints: %s", 5*(i+1), code)
+		}
+		served = next
+	}
+}
+
+// TestHoldAsLongAsTheWindow: a loss in steps is released as what it is, and does not end as if it was none.
+func TestHoldAsLongAsTheWindow(t *testing.T) {
+	g := newGuard(t, guard.Config{})
+	play(t, g, numbered(0, 10), []step{
+		{0, numbered(0, 6), true, ""},
+		{time.Minute, numbered(0, 4), false, guard.RoutesLost},
+		{time.Minute + guard.DefaultHold - 1, numbered(0, 4), false, guard.RoutesLost},
+		{time.Minute + guard.DefaultHold, numbered(0, 4), true, guard.RoutesLost},
 	})
 }
 
@@ -259,23 +329,24 @@ func TestVerdictSaysWhenItCanBeReleased(t *testing.T) {
 func TestAccept(t *testing.T) {
 	full, few := tableOf(t, "a", "b", "c"), tableOf(t, "a")
 	t.Run("releases what is held", func(t *testing.T) {
-		for _, digest := range []table.Digest{{}, few.Digest()} {
-			g := newGuard(t, guard.Config{})
-			g.Judge(full, few, start)
-			got, err := g.Accept(digest, start.Add(time.Second))
-			if err != nil || got != few {
-				t.Fatalf("got %v, %v; want the held table", got, err)
-			}
-			s := g.State()
-			if s.Held || s.Last == nil || !s.Last.Accepted || s.Last.Digest != few.Digest() || s.Last.Reason != guard.RoutesLost {
-				t.Errorf("state %+v does not record the acceptance", s)
-			}
+		g := newGuard(t, guard.Config{})
+		g.Judge(full, few, start)
+		got, err := g.Accept(guard.Acceptance{Digest: few.Digest(), By: "ann", Why: "moved"}, start.Add(time.Second))
+		if err != nil || got != few {
+			t.Fatalf("got %v, %v; want the held table", got, err)
+		}
+		s := g.State()
+		want := guard.Release{
+			Digest: few.Digest(), Reason: guard.RoutesLost, Since: start, At: start.Add(time.Second), Accepted: true, By: "ann", Why: "moved",
+		}
+		if s.Held || s.Last == nil || *s.Last != want {
+			t.Errorf("state %+v, last release %+v; want nothing held and %+v", s, s.Last, want)
 		}
 	})
 	t.Run("lets the next read of the same content pass", func(t *testing.T) {
 		g := newGuard(t, guard.Config{})
 		g.Judge(full, few, start)
-		if _, err := g.Accept(few.Digest(), start); err != nil {
+		if _, err := g.Accept(guard.Acceptance{Digest: few.Digest()}, start); err != nil {
 			t.Fatal(err)
 		}
 		if v := g.Judge(full, few, start.Add(time.Second)); !v.Publish {
@@ -285,7 +356,7 @@ func TestAccept(t *testing.T) {
 	t.Run("is not for content that comes later", func(t *testing.T) {
 		g := newGuard(t, guard.Config{})
 		g.Judge(full, few, start)
-		if _, err := g.Accept(few.Digest(), start); err != nil {
+		if _, err := g.Accept(guard.Acceptance{Digest: few.Digest()}, start); err != nil {
 			t.Fatal(err)
 		}
 		if v := g.Judge(full, tableOf(t, "b"), start.Add(time.Second)); v.Publish {
@@ -299,26 +370,40 @@ func TestAccept(t *testing.T) {
 		g := newGuard(t, guard.Config{})
 		empty := tableOf(t)
 		g.Judge(full, empty, start)
-		if got, err := g.Accept(table.Digest{}, start); err != nil || got != empty {
+		if got, err := g.Accept(guard.Acceptance{Digest: empty.Digest()}, start); err != nil || got != empty {
 			t.Errorf("got %v, %v; want the empty table", got, err)
 		}
 	})
 	t.Run("refuses another digest", func(t *testing.T) {
 		g := newGuard(t, guard.Config{})
 		g.Judge(full, few, start)
-		if _, err := g.Accept(full.Digest(), start); !errors.Is(err, guard.ErrNotHeld) {
-			t.Errorf("got %v, want ErrNotHeld", err)
-		}
-		if !g.State().Held {
-			t.Error("the hold ended")
-		}
+		_, err := g.Accept(guard.Acceptance{Digest: full.Digest()}, start)
+		refuses(t, g, err, guard.ErrNotHeld, few, "another table is held: "+few.Digest().String())
+	})
+	t.Run("refuses no digest", func(t *testing.T) {
+		g := newGuard(t, guard.Config{})
+		g.Judge(full, few, start)
+		_, err := g.Accept(guard.Acceptance{By: "ann", Why: "all of it"}, start)
+		refuses(t, g, err, guard.ErrNoDigest, few, "say which table you accept, by its digest; held is "+few.Digest().String())
 	})
 	t.Run("refuses when nothing is held", func(t *testing.T) {
 		g := newGuard(t, guard.Config{})
-		if _, err := g.Accept(table.Digest{}, start); !errors.Is(err, guard.ErrNothingHeld) {
+		if _, err := g.Accept(guard.Acceptance{}, start); !errors.Is(err, guard.ErrNothingHeld) {
 			t.Errorf("got %v, want ErrNothingHeld", err)
 		}
 	})
+}
+
+// refuses checks the refusal of an acceptance: the error, what it says is held, and that the hold goes on.
+func refuses(t *testing.T, g *guard.Guard, err, want error, held *table.Table, text string) {
+	t.Helper()
+	refused, ok := errors.AsType[*guard.HeldError](err)
+	if !errors.Is(err, want) || !ok || refused.Digest != held.Digest() || refused.Reason != guard.RoutesLost || err.Error() != text {
+		t.Errorf("got %v, want %q with the held table", err, text)
+	}
+	if !g.State().Held {
+		t.Error("the hold ended")
+	}
 }
 
 func TestStateSaysWhatIsHeld(t *testing.T) {

@@ -2,6 +2,7 @@ package guard
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/routesrv/routesrv/routeid"
 	"github.com/routesrv/routesrv/table"
@@ -19,14 +20,15 @@ func onlyGenerated(t *table.Table) bool {
 
 // measurement is the result of comparing two tables, which takes some 10 ms at 100,000 routes that all differ.
 type measurement struct {
-	before, after table.Digest
+	before, after []*table.Block
 	difference    difference
 }
 
 // difference compares two tables, or returns the last comparison if it was of the same two. The caller holds mu.
 func (g *Guard) difference(before, after *table.Table) *difference {
-	if g.memo.before != before.Digest() || g.memo.after != after.Digest() {
-		g.memo = measurement{before.Digest(), after.Digest(), compareTables(before, after)}
+	was, is := before.Routes().Blocks(), after.Routes().Blocks()
+	if g.memo.before == nil || !slices.Equal(g.memo.before, was) || !slices.Equal(g.memo.after, is) {
+		g.memo = measurement{was, is, compareTables(before, after)}
 	}
 	return &g.memo.difference
 }
@@ -34,7 +36,7 @@ func (g *Guard) difference(before, after *table.Table) *difference {
 // inspect returns the first reason for which candidate is suspicious beside served, and "" if it is fine. The caller
 // holds mu.
 func (g *Guard) inspect(served, candidate *table.Table) (Code, string) {
-	if served != nil && served.Digest() == candidate.Digest() {
+	if served != nil && served.Equal(candidate) {
 		return "", "" // also an empty one that an operator has accepted
 	}
 	if candidate.Len() == 0 {
@@ -67,6 +69,11 @@ func (g *Guard) inspectLoss(served, candidate *table.Table) (Code, string) {
 	if len(d.hosts.gone) > 0 {
 		if detail := g.tooMuch("hosts", d.hosts, &g.hosts, len(served.Hosts()), g.cfg.MaxLoss); detail != "" {
 			return HostsLost, detail
+		}
+	}
+	if g.cfg.Namespaces {
+		if detail := g.lostNamespaces(served, d.routes); detail != "" {
+			return NamespaceLost, detail
 		}
 	}
 	if lost := g.backends.since(d.backends, 0); lost.missing >= minBackends {
@@ -114,7 +121,7 @@ func (g *Guard) tooMuch(what string, c change, w *window, size int, share float6
 func (g *Guard) follow(served *table.Table) {
 	before := g.base
 	switch {
-	case served == nil || before != nil && before.Digest() == served.Digest():
+	case served == nil || before != nil && before.Equal(served):
 		return
 	case before == nil:
 		g.restart(served)
@@ -122,6 +129,9 @@ func (g *Guard) follow(served *table.Table) {
 	}
 	g.base = served
 	d := g.difference(before, served)
+	if g.namespaces != nil {
+		g.namespaces.apply(d.routes)
+	}
 	g.routes.apply(d.routes, before.Len(), g.judged)
 	if len(d.hosts.gone)+len(d.hosts.come) > 0 {
 		g.hosts.apply(d.hosts, len(before.Hosts()), g.judged)
@@ -138,7 +148,7 @@ func (g *Guard) follow(served *table.Table) {
 // restart makes the table all that later ones are compared with; nil is the one that is served at the next judgement. The
 // caller holds mu.
 func (g *Guard) restart(served *table.Table) {
-	g.base, g.backendCount = served, -1
+	g.base, g.backendCount, g.namespaces = served, -1, nil
 	g.routes.reset()
 	g.hosts.reset()
 	g.backends.reset()

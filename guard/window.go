@@ -48,7 +48,7 @@ func compareTables(before, after *table.Table) (d difference) {
 		}
 	}
 	if hosts { // else they are the same, and comparing them costs more than all of the above
-		d.hosts.gone, d.hosts.come = table.OnlyInOne(before.Hosts(), after.Hosts())
+		d.hosts.gone, d.hosts.come = table.HostChanges(before, after)
 	}
 	return d
 }
@@ -195,21 +195,25 @@ func (w *window) find(name string) (l loss, found bool) {
 }
 
 // expire forgets what came and went before the window. It looks at everything some 16 times for each window at most, so
-// that an entry may stay for a sixteenth of the window too long.
-func (w *window) expire(now time.Time) {
+// that an entry may stay for a sixteenth of the window too long. While a hold lasts, since when is not zero, the entries that
+// were in the window when it began stay: what is held for them would pass otherwise, although nobody let it go.
+func (w *window) expire(now, since time.Time) {
 	if len(w.gained)+len(w.lost) == 0 || now.Before(w.sweep) {
 		return
 	}
+	old := func(at time.Time) bool {
+		return now.Sub(at) >= w.span && (!at.Before(since) || since.Sub(at) >= w.span)
+	}
 	first := now
 	maps.DeleteFunc(w.gained, func(_ string, at time.Time) bool {
-		if now.Sub(at) >= w.span {
+		if old(at) {
 			return true
 		}
 		first = earlier(first, at)
 		return false
 	})
 	maps.DeleteFunc(w.lost, func(_ string, l loss) bool {
-		if now.Sub(l.at) >= w.span {
+		if old(l.at) {
 			if l.young {
 				w.young--
 			}

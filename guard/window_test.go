@@ -143,11 +143,11 @@ func TestReleaseBeginsANewWindow(t *testing.T) {
 			r.wants(r.judge(time.Second, few), guard.RoutesLost)
 			switch release {
 			case "time":
-				if v := r.judge(time.Minute, few); !v.Publish {
+				if v := r.judge(guard.DefaultHold, few); !v.Publish {
 					t.Fatalf("got %+v, want a release", v)
 				}
 			default:
-				held, err := r.guard.Accept(few.Digest(), r.now)
+				held, err := r.guard.Accept(guard.Acceptance{Digest: few.Digest()}, r.now)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -277,7 +277,7 @@ func TestBackendsAreLostInSteps(t *testing.T) {
 	r.wants(r.judge(time.Second, table(30)), "") // some are back
 	r.wants(r.judge(time.Second, table(50)), "")
 	r.wants(r.judge(time.Second, table(51)), guard.BackendsLost)
-	if v := r.judge(time.Minute, table(51)); !v.Publish || v.Reason != guard.BackendsLost {
+	if v := r.judge(guard.DefaultHold, table(51)); !v.Publish || v.Reason != guard.BackendsLost {
 		t.Errorf("got %+v, want a release", v)
 	}
 }

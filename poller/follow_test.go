@@ -44,7 +44,7 @@ func (f *following) tell() {
 }
 
 func (f *following) poller() *poller.Poller {
-	return f.world.poller(func(c *poller.Config) { c.Source = f })
+	return f.world.poller(func(c *settings) { c.Source = f })
 }
 
 func TestAChangeIsReadAtOnce(t *testing.T) {

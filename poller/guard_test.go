@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/routesrv/routesrv/gate"
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/table"
@@ -38,16 +39,16 @@ func TestSuspiciousTableIsHeldUntilEveryPollAgreedForTheTime(t *testing.T) {
 		if got := w.tables(); !slices.Equal(got, []string{"a b c", "a"}) {
 			t.Errorf("published %v after the hold, want the held table", got)
 		}
-		if got := w.log.find(poller.LogTableReleased); len(got) != 1 || got[0].texts("accepted", "reason") != "accepted=false reason=routes_lost" {
+		if got := w.log.find(gate.LogTableReleased); len(got) != 1 || got[0].texts("accepted", "reason") != "accepted=false reason=routes_lost" {
 			t.Errorf("log of the release: %+v", got)
 		}
 	})
 }
 
-func TestObserverIsToldInOrderWhetherTheServedTableWasSeen(t *testing.T) {
+func TestSinkIsToldInOrderWhetherTheServedTableWasSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "a", "b", "c")
-		p := w.poller(func(c *poller.Config) { c.Guard = guardOf(t, 4*time.Second) })
+		p := w.poller(func(c *settings) { c.Guard.Hold = 4 * time.Second })
 		stop := w.run(p)
 		polled(0)
 		w.set("a") // revision 2
@@ -70,7 +71,7 @@ func TestObserverIsToldInOrderWhetherTheServedTableWasSeen(t *testing.T) {
 }
 
 // Who orders tables has to know both ends of a read, and whether caches were in the way.
-func TestObserverIsToldHowFarAReadIsKnownToReach(t *testing.T) {
+func TestSinkIsToldHowFarAReadIsKnownToReach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "a", "b", "c")
 		w.oldest, w.revision = 5, 50
@@ -118,8 +119,12 @@ func TestPollThatShowsTheServedTableEndsTheHold(t *testing.T) {
 func TestFailedReadsNeitherAdvanceNorEndAHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "a", "b", "c")
-		g := guardOf(t, time.Minute)
-		p := w.poller(func(c *poller.Config) { c.Guard = g })
+		cfg := w.settings(func(c *settings) { c.Guard.Hold = time.Minute }).Config
+		g := cfg.Gate
+		p, err := poller.New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
 		stop := w.run(p)
 		polled(0)
 		w.set("a")
@@ -155,13 +160,13 @@ func TestEmptyTableIsNeverPublishedByTime(t *testing.T) {
 		if s.EmptyTotal != 10 || s.Failures != 0 {
 			t.Errorf("status %+v after 10 polls without routes", s)
 		}
-		if got := len(w.log.find(poller.LogTableHeld)); got != 1 {
+		if got := len(w.log.find(gate.LogTableHeld)); got != 1 {
 			t.Errorf("the hold is logged %d times, want once", got)
 		}
 	})
 }
 
-func TestObserverIsNotToldWhileNothingIsServed(t *testing.T) {
+func TestSinkIsNotToldWhileNothingIsServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		stop := w.run(w.poller(nil))
@@ -179,7 +184,7 @@ func TestObserverIsNotToldWhileNothingIsServed(t *testing.T) {
 func TestFirstTableIsComparedWithTheServedOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "a")
-		stop := w.run(w.poller(func(c *poller.Config) { c.Served = tableOf(t, "a", "b", "c") }))
+		stop := w.run(w.poller(func(c *settings) { c.Served = tableOf(t, "a", "b", "c") }))
 		polled(time.Second)
 		stop()
 		if diff := cmp.Diff([]string{"started 1", "held 1 at 1"}, w.calls); diff != "" {
@@ -194,15 +199,15 @@ func TestAcceptPublishesAtOnce(t *testing.T) {
 		p := w.poller(nil)
 		stop := w.run(p)
 		polled(0)
-		if _, err := p.Accept(table.Digest{}); !errors.Is(err, guard.ErrNothingHeld) {
+		if _, err := p.Accept(guard.Acceptance{Digest: tableOf(t, "a").Digest()}); !errors.Is(err, guard.ErrNothingHeld) {
 			t.Errorf("error %v while nothing is held, want %v", err, guard.ErrNothingHeld)
 		}
 		w.set("a")
 		polled(3 * time.Second)
-		if _, err := p.Accept(tableOf(t, "b").Digest()); !errors.Is(err, guard.ErrNotHeld) {
+		if _, err := p.Accept(guard.Acceptance{Digest: tableOf(t, "b").Digest()}); !errors.Is(err, guard.ErrNotHeld) {
 			t.Errorf("error %v for another table than the held one, want %v", err, guard.ErrNotHeld)
 		}
-		got, err := p.Accept(tableOf(t, "a").Digest())
+		got, err := p.Accept(guard.Acceptance{Digest: tableOf(t, "a").Digest()})
 		if err != nil || idsOf(got) != "a" || !slices.Equal(w.tables(), []string{"a b c", "a"}) {
 			t.Errorf("table %v, error %v, published %v: want the held table at once", got, err, w.tables())
 		}
@@ -216,7 +221,7 @@ func TestAcceptPublishesAtOnce(t *testing.T) {
 		if got := w.tables(); len(got) != 2 {
 			t.Errorf("published %v, want nothing after the acceptance", got)
 		}
-		if got := w.log.find(poller.LogTableReleased); len(got) != 1 || got[0].texts("accepted", "count") != "accepted=true count=1" {
+		if got := w.log.find(gate.LogTableReleased); len(got) != 1 || got[0].texts("accepted", "count") != "accepted=true count=1" {
 			t.Errorf("log of the acceptance: %+v", got)
 		}
 	})
@@ -232,7 +237,10 @@ func TestAcceptWorksWhileAReadIsUnderWay(t *testing.T) {
 		polled(3 * time.Second)
 		w.change(func() { w.took = time.Minute })
 		polled(4 * time.Second) // in the midst of the third read
-		if _, err := p.Accept(table.Digest{}); err != nil {
+		if _, err := p.Accept(guard.Acceptance{}); !errors.Is(err, guard.ErrNoDigest) {
+			t.Errorf("accept without a digest: %v, want %v", err, guard.ErrNoDigest)
+		}
+		if _, err := p.Accept(guard.Acceptance{Digest: tableOf(t, "a").Digest()}); err != nil {
 			t.Errorf("accept: %v", err)
 		}
 		if got := w.tables(); !slices.Equal(got, []string{"a b c", "a"}) {
@@ -271,7 +279,7 @@ func TestPanicKeepsTheTableAndTheLoop(t *testing.T) {
 				if got := w.tables(); !slices.Equal(got, []string{"a", "a b"}) || p.Status().Failures != 0 {
 					t.Errorf("published %v, want the new table with the first read that passes", got)
 				}
-				if _, err := p.Accept(table.Digest{}); !errors.Is(err, guard.ErrNothingHeld) {
+				if _, err := p.Accept(guard.Acceptance{Digest: tableOf(t, "a").Digest()}); !errors.Is(err, guard.ErrNothingHeld) {
 					t.Errorf("accept: %v, want %v and no lock that is still held", err, guard.ErrNothingHeld)
 				}
 				stop()
@@ -342,13 +350,4 @@ func gauge(t *testing.T, w *world, name string) float64 {
 	}
 	t.Fatalf("no series %s", name)
 	return 0
-}
-
-func guardOf(t *testing.T, hold time.Duration) *guard.Guard {
-	t.Helper()
-	g, err := guard.New(guard.Config{Hold: hold})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g
 }

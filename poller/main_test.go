@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/routesrv/routesrv/gate"
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/poller"
@@ -27,7 +28,7 @@ type read struct {
 	consistent bool
 }
 
-// world is a source, a compiler, a publisher and an observer, under the hands of a test.
+// world is a source, a compiler and a sink, under the hands of a test.
 type world struct {
 	t        *testing.T
 	start    time.Time
@@ -46,9 +47,10 @@ type world struct {
 	reads     []read
 	compiles  int
 	published []*table.Table
-	calls     []string // of the observer and the publisher, in order
-	polls     uint64
-	seen      []table.Read // by the observer
+	calls     []string     // as a sink, in order
+	current   *table.Table // that is served
+	polls     int
+	seen      []table.Read
 }
 
 // newWorld makes a world with routes, by id.
@@ -58,25 +60,43 @@ func newWorld(t *testing.T, ids ...string) *world {
 	return w
 }
 
+// settings are what a test may change.
+type settings struct {
+	poller.Config
+	Guard  guard.Config
+	Served *table.Table // nil: nothing is served at the start
+}
+
 // poller makes a Poller of the world; change may be nil.
-func (w *world) poller(change func(*poller.Config)) *poller.Poller {
+func (w *world) poller(change func(*settings)) *poller.Poller {
 	w.t.Helper()
-	g, err := guard.New(guard.Config{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	cfg := poller.Config{
-		Source: w, Compile: w.compile, Publish: w.publish, Guard: g, Observer: w,
-		Logger: slog.New(w.log), Metrics: poller.NewMetrics(w.registry),
-	}
-	if change != nil {
-		change(&cfg)
-	}
-	p, err := poller.New(cfg)
+	p, err := poller.New(w.settings(change).Config)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	return p
+}
+
+// settings are those of a Poller that offers to a gate of its own.
+func (w *world) settings(change func(*settings)) settings {
+	w.t.Helper()
+	s := settings{Config: poller.Config{
+		Source: w, Compile: w.compile, Logger: slog.New(w.log), Metrics: poller.NewMetrics(w.registry),
+	}}
+	if change != nil {
+		change(&s)
+	}
+	var err error
+	s.Gate, err = gate.New(gate.Config{
+		Sink: w, Guard: s.Guard, Logger: s.Logger.With("component", "poller"), Metrics: gate.NewMetrics(w.registry, "routesrv"),
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if s.Served != nil {
+		s.Gate.Restore(gate.Candidate{Table: s.Served})
+	}
+	return s
 }
 
 // run starts the loop; the function that it gives ends it and waits. Inside a bubble.
@@ -151,23 +171,36 @@ func (w *world) publish(t *table.Table) {
 	w.calls = append(w.calls, "publish "+idsOf(t))
 }
 
-func (w *world) PollStarted() uint64 {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.polls++
-	w.calls = append(w.calls, fmt.Sprintf("started %d", w.polls))
-	return w.polls
+// Restore serves a table from before.
+func (w *world) Restore(t *table.Table, _ time.Time) { w.change(func() { w.current = t }) }
+
+// Publish serves a table that was accepted.
+func (w *world) Publish(t *table.Table) {
+	w.publish(t)
+	w.change(func() { w.current = t })
 }
 
-func (w *world) PollEnded(seq uint64, r table.Read) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	what := "completed"
-	if r.Held {
-		what = "held"
+// Begin numbers the reads.
+func (w *world) Begin() func(*table.Table, table.Read) {
+	var seq int
+	w.change(func() {
+		w.polls++
+		seq = w.polls
+		w.calls = append(w.calls, fmt.Sprintf("started %d", seq))
+	})
+	return func(t *table.Table, r table.Read) {
+		if t != nil && t != w.current {
+			w.Publish(t)
+		}
+		w.change(func() {
+			what := "completed"
+			if r.Held {
+				what = "held"
+			}
+			w.calls = append(w.calls, fmt.Sprintf("%s %d at %d", what, seq, r.Newest))
+			w.seen = append(w.seen, r)
+		})
 	}
-	w.calls = append(w.calls, fmt.Sprintf("%s %d at %d", what, seq, r.Newest))
-	w.seen = append(w.seen, r)
 }
 
 // readTimes are when the reads started.

@@ -5,7 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/gate"
 )
 
 // Label values.
@@ -28,8 +28,6 @@ type Metrics struct {
 	polls       *prometheus.CounterVec
 	failures    *prometheus.CounterVec
 	empty       prometheus.Counter
-	holds       *prometheus.CounterVec
-	held        prometheus.Gauge
 	duration    *prometheus.HistogramVec
 	started     prometheus.Gauge
 	initialized prometheus.Gauge
@@ -48,15 +46,11 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}, []string{"result"}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "routesrv_poll_failures_total",
-			Help: "Polls with the result error by reason: read (the source), table (what was compiled is no table) or panic.",
+			Help: "Polls with the result error by reason: read (the source failed) or panic.",
 		}, []string{"reason"}),
 		empty: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "routesrv_empty_tables_total", Help: "Reads that gave no route at all.",
 		}),
-		holds: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "routesrv_guard_holds_total", Help: "Tables that the guard began to hold back, by reason.",
-		}, []string{"reason"}),
-		held: gauge("routesrv_guard_held", "1 while the guard holds a table back, else 0."),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "routesrv_poll_phase_duration_seconds",
 			Help:    "Time that the phases of a poll take: read, compile, publish.",
@@ -72,17 +66,14 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	for _, r := range []string{failedRead, failedPanic} {
 		m.failures.WithLabelValues(r)
 	}
-	for _, c := range guard.Codes() {
-		m.holds.WithLabelValues(string(c))
-	}
 	if reg != nil {
-		reg.MustRegister(m.polls, m.failures, m.empty, m.holds, m.held, m.duration, m.started, m.initialized, m.updated)
+		reg.MustRegister(m.polls, m.failures, m.empty, m.duration, m.started, m.initialized, m.updated)
 	}
 	return m
 }
 
 // show sets the gauges that mirror the status.
-func (m *Metrics) show(s *Status) {
+func (m *Metrics) show(s *gate.Progress) {
 	for gauge, at := range map[prometheus.Gauge]time.Time{
 		m.started: s.Started, m.initialized: s.Initialized, m.updated: s.Updated,
 	} {

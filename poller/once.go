@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/gate"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/table"
 )
@@ -24,11 +24,12 @@ type failure struct {
 // once is one iteration of the loop. It gives the number of failures in a row, 0 after a success. If it is known already
 // that the source is down there is no read.
 func (p *Poller) once(ctx context.Context, o kube.ReadOptions, down error) (failures int) {
+	defer p.cfg.Gate.Tend()
 	var f *failure
 	if down == nil {
 		f = p.attempt(ctx, o)
 	} else {
-		p.update(func(s *Status) { s.LastAttempt = time.Now() })
+		p.update(func(s *gate.Progress) { s.LastAttempt = time.Now() })
 		f = readFailure(down)
 	}
 	switch {
@@ -37,7 +38,7 @@ func (p *Poller) once(ctx context.Context, o kube.ReadOptions, down error) (fail
 	case f.reason == failedRead && ctx.Err() != nil:
 		return 0 // the end of the loop is no failure
 	}
-	p.update(func(s *Status) {
+	p.update(func(s *gate.Progress) {
 		s.Failures++
 		s.FailedTotal++
 		s.LastError = f.err.Error()
@@ -61,11 +62,8 @@ func (p *Poller) attempt(ctx context.Context, o kube.ReadOptions) (f *failure) {
 		}
 	}()
 	start := time.Now()
-	p.update(func(s *Status) { s.LastAttempt = start })
-	var seq uint64
-	if p.cfg.Observer != nil {
-		seq = p.cfg.Observer.PollStarted()
-	}
+	p.update(func(s *gate.Progress) { s.LastAttempt = start })
+	attempt := p.cfg.Gate.Begin()
 	snapshot, err := p.cfg.Source.Read(ctx, o)
 	if err == nil && snapshot == nil {
 		err = errors.New("the source gave nothing")
@@ -76,17 +74,12 @@ func (p *Poller) attempt(ctx context.Context, o kube.ReadOptions) (f *failure) {
 	}
 	at := time.Now()
 	seen := readOf(snapshot, o, at)
-	repeated := p.digest(snapshot, seen)
-	p.publishing.Lock()
-	defer p.publishing.Unlock()
-	p.judge(snapshot, &seen, repeated)
-	p.update(func(s *Status) {
+	repeated := p.compile(snapshot, seen)
+	p.offer(attempt, gate.Candidate{Table: p.candidate, Read: seen, Snapshot: snapshot, Origin: p.cfg.Origin}, repeated)
+	p.update(func(s *gate.Progress) {
 		s.LastSuccess, s.Failures, s.LastError = at, 0, ""
 		s.Revision = seen.Newest
 	})
-	if p.cfg.Observer != nil && p.served != nil {
-		p.cfg.Observer.PollEnded(seq, seen)
-	}
 	return nil
 }
 
@@ -101,11 +94,11 @@ func readOf(s *kube.Snapshot, o kube.ReadOptions, at time.Time) table.Read {
 	}
 }
 
-// digest makes the candidate table of a snapshot. It reports whether that is the one of the read before.
+// compile makes the candidate table of a snapshot. It reports whether that is the one of the read before.
 //
 // The revision of the table is the highest of the read: the lowest stays where it is for as long as nobody writes to one of
 // the kinds, so tables with different routes would have the same.
-func (p *Poller) digest(s *kube.Snapshot, seen table.Read) (repeated bool) {
+func (p *Poller) compile(s *kube.Snapshot, seen table.Read) (repeated bool) {
 	start := time.Now()
 	routes := p.cfg.Compile(s)
 	p.cfg.Metrics.duration.WithLabelValues(phaseCompile).Observe(time.Since(start).Seconds())
@@ -114,104 +107,55 @@ func (p *Poller) digest(s *kube.Snapshot, seen table.Read) (repeated bool) {
 		return true
 	}
 	p.candidate = before.Next(routes, seen.Newest, seen.At)
-	return before != nil && before.Digest() == p.candidate.Digest()
+	return before != nil && before.Equal(p.candidate)
 }
 
-// judge publishes the candidate if it is new and the guard lets it pass. It notes in seen whether a table is held back.
-// Repeated says that the candidate is that of the read before.
-func (p *Poller) judge(s *kube.Snapshot, seen *table.Read, repeated bool) {
-	now := seen.At
-	was := p.cfg.Guard.State()
-	verdict := p.cfg.Guard.Judge(p.served, p.candidate, now)
-	unchanged := p.served != nil && p.served.Digest() == p.candidate.Digest()
-	if repeated && (unchanged || !verdict.Publish) {
+// offer hands the candidate to the gate, and says what became of it. Repeated says that the candidate is that of the read
+// before.
+func (p *Poller) offer(attempt *gate.Attempt, c gate.Candidate, repeated bool) {
+	if served := p.cfg.Gate.Table(); served != nil && served.Equal(c.Table) {
+		c.Table = served // without a change in the source there is no change of the ETag
+	}
+	start := time.Now()
+	o := attempt.Offer(c)
+	if o.Now != o.Before {
+		p.cfg.Metrics.duration.WithLabelValues(phasePublish).Observe(time.Since(start).Seconds())
+		p.published(o.Before, o.Now)
+	}
+	if repeated && o.Result != gate.Published {
 		p.log.Info(LogRoutesNoChange)
 	}
-	if !verdict.Publish {
-		half := p.goOn(s, *seen)
-		seen.Held = true
-		if half != guard.WholeTable {
-			seen.Live, seen.Backends, seen.Candidate = true, half == guard.HeldBackends, p.candidate.Digest()
+	switch o.Result {
+	case gate.Held:
+		p.cfg.Metrics.polls.WithLabelValues(resultHeld).Inc()
+		if c.Table.Len() == 0 {
+			p.cfg.Metrics.empty.Inc()
+			p.update(func(s *gate.Progress) { s.EmptyTotal++ })
+			p.log.Info(LogRoutesEmpty)
 		}
-		p.hold(was, verdict, p.holds(s, half))
-		return
-	}
-	p.cfg.Metrics.held.Set(0)
-	switch {
-	case verdict.Reason != "":
-		p.log.Warn(LogTableReleased, "accepted", false, "reason", string(verdict.Reason), "detail", verdict.Detail,
-			"since", verdict.Since)
-	case was.Held && p.served != nil:
-		p.log.Info(LogHoldEnded, "reason", string(was.Verdict.Reason))
-	}
-	if !unchanged {
+	case gate.Unchanged:
+		p.cfg.Metrics.polls.WithLabelValues(resultUnchanged).Inc()
+		p.confirmed(o.Now)
+	default:
 		p.cfg.Metrics.polls.WithLabelValues(resultChanged).Inc()
-		p.publish(p.candidate, p.cfg.Publish)
-		p.endHold(s)
-		return
-	}
-	p.cfg.Metrics.polls.WithLabelValues(resultUnchanged).Inc()
-	p.initialize(now)
-	p.endHold(s)
-}
-
-// endHold notes that the whole snapshot is served.
-func (p *Poller) endHold(s *kube.Snapshot) {
-	p.servesAll(s)
-	for lane := range lanes {
-		if p.cfg.Halves != nil {
-			p.cfg.Halves.Drop(lane)
-		}
 	}
 }
 
-// hold says that a table is held back: loudly when the hold starts or keeps another half, and in the counters on every
-// poll.
-func (p *Poller) hold(was guard.State, v guard.Verdict, before guard.Half) {
-	p.cfg.Metrics.polls.WithLabelValues(resultHeld).Inc()
-	p.cfg.Metrics.held.Set(1)
-	if v.Reason == guard.Empty {
-		p.cfg.Metrics.empty.Inc()
-		p.update(func(s *Status) { s.EmptyTotal++ })
-		p.log.Info(LogRoutesEmpty)
-		if p.served == nil {
-			return // nothing is lost yet: the cluster may just be new
-		}
-	}
-	half := p.halves.half
-	fresh := !was.Held || was.Verdict.Reason != v.Reason
-	if fresh {
-		p.cfg.Metrics.holds.WithLabelValues(string(v.Reason)).Inc()
-	}
-	if fresh || half != before {
-		p.log.Error(LogTableHeld, "reason", string(v.Reason), "detail", v.Detail, "half", string(half),
-			"release_at", v.ReleaseAt, "hash", p.candidate.Digest().String())
-	}
-}
-
-// initialize notes that there is a table which a read has shown, once.
-func (p *Poller) initialize(now time.Time) {
+// confirmed notes that a read has shown the table that is served. It says so the first time.
+func (p *Poller) confirmed(t *table.Table) {
 	first := false
-	p.update(func(s *Status) {
-		if first = s.Initialized.IsZero(); first {
-			s.Initialized = now
-		}
+	p.update(func(s *gate.Progress) {
+		first = s.Initialized.IsZero()
+		s.Initialized, s.Updated = p.cfg.Gate.Times()
 	})
 	if first {
-		p.log.Info(LogRoutesInitialized, describe(p.served)...)
+		p.log.Info(LogRoutesInitialized, describe(t)...)
 	}
 }
 
-// publish hands the table on and says so.
-func (p *Poller) publish(t *table.Table, serve func(*table.Table)) {
-	start := time.Now()
-	before := p.served
-	serve(t)
-	p.served = t
-	now := time.Now()
-	p.cfg.Metrics.duration.WithLabelValues(phasePublish).Observe(now.Sub(start).Seconds())
-	p.initialize(now)
-	p.update(func(s *Status) { s.Updated = now })
+// published says that another table is served.
+func (p *Poller) published(before, t *table.Table) {
+	p.confirmed(t)
 	p.log.Info(LogRoutesUpdated, describe(t)...)
 	if p.log.Enabled(context.Background(), slog.LevelDebug) {
 		logChanges(p.log, before, t)

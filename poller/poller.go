@@ -1,23 +1,17 @@
-// Package poller runs the loop of the route server: read, compile, judge, publish.
+// Package poller makes tables from a source: it reads, compiles, and offers what it compiled to a gate.
 //
-// The loop reads its source at once and then at every interval, and in between when the source says that it has something
-// new ([Follower]). A read is complete or it is none: when one fails the
-// table that is served stays, and the next attempt comes after a growing, jittered delay; the first success restores
-// the rhythm. What was compiled is published only if it differs from what is served and the guard lets it pass. So:
-// nothing that is incomplete is published, nothing is published twice, and nothing that looks like an accident is
-// published without its time or an operator's word.
+// A [Poller] reads its source at once and then at every interval, and in between when the source says that it has something
+// new ([Follower]). A read is complete, or it fails. After a read that failed the table that is served stays, and the next
+// attempt comes after a growing, jittered delay; the first success restores the rhythm.
 //
-// While a table is held back, a Poller with [Halves] serves what is not to blame of each read: the intent that was served
-// with the newest backends, or the newest intent with the last endpoints of services that lost all of them. Such a table
-// carries the revision of its read, like any other. Which intent was served is not known after a restart; until a read is
-// published, or shows the table of the checkpoint, a hold keeps that whole table.
+// A [Compiler] makes the routes of a snapshot. It remembers the last snapshot, for look-ups of addresses, and keeps the list
+// of problems: which there are, since when, and that each is logged when it comes and when it goes and not on every poll.
 //
-// A read that panics, in the source, the compiler or whoever publishes, is a read that failed: the old table stays, the
-// stack is logged, and the next read tries again. An input that nobody thought of must not take the table from the fleet,
-// and a process that dies of it would meet it again when it is back.
+// A read that panics, in the source, the compiler or the gate, is a read that failed: the old table stays, the stack is
+// logged, and the next read tries again. An input that nobody thought of must not take the table from the fleet, and a
+// process that dies of it would meet it again when it is back.
 //
-// A Poller joins functions that it is given; it knows neither HTTP nor Kubernetes. [Poller.Run] is the only goroutine
-// that reads; it publishes, as [Poller.Accept] does. The methods other than Run may be called from anywhere.
+// [Poller.Run] is the only goroutine that reads. Everybody may call the other methods.
 package poller
 
 import (
@@ -29,6 +23,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/routesrv/routesrv/gate"
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/table"
@@ -45,14 +40,8 @@ const (
 	LogRoutesNoChange       = "routes did not change"
 )
 
-// Messages of our own.
-const (
-	LogTableHeld     = "suspicious table held back"
-	LogTableReleased = "held table released"
-	LogHoldEnded     = "hold ended, the source shows a table that is fine"
-
-	LogFollowingFailed = "the source cannot follow its objects"
-)
+// LogFollowingFailed is a message of our own.
+const LogFollowingFailed = "the source cannot follow its objects"
 
 // Defaults of [Config].
 const (
@@ -85,32 +74,15 @@ type Prober interface {
 	Probe(ctx context.Context) error
 }
 
-// Observer is told about every read; the cache is one. Calls come from the loop, in order: PollStarted, then PollEnded
-// with its number, or nothing if the read failed.
-type Observer interface {
-	// PollStarted gives the read a number.
-	PollStarted() uint64
-	// PollEnded says what the read was. Unless it is Held, it showed the table that is served now.
-	PollEnded(seq uint64, r table.Read)
-}
-
 // Config is what a Poller is made of.
 type Config struct {
 	// Source and Compile are required. Compile gives the routes, which share with those before what did not change. If it
 	// panics, it is called again for the next read.
 	Source  Source
 	Compile func(*kube.Snapshot) table.List
-	// Publish serves a table from now on. Required.
-	Publish func(*table.Table)
-	// Halves lets endpoints live while an intent is held back, and the other way round. nil means that a hold keeps the
-	// whole table that is served.
-	Halves Halves
-	// PublishHeld is Publish for a table that is served while another one is held back. nil means Publish.
-	PublishHeld func(*table.Table)
-	// Guard is required.
-	Guard *guard.Guard
-	// Observer may be nil.
-	Observer Observer
+	// Gate gets the tables. Required. Its last-good file says that they are of Origin.
+	Gate   *gate.Gate
+	Origin string
 
 	// Interval between the starts of two reads. Default [DefaultInterval], at least 1 ms.
 	Interval time.Duration
@@ -120,11 +92,8 @@ type Config struct {
 	// ProbeInterval is the time between two probes while reads fail, if the source is a [Prober]: a read follows as soon as
 	// a probe succeeds, and none is made before. 0 means no probes.
 	ProbeInterval time.Duration
-	// Served is the table that is served already, such as one from a checkpoint; nil if there is none.
-	Served *table.Table
-
-	Logger  *slog.Logger // nil means no log
-	Metrics *Metrics     // nil means none
+	Logger        *slog.Logger // nil means no log
+	Metrics       *Metrics     // nil means none
 }
 
 // Poller is the loop. Make one with [New].
@@ -133,47 +102,17 @@ type Poller struct {
 	log     *slog.Logger
 	recheck chan struct{}
 
-	// owned by Run
-	candidate *table.Table // of the last read
-
-	// publishing is held while a table is judged and published, which can take a second; the loop and Accept do so.
-	publishing sync.Mutex
-	served     *table.Table // guarded by publishing
-	halves     halves       // likewise
+	candidate *table.Table // of the last read; owned by Run
 
 	mu     sync.Mutex // guards what follows
-	status Status
-	half   guard.Half   // that is held
-	first  table.Digest // of the tables of the held intent
-}
-
-// Status is the state of the loop, for people and machines that ask.
-type Status struct {
-	// LastAttempt and LastSuccess are when the last read started, and when the last successful one ended. Zero: never.
-	LastAttempt time.Time `json:"last_attempt,omitzero"`
-	LastSuccess time.Time `json:"last_success,omitzero"`
-	// Failures counts the polls that failed since the last success; LastError is what the last of them said.
-	Failures  int    `json:"failures"`
-	LastError string `json:"last_error,omitempty"`
-	// FailedTotal counts all polls that failed, EmptyTotal all that gave no route.
-	FailedTotal uint64 `json:"failed_total"`
-	EmptyTotal  uint64 `json:"empty_total"`
-	// Revision is that of the last successful read: the highest that it has seen.
-	Revision uint64 `json:"revision"`
-	// NextAttempt is when the next read is due; one that was asked for by a client comes earlier.
-	NextAttempt time.Time `json:"next_attempt,omitzero"`
-	// Started is when Run began, Initialized when it first published or confirmed a table, Updated when it last
-	// published one. Zero: never.
-	Started     time.Time `json:"started,omitzero"`
-	Initialized time.Time `json:"initialized,omitzero"`
-	Updated     time.Time `json:"updated,omitzero"`
+	status gate.Progress
 }
 
 // New checks the configuration and fills in its defaults. It starts nothing.
 func New(cfg Config) (*Poller, error) {
 	switch {
-	case cfg.Source == nil || cfg.Compile == nil || cfg.Publish == nil || cfg.Guard == nil:
-		return nil, errors.New("poller: Source, Compile, Publish and Guard are required")
+	case cfg.Source == nil || cfg.Compile == nil || cfg.Gate == nil:
+		return nil, errors.New("poller: Source, Compile and Gate are required")
 	case cfg.Interval < 0 || cfg.Interval > 0 && cfg.Interval < time.Millisecond:
 		return nil, fmt.Errorf("poller: interval %v: want at least 1ms", cfg.Interval)
 	case cfg.ProbeInterval < 0:
@@ -188,9 +127,6 @@ func New(cfg Config) (*Poller, error) {
 		cfg.MaxBackoff = DefaultMaxBackoff
 	}
 	cfg.MaxBackoff = max(cfg.MaxBackoff, cfg.Interval)
-	if cfg.PublishHeld == nil {
-		cfg.PublishHeld = cfg.Publish
-	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -199,7 +135,7 @@ func New(cfg Config) (*Poller, error) {
 	}
 	return &Poller{
 		cfg: cfg, log: cfg.Logger.With("component", "poller"),
-		recheck: make(chan struct{}, 1), served: cfg.Served,
+		recheck: make(chan struct{}, 1),
 	}, nil
 }
 
@@ -207,7 +143,8 @@ func New(cfg Config) (*Poller, error) {
 func (p *Poller) Run(ctx context.Context) error {
 	p.log.Info(LogPollingStarted, "timeout", p.cfg.Interval)
 	defer p.log.Info(LogPollingStopped)
-	p.update(func(s *Status) { s.Started = time.Now() })
+	defer p.cfg.Gate.Flush()
+	p.update(func(s *gate.Progress) { s.Started = time.Now() })
 	changed, wait := p.follow(ctx)
 	defer wait()
 	var (
@@ -274,7 +211,7 @@ func (p *Poller) Run(ctx context.Context) error {
 			// From the end of the read: one that fails by its deadline must not be followed by another at once.
 			due = ended.Add(p.backoff(failures))
 		}
-		p.update(func(s *Status) { s.NextAttempt = due })
+		p.update(func(s *gate.Progress) { s.NextAttempt = due })
 		timer.Reset(time.Until(due))
 	}
 }
@@ -318,32 +255,26 @@ func (p *Poller) Recheck() {
 }
 
 // Status gives the state of the loop.
-func (p *Poller) Status() Status {
+func (p *Poller) Status() gate.Progress {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.status
 }
 
 // update changes the status and the series that show it.
-func (p *Poller) update(change func(*Status)) {
+func (p *Poller) update(change func(*gate.Progress)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	change(&p.status)
 	p.cfg.Metrics.show(&p.status)
 }
 
-// Accept publishes the held table, at once. The digest is that of the table, or of one that was held before it for the
-// same intent and the same half; the zero digest is whatever is held. The errors are those of the guard.
-func (p *Poller) Accept(d table.Digest) (*table.Table, error) {
-	p.publishing.Lock()
-	defer p.publishing.Unlock()
-	t, err := p.cfg.Guard.Accept(p.acceptable(d), time.Now())
-	if err != nil {
-		return nil, err
+// Accept publishes the held table at once; see [gate.Gate.Accept].
+func (p *Poller) Accept(a guard.Acceptance) (*table.Table, error) {
+	before := p.cfg.Gate.Table()
+	t, err := p.cfg.Gate.Accept(a)
+	if err == nil {
+		p.published(before, t)
 	}
-	p.cfg.Metrics.held.Set(0)
-	p.log.Warn(LogTableReleased, "accepted", true, "count", t.Len(), "bytes", t.Bytes(), "hash", t.Digest().String())
-	p.publish(t, p.cfg.Publish)
-	p.servesAll(p.halves.held)
-	return t, nil
+	return t, err
 }

@@ -21,17 +21,15 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 		change func(*poller.Config)
 		want   string
 	}{
-		{"no source", func(c *poller.Config) { c.Source = nil }, "Source, Compile, Publish and Guard are required"},
+		{"no source", func(c *poller.Config) { c.Source = nil }, "Source, Compile and Gate are required"},
 		{"no compiler", func(c *poller.Config) { c.Compile = nil }, "required"},
-		{"no publisher", func(c *poller.Config) { c.Publish = nil }, "required"},
-		{"no guard", func(c *poller.Config) { c.Guard = nil }, "required"},
+		{"no gate", func(c *poller.Config) { c.Gate = nil }, "required"},
 		{"negative interval", func(c *poller.Config) { c.Interval = -time.Second }, "interval -1s: want at least 1ms"},
 		{"tiny interval", func(c *poller.Config) { c.Interval = time.Microsecond }, "interval 1µs: want at least 1ms"},
 		{"negative backoff", func(c *poller.Config) { c.MaxBackoff = -time.Second }, "max backoff -1s"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var cfg poller.Config
-			newWorld(t).poller(func(c *poller.Config) { cfg = *c })
+			cfg := newWorld(t).settings(nil).Config
 			tt.change(&cfg)
 			if _, err := poller.New(cfg); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error %v, want %q in it", err, tt.want)
@@ -132,7 +130,7 @@ func TestBackoffGrowsWithJitterWithinItsBounds(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					w := newWorld(t)
 					w.fail(errors.New("down"))
-					stop := w.run(w.poller(func(c *poller.Config) { c.Interval, c.MaxBackoff = tt.interval, tt.max }))
+					stop := w.run(w.poller(func(c *settings) { c.Interval, c.MaxBackoff = tt.interval, tt.max }))
 					time.Sleep(time.Duration(len(tt.want)+1) * time.Minute)
 					stop()
 					times := w.readTimes()
@@ -312,7 +310,7 @@ func TestTablesAreOrderedByTheHighestRevisionOfTheirReads(t *testing.T) {
 func TestServedTableIsNotPublishedAgainButConfirmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "a", "b")
-		p := w.poller(func(c *poller.Config) { c.Served = tableOf(t, "a", "b") })
+		p := w.poller(func(c *settings) { c.Served = tableOf(t, "a", "b") })
 		stop := w.run(p)
 		time.Sleep(time.Second)
 		s := p.Status()

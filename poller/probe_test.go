@@ -38,7 +38,7 @@ func probing(t *testing.T, f func(w *world, p *poller.Poller, source *probed)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "a", "b", "c")
 		source := &probed{}
-		p := w.poller(func(c *poller.Config) {
+		p := w.poller(func(c *settings) {
 			source.Source = c.Source
 			c.Source, c.ProbeInterval = source, time.Second
 		})

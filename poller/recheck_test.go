@@ -81,7 +81,7 @@ func TestRecheckDuringAReadIsAnsweredByALaterOne(t *testing.T) {
 func TestRecheckDoesNotDelayAPollThatIsDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "a")
-		p := w.poller(func(c *poller.Config) { c.Interval = 500 * time.Millisecond })
+		p := w.poller(func(c *settings) { c.Interval = 500 * time.Millisecond })
 		stop := w.run(p)
 		time.Sleep(100 * time.Millisecond)
 		p.Recheck()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/dataplane"
+	"github.com/routesrv/routesrv/gate"
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/relay"
 	"github.com/routesrv/routesrv/table"
@@ -77,13 +78,11 @@ func (m *model) read(name string, lag int, consistent bool) {
 	m.seen[name] = at
 	tab := m.states[at]
 	n := m.tr.nodes[name]
-	seq := n.PollStarted()
-	n.Publish(tab)
 	r := table.Read{Newest: tab.Revision(), Oldest: m.states[max(0, at-2)].Revision(), Consistent: consistent, At: time.Now()}
 	if consistent {
 		r.Oldest = r.Newest
 	}
-	n.PollEnded(seq, r)
+	n.Begin()(tab, r)
 	m.note("%s reads state %d, consistent %v", name, at, consistent)
 }
 
@@ -98,7 +97,7 @@ func (m *model) start() {
 	var err error
 	m.client, err = dataplane.New(dataplane.Config{
 		URLs: []string{"http://left", "http://right"}, Transport: m.tr.network, LKGPath: m.lkg, Guard: guard.Config{MaxLoss: 1},
-		Publish: func(t *table.Table, _ dataplane.Applied) { m.moved(t) },
+		Sink: gate.Each(m.moved),
 	})
 	if err != nil {
 		m.t.Fatal(err)

@@ -1,5 +1,5 @@
 // Package relay serves the table of another route server: a client follows that one and feeds a cache, and a fleet of tens of
-// thousands of proxies is served by a tree of them. It is to the route server what package engine is: where tables come from.
+// thousands of proxies is served by a tree of them. It is to the route server what package poller is: where tables come from.
 //
 // A [Relay] adds nothing to the text of a table. What the client has verified goes to the cache as it is, so that digest,
 // revision and with them the ETag are those of the server above, on every level. Zone tables are made of the full one here, as
@@ -38,16 +38,15 @@ import (
 
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/etagcache"
+	"github.com/routesrv/routesrv/gate"
 	"github.com/routesrv/routesrv/guard"
-	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/table"
-	"github.com/routesrv/routesrv/wire"
 )
 
 // Config is what a Relay is made of. Fetch.URLs and Cache are required.
 type Config struct {
-	// Fetch is the client; see dataplane.Config. Publish, Confirm, Hold, Guard, Logger and Metrics are filled in; Zone and
-	// ZoneFile must be empty.
+	// Fetch is the client; see dataplane.Config. Sink, Guard, Logger and Metrics are filled in; Zone and ZoneFile must be
+	// empty.
 	Fetch dataplane.Config
 	// Guard judges tables once more. A zero MaxLoss is 1: losses pass.
 	Guard guard.Config
@@ -66,9 +65,6 @@ type Relay struct {
 	wait    time.Duration // between two questions
 	metrics *metrics
 	claimed chan struct{} // of capacity 1: a client has named a table that is not known
-
-	mu                            sync.Mutex // guards what follows
-	started, initialized, updated time.Time
 }
 
 // New checks the configuration. It starts nothing and does no I/O.
@@ -93,7 +89,7 @@ func New(cfg Config) (*Relay, error) {
 		r.wait = dataplane.DefaultInterval
 	}
 	fetch := cfg.Fetch
-	fetch.Publish, fetch.Confirm, fetch.Hold = r.published, r.confirmed, r.held
+	fetch.Sink = r.cache
 	fetch.Guard, fetch.Logger, fetch.Metrics = cfg.Guard, cfg.Logger, dataplane.NewMetrics(cfg.Registerer)
 	var err error
 	r.client, err = dataplane.New(fetch)
@@ -101,17 +97,10 @@ func New(cfg Config) (*Relay, error) {
 }
 
 // Boot serves the table of the file, marked stale, if there is one that can be used.
-func (r *Relay) Boot() {
-	if t := r.client.Boot(); t != nil {
-		r.cache.Restore(t, r.client.Status().Applied.SourceRead)
-	}
-}
+func (r *Relay) Boot() { r.client.Boot() }
 
 // Run serves what the server above has until ctx ends, and returns nil then.
 func (r *Relay) Run(ctx context.Context) error {
-	r.mu.Lock()
-	r.started = time.Now()
-	r.mu.Unlock()
 	var asking sync.WaitGroup
 	defer asking.Wait()
 	asking.Go(func() { r.resolveClaims(ctx) })
@@ -127,78 +116,17 @@ func (r *Relay) Recheck() {
 	}
 }
 
-// Accept serves the held table with the digest; the zero digest is whatever is held.
-func (r *Relay) Accept(d table.Digest) (*table.Table, error) { return r.client.Accept(d) }
+// Accept serves the held table; see [gate.Gate.Accept].
+func (r *Relay) Accept(a guard.Acceptance) (*table.Table, error) { return r.client.Accept(a) }
 
-// Guard gives the state of the guard.
-func (r *Relay) Guard() guard.State { return r.client.Guard() }
+// Gate returns what judges the tables and keeps them.
+func (r *Relay) Gate() *gate.Gate { return r.client.Gate() }
+
+// Status gives the state of the client as that of a producer that reads a source.
+func (r *Relay) Status() gate.Progress { return r.client.Progress() }
 
 // Upstream gives the state of the client.
 func (r *Relay) Upstream() dataplane.Status { return r.client.Status() }
-
-// Status gives the state of the client as that of a loop that reads a source.
-func (r *Relay) Status() poller.Status {
-	s := r.client.Status()
-	out := poller.Status{
-		LastAttempt: s.LastAttempt, LastSuccess: s.LastSuccess, Failures: s.Failures, NextAttempt: s.NextAttempt,
-		FailedTotal: s.FailedTotal,
-	}
-	if s.Applied != nil {
-		out.Revision = s.Applied.Revision
-	}
-	for _, server := range s.Servers {
-		if server.InUse && s.Failures > 0 {
-			out.LastError = server.LastError
-		}
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	out.Started, out.Initialized, out.Updated = r.started, r.initialized, r.updated
-	return out
-}
-
-// published serves a table from now on.
-func (r *Relay) published(t *table.Table, a dataplane.Applied) {
-	seq := r.cache.PollStarted()
-	r.cache.Publish(t)
-	r.cache.PollEnded(seq, readOf(a))
-	r.note(true)
-}
-
-// confirmed says that the table is current.
-func (r *Relay) confirmed(a dataplane.Applied) {
-	if r.cache.Status().Stale && a.ServerState != wire.StateStale {
-		r.cache.Publish(r.client.Current()) // not from a file any more, even if the server above holds another one back
-	}
-	r.cache.Raise(a.Revision)
-	r.cache.PollEnded(r.cache.PollStarted(), readOf(a))
-	r.note(false)
-}
-
-// held says that the server above has another table, which the guard of this one holds back.
-func (r *Relay) held(read time.Time) {
-	r.cache.PollEnded(r.cache.PollStarted(), table.Read{Held: true, At: read})
-}
-
-func (r *Relay) note(changed bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	now := time.Now()
-	if r.initialized.IsZero() {
-		r.initialized = now
-	}
-	if changed {
-		r.updated = now
-	}
-}
-
-// readOf is an answer of the server above, as a read. That the table is complete up to some revision is not known.
-func readOf(a dataplane.Applied) table.Read {
-	backends := a.ServerState == wire.StateBackendsHeld
-	return table.Read{
-		Newest: a.Revision, Held: backends || a.ServerState == wire.StateHeld, Backends: backends, Stale: a.ServerState == wire.StateStale, At: a.SourceRead,
-	}
-}
 
 const (
 	// maxQuestions is how many claims are asked about at a time: the server above remembers as many of one client.

@@ -146,15 +146,11 @@ func (tr *tree) kill(name string) {
 
 // reads tells a root of a read. A consistent one is complete to its revision.
 func (n *node) reads(t *table.Table, consistent bool) {
-	seq := n.PollStarted()
-	if cur := n.Current(); cur == nil || cur.Digest() != t.Digest() {
-		n.Publish(t)
-	}
 	r := table.Read{Newest: t.Revision(), Consistent: consistent, At: time.Now()}
 	if consistent {
 		r.Oldest = t.Revision()
 	}
-	n.PollEnded(seq, r)
+	n.Begin()(t, r)
 }
 
 func after(d time.Duration) {
@@ -250,8 +246,7 @@ func TestChangesGoThroughTheTreeAtOnce(t *testing.T) {
 func TestStateOfTheRootPassesThrough(t *testing.T) {
 	play(t, dataplane.Auto, func(t *testing.T, tr *tree, root *node) {
 		leaf := tr.nodes["leaf"]
-		seq := root.PollStarted()
-		root.PollEnded(seq, table.Read{Newest: 11, Held: true, At: time.Now()})
+		root.Begin()(nil, table.Read{Newest: 11, Held: true, At: time.Now()})
 		after(time.Second)
 		if got := leaf.head("/routes").Get("X-Table-State"); got != "held" {
 			t.Errorf("state %q, want held", got)
@@ -422,13 +417,13 @@ func TestGuardOfARelay(t *testing.T) {
 		if plain.Current().Digest() != lost.Digest() {
 			t.Error("the relay holds a loss that the root has let pass")
 		}
-		if strict.Current().Digest() == lost.Digest() || !strict.Guard().Held {
+		if strict.Current().Digest() == lost.Digest() || !strict.Gate().State().Held {
 			t.Error("the relay with a limit does not hold the loss")
 		}
 		if got := strict.head("/routes").Get("X-Table-State"); got != "held" {
 			t.Errorf("state %q", got)
 		}
-		if _, err := strict.Accept(lost.Digest()); err != nil {
+		if _, err := strict.Accept(guard.Acceptance{Digest: lost.Digest()}); err != nil {
 			t.Fatal(err)
 		}
 		after(time.Second)
@@ -479,9 +474,8 @@ func TestRelayTellsOfNoReadThatNothingProves(t *testing.T) {
 		defer tr.end()
 		tab := newTable(t, 10, 3)
 		root := tr.root("root")
-		root.Publish(tab)
 		read := time.Now()
-		root.PollEnded(root.PollStarted(), table.Read{Oldest: 10, Newest: 10, At: read})
+		root.Begin()(tab, table.Read{Oldest: 10, Newest: 10, At: read})
 		cfg := tr.fetch("", "root")
 		cfg.Follow = dataplane.Poll
 		n := tr.relayWith("relay", relay.Config{Fetch: cfg})

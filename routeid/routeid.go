@@ -1,5 +1,5 @@
 // Package routeid makes the ids of routes and takes them apart. The ids are those of the reference, to the letter: the compiler
-// calls the functions that make them, and whoever has nothing but a table asks [OwnerOf] and [Generated].
+// calls the functions that make them, and whoever has nothing but a table asks [OwnerOf], [NamespaceOf] and [Generated].
 //
 // # What an id tells
 //
@@ -60,13 +60,36 @@ func OwnerOf(id string) Owner {
 		return Owner{Kind: KindGenerated}
 	case !ok:
 		return Owner{Kind: KindOther}
-	case strings.HasPrefix(rest, "_"): // an empty namespace: health checks, redirects and catch-alls
+	}
+	return ownerOf(rest)
+}
+
+// ownerOf reads what follows kube_.
+func ownerOf(rest string) Owner {
+	if strings.HasPrefix(rest, "_") { // an empty namespace: health checks, redirects and catch-alls
 		return Owner{Kind: KindGenerated}
 	}
 	if inner, ok := strings.CutPrefix(rest, prefixRouteGroup); ok && numbered(inner) {
 		return routeGroupOwner(inner)
 	}
 	return named(KindIngress, rest)
+}
+
+// NamespaceOf reads the namespace out of an id, and returns "" for a route that belongs to none. Unlike [OwnerOf] it counts clones and
+// deprecated east-west companions to the namespace of the object behind them, as it does redirects. A namespace has "_" in place
+// of "-".
+func NamespaceOf(id string) string {
+	for strings.HasPrefix(id, ClonePrefix) {
+		id = id[len(ClonePrefix):]
+	}
+	rest, ok := strings.CutPrefix(id, prefixEastWest)
+	if !ok {
+		rest, ok = strings.CutPrefix(id, prefix)
+	}
+	if !ok {
+		return ""
+	}
+	return ownerOf(rest).Namespace
 }
 
 // routeGroupOwner reads what follows kube_rg__.

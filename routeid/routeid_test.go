@@ -71,6 +71,37 @@ func TestOwnerOf(t *testing.T) {
 	}
 }
 
+func TestNamespaceOf(t *testing.T) {
+	for id, want := range map[string]string{
+		"kube_rg__shop__cart__all__0_0":                        "shop",
+		"kube_rg__shop__cart__all__0_0_https_redirect":         "shop",
+		"kube_rg__shop__cart__all__0_0_disable_https_redirect": "shop",
+		"kube_rg__internal_team_a__cart__all__0_0":             "team_a",
+		"kube_shop__cart__www_example_org___api__backend":      "shop",
+		"kube_shop__cart______":                                "shop",
+		"kube_rg__cart__www_example_org____backend":            "rg",
+		"kubeew_shop__cart__www____":                           "shop",
+		"kubeew_rg__shop__cart__all__0_0":                      "shop",
+		"clone_kube_rg__shop__cart__all__0_0":                  "shop",
+		"clone_clone_kubeew_shop__cart__www____":               "shop",
+		"clone_kube__redirect":                                 "",
+		"clone_kube_rg____www_example_org__catchall__0_0":      "",
+		"kube_rg__internal___www_example_org__catchall__0_0":   "",
+		"kube___catchall__www_example_org____":                 "",
+		"kube__healthz_up":                                     "",
+		"__oauth2_grant_callback":                              "",
+		"kube_shop__cart_https_redirect":                       "",
+		"kubeew_":                                              "",
+		"clone_":                                               "",
+		"mine":                                                 "",
+		"":                                                     "",
+	} {
+		if got := routeid.NamespaceOf(id); got != want {
+			t.Errorf("NamespaceOf(%q) = %q, want %q", id, got, want)
+		}
+	}
+}
+
 func TestGenerated(t *testing.T) {
 	for id, want := range map[string]bool{
 		routeid.HealthzUp: true, routeid.HealthzDown: true, routeid.Redirect: true, routeid.OAuthCallback: true,
@@ -109,6 +140,10 @@ func FuzzOwnerOf(f *testing.F) {
 		if got, want := routeid.OwnerOf(routeid.RouteGroup(namespace, name, "all", i, j, internal)),
 			(routeid.Owner{Kind: routeid.KindRouteGroup, Namespace: namespace, Name: name}); got != want && (internal || !strings.HasPrefix(namespace, "internal_")) {
 			t.Errorf("got %+v, want %+v", got, want)
+		}
+		id := routeid.RouteGroup(namespace, name, "all", i, j, internal)
+		if got, want := routeid.NamespaceOf(routeid.ClonePrefix+routeid.EastWest(id)), routeid.OwnerOf(id).Namespace; got != want {
+			t.Errorf("namespace of a companion: got %q, want %q", got, want)
 		}
 		if got, want := routeid.OwnerOf(routeid.Ingress(namespace, name, "www", "", rest+"-")),
 			(routeid.Owner{Kind: routeid.KindIngress, Namespace: namespace, Name: name}); got != want {

@@ -174,7 +174,7 @@ func TestCheckpointThatCannotBeTrustedIsSetAsideAndSaid(t *testing.T) {
 			if got := f.get("/routes").status; got != 404 {
 				t.Errorf("%d, want 404: nothing is served", got)
 			}
-			lines := linesWith(f.log.String(), "checkpoint is not usable, set aside and not served")
+			lines := linesWith(f.log.String(), "last-good file is not usable, set aside and not loaded")
 			if len(lines) != 1 || !strings.Contains(lines[0], "level=ERROR") || !strings.Contains(lines[0], path+".bad") {
 				t.Errorf("log %q", lines)
 			}
@@ -202,7 +202,7 @@ func TestDiskThatFailsIsNoReasonToStopServing(t *testing.T) {
 	f.apply(ingress("b"))
 	f.eventually("the new table", func() bool { return f.get("/routes").header.Get("X-Count") == "2" })
 	f.eventually("complaint", func() bool {
-		return len(linesWith(f.log.String(), "write checkpoint (--state-dir)")) == 1 &&
+		return len(linesWith(f.log.String(), "file cannot be written, the table is served from memory")) == 1 &&
 			strings.Contains(f.metrics(), `routesrv_checkpoint_writes_total{result="error"} 1`) &&
 			strings.Contains(f.status(), `"checkpoint":{"error":"`)
 	})

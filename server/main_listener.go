@@ -98,7 +98,7 @@ func (s *Server) shards(shard Shard, observe func(int64)) http.Handler {
 			w.WriteHeader(http.StatusMethodNotAllowed)
 			return
 		}
-		addresses, ok := s.engine.Addresses(shard.Namespace, shard.Name)
+		addresses, ok := s.compiler.Addresses(shard.Namespace, shard.Name)
 		if !ok {
 			w.Header().Set("Retry-After", "3")
 			http.Error(w, "the cluster was not read yet", http.StatusServiceUnavailable)

@@ -51,21 +51,31 @@ func (s *Server) Run(ctx context.Context) error {
 	return errors.Join(err, loopErr)
 }
 
-// runTables runs the loop, and the writing of checkpoints, which ends after it: the last table is on disk then.
+// runTables makes tables until ctx ends. A server that has none yet asks its peers for one to compare the first with.
 func (s *Server) runTables(ctx context.Context) error {
-	if s.checkpoint == nil {
-		return s.tables.Run(ctx)
+	if s.cfg.Peers != nil && s.relay == nil && s.gate.Served() == nil {
+		t, from, err := s.cfg.Peers(ctx)
+		if err != nil {
+			s.log.Warn("the first table is compared with nothing", "reason", err)
+		} else {
+			s.log.Info("the first table is compared with that of a peer", "peer", from, "count", t.Len(), "hash", t.Digest().String(),
+				"revision", t.Revision())
+			s.gate.CompareWith(t)
+		}
 	}
-	write, stopWriting := context.WithCancel(context.WithoutCancel(ctx))
-	var writing sync.WaitGroup
-	writing.Go(func() { s.checkpoint.run(write, s.lastRead) })
 	err := s.tables.Run(ctx)
-	stopWriting()
-	writing.Wait()
+	if s.decisions != nil {
+		flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), decisionsWait)
+		defer cancel()
+		if flushErr := s.decisions.Flush(flush); flushErr != nil {
+			s.log.Error("file of decisions (--state-dir)", "error", flushErr)
+		}
+	}
 	return err
 }
 
-func (s *Server) lastRead() time.Time { return s.tables.Status().LastSuccess }
+// decisionsWait is how long the end waits for decisions to be on disk.
+const decisionsWait = 5 * time.Second
 
 func (s *Server) serveMain(l net.Listener) error {
 	s.log.Info("main listener open", "address", l.Addr().String(), "tls", s.main.TLSConfig != nil)

@@ -1,4 +1,4 @@
-// Package server is the route server: an engine that makes tables, or a relay that has them from another route server, a cache
+// Package server is the route server: a poller that makes tables, or a relay that has them from another route server, a cache
 // that serves them, the two listeners, and the order in which all of it starts and stops.
 //
 // The main listener has what proxies use: /routes, /routes/{zone}, /health, and the shard endpoints where they are
@@ -17,6 +17,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -26,11 +27,12 @@ import (
 
 	"github.com/routesrv/routesrv/compile"
 	"github.com/routesrv/routesrv/dataplane"
-	"github.com/routesrv/routesrv/engine"
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/etagcache"
+	"github.com/routesrv/routesrv/gate"
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/httpserve"
+	"github.com/routesrv/routesrv/internal/audit"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/relay"
 	"github.com/routesrv/routesrv/table"
@@ -49,7 +51,7 @@ type Config struct {
 	// those below. With it Guard.MaxLoss is 1 unless it is set, and Compile, Redis, Valkey and Origin mean nothing.
 	Upstream dataplane.Config
 
-	// The engine: see engine.Config.
+	// The poller and its gate: see poller.Config, compile.Options and guard.Config.
 	Source     poller.Source
 	Compile    compile.Options
 	Guard      guard.Config
@@ -83,7 +85,11 @@ type Config struct {
 	HealthcheckInterval time.Duration
 	ShutdownTimeout     time.Duration
 
-	// StateDir is the folder of the checkpoint; empty means none.
+	// Peers gives the table that another replica serves, and the address of it, to compare the first table with; it is called
+	// if there is no checkpoint. nil means that there are no other replicas. A relay does not call it.
+	Peers func(context.Context) (t *table.Table, from string, err error)
+
+	// StateDir is the folder of the checkpoint, and of the file with decisions; empty means none.
 	StateDir string
 	// Origin says in the checkpoint where the table comes from: "cluster", "manifests".
 	Origin string
@@ -105,33 +111,33 @@ func (s Shard) configured() bool { return s.Namespace != "" && s.Name != "" }
 
 // Server is the route server. Make one with [New], then Run it once.
 type Server struct {
-	cfg        Config
-	log        *slog.Logger
-	registry   *prometheus.Registry
-	cache      *etagcache.Cache
-	tables     tables
-	engine     *engine.Engine // nil in a relay
-	relay      *relay.Relay   // nil but in a relay
-	checkpoint *checkpoint    // nil without a state folder, and in a relay
-	errors     *httpserve.ErrorLog
-	endpoints  []httpserve.Endpoint // of both listeners
-	main       *http.Server
-	support    *http.Server
-	mainConns  *httpserve.Connections
-	supConns   *httpserve.Connections
-	started    time.Time // set by Run before it listens
+	cfg       Config
+	log       *slog.Logger
+	registry  *prometheus.Registry
+	cache     *etagcache.Cache
+	tables    tables
+	gate      *gate.Gate
+	compiler  *poller.Compiler // nil in a relay
+	relay     *relay.Relay     // nil but in a relay
+	decisions *audit.Log       // nil without a state folder
+	errors    *httpserve.ErrorLog
+	endpoints []httpserve.Endpoint // of both listeners
+	main      *http.Server
+	support   *http.Server
+	mainConns *httpserve.Connections
+	supConns  *httpserve.Connections
+	started   time.Time // set by Run before it listens
 }
 
-// tables is what the cache is fed by: an engine or a relay.
+// tables is a producer of tables: a poller or a relay.
 type tables interface {
-	// Run feeds it until the context ends, and returns nil then.
+	// Run makes them until the context ends, and returns nil then.
 	Run(context.Context) error
 	// Recheck asks for an early look at the source; it never blocks.
 	Recheck()
-	Status() poller.Status
-	Guard() guard.State
-	// Accept serves the held table with the digest; the zero digest is whatever is held.
-	Accept(table.Digest) (*table.Table, error)
+	Status() gate.Progress
+	// Accept serves the held table with the digest.
+	Accept(guard.Acceptance) (*table.Table, error)
 }
 
 // New checks the configuration, reads certificates and the checkpoint, and joins the parts. It opens no socket and
@@ -190,40 +196,63 @@ func (s *Server) newTables() error {
 	if err != nil {
 		return err
 	}
+	if s.cfg.StateDir != "" {
+		s.decisions = audit.Open(filepath.Join(s.cfg.StateDir, decisionsFile), func(err error) {
+			s.log.Error("file of decisions (--state-dir)", "error", err)
+		})
+	}
 	if s.cfg.Source == nil {
 		return s.newRelay()
 	}
-	return s.newEngine()
+	return s.newPoller()
 }
 
-// newEngine makes the engine, with the checkpoint.
-func (s *Server) newEngine() error {
-	var served *table.Table
-	publish, publishHeld := s.cache.Publish, s.cache.PublishHeld
-	if s.cfg.StateDir != "" {
-		s.checkpoint = newCheckpoint(s.cfg.StateDir, s.cfg.Origin, s.cfg.Logger, s.registry)
-		var read time.Time
-		if served, read = s.checkpoint.load(); served != nil {
-			s.cache.Restore(served, read)
-		}
-		publish = func(t *table.Table) {
-			s.cache.Publish(t)
-			s.checkpoint.save(t)
-		}
-		publishHeld = func(t *table.Table) {
-			s.cache.PublishHeld(t)
-			s.checkpoint.save(t)
-		}
-	}
+// newPoller makes what reads and compiles, and the gate with the checkpoint.
+func (s *Server) newPoller() error {
 	var err error
-	s.engine, err = engine.New(engine.Config{
-		Source: s.cfg.Source, Compile: s.cfg.Compile, Guard: s.cfg.Guard,
-		Publish: publish, PublishHeld: publishHeld, Observer: s.cache, Served: served,
+	if s.compiler, err = poller.NewCompiler(s.cfg.Compile, s.cfg.Logger, s.registry); err != nil {
+		return err
+	}
+	metrics := gate.NewMetrics(s.registry, "routesrv")
+	if s.gate, err = gate.New(gate.Config{
+		Sink: s.cache, Guard: s.cfg.Guard, Halves: s.compiler, Files: s.checkpoint(metrics), Decided: s.decided,
+		Logger: s.cfg.Logger.With("component", "gate"), Metrics: metrics,
+	}); err != nil {
+		return err
+	}
+	s.gate.Boot(maxCheckpoint, nil)
+	s.tables, err = poller.New(poller.Config{
+		Source: s.cfg.Source, Compile: s.compiler.Compile, Gate: s.gate, Origin: s.cfg.Origin,
 		Interval: s.cfg.Interval, MaxBackoff: s.cfg.MaxBackoff, ProbeInterval: ProbeInterval(s.cfg.Interval),
-		Logger: s.cfg.Logger, Registerer: s.registry,
+		Logger: s.cfg.Logger, Metrics: poller.NewMetrics(s.registry),
 	})
-	s.tables = s.engine
 	return err
+}
+
+const (
+	// checkpointFile is the name of the last-good file in the state folder. It is a valid eskip document.
+	checkpointFile = "table.eskip"
+	// decisionsFile is the name of the file with what was decided about held tables.
+	decisionsFile = "decisions.jsonl"
+	// maxCheckpoint bounds a checkpoint that is loaded. A server whose table is larger starts without one.
+	maxCheckpoint = 1 << 30
+)
+
+// checkpoint is the last-good file of a server that reads a cluster; none without a state folder.
+func (s *Server) checkpoint(metrics *gate.Metrics) []gate.FileConfig {
+	if s.cfg.StateDir == "" {
+		return nil
+	}
+	writes := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "routesrv_checkpoint_writes_total", Help: "Writes of the checkpoint by result: ok or error.",
+	}, []string{"result"})
+	writes.WithLabelValues("ok")
+	writes.WithLabelValues("error")
+	s.registry.MustRegister(writes)
+	metrics.CountWrites(writes, false)
+	return []gate.FileConfig{{
+		Name: "checkpoint", Path: filepath.Join(s.cfg.StateDir, checkpointFile), Background: true, MakeFolder: true,
+	}}
 }
 
 // ProbeInterval is how often a route server asks a source that failed for a little, to read again as soon as it answers. A
@@ -235,9 +264,10 @@ func ProbeInterval(interval time.Duration) time.Duration {
 // newRelay makes the relay, whose client keeps the checkpoint: it names the table to the server above after a restart.
 func (s *Server) newRelay() error {
 	fetch := s.cfg.Upstream
+	fetch.Decided = s.decided
 	fetch.Interval, fetch.MaxBackoff = s.cfg.Interval, s.cfg.MaxBackoff
 	if s.cfg.StateDir != "" {
-		_ = makeStateDir(s.cfg.StateDir) // the client says what it cannot read or write
+		_ = os.MkdirAll(s.cfg.StateDir, 0o700) // the client says what it cannot read or write
 		fetch.LKGPath = filepath.Join(s.cfg.StateDir, checkpointFile)
 	}
 	var err error
@@ -247,7 +277,7 @@ func (s *Server) newRelay() error {
 	if err != nil {
 		return fmt.Errorf("--upstream: %w", err)
 	}
-	s.tables = s.relay
+	s.tables, s.gate = s.relay, s.relay.Gate()
 	s.relay.Boot()
 	return nil
 }
@@ -273,4 +303,13 @@ func (s *Server) newListeners() error {
 	s.supConns = httpserve.NewConnections(httpserve.SupportListener, httpserve.SupportConnections, metrics)
 	s.supConns.Track(s.support)
 	return nil
+}
+
+// decided keeps a decision about a held table.
+func (s *Server) decided(d gate.Decision) {
+	if s.decisions != nil {
+		s.decisions.Append(audit.Entry{
+			Time: d.Time, What: audit.What(d.What), Digest: d.Digest, Reason: string(d.Reason), By: d.By, Why: d.Why,
+		})
+	}
 }

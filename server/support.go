@@ -8,9 +8,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/routesrv/routesrv/dataplane"
-	"github.com/routesrv/routesrv/engine"
 	"github.com/routesrv/routesrv/etagcache"
+	"github.com/routesrv/routesrv/gate"
+	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/httpserve"
+	"github.com/routesrv/routesrv/httpserve/guardpage"
+	"github.com/routesrv/routesrv/internal/audit"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/table"
 )
@@ -28,8 +31,10 @@ func (s *Server) supportEndpoints() []httpserve.Endpoint {
 			Does: "JSON: table, source, upstream of a relay, guard, problems by severity, checkpoint"},
 		{Path: "/problems", Methods: get, Handler: http.HandlerFunc(s.serveProblems),
 			Does: "JSON: every problem with owner, route, reason, severity, message and since when"},
+		{Path: "/guard/held", Methods: get, Handler: guardpage.NewHeld(heldTables{s}),
+			Does: "how the held table differs from the served one, by owner: text, JSON or a page by `Accept`, or by `?format=text`, `json` or `html`; 404 while nothing is held"},
 		{Path: "/guard/accept", Methods: []string{http.MethodPost}, Handler: httpserve.Accept(s.tables.Accept, s.log),
-			Does: "publishes the table that the guard holds back; `digest=` names the one that you looked at. From the loopback interface only"},
+			Does: "publishes the table that the guard holds back: `digest=` names the one that you looked at, `by=` and `why=` are kept with the decision. From the loopback interface only"},
 	}
 	if s.cfg.MaxStreams > 0 {
 		all = append(all, httpserve.Endpoint{
@@ -66,11 +71,12 @@ type statusReport struct {
 	Started    time.Time         `json:"started"`
 	Ready      bool              `json:"ready"`
 	Table      *tableReport      `json:"table,omitempty"`
-	Source     poller.Status     `json:"source"`
+	Source     gate.Progress     `json:"source"`
 	Upstream   *dataplane.Status `json:"upstream,omitempty"` // of a relay
 	Guard      httpserve.Guard   `json:"guard"`
-	Problems   map[string]int    `json:"problems"` // by severity
-	Checkpoint *checkpointReport `json:"checkpoint,omitempty"`
+	Decisions  []audit.Entry     `json:"decisions,omitempty"` // about held tables, the newest first
+	Problems   map[string]int    `json:"problems"`            // by severity
+	Checkpoint *gate.FileStatus  `json:"checkpoint,omitempty"`
 }
 
 type tableReport struct {
@@ -87,10 +93,16 @@ type tableReport struct {
 	Stale        bool         `json:"stale"`       // from a checkpoint, not confirmed by a read yet
 }
 
+// shownDecisions is how many decisions /status has.
+const shownDecisions = 20
+
 func (s *Server) report() statusReport {
 	r := statusReport{
-		Version: s.cfg.Version, Started: s.started, Source: s.tables.Status(), Guard: httpserve.ReportGuard(s.tables.Guard()),
+		Version: s.cfg.Version, Started: s.started, Source: s.tables.Status(), Guard: httpserve.ReportGuard(s.gate.State()),
 		Problems: map[string]int{"error": 0, "warning": 0, "info": 0},
+	}
+	if s.decisions != nil {
+		r.Decisions = s.decisions.Last(shownDecisions)
 	}
 	for _, p := range s.problems() {
 		r.Problems[p.Severity.String()]++
@@ -104,25 +116,22 @@ func (s *Server) report() statusReport {
 			AgeSeconds: time.Since(c.LastRead).Seconds(), Stale: c.Stale,
 		}
 	}
-	if s.checkpoint != nil {
-		r.Checkpoint = s.checkpoint.report()
+	if files := s.gate.Files(); len(files) > 0 {
+		r.Checkpoint = files[0]
 	}
 	if s.relay != nil {
 		upstream := s.relay.Upstream()
 		r.Upstream = &upstream
-		if f := upstream.LKG; f != nil {
-			r.Checkpoint = &checkpointReport{Path: f.Path, Written: f.Written, Error: f.Error}
-		}
 	}
 	return r
 }
 
 // problems are those of the objects. A relay sees none.
-func (s *Server) problems() []engine.Problem {
-	if s.engine == nil {
+func (s *Server) problems() []poller.Problem {
+	if s.compiler == nil {
 		return nil
 	}
-	return s.engine.Problems()
+	return s.compiler.Problems()
 }
 
 func (s *Server) serveStatus(w http.ResponseWriter, _ *http.Request) {
@@ -132,7 +141,7 @@ func (s *Server) serveStatus(w http.ResponseWriter, _ *http.Request) {
 // problemsReport is the body of /problems.
 type problemsReport struct {
 	Count    int              `json:"count"`
-	Problems []engine.Problem `json:"problems"`
+	Problems []poller.Problem `json:"problems"`
 }
 
 // streamsReport is the body of /debug/streams.
@@ -146,10 +155,20 @@ func (s *Server) serveStreams(w http.ResponseWriter, _ *http.Request) {
 	httpserve.WriteJSON(w, http.StatusOK, streamsReport{len(streams), streams})
 }
 
+// heldTables are what operators see of the gate.
+type heldTables struct{ s *Server }
+
+func (h heldTables) Accept(a guard.Acceptance) (*table.Table, error) { return h.s.tables.Accept(a) }
+
+func (h heldTables) Held() (guardpage.Held, bool) {
+	served, held, state := h.s.gate.Comparison()
+	return guardpage.Held{Served: served, Table: held, State: state}, held != nil && state.Held
+}
+
 func (s *Server) serveProblems(w http.ResponseWriter, _ *http.Request) {
 	problems := s.problems()
 	if problems == nil {
-		problems = []engine.Problem{}
+		problems = []poller.Problem{}
 	}
 	httpserve.WriteJSON(w, http.StatusOK, problemsReport{len(problems), problems})
 }

@@ -190,10 +190,11 @@ func TestAcceptanceTakesAnOperatorOnTheLoopback(t *testing.T) {
 		{"name that begins well", "", []string{"Host: localhost.example.org"}, 403, "only from the loopback interface"},
 		{"page of another site", "", []string{"Origin: https://example.org"}, 403, "cross-origin"},
 		{"page of another site, new browser", "", []string{"Sec-Fetch-Site: cross-site"}, 403, "cross-origin"},
-		{"no digest", "?digest=xyz", nil, 400, "digest: digest has 3 characters, want 64"},
+		{"no digest", "", nil, 400, "GET /guard/held"},
+		{"bad digest", "?digest=xyz", nil, 400, "digest: digest has 3 characters, want 64"},
 		{"other digest", "?digest=" + strings.Repeat("0", 63) + "1", nil, 409, "another table is held: " + digest},
-		{"right digest", "?digest=" + digest, []string{"Host: LOCALHOST" + port}, 200, `"accepted": "` + digest + `"`},
-		{"again", "", []string{"Host: [::1]"}, 409, "no table is held"},
+		{"right digest", "?digest=" + digest, []string{"Host: LOCALHOST" + port}, 200, `"digest": "` + digest + `"`},
+		{"again", "?digest=" + digest, []string{"Host: [::1]"}, 409, "no table is held"},
 	} {
 		got := f.request("POST", f.support, "/guard/accept"+tt.query, tt.header...)
 		if got.status != tt.status || !strings.Contains(got.body, tt.want) {
@@ -208,9 +209,12 @@ func TestAcceptanceTakesAnOperatorOnTheLoopback(t *testing.T) {
 	}
 }
 
-func TestAcceptanceWithoutDigestIsOfWhateverIsHeld(t *testing.T) {
-	f, _ := held(t)
-	if got := f.request("POST", f.support, "/guard/accept"); got.status != 200 || f.get("/routes").header.Get("X-Count") != "1" {
+func TestAcceptanceNamesTheTable(t *testing.T) {
+	f, digest := held(t)
+	if got := f.request("POST", f.support, "/guard/accept"); got.status != 400 || f.get("/routes").header.Get("X-Count") != "3" {
+		t.Errorf("without a digest: %d %q", got.status, got.body)
+	}
+	if got := f.request("POST", f.support, "/guard/accept?digest="+digest); got.status != 200 || f.get("/routes").header.Get("X-Count") != "1" {
 		t.Errorf("%d %q", got.status, got.body)
 	}
 	if !strings.Contains(f.metrics(), "\nroutesrv_guard_held 0\n") {

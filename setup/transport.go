@@ -1,6 +1,8 @@
 package setup
 
 import (
+	"cmp"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -28,13 +30,19 @@ type TLSFiles struct {
 // NewTransport makes the transport of a dataplane.Client. The files are read now, which can fail, and again when they
 // change; a change that cannot be read leaves things as they were. Environment variables for proxies are not looked at.
 func NewTransport(files TLSFiles, log *slog.Logger) (http.RoundTripper, error) {
+	return NewTransportTo("", files, log)
+}
+
+// NewTransportTo is [NewTransport] for one of several addresses of a name: it connects to address, HOST:PORT, and verifies the
+// certificate for the host that requests name. An empty address is the one of the request.
+func NewTransportTo(address string, files TLSFiles, log *slog.Logger) (http.RoundTripper, error) {
 	if (files.Cert == "") != (files.Key == "") {
 		return nil, errors.New("client certificate: want both the certificate and its key")
 	}
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	t := &transport{files: files, log: log.With("component", "tls")}
+	t := &transport{address: address, files: files, log: log.With("component", "tls")}
 	if err := t.load(); err != nil {
 		return nil, err
 	}
@@ -43,8 +51,9 @@ func NewTransport(files TLSFiles, log *slog.Logger) (http.RoundTripper, error) {
 
 // transport replaces what it makes requests with when the files have changed.
 type transport struct {
-	files TLSFiles
-	log   *slog.Logger
+	address string // to connect to; empty for that of the request
+	files   TLSFiles
+	log     *slog.Logger
 
 	mu      sync.Mutex // guards what follows
 	current *http.Transport
@@ -90,6 +99,12 @@ func (t *transport) fresh() *http.Transport {
 	return t.current
 }
 
+// dial connects to the address of a request, or to the one that was set.
+func (t *transport) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	dialer := net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}
+	return dialer.DialContext(ctx, network, cmp.Or(t.address, address))
+}
+
 // look gives the state of the files.
 func (t *transport) look() (states [3]fileState) {
 	for i, name := range [...]string{t.files.CA, t.files.Cert, t.files.Key} {
@@ -123,7 +138,7 @@ func (t *transport) load() error {
 	}
 	t.states = states
 	t.current = &http.Transport{
-		DialContext:            (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
+		DialContext:            t.dial,
 		TLSClientConfig:        config,
 		TLSHandshakeTimeout:    5 * time.Second,
 		MaxResponseHeaderBytes: 64 << 10,

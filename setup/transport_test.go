@@ -121,3 +121,29 @@ func tempFile(t *testing.T, name, content string) string {
 	writeFile(t, path, content)
 	return path
 }
+
+// TestTransportToAnAddress: it connects there, and the certificate has to be that of the host of the URL.
+func TestTransportToAnAddress(t *testing.T) {
+	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte(r.Host)) }))
+	defer srv.Close()
+	ca := tempFile(t, "ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})))
+	transport, err := setup.NewTransportTo(srv.Listener.Addr().String(), setup.TLSFiles{CA: ca}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := &http.Client{Transport: transport, Timeout: 10 * time.Second}
+	defer client.CloseIdleConnections()
+	resp, err := client.Get("https://example.com:9090/") // a name of the certificate
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	buf := make([]byte, 100)
+	if n, _ := resp.Body.Read(buf); string(buf[:n]) != "example.com:9090" {
+		t.Errorf("asked for %q", buf[:n])
+	}
+	if resp, err := client.Get("https://example.net:9090/"); err == nil {
+		resp.Body.Close()
+		t.Error("a certificate of another name is taken")
+	}
+}

@@ -74,9 +74,9 @@ func oneSided(r *eskip.Route, op Op) []Part {
 	return out
 }
 
-// Differences returns all entries of the report, sorted by id, with Parts shared.
+// Differences returns the entries of the report, without those of Beyond, sorted by id, with Parts shared.
 func (r *Report) Differences() []Difference {
-	out := make([]Difference, 0, r.Counts().Differences())
+	out := make([]Difference, 0, len(r.Missing)+len(r.Extra)+len(r.Changed)+len(r.Renamed))
 	for _, x := range r.Missing {
 		out = append(out, Difference{Key: Key{Kind: Missing, ID: x.Id}, A: x})
 	}

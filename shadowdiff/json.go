@@ -16,16 +16,20 @@ const Schema = "routesrv.shadowdiff/v1"
 type (
 	jsonView struct {
 		Schema      string           `json:"schema"`
+		Title       string           `json:"title,omitempty"`
+		Notes       []Note           `json:"notes,omitempty"`
 		Result      string           `json:"result"` // same, different or error
 		Error       string           `json:"error,omitempty"`
 		Time        *time.Time       `json:"time,omitempty"`
 		A           jsonSide         `json:"a"`
 		B           jsonSide         `json:"b"`
 		Counts      Counts           `json:"counts"`
+		Unlisted    int              `json:"unlisted,omitempty"` // differences that are counted and not listed
 		Watch       *jsonWatch       `json:"watch,omitempty"`
 		Differences []jsonDifference `json:"differences"` // by id
 	}
 	jsonSide struct {
+		Label    string `json:"label,omitempty"`
 		Name     string `json:"name"`
 		Routes   int    `json:"routes"`
 		Revision uint64 `json:"revision,omitempty"`
@@ -70,11 +74,13 @@ func kindsOf(c Counts) jsonKinds { return jsonKinds{c.Missing, c.Extra, c.Change
 // WriteJSON writes a view as one JSON object, indented, with a line end:
 //
 //	schema       Schema
+//	title, notes of the view, if it has them
 //	result       same, different or error
 //	error        why there is no newer comparison, if there is none
 //	time         of the comparison
-//	a, b         name, number of routes and revision of the tables
+//	a, b         label, name, number of routes and revision of the tables
 //	counts       missing, extra, changed, renamed, equal and ignored routes
+//	unlisted     how many of the differences are counted and not listed, if any
 //	watch        comparisons, confirmed and pending differences by kind, and clean_seconds; in continuous mode only
 //	differences  a list sorted by id: kind, id, new_id, owner, parts, the expressions a and b, and in continuous mode
 //	             state (confirmed or pending), first_seen and count
@@ -83,9 +89,10 @@ func kindsOf(c Counts) jsonKinds { return jsonKinds{c.Missing, c.Extra, c.Change
 // unknown is left out, the list of differences is always there.
 func WriteJSON(w io.Writer, v *View) error {
 	out := jsonView{
-		Schema: Schema, Result: v.Result(), Error: v.Err, Time: optional(v.At), Counts: v.Report.Counts(),
-		A:           jsonSide{v.A.Name, v.Report.A, v.A.Revision},
-		B:           jsonSide{v.B.Name, v.Report.B, v.B.Revision},
+		Schema: Schema, Title: v.Title, Notes: v.Notes, Result: v.Result(), Error: v.Err, Time: optional(v.At), Counts: v.Report.Counts(),
+		Unlisted:    v.Report.Beyond.Differences(),
+		A:           jsonSide{v.A.Label, v.A.Name, v.Report.A, v.A.Revision},
+		B:           jsonSide{v.B.Label, v.B.Name, v.Report.B, v.B.Revision},
 		Differences: []jsonDifference{},
 	}
 	if o := v.Watch; o != nil {

@@ -46,6 +46,10 @@ type Report struct {
 	A, B    int // routes in the lists
 	Equal   int // routes that both have
 	Ignored int // differences that Without has left out
+
+	// Beyond counts differences that whoever made the report did not look at in detail; they are in none of the slices. It has
+	// neither equal nor ignored routes, and [Diff] leaves it empty.
+	Beyond Counts
 }
 
 // Rename is a route that has another id in B than in A, and is the same otherwise.
@@ -63,13 +67,14 @@ type Counts struct {
 
 // Empty reports whether there is no difference.
 func (r *Report) Empty() bool {
-	return len(r.Missing)+len(r.Extra)+len(r.Changed)+len(r.Renamed) == 0
+	return len(r.Missing)+len(r.Extra)+len(r.Changed)+len(r.Renamed)+r.Beyond.Differences() == 0
 }
 
-// Counts returns the numbers of the report.
+// Counts returns the numbers of the report, with those of Beyond.
 func (r *Report) Counts() Counts {
 	return Counts{
-		Missing: len(r.Missing), Extra: len(r.Extra), Changed: len(r.Changed), Renamed: len(r.Renamed),
+		Missing: len(r.Missing) + r.Beyond.Missing, Extra: len(r.Extra) + r.Beyond.Extra,
+		Changed: len(r.Changed) + r.Beyond.Changed, Renamed: len(r.Renamed) + r.Beyond.Renamed,
 		Equal: r.Equal, Ignored: r.Ignored,
 	}
 }

@@ -38,15 +38,22 @@ const (
 	minRoom     = 20 // for a text, however narrow the lines are
 )
 
-// WriteText writes a view for people: the sides, the differences by owner, and one line that sums up. Of a part that was
+// WriteText writes a view for people: the notes, the sides, the differences by owner, and one line that sums up. Of a part that was
 // replaced only the surroundings of what differs are shown. What a terminal would act on is escaped: the texts come from
 // whoever may write objects.
 func WriteText(w io.Writer, v *View, opts TextOptions) error {
 	t := textWriter{Writer: bufio.NewWriter(w), opts: opts}
+	for _, n := range v.Notes {
+		t.line(Printable(n.Name) + ": " + Printable(n.Text))
+	}
+	if len(v.Notes) > 0 {
+		t.line("")
+	}
 	groups := v.Groups()
 	if len(groups) > 0 {
-		t.line(t.style(styleRed, "--- A: "+v.A.describe(v.Report.A)))
-		t.line(t.style(styleGreen, "+++ B: "+v.B.describe(v.Report.B)))
+		a, b := v.Labels()
+		t.line(t.style(styleRed, "--- "+a+": "+v.A.describe(v.Report.A)))
+		t.line(t.style(styleGreen, "+++ "+b+": "+v.B.describe(v.Report.B)))
 		t.line("")
 	}
 	for _, g := range groups {
@@ -56,8 +63,8 @@ func WriteText(w io.Writer, v *View, opts TextOptions) error {
 		}
 		t.line("")
 	}
-	if v.Watch != nil && v.Watch.Beyond > 0 {
-		t.line(plural(v.Watch.Beyond, "more difference"))
+	if n := v.Beyond(); n > 0 {
+		t.line(plural(n, "more difference"))
 	}
 	if v.Err != "" {
 		t.line(t.style(styleRed, "trouble: "+Printable(v.Err)))

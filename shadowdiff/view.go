@@ -1,6 +1,7 @@
 package shadowdiff
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -9,6 +10,10 @@ import (
 
 // View is a comparison as it is shown to a reader: the report, and what there is to know around it.
 type View struct {
+	// Title is what the page is called; empty is "Shadow diff".
+	Title string
+	// Notes are what else there is to say, in the order in which it is shown.
+	Notes  []Note
 	A, B   Side
 	Report Report
 	// At is the time of the comparison; zero if it is not to be shown.
@@ -21,8 +26,16 @@ type View struct {
 	Err string
 }
 
+// Note is a fact about a comparison. Both texts are made printable where they are shown.
+type Note struct {
+	Name string `json:"name"`
+	Text string `json:"text"`
+}
+
 // Side is one of the two tables.
 type Side struct {
+	// Label is what the side is called in short; empty is "A" or "B".
+	Label    string
 	Name     string // a URL, a path, or what it is
 	Revision uint64 // 0 if it has none
 	// Read is when its source was last read; zero if that is not known. It is not shown.
@@ -53,6 +66,20 @@ func (e Entry) State() string {
 type Group struct {
 	Owner   Owner
 	Entries []Entry
+}
+
+// Labels are the short names of the two sides.
+func (v *View) Labels() (a, b string) {
+	return cmp.Or(v.A.Label, "A"), cmp.Or(v.B.Label, "B")
+}
+
+// Beyond is the number of differences that are counted and not listed.
+func (v *View) Beyond() int {
+	n := v.Report.Beyond.Differences()
+	if v.Watch != nil {
+		n += v.Watch.Beyond
+	}
+	return n
 }
 
 // entries returns what is shown, sorted by id.

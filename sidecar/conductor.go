@@ -10,6 +10,7 @@ import (
 
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/etagcache"
+	"github.com/routesrv/routesrv/gate"
 	"github.com/routesrv/routesrv/rollout"
 )
 
@@ -18,7 +19,6 @@ const (
 	LogModeChanged     = "mode changed"
 	LogModeRefused     = "mode refused, the one before stays in force"
 	LogServing         = "serving the table of another origin"
-	LogSwitchHeld      = "suspicious table held back, the producer before is served"
 	LogFallbackWaiting = "route servers are gone, waiting for the slot to compute a table"
 	LogFallbackStarted = "route servers are gone, computing a table"
 	LogFallbackStopped = "route server is back, or the mode has changed: no table is computed as a fallback any more"
@@ -30,7 +30,21 @@ const (
 	// bootWait is how long there may be no table before the last-known-good one is served without an answer of a route
 	// server, and how long requests wait for any. A proxy gives up its first request after three seconds.
 	bootWait = 2 * time.Second
+	// lagPolls is for how many polls a table of a lower revision than the served one is waited with.
+	lagPolls = 3
 )
+
+// origin says where the served table comes from.
+type origin string
+
+const (
+	fromNobody      origin = "none"
+	fromLKG         origin = "lkg"         // last-known-good, not confirmed by a route server
+	fromSelf        origin = "self"        // computed here
+	fromRouteServer origin = "routeserver" // fetched
+)
+
+func origins() []origin { return []origin{fromNobody, fromLKG, fromSelf, fromRouteServer} }
 
 // conductor decides which producers run and which of them is served. Everything that changes is changed by its
 // goroutine, run; others hand in functions with call.
@@ -47,22 +61,21 @@ type conductor struct {
 	booted chan struct{} // closed when there is a table, or when it took too long
 
 	// owned by run
-	ctx        context.Context // of the producers
-	producers  sync.WaitGroup
-	decider    *rollout.Decider
-	decision   rollout.Decision
-	fallback   *rollout.Fallback // nil unless in Exec
-	falling    rollout.FallbackDecision
-	self       *selfProducer   // nil while not running
-	remote     *remoteProducer // likewise
-	selfEnd    *running        // the self producer before, which may still be ending
-	remoteEnd  *running        // likewise
-	target     origin          // who is to be served: fromSelf or fromRouteServer
-	feeder     producer        // who is served; nil for nobody and last-known-good
-	switchover *switchover     // nil unless a switch is under way
-	served     served
-	begun      time.Time
-	isBooted   bool
+	ctx       context.Context // of the producers
+	producers sync.WaitGroup
+	decider   *rollout.Decider
+	decision  rollout.Decision
+	fallback  *rollout.Fallback // nil unless in Exec
+	falling   rollout.FallbackDecision
+	self      *selfProducer   // nil while not running
+	remote    *remoteProducer // likewise
+	selfEnd   *running        // the self producer before, which may still be ending
+	remoteEnd *running        // likewise
+	target    origin          // who is to be served: fromSelf or fromRouteServer
+	feeder    producer        // who is served; nil for nobody and last-known-good
+	served    *gate.Switch
+	begun     time.Time
+	isBooted  bool
 
 	// for handlers
 	view       atomic.Pointer[view]
@@ -71,12 +84,22 @@ type conductor struct {
 	modeErrors func() string
 }
 
-func newConductor(cfg *Config, d *rollout.Decider, cache *etagcache.Cache, routes *routesFile, log *slog.Logger) (*conductor, error) {
+func newConductor(cfg *Config, d *rollout.Decider, cache *etagcache.Cache, log *slog.Logger) (*conductor, error) {
 	c := &conductor{
 		cfg: cfg, log: log, cache: cache, decider: d,
 		metrics: newMetrics(cfg.Registry), fetchMetrics: dataplane.NewMetrics(cfg.Registry),
 		calls: make(chan func()), ended: make(chan struct{}), booted: make(chan struct{}),
-		served: served{cache: cache, routes: routes, origin: fromNobody},
+	}
+	var err error
+	if c.served, err = gate.NewSwitch(gate.SwitchConfig{
+		Sink: cache, Guard: cfg.Guard, Lag: lagPolls * max(cfg.Interval, cfg.Fetch.Interval), Logger: log,
+		Files: []gate.FileConfig{{Name: "routes", Path: cfg.Fetch.RoutesFile, Plain: true}},
+		Top: func() uint64 {
+			s := cache.Status()
+			return max(s.Revision, s.ReadRevision)
+		},
+	}); err != nil {
+		return nil, err
 	}
 	c.shadow = newShadow(c)
 	c.view.Store(&view{Origin: fromNobody, Setting: d.Setting()})
@@ -125,6 +148,7 @@ func (c *conductor) run(ctx context.Context) {
 	}
 	close(c.ended)
 	c.producers.Wait()
+	c.served.Flush()
 }
 
 // step brings everything in line with what is to be. It never blocks.
@@ -135,6 +159,7 @@ func (c *conductor) step(now time.Time) {
 	c.decide(now)
 	c.runProducers()
 	c.boot(now)
+	c.served.Tend()
 	c.report(now)
 }
 
@@ -161,7 +186,8 @@ func (c *conductor) decide(now time.Time) {
 		target = fromRouteServer
 	}
 	if target != c.target {
-		c.target, c.switchover = target, nil
+		c.target = target
+		c.served.Abandon()
 	}
 }
 
@@ -193,10 +219,10 @@ func (c *conductor) contact() rollout.Contact {
 		return rollout.Contact{}
 	}
 	o := p.offer
-	if o.table == nil {
+	if o.Table == nil {
 		o = p.lkg
 	}
-	return rollout.Contact{Answered: p.answered, HasTable: o.table != nil, TableRead: o.read.At}
+	return rollout.Contact{Answered: p.answered, HasTable: o.Table != nil, TableRead: o.Read.At}
 }
 
 // runProducers starts and ends producers. Who is served goes on until another one is, unless it is a fallback that has to
@@ -233,11 +259,11 @@ func (c *conductor) runProducers() {
 func (c *conductor) startSelf(slow bool) {
 	p, err := c.newSelf(slow)
 	if err != nil {
-		c.log.Error("make engine", "error", err) // the same configuration was fine for New
+		c.log.Error("make poller", "error", err) // the same configuration was fine for New
 		return
 	}
 	var delay time.Duration
-	if c.served.table != nil && !slow {
+	if c.served.Table() != nil && !slow {
 		delay = rand.N(c.cfg.Interval) // a fleet changes its mode at once, and its reads are to be spread all the same
 	}
 	p.running = start(c.ctx, &c.producers, c.selfEnd, func(ctx context.Context) {
@@ -246,8 +272,8 @@ func (c *conductor) startSelf(slow bool) {
 			return
 		case <-time.After(delay):
 		}
-		if err := p.engine.Run(ctx); err != nil {
-			c.log.Error("engine ended", "error", err)
+		if err := p.poller.Run(ctx); err != nil {
+			c.log.Error("poller ended", "error", err)
 		}
 	})
 	c.self, c.selfEnd = p, nil
@@ -266,11 +292,11 @@ func (c *conductor) startRemote() {
 // boot serves the last-known-good table if there is nothing better in time, and lets requests go that wait for any.
 func (c *conductor) boot(now time.Time) {
 	late := now.Sub(c.begun) >= bootWait
-	if p := c.remote; c.served.table == nil && p != nil && p.lkg.table != nil && (late || p.tried && c.target == fromRouteServer) {
-		c.served.restore(p.lkg)
-		c.log.Warn(LogServing, "origin", string(fromLKG), "hash", c.served.table.Digest().String(), "last_read", p.lkg.read.At)
+	if p := c.remote; c.served.Table() == nil && p != nil && p.lkg.Table != nil && (late || p.tried && c.target == fromRouteServer) {
+		c.served.Restore(string(fromLKG), p.lkg)
+		c.log.Warn(LogServing, "origin", string(fromLKG), "hash", c.served.Table().Digest().String(), "last_read", p.lkg.Read.At)
 	}
-	if !c.isBooted && (late || c.served.table != nil) {
+	if !c.isBooted && (late || c.served.Table() != nil) {
 		c.isBooted = true
 		close(c.booted)
 	}
@@ -283,6 +309,6 @@ func (c *conductor) recheck() {
 		p.client.Recheck()
 	}
 	if p := c.selfNow.Load(); p != nil && !p.fallback {
-		p.engine.Recheck()
+		p.poller.Recheck()
 	}
 }

@@ -8,8 +8,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/routesrv/routesrv/gate"
+	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/httpserve"
+	"github.com/routesrv/routesrv/httpserve/guardpage"
 	"github.com/routesrv/routesrv/shadowdiff/page"
+	"github.com/routesrv/routesrv/table"
 )
 
 // Handler is what the proxy sees: /routes, /routes/{zone}, /health and /fresh.
@@ -43,8 +47,10 @@ func (s *Sidecar) newEndpoints() []httpserve.Endpoint {
 			Does: "JSON: problems of the self-computed table"},
 		{Path: "/shadow", Methods: get, Handler: page.Handler(s.conductor.shadowView),
 			Does: "the comparison of mode Pre: text, JSON or a page by `Accept`, or by `?format=text`, `json` or `html`"},
+		{Path: "/guard/held", Methods: get, Handler: guardpage.NewHeld(heldTables{s.conductor}),
+			Does: "how the held table differs from the one that it was compared with, by owner: text, JSON or a page by `Accept`, or by `?format=text`, `json` or `html`; 404 while nothing is held"},
 		{Path: "/guard/accept", Methods: []string{http.MethodPost}, Handler: httpserve.Accept(s.conductor.accept, s.log),
-			Does: "publishes the table that is held back; `digest=` names the one that you looked at. From the loopback interface only"},
+			Does: "publishes the table that is held back: `digest=` names the one that you looked at, `by=` and `why=` are kept with the decision. From the loopback interface only"},
 	}
 	for i := range main {
 		main[i].Listener = httpserve.MainListener
@@ -55,11 +61,40 @@ func (s *Sidecar) newEndpoints() []httpserve.Endpoint {
 	return append(main, support...)
 }
 
+// heldTables are what operators see of the gates.
+type heldTables struct{ c *conductor }
+
+func (h heldTables) Accept(a guard.Acceptance) (*table.Table, error) { return h.c.accept(a) }
+
+// Held gives what is held in the order in which accept looks for it.
+func (h heldTables) Held() (held guardpage.Held, ok bool) {
+	h.c.call(func() {
+		if p := h.c.served.Pending(); p != nil && p.Guard.Held {
+			held, ok = guardpage.Held{Served: h.c.served.Table(), Table: p.Table, State: p.Guard}, true
+		}
+	})
+	var gates []*gate.Gate
+	if p := h.c.selfNow.Load(); p != nil {
+		gates = append(gates, p.gate)
+	}
+	if p := h.c.remoteNow.Load(); p != nil {
+		gates = append(gates, p.client.Gate())
+	}
+	for _, g := range gates {
+		if ok {
+			break
+		}
+		served, table, state := g.Comparison()
+		held, ok = guardpage.Held{Served: served, Table: table, State: state}, table != nil && state.Held
+	}
+	return held, ok
+}
+
 func (s *Sidecar) serveStatus(w http.ResponseWriter, _ *http.Request) {
 	httpserve.WriteJSON(w, http.StatusOK, s.status())
 }
 
-// serveMetrics gives the series of the sidecar, and those of the engine while one is running.
+// serveMetrics gives the series of the sidecar, and those of the poller while one is running.
 func (s *Sidecar) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	all := prometheus.Gatherers{s.registry}
 	if p := s.conductor.selfNow.Load(); p != nil {
@@ -110,7 +145,7 @@ func (s *Sidecar) serveFresh(w http.ResponseWriter, _ *http.Request) {
 func (s *Sidecar) serveProblems(w http.ResponseWriter, _ *http.Request) {
 	problems := []any{}
 	if p := s.conductor.selfNow.Load(); p != nil {
-		for _, problem := range p.engine.Problems() {
+		for _, problem := range p.compiler.Problems() {
 			problems = append(problems, problem)
 		}
 	}

@@ -23,11 +23,12 @@ import (
 
 	"github.com/routesrv/routesrv/compile"
 	"github.com/routesrv/routesrv/dataplane"
-	"github.com/routesrv/routesrv/engine"
 	"github.com/routesrv/routesrv/etagcache"
+	"github.com/routesrv/routesrv/gate"
 	"github.com/routesrv/routesrv/internal/kubetest"
 	"github.com/routesrv/routesrv/internal/loopback"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/rollout"
 	"github.com/routesrv/routesrv/sidecar"
 	"github.com/routesrv/routesrv/table"
@@ -97,6 +98,22 @@ func (o *outage) Store(away bool) {
 	}
 }
 
+// noting is a cache whose tables the world takes down.
+type noting struct {
+	*etagcache.Cache
+	w *world
+}
+
+func (n noting) Begin() func(*table.Table, table.Read) {
+	end := n.Cache.Begin()
+	return func(t *table.Table, r table.Read) {
+		if t != nil {
+			n.w.note(t)
+		}
+		end(t, r)
+	}
+}
+
 // runServer runs a route server that compiles with the options.
 func (w *world) runServer(o compile.Options) {
 	w.t.Helper()
@@ -104,10 +121,15 @@ func (w *world) runServer(o compile.Options) {
 	if w.server, err = etagcache.New(etagcache.Config{MaxStreams: 10}); err != nil {
 		w.t.Fatal(err)
 	}
-	e, err := engine.New(engine.Config{
-		Source: w.cluster, Compile: o, Observer: w.server,
-		Publish: func(t *table.Table) { w.note(t); w.server.Publish(t) },
-	})
+	compiler, err := poller.NewCompiler(o, nil, nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	g, err := gate.New(gate.Config{Sink: noting{w.server, w}, Halves: compiler})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	e, err := poller.New(poller.Config{Source: w.cluster, Compile: compiler.Compile, Gate: g})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -8,17 +8,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/routesrv/routesrv/dataplane"
-	"github.com/routesrv/routesrv/engine"
+	"github.com/routesrv/routesrv/gate"
+	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/rollout"
 	"github.com/routesrv/routesrv/table"
-	"github.com/routesrv/routesrv/wire"
 )
-
-// offer is the last table of a producer, and the last read that showed it.
-type offer struct {
-	table *table.Table // nil before the first
-	read  table.Read
-}
 
 // producer is a selfProducer or a remoteProducer.
 type producer interface{ end() }
@@ -52,10 +46,12 @@ func start(ctx context.Context, all *sync.WaitGroup, before *running, f func(con
 // selfProducer computes tables. What has no comment is set when it is made.
 type selfProducer struct {
 	*running
-	engine   *engine.Engine
-	registry *prometheus.Registry // of this engine alone: another one has series of the same names
+	compiler *poller.Compiler
+	gate     *gate.Gate
+	poller   *poller.Poller
+	registry *prometheus.Registry // of this producer alone: another one has series of the same names
 	fallback bool                 // slowed down
-	offer    offer                // owned by the conductor
+	offer    gate.Offer           // owned by the conductor
 }
 
 // newSelf makes a producer that reads the cluster; as a fallback it takes its time.
@@ -66,45 +62,60 @@ func (c *conductor) newSelf(fallback bool) (*selfProducer, error) {
 		interval *= rollout.Slowdown
 	}
 	var err error
-	p.engine, err = engine.New(engine.Config{
-		Source: c.cfg.Source, Compile: c.cfg.Compile, Guard: c.cfg.Guard,
+	if p.compiler, err = poller.NewCompiler(c.cfg.Compile, c.cfg.Logger, p.registry); err != nil {
+		return nil, err
+	}
+	if p.gate, err = gate.New(gate.Config{
+		Sink: selfSink{c, p}, Guard: c.cfg.Guard, Halves: p.compiler, Logger: c.cfg.Logger.With("component", "gate"),
+		Metrics: gate.NewMetrics(p.registry, "routesrv"),
+	}); err != nil {
+		return nil, err
+	}
+	p.poller, err = poller.New(poller.Config{
+		Source: c.cfg.Source, Compile: p.compiler.Compile, Gate: p.gate,
 		Interval: interval, MaxBackoff: max(c.cfg.MaxBackoff, interval),
-		Publish:  func(t *table.Table) { c.selfPublished(p, t) },
-		Observer: selfObserver{c, p},
-		Logger:   c.cfg.Logger, Registerer: p.registry,
+		Logger: c.cfg.Logger, Metrics: poller.NewMetrics(p.registry),
 	})
 	return p, err
 }
 
-// selfObserver hands the reads of an engine to the conductor.
-type selfObserver struct {
+// selfSink hands what the gate of a selfProducer lets pass to the conductor.
+type selfSink struct {
 	c *conductor
 	p *selfProducer
 }
 
-func (o selfObserver) PollStarted() uint64                { return o.c.cache.PollStarted() }
-func (o selfObserver) PollEnded(seq uint64, r table.Read) { o.c.selfRead(o.p, seq, r) }
+// Restore is not called: a selfProducer has no last-good file.
+func (selfSink) Restore(*table.Table, time.Time) {}
 
-// selfPublished takes a table that the guard of the engine has let pass. The read that showed it follows.
-func (c *conductor) selfPublished(p *selfProducer, t *table.Table) {
-	t = t.Zone(c.zone())
-	c.call(func() {
-		p.offer.table = t
-		if c.feeder == producer(p) {
-			c.served.publish(t)
+func (s selfSink) Begin() func(*table.Table, table.Read) {
+	end := s.c.cache.Begin()
+	return func(t *table.Table, r table.Read) { s.c.selfRead(s.p, end, t, r) }
+}
+
+func (s selfSink) Publish(t *table.Table) {
+	t = t.Zone(s.c.zone())
+	s.c.call(func() {
+		s.p.offer.Table = t
+		if s.c.feeder == producer(s.p) {
+			s.c.served.Publish(t)
 		}
 	})
 }
 
-func (c *conductor) selfRead(p *selfProducer, seq uint64, r table.Read) {
+// selfRead takes a read of a selfProducer, whose table its gate has let pass; nil if a suspicious one is held back.
+func (c *conductor) selfRead(p *selfProducer, end func(*table.Table, table.Read), t *table.Table, r table.Read) {
+	if t != nil {
+		t = t.Zone(c.zone())
+	}
 	c.call(func() {
-		if !r.Held {
-			p.offer.read = r
+		if t != nil {
+			p.offer = gate.Offer{Table: t, Read: r}
 		}
 		switch {
 		case c.feeder == producer(p):
-			c.served.confirm(seq, r)
-		case !r.Held:
+			c.served.Show(end, t, r)
+		case t != nil:
 			c.switchTo(p, fromSelf, p.offer)
 		}
 	})
@@ -125,12 +136,12 @@ type remoteProducer struct {
 	client *dataplane.Client
 
 	// owned by the conductor
-	offer    offer
-	lkg      offer     // from the file; nil table if there is none
-	url      string    // of the offer
-	tried    bool      // the first round is over
-	answered time.Time // when a route server last gave a usable answer
-	shown    time.Time // when betweenAnswers last did something, or an answer came
+	offer    gate.Offer
+	lkg      gate.Offer // from the file; nil table if there is none
+	url      string     // of the offer
+	tried    bool       // the first round is over
+	answered time.Time  // when a route server last gave a usable answer
+	shown    time.Time  // when betweenAnswers last did something, or an answer came
 }
 
 // newRemote makes a producer that fetches.
@@ -139,40 +150,58 @@ func (c *conductor) newRemote() (*remoteProducer, error) {
 	cfg := c.cfg.Fetch
 	cfg.RoutesFile = "" // ours is of what is served
 	cfg.Guard, cfg.Logger, cfg.Metrics = c.cfg.Guard, c.cfg.Logger, c.fetchMetrics
-	cfg.Publish = func(t *table.Table, a dataplane.Applied) { c.remoteAnswered(p, t, a) }
-	cfg.Confirm = func(a dataplane.Applied) { c.remoteAnswered(p, p.client.Current(), a) }
+	cfg.Sink = remoteSink{c, p}
 	var err error
 	p.client, err = dataplane.New(cfg)
 	return p, err
 }
 
+// remoteSink hands what the gate of a client lets pass to the conductor.
+type remoteSink struct {
+	c *conductor
+	p *remoteProducer
+}
+
+// Restore keeps the last-known-good table: the conductor decides whether it is served.
+func (s remoteSink) Restore(t *table.Table, read time.Time) {
+	r := decided(table.Read{Newest: t.Revision(), At: read})
+	s.c.call(func() { s.p.lkg = gate.Offer{Table: t, Read: r} })
+}
+
+func (s remoteSink) Begin() func(*table.Table, table.Read) {
+	return func(t *table.Table, r table.Read) {
+		if t != nil { // else a suspicious table is held back, and what is served is as old as before
+			s.c.remoteAnswered(s.p, t, r)
+		}
+	}
+}
+
+func (s remoteSink) Publish(t *table.Table) {
+	s.c.remoteAnswered(s.p, t, s.p.client.Gate().Served().Read)
+}
+
 // remoteAnswered takes an answer of a route server that shows the table that the client has committed.
-func (c *conductor) remoteAnswered(p *remoteProducer, t *table.Table, a dataplane.Applied) {
+func (c *conductor) remoteAnswered(p *remoteProducer, t *table.Table, r table.Read) {
+	url := p.client.Gate().Served().Origin
+	r = decided(r)
 	c.call(func() {
-		changed := p.offer.table != t
 		p.answered = time.Now()
 		p.shown = p.answered
-		p.offer, p.url = offer{t, readOf(a)}, a.Origin
-		if c.feeder != producer(p) {
-			c.switchTo(p, fromRouteServer, p.offer)
+		p.offer, p.url = gate.Offer{Table: t, Read: r}, url
+		if c.feeder == producer(p) {
+			c.served.Show(c.served.Begin(), t, r)
 		} else {
-			if changed {
-				c.served.publish(t)
-			}
-			c.served.confirm(c.cache.PollStarted(), p.offer.read)
+			c.switchTo(p, fromRouteServer, p.offer)
 		}
 		c.compare()
 	})
 }
 
-// readOf is an answer as the cache sees it. The client has verified and ordered what it commits, and the proxy has
-// nobody else to ask: there is no doubt left about what is newer.
-func readOf(a dataplane.Applied) table.Read {
-	backends := a.ServerState == wire.StateBackendsHeld
-	return table.Read{
-		Oldest: a.Revision, Newest: a.Revision, Consistent: true,
-		Held: backends || a.ServerState == wire.StateHeld, Backends: backends, At: a.SourceRead,
-	}
+// decided is an answer of a route server as the cache sees it. The client has verified and ordered what it commits, and the
+// proxy has nobody else to ask: there is no doubt left about what is newer.
+func decided(r table.Read) table.Read {
+	r.Oldest, r.Consistent, r.Stale = r.Newest, true, false
+	return r
 }
 
 // firstRoundInterval is how often is looked whether the first round of the client is over, which somebody waits for.
@@ -182,10 +211,7 @@ const firstRoundInterval = 50 * time.Millisecond
 func (c *conductor) runRemote(ctx context.Context, p *remoteProducer) {
 	var background sync.WaitGroup
 	defer background.Wait()
-	if t := p.client.Boot(); t != nil {
-		lkg := offer{t, readOf(*p.client.Status().Applied)}
-		c.call(func() { p.lkg = lkg })
-	}
+	p.client.Boot()
 	background.Go(func() { c.watch(ctx, p) })
 	if err := p.client.Run(ctx); err != nil {
 		c.log.Error("data-plane client ended", "error", err)

@@ -59,9 +59,6 @@ func (s *Sidecar) Run(ctx context.Context) error {
 func (s *Sidecar) RunTables(ctx context.Context) {
 	s.started.Store(time.Now().UnixNano())
 	var background sync.WaitGroup
-	if s.routes.path != "" {
-		background.Go(func() { s.routes.run(ctx) })
-	}
 	if s.modes != nil {
 		background.Go(func() { s.modes.watch(ctx, s.conductor.set) })
 	}

@@ -72,12 +72,12 @@ func (c *conductor) compare() {
 		return
 	}
 	a, b := c.self.offer, c.remote.offer
-	if a.table == nil || b.table == nil || c.unread(time.Now()) != "" {
+	if a.Table == nil || b.Table == nil || c.unread(time.Now()) != "" {
 		c.shadow.metrics.Failed()
 		return
 	}
 	p := pair{
-		c.shadow.generation, a.table, b.table.WithRevision(b.read.Newest), c.remote.url, [2]time.Time{a.read.At, b.read.At}, time.Now(),
+		c.shadow.generation, a.Table, b.Table.WithRevision(b.Read.Newest), c.remote.url, [2]time.Time{a.Read.At, b.Read.At}, time.Now(),
 	}
 	select {
 	case <-c.shadow.pairs: // not begun yet, and older
@@ -92,7 +92,7 @@ func (c *conductor) unread(now time.Time) string {
 	for _, side := range []struct {
 		name string
 		read time.Time
-	}{{"computed", c.self.offer.read.At}, {"fetched", c.remote.offer.read.At}} {
+	}{{"computed", c.self.offer.Read.At}, {"fetched", c.remote.offer.Read.At}} {
 		switch age := now.Sub(side.read); {
 		case side.read.IsZero():
 			return fmt.Sprintf("it is not known when the source of the %s table was read", side.name)
@@ -186,7 +186,7 @@ func (s *shadow) evidence(now time.Time, mode rollout.Mode) rollout.Evidence {
 	c := s.c
 	switch {
 	case mode != rollout.Pre || s.last.IsZero() || now.Sub(s.last) <= limit:
-	case c.self != nil && c.self.offer.table != nil && c.remote != nil && c.remote.offer.table != nil && c.unread(now) != "":
+	case c.self != nil && c.self.offer.Table != nil && c.remote != nil && c.remote.offer.Table != nil && c.unread(now) != "":
 		e.Trouble = "no comparison: " + c.unread(now)
 	default:
 		e.Trouble = fmt.Sprintf("the last comparison was %s ago: a table cannot be had", now.Sub(s.last).Truncate(time.Second))

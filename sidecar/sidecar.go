@@ -3,8 +3,9 @@
 //
 // # Parts
 //
-// Two producers make tables: an engine, which reads the cluster and compiles, and a dataplane client, which fetches and
-// verifies. One goroutine, the conductor, decides which of them run and which one feeds the cache that the proxy reads.
+// Two producers make tables: a poller, which reads the cluster and compiles, and a dataplane client, which fetches and
+// verifies. Each has a gate, and a switch of package gate joins them before the one cache that the proxy reads. One
+// goroutine, the conductor, decides which producers run and which one is served.
 // What to decide is left to package rollout. In mode Pre every answer of a route server is compared with the table that
 // was computed.
 //
@@ -38,7 +39,7 @@
 //
 // A switch to Exec while no route server answers leaves the computed table in place, and the cluster is read as before,
 // until one does. The last-known-good file is that of the client: in mode Pre, too, it has the table of the route server,
-// which was verified and compared, and was not served. It is served only if there is nothing else. Metrics of an engine
+// which was verified and compared, and was not served. It is served only if there is nothing else. Metrics of a poller
 // begin anew when a producer is started again.
 //
 // # What it does not do
@@ -87,14 +88,14 @@ type Config struct {
 	// Fallback is when a data plane in Exec computes after all. Its Pod is filled in.
 	Fallback rollout.FallbackConfig
 
-	// The engine: see engine.Config. A nil Source means that no table can be computed.
+	// The poller: see poller.Config and compile.Options. A nil Source means that no table can be computed.
 	Source     poller.Source
 	Compile    compile.Options
 	Guard      guard.Config // of both producers, and of moves between them
 	Interval   time.Duration
 	MaxBackoff time.Duration
 
-	// Fetch is the client; without URLs no table can be fetched. Publish, Confirm, Guard, Logger and Metrics are filled in.
+	// Fetch is the client; without URLs no table can be fetched. Sink, Guard, Logger and Metrics are filled in.
 	// Its Zone and ZoneFile are for the computed table, too. RoutesFile is written for whatever is served.
 	Fetch dataplane.Config
 
@@ -123,8 +124,7 @@ type Sidecar struct {
 	registry  *prometheus.Registry
 	cache     *etagcache.Cache
 	conductor *conductor
-	modes     *modeFile // nil without one
-	routes    *routesFile
+	modes     *modeFile            // nil without one
 	endpoints []httpserve.Endpoint // of both listeners
 	main      *http.Server
 	support   *http.Server
@@ -158,8 +158,7 @@ func New(cfg Config) (*Sidecar, error) {
 	}); err != nil {
 		return nil, err
 	}
-	s.routes = newRoutesFile(cfg.Fetch.RoutesFile, s.log)
-	if s.conductor, err = newConductor(&s.cfg, decider, s.cache, s.routes, s.log); err != nil {
+	if s.conductor, err = newConductor(&s.cfg, decider, s.cache, s.log); err != nil {
 		return nil, err
 	}
 	if s.modes != nil {

@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/dataplane"
+	"github.com/routesrv/routesrv/gate"
 	"github.com/routesrv/routesrv/httpserve"
-	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/rollout"
 	"github.com/routesrv/routesrv/table"
 )
@@ -49,7 +49,7 @@ type fallbackReport struct {
 // report shows the state to handlers and in metrics.
 func (c *conductor) report(now time.Time) {
 	d := c.decision
-	v := &view{Mode: d.Mode, Asked: d.Asked, Setting: c.decider.Setting(), Refused: d.Refused, Origin: c.served.origin}
+	v := &view{Mode: d.Mode, Asked: d.Asked, Setting: c.decider.Setting(), Refused: d.Refused, Origin: c.origin()}
 	if c.modeErrors != nil {
 		v.ModeFileError = c.modeErrors()
 	}
@@ -59,10 +59,10 @@ func (c *conductor) report(now time.Time) {
 		v.CutoverReady = r.Ready
 		v.Cutover = &cutoverReport{r.Ready, r.Reason, e.CleanFor.Seconds(), e.Comparisons, e.Differences, e.Trouble}
 	}
-	if c.served.origin != c.target || c.switchover != nil {
+	if x := c.served.Pending(); c.origin() != c.target || x != nil {
 		v.Switch = &switchReport{To: c.target, Waiting: "nothing was shown by it yet"}
-		if x := c.switchover; x != nil {
-			v.Switch.Since, v.Switch.Waiting, v.Switch.Guard = x.since, x.waiting, httpserve.ReportGuard(x.guard.State())
+		if x != nil {
+			v.Switch.Since, v.Switch.Waiting, v.Switch.Guard = x.Since, x.Waiting, httpserve.ReportGuard(x.Guard)
 		}
 	}
 	if f := c.falling; d.Mode == rollout.Exec {
@@ -83,7 +83,7 @@ type statusReport struct {
 	Table      *tableReport      `json:"table,omitempty"`
 	Self       *selfReport       `json:"self,omitempty"`  // while a table is computed
 	Fetch      *dataplane.Status `json:"fetch,omitempty"` // while one is fetched
-	RoutesFile *routesFileReport `json:"routes_file,omitempty"`
+	RoutesFile *gate.FileStatus  `json:"routes_file,omitempty"`
 }
 
 type tableReport struct {
@@ -100,7 +100,7 @@ type tableReport struct {
 
 type selfReport struct {
 	Fallback bool            `json:"fallback"`
-	Source   poller.Status   `json:"source"`
+	Source   gate.Progress   `json:"source"`
 	Guard    httpserve.Guard `json:"guard"`
 	Problems map[string]int  `json:"problems"` // by severity
 }
@@ -109,7 +109,7 @@ type selfReport struct {
 func (s *Sidecar) status() statusReport {
 	r := statusReport{
 		Version: s.cfg.Version, Started: time.Unix(0, s.started.Load()), Pod: s.cfg.Pod, view: s.conductor.view.Load(),
-		RoutesFile: s.routes.report(),
+		RoutesFile: s.conductor.served.Files()[0],
 	}
 	if t := s.cache.Current(); t != nil {
 		c := s.cache.Status()
@@ -120,9 +120,9 @@ func (s *Sidecar) status() statusReport {
 		}
 	}
 	if p := s.conductor.selfNow.Load(); p != nil {
-		r.Self = &selfReport{Fallback: p.fallback, Source: p.engine.Status(), Guard: httpserve.ReportGuard(p.engine.Guard()),
+		r.Self = &selfReport{Fallback: p.fallback, Source: p.poller.Status(), Guard: httpserve.ReportGuard(p.gate.State()),
 			Problems: map[string]int{"error": 0, "warning": 0, "info": 0}}
-		for _, problem := range p.engine.Problems() {
+		for _, problem := range p.compiler.Problems() {
 			r.Self.Problems[problem.Severity.String()]++
 		}
 	}

@@ -28,6 +28,7 @@ func TestSuspiciousSwitchIsHeldUntilItLasts(t *testing.T) {
 		w.runServer(selective("^skipper$")) // it lacks three routes of four
 		cfg := w.config("False")
 		cfg.ModeFile = tempFile(t, "mode", "False")
+		cfg.Guard.Hold = time.Minute
 		p := w.run(cfg)
 		p.expect("False", "self", time.Second)
 		before := p.get("/routes").Body.String()

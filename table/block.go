@@ -22,20 +22,24 @@ const (
 type Block struct {
 	routes []*Route // sorted by id, never empty
 	bytes  int      // length of the text
+	starts bool     // it begins here whatever is before it
 
 	hosts func() []string // made on first demand
 	zones func() []string // made on first demand
 	zoned sync.Map        // zone to *Block, made on first demand
+
+	checksum func() uint32 // of the text, made on first demand
 }
 
 // newBlock takes over routes, which must be sorted, checked and not empty.
 func newBlock(routes []*Route) *Block {
-	b := &Block{routes: routes, bytes: len(routes) - 1}
+	b := &Block{routes: routes, bytes: len(routes) - 1, starts: startsBlock(routes[0].ID)}
 	for _, r := range routes {
 		b.bytes += len(r.Text)
 	}
 	b.hosts = sync.OnceValue(func() []string { return hostAlternatives(b.routes) })
 	b.zones = sync.OnceValue(func() []string { return zonesOf(b.routes) })
+	b.checksum = sync.OnceValue(func() uint32 { return sumOf(b.routes) })
 	return b
 }
 

@@ -35,7 +35,7 @@ type Delta struct {
 
 // Between returns the delta that leads from one table to another, with nothing in it that is not needed.
 func Between(base, target *Table) *Delta {
-	d := &Delta{Base: base.digest, Target: target.digest, Revision: target.revision, Count: target.Len()}
+	d := &Delta{Base: base.Digest(), Target: target.Digest(), Revision: target.revision, Count: target.Len()}
 	for was, is := range Changes(base.list, target.list) {
 		if is == nil {
 			d.Deletes = append(d.Deletes, was.ID)
@@ -74,8 +74,8 @@ func (d *Delta) AppendJSON(dst []byte) ([]byte, error) {
 // one that the server has. t is not changed, and what did not change is shared with it. The error wraps ErrOtherBase, ErrDelta
 // or that of the parser.
 func (t *Table) Apply(d *Delta, at time.Time, limit int64) (*Table, error) {
-	if d.Base != t.digest {
-		return nil, fmt.Errorf("%w: for %s, have %s", ErrOtherBase, d.Base, t.digest)
+	if have := t.Digest(); d.Base != have {
+		return nil, fmt.Errorf("%w: for %s, have %s", ErrOtherBase, d.Base, have)
 	}
 	upserts := make([]*Route, 0, len(d.Upserts))
 	for _, line := range d.Upserts {
@@ -93,8 +93,8 @@ func (t *Table) Apply(d *Delta, at time.Time, limit int64) (*Table, error) {
 		return nil, fmt.Errorf("%w: %w: %d bytes, limit %d", ErrDelta, ErrTooLarge, list.bytes, limit)
 	}
 	next := t.Next(list, d.Revision, at)
-	if next.digest != d.Target || next.Len() != d.Count {
-		return nil, fmt.Errorf("%w: %d routes with digest %s, want %d with %s", ErrDelta, next.Len(), next.digest, d.Count, d.Target)
+	if digest := next.Digest(); digest != d.Target || next.Len() != d.Count {
+		return nil, fmt.Errorf("%w: %d routes with digest %s, want %d with %s", ErrDelta, next.Len(), digest, d.Count, d.Target)
 	}
 	return next, nil
 }

@@ -82,7 +82,7 @@ func (t *Table) WriteFile(w io.Writer, meta FileMeta) error {
 func (t *Table) fileHeader(meta FileMeta) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s%d\n", fileMagic, FileVersion)
-	fmt.Fprintf(&b, "%s%s\n", fileDigest, t.digest)
+	fmt.Fprintf(&b, "%s%s\n", fileDigest, t.Digest())
 	fmt.Fprintf(&b, "%s%d\n", fileRevision, t.revision)
 	fmt.Fprintf(&b, "%s%d\n", fileRoutes, t.Len())
 	fmt.Fprintf(&b, "%s%d\n", fileBytes, t.Bytes())

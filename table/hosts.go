@@ -46,6 +46,18 @@ func (c *content) hostsAfter(before *content) {
 	c.hosts.Store(known)
 }
 
+// HostChanges returns the hosts that only one of two tables has, sorted. It costs what the blocks do that they do not share.
+func HostChanges(before, after *Table) (gone, come []string) {
+	was, is := different(before.list.blocks, after.list.blocks)
+	gone, come = OnlyInOne(hostsOf(was), hostsOf(is))
+	if len(gone)+len(come) > fewHosts {
+		return OnlyInOne(before.Hosts(), after.Hosts())
+	}
+	gone = slices.DeleteFunc(gone, func(host string) bool { return hasHost(after.list.blocks, host) })
+	come = slices.DeleteFunc(come, func(host string) bool { return hasHost(before.list.blocks, host) })
+	return gone, come
+}
+
 // hostsOf returns the distinct hosts of the blocks, sorted.
 func hostsOf(blocks []*Block) []string {
 	return union(blocks, func(b *Block) []string { return b.hosts() })

@@ -108,7 +108,7 @@ func (l List) With(upserts []*Route, deletes []string) (List, error) {
 	e := editing{upserts: upserts, deletes: slices.Sorted(slices.Values(deletes))}
 	for i := 0; i < len(l.blocks); {
 		j := i + 1
-		for j < len(l.blocks) && !startsBlock(l.blocks[j].routes[0].ID) {
+		for j < len(l.blocks) && !l.blocks[j].starts {
 			j++ // a block that begins because the one before it is full depends on that one
 		}
 		end := ""
@@ -121,6 +121,28 @@ func (l List) With(upserts []*Route, deletes []string) (List, error) {
 	e.pending = append(e.pending, e.upserts...) // of an empty list
 	e.flush()
 	return newList(e.blocks), nil
+}
+
+// Sharing returns the list with the blocks of another one in the place of its own, where both have the same routes: what was
+// changed in both of them in the same way is there once again.
+func (l List) Sharing(other List) List {
+	blocks, theirs := l.blocks, other.blocks
+	for i, b := range l.blocks {
+		for len(theirs) > 0 && theirs[0].routes[0].ID < b.routes[0].ID {
+			theirs = theirs[1:]
+		}
+		if len(theirs) == 0 {
+			break
+		}
+		if theirs[0] == b || !slices.EqualFunc(theirs[0].routes, b.routes, func(a, b *Route) bool { return a == b || *a == *b }) {
+			continue
+		}
+		if &blocks[0] == &l.blocks[0] {
+			blocks = slices.Clone(blocks)
+		}
+		blocks[i] = theirs[0]
+	}
+	return List{blocks: blocks, len: l.len, bytes: l.bytes}
 }
 
 // editing applies changes to one segment after the other: a segment begins with an id that begins a block wherever it is,
@@ -169,7 +191,7 @@ func (e *editing) reopen() {
 	i := len(e.blocks)
 	for i > 0 {
 		i--
-		if startsBlock(e.blocks[i].routes[0].ID) {
+		if e.blocks[i].starts {
 			break
 		}
 	}

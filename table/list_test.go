@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/routesrv/routesrv/table"
 )
@@ -44,8 +45,9 @@ func blockTexts(l table.List) []string {
 	return texts
 }
 
-// walkLists makes random changes and holds three laws after each: the list that was changed is cut like one made anew of the
-// same routes, Changes tells exactly what was changed, and the table has the digest and the hosts of one made anew.
+// walkLists makes random changes and holds laws after each: the list that was changed is cut like one made anew of the
+// same routes, Changes tells exactly what was changed, the table has the digest and the hosts of one made anew, whether or
+// not somebody asked for those of the tables before, and what two tables say of each other is what their texts say.
 func walkLists(t testing.TB, seed uint64, routes, steps int) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 7))
@@ -82,9 +84,23 @@ func walkLists(t testing.TB, seed uint64, routes, steps int) {
 			t.Fatalf("seed %d, step %d: %v", seed, step, err)
 		}
 		anew := listOf(t, model)
+		previous := tab
 		tab = tab.Next(list, uint64(step), at)
-		if want := table.Of(anew, 0, at).Digest(); tab.Digest() != want {
-			t.Fatalf("seed %d, step %d: digest %s of a table that goes on from the one before, want %s", seed, step, tab.Digest(), want)
+		if rng.IntN(3) > 0 {
+			if want := table.Of(anew, 0, at).Digest(); tab.Digest() != want {
+				t.Fatalf("seed %d, step %d: digest %s of a table that goes on from the one before, want %s", seed, step, tab.Digest(), want)
+			}
+		}
+		if step%4 == 0 {
+			comparePair(t, fmt.Sprintf("seed %d, step %d", seed, step), previous, tab)
+			comparePair(t, fmt.Sprintf("seed %d, step %d, made anew", seed, step), table.Of(anew, 0, at), tab)
+		}
+		shared := list.Sharing(before)
+		if diff := cmp.Diff(blockTexts(list), blockTexts(shared)); diff != "" || shared.Len() != list.Len() {
+			t.Fatalf("seed %d, step %d: with blocks of another list (-before +after):\n%s", seed, step, diff)
+		}
+		if back := anew.Sharing(list); !slices.Equal(back.Blocks(), list.Blocks()) {
+			t.Fatalf("seed %d, step %d: equal lists do not share their blocks", seed, step)
 		}
 		if rng.IntN(3) > 0 {
 			if diff := cmp.Diff(table.Of(anew, 0, at).Hosts(), tab.Hosts()); diff != "" {
@@ -98,6 +114,27 @@ func walkLists(t testing.TB, seed uint64, routes, steps int) {
 			t.Fatalf("seed %d, step %d: cut otherwise than a list made anew (-anew +changed):\n%s", seed, step, diff)
 		}
 		checkChanges(t, fmt.Sprintf("seed %d, step %d", seed, step), before, list, was, model)
+	}
+}
+
+// comparePair holds what two tables say of each other against their texts and hosts.
+func comparePair(t testing.TB, where string, a, b *table.Table) {
+	t.Helper()
+	same := string(a.Text()) == string(b.Text())
+	hashed := a.Hashed() && b.Hashed()
+	if a.Equal(b) != same || b.Equal(a) != same {
+		t.Fatalf("%s: equal %v, want %v", where, a.Equal(b), same)
+	}
+	if same && a.Checksum() != b.Checksum() {
+		t.Fatalf("%s: the same text has two checksums", where)
+	}
+	if hashed != (a.Hashed() && b.Hashed()) {
+		t.Fatalf("%s: a comparison has taken digests", where)
+	}
+	gone, come := table.HostChanges(a, b)
+	onlyA, onlyB := table.OnlyInOne(table.Of(a.Routes(), 0, at).Hosts(), table.Of(b.Routes(), 0, at).Hosts())
+	if diff := cmp.Diff([][]string{onlyA, onlyB}, [][]string{gone, come}, cmpopts.EquateEmpty()); diff != "" {
+		t.Fatalf("%s: hosts that only one has (-want +got):\n%s", where, diff)
 	}
 }
 
@@ -256,4 +293,54 @@ func TestChangesAreChecked(t *testing.T) {
 	if err != nil || both.Get("a") == nil || both.Get("a").Text != line("a", 1).Text {
 		t.Errorf("an id in both lists: %v, error %v, want the route", both.Get("a"), err)
 	}
+}
+
+// With the first route of a segment its cut goes: what is left belongs to the segment before, whether or not that one changes.
+func TestAListIsCutAnewWhereTheFirstRouteOfABlockGoes(t *testing.T) {
+	routes := make(map[string]*table.Route)
+	for i := range 10_000 {
+		id := fmt.Sprintf("r%05d", i)
+		routes[id] = line(id, 0)
+	}
+	list := listOf(t, routes)
+	blocks := list.Blocks()
+	if len(blocks) < 5 {
+		t.Fatalf("%d blocks are too few", len(blocks))
+	}
+	for i, b := range blocks {
+		first := b.Routes()[0].ID
+		for name, change := range map[string]struct {
+			upserts []*table.Route
+			deletes []string
+		}{
+			"alone":                 {nil, []string{first}},
+			"with its neighbour":    {nil, []string{first, b.Routes()[1].ID}},
+			"with one before":       {[]*table.Route{line(blocks[max(0, i-1)].Routes()[1].ID, 1)}, []string{first}},
+			"with all of it":        {nil, idsOf(b)},
+			"with the block before": {nil, append(idsOf(blocks[max(0, i-1)]), first)},
+		} {
+			want := maps.Clone(routes)
+			for _, id := range change.deletes {
+				delete(want, id)
+			}
+			for _, r := range change.upserts {
+				want[r.ID] = r
+			}
+			got, err := list.With(change.upserts, change.deletes)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(blockTexts(listOf(t, want)), blockTexts(got)); diff != "" {
+				t.Errorf("block %d, %s: cut otherwise than a list made anew (-anew +changed):\n%.500s", i, name, diff)
+			}
+		}
+	}
+}
+
+func idsOf(b *table.Block) []string {
+	var ids []string
+	for _, r := range b.Routes() {
+		ids = append(ids, r.ID)
+	}
+	return ids
 }

@@ -19,9 +19,9 @@ type Read struct {
 	// Held says that the read showed another table than the one that is served, which a guard holds back.
 	Held bool
 	// Live says of a Held read that the table that is served was made of it all the same, but for what is held. Backends
-	// says that only backends are. Candidate is the digest of the table that is held back.
+	// says that only backends are. Candidate is the table that is held back; nil if that is not known.
 	Live, Backends bool
-	Candidate      Digest
+	Candidate      *Table
 	// Stale says that the source, another route server, has the table from a checkpoint, and has not read its own source since.
 	Stale bool
 	// At is when the read was complete.

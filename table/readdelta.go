@@ -132,7 +132,7 @@ type stringBudget struct {
 	n    int
 }
 
-func (b *stringBudget) take(s string) error {
+func (b *stringBudget) spend(s string) error {
 	b.n++
 	charge := int64(len(s))
 	if b.n > freeStrings {
@@ -163,7 +163,7 @@ func (r *deltaReader) strings(dec *json.Decoder, budget *stringBudget) ([]string
 		if !ok {
 			return nil, fmt.Errorf("%v, want a string", t)
 		}
-		if err := budget.take(s); err != nil {
+		if err := budget.spend(s); err != nil {
 			return nil, err
 		}
 		list = append(list, s)

@@ -22,7 +22,7 @@ type Route struct {
 	Backend int32
 }
 
-// The filter that keeps a route out of zone selection, with exactly these two arguments (routesrv.md §4).
+// The filter that keeps a route out of zone selection, with exactly these two arguments.
 const (
 	zoneOptOutFilter = "annotate"
 	zoneOptOutKey    = "zalando.org/traffic-zone-aware"

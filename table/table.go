@@ -6,8 +6,8 @@
 // revision is the highest of the read that gave the table ([Read]): it has nothing of the source that was written later.
 //
 // Guarantees: a table never changes after New, and all methods are safe for concurrent use. Ids are unique and sorted
-// bytewise, whatever the order of the input. What is costly and not needed by everybody (the joined text, the hosts, the
-// zones) is made on first demand and then kept.
+// bytewise, whatever the order of the input. What is costly and not needed by everybody (the digest, the joined text,
+// the hosts, the zones) is made on first demand and then kept.
 //
 // [Parse] reads a canonical text back so that its bytes, and with them the digest, stay what they were.
 //
@@ -23,7 +23,6 @@
 package table
 
 import (
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"hash"
@@ -51,10 +50,11 @@ type Table struct {
 // content is what two tables with different revisions can share.
 type content struct {
 	list   List
-	digest Digest
-	states []hash.Cloner // of the hash, after each block
+	hashed atomic.Pointer[Digest]        // nil until somebody asks
+	states atomic.Pointer[[]hash.Cloner] // of the hash, after each block; of the first ones until somebody asks for the digest
+	sum    func() Digest                 // made on first demand
 
-	text  func() []byte            // made on first demand
+	text  func() []byte            // likewise
 	zones func() []string          // made on first demand
 	hosts atomic.Pointer[[]string] // made on first demand; in a table that comes from one that has them, at once
 }
@@ -75,13 +75,13 @@ func New(routes []Route, revision uint64, at time.Time) (*Table, error) {
 	return Of(list, revision, at), nil
 }
 
-// Of makes a table of a list, with the meaning of New. The cost is one hash over the text.
+// Of makes a table of a list, with the meaning of New.
 func Of(list List, revision uint64, at time.Time) *Table {
 	return &Table{content: newContent(list, nil), revision: revision, at: at}
 }
 
 // Next makes a table of a list that came from that of t by [List.With]. What the two have in common up to the first
-// difference is not hashed again; apart from that it is Of. t may be nil.
+// difference is not hashed again if the digest of t is known; apart from that it is Of. t may be nil.
 func (t *Table) Next(list List, revision uint64, at time.Time) *Table {
 	if t == nil {
 		return Of(list, revision, at)
@@ -101,7 +101,7 @@ func check(r *Route) error {
 	return nil
 }
 
-// isSymbol reports whether s is a symbol of eskip (eskip.md §2), which every id must be for the document to parse.
+// isSymbol reports whether s is a symbol of eskip, which every id must be for the document to parse.
 func isSymbol(s string) bool {
 	for i := range len(s) {
 		c := s[i]
@@ -115,56 +115,12 @@ func isSymbol(s string) bool {
 
 func newContent(list List, before *content) *content {
 	c := &content{list: list}
-	c.hash(before)
+	c.hashAfter(before)
+	c.sum = sync.OnceValue(c.hash)
 	c.text = sync.OnceValue(c.join)
 	c.zones = sync.OnceValue(func() []string { return union(c.list.blocks, func(b *Block) []string { return b.zones() }) })
 	if before != nil {
 		c.hostsAfter(before)
-	}
-	return c
-}
-
-// hash takes the digest of the text. The state of the hash at the end of each block is kept: a table that begins with the same blocks
-// goes on from there.
-func (c *content) hash(before *content) {
-	var sum hash.Hash = sha256.New()
-	c.states = make([]hash.Cloner, 0, len(c.list.blocks))
-	if before != nil {
-		n := 0
-		for n < min(len(c.list.blocks), len(before.states)) && c.list.blocks[n] == before.list.blocks[n] {
-			n++
-		}
-		if c.states = append(c.states, before.states[:n]...); n > 0 {
-			sum = cloned(before.states[n-1])
-		}
-	}
-	piece := make([]byte, 0, 16<<10) // which stays in the cache of the processor
-	for i := len(c.states); i < len(c.list.blocks); i++ {
-		for j, r := range c.list.blocks[i].routes {
-			if len(piece)+1+len(r.Text) > cap(piece) {
-				sum.Write(piece) // a hash does not fail
-				piece = piece[:0]
-			}
-			if i+j > 0 {
-				piece = append(piece, '\n')
-			}
-			piece = append(piece, r.Text...)
-		}
-		sum.Write(piece)
-		piece = piece[:0]
-		state, ok := sum.(hash.Cloner)
-		if !ok {
-			panic("table: SHA-256 cannot be cloned") // it can in every version of Go that this is built with
-		}
-		c.states = append(c.states, cloned(state))
-	}
-	sum.Sum(c.digest[:0])
-}
-
-func cloned(state hash.Cloner) hash.Cloner {
-	c, err := state.Clone()
-	if err != nil {
-		panic(err) // a hash in software does not fail
 	}
 	return c
 }
@@ -208,8 +164,33 @@ func (t *Table) Len() int { return t.list.len }
 // Bytes returns the length of the canonical text in bytes.
 func (t *Table) Bytes() int { return t.list.bytes }
 
-// Digest returns the SHA-256 of the canonical text.
-func (t *Table) Digest() Digest { return t.digest }
+// Digest returns the SHA-256 of the canonical text. It is taken on the first call, which costs up to one hash over the text.
+// To compare two tables, Equal is cheaper.
+func (t *Table) Digest() Digest { return t.sum() }
+
+// Hashed reports whether somebody has asked for the digest.
+func (t *Table) Hashed() bool { return t.hashed.Load() != nil }
+
+// Equal reports whether both have the same text, or both are nil. It costs what the blocks do that they do not share; no
+// digest is taken for it.
+func (t *Table) Equal(o *Table) bool {
+	if t == nil || o == nil {
+		return t == o
+	}
+	if t.content == o.content {
+		return true
+	}
+	if t.list.len != o.list.len || t.list.bytes != o.list.bytes {
+		return false
+	}
+	if a, b := t.hashed.Load(), o.hashed.Load(); a != nil && b != nil {
+		return *a == *b
+	}
+	for range Changes(t.list, o.list) {
+		return false
+	}
+	return true
+}
 
 // Revision returns the highest revision of the read that the table comes from, 0 if the source has none.
 func (t *Table) Revision() uint64 { return t.revision }

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -113,6 +114,35 @@ func TestEmptyTable(t *testing.T) {
 	}
 	if tab.Len() != 0 || tab.Bytes() != 0 || len(tab.Text()) != 0 || tab.Digest() != sha256.Sum256(nil) || tab.Zone("a") != tab {
 		t.Errorf("got %d routes, text %q, digest %s", tab.Len(), tab.Text(), tab.Digest())
+	}
+}
+
+func TestADigestIsTakenWhenSomebodyAsks(t *testing.T) {
+	tab := parse(t, document)
+	next := tab.WithRevision(8)
+	if tab.Hashed() || next.Hashed() {
+		t.Error("hashed before anybody asked")
+	}
+	want := table.Digest(sha256.Sum256(tab.Text()))
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() {
+			if got := next.Digest(); got != want {
+				t.Errorf("digest %s, want %s", got, want)
+			}
+		})
+		group.Go(func() { // while somebody goes on from it
+			if got := tab.Next(tab.Routes(), 9, at).Digest(); got != want {
+				t.Errorf("digest %s of the next table, want %s", got, want)
+			}
+		})
+	}
+	group.Wait()
+	if !tab.Hashed() {
+		t.Error("not hashed, though a table of the same content was asked")
+	}
+	if none := (*table.Table)(nil); none.Equal(tab) || tab.Equal(none) || !none.Equal(nil) {
+		t.Error("no table is equal to none only")
 	}
 }
 

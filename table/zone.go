@@ -8,7 +8,7 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 )
 
-// minZoneEndpoints is the number of endpoints that a route must have in a zone to be limited to them (routesrv.md §4):
+// minZoneEndpoints is the number of endpoints that a route must have in a zone to be limited to them:
 // fewer would put the load of a zone on too few backends.
 const minZoneEndpoints = 3
 

@@ -251,7 +251,7 @@ func TestNothingInThePlaceOfAFileIsInTheWay(t *testing.T) {
 				t.Errorf("status of the LKG file %+v, want why it could not be used", s)
 			}
 			p.terminate()
-			if n := strings.Count(p.log.String(), "LKG file is not usable"); n != 1 {
+			if n := strings.Count(p.log.String(), "last-good file is not usable"); n != 1 {
 				t.Errorf("said %d times what is wrong with the LKG file", n)
 			}
 			f, err := os.Open(dir + "/lkg")

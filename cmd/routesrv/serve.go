@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"os/signal"
 	"runtime"
@@ -15,9 +16,11 @@ import (
 
 	"github.com/routesrv/routesrv/config"
 	"github.com/routesrv/routesrv/dataplane"
+	"github.com/routesrv/routesrv/peers"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/server"
 	"github.com/routesrv/routesrv/setup"
+	"github.com/routesrv/routesrv/table"
 )
 
 // runServe serves until ctx ends. SIGHUP, which would end the process without draining, reads the source at once.
@@ -69,8 +72,12 @@ func newServer(cfg *config.RouteServer, log *slog.Logger, std stdio) (*server.Se
 	if err != nil {
 		return nil, err
 	}
+	askPeers, err := newPeers(cfg, log)
+	if err != nil {
+		return nil, err
+	}
 	return server.New(server.Config{
-		Source: source, Upstream: upstream, Compile: cfg.Compile, Guard: cfg.Guard,
+		Source: source, Upstream: upstream, Peers: askPeers, Compile: cfg.Compile, Guard: cfg.Guard,
 		Interval: cfg.Poll.Interval, MaxBackoff: cfg.Poll.MaxBackoff,
 		Address: cfg.Listen.Address, SupportAddress: cfg.Listen.SupportAddress,
 		TLS: server.TLSConfig{
@@ -106,6 +113,23 @@ func newSource(cfg *config.RouteServer, log *slog.Logger, std stdio, reg prometh
 	return nil, dataplane.Config{
 		URLs: u.URLs, Follow: u.Follow, FullEvery: u.FullEvery, Timeout: u.Timeout, MaxBytes: u.MaxBytes, Memory: setup.MemoryLimit(), Transport: transport,
 	}, "", nil
+}
+
+// newPeers gives what asks the other replicas for their table; nil if there are none.
+func newPeers(cfg *config.RouteServer, log *slog.Logger) (func(context.Context) (*table.Table, string, error), error) {
+	if cfg.Peers == "" {
+		return nil, nil
+	}
+	u := cfg.Upstream
+	files := setup.TLSFiles{CA: u.CAFile, Cert: u.CertFile, Key: u.KeyFile}
+	if _, err := setup.NewTransport(files, log); err != nil { // what is wrong with the files is to be said now
+		return nil, fmt.Errorf("--upstream-ca-file, --upstream-client-cert, --upstream-client-key: %w", err)
+	}
+	asked := peers.Config{
+		URL: cfg.Peers, MaxBytes: u.MaxBytes, Memory: setup.MemoryLimit(), Logger: log.With("component", "peers"),
+		Transport: func(address string) (http.RoundTripper, error) { return setup.NewTransportTo(address, files, log) },
+	}
+	return func(ctx context.Context) (*table.Table, string, error) { return peers.Table(ctx, asked) }, nil
 }
 
 // gcPercent trades a little processor time for memory: nearly all of the heap is the table and the objects, which live

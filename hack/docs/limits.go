@@ -67,7 +67,7 @@ var limits = []limit{
 	{"`routesrv diff`", "one table, unpacked", "source/tables", "DefaultMaxBytes", "bytes", ""},
 	{"", "one table from a URL", "source/tables", "DefaultTimeout", "time", ""},
 	{"", "redirects", "source/tables", "DefaultMaxRedirects", "number", ""},
-	{"log", "problems logged for one read", "engine", "maxLogged", "number", ""},
+	{"log", "problems logged for one read", "poller", "maxLogged", "number", ""},
 }
 
 // limitParts is the table of the limits, with their values as the code has them.

@@ -28,10 +28,22 @@ var allowed = map[string][]string{
 	"guard":             {"routeid", "table"},
 	"proxysafe":         {"eskip", "table"},
 	"wire":              {"table"},
+	"internal/audit":    {"internal/durable", "table"},
 	"internal/durable":  {},
 	"internal/delivery": {},
 
-	// behaviour: these do not know each other
+	// pure: no I/O, no clock, no log
+	"compile":    {"eskip", "kube", "proxysafe", "routeid", "table"},
+	"shadowdiff": {"eskip", "routeid"},
+	"rollout":    {},
+
+	// serving
+	"etagcache": {"internal/delivery", "table", "wire"},
+
+	// gate: the one place that decides which table is served
+	"gate": {"guard", "internal/durable", "kube", "proxysafe", "table"},
+
+	// producers hand tables to the gate; these do not know each other
 	"source/cluster":                 {"kube", "source/cluster/internal/api", "source/cluster/internal/lister"},
 	"source/cluster/internal/decode": {"kube"},
 	"source/cluster/internal/api":    {"internal/durable", "kube", "source/cluster/internal/decode"},
@@ -40,32 +52,31 @@ var allowed = map[string][]string{
 	"source/manifests":               {"kube", "source/manifests/yamldoc"},
 	"source/manifests/yamldoc":       {},
 	"source/filterdir":               {"kube"},
-	"compile":                        {"eskip", "kube", "proxysafe", "routeid", "table"},
 	"source/tables":                  {"eskip", "table", "wire"},
-	"poller":                         {"guard", "kube", "table"},
-	"etagcache":                      {"internal/delivery", "table", "wire"},
-	"dataplane":                      {"eskip", "guard", "internal/durable", "proxysafe", "table", "wire"},
-	"shadowdiff":                     {"eskip", "routeid"},
-	"shadowdiff/page":                {"shadowdiff"},
-	"rollout":                        {},
+	"poller":                         {"compile", "gate", "guard", "kube", "table"},
+	"dataplane":                      {"eskip", "gate", "guard", "internal/durable", "proxysafe", "table", "wire"},
 
-	// assembly: joins behaviour into what the binaries run
-	"httpserve": {"guard", "table"},
-	"engine":    {"compile", "guard", "kube", "poller", "table"},
-	"relay":     {"dataplane", "etagcache", "guard", "poller", "table", "wire"},
+	// parts and assembly: join producers into what the binaries run
+	"shadowdiff/page": {"shadowdiff"},
+	"httpserve":       {"guard", "table"},
+	"relay":           {"dataplane", "etagcache", "gate", "guard", "table"},
+	"peers":           {"dataplane", "gate", "guard", "table", "wire"},
+
+	"httpserve/guardpage": {"eskip", "guard", "httpserve", "shadowdiff", "shadowdiff/page", "table"},
+
 	"server": {
-		"compile", "dataplane", "engine", "eskip", "etagcache", "guard", "httpserve", "internal/durable", "poller", "proxysafe", "relay", "table",
+		"compile", "dataplane", "eskip", "etagcache", "gate", "guard", "httpserve", "httpserve/guardpage", "internal/audit", "internal/durable", "poller", "relay", "table",
 	},
 	"sidecar": {
-		"compile", "dataplane", "engine", "eskip", "etagcache", "guard", "httpserve", "internal/durable", "poller", "rollout",
-		"shadowdiff", "shadowdiff/page", "table", "wire",
+		"compile", "dataplane", "eskip", "etagcache", "gate", "guard", "httpserve", "httpserve/guardpage", "internal/durable", "poller", "rollout",
+		"shadowdiff", "shadowdiff/page", "table",
 	},
 	"config": {"compile", "dataplane", "eskip", "guard", "kube", "proxysafe"},
 	"setup":  {"config", "internal/durable", "poller", "source/cluster", "source/cluster/watch", "source/filterdir", "source/manifests"},
 
 	// binaries
 	"cmd/dataplane-client": {"config", "dataplane", "rollout", "setup", "sidecar"},
-	"cmd/routesrv":         {"compile", "config", "dataplane", "engine", "kube", "poller", "server", "setup", "shadowdiff", "shadowdiff/page", "source/tables", "table"},
+	"cmd/routesrv":         {"compile", "config", "dataplane", "kube", "peers", "poller", "server", "setup", "shadowdiff", "shadowdiff/page", "source/tables", "table"},
 
 	// aside: only tests use these
 	"internal/fixture":                    {"compile", "eskip"},
@@ -90,12 +101,15 @@ var rows = []struct {
 }{
 	{"language", []string{"eskip"}},
 	{"data", []string{"kube", "table", "routeid", "internal/durable", "internal/delivery"}},
-	{"words", []string{"wire", "guard", "proxysafe"}},
-	{"behaviour", []string{
-		"source/cluster", "source/manifests", "source/filterdir", "source/tables", "poller", "compile", "etagcache", "dataplane", "rollout",
-		"shadowdiff",
+	{"words", []string{"wire", "guard", "proxysafe", "internal/audit"}},
+	{"pure", []string{"compile", "rollout", "shadowdiff"}},
+	{"serving", []string{"etagcache"}},
+	{"seam", []string{"gate"}},
+	{"producers", []string{
+		"source/cluster", "source/manifests", "source/filterdir", "source/tables", "poller", "dataplane",
 	}},
-	{"parts", []string{"engine", "relay", "httpserve", "config", "shadowdiff/page"}},
+	{"parts", []string{"relay", "httpserve", "config", "peers", "shadowdiff/page"}},
+	{"pages", []string{"httpserve/guardpage"}},
 	{"assembly", []string{"setup", "server", "sidecar"}},
 	{"binaries", []string{"cmd/routesrv", "cmd/dataplane-client"}},
 }
@@ -103,7 +117,7 @@ var rows = []struct {
 // aside are the packages that are in no row: a part of one other package, and what only tests and releases use.
 func aside(name string) bool {
 	return name == "source/manifests/yamldoc" || name == cluster+"/internal/clustertest" || strings.HasPrefix(name, "hack/") ||
-		strings.HasPrefix(name, "internal/") && name != "internal/durable" && name != "internal/delivery"
+		strings.HasPrefix(name, "internal/") && name != "internal/durable" && name != "internal/delivery" && name != "internal/audit"
 }
 
 // cluster is a room of several packages, which import each other as allowed says. The picture has the room.

@@ -68,7 +68,7 @@ func WriteFile(path string, write func(io.Writer) error) (err error) {
 		return err
 	}
 	renamed = true
-	return syncDir(filepath.Dir(path))
+	return SyncDir(filepath.Dir(path))
 }
 
 // lockTemporary opens the file at path, empty, for this process alone.
@@ -122,8 +122,8 @@ func lock(f *os.File) (ours bool, err error) {
 	return err == nil && os.SameFile(info, now), err
 }
 
-// syncDir makes a rename in dir durable.
-func syncDir(dir string) error {
+// SyncDir makes what was created or renamed in dir durable.
+func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err

@@ -112,5 +112,5 @@ func SetAside(path string) (string, error) {
 			return "", fmt.Errorf("set aside %q: %w", path, err)
 		}
 	}
-	return aside, syncDir(filepath.Dir(path))
+	return aside, SyncDir(filepath.Dir(path))
 }

@@ -9,17 +9,19 @@ import (
 	"github.com/routesrv/routesrv/shadowdiff"
 )
 
-// The forms, by the name in ?format= and by media type. The first is for clients that take anything: curl, and who asks
-// from a shell of a pod.
-var forms = []struct {
-	name, mediaType string
-	write           func(*bytes.Buffer, *shadowdiff.View) error
-}{
-	{"text", "text/plain", func(b *bytes.Buffer, v *shadowdiff.View) error {
-		return shadowdiff.WriteText(b, v, shadowdiff.TextOptions{})
-	}},
-	{"html", "text/html", func(b *bytes.Buffer, v *shadowdiff.View) error { return write(b, v, true) }},
-	{"json", "application/json", func(b *bytes.Buffer, v *shadowdiff.View) error { return shadowdiff.WriteJSON(b, v) }},
+// Form is one of the forms in which a comparison is served.
+type Form int
+
+// The forms. The first is for clients that take anything: curl, and who asks from a shell of a pod.
+const (
+	Text Form = iota
+	HTML
+	JSON
+)
+
+// forms has the name in ?format= and the media type of each.
+var forms = [...]struct{ name, mediaType string }{
+	Text: {"text", "text/plain"}, HTML: {"html", "text/html"}, JSON: {"json", "application/json"},
 }
 
 // Handler serves what view returns as text, page or JSON: by the query parameter "format" (text, html, json), else by the
@@ -27,40 +29,69 @@ var forms = []struct {
 // change afterwards.
 func Handler(view func() shadowdiff.View) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h := w.Header()
-		h.Set("Vary", "Accept")
-		h.Set("X-Content-Type-Options", "nosniff")
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			h.Set("Allow", "GET, HEAD")
-			http.Error(w, "want GET", http.StatusMethodNotAllowed)
-			return
-		}
-		form, ok := choose(r)
+		form, ok := Negotiate(w, r)
 		if !ok {
-			http.Error(w, "format: want text, html or json", http.StatusBadRequest)
 			return
 		}
 		v := view()
-		var body bytes.Buffer
-		if err := forms[form].write(&body, &v); err != nil {
+		body, err := Render(form, &v)
+		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
-		h.Set("Content-Type", forms[form].mediaType+"; charset=utf-8")
-		h.Set("Content-Length", strconv.Itoa(body.Len()))
-		h.Set("Cache-Control", "no-store")
-		h.Set("Content-Security-Policy", policy+"; frame-ancestors 'none'")
-		h.Set("Referrer-Policy", "no-referrer")
-		_, _ = w.Write(body.Bytes()) // the client has gone: nobody to tell
+		Send(w, form, body)
 	})
 }
 
-// choose returns the index of the form that a request asks for.
-func choose(r *http.Request) (form int, ok bool) {
+// Negotiate returns the form that a request asks for, by the rules of [Handler]. If it returns false, it has refused the request:
+// only GET and HEAD are taken, and only known names of forms.
+func Negotiate(w http.ResponseWriter, r *http.Request) (f Form, ok bool) {
+	h := w.Header()
+	h.Set("Vary", "Accept")
+	h.Set("X-Content-Type-Options", "nosniff")
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		h.Set("Allow", "GET, HEAD")
+		http.Error(w, "want GET", http.StatusMethodNotAllowed)
+		return 0, false
+	}
+	if f, ok = choose(r); !ok {
+		http.Error(w, "format: want text, html or json", http.StatusBadRequest)
+	}
+	return f, ok
+}
+
+// Render makes a form of a view. A page has links to the other forms.
+func Render(f Form, v *shadowdiff.View) ([]byte, error) {
+	var body bytes.Buffer
+	var err error
+	switch f {
+	case HTML:
+		err = write(&body, v, true)
+	case JSON:
+		err = shadowdiff.WriteJSON(&body, v)
+	default:
+		err = shadowdiff.WriteText(&body, v, shadowdiff.TextOptions{})
+	}
+	return body.Bytes(), err
+}
+
+// Send answers with a form that [Render] made.
+func Send(w http.ResponseWriter, f Form, body []byte) {
+	h := w.Header()
+	h.Set("Content-Type", forms[f].mediaType+"; charset=utf-8")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Security-Policy", policy+"; frame-ancestors 'none'")
+	h.Set("Referrer-Policy", "no-referrer")
+	_, _ = w.Write(body) // the client has gone: nobody to tell
+}
+
+// choose returns the form that a request asks for.
+func choose(r *http.Request) (f Form, ok bool) {
 	if name := r.URL.Query().Get("format"); name != "" {
-		for i, f := range forms {
-			if f.name == name {
-				return i, true
+		for f, form := range forms {
+			if form.name == name {
+				return Form(f), true
 			}
 		}
 		return 0, false
@@ -70,11 +101,11 @@ func choose(r *http.Request) (form int, ok bool) {
 
 // accepted returns the form with the highest quality in an Accept header (RFC 9110 §12.5.1); of equal ones, the first in
 // the order of forms. Nobody is refused: a person would rather see another form than an error.
-func accepted(header string) int {
-	best, quality := 0, 0.0
-	for i, f := range forms {
-		if q := qualityOf(header, f.mediaType); q > quality {
-			best, quality = i, q
+func accepted(header string) Form {
+	best, quality := Text, 0.0
+	for f, form := range forms {
+		if q := qualityOf(header, form.mediaType); q > quality {
+			best, quality = Form(f), q
 		}
 	}
 	return best

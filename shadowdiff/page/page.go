@@ -11,6 +11,7 @@ package page
 
 import (
 	"bufio"
+	"cmp"
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
@@ -66,6 +67,8 @@ func write(w io.Writer, v *shadowdiff.View, served bool) error {
 // document is what the template shows.
 type document struct {
 	Policy  string
+	Title   string
+	InTab   string // the title as the browser's tab has it
 	CSS     template.CSS
 	JS      template.JS
 	Served  bool
@@ -73,6 +76,7 @@ type document struct {
 	Summary string
 	Error   string
 	Time    string
+	Notes   []shadowdiff.Note
 	A, B    side
 	Cards   []card
 	Watch   *watch
@@ -82,6 +86,7 @@ type document struct {
 }
 
 type side struct {
+	Label    string
 	Name     string
 	Routes   string
 	Revision uint64
@@ -121,12 +126,15 @@ type entry struct {
 func newDocument(v *shadowdiff.View, served bool) *document {
 	r := &v.Report
 	c := r.Counts()
+	a, b := v.Labels()
+	title := shadowdiff.Printable(cmp.Or(v.Title, "Shadow diff"))
 	d := &document{
+		Title: title, InTab: strings.ToLower(title),
 		Policy: policy, CSS: template.CSS(cssText), JS: template.JS(jsText), Served: served, //nolint:gosec // our own files
-		Result: v.Result(), Summary: v.Summary(), Error: shadowdiff.Printable(v.Err), A: newSide(v.A, r.A), B: newSide(v.B, r.B),
+		Result: v.Result(), Summary: v.Summary(), Error: shadowdiff.Printable(v.Err), A: newSide(a, v.A, r.A), B: newSide(b, v.B, r.B),
 		Cards: []card{
-			{"missing", "−", c.Missing, "only in A"},
-			{"extra", "+", c.Extra, "only in B"},
+			{"missing", "−", c.Missing, "only in " + a},
+			{"extra", "+", c.Extra, "only in " + b},
 			{"changed", "~", c.Changed, "not the same in both"},
 			{"renamed", ">", c.Renamed, "the same under another id"},
 			{"equal", "=", c.Equal, "the same in both"},
@@ -138,19 +146,22 @@ func newDocument(v *shadowdiff.View, served bool) *document {
 	if !v.At.IsZero() {
 		d.Time = v.At.UTC().Format(time.RFC3339)
 	}
+	for _, n := range v.Notes {
+		d.Notes = append(d.Notes, shadowdiff.Note{Name: shadowdiff.Printable(n.Name), Text: shadowdiff.Printable(n.Text)})
+	}
+	d.Hidden = v.Beyond()
 	if o := v.Watch; o != nil {
 		d.Watch = &watch{Confirmed: o.Confirmed.Differences(), Pending: o.Pending.Differences(), Comparisons: o.Comparisons}
 		if o.Clean > 0 {
 			d.Watch.Clean = o.Clean.Round(time.Second).String()
 		}
-		d.Hidden = o.Beyond
 	}
 	d.addGroups(v)
 	return d
 }
 
-func newSide(s shadowdiff.Side, routes int) side {
-	return side{Name: shadowdiff.Printable(s.Name), Routes: grouped(routes), Revision: s.Revision}
+func newSide(label string, s shadowdiff.Side, routes int) side {
+	return side{Label: shadowdiff.Printable(label), Name: shadowdiff.Printable(s.Name), Routes: grouped(routes), Revision: s.Revision}
 }
 
 func (d *document) addGroups(v *shadowdiff.View) {

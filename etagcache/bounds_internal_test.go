@@ -1,0 +1,156 @@
+package etagcache
+
+import (
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/routesrv/routesrv/table"
+)
+
+// numbered is a table of n routes, of which those in odd have another text.
+func numbered(t *testing.T, n int, version int, odd ...int) *table.Table {
+	t.Helper()
+	routes := make([]table.Route, 0, n)
+	for i := range n {
+		code := 0
+		if slices.Contains(odd, i) {
+			code = version
+		}
+		id := fmt.Sprintf("r%03d", i)
+		routes = append(routes, table.Route{ID: id, Text: fmt.Sprintf("%s: * -> status(%d) -> <shunt>;", id, code)})
+	}
+	tab, err := table.New(routes, uint64(version), time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tab
+}
+
+func sorted(ids []string) []string {
+	slices.Sort(ids)
+	return ids
+}
+
+// A delta goes back as far as changes are remembered, and names what changed since and nothing of before.
+func TestChangesAreRememberedForSomeVersions(t *testing.T) {
+	const routes, last = 400, 300
+	var c changeLog
+	before := numbered(t, routes, 0)
+	c.record(nil, before, 1)
+	for order := uint64(2); order <= last; order++ {
+		now := numbered(t, routes, int(order), int(order)) // each version changes a route of its own, and the one before back
+		c.record(before, now, order)
+		before = now
+		if len(c.last) > maxVersions+32 {
+			t.Fatalf("%d ids are remembered after %d versions", len(c.last), order)
+		}
+	}
+	for back := range uint64(maxVersions + 1) {
+		ids, ok := c.since(last - back)
+		var want []string
+		if back > 0 {
+			for order := last - back; order <= last; order++ {
+				want = append(want, fmt.Sprintf("r%03d", order))
+			}
+		}
+		if !ok || !slices.Equal(sorted(ids), want) {
+			t.Fatalf("%d versions back: %v, %v, want %v", back, ids, ok, want)
+		}
+	}
+	if _, ok := c.since(last - maxVersions - 1); ok {
+		t.Errorf("changes of more than %d versions are remembered", maxVersions)
+	}
+}
+
+// What went and what came count as what changed; a version that is made of another table altogether ends the memory.
+func TestChangesEndWhereATableIsAnotherOne(t *testing.T) {
+	var c changeLog
+	small, large := numbered(t, 100, 0), numbered(t, 110, 0)
+	c.record(nil, small, 1)
+	c.record(small, large, 2)
+	c.record(large, small, 3)
+	if ids, ok := c.since(2); !ok || len(ids) != 10 || !slices.Contains(ids, "r109") {
+		t.Errorf("routes that went: %v, %v", ids, ok)
+	}
+	var half []int
+	for i := range 51 {
+		half = append(half, i)
+	}
+	most := numbered(t, 100, 4, half...)
+	c.record(small, most, 4) // half of the routes and one more are the most
+	if ids, ok := c.since(3); !ok || len(ids) != 51 {
+		t.Errorf("half of the routes: %d, %v", len(ids), ok)
+	}
+	all := numbered(t, 100, 5, append(half, 51)...)
+	c.record(most, all, 5)
+	if _, ok := c.since(4); ok {
+		t.Error("a delta may cross a version that changed more than half of the routes")
+	}
+	if ids, ok := c.since(5); !ok || len(ids) != 0 {
+		t.Errorf("since that version: %v, %v", ids, ok)
+	}
+	c.record(nil, small, 6) // the source has gone back: there is no version before
+	if _, ok := c.since(5); ok {
+		t.Error("a delta may cross what is no change")
+	}
+}
+
+func claimOf(n int) claimed {
+	var d table.Digest
+	binary.BigEndian.PutUint64(d[:], uint64(n)+1)
+	return claimed{d, 100}
+}
+
+func clientNo(n int) netip.Addr { return netip.AddrFrom4([4]byte{10, 1, byte(n >> 8), byte(n)}) }
+
+// A client that names many tables pushes out its own claims, the oldest first.
+func TestAClientHasFewClaims(t *testing.T) {
+	var c claims
+	other := claimOf(1000)
+	c.ask(other, clientNo(1), 1)
+	for n := range maxClaimsPerClient + 1 {
+		if _, isNew := c.ask(claimOf(n), clientNo(0), 1); !isNew {
+			t.Fatalf("claim %d is known", n)
+		}
+	}
+	if c.len() != maxClaimsPerClient+1 {
+		t.Errorf("%d claims, want those of a client and that of another", c.len())
+	}
+	for n := range maxClaimsPerClient + 1 {
+		if _, known := c.byValue[claimOf(n)]; known != (n > 0) {
+			t.Errorf("claim %d is known: %v", n, known)
+		}
+	}
+	if _, isNew := c.ask(other, clientNo(0), 1); isNew {
+		t.Error("the claim of the other client is forgotten")
+	}
+}
+
+// All clients together push out what is refuted, and then the oldest.
+func TestClaimsArePushedOutInOrder(t *testing.T) {
+	var c claims
+	for n := range maxClaims {
+		c.ask(claimOf(n), clientNo(n), uint64(n))
+	}
+	// A consistent read below the revision refutes what was claimed before it began: of these two, the older goes first.
+	if refuted := c.judge(2, table.Read{Oldest: 50, Newest: 50, Consistent: true}); refuted != 2 {
+		t.Fatalf("%d claims are refuted, want those made before the read", refuted)
+	}
+	c.byValue[claimOf(0)].refuted = false // and the oldest of all is not among them
+	c.byValue[claimOf(7)].refuted = true
+	want := maps.Clone(c.byValue)
+	for i, gone := range []int{1, 7, 0, 2, 3} {
+		n := maxClaims + i
+		c.ask(claimOf(n), clientNo(n), 1000)
+		delete(want, claimOf(gone))
+		want[claimOf(n)] = c.byValue[claimOf(n)]
+		if !maps.Equal(c.byValue, want) {
+			t.Fatalf("claim %d did not take the place of claim %d; %d claims", n, gone, c.len())
+		}
+	}
+}

@@ -1,0 +1,66 @@
+package guard
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/routesrv/routesrv/table"
+)
+
+// Errors of Accept. The last two come in a *HeldError.
+var (
+	ErrNothingHeld = errors.New("no table is held")
+	ErrNoDigest    = errors.New("say which table you accept, by its digest")
+	ErrNotHeld     = errors.New("another table is held")
+)
+
+// HeldError says why an acceptance was refused while a table is held, and which table that is.
+type HeldError struct {
+	Err    error // ErrNoDigest or ErrNotHeld
+	Digest table.Digest
+	Reason Code
+}
+
+// Error implements error.
+func (e *HeldError) Error() string {
+	if errors.Is(e.Err, ErrNoDigest) {
+		return fmt.Sprintf("%v; held is %s", e.Err, e.Digest)
+	}
+	return fmt.Sprintf("%v: %s", e.Err, e.Digest)
+}
+
+// Unwrap returns Err.
+func (e *HeldError) Unwrap() error { return e.Err }
+
+// Acceptance is the decision of an operator to serve a held table.
+type Acceptance struct {
+	// Digest names the table. It is required: what is held may have changed since the operator looked at it.
+	Digest table.Digest
+	// By and Why say who decided and for what reason, in the operator's words; both may be empty. The Guard only keeps them.
+	By, Why string
+}
+
+// Accept releases what is held at once, if it is the table that the acceptance names, and returns it: the caller publishes
+// it. If a read is being judged by that time, the same content is published by Judge. The error is ErrNothingHeld, or a
+// *HeldError that wraps ErrNoDigest or ErrNotHeld.
+func (g *Guard) Accept(a Acceptance, now time.Time) (*table.Table, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.held == nil {
+		return nil, ErrNothingHeld
+	}
+	refused := HeldError{Digest: g.held.Digest(), Reason: g.verdict.Reason}
+	switch {
+	case a.Digest.IsZero():
+		refused.Err = ErrNoDigest
+		return nil, &refused
+	case a.Digest != g.held.Digest():
+		refused.Err = ErrNotHeld
+		return nil, &refused
+	}
+	t := g.held
+	g.accepted = t.Digest()
+	g.release(now, &a)
+	return t, nil
+}

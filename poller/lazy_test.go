@@ -1,0 +1,75 @@
+package poller_test
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/gate"
+	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/poller"
+	"github.com/routesrv/routesrv/table"
+)
+
+// reads keeps what a sink is told.
+type reads struct {
+	*fixture
+	seen []table.Read
+}
+
+func (r *reads) Begin() func(*table.Table, table.Read) {
+	end := r.fixture.Begin()
+	return func(t *table.Table, read table.Read) {
+		r.seen = append(r.seen, read)
+		end(t, read)
+	}
+}
+
+// While an intent is held its tables change with each endpoint. Nobody takes their digests but who asks for them, and all of
+// them name what is held.
+func TestTablesOfAHoldAreHashedForWhoAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, compile.Options{}, service, ingress("a"), ingress("b"), ingress("c"))
+		told := &reads{fixture: f}
+		var err error
+		if f.gate, err = gate.New(gate.Config{Sink: told, Halves: f.compiler}); err != nil {
+			t.Fatal(err)
+		}
+		if f.poller, err = poller.New(poller.Config{Source: f, Compile: f.compiler.Compile, Gate: f.gate}); err != nil {
+			t.Fatal(err)
+		}
+		defer f.run()()
+		for _, name := range []string{"b", "c"} {
+			f.cluster.Delete(kube.Ref{Kind: kube.KindIngress, Namespace: "shop", Name: name})
+		}
+		f.poll()
+		for _, ip := range []string{"10.2.0.20", "10.2.0.21", "10.2.0.22"} {
+			f.apply(endpointsOf(ip))
+			f.poll()
+		}
+		seen := told.seen
+		if s := f.gate.State(); !s.Held || s.Half != guard.HeldIntent || len(seen) != 5 || len(f.published) != 4 {
+			t.Fatalf("%d reads, %d tables, %+v", len(seen), len(f.published), s)
+		}
+		for i, want := range []bool{true, false, false, true} { // the first is in the log, the last was asked for
+			if got := seen[i+1].Candidate.Hashed(); got != want {
+				t.Errorf("table %d of the hold: hashed %v, want %v", i, got, want)
+			}
+		}
+		got, err := f.poller.Accept(guard.Acceptance{Digest: seen[2].Candidate.WithRevision(0).Digest()})
+		if err != nil || !got.Equal(seen[4].Candidate) {
+			t.Errorf("an acceptance that names a table of before gives %v, error %v; want the newest", got, err)
+		}
+	})
+}
+
+// endpointsOf gives the service "s" one endpoint.
+func endpointsOf(ip string) string {
+	return `
+apiVersion: v1
+kind: Endpoints
+metadata: {name: s, namespace: shop}
+subsets: [{addresses: [{ip: ` + ip + `}], ports: [{port: 8080, protocol: TCP}]}]
+---`
+}

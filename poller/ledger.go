@@ -1,0 +1,151 @@
+package poller
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/kube"
+)
+
+// Messages of our own; those of problems are their own.
+const (
+	LogMoreProblems     = "more problems, see /problems"
+	LogProblemsResolved = "problems resolved"
+)
+
+// Problem is a finding of the compiler and the time of the read that first had it.
+type Problem struct {
+	compile.Problem
+	Since time.Time `json:"since"`
+}
+
+// maxLogged is how many problems one read may log: a cluster with a common mistake in every object must not drown the
+// log. What is beyond, the least severe of them, is counted, and is in /problems.
+const maxLogged = 200
+
+// ledger keeps the problems.
+type ledger struct {
+	log   *slog.Logger
+	gauge *prometheus.GaugeVec
+
+	mu       sync.Mutex        // guards what follows
+	recorded []compile.Problem // what the last record was made of
+	since    map[compile.Problem]time.Time
+	current  []Problem
+	counts   map[count]int // what the gauge shows
+}
+
+// count is what problems are counted by.
+type count struct{ kind, reason string }
+
+func newLedger(log *slog.Logger, reg prometheus.Registerer) *ledger {
+	l := &ledger{
+		log: log.With("component", "compile"),
+		gauge: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "routesrv_problems", Help: "Problems of objects in the last read, by kind of object and reason.",
+		}, []string{"kind", "reason"}),
+	}
+	if reg != nil {
+		reg.MustRegister(l.gauge)
+	}
+	return l
+}
+
+// record takes the problems of a read. They are logged if they are new, and when they are gone.
+func (l *ledger) record(problems []compile.Problem, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(problems) == len(l.recorded) && (len(problems) == 0 || &problems[0] == &l.recorded[0]) {
+		return // the very same list: nothing was compiled
+	}
+	since := make(map[compile.Problem]time.Time, len(problems))
+	current := make([]Problem, 0, len(problems))
+	var fresh []compile.Problem
+	for _, p := range problems {
+		at, known := l.since[p]
+		if !known {
+			if at, known = since[p]; !known {
+				at = now
+				fresh = append(fresh, p)
+			}
+		}
+		since[p] = at
+		current = append(current, Problem{p, at})
+	}
+	gone := 0
+	for p := range l.since {
+		if _, still := since[p]; !still {
+			gone++
+		}
+	}
+	l.recorded, l.since, l.current = problems, since, current
+	l.showCounts(problems)
+	l.report(fresh, gone)
+}
+
+// report logs new problems with the messages of the reference.
+func (l *ledger) report(fresh []compile.Problem, gone int) {
+	if len(fresh) > maxLogged {
+		slices.SortStableFunc(fresh, func(a, b compile.Problem) int { return cmp.Compare(b.Severity, a.Severity) })
+	}
+	for i, p := range fresh {
+		if i == maxLogged {
+			l.log.Warn(LogMoreProblems, "not_logged", len(fresh)-i)
+			break
+		}
+		attrs := []any{"reason", string(p.Reason)}
+		if p.Owner != (kube.Ref{}) {
+			attrs = append(attrs, "kind", string(p.Owner.Kind), "ns", p.Owner.Namespace, "name", p.Owner.Name)
+		}
+		if p.Route != "" {
+			attrs = append(attrs, "route", p.Route)
+		}
+		if p.Cause != "" {
+			attrs = append(attrs, "error", p.Cause)
+		}
+		l.log.Log(context.Background(), level(p.Severity), p.Message, attrs...)
+	}
+	if gone > 0 {
+		l.log.Info(LogProblemsResolved, "count", gone, "remaining", len(l.since))
+	}
+}
+
+func level(s compile.Severity) slog.Level {
+	switch s {
+	case compile.Error:
+		return slog.LevelError
+	case compile.Warning:
+		return slog.LevelWarn
+	}
+	return slog.LevelInfo
+}
+
+// showCounts sets the gauge. It never shows less than there is: a scrape may come at any time.
+func (l *ledger) showCounts(problems []compile.Problem) {
+	counts := make(map[count]int)
+	for i := range problems {
+		counts[count{string(problems[i].Owner.Kind), string(problems[i].Reason)}]++
+	}
+	for c, n := range counts {
+		l.gauge.WithLabelValues(c.kind, c.reason).Set(float64(n))
+	}
+	for c := range l.counts {
+		if counts[c] == 0 {
+			l.gauge.DeleteLabelValues(c.kind, c.reason)
+		}
+	}
+	l.counts = counts
+}
+
+func (l *ledger) list() []Problem {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.current)
+}

@@ -1,0 +1,20 @@
+package poller
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/routesrv/routesrv/compile"
+)
+
+// The reference logs the cause beside its message, in the field error, and so does the ledger.
+func TestCauseOfAProblemIsLoggedAsError(t *testing.T) {
+	var log strings.Builder
+	l := newLedger(slog.New(slog.NewTextHandler(&log, nil)), nil)
+	l.record([]compile.Problem{{Severity: compile.Error, Message: "could not fetch default filter configurations", Cause: "no such folder"}}, time.Now())
+	if want := `level=ERROR msg="could not fetch default filter configurations" component=compile reason="" error="no such folder"`; !strings.Contains(log.String(), want) {
+		t.Errorf("got %s, want %s in it", log.String(), want)
+	}
+}
