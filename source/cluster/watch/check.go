@@ -283,9 +283,9 @@ func (w *Watcher) reconcileKind(ctx context.Context, k *watched) {
 	if len(d.refs) == 0 || !d.proven {
 		return
 	}
-	w.metrics.differences.WithLabelValues(string(k.list.Kind)).Add(float64(len(d.refs)))
 	w.log.Error(MessageDiffers, slog.String("kind", string(k.list.Kind)), slog.Int("differences", len(d.refs)),
 		slog.String("objects", d.String()))
+	w.metrics.differences.WithLabelValues(string(k.list.Kind)).Add(float64(len(d.refs))) // who sees it finds the line
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.metrics.restarts.WithLabelValues(string(k.list.Kind), "missed").Inc()
