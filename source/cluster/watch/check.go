@@ -194,6 +194,7 @@ func (w *Watcher) checkKind(parent context.Context, k *watched) {
 		if len(missed.refs) > 0 {
 			w.log.Warn(MessageSilent, slog.String("kind", string(k.list.Kind)), slog.String("objects", missed.String()))
 			w.metrics.restarts.WithLabelValues(string(k.list.Kind), "silent").Inc()
+			k.loadedAt = time.Now() // the list has shown everything: the next watch has nothing to prove it by
 			k.watchAgain()
 		} else {
 			k.recoverIfCurrent(time.Now())
