@@ -294,7 +294,7 @@ const (
 )
 
 // Boot loads the LKG file and applies its table, which is stale until a server confirms it, and returns it; nil if there is no
-// usable file, which is no error: see [gate.Gate.Load]. It is to be called before Run.
+// usable file, which is no error: see [gate.Gate.Boot]. It is to be called before Run.
 func (c *Client) Boot() *table.Table {
 	if c.gate.Served() == nil && c.cfg.LKGPath != "" {
 		c.gate.Boot(c.limit(), namesOf)
