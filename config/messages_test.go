@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/routesrv/routesrv/config"
+	"github.com/routesrv/routesrv/poller"
 )
 
 const seeHelp = " (routesrv --help lists all flags)"
@@ -305,7 +306,7 @@ func TestHelpAndVersionWin(t *testing.T) {
 // TestNamesOfLevelsAndVersions: those of Skipper, in any case and with or without dot.
 func TestNamesOfLevelsAndVersions(t *testing.T) {
 	for name, want := range map[string]slog.Level{
-		"TRACE": config.LevelTrace, "debug": slog.LevelDebug, "Info": slog.LevelInfo, "WARN": slog.LevelWarn,
+		"TRACE": poller.LevelTrace, "debug": slog.LevelDebug, "Info": slog.LevelInfo, "WARN": slog.LevelWarn,
 		"WARNING": slog.LevelWarn, "error": slog.LevelError, "FATAL": config.LevelFatal, "PANIC": config.LevelPanic,
 	} {
 		if c, _ := parse(t, config.Env{}, "-application-log-level", name); c.Log.Level != want {

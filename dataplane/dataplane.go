@@ -104,13 +104,14 @@ import (
 
 	"github.com/routesrv/routesrv/gate"
 	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/internal/pace"
 	"github.com/routesrv/routesrv/table"
 	"github.com/routesrv/routesrv/wire"
 )
 
 // Defaults of Config.
 const (
-	DefaultInterval    = 3 * time.Second
+	DefaultInterval    = pace.DefaultInterval
 	DefaultTimeout     = 10 * time.Second
 	DefaultMaxBackoff  = 30 * time.Second
 	DefaultReturnAfter = time.Minute
@@ -166,7 +167,7 @@ type Config struct {
 	// RoutesFile is a plain eskip document of the applied table, for a proxy that reads one (-routes-file). Empty: none.
 	RoutesFile string
 
-	// Transport makes the requests: TLS is set up there. nil means one with limits of its own, without a proxy.
+	// Transport makes the requests: TLS is set up there. nil means [NewTransport].
 	Transport http.RoundTripper
 	// Sink serves the tables: the one of the LKG file as stale, if Boot is called, and then each that is applied. It must not
 	// call the Client. nil means that nobody needs to know.
@@ -271,7 +272,7 @@ func (cfg *Config) fill() {
 	}
 	cfg.MaxBackoff = max(cfg.MaxBackoff, cfg.Interval)
 	if cfg.Transport == nil {
-		cfg.Transport = newTransport()
+		cfg.Transport = NewTransport()
 	}
 	if cfg.Sink == nil {
 		cfg.Sink = gate.Each(func(*table.Table) {})

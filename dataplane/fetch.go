@@ -34,9 +34,9 @@ type answer struct {
 	origin      string
 }
 
-// newTransport returns a transport that nothing can make wait or read without end. The deadline of the exchange is the
-// last word in any case.
-func newTransport() *http.Transport {
+// NewTransport returns a transport that nothing can make wait or read without end, without TLS settings and without a proxy. The
+// deadline of the exchange is the last word in any case.
+func NewTransport() *http.Transport {
 	return &http.Transport{
 		DialContext:            (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
 		TLSHandshakeTimeout:    5 * time.Second,

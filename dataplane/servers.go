@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/internal/durable"
+	"github.com/routesrv/routesrv/internal/pace"
 )
 
 // olderPolls is how many polls in a row of one server have to show a lower revision before it is believed: a restored
@@ -147,7 +148,7 @@ func (c *Client) failed(s *server, f *Error, now time.Time) {
 	s.status.Failures++
 	s.status.Reason, s.status.LastError = f.Reason, f.Err.Error()
 	advice := min(f.retryAfter, c.cfg.MaxBackoff)
-	delay := max(c.backoff(s.status.Failures), advice+c.chance(advice/4)) // all that it has sent away got the same advice
+	delay := max(pace.Backoff(s.status.Failures, c.cfg.Interval, c.cfg.MaxBackoff, c.cfg.Random()), advice+c.chance(advice/4)) // all that it has sent away got the same advice
 	s.status.RetryAt = now.Add(delay)
 	c.mu.Unlock()
 	attrs := []any{"url", s.name, "reason", string(f.Reason), "error", f.Err}
@@ -159,21 +160,6 @@ func (c *Client) failed(s *server, f *Error, now time.Time) {
 		return
 	}
 	c.said.say(slog.LevelWarn, LogServerFailed, string(f.Reason)+" "+s.name, attrs...)
-}
-
-// backoff is the time to leave a server alone after failures in a row. It doubles with each of them, up to the limit; the
-// upper half of it is left to chance, so that data planes do not come back together.
-func (c *Client) backoff(failures int) time.Duration {
-	d := c.cfg.Interval
-	for range failures {
-		if d > c.cfg.MaxBackoff/2 {
-			d = c.cfg.MaxBackoff
-			break
-		}
-		d *= 2
-	}
-	least := max(d/2, c.cfg.Interval)
-	return least + time.Duration(c.cfg.Random()*float64(d-least))
 }
 
 // use makes a server the one in use.

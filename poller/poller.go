@@ -25,6 +25,7 @@ import (
 
 	"github.com/routesrv/routesrv/gate"
 	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/internal/pace"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/table"
 )
@@ -45,7 +46,7 @@ const LogFollowingFailed = "the source cannot follow its objects"
 
 // Defaults of [Config].
 const (
-	DefaultInterval   = 3 * time.Second
+	DefaultInterval   = pace.DefaultInterval
 	DefaultMaxBackoff = 15 * time.Second
 	// recheckGap is the least time between the start of a read and one that was asked for by [Poller.Recheck]: clients
 	// can ask for rechecks, and they must not make the source suffer. A source that fails is not read early at all.
@@ -209,7 +210,7 @@ func (p *Poller) Run(ctx context.Context) error {
 			due = started.Add(p.cfg.Interval)
 		} else {
 			// From the end of the read: one that fails by its deadline must not be followed by another at once.
-			due = ended.Add(p.backoff(failures))
+			due = ended.Add(pace.Backoff(failures, p.cfg.Interval, p.cfg.MaxBackoff, rand.Float64()))
 		}
 		p.update(func(s *gate.Progress) { s.NextAttempt = due })
 		timer.Reset(time.Until(due))
@@ -229,21 +230,6 @@ func (p *Poller) follow(ctx context.Context) (changed <-chan struct{}, wait func
 		}
 	})
 	return f.Changed(), group.Wait
-}
-
-// backoff is the delay after failures in a row. It doubles with each of them, up to the limit; the upper half of it is
-// left to chance, so that replicas do not come back together.
-func (p *Poller) backoff(failures int) time.Duration {
-	d := p.cfg.Interval
-	for range failures {
-		if d > p.cfg.MaxBackoff/2 {
-			d = p.cfg.MaxBackoff
-			break
-		}
-		d *= 2
-	}
-	least := max(d/2, p.cfg.Interval)
-	return least + time.Duration(rand.Int64N(int64(d-least)+1))
 }
 
 // Recheck asks for an early read that goes past all caches. It never blocks; requests that come before the read are one.

@@ -47,7 +47,7 @@ const (
 // Config is what a Server is made of. Either Source or a URL in Upstream is required, and not both.
 type Config struct {
 	// Upstream is the client of a relay: see relay.Config. Its LKGPath is made of StateDir, and Interval and MaxBackoff are
-	// those below. With it Guard.MaxLoss is 1 unless it is set, and Compile, Redis, Valkey and Origin mean nothing.
+	// those below. With it Guard is that of relay.Config, and Compile, Redis, Valkey and Origin mean nothing.
 	Upstream dataplane.Config
 
 	// The poller and its gate: see poller.Config, compile.Options and guard.Config.
