@@ -148,9 +148,6 @@ type Shard struct {
 	Port      int // 1 to 65535
 }
 
-// Enabled reports whether the service is named completely.
-func (s Shard) Enabled() bool { return s.Namespace != "" && s.Name != "" }
-
 // Levels beside those of slog and poller.LevelTrace, for the names that Skipper has and slog has not.
 const (
 	LevelFatal = slog.LevelError + 4

@@ -171,7 +171,7 @@ func TestArgumentsOfADeploymentWorkAsTheyAre(t *testing.T) {
 	if diff := cmp.Diff(source, got.Source); diff != "" {
 		t.Errorf("source (-want +got):\n%s", diff)
 	}
-	if !got.Shards.Redis.Enabled() || got.Shards.Valkey.Enabled() {
+	if redis, valkey := got.Shards.Redis, got.Shards.Valkey; redis.Namespace == "" || redis.Name == "" || valkey.Namespace+valkey.Name != "" {
 		t.Errorf("shards %+v, want those of redis only", got.Shards)
 	}
 }

@@ -233,18 +233,18 @@ func New(cfg Config) (*Client, error) {
 	}
 	c.said = newSaid(c.log)
 	c.transport.pollFirst = true
-	c.zoneSource = zoneSource{zone: cfg.Zone, path: cfg.ZoneFile, log: c.log}
+	c.zoneSource = zoneSource{zone: Zone{cfg.Zone, cfg.ZoneFile}, log: c.log} // which check has checked
 	return c, nil
 }
 
 func (cfg *Config) check() error {
-	switch {
-	case len(cfg.URLs) == 0:
+	if len(cfg.URLs) == 0 {
 		return errors.New("no URL of a route server")
-	case cfg.Zone != "" && cfg.ZoneFile != "":
-		return errors.New("both a zone and a zone file")
-	case cfg.Zone != "" && !validZone(cfg.Zone):
-		return fmt.Errorf("zone %q: want letters, digits, and ._-", cfg.Zone)
+	}
+	if _, err := NewZone(cfg.Zone, cfg.ZoneFile); err != nil {
+		return err
+	}
+	switch {
 	case cfg.Interval < 0 || cfg.Interval > 0 && cfg.Interval < time.Millisecond:
 		return fmt.Errorf("interval %v: want at least 1ms", cfg.Interval)
 	case cfg.Timeout < 0 || cfg.MaxBackoff < 0 || cfg.ReturnAfter < 0 || cfg.FullEvery < 0:

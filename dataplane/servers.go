@@ -2,7 +2,6 @@ package dataplane
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -10,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/durable"
 	"github.com/routesrv/routesrv/internal/pace"
 )
 
@@ -188,68 +186,4 @@ func (c *Client) returnTo(s *server, now time.Time) bool {
 		return false
 	}
 	return now.Sub(s.fineSince) >= s.returnAfter
-}
-
-// maxZone is the limit of Kubernetes for the value of a label.
-const maxZone = 63
-
-// maxZoneFile bounds the file with the zone.
-const maxZoneFile = 4 << 10
-
-// zoneSource gives the zone to ask for. It is owned by the round.
-type zoneSource struct {
-	zone string // fixed
-	path string // of the file, if the zone is not fixed
-	log  *slog.Logger
-	last string // what was said last about the file
-}
-
-// read returns the zone. Without a usable one the full table is right everywhere.
-func (z *zoneSource) read() string {
-	if z.path == "" {
-		return z.zone
-	}
-	zone, err := ReadZone(z.path)
-	said := zone
-	if err != nil {
-		said = "!" + err.Error()
-	}
-	if said != z.last {
-		z.last = said
-		if err != nil {
-			z.log.Warn(LogNoZone, "path", z.path, "error", err)
-		} else {
-			z.log.Info(LogZone, "path", z.path, "zone", zone)
-		}
-	}
-	return zone
-}
-
-// ReadZone reads a file with a zone as its only content. The zone is empty if there is an error.
-func ReadZone(path string) (string, error) {
-	data, err := durable.ReadFile(path, maxZoneFile)
-	if err != nil {
-		return "", err
-	}
-	switch zone := strings.TrimSpace(string(data)); {
-	case zone == "":
-		return "", errors.New("no zone in it")
-	case !validZone(zone):
-		return "", fmt.Errorf("%.100q is no zone", zone)
-	default:
-		return zone, nil
-	}
-}
-
-// validZone reports whether s has the form of a label's value, which is a safe segment of a path, too.
-func validZone(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		alphanumeric := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
-		inner := i > 0 && i < len(s)-1 && (c == '-' || c == '_' || c == '.')
-		if !alphanumeric && !inner {
-			return false
-		}
-	}
-	return s != "" && len(s) <= maxZone
 }

@@ -71,6 +71,14 @@ func TestExitStatusesAndMessages(t *testing.T) {
 			args: []string{"--mode", "Exec", "--routesrv-url", "http://routesrv", "--routesrv-client-cert", "x"},
 		},
 		{
+			name: "what is computed has a zone, too", status: 2, stderr: `zone "a/b": want letters`,
+			args: []string{"--manifests", shop, "--zone", "a/b"},
+		},
+		{
+			name: "two zones of a computed table", status: 2, stderr: `both a zone and a zone file`,
+			args: []string{"--manifests", shop, "--zone", "a", "--zone-file", "b"},
+		},
+		{
 			name: "two zones", status: 2, stderr: `both a zone and a zone file`,
 			args: []string{"--mode", "Exec", "--routesrv-url", "http://routesrv", "--zone", "a", "--zone-file", "b"},
 		},
