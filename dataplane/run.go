@@ -220,7 +220,7 @@ func (c *Client) exchange(ctx context.Context, s *server, zone string, reason fu
 		return "", f
 	}
 	if result, f = c.handle(s, seen, a); f == nil {
-		c.taken(a, w)
+		c.countVerified(a, w)
 	}
 	return result, f
 }

@@ -25,7 +25,7 @@ type server struct {
 
 	// owned by the round
 	older       int           // polls in a row that showed a lower revision
-	foreign     bool          // its last answer was not that of a route server of ours
+	otherKind   bool          // its last answer was not that of a route server of ours
 	tells       bool          // it has said when its source was read: an answer that does not proves nothing
 	noDeltas    time.Time     // until when it is not asked for deltas; zero if none has failed
 	unnamed     bool          // its last 304 made no sense: the next request names nothing, so that the table comes

@@ -83,39 +83,55 @@ type connection struct {
 }
 
 // connect asks for a stream.
-func (c *Client) connect(ctx context.Context, s *server, zone string) (*connection, *Error) {
+func (c *Client) connect(ctx context.Context, s *server, zone string) (conn *connection, f *Error) {
 	u := s.url.JoinPath("watch")
 	if zone != "" {
 		u.RawQuery = "zone=" + zone // of letters, digits and ._-
 	}
 	header := http.Header{"Accept": {wire.StreamType}, "Accept-Encoding": {"gzip"}}
-	var names []string
-	conn := &connection{}
-	if seen := c.view(); seen.Served != nil && seen.canonical() {
-		t := seen.Served.Table
-		conn.at = t.Digest()
-		header.Set(wire.HeaderLastEventID, wire.Tag{Digest: t.Digest(), Revision: t.Revision()}.String())
-		// A server without streams takes "watch" for a zone: let it answer with 304 and not with a table.
-		names = namesOf(t)
-	}
+	at, names := c.resumption(header)
 	resp, f := c.request(ctx, http.MethodGet, u, header, names)
 	if f != nil {
 		return nil, f
 	}
+	defer func() {
+		if f != nil {
+			_ = resp.Body.Close()
+		}
+	}()
 	if f = checkStream(resp); f != nil {
-		_ = resp.Body.Close()
 		return nil, f
 	}
-	conn.body = resp.Body
+	zipped, f := zippedStream(resp)
+	if f != nil {
+		return nil, f
+	}
+	return &connection{body: resp.Body, gzip: zipped, at: at}, nil
+}
+
+// resumption names the table that a stream is to go on from, in the header and as ETags, and returns its digest; zero if there
+// is none.
+func (c *Client) resumption(header http.Header) (at table.Digest, names []string) {
+	seen := c.view()
+	if seen.Served == nil || !seen.canonical() {
+		return table.Digest{}, nil
+	}
+	t := seen.Served.Table
+	header.Set(wire.HeaderLastEventID, wire.Tag{Digest: t.Digest(), Revision: t.Revision()}.String())
+	// A server without streams takes "watch" for a zone: let it answer with 304 and not with a table.
+	return t.Digest(), namesOf(t)
+}
+
+// zippedStream reports whether a stream is compressed.
+func zippedStream(resp *http.Response) (bool, *Error) {
 	switch encoding := strings.ToLower(resp.Header.Get("Content-Encoding")); encoding {
 	case "", "identity":
+		return false, nil
 	case "gzip", "x-gzip":
-		conn.gzip = true
+		return true, nil
 	default:
-		_ = resp.Body.Close()
-		return nil, failf(ReasonEncoding, "unknown content encoding %.50q", encoding)
+		return false, failf(ReasonEncoding, "unknown content encoding %.50q", encoding)
 	}
-	return conn, nil
 }
 
 // checkStream returns an error for an answer that is no stream.

@@ -269,7 +269,7 @@ func (c *Client) listen(ctx context.Context, st *stream) *ending {
 			if !ok {
 				return c.broke(st)
 			}
-			end = c.take(ctx, st, e)
+			end = c.onEvent(ctx, st, e)
 		case <-c.recheck:
 			if !asked {
 				asked = true
