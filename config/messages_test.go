@@ -232,7 +232,7 @@ func TestWarnings(t *testing.T) {
 // TestForeignFlagsNeverRepeatTheirValue: there are passwords among them.
 func TestForeignFlagsNeverRepeatTheirValue(t *testing.T) {
 	const secret = "hunter2"
-	for _, f := range config.ForeignFlags() {
+	for _, f := range config.UnsupportedFlags() {
 		args := []string{"-" + f.Name, secret}
 		if f.Bool {
 			args = []string{"-" + f.Name}
@@ -280,7 +280,7 @@ func TestAddressesAreLocalWithManifests(t *testing.T) {
 	}
 }
 
-// TestHealthcheckAccessLogFollowsTheLevel: ingress.md §24.
+// TestHealthcheckAccessLogFollowsTheLevel: as in the reference.
 func TestHealthcheckAccessLogFollowsTheLevel(t *testing.T) {
 	for level, want := range map[string]bool{"info": false, "debug": true, "trace": true, "error": false} {
 		if c, _ := parse(t, config.Env{}, "-application-log-level="+level); c.Compile.HealthcheckAccessLog != want {

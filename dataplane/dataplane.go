@@ -8,7 +8,7 @@
 //
 // # What it guarantees
 //
-// Atomic: every table that it holds is one that a server sent, whole. LKG: no failure of any server, and no restart,
+// Atomic: every table that it has is one that a server sent, whole. LKG: no failure of any server, and no restart,
 // takes away the table that was applied last. Guarded: a table that looks like an accident is held back by the rules of
 // package guard. Monotonic: it does not move to an older revision, unless the server insists (below).
 //
@@ -23,8 +23,8 @@
 //     have, is refused;
 //   - it parses completely, as routes with distinct ids, and X-Count, if there is one, is their number.
 //
-// Of a delta, the digest is that of the text which it leads to, computed over the whole of it. It is for a table that is held
-// here, and the result shares memory with that. A delta that does not verify is followed by a full table in the same round,
+// Of a delta, the digest is that of the text which it leads to, computed over the whole of it. It is for a table that the
+// client has, and the result shares memory with that. A delta that does not verify is followed by a full table in the same round,
 // and the server is not asked for deltas for ten minutes.
 //
 // Whatever fails leaves everything as it was, the ETag of the next request included. A candidate that the guard lets pass

@@ -44,7 +44,7 @@ var fullReasons = []fullReason{
 // want is what a request asks for.
 type want struct {
 	delta  bool       // a delta will do
-	named  bool       // the tables that are held are named
+	named  bool       // the tables that the client has are named
 	reason fullReason // if a full table comes
 }
 
@@ -68,7 +68,7 @@ func (c *Client) want(s *server, seen view, reason fullReason) want {
 	}
 }
 
-// canonical reports whether deltas can be for what is held: a text that was not in canonical form is held in another.
+// canonical reports whether deltas can be for what the client has: it keeps a text that was not in canonical form in another.
 func (v view) canonical() bool {
 	return (v.Served == nil || v.Served.Sent == v.Served.Table.Digest()) && (v.Held == nil || v.Held.Sent == v.Held.Table.Digest())
 }
@@ -109,7 +109,7 @@ func (c *Client) deltaFailed(s *server, f *Error) {
 	c.said.say(slog.LevelWarn, LogDeltaFailed, string(f.Reason)+" "+s.name, "url", s.name, "reason", string(f.Reason), "error", f.Err)
 }
 
-// readDelta reads an answer with the status 226 into a: whether it is a delta for one of the tables that are held.
+// readDelta reads an answer with the status 226 into a: whether it is a delta for one of the tables that the client has.
 func readDelta(a *answer, b *body, seen view) *Error {
 	a.ofDelta = true
 	h := b.resp.Header

@@ -50,7 +50,7 @@ type ending struct {
 }
 
 // onEvent does what an event says. It returns nil if the stream goes on.
-func (c *Client) onEvent(ctx context.Context, st *stream, e event) *ending {
+func (c *Client) onEvent(ctx context.Context, st *subscription, e event) *ending {
 	name := e.name
 	if !slices.Contains(eventNames, name) {
 		name = eventOther
@@ -79,7 +79,7 @@ func (c *Client) chance(most time.Duration) time.Duration {
 }
 
 // onTable handles a delta or a table.
-func (c *Client) onTable(st *stream, e event) *ending {
+func (c *Client) onTable(st *subscription, e event) *ending {
 	c.polling.Lock()
 	defer c.polling.Unlock()
 	if end := c.place(st); end != nil {
@@ -123,7 +123,7 @@ func (c *Client) onTable(st *stream, e event) *ending {
 }
 
 // onCurrent handles what a 304 is to a poll.
-func (c *Client) onCurrent(st *stream, e event) *ending {
+func (c *Client) onCurrent(st *subscription, e event) *ending {
 	c.polling.Lock()
 	defer c.polling.Unlock()
 	if end := c.place(st); end != nil {
@@ -156,7 +156,7 @@ func (c *Client) onCurrent(st *stream, e event) *ending {
 }
 
 // onFetch fetches a table that cannot be sent as an event. All clients are told at the same time.
-func (c *Client) onFetch(ctx context.Context, st *stream, e event) *ending {
+func (c *Client) onFetch(ctx context.Context, st *subscription, e event) *ending {
 	wait := c.chance(fetchSpread)
 	if least := time.Until(st.fetched.Add(streamGap)); !st.fetched.IsZero() && wait < least {
 		wait = least
@@ -176,7 +176,7 @@ func (c *Client) onFetch(ctx context.Context, st *stream, e event) *ending {
 
 // place looks whether the client and the stream still speak of the same table, after an answer that did not come over it.
 // The caller holds polling.
-func (c *Client) place(st *stream) *ending {
+func (c *Client) place(st *subscription) *ending {
 	switch {
 	case c.servers[c.current] != st.server:
 		return &ending{reason: endServer, wait: c.chance(250 * time.Millisecond)}
@@ -187,7 +187,7 @@ func (c *Client) place(st *stream) *ending {
 }
 
 // handleEvent reads an event and handles it. If that fails, or panics, everything is as it was.
-func (c *Client) handleEvent(st *stream, a *answer, read func() *Error) (result string, f *Error) {
+func (c *Client) handleEvent(st *subscription, a *answer, read func() *Error) (result string, f *Error) {
 	defer func() {
 		if f = caught(recover(), f); f != nil {
 			f = c.named(f)
@@ -208,7 +208,7 @@ func (c *Client) handleEvent(st *stream, a *answer, read func() *Error) (result 
 }
 
 // rejected notes that a stream has brought what is no good.
-func (c *Client) rejected(st *stream, f *Error) *ending {
+func (c *Client) rejected(st *subscription, f *Error) *ending {
 	c.cfg.Metrics.fetches.WithLabelValues(resultRejected).Inc()
 	if slices.Contains(verifyReasons, f.Reason) {
 		c.cfg.Metrics.verifyFailures.WithLabelValues(string(f.Reason)).Inc()

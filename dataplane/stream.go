@@ -36,8 +36,8 @@ var (
 	errLeft     = errors.New("stream is not read any more")
 )
 
-// stream is a connection over which events come. It is owned by Run, and not safe for concurrent use.
-type stream struct {
+// subscription is a stream: a connection over which events come. It is owned by Run, and not safe for concurrent use.
+type subscription struct {
 	server *server
 	zone   string
 	events chan event // closed when there will be no more; then err says why
@@ -54,7 +54,7 @@ type stream struct {
 }
 
 // open connects to a server. The caller holds polling, and closes the stream.
-func (c *Client) open(parent context.Context, s *server, zone string) (*stream, *Error) {
+func (c *Client) open(parent context.Context, s *server, zone string) (*subscription, *Error) {
 	ctx, cancel := context.WithCancelCause(parent)
 	deadline := time.AfterFunc(c.cfg.Timeout, func() { cancel(errNoAnswer) })
 	conn, f := c.connect(ctx, s, zone)
@@ -70,7 +70,7 @@ func (c *Client) open(parent context.Context, s *server, zone string) (*stream, 
 		f.URL = s.name
 		return nil, f
 	}
-	st := &stream{server: s, zone: zone, events: make(chan event), cancel: cancel, at: conn.at, connected: time.Now()}
+	st := &subscription{server: s, zone: zone, events: make(chan event), cancel: cancel, at: conn.at, connected: time.Now()}
 	st.reader.Go(func() { st.read(ctx, conn, c) })
 	return st, nil
 }
@@ -154,7 +154,7 @@ func checkStream(resp *http.Response) *Error {
 }
 
 // read reads events until the stream ends.
-func (st *stream) read(ctx context.Context, conn *connection, c *Client) {
+func (st *subscription) read(ctx context.Context, conn *connection, c *Client) {
 	defer close(st.events)
 	defer func() { st.err = caught(recover(), st.err) }() // a table is parsed while it comes
 	defer conn.body.Close()
@@ -164,7 +164,7 @@ func (st *stream) read(ctx context.Context, conn *connection, c *Client) {
 }
 
 // forward hands out events until there are no more.
-func (st *stream) forward(ctx context.Context, zipped bool, watch *watchdog, c *Client) error {
+func (st *subscription) forward(ctx context.Context, zipped bool, watch *watchdog, c *Client) error {
 	var from io.Reader = watch
 	if zipped {
 		gz, err := gzip.NewReader(watch)
@@ -189,7 +189,7 @@ func (st *stream) forward(ctx context.Context, zipped bool, watch *watchdog, c *
 }
 
 // close ends the stream and waits for that.
-func (st *stream) close() {
+func (st *subscription) close() {
 	st.cancel(errLeft)
 	st.reader.Wait()
 }

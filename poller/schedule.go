@@ -30,7 +30,7 @@ func (s *schedule) sooner(early time.Time) {
 	}
 }
 
-// asked schedules a read for a client that holds a newer table: past all caches, and soon. But a source that fails needs its
+// asked schedules a read for a client that has a newer table: past all caches, and soon. But a source that fails needs its
 // rest, and would not give an answer any sooner.
 func (s *schedule) asked() {
 	s.consistent = true

@@ -84,7 +84,7 @@ type Config struct {
 	ModeFile string
 	// Pod is the name that this data plane's place in the fleet follows from.
 	Pod  string
-	Gate rollout.Gate
+	Gate rollout.GateConfig
 	// Fallback is when a data plane in Exec computes after all. Its Pod is filled in.
 	Fallback rollout.FallbackConfig
 

@@ -119,7 +119,7 @@ func TestFlagsReachTheSidecar(t *testing.T) {
 	if got := strings.Join(c.Fetch.URLs, " "); got != "http://a http://b http://c" {
 		t.Errorf("URLs %s", got)
 	}
-	if got, want := c.Gate, (rollout.Gate{Policy: rollout.GateEnforce, CleanFor: time.Minute, MinComparisons: 7}); got != want {
+	if got, want := c.Gate, (rollout.GateConfig{Policy: rollout.GateEnforce, CleanFor: time.Minute, MinComparisons: 7}); got != want {
 		t.Errorf("gate %+v, want %+v", got, want)
 	}
 	want := rollout.FallbackConfig{Policy: rollout.FallbackAlways, After: 2 * time.Minute, MaxAge: 3 * time.Hour, Window: 4 * time.Minute}
