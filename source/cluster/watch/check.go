@@ -194,6 +194,7 @@ func (w *Watcher) checkKind(parent context.Context, k *watched) {
 		if len(missed.refs) > 0 {
 			w.log.Warn(MessageSilent, slog.String("kind", string(k.list.Kind)), slog.String("objects", missed.String()))
 			w.metrics.restarts.WithLabelValues(string(k.list.Kind), "silent").Inc()
+			k.loadedAt = time.Now() // the list has shown everything: the next watch has nothing to prove it by
 			k.watchAgain()
 		} else {
 			k.recoverIfCurrent(time.Now())
@@ -283,9 +284,9 @@ func (w *Watcher) reconcileKind(ctx context.Context, k *watched) {
 	if len(d.refs) == 0 || !d.proven {
 		return
 	}
-	w.metrics.differences.WithLabelValues(string(k.list.Kind)).Add(float64(len(d.refs)))
 	w.log.Error(MessageDiffers, slog.String("kind", string(k.list.Kind)), slog.Int("differences", len(d.refs)),
 		slog.String("objects", d.String()))
+	w.metrics.differences.WithLabelValues(string(k.list.Kind)).Add(float64(len(d.refs))) // who sees it finds the line
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.metrics.restarts.WithLabelValues(string(k.list.Kind), "missed").Inc()

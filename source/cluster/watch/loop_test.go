@@ -371,6 +371,39 @@ func TestAWatchThatIsRefusedForLongMakesReadsFail(t *testing.T) {
 	}
 }
 
+// After an outage a list may show what was missed before the watch does. The watch that goes on from there has nothing to tell,
+// and reads succeed all the same.
+func TestAListThatShowsWhatWasMissedEndsAnOutage(t *testing.T) {
+	const away = 2 * time.Minute
+	var begin time.Time
+	later := func(s *script, w http.ResponseWriter, r *http.Request) {
+		if time.Since(begin) < away {
+			status(http.StatusServiceUnavailable)(s, w, r)
+			return
+		}
+		stream()(s, w, r)
+	}
+	steps := []step{stream(everything, time.Minute, breaks)}
+	for range 300 {
+		steps = append(steps, later)
+	}
+	play(t, watch.Config{ProbeInterval: time.Second}, steps, func(t *testing.T, s *script, w *watch.Watcher, log func() string) {
+		begin = time.Now()
+		readsUntil(t, w, time.Minute, func(_ *kube.Snapshot, err error) bool { return err == nil })
+		time.Sleep(time.Until(begin.Add(90 * time.Second)))
+		if err := s.Apply(strings.ReplaceAll(newObject, "NAME", "new")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Until(begin.Add(away)))
+		after := readsUntil(t, w, time.Minute, func(s *kube.Snapshot, err error) bool {
+			return err == nil && slices.Equal(names(s), []string{"new", "s"})
+		})
+		if after > 3*time.Second {
+			t.Errorf("read %v after the outage; log\n%s", after, log())
+		}
+	})
+}
+
 // Run ends at once, whatever it waits for. The bubble sees to it that nothing is left behind.
 func TestRunEndsInEveryPhase(t *testing.T) {
 	hangs := func(_ *script, _ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
