@@ -64,7 +64,7 @@ type conductor struct {
 	fetchMetrics *dataplane.Metrics
 	shadow       *shadow
 	zoneOf       dataplane.Zone // of computed tables
-	decisions    *audit.Log // in memory only without an LKG file
+	decisions    *audit.Log     // in memory only without an LKG file
 
 	calls  chan func()
 	ended  chan struct{} // closed when run does not take calls any more
