@@ -21,12 +21,12 @@ type ComparedFlag struct {
 	Note     string // what differs; empty where nothing does
 }
 
-// groupForeign is where the flags stand that have no effect here.
-const groupForeign Group = "Not here"
+// groupUnsupported is where the flags stand that have no effect here.
+const groupUnsupported Group = "Not here"
 
-// foreignThatCount are the flags without effect here that Skipper's route server does read. All other foreign flags mean
+// unsupportedThatCount are the flags without effect here that Skipper's route server does read. All other unsupported flags mean
 // nothing there either.
-var foreignThatCount = []string{
+var unsupportedThatCount = []string{
 	"kubernetes-status-from-service",
 	"oauth2-tokeninfo-url", "oauth2-tokeninfo-timeout", "oauth2-tokeninfo-cache-size", "oauth2-tokeninfo-cache-ttl",
 	"opentracing", "open-telemetry",
@@ -82,10 +82,10 @@ func ComparedFlags() []ComparedFlag {
 		c.Group, c.Name, c.Default = f.Group, f.Name, f.Default
 		all = append(all, c)
 	}
-	foreign := foreignFlags()
-	for _, name := range foreignThatCount {
-		f := foreign[name]
-		c := ComparedFlag{Group: groupForeign, Name: name, Likeness: Missing, Note: f.reason}
+	unsupported := unsupportedFlags()
+	for _, name := range unsupportedThatCount {
+		f := unsupported[name]
+		c := ComparedFlag{Group: groupUnsupported, Name: name, Likeness: Missing, Note: f.reason}
 		if f.instead != "" {
 			c.Likeness, c.Note = Refused, f.instead
 		}

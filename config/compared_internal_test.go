@@ -12,8 +12,8 @@ func TestNotesAreAboutFlagsThatExist(t *testing.T) {
 			t.Errorf("-%s: %+v", name, c)
 		}
 	}
-	for _, name := range foreignThatCount {
-		if foreignFlags()[name].name == "" {
+	for _, name := range unsupportedThatCount {
+		if unsupportedFlags()[name].name == "" {
 			t.Errorf("-%s is not known", name)
 		}
 	}

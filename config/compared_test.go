@@ -10,7 +10,7 @@ import (
 	"github.com/routesrv/routesrv/config"
 )
 
-// ofTheReference are the flags of routesrv.md §13, those included that it takes and does nothing with where they have an
+// ofTheReference are the flags of the reference, those included that it takes and does nothing with where they have an
 // effect here.
 const ofTheReference = `
 	address support-listener wait-for-healthcheck-interval enable-profile block-profile-rate mutex-profile-fraction
@@ -50,17 +50,17 @@ func TestEveryFlagOfTheReferenceIsCompared(t *testing.T) {
 }
 
 func TestComparedFlagsSayWhatDiffers(t *testing.T) {
-	foreign := make(map[string]config.ForeignDoc)
-	for _, f := range config.ForeignFlags() {
-		foreign[f.Name] = f
+	unsupported := make(map[string]config.UnsupportedDoc)
+	for _, f := range config.UnsupportedFlags() {
+		unsupported[f.Name] = f
 	}
 	for _, f := range config.ComparedFlags() {
 		if (f.Likeness == config.Same) != (f.Note == "") {
 			t.Errorf("-%s is %s: note %q", f.Name, f.Likeness, f.Note)
 		}
-		doc, isForeign := foreign[f.Name]
-		if has := f.Likeness == config.Missing || f.Likeness == config.Refused; has != isForeign {
-			t.Errorf("-%s is %s, and it has an effect here: %v", f.Name, f.Likeness, !isForeign)
+		doc, isUnsupported := unsupported[f.Name]
+		if has := f.Likeness == config.Missing || f.Likeness == config.Refused; has != isUnsupported {
+			t.Errorf("-%s is %s, and it has an effect here: %v", f.Name, f.Likeness, !isUnsupported)
 		}
 		if doc.Refused != (f.Likeness == config.Refused) {
 			t.Errorf("-%s is %s, and refused: %v", f.Name, f.Likeness, doc.Refused)

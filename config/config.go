@@ -40,7 +40,7 @@ type RouteServer struct {
 	Upstream Upstream        // of a relay; if it has a URL, Source has neither Kubernetes nor Manifests
 	Compile  compile.Options // complete, with EndpointSlices and HealthcheckAccessLog taken from the other parts
 	Poll     Poll
-	Guard    guard.Config // without zero for shares and times; MaxLoss is 1 in a relay if it was not set
+	Guard    guard.Config // without zero for shares and times, but for the MaxLoss of a relay if it was not set: see relay.Config
 	Listen   Listen
 	TLS      TLS
 	// RequestFilters is the chain for requests to the main listener, in order; nil if there is none. The names of the
@@ -148,12 +148,8 @@ type Shard struct {
 	Port      int // 1 to 65535
 }
 
-// Enabled reports whether the service is named completely.
-func (s Shard) Enabled() bool { return s.Namespace != "" && s.Name != "" }
-
-// Levels beside those of slog, for the names that Skipper has and slog has not.
+// Levels beside those of slog and poller.LevelTrace, for the names that Skipper has and slog has not.
 const (
-	LevelTrace = slog.LevelDebug - 4
 	LevelFatal = slog.LevelError + 4
 	LevelPanic = slog.LevelError + 8
 )

@@ -68,8 +68,8 @@ type FlagDoc struct {
 	Repeat  bool   // may be given more than once, with effect
 }
 
-// ForeignDoc documents one flag of Skipper that means nothing here.
-type ForeignDoc struct {
+// UnsupportedDoc documents one flag of Skipper that means nothing here.
+type UnsupportedDoc struct {
 	Name    string // without dashes
 	Bool    bool
 	Refused bool   // setting it is an error, not a warning
@@ -79,17 +79,17 @@ type ForeignDoc struct {
 // Flags documents the flags of the route server, by group.
 func Flags() []FlagDoc { return NewRouteServer(serverCommand(), new(RouteServer)).Flags() }
 
-// ForeignFlags documents the flags of Skipper that the route server has not, sorted by name.
-func ForeignFlags() []ForeignDoc {
-	var docs []ForeignDoc
-	for _, f := range foreignFlags() {
-		d := ForeignDoc{Name: f.name, Bool: f.boolean, Reason: f.reason}
+// UnsupportedFlags documents the flags of Skipper that the route server has not, sorted by name.
+func UnsupportedFlags() []UnsupportedDoc {
+	var docs []UnsupportedDoc
+	for _, f := range unsupportedFlags() {
+		d := UnsupportedDoc{Name: f.name, Bool: f.boolean, Reason: f.reason}
 		if f.instead != "" {
 			d.Refused, d.Reason = true, f.instead
 		}
 		docs = append(docs, d)
 	}
-	slices.SortFunc(docs, func(a, b ForeignDoc) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(docs, func(a, b UnsupportedDoc) int { return strings.Compare(a.Name, b.Name) })
 	return docs
 }
 
@@ -154,8 +154,8 @@ const settingsText = "A value comes from the command line, else from the environ
 	"else it is the default. A flag is -name=value or -name value, with one dash or two; a switch (bool) is -name or " +
 	"-name=false."
 
-// foreignText says what happens to other flags of Skipper.
-const foreignText = "Other flags of Skipper are accepted, so that the arguments of a Deployment work as they are. One that " +
+// unsupportedText says what happens to other flags of Skipper.
+const unsupportedText = "Other flags of Skipper are accepted, so that the arguments of a Deployment work as they are. One that " +
 	"means nothing to a route server gives a warning that says why; one that asks for what cannot be had here is an " +
 	"error that says what to do instead."
 

@@ -63,7 +63,7 @@ func TestMarkdown(t *testing.T) {
 			t.Errorf("-%s has no row", f.Name)
 		}
 	}
-	for _, f := range config.ForeignFlags() {
+	for _, f := range config.UnsupportedFlags() {
 		if !strings.Contains(doc, "`-"+f.Name+"`") {
 			t.Errorf("-%s is not there", f.Name)
 		}
@@ -114,7 +114,7 @@ func TestExamplesOfHelpParse(t *testing.T) {
 
 // TestForeignFlagsAreSorted, as a document that is generated must not change by itself.
 func TestForeignFlagsAreSorted(t *testing.T) {
-	if !slices.IsSortedFunc(config.ForeignFlags(), func(a, b config.ForeignDoc) int { return strings.Compare(a.Name, b.Name) }) {
+	if !slices.IsSortedFunc(config.UnsupportedFlags(), func(a, b config.UnsupportedDoc) int { return strings.Compare(a.Name, b.Name) }) {
 		t.Error("not sorted")
 	}
 }

@@ -24,7 +24,7 @@ func (p *Parser) Help(w io.Writer) error {
 	wrap(&b, "", settingsText)
 	if p.cmd.Skipper {
 		b.WriteString("\n")
-		wrap(&b, "", foreignText)
+		wrap(&b, "", unsupportedText)
 	}
 	flags := p.Flags()
 	for _, g := range p.groups() {

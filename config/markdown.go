@@ -39,7 +39,7 @@ func (p *Parser) WriteMarkdown(w io.Writer) error {
 	writeEnvironment(&b)
 	writeFile(&b)
 	if p.cmd.Skipper {
-		writeForeign(&b)
+		writeUnsupported(&b)
 	}
 	_, err := io.WriteString(w, strings.TrimRight(b.String(), "\n")+"\n")
 	return err
@@ -75,11 +75,11 @@ func writeFile(b *strings.Builder) {
 		"```\n\n")
 }
 
-func writeForeign(b *strings.Builder) {
-	b.WriteString("## Other flags of Skipper\n\n" + foreignText + "\n\n")
+func writeUnsupported(b *strings.Builder) {
+	b.WriteString("## Other flags of Skipper\n\n" + unsupportedText + "\n\n")
 	var reasons []string // in the order of the first flag that has it
 	names := make(map[string][]string)
-	for _, f := range ForeignFlags() {
+	for _, f := range UnsupportedFlags() {
 		if f.Refused {
 			fmt.Fprintf(b, "%s is refused: %s.\n\n", code("-"+f.Name), prose(f.Reason))
 			continue

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/routesrv/routesrv/config"
+	"github.com/routesrv/routesrv/poller"
 )
 
 const seeHelp = " (routesrv --help lists all flags)"
@@ -231,7 +232,7 @@ func TestWarnings(t *testing.T) {
 // TestForeignFlagsNeverRepeatTheirValue: there are passwords among them.
 func TestForeignFlagsNeverRepeatTheirValue(t *testing.T) {
 	const secret = "hunter2"
-	for _, f := range config.ForeignFlags() {
+	for _, f := range config.UnsupportedFlags() {
 		args := []string{"-" + f.Name, secret}
 		if f.Bool {
 			args = []string{"-" + f.Name}
@@ -279,7 +280,7 @@ func TestAddressesAreLocalWithManifests(t *testing.T) {
 	}
 }
 
-// TestHealthcheckAccessLogFollowsTheLevel: ingress.md §24.
+// TestHealthcheckAccessLogFollowsTheLevel: as in the reference.
 func TestHealthcheckAccessLogFollowsTheLevel(t *testing.T) {
 	for level, want := range map[string]bool{"info": false, "debug": true, "trace": true, "error": false} {
 		if c, _ := parse(t, config.Env{}, "-application-log-level="+level); c.Compile.HealthcheckAccessLog != want {
@@ -305,7 +306,7 @@ func TestHelpAndVersionWin(t *testing.T) {
 // TestNamesOfLevelsAndVersions: those of Skipper, in any case and with or without dot.
 func TestNamesOfLevelsAndVersions(t *testing.T) {
 	for name, want := range map[string]slog.Level{
-		"TRACE": config.LevelTrace, "debug": slog.LevelDebug, "Info": slog.LevelInfo, "WARN": slog.LevelWarn,
+		"TRACE": poller.LevelTrace, "debug": slog.LevelDebug, "Info": slog.LevelInfo, "WARN": slog.LevelWarn,
 		"WARNING": slog.LevelWarn, "error": slog.LevelError, "FATAL": config.LevelFatal, "PANIC": config.LevelPanic,
 	} {
 		if c, _ := parse(t, config.Env{}, "-application-log-level", name); c.Log.Level != want {

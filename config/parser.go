@@ -24,13 +24,13 @@ type Command struct {
 // Parser holds the flags of one command and parses them once. Make it with [NewParser], add groups of flags, and then
 // call Parse, Help, Flags or WriteMarkdown. It is not safe for concurrent use.
 type Parser struct {
-	cmd     Command
-	set     *pflag.FlagSet
-	flags   []*option          // in the order of their definition
-	byName  map[string]*option // the same
-	foreign map[string]foreignFlag
-	checks  []func()
-	take    func(positional []string) // if not nil, called before the checks
+	cmd         Command
+	set         *pflag.FlagSet
+	flags       []*option          // in the order of their definition
+	byName      map[string]*option // the same
+	unsupported map[string]unsupportedFlag
+	checks      []func()
+	take        func(positional []string) // if not nil, called before the checks
 
 	configFile    string
 	help, version bool
@@ -57,11 +57,11 @@ type option struct {
 func NewParser(cmd Command) *Parser {
 	p := &Parser{
 		cmd: cmd, set: pflag.NewFlagSet(cmd.Name, pflag.ContinueOnError),
-		byName: make(map[string]*option), foreign: make(map[string]foreignFlag), where: make(map[string]string),
+		byName: make(map[string]*option), unsupported: make(map[string]unsupportedFlag), where: make(map[string]string),
 		last: make(map[string]string),
 	}
 	if cmd.Skipper {
-		p.foreign = foreignFlags()
+		p.unsupported = unsupportedFlags()
 	}
 	g := p.group(GroupGeneral)
 	g.skipper("config-file", text(&p.configFile, ""), "YAML file with settings: the keys are the names of the flags without "+
@@ -244,7 +244,7 @@ func (p *Parser) apply(settings []setting) {
 
 // accept deals with a flag of Skipper that the route server has not.
 func (p *Parser) accept(s setting, again bool) {
-	f := p.foreign[s.name]
+	f := p.unsupported[s.name]
 	if f.boolean {
 		if _, err := parseBool(s.value); err != nil {
 			p.fail(s.name, err)
@@ -276,7 +276,7 @@ func (p *Parser) known(name string) (boolean, ok bool) {
 	if o, ok := p.byName[name]; ok {
 		return o.value.boolean, true
 	}
-	f, ok := p.foreign[name]
+	f, ok := p.unsupported[name]
 	return f.boolean, ok
 }
 
@@ -286,7 +286,7 @@ func (p *Parser) names() []string {
 	for name := range p.byName {
 		names = append(names, name)
 	}
-	for name := range p.foreign {
+	for name := range p.unsupported {
 		names = append(names, name)
 	}
 	slices.Sort(names)

@@ -1,6 +1,10 @@
 package config
 
-import "log/slog"
+import (
+	"log/slog"
+
+	"github.com/routesrv/routesrv/compile"
+)
 
 // serverIntro and compileIntro are the beginnings of the help texts.
 const (
@@ -59,11 +63,16 @@ func NewRouteServer(cmd Command, c *RouteServer) *Parser {
 	p.StateDir(&c.StateDir)
 	p.Upstream(c)
 	p.Peers(c)
-	p.check(func() {
-		c.Compile.EndpointSlices = c.Source.EndpointSlices
-		c.Compile.HealthcheckAccessLog = c.Log.Level <= slog.LevelDebug // as the reference has it (ingress.md §24)
-	})
+	p.CompileFrom(&c.Compile, &c.Source, &c.Log)
 	return p
+}
+
+// CompileFrom fills the options of the compiler that follow from other groups of flags, when they are parsed.
+func (p *Parser) CompileFrom(o *compile.Options, s *Source, l *Log) {
+	p.check(func() {
+		o.EndpointSlices = s.EndpointSlices
+		o.HealthcheckAccessLog = l.Level <= slog.LevelDebug // as the reference has it
+	})
 }
 
 // ParseRouteServer reads the configuration of the route server from its arguments, without the name of the program, and

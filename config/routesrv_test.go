@@ -59,7 +59,7 @@ var compare = cmp.Options{
 	cmp.AllowUnexported(eskip.Editor{}, eskip.Clone{}),
 }
 
-// TestDefaults holds the defaults against the table of routesrv.md §13, and our own against the brief of the guard.
+// TestDefaults holds the defaults against those of the reference, and our own against docs/flags.md.
 func TestDefaults(t *testing.T) {
 	got, warnings := parse(t, config.Env{})
 	want := &config.RouteServer{
@@ -171,7 +171,7 @@ func TestArgumentsOfADeploymentWorkAsTheyAre(t *testing.T) {
 	if diff := cmp.Diff(source, got.Source); diff != "" {
 		t.Errorf("source (-want +got):\n%s", diff)
 	}
-	if !got.Shards.Redis.Enabled() || got.Shards.Valkey.Enabled() {
+	if redis, valkey := got.Shards.Redis, got.Shards.Valkey; redis.Namespace == "" || redis.Name == "" || valkey.Namespace+valkey.Name != "" {
 		t.Errorf("shards %+v, want those of redis only", got.Shards)
 	}
 }
@@ -393,7 +393,7 @@ func TestEveryFlagInEveryForm(t *testing.T) {
 	}
 }
 
-// TestFlagsOfTheReferenceAreAllThere: the names of routesrv.md §13, whether they are used or not.
+// TestFlagsOfTheReferenceAreAllThere: the names of the flags of the reference, whether they are used or not.
 func TestFlagsOfTheReferenceAreAllThere(t *testing.T) {
 	const names = `address support-listener wait-for-healthcheck-interval enable-profile block-profile-rate
 		mutex-profile-fraction memory-profile-rate source-poll-timeout kubernetes kubernetes-in-cluster kubernetes-url
@@ -412,7 +412,7 @@ func TestFlagsOfTheReferenceAreAllThere(t *testing.T) {
 		kubernetes-valkey-service-namespace kubernetes-valkey-service-name kubernetes-valkey-service-port
 		route-server-filters enable-mtls tls-cert tls-key tls-min-version mtls-authn-ca mtls-authn-append-ca
 		application-log-level application-log-json-enabled config-file`
-	const foreign = `kubernetes-status-from-service oauth2-tokeninfo-url oauth2-tokeninfo-timeout oauth2-tokeninfo-cache-size
+	const unsupported = `kubernetes-status-from-service oauth2-tokeninfo-url oauth2-tokeninfo-timeout oauth2-tokeninfo-cache-size
 		oauth2-tokeninfo-cache-ttl opentracing open-telemetry opentracing-backend-name-tag kubernetes-enable-tls`
 	var own, others []string
 	for _, f := range config.Flags() {
@@ -421,7 +421,7 @@ func TestFlagsOfTheReferenceAreAllThere(t *testing.T) {
 			t.Errorf("-%s: Own is %v", f.Name, f.Own)
 		}
 	}
-	for _, f := range config.ForeignFlags() {
+	for _, f := range config.UnsupportedFlags() {
 		others = append(others, f.Name)
 		if slices.Contains(own, f.Name) {
 			t.Errorf("-%s is used and listed as not used", f.Name)
@@ -432,7 +432,7 @@ func TestFlagsOfTheReferenceAreAllThere(t *testing.T) {
 			t.Errorf("-%s is not there", name)
 		}
 	}
-	for _, name := range strings.Fields(foreign) {
+	for _, name := range strings.Fields(unsupported) {
 		if !slices.Contains(others, name) {
 			t.Errorf("-%s is not listed as not used", name)
 		}

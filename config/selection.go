@@ -19,7 +19,7 @@ var lbAlgorithms = []string{
 }
 
 // Compile adds the flags that say what the table is made of objects. EndpointSlices and HealthcheckAccessLog have no flag
-// here: they follow from [Parser.Source] and [Parser.Log].
+// here: see [Parser.CompileFrom].
 func (p *Parser) Compile(o *compile.Options) {
 	g := p.group(GroupSelection)
 	for _, c := range []struct {

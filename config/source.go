@@ -6,14 +6,12 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/poller"
 )
 
 // Defaults that are not those of the packages that the values are for.
 const (
-	DefaultRequestTimeout = 30 * time.Second
-	DefaultPollInterval   = 3 * time.Second
-	DefaultMaxBackoff     = 15 * time.Second
-
+	DefaultRequestTimeout    = 30 * time.Second
 	DefaultReconcileInterval = 10 * time.Minute
 )
 
@@ -187,9 +185,9 @@ func (p *Parser) requireSource(s *Source) {
 // Poll adds the flags that say how often the source is read.
 func (p *Parser) Poll(c *Poll) {
 	g := p.group(GroupPolling)
-	g.skipper("source-poll-timeout", millis(&c.Interval, DefaultPollInterval, 24*time.Hour), "Time between two reads of the "+
+	g.skipper("source-poll-timeout", millis(&c.Interval, poller.DefaultInterval, 24*time.Hour), "Time between two reads of the "+
 		"source, in milliseconds.")
-	g.own("poll-max-backoff", duration(&c.MaxBackoff, DefaultMaxBackoff, time.Millisecond, 24*time.Hour), "Longest delay "+
+	g.own("poll-max-backoff", duration(&c.MaxBackoff, poller.DefaultMaxBackoff, time.Millisecond, 24*time.Hour), "Longest delay "+
 		"after reads that failed in a row. It is never shorter than -source-poll-timeout.")
 	p.check(func() {
 		if c.MaxBackoff >= c.Interval {

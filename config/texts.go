@@ -14,6 +14,7 @@ import (
 
 	"github.com/routesrv/routesrv/compile"
 	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/proxysafe"
 )
 
@@ -219,7 +220,7 @@ func parseTLSVersion(s string) (uint16, error) {
 func parseLevel(s string) (slog.Level, error) {
 	switch strings.ToUpper(s) {
 	case "TRACE":
-		return LevelTrace, nil
+		return poller.LevelTrace, nil
 	case "DEBUG":
 		return slog.LevelDebug, nil
 	case "INFO":

@@ -93,7 +93,7 @@ func (p *Parser) checkUpstream(c *RouteServer) {
 		p.failf("upstream", "excludes --manifests: a table is made here or comes from another route server, not both")
 	}
 	if !p.isSet("guard-max-loss") {
-		c.Guard.MaxLoss = 1
+		c.Guard.MaxLoss = 0 // package relay knows its own default
 	}
 	for _, o := range p.flags {
 		ofObjects := o.group == GroupSource && o.name != "kubernetes" && o.name != "manifests"

@@ -34,8 +34,8 @@ func TestRelayNeedsNoSource(t *testing.T) {
 
 // TestLossesPassTheGuardOfARelay unless it is told otherwise, be it the usual limit.
 func TestLossesPassTheGuardOfARelay(t *testing.T) {
-	if c, _ := relay(t, "--upstream=http://a"); c.Guard.MaxLoss != 1 {
-		t.Errorf("max loss %v, want 1", c.Guard.MaxLoss)
+	if c, _ := relay(t, "--upstream=http://a"); c.Guard.MaxLoss != 0 {
+		t.Errorf("max loss %v, want 0, the default of a relay", c.Guard.MaxLoss)
 	}
 	if c, _ := relay(t, "--upstream=http://a", "--guard-max-loss=0.5"); c.Guard.MaxLoss != 0.5 {
 		t.Errorf("max loss %v, want 0.5", c.Guard.MaxLoss)

@@ -32,7 +32,7 @@ func (v view) names() []string {
 	return names
 }
 
-// find returns the table with the digest, nil if it is not held.
+// find returns the table with the digest, nil if the client does not have it.
 func (v view) find(d table.Digest) *gate.Candidate {
 	switch {
 	case v.Served != nil && v.Served.Sent == d:

@@ -84,7 +84,7 @@ func TestProxiesGetFlagsThatSkipperHas(t *testing.T) {
 			known[f.Name] = true
 		}
 	}
-	for _, f := range config.ForeignFlags() {
+	for _, f := range config.UnsupportedFlags() {
 		known[f.Name] = true
 	}
 	proxies := 0

@@ -31,7 +31,7 @@ type exchange struct {
 	state    *state
 	zone     string
 	variant  *variant
-	deltas   bool // the client holds the text of what it names, and takes deltas
+	deltas   bool // the client has the text of what it names, and takes deltas
 	stamp    *stamp
 	encoding encoding
 }

@@ -173,7 +173,7 @@ func TestReportOfAReleaseSaysWhoAndWhy(t *testing.T) {
 	got := httpserve.ReportGuard(guard.State{Last: &guard.Release{
 		Digest: tab.Digest(), Reason: guard.Empty, At: time.Unix(5, 0), Accepted: true, By: "ann", Why: "moved",
 	}})
-	want := &httpserve.GuardRelease{
+	want := &httpserve.ReleaseReport{
 		Digest: tab.Digest().String(), Reason: guard.Empty, At: time.Unix(5, 0), Accepted: true, By: "ann", Why: "moved",
 	}
 	if diff := cmp.Diff(want, got.Last); diff != "" {

@@ -12,10 +12,10 @@ import (
 
 // Limits of connections.
 const (
-	// SupportConnections is the most that a support listener holds: probes, scrapers, a few people.
-	SupportConnections = 64
+	// supportConnections is the most that a support listener holds: probes, scrapers, a few people.
+	supportConnections = 64
 	// reservedDescriptors is what a main listener leaves of the files that the process may open: the support listener, the
-	// clients of the source, files of tables. It is more than SupportConnections.
+	// clients of the source, files of tables. It is more than supportConnections.
 	reservedDescriptors = 128
 	// minConnections is what a main listener takes even where that leaves less.
 	minConnections = 16

@@ -1,14 +1,13 @@
-// Package httpserve has what all HTTP listeners of the binaries have in common: limits of time and of connections, an error log
-// that can be counted, an end with a deadline, answers in JSON, and the acceptance of tables that a guard holds back.
+// Package httpserve has what all HTTP listeners of the binaries have in common: the two [Listeners] of a program, with limits of
+// time and of connections, an end in order, and an error log that can be counted; answers in JSON; and the acceptance of tables
+// that a guard holds back.
 //
 // It knows no paths and no state: which handler answers what is in the lists of endpoints of those who listen.
 package httpserve
 
 import (
-	"context"
 	"encoding/json"
 	"log"
-	"log/slog"
 	"net/http"
 	"time"
 )
@@ -22,25 +21,13 @@ const (
 	maxHeaderBytes = 64 << 10
 )
 
-// New returns a server with limits for everything that a client could draw out. What net/http itself has to say goes to
+// newServer returns a server with limits for everything that a client could draw out. What net/http itself logs goes to
 // errors.
-func New(h http.Handler, errors *ErrorLog) *http.Server {
+func newServer(h http.Handler, errors *ErrorLog) *http.Server {
 	return &http.Server{
 		Handler: h, ReadTimeout: readTimeout, ReadHeaderTimeout: headerTimeout,
 		WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		ErrorLog: log.New(errors, "", 0),
-	}
-}
-
-// Shutdown lets the requests of a listener end until ctx does, and cuts what has not ended by then.
-func Shutdown(ctx context.Context, srv *http.Server, name string, log *slog.Logger) {
-	err := srv.Shutdown(ctx)
-	if err == nil {
-		return
-	}
-	log.Warn("requests did not end in time, cutting them (--shutdown-timeout)", "listener", name, "error", err)
-	if err := srv.Close(); err != nil {
-		log.Debug("close listener", "listener", name, "error", err)
 	}
 }
 

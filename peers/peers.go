@@ -97,7 +97,7 @@ func Table(ctx context.Context, cfg Config) (t *table.Table, from string, err er
 	if err != nil {
 		return nil, "", err
 	}
-	answers := make([]answer, len(addresses))
+	answers := make([]peerAnswer, len(addresses))
 	var all sync.WaitGroup
 	for i, a := range addresses {
 		all.Go(func() {
@@ -169,17 +169,17 @@ func interfaces() ([]netip.Addr, error) {
 	return out, nil
 }
 
-// answer is what came of asking a peer: a table or an error.
-type answer struct {
+// peerAnswer is what came of asking a peer: a table or an error.
+type peerAnswer struct {
 	address string
 	table   *table.Table
 	err     error
 }
 
 // ask fetches and verifies the table of one of several peers.
-func (cfg *Config) ask(ctx context.Context, u *url.URL, address string, peers int64) answer {
+func (cfg *Config) ask(ctx context.Context, u *url.URL, address string, peers int64) peerAnswer {
 	t, err := cfg.fetch(ctx, u, address, peers)
-	return answer{address, t, err}
+	return peerAnswer{address, t, err}
 }
 
 func (cfg *Config) fetch(ctx context.Context, u *url.URL, address string, peers int64) (*table.Table, error) {
@@ -214,7 +214,7 @@ func (cfg *Config) fetch(ctx context.Context, u *url.URL, address string, peers 
 }
 
 // best returns the table with the highest revision; of several, that of the lowest address.
-func (cfg *Config) best(answers []answer) (t *table.Table, from string, err error) {
+func (cfg *Config) best(answers []peerAnswer) (t *table.Table, from string, err error) {
 	var failed []error
 	for _, a := range answers {
 		if a.err != nil {

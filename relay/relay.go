@@ -48,7 +48,7 @@ type Config struct {
 	// Fetch is the client; see dataplane.Config. Sink, Guard, Logger and Metrics are filled in; Zone and ZoneFile must be
 	// empty.
 	Fetch dataplane.Config
-	// Guard judges tables once more. A zero MaxLoss is 1: losses pass.
+	// Guard judges tables once more. The default of MaxLoss is 1 here: losses pass.
 	Guard guard.Config
 	// Cache serves the tables. Nobody else may change it.
 	Cache *etagcache.Cache
@@ -56,6 +56,9 @@ type Config struct {
 	Logger     *slog.Logger          // nil means no log
 	Registerer prometheus.Registerer // nil means no metrics
 }
+
+// maxLoss is the default of Guard.MaxLoss in a relay: the root has judged losses already.
+const maxLoss = 1
 
 // Relay feeds a cache. Its methods are safe for concurrent use; Boot and Run are to be called once, in this order.
 type Relay struct {
@@ -79,7 +82,7 @@ func New(cfg Config) (*Relay, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	if cfg.Guard.MaxLoss == 0 {
-		cfg.Guard.MaxLoss = 1
+		cfg.Guard.MaxLoss = maxLoss
 	}
 	r := &Relay{
 		cache: cfg.Cache, log: cfg.Logger.With("component", "relay"), wait: cfg.Fetch.Interval,

@@ -4,51 +4,30 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
-	"sync"
 	"time"
-
-	"github.com/routesrv/routesrv/httpserve"
 )
 
 // Run serves until ctx ends, then shuts down in order, and returns nil. It returns an error if the main listener cannot
 // be opened or fails. If ctx has ended already, nothing is opened.
 //
-// The order of the end: everything is served for the health check interval, so that load balancers notice; then the
-// main listener closes and requests have until the deadline to end; then the support listener, which has shown all of
-// this; then the loop, so that what was served was fresh; and last the checkpoint is written.
+// The order of the end is that of [httpserve.Listeners], with the time for the health check of load balancers before it; the
+// checkpoint is written last.
 func (s *Server) Run(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	listener, err := s.cfg.Listen("tcp", s.cfg.Address)
+	listener, err := s.listeners.Open()
 	if err != nil {
 		return fmt.Errorf("open main listener (-address): %w", err)
 	}
 	s.started = time.Now()
-	loop, stopLoop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopLoop()
-	var background sync.WaitGroup
-	var loopErr error
-	background.Go(func() { loopErr = s.runTables(loop) })
-	background.Go(s.serveSupport)
-
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		err = s.serveMain(listener)
-	}()
-	select {
-	case <-ended:
-	case <-ctx.Done():
-		s.lameDuck(ended)
+	s.log.Info("main listener open", "address", listener.Addr().String(), "tls", s.cfg.TLS.Enable)
+	if s.cfg.SupportAddress == "" {
+		s.log.Info("no support listener: no metrics, no status (-support-listener)")
 	}
-	s.shutdown()
-	<-ended
-	stopLoop()
-	background.Wait()
-	return errors.Join(err, loopErr)
+	var tablesErr error
+	err = s.listeners.Serve(ctx, listener, func(ctx context.Context) { tablesErr = s.runTables(ctx) })
+	return errors.Join(err, tablesErr)
 }
 
 // runTables makes tables until ctx ends. A server that has none yet asks its peers for one to compare the first with.
@@ -84,62 +63,3 @@ func (s *Server) findPeer(ctx context.Context) {
 
 // decisionsWait is how long the end waits for decisions to be on disk.
 const decisionsWait = 5 * time.Second
-
-func (s *Server) serveMain(l net.Listener) error {
-	s.log.Info("main listener open", "address", l.Addr().String(), "tls", s.main.TLSConfig != nil)
-	l = s.mainConns.Listener(s.cache.WrapListener(l))
-	var err error
-	if s.main.TLSConfig != nil {
-		err = s.main.ServeTLS(l, "", "")
-	} else {
-		err = s.main.Serve(l)
-	}
-	if errors.Is(err, http.ErrServerClosed) {
-		return nil
-	}
-	return fmt.Errorf("main listener (-address): %w", err)
-}
-
-// serveSupport serves operators. Proxies do not need it: if it fails that is said and not more, as in the reference.
-func (s *Server) serveSupport() {
-	if s.cfg.SupportAddress == "" {
-		s.log.Info("no support listener: no metrics, no status (-support-listener)")
-		return
-	}
-	l, err := s.cfg.Listen("tcp", s.cfg.SupportAddress)
-	if err == nil {
-		s.log.Info("support listener open", "address", l.Addr().String())
-		err = s.support.Serve(s.supConns.Listener(l))
-	}
-	if err != nil && !errors.Is(err, http.ErrServerClosed) {
-		s.log.Error("failed support listener: no metrics, no status (-support-listener)", "error", err)
-	}
-}
-
-// lameDuck goes on serving: load balancers have to notice by themselves that the pod is about to end. It does not wait for
-// them once the main listener has ended.
-func (s *Server) lameDuck(ended <-chan struct{}) {
-	d := s.cfg.HealthcheckInterval
-	s.log.Info(fmt.Sprintf("shutting down the server in %s...", d))
-	var draining sync.WaitGroup
-	defer draining.Wait()
-	// Streams do not end by themselves. By the end of the window new connections go elsewhere.
-	draining.Go(func() { s.cache.DrainStreams(d) })
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ended:
-	}
-}
-
-// shutdown lets the requests of both listeners end, and cuts what has not ended by the deadline.
-func (s *Server) shutdown() {
-	var draining sync.WaitGroup
-	defer draining.Wait()
-	draining.Go(func() { s.cache.DrainStreams(0) }) // what is left of them
-	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.ShutdownTimeout)
-	defer cancel()
-	httpserve.Shutdown(ctx, s.main, "main", s.log)
-	httpserve.Shutdown(ctx, s.support, "support", s.log)
-}

@@ -16,7 +16,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -48,7 +47,7 @@ const (
 // Config is what a Server is made of. Either Source or a URL in Upstream is required, and not both.
 type Config struct {
 	// Upstream is the client of a relay: see relay.Config. Its LKGPath is made of StateDir, and Interval and MaxBackoff are
-	// those below. With it Guard.MaxLoss is 1 unless it is set, and Compile, Redis, Valkey and Origin mean nothing.
+	// those below. With it Guard is that of relay.Config, and Compile, Redis, Valkey and Origin mean nothing.
 	Upstream dataplane.Config
 
 	// The poller and its gate: see poller.Config, compile.Options and guard.Config.
@@ -122,10 +121,7 @@ type Server struct {
 	decisions *audit.Log       // in memory only without a state folder
 	errors    *httpserve.ErrorLog
 	endpoints []httpserve.Endpoint // of both listeners
-	main      *http.Server
-	support   *http.Server
-	mainConns *httpserve.Connections
-	supConns  *httpserve.Connections
+	listeners *httpserve.Listeners
 	started   time.Time // set by Run before it listens
 }
 
@@ -160,9 +156,6 @@ func New(cfg Config) (*Server, error) {
 	}
 	if cfg.Address == "" {
 		cfg.Address = DefaultAddress
-	}
-	if cfg.Listen == nil {
-		cfg.Listen = net.Listen
 	}
 	if cfg.Source == nil {
 		cfg.Redis, cfg.Valkey = Shard{}, Shard{} // a relay does not know the addresses
@@ -291,16 +284,16 @@ func (s *Server) newListeners() error {
 	if err != nil {
 		return err
 	}
-	s.main = httpserve.New(handler, s.errors)
-	s.cache.Track(s.main)
-	metrics := httpserve.NewConnectionMetrics(s.registry)
-	s.mainConns = httpserve.NewConnections(httpserve.MainListener, httpserve.MainConnections(s.cfg.MaxConnections), metrics)
-	s.mainConns.Track(s.main)
-	if s.main.TLSConfig, err = newTLS(s.cfg.TLS, s.cfg.Logger); err != nil {
+	secure, err := newTLS(s.cfg.TLS, s.cfg.Logger)
+	if err != nil {
 		return err
 	}
-	s.support = httpserve.New(httpserve.Mux(httpserve.SupportListener, s.endpoints), s.errors)
-	s.supConns = httpserve.NewConnections(httpserve.SupportListener, httpserve.SupportConnections, metrics)
-	s.supConns.Track(s.support)
+	s.listeners = httpserve.NewListeners(httpserve.ListenersConfig{
+		Address: s.cfg.Address, SupportAddress: s.cfg.SupportAddress, Listen: s.cfg.Listen, Flags: "-",
+		Main: handler, Support: httpserve.Mux(httpserve.SupportListener, s.endpoints), Routes: s.cache, TLS: secure,
+		MaxConnections: s.cfg.MaxConnections, Drain: s.cfg.HealthcheckInterval, ShutdownTimeout: s.cfg.ShutdownTimeout,
+		Draining: func() { s.log.Info(fmt.Sprintf("shutting down the server in %s...", s.cfg.HealthcheckInterval)) },
+		Errors:   s.errors, Logger: s.log, Registry: s.registry,
+	})
 	return nil
 }

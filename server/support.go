@@ -67,16 +67,16 @@ func (s *Server) supportEndpoints() []httpserve.Endpoint {
 
 // statusReport is the body of /status.
 type statusReport struct {
-	Version    string            `json:"version"`
-	Started    time.Time         `json:"started"`
-	Ready      bool              `json:"ready"`
-	Table      *tableReport      `json:"table,omitempty"`
-	Source     gate.Progress     `json:"source"`
-	Upstream   *dataplane.Status `json:"upstream,omitempty"` // of a relay
-	Guard      httpserve.Guard   `json:"guard"`
-	Decisions  []audit.Entry     `json:"decisions,omitempty"` // about held tables, the newest first
-	Problems   map[string]int    `json:"problems"`            // by severity
-	Checkpoint *gate.FileStatus  `json:"checkpoint,omitempty"`
+	Version    string                `json:"version"`
+	Started    time.Time             `json:"started"`
+	Ready      bool                  `json:"ready"`
+	Table      *tableReport          `json:"table,omitempty"`
+	Source     gate.Progress         `json:"source"`
+	Upstream   *dataplane.Status     `json:"upstream,omitempty"` // of a relay
+	Guard      httpserve.GuardReport `json:"guard"`
+	Decisions  []audit.Entry         `json:"decisions,omitempty"` // about held tables, the newest first
+	Problems   map[string]int        `json:"problems"`            // by severity
+	Checkpoint *gate.FileStatus      `json:"checkpoint,omitempty"`
 }
 
 type tableReport struct {

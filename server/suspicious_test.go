@@ -62,10 +62,10 @@ func startReading(t *testing.T, objects string, bySlices bool, change func(*serv
 }
 
 // held waits until the guard holds a table back, and gives the reason.
-func (f *fixture) held() (g httpserve.Guard) {
+func (f *fixture) held() (g httpserve.GuardReport) {
 	f.t.Helper()
 	f.eventually("held table", func() bool {
-		var status struct{ Guard httpserve.Guard }
+		var status struct{ Guard httpserve.GuardReport }
 		if err := json.Unmarshal([]byte(f.request(http.MethodGet, f.support, "/status").body), &status); err != nil {
 			f.t.Fatal(err)
 		}

@@ -1,5 +1,6 @@
 // Package setup makes the parts of a program from its configuration: the logger, the source, and the transport to route
-// servers. Both binaries use it, so that the same flags mean the same thing in both.
+// servers; and it runs the program between signals and exit status. Both binaries use it, so that the same flags mean the same
+// thing in both.
 package setup
 
 import (
@@ -21,7 +22,7 @@ import (
 func Logger(cfg config.Log, w io.Writer) *slog.Logger {
 	options := &slog.HandlerOptions{Level: cfg.Level, ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
 		if len(groups) == 0 && a.Key == slog.LevelKey {
-			if l, ok := a.Value.Any().(slog.Level); ok && l <= config.LevelTrace {
+			if l, ok := a.Value.Any().(slog.Level); ok && l <= poller.LevelTrace {
 				a.Value = slog.StringValue("TRACE")
 			}
 		}

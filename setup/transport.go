@@ -1,7 +1,6 @@
 package setup
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -14,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/internal/durable"
 )
 
@@ -99,12 +99,6 @@ func (t *transport) fresh() *http.Transport {
 	return t.current
 }
 
-// dial connects to the address of a request, or to the one that was set.
-func (t *transport) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	dialer := net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}
-	return dialer.DialContext(ctx, network, cmp.Or(t.address, address))
-}
-
 // look gives the state of the files.
 func (t *transport) look() (states [3]fileState) {
 	for i, name := range [...]string{t.files.CA, t.files.Cert, t.files.Key} {
@@ -137,15 +131,13 @@ func (t *transport) load() error {
 		config.Certificates = []tls.Certificate{pair}
 	}
 	t.states = states
-	t.current = &http.Transport{
-		DialContext:            t.dial,
-		TLSClientConfig:        config,
-		TLSHandshakeTimeout:    5 * time.Second,
-		MaxResponseHeaderBytes: 64 << 10,
-		MaxIdleConnsPerHost:    1,
-		IdleConnTimeout:        90 * time.Second,
-		ForceAttemptHTTP2:      true,
-		DisableCompression:     true, // the client checks lengths and encodings
+	t.current = dataplane.NewTransport()
+	t.current.TLSClientConfig = config
+	if t.address != "" {
+		dial := t.current.DialContext
+		t.current.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return dial(ctx, network, t.address)
+		}
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"path/filepath"
@@ -62,7 +63,8 @@ type conductor struct {
 	metrics      *metrics
 	fetchMetrics *dataplane.Metrics
 	shadow       *shadow
-	decisions    *audit.Log // in memory only without an LKG file
+	zoneOf       dataplane.Zone // of computed tables
+	decisions    *audit.Log     // in memory only without an LKG file
 
 	calls  chan func()
 	ended  chan struct{} // closed when run does not take calls any more
@@ -127,6 +129,9 @@ func newConductor(cfg *Config, d *rollout.Decider, cache *etagcache.Cache, log *
 		if _, err := c.newRemote(); err != nil {
 			return nil, err
 		}
+	}
+	if c.zoneOf, err = dataplane.NewZone(cfg.Fetch.Zone, cfg.Fetch.ZoneFile); err != nil {
+		return nil, fmt.Errorf("sidecar: %w", err)
 	}
 	return c, nil
 }

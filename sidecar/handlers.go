@@ -17,10 +17,10 @@ import (
 )
 
 // Handler is what the proxy sees: /routes, /routes/{zone}, /health and /fresh.
-func (s *Sidecar) Handler() http.Handler { return s.main.Handler }
+func (s *Sidecar) Handler() http.Handler { return s.main }
 
 // SupportHandler is what operators see: /health, /fresh, /status, /problems, /shadow, /metrics and /guard/accept.
-func (s *Sidecar) SupportHandler() http.Handler { return s.support.Handler }
+func (s *Sidecar) SupportHandler() http.Handler { return s.support }
 
 // Endpoints are what the listeners answer, in the order in which they are documented.
 func (s *Sidecar) Endpoints() []httpserve.Endpoint { return slices.Clone(s.endpoints) }

@@ -151,7 +151,7 @@ func TestGateRefusesAndIsOverridden(t *testing.T) {
 		w := newWorld(t, ingress("a"))
 		w.runServer(w.options)
 		cfg := w.config("Pre")
-		cfg.Gate = rollout.Gate{Policy: rollout.GateEnforce, CleanFor: time.Minute, MinComparisons: 10}
+		cfg.Gate = rollout.GateConfig{Policy: rollout.GateEnforce, CleanFor: time.Minute, MinComparisons: 10}
 		cfg.ModeFile = tempFile(t, "mode", "Pre")
 		p := w.run(cfg)
 		p.expect("Pre", "self", time.Second)
@@ -186,7 +186,7 @@ func TestPlantedDivergenceIsFoundAndBlocksTheGate(t *testing.T) {
 		filters := &eskip.DefaultFilters{Prepend: eskip.MustParseFilters("planted()")}
 		w.runServer(compile.Options{DefaultFilters: filters})
 		cfg := w.config("Pre")
-		cfg.Gate = rollout.Gate{Policy: rollout.GateEnforce, CleanFor: 30 * time.Second, MinComparisons: 5}
+		cfg.Gate = rollout.GateConfig{Policy: rollout.GateEnforce, CleanFor: 30 * time.Second, MinComparisons: 5}
 		cfg.ModeFile = tempFile(t, "mode", "Pre")
 		p := w.run(cfg)
 		p.expect("Pre", "self", time.Second)
@@ -219,7 +219,7 @@ func TestCleanComparisonsMakeReady(t *testing.T) {
 		w := newWorld(t, ingress("a"))
 		w.runServer(w.options)
 		cfg := w.config("Pre")
-		cfg.Gate = rollout.Gate{CleanFor: time.Minute, MinComparisons: 5}
+		cfg.Gate = rollout.GateConfig{CleanFor: time.Minute, MinComparisons: 5}
 		p := w.run(cfg)
 		time.Sleep(30 * time.Second)
 		if s := p.status(); s.Cutover.Ready || !strings.Contains(s.Cutover.Reason, "1m0s is wanted") {

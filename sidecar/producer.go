@@ -123,10 +123,7 @@ func (c *conductor) selfRead(p *selfProducer, end func(*table.Table, table.Read)
 
 // zone is what the computed table is limited to, as the fetched one is.
 func (c *conductor) zone() string {
-	if c.cfg.Fetch.ZoneFile == "" {
-		return c.cfg.Fetch.Zone
-	}
-	zone, _ := dataplane.ReadZone(c.cfg.Fetch.ZoneFile) // without one it is the full table, as for the client, which says so
+	zone, _ := c.zoneOf.Read() // without one it is the full table, as for the client, which logs why
 	return zone
 }
 

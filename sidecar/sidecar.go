@@ -84,7 +84,7 @@ type Config struct {
 	ModeFile string
 	// Pod is the name that this data plane's place in the fleet follows from.
 	Pod  string
-	Gate rollout.Gate
+	Gate rollout.GateConfig
 	// Fallback is when a data plane in Exec computes after all. Its Pod is filled in.
 	Fallback rollout.FallbackConfig
 
@@ -126,10 +126,9 @@ type Sidecar struct {
 	conductor *conductor
 	modes     *modeFile            // nil without one
 	endpoints []httpserve.Endpoint // of both listeners
-	main      *http.Server
-	support   *http.Server
-	mainConns *httpserve.Connections
-	supConns  *httpserve.Connections
+	main      http.Handler
+	support   http.Handler
+	listeners *httpserve.Listeners
 	started   atomic.Int64 // unix nanoseconds
 }
 
@@ -165,15 +164,15 @@ func New(cfg Config) (*Sidecar, error) {
 		s.conductor.modeErrors = s.modes.problem
 	}
 	s.endpoints = s.newEndpoints()
-	errorLog := httpserve.NewErrorLog(s.log, s.registry)
-	s.main = httpserve.New(httpserve.Mux(httpserve.MainListener, s.endpoints), errorLog)
-	s.cache.Track(s.main)
-	metrics := httpserve.NewConnectionMetrics(s.registry)
-	s.mainConns = httpserve.NewConnections(httpserve.MainListener, httpserve.MainConnections(maxConnections), metrics)
-	s.mainConns.Track(s.main)
-	s.support = httpserve.New(httpserve.Mux(httpserve.SupportListener, s.endpoints), errorLog)
-	s.supConns = httpserve.NewConnections(httpserve.SupportListener, httpserve.SupportConnections, metrics)
-	s.supConns.Track(s.support)
+	s.main = httpserve.Mux(httpserve.MainListener, s.endpoints)
+	s.support = httpserve.Mux(httpserve.SupportListener, s.endpoints)
+	s.listeners = httpserve.NewListeners(httpserve.ListenersConfig{
+		Address: s.cfg.Address, SupportAddress: s.cfg.SupportAddress, Listen: s.cfg.Listen, Flags: "--",
+		Main: s.main, Support: s.support, Routes: s.cache, MaxConnections: maxConnections,
+		Drain: s.cfg.Drain, ShutdownTimeout: s.cfg.ShutdownTimeout,
+		Draining: func() { s.log.Info("shutting down", "drain", s.cfg.Drain) },
+		Errors:   httpserve.NewErrorLog(s.log, s.registry), Logger: s.log, Registry: s.registry,
+	})
 	return s, nil
 }
 
@@ -189,9 +188,6 @@ func (cfg *Config) fill() error {
 	}
 	if cfg.Registry == nil {
 		cfg.Registry = prometheus.NewRegistry()
-	}
-	if cfg.Listen == nil {
-		cfg.Listen = net.Listen
 	}
 	if cfg.Address == "" {
 		cfg.Address = DefaultAddress

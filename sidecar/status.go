@@ -35,10 +35,10 @@ type cutoverReport struct {
 }
 
 type switchReport struct {
-	To      origin          `json:"to"`
-	Since   time.Time       `json:"since,omitzero"` // of the first table of the producer
-	Waiting string          `json:"waiting"`
-	Guard   httpserve.Guard `json:"guard"`
+	To      origin                `json:"to"`
+	Since   time.Time             `json:"since,omitzero"` // of the first table of the producer
+	Waiting string                `json:"waiting"`
+	Guard   httpserve.GuardReport `json:"guard"`
 }
 
 type fallbackReport struct {
@@ -101,10 +101,10 @@ type tableReport struct {
 }
 
 type selfReport struct {
-	Fallback bool            `json:"fallback"`
-	Source   gate.Progress   `json:"source"`
-	Guard    httpserve.Guard `json:"guard"`
-	Problems map[string]int  `json:"problems"` // by severity
+	Fallback bool                  `json:"fallback"`
+	Source   gate.Progress         `json:"source"`
+	Guard    httpserve.GuardReport `json:"guard"`
+	Problems map[string]int        `json:"problems"` // by severity
 }
 
 // shownDecisions is how many decisions /status has.

@@ -186,7 +186,7 @@ ports: [{port: 8080, protocol: TCP}]
 		w.runServer(w.options)
 		cfg := w.config("Pre")
 		cfg.Fetch.ZoneFile = tempFile(t, "zone", "one\n")
-		cfg.Gate = rollout.Gate{MinComparisons: 3}
+		cfg.Gate = rollout.GateConfig{MinComparisons: 3}
 		p := w.run(cfg)
 		time.Sleep(20 * time.Second)
 		if body := p.get("/routes").Body.String(); !strings.Contains(body, "10.2.0.3") || strings.Contains(body, "10.2.0.4") {

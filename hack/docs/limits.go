@@ -29,7 +29,7 @@ var limits = []limit{
 	{"", "headers", "httpserve", "maxHeaderBytes", "bytes", ""},
 	{"connections", "main listener of routesrv, if the limit of open files allows as many", "config", "DefaultMaxConnections", "number", "--max-connections"},
 	{"", "main listener of dataplane-client, likewise", "sidecar", "maxConnections", "number", ""},
-	{"", "support listener", "httpserve", "SupportConnections", "number", ""},
+	{"", "support listener", "httpserve", "supportConnections", "number", ""},
 	{"", "open files that main listeners leave to others", "httpserve", "reservedDescriptors", "number", ""},
 	{"", "kernel buffer for what is sent on one", "internal/delivery", "sendBufferSize", "bytes", ""},
 	{"readers of a table", "time without taking anything", "etagcache", "maxSilence", "time", ""},

@@ -31,10 +31,11 @@ var allowed = map[string][]string{
 	"internal/audit":    {"internal/durable", "table"},
 	"internal/durable":  {},
 	"internal/delivery": {},
+	"internal/pace":     {},
 
 	// pure: no I/O, no clock, no log
 	"compile":    {"eskip", "kube", "proxysafe", "routeid", "table"},
-	"shadowdiff": {"eskip", "routeid"},
+	"shadowdiff": {"eskip", "internal/pace", "routeid"},
 	"rollout":    {},
 
 	// serving
@@ -53,8 +54,8 @@ var allowed = map[string][]string{
 	"source/manifests/yamldoc":       {},
 	"source/filterdir":               {"kube"},
 	"source/tables":                  {"eskip", "table", "wire"},
-	"poller":                         {"compile", "gate", "guard", "kube", "table"},
-	"dataplane":                      {"eskip", "gate", "guard", "internal/durable", "proxysafe", "table", "wire"},
+	"poller":                         {"compile", "gate", "guard", "internal/pace", "kube", "table"},
+	"dataplane":                      {"eskip", "gate", "guard", "internal/durable", "internal/pace", "proxysafe", "table", "wire"},
 
 	// parts and assembly: join producers into what the binaries run
 	"shadowdiff/page": {"shadowdiff"},
@@ -71,8 +72,8 @@ var allowed = map[string][]string{
 		"compile", "dataplane", "eskip", "etagcache", "gate", "guard", "httpserve", "httpserve/guardpage", "internal/audit", "internal/durable", "poller", "rollout",
 		"shadowdiff", "shadowdiff/page", "table",
 	},
-	"config": {"compile", "dataplane", "eskip", "guard", "kube", "proxysafe"},
-	"setup":  {"config", "internal/durable", "poller", "source/cluster", "source/cluster/watch", "source/filterdir", "source/manifests"},
+	"config": {"compile", "dataplane", "eskip", "guard", "kube", "poller", "proxysafe"},
+	"setup":  {"config", "dataplane", "internal/durable", "poller", "source/cluster", "source/cluster/watch", "source/filterdir", "source/manifests"},
 
 	// binaries
 	"cmd/dataplane-client": {"config", "dataplane", "rollout", "setup", "sidecar"},
@@ -100,7 +101,7 @@ var rows = []struct {
 	packages []string
 }{
 	{"language", []string{"eskip"}},
-	{"data", []string{"kube", "table", "routeid", "internal/durable", "internal/delivery"}},
+	{"data", []string{"kube", "table", "routeid", "internal/durable", "internal/delivery", "internal/pace"}},
 	{"words", []string{"wire", "guard", "proxysafe", "internal/audit"}},
 	{"pure", []string{"compile", "rollout", "shadowdiff"}},
 	{"serving", []string{"etagcache"}},
@@ -117,7 +118,7 @@ var rows = []struct {
 // aside are the packages that are in no row: a part of one other package, and what only tests and releases use.
 func aside(name string) bool {
 	return name == "source/manifests/yamldoc" || name == cluster+"/internal/clustertest" || strings.HasPrefix(name, "hack/") ||
-		strings.HasPrefix(name, "internal/") && name != "internal/durable" && name != "internal/delivery" && name != "internal/audit"
+		strings.HasPrefix(name, "internal/") && name != "internal/durable" && name != "internal/delivery" && name != "internal/pace" && name != "internal/audit"
 }
 
 // cluster is a room of several packages, which import each other as allowed says. The picture has the room.

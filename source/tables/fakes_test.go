@@ -102,7 +102,7 @@ func count(text string) int {
 	return 1 + strings.Count(text, "\n")
 }
 
-// skipper is the support listener of a Skipper (routesrv.md §18). It has a new table after each of the first pages that it
+// skipper is the support listener of a Skipper. It has a new table after each of the first pages that it
 // serves, as many times as changes says.
 type skipper struct {
 	routes    []*eskip.Route

@@ -127,8 +127,8 @@ func (s *remote) once(ctx context.Context) (*Table, error) {
 	return t, nil
 }
 
-// answer is a table, or a page of one.
-type answer struct {
+// httpAnswer is a table, or a page of one.
+type httpAnswer struct {
 	text      []byte
 	header    http.Header
 	timestamp string // X-Timestamp, which only a Skipper has
@@ -137,7 +137,7 @@ type answer struct {
 }
 
 // read is when the server has read its source: now, if it does not say.
-func (a *answer) read() time.Time {
+func (a *httpAnswer) read() time.Time {
 	if t, err := wire.ParseTime(a.header.Get(wire.HeaderSourceRead)); err == nil {
 		return t
 	}
@@ -145,7 +145,7 @@ func (a *answer) read() time.Time {
 }
 
 // get asks for a page; a route server answers with everything. The query parameters mean nothing to it.
-func (s *remote) get(ctx context.Context, offset int, timestamp string, limit int64) (*answer, error) {
+func (s *remote) get(ctx context.Context, offset int, timestamp string, limit int64) (*httpAnswer, error) {
 	u := *s.url
 	q := u.Query()
 	q.Set("nopretty", "true")
@@ -172,11 +172,11 @@ func (s *remote) get(ctx context.Context, offset int, timestamp string, limit in
 	defer func() { _ = resp.Body.Close() }() // read to its end, or given up
 	switch {
 	case resp.StatusCode == http.StatusNotModified && s.last != nil && offset == 0:
-		return &answer{header: resp.Header, unchanged: true}, nil
+		return &httpAnswer{header: resp.Header, unchanged: true}, nil
 	case resp.StatusCode != http.StatusOK:
 		return nil, refused(resp, timestamp != "")
 	}
-	a := &answer{header: resp.Header, timestamp: resp.Header.Get("X-Timestamp"), count: -1}
+	a := &httpAnswer{header: resp.Header, timestamp: resp.Header.Get("X-Timestamp"), count: -1}
 	if a.text, err = readAll(resp.Body, limit); err != nil {
 		return nil, fmt.Errorf("read the answer: %w", err)
 	}
@@ -209,7 +209,7 @@ func refused(resp *http.Response, paged bool) error {
 }
 
 // whole checks the answer of a route server.
-func (s *remote) whole(a *answer) (*Table, error) {
+func (s *remote) whole(a *httpAnswer) (*Table, error) {
 	etag := a.header.Get(wire.HeaderETag)
 	if e := wire.ParseEntity(etag); e.Known && e.Tag.Digest != sha256.Sum256(a.text) {
 		return nil, errors.New("the text is not the one that the ETag names: it was cut or changed on its way")
@@ -234,7 +234,7 @@ func (s *remote) whole(a *answer) (*Table, error) {
 }
 
 // pages reads what follows the first page of a Skipper.
-func (s *remote) pages(ctx context.Context, first *answer) (*Table, error) {
+func (s *remote) pages(ctx context.Context, first *httpAnswer) (*Table, error) {
 	if first.count < 0 {
 		return nil, errors.New("no X-Count beside X-Timestamp: the number of pages is not known")
 	}

@@ -2,8 +2,8 @@ package config
 
 import "strings"
 
-// foreignFlag is a flag of Skipper that the route server has not.
-type foreignFlag struct {
+// unsupportedFlag is a flag of Skipper that the route server has not.
+type unsupportedFlag struct {
 	name    string
 	boolean bool
 	reason  string  // why it means nothing here; follows a colon
@@ -11,13 +11,13 @@ type foreignFlag struct {
 	quiet   *string // a value that asks for what is done anyway; nil if there is none
 }
 
-// foreignFlags are the flags of Skipper that are accepted and not used, by name.
-func foreignFlags() map[string]foreignFlag {
-	flags := make(map[string]foreignFlag)
-	for _, b := range foreignBlocks() {
+// unsupportedFlags are the flags of Skipper that are accepted and not used, by name.
+func unsupportedFlags() map[string]unsupportedFlag {
+	flags := make(map[string]unsupportedFlag)
+	for _, b := range unsupportedBlocks() {
 		for i, names := range []string{b.switches, b.values} {
 			for _, name := range strings.Fields(names) {
-				flags[name] = foreignFlag{name: name, boolean: i == 0, reason: b.reason}
+				flags[name] = unsupportedFlag{name: name, boolean: i == 0, reason: b.reason}
 			}
 		}
 	}
@@ -28,9 +28,9 @@ func foreignFlags() map[string]foreignFlag {
 }
 
 // specialFlags have a text of their own, and some a value that is fine.
-func specialFlags() []foreignFlag {
+func specialFlags() []unsupportedFlag {
 	empty, noop := "", "noop"
-	return []foreignFlag{
+	return []unsupportedFlag{
 		{
 			name: "kubernetes-status-from-service", quiet: &empty,
 			instead: "this route server only reads, so the status of Ingresses would silently get old: let one writer that is " +
@@ -65,21 +65,21 @@ func specialFlags() []foreignFlag {
 	}
 }
 
-// foreignBlock are flags that mean nothing for the same reason.
-type foreignBlock struct {
+// unsupportedBlock are flags that mean nothing for the same reason.
+type unsupportedBlock struct {
 	reason   string
 	switches string
 	values   string
 }
 
-// foreignBlocks list the flags of Skipper that only proxies use. What is a switch and what takes a value matters for how
+// unsupportedBlocks list the flags of Skipper that only proxies use. What is a switch and what takes a value matters for how
 // the arguments behind it are read.
-func foreignBlocks() []foreignBlock {
+func unsupportedBlocks() []unsupportedBlock {
 	return append(proxyBlocks(), supportBlocks()...)
 }
 
-func proxyBlocks() []foreignBlock {
-	return []foreignBlock{
+func proxyBlocks() []unsupportedBlock {
+	return []unsupportedBlock{
 		{
 			reason: "it proxies nothing; requests are handled by the proxies",
 			switches: `insecure proxy-preserve-host remove-hop-headers rfc-patch-path ignore-trailing-slash validate-query
@@ -146,8 +146,8 @@ func proxyBlocks() []foreignBlock {
 	}
 }
 
-func supportBlocks() []foreignBlock {
-	return []foreignBlock{
+func supportBlocks() []unsupportedBlock {
+	return []unsupportedBlock{
 		{
 			reason:   "the objects come from Kubernetes or --manifests alone, as with Skipper's route server",
 			switches: `etcd-insecure`,
