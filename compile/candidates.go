@@ -187,7 +187,7 @@ func (c *candidates) award(list table.List, sections iter.Seq[*section]) table.L
 	}
 	known := c.unseen(list, sections)
 	e := edit{list: list}
-	for w := range touched(c.gone, c.come) {
+	for w := range byID(c.gone, c.come) {
 		all, met := known[w.id]
 		if !met {
 			all = c.wanting(w)
@@ -212,8 +212,8 @@ type wishes struct {
 	gone, come []wish
 }
 
-// touched yields what has changed, by id and in their order. Both lists are sorted.
-func touched(gone, come []wish) iter.Seq[wishes] {
+// byID yields what has changed, by id and in their order. Both lists are sorted.
+func byID(gone, come []wish) iter.Seq[wishes] {
 	return func(yield func(wishes) bool) {
 		for len(gone)+len(come) > 0 {
 			var id string
@@ -245,7 +245,7 @@ func (c *candidates) unseen(list table.List, sections iter.Seq[*section]) map[st
 		return nil // nobody had an id
 	}
 	var found map[string][]place
-	for w := range touched(c.gone, c.come) {
+	for w := range byID(c.gone, c.come) {
 		if len(w.gone) == 0 && c.rivals[w.id] == nil && (list.Get(w.id) != nil || c.hidden[w.id] > 0) {
 			if found == nil {
 				found = make(map[string][]place)

@@ -159,7 +159,9 @@ func compareSteps(t *testing.T, p *pool, seed uint64, steps int) (seen map[compi
 	incremental := mustCompiler(t, options)
 	s := p.cases[r.IntN(len(p.cases))].snapshot
 	for step := range steps {
-		s = p.mutate(r, s)
+		for range 1 + r.IntN(3) {
+			s = p.mutate(r, s)
+		}
 		got, want := incremental.Compile(s), mustCompiler(t, options).Compile(s)
 		if a, b := routesText(got), routesText(want); a != b {
 			t.Fatalf("seed %d, step %d: incremental differs from full\nincremental:\n%s\nfull:\n%s", seed, step, a, b)

@@ -45,6 +45,9 @@ func newCluster(slicesMode bool, filters *kube.DefaultFilters) *cluster {
 	return c
 }
 
+// maxTouched is how many keys are kept of what differs between two versions.
+const maxTouched = 1024
+
 // lookupKey is what can be looked up: a service with all that belongs to it, or a secret.
 type lookupKey struct {
 	kube.ServiceKey
@@ -78,7 +81,10 @@ func (c *cluster) advance(now *kube.Backends, peers []*memory) {
 		touched[lookupKey{key, true}] = struct{}{}
 	}
 	c.now, c.touched = *now, touched
-	c.version++
+	if c.version++; len(touched) > maxTouched {
+		c.touched = nil
+		c.version++ // as if nobody had seen the version before: who goes by it looks at everything
+	}
 }
 
 // keysOf gives the keys of objects that are in one of the lists only. If those that are in both stand in another order, it

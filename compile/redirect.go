@@ -59,13 +59,7 @@ func disablingCompanion(r *eskip.Route) *eskip.Route {
 func httpCompanion(r *eskip.Route, suffix string) *eskip.Route {
 	c := shallow(r)
 	c.Id += suffix
-	headers := map[string]string{forwardedProtoHeader: "http"}
-	for k, v := range r.Headers {
-		if _, ok := headers[k]; !ok {
-			headers[k] = v
-		}
-	}
-	c.Headers = headers
+	c.Headers = map[string]string{forwardedProtoHeader: "http"} // the route has none: those of annotations are predicates
 	c.Predicates = slices.Insert(c.Predicates, 0, predicate("Weight", redirectWeight))
 	return c
 }

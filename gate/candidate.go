@@ -3,7 +3,6 @@ package gate
 import (
 	"time"
 
-	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/table"
 )
@@ -37,23 +36,6 @@ type Served struct {
 	// Stale says that the table comes from the last-good file or from a peer, and that no read has shown it yet.
 	Stale bool
 }
-
-// Decision is one step of a Gate about a table that looks like an accident.
-type Decision struct {
-	Time   time.Time
-	What   string // one of DecidedHeld, DecidedReleased and DecidedAccepted
-	Digest table.Digest
-	Reason guard.Code // why the table was held
-	// By and Why are what an operator said who accepted the table.
-	By, Why string
-}
-
-// What a Gate decides. A hold that ends because the source shows a table that is fine is no decision.
-const (
-	DecidedHeld     = "held"     // the table is held back
-	DecidedReleased = "released" // it is served, because every read agreed for the time of the hold
-	DecidedAccepted = "accepted" // it is served, because an operator says so
-)
 
 // View is what a Gate has at one moment: the served table and the one that it holds back; nil if there is none.
 type View struct {

@@ -269,7 +269,7 @@ func (a *Attempt) hold(c Candidate, v guard.Verdict, fresh bool) {
 	counts := g.Table() != nil || g.baseline != nil // else nothing is lost yet: the cluster may just be new
 	if counts && fresh {
 		g.cfg.Metrics.holds.WithLabelValues(string(v.Reason)).Inc()
-		g.record(DecidedHeld, c.Table, v.Reason, guard.Acceptance{})
+		g.decided(DecidedHeld, c.Table, v.Reason, guard.Acceptance{})
 	}
 	read := c.Read
 	goesOn, half := g.goOn(c)
@@ -308,7 +308,7 @@ func (g *Gate) endHold(was guard.Verdict, wasHeld bool, v guard.Verdict, c Candi
 	switch {
 	case v.Reason != "":
 		g.log.Warn(LogTableReleased, "accepted", false, "reason", string(v.Reason), "detail", v.Detail, "since", v.Since)
-		g.record(DecidedReleased, c.Table, v.Reason, guard.Acceptance{})
+		g.decided(DecidedReleased, c.Table, v.Reason, guard.Acceptance{})
 	case wasHeld && g.Table() != nil:
 		g.log.Info(LogHoldEnded, "reason", string(was.Reason))
 	}
@@ -369,17 +369,10 @@ func (g *Gate) Accept(a guard.Acceptance) (*table.Table, error) {
 	g.cfg.Metrics.hold("")
 	g.log.Warn(LogTableReleased, "accepted", true, "by", a.By, "why", a.Why, "count", t.Len(), "bytes", t.Bytes(),
 		"hash", t.Digest().String())
-	g.record(DecidedAccepted, t, verdict.Reason, a)
+	g.decided(DecidedAccepted, t, verdict.Reason, a)
 	g.publish(c, now, func() { g.cfg.Sink.Publish(t) })
 	g.servesAll(c.Snapshot)
 	return t, nil
-}
-
-// record tells of a decision.
-func (g *Gate) record(what string, t *table.Table, reason guard.Code, a guard.Acceptance) {
-	if g.cfg.Decided != nil {
-		g.cfg.Decided(Decision{time.Now().UTC(), what, t.Digest(), reason, a.By, a.Why})
-	}
 }
 
 // Comparison returns what is held at one moment: the table, nil if none is held; the one that it was judged beside, which

@@ -32,8 +32,8 @@ const (
 )
 
 // Bounds on the tables of one held intent that can be accepted by their digests. With a read every three seconds maxShown
-// is close to an hour. The digest of a table is taken when somebody asks for it. Of those after maxAnyDigest, only what this
-// process was asked for itself can be accepted: others keep the table.
+// is close to an hour. The last maxAnyDigest tables are kept, so that any digest of theirs is known, whoever told it; of those
+// before only the digests that somebody has asked this process for.
 const (
 	maxShown     = 1024
 	maxAnyDigest = 64
@@ -146,7 +146,16 @@ func (p *parts) show(t *table.Table) {
 
 // isOfHeld reports whether the digest is that of a table of the held intent.
 func (p *parts) isOfHeld(d table.Digest) bool {
-	return slices.Contains(p.told, d) || slices.ContainsFunc(p.shown, func(t *table.Table) bool { return t.Digest() == d })
+	if slices.Contains(p.told, d) {
+		return true
+	}
+	all := p.shown
+	if p.first != nil {
+		all = append([]*table.Table{p.first}, all...)
+	}
+	is := func(t *table.Table) bool { return t.Digest() == d }
+	hashed := func(t *table.Table) bool { return t.Hashed() && is(t) } // first: it costs nothing
+	return slices.ContainsFunc(all, hashed) || slices.ContainsFunc(all, is)
 }
 
 // servesAll notes of which snapshot the table is that is served now, whole. The caller holds mu.

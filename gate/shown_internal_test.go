@@ -19,6 +19,9 @@ func TestWhichTablesOfAHeldIntentCanBeAccepted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if n == 1 {
+			h.first = tab
+		}
 		h.show(tab)
 		h.show(tab.WithRevision(0)) // the same once more is no other table
 		same, _ := table.New([]table.Route{route}, uint64(n), time.Time{})
@@ -35,7 +38,7 @@ func TestWhichTablesOfAHeldIntentCanBeAccepted(t *testing.T) {
 		want bool
 	}{
 		{all - 1, true}, {all - maxAnyDigest, true}, {all - maxAnyDigest - 2, true}, {all - maxAnyDigest - 1, false},
-		{all - maxShown, true}, {0, false},
+		{all - maxShown, true}, {0, false}, {1, true}, // the first
 	} {
 		if got := h.isOfHeld(digests[tt.n]); got != tt.want {
 			t.Errorf("table %d of %d: %v, want %v", tt.n, all, got, tt.want)

@@ -27,8 +27,10 @@ type SwitchConfig struct {
 	// Lag is how long a table of a lower revision than the served one is waited with: it may only be behind.
 	Lag time.Duration
 	// Files are kept up to date with what is served. They are written in the background.
-	Files  []FileConfig
-	Logger *slog.Logger // nil means no log
+	Files []FileConfig
+	// Decided is told of each hold of a move, and how it was released: see Config.
+	Decided func(Decision)
+	Logger  *slog.Logger // nil means no log
 }
 
 // Switch joins several producers, each with a Gate, before one sink: it serves the tables of one of them at a time. The move
@@ -154,11 +156,15 @@ func (s *Switch) Take(from string, o Offer) bool {
 		if !verdict.Publish {
 			reason := "held back by the guard: " + verdict.Detail
 			if s.pending.waiting != reason {
+				decide(s.cfg.Decided, DecidedHeld, o.Table, verdict.Reason, guard.Acceptance{})
 				s.log.Error(LogSwitchHeld, "reason", string(verdict.Reason), "detail", verdict.Detail,
 					"release_at", verdict.ReleaseAt, "hash", o.Table.Digest().String())
 			}
 			s.pending.waiting = reason
 			return false
+		}
+		if verdict.Reason != "" {
+			decide(s.cfg.Decided, DecidedReleased, o.Table, verdict.Reason, guard.Acceptance{})
 		}
 	}
 	s.move(from, o)
@@ -182,8 +188,10 @@ func (s *Switch) Accept(a guard.Acceptance, from string, read table.Read) (*tabl
 	if s.pending == nil {
 		return nil, guard.ErrNothingHeld
 	}
+	verdict, _ := s.pending.guard.Held()
 	t, err := s.pending.guard.Accept(a, time.Now())
 	if err == nil {
+		decide(s.cfg.Decided, DecidedAccepted, t, verdict.Reason, a)
 		s.move(from, Offer{t, read})
 	}
 	return t, err

@@ -53,25 +53,33 @@ func (s *Server) Run(ctx context.Context) error {
 
 // runTables makes tables until ctx ends. A server that has none yet asks its peers for one to compare the first with.
 func (s *Server) runTables(ctx context.Context) error {
-	if s.cfg.Peers != nil && s.relay == nil && s.gate.Served() == nil {
-		t, from, err := s.cfg.Peers(ctx)
-		if err != nil {
-			s.log.Warn("the first table is compared with nothing", "reason", err)
-		} else {
-			s.log.Info("the first table is compared with that of a peer", "peer", from, "count", t.Len(), "hash", t.Digest().String(),
-				"revision", t.Revision())
-			s.gate.CompareWith(t)
-		}
+	if s.relay == nil && s.gate.Served() == nil {
+		s.findPeer(ctx)
 	}
 	err := s.tables.Run(ctx)
-	if s.decisions != nil {
-		flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), decisionsWait)
-		defer cancel()
-		if flushErr := s.decisions.Flush(flush); flushErr != nil {
-			s.log.Error("file of decisions (--state-dir)", "error", flushErr)
-		}
+	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), decisionsWait)
+	defer cancel()
+	if flushErr := s.decisions.Flush(flush); flushErr != nil {
+		s.log.Error("file of decisions (--state-dir)", "error", flushErr)
 	}
 	return err
+}
+
+// findPeer finds what to compare the first table with, and says what that is.
+func (s *Server) findPeer(ctx context.Context) {
+	const nothing = "the first table is compared with nothing: there is no last-good file, and no table of another replica"
+	if s.cfg.Peers == nil {
+		s.log.Info(nothing, "reason", "no --peers")
+		return
+	}
+	t, from, err := s.cfg.Peers(ctx)
+	if err != nil {
+		s.log.Warn(nothing, "reason", err)
+		return
+	}
+	s.log.Info("the first table is compared with that of another replica", "peer", from, "count", t.Len(), "hash", t.Digest().String(),
+		"revision", t.Revision())
+	s.gate.CompareWith(t)
 }
 
 // decisionsWait is how long the end waits for decisions to be on disk.

@@ -119,7 +119,7 @@ type Server struct {
 	gate      *gate.Gate
 	compiler  *poller.Compiler // nil in a relay
 	relay     *relay.Relay     // nil but in a relay
-	decisions *audit.Log       // nil without a state folder
+	decisions *audit.Log       // in memory only without a state folder
 	errors    *httpserve.ErrorLog
 	endpoints []httpserve.Endpoint // of both listeners
 	main      *http.Server
@@ -196,11 +196,11 @@ func (s *Server) newTables() error {
 	if err != nil {
 		return err
 	}
+	path := ""
 	if s.cfg.StateDir != "" {
-		s.decisions = audit.Open(filepath.Join(s.cfg.StateDir, decisionsFile), func(err error) {
-			s.log.Error("file of decisions (--state-dir)", "error", err)
-		})
+		path = filepath.Join(s.cfg.StateDir, decisionsFile)
 	}
+	s.decisions = audit.Open(path, func(err error) { s.log.Error("file of decisions (--state-dir)", "error", err) })
 	if s.cfg.Source == nil {
 		return s.newRelay()
 	}
@@ -215,7 +215,7 @@ func (s *Server) newPoller() error {
 	}
 	metrics := gate.NewMetrics(s.registry, "routesrv")
 	if s.gate, err = gate.New(gate.Config{
-		Sink: s.cache, Guard: s.cfg.Guard, Halves: s.compiler, Files: s.checkpoint(metrics), Decided: s.decided,
+		Sink: s.cache, Guard: s.cfg.Guard, Halves: s.compiler, Files: s.checkpoint(metrics), Decided: gate.RecordIn(s.decisions),
 		Logger: s.cfg.Logger.With("component", "gate"), Metrics: metrics,
 	}); err != nil {
 		return err
@@ -264,7 +264,7 @@ func ProbeInterval(interval time.Duration) time.Duration {
 // newRelay makes the relay, whose client keeps the checkpoint: it names the table to the server above after a restart.
 func (s *Server) newRelay() error {
 	fetch := s.cfg.Upstream
-	fetch.Decided = s.decided
+	fetch.Decided = gate.RecordIn(s.decisions)
 	fetch.Interval, fetch.MaxBackoff = s.cfg.Interval, s.cfg.MaxBackoff
 	if s.cfg.StateDir != "" {
 		_ = os.MkdirAll(s.cfg.StateDir, 0o700) // the client says what it cannot read or write
@@ -303,13 +303,4 @@ func (s *Server) newListeners() error {
 	s.supConns = httpserve.NewConnections(httpserve.SupportListener, httpserve.SupportConnections, metrics)
 	s.supConns.Track(s.support)
 	return nil
-}
-
-// decided keeps a decision about a held table.
-func (s *Server) decided(d gate.Decision) {
-	if s.decisions != nil {
-		s.decisions.Append(audit.Entry{
-			Time: d.Time, What: audit.What(d.What), Digest: d.Digest, Reason: string(d.Reason), By: d.By, Why: d.Why,
-		})
-	}
 }

@@ -99,10 +99,8 @@ const shownDecisions = 20
 func (s *Server) report() statusReport {
 	r := statusReport{
 		Version: s.cfg.Version, Started: s.started, Source: s.tables.Status(), Guard: httpserve.ReportGuard(s.gate.State()),
-		Problems: map[string]int{"error": 0, "warning": 0, "info": 0},
-	}
-	if s.decisions != nil {
-		r.Decisions = s.decisions.Last(shownDecisions)
+		Decisions: s.decisions.Last(shownDecisions),
+		Problems:  map[string]int{"error": 0, "warning": 0, "info": 0},
 	}
 	for _, p := range s.problems() {
 		r.Problems[p.Severity.String()]++

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/gate"
+	"github.com/routesrv/routesrv/internal/audit"
 	"github.com/routesrv/routesrv/rollout"
 )
 
@@ -32,7 +34,12 @@ const (
 	bootWait = 2 * time.Second
 	// lagPolls is for how many polls a table of a lower revision than the served one is waited with.
 	lagPolls = 3
+	// decisionsWait is how long the end waits for decisions to be on disk.
+	decisionsWait = 5 * time.Second
 )
+
+// decisionsFile is the name of the file with what was decided about held tables.
+const decisionsFile = "decisions.jsonl"
 
 // origin says where the served table comes from.
 type origin string
@@ -55,6 +62,7 @@ type conductor struct {
 	metrics      *metrics
 	fetchMetrics *dataplane.Metrics
 	shadow       *shadow
+	decisions    *audit.Log // in memory only without an LKG file
 
 	calls  chan func()
 	ended  chan struct{} // closed when run does not take calls any more
@@ -90,10 +98,16 @@ func newConductor(cfg *Config, d *rollout.Decider, cache *etagcache.Cache, log *
 		metrics: newMetrics(cfg.Registry), fetchMetrics: dataplane.NewMetrics(cfg.Registry),
 		calls: make(chan func()), ended: make(chan struct{}), booted: make(chan struct{}),
 	}
+	path := cfg.Fetch.LKGPath
+	if path != "" {
+		path = filepath.Join(filepath.Dir(path), decisionsFile)
+	}
+	c.decisions = audit.Open(path, func(err error) { log.Error("file of decisions (beside --lkg-file)", "error", err) })
 	var err error
 	if c.served, err = gate.NewSwitch(gate.SwitchConfig{
 		Sink: cache, Guard: cfg.Guard, Lag: lagPolls * max(cfg.Interval, cfg.Fetch.Interval), Logger: log,
-		Files: []gate.FileConfig{{Name: "routes", Path: cfg.Fetch.RoutesFile, Plain: true}},
+		Decided: gate.RecordIn(c.decisions),
+		Files:   []gate.FileConfig{{Name: "routes", Path: cfg.Fetch.RoutesFile, Plain: true}},
 		Top: func() uint64 {
 			s := cache.Status()
 			return max(s.Revision, s.ReadRevision)
@@ -149,6 +163,11 @@ func (c *conductor) run(ctx context.Context) {
 	close(c.ended)
 	c.producers.Wait()
 	c.served.Flush()
+	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), decisionsWait)
+	defer cancel()
+	if err := c.decisions.Flush(flush); err != nil {
+		c.log.Error("file of decisions (beside --lkg-file)", "error", err)
+	}
 }
 
 // step brings everything in line with what is to be. It never blocks.

@@ -67,7 +67,7 @@ func (c *conductor) newSelf(fallback bool) (*selfProducer, error) {
 	}
 	if p.gate, err = gate.New(gate.Config{
 		Sink: selfSink{c, p}, Guard: c.cfg.Guard, Halves: p.compiler, Logger: c.cfg.Logger.With("component", "gate"),
-		Metrics: gate.NewMetrics(p.registry, "routesrv"),
+		Metrics: gate.NewMetrics(p.registry, "routesrv"), Decided: gate.RecordIn(c.decisions),
 	}); err != nil {
 		return nil, err
 	}
@@ -150,7 +150,7 @@ func (c *conductor) newRemote() (*remoteProducer, error) {
 	cfg := c.cfg.Fetch
 	cfg.RoutesFile = "" // ours is of what is served
 	cfg.Guard, cfg.Logger, cfg.Metrics = c.cfg.Guard, c.cfg.Logger, c.fetchMetrics
-	cfg.Sink = remoteSink{c, p}
+	cfg.Sink, cfg.Decided = remoteSink{c, p}, gate.RecordIn(c.decisions)
 	var err error
 	p.client, err = dataplane.New(cfg)
 	return p, err

@@ -6,6 +6,7 @@ import (
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/gate"
 	"github.com/routesrv/routesrv/httpserve"
+	"github.com/routesrv/routesrv/internal/audit"
 	"github.com/routesrv/routesrv/rollout"
 	"github.com/routesrv/routesrv/table"
 )
@@ -81,8 +82,9 @@ type statusReport struct {
 	Ready      bool              `json:"ready"`
 	Fresh      bool              `json:"fresh"`
 	Table      *tableReport      `json:"table,omitempty"`
-	Self       *selfReport       `json:"self,omitempty"`  // while a table is computed
-	Fetch      *dataplane.Status `json:"fetch,omitempty"` // while one is fetched
+	Self       *selfReport       `json:"self,omitempty"`      // while a table is computed
+	Fetch      *dataplane.Status `json:"fetch,omitempty"`     // while one is fetched
+	Decisions  []audit.Entry     `json:"decisions,omitempty"` // about held tables, the newest first
 	RoutesFile *gate.FileStatus  `json:"routes_file,omitempty"`
 }
 
@@ -105,11 +107,14 @@ type selfReport struct {
 	Problems map[string]int  `json:"problems"` // by severity
 }
 
+// shownDecisions is how many decisions /status has.
+const shownDecisions = 20
+
 // status collects what there is to know. It must not be called by the conductor.
 func (s *Sidecar) status() statusReport {
 	r := statusReport{
 		Version: s.cfg.Version, Started: time.Unix(0, s.started.Load()), Pod: s.cfg.Pod, view: s.conductor.view.Load(),
-		RoutesFile: s.conductor.served.Files()[0],
+		RoutesFile: s.conductor.served.Files()[0], Decisions: s.conductor.decisions.Last(shownDecisions),
 	}
 	if t := s.cache.Current(); t != nil {
 		c := s.cache.Status()

@@ -76,12 +76,24 @@ func TestHeldSwitchIsAcceptedFromTheLoopbackOnly(t *testing.T) {
 			t.Errorf("another digest: status %d, want 409", got.Code)
 		}
 		p.expect("Exec", "self", 0)
-		if got := p.admin(http.MethodPost, "/guard/accept?digest="+digest); got.Code != http.StatusOK {
+		if got := p.admin(http.MethodGet, "/guard/held"); got.Code != http.StatusOK || !strings.Contains(got.Body.String(), digest) {
+			t.Errorf("what is held: %d\n%s\nwant the digest %s", got.Code, got.Body, digest)
+		}
+		if got := p.admin(http.MethodPost, "/guard/accept?by=ada&why=planned&digest="+digest); got.Code != http.StatusOK {
 			t.Errorf("status %d: %s", got.Code, got.Body)
 		}
 		s := p.expect("Exec", "routeserver", 0)
 		if s.Table.Digest != digest {
 			t.Errorf("served %s, want %s", s.Table.Digest, digest)
+		}
+		if got := p.admin(http.MethodGet, "/guard/held"); got.Code != http.StatusNotFound {
+			t.Errorf("after the acceptance something is held: %d\n%s", got.Code, got.Body)
+		}
+		status := p.admin(http.MethodGet, "/status").Body.String()
+		for _, want := range []string{`"what": "held"`, `"what": "accepted"`, `"by": "ada"`, `"why": "planned"`} {
+			if !strings.Contains(status, want) {
+				t.Errorf("status has no %s:\n%s", want, status)
+			}
 		}
 	})
 }

@@ -140,8 +140,16 @@ func different(before, after []*Block) (was, is []*Block) {
 	return append(was, before...), append(is, after...)
 }
 
-// union returns the distinct strings of what all blocks have, sorted.
+// union returns the distinct strings of what all blocks have, sorted, in a new slice.
 func union(blocks []*Block, of func(*Block) []string) []string {
+	if len(blocks) <= fewBlocks {
+		var all []string
+		for _, b := range blocks {
+			all = append(all, of(b)...)
+		}
+		slices.Sort(all) // with so few that is cheaper than a map
+		return slices.Compact(all)
+	}
 	distinct := make(map[string]struct{})
 	for _, b := range blocks {
 		for _, s := range of(b) {

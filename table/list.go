@@ -170,8 +170,7 @@ func (e *editing) segment(blocks []*Block, end string) {
 	}
 	merged := merge(blocks, upserts, deletes)
 	switch {
-	case len(merged) == 0:
-		return
+	case len(merged) == 0: // what comes next belongs to the segment before, if it does not begin a block
 	case startsBlock(merged[0].ID):
 		e.flush()
 	case len(e.pending) == 0:

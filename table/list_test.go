@@ -298,7 +298,7 @@ func TestChangesAreChecked(t *testing.T) {
 // With the first route of a segment its cut goes: what is left belongs to the segment before, whether or not that one changes.
 func TestAListIsCutAnewWhereTheFirstRouteOfABlockGoes(t *testing.T) {
 	routes := make(map[string]*table.Route)
-	for i := range 10_000 {
+	for i := range 4000 {
 		id := fmt.Sprintf("r%05d", i)
 		routes[id] = line(id, 0)
 	}

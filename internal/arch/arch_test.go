@@ -41,7 +41,7 @@ var allowed = map[string][]string{
 	"etagcache": {"internal/delivery", "table", "wire"},
 
 	// gate: the one place that decides which table is served
-	"gate": {"guard", "internal/durable", "kube", "proxysafe", "table"},
+	"gate": {"guard", "internal/audit", "internal/durable", "kube", "proxysafe", "table"},
 
 	// producers hand tables to the gate; these do not know each other
 	"source/cluster":                 {"kube", "source/cluster/internal/api", "source/cluster/internal/lister"},
@@ -68,7 +68,7 @@ var allowed = map[string][]string{
 		"compile", "dataplane", "eskip", "etagcache", "gate", "guard", "httpserve", "httpserve/guardpage", "internal/audit", "internal/durable", "poller", "relay", "table",
 	},
 	"sidecar": {
-		"compile", "dataplane", "eskip", "etagcache", "gate", "guard", "httpserve", "httpserve/guardpage", "internal/durable", "poller", "rollout",
+		"compile", "dataplane", "eskip", "etagcache", "gate", "guard", "httpserve", "httpserve/guardpage", "internal/audit", "internal/durable", "poller", "rollout",
 		"shadowdiff", "shadowdiff/page", "table",
 	},
 	"config": {"compile", "dataplane", "eskip", "guard", "kube", "proxysafe"},

@@ -68,9 +68,12 @@ type Log struct {
 }
 
 // Open reads the last entries of the file at path and of the one before it. A file that does not exist is an empty one; it is
-// created with the first entry. failed is told what goes wrong with the disk, here and later; several goroutines may call it.
+// created with the first entry. With an empty path entries are kept in memory only. failed is told what goes wrong with the disk, here and later; several goroutines may call it.
 func Open(path string, failed func(error)) *Log {
 	l := &Log{path: path, failed: failed}
+	if path == "" {
+		return l
+	}
 	entries, err := read(path)
 	if err != nil {
 		failed(fmt.Errorf("read decisions: %w", err))
@@ -93,7 +96,10 @@ func (l *Log) add(e Entry) error {
 	if l.last = append(l.last, e); len(l.last) > maxKept {
 		l.last = append([]Entry(nil), l.last[len(l.last)-maxKept:]...)
 	}
-	if len(l.pending) >= maxPending {
+	switch {
+	case l.path == "":
+		return nil
+	case len(l.pending) >= maxPending:
 		return ErrBehind
 	}
 	l.pending = append(l.pending, e)

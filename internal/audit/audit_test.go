@@ -299,3 +299,18 @@ func FuzzEntry(f *testing.F) {
 		}
 	})
 }
+
+func TestWithoutAPathEntriesAreKeptInMemory(t *testing.T) {
+	t.Chdir(t.TempDir())
+	l := audit.Open("", func(err error) { t.Error(err) })
+	l.Append(audit.Entry{What: audit.Held, Reason: "empty"})
+	if err := l.Flush(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if got := l.Last(10); len(got) != 1 || got[0].Reason != "empty" {
+		t.Errorf("entries %+v", got)
+	}
+	if files, err := os.ReadDir("."); err != nil || len(files) != 0 {
+		t.Errorf("files %v (%v)", files, err)
+	}
+}

@@ -153,7 +153,7 @@ func TestATooLargeRevisionIsReadConsistentlyAtOnce(t *testing.T) {
 	if d := cmp.Diff("now ing:100 rou:100 ser:105 ser:- end:100", asked(t, server)); d != "" {
 		t.Errorf("-want +got\n%s", d)
 	}
-	if text.Len() != 0 {
+	if text.String() != "" {
 		t.Errorf("logs\n%s", text)
 	}
 }

@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"context"
 	"slices"
 
 	"github.com/routesrv/routesrv/kube"
@@ -34,11 +35,14 @@ func (k *watched) update(e *decode.Event, item lister.Item) update {
 }
 
 // receive takes in an event. One that is not newer than what is known was shown by a list, or has come twice. An object need not
-// be known to be modified, or to be deleted.
-func (k *watched) receive(e *decode.Event, item lister.Item) {
+// be known to be modified, or to be deleted. An attempt that was told to end changes nothing.
+func (k *watched) receive(ctx context.Context, e *decode.Event, item lister.Item) {
 	k.w.metrics.events.WithLabelValues(string(k.list.Kind), eventNames[e.Type]).Inc()
 	k.w.mu.Lock()
 	defer k.w.mu.Unlock()
+	if ctx.Err() != nil {
+		return
+	}
 	if e.Type != decode.Bookmark && e.Revision > k.list.Seen {
 		u := k.update(e, item)
 		changed := k.apply(&u)

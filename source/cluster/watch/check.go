@@ -177,7 +177,7 @@ func (w *Watcher) checkKind(parent context.Context, k *watched) {
 		k.lag = lag{floor, now}
 	}
 	silent := k.lag.floor != 0 && now.Sub(k.lag.since) >= silentAfter
-	doubt := k.doubt && k.open
+	doubt := k.doubt && k.open && k.loaded // while everything is loaded, that is what removes the doubt
 	w.mu.Unlock()
 	if !silent && !doubt {
 		return
@@ -194,7 +194,8 @@ func (w *Watcher) checkKind(parent context.Context, k *watched) {
 		if len(missed.refs) > 0 {
 			w.log.Warn(MessageSilent, slog.String("kind", string(k.list.Kind)), slog.String("objects", missed.String()))
 			w.metrics.restarts.WithLabelValues(string(k.list.Kind), "silent").Inc()
-			k.restart()
+			k.loadedAt = time.Now() // the list has shown everything: the next watch has nothing to prove it by
+			k.watchAgain()
 		} else {
 			k.recoverIfCurrent(time.Now())
 		}
@@ -283,11 +284,11 @@ func (w *Watcher) reconcileKind(ctx context.Context, k *watched) {
 	if len(d.refs) == 0 || !d.proven {
 		return
 	}
-	w.metrics.differences.WithLabelValues(string(k.list.Kind)).Add(float64(len(d.refs)))
 	w.log.Error(MessageDiffers, slog.String("kind", string(k.list.Kind)), slog.Int("differences", len(d.refs)),
 		slog.String("objects", d.String()))
+	w.metrics.differences.WithLabelValues(string(k.list.Kind)).Add(float64(len(d.refs))) // who sees it finds the line
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.metrics.restarts.WithLabelValues(string(k.list.Kind), "missed").Inc()
-	k.restart()
+	k.watchAgain()
 }

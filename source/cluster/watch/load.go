@@ -34,7 +34,7 @@ func (k *watched) listEverything(ctx context.Context) error {
 	if err != nil {
 		return k.readError("list", err)
 	}
-	k.load(lister.Sort(slices.Clone(a.Items)), a.Seen, since)
+	k.load(ctx, lister.Sort(slices.Clone(a.Items)), a.Seen, since)
 	return nil
 }
 
@@ -94,10 +94,13 @@ func (k *watched) confirm(ctx context.Context, items []lister.Item, revision, si
 }
 
 // load makes the items, which are sorted and everything there is at the revision, what is known. They were asked for when
-// everything up to since was known: what is older is from before a restore.
-func (k *watched) load(items []lister.Item, revision, since kube.Revision) {
+// everything up to since was known: what is older is from before a restore. An attempt that was told to end changes nothing.
+func (k *watched) load(ctx context.Context, items []lister.Item, revision, since kube.Revision) {
 	k.w.mu.Lock()
 	defer k.w.mu.Unlock()
+	if ctx.Err() != nil {
+		return
+	}
 	if revision < since {
 		k.w.restored(fmt.Errorf("%s: %w: %d after %d", k.list.Name(), lister.ErrRestored, revision, since))
 		return

@@ -54,19 +54,23 @@ func TestTheLoopGoesOnAfterWhatAWatchMayMeet(t *testing.T) {
 		},
 		{
 			"too old at the start", []step{stream(everything, 4*time.Minute, ends), stream(failed(410, "Expired", "")), stream(both)},
-			"all, from 100, all", map[string]float64{"ended": 1, "expired": 1}, 0, 500 * time.Millisecond, 0,
+			"all, from 100, all since 100", map[string]float64{"ended": 1, "expired": 1}, 0, 500 * time.Millisecond, 0,
 		},
 		{
 			"too old by the status", []step{stream(everything, 4*time.Minute, ends), status(410), stream(both)},
-			"all, from 100, all", map[string]float64{"ended": 1, "expired": 1}, 0, 500 * time.Millisecond, 0,
+			"all, from 100, all since 100", map[string]float64{"ended": 1, "expired": 1}, 0, 500 * time.Millisecond, 0,
 		},
 		{
 			"too old in the middle", []step{stream(everything, 4*time.Minute, failed(410, "Gone", "")), stream(both)},
-			"all, all", map[string]float64{"expired": 1}, 0, 500 * time.Millisecond, 0,
+			"all, all since 100", map[string]float64{"expired": 1}, 0, 500 * time.Millisecond, 0,
+		},
+		{
+			"too old, and too new", []step{stream(everything, 4*time.Minute, failed(410, "Expired", "")), tooNew, stream(both)},
+			"all, all since 100, all", map[string]float64{"expired": 1}, 0, 0, 0,
 		},
 		{
 			"an error of the server", []step{stream(everything, 4*time.Minute, failed(500, "InternalError", "")), stream(both)},
-			"all, all", map[string]float64{"error": 1}, 1, 500 * time.Millisecond, 0,
+			"all, all since 100", map[string]float64{"error": 1}, 1, 500 * time.Millisecond, 0,
 		},
 		{
 			"too many requests in the stream",
@@ -91,7 +95,7 @@ func TestTheLoopGoesOnAfterWhatAWatchMayMeet(t *testing.T) {
 		},
 		{
 			"a request that the server does not take", []step{stream(everything, 4*time.Minute, ends), status(400), stream(both)},
-			"all, from 100, all", nil, 1, 500 * time.Millisecond, 0,
+			"all, from 100, all since 100", nil, 1, 500 * time.Millisecond, 0,
 		},
 		{
 			"a page", []step{stream(everything, 4*time.Minute, ends), page("text/html"), stream(added)},
@@ -99,19 +103,19 @@ func TestTheLoopGoesOnAfterWhatAWatchMayMeet(t *testing.T) {
 		},
 		{
 			"a page that claims to be JSON", []step{stream(everything, 4*time.Minute, ends), page("application/json"), stream(both)},
-			"all, from 100, all", map[string]float64{"error": 1}, 1, 500 * time.Millisecond, 0,
+			"all, from 100, all since 100", map[string]float64{"error": 1}, 1, 500 * time.Millisecond, 0,
 		},
 		{
 			"a kind of others", []step{stream(everything, 4*time.Minute, strings.ReplaceAll(added, "Service", "Pod")), stream(both)},
-			"all, all", map[string]float64{"error": 1}, 1, 500 * time.Millisecond, 0,
+			"all, all since 100", map[string]float64{"error": 1}, 1, 500 * time.Millisecond, 0,
 		},
 		{
 			"a type that does not exist", []step{stream(everything, 4*time.Minute, strings.Replace(added, "ADDED", "REPLACED", 1)), stream(both)},
-			"all, all", map[string]float64{"error": 1}, 1, 500 * time.Millisecond, 0,
+			"all, all since 100", map[string]float64{"error": 1}, 1, 500 * time.Millisecond, 0,
 		},
 		{
 			"an object without a revision", []step{stream(everything, 4*time.Minute, strings.Replace(added, `"101"`, `""`, 1)), stream(both)},
-			"all, all", map[string]float64{"error": 1}, 1, 500 * time.Millisecond, 0,
+			"all, all since 100", map[string]float64{"error": 1}, 1, 500 * time.Millisecond, 0,
 		},
 		{
 			"a bookmark of what was", []step{stream(everything, time.Second, added, bookmark(99), 4*time.Minute, ends), stream()},
@@ -124,7 +128,8 @@ func TestTheLoopGoesOnAfterWhatAWatchMayMeet(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			registry := prometheus.NewRegistry()
-			play(t, watch.Config{WatchMetrics: watch.NewMetrics(registry)}, tt.steps, func(t *testing.T, s *script, w *watch.Watcher, log func() string) {
+			cfg := watch.Config{ReconcileInterval: time.Hour, WatchMetrics: watch.NewMetrics(registry)}
+			play(t, cfg, tt.steps, func(t *testing.T, s *script, w *watch.Watcher, log func() string) {
 				readsUntil(t, w, time.Minute, func(_ *kube.Snapshot, err error) bool { return err == nil })
 				time.Sleep(15 * time.Minute)
 				got, err := w.Read(t.Context(), kube.ReadOptions{})
@@ -139,6 +144,14 @@ func TestTheLoopGoesOnAfterWhatAWatchMayMeet(t *testing.T) {
 				if n := strings.Count(log(), watch.MessageBroken); n != tt.broken || strings.Count(log(), watch.MessageBack) != tt.broken {
 					t.Errorf("want %d outages and the ends of them; log\n%s", tt.broken, log())
 				}
+				// A list confirms a watch that goes on after a failure, and nothing that was loaded anew.
+				lists := 0
+				if strings.HasPrefix(what[len(tt.steps)-1], "from") {
+					lists = tt.broken
+				}
+				if n := s.lists(); n != lists {
+					t.Errorf("%d lists, want %d", n, lists)
+				}
 				for why, n := range tt.ends {
 					if got := restarts(t, registry, why); got < n || why != "ended" && got != n {
 						t.Errorf("%v watches %s, want %v", got, why, n)
@@ -150,6 +163,27 @@ func TestTheLoopGoesOnAfterWhatAWatchMayMeet(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A watch that begins with everything at a revision below what is known tells of a restore, before any check does.
+func TestAWatchThatBeginsInThePastTellsOfARestore(t *testing.T) {
+	past := func(s *script, w http.ResponseWriter, r *http.Request) {
+		s.SetRevision(50)
+		stream(service("ADDED", "s", 40)+loaded(50))(s, w, r)
+	}
+	steps := []step{stream(everything, time.Minute, failed(410, "Expired", "")), past, stream(service("ADDED", "s", 40) + loaded(50))}
+	play(t, watch.Config{}, steps, func(t *testing.T, s *script, w *watch.Watcher, log func() string) {
+		before := readsUntil(t, w, time.Minute, func(_ *kube.Snapshot, err error) bool { return err == nil })
+		time.Sleep(time.Minute + 1100*time.Millisecond - before) // the delay is over, and a check need not have come
+		got, err := w.Read(t.Context(), kube.ReadOptions{})
+		what, _ := s.watches()
+		if err != nil || got.Newest != 50 || strings.Join(what, ", ") != "all, all since 100, all" {
+			t.Errorf("%s, %v, asked for %q; log\n%s", clustertest.Summary(got), err, what, log())
+		}
+		if !strings.Contains(log(), "50 after 100") {
+			t.Errorf("log\n%s", log())
+		}
+	})
 }
 
 func TestABookmarkMovesTheWatchOn(t *testing.T) {
@@ -225,6 +259,7 @@ func TestAWatchThatBeginsWithEverything(t *testing.T) {
 		want  string
 		names string
 		lists int           // of everything
+		log   string        // what it says, at least
 		most  time.Duration // until the first read
 	}{
 		{
@@ -247,7 +282,7 @@ func TestAWatchThatBeginsWithEverything(t *testing.T) {
 		},
 		{
 			name: "ends before it had shown everything", steps: []step{stream(service("ADDED", "x", 90), ends), stream(everything)},
-			want: "all, all", names: "s", most: time.Second,
+			want: "all, all", names: "s", most: time.Second, log: "the watch has ended before it had shown everything",
 		},
 		{
 			name: "breaks again and again", steps: []step{stream(breaks), stream(ends), stream(service("ADDED", "x", 90), breaks), stream()},
@@ -283,15 +318,8 @@ func TestAWatchThatBeginsWithEverything(t *testing.T) {
 					t.Errorf("%s %v, want %q at 100; log\n%s", clustertest.Summary(got), names(got), tt.names, log())
 				}
 				what, _ := s.watches()
-				lists := 0
-				s.mu.Lock()
-				for _, a := range s.asked {
-					if a.what == "list" {
-						lists++
-					}
-				}
-				s.mu.Unlock()
-				if strings.Join(what, ", ") != tt.want || lists != tt.lists {
+				lists := s.lists()
+				if strings.Join(what, ", ") != tt.want || lists != tt.lists || !strings.Contains(log(), tt.log) {
 					t.Errorf("asked for %q and %d lists, want %q and %d; log\n%s", what, lists, tt.want, tt.lists, log())
 				}
 			})
@@ -332,7 +360,7 @@ func TestAWatchThatIsRefusedForLongMakesReadsFail(t *testing.T) {
 				if e, ok := errors.AsType[*kube.ReadError](err); !ok || e.Verb != "watch" || !strings.Contains(err.Error(), want) || after > watch.StaleAfter+time.Second {
 					t.Errorf("after %v: %v, want an error with %q after %v", after, err, want, watch.StaleAfter)
 				}
-				if what, _ := s.watches(); len(what) < 4 || len(what) > 15 || slices.Contains(what[1:], "all") {
+				if what, _ := s.watches(); len(what) < 4 || len(what) > 15 || slices.ContainsFunc(what[1:], func(s string) bool { return strings.HasPrefix(s, "all") }) {
 					t.Errorf("asked for %q, want a few watches from where it was", what)
 				}
 				if n := strings.Count(log(), watch.MessageBroken); n != 1 {
@@ -341,6 +369,39 @@ func TestAWatchThatIsRefusedForLongMakesReadsFail(t *testing.T) {
 			})
 		})
 	}
+}
+
+// After an outage a list may show what was missed before the watch does. The watch that goes on from there has nothing to tell,
+// and reads succeed all the same.
+func TestAListThatShowsWhatWasMissedEndsAnOutage(t *testing.T) {
+	const away = 2 * time.Minute
+	var begin time.Time
+	later := func(s *script, w http.ResponseWriter, r *http.Request) {
+		if time.Since(begin) < away {
+			status(http.StatusServiceUnavailable)(s, w, r)
+			return
+		}
+		stream()(s, w, r)
+	}
+	steps := []step{stream(everything, time.Minute, breaks)}
+	for range 300 {
+		steps = append(steps, later)
+	}
+	play(t, watch.Config{ProbeInterval: time.Second}, steps, func(t *testing.T, s *script, w *watch.Watcher, log func() string) {
+		begin = time.Now()
+		readsUntil(t, w, time.Minute, func(_ *kube.Snapshot, err error) bool { return err == nil })
+		time.Sleep(time.Until(begin.Add(90 * time.Second)))
+		if err := s.Apply(strings.ReplaceAll(newObject, "NAME", "new")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Until(begin.Add(away)))
+		after := readsUntil(t, w, time.Minute, func(s *kube.Snapshot, err error) bool {
+			return err == nil && slices.Equal(names(s), []string{"new", "s"})
+		})
+		if after > 3*time.Second {
+			t.Errorf("read %v after the outage; log\n%s", after, log())
+		}
+	})
 }
 
 // Run ends at once, whatever it waits for. The bubble sees to it that nothing is left behind.

@@ -34,7 +34,8 @@ type script struct {
 // step answers one request. The stream ends when it returns.
 type step func(s *script, w http.ResponseWriter, r *http.Request)
 
-// asked is a request for services: "all" for a watch that begins with everything, "from N", "list", or "current" for one object.
+// asked is a request for services: "all" or "all since N" for a watch that begins with everything, "from N", "list", or "current" for
+// one object.
 type asked struct {
 	what  string
 	after time.Duration // the end of the watch before
@@ -50,13 +51,17 @@ func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case q.Get("limit") != "":
 		what = "current"
 	case q.Get("sendInitialEvents") != "":
-		what = "all"
+		what = strings.TrimSuffix("all since "+q.Get("resourceVersion"), " since ")
 	case q.Get("watch") != "":
 		what = "from " + q.Get("resourceVersion")
 	}
 	var do step
 	s.mu.Lock()
-	s.asked = append(s.asked, asked{what, time.Since(s.ended)})
+	after := time.Duration(0) // if the client has left the one before, and the server does not know yet
+	if !s.ended.IsZero() {
+		after = time.Since(s.ended)
+	}
+	s.asked = append(s.asked, asked{what, after})
 	switch {
 	case what == "list" && s.list != nil:
 		do = s.list
@@ -119,6 +124,18 @@ func (s *script) watches() (what []string, after []time.Duration) {
 	return what, after
 }
 
+// lists is how often everything was listed so far.
+func (s *script) lists() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, a := range s.asked {
+		if a.what == "list" {
+			n++
+		}
+	}
+	return n
+}
+
 // The parts of a stream. A string is sent as it is, a duration is a pause; the stream stays open behind the last part, unless that
 // is ends or breaks.
 type parting string
@@ -163,6 +180,13 @@ func status(code int, header ...string) step {
 		w.WriteHeader(code)
 		_, _ = fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"scripted","code":%d}`, code)
 	}
+}
+
+// tooNew answers that the server has not reached the revision that was asked for.
+func tooNew(_ *script, w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusGatewayTimeout)
+	_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Timeout","message":"Too large resource version","code":504}`)
 }
 
 // page answers with HTML.

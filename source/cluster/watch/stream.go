@@ -76,7 +76,7 @@ func (k *watched) watch(parent context.Context, loaded func()) error {
 		if err := k.confirm(ctx, items, at, since); err != nil {
 			return k.readError("list", err)
 		}
-		k.load(items, at, since)
+		k.load(ctx, items, at, since)
 	} else {
 		tooSlow.Stop()
 	}
@@ -85,7 +85,7 @@ func (k *watched) watch(parent context.Context, loaded func()) error {
 		if err != nil {
 			return k.watchError(ctx, parent, resp.Path, err, false)
 		}
-		k.receive(&e, item)
+		k.receive(ctx, &e, item)
 	}
 }
 

@@ -100,6 +100,13 @@ func (k *watched) want(wanted bool) {
 	k.w.wake()
 }
 
+// watchAgain makes another watch go on from what is known; mu is held. What is loaded just now is not disturbed.
+func (k *watched) watchAgain() {
+	if k.loaded {
+		k.restart()
+	}
+}
+
 // waits says what a read waits for; mu is held.
 func (k *watched) waits() error {
 	verb, missing := "list", "no complete list yet"
@@ -213,7 +220,7 @@ func (k *watched) accepted() {
 	if k.opened.Sub(k.loadedAt) < aliveAfter {
 		k.recoverIfCurrent(k.opened) // a list has shown everything just now
 	}
-	if k.doubt && k.synced {
+	if k.doubt && k.synced && k.loaded {
 		poke(k.w.look)
 	}
 }

@@ -113,7 +113,6 @@ type Watcher struct {
 	moved     chan struct{} // closed and replaced when a kind becomes ready or fails
 	session   *session      // nil while Run does not run
 	discovery outage
-	found     bool // discovery has found RouteGroups
 	asked     bool // discovery was answered in this session
 }
 
@@ -185,7 +184,7 @@ func (w *Watcher) runSession(parent context.Context) {
 	defer stop()
 	s := &session{stop: stop}
 	w.mu.Lock()
-	w.session, w.asked, w.found, w.discovery = s, false, false, outage{}
+	w.session, w.asked, w.discovery = s, false, outage{}
 	for _, k := range w.kinds {
 		k.reset()
 	}

@@ -21,7 +21,8 @@ type Resource struct {
 	selector  string // as the API takes it
 }
 
-// resources are all kinds, in the order of the requests (ingress.md §3.1). RouteGroups are preceded by discovery.
+// resources are all kinds, in the order of the requests: what refers to others is listed before them, so that they are not older. RouteGroups
+// are preceded by discovery.
 var resources = []struct {
 	kind   kube.Kind
 	group  string

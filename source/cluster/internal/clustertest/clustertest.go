@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -69,10 +70,30 @@ func NewServer(t *testing.T) *kubetest.Server {
 	return s
 }
 
+// Log is what a logger wrote. It can be read while the logger writes.
+type Log struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Write implements [io.Writer].
+func (l *Log) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+// String returns what was written so far.
+func (l *Log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
 // Logger is a logger and the text that it wrote.
-func Logger() (*slog.Logger, *bytes.Buffer) {
-	var b bytes.Buffer
-	return slog.New(slog.NewTextHandler(&b, nil)), &b
+func Logger() (*slog.Logger, *Log) {
+	var l Log
+	return slog.New(slog.NewTextHandler(&l, nil)), &l
 }
 
 // Encodings are the forms in which a server may answer.

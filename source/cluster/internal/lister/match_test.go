@@ -3,6 +3,7 @@ package lister
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/klauspost/compress/gzip"
@@ -64,5 +65,22 @@ func TestWalkingAKnownListAllocatesTheSameAtAnySize(t *testing.T) {
 			}
 			t.Logf("%v allocations", allocs)
 		})
+	}
+}
+
+// Of several items with one key the last one stays, as in a stream of events.
+func TestSortKeepsTheLastOfSeveral(t *testing.T) {
+	item := func(namespace, name, version string) Item {
+		return Item{Object: &kube.Service{Namespace: namespace, Name: name, ExternalName: version}}
+	}
+	var got []string
+	for _, i := range Sort([]Item{
+		item("b", "x", "1"), item("a", "x", "1"), item("b", "x", "2"), item("a-b", "x", "1"), item("b", "a", "1"), item("b", "x", "3"),
+	}) {
+		got = append(got, i.Ref().Namespace+"/"+i.Ref().Name+" "+i.Object.(*kube.Service).ExternalName)
+	}
+	want := []string{"a-b/x 1", "a/x 1", "b/a 1", "b/x 3"}
+	if !slices.Equal(got, want) || Sort(nil) != nil {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -1,0 +1,143 @@
+package etagcache
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/routesrv/routesrv/wire"
+)
+
+func cacheOfStreams(t *testing.T, limit int) *Cache {
+	t.Helper()
+	c, err := New(Config{MaxStreams: limit})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func streamOf(c *Cache, client string, since time.Time) *stream {
+	return &stream{cache: c, client: netip.MustParseAddrPort(client), since: since, out: &eventWriter{}}
+}
+
+func TestStreamsAreCounted(t *testing.T) {
+	c := cacheOfStreams(t, 2)
+	all := &c.streams
+	one, two, three := streamOf(c, "10.0.0.1:1", time.Time{}), streamOf(c, "10.0.0.1:2", time.Time{}), streamOf(c, "10.0.0.1:3", time.Time{})
+	open := func(want float64) {
+		t.Helper()
+		if got := testutil.ToFloat64(c.cfg.Metrics.Streams); got != want {
+			t.Errorf("%v streams are counted, want %v", got, want)
+		}
+	}
+	if !all.add(one) || !all.add(two) || all.add(three) {
+		t.Error("of three streams not the first two are taken")
+	}
+	open(2)
+	all.remove(one)
+	open(1)
+	if !all.add(three) {
+		t.Error("what has ended leaves no room")
+	}
+	all.remove(two)
+	all.remove(three)
+	open(0)
+	c.DrainStreams(time.Minute) // there is none
+	if all.add(one) {
+		t.Error("a stream is taken by a server that is about to end")
+	}
+}
+
+// A change is sent to each stream a little later than to the one before it, and to one alone at once.
+func TestHowLongAChangeMayTakeToReachAll(t *testing.T) {
+	c := cacheOfStreams(t, 10_000)
+	for n := 1; n <= 10_000; n++ {
+		c.streams.add(streamOf(c, "10.0.0.1:1", time.Time{}))
+		want := min(time.Duration(n-1)*wakeSpread, maxWakeSpread)
+		if got := c.streams.spread(); got != want {
+			t.Fatalf("%d streams: %v, want %v", n, got, want)
+		}
+	}
+}
+
+// The first call sets the window, and another one can only end it at once; each returns when all streams have ended.
+func TestADrainIsHurriedByOneWithoutTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := cacheOfStreams(t, 2)
+		one := streamOf(c, "10.0.0.1:1", time.Time{})
+		c.streams.add(one)
+		returned := make(chan string, 4)
+		drain := func(name string, window time.Duration) {
+			go func() { c.DrainStreams(window); returned <- name }()
+			synctest.Wait()
+		}
+		isClosed := func(ch <-chan struct{}) bool {
+			select {
+			case <-ch:
+				return true
+			default:
+				return false
+			}
+		}
+		drain("first", time.Minute)
+		drain("second", time.Hour)
+		if got := c.streams.window(); got != time.Minute || !isClosed(c.streams.draining) || isClosed(c.streams.ending) {
+			t.Errorf("window %v, draining %v, ending %v", got, isClosed(c.streams.draining), isClosed(c.streams.ending))
+		}
+		drain("third", 0)
+		drain("fourth", 0)
+		if !isClosed(c.streams.ending) {
+			t.Error("the streams are not told to end at once")
+		}
+		if len(returned) > 0 {
+			t.Errorf("the %s call returned before the stream had ended", <-returned)
+		}
+		c.streams.remove(one)
+		synctest.Wait()
+		if len(returned) != 4 {
+			t.Errorf("%d of 4 calls returned when the stream had ended", len(returned))
+		}
+	})
+}
+
+func TestStreamsAreListedByAgeWithWhatTheyLack(t *testing.T) {
+	now := time.Date(2026, 11, 21, 4, 15, 45, 0, time.UTC)
+	c := cacheOfStreams(t, 10)
+	c.cfg.Now = func() time.Time { return now }
+	behind, current := streamOf(c, "10.0.0.9:1", now.Add(-time.Hour)), streamOf(c, "10.0.0.2:1", now)
+	third := streamOf(c, "10.0.0.1:1", now)
+	for _, s := range []*stream{current, behind, third} {
+		c.streams.add(s)
+	}
+	if got := c.Streams(); got[0].Lag != 0 || !got[0].Digest.IsZero() {
+		t.Errorf("before the first table: %+v", got[0])
+	}
+	first, second := numbered(t, 3, 1, 0), numbered(t, 3, 2, 0)
+	c.Publish(first)
+	behind.has.Store(&wire.Tag{Digest: first.Digest(), Revision: 1})
+	behind.order.Store(c.state.Load().version.sighting.order)
+	behind.out.bytes.Store(77)
+	behind.out.tables.Store(2)
+	c.Publish(second)
+	current.order.Store(c.state.Load().version.sighting.order)
+	now = now.Add(3 * time.Second)
+	got := c.Streams()
+	var clients []string
+	for _, s := range got {
+		clients = append(clients, s.Client)
+	}
+	if want := []string{"10.0.0.9:1", "10.0.0.1:1", "10.0.0.2:1"}; !slices.Equal(clients, want) {
+		t.Fatalf("order %v, want %v", clients, want)
+	}
+	if s := got[0]; s.Lag != 3 || s.Digest != first.Digest() || s.Revision != 1 || s.Bytes != 77 || s.Tables != 2 || s.Compressed {
+		t.Errorf("of the client that is behind: %+v", s)
+	}
+	if s := got[2]; s.Lag != 0 {
+		t.Errorf("of the client that has the table: %+v", s)
+	}
+}

@@ -1,0 +1,145 @@
+package gate_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/routesrv/routesrv/gate"
+	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/table"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// tableOf has n routes.
+func tableOf(t *testing.T, n int, revision uint64) *table.Table {
+	t.Helper()
+	var routes []table.Route
+	for i := range n {
+		id := fmt.Sprintf("r%03d", i)
+		routes = append(routes, table.Route{ID: id, Text: id + `: Path("/` + id + `") -> "http://10.0.0.1";`})
+	}
+	tab, err := table.New(routes, revision, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tab
+}
+
+func offered(t *table.Table) gate.Candidate {
+	return gate.Candidate{Table: t, Read: table.Read{Newest: t.Revision(), Oldest: t.Revision(), At: time.Now()}}
+}
+
+// told is what a gate tells of itself.
+type told struct {
+	tables    []*table.Table
+	decisions []gate.Decision
+}
+
+func newGate(t *testing.T, limits guard.Config) (*gate.Gate, *told) {
+	t.Helper()
+	var to told
+	g, err := gate.New(gate.Config{
+		Sink: gate.Each(func(t *table.Table) { to.tables = append(to.tables, t) }), Guard: limits,
+		Decided: func(d gate.Decision) { to.decisions = append(to.decisions, d) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g, &to
+}
+
+func (to *told) what() (all []string) {
+	for _, d := range to.decisions {
+		all = append(all, fmt.Sprint(d.What, " ", d.Reason, " ", d.By, " ", d.Why))
+	}
+	return all
+}
+
+// A replica that starts with nothing has the table of another one to compare its first with.
+func TestFirstTableIsJudgedBesideThatOfAPeer(t *testing.T) {
+	peer, lost := tableOf(t, 100, 10), tableOf(t, 10, 11)
+	g, to := newGate(t, guard.Config{})
+	g.CompareWith(peer)
+	if o := g.Begin().Offer(offered(lost)); o.Result != gate.Held || o.Now != nil || len(to.tables) != 0 {
+		t.Fatalf("outcome %+v, served %v: want a hold and nothing served", o, to.tables)
+	}
+	beside, held, state := g.Comparison()
+	if beside != peer || held != lost || !state.Held || state.Verdict.Reason != guard.RoutesLost || state.Half != guard.WholeTable {
+		t.Errorf("%v is held beside %v, %+v", held, beside, state)
+	}
+	select {
+	case <-g.Ready():
+		t.Error("the gate is ready, and has nothing")
+	default:
+	}
+	if _, err := g.Accept(guard.Acceptance{Digest: lost.Digest(), By: "ada", Why: "a new cluster"}); err != nil {
+		t.Fatal(err)
+	}
+	<-g.Ready()
+	if g.Table() != lost || len(to.tables) != 1 {
+		t.Errorf("served %v", to.tables)
+	}
+	want := []string{"held routes_lost  ", "accepted routes_lost ada a new cluster"}
+	if got := to.what(); !slices.Equal(got, want) {
+		t.Errorf("decisions %q, want %q", got, want)
+	}
+	g.CompareWith(peer) // too late: what is served counts
+	if o := g.Begin().Offer(offered(tableOf(t, 11, 12))); o.Result != gate.Published {
+		t.Errorf("outcome %+v", o)
+	}
+}
+
+func TestFirstTableThatIsLikeThatOfAPeerIsServed(t *testing.T) {
+	g, _ := newGate(t, guard.Config{})
+	g.CompareWith(tableOf(t, 100, 10))
+	if o := g.Begin().Offer(offered(tableOf(t, 90, 11))); o.Result != gate.Published || o.Before != nil {
+		t.Errorf("outcome %+v", o)
+	}
+}
+
+// A time that releases leaves a line as well.
+func TestDecisionsOfAHoldThatTimeReleases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, to := newGate(t, guard.Config{Hold: time.Minute})
+		g.Begin().Offer(offered(tableOf(t, 100, 1)))
+		lost := offered(tableOf(t, 10, 2))
+		g.Begin().Offer(lost)
+		g.Begin().Offer(lost)
+		time.Sleep(time.Minute)
+		if o := g.Begin().Offer(lost); o.Result != gate.Published {
+			t.Errorf("outcome %+v", o)
+		}
+		if got, want := to.what(), []string{"held routes_lost  ", "released routes_lost  "}; !slices.Equal(got, want) {
+			t.Errorf("decisions %q, want %q", got, want)
+		}
+		for _, d := range to.decisions {
+			if d.Digest != lost.Table.Digest() || d.Time.IsZero() {
+				t.Errorf("decision %+v", d)
+			}
+		}
+	})
+}
+
+// What a producer asked for with one view is not what an acceptance has made of it meanwhile.
+func TestAnOfferThatAnAcceptanceOvertakesChangesNothing(t *testing.T) {
+	g, _ := newGate(t, guard.Config{})
+	g.Begin().Offer(offered(tableOf(t, 100, 1)))
+	lost := tableOf(t, 10, 2)
+	g.Begin().Offer(offered(lost))
+	seen := g.View()
+	if seen.Held == nil || seen.Held.Table != lost {
+		t.Fatalf("view %+v", seen)
+	}
+	if _, err := g.Accept(guard.Acceptance{Digest: lost.Digest()}); err != nil {
+		t.Fatal(err)
+	}
+	if o := g.Begin().OfferSeen(seen, offered(tableOf(t, 100, 1))); o.Result != gate.Overtaken || g.Table() != lost {
+		t.Errorf("outcome %+v, served %v", o, g.Table())
+	}
+}
