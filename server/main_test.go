@@ -241,9 +241,12 @@ func (f *fixture) apply(objects string) {
 	}
 }
 
-func (f *fixture) delete(names ...string) {
+func (f *fixture) delete(names ...string) { f.deleteIn("shop", names...) }
+
+// deleteIn deletes Ingresses of a namespace.
+func (f *fixture) deleteIn(namespace string, names ...string) {
 	for _, n := range names {
-		f.cluster.Delete(kube.Ref{Kind: kube.KindIngress, Namespace: "shop", Name: n})
+		f.cluster.Delete(kube.Ref{Kind: kube.KindIngress, Namespace: namespace, Name: n})
 	}
 }
 
