@@ -135,7 +135,7 @@ func manyPaths(name string, n int) string {
 }
 
 // showsHeld wants /guard/held to have the hold and the owner of what differs, as text and as JSON.
-func (f *fixture) showsHeld(g httpserve.Guard, owner string) {
+func (f *fixture) showsHeld(g httpserve.GuardReport, owner string) {
 	f.t.Helper()
 	text := f.request(http.MethodGet, f.support, "/guard/held")
 	if text.status != http.StatusOK || !strings.Contains(text.body, owner) || !strings.Contains(text.body, g.Detail) ||
@@ -144,7 +144,7 @@ func (f *fixture) showsHeld(g httpserve.Guard, owner string) {
 	}
 	asJSON := f.request(http.MethodGet, f.support, "/guard/held", "Accept: application/json")
 	var held struct {
-		Hold   httpserve.Guard
+		Hold   httpserve.GuardReport
 		Accept string
 	}
 	if err := json.Unmarshal([]byte(asJSON.body), &held); err != nil || held.Hold.Reason != g.Reason || held.Accept != "/guard/accept?digest="+g.Digest {
