@@ -264,6 +264,7 @@ func (a *Attempt) hold(c Candidate, v guard.Verdict, fresh bool) {
 	defer func() {
 		if !settled {
 			g.holds(c, guard.WholeTable) // the table that is served stays
+			g.cfg.Metrics.hold(guard.WholeTable)
 		}
 	}()
 	counts := g.Table() != nil || g.baseline != nil // else nothing is lost yet: the cluster may just be new

@@ -248,12 +248,13 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// names looks at what the data plane names to the relay: the table on its disk, or the one that it holds.
+// names passes on a request of the data plane to the relay.
 func (m *model) names(r *http.Request) (*http.Response, error) {
 	m.checkNames(r)
 	return m.network.RoundTrip(r)
 }
 
+// checkNames looks at what the data plane names: the table on its disk, or the one that it holds.
 func (m *model) checkNames(r *http.Request) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
