@@ -10,9 +10,9 @@ import (
 
 	"github.com/routesrv/routesrv/gate"
 	"github.com/routesrv/routesrv/guard"
-	"github.com/routesrv/routesrv/proxysafe"
+	"github.com/routesrv/routesrv/internal/proxysafe"
+	"github.com/routesrv/routesrv/internal/wire"
 	"github.com/routesrv/routesrv/table"
-	"github.com/routesrv/routesrv/wire"
 )
 
 // view is what the gate has when a request is made.

@@ -105,8 +105,8 @@ import (
 	"github.com/routesrv/routesrv/gate"
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/internal/pace"
+	"github.com/routesrv/routesrv/internal/wire"
 	"github.com/routesrv/routesrv/table"
-	"github.com/routesrv/routesrv/wire"
 )
 
 // Defaults of Config.

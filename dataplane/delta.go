@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/routesrv/routesrv/internal/wire"
 	"github.com/routesrv/routesrv/table"
-	"github.com/routesrv/routesrv/wire"
 )
 
 // LogDeltaFailed is the message of the log about a delta that is no good.

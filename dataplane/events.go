@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/routesrv/routesrv/wire"
+	"github.com/routesrv/routesrv/internal/wire"
 )
 
 // LogStreamRejected is the message of the log about a stream that said what does not verify.

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/routesrv/routesrv/internal/wire"
 	"github.com/routesrv/routesrv/table"
-	"github.com/routesrv/routesrv/wire"
 )
 
 const (

@@ -10,8 +10,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/routesrv/routesrv/internal/wire"
 	"github.com/routesrv/routesrv/table"
-	"github.com/routesrv/routesrv/wire"
 )
 
 // Messages of the log.

@@ -14,8 +14,8 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/routesrv/routesrv/internal/wire"
 	"github.com/routesrv/routesrv/table"
-	"github.com/routesrv/routesrv/wire"
 )
 
 const (

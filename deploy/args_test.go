@@ -9,8 +9,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 
-	"github.com/routesrv/routesrv/config"
 	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/internal/config"
 )
 
 // check asks the built binary whether it could run like that.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/internal/delivery"
-	"github.com/routesrv/routesrv/wire"
+	"github.com/routesrv/routesrv/internal/wire"
 )
 
 // decision is what the preconditions of a request come to.

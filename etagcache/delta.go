@@ -7,8 +7,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/routesrv/routesrv/internal/wire"
 	"github.com/routesrv/routesrv/table"
-	"github.com/routesrv/routesrv/wire"
 )
 
 // Header values of a delta (RFC 3229).

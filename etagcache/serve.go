@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/internal/delivery"
-	"github.com/routesrv/routesrv/wire"
+	"github.com/routesrv/routesrv/internal/wire"
 )
 
 // Header values that never change. They are shared by all responses and have no spare capacity, so that a filter that

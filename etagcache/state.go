@@ -3,8 +3,8 @@ package etagcache
 import (
 	"time"
 
+	"github.com/routesrv/routesrv/internal/wire"
 	"github.com/routesrv/routesrv/table"
-	"github.com/routesrv/routesrv/wire"
 )
 
 // state is all that a response is made from. It is immutable, apart from zones that are still to be made and stamps.

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/routesrv/routesrv/wire"
+	"github.com/routesrv/routesrv/internal/wire"
 )
 
 const (

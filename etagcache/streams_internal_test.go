@@ -9,7 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/routesrv/routesrv/wire"
+	"github.com/routesrv/routesrv/internal/wire"
 )
 
 func cacheOfStreams(t *testing.T, limit int) *Cache {

@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/routesrv/routesrv/internal/wire"
 	"github.com/routesrv/routesrv/table"
-	"github.com/routesrv/routesrv/wire"
 )
 
 // version is a table with everything that is sent of it. It is immutable, apart from zones that are made on first demand

@@ -20,9 +20,9 @@ import (
 	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/gate"
 	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/internal/relay"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/poller"
-	"github.com/routesrv/routesrv/relay"
 	"github.com/routesrv/routesrv/table"
 )
 

@@ -10,11 +10,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/routesrv/routesrv/config"
 	"github.com/routesrv/routesrv/dataplane"
+	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/internal/setup"
+	"github.com/routesrv/routesrv/internal/sidecar"
 	"github.com/routesrv/routesrv/rollout"
-	"github.com/routesrv/routesrv/setup"
-	"github.com/routesrv/routesrv/sidecar"
 )
 
 // The groups of flags that the route server has not.

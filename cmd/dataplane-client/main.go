@@ -14,9 +14,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/routesrv/routesrv/config"
-	"github.com/routesrv/routesrv/setup"
-	"github.com/routesrv/routesrv/sidecar"
+	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/internal/setup"
+	"github.com/routesrv/routesrv/internal/sidecar"
 )
 
 // version is set by the linker for a release.

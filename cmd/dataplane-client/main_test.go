@@ -17,10 +17,10 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/routesrv/routesrv/config"
 	"github.com/routesrv/routesrv/dataplane"
+	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/internal/setup"
 	"github.com/routesrv/routesrv/rollout"
-	"github.com/routesrv/routesrv/setup"
 )
 
 const shop = "../../examples/shop"

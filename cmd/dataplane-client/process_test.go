@@ -22,7 +22,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/routesrv/routesrv/setup"
+	"github.com/routesrv/routesrv/internal/setup"
 	"github.com/routesrv/routesrv/table"
 )
 

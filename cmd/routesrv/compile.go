@@ -8,9 +8,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/routesrv/routesrv/compile"
-	"github.com/routesrv/routesrv/config"
+	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/internal/setup"
 	"github.com/routesrv/routesrv/kube"
-	"github.com/routesrv/routesrv/setup"
 )
 
 // runCompile prints the table of manifests, with the flags of the server, and its problems on the standard error, one a

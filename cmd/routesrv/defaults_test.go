@@ -3,8 +3,8 @@ package main
 import (
 	"testing"
 
-	"github.com/routesrv/routesrv/config"
-	"github.com/routesrv/routesrv/server"
+	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/internal/server"
 )
 
 // TestDefaultsOfFlagsAreThoseOfTheServer: package config and package server cannot share them, and a program that embeds the

@@ -11,13 +11,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/routesrv/routesrv/compile"
-	"github.com/routesrv/routesrv/config"
+	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/internal/setup"
+	"github.com/routesrv/routesrv/internal/source/tables"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/poller"
-	"github.com/routesrv/routesrv/setup"
 	"github.com/routesrv/routesrv/shadowdiff"
 	"github.com/routesrv/routesrv/shadowdiff/page"
-	"github.com/routesrv/routesrv/source/tables"
 	"github.com/routesrv/routesrv/table"
 )
 

@@ -12,10 +12,10 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/routesrv/routesrv/config"
-	"github.com/routesrv/routesrv/setup"
+	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/internal/setup"
+	"github.com/routesrv/routesrv/internal/source/tables"
 	"github.com/routesrv/routesrv/shadowdiff"
-	"github.com/routesrv/routesrv/source/tables"
 )
 
 const diffIntro = `Compares two routing tables by what they mean: the order of endpoints is no difference, that of filters

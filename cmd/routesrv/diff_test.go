@@ -16,7 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/routesrv/routesrv/setup"
+	"github.com/routesrv/routesrv/internal/setup"
 )
 
 const (

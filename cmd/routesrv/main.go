@@ -14,8 +14,8 @@ package main
 import (
 	"context"
 
-	"github.com/routesrv/routesrv/config"
-	"github.com/routesrv/routesrv/setup"
+	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/internal/setup"
 )
 
 // version is set by the linker for a release.

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/routesrv/routesrv/setup"
+	"github.com/routesrv/routesrv/internal/setup"
 )
 
 const shop = "../../examples/shop"

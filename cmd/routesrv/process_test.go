@@ -18,7 +18,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/routesrv/routesrv/setup"
+	"github.com/routesrv/routesrv/internal/setup"
 )
 
 // asProgram makes the test binary the program itself, for tests that need a process of its own.

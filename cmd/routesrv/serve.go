@@ -9,12 +9,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/routesrv/routesrv/config"
 	"github.com/routesrv/routesrv/dataplane"
-	"github.com/routesrv/routesrv/peers"
+	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/internal/peers"
+	"github.com/routesrv/routesrv/internal/server"
+	"github.com/routesrv/routesrv/internal/setup"
 	"github.com/routesrv/routesrv/poller"
-	"github.com/routesrv/routesrv/server"
-	"github.com/routesrv/routesrv/setup"
 	"github.com/routesrv/routesrv/table"
 )
 

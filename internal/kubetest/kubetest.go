@@ -26,8 +26,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/routesrv/routesrv/internal/source/manifests/yamldoc"
 	"github.com/routesrv/routesrv/kube"
-	"github.com/routesrv/routesrv/source/manifests/yamldoc"
 	"sigs.k8s.io/yaml"
 )
 
