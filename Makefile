@@ -111,3 +111,8 @@ fuzz: ## run every fuzz target for FUZZTIME
 			go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$pkg || exit 1; \
 		done; \
 	done
+
+MUTATE ?=
+.PHONY: mutate
+mutate: ## change the code and see whether the tests notice (MUTATE='-packages guard -n 60 -goal 90', or -help)
+	@go run ./hack/mutate $(MUTATE)
