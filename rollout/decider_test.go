@@ -44,6 +44,8 @@ func TestGateWantsTimeAndComparisons(t *testing.T) {
 		"too few":            {rollout.Evidence{Comparisons: 99, CleanFor: time.Hour}, "99 clean comparisons"},
 		"too short":          {rollout.Evidence{Comparisons: 1000, CleanFor: 15*time.Minute - 1}, "14m59s"},
 		"differences":        {rollout.Evidence{Comparisons: 1000, CleanFor: time.Hour, Differences: 3}, "3 routes"},
+		"one difference":     {rollout.Evidence{Comparisons: 1000, CleanFor: time.Hour, Differences: 1}, "1 routes"},
+		"just enough":        {rollout.Evidence{Comparisons: 100, CleanFor: 15 * time.Minute}, ""},
 		"cannot be compared": {rollout.Evidence{Comparisons: 1000, CleanFor: time.Hour, Trouble: "no answer"}, "no answer"},
 		"clean":              {clean, ""},
 	} {

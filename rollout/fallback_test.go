@@ -86,10 +86,10 @@ func TestFallbackStopsAtTheFirstAnswerAndWaitsForItsSlotAgain(t *testing.T) {
 
 func TestSlotsOfAFleetAreSpreadOverTheWindow(t *testing.T) {
 	const pods = 10_000
-	const window = 10 * time.Minute
+	const window = 10 * time.Minute // which is the default
 	perMinute := make([]int, 10)
 	for i := range pods {
-		f := rollout.NewFallback(rollout.FallbackConfig{Policy: rollout.FallbackBoot, Pod: podName(i), Window: window}, start)
+		f := rollout.NewFallback(rollout.FallbackConfig{Policy: rollout.FallbackBoot, Pod: podName(i)}, start)
 		d := f.Decide(start.Add(time.Hour), rollout.Contact{})
 		wait := d.StartAt.Sub(start.Add(time.Hour))
 		if d.Compute || wait < 0 || wait >= window || d.Reason == "" {
@@ -101,6 +101,13 @@ func TestSlotsOfAFleetAreSpreadOverTheWindow(t *testing.T) {
 		if n < 850 || n > 1150 { // five standard deviations of 1000
 			t.Errorf("minute %d has %d of %d slots, want about a tenth", minute, n, pods)
 		}
+	}
+}
+
+// A fleet that computes for want of a route server loads the API a tenth as much as one that always does.
+func TestFallbackIsTenTimesSlower(t *testing.T) {
+	if rollout.Slowdown != 10 {
+		t.Errorf("polls are %d times slower, want 10", rollout.Slowdown)
 	}
 }
 
@@ -119,5 +126,35 @@ func TestFallbackSaysWhatItWaitsFor(t *testing.T) {
 	}
 	if d := f.Decide(d.StartAt, have); !d.Compute || d.Reason == "" {
 		t.Errorf("in its slot: got %+v, want to compute", d)
+	}
+}
+
+// A pod that has waited for its slot in one outage must not take that slot for used up in the next: all pods of a fleet would
+// list the cluster at once.
+func TestSecondOutageWaitsForItsSlotToo(t *testing.T) {
+	for i := range 50 {
+		f := rollout.NewFallback(rollout.FallbackConfig{Policy: rollout.FallbackBoot, Pod: podName(i)}, start)
+		slot := f.Decide(start.Add(time.Minute), rollout.Contact{}).StartAt
+		if slot.IsZero() {
+			continue // its slot is now
+		}
+		// An answer just before the slot, and then nothing for long.
+		back := rollout.Contact{Answered: slot.Add(-time.Second)}
+		if d := f.Decide(back.Answered, back); d != (rollout.FallbackDecision{}) {
+			t.Fatalf("%s: %+v after an answer, want nothing", podName(i), d)
+		}
+		if d := f.Decide(back.Answered.Add(time.Minute-1), back); d != (rollout.FallbackDecision{}) {
+			t.Errorf("%s: %+v before a minute of silence, want nothing", podName(i), d)
+		}
+		again := back.Answered.Add(time.Minute)
+		if d := f.Decide(again, back); d.Compute || !d.StartAt.Equal(slot.Add(rollout.DefaultFallbackWindow)) {
+			t.Errorf("%s: %+v in the second outage, want to wait for %v", podName(i), d, slot.Add(rollout.DefaultFallbackWindow))
+		}
+		// The same if there was a table for a while.
+		f.Decide(again.Add(time.Second), rollout.Contact{HasTable: true})
+		late := slot.Add(rollout.DefaultFallbackWindow + time.Second)
+		if d := f.Decide(late, back); d.Compute || !d.StartAt.Equal(slot.Add(2*rollout.DefaultFallbackWindow)) {
+			t.Errorf("%s: %+v after a table was there, want to wait for the slot after the next", podName(i), d)
+		}
 	}
 }

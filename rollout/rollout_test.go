@@ -1,6 +1,7 @@
 package rollout_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"strings"
@@ -41,6 +42,39 @@ func TestSettingThatIsWrongSaysWhatIsRight(t *testing.T) {
 		}
 		if !strings.Contains(err.Error(), "want") || len(err.Error()) > 300 {
 			t.Errorf("ParseSetting(%q): %v: want what is right, in short", text, err)
+		}
+	}
+}
+
+// /status and metrics spell modes as operators write them.
+func TestModesAreShownAsTheyAreRead(t *testing.T) {
+	for i, want := range []string{"False", "Pre", "Exec"} {
+		m := rollout.Modes()[i]
+		got, err := json.Marshal(map[string]any{"mode": m, "setting": rollout.Setting{Mode: m, Percent: 25, Override: true}})
+		text := want
+		if m == rollout.Exec {
+			text = "Exec:25%!"
+		}
+		if err != nil || string(got) != `{"mode":"`+want+`","setting":"`+text+`"}` {
+			t.Errorf("%v: %s, %v", m, got, err)
+		}
+	}
+	if n := len(rollout.Modes()); n != 3 {
+		t.Errorf("%d modes, want 3", n)
+	}
+	if got := rollout.Mode(3).String(); got != "Mode(3)" {
+		t.Errorf("an unknown mode is %q", got)
+	}
+}
+
+// The message names what was read, and is short enough for a line of a log.
+func TestWhatIsWrongIsQuoted(t *testing.T) {
+	for text, want := range map[string]string{
+		"Exectutive": `mode "Exectutive": want`, "Exec:101%": `share "101%": want`,
+		strings.Repeat("x", 40): `mode "` + strings.Repeat("x", 40) + `": want`, strings.Repeat("x", 41): `mode "` + strings.Repeat("x", 40) + `...": want`,
+	} {
+		if _, err := rollout.ParseSetting(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.50q: %v, want %s", text, err, want)
 		}
 	}
 }

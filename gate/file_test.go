@@ -1,0 +1,94 @@
+package gate_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/routesrv/routesrv/gate"
+	"github.com/routesrv/routesrv/table"
+)
+
+// fileGate makes a gate with one file.
+func fileGate(t *testing.T, cfg gate.FileConfig) *gate.Gate {
+	t.Helper()
+	cfg.Name = "lkg"
+	g, err := gate.New(gate.Config{Sink: gate.Each(func(*table.Table) {}), Files: []gate.FileConfig{cfg}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// A path that was mistyped must not cost somebody their file, whether the gate has booted from it or not.
+func TestAFileOfSomebodyElseIsKept(t *testing.T) {
+	const foreign = "the only copy\n"
+	for _, boots := range []bool{true, false} {
+		path := filepath.Join(t.TempDir(), "lkg")
+		if err := os.WriteFile(path, []byte(foreign), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		g := fileGate(t, gate.FileConfig{Path: path})
+		if boots {
+			g.Boot(1<<20, nil)
+			if g.Served() != nil {
+				t.Errorf("served is\n%s", g.Table().Text())
+			}
+		}
+		for n := range 3 {
+			g.Begin().Offer(offered(tableOf(t, n+1, 10)))
+		}
+		if got, err := os.ReadFile(path + ".bad"); err != nil || string(got) != foreign {
+			t.Errorf("boots %v: of the file is left %q, %v", boots, got, err)
+		}
+		f := g.Files()[0]
+		if f.Unusable == "" || f.KeptAs != path+".bad" || f.Path != path || f.Error != "" || f.Written.IsZero() {
+			t.Errorf("boots %v: the status is %+v", boots, f)
+		}
+		again := fileGate(t, gate.FileConfig{Path: path})
+		again.Boot(1<<20, nil)
+		if again.Served() == nil || again.Table().Len() != 3 || !again.Served().Stale || again.Files()[0].Unusable != "" {
+			t.Errorf("boots %v: after a restart: %+v", boots, again.Served())
+		}
+	}
+}
+
+// What a proxy reads is replaced whatever it is: it has no form of ours that could be told from that of somebody else.
+func TestAPlainFileIsReplaced(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "routes")
+	if err := os.WriteFile(path, []byte("old: * -> <shunt>;\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g := fileGate(t, gate.FileConfig{Path: path, Plain: true})
+	tab := tableOf(t, 2, 10)
+	g.Begin().Offer(offered(tab))
+	if got, err := os.ReadFile(path); err != nil || string(got) != string(tab.Text())+"\n" {
+		t.Errorf("the file has (%v)\n%s", err, got)
+	}
+	if files, err := os.ReadDir(filepath.Dir(path)); err != nil || len(files) != 1 {
+		t.Errorf("in the folder is %v, %v", files, err)
+	}
+}
+
+// A file whose text is not what its digest says was changed by somebody, and is no table that was ever served.
+func TestAFileThatWasEditedIsNotServed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lkg")
+	g := fileGate(t, gate.FileConfig{Path: path})
+	g.Begin().Offer(offered(tableOf(t, 2, 10)))
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	edited := strings.Replace(string(whole), "10.0.0.1", "10.0.0.2", 1)
+	for _, text := range []string{edited, string(whole[:len(whole)-10])} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		g := fileGate(t, gate.FileConfig{Path: path})
+		g.Boot(1<<20, nil)
+		if g.Served() != nil || g.Files()[0].Unusable == "" {
+			t.Errorf("served is %+v of\n%s", g.Served(), text)
+		}
+	}
+}
