@@ -55,6 +55,46 @@ func TestOlderTableIsTakenOnlyIfTheServerInsists(t *testing.T) {
 	}
 }
 
+// One replica of several behind an address lags: the client never goes back for it, however often it is asked, because the
+// others show in between that it is wrong.
+func TestOneReplicaThatLagsSendsNobodyBack(t *testing.T) {
+	w := newWorld(t, 1)
+	c := w.client()
+	for revision := uint64(10); revision < 20; revision++ {
+		newest := newTable(t, revision, "a", "b")
+		w.servers[0].set(newest)
+		mustPoll(t, c)
+		holds(t, c, newest)
+		w.servers[0].set(newTable(t, revision-5, "a", "b"))
+		mustPoll(t, c)
+		holds(t, c, newest)
+	}
+	if got := w.metric("dataplane_older_tables_accepted_total"); got != 0 {
+		t.Errorf("%v older tables accepted", got)
+	}
+}
+
+// A server that was believed once about going back has to insist on each further step back.
+func TestEachStepBackHasToBeInsistedOn(t *testing.T) {
+	w := newWorld(t, 1)
+	c := w.client()
+	before := newTable(t, 10, "a", "b")
+	w.servers[0].set(before)
+	mustPoll(t, c)
+	for _, revision := range []uint64{9, 8, 7} {
+		older := newTable(t, revision, "a", "b")
+		w.servers[0].set(older)
+		mustPoll(t, c)
+		holds(t, c, before)
+		mustPoll(t, c)
+		holds(t, c, older)
+		before = older
+	}
+	if got := w.metric("dataplane_older_tables_accepted_total"); got != 3 {
+		t.Errorf("%v older tables accepted, want 3", got)
+	}
+}
+
 func TestOlderTableOfAnotherServerDoesNotCount(t *testing.T) {
 	w := newWorld(t, 2)
 	c := w.client()

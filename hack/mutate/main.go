@@ -171,6 +171,9 @@ func mutate(ctx context.Context, o options, w io.Writer) (good bool, err error) 
 		}
 		r, err := mutatePackage(ctx, o, p, known, equivalents, w)
 		if err != nil {
+			if r != nil { // what is known so far
+				r.write(w)
+			}
 			return false, fmt.Errorf("package %s: %w", name, err)
 		}
 		if o.list {
@@ -188,7 +191,7 @@ func mutate(ctx context.Context, o options, w io.Writer) (good bool, err error) 
 	return good, nil
 }
 
-// mutatePackage tries the mutants of one package.
+// mutatePackage tries the mutants of one package. If it is ended before that, its report has what was tried.
 func mutatePackage(
 	ctx context.Context, o options, p *pkg, known *results, equivalents []*equivalent, w io.Writer,
 ) (*report, error) {
@@ -258,7 +261,7 @@ func mutatePackage(
 	}
 	all.Wait()
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		return r, context.Cause(ctx)
 	}
 	return r, nil
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -450,11 +451,12 @@ func TestConfigOfARelay(t *testing.T) {
 	for name, cfg := range map[string]relay.Config{
 		"no cache": {Fetch: dataplane.Config{URLs: []string{"http://a"}}},
 		"no URL":   {Cache: cache},
-		"zone":     {Cache: cache, Fetch: dataplane.Config{URLs: []string{"http://a"}, Zone: "x"}},
-		"guard":    {Cache: cache, Fetch: dataplane.Config{URLs: []string{"http://a"}}, Guard: guard.Config{MaxLoss: 2}},
+		"a zone":   {Cache: cache, Fetch: dataplane.Config{URLs: []string{"http://a"}, Zone: "x"}},
+		"a zone ":  {Cache: cache, Fetch: dataplane.Config{URLs: []string{"http://a"}, ZoneFile: filepath.Join(t.TempDir(), "zone")}},
+		"max loss": {Cache: cache, Fetch: dataplane.Config{URLs: []string{"http://a"}}, Guard: guard.Config{MaxLoss: 2}},
 	} {
-		if _, err := relay.New(cfg); err == nil {
-			t.Errorf("%s: taken", name)
+		if _, err := relay.New(cfg); err == nil || !strings.Contains(err.Error(), strings.TrimSpace(name)) {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 	r, err := relay.New(relay.Config{Cache: cache, Fetch: dataplane.Config{URLs: []string{"http://a"}}, Logger: slog.New(slog.DiscardHandler)})

@@ -137,6 +137,9 @@ func TestADefinitionThatComesLaterIsFound(t *testing.T) {
 			if err != nil {
 				t.Fatalf("a definition that goes makes reads fail: %v", err)
 			}
+			if len(s.Ingresses) == 0 || len(s.Services) == 0 {
+				t.Fatalf("a definition that goes takes other kinds away: %s", clustertest.Summary(s))
+			}
 			return s.RouteGroups == nil
 		})
 		if after < 10*time.Second || after > 25*time.Second {

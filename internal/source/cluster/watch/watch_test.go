@@ -324,6 +324,9 @@ func TestAClusterWithoutRouteGroupsIsFollowedThere(t *testing.T) {
 	if s.RouteGroups != nil || strings.Count(text.String(), "RouteGroups CRD is not installed") != 1 {
 		t.Errorf("%s, log\n%s", clustertest.Summary(s), text)
 	}
+	if len(s.Ingresses) == 0 || len(s.Services) == 0 {
+		t.Errorf("without RouteGroups the other kinds are gone, too: %s", clustertest.Summary(s))
+	}
 	// A consistent read asks discovery, too.
 	server.SetFault(kubetest.Discovery, kubetest.Fault{})
 	if _, err := w.Read(t.Context(), kube.ReadOptions{Consistent: true}); err != nil {

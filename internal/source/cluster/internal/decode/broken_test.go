@@ -1,0 +1,124 @@
+package decode
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// field is a length-delimited field.
+func field[T string | []byte](number protowire.Number, value T) []byte {
+	return protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), []byte(value))
+}
+
+// claims is the beginning of a length-delimited field that says it has so many bytes.
+func claims(number protowire.Number, size uint64) []byte {
+	return protowire.AppendVarint(protowire.AppendTag(nil, number, protowire.BytesType), size)
+}
+
+// other is a field of another wire type.
+func other(number protowire.Number, wire protowire.Type, value ...byte) []byte {
+	return append(protowire.AppendTag(nil, number, wire), value...)
+}
+
+// body is a list of Ingresses whose message is made of the parts.
+func body(parts ...[]byte) []byte {
+	typeMeta := append(field(typeMetaAPIVersion, "networking.k8s.io/v1"), field(typeMetaKind, "IngressList")...)
+	return slices.Concat(protobufMagic, field(unknownTypeMeta, typeMeta), field(unknownRaw, slices.Concat(parts...)))
+}
+
+// walkedItems walks a body through a window of a size.
+func walkedItems(b []byte, size int) (items []string, revision string, err error) {
+	w := &Window{buf: make([]byte, 0, size)}
+	w.Reset(bytes.NewReader(b), 1<<40)
+	var h head
+	err = walkProtobuf(w, "IngressList", &h, func(raw []byte) { items = append(items, string(raw)) })
+	return items, string(h.resourceVersion), err
+}
+
+var metadata = field(listMetadata, field(listMetaResourceVersion, "7"))
+
+func TestBrokenProtobufIsRefused(t *testing.T) {
+	const huge = 1 << 63
+	tenBytes := bytes.Repeat([]byte{0xff}, 11) // a number has at most ten
+	for name, b := range map[string][]byte{
+		"an item longer than the list":        append(body(metadata, claims(listItems, 9), []byte("12345678")), "more of the body"...),
+		"an item one byte too long":           append(body(metadata, claims(listItems, 2), []byte("x")), 0),
+		"an item longer than the body":        body(metadata, claims(listItems, 1<<20), []byte("x")),
+		"an item of a negative length":        body(metadata, claims(listItems, 1<<64-1), []byte("x")),
+		"an item of half of all lengths":      body(metadata, claims(listItems, huge), []byte("x")),
+		"the list is longer than the body":    append(slices.Clone(protobufMagic), claims(unknownRaw, 1<<20)...),
+		"the list has a negative length":      append(slices.Clone(protobufMagic), claims(unknownRaw, 1<<64-1)...),
+		"a number of eleven bytes":            body(metadata, tenBytes),
+		"a length of eleven bytes":            body(metadata, protowire.AppendTag(nil, listItems, protowire.BytesType), tenBytes),
+		"the field number 0":                  body(metadata, []byte{0x02, 0}),
+		"a group begins":                      body(metadata, other(9, protowire.StartGroupType)),
+		"a group ends":                        body(metadata, other(9, protowire.EndGroupType)),
+		"the wire type 6":                     body(metadata, other(9, 6)),
+		"the wire type 7":                     body(metadata, other(9, 7)),
+		"four bytes that are three":           body(metadata, other(9, protowire.Fixed32Type, 1, 2, 3)),
+		"eight bytes that are seven":          body(metadata, other(9, protowire.Fixed64Type, 1, 2, 3, 4, 5, 6, 7)),
+		"a number that does not end":          body(metadata, other(9, protowire.VarintType, 0x80)),
+		"metadata with a field that is cut":   body(field(listMetadata, append(claims(listMetaResourceVersion, 2), '7'))),
+		"metadata with the field number 0":    body(field(listMetadata, "\x02\x00")),
+		"metadata with a group":               body(field(listMetadata, other(9, protowire.EndGroupType))),
+		"metadata with a number that is cut":  body(field(listMetadata, other(9, protowire.VarintType, 0x80))),
+		"the type is cut":                     append(slices.Clone(protobufMagic), field(unknownTypeMeta, claims(typeMetaKind, 5))...),
+		"an encoding that nobody knows":       append(body(metadata), field(unknownEncoding, "gzip")...),
+		"no message":                          body()[:len(body())-2],
+		"another magic":                       append([]byte("k8t\x00"), body(metadata)[4:]...),
+		"a broken field behind the list":      append(body(metadata), claims(9, 5)...),
+		"a wire type of old behind the list":  append(body(metadata), other(9, protowire.StartGroupType)...),
+		"two messages, the second of nothing": append(body(metadata), field(unknownRaw, "")...),
+	} {
+		for _, size := range []int{1, 16, windowSize} {
+			if items, _, err := walkedItems(b, size); err == nil {
+				t.Errorf("%s: passes with the items %q", name, items)
+			}
+		}
+	}
+}
+
+// A newer API server may send fields that nobody here knows.
+func TestFieldsThatNobodyKnowsAreSkipped(t *testing.T) {
+	unknown := slices.Concat(
+		other(9, protowire.VarintType, 0x80, 1), other(10, protowire.Fixed32Type, 1, 2, 3, 4),
+		other(11, protowire.Fixed64Type, 1, 2, 3, 4, 5, 6, 7, 8), field(12, "text"),
+	)
+	list := body(unknown, field(listItems, "one"), unknown, field(listMetadata, slices.Concat(unknown, field(listMetaResourceVersion, "7"))), unknown, field(listItems, "two"))
+	list = slices.Concat(list, unknown, field(unknownEncoding, ""))
+	for _, size := range []int{1, 16, windowSize} {
+		items, revision, err := walkedItems(list, size)
+		if err != nil || revision != "7" || !slices.Equal(items, []string{"one", "two"}) {
+			t.Errorf("in a window of %d: items %q of revision %q, %v", size, items, revision, err)
+		}
+	}
+}
+
+// What is wrong is said with the place, since nobody can look at the body afterwards.
+func TestBrokenProtobufIsPlaced(t *testing.T) {
+	_, _, err := walkedItems(body(metadata, claims(listItems, 50), []byte("x")), windowSize)
+	if err == nil || !strings.Contains(err.Error(), "behind byte ") || !strings.Contains(err.Error(), "longer than what it is in") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+// The identity of a broken object is for a message: what could be read counts, and nothing panics.
+func TestIdentityOfABrokenObject(t *testing.T) {
+	named := field(objectMetadata, slices.Concat(field(objectMetaName, "a"), field(objectMetaNamespace, "n"), field(objectMetaResourceVersion, "5")))
+	if id, err := identityOf(named); err != nil || id != (identity{"a", "n", "5"}) {
+		t.Errorf("got %+v, %v", id, err)
+	}
+	for name, rest := range map[string][]byte{
+		"a length beyond the end": claims(2, 9), "a negative length": claims(2, 1<<64-1), "the field number 0": {0x02, 0},
+		"a group": other(9, protowire.EndGroupType), "a tag that is cut": {0x80}, "a number that is cut": other(9, protowire.VarintType, 0x80),
+		"broken metadata": field(objectMetadata, claims(objectMetaName, 5)),
+	} {
+		if id, err := identityOf(append(slices.Clone(named), rest...)); err == nil || id != (identity{"a", "n", "5"}) {
+			t.Errorf("%s: got %+v, %v", name, id, err)
+		}
+	}
+}
