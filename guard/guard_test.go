@@ -419,7 +419,15 @@ func TestStateSaysWhatIsHeld(t *testing.T) {
 	if s != want {
 		t.Errorf("got %+v, want %+v", s, want)
 	}
+	for range 2 {
+		if got, held := g.Held(); got != v || !held {
+			t.Errorf("held %v for %+v, want %+v", held, got, v)
+		}
+	}
 	g.Judge(full, few, start.Add(time.Hour))
+	if got, held := g.Held(); held || got != (guard.Verdict{}) {
+		t.Errorf("held for %+v after the release", got)
+	}
 	s = g.State()
 	if s.Held || s.Last == nil || s.Last.Accepted || !s.Last.At.Equal(start.Add(time.Hour)) || !s.Last.Since.Equal(start) {
 		t.Errorf("got %+v, want the release recorded", s)

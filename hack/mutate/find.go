@@ -118,6 +118,9 @@ func (f *finder) walk(root ast.Node) {
 		if g, ok := n.(*ast.GenDecl); ok && (g.Tok == token.IMPORT || g.Tok == token.TYPE) {
 			return false
 		}
+		if e, ok := n.(*ast.ExprStmt); ok && isLog(e) {
+			return false
+		}
 		f.visit(n)
 		f.parents = append(f.parents, n)
 		if s := signature(n); s != nil {
@@ -167,7 +170,7 @@ func (f *finder) visit(n ast.Node) {
 	case *ast.BasicLit:
 		f.constant(n)
 	case *ast.Ident:
-		if other, ok := map[string]string{"true": "false", "false": "true"}[n.Name]; ok {
+		if other, ok := map[string]string{"true": "false", "false": "true"}[n.Name]; ok && !f.besideError() {
 			f.replace(f.around(n), n.Pos(), n.End(), other)
 		}
 	case *ast.IfStmt:
@@ -185,9 +188,7 @@ func (f *finder) visit(n ast.Node) {
 			}
 		}
 	case *ast.ExprStmt:
-		if !isLog(n) {
-			f.remove(n)
-		}
+		f.remove(n)
 	case *ast.DeferStmt, *ast.GoStmt, *ast.SendStmt:
 		f.remove(n)
 	case *ast.BranchStmt:
@@ -224,8 +225,25 @@ func (f *finder) negate(e ast.Expr) {
 	f.replace(e, e.Pos(), e.End(), "!("+f.slice(e)+")")
 }
 
+// besideError reports whether what is visited is returned together with an error: it means nothing then.
+func (f *finder) besideError() bool {
+	n, ok := f.parent(0).(*ast.ReturnStmt)
+	if !ok || len(n.Results) < 2 || len(f.signatures) == 0 {
+		return false
+	}
+	declared := f.signatures[len(f.signatures)-1].Results
+	if declared == nil || len(declared.List) == 0 {
+		return false
+	}
+	last, ok := declared.List[len(declared.List)-1].Type.(*ast.Ident)
+	return ok && last.Name == "error" && f.slice(n.Results[len(n.Results)-1]) != "nil"
+}
+
 // constant makes a number one larger. Texts stay: most are for people.
 func (f *finder) constant(n *ast.BasicLit) {
+	if f.besideError() {
+		return
+	}
 	switch n.Kind {
 	case token.INT:
 		if v, err := strconv.ParseUint(n.Value, 0, 63); err == nil {

@@ -147,6 +147,37 @@ func TestSampleStaysWhenOtherCodeChanges(t *testing.T) {
 	}
 }
 
+// What is returned beside an error means nothing, and a line of a log is not behaviour: nobody is to write tests of these.
+func TestWhatNobodyLooksAtStays(t *testing.T) {
+	found, err := find("p.go", []byte(`package p
+
+func (w *T[K]) F(log *Logger) (int, bool, error) {
+	if w.n > 0 {
+		log.Warn("text", 5)
+		return 1, true, w.fails()
+	}
+	return 0, false, nil
+}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, m := range found {
+		got = append(got, m.Func+": "+m.Old+" -> "+m.New)
+	}
+	want := []string{
+		"(*T).F: w.n > 0 -> !(w.n > 0)", "(*T).F: w.n > 0 -> w.n >= 0", "(*T).F: w.n > 0 -> w.n > 1",
+		"(*T).F: return 1, true, w.fails() -> return 1, true, nil",
+		"(*T).F: return 0, false, nil -> return 1, false, nil", "(*T).F: return 0, false, nil -> return 0, true, nil",
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
 func TestBrokenListsAndFlagsAreRefused(t *testing.T) {
 	list := filepath.Join(t.TempDir(), "equivalent.txt")
 	if err := os.WriteFile(list, []byte("\ntiny.go Name\na -> b\n"), 0o600); err != nil {

@@ -1,0 +1,126 @@
+package guard_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/table"
+)
+
+// One route a second is gone as surely as all at once.
+func TestRoutesThatGoOneByOneAreOneLoss(t *testing.T) {
+	r := newRun(t, guard.Config{}, numbered(0, 10))
+	for left := 9; left >= 5; left-- {
+		r.wants(r.read(time.Second, numbered(0, left)...), "")
+	}
+	r.wants(r.read(time.Second, numbered(0, 4)...), guard.RoutesLost)
+}
+
+func TestWhatComesBackIsNotMissing(t *testing.T) {
+	r := newRun(t, guard.Config{}, numbered(0, 100))
+	r.wants(r.read(time.Second, numbered(40, 100)...), "")
+	r.wants(r.read(time.Second, numbered(5, 85)...), "") // 35 are back and 15 others gone: 20 of 100
+}
+
+// A repair may lack some of what was there before: the cluster goes on changing meanwhile.
+func TestARepairOfGrowthMayLackALittleOfTheWhole(t *testing.T) {
+	for missing, want := range map[int]guard.Code{5: "", 6: guard.RoutesLost} {
+		r := newRun(t, guard.Config{}, numbered(0, 100))
+		r.wants(r.read(time.Second, numbered(30, 100)...), "")        // a loss
+		r.wants(r.read(time.Second, numbered(30, 500)...), "")        // an accidental growth
+		r.wants(r.read(time.Second, numbered(missing, 100)...), want) // both are repaired
+	}
+}
+
+// grownAndShrunk is a guard that has seen 100 routes, 200, and 80 of the first with 60 of the others.
+func grownAndShrunk(t *testing.T) *run {
+	t.Helper()
+	r := newRun(t, guard.Config{MaxLoss: 0.3}, numbered(0, 100))
+	r.wants(r.read(time.Second, numbered(0, 200)...), "")
+	r.wants(r.read(time.Second, numbered(20, 160)...), "")
+	return r
+}
+
+// After a return to what was there before, what came in between and went is forgotten, and counts neither for nor against.
+func TestAfterAReturnWhatHadComeIsForgotten(t *testing.T) {
+	for left, want := range map[int]guard.Code{75: "", 70: "", 69: guard.RoutesLost, 60: guard.RoutesLost} {
+		r := grownAndShrunk(t)
+		r.wants(r.read(time.Second, numbered(0, 100)...), "")
+		r.wants(r.read(time.Second, numbered(0, left)...), want)
+	}
+}
+
+// When the window has passed, nothing of it counts any more.
+func TestAfterTheWindowLossesOfYoungRoutesAreForgotten(t *testing.T) {
+	for left, want := range map[int]guard.Code{98: "", 97: guard.RoutesLost} { // of 140
+		r := grownAndShrunk(t)
+		served := numbered(20, 160)
+		r.wants(r.read(2*guard.DefaultWindow, served...), "")
+		r.wants(r.read(time.Second, served[:left]...), want)
+	}
+}
+
+// An acceptance begins anew for hosts, too.
+func TestAnAcceptedLossOfHostsIsOver(t *testing.T) {
+	of := func(hosts int) (routes []string) {
+		for i := range 20 {
+			routes = append(routes, numbered(i, i+1)[0]+"@h"+numbered(i%hosts, i%hosts+1)[0])
+		}
+		return routes
+	}
+	r := newRun(t, guard.Config{}, of(20))
+	r.wants(r.read(time.Second, of(12)...), "")
+	few := tableOf(t, of(4)...)
+	r.wants(r.judge(time.Second, few), guard.HostsLost)
+	if _, err := r.guard.Accept(guard.Acceptance{Digest: few.Digest()}, r.now); err != nil {
+		t.Fatal(err)
+	}
+	r.served = few
+	r.wants(r.read(time.Second, of(3)...), "") // one of four, and not 17 of 20
+}
+
+// mixed makes a table of routes with endpoints and routes without.
+func mixed(t *testing.T, with, without []string) *table.Table {
+	t.Helper()
+	var routes []table.Route
+	for _, id := range with {
+		routes = append(routes, table.Route{ID: id, Text: id + `: Path("/") -> "http://10.0.0.1:80";`})
+	}
+	for _, id := range without {
+		routes = append(routes, table.Route{ID: id, Text: id + `: Path("/") -> ` + noEndpoints + ";"})
+	}
+	tab, err := table.New(routes, 1, start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tab
+}
+
+// A route that lost its endpoints and is gone later is a lost route, and no lost backend any more.
+func TestARouteWithoutEndpointsThatGoesIsForgotten(t *testing.T) {
+	r := newRun(t, guard.Config{}, nil)
+	r.served = mixed(t, numbered(0, 100), nil)
+	r.wants(r.judge(time.Second, mixed(t, numbered(40, 100), numbered(0, 40))), "")
+	r.wants(r.judge(time.Second, mixed(t, numbered(40, 100), nil)), "")
+	r.wants(r.judge(time.Second, mixed(t, numbered(70, 100), numbered(40, 70))), "") // 30 of 60, and not 70 of 100
+	r.wants(r.judge(time.Second, mixed(t, numbered(71, 100), numbered(40, 71))), guard.BackendsLost)
+}
+
+// The share of lost backends is of the routes that have endpoints now, however many had them before.
+func TestTheShareOfBackendsIsOfThoseThatAreServed(t *testing.T) {
+	for name, next := range map[string]struct{ with, without []string }{
+		"routes with endpoints are gone": {numbered(60, 100), numbered(0, 20)},
+		"all of them are gone":           {nil, numbered(0, 60)},
+	} {
+		r := newRun(t, guard.Config{MaxLoss: 1}, nil)
+		r.served = mixed(t, numbered(0, 100), nil)
+		r.wants(r.judge(time.Second, mixed(t, numbered(20, 100), numbered(0, 20))), "")
+		r.wants(r.judge(2*guard.DefaultWindow, mixed(t, next.with, next.without)), "")
+		r.wants(r.judge(2*guard.DefaultWindow, mixed(t, numbered(60, 100), next.without)), "")
+		r.wants(r.judge(2*guard.DefaultWindow, r.served), "")
+		if v := r.judge(time.Second, mixed(t, numbered(81, 100), append(numbered(60, 81), next.without...))); v.Reason != guard.BackendsLost {
+			t.Errorf("%s: 21 of 40 lost their endpoints: %+v", name, v)
+		}
+	}
+}

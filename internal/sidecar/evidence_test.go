@@ -1,0 +1,70 @@
+package sidecar_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/rollout"
+)
+
+// The computed table stays, and the route server begins to serve another one: comparisons that were clean say nothing about it.
+func TestATableThatChangesOnTheServerAloneIsCompared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, ingress("a"), ingress("b"))
+		w.runServer(w.options)
+		cfg := w.config("Pre")
+		cfg.Gate = rollout.GateConfig{Policy: rollout.GateEnforce, CleanFor: 30 * time.Second, MinComparisons: 5}
+		cfg.ModeFile = tempFile(t, "mode", "Pre")
+		p := w.run(cfg)
+		time.Sleep(time.Minute)
+		if s := p.status(); s.Cutover == nil || !s.Cutover.Ready {
+			t.Fatalf("cutover %+v, want it ready", s.Cutover)
+		}
+		w.network.Cut("routesrv")
+		w.runServer(compile.Options{DefaultFilters: &eskip.DefaultFilters{Prepend: eskip.MustParseFilters("planted()")}})
+		time.Sleep(time.Minute)
+		if s := p.status(); s.Cutover.Ready || s.Cutover.Differences != 2 || s.Cutover.Comparisons != 0 {
+			t.Errorf("cutover %+v, want two differences", s.Cutover)
+		}
+		if body := p.admin("GET", "/shadow").Body.String(); !strings.Contains(body, "planted()") {
+			t.Errorf("/shadow shows\n%s", body)
+		}
+		p.setMode("Exec")
+		if s := p.expect("Pre", "self", 0); !strings.Contains(s.Refused, "2 routes") {
+			t.Errorf("refused: %q", s.Refused)
+		}
+	})
+}
+
+// The limits that an operator sets for the data plane count for tables of the route server, which has its own.
+func TestLimitsOfTheGuardCountForFetchedTables(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		names := strings.Split("abcdefghij", "")
+		var objects []string
+		for _, name := range names {
+			objects = append(objects, ingress(name))
+		}
+		w := newWorld(t, objects...)
+		w.runServer(w.options)
+		cfg := w.config("Exec")
+		cfg.Guard.MaxLoss = 0.1
+		p := w.run(cfg)
+		p.expect("Exec", "routeserver", 5*time.Second)
+		for _, name := range names[:3] {
+			w.cluster.Delete(kube.Ref{Kind: kube.KindIngress, Namespace: "shop", Name: name})
+		}
+		w.note(w.compiled())
+		time.Sleep(time.Minute)
+		if got := w.server.Current().Len(); got != 7 {
+			t.Fatalf("the route server has %d routes, want 7", got)
+		}
+		if got := strings.Count(p.get("/routes").Body.String(), "->"); got < 10 || !strings.Contains(p.get("/routes").Body.String(), "a_example") {
+			t.Errorf("the proxy is given:\n%s", p.get("/routes").Body)
+		}
+	})
+}
