@@ -173,7 +173,7 @@ func (t *Tracker) differences(all []Difference, m Meta, o *Observation) (clean b
 			t.rest[kind] = &sighting{}
 		}
 		lasting := t.see(t.rest[kind], nil, m)
-		clean = clean && !t.rest[kind].confirmed && !lasting
+		clean = clean && !lasting // which it is if it is confirmed: it has no parts that could be others
 		o.Beyond += n
 		o.count(Kind(kind), t.rest[kind].confirmed, n)
 	}

@@ -250,6 +250,41 @@ func TestWhatIsBeyondTheLimitIsJudgedAsOne(t *testing.T) {
 	}
 }
 
+// A route that was proved to differ goes on to count when it begins to differ in another way.
+func TestAConfirmedDifferenceIsNotCleanInAnotherForm(t *testing.T) {
+	const a = `a: * -> f("x") -> <shunt>`
+	w := watch(t, shadowdiff.TrackerConfig{})
+	for range 3 {
+		w.compare(3, a, `a: * -> f("y") -> <shunt>`)
+	}
+	o := w.compare(3, a, `a: * -> f("z") -> <shunt>`)
+	if o.Confirmed.Changed != 1 || o.Clean != 0 {
+		t.Errorf("%s, clean for %v", state(o), o.Clean)
+	}
+	w.compare(3, a, a)
+	if o := w.compare(3, a, a); o.Clean != 3*time.Second {
+		t.Errorf("clean for %v after it went", o.Clean)
+	}
+	if o := w.compare(3, a, `a: * -> f("z") -> <shunt>`); o.Confirmed.Changed != 0 || o.Clean == 0 {
+		t.Errorf("%s, clean for %v, when it comes back", state(o), o.Clean)
+	}
+}
+
+// Differences beyond the limit are no clean comparison either, though each is another one.
+func TestWhatIsBeyondTheLimitIsNotClean(t *testing.T) {
+	w := watch(t, shadowdiff.TrackerConfig{MaxTracked: 10})
+	for i := range 3 {
+		var a strings.Builder
+		for n := range 20 {
+			fmt.Fprintf(&a, "r%d_%d: Path(\"/%d/%d\") -> <shunt>;", i, n, i, n)
+		}
+		o := w.compare(3, a.String(), "")
+		if clean := o.Clean > 0; i == 1 != clean || o.Beyond != 10 || (o.Confirmed.Missing == 10) != (i == 2) {
+			t.Errorf("comparison %d: clean for %v, %d beyond, confirmed %+v", i+1, o.Clean, o.Beyond, o.Confirmed)
+		}
+	}
+}
+
 func TestManyPartsOfARouteAreBounded(t *testing.T) {
 	w := watch(t, shadowdiff.TrackerConfig{})
 	a := "a: *" + strings.Repeat(` -> f("x")`, 500) + " -> <shunt>"

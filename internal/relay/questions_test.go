@@ -1,0 +1,143 @@
+package relay_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/routesrv/routesrv/dataplane"
+	"github.com/routesrv/routesrv/internal/relay"
+)
+
+// asking is a relay of one root, and clients of it that come with tables which it has never had.
+type asking struct {
+	*tree
+	root, relay *node
+	registry    *prometheus.Registry
+}
+
+// askingOf runs a test with a root of revision 10 and a relay.
+func askingOf(t *testing.T, interval time.Duration, f func(t *testing.T, a *asking)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		a := &asking{tree: newTree(t), registry: prometheus.NewRegistry()}
+		a.root = a.tree.root("root")
+		a.root.reads(newTable(t, 10, 30), true)
+		cfg := a.fetch("", "root")
+		cfg.Follow, cfg.Interval = dataplane.Poll, interval
+		a.relay = a.relayWith("relay", relay.Config{Fetch: cfg, Registerer: a.registry})
+		defer a.end()
+		after(time.Second)
+		f(t, a)
+	})
+}
+
+// claim asks the relay as a client with an unknown table of a revision, and gives the status.
+func (a *asking) claim(n int, revision uint64) string {
+	return a.relay.head("/routes", fmt.Sprintf(`If-None-Match: "%064x.%d"`, n+1, revision)).Get("status")
+}
+
+// questions gives the number of questions by answer.
+func (a *asking) questions() map[string]int {
+	a.t.Helper()
+	families, err := a.registry.Gather()
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	counts := make(map[string]int)
+	for _, f := range families {
+		if f.GetName() != "routesrv_relay_questions_total" {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			counts[m.GetLabel()[0].GetValue()] = int(m.GetCounter().GetValue())
+		}
+	}
+	return counts
+}
+
+func TestQuestionsAreCountedByAnswer(t *testing.T) {
+	askingOf(t, 3*time.Second, func(t *testing.T, a *asking) {
+		a.claim(1, 7)
+		after(100 * time.Millisecond)
+		if got := a.questions(); got["send"] != 1 || got["keep"]+got["none"]+got["other"] != 0 {
+			t.Errorf("an older table: %v", got)
+		}
+		after(5 * time.Minute)
+		if got := a.questions(); got["send"] != 1 {
+			t.Errorf("what is resolved is asked about again: %v", got)
+		}
+		a.claim(2, 12) // at once, however long nobody has asked
+		after(100 * time.Millisecond)
+		if got := a.questions(); got["keep"] != 1 || got["send"] != 1 {
+			t.Errorf("a newer table: %v", got)
+		}
+		after(time.Minute)
+		if got := a.questions(); got["keep"] < 12 || got["keep"] > 40 {
+			t.Errorf("%d questions in a minute, want one about every three seconds", got["keep"])
+		}
+		a.kill("root")
+		after(time.Minute)
+		if got := a.questions(); got["none"] == 0 {
+			t.Errorf("no server above: %v", got)
+		}
+	})
+}
+
+// A server above that is away is asked five times less often, and about one table at a time.
+func TestQuestionsRestWhileNobodyAnswers(t *testing.T) {
+	askingOf(t, 3*time.Second, func(t *testing.T, a *asking) {
+		a.kill("root")
+		for range 60 {
+			for n := range 4 {
+				a.claim(n, 12)
+			}
+			after(time.Minute)
+		}
+		// An hour with fifteen seconds between two, give or take a half: 240, with a standard deviation of 5.
+		if got := a.questions()["none"]; got < 217 || got > 263 {
+			t.Errorf("%d questions in an hour, want about 240", got)
+		}
+	})
+}
+
+// The server above remembers four claims of one client. All claims come to be asked about, whatever the answer to others is.
+func TestFourClaimsAreAskedAboutAtATime(t *testing.T) {
+	askingOf(t, 10*time.Second, func(t *testing.T, a *asking) {
+		a.root.reads(newTable(t, 10, 30), true)
+		for n := range 10 {
+			a.claim(n, 12)
+		}
+		a.claim(10, 7)
+		after(4 * time.Second)
+		if got := a.questions(); got["keep"]+got["send"] > 5 { // the first one, which may have been alone, and four
+			t.Errorf("%v questions at once", got)
+		}
+		for range 10 {
+			after(time.Minute)
+		}
+		if got := a.claim(10, 7); got != "200" {
+			t.Errorf("a claim behind ten others gives %s", got)
+		}
+	})
+}
+
+// A client that names a newer table has it from somebody: the relay looks at once.
+func TestANewerTableThatAClientNamesIsFetchedAtOnce(t *testing.T) {
+	askingOf(t, time.Minute, func(t *testing.T, a *asking) {
+		next := newTable(t, 11, 30)
+		a.root.reads(next, true)
+		after(time.Second)
+		if a.relay.Current().Digest() == next.Digest() {
+			t.Fatal("the relay has it already")
+		}
+		a.relay.head("/routes", fmt.Sprintf(`If-None-Match: "%s.11"`, next.Digest()))
+		after(time.Second)
+		if a.relay.Current().Digest() != next.Digest() {
+			t.Error("the relay waits for its interval")
+		}
+	})
+}
