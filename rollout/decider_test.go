@@ -14,7 +14,7 @@ var (
 )
 
 func enforced() rollout.GateConfig {
-	return rollout.GateConfig{Policy: rollout.GateEnforce, CleanFor: 15 * time.Minute, MinComparisons: 100}
+	return rollout.GateConfig{Policy: rollout.GateEnforce, CleanFor: rollout.DefaultCleanFor, MinComparisons: rollout.DefaultMinComparisons}
 }
 
 func setting(t *testing.T, s string) rollout.Setting {

@@ -134,10 +134,11 @@ func TestFallbackSaysWhatItWaitsFor(t *testing.T) {
 func TestSecondOutageWaitsForItsSlotToo(t *testing.T) {
 	for i := range 50 {
 		f := rollout.NewFallback(rollout.FallbackConfig{Policy: rollout.FallbackBoot, Pod: podName(i)}, start)
-		slot := f.Decide(start.Add(time.Minute), rollout.Contact{}).StartAt
-		if slot.IsZero() {
-			continue // its slot is now
+		first := f.Decide(start.Add(time.Minute), rollout.Contact{})
+		if first.Compute || first.StartAt.IsZero() {
+			t.Fatalf("%s: %+v after a minute without an answer, want to wait", podName(i), first)
 		}
+		slot := first.StartAt
 		// An answer just before the slot, and then nothing for long.
 		back := rollout.Contact{Answered: slot.Add(-time.Second)}
 		if d := f.Decide(back.Answered, back); d != (rollout.FallbackDecision{}) {

@@ -77,6 +77,7 @@ func (p *pkg) mutants() ([]*mutant, map[string][]byte, error) {
 // judge runs the tests of one package with changes to its files, which stay as they are on the disk.
 type judge struct {
 	p       *pkg
+	pattern string // of the names of the tests; empty for all
 	scratch string
 	limits  []time.Duration
 }
@@ -153,7 +154,7 @@ func (j *judge) build(ctx context.Context, dir string, i int, overlay any) (bina
 
 // run runs the tests of a directory until the first fails, and gives the name of that.
 func (j *judge) run(ctx context.Context, dir, binary string, limit time.Duration) (failing string, output []byte, err error) {
-	output, err = execute(ctx, filepath.Join(j.p.Module.Dir, filepath.FromSlash(dir)), limit, binary, "-test.failfast")
+	output, err = execute(ctx, filepath.Join(j.p.Module.Dir, filepath.FromSlash(dir)), limit, binary, "-test.failfast", "-test.run="+j.pattern)
 	for line := range strings.Lines(string(output)) {
 		if name, ok := strings.CutPrefix(line, "--- FAIL: "); ok {
 			failing, _, _ = strings.Cut(name, " ")

@@ -38,6 +38,9 @@ A survivor says one of three things:
 
 An entry of the list that fits nothing any more is an error.
 
+-run tries only some tests, which is quick while one is written. What survives these may be killed by others, so that the
+result is not kept.
+
 A run goes on where the one before ended: what was killed is not tried again unless its file changed, and survivors
 are tried again once the tests changed. -fresh forgets all that. The same seed gives the same sample, also after
 changes elsewhere.
@@ -63,6 +66,7 @@ type options struct {
 	results    string
 	equivalent string
 	fresh      bool
+	tests      string
 	list       bool
 }
 
@@ -95,6 +99,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.StringVar(&o.results, "results", "bin/mutate.jsonl", "`file` that a run goes on with")
 	flags.StringVar(&o.equivalent, "equivalent", "hack/mutate/equivalent.txt", "`file` with mutants that no test can notice, and why")
 	flags.BoolVar(&o.fresh, "fresh", false, "forget earlier results")
+	flags.StringVar(&o.tests, "run", "", "only tests whose names match the `pattern`, while one is written; the results are not kept")
 	flags.BoolVar(&o.list, "list", false, "list the mutants in the order in which they would be tried, and try none")
 	if err := flags.Parse(args); err != nil {
 		return o, err
@@ -157,6 +162,9 @@ func mutate(ctx context.Context, o options, w io.Writer) (good bool, err error) 
 	equivalents, err := readEquivalents(path(o.equivalent))
 	if err != nil {
 		return false, err
+	}
+	if o.tests != "" { // what survives some tests may be killed by others
+		o.results = os.DevNull
 	}
 	known, err := openResults(path(o.results))
 	if err != nil {
@@ -224,7 +232,7 @@ func mutatePackage(
 	}
 	defer os.RemoveAll(scratch)
 	limits := sync.OnceValues(func() ([]time.Duration, error) {
-		j := &judge{p: p, scratch: scratch}
+		j := &judge{p: p, pattern: o.tests, scratch: scratch}
 		err := j.control(ctx)
 		return j.limits, err
 	})
@@ -232,7 +240,7 @@ func mutatePackage(
 	defer cancel(nil)
 	var all sync.WaitGroup
 	for i := range o.jobs {
-		j := &judge{p: p, scratch: filepath.Join(scratch, fmt.Sprint(i))}
+		j := &judge{p: p, pattern: o.tests, scratch: filepath.Join(scratch, fmt.Sprint(i))}
 		if err := os.Mkdir(j.scratch, 0o700); err != nil {
 			return nil, err
 		}
