@@ -124,3 +124,35 @@ func TestTheShareOfBackendsIsOfThoseThatAreServed(t *testing.T) {
 		}
 	}
 }
+
+// In one step some services get their endpoints back and as many routes go: what is back is not missing any more.
+func TestBackendsThatComeBackWhileOthersGoAreNotMissing(t *testing.T) {
+	r := newRun(t, guard.Config{}, nil)
+	r.served = mixed(t, numbered(0, 100), nil)
+	r.wants(r.judge(time.Second, mixed(t, numbered(40, 100), numbered(0, 40))), "")
+	kept := append(numbered(40, 60), numbered(80, 100)...)
+	r.wants(r.judge(time.Second, mixed(t, append(numbered(0, 20), kept...), numbered(20, 40))), "")
+	r.wants(r.judge(time.Second, mixed(t, append(numbered(15, 20), kept...), append(numbered(20, 40), numbered(0, 15)...))), "") // 35 of 80
+}
+
+// Texts come from other servers, which may print a space where there need not be one.
+func TestSpaceInABackendChangesNothing(t *testing.T) {
+	of := func(backend string) *table.Table {
+		var routes []table.Route
+		for _, id := range numbered(0, 30) {
+			routes = append(routes, table.Route{ID: id, Text: id + ": * -> " + backend})
+		}
+		tab, err := table.New(routes, 1, start)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tab
+	}
+	for _, with := range []string{`"http://10.0.0.1" ;`, `<roundRobin, "http://10.0.0.1" > ;`, `<"http://10.0.0.1">;`} {
+		for _, without := range []string{"<shunt>;", "< shunt > ;"} {
+			r := newRun(t, guard.Config{}, nil)
+			r.served = of(with)
+			r.wants(r.judge(time.Second, of(without)), guard.BackendsLost)
+		}
+	}
+}
