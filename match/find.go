@@ -158,10 +158,14 @@ func (s *search) groupOf(e *entry) bool {
 	})
 }
 
-// distance is the number of predicates that do not hold; of two, the one whose path fits is nearer.
+// distance says how far a route is from a match: the number of predicates that do not hold. A wrong path counts for more than
+// one predicate, a wrong host for more than two: routes of other hosts are seldom the ones that somebody looks for.
 func (l loser) distance() int {
 	d := 2 * len(l.failed)
 	if l.offPath {
+		d += 3
+	}
+	if slices.ContainsFunc(l.failed, func(c *condition) bool { return c.name == "Host" }) {
 		d += 3
 	}
 	return d

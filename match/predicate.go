@@ -38,16 +38,26 @@ type condition struct {
 	range_ *[2]float64 // of a TrafficSegment
 }
 
-// String is the predicate as it is written.
+// String is the predicate as it is written in a route.
 func (c *condition) String() string {
-	p := c.source
-	if p == nil {
-		p = &eskip.Predicate{Name: c.name, Args: []any{c.args[0]}}
-		if c.name == "Header" || c.name == "HeaderRegexp" {
-			p.Args = append(p.Args, c.args[1])
-		}
+	if c.source != nil {
+		return c.source.String()
 	}
-	return p.String()
+	r := &eskip.Route{BackendType: eskip.ShuntBackend}
+	switch c.name {
+	case "Host":
+		r.HostRegexps = c.args[:1]
+	case "PathRegexp":
+		r.PathRegexps = c.args[:1]
+	case "Method":
+		r.Method = c.args[0]
+	case "Header":
+		r.Headers = map[string]string{c.args[0]: c.args[1]}
+	case "HeaderRegexp":
+		r.HeaderRegexps = map[string][]string{c.args[0]: c.args[1:]}
+	}
+	text, backend := eskip.AppendExpr(nil, r)
+	return strings.TrimSuffix(string(text[:backend]), " -> ")
 }
 
 // constructor makes the condition of a predicate, or says what is wrong with the arguments.

@@ -4,11 +4,12 @@
 //	routesrv [flags]                 serve
 //	routesrv compile [flags] PATH... print the table of manifests
 //	routesrv diff [flags] A B        compare two tables
+//	routesrv match [flags] URL TABLE find the route of a request
 //	routesrv version                 print the version
 //
 // A first argument "routesrv" is skipped, because manifests of Skipper's image have the name of the program there. SIGHUP reads the
-// source at once. The exit status is 0 after a normal end, 2 if the program could not start, and 1 if it failed later; compile and
-// diff have their own, see there.
+// source at once. The exit status is 0 after a normal end, 2 if the program could not start, and 1 if it failed later; compile,
+// diff and match have their own, see there.
 package main
 
 import (
@@ -30,7 +31,7 @@ var version string
 // Exit statuses.
 const (
 	exitOK       = 0
-	exitFailed   = 1 // for compile: there are problems; for diff: there are differences
+	exitFailed   = 1 // for compile: there are problems; for diff: there are differences; for match: no route
 	exitUnusable = 2 // the program cannot run as it was called
 )
 
@@ -61,6 +62,8 @@ func run(ctx context.Context, args, environ []string, std stdio) int {
 			return runCompile(ctx, args[1:], env, std)
 		case "diff":
 			return runDiff(ctx, args[1:], env, std)
+		case "match":
+			return runMatch(ctx, args[1:], env, std)
 		case "version":
 			fmt.Fprintln(std.out, setup.VersionText("routesrv", version))
 			return exitOK
