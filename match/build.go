@@ -20,6 +20,7 @@ type entry struct {
 	conditions []condition
 	hosts      []string // keys of all hosts that the route takes; nil if that is not known
 	refusal    *Refusal // nil for a route that can win
+	partly     bool     // some predicate has no condition: it cannot be evaluated
 }
 
 // builder makes entries.
@@ -129,11 +130,13 @@ func (b *builder) predicates(e *entry, refuse func(Reason, error)) {
 			make = unknown
 		}
 		if make == nil {
+			e.partly = true
 			refuse(UnknownPredicate, fmt.Errorf("predicate %q not found", p.Name))
 			continue
 		}
 		c, err := make(b, p.Args)
 		if err != nil {
+			e.partly = true
 			refuse(InvalidPredicateParams, fmt.Errorf("%s: %w", p, err))
 			continue
 		}
@@ -188,7 +191,10 @@ func (b *builder) fields(e *entry, refuse func(Reason, error)) {
 		e.weight++
 		if err != nil {
 			refuse(InvalidMatcher, fmt.Errorf("Host: %w", err))
-			continue
+			if x, err = b.exprs.get(meantHost(text)); err != nil {
+				e.partly = true
+				continue
+			}
 		}
 		if e.hosts == nil && x.plain != nil {
 			for _, h := range x.plain {
@@ -203,6 +209,7 @@ func (b *builder) fields(e *entry, refuse func(Reason, error)) {
 		x, err := b.exprs.get(text)
 		e.weight++
 		if err != nil {
+			e.partly = true
 			refuse(InvalidMatcher, fmt.Errorf("PathRegexp: %w", err))
 			continue
 		}
@@ -223,6 +230,10 @@ func (b *builder) fields(e *entry, refuse func(Reason, error)) {
 		}
 	}
 }
+
+// meantHost is what somebody meant by a wildcard in the host of an Ingress, which the compiler leaves as it is and no proxy
+// can compile. It serves warnings only.
+func meantHost(expr string) string { return strings.ReplaceAll(expr, "*[.]", "[^.]+[.]") }
 
 // headerFields makes one condition for each distinct header name, in canonical case, which is also what counts for the weight.
 func (b *builder) headerFields(e *entry, r *eskip.Route, refuse func(Reason, error)) (conditions []condition) {
@@ -252,6 +263,7 @@ func (b *builder) headerFields(e *entry, r *eskip.Route, refuse func(Reason, err
 			return tests, nil
 		})
 		if err != nil {
+			e.partly = true
 			refuse(InvalidMatcher, fmt.Errorf("HeaderRegexp: %w", err))
 			continue
 		}

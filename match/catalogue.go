@@ -188,9 +188,9 @@ func checkText(kind, s string) (err error) {
 		if err != nil || kind != "url" && u.Scheme == "" || kind == "url+" && u.Host == "" {
 			return errors.New("want a URL")
 		}
-	case "hex":
-		if s != "" {
-			_, err = hex.DecodeString(s)
+	case "hex", "hex+":
+		if _, err = hex.DecodeString(s); err == nil && s == "" && kind == "hex+" {
+			err = errors.New("want hexadecimal digits")
 		}
 	case "cidr":
 		_, err = netip.ParsePrefix(s)
@@ -199,10 +199,19 @@ func checkText(kind, s string) (err error) {
 	case "time":
 		_, err = time.Parse(time.RFC3339, s)
 	case "header", "headers":
-		for name := range strings.SplitSeq(s, ",") {
-			if name == "" || strings.ContainsAny(name, " ()<>@,;:\\\"/[]?={}") {
-				return errors.New("want the name of a header")
-			}
+		if kind == "headers" {
+			s = strings.ReplaceAll(s, ",", "-")
+		}
+		if s == "" || strings.ContainsAny(s, " ()<>@,;:\\\"/[]?={}") {
+			return errors.New("want the name of a header")
+		}
+	case "dns":
+		if !isName(strings.TrimPrefix(s, "*.")) {
+			return errors.New("want the name of a host")
+		}
+	case "pair":
+		if !strings.Contains(s, ":") {
+			return errors.New("want a path and a query with a colon between them")
 		}
 	default: // one of some words
 		for word := range strings.SplitSeq(kind, "|") {

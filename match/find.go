@@ -27,7 +27,11 @@ func (t *Table) Find(in Request) Result {
 		o.Notes = t.notes(o.Route)
 	}
 	if n := cmp.Or(t.options.Candidates, DefaultCandidates); n > 0 {
-		res.Candidates = s.candidates(t.routes.hosts[s.key], n)
+		var sameHost []*entry
+		if last := res.Outcomes[len(res.Outcomes)-1]; last.Route == nil {
+			sameHost = t.routes.hosts[s.key] // then the path may be what is wrong with the request
+		}
+		res.Candidates = s.candidates(sameHost, n)
 	}
 	res.Warnings = s.warnings(t.refused)
 	return res
@@ -108,7 +112,7 @@ func (s *search) entryOf(r *eskip.Route) *entry {
 	return nil
 }
 
-// candidates returns the n next best routes: of those that were visited, and of those that take the same host.
+// candidates returns the n next best routes: of those that were visited, and of others that take the same host.
 func (s *search) candidates(sameHost []*entry, n int) []Candidate {
 	losers := s.losers
 	known := map[*entry]bool{}
@@ -201,7 +205,7 @@ func (s *search) warnings(refused *index) []Warning {
 	refused.visit(s.r.segments, s.key, func(rank string, e *entry) bool {
 		if _, lost := e.ask(s.r); lost == nil && !seen[e] {
 			seen[e] = true
-			all = append(all, Warning{*e.refusal, s.ahead(rank, e.weight)})
+			all = append(all, Warning{*e.refusal, s.ahead(rank, e.weight), e.partly})
 		}
 		return len(all) < maxWarnings
 	})

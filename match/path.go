@@ -146,14 +146,21 @@ func (p *pattern) params(path []string) map[string]string {
 	return found
 }
 
-// shared counts the leading segments of a path that the pattern agrees with.
+// shared says how much of a path the pattern agrees with: leading segments, and then letters of the next.
 func (p *pattern) shared(path []string) int {
 	for i, s := range p.segments {
-		if i == len(path) || kindOf(s) == literal && s != path[i] {
-			return i
+		if i == len(path) {
+			return i << 8
+		}
+		if kindOf(s) == literal && s != path[i] {
+			n := 0
+			for n < min(len(s), len(path[i]), 1<<8-1) && s[n] == path[i][n] {
+				n++
+			}
+			return i<<8 + n
 		}
 	}
-	return len(p.segments)
+	return len(p.segments) << 8
 }
 
 // spots are the places of a pattern: the segments that lead there. A free wildcard at the end is part of them.

@@ -90,6 +90,8 @@ type Warning struct {
 	Refusal
 	// Ahead reports whether the search would have come to the route first, before all routes that may win.
 	Ahead bool
+	// Partly is set if what is wrong with the route includes predicates: those that can be evaluated hold.
+	Partly bool
 }
 
 // hit is a route whose predicates hold or may hold.

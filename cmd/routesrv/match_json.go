@@ -82,6 +82,7 @@ type jsonWarning struct {
 	Reason match.Reason `json:"reason"`
 	Text   string       `json:"text"`
 	Wins   bool         `json:"wins"`
+	Partly bool         `json:"partly,omitempty"` // wins, if the predicates hold that cannot be evaluated
 }
 
 // writeJSON prints the result for programs.
@@ -114,7 +115,7 @@ func (v *matchView) writeJSON(w io.Writer) error {
 		})
 	}
 	for _, warning := range res.Warnings {
-		out.Warnings = append(out.Warnings, jsonWarning{newJSONRoute(warning.Route), warning.Reason, warning.Text, warning.Ahead})
+		out.Warnings = append(out.Warnings, jsonWarning{newJSONRoute(warning.Route), warning.Reason, warning.Text, warning.Ahead, warning.Partly})
 	}
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)

@@ -32,7 +32,10 @@ func (v *matchView) writeText(w io.Writer) error {
 	}
 	for _, warning := range res.Warnings {
 		effect := "would match, behind the route above"
-		if warning.Ahead {
+		switch {
+		case warning.Partly:
+			effect = "might match"
+		case warning.Ahead:
 			effect = "would win"
 		}
 		fmt.Fprintf(&b, "\nwarning: route %s (%s) %s, but a proxy does not use it: %s: %s\n",
