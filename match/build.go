@@ -185,7 +185,11 @@ func (b *builder) paths(e *entry, refuse func(Reason, error)) {
 // fields makes the conditions of the predicates that are built into the matcher, in front of all others.
 func (b *builder) fields(e *entry, refuse func(Reason, error)) {
 	r := b.folded(e.route)
-	conditions := make([]condition, 0, len(r.HostRegexps)+len(r.PathRegexps)+len(e.conditions)+1)
+	n := len(r.HostRegexps) + len(r.PathRegexps) + len(r.Headers) + len(r.HeaderRegexps) + len(e.conditions)
+	if r.Method != "" {
+		n++
+	}
+	conditions := make([]condition, 0, n)
 	for _, text := range r.HostRegexps {
 		x, err := b.exprs.get(text)
 		e.weight++
@@ -196,12 +200,8 @@ func (b *builder) fields(e *entry, refuse func(Reason, error)) {
 				continue
 			}
 		}
-		if e.hosts == nil && x.plain != nil {
-			for _, h := range x.plain {
-				if key := hostKey(h.name); !slices.Contains(e.hosts, key) {
-					e.hosts = append(e.hosts, key)
-				}
-			}
+		if e.hosts == nil {
+			e.hosts = x.hosts
 		}
 		conditions = append(conditions, condition{name: "Host", args: [2]string{text}, test: b.host(x)})
 	}
@@ -221,7 +221,7 @@ func (b *builder) fields(e *entry, refuse func(Reason, error)) {
 		test := func(r *request) verdict { return verdictOf(r.method == m) }
 		conditions = append(conditions, condition{name: "Method", args: [2]string{m}, test: test})
 	}
-	conditions = append(conditions, b.headerFields(e, r, refuse)...)
+	conditions = b.headerFields(conditions, e, r, refuse)
 	e.conditions = append(conditions, e.conditions...)
 	for _, p := range e.patterns {
 		refuse(InvalidMatcher, p.wrong)
@@ -235,10 +235,10 @@ func (b *builder) fields(e *entry, refuse func(Reason, error)) {
 // can compile. It serves warnings only.
 func meantHost(expr string) string { return strings.ReplaceAll(expr, "*[.]", "[^.]+[.]") }
 
-// headerFields makes one condition for each distinct header name, in canonical case, which is also what counts for the weight.
-func (b *builder) headerFields(e *entry, r *eskip.Route, refuse func(Reason, error)) (conditions []condition) {
+// headerFields appends one condition for each distinct header name, in canonical case, which is also what counts for the weight.
+func (b *builder) headerFields(conditions []condition, e *entry, r *eskip.Route, refuse func(Reason, error)) []condition {
 	const arbitrary = "names one header in several spellings, of which a proxy keeps an arbitrary one"
-	for _, names := range spellings(slices.Sorted(maps.Keys(r.Headers))) {
+	for _, names := range spellings(r.Headers) {
 		test, _ := b.headers(names, func(name string) ([]func(string) bool, error) {
 			want := r.Headers[name]
 			return []func(string) bool{func(s string) bool { return s == want }}, nil
@@ -248,7 +248,7 @@ func (b *builder) headerFields(e *entry, r *eskip.Route, refuse func(Reason, err
 			name: "Header", args: [2]string{names[0], r.Headers[names[0]]}, test: test, why: arbitrary, chance: -1,
 		})
 	}
-	for _, names := range spellings(slices.Sorted(maps.Keys(r.HeaderRegexps))) {
+	for _, names := range spellings(r.HeaderRegexps) {
 		e.weight++
 		var text string
 		test, err := b.headers(names, func(name string) (tests []func(string) bool, err error) {
@@ -274,8 +274,15 @@ func (b *builder) headerFields(e *entry, r *eskip.Route, refuse func(Reason, err
 	return conditions
 }
 
-// spellings groups names that differ only in case.
-func spellings(names []string) [][]string {
+// spellings groups the names of headers that differ only in case.
+func spellings[V any](headers map[string]V) [][]string {
+	if len(headers) == 0 {
+		return nil
+	}
+	names := slices.Sorted(maps.Keys(headers))
+	if len(names) == 1 {
+		return [][]string{names}
+	}
 	var groups [][]string
 	for _, n := range names {
 		key := textproto.CanonicalMIMEHeaderKey(n)

@@ -123,6 +123,9 @@ func (f *filterSpec) arityText() string {
 
 // checkArgument checks an argument against a kind such as s:regexp, or several with a slash between them.
 func checkArgument(kinds string, a any) error {
+	if _, ok := a.(string); ok && kinds == "s" {
+		return nil // most arguments
+	}
 	var want []string
 	for kind := range strings.SplitSeq(kinds, "/") {
 		s, isText := a.(string)

@@ -12,6 +12,7 @@ import (
 type expression struct {
 	text  string
 	plain []plainHost // if not nil, what the expression means, and it is never compiled
+	hosts []string    // keys of plain
 
 	once sync.Once
 	rx   *regexp.Regexp // guarded by once
@@ -37,6 +38,11 @@ func (all expressions) get(text string) (*expression, error) {
 	if x.plain == nil {
 		if _, err := syntax.Parse(text, syntax.Perl); err != nil {
 			return nil, err
+		}
+	}
+	for _, h := range x.plain {
+		if key := hostKey(h.name); !slices.Contains(x.hosts, key) {
+			x.hosts = append(x.hosts, key)
 		}
 	}
 	all[text] = x

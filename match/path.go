@@ -3,7 +3,6 @@ package match
 import (
 	"errors"
 	"net/url"
-	"slices"
 	"strings"
 )
 
@@ -161,20 +160,4 @@ func (p *pattern) shared(path []string) int {
 		}
 	}
 	return len(p.segments) << 8
-}
-
-// spots are the places of a pattern: the segments that lead there. A free wildcard at the end is part of them.
-func (p *pattern) spots(ignoreSlash bool) [][]string {
-	if !p.subtree {
-		return [][]string{p.segments}
-	}
-	base := slices.Clip(p.segments)
-	below, slash := append(base, "*"), append(base, "")
-	switch {
-	case len(base) == 0:
-		return [][]string{slash, below}
-	case ignoreSlash:
-		return [][]string{base, below}
-	}
-	return [][]string{base, slash, below}
 }

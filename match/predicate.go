@@ -186,6 +186,17 @@ func numbers(args []any, least, most int) ([]float64, error) {
 // are written in several spellings the reference keeps an arbitrary one of them.
 func (b *builder) headers(spellings []string, of func(spelling string) ([]func(string) bool, error)) (func(*request) verdict, error) {
 	key := textproto.CanonicalMIMEHeaderKey(spellings[0])
+	if len(spellings) == 1 {
+		tests, err := of(spellings[0])
+		return func(r *request) verdict {
+			for _, test := range tests {
+				if !slices.ContainsFunc(r.header[key], test) {
+					return no
+				}
+			}
+			return yes
+		}, err
+	}
 	var alternatives [][]func(string) bool
 	for _, s := range spellings {
 		tests, err := of(s)

@@ -45,39 +45,59 @@ func (x *index) add(e *entry, ignoreSlash bool) {
 		return
 	}
 	for i := range e.patterns {
-		for _, spot := range e.patterns[i].spots(ignoreSlash) {
-			p := x.root.at(spot)
-			if n := len(p.entries); n == 0 || p.entries[n-1] != e {
-				p.entries = append(p.entries, e)
+		p := &e.patterns[i]
+		n := x.root.at(p.segments)
+		switch last := p.segments; {
+		case !p.subtree && kindOf(last[len(last)-1]) == free:
+			n.below.add(e)
+		case !p.subtree:
+			n.here.add(e)
+		default:
+			if n != x.root {
+				n.here.add(e)
 			}
+			if n == x.root || !ignoreSlash {
+				n.step("").here.add(e)
+			}
+			n.below.add(e)
 		}
 	}
 }
 
-// at returns the place that segments lead to, and makes the way there.
-func (n *node) at(spot []string) *place {
-	for _, s := range spot {
-		switch kindOf(s) {
-		case free:
-			return &n.below
-		case single:
-			if n.single == nil {
-				n.single = &node{}
-			}
-			n = n.single
-		default:
-			next := n.literal[s]
-			if next == nil {
-				if n.literal == nil {
-					n.literal = map[string]*node{}
-				}
-				next = &node{}
-				n.literal[s] = next
-			}
-			n = next
-		}
+func (p *place) add(e *entry) {
+	if n := len(p.entries); n == 0 || p.entries[n-1] != e {
+		p.entries = append(p.entries, e)
 	}
-	return &n.here
+}
+
+// at returns the node that segments lead to, and makes the way there. A free wildcard is the end of it.
+func (n *node) at(segments []string) *node {
+	for _, s := range segments {
+		if kindOf(s) == free {
+			break
+		}
+		n = n.step(s)
+	}
+	return n
+}
+
+// step returns the node behind a segment.
+func (n *node) step(segment string) *node {
+	if kindOf(segment) == single {
+		if n.single == nil {
+			n.single = &node{}
+		}
+		return n.single
+	}
+	next := n.literal[segment]
+	if next == nil {
+		if n.literal == nil {
+			n.literal = map[string]*node{}
+		}
+		next = &node{}
+		n.literal[segment] = next
+	}
+	return next
 }
 
 // finish sorts all places. Nothing is added afterwards.
