@@ -64,7 +64,7 @@ var limits = []limit{
 	{"default filters (`-default-filters-dir`)", "one file", "source/filterdir", "maxSize", "bytes", ""},
 	{"`--manifests`", "one file", "source/manifests", "DefaultMaxFileBytes", "bytes", ""},
 	{"", "files", "source/manifests", "DefaultMaxFiles", "number", ""},
-	{"`routesrv diff`", "one table, unpacked", "source/tables", "DefaultMaxBytes", "bytes", ""},
+	{"`routesrv diff`, `routesrv match`", "one table, unpacked", "source/tables", "DefaultMaxBytes", "bytes", ""},
 	{"", "one table from a URL", "source/tables", "DefaultTimeout", "time", ""},
 	{"", "redirects", "source/tables", "DefaultMaxRedirects", "number", ""},
 	{"log", "problems logged for one read", "poller", "maxLogged", "number", ""},

@@ -36,6 +36,7 @@ var allowed = map[string][]string{
 	"compile":    {"eskip", "kube", "proxysafe", "routeid", "table"},
 	"shadowdiff": {"eskip", "routeid"},
 	"rollout":    {},
+	"match":      {"eskip"},
 
 	// serving
 	"etagcache": {"internal/delivery", "table", "wire"},
@@ -76,7 +77,7 @@ var allowed = map[string][]string{
 
 	// binaries
 	"cmd/dataplane-client": {"config", "dataplane", "rollout", "setup", "sidecar"},
-	"cmd/routesrv":         {"compile", "config", "dataplane", "kube", "peers", "poller", "server", "setup", "shadowdiff", "shadowdiff/page", "source/tables", "table"},
+	"cmd/routesrv":         {"compile", "config", "dataplane", "eskip", "kube", "match", "peers", "poller", "server", "setup", "shadowdiff", "shadowdiff/page", "source/tables", "table"},
 
 	// aside: only tests use these
 	"internal/fixture":                    {"compile", "eskip"},
@@ -102,7 +103,7 @@ var rows = []struct {
 	{"language", []string{"eskip"}},
 	{"data", []string{"kube", "table", "routeid", "internal/durable", "internal/delivery"}},
 	{"words", []string{"wire", "guard", "proxysafe", "internal/audit"}},
-	{"pure", []string{"compile", "rollout", "shadowdiff"}},
+	{"pure", []string{"compile", "match", "rollout", "shadowdiff"}},
 	{"serving", []string{"etagcache"}},
 	{"seam", []string{"gate"}},
 	{"producers", []string{
@@ -221,7 +222,7 @@ var only = map[string][]string{
 
 // pure packages do no I/O, have no clock and log nothing.
 var pure = []string{
-	"eskip", "kube", "table", "guard", "proxysafe", "routeid", "wire", "compile", "rollout", "shadowdiff", "source/cluster/internal/decode",
+	"eskip", "kube", "table", "guard", "proxysafe", "routeid", "wire", "compile", "rollout", "shadowdiff", "match", "source/cluster/internal/decode",
 }
 
 // impure are imports that a pure package does not have. net/http is for the template context of eskip, log/slog and os
