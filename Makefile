@@ -89,7 +89,7 @@ docs-check: ## fail if a generated reference is not what the code says, or a plo
 .PHONY: bench
 bench: ## run the benchmarks of docs/performance.md
 	go test -run '^$$' -bench 'Parse|Print' -benchmem -cpu 1 ./eskip
-	go test -run '^$$' -bench Read -benchmem ./source/cluster/...
+	go test -run '^$$' -bench Read -benchmem ./internal/source/cluster/...
 	go test -run '^$$' -bench . -benchmem ./compile ./etagcache ./dataplane
 	go test -run '^$$' -bench Diff -benchmem -cpu 1 ./shadowdiff
 	go test -run '^$$' -bench . -benchtime 10x -timeout 30m ./bench

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/internal/routeid"
 	"github.com/routesrv/routesrv/kube"
-	"github.com/routesrv/routesrv/routeid"
 	"github.com/routesrv/routesrv/table"
 )
 

@@ -2,7 +2,7 @@ package compile
 
 import (
 	"github.com/routesrv/routesrv/eskip"
-	"github.com/routesrv/routesrv/routeid"
+	"github.com/routesrv/routesrv/internal/routeid"
 )
 
 // eastWestCompanion adds the deprecated east-west companion of a route: the same under the host NAME.NAMESPACE.DOMAIN.

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/routesrv/routesrv/eskip"
-	"github.com/routesrv/routesrv/proxysafe"
+	"github.com/routesrv/routesrv/internal/proxysafe"
 	"github.com/routesrv/routesrv/table"
 )
 

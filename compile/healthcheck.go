@@ -2,7 +2,7 @@ package compile
 
 import (
 	"github.com/routesrv/routesrv/eskip"
-	"github.com/routesrv/routesrv/routeid"
+	"github.com/routesrv/routesrv/internal/routeid"
 )
 
 // healthcheckNetworks may ask the health-check routes: the private networks and the local host.

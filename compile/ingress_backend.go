@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/internal/routeid"
 	"github.com/routesrv/routesrv/kube"
-	"github.com/routesrv/routesrv/routeid"
 )
 
 // backendTarget is what an Ingress backend resolves to: endpoints (none: the route answers 502), or an external name.

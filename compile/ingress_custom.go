@@ -4,8 +4,8 @@ import (
 	"fmt"
 
 	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/internal/routeid"
 	"github.com/routesrv/routesrv/kube"
-	"github.com/routesrv/routesrv/routeid"
 )
 
 // customRoutes adds the routes of the routes annotation to a host, once for each path. They are there even if the

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/routesrv/routesrv/eskip"
-	"github.com/routesrv/routesrv/proxysafe"
+	"github.com/routesrv/routesrv/internal/proxysafe"
 )
 
 // Options steer the compilation. The zero value is the library default of the reference: no health-check routes, no

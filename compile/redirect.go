@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/routesrv/routesrv/eskip"
-	"github.com/routesrv/routesrv/routeid"
+	"github.com/routesrv/routesrv/internal/routeid"
 )
 
 const redirectWeight = 1000.0

@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/internal/routeid"
 	"github.com/routesrv/routesrv/kube"
-	"github.com/routesrv/routesrv/routeid"
 )
 
 const routeGroupClassAnnotation = "zalando.org/routegroup.class"

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/routesrv/routesrv/eskip"
-	"github.com/routesrv/routesrv/routeid"
+	"github.com/routesrv/routesrv/internal/routeid"
 )
 
 // addMain adds a main route and its copies, and notes what the decision about catch-alls needs. It does so even for

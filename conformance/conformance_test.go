@@ -28,9 +28,9 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/internal/fixture"
 	"github.com/routesrv/routesrv/internal/kubetest"
+	"github.com/routesrv/routesrv/internal/source/cluster"
+	"github.com/routesrv/routesrv/internal/source/filterdir"
 	"github.com/routesrv/routesrv/kube"
-	"github.com/routesrv/routesrv/source/cluster"
-	"github.com/routesrv/routesrv/source/filterdir"
 )
 
 // deviations are the deliberate improvements that contradict a case, with the reason. A case that one of them applies to

@@ -13,8 +13,8 @@ import (
 	"github.com/routesrv/routesrv/compile"
 	"github.com/routesrv/routesrv/internal/fixture"
 	"github.com/routesrv/routesrv/internal/kubetest"
+	"github.com/routesrv/routesrv/internal/routeid"
 	"github.com/routesrv/routesrv/kube"
-	"github.com/routesrv/routesrv/routeid"
 )
 
 // TestIDsTellWhoOwnsTheRoute ties package routeid to the compiler: for each case of the checkout, every object is compiled alone,

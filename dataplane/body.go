@@ -60,9 +60,9 @@ func readDeltaFrom(r io.Reader, limit int64) (*table.Delta, *Error) {
 	return d, nil
 }
 
-// read hands the decoded body to take, and makes sure that it is whole, as far as the transfer can tell: the length is as
-// announced and the encoding has come to its end. Only then an error of take counts, but for one about the size.
-func (b *body) read(take func(io.Reader) *Error) (f *Error) {
+// read hands the decoded body to consume, and makes sure that it is whole, as far as the transfer can tell: the length is as
+// announced and the encoding has come to its end. Only then an error of consume counts, but for one about the size.
+func (b *body) read(consume func(io.Reader) *Error) (f *Error) {
 	var decoded int64
 	defer func() {
 		if f != nil {
@@ -77,7 +77,7 @@ func (b *body) read(take func(io.Reader) *Error) (f *Error) {
 	defer func() { b.received.Add(float64(raw.n)) }()
 
 	var err error
-	decoded, f, err = b.decode(raw, take)
+	decoded, f, err = b.decode(raw, consume)
 	if err == nil && decoded <= b.limit && (f == nil || f.Reason != ReasonTooLarge) {
 		_, err = io.Copy(io.Discard, raw) // a decoder must not stop before the end of the transfer, but may
 	}
@@ -96,9 +96,9 @@ func (b *body) read(take func(io.Reader) *Error) (f *Error) {
 	return f
 }
 
-// decode hands the decoded body to take, one byte more than the limit at most, and returns how much that was. The error is
+// decode hands the decoded body to consume, one byte more than the limit at most, and returns how much that was. The error is
 // that of the decoder.
-func (b *body) decode(raw *countingReader, take func(io.Reader) *Error) (int64, *Error, error) {
+func (b *body) decode(raw *countingReader, consume func(io.Reader) *Error) (int64, *Error, error) {
 	var from io.Reader
 	switch encoding := strings.ToLower(b.resp.Header.Get("Content-Encoding")); encoding {
 	case "", "identity":
@@ -122,7 +122,7 @@ func (b *body) decode(raw *countingReader, take func(io.Reader) *Error) (int64, 
 		return 0, nil, fmt.Errorf("unknown content encoding %.50q", encoding)
 	}
 	decoded := &countingReader{r: io.LimitReader(from, b.limit+1)}
-	f := take(decoded)
+	f := consume(decoded)
 	if f == nil || f.Reason != ReasonTooLarge {
 		_, _ = io.Copy(io.Discard, decoded) // its error is kept by decoded
 	}

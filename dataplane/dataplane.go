@@ -8,7 +8,7 @@
 //
 // # What it guarantees
 //
-// Atomic: every table that it holds is one that a server sent, whole. LKG: no failure of any server, and no restart,
+// Atomic: every table that it has is one that a server sent, whole. LKG: no failure of any server, and no restart,
 // takes away the table that was applied last. Guarded: a table that looks like an accident is held back by the rules of
 // package guard. Monotonic: it does not move to an older revision, unless the server insists (below).
 //
@@ -23,8 +23,8 @@
 //     have, is refused;
 //   - it parses completely, as routes with distinct ids, and X-Count, if there is one, is their number.
 //
-// Of a delta, the digest is that of the text which it leads to, computed over the whole of it. It is for a table that is held
-// here, and the result shares memory with that. A delta that does not verify is followed by a full table in the same round,
+// Of a delta, the digest is that of the text which it leads to, computed over the whole of it. It is for a table that the
+// client has, and the result shares memory with that. A delta that does not verify is followed by a full table in the same round,
 // and the server is not asked for deltas for ten minutes.
 //
 // Whatever fails leaves everything as it was, the ETag of the next request included. A candidate that the guard lets pass
@@ -104,13 +104,14 @@ import (
 
 	"github.com/routesrv/routesrv/gate"
 	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/internal/pace"
+	"github.com/routesrv/routesrv/internal/wire"
 	"github.com/routesrv/routesrv/table"
-	"github.com/routesrv/routesrv/wire"
 )
 
 // Defaults of Config.
 const (
-	DefaultInterval    = 3 * time.Second
+	DefaultInterval    = pace.DefaultInterval
 	DefaultTimeout     = 10 * time.Second
 	DefaultMaxBackoff  = 30 * time.Second
 	DefaultReturnAfter = time.Minute
@@ -166,7 +167,7 @@ type Config struct {
 	// RoutesFile is a plain eskip document of the applied table, for a proxy that reads one (-routes-file). Empty: none.
 	RoutesFile string
 
-	// Transport makes the requests: TLS is set up there. nil means one with limits of its own, without a proxy.
+	// Transport makes the requests: TLS is set up there. nil means [NewTransport].
 	Transport http.RoundTripper
 	// Sink serves the tables: the one of the LKG file as stale, if Boot is called, and then each that is applied. It must not
 	// call the Client. nil means that nobody needs to know.
@@ -232,18 +233,18 @@ func New(cfg Config) (*Client, error) {
 	}
 	c.said = newSaid(c.log)
 	c.transport.pollFirst = true
-	c.zoneSource = zoneSource{zone: cfg.Zone, path: cfg.ZoneFile, log: c.log}
+	c.zoneSource = zoneSource{zone: Zone{cfg.Zone, cfg.ZoneFile}, log: c.log} // which check has checked
 	return c, nil
 }
 
 func (cfg *Config) check() error {
-	switch {
-	case len(cfg.URLs) == 0:
+	if len(cfg.URLs) == 0 {
 		return errors.New("no URL of a route server")
-	case cfg.Zone != "" && cfg.ZoneFile != "":
-		return errors.New("both a zone and a zone file")
-	case cfg.Zone != "" && !validZone(cfg.Zone):
-		return fmt.Errorf("zone %q: want letters, digits, and ._-", cfg.Zone)
+	}
+	if _, err := NewZone(cfg.Zone, cfg.ZoneFile); err != nil {
+		return err
+	}
+	switch {
 	case cfg.Interval < 0 || cfg.Interval > 0 && cfg.Interval < time.Millisecond:
 		return fmt.Errorf("interval %v: want at least 1ms", cfg.Interval)
 	case cfg.Timeout < 0 || cfg.MaxBackoff < 0 || cfg.ReturnAfter < 0 || cfg.FullEvery < 0:
@@ -271,7 +272,7 @@ func (cfg *Config) fill() {
 	}
 	cfg.MaxBackoff = max(cfg.MaxBackoff, cfg.Interval)
 	if cfg.Transport == nil {
-		cfg.Transport = newTransport()
+		cfg.Transport = NewTransport()
 	}
 	if cfg.Sink == nil {
 		cfg.Sink = gate.Each(func(*table.Table) {})
@@ -294,7 +295,7 @@ const (
 )
 
 // Boot loads the LKG file and applies its table, which is stale until a server confirms it, and returns it; nil if there is no
-// usable file, which is no error: see [gate.Gate.Load]. It is to be called before Run.
+// usable file, which is no error: see [gate.Gate.Boot]. It is to be called before Run.
 func (c *Client) Boot() *table.Table {
 	if c.gate.Served() == nil && c.cfg.LKGPath != "" {
 		c.gate.Boot(c.limit(), namesOf)

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/routesrv/routesrv/internal/wire"
 	"github.com/routesrv/routesrv/table"
-	"github.com/routesrv/routesrv/wire"
 )
 
 // LogDeltaFailed is the message of the log about a delta that is no good.
@@ -44,7 +44,7 @@ var fullReasons = []fullReason{
 // want is what a request asks for.
 type want struct {
 	delta  bool       // a delta will do
-	named  bool       // the tables that are held are named
+	named  bool       // the tables that the client has are named
 	reason fullReason // if a full table comes
 }
 
@@ -61,14 +61,14 @@ func (c *Client) want(s *server, seen view, reason fullReason) want {
 		return want{reason: fullDue}
 	case reason != "":
 		return want{named: !s.unnamed, reason: reason}
-	case c.cfg.NoDeltas || s.unnamed || s.foreign || now.Before(s.noDeltas) || !seen.canonical():
+	case c.cfg.NoDeltas || s.unnamed || s.otherKind || now.Before(s.noDeltas) || !seen.canonical():
 		return want{named: !s.unnamed, reason: fullPlain}
 	default:
 		return want{delta: true, named: true, reason: fullAnswer}
 	}
 }
 
-// canonical reports whether deltas can be for what is held: a text that was not in canonical form is held in another.
+// canonical reports whether deltas can be for what the client has: it keeps a text that was not in canonical form in another.
 func (v view) canonical() bool {
 	return (v.Served == nil || v.Served.Sent == v.Served.Table.Digest()) && (v.Held == nil || v.Held.Sent == v.Held.Table.Digest())
 }
@@ -89,8 +89,8 @@ func (c *Client) fullAfter() time.Duration {
 	return time.Duration(float64(c.cfg.FullEvery) * (1 - c.cfg.Random()/2))
 }
 
-// taken counts what came in an answer that was verified. The caller holds polling.
-func (c *Client) taken(a *answer, w want) {
+// countVerified counts what came in an answer that was verified. The caller holds polling.
+func (c *Client) countVerified(a *answer, w want) {
 	m := c.cfg.Metrics
 	switch {
 	case a.notModified:
@@ -109,7 +109,7 @@ func (c *Client) deltaFailed(s *server, f *Error) {
 	c.said.say(slog.LevelWarn, LogDeltaFailed, string(f.Reason)+" "+s.name, "url", s.name, "reason", string(f.Reason), "error", f.Err)
 }
 
-// readDelta reads an answer with the status 226 into a: whether it is a delta for one of the tables that are held.
+// readDelta reads an answer with the status 226 into a: whether it is a delta for one of the tables that the client has.
 func readDelta(a *answer, b *body, seen view) *Error {
 	a.ofDelta = true
 	h := b.resp.Header
@@ -127,14 +127,14 @@ func readDelta(a *answer, b *body, seen view) *Error {
 	if f != nil {
 		return f
 	}
-	if f = a.takeDelta(d); f == nil && a.delta.Base != base.Tag.Digest {
+	if f = a.setDelta(d); f == nil && a.delta.Base != base.Tag.Digest {
 		f = failf(ReasonDelta, "delta for %s, Delta-Base says %s", a.delta.Base, base.Text)
 	}
 	return f
 }
 
-// takeDelta takes a delta that leads to the table of the tag.
-func (a *answer) takeDelta(d *table.Delta) *Error {
+// setDelta makes a delta the content of the answer, if it leads to the table of the tag.
+func (a *answer) setDelta(d *table.Delta) *Error {
 	if !a.etag.Known || d.Target != a.etag.Tag.Digest {
 		return failf(ReasonDelta, "delta leads to %s, tag says %.100q", d.Target, a.etag.Text)
 	}

@@ -28,7 +28,7 @@ const (
 	ReasonDigest   Reason = "digest"    // the text has not the digest in the ETag
 	ReasonParse    Reason = "parse"     // the text is no table
 	ReasonCount    Reason = "count"     // X-Count is not the number of routes
-	ReasonDelta    Reason = "delta"     // a delta is not of the form, not for a table that is held, or does not lead to its target
+	ReasonDelta    Reason = "delta"     // a delta is not of the form, not for a table that the client has, or does not lead to its target
 	ReasonUnsafe   Reason = "unsafe"    // a route would end the process of every proxy: package proxysafe
 	ReasonPanic    Reason = "panic"     // a bug of ours
 )

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/routesrv/routesrv/wire"
+	"github.com/routesrv/routesrv/internal/wire"
 )
 
 // LogStreamRejected is the message of the log about a stream that said what does not verify.
@@ -49,8 +49,8 @@ type ending struct {
 	wait    time.Duration
 }
 
-// take does what an event says. It returns nil if the stream goes on.
-func (c *Client) take(ctx context.Context, st *stream, e event) *ending {
+// onEvent does what an event says. It returns nil if the stream goes on.
+func (c *Client) onEvent(ctx context.Context, st *subscription, e event) *ending {
 	name := e.name
 	if !slices.Contains(eventNames, name) {
 		name = eventOther
@@ -61,11 +61,11 @@ func (c *Client) take(ctx context.Context, st *stream, e event) *ending {
 	c.update(func(l *loopState) { l.stream.LastEvent, l.stream.Event = now, name })
 	switch name {
 	case wire.EventDelta, wire.EventTable:
-		return c.takeTable(st, e)
+		return c.onTable(st, e)
 	case wire.EventFetch:
-		return c.takeFetch(ctx, st, e)
+		return c.onFetch(ctx, st, e)
 	case wire.EventCurrent:
-		return c.takeCurrent(st, e)
+		return c.onCurrent(st, e)
 	case wire.EventReconnect:
 		after := min(wire.ParseReconnect(e.data), c.cfg.MaxBackoff) // without advice it is streamGap
 		return &ending{reason: endReconnect, failed: !st.current, wait: after + c.chance(after/10+250*time.Millisecond)}
@@ -78,8 +78,8 @@ func (c *Client) chance(most time.Duration) time.Duration {
 	return time.Duration(c.cfg.Random() * float64(most))
 }
 
-// takeTable takes a delta or a table.
-func (c *Client) takeTable(st *stream, e event) *ending {
+// onTable handles a delta or a table.
+func (c *Client) onTable(st *subscription, e event) *ending {
 	c.polling.Lock()
 	defer c.polling.Unlock()
 	if end := c.place(st); end != nil {
@@ -101,7 +101,7 @@ func (c *Client) takeTable(st *stream, e event) *ending {
 		case a.ofDelta && e.delta == nil, !a.ofDelta && e.decoder == nil:
 			return failf(ReasonProtocol, "event %s has no data, or has its name behind them", e.name)
 		case a.ofDelta:
-			return a.takeDelta(e.delta)
+			return a.setDelta(e.delta)
 		case a.digest != a.etag.Tag.Digest:
 			return failf(ReasonDigest, "text has digest %s, id says %s", a.digest, a.etag.Text)
 		}
@@ -116,14 +116,14 @@ func (c *Client) takeTable(st *stream, e event) *ending {
 	case result == resultOlder:
 		return &ending{reason: endOlder, wait: c.interval()}
 	}
-	c.taken(a, want{reason: fullEvent})
+	c.countVerified(a, want{reason: fullEvent})
 	st.at = a.digest
 	c.transport.failures, c.transport.rests = 0, 0
 	return nil
 }
 
-// takeCurrent takes what a 304 is to a poll.
-func (c *Client) takeCurrent(st *stream, e event) *ending {
+// onCurrent handles what a 304 is to a poll.
+func (c *Client) onCurrent(st *subscription, e event) *ending {
 	c.polling.Lock()
 	defer c.polling.Unlock()
 	if end := c.place(st); end != nil {
@@ -155,8 +155,8 @@ func (c *Client) takeCurrent(st *stream, e event) *ending {
 	return nil
 }
 
-// takeFetch fetches a table that cannot be sent as an event. All clients are told at the same time.
-func (c *Client) takeFetch(ctx context.Context, st *stream, e event) *ending {
+// onFetch fetches a table that cannot be sent as an event. All clients are told at the same time.
+func (c *Client) onFetch(ctx context.Context, st *subscription, e event) *ending {
 	wait := c.chance(fetchSpread)
 	if least := time.Until(st.fetched.Add(streamGap)); !st.fetched.IsZero() && wait < least {
 		wait = least
@@ -176,7 +176,7 @@ func (c *Client) takeFetch(ctx context.Context, st *stream, e event) *ending {
 
 // place looks whether the client and the stream still speak of the same table, after an answer that did not come over it.
 // The caller holds polling.
-func (c *Client) place(st *stream) *ending {
+func (c *Client) place(st *subscription) *ending {
 	switch {
 	case c.servers[c.current] != st.server:
 		return &ending{reason: endServer, wait: c.chance(250 * time.Millisecond)}
@@ -187,7 +187,7 @@ func (c *Client) place(st *stream) *ending {
 }
 
 // handleEvent reads an event and handles it. If that fails, or panics, everything is as it was.
-func (c *Client) handleEvent(st *stream, a *answer, read func() *Error) (result string, f *Error) {
+func (c *Client) handleEvent(st *subscription, a *answer, read func() *Error) (result string, f *Error) {
 	defer func() {
 		if f = caught(recover(), f); f != nil {
 			f = c.named(f)
@@ -208,7 +208,7 @@ func (c *Client) handleEvent(st *stream, a *answer, read func() *Error) (result 
 }
 
 // rejected notes that a stream has brought what is no good.
-func (c *Client) rejected(st *stream, f *Error) *ending {
+func (c *Client) rejected(st *subscription, f *Error) *ending {
 	c.cfg.Metrics.fetches.WithLabelValues(resultRejected).Inc()
 	if slices.Contains(verifyReasons, f.Reason) {
 		c.cfg.Metrics.verifyFailures.WithLabelValues(string(f.Reason)).Inc()

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/routesrv/routesrv/wire"
+	"github.com/routesrv/routesrv/internal/wire"
 )
 
 // maxSkew is how far the clock of a server may be ahead of ours. A time of reading that lies further in the future proves

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/routesrv/routesrv/internal/wire"
 	"github.com/routesrv/routesrv/table"
-	"github.com/routesrv/routesrv/wire"
 )
 
 const (
@@ -34,9 +34,9 @@ type answer struct {
 	origin      string
 }
 
-// newTransport returns a transport that nothing can make wait or read without end. The deadline of the exchange is the
-// last word in any case.
-func newTransport() *http.Transport {
+// NewTransport returns a transport that nothing can make wait or read without end, without TLS settings and without a proxy. The
+// deadline of the exchange is the last word in any case.
+func NewTransport() *http.Transport {
 	return &http.Transport{
 		DialContext:            (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
 		TLSHandshakeTimeout:    5 * time.Second,
@@ -102,7 +102,27 @@ func (c *Client) fetch(ctx context.Context, s *server, zone string, seen view, w
 		return nil, f
 	}
 	defer resp.Body.Close()
-	received := time.Now()
+	a := s.answerOf(resp, sent, time.Now())
+	b := body{resp: resp, limit: c.limit(), received: c.cfg.Metrics.received}
+	switch {
+	case a.notModified && len(names) == 0:
+		return nil, failf(ReasonProtocol, "304 to a request that named no table")
+	case a.notModified:
+		return a, nil
+	case w.delta && resp.StatusCode == http.StatusIMUsed:
+		return a, readDelta(a, &b, seen)
+	}
+	if f = checkStatus(resp); f != nil {
+		return nil, f
+	}
+	if f = readTable(ctx, a, &b, seen); f != nil {
+		return nil, f
+	}
+	return a, nil
+}
+
+// answerOf is what the headers of a response say. It notes what they say about the server.
+func (s *server) answerOf(resp *http.Response, sent, received time.Time) *answer {
 	a := &answer{
 		notModified: resp.StatusCode == http.StatusNotModified,
 		etag:        wire.ParseEntity(resp.Header.Get(wire.HeaderETag)),
@@ -113,38 +133,31 @@ func (c *Client) fetch(ctx context.Context, s *server, zone string, seen view, w
 	}
 	a.sourceRead = s.evidence(resp, a.etag, sent, received)
 	if a.notModified || resp.StatusCode == http.StatusOK {
-		s.foreign = resp.Header.Get(wire.HeaderRevision) == ""
+		s.otherKind = resp.Header.Get(wire.HeaderRevision) == ""
 	}
-	if a.notModified {
-		if len(names) == 0 {
-			return nil, failf(ReasonProtocol, "304 to a request that named no table")
-		}
-		return a, nil
-	}
-	b := body{resp: resp, limit: c.limit(), received: c.cfg.Metrics.received}
-	if w.delta && resp.StatusCode == http.StatusIMUsed {
-		return a, readDelta(a, &b, seen)
-	}
-	if f := checkStatus(resp); f != nil {
-		return nil, f
-	}
+	return a
+}
+
+// readTable reads an answer with the status 200 into a: whether its body is a whole table, and the one of the ETag.
+func readTable(ctx context.Context, a *answer, b *body, seen view) (f *Error) {
+	h := b.resp.Header
 	switch {
-	case !a.etag.Known && resp.Header.Get(wire.HeaderRevision) != "":
-		return nil, failf(ReasonTag, "ETag %.200q of a route server has no digest", resp.Header.Get(wire.HeaderETag))
-	case !a.etag.Known && resp.ContentLength < 0:
-		return nil, failf(ReasonLength, "neither a length nor a digest tells whether the body is whole")
+	case !a.etag.Known && h.Get(wire.HeaderRevision) != "":
+		return failf(ReasonTag, "ETag %.200q of a route server has no digest", h.Get(wire.HeaderETag))
+	case !a.etag.Known && b.resp.ContentLength < 0:
+		return failf(ReasonLength, "neither a length nor a digest tells whether the body is whole")
 	}
 	a.decoder = seen.decoder(b.limit)
 	if a.digest, f = b.table(a.decoder); f != nil {
-		return nil, f
+		return f
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, failf(ReasonTimeout, "%w", err) // a transport may not look at it
+		return failf(ReasonTimeout, "%w", err) // a transport may not look at it
 	}
 	if a.etag.Known && a.digest != a.etag.Tag.Digest {
-		return nil, failf(ReasonDigest, "text has digest %s, ETag says %s", a.digest, a.etag.Text)
+		return failf(ReasonDigest, "text has digest %s, ETag says %s", a.digest, a.etag.Text)
 	}
-	return a, nil
+	return nil
 }
 
 // checkStatus returns an error for everything but 200.

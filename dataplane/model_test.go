@@ -358,8 +358,8 @@ func (m *model) check(before *table.Table) {
 	}
 }
 
-// settle lets everything be well again: then the client has what the servers have, in memory and on disk.
-func (m *model) settle() {
+// heal lets everything be well again: then the client has what the servers have, in memory and on disk.
+func (m *model) heal() {
 	if m.diskGone {
 		m.disk()
 	}
@@ -380,7 +380,7 @@ func runModel(t *testing.T, script []byte) {
 		for i := 0; i+1 < len(script) && i < 200; i += 2 {
 			m.step(script[i], script[i+1])
 		}
-		m.settle()
+		m.heal()
 	})
 }
 

@@ -173,8 +173,8 @@ func TestFirstTableCutAtEveryByte(t *testing.T) {
 	fileHolds(t, w.cfg.LKGPath, nil)
 }
 
-// TestForeignTableCutAtEveryByte has no digest to help: the length of the transfer is all there is.
-func TestForeignTableCutAtEveryByte(t *testing.T) {
+// TestTableOfAnotherKindCutAtEveryByte has no digest to help: the length of the transfer is all there is.
+func TestTableOfAnotherKindCutAtEveryByte(t *testing.T) {
 	server := newWire(t)
 	_, c := server.client(t, nil)
 	text := "a: * -> <shunt>;\nb: * -> <shunt>;\n"

@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/routesrv/routesrv/gate"
+	"github.com/routesrv/routesrv/internal/wire"
 	"github.com/routesrv/routesrv/table"
-	"github.com/routesrv/routesrv/wire"
 )
 
 // maxSmallEvent bounds the data of an event that is neither a table nor a delta.

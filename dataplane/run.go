@@ -10,8 +10,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/routesrv/routesrv/internal/wire"
 	"github.com/routesrv/routesrv/table"
-	"github.com/routesrv/routesrv/wire"
 )
 
 // Messages of the log.
@@ -220,7 +220,7 @@ func (c *Client) exchange(ctx context.Context, s *server, zone string, reason fu
 		return "", f
 	}
 	if result, f = c.handle(s, seen, a); f == nil {
-		c.taken(a, w)
+		c.countVerified(a, w)
 	}
 	return result, f
 }
@@ -272,14 +272,14 @@ func (c *Client) head(ctx context.Context, s *server, zone string) *Error {
 
 // Opinion is what a server says about a table that it was asked about.
 type Opinion struct {
-	// Keep says that who holds the table is to keep it: the server has it, too, or cannot be sure to have one that is as new.
+	// Keep says that a client with the table is to keep it: the server has it, too, or cannot be sure to have one that is as new.
 	Keep bool
 	// Digest and Revision are those of the table that it would send otherwise.
 	Digest   table.Digest
 	Revision uint64
 }
 
-// Ask asks the server in use whether it would send its table to a client that holds another one, with that digest and
+// Ask asks the server in use whether it would send its table to a client that has another one, with that digest and
 // revision: for a relay, whose clients name tables that it has never had. It changes nothing, and does not wait for a
 // poll. The error is an *Error, or that of ctx.
 func (c *Client) Ask(ctx context.Context, digest table.Digest, revision uint64) (Opinion, error) {

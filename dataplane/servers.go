@@ -2,7 +2,6 @@ package dataplane
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -10,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/durable"
+	"github.com/routesrv/routesrv/internal/pace"
 )
 
 // olderPolls is how many polls in a row of one server have to show a lower revision before it is believed: a restored
@@ -26,7 +25,7 @@ type server struct {
 
 	// owned by the round
 	older       int           // polls in a row that showed a lower revision
-	foreign     bool          // its last answer was not that of a route server of ours
+	otherKind   bool          // its last answer was not that of a route server of ours
 	tells       bool          // it has said when its source was read: an answer that does not proves nothing
 	noDeltas    time.Time     // until when it is not asked for deltas; zero if none has failed
 	unnamed     bool          // its last 304 made no sense: the next request names nothing, so that the table comes
@@ -147,7 +146,7 @@ func (c *Client) failed(s *server, f *Error, now time.Time) {
 	s.status.Failures++
 	s.status.Reason, s.status.LastError = f.Reason, f.Err.Error()
 	advice := min(f.retryAfter, c.cfg.MaxBackoff)
-	delay := max(c.backoff(s.status.Failures), advice+c.chance(advice/4)) // all that it has sent away got the same advice
+	delay := max(pace.Backoff(s.status.Failures, c.cfg.Interval, c.cfg.MaxBackoff, c.cfg.Random()), advice+c.chance(advice/4)) // all that it has sent away got the same advice
 	s.status.RetryAt = now.Add(delay)
 	c.mu.Unlock()
 	attrs := []any{"url", s.name, "reason", string(f.Reason), "error", f.Err}
@@ -159,21 +158,6 @@ func (c *Client) failed(s *server, f *Error, now time.Time) {
 		return
 	}
 	c.said.say(slog.LevelWarn, LogServerFailed, string(f.Reason)+" "+s.name, attrs...)
-}
-
-// backoff is the time to leave a server alone after failures in a row. It doubles with each of them, up to the limit; the
-// upper half of it is left to chance, so that data planes do not come back together.
-func (c *Client) backoff(failures int) time.Duration {
-	d := c.cfg.Interval
-	for range failures {
-		if d > c.cfg.MaxBackoff/2 {
-			d = c.cfg.MaxBackoff
-			break
-		}
-		d *= 2
-	}
-	least := max(d/2, c.cfg.Interval)
-	return least + time.Duration(c.cfg.Random()*float64(d-least))
 }
 
 // use makes a server the one in use.
@@ -202,68 +186,4 @@ func (c *Client) returnTo(s *server, now time.Time) bool {
 		return false
 	}
 	return now.Sub(s.fineSince) >= s.returnAfter
-}
-
-// maxZone is the limit of Kubernetes for the value of a label.
-const maxZone = 63
-
-// maxZoneFile bounds the file with the zone.
-const maxZoneFile = 4 << 10
-
-// zoneSource gives the zone to ask for. It is owned by the round.
-type zoneSource struct {
-	zone string // fixed
-	path string // of the file, if the zone is not fixed
-	log  *slog.Logger
-	last string // what was said last about the file
-}
-
-// read returns the zone. Without a usable one the full table is right everywhere.
-func (z *zoneSource) read() string {
-	if z.path == "" {
-		return z.zone
-	}
-	zone, err := ReadZone(z.path)
-	said := zone
-	if err != nil {
-		said = "!" + err.Error()
-	}
-	if said != z.last {
-		z.last = said
-		if err != nil {
-			z.log.Warn(LogNoZone, "path", z.path, "error", err)
-		} else {
-			z.log.Info(LogZone, "path", z.path, "zone", zone)
-		}
-	}
-	return zone
-}
-
-// ReadZone reads a file with a zone as its only content. The zone is empty if there is an error.
-func ReadZone(path string) (string, error) {
-	data, err := durable.ReadFile(path, maxZoneFile)
-	if err != nil {
-		return "", err
-	}
-	switch zone := strings.TrimSpace(string(data)); {
-	case zone == "":
-		return "", errors.New("no zone in it")
-	case !validZone(zone):
-		return "", fmt.Errorf("%.100q is no zone", zone)
-	default:
-		return zone, nil
-	}
-}
-
-// validZone reports whether s has the form of a label's value, which is a safe segment of a path, too.
-func validZone(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		alphanumeric := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
-		inner := i > 0 && i < len(s)-1 && (c == '-' || c == '_' || c == '.')
-		if !alphanumeric && !inner {
-			return false
-		}
-	}
-	return s != "" && len(s) <= maxZone
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/routesrv/routesrv/internal/wire"
 	"github.com/routesrv/routesrv/table"
-	"github.com/routesrv/routesrv/wire"
 )
 
 const (
@@ -36,8 +36,8 @@ var (
 	errLeft     = errors.New("stream is not read any more")
 )
 
-// stream is a connection over which events come. It is owned by Run, and not safe for concurrent use.
-type stream struct {
+// subscription is a stream: a connection over which events come. It is owned by Run, and not safe for concurrent use.
+type subscription struct {
 	server *server
 	zone   string
 	events chan event // closed when there will be no more; then err says why
@@ -54,7 +54,7 @@ type stream struct {
 }
 
 // open connects to a server. The caller holds polling, and closes the stream.
-func (c *Client) open(parent context.Context, s *server, zone string) (*stream, *Error) {
+func (c *Client) open(parent context.Context, s *server, zone string) (*subscription, *Error) {
 	ctx, cancel := context.WithCancelCause(parent)
 	deadline := time.AfterFunc(c.cfg.Timeout, func() { cancel(errNoAnswer) })
 	conn, f := c.connect(ctx, s, zone)
@@ -70,7 +70,7 @@ func (c *Client) open(parent context.Context, s *server, zone string) (*stream, 
 		f.URL = s.name
 		return nil, f
 	}
-	st := &stream{server: s, zone: zone, events: make(chan event), cancel: cancel, at: conn.at, connected: time.Now()}
+	st := &subscription{server: s, zone: zone, events: make(chan event), cancel: cancel, at: conn.at, connected: time.Now()}
 	st.reader.Go(func() { st.read(ctx, conn, c) })
 	return st, nil
 }
@@ -83,39 +83,55 @@ type connection struct {
 }
 
 // connect asks for a stream.
-func (c *Client) connect(ctx context.Context, s *server, zone string) (*connection, *Error) {
+func (c *Client) connect(ctx context.Context, s *server, zone string) (conn *connection, f *Error) {
 	u := s.url.JoinPath("watch")
 	if zone != "" {
 		u.RawQuery = "zone=" + zone // of letters, digits and ._-
 	}
 	header := http.Header{"Accept": {wire.StreamType}, "Accept-Encoding": {"gzip"}}
-	var names []string
-	conn := &connection{}
-	if seen := c.view(); seen.Served != nil && seen.canonical() {
-		t := seen.Served.Table
-		conn.at = t.Digest()
-		header.Set(wire.HeaderLastEventID, wire.Tag{Digest: t.Digest(), Revision: t.Revision()}.String())
-		// A server without streams takes "watch" for a zone: let it answer with 304 and not with a table.
-		names = namesOf(t)
-	}
+	at, names := c.resumption(header)
 	resp, f := c.request(ctx, http.MethodGet, u, header, names)
 	if f != nil {
 		return nil, f
 	}
+	defer func() {
+		if f != nil {
+			_ = resp.Body.Close()
+		}
+	}()
 	if f = checkStream(resp); f != nil {
-		_ = resp.Body.Close()
 		return nil, f
 	}
-	conn.body = resp.Body
+	zipped, f := zippedStream(resp)
+	if f != nil {
+		return nil, f
+	}
+	return &connection{body: resp.Body, gzip: zipped, at: at}, nil
+}
+
+// resumption names the table that a stream is to go on from, in the header and as ETags, and returns its digest; zero if there
+// is none.
+func (c *Client) resumption(header http.Header) (at table.Digest, names []string) {
+	seen := c.view()
+	if seen.Served == nil || !seen.canonical() {
+		return table.Digest{}, nil
+	}
+	t := seen.Served.Table
+	header.Set(wire.HeaderLastEventID, wire.Tag{Digest: t.Digest(), Revision: t.Revision()}.String())
+	// A server without streams takes "watch" for a zone: let it answer with 304 and not with a table.
+	return t.Digest(), namesOf(t)
+}
+
+// zippedStream reports whether a stream is compressed.
+func zippedStream(resp *http.Response) (bool, *Error) {
 	switch encoding := strings.ToLower(resp.Header.Get("Content-Encoding")); encoding {
 	case "", "identity":
+		return false, nil
 	case "gzip", "x-gzip":
-		conn.gzip = true
+		return true, nil
 	default:
-		_ = resp.Body.Close()
-		return nil, failf(ReasonEncoding, "unknown content encoding %.50q", encoding)
+		return false, failf(ReasonEncoding, "unknown content encoding %.50q", encoding)
 	}
-	return conn, nil
 }
 
 // checkStream returns an error for an answer that is no stream.
@@ -138,7 +154,7 @@ func checkStream(resp *http.Response) *Error {
 }
 
 // read reads events until the stream ends.
-func (st *stream) read(ctx context.Context, conn *connection, c *Client) {
+func (st *subscription) read(ctx context.Context, conn *connection, c *Client) {
 	defer close(st.events)
 	defer func() { st.err = caught(recover(), st.err) }() // a table is parsed while it comes
 	defer conn.body.Close()
@@ -148,7 +164,7 @@ func (st *stream) read(ctx context.Context, conn *connection, c *Client) {
 }
 
 // forward hands out events until there are no more.
-func (st *stream) forward(ctx context.Context, zipped bool, watch *watchdog, c *Client) error {
+func (st *subscription) forward(ctx context.Context, zipped bool, watch *watchdog, c *Client) error {
 	var from io.Reader = watch
 	if zipped {
 		gz, err := gzip.NewReader(watch)
@@ -173,7 +189,7 @@ func (st *stream) forward(ctx context.Context, zipped bool, watch *watchdog, c *
 }
 
 // close ends the stream and waits for that.
-func (st *stream) close() {
+func (st *subscription) close() {
 	st.cancel(errLeft)
 	st.reader.Wait()
 }

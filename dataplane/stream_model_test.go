@@ -263,8 +263,8 @@ func (m *streamModel) check() {
 	}
 }
 
-// settle lets everything be well again: then the client has what the servers have, and follows.
-func (m *streamModel) settle() {
+// heal lets everything be well again: then the client has what the servers have, and follows.
+func (m *streamModel) heal() {
 	for i, o := range m.s.origins {
 		o.doom("")
 		m.distort(o, 9)
@@ -298,7 +298,7 @@ func runStreamModel(t *testing.T, script []byte) {
 		for i := 1; i+1 < len(script) && i < 200; i += 2 {
 			m.step(script[i], script[i+1])
 		}
-		m.settle()
+		m.heal()
 	})
 }
 

@@ -205,7 +205,7 @@ func (c *Client) follow(ctx context.Context) *ending {
 
 // openAny tries the servers until one gives a stream. If none does, it says why. With Auto a server that can be reached is
 // left to polling, which says whether it is fine.
-func (c *Client) openAny(ctx context.Context) (*stream, *ending) {
+func (c *Client) openAny(ctx context.Context) (*subscription, *ending) {
 	c.polling.Lock()
 	defer c.polling.Unlock()
 	zone := c.begin()
@@ -253,7 +253,7 @@ func (c *Client) openAny(ctx context.Context) (*stream, *ending) {
 }
 
 // listen does what a stream says, and beside it what polls would do.
-func (c *Client) listen(ctx context.Context, st *stream) *ending {
+func (c *Client) listen(ctx context.Context, st *subscription) *ending {
 	chores := time.NewTicker(c.cfg.Interval)
 	defer chores.Stop()
 	early := time.NewTimer(0) // for a poll that somebody asked for
@@ -269,7 +269,7 @@ func (c *Client) listen(ctx context.Context, st *stream) *ending {
 			if !ok {
 				return c.broke(st)
 			}
-			end = c.take(ctx, st, e)
+			end = c.onEvent(ctx, st, e)
 		case <-c.recheck:
 			if !asked {
 				asked = true
@@ -292,7 +292,7 @@ func (c *Client) listen(ctx context.Context, st *stream) *ending {
 }
 
 // pollBeside makes a round while there is a stream.
-func (c *Client) pollBeside(ctx context.Context, st *stream) *ending {
+func (c *Client) pollBeside(ctx context.Context, st *subscription) *ending {
 	c.polling.Lock()
 	defer c.polling.Unlock()
 	_ = c.poll(ctx, "") // a server that fails here is noted, and the stream says more about it
@@ -300,7 +300,7 @@ func (c *Client) pollBeside(ctx context.Context, st *stream) *ending {
 }
 
 // chores does what rounds do beside asking for the table.
-func (c *Client) chores(ctx context.Context, st *stream, probe bool) *ending {
+func (c *Client) chores(ctx context.Context, st *subscription, probe bool) *ending {
 	c.polling.Lock()
 	defer c.polling.Unlock()
 	zone := c.zoneSource.read()
@@ -319,7 +319,7 @@ func (c *Client) chores(ctx context.Context, st *stream, probe bool) *ending {
 }
 
 // broke says how to go on after a stream that ended by itself.
-func (c *Client) broke(st *stream) *ending {
+func (c *Client) broke(st *subscription) *ending {
 	c.polling.Lock()
 	defer c.polling.Unlock()
 	f := c.named(st.err)
@@ -339,7 +339,7 @@ func (c *Client) broke(st *stream) *ending {
 }
 
 // afterBroken is how long to wait after the connection was lost, for all clients of the server at once.
-func (c *Client) afterBroken(st *stream) time.Duration {
+func (c *Client) afterBroken(st *subscription) time.Duration {
 	d := st.retry
 	if d == 0 {
 		d = defaultRetry

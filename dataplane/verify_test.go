@@ -32,8 +32,8 @@ func TestBadAnswerLeavesEverythingAsItWas(t *testing.T) {
 			_, _ = w.Write(body)
 		}
 	}
-	// foreign answers as a server that is not ours.
-	foreign := func(body string, change func(http.Header)) http.HandlerFunc {
+	// otherKind answers as a server that is not ours.
+	otherKind := func(body string, change func(http.Header)) http.HandlerFunc {
 		return respond([]byte(body), func(h http.Header) {
 			h.Del("X-Revision")
 			h.Del("X-Count")
@@ -57,36 +57,36 @@ func TestBadAnswerLeavesEverythingAsItWas(t *testing.T) {
 		answer http.HandlerFunc
 		want   dataplane.Reason
 	}{
-		"other text than the digest":  {respond([]byte(strings.Replace(text, "/a", "/x", 1)), nil), dataplane.ReasonDigest},
-		"empty text":                  {respond(nil, func(h http.Header) { h.Set("X-Count", "0") }), dataplane.ReasonDigest},
-		"route missing":               {respond([]byte(text[:strings.LastIndex(text, "\n")]), nil), dataplane.ReasonDigest},
-		"shorter than announced":      {respond([]byte(text), func(h http.Header) { h.Set("Content-Length", strconv.Itoa(len(text)+1)) }), dataplane.ReasonLength},
-		"longer than announced":       {respond([]byte(text), func(h http.Header) { h.Set("Content-Length", strconv.Itoa(len(text)-1)) }), dataplane.ReasonLength},
-		"other count":                 {respond([]byte(text), func(h http.Header) { h.Set("X-Count", "4") }), dataplane.ReasonCount},
-		"no ETag of a server of ours": {respond([]byte(text), func(h http.Header) { h.Del("Etag") }), dataplane.ReasonTag},
-		"ETag of ours is cut":         {respond([]byte(text), func(h http.Header) { h.Set("Etag", etagOf(next, "")[:40]+`"`) }), dataplane.ReasonTag},
-		"unknown encoding":            {encoded("br", []byte(text)), dataplane.ReasonEncoding},
-		"two encodings":               {encoded("gzip, gzip", encode("gzip", []byte(text))), dataplane.ReasonEncoding},
-		"text said to be gzip":        {encoded("gzip", []byte(text)), dataplane.ReasonEncoding},
-		"text said to be zstd":        {encoded("zstd", []byte(text)), dataplane.ReasonEncoding},
-		"garbled gzip":                {encoded("gzip", flip(encode("gzip", []byte(text)))), dataplane.ReasonEncoding},
-		"garbled zstd":                {encoded("zstd", flip(encode("zstd", []byte(text)))), dataplane.ReasonEncoding},
-		"cut gzip":                    {encoded("gzip", encode("gzip", []byte(text))[:50]), dataplane.ReasonEncoding},
-		"cut zstd":                    {encoded("zstd", encode("zstd", []byte(text))[:50]), dataplane.ReasonEncoding},
-		"no byte of gzip":             {encoded("gzip", nil), dataplane.ReasonEncoding},
-		"no byte of zstd":             {encoded("zstd", nil), dataplane.ReasonEncoding},
-		"bytes behind gzip":           {encoded("gzip", append(encode("gzip", []byte(text)), "x"...)), dataplane.ReasonEncoding},
-		"bytes behind zstd":           {encoded("zstd", append(encode("zstd", []byte(text)), "x"...)), dataplane.ReasonEncoding},
-		"gzip of nothing, foreign":    {foreign("", func(h http.Header) { h.Set("Content-Encoding", "gzip") }), dataplane.ReasonEncoding},
-		"bomb of gzip":                {encoded("gzip", encode("gzip", bomb)), dataplane.ReasonTooLarge},
-		"bomb of zstd":                {encoded("zstd", encode("zstd", bomb)), dataplane.ReasonTooLarge},
-		"too large":                   {respond(bomb, nil), dataplane.ReasonTooLarge},
-		"too large without length":    {respond(bomb, func(h http.Header) { h.Del("Content-Length") }), dataplane.ReasonTooLarge},
-		"foreign, does not parse":     {foreign("<html>It works!</html>", nil), dataplane.ReasonParse},
-		"foreign, id twice":           {foreign(`a: * -> <shunt>; a: * -> <shunt>;`, nil), dataplane.ReasonParse},
-		"foreign, route without id":   {foreign(`* -> <shunt>`, nil), dataplane.ReasonParse},
-		"foreign, without length":     {foreign(`a: * -> <shunt>;`, func(h http.Header) { h.Del("Content-Length") }), dataplane.ReasonLength},
-		"ends proxies, foreign":       {foreign(endsProxies, nil), dataplane.ReasonUnsafe},
+		"other text than the digest":   {respond([]byte(strings.Replace(text, "/a", "/x", 1)), nil), dataplane.ReasonDigest},
+		"empty text":                   {respond(nil, func(h http.Header) { h.Set("X-Count", "0") }), dataplane.ReasonDigest},
+		"route missing":                {respond([]byte(text[:strings.LastIndex(text, "\n")]), nil), dataplane.ReasonDigest},
+		"shorter than announced":       {respond([]byte(text), func(h http.Header) { h.Set("Content-Length", strconv.Itoa(len(text)+1)) }), dataplane.ReasonLength},
+		"longer than announced":        {respond([]byte(text), func(h http.Header) { h.Set("Content-Length", strconv.Itoa(len(text)-1)) }), dataplane.ReasonLength},
+		"other count":                  {respond([]byte(text), func(h http.Header) { h.Set("X-Count", "4") }), dataplane.ReasonCount},
+		"no ETag of a server of ours":  {respond([]byte(text), func(h http.Header) { h.Del("Etag") }), dataplane.ReasonTag},
+		"ETag of ours is cut":          {respond([]byte(text), func(h http.Header) { h.Set("Etag", etagOf(next, "")[:40]+`"`) }), dataplane.ReasonTag},
+		"unknown encoding":             {encoded("br", []byte(text)), dataplane.ReasonEncoding},
+		"two encodings":                {encoded("gzip, gzip", encode("gzip", []byte(text))), dataplane.ReasonEncoding},
+		"text said to be gzip":         {encoded("gzip", []byte(text)), dataplane.ReasonEncoding},
+		"text said to be zstd":         {encoded("zstd", []byte(text)), dataplane.ReasonEncoding},
+		"garbled gzip":                 {encoded("gzip", flip(encode("gzip", []byte(text)))), dataplane.ReasonEncoding},
+		"garbled zstd":                 {encoded("zstd", flip(encode("zstd", []byte(text)))), dataplane.ReasonEncoding},
+		"cut gzip":                     {encoded("gzip", encode("gzip", []byte(text))[:50]), dataplane.ReasonEncoding},
+		"cut zstd":                     {encoded("zstd", encode("zstd", []byte(text))[:50]), dataplane.ReasonEncoding},
+		"no byte of gzip":              {encoded("gzip", nil), dataplane.ReasonEncoding},
+		"no byte of zstd":              {encoded("zstd", nil), dataplane.ReasonEncoding},
+		"bytes behind gzip":            {encoded("gzip", append(encode("gzip", []byte(text)), "x"...)), dataplane.ReasonEncoding},
+		"bytes behind zstd":            {encoded("zstd", append(encode("zstd", []byte(text)), "x"...)), dataplane.ReasonEncoding},
+		"gzip of nothing, other kind":  {otherKind("", func(h http.Header) { h.Set("Content-Encoding", "gzip") }), dataplane.ReasonEncoding},
+		"bomb of gzip":                 {encoded("gzip", encode("gzip", bomb)), dataplane.ReasonTooLarge},
+		"bomb of zstd":                 {encoded("zstd", encode("zstd", bomb)), dataplane.ReasonTooLarge},
+		"too large":                    {respond(bomb, nil), dataplane.ReasonTooLarge},
+		"too large without length":     {respond(bomb, func(h http.Header) { h.Del("Content-Length") }), dataplane.ReasonTooLarge},
+		"other kind, does not parse":   {otherKind("<html>It works!</html>", nil), dataplane.ReasonParse},
+		"other kind, id twice":         {otherKind(`a: * -> <shunt>; a: * -> <shunt>;`, nil), dataplane.ReasonParse},
+		"other kind, route without id": {otherKind(`* -> <shunt>`, nil), dataplane.ReasonParse},
+		"other kind, without length":   {otherKind(`a: * -> <shunt>;`, func(h http.Header) { h.Del("Content-Length") }), dataplane.ReasonLength},
+		"ends proxies, other kind":     {otherKind(endsProxies, nil), dataplane.ReasonUnsafe},
 		"ends proxies, of ours": {respond([]byte(endsProxies), func(h http.Header) {
 			h.Set("Etag", etagOf(parseTable(t, endsProxies, 2), ""))
 			h.Set("X-Count", "1")
@@ -219,8 +219,8 @@ func TestBytesAreThoseOfTheServer(t *testing.T) {
 	}
 }
 
-// TestForeignServers holds what is taken from servers that are not ours.
-func TestForeignServers(t *testing.T) {
+// TestServersOfAnotherKind holds what is taken from servers that are not ours.
+func TestServersOfAnotherKind(t *testing.T) {
 	tab := newTable(t, 0, "a", "b")
 	text := string(tab.Text())
 	for name, test := range map[string]struct {

@@ -9,8 +9,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 
-	"github.com/routesrv/routesrv/config"
 	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/internal/config"
 )
 
 // check asks the built binary whether it could run like that.
@@ -84,7 +84,7 @@ func TestProxiesGetFlagsThatSkipperHas(t *testing.T) {
 			known[f.Name] = true
 		}
 	}
-	for _, f := range config.ForeignFlags() {
+	for _, f := range config.UnsupportedFlags() {
 		known[f.Name] = true
 	}
 	proxies := 0

@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/routesrv/routesrv/config"
+	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/rollout"
 )
 

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/internal/delivery"
-	"github.com/routesrv/routesrv/wire"
+	"github.com/routesrv/routesrv/internal/wire"
 )
 
 // decision is what the preconditions of a request come to.
@@ -94,7 +94,7 @@ func (x *exchange) ifNoneMatch(values []string) []string {
 	return nil
 }
 
-// unnamed returns the ETag of a 304 to a client that says it holds the table without naming it, or nil if the last body
+// unnamed returns the ETag of a 304 to a client that says it has the table without naming it, or nil if the last body
 // that was sent to its address has broken off.
 func (x *exchange) unnamed() []string {
 	key := x.bodyKey()
@@ -104,7 +104,7 @@ func (x *exchange) unnamed() []string {
 	return x.etag(x.cache.bodies.Rotation(key))
 }
 
-// confirm returns the ETag of a 304 to a client that holds this table. It is never older than the one it named: who
+// confirm returns the ETag of a 304 to a client that has this table. It is never older than the one it named: who
 // takes over the ETag of a 304 must not be sent back in time for it.
 func (x *exchange) confirm(t wire.Tag) []string {
 	if t.Rotation == 0 && t.Revision <= x.stamp.revision {
@@ -121,7 +121,7 @@ func (x *exchange) notOlderThan(t wire.Tag) bool {
 	if st.held && st.candidate != nil && x.cache.history.mayBe(t.Digest, st.candidate) && t.Digest == st.candidate.Digest() {
 		return false // another replica has let it go: with this one the client would be back in time
 	}
-	return st.newest == 0 || t.Revision <= st.oldest || x.cache.history.showed(t.Digest, t.Revision, st.version.sighting.order)
+	return st.newest == 0 || t.Revision <= st.oldest || x.cache.history.showed(t.Digest, t.Revision, st.version.readings.order)
 }
 
 // keep claims a table that may be newer. It returns the ETag of a 304, or nil if the claim is refuted or resolved.

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/routesrv/routesrv/internal/wire"
 	"github.com/routesrv/routesrv/table"
-	"github.com/routesrv/routesrv/wire"
 )
 
 // Header values of a delta (RFC 3229).
@@ -33,7 +33,7 @@ type delta struct {
 // there is none, or it is larger than the compressed table.
 func (x *exchange) deltaFrom(base table.Digest) *delta {
 	known, ok := x.cache.history.of(base, x.zone)
-	if !ok || known.order > x.state.version.sighting.order {
+	if !ok || known.order > x.state.version.readings.order {
 		return nil // what came after this version cannot lead to it
 	}
 	slot, _ := x.variant.deltas.LoadOrStore(base, &delta{})
@@ -96,7 +96,7 @@ func (d *delta) body(c *Cache, e encoding) []byte {
 	return slot.body
 }
 
-// takesDeltas reports whether the client says that it holds the text of what it names, and takes deltas to it.
+// takesDeltas reports whether the client says that it has the text of what it names, and takes deltas to it.
 func takesDeltas(h http.Header) bool {
 	for _, value := range h[wire.HeaderAcceptIM] {
 		for member := range strings.SplitSeq(value, ",") {

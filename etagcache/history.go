@@ -22,20 +22,20 @@ type history struct {
 }
 
 type remembered struct {
-	*sighting
+	*readings
 	checksum uint64 // of the table
 	number   uint64
 	zones    []string // whose table it is; "" is the full one
 }
 
-// sighting is what the reads told about one version. All tables of the version share it.
-type sighting struct {
+// readings are what the reads told about one version. All tables of the version share it.
+type readings struct {
 	order  uint64        // of the version: a later one has a higher number
 	newest atomic.Uint64 // the highest Newest of the reads that showed the version; 0 before the first
 }
 
 // add remembers a table of a version, as that of a zone.
-func (h *history) add(d table.Digest, checksum uint64, zone string, s *sighting) {
+func (h *history) add(d table.Digest, checksum uint64, zone string, s *readings) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if known, ok := h.seen[d]; ok && known.order >= s.order {

@@ -13,8 +13,8 @@ func digestOf(n int) (d table.Digest) {
 	return d
 }
 
-func seen(order, newest uint64) *sighting {
-	s := &sighting{order: order}
+func seen(order, newest uint64) *readings {
+	s := &readings{order: order}
 	s.newest.Store(newest)
 	return s
 }

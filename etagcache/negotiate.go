@@ -3,7 +3,7 @@ package etagcache
 import (
 	"strings"
 
-	"github.com/routesrv/routesrv/wire"
+	"github.com/routesrv/routesrv/internal/wire"
 )
 
 // encoding is a content coding that bodies are made in.

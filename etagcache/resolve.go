@@ -23,7 +23,7 @@ func (c *Cache) Claims() []Claim {
 }
 
 // Resolve says that the source has found its own table, which is the one with the digest and has the revision there, fit for
-// who holds the claimed one. If it is the current table, requests and streams that name the claimed one get it from now on,
+// a client that has the claimed one. If it is the current table, requests and streams that name the claimed one get it from now on,
 // under that revision if its own is lower, and Resolve reports true.
 func (c *Cache) Resolve(what Claim, fit table.Digest, revision uint64) bool {
 	c.mu.Lock()

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/internal/delivery"
-	"github.com/routesrv/routesrv/wire"
+	"github.com/routesrv/routesrv/internal/wire"
 )
 
 // Header values that never change. They are shared by all responses and have no spare capacity, so that a filter that
@@ -31,7 +31,7 @@ type exchange struct {
 	state    *state
 	zone     string
 	variant  *variant
-	deltas   bool // the client holds the text of what it names, and takes deltas
+	deltas   bool // the client has the text of what it names, and takes deltas
 	stamp    *stamp
 	encoding encoding
 }

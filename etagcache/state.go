@@ -3,8 +3,8 @@ package etagcache
 import (
 	"time"
 
+	"github.com/routesrv/routesrv/internal/wire"
 	"github.com/routesrv/routesrv/table"
-	"github.com/routesrv/routesrv/wire"
 )
 
 // state is all that a response is made from. It is immutable, apart from zones that are still to be made and stamps.
@@ -49,7 +49,7 @@ func (c *Cache) show(next *state, t *table.Table) {
 	}
 	if next.version == nil || next.version.table.Digest() != t.Digest() {
 		c.replace(next, t)
-		next.version.sighting.newest.Store(t.Revision())
+		next.version.readings.newest.Store(t.Revision())
 	}
 }
 
@@ -127,10 +127,10 @@ func (c *Cache) end(seq uint64, t *table.Table, r table.Read) {
 		if !r.Held || r.Live {
 			next.oldest, next.newest = r.Oldest, r.Newest
 			if v := next.version; v != nil {
-				v.sighting.newest.Store(r.Newest)
+				v.readings.newest.Store(r.Newest)
 				v.restampDown(r.Newest)
 				if r.Newest < old.newest {
-					c.history.forgetBefore(v.sighting.order)
+					c.history.forgetBefore(v.readings.order)
 				}
 			}
 		}

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/routesrv/routesrv/wire"
+	"github.com/routesrv/routesrv/internal/wire"
 )
 
 const (
@@ -133,8 +133,8 @@ func (s *stream) run(ctx context.Context) error {
 	}
 }
 
-// step brings the client to the table of the state, as an answer to a request that names what it holds would. It reports whether the
-// client holds a table that may be newer.
+// step brings the client to the table of the state, as an answer to a request that names what it has would. It reports whether the
+// client has a table that may be newer.
 func (s *stream) step(ctx context.Context, st *state) (waiting bool, err error) {
 	x := exchange{cache: s.cache, r: s.r, zone: s.zone, state: st, deltas: true, encoding: identity}
 	x.variant = st.version.variant(s.zone)
@@ -158,7 +158,7 @@ func (s *stream) step(ctx context.Context, st *state) (waiting bool, err error) 
 		}
 	}
 	if !waiting {
-		s.order.Store(st.version.sighting.order)
+		s.order.Store(st.version.readings.order)
 	}
 	if before := s.wrote.Load(); before == nil || before.version != st.version || before.stale != st.stale || before.held != st.held {
 		s.current(&x)

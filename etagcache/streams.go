@@ -116,7 +116,7 @@ func (c *Cache) Streams() []StreamStatus {
 		if has := s.has.Load(); has != nil {
 			one.Digest, one.Revision = has.Digest, has.Revision
 		}
-		if v != nil && s.order.Load() < v.sighting.order {
+		if v != nil && s.order.Load() < v.readings.order {
 			one.Lag = c.cfg.Now().Sub(v.published).Seconds()
 		}
 		one.Bytes, one.Tables, one.Compressed = s.out.bytes.Load(), s.out.tables.Load(), s.out.zipped

@@ -9,7 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/routesrv/routesrv/wire"
+	"github.com/routesrv/routesrv/internal/wire"
 )
 
 func cacheOfStreams(t *testing.T, limit int) *Cache {
@@ -120,11 +120,11 @@ func TestStreamsAreListedByAgeWithWhatTheyLack(t *testing.T) {
 	first, second := numbered(t, 3, 1, 0), numbered(t, 3, 2, 0)
 	c.Publish(first)
 	behind.has.Store(&wire.Tag{Digest: first.Digest(), Revision: 1})
-	behind.order.Store(c.state.Load().version.sighting.order)
+	behind.order.Store(c.state.Load().version.readings.order)
 	behind.out.bytes.Store(77)
 	behind.out.tables.Store(2)
 	c.Publish(second)
-	current.order.Store(c.state.Load().version.sighting.order)
+	current.order.Store(c.state.Load().version.readings.order)
 	now = now.Add(3 * time.Second)
 	got := c.Streams()
 	var clients []string

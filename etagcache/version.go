@@ -8,15 +8,15 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/routesrv/routesrv/internal/wire"
 	"github.com/routesrv/routesrv/table"
-	"github.com/routesrv/routesrv/wire"
 )
 
 // version is a table with everything that is sent of it. It is immutable, apart from zones that are made on first demand
 // and stamps.
 type version struct {
 	table        *table.Table
-	sighting     *sighting
+	readings     *readings
 	published    time.Time
 	modified     time.Time // of the table, in whole seconds as on the wire
 	lastModified []string  // header value; nil if the table has no time
@@ -58,14 +58,14 @@ type stamp struct {
 // newVersion makes the bodies of t. Zones that previous has made are kept to be compared with, if they are asked for
 // again.
 func (c *Cache) newVersion(t *table.Table, previous *version, order uint64) *version {
-	v := &version{table: t, sighting: &sighting{order: order}, published: c.cfg.Now(), cache: c}
+	v := &version{table: t, readings: &readings{order: order}, published: c.cfg.Now(), cache: c}
 	if !t.Time().IsZero() {
 		v.modified = t.Time().UTC().Truncate(time.Second)
 		v.lastModified = []string{v.modified.Format(http.TimeFormat)}
 	}
 	v.full = c.newVariant(t, order, false)
 	c.pieces.forget(order)
-	c.history.add(t.Digest(), t.Checksum(), "", v.sighting)
+	c.history.add(t.Digest(), t.Checksum(), "", v.readings)
 	if previous == nil {
 		c.changes.record(nil, t, order)
 	} else {
@@ -109,7 +109,7 @@ func (v *version) variant(zone string) *variant {
 	slot := s.(*zoneSlot)
 	slot.once.Do(func() {
 		va := v.makeZone(zone)
-		v.cache.history.add(va.table.Digest(), va.table.Checksum(), zone, v.sighting)
+		v.cache.history.add(va.table.Digest(), va.table.Checksum(), zone, v.readings)
 		slot.ready.Store(va)
 		va.lower(v.full.stamp.Load().revision) // restampDown came before there was this zone
 	})
@@ -132,7 +132,7 @@ func (v *version) makeZone(zone string) *variant {
 		}
 	}
 	v.cache.cfg.Metrics.ZonesRendered.Inc()
-	return v.cache.newVariant(t, v.sighting.order, true)
+	return v.cache.newVariant(t, v.readings.order, true)
 }
 
 // restampDown lowers the revision of all variants to that of the source, if it is higher: the source has gone back, and

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/internal/durable"
-	"github.com/routesrv/routesrv/proxysafe"
+	"github.com/routesrv/routesrv/internal/proxysafe"
 	"github.com/routesrv/routesrv/table"
 )
 

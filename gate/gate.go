@@ -17,7 +17,7 @@
 //
 // A process that dies before 2 has the old table and, when it is back, names the old table: the file has no names, they
 // follow from its digest and its revision, so the two cannot disagree. A disk that fails delays nothing: the Gate tries the
-// write again. If the sink panics, everything is as it was before the offer.
+// write again. If the sink or a compiler panics, what is served and named is as it was before the offer.
 //
 // # Holds
 //
@@ -259,6 +259,19 @@ func (a *Attempt) offer(c Candidate) Outcome {
 // reason than before. The caller holds mu.
 func (a *Attempt) hold(c Candidate, v guard.Verdict, fresh bool) {
 	g := a.gate
+	g.held.Store(&c) // first: it is what the guard holds, and can be accepted, whatever panics from here on
+	settled := false
+	defer func() {
+		if !settled {
+			g.holds(c, guard.WholeTable) // the table that is served stays
+			g.cfg.Metrics.hold(guard.WholeTable)
+		}
+	}()
+	counts := g.Table() != nil || g.baseline != nil // else nothing is lost yet: the cluster may just be new
+	if counts && fresh {
+		g.cfg.Metrics.holds.WithLabelValues(string(v.Reason)).Inc()
+		g.decided(DecidedHeld, c.Table, v.Reason, guard.Acceptance{})
+	}
 	read := c.Read
 	goesOn, half := g.goOn(c)
 	read.Held, read.Backends = true, half == guard.HeldBackends
@@ -280,17 +293,10 @@ func (a *Attempt) hold(c Candidate, v guard.Verdict, fresh bool) {
 	if goesOn.Snapshot != nil {
 		g.parts.intent, g.parts.backends = &goesOn.Snapshot.Intent, &goesOn.Snapshot.Backends
 	}
-	g.held.Store(&c)
 	changed := g.holds(c, half)
+	settled = true
 	g.cfg.Metrics.hold(half)
-	if g.Table() == nil && g.baseline == nil {
-		return // nothing is lost yet: the cluster may just be new
-	}
-	if fresh {
-		g.cfg.Metrics.holds.WithLabelValues(string(v.Reason)).Inc()
-		g.decided(DecidedHeld, c.Table, v.Reason, guard.Acceptance{})
-	}
-	if fresh || changed {
+	if counts && (fresh || changed) {
 		g.log.Error(LogTableHeld, "reason", string(v.Reason), "detail", v.Detail, "half", string(half),
 			"release_at", v.ReleaseAt, "count", c.Table.Len(), "hash", c.Table.Digest().String())
 	}

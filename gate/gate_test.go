@@ -11,6 +11,7 @@ import (
 
 	"github.com/routesrv/routesrv/gate"
 	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -142,4 +143,50 @@ func TestAnOfferThatAnAcceptanceOvertakesChangesNothing(t *testing.T) {
 	if o := g.Begin().OfferSeen(seen, offered(tableOf(t, 100, 1))); o.Result != gate.Overtaken || g.Table() != lost {
 		t.Errorf("outcome %+v, served %v", o, g.Table())
 	}
+}
+
+// brokenHalves panics whenever it is asked.
+type brokenHalves struct{}
+
+func (brokenHalves) CompileHalves(gate.Lane, *kube.Intent, *kube.Backends, table.List) table.List {
+	panic("index out of range")
+}
+func (brokenHalves) Keep(before, _ *kube.Backends) *kube.Backends { return before }
+func (brokenHalves) Drop(gate.Lane)                               {}
+
+// TestHoldThatBeginsWithAPanicIsOne: the guard holds a table, and then the compiler of its halves panics. What is held shows, is
+// recorded, and can be accepted.
+func TestHoldThatBeginsWithAPanicIsOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var to told
+		g, err := gate.New(gate.Config{
+			Sink: gate.Each(func(t *table.Table) { to.tables = append(to.tables, t) }), Halves: brokenHalves{},
+			Decided: func(d gate.Decision) { to.decisions = append(to.decisions, d) },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		offer := func(n int, revision uint64) (tab *table.Table, panicked any) {
+			defer func() { panicked = recover() }()
+			c := offered(tableOf(t, n, revision))
+			c.Snapshot = &kube.Snapshot{Intent: kube.Intent{Ingresses: []*kube.Ingress{{}}}}
+			tab = c.Table
+			g.Begin().Offer(c)
+			return tab, nil
+		}
+		first, _ := offer(10, 1)
+		held, panicked := offer(3, 2)
+		if panicked == nil || g.Table() != first {
+			t.Fatalf("panic %v, served %v: want a panic and the first table", panicked, g.Table())
+		}
+		if s := g.State(); !s.Held || s.Digest != held.Digest() || s.Half != guard.WholeTable || g.Held() == nil {
+			t.Errorf("state %+v, want the whole table held", s)
+		}
+		if _, err := g.Accept(guard.Acceptance{Digest: held.Digest(), By: "anna"}); err != nil || g.Table() != held {
+			t.Errorf("acceptance: %v, served %v", err, g.Table())
+		}
+		if want := []string{"held routes_lost  ", "accepted routes_lost anna "}; !slices.Equal(to.what(), want) {
+			t.Errorf("decisions %q, want %q", to.what(), want)
+		}
+	})
 }

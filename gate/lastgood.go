@@ -6,13 +6,8 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// Load reads the last-good file, and gives its table as a candidate; false if there is no file that can be used, which is no
-// error: the log and the status say why. The limit is the most bytes that the file may have. Load is to be called before
-// the first offer.
-//
-// It never fails, and never waits for what is at the path: a file that is torn, truncated, of somebody else or too large, a
-// folder, a FIFO, or a file that cannot be read is set aside, or left alone and another name used.
-func (g *Gate) Load(limit int64) (Candidate, bool) {
+// load reads the last-good file, and gives its table as a candidate; false if there is no file that can be used.
+func (g *Gate) load(limit int64) (Candidate, bool) {
 	f := g.lastGood()
 	if f == nil {
 		return Candidate{}, false
@@ -32,13 +27,18 @@ func (g *Gate) Load(limit int64) (Candidate, bool) {
 	return Candidate{Table: t, Read: table.Read{At: meta.Saved}, Origin: meta.Origin, Sent: t.Digest()}, true
 }
 
-// Boot serves the table of the last-good file, marked stale, if there is one that can be used, with the names that it goes by.
-// If a table is served already, Boot does nothing.
+// Boot serves the table of the last-good file, marked stale, if there is one that can be used. The limit is the most bytes that
+// the table may have; names gives the ETags that servers give to it, and may be nil. Boot is to be called before the first
+// offer. If a table is served already, it does nothing.
+//
+// Boot never fails: the log and the status say what is wrong. It never waits for what is at the path: a file that is torn,
+// truncated, of somebody else or too large, a folder, a FIFO, or a file that cannot be read is set aside, or left alone and
+// another name used.
 func (g *Gate) Boot(limit int64, names func(*table.Table) []string) {
 	if g.Served() != nil {
 		return
 	}
-	c, ok := g.Load(limit)
+	c, ok := g.load(limit)
 	if !ok {
 		return
 	}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/routesrv/routesrv/routeid"
+	"github.com/routesrv/routesrv/internal/routeid"
 	"github.com/routesrv/routesrv/table"
 )
 

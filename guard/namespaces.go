@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/routesrv/routesrv/routeid"
+	"github.com/routesrv/routesrv/internal/routeid"
 	"github.com/routesrv/routesrv/table"
 )
 

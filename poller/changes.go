@@ -9,7 +9,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// LevelTrace is below debug: changed routes are logged with their text.
+// LevelTrace is the level below debug: changed routes are logged with their text.
 const LevelTrace = slog.LevelDebug - 4
 
 // logChanges logs each route that came, went or changed between two tables, at debug level.

@@ -27,7 +27,7 @@ func TestMessagesAreThoseOfTheReference(t *testing.T) {
 	}
 }
 
-// Each step is one poll; the lines are those of routesrv.md §8.
+// Each step is one poll; the lines are those of the reference.
 func TestLogOfEachPoll(t *testing.T) {
 	broken := errors.New("list ingresses: connection refused")
 	type step struct {

@@ -15,9 +15,9 @@ import (
 	"github.com/routesrv/routesrv/compile"
 	"github.com/routesrv/routesrv/gate"
 	"github.com/routesrv/routesrv/internal/kubetest"
+	"github.com/routesrv/routesrv/internal/source/cluster"
+	"github.com/routesrv/routesrv/internal/source/cluster/watch"
 	"github.com/routesrv/routesrv/poller"
-	"github.com/routesrv/routesrv/source/cluster"
-	"github.com/routesrv/routesrv/source/cluster/watch"
 	"github.com/routesrv/routesrv/table"
 )
 

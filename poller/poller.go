@@ -25,6 +25,7 @@ import (
 
 	"github.com/routesrv/routesrv/gate"
 	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/internal/pace"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/table"
 )
@@ -45,11 +46,8 @@ const LogFollowingFailed = "the source cannot follow its objects"
 
 // Defaults of [Config].
 const (
-	DefaultInterval   = 3 * time.Second
+	DefaultInterval   = pace.DefaultInterval
 	DefaultMaxBackoff = 15 * time.Second
-	// recheckGap is the least time between the start of a read and one that was asked for by [Poller.Recheck]: clients
-	// can ask for rechecks, and they must not make the source suffer. A source that fails is not read early at all.
-	recheckGap = time.Second
 )
 
 // Source reads all objects, completely or not at all. Reads are made one after the other.
@@ -147,73 +145,55 @@ func (p *Poller) Run(ctx context.Context) error {
 	p.update(func(s *gate.Progress) { s.Started = time.Now() })
 	changed, wait := p.follow(ctx)
 	defer wait()
-	var (
-		timer      = time.NewTimer(0)
-		started    time.Time // of the last read
-		ended      time.Time // of the last read, table published
-		due        time.Time // of the next read
-		failures   int       // in a row
-		consistent bool      // the next read has to be
-		probing    = newProbing(p.cfg)
-	)
-	defer timer.Stop()
+	s := &schedule{timer: time.NewTimer(0)}
+	defer s.timer.Stop()
+	probing := newProbing(p.cfg)
 	defer probing.stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-p.recheck:
-			consistent = true
-			// A client holds a newer table: read past all caches, and soon. But a source that fails needs its rest, and
-			// would not give an answer any sooner.
-			if early := started.Add(recheckGap); failures == 0 && early.Before(due) {
-				due = early
-				timer.Reset(time.Until(due))
-			}
-			continue
+			s.asked()
 		case <-changed:
-			// The source has something, or has recovered: that is worth a read at once, also one that failed. After a read
-			// that took long the next one waits for as long again: a cluster in which something changes all the time
-			// must not take all of a processor.
-			if early := ended.Add(ended.Sub(started)); early.Before(due) {
-				due = early
-				timer.Reset(time.Until(due))
-			}
-			continue
+			s.changed()
 		case <-probing.due():
-			if probing.answers(ctx) && time.Now().Before(due) {
-				due = time.Now()
-				timer.Reset(0)
+			if probing.answers(ctx) {
+				s.sooner(time.Now())
 			}
-			continue
-		case <-timer.C:
+		case <-s.timer.C:
+			if ctx.Err() != nil {
+				return nil // both were ready
+			}
+			p.read(ctx, s, probing)
 		}
-		if ctx.Err() != nil {
-			return nil // both were ready
-		}
-		select {
-		case <-p.recheck: // it came while this read became due: it is not worth another one
-			consistent = true
-		default:
-		}
-		started = time.Now()
-		var down error // the source does not even answer a probe
-		if failures > 0 {
-			down = probing.probe(ctx)
-		}
-		failures = p.once(ctx, kube.ReadOptions{Consistent: consistent}, down)
-		ended = time.Now()
-		probing.after(failures)
-		if failures == 0 {
-			consistent = false
-			due = started.Add(p.cfg.Interval)
-		} else {
-			// From the end of the read: one that fails by its deadline must not be followed by another at once.
-			due = ended.Add(p.backoff(failures))
-		}
-		p.update(func(s *gate.Progress) { s.NextAttempt = due })
-		timer.Reset(time.Until(due))
 	}
+}
+
+// read makes the read that is due, and schedules the next.
+func (p *Poller) read(ctx context.Context, s *schedule, probing *probing) {
+	select {
+	case <-p.recheck: // it came while this read became due: it is not worth another one
+		s.consistent = true
+	default:
+	}
+	s.started = time.Now()
+	var down error // the source does not even answer a probe
+	if s.failures > 0 {
+		down = probing.probe(ctx)
+	}
+	s.failures = p.once(ctx, kube.ReadOptions{Consistent: s.consistent}, down)
+	s.ended = time.Now()
+	probing.after(s.failures)
+	next := s.started.Add(p.cfg.Interval)
+	if s.failures == 0 {
+		s.consistent = false
+	} else {
+		// From the end of the read: one that fails by its deadline must not be followed by another at once.
+		next = s.ended.Add(pace.Backoff(s.failures, p.cfg.Interval, p.cfg.MaxBackoff, rand.Float64()))
+	}
+	p.update(func(g *gate.Progress) { g.NextAttempt = next })
+	s.at(next)
 }
 
 // follow runs a source that follows its objects, until ctx ends. What it returns waits for that.
@@ -229,21 +209,6 @@ func (p *Poller) follow(ctx context.Context) (changed <-chan struct{}, wait func
 		}
 	})
 	return f.Changed(), group.Wait
-}
-
-// backoff is the delay after failures in a row. It doubles with each of them, up to the limit; the upper half of it is
-// left to chance, so that replicas do not come back together.
-func (p *Poller) backoff(failures int) time.Duration {
-	d := p.cfg.Interval
-	for range failures {
-		if d > p.cfg.MaxBackoff/2 {
-			d = p.cfg.MaxBackoff
-			break
-		}
-		d *= 2
-	}
-	least := max(d/2, p.cfg.Interval)
-	return least + time.Duration(rand.Int64N(int64(d-least)+1))
 }
 
 // Recheck asks for an early read that goes past all caches. It never blocks; requests that come before the read are one.

@@ -34,7 +34,7 @@ type Decision struct {
 // setting is looked at by each call of Decide, so that a switch that is refused happens as soon as nothing is in its way.
 type Decider struct {
 	pod  string
-	gate Gate
+	gate GateConfig
 	able Able
 
 	setting Setting
@@ -43,7 +43,7 @@ type Decider struct {
 
 // NewDecider makes a decider for a pod that starts with a setting. The error says what the mode needs and is not
 // configured.
-func NewDecider(pod string, gate Gate, able Able, start Setting) (*Decider, error) {
+func NewDecider(pod string, gate GateConfig, able Able, start Setting) (*Decider, error) {
 	d := &Decider{pod: pod, gate: gate, able: able, setting: start, mode: start.For(pod)}
 	if missing := able.Missing(d.mode); missing != "" {
 		return nil, fmt.Errorf("--mode %s: %s", start, missing)

@@ -13,8 +13,8 @@ var (
 	clean = rollout.Evidence{Comparisons: 100, CleanFor: 15 * time.Minute}
 )
 
-func enforced() rollout.Gate {
-	return rollout.Gate{Policy: rollout.GateEnforce, CleanFor: 15 * time.Minute, MinComparisons: 100}
+func enforced() rollout.GateConfig {
+	return rollout.GateConfig{Policy: rollout.GateEnforce, CleanFor: 15 * time.Minute, MinComparisons: 100}
 }
 
 func setting(t *testing.T, s string) rollout.Setting {
@@ -26,7 +26,7 @@ func setting(t *testing.T, s string) rollout.Setting {
 	return set
 }
 
-func decider(t *testing.T, gate rollout.Gate, able rollout.Able, start string) *rollout.Decider {
+func decider(t *testing.T, gate rollout.GateConfig, able rollout.Able, start string) *rollout.Decider {
 	t.Helper()
 	d, err := rollout.NewDecider("pod", gate, able, setting(t, start))
 	if err != nil {
@@ -78,7 +78,7 @@ func TestGateLetsPass(t *testing.T) {
 	report, off := enforced(), enforced()
 	report.Policy, off.Policy = rollout.GateReport, rollout.GateOff
 	for name, c := range map[string]struct {
-		gate     rollout.Gate
+		gate     rollout.GateConfig
 		from, to string
 		want     rollout.Mode
 	}{

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Defaults of [Gate].
+// Defaults of [GateConfig].
 const (
 	DefaultCleanFor       = 15 * time.Minute
 	DefaultMinComparisons = 100
@@ -37,8 +37,8 @@ func ParseGatePolicy(s string) (GatePolicy, error) {
 	return GateReport, fmt.Errorf("gate %s: want off, report or enforce", clip(s))
 }
 
-// Gate says whether a cutover from Pre to Exec is advisable.
-type Gate struct {
+// GateConfig says whether a cutover from Pre to Exec is advisable.
+type GateConfig struct {
 	Policy GatePolicy
 	// CleanFor is how long the comparisons must have been clean, without a break. 0 means no time at all.
 	CleanFor time.Duration
@@ -61,7 +61,7 @@ type Readiness struct {
 }
 
 // Judge says whether a cutover is advisable.
-func (g Gate) Judge(e Evidence) Readiness {
+func (g GateConfig) Judge(e Evidence) Readiness {
 	switch {
 	case e.Trouble != "":
 		return Readiness{Reason: e.Trouble}

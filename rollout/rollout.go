@@ -5,7 +5,7 @@
 //
 //   - [Mode] says who feeds the data plane; a [Setting] is what an operator writes, such as "Exec:25%", and
 //     [Setting.For] makes a mode of it for one pod.
-//   - [Gate] says whether the comparisons of Pre allow a cutover.
+//   - [GateConfig] says whether the comparisons of Pre allow a cutover.
 //   - [Decider] holds what was asked for against the gate and against what this data plane can do. It says which mode is
 //     in force and, if that is not the one asked for, why and what to do about it.
 //   - [Fallback] says when a data plane in Exec that has lost its route servers starts to read the cluster, and when it

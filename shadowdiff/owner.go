@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"strings"
 
-	"github.com/routesrv/routesrv/routeid"
+	"github.com/routesrv/routesrv/internal/routeid"
 )
 
 // Kinds of owners that are no kinds of objects.

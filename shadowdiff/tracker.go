@@ -5,11 +5,13 @@ import (
 	"hash/maphash"
 	"slices"
 	"time"
+
+	"github.com/routesrv/routesrv/internal/pace"
 )
 
 // Limits and defaults of [TrackerConfig].
 const (
-	DefaultInterval   = 3 * time.Second
+	DefaultInterval   = pace.DefaultInterval
 	DefaultMaxTracked = 20_000
 
 	confirmComparisons = 3  // consecutive ones

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"os"
 	"slices"
@@ -11,11 +10,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/routesrv/routesrv/config"
 	"github.com/routesrv/routesrv/dataplane"
+	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/internal/setup"
+	"github.com/routesrv/routesrv/internal/sidecar"
 	"github.com/routesrv/routesrv/rollout"
-	"github.com/routesrv/routesrv/setup"
-	"github.com/routesrv/routesrv/sidecar"
 )
 
 // The groups of flags that the route server has not.
@@ -70,6 +69,7 @@ func parse(args []string, env config.Env) (*flags, []config.Warning, error) {
 	p.Compile(&c.Compile)
 	p.Guard(&c.Guard)
 	p.Log(&f.log)
+	p.CompileFrom(&c.Compile, &f.source, &f.log)
 	_, warnings, err := p.Parse(args, env)
 	warnings = slices.DeleteFunc(warnings, func(w config.Warning) bool {
 		return w.Flag == "--"+urlFlag && strings.HasPrefix(w.Text, "given more than once") // each of them counts
@@ -78,8 +78,6 @@ func parse(args []string, env config.Env) (*flags, []config.Warning, error) {
 		return nil, warnings, err
 	}
 	c.Interval, c.MaxBackoff = poll.Interval, poll.MaxBackoff
-	c.Compile.EndpointSlices = f.source.EndpointSlices
-	c.Compile.HealthcheckAccessLog = f.log.Level <= slog.LevelDebug
 	more, wrong := f.check()
 	warnings = append(warnings, more...)
 	if wrong != nil {

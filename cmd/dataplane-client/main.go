@@ -10,124 +10,51 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"os"
-	"os/signal"
-	"runtime/debug"
-	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/routesrv/routesrv/config"
-	"github.com/routesrv/routesrv/setup"
-	"github.com/routesrv/routesrv/sidecar"
+	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/internal/setup"
+	"github.com/routesrv/routesrv/internal/sidecar"
 )
 
 // version is set by the linker for a release.
 var version string
 
-// Exit statuses.
-const (
-	exitOK       = 0
-	exitFailed   = 1
-	exitUnusable = 2 // the program cannot run as it was called
-)
-
-// stdio are the standard streams of the process.
-type stdio struct {
-	in       io.Reader
-	out, err io.Writer
+// program is this one.
+func program() setup.Program {
+	return setup.Program{Name: "dataplane-client", Version: version, Usage: "dataplane-client --help lists all flags\n"}
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-	// The second signal ends the process at once: whoever sends it does not want to wait for the draining.
-	context.AfterFunc(ctx, stop)
-	hup := make(chan os.Signal, 1)
-	signal.Notify(hup, syscall.SIGHUP)
-	setGCPercent()
-	status := run(ctx, hup, os.Args[1:], os.Environ(), stdio{os.Stdin, os.Stdout, os.Stderr})
-	stop()
-	os.Exit(status)
+	setup.SetGCPercent()
+	setup.Main(run)
 }
 
-// gcPercent trades a little processor time for memory, as in routesrv: nearly all of the heap is the table, and a table that
-// comes in is not to take twice its size while garbage waits (docs/operations.md).
-const gcPercent = 25
-
-// setGCPercent leaves the decision to GOGC where that is set.
-func setGCPercent() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
-}
-
-// run is the whole program. It ends when ctx does.
-func run(ctx context.Context, hup <-chan os.Signal, args, environ []string, std stdio) int {
+// run is the whole program. It ends when ctx does. SIGHUP, which would end the process without draining, reads the mode file.
+func run(ctx context.Context, args, environ []string, std setup.Stdio) int {
+	hup, stop := setup.Hangups()
+	defer stop()
 	if len(args) > 0 && args[0] == "version" {
-		fmt.Fprintln(std.out, setup.VersionText("dataplane-client", version))
-		return exitOK
+		program().PrintVersion(std)
+		return setup.ExitOK
 	}
-	f, warnings, err := parse(args, config.Env{Environ: environ, ReadFile: setup.ReadFile(ctx), Output: std.out})
-	switch {
-	case errors.Is(err, config.ErrHelp):
-		return exitOK
-	case errors.Is(err, config.ErrVersion):
-		fmt.Fprintln(std.out, setup.VersionText("dataplane-client", version))
-		return exitOK
-	case errors.Is(err, config.ErrChecked):
-		printWarnings(warnings, std)
-		fmt.Fprintln(std.out, "the settings can be used")
-		return exitOK
-	case err != nil:
-		printWarnings(warnings, std)
-		fmt.Fprintf(std.err, "dataplane-client: %v\ndataplane-client --help lists all flags\n", err)
-		return exitUnusable
+	f, warnings, err := parse(args, config.Env{Environ: environ, ReadFile: setup.ReadFile(ctx), Output: std.Out})
+	if status, ok := program().Configured(warnings, err, std); !ok {
+		return status
 	}
 	s, err := newSidecar(f, warnings, std)
 	if err != nil {
-		fmt.Fprintln(std.err, "dataplane-client:", err)
-		return exitUnusable
+		program().PrintError(err, std)
+		return setup.ExitUnusable
 	}
-	return serve(ctx, hup, s, std)
-}
-
-func printWarnings(warnings []config.Warning, std stdio) {
-	for _, w := range warnings {
-		fmt.Fprintln(std.err, "dataplane-client: warning:", w)
-	}
-}
-
-// serve runs the sidecar until ctx ends.
-func serve(ctx context.Context, hup <-chan os.Signal, s *sidecar.Sidecar, std stdio) int {
-	listening, stopListening := context.WithCancel(ctx)
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		for {
-			select {
-			case <-listening.Done():
-				return
-			case <-hup:
-				s.Reload()
-			}
-		}
-	}()
-	err := s.Run(ctx)
-	stopListening()
-	<-stopped
-	if err != nil {
-		fmt.Fprintln(std.err, "dataplane-client:", err)
-		return exitFailed
-	}
-	return exitOK
+	return program().Serve(ctx, hup, s, std)
 }
 
 // newSidecar wires a sidecar from its configuration.
-func newSidecar(f *flags, warnings []config.Warning, std stdio) (*sidecar.Sidecar, error) {
-	log := setup.Logger(f.log, std.err)
+func newSidecar(f *flags, warnings []config.Warning, std setup.Stdio) (*sidecar.Sidecar, error) {
+	log := setup.Logger(f.log, std.Err)
 	for _, w := range warnings {
 		log.Warn(w.Text, "flag", w.Flag, "where", w.Where)
 	}
@@ -141,7 +68,7 @@ func newSidecar(f *flags, warnings []config.Warning, std stdio) (*sidecar.Sideca
 		}
 	}
 	if f.source.Kubernetes || len(f.source.Manifests) > 0 {
-		source, _, err := setup.Source(f.source, std.in, log, cfg.Registry)
+		source, _, err := setup.Source(f.source, std.In, log, cfg.Registry)
 		if err != nil {
 			return nil, err
 		}

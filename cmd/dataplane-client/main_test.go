@@ -17,8 +17,9 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/routesrv/routesrv/config"
 	"github.com/routesrv/routesrv/dataplane"
+	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/internal/setup"
 	"github.com/routesrv/routesrv/rollout"
 )
 
@@ -70,13 +71,21 @@ func TestExitStatusesAndMessages(t *testing.T) {
 			args: []string{"--mode", "Exec", "--routesrv-url", "http://routesrv", "--routesrv-client-cert", "x"},
 		},
 		{
+			name: "what is computed has a zone, too", status: 2, stderr: `zone "a/b": want letters`,
+			args: []string{"--manifests", shop, "--zone", "a/b"},
+		},
+		{
+			name: "two zones of a computed table", status: 2, stderr: `both a zone and a zone file`,
+			args: []string{"--manifests", shop, "--zone", "a", "--zone-file", "b"},
+		},
+		{
 			name: "two zones", status: 2, stderr: `both a zone and a zone file`,
 			args: []string{"--mode", "Exec", "--routesrv-url", "http://routesrv", "--zone", "a", "--zone-file", "b"},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var out, errs bytes.Buffer
-			status := run(t.Context(), nil, c.args, nil, stdio{strings.NewReader(""), &out, &errs})
+			status := run(t.Context(), c.args, nil, setup.Stdio{In: strings.NewReader(""), Out: &out, Err: &errs})
 			if status != c.status {
 				t.Errorf("status %d, want %d", status, c.status)
 			}
@@ -110,7 +119,7 @@ func TestFlagsReachTheSidecar(t *testing.T) {
 	if got := strings.Join(c.Fetch.URLs, " "); got != "http://a http://b http://c" {
 		t.Errorf("URLs %s", got)
 	}
-	if got, want := c.Gate, (rollout.Gate{Policy: rollout.GateEnforce, CleanFor: time.Minute, MinComparisons: 7}); got != want {
+	if got, want := c.Gate, (rollout.GateConfig{Policy: rollout.GateEnforce, CleanFor: time.Minute, MinComparisons: 7}); got != want {
 		t.Errorf("gate %+v, want %+v", got, want)
 	}
 	want := rollout.FallbackConfig{Policy: rollout.FallbackAlways, After: 2 * time.Minute, MaxAge: 3 * time.Hour, Window: 4 * time.Minute}
@@ -158,13 +167,12 @@ func TestProgramServesAndFollowsItsModeFile(t *testing.T) {
 	write("False")
 	var errs buffer
 	ctx, cancel := context.WithCancel(t.Context())
-	hup := make(chan os.Signal, 1)
 	done := make(chan int, 1)
 	go func() {
-		done <- run(ctx, hup, []string{
+		done <- run(ctx, []string{
 			"--mode-file", mode, "--manifests", shop, "--routesrv-url", "http://127.0.0.1:1", "--lkg-file", mode + ".lkg",
 			"--address", "127.0.0.1:0", "--support-listener", "localhost:0",
-		}, nil, stdio{strings.NewReader(""), &errs, &errs})
+		}, nil, setup.Stdio{In: strings.NewReader(""), Out: &errs, Err: &errs})
 	}()
 	client := &http.Client{Transport: &http.Transport{}, Timeout: 10 * time.Second}
 	main := eventually(t, &errs, regexp.MustCompile(`msg="main listener open" component=sidecar address=(\S+)`))
@@ -187,7 +195,9 @@ func TestProgramServesAndFollowsItsModeFile(t *testing.T) {
 		t.Errorf("/routes: status %d, headers %v", resp.StatusCode, resp.Header)
 	}
 	write("pre")
-	hup <- syscall.SIGHUP
+	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		var status struct{ Mode, Origin string }
 		if err := json.NewDecoder(get("http://" + support + "/status").Body).Decode(&status); err != nil {
@@ -202,7 +212,7 @@ func TestProgramServesAndFollowsItsModeFile(t *testing.T) {
 	}
 	client.CloseIdleConnections()
 	cancel()
-	if got := <-done; got != exitOK {
+	if got := <-done; got != setup.ExitOK {
 		t.Errorf("exit status %d, log:\n%s", got, &errs)
 	}
 }

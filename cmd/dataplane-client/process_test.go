@@ -22,6 +22,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/routesrv/routesrv/internal/setup"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -142,7 +143,7 @@ func (p *process) terminate() {
 	case <-time.After(time.Minute):
 		p.t.Fatalf("no end after SIGTERM; log:\n%s", p.log)
 	}
-	if code := p.cmd.ProcessState.ExitCode(); code != exitOK {
+	if code := p.cmd.ProcessState.ExitCode(); code != setup.ExitOK {
 		p.t.Errorf("exit status %d; log:\n%s", code, p.log)
 	}
 }
@@ -285,7 +286,7 @@ func TestFIFOInPlaceOfSettingsIsNoHang(t *testing.T) {
 	} {
 		cmd := exec.CommandContext(t.Context(), path, append([]string{"--mode=Exec", "--routesrv-url=https://localhost"}, args...)...)
 		out, err := cmd.CombinedOutput()
-		if err == nil || cmd.ProcessState.ExitCode() != exitUnusable || !bytes.Contains(out, []byte("FIFO")) {
+		if err == nil || cmd.ProcessState.ExitCode() != setup.ExitUnusable || !bytes.Contains(out, []byte("FIFO")) {
 			t.Errorf("%s: %v, want the file and that it is a FIFO:\n%s", args[0], err, out)
 		}
 	}
@@ -310,7 +311,7 @@ func TestFIFOInPlaceOfSettingsIsNoHang(t *testing.T) {
 	if err != nil || !strings.Contains(said, "read") {
 		t.Errorf("it said %q (%v)", said, err)
 	}
-	if err := cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() != exitUnusable {
+	if err := cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() != setup.ExitUnusable {
 		t.Errorf("it ended with %v", err)
 	}
 }

@@ -8,51 +8,51 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/routesrv/routesrv/compile"
-	"github.com/routesrv/routesrv/config"
+	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/internal/setup"
 	"github.com/routesrv/routesrv/kube"
-	"github.com/routesrv/routesrv/setup"
 )
 
 // runCompile prints the table of manifests, with the flags of the server, and its problems on the standard error, one a
 // line with the object that has it. The exit status is 0 if there is none, 1 if there are problems of severity warning or
 // error, 2 if there is no table.
-func runCompile(ctx context.Context, args []string, env config.Env, std stdio) int {
+func runCompile(ctx context.Context, args []string, env config.Env, std setup.Stdio) int {
 	cfg, warnings, err := config.ParseCompile(args, env)
-	if status, ok := configured(warnings, err, std); !ok {
+	if status, ok := program().Configured(warnings, err, std); !ok {
 		return status
 	}
-	printWarnings(warnings, std)
+	program().PrintWarnings(warnings, std)
 	result, err := compileOnce(ctx, cfg, std)
 	if err != nil {
-		fmt.Fprintln(std.err, "routesrv compile:", err)
-		return exitUnusable
+		fmt.Fprintln(std.Err, "routesrv compile:", err)
+		return setup.ExitUnusable
 	}
-	out := bufio.NewWriter(std.out)
+	out := bufio.NewWriter(std.Out)
 	for r := range result.Routes.All() {
 		fmt.Fprintln(out, r.Text)
 	}
 	if err := out.Flush(); err != nil {
-		fmt.Fprintln(std.err, "routesrv compile: print the table:", err)
-		return exitUnusable
+		fmt.Fprintln(std.Err, "routesrv compile: print the table:", err)
+		return setup.ExitUnusable
 	}
-	status := exitOK
+	status := setup.ExitOK
 	for _, p := range result.Problems {
-		fmt.Fprintln(std.err, p)
+		fmt.Fprintln(std.Err, p)
 		if p.Severity > compile.Info {
-			status = exitFailed
+			status = setup.ExitFailed
 		}
 	}
 	return status
 }
 
 // compileOnce reads the source once and compiles what it gives.
-func compileOnce(ctx context.Context, cfg *config.RouteServer, std stdio) (*compile.Result, error) {
+func compileOnce(ctx context.Context, cfg *config.RouteServer, std setup.Stdio) (*compile.Result, error) {
 	compiler, err := compile.New(cfg.Compile)
 	if err != nil {
 		return nil, err
 	}
 	cfg.Source.Watch = false // one read is no reason to watch
-	source, _, err := setup.Source(cfg.Source, std.in, setup.Logger(cfg.Log, std.err), prometheus.NewRegistry())
+	source, _, err := setup.Source(cfg.Source, std.In, setup.Logger(cfg.Log, std.Err), prometheus.NewRegistry())
 	if err != nil {
 		return nil, err
 	}

@@ -11,20 +11,20 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/routesrv/routesrv/compile"
-	"github.com/routesrv/routesrv/config"
+	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/internal/setup"
+	"github.com/routesrv/routesrv/internal/source/tables"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/poller"
-	"github.com/routesrv/routesrv/setup"
 	"github.com/routesrv/routesrv/shadowdiff"
 	"github.com/routesrv/routesrv/shadowdiff/page"
-	"github.com/routesrv/routesrv/source/tables"
 	"github.com/routesrv/routesrv/table"
 )
 
 // differ is one run of routesrv diff.
 type differ struct {
 	opts    diffOptions
-	std     stdio
+	std     setup.Stdio
 	reader  *tables.Reader
 	sources [2]tables.Source // A and B
 }
@@ -34,15 +34,15 @@ var sideNames = [2]string{"A", "B"}
 
 // runDiff compares two tables. The exit status is that of diff(1): 0 if they mean the same, 1 if they differ, 2 if there is
 // trouble. With --watch it is that of the last comparison.
-func runDiff(ctx context.Context, args []string, env config.Env, std stdio) int {
+func runDiff(ctx context.Context, args []string, env config.Env, std setup.Stdio) int {
 	opts, places, warnings, err := parseDiff(args, env, std)
-	if status, ok := configured(warnings, err, std); !ok {
+	if status, ok := program().Configured(warnings, err, std); !ok {
 		return status
 	}
-	printWarnings(warnings, std)
+	program().PrintWarnings(warnings, std)
 	d := &differ{opts: opts, std: std}
 	compiler := &manifestCompiler{cfg: opts.server, std: std, paths: make(map[string]*compiledPath)}
-	d.reader = tables.New(tables.Config{Compile: compiler.compile, Stdin: std.in, Timeout: opts.timeout})
+	d.reader = tables.New(tables.Config{Compile: compiler.compile, Stdin: std.In, Timeout: opts.timeout})
 	defer d.reader.Close()
 	for i, place := range places {
 		if d.sources[i], err = d.reader.Open(place); err != nil {
@@ -65,17 +65,17 @@ func runDiff(ctx context.Context, args []string, env config.Env, std stdio) int 
 // statusOf is the exit status after a comparison.
 func statusOf(v *shadowdiff.View) int {
 	if v.Report.Empty() {
-		return exitOK
+		return setup.ExitOK
 	}
-	return exitFailed
+	return setup.ExitFailed
 }
 
 // trouble prints an error; of two that are joined each has a line.
 func (d *differ) trouble(err error) int {
 	for _, err := range unjoined(err) {
-		fmt.Fprintln(d.std.err, "routesrv diff:", shadowdiff.Printable(err.Error()))
+		fmt.Fprintln(d.std.Err, "routesrv diff:", shadowdiff.Printable(err.Error()))
 	}
-	return exitUnusable
+	return setup.ExitUnusable
 }
 
 func unjoined(err error) []error {
@@ -88,11 +88,11 @@ func unjoined(err error) []error {
 func (d *differ) write(v *shadowdiff.View) error {
 	switch d.opts.output {
 	case "json":
-		return shadowdiff.WriteJSON(d.std.out, v)
+		return shadowdiff.WriteJSON(d.std.Out, v)
 	case "html":
-		return page.Write(d.std.out, v)
+		return page.Write(d.std.Out, v)
 	default:
-		return shadowdiff.WriteText(d.std.out, v, d.opts.text)
+		return shadowdiff.WriteText(d.std.Out, v, d.opts.text)
 	}
 }
 
@@ -128,14 +128,14 @@ func (d *differ) watch(ctx context.Context) int {
 	tracker := shadowdiff.NewTracker(shadowdiff.TrackerConfig{Interval: d.opts.interval})
 	tick := time.NewTicker(d.opts.interval)
 	defer tick.Stop()
-	status, lastError := exitUnusable, ""
+	status, lastError := setup.ExitUnusable, ""
 	var last *shadowdiff.View
 	for {
 		view, err := d.compare(ctx)
 		switch {
 		case ctx.Err() != nil: // interrupted: what was loaded meanwhile may be incomplete
 		case err != nil:
-			status = exitUnusable
+			status = setup.ExitUnusable
 			if err.Error() != lastError {
 				d.trouble(err)
 			}
@@ -154,7 +154,7 @@ func (d *differ) watch(ctx context.Context) int {
 		case <-tick.C:
 		case <-ctx.Done():
 			if last != nil && d.opts.output == "text" {
-				fmt.Fprintln(d.std.out, last.Summary())
+				fmt.Fprintln(d.std.Out, last.Summary())
 			}
 			return status
 		}
@@ -170,16 +170,16 @@ func (d *differ) writeNews(o *shadowdiff.Observation) error {
 		for _, t := range event.of {
 			e := shadowdiff.Entry(t)
 			if d.opts.output == "json" {
-				if err := shadowdiff.WriteEntryJSON(d.std.out, e, nil, event.name, o.Now); err != nil {
+				if err := shadowdiff.WriteEntryJSON(d.std.Out, e, nil, event.name, o.Now); err != nil {
 					return err
 				}
 				continue
 			}
-			if _, err := fmt.Fprintf(d.std.out, "%s %s: %s\n", o.Now.UTC().Format(time.RFC3339), event.name,
+			if _, err := fmt.Fprintf(d.std.Out, "%s %s: %s\n", o.Now.UTC().Format(time.RFC3339), event.name,
 				shadowdiff.OwnerOf(e.ID)); err != nil {
 				return err
 			}
-			if err := shadowdiff.WriteEntry(d.std.out, e, d.opts.text); err != nil {
+			if err := shadowdiff.WriteEntry(d.std.Out, e, d.opts.text); err != nil {
 				return err
 			}
 		}
@@ -190,7 +190,7 @@ func (d *differ) writeNews(o *shadowdiff.Observation) error {
 // manifestCompiler compiles manifests with the flags of the server. It may be used by both sides at once.
 type manifestCompiler struct {
 	cfg config.RouteServer
-	std stdio
+	std setup.Stdio
 
 	mu    sync.Mutex // one compilation at a time
 	paths map[string]*compiledPath
@@ -220,7 +220,7 @@ func (c *manifestCompiler) compile(ctx context.Context, path string) (table.List
 		problems += fmt.Sprintln(path+":", problem)
 	}
 	if problems != p.problems {
-		_, _ = io.WriteString(c.std.err, problems) // the comparison is what counts
+		_, _ = io.WriteString(c.std.Err, problems) // the comparison is what counts
 		p.problems = problems
 	}
 	return result.Routes, nil
@@ -237,7 +237,7 @@ func (c *manifestCompiler) of(path string) (*compiledPath, error) {
 	}
 	from := c.cfg.Source
 	from.Kubernetes, from.Manifests = false, []string{path}
-	source, _, err := setup.Source(from, nil, setup.Logger(c.cfg.Log, c.std.err), prometheus.NewRegistry())
+	source, _, err := setup.Source(from, nil, setup.Logger(c.cfg.Log, c.std.Err), prometheus.NewRegistry())
 	if err != nil {
 		return nil, err
 	}

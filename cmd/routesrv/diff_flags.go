@@ -12,9 +12,10 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/routesrv/routesrv/config"
+	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/internal/setup"
+	"github.com/routesrv/routesrv/internal/source/tables"
 	"github.com/routesrv/routesrv/shadowdiff"
-	"github.com/routesrv/routesrv/source/tables"
 )
 
 const diffIntro = `Compares two routing tables by what they mean: the order of endpoints is no difference, that of filters
@@ -53,7 +54,7 @@ type diffOptions struct {
 }
 
 // parseDiff reads the command line of routesrv diff, the environment and the configuration file.
-func parseDiff(args []string, env config.Env, std stdio) (diffOptions, []string, []config.Warning, error) {
+func parseDiff(args []string, env config.Env, std setup.Stdio) (diffOptions, []string, []config.Warning, error) {
 	o := diffOptions{output: "text", interval: shadowdiff.DefaultInterval, timeout: tables.DefaultTimeout}
 	color := "auto"
 	p := config.NewRouteServer(config.Command{
@@ -89,7 +90,7 @@ func parseDiff(args []string, env config.Env, std stdio) (diffOptions, []string,
 	if len(o.server.Source.Manifests) > 0 {
 		warnings = append(warnings, config.Warning{Flag: "--manifests", Text: "has no effect: the tables are A and B"})
 	}
-	o.text = textOptions(std.out, env.Environ, color)
+	o.text = textOptions(std.Out, env.Environ, color)
 	return o, places, warnings, err
 }
 

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/routesrv/routesrv/internal/setup"
 )
 
 const (
@@ -143,7 +145,7 @@ func TestDiffWithARealServer(t *testing.T) {
 	go func() {
 		ended <- run(ctx, []string{
 			"--manifests", shop, "-address", address, "-support-listener", freeAddress(t), "-wait-for-healthcheck-interval=0s",
-		}, nil, stdio{strings.NewReader(""), io.Discard, io.Discard})
+		}, nil, setup.Stdio{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard})
 	}()
 	awaitTable(t, "http://"+address+"/routes")
 	if r := runWith(t, "", "diff", "http://"+address+"/routes", shop); r.status != 0 || !strings.HasPrefix(r.out, "same: 33 routes") {
@@ -226,7 +228,7 @@ func watchDiff(t *testing.T, flags []string, changes ...string) result {
 		ended := make(chan int)
 		go func() {
 			args := append(append([]string{"diff", "--watch"}, flags...), a, b)
-			ended <- run(ctx, args, nil, stdio{strings.NewReader(""), &out, &errs})
+			ended <- run(ctx, args, nil, setup.Stdio{In: strings.NewReader(""), Out: &out, Err: &errs})
 		}()
 		time.Sleep(500 * time.Millisecond) // between two comparisons
 		for _, content := range changes {
@@ -309,7 +311,7 @@ func TestDiffReportsThatItCannotPrint(t *testing.T) {
 	var errs strings.Builder
 	a, b := tempFile(t, "a.eskip", tableA), tempFile(t, "b.eskip", tableB)
 	for _, output := range []string{"text", "json", "html"} {
-		status := run(t.Context(), []string{"diff", "--output", output, a, b}, nil, stdio{strings.NewReader(""), closedPipe{}, &errs})
+		status := run(t.Context(), []string{"diff", "--output", output, a, b}, nil, setup.Stdio{In: strings.NewReader(""), Out: closedPipe{}, Err: &errs})
 		if status != 2 || !strings.Contains(errs.String(), "print the comparison: io: read/write on closed pipe") {
 			t.Errorf("%s: status %d: %s", output, status, errs.String())
 		}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/routesrv/routesrv/internal/setup"
 )
 
 const shop = "../../examples/shop"
@@ -23,7 +25,7 @@ type result struct {
 func runWith(t *testing.T, stdin string, args ...string) result {
 	t.Helper()
 	var out, errs strings.Builder
-	status := run(t.Context(), args, nil, stdio{strings.NewReader(stdin), &out, &errs})
+	status := run(t.Context(), args, nil, setup.Stdio{In: strings.NewReader(stdin), Out: &out, Err: &errs})
 	return result{status, out.String(), errs.String()}
 }
 
@@ -127,7 +129,7 @@ func TestReadmeCommandServes(t *testing.T) {
 	go func() {
 		ended <- run(ctx, []string{
 			"--manifests", shop, "-address", address, "-support-listener", freeAddress(t), "-wait-for-healthcheck-interval=0s",
-		}, nil, stdio{strings.NewReader(""), io.Discard, io.Discard})
+		}, nil, setup.Stdio{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard})
 	}()
 	etag, body := awaitTable(t, "http://"+address+"/routes")
 	if want := runWith(t, "", "compile", shop).out; body+"\n" != want {
@@ -138,7 +140,7 @@ func TestReadmeCommandServes(t *testing.T) {
 		t.Errorf("the README shows another ETag than %s", etag)
 	}
 	cancel()
-	if status := <-ended; status != exitOK {
+	if status := <-ended; status != setup.ExitOK {
 		t.Errorf("exit status %d", status)
 	}
 	http.DefaultClient.CloseIdleConnections()

@@ -6,26 +6,27 @@ import (
 	"time"
 	_ "time/tzdata" // zones of Before, After and Between: the image has no files
 
-	"github.com/routesrv/routesrv/config"
+	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/internal/setup"
+	"github.com/routesrv/routesrv/internal/source/tables"
 	"github.com/routesrv/routesrv/match"
 	"github.com/routesrv/routesrv/shadowdiff"
-	"github.com/routesrv/routesrv/source/tables"
 )
 
 // runMatch finds the route of a request. The exit status is 0 if a route matches, 1 if none does or may not, and 2 if there
 // is trouble.
-func runMatch(ctx context.Context, args []string, env config.Env, std stdio) int {
+func runMatch(ctx context.Context, args []string, env config.Env, std setup.Stdio) int {
 	opts, warnings, err := parseMatch(args, env)
-	if status, ok := configured(warnings, err, std); !ok {
+	if status, ok := program().Configured(warnings, err, std); !ok {
 		return status
 	}
-	printWarnings(warnings, std)
+	program().PrintWarnings(warnings, std)
 	trouble := func(err error) int {
-		fmt.Fprintln(std.err, "routesrv match:", shadowdiff.Printable(err.Error()))
-		return exitUnusable
+		fmt.Fprintln(std.Err, "routesrv match:", shadowdiff.Printable(err.Error()))
+		return setup.ExitUnusable
 	}
 	compiler := &manifestCompiler{cfg: opts.server, std: std, paths: make(map[string]*compiledPath)}
-	reader := tables.New(tables.Config{Compile: compiler.compile, Stdin: std.in, Timeout: opts.timeout})
+	reader := tables.New(tables.Config{Compile: compiler.compile, Stdin: std.In, Timeout: opts.timeout})
 	defer reader.Close()
 	source, err := reader.Open(opts.place)
 	if err != nil {
@@ -46,13 +47,13 @@ func runMatch(ctx context.Context, args []string, env config.Env, std stdio) int
 	if opts.output == "json" {
 		write = v.writeJSON
 	}
-	if err := write(std.out); err != nil {
+	if err := write(std.Out); err != nil {
 		return trouble(fmt.Errorf("print the result: %w", err))
 	}
 	if v.matched() {
-		return exitOK
+		return setup.ExitOK
 	}
-	return exitFailed
+	return setup.ExitFailed
 }
 
 // matchView is what there is to print.

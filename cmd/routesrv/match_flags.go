@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/routesrv/routesrv/config"
+	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/internal/source/tables"
 	"github.com/routesrv/routesrv/match"
-	"github.com/routesrv/routesrv/source/tables"
 )
 
 const matchIntro = `Finds the route that a Skipper would pick for a request, without sending the request: the route with its owner,

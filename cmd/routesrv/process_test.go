@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/routesrv/routesrv/internal/setup"
 )
 
 // asProgram makes the test binary the program itself, for tests that need a process of its own.
@@ -260,8 +262,8 @@ func TestAFIFOInPlaceOfSettingsIsNoHang(t *testing.T) {
 	for _, flag := range []string{"-kubernetes-token-file", "-kubeconfig"} {
 		cmd := program("-kubernetes", flag, fifo)
 		out, _ := cmd.CombinedOutput()
-		if cmd.ProcessState.ExitCode() != exitUnusable || !strings.Contains(string(out), "FIFO") || !strings.Contains(string(out), fifo) {
-			t.Errorf("%s: exit status %d, want %d, the path and that it is a FIFO:\n%s", flag, cmd.ProcessState.ExitCode(), exitUnusable, out)
+		if cmd.ProcessState.ExitCode() != setup.ExitUnusable || !strings.Contains(string(out), "FIFO") || !strings.Contains(string(out), fifo) {
+			t.Errorf("%s: exit status %d, want %d, the path and that it is a FIFO:\n%s", flag, cmd.ProcessState.ExitCode(), setup.ExitUnusable, out)
 		}
 	}
 	cmd := program("-config-file", fifo)
@@ -285,7 +287,7 @@ func TestAFIFOInPlaceOfSettingsIsNoHang(t *testing.T) {
 	if err != nil || !strings.Contains(line, "read") || !strings.Contains(line, fifo) {
 		t.Errorf("it said %q (%v)", line, err)
 	}
-	if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != exitUnusable {
-		t.Errorf("exit status %d, want %d", cmd.ProcessState.ExitCode(), exitUnusable)
+	if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != setup.ExitUnusable {
+		t.Errorf("exit status %d, want %d", cmd.ProcessState.ExitCode(), setup.ExitUnusable)
 	}
 }

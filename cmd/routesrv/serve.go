@@ -5,68 +5,43 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"os"
-	"os/signal"
 	"runtime"
-	"runtime/debug"
-	"sync"
-	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/routesrv/routesrv/config"
 	"github.com/routesrv/routesrv/dataplane"
-	"github.com/routesrv/routesrv/peers"
+	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/internal/peers"
+	"github.com/routesrv/routesrv/internal/server"
+	"github.com/routesrv/routesrv/internal/setup"
 	"github.com/routesrv/routesrv/poller"
-	"github.com/routesrv/routesrv/server"
-	"github.com/routesrv/routesrv/setup"
 	"github.com/routesrv/routesrv/table"
 )
 
 // runServe serves until ctx ends. SIGHUP, which would end the process without draining, reads the source at once.
-func runServe(ctx context.Context, args []string, env config.Env, std stdio) int {
-	hup := make(chan os.Signal, 1)
-	signal.Notify(hup, syscall.SIGHUP)
-	defer signal.Stop(hup)
+func runServe(ctx context.Context, args []string, env config.Env, std setup.Stdio) int {
+	hup, stop := setup.Hangups()
+	defer stop()
 	cfg, warnings, err := config.ParseRouteServer(args, env)
-	if status, ok := configured(warnings, err, std); !ok {
+	if status, ok := program().Configured(warnings, err, std); !ok {
 		return status
 	}
-	log := setup.Logger(cfg.Log, std.err)
+	log := setup.Logger(cfg.Log, std.Err)
 	for _, w := range warnings {
 		log.Warn("configuration", "flag", w.Flag, "where", w.Where, "warning", w.Text)
 	}
 	s, err := newServer(cfg, log, std)
 	if err != nil {
-		fmt.Fprintln(std.err, "routesrv:", err)
-		return exitUnusable
+		program().PrintError(err, std)
+		return setup.ExitUnusable
 	}
-	ended := make(chan struct{})
-	var reloading sync.WaitGroup
-	reloading.Go(func() {
-		for {
-			select {
-			case <-ended:
-				return
-			case <-hup:
-				s.Reload()
-			}
-		}
-	})
-	err = s.Run(ctx)
-	close(ended)
-	reloading.Wait()
-	if err != nil {
-		fmt.Fprintln(std.err, "routesrv:", err)
-		return exitFailed
-	}
-	return exitOK
+	return program().Serve(ctx, hup, s, std)
 }
 
 // newServer wires a server from its configuration.
-func newServer(cfg *config.RouteServer, log *slog.Logger, std stdio) (*server.Server, error) {
+func newServer(cfg *config.RouteServer, log *slog.Logger, std setup.Stdio) (*server.Server, error) {
 	setProfileRates(cfg.Listen)
-	setGCPercent()
+	setup.SetGCPercent()
 	registry := prometheus.NewRegistry()
 	source, upstream, origin, err := newSource(cfg, log, std, registry)
 	if err != nil {
@@ -99,11 +74,11 @@ func newServer(cfg *config.RouteServer, log *slog.Logger, std stdio) (*server.Se
 }
 
 // newSource makes the source of objects, or of a relay the client of another route server.
-func newSource(cfg *config.RouteServer, log *slog.Logger, std stdio, reg prometheus.Registerer) (poller.Source, dataplane.Config, string, error) {
+func newSource(cfg *config.RouteServer, log *slog.Logger, std setup.Stdio, reg prometheus.Registerer) (poller.Source, dataplane.Config, string, error) {
 	u := cfg.Upstream
 	if len(u.URLs) == 0 {
 		cfg.Source.ProbeInterval = server.ProbeInterval(cfg.Poll.Interval)
-		source, origin, err := setup.Source(cfg.Source, std.in, log, reg)
+		source, origin, err := setup.Source(cfg.Source, std.In, log, reg)
 		return source, dataplane.Config{}, origin, err
 	}
 	transport, err := setup.NewTransport(setup.TLSFiles{CA: u.CAFile, Cert: u.CertFile, Key: u.KeyFile}, log)
@@ -130,17 +105,6 @@ func newPeers(cfg *config.RouteServer, log *slog.Logger) (func(context.Context) 
 		Transport: func(address string) (http.RoundTripper, error) { return setup.NewTransportTo(address, files, log) },
 	}
 	return func(ctx context.Context) (*table.Table, string, error) { return peers.Table(ctx, asked) }, nil
-}
-
-// gcPercent trades a little processor time for memory: nearly all of the heap is the table and the objects, which live
-// for long, and the default would leave as much again to garbage (docs/performance.md).
-const gcPercent = 25
-
-// setGCPercent leaves the decision to GOGC where that is set.
-func setGCPercent() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
 }
 
 // setProfileRates sets the rates of the runtime; zero leaves them as they are.

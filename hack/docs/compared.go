@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/routesrv/routesrv/config"
+	"github.com/routesrv/routesrv/internal/config"
 )
 
 // comparedParts are the flags beside those of Skipper's route server: those that it reads, and those that are new here.

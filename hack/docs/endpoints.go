@@ -6,7 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/routesrv/routesrv/httpserve"
+	"github.com/routesrv/routesrv/internal/httpserve"
 )
 
 // endpointParts are the tables of endpoints, one for each listener of each binary.

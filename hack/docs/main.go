@@ -18,13 +18,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/routesrv/routesrv/config"
 	"github.com/routesrv/routesrv/dataplane"
+	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/internal/server"
+	"github.com/routesrv/routesrv/internal/sidecar"
+	"github.com/routesrv/routesrv/internal/source/cluster"
+	"github.com/routesrv/routesrv/internal/source/cluster/watch"
 	"github.com/routesrv/routesrv/kube"
-	"github.com/routesrv/routesrv/server"
-	"github.com/routesrv/routesrv/sidecar"
-	"github.com/routesrv/routesrv/source/cluster"
-	"github.com/routesrv/routesrv/source/cluster/watch"
 )
 
 func main() {

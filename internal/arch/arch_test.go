@@ -22,77 +22,78 @@ var allowed = map[string][]string{
 	"eskip": {},
 
 	// data
-	"kube":              {},
-	"table":             {"eskip"},
-	"routeid":           {},
-	"guard":             {"routeid", "table"},
-	"proxysafe":         {"eskip", "table"},
-	"wire":              {"table"},
-	"internal/audit":    {"internal/durable", "table"},
-	"internal/durable":  {},
-	"internal/delivery": {},
+	"kube":               {},
+	"table":              {"eskip"},
+	"internal/routeid":   {},
+	"guard":              {"internal/routeid", "table"},
+	"internal/proxysafe": {"eskip", "table"},
+	"internal/wire":      {"table"},
+	"internal/audit":     {"internal/durable", "table"},
+	"internal/durable":   {},
+	"internal/delivery":  {},
+	"internal/pace":      {},
 
 	// pure: no I/O, no clock, no log
-	"compile":    {"eskip", "kube", "proxysafe", "routeid", "table"},
-	"shadowdiff": {"eskip", "routeid"},
+	"compile":    {"eskip", "kube", "internal/proxysafe", "internal/routeid", "table"},
+	"shadowdiff": {"eskip", "internal/pace", "internal/routeid"},
 	"rollout":    {},
 	"match":      {"eskip"},
 
 	// serving
-	"etagcache": {"internal/delivery", "table", "wire"},
+	"etagcache": {"internal/delivery", "table", "internal/wire"},
 
 	// gate: the one place that decides which table is served
-	"gate": {"guard", "internal/audit", "internal/durable", "kube", "proxysafe", "table"},
+	"gate": {"guard", "internal/audit", "internal/durable", "kube", "internal/proxysafe", "table"},
 
 	// producers hand tables to the gate; these do not know each other
-	"source/cluster":                 {"kube", "source/cluster/internal/api", "source/cluster/internal/lister"},
-	"source/cluster/internal/decode": {"kube"},
-	"source/cluster/internal/api":    {"internal/durable", "kube", "source/cluster/internal/decode"},
-	"source/cluster/internal/lister": {"kube", "source/cluster/internal/api", "source/cluster/internal/decode"},
-	"source/cluster/watch":           {"kube", "source/cluster/internal/api", "source/cluster/internal/decode", "source/cluster/internal/lister"},
-	"source/manifests":               {"kube", "source/manifests/yamldoc"},
-	"source/manifests/yamldoc":       {},
-	"source/filterdir":               {"kube"},
-	"source/tables":                  {"eskip", "table", "wire"},
-	"poller":                         {"compile", "gate", "guard", "kube", "table"},
-	"dataplane":                      {"eskip", "gate", "guard", "internal/durable", "proxysafe", "table", "wire"},
+	"internal/source/cluster":                 {"kube", "internal/source/cluster/internal/api", "internal/source/cluster/internal/lister"},
+	"internal/source/cluster/internal/decode": {"kube"},
+	"internal/source/cluster/internal/api":    {"internal/durable", "kube", "internal/source/cluster/internal/decode"},
+	"internal/source/cluster/internal/lister": {"kube", "internal/source/cluster/internal/api", "internal/source/cluster/internal/decode"},
+	"internal/source/cluster/watch":           {"kube", "internal/source/cluster/internal/api", "internal/source/cluster/internal/decode", "internal/source/cluster/internal/lister"},
+	"internal/source/manifests":               {"kube", "internal/source/manifests/yamldoc"},
+	"internal/source/manifests/yamldoc":       {},
+	"internal/source/filterdir":               {"kube"},
+	"internal/source/tables":                  {"eskip", "table", "internal/wire"},
+	"poller":                                  {"compile", "gate", "guard", "internal/pace", "kube", "table"},
+	"dataplane":                               {"eskip", "gate", "guard", "internal/durable", "internal/pace", "internal/proxysafe", "table", "internal/wire"},
 
 	// parts and assembly: join producers into what the binaries run
-	"shadowdiff/page": {"shadowdiff"},
-	"httpserve":       {"guard", "table"},
-	"relay":           {"dataplane", "etagcache", "gate", "guard", "table"},
-	"peers":           {"dataplane", "gate", "guard", "table", "wire"},
+	"shadowdiff/page":    {"shadowdiff"},
+	"internal/httpserve": {"guard", "table"},
+	"internal/relay":     {"dataplane", "etagcache", "gate", "guard", "table"},
+	"internal/peers":     {"dataplane", "gate", "guard", "table", "internal/wire"},
 
-	"httpserve/guardpage": {"eskip", "guard", "httpserve", "shadowdiff", "shadowdiff/page", "table"},
+	"internal/httpserve/guardpage": {"eskip", "guard", "internal/httpserve", "shadowdiff", "shadowdiff/page", "table"},
 
-	"server": {
-		"compile", "dataplane", "eskip", "etagcache", "gate", "guard", "httpserve", "httpserve/guardpage", "internal/audit", "internal/durable", "poller", "relay", "table",
+	"internal/server": {
+		"compile", "dataplane", "eskip", "etagcache", "gate", "guard", "internal/httpserve", "internal/httpserve/guardpage", "internal/audit", "internal/durable", "poller", "internal/relay", "table",
 	},
-	"sidecar": {
-		"compile", "dataplane", "eskip", "etagcache", "gate", "guard", "httpserve", "httpserve/guardpage", "internal/audit", "internal/durable", "poller", "rollout",
+	"internal/sidecar": {
+		"compile", "dataplane", "eskip", "etagcache", "gate", "guard", "internal/httpserve", "internal/httpserve/guardpage", "internal/audit", "internal/durable", "poller", "rollout",
 		"shadowdiff", "shadowdiff/page", "table",
 	},
-	"config": {"compile", "dataplane", "eskip", "guard", "kube", "proxysafe"},
-	"setup":  {"config", "internal/durable", "poller", "source/cluster", "source/cluster/watch", "source/filterdir", "source/manifests"},
+	"internal/config": {"compile", "dataplane", "eskip", "guard", "kube", "poller", "internal/proxysafe"},
+	"internal/setup":  {"internal/config", "dataplane", "internal/durable", "poller", "internal/source/cluster", "internal/source/cluster/watch", "internal/source/filterdir", "internal/source/manifests"},
 
 	// binaries
-	"cmd/dataplane-client": {"config", "dataplane", "rollout", "setup", "sidecar"},
-	"cmd/routesrv":         {"compile", "config", "dataplane", "eskip", "kube", "match", "peers", "poller", "server", "setup", "shadowdiff", "shadowdiff/page", "source/tables", "table"},
+	"cmd/dataplane-client": {"internal/config", "dataplane", "rollout", "internal/setup", "internal/sidecar"},
+	"cmd/routesrv":         {"compile", "internal/config", "dataplane", "eskip", "kube", "match", "internal/peers", "poller", "internal/server", "internal/setup", "shadowdiff", "shadowdiff/page", "internal/source/tables", "table"},
 
 	// aside: only tests use these
-	"internal/fixture":                    {"compile", "eskip"},
-	"internal/loopback":                   {},
-	"internal/kubetest":                   {"kube", "source/manifests/yamldoc"},
-	"internal/scale":                      {"internal/kubetest", "kube"},
-	"internal/image":                      {},
-	"internal/release":                    {"internal/image"},
-	"internal/sandbox":                    {},
-	"source/cluster/internal/clustertest": {"internal/kubetest", "kube"},
-	"internal/kubelet":                    {"internal/image", "internal/sandbox"},
-	"hack/release":                        {"internal/release"},
-	"hack/docs":                           {"config", "dataplane", "httpserve", "kube", "server", "sidecar", "source/cluster", "source/cluster/watch"},
-	"hack/scale":                          {},
-	"hack/testcount":                      {},
+	"internal/fixture":  {"compile", "eskip"},
+	"internal/loopback": {},
+	"internal/kubetest": {"kube", "internal/source/manifests/yamldoc"},
+	"internal/scale":    {"internal/kubetest", "kube"},
+	"internal/image":    {},
+	"internal/release":  {"internal/image"},
+	"internal/sandbox":  {},
+	"internal/source/cluster/internal/clustertest": {"internal/kubetest", "kube"},
+	"internal/kubelet": {"internal/image", "internal/sandbox"},
+	"hack/release":     {"internal/release"},
+	"hack/docs":        {"internal/config", "dataplane", "internal/httpserve", "kube", "internal/server", "internal/sidecar", "internal/source/cluster", "internal/source/cluster/watch"},
+	"hack/scale":       {},
+	"hack/testcount":   {},
 }
 
 // rows are the rows of the picture in ARCHITECTURE.md, from the bottom up. A package imports packages of lower rows only.
@@ -101,28 +102,32 @@ var rows = []struct {
 	packages []string
 }{
 	{"language", []string{"eskip"}},
-	{"data", []string{"kube", "table", "routeid", "internal/durable", "internal/delivery"}},
-	{"words", []string{"wire", "guard", "proxysafe", "internal/audit"}},
+	{"data", []string{"kube", "table", "internal/routeid", "internal/durable", "internal/delivery", "internal/pace"}},
+	{"words", []string{"internal/wire", "guard", "internal/proxysafe", "internal/audit"}},
 	{"pure", []string{"compile", "match", "rollout", "shadowdiff"}},
 	{"serving", []string{"etagcache"}},
 	{"seam", []string{"gate"}},
 	{"producers", []string{
-		"source/cluster", "source/manifests", "source/filterdir", "source/tables", "poller", "dataplane",
+		"internal/source/cluster", "internal/source/manifests", "internal/source/filterdir", "internal/source/tables", "poller", "dataplane",
 	}},
-	{"parts", []string{"relay", "httpserve", "config", "peers", "shadowdiff/page"}},
-	{"pages", []string{"httpserve/guardpage"}},
-	{"assembly", []string{"setup", "server", "sidecar"}},
+	{"parts", []string{"internal/relay", "internal/httpserve", "internal/config", "internal/peers", "shadowdiff/page"}},
+	{"pages", []string{"internal/httpserve/guardpage"}},
+	{"assembly", []string{"internal/setup", "internal/server", "internal/sidecar"}},
 	{"binaries", []string{"cmd/routesrv", "cmd/dataplane-client"}},
 }
 
-// aside are the packages that are in no row: a part of one other package, and what only tests and releases use.
+// besides are the packages that are in no row: a part of one other package, and what only tests and releases use.
+var besides = []string{
+	"internal/fixture", "internal/loopback", "internal/kubetest", "internal/scale", "internal/image", "internal/release",
+	"internal/sandbox", "internal/kubelet", "internal/source/manifests/yamldoc", cluster + "/internal/clustertest",
+}
+
 func aside(name string) bool {
-	return name == "source/manifests/yamldoc" || name == cluster+"/internal/clustertest" || strings.HasPrefix(name, "hack/") ||
-		strings.HasPrefix(name, "internal/") && name != "internal/durable" && name != "internal/delivery" && name != "internal/audit"
+	return slices.Contains(besides, name) || strings.HasPrefix(name, "hack/")
 }
 
 // cluster is a room of several packages, which import each other as allowed says. The picture has the room.
-const cluster = "source/cluster"
+const cluster = "internal/source/cluster"
 
 // rowOf returns the number of the row that a package is in, -1 for none.
 func rowOf(name string) int {
@@ -188,6 +193,9 @@ func TestPictureIsTrue(t *testing.T) {
 			break
 		}
 		for _, word := range words {
+			if _, known := allowed[word]; !known {
+				word = "internal/" + word
+			}
 			if _, known := allowed[word]; known {
 				if before := drawn[word]; before != "" {
 					t.Errorf("%s is drawn in %s and %s", word, before, row)
@@ -216,13 +224,13 @@ func TestPictureIsTrue(t *testing.T) {
 
 // only are packages that few packages of ours may import and no other.
 var only = map[string][]string{
-	"k8s.io/client-go/":             {"source/cluster/internal/api"},
+	"k8s.io/client-go/":             {"internal/source/cluster/internal/api"},
 	"k8s.io/apimachinery/pkg/watch": {}, // events are those of source/cluster/internal/decode
 }
 
 // pure packages do no I/O, have no clock and log nothing.
 var pure = []string{
-	"eskip", "kube", "table", "guard", "proxysafe", "routeid", "wire", "compile", "rollout", "shadowdiff", "match", "source/cluster/internal/decode",
+	"eskip", "kube", "table", "guard", "internal/proxysafe", "internal/routeid", "internal/wire", "compile", "rollout", "shadowdiff", "match", "internal/source/cluster/internal/decode",
 }
 
 // impure are imports that a pure package does not have. net/http is for the template context of eskip, log/slog and os
@@ -299,7 +307,7 @@ func TestListenersAreMadeOfEndpoints(t *testing.T) {
 	seen := 0
 	for _, p := range packages(t) {
 		name := strings.TrimPrefix(p.ImportPath, module)
-		if name != "server" && name != "sidecar" && !strings.HasPrefix(name, "cmd/") {
+		if name != "internal/server" && name != "internal/sidecar" && !strings.HasPrefix(name, "cmd/") {
 			continue
 		}
 		for _, file := range p.GoFiles {

@@ -5,7 +5,7 @@
 // resourceVersion from the future gives 504, an unknown namespace an empty list, and a limit the first page, with a token
 // for the rest. It can be watched: with bookmarks, with everything that there is at the beginning, as JSON or protobuf, and
 // with the failures that watches meet. Objects are served unchanged. A fresh Server lists them in the order of the stream,
-// which the conformance cases count on (ingress.md §30.4); from the first [Server.SetRevision] on they are sorted by name,
+// which the conformance cases count on; from the first [Server.SetRevision] on they are sorted by name,
 // as in etcd.
 //
 // A Server is also a source itself ([Server.Read]): what a correct source makes of the very same objects. [TestSource]
@@ -26,8 +26,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/routesrv/routesrv/internal/source/manifests/yamldoc"
 	"github.com/routesrv/routesrv/kube"
-	"github.com/routesrv/routesrv/source/manifests/yamldoc"
 	"sigs.k8s.io/yaml"
 )
 

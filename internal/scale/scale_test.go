@@ -7,9 +7,9 @@ import (
 	"github.com/routesrv/routesrv/compile"
 	"github.com/routesrv/routesrv/internal/kubetest"
 	"github.com/routesrv/routesrv/internal/scale"
+	"github.com/routesrv/routesrv/internal/source/cluster"
+	"github.com/routesrv/routesrv/internal/source/manifests"
 	"github.com/routesrv/routesrv/kube"
-	"github.com/routesrv/routesrv/source/cluster"
-	"github.com/routesrv/routesrv/source/manifests"
 	"go.uber.org/goleak"
 )
 

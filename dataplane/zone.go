@@ -1,0 +1,94 @@
+package dataplane
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/routesrv/routesrv/internal/durable"
+)
+
+// maxZone is the limit of Kubernetes for the value of a label.
+const maxZone = 63
+
+// maxZoneFile bounds the file with the zone.
+const maxZoneFile = 4 << 10
+
+// Zone says whose table is wanted: that of a fixed zone, or of the zone in a file. The zero value is the full table.
+type Zone struct {
+	name string // fixed
+	path string // of the file, if the zone is not fixed
+}
+
+// NewZone checks a name or the path of a file, of which at most one is set. It does not read the file.
+func NewZone(name, path string) (Zone, error) {
+	switch {
+	case name != "" && path != "":
+		return Zone{}, errors.New("both a zone and a zone file")
+	case name != "" && !validZone(name):
+		return Zone{}, fmt.Errorf("zone %q: want letters, digits, and ._-", name)
+	}
+	return Zone{name, path}, nil
+}
+
+// Read returns the name of the zone, empty for the full table. A file has the zone as its only content; an error means that it has
+// none, and the full table is right everywhere.
+func (z Zone) Read() (string, error) {
+	if z.path == "" {
+		return z.name, nil
+	}
+	data, err := durable.ReadFile(z.path, maxZoneFile)
+	if err != nil {
+		return "", err
+	}
+	switch name := strings.TrimSpace(string(data)); {
+	case name == "":
+		return "", errors.New("no zone in it")
+	case !validZone(name):
+		return "", fmt.Errorf("%.100q is no zone", name)
+	default:
+		return name, nil
+	}
+}
+
+// zoneSource gives the zone to ask for, and logs what its file says when that changes. It is owned by the round.
+type zoneSource struct {
+	zone Zone
+	log  *slog.Logger
+	last string // what was logged last
+}
+
+// read returns the zone, empty for the full table.
+func (z *zoneSource) read() string {
+	zone, err := z.zone.Read()
+	if z.zone.path == "" {
+		return zone
+	}
+	said := zone
+	if err != nil {
+		said = "!" + err.Error()
+	}
+	if said != z.last {
+		z.last = said
+		if err != nil {
+			z.log.Warn(LogNoZone, "path", z.zone.path, "error", err)
+		} else {
+			z.log.Info(LogZone, "path", z.zone.path, "zone", zone)
+		}
+	}
+	return zone
+}
+
+// validZone reports whether s has the form of a label's value, which is a safe segment of a path, too.
+func validZone(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		alphanumeric := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+		inner := i > 0 && i < len(s)-1 && (c == '-' || c == '_' || c == '.')
+		if !alphanumeric && !inner {
+			return false
+		}
+	}
+	return s != "" && len(s) <= maxZone
+}

@@ -1,0 +1,113 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestFirstTableIsComparedWithThatOfAPeer starts a replica without a checkpoint while another one holds a loss: it holds the
+// same loss, and serves nothing before somebody accepts.
+func TestFirstTableIsComparedWithThatOfAPeer(t *testing.T) {
+	objects, _ := withHeldShops(t)
+	api := newFaultProxy(t, theCluster)
+	// Not an address of this machine's interfaces, which are those of the replica itself.
+	first := startRoutesrvOn(t, api, "127.0.0.2")
+	first.ready(t)
+	api.atOnce(t, "poll", ingressList, func() { remove(t, ingressesOf(objects)) })
+	first.holds(t, "routes_lost")
+	served := first.servedShop(t)
+
+	second := startRoutesrv(t, api, "--peers="+strings.TrimPrefix(first.main, "http://"))
+	eventually(t, "the support listener", func() bool {
+		_, err := fetch(t.Context(), second.support+"/status", "")
+		return err == nil
+	})
+	h := second.holds(t, "routes_lost")
+	if !strings.Contains(second.log(), "the first table is compared with that of a peer") {
+		t.Error("the log does not name the peer")
+	}
+	if a := second.get(t, "/routes", ""); a.status != http.StatusServiceUnavailable && a.status != http.StatusNotFound {
+		t.Errorf("the second replica serves %d:\n%s", a.status, a.body)
+	}
+	if a := second.get(t, "/health", ""); a.status == http.StatusNoContent {
+		t.Error("the second replica is ready without a table")
+	}
+	held, err := fetch(t.Context(), second.support+"/guard/held", "")
+	if err != nil || held.status != http.StatusOK || !strings.Contains(held.body, fmt.Sprintf("Ingress shop/lost%d\n", served)) {
+		t.Errorf("/guard/held: %d, error %v:\n%s", held.status, err, held.body)
+	}
+	second.accepts(t, h.Digest)
+	second.ready(t)
+	if body := second.body(t); strings.Contains(body, "__lost") || !hasShop(first.body(t), served) {
+		t.Errorf("after an acceptance at the second replica it serves\n%s", body)
+	}
+}
+
+// startRoutesrvOn is startRoutesrv with another address.
+func startRoutesrvOn(t *testing.T, api *faultProxy, host string) *process {
+	t.Helper()
+	token, err := theCluster.token(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	main, support := strings.Replace(freeAddress(t), "127.0.0.1", host, 1), freeAddress(t)
+	return startProcess(t, binary, main, support, append([]string{
+		"-address=" + main, "-support-listener=" + support, "-wait-for-healthcheck-interval=0s"}, sourceArgs(t, api, token)...))
+}
+
+// TestManualReleaseIsNeverByTime holds the same loss in two replicas, of which one lets time release it.
+func TestManualReleaseIsNeverByTime(t *testing.T) {
+	for mode, start := range starts {
+		t.Run(mode, func(t *testing.T) {
+			objects, _ := withHeldShops(t)
+			api := newFaultProxy(t, theCluster)
+			manual := start(t, api, "--guard-hold=1s", "--guard-release=manual")
+			auto := start(t, api, "--guard-hold=1s")
+			manual.ready(t)
+			auto.ready(t)
+			api.atOnce(t, mode, ingressList, func() { remove(t, ingressesOf(objects)) })
+			if h := manual.holds(t, "routes_lost"); h.ReleaseAt != "" {
+				t.Errorf("the hold says that it ends at %s", h.ReleaseAt)
+			}
+			since := time.Now()
+			shop := manual.servedShop(t)
+			eventually(t, "a release by time", func() bool { return !strings.Contains(auto.body(t), "__lost") })
+			time.Sleep(time.Until(since.Add(2 * time.Second))) // twice the hold of this one
+			if h := manual.guard(t); !h.Held || !hasShop(manual.body(t), shop) {
+				t.Errorf("held is %+v, and the shop is served: %v", h, hasShop(manual.body(t), shop))
+			}
+			manual.accepts(t, manual.guard(t).Digest)
+			eventually(t, "the accepted table", func() bool { return !strings.Contains(manual.body(t), "__lost") })
+		})
+	}
+}
+
+// TestLostNamespaceIsHeld deletes one namespace of several, which is a small share of the routes.
+func TestLostNamespaceIsHeld(t *testing.T) {
+	for mode, start := range starts {
+		t.Run(mode, func(t *testing.T) {
+			withHeldShops(t)
+			objects, slices := heldObjects(1, 24)
+			team := strings.ReplaceAll(objects+slices, "namespace: shop", "namespace: team")
+			withObjects(t, team)
+			api := newFaultProxy(t, theCluster)
+			server := start(t, api, "--guard-namespaces")
+			server.ready(t)
+			before := server.body(t)
+			if n := strings.Count(before, "kube_team__"); n < 24 {
+				t.Fatalf("%d routes are of the namespace", n)
+			}
+			api.atOnce(t, mode, ingressList, func() { remove(t, ingressesOf(team)) })
+			server.holds(t, "namespace_lost")
+			body := server.body(t)
+			if !strings.Contains(body, "kube_team__") || mode == "poll" && body != before {
+				t.Errorf("served is\n%s", body)
+			}
+			apply(t, ingressesOf(team))
+			eventually(t, "the end of the hold", func() bool { return !server.guard(t).Held && server.body(t) == before })
+		})
+	}
+}

@@ -1,0 +1,328 @@
+package e2e
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// heldShops is how many Ingresses the tests of holds add, each with a service and an EndpointSlice of its own.
+const heldShops = 40
+
+// heldObjects are the objects of a range of shops: Ingresses with their services, and EndpointSlices.
+func heldObjects(from, to int) (objects, slices string) {
+	var o, s strings.Builder
+	for i := from; i <= to; i++ {
+		object, slice := shopOf(i)
+		o.WriteString(object)
+		s.WriteString(slice)
+	}
+	return o.String(), s.String()
+}
+
+// ingressesOf leaves the Ingresses of a stream of objects.
+func ingressesOf(objects string) string {
+	var only []string
+	for doc := range strings.SplitSeq(objects, "---") {
+		if strings.Contains(doc, "kind: Ingress") {
+			only = append(only, doc)
+		}
+	}
+	return strings.Join(only, "---")
+}
+
+// holding is what the tests read of /status about a hold.
+type holding struct {
+	Held        bool   `json:"held"`
+	Reason      string `json:"reason"`
+	Half        string `json:"half"`
+	Digest      string `json:"digest"`
+	ReleaseAt   string `json:"release_at"`
+	LastRelease *struct {
+		Accepted        bool
+		By, Why, Digest string
+	} `json:"last_release"`
+}
+
+func (p *process) guard(t *testing.T) holding {
+	t.Helper()
+	var s struct{ Guard holding }
+	p.supportJSON(t, "/status", &s)
+	return s.Guard
+}
+
+// holds waits until the process holds a table for the reason.
+func (p *process) holds(t *testing.T, reason string) (h holding) {
+	t.Helper()
+	eventually(t, "a table held for "+reason, func() bool {
+		h = p.guard(t)
+		return h.Held && h.Reason == reason
+	})
+	return h
+}
+
+// post sends a request to the support listener.
+func (p *process) post(t *testing.T, path string) answer {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.support+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer{resp.StatusCode, resp.Header, string(body)}
+}
+
+// accepts has the process serve what it holds.
+func (p *process) accepts(t *testing.T, digest string) {
+	t.Helper()
+	query := url.Values{"digest": {digest}, "by": {"anna"}, "why": {"the shops have moved"}}
+	if a := p.post(t, "/guard/accept?"+query.Encode()); a.status != http.StatusOK {
+		t.Fatalf("acceptance: %d %s", a.status, a.body)
+	}
+}
+
+// decisionLines are those of the file of decisions, which nobody else may read.
+func decisionLines(t *testing.T, dir string) (lines []map[string]any) {
+	t.Helper()
+	path := filepath.Join(dir, "decisions.jsonl")
+	f, err := os.Open(path)
+	if err != nil {
+		return nil // not written yet
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || info.Mode() != 0o600 {
+		t.Errorf("%s: mode %v, error %v, want 0600", path, info.Mode(), err)
+	}
+	for s := bufio.NewScanner(f); s.Scan(); {
+		var line map[string]any
+		if err := json.Unmarshal(s.Bytes(), &line); err != nil {
+			t.Fatalf("%s: %v: %s", path, err, s.Text())
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// body is what a process serves.
+func (p *process) body(t *testing.T) string {
+	t.Helper()
+	return p.get(t, "/routes", "").body
+}
+
+// hasShop reports whether the table has a route of the Ingress.
+func hasShop(body string, i int) bool { return strings.Contains(body, fmt.Sprintf("__lost%d__", i)) }
+
+// servedShop is a shop of which routes are served.
+func (p *process) servedShop(t *testing.T) int {
+	t.Helper()
+	body := p.body(t)
+	for i := heldShops; i > 0; i-- {
+		if hasShop(body, i) {
+			return i
+		}
+	}
+	t.Fatalf("no shop is served:\n%s", body)
+	return 0
+}
+
+const sliceList = "/apis/discovery.k8s.io/v1/endpointslices"
+
+// atOnce changes the cluster while no list of the kind succeeds, so that a server that polls finds all of it in one read. One
+// that watches may see steps.
+func (p *faultProxy) atOnce(t *testing.T, mode, list string, change func()) {
+	t.Helper()
+	p.fail(list, status(http.StatusServiceUnavailable))
+	if mode == "poll" {
+		p.awaitRequests(t, list, 4) // of two servers at most: no list from before is under way
+	}
+	change()
+	p.fail(list, nil)
+}
+
+func apply(t *testing.T, text string) {
+	t.Helper()
+	if err := theCluster.apply(t.Context(), text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func remove(t *testing.T, text string) {
+	t.Helper()
+	if err := theCluster.remove(t.Context(), text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// podOf is the EndpointSlice of a shop with another pod.
+func podOf(i int, address string) string {
+	_, slice := shopOf(i)
+	return strings.Replace(slice, fmt.Sprintf("[{addresses: [10.9.0.%[1]d]}, {addresses: [10.9.1.%[1]d]}]", i), "[{addresses: ["+address+"]}]", 1)
+}
+
+// withHeldShops applies the shops, and gives their objects and slices. So many of all routes are theirs that losing them
+// is more than half, whatever else there is.
+func withHeldShops(t *testing.T) (objects, slices string) {
+	t.Helper()
+	withShop(t)
+	objects, slices = heldObjects(1, heldShops)
+	withObjects(t, objects+slices)
+	return objects, slices
+}
+
+// startTree starts a relay of the server and a data plane behind that.
+func startTree(t *testing.T, server *process) (relay, plane *process) {
+	t.Helper()
+	server.ready(t)
+	routes := strings.Split(server.body(t), "\n")
+	n := 0
+	for _, r := range routes {
+		if strings.Contains(r, "__lost") {
+			n++
+		}
+	}
+	if 2*n <= len(routes) {
+		t.Fatalf("%d of %d routes are of the shops, too few for the rule", n, len(routes))
+	}
+	relay = startRelay(t, t.TempDir(), server.main)
+	relay.ready(t)
+	plane = startFetching(t, "auto", relay.main)
+	plane.ready(t)
+	return relay, plane
+}
+
+// TestHeldIntentIsLiveThroughTheTree deletes more than half of what is routed while pods go on being replaced: the server holds
+// the loss and serves the new endpoints, and so do a relay and a data plane, until somebody accepts.
+func TestHeldIntentIsLiveThroughTheTree(t *testing.T) {
+	for mode, start := range starts {
+		t.Run(mode, func(t *testing.T) {
+			objects, _ := withHeldShops(t)
+			state := t.TempDir()
+			api := newFaultProxy(t, theCluster)
+			server := start(t, api, "--state-dir="+state)
+			relay, plane := startTree(t, server)
+			levels := map[string]*process{"server": server, "relay": relay, "data plane": plane}
+
+			api.atOnce(t, mode, ingressList, func() { remove(t, ingressesOf(objects)) })
+			first := server.holds(t, "routes_lost")
+			if first.Half != "intent" || first.ReleaseAt == "" {
+				t.Errorf("held is %+v, want the intent, with a time", first)
+			}
+			shop := server.servedShop(t)
+			for n := range 3 {
+				address := fmt.Sprintf("10.77.%d.%d", len(mode), n+1)
+				apply(t, podOf(shop, address))
+				if mode == "poll" { // the read that is under way may be from before; the next one is not
+					api.awaitRequests(t, sliceList, 3)
+					if !strings.Contains(server.body(t), address+":8080") {
+						t.Errorf("after two polls the endpoint %s is not served", address)
+					}
+				}
+				for name, p := range levels {
+					eventually(t, "the new endpoint in the "+name, func() bool { return strings.Contains(p.body(t), address+":8080") })
+					if !hasShop(p.body(t), shop) {
+						t.Errorf("the %s has lost what is held", name)
+					}
+				}
+			}
+			for _, p := range []*process{server, relay} {
+				if got := p.get(t, "/routes", "").header.Get("X-Table-State"); got != "held" {
+					t.Errorf("X-Table-State: %q, want held", got)
+				}
+			}
+			owner := fmt.Sprintf("Ingress shop/lost%d", shop)
+			held, err := fetch(t.Context(), server.support+"/guard/held", "")
+			if err != nil || held.status != http.StatusOK || !strings.Contains(held.body, owner+"\n") {
+				t.Errorf("/guard/held: %d, error %v, want %s in\n%s", held.status, err, owner, held.body)
+			}
+
+			server.accepts(t, server.guard(t).Digest)
+			plane.acceptsWhatItHolds(t) // it has a guard of its own
+			for name, p := range levels {
+				eventually(t, "the "+name+" without the Ingresses", func() bool { return !strings.Contains(p.body(t), "__lost") })
+			}
+			last := server.guard(t).LastRelease
+			if last == nil || !last.Accepted || last.By != "anna" || last.Why != "the shops have moved" {
+				t.Fatalf("/status does not say who accepted: %+v", last)
+			}
+			eventually(t, "the decisions on disk", func() bool {
+				lines := decisionLines(t, state)
+				if len(lines) < 2 {
+					return false
+				}
+				latest := lines[len(lines)-1]
+				return lines[0]["what"] == "held" && lines[0]["reason"] == "routes_lost" && latest["what"] == "accepted" &&
+					latest["by"] == "anna" && latest["why"] == "the shops have moved" && latest["digest"] == last.Digest
+			})
+		})
+	}
+}
+
+// acceptsWhatItHolds waits until a data plane holds a table, and has it served.
+func (p *process) acceptsWhatItHolds(t *testing.T) {
+	t.Helper()
+	var s struct {
+		Fetch struct{ Held *struct{ Digest string } }
+	}
+	eventually(t, "a table that the data plane holds", func() bool {
+		p.supportJSON(t, "/status", &s)
+		return s.Fetch.Held != nil
+	})
+	p.accepts(t, s.Fetch.Held.Digest)
+}
+
+// TestEmptiedEndpointSlicesAreHeldThroughTheTree empties every EndpointSlice, and fills them again.
+func TestEmptiedEndpointSlicesAreHeldThroughTheTree(t *testing.T) {
+	for mode, start := range starts {
+		t.Run(mode, func(t *testing.T) {
+			_, slices := withHeldShops(t)
+			api := newFaultProxy(t, theCluster)
+			server := start(t, api)
+			relay, plane := startTree(t, server)
+			before := server.body(t)
+			had := routesWithEndpoints(t, before)
+
+			api.atOnce(t, mode, sliceList, func() {
+				for i := range heldShops {
+					apply(t, strings.Replace(podOf(i+1, "x"), "[{addresses: [x]}]", "[]", 1))
+				}
+			})
+			if h := server.holds(t, "backends_lost"); h.Half != "backends" {
+				t.Errorf("held is %+v, want backends", h)
+			}
+			for _, p := range []*process{server, relay} {
+				eventually(t, "the state in the header", func() bool {
+					return p.get(t, "/routes", "").header.Get("X-Table-State") == "backends-held"
+				})
+			}
+			for name, p := range map[string]*process{"server": server, "relay": relay, "data plane": plane} {
+				body := p.body(t)
+				if has := routesWithEndpoints(t, body); 2*has < had || mode == "poll" && body != before {
+					t.Errorf("%s: %d of %d routes have endpoints", name, has, had)
+				}
+			}
+
+			apply(t, slices)
+			for name, p := range map[string]*process{"server": server, "relay": relay, "data plane": plane} {
+				eventually(t, "the table from before in the "+name, func() bool { return p.body(t) == before })
+			}
+			eventually(t, "the end of the hold", func() bool {
+				return !server.guard(t).Held && relay.get(t, "/routes", "").header.Get("X-Table-State") == ""
+			})
+		})
+	}
+}

@@ -1,0 +1,380 @@
+package gate_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/dataplane"
+	"github.com/routesrv/routesrv/etagcache"
+	"github.com/routesrv/routesrv/gate"
+	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/internal/relay"
+	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/poller"
+	"github.com/routesrv/routesrv/table"
+)
+
+// The levels, from the cluster to the proxy.
+const (
+	root = iota
+	relayed
+	plane
+)
+
+var levelNames = [...]string{"root", "relay", "plane"}
+
+// level is one process of the chain, with its disk, and a client that polls it.
+type level struct {
+	name   string
+	cache  *etagcache.Cache
+	gate   *gate.Gate
+	accept func(guard.Acceptance) (*table.Table, error)
+	stop   func()
+
+	home, away string // the folder of the last-good file, and what it is called while the disk is gone
+	gone       bool   // the disk is
+	missed     bool   // something was served since it went
+	served     map[string]bool
+
+	mu        sync.Mutex
+	decisions []gate.Decision
+	asked     int // how many of them were looked at
+
+	watch    watchman
+	now      *seen  // as it was read last; nil if nothing is served
+	etag     string // of the client
+	revision uint64 // likewise
+	restores int    // of the source, that the client has seen
+	late     int    // samples in which what the level above serves should have come
+}
+
+func (l *level) file() string { return filepath.Join(l.home, "table.eskip") }
+
+func (l *level) decided(d gate.Decision) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.decisions = append(l.decisions, d)
+}
+
+// recorded reports whether the decision about the table was recorded.
+func (l *level) recorded(what, digest string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, d := range l.decisions {
+		if d.What == what && d.Digest.String() == digest {
+			return true
+		}
+	}
+	return false
+}
+
+// newDecision gives what was decided about the table since the last decision that was asked for, or a moment ago about one
+// that another has followed already; empty for nothing.
+func (l *level) newDecision(digest string) (what string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := l.asked; i < len(l.decisions); i++ {
+		if d := l.decisions[i]; d.What != gate.DecidedHeld && (d.Digest.String() == digest || time.Since(d.Time) <= 2*sampling) {
+			what, l.asked = d.What, i+1
+		}
+	}
+	return what
+}
+
+// begin starts the process of a level.
+func (m *model) begin(at int, peer *table.Table) {
+	l := m.levels[at]
+	l.cache = m.must(etagcache.New(etagcache.Config{MaxStreams: 100, Recheck: func() { m.recheck(at) }, Random: half})).(*etagcache.Cache)
+	var run func(context.Context) error
+	var recheck func()
+	switch at {
+	case root:
+		p := m.beginRoot(l, peer)
+		l.accept, run, recheck = p.Accept, p.Run, p.Recheck
+	case relayed:
+		r := m.must(relay.New(relay.Config{
+			Fetch: m.fetch(l, "root", nil), Cache: l.cache, Guard: guard.Config{Hold: modelHold, Window: modelWindow},
+		})).(*relay.Relay)
+		r.Boot()
+		l.gate, l.accept, run, recheck = r.Gate(), r.Accept, r.Run, r.Recheck
+	default:
+		cfg := m.fetch(l, "relay", l.cache)
+		cfg.Guard = guard.Config{Hold: modelHold, Window: modelWindow}
+		c := m.must(dataplane.New(cfg)).(*dataplane.Client)
+		c.Boot()
+		l.gate, l.accept, run, recheck = c.Gate(), c.Accept, c.Run, c.Recheck
+	}
+	m.mu.Lock()
+	m.rechecks[at] = recheck
+	m.mu.Unlock()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- run(ctx) }()
+	l.stop = func() {
+		cancel()
+		if err := <-done; err != nil {
+			m.t.Error(err)
+		}
+	}
+	m.network.Set(l.name, l.cache.Handler())
+}
+
+// half takes the jitter away, so that a script gives the same again.
+func half() float64 { return 0.5 }
+
+func (m *model) must(v any, err error) any {
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return v
+}
+
+// recheck passes on what a cache asks for.
+func (m *model) recheck(at int) {
+	m.mu.Lock()
+	ask := m.rechecks[at]
+	m.mu.Unlock()
+	if ask != nil {
+		ask()
+	}
+}
+
+func (m *model) beginRoot(l *level, peer *table.Table) *poller.Poller {
+	compiler := m.must(poller.NewCompiler(compile.Options{
+		EndpointSlices: true, DisableCatchAllRoutes: true, Healthcheck: m.generated,
+	}, nil, nil)).(*poller.Compiler)
+	cfg := gate.Config{
+		Sink: &trippingSink{l.cache, m}, Guard: m.guardConfig(), Halves: &trippingHalves{compiler, m}, Decided: l.decided,
+		Files: []gate.FileConfig{{Name: "checkpoint", Path: l.file(), Background: true}},
+	}
+	if m.planted.gate != nil {
+		m.planted.gate(&cfg)
+	}
+	g := m.must(gate.New(cfg)).(*gate.Gate)
+	g.Boot(1<<30, nil)
+	if peer != nil {
+		g.CompareWith(peer)
+	}
+	p := m.must(poller.New(poller.Config{
+		Source: m, Gate: g, Interval: 3 * time.Second, MaxBackoff: 3 * time.Second,
+		Compile: func(s *kube.Snapshot) table.List {
+			m.trip("compile")
+			return compiler.Compile(s)
+		},
+	})).(*poller.Poller)
+	l.gate = g
+	return p
+}
+
+// Read implements poller.Source.
+func (m *model) Read(context.Context, kube.ReadOptions) (*kube.Snapshot, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.world.read()
+}
+
+func (m *model) guardConfig() guard.Config {
+	w := &m.levels[root].watch
+	return guard.Config{
+		Hold: modelHold, Window: modelWindow, Namespaces: w.namespaces, Manual: w.manual, MaxRoutes: w.maxRoutes,
+	}
+}
+
+func (m *model) fetch(l *level, from string, sink gate.Sink) dataplane.Config {
+	cfg := dataplane.Config{
+		URLs: []string{"http://" + from}, Transport: m.network, LKGPath: l.file(), Sink: sink, Decided: l.decided, MaxBackoff: 3 * time.Second,
+		Random: half,
+	}
+	if m.polling {
+		cfg.Follow = dataplane.Poll
+	}
+	if l.name == levelNames[plane] {
+		cfg.Transport = roundTripper(m.names)
+	}
+	return cfg
+}
+
+// trippingSink panics when the model says so, and so does trippingHalves.
+type trippingSink struct {
+	gate.Sink
+	m *model
+}
+
+func (s *trippingSink) Begin() func(*table.Table, table.Read) {
+	end := s.Sink.Begin()
+	return func(t *table.Table, r table.Read) {
+		s.m.trip("sink")
+		end(t, r)
+	}
+}
+
+func (s *trippingSink) Publish(t *table.Table) {
+	s.m.trip("sink")
+	s.Sink.Publish(t)
+}
+
+type trippingHalves struct {
+	gate.Halves
+	m *model
+}
+
+func (h *trippingHalves) CompileHalves(lane gate.Lane, i *kube.Intent, b *kube.Backends, base table.List) table.List {
+	h.m.trip("halves")
+	return h.Halves.CompileHalves(lane, i, b, base)
+}
+
+func (m *model) trip(what string) {
+	m.mu.Lock()
+	panics := m.panics
+	m.mu.Unlock()
+	if panics == what {
+		panic("planted: " + what)
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// names passes on a request of the data plane to the relay.
+func (m *model) names(r *http.Request) (*http.Response, error) {
+	m.checkNames(r)
+	return m.network.RoundTrip(r)
+}
+
+// checkNames looks at what the data plane names: the table on its disk, or the one that it holds.
+func (m *model) checkNames(r *http.Request) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	l := m.levels[plane]
+	if m.planted.request != nil {
+		m.planted.request(r)
+	}
+	if !l.gone && !l.missed && r.Method == http.MethodGet {
+		held := ""
+		if c := l.gate.Held(); c != nil {
+			held = c.Table.Digest().String()
+		}
+		onDisk, _ := os.ReadFile(l.file())
+		for name := range strings.SplitSeq(r.Header.Get("If-None-Match"), ", ") {
+			if d, _ := parseETag(name); d != "" && d != held && !bytes.Contains(onDisk, []byte(d)) {
+				m.violates("Names", "the data plane names %s, which it neither has on disk nor holds", name)
+			}
+		}
+	}
+}
+
+// parseETag reads digest and revision of an ETag.
+func parseETag(etag string) (digest string, revision uint64) {
+	text := strings.Trim(strings.TrimPrefix(etag, "W/"), `"`)
+	if i := strings.IndexAny(text, "~+"); i >= 0 {
+		text = text[:i]
+	}
+	digest, number, _ := strings.Cut(text, ".")
+	revision, _ = strconv.ParseUint(number, 10, 64)
+	return digest, revision
+}
+
+// get asks a level.
+func (l *level) get(etag string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(http.MethodGet, "/routes", nil)
+	if etag != "" {
+		r.Header.Set("If-None-Match", etag)
+	}
+	w := httptest.NewRecorder()
+	l.cache.Handler().ServeHTTP(w, r)
+	return w
+}
+
+// look reads what a level serves, and polls it as a client.
+func (m *model) look(l *level) {
+	l.now = nil
+	if w := l.get(""); w.Code == http.StatusOK {
+		l.now = m.read(l, w)
+	}
+	w := l.get(l.etag)
+	if w.Code != http.StatusOK {
+		return
+	}
+	m.read(l, w)
+	_, revision := parseETag(w.Header().Get("Etag"))
+	if revision < l.revision && l.restores == m.restores {
+		m.violates("Monotonic", "a client of the %s goes from revision %d back to %d", l.name, l.revision, revision)
+	}
+	if revision < l.revision {
+		l.restores = m.restores
+	}
+	l.etag, l.revision = w.Header().Get("Etag"), revision
+}
+
+// read checks an answer by itself.
+func (m *model) read(l *level, w *httptest.ResponseRecorder) *seen {
+	s := &seen{}
+	s.digest, s.revision = parseETag(w.Header().Get("Etag"))
+	sum := sha256.Sum256(w.Body.Bytes())
+	if hex.EncodeToString(sum[:]) != s.digest {
+		m.violates("Names", "the %s serves %x under the name %s", l.name, sum, s.digest)
+	}
+	if known := m.parsed[s.digest]; known != nil {
+		s.routes, s.asked = known.routes, known.asked
+		return s
+	}
+	var err error
+	if s.routes, err = readTable(w.Body.String()); err != nil {
+		m.violates("Complete", "the %s serves what does not parse: %v", l.name, err)
+	}
+	s.asked = contentOf(s).count()
+	if wrong := m.world.madeOf(s); wrong != "" {
+		m.violates("Complete", "the %s: %s", l.name, wrong)
+	}
+	m.parsed[s.digest] = s
+	return s
+}
+
+// looksAtFile checks the last-good file of a level.
+func (m *model) looksAtFile(l *level) {
+	if l.gone {
+		l.missed = true
+		return
+	}
+	text, err := os.ReadFile(l.file())
+	if err != nil {
+		if l.now != nil && !l.missed {
+			m.violates("File", "the %s has no last-good file: %v", l.name, err)
+		}
+		return
+	}
+	t, _, err := table.ParseFile(text)
+	if err != nil {
+		m.violates("File", "the last-good file of the %s does not parse: %v", l.name, err)
+		return
+	}
+	switch digest := t.Digest().String(); {
+	case !l.served[digest]:
+		m.violates("File", "the last-good file of the %s has %s, which was never served", l.name, digest)
+	case l.now != nil && digest == l.now.digest:
+		l.missed = false
+	case l.now != nil && !l.missed:
+		m.violates("File", "the last-good file of the %s has %s, served is %s", l.name, digest, l.now.digest)
+	}
+}
+
+func (l *level) String() string {
+	if l.now == nil {
+		return l.name + " serves nothing"
+	}
+	c := contentOf(l.now)
+	return fmt.Sprintf("%s serves %s at %d: %v %v", l.name, l.now.digest[:8], l.now.revision, c.versions, c.addresses)
+}

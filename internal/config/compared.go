@@ -1,0 +1,95 @@
+package config
+
+// Likeness says how a flag of Skipper's route server works here.
+type Likeness string
+
+// The kinds of likeness.
+const (
+	Same      Likeness = "same"
+	Better    Likeness = "better"    // the same, and more
+	Different Likeness = "different" // something that works there does not work here, or works otherwise
+	Missing   Likeness = "not there" // accepted with a warning, without effect
+	Refused   Likeness = "refused"   // an error at the start
+)
+
+// ComparedFlag is one flag that Skipper's route server reads, as somebody sees it who brings a Deployment over.
+type ComparedFlag struct {
+	Group    Group
+	Name     string // without dashes
+	Default  string // as it would be typed; empty if that is empty, or if the flag has no effect here
+	Likeness Likeness
+	Note     string // what differs; empty where nothing does
+}
+
+// groupUnsupported is where the flags stand that have no effect here.
+const groupUnsupported Group = "Not here"
+
+// unsupportedThatCount are the flags without effect here that Skipper's route server does read. All other unsupported flags mean
+// nothing there either.
+var unsupportedThatCount = []string{
+	"kubernetes-status-from-service",
+	"oauth2-tokeninfo-url", "oauth2-tokeninfo-timeout", "oauth2-tokeninfo-cache-size", "oauth2-tokeninfo-cache-ttl",
+	"opentracing", "open-telemetry",
+}
+
+// notes say what is not the same, by flag. A flag without a note is the same. Single values that are handled in another
+// way, such as an empty one, are worth a note; what is the same but for the text of an error is not.
+func notes() map[string]ComparedFlag {
+	tls := ComparedFlag{Likeness: Better, Note: "files that have changed are read again, without a restart"}
+	filters := ComparedFlag{Likeness: Better, Note: "a filter that would crash every proxy is an error at the start"}
+	shard := ComparedFlag{Likeness: Different, Note: "the start does not wait for a first read: until then the endpoint answers 503"}
+	return map[string]ComparedFlag{
+		"config-file": {Likeness: Better, Note: "what is wrong is said with file and line; single settings can also come from the environment"},
+		"kubernetes":  {Likeness: Better, Note: "`--manifests` can take its place, for a trial without a cluster"},
+		"kubernetes-url": {Likeness: Better,
+			Note: "every request has a deadline, `--kubernetes-request-timeout`; `--kubeconfig` can take its place"},
+		"enable-kubernetes-endpointslices": {Likeness: Better,
+			Note: "the slices get a label selector of their own, `--kubernetes-endpointslices-label-selector`"},
+		"source-poll-timeout": {Likeness: Better,
+			Note: "after a read that failed the delay grows, with jitter, up to `--poll-max-backoff`"},
+		"default-filters-dir":     {Likeness: Better, Note: "a file that cannot be read is a warning with its name"},
+		"default-filters-prepend": filters, "default-filters-append": filters,
+		"kubernetes-annotation-filters-append": filters, "kubernetes-east-west-range-annotation-filters-append": filters,
+		"support-listener": {Likeness: Different,
+			Note: "empty switches the listener off; there is more on it, see [endpoints](#endpoint-by-endpoint)"},
+		"wait-for-healthcheck-interval": {Likeness: Better,
+			Note: "SIGINT is handled like SIGTERM, and requests then have until `--shutdown-timeout` to end"},
+		"memory-profile-rate": {Likeness: Better, Note: "works; the reference takes it and does nothing with it"},
+		"enable-mtls":         {Likeness: Better, Note: "`--enable-tls` serves TLS without asking for client certificates"},
+		"tls-cert":            tls, "tls-key": tls, "mtls-authn-ca": tls,
+		"route-server-filters": {Likeness: Different,
+			Note: "`status`, `inlineContent`, `setResponseHeader`, `appendResponseHeader`, `dropResponseHeader`, `mtlsAuthn` and `mtlsCN`; any other filter is an error at the start"},
+		"kubernetes-redis-service-namespace": shard, "kubernetes-redis-service-name": shard,
+		"kubernetes-valkey-service-namespace": shard, "kubernetes-valkey-service-name": shard,
+		"application-log-level": {Likeness: Different,
+			Note: "a line has `time`, `level`, `msg` and the fields of its message, the level in capitals"},
+		"application-log-json-enabled": {Likeness: Different, Note: "the same fields as an object"},
+	}
+}
+
+// ComparedFlags are all flags that Skipper's route server reads, in the groups of the help, those without effect last.
+func ComparedFlags() []ComparedFlag {
+	var all []ComparedFlag
+	differ := notes()
+	for _, f := range Flags() {
+		if f.Own || f.Name == "help" || f.Name == "version" {
+			continue
+		}
+		c, ok := differ[f.Name]
+		if !ok {
+			c.Likeness = Same
+		}
+		c.Group, c.Name, c.Default = f.Group, f.Name, f.Default
+		all = append(all, c)
+	}
+	unsupported := unsupportedFlags()
+	for _, name := range unsupportedThatCount {
+		f := unsupported[name]
+		c := ComparedFlag{Group: groupUnsupported, Name: name, Likeness: Missing, Note: f.reason}
+		if f.instead != "" {
+			c.Likeness, c.Note = Refused, f.instead
+		}
+		all = append(all, c)
+	}
+	return all
+}

@@ -1,0 +1,180 @@
+package config
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// Group is a part of the flags in help and documents.
+type Group string
+
+// The groups of flags of the route server.
+const (
+	GroupGeneral     Group = "General"
+	GroupSource      Group = "Source"
+	GroupUpstream    Group = "Upstream"
+	GroupPolling     Group = "Polling"
+	GroupSelection   Group = "Selection"
+	GroupGenerated   Group = "Generated routes"
+	GroupConversion  Group = "Conversion"
+	GroupAnnotations Group = "Annotations"
+	GroupEastWest    Group = "East-west"
+	GroupProcessing  Group = "Table processing"
+	GroupGuard       Group = "Guard"
+	GroupListen      Group = "Listeners and shutdown"
+	GroupTLS         Group = "TLS and protection"
+	GroupShards      Group = "Shards"
+	GroupLogging     Group = "Logging"
+	GroupCheckpoint  Group = "Checkpoint"
+)
+
+// groups are those above in the order of help, with a sentence each. Others follow in the order of their definition.
+func groups() []groupDoc {
+	return []groupDoc{
+		{GroupGeneral, "For every command."},
+		{GroupSource, "Where objects are read: an API server or files."},
+		{GroupUpstream, "Other route servers: those whose table a relay serves, and the other replicas."},
+		{GroupPolling, "How often the source is read."},
+		{GroupSelection, "Which objects are served."},
+		{GroupGenerated, "Routes that belong to no object."},
+		{GroupConversion, "What becomes of Ingresses, RouteGroups and their backends."},
+		{GroupAnnotations, "Predicates and filters by annotation."},
+		{GroupEastWest, "Routes for hosts that are only for clients inside."},
+		{GroupProcessing, "What is done to the finished routes."},
+		{GroupGuard, "Which new tables are too suspicious to be served at once."},
+		{GroupListen, "Where the server listens, and how it stops."},
+		{GroupTLS, "Who may ask the main listener."},
+		{GroupShards, "Addresses of the stores for rate limits that proxies share."},
+		{GroupLogging, "Lines go to standard error."},
+		{GroupCheckpoint, "What survives a restart."},
+	}
+}
+
+type groupDoc struct {
+	name     Group
+	sentence string
+}
+
+// FlagDoc documents one flag.
+type FlagDoc struct {
+	Group   Group
+	Name    string // without dashes
+	Type    string // bool, string, int, duration, list, …
+	Default string // as it would be typed; empty if that is empty
+	Usage   string // sentences
+	Own     bool   // not one of Skipper's
+	Repeat  bool   // may be given more than once, with effect
+}
+
+// UnsupportedDoc documents one flag of Skipper that means nothing here.
+type UnsupportedDoc struct {
+	Name    string // without dashes
+	Bool    bool
+	Refused bool   // setting it is an error, not a warning
+	Reason  string // why, or what to do instead
+}
+
+// Flags documents the flags of the route server, by group.
+func Flags() []FlagDoc { return NewRouteServer(serverCommand(), new(RouteServer)).Flags() }
+
+// UnsupportedFlags documents the flags of Skipper that the route server has not, sorted by name.
+func UnsupportedFlags() []UnsupportedDoc {
+	var docs []UnsupportedDoc
+	for _, f := range unsupportedFlags() {
+		d := UnsupportedDoc{Name: f.name, Bool: f.boolean, Reason: f.reason}
+		if f.instead != "" {
+			d.Refused, d.Reason = true, f.instead
+		}
+		docs = append(docs, d)
+	}
+	slices.SortFunc(docs, func(a, b UnsupportedDoc) int { return strings.Compare(a.Name, b.Name) })
+	return docs
+}
+
+// Help prints the help of the route server.
+func Help(w io.Writer) error { return NewRouteServer(serverCommand(), new(RouteServer)).Help(w) }
+
+// Flags documents the flags of the command, by group.
+func (p *Parser) Flags() []FlagDoc {
+	var docs []FlagDoc
+	for _, g := range p.groups() {
+		for _, o := range p.flags {
+			if o.group == g.name {
+				docs = append(docs, FlagDoc{
+					Group: g.name, Name: o.name, Type: o.value.kind, Default: o.value.def, Usage: o.usage,
+					Own: o.own, Repeat: o.value.repeat,
+				})
+			}
+		}
+	}
+	return docs
+}
+
+// groups are the groups in use, in their order.
+func (p *Parser) groups() []groupDoc {
+	used := make(map[Group]bool)
+	for _, o := range p.flags {
+		used[o.group] = true
+	}
+	all := slices.DeleteFunc(groups(), func(g groupDoc) bool { return !used[g.name] })
+	for _, g := range all {
+		delete(used, g.name)
+	}
+	for _, o := range p.flags {
+		if used[o.group] {
+			all = append(all, groupDoc{name: o.group})
+			delete(used, o.group)
+		}
+	}
+	return all
+}
+
+// envDoc documents one variable of the environment.
+type envDoc struct{ name, usage string }
+
+// environmentDocs documents what is read from the environment, also by the packages that use the configuration.
+func environmentDocs() []envDoc {
+	return []envDoc{
+		{EnvPrefix + "…", "Any flag: the name in capitals, with underscores for dashes, as in " +
+			EnvName("source-poll-timeout") + "=3000. For a flag that may be repeated, each line of the value counts. An unknown " +
+			"name is an error. The prefix is not just ROUTESRV_, because Kubernetes gives pods variables such as " +
+			"ROUTESRV_PORT if there is a Service called routesrv."},
+		{"KUBERNETES_SERVICE_HOST, KUBERNETES_SERVICE_PORT", "Address of the API with -kubernetes-in-cluster. Kubernetes sets them."},
+		{"KUBECONFIG", "Not read: name the file with --kubeconfig."},
+		{"HTTPS_PROXY, HTTP_PROXY, NO_PROXY", "Proxy for the connection to the API."},
+		{"SSL_CERT_FILE, SSL_CERT_DIR", "Authorities of the system, instead of the usual files."},
+		{"GOGC, GOMEMLIMIT, GOMAXPROCS", "Garbage, memory and processors for the Go runtime."},
+	}
+}
+
+// settingsText says where settings come from.
+const settingsText = "A value comes from the command line, else from the environment, else from the file of -config-file, " +
+	"else it is the default. A flag is -name=value or -name value, with one dash or two; a switch (bool) is -name or " +
+	"-name=false."
+
+// unsupportedText says what happens to other flags of Skipper.
+const unsupportedText = "Other flags of Skipper are accepted, so that the arguments of a Deployment work as they are. One that " +
+	"means nothing to a route server gives a warning that says why; one that asks for what cannot be had here is an " +
+	"error that says what to do instead."
+
+// header is the flag as help shows it: -address HOST:PORT (default :9090).
+func (d FlagDoc) header() string {
+	s := dashes(d.Name, d.Own) + d.Name
+	if d.Type != "bool" {
+		s += " " + d.Type
+	}
+	if d.Default != "" && !(d.Type == "bool" && d.Default == "false") {
+		s += fmt.Sprintf(" (default %s)", d.Default)
+	}
+	return s
+}
+
+// dashes begin a name the way this project writes it: one for Skipper's flags and for single letters, two for its own.
+func dashes(name string, own bool) string {
+	if own && len(name) > 1 {
+		return "--"
+	}
+	return "-"
+}

@@ -1,0 +1,120 @@
+package config_test
+
+import (
+	"bytes"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/routesrv/routesrv/internal/config"
+)
+
+// TestHelpHasEverythingInGroups in lines that fit a terminal.
+func TestHelpHasEverythingInGroups(t *testing.T) {
+	var b bytes.Buffer
+	if err := config.Help(&b); err != nil {
+		t.Fatal(err)
+	}
+	help := b.String()
+	at := 0
+	for _, g := range []config.Group{
+		config.GroupSource, config.GroupUpstream, config.GroupPolling, config.GroupSelection, config.GroupGenerated, config.GroupConversion, config.GroupAnnotations,
+		config.GroupEastWest, config.GroupProcessing, config.GroupGuard, config.GroupListen, config.GroupTLS,
+		config.GroupShards, config.GroupLogging, config.GroupCheckpoint, "Environment",
+	} {
+		i := strings.Index(help[at:], "\n"+string(g)+" (")
+		if i < 0 {
+			t.Errorf("group %q is missing or too early", g)
+			continue
+		}
+		at += i
+	}
+	for _, f := range config.Flags() {
+		if n := len(regexp.MustCompile(`(?m)^  --?`+f.Name+`( |$)`).FindAllString(help, -1)); n != 1 {
+			t.Errorf("-%s is there %d times", f.Name, n)
+		}
+		if !strings.HasSuffix(f.Usage, ".") {
+			t.Errorf("-%s: usage %q is no sentence", f.Name, f.Usage)
+		}
+	}
+	for i, line := range strings.Split(help, "\n") {
+		if utf8.RuneCountInString(line) > 100 || strings.TrimRight(line, " ") != line {
+			t.Errorf("line %d is too long or ends with a space: %q", i+1, line)
+		}
+	}
+	for _, name := range []string{"ROUTESRV_FLAG_", "KUBERNETES_SERVICE_HOST", "KUBECONFIG"} {
+		if !strings.Contains(help, name) {
+			t.Errorf("help does not name the variable %s", name)
+		}
+	}
+}
+
+// TestMarkdown: every flag has a row, every row as many cells as its table.
+func TestMarkdown(t *testing.T) {
+	var b bytes.Buffer
+	if err := config.WriteMarkdown(&b); err != nil {
+		t.Fatal(err)
+	}
+	doc := b.String()
+	for _, f := range config.Flags() {
+		if !strings.Contains(doc, "-"+f.Name+"` | ") {
+			t.Errorf("-%s has no row", f.Name)
+		}
+	}
+	for _, f := range config.UnsupportedFlags() {
+		if !strings.Contains(doc, "`-"+f.Name+"`") {
+			t.Errorf("-%s is not there", f.Name)
+		}
+	}
+	cells := 0
+	for i, line := range strings.Split(doc, "\n") {
+		n := strings.Count(strings.ReplaceAll(line, `\|`, ""), "|")
+		if cells > 0 && n > 0 && n != cells {
+			t.Errorf("line %d has %d bars, those before have %d: %s", i+1, n, cells, line)
+		}
+		cells = n
+	}
+}
+
+// TestExamplesOfHelpParse: the command lines of the help texts and of the document are right.
+func TestExamplesOfHelpParse(t *testing.T) {
+	var b bytes.Buffer
+	if err := config.Help(&b); err != nil {
+		t.Fatal(err)
+	}
+	examples := 0
+	for _, line := range strings.Split(strings.ReplaceAll(b.String(), "\\\n", ""), "\n") {
+		args, ok := strings.CutPrefix(line, "    routesrv ")
+		if !ok {
+			continue
+		}
+		examples++
+		_, warnings, err := config.ParseRouteServer(strings.Fields(args), config.Env{})
+		if err != nil || len(warnings) != 0 {
+			t.Errorf("%s: warnings %q, error %v", line, warnings, err)
+		}
+	}
+	if examples < 3 {
+		t.Errorf("%d examples in help, want 3", examples)
+	}
+	b.Reset()
+	if err := config.WriteMarkdown(&b); err != nil {
+		t.Fatal(err)
+	}
+	_, file, _ := strings.Cut(b.String(), "```yaml\n")
+	file, _, _ = strings.Cut(file, "```")
+	env := config.Env{ReadFile: files(map[string]string{"f": file})}
+	c, warnings, err := config.ParseRouteServer([]string{"-config-file=f"}, env)
+	if err != nil || len(warnings) != 0 || len(c.Compile.AllowedExternalNames) != 2 {
+		t.Errorf("example file: warnings %q, error %v", warnings, err)
+	}
+}
+
+// TestForeignFlagsAreSorted, as a document that is generated must not change by itself.
+func TestForeignFlagsAreSorted(t *testing.T) {
+	if !slices.IsSortedFunc(config.UnsupportedFlags(), func(a, b config.UnsupportedDoc) int { return strings.Compare(a.Name, b.Name) }) {
+		t.Error("not sorted")
+	}
+}

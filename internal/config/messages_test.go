@@ -1,0 +1,323 @@
+package config_test
+
+import (
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/poller"
+)
+
+const seeHelp = " (routesrv --help lists all flags)"
+
+// TestErrors: each line of the error, for arguments behind -kubernetes.
+func TestErrors(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"-kubernetes-path-mode=x"}, "-kubernetes-path-mode: invalid path mode string: x"},
+		{[]string{"-kubernetes-backend-traffic-algorithm=x"}, "-kubernetes-backend-traffic-algorithm: invalid backend traffic algorithm: x"},
+		{[]string{"-kuberentes-path-mode=x"}, "unknown flag -kuberentes-path-mode: did you mean -kubernetes-path-mode?" + seeHelp},
+		{[]string{"--manifest=x"}, "unknown flag -manifest: did you mean --manifests?" + seeHelp},
+		{[]string{"--enable_profile"}, "unknown flag -enable_profile: did you mean -enable-profile?" + seeHelp},
+		{[]string{"--nothing-like-it", "value"}, "unknown flag -nothing-like-it" + seeHelp},
+		{[]string{"--no\x1b[31m=secret"}, `unknown flag -"no\x1b[31m"` + seeHelp},
+		{[]string{"---address=:1"}, `bad flag syntax "-address": want -name, -name=value or -name value`},
+		{[]string{"-=x"}, `bad flag syntax "": want -name, -name=value or -name value`},
+		{[]string{"-address"}, "-address: needs a value"},
+		{[]string{"-kubernetes", "false"}, "-kubernetes: is a switch and takes its value with =: write -kubernetes=false"},
+		{[]string{"--enable-tls", "1"}, "--enable-tls: is a switch and takes its value with =: write --enable-tls=1"},
+		{[]string{"-enable-profile", "x"}, `unexpected argument "x": routesrv takes flags only`},
+		{[]string{"x"}, `unexpected argument "x": routesrv takes flags only`},
+		{[]string{"--", "-address=:1"}, `unexpected argument "-address=:1": routesrv takes flags only`},
+		{[]string{"-kubernetes=maybe"}, `-kubernetes: "maybe": want true or false`},
+		{[]string{"-enable-ratelimits=maybe"}, `-enable-ratelimits: "maybe": want true or false`},
+		{[]string{"-kubernetes=false"}, "-kubernetes flag required: set -kubernetes to read the objects from an API, or " +
+			"--manifests PATH to read them from files, or --upstream URL to serve the table of another route server"},
+		{[]string{"--upstream=http://a"}, "--upstream: excludes -kubernetes: a table is made here or comes from another route server, " +
+			"not both"},
+		{[]string{"-kubernetes=false", "--upstream=http://a", "--manifests=x"}, "--upstream: excludes --manifests: a table is made here " +
+			"or comes from another route server, not both"},
+		{[]string{"--upstream= , "}, "--upstream: want the URL of a route server"},
+		{[]string{"--transport=push"}, `--transport: "push": want auto, stream or poll`},
+		{[]string{"--upstream-client-cert=c"}, "--upstream-client-key: want both --upstream-client-cert and " +
+			"--upstream-client-key, or none of them"},
+		{[]string{"--manifests=x"}, "--manifests: excludes -kubernetes: objects are read from files or from an API, not from both"},
+		{[]string{"--manifests="}, "--manifests: want the path of a file or folder"},
+		{[]string{"--kubeconfig=f", "-kubernetes-in-cluster"}, "--kubeconfig: excludes -kubernetes-in-cluster: both say how the API is reached"},
+		{[]string{"--kubeconfig=f", "-kubernetes-url=http://h"}, "--kubeconfig: excludes -kubernetes-url: both say how the API is reached"},
+		{[]string{"--kubeconfig=f", "-kubernetes-token-file=f"}, "--kubeconfig: excludes -kubernetes-token-file: the kubeconfig has credentials of its own"},
+		{[]string{"--kubeconfig-context=c"}, "--kubeconfig-context: needs --kubeconfig"},
+		{[]string{"-kubernetes-url=https://user:secret@"}, "-kubernetes-url: want a URL such as https://host:port"},
+		{[]string{"-forward-backend-url=h:80"}, "-forward-backend-url: want a URL such as https://host:port"},
+		{[]string{"--kubernetes-services-label-selector=a in (b)"}, `--kubernetes-services-label-selector: "a in (b)": want labels as name=value, or name alone for any value, with commas between them`},
+		{[]string{"--kubernetes-services-label-selector=a="}, `--kubernetes-services-label-selector: "a=": want labels as name=value, or name alone for any value, with commas between them`},
+		{[]string{"--kubernetes-services-label-selector=a=b,a"}, `--kubernetes-services-label-selector: label "a" given twice`},
+		{[]string{"--kubernetes-request-timeout=7"}, `--kubernetes-request-timeout: "7": want a time with its unit, such as 45s, from 1ms to 1h`},
+		{[]string{"--kubernetes-read=stream"}, `--kubernetes-read: "stream": want poll or watch`},
+		{[]string{"-source-poll-timeout=3s"}, `-source-poll-timeout: "3s": want a whole number of milliseconds; for 3s write 3000`},
+		{[]string{"-source-poll-timeout=0"}, `-source-poll-timeout: "0": want 1 to 86400000 milliseconds`},
+		{[]string{"-source-poll-timeout=x"}, `-source-poll-timeout: "x": want a whole number of milliseconds`},
+		{[]string{"-kubernetes-ingress-class=("}, "-kubernetes-ingress-class: error parsing regexp: missing closing ): `(`"},
+		{[]string{"-kubernetes-allowed-external-name=["}, "-kubernetes-allowed-external-name: error parsing regexp: missing closing ]: `[`"},
+		{[]string{"-whitelisted-healthcheck-cidr=10.0.0.0/8,x"}, `-whitelisted-healthcheck-cidr: "x": want networks such as 10.2.0.0/16, with commas between them`},
+		{[]string{"-kubernetes-annotation-predicates=k=v"}, `-kubernetes-annotation-predicates: "k=v": want KEY=VALUE=TEXT with the key and the value of an annotation`},
+		{[]string{"-kubernetes-annotation-predicates=k=v=A()", "-kubernetes-annotation-predicates=k=v=B()"}, `-kubernetes-annotation-predicates: annotation "k=v" given twice`},
+		{[]string{"-kubernetes-annotation-filters-append=k=v=a()", "-kubernetes-annotation-filters-append=k=v=b()"}, `-kubernetes-annotation-filters-append: annotation "k=v" given twice`},
+		{[]string{`-default-filters-prepend=admissionControl("a", "active", "0s")`}, `-default-filters-prepend: would crash every proxy: filter admissionControl("a", "active", "0s"): the duration "0s" is not above zero; correct the argument`},
+		{[]string{`-default-filters-append=admissionControl("a", "active", "0s")`}, `-default-filters-append: would crash every proxy: filter admissionControl("a", "active", "0s"): the duration "0s" is not above zero; correct the argument`},
+		{[]string{`-kubernetes-annotation-filters-append=k=v=admissionControl("a", "active", "0s")`}, `-kubernetes-annotation-filters-append: would crash every proxy: filter admissionControl("a", "active", "0s"): the duration "0s" is not above zero; correct the argument`},
+		{[]string{`-kubernetes-east-west-range-annotation-filters-append=k=v=admissionControl("a", "active", "0s")`}, `-kubernetes-east-west-range-annotation-filters-append: would crash every proxy: filter admissionControl("a", "active", "0s"): the duration "0s" is not above zero; correct the argument`},
+		{[]string{"-edit-route="}, "-edit-route: want /expression/replacement/, not an empty text"},
+		{[]string{"-edit-route=/a/b"}, `-edit-route: "/a/b": want /expression/replacement/, where the first character is the separator and stands nowhere else`},
+		{[]string{"-clone-route=/(/b/"}, "-clone-route: \"/(/b/\": error parsing regexp: missing closing ): `(`"},
+		{[]string{"--guard-max-loss=0"}, `--guard-max-loss: "0": want a share above 0 and up to 1, such as 0.5 or 50%; 1 switches the rule off`},
+		{[]string{"--guard-max-loss=NaN"}, `--guard-max-loss: "NaN": want a share above 0 and up to 1, such as 0.5 or 50%; 1 switches the rule off`},
+		{[]string{"--guard-max-loss=101%"}, `--guard-max-loss: "101%": want a share above 0 and up to 1, such as 0.5 or 50%; 1 switches the rule off`},
+		{[]string{"--guard-max-backend-loss=0"}, `--guard-max-backend-loss: "0": want a share above 0 and up to 1, such as 0.5 or 50%; 1 switches the rule off`},
+		{[]string{"--guard-window=0"}, `--guard-window: "0": want a time with its unit, such as 45s, from 1ms to 24h`},
+		{[]string{"--guard-hold=0"}, `--guard-hold: "0": want a time with its unit, such as 45s, from 1ms to 24h`},
+		{[]string{"--guard-release=never"}, `--guard-release: "never": want auto or manual`},
+		{[]string{"--guard-namespaces=some"}, `--guard-namespaces: "some": want true or false`},
+		{[]string{"--peers=routesrv-peers"}, `--peers: "routesrv-peers": want HOST:PORT or http(s)://HOST:PORT, with the port that the replicas listen on`},
+		{[]string{"--peers=http://routesrv-peers/"}, `--peers: "http://routesrv-peers/": want HOST:PORT or http(s)://HOST:PORT, with the port that the replicas listen on`},
+		{[]string{"--peers=ftp://a:1"}, `--peers: "ftp://a:1": want HOST:PORT or http(s)://HOST:PORT`},
+		{[]string{"--peers=a:1/routes"}, `--peers: "http://a:1/routes": want HOST:PORT or http(s)://HOST:PORT`},
+		{[]string{"--peers=http://u:secret@a:1"}, `--peers: "http://u:xxxxx@a:1": want HOST:PORT or http(s)://HOST:PORT`},
+		{[]string{"--peers=a:70000"}, `--peers: "a:70000": want a port from 1 to 65535`},
+		{[]string{"--peers=a:b"}, `--peers: want HOST:PORT or http(s)://HOST:PORT`},
+		{[]string{"--guard-max-routes=-1"}, `--guard-max-routes: "-1": want a whole number from 0 to 2147483647`},
+		{[]string{"--guard-max-bytes=1TiB"}, `--guard-max-bytes: "1TiB": want a number of bytes, plain or as 512MiB, up to 1024GiB`},
+		{[]string{"--guard-max-bytes=2048GiB"}, `--guard-max-bytes: "2048GiB": want a number of bytes, plain or as 512MiB, up to 1024GiB`},
+		{[]string{"-address="}, `-address: "": want HOST:PORT or :PORT`},
+		{[]string{"-address=9090"}, `-address: "9090": want HOST:PORT or :PORT`},
+		{[]string{"-support-listener=:99999"}, `-support-listener: ":99999": want a port from 0 to 65535`},
+		{[]string{"-support-listener=:9090"}, `-support-listener: ":9090" is also -address: want another port`},
+		{[]string{"-wait-for-healthcheck-interval=45"}, `-wait-for-healthcheck-interval: "45": want a time with its unit, such as 45s, from 0s to 24h`},
+		{[]string{"--enable-tls"}, "--enable-tls: needs -tls-cert and -tls-key"},
+		{[]string{"-enable-mtls", "-mtls-authn-ca=a"}, "-enable-mtls: needs -tls-cert and -tls-key"},
+		{[]string{"-enable-mtls", "-tls-cert=a", "-tls-key=b"}, "-enable-mtls: needs the authorities for client certificates: -mtls-authn-ca or -mtls-authn-append-ca"},
+		{[]string{"-tls-cert=a,b", "-tls-key=c"}, "-tls-key: 1 keys for 2 certificates of -tls-cert: want one for each"},
+		{[]string{"-tls-cert=a,", "-tls-key=c,d"}, "-tls-cert: element 2 is empty: want names of files with commas between them"},
+		{[]string{"-tls-min-version=2"}, `-tls-min-version: "2": want 1.0, 1.1, 1.2 or 1.3`},
+		{[]string{"-application-log-level=LOUD"}, `-application-log-level: "LOUD": want TRACE, DEBUG, INFO, WARN, ERROR, FATAL or PANIC`},
+		{[]string{"-kubernetes-redis-service-port=0"}, `-kubernetes-redis-service-port: "0": want a whole number from 1 to 65535`},
+		{[]string{"-config-file=gone"}, "-config-file: open gone: no such file"},
+		{
+			[]string{"-address=x", "-kubernets", "-tls-min-version", "9"}, // all at once
+			"unknown flag -kubernets: did you mean -kubernetes?" + seeHelp + "\n" +
+				`-address: "x": want HOST:PORT or :PORT` + "\n" + `-tls-min-version: "9": want 1.0, 1.1, 1.2 or 1.3`,
+		},
+	} {
+		got, _, err := config.ParseRouteServer(append([]string{"-kubernetes"}, c.args...), config.Env{ReadFile: files(nil)})
+		if err == nil || got != nil {
+			t.Errorf("%q: got a configuration, want the error %s", c.args, c.want)
+			continue
+		}
+		if err.Error() != c.want {
+			t.Errorf("%q:\n got %s\nwant %s", c.args, err, c.want)
+		}
+		var e *config.Error
+		if !errors.As(err, &e) {
+			t.Errorf("%q: %T is no *config.Error", c.args, err)
+		}
+	}
+}
+
+// TestErrorsNameFlagAndText: texts of the route language, whose error texts belong to package eskip.
+func TestErrorsNameFlagAndText(t *testing.T) {
+	for _, name := range []string{
+		"kubernetes-east-west-range-predicates", "default-filters-prepend", "default-filters-append", "route-server-filters",
+	} {
+		_, _, err := config.ParseRouteServer([]string{"-kubernetes", "-" + name, "a(\"b"}, config.Env{})
+		if err == nil || !strings.HasPrefix(err.Error(), "-"+name+": ") || !strings.Contains(err.Error(), `"a(\"b"`) {
+			t.Errorf("-%s: %v does not name the flag and the text", name, err)
+		}
+	}
+	for name, text := range map[string]string{
+		"kubernetes-annotation-predicates":                     `k=v=A(`,
+		"kubernetes-annotation-filters-append":                 `k=v=a(`,
+		"kubernetes-east-west-range-annotation-predicates":     `k=v=A(`,
+		"kubernetes-east-west-range-annotation-filters-append": `k=v=a(`,
+	} {
+		_, _, err := config.ParseRouteServer([]string{"-kubernetes", "-" + name, text}, config.Env{})
+		if err == nil || !strings.HasPrefix(err.Error(), "-"+name+": ") || !strings.Contains(err.Error(), text[4:]) {
+			t.Errorf("-%s: %v does not name the flag and the text", name, err)
+		}
+	}
+}
+
+// TestRefusedFlagsSayWhatToDoInstead: what cannot be ignored without another cluster or less protection.
+func TestRefusedFlagsSayWhatToDoInstead(t *testing.T) {
+	for _, c := range []struct{ arg, want string }{
+		{"-kubernetes-status-from-service=ns/svc", "let one writer"},
+		{`-route-server-filters=oauthTokeninfoAllScope("uid")`, "NetworkPolicy"},
+		{`-route-server-filters=status(200) -> oauthTokenintrospectionAnyClaims("u", "c")`, "-enable-mtls"},
+		{`-route-server-filters=secureOauthTokenintrospectionAnyClaims("u", "c")`, "-enable-mtls"},
+	} {
+		_, _, err := config.ParseRouteServer([]string{"-kubernetes", c.arg}, config.Env{})
+		if err == nil || !strings.Contains(err.Error(), "not supported") || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error %v, want one that contains %q", c.arg, err, c.want)
+		}
+	}
+	if _, warnings := parse(t, config.Env{}, "-kubernetes-status-from-service="); len(warnings) != 0 {
+		t.Errorf("warnings %q for the default of a refused flag, want none", warnings)
+	}
+}
+
+// TestWarnings: each with the exact text, for arguments behind -kubernetes.
+func TestWarnings(t *testing.T) {
+	const noTraces = " means nothing to a route server: it makes no traces"
+	for _, c := range []struct {
+		args []string
+		want []string
+	}{
+		{[]string{"-enable-ratelimits"}, []string{"-enable-ratelimits: means nothing to a route server: rate limits and circuit breakers work in the proxies"}},
+		{[]string{"-swarm-redis-password", "hunter2", "-enable-swarm=false"}, []string{
+			"-swarm-redis-password: means nothing to a route server: it is no member of the swarm; it only lists the addresses of the services that -kubernetes-redis-service-name and -kubernetes-valkey-service-name name",
+			"-enable-swarm: means nothing to a route server: it is no member of the swarm; it only lists the addresses of the services that -kubernetes-redis-service-name and -kubernetes-valkey-service-name name",
+		}},
+		{[]string{"-ratelimits=a", "-ratelimits=b"}, []string{"-ratelimits: means nothing to a route server: rate limits and circuit breakers work in the proxies"}},
+		{[]string{"-opentracing=noop"}, nil},
+		{[]string{"-opentracing=lightstep token=secret"}, []string{"-opentracing:" + noTraces}},
+		{[]string{"-oauth2-tokeninfo-url=https://t"}, []string{"-oauth2-tokeninfo-url: means nothing to a route server: it would only serve filters of -route-server-filters that ask a token service, which are refused"}},
+		{[]string{"-address=:1", "-address=:1"}, nil},
+		{[]string{"-address=:1", "-address=:2"}, []string{"-address: given more than once: the last value counts"}},
+		{[]string{"-kubernetes-topology-zone=z"}, []string{`-kubernetes-topology-zone: every proxy gets the endpoints of zone "z", wherever it runs: a route server does better without; let the proxies of a zone fetch /routes/ZONE`}},
+		{[]string{"-kubernetes-in-cluster", "-kubernetes-url=http://h", "-kubernetes-token-file="}, []string{"-kubernetes-url: has no effect with -kubernetes-in-cluster"}},
+		{[]string{"--manifests=d", "-kubernetes=false", "-kubernetes-in-cluster"}, []string{
+			"-kubernetes: given more than once: the last value counts", "-kubernetes-in-cluster: has no effect with --manifests",
+		}},
+		{[]string{"--manifests=d", "-kubernetes=false", "--kubernetes-read=watch"}, []string{
+			"-kubernetes: given more than once: the last value counts", "--kubernetes-read: has no effect with --manifests",
+		}},
+		{[]string{"--kubernetes-reconcile-interval=1m"}, []string{"--kubernetes-reconcile-interval: has no effect without --kubernetes-read=watch"}},
+		{[]string{"--kubernetes-reconcile-interval=1m", "--kubernetes-read=watch"}, nil},
+		{[]string{"--poll-max-backoff=1s"}, []string{"--poll-max-backoff: 1s is shorter than -source-poll-timeout, which counts"}},
+		{[]string{"-source-poll-timeout=60000"}, nil},
+		{[]string{"-kubernetes-https-redirect-code=200"}, []string{"-kubernetes-https-redirect-code: 200 is not the status of a redirect"}},
+		{[]string{"-kubernetes-https-redirect-code=-1"}, nil},
+		{[]string{"-kubernetes-default-lb-algorithm=x"}, []string{`-kubernetes-default-lb-algorithm: "x" is not known and means roundRobin: want roundRobin, random, consistentHash, powerOfRandomNChoices, weightedRoundRobin, leastRequests`}},
+		{[]string{"-kubernetes-allowed-external-name=x"}, []string{"-kubernetes-allowed-external-name: has no effect without -kubernetes-only-allowed-external-names: every name is allowed"}},
+		{[]string{"-kubernetes-east-west-range-domains=a,, b"}, []string{
+			"-kubernetes-east-west-range-domains: element 2 is empty: every host ends with it and is internal",
+			`-kubernetes-east-west-range-domains: " b" has white space: no host ends with it`,
+		}},
+		{[]string{"-enable-oauth2-grant-flow"}, []string{"-enable-oauth2-grant-flow: -oauth2-callback-path is empty, and so is the path of the route"}},
+		{[]string{"-oauth2-callback-path=/x"}, []string{"-oauth2-callback-path: has no effect without -enable-oauth2-grant-flow"}},
+		{[]string{"-edit-route=/a/b/c"}, []string{`-edit-route: "/a/b/c": what follows the last separator has no meaning`}},
+		{[]string{"-support-listener="}, []string{"-support-listener: is empty: there are no metrics and no status"}},
+		{[]string{"-tls-cert=c", "-tls-key=k"}, []string{"-tls-cert: the main listener is plain HTTP all the same, as in Skipper's route server: for TLS set --enable-tls, or -enable-mtls to require client certificates, too"}},
+		{[]string{"-mtls-authn-ca=a"}, []string{"-mtls-authn-ca: no client certificate is asked for without -enable-mtls"}},
+		{[]string{"-mtls-authn-append-ca"}, []string{"-mtls-authn-append-ca: no client certificate is asked for without -enable-mtls"}},
+		{[]string{"-kubernetes-redis-service-name=n"}, []string{"-kubernetes-redis-service-name: has no effect without -kubernetes-redis-service-namespace"}},
+		{[]string{"-kubernetes-valkey-service-namespace=n"}, []string{"-kubernetes-valkey-service-namespace: has no effect without -kubernetes-valkey-service-name"}},
+		{[]string{"--kubernetes-endpointslices-label-selector=a"}, []string{"--kubernetes-endpointslices-label-selector: has no effect without -enable-kubernetes-endpointslices"}},
+		{[]string{"--kubernetes-endpoints-label-selector=a", "-enable-kubernetes-endpointslices"}, []string{"--kubernetes-endpoints-label-selector: has no effect with -enable-kubernetes-endpointslices: use --kubernetes-endpointslices-label-selector"}},
+	} {
+		_, got := parse(t, config.Env{}, c.args...)
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%q: warnings (-want +got):\n%s", c.args, diff)
+		}
+	}
+}
+
+// TestForeignFlagsNeverRepeatTheirValue: there are passwords among them.
+func TestForeignFlagsNeverRepeatTheirValue(t *testing.T) {
+	const secret = "hunter2"
+	for _, f := range config.UnsupportedFlags() {
+		args := []string{"-" + f.Name, secret}
+		if f.Bool {
+			args = []string{"-" + f.Name}
+		}
+		_, warnings, err := config.ParseRouteServer(append(args, "-kubernetes"), config.Env{})
+		if f.Refused != (err != nil) || f.Refused == (len(warnings) == 1) {
+			t.Errorf("-%s: warnings %q, error %v", f.Name, texts(warnings), err)
+		}
+		if msg := strings.Join(texts(warnings), "") + errorText(err); strings.Contains(msg, secret) {
+			t.Errorf("-%s: %q repeats the value", f.Name, msg)
+		}
+		if f.Reason == "" {
+			t.Errorf("-%s: no reason", f.Name)
+		}
+	}
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// TestAddressesAreLocalWithManifests unless they are explicit.
+func TestAddressesAreLocalWithManifests(t *testing.T) {
+	c, _, err := config.ParseRouteServer([]string{"--manifests", "a", "--manifests", "b"}, config.Env{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Listen.Address != config.LoopbackAddress || c.Listen.SupportAddress != config.LoopbackSupportAddress {
+		t.Errorf("listens on %s and %s, want the loopback interface", c.Listen.Address, c.Listen.SupportAddress)
+	}
+	if diff := cmp.Diff([]string{"a", "b"}, c.Source.Manifests); diff != "" {
+		t.Error(diff)
+	}
+	c, _, err = config.ParseRouteServer([]string{"--manifests=a", "-address=:9090"}, config.Env{
+		Environ: []string{"ROUTESRV_FLAG_SUPPORT_LISTENER=:9911"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Listen.Address != ":9090" || c.Listen.SupportAddress != ":9911" {
+		t.Errorf("listens on %s and %s, want the explicit addresses", c.Listen.Address, c.Listen.SupportAddress)
+	}
+}
+
+// TestHealthcheckAccessLogFollowsTheLevel: as in the reference.
+func TestHealthcheckAccessLogFollowsTheLevel(t *testing.T) {
+	for level, want := range map[string]bool{"info": false, "debug": true, "trace": true, "error": false} {
+		if c, _ := parse(t, config.Env{}, "-application-log-level="+level); c.Compile.HealthcheckAccessLog != want {
+			t.Errorf("%s: %v, want %v", level, c.Compile.HealthcheckAccessLog, want)
+		}
+	}
+}
+
+// TestHelpAndVersionWin over everything that is wrong.
+func TestHelpAndVersionWin(t *testing.T) {
+	for _, args := range [][]string{{"-h"}, {"-help"}, {"--help"}, {"x", "-no-such-flag", "-address=9", "-h"}} {
+		var out bytes.Buffer
+		_, _, err := config.ParseRouteServer(args, config.Env{Output: &out})
+		if !errors.Is(err, config.ErrHelp) || !strings.HasPrefix(out.String(), "Usage: routesrv [flags]\n") {
+			t.Errorf("%q: error %v, output %.40q", args, err, out.String())
+		}
+	}
+	if _, _, err := config.ParseRouteServer([]string{"-version"}, config.Env{}); !errors.Is(err, config.ErrVersion) {
+		t.Errorf("-version: error %v", err)
+	}
+}
+
+// TestNamesOfLevelsAndVersions: those of Skipper, in any case and with or without dot.
+func TestNamesOfLevelsAndVersions(t *testing.T) {
+	for name, want := range map[string]slog.Level{
+		"TRACE": poller.LevelTrace, "debug": slog.LevelDebug, "Info": slog.LevelInfo, "WARN": slog.LevelWarn,
+		"WARNING": slog.LevelWarn, "error": slog.LevelError, "FATAL": config.LevelFatal, "PANIC": config.LevelPanic,
+	} {
+		if c, _ := parse(t, config.Env{}, "-application-log-level", name); c.Log.Level != want {
+			t.Errorf("level %s: %v, want %v", name, c.Log.Level, want)
+		}
+	}
+	for name, want := range map[string]uint16{
+		"1.0": tls.VersionTLS10, "11": tls.VersionTLS11, "12": tls.VersionTLS12, "1.3": tls.VersionTLS13,
+	} {
+		if c, _ := parse(t, config.Env{}, "-tls-min-version", name); c.TLS.MinVersion != want {
+			t.Errorf("version %s: %x, want %x", name, c.TLS.MinVersion, want)
+		}
+	}
+}

@@ -1,0 +1,298 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/pflag"
+)
+
+// Command is what a [Parser] is for.
+type Command struct {
+	Name  string // as it is typed, with the subcommand
+	Args  string // form of the positional arguments in help, such as "PATH..."; empty if there are none
+	Intro string // what it does and examples, for help; lines are printed as they are
+
+	// MinArgs and MaxArgs limit the positional arguments; a MaxArgs below zero is no limit.
+	MinArgs, MaxArgs int
+
+	// Skipper accepts those flags of Skipper that mean nothing here, with a warning each. Without it they are unknown.
+	Skipper bool
+}
+
+// Parser holds the flags of one command and parses them once. Make it with [NewParser], add groups of flags, and then
+// call Parse, Help, Flags or WriteMarkdown. It is not safe for concurrent use.
+type Parser struct {
+	cmd         Command
+	set         *pflag.FlagSet
+	flags       []*option          // in the order of their definition
+	byName      map[string]*option // the same
+	unsupported map[string]unsupportedFlag
+	checks      []func()
+	take        func(positional []string) // if not nil, called before the checks
+
+	configFile    string
+	help, version bool
+	checkOnly     bool
+
+	// Filled by Parse.
+	environ  []string
+	where    map[string]string // where the setting of a flag in effect was made; absent if it was not set
+	last     map[string]string // the last value of a setting in effect
+	warnings []Warning
+	errs     []error
+}
+
+// option is a flag and what its documentation says.
+type option struct {
+	name  string
+	group Group
+	usage string
+	own   bool // not one of Skipper's
+	value *value
+}
+
+// NewParser returns a parser with the flags that every command has: config-file, check-config, help and version.
+func NewParser(cmd Command) *Parser {
+	p := &Parser{
+		cmd: cmd, set: pflag.NewFlagSet(cmd.Name, pflag.ContinueOnError),
+		byName: make(map[string]*option), unsupported: make(map[string]unsupportedFlag), where: make(map[string]string),
+		last: make(map[string]string),
+	}
+	if cmd.Skipper {
+		p.unsupported = unsupportedFlags()
+	}
+	g := p.group(GroupGeneral)
+	g.skipper("config-file", text(&p.configFile, ""), "YAML file with settings: the keys are the names of the flags without "+
+		"dashes, the values are texts, numbers, true or false, and lists for flags that may be repeated or take a comma "+
+		"list. What is set on the command line or in the environment replaces what the file says.")
+	g.own("check-config", boolean(&p.checkOnly, false), "Check the settings of all places and end: with status 0 if they can be "+
+		"used, and with 2 and everything that is wrong if not. Nothing but the file of -config-file is read, and nothing is started.")
+	g.skipper("help", boolean(&p.help, false), "Print this help; -h does it, too.")
+	g.skipper("version", boolean(&p.version, false), "Print the version.")
+	return p
+}
+
+// section defines the flags of one group.
+type section struct {
+	p     *Parser
+	group Group
+}
+
+func (p *Parser) group(g Group) section { return section{p, g} }
+
+// skipper defines a flag that Skipper has, too, and own one that it has not.
+func (s section) skipper(name string, v *value, usage string) {
+	s.p.define(s.group, false, name, v, usage)
+}
+func (s section) own(name string, v *value, usage string) { s.p.define(s.group, true, name, v, usage) }
+
+// Flag defines a flag of the command itself. The value is set at most once for each time the flag is given; its String is
+// the default for help, and its Type names what it takes. A value with a method IsBoolFlag that says true is a switch, one
+// with a method IsRepeated that says true may be given more than once.
+func (p *Parser) Flag(g Group, name string, v pflag.Value, usage string) {
+	w := &value{kind: v.Type(), def: v.String(), set: v.Set}
+	if b, ok := v.(interface{ IsBoolFlag() bool }); ok {
+		w.boolean = b.IsBoolFlag()
+	}
+	if r, ok := v.(interface{ IsRepeated() bool }); ok {
+		w.repeat = r.IsRepeated()
+	}
+	p.define(g, true, name, w, usage)
+}
+
+func (p *Parser) define(g Group, own bool, name string, v *value, usage string) {
+	f := p.set.VarPF(v, name, "", usage) // panics on a second definition
+	if v.boolean {
+		f.NoOptDefVal = "true"
+	}
+	o := &option{name: name, group: g, usage: usage, own: own, value: v}
+	p.flags = append(p.flags, o)
+	p.byName[name] = o
+}
+
+// check adds something to verify when all values are set and each is valid alone. It reports with fail and warn.
+func (p *Parser) check(f func()) { p.checks = append(p.checks, f) }
+
+// isSet reports whether the flag was given anywhere.
+func (p *Parser) isSet(name string) bool {
+	_, ok := p.where[name]
+	return ok
+}
+
+// given reports whether the flag was set to something else than its default.
+func (p *Parser) given(name string) bool {
+	return p.isSet(name) && p.last[name] != p.byName[name].value.def
+}
+
+// fail records an error, warn a warning, at the place where the flag was set. An empty name is about none.
+func (p *Parser) fail(name string, err error) {
+	p.errs = append(p.errs, &Error{Flag: p.shown(name), Where: p.where[name], Err: err})
+}
+
+// shown is the name of a flag with its dashes.
+func (p *Parser) shown(name string) string {
+	if name == "" {
+		return ""
+	}
+	o := p.byName[name]
+	return dashes(name, o != nil && o.own) + name
+}
+
+func (p *Parser) failf(name, format string, args ...any) { p.fail(name, fmt.Errorf(format, args...)) }
+
+func (p *Parser) warn(name, format string, args ...any) {
+	w := Warning{Flag: p.shown(name), Where: p.where[name], Text: fmt.Sprintf(format, args...)}
+	if !slices.Contains(p.warnings, w) {
+		p.warnings = append(p.warnings, w)
+	}
+}
+
+// origin is where a setting comes from; a higher one replaces a lower one.
+type origin int
+
+const (
+	fromFile origin = iota
+	fromEnvironment
+	fromArguments
+)
+
+// setting is one value for one flag, in text form.
+type setting struct {
+	name   string
+	value  string
+	origin origin
+	where  string // as in Error
+}
+
+// Parse reads the arguments, without the name of the program, and env into the values of the flags. It returns the
+// positional arguments. Warnings and errors are those of [ParseRouteServer]; with [ErrChecked] the arguments are returned
+// as well, for a command that has checks of its own.
+func (p *Parser) Parse(args []string, env Env) ([]string, []Warning, error) {
+	given, positional := p.arguments(args)
+	switch {
+	case asked(given, "help"):
+		if env.Output != nil {
+			if err := p.Help(env.Output); err != nil {
+				return nil, nil, fmt.Errorf("print help: %w", err)
+			}
+		}
+		return nil, nil, ErrHelp
+	case asked(given, "version"):
+		return nil, nil, ErrVersion
+	}
+	p.environ = env.Environ
+	settings := append(given, p.environment(env.Environ)...)
+	settings = append(settings, p.file(settings, env.ReadFile)...)
+	p.apply(settings)
+	p.count(positional)
+
+	// What is wrong together is looked for only when each value is right alone: a check on top of a wrong value would
+	// report a follow-up that nobody can act on.
+	if len(p.errs) == 0 {
+		if p.take != nil {
+			p.take(positional)
+		}
+		for _, check := range p.checks {
+			check()
+		}
+	}
+	if err := errors.Join(p.errs...); err != nil || !p.checkOnly {
+		return positional, p.warnings, err
+	}
+	return positional, p.warnings, ErrChecked
+}
+
+// asked reports whether the last setting of a switch is on.
+func asked(settings []setting, name string) bool {
+	on := false
+	for _, s := range settings {
+		if s.name == name {
+			on, _ = parseBool(s.value)
+		}
+	}
+	return on
+}
+
+// apply sets the values, those of the highest origin of each flag, and in the order given.
+func (p *Parser) apply(settings []setting) {
+	highest := make(map[string]origin)
+	for _, s := range settings {
+		highest[s.name] = max(highest[s.name], s.origin)
+	}
+	for _, s := range settings {
+		if s.origin != highest[s.name] {
+			continue
+		}
+		before, again := p.last[s.name]
+		p.last[s.name] = s.value
+		p.where[s.name] = s.where
+		o, ok := p.byName[s.name]
+		if !ok {
+			p.accept(s, again)
+			continue
+		}
+		if again && !o.value.repeat && before != s.value {
+			p.warn(s.name, "given more than once: the last value counts")
+		}
+		if err := p.set.Set(s.name, s.value); err != nil {
+			var invalid *pflag.InvalidValueError // its text has dashes and words that do not fit files and variables
+			if errors.As(err, &invalid) {
+				err = invalid.Unwrap()
+			}
+			p.fail(s.name, err)
+		}
+	}
+}
+
+// accept deals with a flag of Skipper that the route server has not.
+func (p *Parser) accept(s setting, again bool) {
+	f := p.unsupported[s.name]
+	if f.boolean {
+		if _, err := parseBool(s.value); err != nil {
+			p.fail(s.name, err)
+			return
+		}
+	}
+	if again || f.quiet != nil && *f.quiet == s.value {
+		return
+	}
+	if f.instead != "" {
+		p.failf(s.name, "not supported: %s", f.instead)
+		return
+	}
+	p.warn(s.name, "means nothing to a route server: %s", f.reason)
+}
+
+// count checks the number of positional arguments.
+func (p *Parser) count(args []string) {
+	switch {
+	case len(args) < p.cmd.MinArgs && len(p.errs) == 0:
+		p.failf("", "%s: too few arguments: want %s (%s --help explains)", p.cmd.Name, p.cmd.Args, p.cmd.Name)
+	case p.cmd.MaxArgs > 0 && len(args) > p.cmd.MaxArgs:
+		p.failf("", "unexpected argument %s: %s wants %s", clip(args[p.cmd.MaxArgs]), p.cmd.Name, p.cmd.Args)
+	}
+}
+
+// known reports whether the name is a flag at all, and whether it is a switch.
+func (p *Parser) known(name string) (boolean, ok bool) {
+	if o, ok := p.byName[name]; ok {
+		return o.value.boolean, true
+	}
+	f, ok := p.unsupported[name]
+	return f.boolean, ok
+}
+
+// names are all names that known knows.
+func (p *Parser) names() []string {
+	var names []string
+	for name := range p.byName {
+		names = append(names, name)
+	}
+	for name := range p.unsupported {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}

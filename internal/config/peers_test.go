@@ -1,0 +1,50 @@
+package config_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/routesrv/routesrv/internal/config"
+)
+
+func TestPeersAreAURL(t *testing.T) {
+	tls := []string{"--enable-tls", "-tls-cert=c", "-tls-key=k"}
+	for _, test := range []struct {
+		value string
+		with  []string
+		want  string
+	}{
+		{"", nil, ""},
+		{"routesrv-peers:9090", nil, "http://routesrv-peers:9090"},
+		{"routesrv-peers:9090", tls, "https://routesrv-peers:9090"},
+		{"http://routesrv-peers:9090/", tls, "http://routesrv-peers:9090"},
+		{"https://routesrv-peers.routesrv.svc:9090", nil, "https://routesrv-peers.routesrv.svc:9090"},
+		{"[fd00::1]:9090", nil, "http://[fd00::1]:9090"},
+	} {
+		c, warnings := parse(t, config.Env{}, append(test.with, "--peers="+test.value)...)
+		if c.Peers != test.want || len(warnings) != 0 {
+			t.Errorf("--peers=%s with %q: %q, warnings %q; want %q", test.value, test.with, c.Peers, warnings, test.want)
+		}
+	}
+}
+
+func TestPeersOfARelay(t *testing.T) {
+	c, got := relay(t, "--upstream=http://a", "--peers=b:9090")
+	want := []string{"--peers: has no effect with --upstream, whose table is served as it is"}
+	if diff := cmp.Diff(want, got); diff != "" || c.Peers != "" {
+		t.Errorf("peers %q, warnings (-want +got):\n%s", c.Peers, diff)
+	}
+}
+
+// TestCertificatesAreForPeersToo: the flags of --upstream that say who trusts whom.
+func TestCertificatesAreForPeersToo(t *testing.T) {
+	files := []string{"--upstream-ca-file=a", "--upstream-client-cert=c", "--upstream-client-key=k"}
+	if _, got := parse(t, config.Env{}, append(files, "--peers=b:9090")...); len(got) != 0 {
+		t.Errorf("warnings %q", got)
+	}
+	_, got := parse(t, config.Env{}, "--upstream-ca-file=a")
+	if diff := cmp.Diff([]string{"--upstream-ca-file: has no effect without --upstream or --peers"}, got); diff != "" {
+		t.Errorf("warnings (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,232 @@
+package config_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/routesrv/routesrv/internal/config"
+)
+
+// TestPrecedence: command line, environment, file, default.
+func TestPrecedence(t *testing.T) {
+	env := config.Env{
+		Environ: []string{
+			"ROUTESRV_FLAG_SHUTDOWN_TIMEOUT=2s", "ROUTESRV_FLAG_WAIT_FOR_HEALTHCHECK_INTERVAL=2s",
+			"ROUTESRV_FLAG_DEFAULT_FILTERS_APPEND=env1()\nenv2()\n", "PATH=/bin",
+		},
+		ReadFile: files(map[string]string{"f.yaml": `
+shutdown-timeout: 1s
+wait-for-healthcheck-interval: 1s
+kubernetes-request-timeout: 1s
+default-filters-append: [file()]
+default-filters-prepend: [file1(), file2() -> file3()]
+`}),
+	}
+	c, warnings := parse(t, env, "-config-file", "f.yaml", "-wait-for-healthcheck-interval=3s")
+	for _, v := range []struct{ got, want time.Duration }{
+		{c.Listen.WaitForHealthcheckInterval, 3 * time.Second},
+		{c.Listen.ShutdownTimeout, 2 * time.Second},
+		{c.Source.RequestTimeout, time.Second},
+		{c.Poll.Interval, 3 * time.Second},
+	} {
+		if v.got != v.want {
+			t.Errorf("got %v, want %v", v.got, v.want)
+		}
+	}
+	var names []string
+	for _, f := range append(c.Compile.DefaultFilters.Prepend, c.Compile.DefaultFilters.Append...) {
+		names = append(names, f.Name)
+	}
+	if got := strings.Join(names, " "); got != "file1 file2 file3 env1 env2" {
+		t.Errorf("default filters %q: lists of several places are not to be joined", got)
+	}
+	if len(warnings) != 0 {
+		t.Errorf("warnings %q, want none", warnings)
+	}
+}
+
+// TestFile has what a file may look like: the values that are not texts, and what is accepted with a warning.
+func TestFile(t *testing.T) {
+	const content = `
+# a comment
+kubernetes-in-cluster: yes
+kubernetes-healthcheck: off
+tls-min-version: 1.3
+address: :8080
+kubernetes-namespace: &ns "team"
+kubernetes-redis-service-namespace: *ns
+kubernetes-redis-service-name: redis
+kubernetes-east-west-range-domains: [a, b]
+guard-max-loss: 0.25
+edit-route:
+- /a/b/
+- "#c#d#"
+forward-backend-url:
+swarm-redis-password: hunter2
+open-telemetry: {tracesExporter: otlp}
+enable-ratelimits: true
+`
+	env := config.Env{ReadFile: files(map[string]string{"f.yaml": content})}
+	c, warnings := parse(t, env, "-config-file=f.yaml")
+	if !c.Source.InCluster || c.Compile.Healthcheck || c.TLS.MinVersion != 0x0304 || c.Listen.Address != ":8080" ||
+		c.Source.Namespace != "team" || c.Shards.Redis.Namespace != "team" || len(c.Compile.EastWestRangeDomains) != 2 ||
+		c.Guard.MaxLoss != 0.25 || len(c.Compile.EditRoutes) != 2 {
+		t.Errorf("got %+v", c)
+	}
+	want := []string{
+		"f.yaml:15: -forward-backend-url: has no value: it stays as it was",
+		"f.yaml:16: -swarm-redis-password: means nothing to a route server: it is no member of the swarm; it only lists the addresses of the services that -kubernetes-redis-service-name and -kubernetes-valkey-service-name name",
+		"f.yaml:17: -open-telemetry: means nothing to a route server: it makes no traces",
+		"f.yaml:18: -enable-ratelimits: means nothing to a route server: rate limits and circuit breakers work in the proxies",
+	}
+	if diff := cmp.Diff(want, warnings); diff != "" {
+		t.Errorf("warnings (-want +got):\n%s", diff)
+	}
+}
+
+// TestAllowedExternalNamesAsMapping: the form that the reference reads.
+func TestAllowedExternalNamesAsMapping(t *testing.T) {
+	for _, content := range []string{
+		"kubernetes-allowed-external-name: [^a$, ^b$]",
+		"kubernetes-allowed-external-name: {x: [^a$], y: [^b$]}",
+		"kubernetes-allowed-external-name:\n- ^a$\n- ^b$\n",
+	} {
+		env := config.Env{ReadFile: files(map[string]string{"f": content})}
+		c, _ := parse(t, env, "-config-file=f")
+		if n := c.Compile.AllowedExternalNames; len(n) != 2 || n[0].String() != "^a$" || n[1].String() != "^b$" {
+			t.Errorf("%s: got %v", content, n)
+		}
+	}
+}
+
+// TestFileErrors name file, line and key.
+func TestFileErrors(t *testing.T) {
+	for _, c := range []struct{ content, want string }{
+		{"address: :1\nadress: :2\n", "f.yaml:2: unknown key adress: did you mean address? (routesrv --help lists all flags)"},
+		{"-address: :1\n", "f.yaml:1: unknown key -address: did you mean address? (routesrv --help lists all flags)"},
+		{"zzzzzzzzzz: hunter2\n", "f.yaml:1: unknown key zzzzzzzzzz (routesrv --help lists all flags)"},
+		{"address: :1\n\naddress: :1\n", "f.yaml:3: key address again: it is also in line 1"},
+		{"config-file: x\n", "f.yaml:1: key config-file: is for the command line only"},
+		{"help: true\n", "f.yaml:1: key help: is for the command line only"},
+		{"[1]: 2\n", "f.yaml:1: want the name of a flag as key"},
+		{"- address\n", "f.yaml:1: want a mapping of flag names to values"},
+		{"text", "f.yaml:1: want a mapping of flag names to values"},
+		{"address: :1\n---\naddress: :2\n", "f.yaml:2: a second document: want one"},
+		{"\naddress: [a]\n", "f.yaml:2: -address: want one value (HOST:PORT), not a list or a mapping"},
+		{"\nedit-route: {a: b}\n", "f.yaml:2: -edit-route: want a text or a list of texts"},
+		{"\nedit-route:\n- /a/b/\n- [x]\n", "f.yaml:2: -edit-route: line 4: want a text as element of the list"},
+		{"\ntls-cert: ['a,b']\n", `f.yaml:2: -tls-cert: "a,b": an element of a list cannot have a comma`},
+		{"kubernetes-allowed-external-name: {a: b}\n", "f.yaml:1: -kubernetes-allowed-external-name: line 1: want a list of texts"},
+		{"kubernetes-status-from-service: [a]\n", "f.yaml:1: -kubernetes-status-from-service: not supported"},
+		{"\n\nkubernetes-path-mode: x\n", "f.yaml:3: -kubernetes-path-mode: invalid path mode string: x"},
+		{"wait-for-healthcheck-interval: 45\n", `f.yaml:1: -wait-for-healthcheck-interval: "45": want a time with its unit`},
+		{"enable-profile: 'yes'\n", `f.yaml:1: -enable-profile: "yes": want true or false`},
+		{"address: :1\n  x: [\n", "f.yaml:2: yaml: "},
+		{"address: *gone\n", "f.yaml: yaml: unknown anchor 'gone' referenced"},
+		{"<<: {address: a}\n", "f.yaml:1: unknown key <<"},
+		{"#" + strings.Repeat("x", 1<<20), "-config-file: f.yaml has 1048577 bytes: want at most 1048576"},
+	} {
+		env := config.Env{ReadFile: files(map[string]string{"f.yaml": c.content})}
+		_, _, err := config.ParseRouteServer([]string{"-kubernetes", "-config-file=f.yaml"}, env)
+		if err == nil || !strings.HasPrefix(err.Error(), c.want) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%.60q:\n got %v\nwant %s", c.content, err, c.want)
+		}
+	}
+	if _, warnings := parse(t, config.Env{ReadFile: files(map[string]string{"f": "# none\n"})}, "-config-file=f"); len(warnings) != 1 {
+		t.Errorf("empty file: warnings %q, want one", warnings)
+	}
+	if _, _, err := config.ParseRouteServer([]string{"-config-file=f"}, config.Env{}); err == nil {
+		t.Error("a file without a way to read it: no error")
+	}
+}
+
+// TestEnvironment: unknown names are errors, but not those that Kubernetes makes for services.
+func TestEnvironment(t *testing.T) {
+	_, warnings := parse(t, config.Env{Environ: []string{
+		"ROUTESRV_SERVICE_HOST=10.0.0.1", "ROUTESRV_PORT=tcp://10.0.0.1:80", "ROUTESRV_ADDRESS=x",
+		"ROUTESRV_FLAG_SERVICE_HOST=10.0.0.1", "ROUTESRV_FLAG_SERVICE_PORT_HTTP=80", "ROUTESRV_FLAG_PORT=tcp://10.0.0.1:80",
+		"ROUTESRV_FLAG_A_PORT_80_TCP_ADDR=10.0.0.1", "ROUTESRV_FLAG_ENABLE_RATELIMITS=true", "KUBECONFIG=/home/x",
+	}})
+	want := []string{
+		"ROUTESRV_FLAG_ENABLE_RATELIMITS: -enable-ratelimits: means nothing to a route server: rate limits and circuit breakers work in the proxies",
+		"KUBECONFIG is set but not read: the API is expected at http://localhost:8001; for a kubeconfig use --kubeconfig",
+	}
+	if diff := cmp.Diff(want, warnings); diff != "" {
+		t.Errorf("warnings (-want +got):\n%s", diff)
+	}
+	for variable, want := range map[string]string{
+		"ROUTESRV_FLAG_ADRESS=secret":        "ROUTESRV_FLAG_ADRESS: unknown flag -adress: did you mean -address? (routesrv --help lists all flags)",
+		"ROUTESRV_FLAG_HELP=true":            "ROUTESRV_FLAG_HELP: unknown flag -help",
+		"ROUTESRV_FLAG_ADDRESS=x":            `ROUTESRV_FLAG_ADDRESS: -address: "x": want HOST:PORT or :PORT`,
+		"ROUTESRV_FLAG_ENABLE_PROFILE=":      `ROUTESRV_FLAG_ENABLE_PROFILE: -enable-profile: "": want true or false`,
+		"ROUTESRV_FLAG_CONFIG_FILE=gone.yml": "ROUTESRV_FLAG_CONFIG_FILE: -config-file: open gone.yml: no such file",
+	} {
+		_, _, err := config.ParseRouteServer([]string{"-kubernetes"}, config.Env{Environ: []string{variable}, ReadFile: files(nil)})
+		if err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s:\n got %v\nwant %s", variable, err, want)
+		}
+	}
+}
+
+// TestCompileTakesPaths in the place of a cluster, and otherwise the flags of the server.
+func TestCompileTakesPaths(t *testing.T) {
+	c, warnings, err := config.ParseCompile([]string{"a", "-kubernetes", "-kubernetes-path-mode=path-prefix", "--", "-b"}, config.Env{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"a", "-b"}, c.Source.Manifests); diff != "" || c.Source.Kubernetes {
+		t.Errorf("source %+v, want the manifests a and -b only", c.Source)
+	}
+	if got := texts(warnings); len(got) != 1 || got[0] != "-kubernetes: has no effect: the manifests are read" {
+		t.Errorf("warnings %q", got)
+	}
+	if c, _, err := config.ParseCompile([]string{"-kubernetes"}, config.Env{}); err != nil || !c.Source.Kubernetes {
+		t.Errorf("from a cluster: %v", err)
+	}
+	_, _, err = config.ParseCompile(nil, config.Env{})
+	if want := "-kubernetes flag required: set -kubernetes to read the objects from an API, or name files or folders to " +
+		"read them from files"; err == nil || err.Error() != want {
+		t.Errorf("without a source: %v, want %s", err, want)
+	}
+}
+
+// level is a flag of a command of its own.
+type level struct{ text string }
+
+func (l *level) String() string   { return "low" }
+func (l *level) Type() string     { return "level" }
+func (l *level) IsBoolFlag() bool { return false }
+func (l *level) Set(s string) error {
+	l.text = s
+	return nil
+}
+
+// TestParserForAnotherCommand: groups and flags to choose from, positional arguments, no flags of Skipper.
+func TestParserForAnotherCommand(t *testing.T) {
+	cmd := config.Command{Name: "routesrv diff", Args: "A B", MinArgs: 2, MaxArgs: 2}
+	parse := func(args ...string) ([]string, string, error) {
+		var own level
+		var log config.Log
+		p := config.NewParser(cmd)
+		p.Log(&log)
+		p.Flag("Comparison", "level", &own, "How much.")
+		rest, _, err := p.Parse(args, config.Env{})
+		return rest, own.text, err
+	}
+	rest, own, err := parse("-application-log-level", "DEBUG", "a", "--level=high", "-")
+	if err != nil || own != "high" || !cmp.Equal(rest, []string{"a", "-"}) {
+		t.Errorf("got %q, level %q, error %v", rest, own, err)
+	}
+	for want, args := range map[string][]string{
+		"routesrv diff: too few arguments: want A B (routesrv diff --help explains)": {"a"},
+		`unexpected argument "c": routesrv diff wants A B`:                           {"a", "b", "c"},
+		"unknown flag -enable-ratelimits (routesrv diff --help lists all flags)":     {"a", "b", "-enable-ratelimits"},
+	} {
+		if _, _, err := parse(args...); err == nil || err.Error() != want {
+			t.Errorf("%q:\n got %v\nwant %s", args, err, want)
+		}
+	}
+}

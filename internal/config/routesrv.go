@@ -1,0 +1,120 @@
+package config
+
+import (
+	"log/slog"
+
+	"github.com/routesrv/routesrv/compile"
+)
+
+// serverIntro and compileIntro are the beginnings of the help texts.
+const (
+	serverIntro = `Reads Ingresses and RouteGroups once for a whole fleet of proxies, makes one routing table of them
+and hands it to every proxy under /routes. Flags that are written with one dash below are Skipper's,
+those with two are of this server alone; both forms work for both.
+
+Try it on a folder of manifests, on this machine only:
+    routesrv --manifests ./manifests
+    curl -i http://127.0.0.1:9090/routes
+
+Read a cluster from outside:
+    routesrv -kubernetes --kubeconfig ~/.kube/config --kubeconfig-context staging
+
+In a cluster, with a copy of the table that survives a restart:
+    routesrv -kubernetes -kubernetes-in-cluster -address=:9090 -support-listener=:9911 \
+        -source-poll-timeout=3000 -wait-for-healthcheck-interval=65s --state-dir=/var/lib/routesrv
+
+As a relay, which serves the table of other route servers to a part of a large fleet:
+    routesrv --upstream=http://routesrv-a,http://routesrv-b --state-dir=/var/lib/routesrv
+
+Proxies then run without -kubernetes, with -routes-urls=http://routesrv/routes.
+
+SIGTERM drains and ends the server, a second one ends it at once. SIGHUP reads the source at
+once, without waiting for the next poll.
+`
+	compileIntro = `Makes the routing table of manifests and prints it, without a server. All flags of the server are
+taken, so that the arguments or the configuration file of a Deployment can be tried as they are.
+
+What would this folder become, with the settings of production?
+    routesrv compile -config-file production.yaml ./manifests
+`
+)
+
+func serverCommand() Command {
+	return Command{Name: "routesrv", Intro: serverIntro, Skipper: true}
+}
+
+func compileCommand() Command {
+	return Command{Name: "routesrv compile", Args: "PATH...", Intro: compileIntro, MaxArgs: -1, Skipper: true}
+}
+
+// NewRouteServer returns a parser with all flags of the route server, which fills c. The caller parses, and may add flags
+// of its own before.
+func NewRouteServer(cmd Command, c *RouteServer) *Parser {
+	p := NewParser(cmd)
+	p.Source(&c.Source)
+	p.Poll(&c.Poll)
+	p.Compile(&c.Compile)
+	p.Guard(&c.Guard)
+	p.Listen(&c.Listen, &c.Source)
+	p.TLS(&c.TLS)
+	p.RequestFilters(&c.RequestFilters)
+	p.Shards(&c.Shards)
+	p.Log(&c.Log)
+	p.StateDir(&c.StateDir)
+	p.Upstream(c)
+	p.Peers(c)
+	p.CompileFrom(&c.Compile, &c.Source, &c.Log)
+	return p
+}
+
+// CompileFrom fills the options of the compiler that follow from other groups of flags, when they are parsed.
+func (p *Parser) CompileFrom(o *compile.Options, s *Source, l *Log) {
+	p.check(func() {
+		o.EndpointSlices = s.EndpointSlices
+		o.HealthcheckAccessLog = l.Level <= slog.LevelDebug // as the reference has it
+	})
+}
+
+// ParseRouteServer reads the configuration of the route server from its arguments, without the name of the program, and
+// from env. The warnings are to be logged, also if there is an error.
+//
+// The error is [ErrHelp] after the help was printed to env.Output, [ErrVersion] if the version is asked for, [ErrChecked] if
+// nothing is wrong and no more is asked for, and else joins an [*Error] for each thing that is wrong.
+func ParseRouteServer(args []string, env Env) (*RouteServer, []Warning, error) {
+	var c RouteServer
+	p := NewRouteServer(serverCommand(), &c)
+	p.check(func() {
+		if len(c.Upstream.URLs) == 0 {
+			p.requireSource(&c.Source)
+		}
+	})
+	_, warnings, err := p.Parse(args, env)
+	if err != nil {
+		return nil, warnings, err
+	}
+	return &c, warnings, nil
+}
+
+// ParseCompile is ParseRouteServer for the command that prints a table. Its positional arguments are manifests, like those
+// of --manifests, and take the place of a cluster that the other settings name.
+func ParseCompile(args []string, env Env) (*RouteServer, []Warning, error) {
+	var c RouteServer
+	p := NewRouteServer(compileCommand(), &c)
+	p.take = func(paths []string) {
+		if len(paths) > 0 && c.Source.Kubernetes {
+			p.warn("kubernetes", "has no effect: the manifests are read")
+			c.Source.Kubernetes = false
+		}
+		c.Source.Manifests = append(c.Source.Manifests, paths...)
+		if len(c.Upstream.URLs) > 0 {
+			p.warn("upstream", "has no effect: the manifests are read")
+			c.Upstream.URLs = nil
+		}
+	}
+	p.check(func() { p.requireSource(&c.Source) })
+	_, warnings, err := p.Parse(args, env)
+	if err != nil {
+		return nil, warnings, err
+	}
+	return &c, warnings, nil
+}

@@ -1,0 +1,443 @@
+package config_test
+
+import (
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/dataplane"
+	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/kube"
+)
+
+// files is a ReadFile for files by name.
+func files(content map[string]string) func(string) ([]byte, error) {
+	return func(name string) ([]byte, error) {
+		if c, ok := content[name]; ok {
+			return []byte(c), nil
+		}
+		return nil, errors.New("open " + name + ": no such file")
+	}
+}
+
+// parse parses with -kubernetes and wants no error.
+func parse(t *testing.T, env config.Env, args ...string) (*config.RouteServer, []string) {
+	t.Helper()
+	c, warnings, err := config.ParseRouteServer(append([]string{"-kubernetes"}, args...), env)
+	if err != nil {
+		t.Fatalf("%q: %v", args, err)
+	}
+	return c, texts(warnings)
+}
+
+func texts(warnings []config.Warning) []string {
+	var s []string
+	for _, w := range warnings {
+		s = append(s, w.String())
+	}
+	return s
+}
+
+var compare = cmp.Options{
+	cmp.Transformer("regexp", func(r *regexp.Regexp) string {
+		if r == nil {
+			return ""
+		}
+		return r.String()
+	}),
+	cmp.AllowUnexported(eskip.Editor{}, eskip.Clone{}),
+}
+
+// TestDefaults holds the defaults against those of the reference, and our own against docs/flags.md.
+func TestDefaults(t *testing.T) {
+	got, warnings := parse(t, config.Env{})
+	want := &config.RouteServer{
+		Source: config.Source{Kubernetes: true, RequestTimeout: 30 * time.Second, ReconcileInterval: 10 * time.Minute},
+		Compile: compile.Options{
+			Healthcheck: true, HTTPSRedirect: true, HTTPSRedirectCode: 308, DefaultLBAlgorithm: "roundRobin",
+		},
+		Poll:  config.Poll{Interval: 3 * time.Second, MaxBackoff: 15 * time.Second},
+		Guard: guard.Config{MaxLoss: 0.5, MaxBackendLoss: 0.5, Window: 10 * time.Minute, Hold: 10 * time.Minute},
+		Listen: config.Listen{
+			Address: ":9090", SupportAddress: ":9911",
+			WaitForHealthcheckInterval: 45 * time.Second, ShutdownTimeout: 30 * time.Second, MaxConnections: 20000, MaxStreams: 10000,
+		},
+		TLS:    config.TLS{MinVersion: tls.VersionTLS12},
+		Shards: config.Shards{Redis: config.Shard{Port: 6379}, Valkey: config.Shard{Port: 6379}},
+		Log:    config.Log{Level: slog.LevelInfo},
+
+		Upstream: config.Upstream{FullEvery: time.Hour, Timeout: 10 * time.Second},
+	}
+	if diff := cmp.Diff(want, got, compare); diff != "" {
+		t.Errorf("defaults (-want +got):\n%s", diff)
+	}
+	if len(warnings) != 0 {
+		t.Errorf("warnings %q, want none", warnings)
+	}
+	if _, err := compile.New(got.Compile); err != nil {
+		t.Errorf("the compiler refuses the defaults: %v", err)
+	}
+	if _, err := guard.New(got.Guard); err != nil {
+		t.Errorf("the guard refuses the defaults: %v", err)
+	}
+}
+
+// TestDocumentedDefaults: what help shows as default is what Skipper's documentation has.
+func TestDocumentedDefaults(t *testing.T) {
+	want := map[string]string{
+		"address": ":9090", "support-listener": ":9911", "wait-for-healthcheck-interval": "45s", "source-poll-timeout": "3000",
+		"kubernetes-healthcheck": "true", "kubernetes-https-redirect": "true", "kubernetes-https-redirect-code": "308",
+		"kubernetes-path-mode": "kubernetes-ingress", "kubernetes-backend-traffic-algorithm": "traffic-predicate",
+		"kubernetes-default-lb-algorithm": "roundRobin", "kubernetes-redis-service-port": "6379",
+		"kubernetes-valkey-service-port": "6379", "tls-min-version": "1.2", "application-log-level": "INFO",
+		"block-profile-rate": "0", "mutex-profile-fraction": "0", "memory-profile-rate": "0",
+		"poll-max-backoff": "15s", "kubernetes-request-timeout": "30s",
+		"kubernetes-read": "poll", "kubernetes-reconcile-interval": "10m", "shutdown-timeout": "30s", "max-streams": "10000", "max-connections": "20000",
+		"guard-max-loss": "0.5", "guard-max-backend-loss": "0.5", "guard-window": "10m", "guard-hold": "10m", "guard-release": "auto", "guard-max-routes": "0", "guard-max-bytes": "0",
+		"transport": "auto", "full-fetch-interval": "1h", "fetch-timeout": "10s", "max-table-bytes": "0",
+	}
+	got := make(map[string]string)
+	for _, f := range config.Flags() {
+		if f.Default != "" && f.Default != "false" {
+			got[f.Name] = f.Default
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("documented defaults (-want +got):\n%s", diff)
+	}
+}
+
+// TestArgumentsOfADeploymentWorkAsTheyAre is the public form of the arguments of Skipper's route server.
+func TestArgumentsOfADeploymentWorkAsTheyAre(t *testing.T) {
+	args := []string{
+		"-application-log-level=INFO", "-kubernetes", "-kubernetes-in-cluster", "-kubernetes-namespace=", "-address=:9090",
+		"-support-listener=:9911", "-source-poll-timeout=3000", "-kubernetes-healthcheck=true",
+		"-kubernetes-https-redirect=true", "-kubernetes-allowed-external-name=^example[.]org$",
+		"-kubernetes-allowed-external-name=^example[.]com$",
+		"-kubernetes-only-allowed-external-names=true", "-kubernetes-east-west-range-domains=ingress.cluster.local",
+		`-kubernetes-east-west-range-predicates=ClientIP("10.2.0.0/15")`, "-enable-kubernetes-east-west",
+		"-kubernetes-path-mode=path-prefix", "-kubernetes-backend-traffic-algorithm=traffic-segment-predicate",
+		"-default-filters-dir=/etc/config/default-filters",
+		`-default-filters-prepend=enableAccessLog(4,5) -> lifo(2000,20000,"3s")`, "-default-filters-append=a()",
+		"-default-filters-prepend=b()", "-enable-oauth2-grant-flow", "-oauth2-callback-path=/.well-known/oauth2-callback",
+		"-edit-route=/Source[(](.*)[)]/ClientIP($1)/", "-clone-route=#x#y#", "-wait-for-healthcheck-interval=65s",
+		"-kubernetes-redis-service-namespace=kube-system", "-kubernetes-redis-service-name=redis", "-opentracing=noop",
+		`-kubernetes-annotation-predicates=to/key=v=Header("A", "b=c")`, "-kubernetes-annotation-filters-append=",
+	}
+	got, warnings, err := config.ParseRouteServer(args, config.Env{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(warnings) != 0 {
+		t.Errorf("warnings %q, want none", texts(warnings))
+	}
+	want := compile.Options{
+		PathMode: compile.PathModePathPrefix, TrafficAlgorithm: compile.TrafficSegmentPredicate, DefaultLBAlgorithm: "roundRobin",
+		Healthcheck: true, HTTPSRedirect: true, HTTPSRedirectCode: 308, OnlyAllowedExternalNames: true,
+		AllowedExternalNames: []*regexp.Regexp{
+			regexp.MustCompile(`^example[.]org$`), regexp.MustCompile(`^example[.]com$`),
+		},
+		EastWest: true, EastWestRangeDomains: []string{"ingress.cluster.local"},
+		EastWestRangePredicates: eskip.MustParsePredicates(`ClientIP("10.2.0.0/15")`),
+		AnnotationPredicates: []compile.AnnotationPredicates{
+			{Key: "to/key", Value: "v", Predicates: eskip.MustParsePredicates(`Header("A", "b=c")`)},
+		},
+		DefaultFilters: &eskip.DefaultFilters{
+			Prepend: eskip.MustParseFilters(`enableAccessLog(4,5) -> lifo(2000,20000,"3s") -> b()`),
+			Append:  eskip.MustParseFilters(`a()`),
+		},
+		OAuthGrantCallback: true, OAuthCallbackPath: "/.well-known/oauth2-callback",
+		EditRoutes:  []*eskip.Editor{eskip.NewEditor(regexp.MustCompile("Source[(](.*)[)]"), "ClientIP($1)")},
+		CloneRoutes: []*eskip.Clone{eskip.NewClone(regexp.MustCompile("x"), "y")},
+	}
+	if diff := cmp.Diff(want, got.Compile, compare); diff != "" {
+		t.Errorf("compile options (-want +got):\n%s", diff)
+	}
+	source := config.Source{
+		Kubernetes: true, InCluster: true, RequestTimeout: 30 * time.Second, DefaultFiltersDir: "/etc/config/default-filters",
+		ReconcileInterval: 10 * time.Minute,
+	}
+	if diff := cmp.Diff(source, got.Source); diff != "" {
+		t.Errorf("source (-want +got):\n%s", diff)
+	}
+	if redis, valkey := got.Shards.Redis, got.Shards.Valkey; redis.Namespace == "" || redis.Name == "" || valkey.Namespace+valkey.Name != "" {
+		t.Errorf("shards %+v, want those of redis only", got.Shards)
+	}
+}
+
+// sample is a value for a flag that is not its default, and what becomes of it.
+type sample struct {
+	value string
+	with  []string // other arguments that it needs
+	get   func(*config.RouteServer) any
+	want  any
+}
+
+// samples has every flag but those of the group General.
+func samples() map[string]sample {
+	m := make(map[string]sample)
+	for _, part := range []map[string]sample{sourceSamples(), compileSamples(), serveSamples()} {
+		maps.Copy(m, part)
+	}
+	return m
+}
+
+func sourceSamples() map[string]sample {
+	source := func(f func(config.Source) any) func(*config.RouteServer) any {
+		return func(c *config.RouteServer) any { return f(c.Source) }
+	}
+	selector := func(kind kube.Kind, with ...string) sample {
+		return sample{"app=web, tier", with, func(c *config.RouteServer) any {
+			return c.Source.Selectors[kind]
+		}, map[string]string{"app": "web", "tier": ""}}
+	}
+	return map[string]sample{
+		"kubernetes":            {"true", nil, source(func(s config.Source) any { return s.Kubernetes }), true},
+		"manifests":             {"dir", []string{"-kubernetes=false"}, source(func(s config.Source) any { return s.Manifests }), []string{"dir"}},
+		"kubernetes-in-cluster": {"true", nil, source(func(s config.Source) any { return s.InCluster }), true},
+		"kubernetes-url":        {"https://h:1", nil, source(func(s config.Source) any { return s.URL }), "https://h:1"},
+		"kubernetes-token-file": {"f", nil, source(func(s config.Source) any { return s.TokenFile }), "f"},
+		"kubeconfig":            {"f", nil, source(func(s config.Source) any { return s.Kubeconfig }), "f"},
+		"kubeconfig-context": {
+			"c", []string{"--kubeconfig=f"}, source(func(s config.Source) any { return s.Context }), "c",
+		},
+		"kubernetes-read":                  {"watch", nil, source(func(s config.Source) any { return s.Watch }), true},
+		"kubernetes-reconcile-interval":    {"7s", []string{"--kubernetes-read=watch"}, source(func(s config.Source) any { return s.ReconcileInterval }), 7 * time.Second},
+		"kubernetes-request-timeout":       {"7s", nil, source(func(s config.Source) any { return s.RequestTimeout }), 7 * time.Second},
+		"enable-kubernetes-endpointslices": {"true", nil, func(c *config.RouteServer) any { return c.Source.EndpointSlices && c.Compile.EndpointSlices }, true},
+		"kubernetes-namespace":             {"ns", nil, source(func(s config.Source) any { return s.Namespace }), "ns"},
+		"default-filters-dir":              {"d", nil, source(func(s config.Source) any { return s.DefaultFiltersDir }), "d"},
+
+		"kubernetes-ingresses-label-selector":   selector(kube.KindIngress),
+		"kubernetes-routegroups-label-selector": selector(kube.KindRouteGroup),
+		"kubernetes-services-label-selector":    selector(kube.KindService),
+		"kubernetes-endpoints-label-selector":   selector(kube.KindEndpoints),
+		"kubernetes-endpointslices-label-selector": selector(kube.KindEndpointSlice,
+			"-enable-kubernetes-endpointslices"),
+		"source-poll-timeout": {"100", nil, func(c *config.RouteServer) any { return c.Poll.Interval }, 100 * time.Millisecond},
+		"poll-max-backoff":    {"1m", nil, func(c *config.RouteServer) any { return c.Poll.MaxBackoff }, time.Minute},
+	}
+}
+
+func compileSamples() map[string]sample {
+	opt := func(value string, want any, f func(compile.Options) any) sample {
+		return sample{value, nil, func(c *config.RouteServer) any { return f(c.Compile) }, want}
+	}
+	ps, fs := eskip.MustParsePredicates(`Path("/a=b")`), eskip.MustParseFilters(`a("x=y") -> b()`)
+	const keyed = `k=v=Path("/a=b")`
+	const keyedFilters = `k=v=a("x=y") -> b()`
+	predicates := []compile.AnnotationPredicates{{Key: "k", Value: "v", Predicates: ps}}
+	filters := []compile.AnnotationFilters{{Key: "k", Value: "v", Filters: fs}}
+	return map[string]sample{
+		"kubernetes-ingress-class":               opt("^a$", "^a$", func(o compile.Options) any { return o.IngressClass }),
+		"kubernetes-routegroup-class":            opt("^a$", "^a$", func(o compile.Options) any { return o.RouteGroupClass }),
+		"kubernetes-healthcheck":                 opt("false", false, func(o compile.Options) any { return o.Healthcheck }),
+		"whitelisted-healthcheck-cidr":           opt("10.0.0.0/8, ::1", []string{"10.0.0.0/8", "::1"}, func(o compile.Options) any { return o.HealthcheckCIDRs }),
+		"reverse-source-predicate":               opt("true", true, func(o compile.Options) any { return o.ReverseSource }),
+		"kubernetes-https-redirect":              opt("false", false, func(o compile.Options) any { return o.HTTPSRedirect }),
+		"kubernetes-https-redirect-code":         opt("301", 301, func(o compile.Options) any { return o.HTTPSRedirectCode }),
+		"kubernetes-disable-catchall-routes":     opt("true", true, func(o compile.Options) any { return o.DisableCatchAllRoutes }),
+		"kubernetes-path-mode":                   opt("path-regexp", compile.PathModePathRegexp, func(o compile.Options) any { return o.PathMode }),
+		"kubernetes-backend-traffic-algorithm":   opt("traffic-segment-predicate", compile.TrafficSegmentPredicate, func(o compile.Options) any { return o.TrafficAlgorithm }),
+		"kubernetes-default-lb-algorithm":        opt("random", "random", func(o compile.Options) any { return o.DefaultLBAlgorithm }),
+		"kubernetes-force-service":               opt("true", true, func(o compile.Options) any { return o.ForceService }),
+		"forward-backend-url":                    opt("http://h", "http://h", func(o compile.Options) any { return o.ForwardBackendURL }),
+		"kubernetes-topology-zone":               opt("z", "z", func(o compile.Options) any { return o.TopologyZone }),
+		"enable-kubernetes-external-names":       opt("true", true, func(o compile.Options) any { return o.ExternalNames }),
+		"kubernetes-external-name-preserve-host": opt("true", true, func(o compile.Options) any { return o.ExternalNamePreserveHost }),
+		"kubernetes-only-allowed-external-names": opt("true", true, func(o compile.Options) any { return o.OnlyAllowedExternalNames }),
+		"kubernetes-allowed-external-name":       opt("^a$", []*regexp.Regexp{regexp.MustCompile("^a$")}, func(o compile.Options) any { return o.AllowedExternalNames }),
+
+		"kubernetes-annotation-predicates":                     opt(keyed, predicates, func(o compile.Options) any { return o.AnnotationPredicates }),
+		"kubernetes-annotation-filters-append":                 opt(keyedFilters, filters, func(o compile.Options) any { return o.AnnotationFiltersAppend }),
+		"kubernetes-east-west-range-annotation-predicates":     opt(keyed, predicates, func(o compile.Options) any { return o.EastWestRangeAnnotationPredicates }),
+		"kubernetes-east-west-range-annotation-filters-append": opt(keyedFilters, filters, func(o compile.Options) any { return o.EastWestRangeAnnotationFilters }),
+		"kubernetes-application-annotation-label":              opt("app", "app", func(o compile.Options) any { return o.ApplicationLabel }),
+
+		"kubernetes-east-west-range-domains":    opt("a,b", []string{"a", "b"}, func(o compile.Options) any { return o.EastWestRangeDomains }),
+		"kubernetes-east-west-range-predicates": opt(`Path("/a=b")`, ps, func(o compile.Options) any { return o.EastWestRangePredicates }),
+		"enable-kubernetes-east-west":           opt("true", true, func(o compile.Options) any { return o.EastWest }),
+		"kubernetes-east-west-domain":           opt("d", "d", func(o compile.Options) any { return o.EastWestDomain }),
+
+		"default-filters-prepend":  opt(`a("x=y") -> b()`, &eskip.DefaultFilters{Prepend: fs}, func(o compile.Options) any { return o.DefaultFilters }),
+		"default-filters-append":   opt(`a("x=y") -> b()`, &eskip.DefaultFilters{Append: fs}, func(o compile.Options) any { return o.DefaultFilters }),
+		"enable-oauth2-grant-flow": opt("true", true, func(o compile.Options) any { return o.OAuthGrantCallback }),
+		"oauth2-callback-path":     opt("/cb", "/cb", func(o compile.Options) any { return o.OAuthCallbackPath }),
+		"edit-route":               opt("/a/b/", []*eskip.Editor{eskip.NewEditor(regexp.MustCompile("a"), "b")}, func(o compile.Options) any { return o.EditRoutes }),
+		"clone-route":              opt("§a§§", []*eskip.Clone{eskip.NewClone(regexp.MustCompile("a"), "")}, func(o compile.Options) any { return o.CloneRoutes }),
+	}
+}
+
+func serveSamples() map[string]sample {
+	one := func(value string, want any, f func(*config.RouteServer) any, with ...string) sample {
+		return sample{value, with, f, want}
+	}
+	return map[string]sample{
+		"guard-max-loss":                opt50(),
+		"guard-max-backend-loss":        one("0.75", 0.75, func(c *config.RouteServer) any { return c.Guard.MaxBackendLoss }),
+		"guard-window":                  one("3m", 3*time.Minute, func(c *config.RouteServer) any { return c.Guard.Window }),
+		"guard-hold":                    one("2m", 2*time.Minute, func(c *config.RouteServer) any { return c.Guard.Hold }),
+		"guard-release":                 one("manual", true, func(c *config.RouteServer) any { return c.Guard.Manual }),
+		"guard-namespaces":              one("true", true, func(c *config.RouteServer) any { return c.Guard.Namespaces }),
+		"guard-max-routes":              one("9", 9, func(c *config.RouteServer) any { return c.Guard.MaxRoutes }),
+		"guard-max-bytes":               one("512MiB", 512<<20, func(c *config.RouteServer) any { return c.Guard.MaxBytes }),
+		"address":                       one("127.0.0.1:80", "127.0.0.1:80", func(c *config.RouteServer) any { return c.Listen.Address }),
+		"support-listener":              one("[::1]:80", "[::1]:80", func(c *config.RouteServer) any { return c.Listen.SupportAddress }),
+		"wait-for-healthcheck-interval": one("0", time.Duration(0), func(c *config.RouteServer) any { return c.Listen.WaitForHealthcheckInterval }),
+		"shutdown-timeout":              one("5s", 5*time.Second, func(c *config.RouteServer) any { return c.Listen.ShutdownTimeout }),
+		"max-connections":               one("99", 99, func(c *config.RouteServer) any { return c.Listen.MaxConnections }),
+		"max-streams":                   one("7", 7, func(c *config.RouteServer) any { return c.Listen.MaxStreams }),
+		"enable-profile":                one("true", true, func(c *config.RouteServer) any { return c.Listen.EnableProfile }),
+		"block-profile-rate":            one("5", 5, func(c *config.RouteServer) any { return c.Listen.BlockProfileRate }),
+		"mutex-profile-fraction":        one("5", 5, func(c *config.RouteServer) any { return c.Listen.MutexProfileFraction }),
+		"memory-profile-rate":           one("5", 5, func(c *config.RouteServer) any { return c.Listen.MemProfileRate }),
+
+		"enable-tls":           one("true", true, func(c *config.RouteServer) any { return c.TLS.Enable }, "-tls-cert=c", "-tls-key=k"),
+		"enable-mtls":          one("true", true, func(c *config.RouteServer) any { return c.TLS.Enable && c.TLS.MTLS }, "-tls-cert=c", "-tls-key=k", "-mtls-authn-ca=a"),
+		"tls-cert":             one("a,b", []string{"a", "b"}, func(c *config.RouteServer) any { return c.TLS.CertFiles }, "-tls-key=c,d"),
+		"tls-key":              one("a,b", []string{"a", "b"}, func(c *config.RouteServer) any { return c.TLS.KeyFiles }, "-tls-cert=c,d"),
+		"tls-min-version":      one("1.3", uint16(tls.VersionTLS13), func(c *config.RouteServer) any { return c.TLS.MinVersion }),
+		"mtls-authn-ca":        one("a,b", []string{"a", "b"}, func(c *config.RouteServer) any { return c.TLS.CAFiles }),
+		"mtls-authn-append-ca": one("true", true, func(c *config.RouteServer) any { return c.TLS.AppendSystemCAs }),
+		"route-server-filters": one(`mtlsAuthn() -> mtlsCN("cn")`, eskip.MustParseFilters(`mtlsAuthn() -> mtlsCN("cn")`), func(c *config.RouteServer) any { return c.RequestFilters }),
+
+		"kubernetes-redis-service-namespace":  one("n", "n", func(c *config.RouteServer) any { return c.Shards.Redis.Namespace }),
+		"kubernetes-redis-service-name":       one("n", "n", func(c *config.RouteServer) any { return c.Shards.Redis.Name }),
+		"kubernetes-redis-service-port":       one("7", 7, func(c *config.RouteServer) any { return c.Shards.Redis.Port }),
+		"kubernetes-valkey-service-namespace": one("n", "n", func(c *config.RouteServer) any { return c.Shards.Valkey.Namespace }),
+		"kubernetes-valkey-service-name":      one("n", "n", func(c *config.RouteServer) any { return c.Shards.Valkey.Name }),
+		"kubernetes-valkey-service-port":      one("7", 7, func(c *config.RouteServer) any { return c.Shards.Valkey.Port }),
+
+		"application-log-level":        one("WARNING", slog.LevelWarn, func(c *config.RouteServer) any { return c.Log.Level }),
+		"application-log-json-enabled": one("true", true, func(c *config.RouteServer) any { return c.Log.JSON }),
+		"upstream": one("http://a, http://b", []string{"http://a", "http://b"},
+			func(c *config.RouteServer) any { return c.Upstream.URLs }, "-kubernetes=false"),
+		"transport":            one("stream", dataplane.Stream, func(c *config.RouteServer) any { return c.Upstream.Follow }),
+		"full-fetch-interval":  one("2h", 2*time.Hour, func(c *config.RouteServer) any { return c.Upstream.FullEvery }),
+		"fetch-timeout":        one("5s", 5*time.Second, func(c *config.RouteServer) any { return c.Upstream.Timeout }),
+		"peers":                one("peers:9090", "http://peers:9090", func(c *config.RouteServer) any { return c.Peers }),
+		"max-table-bytes":      one("99", int64(99), func(c *config.RouteServer) any { return c.Upstream.MaxBytes }),
+		"upstream-ca-file":     one("f", "f", func(c *config.RouteServer) any { return c.Upstream.CAFile }),
+		"upstream-client-cert": one("f", "f", func(c *config.RouteServer) any { return c.Upstream.CertFile }, "--upstream-client-key=k"),
+		"upstream-client-key":  one("f", "f", func(c *config.RouteServer) any { return c.Upstream.KeyFile }, "--upstream-client-cert=c"),
+
+		"state-dir": one("d", "d", func(c *config.RouteServer) any { return c.StateDir }),
+	}
+}
+
+func opt50() sample {
+	return sample{"25%", nil, func(c *config.RouteServer) any { return c.Guard.MaxLoss }, 0.25}
+}
+
+// TestEveryFlagInEveryForm sets each flag in all ways in which it can be set.
+func TestEveryFlagInEveryForm(t *testing.T) {
+	all := samples()
+	for _, f := range config.Flags() {
+		if f.Group == config.GroupGeneral {
+			continue
+		}
+		s, ok := all[f.Name]
+		if !ok {
+			t.Errorf("no sample for -%s", f.Name)
+			continue
+		}
+		delete(all, f.Name)
+		forms := map[string][]string{
+			"-name=value":  {"-" + f.Name + "=" + s.value},
+			"--name=value": {"--" + f.Name + "=" + s.value},
+			"environment":  nil,
+			"file":         {"-config-file=f"},
+		}
+		if f.Type != "bool" {
+			forms["-name value"] = []string{"-" + f.Name, s.value}
+			forms["--name value"] = []string{"--" + f.Name, s.value}
+		} else if s.value == "true" {
+			forms["-name"] = []string{"-" + f.Name}
+			forms["--name"] = []string{"--" + f.Name}
+		}
+		for _, form := range slices.Sorted(maps.Keys(forms)) {
+			args := append([]string{"-kubernetes"}, s.with...)
+			if f.Name == "kubernetes" {
+				args = nil
+			}
+			env := config.Env{ReadFile: files(map[string]string{"f": f.Name + ": '" + s.value + "'\n"})}
+			if f.Type == "bool" || f.Type == "int" {
+				env.ReadFile = files(map[string]string{"f": f.Name + ": " + s.value + "\n"})
+			}
+			if form == "environment" {
+				env.Environ = []string{config.EnvName(f.Name) + "=" + s.value}
+			}
+			c, _, err := config.ParseRouteServer(append(args, forms[form]...), env)
+			if err != nil {
+				t.Errorf("%s as %s: %v", f.Name, form, err)
+				continue
+			}
+			if diff := cmp.Diff(s.want, s.get(c), compare); diff != "" {
+				t.Errorf("%s as %s (-want +got):\n%s", f.Name, form, diff)
+			}
+		}
+	}
+	for name := range all {
+		t.Errorf("there is no flag -%s", name)
+	}
+}
+
+// TestFlagsOfTheReferenceAreAllThere: the names of the flags of the reference, whether they are used or not.
+func TestFlagsOfTheReferenceAreAllThere(t *testing.T) {
+	const names = `address support-listener wait-for-healthcheck-interval enable-profile block-profile-rate
+		mutex-profile-fraction memory-profile-rate source-poll-timeout kubernetes kubernetes-in-cluster kubernetes-url
+		kubernetes-token-file kubernetes-namespace enable-kubernetes-endpointslices kubernetes-topology-zone
+		kubernetes-ingress-class kubernetes-routegroup-class kubernetes-healthcheck whitelisted-healthcheck-cidr
+		reverse-source-predicate kubernetes-https-redirect kubernetes-https-redirect-code
+		kubernetes-disable-catchall-routes kubernetes-path-mode kubernetes-backend-traffic-algorithm
+		kubernetes-default-lb-algorithm kubernetes-force-service enable-kubernetes-external-names
+		kubernetes-external-name-preserve-host kubernetes-only-allowed-external-names kubernetes-allowed-external-name
+		forward-backend-url kubernetes-annotation-predicates kubernetes-annotation-filters-append
+		kubernetes-east-west-range-annotation-predicates kubernetes-east-west-range-annotation-filters-append
+		kubernetes-application-annotation-label kubernetes-east-west-range-domains kubernetes-east-west-range-predicates
+		enable-kubernetes-east-west kubernetes-east-west-domain default-filters-dir default-filters-prepend
+		default-filters-append edit-route clone-route enable-oauth2-grant-flow oauth2-callback-path
+		kubernetes-redis-service-namespace kubernetes-redis-service-name kubernetes-redis-service-port
+		kubernetes-valkey-service-namespace kubernetes-valkey-service-name kubernetes-valkey-service-port
+		route-server-filters enable-mtls tls-cert tls-key tls-min-version mtls-authn-ca mtls-authn-append-ca
+		application-log-level application-log-json-enabled config-file`
+	const unsupported = `kubernetes-status-from-service oauth2-tokeninfo-url oauth2-tokeninfo-timeout oauth2-tokeninfo-cache-size
+		oauth2-tokeninfo-cache-ttl opentracing open-telemetry opentracing-backend-name-tag kubernetes-enable-tls`
+	var own, others []string
+	for _, f := range config.Flags() {
+		own = append(own, f.Name)
+		if want := slices.Contains(strings.Fields(names), f.Name); want == f.Own && f.Group != config.GroupGeneral {
+			t.Errorf("-%s: Own is %v", f.Name, f.Own)
+		}
+	}
+	for _, f := range config.UnsupportedFlags() {
+		others = append(others, f.Name)
+		if slices.Contains(own, f.Name) {
+			t.Errorf("-%s is used and listed as not used", f.Name)
+		}
+	}
+	for _, name := range strings.Fields(names) {
+		if !slices.Contains(own, name) {
+			t.Errorf("-%s is not there", name)
+		}
+	}
+	for _, name := range strings.Fields(unsupported) {
+		if !slices.Contains(others, name) {
+			t.Errorf("-%s is not listed as not used", name)
+		}
+	}
+	if len(others) < 180 {
+		t.Errorf("%d flags of Skipper are known that are not used here, want most of them", len(others))
+	}
+}

@@ -1,0 +1,202 @@
+package config
+
+import (
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/eskip"
+)
+
+// allowedExternalName is the one flag with a YAML form of its own.
+const allowedExternalName = "kubernetes-allowed-external-name"
+
+// lbAlgorithms are what -kubernetes-default-lb-algorithm can name.
+var lbAlgorithms = []string{
+	"roundRobin", "random", "consistentHash", "powerOfRandomNChoices", "weightedRoundRobin", "leastRequests",
+}
+
+// Compile adds the flags that say what the table is made of objects. EndpointSlices and HealthcheckAccessLog have no flag
+// here: see [Parser.CompileFrom].
+func (p *Parser) Compile(o *compile.Options) {
+	g := p.group(GroupSelection)
+	for _, c := range []struct {
+		name, objects string
+		dst           *string
+	}{
+		{"kubernetes-ingress-class", "Ingresses", &o.IngressClass},
+		{"kubernetes-routegroup-class", "RouteGroups", &o.RouteGroupClass},
+	} {
+		g.skipper(c.name, checked("regexp", c.dst, "", expression), "Classes of the "+c.objects+" to serve, an expression that "+
+			"may match anywhere in the class; empty means skipper. Objects without a class are always served.")
+	}
+	p.generated(o)
+	p.conversion(o)
+	p.externalNames(o)
+	p.annotations(o)
+	p.eastWest(o)
+	p.processing(o)
+}
+
+func (p *Parser) generated(o *compile.Options) {
+	g := p.group(GroupGenerated)
+	g.skipper("kubernetes-healthcheck", boolean(&o.Healthcheck, true), "Add routes for /kube-system/healthz, for the "+
+		"health checks of load balancers.")
+	g.skipper("whitelisted-healthcheck-cidr", &value{kind: "list", comma: true, set: func(s string) (err error) {
+		o.HealthcheckCIDRs, err = parseCIDRs(s)
+		return err
+	}}, "Further networks that may ask for health, with commas between them.")
+	g.skipper("reverse-source-predicate", boolean(&o.ReverseSource, false), "Take the last address of X-Forwarded-For in "+
+		"the routes for health. Set it as on the proxies.")
+	g.skipper("kubernetes-https-redirect", boolean(&o.HTTPSRedirect, true), "Redirect requests that came by HTTP to HTTPS.")
+	g.skipper("kubernetes-https-redirect-code", number(&o.HTTPSRedirectCode, 308, math.MinInt32, math.MaxInt32), "Status of "+
+		"the redirect; zero and less mean 308.")
+	g.skipper("kubernetes-disable-catchall-routes", boolean(&o.DisableCatchAllRoutes, false), "Leave out the routes that "+
+		"answer 404 for what no path of a host matches.")
+	p.check(func() {
+		if c := o.HTTPSRedirectCode; c > 0 && (c < 300 || c > 399) {
+			p.warn("kubernetes-https-redirect-code", "%d is not the status of a redirect", c)
+		}
+	})
+}
+
+func (p *Parser) conversion(o *compile.Options) {
+	g := p.group(GroupConversion)
+	g.skipper("kubernetes-path-mode", parsed("MODE", &o.PathMode, o.PathMode.String(), compile.ParsePathMode), "Meaning of "+
+		"Ingress paths without a path type: kubernetes-ingress (expression, anchored at the start), path-regexp "+
+		"(expression) or path-prefix (subtree).")
+	g.skipper("kubernetes-backend-traffic-algorithm", parsed("ALGORITHM", &o.TrafficAlgorithm, o.TrafficAlgorithm.String(),
+		compile.ParseTrafficAlgorithm), "How traffic is split by weights: traffic-predicate or traffic-segment-predicate.")
+	g.skipper("kubernetes-default-lb-algorithm", text(&o.DefaultLBAlgorithm, "roundRobin"), "Load balancing where an object "+
+		"names none: "+strings.Join(lbAlgorithms, ", ")+". Anything else means roundRobin.")
+	g.skipper("kubernetes-force-service", boolean(&o.ForceService, false), "Send the traffic of Ingresses to the cluster "+
+		"names of services instead of their endpoints.")
+	g.skipper("forward-backend-url", checked("URL", &o.ForwardBackendURL, "", optionalURL), "Where objects with a forward "+
+		"backend send their traffic; empty turns forwarding off.")
+	g.skipper("kubernetes-topology-zone", text(&o.TopologyZone, ""), "Keep the endpoints of this zone only, where there are "+
+		"three or more. Better left empty: the server has a table for each zone under /routes/ZONE.")
+	p.check(func() {
+		if a := o.DefaultLBAlgorithm; a != "" && !slices.Contains(lbAlgorithms, a) {
+			p.warn("kubernetes-default-lb-algorithm", "%s is not known and means roundRobin: want %s", clip(a),
+				strings.Join(lbAlgorithms, ", "))
+		}
+		if o.TopologyZone != "" {
+			p.warn("kubernetes-topology-zone", "every proxy gets the endpoints of zone %s, wherever it runs: a route server does "+
+				"better without; let the proxies of a zone fetch /routes/ZONE", clip(o.TopologyZone))
+		}
+	})
+}
+
+func (p *Parser) externalNames(o *compile.Options) {
+	g := p.group(GroupConversion)
+	g.skipper("enable-kubernetes-external-names", boolean(&o.ExternalNames, false), "Let Ingresses refer to services of type "+
+		"ExternalName.")
+	g.skipper("kubernetes-external-name-preserve-host", boolean(&o.ExternalNamePreserveHost, false), "Keep the Host header "+
+		"of the request on the way to external names.")
+	g.skipper("kubernetes-only-allowed-external-names", boolean(&o.OnlyAllowedExternalNames, false), "Refuse external names, "+
+		"and network addresses of RouteGroups, that no -"+allowedExternalName+" matches.")
+	g.skipper(allowedExternalName, repeated("regexp", func(s string) error {
+		rx, err := regexp.Compile(s)
+		if err != nil {
+			return err
+		}
+		o.AllowedExternalNames = append(o.AllowedExternalNames, rx)
+		return nil
+	}), "Name that may be referred to, an expression that may match anywhere in the name: anchor it, as in "+
+		"^example[.]org$. May be repeated.")
+	p.check(func() {
+		if len(o.AllowedExternalNames) > 0 && !o.OnlyAllowedExternalNames {
+			p.warn(allowedExternalName, "has no effect without -kubernetes-only-allowed-external-names: every name is allowed")
+		}
+	})
+}
+
+func (p *Parser) annotations(o *compile.Options) {
+	const form = " The form is KEY=VALUE=TEXT, cut at the first two equal signs. May be repeated."
+	g := p.group(GroupAnnotations)
+	g.skipper("kubernetes-annotation-predicates", annotationPredicates(&o.AnnotationPredicates),
+		"Predicates for the routes of objects with this annotation."+form)
+	g.skipper("kubernetes-annotation-filters-append", annotationFilters(&o.AnnotationFiltersAppend),
+		"Filters to append to the routes of objects with this annotation."+form)
+	g.skipper("kubernetes-east-west-range-annotation-predicates", annotationPredicates(&o.EastWestRangeAnnotationPredicates),
+		"Predicates for the routes of internal hosts of objects with this annotation."+form)
+	g.skipper("kubernetes-east-west-range-annotation-filters-append", annotationFilters(&o.EastWestRangeAnnotationFilters),
+		"Filters to append to the routes of internal hosts of objects with this annotation."+form)
+	g.skipper("kubernetes-application-annotation-label", text(&o.ApplicationLabel, ""), "Label whose value is annotated as "+
+		"the application of a route; empty turns it off.")
+}
+
+func (p *Parser) eastWest(o *compile.Options) {
+	g := p.group(GroupEastWest)
+	g.skipper("kubernetes-east-west-range-domains", list(&o.EastWestRangeDomains), "Ends of the names of internal hosts, with "+
+		"commas between them.")
+	g.skipper("kubernetes-east-west-range-predicates", parsed("predicates", &o.EastWestRangePredicates, "", parsePredicates),
+		"Predicates for the routes of internal hosts, such as ClientIP(\"10.2.0.0/15\").")
+	g.skipper("enable-kubernetes-east-west", boolean(&o.EastWest, false), "Deprecated: add a route with the host "+
+		"NAME.NAMESPACE.DOMAIN for each route.")
+	g.skipper("kubernetes-east-west-domain", text(&o.EastWestDomain, ""), "Deprecated: the domain of these hosts; empty means "+
+		"skipper.cluster.local.")
+	p.check(func() {
+		for i, d := range o.EastWestRangeDomains {
+			switch {
+			case d == "":
+				p.warn("kubernetes-east-west-range-domains", "element %d is empty: every host ends with it and is internal", i+1)
+			case strings.TrimSpace(d) != d:
+				p.warn("kubernetes-east-west-range-domains", "%s has white space: no host ends with it", clip(d))
+			}
+		}
+	})
+}
+
+func (p *Parser) processing(o *compile.Options) {
+	g := p.group(GroupProcessing)
+	var filters eskip.DefaultFilters
+	chain := func(dst *[]*eskip.Filter) *value {
+		return repeated("filters", func(s string) error {
+			fs, err := parseProxyFilters(s)
+			*dst = append(*dst, fs...)
+			return err
+		})
+	}
+	const once = " May be repeated; the chains are joined. Do not set it on the proxies, too."
+	g.skipper("default-filters-prepend", chain(&filters.Prepend), "Filters to put before those of every route."+once)
+	g.skipper("default-filters-append", chain(&filters.Append), "Filters to put behind those of every route."+once)
+	g.skipper("enable-oauth2-grant-flow", boolean(&o.OAuthGrantCallback, false), "Add the route for the callback of the OAuth2 "+
+		"grant flow.")
+	g.skipper("oauth2-callback-path", text(&o.OAuthCallbackPath, ""), "Path of that route.")
+	const rule = " The form is /expression/replacement/ with any first character as separator. May be repeated, in order."
+	g.skipper("edit-route", p.changes("edit-route", func(c change) {
+		o.EditRoutes = append(o.EditRoutes, eskip.NewEditor(c.reg, c.repl))
+	}), "Change predicates and filters by their text."+rule)
+	g.skipper("clone-route", p.changes("clone-route", func(c change) {
+		o.CloneRoutes = append(o.CloneRoutes, eskip.NewClone(c.reg, c.repl))
+	}), "Add changed copies of the routes with a match."+rule)
+	p.check(func() {
+		if len(filters.Prepend)+len(filters.Append) > 0 {
+			o.DefaultFilters = &filters
+		}
+		switch {
+		case o.OAuthGrantCallback && o.OAuthCallbackPath == "":
+			p.warn("enable-oauth2-grant-flow", "-oauth2-callback-path is empty, and so is the path of the route")
+		case !o.OAuthGrantCallback && o.OAuthCallbackPath != "":
+			p.warn("oauth2-callback-path", "has no effect without -enable-oauth2-grant-flow")
+		}
+	})
+}
+
+// changes is the value of the flags with rules for changing routes.
+func (p *Parser) changes(name string, add func(change)) *value {
+	return repeated("/regexp/replacement/", func(s string) error {
+		c, rest, err := parseChange(s)
+		if err != nil {
+			return err
+		}
+		if rest != "" {
+			p.warn(name, "%s: what follows the last separator has no meaning", clip(s))
+		}
+		add(c)
+		return nil
+	})
+}

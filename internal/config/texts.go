@@ -1,0 +1,238 @@
+package config
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/internal/proxysafe"
+	"github.com/routesrv/routesrv/poller"
+)
+
+// expression checks a regular expression.
+func expression(s string) error {
+	_, err := regexp.Compile(s)
+	return err
+}
+
+func parsePredicates(s string) ([]*eskip.Predicate, error) {
+	ps, err := eskip.ParsePredicates(s)
+	if err != nil {
+		return nil, fmt.Errorf("predicates %s: %w", clip(s), err)
+	}
+	return ps, nil
+}
+
+func parseFilters(s string) ([]*eskip.Filter, error) {
+	fs, err := eskip.ParseFilters(s)
+	if err != nil {
+		return nil, fmt.Errorf("filters %s: %w", clip(s), err)
+	}
+	return fs, nil
+}
+
+// parseProxyFilters reads filters for routes. With filters that end the process of a proxy no route could be published, so
+// a setting that has one is refused at start, when the old instances still serve.
+func parseProxyFilters(s string) ([]*eskip.Filter, error) {
+	fs, err := parseFilters(s)
+	if err != nil {
+		return nil, err
+	}
+	if err := proxysafe.CheckFilters(fs); err != nil {
+		return nil, fmt.Errorf("would crash every proxy: %w", err)
+	}
+	return fs, nil
+}
+
+// change is the rule of an edit or clone flag.
+type change struct {
+	reg  *regexp.Regexp
+	repl string
+}
+
+// parseChange takes /expression/replacement/, where the first character is the separator. rest is what follows the last
+// one, which has no meaning.
+func parseChange(s string) (c change, rest string, err error) {
+	if s == "" {
+		return change{}, "", errors.New("want /expression/replacement/, not an empty text")
+	}
+	sep := string([]rune(s)[:1])
+	parts := strings.Split(s, sep)
+	if len(parts) != 4 {
+		return change{}, "", fmt.Errorf("%s: want %sexpression%sreplacement%s, where the first character is the separator "+
+			"and stands nowhere else", clip(s), sep, sep, sep)
+	}
+	reg, err := regexp.Compile(parts[1])
+	if err != nil {
+		return change{}, "", fmt.Errorf("%s: %w", clip(s), err)
+	}
+	return change{reg, parts[2]}, parts[3], nil
+}
+
+// cutAnnotation takes KEY=VALUE=TEXT apart, at the first two equal signs.
+func cutAnnotation(s string) (key, val, text string, err error) {
+	parts := strings.SplitN(s, "=", 3)
+	if len(parts) != 3 || parts[0] == "" {
+		return "", "", "", fmt.Errorf("%s: want KEY=VALUE=TEXT with the key and the value of an annotation", clip(s))
+	}
+	return parts[0], parts[1], parts[2], nil
+}
+
+func annotationPredicates(dst *[]compile.AnnotationPredicates) *value {
+	return repeated("KEY=VALUE=PREDICATES", func(s string) error {
+		if s == "" {
+			return nil
+		}
+		key, val, text, err := cutAnnotation(s)
+		if err != nil {
+			return err
+		}
+		for _, a := range *dst {
+			if a.Key == key && a.Value == val {
+				return fmt.Errorf("annotation %s given twice", clip(key+"="+val))
+			}
+		}
+		ps, err := parsePredicates(text)
+		*dst = append(*dst, compile.AnnotationPredicates{Key: key, Value: val, Predicates: ps})
+		return err
+	})
+}
+
+func annotationFilters(dst *[]compile.AnnotationFilters) *value {
+	return repeated("KEY=VALUE=FILTERS", func(s string) error {
+		if s == "" {
+			return nil
+		}
+		key, val, text, err := cutAnnotation(s)
+		if err != nil {
+			return err
+		}
+		for _, a := range *dst {
+			if a.Key == key && a.Value == val {
+				return fmt.Errorf("annotation %s given twice", clip(key+"="+val))
+			}
+		}
+		fs, err := parseProxyFilters(text)
+		*dst = append(*dst, compile.AnnotationFilters{Key: key, Value: val, Filters: fs})
+		return err
+	})
+}
+
+// parseCIDRs takes networks and addresses with commas between them.
+func parseCIDRs(s string) ([]string, error) {
+	var nets []string
+	if s == "" {
+		return nil, nil
+	}
+	for _, n := range strings.Split(s, ",") {
+		n = strings.TrimSpace(n)
+		if _, err := netip.ParsePrefix(n); err != nil {
+			if _, err := netip.ParseAddr(n); err != nil {
+				return nil, fmt.Errorf("%s: want networks such as 10.2.0.0/16, with commas between them", clip(n))
+			}
+		}
+		nets = append(nets, n)
+	}
+	return nets, nil
+}
+
+// address checks what a listener is to be bound to.
+func address(s string) error {
+	_, port, err := net.SplitHostPort(s)
+	if err != nil || port == "" {
+		return fmt.Errorf("%s: want HOST:PORT or :PORT", clip(s))
+	}
+	if n, err := strconv.Atoi(port); err == nil && (n < 0 || n > 65535) {
+		return fmt.Errorf("%s: want a port from 0 to 65535", clip(s))
+	}
+	return nil
+}
+
+// httpURL checks an address of HTTP or HTTPS. The error does not repeat it: there may be a password in it.
+func httpURL(s string) error {
+	u, err := url.Parse(s)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return errors.New("want a URL such as https://host:port")
+	}
+	return nil
+}
+
+// optionalURL is httpURL for a text that may be empty.
+func optionalURL(s string) error {
+	if s == "" {
+		return nil
+	}
+	return httpURL(s)
+}
+
+// labelName and labelValue are what Kubernetes allows in labels; anything else would change the meaning of the selector
+// that is made of them.
+var (
+	labelName  = regexp.MustCompile(`^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
+	labelValue = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
+)
+
+// parseSelector takes a=b,c: the label a with the value b, and the label c with any.
+func parseSelector(s string) (map[string]string, error) {
+	if s == "" {
+		return nil, nil
+	}
+	sel := make(map[string]string)
+	for _, part := range strings.Split(s, ",") {
+		key, val, equal := strings.Cut(strings.TrimSpace(part), "=")
+		if !labelName.MatchString(key) || equal && !labelValue.MatchString(val) {
+			return nil, fmt.Errorf("%s: want labels as name=value, or name alone for any value, with commas between them",
+				clip(part))
+		}
+		if _, again := sel[key]; again {
+			return nil, fmt.Errorf("label %s given twice", clip(key))
+		}
+		sel[key] = val
+	}
+	return sel, nil
+}
+
+// parseTLSVersion takes the version with or without its dot, as Skipper does.
+func parseTLSVersion(s string) (uint16, error) {
+	switch s {
+	case "1.0", "10":
+		return tls.VersionTLS10, nil
+	case "1.1", "11":
+		return tls.VersionTLS11, nil
+	case "1.2", "12":
+		return tls.VersionTLS12, nil
+	case "1.3", "13":
+		return tls.VersionTLS13, nil
+	}
+	return 0, fmt.Errorf("%s: want 1.0, 1.1, 1.2 or 1.3", clip(s))
+}
+
+// parseLevel takes the names of Skipper's log levels.
+func parseLevel(s string) (slog.Level, error) {
+	switch strings.ToUpper(s) {
+	case "TRACE":
+		return poller.LevelTrace, nil
+	case "DEBUG":
+		return slog.LevelDebug, nil
+	case "INFO":
+		return slog.LevelInfo, nil
+	case "WARN", "WARNING":
+		return slog.LevelWarn, nil
+	case "ERROR":
+		return slog.LevelError, nil
+	case "FATAL":
+		return LevelFatal, nil
+	case "PANIC":
+		return LevelPanic, nil
+	}
+	return 0, fmt.Errorf("%s: want TRACE, DEBUG, INFO, WARN, ERROR, FATAL or PANIC", clip(s))
+}

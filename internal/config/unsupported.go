@@ -1,0 +1,185 @@
+package config
+
+import "strings"
+
+// unsupportedFlag is a flag of Skipper that the route server has not.
+type unsupportedFlag struct {
+	name    string
+	boolean bool
+	reason  string  // why it means nothing here; follows a colon
+	instead string  // if not empty, setting the flag is an error, and this says what to do
+	quiet   *string // a value that asks for what is done anyway; nil if there is none
+}
+
+// unsupportedFlags are the flags of Skipper that are accepted and not used, by name.
+func unsupportedFlags() map[string]unsupportedFlag {
+	flags := make(map[string]unsupportedFlag)
+	for _, b := range unsupportedBlocks() {
+		for i, names := range []string{b.switches, b.values} {
+			for _, name := range strings.Fields(names) {
+				flags[name] = unsupportedFlag{name: name, boolean: i == 0, reason: b.reason}
+			}
+		}
+	}
+	for _, f := range specialFlags() {
+		flags[f.name] = f
+	}
+	return flags
+}
+
+// specialFlags have a text of their own, and some a value that is fine.
+func specialFlags() []unsupportedFlag {
+	empty, noop := "", "noop"
+	return []unsupportedFlag{
+		{
+			name: "kubernetes-status-from-service", quiet: &empty,
+			instead: "this route server only reads, so the status of Ingresses would silently get old: let one writer that is " +
+				"made for it set the status, such as the controller of the load balancer, or keep one replica of Skipper's " +
+				"route server with this flag for nothing else; then leave the flag out here",
+		},
+		{name: "kubernetes-enable-tls", boolean: true, reason: "it reads no Secrets, as Skipper's route server does not"},
+		{
+			name: "tls-client-auth",
+			reason: "its listener asks for client certificates with -enable-mtls and -mtls-authn-ca, " +
+				"as that of Skipper's route server",
+		},
+		{name: "opentracing", quiet: &noop, reason: "it makes no traces"},
+		{name: "open-telemetry", quiet: &empty, reason: "it makes no traces"},
+		{
+			name: "oauth2-tokeninfo-url", quiet: &empty,
+			reason: "it would only serve filters of -route-server-filters that ask a token service, which are refused",
+		},
+		{
+			name: "wait-first-route-load", boolean: true,
+			reason: "it listens at once, and answers 404 and is not ready until it has a table",
+		},
+		{name: "debug-listener", quiet: &empty, reason: "it has no such listener; see /status on -support-listener"},
+		{name: "kubernetes-ingress-v1", boolean: true, reason: "it always reads Ingresses of networking.k8s.io/v1"},
+		{name: "application-log-prefix", reason: "its log lines are structured and have no prefix"},
+		{name: "application-log", reason: "it logs to standard error"},
+		{name: "normalize-host", boolean: true, reason: "the proxies match hosts; set it there, as they run without -kubernetes"},
+		{
+			name:   "suppress-route-update-logs",
+			reason: "it logs single routes at level DEBUG only", boolean: true,
+		},
+	}
+}
+
+// unsupportedBlock are flags that mean nothing for the same reason.
+type unsupportedBlock struct {
+	reason   string
+	switches string
+	values   string
+}
+
+// unsupportedBlocks list the flags of Skipper that only proxies use. What is a switch and what takes a value matters for how
+// the arguments behind it are read.
+func unsupportedBlocks() []unsupportedBlock {
+	return append(proxyBlocks(), supportBlocks()...)
+}
+
+func proxyBlocks() []unsupportedBlock {
+	return []unsupportedBlock{
+		{
+			reason: "it proxies nothing; requests are handled by the proxies",
+			switches: `insecure proxy-preserve-host remove-hop-headers rfc-patch-path ignore-trailing-slash validate-query
+				validate-query-log experimental-upgrade experimental-upgrade-audit dev-mode enable-advanced-validation`,
+			values: `max-audit-body max-matcher-buffer-size max-loopbacks default-http-status refuse-payload forwarded-headers
+				forwarded-headers-exclude-cidrs compress-encodings status-checks disabled-filters`,
+		},
+		{
+			reason:   "it has no connections to backends; the proxies have them",
+			switches: `enable-dualstack-backend disable-http-keepalives`,
+			values: `idle-conns-num close-idle-conns-period backend-flush-interval timeout-backend keepalive-backend
+				tls-timeout-backend response-header-timeout-backend expect-continue-timeout-backend
+				max-idle-connection-backend client-tls-cert client-tls-key load-balancer-health-check-interval
+				lb-healthcheck-interval passive-health-check`,
+		},
+		{
+			reason:   "its listener has limits of its own; the flag is for that of the proxies",
+			switches: `enable-tcp-queue enable-connection-metrics exclude-insecure-cipher-suites`,
+			values: `insecure-address expected-bytes-per-request max-tcp-listener-concurrency max-tcp-listener-queue
+				max-header-bytes read-timeout-server read-header-timeout-server write-timeout-server idle-timeout-server
+				keepalive-server keepalive-requests-server`,
+		},
+		{
+			reason:   "rate limits and circuit breakers work in the proxies",
+			switches: `enable-breakers enable-ratelimits`,
+			values:   `breaker ratelimits cluster-ratelimit-max-group-shards`,
+		},
+		{
+			reason: "it is no member of the swarm; it only lists the addresses of the services that " +
+				"-kubernetes-redis-service-name and -kubernetes-valkey-service-name name",
+			switches: `enable-swarm`,
+			values: `swarm-label-selector-key swarm-label-selector-value swarm-namespace swarm-port swarm-max-msg-buffer
+				swarm-leave-timeout swarm-static-self swarm-static-other swarm-redis-urls swarm-redis-remote
+				swarm-redis-username swarm-redis-password swarm-redis-hash-algorithm swarm-redis-dial-timeout
+				swarm-redis-read-timeout swarm-redis-write-timeout swarm-redis-pool-timeout swarm-redis-min-conns
+				swarm-redis-max-conns swarm-redis-min-idle-conns swarm-redis-max-idle-conns swarm-redis-heartbeat-frequency
+				swarm-redis-update-interval swarm-valkey-urls swarm-valkey-remote swarm-valkey-username swarm-valkey-password
+				swarm-valkey-hash-algorithm swarm-valkey-conn-write-timeout swarm-valkey-conn-lifetime
+				swarm-valkey-dial-timeout swarm-valkey-update-interval`,
+		},
+		{
+			reason:   "tokens and credentials are checked by filters in the proxies",
+			switches: `oauth2-grant-insecure`,
+			values: `oauth2-auth-url oauth2-token-url oauth2-revoke-token-url oauth2-tokeninfo-timeout
+				oauth2-tokeninfo-cache-size oauth2-tokeninfo-cache-ttl oauth2-tokenintrospect-timeout oauth2-secret-file oauth2-client-id oauth2-client-secret
+				oauth2-client-id-file oauth2-client-secret-file oauth2-auth-url-parameters oauth2-access-token-header-name
+				oauth2-token-cookie-name oauth2-token-cookie-remove-subdomains oauth2-grant-tokeninfo-keys
+				oidc-secrets-file oidc-cookie-validity oidc-cookie-remove-subdomains oidc-distributed-claims-timeout
+				webhook-timeout credentials-paths credentials-update-interval oauth-url oauth-scope oauth-credentials-dir`,
+		},
+		{
+			reason: "policies are evaluated by filters in the proxies",
+			switches: `enable-open-policy-agent enable-open-policy-agent-custom-control-loop
+				enable-open-policy-agent-data-preprocessing-optimization enable-open-policy-agent-preloading`,
+			values: `open-policy-agent-config-template open-policy-agent-envoy-metadata open-policy-agent-cleaner-interval
+				open-policy-agent-startup-timeout open-policy-agent-control-loop-interval
+				open-policy-agent-control-loop-max-jitter open-policy-agent-request-body-buffer-size
+				open-policy-agent-max-request-body-size open-policy-agent-max-memory-body-parsing`,
+		},
+		{
+			reason: "scripts and plugins run in the proxies",
+			values: `lua-modules lua-sources plugindir filter-plugin predicate-plugin dataclient-plugin multi-plugin`,
+		},
+	}
+}
+
+func supportBlocks() []unsupportedBlock {
+	return []unsupportedBlock{
+		{
+			reason:   "the objects come from Kubernetes or --manifests alone, as with Skipper's route server",
+			switches: `etcd-insecure`,
+			values: `routes-file routes-urls inline-routes ensure-dataclients etcd-urls etcd-prefix etcd-timeout
+				etcd-oauth-token etcd-username etcd-password innkeeper-url innkeeper-auth-token innkeeper-pre-route-filters
+				innkeeper-post-route-filters`,
+		},
+		{
+			reason: "it has one set of metrics, for Prometheus, under /metrics on -support-listener",
+			switches: `enable-prometheus-metrics enable-prometheus-start-label debug-gc-metrics runtime-metrics
+				serve-route-metrics serve-route-counter serve-host-metrics serve-host-counter serve-method-metric
+				serve-status-code-metric backend-host-metrics all-filters-metrics
+				combined-response-metrics route-response-metrics route-backend-error-counters route-stream-error-counters
+				route-backend-metrics enable-route-lifo-metrics enable-route-fifo-metrics route-creation-metrics metrics-exp-decay-sample disable-metrics-compat`,
+			values: `metrics-listener metrics-prefix metrics-flavour histogram-metric-buckets`,
+		},
+		{
+			reason:   "the proxies count requests by their API",
+			switches: `enable-api-usage-monitoring`,
+			values: `api-usage-monitoring-realm-keys api-usage-monitoring-client-keys
+				api-usage-monitoring-realms-tracking-pattern api-usage-monitoring-default-client-tracking-pattern`,
+		},
+		{
+			reason:   "it writes no access log; /metrics on -support-listener counts requests",
+			switches: `access-log-disabled access-log-json-enabled access-log-strip-query`,
+			values:   `access-log`,
+		},
+		{
+			reason: "it makes no traces",
+			switches: `opentracing-disable-filter-spans opentracing-log-filter-lifecycle-events
+				opentracing-log-stream-events opentracing-backend-name-tag`,
+			values: `opentracing-initial-span opentracing-excluded-proxy-tags`,
+		},
+	}
+}

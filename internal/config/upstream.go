@@ -1,0 +1,107 @@
+package config
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/routesrv/routesrv/dataplane"
+)
+
+// Upstream says which route servers a relay serves the table of, instead of making one.
+type Upstream struct {
+	// URLs are the route servers, the preferred one first; without one this is no relay.
+	URLs []string
+	// Follow, FullEvery, Timeout and MaxBytes are for dataplane.Config, which has their limits.
+	Follow    dataplane.Follow
+	FullEvery time.Duration
+	Timeout   time.Duration
+	MaxBytes  int64
+	// CAFile has the authorities of the route servers' certificates; empty means those of the system. CertFile and KeyFile
+	// are what is shown to them: both or none.
+	CAFile, CertFile, KeyFile string
+}
+
+// Upstream adds the flags of a relay. The parser must have those of a route server.
+func (p *Parser) Upstream(c *RouteServer) {
+	u := &c.Upstream
+	g := p.group(GroupUpstream)
+	g.own("upstream", repeated("URL", func(s string) error {
+		before := len(u.URLs)
+		for one := range strings.SplitSeq(s, ",") {
+			if one = strings.TrimSpace(one); one != "" {
+				u.URLs = append(u.URLs, one)
+			}
+		}
+		if len(u.URLs) == before {
+			return errors.New("want the URL of a route server")
+		}
+		return nil
+	}), "Serve the table of another route server, as it is, instead of reading objects: the preferred one first; may be repeated, "+
+		"or be a list with commas. Its full table is fetched, and those of all zones are made of it. -source-poll-timeout and "+
+		"--poll-max-backoff say how often it is asked, and --state-dir keeps its last table. Losses pass the guard, "+
+		"because the other server has judged them, unless --guard-max-loss is set.")
+	g.own("transport", parsed("TRANSPORT", &u.Follow, dataplane.Auto.String(), dataplane.ParseFollow), "How new tables come from "+
+		"--upstream: stream, poll, or auto (stream, and poll while there is no stream).")
+	g.own("full-fetch-interval", duration(&u.FullEvery, dataplane.DefaultFullEvery, time.Minute, 30*24*time.Hour), "How often a full "+
+		"table is fetched from --upstream although deltas do; up to half less is left to chance.")
+	g.own("fetch-timeout", duration(&u.Timeout, dataplane.DefaultTimeout, time.Millisecond, time.Hour), "Limit of a request to "+
+		"--upstream, to the last byte of the answer; of a stream, to its beginning.")
+	var limit int
+	g.own("max-table-bytes", number(&limit, 0, 0, math.MaxInt), "Largest table that is taken from --upstream. 0 is four times the last one and "+
+		"at least 64 MiB, before there is one 512 MiB, and at most a quarter of the memory limit (of the cgroup, or GOMEMLIMIT). A "+
+		"route counts as its text and 96 bytes, the first 10,000 as their text.")
+	g.own("upstream-ca-file", text(&u.CAFile, ""), "Authorities of the certificates of --upstream and --peers, PEM, instead of those of the "+
+		"system. Read again when it changes.")
+	g.own("upstream-client-cert", text(&u.CertFile, ""), "Certificate to show to --upstream or --peers, PEM. Read again when it changes.")
+	g.own("upstream-client-key", text(&u.KeyFile, ""), "Its key.")
+	p.check(func() {
+		u.MaxBytes = int64(limit)
+		p.checkUpstream(c)
+	})
+}
+
+// groupsOfObjects are the groups of flags that say what becomes of objects, which a relay does not see.
+var groupsOfObjects = []Group{
+	GroupSelection, GroupGenerated, GroupConversion, GroupAnnotations, GroupEastWest, GroupProcessing, GroupShards,
+}
+
+// checkUpstream refuses what contradicts itself and warns about what has no effect.
+func (p *Parser) checkUpstream(c *RouteServer) {
+	u := &c.Upstream
+	if (u.CertFile == "") != (u.KeyFile == "") {
+		p.failf("upstream-client-key", "want both --upstream-client-cert and --upstream-client-key, or none of them")
+	}
+	if len(u.URLs) == 0 {
+		for _, o := range p.flags {
+			switch {
+			case o.group != GroupUpstream || o.name == "peers" || !p.given(o.name):
+			case !slices.Contains(peersFiles, o.name):
+				p.warn(o.name, "has no effect without --upstream")
+			case c.Peers == "":
+				p.warn(o.name, "has no effect without --upstream or --peers")
+			}
+		}
+		return
+	}
+	switch {
+	case c.Source.Kubernetes:
+		p.failf("upstream", "excludes -kubernetes: a table is made here or comes from another route server, not both")
+	case len(c.Source.Manifests) > 0:
+		p.failf("upstream", "excludes --manifests: a table is made here or comes from another route server, not both")
+	}
+	if !p.isSet("guard-max-loss") {
+		c.Guard.MaxLoss = 0 // package relay knows its own default
+	}
+	for _, o := range p.flags {
+		ofObjects := o.group == GroupSource && o.name != "kubernetes" && o.name != "manifests"
+		for _, g := range groupsOfObjects {
+			ofObjects = ofObjects || o.group == g
+		}
+		if ofObjects && p.given(o.name) {
+			p.warn(o.name, "has no effect with --upstream, whose table is served as it is")
+		}
+	}
+}

@@ -1,0 +1,337 @@
+package guardpage_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/internal/httpserve/guardpage"
+	"github.com/routesrv/routesrv/table"
+)
+
+var start = time.Date(2026, 11, 21, 4, 15, 45, 0, time.UTC)
+
+// gate holds what a test says.
+type gate struct {
+	mu      sync.Mutex
+	held    guardpage.Held
+	holds   bool
+	asked   int
+	waiting chan struct{} // if not nil, Held waits for it
+}
+
+func (g *gate) Accept(guard.Acceptance) (*table.Table, error) { return nil, guard.ErrNothingHeld }
+
+func (g *gate) Held() (guardpage.Held, bool) {
+	if g.waiting != nil {
+		<-g.waiting
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.asked++
+	return g.held, g.holds
+}
+
+// hold makes the gate hold a table as a guard would.
+func (g *gate) hold(t *testing.T, served, held *table.Table) {
+	t.Helper()
+	judge, err := guard.New(guard.Config{Namespaces: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := judge.Judge(served, held, start); v.Publish {
+		t.Fatal("nothing is suspicious")
+	}
+	state := judge.State()
+	state.Half = guard.HeldIntent
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.held, g.holds = guardpage.Held{Served: served, Table: held, State: state}, true
+}
+
+// parse makes a table of a document.
+func parse(t *testing.T, revision uint64, doc string) *table.Table {
+	t.Helper()
+	routes, err := table.Parse(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tab, err := table.New(routes, revision, start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tab
+}
+
+// get asks for a form.
+func get(h http.Handler, accept string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(http.MethodGet, "/guard/held", nil)
+	if accept != "" {
+		r.Header.Set("Accept", accept)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+const (
+	servedDoc = `kube_rg__shop__cart__all__0_0: Path("/cart") -> "http://10.0.0.1";
+kube_rg__shop__cart__all__1_0: Path("/size") -> <shunt>;
+kube_pay__app__h____s: Path("/pay") -> status(200) -> <shunt>;
+same: * -> <shunt>;`
+	heldDoc = `kube_pay__app__h____s: Path("/pay") -> status(204) -> inlineContent("<script>alert(1)</script>") -> <shunt>;
+same: * -> <shunt>;`
+)
+
+const wantText = `reason: hosts_lost
+detail: DETAIL
+half: intent
+digest: DIGEST
+since: 2026-11-21T04:15:45Z
+release: 2026-11-21T04:25:45Z at the earliest
+accept: curl -X POST 'http://localhost:PORT/guard/accept?digest=DIGEST&by=NAME&why=REASON'
+
+--- served: SERVED, 4 routes, revision 10
++++ held: DIGEST, 2 routes, revision 11
+
+Ingress pay/app
+  ~ kube_pay__app__h____s
+      filter 1        - status(200)
+                      + status(204)
+      filter 2        + inlineContent("<script>alert(1)</script>")
+
+RouteGroup shop/cart
+  - kube_rg__shop__cart__all__0_0
+      Path("/cart") -> "http://10.0.0.1"
+  - kube_rg__shop__cart__all__1_0
+      Path("/size") -> <shunt>
+
+different: 3 of 4 routes: 2 missing, 0 extra, 1 changed, 0 renamed
+`
+
+// sample is a gate that holds heldDoc.
+func sample(t *testing.T) *gate {
+	t.Helper()
+	g := &gate{}
+	served, held := parse(t, 10, servedDoc), parse(t, 11, heldDoc)
+	g.held = guardpage.Held{Served: served, Table: held, State: guard.State{
+		Held: true, Half: guard.HeldIntent, Digest: held.Digest(), Revision: 11, Routes: 2,
+		Verdict: guard.Verdict{Reason: guard.HostsLost, Detail: "DETAIL", Since: start, ReleaseAt: start.Add(10 * time.Minute)},
+	}}
+	g.holds = true
+	return g
+}
+
+func TestHeldAsText(t *testing.T) {
+	g := sample(t)
+	w := get(guardpage.NewHeld(g), "")
+	got := strings.NewReplacer(g.held.Table.Digest().String(), "DIGEST", g.held.Served.Digest().String(), "SERVED").Replace(w.Body.String())
+	if diff := cmp.Diff(wantText, got); diff != "" || w.Code != http.StatusOK {
+		t.Errorf("%d (-want +got):\n%s", w.Code, diff)
+	}
+	if got := w.Header().Get("Content-Type"); got != "text/plain; charset=utf-8" {
+		t.Errorf("Content-Type %q", got)
+	}
+}
+
+func TestHeldAsPage(t *testing.T) {
+	g := sample(t)
+	digest := g.held.Table.Digest().String()
+	w := get(guardpage.NewHeld(g), "text/html,*/*;q=0.8")
+	for _, want := range []string{
+		"<title>different · held table</title>", "<h1>Held table ", "<dt>served</dt>", "<dt>held</dt>", `<th scope="col">served</th><th scope="col">held</th>`,
+		"only in served", "<dt>reason</dt><dd>hosts_lost</dd>", "<dt>accept</dt><dd>curl -X POST &#39;http://localhost:PORT/guard/accept?digest=" + digest,
+		"<h2>RouteGroup shop/cart</h2>", "&lt;script&gt;alert(1)",
+	} {
+		if !strings.Contains(w.Body.String(), want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	if strings.Count(w.Body.String(), "<script>") != 1 {
+		t.Error("a route got through as a script")
+	}
+	if w.Header().Get("Content-Security-Policy") == "" || w.Header().Get("Cache-Control") != "no-store" {
+		t.Errorf("headers %v", w.Header())
+	}
+}
+
+func TestHeldAsJSON(t *testing.T) {
+	g := sample(t)
+	w := get(guardpage.NewHeld(g), "application/json")
+	var got struct {
+		Hold struct {
+			Reason, Half, Digest string
+			Release              time.Time `json:"release_at"`
+		}
+		Accept     string
+		Difference struct {
+			Schema, Title string
+			A, B          struct{ Label, Name string }
+			Counts        map[string]int
+			Differences   []struct{ Kind, ID string }
+		}
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
+		t.Fatalf("%v: %s", err, w.Body)
+	}
+	digest := g.held.Table.Digest().String()
+	if got.Hold.Reason != "hosts_lost" || got.Hold.Half != "intent" || got.Hold.Digest != digest || got.Hold.Release.IsZero() ||
+		got.Accept != "/guard/accept?digest="+digest {
+		t.Errorf("hold %+v, accept %s", got.Hold, got.Accept)
+	}
+	d := got.Difference
+	if d.Schema != "routesrv.shadowdiff/v1" || d.A.Label != "served" || d.B.Label != "held" || d.B.Name != digest || len(d.Differences) != 3 ||
+		d.Counts["missing"] != 2 || d.Counts["changed"] != 1 || d.Counts["equal"] != 1 {
+		t.Errorf("difference %+v", d)
+	}
+}
+
+func TestNothingIsHeld(t *testing.T) {
+	w := get(guardpage.NewHeld(&gate{}), "")
+	if w.Code != http.StatusNotFound || !strings.HasPrefix(w.Body.String(), "no table is held") {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	for _, r := range []*http.Request{
+		httptest.NewRequest(http.MethodPost, "/guard/held", nil), httptest.NewRequest(http.MethodGet, "/guard/held?format=xml", nil),
+	} {
+		g := &gate{}
+		w := httptest.NewRecorder()
+		guardpage.NewHeld(g).ServeHTTP(w, r)
+		if w.Code != http.StatusMethodNotAllowed && w.Code != http.StatusBadRequest || g.asked != 0 {
+			t.Errorf("%s %s: %d", r.Method, r.URL, w.Code)
+		}
+	}
+}
+
+func TestHeldBeforeAnyTableIsServed(t *testing.T) {
+	g := &gate{}
+	g.hold(t, nil, parse(t, 1, ""))
+	w := get(guardpage.NewHeld(g), "")
+	if !strings.Contains(w.Body.String(), "reason: empty\n") || !strings.Contains(w.Body.String(), "release: never by time, only if somebody accepts it\n") {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+// TestHeldIsOfNow: a new state, another held table and the end of the hold are seen by the next request.
+func TestHeldIsOfNow(t *testing.T) {
+	g := sample(t)
+	h := guardpage.NewHeld(g)
+	first := get(h, "").Body.String()
+	if again := get(h, "").Body.String(); again != first {
+		t.Errorf("the second answer is\n%s", again)
+	}
+	g.held.State.FirstDigest = g.held.Served.Digest()
+	if got := get(h, "").Body.String(); !strings.Contains(got, "first digest: ") {
+		t.Error("the new state is not shown")
+	}
+	g.held.Table = parse(t, 12, heldDoc+"\nz: * -> <shunt>;")
+	if got := get(h, "").Body.String(); !strings.Contains(got, "  + z\n") {
+		t.Errorf("the new table is not shown:\n%s", got)
+	}
+	g.holds = false
+	if got := get(h, ""); got.Code != http.StatusNotFound {
+		t.Errorf("%d after the end of the hold", got.Code)
+	}
+}
+
+// TestLargeDifferenceIsBounded: a table that lost 120,000 routes.
+func TestLargeDifferenceIsBounded(t *testing.T) {
+	var routes []table.Route
+	for i := range 120_000 {
+		id := fmt.Sprintf("kube_n%d__i%d__h__p__s", i%400, i)
+		routes = append(routes, table.Route{ID: id, Text: id + `: Path("/` + id + `") -> setPath("/x") -> "http://10.0.0.1:80";`})
+	}
+	served, err := table.New(routes, 1, start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &gate{}
+	g.hold(t, served, parse(t, 2, "a: * -> <shunt>;"))
+	h := guardpage.NewHeld(g)
+	for accept, limit := range map[string]int{"text/plain": 2 << 20, "text/html": 4 << 20, "application/json": 8 << 20} {
+		w := get(h, accept)
+		if n := w.Body.Len(); n > limit {
+			t.Errorf("%s: %d bytes, want at most %d", accept, n, limit)
+		}
+		if want := "120001 of 120001 routes: 120000 missing, 1 extra"; accept != "application/json" && !strings.Contains(w.Body.String(), want) {
+			t.Errorf("%s lacks %q", accept, want)
+		}
+		for _, want := range map[string][]string{
+			"text/plain": {"\n115001 more differences\n"}, "text/html": {"119001 more differences are not on this page"},
+			"application/json": {`"unlisted": 115001`},
+		}[accept] {
+			if !strings.Contains(w.Body.String(), want) {
+				t.Errorf("%s lacks %q", accept, want)
+			}
+		}
+	}
+}
+
+// TestARequestEndsWithItsClient, also while it waits for its turn.
+func TestARequestEndsWithItsClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := sample(t)
+		g.waiting = make(chan struct{})
+		h := guardpage.NewHeld(g)
+		first := make(chan *httptest.ResponseRecorder, 1)
+		go func() { first <- get(h, "") }()
+		synctest.Wait() // it has the turn
+
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan *httptest.ResponseRecorder, 1)
+		go func() {
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/guard/held", nil))
+			ended <- w
+		}()
+		synctest.Wait()
+		cancel()
+		if w := <-ended; w.Body.Len() != 0 {
+			t.Errorf("a client that is away was sent %s", w.Body)
+		}
+		close(g.waiting)
+		if w := <-first; w.Code != http.StatusOK || g.asked != 1 {
+			t.Errorf("%d, the gate was asked %d times", w.Code, g.asked)
+		}
+
+		// One whose client leaves while it compares leaves nothing half made.
+		gone := httptest.NewRequestWithContext(ctx, http.MethodGet, "/guard/held", nil)
+		g.held.Table = parse(t, 12, `z: Path("/z") -> <shunt>;`)
+		for range 10 { // both cases of its wait are possible
+			h.ServeHTTP(httptest.NewRecorder(), gone)
+		}
+		if w := get(h, ""); !strings.Contains(w.Body.String(), "  + z\n") {
+			t.Errorf("%d %s", w.Code, w.Body)
+		}
+	})
+}
+
+// TestCommandNamesThePortOfTheListener.
+func TestCommandNamesThePortOfTheListener(t *testing.T) {
+	s := httptest.NewServer(guardpage.NewHeld(sample(t)))
+	defer s.Close()
+	res, err := s.Client().Get(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := strings.Cut(strings.TrimPrefix(s.URL, "http://"), ":")
+	if want := "curl -X POST 'http://localhost:" + port + "/guard/accept?digest="; !strings.Contains(string(body), want) {
+		t.Errorf("no %q in\n%s", want, body)
+	}
+}

@@ -1,0 +1,181 @@
+package httpserve
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Routes is what the main listener serves tables from: it follows bodies to their arrival, and has streams that do not end
+// by themselves.
+type Routes interface {
+	// Track is called before srv serves, and WrapListener wraps the listener below everything else.
+	Track(srv *http.Server)
+	WrapListener(l net.Listener) net.Listener
+	// DrainStreams asks the streams to end within the window, and returns when they have ended.
+	DrainStreams(window time.Duration)
+}
+
+// ListenersConfig is what [Listeners] are made of. All fields are required but those that say otherwise.
+type ListenersConfig struct {
+	// Address and SupportAddress are host:port to listen on. Without a SupportAddress there is no support listener.
+	Address, SupportAddress string
+	// Listen opens the listeners; nil means net.Listen.
+	Listen func(network, address string) (net.Listener, error)
+	// Flags is how the program writes its flags in messages: "-" or "--".
+	Flags string
+
+	Main, Support http.Handler
+	Routes        Routes
+	TLS           *tls.Config // of the main listener; nil means plain HTTP. The support listener is always plain.
+	// MaxConnections is how many connections the main listener holds, within the limits of [MainConnections].
+	MaxConnections int
+
+	// Drain is how long everything is served after the program was told to end. Draining is called when that begins; nil
+	// means that nobody needs to know.
+	Drain    time.Duration
+	Draining func()
+	// ShutdownTimeout is how long requests then have to end.
+	ShutdownTimeout time.Duration
+
+	Errors   *ErrorLog
+	Logger   *slog.Logger
+	Registry prometheus.Registerer
+}
+
+// Listeners are the two listeners of a program: the main one for its clients, and the support one for its operators.
+type Listeners struct {
+	cfg           ListenersConfig
+	main, support *http.Server
+	mainConns     *Connections
+	supportConns  *Connections
+}
+
+// NewListeners makes the servers and their limits. It opens nothing.
+func NewListeners(cfg ListenersConfig) *Listeners {
+	if cfg.Listen == nil {
+		cfg.Listen = net.Listen
+	}
+	metrics := NewConnectionMetrics(cfg.Registry)
+	l := &Listeners{
+		cfg: cfg, main: newServer(cfg.Main, cfg.Errors), support: newServer(cfg.Support, cfg.Errors),
+		mainConns:    NewConnections(MainListener, MainConnections(cfg.MaxConnections), metrics),
+		supportConns: NewConnections(SupportListener, supportConnections, metrics),
+	}
+	l.main.TLSConfig = cfg.TLS
+	cfg.Routes.Track(l.main)
+	l.mainConns.Track(l.main)
+	l.supportConns.Track(l.support)
+	return l
+}
+
+// Open opens the main listener.
+func (l *Listeners) Open() (net.Listener, error) { return l.cfg.Listen("tcp", l.cfg.Address) }
+
+// Serve serves until ctx ends or the main listener fails, runs work beside that, and ends both in order. The error is that
+// of the main listener.
+//
+// The order of the end: everything is served for the time of Drain, so that load balancers notice; then the main listener
+// closes and requests have until the deadline to end; then the support listener, which has shown all of this; and last the
+// context of work ends, so that what was served was fresh.
+func (l *Listeners) Serve(ctx context.Context, main net.Listener, work func(context.Context)) (err error) {
+	working, stopWork := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopWork()
+	var background sync.WaitGroup
+	background.Go(func() { work(working) })
+	background.Go(l.serveSupport)
+
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		err = l.serveMain(main)
+	}()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+		l.drain(ended)
+	}
+	l.shutdown()
+	<-ended
+	stopWork()
+	background.Wait()
+	return err
+}
+
+func (l *Listeners) serveMain(main net.Listener) error {
+	main = l.mainConns.Listener(l.cfg.Routes.WrapListener(main))
+	var err error
+	if l.main.TLSConfig != nil {
+		err = l.main.ServeTLS(main, "", "")
+	} else {
+		err = l.main.Serve(main)
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("main listener (%saddress): %w", l.cfg.Flags, err)
+}
+
+// serveSupport serves operators. Proxies do not need it, so a failure is only logged.
+func (l *Listeners) serveSupport() {
+	if l.cfg.SupportAddress == "" {
+		return
+	}
+	support, err := l.cfg.Listen("tcp", l.cfg.SupportAddress)
+	if err == nil {
+		l.cfg.Logger.Info("support listener open", "address", support.Addr().String())
+		err = l.support.Serve(l.supportConns.Listener(support))
+	}
+	if err != nil && !errors.Is(err, http.ErrServerClosed) {
+		l.cfg.Logger.Error("failed support listener: no metrics, no status ("+l.cfg.Flags+"support-listener)", "error", err)
+	}
+}
+
+// drain goes on serving: load balancers have to notice by themselves that the process is about to end. It does not wait for
+// them once the main listener has ended.
+func (l *Listeners) drain(ended <-chan struct{}) {
+	if l.cfg.Draining != nil {
+		l.cfg.Draining()
+	}
+	var draining sync.WaitGroup
+	defer draining.Wait()
+	// Streams do not end by themselves. By the end of the window new connections go elsewhere.
+	draining.Go(func() { l.cfg.Routes.DrainStreams(l.cfg.Drain) })
+	timer := time.NewTimer(l.cfg.Drain)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ended:
+	}
+}
+
+// shutdown lets the requests of both listeners end, and cuts those that have not ended by the deadline.
+func (l *Listeners) shutdown() {
+	var draining sync.WaitGroup
+	defer draining.Wait()
+	draining.Go(func() { l.cfg.Routes.DrainStreams(0) }) // those that are left
+	ctx, cancel := context.WithTimeout(context.Background(), l.cfg.ShutdownTimeout)
+	defer cancel()
+	shutdown(ctx, l.main, MainListener, l.cfg.Logger)
+	shutdown(ctx, l.support, SupportListener, l.cfg.Logger)
+}
+
+// shutdown lets the requests of a listener end until ctx does, and cuts those that have not ended by then.
+func shutdown(ctx context.Context, srv *http.Server, name string, log *slog.Logger) {
+	err := srv.Shutdown(ctx)
+	if err == nil {
+		return
+	}
+	log.Warn("requests did not end in time, cutting them (--shutdown-timeout)", "listener", name, "error", err)
+	if err := srv.Close(); err != nil {
+		log.Debug("close listener", "listener", name, "error", err)
+	}
+}

@@ -1,0 +1,272 @@
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/routesrv/routesrv/dataplane"
+	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/internal/server"
+	"github.com/routesrv/routesrv/kube"
+)
+
+// backend is a service with one pod, in the form of the API that the server reads.
+func backend(name, address string) string {
+	return fmt.Sprintf(`
+apiVersion: v1
+kind: Service
+metadata: {name: %[1]s, namespace: shop}
+spec: {clusterIP: 10.3.0.1, ports: [{port: 80, targetPort: 8080}]}
+---
+`, name) + pod(name, address)
+}
+
+// pod is the slice of a service with one pod; without an address it has none.
+func pod(name, address string) string {
+	endpoints := "[]"
+	if address != "" {
+		endpoints = fmt.Sprintf("[{addresses: [%s]}]", address)
+	}
+	return fmt.Sprintf(`
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: %[1]s-1, namespace: shop, labels: {kubernetes.io/service-name: %[1]s}}
+addressType: IPv4
+endpoints: %[2]s
+ports: [{port: 8080, protocol: TCP}]
+---`, name, endpoints)
+}
+
+// emptied are the slices of services that lost their pods.
+func emptied(names []string) string {
+	var all strings.Builder
+	for _, name := range names {
+		all.WriteString(pod(name, ""))
+	}
+	return all.String()
+}
+
+// toward is an Ingress whose backend is the service.
+func toward(name, service string) string {
+	return strings.Replace(ingress(name), "{name: s, port", "{name: "+service+", port", 1)
+}
+
+// replaced waits until the served table has the new address, and reports what else it has to have.
+func (f *fixture) replaced(gone, come string) {
+	f.t.Helper()
+	f.eventually(come+" in the served table", func() bool { return strings.Contains(f.get("/routes").body, come) })
+	if body := f.get("/routes").body; strings.Contains(body, gone) {
+		f.t.Errorf("%s is gone and still served:\n%s", gone, body)
+	}
+}
+
+// state waits for a value of X-Table-State.
+func (f *fixture) state(want string) {
+	f.t.Helper()
+	f.eventually("state "+want, func() bool { return f.get("/routes").header.Get("X-Table-State") == want })
+}
+
+// Objects are deleted one after the other, so that a read may find some of them gone and let that pass. The last of them,
+// shop15, makes it more than half, and is held in any case.
+
+// TestHeldIntentHasLiveEndpoints: half of the Ingresses are deleted by accident, and pods go on being replaced.
+func TestHeldIntentHasLiveEndpoints(t *testing.T) {
+	names := shops(30)
+	f := startReading(t, backend("s", "10.2.0.1")+ingresses(names...), true, nil)
+	f.delete(names[:16]...)
+	g := f.held()
+	if g.Reason != guard.RoutesLost || g.Half != guard.HeldIntent {
+		t.Fatalf("held for %+v, want lost routes, and the intent held", g)
+	}
+	f.state("held")
+	for i := 2; i < 6; i++ {
+		f.apply(pod("s", fmt.Sprintf("10.2.0.%d", i)))
+		f.replaced(fmt.Sprintf("10.2.0.%d:", i-1), fmt.Sprintf("10.2.0.%d:", i))
+		if got := f.get("/routes"); !strings.Contains(got.body, "shop15_") {
+			t.Fatalf("the hold is forgotten:\n%s", got.body)
+		}
+		f.state("held") // all the time
+	}
+
+	// What was looked at before the last pods is accepted, with the endpoints of now.
+	now := f.held()
+	if now.Digest == g.Digest || now.FirstDigest != g.Digest || now.Since != g.Since {
+		t.Errorf("held is %+v, was %+v: want another digest of the same hold", now, g)
+	}
+	sent := f.request(http.MethodPost, f.support, "/guard/accept?digest="+g.Digest)
+	body := f.get("/routes").body
+	if sent.status != http.StatusOK || strings.Contains(body, "shop15_") || !strings.Contains(body, "shop16_") || !strings.Contains(body, "10.2.0.5:") {
+		t.Errorf("acceptance: %d %s, then\n%s", sent.status, sent.body, body)
+	}
+	f.state("")
+	f.polled()
+	f.apply(pod("s", "10.2.0.9"))
+	f.replaced("10.2.0.5:", "10.2.0.9:")
+	f.state("")
+	if strings.Contains(f.log.String(), "panic") {
+		t.Error("a poll has panicked")
+	}
+}
+
+// An older digest accepts the intent that was looked at, and no other one.
+func TestAcceptanceIsOfOneIntent(t *testing.T) {
+	names := shops(30)
+	f := startReading(t, backend("s", "10.2.0.1")+ingresses(names...), true, nil)
+	f.delete(names[:16]...)
+	g := f.held()
+	f.delete(names[16:25]...)
+	f.eventually("another held intent", func() bool { return f.held().Routes < g.Routes })
+	sent := f.request(http.MethodPost, f.support, "/guard/accept?digest="+g.Digest)
+	if body := f.get("/routes").body; sent.status != http.StatusConflict || !strings.Contains(body, "shop15_") {
+		t.Errorf("accepted: %d %s, then\n%s", sent.status, sent.body, body)
+	}
+}
+
+// TestLostBackendsAreKeptWhileOthersLive: every slice is emptied but one, whose pod is replaced.
+func TestLostBackendsAreKeptWhileOthersLive(t *testing.T) {
+	var objects strings.Builder
+	for _, name := range shops(30) {
+		objects.WriteString(backend(name, "10.2.0.1") + toward(name, name))
+	}
+	f := startReading(t, objects.String()+backend("other", "10.9.0.1")+toward("other", "other"), true, nil)
+	f.apply(emptied(shops(30)))
+	g := f.held()
+	f.state("backends-held")
+	for i := 2; i < 5; i++ {
+		f.apply(pod("other", fmt.Sprintf("10.9.0.%d", i)))
+		f.replaced(fmt.Sprintf("10.9.0.%d:", i-1), fmt.Sprintf("10.9.0.%d:", i))
+	}
+	f.apply(toward("fresh", "other")) // what teams ask for is not held
+	f.eventually("a new Ingress", func() bool { return strings.Contains(f.get("/routes").body, "fresh_example_org") })
+	if g = f.held(); g.Reason != guard.BackendsLost || g.Half != guard.HeldBackends {
+		t.Errorf("held for %+v", g)
+	}
+	f.apply(pod("shop3", "10.2.0.33")) // one of them is back
+	f.eventually("the service that is back", func() bool { return strings.Contains(f.get("/routes").body, "10.2.0.33:") })
+	f.apply(strings.ReplaceAll(emptied(shops(30)), "endpoints: []", "endpoints: [{addresses: [10.2.0.2]}]"))
+	f.replaced("10.2.0.1:", "10.2.0.2:")
+	f.state("")
+}
+
+// Both halves at once: the intent waits, the services without endpoints keep theirs, and the last one lives.
+func TestBothHalvesAreHeld(t *testing.T) {
+	var objects strings.Builder
+	names := shops(60)
+	for _, name := range names {
+		objects.WriteString(backend(name, "10.2.0.1") + toward(name, name))
+	}
+	f := startReading(t, objects.String()+backend("other", "10.9.0.1")+toward("other", "other"), true, nil)
+	f.apply(emptied(names)) // in one read
+	f.delete(names[:40]...) // in several, of which the first may pass
+	f.eventually("a hold of both", func() bool { return f.held().Half == guard.HeldBoth })
+	f.apply(pod("other", "10.9.0.2"))
+	f.replaced("10.9.0.1:", "10.9.0.2:")
+	if body := f.get("/routes").body; strings.Count(body, "10.2.0.1:") < 30 || strings.Contains(body, "no endpoints") {
+		t.Errorf("%d routes have their last endpoints, want half of 60 at least, and none without:\n%s", strings.Count(body, "10.2.0.1:"), body)
+	}
+	f.state("held")
+}
+
+// All Services gone at once are backends, too: what teams ask for is as it was.
+func TestServicesThatAreGoneAreBackends(t *testing.T) {
+	f := startReading(t, backend("s", "10.2.0.1")+ingresses(shops(30)...), true, nil)
+	before := f.get("/routes").body
+	f.cluster.Delete(kube.Ref{Kind: kube.KindService, Namespace: "shop", Name: "s"})
+	if g := f.held(); g.Half != guard.HeldBackends {
+		t.Errorf("held for %+v", g)
+	}
+	f.state("backends-held")
+	if got := f.get("/routes").body; got != before {
+		t.Errorf("served is\n%s", got)
+	}
+}
+
+// After a restart there is a table and no intent: until the process has served one of its own the whole table is held.
+func TestHoldAfterARestartIsOfTheWholeTable(t *testing.T) {
+	dir := t.TempDir()
+	names := shops(30)
+	f := startReading(t, backend("s", "10.2.0.1")+ingresses(names...), true, func(cfg *server.Config) { cfg.StateDir = dir })
+	f.delete(names[:16]...)
+	f.held()
+	f.apply(pod("s", "10.2.0.2"))
+	f.replaced("10.2.0.1:", "10.2.0.2:")
+	want := f.get("/routes").body
+	if err := f.stop(); err != nil {
+		t.Fatal(err)
+	}
+	again := startReading(t, backend("s", "10.2.0.3")+ingresses(names[26:]...), true, func(cfg *server.Config) { cfg.StateDir = dir })
+	if g := again.held(); g.Half != guard.WholeTable || g.Reason != guard.RoutesLost {
+		t.Errorf("held for %+v", g)
+	}
+	if got := again.get("/routes").body; got != want {
+		t.Errorf("served is\n%s\nwant the checkpoint", got)
+	}
+}
+
+// Time releases a held intent whose endpoints change at every read.
+func TestHoldEndsByTimeWhileEndpointsChange(t *testing.T) {
+	names := shops(30)
+	f := startReading(t, backend("s", "10.2.0.1")+ingresses(names...), true, func(cfg *server.Config) { cfg.Guard.Hold = 300 * time.Millisecond })
+	f.delete(names[:16]...)
+	i := 1
+	f.eventually("release", func() bool {
+		i++
+		f.apply(pod("s", fmt.Sprintf("10.2.%d.%d", i/250+1, i%250)))
+		return !strings.Contains(f.get("/routes").body, "shop15_")
+	})
+	if !strings.Contains(f.log.String(), "held table released") {
+		t.Error("the release is not in the log")
+	}
+}
+
+// Whoever has its table from a server that holds an intent gets the endpoints, too: a relay and a data plane behind it.
+func TestHeldIntentLivesThroughARelayAndADataPlane(t *testing.T) {
+	names := shops(30)
+	root := startReading(t, backend("s", "10.2.0.1")+ingresses(names...), true, nil)
+	relay := startRelay(t, nil, root.main)
+	relay.ready()
+	plane, err := dataplane.New(dataplane.Config{
+		URLs: []string{"http://" + relay.main}, Interval: interval, LKGPath: filepath.Join(t.TempDir(), "lkg.eskip"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- plane.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	root.eventually("table in the data plane", func() bool { return plane.Current() != nil })
+
+	root.delete(names[:16]...)
+	root.held()
+	relay.state("held")
+	for i := 2; i < 5; i++ {
+		come := fmt.Sprintf("10.2.0.%d:", i)
+		root.apply(pod("s", fmt.Sprintf("10.2.0.%d", i)))
+		relay.replaced(fmt.Sprintf("10.2.0.%d:", i-1), come)
+		root.eventually(come+" in the data plane", func() bool { return strings.Contains(string(plane.Current().Text()), come) })
+		if !strings.Contains(string(plane.Current().Text()), "shop15_") {
+			t.Fatalf("the data plane has not the held intent:\n%s", plane.Current().Text())
+		}
+	}
+	relay.state("held")
+	if got := root.get("/routes").header.Get("Etag"); got == "" || relay.get("/routes").header.Get("Etag") != got {
+		t.Errorf("the relay has %s, want %s", relay.get("/routes").header.Get("Etag"), got)
+	}
+
+	root.apply(ingresses(names[:16]...)) // repaired
+	root.state("")
+	relay.state("")
+	root.apply(pod("s", ""))
+	relay.state("backends-held")
+}

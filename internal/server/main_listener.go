@@ -1,0 +1,121 @@
+package server
+
+import (
+	"encoding/json"
+	"net"
+	"net/http"
+	"strconv"
+
+	"github.com/routesrv/routesrv/internal/httpserve"
+)
+
+// mainHandler is what proxies see.
+func (s *Server) mainHandler() (http.Handler, error) {
+	filters, err := newRequestFilters(s.cfg.RequestFilters)
+	if err != nil {
+		return nil, err
+	}
+	mux := httpserve.Mux(httpserve.MainListener, s.endpoints)
+	filtered := filters.wrap(mux)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/health" { // exactly this path is never filtered
+			mux.ServeHTTP(w, r)
+			return
+		}
+		filtered.ServeHTTP(w, r)
+	}), nil
+}
+
+// mainEndpoints are what the main listener answers.
+func (s *Server) mainEndpoints() []httpserve.Endpoint {
+	compat := newCompat(s)
+	s.registry.MustRegister(compat)
+	tables := s.cache.Handler()
+	routes := compat.observe(tables)
+	get := []string{http.MethodGet, http.MethodHead}
+	all := []httpserve.Endpoint{
+		{Path: "/routes", Methods: get, ChecksMethods: true, Handler: routes,
+			Does: "the table: eskip, one route a line, sorted by id; 404 before the first one"},
+		{Path: "/routes/{zone}", Methods: get, ChecksMethods: true, Handler: routes,
+			Does: "the table for proxies of one zone: a route with at least three endpoints there has only those; an unknown zone is the full table"},
+		{Path: "/health", Handler: http.HandlerFunc(s.health), Does: "204 once there is a table, and for ever; before that 503"},
+	}
+	if s.cfg.MaxStreams > 0 {
+		all = append(all, httpserve.Endpoint{
+			// A stream lasts: it would be one very slow response in the series of the reference.
+			Path: "/routes/watch", Methods: []string{http.MethodGet}, ChecksMethods: true, Handler: tables,
+			Does:      "the table and all that change it, as [events](protocol.md#streams); `zone=` for the table of a zone",
+			Condition: "unless `--max-streams` is 0",
+		})
+	}
+	for _, kind := range []struct {
+		name    string
+		shard   Shard
+		observe func(int64)
+	}{
+		{"redis", s.cfg.Redis, compat.redisEndpoints.Store},
+		{"valkey", s.cfg.Valkey, compat.valkeyEndpoints.Store},
+	} {
+		if !kind.shard.configured() {
+			continue
+		}
+		s.log.Info("Use endpoints " + kind.shard.Namespace + "/" + kind.shard.Name + " to fetch updated " + kind.name + " shards")
+		all = append(all, httpserve.Endpoint{
+			Path: "/swarm/" + kind.name + "/shards", Methods: []string{http.MethodGet}, ChecksMethods: true,
+			Handler:   s.shards(kind.shard, kind.observe),
+			Does:      "the addresses of the service: `{\"endpoints\":[{\"address\":\"10.2.5.7:6379\"}]}`; 503 before the first read",
+			Condition: "with `-kubernetes-" + kind.name + "-service-namespace` and `-kubernetes-" + kind.name + "-service-name`",
+		})
+	}
+	for i := range all {
+		all[i].Listener = httpserve.MainListener
+	}
+	return all
+}
+
+// health answers whether there is a table. It never takes that back.
+func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
+	if s.cache.Current() == nil {
+		http.Error(w, "routes were not initialized yet", http.StatusServiceUnavailable)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+type shardList struct {
+	Endpoints []shardEndpoint `json:"endpoints"`
+}
+
+type shardEndpoint struct {
+	Address string `json:"address"`
+}
+
+// shards gives the addresses of a service from the last successful read; before that it has nothing to say.
+func (s *Server) shards(shard Shard, observe func(int64)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet {
+			w.Header().Set("Allow", http.MethodGet)
+			w.WriteHeader(http.StatusMethodNotAllowed)
+			return
+		}
+		addresses, ok := s.compiler.Addresses(shard.Namespace, shard.Name)
+		if !ok {
+			w.Header().Set("Retry-After", "3")
+			http.Error(w, "the cluster was not read yet", http.StatusServiceUnavailable)
+			return
+		}
+		list := shardList{Endpoints: make([]shardEndpoint, 0, len(addresses))}
+		for _, a := range addresses {
+			list.Endpoints = append(list.Endpoints, shardEndpoint{net.JoinHostPort(a, strconv.Itoa(shard.Port))})
+		}
+		observe(int64(len(addresses)))
+		body, err := json.Marshal(list)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+		w.Write(body)
+	})
+}

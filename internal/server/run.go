@@ -1,0 +1,65 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Run serves until ctx ends, then shuts down in order, and returns nil. It returns an error if the main listener cannot
+// be opened or fails. If ctx has ended already, nothing is opened.
+//
+// The order of the end is that of [httpserve.Listeners], with the time for the health check of load balancers before it; the
+// checkpoint is written last.
+func (s *Server) Run(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	listener, err := s.listeners.Open()
+	if err != nil {
+		return fmt.Errorf("open main listener (-address): %w", err)
+	}
+	s.started = time.Now()
+	s.log.Info("main listener open", "address", listener.Addr().String(), "tls", s.cfg.TLS.Enable)
+	if s.cfg.SupportAddress == "" {
+		s.log.Info("no support listener: no metrics, no status (-support-listener)")
+	}
+	var tablesErr error
+	err = s.listeners.Serve(ctx, listener, func(ctx context.Context) { tablesErr = s.runTables(ctx) })
+	return errors.Join(err, tablesErr)
+}
+
+// runTables makes tables until ctx ends. A server that has none yet asks its peers for one to compare the first with.
+func (s *Server) runTables(ctx context.Context) error {
+	if s.relay == nil && s.gate.Served() == nil {
+		s.findPeer(ctx)
+	}
+	err := s.tables.Run(ctx)
+	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), decisionsWait)
+	defer cancel()
+	if flushErr := s.decisions.Flush(flush); flushErr != nil {
+		s.log.Error("file of decisions (--state-dir)", "error", flushErr)
+	}
+	return err
+}
+
+// findPeer finds what to compare the first table with, and says what that is.
+func (s *Server) findPeer(ctx context.Context) {
+	const nothing = "the first table is compared with nothing: there is no last-good file, and no table of another replica"
+	if s.cfg.Peers == nil {
+		s.log.Info(nothing, "reason", "no --peers")
+		return
+	}
+	t, from, err := s.cfg.Peers(ctx)
+	if err != nil {
+		s.log.Warn(nothing, "reason", err)
+		return
+	}
+	s.log.Info("the first table is compared with that of another replica", "peer", from, "count", t.Len(), "hash", t.Digest().String(),
+		"revision", t.Revision())
+	s.gate.CompareWith(t)
+}
+
+// decisionsWait is how long the end waits for decisions to be on disk.
+const decisionsWait = 5 * time.Second

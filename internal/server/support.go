@@ -1,0 +1,172 @@
+package server
+
+import (
+	"net/http"
+	"net/http/pprof"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/routesrv/routesrv/dataplane"
+	"github.com/routesrv/routesrv/etagcache"
+	"github.com/routesrv/routesrv/gate"
+	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/internal/audit"
+	"github.com/routesrv/routesrv/internal/httpserve"
+	"github.com/routesrv/routesrv/internal/httpserve/guardpage"
+	"github.com/routesrv/routesrv/poller"
+	"github.com/routesrv/routesrv/table"
+)
+
+// supportEndpoints are what operators see.
+func (s *Server) supportEndpoints() []httpserve.Endpoint {
+	metrics := promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{Registry: s.registry})
+	get := []string{http.MethodGet, http.MethodHead}
+	all := []httpserve.Endpoint{
+		{Path: "/health", Handler: http.HandlerFunc(s.health),
+			Does: "as on the main listener: for probes that have no client certificate"},
+		{Path: "/metrics", Handler: metrics, Does: "Prometheus text, see [metrics.md](metrics.md)"},
+		{Path: "/metrics/", Handler: metrics, Does: "the same"},
+		{Path: "/status", Methods: get, Handler: http.HandlerFunc(s.serveStatus),
+			Does: "JSON: table, source, upstream of a relay, guard, problems by severity, checkpoint"},
+		{Path: "/problems", Methods: get, Handler: http.HandlerFunc(s.serveProblems),
+			Does: "JSON: every problem with owner, route, reason, severity, message and since when"},
+		{Path: "/guard/held", Methods: get, Handler: guardpage.NewHeld(heldTables{s}),
+			Does: "how the held table differs from the served one, by owner: text, JSON or a page by `Accept`, or by `?format=text`, `json` or `html`; 404 while nothing is held"},
+		{Path: "/guard/accept", Methods: []string{http.MethodPost}, Handler: httpserve.Accept(s.tables.Accept, s.log),
+			Does: "publishes the table that the guard holds back: `digest=` names the one that you looked at, `by=` and `why=` are kept with the decision. From the loopback interface only"},
+	}
+	if s.cfg.MaxStreams > 0 {
+		all = append(all, httpserve.Endpoint{
+			Path: "/debug/streams", Methods: get, Handler: http.HandlerFunc(s.serveStreams),
+			Does:      "JSON: every stream with client, zone, since when, table, lag and bytes, the oldest first",
+			Condition: "unless `--max-streams` is 0",
+		})
+	}
+	if s.cfg.EnableProfile {
+		for _, p := range []struct {
+			name, does string
+			handler    http.HandlerFunc
+		}{
+			{"", "the list of profiles, and each by its name", pprof.Index},
+			{"cmdline", "the command line, with zero bytes between the arguments", pprof.Cmdline},
+			{"profile", "a profile of the CPU, for `seconds=` (30)", pprof.Profile},
+			{"symbol", "names of functions by address", pprof.Symbol},
+			{"trace", "a trace of the runtime, for `seconds=` (1)", pprof.Trace},
+		} {
+			all = append(all, httpserve.Endpoint{
+				Path: "/debug/pprof/" + p.name, Handler: p.handler, Does: p.does, Condition: "with `-enable-profile`",
+			})
+		}
+	}
+	for i := range all {
+		all[i].Listener = httpserve.SupportListener
+	}
+	return all
+}
+
+// statusReport is the body of /status.
+type statusReport struct {
+	Version    string                `json:"version"`
+	Started    time.Time             `json:"started"`
+	Ready      bool                  `json:"ready"`
+	Table      *tableReport          `json:"table,omitempty"`
+	Source     gate.Progress         `json:"source"`
+	Upstream   *dataplane.Status     `json:"upstream,omitempty"` // of a relay
+	Guard      httpserve.GuardReport `json:"guard"`
+	Decisions  []audit.Entry         `json:"decisions,omitempty"` // about held tables, the newest first
+	Problems   map[string]int        `json:"problems"`            // by severity
+	Checkpoint *gate.FileStatus      `json:"checkpoint,omitempty"`
+}
+
+type tableReport struct {
+	Digest       table.Digest `json:"digest"`
+	Revision     uint64       `json:"revision"`
+	ReadRevision uint64       `json:"read_revision"`
+	Routes       int          `json:"routes"`
+	Hosts        int          `json:"hosts"`
+	Bytes        int          `json:"bytes"`
+	Zones        []string     `json:"zones"`
+	Time         time.Time    `json:"time"`
+	LastRead     time.Time    `json:"last_read"`
+	AgeSeconds   float64      `json:"age_seconds"` // since the last read
+	Stale        bool         `json:"stale"`       // from a checkpoint, not confirmed by a read yet
+}
+
+// shownDecisions is how many decisions /status has.
+const shownDecisions = 20
+
+func (s *Server) report() statusReport {
+	r := statusReport{
+		Version: s.cfg.Version, Started: s.started, Source: s.tables.Status(), Guard: httpserve.ReportGuard(s.gate.State()),
+		Decisions: s.decisions.Last(shownDecisions),
+		Problems:  map[string]int{"error": 0, "warning": 0, "info": 0},
+	}
+	for _, p := range s.problems() {
+		r.Problems[p.Severity.String()]++
+	}
+	if t := s.cache.Current(); t != nil {
+		c := s.cache.Status()
+		r.Ready = true
+		r.Table = &tableReport{
+			Digest: t.Digest(), Revision: c.Revision, ReadRevision: c.ReadRevision, Routes: t.Len(), Hosts: len(t.Hosts()),
+			Bytes: t.Bytes(), Zones: append([]string{}, t.Zones()...), Time: t.Time(), LastRead: c.LastRead,
+			AgeSeconds: time.Since(c.LastRead).Seconds(), Stale: c.Stale,
+		}
+	}
+	if files := s.gate.Files(); len(files) > 0 {
+		r.Checkpoint = files[0]
+	}
+	if s.relay != nil {
+		upstream := s.relay.Upstream()
+		r.Upstream = &upstream
+	}
+	return r
+}
+
+// problems are those of the objects. A relay sees none.
+func (s *Server) problems() []poller.Problem {
+	if s.compiler == nil {
+		return nil
+	}
+	return s.compiler.Problems()
+}
+
+func (s *Server) serveStatus(w http.ResponseWriter, _ *http.Request) {
+	httpserve.WriteJSON(w, http.StatusOK, s.report())
+}
+
+// problemsReport is the body of /problems.
+type problemsReport struct {
+	Count    int              `json:"count"`
+	Problems []poller.Problem `json:"problems"`
+}
+
+// streamsReport is the body of /debug/streams.
+type streamsReport struct {
+	Count   int                      `json:"count"`
+	Streams []etagcache.StreamStatus `json:"streams"`
+}
+
+func (s *Server) serveStreams(w http.ResponseWriter, _ *http.Request) {
+	streams := s.cache.Streams()
+	httpserve.WriteJSON(w, http.StatusOK, streamsReport{len(streams), streams})
+}
+
+// heldTables are what operators see of the gate.
+type heldTables struct{ s *Server }
+
+func (h heldTables) Accept(a guard.Acceptance) (*table.Table, error) { return h.s.tables.Accept(a) }
+
+func (h heldTables) Held() (guardpage.Held, bool) {
+	served, held, state := h.s.gate.Comparison()
+	return guardpage.Held{Served: served, Table: held, State: state}, held != nil && state.Held
+}
+
+func (s *Server) serveProblems(w http.ResponseWriter, _ *http.Request) {
+	problems := s.problems()
+	if problems == nil {
+		problems = []poller.Problem{}
+	}
+	httpserve.WriteJSON(w, http.StatusOK, problemsReport{len(problems), problems})
+}

@@ -1,0 +1,131 @@
+package setup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/routesrv/routesrv/internal/config"
+)
+
+// Exit statuses.
+const (
+	ExitOK       = 0
+	ExitFailed   = 1 // it failed after it had started; for compile: there are problems; for diff: there are differences; for match: no route
+	ExitUnusable = 2 // the program cannot run as it was called
+)
+
+// Stdio are the standard streams of a process.
+type Stdio struct {
+	In       io.Reader
+	Out, Err io.Writer
+}
+
+// Main runs a program with what its process was started with, and exits with the status that it returns. The context ends
+// with the first SIGTERM or interrupt. The second one ends the process at once: whoever sends it does not want to wait for
+// the draining.
+func Main(run func(ctx context.Context, args, environ []string, std Stdio) (status int)) {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	context.AfterFunc(ctx, stop)
+	status := run(ctx, os.Args[1:], os.Environ(), Stdio{os.Stdin, os.Stdout, os.Stderr})
+	stop()
+	os.Exit(status)
+}
+
+// Hangups gives the SIGHUPs of the process, which would end it otherwise, until stop is called.
+func Hangups() (hup <-chan os.Signal, stop func()) {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGHUP)
+	return signals, func() { signal.Stop(signals) }
+}
+
+// Program is what a binary prints about itself.
+type Program struct {
+	Name    string
+	Version string // what the linker was given for a release
+	// Usage is a line that follows an error in the configuration, with its line end; empty for none.
+	Usage string
+}
+
+// PrintVersion prints the version.
+func (p Program) PrintVersion(std Stdio) { fmt.Fprintln(std.Out, VersionText(p.Name, p.Version)) }
+
+// Configured reports what is wrong with a configuration. If the program has nothing more to do it gives the exit status.
+func (p Program) Configured(warnings []config.Warning, err error, std Stdio) (status int, ok bool) {
+	switch {
+	case err == nil:
+		return ExitOK, true
+	case errors.Is(err, config.ErrHelp):
+		return ExitOK, false
+	case errors.Is(err, config.ErrVersion):
+		p.PrintVersion(std)
+		return ExitOK, false
+	case errors.Is(err, config.ErrChecked):
+		p.PrintWarnings(warnings, std)
+		fmt.Fprintln(std.Out, "the settings can be used")
+		return ExitOK, false
+	}
+	p.PrintWarnings(warnings, std)
+	p.PrintError(err, std)
+	fmt.Fprint(std.Err, p.Usage)
+	return ExitUnusable, false
+}
+
+// PrintWarnings prints each warning on a line of its own.
+func (p Program) PrintWarnings(warnings []config.Warning, std Stdio) {
+	for _, w := range warnings {
+		fmt.Fprintf(std.Err, "%s: warning: %v\n", p.Name, w)
+	}
+}
+
+// PrintError prints why the program ends.
+func (p Program) PrintError(err error, std Stdio) { fmt.Fprintf(std.Err, "%s: %v\n", p.Name, err) }
+
+// Service is what a program runs until it is told to end.
+type Service interface {
+	// Run returns nil when ctx has ended.
+	Run(ctx context.Context) error
+	// Reload is called for each SIGHUP. It must not block.
+	Reload()
+}
+
+// Serve runs a service until ctx ends, and gives the exit status.
+func (p Program) Serve(ctx context.Context, hup <-chan os.Signal, s Service, std Stdio) (status int) {
+	ended, reloading := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(reloading)
+		for {
+			select {
+			case <-ended:
+				return
+			case <-hup:
+				s.Reload()
+			}
+		}
+	}()
+	err := s.Run(ctx)
+	close(ended)
+	<-reloading
+	if err != nil {
+		p.PrintError(err, std)
+		return ExitFailed
+	}
+	return ExitOK
+}
+
+// gcPercent trades a little processor time for memory: nearly all of the heap is the table and, in a program that computes
+// one, the objects. They live for long, and the default would leave as much again to garbage (docs/performance.md). A table
+// that is being received must not take twice its size while garbage waits (docs/operations.md).
+const gcPercent = 25
+
+// SetGCPercent leaves the decision to GOGC where that is set.
+func SetGCPercent() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
+}

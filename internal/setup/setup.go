@@ -1,0 +1,73 @@
+// Package setup makes the parts of a program from its configuration: the logger, the source, and the transport to route
+// servers; and it runs the program between signals and exit status. Both binaries use it, so that the same flags mean the same
+// thing in both.
+package setup
+
+import (
+	"io"
+	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/klog/v2"
+
+	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/internal/source/cluster"
+	"github.com/routesrv/routesrv/internal/source/cluster/watch"
+	"github.com/routesrv/routesrv/internal/source/filterdir"
+	"github.com/routesrv/routesrv/internal/source/manifests"
+	"github.com/routesrv/routesrv/poller"
+)
+
+// Logger makes a logger that writes text or JSON. The levels beside those of slog are spelled as in flags.
+func Logger(cfg config.Log, w io.Writer) *slog.Logger {
+	options := &slog.HandlerOptions{Level: cfg.Level, ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
+		if len(groups) == 0 && a.Key == slog.LevelKey {
+			if l, ok := a.Value.Any().(slog.Level); ok && l <= poller.LevelTrace {
+				a.Value = slog.StringValue("TRACE")
+			}
+		}
+		return a
+	}}
+	if cfg.JSON {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
+}
+
+// Source makes the source that the configuration asks for, and says in a word where its objects come from. The standard
+// input is read if a manifest path is "-". The error names the flag or the file that cannot be used.
+func Source(cfg config.Source, stdin io.Reader, log *slog.Logger, reg prometheus.Registerer) (source poller.Source, origin string, err error) {
+	if len(cfg.Manifests) > 0 {
+		origin = "manifests"
+		source, err = manifests.New(manifests.Config{
+			Paths: cfg.Manifests, Stdin: stdin, Namespace: cfg.Namespace, Selectors: cfg.Selectors, Logger: log,
+		})
+	} else {
+		origin = "cluster"
+		// client-go says through klog, which is global, that a token file cannot be read.
+		klog.SetSlogLogger(log.With("component", "client-go"))
+		source, err = clusterSource(cfg, cluster.Config{
+			InCluster: cfg.InCluster, Kubeconfig: cfg.Kubeconfig, Context: cfg.Context,
+			URL: cfg.URL, TokenFile: cfg.TokenFile, Namespace: cfg.Namespace,
+			EndpointSlices: cfg.EndpointSlices, Selectors: cfg.Selectors, Timeout: cfg.RequestTimeout,
+			Logger: log, Metrics: cluster.NewMetrics(reg),
+		}, reg)
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	if cfg.DefaultFiltersDir != "" {
+		source = filterdir.New(cfg.DefaultFiltersDir, source, log)
+	}
+	return source, origin, nil
+}
+
+// clusterSource makes a source that polls the API or watches it.
+func clusterSource(cfg config.Source, access cluster.Config, reg prometheus.Registerer) (poller.Source, error) {
+	if cfg.Watch {
+		return watch.New(watch.Config{
+			Config: access, ReconcileInterval: cfg.ReconcileInterval, ProbeInterval: cfg.ProbeInterval, WatchMetrics: watch.NewMetrics(reg),
+		})
+	}
+	return cluster.New(access)
+}

@@ -1,0 +1,153 @@
+package sidecar
+
+import (
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/routesrv/routesrv/gate"
+	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/internal/httpserve"
+	"github.com/routesrv/routesrv/internal/httpserve/guardpage"
+	"github.com/routesrv/routesrv/shadowdiff/page"
+	"github.com/routesrv/routesrv/table"
+)
+
+// Handler is what the proxy sees: /routes, /routes/{zone}, /health and /fresh.
+func (s *Sidecar) Handler() http.Handler { return s.main }
+
+// SupportHandler is what operators see: /health, /fresh, /status, /problems, /shadow, /metrics and /guard/accept.
+func (s *Sidecar) SupportHandler() http.Handler { return s.support }
+
+// Endpoints are what the listeners answer, in the order in which they are documented.
+func (s *Sidecar) Endpoints() []httpserve.Endpoint { return slices.Clone(s.endpoints) }
+
+func (s *Sidecar) newEndpoints() []httpserve.Endpoint {
+	get := []string{http.MethodGet, http.MethodHead}
+	routes := s.afterBoot(s.cache.Handler())
+	health := httpserve.Endpoint{Path: "/health", Handler: http.HandlerFunc(s.serveHealth),
+		Does: "204 once there is a table, before that 503"}
+	fresh := httpserve.Endpoint{Path: "/fresh", Methods: get, Handler: http.HandlerFunc(s.serveFresh),
+		Does: "200 if the source of the table was read within `--fresh-limit`, else 503; JSON with the age and the reason"}
+	main := []httpserve.Endpoint{
+		{Path: "/routes", Methods: get, ChecksMethods: true, Handler: routes,
+			Does: "the table that the mode says, as `routesrv` serves it; until the boot has decided what there is, requests wait for it"},
+		{Path: "/routes/{zone}", Methods: get, ChecksMethods: true, Handler: routes, Does: "the table for proxies of one zone"},
+		health, fresh,
+	}
+	support := []httpserve.Endpoint{
+		health, fresh,
+		{Path: "/metrics", Methods: get, Handler: http.HandlerFunc(s.serveMetrics), Does: "Prometheus text, see [metrics.md](metrics.md)"},
+		{Path: "/status", Methods: get, Handler: http.HandlerFunc(s.serveStatus),
+			Does: "JSON: mode, why a mode was refused, origin, table, both producers, gate, fallback"},
+		{Path: "/problems", Methods: get, Handler: http.HandlerFunc(s.serveProblems),
+			Does: "JSON: problems of the self-computed table"},
+		{Path: "/shadow", Methods: get, Handler: page.Handler(s.conductor.shadowView),
+			Does: "the comparison of mode Pre: text, JSON or a page by `Accept`, or by `?format=text`, `json` or `html`"},
+		{Path: "/guard/held", Methods: get, Handler: guardpage.NewHeld(heldTables{s.conductor}),
+			Does: "how the held table differs from the one that it was compared with, by owner: text, JSON or a page by `Accept`, or by `?format=text`, `json` or `html`; 404 while nothing is held"},
+		{Path: "/guard/accept", Methods: []string{http.MethodPost}, Handler: httpserve.Accept(s.conductor.accept, s.log),
+			Does: "publishes the table that is held back: `digest=` names the one that you looked at, `by=` and `why=` are kept with the decision. From the loopback interface only"},
+	}
+	for i := range main {
+		main[i].Listener = httpserve.MainListener
+	}
+	for i := range support {
+		support[i].Listener = httpserve.SupportListener
+	}
+	return append(main, support...)
+}
+
+// heldTables are what operators see of the gates.
+type heldTables struct{ c *conductor }
+
+func (h heldTables) Accept(a guard.Acceptance) (*table.Table, error) { return h.c.accept(a) }
+
+// Held gives what is held in the order in which accept looks for it.
+func (h heldTables) Held() (held guardpage.Held, ok bool) {
+	h.c.call(func() {
+		if p := h.c.served.Pending(); p != nil && p.Guard.Held {
+			held, ok = guardpage.Held{Served: h.c.served.Table(), Table: p.Table, State: p.Guard}, true
+		}
+	})
+	var gates []*gate.Gate
+	if p := h.c.selfNow.Load(); p != nil {
+		gates = append(gates, p.gate)
+	}
+	if p := h.c.remoteNow.Load(); p != nil {
+		gates = append(gates, p.client.Gate())
+	}
+	for _, g := range gates {
+		if ok {
+			break
+		}
+		served, table, state := g.Comparison()
+		held, ok = guardpage.Held{Served: served, Table: table, State: state}, table != nil && state.Held
+	}
+	return held, ok
+}
+
+func (s *Sidecar) serveStatus(w http.ResponseWriter, _ *http.Request) {
+	httpserve.WriteJSON(w, http.StatusOK, s.status())
+}
+
+// serveMetrics gives the series of the sidecar, and those of the poller while one is running.
+func (s *Sidecar) serveMetrics(w http.ResponseWriter, r *http.Request) {
+	all := prometheus.Gatherers{s.registry}
+	if p := s.conductor.selfNow.Load(); p != nil {
+		all = append(all, p.registry)
+	}
+	promhttp.HandlerFor(all, promhttp.HandlerOpts{}).ServeHTTP(w, r)
+}
+
+// afterBoot lets requests wait for the first table: a proxy that is answered with 404 while it starts gives up.
+func (s *Sidecar) afterBoot(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-s.conductor.booted:
+		default:
+			timer := time.NewTimer(bootWait) // the conductor may not be running
+			defer timer.Stop()
+			select {
+			case <-s.conductor.booted:
+			case <-timer.C:
+			case <-r.Context().Done():
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// serveHealth answers whether there is a table. It never takes that back.
+func (s *Sidecar) serveHealth(w http.ResponseWriter, _ *http.Request) {
+	if s.cache.Current() == nil {
+		http.Error(w, "there is no table yet", http.StatusServiceUnavailable)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// serveFresh answers whether the source of the table was read lately. It is for alerts and not for probes: an old table
+// is better than none.
+func (s *Sidecar) serveFresh(w http.ResponseWriter, _ *http.Request) {
+	r := s.fresh()
+	status := http.StatusOK
+	if !r.Fresh {
+		status = http.StatusServiceUnavailable
+	}
+	httpserve.WriteJSON(w, status, r)
+}
+
+// serveProblems lists what is wrong with objects, while a table is computed.
+func (s *Sidecar) serveProblems(w http.ResponseWriter, _ *http.Request) {
+	problems := []any{}
+	if p := s.conductor.selfNow.Load(); p != nil {
+		for _, problem := range p.compiler.Problems() {
+			problems = append(problems, problem)
+		}
+	}
+	httpserve.WriteJSON(w, http.StatusOK, map[string]any{"count": len(problems), "problems": problems})
+}

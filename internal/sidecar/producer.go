@@ -1,0 +1,262 @@
+package sidecar
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/routesrv/routesrv/dataplane"
+	"github.com/routesrv/routesrv/gate"
+	"github.com/routesrv/routesrv/poller"
+	"github.com/routesrv/routesrv/rollout"
+	"github.com/routesrv/routesrv/table"
+)
+
+// producer is a selfProducer or a remoteProducer.
+type producer interface{ end() }
+
+// running is what both producers have: a goroutine that is told to end and waited for by whoever needs it to be over.
+type running struct {
+	stop context.CancelFunc
+	done chan struct{} // closed when it has ended
+}
+
+// end tells the producer to end, and does not wait.
+func (r *running) end() { r.stop() }
+
+// start runs f, after what was there before has ended.
+func start(ctx context.Context, all *sync.WaitGroup, before *running, f func(context.Context)) *running {
+	ctx, stop := context.WithCancel(ctx)
+	r := &running{stop: stop, done: make(chan struct{})}
+	all.Go(func() {
+		defer close(r.done)
+		defer stop()
+		if before != nil {
+			<-before.done
+		}
+		if ctx.Err() == nil {
+			f(ctx)
+		}
+	})
+	return r
+}
+
+// selfProducer computes tables. What has no comment is set when it is made.
+type selfProducer struct {
+	*running
+	compiler *poller.Compiler
+	gate     *gate.Gate
+	poller   *poller.Poller
+	registry *prometheus.Registry // of this producer alone: another one has series of the same names
+	fallback bool                 // slowed down
+	offer    gate.Offer           // owned by the conductor
+}
+
+// newSelf makes a producer that reads the cluster; as a fallback it takes its time.
+func (c *conductor) newSelf(fallback bool) (*selfProducer, error) {
+	p := &selfProducer{fallback: fallback, registry: prometheus.NewRegistry()}
+	interval := c.cfg.Interval
+	if fallback {
+		interval *= rollout.Slowdown
+	}
+	var err error
+	if p.compiler, err = poller.NewCompiler(c.cfg.Compile, c.cfg.Logger, p.registry); err != nil {
+		return nil, err
+	}
+	if p.gate, err = gate.New(gate.Config{
+		Sink: selfSink{c, p}, Guard: c.cfg.Guard, Halves: p.compiler, Logger: c.cfg.Logger.With("component", "gate"),
+		Metrics: gate.NewMetrics(p.registry, "routesrv"), Decided: gate.RecordIn(c.decisions),
+	}); err != nil {
+		return nil, err
+	}
+	p.poller, err = poller.New(poller.Config{
+		Source: c.cfg.Source, Compile: p.compiler.Compile, Gate: p.gate,
+		Interval: interval, MaxBackoff: max(c.cfg.MaxBackoff, interval),
+		Logger: c.cfg.Logger, Metrics: poller.NewMetrics(p.registry),
+	})
+	return p, err
+}
+
+// selfSink hands what the gate of a selfProducer lets pass to the conductor.
+type selfSink struct {
+	c *conductor
+	p *selfProducer
+}
+
+// Restore is not called: a selfProducer has no last-good file.
+func (selfSink) Restore(*table.Table, time.Time) {}
+
+func (s selfSink) Begin() func(*table.Table, table.Read) {
+	end := s.c.cache.Begin()
+	return func(t *table.Table, r table.Read) { s.c.selfRead(s.p, end, t, r) }
+}
+
+func (s selfSink) Publish(t *table.Table) {
+	t = t.Zone(s.c.zone())
+	s.c.call(func() {
+		s.p.offer.Table = t
+		if s.c.feeder == producer(s.p) {
+			s.c.served.Publish(t)
+		}
+	})
+}
+
+// selfRead takes a read of a selfProducer, whose table its gate has let pass; nil if a suspicious one is held back.
+func (c *conductor) selfRead(p *selfProducer, end func(*table.Table, table.Read), t *table.Table, r table.Read) {
+	if t != nil {
+		t = t.Zone(c.zone())
+	}
+	c.call(func() {
+		if t != nil {
+			p.offer = gate.Offer{Table: t, Read: r}
+		}
+		switch {
+		case c.feeder == producer(p):
+			c.served.Show(end, t, r)
+		case t != nil:
+			c.switchTo(p, fromSelf, p.offer)
+		}
+	})
+}
+
+// zone is what the computed table is limited to, as the fetched one is.
+func (c *conductor) zone() string {
+	zone, _ := c.zoneOf.Read() // without one it is the full table, as for the client, which logs why
+	return zone
+}
+
+// remoteProducer fetches tables.
+type remoteProducer struct {
+	*running
+	client *dataplane.Client
+
+	// owned by the conductor
+	offer    gate.Offer
+	lkg      gate.Offer // from the file; nil table if there is none
+	url      string     // of the offer
+	tried    bool       // the first round is over
+	answered time.Time  // when a route server last gave a usable answer
+	shown    time.Time  // when betweenAnswers last did something, or an answer came
+}
+
+// newRemote makes a producer that fetches.
+func (c *conductor) newRemote() (*remoteProducer, error) {
+	p := &remoteProducer{}
+	cfg := c.cfg.Fetch
+	cfg.RoutesFile = "" // ours is of what is served
+	cfg.Guard, cfg.Logger, cfg.Metrics = c.cfg.Guard, c.cfg.Logger, c.fetchMetrics
+	cfg.Sink, cfg.Decided = remoteSink{c, p}, gate.RecordIn(c.decisions)
+	var err error
+	p.client, err = dataplane.New(cfg)
+	return p, err
+}
+
+// remoteSink hands what the gate of a client lets pass to the conductor.
+type remoteSink struct {
+	c *conductor
+	p *remoteProducer
+}
+
+// Restore keeps the last-known-good table: the conductor decides whether it is served.
+func (s remoteSink) Restore(t *table.Table, read time.Time) {
+	r := decided(table.Read{Newest: t.Revision(), At: read})
+	s.c.call(func() { s.p.lkg = gate.Offer{Table: t, Read: r} })
+}
+
+func (s remoteSink) Begin() func(*table.Table, table.Read) {
+	return func(t *table.Table, r table.Read) {
+		if t != nil { // else a suspicious table is held back, and what is served is as old as before
+			s.c.remoteAnswered(s.p, t, r)
+		}
+	}
+}
+
+func (s remoteSink) Publish(t *table.Table) {
+	s.c.remoteAnswered(s.p, t, s.p.client.Gate().Served().Read)
+}
+
+// remoteAnswered takes an answer of a route server that shows the table that the client has committed.
+func (c *conductor) remoteAnswered(p *remoteProducer, t *table.Table, r table.Read) {
+	url := p.client.Gate().Served().Origin
+	r = decided(r)
+	c.call(func() {
+		p.answered = time.Now()
+		p.shown = p.answered
+		p.offer, p.url = gate.Offer{Table: t, Read: r}, url
+		if c.feeder == producer(p) {
+			c.served.Show(c.served.Begin(), t, r)
+		} else {
+			c.switchTo(p, fromRouteServer, p.offer)
+		}
+		c.compare()
+	})
+}
+
+// decided is an answer of a route server as the cache sees it. The client has verified and ordered what it commits, and the
+// proxy has nobody else to ask: there is no doubt left about what is newer.
+func decided(r table.Read) table.Read {
+	r.Oldest, r.Consistent, r.Stale = r.Newest, true, false
+	return r
+}
+
+// firstRoundInterval is how often is looked whether the first round of the client is over, which somebody waits for.
+const firstRoundInterval = 50 * time.Millisecond
+
+// runRemote boots the client and runs it, and keeps the conductor informed about what no callback tells.
+func (c *conductor) runRemote(ctx context.Context, p *remoteProducer) {
+	var background sync.WaitGroup
+	defer background.Wait()
+	p.client.Boot()
+	background.Go(func() { c.watch(ctx, p) })
+	if err := p.client.Run(ctx); err != nil {
+		c.log.Error("data-plane client ended", "error", err)
+	}
+}
+
+// watch keeps the conductor informed until ctx ends.
+func (c *conductor) watch(ctx context.Context, p *remoteProducer) {
+	for {
+		wait := stepInterval
+		if !c.observe(p) {
+			wait = firstRoundInterval
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+	}
+}
+
+// observe looks at the state of the client, and reports whether its first round is over. It must not be called by run: a
+// client that is committing waits for run.
+func (c *conductor) observe(p *remoteProducer) (tried bool) {
+	s := p.client.Status()
+	tried = s.Failures > 0 || !s.LastSuccess.IsZero()
+	c.call(func() {
+		p.tried = tried
+		if s.LastSuccess.After(p.answered) {
+			p.answered = s.LastSuccess
+		}
+		if s.Stream != nil && !s.Stream.Connected.IsZero() {
+			c.betweenAnswers(p)
+		}
+	})
+	return tried
+}
+
+// betweenAnswers does for a client with a stream what is done for each answer to a poll, as often as polls would come: over a
+// stream there are fewer, because it would say if there was another table.
+func (c *conductor) betweenAnswers(p *remoteProducer) {
+	now := time.Now()
+	if c.remote != p || now.Sub(p.shown) < c.cfg.Fetch.Interval {
+		return
+	}
+	p.shown = now
+	c.compare()
+	if c.target == fromRouteServer && c.feeder != producer(p) {
+		p.client.Recheck() // a switch waits for an answer that came after it was asked for
+	}
+}

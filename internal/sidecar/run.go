@@ -1,0 +1,38 @@
+package sidecar
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// maxConnections bounds the main listener, which is for one proxy.
+const maxConnections = 1000
+
+// Run serves until ctx ends, then shuts down in order, and returns nil. It returns an error if the main listener cannot
+// be opened or fails. If ctx has ended already, nothing is opened.
+//
+// The order of the end is that of [httpserve.Listeners]; the conductor and its producers end last.
+func (s *Sidecar) Run(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	listener, err := s.listeners.Open()
+	if err != nil {
+		return fmt.Errorf("open listener (--address): %w", err)
+	}
+	s.log.Info("main listener open", "address", listener.Addr().String())
+	return s.listeners.Serve(ctx, listener, s.RunTables)
+}
+
+// RunTables runs everything but the listeners until ctx ends: for a program that has its own, and serves [Sidecar.Handler].
+func (s *Sidecar) RunTables(ctx context.Context) {
+	s.started.Store(time.Now().UnixNano())
+	var background sync.WaitGroup
+	if s.modes != nil {
+		background.Go(func() { s.modes.watch(ctx, s.conductor.set) })
+	}
+	s.conductor.run(ctx)
+	background.Wait()
+}

@@ -1,0 +1,176 @@
+package sidecar
+
+import (
+	"time"
+
+	"github.com/routesrv/routesrv/dataplane"
+	"github.com/routesrv/routesrv/gate"
+	"github.com/routesrv/routesrv/internal/audit"
+	"github.com/routesrv/routesrv/internal/httpserve"
+	"github.com/routesrv/routesrv/rollout"
+	"github.com/routesrv/routesrv/table"
+)
+
+// view is the state of the conductor after a step. It is immutable.
+type view struct {
+	Mode          rollout.Mode    `json:"mode"`  // in force
+	Asked         rollout.Mode    `json:"asked"` // what the setting means for this pod
+	Setting       rollout.Setting `json:"setting"`
+	Refused       string          `json:"refused,omitempty"` // why Asked is not in force, and what to do
+	ModeFileError string          `json:"mode_file_error,omitempty"`
+	Origin        origin          `json:"origin"`
+	CutoverReady  bool            `json:"cutover_ready"`      // as the metric of this name
+	Cutover       *cutoverReport  `json:"cutover,omitempty"`  // in mode Pre
+	Switch        *switchReport   `json:"switch,omitempty"`   // to another producer, under way
+	Fallback      *fallbackReport `json:"fallback,omitempty"` // in mode Exec
+}
+
+type cutoverReport struct {
+	Ready        bool    `json:"ready"`
+	Reason       string  `json:"reason,omitempty"` // why not
+	CleanSeconds float64 `json:"clean_seconds"`
+	Comparisons  int     `json:"clean_comparisons"`
+	Differences  int     `json:"differences"`
+	trouble      string  // why no comparison can be made now
+}
+
+type switchReport struct {
+	To      origin                `json:"to"`
+	Since   time.Time             `json:"since,omitzero"` // of the first table of the producer
+	Waiting string                `json:"waiting"`
+	Guard   httpserve.GuardReport `json:"guard"`
+}
+
+type fallbackReport struct {
+	Computing bool      `json:"computing"`
+	Reason    string    `json:"reason,omitempty"`
+	StartAt   time.Time `json:"start_at,omitzero"` // the slot that is waited for
+}
+
+// report shows the state to handlers and in metrics.
+func (c *conductor) report(now time.Time) {
+	d := c.decision
+	v := &view{Mode: d.Mode, Asked: d.Asked, Setting: c.decider.Setting(), Refused: d.Refused, Origin: c.origin()}
+	if c.modeErrors != nil {
+		v.ModeFileError = c.modeErrors()
+	}
+	if d.Mode == rollout.Pre {
+		e := c.shadow.evidence(now, d.Mode)
+		r := c.cfg.Gate.Judge(e)
+		v.CutoverReady = r.Ready
+		v.Cutover = &cutoverReport{r.Ready, r.Reason, e.CleanFor.Seconds(), e.Comparisons, e.Differences, e.Trouble}
+	}
+	if x := c.served.Pending(); c.origin() != c.target || x != nil {
+		v.Switch = &switchReport{To: c.target, Waiting: "nothing was shown by it yet"}
+		if x != nil {
+			v.Switch.Since, v.Switch.Waiting, v.Switch.Guard = x.Since, x.Waiting, httpserve.ReportGuard(x.Guard)
+		}
+	}
+	if f := c.falling; d.Mode == rollout.Exec {
+		v.Fallback = &fallbackReport{f.Compute, f.Reason, f.StartAt}
+	}
+	c.view.Store(v)
+	c.metrics.show(v)
+}
+
+// statusReport is the body of /status.
+type statusReport struct {
+	Version string    `json:"version"`
+	Started time.Time `json:"started"`
+	Pod     string    `json:"pod"`
+	*view
+	Ready      bool              `json:"ready"`
+	Fresh      bool              `json:"fresh"`
+	Table      *tableReport      `json:"table,omitempty"`
+	Self       *selfReport       `json:"self,omitempty"`      // while a table is computed
+	Fetch      *dataplane.Status `json:"fetch,omitempty"`     // while one is fetched
+	Decisions  []audit.Entry     `json:"decisions,omitempty"` // about held tables, the newest first
+	RoutesFile *gate.FileStatus  `json:"routes_file,omitempty"`
+}
+
+type tableReport struct {
+	Digest     table.Digest `json:"digest"`
+	Revision   uint64       `json:"revision"`
+	Routes     int          `json:"routes"`
+	Bytes      int          `json:"bytes"`
+	Time       time.Time    `json:"time"`
+	LastRead   time.Time    `json:"last_read,omitzero"` // of its source
+	AgeSeconds float64      `json:"age_seconds"`        // since then
+	Stale      bool         `json:"stale"`              // last-known-good, not confirmed by a route server
+	Held       bool         `json:"held"`               // the source has another one, which is held back
+}
+
+type selfReport struct {
+	Fallback bool                  `json:"fallback"`
+	Source   gate.Progress         `json:"source"`
+	Guard    httpserve.GuardReport `json:"guard"`
+	Problems map[string]int        `json:"problems"` // by severity
+}
+
+// shownDecisions is how many decisions /status has.
+const shownDecisions = 20
+
+// status collects what there is to know. It must not be called by the conductor.
+func (s *Sidecar) status() statusReport {
+	r := statusReport{
+		Version: s.cfg.Version, Started: time.Unix(0, s.started.Load()), Pod: s.cfg.Pod, view: s.conductor.view.Load(),
+		RoutesFile: s.conductor.served.Files()[0], Decisions: s.conductor.decisions.Last(shownDecisions),
+	}
+	if t := s.cache.Current(); t != nil {
+		c := s.cache.Status()
+		r.Ready, r.Fresh = true, s.fresh().Fresh
+		r.Table = &tableReport{
+			Digest: t.Digest(), Revision: c.Revision, Routes: t.Len(), Bytes: t.Bytes(), Time: t.Time(),
+			LastRead: c.LastRead, AgeSeconds: ageSeconds(c.LastRead), Stale: c.Stale, Held: c.Held,
+		}
+	}
+	if p := s.conductor.selfNow.Load(); p != nil {
+		r.Self = &selfReport{Fallback: p.fallback, Source: p.poller.Status(), Guard: httpserve.ReportGuard(p.gate.State()),
+			Problems: map[string]int{"error": 0, "warning": 0, "info": 0}}
+		for _, problem := range p.compiler.Problems() {
+			r.Self.Problems[problem.Severity.String()]++
+		}
+	}
+	if p := s.conductor.remoteNow.Load(); p != nil {
+		fetch := p.client.Status()
+		r.Fetch = &fetch
+	}
+	return r
+}
+
+// freshReport is the body of /fresh.
+type freshReport struct {
+	Fresh        bool      `json:"fresh"`
+	AgeSeconds   float64   `json:"age_seconds"` // since the last read of the source
+	LimitSeconds float64   `json:"limit_seconds"`
+	LastRead     time.Time `json:"last_read,omitzero"`
+	Reason       string    `json:"reason,omitempty"` // why it is not
+}
+
+// fresh says how old the source of the served table is.
+func (s *Sidecar) fresh() freshReport {
+	r := freshReport{LimitSeconds: s.cfg.FreshLimit.Seconds()}
+	if s.cache.Current() == nil {
+		r.Reason = "there is no table"
+		return r
+	}
+	r.LastRead = s.cache.Status().LastRead
+	r.AgeSeconds = ageSeconds(r.LastRead)
+	switch {
+	case r.LastRead.IsZero():
+		r.Reason = "it is not known when the source was read"
+	case r.AgeSeconds >= r.LimitSeconds:
+		r.Reason = "the source was not read for too long"
+	default:
+		r.Fresh = true
+	}
+	return r
+}
+
+// ageSeconds is the time since at, 0 if that is not known. Clocks of two machines differ: it is never negative.
+func ageSeconds(at time.Time) float64 {
+	if at.IsZero() {
+		return 0
+	}
+	return max(0, time.Since(at).Seconds())
+}

@@ -1,0 +1,168 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/klauspost/compress/gzip"
+
+	"github.com/routesrv/routesrv/internal/source/cluster/internal/decode"
+)
+
+// maxStatusBytes is how much is read of the body of a failure.
+const maxStatusBytes = 64 << 10
+
+// Client makes the requests to one cluster. Requests for lists and small answers share their memory, so that there may be
+// only one at a time; those for watches may be made at any time.
+type Client struct {
+	cfg     Config
+	lists   *http.Client
+	streams *http.Client
+	base    *url.URL
+	bodies  bodies
+}
+
+// NewClient reads the files that the configuration names, and makes no request. The configuration must have its defaults.
+func NewClient(cfg Config) (*Client, error) {
+	lists, base, err := cfg.connect(true)
+	if err != nil {
+		return nil, err
+	}
+	streams, _, err := cfg.connect(false)
+	if err != nil {
+		return nil, err
+	}
+	return &Client{cfg: cfg, lists: lists, streams: streams, base: base}, nil
+}
+
+// Request is one GET.
+type Request struct {
+	path    string
+	query   string
+	accept  string
+	missing string // the permission it needs, for the error
+}
+
+// Response is an answer with status 200. It is valid as long as the function that it was handed to.
+type Response struct {
+	Path  string         // as requested, with query
+	Media string         // its content type without parameters, in lower case
+	Wire  []byte         // the whole body as it was sent if that is compressed, else nil
+	Body  *decode.Window // on the body, uncompressed; Open makes it ready
+
+	bodies *bodies
+	limit  int64
+}
+
+// Open makes the body ready to be read.
+func (r *Response) Open() error {
+	if r.Wire == nil {
+		return nil
+	}
+	return r.bodies.inflate(r.Wire, r.limit)
+}
+
+// url is where a request goes.
+func (c *Client) url(r Request) *url.URL {
+	u := *c.base
+	u.Path = strings.TrimSuffix(u.Path, "/") + r.path
+	u.RawQuery = r.query
+	return &u
+}
+
+// Get makes a request and hands the answer to use. Anything but a complete answer with status 200 is an error, for which
+// [ReasonOf] gives the reason. A body that is not compressed arrives while use reads it; that it is complete shows at its end
+// only.
+func (c *Client) Get(parent context.Context, r Request, use func(*Response) error) error {
+	ctx, cancel := context.WithTimeout(parent, c.cfg.Timeout)
+	defer cancel()
+
+	u := c.url(r)
+	path := u.RequestURI()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
+	if err != nil {
+		return Errorf(ReasonConnection, "request to %s: %w", path, err)
+	}
+	req.Header.Set("Accept", r.accept)
+	req.Header.Set("Accept-Encoding", "gzip")
+	start := time.Now()
+	resp, err := c.lists.Do(req)
+	if err != nil {
+		return c.transportError(ctx, parent, path, err)
+	}
+	defer func() { _ = resp.Body.Close() }() // read to its end, or given up
+	c.cfg.Logger.Debug("answer", slog.String("path", path), slog.Int("status", resp.StatusCode),
+		slog.Duration("after", time.Since(start)))
+
+	if resp.StatusCode != http.StatusOK {
+		return c.refused(ctx, parent, resp, path, r.missing)
+	}
+	out := &Response{Path: path, Body: &c.bodies.window, bodies: &c.bodies, limit: c.cfg.MaxBytes}
+	defer c.bodies.release()
+	err = c.receive(resp, out)
+	if err == nil {
+		err = use(out)
+	}
+	known, broken := (*failure)(nil), (*decode.SourceError)(nil)
+	switch {
+	case err == nil, errors.As(err, &known):
+		return err
+	case errors.As(err, &broken) && out.Wire == nil:
+		return c.transportError(ctx, parent, path, fmt.Errorf("the body ends early: %w", broken.Err))
+	case errors.As(err, &broken):
+		return Errorf(ReasonBody, "answer to %s: gzip: %w", path, broken.Err)
+	default:
+		return Errorf(ReasonBody, "answer to %s: %w", path, err)
+	}
+}
+
+// receive looks at the header and reads the body if it is compressed.
+func (c *Client) receive(resp *http.Response, out *Response) (err error) {
+	if out.Media, err = mediaType(resp.Header.Get("Content-Type")); err != nil {
+		return err
+	}
+	if n := resp.ContentLength; n > out.limit {
+		return fmt.Errorf("%w: %d bytes, limit %d", decode.ErrTooLarge, n, out.limit)
+	}
+	switch encoding := resp.Header.Get("Content-Encoding"); encoding {
+	case "", "identity":
+		c.bodies.window.Reset(resp.Body, out.limit)
+		return nil
+	case "gzip":
+	default:
+		return fmt.Errorf("unknown content encoding %q", encoding)
+	}
+	wire, err := c.bodies.read(resp, out.limit)
+	switch {
+	case errors.Is(err, decode.ErrTooLarge):
+		return err
+	case err != nil:
+		return &decode.SourceError{Err: err} // of the network: wire is not set
+	}
+	out.Wire = wire
+	return nil
+}
+
+// refused makes the error of an answer with another status than 200.
+func (c *Client) refused(ctx, parent context.Context, resp *http.Response, path, missing string) error {
+	r := io.Reader(resp.Body)
+	if resp.Header.Get("Content-Encoding") == "gzip" {
+		zip, err := gzip.NewReader(r)
+		if err != nil {
+			return newStatusError(resp, path, missing, nil)
+		}
+		r = zip
+	}
+	body, err := io.ReadAll(io.LimitReader(r, maxStatusBytes)) // half a message is better than none
+	if err != nil && ctx.Err() != nil {
+		return c.transportError(ctx, parent, path, err)
+	}
+	return newStatusError(resp, path, missing, body)
+}

@@ -1,0 +1,211 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/routesrv/routesrv/internal/source/cluster/internal/decode"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ErrNoRevision says that a list does not tell its revision although one was asked for.
+var ErrNoRevision = errors.New("it has no revision and could be older than what was asked for")
+
+// Reason is the label of a failed request in the metrics.
+type Reason string
+
+const (
+	ReasonCanceled   Reason = "canceled"   // the caller gave up
+	ReasonTimeout    Reason = "timeout"    // not answered, or not completely, in time
+	ReasonConnection Reason = "connection" // no connection, or it broke before or in the answer
+	ReasonForbidden  Reason = "forbidden"  // 401 and 403
+	ReasonNotFound   Reason = "not_found"
+	ReasonStatus     Reason = "status" // any other status but 200
+	ReasonBody       Reason = "body"   // an answer that is not a complete list of the kind
+	ReasonStale      Reason = "stale"  // older than what was asked for
+)
+
+// failure is why a request gave nothing that can be used.
+type failure struct {
+	reason Reason
+	err    error
+}
+
+func (f *failure) Error() string { return f.err.Error() }
+func (f *failure) Unwrap() error { return f.err }
+
+// Errorf makes an error of which [ReasonOf] gives the reason.
+func Errorf(r Reason, format string, args ...any) error {
+	return &failure{r, fmt.Errorf(format, args...)}
+}
+
+// ReasonOf gives the reason of an error.
+func ReasonOf(err error) Reason {
+	if f, ok := errors.AsType[*failure](err); ok {
+		return f.reason
+	}
+	return ReasonConnection
+}
+
+// transportError says what went wrong on the way. The context of the request has the deadline, parent is the caller's.
+func (c *Client) transportError(ctx, parent context.Context, path string, err error) error {
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		err = u.Err // the rest of it repeats method and URL
+	}
+	switch {
+	case parent.Err() != nil:
+		return Errorf(ReasonCanceled, "request to %s: %w", path, parent.Err())
+	case ctx.Err() != nil:
+		return Errorf(ReasonTimeout, "request to %s: no complete answer within %v: %w", path, c.cfg.Timeout, ctx.Err())
+	default:
+		return Errorf(ReasonConnection, "request to %s: %w", path, err)
+	}
+}
+
+// StatusError is an answer with a status other than 200.
+type StatusError struct {
+	Code    int
+	TooNew  bool   // the server has not reached the resourceVersion that was asked for
+	path    string // with query
+	message string // of the API server, may be empty
+	missing string // the permission that the request needs
+	wait    time.Duration
+}
+
+func (e *StatusError) Error() string {
+	text := fmt.Sprintf("request to %s failed, status: %d, %d %s", e.path, e.Code, e.Code, http.StatusText(e.Code))
+	switch e.Code {
+	case http.StatusNotFound:
+		text = "resource not found: " + e.path
+	case http.StatusForbidden:
+		text = "forbidden: " + text
+	case http.StatusUnauthorized:
+		text = "unauthorized: " + text
+	}
+	if e.message != "" {
+		text += ": " + e.message
+	}
+	switch e.Code {
+	case http.StatusForbidden:
+		text += " (grant " + e.missing + ")"
+	case http.StatusUnauthorized:
+		text += " (the API server does not accept the credentials)"
+	}
+	return text
+}
+
+// maxRetryAfter is how many seconds a server may ask us to wait: no more than anybody would wait for it.
+const maxRetryAfter = 3600
+
+// maxMessage is how many bytes of a server's message go into an error.
+const maxMessage = 512
+
+// newStatusError makes an error of an answer. The body may be a Status object in either encoding, or anything.
+func newStatusError(resp *http.Response, path, missing string, body []byte) error {
+	code := resp.StatusCode
+	e := &StatusError{Code: code, path: path, missing: missing}
+	if n, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && n > 0 {
+		e.wait = time.Duration(min(n, maxRetryAfter)) * time.Second
+	}
+	status := decode.Status(body)
+	e.message = status.Message
+	if len(e.message) > maxMessage {
+		e.message = e.message[:maxMessage] + "…"
+	}
+	e.message = oneLine(e.message)
+	e.TooNew = code == http.StatusGatewayTimeout && isTooNew(&status)
+
+	r := ReasonStatus
+	switch code {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		r = ReasonForbidden
+	case http.StatusNotFound:
+		r = ReasonNotFound
+	}
+	return &failure{r, e}
+}
+
+func isTooNew(s *metav1.Status) bool {
+	if s.Details != nil {
+		for _, c := range s.Details.Causes {
+			if c.Type == metav1.CauseTypeResourceVersionTooLarge {
+				return true
+			}
+		}
+	}
+	return strings.Contains(s.Message, "Too large resource version")
+}
+
+// StatusCode returns the status of an answer that is an error, 0 if there was none.
+func StatusCode(err error) int {
+	if e, ok := errors.AsType[*StatusError](err); ok {
+		return e.Code
+	}
+	return 0
+}
+
+// RetryAfter returns how long the server asks to wait before the next request, 0 if it does not say.
+func RetryAfter(err error) time.Duration {
+	if e, ok := errors.AsType[*StatusError](err); ok {
+		return e.wait
+	}
+	return 0
+}
+
+// IsNotFound reports whether the API server has answered 404.
+func IsNotFound(err error) bool { return StatusCode(err) == http.StatusNotFound }
+
+// IsGone reports whether the API server has forgotten the revision that was asked for.
+func IsGone(err error) bool { return StatusCode(err) == http.StatusGone }
+
+// IsUnsupported reports whether the API server does not take such a request: it would answer the same again.
+func IsUnsupported(err error) bool {
+	code := StatusCode(err)
+	return code == http.StatusBadRequest || code == http.StatusUnprocessableEntity
+}
+
+// IsTooNew reports whether the API server has not reached the revision that was asked for.
+func IsTooNew(err error) bool {
+	e, ok := errors.AsType[*StatusError](err)
+	return ok && e.TooNew
+}
+
+// NeedsConsistent reports whether the API server cannot prove that it serves the revision that was asked for, and a
+// consistent list needs no proof.
+func NeedsConsistent(err error) bool {
+	return errors.Is(err, ErrNoRevision) || IsGone(err) || IsTooNew(err)
+}
+
+// IsDown reports whether the error says that the API server does not answer, or answers that it cannot.
+func IsDown(err error) bool {
+	if err == nil {
+		return false
+	}
+	if code := StatusCode(err); code != 0 {
+		return code >= http.StatusInternalServerError || code == http.StatusTooManyRequests
+	}
+	switch ReasonOf(err) {
+	case ReasonConnection, ReasonTimeout, ReasonCanceled:
+		return true
+	}
+	return false
+}
+
+// OneLine makes one line of a server's message, of no more than [maxMessage] bytes.
+func OneLine(message string) string {
+	text := oneLine(message)
+	if len(text) > maxMessage {
+		text = text[:maxMessage] + "…"
+	}
+	return text
+}
+
+func oneLine(message string) string {
+	return strings.ToValidUTF8(strings.Join(strings.Fields(message), " "), "\ufffd")
+}

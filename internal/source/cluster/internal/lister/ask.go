@@ -1,0 +1,124 @@
+package lister
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/routesrv/routesrv/internal/source/cluster/internal/api"
+	"github.com/routesrv/routesrv/internal/source/cluster/internal/decode"
+	"github.com/routesrv/routesrv/kube"
+)
+
+// floorRetry is how long lists go without a common floor after the API server could not hold to one.
+const floorRetry = 10 * time.Minute
+
+// MessageNoFloor is logged when the API server cannot bring its caches up to a revision of another kind.
+const MessageNoFloor = "the API server does not bring its caches up to a given revision; reads are complete, but how far is known less exactly"
+
+// MessageRestored is logged as a warning when the API goes back in time: its etcd was restored from a backup.
+const MessageRestored = "cluster went back to an older revision; reading everything again"
+
+// ErrRestored says that a consistent list answered with a revision below one that was seen before.
+var ErrRestored = errors.New("the revision is lower than one seen before")
+
+// Read lists one kind, not older than the floor. l changes only if the answer is complete and not older than what was
+// seen.
+func (r *Lister) Read(ctx context.Context, l *List, consistent bool, floor kube.Revision) error {
+	a, err := r.AskFor(ctx, l, consistent, floor, l.State)
+	if err == nil {
+		l.set(a)
+	}
+	return err
+}
+
+// AskFor lists one kind and compares the answer with what is known, consistently or else not older than that and than the
+// floor. It changes nothing of l. The error is a *[kube.ReadError].
+func (r *Lister) AskFor(ctx context.Context, l *List, consistent bool, floor kube.Revision, known State) (Listing, error) {
+	start := time.Now()
+	var (
+		a   Listing
+		err error
+	)
+	consistent = consistent || known.Seen == 0
+	if !consistent {
+		a, err = r.notOlder(ctx, l, floor, known)
+	}
+	if consistent || api.NeedsConsistent(err) {
+		a, err = r.Ask(ctx, l, 0, known)
+	}
+	if err == nil {
+		a, err = r.ConfirmLoss(ctx, l, a, known)
+	}
+	if err != nil {
+		if !errors.Is(err, ErrRestored) { // that one does not end the read
+			r.Metrics.ReadErrors.WithLabelValues(string(l.Kind), string(api.ReasonOf(err))).Inc()
+		}
+		return a, &kube.ReadError{Verb: "list", Resource: l.Name(), Err: err}
+	}
+	r.Metrics.ListDuration.WithLabelValues(string(l.Kind)).Observe(time.Since(start).Seconds())
+	r.Metrics.ListObjects.WithLabelValues(string(l.Kind)).Set(float64(len(a.Items)))
+	return a, nil
+}
+
+// WithoutFloor reports whether lists go without a common floor for now.
+func (r *Lister) WithoutFloor() bool { return time.Since(r.noFloorSince) < floorRetry }
+
+// notOlder lists one kind at the floor, or, if that cannot be had, at what is known of it.
+func (r *Lister) notOlder(ctx context.Context, l *List, floor kube.Revision, known State) (Listing, error) {
+	since := known.Seen
+	if !r.WithoutFloor() { // it may have turned out in this very read
+		since = max(since, floor)
+	}
+	a, err := r.Ask(ctx, l, since, known)
+	if since == known.Seen || !api.IsTooNew(err) {
+		return a, err
+	}
+	r.noFloorSince = time.Now()
+	r.Log.Info(MessageNoFloor, slog.String("kind", string(l.Kind)), slog.Any("error", err))
+	return r.Ask(ctx, l, known.Seen, known)
+}
+
+// Ask makes one request for the list, not older than since, or a consistent one if since is 0, and compares the answer with
+// what is known. It changes nothing of l.
+func (r *Lister) Ask(ctx context.Context, l *List, since kube.Revision, known State) (a Listing, err error) {
+	err = r.API.Get(ctx, l.List(since), func(resp *api.Response) error {
+		var wire Digest
+		if resp.Wire != nil {
+			r.Metrics.ListBytes.WithLabelValues(string(l.Kind)).Set(float64(len(resp.Wire)))
+			// The very same answer, revision included. A newer one was asked for if the floor is above it.
+			if wire = sha256.Sum256(resp.Wire); wire == known.Wire && known.Seen >= since {
+				a = Listing{State: known, same: true}
+				return nil
+			}
+		}
+		if err := resp.Open(); err != nil {
+			return err
+		}
+		m := matcher{list: l, known: known, same: true, media: resp.Media}
+		revision, err := decode.List(resp.Media, resp.Body, l.Type, m.add)
+		if err != nil {
+			return err
+		}
+		if resp.Wire == nil {
+			r.Metrics.ListBytes.WithLabelValues(string(l.Kind)).Set(float64(resp.Body.Size()))
+		}
+		switch {
+		case revision != 0 && revision < since:
+			return api.Errorf(api.ReasonStale, "answer to %s: its revision %d is older than what was asked for", resp.Path, revision)
+		case revision != 0 && revision < known.Seen:
+			return api.Errorf(api.ReasonStale, "%w: %d after %d", ErrRestored, revision, known.Seen)
+		case revision == 0 && since != 0:
+			return api.Errorf(api.ReasonStale, "answer to %s: %w", resp.Path, api.ErrNoRevision)
+		}
+		if !known.deep {
+			r.Metrics.DecodedObjects.WithLabelValues(string(l.Kind)).Add(float64(m.decoded))
+		}
+		a = m.listing()
+		a.Seen, a.Wire = revision, wire
+		return nil
+	})
+	return a, err
+}

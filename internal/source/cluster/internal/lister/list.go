@@ -1,0 +1,103 @@
+package lister
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/routesrv/routesrv/internal/source/cluster/internal/api"
+	"github.com/routesrv/routesrv/internal/source/cluster/internal/decode"
+	"github.com/routesrv/routesrv/kube"
+)
+
+// List is a kind that is read and what is known of it. Whoever owns the [Lister] guards it.
+type List struct {
+	api.Resource
+	hash *Hasher // of items
+
+	State        // of the last complete answer
+	Absent  bool // discovery says that the kind is not there; items are kept for when it comes back
+	Changed bool // items or Absent changed since the last snapshot
+}
+
+// Forget makes the next request a consistent one whose answer is believed, however old it is. The objects stay known.
+func (l *List) Forget() { l.Seen, l.Wire = 0, Digest{} }
+
+// SetAbsent says whether the kind is there.
+func (l *List) SetAbsent(absent bool) {
+	if l.Absent != absent {
+		l.Absent, l.Changed = absent, true
+	}
+}
+
+// set makes the answer what is known.
+func (l *List) set(a Listing) {
+	l.Changed = l.Changed || !a.same && !SameItems(l.Items, a.Items)
+	l.State = a.State
+}
+
+// State is what is known of a list at a revision. The items are shared: nobody may change them.
+type State struct {
+	Items  []Item
+	Sorted bool          // the items are in the order of their keys, as the API has them
+	Seen   kube.Revision // 0 if the list had none, or was not read yet
+	Wire   Digest        // of the answer if it was compressed
+	deep   bool          // items have no digests: every object of the next answer is decoded
+}
+
+// ForgetBytes makes every object of the next answer one that has to be decoded and compared.
+func (s *State) ForgetBytes() {
+	s.Items, s.Wire, s.deep = slices.Clone(s.Items), Digest{}, true
+	for i := range s.Items {
+		s.Items[i].Sum = Digest{}
+	}
+}
+
+// Listing is a complete answer to the request for a list. Items that are those of the state that it was compared with
+// have the same objects; same says that all are, and that none is missing.
+type Listing struct {
+	State
+	same bool
+	Lost int // how many of the objects that were known are not in it
+}
+
+// Decode makes an item of an object with the digest: the object, or what is wrong with it.
+func (l *List) Decode(raw []byte, media string, sum Digest) Item {
+	obj, err := decode.Object(l.Kind, media, raw)
+	if err == nil {
+		return Item{Sum: sum, Object: obj}
+	}
+	bad := &kube.BadObject{Ref: kube.Ref{Kind: l.Kind}, Err: err}
+	if d, ok := errors.AsType[*kube.DecodeError](err); ok {
+		bad.Ref = d.Ref
+	}
+	return Item{Sum: sum, Bad: bad}
+}
+
+// collect returns the objects of the list in a slice of their own.
+func collect[T kube.Object](l *List) []T {
+	if l.Absent || len(l.Items) == 0 {
+		return nil
+	}
+	out := make([]T, 0, len(l.Items))
+	for i := range l.Items {
+		if o, ok := l.Items[i].Object.(T); ok {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+func (l *List) appendBad(bad []kube.BadObject) []kube.BadObject {
+	if l.Absent {
+		return bad
+	}
+	for i := range l.Items {
+		if b := l.Items[i].Bad; b != nil {
+			bad = append(bad, *b)
+		}
+	}
+	return bad
+}
+
+// NewHasher gives a hasher for the objects of the list.
+func (l *List) NewHasher() *Hasher { return l.hash.fork() }

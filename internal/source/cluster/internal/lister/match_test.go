@@ -1,0 +1,86 @@
+package lister
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/klauspost/compress/gzip"
+
+	"github.com/routesrv/routesrv/internal/kubetest"
+	"github.com/routesrv/routesrv/internal/source/cluster/internal/api"
+	"github.com/routesrv/routesrv/internal/source/cluster/internal/decode"
+	"github.com/routesrv/routesrv/kube"
+)
+
+// Walking a list that is known allocates the same, however many objects are in it.
+func TestWalkingAKnownListAllocatesTheSameAtAnySize(t *testing.T) {
+	for _, media := range []string{decode.MediaProtobuf, decode.MediaJSON} {
+		t.Run(media, func(t *testing.T) {
+			var allocs []float64
+			for _, n := range []int{10, 1000, 10000} {
+				body := make([][]byte, n)
+				for i := range body {
+					body[i] = fmt.Appendf(nil, `{"metadata":{"name":"i%06d","namespace":"n","annotations":{"k":"v"}},"spec":{"rules":[{"host":"h"}]}}`, i)
+				}
+				text := kubetest.EncodeJSON(kube.KindIngress, 7, body)
+				if media == decode.MediaProtobuf {
+					var err error
+					if text, err = kubetest.EncodeProtobuf(kube.KindIngress, 7, body); err != nil {
+						t.Fatal(err)
+					}
+				}
+				hash, err := newHasher()
+				if err != nil {
+					t.Fatal(err)
+				}
+				l := &List{Resource: (&api.Config{}).Resources()[0], hash: hash, State: State{Sorted: true}}
+				source, w := bytes.NewReader(nil), &decode.Window{}
+				var zipped bytes.Buffer
+				zw := gzip.NewWriter(&zipped)
+				_, _ = zw.Write(text)
+				_ = zw.Close()
+				var zip gzip.Reader
+				pass := func() {
+					source.Reset(zipped.Bytes())
+					if err := zip.Reset(source); err != nil {
+						t.Fatal(err)
+					}
+					w.Reset(&zip, 1<<40)
+					m := matcher{list: l, known: l.State, same: true, media: media}
+					if _, err := decode.List(media, w, l.Type, m.add); err != nil {
+						t.Fatal(err)
+					}
+					l.set(m.listing())
+				}
+				pass()
+				if len(l.Items) != n {
+					t.Fatalf("%d items, want %d", len(l.Items), n)
+				}
+				allocs = append(allocs, testing.AllocsPerRun(5, pass))
+			}
+			if allocs[2] > allocs[0]+2 || allocs[2] > 30 {
+				t.Errorf("%v allocations for 10, 1,000 and 10,000 objects", allocs)
+			}
+			t.Logf("%v allocations", allocs)
+		})
+	}
+}
+
+// Of several items with one key the last one stays, as in a stream of events.
+func TestSortKeepsTheLastOfSeveral(t *testing.T) {
+	item := func(namespace, name, version string) Item {
+		return Item{Object: &kube.Service{Namespace: namespace, Name: name, ExternalName: version}}
+	}
+	var got []string
+	for _, i := range Sort([]Item{
+		item("b", "x", "1"), item("a", "x", "1"), item("b", "x", "2"), item("a-b", "x", "1"), item("b", "a", "1"), item("b", "x", "3"),
+	}) {
+		got = append(got, i.Ref().Namespace+"/"+i.Ref().Name+" "+i.Object.(*kube.Service).ExternalName)
+	}
+	want := []string{"a-b/x 1", "a/x 1", "b/a 1", "b/x 3"}
+	if !slices.Equal(got, want) || Sort(nil) != nil {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

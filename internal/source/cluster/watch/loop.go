@@ -1,0 +1,201 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/routesrv/routesrv/internal/source/cluster/internal/api"
+	"github.com/routesrv/routesrv/internal/source/cluster/internal/decode"
+)
+
+const (
+	// firstDelay and maxDelay bound the delay before the next attempt, which is spread over as much again.
+	firstDelay, maxDelay = 500 * time.Millisecond, 10 * time.Second
+	// aliveAfter is how long a stream has to stay open without a word to count as one that works.
+	aliveAfter = 5 * time.Second
+	// calmAfter is how long a kind has to be watched until everything may be asked for again without a longer delay.
+	calmAfter = 2 * time.Minute
+	// streamAttempts is how many streams of everything may fail in a row until the kind is listed instead.
+	streamAttempts = 3
+)
+
+// follow keeps the kind up to date until ctx ends. Each attempt loads everything, unless it is known, and goes on from there
+// by a watch. After one that has lost its place everything is loaded again, after any other one the next watch goes on
+// from what is known.
+func (k *watched) follow(ctx context.Context) {
+	p := newPace(k.w.probing)
+	for ctx.Err() == nil {
+		if !k.awaitWanted(ctx) {
+			return
+		}
+		once, cancel := k.beginAttempt(ctx)
+		err := k.attempt(once)
+		restarted := once.Err() != nil
+		cancel()
+		if restarted { // or ctx has ended
+			continue
+		}
+		lived, goesOn := k.ended(err)
+		pause(ctx, p.delay(err, lived, goesOn))
+	}
+}
+
+// awaitWanted waits until the kind is to be watched. It returns false when ctx has ended.
+func (k *watched) awaitWanted(ctx context.Context) bool {
+	for {
+		k.w.mu.Lock()
+		wanted, moved := k.wanted, k.w.moved
+		k.w.mu.Unlock()
+		if wanted {
+			return true
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// beginAttempt gives the context of the next attempt, which restart ends.
+func (k *watched) beginAttempt(ctx context.Context) (context.Context, context.CancelFunc) {
+	once, cancel := context.WithCancel(ctx)
+	k.w.mu.Lock()
+	defer k.w.mu.Unlock()
+	k.restart, k.open = cancel, false
+	if !k.wanted {
+		cancel() // since a moment
+	}
+	return once, cancel
+}
+
+// attempt loads everything, unless it is known, and watches the kind until the watch ends. The result is nil if the server
+// ended it as agreed.
+func (k *watched) attempt(ctx context.Context) error {
+	if k.isLoaded() {
+		return k.watch(ctx, nil)
+	}
+	release, err := k.w.awaitTurn(ctx)
+	if err != nil {
+		return err
+	}
+	release = sync.OnceFunc(release)
+	defer release()
+	if err := k.admit(ctx); err != nil {
+		return err
+	}
+	if k.streamsEverything() {
+		err := k.watch(ctx, release)
+		if !api.IsUnsupported(err) {
+			k.countStream(err)
+			return err
+		}
+	}
+	if err := k.listEverything(ctx); err != nil {
+		return err
+	}
+	release()
+	return k.watch(ctx, nil)
+}
+
+// isLoaded reports whether a watch can go on from what is known.
+func (k *watched) isLoaded() bool {
+	k.w.mu.Lock()
+	defer k.w.mu.Unlock()
+	return k.loaded
+}
+
+// streamsEverything reports whether everything is asked for by a watch that begins with it. Custom resources come as JSON,
+// which costs more as a stream. Where watches do not get to the end of the beginning, a list may.
+func (k *watched) streamsEverything() bool {
+	k.w.mu.Lock()
+	defer k.w.mu.Unlock()
+	return !k.list.Custom() && k.streamFailures < streamAttempts
+}
+
+// countStream counts the watches in a row that have ended before they had shown everything. A server that leaves out the end of
+// the beginning, because it does not know such watches, would do so again.
+func (k *watched) countStream(err error) {
+	k.w.mu.Lock()
+	defer k.w.mu.Unlock()
+	switch {
+	case k.loaded:
+	case api.ReasonOf(err) == api.ReasonTimeout:
+		k.streamFailures = streamAttempts
+	default:
+		k.streamFailures++
+	}
+}
+
+// pace is the delay between attempts.
+type pace struct{ first, most, next time.Duration }
+
+// newPace gives the delays where an API server that does not answer is probed so often, or never.
+func newPace(probing time.Duration) pace {
+	p := pace{first: firstDelay, most: maxDelay}
+	if probing > 0 {
+		p.most = max(probing/2, 1) // spread over as much again
+		p.first = min(p.first, p.most)
+	}
+	p.next = p.first
+	return p
+}
+
+// delay returns how long to wait after an attempt that ended with err, and whose watch was open for so long. It doubles until
+// an attempt has worked for a while: a short one if the next one goes on from there, a longer one if it asks for everything.
+func (p *pace) delay(err error, lived time.Duration, goesOn bool) time.Duration {
+	if lived >= calmAfter || lived >= aliveAfter && goesOn {
+		p.next = p.first
+		if err == nil {
+			return 0
+		}
+	}
+	d := max(p.next, min(retryAfter(err), maxDelay))
+	p.next = min(2*p.next, p.most)
+	return d + rand.N(d)
+}
+
+// pause waits, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// isExpired reports whether the server has forgotten the revision from which a watch was to go on.
+func isExpired(err error) bool {
+	if ended, ok := errors.AsType[*endedError](err); ok {
+		s := ended.status
+		return s.Code == http.StatusGone || s.Reason == metav1.StatusReasonExpired || s.Reason == metav1.StatusReasonGone
+	}
+	return api.IsGone(err)
+}
+
+// isLost reports whether a watch that ended with err cannot go on from where it was: the server has forgotten the revision, or
+// does not take it, or has failed over an event, or has sent something that cannot be understood and would come again.
+func isLost(err error) bool {
+	if ended, ok := errors.AsType[*endedError](err); ok {
+		return ended.status.Code != http.StatusTooManyRequests
+	}
+	if _, ok := errors.AsType[*decode.BadEventError](err); ok {
+		return true
+	}
+	return isExpired(err) || api.IsUnsupported(err)
+}
+
+// retryAfter returns how long the server asks to wait.
+func retryAfter(err error) time.Duration {
+	if ended, ok := errors.AsType[*endedError](err); ok && ended.status.Details != nil {
+		return time.Duration(ended.status.Details.RetryAfterSeconds) * time.Second
+	}
+	return api.RetryAfter(err)
+}

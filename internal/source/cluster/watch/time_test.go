@@ -1,0 +1,342 @@
+package watch_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/rest"
+
+	"github.com/routesrv/routesrv/internal/kubetest"
+	"github.com/routesrv/routesrv/internal/source/cluster"
+	"github.com/routesrv/routesrv/internal/source/cluster/internal/clustertest"
+	"github.com/routesrv/routesrv/internal/source/cluster/watch"
+	"github.com/routesrv/routesrv/kube"
+)
+
+// inBubble runs a Watcher of a fake server under a clock of its own. The function gets both; the Watcher has read once.
+func inBubble(t *testing.T, f func(t *testing.T, server *kubetest.Server, w *watch.Watcher, log func() string)) {
+	synctest.Test(t, func(t *testing.T) {
+		server := clustertest.NewServer(t)
+		log, text := clustertest.Logger()
+		w, err := watch.New(watch.Config{
+			Config: cluster.Config{
+				REST: &rest.Config{Host: "http://fake", Transport: kubetest.Transport{Handler: server}}, Logger: log,
+			},
+			WatchMetrics: watch.NewMetrics(prometheus.NewRegistry()),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if err := w.Run(ctx); err != nil {
+				t.Errorf("Run ends with %v", err)
+			}
+		}()
+		if _, err := w.Read(t.Context(), kube.ReadOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		f(t, server, w, func() string { synctest.Wait(); return text.String() })
+		begin := time.Now()
+		cancel()
+		<-done
+		if d := time.Since(begin); d > time.Second {
+			t.Errorf("Run took %v to end", d)
+		}
+	})
+}
+
+func readsUntil(t *testing.T, w *watch.Watcher, limit time.Duration, ok func(*kube.Snapshot, error) bool) time.Duration {
+	t.Helper()
+	begin := time.Now()
+	for {
+		s, err := w.Read(t.Context(), kube.ReadOptions{})
+		if ok(s, err) {
+			return time.Since(begin)
+		}
+		if time.Since(begin) > limit {
+			t.Fatalf("waited %v: %s, %v", limit, clustertest.Summary(s), err)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+func TestAKindThatIsBrokenForLongMakesReadsFailAndLosesNothing(t *testing.T) {
+	inBubble(t, func(t *testing.T, server *kubetest.Server, w *watch.Watcher, log func() string) {
+		time.Sleep(time.Minute)
+		server.SetWatchFault(clustertest.Services, kubetest.WatchFault{Status: 503})
+		server.SetFault(clustertest.Services, kubetest.Fault{Status: 503})
+		server.DropWatches(clustertest.Services)
+		after := readsUntil(t, w, time.Minute, func(s *kube.Snapshot, err error) bool { return err != nil })
+		if after < watch.StaleAfter || after > watch.StaleAfter+10*time.Second {
+			t.Errorf("reads fail after %v, want %v", after, watch.StaleAfter)
+		}
+		s, err := w.Read(t.Context(), kube.ReadOptions{})
+		if e, ok := errors.AsType[*kube.ReadError](err); s != nil || !ok || e.Resource != "services" || !strings.Contains(err.Error(), "503") {
+			t.Errorf("%s, %v, want an error that names the services and the reason", clustertest.Summary(s), err)
+		}
+		if n := strings.Count(log(), watch.MessageBroken); n != 1 {
+			t.Errorf("%d lines say that it is broken, want 1:\n%s", n, log())
+		}
+		drainNow(w)
+		server.SetWatchFault(clustertest.Services, kubetest.WatchFault{})
+		server.SetFault(clustertest.Services, kubetest.Fault{})
+		clustertest.Apply(t, server, "kind: Service\nmetadata: {name: new, namespace: n1}")
+		select {
+		case <-w.Changed():
+		case <-time.After(time.Minute):
+			t.Error("nobody is told that it is back")
+		}
+		readsUntil(t, w, time.Minute, func(s *kube.Snapshot, err error) bool { return err == nil && len(s.Services) == 2 })
+		time.Sleep(10 * time.Second)
+		if _, err := w.Read(t.Context(), kube.ReadOptions{}); err != nil || strings.Count(log(), watch.MessageBack) != 1 {
+			t.Errorf("%v, log\n%s", err, log())
+		}
+	})
+}
+
+func drainNow(w *watch.Watcher) {
+	select {
+	case <-w.Changed():
+	default:
+	}
+}
+
+func TestDiscoveryThatFailsForLongMakesReadsFail(t *testing.T) {
+	inBubble(t, func(t *testing.T, server *kubetest.Server, w *watch.Watcher, log func() string) {
+		server.SetFault(kubetest.Discovery, kubetest.Fault{Status: 503})
+		var last *kube.Snapshot
+		after := readsUntil(t, w, 2*time.Minute, func(s *kube.Snapshot, err error) bool {
+			if s != nil {
+				last = s
+			}
+			return err != nil
+		})
+		if after < watch.StaleAfter || len(last.RouteGroups) != 1 {
+			t.Errorf("after %v with %s", after, clustertest.Summary(last))
+		}
+		server.SetFault(kubetest.Discovery, kubetest.Fault{})
+		readsUntil(t, w, time.Minute, func(s *kube.Snapshot, err error) bool { return err == nil })
+	})
+}
+
+func TestADefinitionThatComesLaterIsFound(t *testing.T) {
+	inBubble(t, func(t *testing.T, server *kubetest.Server, w *watch.Watcher, _ func() string) {
+		server.SetDefined(false)
+		server.DropWatches(clustertest.RouteGroups)
+		after := readsUntil(t, w, time.Minute, func(s *kube.Snapshot, err error) bool {
+			if err != nil {
+				t.Fatalf("a definition that goes makes reads fail: %v", err)
+			}
+			return s.RouteGroups == nil
+		})
+		if after < 10*time.Second || after > 25*time.Second {
+			t.Errorf("gone after %v", after)
+		}
+		time.Sleep(time.Minute)
+		server.SetDefined(true)
+		after = readsUntil(t, w, time.Minute, func(s *kube.Snapshot, err error) bool {
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(s.RouteGroups) == 1
+		})
+		if after > 15*time.Second {
+			t.Errorf("found after %v", after)
+		}
+	})
+}
+
+// An etcd that was restored behind a watch: no event, no error, no bookmark.
+func TestARestoreIsNoticedWithoutAWordFromTheWatches(t *testing.T) {
+	inBubble(t, func(t *testing.T, server *kubetest.Server, w *watch.Watcher, log func() string) {
+		server.SetRevision(50)
+		server.Delete(kube.Ref{Kind: kube.KindIngress, Namespace: "n1", Name: "a"})
+		after := readsUntil(t, w, time.Minute, func(s *kube.Snapshot, err error) bool {
+			if err == nil && len(s.Ingresses) == 1 && (s.Newest != 51 || s.Revision != 51) {
+				t.Errorf("a mix: %s", clustertest.Summary(s))
+			}
+			return err == nil && len(s.Ingresses) == 1
+		})
+		if after > 15*time.Second {
+			t.Errorf("noticed after %v", after)
+		}
+	})
+}
+
+// The same, but so much was written since that the revision is past what the watches have seen.
+func TestARestoreThatHasOvertakenTheWatchesIsNoticed(t *testing.T) {
+	inBubble(t, func(t *testing.T, server *kubetest.Server, w *watch.Watcher, _ func() string) {
+		time.Sleep(time.Minute)
+		for _, path := range []string{clustertest.Ingresses, clustertest.RouteGroups, clustertest.Services, clustertest.Endpoints} {
+			server.SetWatchFault(path, kubetest.WatchFault{Status: 429, Times: 2})
+			server.DropWatches(path)
+		}
+		server.SetRevision(50)
+		server.Delete(kube.Ref{Kind: kube.KindIngress, Namespace: "n1", Name: "a"})
+		server.SetRevision(200)
+		after := readsUntil(t, w, time.Minute, func(s *kube.Snapshot, err error) bool { return err == nil && len(s.Ingresses) == 1 })
+		t.Logf("noticed after %v", after)
+	})
+}
+
+func TestASilentWatchIsNoticedByTheRevision(t *testing.T) {
+	inBubble(t, func(t *testing.T, server *kubetest.Server, w *watch.Watcher, log func() string) {
+		time.Sleep(time.Minute)
+		server.HoldWatches(clustertest.Services, true)
+		clustertest.Apply(t, server, "kind: Service\nmetadata: {name: new, namespace: n1}")
+		after := readsUntil(t, w, 3*time.Minute, func(s *kube.Snapshot, err error) bool {
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(s.Services) == 2
+		})
+		if after < time.Minute || after > 2*time.Minute {
+			t.Errorf("noticed after %v", after)
+		}
+		if !strings.Contains(log(), watch.MessageSilent) || !strings.Contains(log(), "Service n1/new") {
+			t.Errorf("log\n%s", log())
+		}
+	})
+}
+
+// A kind that nobody writes to while others are written: its bookmarks keep it up, and nothing is listed again.
+func TestAnIdleKindIsNotListedAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T, server *kubetest.Server, w *watch.Watcher, log func() string) {
+		time.Sleep(10 * time.Second)
+		server.Requests()
+		for i := range 8 * 60 {
+			clustertest.Apply(t, server, "kind: Ingress\nmetadata: {name: busy, namespace: n1, labels: {n: \""+string(rune('a'+i%26))+"\"}}")
+			time.Sleep(time.Second)
+		}
+		for _, r := range server.Requests() {
+			if listed := !strings.Contains(r.Query, "limit=1") && r.Path != kubetest.Discovery; listed && strings.Contains(r.Query, "sendInitialEvents") ||
+				listed && !strings.Contains(r.Query, "watch=true") {
+				t.Errorf("request %s", r)
+			}
+		}
+		s, err := w.Read(t.Context(), kube.ReadOptions{})
+		if err != nil || s.Newest-s.Revision > 90 {
+			t.Errorf("%s, %v, want kinds that are at most a bookmark behind", clustertest.Summary(s), err)
+		}
+	})
+}
+
+// A reconcile that meets a watch which lags claims nothing.
+func TestALagIsNoDifference(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := clustertest.NewServer(t)
+		registry := prometheus.NewRegistry()
+		w, err := watch.New(watch.Config{
+			Config:            cluster.Config{REST: &rest.Config{Host: "http://fake", Transport: kubetest.Transport{Handler: server}}},
+			ReconcileInterval: time.Minute, WatchMetrics: watch.NewMetrics(registry),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); _ = w.Run(ctx) }()
+		readsUntil(t, w, time.Minute, func(_ *kube.Snapshot, err error) bool { return err == nil })
+		server.HoldWatches(clustertest.Services, true)
+		clustertest.Apply(t, server, "kind: Service\nmetadata: {name: new, namespace: n1}")
+		server.Delete(kube.Ref{Kind: kube.KindService, Namespace: "n1", Name: "s"})
+		readsUntil(t, w, 2*time.Minute, func(s *kube.Snapshot, err error) bool {
+			return err == nil && len(s.Services) == 1 && s.Services[0].Name == "new"
+		})
+		server.HoldWatches(clustertest.Services, false)
+		time.Sleep(5 * time.Minute)
+		s, err := w.Read(t.Context(), kube.ReadOptions{})
+		if err != nil || len(s.Services) != 1 || s.Services[0].Name != "new" {
+			t.Errorf("%s, %v", clustertest.Summary(s), err)
+		}
+		if n := difference(t, registry, "Service"); n != 0 {
+			t.Errorf("%v differences are claimed, want none", n)
+		}
+		cancel()
+		<-done
+	})
+}
+
+// An API server that is gone refuses connections; Run ends at once all the same.
+func TestRunEndsWhileTheServerIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refuse := roundTripper(func(*http.Request) (*http.Response, error) { return nil, syscall.ECONNREFUSED })
+		w, err := watch.New(watch.Config{Config: cluster.Config{REST: &rest.Config{Host: "http://fake", Transport: refuse}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); _ = w.Run(ctx) }()
+		for range 50 {
+			if _, err := w.Read(t.Context(), kube.ReadOptions{}); err == nil {
+				t.Fatal("a read without a server")
+			}
+			time.Sleep(time.Second)
+		}
+		begin := time.Now()
+		cancel()
+		<-done
+		if d := time.Since(begin); d > 0 {
+			t.Errorf("Run took %v to end", d)
+		}
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// Nothing answers any more and no connection breaks: the watches are silent, as they are when nothing happens.
+func TestAnAPIThatOnlyHangsMakesReadsFail(t *testing.T) {
+	inBubble(t, func(t *testing.T, server *kubetest.Server, w *watch.Watcher, _ func() string) {
+		time.Sleep(time.Minute)
+		for _, path := range []string{clustertest.Ingresses, clustertest.RouteGroups, clustertest.Services, clustertest.Endpoints, kubetest.Discovery} {
+			server.HoldWatches(path, true)
+			server.SetFault(path, kubetest.Fault{Hang: true})
+		}
+		after := readsUntil(t, w, 3*time.Minute, func(s *kube.Snapshot, err error) bool { return err != nil })
+		if after < watch.StaleAfter || after > time.Minute {
+			t.Errorf("reads fail after %v", after)
+		}
+		for _, path := range []string{clustertest.Ingresses, clustertest.RouteGroups, clustertest.Services, clustertest.Endpoints, kubetest.Discovery} {
+			server.HoldWatches(path, false)
+			server.SetFault(path, kubetest.Fault{})
+		}
+		readsUntil(t, w, time.Minute, func(s *kube.Snapshot, err error) bool { return err == nil })
+	})
+}
+
+// A stream that breaks before everything has come is not asked for again and again without a rest.
+func TestAStreamThatNeverGetsThroughLeavesTheServerItsRest(t *testing.T) {
+	inBubble(t, func(t *testing.T, server *kubetest.Server, w *watch.Watcher, _ func() string) {
+		time.Sleep(90 * time.Second)
+		server.HoldWatches(clustertest.Ingresses, true)
+		clustertest.Apply(t, server, "kind: Service\nmetadata: {name: new, namespace: n1}")
+		server.Compact() // the ingresses have to be listed again
+		server.SetWatchFault(clustertest.Ingresses, kubetest.WatchFault{Cut: 1})
+		server.DropWatches(clustertest.Ingresses)
+		server.HoldWatches(clustertest.Ingresses, false)
+		server.Requests()
+		time.Sleep(time.Minute)
+		n := 0
+		for _, r := range server.Requests() {
+			if r.Path == clustertest.Ingresses && strings.Contains(r.Query, "watch=true") {
+				n++
+			}
+		}
+		if n < 5 || n > 200 {
+			t.Errorf("%d watches in a minute", n)
+		}
+	})
+}

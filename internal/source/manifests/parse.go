@@ -1,0 +1,248 @@
+package manifests
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"reflect"
+	"strings"
+
+	"github.com/routesrv/routesrv/internal/source/manifests/yamldoc"
+	"github.com/routesrv/routesrv/kube"
+)
+
+// parsed is a file and what stands in it.
+type parsed struct {
+	name    string
+	sum     digest
+	entries []entry
+}
+
+// entry is one object that is read, or the problem with it.
+type entry struct {
+	document, line int   // where its document begins, both counted from 1
+	strict         error // a key that is there twice
+	decoded
+}
+
+// decoded is what became of the JSON of an object. It does not change any more.
+type decoded struct {
+	sum    digest // of the JSON
+	ref    kube.Ref
+	object kube.Object // nil if err is set
+	err    error
+}
+
+// parser parses the files of one read.
+type parser struct {
+	source  *Source
+	objects map[digest]decoded // decoded during this read
+}
+
+// parse returns the objects of the file. An error names document and line and ends the read.
+func (p *parser) parse(c *content) (*parsed, error) {
+	f := &parsed{name: c.name, sum: c.sum}
+	for i, doc := range split(c) {
+		text, strict := yamldoc.ToJSONStrict(doc)
+		if strict != nil {
+			// A key that is there twice is a problem of the object; what else there is to say against the text ends the read.
+			var err error
+			if text, err = yamldoc.ToJSON(doc); err != nil {
+				return nil, fmt.Errorf("document %d, line %d: %w", i+1, doc.Line, err)
+			}
+		}
+		d := document{parser: p, file: f, number: i + 1, line: doc.Line, strict: strict}
+		if err := d.add(text, head{}); err != nil {
+			return nil, fmt.Errorf("document %d, line %d: %w", i+1, doc.Line, err)
+		}
+	}
+	return f, nil
+}
+
+// split returns the documents of a file. JSON values may follow each other without anything in between.
+func split(c *content) []yamldoc.Doc {
+	text := bytes.TrimLeft(c.text, " \t\r\n")
+	if len(text) == 0 || text[0] != '{' {
+		return yamldoc.Split(c.text)
+	}
+	var docs []yamldoc.Doc
+	line, at := 1+bytes.Count(c.text[:len(c.text)-len(text)], []byte("\n")), 0
+	dec := json.NewDecoder(bytes.NewReader(text))
+	for {
+		var raw json.RawMessage
+		err := dec.Decode(&raw)
+		end := int(dec.InputOffset())
+		switch {
+		case errors.Is(err, io.EOF):
+			return docs
+		case err != nil:
+			return yamldoc.Split(c.text) // YAML may begin with a brace, too
+		}
+		start := end - len(raw)
+		line += bytes.Count(text[at:start], []byte("\n"))
+		docs = append(docs, yamldoc.Doc{Line: line, Text: raw})
+		line += bytes.Count(raw, []byte("\n"))
+		at = end
+	}
+}
+
+// document is where the objects come from that are being added.
+type document struct {
+	*parser
+	file         *parsed
+	number, line int
+	strict       error // a key that is there twice
+}
+
+// head is what tells an object's kind, and whether it is wanted.
+type head struct {
+	APIVersion text `json:"apiVersion"`
+	Kind       text `json:"kind"`
+	Metadata   struct {
+		Namespace text            `json:"namespace"`
+		Labels    map[string]text `json:"labels"`
+	} `json:"metadata"`
+	Items []json.RawMessage `json:"items"`
+}
+
+// text is a string, and empty if what stands there is anything else: that is found out when the object is decoded.
+type text string
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (t *text) UnmarshalJSON(b []byte) error {
+	var s string
+	if json.Unmarshal(b, &s) == nil {
+		*t = text(s)
+	}
+	return nil
+}
+
+// add adds the object, or the objects of a list. What the object does not say of its kind is taken from the list
+// around it.
+func (d *document) add(raw []byte, list head) error {
+	raw = bytes.TrimSpace(raw)
+	if string(raw) == "null" {
+		return nil
+	}
+	if len(raw) == 0 || raw[0] != '{' {
+		return fmt.Errorf("not an object: %.40q", raw)
+	}
+	var h head
+	_ = json.Unmarshal(raw, &h) // what is of a wrong type stays empty
+	if h.Kind == "" {
+		h.Kind, h.APIVersion = list.Kind, list.APIVersion
+	}
+	log := d.source.cfg.Logger.With(slog.String("file", d.file.name), slog.Int("document", d.number), slog.Int("line", d.line))
+	kind, ok := kindOf(string(h.APIVersion), string(h.Kind))
+	switch {
+	case ok:
+		d.object(kind, raw, &h)
+	case strings.HasSuffix(string(h.Kind), "List") && h.Items != nil:
+		if d.strict != nil {
+			log.Warn("a list has a key twice, the last one counts", slog.Any("error", d.strict))
+		}
+		inner := document{d.parser, d.file, d.number, d.line, nil}
+		of := head{Kind: text(strings.TrimSuffix(string(h.Kind), "List")), APIVersion: h.APIVersion}
+		for i, item := range h.Items {
+			if err := inner.add(item, of); err != nil {
+				return fmt.Errorf("item %d: %w", i+1, err)
+			}
+		}
+	case h.Kind == "":
+		log.Warn("a document without kind is ignored")
+	case h.Kind == text(kube.KindIngress) && strings.HasSuffix(string(h.APIVersion), "/v1beta1"):
+		log.Warn("an Ingress of an old API version is ignored, want networking.k8s.io/v1", slog.String("api_version", string(h.APIVersion)))
+	default:
+		log.Debug("an object of another kind is ignored", slog.String("kind", string(h.Kind)))
+	}
+	return nil
+}
+
+// kindOf returns the kind that is read, if it is one.
+func kindOf(apiVersion, kind string) (kube.Kind, bool) {
+	k := kube.Kind(kind)
+	want := ""
+	switch k {
+	case kube.KindIngress:
+		want = "networking.k8s.io/v1"
+	case kube.KindRouteGroup:
+		want = "zalando.org/v1"
+	case kube.KindEndpointSlice:
+		want = "discovery.k8s.io/v1"
+	case kube.KindService, kube.KindEndpoints, kube.KindSecret:
+		want = "v1"
+	default:
+		return "", false
+	}
+	return k, apiVersion == "" || apiVersion == want
+}
+
+// object adds one object of a kind that is read, unless the configuration leaves it out.
+func (d *document) object(kind kube.Kind, raw []byte, h *head) {
+	cfg := &d.source.cfg
+	if kind == kube.KindSecret && !cfg.Secrets {
+		return
+	}
+	if cfg.Namespace != "" && kube.NamespaceOrDefault(string(h.Metadata.Namespace)) != cfg.Namespace {
+		return
+	}
+	for key, want := range cfg.Selectors[kind] {
+		if got, ok := h.Metadata.Labels[key]; !ok || want != "" && string(got) != want {
+			return
+		}
+	}
+	d.file.entries = append(d.file.entries, entry{d.number, d.line, d.strict, d.decode(kind, raw)})
+}
+
+// decode decodes the object unless that was done before.
+func (p *parser) decode(kind kube.Kind, raw []byte) decoded {
+	h := sha256.New()
+	h.Write([]byte(kind)) // an item of a list need not tell its kind
+	h.Write(raw)
+	var sum digest
+	h.Sum(sum[:0])
+	for _, known := range []map[digest]decoded{p.source.objects, p.objects} {
+		if d, ok := known[sum]; ok {
+			return d
+		}
+	}
+	d := decoded{sum: sum}
+	o, err := kube.DecodeJSON(kind, raw)
+	if err != nil {
+		d.ref, d.err = kube.SalvageRef(kind, raw), err
+	} else {
+		intoDefault(o)
+		d.ref, d.object = o.Ref(), o
+		// Other fields than those that are read may have changed: then it is still the same object.
+		if old := p.source.byRef[d.ref].object; old != nil && reflect.DeepEqual(old, o) {
+			d.object = old
+		}
+	}
+	d.ref.Namespace = kube.NamespaceOrDefault(d.ref.Namespace)
+	p.objects[sum] = d
+	return d
+}
+
+// intoDefault puts a new object that has no namespace into the one that kubectl would put it into.
+func intoDefault(o kube.Object) {
+	var namespace *string
+	switch o := o.(type) {
+	case *kube.Ingress:
+		namespace = &o.Namespace
+	case *kube.RouteGroup:
+		namespace = &o.Namespace
+	case *kube.Service:
+		namespace = &o.Namespace
+	case *kube.Endpoints:
+		namespace = &o.Namespace
+	case *kube.EndpointSlice:
+		namespace = &o.Namespace
+	case *kube.Secret:
+		namespace = &o.Namespace
+	}
+	*namespace = kube.NamespaceOrDefault(*namespace)
+}

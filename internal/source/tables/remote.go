@@ -1,0 +1,265 @@
+package tables
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/internal/wire"
+)
+
+// restarts is how often the pages of a Skipper are read anew because its table has changed meanwhile, and restartDelay how
+// long to wait before, times the number of the attempt.
+const (
+	restarts     = 5
+	restartDelay = 200 * time.Millisecond
+)
+
+// maxMessage is how much of an answer that is no table is shown.
+const maxMessage = 200
+
+// remote is a URL.
+type remote struct {
+	reader *Reader
+	url    *url.URL
+	name   string
+
+	// Of the last table of a route server.
+	etag string
+	last *Table
+}
+
+func (r *Reader) openURL(place string) (Source, error) {
+	u, err := url.Parse(place)
+	if err != nil {
+		return nil, fmt.Errorf("not a URL: %w", err)
+	}
+	if u.Host == "" {
+		return nil, fmt.Errorf("%s: the URL has no host", u.Redacted())
+	}
+	return &remote{reader: r, url: u, name: u.Redacted()}, nil
+}
+
+// redirect refuses too many redirects, and those that give up protection.
+func (r *Reader) redirect(req *http.Request, via []*http.Request) error {
+	switch {
+	case len(via) > r.cfg.MaxRedirects:
+		return fmt.Errorf("stopped after %d redirects", max(r.cfg.MaxRedirects, 0))
+	case via[len(via)-1].URL.Scheme == "https" && req.URL.Scheme != "https":
+		return errors.New("redirect from https to http refused")
+	}
+	return nil
+}
+
+func (s *remote) Name() string { return s.name }
+
+func (s *remote) Load(ctx context.Context) (*Table, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.reader.cfg.Timeout)
+	defer cancel()
+	t, err := s.load(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.name, withoutURL(err))
+	}
+	return t, nil
+}
+
+// withoutURL takes the method and the URL off an error of the client: it stands in front already.
+func withoutURL(err error) error {
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		if u.Timeout() {
+			return errors.New("no complete answer in time")
+		}
+		return u.Err
+	}
+	return err
+}
+
+// errChanged says that a Skipper has a new table: the pages that were read are of the old one.
+var errChanged = errors.New("the table changed while its pages were read")
+
+func (s *remote) load(ctx context.Context) (*Table, error) {
+	for attempt := 1; ; attempt++ {
+		t, err := s.once(ctx)
+		if !errors.Is(err, errChanged) {
+			return t, err
+		}
+		if attempt > restarts {
+			return nil, fmt.Errorf("%w, %d times", err, attempt)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(time.Duration(attempt) * restartDelay):
+		}
+	}
+}
+
+// once reads the table, or all pages of it from one version.
+func (s *remote) once(ctx context.Context) (*Table, error) {
+	first, err := s.get(ctx, 0, "", s.reader.cfg.MaxBytes)
+	if err != nil {
+		return nil, err
+	}
+	if first.unchanged {
+		t := *s.last
+		t.Read = first.read()
+		return &t, nil
+	}
+	var t *Table
+	if first.timestamp == "" {
+		t, err = s.whole(first)
+	} else {
+		t, err = s.pages(ctx, first)
+	}
+	if err != nil {
+		return nil, err
+	}
+	t.Read = first.read()
+	return t, nil
+}
+
+// httpAnswer is a table, or a page of one.
+type httpAnswer struct {
+	text      []byte
+	header    http.Header
+	timestamp string // X-Timestamp, which only a Skipper has
+	count     int    // X-Count, -1 if there is none
+	unchanged bool   // there is no text: the table is the last one
+}
+
+// read is when the server has read its source: now, if it does not say.
+func (a *httpAnswer) read() time.Time {
+	if t, err := wire.ParseTime(a.header.Get(wire.HeaderSourceRead)); err == nil {
+		return t
+	}
+	return time.Now()
+}
+
+// get asks for a page; a route server answers with everything. The query parameters mean nothing to it.
+func (s *remote) get(ctx context.Context, offset int, timestamp string, limit int64) (*httpAnswer, error) {
+	u := *s.url
+	q := u.Query()
+	q.Set("nopretty", "true")
+	q.Set("offset", strconv.Itoa(offset))
+	q.Set("limit", strconv.Itoa(s.reader.cfg.PageSize))
+	if timestamp != "" {
+		q.Set("timestamp", timestamp)
+	}
+	u.RawQuery = q.Encode()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", "text/plain")
+	req.Header.Set("User-Agent", "routesrv-diff")
+	if s.last != nil && offset == 0 {
+		req.Header.Set(wire.HeaderIfNoneMatch, s.etag)
+	}
+	// Without Accept-Encoding of ours the transport asks for gzip and undoes it.
+	resp, err := s.reader.client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = resp.Body.Close() }() // read to its end, or given up
+	switch {
+	case resp.StatusCode == http.StatusNotModified && s.last != nil && offset == 0:
+		return &httpAnswer{header: resp.Header, unchanged: true}, nil
+	case resp.StatusCode != http.StatusOK:
+		return nil, refused(resp, timestamp != "")
+	}
+	a := &httpAnswer{header: resp.Header, timestamp: resp.Header.Get("X-Timestamp"), count: -1}
+	if a.text, err = readAll(resp.Body, limit); err != nil {
+		return nil, fmt.Errorf("read the answer: %w", err)
+	}
+	if kind := resp.Header.Get("Content-Type"); strings.HasPrefix(kind, "text/html") || strings.HasPrefix(kind, "application/json") {
+		return nil, fmt.Errorf("the answer is %s, not routes", kind)
+	}
+	if c := resp.Header.Get(wire.HeaderCount); c != "" {
+		if a.count, err = strconv.Atoi(c); err != nil || a.count < 0 {
+			return nil, fmt.Errorf("header X-Count: %q is not a number of routes", c)
+		}
+	}
+	return a, nil
+}
+
+// refused makes an error of an answer that is no table.
+func refused(resp *http.Response, paged bool) error {
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxMessage)) // what could be read is better than nothing
+	line, _, _ := strings.Cut(strings.TrimSpace(string(text)), "\n")
+	if paged && resp.StatusCode == http.StatusBadRequest && line == "invalid timestamp" {
+		return errChanged
+	}
+	msg := "answer " + resp.Status
+	if line != "" {
+		msg += fmt.Sprintf(": %q", line)
+	}
+	if resp.StatusCode == http.StatusNotFound {
+		msg += " (no routes at this path, or a route server that has no table yet)"
+	}
+	return errors.New(msg)
+}
+
+// whole checks the answer of a route server.
+func (s *remote) whole(a *httpAnswer) (*Table, error) {
+	etag := a.header.Get(wire.HeaderETag)
+	if e := wire.ParseEntity(etag); e.Known && e.Tag.Digest != sha256.Sum256(a.text) {
+		return nil, errors.New("the text is not the one that the ETag names: it was cut or changed on its way")
+	}
+	routes, err := parse("answer", string(a.text))
+	if err != nil {
+		return nil, err
+	}
+	if a.count >= 0 && a.count != len(routes) {
+		return nil, fmt.Errorf("%d routes, and X-Count says %d", len(routes), a.count)
+	}
+	t := &Table{Routes: routes}
+	if rev := a.header.Get(wire.HeaderRevision); rev != "" {
+		if t.Revision, err = strconv.ParseUint(rev, 10, 64); err != nil {
+			return nil, fmt.Errorf("header X-Revision: %q is not a revision", rev)
+		}
+	}
+	if etag != "" {
+		s.etag, s.last = etag, t
+	}
+	return t, nil
+}
+
+// pages reads what follows the first page of a Skipper.
+func (s *remote) pages(ctx context.Context, first *httpAnswer) (*Table, error) {
+	if first.count < 0 {
+		return nil, errors.New("no X-Count beside X-Timestamp: the number of pages is not known")
+	}
+	s.etag, s.last = "", nil
+	routes, left := make([]*eskip.Route, 0, min(first.count, 1<<20)), s.reader.cfg.MaxBytes
+	for page := first; ; {
+		more, err := parse(fmt.Sprintf("page at %d", len(routes)), string(page.text))
+		if err != nil {
+			return nil, err
+		}
+		routes = append(routes, more...)
+		left -= int64(len(page.text))
+		switch {
+		case len(routes) == first.count:
+			return &Table{Routes: routes}, nil
+		case len(routes) > first.count:
+			return nil, fmt.Errorf("%d routes, and X-Count says %d", len(routes), first.count)
+		case len(bytes.TrimSpace(page.text)) == 0:
+			return nil, fmt.Errorf("an empty page after %d of %d routes", len(routes), first.count)
+		}
+		if page, err = s.get(ctx, len(routes), first.timestamp, left); err != nil {
+			return nil, err
+		}
+		if page.timestamp != first.timestamp || page.count != first.count {
+			return nil, errChanged
+		}
+	}
+}

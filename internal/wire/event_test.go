@@ -1,0 +1,79 @@
+package wire_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/routesrv/routesrv/internal/wire"
+)
+
+func TestCurrent(t *testing.T) {
+	read := time.Date(2026, 11, 21, 11, 33, 45, 201_900_000, time.FixedZone("", 3600))
+	full := wire.Current{Revision: 4711, Count: 33, SourceRead: wire.FormatTime(read), State: wire.StateStale}
+	for want, c := range map[string]wire.Current{
+		`{"revision":4711,"count":33,"source_read":"2026-11-21T10:33:45.201Z","state":"stale"}`: full,
+		`{"revision":0,"count":0}`: {},
+	} {
+		if got := c.String(); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+		if told, state, err := wire.ParseCurrent(want); err != nil || told != c.SourceRead || state != c.State {
+			t.Errorf("%s is read as %q, %q, %v", want, told, state, err)
+		}
+	}
+	if at, err := wire.ParseTime(full.SourceRead); err != nil || !at.Equal(read.Truncate(time.Millisecond)) {
+		t.Errorf("%s is read as %v, %v", full.SourceRead, at, err)
+	}
+	for _, data := range []string{"", "null x", "[]", `{"state":1}`, `{"source_read":{}}`} {
+		if _, _, err := wire.ParseCurrent(data); err == nil {
+			t.Errorf("%q is read", data)
+		}
+	}
+	// The id names the table: what else a server says about it does not matter.
+	if _, state, err := wire.ParseCurrent(`{"revision":"x","count":-1.5,"more":[],"state":"held"}`); err != nil || state != "held" {
+		t.Errorf("%q, %v", state, err)
+	}
+}
+
+func TestReconnect(t *testing.T) {
+	if got := wire.FormatReconnect(1200*time.Millisecond + time.Microsecond); got != `{"after_ms":1200}` {
+		t.Error(got)
+	}
+	for data, want := range map[string]time.Duration{
+		`{"after_ms":1200}`:       1200 * time.Millisecond,
+		`{"after_ms":4294967295}`: (1<<32 - 1) * time.Millisecond,
+		`{"after_ms":4294967296}`: 0,
+		`{"after_ms":-1}`:         0,
+		`{"after_ms":"5"}`:        0,
+		`{}`:                      0,
+		``:                        0,
+		`nonsense`:                0,
+	} {
+		if got := wire.ParseReconnect(data); got != want {
+			t.Errorf("%s: %v, want %v", data, got, want)
+		}
+	}
+}
+
+func TestParseState(t *testing.T) {
+	for s, want := range map[string]string{"stale": "stale", "held": "held", "backends-held": "backends-held", "": "", "Stale": "", "stale\n": "", "other": ""} {
+		if got := wire.ParseState(s); got != want {
+			t.Errorf("ParseState(%q) = %q", s, got)
+		}
+	}
+}
+
+// FuzzEventData: what a hostile server sends as data gives a time within limits, or none.
+func FuzzEventData(f *testing.F) {
+	for _, s := range []string{``, `{"after_ms":1}`, `{"after_ms":1e9}`, `{"source_read":"x","state":"held"}`, `[[[`, `{"after_ms":5,"after_ms":"x"}`} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if after := wire.ParseReconnect(s); after < 0 || after > (1<<32-1)*time.Millisecond {
+			t.Errorf("%q: %v", s, after)
+		}
+		if _, state, err := wire.ParseCurrent(s); err == nil && wire.ParseState(state) != "" && wire.ParseState(state) != state {
+			t.Errorf("%q: %q", s, state)
+		}
+	})
+}
