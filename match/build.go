@@ -125,16 +125,16 @@ func (b *builder) predicates(e *entry, refuse func(Reason, error)) {
 			continue
 		}
 		e.weight++
-		make := constructors(p.Name)
+		construct := constructors(p.Name)
 		if b.extraPredicates[p.Name] {
-			make = unknown
+			construct = unknown
 		}
-		if make == nil {
+		if construct == nil {
 			e.partly = true
 			refuse(UnknownPredicate, fmt.Errorf("predicate %q not found", p.Name))
 			continue
 		}
-		c, err := make(b, p.Args)
+		c, err := construct(b, p.Args)
 		if err != nil {
 			e.partly = true
 			refuse(InvalidPredicateParams, fmt.Errorf("%s: %w", p, err))

@@ -26,7 +26,7 @@ type filterSpec struct {
 	arities []int // numbers of arguments; with open only the first counts, as the least
 	open    bool
 	step    int
-	any     bool // all arguments are accepted and ignored
+	ignored bool // all arguments are accepted and ignored
 	kinds   []string
 	rest    []string // kinds of all further arguments, in turn
 	needs   string   // the flag without which the filter is unknown
@@ -59,7 +59,7 @@ func readCatalogue() map[string]*filterSpec {
 		}
 		kinds, rest, _ := strings.Cut(column[2], "...")
 		f.kinds, f.rest = strings.Fields(kinds), strings.Fields(rest)
-		f.any = kinds == "any"
+		f.ignored = kinds == "any"
 		if len(column) > 3 {
 			f.needs = column[3]
 			if column[3] == "-" {
@@ -77,7 +77,7 @@ func readCatalogue() map[string]*filterSpec {
 // check reports why the constructor of the filter would refuse its arguments. It is nil also where only a running proxy
 // can tell.
 func (f *filterSpec) check(args []any) error {
-	if f.any {
+	if f.ignored {
 		return nil
 	}
 	if !f.takes(len(args)) {

@@ -62,7 +62,7 @@ type loser struct {
 	rank    string
 	order   int
 	offPath bool // its path does not match
-	shared  int  // segments that it has in common with the path
+	shared  int  // how much of the path its pattern agrees with
 	failed  []*condition
 	open    []*condition
 }

@@ -32,10 +32,10 @@ type condition struct {
 	name   string
 	args   [2]string // the second is used by headers only
 
-	test   func(*request) verdict
-	why    string      // why test may say maybe
-	chance float64     // how probable a maybe is; below zero if nobody knows
-	range_ *[2]float64 // of a TrafficSegment
+	test    func(*request) verdict
+	why     string      // why test may say maybe
+	chance  float64     // how probable a maybe is; below zero if nobody knows
+	segment *[2]float64 // of a TrafficSegment
 }
 
 // String is the predicate as it is written in a route.
@@ -207,18 +207,18 @@ func (b *builder) headers(spellings []string, of func(spelling string) ([]func(s
 	}
 	return func(r *request) verdict {
 		lines := r.header[key]
-		all, any := true, false
+		every, some := true, false
 		for _, tests := range alternatives {
 			holds := true
 			for _, test := range tests {
 				holds = holds && slices.ContainsFunc(lines, test)
 			}
-			all, any = all && holds, any || holds
+			every, some = every && holds, some || holds
 		}
 		switch {
-		case all:
+		case every:
 			return yes
-		case any:
+		case some:
 			return maybe
 		}
 		return no

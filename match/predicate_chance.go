@@ -70,7 +70,7 @@ func newTrafficSegment(_ *builder, args []any) (condition, error) {
 		v = yes
 	}
 	return condition{
-		test: func(*request) verdict { return v }, range_: &[2]float64{p[0], p[1]}, chance: p[1] - p[0],
+		test: func(*request) verdict { return v }, segment: &[2]float64{p[0], p[1]}, chance: p[1] - p[0],
 		why: fmt.Sprintf("holds for the requests whose random number is from %v to %v", p[0], p[1]),
 	}, nil
 }
@@ -148,14 +148,15 @@ func (b *builder) instant(a any, zone *string) (instant, error) {
 		return instant{}, err
 	}
 	s, _ := a.(string)
-	t, err := time.ParseInLocation("2006-01-02T15:04:05", s, cmpLocation(location))
+	t, err := time.ParseInLocation("2006-01-02T15:04:05", s, orUTC(location))
 	if err != nil {
 		return instant{}, fmt.Errorf("%v: want a time without a zone, such as 2021-02-18T00:00:00", a)
 	}
 	return instant{t, location != nil}, nil
 }
 
-func cmpLocation(l *time.Location) *time.Location {
+// orUTC stands in for a zone that nobody told.
+func orUTC(l *time.Location) *time.Location {
 	if l == nil {
 		return time.UTC
 	}

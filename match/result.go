@@ -114,8 +114,8 @@ func outcomes(groups []group) []Outcome {
 	for _, g := range groups {
 		for _, h := range g.hits {
 			for _, c := range h.open {
-				if c.range_ != nil {
-					ranges = append(ranges, c.range_)
+				if c.segment != nil {
+					ranges = append(ranges, c.segment)
 				}
 			}
 		}
@@ -168,8 +168,8 @@ func (h hit) in(part [2]float64) (p float64, state verdict) {
 	p, state = 1, yes
 	for _, c := range h.open {
 		switch {
-		case c.range_ != nil:
-			if part[0] < c.range_[0] || part[0] >= c.range_[1] {
+		case c.segment != nil:
+			if part[0] < c.segment[0] || part[0] >= c.segment[1] {
 				return 0, no
 			}
 		case c.chance < 0:
@@ -213,8 +213,8 @@ func (o *collector) list(groups []group) []Outcome {
 func exclusive(a, b hit) bool {
 	low, high := 0.0, 1.0
 	for _, c := range slices.Concat(a.open, b.open) {
-		if c.range_ != nil {
-			low, high = max(low, c.range_[0]), min(high, c.range_[1])
+		if c.segment != nil {
+			low, high = max(low, c.segment[0]), min(high, c.segment[1])
 		}
 	}
 	return low >= high
