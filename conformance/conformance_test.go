@@ -3,7 +3,8 @@
 //
 // A case is all files of one folder with the same base name: objects, options, API behaviour, default filters, and what
 // is expected of routes, log and error. ROUTESRV_CONFORMANCE_DIR and ROUTESRV_DIFFERENTIAL_DIR name folders of cases, which
-// are searched for folders at any depth. Those of testdata/differential are part of the checkout and always run.
+// are searched for folders at any depth. Those of testdata/differential are part of the checkout and always run. The cases of
+// matching_test.go are of another kind: tables with requests, from ROUTESRV_MATCHING_DIR or else testdata/matching.
 package conformance
 
 import (

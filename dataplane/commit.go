@@ -92,7 +92,7 @@ func (c *Client) handle(s *server, seen view, a *answer) (result string, f *Erro
 // offer hands a candidate to the gate, unless an acceptance came after the request: then the answer is about what was
 // before.
 func (c *Client) offer(seen view, next *gate.Candidate) (result string) {
-	next.Read = readOf(next)
+	next.Read = sourceReadOf(next)
 	switch o := c.gate.Begin().OfferSeen(seen.View, *next); o.Result {
 	case gate.Overtaken:
 		c.Recheck()
@@ -118,8 +118,8 @@ func (c *Client) applied() {
 	c.log.Info(LogTableApplied, append(describe(s.Table), "origin", s.Origin)...)
 }
 
-// readOf is an answer as a read of the source of the server. That the table is complete up to some revision is not known.
-func readOf(c *gate.Candidate) table.Read {
+// sourceReadOf is the read of the source that an answer of a server tells of. That the table is complete up to some revision is not known.
+func sourceReadOf(c *gate.Candidate) table.Read {
 	backends := c.State == wire.StateBackendsHeld
 	return table.Read{
 		Newest: c.Table.Revision(), Held: backends || c.State == wire.StateHeld, Backends: backends,

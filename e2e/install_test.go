@@ -341,5 +341,9 @@ func (g *guide) startPod(t *testing.T) *process {
 	main, support := freeAddress(t), freeAddress(t)
 	p := startProcess(t, binary, main, support, append(args, "-address="+main, "-support-listener="+support))
 	p.ready(t)
+	eventually(t, "the checkpoint, of which the guide's status tells", func() bool {
+		a, err := fetch(t.Context(), p.support+"/status", "")
+		return err == nil && strings.Contains(a.body, `"written"`)
+	})
 	return p
 }

@@ -115,14 +115,16 @@ func textOptions(out io.Writer, environ []string, color string) shadowdiff.TextO
 type flagValue struct {
 	kind, def string
 	boolean   bool
+	repeated  bool
 	set       func(string) error
 }
 
-// String, Set, Type and IsBoolFlag are what config asks of a flag.
+// String, Set, Type, IsBoolFlag and IsRepeated are what config asks of a flag.
 func (v flagValue) String() string     { return v.def }
 func (v flagValue) Set(s string) error { return v.set(s) }
 func (v flagValue) Type() string       { return v.kind }
 func (v flagValue) IsBoolFlag() bool   { return v.boolean }
+func (v flagValue) IsRepeated() bool   { return v.repeated }
 
 // choice takes one of some words.
 func choice(dst *string, words ...string) flagValue {

@@ -64,7 +64,7 @@ var limits = []limit{
 	{"default filters (`-default-filters-dir`)", "one file", "internal/source/filterdir", "maxSize", "bytes", ""},
 	{"`--manifests`", "one file", "internal/source/manifests", "DefaultMaxFileBytes", "bytes", ""},
 	{"", "files", "internal/source/manifests", "DefaultMaxFiles", "number", ""},
-	{"`routesrv diff`", "one table, unpacked", "internal/source/tables", "DefaultMaxBytes", "bytes", ""},
+	{"`routesrv diff`, `routesrv match`", "one table, unpacked", "internal/source/tables", "DefaultMaxBytes", "bytes", ""},
 	{"", "one table from a URL", "internal/source/tables", "DefaultTimeout", "time", ""},
 	{"", "redirects", "internal/source/tables", "DefaultMaxRedirects", "number", ""},
 	{"log", "problems logged for one read", "poller", "maxLogged", "number", ""},

@@ -37,6 +37,7 @@ var allowed = map[string][]string{
 	"compile":    {"eskip", "kube", "internal/proxysafe", "internal/routeid", "table"},
 	"shadowdiff": {"eskip", "internal/pace", "internal/routeid"},
 	"rollout":    {},
+	"match":      {"eskip"},
 
 	// serving
 	"etagcache": {"internal/delivery", "table", "internal/wire"},
@@ -77,7 +78,7 @@ var allowed = map[string][]string{
 
 	// binaries
 	"cmd/dataplane-client": {"internal/config", "dataplane", "rollout", "internal/setup", "internal/sidecar"},
-	"cmd/routesrv":         {"compile", "internal/config", "dataplane", "kube", "internal/peers", "poller", "internal/server", "internal/setup", "shadowdiff", "shadowdiff/page", "internal/source/tables", "table"},
+	"cmd/routesrv":         {"compile", "internal/config", "dataplane", "eskip", "kube", "match", "internal/peers", "poller", "internal/server", "internal/setup", "shadowdiff", "shadowdiff/page", "internal/source/tables", "table"},
 
 	// aside: only tests use these
 	"internal/fixture":  {"compile", "eskip"},
@@ -104,7 +105,7 @@ var rows = []struct {
 	{"language", []string{"eskip"}},
 	{"data", []string{"kube", "table", "internal/routeid", "internal/durable", "internal/delivery", "internal/pace"}},
 	{"words", []string{"internal/wire", "guard", "internal/proxysafe", "internal/audit"}},
-	{"pure", []string{"compile", "rollout", "shadowdiff"}},
+	{"pure", []string{"compile", "match", "rollout", "shadowdiff"}},
 	{"serving", []string{"etagcache"}},
 	{"seam", []string{"gate"}},
 	{"producers", []string{
@@ -230,7 +231,7 @@ var only = map[string][]string{
 
 // pure packages do no I/O, have no clock and log nothing.
 var pure = []string{
-	"eskip", "kube", "table", "guard", "internal/proxysafe", "internal/routeid", "internal/wire", "compile", "rollout", "shadowdiff", "internal/source/cluster/internal/decode",
+	"eskip", "kube", "table", "guard", "internal/proxysafe", "internal/routeid", "internal/wire", "compile", "rollout", "shadowdiff", "match", "internal/source/cluster/internal/decode",
 }
 
 // impure are imports that a pure package does not have. net/http is for the template context of eskip, log/slog and os

@@ -161,7 +161,7 @@ const unsupportedText = "Other flags of Skipper are accepted, so that the argume
 
 // header is the flag as help shows it: -address HOST:PORT (default :9090).
 func (d FlagDoc) header() string {
-	s := dashes(d.Own) + d.Name
+	s := dashes(d.Name, d.Own) + d.Name
 	if d.Type != "bool" {
 		s += " " + d.Type
 	}
@@ -171,9 +171,9 @@ func (d FlagDoc) header() string {
 	return s
 }
 
-// dashes begin a name the way this project writes it: one for Skipper's flags, two for its own.
-func dashes(own bool) string {
-	if own {
+// dashes begin a name the way this project writes it: one for Skipper's flags and for single letters, two for its own.
+func dashes(name string, own bool) string {
+	if own && len(name) > 1 {
 		return "--"
 	}
 	return "-"

@@ -31,7 +31,7 @@ func (p *Parser) WriteMarkdown(w io.Writer) error {
 		b.WriteString("| flag | type | default | |\n|---|---|---|---|\n")
 		for _, f := range flags {
 			if f.Group == g.name {
-				fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", code(dashes(f.Own)+f.Name), cell(f.Type), code(f.Default), cell(f.Usage))
+				fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", code(dashes(f.Name, f.Own)+f.Name), cell(f.Type), code(f.Default), cell(f.Usage))
 			}
 		}
 		b.WriteString("\n")

@@ -89,11 +89,15 @@ func (s section) skipper(name string, v *value, usage string) {
 func (s section) own(name string, v *value, usage string) { s.p.define(s.group, true, name, v, usage) }
 
 // Flag defines a flag of the command itself. The value is set at most once for each time the flag is given; its String is
-// the default for help, and its Type names what it takes. A value with a method IsBoolFlag that says true is a switch.
+// the default for help, and its Type names what it takes. A value with a method IsBoolFlag that says true is a switch, one
+// with a method IsRepeated that says true may be given more than once.
 func (p *Parser) Flag(g Group, name string, v pflag.Value, usage string) {
 	w := &value{kind: v.Type(), def: v.String(), set: v.Set}
 	if b, ok := v.(interface{ IsBoolFlag() bool }); ok {
 		w.boolean = b.IsBoolFlag()
+	}
+	if r, ok := v.(interface{ IsRepeated() bool }); ok {
+		w.repeat = r.IsRepeated()
 	}
 	p.define(g, true, name, w, usage)
 }
@@ -133,7 +137,7 @@ func (p *Parser) shown(name string) string {
 		return ""
 	}
 	o := p.byName[name]
-	return dashes(o != nil && o.own) + name
+	return dashes(name, o != nil && o.own) + name
 }
 
 func (p *Parser) failf(name, format string, args ...any) { p.fail(name, fmt.Errorf(format, args...)) }

@@ -16,7 +16,7 @@ import (
 // Exit statuses.
 const (
 	ExitOK       = 0
-	ExitFailed   = 1 // it failed after it had started; for compile: there are problems; for diff: there are differences
+	ExitFailed   = 1 // it failed after it had started; for compile: there are problems; for diff: there are differences; for match: no route
 	ExitUnusable = 2 // the program cannot run as it was called
 )
 

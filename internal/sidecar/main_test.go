@@ -296,6 +296,7 @@ type status struct {
 	}
 	Self *struct {
 		Fallback bool
+		Guard    struct{ Digest string }
 	}
 	Fetch *struct {
 		Failures int

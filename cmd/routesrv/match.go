@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+	_ "time/tzdata" // zones of Before, After and Between: the image has no files
+
+	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/internal/setup"
+	"github.com/routesrv/routesrv/internal/source/tables"
+	"github.com/routesrv/routesrv/match"
+	"github.com/routesrv/routesrv/shadowdiff"
+)
+
+// runMatch finds the route of a request. The exit status is 0 if a route matches, 1 if none does or may not, and 2 if there
+// is trouble.
+func runMatch(ctx context.Context, args []string, env config.Env, std setup.Stdio) int {
+	opts, warnings, err := parseMatch(args, env)
+	if status, ok := program().Configured(warnings, err, std); !ok {
+		return status
+	}
+	program().PrintWarnings(warnings, std)
+	trouble := func(err error) int {
+		fmt.Fprintln(std.Err, "routesrv match:", shadowdiff.Printable(err.Error()))
+		return setup.ExitUnusable
+	}
+	compiler := &manifestCompiler{cfg: opts.server, std: std, paths: make(map[string]*compiledPath)}
+	reader := tables.New(tables.Config{Compile: compiler.compile, Stdin: std.In, Timeout: opts.timeout})
+	defer reader.Close()
+	source, err := reader.Open(opts.place)
+	if err != nil {
+		return trouble(err)
+	}
+	loaded, err := source.Load(ctx)
+	if err != nil {
+		return trouble(err)
+	}
+	if opts.request.Time.IsZero() {
+		opts.request.Time, opts.request.Slack = time.Now().UTC(), clockSlack
+	}
+	table, refusals := match.New(loaded.Routes, opts.proxy)
+	v := matchView{
+		opts: opts, table: source.Name(), routes: len(loaded.Routes), refusals: refusals, result: table.Find(opts.request),
+	}
+	write := v.writeText
+	if opts.output == "json" {
+		write = v.writeJSON
+	}
+	if err := write(std.Out); err != nil {
+		return trouble(fmt.Errorf("print the result: %w", err))
+	}
+	if v.matched() {
+		return setup.ExitOK
+	}
+	return setup.ExitFailed
+}
+
+// matchView is what there is to print.
+type matchView struct {
+	opts     *matchOptions
+	table    string // its name
+	routes   int
+	refusals []match.Refusal
+	result   match.Result
+}
+
+// matched reports whether some route gets the request, whatever is undecided.
+func (v *matchView) matched() bool {
+	for _, o := range v.result.Outcomes {
+		if o.Route == nil {
+			return false
+		}
+	}
+	return len(v.result.Outcomes) > 0
+}

@@ -1,0 +1,217 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/internal/source/tables"
+	"github.com/routesrv/routesrv/match"
+)
+
+const matchIntro = `Finds the route that a Skipper would pick for a request, without sending the request: the route with its owner,
+filters and backend, the next best routes with the predicate that lost, and the routes that would have matched, had
+the proxy not refused them. TABLE is one of
+
+    a file of routes, such as the copy that a data plane keeps
+    a file or folder of manifests, which is compiled with the flags of the server
+    the URL of a route server, such as http://routesrv/routes
+    the URL of the support listener of a Skipper, such as http://10.2.0.7:9911/routes
+    -, routes on the standard input
+
+URL is the URL of the request, as for curl, or a path together with -H 'Host: NAME'. The request has the headers of
+-H and no others. A proxy does not see the scheme of the URL: if the load balancer before it writes
+X-Forwarded-Proto, add it with -H.
+
+What depends on chance, on a proxy's state or on what is not given is undecided: every possible outcome is listed with
+what it depends on. The exit status is 0 if a route matches, also if several may; 1 if none does, if it is undecided
+whether one does, or if a proxy answers the request itself; and 2 if there is trouble.
+
+Which route takes this request?
+    routesrv match https://shop.example.org/cart http://routesrv/routes
+
+The same for a POST with a header, from a client whose address predicates ask for:
+    routesrv match -X POST -H 'X-Beta: 1' --from 10.2.0.1 https://shop.example.org/cart http://routesrv/routes
+
+Which route will it be once these manifests are applied, on Christmas?
+    routesrv match --at 2026-12-24T18:00:00+01:00 https://shop.example.org/cart ./manifests
+`
+
+// groupMatch is the part of help about the request and the proxy.
+const groupMatch config.Group = "Request and proxy"
+
+// clockSlack is how far the clocks of proxies are trusted to agree with the one here.
+const clockSlack = 5 * time.Second
+
+// matchOptions are the settings of routesrv match.
+type matchOptions struct {
+	server  config.RouteServer // for manifests
+	request match.Request
+	proxy   match.Options
+	output  string
+	timeout time.Duration
+	url     string // as it was given
+	place   string // of the table
+}
+
+// parseMatch reads the command line of routesrv match, the environment and the configuration file.
+func parseMatch(args []string, env config.Env) (*matchOptions, []config.Warning, error) {
+	o := &matchOptions{output: "text", timeout: tables.DefaultTimeout}
+	o.request.Header = map[string][]string{}
+	o.proxy = match.Options{ValidateQuery: true, Candidates: match.DefaultCandidates, Zone: time.LoadLocation}
+	p := config.NewRouteServer(config.Command{
+		Name: "routesrv match", Args: "URL TABLE", Intro: matchIntro, MinArgs: 2, MaxArgs: 2, Skipper: true,
+	}, &o.server)
+	o.requestFlags(p)
+	o.proxyFlags(p)
+	places, warnings, err := p.Parse(args, env)
+	if err != nil && !errors.Is(err, config.ErrChecked) {
+		return o, warnings, err
+	}
+	o.url, o.place = places[0], places[1]
+	if err := setURL(&o.request, o.url); err != nil {
+		return o, warnings, &config.Error{Flag: "URL", Err: err}
+	}
+	if o.server.Source.Kubernetes {
+		warnings = append(warnings, config.Warning{Flag: "-kubernetes", Text: "has no effect: the table is TABLE"})
+	}
+	if len(o.server.Source.Manifests) > 0 {
+		warnings = append(warnings, config.Warning{Flag: "--manifests", Text: "has no effect: the table is TABLE"})
+	}
+	o.proxy.ForwardBackendURL = o.server.Compile.ForwardBackendURL
+	return o, warnings, err
+}
+
+func (o *matchOptions) requestFlags(p *config.Parser) {
+	p.Flag(groupMatch, "X", flagValue{kind: "METHOD", def: "GET", set: func(s string) error {
+		if s == "" || strings.ContainsAny(s, " \t\r\n") {
+			return fmt.Errorf("%q: want a method such as POST", s)
+		}
+		o.request.Method = s
+		return nil
+	}}, "Method of the request, compared as it is written.")
+	p.Flag(groupMatch, "H", flagValue{kind: "'NAME: VALUE'", repeated: true, set: o.addHeader}, "Header of the request. May be "+
+		"repeated. Host replaces the host of the URL; Content-Length is the length of the body.")
+	p.Flag(groupMatch, "from", flagValue{kind: "ADDRESS", set: func(s string) error {
+		if _, err := netip.ParseAddr(s); err != nil {
+			return fmt.Errorf("%q: want the IP address from which the connection comes", s)
+		}
+		o.request.RemoteAddr = s
+		return nil
+	}}, "Address of the connection, which is that of the load balancer if one is before the proxy. Without it predicates "+
+		"that need it are undecided. The client behind a load balancer is -H 'X-Forwarded-For: ADDRESS'.")
+	p.Flag(groupMatch, "at", flagValue{kind: "TIME", def: "now", set: func(s string) error {
+		t, err := time.Parse(time.RFC3339, s)
+		if err != nil {
+			return fmt.Errorf("%q: want a time as in 2026-12-24T18:00:00+01:00", s)
+		}
+		o.request.Time = t
+		return nil
+	}}, "When the request arrives. Cron sees the time in the zone that is written here, now in UTC, as in most containers. "+
+		"Without this flag a predicate with a limit in the next or last 5 seconds is undecided.")
+	output := choice(&o.output, "text", "json")
+	p.Flag(groupMatch, "output", output, "Form of the result: text, or json (schema "+matchSchema+").")
+	p.Flag(groupMatch, "o", output, "Short for --output.")
+	p.Flag(groupMatch, "candidates", flagValue{kind: "N", def: strconv.Itoa(match.DefaultCandidates), set: func(s string) error {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < 0 || n > 1000 {
+			return fmt.Errorf("%q: want a number from 0 to 1000", s)
+		}
+		if o.proxy.Candidates = n; n == 0 {
+			o.proxy.Candidates = -1
+		}
+		return nil
+	}}, "How many of the next best routes to show.")
+	p.Flag(groupMatch, "timeout", period(&o.timeout), "Longest time that the table may take to arrive from a URL.")
+}
+
+func (o *matchOptions) proxyFlags(p *config.Parser) {
+	for _, f := range []struct {
+		name, usage string
+		dst         *bool
+	}{
+		{"normalize-host", "Hosts are compared in lower case, without port and dot at the end. Proxies that read the cluster " +
+			"themselves do that; proxies of a route server only with this flag.", &o.proxy.NormalizeHost},
+		{"ignore-trailing-slash", "A slash at the end of a path makes no difference.", &o.proxy.IgnoreTrailingSlash},
+		{"rfc-patch-path", "Escaped reserved characters in the path stay escaped.", &o.proxy.RFCPatchPath},
+		{"validate-query", "Requests with a malformed query are answered with 400.", &o.proxy.ValidateQuery},
+	} {
+		p.Flag(groupMatch, f.name, flagValue{kind: "bool", def: strconv.FormatBool(*f.dst), boolean: true, set: func(s string) (err error) {
+			if *f.dst, err = strconv.ParseBool(s); err != nil {
+				err = fmt.Errorf("%q: want true or false", s)
+			}
+			return err
+		}}, "Set it if the proxies have it. "+f.usage)
+	}
+	for _, f := range []struct {
+		name, usage string
+		dst         *[]string
+	}{
+		{"disabled-filters", "Filters that the proxies do not know although Skipper does; a comma separates.", &o.proxy.DisabledFilters},
+		{"extra-filters", "Filters that the proxies know although Skipper does not; a comma separates.", &o.proxy.ExtraFilters},
+		{"extra-predicates", "Predicates that the proxies know although Skipper does not; a comma separates. They are undecided.", &o.proxy.ExtraPredicates},
+	} {
+		p.Flag(groupMatch, f.name, flagValue{kind: "LIST", set: func(s string) error {
+			*f.dst = nil
+			for name := range strings.SplitSeq(s, ",") {
+				if name = strings.TrimSpace(name); name != "" {
+					*f.dst = append(*f.dst, name)
+				}
+			}
+			return nil
+		}}, f.usage)
+	}
+}
+
+// addHeader reads a header as curl does: "Name: value", or "Name;" for an empty one.
+func (o *matchOptions) addHeader(s string) error {
+	name, val, ok := strings.Cut(s, ":")
+	if !ok {
+		name, ok = strings.CutSuffix(s, ";")
+	}
+	if name = strings.TrimSpace(name); !ok || name == "" || strings.ContainsAny(name, " \t\r\n") || strings.ContainsAny(val, "\r\n") {
+		return fmt.Errorf("%q: want a header such as 'X-Beta: 1'", s)
+	}
+	val = strings.TrimSpace(val)
+	if strings.EqualFold(name, "Host") {
+		o.request.Host = val
+		return nil
+	}
+	o.request.Header[name] = append(o.request.Header[name], val)
+	return nil
+}
+
+// setURL sets target and host from a URL, as curl would. A header Host that is set already stays.
+func setURL(r *match.Request, text string) error {
+	if strings.HasPrefix(text, "/") {
+		if r.Host == "" {
+			return fmt.Errorf("%q names no host: want a URL, or add -H 'Host: shop.example.org'", text)
+		}
+		r.Target, _, _ = strings.Cut(text, "#")
+		return nil
+	}
+	scheme, rest, ok := strings.Cut(text, "://")
+	scheme = strings.ToLower(scheme)
+	rest, _, _ = strings.Cut(rest, "#")
+	end := strings.IndexAny(rest, "/?")
+	if end < 0 {
+		end = len(rest)
+	}
+	host := rest[strings.LastIndexByte(rest[:end], '@')+1 : end]
+	if u, err := url.Parse("http://" + host); !ok || scheme != "http" && scheme != "https" || err != nil || u.Hostname() == "" {
+		return fmt.Errorf("%q: want the URL of a request, such as https://shop.example.org/cart", text)
+	}
+	r.Target = rest[end:]
+	if !strings.HasPrefix(r.Target, "/") {
+		r.Target = "/" + r.Target
+	}
+	if r.Host == "" {
+		r.Host = strings.TrimSuffix(host, map[string]string{"http": ":80", "https": ":443"}[scheme])
+	}
+	return nil
+}

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"time"
+
+	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/match"
+	"github.com/routesrv/routesrv/shadowdiff"
+)
+
+// matchSchema names the JSON form, which docs/match.md describes. Within one version fields are only added.
+const matchSchema = "routesrv.match/v1"
+
+type jsonMatch struct {
+	Schema     string          `json:"schema"`
+	Result     string          `json:"result"` // match, no_route, undecided or answered
+	Request    jsonRequest     `json:"request"`
+	Table      jsonTable       `json:"table"`
+	Answer     *jsonAnswer     `json:"answer,omitempty"`
+	Outcomes   []jsonOutcome   `json:"outcomes"`
+	Candidates []jsonCandidate `json:"candidates"`
+	Warnings   []jsonWarning   `json:"warnings"`
+}
+
+type jsonRequest struct {
+	Method string    `json:"method"`
+	URL    string    `json:"url"`
+	Host   string    `json:"host"` // as predicates see it
+	Path   string    `json:"path"` // as predicates see it
+	From   string    `json:"from,omitempty"`
+	At     time.Time `json:"at"`
+}
+
+type jsonTable struct {
+	Source   string `json:"source"`
+	Routes   int    `json:"routes"`
+	Refusals int    `json:"refusals"`
+}
+
+type jsonAnswer struct {
+	Status int    `json:"status"`
+	Text   string `json:"text"`
+}
+
+type jsonRoute struct {
+	ID         string           `json:"id"`
+	Owner      shadowdiff.Owner `json:"owner"`
+	Predicates string           `json:"predicates"`
+	Filters    []string         `json:"filters"`
+	Backend    string           `json:"backend"`
+	Endpoints  []string         `json:"endpoints,omitempty"`
+}
+
+type jsonOutcome struct {
+	Route     *jsonRoute        `json:"route"` // null for no route
+	Place     string            `json:"place,omitempty"`
+	Weight    int               `json:"weight"`
+	Params    map[string]string `json:"params,omitempty"`
+	Share     *float64          `json:"share"` // null if nobody can know
+	Undecided []jsonUndecided   `json:"undecided,omitempty"`
+	Ties      []string          `json:"ties,omitempty"`
+	Notes     []string          `json:"notes,omitempty"`
+}
+
+type jsonUndecided struct {
+	Predicate string `json:"predicate"`
+	Why       string `json:"why"`
+}
+
+type jsonCandidate struct {
+	Route     *jsonRoute      `json:"route"`
+	Weight    int             `json:"weight"`
+	Lost      []string        `json:"lost,omitempty"`
+	Behind    match.Behind    `json:"behind,omitempty"`
+	Undecided []jsonUndecided `json:"undecided,omitempty"`
+}
+
+type jsonWarning struct {
+	Route  *jsonRoute   `json:"route"`
+	Reason match.Reason `json:"reason"`
+	Text   string       `json:"text"`
+	Wins   bool         `json:"wins"`
+	Partly bool         `json:"partly,omitempty"` // wins, if the predicates hold that cannot be evaluated
+}
+
+// writeJSON prints the result for programs.
+func (v *matchView) writeJSON(w io.Writer) error {
+	res := &v.result
+	out := jsonMatch{
+		Schema: matchSchema, Result: v.word(),
+		Request: jsonRequest{
+			Method: v.method(), URL: v.opts.url, Host: res.Host, Path: res.Path, From: v.opts.request.RemoteAddr, At: v.opts.request.Time,
+		},
+		Table:    jsonTable{v.table, v.routes, len(v.refusals)},
+		Outcomes: []jsonOutcome{}, Candidates: []jsonCandidate{}, Warnings: []jsonWarning{},
+	}
+	if a := res.Answer; a != nil {
+		out.Answer = &jsonAnswer{a.Status, a.Text}
+	}
+	for _, o := range res.Outcomes {
+		j := jsonOutcome{
+			Route: newJSONRoute(o.Route), Place: o.Place, Weight: o.Weight, Params: o.Params, Undecided: newJSONUndecided(o.Open),
+			Ties: o.Ties, Notes: o.Notes,
+		}
+		if o.Share >= 0 {
+			j.Share = &o.Share
+		}
+		out.Outcomes = append(out.Outcomes, j)
+	}
+	for _, c := range res.Candidates {
+		out.Candidates = append(out.Candidates, jsonCandidate{
+			Route: newJSONRoute(c.Route), Weight: c.Weight, Lost: c.Lost, Behind: c.Behind, Undecided: newJSONUndecided(c.Open),
+		})
+	}
+	for _, warning := range res.Warnings {
+		out.Warnings = append(out.Warnings, jsonWarning{newJSONRoute(warning.Route), warning.Reason, warning.Text, warning.Ahead, warning.Partly})
+	}
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(out)
+}
+
+func (v *matchView) word() string {
+	switch res := &v.result; {
+	case res.Answer != nil:
+		return "answered"
+	case !res.Decided():
+		return "undecided"
+	case res.Winner() == nil:
+		return "no_route"
+	}
+	return "match"
+}
+
+func newJSONRoute(r *eskip.Route) *jsonRoute {
+	if r == nil {
+		return nil
+	}
+	j := &jsonRoute{ID: r.Id, Owner: shadowdiff.OwnerOf(r.Id), Filters: []string{}}
+	j.Predicates, _, j.Backend = expressionOf(r)
+	for _, f := range r.Filters {
+		j.Filters = append(j.Filters, f.String())
+	}
+	for _, ep := range r.LBEndpoints {
+		j.Endpoints = append(j.Endpoints, ep.StringWithZone())
+	}
+	return j
+}
+
+func newJSONUndecided(open []match.Undecided) []jsonUndecided {
+	var all []jsonUndecided
+	for _, u := range open {
+		all = append(all, jsonUndecided(u))
+	}
+	return all
+}

@@ -1,0 +1,268 @@
+package match
+
+import (
+	_ "embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"net/netip"
+	"net/url"
+	"regexp/syntax"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/routesrv/routesrv/eskip"
+)
+
+// catalogueText has the filters of Skipper and what their constructors accept. Its head describes the columns.
+//
+//go:embed catalogue.txt
+var catalogueText string
+
+// filterSpec is what is known of a filter.
+type filterSpec struct {
+	arities []int // numbers of arguments; with open only the first counts, as the least
+	open    bool
+	step    int
+	ignored bool // all arguments are accepted and ignored
+	kinds   []string
+	rest    []string // kinds of all further arguments, in turn
+	needs   string   // the flag without which the filter is unknown
+	depends string   // what else decides whether the constructor fails
+}
+
+// readCatalogue reads the embedded text, which a test has checked.
+func readCatalogue() map[string]*filterSpec {
+	all := map[string]*filterSpec{}
+	for line := range strings.Lines(catalogueText) {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		column := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
+		f := &filterSpec{step: 1}
+		arity, step, ok := strings.Cut(column[1], "/")
+		if ok {
+			f.step, _ = strconv.Atoi(step)
+		}
+		least, most, isRange := strings.Cut(arity, "..")
+		for n := range strings.SplitSeq(least, ",") {
+			i, _ := strconv.Atoi(n)
+			f.arities = append(f.arities, i)
+		}
+		f.open = isRange && most == ""
+		if last, err := strconv.Atoi(most); err == nil {
+			for n := f.arities[0] + 1; n <= last; n++ {
+				f.arities = append(f.arities, n)
+			}
+		}
+		kinds, rest, _ := strings.Cut(column[2], "...")
+		f.kinds, f.rest = strings.Fields(kinds), strings.Fields(rest)
+		f.ignored = kinds == "any"
+		if len(column) > 3 {
+			f.needs = column[3]
+			if column[3] == "-" {
+				f.needs = ""
+			}
+		}
+		if len(column) > 4 {
+			f.depends = column[4]
+		}
+		all[column[0]] = f
+	}
+	return all
+}
+
+// check reports why the constructor of the filter would refuse its arguments. It is nil also where only a running proxy
+// can tell.
+func (f *filterSpec) check(args []any) error {
+	if f.ignored {
+		return nil
+	}
+	if !f.takes(len(args)) {
+		return fmt.Errorf("%d arguments: want %s", len(args), f.arityText())
+	}
+	for i, a := range args {
+		kind := "s/n"
+		switch {
+		case i < len(f.kinds):
+			kind = f.kinds[i]
+		case len(f.rest) > 0:
+			kind = f.rest[(i-len(f.kinds))%len(f.rest)]
+		}
+		if err := checkArgument(kind, a); err != nil {
+			return fmt.Errorf("argument %d: %w", i+1, err)
+		}
+	}
+	return nil
+}
+
+func (f *filterSpec) takes(n int) bool {
+	if f.open {
+		return n >= f.arities[0] && (n-f.arities[0])%f.step == 0
+	}
+	for _, want := range f.arities {
+		if n == want {
+			return true
+		}
+	}
+	return false
+}
+
+func (f *filterSpec) arityText() string {
+	if f.open {
+		return arityText(f.arities[0], -1)
+	}
+	texts := make([]string, len(f.arities))
+	for i, n := range f.arities {
+		texts[i] = strconv.Itoa(n)
+	}
+	return strings.Join(texts, " or ")
+}
+
+// checkArgument checks an argument against a kind such as s:regexp, or several with a slash between them.
+func checkArgument(kinds string, a any) error {
+	if _, ok := a.(string); ok && kinds == "s" {
+		return nil // most arguments
+	}
+	var want []string
+	for kind := range strings.SplitSeq(kinds, "/") {
+		s, isText := a.(string)
+		n, isNumber := number(a)
+		switch {
+		case isText && kind == "s", isNumber && kind == "n":
+			return nil
+		case isText && strings.HasPrefix(kind, "s"):
+			if err := checkText(kind[len("s:"):], s); err != nil {
+				return fmt.Errorf("%q: %w", s, err)
+			}
+			return nil
+		case isNumber && !strings.HasPrefix(kind, "s"):
+			if !inRange(kind, n) {
+				return fmt.Errorf("%v: want %s", n, kind)
+			}
+			return nil
+		case strings.HasPrefix(kind, "s"):
+			want = append(want, "a string")
+		default:
+			want = append(want, "a number")
+		}
+	}
+	return fmt.Errorf("%v: want %s", a, strings.Join(want, " or "))
+}
+
+// inRange checks a number against n>0, n>=1, int1..599 or int-1..
+func inRange(kind string, n float64) bool {
+	if limits, ok := strings.CutPrefix(kind, "int"); ok {
+		low, high, _ := strings.Cut(limits, "..")
+		least, _ := strconv.ParseFloat(low, 64)
+		most, err := strconv.ParseFloat(high, 64)
+		return n == math.Trunc(n) && n >= least && (err != nil || n <= most)
+	}
+	switch kind {
+	case "n>0":
+		return n > 0
+	case "n>=0":
+		return n >= 0
+	case "n>=1":
+		return n >= 1
+	}
+	return true
+}
+
+func checkText(kind, s string) (err error) {
+	switch kind {
+	case "+":
+		if s == "" {
+			return errors.New("want a text that is not empty")
+		}
+	case "bool":
+		_, err = strconv.ParseBool(s)
+	case "regexp":
+		_, err = syntax.Parse(s, syntax.Perl)
+	case "duration", "duration+0":
+		d, err := time.ParseDuration(s)
+		if err != nil || d < 0 && kind == "duration+0" {
+			return errors.New("want a duration such as 10ms")
+		}
+	case "url", "url+", "uri":
+		u, err := url.Parse(s)
+		if err != nil || kind != "url" && u.Scheme == "" || kind == "url+" && u.Host == "" {
+			return errors.New("want a URL")
+		}
+	case "hex", "hex+":
+		if _, err = hex.DecodeString(s); err == nil && s == "" && kind == "hex+" {
+			err = errors.New("want hexadecimal digits")
+		}
+	case "cidr":
+		_, err = netip.ParsePrefix(s)
+	case "ip":
+		_, err = netip.ParseAddr(s)
+	case "time":
+		_, err = time.Parse(time.RFC3339, s)
+	case "header", "headers":
+		if kind == "headers" {
+			s = strings.ReplaceAll(s, ",", "-")
+		}
+		if s == "" || strings.ContainsAny(s, " ()<>@,;:\\\"/[]?={}") {
+			return errors.New("want the name of a header")
+		}
+	case "dns":
+		if !isName(strings.TrimPrefix(s, "*.")) {
+			return errors.New("want the name of a host")
+		}
+	case "pair":
+		if !strings.Contains(s, ":") {
+			return errors.New("want a path and a query with a colon between them")
+		}
+	default: // one of some words
+		for word := range strings.SplitSeq(kind, "|") {
+			if s == word {
+				return nil
+			}
+		}
+		return fmt.Errorf("want %s", strings.ReplaceAll(kind, "|", ", "))
+	}
+	return err
+}
+
+// filters checks the filters of a route, from left to right.
+func (b *builder) filters(filters []*eskip.Filter) (Reason, error) {
+	for _, f := range filters {
+		spec := b.catalogue[f.Name]
+		switch {
+		case b.disabled[f.Name]:
+			return UnknownFilter, fmt.Errorf("filter %q is disabled", f.Name)
+		case b.extraFilters[f.Name]:
+		case spec == nil:
+			return UnknownFilter, fmt.Errorf("filter %q not found", f.Name)
+		default:
+			if err := spec.check(f.Args); err != nil {
+				return InvalidFilterParams, fmt.Errorf("%s: %w", f, err)
+			}
+		}
+	}
+	return "", nil
+}
+
+// notes are about filters that exist only in some proxies.
+func (t *Table) notes(r *eskip.Route) []string {
+	var notes []string
+	if r.BackendType == eskip.ForwardBackend {
+		return nil // it loses its filters
+	}
+	for _, f := range r.Filters {
+		spec := t.catalogue[f.Name]
+		if spec == nil {
+			continue
+		}
+		if spec.needs != "" {
+			notes = append(notes, fmt.Sprintf("filter %s exists only in a proxy with %s; any other drops the route", f.Name, spec.needs))
+		}
+		if spec.depends != "" {
+			notes = append(notes, fmt.Sprintf("filter %s depends on %s: a proxy drops the route if it fails", f.Name, spec.depends))
+		}
+	}
+	return notes
+}

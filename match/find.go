@@ -1,0 +1,242 @@
+package match
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/routesrv/routesrv/eskip"
+)
+
+// Find tells what becomes of a request.
+func (t *Table) Find(in Request) Result {
+	r, answer := prepare(in, t.options)
+	if answer != nil {
+		return Result{Answer: answer}
+	}
+	s := search{r: r, key: hostKey(r.host)}
+	t.routes.visit(r.segments, s.key, s.take)
+	s.close()
+	res := Result{Host: r.host, Path: r.path, Outcomes: outcomes(s.groups)}
+	for i := range res.Outcomes {
+		o := &res.Outcomes[i]
+		if o.Route == nil {
+			continue
+		}
+		o.Params = s.entryOf(o.Route).params(r.segments)
+		o.Notes = t.notes(o.Route)
+	}
+	if n := cmp.Or(t.options.Candidates, DefaultCandidates); n > 0 {
+		var sameHost []*entry
+		if last := res.Outcomes[len(res.Outcomes)-1]; last.Route == nil {
+			sameHost = t.routes.hosts[s.key] // then the path may be what is wrong with the request
+		}
+		res.Candidates = s.candidates(sameHost, n)
+	}
+	res.Warnings = s.warnings(t.refused)
+	return res
+}
+
+// Limits of what is looked at for the sake of an explanation: a place may have thousands of routes.
+const (
+	maxExplained = 512
+	maxWarnings  = 20
+)
+
+// search is one trip through the index.
+type search struct {
+	r   *request
+	key string
+
+	groups []group // up to the first with a route that holds for sure
+	last   group   // the group that is being filled
+	rank   string
+	done   bool // groups are complete
+
+	losers []loser
+}
+
+// loser is a route that does not win.
+type loser struct {
+	e       *entry
+	rank    string
+	order   int
+	offPath bool // its path does not match
+	shared  int  // how much of the path its pattern agrees with
+	failed  []*condition
+	open    []*condition
+}
+
+// take is called for each entry in the order of the search. It goes on behind the winner, to find the next best.
+func (s *search) take(rank string, e *entry) bool {
+	if n := len(s.last.hits); n > 0 && (s.last.hits[0].e.weight != e.weight || s.rank != rank) {
+		s.close()
+	}
+	v, lost := e.ask(s.r)
+	if lost == nil && !s.done {
+		s.rank = rank
+		h := hit{e: e, rank: rank}
+		if v == maybe {
+			h.open, _ = e.open(s.r)
+		}
+		s.last.hits = append(s.last.hits, h)
+		s.last.ended = s.last.ended || v == yes
+		return true
+	}
+	if len(s.losers) < maxExplained {
+		l := loser{e: e, rank: rank, order: len(s.losers)}
+		l.open, l.failed = e.open(s.r)
+		s.losers = append(s.losers, l)
+		return true
+	}
+	return !s.done
+}
+
+// close ends a group.
+func (s *search) close() {
+	if len(s.last.hits) > 0 {
+		s.groups = append(s.groups, s.last)
+		s.done = s.last.ended
+		s.last = group{}
+	}
+}
+
+func (s *search) entryOf(r *eskip.Route) *entry {
+	for _, g := range s.groups {
+		for _, h := range g.hits {
+			if h.e.route == r {
+				return h.e
+			}
+		}
+	}
+	return nil
+}
+
+// candidates returns the n next best routes: of those that were visited, and of others that take the same host.
+func (s *search) candidates(sameHost []*entry, n int) []Candidate {
+	losers := s.losers
+	known := map[*entry]bool{}
+	for _, l := range losers {
+		known[l.e] = true
+	}
+	for _, g := range s.groups {
+		for _, h := range g.hits {
+			known[h.e] = true
+		}
+	}
+	for _, e := range sameHost {
+		if len(losers) >= 2*maxExplained {
+			break
+		}
+		if !known[e] && len(e.patterns) > 0 {
+			known[e] = true
+			l := loser{e: e, order: len(losers), offPath: true, shared: e.patterns[0].shared(s.r.segments)}
+			l.open, l.failed = e.open(s.r)
+			losers = append(losers, l)
+		}
+	}
+	best := slices.SortedFunc(slices.Values(losers), func(a, b loser) int {
+		return cmp.Or(
+			cmp.Compare(a.distance(), b.distance()), cmp.Compare(b.shared, a.shared), cmp.Compare(a.order, b.order),
+		)
+	})
+	var all []Candidate
+	listed := map[*entry]bool{}
+	for _, l := range best {
+		if len(all) == n {
+			break
+		}
+		if listed[l.e] || s.groupOf(l.e) {
+			continue // a subtree is at several places
+		}
+		listed[l.e] = true
+		all = append(all, s.candidate(l))
+	}
+	return all
+}
+
+// groupOf reports whether an entry is a hit.
+func (s *search) groupOf(e *entry) bool {
+	return slices.ContainsFunc(s.groups, func(g group) bool {
+		return slices.ContainsFunc(g.hits, func(h hit) bool { return h.e == e })
+	})
+}
+
+// distance says how far a route is from a match: the number of predicates that do not hold. A wrong path counts for more than
+// one predicate, a wrong host for more than two: routes of other hosts are seldom the ones that somebody looks for.
+func (l loser) distance() int {
+	d := 2 * len(l.failed)
+	if l.offPath {
+		d += 3
+	}
+	if slices.ContainsFunc(l.failed, func(c *condition) bool { return c.name == "Host" }) {
+		d += 3
+	}
+	return d
+}
+
+func (s *search) candidate(l loser) Candidate {
+	c := Candidate{Route: l.e.route, Weight: l.e.weight, Open: undecided(l.open)}
+	if l.offPath {
+		c.Lost = append(c.Lost, l.e.place())
+	}
+	for _, f := range l.failed {
+		c.Lost = append(c.Lost, f.String())
+	}
+	if len(c.Lost) == 0 {
+		// A route that matches is behind only if a group ended the search before it.
+		end := s.groups[len(s.groups)-1].hits[0]
+		switch {
+		case l.rank == end.rank:
+			c.Behind = LowerWeight
+		case l.rank == rootRank:
+			c.Behind = NoPath
+		default:
+			c.Behind = LessSpecific
+		}
+	}
+	return c
+}
+
+// warnings looks for routes that would match, had the proxy not refused them.
+func (s *search) warnings(refused *index) []Warning {
+	var all []Warning
+	seen := map[*entry]bool{}
+	refused.visit(s.r.segments, s.key, func(rank string, e *entry) bool {
+		if _, lost := e.ask(s.r); lost == nil && !seen[e] {
+			seen[e] = true
+			all = append(all, Warning{*e.refusal, s.ahead(rank, e.weight), e.partly})
+		}
+		return len(all) < maxWarnings
+	})
+	return all
+}
+
+// ahead reports whether a place and weight come before all hits.
+func (s *search) ahead(rank string, weight int) bool {
+	if len(s.groups) == 0 {
+		return true
+	}
+	first := s.groups[0].hits[0]
+	return cmp.Or(strings.Compare(rank, first.rank), cmp.Compare(first.e.weight, weight)) < 0
+}
+
+// place is the path predicate of a route.
+func (e *entry) place() string {
+	if e.route.Path != "" {
+		return (&eskip.Predicate{Name: "Path", Args: []any{e.route.Path}}).String()
+	}
+	for _, p := range e.route.Predicates {
+		if (p.Name == "Path" || p.Name == "PathSubtree") && len(e.patterns) > 0 {
+			return p.String()
+		}
+	}
+	return ""
+}
+
+func (e *entry) params(path []string) map[string]string {
+	if len(e.patterns) == 0 {
+		return nil
+	}
+	return e.patterns[0].params(path)
+}

@@ -1,0 +1,117 @@
+package match
+
+import (
+	"regexp"
+	"regexp/syntax"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// expression is a regular expression that is compiled when it is first asked: a table has tens of thousands.
+type expression struct {
+	text  string
+	plain []plainHost // if not nil, what the expression means, and it is never compiled
+	hosts []string    // keys of plain
+
+	once sync.Once
+	rx   *regexp.Regexp // guarded by once
+}
+
+func (x *expression) match(s string) bool {
+	if x.plain != nil {
+		return slices.ContainsFunc(x.plain, func(h plainHost) bool { return h.match(s) })
+	}
+	x.once.Do(func() { x.rx = regexp.MustCompile(x.text) }) // expressions.get has parsed it
+	return x.rx.MatchString(s)
+}
+
+// expressions has each text once.
+type expressions map[string]*expression
+
+// get returns the expression of a text, or what is wrong with it.
+func (all expressions) get(text string) (*expression, error) {
+	if x := all[text]; x != nil {
+		return x, nil
+	}
+	x := &expression{text: text, plain: plainHosts(text)}
+	if x.plain == nil {
+		if _, err := syntax.Parse(text, syntax.Perl); err != nil {
+			return nil, err
+		}
+	}
+	for _, h := range x.plain {
+		if key := hostKey(h.name); !slices.Contains(x.hosts, key) {
+			x.hosts = append(x.hosts, key)
+		}
+	}
+	all[text] = x
+	return x, nil
+}
+
+// plainHost is one host, with or without a dot and a port behind it.
+type plainHost struct {
+	name string
+	port bool // a dot and a port may follow
+}
+
+func (h plainHost) match(s string) bool {
+	rest, ok := strings.CutPrefix(s, h.name)
+	if !ok || rest == "" {
+		return ok
+	}
+	if !h.port {
+		return false
+	}
+	rest = strings.TrimPrefix(rest, ".")
+	return rest == "" || rest[0] == ':' && len(rest) > 1 && strings.Trim(rest[1:], "0123456789") == ""
+}
+
+// portExpr is what the compiler of this project, and that of the reference, put behind a host.
+const portExpr = "[.]?(:[0-9]+)?"
+
+// plainHosts reads expressions of the form ^(a[.]b[.]?(:[0-9]+)?|c)$ and ^a[.]b$. It returns nil for any other.
+func plainHosts(expr string) []plainHost {
+	body, ok := strings.CutPrefix(expr, "^")
+	body, end := strings.CutSuffix(body, "$")
+	if !ok || !end {
+		return nil
+	}
+	alternatives := []string{body}
+	if inner, ok := strings.CutPrefix(body, "("); ok {
+		if inner, ok = strings.CutSuffix(inner, ")"); !ok {
+			return nil
+		}
+		alternatives = strings.Split(inner, "|")
+	}
+	hosts := make([]plainHost, 0, len(alternatives))
+	for _, text := range alternatives {
+		text, port := strings.CutSuffix(text, portExpr)
+		name := strings.ReplaceAll(text, "[.]", ".")
+		if strings.Count(text, ".") != strings.Count(text, "[.]") || !isName(name) {
+			return nil
+		}
+		hosts = append(hosts, plainHost{name, port})
+	}
+	return hosts
+}
+
+// isName reports whether a text has only letters, digits, dots and dashes, and ends with no dot: hostKey takes one off.
+func isName(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		if c != '.' && c != '-' && c != '_' && !('0' <= c && c <= '9') && !('a' <= c && c <= 'z') && !('A' <= c && c <= 'Z') {
+			return false
+		}
+	}
+	return s != "" && !strings.HasSuffix(s, ".")
+}
+
+// hostKey is what requests for one host have in common: the host without port and dot at the end. Whatever a plainHost
+// matches has the same key as its name.
+func hostKey(host string) string {
+	if i := strings.LastIndexByte(host, ':'); i >= 0 && strings.Trim(host[i+1:], "0123456789") == "" {
+		host = host[:i]
+	}
+	return strings.TrimSuffix(host, ".")
+}

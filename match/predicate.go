@@ -1,0 +1,226 @@
+package match
+
+import (
+	"fmt"
+	"math"
+	"net/textproto"
+	"slices"
+	"strings"
+
+	"github.com/routesrv/routesrv/eskip"
+)
+
+// verdict is the value of a predicate. Of several the lowest is that of all together.
+type verdict int8
+
+const (
+	no verdict = iota
+	maybe
+	yes
+)
+
+func verdictOf(b bool) verdict {
+	if b {
+		return yes
+	}
+	return no
+}
+
+// condition is a predicate, ready to be asked.
+type condition struct {
+	source *eskip.Predicate // nil for the predicates that have fields of their own, which name and args tell
+	name   string
+	args   [2]string // the second is used by headers only
+
+	test    func(*request) verdict
+	why     string      // why test may say maybe
+	chance  float64     // how probable a maybe is; below zero if nobody knows
+	segment *[2]float64 // of a TrafficSegment
+}
+
+// String is the predicate as it is written in a route.
+func (c *condition) String() string {
+	if c.source != nil {
+		return c.source.String()
+	}
+	r := &eskip.Route{BackendType: eskip.ShuntBackend}
+	switch c.name {
+	case "Host":
+		r.HostRegexps = c.args[:1]
+	case "PathRegexp":
+		r.PathRegexps = c.args[:1]
+	case "Method":
+		r.Method = c.args[0]
+	case "Header":
+		r.Headers = map[string]string{c.args[0]: c.args[1]}
+	case "HeaderRegexp":
+		r.HeaderRegexps = map[string][]string{c.args[0]: c.args[1:]}
+	}
+	text, backend := eskip.AppendExpr(nil, r)
+	return strings.TrimSuffix(string(text[:backend]), " -> ")
+}
+
+// constructor makes the condition of a predicate, or says what is wrong with the arguments.
+type constructor func(b *builder, args []any) (condition, error)
+
+// constructors has the predicates that are not built into the matcher. It returns nil for a name that Skipper does not know.
+func constructors(name string) constructor {
+	switch name {
+	case "True":
+		return constant(yes)
+	case "False":
+		return constant(no)
+	case "Shutdown":
+		return newShutdown
+	case "HostAny":
+		return newHostAny
+	case "Methods":
+		return newMethods
+	case "Cookie":
+		return newCookie
+	case "QueryParam":
+		return newQueryParam
+	case "Source", "SourceFromLast", "ClientIP":
+		return newSource(name)
+	case "Traffic":
+		return newTraffic
+	case "TrafficSegment":
+		return newTrafficSegment
+	case "Before", "After", "Between":
+		return newPeriod(name)
+	case "Cron":
+		return newCron
+	case "JWTPayloadAnyKV", "JWTPayloadAllKV", "JWTPayloadAnyKVRegexp", "JWTPayloadAllKVRegexp":
+		return newJWT(strings.Contains(name, "All"), strings.HasSuffix(name, "Regexp"))
+	case "HeaderSHA256":
+		return newHeaderSHA256
+	case "ForwardedHost":
+		return newForwardedHost
+	case "ForwardedProtocol":
+		return newForwardedProtocol
+	case "ContentLengthBetween":
+		return newContentLength
+	case "OTelBaggage":
+		return newBaggage
+	case "Tee":
+		return newTee
+	}
+	return nil
+}
+
+func constant(v verdict) constructor {
+	return func(*builder, []any) (condition, error) {
+		return condition{test: func(*request) verdict { return v }}, nil
+	}
+}
+
+func newShutdown(_ *builder, args []any) (condition, error) {
+	return condition{
+		test: func(*request) verdict { return maybe }, chance: -1,
+		why: "holds only in a proxy that is shutting down",
+	}, arity(args, 0, 0)
+}
+
+// arity checks the number of arguments; a most below zero is no limit.
+func arity(args []any, least, most int) error {
+	if len(args) < least || most >= 0 && len(args) > most {
+		return fmt.Errorf("%d arguments: want %s", len(args), arityText(least, most))
+	}
+	return nil
+}
+
+func arityText(least, most int) string {
+	switch {
+	case most < 0:
+		return fmt.Sprintf("at least %d", least)
+	case least == most:
+		return fmt.Sprint(least)
+	}
+	return fmt.Sprintf("%d to %d", least, most)
+}
+
+// texts are the arguments of a predicate that takes only strings.
+func texts(args []any, least, most int) ([]string, error) {
+	if err := arity(args, least, most); err != nil {
+		return nil, err
+	}
+	all := make([]string, len(args))
+	for i, a := range args {
+		s, ok := a.(string)
+		if !ok {
+			return nil, fmt.Errorf("argument %d is %v: want a string", i+1, a)
+		}
+		all[i] = s
+	}
+	return all, nil
+}
+
+// number reads an argument that is a number. Values from programs may be ints.
+func number(a any) (float64, bool) {
+	switch n := a.(type) {
+	case float64:
+		return n, !math.IsNaN(n)
+	case int:
+		return float64(n), true
+	}
+	return 0, false
+}
+
+// numbers are the arguments of a predicate that takes only numbers.
+func numbers(args []any, least, most int) ([]float64, error) {
+	if err := arity(args, least, most); err != nil {
+		return nil, err
+	}
+	all := make([]float64, len(args))
+	for i, a := range args {
+		n, ok := number(a)
+		if !ok {
+			return nil, fmt.Errorf("argument %d is %q: want a number", i+1, a)
+		}
+		all[i] = n
+	}
+	return all, nil
+}
+
+// headers is the condition of all Header or all HeaderRegexp predicates whose name is the same but for its case. If they
+// are written in several spellings the reference keeps an arbitrary one of them.
+func (b *builder) headers(spellings []string, of func(spelling string) ([]func(string) bool, error)) (func(*request) verdict, error) {
+	key := textproto.CanonicalMIMEHeaderKey(spellings[0])
+	if len(spellings) == 1 {
+		tests, err := of(spellings[0])
+		return func(r *request) verdict {
+			for _, test := range tests {
+				if !slices.ContainsFunc(r.header[key], test) {
+					return no
+				}
+			}
+			return yes
+		}, err
+	}
+	var alternatives [][]func(string) bool
+	for _, s := range spellings {
+		tests, err := of(s)
+		if err != nil {
+			return nil, err
+		}
+		alternatives = append(alternatives, tests)
+	}
+	return func(r *request) verdict {
+		lines := r.header[key]
+		every, some := true, false
+		for _, tests := range alternatives {
+			holds := true
+			for _, test := range tests {
+				holds = holds && slices.ContainsFunc(lines, test)
+			}
+			every, some = every && holds, some || holds
+		}
+		switch {
+		case every:
+			return yes
+		case some:
+			return maybe
+		}
+		return no
+	}, nil
+}

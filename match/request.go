@@ -1,0 +1,259 @@
+package match
+
+import (
+	"maps"
+	"net/netip"
+	"net/textproto"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Request is what a proxy sees of an HTTP request.
+type Request struct {
+	// Method is compared as it is; empty means GET.
+	Method string
+	// Target is the target of the request line: a path with an optional query, escaped as on the wire; an absolute URL, of
+	// which the host counts; "*"; or a host and port for CONNECT. Empty means "/".
+	Target string
+	// Host is the header Host. A port is part of it. It is not used if Target is an absolute URL.
+	Host string
+	// Header has the lines of each header, with names in any case. Host is none of them. Content-Length and
+	// Transfer-Encoding say how long the body is.
+	Header map[string][]string
+	// RemoteAddr is the address of the connection, an IP address with or without a port. Empty means that it is not known:
+	// predicates that need it are undecided.
+	RemoteAddr string
+	// Time is when the request arrives, in the time zone of the proxy, which Cron asks for. With the zero value predicates
+	// about time are undecided.
+	Time time.Time
+	// Slack is how far the clock of the proxy may be off: a predicate is undecided if its limit is not further from Time.
+	Slack time.Duration
+}
+
+// Answer is what a proxy says before it looks for a route.
+type Answer struct {
+	Status int
+	Text   string // why
+}
+
+// request is a Request made ready for predicates. It serves one lookup.
+type request struct {
+	method, host string
+	path         string   // clean, with its slash at the end
+	segments     []string // for the tree
+	header       map[string][]string
+	query        url.Values
+	length       int64 // of the body; -1 if not known before its end
+
+	remote      netip.Addr // the zero value is in no net
+	remoteKnown bool
+
+	time  time.Time
+	slack time.Duration
+
+	cookies map[string]string // made by cookie
+	claims  map[string]any    // made by payload
+	jwtRead bool
+}
+
+// prepare does what happens before the search: the checks of the HTTP server and the normalisation.
+func prepare(in Request, o Options) (*request, *Answer) {
+	r := &request{method: in.Method, host: in.Host, time: in.Time, slack: max(in.Slack, 0), header: canonical(in.Header)}
+	if r.method == "" {
+		r.method = "GET"
+	}
+	target := in.Target
+	if target == "" {
+		target = "/"
+	}
+	if r.method == "OPTIONS" && target == "*" {
+		return nil, &Answer{Status: 200, Text: "the server itself answers OPTIONS *"}
+	}
+	u, err := parseTarget(r.method, target)
+	switch {
+	case err != nil:
+		return nil, &Answer{Status: 400, Text: "malformed target: " + err.Error()}
+	case u.Host != "":
+		r.host = u.Host
+	}
+	if !validHost(r.host) {
+		return nil, &Answer{Status: 400, Text: "malformed host " + strconv.Quote(r.host)}
+	}
+	if o.NormalizeHost {
+		r.host = normalizeHost(r.host)
+	}
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil && o.ValidateQuery {
+		return nil, &Answer{Status: 400, Text: "Invalid query: " + err.Error()}
+	}
+	r.query = query
+	r.path = u.Path
+	if o.RFCPatchPath {
+		r.path = patchPath(u)
+	}
+	r.path = cleanPath(r.path)
+	tree := r.path
+	if o.IgnoreTrailingSlash {
+		tree = trimSlash(tree)
+	}
+	r.segments = segments(tree)
+	r.length = bodyLength(r.header)
+	if in.RemoteAddr != "" {
+		r.remoteKnown = true
+		r.remote, _ = parseAddr(in.RemoteAddr)
+	}
+	return r, nil
+}
+
+func parseTarget(method, target string) (*url.URL, error) {
+	if method == "CONNECT" && !strings.HasPrefix(target, "/") {
+		target = "http://" + target
+	}
+	if i := strings.IndexByte(target, ' '); i >= 0 {
+		return nil, &url.Error{Op: "parse", URL: target, Err: url.EscapeError(" ")}
+	}
+	return url.ParseRequestURI(target)
+}
+
+// canonical gives each header name the form that it has in a proxy.
+func canonical(header map[string][]string) map[string][]string {
+	h := make(map[string][]string, len(header))
+	for _, name := range slices.Sorted(maps.Keys(header)) {
+		if key := textproto.CanonicalMIMEHeaderKey(name); key != "Host" {
+			h[key] = append(h[key], header[name]...)
+		}
+	}
+	return h
+}
+
+// validHost reports whether a host has no characters that a server refuses.
+func validHost(host string) bool {
+	for i := range len(host) {
+		c := host[i]
+		letter := '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+		if !letter && !strings.ContainsRune("-._~%!$&'()*+,;=:[]", rune(c)) {
+			return false
+		}
+	}
+	return true
+}
+
+func normalizeHost(host string) string {
+	if name, ok := cutPort(host); ok {
+		host = name
+	}
+	return strings.ToLower(strings.TrimSuffix(host, "."))
+}
+
+// cutPort takes the port off a host or an address. It reports false if there is none.
+func cutPort(s string) (string, bool) {
+	i := strings.LastIndexByte(s, ':')
+	if i < 0 {
+		return s, false
+	}
+	host := s[:i]
+	if inner, ok := strings.CutPrefix(host, "["); ok {
+		return strings.CutSuffix(inner, "]")
+	}
+	return host, !strings.ContainsAny(host, ":[]")
+}
+
+// patchPath keeps escaped reserved characters as they are. If anything else is escaped the decoded path counts.
+func patchPath(u *url.URL) string {
+	raw, path := u.RawPath, u.Path
+	var b strings.Builder
+	for len(raw) > 0 && len(path) > 0 {
+		n := 1
+		if raw[0] == '%' && len(raw) >= 3 && strings.IndexByte(";/?:@&=+$,", path[0]) >= 0 {
+			n = 3
+		} else if raw[0] != path[0] {
+			return u.Path
+		}
+		b.WriteString(raw[:n])
+		raw, path = raw[n:], path[1:]
+	}
+	if len(raw) > 0 || len(path) > 0 {
+		return u.Path
+	}
+	return b.String()
+}
+
+func bodyLength(header map[string][]string) int64 {
+	if len(header["Transfer-Encoding"]) > 0 {
+		return -1
+	}
+	if lines := header["Content-Length"]; len(lines) > 0 {
+		if n, err := strconv.ParseInt(strings.TrimSpace(lines[0]), 10, 64); err == nil {
+			return n
+		}
+	}
+	return 0
+}
+
+// first returns the first line of a header, and whether it has one.
+func (r *request) first(name string) (string, bool) {
+	if lines := r.header[name]; len(lines) > 0 {
+		return lines[0], true
+	}
+	return "", false
+}
+
+// cookie returns the value of the first cookie with the name.
+func (r *request) cookie(name string) (string, bool) {
+	if r.cookies == nil {
+		r.cookies = map[string]string{}
+		for _, line := range r.header["Cookie"] {
+			for part := range strings.SplitSeq(line, ";") {
+				name, val, _ := strings.Cut(textproto.TrimString(part), "=")
+				name = textproto.TrimString(name)
+				if len(val) > 1 && val[0] == '"' && val[len(val)-1] == '"' {
+					val = val[1 : len(val)-1]
+				}
+				if _, again := r.cookies[name]; !again && name != "" && validCookie(val) {
+					r.cookies[name] = val
+				}
+			}
+		}
+	}
+	val, ok := r.cookies[name]
+	return val, ok
+}
+
+// validCookie reports whether a server keeps a cookie with this value.
+func validCookie(val string) bool {
+	for i := range len(val) {
+		if c := val[i]; c < 0x20 || c >= 0x7f || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
+}
+
+// parseAddr reads an address with or without a port. A zone makes it none: no net has one.
+func parseAddr(s string) (netip.Addr, bool) {
+	if host, ok := cutPort(s); ok {
+		s = host
+	}
+	a, err := netip.ParseAddr(s)
+	if err != nil || a.Zone() != "" {
+		return netip.Addr{}, false
+	}
+	return a, true
+}
+
+// source is the address that Source and SourceFromLast mean. It is not known if the connection would have to tell.
+func (r *request) source(last bool) (a netip.Addr, known bool) {
+	if line, ok := r.first("X-Forwarded-For"); ok {
+		text, _, _ := strings.Cut(line, ",") // not trimmed, as the reference does not
+		if last {
+			text = strings.TrimSpace(line[strings.LastIndexByte(line, ',')+1:])
+		}
+		if a, ok := parseAddr(text); ok {
+			return a, true
+		}
+	}
+	return r.remote, r.remoteKnown
+}
