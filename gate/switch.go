@@ -77,7 +77,6 @@ func NewSwitch(cfg SwitchConfig) (*Switch, error) {
 	}
 	s := &Switch{cfg: cfg, log: cfg.Logger}
 	for _, f := range cfg.Files {
-		f.Background = true
 		s.files = append(s.files, newFile(f, s.log, NewMetrics(nil, "switch")))
 	}
 	return s, nil

@@ -130,7 +130,7 @@ func TestAMoveWaitsForATableThatMayOnlyBeBehind(t *testing.T) {
 		if !s.Take("b", offerOf(t, 9, 99)) || s.From() != "b" || s.Pending() != nil {
 			t.Errorf("not moved after %v", lag)
 		}
-		if !s.Take("c", offerOf(t, 9, 98)) || !s.Take("d", offerOf(t, 10, 99)) {
+		if !s.Take("c", offerOf(t, 9, 98)) || !s.Take("d", offerOf(t, 10, 98)) {
 			t.Error("waited for the same table, or for one of the same revision")
 		}
 		s.Take("e", offerOf(t, 9, 50))

@@ -8,6 +8,22 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
+// What the documents say without a flag.
+func TestAHoldLastsTenMinutes(t *testing.T) {
+	for at, publish := range map[time.Duration]bool{10*time.Minute - 1: false, 10 * time.Minute: true} {
+		r := newRun(t, guard.Config{}, numbered(0, 10))
+		r.read(0, numbered(0, 4)...)
+		if v := r.read(at, numbered(0, 4)...); v.Publish != publish {
+			t.Errorf("after %v: %+v", at, v)
+		}
+	}
+	for at, want := range map[time.Duration]guard.Code{9 * time.Minute: guard.RoutesLost, 11 * time.Minute: ""} { // the window
+		r := newRun(t, guard.Config{}, numbered(0, 10))
+		r.wants(r.read(time.Second, numbered(0, 6)...), "")
+		r.wants(r.read(at, numbered(0, 4)...), want)
+	}
+}
+
 // One route a second is gone as surely as all at once.
 func TestRoutesThatGoOneByOneAreOneLoss(t *testing.T) {
 	r := newRun(t, guard.Config{}, numbered(0, 10))
@@ -33,12 +49,12 @@ func TestARepairOfGrowthMayLackALittleOfTheWhole(t *testing.T) {
 	}
 }
 
-// grownAndShrunk is a guard that has seen 100 routes, 200, and 80 of the first with 60 of the others.
+// grownAndShrunk is a guard that has seen 100 routes, 200, and 94 of the first with 46 of the others.
 func grownAndShrunk(t *testing.T) *run {
 	t.Helper()
 	r := newRun(t, guard.Config{MaxLoss: 0.3}, numbered(0, 100))
 	r.wants(r.read(time.Second, numbered(0, 200)...), "")
-	r.wants(r.read(time.Second, numbered(20, 160)...), "")
+	r.wants(r.read(time.Second, numbered(6, 146)...), "")
 	return r
 }
 
@@ -55,7 +71,7 @@ func TestAfterAReturnWhatHadComeIsForgotten(t *testing.T) {
 func TestAfterTheWindowLossesOfYoungRoutesAreForgotten(t *testing.T) {
 	for left, want := range map[int]guard.Code{98: "", 97: guard.RoutesLost} { // of 140
 		r := grownAndShrunk(t)
-		served := numbered(20, 160)
+		served := numbered(6, 146)
 		r.wants(r.read(2*guard.DefaultWindow, served...), "")
 		r.wants(r.read(time.Second, served[:left]...), want)
 	}
