@@ -2,6 +2,8 @@ package relay_test
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,9 +37,14 @@ func askingOf(t *testing.T, interval time.Duration, f func(t *testing.T, a *aski
 	})
 }
 
-// claim asks the relay as a client with an unknown table of a revision, and gives the status.
-func (a *asking) claim(n int, revision uint64) string {
-	return a.relay.head("/routes", fmt.Sprintf(`If-None-Match: "%064x.%d"`, n+1, revision)).Get("status")
+// claim asks the relay as client n with an unknown table of a revision, and gives the status.
+func (a *asking) claim(n int, revision uint64) int {
+	r := httptest.NewRequest(http.MethodHead, "/routes", nil)
+	r.RemoteAddr = fmt.Sprintf("10.0.0.%d:50000", n+1)
+	r.Header.Set("If-None-Match", fmt.Sprintf(`"%064x.%d"`, n+1, revision))
+	w := httptest.NewRecorder()
+	a.relay.Cache.Handler().ServeHTTP(w, r)
+	return w.Code
 }
 
 // questions gives the number of questions by answer.
@@ -119,8 +126,8 @@ func TestFourClaimsAreAskedAboutAtATime(t *testing.T) {
 		for range 10 {
 			after(time.Minute)
 		}
-		if got := a.claim(10, 7); got != "200" {
-			t.Errorf("a claim behind ten others gives %s", got)
+		if got := a.claim(10, 7); got != http.StatusOK {
+			t.Errorf("a claim behind ten others gives %d", got)
 		}
 	})
 }
