@@ -92,3 +92,18 @@ func TestAFileThatWasEditedIsNotServed(t *testing.T) {
 		}
 	}
 }
+
+// A good file of ours is replaced, also by a gate that has not booted from it: nothing is set aside.
+func TestAFileOfOursIsReplaced(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lkg")
+	for n := range 2 {
+		g := fileGate(t, gate.FileConfig{Path: path})
+		g.Begin().Offer(offered(tableOf(t, n+1, 10)))
+		if f := g.Files()[0]; f.Unusable != "" || f.KeptAs != "" || f.Written.IsZero() {
+			t.Errorf("the status is %+v", f)
+		}
+	}
+	if files, err := os.ReadDir(filepath.Dir(path)); err != nil || len(files) != 1 {
+		t.Errorf("in the folder is %v, %v", files, err)
+	}
+}
