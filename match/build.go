@@ -194,7 +194,7 @@ func (b *builder) fields(e *entry, refuse func(Reason, error)) {
 		x, err := b.exprs.get(text)
 		e.weight++
 		if err != nil {
-			refuse(InvalidMatcher, fmt.Errorf("Host: %w", err))
+			refuse(InvalidMatcher, fmt.Errorf("predicate Host: %w", err))
 			if x, err = b.exprs.get(meantHost(text)); err != nil {
 				e.partly = true
 				continue
@@ -210,7 +210,7 @@ func (b *builder) fields(e *entry, refuse func(Reason, error)) {
 		e.weight++
 		if err != nil {
 			e.partly = true
-			refuse(InvalidMatcher, fmt.Errorf("PathRegexp: %w", err))
+			refuse(InvalidMatcher, fmt.Errorf("predicate PathRegexp: %w", err))
 			continue
 		}
 		test := func(r *request) verdict { return verdictOf(x.match(r.path)) }
@@ -264,7 +264,7 @@ func (b *builder) headerFields(conditions []condition, e *entry, r *eskip.Route,
 		})
 		if err != nil {
 			e.partly = true
-			refuse(InvalidMatcher, fmt.Errorf("HeaderRegexp: %w", err))
+			refuse(InvalidMatcher, fmt.Errorf("predicate HeaderRegexp: %w", err))
 			continue
 		}
 		conditions = append(conditions, condition{
