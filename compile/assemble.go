@@ -206,7 +206,7 @@ func (w *step) hostRoutes(h *host) []made {
 	return append(routes, h.catchAll.routes...)
 }
 
-// sharedRoutes gives the routes of a peer that has the same for the host: they are there once then.
+// sharedRoutes returns the routes of a peer that has the same ones for the host, so that memory has them once.
 func (w *step) sharedRoutes(name string, routes []made) []made {
 	for _, p := range w.peers {
 		if h := p.hosts[name]; h != nil && slices.Equal(h.section.routes, routes) {

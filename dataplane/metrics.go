@@ -93,7 +93,9 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		confirmed:  gauge("dataplane_table_confirmed_timestamp_seconds", "When a server last said that the applied table is current."),
 		sourceRead: gauge("dataplane_source_last_read_timestamp_seconds", "When the source of the applied table was last read, as far as it is known; now minus this is its age."),
 	}
-	m.gate = gate.NewMetrics(reg, "dataplane").CountWrites(m.writes, true)
+	m.gate = gate.NewMetrics(reg, "dataplane").CountWrites(func(file, result string) {
+		m.writes.WithLabelValues(file, result).Inc()
+	})
 	m.preset()
 	if reg != nil {
 		reg.MustRegister(m.fetches, m.fetchErrors, m.verifyFailures, m.deltas, m.fullTables, m.transport,

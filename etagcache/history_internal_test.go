@@ -23,7 +23,7 @@ func TestHistoryForgetsTheOldestAndIsBounded(t *testing.T) {
 	var h history
 	for i := range 3 * maxHistory {
 		h.add(digestOf(i), 0, "", seen(uint64(i), 5))
-		h.add(digestOf(0), 0, "", seen(uint64(i), 5)) // is there in every version
+		h.add(digestOf(0), 0, "", seen(uint64(i), 5)) // every version has it
 	}
 	if len(h.seen) > maxHistory {
 		t.Errorf("%d digests remembered, want at most %d", len(h.seen), maxHistory)

@@ -33,7 +33,7 @@ type Served struct {
 	Candidate
 	// Committed is when this process began to serve the table; Confirmed when a read last showed it, zero if none has.
 	Committed, Confirmed time.Time
-	// Stale says that the table comes from the last-good file or from a peer, and that no read has shown it yet.
+	// Stale says that the table comes from the last-good file, and that no read has shown it yet.
 	Stale bool
 }
 

@@ -77,7 +77,7 @@ type file struct {
 	idle    chan struct{} // closed when the goroutine that is busy has ended
 	retryAt time.Time
 	lastErr error
-	written time.Time
+	savedAt time.Time
 	onDisk  version
 }
 
@@ -105,9 +105,7 @@ func newFile(cfg FileConfig, log *slog.Logger, m *Metrics) *file {
 // save asks for the table to be written. The channel is closed when that was tried.
 func (f *file) save(s *Served) <-chan struct{} {
 	if f.cfg.Path == "" {
-		done := make(chan struct{})
-		close(done)
-		return done
+		return idleNow()
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -140,21 +138,21 @@ func (f *file) drain() {
 	}
 }
 
-// wait waits for writes that are under way, but not for ever.
-func (f *file) wait() {
+// idleNow returns a closed channel: there is nothing to wait for.
+func idleNow() <-chan struct{} {
+	done := make(chan struct{})
+	close(done)
+	return done
+}
+
+// written returns a channel that is closed when no write is under way.
+func (f *file) written() <-chan struct{} {
 	f.mu.Lock()
-	busy, idle := f.busy, f.idle
-	f.mu.Unlock()
-	if !busy {
-		return
+	defer f.mu.Unlock()
+	if !f.busy {
+		return idleNow()
 	}
-	timer := time.NewTimer(fileWait)
-	defer timer.Stop()
-	select {
-	case <-idle:
-	case <-timer.C:
-		f.log.Warn(LogFileSlow, "file", f.cfg.Name, "after", fileWait)
-	}
+	return f.idle
 }
 
 func (f *file) try(s *Served) error {
@@ -209,7 +207,7 @@ func (f *file) finish(job *write, err error) {
 		return
 	}
 	was := f.lastErr
-	f.lastErr, f.written, f.onDisk = nil, now, versionOf(job.served)
+	f.lastErr, f.savedAt, f.onDisk = nil, now, versionOf(job.served)
 	f.metrics.write(f.cfg.Name, "ok")
 	if was != nil {
 		f.log.Info(LogFileRecovered, "file", f.cfg.Name, "path", f.cfg.Path)
@@ -246,7 +244,7 @@ func (f *file) status() *FileStatus {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s := &FileStatus{Path: f.store.Path(), Written: f.written}
+	s := &FileStatus{Path: f.store.Path(), Written: f.savedAt}
 	if f.found != nil {
 		s.Unusable, s.KeptAs = f.found.Err.Error(), f.found.KeptAs
 	}

@@ -130,7 +130,7 @@ func New(cfg Config) (*Gate, error) {
 	return gate, nil
 }
 
-// Restore serves a table that no read of this process has shown, as stale: one of a peer, or of a file. It does nothing if a
+// Restore serves a table that no read of this process has shown, as stale. It does nothing if a
 // table is served already. It is to be called before the first offer.
 func (g *Gate) Restore(c Candidate) {
 	g.mu.Lock()

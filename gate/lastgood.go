@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"log/slog"
 	"time"
 
 	"github.com/routesrv/routesrv/table"
@@ -73,17 +74,18 @@ func (g *Gate) save(s *Served, files []*file) {
 			writes = append(writes, done)
 		}
 	}
-	g.waitFor(writes)
+	waitFor(g.log, writes)
 }
 
-func (g *Gate) waitFor(writes []<-chan struct{}) {
+// waitFor waits for writes, but not for ever.
+func waitFor(log *slog.Logger, writes []<-chan struct{}) {
 	timer := time.NewTimer(fileWait)
 	defer timer.Stop()
 	for _, done := range writes {
 		select {
 		case <-done:
 		case <-timer.C:
-			g.log.Warn(LogFileSlow, "after", fileWait)
+			log.Warn(LogFileSlow, "after", fileWait)
 			return
 		}
 	}
@@ -113,7 +115,7 @@ func (g *Gate) Flush() {
 	if s == nil || g.lastGood() == nil || g.lastGood().says(s) {
 		return
 	}
-	g.waitFor([]<-chan struct{}{g.lastGood().save(s)})
+	waitFor(g.log, []<-chan struct{}{g.lastGood().save(s)})
 }
 
 // Files returns what is known of the files, in the order of Config.Files; nil for one without a path.

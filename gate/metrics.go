@@ -11,8 +11,7 @@ type Metrics struct {
 	holds  *prometheus.CounterVec
 	held   prometheus.Gauge
 	halves *prometheus.GaugeVec
-	writes *prometheus.CounterVec // nil: counted by nobody
-	named  bool                   // writes has a label with the name of the file
+	write  func(file, result string)
 }
 
 // halvesOfHolds are the values of the label half.
@@ -24,6 +23,7 @@ func halvesOfHolds() []guard.Half {
 // unregistered.
 func NewMetrics(reg prometheus.Registerer, prefix string) *Metrics {
 	m := &Metrics{
+		write: func(string, string) {},
 		holds: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: prefix + "_guard_holds_total", Help: "Tables that the guard began to hold back, by reason.",
 		}, []string{"reason"}),
@@ -44,21 +44,10 @@ func NewMetrics(reg prometheus.Registerer, prefix string) *Metrics {
 	return m
 }
 
-// CountWrites makes the Gate count writes of files in a vector whose last label is the result, ok or error. If named is true
-// there is a label before it, the name of the file.
-func (m *Metrics) CountWrites(writes *prometheus.CounterVec, named bool) *Metrics {
-	m.writes, m.named = writes, named
+// CountWrites has each write of a file told to count, by the name of the file and the result, ok or error.
+func (m *Metrics) CountWrites(count func(file, result string)) *Metrics {
+	m.write = count
 	return m
-}
-
-func (m *Metrics) write(file, result string) {
-	switch {
-	case m.writes == nil:
-	case m.named:
-		m.writes.WithLabelValues(file, result).Inc()
-	default:
-		m.writes.WithLabelValues(result).Inc()
-	}
 }
 
 // hold shows what is held; empty for nothing.

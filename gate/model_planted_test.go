@@ -42,7 +42,7 @@ func TestModelFindsFrozenEndpoints(t *testing.T) {
 	finds(t, "Live", []byte{0, deleteSome, 2, replacePods, 0}, mistake{gate: func(c *gate.Config) { c.Halves = nil }})
 }
 
-// A route server forgets at its end what it has served, so that its first table is compared with nothing.
+// A route server that ends forgets what it has served, so the next one compares its first table with nothing.
 func TestModelFindsAHoldThatARestartForgets(t *testing.T) {
 	finds(t, "Guarded", []byte{0, deleteSome, 2, restarting, 0, waiting, 5}, mistake{restart: func(l *level) { _ = os.Remove(l.file()) }})
 }

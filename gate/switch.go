@@ -111,7 +111,7 @@ func (s *Switch) Show(end func(*table.Table, table.Read), t *table.Table, r tabl
 		r.Oldest = r.Newest // the owner has decided: what the client has is not newer
 	}
 	if t != nil {
-		changed := t != s.table
+		changed := s.table == nil || !s.table.Equal(t)
 		if s.table = t; changed {
 			s.save()
 		}
@@ -151,11 +151,14 @@ func (s *Switch) Take(from string, o Offer) bool {
 				o.Table.Revision(), was.Revision())
 			return false
 		}
+		before, wasHeld := s.pending.guard.Held()
 		verdict := s.pending.guard.Judge(was, o.Table, now)
 		if !verdict.Publish {
 			reason := "held back by the guard: " + verdict.Detail
-			if s.pending.waiting != reason {
+			if !wasHeld || before.Reason != verdict.Reason {
 				decide(s.cfg.Decided, DecidedHeld, o.Table, verdict.Reason, guard.Acceptance{})
+			}
+			if s.pending.waiting != reason {
 				s.log.Error(LogSwitchHeld, "reason", string(verdict.Reason), "detail", verdict.Detail,
 					"release_at", verdict.ReleaseAt, "hash", o.Table.Digest().String())
 			}
@@ -222,9 +225,11 @@ func (s *Switch) Tend() {
 
 // Flush waits for writes that are under way, but not for ever.
 func (s *Switch) Flush() {
+	var writes []<-chan struct{}
 	for _, f := range s.files {
-		f.wait()
+		writes = append(writes, f.written())
 	}
+	waitFor(s.log, writes)
 }
 
 // Files returns what is known of the files, in the order of SwitchConfig.Files; nil for one without a path. It may be called

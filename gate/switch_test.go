@@ -237,3 +237,38 @@ func TestASwitchRefusesLimitsThatMakeNoSense(t *testing.T) {
 		t.Error("a share of 2 passes")
 	}
 }
+
+// A read that shows the same content under a higher revision has nothing that a file of routes does not have.
+func TestFilesAreNotWrittenAgainForTheSameContent(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "routes.eskip")
+	s, sink := newSwitch(t, gate.SwitchConfig{Files: []gate.FileConfig{{Name: "routes", Path: path, Plain: true}}})
+	o := offerOf(t, 10, 100)
+	s.Take("a", o)
+	s.Flush()
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	s.Show(s.Begin(), o.Table.WithRevision(101), table.Read{Newest: 101})
+	s.Flush()
+	if _, err := os.Stat(path); !os.IsNotExist(err) {
+		t.Errorf("the file was written again (%v)", err)
+	}
+	if sink.table.Revision() != 101 {
+		t.Errorf("revision %d is served, want 101", sink.table.Revision())
+	}
+}
+
+// The numbers behind a hold change with each read, and the decision does not.
+func TestAMoveThatIsHeldIsOneDecision(t *testing.T) {
+	var decisions []gate.Decision
+	s, _ := newSwitch(t, gate.SwitchConfig{Decided: func(d gate.Decision) { decisions = append(decisions, d) }})
+	s.Take("a", offerOf(t, 100, 100))
+	for n := range 5 {
+		if s.Take("b", offerOf(t, 10+n, 101)) {
+			t.Fatal("a suspicious table is taken")
+		}
+	}
+	if len(decisions) != 1 || decisions[0].What != gate.DecidedHeld || decisions[0].Reason != guard.RoutesLost {
+		t.Errorf("decisions %+v, want one that the table is held", decisions)
+	}
+}

@@ -21,6 +21,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -80,6 +82,33 @@ func Open(path string, failed func(error)) *Log {
 	}
 	l.last = entries[max(0, len(entries)-maxKept):]
 	return l
+}
+
+const (
+	// FileName is the name of the file in a folder.
+	FileName = "decisions.jsonl"
+	// Shown is how many decisions a status shows.
+	Shown = 20
+	// closeWait is how long Close waits for the disk.
+	closeWait = 5 * time.Second
+)
+
+// InFolder is [Open] for a file in a folder; without a folder entries are kept in memory only. What goes wrong is logged.
+func InFolder(folder string, log *slog.Logger) *Log {
+	path := ""
+	if folder != "" {
+		path = filepath.Join(folder, FileName)
+	}
+	return Open(path, func(err error) { log.Error("file of decisions", "path", path, "error", err) })
+}
+
+// Close waits for the disk, but not for ever. It is for the end of a process.
+func (l *Log) Close() {
+	ctx, cancel := context.WithTimeout(context.Background(), closeWait)
+	defer cancel()
+	if err := l.Flush(ctx); err != nil {
+		l.failed(err)
+	}
 }
 
 // Append records a decision. It returns at once.

@@ -36,11 +36,7 @@ func (s *Server) runTables(ctx context.Context) error {
 		s.findPeer(ctx)
 	}
 	err := s.tables.Run(ctx)
-	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), decisionsWait)
-	defer cancel()
-	if flushErr := s.decisions.Flush(flush); flushErr != nil {
-		s.log.Error("file of decisions (--state-dir)", "error", flushErr)
-	}
+	s.decisions.Close()
 	return err
 }
 
@@ -60,6 +56,3 @@ func (s *Server) findPeer(ctx context.Context) {
 		"revision", t.Revision())
 	s.gate.CompareWith(t)
 }
-
-// decisionsWait is how long the end waits for decisions to be on disk.
-const decisionsWait = 5 * time.Second

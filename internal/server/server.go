@@ -189,11 +189,7 @@ func (s *Server) newTables() error {
 	if err != nil {
 		return err
 	}
-	path := ""
-	if s.cfg.StateDir != "" {
-		path = filepath.Join(s.cfg.StateDir, decisionsFile)
-	}
-	s.decisions = audit.Open(path, func(err error) { s.log.Error("file of decisions (--state-dir)", "error", err) })
+	s.decisions = audit.InFolder(s.cfg.StateDir, s.log)
 	if s.cfg.Source == nil {
 		return s.newRelay()
 	}
@@ -225,8 +221,6 @@ func (s *Server) newPoller() error {
 const (
 	// checkpointFile is the name of the last-good file in the state folder. It is a valid eskip document.
 	checkpointFile = "table.eskip"
-	// decisionsFile is the name of the file with what was decided about held tables.
-	decisionsFile = "decisions.jsonl"
 	// maxCheckpoint bounds a checkpoint that is loaded. A server whose table is larger starts without one.
 	maxCheckpoint = 1 << 30
 )
@@ -242,7 +236,7 @@ func (s *Server) checkpoint(metrics *gate.Metrics) []gate.FileConfig {
 	writes.WithLabelValues("ok")
 	writes.WithLabelValues("error")
 	s.registry.MustRegister(writes)
-	metrics.CountWrites(writes, false)
+	metrics.CountWrites(func(_, result string) { writes.WithLabelValues(result).Inc() })
 	return []gate.FileConfig{{
 		Name: "checkpoint", Path: filepath.Join(s.cfg.StateDir, checkpointFile), Background: true, MakeFolder: true,
 	}}

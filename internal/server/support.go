@@ -93,13 +93,10 @@ type tableReport struct {
 	Stale        bool         `json:"stale"`       // from a checkpoint, not confirmed by a read yet
 }
 
-// shownDecisions is how many decisions /status has.
-const shownDecisions = 20
-
 func (s *Server) report() statusReport {
 	r := statusReport{
 		Version: s.cfg.Version, Started: s.started, Source: s.tables.Status(), Guard: httpserve.ReportGuard(s.gate.State()),
-		Decisions: s.decisions.Last(shownDecisions),
+		Decisions: s.decisions.Last(audit.Shown),
 		Problems:  map[string]int{"error": 0, "warning": 0, "info": 0},
 	}
 	for _, p := range s.problems() {

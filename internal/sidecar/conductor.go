@@ -35,12 +35,7 @@ const (
 	bootWait = 2 * time.Second
 	// lagPolls is for how many polls a table of a lower revision than the served one is waited with.
 	lagPolls = 3
-	// decisionsWait is how long the end waits for decisions to be on disk.
-	decisionsWait = 5 * time.Second
 )
-
-// decisionsFile is the name of the file with what was decided about held tables.
-const decisionsFile = "decisions.jsonl"
 
 // origin says where the served table comes from.
 type origin string
@@ -100,11 +95,11 @@ func newConductor(cfg *Config, d *rollout.Decider, cache *etagcache.Cache, log *
 		metrics: newMetrics(cfg.Registry), fetchMetrics: dataplane.NewMetrics(cfg.Registry),
 		calls: make(chan func()), ended: make(chan struct{}), booted: make(chan struct{}),
 	}
-	path := cfg.Fetch.LKGPath
-	if path != "" {
-		path = filepath.Join(filepath.Dir(path), decisionsFile)
+	folder := ""
+	if path := cfg.Fetch.LKGPath; path != "" {
+		folder = filepath.Dir(path)
 	}
-	c.decisions = audit.Open(path, func(err error) { log.Error("file of decisions (beside --lkg-file)", "error", err) })
+	c.decisions = audit.InFolder(folder, log)
 	var err error
 	if c.served, err = gate.NewSwitch(gate.SwitchConfig{
 		Sink: cache, Guard: cfg.Guard, Lag: lagPolls * max(cfg.Interval, cfg.Fetch.Interval), Logger: log,
@@ -168,11 +163,7 @@ func (c *conductor) run(ctx context.Context) {
 	close(c.ended)
 	c.producers.Wait()
 	c.served.Flush()
-	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), decisionsWait)
-	defer cancel()
-	if err := c.decisions.Flush(flush); err != nil {
-		c.log.Error("file of decisions (beside --lkg-file)", "error", err)
-	}
+	c.decisions.Close()
 }
 
 // step brings everything in line with what is to be. It never blocks.

@@ -52,6 +52,8 @@ type selfProducer struct {
 	registry *prometheus.Registry // of this producer alone: another one has series of the same names
 	fallback bool                 // slowed down
 	offer    gate.Offer           // owned by the conductor
+
+	whole, zoned *table.Table // the last table, and what was made of it for the zone; owned by who has the turn of the gate
 }
 
 // newSelf makes a producer that reads the cluster; as a fallback it takes its time.
@@ -94,7 +96,7 @@ func (s selfSink) Begin() func(*table.Table, table.Read) {
 }
 
 func (s selfSink) Publish(t *table.Table) {
-	t = t.Zone(s.c.zone())
+	t = s.p.zone(s.c, t)
 	s.c.call(func() {
 		s.p.offer.Table = t
 		if s.c.feeder == producer(s.p) {
@@ -103,10 +105,18 @@ func (s selfSink) Publish(t *table.Table) {
 	})
 }
 
+// zone limits a table to the zone. Most reads show the table before, of which that was made already.
+func (p *selfProducer) zone(c *conductor, t *table.Table) *table.Table {
+	if t != p.whole {
+		p.whole, p.zoned = t, t.Zone(c.zone())
+	}
+	return p.zoned
+}
+
 // selfRead takes a read of a selfProducer, whose table its gate has let pass; nil if a suspicious one is held back.
 func (c *conductor) selfRead(p *selfProducer, end func(*table.Table, table.Read), t *table.Table, r table.Read) {
 	if t != nil {
-		t = t.Zone(c.zone())
+		t = p.zone(c, t)
 	}
 	c.call(func() {
 		if t != nil {

@@ -107,14 +107,11 @@ type selfReport struct {
 	Problems map[string]int        `json:"problems"` // by severity
 }
 
-// shownDecisions is how many decisions /status has.
-const shownDecisions = 20
-
 // status collects what there is to know. It must not be called by the conductor.
 func (s *Sidecar) status() statusReport {
 	r := statusReport{
 		Version: s.cfg.Version, Started: time.Unix(0, s.started.Load()), Pod: s.cfg.Pod, view: s.conductor.view.Load(),
-		RoutesFile: s.conductor.served.Files()[0], Decisions: s.conductor.decisions.Last(shownDecisions),
+		RoutesFile: s.conductor.served.Files()[0], Decisions: s.conductor.decisions.Last(audit.Shown),
 	}
 	if t := s.cache.Current(); t != nil {
 		c := s.cache.Status()
