@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 )
 
 // Suffixes of names beside that of a store.
@@ -15,11 +16,14 @@ const (
 	otherSuffix = ".other" // of the file that is used if what is at the path cannot be moved
 )
 
-// Store is a file that a process keeps for its next start and can do without. It is not safe for concurrent use, but for
-// Path and Write after Load.
+// Store is a file that a process keeps for its next start and can do without. Path may be called at any time, so that a
+// status can be shown while Load is under way; the other methods are for one goroutine at a time.
 type Store struct {
-	path, current string
-	from          string // that was loaded; empty if none was
+	path string
+	from string // that was loaded; empty if none was
+
+	mu      sync.Mutex
+	current string
 }
 
 // Trouble is something in the place of a file that could not be used.
@@ -36,13 +40,24 @@ type Trouble struct {
 func NewStore(path string) *Store { return &Store{path: path, current: path} }
 
 // Path is the name of the file: the one that was asked for, unless what is there can neither be used nor moved.
-func (s *Store) Path() string { return s.current }
+func (s *Store) Path() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.current
+}
+
+// use has Path and Write name path from now on.
+func (s *Store) use(path string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.current = path
+}
 
 // Loaded reports whether the content of Path is what Load found. It is not if that was found under another name.
-func (s *Store) Loaded() bool { return s.from == s.current }
+func (s *Store) Loaded() bool { return s.from == s.Path() }
 
 // Write replaces the content; see WriteFile.
-func (s *Store) Write(write func(io.Writer) error) error { return WriteFile(s.current, write) }
+func (s *Store) Write(write func(io.Writer) error) error { return WriteFile(s.Path(), write) }
 
 // Load hands the file to read, if there is a regular one of at most limit bytes, and reports whether read has taken it: with
 // the error nil. What is there and cannot be used, also because read says so, is set aside ([SetAside]). If that is not
@@ -52,7 +67,7 @@ func (s *Store) Load(limit int64, read func(r io.Reader, size int64) error) (fou
 	other := s.path + otherSuffix
 	Tidy(s.path)
 	Tidy(other)
-	s.current = s.path
+	s.use(s.path)
 	err := load(s.path, limit, read)
 	if err == nil {
 		s.from = s.path
@@ -61,7 +76,8 @@ func (s *Store) Load(limit int64, read func(r io.Reader, size int64) error) (fou
 	if !errors.Is(err, fs.ErrNotExist) {
 		t := moveAway(s.path, err)
 		if t.MoveErr != nil {
-			s.current, t.Instead = other, other
+			s.use(other)
+			t.Instead = other
 		}
 		troubles = append(troubles, t)
 	}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -113,6 +114,39 @@ func TestWhatCannotBeMovedIsLeftAlone(t *testing.T) {
 	s = durable.NewStore(path)
 	if found, troubles := s.Load(100, take); !found || len(troubles) != 0 || s.Loaded() || s.Path() != path {
 		t.Errorf("found %v, troubles %v, at %q: want the other file read, and the usual name written", found, troubles, s.Path())
+	}
+}
+
+// TestAStoreTellsItsPathWhileItLoads: a status page asks at any time, also while a large file is being read. The race detector
+// is what fails here.
+func TestAStoreTellsItsPathWhileItLoads(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	for _, dir := range []string{path, path + ".bad"} { // cannot be moved, so the name changes while it loads
+		if err := obstacles["folder with a file"](dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := durable.NewStore(path)
+	var asking sync.WaitGroup
+	loaded := make(chan struct{})
+	asking.Go(func() {
+		for {
+			if got := s.Path(); got != path && got != path+".other" {
+				t.Errorf("path %q", got)
+				return
+			}
+			select {
+			case <-loaded:
+				return
+			default:
+			}
+		}
+	})
+	s.Load(100, take)
+	close(loaded)
+	asking.Wait()
+	if s.Path() != path+".other" {
+		t.Errorf("path %q after loading", s.Path())
 	}
 }
 
