@@ -81,13 +81,14 @@ var allowed = map[string][]string{
 	"cmd/routesrv":         {"compile", "internal/config", "dataplane", "eskip", "kube", "match", "internal/peers", "poller", "internal/server", "internal/setup", "shadowdiff", "shadowdiff/page", "internal/source/tables", "table"},
 
 	// aside: only tests use these
-	"internal/fixture":  {"compile", "eskip"},
-	"internal/loopback": {},
-	"internal/kubetest": {"kube", "internal/source/manifests/yamldoc"},
-	"internal/scale":    {"internal/kubetest", "kube"},
-	"internal/image":    {},
-	"internal/release":  {"internal/image"},
-	"internal/sandbox":  {},
+	"internal/fixture":   {"compile", "eskip"},
+	"internal/loopback":  {},
+	"internal/kubetest":  {"kube", "internal/source/manifests/yamldoc"},
+	"internal/scale":     {"internal/kubetest", "kube"},
+	"internal/image":     {},
+	"internal/release":   {"internal/image"},
+	"internal/sandbox":   {},
+	"robustness/history": {},
 	"internal/source/cluster/internal/clustertest": {"internal/kubetest", "kube"},
 	"internal/kubelet": {"internal/image", "internal/sandbox"},
 	"hack/release":     {"internal/release"},
@@ -124,7 +125,7 @@ var besides = []string{
 }
 
 func aside(name string) bool {
-	return slices.Contains(besides, name) || strings.HasPrefix(name, "hack/")
+	return slices.Contains(besides, name) || strings.HasPrefix(name, "hack/") || strings.HasPrefix(name, "robustness")
 }
 
 // cluster is a room of several packages, which import each other as allowed says. The picture has the room.

@@ -1,0 +1,159 @@
+// Package history holds what a robustness run recorded: every change of the API, every list and watch event that a server was
+// given, every fault, every answer that every client received, and what processes and operators did. It is data only. A run
+// writes it, validators read it, and a folder keeps it for somebody who looks for the cause.
+//
+// All times are offsets from the start of the run, taken from one monotonic clock in the process that runs the suite.
+package history
+
+import "time"
+
+// History is the record of one run. Each slice is in order of time.
+type History struct {
+	Run     Run      `json:"run"`
+	Changes []Change `json:"changes"`
+	Reads   []Read   `json:"reads"`
+	Faults  []Fault  `json:"faults"`
+	Events  []Event  `json:"events"`
+	Answers []Answer `json:"answers"`
+	Samples []Sample `json:"samples"`
+	// Tables has the decoded text of each table that any client received, by Answer.Digest.
+	Tables map[string]string `json:"-"`
+}
+
+// Run is what a run was made of.
+type Run struct {
+	Seed     uint64        `json:"seed"`
+	Started  time.Time     `json:"started"`
+	Duration time.Duration `json:"duration"`
+	// Calm is when the last change was made and the last fault ended: from then on every live client has to converge.
+	Calm time.Duration `json:"calm"`
+	// Settled is when the run stopped waiting for that; the answers after Calm and before Settled judge Convergent.
+	Settled time.Duration `json:"settled"`
+	// Interval is how often servers read and clients poll.
+	Interval time.Duration `json:"interval"`
+	// Hold is the guard's hold time, and MaxLoss its limit for lost routes.
+	Hold    time.Duration `json:"hold"`
+	MaxLoss float64       `json:"max_loss"`
+	// MemoryLimit is the documented bound for one process, in bytes of resident memory.
+	MemoryLimit uint64   `json:"memory_limit"`
+	Members     []Member `json:"members"`
+	Plant       string   `json:"plant,omitempty"` // the planted fault; empty in an honest run
+}
+
+// Kinds of members.
+const (
+	Server  = "server"  // routesrv that reads the API
+	Relay   = "relay"   // routesrv that reads another one
+	Sidecar = "sidecar" // dataplane-client
+	Poller  = "poller"  // asks as an unmodified Skipper does, with If-None-Match
+	Delta   = "delta"   // asks with deltas and applies them
+	Stream  = "stream"  // holds /routes/watch open
+)
+
+// Member is one process or client of the run.
+type Member struct {
+	Name string `json:"name"` // unique in the run
+	Kind string `json:"kind"`
+	// Upstreams are the members that it asks, through the fault proxy; empty for a server, which asks the API.
+	Upstreams []string `json:"upstreams,omitempty"`
+	// Transport says how a server reads (poll, watch) and how a sidecar fetches (poll, delta, stream).
+	Transport string `json:"transport,omitempty"`
+	// Mode is the first mode of a sidecar: False, Pre or Exec.
+	Mode string `json:"mode,omitempty"`
+	Zone string `json:"zone,omitempty"` // that a client asks for
+	// Slow says that the client reads its bodies slowly on purpose. Bounded does not judge its own times.
+	Slow bool `json:"slow,omitempty"`
+}
+
+// Change is one write to the API. Changes have strictly rising revisions, except after a reset, which Reset marks.
+type Change struct {
+	At        time.Duration `json:"at"`
+	Revision  uint64        `json:"revision"`
+	Kind      string        `json:"kind"` // Ingress, RouteGroup, Service, EndpointSlice
+	Namespace string        `json:"namespace"`
+	Name      string        `json:"name"`
+	// Object is the object as JSON after the write; empty if it was deleted.
+	Object string `json:"object,omitempty"`
+	// Class says what the traffic meant by it: valid, invalid, poison, mass, repair, endpoint.
+	Class string `json:"class"`
+	// Reset says that the API was restored to an older state at this revision: revisions begin again below what was seen.
+	Reset bool `json:"reset,omitempty"`
+}
+
+// Read is one list, one discovery answer or one watch event that the API gave to a member.
+type Read struct {
+	At       time.Duration `json:"at"` // when the API decided what it answers
+	Member   string        `json:"member"`
+	Kind     string        `json:"kind"`            // as Change.Kind, or Discovery
+	Verb     string        `json:"verb"`            // list, watch, get
+	Revision uint64        `json:"revision"`        // of the list or event
+	Whole    bool          `json:"whole"`           // it left the API as it should be; a fault may still have struck on the way
+	Fault    string        `json:"fault,omitempty"` // what the API did instead, as Fault.Name
+}
+
+// Fault is one injected fault.
+type Fault struct {
+	From time.Duration `json:"from"`
+	To   time.Duration `json:"to"` // equal to From for one that strikes once
+	Name string        `json:"name"`
+	// Link is the connection that it strikes, as "asker>asked" with names of members or "api"; or the name of one member for
+	// what strikes a process (kill, stop, disk).
+	Link string `json:"link"`
+	Args string `json:"args,omitempty"` // for people: bytes, status, delay
+}
+
+// Event is something that a process or an operator did.
+type Event struct {
+	At     time.Duration `json:"at"`
+	Member string        `json:"member"`
+	// Name is one of started, ready, killed, stopped, continued, ended, accept, mode, held, released.
+	Name string `json:"name"`
+	Args string `json:"args,omitempty"` // accept: the digest; mode: the new one; held: the guard's code
+}
+
+// What a client did with an answer.
+const (
+	Applied   = "applied"   // a table, or a delta that gave one: it holds this digest now
+	Unchanged = "unchanged" // 304, or a heartbeat
+	Refused   = "refused"   // the client found the answer unusable; Why says so
+	Failed    = "failed"    // no whole answer: refused connection, reset, time-out, error status
+)
+
+// Answer is what one client received to one request, or one event of a stream.
+type Answer struct {
+	Begin  time.Duration `json:"begin"` // the request was sent, or the event began
+	End    time.Duration `json:"end"`   // the last byte was read
+	Client string        `json:"client"`
+	Server string        `json:"server"` // which member was asked
+	Status int           `json:"status"` // 0 without an answer
+	Form   string        `json:"form"`   // table, delta, event, none
+	// ETag, Revision, State and LastRead are what the answer said of itself: ETag and X-Table-State verbatim; LastRead as an
+	// offset, zero if the answer does not have it.
+	ETag     string        `json:"etag,omitempty"`
+	Revision uint64        `json:"revision,omitempty"`
+	State    string        `json:"state,omitempty"`
+	LastRead time.Duration `json:"last_read,omitempty"`
+	// Base is the ETag that the client held when it asked.
+	Base string `json:"base,omitempty"`
+	// Digest is the hex SHA-256 of the decoded table that the client holds after this answer; the text is in Tables. Empty if
+	// it holds none. For Refused and Failed it is what it held before.
+	Digest string `json:"digest,omitempty"`
+	// Body is the number of bytes on the wire.
+	Body    int64  `json:"body"`
+	Outcome string `json:"outcome"`
+	Why     string `json:"why,omitempty"` // for Refused and Failed
+}
+
+// Sample is what a process used at one time.
+type Sample struct {
+	At          time.Duration `json:"at"`
+	Member      string        `json:"member"`
+	RSS         uint64        `json:"rss"` // bytes
+	Goroutines  int           `json:"goroutines,omitempty"`
+	Descriptors int           `json:"descriptors"`
+	Disk        int64         `json:"disk"` // bytes in its folder
+	// Held, Problems and Alerts are from its metrics: whether a hold is on, problems by reason, and reads that failed by reason.
+	Held     bool           `json:"held,omitempty"`
+	Problems map[string]int `json:"problems,omitempty"`
+	Failed   map[string]int `json:"failed,omitempty"`
+}
