@@ -370,13 +370,16 @@ func (m *memory) problems() []Problem {
 	return problems
 }
 
+// BadObject is the problem of an object that could not be decoded.
+func BadObject(b kube.BadObject) Problem {
+	return Problem{Owner: b.Ref, Reason: Undecodable, Severity: Error, Plain: true, Message: b.Err.Error()}
+}
+
 // snapshotProblems are those that the read itself found.
 func snapshotProblems(s *kube.Snapshot) []Problem {
 	var problems []Problem
 	for _, b := range s.Bad {
-		problems = append(problems, Problem{
-			Owner: b.Ref, Reason: Undecodable, Severity: Error, Plain: true, Message: b.Err.Error(),
-		})
+		problems = append(problems, BadObject(b))
 	}
 	if f := s.DefaultFilters; f != nil && f.Err != nil {
 		problems = append(problems, Problem{

@@ -53,6 +53,16 @@ func (c *Compiler) Try(o kube.Object) (Trial, error) {
 	return t.compile(), nil
 }
 
+// OfOthers reports whether a problem of this reason depends on other objects as well: it may come and go while its owner stays as
+// it is.
+func (r Reason) OfOthers() bool {
+	switch r {
+	case ServiceNotFound, PortNotFound, InvalidService, TLSSecret, TLSCertificate, DuplicateID, Shadows, DefaultFilters, EastWestEnabled:
+		return true
+	}
+	return false
+}
+
 // trial is the attempt to put an object into a memory, which is only read.
 type trial struct {
 	*memory

@@ -5,6 +5,7 @@
 //	routesrv compile [flags] PATH... print the table of manifests
 //	routesrv diff [flags] A B        compare two tables
 //	routesrv match [flags] URL TABLE find the route of a request
+//	routesrv webhook [flags]         answer API servers before they store an Ingress or a RouteGroup
 //	routesrv version                 print the version
 //
 // A first argument "routesrv" is skipped, because manifests of Skipper's image have the name of the program there. SIGHUP reads the
@@ -41,6 +42,8 @@ func run(ctx context.Context, args, environ []string, std setup.Stdio) int {
 			return runDiff(ctx, args[1:], env, std)
 		case "match":
 			return runMatch(ctx, args[1:], env, std)
+		case "webhook":
+			return runWebhook(ctx, args[1:], env, std)
 		case "version":
 			program().PrintVersion(std)
 			return setup.ExitOK

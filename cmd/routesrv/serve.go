@@ -11,6 +11,7 @@ import (
 
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/internal/peers"
 	"github.com/routesrv/routesrv/internal/server"
 	"github.com/routesrv/routesrv/internal/setup"
@@ -55,7 +56,7 @@ func newServer(cfg *config.RouteServer, log *slog.Logger, std setup.Stdio) (*ser
 		Source: source, Upstream: upstream, Peers: askPeers, Compile: cfg.Compile, Guard: cfg.Guard,
 		Interval: cfg.Poll.Interval, MaxBackoff: cfg.Poll.MaxBackoff,
 		Address: cfg.Listen.Address, SupportAddress: cfg.Listen.SupportAddress,
-		TLS: server.TLSConfig{
+		TLS: httpserve.TLSConfig{
 			Enable: cfg.TLS.Enable, CertFiles: cfg.TLS.CertFiles, KeyFiles: cfg.TLS.KeyFiles,
 			MinVersion: cfg.TLS.MinVersion, RequireClientCert: cfg.TLS.MTLS,
 			CAFiles: cfg.TLS.CAFiles, AppendSystemCAs: cfg.TLS.AppendSystemCAs,

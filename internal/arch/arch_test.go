@@ -60,7 +60,7 @@ var allowed = map[string][]string{
 
 	// parts and assembly: join producers into what the binaries run
 	"shadowdiff/page":    {"shadowdiff"},
-	"internal/httpserve": {"guard", "table"},
+	"internal/httpserve": {"guard", "internal/durable", "table"},
 	"internal/relay":     {"dataplane", "etagcache", "gate", "guard", "table"},
 	"internal/peers":     {"dataplane", "gate", "guard", "table", "internal/wire"},
 
@@ -69,6 +69,7 @@ var allowed = map[string][]string{
 	"internal/server": {
 		"compile", "dataplane", "eskip", "etagcache", "gate", "guard", "internal/httpserve", "internal/httpserve/guardpage", "internal/audit", "internal/durable", "poller", "internal/relay", "table",
 	},
+	"internal/admission": {"compile", "internal/httpserve", "internal/pace", "kube", "poller"},
 	"internal/sidecar": {
 		"compile", "dataplane", "eskip", "etagcache", "gate", "guard", "internal/httpserve", "internal/httpserve/guardpage", "internal/audit", "internal/durable", "poller", "rollout",
 		"shadowdiff", "shadowdiff/page", "table",
@@ -78,7 +79,7 @@ var allowed = map[string][]string{
 
 	// binaries
 	"cmd/dataplane-client": {"internal/config", "dataplane", "rollout", "internal/setup", "internal/sidecar"},
-	"cmd/routesrv":         {"compile", "internal/config", "dataplane", "eskip", "kube", "match", "internal/peers", "poller", "internal/server", "internal/setup", "shadowdiff", "shadowdiff/page", "internal/source/tables", "table"},
+	"cmd/routesrv":         {"compile", "internal/admission", "internal/config", "dataplane", "eskip", "kube", "match", "internal/httpserve", "internal/peers", "poller", "internal/server", "internal/setup", "shadowdiff", "shadowdiff/page", "internal/source/tables", "table"},
 
 	// aside: only tests use these
 	"internal/fixture":   {"compile", "eskip"},
@@ -114,7 +115,7 @@ var rows = []struct {
 	}},
 	{"parts", []string{"internal/relay", "internal/httpserve", "internal/config", "internal/peers", "shadowdiff/page"}},
 	{"pages", []string{"internal/httpserve/guardpage"}},
-	{"assembly", []string{"internal/setup", "internal/server", "internal/sidecar"}},
+	{"assembly", []string{"internal/setup", "internal/admission", "internal/server", "internal/sidecar"}},
 	{"binaries", []string{"cmd/routesrv", "cmd/dataplane-client"}},
 }
 

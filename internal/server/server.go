@@ -64,7 +64,7 @@ type Config struct {
 	// Listen opens the listeners; nil means net.Listen.
 	Listen func(network, address string) (net.Listener, error)
 	// TLS of the main listener; the support listener is always plain.
-	TLS TLSConfig
+	TLS httpserve.TLSConfig
 	// RequestFilters is the chain for every path of the main listener but /health.
 	RequestFilters []*eskip.Filter
 	// Redis and Valkey are the services whose addresses the shard endpoints give; not configured without a name.
@@ -278,7 +278,7 @@ func (s *Server) newListeners() error {
 	if err != nil {
 		return err
 	}
-	secure, err := newTLS(s.cfg.TLS, s.cfg.Logger)
+	secure, err := httpserve.NewTLS(s.cfg.TLS, s.cfg.Logger)
 	if err != nil {
 		return err
 	}
