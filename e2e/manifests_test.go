@@ -28,6 +28,8 @@ var kustomizations = []string{
 	"deploy/testdata/mtls",
 	"deploy/testdata/zone-aware",
 	"deploy/testdata/watch",
+	"deploy/testdata/webhook",
+	"deploy/testdata/webhook-cert-manager",
 	"deploy/testdata/namespaced",
 	"deploy/testdata/all",
 	"deploy/testdata/own",

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/routesrv/routesrv/dataplane"
+	"github.com/routesrv/routesrv/internal/admission"
 	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/internal/server"
 	"github.com/routesrv/routesrv/internal/sidecar"
@@ -94,7 +95,11 @@ func checkNames() error {
 	if err != nil {
 		return err
 	}
-	all = append(append(all, own...), relay...)
+	webhook, err := webhookSeries()
+	if err != nil {
+		return err
+	}
+	all = slices.Concat(all, own, relay, webhook)
 	names, err := markdownFiles(".")
 	if err != nil {
 		return err
@@ -158,6 +163,13 @@ func serverSeries() ([]series, error) {
 	if _, err := documentedServer(registry); err != nil {
 		return nil, err
 	}
+	return described(registry)
+}
+
+// webhookSeries are those of the admission webhook alone.
+func webhookSeries() ([]series, error) {
+	registry := prometheus.NewRegistry()
+	admission.NewMetrics(registry)
 	return described(registry)
 }
 
@@ -234,6 +246,13 @@ A route server with ` + "`--upstream`" + ` has those of the first table that are
 
 `
 
+const webhookIntro = `
+## Series of the webhook
+
+` + "`routesrv webhook`" + ` has these beside those of connections and of the source.
+
+`
+
 const sidecarIntro = `
 ## Series of dataplane-client
 
@@ -264,6 +283,12 @@ func writeMetrics(w io.Writer) error {
 	}
 	io.WriteString(w, relayIntro)
 	writeTable(w, relay)
+	webhook, err := webhookSeries()
+	if err != nil {
+		return err
+	}
+	io.WriteString(w, webhookIntro)
+	writeTable(w, webhook)
 	io.WriteString(w, sidecarIntro)
 	writeTable(w, own)
 	return nil
