@@ -20,11 +20,14 @@ func (c *candidates) duplicates() []Problem {
 			message := fmt.Sprintf("Ignoring route with the same id %s, existing: %s, ignored: %s",
 				id, winner.route().text(), p.route().text())
 			owner := p.owner()
-			if keeper := winner.owner(); keeper != owner {
+			keeper := winner.owner()
+			detail := fmt.Sprintf("two paths of the object make routes of one id (%s), so only the first of them is served", id)
+			if keeper != owner {
+				detail = fmt.Sprintf("%s has a route of the same id (%s) and was there first, so this one is left out", keeper, id)
 				message += fmt.Sprintf(" (%s keeps the id, the route of %s is ignored)", keeper, owner)
 			}
 			problems = append(problems, Problem{
-				Owner: owner, Route: id, Reason: DuplicateID, Severity: Error, Plain: true, Message: message,
+				Owner: owner, Route: id, Reason: DuplicateID, Severity: Error, Plain: true, Message: message, detail: detail, about: id,
 			})
 		}
 	}
@@ -52,6 +55,8 @@ func (c *candidates) shadows() []Problem {
 				Owner: p.owner(), Route: p.route().ID, Reason: Shadows, Severity: Warning,
 				Message: fmt.Sprintf("route %s matches what route %s of %s matches: proxies take one of the two at random",
 					p.route().ID, first.route().ID, first.owner()),
+				detail: fmt.Sprintf("%s, which was there first, has a route for the same host and path, and proxies take one of the two at random",
+					first.owner()),
 			})
 		}
 	}

@@ -133,7 +133,7 @@ func checkArgument(kinds string, a any) error {
 			return nil
 		case isNumber && !strings.HasPrefix(kind, "s"):
 			if !inRange(kind, n) {
-				return fmt.Errorf("%v: want %s", n, kind)
+				return fmt.Errorf("%v: want %s", n, numberText(kind))
 			}
 			return nil
 		case strings.HasPrefix(kind, "s"):
@@ -164,6 +164,26 @@ func inRange(kind string, n float64) bool {
 		return n >= 0 && n <= 1
 	}
 	return true
+}
+
+// numberText says which numbers a kind has.
+func numberText(kind string) string {
+	if limits, ok := strings.CutPrefix(kind, "int"); ok {
+		low, high, _ := strings.Cut(limits, "..")
+		if high == "" {
+			return "a whole number from " + low
+		}
+		return "a whole number from " + low + " to " + high
+	}
+	switch kind {
+	case "n>0":
+		return "a number above 0"
+	case "n>=0", "n>=1":
+		return "a number from " + kind[len("n>="):]
+	case "n0..1":
+		return "a number from 0 to 1"
+	}
+	return "a number"
 }
 
 func checkText(kind, s string) (err error) {
