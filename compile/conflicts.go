@@ -27,11 +27,14 @@ func (c *candidates) duplicates() []Problem {
 
 // duplicate is the problem of a route that did not get its id.
 func duplicate(r *made, owner kube.Ref, winner *made, keeper kube.Ref) Problem {
-	message := fmt.Sprintf("Ignoring route with the same id %s, existing: %s, ignored: %s", r.id(), winner.text(), r.text())
+	id := r.id()
+	message := fmt.Sprintf("Ignoring route with the same id %s, existing: %s, ignored: %s", id, winner.text(), r.text())
+	detail := fmt.Sprintf("two paths of the object make routes of one id (%s), so only the first of them is served", id)
 	if keeper != owner {
+		detail = fmt.Sprintf("%s has a route of the same id (%s) and was there first, so this one is left out", keeper, id)
 		message += fmt.Sprintf(" (%s keeps the id, the route of %s is ignored)", keeper, owner)
 	}
-	return Problem{Owner: owner, Route: r.id(), Reason: DuplicateID, Severity: Error, Plain: true, Message: message}
+	return Problem{Owner: owner, Route: id, Reason: DuplicateID, Severity: Error, Plain: true, Message: message, detail: detail, about: id}
 }
 
 // shadows are the routes of the table that match exactly what a route of another object matches, which was there first:
@@ -69,5 +72,6 @@ func shadow(r *made, owner kube.Ref, first *made, of kube.Ref) Problem {
 	return Problem{
 		Owner: owner, Route: r.ID, Reason: Shadows, Severity: Warning,
 		Message: fmt.Sprintf("route %s matches what route %s of %s matches: proxies take one of the two at random", r.ID, first.ID, of),
+		detail:  fmt.Sprintf("%s, which was there first, has a route for the same host and path, and proxies take one of the two at random", of),
 	}
 }

@@ -106,6 +106,7 @@ func (b *ingressBuilder) shares(r *kube.IngressRule) map[pathBackend]share {
 				weights = append(weights, b.ann.weights[p.Backend.Service])
 			}
 		}
+		b.unit.checkWeights(names, weights)
 		for name, s := range b.set.TrafficAlgorithm.split(names, weights, false) {
 			result[pathBackend{first.Path, name}] = s
 		}

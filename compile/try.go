@@ -46,21 +46,11 @@ func (c *Compiler) Try(o kube.Object) (Trial, error) {
 	switch {
 	case t.object.refused != nil:
 		return Trial{Problems: []Problem{*t.object.refused}}, nil
-	case t.object.skipped:
+	case t.object.skipped != nil:
 		return Trial{Skipped: true}, nil
 	}
 	t.replace(kind)
 	return t.compile(), nil
-}
-
-// OfOthers reports whether a problem of this reason depends on other objects as well: it may come and go while its owner stays as
-// it is.
-func (r Reason) OfOthers() bool {
-	switch r {
-	case ServiceNotFound, PortNotFound, InvalidService, TLSSecret, TLSCertificate, DuplicateID, Shadows, DefaultFilters, EastWestEnabled:
-		return true
-	}
-	return false
 }
 
 // trial is the attempt to put an object into a memory, which is only read.

@@ -18,7 +18,6 @@ package admission
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 
@@ -109,7 +108,7 @@ func (j *Judge) Review(kind kube.Kind, object, old []byte) (Verdict, error) {
 	}
 	var v Verdict
 	for _, p := range now.Problems {
-		if p.Severity == compile.Error && !p.Reason.OfOthers() && count(now.Problems, p.Reason) > count(had, p.Reason) && !has(had, p) {
+		if p.Severity == compile.Error && !p.Reason.Info().Elsewhere && count(now.Problems, p.Reason) > count(had, p.Reason) && !has(had, p) {
 			v.Refused = append(v.Refused, p)
 		} else {
 			v.Warnings = append(v.Warnings, p)
@@ -192,7 +191,7 @@ func (j *Judge) tryAlone(o kube.Object) (compile.Trial, error) {
 	t, err := j.alone.Try(o)
 	own := t.Problems[:0]
 	for _, p := range t.Problems {
-		if !p.Reason.OfOthers() {
+		if !p.Reason.Info().Elsewhere {
 			own = append(own, p)
 		}
 	}
@@ -202,9 +201,5 @@ func (j *Judge) tryAlone(o kube.Object) (compile.Trial, error) {
 
 // text is a problem in one line, for whoever wrote the object.
 func text(p compile.Problem) string {
-	s := p.Message
-	if p.Cause != "" {
-		s += ": " + p.Cause
-	}
-	return fmt.Sprintf("%s: %s", p.Reason, strings.Join(strings.Fields(s), " "))
+	return string(p.Reason) + ": " + strings.Join(strings.Fields(p.Text()), " ")
 }

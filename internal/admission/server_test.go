@@ -31,7 +31,9 @@ const patience = time.Minute
 // sourceFunc is a source under the hands of a test.
 type sourceFunc func(context.Context) (*kube.Snapshot, error)
 
-func (f sourceFunc) Read(ctx context.Context, _ kube.ReadOptions) (*kube.Snapshot, error) { return f(ctx) }
+func (f sourceFunc) Read(ctx context.Context, _ kube.ReadOptions) (*kube.Snapshot, error) {
+	return f(ctx)
+}
 
 // certificate writes the certificate of package httptest, and gives a pool that trusts it.
 func certificate(t *testing.T) (cert, key string, pool *x509.CertPool) {

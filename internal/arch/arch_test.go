@@ -32,12 +32,13 @@ var allowed = map[string][]string{
 	"internal/durable":   {},
 	"internal/delivery":  {},
 	"internal/pace":      {},
+	"internal/catalogue": {"eskip"},
 
 	// pure: no I/O, no clock, no log
-	"compile":    {"eskip", "kube", "internal/proxysafe", "internal/routeid", "table"},
+	"compile":    {"eskip", "internal/catalogue", "kube", "internal/proxysafe", "internal/routeid", "table"},
 	"shadowdiff": {"eskip", "internal/pace", "internal/routeid"},
 	"rollout":    {},
-	"match":      {"eskip"},
+	"match":      {"eskip", "internal/catalogue"},
 
 	// serving
 	"etagcache": {"internal/delivery", "table", "internal/wire"},
@@ -106,7 +107,7 @@ var rows = []struct {
 }{
 	{"language", []string{"eskip"}},
 	{"data", []string{"kube", "table", "internal/routeid", "internal/durable", "internal/delivery", "internal/pace"}},
-	{"words", []string{"internal/wire", "guard", "internal/proxysafe", "internal/audit"}},
+	{"words", []string{"internal/wire", "guard", "internal/proxysafe", "internal/catalogue", "internal/audit"}},
 	{"pure", []string{"compile", "match", "rollout", "shadowdiff"}},
 	{"serving", []string{"etagcache"}},
 	{"seam", []string{"gate"}},
@@ -233,7 +234,7 @@ var only = map[string][]string{
 
 // pure packages do no I/O, have no clock and log nothing.
 var pure = []string{
-	"eskip", "kube", "table", "guard", "internal/proxysafe", "internal/routeid", "internal/wire", "compile", "rollout", "shadowdiff", "match", "internal/source/cluster/internal/decode",
+	"eskip", "kube", "table", "guard", "internal/proxysafe", "internal/routeid", "internal/wire", "internal/catalogue", "compile", "rollout", "shadowdiff", "match", "internal/source/cluster/internal/decode",
 }
 
 // impure are imports that a pure package does not have. net/http is for the template context of eskip, log/slog and os

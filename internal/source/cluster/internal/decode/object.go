@@ -136,7 +136,7 @@ func decodeEndpoints(raw []byte) (kube.Object, error) {
 	o := &kube.Endpoints{Namespace: in.Namespace, Name: in.Name}
 	for i := range in.Subsets {
 		s := &in.Subsets[i]
-		sub := kube.Subset{Ports: make([]kube.EndpointPort, 0, len(s.Ports))}
+		sub := kube.Subset{NotReady: len(s.NotReadyAddresses), Ports: make([]kube.EndpointPort, 0, len(s.Ports))}
 		for j := range s.Addresses {
 			sub.Addresses = append(sub.Addresses, s.Addresses[j].IP)
 		}
