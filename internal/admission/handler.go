@@ -9,8 +9,8 @@ import (
 	"log/slog"
 	"mime"
 	"net/http"
+	"strings"
 	"time"
-	"unicode/utf8"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -178,16 +178,8 @@ func warnings(problems []compile.Problem) []string {
 
 // cut shortens s to n bytes, without breaking a character.
 func cut(s string, n int) string {
-	const more = "..."
 	if len(s) <= n {
 		return s
 	}
-	s = s[:n-len(more)]
-	for len(s) > 0 && !utf8.ValidString(s[max(0, len(s)-utf8.UTFMax):]) {
-		if r, size := utf8.DecodeLastRuneInString(s); r != utf8.RuneError || size > 1 {
-			break
-		}
-		s = s[:len(s)-1]
-	}
-	return s + more
+	return strings.ToValidUTF8(s[:n-3], "") + "..."
 }
