@@ -93,7 +93,7 @@ var allowed = map[string][]string{
 	"internal/source/cluster/internal/clustertest": {"internal/kubetest", "kube"},
 	"internal/kubelet": {"internal/image", "internal/sandbox"},
 	"hack/release":     {"internal/release"},
-	"hack/docs":        {"internal/config", "dataplane", "internal/httpserve", "kube", "internal/server", "internal/sidecar", "internal/source/cluster", "internal/source/cluster/watch"},
+	"hack/docs":        {"compile", "internal/config", "dataplane", "internal/httpserve", "kube", "internal/server", "internal/sidecar", "internal/source/cluster", "internal/source/cluster/watch"},
 	"hack/mutate":      {},
 	"hack/scale":       {},
 	"hack/testcount":   {},

@@ -103,7 +103,7 @@ func TestDocumentedDefaults(t *testing.T) {
 		"kubernetes-valkey-service-port": "6379", "tls-min-version": "1.2", "application-log-level": "INFO",
 		"block-profile-rate": "0", "mutex-profile-fraction": "0", "memory-profile-rate": "0",
 		"poll-max-backoff": "15s", "kubernetes-request-timeout": "30s",
-		"kubernetes-read": "poll", "kubernetes-reconcile-interval": "10m", "shutdown-timeout": "30s", "max-streams": "10000", "max-connections": "20000",
+		"kubernetes-read": "poll", "kubernetes-reconcile-interval": "10m", "shutdown-timeout": "30s", "max-streams": "10000", "max-connections": "20000", "problem-namespaces": "0",
 		"guard-max-loss": "0.5", "guard-max-backend-loss": "0.5", "guard-window": "10m", "guard-hold": "10m", "guard-release": "auto", "guard-max-routes": "0", "guard-max-bytes": "0",
 		"transport": "auto", "full-fetch-interval": "1h", "fetch-timeout": "10s", "max-table-bytes": "0",
 	}
@@ -270,6 +270,8 @@ func compileSamples() map[string]sample {
 		"enable-kubernetes-east-west":           opt("true", true, func(o compile.Options) any { return o.EastWest }),
 		"kubernetes-east-west-domain":           opt("d", "d", func(o compile.Options) any { return o.EastWestDomain }),
 
+		"filters":                  opt("a,b", []string{"a", "b"}, func(o compile.Options) any { return o.ExtraFilters }),
+		"predicates":               opt("A,B", []string{"A", "B"}, func(o compile.Options) any { return o.ExtraPredicates }),
 		"default-filters-prepend":  opt(`a("x=y") -> b()`, &eskip.DefaultFilters{Prepend: fs}, func(o compile.Options) any { return o.DefaultFilters }),
 		"default-filters-append":   opt(`a("x=y") -> b()`, &eskip.DefaultFilters{Append: fs}, func(o compile.Options) any { return o.DefaultFilters }),
 		"enable-oauth2-grant-flow": opt("true", true, func(o compile.Options) any { return o.OAuthGrantCallback }),
@@ -298,6 +300,7 @@ func serveSamples() map[string]sample {
 		"shutdown-timeout":              one("5s", 5*time.Second, func(c *config.RouteServer) any { return c.Listen.ShutdownTimeout }),
 		"max-connections":               one("99", 99, func(c *config.RouteServer) any { return c.Listen.MaxConnections }),
 		"max-streams":                   one("7", 7, func(c *config.RouteServer) any { return c.Listen.MaxStreams }),
+		"problem-namespaces":            one("5", 5, func(c *config.RouteServer) any { return c.Listen.ProblemNamespaces }),
 		"enable-profile":                one("true", true, func(c *config.RouteServer) any { return c.Listen.EnableProfile }),
 		"block-profile-rate":            one("5", 5, func(c *config.RouteServer) any { return c.Listen.BlockProfileRate }),
 		"mutex-profile-fraction":        one("5", 5, func(c *config.RouteServer) any { return c.Listen.MutexProfileFraction }),
