@@ -56,6 +56,10 @@ func (f *findings) checkRefused(s *settings, r *eskip.Route) {
 		return
 	}
 	what := err.Error()
+	about := string(reason) + " " + what
+	if slices.ContainsFunc(f.list, func(p Problem) bool { return p.Reason == WouldReject && p.about == about }) {
+		return // one of the many routes of the object
+	}
 	var detail string
 	switch reason {
 	case catalogue.UnknownFilter:
@@ -69,10 +73,10 @@ func (f *findings) checkRefused(s *settings, r *eskip.Route) {
 	default:
 		detail = "a proxy does not accept the route: " + what
 	}
-	f.addOnce(Problem{
+	f.add(Problem{
 		Route: r.Id, Reason: WouldReject, Severity: Warning,
 		Message: fmt.Sprintf("proxies refuse route %s and routes like it: %s: %s", r.Id, reason, what),
-		detail:  detail + ", so proxies ignore the routes that have it", about: string(reason) + " " + what,
+		detail:  detail + ", so proxies ignore the routes that have it", about: about,
 	})
 }
 

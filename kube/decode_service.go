@@ -94,8 +94,8 @@ type jsonEndpoints struct {
 		Addresses []*struct {
 			IP string `json:"ip"`
 		} `json:"addresses"`
-		NotReady jsonCount `json:"notReadyAddresses"`
-		Ports []*jsonEndpointPort `json:"ports"`
+		NotReady jsonCount           `json:"notReadyAddresses"`
+		Ports    []*jsonEndpointPort `json:"ports"`
 	} `json:"subsets"`
 }
 

@@ -37,6 +37,12 @@ func NewCompiler(o compile.Options, log *slog.Logger, reg prometheus.Registerer)
 	return &Compiler{options: o, memory: memory, ledger: newLedger(log, reg)}, nil
 }
 
+// CountNamespaces adds the series routesrv_namespace_problems for the namespaces with the most problems, at most n. It is to be
+// called before the first Compile.
+func (c *Compiler) CountNamespaces(n int, reg prometheus.Registerer) {
+	c.ledger.spaces = newNamespaces(n, reg)
+}
+
 // Compile gives the routes of a snapshot and notes its problems. If it panics, which is left to the Poller, what the
 // Compiler remembers cannot be trusted any more: it compiles the next snapshot without memory.
 func (c *Compiler) Compile(s *kube.Snapshot) table.List {

@@ -83,6 +83,8 @@ func parseMatch(args []string, env config.Env) (*matchOptions, []config.Warning,
 	if len(o.server.Source.Manifests) > 0 {
 		warnings = append(warnings, config.Warning{Flag: "--manifests", Text: "has no effect: the table is TABLE"})
 	}
+	o.proxy.ExtraFilters = append(o.proxy.ExtraFilters, o.server.Compile.ExtraFilters...)
+	o.proxy.ExtraPredicates = append(o.proxy.ExtraPredicates, o.server.Compile.ExtraPredicates...)
 	o.proxy.ForwardBackendURL = o.server.Compile.ForwardBackendURL
 	return o, warnings, err
 }

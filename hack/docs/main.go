@@ -21,6 +21,7 @@ import (
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/internal/admission"
 	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/internal/events"
 	"github.com/routesrv/routesrv/internal/server"
 	"github.com/routesrv/routesrv/internal/sidecar"
 	"github.com/routesrv/routesrv/internal/source/cluster"
@@ -140,7 +141,7 @@ func documentedServer(registry *prometheus.Registry) (*server.Server, error) {
 	}
 	defer os.RemoveAll(state)
 	return server.New(server.Config{
-		Source: noSource{}, Registry: registry, StateDir: state, EnableProfile: true, MaxStreams: 1,
+		Source: noSource{}, Registry: registry, StateDir: state, EnableProfile: true, MaxStreams: 1, ProblemNamespaces: 1,
 		Redis: server.Shard{Namespace: "n", Name: "n"}, Valkey: server.Shard{Namespace: "n", Name: "n"},
 	})
 }
@@ -160,6 +161,7 @@ func serverSeries() ([]series, error) {
 	registry := prometheus.NewRegistry()
 	cluster.NewMetrics(registry)
 	watch.NewMetrics(registry)
+	events.NewMetrics(registry)
 	if _, err := documentedServer(registry); err != nil {
 		return nil, err
 	}

@@ -70,17 +70,18 @@ var allowed = map[string][]string{
 	"internal/server": {
 		"compile", "dataplane", "eskip", "etagcache", "gate", "guard", "internal/httpserve", "internal/httpserve/guardpage", "internal/audit", "internal/durable", "poller", "internal/relay", "table",
 	},
+	"internal/events":    {"compile", "kube"},
 	"internal/admission": {"compile", "internal/httpserve", "internal/pace", "kube", "poller"},
 	"internal/sidecar": {
 		"compile", "dataplane", "eskip", "etagcache", "gate", "guard", "internal/httpserve", "internal/httpserve/guardpage", "internal/audit", "internal/durable", "poller", "rollout",
 		"shadowdiff", "shadowdiff/page", "table",
 	},
 	"internal/config": {"compile", "dataplane", "eskip", "guard", "kube", "poller", "internal/proxysafe"},
-	"internal/setup":  {"internal/config", "dataplane", "internal/durable", "poller", "internal/source/cluster", "internal/source/cluster/watch", "internal/source/filterdir", "internal/source/manifests"},
+	"internal/setup":  {"internal/config", "internal/events", "dataplane", "internal/durable", "poller", "internal/source/cluster", "internal/source/cluster/watch", "internal/source/filterdir", "internal/source/manifests"},
 
 	// binaries
 	"cmd/dataplane-client": {"internal/config", "dataplane", "rollout", "internal/setup", "internal/sidecar"},
-	"cmd/routesrv":         {"compile", "internal/admission", "internal/config", "dataplane", "eskip", "kube", "match", "internal/httpserve", "internal/peers", "poller", "internal/server", "internal/setup", "shadowdiff", "shadowdiff/page", "internal/source/tables", "table"},
+	"cmd/routesrv":         {"compile", "internal/admission", "internal/events", "internal/config", "internal/events", "dataplane", "eskip", "kube", "match", "internal/httpserve", "internal/peers", "poller", "internal/server", "internal/setup", "shadowdiff", "shadowdiff/page", "internal/source/tables", "table"},
 
 	// aside: only tests use these
 	"internal/fixture":   {"compile", "eskip"},
@@ -94,7 +95,7 @@ var allowed = map[string][]string{
 	"internal/source/cluster/internal/clustertest": {"internal/kubetest", "kube"},
 	"internal/kubelet": {"internal/image", "internal/sandbox"},
 	"hack/release":     {"internal/release"},
-	"hack/docs":        {"internal/admission", "internal/config", "dataplane", "internal/httpserve", "kube", "internal/server", "internal/sidecar", "internal/source/cluster", "internal/source/cluster/watch"},
+	"hack/docs":        {"compile", "internal/admission", "internal/config", "internal/events", "dataplane", "internal/httpserve", "kube", "internal/server", "internal/sidecar", "internal/source/cluster", "internal/source/cluster/watch"},
 	"hack/mutate":      {},
 	"hack/scale":       {},
 	"hack/testcount":   {},
@@ -114,7 +115,7 @@ var rows = []struct {
 	{"producers", []string{
 		"internal/source/cluster", "internal/source/manifests", "internal/source/filterdir", "internal/source/tables", "poller", "dataplane",
 	}},
-	{"parts", []string{"internal/relay", "internal/httpserve", "internal/config", "internal/peers", "shadowdiff/page"}},
+	{"parts", []string{"internal/relay", "internal/httpserve", "internal/config", "internal/events", "internal/peers", "shadowdiff/page"}},
 	{"pages", []string{"internal/httpserve/guardpage"}},
 	{"assembly", []string{"internal/setup", "internal/admission", "internal/server", "internal/sidecar"}},
 	{"binaries", []string{"cmd/routesrv", "cmd/dataplane-client"}},
@@ -228,7 +229,7 @@ func TestPictureIsTrue(t *testing.T) {
 
 // only are packages that few packages of ours may import and no other.
 var only = map[string][]string{
-	"k8s.io/client-go/":             {"internal/source/cluster/internal/api"},
+	"k8s.io/client-go/":             {"internal/source/cluster/internal/api", "internal/events"},
 	"k8s.io/apimachinery/pkg/watch": {}, // events are those of source/cluster/internal/decode
 }
 

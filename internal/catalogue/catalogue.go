@@ -110,8 +110,8 @@ func (c *Catalogue) Backend(r *eskip.Route) error {
 	case r.BackendType == eskip.ForwardBackend:
 		address = c.forwardURL
 	}
-	if address == "" {
-		return nil // valid, and answered with 500
+	if address == "" || plainEndpoint(address) {
+		return nil // without an address it is valid, and answered with 500
 	}
 	u, err := url.ParseRequestURI(address)
 	if err != nil {
@@ -298,7 +298,7 @@ func plainExpression(expr string) bool {
 		inner, ok = strings.CutSuffix(inner, ")$")
 	}
 	if !ok {
-		inner = expr
+		inner = strings.TrimPrefix(expr, "^")
 	}
 	for inner != "" {
 		switch b := inner[0]; {

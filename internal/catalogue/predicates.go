@@ -164,22 +164,30 @@ func checkPaths(r *eskip.Route) error {
 
 // checkPatterns refuses a free wildcard that is not the last segment of its path.
 func checkPatterns(r *eskip.Route) error {
-	patterns := []string{r.Path}
-	for _, p := range r.Predicates {
-		if isPath(p) {
-			pattern, _ := pathArgument(p)
-			patterns = append(patterns, pattern)
-		}
+	if err := checkPattern(r.Path); err != nil {
+		return err
 	}
-	for _, p := range patterns {
-		if !strings.Contains(p, "*") {
+	for _, p := range r.Predicates {
+		if !isPath(p) {
 			continue
 		}
-		segments := segmentsOf(p)
-		at := slices.IndexFunc(segments, func(s string) bool { return strings.HasPrefix(s, "*") })
-		if at >= 0 && at < len(segments)-1 {
-			return errors.New("free wildcard param should be last")
+		if pattern, err := pathArgument(p); err == nil {
+			if err := checkPattern(pattern); err != nil {
+				return err
+			}
 		}
+	}
+	return nil
+}
+
+func checkPattern(pattern string) error {
+	if strings.IndexByte(pattern, '*') < 0 {
+		return nil
+	}
+	segments := segmentsOf(pattern)
+	at := slices.IndexFunc(segments, func(s string) bool { return strings.HasPrefix(s, "*") })
+	if at >= 0 && at < len(segments)-1 {
+		return errors.New("free wildcard param should be last")
 	}
 	return nil
 }

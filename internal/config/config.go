@@ -115,6 +115,8 @@ type Listen struct {
 	MaxConnections int
 	// MaxStreams is how many clients may follow the table; 0 is none.
 	MaxStreams int
+	// ProblemNamespaces is for how many namespaces problems are counted; 0 is none.
+	ProblemNamespaces int
 
 	// EnableProfile serves profiles on the support listener. The rates are those of package runtime; zero leaves the
 	// runtime's own.

@@ -30,9 +30,9 @@ import (
 
 // Limits and rhythm.
 const (
-	lookEvery = 5 * time.Second
+	lookEvery = 2 * time.Second
 	// settle is how long a problem has to last. A rollout has many that are over in a moment: an Ingress before its Service.
-	settle = 15 * time.Second
+	settle = 10 * time.Second
 	// renewal is how old an Event may get. API servers forget Events after an hour.
 	renewal = 40 * time.Minute
 	// perObject is how many problems of one object have Events; /problems has them all.

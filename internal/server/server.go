@@ -57,6 +57,9 @@ type Config struct {
 	Interval   time.Duration
 	MaxBackoff time.Duration
 
+	// ProblemNamespaces is for how many namespaces problems are counted in series of their own; 0 means that there are none.
+	ProblemNamespaces int
+
 	// Address and SupportAddress are host:port to listen on; the host may be empty. An empty Address is
 	// [DefaultAddress]; an empty SupportAddress means that there is no support listener.
 	Address        string
@@ -87,6 +90,9 @@ type Config struct {
 	// Peers gives the table that another replica serves, and the address of it, to compare the first table with; it is called
 	// if there is no checkpoint. nil means that there are no other replicas. A relay does not call it.
 	Peers func(context.Context) (t *table.Table, from string, err error)
+
+	// Events writes problems as Kubernetes Events until the context ends; nil means that nobody does. A relay does not call it.
+	Events func(ctx context.Context, problems func() []poller.Problem) error
 
 	// StateDir is the folder of the checkpoint, and of the file with decisions; empty means none.
 	StateDir string
@@ -201,6 +207,9 @@ func (s *Server) newPoller() error {
 	var err error
 	if s.compiler, err = poller.NewCompiler(s.cfg.Compile, s.cfg.Logger, s.registry); err != nil {
 		return err
+	}
+	if s.cfg.ProblemNamespaces > 0 {
+		s.compiler.CountNamespaces(s.cfg.ProblemNamespaces, s.registry)
 	}
 	metrics := gate.NewMetrics(s.registry, "routesrv")
 	if s.gate, err = gate.New(gate.Config{

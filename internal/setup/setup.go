@@ -4,6 +4,7 @@
 package setup
 
 import (
+	"crypto/rand"
 	"fmt"
 	"io"
 	"log/slog"
@@ -70,7 +71,8 @@ func access(cfg config.Source) cluster.Config {
 	}
 }
 
-// Events makes what writes problems to the API that the configuration reads. The name of the pod is the name of the host.
+// Events makes what writes problems to the API that the configuration reads. A replica is known by the name of its host, which is
+// that of its pod, and by something of its own: two processes on one host must not take each other for themselves.
 func Events(cfg config.Source, namespace string, log *slog.Logger, reg prometheus.Registerer) (*events.Cluster, error) {
 	rest, err := access(cfg).Access()
 	if err != nil {
@@ -80,7 +82,12 @@ func Events(cfg config.Source, namespace string, log *slog.Logger, reg prometheu
 	if err != nil {
 		return nil, fmt.Errorf("name of this replica: %w", err)
 	}
-	return events.NewCluster(events.Config{REST: rest, Namespace: namespace, Identity: host, Logger: log, Registry: reg})
+	var own [4]byte
+	if _, err := rand.Read(own[:]); err != nil {
+		return nil, fmt.Errorf("name of this replica: %w", err)
+	}
+	identity := fmt.Sprintf("%s_%x", host, own)
+	return events.NewCluster(events.Config{REST: rest, Namespace: namespace, Identity: identity, Logger: log, Registry: reg})
 }
 
 // clusterSource makes a source that polls the API or watches it.
