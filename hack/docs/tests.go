@@ -62,9 +62,9 @@ func checkThreats(text string) (errs []error) {
 			}
 			break
 		}
-		cells := strings.Split(strings.TrimSuffix(strings.TrimSpace(line), " |"), " | ")
-		if last := cells[len(cells)-1]; !testName.MatchString(last) && !strings.HasPrefix(last, "nothing: ") {
-			errs = append(errs, fmt.Errorf("%s: the row %q names no test", securityFile, cells[0]))
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		if last := strings.TrimSpace(cells[len(cells)-1]); !testName.MatchString(last) && !strings.HasPrefix(last, "nothing: ") {
+			errs = append(errs, fmt.Errorf("%s: the row %q names no test", securityFile, strings.TrimSpace(cells[0])))
 		}
 	}
 	return errs
