@@ -84,6 +84,7 @@ func (m *manifests) kubectl(t *testing.T, args ...string) string {
 // TestManifests applies everything to a real API server. The kinds of others, which have to be there first, are in
 // testdata/crds.
 func TestManifests(t *testing.T) {
+	t.Parallel() // it has an API server of its own
 	m := newManifests(t)
 	t.Run("StrictValidationFindsWhatIsWrong", m.testStrictness)
 	t.Run("EachIsTakenAndGoesWithOneCommand", m.testEach)
