@@ -40,6 +40,9 @@ var allowed = map[string][]string{
 	"rollout":    {},
 	"match":      {"eskip", "internal/catalogue"},
 
+	// answers: pure, too
+	"explain": {"compile", "eskip", "internal/catalogue", "internal/routeid", "kube", "match", "table"},
+
 	// serving
 	"etagcache": {"internal/delivery", "table", "internal/wire"},
 
@@ -79,7 +82,7 @@ var allowed = map[string][]string{
 
 	// binaries
 	"cmd/dataplane-client": {"internal/config", "dataplane", "rollout", "internal/setup", "internal/sidecar"},
-	"cmd/routesrv":         {"compile", "internal/config", "dataplane", "eskip", "kube", "match", "internal/peers", "poller", "internal/server", "internal/setup", "shadowdiff", "shadowdiff/page", "internal/source/tables", "table"},
+	"cmd/routesrv":         {"compile", "internal/config", "dataplane", "eskip", "explain", "kube", "match", "internal/peers", "poller", "internal/server", "internal/setup", "shadowdiff", "shadowdiff/page", "internal/source/tables", "table"},
 
 	// aside: only tests use these
 	"internal/fixture":   {"compile", "eskip"},
@@ -108,6 +111,7 @@ var rows = []struct {
 	{"data", []string{"kube", "table", "internal/routeid", "internal/durable", "internal/delivery", "internal/pace"}},
 	{"words", []string{"internal/wire", "guard", "internal/proxysafe", "internal/catalogue", "internal/audit"}},
 	{"pure", []string{"compile", "match", "rollout", "shadowdiff"}},
+	{"answers", []string{"explain"}},
 	{"serving", []string{"etagcache"}},
 	{"seam", []string{"gate"}},
 	{"producers", []string{
@@ -233,7 +237,7 @@ var only = map[string][]string{
 
 // pure packages do no I/O, have no clock and log nothing.
 var pure = []string{
-	"eskip", "kube", "table", "guard", "internal/proxysafe", "internal/routeid", "internal/wire", "internal/catalogue", "compile", "rollout", "shadowdiff", "match", "internal/source/cluster/internal/decode",
+	"eskip", "kube", "table", "guard", "internal/proxysafe", "internal/routeid", "internal/wire", "internal/catalogue", "compile", "rollout", "shadowdiff", "match", "explain", "internal/source/cluster/internal/decode",
 }
 
 // impure are imports that a pure package does not have. net/http is for the template context of eskip, log/slog and os
