@@ -232,6 +232,9 @@ func (x *explainer) ask(owner kube.Ref, id string, s sample, own map[string]bool
 	q.Winner, q.Owner = winner.Id, routes.owner(winner.Id)
 	if owned {
 		q.Result, q.Why = "shared", "the routes of both match, and none is more specific"
+		if len(winner.PathRegexps) > 0 && winner.Path == "" {
+			q.Why = fmt.Sprintf("its path is the expression %s, which matches this path as well, and neither is more specific", winner.PathRegexps[0])
+		}
 		if !tied(res.Outcomes) {
 			q.Why = "it depends on chance or on a part of the request that nobody knows"
 		}
@@ -265,7 +268,7 @@ func whyBehind(res match.Result, id string) string {
 		case match.LessSpecific:
 			return "its path is more specific"
 		case match.NoPath:
-			return "a path of type Prefix or Exact wins over an expression or no path, whatever stands in it"
+			return "its path is of type Prefix or Exact, which wins over a path that is an expression (ImplementationSpecific), whatever stands in it"
 		case match.LowerWeight:
 			return "its route for the same path has more conditions, or a higher Weight"
 		}
