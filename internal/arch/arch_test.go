@@ -64,6 +64,7 @@ var allowed = map[string][]string{
 
 	// parts and assembly: join producers into what the binaries run
 	"shadowdiff/page":    {"shadowdiff"},
+	"match/report":       {"eskip", "match", "shadowdiff"},
 	"internal/httpserve": {"guard", "table"},
 	"internal/relay":     {"dataplane", "etagcache", "gate", "guard", "table"},
 	"internal/peers":     {"dataplane", "gate", "guard", "table", "internal/wire"},
@@ -82,7 +83,7 @@ var allowed = map[string][]string{
 
 	// binaries
 	"cmd/dataplane-client": {"internal/config", "dataplane", "rollout", "internal/setup", "internal/sidecar"},
-	"cmd/routesrv":         {"compile", "internal/config", "dataplane", "eskip", "explain", "kube", "match", "internal/peers", "poller", "internal/server", "internal/setup", "shadowdiff", "shadowdiff/page", "internal/source/tables", "table"},
+	"cmd/routesrv":         {"compile", "internal/config", "dataplane", "eskip", "explain", "kube", "match", "match/report", "internal/peers", "poller", "internal/server", "internal/setup", "shadowdiff", "shadowdiff/page", "internal/source/tables", "table"},
 
 	// aside: only tests use these
 	"internal/fixture":   {"compile", "eskip"},
@@ -117,7 +118,7 @@ var rows = []struct {
 	{"producers", []string{
 		"internal/source/cluster", "internal/source/manifests", "internal/source/filterdir", "internal/source/tables", "poller", "dataplane",
 	}},
-	{"parts", []string{"internal/relay", "internal/httpserve", "internal/config", "internal/peers", "shadowdiff/page"}},
+	{"parts", []string{"internal/relay", "internal/httpserve", "internal/config", "internal/peers", "shadowdiff/page", "match/report"}},
 	{"pages", []string{"internal/httpserve/guardpage"}},
 	{"assembly", []string{"internal/setup", "internal/server", "internal/sidecar"}},
 	{"binaries", []string{"cmd/routesrv", "cmd/dataplane-client"}},
