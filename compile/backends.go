@@ -2,6 +2,8 @@ package compile
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -116,6 +118,30 @@ func (f *findings) checkWeights(names []string, weights []float64) {
 			Reason: ZeroWeight, Severity: Info, Message: fmt.Sprintf("backend %s has the weight 0 and gets no traffic", names[i]),
 			detail: fmt.Sprintf("the backend %q has the weight 0 beside backends with more, so it gets no traffic", names[i]), about: names[i],
 		})
+	}
+}
+
+// checkWeightNames reports weights for what is no backend: a slip of the pen there takes the traffic from somebody else.
+func (b *ingressBuilder) checkWeightNames() {
+	if len(b.ann.weights) == 0 {
+		return
+	}
+	known := map[string]bool{}
+	for i := range b.ing.Spec.Rules {
+		for _, p := range b.ing.Spec.Rules[i].Paths {
+			if p.Backend != nil {
+				known[p.Backend.Service] = true
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(b.ann.weights)) {
+		if !known[name] {
+			b.unit.add(Problem{
+				Reason: InvalidAnnotation, Severity: Warning,
+				Message: fmt.Sprintf("backend-weights annotation has a weight for %q, which is no backend", name),
+				detail:  fmt.Sprintf("the annotation %s has a weight for %q, which is no backend of the object, so the weight does not count", weightsAnnotation, name),
+			})
+		}
 	}
 }
 

@@ -1,7 +1,12 @@
 package compile
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/routesrv/routesrv/kube"
 )
@@ -35,5 +40,36 @@ func withObject[T kube.Object](list []T, o T) []T {
 
 // BadObject gives the problem of an object that could not be decoded.
 func BadObject(b kube.BadObject) Problem {
-	return Problem{Owner: b.Ref, Reason: Undecodable, Severity: Error, Plain: true, Message: b.Err.Error()}
+	p := Problem{Owner: b.Ref, Reason: Undecodable, Severity: Error, Plain: true, Message: b.Err.Error()}
+	if e := (*json.UnmarshalTypeError)(nil); errors.As(b.Err, &e) && e.Field != "" {
+		p.detail = fmt.Sprintf("the field %s is %s and has to be %s, so nothing of the object is served",
+			strings.Trim(e.Field, "."), withArticle(e.Value), wantedType(e.Type))
+	}
+	return p
+}
+
+// withArticle is what stands in a text of JSON, as the decoder calls it: "number 5", "string", "array".
+func withArticle(value string) string {
+	switch {
+	case value == "bool":
+		return "true or false"
+	case strings.HasPrefix(value, "a"), strings.HasPrefix(value, "o"):
+		return "an " + value
+	}
+	return "a " + value
+}
+
+// wantedType is a type in the words of who writes YAML.
+func wantedType(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "a string"
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		return "a whole number"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice:
+		return "a list"
+	}
+	return "an object with fields"
 }

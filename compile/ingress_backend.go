@@ -51,7 +51,10 @@ func (b *ingressBuilder) resolve(backend *kube.IngressBackend) (backendTarget, b
 	}
 	switch {
 	case !b.set.ExternalNames:
-		b.unit.infof(ExternalNames, "Not enabled to reference external name from ingress: %s/%s", b.ing.Namespace, b.ing.Name)
+		b.unit.add(Problem{
+			Reason: ExternalNames, Severity: Info, Message: fmt.Sprintf("Not enabled to reference external name from ingress: %s/%s", b.ing.Namespace, b.ing.Name),
+			detail: fmt.Sprintf("Service %q is of type ExternalName, which is switched off here, so the routes to it are left out", backend.Service),
+		})
 		return backendTarget{}, false
 	case !b.set.allowedExternalName(svc.ExternalName):
 		b.unit.infof(BackendRefused, "Not allowed external name: %s", notAllowedExternalName(svc))

@@ -290,6 +290,7 @@ func (m *memory) admitRouteGroup(rg *kube.RouteGroup) *object {
 	if err := validateRouteGroup(rg); err != nil {
 		o.refused = &Problem{
 			Owner: rg.Ref(), Reason: InvalidObject, Severity: Error, Plain: true, Message: "[routegroup] " + err.Error(),
+			detail: refusedBecause(err),
 		}
 		return o
 	}

@@ -28,6 +28,16 @@ func (s Severity) String() string { return severities[s] }
 // MarshalText implements [encoding.TextMarshaler].
 func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (s *Severity) UnmarshalText(text []byte) error {
+	at := slices.Index(severities, string(text))
+	if at < 0 {
+		return fmt.Errorf("severity %q: want one of %s", text, strings.Join(severities, ", "))
+	}
+	*s = Severity(at)
+	return nil
+}
+
 // Problem is one finding about one object: mostly a route that was left out. Its JSON has neither id nor text: use [Problem.ID]
 // and [Problem.Text].
 type Problem struct {

@@ -63,20 +63,20 @@ func (f *findings) checkRefused(s *settings, r *eskip.Route) {
 	var detail string
 	switch reason {
 	case catalogue.UnknownFilter:
-		detail = "there is no filter " + nameIn(what) + meant(s.proxies.Similar(nameIn(what), false))
+		detail = "proxies know no filter " + nameIn(what) + meant(s.proxies.Similar(nameIn(what), false))
 	case catalogue.UnknownPredicate:
-		detail = "there is no predicate " + nameIn(what) + meant(s.proxies.Similar(nameIn(what), true))
+		detail = "proxies know no predicate " + nameIn(what) + meant(s.proxies.Similar(nameIn(what), true))
 	case catalogue.InvalidFilterParams:
-		detail = "the arguments of the filter " + what + " are refused"
+		detail = "proxies do not accept the filter " + what
 	case catalogue.InvalidPredicateParams:
-		detail = "the arguments of the predicate " + what + " are refused"
+		detail = "proxies do not accept the predicate " + what
 	default:
-		detail = "a proxy does not accept the route: " + what
+		detail = "proxies do not accept a route: " + what
 	}
 	f.add(Problem{
 		Route: r.Id, Reason: WouldReject, Severity: Warning,
 		Message: fmt.Sprintf("proxies refuse route %s and routes like it: %s: %s", r.Id, reason, what),
-		detail:  detail + ", so proxies ignore the routes that have it", about: about,
+		detail:  detail + ", so they ignore the routes that have it", about: about,
 	})
 }
 

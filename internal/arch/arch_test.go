@@ -40,6 +40,9 @@ var allowed = map[string][]string{
 	"rollout":    {},
 	"match":      {"eskip", "internal/catalogue"},
 
+	// answers: pure, too
+	"explain": {"compile", "eskip", "internal/catalogue", "internal/routeid", "kube", "match", "table"},
+
 	// serving
 	"etagcache": {"internal/delivery", "table", "internal/wire"},
 
@@ -61,6 +64,7 @@ var allowed = map[string][]string{
 
 	// parts and assembly: join producers into what the binaries run
 	"shadowdiff/page":    {"shadowdiff"},
+	"match/report":       {"eskip", "match", "shadowdiff"},
 	"internal/httpserve": {"guard", "internal/durable", "table"},
 	"internal/relay":     {"dataplane", "etagcache", "gate", "guard", "table"},
 	"internal/peers":     {"dataplane", "gate", "guard", "table", "internal/wire"},
@@ -81,7 +85,7 @@ var allowed = map[string][]string{
 
 	// binaries
 	"cmd/dataplane-client": {"internal/config", "dataplane", "rollout", "internal/setup", "internal/sidecar"},
-	"cmd/routesrv":         {"compile", "internal/admission", "internal/events", "internal/config", "internal/events", "dataplane", "eskip", "kube", "match", "internal/httpserve", "internal/peers", "poller", "internal/server", "internal/setup", "shadowdiff", "shadowdiff/page", "internal/source/tables", "table"},
+	"cmd/routesrv":         {"compile", "internal/admission", "internal/config", "internal/events", "dataplane", "eskip", "explain", "kube", "match", "match/report", "internal/httpserve", "internal/peers", "poller", "internal/server", "internal/setup", "shadowdiff", "shadowdiff/page", "internal/source/tables", "table"},
 
 	// aside: only tests use these
 	"internal/fixture":   {"compile", "eskip"},
@@ -110,12 +114,13 @@ var rows = []struct {
 	{"data", []string{"kube", "table", "internal/routeid", "internal/durable", "internal/delivery", "internal/pace"}},
 	{"words", []string{"internal/wire", "guard", "internal/proxysafe", "internal/catalogue", "internal/audit"}},
 	{"pure", []string{"compile", "match", "rollout", "shadowdiff"}},
+	{"answers", []string{"explain"}},
 	{"serving", []string{"etagcache"}},
 	{"seam", []string{"gate"}},
 	{"producers", []string{
 		"internal/source/cluster", "internal/source/manifests", "internal/source/filterdir", "internal/source/tables", "poller", "dataplane",
 	}},
-	{"parts", []string{"internal/relay", "internal/httpserve", "internal/config", "internal/events", "internal/peers", "shadowdiff/page"}},
+	{"parts", []string{"internal/relay", "internal/httpserve", "internal/config", "internal/events", "internal/peers", "shadowdiff/page", "match/report"}},
 	{"pages", []string{"internal/httpserve/guardpage"}},
 	{"assembly", []string{"internal/setup", "internal/admission", "internal/server", "internal/sidecar"}},
 	{"binaries", []string{"cmd/routesrv", "cmd/dataplane-client"}},
@@ -235,7 +240,7 @@ var only = map[string][]string{
 
 // pure packages do no I/O, have no clock and log nothing.
 var pure = []string{
-	"eskip", "kube", "table", "guard", "internal/proxysafe", "internal/routeid", "internal/wire", "internal/catalogue", "compile", "rollout", "shadowdiff", "match", "internal/source/cluster/internal/decode",
+	"eskip", "kube", "table", "guard", "internal/proxysafe", "internal/routeid", "internal/wire", "internal/catalogue", "compile", "rollout", "shadowdiff", "match", "explain", "internal/source/cluster/internal/decode",
 }
 
 // impure are imports that a pure package does not have. net/http is for the template context of eskip, log/slog and os

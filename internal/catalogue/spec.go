@@ -142,6 +142,9 @@ func checkArgument(kinds string, a any) error {
 			want = append(want, "a number")
 		}
 	}
+	if s, ok := a.(string); ok {
+		return fmt.Errorf("%q: want %s", s, strings.Join(want, " or "))
+	}
 	return fmt.Errorf("%v: want %s", a, strings.Join(want, " or "))
 }
 
