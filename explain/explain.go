@@ -214,6 +214,7 @@ const (
 	maxObjects  = 20
 	maxRoutes   = 200
 	maxRequests = 20
+	maxHosts    = 50
 )
 
 // Explain explains. The query is one that [ParseQuery] gives.
@@ -221,7 +222,7 @@ func Explain(in Input, q Query) *Explanation {
 	x := &explainer{Input: in, out: &Explanation{Schema: Schema, Query: q, Objects: []Object{}}, hosts: map[string]*routesOf{}}
 	snapshot, result := in.Compiler.Latest()
 	if snapshot == nil {
-		x.out.Result, x.out.Cause = notFound, "Nothing was read yet: ask again when the route server is ready."
+		x.out.Result, x.out.Cause = NotFound, "Nothing was read yet: ask again when the route server is ready."
 		return x.out
 	}
 	x.snapshot, x.result = snapshot, result
@@ -236,7 +237,8 @@ func Explain(in Input, q Query) *Explanation {
 	return x.out
 }
 
-const notFound = "not_found"
+// NotFound is the Result if there is no such object, route or host.
+const NotFound = "not_found"
 
 // explainer makes one explanation.
 type explainer struct {

@@ -53,7 +53,8 @@ func (x *explainer) add(ref kube.Ref, in compile.Inspection) {
 	for _, s := range in.Services {
 		o.Services = append(o.Services, serviceOf(s))
 	}
-	for _, h := range hostsOf(in.Object) {
+	hosts := hostsOf(in.Object)
+	for _, h := range hosts[:min(maxHosts, len(hosts))] {
 		others := slices.DeleteFunc(x.Compiler.Claims(h), func(r kube.Ref) bool { return r == ref })
 		o.Hosts = append(o.Hosts, Host{Host: h, Others: append([]kube.Ref{}, others...)})
 	}
