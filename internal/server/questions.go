@@ -100,8 +100,8 @@ func (s *Server) questionEndpoints() []httpserve.Endpoint {
 		return all
 	}
 	return append(all, httpserve.Endpoint{
-		Path: "/explain", Methods: get, Handler: s.questions.limited("/explain", s.serveExplain), Condition: "not on a relay",
+		Path: "/explain", Methods: get, Handler: s.questions.limited("/explain", s.serveExplain),
 		Does: "what became of an object, the fault first: `kind=`, `namespace=` and `name=`, or `route=`, or `host=`: see [explain.md](explain.md). " +
-			"Text, or JSON by `Accept` or `?format=json`; 404 if there is no such thing. Limits as of `/match`",
+			"Text, or JSON by `Accept` or `?format=json`; 404 if there is no such thing, and on a relay, which knows no objects. Limits as of `/match`",
 	})
 }
