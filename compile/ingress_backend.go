@@ -39,11 +39,7 @@ func (b *ingressBuilder) resolve(backend *kube.IngressBackend) (backendTarget, b
 	}
 	port, ok := servicePort(svc, backend.Port())
 	if !ok {
-		b.unit.add(Problem{
-			Reason: PortNotFound, Severity: Error,
-			Message: fmt.Sprintf("Service %s has no port %s, its ports are %s: the route answers 502", backend.Service, backend.Port(), portTexts(svc)),
-			detail:  noPort(svc, backend.Service, backend.Port()) + ", so requests are answered with 502", about: backend.Service + ":" + backend.Port(),
-		})
+		b.noPort(svc, backend)
 		return backendTarget{}, true // no endpoints
 	}
 	if svc.Type != externalNameType {
@@ -61,6 +57,18 @@ func (b *ingressBuilder) resolve(backend *kube.IngressBackend) (backendTarget, b
 		return backendTarget{}, false
 	}
 	return externalTarget(svc, port), true
+}
+
+// noPort reports a port that the service does not have, unless the requests go elsewhere.
+func (b *ingressBuilder) noPort(svc *kube.Service, backend *kube.IngressBackend) {
+	if b.ann.forward {
+		return
+	}
+	b.unit.add(Problem{
+		Reason: PortNotFound, Severity: Error,
+		Message: fmt.Sprintf("Service %s has no port %s, its ports are %s: the route answers 502", backend.Service, backend.Port(), portTexts(svc)),
+		detail:  noPort(svc, backend.Service, backend.Port()) + ", so requests are answered with 502", about: backend.Service + ":" + backend.Port(),
+	})
 }
 
 func (b *ingressBuilder) service(backend *kube.IngressBackend) *kube.Service {
@@ -101,7 +109,9 @@ func (b *ingressBuilder) endpoints(svc *kube.Service, name string, port kube.Ser
 	}
 	key := serviceKey(b.ing.Namespace, name)
 	eps := b.unit.lookups.ingressEndpoints(b.set, key, svc, port, b.ann.protocol)
-	b.unit.checkEndpoints(key, port, eps)
+	if !b.ann.forward {
+		b.unit.checkEndpoints(key, port, eps)
+	}
 	if b.ann.zoneOptOut {
 		return eps
 	}

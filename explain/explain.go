@@ -209,19 +209,22 @@ type Request struct {
 	Why string `json:"why,omitempty"`
 }
 
-// Limits of an explanation: it is for people.
+// Limits of an explanation: it is for people, and the compiler waits for it.
 const (
 	maxObjects  = 20
 	maxRoutes   = 200
-	maxRequests = 20
+	maxRequests = 20  // of one object
+	maxSampled  = 100 // routes of one object that requests are made up for
+	maxHosts    = 50  // that are looked up among all objects
+	maxTables   = 10  // hosts whose routes are parsed
 )
 
 // Explain explains. The query is one that [ParseQuery] gives.
 func Explain(in Input, q Query) *Explanation {
-	x := &explainer{Input: in, out: &Explanation{Schema: Schema, Query: q, Objects: []Object{}}, hosts: map[string]*routesOf{}}
+	x := &explainer{Input: in, out: &Explanation{Schema: Schema, Query: q, Objects: []Object{}}, hosts: map[string]*routesOf{}, claims: map[string][]kube.Ref{}}
 	snapshot, result := in.Compiler.Latest()
 	if snapshot == nil {
-		x.out.Result, x.out.Cause = notFound, "Nothing was read yet: ask again when the route server is ready."
+		x.out.Result, x.out.Cause = NotFound, "Nothing was read yet: ask again when the route server is ready."
 		return x.out
 	}
 	x.snapshot, x.result = snapshot, result
@@ -236,7 +239,8 @@ func Explain(in Input, q Query) *Explanation {
 	return x.out
 }
 
-const notFound = "not_found"
+// NotFound is the Result if there is no such object, route or host.
+const NotFound = "not_found"
 
 // explainer makes one explanation.
 type explainer struct {
@@ -244,6 +248,17 @@ type explainer struct {
 	out      *Explanation
 	snapshot *kube.Snapshot
 	result   *compile.Result
-	hosts    map[string]*routesOf // tables of the routes that requests for a host can reach
+	hosts    map[string]*routesOf  // tables of the routes that requests for a host can reach
+	claims   map[string][]kube.Ref // who has a host
 	findings []finding
+}
+
+// claimsOf gives who has a host, and nobody when enough hosts were looked up.
+func (x *explainer) claimsOf(host string) []kube.Ref {
+	owners, known := x.claims[host]
+	if !known && len(x.claims) < maxHosts {
+		owners = x.Compiler.Claims(host)
+		x.claims[host] = owners
+	}
+	return owners
 }

@@ -44,7 +44,7 @@ func (x *explainer) missing(ref kube.Ref) {
 		x.tell(x.worst())
 		return
 	}
-	x.out.Result = notFound
+	x.out.Result = NotFound
 	x.out.Cause = fmt.Sprintf("There is no %s among what the route server reads.", ref)
 	var hints, like []string
 	if rule := x.restriction(ref.Kind); rule != "" {
@@ -104,7 +104,7 @@ func (x *explainer) host(host string) {
 	}
 	x.out.Total = len(found)
 	if len(found) == 0 {
-		x.out.Result = notFound
+		x.out.Result = NotFound
 		x.out.Cause = fmt.Sprintf("No Ingress and no RouteGroup has the host %s.", host)
 		if slices.Sort(like); len(like) > 0 {
 			x.out.Advice = "Is " + short(like, 3) + " meant?"
@@ -160,7 +160,7 @@ func (x *explainer) route(id string) {
 		}
 		return
 	}
-	x.out.Result = notFound
+	x.out.Result = NotFound
 	x.out.Cause = fmt.Sprintf("There is no route %s.", id)
 	if o := routeid.OwnerOf(id); o.Kind != routeid.KindOther && o.Kind != routeid.KindGenerated {
 		x.out.Advice = fmt.Sprintf("By its id it would be one of %s %s/%s: ask for that.", o.Kind, o.Namespace, o.Name)

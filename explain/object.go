@@ -53,8 +53,9 @@ func (x *explainer) add(ref kube.Ref, in compile.Inspection) {
 	for _, s := range in.Services {
 		o.Services = append(o.Services, serviceOf(s))
 	}
-	for _, h := range hostsOf(in.Object) {
-		others := slices.DeleteFunc(x.Compiler.Claims(h), func(r kube.Ref) bool { return r == ref })
+	hosts := hostsOf(in.Object)
+	for _, h := range hosts[:min(maxHosts, len(hosts))] {
+		others := slices.DeleteFunc(slices.Clone(x.claimsOf(h)), func(r kube.Ref) bool { return r == ref })
 		o.Hosts = append(o.Hosts, Host{Host: h, Others: append([]kube.Ref{}, others...)})
 	}
 	x.requests(&o, in)
@@ -148,7 +149,7 @@ func (x *explainer) routes(o *Object, in compile.Inspection) {
 				waiting++
 			}
 		}
-		if r.Route != nil {
+		if r.Route != nil && len(o.Routes) < maxRoutes {
 			parsed, err := eskip.Parse(r.Route.Text)
 			if err == nil && len(parsed) == 1 {
 				out.Predicates, out.Filters, out.Backend = parts(parsed[0])
@@ -164,7 +165,7 @@ func (x *explainer) routes(o *Object, in compile.Inspection) {
 	if waiting > 0 {
 		x.findings = append(x.findings, finding{
 			owner: o.Owner, rank: rankWaiting, severity: compile.Warning,
-			what: fmt.Sprintf("its latest change is not served yet (%d routes): the route server holds it back, or is about to serve it", waiting),
+			what: fmt.Sprintf("its latest change is not served yet (%s): the route server holds it back, or is about to serve it", count(waiting, "route")),
 			do:   "If it stays so for more than a minute, ask the operators of the ingress: the guard of the route server is holding a change.",
 		})
 	}

@@ -42,7 +42,7 @@ func (x *explainer) routesFor(host string) *routesOf {
 	o.Candidates = 50
 	found := &routesOf{owners: map[string]kube.Ref{}}
 	found.table, _ = match.New(routes, o)
-	for _, claim := range x.Compiler.Claims(host) {
+	for _, claim := range x.claimsOf(host) {
 		in, _ := x.Compiler.Inspect(claim)
 		for _, r := range in.Routes {
 			if r.Wins {
@@ -93,17 +93,19 @@ func (x *explainer) requests(o *Object, in compile.Inspection) {
 		hosts = []string{anyHost}
 	}
 	asked := map[string]bool{}
+	sampled := 0
 	for _, r := range in.Routes {
-		if !r.Main || r.Route == nil || !r.Wins || len(o.Requests) >= maxRequests {
+		if !r.Main || r.Route == nil || !r.Wins || len(o.Requests) >= maxRequests || sampled >= maxSampled {
 			continue
 		}
+		sampled++
 		parsed, err := eskip.Parse(r.Route.Text)
 		if err != nil || len(parsed) != 1 {
 			continue
 		}
 		for _, s := range samples(parsed[0], hosts, x.Proxy) {
 			key := s.method + " " + s.url() + fmt.Sprint(s.header)
-			if asked[key] || len(o.Requests) >= maxRequests {
+			if asked[key] || len(o.Requests) >= maxRequests || x.hosts[s.host] == nil && len(x.hosts) >= maxTables {
 				continue
 			}
 			asked[key] = true
@@ -293,6 +295,9 @@ func (x *explainer) follow(owner kube.Ref, q *Request, s sample) {
 			return
 		}
 		s = next
+		if x.hosts[s.host] == nil && len(x.hosts) >= maxTables {
+			return
+		}
 		if slices.Contains(seen, s.url()) {
 			q.Result, q.Why = "loop", "redirected to "+strings.Join(append(seen[1:], s.url()), ", then to ")
 			x.findings = append(x.findings, finding{

@@ -73,6 +73,7 @@ func newServer(cfg *config.RouteServer, log *slog.Logger, std setup.Stdio) (*ser
 		MaxConnections:      cfg.Listen.MaxConnections,
 		MaxStreams:          cfg.Listen.MaxStreams,
 		ProblemNamespaces:   cfg.Listen.ProblemNamespaces,
+		Selection:           server.Selection{Namespace: cfg.Source.Namespace, Selectors: cfg.Source.Selectors},
 		EnableProfile:       cfg.Listen.EnableProfile,
 		HealthcheckInterval: cfg.Listen.WaitForHealthcheckInterval,
 		ShutdownTimeout:     cfg.Listen.ShutdownTimeout,

@@ -72,7 +72,8 @@ var allowed = map[string][]string{
 	"internal/httpserve/guardpage": {"eskip", "guard", "internal/httpserve", "shadowdiff", "shadowdiff/page", "table"},
 
 	"internal/server": {
-		"compile", "dataplane", "eskip", "etagcache", "gate", "guard", "internal/httpserve", "internal/httpserve/guardpage", "internal/audit", "internal/durable", "poller", "internal/relay", "table",
+		"compile", "dataplane", "eskip", "etagcache", "explain", "gate", "guard", "internal/httpserve", "internal/httpserve/guardpage", "internal/audit", "internal/durable", "kube", "match", "match/report", "poller",
+		"internal/relay", "table",
 	},
 	"internal/events":    {"compile", "kube"},
 	"internal/admission": {"compile", "internal/httpserve", "internal/pace", "kube", "poller"},

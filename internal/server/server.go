@@ -2,7 +2,7 @@
 // that serves them, the two listeners, and the order in which all of it starts and stops.
 //
 // The main listener has what proxies use: /routes, /routes/{zone}, /health, and the shard endpoints where they are
-// configured. The support listener has what operators use: /metrics, /status, /problems, /guard/accept, /health for
+// configured. The support listener has what operators use: /metrics, /status, /problems, /explain, /match, /guard/accept, /health for
 // probes that cannot show a certificate, and profiles where they are enabled.
 //
 // Readiness means "has a table". A table that has grown old is shown in headers, metrics and /status and is served all
@@ -33,6 +33,7 @@ import (
 	"github.com/routesrv/routesrv/internal/audit"
 	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/internal/relay"
+	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/table"
 )
@@ -57,6 +58,8 @@ type Config struct {
 	Interval   time.Duration
 	MaxBackoff time.Duration
 
+	// Selection says which objects the source reads, for explanations.
+	Selection Selection
 	// ProblemNamespaces is for how many namespaces problems are counted in series of their own; 0 means that there are none.
 	ProblemNamespaces int
 
@@ -106,6 +109,12 @@ type Config struct {
 	Registry *prometheus.Registry
 }
 
+// Selection restricts what a source reads: see the source.
+type Selection struct {
+	Namespace string
+	Selectors map[kube.Kind]map[string]string
+}
+
 // Shard is a service whose addresses a shard endpoint gives.
 type Shard struct {
 	Namespace, Name string
@@ -126,6 +135,7 @@ type Server struct {
 	relay     *relay.Relay     // nil but in a relay
 	decisions *audit.Log       // in memory only without a state folder
 	errors    *httpserve.ErrorLog
+	questions *questions
 	endpoints []httpserve.Endpoint // of both listeners
 	listeners *httpserve.Listeners
 	started   time.Time // set by Run before it listens
@@ -169,6 +179,7 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{cfg: cfg, log: cfg.Logger.With("component", "server"), registry: cfg.Registry}
 	cfg.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	s.errors = httpserve.NewErrorLog(s.log, s.registry)
+	s.questions = newQuestions(s.registry)
 	if err := s.newTables(); err != nil {
 		return nil, err
 	}

@@ -36,6 +36,7 @@ func (s *Server) supportEndpoints() []httpserve.Endpoint {
 		{Path: "/guard/accept", Methods: []string{http.MethodPost}, Handler: httpserve.Accept(s.tables.Accept, s.log),
 			Does: "publishes the table that the guard holds back: `digest=` names the one that you looked at, `by=` and `why=` are kept with the decision. From the loopback interface only"},
 	}
+	all = append(all, s.questionEndpoints()...)
 	if s.cfg.MaxStreams > 0 {
 		all = append(all, httpserve.Endpoint{
 			Path: "/debug/streams", Methods: get, Handler: http.HandlerFunc(s.serveStreams),
