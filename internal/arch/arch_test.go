@@ -97,6 +97,7 @@ var allowed = map[string][]string{
 	"internal/release":   {"internal/image"},
 	"internal/sandbox":   {},
 	"robustness/history": {},
+	"robustness/abuse":   {},
 	"internal/source/cluster/internal/clustertest": {"internal/kubetest", "kube"},
 	"internal/kubelet": {"internal/image", "internal/sandbox"},
 	"hack/release":     {"internal/release"},
