@@ -32,20 +32,6 @@ func BenchmarkCompile(b *testing.B) {
 				compiler.Compile(cluster.Mutated(snapshot, 7, n))
 			}
 		})
-		b.Run(fmt.Sprintf("%gx/check", factor), func(b *testing.B) {
-			b.ReportAllocs()
-			compiler := mustCompiler(b, scaleOptions)
-			compiler.Compile(snapshot)
-			changed := cluster.Mutated(snapshot, 7, 1)
-			for b.Loop() {
-				for i, o := range changed.Ingresses {
-					if o != snapshot.Ingresses[i] {
-						compiler.Check(snapshot, o)
-					}
-				}
-				compiler.Compile(snapshot)
-			}
-		})
 		b.Run(fmt.Sprintf("%gx/unchanged", factor), func(b *testing.B) {
 			b.ReportAllocs()
 			compiler := mustCompiler(b, scaleOptions)

@@ -52,7 +52,7 @@ func newMemory(set *settings, filters *kube.DefaultFilters, base table.List) *me
 type object struct {
 	kube.Object
 	meta *kube.Meta
-	at   int // among the objects of its kind, in the order of namespace and name
+	at   int // by place among the objects of its kind, in the order of namespace and name: see placed
 
 	// refused says why the object is not compiled, skipped that it is of a foreign class; at most one of them is not nil.
 	refused, skipped *Problem
@@ -158,9 +158,12 @@ func (k *objects) edit(gone, come []*object, generation uint64) {
 		k.sorted = slices.Insert(k.sorted, i, o)
 	}
 	for i, o := range k.sorted {
-		o.at = i
+		o.at = placed(i)
 	}
 }
+
+// placed is the number of a place. The odd numbers are between two places, for an object that is only tried ([Compiler.Try]).
+func placed(i int) int { return 2 * i }
 
 // difference gives what is in one of the lists only, if that is a few in one place each, or more than fewChanges of it.
 func difference[T comparable](before, now []T) (less, more []T) {
@@ -214,7 +217,7 @@ func relist[T comparable](k *objects, list []T, generation uint64, admit func(T)
 		slices.SortStableFunc(k.sorted, compareObjects)
 	}
 	for i, o := range k.sorted {
-		o.at = i
+		o.at = placed(i)
 		if i > 0 && compareObjects(k.sorted[i-1], o) == 0 {
 			k.sorted[i-1].dirty, o.dirty = generation, generation
 			k.distinct = false

@@ -7,6 +7,7 @@
 //	routesrv match [flags] URL TABLE find the route of a request
 //	routesrv explain [flags] WHAT... PLACE
 //	                                 say what became of an object
+//	routesrv webhook [flags]         answer API servers before they store an Ingress or a RouteGroup
 //	routesrv version                 print the version
 //
 // A first argument "routesrv" is skipped, because manifests of Skipper's image have the name of the program there. SIGHUP reads the
@@ -45,6 +46,8 @@ func run(ctx context.Context, args, environ []string, std setup.Stdio) int {
 			return runExplain(ctx, args[1:], env, std)
 		case "match":
 			return runMatch(ctx, args[1:], env, std)
+		case "webhook":
+			return runWebhook(ctx, args[1:], env, std)
 		case "version":
 			program().PrintVersion(std)
 			return setup.ExitOK

@@ -65,7 +65,7 @@ var allowed = map[string][]string{
 	// parts and assembly: join producers into what the binaries run
 	"shadowdiff/page":    {"shadowdiff"},
 	"match/report":       {"eskip", "match", "shadowdiff"},
-	"internal/httpserve": {"guard", "table"},
+	"internal/httpserve": {"guard", "internal/durable", "table"},
 	"internal/relay":     {"dataplane", "etagcache", "gate", "guard", "table"},
 	"internal/peers":     {"dataplane", "gate", "guard", "table", "internal/wire"},
 
@@ -75,16 +75,18 @@ var allowed = map[string][]string{
 		"compile", "dataplane", "eskip", "etagcache", "explain", "gate", "guard", "internal/httpserve", "internal/httpserve/guardpage", "internal/audit", "internal/durable", "kube", "match", "match/report", "poller",
 		"internal/relay", "table",
 	},
+	"internal/events":    {"compile", "kube"},
+	"internal/admission": {"compile", "internal/httpserve", "internal/pace", "kube", "poller"},
 	"internal/sidecar": {
 		"compile", "dataplane", "eskip", "etagcache", "gate", "guard", "internal/httpserve", "internal/httpserve/guardpage", "internal/audit", "internal/durable", "poller", "rollout",
 		"shadowdiff", "shadowdiff/page", "table",
 	},
 	"internal/config": {"compile", "dataplane", "eskip", "guard", "kube", "poller", "internal/proxysafe"},
-	"internal/setup":  {"internal/config", "dataplane", "internal/durable", "poller", "internal/source/cluster", "internal/source/cluster/watch", "internal/source/filterdir", "internal/source/manifests"},
+	"internal/setup":  {"internal/config", "internal/events", "dataplane", "internal/durable", "poller", "internal/source/cluster", "internal/source/cluster/watch", "internal/source/filterdir", "internal/source/manifests"},
 
 	// binaries
 	"cmd/dataplane-client": {"internal/config", "dataplane", "rollout", "internal/setup", "internal/sidecar"},
-	"cmd/routesrv":         {"compile", "internal/config", "dataplane", "eskip", "explain", "kube", "match", "match/report", "internal/peers", "poller", "internal/server", "internal/setup", "shadowdiff", "shadowdiff/page", "internal/source/tables", "table"},
+	"cmd/routesrv":         {"compile", "internal/admission", "internal/config", "internal/events", "dataplane", "eskip", "explain", "kube", "match", "match/report", "internal/httpserve", "internal/peers", "poller", "internal/server", "internal/setup", "shadowdiff", "shadowdiff/page", "internal/source/tables", "table"},
 
 	// aside: only tests use these
 	"internal/fixture":   {"compile", "eskip"},
@@ -95,10 +97,11 @@ var allowed = map[string][]string{
 	"internal/release":   {"internal/image"},
 	"internal/sandbox":   {},
 	"robustness/history": {},
+	"robustness/abuse":   {},
 	"internal/source/cluster/internal/clustertest": {"internal/kubetest", "kube"},
 	"internal/kubelet": {"internal/image", "internal/sandbox"},
 	"hack/release":     {"internal/release"},
-	"hack/docs":        {"compile", "internal/config", "dataplane", "internal/httpserve", "kube", "internal/server", "internal/sidecar", "internal/source/cluster", "internal/source/cluster/watch"},
+	"hack/docs":        {"compile", "internal/admission", "internal/config", "internal/events", "dataplane", "internal/httpserve", "kube", "internal/server", "internal/sidecar", "internal/source/cluster", "internal/source/cluster/watch"},
 	"hack/mutate":      {},
 	"hack/scale":       {},
 	"hack/testcount":   {},
@@ -119,9 +122,9 @@ var rows = []struct {
 	{"producers", []string{
 		"internal/source/cluster", "internal/source/manifests", "internal/source/filterdir", "internal/source/tables", "poller", "dataplane",
 	}},
-	{"parts", []string{"internal/relay", "internal/httpserve", "internal/config", "internal/peers", "shadowdiff/page", "match/report"}},
+	{"parts", []string{"internal/relay", "internal/httpserve", "internal/config", "internal/events", "internal/peers", "shadowdiff/page", "match/report"}},
 	{"pages", []string{"internal/httpserve/guardpage"}},
-	{"assembly", []string{"internal/setup", "internal/server", "internal/sidecar"}},
+	{"assembly", []string{"internal/setup", "internal/admission", "internal/server", "internal/sidecar"}},
 	{"binaries", []string{"cmd/routesrv", "cmd/dataplane-client"}},
 }
 
@@ -233,7 +236,7 @@ func TestPictureIsTrue(t *testing.T) {
 
 // only are packages that few packages of ours may import and no other.
 var only = map[string][]string{
-	"k8s.io/client-go/":             {"internal/source/cluster/internal/api"},
+	"k8s.io/client-go/":             {"internal/source/cluster/internal/api", "internal/events"},
 	"k8s.io/apimachinery/pkg/watch": {}, // events are those of source/cluster/internal/decode
 }
 

@@ -70,7 +70,7 @@ type Config struct {
 	// Listen opens the listeners; nil means net.Listen.
 	Listen func(network, address string) (net.Listener, error)
 	// TLS of the main listener; the support listener is always plain.
-	TLS TLSConfig
+	TLS httpserve.TLSConfig
 	// RequestFilters is the chain for every path of the main listener but /health.
 	RequestFilters []*eskip.Filter
 	// Redis and Valkey are the services whose addresses the shard endpoints give; not configured without a name.
@@ -93,6 +93,9 @@ type Config struct {
 	// Peers gives the table that another replica serves, and the address of it, to compare the first table with; it is called
 	// if there is no checkpoint. nil means that there are no other replicas. A relay does not call it.
 	Peers func(context.Context) (t *table.Table, from string, err error)
+
+	// Events writes problems as Kubernetes Events until the context ends; nil means that nobody does. A relay does not call it.
+	Events func(ctx context.Context, problems func() []poller.Problem) error
 
 	// StateDir is the folder of the checkpoint, and of the file with decisions; empty means none.
 	StateDir string
@@ -295,7 +298,7 @@ func (s *Server) newListeners() error {
 	if err != nil {
 		return err
 	}
-	secure, err := newTLS(s.cfg.TLS, s.cfg.Logger)
+	secure, err := httpserve.NewTLS(s.cfg.TLS, s.cfg.Logger)
 	if err != nil {
 		return err
 	}
