@@ -4,7 +4,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -94,12 +93,19 @@ func TestProblemsSpeakToTheTeam(t *testing.T) {
 			Services:  []*kube.Service{{Namespace: "shop", Name: "cart", Ports: ports("http")}},
 			Endpoints: []*kube.Endpoints{{Namespace: "shop", Name: "cart", Subsets: c.endpoints}},
 		}}
-		problems := mustCompiler(t, compile.Options{}).Check(s, c.ingress)
+		problems := problemsOf(t, s, c.ingress)
 		at := slices.IndexFunc(problems, func(p compile.Problem) bool { return p.Reason == c.reason })
 		if at < 0 || !strings.HasPrefix(problems[at].Text(), c.want) {
 			t.Errorf("%s: %s, want %s: %s", c.name, texts(problems), c.reason, c.want)
 		}
 	}
+}
+
+// problemsOf are those of an Ingress among the backends of a snapshot.
+func problemsOf(t *testing.T, s *kube.Snapshot, ing *kube.Ingress) []compile.Problem {
+	t.Helper()
+	s.Ingresses = []*kube.Ingress{ing}
+	return mustCompiler(t, compile.Options{}).Compile(s).ProblemsOf(ing.Ref())
 }
 
 func texts(problems []compile.Problem) string {
@@ -118,7 +124,7 @@ func TestIDsStayAsLongAsTheProblem(t *testing.T) {
 			Services:  []*kube.Service{{Namespace: "shop", Name: "cart", Ports: ports("http")}},
 			Endpoints: []*kube.Endpoints{{Namespace: "shop", Name: "cart", Subsets: []kube.Subset{{NotReady: notReady}}}},
 		}}
-		for _, p := range mustCompiler(t, compile.Options{}).Check(s, ingressTo("cart", "http", nil)) {
+		for _, p := range problemsOf(t, s, ingressTo("cart", "http", nil)) {
 			ids[p.ID()] = true
 		}
 	}
@@ -134,62 +140,4 @@ func TestIDsStayAsLongAsTheProblem(t *testing.T) {
 			seen[p.ID()] = p
 		}
 	}
-}
-
-// TestCheckSaysWhatCompileSays: for random objects, in random clusters, whatever was checked before.
-func TestCheckSaysWhatCompileSays(t *testing.T) {
-	p := newPool(t)
-	found := 0
-	for seed := range uint64(60) {
-		r := rand.New(rand.NewPCG(seed, 7))
-		options := p.cases[r.IntN(len(p.cases))].options
-		checker := mustCompiler(t, options)
-		s := p.cases[r.IntN(len(p.cases))].snapshot
-		for range 30 {
-			s = p.mutate(r, s)
-			next := p.mutate(r, s)
-			var changed kube.Object
-			if len(next.Ingresses) == len(s.Ingresses) {
-				for i, ing := range next.Ingresses {
-					if ing != s.Ingresses[i] && ing.Ref() == s.Ingresses[i].Ref() {
-						changed = ing
-					}
-				}
-			}
-			if len(next.RouteGroups) == len(s.RouteGroups) {
-				for i, rg := range next.RouteGroups {
-					if rg != s.RouteGroups[i] && rg.Ref() == s.RouteGroups[i].Ref() {
-						changed = rg
-					}
-				}
-			}
-			if changed == nil || duplicated(s, changed.Ref()) {
-				continue
-			}
-			want := mustCompiler(t, options).Compile(next).ProblemsOf(changed.Ref())
-			if got := checker.Check(s, changed); !slices.Equal(got, want) {
-				t.Fatalf("seed %d: %s: check says %s\ncompile says %s", seed, changed.Ref(), texts(got), texts(want))
-			}
-			found += len(want)
-		}
-	}
-	if found < 100 {
-		t.Errorf("only %d problems were compared", found)
-	}
-}
-
-// duplicated reports whether several objects have the name: an API has no such objects.
-func duplicated(s *kube.Snapshot, ref kube.Ref) bool {
-	n := 0
-	for _, ing := range s.Ingresses {
-		if ing.Ref() == ref {
-			n++
-		}
-	}
-	for _, rg := range s.RouteGroups {
-		if rg.Ref() == ref {
-			n++
-		}
-	}
-	return n > 1
 }
