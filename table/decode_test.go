@@ -88,6 +88,16 @@ func TestDecoderAcceptsWhatParseDoes(t *testing.T) {
 	}
 }
 
+// TestDecoderKeepsTheSpellingBehindAKnownRoute: what the base has in common with a document decides nothing about what follows it.
+func TestDecoderKeepsTheSpellingBehindAKnownRoute(t *testing.T) {
+	long := `a: Path("/a/path/that/is/longer/than/all/that/comes/behind/it") -> status(204) -> <shunt>;`
+	base, err := parsed(long + "\nb: * -> <shunt>;")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sameAsParse(t, base, long+"\n"+`b: Host("^(b)$") -> <shunt>;`+"\n"+`c: Host("^(c)$") -> <shunt>;`)
+}
+
 func FuzzDecoderAcceptsWhatParseDoes(f *testing.F) {
 	for i, text := range documents {
 		f.Add(text, documents[(i+5)%len(documents)])
@@ -198,6 +208,8 @@ func TestDeltaIsReadWithinALimit(t *testing.T) {
 		ok    bool
 	}{
 		"all is well":          {head + `"deletes":["a"],"upserts":["b: * -> <shunt>;"]}`, 1000, true},
+		"of just the limit":    {head + `"upserts":["a"]}`, int64(len(head + `"upserts":["a"]}`)), true},
+		"a byte more":          {head + `"upserts":["a"]}`, int64(len(head+`"upserts":["a"]}`)) - 1, false},
 		"null lists":           {head + `"deletes":null,"upserts":null}`, 1000, true},
 		"a long string":        {head + `"upserts":["` + strings.Repeat("x", 2<<20) + `"]}`, 16 << 20, false},
 		"beyond the limit":     {head + `"upserts":["` + strings.Repeat("x", 1000) + `"]}`, 1000, false},
