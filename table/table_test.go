@@ -333,7 +333,7 @@ func TestZoneTable(t *testing.T) {
 	eps := func(eps ...string) string { return `"` + strings.Join(eps, `", "`) + `"` }
 	three := eps("http://10.0.0.1:80?zone=z", "http://10.0.0.2:80?zone=y", "http://10.0.0.3:80?zone=z", "http://10.0.0.4:80", "http://10.0.0.5:80?zone=z")
 	two := eps("http://10.0.0.1:80?zone=z", "http://10.0.0.2:80?zone=y", "http://10.0.0.3:80?zone=z")
-	odd := eps("http://a/p?b=1&zone=z+1", "http://[fd00::1]:80?zone=z+1", "http://c?zone=%7A%2B1", "http://d?zone=z%201", "http://e")
+	odd := eps("http://a/p?b=1&zone=z+1", "http://[fd00::1]:80?zone=z+1", "http://c?zone=%7A%2B1", "http://d?zone=z%201", "http://e", `http://f?x=\"`, `http://g?x=\\&y=1`)
 	tab := parse(t, `three: * -> <roundRobin, `+three+`>;
 bare: * -> <`+three+`>;
 two: * -> <roundRobin, `+two+`>;
