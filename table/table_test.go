@@ -230,6 +230,20 @@ func TestADigestCostsWhatIsNew(t *testing.T) {
 	}
 }
 
+// TestHostsThatStayAreTakenOver: a change that leaves the hosts as they are does not put them together again.
+func TestHostsThatStayAreTakenOver(t *testing.T) {
+	tab := parse(t, document)
+	before := tab.Hosts()
+	list, err := tab.Routes().With([]*table.Route{{ID: "B", Text: `B: * -> "http://y.example.org";`}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	after := tab.Next(list, 8, at).Hosts()
+	if diff := cmp.Diff(before, after); diff != "" || &before[0] != &after[0] {
+		t.Errorf("hosts were made anew: %s", diff)
+	}
+}
+
 func TestHostsAreAlternatives(t *testing.T) {
 	tab := parse(t, `a: Host(/^(a[.]org[.]?(:[0-9]+)?|b[.]org[.]?(:[0-9]+)?)$/) -> <shunt>;
 b: Host("^(a[.]org[.]?(:[0-9]+)?)$") && Host(/[.](x|y)[.]org$/) -> <shunt>;
