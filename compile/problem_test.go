@@ -1,6 +1,8 @@
 package compile_test
 
 import (
+	"encoding/json"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -80,6 +82,11 @@ func TestProblemsSpeakToTheTeam(t *testing.T) {
 			`no pod is behind Service "cart": its selector matches none, or none runs, so requests are answered with 502. Compare`},
 		{"not ready", ingressTo("cart", "http", nil), []kube.Subset{{NotReady: 3}}, compile.NoEndpoints,
 			`Service "cart" has 3 pods, and none of them is ready, so requests`},
+		{"one not ready", ingressTo("cart", "http", nil), []kube.Subset{{NotReady: 1}}, compile.NoEndpoints,
+			`Service "cart" has one pod, which is not ready, so requests`},
+		{"port of no pod", ingressTo("cart", "http", nil), []kube.Subset{{
+			Addresses: []string{"10.0.0.1"}, Ports: []kube.EndpointPort{{Name: "admin", Port: 8081}, {Name: "metrics", Port: 9090}},
+		}}, compile.NoEndpoints, `no ready pod of Service "cart" has the port "8080", which is the target of its port 80, so requests`},
 		{"class", ingressTo("cart", "http", map[string]string{"kubernetes.io/ingress.class": "skiper"}), []kube.Subset{ready}, compile.NotSelected,
 			`its class is "skiper" (the annotation kubernetes.io/ingress.class), and only classes that match "skipper" are served`},
 		{"filter", ingressTo("cart", "http", map[string]string{"zalando.org/skipper-filter": `setpath("/")`}), []kube.Subset{ready}, compile.WouldReject,
@@ -138,6 +145,46 @@ func TestIDsStayAsLongAsTheProblem(t *testing.T) {
 				t.Errorf("%s: one id for two problems: %+v and %+v", c.path, p, other)
 			}
 			seen[p.ID()] = p
+		}
+	}
+}
+
+// TestBadObjectNamesTheField: of an object that cannot be decoded the team is told the field, what is in it, and what has to be.
+func TestBadObjectNamesTheField(t *testing.T) {
+	var object struct {
+		Spec struct {
+			Name   string   `json:"name"`
+			Number int32    `json:"number"`
+			On     bool     `json:"on"`
+			Hosts  []string `json:"hosts"`
+			Inner  struct {
+				Depth int64 `json:"depth"`
+			} `json:"inner"`
+		} `json:"spec"`
+	}
+	const prefix, suffix = "the field ", ", so nothing of the object is served."
+	for text, want := range map[string]string{
+		`{"spec":{"name":5}}`:              prefix + "spec.name is a number and has to be a string" + suffix,
+		`{"spec":{"name":true}}`:           prefix + "spec.name is true or false and has to be a string" + suffix,
+		`{"spec":{"number":"80"}}`:         prefix + "spec.number is a string and has to be a whole number" + suffix,
+		`{"spec":{"number":80.5}}`:         prefix + "spec.number is the number 80.5 and has to be a whole number" + suffix,
+		`{"spec":{"on":"yes"}}`:            prefix + "spec.on is a string and has to be true or false" + suffix,
+		`{"spec":{"hosts":{"a":"b"}}}`:     prefix + "spec.hosts is an object and has to be a list" + suffix,
+		`{"spec":{"inner":[]}}`:            prefix + "spec.inner is an array and has to be an object with fields" + suffix,
+		`{"spec":{"inner":{"depth":"1"}}}`: prefix + "spec.inner.depth is a string and has to be a whole number" + suffix,
+		`{"spec":`:                         ": unexpected end of JSON input.",
+		`[]`:                               "cannot unmarshal array into Go value of type", // of no field
+	} {
+		err := json.Unmarshal([]byte(text), &object)
+		if err == nil {
+			t.Fatalf("%s is decoded", text)
+		}
+		p := compile.BadObject(kube.BadObject{Ref: kube.Ref{Kind: kube.KindIngress, Namespace: "ns", Name: "i"}, Err: fmt.Errorf("decode: %w", err)})
+		if got := p.Text(); !strings.Contains(got, want) || strings.HasPrefix(got, prefix) != strings.HasPrefix(want, prefix) {
+			t.Errorf("%s: %q, want one with %q", text, got, want)
+		}
+		if p.Reason != compile.Undecodable || p.Severity != compile.Error || p.Owner.Name != "i" || !strings.Contains(p.Message, err.Error()) {
+			t.Errorf("%s: %+v", text, p)
 		}
 	}
 }

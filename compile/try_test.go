@@ -141,3 +141,38 @@ func TestTrialOfAnotherKind(t *testing.T) {
 		t.Error("a service was tried")
 	}
 }
+
+// TestTrialsDoNotMeetEachOther: two ports of a service whose targets read the same share what is resolved, within one table. An
+// object that was only tried is not in it.
+func TestTrialsDoNotMeetEachOther(t *testing.T) {
+	service := &kube.Service{Namespace: "ns", Name: "s", Ports: []kube.ServicePort{
+		{Name: "none", Port: 80, TargetPort: kube.NamePort("web")}, {Name: "some", Port: 81, TargetPort: kube.NamePort("web")},
+	}}
+	endpoints := &kube.Endpoints{Namespace: "ns", Name: "s", Subsets: []kube.Subset{{
+		Addresses: []string{"10.0.0.1"}, Ports: []kube.EndpointPort{{Name: "some", Port: 8080}, {Name: "metrics", Port: 9090}},
+	}}}
+	ingress := func(name string, port int) *kube.Ingress {
+		return &kube.Ingress{Meta: kube.Meta{Namespace: "ns", Name: name}, Spec: &kube.IngressSpec{Rules: []kube.IngressRule{{
+			Host: name + ".example.org", HTTP: true,
+			Paths: []kube.IngressPath{{Path: "/", Backend: &kube.IngressBackend{Service: "s", PortNumber: port}}},
+		}}}}
+	}
+	compiler := mustCompiler(t, compile.Options{})
+	compiler.Compile(&kube.Snapshot{Backends: kube.Backends{Services: []*kube.Service{service}, Endpoints: []*kube.Endpoints{endpoints}}})
+	for _, c := range []struct {
+		port int
+		want []compile.Reason
+	}{{80, []compile.Reason{compile.NoEndpoints}}, {81, nil}, {80, []compile.Reason{compile.NoEndpoints}}} {
+		trial, err := compiler.Try(ingress("i", c.port))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []compile.Reason
+		for _, p := range trial.Problems {
+			got = append(got, p.Reason)
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("port %d: problems (-want +got):\n%s\n%+v", c.port, diff, trial.Problems)
+		}
+	}
+}

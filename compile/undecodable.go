@@ -25,6 +25,8 @@ func withArticle(value string) string {
 	switch {
 	case value == "bool":
 		return "true or false"
+	case strings.HasPrefix(value, "number "):
+		return "the " + value
 	case strings.HasPrefix(value, "a"), strings.HasPrefix(value, "o"):
 		return "an " + value
 	}
