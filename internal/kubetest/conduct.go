@@ -42,6 +42,29 @@ func (s *Server) Wake() {
 	s.announce()
 }
 
+// Drop ends the open watches whose context fits, in the middle of whatever they are at.
+func (s *Server) Drop(fits func(context.Context) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for w := range s.watches {
+		if fits(w.ctx) {
+			w.dropped = true
+			w.end()
+		}
+	}
+}
+
+// Objects are those that are stored, as JSON, in the order of lists.
+func (s *Server) Objects() [][]byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out [][]byte
+	for _, o := range s.inOrder() {
+		out = append(out, o.json)
+	}
+	return out
+}
+
 // Revision is that of the last write.
 func (s *Server) Revision() kube.Revision {
 	s.mu.Lock()

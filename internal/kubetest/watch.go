@@ -65,7 +65,19 @@ func (s *Server) SetWatchList(enabled bool) {
 func (s *Server) Compact() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.compacted = s.revision
+	s.compact(s.revision)
+}
+
+// CompactTo forgets what happened up to a revision.
+func (s *Server) CompactTo(r kube.Revision) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.compact(min(r, s.revision))
+}
+
+// compact is CompactTo; mu is held.
+func (s *Server) compact(r kube.Revision) {
+	s.compacted = max(s.compacted, r)
 	keep := s.compacted // open watches go on
 	for w := range s.watches {
 		keep = min(keep, w.sent)
