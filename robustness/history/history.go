@@ -35,12 +35,12 @@ type Run struct {
 	Hold    time.Duration `json:"hold"`
 	MaxLoss float64       `json:"max_loss"`
 	// MemoryLimit is the documented bound for one process, in bytes of resident memory.
-	MemoryLimit uint64   `json:"memory_limit"`
+	MemoryLimit uint64 `json:"memory_limit"`
 	// Patience is the longest that an answer to a healthy client may take; 0 means 5 s.
 	Patience time.Duration `json:"patience,omitempty"`
 	Options  Options       `json:"options"`
 	Members  []Member      `json:"members"`
-	Plant       string   `json:"plant,omitempty"` // the planted fault; empty in an honest run
+	Plant    string        `json:"plant,omitempty"` // the planted fault; empty in an honest run
 }
 
 // Options are the flags of the servers on which tables depend. Flags that are not here have the meaning of the zero
