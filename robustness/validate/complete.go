@@ -12,7 +12,7 @@ func Complete(h *history.History) []Violation { return alone(h, (*Index).complet
 
 func (x *Index) complete() []Violation {
 	return x.fromFindings(NameComplete, func(s *sighting, f finding) bool {
-		return f.fault == missing || f.fault == stale && !(f.backends && s.held)
+		return f.fault == missing || f.fault == torn || f.fault == stale && !(f.backends && s.held)
 	})
 }
 
@@ -26,19 +26,20 @@ func (x *Index) isolated() []Violation {
 		case foreign, unreadable:
 			return true
 		case missing:
-			return x.hasInvalid(s.revision, f)
+			return x.hasInvalid(s, f)
 		}
 		return false
 	})
 }
 
-// hasInvalid reports whether another object was invalid at a revision.
-func (x *Index) hasInvalid(revision uint64, f finding) bool {
-	for _, e := range x.epochs {
-		for _, t := range e.owners {
-			if s := t.at(revision); t.ref != f.ref && !s.deleted && (s.class == "invalid" || s.class == "poison") {
-				return true
-			}
+// hasInvalid reports whether another object was invalid when a table was received first.
+func (x *Index) hasInvalid(s *sighting, f finding) bool {
+	at := x.h.Answers[s.first].End
+	e := x.epochAt(at)
+	now := e.newest(at)
+	for _, t := range e.owners {
+		if o := t.at(now); t.ref != f.ref && !o.deleted && (o.class == "invalid" || o.class == "poison") {
+			return true
 		}
 	}
 	return false

@@ -15,6 +15,7 @@ const (
 	stale      fault = "is of an older state"       // of before the window
 	future     fault = "is of a newer state"        // of after the revision of the table
 	foreign    fault = "is of no state of anything" // no object ever had it
+	torn       fault = "is of another state than the other routes of its object"
 	unreadable fault = "cannot be read"
 )
 
@@ -127,12 +128,12 @@ func (j *judgement) owner(t *thing) {
 		j.free(t)
 		return
 	}
-	// The fewest mistakes, and of equal ones the most routes: a state may have those of another and more.
-	best, fewest, most := 0, 1<<30, 0
+	own := j.ownLines(t)
+	best, fewest := 0, 1<<30
 	for i, c := range all {
-		wrong, n := j.wrong(c), len(j.oracle.routes(c, j.zone))
-		if wrong < fewest || wrong == fewest && n > most {
-			best, fewest, most = i, wrong, n
+		// Of equal ones that with routes: an object that is there with wrong routes is there.
+		if n := j.mistakes(c, own); n < fewest || n == fewest && len(j.oracle.routes(all[best], j.zone)) == 0 {
+			best, fewest = i, n
 		}
 	}
 	for _, c := range all {
@@ -142,48 +143,53 @@ func (j *judgement) owner(t *thing) {
 			}
 		}
 	}
-	for _, l := range j.oracle.routes(all[best], j.zone) {
-		if j.oracle.isShared(l.id) {
-			continue
+	want := j.oracle.routes(all[best], j.zone)
+	for _, l := range want {
+		if _, ok := j.line(l.id); !ok && !j.oracle.isShared(l.id) {
+			j.found = append(j.found, finding{fault: missing, ref: t.ref, id: l.id})
 		}
-		i, ok := j.line(l.id)
-		switch {
-		case !ok:
-			j.found = append(j.found, j.classify(t, finding{fault: missing, ref: t.ref, id: l.id}, l))
-		case j.lines[i].text != l.text:
-			if !j.keeps(t, j.lines[i]) {
-				j.found = append(j.found, j.classify(t, finding{fault: foreign, ref: t.ref, id: l.id, text: j.lines[i].text}, l))
-			}
-		}
-		if ok {
-			j.known[i] = true
+	}
+	for _, i := range own {
+		l := j.lines[i]
+		j.known[i] = true
+		if at, ok := slices.BinarySearchFunc(want, l.id, byID); !(ok && want[at].text == l.text) && !j.keeps(t, l) {
+			j.found = append(j.found, j.classify(t, all, finding{fault: foreign, ref: t.ref, id: l.id, text: l.text}))
 		}
 	}
 }
 
-// wrong counts the routes of a combination that the table does not have as they are.
-func (j *judgement) wrong(c combination) (n int) {
-	for _, l := range j.oracle.routes(c, j.zone) {
-		if j.oracle.isShared(l.id) {
-			continue
+// ownLines gives the lines whose ids nobody but the object ever wants.
+func (j *judgement) ownLines(t *thing) []int {
+	var own []int
+	for _, id := range t.ids {
+		if i, ok := j.line(id); ok && !j.oracle.isShared(id) {
+			own = append(own, i)
 		}
-		if i, ok := j.line(l.id); !ok || j.lines[i].text != l.text {
+	}
+	return own
+}
+
+// mistakes counts in how many routes of an object the table and a combination differ.
+func (j *judgement) mistakes(c combination, own []int) (n int) {
+	want := j.oracle.routes(c, j.zone)
+	for _, l := range want {
+		if _, ok := j.line(l.id); !ok && !j.oracle.isShared(l.id) {
+			n++
+		}
+	}
+	for _, i := range own {
+		if at, ok := slices.BinarySearchFunc(want, j.lines[i].id, byID); !ok || want[at].text != j.lines[i].text {
 			n++
 		}
 	}
 	return n
 }
 
-// free lets the routes of an object be any that it ever had: too much changed in the window.
+// free lets the routes of an object be any: too much changed in the window.
 func (j *judgement) free(t *thing) {
-	for _, s := range t.states {
-		if s.object == nil {
-			continue
-		}
-		for _, l := range j.oracle.routes(j.epoch.full(t, s), "") {
-			if i, ok := j.line(l.id); ok {
-				j.known[i] = true
-			}
+	for _, id := range t.ids {
+		if i, ok := j.line(id); ok {
+			j.known[i] = true
 		}
 	}
 }
@@ -201,66 +207,43 @@ func (j *judgement) have(all []combination, l line) bool {
 	return slices.ContainsFunc(all, func(c combination) bool { return slices.Contains(j.oracle.routes(c, j.zone), l) })
 }
 
-// classify says when the object looked like that. Want is what it has in the state that fits best.
-func (j *judgement) classify(t *thing, f finding, want line) finding {
-	f.backends = f.text != "" && head(f.text) == head(want.text)
-	const forever = 1<<63 - 1
-	for _, try := range []struct {
-		fault
-		window
-	}{
-		{future, window{intent: j.hi, backends: j.hi, hi: forever}},
-		{stale, window{intent: 0, backends: 0, hi: j.hi}},
-	} {
-		all, ok := j.epoch.combinations(t, try.window)
-		switch {
-		case !ok:
-			// too much to try: it says nothing
-		case f.text != "" && j.have(all, line{f.id, f.text}):
-			f.fault = try.fault
-			return f
-		case f.text == "" && try.fault == stale && !j.hasAny(t) && slices.ContainsFunc(all, func(c combination) bool { return len(j.oracle.routes(c, "")) == 0 }):
-			f.fault = stale
-			return f
-		}
+// classify says when the object had such a route. In the window it may have, of another state than its other routes are.
+func (j *judgement) classify(t *thing, now []combination, f finding) finding {
+	l := line{f.id, f.text}
+	switch {
+	case j.have(now, l):
+		f.fault = torn
+	case j.had(t, window{intent: j.hi, backends: j.hi, hi: 1<<63 - 1}, l):
+		f.fault = future
+	case j.had(t, window{intent: j.intent, backends: 0, hi: j.hi}, l):
+		f.fault, f.backends = stale, true
+	case j.had(t, window{hi: j.hi}, l):
+		f.fault = stale
+	case readable(f.text) != nil:
+		f.fault = unreadable
 	}
 	return f
 }
 
-// hasAny reports whether the table has a route of the object, in whatever state.
-func (j *judgement) hasAny(t *thing) bool {
-	for _, s := range t.states {
-		if s.object == nil {
-			continue
-		}
-		for _, l := range j.oracle.routes(j.epoch.full(t, s), "") {
-			if _, ok := j.line(l.id); ok && !j.oracle.isShared(l.id) {
-				return true
-			}
-		}
-	}
-	return false
+func (j *judgement) had(t *thing, w window, l line) bool {
+	all, ok := j.epoch.combinations(t, w)
+	return ok && j.have(all, l)
 }
 
-// rest judges the routes that nothing in the window wants.
+// rest judges the routes that nothing in the window wants, and that several objects may want at other times.
 func (j *judgement) rest() {
 	for i, l := range j.lines {
 		if j.known[i] || slices.Contains(j.allowed[l.id], l.text) {
 			continue
 		}
 		f := finding{fault: foreign, id: l.id, text: l.text}
-		for ref := range j.oracle.shared[l.id] {
-			t := j.epoch.things[ref]
-			if t == nil {
-				continue
-			}
-			if got := j.classify(t, finding{fault: foreign, ref: ref, id: l.id, text: l.text}, l); f.fault == foreign {
-				got.backends = false
-				f = got
-			}
-		}
-		if err := readable(l.text); err != nil {
+		if readable(l.text) != nil {
 			f.fault = unreadable
+		}
+		for ref := range j.oracle.shared[l.id] {
+			if t := j.epoch.things[ref]; t != nil && f.fault == foreign {
+				f = j.classify(t, nil, finding{fault: foreign, ref: ref, id: l.id, text: l.text})
+			}
 		}
 		if j.found = append(j.found, f); len(j.found) >= maxFindings {
 			return

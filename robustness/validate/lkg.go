@@ -69,7 +69,7 @@ func (x *Index) afterRestart(name string, answers []int) []Violation {
 		until := x.cutOffUntil(name, stop.to)
 		var before []int
 		for _, i := range answers {
-			if a := &x.h.Answers[i]; has(a) && a.End <= stop.from+processing {
+			if a := &x.h.Answers[i]; has(a) && a.Begin <= stop.from {
 				before = append(before, i)
 			}
 		}

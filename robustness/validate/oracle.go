@@ -124,8 +124,11 @@ func (r *oracle) claim(e *epoch) {
 					r.shared[l.id] = make(map[kube.Ref]bool)
 				}
 				r.shared[l.id][t.ref] = true
+				t.ids = append(t.ids, l.id)
 			}
 		}
+		slices.Sort(t.ids)
+		t.ids = slices.Compact(t.ids)
 	}
 }
 

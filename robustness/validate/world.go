@@ -26,6 +26,7 @@ type thing struct {
 	ref     kube.Ref
 	states  []*state
 	service kube.ServiceKey // of an EndpointSlice: the one that it belongs to
+	ids     []string        // of an owner: all that it ever wants, sorted
 }
 
 // nothing is the state of an object that does not exist.
