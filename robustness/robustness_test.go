@@ -11,6 +11,7 @@ import (
 
 	"github.com/routesrv/routesrv/robustness"
 	"github.com/routesrv/routesrv/robustness/plan"
+	"github.com/routesrv/routesrv/robustness/validate"
 	"github.com/routesrv/routesrv/robustness/world"
 )
 
@@ -51,6 +52,13 @@ func TestShort(t *testing.T) {
 			}
 		}
 		t.Log(robustness.Outcomes(h))
+		begin := time.Now()
+		for i, v := range validate.All(h) {
+			if i < 40 {
+				t.Error(v)
+			}
+		}
+		t.Log("validated in", time.Since(begin))
 		t.Logf("%d changes, %d reads, %d faults, %d events, %d answers, %d tables, settled %v after calm", len(h.Changes), len(h.Reads),
 			len(h.Faults), len(h.Events), len(h.Answers), len(h.Tables), h.Run.Settled-h.Run.Calm)
 	}

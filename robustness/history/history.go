@@ -35,9 +35,20 @@ type Run struct {
 	Hold    time.Duration `json:"hold"`
 	MaxLoss float64       `json:"max_loss"`
 	// MemoryLimit is the documented bound for one process, in bytes of resident memory.
-	MemoryLimit uint64   `json:"memory_limit"`
-	Members     []Member `json:"members"`
-	Plant       string   `json:"plant,omitempty"` // the planted fault; empty in an honest run
+	MemoryLimit uint64 `json:"memory_limit"`
+	// Patience is the longest that an answer to a healthy client may take; 0 means 5 s.
+	Patience time.Duration `json:"patience,omitempty"`
+	Options  Options       `json:"options"`
+	Members  []Member      `json:"members"`
+	Plant    string        `json:"plant,omitempty"` // the planted fault; empty in an honest run
+}
+
+// Options are the flags of the servers on which tables depend. Flags that are not here have the meaning of the zero
+// compile.Options.
+type Options struct {
+	EndpointSlices bool `json:"endpoint_slices"`
+	Healthcheck    bool `json:"healthcheck"`
+	HTTPSRedirect  bool `json:"https_redirect"`
 }
 
 // Kinds of members.
@@ -76,7 +87,8 @@ type Change struct {
 	Object string `json:"object,omitempty"`
 	// Class says what the traffic meant by it: valid, invalid, poison, mass, repair, endpoint.
 	Class string `json:"class"`
-	// Reset says that the API was restored to an older state at this revision: revisions begin again below what was seen.
+	// Reset says that the API was restored to its state at this revision, and that revisions begin again there, below what
+	// was seen. Such a change is of no object.
 	Reset bool `json:"reset,omitempty"`
 }
 

@@ -17,7 +17,7 @@ const (
 	Partition = "partition" // nothing goes through any link of the member
 	NoFiles   = "no-files"  // the process may open no more descriptors
 	DiskFull  = "disk-full"
-	ReadOnly  = "read-only"
+	ReadOnly  = "disk-read-only"
 	Restore   = "revision-reset" // the API is restored from a copy of Delay ago; links are "api"
 )
 

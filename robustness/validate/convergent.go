@@ -1,0 +1,81 @@
+package validate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/routesrv/routesrv/internal/wire"
+	"github.com/routesrv/routesrv/robustness/history"
+)
+
+// Convergent: after the last change, and after the last fault, every live client reaches the table of everything.
+func Convergent(h *history.History) []Violation { return alone(h, (*Index).convergent) }
+
+func (x *Index) convergent() []Violation {
+	run := &x.h.Run
+	if run.Settled <= run.Calm {
+		return nil // the run has no end that could be judged
+	}
+	last := make(map[string]int)
+	for _, i := range x.byEnd() {
+		if a := &x.h.Answers[i]; a.End <= run.Settled && (has(a) || a.Form != "event") {
+			last[a.Client] = i
+		}
+	}
+	wanted := make(map[string]string)
+	var all []Violation
+	for i := range run.Members {
+		m := &run.Members[i]
+		if !isClient(m) || m.Slow || !x.lives(m.Name, run.Settled) {
+			continue
+		}
+		at, ok := last[m.Name]
+		if !ok {
+			all = append(all, Violation{NameConvergent, run.Settled, m.Name, -1, "no answer in the whole run"})
+			continue
+		}
+		a := &x.h.Answers[at]
+		want, known := wanted[m.Zone]
+		if !known {
+			want = join(x.oracle.whole(x.epochs[len(x.epochs)-1], m.Zone))
+			wanted[m.Zone] = want
+		}
+		held := a.State == wire.StateHeld || a.State == wire.StateBackendsHeld
+		switch got := x.h.Tables[a.Digest]; {
+		case got == want:
+		case held && run.Hold > 0 && run.Settled-run.Calm < run.Hold+2*run.Interval+processing:
+			// the hold had no time to end; what is served meanwhile is for Complete and Live
+		default:
+			all = append(all, Violation{NameConvergent, a.End, m.Name, at, fmt.Sprintf(
+				"%v after the last change the client holds table %s from %s (%s): %s", (a.End - run.Calm).Round(time.Millisecond), short(a.Digest), a.Server,
+				strings.TrimSpace(a.Outcome+" "+a.State), difference(got, want))})
+		}
+	}
+	return all
+}
+
+func join(lines []line) string {
+	texts := make([]string, len(lines))
+	for i, l := range lines {
+		texts[i] = l.text
+	}
+	return strings.Join(texts, "\n")
+}
+
+// difference names the first route in which two tables differ.
+func difference(got, want string) string {
+	g, w := strings.Split(got, "\n"), strings.Split(want, "\n")
+	for _, l := range w {
+		if _, ok := slices.BinarySearch(g, l); !ok {
+			return fmt.Sprintf("%d routes, want %d, it has not %.200s", len(g), len(w), l)
+		}
+	}
+	for _, l := range g {
+		if _, ok := slices.BinarySearch(w, l); !ok {
+			return fmt.Sprintf("%d routes, want %d, it should not have %.200s", len(g), len(w), l)
+		}
+	}
+	return fmt.Sprintf("%d routes, want %d", len(g), len(w))
+}

@@ -1,0 +1,93 @@
+package validate_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/robustness/history"
+)
+
+// TestHoldsAreHonest: a server keeps its intent, says so, and serves the newest endpoints, until the hold is over or accepted.
+func TestHoldsAreHonest(t *testing.T) {
+	for _, accepted := range []bool{false, true} {
+		t.Run(fmt.Sprint(accepted), func(t *testing.T) {
+			r := rand.New(rand.NewPCG(7, 1))
+			s := newSim(t, "a")
+			s.client("c", "a")
+			s.shop(20)
+			s.read("a", nil)
+			s.ask("c", "a")
+			s.sleep(10 * time.Second)
+			s.lose()
+			v := s.servers["a"]
+			intent := [2]map[kube.Ref]string{v.lists[0], v.lists[1]}
+			end := s.now + s.h.Run.Hold
+			if accepted {
+				end = s.now + 10*time.Second
+			}
+			for s.now < end {
+				for range r.IntN(3) {
+					s.endpoints(fmt.Sprintf("s%02d", r.IntN(20)), fmt.Sprintf("10.2.%d.1", r.IntN(200)))
+				}
+				if r.IntN(3) == 0 {
+					s.ingress(fmt.Sprintf("later%d", r.IntN(5)), "s00")
+				}
+				s.sleep(time.Second)
+				before := *v
+				s.read("a", nil)
+				text, digest, revision, read := before.text, before.digest, before.revision, v.lists
+				v.text, v.digest, v.revision, v.lists[0], v.lists[1], v.state = text, digest, revision, intent[0], intent[1], "held"
+				v.publish(s, s.revision)
+				v.lists = read
+				s.ask("c", "a")
+			}
+			if accepted {
+				s.h.Events = append(s.h.Events, history.Event{At: s.now, Member: "a", Name: "accept"})
+			}
+			v.state = ""
+			s.read("a", nil)
+			s.ask("c", "a")
+			s.settle()
+			s.want()
+		})
+	}
+}
+
+// TestARestoreSendsClientsBack: etcd was restored, revisions begin again, and so do the clients.
+func TestARestoreSendsClientsBack(t *testing.T) {
+	s := newSim(t, "a", "b")
+	s.client("c", "a", "b")
+	s.shop(10)
+	saved, revision := map[kube.Ref]string{}, s.revision
+	for ref, text := range s.objects {
+		saved[ref] = text
+	}
+	for i := range 5 {
+		s.ingress(fmt.Sprintf("new%d", i), "s00")
+		s.sleep(time.Second)
+		s.read("a", nil)
+		s.ask("c", "a")
+	}
+	s.sleep(time.Second)
+	s.objects, s.revision = saved, revision
+	s.h.Changes = append(s.h.Changes, history.Change{At: s.now, Revision: revision, Reset: true})
+	s.endpoints("s00", "10.7.7.7")
+	s.sleep(time.Second)
+	s.read("a", nil)
+	s.h.Answers = append(s.h.Answers, *s.back("c", "a"))
+	s.settle()
+	s.want()
+}
+
+// back is an answer to a client that a consistent read has proven to be ahead.
+func (s *sim) back(client, server string) *history.Answer {
+	a := *s.ask(client, server)
+	s.h.Answers = s.h.Answers[:len(s.h.Answers)-1]
+	v := s.servers[server]
+	a.Status, a.Form, a.Outcome, a.Digest, a.Revision = 200, "table", history.Applied, v.digest, v.revision
+	a.ETag = fmt.Sprintf(`"%s.%d"`, v.digest, v.revision)
+	return &a
+}
