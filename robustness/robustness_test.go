@@ -1,8 +1,13 @@
 package robustness_test
 
 import (
+	"context"
+	"flag"
 	"fmt"
+	"io"
+	"log"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,9 +20,20 @@ import (
 	"github.com/routesrv/routesrv/robustness/world"
 )
 
+// Arguments of the tests, behind -args.
+var (
+	long   = flag.Duration("for", 0, "run for so long instead of the short runs")
+	seed   = flag.Uint64("seed", 0, "first seed of -for; 0 is a random one")
+	file   = flag.String("plan", "", "run the plan of this file instead")
+	shrink = flag.Duration("shrink", 0, "make a plan that fails smaller, for so long")
+	keep   = flag.String("keep", filepath.Join(os.TempDir(), "routesrv-robustness"), "folder for runs that failed")
+)
+
 var binaries world.Binaries
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	log.SetOutput(io.Discard) // net/http says there what it thinks of answers that come twice
 	dir, err := os.MkdirTemp("", "robustness")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -34,32 +50,105 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func TestShort(t *testing.T) {
-	p := plan.New(1, plan.Size{
-		Storm: 15 * time.Second, Servers: 2, Relays: 1, Sidecars: 3, Pollers: 30, Deltas: 6, Streams: 6, Every: 300 * time.Millisecond,
+// TestGuaranteesHold runs fleets under faults and holds what every client received against the guarantees. Without arguments
+// there are three short runs, with two seeds that never change and one that is another each time.
+func TestGuaranteesHold(t *testing.T) {
+	first := *seed
+	if first == 0 {
+		first = rand.Uint64N(1 << 32)
+	}
+	switch {
+	case *file != "":
+		p, err := plan.Load(*file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		run(t, p)
+	case *long > 0:
+		for begin, n := time.Now(), uint64(0); time.Since(begin) < *long; n++ {
+			storm := max(10*time.Second, min(time.Minute, *long-time.Since(begin)))
+			run(t, plan.New(first+n, size(storm, first+n)))
+		}
+	default:
+		for _, s := range []uint64{1, 2, first} {
+			run(t, plan.New(s, size(14*time.Second, s)))
+		}
+	}
+}
+
+// size is that of a run: one to three servers, with and without a relay.
+func size(storm time.Duration, seed uint64) plan.Size {
+	return plan.Size{
+		Storm: storm, Servers: 1 + int(seed%3), Relays: 1, Sidecars: 3, Pollers: 32, Deltas: 6, Streams: 6, Every: 250 * time.Millisecond,
+	}
+}
+
+// run runs one plan as a test of its own.
+func run(t *testing.T, p *plan.Plan) {
+	t.Helper()
+	t.Run(fmt.Sprintf("seed=%d", p.Seed), func(t *testing.T) {
+		if err := attempt(t, t.Context(), p); err == nil || *shrink == 0 {
+			return
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), *shrink)
+		defer cancel()
+		small := robustness.Shrink(ctx, p, func(ctx context.Context, p *plan.Plan) bool {
+			for range 2 { // what fails by chance may need two runs
+				if attempt(nil, ctx, p) != nil {
+					return true
+				}
+			}
+			return false
+		})
+		path := filepath.Join(*keep, fmt.Sprintf("small-%d.json", p.Seed))
+		if err := small.Save(path); err != nil {
+			t.Error(err)
+		}
+		t.Logf("%d faults and %d members are left: %s", len(small.Faults), len(small.Members), path)
 	})
-	dir := t.TempDir()
-	h, err := robustness.Run(t.Context(), robustness.Config{
-		Plan: p, Binaries: binaries, Folder: dir, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
-	})
+}
+
+// attempt runs a plan, and gives the first thing that is wrong. With t it says everything, and keeps what failed.
+func attempt(t *testing.T, ctx context.Context, p *plan.Plan) error {
+	if err := os.MkdirAll(*keep, 0o700); err != nil {
+		return err
+	}
+	folder, err := os.MkdirTemp(*keep, fmt.Sprintf("seed-%d-", p.Seed))
 	if err != nil {
+		return err
+	}
+	cfg := robustness.Config{Plan: p, Binaries: binaries, Folder: folder}
+	if t != nil {
+		cfg.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
+	}
+	h, err := robustness.Run(ctx, cfg)
+	var reasons []string
+	if h != nil {
+		for _, v := range validate.All(h) {
+			reasons = append(reasons, v.String())
+		}
+	}
+	if err != nil {
+		reasons = append(reasons, err.Error())
+	}
+	if t != nil && h != nil {
+		t.Log(robustness.Summary(h))
+	}
+	if len(reasons) == 0 {
+		return os.RemoveAll(folder)
+	}
+	if t == nil {
+		_ = os.RemoveAll(folder)
+		return fmt.Errorf("%s", reasons[0])
+	}
+	for i, r := range reasons {
+		if i < 20 {
+			t.Error(r[:min(len(r), 400)])
+		}
+	}
+	if err := robustness.Keep(folder, robustness.Kept{Plan: p, History: h, Reasons: reasons}); err != nil {
 		t.Error(err)
 	}
-	if h != nil {
-		if keep := os.Getenv("ROBUSTNESS_KEEP"); keep != "" {
-			if err := h.Save(keep); err != nil {
-				t.Error(err)
-			}
-		}
-		t.Log(robustness.Outcomes(h))
-		begin := time.Now()
-		for i, v := range validate.All(h) {
-			if i < 40 {
-				t.Error(v)
-			}
-		}
-		t.Log("validated in", time.Since(begin))
-		t.Logf("%d changes, %d reads, %d faults, %d events, %d answers, %d tables, settled %v after calm", len(h.Changes), len(h.Reads),
-			len(h.Faults), len(h.Events), len(h.Answers), len(h.Tables), h.Run.Settled-h.Run.Calm)
-	}
+	t.Logf("kept in %s", folder)
+	return fmt.Errorf("%s", reasons[0])
 }

@@ -292,15 +292,31 @@ func sleepUntil(ctx context.Context, t time.Time) bool {
 	}
 }
 
-// Outcomes counts the answers by what clients did with them, for reports.
-func Outcomes(h *history.History) string {
-	count := make(map[string]int)
+// Summary says in a few lines what a run was like.
+func Summary(h *history.History) string {
+	answers, faults := make(map[string]int), make(map[string]int)
 	for _, a := range h.Answers {
-		count[a.Form+" "+a.Outcome]++
+		answers[strings.TrimSpace(strings.TrimPrefix(a.Form, "none")+" "+a.Outcome)]++
 	}
+	for _, f := range h.Faults {
+		faults[f.Name]++
+	}
+	for _, e := range h.Events {
+		switch e.Name {
+		case "killed":
+			faults[strings.TrimSpace("killed "+e.Args)]++
+		case "held", "accept", "mode":
+			faults[e.Name]++
+		}
+	}
+	return fmt.Sprintf("%d changes, %d reads, %d tables, settled %v after the storm\nanswers: %s\nfaults and events: %s", len(h.Changes), len(h.Reads),
+		len(h.Tables), (h.Run.Settled - h.Run.Calm).Round(time.Millisecond), counts(answers), counts(faults))
+}
+
+func counts(n map[string]int) string {
 	var out []string
-	for _, k := range slices.Sorted(maps.Keys(count)) {
-		out = append(out, fmt.Sprintf("%s %d", k, count[k]))
+	for _, k := range slices.Sorted(maps.Keys(n)) {
+		out = append(out, fmt.Sprintf("%s %d", k, n[k]))
 	}
 	return strings.Join(out, ", ")
 }

@@ -44,7 +44,8 @@ type Client struct {
 
 	// What it holds.
 	etag, digest, text string
-	plain              bool // the last delta was no good: ask for a table
+	plain              bool            // the last delta was no good: ask for a table
+	pending            *history.Answer // the table of an event, before its state is known
 }
 
 // New returns a client.

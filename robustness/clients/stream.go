@@ -74,9 +74,11 @@ func (c *Client) follow(ctx context.Context, u Upstream) {
 	}
 	hush.Reset(silence)
 	in := bufio.NewReaderSize(resp.Body, 64<<10)
+	defer c.settle("unknown")
 	for {
 		e, err := c.event(in, func() { hush.Reset(silence) })
 		if err != nil {
+			c.settle("unknown")
 			a = c.begin(u)
 			fail(fmt.Errorf("stream: %w", err))
 			return
@@ -84,6 +86,15 @@ func (c *Client) follow(ctx context.Context, u Upstream) {
 		if !c.take(ctx, u, e) {
 			return
 		}
+	}
+}
+
+// settle records the table that an event brought, now that it is known in which state it is: the event after it says that.
+func (c *Client) settle(state string) {
+	if a := c.pending; a != nil {
+		c.pending = nil
+		a.State = state
+		c.rec.Answer(*a)
 	}
 }
 
@@ -139,7 +150,11 @@ func (c *Client) take(ctx context.Context, u Upstream, e event) bool {
 		}
 		if err != nil {
 			a.Outcome, a.Why, goes = history.Refused, err.Error(), false
+			break
 		}
+		a.End, a.Digest = c.rec.Now(), c.digest
+		c.pending = &a
+		return true
 	case "fetch":
 		c.plain = true
 		c.poll(ctx, u)
@@ -157,6 +172,7 @@ func (c *Client) take(ctx context.Context, u Upstream, e event) bool {
 			a.LastRead = c.rec.Offset(read)
 		}
 		a.State = now.State
+		c.settle(now.State)
 	case "reconnect":
 		var advice struct {
 			After int64 `json:"after_ms"`

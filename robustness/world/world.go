@@ -46,7 +46,6 @@ type World struct {
 	clients []*clients.Client
 	control *http.Client
 	net     [2]byte // of the addresses of this run: 127.a.b.0
-	ports   map[string]bool
 
 	mu       sync.Mutex
 	traps    []*trap
@@ -63,7 +62,7 @@ type trap struct {
 // New makes the members of a plan. Nothing runs yet but the API and the proxies.
 func New(cfg Config, rec *record.Recorder) (w *World, err error) {
 	w = &World{
-		cfg: cfg, rec: rec, Processes: make(map[string]*Process), proxies: make(map[string]*faultproxy.Proxy), ports: make(map[string]bool),
+		cfg: cfg, rec: rec, Processes: make(map[string]*Process), proxies: make(map[string]*faultproxy.Proxy),
 		control: &http.Client{Timeout: 5 * time.Second}, net: [2]byte{byte(16 + rand.IntN(200)), byte(rand.IntN(250))},
 		disabled: make(map[string]string), points: make(map[string]int),
 	}
@@ -84,8 +83,8 @@ func New(cfg Config, rec *record.Recorder) (w *World, err error) {
 	return w, nil
 }
 
-// listening is the address that everybody of this run listens on. Nobody asks from it, so that no port of it is taken by a
-// connection.
+// listening is the address that the API and the proxies of this run listen on. Nobody asks from it, so that no port of it is
+// taken by a connection.
 func (w *World) listening() string { return fmt.Sprintf("127.%d.%d.1", w.net[0], w.net[1]) }
 
 // asking is the address that a member asks from, as others see it.
@@ -97,22 +96,6 @@ func (w *World) asking(member string) string {
 		}
 	}
 	return fmt.Sprintf("127.%d.%d.%d", w.net[0], int(w.net[1])+1+n/200, 2+n%200)
-}
-
-// free is an address for a process.
-func (w *World) free() (string, error) {
-	for {
-		l, err := net.Listen("tcp", net.JoinHostPort(w.listening(), "0"))
-		if err != nil {
-			return "", err
-		}
-		address := l.Addr().String()
-		_ = l.Close()
-		if !w.ports[address] {
-			w.ports[address] = true
-			return address, nil
-		}
-	}
 }
 
 // link makes the connection between two members, and gives the URL to ask.
@@ -236,13 +219,9 @@ func (w *World) place(name string) (*Process, error) {
 		return p, nil
 	}
 	p := &Process{Name: name, rec: w.rec, env: w.cfg.Binaries.Env, Folder: filepath.Join(w.cfg.Folder, name)}
-	var err error
-	if p.Main, err = w.free(); err != nil {
-		return nil, err
-	}
-	if p.Support, err = w.free(); err != nil {
-		return nil, err
-	}
+	// An address of its own, where nobody else listens.
+	ip := fmt.Sprintf("127.%d.%d.%d", w.net[0], w.net[1], 2+len(w.Processes))
+	p.Main, p.Support = net.JoinHostPort(ip, "9090"), net.JoinHostPort(ip, "9911")
 	if err := os.MkdirAll(filepath.Join(p.Folder, "state"), 0o700); err != nil {
 		return nil, err
 	}
