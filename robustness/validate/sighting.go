@@ -37,10 +37,10 @@ func (x *Index) seen() []*sighting {
 	for i := range x.h.Answers {
 		a := &x.h.Answers[i]
 		digest, revision, ok := tag(a)
-		if !has(a) || ok && digest != a.Digest {
+		if _, known := x.h.Tables[a.Digest]; !known || !has(a) || ok && digest != a.Digest {
 			continue
 		}
-		k := key{a.Digest, revision, x.zone(a.Client)}
+		k := key{a.Digest, revision, x.zone(a.Client, a.Server)}
 		s := known[k]
 		if s == nil {
 			s = &sighting{digest: k.digest, revision: k.revision, zone: k.zone, first: i}
