@@ -81,6 +81,7 @@ type Server struct {
 	undefined bool
 	requests  []Request
 	hook      func(Request)
+	conduct   Conduct
 
 	// For the watches.
 	history     []occurrence
