@@ -146,8 +146,8 @@ func (x *Index) findReads() {
 	}
 	now := map[string]*open{}
 	for _, r := range x.h.Reads {
-		if r.Verb == "watch" {
-			continue
+		if m := x.members[r.Member]; r.Verb == "watch" || m == nil || m.Transport == "watch" {
+			continue // what a server lists that watches is no read
 		}
 		o := now[r.Member]
 		if r.Kind == "Ingress" && (o == nil || len(o.lists) > 1) || o == nil {
