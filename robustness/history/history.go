@@ -31,8 +31,9 @@ type Run struct {
 	Settled time.Duration `json:"settled"`
 	// Interval is how often servers read and clients poll.
 	Interval time.Duration `json:"interval"`
-	// Hold is the guard's hold time, and MaxLoss its limit for lost routes.
+	// Hold is the guard's hold time, Window its window, and MaxLoss its limit for lost routes.
 	Hold    time.Duration `json:"hold"`
+	Window  time.Duration `json:"window"`
 	MaxLoss float64       `json:"max_loss"`
 	// MemoryLimit is the documented bound for one process, in bytes of resident memory.
 	MemoryLimit uint64 `json:"memory_limit"`

@@ -12,7 +12,7 @@ import (
 func Atomic(h *history.History) []Violation { return alone(h, (*Index).atomic) }
 
 func (x *Index) atomic() []Violation {
-	var all []Violation
+	all := x.fromFindings(NameAtomic, func(_ *sighting, f finding) bool { return f.fault == torn })
 	wrong := make(map[string]string) // digest to what is wrong with its text
 	for digest, text := range x.h.Tables {
 		sum := sha256.Sum256([]byte(text))
@@ -32,7 +32,7 @@ func (x *Index) atomic() []Violation {
 		var text string
 		switch _, known := x.h.Tables[a.Digest]; {
 		case !known:
-			text = fmt.Sprintf("the client holds %s, of which there is no text", short(a.Digest))
+			// its text was not kept
 		case wrong[a.Digest] != "":
 			text = fmt.Sprintf("the client holds %s: %s", short(a.Digest), wrong[a.Digest])
 		case ok && digest != a.Digest:

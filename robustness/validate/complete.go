@@ -11,9 +11,17 @@ import (
 func Complete(h *history.History) []Violation { return alone(h, (*Index).complete) }
 
 func (x *Index) complete() []Violation {
-	return x.fromFindings(NameComplete, func(s *sighting, f finding) bool {
+	all := x.fromFindings(NameComplete, func(s *sighting, f finding) bool {
 		return f.fault == missing || f.fault == torn || f.fault == stale && !(f.backends && s.held)
 	})
+	for _, s := range x.seen() {
+		if x.exact(s) && len(x.findings(s)) == 0 && !x.known(s) {
+			a := &x.h.Answers[s.first]
+			all = append(all, Violation{NameComplete, a.End, a.Client, s.first, fmt.Sprintf(
+				"table %s of revision %d from %s is not what a complete read has shown", short(s.digest), s.revision, a.Server)})
+		}
+	}
+	return all
 }
 
 // Isolated: an invalid object changes nothing but itself. Every line can be read alone, and is a route of an object that may have

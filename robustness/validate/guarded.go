@@ -16,6 +16,7 @@ const (
 	minBackendLoss = 20
 	maxBackendLoss = 0.5
 	repairShare    = 0.05
+	defaultWindow  = 10 * time.Minute
 )
 
 // Guarded: no table that looks like an accident reaches a client before the hold time is over, unless its acceptance is recorded; also
@@ -60,7 +61,8 @@ func shapeOf(text string) *shape {
 // guardOf follows the tables that a server published, as its direct clients saw them, in the order of their revisions.
 func (x *Index) guardOf(name string) []Violation {
 	var all []Violation
-	var served, first *sighting
+	var served *sighting
+	var before []*sighting // in the order in which they were served
 	shapes := make(map[string]*shape)
 	shape := func(s *sighting) *shape {
 		if shapes[s.digest] == nil {
@@ -73,16 +75,15 @@ func (x *Index) guardOf(name string) []Violation {
 		if a.Server != name || s.zone != "" {
 			continue
 		}
-		if first == nil {
-			first = s
-		}
+		before = append(before, s)
 		if served == nil || s.revision < served.revision || s.digest == served.digest {
 			if served == nil || x.h.Answers[s.first].State != wire.StateStale && s.revision >= served.revision {
 				served = s
 			}
 			continue // an answer that came late, or a table from before a restore
 		}
-		if why, since := x.suspicious(shape(served), shape(s), shape(first), s); why != "" && !x.mayPass(name, s, since) {
+		if why, since := x.suspicious(shape(served), shape(s), s); why != "" && !x.mayPass(name, s, since) &&
+			!x.repairs(before[:len(before)-1], s, shape) {
 			all = append(all, Violation{NameGuarded, a.End, a.Client, s.first, fmt.Sprintf(
 				"%s published table %s of revision %d after %s of revision %d without a hold or an acceptance: %s", name, short(s.digest), s.revision,
 				short(served.digest), served.revision, why)})
@@ -93,7 +94,7 @@ func (x *Index) guardOf(name string) []Violation {
 }
 
 // suspicious says why a guard has to hold a table back, and when the source began to show it; empty if it has not to.
-func (x *Index) suspicious(was, is, first *shape, s *sighting) (why string, since time.Duration) {
+func (x *Index) suspicious(was, is *shape, s *sighting) (why string, since time.Duration) {
 	var lost, drained []string
 	for id, serving := range was.ids {
 		now, there := is.ids[id]
@@ -104,7 +105,7 @@ func (x *Index) suspicious(was, is, first *shape, s *sighting) (why string, sinc
 		}
 	}
 	limit := int(x.h.Run.MaxLoss * float64(len(was.ids)))
-	if len(lost) > limit && !repairs(first, is) {
+	if len(lost) > limit {
 		return fmt.Sprintf("%d of %d routes are gone", len(lost), len(was.ids)), x.crossed(lost, limit, s)
 	}
 	most := max(minBackendLoss-1, int(maxBackendLoss*float64(was.serving)))
@@ -114,15 +115,29 @@ func (x *Index) suspicious(was, is, first *shape, s *sighting) (why string, sinc
 	return "", 0
 }
 
-// repairs reports whether a table undoes what came since the first one: of the first nearly nothing is missing.
-func repairs(first, is *shape) bool {
-	gone := 0
-	for id := range first.ids {
-		if _, ok := is.ids[id]; !ok {
-			gone++
+// repairs reports whether a table undoes what came within the window: of one that was served when it may have begun nearly nothing
+// is missing.
+func (x *Index) repairs(before []*sighting, s *sighting, shape func(*sighting) *shape) bool {
+	window := x.h.Run.Window
+	if window == 0 {
+		window = defaultWindow
+	}
+	is, from := shape(s), x.h.Answers[s.first].End-window-processing
+	for _, b := range slices.Backward(before) {
+		was, gone := shape(b), 0
+		for id := range was.ids {
+			if _, ok := is.ids[id]; !ok {
+				gone++
+			}
+		}
+		if len(was.ids) > 0 && float64(gone) <= repairShare*float64(len(was.ids)) {
+			return true
+		}
+		if x.h.Answers[b.first].End < from {
+			break // the one that was served when the window began
 		}
 	}
-	return float64(gone) <= repairShare*float64(len(first.ids))
+	return false
 }
 
 // crossed is when so many of the routes had changed in the source for the last time that the limit was passed.
@@ -168,6 +183,30 @@ func (x *Index) mayPass(name string, s *sighting, since time.Duration) bool {
 	if slices.ContainsFunc(x.resets(), func(r time.Duration) bool { return r <= a.End && a.End < r+afterReset && r+time.Second >= since }) {
 		since = a.End // what was restored may be anything: the guard judges it as it judges a loss
 	}
+	if x.heldLongEnough(name, a.End) {
+		return true
+	}
 	empty := x.h.Tables[s.digest] == ""
 	return !empty && a.End-since >= x.h.Run.Hold-time.Second
+}
+
+// heldLongEnough reports whether a hold has just ended that had lasted its time, as the server said.
+func (x *Index) heldLongEnough(name string, at time.Duration) bool {
+	var began, ended time.Duration = -1, -1
+	for _, e := range x.h.Events {
+		if e.Member != name || e.At > at {
+			continue
+		}
+		switch e.Name {
+		case "held":
+			if began < 0 || ended >= 0 {
+				began, ended = e.At, -1
+			}
+		case "released":
+			ended = e.At
+		case "started":
+			began, ended = -1, -1
+		}
+	}
+	return began >= 0 && ended-began >= x.h.Run.Hold-time.Second && at-ended <= processing
 }

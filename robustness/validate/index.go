@@ -3,7 +3,6 @@ package validate
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/routesrv/routesrv/internal/wire"
@@ -132,12 +131,12 @@ func (x *Index) before(origin string, at time.Duration) time.Duration {
 	return from
 }
 
-// findReads puts the lists of a poll together: one of each kind, of which Ingresses come first.
+// findReads puts the lists of a poll together: one of each kind, of which Ingresses come first. Of lists of one kind the last
+// counts, since a server may ask once more.
 func (x *Index) findReads() {
 	type open struct {
-		read
-		kinds  map[string]uint64
-		broken bool
+		span
+		lists map[string]history.Read
 	}
 	needed := map[string]bool{"Ingress": true, "Service": true}
 	for _, r := range x.h.Reads {
@@ -145,44 +144,54 @@ func (x *Index) findReads() {
 			needed[r.Kind] = true
 		}
 	}
-	delete(needed, "Discovery")
 	now := map[string]*open{}
 	for _, r := range x.h.Reads {
-		if r.Verb == "watch" {
-			continue
+		if m := x.members[r.Member]; r.Verb == "watch" || m == nil || m.Transport == "watch" {
+			continue // what a server lists that watches is no read
 		}
 		o := now[r.Member]
-		if r.Kind == "Ingress" {
-			o = &open{read: read{span: span{from: r.At}}, kinds: map[string]uint64{}}
+		if r.Kind == "Ingress" && (o == nil || len(o.lists) > 1) || o == nil {
+			o = &open{span: span{from: r.At}, lists: map[string]history.Read{}}
 			now[r.Member] = o
 		}
-		if o == nil {
+		o.lists[r.Kind] = r
+		o.to = r.At
+		done, ok := completed(o.lists, needed)
+		if !ok {
 			continue
 		}
-		if !r.Whole || r.Fault != "" {
-			o.broken = true
+		done.span = o.span
+		all := x.reads[r.Member]
+		if n := len(all); n > 0 && all[n-1].from == done.from {
+			all = all[:n-1] // a list was made once more
 		}
-		if r.Kind != "Discovery" {
-			o.kinds[r.Kind] = r.Revision
-		}
-		if o.broken || len(o.kinds) < len(needed) {
-			continue
-		}
-		done := o.read
-		done.to, done.low = r.At, r.Revision
-		done.backends = r.Revision
-		for kind, revision := range o.kinds {
-			done.low, done.high = min(done.low, revision), max(done.high, revision)
-			if kind != "Ingress" && kind != "RouteGroup" {
-				done.backends = min(done.backends, revision)
-			}
-		}
-		if n := len(x.reads[r.Member]); n > 0 && x.reads[r.Member][n-1].from == done.from {
-			x.reads[r.Member][n-1] = &done // a list was made once more
-			continue
-		}
-		x.reads[r.Member] = append(x.reads[r.Member], &done)
+		x.reads[r.Member] = append(all, &done)
 	}
+}
+
+// completed gives the revisions of a read, if it has a good list of every kind.
+func completed(lists map[string]history.Read, needed map[string]bool) (done read, ok bool) {
+	first := true
+	for kind := range needed {
+		if r, has := lists[kind]; !has || !r.Whole || r.Fault != "" {
+			return read{}, false
+		}
+	}
+	for kind, r := range lists {
+		switch {
+		case !r.Whole || r.Fault != "":
+			return read{}, false
+		case r.Verb != "list" || kind == "Discovery":
+			continue
+		case first:
+			done.low, done.high, done.backends, first = r.Revision, r.Revision, 1<<63-1, false
+		}
+		done.low, done.high = min(done.low, r.Revision), max(done.high, r.Revision)
+		if kind != "Ingress" && kind != "RouteGroup" {
+			done.backends = min(done.backends, r.Revision)
+		}
+	}
+	return done, !first
 }
 
 // tag is what an answer's ETag names; false if there is none that a route server wrote.
@@ -211,9 +220,12 @@ func has(a *history.Answer) bool {
 	return a.Digest != "" && (a.Outcome == history.Applied || a.Outcome == history.Unchanged)
 }
 
-// zone is the zone for which a client asks.
-func (x *Index) zone(client string) string {
-	if m := x.members[client]; m != nil {
+// zone is the zone of the table that a client gets from a server: the one that it asks for, or that of a sidecar.
+func (x *Index) zone(client, server string) string {
+	if m := x.members[client]; m != nil && m.Zone != "" {
+		return m.Zone
+	}
+	if m := x.members[server]; m != nil && m.Kind == history.Sidecar {
 		return m.Zone
 	}
 	return ""
@@ -273,6 +285,3 @@ func (x *Index) resets() []time.Duration {
 	}
 	return all
 }
-
-// names joins for a text.
-func names(all []string) string { return strings.Join(all, ", ") }

@@ -38,7 +38,7 @@ func (x *Index) liveOf(name string) []Violation {
 		if !has(a) || !ok || digest != a.Digest || a.Form == "event" {
 			continue
 		}
-		zone := x.zone(a.Client)
+		zone := x.zone(a.Client, a.Server)
 		s := byKey[fmt.Sprint(digest, revision, zone)]
 		if s == nil {
 			continue

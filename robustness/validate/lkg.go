@@ -49,8 +49,10 @@ func (x *Index) goesOn(name string, answers []int) []Violation {
 			continue
 		case since < 0 || a.Begin < since || a.Status == 429 || a.Outcome == history.Refused:
 			continue // 429 is for streams, when there are many; what a client refuses is for others to judge
-		case a.Status == 0 && a.Form == "event":
-			continue // a stream may end at any time
+		case a.Status == 0 && (a.Form == "event" || !strings.Contains(a.Why, "refused")) || a.Status == 200:
+			continue // what was slow, or broke off; a stream may end at any time
+		case x.lostFiles(name, a.Begin):
+			continue
 		case slices.ContainsFunc(down, func(s span) bool { return s.meets(a.Begin, a.End) || s.meets(a.Begin-starting, a.End) }):
 			continue
 		case x.faultOn(a.Client, name, a.Begin-time.Second, a.End) || x.members[a.Client] != nil && x.members[a.Client].Slow:
@@ -60,6 +62,15 @@ func (x *Index) goesOn(name string, answers []int) []Violation {
 			"%s has served tables since %v, and answers %d: %s", name, since.Round(time.Millisecond), a.Status, a.Why)})
 	}
 	return all
+}
+
+// lostFiles reports whether a member was restarted after its disk, or its descriptors, had failed: then it may know nothing.
+func (x *Index) lostFiles(name string, at time.Duration) bool {
+	down := x.down(name)
+	return slices.ContainsFunc(x.h.Faults, func(f history.Fault) bool {
+		return f.Link == name && (strings.Contains(f.Name, "disk") || strings.Contains(f.Name, "files")) &&
+			slices.ContainsFunc(down, func(s span) bool { return s.from >= f.From && s.to <= at })
+	})
 }
 
 // afterRestart looks at what a member serves after a restart while nothing that it reads answers.
@@ -115,8 +126,8 @@ func (x *Index) allows(allowed map[string]bool, a *history.Answer, before []int)
 	if allowed[a.Digest] {
 		return true
 	}
-	zone := x.zone(a.Client)
-	return zone != "" && !slices.ContainsFunc(before, func(i int) bool { return x.zone(x.h.Answers[i].Client) == zone })
+	zone := x.zone(a.Client, a.Server)
+	return zone != "" && !slices.ContainsFunc(before, func(i int) bool { return x.zone(x.h.Answers[i].Client, x.h.Answers[i].Server) == zone })
 }
 
 // cutOffUntil is until when nothing that a member reads can have answered, beginning at a time: all that it asks is down, or

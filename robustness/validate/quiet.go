@@ -28,7 +28,7 @@ func (x *Index) changedByItself() []Violation {
 		if !has(a) || a.Outcome != history.Applied || m == nil || m.Kind != history.Server {
 			continue
 		}
-		key := [2]string{a.Server, x.zone(a.Client)}
+		key := [2]string{a.Server, x.zone(a.Client, a.Server)}
 		was, known := now[key]
 		if known && was.digest != a.Digest && was.at < a.Begin && x.still(a.Server, was.at, a.End) {
 			all = append(all, Violation{NameQuiet, a.End, a.Client, i, fmt.Sprintf(

@@ -37,10 +37,10 @@ func (x *Index) seen() []*sighting {
 	for i := range x.h.Answers {
 		a := &x.h.Answers[i]
 		digest, revision, ok := tag(a)
-		if !has(a) || ok && digest != a.Digest {
+		if _, known := x.h.Tables[a.Digest]; !known || !has(a) || ok && digest != a.Digest {
 			continue
 		}
-		k := key{a.Digest, revision, x.zone(a.Client)}
+		k := key{a.Digest, revision, x.zone(a.Client, a.Server)}
 		s := known[k]
 		if s == nil {
 			s = &sighting{digest: k.digest, revision: k.revision, zone: k.zone, first: i}
@@ -97,18 +97,60 @@ func (x *Index) heldFrom(origin string, e *epoch, s *sighting) uint64 {
 
 // oldest is the lowest revision that a list can have of a read whose highest is the given one.
 func (x *Index) oldest(origin string, e *epoch, revision uint64, seen time.Duration) uint64 {
-	if m := x.members[origin]; m == nil || m.Transport != "watch" {
-		lo, found := revision, false
-		for _, r := range x.reads[origin] {
-			if r.high == revision && r.to <= seen && r.to >= e.from {
-				lo, found = min(lo, r.low), true
-			}
-		}
-		if found {
-			return lo
-		}
+	if r := x.readOf(origin, e, revision, seen); r != nil {
+		return r.low
 	}
 	return min(revision, e.newest(x.before(origin, e.born(revision))))
+}
+
+// readOf gives the complete read of a server that polls whose highest revision is the given one; nil if none is known.
+func (x *Index) readOf(origin string, e *epoch, revision uint64, seen time.Duration) *read {
+	var found *read
+	for _, r := range x.reads[origin] {
+		if r.high == revision && r.to <= seen && r.to >= e.from && (found == nil || r.low < found.low) {
+			found = r
+		}
+	}
+	return found
+}
+
+// exact reports whether all tables of a sighting come from reads that the history has: everybody whose table it can be polls, and
+// nothing but the API was asked.
+func (x *Index) exact(s *sighting) bool {
+	for _, origin := range s.origins {
+		if m := x.members[origin]; m.Transport == "watch" || len(x.reads[origin]) == 0 {
+			return false
+		}
+	}
+	return len(s.origins) > 0 && len(x.epochs) == 1
+}
+
+// known reports whether a complete read explains a sighting: one of its revision, or one before whose content is there again
+// under a newer name.
+func (x *Index) known(s *sighting) bool {
+	const tried = 5
+	seen := x.h.Answers[s.first].End
+	for _, origin := range s.origins {
+		e, n := x.epochs[0], 0
+		if x.readOf(origin, e, s.revision, seen) != nil {
+			return true
+		}
+		for _, r := range slices.Backward(x.reads[origin]) {
+			if r.to > seen || n == tried {
+				continue
+			}
+			n++
+			w := window{intent: r.low, backends: r.low, hi: r.high}
+			if s.held {
+				w.intent = min(w.intent, x.heldFrom(origin, e, s))
+			}
+			w.kept = s.kept
+			if len(x.judge(s, e, w)) == 0 {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // answersOf gives the answers of a client or of a server, in order of their ends.
