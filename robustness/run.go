@@ -129,7 +129,7 @@ func (r *run) run(ctx context.Context) (*history.History, error) {
 	}
 	h := r.rec.End(history.Run{
 		Seed: r.plan.Seed, Started: r.rec.Started(), Duration: settled, Calm: calm, Settled: settled, Interval: r.plan.Interval,
-		Hold: r.plan.Hold, MaxLoss: r.plan.MaxLoss, MemoryLimit: memoryLimit, Members: r.plan.Members, Plant: r.cfg.Plant,
+		Hold: r.plan.Hold, Window: r.plan.Window, MaxLoss: r.plan.MaxLoss, MemoryLimit: memoryLimit, Members: r.plan.Members, Plant: r.cfg.Plant,
 		Options: history.Options{EndpointSlices: true, Healthcheck: true, HTTPSRedirect: true}, // see world.process
 	})
 	return h, errors.Join(append(r.errs, ctx.Err())...)

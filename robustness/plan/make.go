@@ -31,7 +31,7 @@ func New(seed uint64, s Size) *Plan {
 	rng := rand.New(rand.NewPCG(seed, 3))
 	p := &Plan{
 		Seed: seed, Storm: s.Storm, Patience: 90 * time.Second, Interval: 250 * time.Millisecond, Asking: 40 * time.Millisecond,
-		Hold: 3 * time.Second, MaxLoss: 0.5, Rate: 60, Apps: 72, Mass: 6 * time.Second,
+		Hold: 3 * time.Second, Window: 5 * time.Second, MaxLoss: 0.5, Rate: 60, Apps: 72, Mass: 6 * time.Second,
 	}
 	p.members(rng, s)
 	if s.Every > 0 {

@@ -24,6 +24,7 @@ type Plan struct {
 	Interval time.Duration    `json:"interval"` // between two reads of a server, and two requests of a sidecar
 	Asking   time.Duration    `json:"asking"`   // between two requests of a client
 	Hold     time.Duration    `json:"hold"`     // of the guard
+	Window   time.Duration    `json:"window"`   // of the guard
 	MaxLoss  float64          `json:"max_loss"` // of the guard
 	Rate     float64          `json:"rate"`     // writes to the API in a second
 	Apps     int              `json:"apps"`     // services with a route
