@@ -1,0 +1,48 @@
+package plants
+
+import "github.com/routesrv/routesrv/robustness/validate"
+
+// ofOrder are mistakes in the order of tables: Monotonic and Convergent.
+func ofOrder() []Plant {
+	return []Plant{
+		{
+			Name: "older-replica", Validator: validate.NameMonotonic, Scenario: "churn",
+			What: "a replica that lags sends its older table to who has a newer one",
+			Edits: []Edit{{
+				File: "etagcache/decide.go",
+				Old:  "return st.newest == 0 || t.Revision <= st.oldest ||",
+				New:  "return planted.On(\"older-replica\") || st.newest == 0 || t.Revision <= st.oldest ||",
+			}},
+		},
+		{
+			Name: "lowest-revision", Validator: validate.NameMonotonic, Scenario: "churn",
+			What: "a table carries the lowest revision of its lists in place of the highest",
+			Edits: []Edit{{
+				File: "poller/once.go",
+				Old:  "p.candidate = before.Next(routes, seen.Newest, seen.At)",
+				New: "if planted.On(\"lowest-revision\") {\n\t\tp.candidate = before.Next(routes, seen.Oldest, seen.At)\n\t\treturn false\n\t}\n" +
+					"\tp.candidate = before.Next(routes, seen.Newest, seen.At)",
+			}},
+		},
+		{
+			Name: "always-current", Validator: validate.NameConvergent, Scenario: "churn",
+			What: "304 for every table that a client names",
+			Edits: []Edit{{
+				File: "etagcache/decide.go",
+				Old:  "\tif newer.Revision > 0 {\n\t\treturn x.keep(newer)",
+				New: "\tif planted.On(\"always-current\") && other.Revision > 0 {\n\t\treturn []string{other.String()}\n\t}\n" +
+					"\tif newer.Revision > 0 {\n\t\treturn x.keep(newer)",
+			}},
+		},
+		{
+			Name: "event-lost", Validator: validate.NameConvergent, Scenario: "churn",
+			What: "a stream notes a table as sent, and loses the event",
+			Edits: []Edit{{
+				File: "etagcache/stream.go",
+				Old:  "\t\t\ts.out.delta(s.cache, d, *s.has.Load())\n",
+				New: "\t\t\tif planted.On(\"event-lost\") && planted.After(30) {\n\t\t\t\treturn nil\n\t\t\t}\n" +
+					"\t\t\ts.out.delta(s.cache, d, *s.has.Load())\n",
+			}},
+		},
+	}
+}
