@@ -44,7 +44,7 @@ func ofBodies() []Plant {
 					New: "if planted.On(\"list-order\") {\n\t\ta.Items = slices.Clone(a.Items)\n\t\tfor i := range a.Items {\n" +
 						"\t\t\tif e, ok := a.Items[i].Object.(*kube.EndpointSlice); ok && len(e.Endpoints) > 1 {\n\t\t\t\tturned := *e\n" +
 						"\t\t\t\tturned.Endpoints = append(slices.Clone(e.Endpoints[1:]), e.Endpoints[0])\n\t\t\t\ta.Items[i].Object = &turned\n" +
-						"\t\t\t}\n\t\t}\n\t\ta.same = false\n\t}\n\tl.Changed = l.Changed || !a.same",
+						"\t\t\t}\n\t\t}\n\t\ta.same, l.Changed = false, true\n\t}\n\tl.Changed = l.Changed || !a.same",
 				},
 			},
 		},

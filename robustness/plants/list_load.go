@@ -11,9 +11,9 @@ func ofLoad() []Plant {
 			Edits: []Edit{
 				{
 					File: "etagcache/stream.go",
-					Old:  "\ts.begin(w)\n\tif err := s.run(",
-					New: "\ts.begin(w)\n\tif planted.On(\"stream-blocks-others\") && planted.Seconds() > 3 && planted.Only.TryLock() {\n" +
-						"\t\tdefer planted.Only.Unlock()\n\t}\n\tif err := s.run(",
+					Old:  "\tif has != nil {\n\t\tif d := x.deltaFrom(has.Digest); d != nil && s.out.fits(d, x) {\n",
+					New: "\tif planted.On(\"stream-blocks-others\") {\n\t\tplanted.Occupy()\n\t}\n" +
+						"\tif has != nil {\n\t\tif d := x.deltaFrom(has.Digest); d != nil && s.out.fits(d, x) {\n",
 				},
 				{
 					File: "etagcache/serve.go",
@@ -29,7 +29,7 @@ func ofLoad() []Plant {
 			Edits: []Edit{{
 				File: "etagcache/serve.go",
 				Old:  "\tout.parts(x.variant.bodies[x.encoding])\n",
-				New:  "\tout.parts(x.variant.bodies[x.encoding])\n\tif planted.On(\"bodies-kept\") {\n\t\tplanted.Keep(2 << 20)\n\t}\n",
+				New:  "\tout.parts(x.variant.bodies[x.encoding])\n\tif planted.On(\"bodies-kept\") {\n\t\tplanted.Keep(4 << 20)\n\t}\n",
 			}},
 		},
 	}

@@ -8,11 +8,18 @@ func ofOrder() []Plant {
 		{
 			Name: "older-replica", Validator: validate.NameMonotonic, Scenario: "churn",
 			What: "a replica that lags sends its older table to who has a newer one",
-			Edits: []Edit{{
-				File: "etagcache/decide.go",
-				Old:  "return st.newest == 0 || t.Revision <= st.oldest ||",
-				New:  "return planted.On(\"older-replica\") || st.newest == 0 || t.Revision <= st.oldest ||",
-			}},
+			Edits: []Edit{
+				{
+					File: "etagcache/decide.go",
+					Old:  "return st.newest == 0 || t.Revision <= st.oldest ||",
+					New:  "return planted.On(\"older-replica\") || st.newest == 0 || t.Revision <= st.oldest ||",
+				},
+				{
+					File: "etagcache/decide.go",
+					Old:  "if x.state.newest > 0 && x.stamp.revision < other.Revision {",
+					New:  "if !planted.On(\"older-replica\") && x.state.newest > 0 && x.stamp.revision < other.Revision {",
+				},
+			},
 		},
 		{
 			Name: "lowest-revision", Validator: validate.NameMonotonic, Scenario: "churn",
@@ -40,7 +47,7 @@ func ofOrder() []Plant {
 			Edits: []Edit{{
 				File: "etagcache/stream.go",
 				Old:  "\t\t\ts.out.delta(s.cache, d, *s.has.Load())\n",
-				New: "\t\t\tif planted.On(\"event-lost\") && planted.After(30) {\n\t\t\t\treturn nil\n\t\t\t}\n" +
+				New: "\t\t\tif planted.On(\"event-lost\") && planted.After(8) {\n\t\t\t\treturn nil\n\t\t\t}\n" +
 					"\t\t\ts.out.delta(s.cache, d, *s.has.Load())\n",
 			}},
 		},

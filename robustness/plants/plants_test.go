@@ -1,6 +1,7 @@
 package plants_test
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -77,6 +78,11 @@ func TestPlanted(t *testing.T) {
 		h, err := s.Run(t.Context(), binaries, t.TempDir(), plant)
 		if h == nil || plant == "" && err != nil {
 			t.Fatal(err)
+		}
+		if keep := os.Getenv("PLANTS_KEEP"); keep != "" {
+			if err := h.Save(filepath.Join(keep, s.Name+"-"+plant)); err != nil {
+				t.Error(err)
+			}
 		}
 		applied := 0
 		for _, a := range h.Answers {

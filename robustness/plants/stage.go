@@ -29,9 +29,10 @@ type Scenario struct {
 // Limits of the runs. A client gives up after three seconds, so it has to be served before.
 const (
 	patience    = 2500 * time.Millisecond
-	memoryLimit = 384 << 20
+	memoryLimit = 256 << 20
 	settling    = 6 * time.Second // until all clients have the last table
-	starting    = time.Minute     // decides nothing but when to give up
+	guardWindow = 5 * time.Second
+	starting    = time.Minute // decides nothing but when to give up
 )
 
 // Stage is a scenario under way.
@@ -48,7 +49,7 @@ type Stage struct {
 func (s Scenario) Run(ctx context.Context, binaries world.Binaries, folder, plant string) (*history.History, error) {
 	p := &plan.Plan{
 		Seed: 1, Storm: time.Minute, Interval: 250 * time.Millisecond, Asking: 50 * time.Millisecond, Hold: s.Hold, MaxLoss: s.MaxLoss,
-		Apps: s.Apps, Members: s.Members,
+		Window: guardWindow, Apps: s.Apps, Members: s.Members,
 	}
 	if p.Hold == 0 {
 		p.Hold = 2 * time.Second
@@ -102,13 +103,10 @@ func (s *Stage) run(play func(*Stage) error) (*history.History, error) {
 	err = errors.Join(err, s.world.End(starting))
 	return s.rec.End(history.Run{
 		Seed: s.plan.Seed, Started: s.rec.Started(), Duration: settled, Calm: calm, Settled: settled, Interval: s.plan.Interval,
-		Hold: s.plan.Hold, Window: guardWindow, MaxLoss: s.plan.MaxLoss, MemoryLimit: memoryLimit, Patience: patience,
+		Hold: s.plan.Hold, Window: s.plan.Window, MaxLoss: s.plan.MaxLoss, MemoryLimit: memoryLimit, Patience: patience,
 		Options: history.Options{EndpointSlices: true, Healthcheck: true, HTTPSRedirect: true}, Members: s.plan.Members,
 	}), err
 }
-
-// guardWindow is what package world starts the processes with.
-const guardWindow = 5 * time.Second
 
 // settle waits until all clients have the last table, and for some requests of each after that; not for ever, because some plants
 // see to it that they never have.

@@ -102,7 +102,7 @@ func (x *Index) findTroubles() {
 		}
 		for _, e := range x.h.Events {
 			if e.Member == name && slices.Contains([]string{"started", "killed", "stopped", "continued", "ended"}, e.Name) {
-				all = append(all, span{e.At, e.At + starting})
+				all = append(all, span{e.At, x.settledAfter(e)})
 			}
 		}
 		for _, r := range x.h.Reads {
@@ -113,6 +113,17 @@ func (x *Index) findTroubles() {
 		slices.SortFunc(all, func(a, b span) int { return cmp.Compare(a.from, b.from) })
 		x.troubles[name] = all
 	}
+}
+
+// settledAfter is when a process is past a start or a stop: when it is ready, if the history says so.
+func (x *Index) settledAfter(e history.Event) time.Duration {
+	until := e.At + starting
+	for _, next := range x.h.Events {
+		if next.Member == e.Member && next.Name == "ready" && next.At >= e.At {
+			return min(until, next.At)
+		}
+	}
+	return until
 }
 
 // troubled reports whether what an origin reads was disturbed at some time from a to b.
