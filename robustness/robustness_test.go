@@ -26,6 +26,8 @@ var (
 	seed   = flag.Uint64("seed", 0, "first seed of -for; 0 is a random one")
 	file   = flag.String("plan", "", "run the plan of this file instead")
 	shrink = flag.Duration("shrink", 0, "make a plan that fails smaller, for so long")
+	soak   = flag.Duration("soak", 0, "run one long run with a large table instead")
+	factor = flag.Float64("scale", 1, "how large the table of -soak is")
 	keep   = flag.String("keep", filepath.Join(os.TempDir(), "routesrv-robustness"), "folder for runs that failed")
 )
 
@@ -39,7 +41,11 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	out, err := exec.Command("go", "build", "-race", "-o", dir, "../cmd/routesrv", "../cmd/dataplane-client").CombinedOutput()
+	args := []string{"build", "-o", dir}
+	if *soak == 0 { // where it is about memory, the race detector is in the way
+		args = append(args, "-race")
+	}
+	out, err := exec.Command("go", append(args, "../cmd/routesrv", "../cmd/dataplane-client")...).CombinedOutput()
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "build: %v: %s", err, out)
 		os.Exit(1)
@@ -64,6 +70,8 @@ func TestGuaranteesHold(t *testing.T) {
 			t.Fatal(err)
 		}
 		run(t, p)
+	case *soak > 0:
+		run(t, plan.Soak(first, *soak, *factor))
 	case *long > 0:
 		for begin, n := time.Now(), uint64(0); time.Since(begin) < *long; n++ {
 			storm := max(10*time.Second, min(time.Minute, *long-time.Since(begin)))
@@ -118,6 +126,9 @@ func attempt(t *testing.T, ctx context.Context, p *plan.Plan) error {
 		return err
 	}
 	cfg := robustness.Config{Plan: p, Binaries: binaries, Folder: folder}
+	if p.Scale > 0 { // most clients ask every few seconds, and texts are of many megabytes
+		cfg.AnyRate, cfg.Tables = true, 1
+	}
 	if t != nil {
 		cfg.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
 	}
@@ -130,6 +141,13 @@ func attempt(t *testing.T, ctx context.Context, p *plan.Plan) error {
 	}
 	if err != nil {
 		reasons = append(reasons, err.Error())
+	}
+	if h != nil && p.Scale > 0 {
+		text, growing := robustness.TrendReport(robustness.Trends(h, p.Storm/4, p.Storm/3))
+		reasons = append(reasons, growing...)
+		if t != nil {
+			t.Log("\n" + text)
+		}
 	}
 	if t != nil && h != nil {
 		t.Log(robustness.Summary(h))

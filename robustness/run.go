@@ -60,16 +60,17 @@ func Run(ctx context.Context, cfg Config) (*history.History, error) {
 	if cfg.Tables == 0 {
 		cfg.Tables = 1 << 30
 	}
-	rec := record.New(cfg.Tables)
+	perMass := int(cfg.Plan.Rate * cfg.Plan.Mass.Seconds())
+	changes := traffic.New(traffic.Config{
+		Seed: cfg.Plan.Seed, Apps: cfg.Plan.Apps, MassEvery: perMass, RepairAfter: int(2 * cfg.Plan.Rate * cfg.Plan.Hold.Seconds()),
+	})
+	rec := record.New(record.Config{Tables: cfg.Tables, Marker: changes.Marker(), Unparsed: cfg.Plan.Scale > 0})
 	w, err := world.New(world.Config{Plan: cfg.Plan, Binaries: cfg.Binaries, Folder: cfg.Folder}, rec)
 	if err != nil {
 		return nil, err
 	}
 	defer w.Close()
-	perMass := int(cfg.Plan.Rate * cfg.Plan.Mass.Seconds())
-	r := &run{cfg: cfg, plan: cfg.Plan, rec: rec, world: w, traffic: traffic.New(traffic.Config{
-		Seed: cfg.Plan.Seed, Apps: cfg.Plan.Apps, MassEvery: perMass, RepairAfter: int(2 * cfg.Plan.Rate * cfg.Plan.Hold.Seconds()),
-	})}
+	r := &run{cfg: cfg, plan: cfg.Plan, rec: rec, world: w, traffic: changes}
 	return r.run(ctx)
 }
 
@@ -95,12 +96,17 @@ func (r *run) failed(err error) {
 }
 
 func (r *run) run(ctx context.Context) (*history.History, error) {
+	if r.plan.Scale > 0 {
+		if err := r.world.API.Load(r.plan.Scale); err != nil {
+			return nil, err
+		}
+	}
 	for _, write := range r.traffic.Begin() {
 		if err := r.world.API.Apply(write); err != nil {
 			return nil, err
 		}
 	}
-	if err := r.world.Start(ctx, patience); err != nil {
+	if err := r.world.Start(ctx, max(patience, r.plan.Patience)); err != nil {
 		return nil, err
 	}
 	beside, stop := context.WithCancel(ctx)
@@ -251,7 +257,7 @@ func (r *run) settle(ctx context.Context) time.Duration {
 // late are the clients that do not hold the last table.
 func (r *run) late() []string {
 	want := make(map[string]string) // by zone
-	var late []string
+	held, zones := make(map[string]string), make(map[string]string)
 	for _, m := range r.plan.Members {
 		switch m.Kind {
 		case history.Server, history.Relay, history.Sidecar:
@@ -261,19 +267,19 @@ func (r *run) late() []string {
 		if d, ok := r.plan.Member(m.Upstreams[0]); ok && d.Kind == history.Sidecar {
 			zone = d.Zone
 		}
-		a, ok := r.rec.Held(m.Name)
-		text, known := r.rec.Text(a.Digest)
-		if !ok || known && !strings.Contains(text, r.traffic.Marker()) {
-			late = append(late, m.Name)
-			continue
-		}
-		if want[zone] == "" {
+		a, _ := r.rec.Held(m.Name)
+		held[m.Name], zones[m.Name] = a.Digest, zone
+		if marked, _ := r.rec.Marked(a.Digest); marked && want[zone] == "" {
 			want[zone] = a.Digest
 		}
-		if a.Digest != want[zone] {
-			late = append(late, m.Name)
+	}
+	var late []string
+	for name, digest := range held {
+		if digest == "" || digest != want[zones[name]] {
+			late = append(late, name)
 		}
 	}
+	slices.Sort(late)
 	return late
 }
 

@@ -96,7 +96,7 @@ var allowed = map[string][]string{
 	"robustness/record":     {"eskip", "robustness/history"},
 	"robustness/traffic":    {},
 	"robustness/world": {
-		"internal/kubetest", "kube", "robustness/clients", "robustness/faultproxy", "robustness/history", "robustness/plan", "robustness/record", "robustness/traffic",
+		"internal/kubetest", "internal/scale", "kube", "robustness/clients", "robustness/faultproxy", "robustness/history", "robustness/plan", "robustness/record", "robustness/traffic",
 	},
 	"robustness/plants":                            {"robustness/faultproxy", "robustness/history", "robustness/plan", "robustness/record", "robustness/traffic", "robustness/validate", "robustness/world"},
 	"robustness/validate":                          {"compile", "eskip", "internal/wire", "kube", "robustness/history", "table"},

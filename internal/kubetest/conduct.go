@@ -83,6 +83,11 @@ func (s *Server) Restore(r kube.Revision) bool {
 		return false
 	}
 	s.objects = s.at(r)
+	clear(s.known)
+	for _, o := range s.objects {
+		s.known[o.ref] = true
+	}
+	clear(s.ordered)
 	s.revision, s.history, s.compacted = r, nil, r
 	for w := range s.watches {
 		w.dropped = true

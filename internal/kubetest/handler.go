@@ -190,17 +190,17 @@ func (s *Server) list(q url.Values, kind kube.Kind, namespace string, asProtobuf
 	if refused := checkRevision(q, reached, asProtobuf); refused != nil {
 		return *refused, reached
 	}
-	objects, revision := s.inOrder(), s.revision
+	objects, revision := s.ofKind(kind), s.revision
 	if f.State != 0 {
 		objects = inOrder(s.at(f.State))
 	}
-	var items [][]byte
+	var items []*object
 	for _, o := range objects {
 		if namespace != "" && o.ref.Namespace != namespace {
 			continue
 		}
 		if o.ref.Kind == kind && selected(o.labels, q.Get("labelSelector")) {
-			items = append(items, o.json)
+			items = append(items, o)
 		}
 	}
 	if f.Without > 0 {
@@ -225,11 +225,15 @@ func (s *Server) list(q url.Values, kind kube.Kind, namespace string, asProtobuf
 		items, meta.Continue = items[:n], "more" // the first page; nobody may ask for the others
 	}
 	if asProtobuf && kind != kube.KindRouteGroup {
-		if body, err := encodeProtobuf(kind, meta, items); err == nil {
+		if body, err := encodeObjects(kind, meta, items); err == nil {
 			return answer{http.StatusOK, protobufType, body}, revision
 		}
 	}
-	return answer{http.StatusOK, "application/json", encodeJSON(kind, meta, items)}, revision
+	texts := make([][]byte, len(items))
+	for i, o := range items {
+		texts[i] = o.json
+	}
+	return answer{http.StatusOK, "application/json", encodeJSON(kind, meta, texts)}, revision
 }
 
 // listMeta is the metadata of a whole list.

@@ -171,9 +171,23 @@ func (s *Server) inOrder() []*object {
 func inOrder(objects []*object) []*object {
 	sorted := slices.Clone(objects)
 	slices.SortStableFunc(sorted, func(a, b *object) int {
-		return cmp.Compare(a.ref.Namespace+"/"+a.ref.Name, b.ref.Namespace+"/"+b.ref.Name)
+		return cmp.Compare(a.key, b.key)
 	})
 	return sorted
+}
+
+// ofKind gives the objects of a kind in the order in which they are listed. mu is held.
+func (s *Server) ofKind(kind kube.Kind) []*object {
+	list, kept := s.ordered[kind]
+	if !kept {
+		for _, o := range s.inOrder() {
+			if o.ref.Kind == kind {
+				list = append(list, o)
+			}
+		}
+		s.ordered[kind] = list
+	}
+	return list
 }
 
 // watcher is one open watch.

@@ -21,7 +21,7 @@ import (
 
 // present is everything that there is, as if it had just been added; mu is held.
 func (o *watcher) present() (first []occurrence) {
-	for _, obj := range o.server.inOrder() {
+	for _, obj := range o.server.ofKind(o.kind) {
 		if o.concerns(obj) {
 			first = append(first, occurrence{obj.revision, nil, obj})
 		}

@@ -54,7 +54,7 @@ func answers(t *testing.T, kind string, steps ...http.HandlerFunc) []history.Ans
 	}))
 	defer s.Close()
 	defer s.CloseClientConnections()
-	rec := record.New(1 << 20)
+	rec := record.New(record.Config{Tables: 1 << 20})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	got := make(chan history.Answer, 1000)

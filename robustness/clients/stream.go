@@ -29,9 +29,9 @@ type event struct {
 
 // follow holds one stream open until it ends, breaks, or says nothing any more.
 func (c *Client) follow(ctx context.Context, u Upstream) {
-	if c.plain {
-		c.poll(ctx, u) // what the stream brought was no good
-		if c.plain {
+	if c.plain || c.cfg.Member.Light && c.etag == "" {
+		c.poll(ctx, u) // what the stream brought was no good, or a whole table is smaller as a compressed body
+		if c.plain || c.etag == "" {
 			return
 		}
 	}

@@ -75,6 +75,9 @@ type Member struct {
 	Zone string `json:"zone,omitempty"` // that a client asks for
 	// Slow says that the client reads its bodies slowly on purpose. Bounded does not judge its own times.
 	Slow bool `json:"slow,omitempty"`
+	// Light says that the client keeps no texts: it takes the digest of a table from its ETag, and of deltas it looks at base
+	// and target only. There are hundreds of them where a table has many megabytes.
+	Light bool `json:"light,omitempty"`
 }
 
 // Change is one write to the API. Changes have strictly rising revisions, except after a reset, which Reset marks.

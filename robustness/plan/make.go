@@ -21,6 +21,8 @@ type Size struct {
 	Streams  int
 	// Every is how often a fault begins, on average.
 	Every time.Duration
+	// Lasting are processes that nothing kills, so that one can see what they use over time.
+	Lasting []string
 }
 
 // zones that some clients ask for; empty is the full table.
@@ -31,13 +33,41 @@ func New(seed uint64, s Size) *Plan {
 	rng := rand.New(rand.NewPCG(seed, 3))
 	p := &Plan{
 		Seed: seed, Storm: s.Storm, Patience: 90 * time.Second, Interval: 250 * time.Millisecond, Asking: 40 * time.Millisecond,
-		Hold: 3 * time.Second, Window: 5 * time.Second, MaxLoss: 0.5, Rate: 60, Apps: 72, Mass: 6 * time.Second,
+		Timeout: 3 * time.Second, Hold: 3 * time.Second, Window: 5 * time.Second, MaxLoss: 0.5, Rate: 60, Apps: 72, Mass: 6 * time.Second,
 	}
 	p.members(rng, s)
 	if s.Every > 0 {
 		p.weather(rng, s)
 	}
 	p.operators(rng)
+	return p
+}
+
+// Soak is the plan of a long run with a large table: three servers, of which one polls, a relay, two sidecars and 300 clients.
+// What takes seconds in other runs takes minutes here, and most clients keep no texts.
+func Soak(seed uint64, storm time.Duration, scale float64) *Plan {
+	p := New(seed, Size{
+		Storm: storm, Servers: 3, Relays: 1, Sidecars: 2, Pollers: 58, Deltas: 40, Streams: 200, Every: 3 * time.Second,
+		Lasting: []string{"s1", "s2", "r1", "d1"},
+	})
+	p.Scale = scale
+	p.Interval, p.Asking, p.Timeout, p.Patience = 3*time.Second, 3*time.Second, 30*time.Second, 5*time.Minute
+	p.Hold, p.Window, p.Rate, p.Mass = 10*time.Second, 30*time.Second, 20, 0
+	for i, m := range p.Members {
+		switch m.Kind {
+		case history.Server:
+			p.Members[i].Transport = "watch"
+			if m.Name == "s1" {
+				p.Members[i].Transport = "poll"
+			}
+		case history.Sidecar:
+			p.Members[i].Mode = "Exec" // a table that is computed costs as much as a server
+		case history.Poller, history.Delta, history.Stream:
+			p.Members[i].Light = m.Name != "p1" && m.Name != "c1" && m.Name != "e1"
+			p.Members[i].Zone = ""
+		}
+	}
+	p.Steps = nil
 	return p
 }
 

@@ -18,20 +18,23 @@ const APIName = "api"
 
 // Plan is a run to be.
 type Plan struct {
-	Seed     uint64           `json:"seed"`
-	Storm    time.Duration    `json:"storm"`    // for how long there are changes and faults
-	Patience time.Duration    `json:"patience"` // how long the members may take to agree afterwards, at most
-	Interval time.Duration    `json:"interval"` // between two reads of a server, and two requests of a sidecar
-	Asking   time.Duration    `json:"asking"`   // between two requests of a client
-	Hold     time.Duration    `json:"hold"`     // of the guard
-	Window   time.Duration    `json:"window"`   // of the guard
-	MaxLoss  float64          `json:"max_loss"` // of the guard
-	Rate     float64          `json:"rate"`     // writes to the API in a second
-	Apps     int              `json:"apps"`     // services with a route
-	Mass     time.Duration    `json:"mass"`     // between the repair of a mass delete and the next; 0 for none
-	Members  []history.Member `json:"members"`
-	Faults   []Fault          `json:"faults"`
-	Steps    []Step           `json:"steps"` // of operators
+	Seed     uint64        `json:"seed"`
+	Storm    time.Duration `json:"storm"`    // for how long there are changes and faults
+	Patience time.Duration `json:"patience"` // how long the members may take to agree afterwards, at most
+	Interval time.Duration `json:"interval"` // between two reads of a server, and two requests of a sidecar
+	Asking   time.Duration `json:"asking"`   // between two requests of a client
+	Timeout  time.Duration `json:"timeout"`  // of a request
+	Hold     time.Duration `json:"hold"`     // of the guard
+	Window   time.Duration `json:"window"`   // of the guard
+	MaxLoss  float64       `json:"max_loss"` // of the guard
+	Rate     float64       `json:"rate"`     // writes to the API in a second
+	Apps     int           `json:"apps"`     // services with a route
+	// Scale is how large a cluster there is beside these: 1 is that of package scale. It does not change, and no history has it.
+	Scale   float64          `json:"scale,omitempty"`
+	Mass    time.Duration    `json:"mass"` // between the repair of a mass delete and the next; 0 for none
+	Members []history.Member `json:"members"`
+	Faults  []Fault          `json:"faults"`
+	Steps   []Step           `json:"steps"` // of operators
 }
 
 // Fault is one fault of a plan.

@@ -79,7 +79,7 @@ func (p *Plan) weather(rng *rand.Rand, s Size) {
 		}
 	}
 	var restores []time.Duration
-	for at := 12 * time.Second; at < p.Storm-8*time.Second; at += time.Duration(20+rng.IntN(20)) * time.Second {
+	for at := time.Duration(6+rng.IntN(12)) * time.Second; len(s.Lasting) == 0 && at < p.Storm-6*time.Second; at += time.Duration(20+rng.IntN(20)) * time.Second {
 		restores = append(restores, at)
 		p.Faults = append(p.Faults, Fault{From: at, Name: Restore, Link: APIName, Delay: time.Duration(2+rng.IntN(4)) * time.Second})
 	}
@@ -105,6 +105,9 @@ func (p *Plan) weather(rng *rand.Rand, s Size) {
 			f.Link, f.Name = pick(client), pick(anyLink)
 		default:
 			f.Link, f.Name = pick(processes), pick(process)
+			if slices.Contains(s.Lasting, f.Link) && f.Name == Kill {
+				f.Name = Freeze
+			}
 			if f.Name == Kill {
 				f.Point = Points()[rng.IntN(len(Points()))]
 				if f.Point == HoldBegins || f.Point == HoldEnds {

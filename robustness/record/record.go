@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,25 +15,35 @@ import (
 	"github.com/routesrv/routesrv/robustness/history"
 )
 
+// Config says what is kept.
+type Config struct {
+	Tables int64 // bytes of texts of tables, at most: the first ones are kept
+	// Marker is a text that tells the last table from all others: see Marked.
+	Marker string
+	// Unparsed has texts taken for tables as they are.
+	Unparsed bool
+}
+
 // Recorder writes down a run. All methods are safe for concurrent use.
 type Recorder struct {
-	start  time.Time
-	tables int64 // bytes of texts that are kept at most
+	start time.Time
+	cfg   Config
 
 	mu       sync.Mutex // guards what follows
 	h        history.History
 	ended    bool
 	kept     int64
 	refusals map[string]string         // by digest: why the text is no table; empty if it is one
+	marked   map[string]bool           // by digest, of all texts
 	last     map[string]history.Answer // by client, of those that changed what it holds
 	answers  func(history.Answer)
 	events   func(history.Event)
 }
 
-// New starts the clock. Of the texts of tables at most so many bytes are kept, the first ones.
-func New(tables int64) *Recorder {
+// New starts the clock.
+func New(cfg Config) *Recorder {
 	return &Recorder{
-		start: time.Now(), tables: tables, h: history.History{Tables: make(map[string]string)},
+		start: time.Now(), cfg: cfg, marked: make(map[string]bool), h: history.History{Tables: make(map[string]string)},
 		refusals: make(map[string]string), last: make(map[string]history.Answer),
 	}
 }
@@ -132,12 +143,12 @@ func (r *Recorder) Held(client string) (history.Answer, bool) {
 	return a, ok
 }
 
-// Text is a text that was received; false if it was not kept.
-func (r *Recorder) Text(digest string) (string, bool) {
+// Marked reports whether a table has the marker, and whether its text was ever seen.
+func (r *Recorder) Marked(digest string) (marked, seen bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	text, ok := r.h.Tables[digest]
-	return text, ok
+	marked, seen = r.marked[digest]
+	return marked, seen
 }
 
 // Table gives the digest of a text that a client received, and why it is no table, or "". Each text is parsed once.
@@ -150,13 +161,16 @@ func (r *Recorder) Table(text string) (digest, refusal string) {
 	if known {
 		return digest, refusal
 	}
-	if _, err := eskip.Parse(text); err != nil {
+	if r.cfg.Unparsed {
+		refusal = ""
+	} else if _, err := eskip.Parse(text); err != nil {
 		refusal = "does not parse: " + err.Error()
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.refusals[digest] = refusal
-	if _, kept := r.h.Tables[digest]; !kept && refusal == "" && r.kept+int64(len(text)) <= r.tables {
+	r.marked[digest] = r.cfg.Marker != "" && strings.Contains(text, r.cfg.Marker)
+	if _, kept := r.h.Tables[digest]; !kept && refusal == "" && r.kept+int64(len(text)) <= r.cfg.Tables {
 		r.h.Tables[digest] = text
 		r.kept += int64(len(text))
 	}

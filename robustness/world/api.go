@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/internal/kubetest"
+	"github.com/routesrv/routesrv/internal/scale"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/robustness/history"
 	"github.com/routesrv/routesrv/robustness/record"
@@ -143,6 +144,17 @@ func (a *API) Inject(member string, f APIFault) (end func(), err error) {
 		a.mu.Unlock()
 		a.fake.Wake()
 	}, nil
+}
+
+// Load adds the cluster of package scale, which nobody changes. It is not recorded.
+func (a *API) Load(factor float64) error {
+	for text := range scale.New(factor).All() {
+		if err := a.fake.Apply(string(text)); err != nil {
+			return fmt.Errorf("load the large cluster: %w", err)
+		}
+	}
+	a.fake.Compact()
+	return nil
 }
 
 // Apply makes one write and records it.

@@ -53,7 +53,7 @@ func get(t *testing.T, url string) (status int, body []byte, l list) {
 
 // TestTheAPITreatsEachMemberInItsOwnWay: a fault is for one member, and is recorded.
 func TestTheAPITreatsEachMemberInItsOwnWay(t *testing.T) {
-	rec := record.New(0)
+	rec := record.New(record.Config{})
 	api, err := world.NewAPI(rec)
 	if err != nil {
 		t.Fatal(err)

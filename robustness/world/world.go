@@ -132,7 +132,7 @@ func (w *World) member(m history.Member) error {
 		return w.process(m)
 	}
 	cfg := clients.Config{
-		Member: m, Interval: w.cfg.Plan.Asking, Timeout: 3 * time.Second, Seed: w.cfg.Plan.Seed ^ hash(m.Name),
+		Member: m, Interval: w.cfg.Plan.Asking, Timeout: w.cfg.Plan.Timeout, Seed: w.cfg.Plan.Seed ^ hash(m.Name),
 		NewConnections: hash(m.Name)%8 == 0,
 	}
 	for _, u := range m.Upstreams {
@@ -168,7 +168,7 @@ func (w *World) process(m history.Member) error {
 			return err
 		}
 		p.args = append(p.args, "-kubernetes", "-kubernetes-url="+url, "-enable-kubernetes-endpointslices",
-			"--kubernetes-request-timeout=3s")
+			"--kubernetes-request-timeout="+pl.Timeout.String())
 	}
 	var upstreams []string
 	for _, u := range m.Upstreams {
@@ -182,7 +182,7 @@ func (w *World) process(m history.Member) error {
 	switch m.Kind {
 	case history.Server:
 		p.path = w.cfg.Binaries.Routesrv
-		p.args = append(p.args, "--kubernetes-read="+m.Transport, "--kubernetes-reconcile-interval=5s")
+		p.args = append(p.args, "--kubernetes-read="+m.Transport, "--kubernetes-reconcile-interval="+(20*pl.Interval).String())
 		if peer := pl.Peer(m); peer != "" {
 			other, err := w.place(peer)
 			if err != nil {
@@ -196,14 +196,14 @@ func (w *World) process(m history.Member) error {
 		}
 	case history.Relay:
 		p.path = w.cfg.Binaries.Routesrv
-		p.args = append(p.args, "--upstream="+strings.Join(upstreams, ","), "--transport="+m.Transport, "--fetch-timeout=3s", "--full-fetch-interval=1m")
+		p.args = append(p.args, "--upstream="+strings.Join(upstreams, ","), "--transport="+m.Transport, "--fetch-timeout="+pl.Timeout.String(), "--full-fetch-interval=1m")
 	case history.Sidecar:
 		p.path = w.cfg.Binaries.Dataplane
 		if err := os.WriteFile(filepath.Join(p.Folder, "mode"), []byte(m.Mode), 0o600); err != nil {
 			return err
 		}
 		p.args = append(p.args, "--routesrv-url="+strings.Join(upstreams, ","), "--transport="+m.Transport, "--fetch-interval="+pl.Interval.String(),
-			"--fetch-timeout=3s", "--full-fetch-interval=1m", "--mode-file="+filepath.Join(p.Folder, "mode"), "--pod-name="+m.Name,
+			"--fetch-timeout="+pl.Timeout.String(), "--full-fetch-interval=1m", "--mode-file="+filepath.Join(p.Folder, "mode"), "--pod-name="+m.Name,
 			"--lkg-file="+filepath.Join(state, "table.eskip"), "--fallback-after=5s", "--fallback-window=5s", "--zone="+m.Zone,
 			"--address="+p.Main, "--support-listener="+p.Support, "--gate-clean-for=2s", "--gate-min-comparisons=5")
 	}
