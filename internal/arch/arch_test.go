@@ -94,6 +94,7 @@ var allowed = map[string][]string{
 	"robustness/history":    {},
 	"robustness/plan":       {"robustness/history"},
 	"robustness/record":     {"eskip", "robustness/history"},
+	"robustness/timeline":   {"robustness/history", "robustness/validate"},
 	"robustness/traffic":    {},
 	"robustness/world": {
 		"internal/kubetest", "internal/scale", "kube", "robustness/clients", "robustness/faultproxy", "robustness/history", "robustness/plan", "robustness/record", "robustness/traffic",
