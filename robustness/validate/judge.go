@@ -55,12 +55,16 @@ func (x *Index) findings(s *sighting) []finding {
 	}
 	var best []finding
 	first := true
-	for _, e := range x.epochs {
+	for i, e := range x.epochs {
 		if e.from > s.last {
 			continue
 		}
 		for _, origin := range s.origins {
-			found := x.judge(s, e, x.windowOf(s, origin, e))
+			w := x.windowOf(s, origin, e)
+			found := x.judge(s, e, e, w)
+			if s.held && i > 0 && len(found) > 0 {
+				found = x.acrossRestore(s, x.epochs[i-1], e, w, found)
+			}
 			if first || len(found) < len(best) {
 				best, first = found, false
 			}
@@ -73,8 +77,21 @@ func (x *Index) findings(s *sighting) []finding {
 	return best
 }
 
-// judge compares a table with what the objects had in a window.
-func (x *Index) judge(s *sighting, e *epoch, w window) []finding {
+// acrossRestore judges a table while a server holds back what a restore of etcd has brought: the intent of before goes on, with the
+// backends of after it. Which services keep the backends of before nobody can know.
+func (x *Index) acrossRestore(s *sighting, before, e *epoch, w window, found []finding) []finding {
+	if s.kept {
+		return nil
+	}
+	w.intent, w.intentHi = before.newest(e.from-x.h.Run.Hold-reading), 1<<63-1
+	if held := x.judge(s, before, e, w); len(held) < len(found) {
+		return held
+	}
+	return found
+}
+
+// judge compares a table with what the objects had in a window: the owners of one epoch, with the backends of another.
+func (x *Index) judge(s *sighting, owners, e *epoch, w window) []finding {
 	lines, err := parse(x.h.Tables[s.digest])
 	if err != nil {
 		return []finding{{fault: unreadable, id: "-", text: err.Error()}}
@@ -84,7 +101,7 @@ func (x *Index) judge(s *sighting, e *epoch, w window) []finding {
 	for _, l := range x.oracle.fixed {
 		j.need(kube.Ref{}, l)
 	}
-	for _, t := range e.owners {
+	for _, t := range owners.owners {
 		j.owner(t)
 		if len(j.found) >= maxFindings {
 			return j.found

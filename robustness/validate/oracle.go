@@ -158,7 +158,7 @@ const maxCombinations = 48
 // backends within [backends, hi]. It is false if there are too many.
 func (e *epoch) combinations(t *thing, w window) ([]combination, bool) {
 	var all []combination
-	for _, owner := range t.between(w.intent, w.hi) {
+	for _, owner := range t.between(w.intent, max(w.hi, w.intentHi)) {
 		if owner.object == nil {
 			all = append(all, combination{owner: owner})
 			continue

@@ -64,6 +64,7 @@ func (x *Index) seen() []*sighting {
 type window struct {
 	intent, backends uint64 // from
 	hi               uint64 // to
+	intentHi         uint64 // to, for intent that is of before a restore; else 0
 	kept             bool   // services that lost all endpoints may have the ones before
 }
 
@@ -145,7 +146,7 @@ func (x *Index) known(s *sighting) bool {
 				w.intent = min(w.intent, x.heldFrom(origin, e, s))
 			}
 			w.kept = s.kept
-			if len(x.judge(s, e, w)) == 0 {
+			if len(x.judge(s, e, e, w)) == 0 {
 				return true
 			}
 		}
