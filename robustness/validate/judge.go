@@ -160,16 +160,22 @@ func (j *judgement) owner(t *thing) {
 			}
 		}
 	}
+	if j.kept && fewest > 0 && j.keeps(t, own) {
+		return
+	}
 	want := j.oracle.routes(all[best], j.zone)
 	for _, l := range want {
-		if _, ok := j.line(l.id); !ok && !j.oracle.isShared(l.id) {
+		switch i, ok := j.line(l.id); {
+		case !ok && !j.oracle.isShared(l.id):
 			j.found = append(j.found, finding{fault: missing, ref: t.ref, id: l.id})
+		case ok && j.lines[i].text == l.text:
+			j.known[i] = true
 		}
 	}
 	for _, i := range own {
 		l := j.lines[i]
 		j.known[i] = true
-		if at, ok := slices.BinarySearchFunc(want, l.id, byID); !(ok && want[at].text == l.text) && !j.keeps(t, l) {
+		if at, ok := slices.BinarySearchFunc(want, l.id, byID); !ok || want[at].text != l.text {
 			j.found = append(j.found, j.classify(t, all, finding{fault: foreign, ref: t.ref, id: l.id, text: l.text}))
 		}
 	}
@@ -211,13 +217,17 @@ func (j *judgement) free(t *thing) {
 	}
 }
 
-// keeps reports whether a route has the backends that its services had before they lost all of them.
-func (j *judgement) keeps(t *thing, l line) bool {
-	if !j.kept {
+// keeps reports whether an object has the routes of a time at which its services had backends: they have lost all of them, and
+// keep them. Which ones a service has lost the table does not say.
+func (j *judgement) keeps(t *thing, own []int) bool {
+	all, ok := j.epoch.combinations(t, window{intent: j.intent, intentHi: j.intentHi, backends: 0, hi: j.hi})
+	if ok && !slices.ContainsFunc(all, func(c combination) bool { return j.mistakes(c, own) == 0 }) {
 		return false
 	}
-	all, ok := j.epoch.combinations(t, window{intent: j.intent, backends: 0, hi: j.hi})
-	return !ok || j.have(all, l)
+	for _, i := range own {
+		j.known[i] = true
+	}
+	return true
 }
 
 func (j *judgement) have(all []combination, l line) bool {

@@ -119,7 +119,9 @@ func (r *oracle) claim(e *epoch) {
 			if s.object == nil {
 				continue
 			}
-			for _, l := range r.routes(e.full(t, s), "") {
+			full := e.full(t, s)
+			empty := combination{s, slices.DeleteFunc(slices.Clone(full.backends), func(b *state) bool { return !isService(b.object) })}
+			for _, l := range slices.Concat(r.routes(full, ""), r.routes(empty, "")) { // without endpoints some have other routes
 				if r.shared[l.id] == nil {
 					r.shared[l.id] = make(map[kube.Ref]bool)
 				}
@@ -131,6 +133,8 @@ func (r *oracle) claim(e *epoch) {
 		t.ids = slices.Compact(t.ids)
 	}
 }
+
+func isService(o kube.Object) bool { _, ok := o.(*kube.Service); return ok }
 
 // full is a state of an owner with the last of each thing that it depends on that there ever was: with these it has all of
 // its ids.

@@ -21,7 +21,11 @@ type sighting struct {
 	servers []string
 	held    bool // some answer said that intent or backends are held
 	kept    bool // some answer said that backends are
+	told    bool // some answer said anything of that
 }
+
+// unknownState is the state of an event that came without one, because the stream broke.
+const unknownState = "unknown"
 
 // seen lists the sightings, in order of their first answers.
 func (x *Index) seen() []*sighting {
@@ -54,8 +58,12 @@ func (x *Index) seen() []*sighting {
 			slices.Sort(s.origins)
 			s.origins = slices.Compact(s.origins)
 		}
+		s.told = s.told || a.State != unknownState
 		s.held = s.held || a.State == wire.StateHeld || a.State == wire.StateBackendsHeld
 		s.kept = s.kept || a.State == wire.StateBackendsHeld
+	}
+	for _, s := range x.sightings {
+		s.held, s.kept = s.held || !s.told, s.kept || !s.told
 	}
 	return x.sightings
 }
