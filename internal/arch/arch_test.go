@@ -94,11 +94,12 @@ var allowed = map[string][]string{
 	"robustness/history":    {},
 	"robustness/plan":       {"robustness/history"},
 	"robustness/record":     {"eskip", "robustness/history"},
+	"robustness/timeline":   {"robustness/history", "robustness/validate"},
 	"robustness/traffic":    {},
 	"robustness/world": {
 		"internal/kubetest", "internal/scale", "kube", "robustness/clients", "robustness/faultproxy", "robustness/history", "robustness/plan", "robustness/record", "robustness/traffic",
 	},
-	"robustness/plants":                            {"robustness/faultproxy", "robustness/history", "robustness/plan", "robustness/record", "robustness/traffic", "robustness/validate", "robustness/world"},
+	"robustness/plants":                            {"robustness/clients", "robustness/faultproxy", "robustness/history", "robustness/plan", "robustness/record", "robustness/traffic", "robustness/validate", "robustness/world"},
 	"robustness/validate":                          {"compile", "eskip", "internal/wire", "kube", "robustness/history", "table"},
 	"internal/source/cluster/internal/clustertest": {"internal/kubetest", "kube"},
 	"internal/kubelet":                             {"internal/image", "internal/sandbox"},

@@ -46,6 +46,11 @@ func ofBodies() []Plant {
 						"\t\t\t\tturned.Endpoints = append(slices.Clone(e.Endpoints[1:]), e.Endpoints[0])\n\t\t\t\ta.Items[i].Object = &turned\n" +
 						"\t\t\t}\n\t\t}\n\t\ta.same, l.Changed = false, true\n\t}\n\tl.Changed = l.Changed || !a.same",
 				},
+				{
+					File: "compile/endpoints.go",
+					Old:  "func sortEndpoints(eps []endpoint) []endpoint {\n",
+					New:  "func sortEndpoints(eps []endpoint) []endpoint {\n\tif planted.On(\"list-order\") {\n\t\treturn eps\n\t}\n",
+				},
 			},
 		},
 	}

@@ -71,7 +71,7 @@ func TestPlanted(t *testing.T) {
 	if binaries.Routesrv, binaries.Dataplane, err = plants.Build(t.Context(), root(t), t.TempDir()); err != nil {
 		t.Fatal(err)
 	}
-	running := make(chan struct{}, 4) // runs at a time: most of the time they wait
+	running := make(chan struct{}, 6) // runs at a time: most of the time they wait
 	play := func(t *testing.T, s plants.Scenario, plant string) []validate.Violation {
 		running <- struct{}{}
 		defer func() { <-running }()

@@ -86,6 +86,8 @@ func outage(s *Stage) error {
 	return s.During(plan.Fault{Name: faultproxy.Refuse, Link: "s1>api", For: 15 * time.Second}, func() error {
 		s.Wait(500 * time.Millisecond)
 		err := s.world.Strike(s.ctx, plan.Fault{Name: plan.Kill, Link: "s1", For: 500 * time.Millisecond})
+		s.Wait(10500 * time.Millisecond) // until it has to answer
+		s.Newcomer("n1", "s1", time.Second)
 		return err
 	})
 }

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/routesrv/routesrv/robustness/clients"
 	"github.com/routesrv/routesrv/robustness/history"
 	"github.com/routesrv/routesrv/robustness/plan"
 	"github.com/routesrv/routesrv/robustness/record"
@@ -42,15 +44,15 @@ type Stage struct {
 	rec     *record.Recorder
 	world   *world.World
 	traffic *traffic.Traffic
+	guests  []history.Member // that came later
 }
 
 // Run plays a scenario and gives what was recorded. Plant wakes one; empty for an honest run. The error says that the run was not what
 // it was meant to be.
 func (s Scenario) Run(ctx context.Context, binaries world.Binaries, folder, plant string) (*history.History, error) {
-	p := &plan.Plan{
-		Seed: 1, Storm: time.Minute, Interval: 250 * time.Millisecond, Asking: 50 * time.Millisecond, Hold: s.Hold, MaxLoss: s.MaxLoss,
-		Window: guardWindow, Apps: s.Apps, Members: s.Members,
-	}
+	p := plan.New(1, plan.Size{Storm: time.Second, Servers: 1}) // for all that is not said here
+	p.Members, p.Faults, p.Steps = s.Members, nil, nil
+	p.Interval, p.Asking, p.Window, p.Hold, p.MaxLoss, p.Apps = 250*time.Millisecond, 50*time.Millisecond, guardWindow, s.Hold, s.MaxLoss, s.Apps
 	if p.Hold == 0 {
 		p.Hold = 2 * time.Second
 	}
@@ -63,13 +65,14 @@ func (s Scenario) Run(ctx context.Context, binaries world.Binaries, folder, plan
 	if plant != "" {
 		binaries.Env = append(binaries.Env, Variable+"="+plant)
 	}
-	rec := record.New(1 << 28)
+	changes := traffic.New(traffic.Config{Seed: p.Seed, Apps: p.Apps})
+	rec := record.New(record.Config{Tables: 1 << 28, Marker: changes.Marker()})
 	w, err := world.New(world.Config{Plan: p, Binaries: binaries, Folder: folder}, rec)
 	if err != nil {
 		return nil, fmt.Errorf("scenario %s: %w", s.Name, err)
 	}
 	defer w.Close()
-	stage := &Stage{ctx, p, rec, w, traffic.New(traffic.Config{Seed: p.Seed, Apps: p.Apps})}
+	stage := &Stage{ctx: ctx, plan: p, rec: rec, world: w, traffic: changes}
 	h, err := stage.run(s.Play)
 	if h != nil {
 		h.Run.Plant = plant
@@ -104,7 +107,7 @@ func (s *Stage) run(play func(*Stage) error) (*history.History, error) {
 	return s.rec.End(history.Run{
 		Seed: s.plan.Seed, Started: s.rec.Started(), Duration: settled, Calm: calm, Settled: settled, Interval: s.plan.Interval,
 		Hold: s.plan.Hold, Window: s.plan.Window, MaxLoss: s.plan.MaxLoss, MemoryLimit: memoryLimit, Patience: patience,
-		Options: history.Options{EndpointSlices: true, Healthcheck: true, HTTPSRedirect: true}, Members: s.plan.Members,
+		Options: history.Options{EndpointSlices: true, Healthcheck: true, HTTPSRedirect: true}, Members: append(slices.Clip(s.plan.Members), s.guests...),
 	}), err
 }
 
@@ -123,7 +126,7 @@ func (s *Stage) late() bool {
 		switch m.Kind {
 		case history.Poller, history.Delta, history.Stream:
 			a, _ := s.rec.Held(m.Name)
-			if text, _ := s.rec.Text(a.Digest); !strings.Contains(text, s.traffic.Marker()) {
+			if last, _ := s.rec.Marked(a.Digest); !last {
 				return true
 			}
 		}
@@ -193,6 +196,19 @@ func (s *Stage) Delete(share float64, kinds ...string) error {
 		}
 	}
 	return s.write(gone)
+}
+
+// Newcomer has a client come that holds nothing, and asks a server for a while.
+func (s *Stage) Newcomer(name, server string, d time.Duration) {
+	m := history.Member{Name: name, Kind: history.Poller, Upstreams: []string{server}}
+	s.guests = append(s.guests, m)
+	ctx, cancel := context.WithTimeout(s.ctx, d)
+	defer cancel()
+	clients.New(clients.Config{
+		Member: m, Upstreams: []clients.Upstream{{Name: server, URL: "http://" + s.world.Processes[server].Main}},
+		Interval: s.plan.Asking, Timeout: patience, Seed: s.plan.Seed,
+	}, s.rec).Run(ctx)
+	s.rec.Event(history.Event{At: s.rec.Now(), Member: name, Name: "ended"})
 }
 
 // During strikes with a fault while something else happens.
