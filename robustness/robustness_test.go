@@ -126,8 +126,8 @@ func attempt(t *testing.T, ctx context.Context, p *plan.Plan) error {
 		return err
 	}
 	cfg := robustness.Config{Plan: p, Binaries: binaries, Folder: folder}
-	if p.Scale > 0 { // most clients ask every few seconds, and texts are of many megabytes
-		cfg.AnyRate, cfg.Tables = true, 1
+	if p.Scale > 0 { // most clients ask every few seconds
+		cfg.AnyRate = true
 	}
 	if t != nil {
 		cfg.Log = slog.New(slog.NewTextHandler(t.Output(), nil))

@@ -64,7 +64,7 @@ func Run(ctx context.Context, cfg Config) (*history.History, error) {
 	changes := traffic.New(traffic.Config{
 		Seed: cfg.Plan.Seed, Apps: cfg.Plan.Apps, MassEvery: perMass, RepairAfter: int(2 * cfg.Plan.Rate * cfg.Plan.Hold.Seconds()),
 	})
-	rec := record.New(record.Config{Tables: cfg.Tables, Marker: changes.Marker(), Unparsed: cfg.Plan.Scale > 0})
+	rec := record.New(record.Config{Tables: cfg.Tables, Marker: changes.Marker(), OnlyMarked: cfg.Plan.Scale > 0})
 	w, err := world.New(world.Config{Plan: cfg.Plan, Binaries: cfg.Binaries, Folder: cfg.Folder}, rec)
 	if err != nil {
 		return nil, err
@@ -239,10 +239,14 @@ func (r *run) goBack(ctx context.Context, f plan.Fault) error {
 func (r *run) settle(ctx context.Context) time.Duration {
 	ctx, cancel := context.WithTimeout(ctx, r.plan.Patience)
 	defer cancel()
-	for {
+	for said := time.Now(); ; {
 		late := r.late()
 		if len(late) == 0 {
 			break
+		}
+		if time.Since(said) > 10*time.Second {
+			said = time.Now()
+			r.cfg.Log.Info("converging", "late", len(late), "first", strings.Join(late[:min(5, len(late))], ", "))
 		}
 		if !sleepUntil(ctx, time.Now().Add(20*time.Millisecond)) {
 			r.cfg.Log.Error("not converged", "late", strings.Join(late, ", "))

@@ -54,6 +54,7 @@ func Soak(seed uint64, storm time.Duration, scale float64) *Plan {
 	p.Interval, p.Asking, p.Timeout, p.Patience = 3*time.Second, 3*time.Second, 30*time.Second, 5*time.Minute
 	p.Hold, p.Window, p.Rate, p.Mass = 10*time.Second, 30*time.Second, 20, 0
 	for i, m := range p.Members {
+		p.Members[i].Zone = ""
 		switch m.Kind {
 		case history.Server:
 			p.Members[i].Transport = "watch"
@@ -64,7 +65,6 @@ func Soak(seed uint64, storm time.Duration, scale float64) *Plan {
 			p.Members[i].Mode = "Exec" // a table that is computed costs as much as a server
 		case history.Poller, history.Delta, history.Stream:
 			p.Members[i].Light = m.Name != "p1" && m.Name != "c1" && m.Name != "e1"
-			p.Members[i].Zone = ""
 		}
 	}
 	p.Steps = nil

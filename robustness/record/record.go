@@ -20,8 +20,8 @@ type Config struct {
 	Tables int64 // bytes of texts of tables, at most: the first ones are kept
 	// Marker is a text that tells the last table from all others: see Marked.
 	Marker string
-	// Unparsed has texts taken for tables as they are.
-	Unparsed bool
+	// OnlyMarked has only texts with the marker kept, and all taken for tables as they are: for tables of many megabytes.
+	OnlyMarked bool
 }
 
 // Recorder writes down a run. All methods are safe for concurrent use.
@@ -161,7 +161,7 @@ func (r *Recorder) Table(text string) (digest, refusal string) {
 	if known {
 		return digest, refusal
 	}
-	if r.cfg.Unparsed {
+	if r.cfg.OnlyMarked {
 		refusal = ""
 	} else if _, err := eskip.Parse(text); err != nil {
 		refusal = "does not parse: " + err.Error()
@@ -170,7 +170,8 @@ func (r *Recorder) Table(text string) (digest, refusal string) {
 	defer r.mu.Unlock()
 	r.refusals[digest] = refusal
 	r.marked[digest] = r.cfg.Marker != "" && strings.Contains(text, r.cfg.Marker)
-	if _, kept := r.h.Tables[digest]; !kept && refusal == "" && r.kept+int64(len(text)) <= r.cfg.Tables {
+	wanted := r.marked[digest] || !r.cfg.OnlyMarked
+	if _, kept := r.h.Tables[digest]; wanted && !kept && refusal == "" && r.kept+int64(len(text)) <= r.cfg.Tables {
 		r.h.Tables[digest] = text
 		r.kept += int64(len(text))
 	}

@@ -146,10 +146,10 @@ func (a *API) Inject(member string, f APIFault) (end func(), err error) {
 	}, nil
 }
 
-// Load adds the cluster of package scale, which nobody changes. It is not recorded.
+// Load adds the cluster of package scale, which nobody changes.
 func (a *API) Load(factor float64) error {
 	for text := range scale.New(factor).All() {
-		if err := a.fake.Apply(string(text)); err != nil {
+		if err := a.Apply(traffic.Write{Key: keyOf(text), Object: string(text), Class: traffic.Valid}); err != nil {
 			return fmt.Errorf("load the large cluster: %w", err)
 		}
 	}
@@ -208,16 +208,20 @@ func (a *API) Restore(ago time.Duration) (map[traffic.Key]string, error) {
 func (a *API) State() map[traffic.Key]string {
 	out := make(map[traffic.Key]string)
 	for _, text := range a.fake.Objects() {
-		var o struct {
-			Kind     string
-			Metadata struct{ Namespace, Name string }
-		}
-		if err := json.Unmarshal(text, &o); err != nil {
-			panic(err) // it was stored
-		}
-		out[traffic.Key{Kind: o.Kind, Namespace: o.Metadata.Namespace, Name: o.Metadata.Name}] = string(text)
+		out[keyOf(text)] = string(text)
 	}
 	return out
+}
+
+func keyOf(object []byte) traffic.Key {
+	var o struct {
+		Kind     string
+		Metadata struct{ Namespace, Name string }
+	}
+	if err := json.Unmarshal(object, &o); err != nil {
+		panic(err) // it was made here, or it was stored
+	}
+	return traffic.Key{Kind: o.Kind, Namespace: o.Metadata.Namespace, Name: o.Metadata.Name}
 }
 
 // before is the revision of some time ago; 0 if it is not known.
