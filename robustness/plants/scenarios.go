@@ -1,6 +1,7 @@
 package plants
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -102,6 +103,7 @@ func lossWhileDown(s *Stage) error {
 		s.Wait(500 * time.Millisecond)
 		return s.Delete(0.8, traffic.Ingress, traffic.RouteGroup)
 	})
+	err = errors.Join(err, s.world.AwaitReady(s.ctx, "s1", starting))
 	s.Wait(2 * time.Second)
 	return err
 }
