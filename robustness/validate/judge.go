@@ -108,6 +108,9 @@ func (x *Index) judge(s *sighting, owners, e *epoch, w window) []finding {
 		}
 	}
 	j.rest()
+	x.coverage.Tables++
+	x.coverage.Routes += j.routes
+	x.coverage.Certain += j.certain
 	return j.found
 }
 
@@ -121,6 +124,8 @@ type judgement struct {
 	known   []bool              // lines that are as they must be
 	allowed map[string][]string // texts of ids that several objects want
 	found   []finding
+
+	routes, certain int // that were judged, and those of them that could have one text only
 }
 
 func (j *judgement) line(id string) (int, bool) { return slices.BinarySearchFunc(j.lines, id, byID) }
@@ -146,6 +151,10 @@ func (j *judgement) owner(t *thing) {
 		return
 	}
 	own := j.ownLines(t)
+	j.routes += len(own)
+	if len(all) == 1 {
+		j.certain += len(own)
+	}
 	best, fewest := 0, 1<<30
 	for i, c := range all {
 		// Of equal ones that with routes: an object that is there with wrong routes is there.
@@ -213,6 +222,7 @@ func (j *judgement) free(t *thing) {
 	for _, id := range t.ids {
 		if i, ok := j.line(id); ok {
 			j.known[i] = true
+			j.routes++
 		}
 	}
 }
