@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/routesrv/routesrv/robustness/clients"
@@ -47,6 +48,8 @@ type Stage struct {
 	world   *world.World
 	traffic *traffic.Traffic
 	guests  []history.Member // that came later
+	faults  sync.WaitGroup
+	failed  atomic.Pointer[error] // of one of the faults
 }
 
 // Run plays a scenario and gives what was recorded. Plant wakes one; empty for an honest run. The error says that the run was not what
@@ -100,6 +103,10 @@ func (s *Stage) run(play func(*Stage) error) (*history.History, error) {
 
 	err := play(s)
 	err = errors.Join(err, s.write(s.traffic.End()))
+	s.faults.Wait()
+	if failed := s.failed.Load(); failed != nil {
+		err = errors.Join(err, *failed)
+	}
 	calm := s.rec.Now()
 	s.settle(calm)
 	settled := s.rec.Now()
@@ -211,6 +218,15 @@ func (s *Stage) Newcomer(name, server string, d time.Duration) {
 		Interval: s.plan.Asking, Timeout: timeout, Seed: s.plan.Seed,
 	}, s.rec).Run(ctx)
 	s.rec.Event(history.Event{At: s.rec.Now(), Member: name, Name: "ended"})
+}
+
+// Begin strikes with a fault that may last longer than the play. The run goes on when it has ended.
+func (s *Stage) Begin(f plan.Fault) {
+	s.faults.Go(func() {
+		if err := s.world.Strike(s.ctx, f); err != nil {
+			s.failed.Store(&err)
+		}
+	})
 }
 
 // During strikes with a fault while something else happens.

@@ -25,14 +25,12 @@ type oracle struct {
 // line is one route of a table.
 type line struct{ id, text string }
 
-// head is the text without the backend, which tells a change of endpoints from one of intent.
+// head is the text without its backend, which stands behind the last arrow.
 func head(text string) string {
 	i := strings.LastIndex(text, "-> ")
 	if i < 0 {
 		return text
 	}
-	// The last arrow may be part of an address: routes have one outside of quotes, and addresses have none in this project's
-	// texts, but filters may. What follows the last one is a part of the backend in any case.
 	return text[:i]
 }
 
