@@ -113,6 +113,10 @@ fuzz: ## run every fuzz target for FUZZTIME
 		done; \
 	done
 
+.PHONY: abuse
+abuse: ## measure what a well-behaved client notices of 500 to 10,000 others that misbehave (a quiet machine, two minutes)
+	ROUTESRV_ABUSE=full go test ./robustness/abuse -v -count 1 -timeout 30m
+
 MUTATE ?=
 .PHONY: mutate
 mutate: ## change the code and see whether the tests notice (MUTATE='-packages guard -n 60 -goal 90', or -help)
