@@ -110,7 +110,7 @@ func (c *Cluster) All() iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for _, kind := range kinds {
 			for i := range c.count(kind) {
-				if !yield(c.json(kind, i, 0)) {
+				if !yield(c.JSON(kind, i, 0)) {
 					return
 				}
 			}
