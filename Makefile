@@ -113,6 +113,17 @@ fuzz: ## run every fuzz target for FUZZTIME
 		done; \
 	done
 
+DURATION ?=
+SEED     ?= 0
+# Processes, clients and validators share the machine: how long it takes beside the runs depends on it.
+.PHONY: robustness
+robustness: ## run fleets under faults and hold what clients received against the guarantees (DURATION=10m SEED=1)
+	go test -race ./robustness -run TestGuaranteesHold -count 1 -v -timeout 24h -args -for $(or $(DURATION),10m) -seed $(SEED)
+
+.PHONY: soak
+soak: ## the same for an hour with a table of full size and 300 clients, and see that nothing grows (DURATION=1h SEED=1)
+	go test ./robustness -run TestGuaranteesHold -count 1 -v -timeout 24h -args -soak $(or $(DURATION),1h) -seed $(SEED)
+
 MUTATE ?=
 .PHONY: mutate
 mutate: ## change the code and see whether the tests notice (MUTATE='-packages guard -n 60 -goal 90', or -help)

@@ -61,7 +61,8 @@ var allowed = map[string][]string{
 	// parts and assembly: join producers into what the binaries run
 	"shadowdiff/page":    {"shadowdiff"},
 	"internal/httpserve": {"guard", "table"},
-	"internal/relay":     {"dataplane", "etagcache", "gate", "guard", "table"},
+	"internal/claims":    {"etagcache", "table"},
+	"internal/relay":     {"dataplane", "etagcache", "gate", "guard", "internal/claims", "table"},
 	"internal/peers":     {"dataplane", "gate", "guard", "table", "internal/wire"},
 
 	"internal/httpserve/guardpage": {"eskip", "guard", "internal/httpserve", "shadowdiff", "shadowdiff/page", "table"},
@@ -70,7 +71,7 @@ var allowed = map[string][]string{
 		"compile", "dataplane", "eskip", "etagcache", "gate", "guard", "internal/httpserve", "internal/httpserve/guardpage", "internal/audit", "internal/durable", "poller", "internal/relay", "table",
 	},
 	"internal/sidecar": {
-		"compile", "dataplane", "eskip", "etagcache", "gate", "guard", "internal/httpserve", "internal/httpserve/guardpage", "internal/audit", "internal/durable", "poller", "rollout",
+		"compile", "dataplane", "eskip", "etagcache", "gate", "guard", "internal/claims", "internal/httpserve", "internal/httpserve/guardpage", "internal/audit", "internal/durable", "poller", "rollout",
 		"shadowdiff", "shadowdiff/page", "table",
 	},
 	"internal/config": {"compile", "dataplane", "eskip", "guard", "kube", "poller", "internal/proxysafe"},
@@ -122,7 +123,7 @@ var rows = []struct {
 	{"serving", []string{"etagcache"}},
 	{"seam", []string{"gate"}},
 	{"producers", []string{
-		"internal/source/cluster", "internal/source/manifests", "internal/source/filterdir", "internal/source/tables", "poller", "dataplane",
+		"internal/source/cluster", "internal/source/manifests", "internal/source/filterdir", "internal/source/tables", "poller", "dataplane", "internal/claims",
 	}},
 	{"parts", []string{"internal/relay", "internal/httpserve", "internal/config", "internal/peers", "shadowdiff/page"}},
 	{"pages", []string{"internal/httpserve/guardpage"}},
