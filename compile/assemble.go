@@ -27,6 +27,7 @@ func (w *step) compile() {
 	clear(w.cluster.resolved)
 	for _, o := range w.gone {
 		w.noteHosts(o.unit)
+		w.noteProblems(o.unit, nil)
 		w.use(o, nil)
 	}
 	for _, k := range []*objects{&w.ingresses, &w.groups} {
@@ -40,6 +41,7 @@ func (w *step) compile() {
 			}
 			w.noteHosts(o.unit)
 			w.noteHosts(now)
+			w.noteProblems(o.unit, now)
 			w.use(o, now)
 			w.compiled = append(w.compiled, o)
 		}
@@ -71,6 +73,19 @@ func (w *step) noteHosts(u *unit) {
 	for i := range u.groups {
 		w.hosts[u.groups[i].host] = struct{}{}
 	}
+}
+
+// noteProblems notes whether another unit in the place of one changes the problems that there are. Either may be nil.
+func (w *step) noteProblems(before, now *unit) {
+	var was, is []Problem
+	certificates := false
+	if before != nil {
+		was, certificates = before.list, len(before.certificates) > 0
+	}
+	if now != nil {
+		is, certificates = now.list, certificates || len(now.certificates) > 0
+	}
+	w.stale = w.stale || certificates || !slices.Equal(was, is)
 }
 
 // share replaces routes that are in the table already by those: what did not change is kept once.
@@ -164,9 +179,12 @@ func (w *step) assembleHosts() {
 		if len(h.parts) == 0 {
 			delete(w.memory.hosts, name)
 		}
+		_, was := w.faulty[name]
 		if delete(w.faulty, name); h.catchAll != nil && len(h.catchAll.list) > 0 {
 			w.faulty[name] = struct{}{}
+			was = true
 		}
+		w.stale = w.stale || was
 	}
 }
 

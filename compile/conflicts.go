@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/routesrv/routesrv/kube"
 )
 
 // duplicates are the routes that did not get their id, apart from those that are what the winner is.
@@ -17,18 +19,22 @@ func (c *candidates) duplicates() []Problem {
 			if p.route().sameAs(winner.route()) {
 				continue
 			}
-			message := fmt.Sprintf("Ignoring route with the same id %s, existing: %s, ignored: %s",
-				id, winner.route().text(), p.route().text())
-			owner := p.owner()
-			if keeper := winner.owner(); keeper != owner {
-				message += fmt.Sprintf(" (%s keeps the id, the route of %s is ignored)", keeper, owner)
-			}
-			problems = append(problems, Problem{
-				Owner: owner, Route: id, Reason: DuplicateID, Severity: Error, Plain: true, Message: message,
-			})
+			problems = append(problems, duplicate(p.route(), p.owner(), winner.route(), winner.owner()))
 		}
 	}
 	return problems
+}
+
+// duplicate is the problem of a route that did not get its id.
+func duplicate(r *made, owner kube.Ref, winner *made, keeper kube.Ref) Problem {
+	id := r.id()
+	message := fmt.Sprintf("Ignoring route with the same id %s, existing: %s, ignored: %s", id, winner.text(), r.text())
+	detail := fmt.Sprintf("two paths of the object make routes of one id (%s), so only the first of them is served", id)
+	if keeper != owner {
+		detail = fmt.Sprintf("%s has a route of the same id (%s) and was there first, so this one is left out", keeper, id)
+		message += fmt.Sprintf(" (%s keeps the id, the route of %s is ignored)", keeper, owner)
+	}
+	return Problem{Owner: owner, Route: id, Reason: DuplicateID, Severity: Error, Plain: true, Message: message, detail: detail, about: id}
 }
 
 // shadows are the routes of the table that match exactly what a route of another object matches, which was there first:
@@ -48,11 +54,7 @@ func (c *candidates) shadows() []Problem {
 			if p.asker() == first.asker() {
 				continue
 			}
-			problems = append(problems, Problem{
-				Owner: p.owner(), Route: p.route().ID, Reason: Shadows, Severity: Warning,
-				Message: fmt.Sprintf("route %s matches what route %s of %s matches: proxies take one of the two at random",
-					p.route().ID, first.route().ID, first.owner()),
-			})
+			problems = append(problems, shadow(p.route(), p.owner(), first.route(), first.owner()))
 		}
 	}
 	// The matches came in random order.
@@ -63,4 +65,13 @@ func (c *candidates) shadows() []Problem {
 		return strings.Compare(a.Route, b.Route)
 	})
 	return problems
+}
+
+// shadow is the problem of a route that matches what another one matches.
+func shadow(r *made, owner kube.Ref, first *made, of kube.Ref) Problem {
+	return Problem{
+		Owner: owner, Route: r.ID, Reason: Shadows, Severity: Warning,
+		Message: fmt.Sprintf("route %s matches what route %s of %s matches: proxies take one of the two at random", r.ID, first.ID, of),
+		detail:  fmt.Sprintf("%s, which was there first, has a route for the same host and path, and proxies take one of the two at random", of),
+	}
 }

@@ -1,6 +1,8 @@
 package compile
 
 import (
+	"errors"
+	"fmt"
 	"regexp/syntax"
 	"strings"
 
@@ -17,8 +19,20 @@ func (f *findings) checkExpression(what, expr string) {
 		return
 	}
 	if _, err := syntax.Parse(expr, syntax.Perl); err != nil {
-		f.warnf(InvalidExpression, "%s %q does not compile, proxies drop its routes: %v", what, expr, err)
+		f.add(Problem{
+			Reason: InvalidExpression, Severity: Warning,
+			Message: fmt.Sprintf("%s %q does not compile, proxies drop its routes: %v", what, expr, err),
+			detail:  fmt.Sprintf("the %s %q is not a valid regular expression (%s), so proxies ignore its routes", what, expr, plainError(err)),
+		})
 	}
+}
+
+// plainError is what is wrong with an expression, without the words that are the same for all.
+func plainError(err error) string {
+	if e := (*syntax.Error)(nil); errors.As(err, &e) {
+		return e.Code.String() + ": " + e.Expr
+	}
+	return err.Error()
 }
 
 // plainExpression reports whether no byte of the expression means anything but itself. That is so for nearly all, and costs
@@ -42,8 +56,13 @@ var plainByte = func() (plain [256]bool) {
 
 // checkHost reports a host whose expression does not compile. Wildcards are the usual case.
 func (f *findings) checkHost(host string) {
-	if !plainExpression(host) {
-		f.checkExpression("host expression", hostExpr(host))
+	if plainExpression(host) {
+		return
+	}
+	before := len(f.list)
+	f.checkExpression("host expression", hostExpr(host))
+	if len(f.list) > before && strings.Contains(host, "*") {
+		f.list[before].detail = fmt.Sprintf("the host %q has a wildcard, which is not supported, so proxies ignore its routes", host)
 	}
 }
 
@@ -56,9 +75,17 @@ func (f *findings) checkPattern(pattern string) {
 	for i, s := range segments {
 		switch {
 		case strings.HasPrefix(s, "*") && strings.Join(segments[i+1:], "") != "":
-			f.warnf(InvalidExpression, "path %q has a free wildcard before its end, proxies drop its routes", pattern)
+			f.add(Problem{
+				Reason: InvalidExpression, Severity: Warning,
+				Message: fmt.Sprintf("path %q has a free wildcard before its end, proxies drop its routes", pattern),
+				detail:  fmt.Sprintf("the path %q has a wildcard (*) before its end, so proxies ignore its routes", pattern),
+			})
 		case len(s) > 1 && strings.ContainsAny(s[1:], ":*") && s[0] != ':' && s[0] != '*':
-			f.warnf(InvalidExpression, "path %q has a wildcard inside of a segment, proxies never match it", pattern)
+			f.add(Problem{
+				Reason: InvalidExpression, Severity: Warning,
+				Message: fmt.Sprintf("path %q has a wildcard inside of a segment, proxies never match it", pattern),
+				detail:  fmt.Sprintf("the path %q has a colon or an asterisk inside of a segment, so it matches no request", pattern),
+			})
 		}
 	}
 }

@@ -133,6 +133,7 @@ func (p finisher) print(r *eskip.Route, f *findings) (*table.Route, bool) {
 		})
 		return nil, false
 	}
+	f.checkRefused(p.set, r)
 	if hasControl(printed.Hosts) {
 		printed.Hosts = table.NewRoute(back).Hosts // as all have them who read the table
 	}

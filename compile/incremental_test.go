@@ -169,6 +169,9 @@ func compareSteps(t *testing.T, p *pool, seed uint64, steps int) (seen map[compi
 		if a, b := problemsText(got), problemsText(want); a != b {
 			t.Fatalf("seed %d, step %d: problems differ\nincremental:\n%s\nfull:\n%s", seed, step, a, b)
 		}
+		if !slices.Equal(got.Problems, want.Problems) {
+			t.Fatalf("seed %d, step %d: problems differ in their texts for teams\nincremental:\n%+v\nfull:\n%+v", seed, step, got.Problems, want.Problems)
+		}
 		for _, p := range got.Problems {
 			seen[p.Reason]++
 		}
@@ -215,7 +218,8 @@ func TestIncrementalEqualsFull(t *testing.T) {
 	}
 	for _, reason := range []compile.Reason{
 		compile.DuplicateID, compile.Shadows, compile.WouldCrashProxy, compile.NotParsable, compile.InvalidExpression, compile.NullEntry,
-		compile.InvalidObject, compile.TLSSecret, compile.TLSCertificate, compile.ServiceNotFound,
+		compile.InvalidObject, compile.TLSSecret, compile.TLSCertificate, compile.ServiceNotFound, compile.PortNotFound, compile.NoEndpoints,
+		compile.NotSelected, compile.ZeroWeight, compile.WouldReject,
 	} {
 		if seen[reason] < 100 {
 			t.Errorf("the walk met %d problems %s: it says little about them", seen[reason], reason)

@@ -33,7 +33,9 @@ func compileIngress(set *settings, c *cluster, ing *kube.Ingress) *unit {
 		lookups: lookups{cluster: c}, findings: findings{owner: ing.Ref()},
 	}}
 	if err := validateIngress(ing); err != nil {
-		b.unit.plainf(InvalidObject, "[ingress] %v", err)
+		b.unit.add(Problem{
+			Reason: InvalidObject, Severity: Error, Plain: true, Message: "[ingress] " + err.Error(), detail: refusedBecause(err),
+		})
 		return b.unit
 	}
 	if ing.Namespace == "" || ing.Name == "" || ing.Spec == nil {
@@ -46,6 +48,7 @@ func compileIngress(set *settings, c *cluster, ing *kube.Ingress) *unit {
 	for i := range ing.Spec.Rules {
 		b.rule(&ing.Spec.Rules[i])
 	}
+	b.checkWeightNames()
 	if set.TLS {
 		b.tls()
 	}
@@ -106,6 +109,7 @@ func (b *ingressBuilder) shares(r *kube.IngressRule) map[pathBackend]share {
 				weights = append(weights, b.ann.weights[p.Backend.Service])
 			}
 		}
+		b.unit.checkWeights(names, weights)
 		for name, s := range b.set.TrafficAlgorithm.split(names, weights, false) {
 			result[pathBackend{first.Path, name}] = s
 		}

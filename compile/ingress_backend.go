@@ -39,6 +39,7 @@ func (b *ingressBuilder) resolve(backend *kube.IngressBackend) (backendTarget, b
 	}
 	port, ok := servicePort(svc, backend.Port())
 	if !ok {
+		b.noPort(svc, backend)
 		return backendTarget{}, true // no endpoints
 	}
 	if svc.Type != externalNameType {
@@ -46,7 +47,10 @@ func (b *ingressBuilder) resolve(backend *kube.IngressBackend) (backendTarget, b
 	}
 	switch {
 	case !b.set.ExternalNames:
-		b.unit.infof(ExternalNames, "Not enabled to reference external name from ingress: %s/%s", b.ing.Namespace, b.ing.Name)
+		b.unit.add(Problem{
+			Reason: ExternalNames, Severity: Info, Message: fmt.Sprintf("Not enabled to reference external name from ingress: %s/%s", b.ing.Namespace, b.ing.Name),
+			detail: fmt.Sprintf("Service %q is of type ExternalName, which is switched off here, so the routes to it are left out", backend.Service),
+		})
 		return backendTarget{}, false
 	case !b.set.allowedExternalName(svc.ExternalName):
 		b.unit.infof(BackendRefused, "Not allowed external name: %s", notAllowedExternalName(svc))
@@ -55,10 +59,25 @@ func (b *ingressBuilder) resolve(backend *kube.IngressBackend) (backendTarget, b
 	return externalTarget(svc, port), true
 }
 
+// noPort reports a port that the service does not have, unless the requests go elsewhere.
+func (b *ingressBuilder) noPort(svc *kube.Service, backend *kube.IngressBackend) {
+	if b.ann.forward {
+		return
+	}
+	b.unit.add(Problem{
+		Reason: PortNotFound, Severity: Error,
+		Message: fmt.Sprintf("Service %s has no port %s, its ports are %s: the route answers 502", backend.Service, backend.Port(), portTexts(svc)),
+		detail:  noPort(svc, backend.Service, backend.Port()) + ", so requests are answered with 502", about: backend.Service + ":" + backend.Port(),
+	})
+}
+
 func (b *ingressBuilder) service(backend *kube.IngressBackend) *kube.Service {
 	svc := b.unit.lookups.service(serviceKey(b.ing.Namespace, backend.Service))
 	if svc == nil {
-		b.unit.errorf(ServiceNotFound, "Failed to get service %s, %s", backend.Service, backend.Port())
+		b.unit.add(Problem{
+			Reason: ServiceNotFound, Severity: Error, Message: fmt.Sprintf("Failed to get service %s, %s", backend.Service, backend.Port()),
+			detail: noService(b.ing.Namespace, backend.Service), about: backend.Service,
+		})
 	}
 	return svc
 }
@@ -88,7 +107,11 @@ func (b *ingressBuilder) endpoints(svc *kube.Service, name string, port kube.Ser
 	if b.set.ForceService {
 		return []endpoint{{url: fmt.Sprintf("%s://%s.%s.svc.cluster.local:%s", portScheme(port), name, b.ing.Namespace, port.TargetPort)}}
 	}
-	eps := b.unit.lookups.ingressEndpoints(b.set, serviceKey(b.ing.Namespace, name), svc, port, b.ann.protocol)
+	key := serviceKey(b.ing.Namespace, name)
+	eps := b.unit.lookups.ingressEndpoints(b.set, key, svc, port, b.ann.protocol)
+	if !b.ann.forward {
+		b.unit.checkEndpoints(key, port, eps)
+	}
 	if b.ann.zoneOptOut {
 		return eps
 	}
@@ -138,7 +161,11 @@ func (b *ingressBuilder) defaultBackend() {
 // resolveDefault is resolve with the messages that the reference has for default backends.
 func (b *ingressBuilder) resolveDefault(backend *kube.IngressBackend) (backendTarget, bool) {
 	failed := func(reason Reason, cause string) (backendTarget, bool) {
-		b.unit.errorf(reason, "Failed to convert default backend: %s", cause)
+		p := Problem{Reason: reason, Severity: Error, Message: "Failed to convert default backend: " + cause}
+		if reason == ServiceNotFound {
+			p.detail = noService(b.ing.Namespace, backend.Service)
+		}
+		b.unit.add(p)
 		return backendTarget{}, false
 	}
 	svc := b.service(backend)
@@ -148,8 +175,12 @@ func (b *ingressBuilder) resolveDefault(backend *kube.IngressBackend) (backendTa
 	port, ok := servicePort(svc, backend.Port())
 	if !ok {
 		ports, given := portTexts(svc), backend.Port()
-		b.unit.errorf(PortNotFound, "Failed to find target port %s, %s, for service %s add shuntroute: "+
-			"getServicePortV1: service port not found %s given %s", ports, given, backend.Service, ports, given)
+		b.unit.add(Problem{
+			Reason: PortNotFound, Severity: Error,
+			Message: fmt.Sprintf("Failed to find target port %s, %s, for service %s add shuntroute: "+
+				"getServicePortV1: service port not found %s given %s", ports, given, backend.Service, ports, given),
+			detail: noPort(svc, backend.Service, given) + ", so requests are answered with 502", about: "default backend",
+		})
 		return backendTarget{}, true
 	}
 	if svc.Type != externalNameType {

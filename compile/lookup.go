@@ -15,8 +15,9 @@ type cluster struct {
 	slices    map[kube.ServiceKey]*mergedSlices // nil unless EndpointSlices are used
 	secrets   map[kube.ServiceKey]*kube.Secret
 	filters   *filterTexts
-	// problems are those of the objects themselves, by kind.
+	// problems are those of the objects themselves, by kind; faulty says that the last advance may have changed them.
 	problems map[kube.Kind][]Problem
+	faulty   bool
 
 	// resolved is the reference's cache of endpoints, which only services with ambiguous ports need (endpoints.go). It lives
 	// for one compilation.
@@ -45,6 +46,11 @@ func newCluster(slicesMode bool, filters *kube.DefaultFilters) *cluster {
 	return c
 }
 
+func (c *cluster) setProblems(kind kube.Kind, problems []Problem) {
+	c.faulty = c.faulty || !slices.Equal(c.problems[kind], problems)
+	c.problems[kind] = problems
+}
+
 // maxTouched is how many keys are kept of what differs between two versions.
 const maxTouched = 1024
 
@@ -68,7 +74,7 @@ func (c *cluster) advance(now *kube.Backends, peers []*memory) {
 		keys := keysOf(before.Endpoints, now.Endpoints, keyOf)
 		reindex(c.endpoints, keys, now.Endpoints, keyOf)
 		if len(keys) > 0 {
-			c.problems[kube.KindEndpoints] = endpointsProblems(now.Endpoints)
+			c.setProblems(kube.KindEndpoints, endpointsProblems(now.Endpoints))
 		}
 		for key := range keys {
 			touched[lookupKey{key, false}] = struct{}{}
@@ -163,7 +169,7 @@ func (c *cluster) updateServices(keys map[kube.ServiceKey]struct{}, all []*kube.
 			Message: "Invalid service resource detected.",
 		})
 	}
-	c.problems[kube.KindService] = problems
+	c.setProblems(kube.KindService, problems)
 	reindex(c.services, keys, complete, func(s *kube.Service) kube.ServiceKey { return serviceKey(s.Namespace, s.Name) })
 	for key := range keys {
 		touched[lookupKey{key, false}] = struct{}{}
@@ -264,7 +270,7 @@ func (c *cluster) updateSlices(keys map[kube.ServiceKey]struct{}, all []*kube.En
 	if len(keys) == 0 {
 		return
 	}
-	c.problems[kube.KindEndpointSlice] = sliceProblems(all)
+	c.setProblems(kube.KindEndpointSlice, sliceProblems(all))
 	groups := groupSlices(all, keys)
 	for key := range keys {
 		g, before := groups[key], c.slices[key]

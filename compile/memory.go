@@ -2,6 +2,7 @@ package compile
 
 import (
 	"cmp"
+	"fmt"
 	"iter"
 	"slices"
 	"strings"
@@ -30,6 +31,9 @@ type memory struct {
 	fixed      *fixedRoutes
 	candidates candidates
 	routes     table.List
+
+	listed []Problem // that there are
+	stale  bool      // something has changed that they depend on; conflicts apart, which the candidates know
 }
 
 // newMemory makes an empty memory. It shares with base the routes and blocks that they turn out to have in common.
@@ -40,7 +44,7 @@ func newMemory(set *settings, filters *kube.DefaultFilters, base table.List) *me
 		ingresses: newObjects(), groups: newObjects(),
 		users: make(map[lookupKey][]*object), volatile: make(map[*object]struct{}),
 		hosts: make(map[string]*host), faulty: make(map[string]struct{}), routes: base,
-		candidates: newCandidates(),
+		candidates: newCandidates(), stale: true,
 	}
 }
 
@@ -48,11 +52,10 @@ func newMemory(set *settings, filters *kube.DefaultFilters, base table.List) *me
 type object struct {
 	kube.Object
 	meta *kube.Meta
-	at   int // among the objects of its kind, in the order of namespace and name
+	at   int // by place among the objects of its kind, in the order of namespace and name: see placed
 
-	// refused says why the object is not compiled, skipped that it is of a foreign class.
-	refused *Problem
-	skipped bool
+	// refused says why the object is not compiled, skipped that it is of a foreign class; at most one of them is not nil.
+	refused, skipped *Problem
 
 	unit       *unit // nil before it was compiled
 	global     section
@@ -71,6 +74,9 @@ type objects struct {
 	known   map[kube.Object]*object
 	sorted  []*object // those that are compiled, in the order of namespace and name
 	refused []*object // in the order of the list
+	skipped []*object // in the order of the list, or in any if it means nothing
+	// changed says that objects which have problems without being compiled may have changed.
+	changed bool
 	// distinct says that no two objects have one name, and none is listed twice. Then the order of the list means nothing.
 	distinct bool
 }
@@ -129,8 +135,14 @@ func (k *objects) search(o *object) (at int, found bool) {
 
 // edit makes the changes in place.
 func (k *objects) edit(gone, come []*object, generation uint64) {
+	for _, o := range slices.Concat(gone, come) {
+		k.changed = k.changed || o.skipped != nil
+	}
 	for _, o := range gone {
 		delete(k.known, o.Object)
+		if o.skipped != nil {
+			k.skipped = slices.DeleteFunc(k.skipped, func(other *object) bool { return other == o })
+		}
 		if i, found := k.search(o); found && k.sorted[i] == o {
 			k.sorted = slices.Delete(k.sorted, i, i+1)
 		}
@@ -138,15 +150,20 @@ func (k *objects) edit(gone, come []*object, generation uint64) {
 	for _, o := range come {
 		o.dirty = generation
 		k.known[o.Object] = o
-		if !o.skipped {
-			i, _ := k.search(o)
-			k.sorted = slices.Insert(k.sorted, i, o)
+		if o.skipped != nil {
+			k.skipped = append(k.skipped, o)
+			continue
 		}
+		i, _ := k.search(o)
+		k.sorted = slices.Insert(k.sorted, i, o)
 	}
 	for i, o := range k.sorted {
-		o.at = i
+		o.at = placed(i)
 	}
 }
+
+// placed is the number of a place. The odd numbers are between two places, for an object that is only tried ([Compiler.Try]).
+func placed(i int) int { return 2 * i }
 
 // difference gives what is in one of the lists only, if that is a few in one place each, or more than fewChanges of it.
 func difference[T comparable](before, now []T) (less, more []T) {
@@ -170,7 +187,8 @@ func difference[T comparable](before, now []T) (less, more []T) {
 // relist goes through a list as a whole. New objects are marked, and those that share their name with others, whose order may
 // have changed.
 func relist[T comparable](k *objects, list []T, generation uint64, admit func(T) *object) (gone []*object) {
-	k.sorted, k.refused, k.distinct = make([]*object, 0, len(list)), nil, true
+	k.changed = true
+	k.sorted, k.refused, k.skipped, k.distinct = make([]*object, 0, len(list)), nil, nil, true
 	listed := 0
 	for _, o := range list {
 		key := any(o).(kube.Object)
@@ -189,7 +207,9 @@ func relist[T comparable](k *objects, list []T, generation uint64, admit func(T)
 		switch {
 		case known.refused != nil:
 			k.refused = append(k.refused, known)
-		case !known.skipped:
+		case known.skipped != nil:
+			k.skipped = append(k.skipped, known)
+		default:
 			k.sorted = append(k.sorted, known)
 		}
 	}
@@ -197,7 +217,7 @@ func relist[T comparable](k *objects, list []T, generation uint64, admit func(T)
 		slices.SortStableFunc(k.sorted, compareObjects)
 	}
 	for i, o := range k.sorted {
-		o.at = i
+		o.at = placed(i)
 		if i > 0 && compareObjects(k.sorted[i-1], o) == 0 {
 			k.sorted[i-1].dirty, o.dirty = generation, generation
 			k.distinct = false
@@ -222,6 +242,8 @@ func (m *memory) update(s *kube.Snapshot, peers []*memory, leader *memory) {
 	w := &step{memory: m, peers: peersOf(m, peers), hosts: make(map[string]struct{})}
 	before := m.snapshot
 	m.snapshot = s
+	m.stale = m.stale || len(before.Bad)+len(s.Bad) > 0
+	m.ingresses.changed, m.groups.changed, m.cluster.faulty = false, false, false
 	if !slices.Equal(before.Ingresses, s.Ingresses) {
 		w.gone = append(w.gone, revise(&m.ingresses, before.Ingresses, s.Ingresses, m.generation, m.admitIngress)...)
 	}
@@ -229,6 +251,7 @@ func (m *memory) update(s *kube.Snapshot, peers []*memory, leader *memory) {
 		w.gone = append(w.gone, revise(&m.groups, before.RouteGroups, s.RouteGroups, m.generation, m.admitRouteGroup)...)
 	}
 	m.follow(&s.Backends, w.peers, leader)
+	m.stale = m.stale || m.ingresses.changed || m.groups.changed || m.cluster.faulty
 	w.compile()
 	w.assemble()
 	m.routes = m.candidates.award(m.routes, m.sections())
@@ -257,7 +280,7 @@ func (m *memory) sections() iter.Seq[*section] {
 
 // admitIngress looks at an Ingress for the first time.
 func (m *memory) admitIngress(ing *kube.Ingress) *object {
-	return &object{Object: ing, meta: &ing.Meta, skipped: !m.set.ingressClassFits(ing)}
+	return &object{Object: ing, meta: &ing.Meta, skipped: m.set.foreignIngress(ing)}
 }
 
 // admitRouteGroup looks at a RouteGroup for the first time. It is validated before its class is looked at, so those of foreign
@@ -267,20 +290,34 @@ func (m *memory) admitRouteGroup(rg *kube.RouteGroup) *object {
 	if err := validateRouteGroup(rg); err != nil {
 		o.refused = &Problem{
 			Owner: rg.Ref(), Reason: InvalidObject, Severity: Error, Plain: true, Message: "[routegroup] " + err.Error(),
+			detail: refusedBecause(err),
 		}
 		return o
 	}
-	class := rg.Annotations[routeGroupClassAnnotation]
-	o.skipped = class != "" && !m.set.routeGroupClass.MatchString(class)
+	if class := rg.Annotations[routeGroupClassAnnotation]; class != "" && !m.set.routeGroupClass.MatchString(class) {
+		o.skipped = notSelected(rg.Ref(), class, "the annotation "+routeGroupClassAnnotation, m.set.routeGroupClass.String())
+	}
 	return o
 }
 
-// ingressClassFits looks at the annotation and at the field: each that is set has to match.
-func (s *settings) ingressClassFits(ing *kube.Ingress) bool {
+// foreignIngress looks at the annotation and at the field: each that is set has to match. It gives nil for an Ingress of the
+// right class.
+func (s *settings) foreignIngress(ing *kube.Ingress) *Problem {
 	if class := ing.Annotations[ingressClassAnnotation]; class != "" && !s.ingressClass.MatchString(class) {
-		return false
+		return notSelected(ing.Ref(), class, "the annotation "+ingressClassAnnotation, s.ingressClass.String())
 	}
-	return ing.Spec == nil || ing.Spec.IngressClassName == "" || s.ingressClass.MatchString(ing.Spec.IngressClassName)
+	if ing.Spec != nil && ing.Spec.IngressClassName != "" && !s.ingressClass.MatchString(ing.Spec.IngressClassName) {
+		return notSelected(ing.Ref(), ing.Spec.IngressClassName, "spec.ingressClassName", s.ingressClass.String())
+	}
+	return nil
+}
+
+func notSelected(owner kube.Ref, class, where, wanted string) *Problem {
+	return &Problem{
+		Owner: owner, Reason: NotSelected, Severity: Info,
+		Message: fmt.Sprintf("not selected: the class %q in %s does not match %s", class, where, wanted),
+		detail:  fmt.Sprintf("its class is %q (%s), and only classes that match %q are served here, so nothing of it is served", class, where, wanted),
+	}
 }
 
 // follow brings the cluster to the backends, and marks the objects to which it gives another answer than it gave.
@@ -340,8 +377,19 @@ func (m *memory) use(o *object, now *unit) {
 	o.unit = now
 }
 
-// problems are all that there are, sorted by owner. They are collected anew each time: most objects have none.
+// problems are all that there are, sorted by owner. As long as nothing has changed that they depend on, it is the very same
+// slice.
 func (m *memory) problems() []Problem {
+	if !m.stale && !m.candidates.contested && !m.set.EastWest {
+		return m.listed
+	}
+	m.stale = false
+	m.listed = m.collect()
+	return m.listed
+}
+
+// collect makes the list of problems anew: most objects have none.
+func (m *memory) collect() []Problem {
 	problems := snapshotProblems(m.snapshot)
 	for _, kind := range []kube.Kind{kube.KindService, kube.KindEndpoints, kube.KindEndpointSlice} {
 		problems = append(problems, m.cluster.problems[kind]...)
@@ -350,6 +398,9 @@ func (m *memory) problems() []Problem {
 		problems = append(problems, *o.refused)
 	}
 	for _, k := range []*objects{&m.ingresses, &m.groups} {
+		for _, o := range k.skipped {
+			problems = append(problems, *o.skipped)
+		}
 		for _, o := range k.sorted {
 			problems = append(problems, o.unit.list...)
 		}
@@ -371,9 +422,7 @@ func (m *memory) problems() []Problem {
 func snapshotProblems(s *kube.Snapshot) []Problem {
 	var problems []Problem
 	for _, b := range s.Bad {
-		problems = append(problems, Problem{
-			Owner: b.Ref, Reason: Undecodable, Severity: Error, Plain: true, Message: b.Err.Error(),
-		})
+		problems = append(problems, BadObject(b))
 	}
 	if f := s.DefaultFilters; f != nil && f.Err != nil {
 		problems = append(problems, Problem{

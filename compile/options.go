@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/internal/catalogue"
 	"github.com/routesrv/routesrv/internal/proxysafe"
 )
 
@@ -77,6 +78,10 @@ type Options struct {
 	AnnotationFiltersAppend           []AnnotationFilters
 	EastWestRangeAnnotationPredicates []AnnotationPredicates
 	EastWestRangeAnnotationFilters    []AnnotationFilters
+
+	// ExtraFilters and ExtraPredicates are names that the proxies know beyond those of Skipper: routes that have them are no
+	// problem. Names that the options themselves use count as known.
+	ExtraFilters, ExtraPredicates []string
 
 	// Processing of every finished route, in this order: DefaultFilters, the OAuth grant callback route (which gets no
 	// default filters), each editor, each clone.
@@ -176,6 +181,7 @@ type settings struct {
 	Options
 	ingressClass    *regexp.Regexp
 	routeGroupClass *regexp.Regexp
+	proxies         *catalogue.Catalogue // what they know
 }
 
 func newSettings(o Options) (*settings, error) {
@@ -207,6 +213,7 @@ func newSettings(o Options) (*settings, error) {
 		}
 	}
 	s.normalizeArgs()
+	s.proxies = s.newCatalogue()
 	if err := s.checkFilters(); err != nil {
 		return nil, err
 	}

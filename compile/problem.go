@@ -1,6 +1,8 @@
 package compile
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
@@ -26,47 +28,34 @@ func (s Severity) String() string { return severities[s] }
 // MarshalText implements [encoding.TextMarshaler].
 func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// Reason is a stable code for a kind of problem, fit for a metric label.
-type Reason string
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (s *Severity) UnmarshalText(text []byte) error {
+	at := slices.Index(severities, string(text))
+	if at < 0 {
+		return fmt.Errorf("severity %q: want one of %s", text, strings.Join(severities, ", "))
+	}
+	*s = Severity(at)
+	return nil
+}
 
-// The reasons.
-const (
-	Undecodable       Reason = "undecodable"        // the object does not have the shape of its kind
-	InvalidObject     Reason = "invalid_object"     // incomplete, or refused by validation: the object gives no route
-	InvalidAnnotation Reason = "invalid_annotation" // an annotation was ignored or replaced by a default
-	RuleWithoutHTTP   Reason = "rule_without_http"  // a rule that says nothing
-	MissingBackend    Reason = "missing_backend"    // a path entry without backend
-	ServiceNotFound   Reason = "service_not_found"  // a backend names a service that is not there
-	PortNotFound      Reason = "port_not_found"     // a backend names a port that its service does not have
-	InvalidService    Reason = "invalid_service"    // a service without metadata or spec
-	BackendRefused    Reason = "backend_refused"    // a backend of a kind or an address that is not allowed
-	MultiplePaths     Reason = "multiple_paths"     // a custom route with more than one path predicate
-	DefaultFilters    Reason = "default_filters"    // a default filter file or its folder cannot be used
-	DuplicateID       Reason = "duplicate_id"       // two different routes have one id: the later is left out
-	NotParsable       Reason = "not_parsable"       // the printed route does not parse back: it would poison the table
-	WouldCrashProxy   Reason = "would_crash_proxy"  // the route would end the process of every proxy that gets it
-	Shadows           Reason = "shadows"            // a route that matches what a route of an older object matches
-	InvalidExpression Reason = "invalid_expression" // a host or path that proxies cannot match: they drop the route
-	NullEntry         Reason = "null_entry"         // a null in a list, which is ignored
-	ProcessingFailed  Reason = "processing_failed"  // an edit or clone rule made something that does not parse
-	TLSSecret         Reason = "tls_secret"         // spec.tls and its secret do not fit
-	TLSCertificate    Reason = "tls_certificate"    // a certificate was accepted
-	EastWestEnabled   Reason = "east_west"          // companions of default backends were added
-	ExternalNames     Reason = "external_names_off" // an external name that the options do not enable
-)
-
-// Problem is one finding about one object: mostly a route that was left out.
+// Problem is one finding about one object: mostly a route that was left out. Its JSON has neither id nor text: use [Problem.ID]
+// and [Problem.Text].
 type Problem struct {
 	Owner    kube.Ref `json:"owner"`
 	Route    string   `json:"route,omitempty"` // id of the route, if it is about one
 	Reason   Reason   `json:"reason"`
 	Severity Severity `json:"severity"`
-	// Message is the text that the reference logs, where it has one.
+	// Message is for operators: the text that the reference logs, where it has one.
 	Message string `json:"message"`
 	// Cause is what the reference logs beside its message, in the field error.
 	Cause string `json:"cause,omitempty"`
 	// Plain marks a message that the reference logs without naming the object.
 	Plain bool `json:"-"`
+
+	// detail says for the application team what is wrong, without a full stop. Empty means that the message has to do.
+	detail string
+	// about is what the problem is about, where the message may change while the problem stays.
+	about string
 }
 
 // String names the owner before the message: for people and for the compile command.
@@ -78,9 +67,62 @@ func (p Problem) String() string {
 	return s
 }
 
+// What says for the application team what is wrong: a sentence without a full stop, with the names that the object has.
+func (p Problem) What() string {
+	if p.detail != "" {
+		return p.detail
+	}
+	message := strings.ReplaceAll(p.Message, "\n", "; ")
+	if p.Cause != "" {
+		message += ": " + p.Cause
+	}
+	return p.Reason.Info().Means + ": " + message
+}
+
+// Text says for the application team what is wrong and what to do about it, in full sentences.
+func (p Problem) Text() string {
+	text := p.What() + "."
+	if do := p.Reason.Info().Do; do != "" {
+		text += " " + do
+	}
+	return text
+}
+
+// ID names the problem: 12 hexadecimal digits that are the same on every replica and after every restart, for as long as the
+// object has the problem. Numbers that change in its text do not change it.
+func (p Problem) ID() string {
+	h := sha256.New()
+	parts := []string{string(p.Owner.Kind), p.Owner.Namespace, p.Owner.Name, string(p.Reason)}
+	if p.about != "" {
+		parts = append(parts, "about", p.about)
+	} else {
+		parts = append(parts, p.Route, p.Message, p.Cause)
+	}
+	for _, part := range parts {
+		h.Write([]byte(part))
+		h.Write([]byte{0})
+	}
+	return hex.EncodeToString(h.Sum(nil)[:6])
+}
+
 // sortProblems orders by owner; the problems of one owner stay in the order in which they were found.
 func sortProblems(ps []Problem) {
 	slices.SortStableFunc(ps, func(a, b Problem) int { return a.Owner.Compare(b.Owner) })
+}
+
+// ProblemsOf gives the problems of one object, in the order in which they were found. The slice must not be changed. It costs
+// O(log problems).
+func (r *Result) ProblemsOf(owner kube.Ref) []Problem {
+	compare := func(p Problem, o kube.Ref) int { return p.Owner.Compare(o) }
+	from, found := slices.BinarySearchFunc(r.Problems, owner, compare)
+	if !found {
+		return nil
+	}
+	to := from
+	for to < len(r.Problems) && r.Problems[to].Owner == owner {
+		to++
+	}
+	return r.Problems[from:to:to]
 }
 
 // findings collects the problems of one object. The same finding is kept once, as the reference logs it once per
@@ -94,6 +136,13 @@ func (f *findings) add(p Problem) {
 	p.Owner = f.owner
 	if !slices.Contains(f.list, p) {
 		f.list = append(f.list, p)
+	}
+}
+
+// addOnce adds a problem of which an object has one for whatever it is about.
+func (f *findings) addOnce(p Problem) {
+	if !slices.ContainsFunc(f.list, func(q Problem) bool { return q.Reason == p.Reason && q.about == p.about }) {
+		f.add(p)
 	}
 }
 

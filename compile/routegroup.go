@@ -64,7 +64,7 @@ func compileRouteGroup(set *settings, c *cluster, rg *kube.RouteGroup) *unit {
 			redirect: b.redirects(), eastWest: b.eastWestCopies(external),
 		}
 		if err := p.compile(); err != nil {
-			u.errorf(backendReason(err), "Error transforming external hosts: %v", err)
+			u.backendFailed("Error transforming external hosts: ", err)
 			return u // the internal hosts are skipped, too
 		}
 		p.finish()
@@ -72,7 +72,7 @@ func compileRouteGroup(set *settings, c *cluster, rg *kube.RouteGroup) *unit {
 	if len(internal) > 0 {
 		p := &routeGroupPass{routeGroupBuilder: b, hosts: internal, hostExpr: hostExpr(internal...), internal: true}
 		if err := p.compile(); err != nil {
-			u.errorf(backendReason(err), "Error transforming internal hosts: %v", err)
+			u.backendFailed("Error transforming internal hosts: ", err)
 			return u
 		}
 		p.finish()
@@ -123,7 +123,7 @@ func (p *routeGroupPass) compile() error {
 		// One failing combination takes all of the routes of this entry, and only those.
 		routes, err := p.explicitRoutes(i, spec)
 		if err != nil {
-			p.unit.errorf(backendReason(err), "Ignoring route: %v", err)
+			p.unit.backendFailed("Ignoring route: ", err)
 			continue
 		}
 		p.routes = append(p.routes, routes...)
@@ -233,6 +233,7 @@ func (p *routeGroupPass) shares(refs []*kube.BackendReference) map[string]share 
 	for i, ref := range refs {
 		names[i], weights[i] = ref.BackendName, float64(ref.Weight)
 	}
+	p.unit.checkWeights(names, weights)
 	return p.set.TrafficAlgorithm.split(names, weights, true)
 }
 

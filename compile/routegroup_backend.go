@@ -10,20 +10,23 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// Conditions that have a reason of their own.
-var (
-	errServiceNotFound = errors.New("service not found")
-	errPortNotFound    = errors.New("target port not found")
-)
+// backendError is why there is no backend.
+type backendError struct {
+	reason  Reason
+	message string // the text of the reference
+	detail  string // what the problem says to the team
+	about   string
+}
 
-func backendReason(err error) Reason {
-	switch {
-	case errors.Is(err, errServiceNotFound):
-		return ServiceNotFound
-	case errors.Is(err, errPortNotFound):
-		return PortNotFound
+func (e *backendError) Error() string { return e.message }
+
+// backendFailed reports why routes have no backend.
+func (u *unit) backendFailed(prefix string, err error) {
+	p := Problem{Reason: BackendRefused, Severity: Error, Message: prefix + err.Error()}
+	if known := (*backendError)(nil); errors.As(err, &known) {
+		p.Reason, p.detail, p.about = known.reason, known.detail, known.about
 	}
-	return BackendRefused
+	u.add(p)
 }
 
 // setBackend applies a backend to a route: backend, and the filters that it adds or replaces.
@@ -83,19 +86,26 @@ func (p *routeGroupPass) setService(r *eskip.Route, be *kube.RouteGroupBackend) 
 	svc := p.unit.lookups.service(key)
 	switch {
 	case svc == nil:
-		return fmt.Errorf("%s/%s: %w", p.ns, be.ServiceName, errServiceNotFound)
+		return &backendError{
+			ServiceNotFound, fmt.Sprintf("%s/%s: service not found", p.ns, be.ServiceName), noService(p.ns, be.ServiceName), be.ServiceName,
+		}
 	case !strings.EqualFold(svc.Type, "ClusterIP"):
 		return fmt.Errorf("not supported service type in service/%s/%s: %s", p.ns, be.ServiceName, svc.Type)
 	}
-	target, ok := targetOf(svc, be.ServicePort)
+	port, ok := portOf(svc, be.ServicePort)
 	if !ok {
-		return fmt.Errorf("%w: %s:%d", errPortNotFound, be.ServiceName, be.ServicePort)
+		given := fmt.Sprint(be.ServicePort)
+		return &backendError{
+			PortNotFound, fmt.Sprintf("target port not found: %s:%s", be.ServiceName, given),
+			noPort(svc, be.ServiceName, given) + ", so the routes to it are left out", be.ServiceName + ":" + given,
+		}
 	}
 	var protocol *string
 	if v, ok := p.rg.Annotations[protocolAnnotation]; ok {
 		protocol = &v
 	}
-	eps := p.unit.lookups.routeGroupEndpoints(p.set, key, svc, target, protocol)
+	eps := p.unit.lookups.routeGroupEndpoints(p.set, key, svc, port.TargetPort, protocol)
+	p.unit.checkEndpoints(key, port, eps)
 	if !p.internal && !optOut {
 		eps = inZone(eps, p.set.TopologyZone)
 	}
@@ -103,11 +113,11 @@ func (p *routeGroupPass) setService(r *eskip.Route, be *kube.RouteGroupBackend) 
 	return nil
 }
 
-func targetOf(svc *kube.Service, port int) (kube.TargetPort, bool) {
+func portOf(svc *kube.Service, port int) (kube.ServicePort, bool) {
 	for _, sp := range svc.Ports {
 		if sp.Port == port {
-			return sp.TargetPort, true
+			return sp, true
 		}
 	}
-	return kube.TargetPort{}, false
+	return kube.ServicePort{}, false
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/kube"
@@ -23,6 +24,17 @@ func validateRouteGroup(rg *kube.RouteGroup) error {
 		return errors.New(joinErrors(errs))
 	}
 	return nil
+}
+
+// refusedBecause says why validation has refused an object, without the name of it.
+func refusedBecause(err error) string {
+	text := err.Error()
+	if _, rest, ok := strings.Cut(text, "error in route group "); ok {
+		if _, rest, ok = strings.Cut(rest, ": "); ok {
+			text = rest
+		}
+	}
+	return "the object is not valid, so nothing of it is served: " + strings.ReplaceAll(text, "\n", "; ")
 }
 
 func validateStructure(spec *kube.RouteGroupSpec) error {

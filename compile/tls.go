@@ -31,7 +31,10 @@ func (u *unit) checkTLS(entries []kube.TLS, hosts []string, ns, hostsName, kindN
 			}
 		}
 		if len(matching) == 0 {
-			u.errorf(TLSSecret, "No matching tls hosts found - tls hosts: %v, %s: %v", e.Hosts, hostsName, hosts)
+			u.add(Problem{
+				Reason: TLSSecret, Severity: Error, Message: fmt.Sprintf("No matching tls hosts found - tls hosts: %v, %s: %v", e.Hosts, hostsName, hosts),
+				detail: fmt.Sprintf("spec.tls is for %s, and the object has no such host, so no host gets a certificate", quoted(e.Hosts)),
+			})
 			continue
 		}
 		if len(matching) < len(e.Hosts) {
@@ -43,12 +46,18 @@ func (u *unit) checkTLS(entries []kube.TLS, hosts []string, ns, hostsName, kindN
 		// The raw namespace, but secrets without one count as "default".
 		secret := u.lookups.secret(kube.ServiceKey{Namespace: ns, Name: e.SecretName})
 		if secret == nil {
-			u.errorf(TLSSecret, "Failed to find secret %s in namespace %s", e.SecretName, ns)
+			u.add(Problem{
+				Reason: TLSSecret, Severity: Error, Message: fmt.Sprintf("Failed to find secret %s in namespace %s", e.SecretName, ns),
+				detail: fmt.Sprintf("there is no Secret %q in the namespace %q, so %s has no certificate of its own", e.SecretName, ns, quoted(matching)),
+			})
 			continue
 		}
 		notBefore, err := checkCertificate(secret)
 		if err != nil {
-			u.errorf(TLSSecret, "Failed to generate TLS certificate from secret: %v", err)
+			u.add(Problem{
+				Reason: TLSSecret, Severity: Error, Message: fmt.Sprintf("Failed to generate TLS certificate from secret: %v", err),
+				detail: fmt.Sprintf("the Secret %q cannot be used as a certificate: %v", e.SecretName, err),
+			})
 			continue
 		}
 		for _, h := range matching {

@@ -15,6 +15,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/internal/catalogue"
 	"github.com/routesrv/routesrv/match"
 )
 
@@ -132,6 +133,9 @@ func checkMatching(t *testing.T, name string, data []byte) (wrong bool, requests
 	if want := slices.Sorted(slices.Values(c.DroppedRoutes)); !slices.Equal(dropped, want) {
 		errorf("dropped routes %v, want %v", dropped, want)
 	}
+	if wrong := refusedByCatalogue(routes, c); wrong != "" {
+		errorf("%s", wrong)
+	}
 	for i, r := range c.Requests {
 		got := table.Find(match.Request{
 			Method: r.Method, Target: r.URL, Host: r.Host, Header: r.Headers, RemoteAddr: r.RemoteAddr,
@@ -147,6 +151,31 @@ func checkMatching(t *testing.T, name string, data []byte) (wrong bool, requests
 		}
 	}
 	return wrong, len(c.Requests)
+}
+
+// refusedByCatalogue holds the check that the problem proxy_would_reject is made of against the case: it finds the invalid and
+// the dropped routes and no others. It does not know of the proxies whether they ignore slashes at the end.
+func refusedByCatalogue(routes []*eskip.Route, c matchingCase) string {
+	known := catalogue.New(catalogue.Options{})
+	refused := map[string]match.Reason{}
+	for _, r := range routes {
+		if reason, err := known.Check(r); err != nil {
+			refused[r.Id] = reason
+		} else {
+			delete(refused, r.Id) // of two routes with one id the later counts
+		}
+	}
+	want := maps.Clone(c.InvalidRoutes)
+	if want == nil {
+		want = map[string]match.Reason{}
+	}
+	for _, id := range c.DroppedRoutes {
+		want[id] = match.Dropped
+	}
+	if !maps.Equal(refused, want) {
+		return fmt.Sprintf("the catalogue refuses %v, want %v", refused, want)
+	}
+	return ""
 }
 
 // sameInJSON compares with a string that has been through JSON, where bytes that are not UTF-8 get lost.

@@ -29,20 +29,23 @@ var (
 // renders are the folders that have a golden file: everything that can be applied, and every component on top of what it is
 // for.
 var renders = map[string]string{
-	"base":                 "kustomize/base",
-	"crd":                  "kustomize/crd",
-	"skipper":              "kustomize/skipper",
-	"overlay-false":        "kustomize/overlays/false",
-	"overlay-pre":          "kustomize/overlays/pre",
-	"overlay-exec":         "kustomize/overlays/exec",
-	"component-metrics":    "testdata/metrics",
-	"component-mtls":       "testdata/mtls",
-	"component-zone-aware": "testdata/zone-aware",
-	"component-namespaced": "testdata/namespaced",
-	"component-watch":      "testdata/watch",
-	"all-components":       "testdata/all",
-	"own-deployment":       "testdata/own",
-	"example-cluster":      "../examples/cluster",
+	"base":                           "kustomize/base",
+	"crd":                            "kustomize/crd",
+	"skipper":                        "kustomize/skipper",
+	"overlay-false":                  "kustomize/overlays/false",
+	"overlay-pre":                    "kustomize/overlays/pre",
+	"overlay-exec":                   "kustomize/overlays/exec",
+	"component-metrics":              "testdata/metrics",
+	"component-mtls":                 "testdata/mtls",
+	"component-zone-aware":           "testdata/zone-aware",
+	"component-namespaced":           "testdata/namespaced",
+	"component-watch":                "testdata/watch",
+	"component-events":               "testdata/events",
+	"component-webhook":              "testdata/webhook",
+	"component-webhook-cert-manager": "testdata/webhook-cert-manager",
+	"all-components":                 "testdata/all",
+	"own-deployment":                 "testdata/own",
+	"example-cluster":                "../examples/cluster",
 }
 
 func TestMain(m *testing.M) {

@@ -80,6 +80,8 @@ func volumeFiles(t *testing.T, render string, d *appsv1.Deployment, name string,
 func field(t *testing.T, path string) string {
 	t.Helper()
 	switch path {
+	case "metadata.namespace":
+		return "routesrv"
 	case "metadata.name":
 		return "skipper-ingress-6d9f7c-x2x7z"
 	case "metadata.labels['topology.kubernetes.io/zone']":

@@ -2,6 +2,7 @@ package deploy
 
 import (
 	"fmt"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"reflect"
 	"slices"
 	"strconv"
@@ -88,22 +89,23 @@ func find(t *testing.T, render, kind, name string) *object {
 // TestKindsOfKubernetesHaveNoUnknownFields catches what is misspelled without any API server.
 func TestKindsOfKubernetesHaveNoUnknownFields(t *testing.T) {
 	known := map[string]func(*testing.T, *object){
-		"Namespace":           decode[corev1.Namespace],
-		"ServiceAccount":      decode[corev1.ServiceAccount],
-		"ConfigMap":           decode[corev1.ConfigMap],
-		"Service":             decode[corev1.Service],
-		"Deployment":          decode[appsv1.Deployment],
-		"PodDisruptionBudget": decode[policyv1.PodDisruptionBudget],
-		"NetworkPolicy":       decode[networkingv1.NetworkPolicy],
-		"Ingress":             decode[networkingv1.Ingress],
-		"ClusterRole":         decode[rbacv1.ClusterRole],
-		"ClusterRoleBinding":  decode[rbacv1.ClusterRoleBinding],
-		"Role":                decode[rbacv1.Role],
-		"RoleBinding":         decode[rbacv1.RoleBinding],
+		"Namespace":                      decode[corev1.Namespace],
+		"ServiceAccount":                 decode[corev1.ServiceAccount],
+		"ConfigMap":                      decode[corev1.ConfigMap],
+		"Service":                        decode[corev1.Service],
+		"Deployment":                     decode[appsv1.Deployment],
+		"PodDisruptionBudget":            decode[policyv1.PodDisruptionBudget],
+		"NetworkPolicy":                  decode[networkingv1.NetworkPolicy],
+		"Ingress":                        decode[networkingv1.Ingress],
+		"ClusterRole":                    decode[rbacv1.ClusterRole],
+		"ClusterRoleBinding":             decode[rbacv1.ClusterRoleBinding],
+		"Role":                           decode[rbacv1.Role],
+		"RoleBinding":                    decode[rbacv1.RoleBinding],
+		"ValidatingWebhookConfiguration": decode[admissionregistrationv1.ValidatingWebhookConfiguration],
 	}
 	// Of other makers, or without a type here: the API server of e2e knows them.
 	foreign := []string{
-		"RouteGroup", "CustomResourceDefinition", "ServiceMonitor", "PodMonitor", "PrometheusRule", "Certificate", "ClusterIssuer",
+		"RouteGroup", "CustomResourceDefinition", "ServiceMonitor", "PodMonitor", "PrometheusRule", "Certificate", "ClusterIssuer", "Issuer",
 	}
 	for name, objects := range rendered {
 		for _, o := range objects {

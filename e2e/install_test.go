@@ -110,6 +110,7 @@ func TestOutputsOfTheGuideAreCompared(t *testing.T) {
 
 // TestInstallGuide does what docs/install.md says, from an empty cluster to an empty cluster.
 func TestInstallGuide(t *testing.T) {
+	t.Parallel() // it has an API server of its own
 	blocks := readGuide(t)
 	g := newGuide(t)
 	ran := 0

@@ -28,6 +28,9 @@ var kustomizations = []string{
 	"deploy/testdata/mtls",
 	"deploy/testdata/zone-aware",
 	"deploy/testdata/watch",
+	"deploy/testdata/events",
+	"deploy/testdata/webhook",
+	"deploy/testdata/webhook-cert-manager",
 	"deploy/testdata/namespaced",
 	"deploy/testdata/all",
 	"deploy/testdata/own",
@@ -81,6 +84,7 @@ func (m *manifests) kubectl(t *testing.T, args ...string) string {
 // TestManifests applies everything to a real API server. The kinds of others, which have to be there first, are in
 // testdata/crds.
 func TestManifests(t *testing.T) {
+	t.Parallel() // it has an API server of its own
 	m := newManifests(t)
 	t.Run("StrictValidationFindsWhatIsWrong", m.testStrictness)
 	t.Run("EachIsTakenAndGoesWithOneCommand", m.testEach)

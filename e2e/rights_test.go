@@ -40,6 +40,7 @@ var accounts = []string{"routesrv", "skipper-ingress"}
 
 // TestRights asks a real API server what the accounts of the manifests may do.
 func TestRights(t *testing.T) {
+	t.Parallel() // it has an API server of its own
 	r := rights{manifests: newManifests(t)}
 	r.resources = r.list(t)
 	r.everybody = r.allowed(t, "account-without-any-role", metav1.NamespaceAll)

@@ -127,8 +127,8 @@ type Config struct {
 	RetryAfter time.Duration
 	// MaxStreams is how many streams may be open; 0 means that there is no /routes/watch.
 	MaxStreams int
-	// MaxTableSends is how many of them may be sent a full table at a time; the others wait for their turn. 0 means
-	// DefaultMaxTableSends.
+	// MaxTableSends is how many of them may be sent a full table at a time; the others wait for their turn, of which each lasts a
+	// second at most. 0 means DefaultMaxTableSends.
 	MaxTableSends int
 	// Random is where jitter comes from: [0, 1), called concurrently. nil means math/rand.
 	Random func() float64

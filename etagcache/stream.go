@@ -16,7 +16,7 @@ const (
 	heartbeat = 15 * time.Second
 	// maxSilence is how long a reader may take nothing before it is dropped.
 	maxSilence = 30 * time.Second
-	// maxTableTime is how long a full table may take to one reader: others may be waiting for their turn.
+	// maxTableTime is how long a full table may take to one reader.
 	maxTableTime = time.Minute
 	// wakeSpread is how much later a stream may send for each other stream there is, and maxWakeSpread the most: one
 	// change is not to make a spike.
@@ -186,11 +186,11 @@ func (s *stream) note(x *exchange) {
 
 // fullTable waits for its turn and sends the table of that time.
 func (s *stream) fullTable(ctx context.Context, x *exchange) error {
-	release, err := s.turn(ctx)
+	end, err := s.turn(ctx)
 	if err != nil {
 		return err
 	}
-	defer release()
+	defer end()
 	x.state = s.cache.state.Load()
 	x.variant = x.state.version.variant(s.zone)
 	x.stamp = x.variant.stamp.Load()
@@ -203,11 +203,18 @@ func (s *stream) fullTable(ctx context.Context, x *exchange) error {
 }
 
 // turn waits until one more full table may be sent, with heartbeats. The function that it gives ends the turn.
-func (s *stream) turn(ctx context.Context) (release func(), err error) {
+func (s *stream) turn(ctx context.Context) (end func(), err error) {
+	full := &s.cache.streams.full
+	if full.try() {
+		return full.begin(), nil
+	}
+	if err := s.out.flush(); err != nil { // the client is to know that it was heard
+		return nil, err
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	got := make(chan error, 1)
-	go func() { got <- s.cache.streams.full.Acquire(ctx, 1) }()
+	go func() { got <- full.take(ctx, s.client.Addr()) }()
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
 	for {
@@ -216,13 +223,13 @@ func (s *stream) turn(ctx context.Context) (release func(), err error) {
 			if err != nil {
 				return nil, err
 			}
-			return func() { s.cache.streams.full.Release(1) }, nil
+			return full.begin(), nil
 		case <-beat.C:
 			s.out.text(": waiting\n\n")
 			if err := s.out.flush(); err != nil {
 				cancel()
 				if <-got == nil {
-					s.cache.streams.full.Release(1)
+					full.pass()
 				}
 				return nil, err
 			}

@@ -397,20 +397,27 @@ func TestStreamsAreLimited(t *testing.T) {
 	})
 }
 
-// One full table at a time: who asked first is served first, and the others hear that they are waiting.
-func TestFullTablesAreSentInTurn(t *testing.T) {
+// TestAReaderThatTakesNothingKeepsItsTurnForASecond: one full table at a time, and who waits hears so at once. A reader that takes
+// nothing loses its turn and not its stream.
+func TestAReaderThatTakesNothingKeepsItsTurnForASecond(t *testing.T) {
 	streaming(t, etagcache.Config{MaxTableSends: 1}, func(t *testing.T, ctx context.Context, c *etagcache.Cache, tr *http.Transport) {
 		poll(c, manyRoutes(t, 0, 1), 1, time.Now())
-		first := listen(t, ctx, tr, watchURL, "", "") // reads nothing, and holds the turn until it is dropped
+		deaf := listen(t, ctx, tr, watchURL, "", "")
 		synctest.Wait()
+		began := time.Now()
 		second := listen(t, ctx, tr, watchURL, "", "")
-		if e, _ := second.readEvent(); e.name != "retry" {
-			second.next("comment")
+		if took := time.Since(began); took != 0 {
+			t.Errorf("the status came after %v", took)
 		}
-		second.next("comment")
-		first.next("current")
+		if e, _ := second.readEvent(); e.name != "retry" {
+			t.Errorf("the first event is %+v, want retry", e)
+		}
 		second.next("current")
-		if second.held.Digest() != first.held.Digest() {
+		if took := time.Since(began); took != time.Second {
+			t.Errorf("the table came after %v, want the time of a turn", took)
+		}
+		deaf.next("current") // its stream goes on
+		if second.held.Digest() != deaf.held.Digest() {
 			t.Error("the second client has another table")
 		}
 	})

@@ -6,15 +6,13 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
 	"github.com/routesrv/routesrv/table"
 )
 
 // streams are all that are open.
 type streams struct {
-	max  int                 // set by New, read only
-	full *semaphore.Weighted // for full tables; whoever waited longest is first
+	max  int   // set by New, read only
+	full turns // for full tables
 
 	mu       sync.Mutex
 	open     map[*stream]struct{}
@@ -28,7 +26,7 @@ type streams struct {
 
 func (s *streams) init(limit, full int) {
 	s.max = limit
-	s.full = semaphore.NewWeighted(int64(full))
+	s.full.init(full)
 	s.open = make(map[*stream]struct{})
 	s.draining, s.ending = make(chan struct{}), make(chan struct{})
 	s.ended.L = &s.mu

@@ -87,13 +87,40 @@ type jsonMeta struct {
 	Annotations       map[string]string `json:"annotations"`
 	Labels            map[string]string `json:"labels"`
 	CreationTimestamp time.Time         `json:"creationTimestamp"`
+	ManagedFields     jsonManagedFields `json:"managedFields"`
+}
+
+// jsonManagedFields is what is read of the managed fields. Whatever is malformed counts as none: no route depends on it.
+type jsonManagedFields []struct {
+	Manager     string    `json:"manager"`
+	Time        time.Time `json:"time"`
+	Subresource string    `json:"subresource"`
+}
+
+func (m *jsonManagedFields) UnmarshalJSON(b []byte) error {
+	type plain jsonManagedFields
+	var fields plain
+	if json.Unmarshal(b, &fields) == nil {
+		*m = jsonManagedFields(fields)
+	}
+	return nil
+}
+
+func (m jsonManagedFields) all(yield func(time.Time, string) bool) {
+	for _, f := range m {
+		if f.Subresource == "" && !yield(f.Time, f.Manager) {
+			return
+		}
+	}
 }
 
 func (m *jsonMeta) slim() Meta {
 	if m == nil {
 		return Meta{}
 	}
-	return SlimMeta(m.Namespace, m.Name, m.Annotations, m.Labels, m.CreationTimestamp)
+	slim := SlimMeta(m.Namespace, m.Name, m.Annotations, m.Labels, m.CreationTimestamp)
+	slim.Changed = LastChange(m.ManagedFields.all)
+	return slim
 }
 
 // name is for the kinds of which no more metadata is kept.

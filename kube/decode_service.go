@@ -57,6 +57,17 @@ func (s jsonService) slim() Object {
 	return o
 }
 
+// jsonCount is how many entries a list has. Whatever is no list has none, and is no mistake.
+type jsonCount int
+
+func (c *jsonCount) UnmarshalJSON(b []byte) error {
+	var list []json.RawMessage
+	if json.Unmarshal(b, &list) == nil {
+		*c = jsonCount(len(list))
+	}
+	return nil
+}
+
 type jsonEndpointPort struct {
 	Name        string `json:"name"`
 	Port        int    `json:"port"`
@@ -83,7 +94,8 @@ type jsonEndpoints struct {
 		Addresses []*struct {
 			IP string `json:"ip"`
 		} `json:"addresses"`
-		Ports []*jsonEndpointPort `json:"ports"`
+		NotReady jsonCount           `json:"notReadyAddresses"`
+		Ports    []*jsonEndpointPort `json:"ports"`
 	} `json:"subsets"`
 }
 
@@ -95,7 +107,7 @@ func (e jsonEndpoints) slim() Object {
 			o.Nulls.add("subsets[%d]", i)
 			continue
 		}
-		sub := Subset{Ports: slimPorts(s.Ports, &o.Nulls, fmt.Sprintf("subsets[%d].ports", i))}
+		sub := Subset{NotReady: int(s.NotReady), Ports: slimPorts(s.Ports, &o.Nulls, fmt.Sprintf("subsets[%d].ports", i))}
 		for j, a := range s.Addresses {
 			if a == nil {
 				o.Nulls.add("subsets[%d].addresses[%d]", i, j)

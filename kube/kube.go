@@ -19,7 +19,9 @@ package kube
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"strings"
+	"time"
 )
 
 // Kind is the kind of an object as the API spells it, for example "Ingress".
@@ -85,6 +87,28 @@ type Meta struct {
 	Labels      map[string]string
 	// Created is the time of creation in seconds since 1970, 0 if the object does not say.
 	Created int64
+	// Changed says when the object was changed last and by which field manager, as in "2026-11-22T10:00:00Z kubectl-apply": the
+	// newest of its managed fields, but for those of subresources. Empty if the object has none with a time.
+	Changed string
+}
+
+// LastChange writes the newest of the managed fields for Meta.Changed. Names of managers come from clients: they are cut.
+func LastChange(fields iter.Seq2[time.Time, string]) string {
+	var at time.Time
+	var by string
+	for t, manager := range fields {
+		if t.After(at) {
+			at, by = t, manager
+		}
+	}
+	if at.IsZero() {
+		return ""
+	}
+	const longest = 64
+	if len(by) > longest {
+		by = strings.ToValidUTF8(by[:longest], "") + "…"
+	}
+	return at.UTC().Format(time.RFC3339) + " " + by
 }
 
 // Nulls are the places in the lists of an object where a null stood, which counts as not written: "spec.rules[0]". Nil when

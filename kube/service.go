@@ -50,7 +50,7 @@ func (p TargetPort) String() string {
 	}
 }
 
-// Endpoints is a core/v1 Endpoints object. Only ready addresses are kept, and no labels or annotations.
+// Endpoints is a core/v1 Endpoints object. Only ready addresses are kept, of others their number, and no labels or annotations.
 type Endpoints struct {
 	Namespace, Name string
 	Subsets         []Subset
@@ -60,6 +60,7 @@ type Endpoints struct {
 // Subset is a set of addresses that share their ports.
 type Subset struct {
 	Addresses []string // IPs, in order
+	NotReady  int      // how many addresses are not ready
 	Ports     []EndpointPort
 }
 

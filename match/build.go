@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"maps"
 	"net/textproto"
-	"net/url"
 	"slices"
 	"strings"
 
 	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/internal/catalogue"
 )
 
 // entry is a route, ready to be asked.
@@ -27,23 +27,23 @@ type entry struct {
 type builder struct {
 	options   Options
 	exprs     expressions
-	catalogue map[string]*filterSpec
+	catalogue *catalogue.Catalogue
 	conds     map[*expression]func(*request) verdict // of Host
 
-	extraFilters, extraPredicates, disabled map[string]bool
+	extraPredicates map[string]bool
 }
 
 func newBuilder(o Options) *builder {
-	set := func(names []string) map[string]bool {
-		m := map[string]bool{}
-		for _, n := range names {
-			m[n] = true
-		}
-		return m
+	extra := map[string]bool{}
+	for _, n := range o.ExtraPredicates {
+		extra[n] = true
 	}
 	return &builder{
-		options: o, exprs: expressions{}, catalogue: readCatalogue(), conds: map[*expression]func(*request) verdict{},
-		extraFilters: set(o.ExtraFilters), extraPredicates: set(o.ExtraPredicates), disabled: set(o.DisabledFilters),
+		options: o, exprs: expressions{}, conds: map[*expression]func(*request) verdict{}, extraPredicates: extra,
+		catalogue: catalogue.New(catalogue.Options{
+			ForwardBackendURL: o.ForwardBackendURL, DisabledFilters: o.DisabledFilters, ExtraFilters: o.ExtraFilters,
+			ExtraPredicates: o.ExtraPredicates,
+		}),
 	}
 }
 
@@ -57,56 +57,16 @@ func (b *builder) entry(e *entry, r *eskip.Route) {
 		}
 	}
 	forward := r.BackendType == eskip.ForwardBackend
-	refuse(FailedBackendSplit, b.backend(r))
+	refuse(FailedBackendSplit, b.catalogue.Backend(r))
 	if !forward {
-		refuse(b.filters(r.Filters))
+		refuse(b.catalogue.Filters(r.Filters))
 	}
 	b.predicates(e, refuse)
 	b.paths(e, refuse)
 	if r.BackendType == eskip.LBBackend {
-		refuse(Dropped, balanced(r))
+		refuse(Dropped, catalogue.Balanced(r))
 	}
 	b.fields(e, refuse)
-}
-
-// backend checks the address of a network backend.
-func (b *builder) backend(r *eskip.Route) error {
-	address := r.Backend
-	switch {
-	case r.Shunt, r.BackendType != eskip.NetworkBackend && r.BackendType != eskip.ForwardBackend:
-		return nil
-	case r.BackendType == eskip.ForwardBackend:
-		address = b.options.ForwardBackendURL
-	}
-	if address == "" {
-		return nil // valid, and answered with 500
-	}
-	u, err := url.ParseRequestURI(address)
-	if err != nil {
-		return err
-	}
-	if u.Scheme == "" || u.Host == "" {
-		return fmt.Errorf("backend %q has no scheme or no host", address)
-	}
-	return nil
-}
-
-// balanced checks a load balanced backend. What is wrong with one makes the route vanish without a trace.
-func balanced(r *eskip.Route) error {
-	switch r.LBAlgorithm {
-	case "", "roundRobin", "random", "consistentHash", "powerOfRandomNChoices", "weightedRoundRobin", "leastRequests":
-	default:
-		return fmt.Errorf("no load balancing algorithm %q", r.LBAlgorithm)
-	}
-	if len(r.LBEndpoints) == 0 {
-		return errors.New("load balanced backend without endpoints")
-	}
-	for _, ep := range r.LBEndpoints {
-		if u, err := url.ParseRequestURI(ep.Address); err != nil || u.Host == "" {
-			return fmt.Errorf("endpoint %q has no host", ep.Address)
-		}
-	}
-	return nil
 }
 
 // predicates makes the conditions of the predicates that have no field of their own, from left to right.

@@ -24,7 +24,7 @@ func (t *Table) Find(in Request) Result {
 			continue
 		}
 		o.Params = s.entryOf(o.Route).params(r.segments)
-		o.Notes = t.notes(o.Route)
+		o.Notes = t.catalogue.Notes(o.Route)
 	}
 	if n := cmp.Or(t.options.Candidates, DefaultCandidates); n > 0 {
 		var sameHost []*entry

@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/internal/catalogue"
 )
 
 // Options are the settings of the proxies that change which route matches. The zero value is a Skipper without flags but
@@ -52,21 +53,21 @@ type Options struct {
 const DefaultCandidates = 5
 
 // Reason is why a proxy does not use a route. Those before Dropped are labels of the metric skipper_route_invalid.
-type Reason string
+type Reason = catalogue.Reason
 
 // The reasons.
 const (
-	FailedBackendSplit     Reason = "failed_backend_split"
-	UnknownFilter          Reason = "unknown_filter"
-	InvalidFilterParams    Reason = "invalid_filter_params"
-	InvalidPredicateParams Reason = "invalid_predicate_params"
-	UnknownPredicate       Reason = "unknown_predicate"
-	Other                  Reason = "other"
-	InvalidMatcher         Reason = "invalid_matcher"
+	FailedBackendSplit     = catalogue.FailedBackendSplit
+	UnknownFilter          = catalogue.UnknownFilter
+	InvalidFilterParams    = catalogue.InvalidFilterParams
+	InvalidPredicateParams = catalogue.InvalidPredicateParams
+	UnknownPredicate       = catalogue.UnknownPredicate
+	Other                  = catalogue.Other
+	InvalidMatcher         = catalogue.InvalidMatcher
 
-	Dropped    Reason = "dropped"    // the load balancer does not accept the backend; no metric shows it
-	Dead       Reason = "dead"       // the route counts as valid, but nothing matches its path
-	Overridden Reason = "overridden" // a later route of the table has the same id
+	Dropped           = catalogue.Dropped // the load balancer does not accept the backend; no metric shows it
+	Dead       Reason = "dead"            // the route counts as valid, but nothing matches its path
+	Overridden Reason = "overridden"      // a later route of the table has the same id
 )
 
 // Refusal is a route that a proxy does not use.
@@ -79,7 +80,7 @@ type Refusal struct {
 // Table is the routes of a proxy, ready for requests.
 type Table struct {
 	options   Options
-	catalogue map[string]*filterSpec
+	catalogue *catalogue.Catalogue
 	routes    *index // that can win
 	refused   *index // that would match, had they not been refused
 }

@@ -3,6 +3,7 @@ package poller
 import (
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -14,13 +15,14 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// Compiler makes the routes of snapshots, for a [Poller], and of halves of snapshots, for a gate. Problems and Addresses are
+// Compiler makes the routes of snapshots, for a [Poller], and of halves of snapshots, for a gate. Problems, Addresses and Look are
 // safe for concurrent use; the others are for the goroutine that runs the Poller.
 type Compiler struct {
 	options  compile.Options // set by NewCompiler, read only
 	ledger   *ledger
 	snapshot atomic.Pointer[kube.Snapshot] // of the last Compile
 
+	mu     sync.Mutex // guards what follows: Look is called by anybody
 	memory *compile.Compiler
 	lanes  map[gate.Lane]*compile.Lane // of memory
 }
@@ -37,6 +39,12 @@ func NewCompiler(o compile.Options, log *slog.Logger, reg prometheus.Registerer)
 	return &Compiler{options: o, memory: memory, ledger: newLedger(log, reg)}, nil
 }
 
+// CountNamespaces adds the series routesrv_namespace_problems for the namespaces with the most problems, at most n. It is to be
+// called before the first Compile.
+func (c *Compiler) CountNamespaces(n int, reg prometheus.Registerer) {
+	c.ledger.spaces = newNamespaces(n, reg)
+}
+
 // Compile gives the routes of a snapshot and notes its problems. If it panics, which is left to the Poller, what the
 // Compiler remembers cannot be trusted any more: it compiles the next snapshot without memory.
 func (c *Compiler) Compile(s *kube.Snapshot) table.List {
@@ -50,6 +58,8 @@ func (c *Compiler) Compile(s *kube.Snapshot) table.List {
 
 // survive forgets all that the Compiler remembers if it panics.
 func (c *Compiler) survive(compiles func() table.List) table.List {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	done := false
 	defer func() {
 		if done {
@@ -84,10 +94,20 @@ func (c *Compiler) Keep(before, now *kube.Backends) *kube.Backends {
 
 // Drop forgets a lane: see [gate.Halves].
 func (c *Compiler) Drop(lane gate.Lane) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if l := c.lanes[lane]; l != nil {
 		c.memory.Drop(l)
 		delete(c.lanes, lane)
 	}
+}
+
+// Look calls look with what the Compiler remembers of the latest read, which is only to be looked at, and not to be kept. It waits for
+// a compilation that runs, and the next one waits for it.
+func (c *Compiler) Look(look func(*compile.Compiler)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	look(c.memory)
 }
 
 // Problems gives what is wrong now, sorted by owner. The slice is the caller's.

@@ -3,6 +3,7 @@ package poller
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"log/slog"
 	"slices"
 	"sync"
@@ -23,7 +24,17 @@ const (
 // Problem is a finding of the compiler and the time of the read that first had it.
 type Problem struct {
 	compile.Problem
-	Since time.Time `json:"since"`
+	Since time.Time
+}
+
+// MarshalJSON implements [json.Marshaler]: the fields of the problem, its id, and the text for the team.
+func (p Problem) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		ID string `json:"id"`
+		compile.Problem
+		Text  string    `json:"text"`
+		Since time.Time `json:"since"`
+	}{p.ID(), p.Problem, p.Text(), p.Since})
 }
 
 // maxLogged is how many problems one read may log: a cluster with a common mistake in every object must not drown the
@@ -40,6 +51,7 @@ type ledger struct {
 	since    map[compile.Problem]time.Time
 	current  []Problem
 	counts   map[count]int // what the gauge shows
+	spaces   *namespaces   // nil unless namespaces are counted
 }
 
 // count is what problems are counted by.
@@ -87,6 +99,9 @@ func (l *ledger) record(problems []compile.Problem, now time.Time) {
 	}
 	l.recorded, l.since, l.current = problems, since, current
 	l.showCounts(problems)
+	if l.spaces != nil {
+		l.spaces.show(problems)
+	}
 	l.report(fresh, gone)
 }
 
@@ -95,11 +110,16 @@ func (l *ledger) report(fresh []compile.Problem, gone int) {
 	if len(fresh) > maxLogged {
 		slices.SortStableFunc(fresh, func(a, b compile.Problem) int { return cmp.Compare(b.Severity, a.Severity) })
 	}
-	for i, p := range fresh {
-		if i == maxLogged {
-			l.log.Warn(LogMoreProblems, "not_logged", len(fresh)-i)
-			break
+	logged, more := 0, 0
+	for _, p := range fresh {
+		if !l.log.Enabled(context.Background(), level(p)) {
+			continue
 		}
+		if logged == maxLogged {
+			more++
+			continue
+		}
+		logged++
 		attrs := []any{"reason", string(p.Reason)}
 		if p.Owner != (kube.Ref{}) {
 			attrs = append(attrs, "kind", string(p.Owner.Kind), "ns", p.Owner.Namespace, "name", p.Owner.Name)
@@ -110,19 +130,25 @@ func (l *ledger) report(fresh []compile.Problem, gone int) {
 		if p.Cause != "" {
 			attrs = append(attrs, "error", p.Cause)
 		}
-		l.log.Log(context.Background(), level(p.Severity), p.Message, attrs...)
+		l.log.Log(context.Background(), level(p), p.Message, attrs...)
+	}
+	if more > 0 {
+		l.log.Warn(LogMoreProblems, "not_logged", more)
 	}
 	if gone > 0 {
 		l.log.Info(LogProblemsResolved, "count", gone, "remaining", len(l.since))
 	}
 }
 
-func level(s compile.Severity) slog.Level {
-	switch s {
-	case compile.Error:
+// level is that of the reference. What may well be meant, and many objects can have, is not for the log.
+func level(p compile.Problem) slog.Level {
+	switch {
+	case p.Severity == compile.Error:
 		return slog.LevelError
-	case compile.Warning:
+	case p.Severity == compile.Warning:
 		return slog.LevelWarn
+	case p.Reason == compile.NotSelected, p.Reason == compile.ZeroWeight:
+		return slog.LevelDebug
 	}
 	return slog.LevelInfo
 }

@@ -1,6 +1,7 @@
 package poller_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/routesrv/routesrv/compile"
@@ -69,7 +71,7 @@ func TestProblemIsKnownSinceTheReadThatFirstHadIt(t *testing.T) {
 				Owner: owner("x"), Reason: compile.RuleWithoutHTTP, Message: "Skipping rule without http definition",
 			}, Since: time.Now()},
 		}
-		if diff := cmp.Diff(want, f.compiler.Problems()); diff != "" {
+		if diff := cmp.Diff(want, f.compiler.Problems(), cmpopts.IgnoreUnexported(compile.Problem{})); diff != "" {
 			t.Errorf("problems (-want +got):\n%s", diff)
 		}
 	})
@@ -127,6 +129,57 @@ routesrv_problems{kind="Ingress",reason="service_not_found"} 2
 		f.poll()
 		compare(`routesrv_problems{kind="Ingress",reason="service_not_found"} 1
 `)
+	})
+}
+
+// TestNamespacesAreCountedUpToALimit: those with the most problems have series of their own, all others one together.
+func TestNamespacesAreCountedUpToALimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in := func(namespace, name string) string {
+			return strings.Replace(ingress(name), "namespace: shop", "namespace: "+namespace, 1)
+		}
+		f := newFixture(t, compile.Options{}, in("a", "x"), in("b", "x"), in("b", "yy"), in("c", "x"), in("d", "x"), in("d", "yy"), in("d", "z"))
+		f.compiler.CountNamespaces(2, f.registry)
+		defer f.run()()
+		compare := func(series string) {
+			t.Helper()
+			if err := testutil.GatherAndCompare(f.registry, strings.NewReader(namespaceHelp+series), "routesrv_namespace_problems"); err != nil {
+				t.Error(err)
+			}
+		}
+		compare(`routesrv_namespace_problems{namespace="",reason="service_not_found"} 2
+routesrv_namespace_problems{namespace="b",reason="service_not_found"} 2
+routesrv_namespace_problems{namespace="d",reason="service_not_found"} 3
+`)
+		for _, name := range []string{"x", "yy"} {
+			f.cluster.Delete(kube.Ref{Kind: kube.KindIngress, Namespace: "b", Name: name})
+		}
+		f.poll()
+		compare(`routesrv_namespace_problems{namespace="",reason="service_not_found"} 1
+routesrv_namespace_problems{namespace="a",reason="service_not_found"} 1
+routesrv_namespace_problems{namespace="d",reason="service_not_found"} 3
+`)
+	})
+}
+
+const namespaceHelp = "# HELP routesrv_namespace_problems Problems of objects in the last read, by namespace and reason, for the namespaces with " +
+	"the most problems (--problem-namespaces); all others together have an empty namespace.\n# TYPE routesrv_namespace_problems gauge\n"
+
+// TestProblemsAsJSON: whoever reads them gets the id and the text for the team, too.
+func TestProblemsAsJSON(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, compile.Options{}, ingress("a"))
+		defer f.run()()
+		text, err := json.Marshal(f.compiler.Problems()[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{`{"id":"`, `"owner":{"kind":"Ingress","namespace":"shop","name":"a"}`, `"severity":"error"`,
+			`"text":"there is no Service \"s\" in the namespace \"shop\"`, `"since":"2000-`} {
+			if !strings.Contains(string(text), want) {
+				t.Errorf("%s has no %s", text, want)
+			}
+		}
 	})
 }
 

@@ -37,6 +37,9 @@ func runCompile(ctx context.Context, args []string, env config.Env, std setup.St
 	}
 	status := setup.ExitOK
 	for _, p := range result.Problems {
+		if p.Reason == compile.NoEndpoints && !result.endpoints {
+			continue // manifests without pods
+		}
 		fmt.Fprintln(std.Err, p)
 		if p.Severity > compile.Info {
 			status = setup.ExitFailed
@@ -45,8 +48,14 @@ func runCompile(ctx context.Context, args []string, env config.Env, std setup.St
 	return status
 }
 
+// compiled is what one read gives.
+type compiled struct {
+	*compile.Result
+	endpoints bool // there are some; manifests rarely have any
+}
+
 // compileOnce reads the source once and compiles what it gives.
-func compileOnce(ctx context.Context, cfg *config.RouteServer, std setup.Stdio) (*compile.Result, error) {
+func compileOnce(ctx context.Context, cfg *config.RouteServer, std setup.Stdio) (*compiled, error) {
 	compiler, err := compile.New(cfg.Compile)
 	if err != nil {
 		return nil, err
@@ -60,5 +69,5 @@ func compileOnce(ctx context.Context, cfg *config.RouteServer, std setup.Stdio) 
 	if err != nil {
 		return nil, err
 	}
-	return compiler.Compile(snapshot), nil
+	return &compiled{compiler.Compile(snapshot), len(snapshot.Endpoints)+len(snapshot.EndpointSlices) > 0}, nil
 }

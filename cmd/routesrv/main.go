@@ -5,11 +5,14 @@
 //	routesrv compile [flags] PATH... print the table of manifests
 //	routesrv diff [flags] A B        compare two tables
 //	routesrv match [flags] URL TABLE find the route of a request
+//	routesrv explain [flags] WHAT... PLACE
+//	                                 say what became of an object
+//	routesrv webhook [flags]         answer API servers before they store an Ingress or a RouteGroup
 //	routesrv version                 print the version
 //
 // A first argument "routesrv" is skipped, because manifests of Skipper's image have the name of the program there. SIGHUP reads the
 // source at once. The exit status is 0 after a normal end, 2 if the program could not start, and 1 if it failed later; compile,
-// diff and match have their own, see there.
+// diff, match and explain have their own, see there.
 package main
 
 import (
@@ -39,8 +42,12 @@ func run(ctx context.Context, args, environ []string, std setup.Stdio) int {
 			return runCompile(ctx, args[1:], env, std)
 		case "diff":
 			return runDiff(ctx, args[1:], env, std)
+		case "explain":
+			return runExplain(ctx, args[1:], env, std)
 		case "match":
 			return runMatch(ctx, args[1:], env, std)
+		case "webhook":
+			return runWebhook(ctx, args[1:], env, std)
 		case "version":
 			program().PrintVersion(std)
 			return setup.ExitOK

@@ -10,6 +10,7 @@ import (
 	"github.com/routesrv/routesrv/internal/setup"
 	"github.com/routesrv/routesrv/internal/source/tables"
 	"github.com/routesrv/routesrv/match"
+	"github.com/routesrv/routesrv/match/report"
 	"github.com/routesrv/routesrv/shadowdiff"
 )
 
@@ -37,40 +38,21 @@ func runMatch(ctx context.Context, args []string, env config.Env, std setup.Stdi
 		return trouble(err)
 	}
 	if opts.request.Time.IsZero() {
-		opts.request.Time, opts.request.Slack = time.Now().UTC(), clockSlack
+		opts.request.Time, opts.request.Slack = time.Now().UTC(), report.ClockSlack
 	}
 	table, refusals := match.New(loaded.Routes, opts.proxy)
-	v := matchView{
-		opts: opts, table: source.Name(), routes: len(loaded.Routes), refusals: refusals, result: table.Find(opts.request),
+	v := report.View{
+		Request: opts.request, URL: opts.url, Table: source.Name(), Routes: len(loaded.Routes), Refusals: refusals, Result: table.Find(opts.request),
 	}
-	write := v.writeText
+	write := v.WriteText
 	if opts.output == "json" {
-		write = v.writeJSON
+		write = v.WriteJSON
 	}
 	if err := write(std.Out); err != nil {
 		return trouble(fmt.Errorf("print the result: %w", err))
 	}
-	if v.matched() {
+	if v.Matched() {
 		return setup.ExitOK
 	}
 	return setup.ExitFailed
-}
-
-// matchView is what there is to print.
-type matchView struct {
-	opts     *matchOptions
-	table    string // its name
-	routes   int
-	refusals []match.Refusal
-	result   match.Result
-}
-
-// matched reports whether some route gets the request, whatever is undecided.
-func (v *matchView) matched() bool {
-	for _, o := range v.result.Outcomes {
-		if o.Route == nil {
-			return false
-		}
-	}
-	return len(v.result.Outcomes) > 0
 }

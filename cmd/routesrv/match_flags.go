@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/internal/source/tables"
 	"github.com/routesrv/routesrv/match"
+	"github.com/routesrv/routesrv/match/report"
 )
 
 const matchIntro = `Finds the route that a Skipper would pick for a request, without sending the request: the route with its owner,
@@ -45,9 +45,6 @@ Which route will it be once these manifests are applied, on Christmas?
 // groupMatch is the part of help about the request and the proxy.
 const groupMatch config.Group = "Request and proxy"
 
-// clockSlack is how far the clocks of proxies are trusted to agree with the one here.
-const clockSlack = 5 * time.Second
-
 // matchOptions are the settings of routesrv match.
 type matchOptions struct {
 	server  config.RouteServer // for manifests
@@ -74,7 +71,7 @@ func parseMatch(args []string, env config.Env) (*matchOptions, []config.Warning,
 		return o, warnings, err
 	}
 	o.url, o.place = places[0], places[1]
-	if err := setURL(&o.request, o.url); err != nil {
+	if err := report.SetURL(&o.request, o.url); err != nil {
 		return o, warnings, &config.Error{Flag: "URL", Err: err}
 	}
 	if o.server.Source.Kubernetes {
@@ -83,6 +80,8 @@ func parseMatch(args []string, env config.Env) (*matchOptions, []config.Warning,
 	if len(o.server.Source.Manifests) > 0 {
 		warnings = append(warnings, config.Warning{Flag: "--manifests", Text: "has no effect: the table is TABLE"})
 	}
+	o.proxy.ExtraFilters = append(o.proxy.ExtraFilters, o.server.Compile.ExtraFilters...)
+	o.proxy.ExtraPredicates = append(o.proxy.ExtraPredicates, o.server.Compile.ExtraPredicates...)
 	o.proxy.ForwardBackendURL = o.server.Compile.ForwardBackendURL
 	return o, warnings, err
 }
@@ -95,7 +94,7 @@ func (o *matchOptions) requestFlags(p *config.Parser) {
 		o.request.Method = s
 		return nil
 	}}, "Method of the request, compared as it is written.")
-	p.Flag(groupMatch, "H", flagValue{kind: "'NAME: VALUE'", repeated: true, set: o.addHeader}, "Header of the request. May be "+
+	p.Flag(groupMatch, "H", flagValue{kind: "'NAME: VALUE'", repeated: true, set: func(s string) error { return report.AddHeader(&o.request, s) }}, "Header of the request. May be "+
 		"repeated. Host replaces the host of the URL; Content-Length is the length of the body.")
 	p.Flag(groupMatch, "from", flagValue{kind: "ADDRESS", set: func(s string) error {
 		if _, err := netip.ParseAddr(s); err != nil {
@@ -115,7 +114,7 @@ func (o *matchOptions) requestFlags(p *config.Parser) {
 	}}, "When the request arrives. Cron sees the time in the zone that is written here, now in UTC, as in most containers. "+
 		"Without this flag a predicate with a limit in the next or last 5 seconds is undecided.")
 	output := choice(&o.output, "text", "json")
-	p.Flag(groupMatch, "output", output, "Form of the result: text, or json (schema "+matchSchema+").")
+	p.Flag(groupMatch, "output", output, "Form of the result: text, or json (schema "+report.Schema+").")
 	p.Flag(groupMatch, "o", output, "Short for --output.")
 	p.Flag(groupMatch, "candidates", flagValue{kind: "N", def: strconv.Itoa(match.DefaultCandidates), set: func(s string) error {
 		n, err := strconv.Atoi(s)
@@ -166,52 +165,4 @@ func (o *matchOptions) proxyFlags(p *config.Parser) {
 			return nil
 		}}, f.usage)
 	}
-}
-
-// addHeader reads a header as curl does: "Name: value", or "Name;" for an empty one.
-func (o *matchOptions) addHeader(s string) error {
-	name, val, ok := strings.Cut(s, ":")
-	if !ok {
-		name, ok = strings.CutSuffix(s, ";")
-	}
-	if name = strings.TrimSpace(name); !ok || name == "" || strings.ContainsAny(name, " \t\r\n") || strings.ContainsAny(val, "\r\n") {
-		return fmt.Errorf("%q: want a header such as 'X-Beta: 1'", s)
-	}
-	val = strings.TrimSpace(val)
-	if strings.EqualFold(name, "Host") {
-		o.request.Host = val
-		return nil
-	}
-	o.request.Header[name] = append(o.request.Header[name], val)
-	return nil
-}
-
-// setURL sets target and host from a URL, as curl would. A header Host that is set already stays.
-func setURL(r *match.Request, text string) error {
-	if strings.HasPrefix(text, "/") {
-		if r.Host == "" {
-			return fmt.Errorf("%q names no host: want a URL, or add -H 'Host: shop.example.org'", text)
-		}
-		r.Target, _, _ = strings.Cut(text, "#")
-		return nil
-	}
-	scheme, rest, ok := strings.Cut(text, "://")
-	scheme = strings.ToLower(scheme)
-	rest, _, _ = strings.Cut(rest, "#")
-	end := strings.IndexAny(rest, "/?")
-	if end < 0 {
-		end = len(rest)
-	}
-	host := rest[strings.LastIndexByte(rest[:end], '@')+1 : end]
-	if u, err := url.Parse("http://" + host); !ok || scheme != "http" && scheme != "https" || err != nil || u.Hostname() == "" {
-		return fmt.Errorf("%q: want the URL of a request, such as https://shop.example.org/cart", text)
-	}
-	r.Target = rest[end:]
-	if !strings.HasPrefix(r.Target, "/") {
-		r.Target = "/" + r.Target
-	}
-	if r.Host == "" {
-		r.Host = strings.TrimSuffix(host, map[string]string{"http": ":80", "https": ":443"}[scheme])
-	}
-	return nil
 }

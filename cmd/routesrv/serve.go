@@ -11,6 +11,8 @@ import (
 
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/internal/events"
+	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/internal/peers"
 	"github.com/routesrv/routesrv/internal/server"
 	"github.com/routesrv/routesrv/internal/setup"
@@ -51,11 +53,16 @@ func newServer(cfg *config.RouteServer, log *slog.Logger, std setup.Stdio) (*ser
 	if err != nil {
 		return nil, err
 	}
+	writeEvents, err := newEvents(cfg, log, registry)
+	if err != nil {
+		return nil, fmt.Errorf("--events: %w", err)
+	}
 	return server.New(server.Config{
+		Events: writeEvents,
 		Source: source, Upstream: upstream, Peers: askPeers, Compile: cfg.Compile, Guard: cfg.Guard,
 		Interval: cfg.Poll.Interval, MaxBackoff: cfg.Poll.MaxBackoff,
 		Address: cfg.Listen.Address, SupportAddress: cfg.Listen.SupportAddress,
-		TLS: server.TLSConfig{
+		TLS: httpserve.TLSConfig{
 			Enable: cfg.TLS.Enable, CertFiles: cfg.TLS.CertFiles, KeyFiles: cfg.TLS.KeyFiles,
 			MinVersion: cfg.TLS.MinVersion, RequireClientCert: cfg.TLS.MTLS,
 			CAFiles: cfg.TLS.CAFiles, AppendSystemCAs: cfg.TLS.AppendSystemCAs,
@@ -65,6 +72,8 @@ func newServer(cfg *config.RouteServer, log *slog.Logger, std setup.Stdio) (*ser
 		Valkey:              server.Shard(cfg.Shards.Valkey),
 		MaxConnections:      cfg.Listen.MaxConnections,
 		MaxStreams:          cfg.Listen.MaxStreams,
+		ProblemNamespaces:   cfg.Listen.ProblemNamespaces,
+		Selection:           server.Selection{Namespace: cfg.Source.Namespace, Selectors: cfg.Source.Selectors},
 		EnableProfile:       cfg.Listen.EnableProfile,
 		HealthcheckInterval: cfg.Listen.WaitForHealthcheckInterval,
 		ShutdownTimeout:     cfg.Listen.ShutdownTimeout,
@@ -88,6 +97,26 @@ func newSource(cfg *config.RouteServer, log *slog.Logger, std setup.Stdio, reg p
 	return nil, dataplane.Config{
 		URLs: u.URLs, Follow: u.Follow, FullEvery: u.FullEvery, Timeout: u.Timeout, MaxBytes: u.MaxBytes, Memory: setup.MemoryLimit(), Transport: transport,
 	}, "", nil
+}
+
+// newEvents gives what writes problems as Events; nil if nobody asked for it.
+func newEvents(cfg *config.RouteServer, log *slog.Logger, reg prometheus.Registerer) (func(context.Context, func() []poller.Problem) error, error) {
+	if !cfg.Events {
+		return nil, nil
+	}
+	cluster, err := setup.Events(cfg.Source, cfg.EventsNamespace, log, reg)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, problems func() []poller.Problem) error {
+		return cluster.Run(ctx, func() []events.Problem {
+			var all []events.Problem
+			for _, p := range problems() {
+				all = append(all, events.Problem{Problem: p.Problem, Since: p.Since})
+			}
+			return all
+		})
+	}, nil
 }
 
 // newPeers gives what asks the other replicas for their table; nil if there are none.

@@ -137,3 +137,17 @@ func TestLimitsAreThoseOfTheCode(t *testing.T) {
 		}
 	}
 }
+
+func TestThreatsWithoutATestAreFound(t *testing.T) {
+	const head = "| who | can | cannot | what you can do | shown by |\n|---|---|---|---|---|\n"
+	fine := head + "| a | b | c | d | `TestA`, `FuzzB` |\n| e | | | | nothing: it is trusted |\n\n| another | table |\n"
+	if errs := checkThreats(fine); len(errs) != 0 {
+		t.Errorf("rows that are fine: %v", errs)
+	}
+	if errs := checkThreats(head + "| a | b | c | d | TestA |\n| b | c | d | e | |\n"); len(errs) != 2 {
+		t.Errorf("%d errors, want 2: %v", len(errs), errs)
+	}
+	if errs := checkThreats("no table"); len(errs) != 1 {
+		t.Errorf("%v", errs)
+	}
+}

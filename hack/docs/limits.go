@@ -67,6 +67,10 @@ var limits = []limit{
 	{"`routesrv diff`, `routesrv match`", "one table, unpacked", "internal/source/tables", "DefaultMaxBytes", "bytes", ""},
 	{"", "one table from a URL", "internal/source/tables", "DefaultTimeout", "time", ""},
 	{"", "redirects", "internal/source/tables", "DefaultMaxRedirects", "number", ""},
+	{"`/explain`, `/match`", "questions at a time, both together", "internal/server", "maxQuestions", "number", ""},
+	{"", "time that one more waits", "internal/server", "questionWait", "time", ""},
+	{"", "query", "internal/server", "maxQuestionText", "bytes", ""},
+	{"", "answer that `routesrv explain` reads", "cmd/routesrv", "maxAnswer", "bytes", ""},
 	{"log", "problems logged for one read", "poller", "maxLogged", "number", ""},
 }
 

@@ -19,7 +19,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/routesrv/routesrv/dataplane"
+	"github.com/routesrv/routesrv/internal/admission"
 	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/internal/events"
 	"github.com/routesrv/routesrv/internal/server"
 	"github.com/routesrv/routesrv/internal/sidecar"
 	"github.com/routesrv/routesrv/internal/source/cluster"
@@ -62,10 +64,10 @@ func run(check bool) error {
 			errs = append(errs, fmt.Errorf("%s is not what the code says: run make docs", name))
 		}
 	}
-	return errors.Join(append(errs, checkNames(), checkLinks("."), checkRunbook())...)
+	return errors.Join(append(errs, checkNames(), checkLinks("."), checkRunbook(), checkTests())...)
 }
 
-// The rest of what is checked is in links.go and runbook.go.
+// The rest of what is checked is in links.go, runbook.go and tests.go.
 
 // writeSidecarHelp takes the flags of dataplane-client from the binary: they are its own.
 func writeSidecarHelp(w io.Writer) error {
@@ -94,7 +96,11 @@ func checkNames() error {
 	if err != nil {
 		return err
 	}
-	all = append(append(all, own...), relay...)
+	webhook, err := webhookSeries()
+	if err != nil {
+		return err
+	}
+	all = slices.Concat(all, own, relay, webhook)
 	names, err := markdownFiles(".")
 	if err != nil {
 		return err
@@ -135,7 +141,7 @@ func documentedServer(registry *prometheus.Registry) (*server.Server, error) {
 	}
 	defer os.RemoveAll(state)
 	return server.New(server.Config{
-		Source: noSource{}, Registry: registry, StateDir: state, EnableProfile: true, MaxStreams: 1,
+		Source: noSource{}, Registry: registry, StateDir: state, EnableProfile: true, MaxStreams: 1, ProblemNamespaces: 1,
 		Redis: server.Shard{Namespace: "n", Name: "n"}, Valkey: server.Shard{Namespace: "n", Name: "n"},
 	})
 }
@@ -155,9 +161,17 @@ func serverSeries() ([]series, error) {
 	registry := prometheus.NewRegistry()
 	cluster.NewMetrics(registry)
 	watch.NewMetrics(registry)
+	events.NewMetrics(registry)
 	if _, err := documentedServer(registry); err != nil {
 		return nil, err
 	}
+	return described(registry)
+}
+
+// webhookSeries are those of the admission webhook alone.
+func webhookSeries() ([]series, error) {
+	registry := prometheus.NewRegistry()
+	admission.NewMetrics(registry)
 	return described(registry)
 }
 
@@ -234,6 +248,13 @@ A route server with ` + "`--upstream`" + ` has those of the first table that are
 
 `
 
+const webhookIntro = `
+## Series of the webhook
+
+` + "`routesrv webhook`" + ` has these beside those of connections and of the source.
+
+`
+
 const sidecarIntro = `
 ## Series of dataplane-client
 
@@ -264,6 +285,12 @@ func writeMetrics(w io.Writer) error {
 	}
 	io.WriteString(w, relayIntro)
 	writeTable(w, relay)
+	webhook, err := webhookSeries()
+	if err != nil {
+		return err
+	}
+	io.WriteString(w, webhookIntro)
+	writeTable(w, webhook)
 	io.WriteString(w, sidecarIntro)
 	writeTable(w, own)
 	return nil

@@ -23,6 +23,7 @@ func allParts() (map[string]string, error) {
 		return nil, err
 	}
 	maps.Copy(parts, comparedParts())
+	maps.Copy(parts, reasonParts())
 	limits, err := limitParts()
 	maps.Copy(parts, limits)
 	return parts, err

@@ -32,12 +32,16 @@ var allowed = map[string][]string{
 	"internal/durable":   {},
 	"internal/delivery":  {},
 	"internal/pace":      {},
+	"internal/catalogue": {"eskip"},
 
 	// pure: no I/O, no clock, no log
-	"compile":    {"eskip", "kube", "internal/proxysafe", "internal/routeid", "table"},
+	"compile":    {"eskip", "internal/catalogue", "kube", "internal/proxysafe", "internal/routeid", "table"},
 	"shadowdiff": {"eskip", "internal/pace", "internal/routeid"},
 	"rollout":    {},
-	"match":      {"eskip"},
+	"match":      {"eskip", "internal/catalogue"},
+
+	// answers: pure, too
+	"explain": {"compile", "eskip", "internal/catalogue", "internal/routeid", "kube", "match", "table"},
 
 	// serving
 	"etagcache": {"internal/delivery", "table", "internal/wire"},
@@ -60,7 +64,8 @@ var allowed = map[string][]string{
 
 	// parts and assembly: join producers into what the binaries run
 	"shadowdiff/page":    {"shadowdiff"},
-	"internal/httpserve": {"guard", "table"},
+	"match/report":       {"eskip", "match", "shadowdiff"},
+	"internal/httpserve": {"guard", "internal/durable", "table"},
 	"internal/claims":    {"etagcache", "table"},
 	"internal/relay":     {"dataplane", "etagcache", "gate", "guard", "internal/claims", "table"},
 	"internal/peers":     {"dataplane", "gate", "guard", "table", "internal/wire"},
@@ -68,18 +73,21 @@ var allowed = map[string][]string{
 	"internal/httpserve/guardpage": {"eskip", "guard", "internal/httpserve", "shadowdiff", "shadowdiff/page", "table"},
 
 	"internal/server": {
-		"compile", "dataplane", "eskip", "etagcache", "gate", "guard", "internal/httpserve", "internal/httpserve/guardpage", "internal/audit", "internal/durable", "poller", "internal/relay", "table",
+		"compile", "dataplane", "eskip", "etagcache", "explain", "gate", "guard", "internal/httpserve", "internal/httpserve/guardpage", "internal/audit", "internal/durable", "kube", "match", "match/report", "poller",
+		"internal/relay", "table",
 	},
+	"internal/events":    {"compile", "kube"},
+	"internal/admission": {"compile", "internal/httpserve", "internal/pace", "kube", "poller"},
 	"internal/sidecar": {
 		"compile", "dataplane", "eskip", "etagcache", "gate", "guard", "internal/claims", "internal/httpserve", "internal/httpserve/guardpage", "internal/audit", "internal/durable", "poller", "rollout",
 		"shadowdiff", "shadowdiff/page", "table",
 	},
 	"internal/config": {"compile", "dataplane", "eskip", "guard", "kube", "poller", "internal/proxysafe"},
-	"internal/setup":  {"internal/config", "dataplane", "internal/durable", "poller", "internal/source/cluster", "internal/source/cluster/watch", "internal/source/filterdir", "internal/source/manifests"},
+	"internal/setup":  {"internal/config", "internal/events", "dataplane", "internal/durable", "poller", "internal/source/cluster", "internal/source/cluster/watch", "internal/source/filterdir", "internal/source/manifests"},
 
 	// binaries
 	"cmd/dataplane-client": {"internal/config", "dataplane", "rollout", "internal/setup", "internal/sidecar"},
-	"cmd/routesrv":         {"compile", "internal/config", "dataplane", "eskip", "kube", "match", "internal/peers", "poller", "internal/server", "internal/setup", "shadowdiff", "shadowdiff/page", "internal/source/tables", "table"},
+	"cmd/routesrv":         {"compile", "internal/admission", "internal/config", "internal/events", "dataplane", "eskip", "explain", "kube", "match", "match/report", "internal/httpserve", "internal/peers", "poller", "internal/server", "internal/setup", "shadowdiff", "shadowdiff/page", "internal/source/tables", "table"},
 
 	// aside: only tests use these
 	"internal/fixture":      {"compile", "eskip"},
@@ -90,6 +98,7 @@ var allowed = map[string][]string{
 	"internal/release":      {"internal/image"},
 	"internal/sandbox":      {},
 	"robustness":            {"robustness/history", "robustness/plan", "robustness/record", "robustness/traffic", "robustness/world"},
+	"robustness/abuse":      {},
 	"robustness/clients":    {"robustness/history", "robustness/record"},
 	"robustness/faultproxy": {},
 	"robustness/history":    {},
@@ -105,7 +114,7 @@ var allowed = map[string][]string{
 	"internal/source/cluster/internal/clustertest": {"internal/kubetest", "kube"},
 	"internal/kubelet":                             {"internal/image", "internal/sandbox"},
 	"hack/release":                                 {"internal/release"},
-	"hack/docs":                                    {"internal/config", "dataplane", "internal/httpserve", "kube", "internal/server", "internal/sidecar", "internal/source/cluster", "internal/source/cluster/watch"},
+	"hack/docs":                                    {"compile", "internal/admission", "internal/config", "internal/events", "dataplane", "internal/httpserve", "kube", "internal/server", "internal/sidecar", "internal/source/cluster", "internal/source/cluster/watch"},
 	"hack/mutate":                                  {},
 	"hack/scale":                                   {},
 	"hack/testcount":                               {},
@@ -118,16 +127,17 @@ var rows = []struct {
 }{
 	{"language", []string{"eskip"}},
 	{"data", []string{"kube", "table", "internal/routeid", "internal/durable", "internal/delivery", "internal/pace"}},
-	{"words", []string{"internal/wire", "guard", "internal/proxysafe", "internal/audit"}},
+	{"words", []string{"internal/wire", "guard", "internal/proxysafe", "internal/catalogue", "internal/audit"}},
 	{"pure", []string{"compile", "match", "rollout", "shadowdiff"}},
+	{"answers", []string{"explain"}},
 	{"serving", []string{"etagcache"}},
 	{"seam", []string{"gate"}},
 	{"producers", []string{
 		"internal/source/cluster", "internal/source/manifests", "internal/source/filterdir", "internal/source/tables", "poller", "dataplane", "internal/claims",
 	}},
-	{"parts", []string{"internal/relay", "internal/httpserve", "internal/config", "internal/peers", "shadowdiff/page"}},
+	{"parts", []string{"internal/relay", "internal/httpserve", "internal/config", "internal/events", "internal/peers", "shadowdiff/page", "match/report"}},
 	{"pages", []string{"internal/httpserve/guardpage"}},
-	{"assembly", []string{"internal/setup", "internal/server", "internal/sidecar"}},
+	{"assembly", []string{"internal/setup", "internal/admission", "internal/server", "internal/sidecar"}},
 	{"binaries", []string{"cmd/routesrv", "cmd/dataplane-client"}},
 }
 
@@ -239,13 +249,13 @@ func TestPictureIsTrue(t *testing.T) {
 
 // only are packages that few packages of ours may import and no other.
 var only = map[string][]string{
-	"k8s.io/client-go/":             {"internal/source/cluster/internal/api"},
+	"k8s.io/client-go/":             {"internal/source/cluster/internal/api", "internal/events"},
 	"k8s.io/apimachinery/pkg/watch": {}, // events are those of source/cluster/internal/decode
 }
 
 // pure packages do no I/O, have no clock and log nothing.
 var pure = []string{
-	"eskip", "kube", "table", "guard", "internal/proxysafe", "internal/routeid", "internal/wire", "compile", "rollout", "shadowdiff", "match", "internal/source/cluster/internal/decode",
+	"eskip", "kube", "table", "guard", "internal/proxysafe", "internal/routeid", "internal/wire", "internal/catalogue", "compile", "rollout", "shadowdiff", "match", "explain", "internal/source/cluster/internal/decode",
 }
 
 // impure are imports that a pure package does not have. net/http is for the template context of eskip, log/slog and os

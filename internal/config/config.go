@@ -51,6 +51,10 @@ type RouteServer struct {
 	// Peers is the URL under which the other replicas answer, http(s)://HOST:PORT, where each address of the host is one; empty if
 	// nobody is to be asked. It is empty in a relay. Its certificates are those of Upstream.
 	Peers string
+	// Events says that problems are written as Kubernetes Events, and EventsNamespace where the Lease is for which the replicas
+	// compete. Events is false without a Kubernetes API to write to.
+	Events          bool
+	EventsNamespace string
 	// StateDir is the folder of the checkpoint; empty if there is to be none.
 	StateDir string
 }
@@ -111,6 +115,8 @@ type Listen struct {
 	MaxConnections int
 	// MaxStreams is how many clients may follow the table; 0 is none.
 	MaxStreams int
+	// ProblemNamespaces is for how many namespaces problems are counted; 0 is none.
+	ProblemNamespaces int
 
 	// EnableProfile serves profiles on the support listener. The rates are those of package runtime; zero leaves the
 	// runtime's own.

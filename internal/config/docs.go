@@ -26,6 +26,7 @@ const (
 	GroupListen      Group = "Listeners and shutdown"
 	GroupTLS         Group = "TLS and protection"
 	GroupShards      Group = "Shards"
+	GroupEvents      Group = "Events"
 	GroupLogging     Group = "Logging"
 	GroupCheckpoint  Group = "Checkpoint"
 )
@@ -47,6 +48,7 @@ func groups() []groupDoc {
 		{GroupListen, "Where the server listens, and how it stops."},
 		{GroupTLS, "Who may ask the main listener."},
 		{GroupShards, "Addresses of the stores for rate limits that proxies share."},
+		{GroupEvents, "Problems where application teams look."},
 		{GroupLogging, "Lines go to standard error."},
 		{GroupCheckpoint, "What survives a restart."},
 	}

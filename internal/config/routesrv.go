@@ -63,6 +63,7 @@ func NewRouteServer(cmd Command, c *RouteServer) *Parser {
 	p.StateDir(&c.StateDir)
 	p.Upstream(c)
 	p.Peers(c)
+	p.Events(c)
 	p.CompileFrom(&c.Compile, &c.Source, &c.Log)
 	return p
 }

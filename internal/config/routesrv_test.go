@@ -77,7 +77,8 @@ func TestDefaults(t *testing.T) {
 		Shards: config.Shards{Redis: config.Shard{Port: 6379}, Valkey: config.Shard{Port: 6379}},
 		Log:    config.Log{Level: slog.LevelInfo},
 
-		Upstream: config.Upstream{FullEvery: time.Hour, Timeout: 10 * time.Second},
+		Upstream:        config.Upstream{FullEvery: time.Hour, Timeout: 10 * time.Second},
+		EventsNamespace: "routesrv",
 	}
 	if diff := cmp.Diff(want, got, compare); diff != "" {
 		t.Errorf("defaults (-want +got):\n%s", diff)
@@ -103,7 +104,7 @@ func TestDocumentedDefaults(t *testing.T) {
 		"kubernetes-valkey-service-port": "6379", "tls-min-version": "1.2", "application-log-level": "INFO",
 		"block-profile-rate": "0", "mutex-profile-fraction": "0", "memory-profile-rate": "0",
 		"poll-max-backoff": "15s", "kubernetes-request-timeout": "30s",
-		"kubernetes-read": "poll", "kubernetes-reconcile-interval": "10m", "shutdown-timeout": "30s", "max-streams": "10000", "max-connections": "20000",
+		"kubernetes-read": "poll", "kubernetes-reconcile-interval": "10m", "shutdown-timeout": "30s", "max-streams": "10000", "max-connections": "20000", "problem-namespaces": "0", "events-namespace": "routesrv",
 		"guard-max-loss": "0.5", "guard-max-backend-loss": "0.5", "guard-window": "10m", "guard-hold": "10m", "guard-release": "auto", "guard-max-routes": "0", "guard-max-bytes": "0",
 		"transport": "auto", "full-fetch-interval": "1h", "fetch-timeout": "10s", "max-table-bytes": "0",
 	}
@@ -270,6 +271,8 @@ func compileSamples() map[string]sample {
 		"enable-kubernetes-east-west":           opt("true", true, func(o compile.Options) any { return o.EastWest }),
 		"kubernetes-east-west-domain":           opt("d", "d", func(o compile.Options) any { return o.EastWestDomain }),
 
+		"filters":                  opt("a,b", []string{"a", "b"}, func(o compile.Options) any { return o.ExtraFilters }),
+		"predicates":               opt("A,B", []string{"A", "B"}, func(o compile.Options) any { return o.ExtraPredicates }),
 		"default-filters-prepend":  opt(`a("x=y") -> b()`, &eskip.DefaultFilters{Prepend: fs}, func(o compile.Options) any { return o.DefaultFilters }),
 		"default-filters-append":   opt(`a("x=y") -> b()`, &eskip.DefaultFilters{Append: fs}, func(o compile.Options) any { return o.DefaultFilters }),
 		"enable-oauth2-grant-flow": opt("true", true, func(o compile.Options) any { return o.OAuthGrantCallback }),
@@ -298,6 +301,7 @@ func serveSamples() map[string]sample {
 		"shutdown-timeout":              one("5s", 5*time.Second, func(c *config.RouteServer) any { return c.Listen.ShutdownTimeout }),
 		"max-connections":               one("99", 99, func(c *config.RouteServer) any { return c.Listen.MaxConnections }),
 		"max-streams":                   one("7", 7, func(c *config.RouteServer) any { return c.Listen.MaxStreams }),
+		"problem-namespaces":            one("5", 5, func(c *config.RouteServer) any { return c.Listen.ProblemNamespaces }),
 		"enable-profile":                one("true", true, func(c *config.RouteServer) any { return c.Listen.EnableProfile }),
 		"block-profile-rate":            one("5", 5, func(c *config.RouteServer) any { return c.Listen.BlockProfileRate }),
 		"mutex-profile-fraction":        one("5", 5, func(c *config.RouteServer) any { return c.Listen.MutexProfileFraction }),
@@ -331,6 +335,9 @@ func serveSamples() map[string]sample {
 		"upstream-ca-file":     one("f", "f", func(c *config.RouteServer) any { return c.Upstream.CAFile }),
 		"upstream-client-cert": one("f", "f", func(c *config.RouteServer) any { return c.Upstream.CertFile }, "--upstream-client-key=k"),
 		"upstream-client-key":  one("f", "f", func(c *config.RouteServer) any { return c.Upstream.KeyFile }, "--upstream-client-cert=c"),
+
+		"events":           one("true", true, func(c *config.RouteServer) any { return c.Events }),
+		"events-namespace": one("ns", "ns", func(c *config.RouteServer) any { return c.EventsNamespace }),
 
 		"state-dir": one("d", "d", func(c *config.RouteServer) any { return c.StateDir }),
 	}

@@ -173,6 +173,10 @@ func (p *Parser) processing(o *compile.Options) {
 	g.skipper("clone-route", p.changes("clone-route", func(c change) {
 		o.CloneRoutes = append(o.CloneRoutes, eskip.NewClone(c.reg, c.repl))
 	}), "Add changed copies of the routes with a match."+rule)
+	const build = " that the proxies know beyond those of Skipper, because they are a build of their own; commas between them. Routes that " +
+		"have a name that no proxy knows are served all the same, and are a problem (proxy_would_reject)."
+	g.own("filters", list(&o.ExtraFilters), "Filters"+build)
+	g.own("predicates", list(&o.ExtraPredicates), "Predicates"+build)
 	p.check(func() {
 		if len(filters.Prepend)+len(filters.Append) > 0 {
 			o.DefaultFilters = &filters

@@ -79,6 +79,8 @@ func (p *Parser) Listen(c *Listen, s *Source) {
 		"and files. When the listener is full, it closes the connection that has been idle for longest.")
 	g.own("max-streams", number(&c.MaxStreams, DefaultMaxStreams, 0, math.MaxInt32), "How many clients may follow the table on "+
 		"/routes/watch at a time; one more gets 429. 0 means that there are no streams.")
+	g.own("problem-namespaces", number(&c.ProblemNamespaces, 0, 0, 10_000), "For how many namespaces, those with the most problems, to "+
+		"count problems in series of their own (routesrv_namespace_problems). 0 means that there are none.")
 	g.skipper("enable-profile", boolean(&c.EnableProfile, false), "Serve profiles under /debug/pprof on the support listener.")
 	g.skipper("block-profile-rate", number(&c.BlockProfileRate, 0, 0, math.MaxInt32), "Rate of the profile of blocking, in "+
 		"nanoseconds for each sample; 0 is off.")

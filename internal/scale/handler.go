@@ -60,7 +60,7 @@ func (h *Handler) Mutate(i int) kube.Revision {
 	if items := h.items[kube.KindIngress]; items != nil {
 		at := slices.Index(h.cluster.order(kube.KindIngress), i)
 		items = slices.Clone(items)
-		items[at] = h.cluster.json(kube.KindIngress, i, h.changes[i])
+		items[at] = h.cluster.JSON(kube.KindIngress, i, h.changes[i])
 		h.items[kube.KindIngress] = items
 	}
 	return h.touch()
@@ -161,7 +161,7 @@ func (h *Handler) list(k kube.Kind) [][]byte {
 			if k == kube.KindIngress {
 				n = h.changes[i]
 			}
-			items = append(items, h.cluster.json(k, i, n))
+			items = append(items, h.cluster.JSON(k, i, n))
 		}
 		h.items[k] = items
 	}

@@ -36,7 +36,7 @@ var (
 		`corsOrigin("https://www.example.org", "https://m.example.org") -> setResponseHeader("Strict-Transport-Security", "max-age=31536000; includeSubDomains")`,
 		`clusterClientRatelimit("login", 100, "1m", "Authorization") -> backendTimeout("5s")`,
 		`modPath("^/api/(.*)$", "/$1") -> tee("https://shadow.example.org") -> flowId("reuse")`,
-		`oauthTokeninfoAnyScope("uid", "read") -> unverifiedAuditLog("https://identity.example.org/managed-id") -> retry()`,
+		`oauthTokeninfoAnyScope("uid", "read") -> unverifiedAuditLog("https://identity.example.org/managed-id") -> lifo()`,
 	}
 	predicates = []string{
 		`Header("X-Canary", "true")`, `Cookie("experiment", "^b$") && QueryParam("beta")`,

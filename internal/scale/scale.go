@@ -65,7 +65,7 @@ func (c *Cluster) Snapshot() *kube.Snapshot {
 // Mutated is a snapshot of the cluster after the n-th change of Ingress number i: another filter and another path. All other
 // objects are those of s, which is not changed.
 func (c *Cluster) Mutated(s *kube.Snapshot, i, n int) *kube.Snapshot {
-	changed := decode[*kube.Ingress](kube.KindIngress, [][]byte{c.json(kube.KindIngress, i%c.ingresses, n)})[0]
+	changed := decode[*kube.Ingress](kube.KindIngress, [][]byte{c.JSON(kube.KindIngress, i%c.ingresses, n)})[0]
 	at := slices.IndexFunc(s.Ingresses, func(o *kube.Ingress) bool { return o.Ref() == changed.Ref() })
 	if at < 0 {
 		panic("snapshot of another cluster") // programming error
@@ -94,7 +94,7 @@ func (c *Cluster) WriteManifests(dir string) error {
 	for _, kind := range kinds {
 		for i := range c.count(kind) {
 			name := c.namespace(i) + ".json"
-			files[name] = append(append(files[name], c.json(kind, i, 0)...), '\n')
+			files[name] = append(append(files[name], c.JSON(kind, i, 0)...), '\n')
 		}
 	}
 	for name, text := range files {
@@ -110,7 +110,7 @@ func (c *Cluster) All() iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for _, kind := range kinds {
 			for i := range c.count(kind) {
-				if !yield(c.json(kind, i, 0)) {
+				if !yield(c.JSON(kind, i, 0)) {
 					return
 				}
 			}
@@ -136,7 +136,7 @@ func (c *Cluster) count(k kube.Kind) int {
 func (c *Cluster) jsonItems(k kube.Kind) [][]byte {
 	items := make([][]byte, 0, c.count(k))
 	for _, i := range c.order(k) {
-		items = append(items, c.json(k, i, 0))
+		items = append(items, c.JSON(k, i, 0))
 	}
 	return items
 }
@@ -152,8 +152,8 @@ func (c *Cluster) order(k kube.Kind) []int {
 	return out
 }
 
-// json is object number i of the kind after its n-th change.
-func (c *Cluster) json(k kube.Kind, i, n int) []byte {
+// JSON is object number i of the kind after its n-th change.
+func (c *Cluster) JSON(k kube.Kind, i, n int) []byte {
 	b, err := json.Marshal(c.object(k, i, n))
 	if err != nil {
 		panic(fmt.Sprintf("made-up object: %v", err)) // programming error: all fields are plain

@@ -107,3 +107,29 @@ func TestProblemsThatNoLogOfTheReferenceHas(t *testing.T) {
 		}
 	}
 }
+
+// TestProblemsAreChosenByTheQuery: a team asks for its namespace, an operator for a reason.
+func TestProblemsAreChosenByTheQuery(t *testing.T) {
+	f := start(t, troubled, nil)
+	f.polled()
+	for query, want := range map[string]int{
+		"?namespace=shop--prod": 1, "?namespace=shop&kind=RouteGroup": 1, "?reason=null_entry&kind=Ingress&kind=Service": 2, "?namespace=nobody": 0,
+		"?name=crash&reason=would_crash_proxy&severity=error": 1, "?namespace=": 0,
+	} {
+		var got struct {
+			Count    int
+			Problems []struct{ ID, Text string }
+		}
+		if err := json.Unmarshal([]byte(f.request("GET", f.support, "/problems"+query).body), &got); err != nil {
+			t.Fatal(err)
+		}
+		if got.Count != want || len(got.Problems) != want {
+			t.Errorf("%s: %d problems, want %d", query, got.Count, want)
+		}
+		for _, p := range got.Problems {
+			if len(p.ID) != 12 || !strings.HasSuffix(p.Text, ".") {
+				t.Errorf("%s: problem %+v", query, p)
+			}
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 )
 
@@ -35,7 +36,16 @@ func (s *Server) runTables(ctx context.Context) error {
 	if s.relay == nil && s.gate.Served() == nil {
 		s.findPeer(ctx)
 	}
+	var beside sync.WaitGroup
+	if s.cfg.Events != nil && s.compiler != nil {
+		beside.Go(func() {
+			if err := s.cfg.Events(ctx, s.compiler.Problems); err != nil {
+				s.log.Error("no Events are written (--events)", "error", err)
+			}
+		})
+	}
 	err := s.tables.Run(ctx)
+	beside.Wait()
 	s.decisions.Close()
 	return err
 }

@@ -2,7 +2,7 @@
 // that serves them, the two listeners, and the order in which all of it starts and stops.
 //
 // The main listener has what proxies use: /routes, /routes/{zone}, /health, and the shard endpoints where they are
-// configured. The support listener has what operators use: /metrics, /status, /problems, /guard/accept, /health for
+// configured. The support listener has what operators use: /metrics, /status, /problems, /explain, /match, /guard/accept, /health for
 // probes that cannot show a certificate, and profiles where they are enabled.
 //
 // Readiness means "has a table". A table that has grown old is shown in headers, metrics and /status and is served all
@@ -33,6 +33,7 @@ import (
 	"github.com/routesrv/routesrv/internal/audit"
 	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/internal/relay"
+	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/table"
 )
@@ -57,6 +58,11 @@ type Config struct {
 	Interval   time.Duration
 	MaxBackoff time.Duration
 
+	// Selection says which objects the source reads, for explanations.
+	Selection Selection
+	// ProblemNamespaces is for how many namespaces problems are counted in series of their own; 0 means that there are none.
+	ProblemNamespaces int
+
 	// Address and SupportAddress are host:port to listen on; the host may be empty. An empty Address is
 	// [DefaultAddress]; an empty SupportAddress means that there is no support listener.
 	Address        string
@@ -64,7 +70,7 @@ type Config struct {
 	// Listen opens the listeners; nil means net.Listen.
 	Listen func(network, address string) (net.Listener, error)
 	// TLS of the main listener; the support listener is always plain.
-	TLS TLSConfig
+	TLS httpserve.TLSConfig
 	// RequestFilters is the chain for every path of the main listener but /health.
 	RequestFilters []*eskip.Filter
 	// Redis and Valkey are the services whose addresses the shard endpoints give; not configured without a name.
@@ -88,6 +94,9 @@ type Config struct {
 	// if there is no checkpoint. nil means that there are no other replicas. A relay does not call it.
 	Peers func(context.Context) (t *table.Table, from string, err error)
 
+	// Events writes problems as Kubernetes Events until the context ends; nil means that nobody does. A relay does not call it.
+	Events func(ctx context.Context, problems func() []poller.Problem) error
+
 	// StateDir is the folder of the checkpoint, and of the file with decisions; empty means none.
 	StateDir string
 	// Origin says in the checkpoint where the table comes from: "cluster", "manifests".
@@ -98,6 +107,12 @@ type Config struct {
 	Logger *slog.Logger // nil means no log
 	// Registry gets all metrics and is what /metrics shows. nil means a new one.
 	Registry *prometheus.Registry
+}
+
+// Selection restricts what a source reads: see the source.
+type Selection struct {
+	Namespace string
+	Selectors map[kube.Kind]map[string]string
 }
 
 // Shard is a service whose addresses a shard endpoint gives.
@@ -120,6 +135,7 @@ type Server struct {
 	relay     *relay.Relay     // nil but in a relay
 	decisions *audit.Log       // in memory only without a state folder
 	errors    *httpserve.ErrorLog
+	questions *questions
 	endpoints []httpserve.Endpoint // of both listeners
 	listeners *httpserve.Listeners
 	started   time.Time // set by Run before it listens
@@ -163,6 +179,7 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{cfg: cfg, log: cfg.Logger.With("component", "server"), registry: cfg.Registry}
 	cfg.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	s.errors = httpserve.NewErrorLog(s.log, s.registry)
+	s.questions = newQuestions(s.registry)
 	if err := s.newTables(); err != nil {
 		return nil, err
 	}
@@ -201,6 +218,9 @@ func (s *Server) newPoller() error {
 	var err error
 	if s.compiler, err = poller.NewCompiler(s.cfg.Compile, s.cfg.Logger, s.registry); err != nil {
 		return err
+	}
+	if s.cfg.ProblemNamespaces > 0 {
+		s.compiler.CountNamespaces(s.cfg.ProblemNamespaces, s.registry)
 	}
 	metrics := gate.NewMetrics(s.registry, "routesrv")
 	if s.gate, err = gate.New(gate.Config{
@@ -278,7 +298,7 @@ func (s *Server) newListeners() error {
 	if err != nil {
 		return err
 	}
-	secure, err := newTLS(s.cfg.TLS, s.cfg.Logger)
+	secure, err := httpserve.NewTLS(s.cfg.TLS, s.cfg.Logger)
 	if err != nil {
 		return err
 	}

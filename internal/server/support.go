@@ -30,12 +30,13 @@ func (s *Server) supportEndpoints() []httpserve.Endpoint {
 		{Path: "/status", Methods: get, Handler: http.HandlerFunc(s.serveStatus),
 			Does: "JSON: table, source, upstream of a relay, guard, problems by severity, checkpoint"},
 		{Path: "/problems", Methods: get, Handler: http.HandlerFunc(s.serveProblems),
-			Does: "JSON: every problem with owner, route, reason, severity, message and since when"},
+			Does: "JSON: every [problem](problems.md) with id, owner, route, reason, severity, message, text for the team, and since when; `?namespace=`, `kind=`, `name=`, `reason=` and `severity=` choose"},
 		{Path: "/guard/held", Methods: get, Handler: guardpage.NewHeld(heldTables{s}),
 			Does: "how the held table differs from the served one, by owner: text, JSON or a page by `Accept`, or by `?format=text`, `json` or `html`; 404 while nothing is held"},
 		{Path: "/guard/accept", Methods: []string{http.MethodPost}, Handler: httpserve.Accept(s.tables.Accept, s.log),
 			Does: "publishes the table that the guard holds back: `digest=` names the one that you looked at, `by=` and `why=` are kept with the decision. From the loopback interface only"},
 	}
+	all = append(all, s.questionEndpoints()...)
 	if s.cfg.MaxStreams > 0 {
 		all = append(all, httpserve.Endpoint{
 			Path: "/debug/streams", Methods: get, Handler: http.HandlerFunc(s.serveStreams),
@@ -133,12 +134,6 @@ func (s *Server) serveStatus(w http.ResponseWriter, _ *http.Request) {
 	httpserve.WriteJSON(w, http.StatusOK, s.report())
 }
 
-// problemsReport is the body of /problems.
-type problemsReport struct {
-	Count    int              `json:"count"`
-	Problems []poller.Problem `json:"problems"`
-}
-
 // streamsReport is the body of /debug/streams.
 type streamsReport struct {
 	Count   int                      `json:"count"`
@@ -158,12 +153,4 @@ func (h heldTables) Accept(a guard.Acceptance) (*table.Table, error) { return h.
 func (h heldTables) Held() (guardpage.Held, bool) {
 	served, held, state := h.s.gate.Comparison()
 	return guardpage.Held{Served: served, Table: held, State: state}, held != nil && state.Held
-}
-
-func (s *Server) serveProblems(w http.ResponseWriter, _ *http.Request) {
-	problems := s.problems()
-	if problems == nil {
-		problems = []poller.Problem{}
-	}
-	httpserve.WriteJSON(w, http.StatusOK, problemsReport{len(problems), problems})
 }

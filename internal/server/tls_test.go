@@ -11,11 +11,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/internal/server"
 )
 
 // startTLS runs a server with TLS. Clients ask for the name "first" and trust the authority.
-func startTLS(t *testing.T, a *authority, cfg server.TLSConfig) *fixture {
+func startTLS(t *testing.T, a *authority, cfg httpserve.TLSConfig) *fixture {
 	t.Helper()
 	f := start(t, service+ingress("a"), func(c *server.Config) { c.TLS = cfg })
 	f.scheme = "https"
@@ -51,7 +52,7 @@ func (f *fixture) dial(cfg *tls.Config) (*tls.ConnectionState, error) {
 
 func TestPlainHTTPIsTheDefault(t *testing.T) {
 	f := start(t, service+ingress("a"), func(cfg *server.Config) {
-		cfg.TLS = server.TLSConfig{CertFiles: []string{"/does/not/exist"}, KeyFiles: []string{"/does/not/exist"}}
+		cfg.TLS = httpserve.TLSConfig{CertFiles: []string{"/does/not/exist"}, KeyFiles: []string{"/does/not/exist"}}
 	})
 	f.ready() // over plain HTTP
 }
@@ -59,7 +60,7 @@ func TestPlainHTTPIsTheDefault(t *testing.T) {
 func TestTLSServesEveryPathAndHTTP2(t *testing.T) {
 	a := newAuthority(t)
 	cert, key := a.files(t.TempDir(), "first")
-	f := startTLS(t, a, server.TLSConfig{Enable: true, CertFiles: []string{cert}, KeyFiles: []string{key}})
+	f := startTLS(t, a, httpserve.TLSConfig{Enable: true, CertFiles: []string{cert}, KeyFiles: []string{key}})
 	f.ready()
 	resp, err := f.client.Get("https://" + f.main + "/routes")
 	if err != nil {
@@ -98,7 +99,7 @@ func TestTLSHasALowestVersion(t *testing.T) {
 		{"TLS 1.3 where it is wanted", tls.VersionTLS13, tls.VersionTLS13, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f := startTLS(t, a, server.TLSConfig{Enable: true, CertFiles: []string{cert}, KeyFiles: []string{key}, MinVersion: tt.min})
+			f := startTLS(t, a, httpserve.TLSConfig{Enable: true, CertFiles: []string{cert}, KeyFiles: []string{key}, MinVersion: tt.min})
 			state, err := f.dial(&tls.Config{RootCAs: a.pool(), ServerName: "first", MinVersion: tls.VersionTLS10, MaxVersion: tt.max})
 			if (err == nil) != tt.ok {
 				t.Errorf("error %v, want success: %v", err, tt.ok)
@@ -115,7 +116,7 @@ func TestCertificateIsChosenByTheNameOfTheServer(t *testing.T) {
 	dir := t.TempDir()
 	cert1, key1 := a.files(dir, "first")
 	cert2, key2 := a.files(dir, "second")
-	f := startTLS(t, a, server.TLSConfig{Enable: true, CertFiles: []string{cert1, cert2}, KeyFiles: []string{key1, key2}})
+	f := startTLS(t, a, httpserve.TLSConfig{Enable: true, CertFiles: []string{cert1, cert2}, KeyFiles: []string{key1, key2}})
 	for asked, want := range map[string]string{"first": "first", "second": "second", "": "first"} {
 		cfg := &tls.Config{RootCAs: a.pool(), ServerName: asked, InsecureSkipVerify: asked == ""}
 		state, err := f.dial(cfg)
@@ -133,7 +134,7 @@ func TestClientCertificateIsNeededForEveryPath(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := a.files(dir, "first")
 	f := start(t, service+ingress("a"), func(c *server.Config) {
-		c.TLS = server.TLSConfig{
+		c.TLS = httpserve.TLSConfig{
 			Enable: true, CertFiles: []string{cert}, KeyFiles: []string{key},
 			RequireClientCert: true, CAFiles: []string{a.file(dir)},
 		}
@@ -195,7 +196,7 @@ func TestChangedCertificateIsTakenUpWhileConnectionsGoOn(t *testing.T) {
 	a := newAuthority(t)
 	dir := t.TempDir()
 	cert, key := a.files(dir, "first")
-	f := startTLS(t, a, server.TLSConfig{Enable: true, CertFiles: []string{cert}, KeyFiles: []string{key}})
+	f := startTLS(t, a, httpserve.TLSConfig{Enable: true, CertFiles: []string{cert}, KeyFiles: []string{key}})
 	f.ready()
 	plain := &tls.Config{RootCAs: a.pool(), ServerName: "first"}
 	serial := func() string {
@@ -267,7 +268,7 @@ func TestAuthorityThatIsTakenAwayIsNotTrustedInResumedSessions(t *testing.T) {
 	cert, key := a.files(dir, "first")
 	ca := a.file(dir)
 	f := start(t, service+ingress("a"), func(c *server.Config) {
-		c.TLS = server.TLSConfig{
+		c.TLS = httpserve.TLSConfig{
 			Enable: true, CertFiles: []string{cert}, KeyFiles: []string{key}, RequireClientCert: true, CAFiles: []string{ca},
 		}
 	})
@@ -303,17 +304,17 @@ func TestTLSThatCannotWorkEndsTheStart(t *testing.T) {
 	one := func(s string) []string { return []string{s} }
 	for _, tt := range []struct {
 		name string
-		cfg  server.TLSConfig
+		cfg  httpserve.TLSConfig
 		want []string
 	}{
-		{"no certificate", server.TLSConfig{}, []string{"-tls-cert", "-tls-key"}},
-		{"no pair", server.TLSConfig{CertFiles: []string{cert, cert}, KeyFiles: one(key)}, []string{"-tls-cert names 2 files and -tls-key 1: want pairs"}},
-		{"no such file", server.TLSConfig{CertFiles: one("/does/not/exist"), KeyFiles: one(key)}, []string{"-tls-cert", "/does/not/exist", "no such file"}},
-		{"other key", server.TLSConfig{CertFiles: one(cert), KeyFiles: one(otherKey)}, []string{"-tls-key", otherKey, "does not match"}},
-		{"no authority", server.TLSConfig{CertFiles: one(cert), KeyFiles: one(key), RequireClientCert: true}, []string{"-mtls-authn-ca"}},
-		{"no such authority", server.TLSConfig{CertFiles: one(cert), KeyFiles: one(key), RequireClientCert: true, CAFiles: one("/does/not/exist")},
+		{"no certificate", httpserve.TLSConfig{}, []string{"-tls-cert", "-tls-key"}},
+		{"no pair", httpserve.TLSConfig{CertFiles: []string{cert, cert}, KeyFiles: one(key)}, []string{"-tls-cert names 2 files and -tls-key 1: want pairs"}},
+		{"no such file", httpserve.TLSConfig{CertFiles: one("/does/not/exist"), KeyFiles: one(key)}, []string{"-tls-cert", "/does/not/exist", "no such file"}},
+		{"other key", httpserve.TLSConfig{CertFiles: one(cert), KeyFiles: one(otherKey)}, []string{"-tls-key", otherKey, "does not match"}},
+		{"no authority", httpserve.TLSConfig{CertFiles: one(cert), KeyFiles: one(key), RequireClientCert: true}, []string{"-mtls-authn-ca"}},
+		{"no such authority", httpserve.TLSConfig{CertFiles: one(cert), KeyFiles: one(key), RequireClientCert: true, CAFiles: one("/does/not/exist")},
 			[]string{"-mtls-authn-ca", "/does/not/exist"}},
-		{"empty authority", server.TLSConfig{CertFiles: one(cert), KeyFiles: one(key), RequireClientCert: true, CAFiles: one(empty)},
+		{"empty authority", httpserve.TLSConfig{CertFiles: one(cert), KeyFiles: one(key), RequireClientCert: true, CAFiles: one(empty)},
 			[]string{"-mtls-authn-ca", empty, "no certificate in it"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

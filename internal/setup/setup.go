@@ -4,13 +4,17 @@
 package setup
 
 import (
+	"crypto/rand"
+	"fmt"
 	"io"
 	"log/slog"
+	"os"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/klog/v2"
 
 	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/internal/events"
 	"github.com/routesrv/routesrv/internal/source/cluster"
 	"github.com/routesrv/routesrv/internal/source/cluster/watch"
 	"github.com/routesrv/routesrv/internal/source/filterdir"
@@ -46,12 +50,10 @@ func Source(cfg config.Source, stdin io.Reader, log *slog.Logger, reg prometheus
 		origin = "cluster"
 		// client-go says through klog, which is global, that a token file cannot be read.
 		klog.SetSlogLogger(log.With("component", "client-go"))
-		source, err = clusterSource(cfg, cluster.Config{
-			InCluster: cfg.InCluster, Kubeconfig: cfg.Kubeconfig, Context: cfg.Context,
-			URL: cfg.URL, TokenFile: cfg.TokenFile, Namespace: cfg.Namespace,
-			EndpointSlices: cfg.EndpointSlices, Selectors: cfg.Selectors, Timeout: cfg.RequestTimeout,
-			Logger: log, Metrics: cluster.NewMetrics(reg),
-		}, reg)
+		access := access(cfg)
+		access.Namespace, access.EndpointSlices, access.Selectors = cfg.Namespace, cfg.EndpointSlices, cfg.Selectors
+		access.Timeout, access.Logger, access.Metrics = cfg.RequestTimeout, log, cluster.NewMetrics(reg)
+		source, err = clusterSource(cfg, access, reg)
 	}
 	if err != nil {
 		return nil, "", err
@@ -60,6 +62,32 @@ func Source(cfg config.Source, stdin io.Reader, log *slog.Logger, reg prometheus
 		source = filterdir.New(cfg.DefaultFiltersDir, source, log)
 	}
 	return source, origin, nil
+}
+
+// access is how the API is reached.
+func access(cfg config.Source) cluster.Config {
+	return cluster.Config{
+		InCluster: cfg.InCluster, Kubeconfig: cfg.Kubeconfig, Context: cfg.Context, URL: cfg.URL, TokenFile: cfg.TokenFile,
+	}
+}
+
+// Events makes what writes problems to the API that the configuration reads. A replica is known by the name of its host, which is
+// that of its pod, and by something of its own: two processes on one host must not take each other for themselves.
+func Events(cfg config.Source, namespace string, log *slog.Logger, reg prometheus.Registerer) (*events.Cluster, error) {
+	rest, err := access(cfg).Access()
+	if err != nil {
+		return nil, err
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("name of this replica: %w", err)
+	}
+	var own [4]byte
+	if _, err := rand.Read(own[:]); err != nil {
+		return nil, fmt.Errorf("name of this replica: %w", err)
+	}
+	identity := fmt.Sprintf("%s_%x", host, own)
+	return events.NewCluster(events.Config{REST: rest, Namespace: namespace, Identity: identity, Logger: log, Registry: reg})
 }
 
 // clusterSource makes a source that polls the API or watches it.

@@ -60,5 +60,14 @@ func ofTheGuard() []Plant {
 				New:  "|| c.slices[s.key] != s.slices && !planted.On(\"endpoints-remembered\") {",
 			}},
 		},
+		{
+			Name: "watch-event-lost", Validator: validate.NameLive, Scenario: "watch",
+			What: "every fifth event of a watch of the API changes nothing, and counts as received",
+			Edits: []Edit{{
+				File: "internal/source/cluster/watch/apply.go",
+				Old:  "\t\tchanged := k.apply(&u)\n",
+				New:  "\t\tchanged := !(planted.On(\"watch-event-lost\") && planted.Every(5)) && k.apply(&u)\n",
+			}},
+		},
 	}
 }

@@ -51,5 +51,28 @@ func ofOrder() []Plant {
 					"\tif planted.On(\"event-lost\") && has != nil && planted.After(5) {\n\t\ts.note(x)\n\t\treturn nil\n\t}\n",
 			}},
 		},
+		{
+			Name: "tag-before-body", Validator: validate.NameConvergent, Scenario: "broken-body",
+			What: "a data plane remembers the ETag before the body has arrived, so that after a broken body it stays where it was",
+			Edits: []Edit{
+				{
+					File: "dataplane/fetch.go",
+					Old:  "\ta := s.answerOf(resp, sent, time.Now())\n",
+					New: "\ta := s.answerOf(resp, sent, time.Now())\n\tif planted.On(\"tag-before-body\") && resp.StatusCode < 300 {\n" +
+						"\t\tplanted.Remember(a.etag.Text)\n\t}\n",
+				},
+				{
+					File: "dataplane/commit.go",
+					Old:  "func (v view) names() []string {\n\tvar names []string\n",
+					New: "func (v view) names() []string {\n\tvar names []string\n" +
+						"\tif planted.On(\"tag-before-body\") && planted.Remembered() != \"\" {\n\t\treturn []string{planted.Remembered()}\n\t}\n",
+				},
+				{
+					File: "dataplane/commit.go",
+					Old:  "\t\treturn e.Tag.Digest == c.Sent\n",
+					New:  "\t\treturn e.Tag.Digest == c.Sent || planted.On(\"tag-before-body\")\n",
+				},
+			},
+		},
 	}
 }

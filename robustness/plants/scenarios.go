@@ -1,6 +1,7 @@
 package plants
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -31,6 +32,23 @@ func Scenarios() []Scenario {
 			}
 			return s.Move(7 * time.Second)
 		}},
+		{Name: "watch", Members: watching(fleet(1, 3, 1, 1)), Play: func(s *Stage) error {
+			err := s.Churn(2 * time.Second)
+			s.Wait(4 * time.Second)
+			return err
+		}},
+		{Name: "broken-body", Members: []history.Member{
+			{Name: "s1", Kind: history.Server, Transport: "poll"},
+			{Name: "d1", Kind: history.Sidecar, Upstreams: []string{"s1"}, Transport: "poll", Mode: "Exec"},
+			{Name: "p1", Kind: history.Poller, Upstreams: []string{"d1"}},
+		}, Play: func(s *Stage) error {
+			err := s.Churn(2 * time.Second)
+			// It lasts longer than the changes, so that the last table is among those that do not arrive as they were sent. (Of one
+			// that is cut the server knows, and sends it again to whoever names it.)
+			s.Begin(plan.Fault{Name: faultproxy.Corrupt, Link: "d1>s1", For: 3 * time.Second})
+			s.Wait(time.Second)
+			return err
+		}},
 		{Name: "drain", Members: fleet(1, 3, 1, 0), Hold: 9 * time.Second, Play: func(s *Stage) error {
 			s.Wait(time.Second)
 			if err := s.Delete(1, traffic.EndpointSlice); err != nil {
@@ -59,6 +77,16 @@ func fleet(servers, pollers, deltas, streams int) []history.Member {
 	add(pollers, history.Poller, "p")
 	add(deltas, history.Delta, "c")
 	add(streams, history.Stream, "e")
+	return all
+}
+
+// watching is the same with servers that watch.
+func watching(all []history.Member) []history.Member {
+	for i := range all {
+		if all[i].Kind == history.Server {
+			all[i].Transport = "watch"
+		}
+	}
 	return all
 }
 
@@ -102,6 +130,7 @@ func lossWhileDown(s *Stage) error {
 		s.Wait(500 * time.Millisecond)
 		return s.Delete(0.8, traffic.Ingress, traffic.RouteGroup)
 	})
+	err = errors.Join(err, s.world.AwaitReady(s.ctx, "s1", starting))
 	s.Wait(2 * time.Second)
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/routesrv/routesrv/robustness/clients"
@@ -28,9 +29,11 @@ type Scenario struct {
 	Play func(*Stage) error
 }
 
-// Limits of the runs. A client gives up after three seconds, so it has to be served before.
+// Limits of the runs. A client gives up after the time-out, and has to be served before. It is long enough for a machine that has
+// other things to do.
 const (
-	patience    = 2500 * time.Millisecond
+	timeout     = 8 * time.Second
+	patience    = 6 * time.Second
 	memoryLimit = 256 << 20
 	settling    = 6 * time.Second // until all clients have the last table
 	guardWindow = 5 * time.Second
@@ -45,6 +48,8 @@ type Stage struct {
 	world   *world.World
 	traffic *traffic.Traffic
 	guests  []history.Member // that came later
+	faults  sync.WaitGroup
+	failed  atomic.Pointer[error] // of one of the faults
 }
 
 // Run plays a scenario and gives what was recorded. Plant wakes one; empty for an honest run. The error says that the run was not what
@@ -52,7 +57,7 @@ type Stage struct {
 func (s Scenario) Run(ctx context.Context, binaries world.Binaries, folder, plant string) (*history.History, error) {
 	p := plan.New(1, plan.Size{Storm: time.Second, Servers: 1}) // for all that is not said here
 	p.Members, p.Faults, p.Steps = s.Members, nil, nil
-	p.Interval, p.Asking, p.Window, p.Hold, p.MaxLoss, p.Apps = 250*time.Millisecond, 50*time.Millisecond, guardWindow, s.Hold, s.MaxLoss, s.Apps
+	p.Timeout, p.Interval, p.Asking, p.Window, p.Hold, p.MaxLoss, p.Apps = timeout, 250*time.Millisecond, 50*time.Millisecond, guardWindow, s.Hold, s.MaxLoss, s.Apps
 	if p.Hold == 0 {
 		p.Hold = 2 * time.Second
 	}
@@ -98,6 +103,10 @@ func (s *Stage) run(play func(*Stage) error) (*history.History, error) {
 
 	err := play(s)
 	err = errors.Join(err, s.write(s.traffic.End()))
+	s.faults.Wait()
+	if failed := s.failed.Load(); failed != nil {
+		err = errors.Join(err, *failed)
+	}
 	calm := s.rec.Now()
 	s.settle(calm)
 	settled := s.rec.Now()
@@ -206,9 +215,18 @@ func (s *Stage) Newcomer(name, server string, d time.Duration) {
 	defer cancel()
 	clients.New(clients.Config{
 		Member: m, Upstreams: []clients.Upstream{{Name: server, URL: "http://" + s.world.Processes[server].Main}},
-		Interval: s.plan.Asking, Timeout: patience, Seed: s.plan.Seed,
+		Interval: s.plan.Asking, Timeout: timeout, Seed: s.plan.Seed,
 	}, s.rec).Run(ctx)
 	s.rec.Event(history.Event{At: s.rec.Now(), Member: name, Name: "ended"})
+}
+
+// Begin strikes with a fault that may last longer than the play. The run goes on when it has ended.
+func (s *Stage) Begin(f plan.Fault) {
+	s.faults.Go(func() {
+		if err := s.world.Strike(s.ctx, f); err != nil {
+			s.failed.Store(&err)
+		}
+	})
 }
 
 // During strikes with a fault while something else happens.

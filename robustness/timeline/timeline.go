@@ -227,7 +227,7 @@ svg text{fill:var(--fg);font:11px system-ui,sans-serif}svg .name{text-anchor:end
 .first{stroke:var(--violation);stroke-width:1.5}
 ` + marks + `
 table{border-collapse:collapse;width:100%}th{text-align:left;color:var(--soft);font-weight:500}
-th,td{padding:4px 10px 4px 0;vertical-align:top;border-bottom:1px solid var(--grid)}td:last-child{overflow-wrap:anywhere}
+th,td{padding:4px 10px 4px 0;vertical-align:top;border-bottom:1px solid var(--grid)}td:first-child{white-space:nowrap}td:last-child{overflow-wrap:anywhere}
 .firstrow td{color:var(--violation)}
 `
 

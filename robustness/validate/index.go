@@ -32,6 +32,7 @@ type Index struct {
 
 	sightings []*sighting // nil until somebody asks
 	judged    map[*sighting][]finding
+	coverage  Coverage
 }
 
 // span is a stretch of time.

@@ -55,12 +55,16 @@ func (x *Index) findings(s *sighting) []finding {
 	}
 	var best []finding
 	first := true
-	for _, e := range x.epochs {
+	for i, e := range x.epochs {
 		if e.from > s.last {
 			continue
 		}
 		for _, origin := range s.origins {
-			found := x.judge(s, e, x.windowOf(s, origin, e))
+			w := x.windowOf(s, origin, e)
+			found := x.judge(s, e, e, w)
+			if s.held && i > 0 && len(found) > 0 {
+				found = x.acrossRestore(s, x.epochs[i-1], e, w, found)
+			}
 			if first || len(found) < len(best) {
 				best, first = found, false
 			}
@@ -73,8 +77,21 @@ func (x *Index) findings(s *sighting) []finding {
 	return best
 }
 
-// judge compares a table with what the objects had in a window.
-func (x *Index) judge(s *sighting, e *epoch, w window) []finding {
+// acrossRestore judges a table while a server holds back what a restore of etcd has brought: the intent of before goes on, with the
+// backends of after it. Which services keep the backends of before nobody can know.
+func (x *Index) acrossRestore(s *sighting, before, e *epoch, w window, found []finding) []finding {
+	if s.kept {
+		return nil
+	}
+	w.intent, w.intentHi = before.newest(e.from-x.h.Run.Hold-reading), 1<<63-1
+	if held := x.judge(s, before, e, w); len(held) < len(found) {
+		return held
+	}
+	return found
+}
+
+// judge compares a table with what the objects had in a window: the owners of one epoch, with the backends of another.
+func (x *Index) judge(s *sighting, owners, e *epoch, w window) []finding {
 	lines, err := parse(x.h.Tables[s.digest])
 	if err != nil {
 		return []finding{{fault: unreadable, id: "-", text: err.Error()}}
@@ -84,13 +101,16 @@ func (x *Index) judge(s *sighting, e *epoch, w window) []finding {
 	for _, l := range x.oracle.fixed {
 		j.need(kube.Ref{}, l)
 	}
-	for _, t := range e.owners {
+	for _, t := range owners.owners {
 		j.owner(t)
 		if len(j.found) >= maxFindings {
 			return j.found
 		}
 	}
 	j.rest()
+	x.coverage.Tables++
+	x.coverage.Routes += j.routes
+	x.coverage.Certain += j.certain
 	return j.found
 }
 
@@ -104,6 +124,8 @@ type judgement struct {
 	known   []bool              // lines that are as they must be
 	allowed map[string][]string // texts of ids that several objects want
 	found   []finding
+
+	routes, certain int // that were judged, and those of them that could have one text only
 }
 
 func (j *judgement) line(id string) (int, bool) { return slices.BinarySearchFunc(j.lines, id, byID) }
@@ -129,6 +151,10 @@ func (j *judgement) owner(t *thing) {
 		return
 	}
 	own := j.ownLines(t)
+	j.routes += len(own)
+	if len(all) == 1 {
+		j.certain += len(own)
+	}
 	best, fewest := 0, 1<<30
 	for i, c := range all {
 		// Of equal ones that with routes: an object that is there with wrong routes is there.
@@ -143,16 +169,22 @@ func (j *judgement) owner(t *thing) {
 			}
 		}
 	}
+	if j.kept && fewest > 0 && j.keeps(t, own) {
+		return
+	}
 	want := j.oracle.routes(all[best], j.zone)
 	for _, l := range want {
-		if _, ok := j.line(l.id); !ok && !j.oracle.isShared(l.id) {
+		switch i, ok := j.line(l.id); {
+		case !ok && !j.oracle.isShared(l.id):
 			j.found = append(j.found, finding{fault: missing, ref: t.ref, id: l.id})
+		case ok && j.lines[i].text == l.text:
+			j.known[i] = true
 		}
 	}
 	for _, i := range own {
 		l := j.lines[i]
 		j.known[i] = true
-		if at, ok := slices.BinarySearchFunc(want, l.id, byID); !(ok && want[at].text == l.text) && !j.keeps(t, l) {
+		if at, ok := slices.BinarySearchFunc(want, l.id, byID); !ok || want[at].text != l.text {
 			j.found = append(j.found, j.classify(t, all, finding{fault: foreign, ref: t.ref, id: l.id, text: l.text}))
 		}
 	}
@@ -190,17 +222,22 @@ func (j *judgement) free(t *thing) {
 	for _, id := range t.ids {
 		if i, ok := j.line(id); ok {
 			j.known[i] = true
+			j.routes++
 		}
 	}
 }
 
-// keeps reports whether a route has the backends that its services had before they lost all of them.
-func (j *judgement) keeps(t *thing, l line) bool {
-	if !j.kept {
+// keeps reports whether an object has the routes of a time at which its services had backends: they have lost all of them, and
+// keep them. Which ones a service has lost the table does not say.
+func (j *judgement) keeps(t *thing, own []int) bool {
+	all, ok := j.epoch.combinations(t, window{intent: j.intent, intentHi: j.intentHi, backends: 0, hi: j.hi})
+	if ok && !slices.ContainsFunc(all, func(c combination) bool { return j.mistakes(c, own) == 0 }) {
 		return false
 	}
-	all, ok := j.epoch.combinations(t, window{intent: j.intent, backends: 0, hi: j.hi})
-	return !ok || j.have(all, l)
+	for _, i := range own {
+		j.known[i] = true
+	}
+	return true
 }
 
 func (j *judgement) have(all []combination, l line) bool {

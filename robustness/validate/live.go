@@ -69,7 +69,7 @@ func (x *Index) liveOf(name string) []Violation {
 			w.backends, w.hi = lo, e.newest(a.End)
 			w.intent = min(w.intent, lo)
 			w.kept = said[s.digest+s.zone].keeps()
-			for _, f := range x.judge(s, e, w) {
+			for _, f := range x.judge(s, e, e, w) {
 				if f.fault == stale && f.backends {
 					all = append(all, Violation{NameLive, a.End, a.Client, i, fmt.Sprintf(
 						"table %s of revision %d from %s (%s), which has read everything up to %d: %s", short(s.digest), s.revision, name, a.State, lo, f)})

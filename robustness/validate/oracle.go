@@ -25,14 +25,12 @@ type oracle struct {
 // line is one route of a table.
 type line struct{ id, text string }
 
-// head is the text without the backend, which tells a change of endpoints from one of intent.
+// head is the text without its backend, which stands behind the last arrow.
 func head(text string) string {
 	i := strings.LastIndex(text, "-> ")
 	if i < 0 {
 		return text
 	}
-	// The last arrow may be part of an address: routes have one outside of quotes, and addresses have none in this project's
-	// texts, but filters may. What follows the last one is a part of the backend in any case.
 	return text[:i]
 }
 
@@ -119,7 +117,9 @@ func (r *oracle) claim(e *epoch) {
 			if s.object == nil {
 				continue
 			}
-			for _, l := range r.routes(e.full(t, s), "") {
+			full := e.full(t, s)
+			empty := combination{s, slices.DeleteFunc(slices.Clone(full.backends), func(b *state) bool { return !isService(b.object) })}
+			for _, l := range slices.Concat(r.routes(full, ""), r.routes(empty, "")) { // without endpoints some have other routes
 				if r.shared[l.id] == nil {
 					r.shared[l.id] = make(map[kube.Ref]bool)
 				}
@@ -131,6 +131,8 @@ func (r *oracle) claim(e *epoch) {
 		t.ids = slices.Compact(t.ids)
 	}
 }
+
+func isService(o kube.Object) bool { _, ok := o.(*kube.Service); return ok }
 
 // full is a state of an owner with the last of each thing that it depends on that there ever was: with these it has all of
 // its ids.
@@ -158,7 +160,7 @@ const maxCombinations = 48
 // backends within [backends, hi]. It is false if there are too many.
 func (e *epoch) combinations(t *thing, w window) ([]combination, bool) {
 	var all []combination
-	for _, owner := range t.between(w.intent, w.hi) {
+	for _, owner := range t.between(w.intent, max(w.hi, w.intentHi)) {
 		if owner.object == nil {
 			all = append(all, combination{owner: owner})
 			continue

@@ -21,7 +21,11 @@ type sighting struct {
 	servers []string
 	held    bool // some answer said that intent or backends are held
 	kept    bool // some answer said that backends are
+	told    bool // some answer said anything of that
 }
+
+// unknownState is the state of an event that came without one, because the stream broke.
+const unknownState = "unknown"
 
 // seen lists the sightings, in order of their first answers.
 func (x *Index) seen() []*sighting {
@@ -54,8 +58,12 @@ func (x *Index) seen() []*sighting {
 			slices.Sort(s.origins)
 			s.origins = slices.Compact(s.origins)
 		}
+		s.told = s.told || a.State != unknownState
 		s.held = s.held || a.State == wire.StateHeld || a.State == wire.StateBackendsHeld
 		s.kept = s.kept || a.State == wire.StateBackendsHeld
+	}
+	for _, s := range x.sightings {
+		s.held, s.kept = s.held || !s.told, s.kept || !s.told
 	}
 	return x.sightings
 }
@@ -64,6 +72,7 @@ func (x *Index) seen() []*sighting {
 type window struct {
 	intent, backends uint64 // from
 	hi               uint64 // to
+	intentHi         uint64 // to, for intent that is of before a restore; else 0
 	kept             bool   // services that lost all endpoints may have the ones before
 }
 
@@ -145,7 +154,7 @@ func (x *Index) known(s *sighting) bool {
 				w.intent = min(w.intent, x.heldFrom(origin, e, s))
 			}
 			w.kept = s.kept
-			if len(x.judge(s, e, w)) == 0 {
+			if len(x.judge(s, e, e, w)) == 0 {
 				return true
 			}
 		}

@@ -87,16 +87,34 @@ func Validators() []Validator {
 	return all
 }
 
-// All gives the violations of all guarantees, in order of time. It is cheaper than one validator after the other.
-func All(h *history.History) []Violation {
-	x := NewIndex(h)
-	var all []Violation
-	for _, v := range Validators() {
-		all = append(all, x.limited(v.check(x))...)
-	}
-	sortByTime(all)
-	return all
+// Coverage says how much a history proves. In a storm of faults and changes many objects may have more than one state in the
+// time of a read, and any of them will do.
+type Coverage struct {
+	Tables  int `json:"tables"`  // judgements of a table; one with several possible origins is judged for each
+	Routes  int `json:"routes"`  // that were judged in them
+	Certain int `json:"certain"` // of these, those that could have one text only
 }
+
+// Report is what the validators say of a history.
+type Report struct {
+	Violations []Violation `json:"violations"` // of all guarantees, in order of time
+	Coverage   Coverage    `json:"coverage"`
+}
+
+// Examine runs all validators. It is cheaper than one after the other.
+func Examine(h *history.History) Report {
+	x := NewIndex(h)
+	var r Report
+	for _, v := range Validators() {
+		r.Violations = append(r.Violations, x.limited(v.check(x))...)
+	}
+	sortByTime(r.Violations)
+	r.Coverage = x.coverage
+	return r
+}
+
+// All gives the violations of all guarantees, in order of time.
+func All(h *history.History) []Violation { return Examine(h).Violations }
 
 // maxOfOne bounds the violations of one validator: a broken run has as many as answers, and nobody reads them.
 const maxOfOne = 100

@@ -124,6 +124,16 @@ func (c Config) WithDefaults() (Config, error) {
 	return c, nil
 }
 
+// Access gives how the API is reached, for clients that do more than read. It reads the files that the configuration names, and
+// makes no request.
+func (c Config) Access() (*rest.Config, error) {
+	c, err := c.WithDefaults()
+	if err != nil {
+		return nil, err
+	}
+	return c.restConfig()
+}
+
 // connect makes an HTTP client and the base URL of the API. The client is for lists, which come one after the other, or
 // for streams that stay open beside each other.
 func (c *Config) connect(lists bool) (*http.Client, *url.URL, error) {

@@ -2,6 +2,7 @@ package decode
 
 import (
 	"encoding/base64"
+	"time"
 
 	"github.com/routesrv/routesrv/kube"
 	corev1 "k8s.io/api/core/v1"
@@ -64,7 +65,16 @@ func unmarshal[T any, M message[T]](kind kube.Kind, raw []byte) (*T, error) {
 }
 
 func slimMeta(m *metav1.ObjectMeta) kube.Meta {
-	return kube.SlimMeta(m.Namespace, m.Name, m.Annotations, m.Labels, m.CreationTimestamp.Time)
+	slim := kube.SlimMeta(m.Namespace, m.Name, m.Annotations, m.Labels, m.CreationTimestamp.Time)
+	slim.Changed = kube.LastChange(func(yield func(time.Time, string) bool) {
+		for i := range m.ManagedFields {
+			f := &m.ManagedFields[i]
+			if f.Subresource == "" && f.Time != nil && !yield(f.Time.Time, f.Manager) {
+				return
+			}
+		}
+	})
+	return slim
 }
 
 func decodeIngress(raw []byte) (kube.Object, error) {
@@ -136,7 +146,7 @@ func decodeEndpoints(raw []byte) (kube.Object, error) {
 	o := &kube.Endpoints{Namespace: in.Namespace, Name: in.Name}
 	for i := range in.Subsets {
 		s := &in.Subsets[i]
-		sub := kube.Subset{Ports: make([]kube.EndpointPort, 0, len(s.Ports))}
+		sub := kube.Subset{NotReady: len(s.NotReadyAddresses), Ports: make([]kube.EndpointPort, 0, len(s.Ports))}
 		for j := range s.Addresses {
 			sub.Addresses = append(sub.Addresses, s.Addresses[j].IP)
 		}

@@ -1,4 +1,4 @@
-package main
+package report
 
 import (
 	"bytes"
@@ -13,11 +13,11 @@ import (
 	"github.com/routesrv/routesrv/shadowdiff"
 )
 
-// writeText prints the result for people.
-func (v *matchView) writeText(w io.Writer) error {
+// WriteText prints the result for people, without control characters. The error is that of the writer.
+func (v *View) WriteText(w io.Writer) error {
 	var b bytes.Buffer
-	res := &v.result
-	fmt.Fprintf(&b, "%s %s, table %s with %d routes\n", v.method(), v.opts.url, v.table, v.routes)
+	res := &v.Result
+	fmt.Fprintf(&b, "%s %s, table %s with %d routes\n", v.method(), v.URL, v.Table, v.Routes)
 	if a := res.Answer; a != nil {
 		fmt.Fprintf(&b, "\nno route: the proxy answers %d: %s\n", a.Status, a.Text)
 	} else {
@@ -41,7 +41,7 @@ func (v *matchView) writeText(w io.Writer) error {
 		fmt.Fprintf(&b, "\nwarning: route %s (%s) %s, but a proxy does not use it: %s: %s\n",
 			warning.Route.Id, owner(warning.Route), effect, warning.Reason, warning.Text)
 	}
-	if n := len(v.refusals); n > len(res.Warnings) && res.Answer == nil {
+	if n := len(v.Refusals); n > len(res.Warnings) && res.Answer == nil {
 		fmt.Fprintf(&b, "\n%d routes of the table are not used by a proxy; those that match this request are above: %d\n", n, len(res.Warnings))
 	}
 	for line := range strings.Lines(b.String()) {
@@ -52,8 +52,8 @@ func (v *matchView) writeText(w io.Writer) error {
 	return nil
 }
 
-func (v *matchView) method() string {
-	if m := v.opts.request.Method; m != "" {
+func (v *View) method() string {
+	if m := v.Request.Method; m != "" {
 		return m
 	}
 	return "GET"

@@ -1,4 +1,4 @@
-package main
+package report
 
 import (
 	"encoding/json"
@@ -10,8 +10,8 @@ import (
 	"github.com/routesrv/routesrv/shadowdiff"
 )
 
-// matchSchema names the JSON form, which docs/match.md describes. Within one version fields are only added.
-const matchSchema = "routesrv.match/v1"
+// Schema names the JSON form, which docs/match.md describes. Within one version fields are only added.
+const Schema = "routesrv.match/v1"
 
 type jsonMatch struct {
 	Schema     string          `json:"schema"`
@@ -85,15 +85,15 @@ type jsonWarning struct {
 	Partly bool         `json:"partly,omitempty"` // wins, if the predicates hold that cannot be evaluated
 }
 
-// writeJSON prints the result for programs.
-func (v *matchView) writeJSON(w io.Writer) error {
-	res := &v.result
+// WriteJSON prints the result for programs. The error is that of the writer.
+func (v *View) WriteJSON(w io.Writer) error {
+	res := &v.Result
 	out := jsonMatch{
-		Schema: matchSchema, Result: v.word(),
+		Schema: Schema, Result: v.word(),
 		Request: jsonRequest{
-			Method: v.method(), URL: v.opts.url, Host: res.Host, Path: res.Path, From: v.opts.request.RemoteAddr, At: v.opts.request.Time,
+			Method: v.method(), URL: v.URL, Host: res.Host, Path: res.Path, From: v.Request.RemoteAddr, At: v.Request.Time,
 		},
-		Table:    jsonTable{v.table, v.routes, len(v.refusals)},
+		Table:    jsonTable{v.Table, v.Routes, len(v.Refusals)},
 		Outcomes: []jsonOutcome{}, Candidates: []jsonCandidate{}, Warnings: []jsonWarning{},
 	}
 	if a := res.Answer; a != nil {
@@ -123,8 +123,8 @@ func (v *matchView) writeJSON(w io.Writer) error {
 	return enc.Encode(out)
 }
 
-func (v *matchView) word() string {
-	switch res := &v.result; {
+func (v *View) word() string {
+	switch res := &v.Result; {
 	case res.Answer != nil:
 		return "answered"
 	case !res.Decided():

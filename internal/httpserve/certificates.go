@@ -1,4 +1,4 @@
-package server
+package httpserve
 
 import (
 	"crypto/tls"
@@ -14,7 +14,7 @@ import (
 	"github.com/routesrv/routesrv/internal/durable"
 )
 
-// TLSConfig is the TLS of the main listener. The zero value is plain HTTP.
+// TLSConfig is the TLS of a main listener. The zero value is plain HTTP.
 type TLSConfig struct {
 	// Enable serves TLS with the certificates of the files, in pairs.
 	Enable              bool
@@ -31,9 +31,9 @@ type TLSConfig struct {
 // certificateCheck is how often handshakes look whether the files have changed.
 const certificateCheck = time.Second
 
-// newTLS reads the certificates; nil means plain HTTP. Later changes of the files are taken up by themselves, and a
+// NewTLS reads the certificates; nil means plain HTTP. Later changes of the files are taken up by themselves, and a
 // change that cannot be read leaves the certificates as they were.
-func newTLS(cfg TLSConfig, log *slog.Logger) (*tls.Config, error) {
+func NewTLS(cfg TLSConfig, log *slog.Logger) (*tls.Config, error) {
 	if !cfg.Enable {
 		return nil, nil
 	}

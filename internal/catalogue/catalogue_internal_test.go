@@ -1,10 +1,10 @@
-package match
+package catalogue
 
 import "testing"
 
 // TestCatalogueIsReadable: each kind of argument in it is one that the package can check, and each filter has an arity.
 func TestCatalogueIsReadable(t *testing.T) {
-	all := readCatalogue()
+	all := readSpecs(filtersText)
 	if len(all) != 184 {
 		t.Errorf("%d filters, want 184", len(all))
 	}

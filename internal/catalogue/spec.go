@@ -1,7 +1,7 @@
-package match
+package catalogue
 
 import (
-	_ "embed"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -12,17 +12,10 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/routesrv/routesrv/eskip"
 )
 
-// catalogueText has the filters of Skipper and what their constructors accept. Its head describes the columns.
-//
-//go:embed catalogue.txt
-var catalogueText string
-
-// filterSpec is what is known of a filter.
-type filterSpec struct {
+// spec is what is known of a filter or a predicate.
+type spec struct {
 	arities []int // numbers of arguments; with open only the first counts, as the least
 	open    bool
 	step    int
@@ -33,15 +26,15 @@ type filterSpec struct {
 	depends string   // what else decides whether the constructor fails
 }
 
-// readCatalogue reads the embedded text, which a test has checked.
-func readCatalogue() map[string]*filterSpec {
-	all := map[string]*filterSpec{}
-	for line := range strings.Lines(catalogueText) {
+// readSpecs reads an embedded text, which a test has checked.
+func readSpecs(text string) map[string]*spec {
+	all := map[string]*spec{}
+	for line := range strings.Lines(text) {
 		if strings.HasPrefix(line, "#") {
 			continue
 		}
 		column := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
-		f := &filterSpec{step: 1}
+		f := &spec{step: 1}
 		arity, step, ok := strings.Cut(column[1], "/")
 		if ok {
 			f.step, _ = strconv.Atoi(step)
@@ -74,9 +67,9 @@ func readCatalogue() map[string]*filterSpec {
 	return all
 }
 
-// check reports why the constructor of the filter would refuse its arguments. It is nil also where only a running proxy
+// check reports why the constructor would refuse its arguments. It is nil also where only a running proxy
 // can tell.
-func (f *filterSpec) check(args []any) error {
+func (f *spec) check(args []any) error {
 	if f.ignored {
 		return nil
 	}
@@ -98,7 +91,7 @@ func (f *filterSpec) check(args []any) error {
 	return nil
 }
 
-func (f *filterSpec) takes(n int) bool {
+func (f *spec) takes(n int) bool {
 	if f.open {
 		return n >= f.arities[0] && (n-f.arities[0])%f.step == 0
 	}
@@ -110,7 +103,7 @@ func (f *filterSpec) takes(n int) bool {
 	return false
 }
 
-func (f *filterSpec) arityText() string {
+func (f *spec) arityText() string {
 	if f.open {
 		return arityText(f.arities[0], -1)
 	}
@@ -140,7 +133,7 @@ func checkArgument(kinds string, a any) error {
 			return nil
 		case isNumber && !strings.HasPrefix(kind, "s"):
 			if !inRange(kind, n) {
-				return fmt.Errorf("%v: want %s", n, kind)
+				return fmt.Errorf("%v: want %s", n, numberText(kind))
 			}
 			return nil
 		case strings.HasPrefix(kind, "s"):
@@ -149,10 +142,13 @@ func checkArgument(kinds string, a any) error {
 			want = append(want, "a number")
 		}
 	}
+	if s, ok := a.(string); ok {
+		return fmt.Errorf("%q: want %s", s, strings.Join(want, " or "))
+	}
 	return fmt.Errorf("%v: want %s", a, strings.Join(want, " or "))
 }
 
-// inRange checks a number against n>0, n>=1, int1..599 or int-1..
+// inRange checks a number against n>0, n>=1, n0..1, int1..599 or int-1..
 func inRange(kind string, n float64) bool {
 	if limits, ok := strings.CutPrefix(kind, "int"); ok {
 		low, high, _ := strings.Cut(limits, "..")
@@ -167,8 +163,30 @@ func inRange(kind string, n float64) bool {
 		return n >= 0
 	case "n>=1":
 		return n >= 1
+	case "n0..1":
+		return n >= 0 && n <= 1
 	}
 	return true
+}
+
+// numberText says which numbers a kind has.
+func numberText(kind string) string {
+	if limits, ok := strings.CutPrefix(kind, "int"); ok {
+		low, high, _ := strings.Cut(limits, "..")
+		if high == "" {
+			return "a whole number from " + low
+		}
+		return "a whole number from " + low + " to " + high
+	}
+	switch kind {
+	case "n>0":
+		return "a number above 0"
+	case "n>=0", "n>=1":
+		return "a number from " + kind[len("n>="):]
+	case "n0..1":
+		return "a number from 0 to 1"
+	}
+	return "a number"
 }
 
 func checkText(kind, s string) (err error) {
@@ -181,6 +199,28 @@ func checkText(kind, s string) (err error) {
 		_, err = strconv.ParseBool(s)
 	case "regexp":
 		_, err = syntax.Parse(s, syntax.Perl)
+	case "regexp+":
+		if _, err = syntax.Parse(s, syntax.Perl); s == "" {
+			err = errors.New("the expression is empty")
+		}
+	case "net":
+		if _, err = netip.ParsePrefix(s); err != nil {
+			if a, wrong := netip.ParseAddr(s); wrong == nil && !a.IsUnspecified() {
+				err = nil
+			} else {
+				err = errors.New("want an IP address or a CIDR")
+			}
+		}
+	case "sha256":
+		if sum, wrong := hex.DecodeString(s); wrong != nil || len(sum) != sha256.Size {
+			err = errors.New("want 64 hexadecimal digits")
+		}
+	case "method":
+		switch strings.ToUpper(s) {
+		case "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "CONNECT", "OPTIONS", "TRACE":
+		default:
+			err = errors.New("want a standard method")
+		}
 	case "duration", "duration+0":
 		d, err := time.ParseDuration(s)
 		if err != nil || d < 0 && kind == "duration+0" {
@@ -227,42 +267,34 @@ func checkText(kind, s string) (err error) {
 	return err
 }
 
-// filters checks the filters of a route, from left to right.
-func (b *builder) filters(filters []*eskip.Filter) (Reason, error) {
-	for _, f := range filters {
-		spec := b.catalogue[f.Name]
-		switch {
-		case b.disabled[f.Name]:
-			return UnknownFilter, fmt.Errorf("filter %q is disabled", f.Name)
-		case b.extraFilters[f.Name]:
-		case spec == nil:
-			return UnknownFilter, fmt.Errorf("filter %q not found", f.Name)
-		default:
-			if err := spec.check(f.Args); err != nil {
-				return InvalidFilterParams, fmt.Errorf("%s: %w", f, err)
-			}
-		}
+func arityText(least, most int) string {
+	switch {
+	case most < 0:
+		return fmt.Sprintf("at least %d", least)
+	case least == most:
+		return fmt.Sprint(least)
 	}
-	return "", nil
+	return fmt.Sprintf("%d to %d", least, most)
 }
 
-// notes are about filters that exist only in some proxies.
-func (t *Table) notes(r *eskip.Route) []string {
-	var notes []string
-	if r.BackendType == eskip.ForwardBackend {
-		return nil // it loses its filters
+// number reads an argument that is a number. Values from programs may be ints.
+func number(a any) (float64, bool) {
+	switch n := a.(type) {
+	case float64:
+		return n, !math.IsNaN(n)
+	case int:
+		return float64(n), true
 	}
-	for _, f := range r.Filters {
-		spec := t.catalogue[f.Name]
-		if spec == nil {
-			continue
-		}
-		if spec.needs != "" {
-			notes = append(notes, fmt.Sprintf("filter %s exists only in a proxy with %s; any other drops the route", f.Name, spec.needs))
-		}
-		if spec.depends != "" {
-			notes = append(notes, fmt.Sprintf("filter %s depends on %s: a proxy drops the route if it fails", f.Name, spec.depends))
+	return 0, false
+}
+
+// isName reports whether a text has only letters, digits, dots, dashes and underscores, and ends with no dot.
+func isName(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		if c != '.' && c != '-' && c != '_' && !('0' <= c && c <= '9') && !('a' <= c && c <= 'z') && !('A' <= c && c <= 'Z') {
+			return false
 		}
 	}
-	return notes
+	return s != "" && !strings.HasSuffix(s, ".")
 }

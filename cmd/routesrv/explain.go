@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/explain"
+	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/internal/setup"
+	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/match"
+	"github.com/routesrv/routesrv/shadowdiff"
+)
+
+const explainIntro = `Says what became of an Ingress or RouteGroup: the fault first, in words for who wrote the object, then whether it was
+selected and by which rule, its services and their endpoints, its problems, its routes, who else has its hosts, and who gets
+the requests that its routes are made for. WHAT is one of
+
+    ingress NAMESPACE/NAME, routegroup NAMESPACE/NAME (or ing, rg)
+    the id of a route
+    a host, such as shop.example.org
+
+and PLACE is one of
+
+    the URL of the support listener of a route server, such as http://routesrv:9911
+    a file or folder of manifests, which is compiled with the flags of the server
+
+The exit status is 0 if nothing is wrong, 1 if something is, or if there is no such object, and 2 if there is trouble.
+
+Why does my Ingress answer 502?
+    routesrv explain ingress shop/cart http://routesrv:9911
+
+What is going on with this host?
+    routesrv explain shop.example.org http://routesrv:9911
+
+Will it work once these manifests are applied?
+    routesrv explain routegroup shop/cart ./manifests
+`
+
+// explainOptions are the settings of routesrv explain.
+type explainOptions struct {
+	server  config.RouteServer // for manifests
+	query   explain.Query
+	place   string
+	output  string
+	timeout time.Duration
+}
+
+func parseExplain(args []string, env config.Env) (*explainOptions, []config.Warning, error) {
+	o := &explainOptions{output: "text", timeout: 30 * time.Second}
+	p := config.NewRouteServer(config.Command{
+		Name: "routesrv explain", Args: "WHAT... PLACE", Intro: explainIntro, MinArgs: 2, MaxArgs: 3, Skipper: true,
+	}, &o.server)
+	output := choice(&o.output, "text", "json")
+	p.Flag(groupExplain, "output", output, "Form of the result: text, or json (schema "+explain.Schema+").")
+	p.Flag(groupExplain, "o", output, "Short for --output.")
+	p.Flag(groupExplain, "timeout", period(&o.timeout), "Longest time that the answer of a route server may take.")
+	words, warnings, err := p.Parse(args, env)
+	if len(words) < 2 {
+		return o, warnings, err
+	}
+	o.place = words[len(words)-1]
+	var wrong error
+	if o.query, wrong = explain.ParseQuery(words[:len(words)-1]...); wrong != nil && err == nil {
+		err = &config.Error{Flag: "WHAT", Err: wrong}
+	}
+	return o, warnings, err
+}
+
+// groupExplain is the part of help about the answer.
+const groupExplain config.Group = "Answer"
+
+// runExplain explains an object. The exit status is 0 if nothing is wrong, 1 if something is, 2 if there is trouble.
+func runExplain(ctx context.Context, args []string, env config.Env, std setup.Stdio) int {
+	opts, warnings, err := parseExplain(args, env)
+	if status, ok := program().Configured(warnings, err, std); !ok {
+		return status
+	}
+	program().PrintWarnings(warnings, std)
+	trouble := func(err error) int {
+		fmt.Fprintln(std.Err, "routesrv explain:", shadowdiff.Printable(err.Error()))
+		return setup.ExitUnusable
+	}
+	from := opts.fromManifests
+	if strings.HasPrefix(opts.place, "http://") || strings.HasPrefix(opts.place, "https://") {
+		from = opts.fromServer
+	}
+	e, err := from(ctx, std)
+	if err != nil {
+		return trouble(err)
+	}
+	if opts.output == "json" {
+		encoder := json.NewEncoder(std.Out)
+		encoder.SetIndent("", "  ")
+		encoder.SetEscapeHTML(false)
+		err = encoder.Encode(e)
+	} else {
+		err = e.WriteText(std.Out)
+	}
+	if err != nil {
+		return trouble(fmt.Errorf("print the explanation: %w", err))
+	}
+	if e.Result == "fine" || e.Result == compile.Info.String() {
+		return setup.ExitOK
+	}
+	return setup.ExitFailed
+}
+
+// fromManifests compiles a file or folder. Manifests without any endpoints say nothing about pods, and nothing is said of them.
+func (o *explainOptions) fromManifests(ctx context.Context, std setup.Stdio) (*explain.Explanation, error) {
+	compiler, err := compile.New(o.server.Compile)
+	if err != nil {
+		return nil, err
+	}
+	from := o.server.Source
+	from.Kubernetes, from.Manifests, from.Watch = false, []string{o.place}, false
+	source, _, err := setup.Source(from, std.In, setup.Logger(o.server.Log, std.Err), prometheus.NewRegistry())
+	if err != nil {
+		return nil, err
+	}
+	snapshot, err := source.Read(ctx, kube.ReadOptions{})
+	if err != nil {
+		return nil, err
+	}
+	compiler.Compile(snapshot)
+	return explain.Explain(explain.Input{
+		Compiler: compiler, Namespace: from.Namespace, Selectors: from.Selectors,
+		Classes: map[kube.Kind]string{kube.KindIngress: o.server.Compile.IngressClass, kube.KindRouteGroup: o.server.Compile.RouteGroupClass},
+		Proxy:   proxyOptions(o.server.Compile), WithoutPods: len(snapshot.Endpoints)+len(snapshot.EndpointSlices) == 0,
+	}, o.query), nil
+}
+
+// proxyOptions are what is known of the proxies by the flags of the route server.
+func proxyOptions(o compile.Options) match.Options {
+	return match.Options{
+		ValidateQuery: true, ForwardBackendURL: o.ForwardBackendURL, ExtraFilters: o.ExtraFilters, ExtraPredicates: o.ExtraPredicates,
+	}
+}

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/routesrv/routesrv/internal/admission"
+	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/internal/httpserve"
+	"github.com/routesrv/routesrv/internal/setup"
+)
+
+// runWebhook answers API servers that ask whether an Ingress or a RouteGroup may be stored, until ctx ends. The exit status is that
+// of the server.
+func runWebhook(ctx context.Context, args []string, env config.Env, std setup.Stdio) int {
+	hup, stop := setup.Hangups()
+	defer stop()
+	cfg, warnings, err := config.ParseWebhook(args, env)
+	if status, ok := program().Configured(warnings, err, std); !ok {
+		return status
+	}
+	log := setup.Logger(cfg.Log, std.Err)
+	for _, w := range warnings {
+		log.Warn("configuration", "flag", w.Flag, "where", w.Where, "warning", w.Text)
+	}
+	s, err := newWebhook(cfg, log, std)
+	if err != nil {
+		program().PrintError(err, std)
+		return setup.ExitUnusable
+	}
+	return program().Serve(ctx, hup, s, std)
+}
+
+// newWebhook wires a webhook from its configuration.
+func newWebhook(cfg *config.RouteServer, log *slog.Logger, std setup.Stdio) (*admission.Server, error) {
+	setup.SetGCPercent()
+	registry := prometheus.NewRegistry()
+	source, _, err := setup.Source(cfg.Source, std.In, log, registry)
+	if err != nil {
+		return nil, err
+	}
+	return admission.New(admission.Config{
+		Source: source, Compile: cfg.Compile, Scope: admission.Scope{Namespace: cfg.Source.Namespace, Selectors: cfg.Source.Selectors},
+		Interval: cfg.Poll.Interval, MaxBackoff: cfg.Poll.MaxBackoff,
+		Address: cfg.Listen.Address, SupportAddress: cfg.Listen.SupportAddress, MaxConnections: cfg.Listen.MaxConnections,
+		Drain: cfg.Listen.WaitForHealthcheckInterval, ShutdownTimeout: cfg.Listen.ShutdownTimeout,
+		TLS: httpserve.TLSConfig{
+			Enable: cfg.TLS.Enable, CertFiles: cfg.TLS.CertFiles, KeyFiles: cfg.TLS.KeyFiles, MinVersion: cfg.TLS.MinVersion,
+			RequireClientCert: cfg.TLS.MTLS, CAFiles: cfg.TLS.CAFiles, AppendSystemCAs: cfg.TLS.AppendSystemCAs,
+		},
+		Logger: log, Registry: registry,
+	})
+}

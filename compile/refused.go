@@ -1,0 +1,96 @@
+package compile
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/internal/catalogue"
+)
+
+// A route that proxies refuse is published as the reference publishes it: the promise is the same table. Each proxy leaves it out
+// then, and says so only in its own log. So it is a problem here.
+
+// newCatalogue makes the catalogue of what the proxies know. Filters and predicates that the options add to routes were chosen
+// by who runs the proxies.
+func (s *settings) newCatalogue() *catalogue.Catalogue {
+	filters, predicates := slices.Clone(s.ExtraFilters), slices.Clone(s.ExtraPredicates)
+	known := catalogue.New(catalogue.Options{})
+	addFilters := func(list []*eskip.Filter) {
+		for _, f := range list {
+			if reason, _ := known.Filters([]*eskip.Filter{f}); reason == catalogue.UnknownFilter {
+				filters = append(filters, f.Name)
+			}
+		}
+	}
+	addPredicates := func(list []*eskip.Predicate) {
+		for _, p := range list {
+			if reason, _ := known.Check(&eskip.Route{Predicates: []*eskip.Predicate{p}, BackendType: eskip.ShuntBackend}); reason == catalogue.UnknownPredicate {
+				predicates = append(predicates, p.Name)
+			}
+		}
+	}
+	if d := s.DefaultFilters; d != nil {
+		addFilters(d.Prepend)
+		addFilters(d.Append)
+	}
+	for _, a := range slices.Concat(s.AnnotationFiltersAppend, s.EastWestRangeAnnotationFilters) {
+		addFilters(a.Filters)
+	}
+	addPredicates(s.EastWestRangePredicates)
+	for _, a := range slices.Concat(s.AnnotationPredicates, s.EastWestRangeAnnotationPredicates) {
+		addPredicates(a.Predicates)
+	}
+	return catalogue.New(catalogue.Options{
+		ForwardBackendURL: s.ForwardBackendURL, ExtraFilters: filters, ExtraPredicates: predicates,
+	})
+}
+
+// checkRefused reports a route that proxies refuse, once for each mistake of an object. Expressions of hosts and paths are
+// reported where they are read.
+func (f *findings) checkRefused(s *settings, r *eskip.Route) {
+	reason, err := s.proxies.Check(r)
+	if err == nil || reason == catalogue.InvalidMatcher &&
+		slices.ContainsFunc(f.list, func(p Problem) bool { return p.Reason == InvalidExpression }) {
+		return
+	}
+	what := err.Error()
+	about := string(reason) + " " + what
+	if slices.ContainsFunc(f.list, func(p Problem) bool { return p.Reason == WouldReject && p.about == about }) {
+		return // one of the many routes of the object
+	}
+	var detail string
+	switch reason {
+	case catalogue.UnknownFilter:
+		detail = "proxies know no filter " + nameIn(what) + meant(s.proxies.Similar(nameIn(what), false))
+	case catalogue.UnknownPredicate:
+		detail = "proxies know no predicate " + nameIn(what) + meant(s.proxies.Similar(nameIn(what), true))
+	case catalogue.InvalidFilterParams:
+		detail = "proxies do not accept the filter " + what
+	case catalogue.InvalidPredicateParams:
+		detail = "proxies do not accept the predicate " + what
+	default:
+		detail = "proxies do not accept a route: " + what
+	}
+	f.add(Problem{
+		Route: r.Id, Reason: WouldReject, Severity: Warning,
+		Message: fmt.Sprintf("proxies refuse route %s and routes like it: %s: %s", r.Id, reason, what),
+		detail:  detail + ", so they ignore the routes that have it", about: about,
+	})
+}
+
+// nameIn gives the name that the catalogue has in quotes.
+func nameIn(text string) string {
+	_, text, _ = strings.Cut(text, `"`)
+	name, _, _ := strings.Cut(text, `"`)
+	return name
+}
+
+// meant asks whether one of the names was meant.
+func meant(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return " (is " + strings.Join(names, " or ") + " meant?)"
+}

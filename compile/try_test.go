@@ -1,0 +1,143 @@
+package compile_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/kube"
+)
+
+// compareTrials holds the law "what a trial says is what is reported once the object is in the snapshot" over a walk of random
+// changes.
+func compareTrials(t *testing.T, p *pool, seed uint64, steps int, seen map[compile.Reason]int) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(seed, 2))
+	options := p.cases[r.IntN(len(p.cases))].options
+	options.EndpointSlices = r.IntN(2) == 0
+	options.HTTPSRedirect = r.IntN(2) == 0
+	options.TLS = r.IntN(2) == 0
+	options.DisableCatchAllRoutes = r.IntN(4) == 0
+	compiler := mustCompiler(t, options)
+	s := distinctNames(p.cases[r.IntN(len(p.cases))].snapshot)
+	compiler.Compile(s)
+	for step := range steps {
+		var next *kube.Snapshot
+		var changed kube.Object
+		for changed == nil {
+			next = p.mutate(r, s)
+			changed = onlyChange(s, next)
+			if changed == nil && r.IntN(2) == 0 { // something else: later trials meet it
+				s = distinctNames(next)
+				compiler.Compile(s)
+			}
+		}
+		got, err := compiler.Try(changed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want []compile.Problem
+		for _, problem := range mustCompiler(t, options).Compile(next).Problems {
+			if problem.Owner == changed.Ref() && problem.Severity > compile.Info {
+				want = append(want, problem)
+				seen[problem.Reason]++
+			}
+		}
+		if diff := cmp.Diff(want, got.Problems, cmpopts.EquateComparable(compile.Problem{})); diff != "" {
+			t.Fatalf("seed %d, step %d, %s: problems (-reported +tried):\n%s", seed, step, changed.Ref(), diff)
+		}
+		again := compiler.Compile(s)
+		if r.IntN(4) == 0 { // a trial leaves no trace
+			if a, b := routesText(again), routesText(mustCompiler(t, options).Compile(s)); a != b {
+				t.Fatalf("seed %d, step %d: the table after a trial:\n%s\nwant:\n%s", seed, step, a, b)
+			}
+		}
+		if r.IntN(2) == 0 {
+			s = next
+			compiler.Compile(s)
+		}
+	}
+}
+
+// onlyChange gives the one Ingress or RouteGroup that is new or different in next, if the change is one that an API server
+// takes: names are not used twice.
+func onlyChange(s, next *kube.Snapshot) kube.Object {
+	if len(distinctNames(next).Ingresses) != len(next.Ingresses) || len(distinctNames(next).RouteGroups) != len(next.RouteGroups) {
+		return nil
+	}
+	for _, i := range next.Ingresses {
+		if !slices.Contains(s.Ingresses, i) {
+			return onlyIf(s.Ingresses, next.Ingresses, i)
+		}
+	}
+	for _, g := range next.RouteGroups {
+		if !slices.Contains(s.RouteGroups, g) {
+			return onlyIf(s.RouteGroups, next.RouteGroups, g)
+		}
+	}
+	return nil
+}
+
+// onlyIf gives o unless an object of another name went as it came: that would be two requests.
+func onlyIf[T interface {
+	comparable
+	kube.Object
+}](before, now []T, o T) kube.Object {
+	for _, old := range before {
+		if !slices.Contains(now, old) && old.Ref() != o.Ref() {
+			return nil
+		}
+	}
+	return o
+}
+
+// distinctNames drops all but the first object of a name, which is what an API server has.
+func distinctNames(s *kube.Snapshot) *kube.Snapshot {
+	next := *s
+	next.Ingresses, next.RouteGroups = firstOfName(s.Ingresses), firstOfName(s.RouteGroups)
+	return &next
+}
+
+func firstOfName[T kube.Object](all []T) []T {
+	seen := make(map[kube.Ref]bool)
+	return slices.DeleteFunc(slices.Clone(all), func(o T) bool {
+		known := seen[o.Ref()]
+		seen[o.Ref()] = true
+		return known
+	})
+}
+
+func TestTrialSaysWhatIsReported(t *testing.T) {
+	p := newPool(t)
+	seen := make(map[compile.Reason]int)
+	for seed := range uint64(150) {
+		compareTrials(t, p, seed, 60, seen)
+	}
+	for _, reason := range []compile.Reason{
+		compile.DuplicateID, compile.Shadows, compile.WouldCrashProxy, compile.NotParsable, compile.InvalidExpression, compile.NullEntry,
+		compile.InvalidObject, compile.TLSSecret, compile.ServiceNotFound,
+	} {
+		if seen[reason] < 30 {
+			t.Errorf("the trials met %d problems %s: they say little about them", seen[reason], reason)
+		}
+	}
+}
+
+func FuzzTrialSaysWhatIsReported(f *testing.F) {
+	p := newPool(f)
+	for seed := range uint64(8) {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, seed uint64) { compareTrials(t, p, seed, 20, map[compile.Reason]int{}) })
+}
+
+// TestTrialOfAnotherKind: only what has routes can be tried.
+func TestTrialOfAnotherKind(t *testing.T) {
+	if _, err := mustCompiler(t, compile.Options{}).Try(&kube.Service{Namespace: "n", Name: "s"}); err == nil {
+		t.Error("a service was tried")
+	}
+}

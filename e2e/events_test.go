@@ -1,0 +1,135 @@
+package e2e
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	eventsFile      = "../deploy/kustomize/components/events/rbac.yaml"
+	eventsNamespace = "eventful"
+	lonely          = `
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: lonely, namespace: ` + eventsNamespace + `}
+spec:
+  rules: [{host: lonely.eventful.example.org, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: later, port: {number: 80}}}}]}}]
+`
+	later = `
+apiVersion: v1
+kind: Service
+metadata: {name: later, namespace: ` + eventsNamespace + `}
+spec: {ports: [{name: http, port: 80}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: later-1, namespace: ` + eventsNamespace + `, labels: {kubernetes.io/service-name: later}}
+addressType: IPv4
+endpoints: [{addresses: [10.9.9.8]}]
+ports: [{name: http, port: 80}]
+`
+)
+
+// TestEventsOnARealAPIServer: two replicas with the rights of the component, one of which writes; the other takes over when it is
+// gone, and writes nothing twice.
+func TestEventsOnARealAPIServer(t *testing.T) {
+	ctx := t.Context()
+	if err := theCluster.applyFile(ctx, eventsFile); err != nil {
+		t.Fatal(err)
+	}
+	if err := theCluster.apply(ctx, lonely); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		rbac, err := os.ReadFile(eventsFile)
+		if err != nil {
+			t.Error(err)
+		}
+		if err := theCluster.remove(context.WithoutCancel(ctx), lonely+"---"+later+"---\n"+string(rbac)); err != nil {
+			t.Error(err)
+		}
+	})
+	api := newFaultProxy(t, theCluster)
+	first := startRoutesrv(t, api, "--events", "--events-namespace="+systemNamespace)
+	first.ready(t)
+	eventually(t, "the first replica is the leader", func() bool { return first.leads(t) })
+	second := startRoutesrv(t, api, "--events", "--events-namespace="+systemNamespace)
+	second.ready(t)
+
+	var event *corev1.Event
+	eventually(t, "an Event about the Service that is not there", func() bool {
+		event = eventOf(t, "ServiceNotFound")
+		return event != nil
+	})
+	object, err := theCluster.typed.NetworkingV1().Ingresses(eventsNamespace).Get(ctx, "lonely", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if event.InvolvedObject.UID != object.UID || event.Type != corev1.EventTypeWarning || event.Count != 1 ||
+		!strings.Contains(event.Message, `"later"`) {
+		t.Errorf("%+v", event)
+	}
+
+	first.stop(t)
+	eventually(t, "the second replica is the leader", func() bool { return second.leads(t) })
+	// The new leader has looked at all problems once it has written about the one that is new.
+	if err := theCluster.apply(ctx, strings.ReplaceAll(lonely, "lonely", "newer")); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { theCluster.remove(context.WithoutCancel(ctx), strings.ReplaceAll(lonely, "lonely", "newer")) })
+	eventually(t, "an Event about the other Ingress", func() bool {
+		for _, e := range allEvents(t) {
+			if e.InvolvedObject.Name == "newer" {
+				return true
+			}
+		}
+		return false
+	})
+	if again := eventOf(t, "ServiceNotFound"); again == nil || again.Count != 1 || again.UID != event.UID {
+		t.Errorf("the Event was written again: %+v", again)
+	}
+	if err := theCluster.apply(ctx, later); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "an Event that says it is solved", func() bool { return eventOf(t, "ProblemSolved") != nil })
+}
+
+// leads reports whether the process says that it writes Events.
+func (p *process) leads(t *testing.T) bool {
+	t.Helper()
+	a, err := fetch(t.Context(), p.support+"/metrics", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Contains(a.body, "\nroutesrv_events_leader 1\n")
+}
+
+func allEvents(t *testing.T) []corev1.Event {
+	t.Helper()
+	list, err := theCluster.typed.CoreV1().Events(eventsNamespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list.Items
+}
+
+// eventOf gives the Event with the reason on the first Ingress, and wants at most one.
+func eventOf(t *testing.T, reason string) *corev1.Event {
+	t.Helper()
+	var found *corev1.Event
+	for _, e := range allEvents(t) {
+		if e.Reason != reason || e.InvolvedObject.Name != "lonely" {
+			continue
+		}
+		if found != nil {
+			t.Errorf("two Events %s: %s and %s", reason, found.Name, e.Name)
+		}
+		found = &e
+	}
+	return found
+}

@@ -1,0 +1,302 @@
+package e2e
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	webhookFile      = "../deploy/kustomize/components/webhook/webhook.yaml"
+	webhookNamespace = "reviewed"
+)
+
+// signer is an authority for the certificates of a webhook.
+type signer struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newSigner(t *testing.T) *signer {
+	t.Helper()
+	s := &signer{}
+	s.cert, s.key = s.sign(t, 1, func(c *x509.Certificate) {
+		c.IsCA, c.BasicConstraintsValid, c.KeyUsage = true, true, x509.KeyUsageCertSign
+	})
+	return s
+}
+
+// sign makes a certificate for the loopback address, by the authority itself the first time.
+func (s *signer) sign(t *testing.T, serial int64, change func(*x509.Certificate)) (*x509.Certificate, *ecdsa.PrivateKey) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: fmt.Sprint("webhook-", serial)}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	parent, by := s.cert, s.key
+	if change != nil {
+		change(template)
+	}
+	if parent == nil {
+		parent, by = template, key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, by)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cert, key
+}
+
+// write replaces the files of a webhook's certificate, as the kubelet does: each at once.
+func (s *signer) write(t *testing.T, dir string, serial int64) {
+	t.Helper()
+	cert, key := s.sign(t, serial, nil)
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, block := range map[string]*pem.Block{
+		"tls.key": {Type: "PRIVATE KEY", Bytes: der}, "tls.crt": {Type: "CERTIFICATE", Bytes: cert.Raw},
+	} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path+".new", pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(path+".new", path); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// warnings collects what API servers warn of.
+type warnings struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (w *warnings) HandleWarningHeader(_ int, _ string, text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.all = append(w.all, text)
+}
+
+// take gives the warnings since the last call.
+func (w *warnings) take() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all := w.all
+	w.all = nil
+	return all
+}
+
+// TestWebhookOnARealAPIServer: the manifest's rules, with the address of a process here. It refuses, warns, is not asked about other
+// namespaces, goes on with a new certificate, and lets everything pass when it is away.
+func TestWebhookOnARealAPIServer(t *testing.T) {
+	ctx := t.Context()
+	api := newFaultProxy(t, theCluster)
+	token, err := theCluster.token(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, authority := t.TempDir(), newSigner(t)
+	authority.write(t, dir, 2)
+	main, support := freeAddress(t), freeAddress(t)
+	args := append([]string{"webhook", "-address=" + main, "-support-listener=" + support, "-wait-for-healthcheck-interval=0s",
+		"-tls-cert=" + filepath.Join(dir, "tls.crt"), "-tls-key=" + filepath.Join(dir, "tls.key")}, sourceArgs(t, api, token)...)
+	p := startProcess(t, binary, main, support, args)
+	eventually(t, "a first snapshot", func() bool {
+		a, err := fetch(ctx, p.support+"/health", "")
+		return err == nil && a.status == http.StatusOK
+	})
+	seen := &warnings{}
+	config := rest.CopyConfig(theCluster.config)
+	config.WarningHandler = seen
+	client := *theCluster
+	if client.dynamic, err = dynamic.NewForConfig(config); err != nil {
+		t.Fatal(err)
+	}
+	register(t, "https://"+main+"/validate", authority.cert)
+	t.Cleanup(func() { theCluster.remove(context.WithoutCancel(ctx), reviewedObjects) })
+
+	// Routes are looked at once their Service has endpoints.
+	if err := client.apply(ctx, webService); err != nil {
+		t.Fatal(err)
+	}
+	// The API server takes up a configuration after a moment, and the webhook the endpoints. They have when the bad object is refused.
+	eventually(t, "the first refusal", func() bool {
+		err := client.apply(ctx, crashingIngress)
+		if err == nil {
+			err = client.remove(ctx, crashingIngress)
+		}
+		return err != nil && strings.Contains(err.Error(), "would_crash_proxy")
+	})
+	err = client.apply(ctx, crashingIngress)
+	if err == nil || !strings.Contains(err.Error(), `admission webhook "routes.routesrv.github.io" denied the request: would_crash_proxy: `) {
+		t.Errorf("refused with: %v", err)
+	}
+	if err := client.apply(ctx, invalidGroup); err == nil || !strings.Contains(err.Error(), "invalid_object") {
+		t.Errorf("the RouteGroup was refused with: %v", err)
+	}
+	seen.take()
+	if err := client.apply(ctx, lonelyIngress); err != nil {
+		t.Error(err)
+	}
+	if got := seen.take(); !slices.ContainsFunc(got, func(s string) bool { return strings.HasPrefix(s, "service_not_found: ") }) {
+		t.Errorf("warnings %q", got)
+	}
+	// The same in a namespace of which nobody asks.
+	elsewhere := strings.ReplaceAll(crashingIngress, "namespace: "+webhookNamespace, "namespace: elsewhere")
+	if err := client.apply(ctx, elsewhere); err != nil {
+		t.Error(err)
+	}
+	if err := theCluster.remove(ctx, elsewhere); err != nil {
+		t.Error(err)
+	}
+
+	authority.write(t, dir, 3)
+	eventually(t, "the new certificate", func() bool { return serialOf(t, main, authority.cert) == 3 })
+	if err := client.apply(ctx, crashingIngress); err == nil {
+		t.Error("nothing is refused after the certificate was replaced")
+	}
+
+	p.stop(t)
+	if err := client.apply(ctx, crashingIngress); err != nil {
+		t.Errorf("while the webhook is away: %v", err)
+	}
+	// Back again: what is stored is broken, and stays changeable.
+	p = startProcess(t, binary, main, support, args)
+	eventually(t, "a first snapshot", func() bool {
+		a, err := fetch(ctx, p.support+"/health", "")
+		return err == nil && a.status == http.StatusOK
+	})
+	seen.take()
+	if err := client.apply(ctx, strings.Replace(crashingIngress, "annotations:", "labels: {team: shop}\n  annotations:", 1)); err != nil {
+		t.Errorf("a label on an object that was broken before: %v", err)
+	}
+	eventually(t, "a warning", func() bool {
+		got := seen.take()
+		if slices.ContainsFunc(got, func(s string) bool { return strings.HasPrefix(s, "would_crash_proxy: ") }) {
+			return true
+		}
+		// The API server may not have noticed yet that somebody answers again.
+		return client.apply(ctx, strings.Replace(crashingIngress, "annotations:", "labels: {at: \""+fmt.Sprint(time.Now().UnixNano())+"\"}\n  annotations:", 1)) != nil
+	})
+}
+
+const (
+	crashingIngress = `
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata:
+  name: crashing
+  namespace: ` + webhookNamespace + `
+  annotations: {zalando.org/skipper-filter: 'admissionControl("m", "active", "0s", 10, 10, 0.5, 0.1, 1)'}
+spec:
+  rules: [{host: crashing.example.org, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}]}}]
+`
+	webService = `
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: ` + webhookNamespace + `}
+spec: {ports: [{name: http, port: 80}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: web-1, namespace: ` + webhookNamespace + `, labels: {kubernetes.io/service-name: web}}
+addressType: IPv4
+endpoints: [{addresses: [10.9.9.9]}]
+ports: [{name: http, port: 80}]
+`
+	invalidGroup = `
+apiVersion: zalando.org/v1
+kind: RouteGroup
+metadata: {name: unknown-backend, namespace: ` + webhookNamespace + `}
+spec:
+  hosts: [group.example.org]
+  backends: [{name: a, type: shunt}]
+  routes: [{pathSubtree: /, backends: [{backendName: b}]}]
+`
+	lonelyIngress = `
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: lonely, namespace: ` + webhookNamespace + `}
+spec:
+  rules: [{host: lonely.example.org, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: later, port: {number: 80}}}}]}}]
+`
+	reviewedObjects = crashingIngress + "---" + webService + "---" + invalidGroup + "---" + lonelyIngress
+)
+
+// register registers the webhook of the manifests, for one namespace and at the address.
+func register(t *testing.T, url string, authority *x509.Certificate) {
+	t.Helper()
+	text, err := os.ReadFile(webhookFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c admissionregistrationv1.ValidatingWebhookConfiguration
+	if err := yaml.UnmarshalStrict(text, &c); err != nil {
+		t.Fatal(err)
+	}
+	w := &c.Webhooks[0]
+	w.ClientConfig = admissionregistrationv1.WebhookClientConfig{
+		URL: &url, CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: authority.Raw}),
+	}
+	w.NamespaceSelector.MatchExpressions = append(w.NamespaceSelector.MatchExpressions, metav1.LabelSelectorRequirement{
+		Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: []string{webhookNamespace},
+	})
+	all := theCluster.typed.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	if _, err := all.Create(t.Context(), &c, metav1.CreateOptions{}); err != nil {
+		asJSON, _ := json.Marshal(c)
+		t.Fatalf("%v: %s", err, asJSON)
+	}
+	t.Cleanup(func() {
+		if err := all.Delete(context.WithoutCancel(t.Context()), c.Name, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// serialOf is the serial number of the certificate that a new connection gets.
+func serialOf(t *testing.T, address string, authority *x509.Certificate) int64 {
+	t.Helper()
+	pool := x509.NewCertPool()
+	pool.AddCert(authority)
+	conn, err := tls.Dial("tcp", address, &tls.Config{RootCAs: pool})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	return conn.ConnectionState().PeerCertificates[0].SerialNumber.Int64()
+}

@@ -1,0 +1,141 @@
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/kube"
+)
+
+// rank orders findings: the lowest is the cause.
+type rank int
+
+const (
+	rankBroken  rank = iota // the object as a whole gives nothing
+	rankError               // a part of it was left out, or answers errors
+	rankLoop                // its redirects go round in circles
+	rankRefused             // proxies do not use routes of it
+	rankNoPods              // nobody is there to answer
+	rankOther               // others get its requests
+	rankShared              // others get some of its requests
+	rankWaiting             // the latest change is not served
+	rankWarning
+	rankInfo
+)
+
+// finding is something that is wrong, or worth knowing.
+type finding struct {
+	owner    kube.Ref
+	rank     rank
+	severity compile.Severity
+	route    string
+	what, do string
+}
+
+// ofProblem makes a finding of a problem.
+func ofProblem(owner kube.Ref, p compile.Problem) finding {
+	info := p.Reason.Info()
+	f := finding{owner: owner, severity: p.Severity, route: p.Route, what: p.What(), do: info.Do, rank: rankInfo}
+	switch {
+	case p.Reason == compile.Undecodable, p.Reason == compile.InvalidObject:
+		f.rank = rankBroken
+	case p.Reason == compile.NotSelected:
+		f.rank, f.severity = rankBroken, compile.Error // for who asks, whatever it is for the fleet
+	case p.Reason == compile.TLSSecret && p.Severity == compile.Error:
+		f.rank = rankWarning // requests are answered all the same
+	case p.Severity == compile.Error:
+		f.rank = rankError
+	case p.Reason == compile.WouldReject, p.Reason == compile.InvalidExpression:
+		f.rank = rankRefused
+	case p.Reason == compile.NoEndpoints:
+		f.rank = rankNoPods
+	case p.Reason == compile.Shadows:
+		f.rank = rankShared
+	case p.Severity == compile.Warning:
+		f.rank = rankWarning
+	}
+	return f
+}
+
+// worst is the finding that is told first; nil if nothing was found that anybody has to know.
+func (x *explainer) worst() *finding {
+	told := slices.DeleteFunc(slices.Clone(x.findings), func(f finding) bool { return f.rank == rankInfo && f.do == "" })
+	if len(told) == 0 {
+		return nil
+	}
+	mine := func(f finding) int {
+		if x.out.Query.Route != "" && f.route == x.out.Query.Route {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(told, func(a, b finding) int {
+		return cmp.Or(cmp.Compare(mine(a), mine(b)), cmp.Compare(a.rank, b.rank))
+	})
+	return &told[0]
+}
+
+// tell makes a finding the cause.
+func (x *explainer) tell(f *finding) {
+	x.out.Cause = fmt.Sprintf("%s: %s.", f.owner, f.what)
+	x.out.Advice = f.do
+	x.out.Result = f.severity.String()
+	for _, other := range x.findings {
+		if other.severity > f.severity && other.rank != rankInfo {
+			x.out.Result = other.severity.String()
+		}
+	}
+}
+
+// conclude says what is wrong with an object, or that nothing is.
+func (x *explainer) conclude(ref kube.Ref) {
+	if f := x.worst(); f != nil {
+		x.tell(f)
+		return
+	}
+	o := &x.out.Objects[0]
+	x.out.Result = "fine"
+	main := 0
+	for _, r := range o.Routes {
+		if r.Main {
+			main++
+		}
+	}
+	text := fmt.Sprintf("%s is served: %s", ref, count(main, "route"))
+	var hosts []string
+	for _, h := range o.Hosts {
+		hosts = append(hosts, h.Host)
+	}
+	if len(hosts) > 0 {
+		text += " for " + short(hosts, 3)
+	}
+	for i, s := range o.Services {
+		if i == 3 {
+			text += ", and more"
+			break
+		}
+		if s.Type != "ExternalName" && !x.WithoutPods {
+			text += fmt.Sprintf(", %s behind Service %s", count(s.Ready, "ready pod"), s.Name)
+		}
+	}
+	x.out.Cause = text + "."
+}
+
+// count is "1 route", "2 routes".
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// short lists a few names.
+func short(names []string, most int) string {
+	if len(names) > most {
+		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", len(names)-most)
+	}
+	return strings.Join(names, ", ")
+}

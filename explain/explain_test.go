@@ -1,0 +1,137 @@
+package explain_test
+
+import (
+	"bytes"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/explain"
+	"github.com/routesrv/routesrv/kube"
+)
+
+func ticket(t testing.TB, name string) (*compile.Compiler, *kube.Snapshot) {
+	t.Helper()
+	a, err := txtar.ParseFile(filepath.Join("testdata", name+".txtar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return compiled(t, a)
+}
+
+func TestParseQuery(t *testing.T) {
+	for words, want := range map[string]string{
+		"ingress shop/cart": "Ingress shop/cart", "RG shop/cart": "RouteGroup shop/cart", "ing cart": "Ingress default/cart",
+		"Shop.example.org": "host shop.example.org", "localhost": "host localhost", "kube_shop__cart": "route kube_shop__cart",
+		"": "", "a b c": "", "pod a/b": "", "ing /b": "", "ing a/": "", "ing a/b/c": "", "a/b": "",
+	} {
+		q, err := explain.ParseQuery(strings.Split(words, " ")...)
+		if want == "" && err == nil || want != "" && (err != nil || q.String() != want) {
+			t.Errorf("%q: %s, %v, want %q", words, q, err, want)
+		}
+	}
+}
+
+// TestEverythingCanBeAskedAbout: each object, host and route of all tickets gets a sentence, and an error among the problems is never
+// called fine.
+func TestEverythingCanBeAskedAbout(t *testing.T) {
+	paths, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no tickets: %v", err)
+	}
+	asked := 0
+	for _, path := range paths {
+		c, s := ticket(t, strings.TrimSuffix(filepath.Base(path), ".txtar"))
+		var queries []explain.Query
+		for _, o := range s.Ingresses {
+			queries = append(queries, explain.Query{Kind: kube.KindIngress, Namespace: o.Namespace, Name: o.Name})
+			for _, r := range o.Spec.Rules {
+				queries = append(queries, explain.Query{Host: r.Host})
+			}
+		}
+		for _, o := range s.RouteGroups {
+			queries = append(queries, explain.Query{Kind: kube.KindRouteGroup, Namespace: o.Namespace, Name: o.Name})
+		}
+		_, result := c.Latest()
+		for r := range result.Routes.All() {
+			queries = append(queries, explain.Query{Route: r.ID})
+		}
+		for _, q := range queries {
+			asked++
+			e := explain.Explain(explain.Input{Compiler: c}, q)
+			if !strings.HasSuffix(e.Cause, ".") || strings.HasSuffix(e.Cause, "..") || e.Result == "" || e.Result == explain.NotFound {
+				t.Errorf("%s: %s: %s, %q", path, q, e.Result, e.Cause)
+			}
+			for _, o := range e.Objects {
+				for _, p := range o.Problems {
+					if p.Severity == compile.Error && e.Result != "error" {
+						t.Errorf("%s: %s is %s with the error %s", path, q, e.Result, p.What)
+					}
+				}
+			}
+			var text bytes.Buffer
+			if err := e.WriteText(&text); err != nil || !strings.HasPrefix(text.String(), e.Cause) {
+				t.Errorf("%s: %v, %s", q, err, text.String())
+			}
+		}
+	}
+	if asked < 60 {
+		t.Errorf("only %d questions", asked)
+	}
+}
+
+// TestNothingWasReadYet: a compiler that never compiled knows that it knows nothing.
+func TestNothingWasReadYet(t *testing.T) {
+	c, err := compile.New(compile.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := explain.Explain(explain.Input{Compiler: c}, explain.Query{Host: "a.example.org"}); e.Result != explain.NotFound || !strings.Contains(e.Cause, "Nothing was read yet") {
+		t.Errorf("%+v", e)
+	}
+}
+
+// TestAChangeThatIsHeldIsTold: what is compiled is not always what proxies get.
+func TestAChangeThatIsHeldIsTold(t *testing.T) {
+	c, _ := ticket(t, "all-is-well")
+	q := explain.Query{Kind: kube.KindIngress, Namespace: "shop", Name: "cart"}
+	e := explain.Explain(explain.Input{Compiler: c, HasServed: true}, q) // an older, empty table
+	if want := "Ingress shop/cart: its latest change is not served yet (1 route)"; !strings.HasPrefix(e.Cause, want) || e.Objects[0].Routes[0].State != explain.StateWaiting {
+		t.Errorf("%s, %+v, want %s", e.Cause, e.Objects[0].Routes, want)
+	}
+	_, result := c.Latest()
+	e = explain.Explain(explain.Input{Compiler: c, HasServed: true, Served: result.Routes}, q)
+	if e.Result != "fine" || e.Objects[0].Routes[0].State != explain.StateServed {
+		t.Errorf("%s: %s", e.Result, e.Cause)
+	}
+}
+
+// TestWhatIsNotReadIsTold: a namespace or a selector of the server is a reason for an object to be missing.
+func TestWhatIsNotReadIsTold(t *testing.T) {
+	c, _ := ticket(t, "all-is-well")
+	in := explain.Input{Compiler: c, Namespace: "shop", Selectors: map[kube.Kind]map[string]string{kube.KindIngress: {"team": "a", "on": ""}}}
+	e := explain.Explain(in, explain.Query{Kind: kube.KindIngress, Namespace: "pay", Name: "till"})
+	if want := `only the namespace "shop" is read, and only objects of the kind Ingress with the label on,team=a are read`; !strings.Contains(e.Advice, want) {
+		t.Errorf("advice %q, want %q", e.Advice, want)
+	}
+	e = explain.Explain(in, explain.Query{Kind: kube.KindIngress, Namespace: "shop", Name: "cart"})
+	if !strings.Contains(e.Objects[0].Selection, `only the namespace "shop" is read`) {
+		t.Errorf("selection %q", e.Objects[0].Selection)
+	}
+}
+
+// TestSinceIsShown: how long there has been a problem is known to who has kept it.
+func TestSinceIsShown(t *testing.T) {
+	c, _ := ticket(t, "port-name")
+	at := time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)
+	e := explain.Explain(explain.Input{Compiler: c, Since: func(id string) (time.Time, bool) { return at, id == "nobody" || len(id) == 12 }},
+		explain.Query{Kind: kube.KindIngress, Namespace: "shop", Name: "cart"})
+	var text bytes.Buffer
+	if err := e.WriteText(&text); err != nil || !strings.Contains(text.String(), ", since 2026-02-03T04:05:06Z\n") {
+		t.Errorf("%v, %s", err, text.String())
+	}
+}

@@ -1,0 +1,178 @@
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/routesrv/routesrv/internal/routeid"
+	"github.com/routesrv/routesrv/kube"
+)
+
+// owned is an object of the snapshot.
+type owned struct {
+	ref    kube.Ref
+	object kube.Object
+}
+
+// all gives the Ingresses and RouteGroups of the snapshot.
+func (x *explainer) all(yield func(owned) bool) {
+	for _, o := range x.snapshot.Ingresses {
+		if !yield(owned{o.Ref(), o}) {
+			return
+		}
+	}
+	for _, o := range x.snapshot.RouteGroups {
+		if !yield(owned{o.Ref(), o}) {
+			return
+		}
+	}
+}
+
+// missing says that an object is not there, and what was meant perhaps.
+func (x *explainer) missing(ref kube.Ref) {
+	if problems := x.result.ProblemsOf(ref); len(problems) > 0 { // it could not be decoded
+		o := Object{
+			Owner: ref, Selection: problems[0].What(),
+			Problems: []Problem{}, Routes: []Route{}, Services: []Service{}, Hosts: []Host{}, Requests: []Request{},
+		}
+		for _, p := range problems {
+			o.Problems = append(o.Problems, x.problem(p))
+			x.findings = append(x.findings, ofProblem(ref, p))
+		}
+		x.out.Objects, x.out.Total = append(x.out.Objects, o), 1
+		x.tell(x.worst())
+		return
+	}
+	x.out.Result = NotFound
+	x.out.Cause = fmt.Sprintf("There is no %s among what the route server reads.", ref)
+	var hints, like []string
+	if rule := x.restriction(ref.Kind); rule != "" {
+		hints = append(hints, "Note that "+rule+".")
+	}
+	for o := range x.all {
+		r := o.ref
+		switch {
+		case r.Kind != ref.Kind && r.Namespace == ref.Namespace && r.Name == ref.Name,
+			r.Kind == ref.Kind && r.Namespace != ref.Namespace && r.Name == ref.Name,
+			r.Kind == ref.Kind && r.Namespace == ref.Namespace && near(r.Name, ref.Name):
+			like = append(like, r.String())
+		}
+	}
+	if len(like) > 0 {
+		slices.Sort(like)
+		hints = append(hints, "There is "+short(like, 3)+".")
+	}
+	if len(hints) == 0 {
+		hints = append(hints, "Check the kind, the namespace and the name, and that the object was applied to this cluster.")
+	}
+	x.out.Advice = strings.Join(hints, " ")
+}
+
+// near reports whether two names differ by a letter or two.
+func near(a, b string) bool {
+	if len(a) < 4 || len(b) < 4 {
+		return false
+	}
+	if d := len(a) - len(b); d < -2 || d > 2 {
+		return false
+	}
+	head := 0
+	for head < min(len(a), len(b)) && a[head] == b[head] {
+		head++
+	}
+	tail := 0
+	for tail < min(len(a), len(b))-head && a[len(a)-1-tail] == b[len(b)-1-tail] {
+		tail++
+	}
+	return max(len(a), len(b))-head-tail <= 2
+}
+
+// host explains all objects that have a host.
+func (x *explainer) host(host string) {
+	var found []owned
+	var like []string
+	for o := range x.all {
+		for _, h := range hostsOf(o.object) {
+			switch {
+			case strings.EqualFold(h, host):
+				found = append(found, o)
+			case near(h, host) && !slices.Contains(like, h):
+				like = append(like, h)
+			}
+		}
+	}
+	x.out.Total = len(found)
+	if len(found) == 0 {
+		x.out.Result = NotFound
+		x.out.Cause = fmt.Sprintf("No Ingress and no RouteGroup has the host %s.", host)
+		if slices.Sort(like); len(like) > 0 {
+			x.out.Advice = "Is " + short(like, 3) + " meant?"
+		}
+		return
+	}
+	var names []string
+	for _, o := range found {
+		names = append(names, o.ref.String())
+		if in, ok := x.Compiler.Inspect(o.ref); ok && len(x.out.Objects) < maxObjects {
+			x.add(o.ref, in)
+		}
+	}
+	if f := x.worst(); f != nil {
+		x.tell(f)
+		return
+	}
+	x.out.Result = "fine"
+	x.out.Cause = fmt.Sprintf("Host %s is served by %s.", host, short(names, 5))
+}
+
+// route explains the object that a route was made of.
+func (x *explainer) route(id string) {
+	plain := strings.TrimPrefix(id, "kubeew_")
+	if plain != id {
+		plain = "kube_" + plain
+	}
+	if rest, ok := strings.CutPrefix(plain, "kube_rg__internal_"); ok {
+		plain = "kube_rg__" + rest
+	}
+	for o := range x.all {
+		if !strings.HasPrefix(plain, prefixOf(o.ref)) {
+			continue
+		}
+		in, ok := x.Compiler.Inspect(o.ref)
+		if !ok {
+			continue
+		}
+		for _, r := range in.Routes {
+			if r.ID == id && r.Wins {
+				x.out.Total = 1
+				x.add(o.ref, in)
+				x.conclude(o.ref)
+				return
+			}
+		}
+	}
+	if x.result.Routes.Get(id) != nil {
+		x.out.Result = "fine"
+		x.out.Cause = fmt.Sprintf("Route %s belongs to no single object: the route server makes it itself.", id)
+		if routeid.OwnerOf(id).Kind == routeid.KindGenerated && strings.Contains(id, "catchall") {
+			x.out.Advice = "It answers 404 for requests to a host that no path of the objects with this host takes."
+		}
+		return
+	}
+	x.out.Result = NotFound
+	x.out.Cause = fmt.Sprintf("There is no route %s.", id)
+	if o := routeid.OwnerOf(id); o.Kind != routeid.KindOther && o.Kind != routeid.KindGenerated {
+		x.out.Advice = fmt.Sprintf("By its id it would be one of %s %s/%s: ask for that.", o.Kind, o.Namespace, o.Name)
+	}
+}
+
+// prefixOf is how the ids of the routes of an object begin.
+func prefixOf(ref kube.Ref) string {
+	namespace := kube.NamespaceOrDefault(ref.Namespace)
+	if ref.Kind == kube.KindRouteGroup {
+		return strings.TrimSuffix(routeid.RouteGroup(namespace, ref.Name, "all", 0, 0, false), "__all__0_0")
+	}
+	// A custom route has its own id behind the name: the end of the prefix is left out.
+	return strings.TrimRight(routeid.Ingress(ref.Namespace, ref.Name, "", "", ""), "_")
+}

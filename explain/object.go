@@ -1,0 +1,239 @@
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/internal/catalogue"
+	"github.com/routesrv/routesrv/kube"
+)
+
+// object explains the object of a name.
+func (x *explainer) object(ref kube.Ref) {
+	in, ok := x.Compiler.Inspect(ref)
+	if !ok && ref.Namespace == "default" {
+		bare := kube.Ref{Kind: ref.Kind, Name: ref.Name}
+		if in, ok = x.Compiler.Inspect(bare); ok {
+			ref = bare
+		}
+	}
+	if !ok {
+		x.missing(ref)
+		return
+	}
+	x.out.Total = 1
+	x.add(ref, in)
+	x.conclude(ref)
+}
+
+// add explains one object, and notes what was found.
+func (x *explainer) add(ref kube.Ref, in compile.Inspection) {
+	o := Object{
+		Owner: ref, Selected: in.Compiled, Changed: in.Meta.Changed,
+		Problems: []Problem{}, Routes: []Route{}, Services: []Service{}, Hosts: []Host{}, Requests: []Request{},
+	}
+	if in.Meta.Created != 0 {
+		t := time.Unix(in.Meta.Created, 0).UTC()
+		o.Created = &t
+	}
+	o.Selection = x.selection(in)
+	for _, p := range in.Problems {
+		if p.Reason == compile.NoEndpoints && x.WithoutPods {
+			continue
+		}
+		o.Problems = append(o.Problems, x.problem(p))
+		x.findings = append(x.findings, ofProblem(ref, p))
+	}
+	x.routes(&o, in)
+	for _, s := range in.Services {
+		o.Services = append(o.Services, serviceOf(s))
+	}
+	hosts := hostsOf(in.Object)
+	for _, h := range hosts[:min(maxHosts, len(hosts))] {
+		others := slices.DeleteFunc(slices.Clone(x.claimsOf(h)), func(r kube.Ref) bool { return r == ref })
+		o.Hosts = append(o.Hosts, Host{Host: h, Others: append([]kube.Ref{}, others...)})
+	}
+	x.requests(&o, in)
+	x.out.Objects = append(x.out.Objects, o)
+}
+
+func (x *explainer) problem(p compile.Problem) Problem {
+	out := Problem{
+		ID: p.ID(), Route: p.Route, Reason: p.Reason, Severity: p.Severity, What: p.What(), Do: p.Reason.Info().Do,
+	}
+	if x.Since != nil {
+		if t, ok := x.Since(out.ID); ok {
+			out.Since = &t
+		}
+	}
+	return out
+}
+
+// selection says why the object is served, or not.
+func (x *explainer) selection(in compile.Inspection) string {
+	for _, p := range in.Problems {
+		if !in.Compiled {
+			return p.What()
+		}
+	}
+	kind, class := kube.KindIngress, ""
+	switch o := in.Object.(type) {
+	case *kube.Ingress:
+		class = o.Annotations["kubernetes.io/ingress.class"]
+		if class == "" && o.Spec != nil {
+			class = o.Spec.IngressClassName
+		}
+	case *kube.RouteGroup:
+		kind, class = kube.KindRouteGroup, o.Annotations["zalando.org/routegroup.class"]
+	}
+	wanted := x.Classes[kind]
+	if wanted == "" {
+		wanted = "skipper"
+	}
+	text := fmt.Sprintf("its class %q matches %q", class, wanted)
+	if class == "" {
+		text = "it has no class, and objects without a class are always served"
+	}
+	if rule := x.restriction(kind); rule != "" {
+		text += "; " + rule
+	}
+	return text
+}
+
+// restriction says which objects of a kind are read.
+func (x *explainer) restriction(kind kube.Kind) string {
+	var rules []string
+	if x.Namespace != "" {
+		rules = append(rules, fmt.Sprintf("only the namespace %q is read", x.Namespace))
+	}
+	if labels := labelText(x.Selectors[kind]); labels != "" {
+		rules = append(rules, fmt.Sprintf("only objects of the kind %s with the label %s are read", kind, labels))
+	}
+	return strings.Join(rules, ", and ")
+}
+
+func labelText(selector map[string]string) string {
+	var texts []string
+	for key, val := range selector {
+		if val != "" {
+			key += "=" + val
+		}
+		texts = append(texts, key)
+	}
+	slices.Sort(texts)
+	return strings.Join(texts, ",")
+}
+
+// routes tells the state of each route.
+func (x *explainer) routes(o *Object, in compile.Inspection) {
+	known := catalogue.New(catalogue.Options{
+		ForwardBackendURL: x.Proxy.ForwardBackendURL, DisabledFilters: x.Proxy.DisabledFilters,
+		ExtraFilters: x.Proxy.ExtraFilters, ExtraPredicates: x.Proxy.ExtraPredicates,
+	})
+	waiting := 0
+	for _, r := range in.Routes {
+		out := Route{ID: r.ID, Main: r.Main, State: StateServed}
+		switch {
+		case r.Route == nil:
+			out.State, out.Why = StateLeftOut, "see the problems"
+		case !r.Wins:
+			out.State, out.Why = StateLeftOut, fmt.Sprintf("%s has a route of the same id", r.Keeper)
+		case x.HasServed:
+			if s := x.Served.Get(r.ID); s == nil || s.Text != r.Route.Text {
+				out.State, out.Why = StateWaiting, "the change is not served yet: the route server holds it back, or is about to serve it"
+				waiting++
+			}
+		}
+		if r.Route != nil && len(o.Routes) < maxRoutes {
+			parsed, err := eskip.Parse(r.Route.Text)
+			if err == nil && len(parsed) == 1 {
+				out.Predicates, out.Filters, out.Backend = parts(parsed[0])
+				if reason, wrong := known.Check(parsed[0]); wrong != nil && out.State != StateLeftOut {
+					out.State, out.Why = StateRefused, fmt.Sprintf("proxies refuse it: %s: %v", reason, wrong)
+				}
+			}
+		}
+		if len(o.Routes) < maxRoutes {
+			o.Routes = append(o.Routes, out)
+		}
+	}
+	if waiting > 0 {
+		x.findings = append(x.findings, finding{
+			owner: o.Owner, rank: rankWaiting, severity: compile.Warning,
+			what: fmt.Sprintf("its latest change is not served yet (%s): the route server holds it back, or is about to serve it", count(waiting, "route")),
+			do:   "If it stays so for more than a minute, ask the operators of the ingress: the guard of the route server is holding a change.",
+		})
+	}
+}
+
+// parts are a route as it is written, without what is too long for a screen.
+func parts(r *eskip.Route) (predicates, filters, backend string) {
+	c := *r
+	c.Id, c.Filters = "", nil
+	text, at := eskip.AppendExpr(nil, &c)
+	predicates = strings.TrimSuffix(strings.TrimSpace(string(text[:at])), " ->")
+	backend = string(text[at:])
+	if n := len(r.LBEndpoints); n > 1 {
+		algorithm := r.LBAlgorithm
+		if algorithm == "" {
+			algorithm = "roundRobin"
+		}
+		backend = fmt.Sprintf("%d endpoints, %s", n, algorithm)
+	}
+	texts := make([]string, len(r.Filters))
+	for i, f := range r.Filters {
+		texts[i] = f.String()
+	}
+	return predicates, strings.Join(texts, " -> "), backend
+}
+
+func serviceOf(s compile.InspectedService) Service {
+	out := Service{
+		Namespace: s.Namespace, Name: s.Name, Exists: s.Service != nil, Ready: s.Ready, NotReady: s.NotReady, Zones: s.Zones, Ports: []string{},
+	}
+	if s.Service == nil {
+		return out
+	}
+	out.Type = s.Service.Type
+	for _, p := range s.Service.Ports {
+		text := strconv.Itoa(p.Port)
+		if p.Name != "" {
+			text += " (" + p.Name + ")"
+		}
+		if p.TargetPort.Set {
+			text += " -> " + p.TargetPort.String()
+		}
+		out.Ports = append(out.Ports, text)
+	}
+	return out
+}
+
+// hostsOf gives the hosts of an object, each once, in their order.
+func hostsOf(o kube.Object) []string {
+	var hosts []string
+	add := func(h string) {
+		if h != "" && !slices.Contains(hosts, h) {
+			hosts = append(hosts, h)
+		}
+	}
+	switch o := o.(type) {
+	case *kube.Ingress:
+		if o.Spec != nil {
+			for _, r := range o.Spec.Rules {
+				add(r.Host)
+			}
+		}
+	case *kube.RouteGroup:
+		if o.Spec != nil {
+			for _, h := range o.Spec.Hosts {
+				add(h)
+			}
+		}
+	}
+	return hosts
+}

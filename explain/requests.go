@@ -1,0 +1,312 @@
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/internal/routeid"
+	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/match"
+)
+
+// anyHost stands for the host of an object that has none.
+const anyHost = "any-host.invalid"
+
+const forwardedProto = "X-Forwarded-Proto"
+
+// routesOf is the table for requests to one host.
+type routesOf struct {
+	table  *match.Table
+	owners map[string]kube.Ref
+}
+
+// for requests to a host, the routes that can take them and who owns those.
+func (x *explainer) routesFor(host string) *routesOf {
+	if known := x.hosts[host]; known != nil {
+		return known
+	}
+	narrow := match.NewNarrow(host)
+	var routes []*eskip.Route
+	for r := range x.result.Routes.All() {
+		if !narrow.May(r.Hosts) {
+			continue
+		}
+		if parsed, err := eskip.Parse(r.Text); err == nil {
+			routes = append(routes, parsed...)
+		}
+	}
+	o := x.Proxy
+	o.Candidates = 50
+	found := &routesOf{owners: map[string]kube.Ref{}}
+	found.table, _ = match.New(routes, o)
+	for _, claim := range x.claimsOf(host) {
+		in, _ := x.Compiler.Inspect(claim)
+		for _, r := range in.Routes {
+			if r.Wins {
+				found.owners[r.ID] = claim
+			}
+		}
+	}
+	x.hosts[host] = found
+	return found
+}
+
+// owner says whose route it is: exactly for objects that have the host, and else as well as the id tells.
+func (h *routesOf) owner(id string) kube.Ref {
+	if ref, ok := h.owners[id]; ok {
+		return ref
+	}
+	o := routeid.OwnerOf(id)
+	if o.Kind == routeid.KindGenerated || o.Kind == routeid.KindOther {
+		return kube.Ref{}
+	}
+	return kube.Ref{Kind: kube.Kind(o.Kind), Namespace: o.Namespace, Name: o.Name}
+}
+
+// sample is a made up request.
+type sample struct {
+	scheme, host, path, method string
+	header                     map[string][]string
+}
+
+func (s sample) url() string { return s.scheme + "://" + s.host + s.path }
+
+func (s sample) request() match.Request {
+	header := map[string][]string{forwardedProto: {s.scheme}}
+	for name, val := range s.header {
+		header[name] = val
+	}
+	return match.Request{Method: s.method, Target: s.path, Host: s.host, Header: header}
+}
+
+// requests asks for each main route who gets the requests that it is made for.
+func (x *explainer) requests(o *Object, in compile.Inspection) {
+	own := map[string]bool{}
+	for _, r := range in.Routes {
+		own[r.ID] = r.Wins && r.Route != nil
+	}
+	hosts := hostsOf(in.Object)
+	if len(hosts) == 0 {
+		hosts = []string{anyHost}
+	}
+	asked := map[string]bool{}
+	sampled := 0
+	for _, r := range in.Routes {
+		if !r.Main || r.Route == nil || !r.Wins || len(o.Requests) >= maxRequests || sampled >= maxSampled {
+			continue
+		}
+		sampled++
+		parsed, err := eskip.Parse(r.Route.Text)
+		if err != nil || len(parsed) != 1 {
+			continue
+		}
+		for _, s := range samples(parsed[0], hosts, x.Proxy) {
+			key := s.method + " " + s.url() + fmt.Sprint(s.header)
+			if asked[key] || len(o.Requests) >= maxRequests || x.hosts[s.host] == nil && len(x.hosts) >= maxTables {
+				continue
+			}
+			asked[key] = true
+			if q, ok := x.ask(o.Owner, r.ID, s, own); ok {
+				o.Requests = append(o.Requests, q)
+			}
+		}
+	}
+}
+
+// samples makes requests that the route takes if nobody else does: one for its path, and one below it.
+func samples(r *eskip.Route, hosts []string, o match.Options) []sample {
+	alone, refused := match.New([]*eskip.Route{r}, o)
+	if len(refused) > 0 {
+		return nil
+	}
+	base := sample{scheme: "https", method: r.Method, header: map[string][]string{}}
+	for name, val := range r.Headers {
+		base.header[name] = []string{val}
+		if strings.EqualFold(name, forwardedProto) {
+			base.scheme = val
+		}
+	}
+	for _, p := range r.Predicates {
+		if p.Name == "Methods" && len(p.Args) > 0 {
+			base.method, _ = p.Args[0].(string)
+		}
+	}
+	if base.method == "" {
+		base.method = "GET"
+	}
+	var found []sample
+	for _, path := range samplePaths(r) {
+		for _, h := range hosts {
+			s := base
+			s.host, s.path = h, path
+			res := alone.Find(s.request())
+			if slices.ContainsFunc(res.Outcomes, func(o match.Outcome) bool { return o.Route != nil }) {
+				found = append(found, s)
+				break // the first of its hosts
+			}
+		}
+	}
+	return found
+}
+
+// samplePaths gives paths that a route may match, without anything that would have to be escaped.
+func samplePaths(r *eskip.Route) []string {
+	var paths []string
+	add := func(path string) {
+		if strings.HasPrefix(path, "/") && !strings.ContainsAny(path, " ?#%\\[](){}|^$+\"") && !slices.Contains(paths, path) {
+			paths = append(paths, path)
+		}
+	}
+	pattern, subtree := r.Path, false
+	for _, p := range r.Predicates {
+		if (p.Name == "Path" || p.Name == "PathSubtree") && len(p.Args) == 1 {
+			if text, ok := p.Args[0].(string); ok {
+				pattern, subtree = text, p.Name == "PathSubtree"
+			}
+		}
+	}
+	switch {
+	case pattern != "":
+		segments := strings.Split(pattern, "/")
+		for i, s := range segments {
+			if strings.HasPrefix(s, ":") || strings.HasPrefix(s, "*") {
+				segments[i] = "x"
+			}
+		}
+		path := "/" + strings.TrimPrefix(strings.Join(segments, "/"), "/")
+		add(path)
+		if subtree {
+			add(strings.TrimSuffix(path, "/") + "/x")
+		}
+	case len(r.PathRegexps) > 0:
+		for _, expr := range r.PathRegexps {
+			text := strings.TrimSuffix(strings.TrimPrefix(expr, "^"), "$")
+			if inner, ok := strings.CutPrefix(text, "("); ok {
+				text = strings.TrimSuffix(inner, ")")
+			}
+			add(text)
+			for _, end := range []string{".*", "/.*", ".+", "(/.*)?", "[^/]+"} {
+				if cut, ok := strings.CutSuffix(text, end); ok {
+					add("/" + strings.TrimPrefix(cut+"x", "/"))
+				}
+			}
+		}
+	default:
+		add("/")
+	}
+	return paths
+}
+
+// ask finds who gets a request that is made for a route, and notes it if it is not the object.
+func (x *explainer) ask(owner kube.Ref, id string, s sample, own map[string]bool) (Request, bool) {
+	routes := x.routesFor(s.host)
+	res := routes.table.Find(s.request())
+	if res.Answer != nil || len(res.Outcomes) == 0 {
+		return Request{}, false
+	}
+	q := Request{Method: s.method, URL: s.url(), Route: id, Result: "none"}
+	var others []match.Outcome
+	owned := false
+	for _, out := range res.Outcomes {
+		switch {
+		case out.Route == nil:
+		case own[out.Route.Id]:
+			if !owned {
+				q.Winner, q.Owner = out.Route.Id, owner
+			}
+			owned = true
+		case routes.owner(out.Route.Id) != kube.Ref{}:
+			others = append(others, out)
+		}
+	}
+	switch {
+	case len(others) == 0 && !owned:
+		return q, true
+	case len(others) == 0:
+		q.Result = "own"
+		x.follow(owner, &q, s)
+		return q, true
+	}
+	winner := others[0].Route
+	q.Winner, q.Owner = winner.Id, routes.owner(winner.Id)
+	if owned {
+		q.Result, q.Why = "shared", "the routes of both match, and none is more specific"
+		if len(winner.PathRegexps) > 0 && winner.Path == "" {
+			q.Why = fmt.Sprintf("its path is the expression %s, which matches this path as well, and neither is more specific", winner.PathRegexps[0])
+		}
+		if !tied(res.Outcomes) {
+			q.Why = "it depends on chance or on a part of the request that nobody knows"
+		}
+		x.findings = append(x.findings, finding{
+			owner: owner, rank: rankShared, severity: compile.Warning,
+			what: fmt.Sprintf("requests for %s are answered by %s as well, at random: %s", q.URL, q.Owner, q.Why),
+			do:   "Give one of the two another host or path, or make the path of one more specific: a path of type Prefix or Exact wins over an expression.",
+		})
+		return q, true
+	}
+	q.Result, q.Why = "other", whyBehind(res, id)
+	x.findings = append(x.findings, finding{
+		owner: owner, rank: rankOther, severity: compile.Warning,
+		what: fmt.Sprintf("requests for %s reach %s and not this object: %s", q.URL, q.Owner, q.Why),
+		do:   "Use another host or path, or agree with the owner of " + q.Owner.String() + " who is to have them.",
+	})
+	return q, true
+}
+
+func tied(outcomes []match.Outcome) bool {
+	return slices.ContainsFunc(outcomes, func(o match.Outcome) bool { return len(o.Ties) > 0 })
+}
+
+// whyBehind says why a route that matches does not win.
+func whyBehind(res match.Result, id string) string {
+	for _, c := range res.Candidates {
+		if c.Route.Id != id {
+			continue
+		}
+		switch c.Behind {
+		case match.LessSpecific:
+			return "its path is more specific"
+		case match.NoPath:
+			return "its path is of type Prefix or Exact, which wins over a path that is an expression (ImplementationSpecific), whatever stands in it"
+		case match.LowerWeight:
+			return "its route for the same path has more conditions, or a higher Weight"
+		}
+	}
+	return "its route comes first"
+}
+
+// maxHops bounds a chain of redirects.
+const maxHops = 8
+
+// follow looks where redirects of the route lead that gets the request: browsers give up when they go round in circles.
+func (x *explainer) follow(owner kube.Ref, q *Request, s sample) {
+	seen := []string{s.url()}
+	for range maxHops {
+		res := x.routesFor(s.host).table.Find(s.request())
+		winner := res.Winner()
+		if winner == nil {
+			return
+		}
+		next, ok := redirected(winner, s)
+		if !ok {
+			return
+		}
+		s = next
+		if x.hosts[s.host] == nil && len(x.hosts) >= maxTables {
+			return
+		}
+		if slices.Contains(seen, s.url()) {
+			q.Result, q.Why = "loop", "redirected to "+strings.Join(append(seen[1:], s.url()), ", then to ")
+			x.findings = append(x.findings, finding{
+				owner: owner, rank: rankLoop, severity: compile.Error,
+				what: fmt.Sprintf("requests for %s are redirected in a circle: %s -> %s", q.URL, strings.Join(seen, " -> "), s.url()),
+				do:   "Look at the redirect annotations and at filters such as redirectTo: one of them has to go, or needs another target.",
+			})
+			return
+		}
+		seen = append(seen, s.url())
+	}
+}

@@ -1,0 +1,181 @@
+package explain
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Limits of the text, which is to fit on a screen.
+const (
+	textObjects  = 3
+	textRoutes   = 8
+	textRequests = 6
+	textProblems = 8
+	textWidth    = 160
+)
+
+// WriteText prints an explanation for people: the cause in the first line, what to do in the second, then what it was found by.
+// Control characters of the cluster are not passed on. The error is that of the writer.
+func (e *Explanation) WriteText(w io.Writer) error {
+	var b bytes.Buffer
+	b.WriteString(e.Cause + "\n")
+	if e.Advice != "" {
+		b.WriteString(e.Advice + "\n")
+	}
+	for i, o := range e.Objects {
+		if i == textObjects {
+			break
+		}
+		writeObject(&b, &o)
+	}
+	if n := e.Total - textObjects; n > 0 {
+		fmt.Fprintf(&b, "\n%s more; -o json has the first %d\n", count(n, "object"), maxObjects)
+	}
+	for line := range strings.Lines(b.String()) {
+		line = strings.Map(printable, strings.TrimSuffix(line, "\n"))
+		if _, err := io.WriteString(w, line+"\n"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func printable(r rune) rune {
+	if r < ' ' || r >= 0x7f && r < 0xa0 {
+		return '�'
+	}
+	return r
+}
+
+func writeObject(b *bytes.Buffer, o *Object) {
+	line := func(name, text string) { fmt.Fprintf(b, "  %-9s  %s\n", name, text) }
+	fmt.Fprintf(b, "\n%s\n", o.Owner)
+	selected := "yes: "
+	if !o.Selected {
+		selected = "no: "
+	}
+	line("selected", selected+o.Selection)
+	if o.Changed != "" {
+		at, by, _ := strings.Cut(o.Changed, " ")
+		line("changed", at+" by "+by)
+	}
+	for _, h := range o.Hosts {
+		text := h.Host
+		if len(h.Others) > 0 {
+			var names []string
+			for _, other := range h.Others {
+				names = append(names, other.String())
+			}
+			text += ", which " + short(names, 3) + " has as well"
+			if len(names) > 1 {
+				text = strings.Replace(text, " has as well", " have as well", 1)
+			}
+		}
+		line("host", text)
+	}
+	writeServices(b, o)
+	for i, p := range o.Problems {
+		if i == textProblems {
+			line("problem", fmt.Sprintf("and %d more", len(o.Problems)-i))
+			break
+		}
+		text := fmt.Sprintf("%s %s (%s): %s", p.Severity, p.Reason, p.ID, p.What)
+		if p.Since != nil {
+			text += ", since " + p.Since.UTC().Format("2006-01-02T15:04:05Z")
+		}
+		line("problem", text)
+	}
+	writeRoutes(b, o)
+	for i, r := range o.Requests {
+		if i == textRequests {
+			line("request", fmt.Sprintf("and %d more", len(o.Requests)-i))
+			break
+		}
+		line("request", r.Method+" "+r.URL+": "+r.text())
+	}
+}
+
+func (r *Request) text() string {
+	switch r.Result {
+	case "own":
+		return "this object answers"
+	case "none":
+		return "no route matches"
+	case "loop":
+		return r.Why
+	case "shared":
+		return fmt.Sprintf("%s (%s) may answer as well: %s", r.Owner, r.Winner, r.Why)
+	}
+	return fmt.Sprintf("%s answers (%s): %s", r.Owner, r.Winner, r.Why)
+}
+
+func writeServices(b *bytes.Buffer, o *Object) {
+	for _, s := range o.Services {
+		text := s.Namespace + "/" + s.Name
+		switch {
+		case !s.Exists:
+			text += " does not exist"
+		default:
+			text += ", ports " + strings.Join(s.Ports, ", ")
+			if len(s.Ports) == 0 {
+				text += "none"
+			}
+			text += fmt.Sprintf("; %d ready, %d not ready", s.Ready, s.NotReady)
+			var zones []string
+			for _, zone := range slices.Sorted(maps.Keys(s.Zones)) {
+				if zone != "" {
+					zones = append(zones, fmt.Sprintf("%s %d", zone, s.Zones[zone]))
+				}
+			}
+			if len(zones) > 0 {
+				text += " (" + strings.Join(zones, ", ") + ")"
+			}
+		}
+		fmt.Fprintf(b, "  %-9s  %s\n", "service", text)
+	}
+}
+
+// writeRoutes prints the main routes, those that are not served first. Companions are only counted.
+func writeRoutes(b *bytes.Buffer, o *Object) {
+	routes := slices.Clone(o.Routes)
+	slices.SortStableFunc(routes, func(x, y Route) int { return order(x) - order(y) })
+	shown, companions := 0, 0
+	for _, r := range routes {
+		if !r.Main {
+			companions++
+			continue
+		}
+		if shown++; shown > textRoutes {
+			continue
+		}
+		fmt.Fprintf(b, "  %-9s  %s: %s", "route", r.ID, strings.ReplaceAll(r.State, "_", " "))
+		if r.Why != "" {
+			fmt.Fprintf(b, ", %s", r.Why)
+		}
+		b.WriteByte('\n')
+		if r.Predicates != "" {
+			text := r.Predicates
+			if r.Filters != "" {
+				text += " -> " + r.Filters
+			}
+			if len(text) > textWidth {
+				text = strings.ToValidUTF8(text[:textWidth], "") + " …"
+			}
+			fmt.Fprintf(b, "             %s -> %s\n", text, r.Backend)
+		}
+	}
+	if shown > textRoutes {
+		fmt.Fprintf(b, "  %-9s  and %d more\n", "route", shown-textRoutes)
+	}
+	if companions > 0 {
+		fmt.Fprintf(b, "  %-9s  and %s, such as redirects\n", "route", count(companions, "companion"))
+	}
+}
+
+func order(r Route) int {
+	return slices.Index([]string{StateLeftOut, StateRefused, StateWaiting, StateServed}, r.State)
+}

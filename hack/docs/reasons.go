@@ -1,0 +1,27 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/routesrv/routesrv/compile"
+)
+
+// reasonParts is the table of all reasons of problems.
+func reasonParts() map[string]string {
+	var b strings.Builder
+	b.WriteString("| reason | severity | what is wrong | what the team does |\n|---|---|---|---|\n")
+	for _, r := range compile.Reasons() {
+		do := r.Do
+		if do == "" {
+			do = "nothing"
+		}
+		severity := r.Severity.String()
+		if r.Elsewhere {
+			severity += " *"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", r.Reason, severity, cell(r.Means), cell(strings.TrimSuffix(do, ".")))
+	}
+	b.WriteString("\n\\* may come and go without a change of the object: by other objects, or by pods.\n")
+	return map[string]string{"reasons": b.String()}
+}

@@ -1,0 +1,185 @@
+package admission
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"mime"
+	"net/http"
+	"strings"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/kube"
+)
+
+const (
+	// maxReview bounds a request in bytes. An API server takes objects of 3 MiB at most, and a review has two of them, escaped at
+	// worst.
+	maxReview = 16 << 20
+	// maxReviews is how many requests are read and judged at a time; others wait until the API server gives up. With maxReview it
+	// bounds the memory.
+	maxReviews = 8
+	// API servers cut what is longer, all warnings of an answer together at 4096 bytes and each at 256.
+	maxWarning  = 256
+	maxWarnings = 12
+)
+
+// reviewed are the kinds that are judged, by the group and the kind of a request. All versions of a group say the same to the
+// compiler; an API server converts what it sends to the version of its rule.
+func reviewed(k metav1.GroupVersionKind) (kube.Kind, bool) {
+	switch {
+	case k.Group == "networking.k8s.io" && k.Version == "v1" && k.Kind == "Ingress":
+		return kube.KindIngress, true
+	case k.Group == "zalando.org" && k.Version == "v1" && k.Kind == "RouteGroup":
+		return kube.KindRouteGroup, true
+	}
+	return "", false
+}
+
+// handler answers reviews.
+type handler struct {
+	judge   *Judge
+	log     *slog.Logger
+	metrics *Metrics
+	turns   chan struct{} // one for each review under way
+}
+
+func newHandler(j *Judge, log *slog.Logger, m *Metrics) *handler {
+	return &handler{judge: j, log: log, metrics: m, turns: make(chan struct{}, maxReviews)}
+}
+
+// ServeHTTP implements [http.Handler]. A request that is no review is answered with 400, 413 or 415, and one for which there was
+// no turn with 503.
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if err := h.turn(r.Context()); err != nil {
+		http.Error(w, "too many reviews at a time", http.StatusServiceUnavailable)
+		return
+	}
+	defer func() { <-h.turns }()
+	began := time.Now()
+	review, status, err := readReview(w, r)
+	if err != nil {
+		h.metrics.reviews.WithLabelValues("", "", resultFailed).Inc()
+		h.log.Warn("request is no review", "error", err, "remote", r.RemoteAddr)
+		http.Error(w, err.Error(), status)
+		return
+	}
+	response, result := h.answer(review.Request)
+	kind, _ := reviewed(review.Request.Kind)
+	h.metrics.reviews.WithLabelValues(string(kind), string(review.Request.Operation), result).Inc()
+	h.metrics.duration.Observe(time.Since(began).Seconds())
+	body, err := json.Marshal(&admissionv1.AdmissionReview{TypeMeta: review.TypeMeta, Response: response})
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Write(body)
+}
+
+// turn waits until fewer than maxReviews are under way.
+func (h *handler) turn(ctx context.Context) error {
+	select {
+	case h.turns <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// readReview reads the request; the status is for the case of an error.
+func readReview(w http.ResponseWriter, r *http.Request) (_ *admissionv1.AdmissionReview, status int, _ error) {
+	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
+		return nil, http.StatusUnsupportedMediaType, fmt.Errorf("content type %q: want application/json", r.Header.Get("Content-Type"))
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxReview))
+	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+		return nil, http.StatusRequestEntityTooLarge, fmt.Errorf("the review has more than %d bytes", maxReview)
+	}
+	if err != nil {
+		return nil, http.StatusBadRequest, fmt.Errorf("read the review: %w", err)
+	}
+	var review admissionv1.AdmissionReview
+	if err := json.Unmarshal(body, &review); err != nil {
+		return nil, http.StatusBadRequest, fmt.Errorf("read the review: %w", err)
+	}
+	if want := admissionv1.SchemeGroupVersion.String(); review.APIVersion != want || review.Kind != "AdmissionReview" {
+		return nil, http.StatusBadRequest, fmt.Errorf("%s %s: want AdmissionReview %s", review.Kind, review.APIVersion, want)
+	}
+	if review.Request == nil {
+		return nil, http.StatusBadRequest, errors.New("the review has no request")
+	}
+	return &review, 0, nil
+}
+
+// answer judges what a review asks about.
+func (h *handler) answer(r *admissionv1.AdmissionRequest) (_ *admissionv1.AdmissionResponse, result string) {
+	response := &admissionv1.AdmissionResponse{UID: r.UID, Allowed: true}
+	kind, ok := reviewed(r.Kind)
+	if !ok || r.SubResource != "" || r.Operation != admissionv1.Create && r.Operation != admissionv1.Update {
+		return response, resultSkipped
+	}
+	v, err := h.judge.Review(kind, r.Object.Raw, r.OldObject.Raw)
+	switch {
+	case err != nil: // cannot happen for the kinds that are judged
+		h.log.Error("object not judged", "kind", kind, "namespace", r.Namespace, "name", r.Name, "error", err)
+		return response, resultFailed
+	case v.Skipped:
+		return response, resultSkipped
+	}
+	response.Warnings = warnings(append(v.Refused, v.Warnings...))
+	switch {
+	case len(v.Refused) > 0:
+		response.Allowed = false
+		response.Result = refusal(v.Refused)
+		response.Warnings = warnings(v.Warnings)
+		h.log.Info("object refused", "kind", kind, "namespace", r.Namespace, "name", r.Name, "operation", r.Operation,
+			"user", r.UserInfo.Username, "problems", response.Result.Message)
+		return response, resultRefused
+	case len(response.Warnings) > 0:
+		return response, resultWarned
+	}
+	return response, resultAllowed
+}
+
+// refusal is what kubectl prints.
+func refusal(problems []compile.Problem) *metav1.Status {
+	status := &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid}
+	status.Details = &metav1.StatusDetails{}
+	for i, p := range problems {
+		if i > 0 {
+			status.Message += "; "
+		}
+		status.Message += text(p)
+		status.Details.Causes = append(status.Details.Causes, metav1.StatusCause{Type: metav1.CauseType(p.Reason), Message: text(p)})
+	}
+	return status
+}
+
+// warnings are the texts of problems, within the limits of API servers.
+func warnings(problems []compile.Problem) []string {
+	var all []string
+	for i, p := range problems {
+		if i == maxWarnings {
+			all = append(all, fmt.Sprintf("and %d more problems: see /problems of the route server", len(problems)-i))
+			break
+		}
+		all = append(all, cut(text(p), maxWarning))
+	}
+	return all
+}
+
+// cut shortens s to n bytes, without breaking a character.
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n-3], "") + "..."
+}

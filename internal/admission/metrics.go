@@ -1,0 +1,62 @@
+package admission
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Results of reviews.
+const (
+	resultAllowed = "allowed" // nothing is wrong with the object
+	resultWarned  = "warned"  // admitted with warnings
+	resultRefused = "refused"
+	resultSkipped = "skipped" // the route server does not take the object
+	resultFailed  = "failed"  // no review could be read, or no verdict made
+)
+
+// Metrics are the series of a webhook.
+type Metrics struct {
+	reviews  *prometheus.CounterVec // by kind, operation, result
+	duration prometheus.Histogram
+	reads    *prometheus.CounterVec // by result
+	lastRead prometheus.Gauge
+}
+
+// NewMetrics registers the series; with nil they are kept and shown to nobody.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		reviews: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "routesrv_webhook_reviews_total",
+			Help: "Reviews by kind, operation and result: allowed, warned, refused, skipped (not an object of this route server) or failed.",
+		}, []string{"kind", "operation", "result"}),
+		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "routesrv_webhook_review_duration_seconds",
+			Help:    "Time from the beginning of a review to its answer.",
+			Buckets: []float64{.0005, .001, .0025, .005, .01, .02, .05, .1, .25, .5, 1, 2.5},
+		}),
+		reads: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "routesrv_webhook_reads_total", Help: "Reads of the cluster by result: ok or error.",
+		}, []string{"result"}),
+		lastRead: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "routesrv_webhook_last_read_timestamp_seconds",
+			Help: "Unix time of the last read of the cluster that succeeded; 0 before the first.",
+		}),
+	}
+	for _, result := range []string{"ok", "error"} {
+		m.reads.WithLabelValues(result)
+	}
+	if reg != nil {
+		reg.MustRegister(m.reviews, m.duration, m.reads, m.lastRead)
+	}
+	return m
+}
+
+func (m *Metrics) read(err error) {
+	if err != nil {
+		m.reads.WithLabelValues("error").Inc()
+		return
+	}
+	m.reads.WithLabelValues("ok").Inc()
+	m.lastRead.Set(float64(time.Now().UnixNano()) / 1e9)
+}

@@ -1,0 +1,152 @@
+package admission
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/internal/httpserve"
+	"github.com/routesrv/routesrv/poller"
+)
+
+// Config is what a Server is made of. Source and TLS are required.
+type Config struct {
+	Source  poller.Source
+	Compile compile.Options
+	Scope   Scope
+	// Interval is the time between two reads, by default [poller.DefaultInterval]; MaxBackoff is the longest delay after reads that
+	// failed, by default [poller.DefaultMaxBackoff].
+	Interval, MaxBackoff time.Duration
+
+	// Address and SupportAddress are host:port to listen on. Without a SupportAddress there is no support listener.
+	Address, SupportAddress string
+	// Listen opens the listeners; nil means net.Listen.
+	Listen func(network, address string) (net.Listener, error)
+	// TLS of the main listener. Its files are read again when they change.
+	TLS            httpserve.TLSConfig
+	MaxConnections int
+	// Drain is how long everything is served after the server was told to end; ShutdownTimeout is how long reviews then have.
+	Drain, ShutdownTimeout time.Duration
+
+	Logger   *slog.Logger         // nil means no log
+	Registry *prometheus.Registry // nil means a new one
+}
+
+// Server is the webhook. Make one with [New], then Run it once.
+type Server struct {
+	log       *slog.Logger
+	cfg       Config
+	follower  *follower
+	listeners *httpserve.Listeners
+}
+
+// New checks the configuration and reads the certificates. It opens no socket and starts nothing.
+func New(cfg Config) (*Server, error) {
+	if cfg.Source == nil {
+		return nil, errors.New("admission: Source is required")
+	}
+	if !cfg.TLS.Enable {
+		return nil, errors.New("an API server talks to webhooks by TLS only: set -tls-cert and -tls-key")
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Registry == nil {
+		cfg.Registry = prometheus.NewRegistry()
+	}
+	cfg.Interval = cmp.Or(cfg.Interval, poller.DefaultInterval)
+	log := cfg.Logger.With("component", "webhook")
+	judge, err := NewJudge(cfg.Compile, cfg.Scope)
+	if err != nil {
+		return nil, fmt.Errorf("compile options: %w", err)
+	}
+	secure, err := httpserve.NewTLS(cfg.TLS, cfg.Logger)
+	if err != nil {
+		return nil, err
+	}
+	cfg.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	metrics := NewMetrics(cfg.Registry)
+	s := &Server{log: log, cfg: cfg, follower: &follower{
+		source: cfg.Source, judge: judge, interval: cfg.Interval, most: max(cmp.Or(cfg.MaxBackoff, poller.DefaultMaxBackoff), cfg.Interval),
+		metrics: metrics, log: log, recheck: make(chan struct{}, 1),
+	}}
+	endpoints := Endpoints(judge, cfg.Registry, log, metrics)
+	s.listeners = httpserve.NewListeners(httpserve.ListenersConfig{
+		Address: cfg.Address, SupportAddress: cfg.SupportAddress, Listen: cfg.Listen, Flags: "-",
+		Main: httpserve.Mux(httpserve.MainListener, endpoints), Support: httpserve.Mux(httpserve.SupportListener, endpoints),
+		Routes: noRoutes{}, TLS: secure, MaxConnections: cmp.Or(cfg.MaxConnections, 1000),
+		Drain: cfg.Drain, ShutdownTimeout: cmp.Or(cfg.ShutdownTimeout, 30*time.Second),
+		Errors: httpserve.NewErrorLog(log, cfg.Registry), Logger: log, Registry: cfg.Registry,
+	})
+	return s, nil
+}
+
+// Endpoints are what the listeners of a webhook answer.
+func Endpoints(j *Judge, reg *prometheus.Registry, log *slog.Logger, m *Metrics) []httpserve.Endpoint {
+	get := []string{http.MethodGet, http.MethodHead}
+	return []httpserve.Endpoint{
+		{
+			Listener: httpserve.MainListener, Path: "/validate", Methods: []string{http.MethodPost},
+			Does:    "a review of an Ingress or a RouteGroup, for API servers (`admission.k8s.io/v1`)",
+			Handler: newHandler(j, log, m),
+		},
+		{
+			Listener: httpserve.SupportListener, Path: "/health", Methods: get,
+			Does: "200 once a first snapshot of the cluster was taken, 503 before", Handler: health(j),
+		},
+		{
+			Listener: httpserve.SupportListener, Path: "/metrics", Methods: get, Does: "the metrics, for Prometheus",
+			Handler: promhttp.HandlerFor(reg, promhttp.HandlerOpts{Registry: reg}),
+		},
+	}
+}
+
+func health(j *Judge) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if !j.Ready() {
+			http.Error(w, "no snapshot of the cluster yet", http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	})
+}
+
+// Run serves until ctx ends, then shuts down in order, and returns nil. It returns an error if the main listener cannot be opened
+// or fails.
+func (s *Server) Run(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	listener, err := s.listeners.Open()
+	if err != nil {
+		return fmt.Errorf("open main listener (-address): %w", err)
+	}
+	s.log.Info("main listener open", "address", listener.Addr().String(), "tls", true)
+	return s.listeners.Serve(ctx, listener, s.follower.run)
+}
+
+// Reload reads the cluster at once instead of after the interval.
+func (s *Server) Reload() {
+	s.log.Info("SIGHUP: reading the source now; flags and configuration files take effect after a restart only")
+	select {
+	case s.follower.recheck <- struct{}{}:
+	default:
+	}
+}
+
+// noRoutes is the part of [httpserve.Routes] that a listener without tables has.
+type noRoutes struct{}
+
+func (noRoutes) Track(*http.Server)                       {}
+func (noRoutes) WrapListener(l net.Listener) net.Listener { return l }
+func (noRoutes) DrainStreams(time.Duration)               {}

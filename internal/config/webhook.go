@@ -1,0 +1,52 @@
+package config
+
+// DefaultWebhookAddress is the main listener of a webhook.
+const DefaultWebhookAddress = ":9443"
+
+const webhookIntro = `Answers the API server before an Ingress or a RouteGroup is stored. An object that would lose routes
+through its own fault is refused; whatever else is wrong with it comes back as warnings, which kubectl
+prints. The words are those of /problems. All flags of the server are taken, so that both can read one
+configuration file: with other settings the webhook would judge another table.
+
+In a cluster, with a certificate for the name of its Service:
+    routesrv webhook -kubernetes -kubernetes-in-cluster -config-file=/etc/routesrv/flags.yaml \
+        -tls-cert=/tls/tls.crt -tls-key=/tls/tls.key
+
+The API server finds it by a ValidatingWebhookConfiguration: kustomize/components/webhook has one that
+lets objects pass while the webhook is down (failurePolicy: Ignore). A certificate that is replaced on
+disk is used from the next connection on.
+`
+
+func webhookCommand() Command {
+	return Command{Name: "routesrv webhook", Intro: webhookIntro, Skipper: true}
+}
+
+// ParseWebhook is [ParseRouteServer] for the command that answers API servers. It always serves TLS, so that the settings name a
+// certificate, and by default on [DefaultWebhookAddress].
+func ParseWebhook(args []string, env Env) (*RouteServer, []Warning, error) {
+	var c RouteServer
+	p := NewRouteServer(webhookCommand(), &c)
+	p.take = func([]string) { // before the settings are checked
+		if len(c.TLS.CertFiles) == 0 {
+			p.failf("tls-cert", "API servers talk to webhooks by TLS only: set -tls-cert and -tls-key")
+		} else {
+			c.TLS.Enable = true
+		}
+		if !p.isSet("address") {
+			c.Listen.Address = DefaultWebhookAddress
+		}
+		if len(c.Upstream.URLs) > 0 {
+			p.failf("upstream", "a webhook reads the objects itself: set -kubernetes instead")
+		}
+	}
+	p.check(func() {
+		if len(c.Upstream.URLs) == 0 {
+			p.requireSource(&c.Source)
+		}
+	})
+	_, warnings, err := p.Parse(args, env)
+	if err != nil {
+		return nil, warnings, err
+	}
+	return &c, warnings, nil
+}

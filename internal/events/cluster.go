@@ -1,0 +1,196 @@
+package events
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/routesrv/routesrv/kube"
+)
+
+// component is who the Events are from.
+const component = "routesrv"
+
+// leaseName is the Lease that the replicas compete for.
+const leaseName = "routesrv-events"
+
+// The rhythm of the Lease: a leader that dies is replaced after leaseDuration.
+const (
+	leaseDuration = 15 * time.Second
+	renewDeadline = 10 * time.Second
+	retryPeriod   = 2 * time.Second
+)
+
+// resources are where the objects of a kind are.
+var resources = map[kube.Kind]schema.GroupVersionResource{
+	kube.KindIngress:    {Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"},
+	kube.KindRouteGroup: {Group: "zalando.org", Version: "v1", Resource: "routegroups"},
+	kube.KindService:    {Version: "v1", Resource: "services"},
+}
+
+// Config is what Events are written with. All fields are required but Registry.
+type Config struct {
+	REST *rest.Config // of an API server
+	// Namespace is where the Lease is, and Identity the name of this replica in it.
+	Namespace, Identity string
+	Logger              *slog.Logger
+	Registry            prometheus.Registerer // nil means that nobody looks
+}
+
+// Cluster writes Events to an API server, as long as it is the leader.
+type Cluster struct {
+	cfg     Config
+	events  typedcorev1.EventsGetter
+	meta    metadata.Interface
+	lock    resourcelock.Interface
+	metrics *Metrics
+}
+
+// NewCluster makes the clients. It makes no request.
+func NewCluster(cfg Config) (*Cluster, error) {
+	rc := rest.CopyConfig(cfg.REST)
+	rc.UserAgent, rc.Timeout = component, renewDeadline/2
+	core, err := typedcorev1.NewForConfig(rc)
+	if err != nil {
+		return nil, fmt.Errorf("client for Events: %w", err)
+	}
+	meta, err := metadata.NewForConfig(rc)
+	if err != nil {
+		return nil, fmt.Errorf("client for the objects of Events: %w", err)
+	}
+	leases, err := coordinationv1.NewForConfig(rc)
+	if err != nil {
+		return nil, fmt.Errorf("client for the Lease: %w", err)
+	}
+	return &Cluster{
+		cfg: cfg, events: core, meta: meta, metrics: NewMetrics(cfg.Registry),
+		lock: &resourcelock.LeaseLock{
+			LeaseMeta: metav1.ObjectMeta{Namespace: cfg.Namespace, Name: leaseName}, Client: leases,
+			LockConfig: resourcelock.ResourceLockConfig{Identity: cfg.Identity},
+		},
+	}, nil
+}
+
+// Run competes for the Lease and writes while it has it, until ctx ends. The Lease is given back then.
+func (c *Cluster) Run(ctx context.Context, problems func() []Problem) error {
+	// A term is the context of a time as leader. The elector starts a goroutine for each and does not wait for it, so it only hands
+	// the term over.
+	terms := make(chan context.Context)
+	var writing sync.WaitGroup
+	defer writing.Wait()
+	writing.Go(func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case term := <-terms:
+				c.write(term, problems)
+			}
+		}
+	})
+	log := c.cfg.Logger.With("component", "events")
+	for ctx.Err() == nil {
+		elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+			Lock: c.lock, LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod,
+			ReleaseOnCancel: true, Name: leaseName,
+			Callbacks: leaderelection.LeaderCallbacks{
+				OnStartedLeading: func(term context.Context) {
+					select {
+					case terms <- term:
+					case <-term.Done():
+					}
+				},
+				OnStoppedLeading: func() {},
+				OnNewLeader: func(identity string) {
+					if identity != c.cfg.Identity {
+						log.Info(LogFollower, "leader", identity)
+					}
+				},
+			},
+		})
+		if err != nil {
+			return fmt.Errorf("compete for the Lease %s/%s: %w", c.cfg.Namespace, leaseName, err)
+		}
+		elector.Run(ctx)
+	}
+	return nil
+}
+
+// write is one term as leader.
+func (c *Cluster) write(term context.Context, problems func() []Problem) {
+	c.cfg.Logger.Info(LogLeading, "component", "events")
+	c.metrics.leading.Set(1)
+	defer c.metrics.leading.Set(0)
+	NewWriter(c, problems, c.cfg.Logger, c.metrics).Run(term)
+}
+
+// Record implements [Recorder].
+func (c *Cluster) Record(ctx context.Context, e Event) (exists bool, err error) {
+	resource, ok := resources[e.Object.Kind]
+	if !ok {
+		return false, nil
+	}
+	// kubectl describe looks Events up by the uid of their object.
+	object, err := c.meta.Resource(resource).Namespace(e.Object.Namespace).Get(ctx, e.Object.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look up %s: %w", e.Object, err)
+	}
+	now := metav1.Now()
+	events := c.events.Events(e.Object.Namespace)
+	_, err = events.Create(ctx, &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: e.Object.Namespace, Name: e.Name},
+		InvolvedObject: corev1.ObjectReference{
+			Kind: string(e.Object.Kind), APIVersion: resource.GroupVersion().String(),
+			Namespace: e.Object.Namespace, Name: e.Object.Name, UID: object.UID,
+		},
+		Type: e.Type, Reason: e.Reason, Message: e.Message, FirstTimestamp: now, LastTimestamp: now, Count: 1,
+		Source: corev1.EventSource{Component: component}, ReportingController: component, ReportingInstance: c.cfg.Identity,
+	}, metav1.CreateOptions{})
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		return true, c.renew(ctx, events, e, now)
+	case apierrors.IsNotFound(err): // the namespace is on its way out
+		return false, nil
+	case err != nil:
+		return true, fmt.Errorf("write the Event %s/%s: %w", e.Object.Namespace, e.Name, err)
+	}
+	return true, nil
+}
+
+// renew counts an Event once more, unless somebody did so not long ago.
+func (c *Cluster) renew(ctx context.Context, events typedcorev1.EventInterface, e Event, now metav1.Time) error {
+	known, err := events.Get(ctx, e.Name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("read the Event %s/%s: %w", e.Object.Namespace, e.Name, err)
+	}
+	if now.Sub(known.LastTimestamp.Time) < renewal && known.Message == e.Message {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{"count": known.Count + 1, "lastTimestamp": now, "message": e.Message})
+	if err != nil {
+		return err
+	}
+	if _, err := events.Patch(ctx, e.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("renew the Event %s/%s: %w", e.Object.Namespace, e.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,61 @@
+package server
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/explain"
+	"github.com/routesrv/routesrv/kube"
+)
+
+// serveExplain says what became of an object, a route or a host.
+func (s *Server) serveExplain(w http.ResponseWriter, r *http.Request) {
+	query, err := explainQuery(r)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	since := make(map[string]time.Time)
+	for _, p := range s.problems() {
+		since[p.ID()] = p.Since
+	}
+	in := explain.Input{
+		Namespace: s.cfg.Selection.Namespace, Selectors: s.cfg.Selection.Selectors, Proxy: s.proxyOptions(),
+		Classes: map[kube.Kind]string{kube.KindIngress: s.cfg.Compile.IngressClass, kube.KindRouteGroup: s.cfg.Compile.RouteGroupClass},
+		Since:   func(id string) (time.Time, bool) { t, ok := since[id]; return t, ok },
+	}
+	if t := s.cache.Current(); t != nil {
+		in.Served, in.HasServed = t.Routes(), true
+	}
+	var e *explain.Explanation
+	s.compiler.Look(func(c *compile.Compiler) {
+		in.Compiler = c
+		e = explain.Explain(in, query)
+	})
+	status := http.StatusOK
+	if e.Result == explain.NotFound {
+		status = http.StatusNotFound
+	}
+	writeAnswer(w, r, status, func(b *bytes.Buffer) error {
+		encoder := json.NewEncoder(b)
+		encoder.SetIndent("", "  ")
+		encoder.SetEscapeHTML(false)
+		return encoder.Encode(e)
+	}, func(b *bytes.Buffer) error { return e.WriteText(b) })
+}
+
+// explainQuery reads the parameters: one of an object, a route and a host.
+func explainQuery(r *http.Request) (explain.Query, error) {
+	q := r.URL.Query()
+	if q.Has("route") || q.Has("host") {
+		return explain.ParseQuery(q.Get("route") + q.Get("host"))
+	}
+	namespace := q.Get("namespace")
+	if namespace == "" {
+		namespace = "default"
+	}
+	return explain.ParseQuery(q.Get("kind"), namespace+"/"+q.Get("name"))
+}

@@ -1,0 +1,32 @@
+package server
+
+import (
+	"net/http"
+	"slices"
+
+	"github.com/routesrv/routesrv/internal/httpserve"
+	"github.com/routesrv/routesrv/poller"
+)
+
+// problemsReport is the body of /problems.
+type problemsReport struct {
+	Count    int              `json:"count"`
+	Problems []poller.Problem `json:"problems"`
+}
+
+// serveProblems lists what is wrong with objects: all of it, or what the query chooses. A parameter with an empty value chooses
+// what has none, such as problems without namespace.
+func (s *Server) serveProblems(w http.ResponseWriter, r *http.Request) {
+	query := r.URL.Query()
+	chosen := func(parameter, value string) bool {
+		return !query.Has(parameter) || slices.Contains(query[parameter], value)
+	}
+	problems := []poller.Problem{}
+	for _, p := range s.problems() {
+		if chosen("namespace", p.Owner.Namespace) && chosen("kind", string(p.Owner.Kind)) && chosen("name", p.Owner.Name) &&
+			chosen("reason", string(p.Reason)) && chosen("severity", p.Severity.String()) {
+			problems = append(problems, p)
+		}
+	}
+	httpserve.WriteJSON(w, http.StatusOK, problemsReport{len(problems), problems})
+}

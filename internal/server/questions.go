@@ -1,0 +1,107 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/routesrv/routesrv/internal/httpserve"
+)
+
+// Limits of the questions that are answered by looking through the table: an answer costs some ten milliseconds of a processor, and
+// the server is there for the proxies.
+const (
+	maxQuestions    = 2               // at a time
+	questionWait    = 5 * time.Second // for a turn
+	maxQuestionText = 8 << 10         // bytes of a query
+)
+
+// questions are answered one beside the other up to a limit.
+type questions struct {
+	turns    chan struct{}
+	duration *prometheus.HistogramVec
+}
+
+func newQuestions(reg prometheus.Registerer) *questions {
+	q := &questions{turns: make(chan struct{}, maxQuestions), duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "routesrv_question_duration_seconds", Help: "Time that the answers of /explain and /match take, by path.",
+		Buckets: []float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5},
+	}, []string{"path"})}
+	reg.MustRegister(q.duration)
+	return q
+}
+
+// limited answers with 414 what is too long, and with 503 what does not get its turn.
+func (q *questions) limited(path string, answer http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if len(r.URL.RawQuery) > maxQuestionText {
+			http.Error(w, "the query is too long", http.StatusRequestURITooLong)
+			return
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), questionWait)
+		defer cancel()
+		select {
+		case q.turns <- struct{}{}:
+		case <-ctx.Done():
+			w.Header().Set("Retry-After", "5")
+			http.Error(w, "too many questions at a time", http.StatusServiceUnavailable)
+			return
+		}
+		defer func() { <-q.turns }()
+		start := time.Now()
+		answer(w, r)
+		q.duration.WithLabelValues(path).Observe(time.Since(start).Seconds())
+	}
+}
+
+// wantsJSON says in which form to answer: text for people, unless JSON is asked for.
+func wantsJSON(r *http.Request) bool {
+	switch r.URL.Query().Get("format") {
+	case "json":
+		return true
+	case "text":
+		return false
+	}
+	return strings.Contains(r.Header.Get("Accept"), "application/json")
+}
+
+// writeAnswer writes an answer in one of its forms.
+func writeAnswer(w http.ResponseWriter, r *http.Request, status int, asJSON func(*bytes.Buffer) error, asText func(*bytes.Buffer) error) {
+	var body bytes.Buffer
+	write, media := asText, "text/plain; charset=utf-8"
+	if wantsJSON(r) {
+		write, media = asJSON, "application/json"
+	}
+	if err := write(&body); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", media)
+	w.Header().Set("Vary", "Accept")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	_, _ = w.Write(body.Bytes()) // whoever is gone does not miss it
+}
+
+// questionEndpoints are /match and, unless the server is a relay, /explain.
+func (s *Server) questionEndpoints() []httpserve.Endpoint {
+	get := []string{http.MethodGet, http.MethodHead}
+	all := []httpserve.Endpoint{{
+		Path: "/match", Methods: get, Handler: s.questions.limited("/match", s.serveMatch),
+		Does: "which route a request reaches: `url=`, and as for [routesrv match](match.md) `method=`, `header=` (may be repeated), `from=`, " +
+			"`at=`, `normalize-host=`, `ignore-trailing-slash=`, `rfc-patch-path=`. Text, or JSON by `Accept` or `?format=json`; 404 if no route matches. Two " +
+			"questions at a time, one more waits, and gets 503 after 5 s; a query of more than 8 KiB gets 414",
+	}}
+	if s.compiler == nil {
+		return all
+	}
+	return append(all, httpserve.Endpoint{
+		Path: "/explain", Methods: get, Handler: s.questions.limited("/explain", s.serveExplain),
+		Does: "what became of an object, the fault first: `kind=`, `namespace=` and `name=`, or `route=`, or `host=`: see [explain.md](explain.md). " +
+			"Text, or JSON by `Accept` or `?format=json`; 404 if there is no such thing, and on a relay, which knows no objects. Limits as of `/match`",
+	})
+}

@@ -1,0 +1,64 @@
+package poller
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/routesrv/routesrv/compile"
+)
+
+// namespaces counts problems by namespace, for those that have the most: whoever makes namespaces must not make series without
+// end.
+type namespaces struct {
+	most  int
+	gauge *prometheus.GaugeVec
+	shown map[[2]string]int // by namespace and reason
+}
+
+func newNamespaces(most int, reg prometheus.Registerer) *namespaces {
+	n := &namespaces{most: most, gauge: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "routesrv_namespace_problems",
+		Help: "Problems of objects in the last read, by namespace and reason, for the namespaces with the most problems " +
+			"(--problem-namespaces); all others together have an empty namespace.",
+	}, []string{"namespace", "reason"})}
+	reg.MustRegister(n.gauge)
+	return n
+}
+
+// show sets the gauge.
+func (n *namespaces) show(problems []compile.Problem) {
+	totals := make(map[string]int)
+	for i := range problems {
+		if ns := problems[i].Owner.Namespace; ns != "" {
+			totals[ns]++
+		}
+	}
+	names := slices.SortedFunc(maps.Keys(totals), func(a, b string) int {
+		return cmp.Or(cmp.Compare(totals[b], totals[a]), strings.Compare(a, b))
+	})
+	own := make(map[string]bool, n.most)
+	for _, name := range names[:min(n.most, len(names))] {
+		own[name] = true
+	}
+	counts := make(map[[2]string]int)
+	for i := range problems {
+		ns := problems[i].Owner.Namespace
+		if !own[ns] {
+			ns = ""
+		}
+		counts[[2]string{ns, string(problems[i].Reason)}]++
+	}
+	for key, count := range counts {
+		n.gauge.WithLabelValues(key[0], key[1]).Set(float64(count))
+	}
+	for key := range n.shown {
+		if counts[key] == 0 {
+			n.gauge.DeleteLabelValues(key[0], key[1])
+		}
+	}
+	n.shown = counts
+}
