@@ -191,6 +191,52 @@ func TestAnswersAreBounded(t *testing.T) {
 	}
 }
 
+// TestRequestsAreMadeUpOnce: backends that share a path are asked for once, and only so many hosts are looked into.
+func TestRequestsAreMadeUpOnce(t *testing.T) {
+	hosts := make([]kube.IngressRule, 15)
+	for i := range hosts {
+		hosts[i] = kube.IngressRule{Host: fmt.Sprintf("h%d.example.org", i), HTTP: true, Paths: []kube.IngressPath{
+			{Path: "/", PathType: "Exact", Backend: &kube.IngressBackend{Service: "s", PortNumber: 80}},
+		}}
+	}
+	s := &kube.Snapshot{
+		Intent: kube.Intent{
+			Ingresses: []*kube.Ingress{{Meta: kube.Meta{Namespace: "shop", Name: "hosts"}, Spec: &kube.IngressSpec{Rules: hosts}}},
+			RouteGroups: []*kube.RouteGroup{{Meta: kube.Meta{Namespace: "shop", Name: "split"}, Spec: &kube.RouteGroupSpec{
+				Hosts:           []string{"shop.example.org"},
+				Backends:        []*kube.RouteGroupBackend{{Name: "a", Type: "shunt"}, {Name: "b", Type: "shunt"}},
+				DefaultBackends: []*kube.BackendReference{{BackendName: "a", Weight: 9}, {BackendName: "b", Weight: 1}},
+				Routes:          []*kube.RouteSpec{{Path: "/cart", Methods: []string{"GET", "POST"}}},
+			}}},
+		},
+		Backends: kube.Backends{Services: []*kube.Service{{Namespace: "shop", Name: "s", Ports: []kube.ServicePort{{Port: 80, TargetPort: kube.NumberPort(80)}}}}},
+	}
+	c, err := compile.New(compile.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Compile(s)
+	for name, want := range map[string]int{"hosts": 10, "split": 2} {
+		kind := kube.KindIngress
+		if name == "split" {
+			kind = kube.KindRouteGroup
+		}
+		e := explain.Explain(explain.Input{Compiler: c}, explain.Query{Kind: kind, Namespace: "shop", Name: name})
+		if got := e.Objects[0].Requests; len(got) != want {
+			t.Errorf("%s: %d requests, want %d: %+v", name, len(got), want, got)
+		}
+		for _, r := range e.Objects[0].Requests {
+			if r.Result != "own" {
+				t.Errorf("%s: %+v", name, r)
+			}
+		}
+	}
+	e := explain.Explain(explain.Input{Compiler: c}, explain.Query{Host: "shop.exampel.org"})
+	if e.Advice != "Is shop.example.org meant?" {
+		t.Errorf("advice %q", e.Advice)
+	}
+}
+
 // TestTheWorstIsTheCause: of several faults the one that costs most is told, and for a route the one of that route.
 func TestTheWorstIsTheCause(t *testing.T) {
 	path := func(path, service string) kube.IngressPath {
