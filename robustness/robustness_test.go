@@ -1,6 +1,7 @@
 package robustness_test
 
 import (
+	"bytes"
 	"context"
 	"flag"
 	"fmt"
@@ -15,7 +16,9 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/robustness"
+	"github.com/routesrv/routesrv/robustness/history"
 	"github.com/routesrv/routesrv/robustness/plan"
+	"github.com/routesrv/routesrv/robustness/timeline"
 	"github.com/routesrv/routesrv/robustness/validate"
 	"github.com/routesrv/routesrv/robustness/world"
 )
@@ -134,8 +137,10 @@ func attempt(t *testing.T, ctx context.Context, p *plan.Plan) error {
 	}
 	h, err := robustness.Run(ctx, cfg)
 	var reasons []string
+	var violations []validate.Violation
 	if h != nil {
-		for _, v := range validate.All(h) {
+		violations = validate.All(h)
+		for _, v := range violations {
 			reasons = append(reasons, v.String())
 		}
 	}
@@ -164,7 +169,12 @@ func attempt(t *testing.T, ctx context.Context, p *plan.Plan) error {
 			t.Error(r[:min(len(r), 400)])
 		}
 	}
-	if err := robustness.Keep(folder, robustness.Kept{Plan: p, History: h, Reasons: reasons}); err != nil {
+	page := func(h *history.History) ([]byte, error) {
+		var b bytes.Buffer
+		err := timeline.Write(&b, h, violations)
+		return b.Bytes(), err
+	}
+	if err := robustness.Keep(folder, robustness.Kept{Plan: p, History: h, Reasons: reasons, Page: page}); err != nil {
 		t.Error(err)
 	}
 	t.Logf("kept in %s", folder)

@@ -66,7 +66,8 @@ var allowed = map[string][]string{
 	"shadowdiff/page":    {"shadowdiff"},
 	"match/report":       {"eskip", "match", "shadowdiff"},
 	"internal/httpserve": {"guard", "internal/durable", "table"},
-	"internal/relay":     {"dataplane", "etagcache", "gate", "guard", "table"},
+	"internal/claims":    {"etagcache", "table"},
+	"internal/relay":     {"dataplane", "etagcache", "gate", "guard", "internal/claims", "table"},
 	"internal/peers":     {"dataplane", "gate", "guard", "table", "internal/wire"},
 
 	"internal/httpserve/guardpage": {"eskip", "guard", "internal/httpserve", "shadowdiff", "shadowdiff/page", "table"},
@@ -78,7 +79,7 @@ var allowed = map[string][]string{
 	"internal/events":    {"compile", "kube"},
 	"internal/admission": {"compile", "internal/httpserve", "internal/pace", "kube", "poller"},
 	"internal/sidecar": {
-		"compile", "dataplane", "eskip", "etagcache", "gate", "guard", "internal/httpserve", "internal/httpserve/guardpage", "internal/audit", "internal/durable", "poller", "rollout",
+		"compile", "dataplane", "eskip", "etagcache", "gate", "guard", "internal/claims", "internal/httpserve", "internal/httpserve/guardpage", "internal/audit", "internal/durable", "poller", "rollout",
 		"shadowdiff", "shadowdiff/page", "table",
 	},
 	"internal/config": {"compile", "dataplane", "eskip", "guard", "kube", "poller", "internal/proxysafe"},
@@ -132,7 +133,7 @@ var rows = []struct {
 	{"serving", []string{"etagcache"}},
 	{"seam", []string{"gate"}},
 	{"producers", []string{
-		"internal/source/cluster", "internal/source/manifests", "internal/source/filterdir", "internal/source/tables", "poller", "dataplane",
+		"internal/source/cluster", "internal/source/manifests", "internal/source/filterdir", "internal/source/tables", "poller", "dataplane", "internal/claims",
 	}},
 	{"parts", []string{"internal/relay", "internal/httpserve", "internal/config", "internal/events", "internal/peers", "shadowdiff/page", "match/report"}},
 	{"pages", []string{"internal/httpserve/guardpage"}},

@@ -143,6 +143,13 @@ func (r *Recorder) Held(client string) (history.Answer, bool) {
 	return a, ok
 }
 
+// Text is the text of a table; empty if it was not kept.
+func (r *Recorder) Text(digest string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.h.Tables[digest]
+}
+
 // Marked reports whether a table has the marker, and whether its text was ever seen.
 func (r *Recorder) Marked(digest string) (marked, seen bool) {
 	r.mu.Lock()

@@ -365,6 +365,17 @@ func (w *World) Close() {
 	}
 }
 
+// PIDs are the processes that run.
+func (w *World) PIDs() []int {
+	var out []int
+	for _, p := range w.Processes {
+		if pid := p.PID(); pid != 0 {
+			out = append(out, pid)
+		}
+	}
+	return out
+}
+
 // Struck is how often faults of connections have struck, by name.
 func (w *World) Struck() map[string]int {
 	out := make(map[string]int)
