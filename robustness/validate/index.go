@@ -62,6 +62,7 @@ func NewIndex(h *history.History) *Index {
 	for _, e := range x.epochs {
 		x.oracle.claim(e)
 	}
+	x.oracle.claimed()
 	x.findTroubles()
 	x.findReads()
 	return x

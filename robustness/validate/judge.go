@@ -3,6 +3,7 @@ package validate
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/routesrv/routesrv/kube"
 )
@@ -97,7 +98,12 @@ func (x *Index) judge(s *sighting, owners, e *epoch, w window) []finding {
 		return []finding{{fault: unreadable, id: "-", text: err.Error()}}
 	}
 	j := &judgement{oracle: x.oracle, epoch: e, window: w, zone: s.zone, lines: lines, known: make([]bool, len(lines)),
-		allowed: make(map[string][]string)}
+		allowed: make(map[string][]string), own: make(map[kube.Ref][]int)}
+	for i, l := range lines {
+		if ref, ok := x.oracle.sole[l.id]; ok {
+			j.own[ref] = append(j.own[ref], i)
+		}
+	}
 	for _, l := range x.oracle.fixed {
 		j.need(kube.Ref{}, l)
 	}
@@ -123,6 +129,7 @@ type judgement struct {
 	lines   []line
 	known   []bool              // lines that are as they must be
 	allowed map[string][]string // texts of ids that several objects want
+	own     map[kube.Ref][]int  // lines whose ids nobody but the object ever wants
 	found   []finding
 
 	routes, certain int // that were judged, and those of them that could have one text only
@@ -150,7 +157,7 @@ func (j *judgement) owner(t *thing) {
 		j.free(t)
 		return
 	}
-	own := j.ownLines(t)
+	own := j.own[t.ref]
 	j.routes += len(own)
 	if len(all) == 1 {
 		j.certain += len(own)
@@ -158,71 +165,79 @@ func (j *judgement) owner(t *thing) {
 	best, fewest := 0, 1<<30
 	for i, c := range all {
 		// Of equal ones that with routes: an object that is there with wrong routes is there.
-		if n := j.mistakes(c, own); n < fewest || n == fewest && len(j.oracle.routes(all[best], j.zone)) == 0 {
+		if n := j.mistakes(c, own); n < fewest || n == fewest && len(j.oracle.routes(all[best], j.zone).lines) == 0 {
 			best, fewest = i, n
 		}
 	}
 	for _, c := range all {
-		for _, l := range j.oracle.routes(c, j.zone) {
-			if j.oracle.isShared(l.id) && !slices.Contains(j.allowed[l.id], l.text) {
+		for _, l := range j.oracle.parted(c, j.zone).shared {
+			if !slices.Contains(j.allowed[l.id], l.text) {
 				j.allowed[l.id] = append(j.allowed[l.id], l.text)
 			}
 		}
 	}
-	if j.kept && fewest > 0 && j.keeps(t, own) {
+	for _, i := range own {
+		j.known[i] = true
+	}
+	if fewest == 0 || j.kept && j.keeps(t, own) {
 		return
 	}
-	want := j.oracle.routes(all[best], j.zone)
+	want := j.oracle.parted(all[best], j.zone).mine
 	for _, l := range want {
-		switch i, ok := j.line(l.id); {
-		case !ok && !j.oracle.isShared(l.id):
+		if _, ok := j.line(l.id); !ok {
 			j.found = append(j.found, finding{fault: missing, ref: t.ref, id: l.id})
-		case ok && j.lines[i].text == l.text:
-			j.known[i] = true
 		}
 	}
 	for _, i := range own {
 		l := j.lines[i]
-		j.known[i] = true
 		if at, ok := slices.BinarySearchFunc(want, l.id, byID); !ok || want[at].text != l.text {
 			j.found = append(j.found, j.classify(t, all, finding{fault: foreign, ref: t.ref, id: l.id, text: l.text}))
 		}
 	}
 }
 
-// ownLines gives the lines whose ids nobody but the object ever wants.
-func (j *judgement) ownLines(t *thing) []int {
-	var own []int
-	for _, id := range t.ids {
-		if i, ok := j.line(id); ok && !j.oracle.isShared(id) {
-			own = append(own, i)
+// mistakes counts in how many routes of an object the table and a combination differ. Both are in the order of ids.
+func (j *judgement) mistakes(c combination, own []int) (n int) {
+	want := j.oracle.parted(c, j.zone).mine
+	for len(want) > 0 && len(own) > 0 {
+		l := j.lines[own[0]]
+		switch d := strings.Compare(l.id, want[0].id); {
+		case d < 0:
+			n, own = n+1, own[1:]
+		case d > 0:
+			n, want = n+j.absent(want[0]), want[1:]
+		default:
+			if l.text != want[0].text {
+				n++
+			}
+			own, want = own[1:], want[1:]
 		}
 	}
-	return own
+	for _, l := range want {
+		n += j.absent(l)
+	}
+	return n + len(own)
 }
 
-// mistakes counts in how many routes of an object the table and a combination differ.
-func (j *judgement) mistakes(c combination, own []int) (n int) {
-	want := j.oracle.routes(c, j.zone)
-	for _, l := range want {
-		if _, ok := j.line(l.id); !ok && !j.oracle.isShared(l.id) {
-			n++
-		}
+// absent is 1 for a line that is not there. An id that nobody has claimed is in no own lines; it may be there all the same.
+func (j *judgement) absent(l line) int {
+	i, ok := j.line(l.id)
+	if ok && j.lines[i].text == l.text {
+		j.known[i] = true
+		return 0
 	}
-	for _, i := range own {
-		if at, ok := slices.BinarySearchFunc(want, j.lines[i].id, byID); !ok || want[at].text != j.lines[i].text {
-			n++
-		}
-	}
-	return n
+	return 1
 }
 
 // free lets the routes of an object be any: too much changed in the window.
 func (j *judgement) free(t *thing) {
+	for _, i := range j.own[t.ref] {
+		j.known[i] = true
+		j.routes++
+	}
 	for _, id := range t.ids {
-		if i, ok := j.line(id); ok {
+		if i, ok := j.line(id); ok && j.oracle.isShared(id) {
 			j.known[i] = true
-			j.routes++
 		}
 	}
 }
@@ -234,14 +249,11 @@ func (j *judgement) keeps(t *thing, own []int) bool {
 	if ok && !slices.ContainsFunc(all, func(c combination) bool { return j.mistakes(c, own) == 0 }) {
 		return false
 	}
-	for _, i := range own {
-		j.known[i] = true
-	}
 	return true
 }
 
 func (j *judgement) have(all []combination, l line) bool {
-	return slices.ContainsFunc(all, func(c combination) bool { return slices.Contains(j.oracle.routes(c, j.zone), l) })
+	return slices.ContainsFunc(all, func(c combination) bool { return slices.Contains(j.oracle.routes(c, j.zone).lines, l) })
 }
 
 // classify says when the object had such a route. In the window it may have, of another state than its other routes are.

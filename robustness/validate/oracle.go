@@ -16,10 +16,20 @@ import (
 
 // oracle says which routes an object has, with which backends. It compiles each object alone and from nothing.
 type oracle struct {
-	options compile.Options
-	fixed   []line // that the options alone give, sorted
-	known   map[string][]line
-	shared  map[string]map[kube.Ref]bool // ids with the objects that ever want them
+	all    *compile.Compiler // for everything
+	alone  *compile.Compiler // for one object
+	fixed  []line            // that the options alone give, sorted
+	known  map[string]*routeSet
+	shared map[string]map[kube.Ref]bool // ids with the objects that ever want them
+	sole   map[string]kube.Ref          // those of shared that one object wants
+}
+
+// routeSet is what a combination compiles to, sorted by id.
+type routeSet struct {
+	lines  []line
+	split  bool   // the following are set
+	mine   []line // of ids that no other object ever wants
+	shared []line // the others
 }
 
 // line is one route of a table.
@@ -35,20 +45,29 @@ func head(text string) string {
 }
 
 func newOracle(o history.Options) *oracle {
+	options := compile.Options{EndpointSlices: o.EndpointSlices, Healthcheck: o.Healthcheck, HTTPSRedirect: o.HTTPSRedirect}
 	r := &oracle{
-		options: compile.Options{EndpointSlices: o.EndpointSlices, Healthcheck: o.Healthcheck, HTTPSRedirect: o.HTTPSRedirect},
-		known:   make(map[string][]line), shared: make(map[string]map[kube.Ref]bool),
+		known: make(map[string]*routeSet), shared: make(map[string]map[kube.Ref]bool),
 	}
-	r.fixed = r.compile(&kube.Snapshot{}, "")
+	alone := options
+	alone.Healthcheck = false // which is of no object, and would be made for each
+	r.all, r.alone = newCompiler(options), newCompiler(alone)
+	r.fixed = compiled(r.all, &kube.Snapshot{}, "")
 	return r
 }
 
-// compile gives the lines of a snapshot, sorted by id.
-func (r *oracle) compile(s *kube.Snapshot, zone string) []line {
-	c, err := compile.New(r.options)
+func newCompiler(o compile.Options) *compile.Compiler {
+	c, err := compile.New(o)
 	if err != nil {
 		panic(fmt.Sprintf("options without anything to parse: %v", err))
 	}
+	return c
+}
+
+// compiled gives the lines of a snapshot, which is the caller's to be changed, sorted by id. Default filters that are other ones,
+// though there are none, have the compiler forget all that it remembers.
+func compiled(c *compile.Compiler, s *kube.Snapshot, zone string) []line {
+	s.DefaultFilters = &kube.DefaultFilters{}
 	t := table.Of(c.Compile(s).Routes, 0, time.Time{})
 	if zone != "" {
 		t = t.Zone(zone)
@@ -66,31 +85,50 @@ type combination struct {
 	backends []*state
 }
 
-// routes gives the lines of an owner, without those of the options, sorted by id.
-func (r *oracle) routes(c combination, zone string) []line {
+// nobodys is what an object has that is not there, or cannot be decoded.
+var nobodys = &routeSet{split: true}
+
+// routes gives the lines of an owner, without those of the options.
+func (r *oracle) routes(c combination, zone string) *routeSet {
 	if c.owner.object == nil {
-		return nil
+		return nobodys
 	}
-	key := make([]byte, 0, 64)
-	key = binary.AppendUvarint(key, uint64(c.owner.number))
+	var space [64]byte
+	key := binary.AppendUvarint(space[:0], uint64(c.owner.number))
 	for _, b := range c.backends {
 		key = binary.AppendUvarint(key, uint64(b.number))
 	}
 	key = append(key, zone...)
-	if lines, ok := r.known[string(key)]; ok {
-		return lines
+	if known, ok := r.known[string(key)]; ok {
+		return known
 	}
 	s := &kube.Snapshot{}
 	addTo(s, c.owner.object)
 	for _, b := range c.backends {
 		addTo(s, b.object)
 	}
-	lines := slices.DeleteFunc(r.compile(s, zone), func(l line) bool {
+	set := &routeSet{lines: slices.DeleteFunc(compiled(r.alone, s, zone), func(l line) bool {
 		_, fixed := slices.BinarySearchFunc(r.fixed, l.id, byID)
 		return fixed
-	})
-	r.known[string(key)] = lines
-	return lines
+	})}
+	r.known[string(key)] = set
+	return set
+}
+
+// parted is routes after all claims: with the lines of its own ids apart from those that others want, too.
+func (r *oracle) parted(c combination, zone string) *routeSet {
+	set := r.routes(c, zone)
+	if !set.split {
+		set.split = true
+		for _, l := range set.lines {
+			if r.isShared(l.id) {
+				set.shared = append(set.shared, l)
+			} else {
+				set.mine = append(set.mine, l)
+			}
+		}
+	}
+	return set
 }
 
 func byID(l line, id string) int { return strings.Compare(l.id, id) }
@@ -119,7 +157,7 @@ func (r *oracle) claim(e *epoch) {
 			}
 			full := e.full(t, s)
 			empty := combination{s, slices.DeleteFunc(slices.Clone(full.backends), func(b *state) bool { return !isService(b.object) })}
-			for _, l := range slices.Concat(r.routes(full, ""), r.routes(empty, "")) { // without endpoints some have other routes
+			for _, l := range slices.Concat(r.routes(full, "").lines, r.routes(empty, "").lines) { // without endpoints some have other routes
 				if r.shared[l.id] == nil {
 					r.shared[l.id] = make(map[kube.Ref]bool)
 				}
@@ -149,6 +187,18 @@ func (e *epoch) full(t *thing, s *state) combination {
 		}
 	}
 	return c
+}
+
+// claimed ends the claims.
+func (r *oracle) claimed() {
+	r.sole = make(map[string]kube.Ref, len(r.shared))
+	for id, refs := range r.shared {
+		if len(refs) == 1 {
+			for ref := range refs {
+				r.sole[id] = ref
+			}
+		}
+	}
 }
 
 func (r *oracle) isShared(id string) bool { return len(r.shared[id]) > 1 }
@@ -193,7 +243,7 @@ func (r *oracle) whole(e *epoch, zone string) []line {
 			addTo(s, t.states[n-1].object)
 		}
 	}
-	return r.compile(s, zone)
+	return compiled(r.all, s, zone)
 }
 
 func sortedThings(e *epoch) []*thing {
