@@ -35,7 +35,7 @@ const (
 	timeout     = 8 * time.Second
 	patience    = 6 * time.Second
 	memoryLimit = 256 << 20
-	settling    = 6 * time.Second // until all clients have the last table
+	settling    = 6 * time.Second // with a plant, until all clients have the last table; some never have
 	guardWindow = 5 * time.Second
 	starting    = time.Minute // decides nothing but when to give up
 )
@@ -47,9 +47,12 @@ type Stage struct {
 	rec     *record.Recorder
 	world   *world.World
 	traffic *traffic.Traffic
-	guests  []history.Member // that came later
-	faults  sync.WaitGroup
-	failed  atomic.Pointer[error] // of one of the faults
+	// settling is how long the clients have until all hold the last table.
+	settling time.Duration
+
+	guests []history.Member // that came later
+	faults sync.WaitGroup
+	failed atomic.Pointer[error] // of one of the faults
 }
 
 // Run plays a scenario and gives what was recorded. Plant wakes one; empty for an honest run. The error says that the run was not what
@@ -68,7 +71,7 @@ func (s Scenario) Run(ctx context.Context, binaries world.Binaries, folder, plan
 		p.Apps = 40
 	}
 	if plant != "" {
-		binaries.Env = append(binaries.Env, Variable+"="+plant)
+		binaries.Env = append(slices.Clip(binaries.Env), Variable+"="+plant)
 	}
 	changes := traffic.New(traffic.Config{Seed: p.Seed, Apps: p.Apps})
 	rec := record.New(record.Config{Tables: 1 << 28, Marker: changes.Marker()})
@@ -77,7 +80,10 @@ func (s Scenario) Run(ctx context.Context, binaries world.Binaries, folder, plan
 		return nil, fmt.Errorf("scenario %s: %w", s.Name, err)
 	}
 	defer w.Close()
-	stage := &Stage{ctx: ctx, plan: p, rec: rec, world: w, traffic: changes}
+	stage := &Stage{ctx: ctx, plan: p, rec: rec, world: w, traffic: changes, settling: starting}
+	if plant != "" {
+		stage.settling = settling
+	}
 	h, err := stage.run(s.Play)
 	if h != nil {
 		h.Run.Plant = plant
@@ -120,10 +126,10 @@ func (s *Stage) run(play func(*Stage) error) (*history.History, error) {
 	}), err
 }
 
-// settle waits until all clients have the last table, and for some requests of each after that; not for ever, because some plants
-// see to it that they never have.
+// settle waits until all clients have the last table, and for some requests of each after that; not for ever, because some plants see
+// to it that they never have.
 func (s *Stage) settle(calm time.Duration) {
-	for s.late() && s.rec.Now()-calm < settling {
+	for s.late() && s.rec.Now()-calm < s.settling {
 		s.Wait(20 * time.Millisecond)
 	}
 	s.Wait(4 * s.plan.Interval)
