@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -300,10 +299,4 @@ func (p *Proxy) ask(r *http.Request) (*http.Response, error) {
 		out.Body = nil
 	}
 	return p.transport.RoundTrip(out)
-}
-
-// drain reads what is left of a body that nobody wants, so that the connection can be used again.
-func drain(resp *http.Response) {
-	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
-	_ = resp.Body.Close()
 }

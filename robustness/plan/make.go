@@ -64,7 +64,7 @@ func Soak(seed uint64, storm time.Duration, scale float64) *Plan {
 		case history.Sidecar:
 			p.Members[i].Mode = "Exec" // a table that is computed costs as much as a server
 		case history.Poller, history.Delta, history.Stream:
-			p.Members[i].Light = m.Name != "p1" && m.Name != "c1" && m.Name != "e1"
+			p.Members[i].Light = m.Name != "p1" && m.Name != "c1"
 		}
 	}
 	p.Steps = nil

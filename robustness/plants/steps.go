@@ -3,6 +3,7 @@ package plants
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/routesrv/routesrv/robustness/history"
@@ -40,6 +41,15 @@ func (s *Stage) Held(client string) history.Answer {
 
 // Text is the text of a table that was received; empty if it was none.
 func (s *Stage) Text(digest string) string { return s.rec.Text(digest) }
+
+// Now is the time since the start of the run.
+func (s *Stage) Now() time.Duration { return s.rec.Now() }
+
+// Ready reports whether a process has a table.
+func (s *Stage) Ready(member string) bool {
+	p := s.world.Processes[member]
+	return p.Running() && p.Ready(http.DefaultClient)
+}
 
 // Await waits until something is so. It decides nothing but when to give up.
 func (s *Stage) Await(what string, ok func() bool) error {
