@@ -1,6 +1,14 @@
 // Package robustness runs a fleet under faults and records what every client received. Real binaries, a fake API server, a fault
 // proxy on every connection, seeded changes, and operators who do what operators do: all of it follows from a [plan.Plan], which
 // follows from a seed. Run gives the [history.History]; package validate says whether the guarantees were kept.
+//
+// # What it does not do
+//
+// Clocks do not step: the wall clock has no namespace, so stepping it would step that of the whole machine, and a runtime with a clock
+// of its own would not be the binary that is released. The API is always the fake one; package e2e has the real one. Half a list
+// that is no loss to wonder at, less than half of what is known, is not among the faults: nobody who reads it can tell. A
+// corrupted body is one that has a checksum in its encoding, or whose reader compares digests, for the same reason. Disks are full
+// or read-only only where this process may mount; a run says what it could not have.
 package robustness
 
 import (
@@ -129,6 +137,9 @@ func (r *run) run(ctx context.Context) (*history.History, error) {
 
 	stop()
 	others.Wait()
+	for fault, reason := range r.world.Disabled() {
+		r.cfg.Log.Warn("a fault could not be had", "fault", fault, "reason", reason)
+	}
 	r.failed(r.world.End(patience))
 	seconds := (calm - begin).Seconds()
 	switch {
