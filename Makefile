@@ -113,7 +113,6 @@ fuzz: ## run every fuzz target for FUZZTIME
 		done; \
 	done
 
-<<<<<<< HEAD
 DURATION ?=
 SEED     ?= 0
 # Processes, clients and validators share the machine: how long it takes beside the runs depends on it.
@@ -124,11 +123,10 @@ robustness: ## run fleets under faults and hold what clients received against th
 .PHONY: soak
 soak: ## the same for an hour with a table of full size and 300 clients, and see that nothing grows (DURATION=1h SEED=1)
 	go test ./robustness -run TestGuaranteesHold -count 1 -v -timeout 24h -args -soak $(or $(DURATION),1h) -seed $(SEED)
-=======
+
 .PHONY: abuse
 abuse: ## measure what a well-behaved client notices of 500 to 10,000 others that misbehave (a quiet machine, two minutes)
 	ROUTESRV_ABUSE=full go test ./robustness/abuse -v -count 1 -timeout 30m
->>>>>>> validate
 
 MUTATE ?=
 .PHONY: mutate
