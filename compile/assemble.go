@@ -51,6 +51,7 @@ func (w *step) compile() {
 // make compiles an object.
 func (w *step) make(o *object) *unit {
 	var u *unit
+	w.cluster.at = o.at
 	switch of := o.Object.(type) {
 	case *kube.Ingress:
 		u = compileIngress(w.set, w.cluster, of)

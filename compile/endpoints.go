@@ -106,12 +106,18 @@ func cachedScheme(set *settings, protocol *string) string {
 // now on.
 func (l *lookups) resolveOnce(k endpointsKey, resolve func() []endpoint) []endpoint {
 	l.volatile = true
-	eps, ok := l.cluster.resolved[k]
+	r, ok := l.cluster.resolved[k]
 	if !ok {
-		eps = resolve()
-		l.cluster.resolved[k] = eps
+		r = resolution{resolve(), l.cluster.at}
+		l.cluster.resolved[k] = r
 	}
-	return eps
+	return r.endpoints
+}
+
+// resolution is what the first user of a key got, and the place of that among the objects of its kind.
+type resolution struct {
+	endpoints []endpoint
+	at        int
 }
 
 // ingressSubsetEndpoints takes the first subset that qualifies: one with a single port, or with a port of the name of

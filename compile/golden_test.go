@@ -178,6 +178,35 @@ func TestOptionsThatWouldCrashEveryProxyAreRefused(t *testing.T) {
 	}
 }
 
+// A number that stands for no mode is refused, and not found out when the first object needs it; all others have a name that is
+// read back.
+func TestOptionsWithoutANameAreRefused(t *testing.T) {
+	mode := compile.PathMode(0)
+	for ; ; mode++ {
+		if _, err := compile.New(compile.Options{PathMode: mode}); err != nil {
+			break
+		}
+		if back, err := compile.ParsePathMode(mode.String()); err != nil || back != mode {
+			t.Errorf("path mode %d is %s, which is read as %d, error %v", mode, mode, back, err)
+		}
+	}
+	if mode != compile.PathModePathPrefix+1 {
+		t.Errorf("%d path modes are accepted", mode)
+	}
+	algorithm := compile.TrafficAlgorithm(0)
+	for ; ; algorithm++ {
+		if _, err := compile.New(compile.Options{TrafficAlgorithm: algorithm}); err != nil {
+			break
+		}
+		if back, err := compile.ParseTrafficAlgorithm(algorithm.String()); err != nil || back != algorithm {
+			t.Errorf("traffic algorithm %d is %s, which is read as %d, error %v", algorithm, algorithm, back, err)
+		}
+	}
+	if algorithm != compile.TrafficSegmentPredicate+1 {
+		t.Errorf("%d traffic algorithms are accepted", algorithm)
+	}
+}
+
 // TestGoldenTablesAreReadAsTheyAre: a data plane keeps the bytes of every table here, and knows the same hosts and zones.
 func TestGoldenTablesAreReadAsTheyAre(t *testing.T) {
 	for _, c := range goldenCases(t) {

@@ -21,7 +21,8 @@ type cluster struct {
 
 	// resolved is the reference's cache of endpoints, which only services with ambiguous ports need (endpoints.go). It lives
 	// for one compilation.
-	resolved map[endpointsKey][]endpoint
+	resolved map[endpointsKey]resolution
+	at       int // place of the object that is compiled
 
 	now     kube.Backends          // that it is made of
 	version uint64                 // that this is
@@ -35,7 +36,7 @@ func newCluster(slicesMode bool, filters *kube.DefaultFilters) *cluster {
 		endpoints: make(map[kube.ServiceKey]*kube.Endpoints),
 		secrets:   make(map[kube.ServiceKey]*kube.Secret),
 		problems:  make(map[kube.Kind][]Problem),
-		resolved:  make(map[endpointsKey][]endpoint),
+		resolved:  make(map[endpointsKey]resolution),
 	}
 	if slicesMode {
 		c.slices = make(map[kube.ServiceKey]*mergedSlices)

@@ -1,10 +1,11 @@
 package compile_test
 
 import (
+	"encoding/json"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -81,6 +82,11 @@ func TestProblemsSpeakToTheTeam(t *testing.T) {
 			`no pod is behind Service "cart": its selector matches none, or none runs, so requests are answered with 502. Compare`},
 		{"not ready", ingressTo("cart", "http", nil), []kube.Subset{{NotReady: 3}}, compile.NoEndpoints,
 			`Service "cart" has 3 pods, and none of them is ready, so requests`},
+		{"one not ready", ingressTo("cart", "http", nil), []kube.Subset{{NotReady: 1}}, compile.NoEndpoints,
+			`Service "cart" has one pod, which is not ready, so requests`},
+		{"port of no pod", ingressTo("cart", "http", nil), []kube.Subset{{
+			Addresses: []string{"10.0.0.1"}, Ports: []kube.EndpointPort{{Name: "admin", Port: 8081}, {Name: "metrics", Port: 9090}},
+		}}, compile.NoEndpoints, `no ready pod of Service "cart" has the port "8080", which is the target of its port 80, so requests`},
 		{"class", ingressTo("cart", "http", map[string]string{"kubernetes.io/ingress.class": "skiper"}), []kube.Subset{ready}, compile.NotSelected,
 			`its class is "skiper" (the annotation kubernetes.io/ingress.class), and only classes that match "skipper" are served`},
 		{"filter", ingressTo("cart", "http", map[string]string{"zalando.org/skipper-filter": `setpath("/")`}), []kube.Subset{ready}, compile.WouldReject,
@@ -94,12 +100,19 @@ func TestProblemsSpeakToTheTeam(t *testing.T) {
 			Services:  []*kube.Service{{Namespace: "shop", Name: "cart", Ports: ports("http")}},
 			Endpoints: []*kube.Endpoints{{Namespace: "shop", Name: "cart", Subsets: c.endpoints}},
 		}}
-		problems := mustCompiler(t, compile.Options{}).Check(s, c.ingress)
+		problems := problemsOf(t, s, c.ingress)
 		at := slices.IndexFunc(problems, func(p compile.Problem) bool { return p.Reason == c.reason })
 		if at < 0 || !strings.HasPrefix(problems[at].Text(), c.want) {
 			t.Errorf("%s: %s, want %s: %s", c.name, texts(problems), c.reason, c.want)
 		}
 	}
+}
+
+// problemsOf are those of an Ingress among the backends of a snapshot.
+func problemsOf(t *testing.T, s *kube.Snapshot, ing *kube.Ingress) []compile.Problem {
+	t.Helper()
+	s.Ingresses = []*kube.Ingress{ing}
+	return mustCompiler(t, compile.Options{}).Compile(s).ProblemsOf(ing.Ref())
 }
 
 func texts(problems []compile.Problem) string {
@@ -118,7 +131,7 @@ func TestIDsStayAsLongAsTheProblem(t *testing.T) {
 			Services:  []*kube.Service{{Namespace: "shop", Name: "cart", Ports: ports("http")}},
 			Endpoints: []*kube.Endpoints{{Namespace: "shop", Name: "cart", Subsets: []kube.Subset{{NotReady: notReady}}}},
 		}}
-		for _, p := range mustCompiler(t, compile.Options{}).Check(s, ingressTo("cart", "http", nil)) {
+		for _, p := range problemsOf(t, s, ingressTo("cart", "http", nil)) {
 			ids[p.ID()] = true
 		}
 	}
@@ -136,60 +149,42 @@ func TestIDsStayAsLongAsTheProblem(t *testing.T) {
 	}
 }
 
-// TestCheckSaysWhatCompileSays: for random objects, in random clusters, whatever was checked before.
-func TestCheckSaysWhatCompileSays(t *testing.T) {
-	p := newPool(t)
-	found := 0
-	for seed := range uint64(60) {
-		r := rand.New(rand.NewPCG(seed, 7))
-		options := p.cases[r.IntN(len(p.cases))].options
-		checker := mustCompiler(t, options)
-		s := p.cases[r.IntN(len(p.cases))].snapshot
-		for range 30 {
-			s = p.mutate(r, s)
-			next := p.mutate(r, s)
-			var changed kube.Object
-			if len(next.Ingresses) == len(s.Ingresses) {
-				for i, ing := range next.Ingresses {
-					if ing != s.Ingresses[i] && ing.Ref() == s.Ingresses[i].Ref() {
-						changed = ing
-					}
-				}
-			}
-			if len(next.RouteGroups) == len(s.RouteGroups) {
-				for i, rg := range next.RouteGroups {
-					if rg != s.RouteGroups[i] && rg.Ref() == s.RouteGroups[i].Ref() {
-						changed = rg
-					}
-				}
-			}
-			if changed == nil || duplicated(s, changed.Ref()) {
-				continue
-			}
-			want := mustCompiler(t, options).Compile(next).ProblemsOf(changed.Ref())
-			if got := checker.Check(s, changed); !slices.Equal(got, want) {
-				t.Fatalf("seed %d: %s: check says %s\ncompile says %s", seed, changed.Ref(), texts(got), texts(want))
-			}
-			found += len(want)
+// TestBadObjectNamesTheField: of an object that cannot be decoded the team is told the field, what is in it, and what has to be.
+func TestBadObjectNamesTheField(t *testing.T) {
+	var object struct {
+		Spec struct {
+			Name   string   `json:"name"`
+			Number int32    `json:"number"`
+			On     bool     `json:"on"`
+			Hosts  []string `json:"hosts"`
+			Inner  struct {
+				Depth int64 `json:"depth"`
+			} `json:"inner"`
+		} `json:"spec"`
+	}
+	const prefix, suffix = "the field ", ", so nothing of the object is served."
+	for text, want := range map[string]string{
+		`{"spec":{"name":5}}`:              prefix + "spec.name is a number and has to be a string" + suffix,
+		`{"spec":{"name":true}}`:           prefix + "spec.name is true or false and has to be a string" + suffix,
+		`{"spec":{"number":"80"}}`:         prefix + "spec.number is a string and has to be a whole number" + suffix,
+		`{"spec":{"number":80.5}}`:         prefix + "spec.number is the number 80.5 and has to be a whole number" + suffix,
+		`{"spec":{"on":"yes"}}`:            prefix + "spec.on is a string and has to be true or false" + suffix,
+		`{"spec":{"hosts":{"a":"b"}}}`:     prefix + "spec.hosts is an object and has to be a list" + suffix,
+		`{"spec":{"inner":[]}}`:            prefix + "spec.inner is an array and has to be an object with fields" + suffix,
+		`{"spec":{"inner":{"depth":"1"}}}`: prefix + "spec.inner.depth is a string and has to be a whole number" + suffix,
+		`{"spec":`:                         ": unexpected end of JSON input.",
+		`[]`:                               "cannot unmarshal array into Go value of type", // of no field
+	} {
+		err := json.Unmarshal([]byte(text), &object)
+		if err == nil {
+			t.Fatalf("%s is decoded", text)
+		}
+		p := compile.BadObject(kube.BadObject{Ref: kube.Ref{Kind: kube.KindIngress, Namespace: "ns", Name: "i"}, Err: fmt.Errorf("decode: %w", err)})
+		if got := p.Text(); !strings.Contains(got, want) || strings.HasPrefix(got, prefix) != strings.HasPrefix(want, prefix) {
+			t.Errorf("%s: %q, want one with %q", text, got, want)
+		}
+		if p.Reason != compile.Undecodable || p.Severity != compile.Error || p.Owner.Name != "i" || !strings.Contains(p.Message, err.Error()) {
+			t.Errorf("%s: %+v", text, p)
 		}
 	}
-	if found < 100 {
-		t.Errorf("only %d problems were compared", found)
-	}
-}
-
-// duplicated reports whether several objects have the name: an API has no such objects.
-func duplicated(s *kube.Snapshot, ref kube.Ref) bool {
-	n := 0
-	for _, ing := range s.Ingresses {
-		if ing.Ref() == ref {
-			n++
-		}
-	}
-	for _, rg := range s.RouteGroups {
-		if rg.Ref() == ref {
-			n++
-		}
-	}
-	return n > 1
 }

@@ -72,6 +72,8 @@ func (t *trial) replace(kind *objects) {
 func (t *trial) compile() Trial {
 	resolved := t.cluster.resolved
 	t.cluster.resolved = maps.Clone(resolved)
+	// What the objects behind this one have resolved, and the one in its place, it would resolve before them.
+	maps.DeleteFunc(t.cluster.resolved, func(_ endpointsKey, r resolution) bool { return r.at >= t.object.at })
 	defer func() { t.cluster.resolved = resolved }()
 	t.object.unit = (&step{memory: t.memory}).make(t.object)
 

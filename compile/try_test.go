@@ -114,7 +114,7 @@ func firstOfName[T kube.Object](all []T) []T {
 func TestTrialSaysWhatIsReported(t *testing.T) {
 	p := newPool(t)
 	seen := make(map[compile.Reason]int)
-	for seed := range uint64(150) {
+	for seed := range uint64(200) {
 		compareTrials(t, p, seed, 60, seen)
 	}
 	for _, reason := range []compile.Reason{
@@ -139,5 +139,52 @@ func FuzzTrialSaysWhatIsReported(f *testing.F) {
 func TestTrialOfAnotherKind(t *testing.T) {
 	if _, err := mustCompiler(t, compile.Options{}).Try(&kube.Service{Namespace: "n", Name: "s"}); err == nil {
 		t.Error("a service was tried")
+	}
+}
+
+// TestTrialsDoNotMeetEachOther: two ports of a service whose targets read the same share what is resolved first, within one table.
+// An object that was only tried is not in it, and one that is tried meets what the objects before it have resolved.
+func TestTrialsDoNotMeetEachOther(t *testing.T) {
+	service := &kube.Service{Namespace: "ns", Name: "s", Ports: []kube.ServicePort{
+		{Name: "none", Port: 80, TargetPort: kube.NamePort("web")}, {Name: "some", Port: 81, TargetPort: kube.NamePort("web")},
+	}}
+	endpoints := &kube.Endpoints{Namespace: "ns", Name: "s", Subsets: []kube.Subset{{
+		Addresses: []string{"10.0.0.1"}, Ports: []kube.EndpointPort{{Name: "some", Port: 8080}, {Name: "metrics", Port: 9090}},
+	}}}
+	ingress := func(name string, port int) *kube.Ingress {
+		return &kube.Ingress{Meta: kube.Meta{Namespace: "ns", Name: name}, Spec: &kube.IngressSpec{Rules: []kube.IngressRule{{
+			Host: name + ".example.org", HTTP: true,
+			Paths: []kube.IngressPath{{Path: "/", Backend: &kube.IngressBackend{Service: "s", PortNumber: port}}},
+		}}}}
+	}
+	compiler := mustCompiler(t, compile.Options{})
+	for _, c := range []struct {
+		served []*kube.Ingress
+		name   string
+		port   int
+		want   []compile.Reason
+	}{
+		{nil, "i", 80, []compile.Reason{compile.NoEndpoints}},
+		{nil, "i", 81, nil},
+		{nil, "i", 80, []compile.Reason{compile.NoEndpoints}},
+		{[]*kube.Ingress{ingress("m", 80)}, "a", 81, nil}, // before the one that is served
+		{[]*kube.Ingress{ingress("m", 80)}, "m", 81, nil}, // in its place
+		{[]*kube.Ingress{ingress("m", 80)}, "z", 81, []compile.Reason{compile.NoEndpoints}},
+	} {
+		compiler.Compile(&kube.Snapshot{
+			Intent:   kube.Intent{Ingresses: c.served},
+			Backends: kube.Backends{Services: []*kube.Service{service}, Endpoints: []*kube.Endpoints{endpoints}},
+		})
+		trial, err := compiler.Try(ingress(c.name, c.port))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []compile.Reason
+		for _, p := range trial.Problems {
+			got = append(got, p.Reason)
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s with port %d, served %d: problems (-want +got):\n%s\n%+v", c.name, c.port, len(c.served), diff, trial.Problems)
+		}
 	}
 }

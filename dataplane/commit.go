@@ -208,7 +208,9 @@ func meant(seen view, a *answer) (*gate.Candidate, *Error) {
 		return nil, failf(ReasonProtocol, "304 for %q, which is not the one table that was named", a.etag.Text)
 	}
 	next := *of
-	next.State = a.state
+	if a.state != wire.StateUnknown { // who does not know leaves what others said
+		next.State = a.state
+	}
 	if !a.sourceRead.IsZero() {
 		next.Read.At = a.sourceRead // otherwise the age goes on
 	}

@@ -21,6 +21,8 @@ func TestEquivalentRoutes(t *testing.T) {
 		{`Foo() -> <shunt>`, `Foo() && Foo() -> <shunt>`, false},
 		{`Foo(1) -> <shunt>`, `Bar(1) -> <shunt>`, false},
 		{`Foo(1) -> <shunt>`, `Foo("1") -> <shunt>`, false},
+		{`Foo(1) -> <shunt>`, `Foo(1, 2) -> <shunt>`, false},
+		{`Foo() -> <shunt>`, `Foo(1) -> <shunt>`, false},
 
 		// control characters in expressions, and only there
 		{`Host("a\nb") -> <shunt>`, `Host("a\\nb") -> <shunt>`, true},

@@ -97,6 +97,15 @@ func TestEditorKeepsItemsThatDoNotParse(t *testing.T) {
 	}
 }
 
+// What does not parse stays also where something else in the route is edited.
+func TestEditorKeepsItemsThatDoNotParseBesideOthers(t *testing.T) {
+	routes := eskip.MustParse(`a: P("x(") && P("Q()") -> p("g()") -> p("y(") -> <shunt>`)
+	got, errs := eskip.NewEditor(regexp.MustCompile(`^[Pp][(]"(.*)"[)]$`), `$1`).DoWithErrors(routes)
+	if s, want := eskip.String(got...), `a: P("x(") && Q() -> g() -> p("y(") -> <shunt>;`; s != want || len(errs) != 2 {
+		t.Errorf("got %s and %d errors, want %s and 2", s, len(errs), want)
+	}
+}
+
 func TestWithoutRegexpNothingIsEditedOrCloned(t *testing.T) {
 	routes := eskip.MustParse("a: A() -> <shunt>")
 	if got := eskip.NewEditor(nil, "x").Do(routes); &got[0] != &routes[0] || got[0].Predicates[0].Name != "A" {

@@ -57,7 +57,8 @@ func (c templateContext) Response() *http.Response { return c.response }
 
 func newTemplateContext(change func(*templateContext)) templateContext {
 	c := templateContext{
-		params: map[string]string{"id": "42", "response.header.X-Out": "param", "request.clientIP": "param", "request.header.X-None": "param"},
+		params: map[string]string{"id": "42", "response.header.X-Out": "param", "request.clientIP": "param", "request.header.X-None": "param",
+			"request.path": "param", "request.rawQuery": "param", "request.query.a": "param", "request.query.c": "param", "request.cookie.none": "param"},
 		request: &http.Request{
 			Method:     "PUT",
 			Host:       "example.org",
@@ -87,7 +88,7 @@ func TestTemplateTakesValuesOfTheContext(t *testing.T) {
 		{"none", "", nil},
 		{"request.header.X-In", "in", nil},
 		{"request.header.x-in", "in", nil},
-		{"request.header.X-None", "", nil}, // not the path parameter
+		{"request.header.X-None", "", nil}, // not the path parameter, here and below
 		{"request.query.a", "1", nil},
 		{"request.query.b", " ", nil},
 		{"request.query.c", "", nil},

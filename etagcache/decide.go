@@ -142,6 +142,7 @@ func (x *exchange) keep(t wire.Tag) []string {
 			"oldest", x.state.oldest, "newest", x.state.newest)
 		x.cache.cfg.Recheck()
 	}
+	x.kept = true
 	return []string{t.String()}
 }
 

@@ -20,6 +20,7 @@ var (
 	zeroLength        = []string{"0"}
 	tableStale        = []string{wire.StateStale}
 	tableHeld         = []string{wire.StateHeld}
+	tableUnknown      = []string{wire.StateUnknown}
 	tableBackendsHeld = []string{wire.StateBackendsHeld}
 )
 
@@ -34,6 +35,7 @@ type exchange struct {
 	deltas   bool // the client has the text of what it names, and takes deltas
 	stamp    *stamp
 	encoding encoding
+	kept     bool // the client stays with a table that is not the one of state
 }
 
 func (c *Cache) serve(w http.ResponseWriter, r *http.Request, zone string) {
@@ -89,7 +91,10 @@ func (x *exchange) headers(etag []string) {
 	if x.state.sourceRead != nil {
 		h[wire.HeaderSourceRead] = x.state.sourceRead
 	}
-	if x.state.tableState != nil {
+	switch {
+	case x.kept:
+		h[wire.HeaderTableState] = tableUnknown
+	case x.state.tableState != nil:
 		h[wire.HeaderTableState] = x.state.tableState
 	}
 }

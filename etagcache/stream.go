@@ -244,7 +244,10 @@ func (s *stream) current(x *exchange) {
 	if st.sourceRead != nil {
 		f.SourceRead = st.sourceRead[0]
 	}
-	if st.tableState != nil {
+	switch {
+	case x.kept:
+		f.State = wire.StateUnknown
+	case st.tableState != nil:
 		f.State = st.tableState[0]
 	}
 	s.out.event(wire.EventCurrent, s.has.Load(), f.String())

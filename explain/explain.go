@@ -137,9 +137,11 @@ type Object struct {
 	Changed   string     `json:"changed,omitempty"` // time and field manager of the last change
 	Problems  []Problem  `json:"problems"`
 	Routes    []Route    `json:"routes"`
-	Services  []Service  `json:"services"`
-	Hosts     []Host     `json:"hosts"`
-	Requests  []Request  `json:"requests"`
+	// TotalRoutes is how many routes there are; Routes has the first of them.
+	TotalRoutes int       `json:"total_routes"`
+	Services    []Service `json:"services"`
+	Hosts       []Host    `json:"hosts"`
+	Requests    []Request `json:"requests"`
 }
 
 // Problem is a problem of the object, in the words for its team.

@@ -2,6 +2,7 @@ package explain_test
 
 import (
 	"bytes"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -134,4 +135,160 @@ func TestSinceIsShown(t *testing.T) {
 	if err := e.WriteText(&text); err != nil || !strings.Contains(text.String(), ", since 2026-02-03T04:05:06Z\n") {
 		t.Errorf("%v, %s", err, text.String())
 	}
+}
+
+// TestAnswersAreBounded: an object may have as many paths and hosts as it likes, and the answer stays one for people.
+func TestAnswersAreBounded(t *testing.T) {
+	backend := &kube.IngressBackend{Service: "s", PortNumber: 80}
+	ing := &kube.Ingress{Meta: kube.Meta{Namespace: "shop", Name: "many"}, Spec: &kube.IngressSpec{}}
+	for i := range 100 {
+		rule := kube.IngressRule{Host: fmt.Sprintf("h%d.example.org", i), HTTP: true}
+		for j := range 5 {
+			rule.Paths = append(rule.Paths, kube.IngressPath{Path: fmt.Sprintf("/p%d", j), PathType: "Exact", Backend: backend})
+		}
+		ing.Spec.Rules = append(ing.Spec.Rules, rule)
+	}
+	s := &kube.Snapshot{Intent: kube.Intent{Ingresses: []*kube.Ingress{ing}}, Backends: kube.Backends{
+		Services: []*kube.Service{{Namespace: "shop", Name: "s", Ports: []kube.ServicePort{{Port: 80, TargetPort: kube.NumberPort(80)}}}},
+	}}
+	for i := range 30 {
+		s.Ingresses = append(s.Ingresses, &kube.Ingress{
+			Meta: kube.Meta{Namespace: "shop", Name: fmt.Sprint("other", i)},
+			Spec: &kube.IngressSpec{Rules: []kube.IngressRule{{Host: "h0.example.org", HTTP: true, Paths: []kube.IngressPath{
+				{Path: fmt.Sprint("/other", i), PathType: "Exact", Backend: backend},
+			}}}},
+		})
+	}
+	c, err := compile.New(compile.Options{HTTPSRedirect: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Compile(s)
+	counted := &counting{Compiler: c}
+	e := explain.Explain(explain.Input{Compiler: counted}, explain.Query{Kind: kube.KindIngress, Namespace: "shop", Name: "many"})
+	o := e.Objects[0]
+	if len(o.Hosts) != 50 || len(o.Routes) != 200 || len(o.Requests) != 20 || counted.claims != 50 {
+		t.Errorf("%d hosts, %d routes, %d requests, %d searches for a host: want 50, 200, 20, 50", len(o.Hosts), len(o.Routes), len(o.Requests), counted.claims)
+	}
+	if len(o.Hosts[0].Others) != 30 {
+		t.Errorf("%d others have the first host, want 30", len(o.Hosts[0].Others))
+	}
+	e = explain.Explain(explain.Input{Compiler: c}, explain.Query{Host: "h0.example.org"})
+	if e.Total != 31 || len(e.Objects) != 20 {
+		t.Errorf("%d of %d objects, want 20 of 31", len(e.Objects), e.Total)
+	}
+	var text bytes.Buffer
+	if err := e.WriteText(&text); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"\n28 objects more; -o json has the first 20\n", "\n  route      and 92 more\n", "\n  route      1000 in all, with companions\n", "\n  request    and 14 more\n",
+		"\n  host       and 44 more\n", ", Ingress shop/other1, Ingress shop/other10 and 27 more have as well\n",
+	} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("no %q in\n%s", want, text.String())
+		}
+	}
+}
+
+// TestRequestsAreMadeUpOnce: backends that share a path are asked for once, and only so many hosts are looked into.
+func TestRequestsAreMadeUpOnce(t *testing.T) {
+	hosts := make([]kube.IngressRule, 15)
+	for i := range hosts {
+		hosts[i] = kube.IngressRule{Host: fmt.Sprintf("h%d.example.org", i), HTTP: true, Paths: []kube.IngressPath{
+			{Path: "/", PathType: "Exact", Backend: &kube.IngressBackend{Service: "s", PortNumber: 80}},
+		}}
+	}
+	s := &kube.Snapshot{
+		Intent: kube.Intent{
+			Ingresses: []*kube.Ingress{{Meta: kube.Meta{Namespace: "shop", Name: "hosts"}, Spec: &kube.IngressSpec{Rules: hosts}}},
+			RouteGroups: []*kube.RouteGroup{{Meta: kube.Meta{Namespace: "shop", Name: "split"}, Spec: &kube.RouteGroupSpec{
+				Hosts:           []string{"shop.example.org"},
+				Backends:        []*kube.RouteGroupBackend{{Name: "a", Type: "shunt"}, {Name: "b", Type: "shunt"}},
+				DefaultBackends: []*kube.BackendReference{{BackendName: "a", Weight: 9}, {BackendName: "b", Weight: 1}},
+				Routes:          []*kube.RouteSpec{{Path: "/cart", Methods: []string{"GET", "POST"}}},
+			}}},
+		},
+		Backends: kube.Backends{Services: []*kube.Service{{Namespace: "shop", Name: "s", Ports: []kube.ServicePort{{Port: 80, TargetPort: kube.NumberPort(80)}}}}},
+	}
+	c, err := compile.New(compile.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Compile(s)
+	for name, want := range map[string]int{"hosts": 10, "split": 2} {
+		kind := kube.KindIngress
+		if name == "split" {
+			kind = kube.KindRouteGroup
+		}
+		e := explain.Explain(explain.Input{Compiler: c}, explain.Query{Kind: kind, Namespace: "shop", Name: name})
+		if got := e.Objects[0].Requests; len(got) != want {
+			t.Errorf("%s: %d requests, want %d: %+v", name, len(got), want, got)
+		}
+		for _, r := range e.Objects[0].Requests {
+			if r.Result != "own" {
+				t.Errorf("%s: %+v", name, r)
+			}
+		}
+	}
+	e := explain.Explain(explain.Input{Compiler: c}, explain.Query{Host: "shop.exampel.org"})
+	if e.Advice != "Is shop.example.org meant?" {
+		t.Errorf("advice %q", e.Advice)
+	}
+}
+
+// TestTheWorstIsTheCause: of several faults the one that costs most is told, and for a route the one of that route.
+func TestTheWorstIsTheCause(t *testing.T) {
+	path := func(path, service string) kube.IngressPath {
+		return kube.IngressPath{Path: path, PathType: "Exact", Backend: &kube.IngressBackend{Service: service, PortNumber: 80}}
+	}
+	ing := &kube.Ingress{
+		Meta: kube.Meta{Namespace: "shop", Name: "cart", Annotations: map[string]string{
+			"zalando.org/skipper-routes":  `own: Method("GET") -> nothing() -> <shunt>`,
+			"zalando.org/backend-weights": `{"idle": 1, "absent": 1}`,
+		}},
+		Spec: &kube.IngressSpec{Rules: []kube.IngressRule{{Host: "shop.example.org", HTTP: true, Paths: []kube.IngressPath{path("/a", "idle")}}}},
+	}
+	service := func(name string) *kube.Service {
+		return &kube.Service{Namespace: "shop", Name: name, Ports: []kube.ServicePort{{Port: 80, TargetPort: kube.NumberPort(80)}}}
+	}
+	ask := func(q explain.Query) string {
+		c, err := compile.New(compile.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Compile(&kube.Snapshot{Intent: kube.Intent{Ingresses: []*kube.Ingress{ing}}, Backends: kube.Backends{Services: []*kube.Service{service("idle")}}})
+		return explain.Explain(explain.Input{Compiler: c}, q).Cause
+	}
+	object := explain.Query{Kind: kube.KindIngress, Namespace: "shop", Name: "cart"}
+	for _, step := range []struct {
+		change func()
+		want   string
+	}{
+		{func() {}, "proxies know no filter nothing"},
+		{func() { ing.Annotations["zalando.org/skipper-routes"] = `own: Method("GET") -> <shunt>` }, `no pod is behind Service "idle"`},
+		{func() { ing.Spec.Rules[0].Paths = append(ing.Spec.Rules[0].Paths, path("/b", "gone")) }, `there is no Service "gone"`},
+		{func() { ing.Annotations["kubernetes.io/ingress.class"] = "x" }, `its class is "x"`},
+	} {
+		step.change()
+		if got := ask(object); !strings.HasPrefix(got, "Ingress shop/cart: "+step.want) {
+			t.Errorf("cause %q, want %q", got, step.want)
+		}
+	}
+	delete(ing.Annotations, "kubernetes.io/ingress.class")
+	ing.Annotations["zalando.org/skipper-routes"] = `own: Method("GET") -> nothing() -> <shunt>`
+	if got := ask(explain.Query{Route: "kube_shop__cart_own_0__shop_example_org_a____"}); !strings.Contains(got, "proxies know no filter nothing") {
+		t.Errorf("of the route: %q", got)
+	}
+}
+
+// counting counts what is expensive.
+type counting struct {
+	explain.Compiler
+	claims int
+}
+
+func (c *counting) Claims(host string) []kube.Ref {
+	c.claims++
+	return c.Compiler.Claims(host)
 }

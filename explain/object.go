@@ -135,6 +135,7 @@ func (x *explainer) routes(o *Object, in compile.Inspection) {
 		ForwardBackendURL: x.Proxy.ForwardBackendURL, DisabledFilters: x.Proxy.DisabledFilters,
 		ExtraFilters: x.Proxy.ExtraFilters, ExtraPredicates: x.Proxy.ExtraPredicates,
 	})
+	o.TotalRoutes = len(in.Routes)
 	waiting := 0
 	for _, r := range in.Routes {
 		out := Route{ID: r.ID, Main: r.Main, State: StateServed}

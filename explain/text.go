@@ -15,6 +15,8 @@ const (
 	textRoutes   = 8
 	textRequests = 6
 	textProblems = 8
+	textHosts    = 6
+	textServices = 6
 	textWidth    = 160
 )
 
@@ -63,7 +65,11 @@ func writeObject(b *bytes.Buffer, o *Object) {
 		at, by, _ := strings.Cut(o.Changed, " ")
 		line("changed", at+" by "+by)
 	}
-	for _, h := range o.Hosts {
+	for i, h := range o.Hosts {
+		if i == textHosts {
+			line("host", fmt.Sprintf("and %d more", len(o.Hosts)-i))
+			break
+		}
 		text := h.Host
 		if len(h.Others) > 0 {
 			var names []string
@@ -114,7 +120,11 @@ func (r *Request) text() string {
 }
 
 func writeServices(b *bytes.Buffer, o *Object) {
-	for _, s := range o.Services {
+	for i, s := range o.Services {
+		if i == textServices {
+			fmt.Fprintf(b, "  %-9s  and %d more\n", "service", len(o.Services)-i)
+			break
+		}
 		text := s.Namespace + "/" + s.Name
 		switch {
 		case !s.Exists:
@@ -171,7 +181,10 @@ func writeRoutes(b *bytes.Buffer, o *Object) {
 	if shown > textRoutes {
 		fmt.Fprintf(b, "  %-9s  and %d more\n", "route", shown-textRoutes)
 	}
-	if companions > 0 {
+	if o.TotalRoutes > len(o.Routes) {
+		fmt.Fprintf(b, "  %-9s  %d in all, with companions\n", "route", o.TotalRoutes)
+	}
+	if companions > 0 && o.TotalRoutes == len(o.Routes) {
 		fmt.Fprintf(b, "  %-9s  and %s, such as redirects\n", "route", count(companions, "companion"))
 	}
 }

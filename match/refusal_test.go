@@ -13,7 +13,7 @@ import (
 
 // FuzzRefusalsAgree: what makes conditions of predicates and what only checks them refuse the same routes for the same reason.
 func FuzzRefusalsAgree(f *testing.F) {
-	for seed := range uint64(2000) {
+	for seed := range uint64(800) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {

@@ -88,6 +88,16 @@ func TestDecoderAcceptsWhatParseDoes(t *testing.T) {
 	}
 }
 
+// TestDecoderKeepsTheSpellingBehindAKnownRoute: what the base has in common with a document decides nothing about what follows it.
+func TestDecoderKeepsTheSpellingBehindAKnownRoute(t *testing.T) {
+	long := `a: Path("/a/path/that/is/longer/than/all/that/comes/behind/it") -> status(204) -> <shunt>;`
+	base, err := parsed(long + "\nb: * -> <shunt>;")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sameAsParse(t, base, long+"\n"+`b: Host("^(b)$") -> <shunt>;`+"\n"+`c: Host("^(c)$") -> <shunt>;`)
+}
+
 func FuzzDecoderAcceptsWhatParseDoes(f *testing.F) {
 	for i, text := range documents {
 		f.Add(text, documents[(i+5)%len(documents)])
@@ -197,17 +207,21 @@ func TestDeltaIsReadWithinALimit(t *testing.T) {
 		limit int64
 		ok    bool
 	}{
-		"all is well":          {head + `"deletes":["a"],"upserts":["b: * -> <shunt>;"]}`, 1000, true},
-		"null lists":           {head + `"deletes":null,"upserts":null}`, 1000, true},
-		"a long string":        {head + `"upserts":["` + strings.Repeat("x", 2<<20) + `"]}`, 16 << 20, false},
-		"beyond the limit":     {head + `"upserts":["` + strings.Repeat("x", 1000) + `"]}`, 1000, false},
-		"many ids":             {head + `"deletes":[` + strings.Repeat(`"a",`, 60_000) + `"a"]}`, 2 << 20, false},
-		"deep":                 {head + `"later":` + strings.Repeat("[", 1000), 1 << 20, false},
-		"a later field":        {head + `"later":{"a":[1,{"b":null}]},"upserts":["a"]}`, 1000, true},
-		"a list of numbers":    {head + `"upserts":[1]}`, 1000, false},
-		"a value behind it":    {head + `"upserts":[]} {}`, 1000, false},
-		"space without an end": {head + strings.Repeat(" ", 3<<20) + `"upserts":[]}`, 64 << 20, false},
-		"cut":                  {head + `"upserts":["a"`, 1000, false},
+		"all is well":           {head + `"deletes":["a"],"upserts":["b: * -> <shunt>;"]}`, 1000, true},
+		"of just the limit":     {head + `"upserts":["a"]}`, int64(len(head + `"upserts":["a"]}`)), true},
+		"a byte more":           {head + `"upserts":["a"]}`, int64(len(head+`"upserts":["a"]}`)) - 1, false},
+		"null lists":            {head + `"deletes":null,"upserts":null}`, 1000, true},
+		"a long string":         {head + `"upserts":["` + strings.Repeat("x", 2<<20) + `"]}`, 16 << 20, false},
+		"beyond the limit":      {head + `"upserts":["` + strings.Repeat("x", 1000) + `"]}`, 1000, false},
+		"many ids":              {head + `"deletes":[` + strings.Repeat(`"a",`, 60_000) + `"a"]}`, 2 << 20, false},
+		"ids of just the limit": {head + `"deletes":[` + strings.Repeat(`"",`, 10_999) + `""]}`, 64_000, true},
+		"an id more":            {head + `"deletes":[` + strings.Repeat(`"",`, 11_000) + `""]}`, 64_000, false},
+		"deep":                  {head + `"later":` + strings.Repeat("[", 1000), 1 << 20, false},
+		"a later field":         {head + `"later":{"a":[1,{"b":null}]},"upserts":["a"]}`, 1000, true},
+		"a list of numbers":     {head + `"upserts":[1]}`, 1000, false},
+		"a value behind it":     {head + `"upserts":[]} {}`, 1000, false},
+		"space without an end":  {head + strings.Repeat(" ", 3<<20) + `"upserts":[]}`, 64 << 20, false},
+		"cut":                   {head + `"upserts":["a"`, 1000, false},
 	} {
 		d, err := table.ReadDelta(strings.NewReader(c.text), c.limit)
 		if (err == nil) != c.ok || (d == nil) == c.ok {

@@ -182,6 +182,9 @@ func TestDeltaThatIsNoneIsRefused(t *testing.T) {
 			t.Errorf("%s: table %v, error %v, want %v", tt.name, got, err, tt.want)
 		}
 	}
+	if got, err := base.Apply(good, at, int64(target.Bytes())); err != nil || got.Digest() != target.Digest() {
+		t.Errorf("a table of just the limit: error %v", err)
+	}
 	for _, data := range []string{``, `{}`, `[]`, `{"base":"x"}`, `{"count":-1}`, `{"base":"` + base.Digest().String() + `"}`} {
 		if d, err := table.ParseDelta([]byte(data)); err == nil {
 			t.Errorf("%q gives %+v", data, d)

@@ -74,6 +74,39 @@ func TestEveryChangedByteIsFound(t *testing.T) {
 	}
 }
 
+// full is a disk with so many bytes left.
+type full struct{ left int }
+
+var errFull = errors.New("no space left")
+
+func (f *full) Write(p []byte) (int, error) {
+	if len(p) > f.left {
+		n := f.left
+		f.left = 0
+		return n, errFull
+	}
+	f.left -= len(p)
+	return len(p), nil
+}
+
+func TestAWriteThatFailsIsReported(t *testing.T) {
+	tab := parse(t, document)
+	size := len(tab.MarshalFile(table.FileMeta{}))
+	for n := range size {
+		if err := tab.WriteFile(&full{n}, table.FileMeta{}); !errors.Is(err, errFull) {
+			t.Errorf("WriteFile with room for %d of %d bytes: error %v", n, size, err)
+		}
+	}
+	if err := tab.WriteFile(&full{size}, table.FileMeta{}); err != nil {
+		t.Errorf("WriteFile with room for all: error %v", err)
+	}
+	for n := range tab.Bytes() {
+		if written, err := tab.WriteTo(&full{n}); !errors.Is(err, errFull) || written != int64(n) {
+			t.Errorf("WriteTo with room for %d of %d bytes: %d, error %v", n, tab.Bytes(), written, err)
+		}
+	}
+}
+
 func TestFileErrors(t *testing.T) {
 	file := string(parse(t, document).MarshalFile(table.FileMeta{Saved: saved, Origin: "test"}))
 	replace := func(old, new string) string {

@@ -53,18 +53,16 @@ type deltaReader struct {
 func (r *deltaReader) ready() { r.now = 0 }
 
 func (r *deltaReader) Read(p []byte) (int, error) {
-	if r.err != nil {
-		return 0, r.err
-	}
-	if r.now >= r.most {
+	if r.err == nil && r.now >= r.most {
 		r.err = fmt.Errorf("%w: one value has more than %d bytes", ErrTooLarge, r.most)
+	}
+	if r.err != nil {
 		return 0, r.err
 	}
 	n, err := r.r.Read(p[:min(len(p), decodePiece)])
 	r.now += int64(n)
 	if r.left -= int64(n); r.left < 0 {
-		r.err = fmt.Errorf("%w: a delta beyond the limit", ErrTooLarge)
-		return 0, r.err
+		n, err = 0, fmt.Errorf("%w: a delta beyond the limit", ErrTooLarge)
 	}
 	if err != nil && err != io.EOF {
 		r.err = err

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"errors"
+	"fmt"
+	"io"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -157,6 +159,91 @@ func TestWithRevisionSharesTheContent(t *testing.T) {
 	}
 }
 
+// TestReadAt: a table is read from any place like the bytes of its text, across its blocks, too.
+func TestReadAt(t *testing.T) {
+	var routes []table.Route
+	for i := range 5000 {
+		routes = append(routes, *line(fmt.Sprintf("r%05d", i), 0))
+	}
+	tab, err := table.New(routes, 1, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := tab.Text()
+	if n := len(tab.Routes().Blocks()); n < 4 {
+		t.Fatalf("%d blocks are too few", n)
+	}
+	places := []int{0, 1, 2, len(text) - 1, len(text), len(text) + 1}
+	end := 0
+	for _, b := range tab.Routes().Blocks() {
+		for around := -2; around <= 2; around++ {
+			places = append(places, max(0, end+around))
+		}
+		end += b.Bytes() + 1
+	}
+	for _, off := range places {
+		for _, size := range []int{0, 1, 2, 3, 100, len(text) / 2, len(text), len(text) + 1} {
+			got, want := make([]byte, size), make([]byte, size)
+			n, err := tab.ReadAt(got, int64(off))
+			wantN, wantErr := bytes.NewReader(text).ReadAt(want, int64(off))
+			if n != wantN || err != wantErr || !bytes.Equal(got, want) {
+				t.Fatalf("%d bytes at %d: %d, error %v, want %d, error %v", size, off, n, err, wantN, wantErr)
+			}
+		}
+	}
+	if n, err := tab.ReadAt(make([]byte, 1), -1); err == nil || err == io.EOF || n != 0 {
+		t.Errorf("read before the start: %d, error %v", n, err)
+	}
+}
+
+// TestADigestCostsWhatIsNew: the table that follows one whose digest is known is hashed from the first block that differs.
+func TestADigestCostsWhatIsNew(t *testing.T) {
+	var routes []table.Route
+	padding := strings.Repeat("x", 1000)
+	for i := range 20_000 {
+		id := fmt.Sprintf("r%05d", i)
+		routes = append(routes, table.Route{ID: id, Text: fmt.Sprintf(`%s: Path("/%s") -> <shunt>;`, id, padding)})
+	}
+	whole, later := time.Hour, time.Hour
+	for range 3 { // what a busy machine adds is not in the shortest of some
+		tab, err := table.New(routes, 1, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		tab.Digest()
+		whole = min(whole, time.Since(began))
+		list, err := tab.Routes().With([]*table.Route{line("r19999", 1)}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := tab.Next(list, 2, at)
+		began = time.Now()
+		digest := next.Digest()
+		later = min(later, time.Since(began))
+		if want := table.Digest(sha256.Sum256(next.Text())); digest != want {
+			t.Fatalf("digest %s, want %s", digest, want)
+		}
+	}
+	if later > whole/3 {
+		t.Errorf("the digest of a table with one more change at its end took %v, that of all of it %v", later, whole)
+	}
+}
+
+// TestHostsThatStayAreTakenOver: a change that leaves the hosts as they are does not put them together again.
+func TestHostsThatStayAreTakenOver(t *testing.T) {
+	tab := parse(t, document)
+	before := tab.Hosts()
+	list, err := tab.Routes().With([]*table.Route{{ID: "B", Text: `B: * -> "http://y.example.org";`}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	after := tab.Next(list, 8, at).Hosts()
+	if diff := cmp.Diff(before, after); diff != "" || &before[0] != &after[0] {
+		t.Errorf("hosts were made anew: %s", diff)
+	}
+}
+
 func TestHostsAreAlternatives(t *testing.T) {
 	tab := parse(t, `a: Host(/^(a[.]org[.]?(:[0-9]+)?|b[.]org[.]?(:[0-9]+)?)$/) -> <shunt>;
 b: Host("^(a[.]org[.]?(:[0-9]+)?)$") && Host(/[.](x|y)[.]org$/) -> <shunt>;
@@ -221,6 +308,9 @@ func TestDigestText(t *testing.T) {
 			t.Errorf("ParseDigest(%q) gave no error", s)
 		}
 	}
+	if _, err := table.ParseDigest("00"); err == nil || !strings.Contains(err.Error(), "2 characters, want 64") {
+		t.Errorf("error %v, want one that says what a digest is like", err)
+	}
 	if (table.Digest{}).IsZero() != true || d.IsZero() {
 		t.Error("IsZero is wrong")
 	}
@@ -260,7 +350,7 @@ func TestZoneTable(t *testing.T) {
 	eps := func(eps ...string) string { return `"` + strings.Join(eps, `", "`) + `"` }
 	three := eps("http://10.0.0.1:80?zone=z", "http://10.0.0.2:80?zone=y", "http://10.0.0.3:80?zone=z", "http://10.0.0.4:80", "http://10.0.0.5:80?zone=z")
 	two := eps("http://10.0.0.1:80?zone=z", "http://10.0.0.2:80?zone=y", "http://10.0.0.3:80?zone=z")
-	odd := eps("http://a/p?b=1&zone=z+1", "http://[fd00::1]:80?zone=z+1", "http://c?zone=%7A%2B1", "http://d?zone=z%201", "http://e")
+	odd := eps("http://a/p?b=1&zone=z+1", "http://[fd00::1]:80?zone=z+1", "http://c?zone=%7A%2B1", "http://d?zone=z%201", "http://e", `http://f?x=\"`, `http://g?x=\\&y=1`)
 	tab := parse(t, `three: * -> <roundRobin, `+three+`>;
 bare: * -> <`+three+`>;
 two: * -> <roundRobin, `+two+`>;

@@ -13,6 +13,7 @@ import (
 	"regexp/syntax"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/routesrv/routesrv/eskip"
 )
@@ -23,6 +24,12 @@ var (
 	filtersText string
 	//go:embed predicates.txt
 	predicatesText string
+)
+
+// The texts are read once; nobody changes what was read.
+var (
+	knownFilters    = sync.OnceValue(func() map[string]*spec { return readSpecs(filtersText) })
+	knownPredicates = sync.OnceValue(func() map[string]*spec { return readSpecs(predicatesText) })
 )
 
 // Reason is why a proxy does not use a route. Those but Dropped are labels of the metric skipper_route_invalid.
@@ -58,7 +65,7 @@ type Catalogue struct {
 	extraPredicates     map[string]bool
 }
 
-// New makes the catalogue. It costs as much as reading some hundred lines.
+// New makes the catalogue. The first call costs as much as reading some hundred lines.
 func New(o Options) *Catalogue {
 	set := func(names []string) map[string]bool {
 		m := make(map[string]bool, len(names))
@@ -68,7 +75,7 @@ func New(o Options) *Catalogue {
 		return m
 	}
 	return &Catalogue{
-		forwardURL: o.ForwardBackendURL, filters: readSpecs(filtersText), predicates: readSpecs(predicatesText),
+		forwardURL: o.ForwardBackendURL, filters: knownFilters(), predicates: knownPredicates(),
 		disabled: set(o.DisabledFilters), extraFilters: set(o.ExtraFilters), extraPredicates: set(o.ExtraPredicates),
 	}
 }

@@ -32,6 +32,9 @@ type Fault struct {
 	CutChunked int
 	Reset      bool
 
+	// Short is after how many bytes the body ends, although nothing breaks: Content-Length agrees. Negative counts from the end.
+	Short int
+
 	// Hang keeps the connection and never answers.
 	Hang bool
 
@@ -40,6 +43,10 @@ type Fault struct {
 	// Stuck is where the watch cache of the kind stays, so that what is not older than anything above cannot be had.
 	// Consistent lists go past the cache.
 	Stuck kube.Revision
+	// State makes lists those of an earlier revision, which may not be compacted; so does the revision that they claim.
+	State kube.Revision
+	// Without is how many of a hundred items are missing from a list; 100 leaves none.
+	Without int
 
 	spent int
 }
@@ -56,7 +63,8 @@ func (s *Server) SetFault(path string, f Fault) {
 }
 
 func (f *Fault) isZero() bool {
-	return f.Status == 0 && f.Body == nil && f.Raw == nil && f.ContentType == "" && !f.breaks() && !f.Hang && f.Revision == 0 && f.Stuck == 0
+	return f.Status == 0 && f.Body == nil && f.Raw == nil && f.ContentType == "" && !f.breaks() && !f.Hang && f.Revision == 0 &&
+		f.Stuck == 0 && f.State == 0 && f.Without == 0 && f.Short == 0
 }
 
 // spend reports whether the fault still acts and counts that it does.
@@ -75,6 +83,12 @@ func (f *Fault) replace(a *answer) {
 	}
 	if f.ContentType != "" {
 		a.contentType = f.ContentType
+	}
+	if n := f.Short; n != 0 {
+		if n < 0 {
+			n += len(a.body)
+		}
+		a.body = a.body[:max(0, min(n, len(a.body)))]
 	}
 }
 

@@ -73,6 +73,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var fault Fault
 	if f := s.faults[r.URL.Path]; f != nil && f.spend() {
 		fault = *f
+	} else if s.conduct.Fault != nil {
+		fault = s.conduct.Fault(r)
 	}
 	a := s.answer(r, fault)
 	if a.status == http.StatusOK {
@@ -122,6 +124,7 @@ func (s *Server) answer(r *http.Request, f Fault) answer {
 	case path == Discovery && s.undefined:
 		return failure(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource", false)
 	case path == Discovery:
+		s.answered(r.Context(), Answer{Verb: "get", Revision: s.revision, Status: http.StatusOK})
 		return s.discovery()
 	case path == Groups:
 		return s.groups()
@@ -137,7 +140,9 @@ func (s *Server) answer(r *http.Request, f Fault) answer {
 	if name != "" {
 		return s.single(kube.Ref{Kind: kind, Namespace: kube.NamespaceOrDefault(namespace), Name: name})
 	}
-	return s.list(r.URL.Query(), kind, namespace, asProtobuf, f)
+	a, revision := s.list(r.URL.Query(), kind, namespace, asProtobuf, f)
+	s.answered(r.Context(), Answer{kind, "list", revision, a.status})
+	return a
 }
 
 func (s *Server) discovery() answer {
@@ -176,40 +181,59 @@ func (s *Server) single(ref kube.Ref) answer {
 	return failure(http.StatusNotFound, metav1.StatusReasonNotFound, "no such object", false)
 }
 
-func (s *Server) list(q url.Values, kind kube.Kind, namespace string, asProtobuf bool, f Fault) answer {
+// list is a list, and the revision that it claims.
+func (s *Server) list(q url.Values, kind kube.Kind, namespace string, asProtobuf bool, f Fault) (answer, kube.Revision) {
 	reached := s.revision
 	if f.Stuck != 0 {
 		reached = f.Stuck
 	}
 	if refused := checkRevision(q, reached, asProtobuf); refused != nil {
-		return *refused
+		return *refused, reached
 	}
-	var items [][]byte
-	for _, o := range s.inOrder() {
+	objects, revision := s.ofKind(kind), s.revision
+	if f.State != 0 {
+		objects = inOrder(s.at(f.State))
+	}
+	var items []*object
+	for _, o := range objects {
 		if namespace != "" && o.ref.Namespace != namespace {
 			continue
 		}
 		if o.ref.Kind == kind && selected(o.labels, q.Get("labelSelector")) {
-			items = append(items, o.json)
+			items = append(items, o)
 		}
 	}
-	revision := s.revision
-	if q.Has("resourceVersion") {
-		revision = reached
+	if f.Without > 0 {
+		all := items
+		items = nil
+		for i, item := range all {
+			if i*37%100 >= f.Without { // 37 and 100 have no factor in common, so that it is every one of a hundred once
+				items = append(items, item)
+			}
+		}
 	}
-	if f.Revision != 0 {
+	switch {
+	case f.Revision != 0:
 		revision = f.Revision
+	case f.State != 0:
+		revision = f.State
+	case q.Has("resourceVersion"):
+		revision = reached
 	}
 	meta := listMeta(revision)
 	if n, err := strconv.Atoi(q.Get("limit")); err == nil && 0 < n && n < len(items) {
 		items, meta.Continue = items[:n], "more" // the first page; nobody may ask for the others
 	}
 	if asProtobuf && kind != kube.KindRouteGroup {
-		if body, err := encodeProtobuf(kind, meta, items); err == nil {
-			return answer{http.StatusOK, protobufType, body}
+		if body, err := encodeObjects(kind, meta, items); err == nil {
+			return answer{http.StatusOK, protobufType, body}, revision
 		}
 	}
-	return answer{http.StatusOK, "application/json", encodeJSON(kind, meta, items)}
+	texts := make([][]byte, len(items))
+	for i, o := range items {
+		texts[i] = o.json
+	}
+	return answer{http.StatusOK, "application/json", encodeJSON(kind, meta, texts)}, revision
 }
 
 // listMeta is the metadata of a whole list.

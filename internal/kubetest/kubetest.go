@@ -16,6 +16,7 @@ package kubetest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,6 +24,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"sync"
 	"testing"
 
@@ -71,9 +73,11 @@ type Server struct {
 
 	mu sync.Mutex // guards what follows
 
-	objects  []*object     // in the order they were added
-	revision kube.Revision // 0 while the server is made
-	sorted   bool          // objects are listed by name
+	objects  []*object               // in the order they were added
+	known    map[kube.Ref]bool       // of objects
+	ordered  map[kube.Kind][]*object // those of a kind in the order of a list, as far as somebody has listed them
+	revision kube.Revision           // 0 while the server is made
+	sorted   bool                    // objects are listed by name
 	protobuf bool
 	gzip     bool
 	faults   map[string]*Fault
@@ -81,6 +85,7 @@ type Server struct {
 	undefined bool
 	requests  []Request
 	hook      func(Request)
+	conduct   Conduct
 
 	// For the watches.
 	history     []occurrence
@@ -96,12 +101,16 @@ type Server struct {
 // object is one stored object. JSON and what is decoded from it never change.
 type object struct {
 	ref    kube.Ref // Namespace as filed: never empty
+	key    string   // that etcd orders by
 	labels map[string]string
 	json   []byte
 	slim   kube.Object // what a source makes of it
 
 	revision kube.Revision // of its last write
 	bad      *kube.BadObject
+
+	encode sync.Once
+	item   []byte // as an item of a list in protobuf; nil if it has no such form
 }
 
 // New returns a server that serves the objects of the YAML stream. An empty document ends the stream, "kind: List" is
@@ -110,6 +119,7 @@ func New(objects []byte, api API) (*Server, error) {
 	s := &Server{
 		api: api, faults: make(map[string]*Fault), news: make(chan struct{}), watches: make(map[*watcher]bool),
 		watchFaults: make(map[string]*WatchFault), held: make(map[string]bool),
+		known: make(map[kube.Ref]bool), ordered: make(map[kube.Kind][]*object),
 	}
 	if err := s.add(objects, false); err != nil {
 		return nil, err
@@ -149,6 +159,7 @@ func (s *Server) Delete(ref kube.Ref) {
 	for i, o := range s.objects {
 		if o.ref == ref {
 			s.objects = append(s.objects[:i:i], s.objects[i+1:]...)
+			s.forget(o)
 			s.changed()
 			s.record(o, nil)
 			return
@@ -165,6 +176,7 @@ func (s *Server) SetRevision(r kube.Revision) {
 		s.history, s.compacted = nil, 0 // another history
 	}
 	s.revision, s.sorted = r, true
+	clear(s.ordered)
 	for _, o := range s.objects {
 		o.revision = min(max(o.revision, 1), max(r, 1))
 	}
@@ -246,18 +258,45 @@ func (s *Server) add(stream []byte, replace bool) error {
 
 // put files the object and gives the one that was there before, and whether anything changed; mu is held.
 func (s *Server) put(o *object, replace bool) (before *object, changed bool) {
-	for i, old := range s.objects {
-		if !replace || old.ref != o.ref {
-			continue
-		}
+	if replace && s.known[o.ref] {
+		i := slices.IndexFunc(s.objects, func(old *object) bool { return old.ref == o.ref })
+		old := s.objects[i]
 		if bytes.Equal(old.json, o.json) {
 			return old, false
 		}
 		s.objects[i] = o
+		s.reorder(old, o)
 		return old, true
 	}
 	s.objects = append(s.objects, o)
+	s.known[o.ref] = true
+	s.reorder(nil, o)
 	return nil, true
+}
+
+// forget takes an object out of what is known; mu is held.
+func (s *Server) forget(o *object) {
+	delete(s.known, o.ref)
+	s.reorder(o, nil)
+}
+
+// reorder keeps the order of a kind up to date; mu is held. A server that does not sort yet makes it anew.
+func (s *Server) reorder(before, now *object) {
+	kind := cmp.Or(before, now).ref.Kind
+	list, kept := s.ordered[kind]
+	if !kept || !s.sorted {
+		delete(s.ordered, kind)
+		return
+	}
+	i, _ := slices.BinarySearchFunc(list, cmp.Or(before, now).key, func(o *object, key string) int { return cmp.Compare(o.key, key) })
+	switch {
+	case before == nil:
+		s.ordered[kind] = slices.Insert(list, i, now)
+	case now == nil:
+		s.ordered[kind] = slices.Delete(list, i, i+1)
+	default:
+		list[i] = now
+	}
 }
 
 // Read implements the role of a source without HTTP: it returns what a complete read of a correct source gives, and an
@@ -346,6 +385,7 @@ func parseObject(text []byte) ([]*object, error) {
 	}
 	o := &object{ref: kube.SalvageRef(kube.Kind(head.Kind), text), json: bytes.Clone(text)}
 	o.ref.Namespace = kube.NamespaceOrDefault(o.ref.Namespace)
+	o.key = o.ref.Namespace + "/" + o.ref.Name
 	o.labels = labels(head.Metadata["labels"])
 	if served(o.ref.Kind) {
 		var err error

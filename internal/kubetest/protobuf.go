@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/routesrv/routesrv/kube"
+	"google.golang.org/protobuf/encoding/protowire"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -31,6 +32,56 @@ var codec = func() *protobuf.Serializer {
 // EncodeProtobuf is the body of a list of a built-in kind, made of JSON objects. It fails if one does not fit its type.
 func EncodeProtobuf(kind kube.Kind, revision kube.Revision, items [][]byte) ([]byte, error) {
 	return encodeProtobuf(kind, listMeta(revision), items)
+}
+
+// encodeObjects is encodeProtobuf for objects, each of which is encoded once and not for each list.
+func encodeObjects(kind kube.Kind, meta metav1.ListMeta, objects []*object) ([]byte, error) {
+	size := 0
+	for _, o := range objects {
+		o.encode.Do(func() { o.item, _ = marshalItem(kind, o.json) })
+		if o.item == nil {
+			return nil, fmt.Errorf("%v has no protobuf form", o.ref)
+		}
+		size += len(o.item) + 6
+	}
+	head, err := meta.Marshal()
+	if err != nil {
+		return nil, err
+	}
+	raw := make([]byte, 0, size+len(head)+6)
+	raw = protowire.AppendBytes(protowire.AppendTag(raw, 1, protowire.BytesType), head)
+	for _, o := range objects {
+		raw = protowire.AppendBytes(protowire.AppendTag(raw, 2, protowire.BytesType), o.item)
+	}
+	unknown := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: apiVersion(kind), Kind: string(kind) + "List"}, Raw: raw}
+	body, err := unknown.Marshal()
+	return append([]byte("k8s\x00"), body...), err
+}
+
+// marshalItem is one item of a list.
+func marshalItem(kind kube.Kind, text []byte) ([]byte, error) {
+	switch kind {
+	case kube.KindIngress:
+		return marshalTyped(text, &networkingv1.Ingress{})
+	case kube.KindService:
+		return marshalTyped(text, &corev1.Service{})
+	case kube.KindEndpoints:
+		//lint:ignore SA1019 deprecated and still served
+		return marshalTyped(text, &corev1.Endpoints{})
+	case kube.KindEndpointSlice:
+		return marshalTyped(text, &discoveryv1.EndpointSlice{})
+	case kube.KindSecret:
+		return marshalTyped(text, &corev1.Secret{})
+	default:
+		return nil, fmt.Errorf("kind %q has no protobuf form", kind)
+	}
+}
+
+func marshalTyped(text []byte, o interface{ Marshal() ([]byte, error) }) ([]byte, error) {
+	if err := json.Unmarshal(text, o); err != nil {
+		return nil, err
+	}
+	return o.Marshal()
 }
 
 func encodeProtobuf(kind kube.Kind, meta metav1.ListMeta, items [][]byte) ([]byte, error) {

@@ -29,6 +29,8 @@ type WatchFault struct {
 	Cut    int  // the connection ends after so many events, in the middle of the next one
 	Empty  bool // a watch that begins with what there is begins with nothing
 
+	NoBookmarks bool // none is sent, although they were asked for
+
 	Kind       kube.Kind // what the objects of all events claim to be
 	APIVersion string    // likewise
 
@@ -63,7 +65,30 @@ func (s *Server) SetWatchList(enabled bool) {
 func (s *Server) Compact() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.compacted = s.revision // open watches go on
+	s.compact(s.revision)
+}
+
+// CompactTo forgets what happened up to a revision.
+func (s *Server) CompactTo(r kube.Revision) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.compact(min(r, s.revision))
+}
+
+// compact is CompactTo; mu is held.
+func (s *Server) compact(r kube.Revision) {
+	s.compacted = max(s.compacted, r)
+	keep := s.compacted // open watches go on
+	for w := range s.watches {
+		keep = min(keep, w.sent)
+	}
+	s.history = slices.Clone(s.since(keep))
+}
+
+// since is what happened after a revision; mu is held.
+func (s *Server) since(r kube.Revision) []occurrence {
+	i, _ := slices.BinarySearchFunc(s.history, r+1, func(e occurrence, r kube.Revision) int { return cmp.Compare(e.revision, r) })
+	return s.history[i:]
 }
 
 // DropWatches ends the open watches of the path, in the middle of whatever they are at.
@@ -140,11 +165,29 @@ func (s *Server) inOrder() []*object {
 	if !s.sorted {
 		return s.objects
 	}
-	sorted := slices.Clone(s.objects)
+	return inOrder(s.objects)
+}
+
+func inOrder(objects []*object) []*object {
+	sorted := slices.Clone(objects)
 	slices.SortStableFunc(sorted, func(a, b *object) int {
-		return cmp.Compare(a.ref.Namespace+"/"+a.ref.Name, b.ref.Namespace+"/"+b.ref.Name)
+		return cmp.Compare(a.key, b.key)
 	})
 	return sorted
+}
+
+// ofKind gives the objects of a kind in the order in which they are listed. mu is held.
+func (s *Server) ofKind(kind kube.Kind) []*object {
+	list, kept := s.ordered[kind]
+	if !kept {
+		for _, o := range s.inOrder() {
+			if o.ref.Kind == kind {
+				list = append(list, o)
+			}
+		}
+		s.ordered[kind] = list
+	}
+	return list
 }
 
 // watcher is one open watch.
@@ -157,6 +200,7 @@ type watcher struct {
 	protobuf  bool
 	bookmarks bool
 	last      <-chan time.Time // the time is nearly up
+	ctx       context.Context  // of the request
 	end       context.CancelFunc
 	w         http.ResponseWriter
 	fault     WatchFault
@@ -182,7 +226,7 @@ func (s *Server) serveWatch(w http.ResponseWriter, r *http.Request, m []string) 
 	asProtobuf := strings.Contains(r.Header.Get("Accept"), protobufType)
 	out := &watcher{
 		server: s, path: r.URL.Path, kind: kinds[m[2]], namespace: m[1], selector: q.Get("labelSelector"),
-		bookmarks: q.Get("allowWatchBookmarks") == "true", last: last, end: end, w: w,
+		bookmarks: q.Get("allowWatchBookmarks") == "true", last: last, ctx: r.Context(), end: end, w: w,
 	}
 	initial := q.Get("sendInitialEvents") == "true"
 	since, _ := strconv.ParseUint(q.Get("resourceVersion"), 10, 64) // "" is 0
@@ -193,6 +237,8 @@ func (s *Server) serveWatch(w http.ResponseWriter, r *http.Request, m []string) 
 	if f := s.watchFaults[r.URL.Path]; f != nil && (f.Times == 0 || f.spent < f.Times) {
 		f.spent++
 		out.fault = *f
+	} else if s.conduct.Watch != nil {
+		out.fault = s.conduct.Watch(r)
 	}
 	refused := s.refuseWatch(out, initial, kube.Revision(since), asProtobuf)
 	var first []occurrence

@@ -21,7 +21,7 @@ import (
 
 // present is everything that there is, as if it had just been added; mu is held.
 func (o *watcher) present() (first []occurrence) {
-	for _, obj := range o.server.inOrder() {
+	for _, obj := range o.server.ofKind(o.kind) {
 		if o.concerns(obj) {
 			first = append(first, occurrence{obj.revision, nil, obj})
 		}
@@ -50,12 +50,8 @@ func (o *watcher) run(ctx context.Context, first []occurrence, initial bool, rea
 		news := o.server.news
 		var next []occurrence
 		mark := due || o.server.bookmarks != o.marked
-		if !o.server.held[o.path] {
-			for _, e := range o.server.history {
-				if e.revision > o.sent {
-					next = append(next, e)
-				}
-			}
+		if !o.muted() {
+			next = o.server.since(o.sent)
 			reached = max(o.server.revision, o.sent) // a watch from the future stays silent
 			o.sent, o.marked = reached, o.server.bookmarks
 		} else {
@@ -88,7 +84,7 @@ func (o *watcher) run(ctx context.Context, first []occurrence, initial bool, rea
 func (o *watcher) await(ctx context.Context) bool {
 	for {
 		o.server.mu.Lock()
-		news, held := o.server.news, o.server.held[o.path]
+		news, held := o.server.news, o.muted()
 		o.server.mu.Unlock()
 		if !held {
 			return ctx.Err() == nil
@@ -116,7 +112,7 @@ func (o *watcher) send(e occurrence) bool {
 }
 
 func (o *watcher) sendBookmark(revision kube.Revision, end bool) bool {
-	if !o.bookmarks {
+	if !o.bookmarks || o.fault.NoBookmarks {
 		return true
 	}
 	annotations := ""
@@ -133,6 +129,9 @@ func (o *watcher) sendEvent(kind watch.EventType, object []byte, revision kube.R
 	if json.Unmarshal(object, &raw) != nil || json.Unmarshal(raw["metadata"], &meta) != nil {
 		panic("an object that was stored does not parse") // programming error: it was parsed before
 	}
+	o.server.mu.Lock()
+	o.server.answered(o.ctx, Answer{o.kind, "watch", revision, http.StatusOK})
+	o.server.mu.Unlock()
 	meta["resourceVersion"] = json.RawMessage(`"` + strconv.FormatUint(uint64(revision), 10) + `"`)
 	raw["metadata"], _ = json.Marshal(meta) // a map of valid JSON
 	claimed := metav1.TypeMeta{

@@ -1,13 +1,9 @@
 package relay
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
 
-// Answers of the server above, as label values.
-const (
-	answerSend  = "send"  // it would send its table, which is that of the relay
-	answerOther = "other" // it would send its table, which the relay has not yet
-	answerKeep  = "keep"  // the client is to keep what it has
-	answerNone  = "none"  // there was no answer
+	"github.com/routesrv/routesrv/internal/claims"
 )
 
 // metrics are the series of a Relay beside those of its client.
@@ -22,8 +18,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			"own table is fit for them), other (it is, and this relay has not got it yet), keep (the client is to keep what it " +
 			"has), or none.",
 	}, []string{"answer"})}
-	for _, a := range []string{answerSend, answerOther, answerKeep, answerNone} {
-		m.asked.WithLabelValues(a)
+	for _, a := range claims.Answers() {
+		m.asked.WithLabelValues(string(a))
 	}
 	if reg != nil {
 		reg.MustRegister(m.asked)

@@ -7,13 +7,9 @@
 //
 // # Order
 //
-// A relay has no revisions of a cluster. It knows that its table has nothing from after its revision, because that is what
-// the ETag means, and it does not know up to which revision it is complete. So of a client that names a table which this relay has
-// never had, it cannot tell which one is newer. It keeps such a client where it is and asks the server above, which may ask
-// the one above it, and the root reads the cluster past all caches ([dataplane.Client.Ask], [etagcache.Cache.Resolve]). If the
-// answer is that the server would send its table, and it is the table that the relay has, then it is sent here, too. So a
-// relay sends nobody back whom the root would not send back, and believes in a restored cluster when the root does. A
-// relay that has lost the server above leaves clients with tables unknown to it where they are.
+// A relay has no revisions of a cluster, so it cannot tell whether a table which it has never had is newer: it asks the server
+// above (package claims). So a relay sends nobody back whom the root would not send back, and believes in a restored cluster
+// when the root does. A relay that has lost the server above leaves clients with tables unknown to it where they are.
 //
 // # Guard
 //
@@ -27,12 +23,11 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -40,6 +35,7 @@ import (
 	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/gate"
 	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/internal/claims"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -62,12 +58,8 @@ const maxLoss = 1
 
 // Relay feeds a cache. Its methods are safe for concurrent use; Boot and Run are to be called once, in this order.
 type Relay struct {
-	client  *dataplane.Client
-	cache   *etagcache.Cache
-	log     *slog.Logger
-	wait    time.Duration // between two questions
-	metrics *metrics
-	claimed chan struct{} // of capacity 1: a client has named a table that is not known
+	client *dataplane.Client
+	claims *claims.Resolver
 }
 
 // New checks the configuration. It starts nothing and does no I/O.
@@ -84,19 +76,23 @@ func New(cfg Config) (*Relay, error) {
 	if cfg.Guard.MaxLoss == 0 {
 		cfg.Guard.MaxLoss = maxLoss
 	}
-	r := &Relay{
-		cache: cfg.Cache, log: cfg.Logger.With("component", "relay"), wait: cfg.Fetch.Interval,
-		metrics: newMetrics(cfg.Registerer), claimed: make(chan struct{}, 1),
-	}
-	if r.wait == 0 {
-		r.wait = dataplane.DefaultInterval
-	}
 	fetch := cfg.Fetch
-	fetch.Sink = r.cache
+	fetch.Sink = cfg.Cache
 	fetch.Guard, fetch.Logger, fetch.Metrics = cfg.Guard, cfg.Logger, dataplane.NewMetrics(cfg.Registerer)
-	var err error
-	r.client, err = dataplane.New(fetch)
-	return r, err
+	client, err := dataplane.New(fetch)
+	if err != nil {
+		return nil, err
+	}
+	log, asked := cfg.Logger.With("component", "relay"), newMetrics(cfg.Registerer).asked
+	return &Relay{client, claims.New(claims.Config{
+		Cache: cfg.Cache, Ask: ask(client), Recheck: client.Recheck, Wait: cmp.Or(fetch.Interval, dataplane.DefaultInterval),
+		Told: func(c etagcache.Claim, a claims.Answer) {
+			asked.WithLabelValues(string(a)).Inc()
+			if a == claims.Send {
+				log.Debug("table of a client is not newer", "digest", c.Digest.String(), "revision", c.Revision)
+			}
+		},
+	})}, nil
 }
 
 // Boot serves the table of the file, marked stale, if there is one that can be used.
@@ -106,17 +102,14 @@ func (r *Relay) Boot() { r.client.Boot() }
 func (r *Relay) Run(ctx context.Context) error {
 	var asking sync.WaitGroup
 	defer asking.Wait()
-	asking.Go(func() { r.resolveClaims(ctx) })
+	asking.Go(func() { r.claims.Run(ctx) })
 	return r.client.Run(ctx)
 }
 
 // Recheck is told that a client has named a table that may be newer. It never blocks.
 func (r *Relay) Recheck() {
 	r.client.Recheck()
-	select {
-	case r.claimed <- struct{}{}:
-	default:
-	}
+	r.claims.Claimed()
 }
 
 // Accept serves the held table; see [gate.Gate.Accept].
@@ -131,60 +124,10 @@ func (r *Relay) Status() gate.Progress { return r.client.Progress() }
 // Upstream gives the state of the client.
 func (r *Relay) Upstream() dataplane.Status { return r.client.Status() }
 
-const (
-	// maxQuestions is how many claims are asked about at a time: the server above remembers as many of one client.
-	maxQuestions = 4
-	// restAfterError is how many times longer the next question waits after one that got no answer.
-	restAfterError = 5
-)
-
-// resolveClaims asks about tables that clients name and that are not known, until ctx ends.
-func (r *Relay) resolveClaims(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-r.claimed:
-		}
-		for {
-			open := r.cache.Claims()
-			if len(open) == 0 {
-				break
-			}
-			rand.Shuffle(len(open), func(i, j int) { open[i], open[j] = open[j], open[i] })
-			wait := r.wait
-			for _, claim := range open[:min(len(open), maxQuestions)] {
-				if err := r.ask(ctx, claim); err != nil {
-					wait *= restAfterError
-					break
-				}
-			}
-			timer := time.NewTimer(wait/2 + rand.N(wait))
-			select {
-			case <-ctx.Done():
-				timer.Stop()
-				return
-			case <-timer.C:
-			}
-		}
+// ask asks the route server that a client has in use.
+func ask(c *dataplane.Client) func(context.Context, table.Digest, uint64) (claims.Opinion, error) {
+	return func(ctx context.Context, digest table.Digest, revision uint64) (claims.Opinion, error) {
+		o, err := c.Ask(ctx, digest, revision)
+		return claims.Opinion(o), err
 	}
-}
-
-// ask asks about one claim, and resolves it if the answer does.
-func (r *Relay) ask(ctx context.Context, claim etagcache.Claim) error {
-	o, err := r.client.Ask(ctx, claim.Digest, claim.Revision)
-	switch {
-	case err != nil:
-		r.metrics.asked.WithLabelValues(answerNone).Inc()
-		return err
-	case o.Keep:
-		r.metrics.asked.WithLabelValues(answerKeep).Inc()
-	case r.cache.Resolve(claim, o.Digest, o.Revision):
-		r.metrics.asked.WithLabelValues(answerSend).Inc()
-		r.log.Debug("table of a client is not newer", "digest", claim.Digest.String(), "revision", claim.Revision)
-	default:
-		r.metrics.asked.WithLabelValues(answerOther).Inc()
-		r.client.Recheck() // the server above has another table by now
-	}
-	return nil
 }

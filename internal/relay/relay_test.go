@@ -278,6 +278,32 @@ func TestStateOfTheRootPassesThrough(t *testing.T) {
 	})
 }
 
+// TestWhoDoesNotKnowTheTableSaysNothingOfIt: a root that has an older table leaves its relays with theirs, and what they know of it
+// stays. Of its own table it could say anything.
+func TestWhoDoesNotKnowTheTableSaysNothingOfIt(t *testing.T) {
+	play(t, dataplane.Auto, func(t *testing.T, tr *tree, root *node) {
+		leaf := tr.nodes["leaf"]
+		root.reads(newTable(t, 12, 301), true)
+		after(31 * time.Second)
+		root.Begin()(nil, table.Read{Newest: 13, Held: true, At: time.Now()})
+		after(31 * time.Second)
+		state, digest := leaf.head("/routes").Get("X-Table-State"), leaf.Current().Digest()
+		if state != "held" {
+			t.Fatalf("state %q, want held", state)
+		}
+		tr.kill("root") // and another one comes, with a checkpoint that is older
+		again := tr.root("root")
+		again.Restore(newTable(t, 9, 300), time.Now().Add(-time.Hour))
+		after(5 * time.Minute)
+		if got := again.head("/routes").Get("X-Table-State"); got != "stale" {
+			t.Fatalf("the root says %q of its own table, want stale", got)
+		}
+		if got := leaf.head("/routes").Get("X-Table-State"); got != "held" || leaf.Current().Digest() != digest {
+			t.Errorf("state %q of table %s, want held and %s", got, leaf.Current().Digest(), digest)
+		}
+	})
+}
+
 // TestRestartServesTheFile, marked stale, and names it to the server above.
 func TestRestartServesTheFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -34,7 +34,7 @@ import (
 func TestImage(t *testing.T) {
 	c := testRelease(t, runtime.GOARCH)
 	layout := filepath.Join(t.TempDir(), "layout")
-	if err := release.Image(t.Context(), c, layout); err != nil {
+	if err := makeRelease(t, c, "", "-image", "-out", layout); err != nil {
 		t.Fatal(err)
 	}
 	img, err := image.Open(layout, runtime.GOARCH)

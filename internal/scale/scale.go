@@ -14,6 +14,7 @@ package scale
 import (
 	"encoding/json"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -102,6 +103,19 @@ func (c *Cluster) WriteManifests(dir string) error {
 		}
 	}
 	return nil
+}
+
+// All yields all objects as JSON, by kind.
+func (c *Cluster) All() iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for _, kind := range kinds {
+			for i := range c.count(kind) {
+				if !yield(c.JSON(kind, i, 0)) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // kinds are the kinds of which there are objects.

@@ -51,6 +51,12 @@ func TestRelayServesTheTableOfItsUpstream(t *testing.T) {
 	if got := compact(f.request(http.MethodGet, f.support, "/problems").body); got != `{"count":0,"problems":[]}` {
 		t.Errorf("problems: %s", got)
 	}
+	if got := f.request(http.MethodGet, f.support, "/match?url=https://b.example.org/x"); got.status != http.StatusOK || !strings.Contains(got.body, "Ingress shop/b") {
+		t.Errorf("match: %d %s", got.status, got.body)
+	}
+	if got := f.request(http.MethodGet, f.support, "/explain?host=b.example.org"); got.status != http.StatusNotFound {
+		t.Errorf("explain: %d, and a relay knows no objects", got.status)
+	}
 	root.apply(ingress("d"))
 	f.eventually("the change", func() bool { return strings.Contains(f.get("/routes").body, "d[.]example") })
 	var status struct {

@@ -22,6 +22,7 @@ const (
 	LogModeChanged     = "mode changed"
 	LogModeRefused     = "mode refused, the one before stays in force"
 	LogServing         = "serving the table of another origin"
+	LogProxyOlder      = "a route server says that the proxy has a table that is not newer: the source has gone back"
 	LogFallbackWaiting = "route servers are gone, waiting for the slot to compute a table"
 	LogFallbackStarted = "route servers are gone, computing a table"
 	LogFallbackStopped = "route server is back, or the mode has changed: no table is computed as a fallback any more"
@@ -322,6 +323,9 @@ func (c *conductor) boot(now time.Time) {
 func (c *conductor) recheck() {
 	if p := c.remoteNow.Load(); p != nil {
 		p.client.Recheck()
+		if c.view.Load().Origin != fromSelf { // a table that is computed here is compared with what the cluster says
+			p.claims.Claimed()
+		}
 	}
 	if p := c.selfNow.Load(); p != nil && !p.fallback {
 		p.poller.Recheck()

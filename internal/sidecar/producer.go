@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -8,7 +9,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/routesrv/routesrv/dataplane"
+	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/gate"
+	"github.com/routesrv/routesrv/internal/claims"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/rollout"
 	"github.com/routesrv/routesrv/table"
@@ -141,6 +144,7 @@ func (c *conductor) zone() string {
 type remoteProducer struct {
 	*running
 	client *dataplane.Client
+	claims *claims.Resolver // of what the proxy names
 
 	// owned by the conductor
 	offer    gate.Offer
@@ -159,8 +163,22 @@ func (c *conductor) newRemote() (*remoteProducer, error) {
 	cfg.Guard, cfg.Logger, cfg.Metrics = c.cfg.Guard, c.cfg.Logger, c.fetchMetrics
 	cfg.Sink, cfg.Decided = remoteSink{c, p}, gate.RecordIn(c.decisions)
 	var err error
-	p.client, err = dataplane.New(cfg)
-	return p, err
+	if p.client, err = dataplane.New(cfg); err != nil {
+		return nil, err
+	}
+	p.claims = claims.New(claims.Config{
+		Cache: c.cache, Recheck: p.client.Recheck, Wait: cmp.Or(cfg.Interval, dataplane.DefaultInterval),
+		Ask: func(ctx context.Context, digest table.Digest, revision uint64) (claims.Opinion, error) {
+			o, err := p.client.Ask(ctx, digest, revision)
+			return claims.Opinion(o), err
+		},
+		Told: func(claim etagcache.Claim, a claims.Answer) {
+			if a == claims.Send {
+				c.log.Warn(LogProxyOlder, "digest", claim.Digest.String(), "revision", claim.Revision)
+			}
+		},
+	})
+	return p, nil
 }
 
 // remoteSink hands what the gate of a client lets pass to the conductor.
@@ -204,10 +222,11 @@ func (c *conductor) remoteAnswered(p *remoteProducer, t *table.Table, r table.Re
 	})
 }
 
-// decided is an answer of a route server as the cache sees it. The client has verified and ordered what it commits, and the
-// proxy has nobody else to ask: there is no doubt left about what is newer.
+// decided is an answer of a route server as the cache sees it. The client has verified and ordered what it commits, so what the proxy
+// names of no later revision is not newer. A proxy that names a later one may know more than a client that was restarted, and
+// than the server that this client has asked: that server is asked about it (package claims).
 func decided(r table.Read) table.Read {
-	r.Oldest, r.Consistent, r.Stale = r.Newest, true, false
+	r.Oldest, r.Consistent, r.Stale = r.Newest, false, false
 	return r
 }
 
@@ -220,6 +239,7 @@ func (c *conductor) runRemote(ctx context.Context, p *remoteProducer) {
 	defer background.Wait()
 	p.client.Boot()
 	background.Go(func() { c.watch(ctx, p) })
+	background.Go(func() { p.claims.Run(ctx) })
 	if err := p.client.Run(ctx); err != nil {
 		c.log.Error("data-plane client ended", "error", err)
 	}

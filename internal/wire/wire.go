@@ -24,7 +24,7 @@ const (
 	HeaderLastEventID = "Last-Event-Id" // request for a stream: tag of the table that the client has
 	HeaderRevision    = "X-Revision"    // revision of the table in decimal, 0 without revisions
 	HeaderSourceRead  = "X-Source-Read" // time of the last successful read of the source, see FormatTime
-	HeaderTableState  = "X-Table-State" // StateStale, StateHeld, StateBackendsHeld, or missing
+	HeaderTableState  = "X-Table-State" // one of the states, or missing
 )
 
 // Forms of content.
@@ -40,11 +40,14 @@ const (
 	StateHeld  = "held"  // the last read showed another intent, or another table, which a guard holds back
 	// StateBackendsHeld says that some routes keep endpoints that the last read did not show.
 	StateBackendsHeld = "backends-held"
+	// StateUnknown is only in an answer that leaves a client with a table which the server does not have, and which may be newer: in
+	// what state that is, the server cannot say.
+	StateUnknown = "unknown"
 )
 
 // ParseState returns a state that it knows, and "" for every other text, so that the result is safe to log.
 func ParseState(s string) string {
-	if s == StateStale || s == StateHeld || s == StateBackendsHeld {
+	if s == StateStale || s == StateHeld || s == StateBackendsHeld || s == StateUnknown {
 		return s
 	}
 	return ""

@@ -31,13 +31,25 @@ type Run struct {
 	Settled time.Duration `json:"settled"`
 	// Interval is how often servers read and clients poll.
 	Interval time.Duration `json:"interval"`
-	// Hold is the guard's hold time, and MaxLoss its limit for lost routes.
+	// Hold is the guard's hold time, Window its window, and MaxLoss its limit for lost routes.
 	Hold    time.Duration `json:"hold"`
+	Window  time.Duration `json:"window"`
 	MaxLoss float64       `json:"max_loss"`
 	// MemoryLimit is the documented bound for one process, in bytes of resident memory.
-	MemoryLimit uint64   `json:"memory_limit"`
-	Members     []Member `json:"members"`
-	Plant       string   `json:"plant,omitempty"` // the planted fault; empty in an honest run
+	MemoryLimit uint64 `json:"memory_limit"`
+	// Patience is the longest that an answer to a healthy client may take; 0 means 5 s.
+	Patience time.Duration `json:"patience,omitempty"`
+	Options  Options       `json:"options"`
+	Members  []Member      `json:"members"`
+	Plant    string        `json:"plant,omitempty"` // the planted fault; empty in an honest run
+}
+
+// Options are the flags of the servers on which tables depend. Flags that are not here have the meaning of the zero
+// compile.Options.
+type Options struct {
+	EndpointSlices bool `json:"endpoint_slices"`
+	Healthcheck    bool `json:"healthcheck"`
+	HTTPSRedirect  bool `json:"https_redirect"`
 }
 
 // Kinds of members.
@@ -63,6 +75,9 @@ type Member struct {
 	Zone string `json:"zone,omitempty"` // that a client asks for
 	// Slow says that the client reads its bodies slowly on purpose. Bounded does not judge its own times.
 	Slow bool `json:"slow,omitempty"`
+	// Light says that the client keeps no texts: it takes the digest of a table from its ETag, and of deltas it looks at base
+	// and target only. There are hundreds of them where a table has many megabytes.
+	Light bool `json:"light,omitempty"`
 }
 
 // Change is one write to the API. Changes have strictly rising revisions, except after a reset, which Reset marks.
@@ -76,7 +91,8 @@ type Change struct {
 	Object string `json:"object,omitempty"`
 	// Class says what the traffic meant by it: valid, invalid, poison, mass, repair, endpoint.
 	Class string `json:"class"`
-	// Reset says that the API was restored to an older state at this revision: revisions begin again below what was seen.
+	// Reset says that the API was restored to its state at this revision, and that revisions begin again there, below what
+	// was seen. Such a change is of no object.
 	Reset bool `json:"reset,omitempty"`
 }
 

@@ -5,38 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 
 	"github.com/routesrv/routesrv/kube"
 )
-
-// Check gives the problems that an Ingress or RouteGroup would have in the snapshot, in the place of the object of its kind,
-// namespace and name, or beside all others if there is none. They are those that [Compiler.Compile] would give: it is what is
-// called. A Compiler that checks one object after the other, or compiles the snapshot in between, does each time what differs
-// from the call before; the first costs a full compilation. An object of another kind has no problems of its own here.
-func (c *Compiler) Check(s *kube.Snapshot, o kube.Object) []Problem {
-	with := *s
-	switch o := o.(type) {
-	case *kube.Ingress:
-		with.Ingresses = withObject(s.Ingresses, o)
-	case *kube.RouteGroup:
-		with.RouteGroups = withObject(s.RouteGroups, o)
-	default:
-		return nil
-	}
-	return slices.Clone(c.Compile(&with).ProblemsOf(o.Ref()))
-}
-
-// withObject puts an object in the place of the one of its name, or at the end.
-func withObject[T kube.Object](list []T, o T) []T {
-	if at := slices.IndexFunc(list, func(other T) bool { return other.Ref() == o.Ref() }); at >= 0 {
-		list = slices.Clone(list)
-		list[at] = o
-		return list
-	}
-	return append(slices.Clip(list), o)
-}
 
 // BadObject gives the problem of an object that could not be decoded.
 func BadObject(b kube.BadObject) Problem {
@@ -53,6 +25,8 @@ func withArticle(value string) string {
 	switch {
 	case value == "bool":
 		return "true or false"
+	case strings.HasPrefix(value, "number "):
+		return "the " + value
 	case strings.HasPrefix(value, "a"), strings.HasPrefix(value, "o"):
 		return "an " + value
 	}

@@ -1,0 +1,66 @@
+package compile_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/kube"
+)
+
+// TestElsewhere: an error of a reason that does not come from elsewhere stays as long as its object does, whatever comes and goes
+// around it, so that a change can be refused for it. Those of the others do come and go.
+func TestElsewhere(t *testing.T) {
+	p := newPool(t)
+	// An object can have these through its own fault, and also because of the type or the default filters of a Service.
+	mixed := []compile.Reason{compile.BackendRefused, compile.WouldCrashProxy}
+	changed := make(map[compile.Reason]bool) // while the object was the same
+	for seed := range uint64(60) {
+		r := rand.New(rand.NewPCG(seed, 11))
+		options := p.cases[r.IntN(len(p.cases))].options
+		options.TLS = r.IntN(2) == 0
+		compiler := mustCompiler(t, options)
+		s := distinctNames(p.cases[r.IntN(len(p.cases))].snapshot)
+		before := compiler.Compile(s)
+		for step := range 60 {
+			next := distinctNames(p.mutate(r, s))
+			after := compiler.Compile(next)
+			for _, o := range unchanged(s, next) {
+				was, is := before.ProblemsOf(o.Ref()), after.ProblemsOf(o.Ref())
+				for _, problem := range slices.Concat(was, is) {
+					if slices.Contains(was, problem) && slices.Contains(is, problem) {
+						continue
+					}
+					changed[problem.Reason] = true
+					if problem.Severity == compile.Error && !problem.Reason.Info().Elsewhere && !slices.Contains(mixed, problem.Reason) {
+						t.Errorf("seed %d, step %d: %s: %s has come or gone without a change of the object: %s", seed, step, o.Ref(), problem.Reason, problem)
+					}
+				}
+			}
+			s, before = next, after
+		}
+	}
+	for _, info := range compile.Reasons() {
+		fromOptions := info.Reason == compile.ProcessingFailed // which the objects have no part in, and the walk does not change
+		if info.Severity == compile.Error && info.Elsewhere != changed[info.Reason] && !fromOptions && !slices.Contains(mixed, info.Reason) {
+			t.Errorf("%s: elsewhere is %t, seen to come or go %t", info.Reason, info.Elsewhere, changed[info.Reason])
+		}
+	}
+}
+
+// unchanged are the objects that are in both snapshots.
+func unchanged(s, next *kube.Snapshot) []kube.Object {
+	var all []kube.Object
+	for _, i := range next.Ingresses {
+		if slices.Contains(s.Ingresses, i) {
+			all = append(all, i)
+		}
+	}
+	for _, g := range next.RouteGroups {
+		if slices.Contains(s.RouteGroups, g) {
+			all = append(all, g)
+		}
+	}
+	return all
+}

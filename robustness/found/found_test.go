@@ -1,0 +1,94 @@
+// Package found has a test for each mistake that was found in the product by running it, of the few steps that it takes. Each is
+// a class: the runs of package robustness have its faults and inputs among theirs.
+package found_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/routesrv/routesrv/robustness/history"
+	"github.com/routesrv/routesrv/robustness/plants"
+	"github.com/routesrv/routesrv/robustness/validate"
+	"github.com/routesrv/routesrv/robustness/world"
+)
+
+var binaries world.Binaries
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "found")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	out, err := exec.Command("go", "build", "-race", "-o", dir, "../../cmd/routesrv", "../../cmd/dataplane-client").CombinedOutput()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "build: %v: %s", err, out)
+		os.Exit(1)
+	}
+	binaries = world.Binaries{Routesrv: filepath.Join(dir, "routesrv"), Dataplane: filepath.Join(dir, "dataplane-client")}
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// play runs a scenario, and holds what was received against the guarantees.
+func play(t *testing.T, s plants.Scenario) *history.History {
+	t.Helper()
+	t.Parallel()
+	folder, err := os.MkdirTemp("", "routesrv-found-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("logs of the processes are kept in %s", folder)
+		} else if err := os.RemoveAll(folder); err != nil {
+			t.Error(err)
+		}
+	})
+	s.Name = t.Name()
+	h, err := s.Run(t.Context(), binaries, folder, "")
+	if err != nil {
+		t.Error(err)
+	}
+	if h == nil {
+		t.FailNow()
+	}
+	for i, v := range validate.All(h) {
+		if i < 10 {
+			t.Error(v)
+		}
+	}
+	return h
+}
+
+// tables calls f for each table that a client took, in order.
+func tables(h *history.History, client string, f func(a history.Answer, text string)) {
+	for _, a := range h.Answers {
+		if a.Outcome == history.Applied && (client == "" || a.Client == client) {
+			f(a, h.Tables[a.Digest])
+		}
+	}
+}
+
+func server(name, transport string) history.Member {
+	return history.Member{Name: name, Kind: history.Server, Transport: transport}
+}
+
+func poller(name string, upstreams ...string) history.Member {
+	return history.Member{Name: name, Kind: history.Poller, Upstreams: upstreams}
+}
+
+// routes is how many lines of a table contain a text.
+func routes(table, text string) (n int) {
+	for line := range strings.SplitSeq(table, "\n") {
+		if strings.Contains(line, text) {
+			n++
+		}
+	}
+	return n
+}

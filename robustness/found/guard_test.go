@@ -1,0 +1,106 @@
+package found_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/routesrv/routesrv/robustness/history"
+	"github.com/routesrv/routesrv/robustness/plants"
+	"github.com/routesrv/routesrv/robustness/traffic"
+)
+
+// losses are what takes a table away, and what has to be left of it at any time afterwards.
+func TestWhatIsLostAtOnceIsHeld(t *testing.T) {
+	for name, c := range map[string]struct {
+		hold time.Duration
+		play func(*plants.Stage) error
+		left func(first, now string) error
+	}{
+		// All endpoints were gone within two seconds: every route answered 502, and nothing said so.
+		"endpoints": {20 * time.Second, func(s *plants.Stage) error { return s.Delete(1, traffic.EndpointSlice) }, func(first, now string) error {
+			if routes(now, "http://10.") < routes(first, "http://10.") {
+				return fmt.Errorf("%d of %d routes with endpoints are left", routes(now, "http://10."), routes(first, "http://10."))
+			}
+			return nil
+		}},
+		// With every object gone, the routes for health checks and redirects made a table that was not empty, and was served in the end.
+		"all but what is generated": {time.Second, func(s *plants.Stage) error {
+			return s.Delete(1, traffic.Ingress, traffic.RouteGroup)
+		}, func(first, now string) error {
+			if routes(now, "") < routes(first, "") {
+				return fmt.Errorf("%d of %d routes are left", routes(now, ""), routes(first, ""))
+			}
+			return nil
+		}},
+		// Each step was below the limit of one half, and soon nothing was left.
+		"steps below the limit": {20 * time.Second, func(s *plants.Stage) error {
+			for range 4 {
+				if err := s.Delete(0.4, traffic.Ingress, traffic.RouteGroup); err != nil {
+					return err
+				}
+				s.Wait(700 * time.Millisecond)
+			}
+			return nil
+		}, func(first, now string) error {
+			if 2*routes(now, "") < routes(first, "") {
+				return fmt.Errorf("%d of %d routes are left", routes(now, ""), routes(first, ""))
+			}
+			return nil
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var quiet time.Duration
+			h := play(t, plants.Scenario{
+				Members: []history.Member{server("s1", "poll"), poller("p1", "s1")}, Hold: c.hold,
+				Play: func(s *plants.Stage) error {
+					if err := s.Await("a table", func() bool { return s.Held("p1").Digest != "" }); err != nil {
+						return err
+					}
+					if err := c.play(s); err != nil {
+						return err
+					}
+					s.Wait(3 * time.Second)
+					quiet = s.Now()
+					return nil
+				},
+			})
+			first := ""
+			tables(h, "p1", func(a history.Answer, text string) {
+				if first == "" {
+					first = text
+				}
+				if a.End < quiet {
+					if err := c.left(first, text); err != nil {
+						t.Errorf("at %v: %v", a.End, err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestARouteThatEndsProxiesReachesNobody: a filter with a duration of zero passes every check of a proxy and then ends its
+// process, on each instance and after each restart. The others of its cluster lose nothing by it.
+func TestARouteThatEndsProxiesReachesNobody(t *testing.T) {
+	const object = `{"apiVersion":"networking.k8s.io/v1","kind":"Ingress","metadata":{"name":"poison","namespace":"team-0",
+		"annotations":{"zalando.org/skipper-filter":"admissionControl(\"web\", \"active\", \"0s\", 10, 10, 0.5, 0.1, 0.5)"}},
+		"spec":{"rules":[{"host":"poison.example.org","http":{"paths":[{"path":"/","pathType":"Prefix",
+		"backend":{"service":{"name":"app-000","port":{"name":"http"}}}}]}}]}}`
+	h := play(t, plants.Scenario{
+		Members: []history.Member{server("s1", "poll"), server("s2", "watch"), poller("p1", "s1"), poller("p2", "s2")},
+		Play: func(s *plants.Stage) error {
+			err := s.Apply(traffic.Write{Key: traffic.Key{Kind: traffic.Ingress, Namespace: "team-0", Name: "poison"}, Object: object, Class: traffic.Poison})
+			if err != nil {
+				return err
+			}
+			return s.Churn(3 * time.Second)
+		},
+	})
+	tables(h, "", func(a history.Answer, text string) {
+		if strings.Contains(text, "admissionControl") {
+			t.Errorf("%s has it at %v", a.Client, a.End)
+		}
+	})
+}

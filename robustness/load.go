@@ -1,0 +1,63 @@
+package robustness
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// load is how much processor time was used up to now: by everybody on the machine, and by this process with those that it has
+// started. In ticks of USER_HZ, of which there are 100 in a second everywhere.
+type load struct{ busy, all, ours float64 }
+
+// loadNow reads the load. running are the processes that this one has started and not waited for yet.
+func loadNow(running []int) load {
+	var l load
+	stat, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return l // on another system: nothing is known of others
+	}
+	first, _, _ := strings.Cut(string(stat), "\n")
+	for i, field := range strings.Fields(first)[1:] {
+		n, err := strconv.ParseFloat(field, 64)
+		if err != nil || i > 7 { // what guests used is in what users used
+			break
+		}
+		l.all += n
+		if i != 3 && i != 4 { // idle, and waiting for disks
+			l.busy += n
+		}
+	}
+	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
+		var u syscall.Rusage
+		if syscall.Getrusage(who, &u) == nil {
+			l.ours += 100 * (float64(u.Utime.Sec+u.Stime.Sec) + float64(u.Utime.Usec+u.Stime.Usec)/1e6)
+		}
+	}
+	for _, pid := range running {
+		text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+		if err != nil {
+			continue
+		}
+		fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+		for _, at := range []int{11, 12} { // user and system time
+			if at < len(fields) {
+				n, _ := strconv.ParseFloat(fields[at], 64)
+				l.ours += n
+			}
+		}
+	}
+	return l
+}
+
+// left is the share of the processors that others left to us since an earlier time, between 0.05 and 1. A run on a machine that
+// does other things at the same time is not slow because of what is run.
+func (l load) left(since load) float64 {
+	all := l.all - since.all
+	if all <= 0 {
+		return 1
+	}
+	others := (l.busy - since.busy) - (l.ours - since.ours)
+	return min(1, max(0.05, 1-max(0, others)/all))
+}

@@ -1,0 +1,36 @@
+package plants
+
+import "github.com/routesrv/routesrv/robustness/validate"
+
+// ofObjects are mistakes with objects that are wrong: Isolated.
+func ofObjects() []Plant {
+	return []Plant{
+		{
+			Name: "poison-published", Validator: validate.NameIsolated, Scenario: "churn",
+			What: "a route that cannot be read back is published",
+			Edits: []Edit{
+				{
+					File: "compile/finish.go",
+					Old:  "\tif err != nil {\n\t\tf.add(Problem{\n\t\t\tRoute: r.Id, Reason: NotParsable,",
+					New:  "\tif err != nil && planted.On(\"poison-published\") {\n\t\treturn &printed, true\n\t}\n\tif err != nil {\n\t\tf.add(Problem{\n\t\t\tRoute: r.Id, Reason: NotParsable,",
+				},
+				{
+					File: "compile/finish.go",
+					Old:  "\tif err := proxysafe.Check(r); err != nil {",
+					New:  "\tif err := proxysafe.Check(r); err != nil && !planted.On(\"poison-published\") {",
+				},
+			},
+		},
+		{
+			Name: "invalid-takes-others", Validator: validate.NameIsolated, Scenario: "churn",
+			What: "an invalid RouteGroup ends the list, and those after it have no routes",
+			Edits: []Edit{{
+				File: "compile/compile.go",
+				Old:  "\tm := c.memory\n\tif m == nil ||",
+				New: "\tif planted.On(\"invalid-takes-others\") {\n\t\tfor i, rg := range s.RouteGroups {\n\t\t\tif validateRouteGroup(rg) != nil {\n" +
+					"\t\t\t\tless := *s\n\t\t\t\tless.RouteGroups = s.RouteGroups[:i+1]\n\t\t\t\ts = &less\n\t\t\t\tbreak\n\t\t\t}\n\t\t}\n\t}\n" +
+					"\tm := c.memory\n\tif m == nil ||",
+			}},
+		},
+	}
+}

@@ -1,0 +1,136 @@
+package plants
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/routesrv/routesrv/robustness/faultproxy"
+	"github.com/routesrv/routesrv/robustness/history"
+	"github.com/routesrv/routesrv/robustness/plan"
+	"github.com/routesrv/routesrv/robustness/traffic"
+	"github.com/routesrv/routesrv/robustness/world"
+)
+
+// Scenarios lists the runs that the plants name.
+func Scenarios() []Scenario {
+	return []Scenario{
+		{Name: "churn", Members: fleet(2, 4, 2, 2), Play: func(s *Stage) error { return s.Churn(5 * time.Second) }},
+		{Name: "quiet", Members: fleet(1, 3, 1, 0), Play: func(s *Stage) error { s.Wait(9 * time.Second); return nil }},
+		{Name: "api", Members: fleet(1, 3, 1, 0), Play: api},
+		{Name: "other", Members: fleet(1, 3, 1, 0), MaxLoss: 1, Play: func(s *Stage) error {
+			return s.During(plan.Fault{Name: world.ListOther, Link: "s1>api", Path: "routegroups", For: 2 * time.Second}, func() error {
+				return s.Churn(3 * time.Second)
+			})
+		}},
+		{Name: "outage", Members: fleet(1, 2, 1, 0), Play: outage},
+		{Name: "loss-while-down", Members: fleet(1, 2, 1, 0), Hold: 5 * time.Second, Play: lossWhileDown},
+		{Name: "loss", Members: fleet(1, 3, 1, 0), Hold: 9 * time.Second, Play: func(s *Stage) error {
+			s.Wait(time.Second)
+			if err := s.Delete(0.8, traffic.Ingress, traffic.RouteGroup); err != nil {
+				return err
+			}
+			return s.Move(7 * time.Second)
+		}},
+		{Name: "watch", Members: watching(fleet(1, 3, 1, 1)), Play: func(s *Stage) error {
+			err := s.Churn(2 * time.Second)
+			s.Wait(4 * time.Second)
+			return err
+		}},
+		{Name: "broken-body", Members: []history.Member{
+			{Name: "s1", Kind: history.Server, Transport: "poll"},
+			{Name: "d1", Kind: history.Sidecar, Upstreams: []string{"s1"}, Transport: "poll", Mode: "Exec"},
+			{Name: "p1", Kind: history.Poller, Upstreams: []string{"d1"}},
+		}, Play: func(s *Stage) error {
+			err := s.Churn(2 * time.Second)
+			// It lasts longer than the changes, so that the last table is among those that do not arrive as they were sent. (Of one
+			// that is cut the server knows, and sends it again to whoever names it.)
+			s.Begin(plan.Fault{Name: faultproxy.Corrupt, Link: "d1>s1", For: 3 * time.Second})
+			s.Wait(time.Second)
+			return err
+		}},
+		{Name: "drain", Members: fleet(1, 3, 1, 0), Hold: 9 * time.Second, Play: func(s *Stage) error {
+			s.Wait(time.Second)
+			if err := s.Delete(1, traffic.EndpointSlice); err != nil {
+				return err
+			}
+			s.Wait(6 * time.Second)
+			return nil
+		}},
+	}
+}
+
+// fleet is some servers that poll, each with the others as replicas, and clients that ask all of them.
+func fleet(servers, pollers, deltas, streams int) []history.Member {
+	var all []history.Member
+	var asked []string
+	for i := range servers {
+		name := fmt.Sprintf("s%d", i+1)
+		all = append(all, history.Member{Name: name, Kind: history.Server, Transport: "poll"})
+		asked = append(asked, name)
+	}
+	add := func(n int, kind, prefix string) {
+		for i := range n {
+			all = append(all, history.Member{Name: fmt.Sprintf("%s%d", prefix, i+1), Kind: kind, Upstreams: asked})
+		}
+	}
+	add(pollers, history.Poller, "p")
+	add(deltas, history.Delta, "c")
+	add(streams, history.Stream, "e")
+	return all
+}
+
+// watching is the same with servers that watch.
+func watching(all []history.Member) []history.Member {
+	for i := range all {
+		if all[i].Kind == history.Server {
+			all[i].Transport = "watch"
+		}
+	}
+	return all
+}
+
+// api has lists go wrong, one way after the other.
+func api(s *Stage) error {
+	for _, f := range []plan.Fault{
+		{Name: world.APIStatus, Status: 500, Path: "endpointslices"},
+		{Name: world.ListHalf, Path: "routegroups"},
+		{Name: world.ListStale, Path: "endpointslices"},
+	} {
+		f.Link, f.For = "s1>api", 1500*time.Millisecond
+		if err := s.During(f, func() error { return s.Churn(2 * time.Second) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// outage restarts the server while the API is away.
+func outage(s *Stage) error {
+	if err := s.Churn(time.Second); err != nil {
+		return err
+	}
+	s.Wait(7 * time.Second) // what was served is on disk
+	return s.During(plan.Fault{Name: faultproxy.Refuse, Link: "s1>api", For: 15 * time.Second}, func() error {
+		s.Wait(500 * time.Millisecond)
+		err := s.world.Strike(s.ctx, plan.Fault{Name: plan.Kill, Link: "s1", For: 500 * time.Millisecond})
+		s.Wait(10500 * time.Millisecond) // until it has to answer
+		s.Newcomer("n1", "s1", time.Second)
+		return err
+	})
+}
+
+// lossWhileDown has most objects go while the server is restarted.
+func lossWhileDown(s *Stage) error {
+	if err := s.Churn(time.Second); err != nil {
+		return err
+	}
+	s.Wait(7 * time.Second) // what was served is on disk
+	err := s.During(plan.Fault{Name: plan.Kill, Link: "s1", For: 1500 * time.Millisecond}, func() error {
+		s.Wait(500 * time.Millisecond)
+		return s.Delete(0.8, traffic.Ingress, traffic.RouteGroup)
+	})
+	err = errors.Join(err, s.world.AwaitReady(s.ctx, "s1", starting))
+	s.Wait(2 * time.Second)
+	return err
+}

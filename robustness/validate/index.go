@@ -1,0 +1,300 @@
+package validate
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/routesrv/routesrv/internal/wire"
+	"github.com/routesrv/routesrv/robustness/history"
+)
+
+// Times that honest processes may take on a machine with too much to do.
+const (
+	// processing is from a complete read to the answers that show it.
+	processing = 3 * time.Second
+	// reading is how long a read may take of which the history does not have the lists.
+	reading = 5 * time.Second
+	// afterPoll and afterWatch are how long after its end a fault may still show in what a server knows: a request that hangs,
+	// and a watch that is silent until it is checked.
+	afterPoll, afterWatch = 5 * time.Second, 100 * time.Second
+)
+
+// Index is a history with what the validators look up in it. It is for one goroutine. Make one with [NewIndex].
+type Index struct {
+	h        *history.History
+	epochs   []*epoch
+	oracle   *oracle
+	members  map[string]*history.Member
+	origins  map[string][]string // by server: the members whose tables it may serve
+	troubles map[string][]span   // by origin: in order of time
+	reads    map[string][]*read  // by origin: those that are complete, in order of time
+
+	sightings []*sighting // nil until somebody asks
+	judged    map[*sighting][]finding
+	coverage  Coverage
+}
+
+// span is a stretch of time.
+type span struct{ from, to time.Duration }
+
+func (s span) meets(from, to time.Duration) bool { return s.from <= to && from <= s.to }
+
+// read is one complete read of a server that polls: every list of it left the API as it should be.
+type read struct {
+	span
+	low, high uint64 // the lowest and the highest revision of its lists
+	backends  uint64 // the lowest of those of backends
+}
+
+// NewIndex reads a history, which is not changed.
+func NewIndex(h *history.History) *Index {
+	x := &Index{
+		h: h, epochs: epochsOf(h.Changes), oracle: newOracle(h.Run.Options), members: make(map[string]*history.Member),
+		origins: make(map[string][]string), troubles: make(map[string][]span), reads: make(map[string][]*read),
+	}
+	for i := range h.Run.Members {
+		x.members[h.Run.Members[i].Name] = &h.Run.Members[i]
+	}
+	for name := range x.members {
+		x.origins[name] = x.originsOf(name, nil)
+	}
+	for _, e := range x.epochs {
+		x.oracle.claim(e)
+	}
+	x.oracle.claimed()
+	x.findTroubles()
+	x.findReads()
+	return x
+}
+
+// originsOf are the members that read the API for what a member serves, sorted.
+func (x *Index) originsOf(name string, seen []string) []string {
+	m := x.members[name]
+	if m == nil || slices.Contains(seen, name) {
+		return nil
+	}
+	seen = append(seen, name)
+	var all []string
+	if m.Kind == history.Server || m.Kind == history.Sidecar {
+		all = append(all, name) // a sidecar computes, too, in some modes
+	}
+	for _, up := range m.Upstreams {
+		all = append(all, x.originsOf(up, seen)...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// findTroubles notes when what an origin reads was disturbed.
+func (x *Index) findTroubles() {
+	for name, m := range x.members {
+		if m.Kind != history.Server && m.Kind != history.Sidecar {
+			continue
+		}
+		after := afterPoll
+		if m.Transport == "watch" {
+			after = afterWatch
+		}
+		var all []span
+		for _, f := range x.h.Faults {
+			if f.Link == name || f.Link == name+">api" || f.Link == "api" {
+				all = append(all, span{f.From, max(f.From, f.To) + after})
+			}
+		}
+		for _, e := range x.h.Events {
+			if e.Member == name && slices.Contains([]string{"started", "killed", "stopped", "continued", "ended"}, e.Name) {
+				all = append(all, span{e.At, x.settledAfter(e)})
+			}
+		}
+		for _, r := range x.h.Reads {
+			if r.Member == name && r.Fault != "" {
+				all = append(all, span{r.At, r.At + after})
+			}
+		}
+		slices.SortFunc(all, func(a, b span) int { return cmp.Compare(a.from, b.from) })
+		x.troubles[name] = all
+	}
+}
+
+// settledAfter is when a process is past a start or a stop: when it is ready, if the history says so.
+func (x *Index) settledAfter(e history.Event) time.Duration {
+	until := e.At + starting
+	for _, next := range x.h.Events {
+		if next.Member == e.Member && next.Name == "ready" && next.At >= e.At {
+			return min(until, next.At)
+		}
+	}
+	return until
+}
+
+// troubled reports whether what an origin reads was disturbed at some time from a to b.
+func (x *Index) troubled(origin string, a, b time.Duration) bool {
+	return slices.ContainsFunc(x.troubles[origin], func(s span) bool { return s.meets(a, b) })
+}
+
+// before gives the time at which a read that ended at a time may have begun: troubles draw it out.
+func (x *Index) before(origin string, at time.Duration) time.Duration {
+	from := at - reading
+	for _, s := range slices.Backward(x.troubles[origin]) {
+		if s.meets(from, at) {
+			from = min(from, s.from-reading)
+		}
+	}
+	return from
+}
+
+// findReads puts the lists of a poll together: one of each kind, of which Ingresses come first. Of lists of one kind the last
+// counts, since a server may ask once more.
+func (x *Index) findReads() {
+	type open struct {
+		span
+		lists map[string]history.Read
+	}
+	needed := map[string]bool{"Ingress": true, "Service": true}
+	for _, r := range x.h.Reads {
+		if r.Verb == "list" {
+			needed[r.Kind] = true
+		}
+	}
+	now := map[string]*open{}
+	for _, r := range x.h.Reads {
+		if m := x.members[r.Member]; r.Verb == "watch" || m == nil || m.Transport == "watch" {
+			continue // what a server lists that watches is no read
+		}
+		o := now[r.Member]
+		if r.Kind == "Ingress" && (o == nil || len(o.lists) > 1) || o == nil {
+			o = &open{span: span{from: r.At}, lists: map[string]history.Read{}}
+			now[r.Member] = o
+		}
+		o.lists[r.Kind] = r
+		o.to = r.At
+		done, ok := completed(o.lists, needed)
+		if !ok {
+			continue
+		}
+		done.span = o.span
+		all := x.reads[r.Member]
+		if n := len(all); n > 0 && all[n-1].from == done.from {
+			all = all[:n-1] // a list was made once more
+		}
+		x.reads[r.Member] = append(all, &done)
+	}
+}
+
+// completed gives the revisions of a read, if it has a good list of every kind.
+func completed(lists map[string]history.Read, needed map[string]bool) (done read, ok bool) {
+	first := true
+	for kind := range needed {
+		if r, has := lists[kind]; !has || !r.Whole || r.Fault != "" {
+			return read{}, false
+		}
+	}
+	for kind, r := range lists {
+		switch {
+		case !r.Whole || r.Fault != "":
+			return read{}, false
+		case r.Verb != "list" || kind == "Discovery":
+			continue
+		case first:
+			done.low, done.high, done.backends, first = r.Revision, r.Revision, 1<<63-1, false
+		}
+		done.low, done.high = min(done.low, r.Revision), max(done.high, r.Revision)
+		if kind != "Ingress" && kind != "RouteGroup" {
+			done.backends = min(done.backends, r.Revision)
+		}
+	}
+	return done, !first
+}
+
+// tag is what an answer's ETag names; false if there is none that a route server wrote.
+func tag(a *history.Answer) (digest string, revision uint64, ok bool) {
+	e := wire.ParseEntity(a.ETag)
+	if !e.Known {
+		return "", a.Revision, false
+	}
+	return e.Tag.Digest.String(), e.Tag.Revision, true
+}
+
+// base is what the client named.
+func base(a *history.Answer) (digest string, revision uint64, ok bool) {
+	e := wire.ParseEntity(a.Base)
+	if !e.Known {
+		return "", 0, false
+	}
+	return e.Tag.Digest.String(), e.Tag.Revision, true
+}
+
+// short is a digest for people.
+func short(digest string) string { return digest[:min(len(digest), 12)] }
+
+// has reports whether the client holds a table of this server after the answer, and whether that is what the answer says.
+func has(a *history.Answer) bool {
+	return a.Digest != "" && (a.Outcome == history.Applied || a.Outcome == history.Unchanged)
+}
+
+// zone is the zone of the table that a client gets from a server: the one that it asks for, or that of a sidecar.
+func (x *Index) zone(client, server string) string {
+	if m := x.members[client]; m != nil && m.Zone != "" {
+		return m.Zone
+	}
+	if m := x.members[server]; m != nil && m.Kind == history.Sidecar {
+		return m.Zone
+	}
+	return ""
+}
+
+// faultOn reports whether a fault struck a connection between two members, or one of the two, at some time from a to b.
+func (x *Index) faultOn(client, server string, a, b time.Duration) bool {
+	link := client + ">" + server
+	for _, f := range x.h.Faults {
+		if (f.Link == link || f.Link == client || f.Link == server) && (span{f.From, max(f.From, f.To)}).meets(a, b) {
+			return true
+		}
+	}
+	return false
+}
+
+// down are the times at which a member did not run, or stood still; the time that it takes to be back is the caller's.
+func (x *Index) down(member string) []span {
+	var all []span
+	since, is := time.Duration(0), false
+	for _, e := range x.h.Events {
+		if e.Member != member {
+			continue
+		}
+		switch e.Name {
+		case "killed", "ended", "stopped":
+			if !is {
+				since, is = e.At, true
+			}
+		case "started", "continued":
+			if is {
+				all, is = append(all, span{since, e.At}), false
+			}
+		}
+	}
+	if is {
+		all = append(all, span{since, 1 << 62})
+	}
+	return all
+}
+
+// lives reports whether a member runs at a time.
+func (x *Index) lives(member string, at time.Duration) bool {
+	return !slices.ContainsFunc(x.down(member), func(s span) bool { return s.meets(at, at) })
+}
+
+// isClient reports whether a member only receives tables.
+func isClient(m *history.Member) bool {
+	return m.Kind == history.Poller || m.Kind == history.Delta || m.Kind == history.Stream
+}
+
+// resets are the times at which the API was restored.
+func (x *Index) resets() []time.Duration {
+	var all []time.Duration
+	for _, e := range x.epochs[1:] {
+		all = append(all, e.from)
+	}
+	return all
+}

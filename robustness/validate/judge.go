@@ -1,0 +1,301 @@
+package validate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/routesrv/routesrv/kube"
+)
+
+// What can be wrong with a route of a table.
+type fault string
+
+const (
+	missing    fault = "is missing"                 // the object has had it for the whole window
+	stale      fault = "is of an older state"       // of before the window
+	future     fault = "is of a newer state"        // of after the revision of the table
+	foreign    fault = "is of no state of anything" // no object ever had it
+	torn       fault = "is of another state than the other routes of its object"
+	unreadable fault = "cannot be read"
+)
+
+// finding is one route that is not as it must be.
+type finding struct {
+	fault
+	ref      kube.Ref // zero if nobody knows whose it is
+	id       string
+	text     string // in the table; empty if it is not there
+	backends bool   // only the backend differs
+}
+
+func (f finding) String() string {
+	what := fmt.Sprintf("route %s of %s %s", f.id, f.ref, f.fault)
+	if f.ref == (kube.Ref{}) {
+		what = fmt.Sprintf("route %s %s", f.id, f.fault)
+	}
+	if f.backends {
+		what += ", only the backend differs"
+	}
+	if f.text != "" {
+		what += fmt.Sprintf(": %.300s", f.text)
+	}
+	return what
+}
+
+// maxFindings bounds what is said about one table.
+const maxFindings = 20
+
+// findings judges each sighting once: what is wrong with it for the origin and the epoch that explain it best.
+func (x *Index) findings(s *sighting) []finding {
+	if x.judged == nil {
+		x.judged = make(map[*sighting][]finding)
+	}
+	if known, ok := x.judged[s]; ok {
+		return known
+	}
+	var best []finding
+	first := true
+	for i, e := range x.epochs {
+		if e.from > s.last {
+			continue
+		}
+		for _, origin := range s.origins {
+			w := x.windowOf(s, origin, e)
+			found := x.judge(s, e, e, w)
+			if s.held && i > 0 && len(found) > 0 {
+				found = x.acrossRestore(s, x.epochs[i-1], e, w, found)
+			}
+			if first || len(found) < len(best) {
+				best, first = found, false
+			}
+			if len(best) == 0 {
+				break
+			}
+		}
+	}
+	x.judged[s] = best
+	return best
+}
+
+// acrossRestore judges a table while a server holds back what a restore of etcd has brought: the intent of before goes on, with the
+// backends of after it. Which services keep the backends of before nobody can know.
+func (x *Index) acrossRestore(s *sighting, before, e *epoch, w window, found []finding) []finding {
+	if s.kept {
+		return nil
+	}
+	w.intent, w.intentHi = before.newest(e.from-x.h.Run.Hold-reading), 1<<63-1
+	if held := x.judge(s, before, e, w); len(held) < len(found) {
+		return held
+	}
+	return found
+}
+
+// judge compares a table with what the objects had in a window: the owners of one epoch, with the backends of another.
+func (x *Index) judge(s *sighting, owners, e *epoch, w window) []finding {
+	lines, err := parse(x.h.Tables[s.digest])
+	if err != nil {
+		return []finding{{fault: unreadable, id: "-", text: err.Error()}}
+	}
+	j := &judgement{oracle: x.oracle, epoch: e, window: w, zone: s.zone, lines: lines, known: make([]bool, len(lines)),
+		allowed: make(map[string][]string), own: make(map[kube.Ref][]int)}
+	for i, l := range lines {
+		if ref, ok := x.oracle.sole[l.id]; ok {
+			j.own[ref] = append(j.own[ref], i)
+		}
+	}
+	for _, l := range x.oracle.fixed {
+		j.need(kube.Ref{}, l)
+	}
+	for _, t := range owners.owners {
+		j.owner(t)
+		if len(j.found) >= maxFindings {
+			return j.found
+		}
+	}
+	j.rest()
+	x.coverage.Tables++
+	x.coverage.Routes += j.routes
+	x.coverage.Certain += j.certain
+	return j.found
+}
+
+// judgement is the comparison of one table with one window.
+type judgement struct {
+	oracle *oracle
+	epoch  *epoch
+	window
+	zone    string
+	lines   []line
+	known   []bool              // lines that are as they must be
+	allowed map[string][]string // texts of ids that several objects want
+	own     map[kube.Ref][]int  // lines whose ids nobody but the object ever wants
+	found   []finding
+
+	routes, certain int // that were judged, and those of them that could have one text only
+}
+
+func (j *judgement) line(id string) (int, bool) { return slices.BinarySearchFunc(j.lines, id, byID) }
+
+func (j *judgement) need(ref kube.Ref, l line) {
+	i, ok := j.line(l.id)
+	switch {
+	case !ok:
+		j.found = append(j.found, finding{fault: missing, ref: ref, id: l.id})
+	case j.lines[i].text != l.text:
+		j.found = append(j.found, finding{fault: foreign, ref: ref, id: l.id, text: j.lines[i].text})
+	}
+	if ok {
+		j.known[i] = true
+	}
+}
+
+// owner finds the state of an object that the table shows.
+func (j *judgement) owner(t *thing) {
+	all, ok := j.epoch.combinations(t, j.window)
+	if !ok {
+		j.free(t)
+		return
+	}
+	own := j.own[t.ref]
+	j.routes += len(own)
+	if len(all) == 1 {
+		j.certain += len(own)
+	}
+	best, fewest := 0, 1<<30
+	for i, c := range all {
+		// Of equal ones that with routes: an object that is there with wrong routes is there.
+		if n := j.mistakes(c, own); n < fewest || n == fewest && len(j.oracle.routes(all[best], j.zone).lines) == 0 {
+			best, fewest = i, n
+		}
+	}
+	for _, c := range all {
+		for _, l := range j.oracle.parted(c, j.zone).shared {
+			if !slices.Contains(j.allowed[l.id], l.text) {
+				j.allowed[l.id] = append(j.allowed[l.id], l.text)
+			}
+		}
+	}
+	for _, i := range own {
+		j.known[i] = true
+	}
+	if fewest == 0 || j.kept && j.keeps(t, own) {
+		return
+	}
+	want := j.oracle.parted(all[best], j.zone).mine
+	for _, l := range want {
+		if _, ok := j.line(l.id); !ok {
+			j.found = append(j.found, finding{fault: missing, ref: t.ref, id: l.id})
+		}
+	}
+	for _, i := range own {
+		l := j.lines[i]
+		if at, ok := slices.BinarySearchFunc(want, l.id, byID); !ok || want[at].text != l.text {
+			j.found = append(j.found, j.classify(t, all, finding{fault: foreign, ref: t.ref, id: l.id, text: l.text}))
+		}
+	}
+}
+
+// mistakes counts in how many routes of an object the table and a combination differ. Both are in the order of ids.
+func (j *judgement) mistakes(c combination, own []int) (n int) {
+	want := j.oracle.parted(c, j.zone).mine
+	for len(want) > 0 && len(own) > 0 {
+		l := j.lines[own[0]]
+		switch d := strings.Compare(l.id, want[0].id); {
+		case d < 0:
+			n, own = n+1, own[1:]
+		case d > 0:
+			n, want = n+j.absent(want[0]), want[1:]
+		default:
+			if l.text != want[0].text {
+				n++
+			}
+			own, want = own[1:], want[1:]
+		}
+	}
+	for _, l := range want {
+		n += j.absent(l)
+	}
+	return n + len(own)
+}
+
+// absent is 1 for a line that is not there. An id that nobody has claimed is in no own lines; it may be there all the same.
+func (j *judgement) absent(l line) int {
+	i, ok := j.line(l.id)
+	if ok && j.lines[i].text == l.text {
+		j.known[i] = true
+		return 0
+	}
+	return 1
+}
+
+// free lets the routes of an object be any: too much changed in the window.
+func (j *judgement) free(t *thing) {
+	for _, i := range j.own[t.ref] {
+		j.known[i] = true
+		j.routes++
+	}
+	for _, id := range t.ids {
+		if i, ok := j.line(id); ok && j.oracle.isShared(id) {
+			j.known[i] = true
+		}
+	}
+}
+
+// keeps reports whether an object has the routes of a time at which its services had backends: they have lost all of them, and
+// keep them. Which ones a service has lost the table does not say.
+func (j *judgement) keeps(t *thing, own []int) bool {
+	all, ok := j.epoch.combinations(t, window{intent: j.intent, intentHi: j.intentHi, backends: 0, hi: j.hi})
+	if ok && !slices.ContainsFunc(all, func(c combination) bool { return j.mistakes(c, own) == 0 }) {
+		return false
+	}
+	return true
+}
+
+func (j *judgement) have(all []combination, l line) bool {
+	return slices.ContainsFunc(all, func(c combination) bool { return slices.Contains(j.oracle.routes(c, j.zone).lines, l) })
+}
+
+// classify says when the object had such a route. In the window it may have, of another state than its other routes are.
+func (j *judgement) classify(t *thing, now []combination, f finding) finding {
+	l := line{f.id, f.text}
+	switch {
+	case j.have(now, l):
+		f.fault = torn
+	case j.had(t, window{intent: j.hi, backends: j.hi, hi: 1<<63 - 1}, l):
+		f.fault = future
+	case j.had(t, window{intent: j.intent, backends: 0, hi: j.hi}, l):
+		f.fault, f.backends = stale, true
+	case j.had(t, window{hi: j.hi}, l):
+		f.fault = stale
+	case readable(f.text) != nil:
+		f.fault = unreadable
+	}
+	return f
+}
+
+func (j *judgement) had(t *thing, w window, l line) bool {
+	all, ok := j.epoch.combinations(t, w)
+	return ok && j.have(all, l)
+}
+
+// rest judges the routes that nothing in the window wants, and that several objects may want at other times.
+func (j *judgement) rest() {
+	for i, l := range j.lines {
+		if j.known[i] || slices.Contains(j.allowed[l.id], l.text) {
+			continue
+		}
+		f := finding{fault: foreign, id: l.id, text: l.text}
+		if readable(l.text) != nil {
+			f.fault = unreadable
+		}
+		for ref := range j.oracle.shared[l.id] {
+			if t := j.epoch.things[ref]; t != nil && f.fault == foreign {
+				f = j.classify(t, nil, finding{fault: foreign, ref: ref, id: l.id, text: l.text})
+			}
+		}
+		if j.found = append(j.found, f); len(j.found) >= maxFindings {
+			return
+		}
+	}
+}

@@ -1,0 +1,135 @@
+package validate
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/routesrv/routesrv/internal/wire"
+	"github.com/routesrv/routesrv/robustness/history"
+)
+
+// Live: an endpoint that comes or goes is in every table after the next read, whatever is held. Routes whose services lost all
+// endpoints may keep them while the server says that it keeps backends.
+func Live(h *history.History) []Violation { return alone(h, (*Index).live) }
+
+func (x *Index) live() []Violation {
+	all := x.fromFindings(NameLive, func(_ *sighting, f finding) bool { return f.fault == stale && f.backends })
+	for name, m := range x.members {
+		if m.Kind == history.Server {
+			all = append(all, x.liveOf(name)...)
+		}
+	}
+	return all
+}
+
+// liveOf judges the last answer of a server with each table, by what the server must have read by then.
+func (x *Index) liveOf(name string) []Violation {
+	lasts := make(map[*sighting]int)
+	known := make(map[[2]string]*sighting) // by digest and zone: the newest, served by this server
+	byKey := make(map[string]*sighting)
+	for _, s := range x.seen() {
+		byKey[fmt.Sprint(s.digest, s.revision, s.zone)] = s
+	}
+	said := make(map[string]wireState)
+	for _, i := range x.answersOf(name, func(a *history.Answer) string { return a.Server }) {
+		a := &x.h.Answers[i]
+		digest, revision, ok := tag(a)
+		if !has(a) || !ok || digest != a.Digest || a.Form == "event" {
+			continue
+		}
+		zone := x.zone(a.Client, a.Server)
+		s := byKey[fmt.Sprint(digest, revision, zone)]
+		if s == nil {
+			continue
+		}
+		// A 304 may leave a client with the newer table of another replica. One that this server sent itself is its own.
+		if a.Outcome == history.Applied {
+			known[[2]string{digest, zone}] = s
+		} else if s = known[[2]string{digest, zone}]; s == nil {
+			continue
+		}
+		if last, ok := lasts[s]; !ok || x.h.Answers[last].Begin < a.Begin {
+			lasts[s] = i
+			said[s.digest+s.zone] = wireState{a.State}
+		}
+	}
+	var all []Violation
+	for s, i := range lasts {
+		a := &x.h.Answers[i]
+		for _, e := range x.epochs {
+			if e.from > a.Begin || e != x.epochAt(a.Begin) || x.onlyTables(name, a) {
+				continue
+			}
+			w := x.windowOf(s, name, e)
+			lo := x.mustKnow(name, e, a.Begin)
+			if lo <= w.backends {
+				continue // the revision of the table has said as much
+			}
+			w.backends, w.hi = lo, e.newest(a.End)
+			w.intent = min(w.intent, lo)
+			w.kept = said[s.digest+s.zone].keeps()
+			for _, f := range x.judge(s, e, e, w) {
+				if f.fault == stale && f.backends {
+					all = append(all, Violation{NameLive, a.End, a.Client, i, fmt.Sprintf(
+						"table %s of revision %d from %s (%s), which has read everything up to %d: %s", short(s.digest), s.revision, name, a.State, lo, f)})
+					break
+				}
+			}
+		}
+	}
+	return all
+}
+
+type wireState struct{ state string }
+
+func (s wireState) keeps() bool { return s.state == wire.StateBackendsHeld }
+
+// epochAt is the epoch of a time.
+func (x *Index) epochAt(at time.Duration) *epoch {
+	now := x.epochs[0]
+	for _, e := range x.epochs {
+		if e.from <= at {
+			now = e
+		}
+	}
+	return now
+}
+
+// mustKnow is the revision up to which a server knows all backends at a time; 0 if that is not certain.
+func (x *Index) mustKnow(name string, e *epoch, at time.Duration) uint64 {
+	if x.members[name].Transport == "watch" {
+		until := at - processing
+		if until < e.from || x.troubled(name, until, at) || !x.hasRead(name, until) {
+			return 0
+		}
+		return e.newest(until)
+	}
+	for _, r := range slices.Backward(x.reads[name]) {
+		if r.to+processing <= at && r.from >= e.from && !x.troubled(name, r.from, r.to+processing) {
+			return r.backends
+		}
+	}
+	return 0
+}
+
+func (x *Index) hasRead(name string, until time.Duration) bool {
+	return slices.ContainsFunc(x.h.Reads, func(r history.Read) bool { return r.Member == name && r.Whole && r.At < until })
+}
+
+// onlyTables reports whether a server knows nothing but tables: it has served a checkpoint since its start, and holds back what it
+// has read.
+func (x *Index) onlyTables(name string, a *history.Answer) bool {
+	if a.State == "" {
+		return false
+	}
+	started := time.Duration(0)
+	for _, e := range x.h.Events {
+		if e.Member == name && e.Name == "started" && e.At <= a.Begin {
+			started = e.At
+		}
+	}
+	return !slices.ContainsFunc(x.h.Answers, func(b history.Answer) bool {
+		return b.Server == name && has(&b) && b.State == "" && b.Begin >= started && b.End <= a.Begin
+	})
+}

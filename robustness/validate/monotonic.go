@@ -1,0 +1,66 @@
+package validate
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/routesrv/routesrv/robustness/history"
+)
+
+// afterReset is how long after a restore of etcd clients may be sent from a table of before to one of after.
+const afterReset = 2 * time.Minute
+
+// Monotonic: a client never moves to an older table, unless etcd was restored; and a table has nothing of after its revision,
+// because that is what orders tables.
+func Monotonic(h *history.History) []Violation { return alone(h, (*Index).monotonic) }
+
+func (x *Index) monotonic() []Violation {
+	all := x.fromFindings(NameMonotonic, func(_ *sighting, f finding) bool { return f.fault == future })
+	type held struct {
+		digest   string
+		revision uint64
+		since    time.Duration
+	}
+	now := make(map[string]held)
+	resets := x.resets()
+	for _, i := range x.byEnd() {
+		a := &x.h.Answers[i]
+		digest, revision, ok := tag(a)
+		if !has(a) || !ok || digest != a.Digest || revision == 0 {
+			continue
+		}
+		was, known := now[a.Client]
+		if !known {
+			was.digest, was.revision, known = base(a)
+		}
+		next := held{digest, revision, a.End}
+		if known && was.digest == digest {
+			next.revision = max(was.revision, revision) // a table that is confirmed keeps its highest name
+			if revision < was.revision && resetBetween(resets, was.since, a.End) {
+				next.revision = revision
+			}
+		}
+		if known && revision < was.revision && was.digest != digest && !resetBetween(resets, was.since, a.End) {
+			all = append(all, Violation{NameMonotonic, a.End, a.Client, i, fmt.Sprintf(
+				"%s sent table %s of revision %d to a client that had %s of revision %d", a.Server, short(digest), revision, short(was.digest), was.revision)})
+		}
+		now[a.Client] = next
+	}
+	return all
+}
+
+// resetBetween reports whether a table that a client had since a time may be of before a restore.
+func resetBetween(resets []time.Duration, since, until time.Duration) bool {
+	return slices.ContainsFunc(resets, func(r time.Duration) bool { return since <= r+afterReset && until >= r })
+}
+
+// byEnd gives the indexes of the answers in order of their ends.
+func (x *Index) byEnd() []int {
+	all := make([]int, len(x.h.Answers))
+	for i := range all {
+		all[i] = i
+	}
+	slices.SortStableFunc(all, func(a, b int) int { return int(x.h.Answers[a].End - x.h.Answers[b].End) })
+	return all
+}

@@ -1,0 +1,281 @@
+package validate
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/robustness/history"
+	"github.com/routesrv/routesrv/table"
+)
+
+// oracle says which routes an object has, with which backends. It compiles each object alone and from nothing.
+type oracle struct {
+	all    *compile.Compiler // for everything
+	alone  *compile.Compiler // for one object
+	fixed  []line            // that the options alone give, sorted
+	known  map[string]*routeSet
+	shared map[string]map[kube.Ref]bool // ids with the objects that ever want them
+	sole   map[string]kube.Ref          // those of shared that one object wants
+}
+
+// routeSet is what a combination compiles to, sorted by id.
+type routeSet struct {
+	lines  []line
+	split  bool   // the following are set
+	mine   []line // of ids that no other object ever wants
+	shared []line // the others
+}
+
+// line is one route of a table.
+type line struct{ id, text string }
+
+// head is the text without its backend, which stands behind the last arrow.
+func head(text string) string {
+	i := strings.LastIndex(text, "-> ")
+	if i < 0 {
+		return text
+	}
+	return text[:i]
+}
+
+func newOracle(o history.Options) *oracle {
+	options := compile.Options{EndpointSlices: o.EndpointSlices, Healthcheck: o.Healthcheck, HTTPSRedirect: o.HTTPSRedirect}
+	r := &oracle{
+		known: make(map[string]*routeSet), shared: make(map[string]map[kube.Ref]bool),
+	}
+	alone := options
+	alone.Healthcheck = false // which is of no object, and would be made for each
+	r.all, r.alone = newCompiler(options), newCompiler(alone)
+	r.fixed = compiled(r.all, &kube.Snapshot{}, "")
+	return r
+}
+
+func newCompiler(o compile.Options) *compile.Compiler {
+	c, err := compile.New(o)
+	if err != nil {
+		panic(fmt.Sprintf("options without anything to parse: %v", err))
+	}
+	return c
+}
+
+// compiled gives the lines of a snapshot, which is the caller's to be changed, sorted by id. Default filters that are other ones,
+// though there are none, have the compiler forget all that it remembers.
+func compiled(c *compile.Compiler, s *kube.Snapshot, zone string) []line {
+	s.DefaultFilters = &kube.DefaultFilters{}
+	t := table.Of(c.Compile(s).Routes, 0, time.Time{})
+	if zone != "" {
+		t = t.Zone(zone)
+	}
+	var lines []line
+	for route := range t.Routes().All() {
+		lines = append(lines, line{route.ID, route.Text})
+	}
+	return lines
+}
+
+// combination is one state of an owner with one state of each object that it depends on.
+type combination struct {
+	owner    *state
+	backends []*state
+}
+
+// nobodys is what an object has that is not there, or cannot be decoded.
+var nobodys = &routeSet{split: true}
+
+// routes gives the lines of an owner, without those of the options.
+func (r *oracle) routes(c combination, zone string) *routeSet {
+	if c.owner.object == nil {
+		return nobodys
+	}
+	var space [64]byte
+	key := binary.AppendUvarint(space[:0], uint64(c.owner.number))
+	for _, b := range c.backends {
+		key = binary.AppendUvarint(key, uint64(b.number))
+	}
+	key = append(key, zone...)
+	if known, ok := r.known[string(key)]; ok {
+		return known
+	}
+	s := &kube.Snapshot{}
+	addTo(s, c.owner.object)
+	for _, b := range c.backends {
+		addTo(s, b.object)
+	}
+	set := &routeSet{lines: slices.DeleteFunc(compiled(r.alone, s, zone), func(l line) bool {
+		_, fixed := slices.BinarySearchFunc(r.fixed, l.id, byID)
+		return fixed
+	})}
+	r.known[string(key)] = set
+	return set
+}
+
+// parted is routes after all claims: with the lines of its own ids apart from those that others want, too.
+func (r *oracle) parted(c combination, zone string) *routeSet {
+	set := r.routes(c, zone)
+	if !set.split {
+		set.split = true
+		for _, l := range set.lines {
+			if r.isShared(l.id) {
+				set.shared = append(set.shared, l)
+			} else {
+				set.mine = append(set.mine, l)
+			}
+		}
+	}
+	return set
+}
+
+func byID(l line, id string) int { return strings.Compare(l.id, id) }
+
+func addTo(s *kube.Snapshot, o kube.Object) {
+	switch o := o.(type) {
+	case *kube.Ingress:
+		s.Ingresses = append(s.Ingresses, o)
+	case *kube.RouteGroup:
+		s.RouteGroups = append(s.RouteGroups, o)
+	case *kube.Service:
+		s.Services = append(s.Services, o)
+	case *kube.EndpointSlice:
+		s.EndpointSlices = append(s.EndpointSlices, o)
+	case *kube.Endpoints:
+		s.Endpoints = append(s.Endpoints, o)
+	}
+}
+
+// claim notes which ids the states of an epoch's owners want: those that several objects want can be anybody's.
+func (r *oracle) claim(e *epoch) {
+	for _, t := range e.owners {
+		for _, s := range t.states {
+			if s.object == nil {
+				continue
+			}
+			full := e.full(t, s)
+			empty := combination{s, slices.DeleteFunc(slices.Clone(full.backends), func(b *state) bool { return !isService(b.object) })}
+			for _, l := range slices.Concat(r.routes(full, "").lines, r.routes(empty, "").lines) { // without endpoints some have other routes
+				if r.shared[l.id] == nil {
+					r.shared[l.id] = make(map[kube.Ref]bool)
+				}
+				r.shared[l.id][t.ref] = true
+				t.ids = append(t.ids, l.id)
+			}
+		}
+		slices.Sort(t.ids)
+		t.ids = slices.Compact(t.ids)
+	}
+}
+
+func isService(o kube.Object) bool { _, ok := o.(*kube.Service); return ok }
+
+// full is a state of an owner with the last of each thing that it depends on that there ever was: with these it has all of
+// its ids.
+func (e *epoch) full(t *thing, s *state) combination {
+	c := combination{owner: s}
+	for _, name := range servicesOf(s.object) {
+		for _, dep := range e.services[kube.ServiceKey{Namespace: kube.NamespaceOrDefault(t.ref.Namespace), Name: name}] {
+			for _, d := range slices.Backward(dep.states) {
+				if d.object != nil {
+					c.backends = append(c.backends, d)
+					break
+				}
+			}
+		}
+	}
+	return c
+}
+
+// claimed ends the claims.
+func (r *oracle) claimed() {
+	r.sole = make(map[string]kube.Ref, len(r.shared))
+	for id, refs := range r.shared {
+		if len(refs) == 1 {
+			for ref := range refs {
+				r.sole[id] = ref
+			}
+		}
+	}
+}
+
+func (r *oracle) isShared(id string) bool { return len(r.shared[id]) > 1 }
+
+// maxCombinations bounds what is tried for an object of which much changed in a window. Above that its routes may be any.
+const maxCombinations = 48
+
+// combinations are those of an owner and its backends that may have been seen together: the owner within [intent, hi], the
+// backends within [backends, hi]. It is false if there are too many.
+func (e *epoch) combinations(t *thing, w window) ([]combination, bool) {
+	var all []combination
+	for _, owner := range t.between(w.intent, max(w.hi, w.intentHi)) {
+		if owner.object == nil {
+			all = append(all, combination{owner: owner})
+			continue
+		}
+		own := []combination{{owner: owner}}
+		for _, name := range servicesOf(owner.object) {
+			for _, dep := range e.services[kube.ServiceKey{Namespace: kube.NamespaceOrDefault(t.ref.Namespace), Name: name}] {
+				states := dep.between(w.backends, w.hi)
+				var more []combination
+				for _, c := range own {
+					for _, s := range states {
+						more = append(more, combination{owner, append(slices.Clip(c.backends), s)})
+					}
+				}
+				if own = more; len(own)+len(all) > maxCombinations {
+					return nil, false
+				}
+			}
+		}
+		all = append(all, own...)
+	}
+	return all, true
+}
+
+// whole gives the table of everything at the end of an epoch, from nothing.
+func (r *oracle) whole(e *epoch, zone string) []line {
+	s := &kube.Snapshot{}
+	for _, t := range sortedThings(e) {
+		if n := len(t.states); n > 0 && t.states[n-1].object != nil {
+			addTo(s, t.states[n-1].object)
+		}
+	}
+	return compiled(r.all, s, zone)
+}
+
+func sortedThings(e *epoch) []*thing {
+	all := make([]*thing, 0, len(e.things))
+	for _, t := range e.things {
+		all = append(all, t)
+	}
+	slices.SortFunc(all, func(a, b *thing) int { return a.ref.Compare(b.ref) })
+	return all
+}
+
+// parse reads a table's text line by line. The error is about the form of the whole: ids in order, and distinct.
+func parse(text string) ([]line, error) {
+	if text == "" {
+		return nil, nil
+	}
+	lines := make([]line, 0, strings.Count(text, "\n")+1)
+	for l := range strings.SplitSeq(text, "\n") {
+		id, _, ok := strings.Cut(l, ": ")
+		if !ok || !strings.HasSuffix(l, ";") {
+			return nil, fmt.Errorf("line %d is no route: %.80q", len(lines)+1, l)
+		}
+		if n := len(lines); n > 0 && lines[n-1].id >= id {
+			return nil, fmt.Errorf("route %s comes after %s", id, lines[n-1].id)
+		}
+		lines = append(lines, line{id, l})
+	}
+	return lines, nil
+}
+
+// readable reports whether a line can be read alone.
+func readable(text string) error {
+	_, err := eskip.Parse(text)
+	return err
+}

@@ -1,0 +1,247 @@
+package validate_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/robustness/history"
+	"github.com/routesrv/routesrv/robustness/validate"
+)
+
+// without takes the lines that contain a text out of a table.
+func without(text, part string) string {
+	var kept []string
+	for line := range strings.Lines(text) {
+		if !strings.Contains(line, part) {
+			kept = append(kept, strings.TrimSuffix(line, "\n"))
+		}
+	}
+	return strings.Join(kept, "\n")
+}
+
+// TestValidatorsFindWhatTheyAreFor: each history is honest but for one thing, and the named validators find it, and no other.
+func TestValidatorsFindWhatTheyAreFor(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		want []string
+		run  func(s *sim)
+	}{
+		{"a table without the objects of a kind", []string{validate.NameComplete, validate.NameGuarded}, func(s *sim) {
+			s.ingress("new", "s00")
+			s.read("a", nil)
+			v := s.servers["a"]
+			v.serve(s, without(v.text, "kube_rg__"), v.revision)
+			s.ask("c", "a")
+			s.read("a", nil)
+			s.ask("c", "a")
+		}},
+		{"a list that failed, and those of another read beside it", []string{validate.NameComplete, validate.NameLive}, func(s *sim) {
+			s.endpoints("s00", "10.9.9.9")
+			s.sleep(20 * time.Second)
+			s.ingress("new", "s01")
+			v := s.servers["a"]
+			old := v.lists[3]
+			s.read("a", nil)
+			s.h.Reads[len(s.h.Reads)-1].Whole = false
+			v.lists[3] = old
+			v.publish(s, s.revision)
+			s.ask("c", "a")
+		}},
+		{"an older table from another replica", []string{validate.NameMonotonic}, func(s *sim) {
+			s.read("b", nil)
+			s.ingress("new", "s01")
+			s.sleep(100 * time.Millisecond)
+			s.read("a", nil)
+			s.ask("c", "a")
+			b := s.servers["b"]
+			a := s.ask("c", "b")
+			a.Status, a.Form, a.Outcome, a.Digest, a.Revision = 200, "table", history.Applied, b.digest, b.revision
+			a.ETag = fmt.Sprintf(`"%s.%d"`, b.digest, b.revision)
+			s.read("b", nil)
+		}},
+		{"an ETag with a revision that is too low", []string{validate.NameMonotonic}, func(s *sim) {
+			s.sleep(20 * time.Second)
+			before := s.revision
+			s.ingress("new", "s01")
+			s.sleep(100 * time.Millisecond)
+			s.read("a", nil)
+			s.servers["a"].revision = before
+			s.ask("d", "a")
+			s.endpoints("s00", "10.9.9.8")
+			s.sleep(100 * time.Millisecond)
+			s.read("a", nil)
+		}},
+		{"a 304 to who holds half of a table", []string{validate.NameAtomic, validate.NameQuiet}, func(s *sim) {
+			s.ask("c", "a")
+			v := s.servers["a"]
+			whole := *v
+			v.serve(s, v.text[:strings.LastIndex(v.text, "\n")], v.revision)
+			half := v.digest
+			s.h.Tables[half] = v.text
+			*v = whole
+			s.ask("c", "a").Digest = half
+		}},
+		{"headers of one table with the body of another", []string{validate.NameAtomic}, func(s *sim) {
+			s.endpoints("s00", "10.9.9.8")
+			s.sleep(100 * time.Millisecond)
+			s.read("a", nil)
+			s.ask("c", "a").Revision++
+		}},
+		{"a client that stays where it was", []string{validate.NameConvergent}, func(s *sim) {
+			s.client("z", "nobody")
+			s.ask("z", "a")
+			s.endpoints("s00", "10.9.9.8")
+			s.sleep(100 * time.Millisecond)
+		}},
+		{"a client that hears nothing", []string{validate.NameConvergent}, func(s *sim) { s.client("z", "nobody") }},
+		{"a delta that leads somewhere else", []string{validate.NameDeltaEqual, validate.NameQuiet}, func(s *sim) {
+			s.endpoints("s00", "10.9.9.8")
+			s.sleep(100 * time.Millisecond)
+			s.read("a", nil)
+			a := s.ask("c", "a")
+			was := s.h.Answers[0]
+			a.Form, a.Outcome, a.Why, a.Digest = "delta", history.Refused, "digest", was.Digest
+		}},
+		{"a delta whose name is that of another table", []string{validate.NameDeltaEqual, validate.NameAtomic, validate.NameQuiet}, func(s *sim) {
+			s.endpoints("s00", "10.9.9.8")
+			s.sleep(100 * time.Millisecond)
+			s.read("a", nil)
+			a := s.ask("c", "a")
+			was := s.h.Answers[0]
+			a.Form, a.Digest = "delta", was.Digest
+		}},
+		{"no table where there was one", []string{validate.NameLKG}, func(s *sim) {
+			s.ask("c", "a")
+			a := s.ask("c", "a")
+			a.Status, a.Form, a.Outcome, a.Why = 404, "none", history.Failed, "no table"
+		}},
+		{"another table after a restart", []string{validate.NameLKG, validate.NameComplete, validate.NameGuarded, validate.NameConvergent}, func(s *sim) {
+			s.ask("c", "a")
+			s.sleep(20 * time.Second)
+			s.h.Events = append(s.h.Events, history.Event{At: s.now, Member: "a", Name: "killed"}, history.Event{At: s.now + time.Second, Member: "a", Name: "started"})
+			s.h.Faults = append(s.h.Faults, history.Fault{From: s.now, To: s.now + 30*time.Second, Name: "refuse", Link: "a>api"})
+			s.sleep(2 * time.Second)
+			v := s.servers["a"]
+			v.serve(s, v.text[:strings.Index(v.text, "\n")], v.revision+1)
+			s.ask("c", "a")
+			s.sleep(40 * time.Second)
+		}},
+		{"a loss without a hold", []string{validate.NameGuarded}, func(s *sim) {
+			s.ask("c", "a")
+			s.lose()
+			s.read("a", nil)
+			s.ask("c", "a")
+		}},
+		{"a loss after a hold that was too short", []string{validate.NameGuarded}, func(s *sim) {
+			s.ask("c", "a")
+			s.lose()
+			s.sleep(50 * time.Second)
+			s.read("a", nil)
+			s.ask("c", "a")
+		}},
+		{"a route that cannot be read", []string{validate.NameIsolated, validate.NameQuiet}, func(s *sim) {
+			v := s.servers["a"]
+			v.serve(s, v.text+"\nkube_shop__zz____: Path(\"/) -> <shunt>;", v.revision)
+			s.ask("c", "a")
+		}},
+		{"a route of nobody", []string{validate.NameIsolated, validate.NameQuiet}, func(s *sim) {
+			v := s.servers["a"]
+			v.serve(s, v.text+"\nkube_shop__zz____: Path(\"/\") -> <shunt>;", v.revision)
+			s.ask("c", "a")
+		}},
+		{"an invalid object that takes another one with it", []string{validate.NameIsolated, validate.NameComplete, validate.NameQuiet}, func(s *sim) {
+			s.set(kube.KindRouteGroup, "bad", `{"metadata":{"namespace":"shop","name":"bad"},"spec":{"routes":[{"filters":["broken("]}]}}`, "poison")
+			s.sleep(10 * time.Second)
+			s.read("a", nil)
+			v := s.servers["a"]
+			v.serve(s, without(v.text, "g01"), v.revision)
+			s.ask("c", "a")
+			v.text = ""
+			s.read("a", nil)
+		}},
+		{"a table that changes by itself", []string{validate.NameQuiet, validate.NameComplete}, func(s *sim) {
+			s.ask("c", "a")
+			s.sleep(30 * time.Second)
+			v := s.servers["a"]
+			v.serve(s, without(v.text, "g01"), v.revision)
+			s.ask("c", "a")
+			s.sleep(time.Second)
+		}},
+		{"a table that is sent again", []string{validate.NameQuiet}, func(s *sim) {
+			s.ask("c", "a")
+			a := s.ask("c", "a")
+			a.Status, a.Form, a.Outcome = 200, "table", history.Applied
+		}},
+		{"an answer that takes too long", []string{validate.NameBounded}, func(s *sim) {
+			a := s.ask("c", "a")
+			a.End += 6 * time.Second
+			s.sleep(7 * time.Second)
+		}},
+		{"too much memory", []string{validate.NameBounded}, func(s *sim) {
+			s.h.Run.MemoryLimit = 1 << 20
+			s.h.Samples = append(s.h.Samples, history.Sample{Member: "a", RSS: 1 << 21})
+		}},
+		{"endpoints that a hold froze", []string{validate.NameLive}, func(s *sim) {
+			s.ask("c", "a")
+			s.lose()
+			s.endpoints("s00", "10.9.9.8")
+			s.sleep(time.Second)
+			v := s.servers["a"]
+			for range 3 {
+				frozen := *v
+				s.read("a", nil)
+				*v = frozen
+				v.state = "held"
+				s.sleep(5 * time.Second)
+				s.ask("c", "a")
+			}
+			s.sleep(time.Minute)
+			v.state = ""
+		}},
+		{"endpoints that are gone, and nobody says so", []string{validate.NameLive}, func(s *sim) {
+			s.ask("c", "a")
+			for i := range 20 {
+				s.endpoints(fmt.Sprintf("s%02d", i))
+			}
+			s.sleep(time.Second)
+			v := s.servers["a"]
+			frozen := *v
+			s.read("a", nil)
+			*v = frozen
+			s.sleep(5 * time.Second)
+			s.ask("c", "a")
+			s.sleep(2 * time.Minute)
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newSim(t, "a", "b")
+			s.client("c", "a", "b")
+			s.client("d", "b", "a")
+			s.shop(20)
+			s.read("a", nil)
+			s.ask("c", "a")
+			s.read("b", nil)
+			s.ask("d", "b")
+			s.want()
+			s.sleep(time.Second)
+			tt.run(s)
+			s.settle()
+			s.want(tt.want...)
+		})
+	}
+}
+
+// lose deletes most objects.
+func (s *sim) lose() {
+	for i := range 16 {
+		if i%2 == 0 {
+			s.set(kube.KindIngress, fmt.Sprintf("i%02d", i), "", "mass")
+		} else {
+			s.set(kube.KindRouteGroup, fmt.Sprintf("g%02d", i), "", "mass")
+		}
+	}
+	s.sleep(100 * time.Millisecond)
+}

@@ -1,0 +1,337 @@
+package world
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/routesrv/routesrv/internal/kubetest"
+	"github.com/routesrv/routesrv/internal/scale"
+	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/robustness/history"
+	"github.com/routesrv/routesrv/robustness/record"
+	"github.com/routesrv/routesrv/robustness/traffic"
+)
+
+// Names of what the API itself does wrong.
+const (
+	ListEmpty      = "list-empty"       // 200, and no items, from the cache; a consistent list is right
+	ListHalf       = "list-half"        // most items are missing, likewise
+	ListShort      = "list-short"       // the body ends in the middle; nothing breaks
+	ListStale      = "list-stale"       // the cache is seconds behind, and does not say 504
+	ListOther      = "list-other"       // 200 and an object that is no list
+	APIStatus      = "api-status"       // an error of the API, for lists and watches
+	DiscoveryFlaps = "discovery-flaps"  // every other answer says that there are no RouteGroups
+	DiscoveryFails = "discovery-status" // an error
+	WatchSilent    = "watch-silent"     // watches stay open and say nothing
+	WatchGone      = "watch-gone"       // watches begin with the error that the revision is too old
+	WatchCut       = "watch-cut"        // watches end in the middle of an event
+	WatchEmpty     = "watch-empty"      // a watch that begins with everything begins with nothing
+	NoBookmarks    = "no-bookmarks"     // watches have none
+	Reset          = "revision-reset"   // the API is restored from an old copy
+)
+
+// APIFaults returns the names of what the API does wrong to one member.
+func APIFaults() []string {
+	return []string{
+		ListEmpty, ListHalf, ListShort, ListStale, ListOther, APIStatus, DiscoveryFlaps, DiscoveryFails,
+		WatchSilent, WatchGone, WatchCut, WatchEmpty, NoBookmarks,
+	}
+}
+
+// APIFault is something that the API does wrong to one member.
+type APIFault struct {
+	Name   string
+	Status int    // of APIStatus and DiscoveryFails
+	Path   string // what the paths have to contain, such as "ingresses"; empty for all
+}
+
+// API is a fake API server that treats each member in its own way, and records what it gives to whom. It is safe for concurrent
+// use, but for Apply and Restore, which one goroutine may call at a time.
+type API struct {
+	fake *kubetest.Server
+	rec  *record.Recorder
+
+	listeners []*http.Server
+	serving   sync.WaitGroup
+
+	mu     sync.Mutex
+	faults map[string][]*apiFault // by member
+	marks  []mark                 // revisions of the last seconds
+	flaps  atomic.Int64
+}
+
+type apiFault struct{ APIFault }
+
+type mark struct {
+	at       time.Duration
+	revision kube.Revision
+}
+
+// keep is for how long the API remembers what there was.
+const keep = 15 * time.Second
+
+type noteKey struct{}
+
+// note is what is known of a request.
+type note struct {
+	member string
+	fault  string
+}
+
+// NewAPI returns an API server without objects at a revision of some thousands.
+func NewAPI(rec *record.Recorder) (*API, error) {
+	fake, err := kubetest.New(nil, kubetest.API{})
+	if err != nil {
+		return nil, err
+	}
+	a := &API{fake: fake, rec: rec, faults: make(map[string][]*apiFault)}
+	fake.SetRevision(5000)
+	fake.SetEncodings(true, true)
+	fake.SetConduct(kubetest.Conduct{Fault: a.conductList, Watch: a.conductWatch, Mute: a.mute, Answered: a.answered})
+	return a, nil
+}
+
+// Listen serves the API to one member, and returns the base URL.
+func (a *API) Listen(member, ip string) (string, error) {
+	l, err := net.Listen("tcp", net.JoinHostPort(ip, "0"))
+	if err != nil {
+		return "", fmt.Errorf("API for %s: %w", member, err)
+	}
+	s := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a.fake.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), noteKey{}, &note{member: member})))
+	})}
+	a.listeners = append(a.listeners, s)
+	a.serving.Go(func() {
+		if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			panic(fmt.Sprintf("API for %s: %v", member, err)) // nothing else ends it
+		}
+	})
+	return "http://" + l.Addr().String(), nil
+}
+
+// Close ends all listeners.
+func (a *API) Close() {
+	for _, s := range a.listeners {
+		_ = s.Close()
+	}
+	a.serving.Wait()
+}
+
+// Inject has the API go wrong for a member, until the function that it returns is called.
+func (a *API) Inject(member string, f APIFault) (end func(), err error) {
+	if !slices.Contains(APIFaults(), f.Name) {
+		return nil, fmt.Errorf("the API has no fault %q", f.Name)
+	}
+	one := &apiFault{f}
+	a.mu.Lock()
+	a.faults[member] = append(a.faults[member], one)
+	a.mu.Unlock()
+	if f.Name == WatchCut || f.Name == WatchGone || f.Name == WatchEmpty || f.Name == NoBookmarks {
+		a.fake.Drop(func(ctx context.Context) bool { return noteOf(ctx).member == member }) // so that watches begin anew
+	}
+	return func() {
+		a.mu.Lock()
+		a.faults[member] = slices.DeleteFunc(a.faults[member], func(other *apiFault) bool { return other == one })
+		a.mu.Unlock()
+		a.fake.Wake()
+	}, nil
+}
+
+// Load adds the cluster of package scale, which nobody changes.
+func (a *API) Load(factor float64) error {
+	for text := range scale.New(factor).All() {
+		if err := a.Apply(traffic.Write{Key: keyOf(text), Object: string(text), Class: traffic.Valid}); err != nil {
+			return fmt.Errorf("load the large cluster: %w", err)
+		}
+	}
+	a.fake.Compact()
+	return nil
+}
+
+// Apply makes one write and records it.
+func (a *API) Apply(w traffic.Write) error {
+	at := a.rec.Now()
+	if w.Object == "" {
+		a.fake.Delete(kube.Ref{Kind: kube.Kind(w.Kind), Namespace: w.Namespace, Name: w.Name})
+	} else if err := a.fake.Apply(w.Object); err != nil {
+		return fmt.Errorf("apply %s %s/%s: %w", w.Kind, w.Namespace, w.Name, err)
+	}
+	revision := a.fake.Revision()
+	a.rec.Change(history.Change{
+		At: at, Revision: uint64(revision), Kind: w.Kind, Namespace: w.Namespace, Name: w.Name, Object: w.Object, Class: w.Class,
+	})
+	if oldest := a.remember(mark{at, revision}); oldest != 0 {
+		a.fake.CompactTo(oldest)
+		a.fake.Requests() // which it would remember for ever
+	}
+	return nil
+}
+
+// remember adds a mark and forgets old ones; then it gives the oldest that is left. The fake asks while it is locked, so it is
+// not asked under the lock of a.
+func (a *API) remember(m mark) kube.Revision {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.marks = append(a.marks, m)
+	if m.at-a.marks[0].at <= keep+time.Second {
+		return 0
+	}
+	i := slices.IndexFunc(a.marks, func(old mark) bool { return m.at-old.at <= keep })
+	a.marks = slices.Clone(a.marks[i:])
+	return a.marks[0].revision
+}
+
+// Restore takes the API back to what it was some time ago, and gives the objects that there are then.
+func (a *API) Restore(ago time.Duration) (map[traffic.Key]string, error) {
+	at := a.rec.Now()
+	r := a.before(ago)
+	if r == 0 || !a.fake.Restore(r) {
+		return nil, fmt.Errorf("nothing is known of %v ago", ago)
+	}
+	a.mu.Lock()
+	a.marks = slices.DeleteFunc(a.marks, func(m mark) bool { return m.revision > r })
+	a.mu.Unlock()
+	a.rec.Change(history.Change{At: at, Revision: uint64(r), Reset: true})
+	return a.State(), nil
+}
+
+// State is what is stored.
+func (a *API) State() map[traffic.Key]string {
+	out := make(map[traffic.Key]string)
+	for _, text := range a.fake.Objects() {
+		out[keyOf(text)] = string(text)
+	}
+	return out
+}
+
+func keyOf(object []byte) traffic.Key {
+	var o struct {
+		Kind     string
+		Metadata struct{ Namespace, Name string }
+	}
+	if err := json.Unmarshal(object, &o); err != nil {
+		panic(err) // it was made here, or it was stored
+	}
+	return traffic.Key{Kind: o.Kind, Namespace: o.Metadata.Namespace, Name: o.Metadata.Name}
+}
+
+// before is the revision of some time ago; 0 if it is not known.
+func (a *API) before(ago time.Duration) kube.Revision {
+	now := a.rec.Now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var r kube.Revision
+	for _, m := range a.marks {
+		if now-m.at < ago {
+			break
+		}
+		r = m.revision
+	}
+	return r
+}
+
+func noteOf(ctx context.Context) *note {
+	n, ok := ctx.Value(noteKey{}).(*note)
+	if !ok {
+		return &note{}
+	}
+	return n
+}
+
+// now are the faults that a request of a member meets.
+func (a *API) now(member, path string) []APIFault {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var out []APIFault
+	for _, f := range a.faults[member] {
+		if strings.Contains(path, f.Path) {
+			out = append(out, f.APIFault)
+		}
+	}
+	return out
+}
+
+// conductList is how a request that is no watch goes wrong.
+func (a *API) conductList(r *http.Request) kubetest.Fault {
+	n := noteOf(r.Context())
+	discovery := r.URL.Path == kubetest.Discovery || r.URL.Path == kubetest.Groups
+	cached := r.URL.Query().Has("resourceVersion")
+	for _, f := range a.now(n.member, r.URL.Path) {
+		n.fault = f.Name
+		switch {
+		case discovery && f.Name == DiscoveryFlaps && r.URL.Path == kubetest.Discovery && a.flaps.Add(1)%2 == 0:
+			return kubetest.Fault{Status: http.StatusNotFound}
+		case discovery && f.Name == DiscoveryFails, f.Name == APIStatus:
+			return kubetest.Fault{Status: f.Status}
+		case discovery:
+		case f.Name == ListEmpty && cached:
+			return kubetest.Fault{Without: 100}
+		case f.Name == ListHalf && cached:
+			return kubetest.Fault{Without: 65}
+		case f.Name == ListShort:
+			return kubetest.Fault{Short: -7}
+		case f.Name == ListOther:
+			return kubetest.Fault{Body: []byte(`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[]}`), ContentType: "application/json"}
+		case f.Name == ListStale && cached:
+			if before := a.before(3 * time.Second); before != 0 {
+				return kubetest.Fault{State: before}
+			}
+		}
+		n.fault = ""
+	}
+	return kubetest.Fault{}
+}
+
+// conductWatch is how a watch goes wrong from its beginning.
+func (a *API) conductWatch(r *http.Request) kubetest.WatchFault {
+	n := noteOf(r.Context())
+	for _, f := range a.now(n.member, r.URL.Path) {
+		n.fault = f.Name
+		switch f.Name {
+		case WatchGone:
+			return kubetest.WatchFault{Gone: true}
+		case WatchCut:
+			return kubetest.WatchFault{Cut: 3}
+		case WatchEmpty:
+			return kubetest.WatchFault{Empty: true}
+		case NoBookmarks:
+			return kubetest.WatchFault{NoBookmarks: true}
+		case APIStatus:
+			return kubetest.WatchFault{Status: f.Status}
+		}
+		n.fault = ""
+	}
+	return kubetest.WatchFault{}
+}
+
+// mute reports whether a watch is silent.
+func (a *API) mute(ctx context.Context) bool {
+	member := noteOf(ctx).member
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.ContainsFunc(a.faults[member], func(f *apiFault) bool { return f.Name == WatchSilent })
+}
+
+// answered records what was given.
+func (a *API) answered(ctx context.Context, got kubetest.Answer) {
+	n := noteOf(ctx)
+	if n.member == "" || got.Status != http.StatusOK && n.fault == "" {
+		return
+	}
+	kind := string(got.Kind)
+	if kind == "" {
+		kind = "Discovery"
+	}
+	a.rec.Read(history.Read{
+		At: a.rec.Now(), Member: n.member, Kind: kind, Verb: got.Verb, Revision: uint64(got.Revision), Whole: n.fault == "", Fault: n.fault,
+	})
+}
