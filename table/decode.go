@@ -44,7 +44,7 @@ type Decoder struct {
 	canonical bool // so far
 	routes    []*Route
 	printed   []*Route // those of routes that do not have the text of the document
-	err       error // why there will be no table; the rest is only counted
+	err       error    // why there will be no table; the rest is only counted
 }
 
 // scanState says where in the language a byte stands.

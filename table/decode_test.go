@@ -76,6 +76,7 @@ var documents = []string{
 	"a:\n*\n->\n<shunt>;", "a: * -> <roundRobin, \"http://10.0.0.1:80?zone=x\", \"http://10.0.0.2:80?zone=y\">;",
 	"a: * -> <roundRobin,\"http://10.0.0.1:80?zone=x\">;", "a: Host(\"^(a)$\") && Host(/b/) -> <shunt>;", "a: * -> <shunt>;\r\nb: * -> <shunt>;",
 	"a: PathRegexp(/b\nc/) -> <shunt>;", "a: Path(\"/b\nc\") -> <shunt>;", "a: Path(`/b\nc`) -> <shunt>;",
+	"a: PathRegexp(/b\nc/) -> <shunt>;\nd: * -> <shunt>;", "a: Path(\"/b\nc\") -> <shunt>;\nd: * -> <shunt>;",
 	"x", "a: * -> <shunt>;\nb: *", "Z: * -> <shunt>;\na: * -> <shunt>;",
 }
 
