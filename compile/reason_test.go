@@ -13,8 +13,8 @@ import (
 // around it, so that a change can be refused for it. Those of the others do come and go.
 func TestElsewhere(t *testing.T) {
 	p := newPool(t)
-	// An object can have these through its own fault, and also because of the type or the default filters of a Service.
-	mixed := []compile.Reason{compile.BackendRefused, compile.WouldCrashProxy}
+	// An object can have these through its own fault, and also because of the type, the default filters or the addresses of a Service.
+	mixed := []compile.Reason{compile.BackendRefused, compile.WouldCrashProxy, compile.NotParsable}
 	changed := make(map[compile.Reason]bool) // while the object was the same
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 11))

@@ -121,7 +121,7 @@ func TestTrialSaysWhatIsReported(t *testing.T) {
 		compile.DuplicateID, compile.Shadows, compile.WouldCrashProxy, compile.NotParsable, compile.InvalidExpression, compile.NullEntry,
 		compile.InvalidObject, compile.TLSSecret, compile.ServiceNotFound,
 	} {
-		if seen[reason] < 30 {
+		if seen[reason] < 20 {
 			t.Errorf("the trials met %d problems %s: they say little about them", seen[reason], reason)
 		}
 	}
@@ -158,23 +158,31 @@ func TestTrialsDoNotMeetEachOther(t *testing.T) {
 		}}}}
 	}
 	compiler := mustCompiler(t, compile.Options{})
-	for _, c := range []struct {
+	// Served in any case, between the ones that are tried, and without backends.
+	middle := &kube.Ingress{Meta: kube.Meta{Namespace: "ns", Name: "k"}, Spec: &kube.IngressSpec{}}
+	m := []*kube.Ingress{ingress("m", 80)}
+	var served []*kube.Ingress
+	for i, c := range []struct {
 		served []*kube.Ingress
 		name   string
 		port   int
 		want   []compile.Reason
 	}{
-		{nil, "i", 80, []compile.Reason{compile.NoEndpoints}},
-		{nil, "i", 81, nil},
-		{nil, "i", 80, []compile.Reason{compile.NoEndpoints}},
-		{[]*kube.Ingress{ingress("m", 80)}, "a", 81, nil}, // before the one that is served
-		{[]*kube.Ingress{ingress("m", 80)}, "m", 81, nil}, // in its place
-		{[]*kube.Ingress{ingress("m", 80)}, "z", 81, []compile.Reason{compile.NoEndpoints}},
+		{nil, "a", 80, []compile.Reason{compile.NoEndpoints}},
+		{nil, "a", 81, nil},
+		{nil, "z", 81, nil},
+		{nil, "a", 80, []compile.Reason{compile.NoEndpoints}},
+		{m, "a", 81, nil}, // before the one that is served
+		{m, "m", 81, nil}, // in its place
+		{m, "z", 81, []compile.Reason{compile.NoEndpoints}},
 	} {
-		compiler.Compile(&kube.Snapshot{
-			Intent:   kube.Intent{Ingresses: c.served},
-			Backends: kube.Backends{Services: []*kube.Service{service}, Endpoints: []*kube.Endpoints{endpoints}},
-		})
+		if i == 0 || !slices.Equal(c.served, served) {
+			served = c.served
+			compiler.Compile(&kube.Snapshot{
+				Intent:   kube.Intent{Ingresses: append([]*kube.Ingress{middle}, served...)},
+				Backends: kube.Backends{Services: []*kube.Service{service}, Endpoints: []*kube.Endpoints{endpoints}},
+			})
+		}
 		trial, err := compiler.Try(ingress(c.name, c.port))
 		if err != nil {
 			t.Fatal(err)

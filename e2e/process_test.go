@@ -22,7 +22,7 @@ import (
 
 const (
 	// patience is how long anything may take before a test gives up. It decides nothing else.
-	patience = 30 * time.Second
+	patience = 2 * time.Minute
 	// pollMillis is the poll interval of the server in these tests.
 	pollMillis = 300
 )

@@ -96,8 +96,8 @@ func TestMethodCopySharesNothing(t *testing.T) {
 	r := one(t, everything)
 	before := r.String()
 	c := r.Copy()
-	c.LBEndpoints[0].Address, c.HostRegexps[0], c.PathRegexps[0] = "x", "x", "x"
-	c.Headers["a"], c.HeaderRegexps["c"][0] = "x", "x"
+	c.LBEndpoints[0].Address, c.HostRegexps[0], c.PathRegexps[0] = "spoilt", "spoilt", "spoilt"
+	c.Headers["a"], c.HeaderRegexps["c"][0] = "spoilt", "spoilt"
 	delete(c.HeaderRegexps, "c")
 	spoil(c)
 	if got := r.String(); got != before {

@@ -156,6 +156,11 @@ func TestCanonicalForm(t *testing.T) {
 			&eskip.Route{Predicates: []*eskip.Predicate{p("Method", "GET"), p("Method", "PUT"), p("Path", "/y")}},
 		},
 		{
+			"many hosts",
+			&eskip.Route{HostRegexps: []string{"d", "c", "b", "a"}},
+			&eskip.Route{Predicates: []*eskip.Predicate{p("Host", "d"), p("Host", "c"), p("Host", "b"), p("Host", "a")}},
+		},
+		{
 			"load balanced",
 			&eskip.Route{BackendType: eskip.LBBackend, Backend: "x", Shunt: true, LBAlgorithm: "random", LBEndpoints: []*eskip.LBEndpoint{b, a}},
 			&eskip.Route{BackendType: eskip.LBBackend, LBAlgorithm: "random", LBEndpoints: []*eskip.LBEndpoint{a, b}},

@@ -22,6 +22,7 @@ func TestEndpointTextIsSplitIntoAddressAndZone(t *testing.T) {
 		{"http://y?zone=z_1.2-3", "http://y", "z_1.2-3", ""},
 		{"http://x?zone=a#f", "http://x#f", "a", ""},
 		{"http://x/#f?zone=a", "http://x/#f?zone=a", "", ""},
+		{"?zone=a#f", "#f", "a", ""},
 		{"HTTP://X?zone=a", "http://X", "a", "http://X?zone=a"},
 		{"10.0.0.1:80?zone=a", "10.0.0.1:80?zone=a", "", ""},
 		{"not a url", "not a url", "", ""},

@@ -29,6 +29,8 @@ func TestParsedRoutesPrintAs(t *testing.T) {
 			`r: Path("/p") && Host(/h/) && PathRegexp(/y/) && PathRegexp(/x/) && Method("M") && Header("k", "v") && HeaderRegexp("k", /v/) && B() && A() -> <shunt>;`},
 		{`r: HeaderRegexp("b", /1/) && HeaderRegexp("a", /2/) && HeaderRegexp("a", /1/) -> <shunt>`,
 			`r: HeaderRegexp("a", /1/) && HeaderRegexp("a", /2/) && HeaderRegexp("b", /1/) -> <shunt>;`},
+		{`r: HeaderRegexp("c", /d/) && Header("b", "1") && Header("a", "1") -> <shunt>`,
+			`r: Header("a", "1") && Header("b", "1") && HeaderRegexp("c", /d/) -> <shunt>;`},
 		// sorted as text: a quote is behind an exclamation mark
 		{`r: Header("a", "1") && Header("a!", "2") -> <shunt>`, `r: Header("a!", "2") && Header("a", "1") -> <shunt>;`},
 

@@ -43,7 +43,8 @@ type Decoder struct {
 	separate  bool // a definition has ended: a newline comes next in the canonical form
 	canonical bool // so far
 	routes    []*Route
-	err       error // why there will be no table; the rest is only counted
+	printed   []*Route // those of routes that do not have the text of the document
+	err       error    // why there will be no table; the rest is only counted
 }
 
 // scanState says where in the language a byte stands.
@@ -100,7 +101,7 @@ func (d *Decoder) fail(err error) {
 	if d.err == nil || errors.Is(err, ErrTooLarge) {
 		d.err = err
 	}
-	d.buf, d.batch, d.ends, d.routes, d.base, d.cursor = nil, nil, nil, nil, nil, cursor{}
+	d.buf, d.batch, d.ends, d.routes, d.printed, d.base, d.cursor = nil, nil, nil, nil, nil, nil, cursor{}
 }
 
 // definitions takes the definitions that are complete out of buf.
@@ -169,6 +170,7 @@ func (d *Decoder) parseBatch() error {
 		route, ok := keepText(line, parsed[i])
 		if !ok {
 			route, d.canonical = NewRoute(parsed[i]), false
+			d.printed = append(d.printed, &route)
 		}
 		if err := d.add(&route); err != nil {
 			return err
@@ -275,6 +277,7 @@ func (d *Decoder) parse(text string) error {
 	for _, r := range routes {
 		if r.Text != text {
 			d.canonical = false
+			d.printed = append(d.printed, r)
 		}
 		if err := d.add(r); err != nil {
 			return err
@@ -333,10 +336,10 @@ func (d *Decoder) Table(revision uint64, at time.Time) (*Table, error) {
 	if !d.separate && len(d.routes) > 0 {
 		d.canonical = false // a newline at the end
 	}
-	routes, base := d.routes, d.base
+	routes, printed, base := d.routes, d.printed, d.base
 	d.fail(errors.New("the table of this document was taken already"))
 	if !d.canonical {
-		return printedTable(routes, revision, at)
+		return printedTable(routes, printed, revision, at)
 	}
 	if base == nil {
 		list, err := NewList(routes)
@@ -352,18 +355,23 @@ func (d *Decoder) Table(revision uint64, at time.Time) (*Table, error) {
 	return base.Next(list, revision, at), nil
 }
 
-// printedTable is that of a document in another form: all routes are printed anew.
-func printedTable(routes []*Route, revision uint64, at time.Time) (*Table, error) {
-	printed := make([]*Route, len(routes))
+// printedTable is that of a document in another form: all routes are printed anew, apart from those that were printed. These
+// are not read again: a control character in an expression would be escaped a second time.
+func printedTable(routes, printed []*Route, revision uint64, at time.Time) (*Table, error) {
+	all := make([]*Route, len(routes))
 	for i, r := range routes {
+		if len(printed) > 0 && printed[0] == r {
+			all[i], printed = r, printed[1:]
+			continue
+		}
 		parsed, err := eskip.Parse(r.Text)
 		if err != nil || len(parsed) != 1 {
 			return nil, fmt.Errorf("parse %.100q again: %d routes: %w", r.Text, len(parsed), err)
 		}
 		own := NewRoute(parsed[0])
-		printed[i] = &own
+		all[i] = &own
 	}
-	list, err := NewList(printed)
+	list, err := NewList(all)
 	if err != nil {
 		return nil, err
 	}

@@ -75,6 +75,8 @@ var documents = []string{
 	`a: PathRegexp(/[;]/) -> "http://10.0.0.1:80";`, `a: Path("/`, `a: PathRegexp(/`, "a: * /", "a: * -> <shunt>; /", "a: * -> <shunt>;\x00",
 	"a:\n*\n->\n<shunt>;", "a: * -> <roundRobin, \"http://10.0.0.1:80?zone=x\", \"http://10.0.0.2:80?zone=y\">;",
 	"a: * -> <roundRobin,\"http://10.0.0.1:80?zone=x\">;", "a: Host(\"^(a)$\") && Host(/b/) -> <shunt>;", "a: * -> <shunt>;\r\nb: * -> <shunt>;",
+	"a: PathRegexp(/b\nc/) -> <shunt>;", "a: Path(\"/b\nc\") -> <shunt>;", "a: Path(`/b\nc`) -> <shunt>;",
+	"a: PathRegexp(/b\nc/) -> <shunt>;\nd: * -> <shunt>;", "a: Path(\"/b\nc\") -> <shunt>;\nd: * -> <shunt>;",
 	"x", "a: * -> <shunt>;\nb: *", "Z: * -> <shunt>;\na: * -> <shunt>;",
 }
 
@@ -226,6 +228,37 @@ func TestDeltaIsReadWithinALimit(t *testing.T) {
 		d, err := table.ReadDelta(strings.NewReader(c.text), c.limit)
 		if (err == nil) != c.ok || (d == nil) == c.ok {
 			t.Errorf("%s: %v, error %.200v", name, d != nil, err)
+		}
+	}
+}
+
+// brokenOnce fails at one place and could be read on behind it.
+type brokenOnce struct {
+	r    io.Reader
+	left int // bytes before it
+	done bool
+}
+
+var errBroken = errors.New("connection reset")
+
+func (b *brokenOnce) Read(p []byte) (int, error) {
+	if b.left == 0 && !b.done {
+		b.done = true
+		return 0, errBroken
+	}
+	if !b.done {
+		p = p[:min(len(p), b.left)]
+	}
+	n, err := b.r.Read(p)
+	b.left -= n
+	return n, err
+}
+
+func TestADeltaIsNotReadOnBehindAnError(t *testing.T) {
+	text := `{"base":"` + strings.Repeat("1", 64) + `","later":[{}],"target":"` + strings.Repeat("2", 64) + `","count":1,"deletes":["a","b"]}`
+	for n := range text {
+		if d, err := table.ReadDelta(&brokenOnce{r: strings.NewReader(text), left: n}, 1000); !errors.Is(err, errBroken) || d != nil {
+			t.Errorf("an error behind %d bytes: %v, %v", n, d, err)
 		}
 	}
 }

@@ -56,9 +56,17 @@ func TestFileIsADocumentThatEverybodyReads(t *testing.T) {
 
 func TestEveryTornFileIsRefused(t *testing.T) {
 	file := parse(t, document).MarshalFile(table.FileMeta{Saved: saved, Origin: "test"})
+	text := bytes.LastIndex(file, []byte("\n// ")) // the last line of the header
+	text += 2 + bytes.IndexByte(file[text+1:], '\n')
 	for n := range file {
-		if _, _, err := table.ParseFile(file[:n]); !errors.Is(err, table.ErrTruncated) {
-			t.Fatalf("the first %d of %d bytes gave %v, want ErrTruncated", n, len(file), err)
+		where := "within the first line"
+		if n >= text {
+			where = fmt.Sprintf("%d bytes of text", n-text)
+		} else if n > bytes.IndexByte(file, '\n') {
+			where = "within the header"
+		}
+		if _, _, err := table.ParseFile(file[:n]); !errors.Is(err, table.ErrTruncated) || !strings.Contains(err.Error(), where) {
+			t.Fatalf("the first %d of %d bytes gave %v, want ErrTruncated that says %s", n, len(file), err, where)
 		}
 	}
 }

@@ -212,6 +212,21 @@ func TestListSharesWhatDidNotChange(t *testing.T) {
 	if n := len(after.Blocks()); n < 20 || shared != n-1 {
 		t.Errorf("%d of %d blocks are shared, want all but one of many", shared, n)
 	}
+	for i, b := range before.Blocks() { // with the first route of a block goes its cut
+		after, err := before.With(nil, []string{b.Routes()[0].ID})
+		if err != nil {
+			t.Fatal(err)
+		}
+		made := 0
+		for _, b := range after.Blocks() {
+			if !slices.Contains(before.Blocks(), b) {
+				made++
+			}
+		}
+		if made > 2 { // the block in front of it has taken it over, and may have become too long
+			t.Errorf("without the first route of block %d, %d blocks are new", i, made)
+		}
+	}
 	if same, err := after.With(nil, nil); err != nil || &same.Blocks()[0] != &after.Blocks()[0] {
 		t.Errorf("no change gives another list, error %v", err)
 	}

@@ -152,7 +152,7 @@ func configOf(t *testing.T, replace ...string) kubelet.Config {
 
 func start(t *testing.T, c kubelet.Config) *kubelet.Pod {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	p, err := kubelet.Start(ctx, c)
 	if err != nil {
