@@ -129,6 +129,10 @@ abuse: ## measure what a well-behaved client notices of 500 to 10,000 others tha
 	ROUTESRV_ABUSE=full go test ./robustness/abuse -v -count 1 -timeout 30m
 
 MUTATE ?=
+.PHONY: corpus
+corpus: ## fuzz every target for a while, and keep some of what is new for the ordinary tests
+	hack/corpus.sh 10 6
+
 .PHONY: mutate
 mutate: ## change the code and see whether the tests notice (MUTATE='-packages guard -n 60 -goal 90', or -help)
 	@go run ./hack/mutate $(MUTATE)
