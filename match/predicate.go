@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/internal/catalogue"
 )
 
 // verdict is the value of a predicate. Of several the lowest is that of all together.
@@ -124,19 +125,9 @@ func newShutdown(_ *builder, args []any) (condition, error) {
 // arity checks the number of arguments; a most below zero is no limit.
 func arity(args []any, least, most int) error {
 	if len(args) < least || most >= 0 && len(args) > most {
-		return fmt.Errorf("%d arguments: want %s", len(args), arityText(least, most))
+		return fmt.Errorf("%d arguments: want %s", len(args), catalogue.ArityText(least, most))
 	}
 	return nil
-}
-
-func arityText(least, most int) string {
-	switch {
-	case most < 0:
-		return fmt.Sprintf("at least %d", least)
-	case least == most:
-		return fmt.Sprint(least)
-	}
-	return fmt.Sprintf("%d to %d", least, most)
 }
 
 // texts are the arguments of a predicate that takes only strings.

@@ -62,11 +62,7 @@ func newServer(cfg *config.RouteServer, log *slog.Logger, std setup.Stdio) (*ser
 		Source: source, Upstream: upstream, Peers: askPeers, Compile: cfg.Compile, Guard: cfg.Guard,
 		Interval: cfg.Poll.Interval, MaxBackoff: cfg.Poll.MaxBackoff,
 		Address: cfg.Listen.Address, SupportAddress: cfg.Listen.SupportAddress,
-		TLS: httpserve.TLSConfig{
-			Enable: cfg.TLS.Enable, CertFiles: cfg.TLS.CertFiles, KeyFiles: cfg.TLS.KeyFiles,
-			MinVersion: cfg.TLS.MinVersion, RequireClientCert: cfg.TLS.MTLS,
-			CAFiles: cfg.TLS.CAFiles, AppendSystemCAs: cfg.TLS.AppendSystemCAs,
-		},
+		TLS:                 tlsConfig(cfg.TLS),
 		RequestFilters:      cfg.RequestFilters,
 		Redis:               server.Shard(cfg.Shards.Redis),
 		Valkey:              server.Shard(cfg.Shards.Valkey),
@@ -146,5 +142,13 @@ func setProfileRates(l config.Listen) {
 	}
 	if l.MemProfileRate != 0 {
 		runtime.MemProfileRate = l.MemProfileRate
+	}
+}
+
+// tlsConfig is the TLS of a main listener, as the flags have it.
+func tlsConfig(c config.TLS) httpserve.TLSConfig {
+	return httpserve.TLSConfig{
+		Enable: c.Enable, CertFiles: c.CertFiles, KeyFiles: c.KeyFiles, MinVersion: c.MinVersion,
+		RequireClientCert: c.MTLS, CAFiles: c.CAFiles, AppendSystemCAs: c.AppendSystemCAs,
 	}
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/routesrv/routesrv/internal/admission"
 	"github.com/routesrv/routesrv/internal/config"
-	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/internal/setup"
 )
 
@@ -46,10 +45,7 @@ func newWebhook(cfg *config.RouteServer, log *slog.Logger, std setup.Stdio) (*ad
 		Interval: cfg.Poll.Interval, MaxBackoff: cfg.Poll.MaxBackoff,
 		Address: cfg.Listen.Address, SupportAddress: cfg.Listen.SupportAddress, MaxConnections: cfg.Listen.MaxConnections,
 		Drain: cfg.Listen.WaitForHealthcheckInterval, ShutdownTimeout: cfg.Listen.ShutdownTimeout,
-		TLS: httpserve.TLSConfig{
-			Enable: cfg.TLS.Enable, CertFiles: cfg.TLS.CertFiles, KeyFiles: cfg.TLS.KeyFiles, MinVersion: cfg.TLS.MinVersion,
-			RequireClientCert: cfg.TLS.MTLS, CAFiles: cfg.TLS.CAFiles, AppendSystemCAs: cfg.TLS.AppendSystemCAs,
-		},
+		TLS:    tlsConfig(cfg.TLS),
 		Logger: log, Registry: registry,
 	})
 }

@@ -74,7 +74,7 @@ func (f *spec) check(args []any) error {
 		return nil
 	}
 	if !f.takes(len(args)) {
-		return fmt.Errorf("%d arguments: want %s", len(args), f.arityText())
+		return fmt.Errorf("%d arguments: want %s", len(args), f.ArityText())
 	}
 	for i, a := range args {
 		kind := "s/n"
@@ -103,9 +103,9 @@ func (f *spec) takes(n int) bool {
 	return false
 }
 
-func (f *spec) arityText() string {
+func (f *spec) ArityText() string {
 	if f.open {
-		return arityText(f.arities[0], -1)
+		return ArityText(f.arities[0], -1)
 	}
 	texts := make([]string, len(f.arities))
 	for i, n := range f.arities {
@@ -267,7 +267,8 @@ func checkText(kind, s string) (err error) {
 	return err
 }
 
-func arityText(least, most int) string {
+// ArityText says how many arguments are wanted; a most below zero is no limit.
+func ArityText(least, most int) string {
 	switch {
 	case most < 0:
 		return fmt.Sprintf("at least %d", least)
