@@ -49,6 +49,9 @@ var allowed = map[string][]string{
 	// gate: the one place that decides which table is served
 	"gate": {"guard", "internal/audit", "internal/durable", "kube", "internal/proxysafe", "table"},
 
+	// fleet: who holds what
+	"fleet": {"table"},
+
 	// producers hand tables to the gate; these do not know each other
 	"internal/source/cluster":                 {"kube", "internal/source/cluster/internal/api", "internal/source/cluster/internal/lister"},
 	"internal/source/cluster/internal/decode": {"kube"},
@@ -131,7 +134,7 @@ var rows = []struct {
 	{"pure", []string{"compile", "match", "rollout", "shadowdiff"}},
 	{"answers", []string{"explain"}},
 	{"serving", []string{"etagcache"}},
-	{"seam", []string{"gate"}},
+	{"seam", []string{"gate", "fleet"}},
 	{"producers", []string{
 		"internal/source/cluster", "internal/source/manifests", "internal/source/filterdir", "internal/source/tables", "poller", "dataplane", "internal/claims",
 	}},
