@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/robustness"
+	"github.com/routesrv/routesrv/robustness/clock"
 	"github.com/routesrv/routesrv/robustness/history"
 	"github.com/routesrv/routesrv/robustness/plan"
 	"github.com/routesrv/routesrv/robustness/timeline"
@@ -44,7 +45,12 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	args := []string{"build", "-o", dir}
+	overlay, err := clock.Overlay(context.Background(), dir)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	args := []string{"build", "-overlay", overlay, "-o", dir}
 	if *soak == 0 { // where it is about memory, the race detector is in the way
 		args = append(args, "-race")
 	}
@@ -53,7 +59,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintf(os.Stderr, "build: %v: %s", err, out)
 		os.Exit(1)
 	}
-	binaries = world.Binaries{Routesrv: filepath.Join(dir, "routesrv"), Dataplane: filepath.Join(dir, "dataplane-client")}
+	binaries = world.Binaries{Routesrv: filepath.Join(dir, "routesrv"), Dataplane: filepath.Join(dir, "dataplane-client"), Clock: true}
 	code := m.Run()
 	_ = os.RemoveAll(dir)
 	os.Exit(code)

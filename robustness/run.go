@@ -4,8 +4,7 @@
 //
 // # What it does not do
 //
-// Clocks do not step: the wall clock has no namespace, so stepping it would step that of the whole machine, and a runtime with a clock
-// of its own would not be the binary that is released. The API is always the fake one; package e2e has the real one. Half a list
+// Wall clocks step only in programs that are built with the overlay of package clock. Half a list
 // that is no loss to wonder at, less than half of what is known, is not among the faults: nobody who reads it can tell. A
 // corrupted body is one that has a checksum in its encoding, or whose reader compares digests, for the same reason. Disks are full
 // or read-only only where this process may mount; a run says what it could not have.

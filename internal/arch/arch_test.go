@@ -103,6 +103,7 @@ var allowed = map[string][]string{
 	"robustness":            {"robustness/history", "robustness/plan", "robustness/record", "robustness/traffic", "robustness/world"},
 	"robustness/abuse":      {},
 	"robustness/clients":    {"robustness/history", "robustness/record"},
+	"robustness/clock":      {},
 	"robustness/faultproxy": {},
 	"robustness/history":    {},
 	"robustness/plan":       {"robustness/history"},
@@ -110,7 +111,7 @@ var allowed = map[string][]string{
 	"robustness/timeline":   {"robustness/history", "robustness/validate"},
 	"robustness/traffic":    {},
 	"robustness/world": {
-		"internal/kubetest", "internal/scale", "kube", "robustness/clients", "robustness/faultproxy", "robustness/history", "robustness/plan", "robustness/record", "robustness/traffic",
+		"internal/kubetest", "internal/scale", "kube", "robustness/clients", "robustness/clock", "robustness/faultproxy", "robustness/history", "robustness/plan", "robustness/record", "robustness/traffic",
 	},
 	"robustness/plants":                            {"robustness/clients", "robustness/faultproxy", "robustness/history", "robustness/plan", "robustness/record", "robustness/traffic", "robustness/validate", "robustness/world"},
 	"robustness/validate":                          {"compile", "eskip", "internal/wire", "kube", "robustness/history", "table"},

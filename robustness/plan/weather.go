@@ -18,6 +18,7 @@ const (
 	NoFiles   = "no-files"  // the process may open no more descriptors
 	DiskFull  = "disk-full"
 	ReadOnly  = "disk-read-only"
+	ClockStep = "clock-step"     // the wall clock of the process is Delay ahead, or behind if that is negative
 	Restore   = "revision-reset" // the API is restored from a copy of Delay ago; links are "api"
 )
 
@@ -41,7 +42,9 @@ var (
 	anyLink   = []string{"refuse", "reset", "delay", "hang", "stall", "drip", "cut", "half-close", "duplicate", "status", "html", "corrupt", "swap"}
 	apiOnly   = []string{"list-empty", "list-half", "list-short", "list-stale", "list-other", "api-status", "discovery-flaps", "discovery-status"}
 	watchOnly = []string{"watch-silent", "watch-gone", "watch-cut", "watch-empty", "no-bookmarks"}
-	process   = []string{Kill, Kill, Kill, Freeze, Partition, NoFiles, DiskFull, ReadOnly}
+	process   = []string{Kill, Kill, Kill, Freeze, Partition, NoFiles, DiskFull, ReadOnly, ClockStep}
+
+	clockSteps = []time.Duration{-24 * time.Hour, -time.Hour, -30 * time.Second, -2 * time.Second, 2 * time.Second, 30 * time.Second, time.Hour, 24 * time.Hour}
 
 	statuses    = []int{401, 403, 404, 409, 410, 429, 500, 503, 504}
 	apiStatuses = []int{401, 403, 404, 409, 410, 429, 500, 503, 504}
@@ -147,6 +150,8 @@ func (p *Plan) details(rng *rand.Rand, f *Fault) {
 		if rng.IntN(2) == 0 {
 			f.Bytes = 1 + rng.IntN(4000)
 		}
+	case ClockStep:
+		f.Delay = clockSteps[rng.IntN(len(clockSteps))]
 	case "status":
 		f.Status = statuses[rng.IntN(len(statuses))]
 	case "api-status", "discovery-status":

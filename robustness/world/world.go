@@ -26,6 +26,7 @@ import (
 type Binaries struct {
 	Routesrv, Dataplane string   // paths
 	Env                 []string // NAME=value, for both
+	Clock               bool     // they have been built with the overlay of package clock
 }
 
 // Config says what a World is made of.
