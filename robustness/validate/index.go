@@ -20,6 +20,9 @@ const (
 	afterPoll, afterWatch = 5 * time.Second, 100 * time.Second
 )
 
+// staleList is how a history calls a list that is whole and older than others.
+const staleList = "list-stale"
+
 // Index is a history with what the validators look up in it. It is for one goroutine. Make one with [NewIndex].
 type Index struct {
 	h        *history.History
@@ -158,9 +161,18 @@ func (x *Index) findReads() {
 		}
 	}
 	now := map[string]*open{}
+	newest := map[[2]string]uint64{} // by member and kind
 	for _, r := range x.h.Reads {
 		if m := x.members[r.Member]; r.Verb == "watch" || m == nil || m.Transport == "watch" {
 			continue // what a server lists that watches is no read
+		}
+		// A stale list is as good as another one to a server that has seen nothing newer.
+		list := [2]string{r.Member, r.Kind}
+		if r.Fault == staleList && r.Revision >= newest[list] {
+			r.Whole, r.Fault = true, ""
+		}
+		if r.Whole && r.Verb == "list" {
+			newest[list] = max(newest[list], r.Revision)
 		}
 		o := now[r.Member]
 		if r.Kind == "Ingress" && (o == nil || len(o.lists) > 1) || o == nil {
