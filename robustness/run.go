@@ -161,10 +161,20 @@ func (r *run) run(ctx context.Context) (*history.History, error) {
 	}
 	h := r.rec.End(history.Run{
 		Seed: r.plan.Seed, Started: r.rec.Started(), Duration: settled, Calm: calm, Settled: settled, Interval: r.plan.Interval,
-		Hold: r.plan.Hold, Window: r.plan.Window, MaxLoss: r.plan.MaxLoss, MemoryLimit: memoryLimit, Members: r.plan.Members, Plant: r.cfg.Plant, Patience: max(5*time.Second, r.plan.Timeout),
+		Hold: r.plan.Hold, Window: r.plan.Window, MaxLoss: r.plan.MaxLoss, MemoryLimit: memoryLimit, Members: r.plan.Members, Plant: r.cfg.Plant, Stretch: stretch(left),
+		Patience: max(5*time.Second, r.plan.Timeout),
 		Options: history.Options{EndpointSlices: true, Healthcheck: true, HTTPSRedirect: true}, // see world.process
 	})
 	return h, errors.Join(append(r.errs, ctx.Err())...)
+}
+
+// stretch is how many times longer things take with a share of the processors. With less than all of them what waits for its turn
+// waits for several others, so it is more than the share says.
+func stretch(left float64) float64 {
+	if left >= aloneShare {
+		return 1
+	}
+	return 2 / left
 }
 
 func enough(what string, rate, least float64) error {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -66,16 +67,7 @@ func (a *RealAPI) follow() error {
 		deleted: make(map[traffic.Key]uint64), news: make(chan struct{}),
 	}
 	for kind, k := range kinds {
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(a.real.URL, "/")+k.prefix+"/"+k.plural+"?watch=true", nil)
-		if err != nil {
-			end()
-			return err
-		}
-		resp, err := a.client.Do(r)
-		if err == nil && resp.StatusCode != http.StatusOK {
-			_ = resp.Body.Close()
-			err = fmt.Errorf("watch %s: %s", k.plural, resp.Status)
-		}
+		resp, err := a.watch(ctx, k.prefix+"/"+k.plural)
 		if err != nil {
 			a.writes.close()
 			return fmt.Errorf("real API: %w", err)
@@ -93,6 +85,27 @@ func (a *RealAPI) follow() error {
 		})
 	}
 	return nil
+}
+
+// watch begins a watch of everything of a kind. A kind that was just installed has no storage for a moment.
+func (a *RealAPI) watch(ctx context.Context, path string) (*http.Response, error) {
+	for deadline := time.Now().Add(writeLimit); ; sleep(ctx, 100*time.Millisecond) {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(a.real.URL, "/")+path+"?watch=true", nil)
+		if err != nil {
+			return nil, err
+		}
+		resp, err := a.client.Do(r)
+		if err == nil && resp.StatusCode == http.StatusOK {
+			return resp, nil
+		}
+		if err == nil {
+			_ = resp.Body.Close()
+			err = errors.New(resp.Status)
+		}
+		if time.Now().After(deadline) {
+			return nil, fmt.Errorf("watch %s: %w", path, err)
+		}
+	}
 }
 
 // deletions reads a watch to its end.
