@@ -136,8 +136,14 @@ func TestReadmeCommandServes(t *testing.T) {
 		t.Errorf("served:\n%s\ncompiled:\n%s", body, want)
 	}
 	etag = strings.Replace(etag, "+gzip", "", 1) // the Go client asks for gzip, curl does not
-	if !strings.Contains(string(readme), etag) {
-		t.Errorf("the README shows another ETag than %s", etag)
+	endpoints, err := os.ReadFile("../../docs/endpoints.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string][]byte{"README.md": readme, "docs/endpoints.md": endpoints} {
+		if !strings.Contains(string(text), etag) {
+			t.Errorf("%s shows another ETag than %s", name, etag)
+		}
 	}
 	cancel()
 	if status := <-ended; status != setup.ExitOK {
