@@ -18,8 +18,8 @@ const (
 // alertPrefix is how the names of all alerts begin, and nothing else in the runbook that is a heading.
 const alertPrefix = "Routesrv"
 
-// runbookParts are what each section of the runbook has, in this order.
-var runbookParts = []string{"**What you see.**", "**Why.**", "**What to do.**", "**How to check.**"}
+// runbookParts are the parts of each section of the runbook, in this order: whoever is woken types first and reads then.
+var runbookParts = []string{"**What to do.**", "**How to check.**", "**What you see.**", "**Why.**"}
 
 // alert is what counts of an alert: its name, and where it sends people.
 type alert struct{ name, runbook string }
