@@ -6,13 +6,13 @@
 //	routesrv diff [flags] A B        compare two tables
 //	routesrv match [flags] URL TABLE find the route of a request
 //	routesrv explain [flags] WHAT... PLACE
-//	                                 say what became of an object
-//	routesrv webhook [flags]         answer API servers before they store an Ingress or a RouteGroup
+//	                                 explain what happened to an object
+//	routesrv webhook [flags]         check an Ingress or a RouteGroup before the API server stores it
 //	routesrv version                 print the version
 //
-// A first argument "routesrv" is skipped, because manifests of Skipper's image have the name of the program there. SIGHUP reads the
+// A first argument "routesrv" is skipped, because manifests of Skipper's image have the program name there. SIGHUP reads the
 // source at once. The exit status is 0 after a normal end, 2 if the program could not start, and 1 if it failed later; compile,
-// diff, match and explain have their own, see there.
+// diff, match and explain have their own.
 package main
 
 import (

@@ -19,9 +19,9 @@ func (p *Parser) Peers(c *RouteServer) {
 			_, err = peersURL(s, "http")
 		}
 		return err
-	}), "The other replicas, as HOST:PORT or as a URL, such as routesrv-peers:9090 for a headless Service: each address of the host "+
-		"is one. A replica that starts without a checkpoint compares its first table with theirs. Without a scheme it is https "+
-		"if the main listener has TLS, else http. Empty: nobody is asked.")
+	}), "The other replicas, as HOST:PORT or as a URL, such as routesrv-peers:9090 for a headless Service: each address of the "+
+		"host is one replica. A replica that starts without a checkpoint compares its first table with theirs. The default "+
+		"scheme is https if the main listener has TLS, else http. Empty: ask no replicas.")
 	p.check(func() { p.checkPeers(c) })
 }
 
@@ -31,7 +31,7 @@ func (p *Parser) checkPeers(c *RouteServer) {
 	case c.Peers == "":
 		return
 	case len(c.Upstream.URLs) > 0:
-		p.warn("peers", "has no effect with --upstream, whose table is served as it is")
+		p.warn("peers", "has no effect with --upstream, whose table is served unchanged")
 		c.Peers = ""
 		return
 	}

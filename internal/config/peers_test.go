@@ -31,7 +31,7 @@ func TestPeersAreAURL(t *testing.T) {
 
 func TestPeersOfARelay(t *testing.T) {
 	c, got := relay(t, "--upstream=http://a", "--peers=b:9090")
-	want := []string{"--peers: has no effect with --upstream, whose table is served as it is"}
+	want := []string{"--peers: has no effect with --upstream, whose table is served unchanged"}
 	if diff := cmp.Diff(want, got); diff != "" || c.Peers != "" {
 		t.Errorf("peers %q, warnings (-want +got):\n%s", c.Peers, diff)
 	}

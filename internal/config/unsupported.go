@@ -33,9 +33,9 @@ func specialFlags() []unsupportedFlag {
 	return []unsupportedFlag{
 		{
 			name: "kubernetes-status-from-service", quiet: &empty,
-			instead: "this route server only reads, so the status of Ingresses would silently get old: let one writer that is " +
-				"made for it set the status, such as the controller of the load balancer, or keep one replica of Skipper's " +
-				"route server with this flag for nothing else; then leave the flag out here",
+			instead: "this route server only reads, so the status of Ingresses would silently become stale: let a dedicated " +
+				"writer set the status, such as the controller of the load balancer, or keep one replica of Skipper's route " +
+				"server with this flag for that purpose only; then remove the flag here",
 		},
 		{name: "kubernetes-enable-tls", boolean: true, reason: "it reads no Secrets, as Skipper's route server does not"},
 		{

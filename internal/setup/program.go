@@ -67,7 +67,7 @@ func (p Program) Configured(warnings []config.Warning, err error, std Stdio) (st
 		return ExitOK, false
 	case errors.Is(err, config.ErrChecked):
 		p.PrintWarnings(warnings, std)
-		fmt.Fprintln(std.Out, "the settings can be used")
+		fmt.Fprintln(std.Out, "configuration is valid")
 		return ExitOK, false
 	}
 	p.PrintWarnings(warnings, std)
