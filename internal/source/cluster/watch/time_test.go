@@ -212,6 +212,28 @@ func TestASilentWatchIsNoticedByTheRevision(t *testing.T) {
 	})
 }
 
+// A watch that was late and has caught up has shown everything: nothing is listed because of it, now or later.
+func TestAWatchThatCatchesUpIsNotListed(t *testing.T) {
+	inBubble(t, func(t *testing.T, server *kubetest.Server, w *watch.Watcher, log func() string) {
+		time.Sleep(time.Minute)
+		server.HoldWatches(clustertest.Services, true)
+		clustertest.Apply(t, server, "kind: Service\nmetadata: {name: new, namespace: n1}")
+		time.Sleep(40 * time.Second) // it is noticed that the watch lags, and nothing is done about it yet
+		server.HoldWatches(clustertest.Services, false)
+		readsUntil(t, w, time.Minute, func(s *kube.Snapshot, err error) bool { return err == nil && len(s.Services) == 2 })
+		server.Requests()
+		time.Sleep(4 * time.Minute)
+		for _, r := range server.Requests() {
+			if !strings.Contains(r.Query, "limit=1") && !strings.Contains(r.Query, "watch=true") && r.Path != kubetest.Discovery {
+				t.Errorf("request %s", r)
+			}
+		}
+		if strings.Contains(log(), watch.MessageSilent) {
+			t.Errorf("log\n%s", log())
+		}
+	})
+}
+
 // A kind that nobody writes to while others are written: its bookmarks keep it up, and nothing is listed again.
 func TestAnIdleKindIsNotListedAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, server *kubetest.Server, w *watch.Watcher, log func() string) {
