@@ -413,7 +413,12 @@ func TestReaderThatTakesNothingIsDropped(t *testing.T) {
 	streaming(t, etagcache.Config{Metrics: metrics}, func(t *testing.T, ctx context.Context, c *etagcache.Cache, tr *http.Transport) {
 		poll(c, manyRoutes(t, 0, 1), 1, time.Now())
 		listen(t, ctx, tr, watchURL, "", "")
-		time.Sleep(time.Minute + 31*time.Second)
+		time.Sleep(29 * time.Second)
+		synctest.Wait()
+		if n := len(c.Streams()); n != 1 {
+			t.Errorf("%d streams are open before half a minute is over, want one", n)
+		}
+		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		if n := len(c.Streams()); n != 0 {
 			t.Errorf("%d streams are open, want the one that takes nothing to be dropped", n)
