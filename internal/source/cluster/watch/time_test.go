@@ -271,6 +271,28 @@ func TestAWatchThatCatchesUpIsNotListed(t *testing.T) {
 	})
 }
 
+// However much has changed since somebody looked, it is worth one read.
+func TestChangesThatNobodyTookAreOne(t *testing.T) {
+	inBubble(t, func(t *testing.T, server *kubetest.Server, w *watch.Watcher, _ func() string) {
+		for i := range 5 {
+			clustertest.Apply(t, server, "kind: Service\nmetadata: {name: new, namespace: n1, labels: {n: \""+string(rune('a'+i))+"\"}}\nspec: {type: ExternalName, externalName: "+string(rune('a'+i))+"}")
+			time.Sleep(5 * time.Second)
+		}
+		told := 0
+		for range 5 {
+			synctest.Wait()
+			select {
+			case <-w.Changed():
+				told++
+			default:
+			}
+		}
+		if told != 1 {
+			t.Errorf("told %d times, want once", told)
+		}
+	})
+}
+
 // A kind that nobody writes to while others are written: its bookmarks keep it up, and nothing is listed again.
 func TestAnIdleKindIsNotListedAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, server *kubetest.Server, w *watch.Watcher, log func() string) {
