@@ -110,3 +110,26 @@ func TestTwoZonesEndTheStart(t *testing.T) {
 		t.Errorf("a zone and a file with one: %v", err)
 	}
 }
+
+// A switch that the guard holds up shows where every held table does, beside what is served.
+func TestHeldSwitchShowsWhatItWouldChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, ingress("a"), other("b"), other("c"), other("d"))
+		w.options = selective("other|skipper")
+		w.runServer(selective("^skipper$"))
+		cfg := w.config("Pre")
+		cfg.ModeFile = tempFile(t, "mode", "Pre")
+		p := w.run(cfg)
+		p.expect("Pre", "self", time.Second)
+		if got := p.admin(http.MethodGet, "/guard/held"); got.Code != http.StatusNotFound {
+			t.Errorf("status %d while nothing is held, want 404", got.Code)
+		}
+		p.setMode("Exec")
+		time.Sleep(20 * time.Second)
+		got := p.admin(http.MethodGet, "/guard/held?format=json")
+		body := got.Body.String()
+		if got.Code != http.StatusOK || !strings.Contains(body, p.status().Switch.Guard.Digest) || !strings.Contains(body, "b_example") {
+			t.Errorf("status %d: %s", got.Code, body)
+		}
+	})
+}
