@@ -117,7 +117,7 @@ func TestNarrowLinesFit(t *testing.T) {
 }
 
 // However narrow the lines are to be, a text has room to say something.
-func TestLinesAreNeverTooNarrowForATerm(t *testing.T) {
+func TestNarrowLinesHaveRoomForAText(t *testing.T) {
 	write := func(width int) string {
 		var b strings.Builder
 		if err := shadowdiff.WriteText(&b, goldenView(t), shadowdiff.TextOptions{Width: width}); err != nil {
