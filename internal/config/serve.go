@@ -48,6 +48,15 @@ func (p *Parser) Guard(c *guard.Config) {
 		"this, as a number or as 512MiB; 0 means no limit.")
 }
 
+// wholeSeconds reads --cache-max-age.
+func wholeSeconds(s string) (time.Duration, error) {
+	d, err := time.ParseDuration(s)
+	if err != nil || d < 0 || d > time.Hour || d%time.Second != 0 {
+		return 0, fmt.Errorf("%s: want whole seconds with their unit, such as 3s, from 0s to 1h", clip(s))
+	}
+	return d, nil
+}
+
 // parseRelease reads --guard-release.
 func parseRelease(s string) (manual bool, err error) {
 	switch s {
@@ -81,9 +90,15 @@ func (p *Parser) Listen(c *Listen, s *Source) {
 		"the support listener, the source and files. A full listener closes the connection that has been idle for longest.")
 	g.own("max-streams", number(&c.MaxStreams, DefaultMaxStreams, 0, math.MaxInt32), "Maximum number of clients that follow "+
 		"the table on /routes/watch; one more gets 429. 0 turns streams off.")
+	g.own("change-budget", duration(&c.ChangeBudget, 0, 0, time.Hour), "How long a change may wait that only adds endpoints to routes "+
+		"which have some. It waits for similar changes, or for the next change of another kind, and is served with them: each changed table "+
+		"costs every proxy as much as its first. Removed endpoints and changed objects never wait. 0 serves every change at once.")
+	g.own("cache-max-age", parsed("duration", &c.SharedMaxAge, "0s", wholeSeconds), "How long an HTTP cache between servers and proxies may "+
+		"serve an answer without asking again, in whole seconds. For the same time after that it may serve the answer while it asks, and for a "+
+		"day while no server answers. 0 makes caches ask for each request (Cache-Control: no-cache).")
 	g.own("problem-namespaces", number(&c.ProblemNamespaces, 0, 0, 10_000), "Number of namespaces, those with the most "+
 		"problems, with their own series of problems (routesrv_namespace_problems). 0 means none.")
-	g.skipper("enable-profile", boolean(&c.EnableProfile, false), "Serve profiles under /debug/pprof on the support listener.")
+	p.Profile(&c.EnableProfile)
 	g.skipper("block-profile-rate", number(&c.BlockProfileRate, 0, 0, math.MaxInt32), "Rate of the blocking profile, in "+
 		"nanoseconds per sample; 0 is off.")
 	g.skipper("mutex-profile-fraction", number(&c.MutexProfileFraction, 0, 0, math.MaxInt32), "Fraction of the mutex profile: "+
@@ -91,6 +106,11 @@ func (p *Parser) Listen(c *Listen, s *Source) {
 	g.skipper("memory-profile-rate", number(&c.MemProfileRate, 0, 0, math.MaxInt32), "Rate of the memory profile, in bytes per "+
 		"sample; 0 keeps the default of the Go runtime.")
 	p.check(func() { p.checkListen(c, s) })
+}
+
+// Profile adds the flag that serves profiles.
+func (p *Parser) Profile(enable *bool) {
+	p.group(GroupListen).skipper("enable-profile", boolean(enable, false), "Serve profiles under /debug/pprof on the support listener.")
 }
 
 func (p *Parser) checkListen(c *Listen, s *Source) {
