@@ -29,7 +29,8 @@ func (s *Server) supportEndpoints() []httpserve.Endpoint {
 		{Path: "/status", Methods: get, Handler: http.HandlerFunc(s.serveStatus),
 			Does: "JSON: table, source, upstream of a relay, guard, problems by severity, checkpoint"},
 		{Path: "/problems", Methods: get, Handler: http.HandlerFunc(s.serveProblems),
-			Does: "JSON: every [problem](problems.md) with id, owner, route, reason, severity, message, text for the team, and since when; `?namespace=`, `kind=`, `name=`, `reason=` and `severity=` choose"},
+			Does: "JSON: every [problem](problems.md) with id, owner, route, reason, severity, message, text for the team, and " +
+				"start time; `?namespace=`, `kind=`, `name=`, `reason=` and `severity=` filter"},
 		{Path: "/guard/held", Methods: get, Handler: guardpage.NewHeld(heldTables{s}),
 			Does: "how the held table differs from the served one, by owner: text, JSON or a page by `Accept`, or by `?format=text`, `json` or `html`; 404 while nothing is held"},
 		{Path: "/guard/accept", Methods: []string{http.MethodPost}, Handler: httpserve.Accept(s.tables.Accept, s.log),
@@ -39,7 +40,7 @@ func (s *Server) supportEndpoints() []httpserve.Endpoint {
 	if s.cfg.MaxStreams > 0 {
 		all = append(all, httpserve.Endpoint{
 			Path: "/debug/streams", Methods: get, Handler: http.HandlerFunc(s.serveStreams),
-			Does:      "JSON: every stream with client, zone, since when, table, lag and bytes, the oldest first",
+			Does:      "JSON: every stream with client, zone, start time, table, lag and bytes, the oldest first",
 			Condition: "unless `--max-streams` is 0",
 		})
 	}
