@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/httpstream"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
+	streaming "k8s.io/streaming/pkg/httpstream" // whose errors the dialer of WebSockets has
 )
 
 // session is one upgraded connection to the API server, on which all connections to the ports of a pod are streams.
@@ -131,7 +132,7 @@ func (c *Cluster) upgrade(ctx context.Context, p *Pod) (httpstream.Connection, e
 	}
 	plain := spdy.NewDialer(upgrader, &http.Client{Transport: within{ctx, transport}}, http.MethodPost, u)
 	dialer := portforward.NewFallbackDialer(sockets, plain, func(err error) bool {
-		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
+		return streaming.IsUpgradeFailure(err) || httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
 	})
 	conn, protocol, err := dialer.Dial(portforward.PortForwardProtocolV1Name)
 	if err != nil {
