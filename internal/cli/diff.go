@@ -153,7 +153,7 @@ func writeComparisons(s *session, status int, views []*shadowdiff.View, failed [
 // sides loads the tables: the arguments, and replicas where these are too few.
 func (j *diffJob) sides(ctx context.Context, s *session) []side {
 	if len(s.args) == 0 {
-		return replicaSides(s, ask(ctx, s, s.clusters, loadReplica(s)), false)
+		return replicaSides(ask(ctx, s, s.clusters, loadReplica(s)), false)
 	}
 	var all []side
 	local := tables.New(tables.Config{Stdin: s.std.In, Timeout: s.timeout})
@@ -163,7 +163,7 @@ func (j *diffJob) sides(ctx context.Context, s *session) []side {
 	}
 	if len(s.args) == 1 {
 		// What the cluster serves is the old state, and what was named the new one.
-		all = append(replicaSides(s, ask(ctx, s, s.clusters[:1], loadReplica(s)), true), all...)
+		all = append(replicaSides(ask(ctx, s, s.clusters[:1], loadReplica(s)), true), all...)
 	}
 	return all
 }
@@ -185,14 +185,20 @@ func (s *session) side(ctx context.Context, local *tables.Reader, place string) 
 			}
 			return nil, fmt.Errorf("no replica has the name %s", name)
 		}
-		return replicaSides(s, ask(ctx, s, []Cluster{one}, loadReplica(s)), true)
+		all := replicaSides(ask(ctx, s, []Cluster{one}, loadReplica(s)), true)
+		for i := range all {
+			if all[i].name == "" {
+				all[i].name = place
+			}
+		}
+		return all
 	}
 	if name, ok := strings.CutPrefix(place, "context/"); ok {
 		c, err := s.context(name)
 		if err != nil {
 			return []side{{name: place, err: err}}
 		}
-		return replicaSides(s, ask(ctx, s, []Cluster{c}, loadReplica(s)), true)
+		return replicaSides(ask(ctx, s, []Cluster{c}, loadReplica(s)), true)
 	}
 	source, err := local.Open(place)
 	if err != nil {
@@ -203,7 +209,7 @@ func (s *session) side(ctx context.Context, local *tables.Reader, place string) 
 }
 
 // replicaSides are the tables of replicas. With first it is one of each cluster: of the first replica that answers.
-func replicaSides(s *session, replies []reply[*tables.Table], first bool) []side {
+func replicaSides(replies []reply[*tables.Table], first bool) []side {
 	var all []side
 	for _, r := range replies {
 		if r.err != nil {

@@ -60,6 +60,9 @@ func (p Program) help(c command, set *pflag.FlagSet, places Places) string {
 		b.WriteString("\nExamples\n")
 	}
 	for _, e := range c.examples {
+		if !p.Remote && strings.Contains(e.call, "--context") {
+			continue
+		}
 		fmt.Fprintf(&b, "  %s\n      %s %s\n", e.what, p.Name, p.example(e.call))
 	}
 	b.WriteString("\nFlags\n" + set.FlagUsagesWrapped(100))
@@ -107,10 +110,10 @@ type choice struct {
 
 // String, Set and Type are what pflag asks of a value; so it is with the other values here.
 func (c *choice) String() string { return *c.dst }
-func (c *choice) Type() string   { return strings.Join(c.words, "|") }
+func (c *choice) Type() string   { return strings.TrimPrefix(strings.Join(c.words, "|"), "|") }
 func (c *choice) Set(s string) error {
 	if !slices.Contains(c.words, s) {
-		return fmt.Errorf("want %s", strings.Join(c.words, ", "))
+		return fmt.Errorf("want %s", strings.TrimPrefix(strings.Join(c.words, ", "), ", "))
 	}
 	*c.dst = s
 	return nil
