@@ -59,7 +59,7 @@ func (l *Listener) explain(ctx context.Context, query explain.Query) (*explain.E
 	}
 	switch {
 	case e.Schema == "" && p.status == http.StatusNotFound:
-		return nil, nil, fmt.Errorf("/explain: %s: this is for the support listener of a route server that reads a cluster", p.text)
+		return nil, nil, fmt.Errorf("/explain: %s %q: this is for the support listener of a route server that reads a cluster", p.text, p.line())
 	case e.Schema != explain.Schema:
 		return nil, nil, errors.New("the route server explains by the schema " + e.Schema + ", and this program knows " + explain.Schema)
 	}

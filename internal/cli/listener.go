@@ -80,12 +80,21 @@ func (p *page) refusal(path string) error {
 	if json.Unmarshal(p.body, &said) == nil && said.Error != "" {
 		text = said.Error
 	}
-	text, _, _ = strings.Cut(text, "\n")
-	if r := []rune(text); len(r) > 200 {
-		text = string(r[:200]) + "…"
-	}
+	text = firstLine(text)
 	if p.status == http.StatusNotFound && !strings.Contains(text, "no ") {
 		return fmt.Errorf("%s: %s: is this the support listener of a route server?", path, p.text)
 	}
 	return fmt.Errorf("%s: %s: %s", path, p.text, text)
+}
+
+// line is the first line of an answer that is not what was expected.
+func (p *page) line() string { return firstLine(string(p.body)) }
+
+// firstLine is what an error shows of a text.
+func firstLine(text string) string {
+	text, _, _ = strings.Cut(strings.TrimSpace(text), "\n")
+	if r := []rune(text); len(r) > 200 {
+		text = string(r[:200]) + "…"
+	}
+	return text
 }
