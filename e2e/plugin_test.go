@@ -291,7 +291,7 @@ func testPluginAccepts(t *testing.T, kubeconfig, dir string, servers ...*process
 		})
 	}
 	status, out, errs := runPlugin(t, kubeconfig, "held", "--context=prod-eu", "--timeout=60s")
-	if status != 1 || !strings.Contains(out, "held by routesrv-a, routesrv-b") || !strings.Contains(out, "accept --context prod-eu "+digest) {
+	if status != 1 || !strings.Contains(out, "held by routesrv-a, routesrv-b") || !strings.Contains(out, "accept --context prod-eu --kubeconfig "+kubeconfig+" --namespace "+pluginNamespace+" "+digest) {
 		t.Errorf("status %d\n%s%s", status, out, errs)
 	}
 	accept := []string{"accept", "--context=prod-eu", digest, "--by=Ada", "--why=moved", "--timeout=60s"}

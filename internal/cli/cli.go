@@ -187,6 +187,7 @@ type session struct {
 	std      Stdio
 	clusters []Cluster
 	args     []string // without the places
+	flags    *pflag.FlagSet
 	output   string   // text, wide or json
 	timeout  time.Duration
 	parallel int
@@ -200,6 +201,7 @@ func (p Program) run(ctx context.Context, c command, args []string, std Stdio) (
 	s := &session{program: p, places: places, std: std, now: p.clock()}
 	job := c.job()
 	set := p.flags(c, job, places, s)
+	s.flags = set
 	if err := set.Parse(args); err != nil {
 		if errors.Is(err, pflag.ErrHelp) {
 			_, err := io.WriteString(std.Out, p.help(c, set, places))

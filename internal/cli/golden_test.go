@@ -37,7 +37,10 @@ type world struct {
 	closed   bool
 }
 
-func (w *world) Define(*pflag.FlagSet) {}
+func (w *world) Define(set *pflag.FlagSet) {
+	set.StringP("namespace", "n", "routesrv", "")
+	set.String("selector", "app=x", "")
+}
 func (w *world) Args() string          { return "" }
 func (w *world) Clusters(args []string) ([]cli.Cluster, []string, error) {
 	return w.clusters, args, nil

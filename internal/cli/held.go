@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -133,15 +134,32 @@ func (s *session) writeHeld(r reply[*holding]) error {
 	return nil
 }
 
-// acceptPlace is what an acceptance has to name before the digest.
+// acceptPlace is what an acceptance has to name before the digest: the cluster, and the flags that chose its pods here.
 func (s *session) acceptPlace(cluster string) string {
-	switch {
-	case !s.program.Remote:
+	if !s.program.Remote {
 		return "URL... "
-	case cluster != "":
-		return "--context " + cluster + " "
 	}
-	return ""
+	place := ""
+	if cluster != "" {
+		place = "--context " + quoted(cluster) + " "
+	}
+	for _, name := range []string{"kubeconfig", "namespace", "selector", "support-port"} {
+		if f := s.flags.Lookup(name); f != nil && f.Changed {
+			place += "--" + name + " " + quoted(f.Value.String()) + " "
+		}
+	}
+	return place
+}
+
+// plainWord is a word that no shell changes.
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:@%+=-]+$`)
+
+// quoted is a word as a shell takes it.
+func quoted(word string) string {
+	if plainWord.MatchString(word) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
 type heldBy struct {
