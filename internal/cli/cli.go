@@ -188,7 +188,7 @@ type session struct {
 	clusters []Cluster
 	args     []string // without the places
 	flags    *pflag.FlagSet
-	output   string   // text, wide or json
+	output   string // text, wide or json
 	timeout  time.Duration
 	parallel int
 	named    bool // rows begin with the name of the cluster

@@ -41,7 +41,7 @@ func (w *world) Define(set *pflag.FlagSet) {
 	set.StringP("namespace", "n", "routesrv", "")
 	set.String("selector", "app=x", "")
 }
-func (w *world) Args() string          { return "" }
+func (w *world) Args() string { return "" }
 func (w *world) Clusters(args []string) ([]cli.Cluster, []string, error) {
 	return w.clusters, args, nil
 }

@@ -74,7 +74,7 @@ func (p *Pod) dial(ctx context.Context, port int) (net.Conn, error) {
 func (p *Pod) session(ctx context.Context) (*session, int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed {
+	if p.closed.Load() {
 		return nil, 0, ErrClosed
 	}
 	if p.open != nil {
@@ -90,6 +90,9 @@ func (p *Pod) session(ctx context.Context) (*session, int, error) {
 			return nil, 0, err
 		}
 		p.open = &session{conn}
+		if p.closed.Load() { // meanwhile; Close waits for mu to close this
+			return nil, 0, ErrClosed
+		}
 	}
 	p.next++
 	return p.open, p.next, nil
@@ -107,11 +110,11 @@ func (p *Pod) forget(s *session) {
 
 // Close ends all connections to the pod. Calls of Dial after it fail.
 func (p *Pod) Close() {
+	p.closed.Store(true)
 	// An upgrade that never ends holds mu: it must not keep Close.
 	go func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.closed = true
 		if p.open != nil {
 			p.open.conn.Close()
 			p.open = nil

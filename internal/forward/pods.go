@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,11 +37,11 @@ type Pod struct {
 	Ports map[string]int
 
 	cluster *Cluster
+	closed  atomic.Bool
 
-	mu     sync.Mutex // guards what follows
-	open   *session
-	next   int
-	closed bool
+	mu   sync.Mutex // guards what follows
+	open *session
+	next int
 }
 
 // Pods lists the pods that a selector such as app=web chooses, sorted by name. More than 200 are an error: the selector chooses something else
