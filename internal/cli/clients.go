@@ -243,9 +243,7 @@ func (j *clientsJob) write(s *session, replies []reply[*fleet.View], docs []docu
 	s.row(g, "CONTEXT", header)
 	var totals, notes []string
 	for i, r := range replies {
-		for _, m := range r.missing() {
-			notes = append(notes, m)
-		}
+		notes = append(notes, r.missing()...)
 		v := views[i]
 		if v == nil {
 			continue

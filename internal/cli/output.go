@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -46,9 +45,6 @@ type documentReplica struct {
 func resultName(status int) string {
 	return [...]string{Healthy: "healthy", Unhealthy: "unhealthy", Trouble: "trouble"}[status]
 }
-
-// worst is the exit status of several.
-func worst(statuses ...int) int { return slices.Max(append(statuses, Healthy)) }
 
 // writeDocument prints -o json. Characters that a terminal would act on are escaped inside of strings.
 func writeDocument(w io.Writer, command string, status int, clusters []documentCluster) error {

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/httpstream"
+	"k8s.io/streaming/pkg/httpstream"
 )
 
 // maxFailure bounds what a kubelet says about a connection that failed, in bytes.

@@ -9,10 +9,9 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/httpstream"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
-	streaming "k8s.io/streaming/pkg/httpstream" // whose errors the dialer of WebSockets has
+	"k8s.io/streaming/pkg/httpstream"
 )
 
 // session is one upgraded connection to the API server, on which all connections to the ports of a pod are streams.
@@ -125,7 +124,7 @@ func (p *Pod) Close() {
 // upgrade opens the connection of a port-forward: by WebSockets, and by SPDY where the API server or a proxy before it refuses these.
 func (c *Cluster) upgrade(ctx context.Context, p *Pod) (httpstream.Connection, error) {
 	u := c.base.JoinPath("api", "v1", "namespaces", p.Namespace, "pods", p.Name, "portforward")
-	sockets, err := portforward.NewSPDYOverWebsocketDialer(u, c.config)
+	sockets, err := portforward.NewSPDYOverWebsocketDialerForStreaming(u, c.config)
 	if err != nil {
 		return nil, err
 	}
@@ -133,9 +132,9 @@ func (c *Cluster) upgrade(ctx context.Context, p *Pod) (httpstream.Connection, e
 	if err != nil {
 		return nil, err
 	}
-	plain := spdy.NewDialer(upgrader, &http.Client{Transport: within{ctx, transport}}, http.MethodPost, u)
-	dialer := portforward.NewFallbackDialer(sockets, plain, func(err error) bool {
-		return streaming.IsUpgradeFailure(err) || httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
+	plain := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: within{ctx, transport}}, http.MethodPost, u)
+	dialer := portforward.NewFallbackDialerForStreaming(sockets, plain, func(err error) bool {
+		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
 	})
 	conn, protocol, err := dialer.Dial(portforward.PortForwardProtocolV1Name)
 	if err != nil {
