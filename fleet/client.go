@@ -29,6 +29,7 @@ type client struct {
 	streams  int32 // open ones
 	kind     kind
 	pod      bool
+	applied  appliedCode // of the report
 }
 
 // milliseconds is a time that takes four bytes.
@@ -76,9 +77,7 @@ type reported struct {
 	fetched *held // nil if its proxy has fetched nothing
 	took    int64 // when its proxy fetched
 	reason  string
-	counts  *Counts // of a relay
 	figures *figures
-	applied appliedCode
 }
 
 // pace is how long nothing may be heard from the client: with a stream it asks for nothing, so only reports count, or what the stream

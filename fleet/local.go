@@ -23,8 +23,7 @@ func (r *Registry) View() *View {
 	for _, c := range r.clients {
 		one := r.show(c, now)
 		v.Clients = append(v.Clients, one)
-		if kinds[c.kind] == RelayKind && c.report != nil && c.report.counts != nil {
-			n := *c.report.counts
+		if n, reports := r.relays[c.key]; reports {
 			v.Relays = append(v.Relays, Relay{ID: one.ID, Counts: n, Total: n.Total(), Heard: timeOf(c.report.at), State: one.State})
 		}
 	}
@@ -89,7 +88,7 @@ func (r *Registry) show(c *client, now int64) Client {
 	one.State, one.BehindVersions, behind = r.judge(c, now)
 	one.BehindSeconds = behind.Seconds()
 	if p := c.report; p != nil {
-		one.Applied, one.Reported = applieds[p.applied], timeOf(p.at)
+		one.Applied, one.Reported = applieds[c.applied], timeOf(p.at)
 		if p.figures != nil {
 			one.Figures = p.figures.show()
 		}

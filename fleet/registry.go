@@ -56,6 +56,7 @@ type Registry struct {
 	clients  map[string]*client
 	sources  map[netip.Addr]source // of the clients, by address
 	tables   map[table.Digest]*held
+	relays   map[string]Counts // what relays have reported of their clients
 	versions versions
 	madeRoom int64 // when room was last made
 	full     bool  // a client was refused since then
@@ -79,6 +80,7 @@ func New(cfg Config) *Registry {
 	return &Registry{
 		cfg: cfg, instance: newInstance(),
 		clients: make(map[string]*client), sources: make(map[netip.Addr]source), tables: make(map[table.Digest]*held),
+		relays: make(map[string]Counts),
 	}
 }
 
@@ -232,6 +234,7 @@ func (r *Registry) remove(c *client) {
 		r.release(c.report.fetched)
 	}
 	delete(r.clients, c.key)
+	delete(r.relays, c.key)
 	r.count(c, -1)
 }
 
@@ -332,7 +335,7 @@ func (r *Registry) Reported(identity string, address netip.Addr, report *Report)
 func (r *Registry) keep(c *client, report *Report, at time.Time) {
 	before := c.report
 	kept := &reported{
-		at: at.UnixNano(), applied: appliedCode(slices.Index(applieds[:], report.Applied)), reason: report.Rejected, counts: report.Clients,
+		at: at.UnixNano(), reason: report.Rejected,
 		took: at.Add(-seconds(report.FetchedAgo)).UnixNano(),
 	}
 	if !report.Fetched.IsZero() {
@@ -341,7 +344,10 @@ func (r *Registry) keep(c *client, report *Report, at time.Time) {
 	if report.Figures != nil {
 		kept.figures = keepFigures(report.Figures, at.Add(-seconds(report.FiguresAgo)))
 	}
-	c.report = kept
+	c.report, c.applied = kept, appliedCode(slices.Index(applieds[:], report.Applied))
+	if report.Clients != nil && kinds[c.kind] == RelayKind {
+		r.relays[c.key] = *report.Clients
+	}
 	if before != nil {
 		r.release(before.fetched)
 	}
