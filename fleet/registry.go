@@ -326,7 +326,7 @@ func (r *Registry) Reported(identity string, address netip.Addr, report *Report)
 	c.heard = now
 	r.keep(c, report, at)
 	if !report.Holds.IsZero() {
-		r.hold(c, report.Holds, now)
+		r.hold(c, report.Holds, at.Add(-seconds(report.HoldsAgo)).UnixNano())
 	}
 	return true
 }

@@ -21,14 +21,16 @@ const (
 // Report is what a client says of itself, beside its [Identity]: after each change and at least every ten seconds. The JSON form is
 // the body of POST /clients.
 type Report struct {
-	Holds   Name `json:"holds,omitzero"`   // that the client has verified and applied; zero if none
-	Fetched Name `json:"fetched,omitzero"` // that its proxy got last; zero if none
-	// FetchedAgo is how long ago that was, and Figures.Time is not read: clocks differ. Seconds.
+	Holds Name `json:"holds,omitzero"` // that the client has verified and applied; zero if none
+	// HoldsAgo is since when, in seconds before the report: clocks differ, so times are ages.
+	HoldsAgo float64 `json:"holds_ago_seconds,omitempty"`
+	Fetched  Name    `json:"fetched,omitzero"` // that its proxy got last; zero if none
+	// FetchedAgo is how long ago that was.
 	FetchedAgo float64 `json:"fetched_ago_seconds,omitempty"`
 	Applied    Applied `json:"applied,omitempty"`
 	// Rejected is why the client does not take the table that it was sent; empty if it does.
 	Rejected string `json:"rejected,omitempty"`
-	// Figures are those of the proxy, and FiguresAgo when they were read, in seconds before the report.
+	// Figures are those of the proxy, and FiguresAgo is how long ago they were read; their Time means nothing here.
 	Figures    *Figures `json:"figures,omitempty"`
 	FiguresAgo float64  `json:"figures_ago_seconds,omitempty"`
 	// Clients is the summary of a relay.
@@ -66,7 +68,7 @@ func (r *Report) check() error {
 	switch {
 	case r.Applied != AppliedUnknown && r.Applied != AppliedFetched && r.Applied != AppliedDone:
 		return errors.New(`applied: want "fetched", "applied" or nothing`)
-	case !isAge(r.FetchedAgo) || !isAge(r.FiguresAgo):
+	case !isAge(r.HoldsAgo) || !isAge(r.FetchedAgo) || !isAge(r.FiguresAgo):
 		return errors.New("an age: want seconds, from 0 to a year")
 	case r.Clients != nil && min(r.Clients.Current, r.Clients.Behind, r.Clients.Rejected, r.Clients.Silent) < 0:
 		return errors.New("clients: want no negative number")

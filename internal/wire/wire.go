@@ -28,6 +28,9 @@ const (
 	HeaderTableState  = "X-Table-State"   // one of the states, or missing
 )
 
+// ReportPath is where a route server takes reports, beside /routes.
+const ReportPath = "clients"
+
 // Forms of content.
 const (
 	DeltaForm  = "eskip-delta"       // instance manipulation in A-IM and IM (RFC 3229)
