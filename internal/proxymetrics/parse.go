@@ -121,7 +121,7 @@ func (s *sums) sample(line string) {
 	name, rest := line[:end], line[end:]
 	var to *figure
 	switch name {
-	case "custom_total", "custom_gauges", "custom_duration_seconds_count", "route_invalid", "serve_route_count", "serve_host_count", "response_duration_seconds_count":
+	case "custom_total", "custom_gauges", "custom_duration_seconds_count", "route_invalid", "serve_route_count", "response_duration_seconds_count":
 	case "route_error_total":
 		to = &s.noRoute
 	case "backend_5xx_duration_seconds_count":
@@ -154,8 +154,6 @@ func (s *sums) labelled(name, labels string, value float64) {
 		if strings.HasPrefix(label(labels, "code"), "5") {
 			s.served5xx.add(value)
 		}
-	case "serve_host_count":
-		// As serve_route_count: with both, one counts.
 	case "response_duration_seconds_count":
 		if strings.HasPrefix(label(labels, "code"), "5") {
 			s.routes5xx.add(value)
