@@ -221,3 +221,25 @@ func BenchmarkReports(b *testing.B) {
 		}
 	}
 }
+
+func TestExplainSaysHowManyClientsHaveTheRoutes(t *testing.T) {
+	f := start(t, service+ingresses("a"), nil)
+	f.ready()
+	etag := f.get("/routes").header.Get("Etag")
+	f.ask(http.MethodGet, "/routes", "", "Routesrv-Client", someone, "If-None-Match", etag)
+	shares := func(name string) string {
+		text := f.request(http.MethodGet, f.support, "/explain?kind=ingress&namespace=shop&name="+name).body
+		_, line, _ := strings.Cut(text, "\n  fleet      ")
+		line, _, _ = strings.Cut(line, "\n")
+		return line
+	}
+	f.apply(ingress("b"))
+	f.eventually("the route of b at one of two clients", func() bool {
+		f.get("/routes") // a second client, which has what it was sent
+		return shares("b") == "1 of 2 clients hold a table with these routes" && shares("a") == "2 of 2 clients hold a table with these routes"
+	})
+	f.ask(http.MethodGet, "/routes", "", "Routesrv-Client", someone, "If-None-Match", f.get("/routes").header.Get("Etag"))
+	if got := shares("b"); got != "2 of 2 clients hold a table with these routes" {
+		t.Errorf("%q", got)
+	}
+}
