@@ -46,6 +46,15 @@ func (p *Parser) Guard(c *guard.Config) {
 		"being held back, plain or as 512MiB; 0 is no limit.")
 }
 
+// wholeSeconds reads --cache-max-age.
+func wholeSeconds(s string) (time.Duration, error) {
+	d, err := time.ParseDuration(s)
+	if err != nil || d < 0 || d > time.Hour || d%time.Second != 0 {
+		return 0, fmt.Errorf("%s: want whole seconds with their unit, such as 3s, from 0s to 1h", clip(s))
+	}
+	return d, nil
+}
+
 // parseRelease reads --guard-release.
 func parseRelease(s string) (manual bool, err error) {
 	switch s {
@@ -82,6 +91,9 @@ func (p *Parser) Listen(c *Listen, s *Source) {
 	g.own("change-budget", duration(&c.ChangeBudget, 0, 0, time.Hour), "How long a change may wait that only adds endpoints to routes "+
 		"which have some. It waits for others of its kind, or for the next change of another kind, and is served with them: each changed table "+
 		"costs every proxy as much as its first. Removed endpoints and changed objects never wait. 0 serves every change at once.")
+	g.own("cache-max-age", parsed("duration", &c.SharedMaxAge, "0s", wholeSeconds), "For how long an HTTP cache between servers and proxies may "+
+		"serve an answer without asking again, in whole seconds. After that it may serve it for as long while it asks, and for a day while no "+
+		"server answers. 0 has caches ask for each request (Cache-Control: no-cache).")
 	g.own("problem-namespaces", number(&c.ProblemNamespaces, 0, 0, 10_000), "For how many namespaces, those with the most problems, to "+
 		"count problems in series of their own (routesrv_namespace_problems). 0 means that there are none.")
 	p.Profile(&c.EnableProfile)

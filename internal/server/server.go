@@ -92,6 +92,8 @@ type Config struct {
 	HealthcheckInterval time.Duration
 	ShutdownTimeout     time.Duration
 
+	// SharedMaxAge is for how long HTTP caches may serve an answer without asking again: see etagcache.Config.
+	SharedMaxAge time.Duration
 	// ChangeBudget is how long changes that only add endpoints may wait: see package budget. 0 means that none waits. A relay serves
 	// what the server above does, and has none.
 	ChangeBudget time.Duration
@@ -216,7 +218,7 @@ func (s *Server) newTables() error {
 	var err error
 	s.cache, err = etagcache.New(etagcache.Config{
 		Logger: s.cfg.Logger, Metrics: etagcache.NewMetrics(s.registry),
-		Recheck: func() { s.tables.Recheck() }, MaxStreams: s.cfg.MaxStreams, Observer: s.clients,
+		Recheck: func() { s.tables.Recheck() }, MaxStreams: s.cfg.MaxStreams, SharedMaxAge: s.cfg.SharedMaxAge, Observer: s.clients,
 	})
 	if err != nil {
 		return err
