@@ -86,6 +86,9 @@ func (c *Cache) published(old, next *state) {
 		c.cfg.Metrics.observeTable(next.version)
 		t := next.version.table
 		c.cfg.Logger.Info("table published", "routes", t.Len(), "bytes", t.Bytes(), "digest", t.Digest().String(), "revision", t.Revision(), "stale", next.stale)
+		if c.cfg.Published != nil {
+			c.cfg.Published(t, next.stale)
+		}
 	}
 }
 

@@ -53,7 +53,7 @@ func Accept(accept func(guard.Acceptance) (*table.Table, error), log *slog.Logge
 			WriteJSON(w, http.StatusForbidden, errorReport{Error: "only from the loopback interface: use kubectl port-forward or exec"})
 			return
 		}
-		a, err := readAcceptance(w, r)
+		a, err := ReadAcceptance(w, r)
 		if err != nil {
 			WriteJSON(w, http.StatusBadRequest, errorReport{Error: err.Error()})
 			return
@@ -83,8 +83,9 @@ func refuse(w http.ResponseWriter, err error) {
 	WriteJSON(w, status, report)
 }
 
-// readAcceptance reads the parameters of the query or of a form.
-func readAcceptance(w http.ResponseWriter, r *http.Request) (a guard.Acceptance, err error) {
+// ReadAcceptance reads the parameters digest, by and why of the query or of a form, of which it reads a bounded number of bytes. The
+// error says which of them is missing or wrong.
+func ReadAcceptance(w http.ResponseWriter, r *http.Request) (a guard.Acceptance, err error) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxAcceptance)
 	err = r.ParseForm() // alone first: its error is lost in that of the other for a form that is not in parts
 	if err == nil {

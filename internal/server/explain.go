@@ -18,6 +18,21 @@ func (s *Server) serveExplain(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
+	e := s.explain(query)
+	status := http.StatusOK
+	if e.Result == explain.NotFound {
+		status = http.StatusNotFound
+	}
+	writeAnswer(w, r, status, func(b *bytes.Buffer) error {
+		encoder := json.NewEncoder(b)
+		encoder.SetIndent("", "  ")
+		encoder.SetEscapeHTML(false)
+		return encoder.Encode(e)
+	}, func(b *bytes.Buffer) error { return e.WriteText(b) })
+}
+
+// explain answers a question.
+func (s *Server) explain(query explain.Query) *explain.Explanation {
 	since := make(map[string]time.Time)
 	for _, p := range s.problems() {
 		since[p.ID()] = p.Since
@@ -35,16 +50,7 @@ func (s *Server) serveExplain(w http.ResponseWriter, r *http.Request) {
 		in.Compiler = c
 		e = explain.Explain(in, query)
 	})
-	status := http.StatusOK
-	if e.Result == explain.NotFound {
-		status = http.StatusNotFound
-	}
-	writeAnswer(w, r, status, func(b *bytes.Buffer) error {
-		encoder := json.NewEncoder(b)
-		encoder.SetIndent("", "  ")
-		encoder.SetEscapeHTML(false)
-		return encoder.Encode(e)
-	}, func(b *bytes.Buffer) error { return e.WriteText(b) })
+	return e
 }
 
 // explainQuery reads the parameters: one of an object, a route and a host.

@@ -2,7 +2,7 @@
 // that serves them, the two listeners, and the order in which all of it starts and stops.
 //
 // The main listener has what proxies use: /routes, /routes/{zone}, /health, and the shard endpoints where they are
-// configured. The support listener has what operators use: /metrics, /status, /problems, /explain, /match, /guard/accept, /health for
+// configured. The support listener has what operators use: the console at /, /metrics, /status, /problems, /explain, /match, /guard/accept, /health for
 // probes that cannot show a certificate, and profiles where they are enabled.
 //
 // Readiness means "has a table". A table that has grown old is shown in headers, metrics and /status and is served all
@@ -28,9 +28,11 @@ import (
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/etagcache"
+	"github.com/routesrv/routesrv/fleet"
 	"github.com/routesrv/routesrv/gate"
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/internal/audit"
+	"github.com/routesrv/routesrv/internal/console"
 	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/internal/relay"
 	"github.com/routesrv/routesrv/kube"
@@ -104,6 +106,10 @@ type Config struct {
 	// Version is shown by /status.
 	Version string
 
+	// Fleet gives the clients in a state, or all of them for an empty one, for the console; it is called by several goroutines. nil
+	// means that no fleet is known.
+	Fleet func(ctx context.Context, state string) (fleet.View, error)
+
 	Logger *slog.Logger // nil means no log
 	// Registry gets all metrics and is what /metrics shows. nil means a new one.
 	Registry *prometheus.Registry
@@ -136,6 +142,7 @@ type Server struct {
 	decisions *audit.Log       // in memory only without a state folder
 	errors    *httpserve.ErrorLog
 	questions *questions
+	publishes console.Publishes
 	endpoints []httpserve.Endpoint // of both listeners
 	listeners *httpserve.Listeners
 	started   time.Time // set by Run before it listens
@@ -202,6 +209,7 @@ func (s *Server) newTables() error {
 	s.cache, err = etagcache.New(etagcache.Config{
 		Logger: s.cfg.Logger, Metrics: etagcache.NewMetrics(s.registry),
 		Recheck: func() { s.tables.Recheck() }, MaxStreams: s.cfg.MaxStreams,
+		Published: func(t *table.Table, stale bool) { s.publishes.Add(t, time.Now(), stale) },
 	})
 	if err != nil {
 		return err

@@ -22,6 +22,7 @@ import (
 func (s *Server) supportEndpoints() []httpserve.Endpoint {
 	metrics := promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{Registry: s.registry})
 	get := []string{http.MethodGet, http.MethodHead}
+	held := guardpage.NewHeld(heldTables{s})
 	all := []httpserve.Endpoint{
 		{Path: "/health", Handler: http.HandlerFunc(s.health),
 			Does: "as on the main listener: for probes that have no client certificate"},
@@ -31,12 +32,13 @@ func (s *Server) supportEndpoints() []httpserve.Endpoint {
 			Does: "JSON: table, source, upstream of a relay, guard, problems by severity, checkpoint"},
 		{Path: "/problems", Methods: get, Handler: http.HandlerFunc(s.serveProblems),
 			Does: "JSON: every [problem](problems.md) with id, owner, route, reason, severity, message, text for the team, and since when; `?namespace=`, `kind=`, `name=`, `reason=` and `severity=` choose"},
-		{Path: "/guard/held", Methods: get, Handler: guardpage.NewHeld(heldTables{s}),
+		{Path: "/guard/held", Methods: get, Handler: held,
 			Does: "how the held table differs from the served one, by owner: text, JSON or a page by `Accept`, or by `?format=text`, `json` or `html`; 404 while nothing is held"},
 		{Path: "/guard/accept", Methods: []string{http.MethodPost}, Handler: httpserve.Accept(s.tables.Accept, s.log),
 			Does: "publishes the table that the guard holds back: `digest=` names the one that you looked at, `by=` and `why=` are kept with the decision. From the loopback interface only"},
 	}
 	all = append(all, s.questionEndpoints()...)
+	all = append(all, s.console(held).Endpoints()...)
 	if s.cfg.MaxStreams > 0 {
 		all = append(all, httpserve.Endpoint{
 			Path: "/debug/streams", Methods: get, Handler: http.HandlerFunc(s.serveStreams),
