@@ -262,7 +262,7 @@ func fleetTile(f *fleetView) tile {
 
 func newTableView(t *Table, now time.Time) *tableView {
 	v := &tableView{
-		ETag: text(t.ETag), Digest: t.Digest.String(), Revision: t.Revision, Routes: thousands(t.Routes), Hosts: thousands(t.Hosts),
+		ETag: text(t.ETag), Digest: t.Digest.String(), Revision: t.Revision, Routes: thousands(t.Routes), Hosts: plural(t.Hosts, "host"),
 		Bytes: bytesText(t.Bytes), Since: newMoment(t.Since, now), Stale: t.Stale,
 	}
 	for i, z := range t.Zones {
@@ -281,6 +281,9 @@ func newSourceView(s State, relay bool, now time.Time) sourceView {
 		Next: newMoment(s.Source.NextAttempt, now), Failures: s.Source.Failures, FailedTotal: strconv.FormatUint(s.Source.FailedTotal, 10),
 		EmptyTotal: strconv.FormatUint(s.Source.EmptyTotal, 10), Error: cut(s.Source.LastError, 600), Revision: s.Source.Revision,
 		Up: newMoment(s.Started, now),
+	}
+	if v.Next.Machine != "" && !s.Source.NextAttempt.After(now) {
+		v.Next.Ago = "now"
 	}
 	if f := s.Checkpoint; f != nil {
 		v.Checkpoint = &checkpointView{text(f.Path), text(f.Error), text(f.Unusable), newMoment(f.Written, now)}

@@ -66,14 +66,15 @@ var severities = map[compile.Severity]struct{ sign, tone string }{
 // values choose everything, so that the form needs no script; "-" stands for no namespace.
 func newProblemsView(all []poller.Problem, q url.Values, now time.Time) *problemsView {
 	v := &problemsView{
-		Namespace: q.Get("namespace"), Kind: q.Get("kind"), Severity: q.Get("severity"), Reason: q.Get("reason"), Query: q.Get("q"), Form: len(all) > 0,
+		Namespace: text(q.Get("namespace")), Kind: text(q.Get("kind")), Severity: text(q.Get("severity")), Reason: text(q.Get("reason")),
+		Query: text(q.Get("q")), Form: len(all) > 0,
 	}
 	v.Filtered = v.Namespace+v.Kind+v.Severity+v.Reason+v.Query != ""
 	counts := make(map[string]*namespaceCount)
 	kinds, reasons := make(map[string]bool), make(map[string]bool)
 	var chosen []poller.Problem
 	for _, p := range all {
-		namespace := cmp.Or(p.Owner.Namespace, noNamespace)
+		namespace := text(cmp.Or(p.Owner.Namespace, noNamespace))
 		n := counts[namespace]
 		if n == nil {
 			n = &namespaceCount{Name: cut(namespace, 63), Chosen: namespace == v.Namespace}

@@ -62,7 +62,7 @@ func (s *Server) consoleState() console.State {
 	}
 	if t := r.Table; t != nil {
 		state.Table = &console.Table{
-			ETag: `"` + wire.Tag{Digest: t.Digest, Revision: t.Revision}.String() + `"`, Digest: t.Digest, Revision: t.Revision, Routes: t.Routes, Hosts: t.Hosts,
+			ETag: wire.Tag{Digest: t.Digest, Revision: t.Revision}.String(), Digest: t.Digest, Revision: t.Revision, Routes: t.Routes, Hosts: t.Hosts,
 			Bytes: t.Bytes, Zones: t.Zones, LastRead: t.LastRead, Stale: t.Stale,
 		}
 		if served := s.gate.Served(); served != nil {
