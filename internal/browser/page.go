@@ -205,14 +205,14 @@ func (p *Page) ClickTo(ctx context.Context, selector string) error {
 	return p.loads(ctx, func() error { return p.Click(ctx, selector) })
 }
 
-// Text gives the visible text of an element, empty if there is none.
+// Text gives the visible text of an element, empty if there is none or it is hidden.
 func (p *Page) Text(ctx context.Context, selector string) (string, error) {
 	quoted, err := json.Marshal(selector)
 	if err != nil {
 		return "", err
 	}
 	var text string
-	err = p.Eval(ctx, "(document.querySelector("+string(quoted)+") || {innerText: ''}).innerText", &text)
+	err = p.Eval(ctx, "(e => e && e.checkVisibility() ? e.innerText : '')(document.querySelector("+string(quoted)+"))", &text)
 	return strings.TrimSpace(text), err
 }
 

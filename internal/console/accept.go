@@ -70,7 +70,8 @@ func (c *Console) accept() http.Handler {
 			return
 		}
 		c.log.Warn("held table accepted by an operator", "remote", r.RemoteAddr, "hash", t.Digest().String(), "by", a.By, "why", a.Why)
-		http.Redirect(w, r, "./#gate", http.StatusSeeOther)
+		w.Header().Set("Location", "./#gate") // relative: a proxy may serve the pages below a path
+		w.WriteHeader(http.StatusSeeOther)
 	})
 	protection := http.NewCrossOriginProtection()
 	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

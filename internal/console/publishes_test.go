@@ -20,7 +20,11 @@ func tableOf(t *testing.T, routes int, revision uint64, at time.Time) *table.Tab
 		text.WriteString(strings.Repeat("x", i))
 		text.WriteString(`: * -> <shunt>;` + "\n")
 	}
-	out, err := table.Parse([]byte(text.String()), revision, at)
+	list, err := table.Parse(text.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := table.New(list, revision, at)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +98,7 @@ func TestChartsShowThePublishes(t *testing.T) {
 		time.Sleep(30 * time.Minute)
 		body := get(t, h, "/")
 		wants(t, body, "Routes now 5; between 3 and 5 in the last 1\u00a0h\u00a030\u00a0min.", "Time to publish: the last one took 3.0\u00a0s, the longest in the last 1\u00a0h\u00a030\u00a0min 3.0\u00a0s.",
-			"Time to 99 % of the fleet: the last one took 2.5\u00a0s", `class="line"`, `<td class="n">+2</td>`, "reached all live clients in 2.5\u00a0s")
+			"Time to 99 % of the fleet: the last one took 2.5\u00a0s", `class="line"`, `<td class="n">&#43;2</td>`, "reached all live clients in 2.5\u00a0s")
 		// Two thirds of the time that is shown had passed when the second table came.
 		if !strings.Contains(body, "H213V") {
 			t.Errorf("the step is not where it belongs:\n%s", body)
