@@ -54,7 +54,8 @@ func (c *Console) client(ctx context.Context, r *http.Request) (answer, error) {
 	}
 	v, err := c.fleet.all(ctx)
 	if err != nil {
-		b.Error, a.Status, a.Body = text(err.Error()), http.StatusBadGateway, b
+		b.Error = text(err.Error())
+		a.Status, a.Body = http.StatusBadGateway, b
 		return a, nil
 	}
 	found := find(v.Clients, id)

@@ -320,5 +320,9 @@ func TestFleetShowsWhoLags(t *testing.T) {
 		t.Errorf("an unknown client gets %d", status)
 	}
 	w.viewErr = fmt.Errorf("no answer of anybody")
-	wants(t, get(t, handler(w.config()), "/"), "The fleet could not be asked: no answer of anybody", "12\u202f408 routes")
+	h = handler(w.config())
+	wants(t, get(t, h, "/"), "The fleet could not be asked: no answer of anybody", "12\u202f408 routes")
+	if status, body, _ := answer(h, loopback("GET", "/client?id=x", nil)); status != http.StatusBadGateway || !strings.Contains(body, "no answer of anybody") {
+		t.Errorf("a client of a fleet that does not answer: %d\n%s", status, body)
+	}
 }

@@ -19,6 +19,7 @@ const (
 	maxLaggards  = 12
 	maxGroups    = 8
 	maxClients   = 200
+	maxMissing   = 3
 )
 
 // remembered keeps the answer of the fleet for a moment, so that many pages cost no more than one.
@@ -186,20 +187,21 @@ func shortDigest(digest string) string { return digest[:min(12, len(digest))] }
 
 // fleetView is the fleet on a page.
 type fleetView struct {
-	Known     bool
-	Error     string
-	Total     int
-	Counts    []count
-	Missing   []string // replicas without an answer, and why
-	Zones     []groupView
-	MoreZones int
-	Versions  []groupView
-	MoreVers  int
-	Replicas  []replicaRow
-	Relays    []relayRow
-	Laggards  []clientRow
-	MoreLag   int
-	Reached   string // how long the last table took
+	Known       bool
+	Error       string
+	Total       int
+	Counts      []count
+	Missing     []string // replicas without an answer, and why
+	MoreMissing int
+	Zones       []groupView
+	MoreZones   int
+	Versions    []groupView
+	MoreVers    int
+	Replicas    []replicaRow
+	Relays      []relayRow
+	Laggards    []clientRow
+	MoreLag     int
+	Reached     string // how long the last table took
 }
 
 type replicaRow struct {
@@ -235,8 +237,12 @@ func (c *Console) newFleetView(ctx context.Context, now time.Time) (fleetView, *
 	out.Zones, out.MoreZones = groupsOf(v.Zones, "zone", maxGroups)
 	out.Versions, out.MoreVers = groupsOf(v.Versions, "version", maxGroups)
 	for i, r := range v.Replicas {
-		if r.Error != "" && len(out.Missing) < maxReplicas {
-			out.Missing = append(out.Missing, cut(cmp.Or(r.Name, r.Address), 100)+": "+cut(r.Error, 300))
+		if r.Error != "" {
+			if len(out.Missing) < maxMissing {
+				out.Missing = append(out.Missing, cut(cmp.Or(r.Name, r.Address), 100)+": "+cut(r.Error, 300))
+			} else {
+				out.MoreMissing++
+			}
 		}
 		if i < maxReplicas {
 			row := replicaRow{cut(r.Name, 100), cut(r.Address, 100), cut(r.Error, 300), r.Self, r.Relay, r.Full, r.Clients, 0, ""}

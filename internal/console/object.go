@@ -114,7 +114,8 @@ func (c *Console) object(ctx context.Context, r *http.Request) (answer, error) {
 	}
 	query, err := objectQuery(q)
 	if err != nil {
-		b.Error, a.Status, a.Body, a.Live = text(err.Error()), http.StatusBadRequest, b, false
+		b.Error = text(err.Error())
+		a.Status, a.Body, a.Live = http.StatusBadRequest, b, false
 		return a, nil
 	}
 	e, err := c.cfg.Explain(ctx, query)
