@@ -17,7 +17,7 @@ const (
 // chartSpan is how far back charts look, at most and at least.
 const (
 	maxChartSpan = 6 * time.Hour
-	minChartSpan = 10 * time.Minute
+	minChartSpan = time.Minute
 )
 
 // chart is one picture of the publishes: a line for a quantity that lasts, bars for one of each publish.
