@@ -60,7 +60,7 @@ func service(namespace, name string, addresses []string) string {
 	fmt.Fprintf(&b, `apiVersion: v1
 kind: Service
 metadata: {name: %[2]s, namespace: %[1]s}
-spec: {clusterIP: 10.3.0.1, ports: [{name: http, port: 80, targetPort: 8080}]}
+spec: {type: ClusterIP, clusterIP: 10.3.0.1, ports: [{name: http, port: 80, targetPort: 8080}]}
 ---
 apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice

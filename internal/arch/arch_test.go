@@ -75,8 +75,12 @@ var allowed = map[string][]string{
 
 	"internal/httpserve/guardpage": {"eskip", "guard", "internal/httpserve", "shadowdiff", "shadowdiff/page", "table"},
 
+	"internal/console": {
+		"compile", "eskip", "etagcache", "explain", "fleet", "gate", "guard", "internal/audit", "internal/httpserve", "kube", "match", "match/report", "poller", "shadowdiff", "table",
+	},
+
 	"internal/server": {
-		"compile", "dataplane", "eskip", "etagcache", "explain", "gate", "guard", "internal/httpserve", "internal/httpserve/guardpage", "internal/audit", "internal/durable", "kube", "match", "match/report", "poller",
+		"compile", "dataplane", "eskip", "etagcache", "explain", "fleet", "gate", "guard", "internal/console", "internal/httpserve", "internal/httpserve/guardpage", "internal/audit", "internal/durable", "internal/wire", "kube", "match", "match/report", "poller",
 		"internal/relay", "table",
 	},
 	"internal/events":    {"compile", "kube"},
@@ -93,6 +97,7 @@ var allowed = map[string][]string{
 	"cmd/routesrv":         {"compile", "internal/admission", "internal/config", "internal/events", "dataplane", "eskip", "explain", "kube", "match", "match/report", "internal/httpserve", "internal/peers", "poller", "internal/server", "internal/setup", "shadowdiff", "shadowdiff/page", "internal/source/tables", "table"},
 
 	// aside: only tests use these
+	"internal/browser":      {},
 	"internal/fixture":      {"compile", "eskip"},
 	"internal/loopback":     {},
 	"internal/kubetest":     {"kube", "internal/source/manifests/yamldoc"},
@@ -120,6 +125,7 @@ var allowed = map[string][]string{
 	"hack/docs":                                    {"compile", "internal/admission", "internal/config", "internal/events", "dataplane", "internal/httpserve", "kube", "internal/server", "internal/sidecar", "internal/source/cluster", "internal/source/cluster/watch"},
 	"hack/mutate":                                  {},
 	"hack/scale":                                   {},
+	"hack/screenshots":                             {"internal/browser", "internal/kubetest", "kube"},
 	"hack/testcount":                               {},
 }
 
@@ -139,14 +145,14 @@ var rows = []struct {
 		"internal/source/cluster", "internal/source/manifests", "internal/source/filterdir", "internal/source/tables", "poller", "dataplane", "internal/claims",
 	}},
 	{"parts", []string{"internal/relay", "internal/httpserve", "internal/config", "internal/events", "internal/peers", "shadowdiff/page", "match/report"}},
-	{"pages", []string{"internal/httpserve/guardpage"}},
+	{"pages", []string{"internal/httpserve/guardpage", "internal/console"}},
 	{"assembly", []string{"internal/setup", "internal/admission", "internal/server", "internal/sidecar"}},
 	{"binaries", []string{"cmd/routesrv", "cmd/dataplane-client"}},
 }
 
 // besides are the packages that are in no row: a part of one other package, and what only tests and releases use.
 var besides = []string{
-	"internal/fixture", "internal/loopback", "internal/kubetest", "internal/scale", "internal/image", "internal/release",
+	"internal/browser", "internal/fixture", "internal/loopback", "internal/kubetest", "internal/scale", "internal/image", "internal/release",
 	"internal/sandbox", "internal/kubelet", "internal/source/manifests/yamldoc", cluster + "/internal/clustertest",
 }
 

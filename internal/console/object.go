@@ -160,8 +160,8 @@ func objectQuery(q url.Values) (explain.Query, error) {
 			return explain.Query{}, errors.New("namespace: want a name without a slash")
 		}
 		return explain.ParseQuery(q.Get("kind"), namespace+"/"+q.Get("name"))
-	case q.Get("host") != "":
-		return explain.ParseQuery(q.Get("host"))
+	case q.Get("host") != "": // or the id of a route: the form has one field for both
+		return explain.ParseQuery(strings.TrimSpace(q.Get("host")))
 	}
 	return explain.ParseQuery(q.Get("route"))
 }

@@ -235,7 +235,7 @@ func gateTile(s State, now time.Time) tile {
 }
 
 func fleetTile(f *fleetView) tile {
-	t := tile{"Fleet", "#fleet", "○", neutral, "unknown", "this server keeps no list of clients"}
+	t := tile{"Fleet", "#fleet", "○", neutral, "unknown", "no list of clients here"}
 	switch {
 	case !f.Known:
 	case f.Error != "":
@@ -317,7 +317,7 @@ func (c *Console) newGateView(ctx context.Context, r *http.Request, s State, now
 	v.Digest = cmp.Or(g.FirstDigest, g.Digest) // the first one stays while endpoints change, and names the same intent
 	v.Revision, v.Routes = g.Revision, thousands(g.Routes)
 	v.Since, v.Release, v.ByTime = newMoment(g.Since, now), newMoment(g.ReleaseAt, now), !g.ReleaseAt.IsZero()
-	v.Command = "curl -X POST 'http://localhost:9911/guard/accept?digest=" + v.Digest + "&by=NAME&why=REASON'"
+	v.Command = "curl -X POST 'http://" + httpserve.AcceptAddress(r) + "/guard/accept?digest=" + v.Digest + "&by=NAME&why=REASON'"
 	if httpserve.FromLoopback(r) {
 		v.Token = c.token(v.Digest, now)
 	}
@@ -342,7 +342,9 @@ func (v *gateView) addDifference(d *shadowdiff.View) {
 	}
 	for _, group := range d.Groups() {
 		row := ownerRow{Owner: cut(group.Owner.String(), 200)}
-		row.Link = objectLink(group.Owner.Kind, group.Owner.Namespace, group.Owner.Name)
+		if group.Owner.Namespace != "" && len(group.Entries) > 0 {
+			row.Link = routeLink(group.Entries[0].ID)
+		}
 		for _, e := range group.Entries {
 			switch e.Kind {
 			case shadowdiff.Missing:

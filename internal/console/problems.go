@@ -204,6 +204,10 @@ func link(q url.Values, name, value string) string {
 	return "./?" + next.Encode() + "#problems"
 }
 
+// routeLink is the page of the object that a route was made of. The id of a route does not say the name of the object: all that is no
+// letter, digit or underscore is an underscore in it.
+func routeLink(id string) string { return "object?" + url.Values{"route": {id}}.Encode() }
+
 // objectLink is the page of an object; empty for a kind that cannot be explained.
 func objectLink(kind, namespace, name string) string {
 	if kind != string(kube.KindIngress) && kind != string(kube.KindRouteGroup) || name == "" {

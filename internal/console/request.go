@@ -130,6 +130,9 @@ func (b *requestPage) add(v *report.View) {
 		b.Sign, b.Tone, b.Word, b.Text = "✓", good, "one route", "Every such request takes it."
 	}
 	for i, o := range res.Outcomes {
+		if o.Route == nil && res.Decided() {
+			break // said already
+		}
 		if i == maxOutcomes {
 			b.MoreOutcomes = len(res.Outcomes) - i
 			break
@@ -196,8 +199,12 @@ func conditions(open []match.Undecided) []string {
 func newMatchedRoute(r *eskip.Route) matchedRoute {
 	predicates, filters, backend := report.Expression(r)
 	owner := shadowdiff.OwnerOf(r.Id)
+	link := ownerLink{Name: cut(owner.String(), 300)}
+	if owner.Namespace != "" {
+		link.Link = routeLink(r.Id)
+	}
 	return matchedRoute{
 		cut(r.Id, 300), cut(predicates, 800), cut(filters, 800), cut(backend, 800),
-		ownerLink{cut(owner.String(), 300), objectLink(owner.Kind, owner.Namespace, owner.Name)},
+		link,
 	}
 }

@@ -135,3 +135,15 @@ func FromLoopback(r *http.Request) bool {
 	}
 	return strings.EqualFold(host, "localhost") || net.ParseIP(host).IsLoopback()
 }
+
+// AcceptAddress is host and port under which the client can reach this listener by a loopback name, which an acceptance has to use. If
+// the port was forwarded under another number, that is not known here.
+func AcceptAddress(r *http.Request) string {
+	port := "PORT"
+	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
+		if _, p, err := net.SplitHostPort(local.String()); err == nil {
+			port = p
+		}
+	}
+	return net.JoinHostPort("localhost", port)
+}

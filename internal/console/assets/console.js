@@ -18,12 +18,12 @@
   function say() {
     beat.classList.toggle("lost", failures > 0);
     if (paused) {
-      beat.textContent = "paused";
+      beat.textContent = "❙❙ paused";
     } else if (failures > 0) {
       const seconds = Math.round((Date.now() - seen) / 1000);
-      beat.textContent = "no answer for " + seconds + " s";
+      beat.textContent = "✕ no answer for " + seconds + " s";
     } else {
-      beat.textContent = "live";
+      beat.textContent = "● live";
     }
   }
 

@@ -16,7 +16,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"time"
 
@@ -110,7 +109,7 @@ func (h *Handler) body(r *http.Request, form page.Form) ([]byte, error) {
 	if err := h.compare(ctx, held); err != nil {
 		return nil, err
 	}
-	address := addressOf(r)
+	address := httpserve.AcceptAddress(r)
 	if key := fmt.Sprint(address, h.view.A.Revision, string(hold)); h.forms == nil || h.key != key {
 		h.key, h.forms = key, make(map[page.Form][]byte)
 	}
@@ -159,18 +158,6 @@ func withHold(hold []byte, accept string, difference []byte) ([]byte, error) {
 		Difference json.RawMessage `json:"difference"`
 	}{hold, accept, difference}, "", "  ")
 	return append(body, '\n'), err
-}
-
-// addressOf is where the client can reach this listener under a loopback name, which an acceptance has to use. Of a port that was
-// forwarded under another number nothing is known here.
-func addressOf(r *http.Request) string {
-	port := "PORT"
-	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
-		if _, p, err := net.SplitHostPort(local.String()); err == nil {
-			port = p
-		}
-	}
-	return net.JoinHostPort("localhost", port)
 }
 
 // compare makes the view of a pair of tables, unless it is the last one.
