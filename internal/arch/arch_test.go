@@ -66,12 +66,13 @@ var allowed = map[string][]string{
 	"dataplane":                               {"eskip", "gate", "guard", "internal/durable", "internal/pace", "internal/proxysafe", "table", "internal/wire"},
 
 	// parts and assembly: join producers into what the binaries run
-	"shadowdiff/page":    {"shadowdiff"},
-	"match/report":       {"eskip", "match", "shadowdiff"},
-	"internal/httpserve": {"guard", "internal/durable", "table"},
-	"internal/claims":    {"etagcache", "table"},
-	"internal/relay":     {"dataplane", "etagcache", "gate", "guard", "internal/claims", "table"},
-	"internal/peers":     {"dataplane", "gate", "guard", "table", "internal/wire"},
+	"shadowdiff/page":       {"shadowdiff"},
+	"match/report":          {"eskip", "match", "shadowdiff"},
+	"internal/httpserve":    {"guard", "internal/durable", "table"},
+	"internal/claims":       {"etagcache", "table"},
+	"internal/proxymetrics": {"fleet"},
+	"internal/relay":        {"dataplane", "etagcache", "gate", "guard", "internal/claims", "table"},
+	"internal/peers":        {"dataplane", "fleet", "gate", "guard", "table", "internal/wire"},
 
 	"internal/httpserve/guardpage": {"eskip", "guard", "internal/httpserve", "shadowdiff", "shadowdiff/page", "table"},
 
@@ -86,7 +87,7 @@ var allowed = map[string][]string{
 	"internal/events":    {"compile", "kube"},
 	"internal/admission": {"compile", "internal/httpserve", "internal/pace", "kube", "poller"},
 	"internal/sidecar": {
-		"compile", "dataplane", "eskip", "etagcache", "gate", "guard", "internal/claims", "internal/httpserve", "internal/httpserve/guardpage", "internal/audit", "internal/durable", "poller", "rollout",
+		"compile", "dataplane", "eskip", "etagcache", "fleet", "gate", "guard", "internal/claims", "internal/httpserve", "internal/httpserve/guardpage", "internal/audit", "internal/durable", "internal/proxymetrics", "poller", "rollout",
 		"shadowdiff", "shadowdiff/page", "table",
 	},
 	"internal/config": {"compile", "dataplane", "eskip", "guard", "kube", "poller", "internal/proxysafe"},
@@ -94,7 +95,7 @@ var allowed = map[string][]string{
 
 	// binaries
 	"cmd/dataplane-client": {"internal/config", "dataplane", "rollout", "internal/setup", "internal/sidecar"},
-	"cmd/routesrv":         {"compile", "internal/admission", "internal/config", "internal/events", "dataplane", "eskip", "explain", "kube", "match", "match/report", "internal/httpserve", "internal/peers", "poller", "internal/server", "internal/setup", "shadowdiff", "shadowdiff/page", "internal/source/tables", "table"},
+	"cmd/routesrv":         {"compile", "internal/admission", "internal/config", "internal/events", "dataplane", "eskip", "explain", "fleet", "kube", "match", "match/report", "internal/httpserve", "internal/peers", "poller", "internal/server", "internal/setup", "shadowdiff", "shadowdiff/page", "internal/source/tables", "table"},
 
 	// aside: only tests use these
 	"internal/browser":      {},
@@ -144,7 +145,7 @@ var rows = []struct {
 	{"producers", []string{
 		"internal/source/cluster", "internal/source/manifests", "internal/source/filterdir", "internal/source/tables", "poller", "dataplane", "internal/claims",
 	}},
-	{"parts", []string{"internal/relay", "internal/httpserve", "internal/config", "internal/events", "internal/peers", "shadowdiff/page", "match/report"}},
+	{"parts", []string{"internal/relay", "internal/httpserve", "internal/config", "internal/events", "internal/peers", "internal/proxymetrics", "shadowdiff/page", "match/report"}},
 	{"pages", []string{"internal/httpserve/guardpage", "internal/console"}},
 	{"assembly", []string{"internal/setup", "internal/admission", "internal/server", "internal/sidecar"}},
 	{"binaries", []string{"cmd/routesrv", "cmd/dataplane-client"}},

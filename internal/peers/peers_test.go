@@ -68,7 +68,7 @@ func (f *fleet) LookupNetIP(ctx context.Context, network, host string) ([]netip.
 func (f *fleet) table(ctx context.Context, change func(*peers.Config)) (*table.Table, string, error) {
 	f.connected = make(chan string, 100)
 	cfg := peers.Config{
-		URL: "http://" + name + ":9090", Resolver: f, Own: []netip.Addr{netip.MustParseAddr(own)},
+		URLs: []string{"http://" + name + ":9090"}, Resolver: f, Own: []netip.Addr{netip.MustParseAddr(own)},
 		Transport: func(address string) (http.RoundTripper, error) {
 			f.connected <- address
 			host, _, _ := net.SplitHostPort(address)
@@ -264,7 +264,7 @@ func TestTableIsThatOfThePeer(t *testing.T) {
 func TestConfigIsChecked(t *testing.T) {
 	for _, u := range []string{"", "routesrv-peers:9090", "http://routesrv-peers", "ftp://a:1", "http://a:1/x", "http://:1", "http://u:secret@\x00"} {
 		f := &fleet{}
-		if _, _, err := f.table(t.Context(), func(c *peers.Config) { c.URL = u }); err == nil || strings.Contains(err.Error(), "secret") {
+		if _, _, err := f.table(t.Context(), func(c *peers.Config) { c.URLs = []string{u} }); err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%q: error %v", u, err)
 		}
 	}
@@ -286,7 +286,7 @@ func TestConfigIsChecked(t *testing.T) {
 func TestOwnAddressesAreThoseOfTheInterfaces(t *testing.T) {
 	s := httptest.NewServer(serving(t, newTable(t, 5, "a")).Handler())
 	defer s.Close()
-	cfg := peers.Config{URL: s.URL, Transport: func(address string) (http.RoundTripper, error) {
+	cfg := peers.Config{URLs: []string{s.URL}, Transport: func(address string) (http.RoundTripper, error) {
 		return &http.Transport{DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, network, address)
 		}}, nil

@@ -4,22 +4,28 @@ import (
 	"cmp"
 	"context"
 	"net/url"
-	"os"
 	"strings"
+	"time"
 
 	"github.com/routesrv/routesrv/explain"
+	"github.com/routesrv/routesrv/fleet"
 	"github.com/routesrv/routesrv/internal/console"
 	"github.com/routesrv/routesrv/internal/httpserve/guardpage"
 	"github.com/routesrv/routesrv/internal/wire"
 	"github.com/routesrv/routesrv/match/report"
 )
 
+// consoleClients is how many clients a page looks through at a time: the worst come first.
+const consoleClients = 5000
+
 // console makes the pages of this server.
 func (s *Server) console(held *guardpage.Handler) *console.Console {
-	host, _ := os.Hostname() // without one the pages do not say it
 	cfg := console.Config{
-		Name: host, Version: s.cfg.Version, Relay: s.cfg.Source == nil, State: s.consoleState, Held: held.Difference, Accept: s.tables.Accept,
-		Fleet: s.cfg.Fleet, Publishes: &s.publishes, Logger: s.log,
+		Name: s.clients.name, Version: s.cfg.Version, Relay: s.cfg.Source == nil, State: s.consoleState, Held: held.Difference, Accept: s.tables.Accept,
+		Publishes: &s.publishes, Logger: s.log,
+		Fleet: func(ctx context.Context, state string) (fleet.View, error) {
+			return *s.clients.merged(ctx, fleet.Query{State: fleet.State(state), Limit: consoleClients}), nil
+		},
 		Match: func(ctx context.Context, q url.Values) (*report.View, error) {
 			done, ok := s.questions.turn(ctx, "/match")
 			if !ok {
@@ -70,4 +76,21 @@ func (s *Server) consoleState() console.State {
 		}
 	}
 	return state
+}
+
+// reachedEvery is how often the times that the fleet took are noted for the charts. Only the last tables have them.
+const reachedEvery = 5 * time.Second
+
+// rememberReached notes them until ctx ends, so that the charts have them for hours.
+func (s *Server) rememberReached(ctx context.Context) {
+	ticker := time.NewTicker(reachedEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			s.publishes.Reached(s.clients.Publishes())
+		case <-ctx.Done():
+			return
+		}
+	}
 }

@@ -108,7 +108,7 @@ func TestPagesAnswerQuestions(t *testing.T) {
 		"/object?host=a.example.org":                      "Ingress shop/a",
 		"/object?kind=ingress&namespace=shop&name=nobody": "not found",
 		"/object?kind=pod&namespace=shop&name=a":          "want ingress or routegroup",
-		"/client?id=x":                                    "No fleet is known",
+		"/client?id=x":                                    "No such client was heard lately",
 		"/?namespace=shop":                                "", // the ETag
 	} {
 		got := f.request("GET", f.support, path)
