@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/routesrv/routesrv/shadowdiff"
 )
@@ -27,10 +26,15 @@ func cut(s string, limit int) string {
 			}
 		}
 	}
-	if !utf8.ValidString(s) || strings.ContainsRune(s, 0) {
-		return shadowdiff.Printable(s)
+	return shadowdiff.Printable(strings.Map(blank, s))
+}
+
+// blank makes one line of several.
+func blank(r rune) rune {
+	if r == '\n' || r == '\t' || r == '\r' {
+		return ' '
 	}
-	return shadowdiff.Printable(strings.NewReplacer("\n", " ", "\t", " ", "\r", "").Replace(s))
+	return r
 }
 
 // thousands prints a number in groups of three digits, with narrow spaces that do not break.

@@ -1,11 +1,13 @@
 package console_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/routesrv/routesrv/compile"
 	"github.com/routesrv/routesrv/fleet"
 	"github.com/routesrv/routesrv/internal/console"
 	"github.com/routesrv/routesrv/table"
@@ -121,5 +123,33 @@ func TestChartsOfManyPublishesStaySmall(t *testing.T) {
 	}
 	if body := get(t, handler(cfg), "/"); len(body) > 120_000 {
 		t.Errorf("the page has %d bytes", len(body))
+	}
+}
+
+// BenchmarkOverview makes the overview of a server with 5,000 problems, 1,000 clients and a full ring.
+func BenchmarkOverview(b *testing.B) {
+	w := newWorld()
+	now := time.Now()
+	for i := range 5000 {
+		w.problems = append(w.problems, problem(fmt.Sprint("ns", i%100), fmt.Sprint("object", i), compile.Error, "no such thing"))
+	}
+	for i := range 1000 {
+		w.view.Clients = append(w.view.Clients, fleet.Client{ID: fmt.Sprint("client-", i), State: fleet.Behind})
+	}
+	cfg := w.config()
+	cfg.Publishes = &console.Publishes{}
+	one, err := table.New(nil, 1, now)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for i := range 4096 {
+		cfg.Publishes.Add(one, now.Add(time.Duration(i-4096)*5*time.Second), false)
+	}
+	h := handler(cfg)
+	b.ReportAllocs()
+	for b.Loop() {
+		if status, _, _ := answer(h, loopback("GET", "/", nil)); status != 200 {
+			b.Fatal(status)
+		}
 	}
 }
