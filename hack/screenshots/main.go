@@ -17,6 +17,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/routesrv/routesrv/internal/browser"
@@ -48,6 +49,8 @@ type stage struct {
 	main      string // host:port
 	support   string
 	sidecar   string // support listener of the one in mode Pre
+	proxies   []*proxy
+	running   sync.WaitGroup // proxies
 }
 
 func run(ctx context.Context, bin, out string, history time.Duration) error {
@@ -72,6 +75,7 @@ func run(ctx context.Context, bin, out string, history time.Duration) error {
 		for _, end := range ended {
 			<-end
 		}
+		s.running.Wait()
 	}()
 	if err != nil {
 		return err
@@ -111,7 +115,7 @@ func (s *stage) start(ctx context.Context) (ended []<-chan struct{}, err error) 
 		args := []string{
 			"--routesrv-url", "http://" + s.main + "/routes", "--pod-name", fmt.Sprintf("skipper-ingress-%d", i), "--zone", zones[i%len(zones)],
 			"--address", addresses[2+2*i], "--support-listener", addresses[3+2*i], "--mode", "Exec", "--fallback", "never",
-			"--lkg-file", filepath.Join(s.logs, fmt.Sprintf("lkg%d.eskip", i)),
+			"--lkg-file", filepath.Join(s.logs, fmt.Sprintf("lkg%d.eskip", i)), "--proxy-metrics-url", s.metricsOf(ctx, addresses[2+2*i]),
 		}
 		if i == 0 { // this one compares, and differs in a flag
 			args = append(args[:4], "--address", addresses[2], "--support-listener", addresses[3], "--mode", "Pre", "-kubernetes", "-kubernetes-url", s.api,
@@ -127,6 +131,7 @@ func (s *stage) start(ctx context.Context) (ended []<-chan struct{}, err error) 
 			return ended, err
 		}
 	}
+	s.bare(ctx, 24)
 	return ended, nil
 }
 
@@ -212,6 +217,7 @@ func (s *stage) change(ctx context.Context, history time.Duration) error {
 		}
 		if !planted && time.Since(start) > history/2 {
 			objects, planted = objects+mistakes(), true
+			s.lag()
 		}
 		if err := s.cluster.Apply(strings.TrimSuffix(objects, "---\n")); err != nil {
 			return err

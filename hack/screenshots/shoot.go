@@ -72,10 +72,10 @@ func (s *stage) takeClient(ctx context.Context, b *browser.Browser, out string) 
 		return err
 	}
 	var link string
-	if err := page.Eval(ctx, "document.querySelector('#clients table a')?.href ?? ''", &link); err != nil || link == "" {
+	if err := page.Eval(ctx, "[...document.querySelectorAll('#clients table a')].find(a => a.innerText === 'skipper-ingress-1')?.href ?? ''", &link); err != nil || link == "" {
 		return err
 	}
-	return s.take(ctx, b, picture{"console-client", desk, link, "document.querySelector('dl')", 0}, out)
+	return s.take(ctx, b, picture{"console-client", desk, link, "document.querySelector('.figures')", 0}, out)
 }
 
 // take takes one picture.

@@ -85,6 +85,21 @@ func TestAcceptInTheConsoleReleases(t *testing.T) {
 	}
 }
 
+// TestConsoleShowsWhoAsks: a client is on the pages soon after it has asked for the table.
+func TestConsoleShowsWhoAsks(t *testing.T) {
+	f := start(t, service+ingress("a"), nil)
+	f.ready()
+	tag := f.get("/routes", "User-Agent: Skipper").header.Get("Etag")
+	f.get("/routes", "User-Agent: Skipper", "If-None-Match: "+tag)
+	f.eventually("client on the page of the fleet", func() bool {
+		body := f.request("GET", f.support, "/fleet").body
+		return strings.Contains(body, "127.0.0.1 Skipper") && strings.Contains(body, "inferred") && strings.Contains(body, "current")
+	})
+	if got := f.request("GET", f.support, "/client?id=127.0.0.1+Skipper"); got.status != http.StatusOK || !strings.Contains(got.body, "127.0.0.1") {
+		t.Errorf("the client has no page: %d\n%s", got.status, got.body)
+	}
+}
+
 // TestMainListenerHasNoPages: what / of the main listener answers is what the reference answers.
 func TestMainListenerHasNoPages(t *testing.T) {
 	f := start(t, service+ingress("a"), everything)
