@@ -68,6 +68,9 @@ func run(ctx context.Context, bin, out string, history time.Duration) error {
 	cluster.SetRevision(48_211_900)
 	api := httptest.NewServer(cluster)
 	defer api.Close()
+	if bin, err = filepath.Abs(bin); err != nil {
+		return err
+	}
 	s := &stage{bin: bin, logs: folder, cluster: cluster, api: api.URL}
 	ended, err := s.start(ctx)
 	defer func() { // all of them, before the API goes
@@ -103,7 +106,7 @@ func (s *stage) start(ctx context.Context) (ended []<-chan struct{}, err error) 
 	}
 	s.main, s.support, s.sidecar = addresses[0], addresses[1], addresses[3]
 	end, err := s.run(ctx, "routesrv", "-kubernetes", "-kubernetes-url", s.api, "-address", s.main, "-support-listener", s.support, "-source-poll-timeout=500",
-		"-enable-kubernetes-endpointslices", "--state-dir", filepath.Join(s.logs, "state"))
+		"-enable-kubernetes-endpointslices", "--state-dir", "state")
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +145,7 @@ func (s *stage) run(ctx context.Context, name string, args ...string) (<-chan st
 		return nil, err
 	}
 	cmd := exec.CommandContext(ctx, filepath.Join(s.bin, name), args...)
-	cmd.Stdout, cmd.Stderr = file, file
+	cmd.Dir, cmd.Stdout, cmd.Stderr = s.logs, file, file // so that no picture has a path of this machine
 	cmd.Cancel, cmd.WaitDelay = func() error { return cmd.Process.Signal(os.Interrupt) }, 20*time.Second
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("%w: run make build first", err)

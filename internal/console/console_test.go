@@ -315,6 +315,8 @@ func TestFleetShowsWhoLags(t *testing.T) {
 	wants(t, body, "proxy-8", "10.2.0.9 skipper", "inferred")
 	lacks(t, body, "proxy-7")
 	lacks(t, get(t, h, "/fleet?state=rejected"), "proxy-8")
+	body = get(t, h, "/fleet?zone=")
+	wants(t, body, "In zone <strong>(none)</strong>", "No client matches the filter", `name="zone" value=""`)
 	wants(t, get(t, h, "/client?id=ingress/proxy-8"), "3 tables, for 1\u00a0min", "behind")
 	if status, _, _ := answer(h, loopback("GET", "/client?id=nobody", nil)); status != http.StatusNotFound {
 		t.Errorf("an unknown client gets %d", status)

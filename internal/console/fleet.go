@@ -294,16 +294,17 @@ func reachedText(p fleet.Publish) string {
 
 // clientsPage is the body of the page of the fleet.
 type clientsPage struct {
-	Fleet    fleetView
-	State    string
-	Zone     string
-	Version  string
-	Query    string
-	Filtered bool
-	Shown    []clientRow
-	Matched  int // of the clients that were looked through
-	Cut      bool
-	All      []stateView
+	Fleet             fleetView
+	State             string
+	Zone              string
+	Version           string
+	Query             string
+	Filtered          bool
+	InZone, OfVersion bool // Zone and Version were chosen, which may be empty
+	Shown             []clientRow
+	Matched           int // of the clients that were looked through
+	Cut               bool
+	All               []stateView
 }
 
 // fleetPage lists the clients that the query chooses.
@@ -331,14 +332,13 @@ func (c *Console) fleetPage(ctx context.Context, r *http.Request) (answer, error
 	}
 	b.Cut = truncated
 	want := strings.ToLower(q.Get("q"))
-	for _, name := range []string{"state", "zone", "version", "q"} {
-		b.Filtered = b.Filtered || q.Get(name) != "" || name != "q" && name != "state" && q.Has(name)
-	}
+	b.InZone, b.OfVersion = q.Has("zone"), q.Has("version")
+	b.Filtered = b.InZone || b.OfVersion || q.Get("state") != "" || q.Get("q") != ""
 	for _, one := range clients {
 		switch {
 		case q.Get("state") != "" && string(one.State) != q.Get("state"),
-			q.Has("zone") && q.Get("zone") != anything && one.Zone != q.Get("zone"),
-			q.Has("version") && q.Get("version") != anything && one.Version != q.Get("version"),
+			b.InZone && one.Zone != q.Get("zone"),
+			b.OfVersion && one.Version != q.Get("version"),
 			want != "" && !strings.Contains(strings.ToLower(one.ID+" "+one.Node+" "+one.Address+" "+one.Pod), want):
 			continue
 		}
@@ -348,6 +348,3 @@ func (c *Console) fleetPage(ctx context.Context, r *http.Request) (answer, error
 	}
 	return answer{Title: "fleet", Body: b, Live: true}, nil
 }
-
-// anything is the value of a menu that chooses nothing.
-const anything = "*"
