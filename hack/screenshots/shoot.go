@@ -34,7 +34,6 @@ func (s *stage) shoot(ctx context.Context, b *browser.Browser, out string) error
 		{"console", desk, url + "/", "document.querySelector('.problems')", 0},
 		{"console-dark", night, url + "/", "document.querySelector('.problems')", 1250},
 		{"console-phone", phone, url + "/", "document.querySelector('.problems')", 2000},
-		{"console-problems", desk, url + "/?severity=error#problems", "document.querySelector('.problems')", 0},
 		{"console-fleet", desk, url + "/fleet", "document.querySelector('h1')", 0},
 		{"console-object", desk, url + "/object?kind=Ingress&namespace=checkout&name=express", "document.querySelector('.answer')", 0},
 		{"console-request", desk, url + "/request?url=" + hosts + "api-catalog.shop.example.org%2Fv2%2Fitems&method=GET", "document.querySelector('.answer')", 0},

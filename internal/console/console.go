@@ -113,12 +113,11 @@ type Table struct {
 
 // Console answers the requests for pages. Make one with [New]. It is safe for concurrent use.
 type Console struct {
-	cfg     Config
-	log     *slog.Logger
-	key     [32]byte // of the tokens of this process
-	turns   chan struct{}
-	fleet   remembered
-	started time.Time
+	cfg   Config
+	log   *slog.Logger
+	key   [32]byte // of the tokens of this process
+	turns chan struct{}
+	fleet remembered
 }
 
 // Limits of pages.
