@@ -52,6 +52,10 @@ func (c *Cache) Order(d table.Digest) uint64 {
 	return 0
 }
 
+// Changed returns the number of the version from which on the routes with these ids have been as they are in the current table, or a
+// later one, as far as changes are remembered: a client that holds it or a later one has these routes.
+func (c *Cache) Changed(ids []string) uint64 { return c.changes.changed(ids) }
+
 // observe tells what a request has shown. whole says that the table was sent as a whole.
 func (x *exchange) observe(whole bool) {
 	o := x.cache.cfg.Observer

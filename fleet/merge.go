@@ -137,22 +137,23 @@ func (m *merger) join(v *View) {
 		m.clients[c.ID] = &c
 	}
 	for _, one := range v.Relays {
-		if known := m.relays[one.ID]; known == nil || known.Heard.Before(one.Heard) {
-			m.relays[one.ID] = &one
-		}
+		m.summary(one)
 	}
-	if self.Relay {
-		m.detail(self, v)
+	if self.Relay { // which knows it best
+		m.summary(Relay{ID: self.Name, Counts: v.Counts, Total: v.Counts.Total(), Heard: v.Time, State: Current, Details: true})
 	}
 }
 
-// detail notes that the clients of a relay are known.
-func (m *merger) detail(self Replica, v *View) {
-	if known := m.relays[self.Name]; known != nil {
-		known.Details = true
-		return
+// summary keeps the newest summary of a relay.
+func (m *merger) summary(one Relay) {
+	if known := m.relays[one.ID]; known != nil {
+		one.Details = one.Details || known.Details
+		if known.Heard.After(one.Heard) {
+			known.Details = one.Details
+			return
+		}
 	}
-	m.relays[self.Name] = &Relay{ID: self.Name, Counts: v.Counts, Total: v.Counts.Total(), Heard: v.Time, State: Current, Details: true}
+	m.relays[one.ID] = &one
 }
 
 // behind returns by how many versions the replica lags behind the newest one; 0 if it does not, -1 if that is not known.

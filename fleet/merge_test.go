@@ -99,7 +99,10 @@ func TestClientsOfRelaysAreDetails(t *testing.T) {
 	root.Relays = []fleet.Relay{{ID: "relay-0", Counts: fleet.Counts{Silent: 1}, Total: 1, State: fleet.Current}}
 	below := replica("relay-0", 5, seen("leaf", fleet.Silent, 5, 10))
 	below.Replicas[0].Relay = true
-	v := fleet.Merge(root, []fleet.Answer{{Address: "r", View: below}}, fleet.Query{})
+	other := replica("b", 5)
+	other.Relays = []fleet.Relay{{ID: "relay-0", Total: 9, Heard: start}}
+	below.Counts, below.Time = fleet.Counts{Silent: 1}, start.Add(time.Second)
+	v := fleet.Merge(root, []fleet.Answer{{Address: "z", View: other}, {Address: "r", View: below}}, fleet.Query{})
 	if got, want := states(v), "leaf=silent@relay-0 relay-0=current@a "; got != want || v.Clients[0].Relay != "relay-0" {
 		t.Errorf("got %s, want %s", got, want)
 	}

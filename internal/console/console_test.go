@@ -204,9 +204,11 @@ func TestHostileNamesStayTexts(t *testing.T) {
 			Hosts:    []explain.Host{{Host: all, Others: []kube.Ref{ref}}}, Requests: []explain.Request{{Method: all, URL: all, Result: "other", Owner: ref, Why: all}},
 		}},
 	}
+	w.explains.Objects[0].Fleet = &explain.Share{Holders: 28, Clients: 30}
 	cfg := w.config()
 	cfg.Name, cfg.Version = all, all
 	h := handler(cfg)
+	wants(t, get(t, h, "/object?kind=ingress&name=x"), "28 of 30 clients")
 	query := url.Values{"namespace": {all}, "kind": {all}, "severity": {all}, "reason": {all}, "q": {all}, "state": {all}, "zone": {all}, "version": {all},
 		"url": {all}, "method": {all}, "headers": {all}, "from": {all}, "at": {all}}.Encode()
 	for _, target := range []string{

@@ -46,8 +46,8 @@ type objectView struct {
 	Selection string
 	Changed   string
 	Created   moment
+	Fleet     string // how many clients have its routes; empty if that is not known
 	Problems  []problemRow
-	Advice    []string
 	Routes    []routeRow
 	MoreR     int
 	Services  []serviceRow
@@ -173,6 +173,9 @@ func newObjectView(o *explain.Object, now time.Time) objectView {
 	}
 	if o.Created != nil {
 		v.Created = newMoment(*o.Created, now)
+	}
+	if f := o.Fleet; f != nil {
+		v.Fleet = thousands(f.Holders) + " of " + plural(f.Clients, "client")
 	}
 	for i, p := range o.Problems {
 		if i == maxProblems {

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/routesrv/routesrv/fleet"
@@ -44,70 +45,83 @@ func Clients(ctx context.Context, cfg ClientsConfig) []fleet.Answer {
 	}
 	ctx, cancel := context.WithTimeout(ctx, cfg.Timeout)
 	defer cancel()
-	addresses, answers := cfg.find(ctx)
 	transport := &http.Transport{
 		DialContext: (&net.Dialer{}).DialContext, MaxResponseHeaderBytes: 64 << 10, DisableKeepAlives: true,
 	}
 	defer transport.CloseIdleConnections()
-	client := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	found := make([]fleet.Answer, len(addresses))
-	var all sync.WaitGroup
-	for i, a := range addresses {
-		all.Go(func() {
-			found[i].Address = a
-			found[i].View, found[i].Err = view(ctx, client, a, int64(maxViews/len(addresses)))
-		})
+	q := &question{
+		cfg: &cfg, seen: make(map[netip.Addr]bool),
+		client: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
 	}
-	all.Wait()
-	return append(answers, found...)
+	q.budget.Store(maxViews)
+	for _, u := range cfg.URLs {
+		q.asking.Go(func() { q.ask(ctx, u) })
+	}
+	q.asking.Wait()
+	return q.answers
 }
 
-// find resolves the names, all at once. What cannot be resolved is an answer.
-func (cfg *ClientsConfig) find(ctx context.Context) (addresses []string, failed []fleet.Answer) {
-	type lookup struct {
-		host  string
-		addrs []netip.Addr
-		err   error
+// question is one call of Clients. A name that cannot be resolved delays none of the others.
+type question struct {
+	cfg    *ClientsConfig
+	client *http.Client
+	asking sync.WaitGroup
+	budget atomic.Int64 // bytes that may still be read, of all answers
+
+	mu      sync.Mutex // guards what follows
+	seen    map[netip.Addr]bool
+	answers []fleet.Answer
+}
+
+// ask resolves the host of a URL and asks all its addresses.
+func (q *question) ask(ctx context.Context, text string) {
+	u, err := parse(text)
+	if err != nil {
+		q.answer(fleet.Answer{Err: err})
+		return
 	}
-	lookups := make([]lookup, len(cfg.URLs))
-	var all sync.WaitGroup
-	for i, text := range cfg.URLs {
-		all.Go(func() {
-			u, err := parse(text)
-			if err != nil {
-				lookups[i].err = err
-				return
-			}
-			c := Config{Resolver: cfg.Resolver, Own: cfg.Own}
-			lookups[i].host = u.Hostname()
-			lookups[i].addrs, lookups[i].err = c.addresses(ctx, u.Hostname(), maxClientPeers)
-		})
+	c := Config{Resolver: q.cfg.Resolver, Own: q.cfg.Own}
+	addresses, err := c.addresses(ctx, u.Hostname(), maxClientPeers)
+	if err != nil && !errors.Is(err, ErrNoPeer) {
+		q.answer(fleet.Answer{Address: u.Hostname(), Err: err})
 	}
-	all.Wait()
-	seen := make(map[netip.Addr]bool)
-	for _, l := range lookups {
-		if l.err != nil && !errors.Is(l.err, ErrNoPeer) {
-			failed = append(failed, fleet.Answer{Address: l.host, Err: l.err})
+	for _, a := range addresses {
+		if q.isNew(a) {
+			q.asking.Go(func() {
+				one := fleet.Answer{Address: net.JoinHostPort(a.String(), strconv.Itoa(q.cfg.Port))}
+				one.View, one.Err = q.view(ctx, one.Address)
+				q.answer(one)
+			})
 		}
-		for _, a := range l.addrs {
-			if !seen[a] && len(addresses) < maxClientPeers {
-				seen[a] = true
-				addresses = append(addresses, net.JoinHostPort(a.String(), strconv.Itoa(cfg.Port)))
-			}
-		}
 	}
-	return addresses, failed
+}
+
+// isNew reports whether an address is to be asked.
+func (q *question) isNew(a netip.Addr) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.seen[a] || len(q.seen) >= maxClientPeers {
+		return false
+	}
+	q.seen[a] = true
+	return true
+}
+
+func (q *question) answer(one fleet.Answer) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.answers = append(q.answers, one)
 }
 
 // view asks one peer for its own clients, all of them.
-func view(ctx context.Context, client *http.Client, address string, limit int64) (*fleet.View, error) {
+func (q *question) view(ctx context.Context, address string) (*fleet.View, error) {
 	u := url.URL{Scheme: "http", Host: address, Path: "/clients", RawQuery: "local&limit=" + strconv.Itoa(fleet.DefaultMax)}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return nil, err
 	}
 	req.Header.Set("User-Agent", "routesrv-peer")
-	resp, err := client.Do(req)
+	resp, err := q.client.Do(req)
 	if err != nil {
 		return nil, unwrapURL(err)
 	}
@@ -115,22 +129,41 @@ func view(ctx context.Context, client *http.Client, address string, limit int64)
 	if resp.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("status %d", resp.StatusCode)
 	}
-	body := &io.LimitedReader{R: resp.Body, N: limit}
 	v := &fleet.View{}
-	if err := json.NewDecoder(body).Decode(v); err != nil {
-		if body.N <= 0 {
-			return nil, fmt.Errorf("its answer has more than %d bytes", limit)
+	if err := json.NewDecoder(&budgeted{resp.Body, &q.budget}).Decode(v); err != nil {
+		if ctx.Err() != nil {
+			return nil, errLate
 		}
 		return nil, fmt.Errorf("read its answer: %w", err)
 	}
 	return v, nil
 }
 
+// Errors of a peer.
+var (
+	errLate    = errors.New("no answer in time")
+	errTooMuch = fmt.Errorf("the answers of all peers have more than %d bytes", maxViews)
+)
+
+// budgeted reads as long as all answers together are within the budget.
+type budgeted struct {
+	r      io.Reader
+	budget *atomic.Int64
+}
+
+func (b *budgeted) Read(p []byte) (int, error) {
+	n, err := b.r.Read(p)
+	if b.budget.Add(-int64(n)) < 0 {
+		return 0, errTooMuch
+	}
+	return n, err
+}
+
 // unwrapURL leaves out the URL, which the address says.
 func unwrapURL(err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		if e.Timeout() {
-			return errors.New("no answer in time")
+			return errLate
 		}
 		return e.Err
 	}

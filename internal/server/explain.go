@@ -50,7 +50,22 @@ func (s *Server) explain(query explain.Query) *explain.Explanation {
 		in.Compiler = c
 		e = explain.Explain(in, query)
 	})
+	s.addShares(e)
 	return e
+}
+
+// addShares says how many clients have the routes. The clients of the peers are not asked: it is the share of this replica.
+func (s *Server) addShares(e *explain.Explanation) {
+	for i := range e.Objects {
+		o := &e.Objects[i]
+		ids := o.Served()
+		if len(ids) == 0 {
+			continue
+		}
+		if holders, live := s.clients.Share(s.cache.Changed(ids)); live > 0 {
+			o.Fleet = &explain.Share{Holders: holders, Clients: live}
+		}
+	}
 }
 
 // explainQuery reads the parameters: one of an object, a route and a host.
