@@ -122,11 +122,15 @@ SEED     ?= 0
 # Processes, clients and validators share the machine: how long it takes beside the runs depends on it.
 .PHONY: robustness
 robustness: ## run fleets under faults and hold what clients received against the guarantees (DURATION=10m SEED=1)
-	go test -race ./robustness -run TestGuaranteesHold -count 1 -v -timeout 24h -args -for $(or $(DURATION),10m) -seed $(SEED)
+	go test -race ./robustness -run 'TestGuaranteesHold$$' -count 1 -v -timeout 24h -args -for $(or $(DURATION),10m) -seed $(SEED)
+
+.PHONY: robustness-real
+robustness-real: assets ## the same on a real kube-apiserver and etcd, with fewer changes (DURATION=10m SEED=1)
+	KUBEBUILDER_ASSETS=$(ENVTEST_DIR) go test -race ./robustness -run TestGuaranteesHoldOnARealAPI -count 1 -v -timeout 24h -args -for $(or $(DURATION),10m) -seed $(SEED)
 
 .PHONY: soak
 soak: ## the same for an hour with a table of full size and 300 clients, and see that nothing grows (DURATION=1h SEED=1)
-	go test ./robustness -run TestGuaranteesHold -count 1 -v -timeout 24h -args -soak $(or $(DURATION),1h) -seed $(SEED)
+	go test ./robustness -run 'TestGuaranteesHold$$' -count 1 -v -timeout 24h -args -soak $(or $(DURATION),1h) -seed $(SEED)
 
 .PHONY: abuse
 abuse: ## measure what a well-behaved client notices of 500 to 10,000 others that misbehave (a quiet machine, two minutes)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/robustness"
+	"github.com/routesrv/routesrv/robustness/clock"
 	"github.com/routesrv/routesrv/robustness/history"
 	"github.com/routesrv/routesrv/robustness/plan"
 	"github.com/routesrv/routesrv/robustness/timeline"
@@ -45,6 +46,16 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	args := []string{"build", "-o", dir}
+	// A package time of its own has everything built anew, the standard library first: minutes that only a long run is worth.
+	steps := *long > 0 || *soak > 0 || *file != ""
+	if steps {
+		overlay, err := clock.Overlay(context.Background(), dir)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		args = append(args, "-overlay", overlay)
+	}
 	if *soak == 0 { // where it is about memory, the race detector is in the way
 		args = append(args, "-race")
 	}
@@ -53,7 +64,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintf(os.Stderr, "build: %v: %s", err, out)
 		os.Exit(1)
 	}
-	binaries = world.Binaries{Routesrv: filepath.Join(dir, "routesrv"), Dataplane: filepath.Join(dir, "dataplane-client")}
+	binaries = world.Binaries{Routesrv: filepath.Join(dir, "routesrv"), Dataplane: filepath.Join(dir, "dataplane-client"), Clock: steps}
 	code := m.Run()
 	_ = os.RemoveAll(dir)
 	os.Exit(code)
@@ -129,6 +140,18 @@ func attempt(t *testing.T, ctx context.Context, p *plan.Plan) error {
 		return err
 	}
 	cfg := robustness.Config{Plan: p, Binaries: binaries, Folder: folder}
+	if p.Real {
+		real, stop, err := startAPI()
+		if err != nil {
+			return err
+		}
+		defer func() {
+			if err := stop(); err != nil && t != nil {
+				t.Errorf("stop the API server: %v", err)
+			}
+		}()
+		cfg.Real = real
+	}
 	if p.Scale > 0 { // most clients ask every few seconds
 		cfg.AnyRate = true
 	}

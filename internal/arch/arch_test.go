@@ -44,7 +44,8 @@ var allowed = map[string][]string{
 	"explain": {"compile", "eskip", "internal/catalogue", "internal/routeid", "kube", "match", "table"},
 
 	// serving
-	"etagcache": {"internal/delivery", "table", "internal/wire"},
+	"etagcache":       {"internal/delivery", "table", "internal/wire"},
+	"internal/budget": {"eskip", "table"},
 
 	// gate: the one place that decides which table is served
 	"gate": {"guard", "internal/audit", "internal/durable", "kube", "internal/proxysafe", "table"},
@@ -81,13 +82,13 @@ var allowed = map[string][]string{
 	},
 
 	"internal/server": {
-		"compile", "dataplane", "eskip", "etagcache", "explain", "fleet", "gate", "guard", "internal/console", "internal/httpserve", "internal/httpserve/guardpage", "internal/audit", "internal/durable", "internal/wire", "kube", "match", "match/report", "poller",
+		"internal/budget", "compile", "dataplane", "eskip", "etagcache", "explain", "fleet", "gate", "guard", "internal/console", "internal/httpserve", "internal/httpserve/guardpage", "internal/audit", "internal/durable", "internal/wire", "kube", "match", "match/report", "poller",
 		"internal/relay", "table",
 	},
 	"internal/events":    {"compile", "kube"},
 	"internal/admission": {"compile", "internal/httpserve", "internal/pace", "kube", "poller"},
 	"internal/sidecar": {
-		"compile", "dataplane", "eskip", "etagcache", "fleet", "gate", "guard", "internal/claims", "internal/httpserve", "internal/httpserve/guardpage", "internal/audit", "internal/durable", "internal/proxymetrics", "poller", "rollout",
+		"internal/budget", "compile", "dataplane", "eskip", "etagcache", "fleet", "gate", "guard", "internal/claims", "internal/httpserve", "internal/httpserve/guardpage", "internal/audit", "internal/durable", "internal/proxymetrics", "poller", "rollout",
 		"shadowdiff", "shadowdiff/page", "table",
 	},
 	"internal/config": {"compile", "dataplane", "eskip", "guard", "kube", "poller", "internal/proxysafe"},
@@ -109,6 +110,7 @@ var allowed = map[string][]string{
 	"robustness":            {"robustness/history", "robustness/plan", "robustness/record", "robustness/traffic", "robustness/world"},
 	"robustness/abuse":      {},
 	"robustness/clients":    {"robustness/history", "robustness/record"},
+	"robustness/clock":      {},
 	"robustness/faultproxy": {},
 	"robustness/history":    {},
 	"robustness/plan":       {"robustness/history"},
@@ -116,7 +118,7 @@ var allowed = map[string][]string{
 	"robustness/timeline":   {"robustness/history", "robustness/validate"},
 	"robustness/traffic":    {},
 	"robustness/world": {
-		"internal/kubetest", "internal/scale", "kube", "robustness/clients", "robustness/faultproxy", "robustness/history", "robustness/plan", "robustness/record", "robustness/traffic",
+		"internal/kubetest", "internal/scale", "kube", "robustness/clients", "robustness/clock", "robustness/faultproxy", "robustness/history", "robustness/plan", "robustness/record", "robustness/traffic",
 	},
 	"robustness/plants":                            {"robustness/clients", "robustness/faultproxy", "robustness/history", "robustness/plan", "robustness/record", "robustness/traffic", "robustness/validate", "robustness/world"},
 	"robustness/validate":                          {"compile", "eskip", "internal/wire", "kube", "robustness/history", "table"},
@@ -140,7 +142,7 @@ var rows = []struct {
 	{"words", []string{"internal/wire", "guard", "internal/proxysafe", "internal/catalogue", "internal/audit"}},
 	{"pure", []string{"compile", "match", "rollout", "shadowdiff"}},
 	{"answers", []string{"explain"}},
-	{"serving", []string{"etagcache"}},
+	{"serving", []string{"etagcache", "internal/budget"}},
 	{"seam", []string{"gate", "fleet"}},
 	{"producers", []string{
 		"internal/source/cluster", "internal/source/manifests", "internal/source/filterdir", "internal/source/tables", "poller", "dataplane", "internal/claims",

@@ -39,9 +39,11 @@ type Run struct {
 	MemoryLimit uint64 `json:"memory_limit"`
 	// Patience is the longest that an answer to a healthy client may take; 0 means 5 s.
 	Patience time.Duration `json:"patience,omitempty"`
-	Options  Options       `json:"options"`
-	Members  []Member      `json:"members"`
-	Plant    string        `json:"plant,omitempty"` // the planted fault; empty in an honest run
+	// Stretch is how many times longer everything took because others used the machine; 0 and 1 mean that it was not longer.
+	Stretch float64  `json:"stretch,omitempty"`
+	Options Options  `json:"options"`
+	Members []Member `json:"members"`
+	Plant   string   `json:"plant,omitempty"` // the planted fault; empty in an honest run
 }
 
 // Options are the flags of the servers on which tables depend. Flags that are not here have the meaning of the zero

@@ -23,6 +23,8 @@ type Size struct {
 	Every time.Duration
 	// Lasting are processes that nothing kills, so that one can see what they use over time.
 	Lasting []string
+	// Real says that the API is a kube-apiserver: it is not restored, and its lists are whole or empty.
+	Real bool
 }
 
 // zones that some clients ask for; empty is the full table.
@@ -40,6 +42,16 @@ func New(seed uint64, s Size) *Plan {
 		p.weather(rng, s)
 	}
 	p.operators(rng)
+	return p
+}
+
+// OnRealAPI is the plan of a run on a kube-apiserver, which takes some ten writes a second beside everything else on two processors.
+func OnRealAPI(seed uint64, storm time.Duration) *Plan {
+	p := New(seed, Size{
+		Storm: storm, Servers: 2 + int(seed%2), Relays: 1, Sidecars: 2, Pollers: 16, Deltas: 4, Streams: 4, Every: 300 * time.Millisecond, Real: true,
+	})
+	p.Real = true
+	p.Interval, p.Rate, p.Apps, p.Mass = 500*time.Millisecond, 15, 36, 8*time.Second
 	return p
 }
 

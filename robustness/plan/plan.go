@@ -30,7 +30,9 @@ type Plan struct {
 	Rate     float64       `json:"rate"`     // writes to the API in a second
 	Apps     int           `json:"apps"`     // services with a route
 	// Scale is how large a cluster there is beside these: 1 is that of package scale. It does not change, and no history has it.
-	Scale   float64          `json:"scale,omitempty"`
+	Scale float64 `json:"scale,omitempty"`
+	// Real says that the plan is for a kube-apiserver, which cannot do everything that a fake does.
+	Real    bool             `json:"real,omitempty"`
 	Mass    time.Duration    `json:"mass"` // between the repair of a mass delete and the next; 0 for none
 	Members []history.Member `json:"members"`
 	Faults  []Fault          `json:"faults"`

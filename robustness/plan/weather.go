@@ -18,6 +18,7 @@ const (
 	NoFiles   = "no-files"  // the process may open no more descriptors
 	DiskFull  = "disk-full"
 	ReadOnly  = "disk-read-only"
+	ClockStep = "clock-step"     // the wall clock of the process is Delay ahead, or behind if that is negative
 	Restore   = "revision-reset" // the API is restored from a copy of Delay ago; links are "api"
 )
 
@@ -41,7 +42,10 @@ var (
 	anyLink   = []string{"refuse", "reset", "delay", "hang", "stall", "drip", "cut", "half-close", "duplicate", "status", "html", "corrupt", "swap"}
 	apiOnly   = []string{"list-empty", "list-half", "list-short", "list-stale", "list-other", "api-status", "discovery-flaps", "discovery-status"}
 	watchOnly = []string{"watch-silent", "watch-gone", "watch-cut", "watch-empty", "no-bookmarks"}
-	process   = []string{Kill, Kill, Kill, Freeze, Partition, NoFiles, DiskFull, ReadOnly}
+	fakeOnly  = []string{"list-half", "list-stale", "watch-empty"}
+	process   = []string{Kill, Kill, Kill, Freeze, Partition, NoFiles, DiskFull, ReadOnly, ClockStep}
+
+	clockSteps = []time.Duration{-24 * time.Hour, -time.Hour, -30 * time.Second, -2 * time.Second, 2 * time.Second, 30 * time.Second, time.Hour, 24 * time.Hour}
 
 	statuses    = []int{401, 403, 404, 409, 410, 429, 500, 503, 504}
 	apiStatuses = []int{401, 403, 404, 409, 410, 429, 500, 503, 504}
@@ -79,7 +83,7 @@ func (p *Plan) weather(rng *rand.Rand, s Size) {
 		}
 	}
 	var restores []time.Duration
-	for at := time.Duration(6+rng.IntN(12)) * time.Second; len(s.Lasting) == 0 && at < p.Storm-6*time.Second; at += time.Duration(20+rng.IntN(20)) * time.Second {
+	for at := time.Duration(6+rng.IntN(12)) * time.Second; len(s.Lasting) == 0 && !s.Real && at < p.Storm-6*time.Second; at += time.Duration(20+rng.IntN(20)) * time.Second {
 		restores = append(restores, at)
 		p.Faults = append(p.Faults, Fault{From: at, Name: Restore, Link: APIName, Delay: time.Duration(2+rng.IntN(4)) * time.Second})
 	}
@@ -95,9 +99,13 @@ func (p *Plan) weather(rng *rand.Rand, s Size) {
 		switch n := rng.IntN(100); {
 		case n < 25:
 			f.Link = pick(api)
-			f.Name = pick(slices.Concat(anyLink, apiOnly, apiOnly))
+			lists, watches := apiOnly, watchOnly
+			if s.Real {
+				lists, watches = without(apiOnly, fakeOnly), without(watchOnly, fakeOnly)
+			}
+			f.Name = pick(slices.Concat(anyLink, lists, lists))
 			if m, _ := p.Member(strings.TrimSuffix(f.Link, ">"+APIName)); m.Transport == "watch" && rng.IntN(3) == 0 {
-				f.Name = pick(watchOnly)
+				f.Name = pick(watches)
 			}
 		case n < 50:
 			f.Link, f.Name = pick(middle), pick(anyLink)
@@ -130,6 +138,10 @@ func (p *Plan) weather(rng *rand.Rand, s Size) {
 	slices.SortStableFunc(p.Faults, func(a, b Fault) int { return cmp.Compare(a.From, b.From) })
 }
 
+func without(all, some []string) []string {
+	return slices.DeleteFunc(slices.Clone(all), func(name string) bool { return slices.Contains(some, name) })
+}
+
 func nearRestore(f Fault, restores []time.Duration) bool {
 	return slices.ContainsFunc(restores, func(at time.Duration) bool {
 		return f.From < at+4*time.Second && f.From+f.For > at-2*time.Second
@@ -147,6 +159,8 @@ func (p *Plan) details(rng *rand.Rand, f *Fault) {
 		if rng.IntN(2) == 0 {
 			f.Bytes = 1 + rng.IntN(4000)
 		}
+	case ClockStep:
+		f.Delay = clockSteps[rng.IntN(len(clockSteps))]
 	case "status":
 		f.Status = statuses[rng.IntN(len(statuses))]
 	case "api-status", "discovery-status":

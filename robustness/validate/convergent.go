@@ -49,7 +49,7 @@ func (x *Index) convergent() []Violation {
 		got, kept := x.h.Tables[a.Digest]
 		switch sum := sha256.Sum256([]byte(want)); {
 		case hex.EncodeToString(sum[:]) == a.Digest:
-		case held && run.Hold > 0 && run.Settled-run.Calm < run.Hold+2*run.Interval+processing:
+		case held && run.Hold > 0 && run.Settled-run.Calm < run.Hold+2*run.Interval+x.processing:
 			// the hold had no time to end; what is served meanwhile is for Complete and Live
 		default:
 			all = append(all, Violation{NameConvergent, a.End, m.Name, at, fmt.Sprintf(

@@ -122,7 +122,7 @@ func (x *Index) repairs(before []*sighting, s *sighting, shape func(*sighting) *
 	if window == 0 {
 		window = defaultWindow
 	}
-	is, from := shape(s), x.h.Answers[s.first].End-window-processing
+	is, from := shape(s), x.h.Answers[s.first].End-window-x.processing
 	for _, b := range slices.Backward(before) {
 		was, gone := shape(b), 0
 		for id := range was.ids {
@@ -208,5 +208,5 @@ func (x *Index) heldLongEnough(name string, at time.Duration) bool {
 			began, ended = -1, -1
 		}
 	}
-	return began >= 0 && ended-began >= x.h.Run.Hold-time.Second && at-ended <= processing
+	return began >= 0 && ended-began >= x.h.Run.Hold-time.Second && at-ended <= x.processing
 }

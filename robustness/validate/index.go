@@ -9,7 +9,7 @@ import (
 	"github.com/routesrv/routesrv/robustness/history"
 )
 
-// Times that honest processes may take on a machine with too much to do.
+// Times that honest processes may take, which a run with less than the whole machine draws out: see [history.Run.Stretch].
 const (
 	// processing is from a complete read to the answers that show it.
 	processing = 3 * time.Second
@@ -19,6 +19,9 @@ const (
 	// and a watch that is silent until it is checked.
 	afterPoll, afterWatch = 5 * time.Second, 100 * time.Second
 )
+
+// staleList is how a history calls a list that is whole and older than others.
+const staleList = "list-stale"
 
 // Index is a history with what the validators look up in it. It is for one goroutine. Make one with [NewIndex].
 type Index struct {
@@ -33,6 +36,8 @@ type Index struct {
 	sightings []*sighting // nil until somebody asks
 	judged    map[*sighting][]finding
 	coverage  Coverage
+
+	processing, reading time.Duration // as of this run
 }
 
 // span is a stretch of time.
@@ -53,6 +58,8 @@ func NewIndex(h *history.History) *Index {
 		h: h, epochs: epochsOf(h.Changes), oracle: newOracle(h.Run.Options), members: make(map[string]*history.Member),
 		origins: make(map[string][]string), troubles: make(map[string][]span), reads: make(map[string][]*read),
 	}
+	stretch := max(1, h.Run.Stretch)
+	x.processing, x.reading = time.Duration(stretch*float64(processing)), time.Duration(stretch*float64(reading))
 	for i := range h.Run.Members {
 		x.members[h.Run.Members[i].Name] = &h.Run.Members[i]
 	}
@@ -135,10 +142,10 @@ func (x *Index) troubled(origin string, a, b time.Duration) bool {
 
 // before gives the time at which a read that ended at a time may have begun: troubles draw it out.
 func (x *Index) before(origin string, at time.Duration) time.Duration {
-	from := at - reading
+	from := at - x.reading
 	for _, s := range slices.Backward(x.troubles[origin]) {
 		if s.meets(from, at) {
-			from = min(from, s.from-reading)
+			from = min(from, s.from-x.reading)
 		}
 	}
 	return from
@@ -158,9 +165,18 @@ func (x *Index) findReads() {
 		}
 	}
 	now := map[string]*open{}
+	newest := map[[2]string]uint64{} // by member and kind
 	for _, r := range x.h.Reads {
 		if m := x.members[r.Member]; r.Verb == "watch" || m == nil || m.Transport == "watch" {
 			continue // what a server lists that watches is no read
+		}
+		// A stale list is as good as another one to a server that has seen nothing newer.
+		list := [2]string{r.Member, r.Kind}
+		if r.Fault == staleList && r.Revision >= newest[list] {
+			r.Whole, r.Fault = true, ""
+		}
+		if r.Whole && r.Verb == "list" {
+			newest[list] = max(newest[list], r.Revision)
 		}
 		o := now[r.Member]
 		if r.Kind == "Ingress" && (o == nil || len(o.lists) > 1) || o == nil {

@@ -84,7 +84,7 @@ func (x *Index) acrossRestore(s *sighting, before, e *epoch, w window, found []f
 	if s.kept {
 		return nil
 	}
-	w.intent, w.intentHi = before.newest(e.from-x.h.Run.Hold-reading), 1<<63-1
+	w.intent, w.intentHi = before.newest(e.from-x.h.Run.Hold-x.reading), 1<<63-1
 	if held := x.judge(s, before, e, w); len(held) < len(found) {
 		return held
 	}

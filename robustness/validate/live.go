@@ -99,14 +99,14 @@ func (x *Index) epochAt(at time.Duration) *epoch {
 // mustKnow is the revision up to which a server knows all backends at a time; 0 if that is not certain.
 func (x *Index) mustKnow(name string, e *epoch, at time.Duration) uint64 {
 	if x.members[name].Transport == "watch" {
-		until := at - processing
+		until := at - x.processing
 		if until < e.from || x.troubled(name, until, at) || !x.hasRead(name, until) {
 			return 0
 		}
 		return e.newest(until)
 	}
 	for _, r := range slices.Backward(x.reads[name]) {
-		if r.to+processing <= at && r.from >= e.from && !x.troubled(name, r.from, r.to+processing) {
+		if r.to+x.processing <= at && r.from >= e.from && !x.troubled(name, r.from, r.to+x.processing) {
 			return r.backends
 		}
 	}

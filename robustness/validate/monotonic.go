@@ -12,7 +12,8 @@ import (
 const afterReset = 2 * time.Minute
 
 // Monotonic: a client never moves to an older table, unless etcd was restored; and a table has nothing of after its revision,
-// because that is what orders tables.
+// because that is what orders tables. The revision of the table that a client has is the one that the client names: a 304 can name a
+// newer one, which Skipper ignores.
 func Monotonic(h *history.History) []Violation { return alone(h, (*Index).monotonic) }
 
 func (x *Index) monotonic() []Violation {
@@ -31,12 +32,12 @@ func (x *Index) monotonic() []Violation {
 			continue
 		}
 		was, known := now[a.Client]
-		if !known {
-			was.digest, was.revision, known = base(a)
+		if named, of, ok := base(a); ok && (!known || named == was.digest) {
+			was.digest, was.revision, known = named, of, true
 		}
 		next := held{digest, revision, a.End}
 		if known && was.digest == digest {
-			next.revision = max(was.revision, revision) // a table that is confirmed keeps its highest name
+			next.revision = max(was.revision, revision)
 			if revision < was.revision && resetBetween(resets, was.since, a.End) {
 				next.revision = revision
 			}

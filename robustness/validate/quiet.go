@@ -45,7 +45,7 @@ func (x *Index) changedByItself() []Violation {
 // still reports whether nothing has happened that could change the table of a server from one time to another: no change, no hold
 // that may have ended, no restart, and no read before that could have been late.
 func (x *Index) still(server string, from, to time.Duration) bool {
-	began := min(from-x.h.Run.Interval*2-reading, x.before(server, from))
+	began := min(from-x.h.Run.Interval*2-x.reading, x.before(server, from))
 	for _, c := range x.h.Changes {
 		if c.At >= began && c.At <= to {
 			return false

@@ -3,14 +3,10 @@ package world
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/routesrv/routesrv/internal/kubetest"
@@ -21,55 +17,18 @@ import (
 	"github.com/routesrv/routesrv/robustness/traffic"
 )
 
-// Names of what the API itself does wrong.
-const (
-	ListEmpty      = "list-empty"       // 200, and no items, from the cache; a consistent list is right
-	ListHalf       = "list-half"        // most items are missing, likewise
-	ListShort      = "list-short"       // the body ends in the middle; nothing breaks
-	ListStale      = "list-stale"       // the cache is seconds behind, and does not say 504
-	ListOther      = "list-other"       // 200 and an object that is no list
-	APIStatus      = "api-status"       // an error of the API, for lists and watches
-	DiscoveryFlaps = "discovery-flaps"  // every other answer says that there are no RouteGroups
-	DiscoveryFails = "discovery-status" // an error
-	WatchSilent    = "watch-silent"     // watches stay open and say nothing
-	WatchGone      = "watch-gone"       // watches begin with the error that the revision is too old
-	WatchCut       = "watch-cut"        // watches end in the middle of an event
-	WatchEmpty     = "watch-empty"      // a watch that begins with everything begins with nothing
-	NoBookmarks    = "no-bookmarks"     // watches have none
-	Reset          = "revision-reset"   // the API is restored from an old copy
-)
-
-// APIFaults returns the names of what the API does wrong to one member.
-func APIFaults() []string {
-	return []string{
-		ListEmpty, ListHalf, ListShort, ListStale, ListOther, APIStatus, DiscoveryFlaps, DiscoveryFails,
-		WatchSilent, WatchGone, WatchCut, WatchEmpty, NoBookmarks,
-	}
-}
-
-// APIFault is something that the API does wrong to one member.
-type APIFault struct {
-	Name   string
-	Status int    // of APIStatus and DiscoveryFails
-	Path   string // what the paths have to contain, such as "ingresses"; empty for all
-}
-
 // API is a fake API server that treats each member in its own way, and records what it gives to whom. It is safe for concurrent
 // use, but for Apply and Restore, which one goroutine may call at a time.
 type API struct {
 	fake *kubetest.Server
 	rec  *record.Recorder
 
-	listeners []*http.Server
-	serving   sync.WaitGroup
+	listeners listeners
+	faults    injected
 
-	mu     sync.Mutex
-	faults map[string][]*apiFault // by member
-	marks  []mark                 // revisions of the last seconds
-	flaps  atomic.Int64
+	mu    sync.Mutex
+	marks []mark // revisions of the last seconds
 }
-
-type apiFault struct{ APIFault }
 
 type mark struct {
 	at       time.Duration
@@ -79,21 +38,13 @@ type mark struct {
 // keep is for how long the API remembers what there was.
 const keep = 15 * time.Second
 
-type noteKey struct{}
-
-// note is what is known of a request.
-type note struct {
-	member string
-	fault  string
-}
-
 // NewAPI returns an API server without objects at a revision of some thousands.
 func NewAPI(rec *record.Recorder) (*API, error) {
 	fake, err := kubetest.New(nil, kubetest.API{})
 	if err != nil {
 		return nil, err
 	}
-	a := &API{fake: fake, rec: rec, faults: make(map[string][]*apiFault)}
+	a := &API{fake: fake, rec: rec}
 	fake.SetRevision(5000)
 	fake.SetEncodings(true, true)
 	fake.SetConduct(kubetest.Conduct{Fault: a.conductList, Watch: a.conductWatch, Mute: a.mute, Answered: a.answered})
@@ -102,46 +53,23 @@ func NewAPI(rec *record.Recorder) (*API, error) {
 
 // Listen serves the API to one member, and returns the base URL.
 func (a *API) Listen(member, ip string) (string, error) {
-	l, err := net.Listen("tcp", net.JoinHostPort(ip, "0"))
-	if err != nil {
-		return "", fmt.Errorf("API for %s: %w", member, err)
-	}
-	s := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		a.fake.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), noteKey{}, &note{member: member})))
-	})}
-	a.listeners = append(a.listeners, s)
-	a.serving.Go(func() {
-		if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			panic(fmt.Sprintf("API for %s: %v", member, err)) // nothing else ends it
-		}
-	})
-	return "http://" + l.Addr().String(), nil
+	return a.listeners.listen(member, ip, a.fake)
 }
 
 // Close ends all listeners.
-func (a *API) Close() {
-	for _, s := range a.listeners {
-		_ = s.Close()
-	}
-	a.serving.Wait()
-}
+func (a *API) Close() { a.listeners.close() }
 
 // Inject has the API go wrong for a member, until the function that it returns is called.
 func (a *API) Inject(member string, f APIFault) (end func(), err error) {
-	if !slices.Contains(APIFaults(), f.Name) {
-		return nil, fmt.Errorf("the API has no fault %q", f.Name)
+	remove, err := a.faults.add(member, f)
+	if err != nil {
+		return nil, err
 	}
-	one := &apiFault{f}
-	a.mu.Lock()
-	a.faults[member] = append(a.faults[member], one)
-	a.mu.Unlock()
-	if f.Name == WatchCut || f.Name == WatchGone || f.Name == WatchEmpty || f.Name == NoBookmarks {
-		a.fake.Drop(func(ctx context.Context) bool { return noteOf(ctx).member == member }) // so that watches begin anew
+	if beginsWithAWatch(f.Name) {
+		a.fake.Drop(func(ctx context.Context) bool { return noteOf(ctx).member == member })
 	}
 	return func() {
-		a.mu.Lock()
-		a.faults[member] = slices.DeleteFunc(a.faults[member], func(other *apiFault) bool { return other == one })
-		a.mu.Unlock()
+		remove()
 		a.fake.Wake()
 	}, nil
 }
@@ -239,36 +167,15 @@ func (a *API) before(ago time.Duration) kube.Revision {
 	return r
 }
 
-func noteOf(ctx context.Context) *note {
-	n, ok := ctx.Value(noteKey{}).(*note)
-	if !ok {
-		return &note{}
-	}
-	return n
-}
-
-// now are the faults that a request of a member meets.
-func (a *API) now(member, path string) []APIFault {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	var out []APIFault
-	for _, f := range a.faults[member] {
-		if strings.Contains(path, f.Path) {
-			out = append(out, f.APIFault)
-		}
-	}
-	return out
-}
-
 // conductList is how a request that is no watch goes wrong.
 func (a *API) conductList(r *http.Request) kubetest.Fault {
 	n := noteOf(r.Context())
 	discovery := r.URL.Path == kubetest.Discovery || r.URL.Path == kubetest.Groups
 	cached := r.URL.Query().Has("resourceVersion")
-	for _, f := range a.now(n.member, r.URL.Path) {
+	for _, f := range a.faults.now(n.member, r.URL.Path) {
 		n.fault = f.Name
 		switch {
-		case discovery && f.Name == DiscoveryFlaps && r.URL.Path == kubetest.Discovery && a.flaps.Add(1)%2 == 0:
+		case discovery && f.Name == DiscoveryFlaps && r.URL.Path == kubetest.Discovery && a.faults.flap():
 			return kubetest.Fault{Status: http.StatusNotFound}
 		case discovery && f.Name == DiscoveryFails, f.Name == APIStatus:
 			return kubetest.Fault{Status: f.Status}
@@ -294,7 +201,7 @@ func (a *API) conductList(r *http.Request) kubetest.Fault {
 // conductWatch is how a watch goes wrong from its beginning.
 func (a *API) conductWatch(r *http.Request) kubetest.WatchFault {
 	n := noteOf(r.Context())
-	for _, f := range a.now(n.member, r.URL.Path) {
+	for _, f := range a.faults.now(n.member, r.URL.Path) {
 		n.fault = f.Name
 		switch f.Name {
 		case WatchGone:
@@ -315,10 +222,7 @@ func (a *API) conductWatch(r *http.Request) kubetest.WatchFault {
 
 // mute reports whether a watch is silent.
 func (a *API) mute(ctx context.Context) bool {
-	member := noteOf(ctx).member
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return slices.ContainsFunc(a.faults[member], func(f *apiFault) bool { return f.Name == WatchSilent })
+	return a.faults.has(noteOf(ctx).member, WatchSilent)
 }
 
 // answered records what was given.

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/routesrv/routesrv/robustness/clock"
 	"github.com/routesrv/routesrv/robustness/history"
 	"github.com/routesrv/routesrv/robustness/record"
 )
@@ -54,6 +55,9 @@ func (p *Process) Running() bool {
 	return p.cmd != nil
 }
 
+// clock is the file that the wall clock of the process follows.
+func (p *Process) clock() string { return filepath.Join(p.Folder, "clock") }
+
 // PID is the number of the process; 0 if it does not run.
 func (p *Process) PID() int {
 	p.mu.Lock()
@@ -90,7 +94,7 @@ func (p *Process) Start() error {
 		return err
 	}
 	cmd := exec.Command(p.path, p.args...)
-	cmd.Env = append(os.Environ(), p.env...)
+	cmd.Env = append(append(os.Environ(), p.env...), clock.Variable+"="+p.clock())
 	cmd.SysProcAttr = childAttributes()
 	stderr, err := cmd.StderrPipe()
 	if err != nil {

@@ -2,6 +2,7 @@ package world
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/routesrv/routesrv/robustness/clock"
 	"github.com/routesrv/routesrv/robustness/faultproxy"
 	"github.com/routesrv/routesrv/robustness/history"
 	"github.com/routesrv/routesrv/robustness/plan"
@@ -80,6 +82,8 @@ func (w *World) begin(ctx context.Context, f plan.Fault) (end func() error, err 
 		return w.fill(p), nil
 	case plan.ReadOnly:
 		return w.readOnly(p), nil
+	case plan.ClockStep:
+		return w.stepClock(p, f.Delay)
 	default:
 		return nil, fmt.Errorf("no such fault")
 	}
@@ -162,6 +166,16 @@ func (w *World) partition(member string) (end func()) {
 			end()
 		}
 	}
+}
+
+// stepClock has the wall clock of a process go wrong, if it was built with one that can.
+func (w *World) stepClock(p *Process, by time.Duration) (end func() error, err error) {
+	if !w.cfg.Binaries.Clock {
+		w.disable(plan.ClockStep, errors.New("the programs have been built with the clock of the machine"))
+		return nil, nil
+	}
+	file := p.clock()
+	return func() error { return clock.Step(file, 0) }, clock.Step(file, by)
 }
 
 // SetMode is what an operator does to the mode of a sidecar.

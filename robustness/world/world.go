@@ -26,6 +26,7 @@ import (
 type Binaries struct {
 	Routesrv, Dataplane string   // paths
 	Env                 []string // NAME=value, for both
+	Clock               bool     // they have been built with the overlay of package clock
 }
 
 // Config says what a World is made of.
@@ -33,13 +34,14 @@ type Config struct {
 	Plan     *plan.Plan
 	Binaries Binaries
 	Folder   string // for the files and logs of processes; it exists
+	Real     *Real  // the kube-apiserver to read; nil for a fake
 }
 
 // World is everybody who takes part. Its methods are safe for concurrent use, but for Start and Close.
 type World struct {
 	cfg       Config
 	rec       *record.Recorder
-	API       *API
+	API       Cluster
 	Processes map[string]*Process
 
 	proxies map[string]*faultproxy.Proxy // by link
@@ -71,7 +73,13 @@ func New(cfg Config, rec *record.Recorder) (w *World, err error) {
 			w.Close()
 		}
 	}()
-	if w.API, err = NewAPI(rec); err != nil {
+	if cfg.Real != nil {
+		w.API, err = NewRealAPI(*cfg.Real, rec)
+	} else {
+		w.API, err = NewAPI(rec)
+	}
+	if err != nil {
+		w.API = nil // and no interface with nothing in it
 		return w, err
 	}
 	for _, m := range cfg.Plan.Members {
