@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,33 +19,45 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // reporting is a client with a Reporter, in a bubble.
 type reporting struct {
+	mu    sync.Mutex // held by the test but while time passes
 	state fleet.Report
 	none  bool
 	fails error
 	sent  []*fleet.Report
-	at    []time.Duration // since begin
-	begin time.Time
 	log   strings.Builder
+}
+
+// Write is a line of the log.
+func (r *reporting) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.log.Write(p)
 }
 
 // run reports while f changes things.
 func run(t *testing.T, f func(r *reporting)) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &reporting{begin: time.Now()}
+		r := &reporting{}
 		one := uint64(1)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		reporter := &fleet.Reporter{
-			Logger: slog.New(slog.NewTextHandler(&r.log, nil)),
+			Logger: slog.New(slog.NewTextHandler(r, nil)),
 			Send: func(_ context.Context, body []byte) error {
 				report, err := fleet.ReadReport(strings.NewReader(string(body)))
 				if err != nil {
 					t.Errorf("%s: %v", body, err)
 				}
-				r.sent, r.at = append(r.sent, report), append(r.at, time.Since(r.begin))
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				r.sent = append(r.sent, report)
 				return r.fails
 			},
-			Collect: func(time.Time) (fleet.Report, bool) { return r.state, !r.none },
+			Collect: func(time.Time) (fleet.Report, bool) {
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				return r.state, !r.none
+			},
 			Figures: func(_ context.Context, fetched time.Time) (*fleet.Figures, fleet.Applied) {
 				time.Sleep(time.Second) // a slow proxy
 				if fetched.IsZero() {
@@ -54,7 +67,9 @@ func run(t *testing.T, f func(r *reporting)) {
 			},
 		}
 		go func() { defer close(done); reporter.Run(ctx) }()
+		r.mu.Lock()
 		f(r)
+		r.mu.Unlock()
 		cancel()
 		<-done
 	})
@@ -63,8 +78,10 @@ func run(t *testing.T, f func(r *reporting)) {
 // pass lets time pass, and returns the reports of that time.
 func (r *reporting) pass(d time.Duration) []*fleet.Report {
 	before := len(r.sent)
+	r.mu.Unlock()
 	time.Sleep(d)
 	synctest.Wait()
+	r.mu.Lock()
 	return r.sent[before:]
 }
 
@@ -74,15 +91,15 @@ func TestReportsComeAfterAChangeAndEveryTenSeconds(t *testing.T) {
 			t.Errorf("%d reports in a minute, want six", len(sent))
 		}
 		r.state.Holds = name(1)
-		if sent := r.pass(3 * time.Second); len(sent) == 0 || sent[0].Holds != name(1) || len(sent) > 2 {
+		if sent := r.pass(4 * time.Second); len(sent) == 0 || sent[len(sent)-1].Holds != name(1) || len(sent) > 2 {
 			t.Errorf("after a change: %+v", sent)
 		}
 		r.state.Rejected = "guard: no"
-		if sent := r.pass(3 * time.Second); len(sent) == 0 || sent[0].Rejected != "guard: no" {
+		if sent := r.pass(4 * time.Second); len(sent) == 0 || sent[len(sent)-1].Rejected != "guard: no" {
 			t.Errorf("after a refusal: %+v", sent)
 		}
 		r.none = true
-		r.pass(time.Second)
+		r.pass(3 * time.Second) // one may be under way
 		if sent := r.pass(time.Minute); len(sent) != 0 {
 			t.Errorf("%d reports to nobody", len(sent))
 		}
@@ -98,10 +115,12 @@ func TestAppliedIsOfTheTableThatWasFetched(t *testing.T) {
 		}
 		r.state.Fetched = name(2)
 		sent = r.pass(13 * time.Second)
-		if len(sent) < 2 || sent[0].Fetched != name(2) || sent[0].Applied == fleet.AppliedDone && sent[0].FiguresAgo > 0.1 {
-			t.Errorf("%+v: the figures are from before", sent[0])
+		for _, one := range sent {
+			if one.Fetched == name(2) && one.Applied == fleet.AppliedDone && one.FiguresAgo > 0.1 {
+				t.Errorf("%+v: the figures are from before", one)
+			}
 		}
-		if last := sent[len(sent)-1]; last.Applied != fleet.AppliedDone {
+		if last := sent[len(sent)-1]; last.Fetched != name(2) || last.Applied != fleet.AppliedDone {
 			t.Errorf("%+v", last)
 		}
 	})
