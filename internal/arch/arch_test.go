@@ -32,6 +32,7 @@ var allowed = map[string][]string{
 	"internal/durable":   {},
 	"internal/delivery":  {},
 	"internal/pace":      {},
+	"internal/version":   {},
 	"internal/catalogue": {"eskip"},
 
 	// pure: no I/O, no clock, no log
@@ -92,11 +93,17 @@ var allowed = map[string][]string{
 		"shadowdiff", "shadowdiff/page", "table",
 	},
 	"internal/config": {"compile", "dataplane", "eskip", "guard", "kube", "poller", "internal/proxysafe"},
-	"internal/setup":  {"internal/config", "internal/events", "dataplane", "internal/durable", "poller", "internal/source/cluster", "internal/source/cluster/watch", "internal/source/filterdir", "internal/source/manifests"},
+	"internal/setup":  {"internal/config", "internal/version", "internal/events", "dataplane", "internal/durable", "poller", "internal/source/cluster", "internal/source/cluster/watch", "internal/source/filterdir", "internal/source/manifests"},
+
+	// the commands that ask running route servers, and the clusters that the plugin of kubectl finds them in
+	"internal/cli":     {"compile", "explain", "fleet", "shadowdiff", "internal/source/tables"},
+	"internal/forward": {},
+	"internal/plugin":  {"internal/cli", "internal/forward"},
 
 	// binaries
 	"cmd/dataplane-client": {"internal/config", "dataplane", "rollout", "internal/setup", "internal/sidecar"},
-	"cmd/routesrv":         {"compile", "internal/admission", "internal/config", "internal/events", "dataplane", "eskip", "explain", "fleet", "kube", "match", "match/report", "internal/httpserve", "internal/peers", "poller", "internal/server", "internal/setup", "shadowdiff", "shadowdiff/page", "internal/source/tables", "table"},
+	"cmd/kubectl-routesrv": {"internal/cli", "internal/plugin", "internal/version"},
+	"cmd/routesrv":         {"compile", "internal/admission", "internal/cli", "internal/config", "internal/events", "dataplane", "eskip", "explain", "fleet", "kube", "match", "match/report", "internal/httpserve", "internal/peers", "poller", "internal/server", "internal/setup", "shadowdiff", "shadowdiff/page", "internal/source/tables", "table"},
 
 	// aside: only tests use these
 	"internal/browser":      {},
@@ -123,6 +130,7 @@ var allowed = map[string][]string{
 	"robustness/plants":                            {"robustness/clients", "robustness/faultproxy", "robustness/history", "robustness/plan", "robustness/record", "robustness/traffic", "robustness/validate", "robustness/world"},
 	"robustness/validate":                          {"compile", "eskip", "internal/wire", "kube", "robustness/history", "table"},
 	"internal/source/cluster/internal/clustertest": {"internal/kubetest", "kube"},
+	"internal/forward/forwardtest":                 {},
 	"internal/kubelet":                             {"internal/image", "internal/sandbox"},
 	"hack/release":                                 {"internal/release"},
 	"hack/docs":                                    {"compile", "internal/admission", "internal/config", "internal/events", "dataplane", "internal/httpserve", "kube", "internal/server", "internal/sidecar", "internal/source/cluster", "internal/source/cluster/watch"},
@@ -138,7 +146,7 @@ var rows = []struct {
 	packages []string
 }{
 	{"language", []string{"eskip"}},
-	{"data", []string{"kube", "table", "internal/routeid", "internal/durable", "internal/delivery", "internal/pace"}},
+	{"data", []string{"kube", "table", "internal/routeid", "internal/durable", "internal/delivery", "internal/pace", "internal/version"}},
 	{"words", []string{"internal/wire", "guard", "internal/proxysafe", "internal/catalogue", "internal/audit"}},
 	{"pure", []string{"compile", "match", "rollout", "shadowdiff"}},
 	{"answers", []string{"explain"}},
@@ -147,16 +155,16 @@ var rows = []struct {
 	{"producers", []string{
 		"internal/source/cluster", "internal/source/manifests", "internal/source/filterdir", "internal/source/tables", "poller", "dataplane", "internal/claims",
 	}},
-	{"parts", []string{"internal/relay", "internal/httpserve", "internal/config", "internal/events", "internal/peers", "internal/proxymetrics", "shadowdiff/page", "match/report"}},
-	{"pages", []string{"internal/httpserve/guardpage", "internal/console"}},
-	{"assembly", []string{"internal/setup", "internal/admission", "internal/server", "internal/sidecar"}},
-	{"binaries", []string{"cmd/routesrv", "cmd/dataplane-client"}},
+	{"parts", []string{"internal/relay", "internal/httpserve", "internal/config", "internal/events", "internal/peers", "internal/proxymetrics", "shadowdiff/page", "match/report", "internal/forward"}},
+	{"pages", []string{"internal/httpserve/guardpage", "internal/console", "internal/cli"}},
+	{"assembly", []string{"internal/setup", "internal/admission", "internal/server", "internal/sidecar", "internal/plugin"}},
+	{"binaries", []string{"cmd/routesrv", "cmd/dataplane-client", "cmd/kubectl-routesrv"}},
 }
 
 // besides are the packages that are in no row: a part of one other package, and what only tests and releases use.
 var besides = []string{
 	"internal/browser", "internal/fixture", "internal/loopback", "internal/kubetest", "internal/scale", "internal/image", "internal/release",
-	"internal/sandbox", "internal/kubelet", "internal/source/manifests/yamldoc", cluster + "/internal/clustertest",
+	"internal/sandbox", "internal/kubelet", "internal/forward/forwardtest", "internal/source/manifests/yamldoc", cluster + "/internal/clustertest",
 }
 
 func aside(name string) bool {
@@ -261,7 +269,7 @@ func TestPictureIsTrue(t *testing.T) {
 
 // only are packages that few packages of ours may import and no other.
 var only = map[string][]string{
-	"k8s.io/client-go/":             {"internal/source/cluster/internal/api", "internal/events"},
+	"k8s.io/client-go/":             {"internal/source/cluster/internal/api", "internal/events", "internal/forward"},
 	"k8s.io/apimachinery/pkg/watch": {}, // events are those of source/cluster/internal/decode
 }
 
