@@ -78,9 +78,13 @@ var allowed = map[string][]string{
 
 	"internal/httpserve/guardpage": {"eskip", "guard", "internal/httpserve", "shadowdiff", "shadowdiff/page", "table"},
 
+	"internal/console": {
+		"compile", "eskip", "etagcache", "explain", "fleet", "gate", "guard", "internal/audit", "internal/httpserve", "kube", "match", "match/report", "poller", "shadowdiff", "table",
+	},
+
 	"internal/server": {
-		"internal/budget", "compile", "dataplane", "eskip", "etagcache", "explain", "fleet", "gate", "guard", "internal/httpserve", "internal/httpserve/guardpage", "internal/audit", "internal/durable", "kube", "match", "match/report", "poller",
-		"internal/relay", "internal/wire", "table",
+		"internal/budget", "compile", "dataplane", "eskip", "etagcache", "explain", "fleet", "gate", "guard", "internal/console", "internal/httpserve", "internal/httpserve/guardpage", "internal/audit", "internal/durable", "internal/wire", "kube", "match", "match/report", "poller",
+		"internal/relay", "table",
 	},
 	"internal/events":    {"compile", "kube"},
 	"internal/admission": {"compile", "internal/httpserve", "internal/pace", "kube", "poller"},
@@ -102,6 +106,7 @@ var allowed = map[string][]string{
 	"cmd/routesrv":         {"compile", "internal/admission", "internal/cli", "internal/config", "internal/events", "dataplane", "eskip", "explain", "fleet", "kube", "match", "match/report", "internal/httpserve", "internal/peers", "poller", "internal/server", "internal/setup", "shadowdiff", "shadowdiff/page", "internal/source/tables", "table"},
 
 	// aside: only tests use these
+	"internal/browser":      {},
 	"internal/fixture":      {"compile", "eskip"},
 	"internal/loopback":     {},
 	"internal/kubetest":     {"kube", "internal/source/manifests/yamldoc"},
@@ -131,6 +136,7 @@ var allowed = map[string][]string{
 	"hack/docs":                                    {"compile", "internal/admission", "internal/config", "internal/events", "dataplane", "internal/httpserve", "kube", "internal/server", "internal/sidecar", "internal/source/cluster", "internal/source/cluster/watch"},
 	"hack/mutate":                                  {},
 	"hack/scale":                                   {},
+	"hack/screenshots":                             {"internal/browser", "internal/kubetest", "kube"},
 	"hack/testcount":                               {},
 }
 
@@ -150,14 +156,14 @@ var rows = []struct {
 		"internal/source/cluster", "internal/source/manifests", "internal/source/filterdir", "internal/source/tables", "poller", "dataplane", "internal/claims",
 	}},
 	{"parts", []string{"internal/relay", "internal/httpserve", "internal/config", "internal/events", "internal/peers", "internal/proxymetrics", "shadowdiff/page", "match/report", "internal/forward"}},
-	{"pages", []string{"internal/httpserve/guardpage", "internal/cli"}},
+	{"pages", []string{"internal/httpserve/guardpage", "internal/console", "internal/cli"}},
 	{"assembly", []string{"internal/setup", "internal/admission", "internal/server", "internal/sidecar", "internal/plugin"}},
 	{"binaries", []string{"cmd/routesrv", "cmd/dataplane-client", "cmd/kubectl-routesrv"}},
 }
 
 // besides are the packages that are in no row: a part of one other package, and what only tests and releases use.
 var besides = []string{
-	"internal/fixture", "internal/loopback", "internal/kubetest", "internal/scale", "internal/image", "internal/release",
+	"internal/browser", "internal/fixture", "internal/loopback", "internal/kubetest", "internal/scale", "internal/image", "internal/release",
 	"internal/sandbox", "internal/kubelet", "internal/forward/forwardtest", "internal/source/manifests/yamldoc", cluster + "/internal/clustertest",
 }
 

@@ -2,7 +2,7 @@
 // that serves them, the two listeners, and the order in which all of it starts and stops.
 //
 // The main listener has what proxies use: /routes, /routes/{zone}, /health, and the shard endpoints where they are
-// configured. The support listener has what operators use: /metrics, /status, /clients, /problems, /explain, /match, /guard/accept, /health for
+// configured. The support listener has what operators use: the console at /, /metrics, /status, /clients, /problems, /explain, /match, /guard/accept, /health for
 // probes that cannot show a certificate, and profiles where they are enabled.
 //
 // Readiness means "has a table". A table that has grown old is shown in headers, metrics and /status and is served all
@@ -33,6 +33,7 @@ import (
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/internal/audit"
 	"github.com/routesrv/routesrv/internal/budget"
+	"github.com/routesrv/routesrv/internal/console"
 	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/internal/relay"
 	"github.com/routesrv/routesrv/kube"
@@ -151,6 +152,7 @@ type Server struct {
 	decisions *audit.Log       // in memory only without a state folder
 	errors    *httpserve.ErrorLog
 	questions *questions
+	publishes console.Publishes
 	clients   *clients
 	endpoints []httpserve.Endpoint // of both listeners
 	listeners *httpserve.Listeners
@@ -219,6 +221,7 @@ func (s *Server) newTables() error {
 	s.cache, err = etagcache.New(etagcache.Config{
 		Logger: s.cfg.Logger, Metrics: etagcache.NewMetrics(s.registry),
 		Recheck: func() { s.tables.Recheck() }, MaxStreams: s.cfg.MaxStreams, SharedMaxAge: s.cfg.SharedMaxAge, Observer: s.clients,
+		Published: func(t *table.Table, stale bool) { s.publishes.Add(t, time.Now(), stale) },
 	})
 	if err != nil {
 		return err
