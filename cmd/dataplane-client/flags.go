@@ -117,7 +117,10 @@ func (f *flags) modeFlags(p *config.Parser) {
 		"It is read every second, and at once on SIGHUP. A mode in the file overrides --mode; any other content changes "+
 		"nothing.")
 	p.Flag(groupMode, "pod-name", text("NAME", &c.Pod, ""), "Name that decides the place of this data plane in the fleet: "+
-		"whether it belongs to the share of Exec:25%, and when it may fall back. Empty means the host name.")
+		"whether it belongs to the share of Exec:25%, and when it may fall back. Empty means the host name. "+
+		"With the next two flags it also names this client in /clients of the route servers.")
+	p.Flag(groupMode, "pod-namespace", text("NAME", &c.PodNamespace, ""), "Namespace of the pod.")
+	p.Flag(groupMode, "node-name", text("NAME", &c.Node, ""), "Node of the pod.")
 }
 
 func (f *flags) gateFlags(p *config.Parser) {
@@ -175,6 +178,9 @@ func (f *flags) fetchFlags(p *config.Parser) {
 		"GOMEMLIMIT). A route counts as its text plus 96 bytes, the first 10,000 as their text alone.")
 	p.Flag(groupFetch, "lkg-file", text("PATH", &c.LKGPath, ""), "File for the last verified and applied table. After a "+
 		"restart it is served while no route server answers. Empty keeps the table only in memory.")
+	p.Flag(groupFetch, "proxy-metrics-url", text("URL", &f.sidecar.ProxyMetricsURL, sidecar.DefaultProxyMetricsURL), "URL of the metrics "+
+		"of the proxy. Every ten seconds a few sums of them are reported to the route server in use, for /clients: requests, errors, "+
+		"routes, refused routes and the time when it applied a table. Empty turns that off; so does a proxy without metrics.")
 	p.Flag(groupFetch, "routesrv-ca-file", text("PATH", &f.tls.CA, ""), "CAs of the route servers, PEM, instead of those of "+
 		"the system. Read again when the file changes.")
 	p.Flag(groupFetch, "routesrv-client-cert", text("PATH", &f.tls.Cert, ""), "Certificate to present to route servers, PEM. "+
