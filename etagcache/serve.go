@@ -35,11 +35,13 @@ type exchange struct {
 	deltas   bool // the client has the text of what it names, and takes deltas
 	stamp    *stamp
 	encoding encoding
-	kept     bool // the client stays with a table that is not the one of state
+	kept     bool      // the client stays with a table that is not the one of state
+	began    time.Time // zero unless answers are told
 }
 
 func (c *Cache) serve(w http.ResponseWriter, r *http.Request, zone string) {
 	x := exchange{cache: c, w: w, r: r, zone: zone, state: c.state.Load(), deltas: takesDeltas(r.Header)}
+	x.begin()
 	h := w.Header()
 	h["Vary"] = varyEncoding
 	if x.deltas {
@@ -66,7 +68,7 @@ func (c *Cache) serve(w http.ResponseWriter, r *http.Request, zone string) {
 			h["Content-Length"] = zeroLength
 		}
 		w.WriteHeader(d.status)
-		c.cfg.Metrics.observeResponse(d.status, x.encoding, 0)
+		x.answered(d.status, 0, true)
 	default:
 		if x.deltas && !d.ranges && x.serveDelta() {
 			return
@@ -79,7 +81,7 @@ func (c *Cache) serve(w http.ResponseWriter, r *http.Request, zone string) {
 func (x *exchange) empty(status int) {
 	x.w.Header()["Content-Length"] = zeroLength
 	x.w.WriteHeader(status)
-	x.cache.cfg.Metrics.observeResponse(status, identity, 0)
+	x.answered(status, 0, true)
 }
 
 // headers sets what every answer that is made from a table has.
@@ -116,30 +118,31 @@ func (x *exchange) content(ranges bool) {
 	}
 	if x.r.Method == http.MethodHead && !ranges {
 		x.w.WriteHeader(http.StatusOK)
-		x.cache.cfg.Metrics.observeResponse(http.StatusOK, x.encoding, 0)
+		x.answered(http.StatusOK, 0, true)
 		return
 	}
 	var status, n int
+	var whole bool
 	if ranges {
-		var ok bool
-		if status, n, ok = x.serveRanges(); status == http.StatusOK && !ok {
+		if status, n, whole = x.serveRanges(); status == http.StatusOK && !whole {
 			x.cache.bodies.Break(key, rotation)
 		}
 	} else {
 		status = http.StatusOK
-		n = x.serveWhole(key, rotation)
+		n, whole = x.serveWhole(key, rotation)
 	}
-	x.cache.cfg.Metrics.observeResponse(status, x.encoding, n)
+	x.answered(status, n, whole)
 }
 
-// serveWhole writes the body and returns the number of bytes written.
-func (x *exchange) serveWhole(key delivery.Key, rotation uint32) int {
+// serveWhole writes the body. It returns the number of bytes written, and whether they are all.
+func (x *exchange) serveWhole(key delivery.Key, rotation uint32) (n int, whole bool) {
 	body := x.cache.bodies.Begin(x.r, key, rotation)
 	out := x.newSend()
 	out.parts(x.variant.bodies[x.encoding])
 	out.flush()
-	body.End(x.r.Context(), out.finish(x.variant.size(x.encoding)))
-	return out.n
+	whole = out.finish(x.variant.size(x.encoding))
+	body.End(x.r.Context(), whole)
+	return out.n, whole
 }
 
 // serveRanges leaves the choice of ranges to net/http. The preconditions have been looked at: they are not passed on.

@@ -16,6 +16,7 @@ import (
 	"github.com/routesrv/routesrv/internal/peers"
 	"github.com/routesrv/routesrv/internal/server"
 	"github.com/routesrv/routesrv/internal/setup"
+	"github.com/routesrv/routesrv/internal/tracing"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/table"
 )
@@ -57,8 +58,12 @@ func newServer(cfg *config.RouteServer, log *slog.Logger, std setup.Stdio) (*ser
 	if err != nil {
 		return nil, fmt.Errorf("--events: %w", err)
 	}
+	traces, err := newTracer(cfg.Tracing, log, registry)
+	if err != nil {
+		return nil, fmt.Errorf("--otlp-endpoint: %w", err)
+	}
 	return server.New(server.Config{
-		Events: writeEvents,
+		Events: writeEvents, Tracing: traces,
 		Source: source, Upstream: upstream, Peers: askPeers, Compile: cfg.Compile, Guard: cfg.Guard,
 		Interval: cfg.Poll.Interval, MaxBackoff: cfg.Poll.MaxBackoff,
 		Address: cfg.Listen.Address, SupportAddress: cfg.Listen.SupportAddress,
@@ -113,6 +118,17 @@ func newEvents(cfg *config.RouteServer, log *slog.Logger, reg prometheus.Registe
 			return all
 		})
 	}, nil
+}
+
+// newTracer makes what sends traces; nil if nobody asked for it.
+func newTracer(cfg config.Tracing, log *slog.Logger, reg prometheus.Registerer) (*tracing.Tracer, error) {
+	if cfg.Endpoint == "" {
+		return nil, nil
+	}
+	return tracing.New(context.Background(), tracing.Config{
+		Endpoint: cfg.Endpoint, Headers: cfg.Headers, Sample: cfg.Sample, Service: "routesrv", Version: setup.VersionName(version),
+		Logger: log, Registry: reg,
+	})
 }
 
 // newPeers gives what asks the other replicas for their table; nil if there are none.

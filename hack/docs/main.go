@@ -26,6 +26,7 @@ import (
 	"github.com/routesrv/routesrv/internal/sidecar"
 	"github.com/routesrv/routesrv/internal/source/cluster"
 	"github.com/routesrv/routesrv/internal/source/cluster/watch"
+	"github.com/routesrv/routesrv/internal/tracing"
 	"github.com/routesrv/routesrv/kube"
 )
 
@@ -162,6 +163,7 @@ func serverSeries() ([]series, error) {
 	cluster.NewMetrics(registry)
 	watch.NewMetrics(registry)
 	events.NewMetrics(registry)
+	tracing.NewMetrics(registry)
 	if _, err := documentedServer(registry); err != nil {
 		return nil, err
 	}

@@ -33,6 +33,7 @@ import (
 	"github.com/routesrv/routesrv/internal/audit"
 	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/internal/relay"
+	"github.com/routesrv/routesrv/internal/tracing"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/table"
@@ -103,6 +104,9 @@ type Config struct {
 	Origin string
 	// Version is shown by /status.
 	Version string
+
+	// Tracing makes traces, and is run as long as the server; nil means that there are none. It belongs to this server alone.
+	Tracing *tracing.Tracer
 
 	Logger *slog.Logger // nil means no log
 	// Registry gets all metrics and is what /metrics shows. nil means a new one.
@@ -199,11 +203,14 @@ func (s *Server) Reload() {
 // newTables makes the cache and what feeds it.
 func (s *Server) newTables() error {
 	var err error
-	s.cache, err = etagcache.New(etagcache.Config{
+	cfg := etagcache.Config{
 		Logger: s.cfg.Logger, Metrics: etagcache.NewMetrics(s.registry),
 		Recheck: func() { s.tables.Recheck() }, MaxStreams: s.cfg.MaxStreams,
-	})
-	if err != nil {
+	}
+	if s.cfg.Tracing != nil {
+		cfg.Answered = s.cfg.Tracing.Answered
+	}
+	if s.cache, err = etagcache.New(cfg); err != nil {
 		return err
 	}
 	s.decisions = audit.InFolder(s.cfg.StateDir, s.log)
@@ -224,13 +231,14 @@ func (s *Server) newPoller() error {
 	}
 	metrics := gate.NewMetrics(s.registry, "routesrv")
 	if s.gate, err = gate.New(gate.Config{
-		Sink: s.cache, Guard: s.cfg.Guard, Halves: s.compiler, Files: s.checkpoint(metrics), Decided: gate.RecordIn(s.decisions),
+		Sink: s.sink(), Guard: s.cfg.Guard, Halves: s.compiler, Files: s.checkpoint(metrics), Decided: gate.RecordIn(s.decisions),
 		Logger: s.cfg.Logger.With("component", "gate"), Metrics: metrics,
 	}); err != nil {
 		return err
 	}
 	s.gate.Boot(maxCheckpoint, nil)
 	s.tables, err = poller.New(poller.Config{
+		Trace:  s.traceReads(),
 		Source: s.cfg.Source, Compile: s.compiler.Compile, Gate: s.gate, Origin: s.cfg.Origin,
 		Interval: s.cfg.Interval, MaxBackoff: s.cfg.MaxBackoff, ProbeInterval: ProbeInterval(s.cfg.Interval),
 		Logger: s.cfg.Logger, Metrics: poller.NewMetrics(s.registry),
@@ -279,7 +287,7 @@ func (s *Server) newRelay() error {
 	}
 	var err error
 	s.relay, err = relay.New(relay.Config{
-		Fetch: fetch, Guard: s.cfg.Guard, Cache: s.cache, Logger: s.cfg.Logger, Registerer: s.registry,
+		Fetch: fetch, Guard: s.cfg.Guard, Cache: s.cache, Sink: s.sink(), Logger: s.cfg.Logger, Registerer: s.registry,
 	})
 	if err != nil {
 		return fmt.Errorf("--upstream: %w", err)
