@@ -50,7 +50,7 @@ func newServer(cfg *config.RouteServer, log *slog.Logger, std setup.Stdio) (*ser
 	if err != nil {
 		return nil, err
 	}
-	askPeers, err := newPeers(cfg, log)
+	askPeers, err := newPeers(cfg, log, registry)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func newSource(cfg *config.RouteServer, log *slog.Logger, std setup.Stdio, reg p
 		source, origin, err := setup.Source(cfg.Source, std.In, log, reg)
 		return source, dataplane.Config{}, origin, err
 	}
-	transport, err := setup.NewTransport(setup.TLSFiles{CA: u.CAFile, Cert: u.CertFile, Key: u.KeyFile}, log)
+	transport, err := setup.NewTransport(setup.TLSFiles{CA: u.CAFile, Cert: u.CertFile, Key: u.KeyFile}, log, reg)
 	if err != nil {
 		return nil, dataplane.Config{}, "", fmt.Errorf("--upstream-ca-file, --upstream-client-cert, --upstream-client-key: %w", err)
 	}
@@ -132,13 +132,13 @@ func newTracer(cfg config.Tracing, log *slog.Logger, reg prometheus.Registerer) 
 }
 
 // newPeers gives what asks the other replicas for their table; nil if there are none.
-func newPeers(cfg *config.RouteServer, log *slog.Logger) (func(context.Context) (*table.Table, string, error), error) {
+func newPeers(cfg *config.RouteServer, log *slog.Logger, reg prometheus.Registerer) (func(context.Context) (*table.Table, string, error), error) {
 	if cfg.Peers == "" {
 		return nil, nil
 	}
 	u := cfg.Upstream
 	files := setup.TLSFiles{CA: u.CAFile, Cert: u.CertFile, Key: u.KeyFile}
-	if _, err := setup.NewTransport(files, log); err != nil { // what is wrong with the files is to be said now
+	if _, err := setup.NewTransport(files, log, reg); err != nil { // what is wrong with the files is to be said now
 		return nil, fmt.Errorf("--upstream-ca-file, --upstream-client-cert, --upstream-client-key: %w", err)
 	}
 	asked := peers.Config{

@@ -32,6 +32,7 @@ var allowed = map[string][]string{
 	"internal/durable":   {},
 	"internal/delivery":  {},
 	"internal/pace":      {},
+	"internal/expiry":    {},
 	"internal/catalogue": {"eskip"},
 
 	// pure: no I/O, no clock, no log
@@ -68,7 +69,7 @@ var allowed = map[string][]string{
 	// parts and assembly: join producers into what the binaries run
 	"shadowdiff/page":    {"shadowdiff"},
 	"match/report":       {"eskip", "match", "shadowdiff"},
-	"internal/httpserve": {"guard", "internal/durable", "table"},
+	"internal/httpserve": {"guard", "internal/durable", "internal/expiry", "table"},
 	"internal/claims":    {"etagcache", "table"},
 	"internal/relay":     {"dataplane", "etagcache", "gate", "guard", "internal/claims", "table"},
 	"internal/peers":     {"dataplane", "gate", "guard", "table", "internal/wire"},
@@ -87,7 +88,7 @@ var allowed = map[string][]string{
 		"shadowdiff", "shadowdiff/page", "table",
 	},
 	"internal/config": {"compile", "dataplane", "eskip", "guard", "kube", "poller", "internal/proxysafe"},
-	"internal/setup":  {"internal/config", "internal/events", "dataplane", "internal/durable", "poller", "internal/source/cluster", "internal/source/cluster/watch", "internal/source/filterdir", "internal/source/manifests"},
+	"internal/setup":  {"internal/config", "internal/events", "dataplane", "internal/durable", "internal/expiry", "poller", "internal/source/cluster", "internal/source/cluster/watch", "internal/source/filterdir", "internal/source/manifests"},
 
 	// binaries
 	"cmd/dataplane-client": {"internal/config", "dataplane", "rollout", "internal/setup", "internal/sidecar"},
@@ -131,7 +132,7 @@ var rows = []struct {
 	packages []string
 }{
 	{"language", []string{"eskip"}},
-	{"data", []string{"kube", "table", "internal/routeid", "internal/durable", "internal/delivery", "internal/pace"}},
+	{"data", []string{"kube", "table", "internal/routeid", "internal/durable", "internal/delivery", "internal/pace", "internal/expiry"}},
 	{"words", []string{"internal/wire", "guard", "internal/proxysafe", "internal/catalogue", "internal/audit"}},
 	{"pure", []string{"compile", "match", "rollout", "shadowdiff"}},
 	{"answers", []string{"explain"}},
