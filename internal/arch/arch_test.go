@@ -121,6 +121,7 @@ var allowed = map[string][]string{
 	"internal/kubelet":                             {"internal/image", "internal/sandbox"},
 	"hack/release":                                 {"internal/release"},
 	"hack/docs":                                    {"compile", "internal/admission", "internal/config", "internal/events", "dataplane", "internal/httpserve", "kube", "internal/server", "internal/sidecar", "internal/source/cluster", "internal/source/cluster/watch", "internal/tracing"},
+	"hack/dashboard":                               {},
 	"hack/mutate":                                  {},
 	"hack/scale":                                   {},
 	"hack/testcount":                               {},
