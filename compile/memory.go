@@ -104,7 +104,7 @@ func revise[T comparable](k *objects, before, list []T, generation uint64, admit
 func fewEdits[T comparable](k *objects, less, more []T, admit func(T) *object) (gone, come []*object, ok bool) {
 	for _, o := range less {
 		old := k.known[any(o).(kube.Object)]
-		if old == nil || old.refused != nil {
+		if old.refused != nil {
 			return nil, nil, false
 		}
 		gone = append(gone, old)

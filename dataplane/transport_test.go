@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -453,6 +454,33 @@ func TestStreamInAnEncodingThatIsNone(t *testing.T) {
 				}
 				holds(t, c, newTable(t, 1, "a", "b"))
 			})
+		})
+	}
+}
+
+// TestStreamThatIsGarbageIsNotOneThatBroke, also if it ends with it: who reads the reason looks at the server, and not at the network.
+func TestStreamThatIsGarbageIsNotOneThatBroke(t *testing.T) {
+	for body, want := range map[string]string{"event: table\ndata: x\n\n": "rejected", "": "broken", "\x1f\x8b": "broken"} {
+		prepare := func(s *stage) {
+			tablesAt1(t)(s)
+			s.origins[0].watch = func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "text/event-stream")
+				w.Header().Set("Content-Encoding", "gzip")
+				w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+				_, _ = io.WriteString(w, body)
+			}
+		}
+		play(t, 1, prepare, func(t *testing.T, s *stage, c *dataplane.Client) {
+			after(10 * time.Second)
+			if n := s.ended(want); n == 0 {
+				t.Errorf("no stream of %q has ended as %s", body, want)
+			}
+			for _, other := range []string{"rejected", "broken"} {
+				if n := s.ended(other); other != want && n != 0 {
+					t.Errorf("%v streams of %q have ended as %s, want %s", n, body, other, want)
+				}
+			}
+			holds(t, c, newTable(t, 1, "a", "b"))
 		})
 	}
 }

@@ -337,6 +337,10 @@ func TestNewRefuses(t *testing.T) {
 		"negative timeout":    func(c *dataplane.Config) { c.Timeout = -1 },
 		"negative backoff":    func(c *dataplane.Config) { c.MaxBackoff = -1 },
 		"negative return":     func(c *dataplane.Config) { c.ReturnAfter = -1 },
+		"negative full every": func(c *dataplane.Config) { c.FullEvery = -1 },
+		"negative memory":     func(c *dataplane.Config) { c.Memory = -1 },
+		"unknown follow":      func(c *dataplane.Config) { c.Follow = dataplane.Poll + 1 },
+		"streams no deltas":   func(c *dataplane.Config) { c.NoDeltas, c.Follow = true, dataplane.Stream },
 		"negative size":       func(c *dataplane.Config) { c.MaxBytes = -1 },
 		"guard":               func(c *dataplane.Config) { c.Guard.MaxLoss = 2 },
 		"one file for two":    func(c *dataplane.Config) { c.LKGPath, c.RoutesFile = "/x", "/x" },
@@ -348,6 +352,19 @@ func TestNewRefuses(t *testing.T) {
 			t.Errorf("%s is taken", name)
 		} else if strings.Contains(fmt.Sprint(err), "secret") {
 			t.Errorf("%s: the password is in %v", name, err)
+		}
+	}
+}
+
+// A zone is the value of a label, so that it is a segment of a path as it is.
+func TestZonesAreValuesOfLabels(t *testing.T) {
+	for zone, want := range map[string]bool{
+		"": true, "a": true, "9": true, "Zz09": true, "eu-central-1a": true, "a_b.c-d": true, strings.Repeat("a", 63): true,
+		"-a": false, "a-": false, ".a": false, "a.": false, "_": false, "a b": false, "a%2f": false, "ä": false, "a/b": false, "@": false,
+		"[": false, "`": false, "{": false, strings.Repeat("a", 64): false,
+	} {
+		if _, err := dataplane.NewZone(zone, ""); (err == nil) != want {
+			t.Errorf("zone %q: %v, want it to be taken: %v", zone, err, want)
 		}
 	}
 }

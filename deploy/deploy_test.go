@@ -41,6 +41,7 @@ var renders = map[string]string{
 	"component-zone-aware":           "testdata/zone-aware",
 	"component-namespaced":           "testdata/namespaced",
 	"component-watch":                "testdata/watch",
+	"component-hpa":                  "testdata/hpa",
 	"component-events":               "testdata/events",
 	"component-webhook":              "testdata/webhook",
 	"component-webhook-cert-manager": "testdata/webhook-cert-manager",

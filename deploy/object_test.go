@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -94,6 +95,7 @@ func TestKindsOfKubernetesHaveNoUnknownFields(t *testing.T) {
 		"ConfigMap":                      decode[corev1.ConfigMap],
 		"Service":                        decode[corev1.Service],
 		"Deployment":                     decode[appsv1.Deployment],
+		"HorizontalPodAutoscaler":        decode[autoscalingv2.HorizontalPodAutoscaler],
 		"PodDisruptionBudget":            decode[policyv1.PodDisruptionBudget],
 		"NetworkPolicy":                  decode[networkingv1.NetworkPolicy],
 		"Ingress":                        decode[networkingv1.Ingress],

@@ -20,6 +20,7 @@ var (
 	theCluster *cluster
 	binary     string // path of the built routesrv
 	dataplane  string // path of the built dataplane-client
+	plugin     string // path of the built kubectl-routesrv
 )
 
 func TestMain(m *testing.M) {
@@ -45,9 +46,9 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	binary, dataplane = filepath.Join(dir, "routesrv"), filepath.Join(dir, "dataplane-client")
+	binary, dataplane, plugin = filepath.Join(dir, "routesrv"), filepath.Join(dir, "dataplane-client"), filepath.Join(dir, "kubectl-routesrv")
 	// The race detector watches the real processes, too.
-	build := exec.Command("go", "build", "-race", "-o", dir, "../cmd/routesrv", "../cmd/dataplane-client")
+	build := exec.Command("go", "build", "-race", "-o", dir, "../cmd/routesrv", "../cmd/dataplane-client", "../cmd/kubectl-routesrv")
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "%v: %v\n%s", build, err, out)
 		return 1

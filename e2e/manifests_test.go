@@ -28,6 +28,7 @@ var kustomizations = []string{
 	"deploy/testdata/mtls",
 	"deploy/testdata/zone-aware",
 	"deploy/testdata/watch",
+	"deploy/testdata/hpa",
 	"deploy/testdata/events",
 	"deploy/testdata/webhook",
 	"deploy/testdata/webhook-cert-manager",

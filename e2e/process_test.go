@@ -192,6 +192,11 @@ func fetch(ctx context.Context, url, etag string) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	return do(r, etag)
+}
+
+// do sends a request; a non-empty etag makes it conditional.
+func do(r *http.Request, etag string) (answer, error) {
 	if etag != "" {
 		r.Header.Set("If-None-Match", etag)
 	}

@@ -190,8 +190,12 @@ func TestStatusAndCurrent(t *testing.T) {
 }
 
 func TestConfigIsChecked(t *testing.T) {
-	if _, err := etagcache.New(etagcache.Config{RetryAfter: -1}); err == nil {
-		t.Error("a negative RetryAfter gave no error")
+	for name, cfg := range map[string]etagcache.Config{
+		"retry after": {RetryAfter: -1}, "max streams": {MaxStreams: -1}, "max table sends": {MaxTableSends: -1},
+	} {
+		if c, err := etagcache.New(cfg); err == nil || c != nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%+v: %v, want an error about %s", cfg, err, name)
+		}
 	}
 }
 

@@ -96,7 +96,7 @@ func (c *claims) judge(seq uint64, r table.Read) (refuted int) {
 	for what, known := range c.byValue {
 		reached := what.revision <= r.Oldest
 		switch {
-		case reached && (!r.Held || r.Live && (r.Candidate == nil || what.digest != r.Candidate.Digest())):
+		case reached && (!r.Held && !r.Waiting || r.Live && (r.Candidate == nil || what.digest != r.Candidate.Digest())):
 			delete(c.byValue, what)
 		case known.resolved:
 		case seq <= known.seq:

@@ -123,6 +123,7 @@ func (x *exchange) serveDelta() bool {
 		}
 		x.headers(x.etag(0))
 		h := x.w.Header()
+		h["Cache-Control"] = noStore // no cache knows that the answer depends on what the client has
 		h[wire.HeaderIM] = imDelta
 		h[wire.HeaderDeltaBase] = []string{t.Tag.String()}
 		h["Content-Type"] = deltaType

@@ -125,6 +125,10 @@ type Config struct {
 	// RetryAfter is the advice to clients that come before the first table, rounded up to seconds. 0 means
 	// DefaultRetryAfter.
 	RetryAfter time.Duration
+	// SharedMaxAge is for how long an HTTP cache between server and clients may serve an answer without asking again (RFC 9111 §5.2.2.10,
+	// in whole seconds), and then for as long while it asks (RFC 5861 §3); while no server answers it may serve what it has for a day
+	// (RFC 5861 §4). 0 means that caches ask for each request.
+	SharedMaxAge time.Duration
 	// MaxStreams is how many streams may be open; 0 means that there is no /routes/watch.
 	MaxStreams int
 	// MaxTableSends is how many of them may be sent a full table at a time; the others wait for their turn, of which each lasts a
@@ -141,6 +145,7 @@ type Config struct {
 type Cache struct {
 	cfg        Config // set by New, read only
 	retryAfter []string
+	control    []string // the Cache-Control of answers with a table
 
 	state   atomic.Pointer[state] // never nil
 	started atomic.Uint64         // sequence number of the last poll that started
@@ -167,6 +172,9 @@ func New(cfg Config) (*Cache, error) {
 	if cfg.MaxStreams < 0 || cfg.MaxTableSends < 0 {
 		return nil, errors.New("max streams and max table sends: want no negative number")
 	}
+	if cfg.SharedMaxAge < 0 || cfg.SharedMaxAge%time.Second != 0 {
+		return nil, errors.New("shared max age: want whole seconds")
+	}
 	if cfg.MaxTableSends == 0 {
 		cfg.MaxTableSends = DefaultMaxTableSends
 	}
@@ -191,6 +199,7 @@ func New(cfg Config) (*Cache, error) {
 	}
 	seconds := (cfg.RetryAfter + time.Second - 1) / time.Second
 	c := &Cache{cfg: cfg, retryAfter: []string{strconv.Itoa(int(seconds))}, bodies: delivery.New(cfg.Metrics.BrokenBodies.Inc)}
+	c.control = cacheControl(int(cfg.SharedMaxAge / time.Second))
 	c.state.Store(&state{superseded: make(chan struct{}), outdated: make(chan struct{})})
 	c.streams.init(cfg.MaxStreams, cfg.MaxTableSends)
 	return c, nil

@@ -1,6 +1,7 @@
 package etagcache
 
 import (
+	"fmt"
 	"net/http"
 	"net/netip"
 	"time"
@@ -22,7 +23,20 @@ var (
 	tableHeld         = []string{wire.StateHeld}
 	tableUnknown      = []string{wire.StateUnknown}
 	tableBackendsHeld = []string{wire.StateBackendsHeld}
+	noStore           = []string{"no-store"}
 )
+
+// staleIfError is for how long a cache may serve what it has while no server answers: a fleet that goes on with an old table is better
+// off than one that cannot start a proxy.
+const staleIfError = 24 * time.Hour
+
+// cacheControl is the Cache-Control of answers with a table. A proxy that polls is no cache, so max-age is for caches only.
+func cacheControl(seconds int) []string {
+	if seconds == 0 {
+		return []string{"no-cache"}
+	}
+	return []string{fmt.Sprintf("max-age=0, s-maxage=%d, stale-while-revalidate=%d, stale-if-error=%d", seconds, seconds, int(staleIfError.Seconds()))}
+}
 
 // exchange is one request with all that its answer is made from.
 type exchange struct {
@@ -80,6 +94,7 @@ func (c *Cache) serve(w http.ResponseWriter, r *http.Request, zone string) {
 // empty answers without a table.
 func (x *exchange) empty(status int) {
 	x.w.Header()["Content-Length"] = zeroLength
+	x.w.Header()["Cache-Control"] = noStore
 	x.w.WriteHeader(status)
 	x.answered(status, 0, true)
 }
@@ -90,6 +105,7 @@ func (x *exchange) headers(etag []string) {
 	h[wire.HeaderETag] = etag
 	h[wire.HeaderCount] = x.variant.count
 	h[wire.HeaderRevision] = x.stamp.header
+	h["Cache-Control"] = x.cache.control
 	if x.state.sourceRead != nil {
 		h[wire.HeaderSourceRead] = x.state.sourceRead
 	}

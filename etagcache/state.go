@@ -95,7 +95,7 @@ func (c *Cache) published(old, next *state) {
 // t is the table that the source has, or what was made of it while r.Held says that another one is held back: it is served
 // from now on. Where t has the content of the current table and a higher revision, the ETag follows: that content is there
 // again (see the package documentation). If r is not Held, or Live, the current table is as new as the read; a Live
-// read says which Candidate a client must keep. t is nil if a table is held back and nothing was made of the read: then
+// read says which Candidate a client must keep. t is nil if a table is held back, or waits, and nothing was made of the read: then
 // the current table is not known to be the content of the source any more, and a client that got the newer table elsewhere
 // must keep it.
 //
@@ -124,7 +124,7 @@ func (c *Cache) end(seq uint64, t *table.Table, r table.Read) {
 			next.version.full.raise(min(t.Revision(), r.Newest)) // not past the source, which may have gone back
 		}
 		next.lastRead, next.held, next.backends, next.candidate = r.At, r.Held, r.Backends, r.Candidate
-		if !r.Held || r.Live {
+		if !r.Held && !r.Waiting || r.Live {
 			next.oldest, next.newest = r.Oldest, r.Newest
 			if v := next.version; v != nil {
 				v.readings.newest.Store(r.Newest)

@@ -311,6 +311,47 @@ func TestStreamOfAZone(t *testing.T) {
 	})
 }
 
+// TestEncodingOfAStream: there is no zstd form, so a client that likes it best is given what it likes next.
+func TestEncodingOfAStream(t *testing.T) {
+	streaming(t, etagcache.Config{}, func(t *testing.T, ctx context.Context, c *etagcache.Cache, tr *http.Transport) {
+		poll(c, manyRoutes(t, 0, 1), 1, time.Now())
+		for accepted, want := range map[string]string{
+			"": "", "zstd": "", "gzip": "gzip", "zstd, gzip": "gzip", "zstd, gzip;q=0.001": "gzip", "zstd, gzip;q=0": "", "*": "gzip",
+			"zstd;q=0.5, identity;q=0.1": "", "gzip;q=0.1, identity": "", "gzip;q": "",
+		} {
+			l := listen(t, ctx, tr, watchURL, accepted, "")
+			if got := l.res.Header.Get("Content-Encoding"); got != want {
+				t.Errorf("to a client that accepts %q the stream is encoded as %q, want %q", accepted, got, want)
+			}
+			l.next("current")
+		}
+	})
+}
+
+// A table without routes is one, too, however it is sent.
+func TestStreamOfATableWithoutRoutes(t *testing.T) {
+	for _, encoding := range []string{"", "gzip"} {
+		streaming(t, etagcache.Config{}, func(t *testing.T, ctx context.Context, c *etagcache.Cache, tr *http.Transport) {
+			poll(c, parseTable(t, "", 1, start), 1, time.Now())
+			l := listen(t, ctx, tr, watchURL, encoding, "")
+			if e := l.next("table"); e.data != "" || l.held.Len() != 0 {
+				t.Errorf("the event is %+v", e)
+			}
+			l.next("current")
+			one := parseTable(t, "a: * -> <shunt>;", 2, start)
+			poll(c, one, 2, time.Now())
+			l.next("current")
+			other := listen(t, ctx, tr, watchURL, encoding, "")
+			other.next("table")
+			for name, l := range map[string]*listener{"the client of before": l, "a new one": other} {
+				if l.held.Digest() != one.Digest() {
+					t.Errorf("%s has %d routes, want one", name, l.held.Len())
+				}
+			}
+		})
+	}
+}
+
 func TestHeartbeatSaysHowFresh(t *testing.T) {
 	streaming(t, etagcache.Config{}, func(t *testing.T, ctx context.Context, c *etagcache.Cache, tr *http.Transport) {
 		tab := manyRoutes(t, 0, 1)
@@ -372,7 +413,12 @@ func TestReaderThatTakesNothingIsDropped(t *testing.T) {
 	streaming(t, etagcache.Config{Metrics: metrics}, func(t *testing.T, ctx context.Context, c *etagcache.Cache, tr *http.Transport) {
 		poll(c, manyRoutes(t, 0, 1), 1, time.Now())
 		listen(t, ctx, tr, watchURL, "", "")
-		time.Sleep(time.Minute + 31*time.Second)
+		time.Sleep(29 * time.Second)
+		synctest.Wait()
+		if n := len(c.Streams()); n != 1 {
+			t.Errorf("%d streams are open before half a minute is over, want one", n)
+		}
+		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		if n := len(c.Streams()); n != 0 {
 			t.Errorf("%d streams are open, want the one that takes nothing to be dropped", n)

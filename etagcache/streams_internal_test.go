@@ -1,8 +1,12 @@
 package etagcache
 
 import (
+	"compress/gzip"
+	"io"
+	"net/http/httptest"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,6 +54,39 @@ func TestStreamsAreCounted(t *testing.T) {
 	c.DrainStreams(time.Minute) // there is none
 	if all.add(one) {
 		t.Error("a stream is taken by a server that is about to end")
+	}
+}
+
+// TestAStreamKeepsNoMemoryForATableThatItWasSent: most streams have little to say, and there are many.
+func TestAStreamKeepsNoMemoryForATableThatItWasSent(t *testing.T) {
+	for _, zipped := range []bool{false, true} {
+		w := httptest.NewRecorder()
+		e := newEventWriter(w, zipped, cacheOfStreams(t, 1).cfg.Metrics)
+		e.begin()
+		for _, size := range []int{10, 1 << 20, 10} {
+			e.text(strings.Repeat("x", size))
+			if err := e.flush(); err != nil {
+				t.Fatal(err)
+			}
+			if kept := cap(e.buf); kept > 4<<10 || size == 10 && kept == 0 {
+				t.Errorf("%d bytes are kept after %d were sent", kept, size)
+			}
+		}
+		body := io.Reader(w.Body)
+		if sent := e.bytes.Load(); sent != int64(w.Body.Len()) {
+			t.Errorf("%d bytes are counted of %d", sent, w.Body.Len())
+		}
+		if zipped {
+			gz, err := gzip.NewReader(body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body = gz
+		}
+		text, _ := io.ReadAll(body) // the stream goes on: there is no end in it
+		if len(text) != 1<<20+20 {
+			t.Errorf("%d bytes have come", len(text))
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -87,7 +88,12 @@ func TestWhoLeavesTheLineLosesNoTurn(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- turns.take(ctx, crowded) }()
-		go cancel()
+		for waits := false; !waits; runtime.Gosched() {
+			turns.mu.Lock()
+			waits = len(turns.ring) == 1
+			turns.mu.Unlock()
+		}
+		cancel() // who waits leaves the line, and often is given the turn before it has
 		turns.pass()
 		if <-done == nil {
 			turns.pass()

@@ -26,6 +26,8 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 		{"no gate", func(c *poller.Config) { c.Gate = nil }, "required"},
 		{"negative interval", func(c *poller.Config) { c.Interval = -time.Second }, "interval -1s: want at least 1ms"},
 		{"tiny interval", func(c *poller.Config) { c.Interval = time.Microsecond }, "interval 1µs: want at least 1ms"},
+		{"least interval", func(c *poller.Config) { c.Interval = 1 }, "interval 1ns: want at least 1ms"},
+		{"negative probe interval", func(c *poller.Config) { c.ProbeInterval = -1 }, "probe interval -1ns"},
 		{"negative backoff", func(c *poller.Config) { c.MaxBackoff = -time.Second }, "max backoff -1s"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

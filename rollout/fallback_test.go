@@ -159,3 +159,17 @@ func TestSecondOutageWaitsForItsSlotToo(t *testing.T) {
 		}
 	}
 }
+
+// A process that was stopped for the whole of the time between two outages waits for its slot all the same.
+func TestSlotOfAnOutageThatNobodySawBegin(t *testing.T) {
+	f := rollout.NewFallback(rollout.FallbackConfig{Policy: rollout.FallbackBoot, Pod: "pod"}, start)
+	first := f.Decide(start.Add(time.Minute), rollout.Contact{})
+	if d := f.Decide(first.StartAt, rollout.Contact{}); !d.Compute {
+		t.Fatalf("%+v in its slot, want to compute", d)
+	}
+	back := rollout.Contact{Answered: first.StartAt.Add(time.Minute)} // while the process stands still
+	late := first.StartAt.Add(rollout.DefaultFallbackWindow + time.Minute)
+	if d := f.Decide(late, back); d.Compute || !d.StartAt.Equal(first.StartAt.Add(2*rollout.DefaultFallbackWindow)) {
+		t.Errorf("%+v in the second outage, want to wait for %v", d, first.StartAt.Add(2*rollout.DefaultFallbackWindow))
+	}
+}

@@ -116,6 +116,32 @@ func TestNarrowLinesFit(t *testing.T) {
 	}
 }
 
+// However narrow the lines are to be, a text has room to say something.
+func TestNarrowLinesHaveRoomForAText(t *testing.T) {
+	write := func(width int) string {
+		var b strings.Builder
+		if err := shadowdiff.WriteText(&b, goldenView(t), shadowdiff.TextOptions{Width: width}); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	if one, ten := write(1), write(10); one != ten || one == write(0) {
+		t.Errorf("with a width of 1:\n%s\nwith 10:\n%s", one, ten)
+	}
+}
+
+func TestASummaryCountsInWords(t *testing.T) {
+	for want, r := range map[string]shadowdiff.Report{
+		"same: 1 route":                          {A: 1, B: 1, Equal: 1},
+		"same: 2 routes (1 difference ignored)":  {A: 2, B: 2, Equal: 2, Ignored: 1},
+		"same: 0 routes (2 differences ignored)": {Ignored: 2},
+	} {
+		if got := (&shadowdiff.View{Report: r}).Summary(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 func TestEntriesAreWrittenAlone(t *testing.T) {
 	v := goldenView(t)
 	e := v.Groups()[0].Entries[0]
@@ -151,7 +177,7 @@ func (failing) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 func TestPrintable(t *testing.T) {
 	for in, want := range map[string]string{
 		"plain ä€ text": "plain ä€ text", "\x1b[2J": `\x1b[2J`, "a\u202eb": `a\u202eb`, "\xff": `\xff`, "\u0085": `\u0085`,
-		"\u2028": `\u2028`,
+		"\u2028": `\u2028`, "\u0080": `\u0080`, "\x7f": `\x7f`, "\u00a0~": "\u00a0~",
 	} {
 		if got := shadowdiff.Printable(in); got != want {
 			t.Errorf("Printable(%q) = %s, want %s", in, got, want)

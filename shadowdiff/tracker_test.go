@@ -143,6 +143,7 @@ func TestRevisionsAndTimeProveADifference(t *testing.T) {
 		{"revisions come later, caught up", [][2]uint64{{0, 9}, {8, 9}, {9, 9}}, "confirmed missing a (3)"},
 		{"only one side has one", [][2]uint64{{0, 9}, {0, 9}}, "pending missing a (2)"},
 		{"only one side has one, for long", [][2]uint64{{0, 9}, {0, 9}, {0, 9}}, "confirmed missing a (3)"},
+		{"only the other side has one, for long", [][2]uint64{{9, 0}, {9, 0}, {9, 0}}, "confirmed missing a (3)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := watch(t, shadowdiff.TrackerConfig{})

@@ -22,6 +22,9 @@ type Read struct {
 	// says that only backends are. Candidate is the table that is held back; nil if that is not known.
 	Live, Backends bool
 	Candidate      *Table
+	// Waiting says that the read showed another table than the one that is served, which is to be served soon: package budget has
+	// changes wait that only add endpoints.
+	Waiting bool
 	// Stale says that the source, another route server, has the table from a checkpoint, and has not read its own source since.
 	Stale bool
 	// At is when the read was complete.

@@ -68,6 +68,7 @@ func parse(args []string, env config.Env) (*flags, []config.Warning, error) {
 	p.Poll(&poll)
 	p.Compile(&c.Compile)
 	p.Guard(&c.Guard)
+	p.Profile(&c.EnableProfile)
 	p.Log(&f.log)
 	p.CompileFrom(&c.Compile, &f.source, &f.log)
 	_, warnings, err := p.Parse(args, env)
@@ -186,6 +187,10 @@ func (f *flags) serveFlags(p *config.Parser) {
 		"probes and metrics: /health, /fresh, /status, /problems, /shadow, /metrics; empty turns it off.")
 	p.Flag(groupServe, "routes-file", text("PATH", &c.Fetch.RoutesFile, ""), "File to write the served table to, for a proxy "+
 		"with -routes-file. The proxy has to run as the same user.")
+	p.Flag(groupServe, "change-budget", duration(&c.ChangeBudget, 0, 0), "How long a change may wait that only adds endpoints to routes "+
+		"which have some. It waits for others of its kind, or for the next change of another kind, and reaches the proxy with them: each "+
+		"changed table costs the proxy as much as its first. Removed endpoints and changed objects never wait. 0 serves every change at "+
+		"once. --routes-file gets every change at once.")
 	p.Flag(groupServe, "fresh-limit", duration(&c.FreshLimit, sidecar.DefaultFreshLimit, time.Millisecond), "Age of the last read "+
 		"of the cluster from which on /fresh answers 503.")
 	p.Flag(groupServe, "drain", duration(&c.Drain, 0, 0), "How long to go on after the signal to stop: the proxy may need a "+

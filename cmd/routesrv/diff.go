@@ -42,7 +42,11 @@ func runDiff(ctx context.Context, args []string, env config.Env, std setup.Stdio
 	program().PrintWarnings(warnings, std)
 	d := &differ{opts: opts, std: std}
 	compiler := &manifestCompiler{cfg: opts.server, std: std, paths: make(map[string]*compiledPath)}
-	d.reader = tables.New(tables.Config{Compile: compiler.compile, Stdin: std.In, Timeout: opts.timeout})
+	transport, err := opts.tls.Transport()
+	if err != nil {
+		return d.trouble(err)
+	}
+	d.reader = tables.New(tables.Config{Compile: compiler.compile, Stdin: std.In, Timeout: opts.timeout, Transport: transport})
 	defer d.reader.Close()
 	for i, place := range places {
 		if d.sources[i], err = d.reader.Open(place); err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/routesrv/routesrv/internal/cli"
 	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/internal/setup"
 	"github.com/routesrv/routesrv/internal/source/tables"
@@ -27,6 +28,8 @@ is one. A and B are each one of
     the URL of the support listener of a Skipper, such as http://10.2.0.7:9911/routes
     -, routes on the standard input
 
+If a server of an https URL asks for a certificate, as with components/mtls, give --cert and --key.
+
 The exit status is 0 if the tables mean the same, 1 if they differ, and 2 if there is trouble.
 
 Would a change of settings change anything?
@@ -34,6 +37,9 @@ Would a change of settings change anything?
 
 Does a proxy have what the route server serves? Endpoints come and go, so do not look at them:
     routesrv diff --ignore endpoints http://routesrv/routes http://10.2.0.7:9911/routes
+
+The same, where the route server wants certificates:
+    routesrv diff --cacert ca.crt --cert tls.crt --key tls.key https://routesrv/routes ./routes.eskip
 
 Two route servers of one cluster, until Ctrl-C; only what stays different is told:
     routesrv diff --watch http://old/routes http://new/routes
@@ -51,12 +57,18 @@ type diffOptions struct {
 	interval time.Duration
 	timeout  time.Duration
 	text     shadowdiff.TextOptions
+	tls      cli.TLS
 }
 
-// parseDiff reads the command line of routesrv diff, the environment and the configuration file.
-func parseDiff(args []string, env config.Env, std setup.Stdio) (diffOptions, []string, []config.Warning, error) {
-	o := diffOptions{output: "text", interval: shadowdiff.DefaultInterval, timeout: tables.DefaultTimeout}
-	color := "auto"
+// diffFlags are the flags of the command.
+func diffFlags() []config.FlagDoc {
+	color := ""
+	_, p := newDiffParser(&color)
+	return p.Flags()
+}
+
+func newDiffParser(color *string) (*diffOptions, *config.Parser) {
+	o := &diffOptions{output: "text", interval: shadowdiff.DefaultInterval, timeout: tables.DefaultTimeout}
 	p := config.NewRouteServer(config.Command{
 		Name: "routesrv diff", Args: "A B", Intro: diffIntro, MinArgs: 2, MaxArgs: 2, Skipper: true,
 	}, &o.server)
@@ -75,9 +87,18 @@ func parseDiff(args []string, env config.Env, std setup.Stdio) (diffOptions, []s
 		"intervals. The exit status is that of the last comparison.")
 	p.Flag(groupDiff, "interval", period(&o.interval), "Time between two comparisons of --watch.")
 	p.Flag(groupDiff, "timeout", period(&o.timeout), "Longest time that one table may take to arrive from a URL.")
-	p.Flag(groupDiff, "color", choice(&color, "auto", "always", "never"), "Colours in the text: auto is always on a terminal, "+
+	p.Flag(groupDiff, "color", choice(color, "auto", "always", "never"), "Colours in the text: auto is always on a terminal, "+
 		"unless the variable NO_COLOR is set.")
+	tlsFlags(p, groupDiff, &o.tls)
+	return o, p
+}
+
+// parseDiff reads the command line of routesrv diff, the environment and the configuration file.
+func parseDiff(args []string, env config.Env, std setup.Stdio) (diffOptions, []string, []config.Warning, error) {
+	color := "auto"
+	parsed, p := newDiffParser(&color)
 	places, warnings, err := p.Parse(args, env)
+	o := *parsed
 	if err != nil && !errors.Is(err, config.ErrChecked) {
 		return o, nil, warnings, err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/routesrv/routesrv/compile"
 	"github.com/routesrv/routesrv/explain"
+	"github.com/routesrv/routesrv/internal/cli"
 	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/internal/setup"
 	"github.com/routesrv/routesrv/kube"
@@ -50,9 +51,16 @@ type explainOptions struct {
 	place   string
 	output  string
 	timeout time.Duration
+	tls     cli.TLS
 }
 
-func parseExplain(args []string, env config.Env) (*explainOptions, []config.Warning, error) {
+// explainFlags are the flags of the command.
+func explainFlags() []config.FlagDoc {
+	_, p := newExplainParser()
+	return p.Flags()
+}
+
+func newExplainParser() (*explainOptions, *config.Parser) {
 	o := &explainOptions{output: "text", timeout: 30 * time.Second}
 	p := config.NewRouteServer(config.Command{
 		Name: "routesrv explain", Args: "WHAT... PLACE", Intro: explainIntro, MinArgs: 2, MaxArgs: 3, Skipper: true,
@@ -61,6 +69,12 @@ func parseExplain(args []string, env config.Env) (*explainOptions, []config.Warn
 	p.Flag(groupExplain, "output", output, "Form of the result: text, or json (schema "+explain.Schema+").")
 	p.Flag(groupExplain, "o", output, "Short for --output.")
 	p.Flag(groupExplain, "timeout", period(&o.timeout), "Longest time that the answer of a route server may take.")
+	tlsFlags(p, groupExplain, &o.tls)
+	return o, p
+}
+
+func parseExplain(args []string, env config.Env) (*explainOptions, []config.Warning, error) {
+	o, p := newExplainParser()
 	words, warnings, err := p.Parse(args, env)
 	if len(words) < 2 {
 		return o, warnings, err
@@ -106,10 +120,7 @@ func runExplain(ctx context.Context, args []string, env config.Env, std setup.St
 	if err != nil {
 		return trouble(fmt.Errorf("print the explanation: %w", err))
 	}
-	if e.Result == "fine" || e.Result == compile.Info.String() {
-		return setup.ExitOK
-	}
-	return setup.ExitFailed
+	return cli.ExplanationStatus(e)
 }
 
 // fromManifests compiles a file or folder. Manifests without any endpoints say nothing about pods, and nothing is said of them.

@@ -7,12 +7,15 @@
 //	routesrv match [flags] URL TABLE find the route of a request
 //	routesrv explain [flags] WHAT... PLACE
 //	                                 say what became of an object
+//	routesrv status|clients|problems|held|accept [flags] URL...
+//	                                 ask running route servers
+//	routesrv completion SHELL        print the completion script of a shell
 //	routesrv webhook [flags]         answer API servers before they store an Ingress or a RouteGroup
 //	routesrv version                 print the version
 //
 // A first argument "routesrv" is skipped, because manifests of Skipper's image have the name of the program there. SIGHUP reads the
 // source at once. The exit status is 0 after a normal end, 2 if the program could not start, and 1 if it failed later; compile,
-// diff, match and explain have their own, see there.
+// diff, match, explain and the commands that ask have their own, see there.
 package main
 
 import (
@@ -37,6 +40,9 @@ func run(ctx context.Context, args, environ []string, std setup.Stdio) int {
 	}
 	env := config.Env{Environ: environ, ReadFile: setup.ReadFile(ctx), Output: std.Out}
 	if len(args) > 0 {
+		if asks(args[0]) {
+			return runAsking(ctx, args, std)
+		}
 		switch args[0] {
 		case "compile":
 			return runCompile(ctx, args[1:], env, std)

@@ -27,7 +27,11 @@ func runMatch(ctx context.Context, args []string, env config.Env, std setup.Stdi
 		return setup.ExitUnusable
 	}
 	compiler := &manifestCompiler{cfg: opts.server, std: std, paths: make(map[string]*compiledPath)}
-	reader := tables.New(tables.Config{Compile: compiler.compile, Stdin: std.In, Timeout: opts.timeout})
+	transport, err := opts.tls.Transport()
+	if err != nil {
+		return trouble(err)
+	}
+	reader := tables.New(tables.Config{Compile: compiler.compile, Stdin: std.In, Timeout: opts.timeout, Transport: transport})
 	defer reader.Close()
 	source, err := reader.Open(opts.place)
 	if err != nil {

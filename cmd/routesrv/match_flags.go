@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/routesrv/routesrv/internal/cli"
 	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/internal/source/tables"
 	"github.com/routesrv/routesrv/match"
@@ -54,10 +55,16 @@ type matchOptions struct {
 	timeout time.Duration
 	url     string // as it was given
 	place   string // of the table
+	tls     cli.TLS
 }
 
-// parseMatch reads the command line of routesrv match, the environment and the configuration file.
-func parseMatch(args []string, env config.Env) (*matchOptions, []config.Warning, error) {
+// matchFlags are the flags of the command.
+func matchFlags() []config.FlagDoc {
+	_, p := newMatchParser()
+	return p.Flags()
+}
+
+func newMatchParser() (*matchOptions, *config.Parser) {
 	o := &matchOptions{output: "text", timeout: tables.DefaultTimeout}
 	o.request.Header = map[string][]string{}
 	o.proxy = match.Options{ValidateQuery: true, Candidates: match.DefaultCandidates, Zone: time.LoadLocation}
@@ -66,6 +73,13 @@ func parseMatch(args []string, env config.Env) (*matchOptions, []config.Warning,
 	}, &o.server)
 	o.requestFlags(p)
 	o.proxyFlags(p)
+	tlsFlags(p, groupMatch, &o.tls)
+	return o, p
+}
+
+// parseMatch reads the command line of routesrv match, the environment and the configuration file.
+func parseMatch(args []string, env config.Env) (*matchOptions, []config.Warning, error) {
+	o, p := newMatchParser()
 	places, warnings, err := p.Parse(args, env)
 	if err != nil && !errors.Is(err, config.ErrChecked) {
 		return o, warnings, err

@@ -73,6 +73,8 @@ func newServer(cfg *config.RouteServer, log *slog.Logger, std setup.Stdio) (*ser
 		Valkey:              server.Shard(cfg.Shards.Valkey),
 		MaxConnections:      cfg.Listen.MaxConnections,
 		MaxStreams:          cfg.Listen.MaxStreams,
+		SharedMaxAge:        cfg.Listen.SharedMaxAge,
+		ChangeBudget:        cfg.Listen.ChangeBudget,
 		ProblemNamespaces:   cfg.Listen.ProblemNamespaces,
 		Selection:           server.Selection{Namespace: cfg.Source.Namespace, Selectors: cfg.Source.Selectors},
 		EnableProfile:       cfg.Listen.EnableProfile,

@@ -70,7 +70,7 @@ var limits = []limit{
 	{"`/explain`, `/match`", "questions at a time, both together", "internal/server", "maxQuestions", "number", ""},
 	{"", "time that one more waits", "internal/server", "questionWait", "time", ""},
 	{"", "query", "internal/server", "maxQuestionText", "bytes", ""},
-	{"", "answer that `routesrv explain` reads", "cmd/routesrv", "maxAnswer", "bytes", ""},
+	{"", "answer of a route server that a command reads", "internal/cli", "maxAnswer", "bytes", ""},
 	{"collector of traces", "spans that wait", "internal/tracing", "maxQueue", "number", ""},
 	{"", "one request", "internal/tracing", "sendTimeout", "time", ""},
 	{"", "answer", "internal/tracing", "maxReply", "bytes", ""},

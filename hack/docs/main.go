@@ -15,6 +15,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -142,7 +143,7 @@ func documentedServer(registry *prometheus.Registry) (*server.Server, error) {
 	}
 	defer os.RemoveAll(state)
 	return server.New(server.Config{
-		Source: noSource{}, Registry: registry, StateDir: state, EnableProfile: true, MaxStreams: 1, ProblemNamespaces: 1,
+		Source: noSource{}, Registry: registry, StateDir: state, EnableProfile: true, MaxStreams: 1, ProblemNamespaces: 1, ChangeBudget: time.Second,
 		Redis: server.Shard{Namespace: "n", Name: "n"}, Valkey: server.Shard{Namespace: "n", Name: "n"},
 	})
 }
@@ -154,7 +155,7 @@ func documentedRelay(registry *prometheus.Registry) (*server.Server, error) {
 
 // documentedSidecar is the same of dataplane-client.
 func documentedSidecar(registry *prometheus.Registry) (*sidecar.Sidecar, error) {
-	return sidecar.New(sidecar.Config{Source: noSource{}, Pod: "docs", Registry: registry})
+	return sidecar.New(sidecar.Config{Source: noSource{}, Pod: "docs", Registry: registry, EnableProfile: true, ChangeBudget: time.Second})
 }
 
 // serverSeries are those of routesrv.

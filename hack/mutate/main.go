@@ -79,6 +79,10 @@ func main() {
 // defaultPackages are those whose mistakes cost most.
 const defaultPackages = "guard,gate,rollout,poller,dataplane,shadowdiff,internal/relay,internal/sidecar"
 
+// defaultWith are packages whose tests are mostly those of another one.
+const defaultWith = "compile=conformance,internal/source/cluster/internal/api=internal/source/cluster," +
+	"internal/source/cluster/internal/decode=internal/source/cluster,internal/source/cluster/internal/lister=internal/source/cluster"
+
 // parse reads the flags. The last result says that help was asked for.
 func parse(args []string, stderr io.Writer) (options, error) {
 	var o options
@@ -89,7 +93,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		flags.PrintDefaults()
 	}
 	packages := flags.String("packages", defaultPackages, "`folders` from the root of the module, with commas between them")
-	with := flags.String("with", "compile=conformance", "`package=other`, with commas between pairs: the tests of the other count, too")
+	with := flags.String("with", defaultWith, "`package=other`, with commas between pairs: the tests of the other count, too")
 	flags.StringVar(&o.root, "root", ".", "root `folder` of the module")
 	flags.IntVar(&o.n, "n", 40, "mutants that are tried in each package; 0 means all")
 	flags.Int64Var(&o.seed, "seed", 1, "chooses the sample")

@@ -4,7 +4,8 @@
 //	release -image -out dist/image      the image alone, as an OCI layout
 //	release -binaries -arch A -out DIR  the binaries of one architecture and the licenses
 //
-// What is not said by flags comes from the environment (VERSION, REVISION, SOURCE_DATE_EPOCH, and TARGETARCH as a builder
+// What is not said by flags comes from the environment (VERSION, REVISION, SOURCE_DATE_EPOCH, DOWNLOAD_URL with the folder that the
+// files of the release will be in, and TARGETARCH as a builder
 // of images sets it), and else from git.
 package main
 
@@ -54,6 +55,7 @@ func run(ctx context.Context) error {
 	if err := describe(ctx, &c); err != nil {
 		return err
 	}
+	c.Download = os.Getenv("DOWNLOAD_URL")
 	if *imageOnly {
 		return release.Image(ctx, c, *out)
 	}

@@ -33,6 +33,7 @@ var allowed = map[string][]string{
 	"internal/delivery":  {},
 	"internal/pace":      {},
 	"internal/expiry":    {},
+	"internal/version":   {},
 	"internal/catalogue": {"eskip"},
 
 	// pure: no I/O, no clock, no log
@@ -45,7 +46,8 @@ var allowed = map[string][]string{
 	"explain": {"compile", "eskip", "internal/catalogue", "internal/routeid", "kube", "match", "table"},
 
 	// serving
-	"etagcache": {"internal/delivery", "table", "internal/wire"},
+	"etagcache":       {"internal/delivery", "table", "internal/wire"},
+	"internal/budget": {"eskip", "table"},
 
 	// gate: the one place that decides which table is served
 	"gate": {"guard", "internal/audit", "internal/durable", "kube", "internal/proxysafe", "table"},
@@ -77,22 +79,28 @@ var allowed = map[string][]string{
 	"internal/httpserve/guardpage": {"eskip", "guard", "internal/httpserve", "shadowdiff", "shadowdiff/page", "table"},
 
 	"internal/server": {
-		"compile", "dataplane", "eskip", "etagcache", "explain", "gate", "guard", "internal/httpserve", "internal/httpserve/guardpage", "internal/audit", "internal/durable", "kube", "match", "match/report", "poller",
+		"internal/budget", "compile", "dataplane", "eskip", "etagcache", "explain", "gate", "guard", "internal/httpserve", "internal/httpserve/guardpage", "internal/audit", "internal/durable", "kube", "match", "match/report", "poller",
 		"internal/relay", "internal/tracing", "table",
 	},
 	"internal/tracing":   {"etagcache", "gate", "kube", "poller", "table"},
 	"internal/events":    {"compile", "kube"},
 	"internal/admission": {"compile", "internal/httpserve", "internal/pace", "kube", "poller"},
 	"internal/sidecar": {
-		"compile", "dataplane", "eskip", "etagcache", "gate", "guard", "internal/claims", "internal/httpserve", "internal/httpserve/guardpage", "internal/audit", "internal/durable", "poller", "rollout",
+		"internal/budget", "compile", "dataplane", "eskip", "etagcache", "gate", "guard", "internal/claims", "internal/httpserve", "internal/httpserve/guardpage", "internal/audit", "internal/durable", "poller", "rollout",
 		"shadowdiff", "shadowdiff/page", "table",
 	},
 	"internal/config": {"compile", "dataplane", "eskip", "guard", "kube", "poller", "internal/proxysafe"},
-	"internal/setup":  {"internal/config", "internal/events", "dataplane", "internal/durable", "internal/expiry", "poller", "internal/source/cluster", "internal/source/cluster/watch", "internal/source/filterdir", "internal/source/manifests"},
+	"internal/setup":  {"internal/config", "internal/version", "internal/events", "dataplane", "internal/durable", "internal/expiry", "poller", "internal/source/cluster", "internal/source/cluster/watch", "internal/source/filterdir", "internal/source/manifests"},
+
+	// the commands that ask running route servers, and the clusters that the plugin of kubectl finds them in
+	"internal/cli":     {"compile", "explain", "fleet", "shadowdiff", "internal/source/tables"},
+	"internal/forward": {},
+	"internal/plugin":  {"internal/cli", "internal/forward"},
 
 	// binaries
 	"cmd/dataplane-client": {"internal/config", "dataplane", "rollout", "internal/setup", "internal/sidecar"},
-	"cmd/routesrv":         {"compile", "internal/admission", "internal/config", "internal/events", "dataplane", "eskip", "explain", "kube", "match", "match/report", "internal/httpserve", "internal/peers", "poller", "internal/server", "internal/setup", "shadowdiff", "shadowdiff/page", "internal/source/tables", "internal/tracing", "table"},
+	"cmd/kubectl-routesrv": {"internal/cli", "internal/plugin", "internal/version"},
+	"cmd/routesrv":         {"compile", "internal/admission", "internal/cli", "internal/config", "internal/events", "dataplane", "eskip", "explain", "kube", "match", "match/report", "internal/httpserve", "internal/peers", "poller", "internal/server", "internal/setup", "shadowdiff", "shadowdiff/page", "internal/source/tables", "internal/tracing", "table"},
 
 	// aside: only tests use these
 	"internal/fixture":      {"compile", "eskip"},
@@ -118,6 +126,7 @@ var allowed = map[string][]string{
 	"robustness/plants":                            {"robustness/clients", "robustness/faultproxy", "robustness/history", "robustness/plan", "robustness/record", "robustness/traffic", "robustness/validate", "robustness/world"},
 	"robustness/validate":                          {"compile", "eskip", "internal/wire", "kube", "robustness/history", "table"},
 	"internal/source/cluster/internal/clustertest": {"internal/kubetest", "kube"},
+	"internal/forward/forwardtest":                 {},
 	"internal/kubelet":                             {"internal/image", "internal/sandbox"},
 	"hack/release":                                 {"internal/release"},
 	"hack/docs":                                    {"compile", "internal/admission", "internal/config", "internal/events", "dataplane", "internal/httpserve", "kube", "internal/server", "internal/sidecar", "internal/source/cluster", "internal/source/cluster/watch", "internal/tracing"},
@@ -133,25 +142,25 @@ var rows = []struct {
 	packages []string
 }{
 	{"language", []string{"eskip"}},
-	{"data", []string{"kube", "table", "internal/routeid", "internal/durable", "internal/delivery", "internal/pace", "internal/expiry"}},
+	{"data", []string{"kube", "table", "internal/routeid", "internal/durable", "internal/delivery", "internal/pace", "internal/version", "internal/expiry"}},
 	{"words", []string{"internal/wire", "guard", "internal/proxysafe", "internal/catalogue", "internal/audit"}},
 	{"pure", []string{"compile", "match", "rollout", "shadowdiff"}},
 	{"answers", []string{"explain"}},
-	{"serving", []string{"etagcache"}},
+	{"serving", []string{"etagcache", "internal/budget"}},
 	{"seam", []string{"gate", "fleet"}},
 	{"producers", []string{
 		"internal/source/cluster", "internal/source/manifests", "internal/source/filterdir", "internal/source/tables", "poller", "dataplane", "internal/claims",
 	}},
-	{"parts", []string{"internal/relay", "internal/httpserve", "internal/config", "internal/events", "internal/peers", "internal/tracing", "shadowdiff/page", "match/report"}},
-	{"pages", []string{"internal/httpserve/guardpage"}},
-	{"assembly", []string{"internal/setup", "internal/admission", "internal/server", "internal/sidecar"}},
-	{"binaries", []string{"cmd/routesrv", "cmd/dataplane-client"}},
+	{"parts", []string{"internal/relay", "internal/httpserve", "internal/config", "internal/events", "internal/peers", "internal/tracing", "shadowdiff/page", "match/report", "internal/forward"}},
+	{"pages", []string{"internal/httpserve/guardpage", "internal/cli"}},
+	{"assembly", []string{"internal/setup", "internal/admission", "internal/server", "internal/sidecar", "internal/plugin"}},
+	{"binaries", []string{"cmd/routesrv", "cmd/dataplane-client", "cmd/kubectl-routesrv"}},
 }
 
 // besides are the packages that are in no row: a part of one other package, and what only tests and releases use.
 var besides = []string{
 	"internal/fixture", "internal/loopback", "internal/kubetest", "internal/scale", "internal/image", "internal/release",
-	"internal/sandbox", "internal/kubelet", "internal/source/manifests/yamldoc", cluster + "/internal/clustertest",
+	"internal/sandbox", "internal/kubelet", "internal/forward/forwardtest", "internal/source/manifests/yamldoc", cluster + "/internal/clustertest",
 }
 
 func aside(name string) bool {
@@ -256,7 +265,7 @@ func TestPictureIsTrue(t *testing.T) {
 
 // only are packages that few packages of ours may import and no other.
 var only = map[string][]string{
-	"k8s.io/client-go/":             {"internal/source/cluster/internal/api", "internal/events"},
+	"k8s.io/client-go/":             {"internal/source/cluster/internal/api", "internal/events", "internal/forward"},
 	"k8s.io/apimachinery/pkg/watch": {}, // events are those of source/cluster/internal/decode
 }
 

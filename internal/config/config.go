@@ -116,6 +116,10 @@ type Listen struct {
 	MaxConnections int
 	// MaxStreams is how many clients may follow the table; 0 is none.
 	MaxStreams int
+	// SharedMaxAge is for how long HTTP caches may serve an answer without asking again, in whole seconds; 0 is not at all.
+	SharedMaxAge time.Duration
+	// ChangeBudget is how long changes that only add endpoints may wait; 0 is not at all.
+	ChangeBudget time.Duration
 	// ProblemNamespaces is for how many namespaces problems are counted; 0 is none.
 	ProblemNamespaces int
 

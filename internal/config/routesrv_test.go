@@ -106,7 +106,7 @@ func TestDocumentedDefaults(t *testing.T) {
 		"kubernetes-valkey-service-port": "6379", "tls-min-version": "1.2", "application-log-level": "INFO",
 		"block-profile-rate": "0", "mutex-profile-fraction": "0", "memory-profile-rate": "0",
 		"poll-max-backoff": "15s", "kubernetes-request-timeout": "30s",
-		"kubernetes-read": "poll", "kubernetes-reconcile-interval": "10m", "shutdown-timeout": "30s", "max-streams": "10000", "max-connections": "20000", "problem-namespaces": "0", "events-namespace": "routesrv",
+		"kubernetes-read": "poll", "kubernetes-reconcile-interval": "10m", "shutdown-timeout": "30s", "max-streams": "10000", "change-budget": "0s", "cache-max-age": "0s", "max-connections": "20000", "problem-namespaces": "0", "events-namespace": "routesrv",
 		"guard-max-loss": "0.5", "guard-max-backend-loss": "0.5", "guard-window": "10m", "guard-hold": "10m", "guard-release": "auto", "guard-max-routes": "0", "guard-max-bytes": "0",
 		"transport": "auto", "full-fetch-interval": "1h", "fetch-timeout": "10s", "max-table-bytes": "0", "otlp-sample": "0.01",
 	}
@@ -302,6 +302,8 @@ func serveSamples() map[string]sample {
 		"wait-for-healthcheck-interval": one("0", time.Duration(0), func(c *config.RouteServer) any { return c.Listen.WaitForHealthcheckInterval }),
 		"shutdown-timeout":              one("5s", 5*time.Second, func(c *config.RouteServer) any { return c.Listen.ShutdownTimeout }),
 		"max-connections":               one("99", 99, func(c *config.RouteServer) any { return c.Listen.MaxConnections }),
+		"cache-max-age":                 one("3s", 3*time.Second, func(c *config.RouteServer) any { return c.Listen.SharedMaxAge }),
+		"change-budget":                 one("30s", 30*time.Second, func(c *config.RouteServer) any { return c.Listen.ChangeBudget }),
 		"max-streams":                   one("7", 7, func(c *config.RouteServer) any { return c.Listen.MaxStreams }),
 		"problem-namespaces":            one("5", 5, func(c *config.RouteServer) any { return c.Listen.ProblemNamespaces }),
 		"enable-profile":                one("true", true, func(c *config.RouteServer) any { return c.Listen.EnableProfile }),

@@ -46,6 +46,15 @@ func (p *Parser) Guard(c *guard.Config) {
 		"being held back, plain or as 512MiB; 0 is no limit.")
 }
 
+// wholeSeconds reads --cache-max-age.
+func wholeSeconds(s string) (time.Duration, error) {
+	d, err := time.ParseDuration(s)
+	if err != nil || d < 0 || d > time.Hour || d%time.Second != 0 {
+		return 0, fmt.Errorf("%s: want whole seconds with their unit, such as 3s, from 0s to 1h", clip(s))
+	}
+	return d, nil
+}
+
 // parseRelease reads --guard-release.
 func parseRelease(s string) (manual bool, err error) {
 	switch s {
@@ -79,9 +88,15 @@ func (p *Parser) Listen(c *Listen, s *Source) {
 		"and files. When the listener is full, it closes the connection that has been idle for longest.")
 	g.own("max-streams", number(&c.MaxStreams, DefaultMaxStreams, 0, math.MaxInt32), "How many clients may follow the table on "+
 		"/routes/watch at a time; one more gets 429. 0 means that there are no streams.")
+	g.own("change-budget", duration(&c.ChangeBudget, 0, 0, time.Hour), "How long a change may wait that only adds endpoints to routes "+
+		"which have some. It waits for others of its kind, or for the next change of another kind, and is served with them: each changed table "+
+		"costs every proxy as much as its first. Removed endpoints and changed objects never wait. 0 serves every change at once.")
+	g.own("cache-max-age", parsed("duration", &c.SharedMaxAge, "0s", wholeSeconds), "For how long an HTTP cache between servers and proxies may "+
+		"serve an answer without asking again, in whole seconds. After that it may serve it for as long while it asks, and for a day while no "+
+		"server answers. 0 has caches ask for each request (Cache-Control: no-cache).")
 	g.own("problem-namespaces", number(&c.ProblemNamespaces, 0, 0, 10_000), "For how many namespaces, those with the most problems, to "+
 		"count problems in series of their own (routesrv_namespace_problems). 0 means that there are none.")
-	g.skipper("enable-profile", boolean(&c.EnableProfile, false), "Serve profiles under /debug/pprof on the support listener.")
+	p.Profile(&c.EnableProfile)
 	g.skipper("block-profile-rate", number(&c.BlockProfileRate, 0, 0, math.MaxInt32), "Rate of the profile of blocking, in "+
 		"nanoseconds for each sample; 0 is off.")
 	g.skipper("mutex-profile-fraction", number(&c.MutexProfileFraction, 0, 0, math.MaxInt32), "Fraction of the profile of "+
@@ -89,6 +104,11 @@ func (p *Parser) Listen(c *Listen, s *Source) {
 	g.skipper("memory-profile-rate", number(&c.MemProfileRate, 0, 0, math.MaxInt32), "Rate of the profile of memory, in bytes "+
 		"for each sample; 0 leaves the default of the Go runtime.")
 	p.check(func() { p.checkListen(c, s) })
+}
+
+// Profile adds the flag that serves profiles.
+func (p *Parser) Profile(enable *bool) {
+	p.group(GroupListen).skipper("enable-profile", boolean(enable, false), "Serve profiles under /debug/pprof on the support listener.")
 }
 
 func (p *Parser) checkListen(c *Listen, s *Source) {

@@ -15,6 +15,22 @@ import (
 // Compile writes the binaries of a Linux machine and the licenses into a folder: static, without paths, names and times of
 // the machine that builds them.
 func Compile(ctx context.Context, c Config, arch, out string) error {
+	return compile(ctx, c, platform{"linux", arch}, Binaries[:], out)
+}
+
+// platform is what binaries are for, in Go's words.
+type platform struct{ os, arch string }
+
+// file is the name of a program on the platform.
+func (p platform) file(program string) string {
+	if p.os == "windows" {
+		return program + ".exe"
+	}
+	return program
+}
+
+// compile writes binaries of a platform and the licenses into a folder.
+func compile(ctx context.Context, c Config, p platform, binaries []string, out string) error {
 	if err := c.check(); err != nil {
 		return err
 	}
@@ -26,15 +42,15 @@ func Compile(ctx context.Context, c Config, arch, out string) error {
 		return err
 	}
 	args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X main.version=" + c.Version, "-o", out + "/"}
-	for _, b := range Binaries {
+	for _, b := range binaries {
 		args = append(args, "./cmd/"+b)
 	}
-	if _, err := goCommand(ctx, c, arch, args...); err != nil {
+	if _, err := goCommand(ctx, c, p, args...); err != nil {
 		return err
 	}
-	for _, b := range Binaries {
+	for _, b := range binaries {
 		// The linker leaves what the umask says.
-		if err := os.Chmod(filepath.Join(out, b), 0o755); err != nil {
+		if err := os.Chmod(filepath.Join(out, p.file(b)), 0o755); err != nil {
 			return err
 		}
 	}
@@ -45,22 +61,22 @@ func Compile(ctx context.Context, c Config, arch, out string) error {
 	if err := os.WriteFile(filepath.Join(out, licenseFile), license, 0o644); err != nil {
 		return err
 	}
-	return writeNotices(ctx, c, arch, out)
+	return writeNotices(ctx, c, p, binaries, out)
 }
 
-// goCommand runs go in the sources, for a Linux machine. What else the environment says of how Go builds does not count.
-func goCommand(ctx context.Context, c Config, arch string, args ...string) ([]byte, error) {
+// goCommand runs go in the sources, for a platform. What else the environment says of how Go builds does not count.
+func goCommand(ctx context.Context, c Config, p platform, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = c.Source
 	cmd.Env = append(os.Environ(),
-		"CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch, "GOFLAGS=", "GOWORK=off", "GOEXPERIMENT=", "GOFIPS140=off",
+		"CGO_ENABLED=0", "GOOS="+p.os, "GOARCH="+p.arch, "GOFLAGS=", "GOWORK=off", "GOEXPERIMENT=", "GOFIPS140=off",
 		"GOAMD64=v1", "GOARM64=v8.0")
 	cmd.Env = append(cmd.Env, c.Env...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return nil, fmt.Errorf("go %s for %s: %w\n%s", args[0], arch, err, &stderr)
+		return nil, fmt.Errorf("go %s for %s/%s: %w\n%s", args[0], p.os, p.arch, err, &stderr)
 	}
 	return out, nil
 }
@@ -70,10 +86,10 @@ type module struct{ path, version, sum string }
 
 func (m module) String() string { return m.path + "@" + m.version }
 
-// modules are the modules of all binaries of a folder, without our own, sorted.
-func modules(dir string) (all []module, goVersion string, err error) {
-	for _, b := range Binaries {
-		info, err := buildinfo.ReadFile(filepath.Join(dir, b))
+// modules are the modules of binaries of a folder, without our own, sorted.
+func modules(dir string, p platform, binaries []string) (all []module, goVersion string, err error) {
+	for _, b := range binaries {
+		info, err := buildinfo.ReadFile(filepath.Join(dir, p.file(b)))
 		if err != nil {
 			return nil, "", err
 		}

@@ -24,12 +24,12 @@ var legalForm = regexp.MustCompile(`(?i)^(licen[sc]e|copying|notice|patents)([._
 
 // writeNotices collects the licenses of all modules that are in the binaries of a folder, and of Go's own library. A
 // module without any is an error.
-func writeNotices(ctx context.Context, c Config, arch, out string) error {
-	all, goVersion, err := modules(out)
+func writeNotices(ctx context.Context, c Config, p platform, binaries []string, out string) error {
+	all, goVersion, err := modules(out, p, binaries)
 	if err != nil {
 		return err
 	}
-	goRoot, err := goCommand(ctx, c, arch, "env", "GOROOT")
+	goRoot, err := goCommand(ctx, c, p, "env", "GOROOT")
 	if err != nil {
 		return err
 	}
@@ -37,7 +37,7 @@ func writeNotices(ctx context.Context, c Config, arch, out string) error {
 	for _, m := range all {
 		args = append(args, m.String())
 	}
-	listed, err := goCommand(ctx, c, arch, args...)
+	listed, err := goCommand(ctx, c, p, args...)
 	if err != nil {
 		return err
 	}

@@ -43,6 +43,8 @@ type Config struct {
 	Time time.Time
 	// Archs are the architectures, in Go's words.
 	Archs []string
+	// Download is the URL of the folder from which people get the files of this release; empty means the one of the project.
+	Download string
 	// Env is added to the environment of the go command; GOCACHE, for instance.
 	Env []string
 }
@@ -65,6 +67,9 @@ func (c Config) check() error {
 //	routesrv_VERSION_linux_ARCH.tar.gz    both binaries, LICENSE, THIRD_PARTY_LICENSES
 //	routesrv_VERSION_linux_ARCH.cdx.json  what is in the binaries: CycloneDX
 //	routesrv_VERSION_image.tar            the image for all architectures: an OCI layout in a tar file
+//	kubectl-routesrv_VERSION_OS_ARCH.tar.gz    the plugin of kubectl for Linux, macOS and Windows, with both licenses
+//	kubectl-routesrv_VERSION_OS_ARCH.cdx.json  what is in it
+//	routesrv_VERSION_krew.yaml            the manifest that krew installs the plugin by
 //	SHA256SUMS                            of all of these
 func All(ctx context.Context, c Config, out string) error {
 	if err := emptyFolder(out); err != nil {
@@ -84,9 +89,12 @@ func All(ctx context.Context, c Config, out string) error {
 		if err := writeArchive(filepath.Join(out, name+".tar.gz"), name, dir, c.Time); err != nil {
 			return err
 		}
-		if err := writeSBOM(filepath.Join(out, name+".cdx.json"), c, arch, dir); err != nil {
+		if err := writeSBOM(filepath.Join(out, name+".cdx.json"), c, platform{"linux", arch}, Binaries[:], dir); err != nil {
 			return err
 		}
+	}
+	if err := writePlugin(ctx, c, work, out); err != nil {
+		return err
 	}
 	layout := filepath.Join(work, "layout")
 	if err := writeImage(c, work, layout); err != nil {

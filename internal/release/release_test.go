@@ -154,7 +154,8 @@ func wantComplete(t *testing.T, c release.Config, dir, sums string) {
 	for line := range strings.Lines(sums) {
 		names = append(names, strings.Fields(line)[1])
 	}
-	want = append(want, "routesrv_v0.0.1-test_image.tar")
+	want = append(want, wantPlugin(t, c, dir)...)
+	want = append(want, "routesrv_v0.0.1-test_image.tar", "routesrv_v0.0.1-test_krew.yaml")
 	for _, arch := range c.Archs {
 		name := "routesrv_v0.0.1-test_linux_" + arch
 		want = append(want, name+".cdx.json", name+".tar.gz")
@@ -166,8 +167,9 @@ func wantComplete(t *testing.T, c release.Config, dir, sums string) {
 		for _, b := range release.Binaries {
 			wantBinary(t, arch, c.Version, files[name+"/"+b])
 		}
-		wantSBOM(t, c, arch, filepath.Join(dir, name+".cdx.json"), string(files[name+"/THIRD_PARTY_LICENSES"]), files[name+"/routesrv"])
+		wantSBOM(t, c, "linux", arch, release.Binaries[:], filepath.Join(dir, name+".cdx.json"), string(files[name+"/THIRD_PARTY_LICENSES"]), files[name+"/routesrv"])
 	}
+	slices.Sort(want)
 	if !slices.Equal(names, want) {
 		t.Errorf("files %q, want %q", names, want)
 	}
@@ -250,7 +252,7 @@ func wantBinary(t *testing.T, arch, version string, content []byte) {
 }
 
 // wantSBOM wants all modules of the program, and for each module its license among the texts.
-func wantSBOM(t *testing.T, c release.Config, arch, path, notices string, program []byte) {
+func wantSBOM(t *testing.T, c release.Config, goos, arch string, binaries []string, path, notices string, program []byte) {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -276,8 +278,8 @@ func wantSBOM(t *testing.T, c release.Config, arch, path, notices string, progra
 		t.Errorf("%s %s of %s", bom.BomFormat, bom.SpecVersion, bom.Metadata.Timestamp)
 	}
 	for _, p := range bom.Metadata.Component.Components {
-		if p.Name == "routesrv" && (len(p.Hashes) != 1 || p.Hashes[0].Content != fmt.Sprintf("%x", sha256.Sum256(program))) {
-			t.Errorf("checksum of routesrv: %v", p.Hashes)
+		if p.Name == binaries[0] && (len(p.Hashes) != 1 || p.Hashes[0].Content != fmt.Sprintf("%x", sha256.Sum256(program))) {
+			t.Errorf("checksum of %s: %v", p.Name, p.Hashes)
 		}
 	}
 	got := map[string]bool{}
@@ -294,9 +296,13 @@ func wantSBOM(t *testing.T, c release.Config, arch, path, notices string, progra
 		}
 	}
 	// Go's own view of what the sources need. Whatever it lists is linked into one of the programs.
-	list := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}}{{end}}{{end}}", "./cmd/...")
+	args := []string{"list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}}{{end}}{{end}}"}
+	for _, b := range binaries {
+		args = append(args, "./cmd/"+strings.TrimSuffix(b, ".exe"))
+	}
+	list := exec.CommandContext(t.Context(), "go", args...)
 	list.Dir = c.Source
-	list.Env = append(os.Environ(), "GOOS=linux", "GOARCH="+arch, "CGO_ENABLED=0")
+	list.Env = append(os.Environ(), "GOOS="+goos, "GOARCH="+arch, "CGO_ENABLED=0")
 	out, err := list.Output()
 	if err != nil {
 		t.Fatalf("%v: %v", list, err)

@@ -17,8 +17,8 @@ const ourModule = "github.com/routesrv/routesrv"
 
 // writeSBOM writes what the binaries of a folder consist of: the programs with their checksums, every module that is linked
 // into them, as the binaries themselves say, and the Go release.
-func writeSBOM(file string, c Config, arch, dir string) error {
-	all, goVersion, err := modules(dir)
+func writeSBOM(file string, c Config, p platform, binaries []string, dir string) error {
+	all, goVersion, err := modules(dir, p, binaries)
 	if err != nil {
 		return err
 	}
@@ -26,13 +26,14 @@ func writeSBOM(file string, c Config, arch, dir string) error {
 		BOMRef: purl(ourModule, c.Version), Type: cdx.ComponentTypeApplication, Name: ourModule, Version: c.Version,
 		PackageURL: purl(ourModule, c.Version),
 		Licenses:   &cdx.Licenses{{License: &cdx.License{ID: "Apache-2.0"}}},
-		Properties: &[]cdx.Property{{Name: "os", Value: "linux"}, {Name: "architecture", Value: arch}},
+		Properties: &[]cdx.Property{{Name: "os", Value: p.os}, {Name: "architecture", Value: p.arch}},
 	}
 	if c.Revision != "" {
 		*root.Properties = append(*root.Properties, cdx.Property{Name: "revision", Value: c.Revision})
 	}
 	var programs []cdx.Component
-	for _, b := range Binaries {
+	for _, b := range binaries {
+		b = p.file(b)
 		sum, err := fileSum(filepath.Join(dir, b))
 		if err != nil {
 			return err

@@ -45,6 +45,9 @@ func (s *Server) runTables(ctx context.Context) error {
 			}
 		})
 	}
+	if s.budget != nil {
+		beside.Go(func() { s.budget.Run(ctx) })
+	}
 	err := s.tables.Run(ctx)
 	beside.Wait()
 	s.decisions.Close()

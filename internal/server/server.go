@@ -31,6 +31,7 @@ import (
 	"github.com/routesrv/routesrv/gate"
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/internal/audit"
+	"github.com/routesrv/routesrv/internal/budget"
 	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/internal/relay"
 	"github.com/routesrv/routesrv/internal/tracing"
@@ -91,6 +92,12 @@ type Config struct {
 	HealthcheckInterval time.Duration
 	ShutdownTimeout     time.Duration
 
+	// SharedMaxAge is for how long HTTP caches may serve an answer without asking again: see etagcache.Config.
+	SharedMaxAge time.Duration
+	// ChangeBudget is how long changes that only add endpoints may wait: see package budget. 0 means that none waits. A relay serves
+	// what the server above does, and has none.
+	ChangeBudget time.Duration
+
 	// Peers gives the table that another replica serves, and the address of it, to compare the first table with; it is called
 	// if there is no checkpoint. nil means that there are no other replicas. A relay does not call it.
 	Peers func(context.Context) (t *table.Table, from string, err error)
@@ -135,6 +142,7 @@ type Server struct {
 	cache     *etagcache.Cache
 	tables    tables
 	gate      *gate.Gate
+	budget    *budget.Budget   // nil without --change-budget
 	compiler  *poller.Compiler // nil in a relay
 	relay     *relay.Relay     // nil but in a relay
 	decisions *audit.Log       // in memory only without a state folder
@@ -205,7 +213,7 @@ func (s *Server) newTables() error {
 	var err error
 	cfg := etagcache.Config{
 		Logger: s.cfg.Logger, Metrics: etagcache.NewMetrics(s.registry),
-		Recheck: func() { s.tables.Recheck() }, MaxStreams: s.cfg.MaxStreams,
+		Recheck: func() { s.tables.Recheck() }, MaxStreams: s.cfg.MaxStreams, SharedMaxAge: s.cfg.SharedMaxAge,
 	}
 	if s.cfg.Tracing != nil {
 		cfg.Answered = s.cfg.Tracing.Answered
@@ -229,9 +237,17 @@ func (s *Server) newPoller() error {
 	if s.cfg.ProblemNamespaces > 0 {
 		s.compiler.CountNamespaces(s.cfg.ProblemNamespaces, s.registry)
 	}
+	sink := s.sink()
+	if s.cfg.ChangeBudget > 0 {
+		s.budget, err = budget.New(budget.Config{Sink: sink, Limit: s.cfg.ChangeBudget, Logger: s.cfg.Logger, Registry: s.registry})
+		if err != nil {
+			return err
+		}
+		sink = s.budget
+	}
 	metrics := gate.NewMetrics(s.registry, "routesrv")
 	if s.gate, err = gate.New(gate.Config{
-		Sink: s.sink(), Guard: s.cfg.Guard, Halves: s.compiler, Files: s.checkpoint(metrics), Decided: gate.RecordIn(s.decisions),
+		Sink: sink, Guard: s.cfg.Guard, Halves: s.compiler, Files: s.checkpoint(metrics), Decided: gate.RecordIn(s.decisions),
 		Logger: s.cfg.Logger.With("component", "gate"), Metrics: metrics,
 	}); err != nil {
 		return err

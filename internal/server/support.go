@@ -2,7 +2,6 @@ package server
 
 import (
 	"net/http"
-	"net/http/pprof"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -45,20 +44,7 @@ func (s *Server) supportEndpoints() []httpserve.Endpoint {
 		})
 	}
 	if s.cfg.EnableProfile {
-		for _, p := range []struct {
-			name, does string
-			handler    http.HandlerFunc
-		}{
-			{"", "the list of profiles, and each by its name", pprof.Index},
-			{"cmdline", "the command line, with zero bytes between the arguments", pprof.Cmdline},
-			{"profile", "a profile of the CPU, for `seconds=` (30)", pprof.Profile},
-			{"symbol", "names of functions by address", pprof.Symbol},
-			{"trace", "a trace of the runtime, for `seconds=` (1)", pprof.Trace},
-		} {
-			all = append(all, httpserve.Endpoint{
-				Path: "/debug/pprof/" + p.name, Handler: p.handler, Does: p.does, Condition: "with `-enable-profile`",
-			})
-		}
+		all = append(all, httpserve.Profiles()...)
 	}
 	for i := range all {
 		all[i].Listener = httpserve.SupportListener

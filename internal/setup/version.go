@@ -1,32 +1,9 @@
 package setup
 
-import (
-	"fmt"
-	"runtime"
-	"runtime/debug"
-)
+import "github.com/routesrv/routesrv/internal/version"
 
-// VersionText is what a program prints of its version. linked is what the linker was given for a release.
-func VersionText(program, linked string) string {
-	return fmt.Sprintf("%s %s %s %s/%s", program, VersionName(linked), runtime.Version(), runtime.GOOS, runtime.GOARCH)
-}
+// VersionText is [version.Text].
+func VersionText(program, linked string) string { return version.Text(program, linked) }
 
-// VersionName is the release, else what the build knows of the sources.
-func VersionName(linked string) string {
-	if linked != "" {
-		return linked
-	}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			return "devel-" + s.Value[:min(12, len(s.Value))]
-		}
-	}
-	if v := info.Main.Version; v != "" && v != "(devel)" {
-		return v
-	}
-	return "devel"
-}
+// VersionName is [version.Name].
+func VersionName(linked string) string { return version.Name(linked) }

@@ -14,6 +14,7 @@ import (
 	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/gate"
 	"github.com/routesrv/routesrv/internal/audit"
+	"github.com/routesrv/routesrv/internal/budget"
 	"github.com/routesrv/routesrv/rollout"
 )
 
@@ -56,6 +57,8 @@ type conductor struct {
 	cfg          *Config // read only
 	log          *slog.Logger
 	cache        *etagcache.Cache
+	sink         gate.Sink      // the cache, or what stands before it
+	budget       *budget.Budget // nil without --change-budget
 	metrics      *metrics
 	fetchMetrics *dataplane.Metrics
 	shadow       *shadow
@@ -101,9 +104,16 @@ func newConductor(cfg *Config, d *rollout.Decider, cache *etagcache.Cache, log *
 		folder = filepath.Dir(path)
 	}
 	c.decisions = audit.InFolder(folder, log)
+	c.sink = cache
 	var err error
+	if cfg.ChangeBudget > 0 {
+		if c.budget, err = budget.New(budget.Config{Sink: cache, Limit: cfg.ChangeBudget, Logger: log, Registry: cfg.Registry}); err != nil {
+			return nil, err
+		}
+		c.sink = c.budget
+	}
 	if c.served, err = gate.NewSwitch(gate.SwitchConfig{
-		Sink: cache, Guard: cfg.Guard, Lag: lagPolls * max(cfg.Interval, cfg.Fetch.Interval), Logger: log,
+		Sink: c.sink, Guard: cfg.Guard, Lag: lagPolls * max(cfg.Interval, cfg.Fetch.Interval), Logger: log,
 		Decided: gate.RecordIn(c.decisions),
 		Files:   []gate.FileConfig{{Name: "routes", Path: cfg.Fetch.RoutesFile, Plain: true}},
 		Top: func() uint64 {

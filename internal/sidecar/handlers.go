@@ -52,6 +52,9 @@ func (s *Sidecar) newEndpoints() []httpserve.Endpoint {
 		{Path: "/guard/accept", Methods: []string{http.MethodPost}, Handler: httpserve.Accept(s.conductor.accept, s.log),
 			Does: "publishes the table that is held back: `digest=` names the one that you looked at, `by=` and `why=` are kept with the decision. From the loopback interface only"},
 	}
+	if s.cfg.EnableProfile {
+		support = append(support, httpserve.Profiles()...)
+	}
 	for i := range main {
 		main[i].Listener = httpserve.MainListener
 	}

@@ -94,7 +94,7 @@ type selfSink struct {
 func (selfSink) Restore(*table.Table, time.Time) {}
 
 func (s selfSink) Begin() func(*table.Table, table.Read) {
-	end := s.c.cache.Begin()
+	end := s.c.sink.Begin()
 	return func(t *table.Table, r table.Read) { s.c.selfRead(s.p, end, t, r) }
 }
 

@@ -33,6 +33,9 @@ func (s *Sidecar) RunTables(ctx context.Context) {
 	if s.modes != nil {
 		background.Go(func() { s.modes.watch(ctx, s.conductor.set) })
 	}
+	if s.conductor.budget != nil {
+		background.Go(func() { s.conductor.budget.Run(ctx) })
+	}
 	s.conductor.run(ctx)
 	background.Wait()
 }

@@ -112,6 +112,12 @@ type Config struct {
 	Drain           time.Duration
 	ShutdownTimeout time.Duration
 
+	// ChangeBudget is how long changes that only add endpoints may wait before the proxy gets them: see package budget. 0 means that
+	// none waits. RoutesFile gets all of them at once.
+	ChangeBudget time.Duration
+	// EnableProfile serves /debug/pprof on the support listener.
+	EnableProfile bool
+
 	Version  string               // shown by /status
 	Logger   *slog.Logger         // nil means no log
 	Registry *prometheus.Registry // gets all metrics; nil means a new one

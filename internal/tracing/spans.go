@@ -28,7 +28,7 @@ const (
 const (
 	causeRead       = "read"
 	causeCheckpoint = "checkpoint"
-	causeAccepted   = "accepted"
+	causeReleased   = "released" // an operator accepted it, or it has waited for long enough
 )
 
 // read is the trace of one read. It belongs to the goroutine of the poller, which is also the one that publishes what was read.
@@ -102,7 +102,7 @@ func (s *sink) Restore(t *table.Table, at time.Time) {
 
 // Publish implements [gate.Sink].
 func (s *sink) Publish(t *table.Table) {
-	s.publish(context.Background(), causeAccepted, t, func() { s.next.Publish(t) })
+	s.publish(context.Background(), causeReleased, t, func() { s.next.Publish(t) })
 }
 
 // Begin implements [gate.Sink].

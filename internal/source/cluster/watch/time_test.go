@@ -22,6 +22,13 @@ import (
 
 // inBubble runs a Watcher of a fake server under a clock of its own. The function gets both; the Watcher has read once.
 func inBubble(t *testing.T, f func(t *testing.T, server *kubetest.Server, w *watch.Watcher, log func() string)) {
+	t.Helper()
+	probing(t, 0, f)
+}
+
+// probing is inBubble with an interval for probes.
+func probing(t *testing.T, interval time.Duration, f func(t *testing.T, server *kubetest.Server, w *watch.Watcher, log func() string)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		server := clustertest.NewServer(t)
 		log, text := clustertest.Logger()
@@ -29,7 +36,7 @@ func inBubble(t *testing.T, f func(t *testing.T, server *kubetest.Server, w *wat
 			Config: cluster.Config{
 				REST: &rest.Config{Host: "http://fake", Transport: kubetest.Transport{Handler: server}}, Logger: log,
 			},
-			WatchMetrics: watch.NewMetrics(prometheus.NewRegistry()),
+			WatchMetrics: watch.NewMetrics(prometheus.NewRegistry()), ProbeInterval: interval,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -129,6 +136,36 @@ func TestDiscoveryThatFailsForLongMakesReadsFail(t *testing.T) {
 	})
 }
 
+// While discovery fails it is asked for as often as probes are made, so that reads are good again soon, and whoever waits for a
+// change is told.
+func TestDiscoveryThatIsBackEndsAnOutageSoon(t *testing.T) {
+	probing(t, time.Second, func(t *testing.T, server *kubetest.Server, w *watch.Watcher, _ func() string) {
+		server.SetFault(kubetest.Discovery, kubetest.Fault{Status: 503})
+		readsUntil(t, w, 2*time.Minute, func(_ *kube.Snapshot, err error) bool { return err != nil })
+		for n := range 5 {
+			select {
+			case <-w.Changed(): // the outage itself
+			default:
+			}
+			server.SetFault(kubetest.Discovery, kubetest.Fault{})
+			begin := time.Now()
+			select {
+			case <-w.Changed():
+			case <-time.After(time.Minute):
+			}
+			if s, err := w.Read(t.Context(), kube.ReadOptions{}); err != nil || len(s.RouteGroups) != 1 {
+				t.Errorf("%s, %v", clustertest.Summary(s), err)
+			}
+			if d := time.Since(begin); d > 2*time.Second {
+				t.Errorf("outage %d: a change is told %v after discovery is back, want it within two seconds", n, d)
+			}
+			server.SetFault(kubetest.Discovery, kubetest.Fault{Status: 503})
+			readsUntil(t, w, 2*time.Minute, func(_ *kube.Snapshot, err error) bool { return err != nil })
+		}
+		server.SetFault(kubetest.Discovery, kubetest.Fault{})
+	})
+}
+
 func TestADefinitionThatComesLaterIsFound(t *testing.T) {
 	inBubble(t, func(t *testing.T, server *kubetest.Server, w *watch.Watcher, _ func() string) {
 		server.SetDefined(false)
@@ -208,6 +245,50 @@ func TestASilentWatchIsNoticedByTheRevision(t *testing.T) {
 		}
 		if !strings.Contains(log(), watch.MessageSilent) || !strings.Contains(log(), "Service n1/new") {
 			t.Errorf("log\n%s", log())
+		}
+	})
+}
+
+// A watch that was late and has caught up has shown everything: nothing is listed because of it, now or later.
+func TestAWatchThatCatchesUpIsNotListed(t *testing.T) {
+	inBubble(t, func(t *testing.T, server *kubetest.Server, w *watch.Watcher, log func() string) {
+		time.Sleep(time.Minute)
+		server.HoldWatches(clustertest.Services, true)
+		clustertest.Apply(t, server, "kind: Service\nmetadata: {name: new, namespace: n1}")
+		time.Sleep(40 * time.Second) // it is noticed that the watch lags, and nothing is done about it yet
+		server.HoldWatches(clustertest.Services, false)
+		readsUntil(t, w, time.Minute, func(s *kube.Snapshot, err error) bool { return err == nil && len(s.Services) == 2 })
+		server.Requests()
+		time.Sleep(4 * time.Minute)
+		for _, r := range server.Requests() {
+			if !strings.Contains(r.Query, "limit=1") && !strings.Contains(r.Query, "watch=true") && r.Path != kubetest.Discovery {
+				t.Errorf("request %s", r)
+			}
+		}
+		if strings.Contains(log(), watch.MessageSilent) {
+			t.Errorf("log\n%s", log())
+		}
+	})
+}
+
+// However much has changed since somebody looked, it is worth one read.
+func TestChangesThatNobodyTookAreOne(t *testing.T) {
+	inBubble(t, func(t *testing.T, server *kubetest.Server, w *watch.Watcher, _ func() string) {
+		for i := range 5 {
+			clustertest.Apply(t, server, "kind: Service\nmetadata: {name: new, namespace: n1, labels: {n: \""+string(rune('a'+i))+"\"}}\nspec: {type: ExternalName, externalName: "+string(rune('a'+i))+"}")
+			time.Sleep(5 * time.Second)
+		}
+		told := 0
+		for range 5 {
+			synctest.Wait()
+			select {
+			case <-w.Changed():
+				told++
+			default:
+			}
+		}
+		if told != 1 {
+			t.Errorf("told %d times, want once", told)
 		}
 	})
 }

@@ -201,7 +201,7 @@ func IsDown(err error) bool {
 func OneLine(message string) string {
 	text := oneLine(message)
 	if len(text) > maxMessage {
-		text = text[:maxMessage] + "…"
+		text = strings.ToValidUTF8(text[:maxMessage], "") + "…"
 	}
 	return text
 }

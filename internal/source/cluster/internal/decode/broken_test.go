@@ -2,11 +2,14 @@ package decode
 
 import (
 	"bytes"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/routesrv/routesrv/kube"
 )
 
 // field is a length-delimited field.
@@ -119,6 +122,18 @@ func TestIdentityOfABrokenObject(t *testing.T) {
 	} {
 		if id, err := identityOf(append(slices.Clone(named), rest...)); err == nil || id != (identity{"a", "n", "5"}) {
 			t.Errorf("%s: got %+v, %v", name, id, err)
+		}
+	}
+}
+
+// A broken object of any kind is named, as far as it goes, and is no object.
+func TestBrokenObjectsAreNamed(t *testing.T) {
+	meta := field(objectMetadata, slices.Concat(field(objectMetaName, "cart"), field(objectMetaNamespace, "shop")))
+	for kind := range decoders {
+		o, err := Object(kind, MediaProtobuf, append(slices.Clone(meta), claims(2, 100)...))
+		var broken *kube.DecodeError
+		if !errors.As(err, &broken) || broken.Ref != (kube.Ref{Kind: kind, Namespace: "shop", Name: "cart"}) || o != nil {
+			t.Errorf("%s: %v, %v", kind, o, err)
 		}
 	}
 }

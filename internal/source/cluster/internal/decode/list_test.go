@@ -94,6 +94,22 @@ func TestRefusesJSONThatIsNoWholeList(t *testing.T) {
 	}
 }
 
+// What a window has at once may end anywhere in an escape sequence, and so may a body.
+func TestEscapesAtTheEndOfAWindow(t *testing.T) {
+	const escaped = `\u00e4`
+	for n := range len(escaped) + 1 {
+		before := `{"items":["` + strings.Repeat("x", windowSize-len(`{"items":["`)-n)
+		whole := before + escaped + `"]}`
+		w, err := walkedThrough(windowOn(strings.NewReader(whole)))
+		if err != nil || len(w.Items) != 1 || !strings.HasSuffix(w.Items[0], escaped+`"`) {
+			t.Errorf("%d bytes of an escape sequence at the end of a window: %v", n, err)
+		}
+		if _, err := walkedThrough(windowOn(strings.NewReader(whole[:windowSize]))); err == nil {
+			t.Errorf("a body that ends %d bytes into an escape sequence passes", n)
+		}
+	}
+}
+
 func TestTakesJSONAsDeepAsTheStandardLibrary(t *testing.T) {
 	in := `{"items":[` + strings.Repeat("[", maxDepth-2) + strings.Repeat("]", maxDepth-2) + `]}`
 	if _, err := walkedJSON([]byte(in)); err != nil || !json.Valid([]byte(in)) {

@@ -1,0 +1,200 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// httpCache is an HTTP cache between route servers and clients, as its package is configured for that (docs/relay.md).
+type httpCache struct {
+	name  string
+	start func(t *testing.T, address string, servers []string) *exec.Cmd
+}
+
+var httpCaches = []httpCache{{"nginx", startNginx}, {"varnish", startVarnish}}
+
+// nginxConfig is examples/caches/nginx.conf with the addresses of a test.
+func startNginx(t *testing.T, address string, servers []string) *exec.Cmd {
+	dir := t.TempDir()
+	var upstream strings.Builder
+	for _, s := range servers {
+		fmt.Fprintf(&upstream, "        server %s;\n", s)
+	}
+	text := example(t, "nginx.conf")
+	text = replaced(t, text, "listen 9090;", "listen "+address+";")
+	text = replaced(t, text, "        server routesrv.ingress:80;\n", upstream.String())
+	text = replaced(t, text, "/var/cache/nginx", filepath.Join(dir, "cache"))
+	if os.Getuid() == 0 { // which nginx would not stay, and the folder of the test is ours
+		text = "user root;\n" + text
+	}
+	text = "daemon off;\npid " + filepath.Join(dir, "pid") + ";\nerror_log stderr;\n" + text
+	file := filepath.Join(dir, "nginx.conf")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return exec.Command("nginx", "-p", dir, "-c", file, "-e", "stderr")
+}
+
+func startVarnish(t *testing.T, address string, servers []string) *exec.Cmd {
+	text := example(t, "varnish.vcl")
+	var backends, members strings.Builder
+	for i, s := range servers {
+		host, port, _ := strings.Cut(s, ":")
+		fmt.Fprintf(&backends, "backend s%d {\n    .host = %q;\n    .port = %q;\n    .probe = ready;\n}\n", i, host, port)
+		fmt.Fprintf(&members, "    servers.add_backend(s%d);\n", i)
+	}
+	text = replaced(t, text, "backend s0 {\n    .host = \"routesrv.ingress\";\n    .port = \"80\";\n    .probe = ready;\n}\n", backends.String())
+	text = replaced(t, text, "    servers.add_backend(s0);\n", members.String())
+	dir := t.TempDir()
+	file := filepath.Join(dir, "routesrv.vcl")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return exec.Command("varnishd", "-F", "-j", "none", "-n", filepath.Join(dir, "work"), "-f", file, "-a", address, "-s", "malloc,64m",
+		"-p", "http_gzip_support=off")
+}
+
+func example(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("../examples/caches", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func replaced(t *testing.T, text, old, with string) string {
+	t.Helper()
+	if strings.Count(text, old) != 1 {
+		t.Fatalf("%q is %d times in the example, want once", old, strings.Count(text, old))
+	}
+	return strings.Replace(text, old, with, 1)
+}
+
+// TestHTTPCachesStandInForARelay: two route servers behind an unmodified nginx, and a Varnish. Clients behind the cache get whole tables, in
+// order, each in the encoding and of the zone that they ask for; a table that is current costs 304; and while no route server lives, the
+// last table is served.
+func TestHTTPCachesStandInForARelay(t *testing.T) {
+	for _, c := range httpCaches {
+		t.Run(c.name, func(t *testing.T) {
+			if _, err := exec.LookPath(map[string]string{"nginx": "nginx", "varnish": "varnishd"}[c.name]); err != nil {
+				t.Fatalf("%v: .ci/run installs what the tests need", err)
+			}
+			behindCache(t, c)
+		})
+	}
+}
+
+func behindCache(t *testing.T, c httpCache) {
+	withShop(t)
+	withObjects(t, counterIngress(0))
+	api := newFaultProxy(t, theCluster)
+	servers := []*process{startRoutesrv(t, api, "--cache-max-age=1s"), startRoutesrv(t, api, "--cache-max-age=1s")}
+	var addresses []string
+	for _, s := range servers {
+		s.ready(t)
+		addresses = append(addresses, strings.TrimPrefix(s.main, "http://"))
+	}
+	address := freeAddress(t)
+	cmd := c.start(t, address, addresses)
+	var log strings.Builder
+	cmd.Stdout, cmd.Stderr = &log, &log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(os.Interrupt)
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Logf("log of the cache:\n%s", log.String())
+		}
+	})
+	url := "http://" + address + "/routes"
+	eventually(t, "a table through the cache", func() bool {
+		a, err := fetch(t.Context(), url, "")
+		return err == nil && a.status == http.StatusOK
+	})
+
+	// A table is whole and has the headers of a route server; each form is kept apart.
+	asked := func(path, encoding, etag string) answer {
+		t.Helper()
+		a, err := fetchEncoded(t.Context(), "http://"+address+path, encoding, etag)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	for range 2 { // the second time from the cache
+		plain, packed, zone := asked("/routes", "identity", ""), asked("/routes", "gzip", ""), asked("/routes/eu-central-1a", "identity", "")
+		if digestOf(plain.header.Get("Etag")) != digestOf(packed.header.Get("Etag")) || plain.header.Get("Etag") == packed.header.Get("Etag") {
+			t.Errorf("plain has ETag %s, gzip %s", plain.header.Get("Etag"), packed.header.Get("Etag"))
+		}
+		if packed.header.Get("Content-Encoding") != "gzip" || plain.header.Get("Content-Encoding") != "" {
+			t.Errorf("encodings are %q and %q", plain.header.Get("Content-Encoding"), packed.header.Get("Content-Encoding"))
+		}
+		if zone.status != http.StatusOK || plain.header.Get("X-Count") == "" {
+			t.Errorf("zone: %d, X-Count %q", zone.status, plain.header.Get("X-Count"))
+		}
+		if at, err := time.Parse(time.RFC3339Nano, plain.header.Get("X-Source-Read")); err != nil || time.Since(at) > patience {
+			t.Errorf("X-Source-Read is %q", plain.header.Get("X-Source-Read"))
+		}
+		if a := asked("/routes", "gzip", packed.header.Get("Etag")); a.status != http.StatusNotModified {
+			t.Errorf("the current table is asked for again: %d", a.status)
+		}
+	}
+
+	// Changes come through, and nobody goes back.
+	w := watchOrder(url)
+	const changes = 6
+	for n := 1; n <= changes; n++ {
+		withObjects(t, counterIngress(n))
+		eventually(t, fmt.Sprintf("change %d behind the cache", n), func() bool {
+			a, err := fetch(t.Context(), url, "")
+			return err == nil && countOf(a.body) == n
+		})
+	}
+	w.stop(t, c.name)
+
+	// A table that did not change is not sent again.
+	eventually(t, "a request of the cache that is answered with 304", func() bool {
+		asked("/routes", "gzip", "")
+		return servers[0].metric(t, `routesrv_custom_total{key="304"}`)+servers[1].metric(t, `routesrv_custom_total{key="304"}`) > 0
+	})
+
+	// Both servers die: the cache goes on.
+	var last answer
+	eventually(t, "the last table in plain text", func() bool {
+		last = asked("/routes", "identity", "")
+		return countOf(last.body) == changes
+	})
+	for _, s := range servers {
+		s.kill(t)
+	}
+	for begin := time.Now(); time.Since(begin) < 5*time.Second; {
+		a := asked("/routes", "identity", "")
+		if a.status != http.StatusOK || a.body != last.body {
+			t.Fatalf("%v after the route servers have died: %d, %d bytes", time.Since(begin).Round(time.Millisecond), a.status, len(a.body))
+		}
+		time.Sleep(200 * time.Millisecond) // as a proxy would, only more often
+	}
+	if a := asked("/routes", "identity", last.header.Get("Etag")); a.status != http.StatusNotModified {
+		t.Errorf("without route servers, a client with the last table: %d, want 304", a.status)
+	}
+}
+
+// fetchEncoded asks for a table in one encoding, and leaves it packed.
+func fetchEncoded(ctx context.Context, url, encoding, etag string) (answer, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return answer{}, err
+	}
+	r.Header.Set("Accept-Encoding", encoding)
+	return do(r, etag)
+}

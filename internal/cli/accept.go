@@ -1,0 +1,188 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// digestForm is what a digest looks like.
+var digestForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+type acceptJob struct {
+	by, why string
+	yes     bool
+}
+
+func acceptCommand() command {
+	return command{
+		name: "accept", args: "DIGEST", summary: "Publishes what the guard holds back, on every replica that holds it.",
+		intro: `DIGEST is what the command held shows: it names the table that you looked at, so that you cannot publish another one. The
+replicas that hold it are shown with the differences, and you are asked before anything happens; without a terminal, say
+--yes. Each replica keeps --by and --why with the decision. A route server takes acceptances from its own loopback
+interface only, which a port-forward reaches; by a URL this works only on the machine of the route server.
+
+The exit status is 0 if every replica that held DIGEST has published it, 1 if none holds it, if one holds another table, or if you
+say no, and 2 if a replica gives no answer or refuses.`,
+		examples: []example{
+			{"Publish what is held", "accept @ 4f2a…c01d --by 'Ada Lovelace' --why 'shop moved to another cluster'"},
+		},
+		min: 1, max: 1, outputs: []string{"text", "json"},
+		job: func() job { return &acceptJob{} },
+	}
+}
+
+func (j *acceptJob) define(set *pflag.FlagSet) {
+	set.StringVar(&j.by, "by", "", "who decides this; required")
+	set.StringVar(&j.why, "why", "", "for what reason; required")
+	set.BoolVar(&j.yes, "yes", false, "do not ask")
+}
+
+func (j *acceptJob) run(ctx context.Context, s *session) (int, error) {
+	digest := strings.ToLower(s.args[0])
+	switch {
+	case !digestForm.MatchString(digest):
+		return Trouble, usagef("%q is not a digest: want the 64 hexadecimal digits that %s held shows", s.args[0], s.program.Name)
+	case strings.TrimSpace(j.by) == "" || strings.TrimSpace(j.why) == "":
+		return Trouble, usagef("want --by and --why: who publishes this, and for what reason")
+	case len(s.clusters) != 1:
+		return Trouble, usagef("one cluster at a time: each holds a table of its own")
+	case !j.yes && !s.std.InTerminal:
+		return Trouble, usagef("the standard input is not a terminal: nobody can be asked, so say --yes")
+	}
+	r := ask(ctx, s, s.clusters, askHeld)[0]
+	status, chosen := Healthy, map[string]string{} // the digest that each replica is to publish
+	for _, a := range r.answered() {
+		switch {
+		case !a.value.Held:
+		case a.value.Digest == digest || a.value.FirstDigest == digest:
+			chosen[a.replica] = digest
+		default:
+			writeLines(s.std.Err, []string{label(r.cluster, a.replica) + "holds another table, " + a.value.Digest + ": look at it with the command held"})
+			status = max(status, Unhealthy)
+		}
+	}
+	writeLines(s.std.Err, r.missing())
+	if len(r.missing()) > 0 {
+		status = Trouble
+	}
+	if len(chosen) == 0 {
+		writeLines(s.std.Err, []string{"nothing is held with this digest"})
+		return max(status, Unhealthy), nil
+	}
+	j.show(s, r, chosen)
+	if !j.yes {
+		sure, err := confirm(s, number(len(chosen), "replica"))
+		if err != nil || !sure {
+			fmt.Fprintln(s.std.Err, "nothing was changed")
+			return max(status, Unhealthy), err
+		}
+	}
+	// Replicas that hold nothing are not asked again: found is by name, since pods may have come and gone meanwhile.
+	replies := ask(ctx, s, s.clusters, func(ctx context.Context, replica Replica) (*acceptance, error) {
+		if chosen[replica.Name] == "" {
+			return nil, nil
+		}
+		return j.accept(ctx, replica, digest)
+	})
+	return j.report(s, replies[0], chosen, status)
+}
+
+// show prints what is about to be published: the differences once, and who holds it.
+func (j *acceptJob) show(s *session, r reply[*holding], chosen map[string]string) {
+	if s.output == "json" {
+		return
+	}
+	for _, a := range r.answered() {
+		if chosen[a.replica] != "" {
+			_ = writeText(s.std.Out, a.value.text)
+			break
+		}
+	}
+	var names []string
+	for _, a := range r.answered() {
+		if chosen[a.replica] != "" {
+			names = append(names, a.replica)
+		}
+	}
+	writeLines(s.std.Out, []string{"", "Held by " + label(r.cluster, "") + strings.Join(names, ", ")})
+}
+
+// confirm asks on the terminal.
+func confirm(s *session, what string) (bool, error) {
+	fmt.Fprintf(s.std.Err, "Publish this on %s? Type yes: ", what)
+	line, err := bufio.NewReader(s.std.In).ReadString('\n')
+	if err != nil && line == "" {
+		return false, fmt.Errorf("read the answer: %w", err)
+	}
+	return strings.TrimSpace(line) == "yes", nil
+}
+
+// acceptance is the answer to an acceptance.
+type acceptance struct {
+	Digest string `json:"digest"`
+	Routes int    `json:"routes"`
+	raw    json.RawMessage
+}
+
+func (j *acceptJob) accept(ctx context.Context, r Replica, digest string) (*acceptance, error) {
+	p, err := r.Support.do(ctx, http.MethodPost, "/guard/accept", url.Values{"digest": {digest}, "by": {j.by}, "why": {j.why}}, "application/json")
+	if err != nil {
+		return nil, err
+	}
+	if p.status != http.StatusOK {
+		return nil, p.refusal("/guard/accept")
+	}
+	a := &acceptance{raw: p.body}
+	if err := json.Unmarshal(p.body, a); err != nil {
+		return nil, fmt.Errorf("/guard/accept: the answer is not what a route server says: %w", err)
+	}
+	return a, nil
+}
+
+// report says what became of it on every replica.
+func (j *acceptJob) report(s *session, r reply[*acceptance], chosen map[string]string, status int) (int, error) {
+	var lines, failed []string
+	left := len(chosen)
+	for _, a := range r.answers {
+		switch {
+		case chosen[a.replica] == "":
+			continue
+		case a.err != nil:
+			failed = append(failed, label(r.cluster, a.replica)+a.err.Error())
+		default:
+			left--
+			lines = append(lines, fmt.Sprintf("%sserves %s, %s", label(r.cluster, a.replica), shortDigest(a.value.Digest), number(a.value.Routes, "route")))
+		}
+	}
+	if r.err != nil {
+		failed = append(failed, r.missing()...)
+	}
+	if left > 0 {
+		status = Trouble
+	}
+	if left > 0 && len(failed) == 0 {
+		failed = append(failed, "a replica that held it is gone")
+	}
+	if s.output == "json" {
+		d := outline(r, status)
+		d.Result = resultName(status)
+		for k, a := range r.answers {
+			if a.err == nil && a.value != nil {
+				d.Replicas[k].Answer = a.value.raw
+			}
+		}
+		return status, errors.Join(writeDocument(s.std.Out, "accept", status, []documentCluster{d}))
+	}
+	writeLines(s.std.Out, lines)
+	writeLines(s.std.Err, failed)
+	return status, nil
+}

@@ -1,0 +1,268 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/routesrv/routesrv/internal/cli"
+)
+
+// program runs commands in a world.
+func program(w *world) cli.Program {
+	return cli.Program{Name: "kubectl routesrv", Remote: true, Places: func() cli.Places { return w }, Now: func() time.Time { return now }, Version: "v1"}
+}
+
+// buffer is safe for concurrent use.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+// TestNobodyWaitsForAClusterThatHangs: not even for one whose credentials ignore the limit. More of these than are asked at a time cost a multiple of the limit, and
+// every other cluster has its answer. The progress line names who is waited for.
+func TestNobodyWaitsForAClusterThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		over := make(chan struct{})
+		w := &world{}
+		for _, name := range []string{"hangs-1", "hangs-2", "hangs-3", "fine"} {
+			w.clusters = append(w.clusters, cli.Cluster{Name: name, Find: func(context.Context) ([]cli.Replica, error) {
+				if strings.HasPrefix(name, "hangs") {
+					<-over
+					return nil, errors.New("too late")
+				}
+				return []cli.Replica{{Name: "a", Fault: "the pod is pending"}}, nil
+			}})
+		}
+		var out, errs buffer
+		began := time.Now()
+		status := program(w).Run(t.Context(), []string{"status", "--timeout=10s", "--parallel=2"}, cli.Stdio{Out: &out, Err: &errs, ErrTerminal: true})
+		took := time.Since(began)
+		if status != cli.Trouble || took < 10*time.Second || took > 25*time.Second {
+			t.Errorf("status %d after %v", status, took)
+		}
+		for _, want := range []string{"hangs-1: no answer within 10s\n", "hangs-3: no answer within 10s\n", "fine/a: the pod is pending\n"} {
+			if !strings.Contains(out.b.String(), want) {
+				t.Errorf("no %q in\n%s", want, &out.b)
+			}
+		}
+		for _, want := range []string{"\r\x1b[K0 of 4 clusters, waiting for hangs-1, hangs-2, hangs-3, fine", "\r\x1b[K4 of 4 clusters\r\x1b[K"} {
+			if !strings.Contains(errs.b.String(), want) {
+				t.Errorf("no %q in %q", want, errs.b.String())
+			}
+		}
+		close(over)
+		synctest.Wait()
+	})
+}
+
+// TestInterruptEndsACommand at once.
+func TestInterruptEndsACommand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		w := &world{clusters: []cli.Cluster{{Find: func(ctx context.Context) ([]cli.Replica, error) {
+			cancel()
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}}}}
+		var out, errs buffer
+		began := time.Now()
+		if status := program(w).Run(ctx, []string{"problems"}, cli.Stdio{Out: &out, Err: &errs}); status != cli.Trouble || time.Since(began) > 0 {
+			t.Errorf("status %d after %v", status, time.Since(began))
+		}
+	})
+}
+
+func TestReplicasThatCatchUpAreNotNamed(t *testing.T) {
+	digests := []string{strings.Repeat("a", 64), strings.Repeat("b", 64)}
+	var mu sync.Mutex
+	asked := 0
+	handler := func(i int) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			mu.Lock()
+			defer mu.Unlock()
+			if asked++; asked > 2 {
+				i = 1 // both have the newer table
+			}
+			_ = json.NewEncoder(w).Encode(map[string]any{"started": now, "ready": true, "table": map[string]any{"digest": digests[i], "revision": i}})
+		})
+	}
+	w := &world{}
+	var replicas []cli.Replica
+	for i, name := range []string{"a", "b"} {
+		s := httptest.NewServer(handler(i))
+		defer s.Close()
+		transport := &http.Transport{}
+		defer transport.CloseIdleConnections()
+		replicas = append(replicas, cli.Replica{Name: name, Support: &cli.Listener{URL: s.URL, Transport: transport}})
+	}
+	w.clusters = []cli.Cluster{{Find: func(context.Context) ([]cli.Replica, error) { return replicas, nil }}}
+	var out, errs buffer
+	if status := program(w).Run(t.Context(), []string{"status"}, cli.Stdio{Out: &out, Err: &errs}); status != cli.Healthy || asked < 4 {
+		t.Errorf("status %d after %d answers\n%s", status, asked, &out.b)
+	}
+}
+
+func TestURLsAreReplicas(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/behind/a/proxy/status" {
+			http.Redirect(w, r, "http://example.org/", http.StatusFound)
+			return
+		}
+		_ = json.NewEncoder(w).Encode(map[string]any{"started": now, "table": map[string]any{"digest": "d"}})
+	}))
+	defer s.Close()
+	for _, c := range []struct {
+		args   []string
+		status int
+		want   string
+	}{
+		{[]string{"status", s.URL + "/behind/a/proxy/"}, cli.Healthy, "healthy"},
+		{[]string{"status", s.URL}, cli.Trouble, "/status: 302 Found"},
+		{[]string{"status"}, cli.Trouble, "want the URL of the support listener"},
+		{[]string{"status", "http://"}, cli.Trouble, `"http://" is not a URL`},
+		{[]string{"status", "http://a/?x=1"}, cli.Trouble, "without a query"},
+		{[]string{"status", s.URL, "--cert=x"}, cli.Trouble, "--cert and --key: want both"},
+		{[]string{"status", s.URL, "--cacert=/nonexistent"}, cli.Trouble, "--cacert: open /nonexistent"},
+		{[]string{"explain", s.URL, "x"}, cli.Trouble, `unknown command "explain"`}, // routesrv has its own
+		{[]string{"help"}, cli.Healthy, "completion"},
+		{[]string{"version"}, cli.Healthy, "v1"},
+	} {
+		var out buffer
+		p := cli.Program{Name: "routesrv", Places: cli.NewURLs, Version: "v1"}
+		if status := p.Run(t.Context(), c.args, cli.Stdio{Out: &out, Err: &out}); status != c.status || !strings.Contains(out.b.String(), c.want) {
+			t.Errorf("%q: status %d, want %d and %q in\n%s", c.args, status, c.status, c.want, &out.b)
+		}
+	}
+}
+
+// TestClientCertificatesAreShown: a server that wants a certificate, with its own authority and another name.
+func TestClientCertificatesAreShown(t *testing.T) {
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if len(r.TLS.PeerCertificates) != 1 {
+			t.Error("no certificate")
+		}
+		_ = json.NewEncoder(w).Encode(map[string]any{"started": now, "table": map[string]any{"digest": "d"}})
+	}))
+	s.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
+	s.Config.ErrorLog = nil
+	s.StartTLS()
+	defer s.Close()
+	dir := t.TempDir()
+	write := func(name string, b *pem.Block) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, pem.EncodeToMemory(b), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	pair := s.TLS.Certificates[0]
+	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, keyFile := write("cert.pem", &pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]}), write("key.pem", &pem.Block{Type: "PRIVATE KEY", Bytes: key})
+	for _, c := range []struct {
+		args []string
+		want int
+	}{
+		{[]string{"--cacert=" + cert, "--cert=" + cert, "--key=" + keyFile, "--server-name=example.com"}, cli.Healthy},
+		{[]string{"--cacert=" + cert, "--cert=" + cert, "--key=" + keyFile, "--server-name=other.example.net"}, cli.Trouble},
+		{[]string{"--cacert=" + cert}, cli.Trouble},
+		{[]string{"--cert=" + cert, "--key=" + keyFile}, cli.Trouble}, // who signed the server?
+	} {
+		var out buffer
+		p := cli.Program{Name: "routesrv", Places: cli.NewURLs}
+		if status := p.Run(t.Context(), append([]string{"status", s.URL}, c.args...), cli.Stdio{Out: &out, Err: &out}); status != c.want {
+			t.Errorf("%q: status %d, want %d\n%s", c.args, status, c.want, &out.b)
+		}
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	p := program(&world{})
+	p.Others = []cli.OtherCommand{{Name: "compile", Flags: []string{"-kubernetes", "--manifests"}}}
+	for _, c := range []struct {
+		words []string
+		want  []string
+	}{
+		{[]string{"cl"}, []string{"clients", ":4"}},
+		{[]string{"status", "--para"}, []string{"--parallel", ":4"}},
+		{[]string{"status", "-o", ""}, []string{"text", "wide", "json", ":4"}},
+		{[]string{"status", "--output=j"}, []string{"--output=json", ":4"}},
+		{[]string{"clients", "--state", "be"}, []string{"behind", ":4"}},
+		{[]string{"explain", "ing"}, []string{"ingress", ":4"}},
+		{[]string{"diff", "context/prod-e"}, []string{"context/prod-eu", ":0"}},
+		{[]string{"completion", "z"}, []string{"zsh", ":4"}},
+		{[]string{"compile", "--m"}, []string{"--manifests", ":4"}},
+		{[]string{"compile", "x"}, []string{":0"}},
+		{[]string{"accept", "--yes", ""}, []string{":4"}},
+	} {
+		var out buffer
+		p.Run(t.Context(), append([]string{"__complete"}, c.words...), cli.Stdio{Out: &out, Err: &out})
+		var got []string
+		for line := range strings.Lines(out.b.String()) {
+			word, _, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+			got = append(got, word)
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", c.words, diff)
+		}
+	}
+}
+
+// TestScriptOfBashCompletes runs the script in a real shell, with a program that answers.
+func TestScriptOfBashCompletes(t *testing.T) {
+	var script buffer
+	if status := program(&world{}).Run(t.Context(), []string{"completion", "bash"}, cli.Stdio{Out: &script, Err: &script}); status != cli.Healthy {
+		t.Fatal(status)
+	}
+	dir := t.TempDir()
+	fake := "#!/bin/sh\necho \"$*\" > " + dir + "/asked\nprintf 'status\\tSays\\nstage one\\n:4\\n'\n"
+	if err := os.WriteFile(filepath.Join(dir, "kubectl-routesrv"), []byte(fake), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	test := script.b.String() + `
+COMP_WORDS=(kubectl-routesrv --context st)
+COMP_CWORD=2
+_kubectl_routesrv
+printf '<%s>' "${COMPREPLY[@]}"
+`
+	cmd := exec.CommandContext(t.Context(), "bash", "--norc", "-c", test)
+	cmd.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH")} //nolint:forbidigo // bash has to be found
+	out, err := cmd.CombinedOutput()
+	if err != nil || string(out) != "<status><stage one>" {
+		t.Errorf("%v: %s", err, out)
+	}
+	if asked, _ := os.ReadFile(filepath.Join(dir, "asked")); string(asked) != "__complete --context st\n" {
+		t.Errorf("asked %q", asked)
+	}
+	for _, shell := range []string{"zsh", "fish", "kubectl"} {
+		var out buffer
+		if status := program(&world{}).Run(t.Context(), []string{"completion", shell}, cli.Stdio{Out: &out, Err: &out}); status != cli.Healthy || !strings.Contains(out.b.String(), "kubectl-routesrv __complete") {
+			t.Errorf("%s: status %d\n%s", shell, status, &out.b)
+		}
+	}
+}

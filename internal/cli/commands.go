@@ -1,0 +1,10 @@
+package cli
+
+// commands are all commands of a program, in the order of help.
+func (p Program) commands() []command {
+	all := []command{statusCommand(), clientsCommand(), problemsCommand()}
+	if p.Remote {
+		all = append(all, explainCommand(), matchCommand(), diffCommand())
+	}
+	return append(all, heldCommand(), acceptCommand())
+}

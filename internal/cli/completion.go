@@ -1,0 +1,241 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/routesrv/routesrv/shadowdiff"
+)
+
+// completeCommand is what the scripts call. It takes the words of the line up to the cursor, and prints what the last one may become and then a
+// directive, as programs that are made with cobra do: kubectl reads that from plugins.
+const completeCommand = "__complete"
+
+// Directives behind the candidates.
+const (
+	completeFiles   = ":0" // the shell adds files
+	completeNoFiles = ":4"
+)
+
+// OtherCommand is a command of the program that is not of this package.
+type OtherCommand struct {
+	Name, Summary string
+	Flags         []string // with their dashes
+}
+
+// shells are what completion writes scripts for.
+var shells = []string{"bash", "zsh", "fish", "kubectl"}
+
+const completionHelp = `Prints the completion script of a shell.
+
+Usage: %[1]s completion bash|zsh|fish|kubectl
+
+  bash      source <(%[2]s completion bash)
+  zsh       source <(%[2]s completion zsh)
+  fish      %[2]s completion fish | source
+  kubectl   makes kubectl complete "kubectl routesrv": write the output to a file
+            kubectl_complete-routesrv in a folder of your PATH, and make it executable
+`
+
+// completion prints a script.
+func (p Program) completion(args []string, std Stdio) int {
+	binary := strings.ReplaceAll(p.Name, " ", "-") // "kubectl routesrv" is kubectl-routesrv
+	if len(args) != 1 || !slices.Contains(shells, args[0]) {
+		help, status := std.Err, Trouble
+		if len(args) == 1 && (args[0] == "--help" || args[0] == "-h") {
+			help, status = std.Out, Healthy
+		}
+		fmt.Fprintf(help, completionHelp, p.Name, binary)
+		return status
+	}
+	function := "_" + strings.ReplaceAll(binary, "-", "_")
+	text := strings.NewReplacer("BINARY", binary, "FUNCTION", function, "COMPLETE", completeCommand).Replace(scripts[args[0]])
+	if _, err := io.WriteString(std.Out, text); err != nil {
+		return Trouble
+	}
+	return Healthy
+}
+
+// scripts ask the program itself, so that they are right for whatever version it is.
+var scripts = map[string]string{
+	"bash": `# bash completion of BINARY
+FUNCTION() {
+    local line directive= candidates=()
+    while IFS= read -r line; do
+        case "$line" in
+            :[0-9]*) directive="$line" ;;
+            *) candidates+=("${line%%$'\t'*}") ;;
+        esac
+    done < <(BINARY COMPLETE "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
+    COMPREPLY=("${candidates[@]}")
+    if [[ "$directive" == ":0" && ${#COMPREPLY[@]} -eq 0 ]]; then
+        compopt -o default 2>/dev/null
+    fi
+}
+complete -F FUNCTION BINARY
+`,
+	"zsh": `#compdef BINARY
+FUNCTION() {
+    local line directive
+    local -a candidates
+    while IFS= read -r line; do
+        case "$line" in
+            :[0-9]*) directive="$line" ;;
+            *) candidates+=("${line%%$'\t'*}") ;;
+        esac
+    done < <(BINARY COMPLETE "${(@)words[2,CURRENT]}" 2>/dev/null)
+    compadd -- "${candidates[@]}"
+    if [[ "$directive" == ":0" ]]; then
+        _files
+    fi
+}
+compdef FUNCTION BINARY
+`,
+	"fish": `# fish completion of BINARY
+function FUNCTION
+    set -l words (commandline -opc) (commandline -ct)
+    BINARY COMPLETE $words[2..-1] 2>/dev/null | string match -v -r '^:[0-9]+$'
+end
+complete -c BINARY -f -a '(FUNCTION)'
+complete -c BINARY -l kubeconfig -r -F
+complete -c BINARY -l cacert -r -F
+complete -c BINARY -l cert -r -F
+complete -c BINARY -l key -r -F
+`,
+	"kubectl": `#!/bin/sh
+exec BINARY COMPLETE "$@"
+`,
+}
+
+// complete prints what the last word may become.
+func (p Program) complete(words []string, std Stdio) int {
+	candidates, directive := p.candidates(words)
+	for _, c := range candidates {
+		fmt.Fprintln(std.Out, shadowdiff.Printable(c.word)+c.about())
+	}
+	fmt.Fprintln(std.Out, directive)
+	return Healthy
+}
+
+// candidate is a word and what it means.
+type candidate struct{ word, meaning string }
+
+func (c candidate) about() string {
+	if c.meaning == "" {
+		return ""
+	}
+	return "\t" + shadowdiff.Printable(c.meaning)
+}
+
+func (p Program) candidates(words []string) ([]candidate, string) {
+	if len(words) == 0 {
+		words = []string{""}
+	}
+	last := words[len(words)-1]
+	if len(words) == 1 {
+		return fitting(p.commandWords(), last), completeNoFiles
+	}
+	if words[0] == "completion" {
+		return fitting(plain(shells...), last), completeNoFiles
+	}
+	for _, o := range p.Others {
+		if o.Name == words[0] && strings.HasPrefix(last, "-") {
+			return fitting(plain(o.Flags...), last), completeNoFiles
+		}
+	}
+	c, ok := p.find(words[0])
+	if !ok {
+		return nil, completeFiles
+	}
+	places := p.Places()
+	defer places.Close()
+	set := p.flags(c, c.job(), places, &session{})
+	if name, val, ok := strings.Cut(last, "="); ok && strings.HasPrefix(name, "--") {
+		all, directive := valuesOf(set.Lookup(strings.TrimLeft(name, "-")), places)
+		all = fitting(all, val)
+		for i := range all {
+			all[i].word = name + "=" + all[i].word
+		}
+		return all, directive
+	}
+	if f := takes(set, words[len(words)-2]); f != nil {
+		all, directive := valuesOf(f, places)
+		return fitting(all, last), directive
+	}
+	if strings.HasPrefix(last, "-") {
+		all := []candidate{{"--help", ""}}
+		set.VisitAll(func(f *pflag.Flag) { all = append(all, candidate{"--" + f.Name, f.Usage}) })
+		return fitting(all, last), completeNoFiles
+	}
+	switch c.name {
+	case "explain":
+		if len(words) == 2 {
+			return fitting([]candidate{{"ingress", "an Ingress, as NAMESPACE/NAME"}, {"routegroup", "a RouteGroup, as NAMESPACE/NAME"}}, last), completeNoFiles
+		}
+	case "diff":
+		var all []candidate
+		for _, name := range places.Complete("context") {
+			all = append(all, candidate{"context/" + name, ""})
+		}
+		return fitting(all, last), completeFiles
+	}
+	return nil, completeNoFiles
+}
+
+func (p Program) commandWords() []candidate {
+	var all []candidate
+	for _, c := range p.commands() {
+		all = append(all, candidate{c.name, c.summary})
+	}
+	for _, o := range p.Others {
+		all = append(all, candidate{o.Name, o.Summary})
+	}
+	return append(all, candidate{"completion", "Prints the completion script of a shell."}, candidate{"version", "Prints the version."})
+}
+
+// takes returns the flag whose value comes next, nil for none.
+func takes(set *pflag.FlagSet, word string) *pflag.Flag {
+	var f *pflag.Flag
+	switch {
+	case strings.Contains(word, "="):
+	case strings.HasPrefix(word, "--"):
+		f = set.Lookup(word[2:])
+	case len(word) == 2 && word[0] == '-' && word[1] != '-':
+		f = set.ShorthandLookup(word[1:])
+	}
+	if f == nil || f.NoOptDefVal != "" {
+		return nil
+	}
+	return f
+}
+
+// valuesOf are the values that a flag may have.
+func valuesOf(f *pflag.Flag, places Places) ([]candidate, string) {
+	if f == nil {
+		return nil, completeNoFiles
+	}
+	if c, ok := f.Value.(*choice); ok {
+		return plain(slices.DeleteFunc(slices.Clone(c.words), func(w string) bool { return w == "" })...), completeNoFiles
+	}
+	if slices.Contains([]string{"kubeconfig", "cacert", "cert", "key"}, f.Name) {
+		return nil, completeFiles
+	}
+	return plain(places.Complete(f.Name)...), completeNoFiles
+}
+
+func plain(words ...string) []candidate {
+	all := make([]candidate, len(words))
+	for i, w := range words {
+		all[i].word = w
+	}
+	return all
+}
+
+// fitting are the candidates that begin with a prefix.
+func fitting(all []candidate, prefix string) []candidate {
+	return slices.DeleteFunc(slices.Clone(all), func(c candidate) bool { return !strings.HasPrefix(c.word, prefix) })
+}

@@ -1,0 +1,177 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/explain"
+)
+
+type explainJob struct{}
+
+func explainCommand() command {
+	return command{
+		name: "explain", args: "WHAT...", summary: "Says what became of an Ingress, a RouteGroup, a route or a host.",
+		intro: `WHAT is "ingress NAMESPACE/NAME" or "routegroup NAMESPACE/NAME" (ing and rg for short), the id of a route, or a host. The fault
+comes first, then what to do, then what it was found by. Replicas that say the same are one answer.
+
+The exit status is 0 if nothing is wrong, 1 if something is, if there is no such object, or if the replicas disagree,
+and 2 if a cluster gives no answer.`,
+		examples: []example{
+			{"Why does my Ingress answer 502?", "explain ingress shop/cart"},
+			{"Who has this host, in which cluster?", "explain --contexts 'prod-*' shop.example.org"},
+		},
+		min: 1, max: 2, outputs: []string{"text", "json"},
+		job: func() job { return explainJob{} },
+	}
+}
+
+func (explainJob) define(*pflag.FlagSet) {}
+
+// Explain asks the support listener of a route server.
+func (l *Listener) Explain(ctx context.Context, query explain.Query) (*explain.Explanation, error) {
+	e, _, err := l.explain(ctx, query)
+	return e, err
+}
+
+func (l *Listener) explain(ctx context.Context, query explain.Query) (*explain.Explanation, []byte, error) {
+	q := url.Values{}
+	for name, val := range map[string]string{
+		"kind": string(query.Kind), "namespace": query.Namespace, "name": query.Name, "route": query.Route, "host": query.Host,
+	} {
+		if val != "" {
+			q.Set(name, val)
+		}
+	}
+	e := &explain.Explanation{}
+	p, err := l.get(ctx, "/explain", q, e, http.StatusNotFound)
+	if err != nil {
+		return nil, nil, err
+	}
+	switch {
+	case e.Schema == "" && p.status == http.StatusNotFound:
+		return nil, nil, fmt.Errorf("/explain: %s %q: this is for the support listener of a route server that reads a cluster", p.text, p.line())
+	case e.Schema != explain.Schema:
+		return nil, nil, errors.New("the route server explains by the schema " + e.Schema + ", and this program knows " + explain.Schema)
+	}
+	return e, p.body, nil
+}
+
+// ExplanationStatus is the exit status after an explanation.
+func ExplanationStatus(e *explain.Explanation) int {
+	if e.Result == "fine" || e.Result == compile.Info.String() {
+		return Healthy
+	}
+	return Unhealthy
+}
+
+// spoken is the answer of one replica to a question that is answered in words.
+type spoken struct {
+	key    string // equal for answers that mean the same
+	text   []byte
+	raw    json.RawMessage
+	status int
+}
+
+func (explainJob) run(ctx context.Context, s *session) (int, error) {
+	query, err := explain.ParseQuery(s.args...)
+	if err != nil {
+		return Trouble, usageError{err}
+	}
+	return s.speak("explain", ask(ctx, s, s.clusters, func(ctx context.Context, r Replica) (*spoken, error) {
+		e, raw, err := r.Support.explain(ctx, query)
+		if err != nil {
+			return nil, err
+		}
+		var text bytes.Buffer
+		if err := e.WriteText(&text); err != nil {
+			return nil, err
+		}
+		return &spoken{key: e.Result + "\n" + e.Cause, text: text.Bytes(), raw: raw, status: ExplanationStatus(e)}, nil
+	}))
+}
+
+// speak prints answers in words, each once for the replicas that agree, and returns the exit status.
+func (s *session) speak(name string, replies []reply[*spoken]) (int, error) {
+	status := Healthy
+	docs := make([]documentCluster, len(replies))
+	for i, r := range replies {
+		one := Healthy
+		groups := agreeing(r)
+		for _, a := range r.answered() {
+			one = max(one, a.value.status)
+		}
+		if len(groups) > 1 {
+			one = max(one, Unhealthy)
+		}
+		docs[i] = outline(r, one)
+		for k, a := range r.answers {
+			if a.err == nil {
+				docs[i].Replicas[k].Answer = a.value.raw
+			}
+		}
+		if len(groups) > 1 {
+			docs[i].Wrong = []string{"the replicas disagree"}
+		}
+		status = max(status, statusOf(docs[i].Result))
+	}
+	if s.output == "json" {
+		return status, writeDocument(s.std.Out, name, status, docs)
+	}
+	for i, r := range replies {
+		groups := agreeing(r)
+		for k, g := range groups {
+			var heads []string
+			if s.named {
+				heads = append(heads, r.cluster)
+			}
+			if len(groups) > 1 {
+				heads = append(heads, strings.Join(g.replicas, ", "))
+			}
+			if i+k > 0 {
+				fmt.Fprintln(s.std.Out)
+			}
+			if len(heads) > 0 {
+				writeLines(s.std.Out, []string{"=== " + strings.Join(heads, ": ")})
+			}
+			if err := writeText(s.std.Out, g.value.text); err != nil {
+				return Trouble, fmt.Errorf("print the result: %w", err)
+			}
+		}
+		if len(groups) > 1 {
+			writeLines(s.std.Err, []string{label(r.cluster, "") + "the replicas disagree"})
+		}
+		writeLines(s.std.Err, r.missing())
+	}
+	return status, nil
+}
+
+type agreement struct {
+	replicas []string
+	value    *spoken
+}
+
+// agreeing puts the replicas together that say the same, in the order of the first of each.
+func agreeing(r reply[*spoken]) []agreement {
+	var all []agreement
+	at := make(map[string]int)
+	for _, a := range r.answered() {
+		i, ok := at[a.value.key]
+		if !ok {
+			i = len(all)
+			at[a.value.key] = i
+			all = append(all, agreement{value: a.value})
+		}
+		all[i].replicas = append(all[i].replicas, a.replica)
+	}
+	return all
+}

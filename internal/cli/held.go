@@ -1,0 +1,186 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// holding is what a replica says about what it holds back; the zero value if that is nothing.
+type holding struct {
+	guardStatus
+	text []byte
+	raw  json.RawMessage
+}
+
+// askHeld reads what is held and how it differs, in words and as JSON.
+func askHeld(ctx context.Context, r Replica) (*holding, error) {
+	var said struct {
+		Hold *guardStatus `json:"hold"`
+	}
+	p, err := r.Support.get(ctx, "/guard/held", nil, &said, http.StatusNotFound)
+	switch {
+	case err != nil:
+		return nil, err
+	case p.status == http.StatusNotFound && strings.HasPrefix(string(p.body), "no table is held"):
+		return &holding{}, nil
+	case said.Hold == nil || said.Hold.Digest == "":
+		return nil, fmt.Errorf("/guard/held: %s: is this the support listener of a route server?", p.text)
+	}
+	text, err := r.Support.do(ctx, http.MethodGet, "/guard/held", nil, "text/plain")
+	if err != nil {
+		return nil, err
+	}
+	h := &holding{guardStatus: *said.Hold, raw: p.body}
+	switch text.status {
+	case http.StatusOK:
+		h.text = withoutCommand(text.body)
+	case http.StatusNotFound: // released between the two requests
+		return &holding{}, nil
+	default:
+		return nil, text.refusal("/guard/held")
+	}
+	h.Held = true
+	return h, nil
+}
+
+// withoutCommand leaves out the line that tells how to accept the table with curl: nobody reaches that address from here.
+func withoutCommand(text []byte) []byte {
+	var b strings.Builder
+	head := true
+	for line := range strings.Lines(string(text)) {
+		if head = head && line != "\n"; head && strings.HasPrefix(line, "accept: ") {
+			continue
+		}
+		b.WriteString(line)
+	}
+	return []byte(b.String())
+}
+
+type heldJob struct{}
+
+func heldCommand() command {
+	return command{
+		name: "held", summary: "Shows what the guard holds back, and how it differs from what is served.",
+		intro: `Asks every replica. Replicas that hold the same are one answer: the reason, the digest, when it is released without you, and
+the differences by object. The command accept releases it.
+
+The exit status is 0 if nothing is held, 1 if something is, and 2 if a cluster or replica gives no answer.`,
+		examples: []example{
+			{"What is held, and why?", "held @"},
+			{"In which cluster?", "held --contexts 'prod-*' @"},
+		},
+		outputs: []string{"text", "json"},
+		job:     func() job { return heldJob{} },
+	}
+}
+
+func (heldJob) define(*pflag.FlagSet) {}
+
+func (heldJob) run(ctx context.Context, s *session) (int, error) {
+	replies := ask(ctx, s, s.clusters, askHeld)
+	status := Healthy
+	docs := make([]documentCluster, len(replies))
+	for i, r := range replies {
+		one := Healthy
+		for _, a := range r.answers {
+			switch {
+			case a.err != nil && !a.fault:
+				one = Trouble
+			case a.err == nil && a.value.Held:
+				one = max(one, Unhealthy)
+			}
+		}
+		docs[i] = outline(r, one)
+		for k, a := range r.answers {
+			if a.err == nil {
+				docs[i].Replicas[k].Answer = a.value.raw
+			}
+		}
+		status = max(status, statusOf(docs[i].Result))
+	}
+	if s.output == "json" {
+		return status, writeDocument(s.std.Out, "held", status, docs)
+	}
+	for _, r := range replies {
+		if err := s.writeHeld(r); err != nil {
+			return Trouble, err
+		}
+		writeLines(s.std.Err, r.missing())
+	}
+	return status, nil
+}
+
+// writeHeld prints what the replicas of a cluster hold, each digest once.
+func (s *session) writeHeld(r reply[*holding]) error {
+	order, groups := byDigest(r)
+	if len(order) == 0 && len(r.answered()) > 0 {
+		writeLines(s.std.Out, []string{label(r.cluster, "") + "nothing is held"})
+	}
+	for _, digest := range order {
+		g := groups[digest]
+		writeLines(s.std.Out, []string{"=== " + label(r.cluster, "") + "held by " + strings.Join(g.replicas, ", ")})
+		if err := writeText(s.std.Out, g.held.text); err != nil {
+			return fmt.Errorf("print the result: %w", err)
+		}
+		fmt.Fprintln(s.std.Out)
+		writeLines(s.std.Out, []string{"To publish it: " + s.program.Name + " accept " + s.acceptPlace(r.cluster) + digest + " --by NAME --why REASON"})
+	}
+	return nil
+}
+
+// acceptPlace is what an acceptance has to name before the digest: the cluster, and the flags that chose its pods here.
+func (s *session) acceptPlace(cluster string) string {
+	if !s.program.Remote {
+		return "URL... "
+	}
+	place := ""
+	if cluster != "" {
+		place = "--context " + quoted(cluster) + " "
+	}
+	for _, name := range []string{"kubeconfig", "namespace", "selector", "support-port"} {
+		if f := s.flags.Lookup(name); f != nil && f.Changed {
+			place += "--" + name + " " + quoted(f.Value.String()) + " "
+		}
+	}
+	return place
+}
+
+// plainWord is a word that no shell changes.
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:@%+=-]+$`)
+
+// quoted is a word as a shell takes it.
+func quoted(word string) string {
+	if plainWord.MatchString(word) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+type heldBy struct {
+	replicas []string
+	held     *holding
+}
+
+// byDigest groups the replicas by what they hold, in the order of the first of each.
+func byDigest(r reply[*holding]) (order []string, groups map[string]*heldBy) {
+	groups = make(map[string]*heldBy)
+	for _, a := range r.answered() {
+		if !a.value.Held {
+			continue
+		}
+		g := groups[a.value.Digest]
+		if g == nil {
+			g = &heldBy{held: a.value}
+			groups[a.value.Digest] = g
+			order = append(order, a.value.Digest)
+		}
+		g.replicas = append(g.replicas, a.replica)
+	}
+	return order, groups
+}

@@ -1,0 +1,110 @@
+package cli
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"github.com/spf13/pflag"
+)
+
+// noPlaces are places that take nothing, but have the flags that examples use.
+type noPlaces struct{ URLs }
+
+func (p *noPlaces) Define(set *pflag.FlagSet) {
+	p.URLs.Define(set)
+	set.String("contexts", "", "")
+	set.String("context", "", "")
+}
+
+// words splits an example as a shell does, as far as examples need it.
+func words(call string) []string {
+	call = regexp.MustCompile(`<\([^)]*\)`).ReplaceAllString(call, "file")
+	var all []string
+	for _, m := range regexp.MustCompile(`(?:'[^']*'|[^' ])+`).FindAllString(call, -1) {
+		all = append(all, strings.ReplaceAll(m, "'", ""))
+	}
+	return all
+}
+
+// TestExamplesOfHelpAreCalls: each has flags that exist, with values that they take, and as many arguments as the command wants.
+func TestExamplesOfHelpAreCalls(t *testing.T) {
+	for _, p := range []Program{{Name: "routesrv"}, {Name: "kubectl routesrv", Remote: true}} {
+		for _, c := range p.commands() {
+			if len(c.examples) == 0 || c.summary == "" || !strings.Contains(c.intro, "The exit status is 0 if") {
+				t.Errorf("%s %s: help without examples, or without the exit status", p.Name, c.name)
+			}
+			places := &noPlaces{}
+			help := p.help(c, p.flags(c, c.job(), places, &session{}), places)
+			for line := range strings.Lines(help) {
+				if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > 130 {
+					t.Errorf("%s %s: a line of help has %d characters: %s", p.Name, c.name, n, line)
+				}
+			}
+			for _, e := range c.examples {
+				if !p.Remote && strings.Contains(e.call, "--context") {
+					if strings.Contains(help, e.call) {
+						t.Errorf("%s %s: help of a program without contexts has %q", p.Name, c.name, e.call)
+					}
+					continue
+				}
+				args := words(p.example(e.call))
+				if args[0] != c.name {
+					t.Errorf("%s: the example %q is of another command", c.name, e.call)
+				}
+				set := p.flags(c, c.job(), places, &session{})
+				if err := set.Parse(args[1:]); err != nil {
+					t.Errorf("%s: example %q: %v", c.name, e.call, err)
+				}
+				rest := set.NArg()
+				for _, a := range set.Args() {
+					if strings.HasPrefix(a, "http://") {
+						rest--
+					}
+				}
+				if c.name == "match" {
+					rest = set.NArg()
+				}
+				if rest < c.min || rest > c.max {
+					t.Errorf("%s: example %q has %d arguments, want %d to %d", c.name, e.call, rest, c.min, c.max)
+				}
+			}
+		}
+	}
+}
+
+// FuzzEscapeJSON: what is escaped is the same JSON, and has nothing that a terminal acts on.
+func FuzzEscapeJSON(f *testing.F) {
+	for _, s := range []string{"plain", "\x7f\u009b\u202e\u2028", "\U000e0001 tag", "\xff", "grüße"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		text, err := json.Marshal(map[string]string{"s": s})
+		if err != nil {
+			t.Fatal(err)
+		}
+		escaped := escapeJSON(text)
+		var before, after map[string]string
+		if json.Unmarshal(text, &before) != nil || json.Unmarshal(escaped, &after) != nil || before["s"] != after["s"] {
+			t.Errorf("%q became %q", text, escaped)
+		}
+		for _, r := range string(escaped) {
+			if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) {
+				t.Errorf("%q has %U", escaped, r)
+			}
+		}
+	})
+}
+
+func TestAges(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		-time.Second: "0s", 1500 * time.Millisecond: "1s", 119 * time.Second: "119s", 2 * time.Minute: "2m", 3 * time.Hour: "3h", 50 * time.Hour: "2d",
+	} {
+		if got := age(d); got != want {
+			t.Errorf("%v: %s, want %s", d, got, want)
+		}
+	}
+}

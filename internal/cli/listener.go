@@ -1,0 +1,100 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// maxAnswer bounds what a route server may answer, in bytes. The largest is /clients: 20,000 of them have some 15 MB.
+const maxAnswer = 64 << 20
+
+// page is an answer of a listener.
+type page struct {
+	status int
+	text   string // of the status line
+	body   []byte
+}
+
+// do makes one request. Redirects are not followed.
+func (l *Listener) do(ctx context.Context, method, path string, query url.Values, accept string) (*page, error) {
+	u := l.URL + path
+	if len(query) > 0 {
+		u += "?" + query.Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, method, u, nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", accept)
+	client := http.Client{Transport: l.Transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	resp, err := client.Do(req)
+	if err != nil {
+		if e, ok := errors.AsType[*url.Error](err); ok {
+			err = e.Err // the replica is named beside it
+		}
+		return nil, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	if err != nil {
+		return nil, fmt.Errorf("read the answer of %s: %w", path, err)
+	}
+	if len(body) > maxAnswer {
+		return nil, fmt.Errorf("the answer of %s has more than %d bytes", path, maxAnswer)
+	}
+	return &page{resp.StatusCode, resp.Status, body}, nil
+}
+
+// get asks for JSON. Every status but those listed is an error.
+func (l *Listener) get(ctx context.Context, path string, query url.Values, dst any, also ...int) (*page, error) {
+	p, err := l.do(ctx, http.MethodGet, path, query, "application/json")
+	if err != nil {
+		return nil, err
+	}
+	ok := p.status == http.StatusOK
+	for _, s := range also {
+		ok = ok || p.status == s
+	}
+	if !ok {
+		return nil, p.refusal(path)
+	}
+	if dst == nil || p.status != http.StatusOK && !json.Valid(p.body) {
+		return p, nil
+	}
+	if err := json.Unmarshal(p.body, dst); err != nil {
+		return nil, fmt.Errorf("%s: the answer is not what a route server says: %w", path, err)
+	}
+	return p, nil
+}
+
+// refusal is an answer that says no, as an error.
+func (p *page) refusal(path string) error {
+	var said struct{ Error string }
+	text := strings.TrimSpace(string(p.body))
+	if json.Unmarshal(p.body, &said) == nil && said.Error != "" {
+		text = said.Error
+	}
+	text = firstLine(text)
+	if p.status == http.StatusNotFound && !strings.Contains(text, "no ") {
+		return fmt.Errorf("%s: %s: is this the support listener of a route server?", path, p.text)
+	}
+	return fmt.Errorf("%s: %s: %s", path, p.text, text)
+}
+
+// line is the first line of an answer that is not what was expected.
+func (p *page) line() string { return firstLine(string(p.body)) }
+
+// firstLine is what an error shows of a text.
+func firstLine(text string) string {
+	text, _, _ = strings.Cut(strings.TrimSpace(text), "\n")
+	if r := []rune(text); len(r) > 200 {
+		text = string(r[:200]) + "…"
+	}
+	return text
+}

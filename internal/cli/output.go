@@ -1,0 +1,179 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/routesrv/routesrv/shadowdiff"
+)
+
+// Schema names the form of -o json. Within one version fields are only added.
+const Schema = "routesrv.cli/v1"
+
+// document is the form of -o json, the same for all commands.
+type document struct {
+	Schema  string `json:"schema"`
+	Command string `json:"command"`
+	// Result is healthy, unhealthy or trouble, as the exit status.
+	Result   string            `json:"result"`
+	Clusters []documentCluster `json:"clusters"`
+}
+
+type documentCluster struct {
+	Name     string            `json:"name,omitempty"` // of the context
+	Result   string            `json:"result"`
+	Error    string            `json:"error,omitempty"` // why the replicas could not be found
+	Wrong    []string          `json:"wrong,omitempty"` // what is wrong, one sentence each
+	Replicas []documentReplica `json:"replicas"`
+	// Answer is what the replicas say together, for commands that merge.
+	Answer any `json:"answer,omitempty"`
+}
+
+type documentReplica struct {
+	Name   string          `json:"name"`
+	Error  string          `json:"error,omitempty"`  // why there is no answer
+	Wrong  []string        `json:"wrong,omitempty"`  // what is wrong, one sentence each
+	Answer json.RawMessage `json:"answer,omitempty"` // as the replica gave it
+}
+
+// resultName is the word for an exit status.
+func resultName(status int) string {
+	return [...]string{Healthy: "healthy", Unhealthy: "unhealthy", Trouble: "trouble"}[status]
+}
+
+// writeDocument prints -o json. Characters that a terminal would act on are escaped inside of strings.
+func writeDocument(w io.Writer, command string, status int, clusters []documentCluster) error {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	if err := e.Encode(document{Schema, command, resultName(status), clusters}); err != nil {
+		return fmt.Errorf("print the result: %w", err)
+	}
+	_, err := w.Write(escapeJSON(b.Bytes()))
+	return err
+}
+
+// escapeJSON escapes what is not for the eye and not ASCII. In JSON such characters can be in strings only.
+func escapeJSON(text []byte) []byte {
+	var b bytes.Buffer
+	for len(text) > 0 {
+		r, n := utf8.DecodeRune(text)
+		switch {
+		case r == 0x7f || r >= utf8.RuneSelf && r != utf8.RuneError && r <= 0xffff && shadowdiff.Printable(string(r)) != string(r):
+			fmt.Fprintf(&b, `\u%04x`, r)
+		case r > 0xffff && shadowdiff.Printable(string(r)) != string(r):
+			r -= 0x10000
+			fmt.Fprintf(&b, `\u%04x\u%04x`, 0xd800+r>>10, 0xdc00+r&0x3ff)
+		default:
+			b.Write(text[:n])
+		}
+		text = text[n:]
+	}
+	return b.Bytes()
+}
+
+// grid is a table of text: columns as wide as their widest cell.
+type grid struct {
+	rows [][]string
+}
+
+// maxCell bounds a cell, in characters.
+const maxCell = 80
+
+func (g *grid) add(cells ...string) {
+	for i, c := range cells {
+		c = shadowdiff.Printable(c)
+		if r := []rune(c); len(r) > maxCell && i < len(cells)-1 {
+			c = string(r[:maxCell-1]) + "…"
+		}
+		if c == "" {
+			c = "-"
+		}
+		cells[i] = c
+	}
+	g.rows = append(g.rows, cells)
+}
+
+func (g *grid) write(w io.Writer) error {
+	var widths []int
+	for _, row := range g.rows {
+		for i, c := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], utf8.RuneCountInString(c))
+		}
+	}
+	var b strings.Builder
+	for _, row := range g.rows {
+		for i, c := range row {
+			b.WriteString(c)
+			if i < len(row)-1 {
+				b.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c)+3))
+			}
+		}
+		b.WriteByte('\n')
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// writeLines prints sentences, each on a line.
+func writeLines(w io.Writer, lines []string) {
+	for _, l := range lines {
+		fmt.Fprintln(w, shadowdiff.Printable(l))
+	}
+}
+
+// writeText passes on the text of a server, line by line.
+func writeText(w io.Writer, text []byte) error {
+	var b strings.Builder
+	for line := range strings.Lines(string(text)) {
+		b.WriteString(shadowdiff.Printable(strings.TrimSuffix(line, "\n")) + "\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// age is a time in one unit, such as 12s, 5m, 3h or 4d.
+func age(d time.Duration) string {
+	switch d = max(d, 0); {
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	}
+	return fmt.Sprintf("%dd", int(d.Hours()/24))
+}
+
+// since is the age of a moment, empty for none.
+func (s *session) since(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return age(s.now().Sub(t))
+}
+
+// number prints a count with its noun.
+func number(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// shortDigest is the beginning of a digest.
+func shortDigest(d string) string {
+	if len(d) > 12 {
+		return d[:12]
+	}
+	return d
+}

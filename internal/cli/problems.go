@@ -1,0 +1,196 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// problem is one entry of /problems.
+type problem struct {
+	ID    string `json:"id"`
+	Owner struct {
+		Kind      string `json:"kind,omitempty"`
+		Namespace string `json:"namespace,omitempty"`
+		Name      string `json:"name,omitempty"`
+	} `json:"owner"`
+	Route    string    `json:"route,omitempty"`
+	Reason   string    `json:"reason"`
+	Severity string    `json:"severity"`
+	Message  string    `json:"message"`
+	Cause    string    `json:"cause,omitempty"`
+	Text     string    `json:"text"`
+	Since    time.Time `json:"since"`
+	// Replicas are those that see it, where not all do.
+	Replicas []string `json:"replicas,omitempty"`
+}
+
+func (p *problem) owner() string {
+	name := strings.Trim(p.Owner.Namespace+"/"+p.Owner.Name, "/")
+	return strings.TrimSpace(p.Owner.Kind + " " + name)
+}
+
+// severities are ordered from the worst down.
+var severities = [...]string{"error", "warning", "info"}
+
+type problemsJob struct {
+	namespace, kind, name, reason, severity string
+}
+
+func problemsCommand() command {
+	return command{
+		name: "problems", summary: "Lists the Ingresses and RouteGroups that lost routes, and why.",
+		intro: `Asks every replica and prints each problem once, the worst first. A problem that only some replicas see names them: their
+reads are of different moments, or their settings differ.
+
+The exit status is 0 if there is no problem of severity error or warning, 1 if there is one, and 2 if a cluster gives no
+answer. What the flags leave out does not count.`,
+		examples: []example{
+			{"What is wrong in the namespace shop?", "problems --in shop @"},
+			{"Every error, with the whole text", "problems --severity error -o wide @"},
+		},
+		outputs: []string{"text", "wide", "json"},
+		job:     func() job { return &problemsJob{} },
+	}
+}
+
+func (j *problemsJob) define(set *pflag.FlagSet) {
+	set.StringVar(&j.namespace, "in", "", "only objects of this namespace")
+	set.StringVar(&j.kind, "kind", "", "only objects of this kind: Ingress, RouteGroup or another one that /problems names")
+	set.StringVar(&j.name, "name", "", "only objects of this name")
+	set.StringVar(&j.reason, "reason", "", "only problems with this reason, such as no_endpoints")
+	set.Var(&choice{&j.severity, []string{"", "error", "warning", "info"}}, "severity", "only problems of this severity")
+}
+
+type problemList struct {
+	Problems []problem `json:"problems"`
+}
+
+func (j *problemsJob) run(ctx context.Context, s *session) (int, error) {
+	q := url.Values{}
+	for name, val := range map[string]string{"namespace": j.namespace, "kind": j.kind, "name": j.name, "reason": j.reason, "severity": j.severity} {
+		if val != "" {
+			q.Set(name, val)
+		}
+	}
+	replies := ask(ctx, s, s.clusters, func(ctx context.Context, r Replica) (*problemList, error) {
+		l := &problemList{}
+		_, err := r.Support.get(ctx, "/problems", q, l)
+		return l, err
+	})
+	status := Healthy
+	docs := make([]documentCluster, len(replies))
+	g := &grid{}
+	header := []string{"SEVERITY", "SINCE", "OBJECT", "REASON", "MESSAGE"}
+	s.row(g, "CONTEXT", header)
+	var notes []string
+	for i, r := range replies {
+		var merged []problem
+		docs[i], merged = mergeProblems(r)
+		status = max(status, statusOf(docs[i].Result))
+		notes = append(notes, r.missing()...)
+		for _, p := range merged {
+			text := p.Message
+			if s.output == "wide" && p.Text != "" {
+				text = p.Text
+			}
+			if p.Route != "" {
+				text += " (route " + p.Route + ")"
+			}
+			if len(p.Replicas) > 0 {
+				text += " (only on " + strings.Join(p.Replicas, ", ") + ")"
+			}
+			s.row(g, r.cluster, []string{p.Severity, s.since(p.Since), p.owner(), p.Reason, text})
+		}
+	}
+	if s.output == "json" {
+		return status, writeDocument(s.std.Out, "problems", status, docs)
+	}
+	if len(g.rows) > 1 {
+		if err := g.write(s.std.Out); err != nil {
+			return Trouble, err
+		}
+	} else if status < Trouble {
+		fmt.Fprintln(s.std.Out, "no problems")
+	}
+	writeLines(s.std.Err, notes)
+	return status, nil
+}
+
+// row adds a row that begins with the name of the cluster where there are several.
+func (s *session) row(g *grid, cluster string, cells []string) {
+	if s.named {
+		cells = append([]string{cluster}, cells...)
+	}
+	g.add(cells...)
+}
+
+// mergeProblems makes one list of those of the replicas, the worst first.
+func mergeProblems(r reply[*problemList]) (documentCluster, []problem) {
+	merged := []problem{}
+	at := make(map[string]int)
+	seen := make(map[string][]string)
+	for _, a := range r.answered() {
+		for _, p := range a.value.Problems {
+			p.Replicas = nil
+			k, known := at[p.ID]
+			if !known {
+				at[p.ID] = len(merged)
+				merged = append(merged, p)
+			} else if p.Since.Before(merged[k].Since) {
+				merged[k].Since = p.Since
+			}
+			seen[p.ID] = append(seen[p.ID], a.replica)
+		}
+	}
+	status := Healthy
+	for i := range merged {
+		p := &merged[i]
+		if names := slices.Compact(seen[p.ID]); len(names) < len(r.answered()) {
+			p.Replicas = names
+		}
+		if p.Severity != "info" {
+			status = Unhealthy
+		}
+	}
+	slices.SortStableFunc(merged, func(a, b problem) int {
+		return cmp.Or(cmp.Compare(rankOf(a.Severity), rankOf(b.Severity)), strings.Compare(a.Owner.Namespace, b.Owner.Namespace),
+			strings.Compare(a.owner(), b.owner()), strings.Compare(a.ID, b.ID))
+	})
+	d := outline(r, status)
+	d.Answer = problemList{merged}
+	return d, merged
+}
+
+func rankOf(severity string) int {
+	if i := slices.Index(severities[:], severity); i >= 0 {
+		return i
+	}
+	return len(severities)
+}
+
+// outline is a cluster with its replicas and without their answers: trouble if there is no answer at all, else status.
+func outline[T any](r reply[T], status int) documentCluster {
+	d := documentCluster{Name: r.cluster, Replicas: []documentReplica{}}
+	if r.err != nil {
+		d.Error = r.err.Error()
+	}
+	for _, a := range r.answers {
+		one := documentReplica{Name: a.replica}
+		if a.err != nil {
+			one.Error = a.err.Error()
+		}
+		d.Replicas = append(d.Replicas, one)
+	}
+	if len(r.answered()) == 0 {
+		status = Trouble
+	}
+	d.Result = resultName(status)
+	return d
+}

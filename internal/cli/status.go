@@ -1,0 +1,356 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// serverStatus is what /status says, as far as this command looks at it.
+type serverStatus struct {
+	Version string    `json:"version"`
+	Started time.Time `json:"started"`
+	Ready   bool      `json:"ready"`
+	Table   *struct {
+		Digest     string    `json:"digest"`
+		Revision   uint64    `json:"revision"`
+		Routes     int       `json:"routes"`
+		Hosts      int       `json:"hosts"`
+		Bytes      int       `json:"bytes"`
+		LastRead   time.Time `json:"last_read"`
+		AgeSeconds float64   `json:"age_seconds"`
+		Stale      bool      `json:"stale"`
+	} `json:"table"`
+	Source struct {
+		Failures  int    `json:"failures"`
+		LastError string `json:"last_error"`
+	} `json:"source"`
+	Upstream *json.RawMessage `json:"upstream"`
+	Guard    guardStatus      `json:"guard"`
+	Problems map[string]int   `json:"problems"`
+	File     *struct {
+		Error string `json:"error"`
+	} `json:"checkpoint"`
+
+	raw json.RawMessage
+}
+
+// guardStatus is what /status and /guard/held say about a hold.
+type guardStatus struct {
+	Held        bool      `json:"held"`
+	Reason      string    `json:"reason"`
+	Detail      string    `json:"detail"`
+	Half        string    `json:"half"`
+	Digest      string    `json:"digest"`
+	FirstDigest string    `json:"first_digest"`
+	Routes      int       `json:"routes"`
+	Since       time.Time `json:"since"`
+	ReleaseAt   time.Time `json:"release_at"`
+}
+
+// How often replicas with different tables are asked again, and how long to wait between: two polls of the default interval pass
+// meanwhile.
+const (
+	settleTries = 3
+	settleWait  = 2 * time.Second
+)
+
+// manyFailures is how many reads fail one after the other before a replica is not healthy. One alone is everyday life of an API server.
+const manyFailures = 3
+
+type statusJob struct {
+	maxAge time.Duration
+	wait   time.Duration // between two looks at replicas that differ
+}
+
+func statusCommand() command {
+	return command{
+		name: "status", summary: "Says whether every replica has a fresh table, holds nothing back and agrees with the others.",
+		intro: `Asks every replica and prints a row for each. A replica is not healthy if it has no table, if its table is older than
+--max-age or not confirmed by a read since a restart, if its source fails, if its guard holds a table back, if its
+checkpoint cannot be written, or if it keeps serving another table than most replicas: replicas with different tables
+are asked again for some seconds, since each one reads at moments of its own. Problems of Ingresses and RouteGroups are
+counted and make no replica unhealthy; the command problems lists them.
+
+The exit status is 0 if every replica is healthy, 1 if one is not, and 2 if a cluster or replica does not answer.`,
+		examples: []example{
+			{"Is everything fine?", "status @"},
+			{"In every cluster whose context begins with prod-, one row a replica", "status --contexts 'prod-*' @"},
+			{"For scripts", "status -o json @"},
+		},
+		outputs: []string{"text", "wide", "json"},
+		job:     func() job { return &statusJob{maxAge: time.Minute, wait: settleWait} },
+	}
+}
+
+func (j *statusJob) define(set *pflag.FlagSet) {
+	set.Var(&period{&j.maxAge}, "max-age", "oldest last read of a healthy replica, from 100ms to 10m")
+}
+
+func askStatus(ctx context.Context, r Replica) (*serverStatus, error) {
+	st := &serverStatus{}
+	p, err := r.Support.get(ctx, "/status", nil, st)
+	if err != nil {
+		return nil, err
+	}
+	if st.Started.IsZero() {
+		return nil, fmt.Errorf("/status: the answer is not that of a route server")
+	}
+	st.raw = p.body
+	return st, nil
+}
+
+func (j *statusJob) run(ctx context.Context, s *session) (int, error) {
+	replies := ask(ctx, s, s.clusters, askStatus)
+	differ := j.settle(ctx, s, replies)
+	docs := make([]documentCluster, len(replies))
+	status := Healthy
+	for i, r := range replies {
+		docs[i] = j.judge(r, differ[i])
+		status = max(status, statusOf(docs[i].Result))
+	}
+	if s.output == "json" {
+		return status, writeDocument(s.std.Out, "status", status, docs)
+	}
+	return status, j.write(s, replies, docs)
+}
+
+func statusOf(result string) int {
+	for _, s := range []int{Unhealthy, Trouble} {
+		if result == resultName(s) {
+			return s
+		}
+	}
+	return Healthy
+}
+
+// settle asks clusters again whose replicas serve different tables, and returns for each cluster the replicas that keep to another table than the
+// others, with a sentence. Replies are replaced by the newest ones that are complete.
+func (j *statusJob) settle(ctx context.Context, s *session, replies []reply[*serverStatus]) []map[string]string {
+	first := make([]map[string]string, len(replies))
+	for i, r := range replies {
+		first[i] = digests(r)
+	}
+	for range settleTries {
+		var again []int
+		for i, r := range replies {
+			if len(minority(r)) > 0 && len(stuck(first[i], r)) > 0 {
+				again = append(again, i)
+			}
+		}
+		if len(again) == 0 {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return make([]map[string]string, len(replies))
+		case <-time.After(j.wait):
+		}
+		clusters := make([]Cluster, len(again))
+		for k, i := range again {
+			clusters[k] = s.clusters[i]
+		}
+		for k, r := range ask(ctx, s, clusters, askStatus) {
+			if len(r.answered()) >= len(replies[again[k]].answered()) {
+				replies[again[k]] = r
+			}
+		}
+	}
+	differ := make([]map[string]string, len(replies))
+	for i, r := range replies {
+		differ[i] = stuck(first[i], r)
+	}
+	return differ
+}
+
+// digests are the tables of the replicas.
+func digests(r reply[*serverStatus]) map[string]string {
+	all := make(map[string]string)
+	for _, a := range r.answered() {
+		if a.value.Table != nil {
+			all[a.replica] = a.value.Table.Digest
+		}
+	}
+	return all
+}
+
+// minority are the replicas whose table is not the one of most; among tables with equally many replicas the one with the highest revision
+// counts, then the one that is first in the list.
+func minority(r reply[*serverStatus]) map[string]string {
+	type group struct {
+		n        int
+		revision uint64
+	}
+	groups := make(map[string]group)
+	var best string
+	for _, a := range r.answered() {
+		if t := a.value.Table; t != nil {
+			g := groups[t.Digest]
+			groups[t.Digest] = group{g.n + 1, max(g.revision, t.Revision)}
+		}
+	}
+	for _, a := range r.answered() {
+		if t := a.value.Table; t != nil {
+			g, b := groups[t.Digest], groups[best]
+			if best == "" || g.n > b.n || g.n == b.n && g.revision > b.revision {
+				best = t.Digest
+			}
+		}
+	}
+	others := make(map[string]string)
+	for _, a := range r.answered() {
+		if t := a.value.Table; t != nil && t.Digest != best {
+			others[a.replica] = fmt.Sprintf("serves table %s, %s of %d serve %s", shortDigest(t.Digest), number(groups[best].n, "replica"), len(r.answers), shortDigest(best))
+		}
+	}
+	return others
+}
+
+// stuck are those of the minority that have had their table since the first answer.
+func stuck(first map[string]string, r reply[*serverStatus]) map[string]string {
+	others, now := minority(r), digests(r)
+	for name := range others {
+		if first[name] != "" && first[name] != now[name] {
+			delete(others, name)
+		}
+	}
+	return others
+}
+
+// wrong says what is wrong with one replica, the worst first.
+func (j *statusJob) wrong(st *serverStatus) []string {
+	var all []string
+	if st.Table == nil {
+		all = append(all, "has no table yet")
+	}
+	if g := st.Guard; g.Held {
+		what := "holds a table back: "
+		if g.Half != "" && g.Half != "table" {
+			what = "holds back (" + g.Half + "): "
+		}
+		all = append(all, what+strings.Trim(g.Reason+", "+g.Detail, ", "))
+	}
+	if t := st.Table; t != nil {
+		if t.Stale {
+			all = append(all, "serves a table from its checkpoint that no read has confirmed")
+		} else if d := time.Duration(t.AgeSeconds * float64(time.Second)); d > j.maxAge {
+			all = append(all, "has not read its source for "+age(d))
+		}
+	}
+	if n := st.Source.Failures; n >= manyFailures {
+		all = append(all, fmt.Sprintf("the last %d reads of its source failed: %s", n, st.Source.LastError))
+	}
+	if st.File != nil && st.File.Error != "" {
+		all = append(all, "cannot write its checkpoint: "+st.File.Error)
+	}
+	return all
+}
+
+func (j *statusJob) judge(r reply[*serverStatus], differ map[string]string) documentCluster {
+	d := documentCluster{Name: r.cluster, Replicas: []documentReplica{}}
+	if r.err != nil {
+		d.Result, d.Error = resultName(Trouble), r.err.Error()
+		return d
+	}
+	status := Healthy
+	for _, a := range r.answers {
+		one := documentReplica{Name: a.replica}
+		switch {
+		case a.fault:
+			one.Error, status = a.err.Error(), max(status, Unhealthy)
+		case a.err != nil:
+			one.Error, status = a.err.Error(), Trouble
+		default:
+			one.Answer, one.Wrong = a.value.raw, j.wrong(a.value)
+			if text := differ[a.replica]; text != "" {
+				one.Wrong = append(one.Wrong, text)
+			}
+			if len(one.Wrong) > 0 {
+				status = max(status, Unhealthy)
+			}
+		}
+		d.Replicas = append(d.Replicas, one)
+	}
+	d.Result = resultName(status)
+	return d
+}
+
+func (j *statusJob) write(s *session, replies []reply[*serverStatus], docs []documentCluster) error {
+	wide := s.output == "wide"
+	g := &grid{}
+	row := func(cluster string, cells ...string) {
+		if s.named {
+			cells = append([]string{cluster}, cells...)
+		}
+		g.add(cells...)
+	}
+	header := []string{"REPLICA", "STATE", "TABLE", "ROUTES", "READ", "ERRORS", "WARNINGS"}
+	if wide {
+		header = append(header, "REVISION", "HOSTS", "BYTES", "UP", "VERSION")
+	}
+	row("CONTEXT", header...)
+	var notes []string
+	for i, r := range replies {
+		if r.err != nil {
+			row(r.cluster, "", "no answer")
+			notes = append(notes, label(r.cluster, "")+r.err.Error())
+		}
+		for k, a := range r.answers {
+			doc := docs[i].Replicas[k]
+			if doc.Error != "" {
+				state := "no answer"
+				if a.fault {
+					state = "not running"
+				}
+				row(r.cluster, a.replica, state)
+				notes = append(notes, label(r.cluster, a.replica)+doc.Error)
+				continue
+			}
+			st := a.value
+			cells := []string{a.replica, state(st, doc), "", "", "", fmt.Sprint(st.Problems["error"]), fmt.Sprint(st.Problems["warning"])}
+			if t := st.Table; t != nil {
+				cells[2], cells[3], cells[4] = shortDigest(t.Digest), fmt.Sprint(t.Routes), age(time.Duration(t.AgeSeconds*float64(time.Second)))
+			}
+			if wide {
+				more := []string{"", "", "", s.since(st.Started), st.Version}
+				if t := st.Table; t != nil {
+					more[0], more[1], more[2] = fmt.Sprint(t.Revision), fmt.Sprint(t.Hosts), fmt.Sprint(t.Bytes)
+				}
+				cells = append(cells, more...)
+			}
+			row(r.cluster, cells...)
+			for _, w := range doc.Wrong {
+				notes = append(notes, label(r.cluster, a.replica)+w)
+			}
+		}
+	}
+	if err := g.write(s.std.Out); err != nil {
+		return err
+	}
+	if len(notes) > 0 {
+		fmt.Fprintln(s.std.Out)
+		writeLines(s.std.Out, notes)
+	}
+	return nil
+}
+
+// state is one word for a replica.
+func state(st *serverStatus, doc documentReplica) string {
+	switch {
+	case st.Table == nil:
+		return "no table"
+	case st.Guard.Held:
+		return "held"
+	case st.Table.Stale:
+		return "stale"
+	case len(doc.Wrong) > 0:
+		return "unhealthy"
+	case st.Upstream != nil:
+		return "healthy (relay)"
+	}
+	return "healthy"
+}

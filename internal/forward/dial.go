@@ -1,0 +1,165 @@
+package forward
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/portforward"
+	"k8s.io/client-go/transport/spdy"
+	"k8s.io/streaming/pkg/httpstream"
+)
+
+// session is one upgraded connection to the API server, on which all connections to the ports of a pod are streams.
+type session struct{ conn httpstream.Connection }
+
+// ErrClosed is the error of a pod after Close.
+var ErrClosed = errors.New("the way to the pod was closed")
+
+// Dial connects to a port of the pod, as a process in the pod that connects to localhost. The connection has no deadlines: close it to
+// end what waits for it. If ctx ends first, Dial returns, and what comes later is closed.
+func (p *Pod) Dial(ctx context.Context, port int) (net.Conn, error) {
+	type result struct {
+		conn net.Conn
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() {
+		c, err := p.dial(ctx, port)
+		done <- result{c, err}
+	}()
+	select {
+	case r := <-done:
+		return r.conn, r.err
+	case <-ctx.Done():
+		go func() {
+			if r := <-done; r.conn != nil {
+				r.conn.Close()
+			}
+		}()
+		return nil, ctx.Err()
+	}
+}
+
+func (p *Pod) dial(ctx context.Context, port int) (net.Conn, error) {
+	s, id, err := p.session(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("port-forward to pod %s: %w", p.Name, err)
+	}
+	headers := http.Header{}
+	headers.Set(corev1.StreamType, corev1.StreamTypeError)
+	headers.Set(corev1.PortHeader, strconv.Itoa(port))
+	headers.Set(corev1.PortForwardRequestIDHeader, strconv.Itoa(id))
+	failures, err := s.conn.CreateStream(headers)
+	if err != nil {
+		p.forget(s)
+		return nil, fmt.Errorf("port-forward to pod %s: %w", p.Name, err)
+	}
+	failures.Close() // this side says nothing on it
+	headers.Set(corev1.StreamType, corev1.StreamTypeData)
+	data, err := s.conn.CreateStream(headers)
+	if err != nil {
+		p.forget(s)
+		return nil, fmt.Errorf("port-forward to pod %s: %w", p.Name, err)
+	}
+	return newConn(p.Name, port, s.conn, data, failures), nil
+}
+
+// session returns the connection that is open, or opens one, and the next number of a request.
+func (p *Pod) session(ctx context.Context) (*session, int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed.Load() {
+		return nil, 0, ErrClosed
+	}
+	if p.open != nil {
+		select {
+		case <-p.open.conn.CloseChan():
+			p.open = nil
+		default:
+		}
+	}
+	if p.open == nil {
+		conn, err := p.cluster.upgrade(ctx, p)
+		if err != nil {
+			return nil, 0, err
+		}
+		p.open = &session{conn}
+		if p.closed.Load() { // meanwhile; Close waits for mu to close this
+			return nil, 0, ErrClosed
+		}
+	}
+	p.next++
+	return p.open, p.next, nil
+}
+
+// forget closes a connection that failed: the next call opens another one.
+func (p *Pod) forget(s *session) {
+	s.conn.Close()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.open == s {
+		p.open = nil
+	}
+}
+
+// Close ends all connections to the pod. Calls of Dial after it fail.
+func (p *Pod) Close() {
+	p.closed.Store(true)
+	// An upgrade that never ends holds mu: it must not keep Close.
+	go func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.open != nil {
+			p.open.conn.Close()
+			p.open = nil
+		}
+	}()
+}
+
+// upgrade opens the connection of a port-forward: by WebSockets, and by SPDY where the API server or a proxy before it refuses these.
+func (c *Cluster) upgrade(ctx context.Context, p *Pod) (httpstream.Connection, error) {
+	u := c.base.JoinPath("api", "v1", "namespaces", p.Namespace, "pods", p.Name, "portforward")
+	sockets, err := portforward.NewSPDYOverWebsocketDialerForStreaming(u, c.config)
+	if err != nil {
+		return nil, err
+	}
+	transport, upgrader, err := spdy.RoundTripperFor(c.config)
+	if err != nil {
+		return nil, err
+	}
+	plain := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: within{ctx, transport}}, http.MethodPost, u)
+	dialer := portforward.NewFallbackDialerForStreaming(sockets, plain, func(err error) bool {
+		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
+	})
+	conn, protocol, err := dialer.Dial(portforward.PortForwardProtocolV1Name)
+	if err != nil {
+		return nil, err
+	}
+	if protocol != portforward.PortForwardProtocolV1Name || ctx.Err() != nil {
+		conn.Close()
+		return nil, cmpErr(ctx.Err(), fmt.Errorf("the API server speaks %q, want %q", clip(protocol), portforward.PortForwardProtocolV1Name))
+	}
+	return conn, nil
+}
+
+func cmpErr(first, second error) error {
+	if first != nil {
+		return first
+	}
+	return second
+}
+
+// within gives requests a context that client-go makes without one.
+type within struct {
+	ctx  context.Context
+	next http.RoundTripper
+}
+
+func (w within) RoundTrip(r *http.Request) (*http.Response, error) {
+	return w.next.RoundTrip(r.WithContext(w.ctx))
+}

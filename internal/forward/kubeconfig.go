@@ -1,0 +1,125 @@
+package forward
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	_ "k8s.io/client-go/plugin/pkg/client/auth" // whatever credentials kubectl takes
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// maxPattern bounds a pattern of contexts, in bytes.
+const maxPattern = 4096
+
+// Kubeconfig is where clusters and credentials are written down. It is safe for concurrent use.
+type Kubeconfig struct {
+	rules *clientcmd.ClientConfigLoadingRules
+}
+
+// NewKubeconfig uses one file, or with an empty path what kubectl uses: the files of $KUBECONFIG, else ~/.kube/config.
+func NewKubeconfig(path string) *Kubeconfig {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = path
+	rules.WarnIfAllMissing = false
+	return &Kubeconfig{rules: rules}
+}
+
+// Contexts returns the names of all contexts, sorted, and the current one, which may be empty.
+func (k *Kubeconfig) Contexts() (names []string, current string, err error) {
+	raw, err := k.rules.Load()
+	if err != nil {
+		return nil, "", fmt.Errorf("read the kubeconfig: %w", err)
+	}
+	return slices.Sorted(maps.Keys(raw.Contexts)), raw.CurrentContext, nil
+}
+
+// Match returns the contexts that fit a pattern, sorted: a comma separates several patterns, * stands for any characters and ? for
+// one. A pattern that no context fits is an error, so that a mistyped name is not taken for a healthy cluster.
+func (k *Kubeconfig) Match(patterns string) ([]string, error) {
+	if len(patterns) > maxPattern {
+		return nil, fmt.Errorf("pattern of %d bytes, limit %d", len(patterns), maxPattern)
+	}
+	names, _, err := k.Contexts()
+	if err != nil {
+		return nil, err
+	}
+	chosen := make(map[string]bool)
+	for p := range strings.SplitSeq(patterns, ",") {
+		if p = strings.TrimSpace(p); p == "" {
+			return nil, errors.New("an empty pattern: want names of contexts such as prod-*")
+		}
+		fits, found := glob(p), false
+		for _, name := range names {
+			if fits.MatchString(name) {
+				chosen[name], found = true, true
+			}
+		}
+		if !found {
+			return nil, fmt.Errorf("no context of the kubeconfig fits %q: it has %s", p, listed(names))
+		}
+	}
+	return slices.Sorted(maps.Keys(chosen)), nil
+}
+
+// glob makes an expression of a pattern. Names of contexts have slashes, and * stands for them, too.
+func glob(pattern string) *regexp.Regexp {
+	text := regexp.QuoteMeta(pattern)
+	text = strings.NewReplacer(`\*`, `.*`, `\?`, `.`).Replace(text)
+	return regexp.MustCompile(`(?s)^(?:` + text + `)$`)
+}
+
+// listed is the beginning of a list of names.
+func listed(names []string) string {
+	const most = 8
+	switch {
+	case len(names) == 0:
+		return "none"
+	case len(names) > most:
+		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", len(names)-most)
+	}
+	return strings.Join(names, ", ")
+}
+
+// Cluster is the API server of one context. It is safe for concurrent use.
+type Cluster struct {
+	config *rest.Config
+	client *http.Client
+	base   *url.URL
+}
+
+// Open makes the client of a context; an empty name is the current one. Nothing is connected yet.
+func (k *Kubeconfig) Open(context string) (*Cluster, error) {
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(k.rules, &clientcmd.ConfigOverrides{CurrentContext: context}).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("read the kubeconfig: %w", err)
+	}
+	return Open(config)
+}
+
+// Open makes the client of an API server. The configuration is not changed.
+func Open(config *rest.Config) (*Cluster, error) {
+	config = rest.CopyConfig(config)
+	config.QPS, config.Timeout, config.WarningHandler = -1, 0, rest.NoWarnings{}
+	base, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("API URL %q: %w", config.Host, err)
+	}
+	shared, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("API client: %w", err)
+	}
+	client := *shared // may be http.DefaultClient
+	// An API server does not redirect, and client-go would send the token along to wherever the answer points.
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &Cluster{config: config, client: &client, base: base}, nil
+}
+
+// Close closes idle connections to the API server. Forwarded connections end with [Pod.Close].
+func (c *Cluster) Close() { c.client.CloseIdleConnections() }

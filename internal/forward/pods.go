@@ -1,0 +1,134 @@
+package forward
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Limits of a list of pods.
+const (
+	maxPods = 200
+	maxList = 32 << 20 // bytes
+)
+
+// Pod is a pod as the API server knew it, and the way to its ports. It is safe for concurrent use.
+type Pod struct {
+	Namespace, Name string
+	// Phase is Pending, Running, Succeeded, Failed or Unknown.
+	Phase string
+	// Waiting says why the first container that does not run does not, such as CrashLoopBackOff; empty if all run.
+	Waiting string
+	// Ready is its readiness, Terminating says that it is about to end.
+	Ready, Terminating bool
+	// Ports are the named ports of its containers.
+	Ports map[string]int
+
+	cluster *Cluster
+	closed  atomic.Bool
+
+	mu   sync.Mutex // guards what follows
+	open *session
+	next int
+}
+
+// Pods lists the pods that a selector such as app=web chooses, sorted by name. More than 200 are an error: the selector chooses something else
+// than a few replicas then.
+func (c *Cluster) Pods(ctx context.Context, namespace, selector string) ([]*Pod, error) {
+	u := c.base.JoinPath("api", "v1", "namespaces", namespace, "pods")
+	u.RawQuery = url.Values{"labelSelector": {selector}, "limit": {strconv.Itoa(maxPods + 1)}}.Encode()
+	body, err := c.get(ctx, u)
+	if err != nil {
+		return nil, fmt.Errorf("list the pods of namespace %s: %w", namespace, err)
+	}
+	var list corev1.PodList
+	if err := json.Unmarshal(body, &list); err != nil {
+		return nil, fmt.Errorf("list the pods of namespace %s: read the answer: %w", namespace, err)
+	}
+	if len(list.Items) > maxPods || list.Continue != "" {
+		return nil, fmt.Errorf("list the pods of namespace %s: more than %d pods have the labels %s: name fewer", namespace, maxPods, selector)
+	}
+	pods := make([]*Pod, len(list.Items))
+	for i := range list.Items {
+		pods[i] = c.pod(&list.Items[i])
+	}
+	slices.SortFunc(pods, func(a, b *Pod) int { return strings.Compare(a.Name, b.Name) })
+	return pods, nil
+}
+
+func (c *Cluster) pod(p *corev1.Pod) *Pod {
+	pod := &Pod{
+		cluster: c, Namespace: p.Namespace, Name: p.Name, Phase: string(p.Status.Phase), Terminating: p.DeletionTimestamp != nil,
+		Ports: make(map[string]int),
+	}
+	for _, condition := range p.Status.Conditions {
+		if condition.Type == corev1.PodReady {
+			pod.Ready = condition.Status == corev1.ConditionTrue
+		}
+	}
+	for _, s := range p.Status.ContainerStatuses {
+		if w := s.State.Waiting; w != nil && pod.Waiting == "" {
+			pod.Waiting = w.Reason
+		}
+	}
+	for _, container := range p.Spec.Containers {
+		for _, port := range container.Ports {
+			if port.Name != "" {
+				pod.Ports[port.Name] = int(port.ContainerPort)
+			}
+		}
+	}
+	return pod
+}
+
+// get asks the API server. What it refuses is an error with its words.
+func (c *Cluster) get(ctx context.Context, u *url.URL) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", "application/json")
+	resp, err := c.client.Do(req)
+	if err != nil {
+		if e, ok := errors.AsType[*url.Error](err); ok {
+			err = e.Err // the URL says nothing that the context does not
+		}
+		return nil, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxList+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read the answer: %w", err)
+	case len(body) > maxList:
+		return nil, fmt.Errorf("the answer has more than %d bytes", maxList)
+	case resp.StatusCode != http.StatusOK:
+		var status metav1.Status
+		if json.Unmarshal(body, &status) == nil && status.Message != "" {
+			return nil, fmt.Errorf("%s: %s", resp.Status, clip(status.Message))
+		}
+		return nil, fmt.Errorf("%s: %s", resp.Status, clip(string(body)))
+	}
+	return body, nil
+}
+
+// clip bounds a text of a server that becomes part of an error.
+func clip(s string) string {
+	const most = 300
+	if s = strings.TrimSpace(s); len(s) > most {
+		return strings.ToValidUTF8(s[:most], "") + "…"
+	}
+	return s
+}

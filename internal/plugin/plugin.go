@@ -1,0 +1,217 @@
+// Package plugin finds the route servers that kubectl routesrv asks: the pods of a Deployment in the clusters of a kubeconfig, each reached by a
+// port-forward that is opened when somebody asks.
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/routesrv/routesrv/internal/cli"
+	"github.com/routesrv/routesrv/internal/forward"
+)
+
+// Defaults: what the base in deploy/kustomize has.
+const (
+	defaultNamespace   = "routesrv"
+	defaultSelector    = "app.kubernetes.io/name=routesrv"
+	supportPortName    = "support"
+	mainPortName       = "http"
+	defaultSupportPort = 9911
+	defaultMainPort    = 9090
+)
+
+// places are the clusters of one run.
+type places struct {
+	kubeconfig, context, contexts string
+	namespace, selector           string
+	supportPort, mainPort         int
+	tls                           cli.TLS
+
+	mu   sync.Mutex
+	open []func() // what Close has to close
+}
+
+// New returns the places of one run.
+func New() cli.Places { return &places{} }
+
+// Define implements [cli.Places].
+func (p *places) Define(set *pflag.FlagSet) {
+	set.StringVar(&p.context, "context", "", "context of the kubeconfig (default the current one)")
+	set.StringVar(&p.contexts, "contexts", "", "ask several clusters: contexts with a comma between them, where * stands for any characters")
+	set.StringVarP(&p.namespace, "namespace", "n", defaultNamespace, "namespace of the route server")
+	set.StringVarP(&p.selector, "selector", "l", defaultSelector, "labels of the pods of the route server")
+	set.StringVar(&p.kubeconfig, "kubeconfig", "", "file with clusters and credentials (default as for kubectl)")
+	set.IntVar(&p.supportPort, "support-port", 0, "port of the support listener (default the port named support, else 9911)")
+	set.IntVar(&p.mainPort, "port", 0, "port of the main listener, for diff (default the port named http, else 9090)")
+	p.tls.Define(set)
+}
+
+// Args implements [cli.Places].
+func (p *places) Args() string { return "" }
+
+// Complete implements [cli.Places].
+func (p *places) Complete(flag string) []string {
+	if flag != "context" && flag != "contexts" {
+		return nil
+	}
+	names, _, err := forward.NewKubeconfig(p.kubeconfig).Contexts()
+	if err != nil {
+		return nil
+	}
+	return names
+}
+
+// Clusters implements [cli.Places]: the clusters are chosen by flags, and every argument is left.
+func (p *places) Clusters(args []string) ([]cli.Cluster, []string, error) {
+	if p.context != "" && p.contexts != "" {
+		return nil, nil, errors.New("--context and --contexts: want one of them")
+	}
+	for _, port := range []int{p.supportPort, p.mainPort} {
+		if port < 0 || port > 65535 {
+			return nil, nil, fmt.Errorf("%d is not a port", port)
+		}
+	}
+	if p.namespace == "" || strings.ContainsAny(p.namespace, "/?#% ") {
+		return nil, nil, fmt.Errorf("%q is not a namespace", p.namespace)
+	}
+	if _, err := p.tls.Config(); err != nil {
+		return nil, nil, err
+	}
+	kubeconfig := forward.NewKubeconfig(p.kubeconfig)
+	if p.contexts == "" {
+		name := p.context
+		if name == "" {
+			var err error
+			if _, name, err = kubeconfig.Contexts(); err != nil {
+				return nil, nil, err
+			}
+		}
+		return []cli.Cluster{p.cluster(kubeconfig, name)}, args, nil
+	}
+	names, err := kubeconfig.Match(p.contexts)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--contexts: %w", err)
+	}
+	clusters := make([]cli.Cluster, len(names))
+	for i, name := range names {
+		clusters[i] = p.cluster(kubeconfig, name)
+	}
+	return clusters, args, nil
+}
+
+// Context implements [cli.Elsewhere].
+func (p *places) Context(name string) (cli.Cluster, error) {
+	kubeconfig := forward.NewKubeconfig(p.kubeconfig)
+	names, _, err := kubeconfig.Contexts()
+	if err == nil && !slices.Contains(names, name) {
+		err = fmt.Errorf("the kubeconfig has no context %q", name)
+	}
+	return p.cluster(kubeconfig, name), err
+}
+
+// Close implements [cli.Places].
+func (p *places) Close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, end := range p.open {
+		end()
+	}
+	p.open = nil
+}
+
+func (p *places) closeLater(end func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.open = append(p.open, end)
+}
+
+// cluster makes the cluster of a context. Even the credentials are read when somebody asks it: a context that is broken must not be in the way of
+// others.
+func (p *places) cluster(kubeconfig *forward.Kubeconfig, name string) cli.Cluster {
+	return cli.Cluster{Name: name, Find: func(ctx context.Context) ([]cli.Replica, error) {
+		c, err := kubeconfig.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		p.closeLater(c.Close)
+		pods, err := c.Pods(ctx, p.namespace, p.selector)
+		if err != nil {
+			return nil, err
+		}
+		var replicas []cli.Replica
+		for _, pod := range pods {
+			if pod.Phase == "Succeeded" || pod.Phase == "Failed" { // such as evicted ones: others have taken their places
+				continue
+			}
+			replicas = append(replicas, p.replica(pod))
+		}
+		if len(replicas) == 0 {
+			return nil, fmt.Errorf("no pod with the labels %s in namespace %s: name them with -n and -l", p.selector, p.namespace)
+		}
+		return replicas, nil
+	}}
+}
+
+// replica makes the replica of a pod.
+func (p *places) replica(pod *forward.Pod) cli.Replica {
+	r := cli.Replica{Name: pod.Name}
+	if pod.Phase != "Running" {
+		r.Fault = "the pod is " + strings.ToLower(pod.Phase)
+		if pod.Waiting != "" {
+			r.Fault += " (" + pod.Waiting + ")"
+		}
+		return r
+	}
+	if pod.Waiting != "" && !pod.Ready {
+		r.Fault = "a container of the pod waits (" + pod.Waiting + ")"
+		return r
+	}
+	p.closeLater(pod.Close)
+	support := port(pod, p.supportPort, supportPortName, defaultSupportPort)
+	r.Support = p.listener(pod, "http", support)
+	scheme := "http"
+	if p.tls.Set() {
+		scheme = "https"
+	}
+	r.Main = p.listener(pod, scheme, port(pod, p.mainPort, mainPortName, defaultMainPort))
+	return r
+}
+
+func port(pod *forward.Pod, flag int, name string, otherwise int) int {
+	if flag != 0 {
+		return flag
+	}
+	if named := pod.Ports[name]; named != 0 {
+		return named
+	}
+	return otherwise
+}
+
+// listener reaches a port of a pod. The host is that of the loopback interface, on which the connection arrives.
+func (p *places) listener(pod *forward.Pod, scheme string, port int) *cli.Listener {
+	transport := &http.Transport{
+		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return pod.Dial(ctx, port) },
+		TLSHandshakeTimeout: time.Minute, // the limit of a command is shorter
+		MaxIdleConns:        2,
+	}
+	if scheme == "https" {
+		config, err := p.tls.Config()
+		if err != nil {
+			transport.DialContext = func(context.Context, string, string) (net.Conn, error) { return nil, err }
+		} else if transport.TLSClientConfig = config; config.ServerName == "" {
+			config.ServerName = "routesrv." + pod.Namespace + ".svc"
+		}
+	}
+	p.closeLater(transport.CloseIdleConnections)
+	return &cli.Listener{URL: scheme + "://localhost:" + strconv.Itoa(port), Transport: transport}
+}

@@ -1,0 +1,102 @@
+package release
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// Plugin is the program that kubectl calls for "kubectl routesrv".
+const Plugin = "kubectl-routesrv"
+
+// pluginSystems are the operating systems of people who type kubectl, in Go's words.
+var pluginSystems = [...]string{"darwin", "linux", "windows"}
+
+// writePlugin writes an archive of the plugin for each operating system and architecture, a bill of materials of each, and the manifest
+// that krew installs it by. The programs are built in a folder of work.
+func writePlugin(ctx context.Context, c Config, work, out string) error {
+	m := newKrewManifest(c)
+	for _, goos := range pluginSystems {
+		for _, arch := range c.Archs {
+			p := platform{goos, arch}
+			name := fmt.Sprintf("%s_%s_%s_%s", Plugin, c.Version, goos, arch)
+			dir := filepath.Join(work, name)
+			if err := compile(ctx, c, p, []string{Plugin}, dir); err != nil {
+				return err
+			}
+			file := name + ".tar.gz"
+			if err := writeArchive(filepath.Join(out, file), "", dir, c.Time); err != nil {
+				return err
+			}
+			if err := writeSBOM(filepath.Join(out, name+".cdx.json"), c, p, []string{Plugin}, dir); err != nil {
+				return err
+			}
+			sum, err := fileSum(filepath.Join(out, file))
+			if err != nil {
+				return err
+			}
+			m.Spec.Platforms = append(m.Spec.Platforms, krewPlatform{
+				Selector: krewSelector{map[string]string{"os": goos, "arch": arch}}, URI: c.download() + "/" + file, SHA256: sum, Bin: p.file(Plugin),
+			})
+		}
+	}
+	return create(filepath.Join(out, fmt.Sprintf("routesrv_%s_krew.yaml", c.Version)), func(w io.Writer) error {
+		text, err := yaml.Marshal(m)
+		if err != nil {
+			return fmt.Errorf("manifest for krew: %w", err)
+		}
+		_, err = w.Write(text)
+		return err
+	})
+}
+
+// download is where people get the files of the release.
+func (c Config) download() string {
+	if c.Download != "" {
+		return strings.TrimSuffix(c.Download, "/")
+	}
+	return "https://" + ourModule + "/releases/download/" + c.Version
+}
+
+// The manifest of a plugin, as krew wants it.
+type (
+	krewManifest struct {
+		APIVersion string            `json:"apiVersion"`
+		Kind       string            `json:"kind"`
+		Metadata   map[string]string `json:"metadata"`
+		Spec       krewSpec          `json:"spec"`
+	}
+	krewSpec struct {
+		Version          string         `json:"version"`
+		Homepage         string         `json:"homepage"`
+		ShortDescription string         `json:"shortDescription"` // up to 50 characters
+		Description      string         `json:"description"`
+		Caveats          string         `json:"caveats"`
+		Platforms        []krewPlatform `json:"platforms"`
+	}
+	krewPlatform struct {
+		Selector krewSelector `json:"selector"`
+		URI      string       `json:"uri"`
+		SHA256   string       `json:"sha256"`
+		Bin      string       `json:"bin"`
+	}
+	krewSelector struct {
+		MatchLabels map[string]string `json:"matchLabels"`
+	}
+)
+
+func newKrewManifest(c Config) *krewManifest {
+	return &krewManifest{
+		APIVersion: "krew.googlecontainertools.github.com/v1alpha2", Kind: "Plugin", Metadata: map[string]string{"name": "routesrv"},
+		Spec: krewSpec{
+			Version: c.Version, Homepage: "https://" + ourModule, ShortDescription: "Ask the route servers of ingress fleets",
+			Description: "Says what the route servers of one or many clusters serve, which proxy holds which table, what is\n" +
+				"wrong with Ingresses and RouteGroups, and what the guard holds back, and accepts that.\n",
+			Caveats: "You need the rights to list pods and to port-forward to them in the namespace of the route server.\n",
+		},
+	}
+}

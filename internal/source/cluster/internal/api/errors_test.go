@@ -1,0 +1,246 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/routesrv/routesrv/kube"
+)
+
+// serving makes a client of a server that answers everything with f, and the resource of a kind.
+func serving(t *testing.T, kind kube.Kind, f http.HandlerFunc) (*Client, *Resource) {
+	t.Helper()
+	server := httptest.NewServer(f)
+	t.Cleanup(server.Close)
+	cfg, err := Config{URL: server.URL}.WithDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := NewClient(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range cfg.Resources() {
+		if r.Kind == kind {
+			return c, &r
+		}
+	}
+	t.Fatalf("no resource of kind %s", kind)
+	return nil, nil
+}
+
+// refusal gives the error of a list that is answered with a status.
+func refusal(t *testing.T, status int, header http.Header, body string) error {
+	t.Helper()
+	c, r := serving(t, kube.KindService, func(w http.ResponseWriter, _ *http.Request) {
+		for name, values := range header {
+			w.Header()[name] = values
+		}
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	})
+	err := c.Get(t.Context(), r.List(0), func(*Response) error {
+		t.Errorf("an answer with the status %d is used", status)
+		return nil
+	})
+	if err == nil {
+		t.Fatalf("an answer with the status %d is no error", status)
+	}
+	return err
+}
+
+// TestRefusalsSayWhatIsWrong: an operator reads what to do, and the code tells what a repetition is worth.
+func TestRefusalsSayWhatIsWrong(t *testing.T) {
+	const tooNew = `{"kind":"Status","apiVersion":"v1","message":"Timeout: Too large resource version: 9, current: 7"}`
+	const tooNewByCause = `{"kind":"Status","apiVersion":"v1","message":"x","details":{"causes":[{"reason":"a"},{"reason":"ResourceVersionTooLarge"}]}}`
+	for name, tt := range map[string]struct {
+		status int
+		body   string
+		text   string // of the error
+		reason Reason
+		says   string // of what the functions say: down, gone, too new, not found, unsupported, consistent
+	}{
+		"401":          {401, "", "unauthorized: request to /api/v1/services failed, status: 401, 401 Unauthorized (the API server does not accept the credentials)", ReasonForbidden, ""},
+		"403":          {403, `{"kind":"Status","message":"no\n way"}`, `forbidden: request to /api/v1/services failed, status: 403, 403 Forbidden: no way (grant the verb "list" on "services" in API group "")`, ReasonForbidden, ""},
+		"404":          {404, "404 page not found", "resource not found: /api/v1/services: 404 page not found", ReasonNotFound, "not found"},
+		"400":          {400, "", "request to /api/v1/services failed, status: 400, 400 Bad Request", ReasonStatus, "unsupported"},
+		"422":          {422, "", "request to /api/v1/services failed, status: 422, 422 Unprocessable Entity", ReasonStatus, "unsupported"},
+		"410":          {410, "", "request to /api/v1/services failed, status: 410, 410 Gone", ReasonStatus, "gone consistent"},
+		"429":          {429, "", "request to /api/v1/services failed, status: 429, 429 Too Many Requests", ReasonStatus, "down"},
+		"499":          {499, "", "request to /api/v1/services failed, status: 499, 499 ", ReasonStatus, ""},
+		"500":          {500, "", "request to /api/v1/services failed, status: 500, 500 Internal Server Error", ReasonStatus, "down"},
+		"504":          {504, "", "request to /api/v1/services failed, status: 504, 504 Gateway Timeout", ReasonStatus, "down"},
+		"504, new":     {504, tooNew, "request to /api/v1/services failed, status: 504, 504 Gateway Timeout: Timeout: Too large resource version: 9, current: 7", ReasonStatus, "down too-new consistent"},
+		"504, a cause": {504, tooNewByCause, "request to /api/v1/services failed, status: 504, 504 Gateway Timeout: x", ReasonStatus, "down too-new consistent"},
+		"500, new":     {500, tooNew, "request to /api/v1/services failed, status: 500, 500 Internal Server Error: Timeout: Too large resource version: 9, current: 7", ReasonStatus, "down"},
+		"a redirect":   {304, "", "request to /api/v1/services failed, status: 304, 304 Not Modified", ReasonStatus, ""},
+	} {
+		err := refusal(t, tt.status, nil, tt.body)
+		if got := err.Error(); got != tt.text {
+			t.Errorf("%s: %q, want %q", name, got, tt.text)
+		}
+		if got := ReasonOf(err); got != tt.reason || StatusCode(err) != tt.status || RetryAfter(err) != 0 {
+			t.Errorf("%s: reason %s, status %d, retry after %v", name, got, StatusCode(err), RetryAfter(err))
+		}
+		var says []string
+		for _, f := range []struct {
+			name string
+			is   func(error) bool
+		}{{"down", IsDown}, {"gone", IsGone}, {"too-new", IsTooNew}, {"not found", IsNotFound}, {"unsupported", IsUnsupported}, {"consistent", NeedsConsistent}} {
+			if f.is(fmt.Errorf("read: %w", err)) {
+				says = append(says, f.name)
+			}
+		}
+		if got := strings.Join(says, " "); got != tt.says {
+			t.Errorf("%s: is %q, want %q", name, got, tt.says)
+		}
+	}
+	for err, down := range map[error]bool{
+		Errorf(ReasonConnection, "x"): true, Errorf(ReasonTimeout, "x"): true, Errorf(ReasonCanceled, "x"): true,
+		Errorf(ReasonBody, "x"): false, Errorf(ReasonStale, "x"): false, nil: false, errors.New("no reason is known"): true,
+	} {
+		if IsDown(err) != down {
+			t.Errorf("%v: down is %v", err, !down)
+		}
+	}
+	if !NeedsConsistent(fmt.Errorf("list: %w", ErrNoRevision)) || NeedsConsistent(errors.New("another")) {
+		t.Error("a list without a revision does not need a consistent one")
+	}
+}
+
+func TestRetryAfterIsBounded(t *testing.T) {
+	for header, want := range map[string]time.Duration{
+		"1": time.Second, "3600": time.Hour, "3601": time.Hour, "99999999": time.Hour, "0": 0, "-1": 0, "x": 0,
+		"Wed, 21 Oct 2099 07:28:00 GMT": 0,
+	} {
+		if got := RetryAfter(refusal(t, 429, http.Header{"Retry-After": {header}}, "")); got != want {
+			t.Errorf("Retry-After %q is %v, want %v", header, got, want)
+		}
+	}
+	if RetryAfter(errors.New("x")) != 0 || StatusCode(errors.New("x")) != 0 {
+		t.Error("an error without an answer has a status")
+	}
+}
+
+// A message of a server is one line of bounded length, however it is cut.
+func TestMessagesOfServersAreShort(t *testing.T) {
+	long := strings.Repeat("ä", maxMessage)
+	for in, want := range map[string]string{
+		"a\n\tb  c": "a b c", "a\xffb": "a\ufffdb", long[:maxMessage]: long[:maxMessage], long: long[:maxMessage] + "…",
+		"x" + long: "x" + long[:maxMessage-2] + "…",
+	} {
+		if got := OneLine(in); got != want {
+			t.Errorf("%.30q… is %d bytes, want %d: %.20q", in, len(got), len(want), got)
+		}
+	}
+	err := refusal(t, 500, nil, `{"kind":"Status","message":"`+long+`"}`)
+	if n := len(err.Error()); n > maxMessage+200 || !strings.HasSuffix(err.Error(), "…") {
+		t.Errorf("the error has %d bytes: %.100s", n, err)
+	}
+}
+
+func TestWatchAsksForWhatIsMissing(t *testing.T) {
+	for want, o := range map[string]WatchOptions{
+		"allowWatchBookmarks=true&watch=true":                                                                                              {},
+		"allowWatchBookmarks=true&labelSelector=a%3Db&resourceVersion=7&watch=true":                                                        {Since: 7},
+		"allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan&sendInitialEvents=true&timeoutSeconds=1&watch=true":                    {Initial: true, Seconds: 1},
+		"allowWatchBookmarks=true&resourceVersion=1&resourceVersionMatch=NotOlderThan&sendInitialEvents=true&timeoutSeconds=60&watch=true": {Since: 1, Initial: true, Seconds: 60},
+	} {
+		selector := ""
+		if strings.Contains(want, "labelSelector") {
+			selector = "a=b"
+		}
+		if got := o.query(selector); got != want {
+			t.Errorf("%+v: %s, want %s", o, got, want)
+		}
+	}
+}
+
+// TestWatchTakesStreamsOnly: what is answered with another status or in another form is no stream.
+func TestWatchTakesStreamsOnly(t *testing.T) {
+	const json, protobuf = "application/json", "application/vnd.kubernetes.protobuf;stream=watch"
+	for _, tt := range []struct {
+		kind   kube.Kind
+		status int
+		media  string
+		want   Reason // empty for a stream
+	}{
+		{kube.KindService, 200, json, ""}, {kube.KindService, 200, protobuf, ""}, {kube.KindRouteGroup, 200, json + "; charset=utf-8", ""},
+		{kube.KindRouteGroup, 200, protobuf, ReasonBody}, {kube.KindService, 200, "text/html", ReasonBody}, {kube.KindService, 200, ";", ReasonBody},
+		{kube.KindService, 410, json, ReasonStatus}, {kube.KindService, 403, json, ReasonForbidden}, {kube.KindService, 201, json, ReasonStatus},
+	} {
+		c, r := serving(t, tt.kind, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", tt.media)
+			w.WriteHeader(tt.status)
+			_, _ = io.WriteString(w, "all of it")
+		})
+		s, err := c.Watch(t.Context(), t.Context(), r, WatchOptions{Since: 7})
+		if (err == nil) != (tt.want == "") || err != nil && ReasonOf(err) != tt.want {
+			t.Errorf("%+v: %v", tt, err)
+		}
+		if err != nil {
+			if strings.Contains(err.Error(), "forbidden") && !strings.Contains(err.Error(), `the verb "watch"`) {
+				t.Errorf("%v: want the permission that is missing", err)
+			}
+			continue
+		}
+		if !strings.HasPrefix(tt.media, s.Media) || !strings.HasSuffix(s.Path, "&resourceVersion=7&watch=true") {
+			t.Errorf("stream of %s at %s", s.Media, s.Path)
+		}
+		if body, err := io.ReadAll(s.Body); err != nil || string(body) != "all of it" {
+			t.Errorf("the body is %q, %v", body, err)
+		}
+		if err := s.Body.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestWhoEndedARequest: the caller, its deadline, or nobody, so that the network is to blame.
+func TestWhoEndedARequest(t *testing.T) {
+	c, r := serving(t, kube.KindService, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	slow, stop := context.WithCancelCause(t.Context())
+	stop(context.DeadlineExceeded)
+	left, leave := context.WithCancelCause(t.Context())
+	leave(errors.New("gone"))
+	for name, tt := range map[string]struct {
+		ctx, parent context.Context
+		want        Reason
+	}{
+		"the caller": {ended, ended, ReasonCanceled}, "a slow server": {slow, t.Context(), ReasonTimeout},
+		"a slow server, and the caller": {slow, ended, ReasonCanceled}, "another cause": {left, t.Context(), ReasonTimeout},
+	} {
+		_, err := c.Watch(tt.ctx, tt.parent, r, WatchOptions{})
+		if ReasonOf(err) != tt.want || strings.Contains(err.Error(), "http://") {
+			t.Errorf("%s: reason %s of %v, want %s", name, ReasonOf(err), err, tt.want)
+		}
+	}
+	if err := c.Get(ended, r.List(0), nil); ReasonOf(err) != ReasonCanceled || !errors.Is(err, context.Canceled) {
+		t.Errorf("a list: %v", err)
+	}
+	gone := httptest.NewServer(nil)
+	gone.Close()
+	cfg, err := Config{URL: gone.URL}.WithDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead, err := NewClient(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := dead.Get(t.Context(), r.List(0), nil); ReasonOf(err) != ReasonConnection {
+		t.Errorf("nobody listens: %v", err)
+	}
+	if _, err := dead.Watch(t.Context(), t.Context(), r, WatchOptions{}); ReasonOf(err) != ReasonConnection {
+		t.Errorf("nobody listens: %v", err)
+	}
+}
