@@ -97,6 +97,10 @@ bench: ## run the benchmarks of docs/performance.md
 	go test -run '^$$' -bench Diff -benchmem -cpu 1 ./shadowdiff
 	go test -run '^$$' -bench . -benchtime 10x -timeout 30m ./bench
 
+.PHONY: screenshots
+screenshots: build ## make the pictures of docs/console.md again (two minutes; needs chromium)
+	go run ./hack/screenshots -bin bin -out docs/images
+
 .PHONY: scale
 scale: ## measure docs/scale.md at all sizes (most of an hour on a quiet machine)
 	for factor in 0.1 1 3 10; do \

@@ -119,6 +119,9 @@ type Config struct {
 	// replica cannot be sure to be as new as, from the goroutine of the request: it must not block. Calls may come close
 	// together; joining and limiting them is left to it. nil: claims are decided by the reads that come anyway.
 	Recheck func()
+	// Published is told of each table that is served from now on and is another one than before; stale says that it comes from a
+	// checkpoint. It is called while the cache is locked, one call at a time: it must not block, nor use the cache. nil: nobody is told.
+	Published func(t *table.Table, stale bool)
 	// Now is the clock for the duration of encoding; nil means time.Now. Times in headers are those of the tables and
 	// reads.
 	Now func() time.Time
@@ -134,6 +137,10 @@ type Config struct {
 	// MaxTableSends is how many of them may be sent a full table at a time; the others wait for their turn, of which each lasts a
 	// second at most. 0 means DefaultMaxTableSends.
 	MaxTableSends int
+	// Observer is told what clients show of themselves; nil means that nobody is. ObserveSent says that a table that was sent as a
+	// whole counts also for a client that has named another one.
+	Observer    Observer
+	ObserveSent bool
 	// Random is where jitter comes from: [0, 1), called concurrently. nil means math/rand.
 	Random func() float64
 	// Answered is told of each answer about a table, after it was written, for traces. It is called from the goroutines of requests,

@@ -83,11 +83,13 @@ func (c *Cache) serve(w http.ResponseWriter, r *http.Request, zone string) {
 		}
 		w.WriteHeader(d.status)
 		x.answered(d.status, 0, true)
+		x.observe(false)
 	default:
 		if x.deltas && !d.ranges && x.serveDelta() {
+			x.observe(false)
 			return
 		}
-		x.content(d.ranges)
+		x.observe(x.content(d.ranges))
 	}
 }
 
@@ -117,8 +119,8 @@ func (x *exchange) headers(etag []string) {
 	}
 }
 
-// content answers with the table, or ranges of it.
-func (x *exchange) content(ranges bool) {
+// content answers with the table, or ranges of it. It reports whether the table was sent as a whole, as far as is known.
+func (x *exchange) content(ranges bool) (whole bool) {
 	key := x.bodyKey()
 	rotation := x.cache.bodies.Rotation(key)
 	x.headers(x.etag(rotation))
@@ -135,10 +137,9 @@ func (x *exchange) content(ranges bool) {
 	if x.r.Method == http.MethodHead && !ranges {
 		x.w.WriteHeader(http.StatusOK)
 		x.answered(http.StatusOK, 0, true)
-		return
+		return false
 	}
 	var status, n int
-	var whole bool
 	if ranges {
 		if status, n, whole = x.serveRanges(); status == http.StatusOK && !whole {
 			x.cache.bodies.Break(key, rotation)
@@ -148,6 +149,7 @@ func (x *exchange) content(ranges bool) {
 		n, whole = x.serveWhole(key, rotation)
 	}
 	x.answered(status, n, whole)
+	return whole
 }
 
 // serveWhole writes the body. It returns the number of bytes written, and whether they are all.

@@ -69,24 +69,29 @@ var allowed = map[string][]string{
 	"dataplane":                               {"eskip", "gate", "guard", "internal/durable", "internal/pace", "internal/proxysafe", "table", "internal/wire"},
 
 	// parts and assembly: join producers into what the binaries run
-	"shadowdiff/page":    {"shadowdiff"},
-	"match/report":       {"eskip", "match", "shadowdiff"},
-	"internal/httpserve": {"guard", "internal/durable", "internal/expiry", "table"},
-	"internal/claims":    {"etagcache", "table"},
-	"internal/relay":     {"dataplane", "etagcache", "gate", "guard", "internal/claims", "table"},
-	"internal/peers":     {"dataplane", "gate", "guard", "table", "internal/wire"},
+	"shadowdiff/page":       {"shadowdiff"},
+	"match/report":          {"eskip", "match", "shadowdiff"},
+	"internal/httpserve":    {"guard", "internal/durable", "internal/expiry", "table"},
+	"internal/claims":       {"etagcache", "table"},
+	"internal/proxymetrics": {"fleet"},
+	"internal/relay":        {"dataplane", "etagcache", "gate", "guard", "internal/claims", "table"},
+	"internal/peers":        {"dataplane", "fleet", "gate", "guard", "table", "internal/wire"},
 
 	"internal/httpserve/guardpage": {"eskip", "guard", "internal/httpserve", "shadowdiff", "shadowdiff/page", "table"},
 
+	"internal/console": {
+		"compile", "eskip", "etagcache", "explain", "fleet", "gate", "guard", "internal/audit", "internal/httpserve", "kube", "match", "match/report", "poller", "shadowdiff", "table",
+	},
+
 	"internal/server": {
-		"internal/budget", "compile", "dataplane", "eskip", "etagcache", "explain", "gate", "guard", "internal/httpserve", "internal/httpserve/guardpage", "internal/audit", "internal/durable", "kube", "match", "match/report", "poller",
+		"internal/budget", "compile", "dataplane", "eskip", "etagcache", "explain", "fleet", "gate", "guard", "internal/console", "internal/httpserve", "internal/httpserve/guardpage", "internal/audit", "internal/durable", "internal/wire", "kube", "match", "match/report", "poller",
 		"internal/relay", "internal/tracing", "table",
 	},
 	"internal/tracing":   {"etagcache", "gate", "kube", "poller", "table"},
 	"internal/events":    {"compile", "kube"},
 	"internal/admission": {"compile", "internal/httpserve", "internal/pace", "kube", "poller"},
 	"internal/sidecar": {
-		"internal/budget", "compile", "dataplane", "eskip", "etagcache", "gate", "guard", "internal/claims", "internal/httpserve", "internal/httpserve/guardpage", "internal/audit", "internal/durable", "poller", "rollout",
+		"internal/budget", "compile", "dataplane", "eskip", "etagcache", "fleet", "gate", "guard", "internal/claims", "internal/httpserve", "internal/httpserve/guardpage", "internal/audit", "internal/durable", "internal/proxymetrics", "poller", "rollout",
 		"shadowdiff", "shadowdiff/page", "table",
 	},
 	"internal/config": {"compile", "dataplane", "eskip", "guard", "kube", "poller", "internal/proxysafe"},
@@ -100,9 +105,10 @@ var allowed = map[string][]string{
 	// binaries
 	"cmd/dataplane-client": {"internal/config", "dataplane", "rollout", "internal/setup", "internal/sidecar"},
 	"cmd/kubectl-routesrv": {"internal/cli", "internal/plugin", "internal/version"},
-	"cmd/routesrv":         {"compile", "internal/admission", "internal/cli", "internal/config", "internal/events", "dataplane", "eskip", "explain", "kube", "match", "match/report", "internal/httpserve", "internal/peers", "poller", "internal/server", "internal/setup", "shadowdiff", "shadowdiff/page", "internal/source/tables", "internal/tracing", "table"},
+	"cmd/routesrv":         {"compile", "internal/admission", "internal/cli", "internal/config", "internal/events", "dataplane", "eskip", "explain", "fleet", "kube", "match", "match/report", "internal/httpserve", "internal/peers", "poller", "internal/server", "internal/setup", "shadowdiff", "shadowdiff/page", "internal/source/tables", "internal/tracing", "table"},
 
 	// aside: only tests use these
+	"internal/browser":      {},
 	"internal/fixture":      {"compile", "eskip"},
 	"internal/loopback":     {},
 	"internal/kubetest":     {"kube", "internal/source/manifests/yamldoc"},
@@ -133,6 +139,7 @@ var allowed = map[string][]string{
 	"hack/dashboard":                               {},
 	"hack/mutate":                                  {},
 	"hack/scale":                                   {},
+	"hack/screenshots":                             {"internal/browser", "internal/kubetest", "kube"},
 	"hack/testcount":                               {},
 }
 
@@ -151,15 +158,15 @@ var rows = []struct {
 	{"producers", []string{
 		"internal/source/cluster", "internal/source/manifests", "internal/source/filterdir", "internal/source/tables", "poller", "dataplane", "internal/claims",
 	}},
-	{"parts", []string{"internal/relay", "internal/httpserve", "internal/config", "internal/events", "internal/peers", "internal/tracing", "shadowdiff/page", "match/report", "internal/forward"}},
-	{"pages", []string{"internal/httpserve/guardpage", "internal/cli"}},
+	{"parts", []string{"internal/relay", "internal/httpserve", "internal/config", "internal/events", "internal/peers", "internal/tracing", "internal/proxymetrics", "shadowdiff/page", "match/report", "internal/forward"}},
+	{"pages", []string{"internal/httpserve/guardpage", "internal/console", "internal/cli"}},
 	{"assembly", []string{"internal/setup", "internal/admission", "internal/server", "internal/sidecar", "internal/plugin"}},
 	{"binaries", []string{"cmd/routesrv", "cmd/dataplane-client", "cmd/kubectl-routesrv"}},
 }
 
 // besides are the packages that are in no row: a part of one other package, and what only tests and releases use.
 var besides = []string{
-	"internal/fixture", "internal/loopback", "internal/kubetest", "internal/scale", "internal/image", "internal/release",
+	"internal/browser", "internal/fixture", "internal/loopback", "internal/kubetest", "internal/scale", "internal/image", "internal/release",
 	"internal/sandbox", "internal/kubelet", "internal/forward/forwardtest", "internal/source/manifests/yamldoc", cluster + "/internal/clustertest",
 }
 

@@ -18,6 +18,21 @@ func (s *Server) serveExplain(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
+	e := s.explain(query)
+	status := http.StatusOK
+	if e.Result == explain.NotFound {
+		status = http.StatusNotFound
+	}
+	writeAnswer(w, r, status, func(b *bytes.Buffer) error {
+		encoder := json.NewEncoder(b)
+		encoder.SetIndent("", "  ")
+		encoder.SetEscapeHTML(false)
+		return encoder.Encode(e)
+	}, func(b *bytes.Buffer) error { return e.WriteText(b) })
+}
+
+// explain answers a question.
+func (s *Server) explain(query explain.Query) *explain.Explanation {
 	since := make(map[string]time.Time)
 	for _, p := range s.problems() {
 		since[p.ID()] = p.Since
@@ -35,16 +50,22 @@ func (s *Server) serveExplain(w http.ResponseWriter, r *http.Request) {
 		in.Compiler = c
 		e = explain.Explain(in, query)
 	})
-	status := http.StatusOK
-	if e.Result == explain.NotFound {
-		status = http.StatusNotFound
+	s.addShares(e)
+	return e
+}
+
+// addShares says how many clients have the routes. The clients of the peers are not asked: it is the share of this replica.
+func (s *Server) addShares(e *explain.Explanation) {
+	for i := range e.Objects {
+		o := &e.Objects[i]
+		ids := o.Served()
+		if len(ids) == 0 {
+			continue
+		}
+		if holders, live := s.clients.Share(s.cache.Changed(ids)); live > 0 {
+			o.Fleet = &explain.Share{Holders: holders, Clients: live}
+		}
 	}
-	writeAnswer(w, r, status, func(b *bytes.Buffer) error {
-		encoder := json.NewEncoder(b)
-		encoder.SetIndent("", "  ")
-		encoder.SetEscapeHTML(false)
-		return encoder.Encode(e)
-	}, func(b *bytes.Buffer) error { return e.WriteText(b) })
 }
 
 // explainQuery reads the parameters: one of an object, a route and a host.

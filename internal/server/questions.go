@@ -28,7 +28,7 @@ type questions struct {
 
 func newQuestions(reg prometheus.Registerer) *questions {
 	q := &questions{turns: make(chan struct{}, maxQuestions), duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "routesrv_question_duration_seconds", Help: "Time that the answers of /explain and /match take, by path.",
+		Name: "routesrv_question_duration_seconds", Help: "Time that the answers of /explain and /match take, by path; those for the console are among them.",
 		Buckets: []float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5},
 	}, []string{"path"})}
 	reg.MustRegister(q.duration)
@@ -42,20 +42,31 @@ func (q *questions) limited(path string, answer http.HandlerFunc) http.HandlerFu
 			http.Error(w, "the query is too long", http.StatusRequestURITooLong)
 			return
 		}
-		ctx, cancel := context.WithTimeout(r.Context(), questionWait)
-		defer cancel()
-		select {
-		case q.turns <- struct{}{}:
-		case <-ctx.Done():
+		done, ok := q.turn(r.Context(), path)
+		if !ok {
 			w.Header().Set("Retry-After", "5")
 			http.Error(w, "too many questions at a time", http.StatusServiceUnavailable)
 			return
 		}
-		defer func() { <-q.turns }()
-		start := time.Now()
+		defer done()
 		answer(w, r)
-		q.duration.WithLabelValues(path).Observe(time.Since(start).Seconds())
 	}
+}
+
+// turn waits for a turn to answer a question, and reports whether it came. Done ends it.
+func (q *questions) turn(ctx context.Context, path string) (done func(), ok bool) {
+	ctx, cancel := context.WithTimeout(ctx, questionWait)
+	defer cancel()
+	select {
+	case q.turns <- struct{}{}:
+	case <-ctx.Done():
+		return nil, false
+	}
+	start := time.Now()
+	return func() {
+		q.duration.WithLabelValues(path).Observe(time.Since(start).Seconds())
+		<-q.turns
+	}, true
 }
 
 // wantsJSON says in which form to answer: text for people, unless JSON is asked for.

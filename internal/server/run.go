@@ -45,6 +45,11 @@ func (s *Server) runTables(ctx context.Context) error {
 			}
 		})
 	}
+	beside.Go(func() { s.clients.Run(ctx) })
+	beside.Go(func() { s.rememberReached(ctx) })
+	if s.relay != nil {
+		beside.Go(func() { s.reportUp(ctx) })
+	}
 	if s.budget != nil {
 		beside.Go(func() { s.budget.Run(ctx) })
 	}
