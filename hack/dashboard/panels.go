@@ -157,6 +157,14 @@ func rows() []row {
 			{title: "Errors of listeners", says: "Handshakes of TLS, panics, and others.", unit: "ops",
 				queries: []query{{sum("kind", rate("routesrv_http_server_errors_total")), "{{cluster}} {{kind}}"}}},
 		}},
+		{"Fleet", []panel{
+			{title: "Clients", says: "That replicas have heard of, by state; each replica counts those that it saw. /clients names them.", unit: "short",
+				queries: []query{{sum("state", series("routesrv_clients")), "{{cluster}} {{state}}"}}},
+			{title: "Behind", says: "For how long 99 % of the live clients have not held the newest table, at most.", unit: "s",
+				queries: []query{{series("routesrv_fleet_behind_seconds"), "{{cluster}} {{instance}}"}}},
+			{title: "From publication to the fleet", says: "Median time until a share of the live clients held a table: 0.5, 0.99 or 1.", unit: "s",
+				queries: []query{{quantile("0.5", ", share", "routesrv_fleet_publish_seconds"), "{{cluster}} {{share}}"}}},
+		}},
 		{"Data planes", []panel{
 			{title: "Modes", says: "Data planes by the mode in force.", unit: "short",
 				queries: []query{{sum("mode", series("sidecar_mode")), "{{cluster}} {{mode}}"}}},
