@@ -81,10 +81,12 @@ golden: ## rewrite the golden cases; read the diff
 .PHONY: docs
 docs: ## write the generated references
 	go run ./hack/docs
+	go run ./hack/dashboard
 
 .PHONY: docs-check
 docs-check: ## fail if a generated reference is not what the code says, or a plot not what was measured
 	go run ./hack/docs -check
+	go run ./hack/dashboard -check
 	go run ./hack/scale -check
 
 .PHONY: bench

@@ -143,6 +143,9 @@ type Config struct {
 	ObserveSent bool
 	// Random is where jitter comes from: [0, 1), called concurrently. nil means math/rand.
 	Random func() float64
+	// Answered is told of each answer about a table, after it was written, for traces. It is called from the goroutines of requests,
+	// concurrently, and must not block. nil costs nothing.
+	Answered func(Answer)
 }
 
 // Cache serves the current table. All methods are safe for concurrent use.

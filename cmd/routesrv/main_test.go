@@ -226,7 +226,7 @@ func TestArgumentsOfARealPlatformAreTaken(t *testing.T) {
 		t.Errorf("status %d, output %q, errors %q", r.status, r.out, r.err)
 	}
 	if !strings.Contains(r.err, "-opentracing") {
-		t.Errorf("no word that there are no traces: %q", r.err)
+		t.Errorf("no word of the flag that has no effect: %q", r.err)
 	}
 	if strings.Contains(r.err, "TOKEN") {
 		t.Errorf("a secret is printed: %q", r.err)

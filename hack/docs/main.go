@@ -27,6 +27,7 @@ import (
 	"github.com/routesrv/routesrv/internal/sidecar"
 	"github.com/routesrv/routesrv/internal/source/cluster"
 	"github.com/routesrv/routesrv/internal/source/cluster/watch"
+	"github.com/routesrv/routesrv/internal/tracing"
 	"github.com/routesrv/routesrv/kube"
 )
 
@@ -163,6 +164,7 @@ func serverSeries() ([]series, error) {
 	cluster.NewMetrics(registry)
 	watch.NewMetrics(registry)
 	events.NewMetrics(registry)
+	tracing.NewMetrics(registry)
 	if _, err := documentedServer(registry); err != nil {
 		return nil, err
 	}

@@ -28,6 +28,7 @@ const (
 	GroupShards      Group = "Shards"
 	GroupEvents      Group = "Events"
 	GroupLogging     Group = "Logging"
+	GroupTracing     Group = "Traces"
 	GroupCheckpoint  Group = "Checkpoint"
 )
 
@@ -50,6 +51,7 @@ func groups() []groupDoc {
 		{GroupShards, "Addresses of the stores for rate limits that proxies share."},
 		{GroupEvents, "Problems as Kubernetes Events, where application teams look."},
 		{GroupLogging, "Lines go to standard error."},
+		{GroupTracing, "How tables come and go, for a collector of OpenTelemetry."},
 		{GroupCheckpoint, "What survives a restart."},
 	}
 }

@@ -174,7 +174,7 @@ func TestRefusedFlagsSayWhatToDoInstead(t *testing.T) {
 
 // TestWarnings: each with the exact text, for arguments behind -kubernetes.
 func TestWarnings(t *testing.T) {
-	const noTraces = " means nothing to a route server: it makes no traces"
+	const noTraces = " means nothing to a route server: its traces are OpenTelemetry and go where --otlp-endpoint says"
 	for _, c := range []struct {
 		args []string
 		want []string

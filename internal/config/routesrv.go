@@ -60,6 +60,7 @@ func NewRouteServer(cmd Command, c *RouteServer) *Parser {
 	p.RequestFilters(&c.RequestFilters)
 	p.Shards(&c.Shards)
 	p.Log(&c.Log)
+	p.Tracing(&c.Tracing)
 	p.StateDir(&c.StateDir)
 	p.Upstream(c)
 	p.Peers(c)

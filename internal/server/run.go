@@ -26,6 +26,7 @@ func (s *Server) Run(ctx context.Context) error {
 	if s.cfg.SupportAddress == "" {
 		s.log.Info("no support listener: no metrics, no status (-support-listener)")
 	}
+	defer s.sendTraces(ctx)() // to the last answer
 	var tablesErr error
 	err = s.listeners.Serve(ctx, listener, func(ctx context.Context) { tablesErr = s.runTables(ctx) })
 	return errors.Join(err, tablesErr)

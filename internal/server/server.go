@@ -36,6 +36,7 @@ import (
 	"github.com/routesrv/routesrv/internal/console"
 	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/internal/relay"
+	"github.com/routesrv/routesrv/internal/tracing"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/table"
@@ -118,6 +119,9 @@ type Config struct {
 	Origin string
 	// Version is shown by /status.
 	Version string
+
+	// Tracing makes traces, and is run as long as the server; nil means that there are none. It belongs to this server alone.
+	Tracing *tracing.Tracer
 
 	Logger *slog.Logger // nil means no log
 	// Registry gets all metrics and is what /metrics shows. nil means a new one.
@@ -218,12 +222,15 @@ func (s *Server) Reload() {
 // newTables makes the cache and what feeds it.
 func (s *Server) newTables() error {
 	var err error
-	s.cache, err = etagcache.New(etagcache.Config{
+	cfg := etagcache.Config{
 		Logger: s.cfg.Logger, Metrics: etagcache.NewMetrics(s.registry),
 		Recheck: func() { s.tables.Recheck() }, MaxStreams: s.cfg.MaxStreams, SharedMaxAge: s.cfg.SharedMaxAge, Observer: s.clients,
 		Published: func(t *table.Table, stale bool) { s.publishes.Add(t, time.Now(), stale) },
-	})
-	if err != nil {
+	}
+	if s.cfg.Tracing != nil {
+		cfg.Answered = s.cfg.Tracing.Answered
+	}
+	if s.cache, err = etagcache.New(cfg); err != nil {
 		return err
 	}
 	s.decisions = audit.InFolder(s.cfg.StateDir, s.log)
@@ -242,9 +249,9 @@ func (s *Server) newPoller() error {
 	if s.cfg.ProblemNamespaces > 0 {
 		s.compiler.CountNamespaces(s.cfg.ProblemNamespaces, s.registry)
 	}
-	var sink gate.Sink = s.cache
+	sink := s.sink()
 	if s.cfg.ChangeBudget > 0 {
-		s.budget, err = budget.New(budget.Config{Sink: s.cache, Limit: s.cfg.ChangeBudget, Logger: s.cfg.Logger, Registry: s.registry})
+		s.budget, err = budget.New(budget.Config{Sink: sink, Limit: s.cfg.ChangeBudget, Logger: s.cfg.Logger, Registry: s.registry})
 		if err != nil {
 			return err
 		}
@@ -259,6 +266,7 @@ func (s *Server) newPoller() error {
 	}
 	s.gate.Boot(maxCheckpoint, nil)
 	s.tables, err = poller.New(poller.Config{
+		Trace:  s.traceReads(),
 		Source: s.cfg.Source, Compile: s.compiler.Compile, Gate: s.gate, Origin: s.cfg.Origin,
 		Interval: s.cfg.Interval, MaxBackoff: s.cfg.MaxBackoff, ProbeInterval: ProbeInterval(s.cfg.Interval),
 		Logger: s.cfg.Logger, Metrics: poller.NewMetrics(s.registry),
@@ -307,7 +315,7 @@ func (s *Server) newRelay() error {
 	}
 	var err error
 	s.relay, err = relay.New(relay.Config{
-		Fetch: fetch, Guard: s.cfg.Guard, Cache: s.cache, Logger: s.cfg.Logger, Registerer: s.registry,
+		Fetch: fetch, Guard: s.cfg.Guard, Cache: s.cache, Sink: s.sink(), Logger: s.cfg.Logger, Registerer: s.registry,
 	})
 	if err != nil {
 		return fmt.Errorf("--upstream: %w", err)
@@ -326,7 +334,7 @@ func (s *Server) newListeners() error {
 	if err != nil {
 		return err
 	}
-	secure, err := httpserve.NewTLS(s.cfg.TLS, s.cfg.Logger)
+	secure, err := httpserve.NewTLS(s.cfg.TLS, s.cfg.Logger, s.registry)
 	if err != nil {
 		return err
 	}
