@@ -173,6 +173,10 @@ type Config struct {
 	// call the Client. nil means that nobody needs to know.
 	Sink gate.Sink
 
+	// Identity is what the client says of itself with each request: the value of the header Routesrv-Client. It is called
+	// concurrently, and must not call the Client. nil, or an empty value, sends none.
+	Identity func() string
+
 	Logger  *slog.Logger // nil means no log
 	Metrics *Metrics     // nil means none
 
@@ -282,6 +286,9 @@ func (cfg *Config) fill() {
 	}
 	if cfg.Metrics == nil {
 		cfg.Metrics = NewMetrics(nil)
+	}
+	if cfg.Identity == nil {
+		cfg.Identity = func() string { return "" }
 	}
 	if cfg.Random == nil {
 		cfg.Random = rand.Float64

@@ -63,18 +63,24 @@ func (c *Client) request(ctx context.Context, method string, u *url.URL, header 
 		return nil, failf(ReasonConnect, "%w", err)
 	}
 	req.Header = header
-	req.Header.Set("User-Agent", userAgent)
+	c.introduce(req)
 	if len(names) > 0 {
 		req.Header.Set(wire.HeaderIfNoneMatch, strings.Join(names, ", "))
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		if cause := new(url.Error); errors.As(err, &cause) {
-			err = cause.Err // the URL is said by Error
-		}
+		err = transportError(err)
 		return nil, failf(transferReason(err, ReasonConnect), "%w", err)
 	}
 	return resp, nil
+}
+
+// transportError is an error without the URL, which may have a password and which the caller says.
+func transportError(err error) error {
+	if cause := new(url.Error); errors.As(err, &cause) {
+		return cause.Err
+	}
+	return err
 }
 
 // transferReason is otherwise, unless a deadline has passed.

@@ -21,7 +21,8 @@ type server struct {
 	url  *url.URL // its path ends in /routes
 	name string   // the URL without password
 
-	status ServerStatus // guarded by Client.mu
+	status    ServerStatus // guarded by Client.mu
+	noReports time.Time    // until when it is sent no reports; guarded by Client.mu
 
 	// owned by the round
 	older       int           // polls in a row that showed a lower revision

@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"slices"
 	"time"
 
 	"github.com/routesrv/routesrv/gate"
@@ -101,6 +102,19 @@ type ServerStatus struct {
 	LastError string `json:"last_error,omitempty"`
 	// RetryAt is when a failing server is tried again. Zero if it is fine.
 	RetryAt time.Time `json:"retry_at,omitzero"`
+}
+
+// Rejected says why the client does not take the table that it was sent, in words for operators; empty if it does.
+func (s *Status) Rejected() string {
+	if s.Held != nil {
+		return "guard: " + s.Held.Detail
+	}
+	for _, server := range s.Servers {
+		if server.InUse && slices.Contains(verifyReasons, server.Reason) {
+			return string(server.Reason) + ": " + server.LastError
+		}
+	}
+	return ""
 }
 
 // loopState is the part of the status that rounds change.

@@ -84,6 +84,8 @@ func field(t *testing.T, path string) string {
 		return "routesrv"
 	case "metadata.name":
 		return "skipper-ingress-6d9f7c-x2x7z"
+	case "spec.nodeName":
+		return "node-1"
 	case "metadata.labels['topology.kubernetes.io/zone']":
 		return zone
 	}

@@ -89,7 +89,7 @@ func TestPortsAreThoseThatTheServerListensOn(t *testing.T) {
 			}
 		}
 	}
-	if diff := cmp.Diff(map[string][]int{dataPlane(t, render).Namespace: {main}, "the other replicas": {main}, "monitoring": {support}}, allowed); diff != "" {
+	if diff := cmp.Diff(map[string][]int{dataPlane(t, render).Namespace: {main}, "the other replicas": {main, support}, "monitoring": {support}}, allowed); diff != "" {
 		t.Errorf("who may reach which port (-want +manifest):\n%s", diff)
 	}
 	for label, value := range policy.Spec.PodSelector.MatchLabels {

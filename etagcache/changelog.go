@@ -61,6 +61,18 @@ func (c *changeLog) record(before, now *table.Table, order uint64) {
 	}
 }
 
+// changed returns the number of the last version in which one of the routes came, changed or went; that of the oldest version from
+// which changes are remembered if none has since.
+func (c *changeLog) changed(ids []string) uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	last := c.floor
+	for _, id := range ids {
+		last = max(last, c.last[id])
+	}
+	return last
+}
+
 // cut makes the version with the number the oldest one.
 func (c *changeLog) cut(order uint64) {
 	c.last, c.floor = make(map[string]uint64), order

@@ -134,6 +134,10 @@ type Config struct {
 	// MaxTableSends is how many of them may be sent a full table at a time; the others wait for their turn, of which each lasts a
 	// second at most. 0 means DefaultMaxTableSends.
 	MaxTableSends int
+	// Observer is told what clients show of themselves; nil means that nobody is. ObserveSent says that a table that was sent as a
+	// whole counts also for a client that has named another one.
+	Observer    Observer
+	ObserveSent bool
 	// Random is where jitter comes from: [0, 1), called concurrently. nil means math/rand.
 	Random func() float64
 }

@@ -81,11 +81,13 @@ func (c *Cache) serve(w http.ResponseWriter, r *http.Request, zone string) {
 		}
 		w.WriteHeader(d.status)
 		c.cfg.Metrics.observeResponse(d.status, x.encoding, 0)
+		x.observe(false)
 	default:
 		if x.deltas && !d.ranges && x.serveDelta() {
+			x.observe(false)
 			return
 		}
-		x.content(d.ranges)
+		x.observe(x.content(d.ranges))
 	}
 }
 
@@ -115,8 +117,8 @@ func (x *exchange) headers(etag []string) {
 	}
 }
 
-// content answers with the table, or ranges of it.
-func (x *exchange) content(ranges bool) {
+// content answers with the table, or ranges of it. It reports whether the table was sent as a whole, as far as is known.
+func (x *exchange) content(ranges bool) (whole bool) {
 	key := x.bodyKey()
 	rotation := x.cache.bodies.Rotation(key)
 	x.headers(x.etag(rotation))
@@ -133,7 +135,7 @@ func (x *exchange) content(ranges bool) {
 	if x.r.Method == http.MethodHead && !ranges {
 		x.w.WriteHeader(http.StatusOK)
 		x.cache.cfg.Metrics.observeResponse(http.StatusOK, x.encoding, 0)
-		return
+		return false
 	}
 	var status, n int
 	if ranges {
@@ -143,19 +145,21 @@ func (x *exchange) content(ranges bool) {
 		}
 	} else {
 		status = http.StatusOK
-		n = x.serveWhole(key, rotation)
+		n, whole = x.serveWhole(key, rotation)
 	}
 	x.cache.cfg.Metrics.observeResponse(status, x.encoding, n)
+	return whole
 }
 
-// serveWhole writes the body and returns the number of bytes written.
-func (x *exchange) serveWhole(key delivery.Key, rotation uint32) int {
+// serveWhole writes the body. It returns the number of bytes written, and whether they are all.
+func (x *exchange) serveWhole(key delivery.Key, rotation uint32) (n int, whole bool) {
 	body := x.cache.bodies.Begin(x.r, key, rotation)
 	out := x.newSend()
 	out.parts(x.variant.bodies[x.encoding])
 	out.flush()
-	body.End(x.r.Context(), out.finish(x.variant.size(x.encoding)))
-	return out.n
+	whole = out.finish(x.variant.size(x.encoding))
+	body.End(x.r.Context(), whole)
+	return out.n, whole
 }
 
 // serveRanges leaves the choice of ranges to net/http. The preconditions have been looked at: they are not passed on.

@@ -85,6 +85,9 @@ func (c *Cache) published(old, next *state) {
 	if next.version != old.version {
 		c.cfg.Metrics.observeTable(next.version)
 		t := next.version.table
+		if c.cfg.Observer != nil {
+			c.cfg.Observer.Published(next.version.readings.order, t.Digest(), t.Revision())
+		}
 		c.cfg.Logger.Info("table published", "routes", t.Len(), "bytes", t.Bytes(), "digest", t.Digest().String(), "revision", t.Revision(), "stale", next.stale)
 	}
 }

@@ -39,6 +39,7 @@ type stream struct {
 	has    atomic.Pointer[wire.Tag] // what the client has; nil if nothing
 	order  atomic.Uint64            // number of the version that this is
 	wrote  atomic.Pointer[state]    // of the last current event; only compared
+	ahead  bool                     // the client has a table that may be newer; owned by run
 }
 
 // watch serves /routes/watch.
@@ -60,6 +61,8 @@ func (c *Cache) watch(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer c.streams.remove(s)
+	s.observe(StreamOpened)
+	defer s.observe(StreamClosed)
 	s.begin(w)
 	if err := s.run(r.Context()); err != nil {
 		c.cfg.Metrics.StreamsDropped.Inc()
@@ -113,6 +116,8 @@ func (s *stream) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		s.ahead = waiting
+		s.observe(StreamWritten)
 		next := st.outdated
 		if waiting {
 			next = st.superseded // the next read may decide what this replica is not sure of

@@ -112,7 +112,7 @@ type Input struct {
 	Since func(id string) (time.Time, bool)
 }
 
-// Explanation is what there is to say. How many proxies have a route is no part of it: whoever knows the fleet adds that.
+// Explanation is what there is to say. Explain leaves Object.Fleet to whoever knows the fleet.
 type Explanation struct {
 	Schema string `json:"schema"`
 	Query  Query  `json:"query"`
@@ -142,6 +142,25 @@ type Object struct {
 	Services    []Service `json:"services"`
 	Hosts       []Host    `json:"hosts"`
 	Requests    []Request `json:"requests"`
+	// Fleet says how many clients have the routes; nil if nobody knows, or no route is served.
+	Fleet *Share `json:"fleet,omitempty"`
+}
+
+// Share is how many of the clients that are heard hold a table which has the routes of an object as they are now.
+type Share struct {
+	Holders int `json:"holders"`
+	Clients int `json:"clients"`
+}
+
+// Served are the ids of the routes that proxies get.
+func (o *Object) Served() []string {
+	var ids []string
+	for i := range o.Routes {
+		if s := o.Routes[i].State; s == StateServed || s == StateRefused {
+			ids = append(ids, o.Routes[i].ID)
+		}
+	}
+	return ids
 }
 
 // Problem is a problem of the object, in the words for its team.

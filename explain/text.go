@@ -96,6 +96,9 @@ func writeObject(b *bytes.Buffer, o *Object) {
 		line("problem", text)
 	}
 	writeRoutes(b, o)
+	if f := o.Fleet; f != nil {
+		line("fleet", fmt.Sprintf("%d of %s hold a table with these routes", f.Holders, count(f.Clients, "client")))
+	}
 	for i, r := range o.Requests {
 		if i == textRequests {
 			line("request", fmt.Sprintf("and %d more", len(o.Requests)-i))

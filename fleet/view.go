@@ -90,11 +90,13 @@ type Group struct {
 type Replica struct {
 	Name    string `json:"name"`              // host name, as in Client.Replica; the address if the replica did not answer
 	Address string `json:"address,omitempty"` // host:port that was asked; empty for the answering replica
-	Self    bool   `json:"self,omitempty"`    // the answering replica
-	Relay   bool   `json:"relay,omitempty"`   // it has its table from another route server
-	Table   *Table `json:"table,omitempty"`   // that it serves; nil for none, or no answer
-	Clients int    `json:"clients"`           // that it knows, before clients that several replicas know are merged
-	Full    bool   `json:"full,omitempty"`    // it knows as many clients as it can, and does not take others in
+	// Instance is random, and another one after each start.
+	Instance string `json:"instance,omitempty"`
+	Self     bool   `json:"self,omitempty"`  // the answering replica
+	Relay    bool   `json:"relay,omitempty"` // it has its table from another route server
+	Table    *Table `json:"table,omitempty"` // that it serves; nil for none, or no answer
+	Clients  int    `json:"clients"`         // that it knows, before clients that several replicas know are merged
+	Full     bool   `json:"full,omitempty"`  // it knows as many clients as it can, and does not take others in
 	// Error says why there is no answer, or only part of one. Its clients are missing then.
 	Error string `json:"error,omitempty"`
 }
@@ -153,6 +155,8 @@ type Client struct {
 	BehindVersions int     `json:"behind_versions,omitempty"`
 	BehindSeconds  float64 `json:"behind_seconds,omitempty"`
 	Reason         string  `json:"reason,omitempty"` // in state Rejected, in the words of the client
+	// Reported is when it last reported; zero if it never did. Fetched, Applied, Reason and Figures are of that time.
+	Reported time.Time `json:"reported,omitzero"`
 
 	FirstHeard      time.Time `json:"first_heard"`
 	LastHeard       time.Time `json:"last_heard"`

@@ -115,7 +115,10 @@ func (f *flags) modeFlags(p *config.Parser) {
 	p.Flag(groupMode, "mode-file", text("PATH", &c.ModeFile, ""), "File with the mode, such as a key of a mounted ConfigMap. It "+
 		"is read every second, and at once on SIGHUP. Where it has a mode, --mode does not count; what is no mode changes nothing.")
 	p.Flag(groupMode, "pod-name", text("NAME", &c.Pod, ""), "Name that the place of this data plane in the fleet follows from: "+
-		"whether it is in the share of Exec:25%, and when it may fall back. Empty means the name of the host.")
+		"whether it is in the share of Exec:25%, and when it may fall back. Empty means the name of the host. Route servers are "+
+		"told it, with the two below, for /clients.")
+	p.Flag(groupMode, "pod-namespace", text("NAME", &c.PodNamespace, ""), "Namespace of the pod.")
+	p.Flag(groupMode, "node-name", text("NAME", &c.Node, ""), "Node of the pod.")
 }
 
 func (f *flags) gateFlags(p *config.Parser) {
@@ -173,6 +176,9 @@ func (f *flags) fetchFlags(p *config.Parser) {
 		"route counts as its text and 96 bytes, the first 10,000 as their text.")
 	p.Flag(groupFetch, "lkg-file", text("PATH", &c.LKGPath, ""), "File for the last table that was verified and applied, which a "+
 		"restart serves while no route server answers. Empty keeps it in memory only.")
+	p.Flag(groupFetch, "proxy-metrics-url", text("URL", &f.sidecar.ProxyMetricsURL, sidecar.DefaultProxyMetricsURL), "Where the proxy shows its "+
+		"metrics. Every ten seconds a few sums of them are reported to the route server in use, for /clients: requests, errors, "+
+		"routes, refused routes and when it applied a table. Empty turns that off; so does a proxy without metrics.")
 	p.Flag(groupFetch, "routesrv-ca-file", text("PATH", &f.tls.CA, ""), "Authorities of the route servers' certificates, PEM, "+
 		"instead of those of the system. Read again when it changes.")
 	p.Flag(groupFetch, "routesrv-client-cert", text("PATH", &f.tls.Cert, ""), "Certificate to show to route servers, PEM. Read "+

@@ -4,12 +4,15 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"runtime"
+	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/routesrv/routesrv/dataplane"
+	"github.com/routesrv/routesrv/fleet"
 	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/internal/events"
 	"github.com/routesrv/routesrv/internal/httpserve"
@@ -59,7 +62,7 @@ func newServer(cfg *config.RouteServer, log *slog.Logger, std setup.Stdio) (*ser
 	}
 	return server.New(server.Config{
 		Events: writeEvents,
-		Source: source, Upstream: upstream, Peers: askPeers, Compile: cfg.Compile, Guard: cfg.Guard,
+		Source: source, Upstream: upstream, Peers: askPeers, PeerClients: newPeerClients(cfg), Compile: cfg.Compile, Guard: cfg.Guard,
 		Interval: cfg.Poll.Interval, MaxBackoff: cfg.Poll.MaxBackoff,
 		Address: cfg.Listen.Address, SupportAddress: cfg.Listen.SupportAddress,
 		TLS:                 tlsConfig(cfg.TLS),
@@ -119,7 +122,7 @@ func newEvents(cfg *config.RouteServer, log *slog.Logger, reg prometheus.Registe
 
 // newPeers gives what asks the other replicas for their table; nil if there are none.
 func newPeers(cfg *config.RouteServer, log *slog.Logger) (func(context.Context) (*table.Table, string, error), error) {
-	if cfg.Peers == "" {
+	if len(cfg.Peers) == 0 || len(cfg.Upstream.URLs) > 0 {
 		return nil, nil
 	}
 	u := cfg.Upstream
@@ -128,10 +131,21 @@ func newPeers(cfg *config.RouteServer, log *slog.Logger) (func(context.Context) 
 		return nil, fmt.Errorf("--upstream-ca-file, --upstream-client-cert, --upstream-client-key: %w", err)
 	}
 	asked := peers.Config{
-		URL: cfg.Peers, MaxBytes: u.MaxBytes, Memory: setup.MemoryLimit(), Logger: log.With("component", "peers"),
+		URLs: cfg.Peers, MaxBytes: u.MaxBytes, Memory: setup.MemoryLimit(), Logger: log.With("component", "peers"),
 		Transport: func(address string) (http.RoundTripper, error) { return setup.NewTransportTo(address, files, log) },
 	}
 	return func(ctx context.Context) (*table.Table, string, error) { return peers.Table(ctx, asked) }, nil
+}
+
+// newPeerClients gives what asks the other replicas for their clients, at the port of our own support listener; nil if there are none.
+func newPeerClients(cfg *config.RouteServer) func(context.Context) []fleet.Answer {
+	_, text, err := net.SplitHostPort(cfg.Listen.SupportAddress)
+	port, err2 := strconv.Atoi(text)
+	if err != nil || err2 != nil || len(cfg.Peers) == 0 {
+		return nil
+	}
+	asked := peers.ClientsConfig{URLs: cfg.Peers, Port: port}
+	return func(ctx context.Context) []fleet.Answer { return peers.Clients(ctx, asked) }
 }
 
 // setProfileRates sets the rates of the runtime; zero leaves them as they are.

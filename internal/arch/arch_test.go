@@ -68,23 +68,24 @@ var allowed = map[string][]string{
 	"dataplane":                               {"eskip", "gate", "guard", "internal/durable", "internal/pace", "internal/proxysafe", "table", "internal/wire"},
 
 	// parts and assembly: join producers into what the binaries run
-	"shadowdiff/page":    {"shadowdiff"},
-	"match/report":       {"eskip", "match", "shadowdiff"},
-	"internal/httpserve": {"guard", "internal/durable", "table"},
-	"internal/claims":    {"etagcache", "table"},
-	"internal/relay":     {"dataplane", "etagcache", "gate", "guard", "internal/claims", "table"},
-	"internal/peers":     {"dataplane", "gate", "guard", "table", "internal/wire"},
+	"shadowdiff/page":       {"shadowdiff"},
+	"match/report":          {"eskip", "match", "shadowdiff"},
+	"internal/httpserve":    {"guard", "internal/durable", "table"},
+	"internal/claims":       {"etagcache", "table"},
+	"internal/proxymetrics": {"fleet"},
+	"internal/relay":        {"dataplane", "etagcache", "gate", "guard", "internal/claims", "table"},
+	"internal/peers":        {"dataplane", "fleet", "gate", "guard", "table", "internal/wire"},
 
 	"internal/httpserve/guardpage": {"eskip", "guard", "internal/httpserve", "shadowdiff", "shadowdiff/page", "table"},
 
 	"internal/server": {
-		"internal/budget", "compile", "dataplane", "eskip", "etagcache", "explain", "gate", "guard", "internal/httpserve", "internal/httpserve/guardpage", "internal/audit", "internal/durable", "kube", "match", "match/report", "poller",
-		"internal/relay", "table",
+		"internal/budget", "compile", "dataplane", "eskip", "etagcache", "explain", "fleet", "gate", "guard", "internal/httpserve", "internal/httpserve/guardpage", "internal/audit", "internal/durable", "kube", "match", "match/report", "poller",
+		"internal/relay", "internal/wire", "table",
 	},
 	"internal/events":    {"compile", "kube"},
 	"internal/admission": {"compile", "internal/httpserve", "internal/pace", "kube", "poller"},
 	"internal/sidecar": {
-		"internal/budget", "compile", "dataplane", "eskip", "etagcache", "gate", "guard", "internal/claims", "internal/httpserve", "internal/httpserve/guardpage", "internal/audit", "internal/durable", "poller", "rollout",
+		"internal/budget", "compile", "dataplane", "eskip", "etagcache", "fleet", "gate", "guard", "internal/claims", "internal/httpserve", "internal/httpserve/guardpage", "internal/audit", "internal/durable", "internal/proxymetrics", "poller", "rollout",
 		"shadowdiff", "shadowdiff/page", "table",
 	},
 	"internal/config": {"compile", "dataplane", "eskip", "guard", "kube", "poller", "internal/proxysafe"},
@@ -98,7 +99,7 @@ var allowed = map[string][]string{
 	// binaries
 	"cmd/dataplane-client": {"internal/config", "dataplane", "rollout", "internal/setup", "internal/sidecar"},
 	"cmd/kubectl-routesrv": {"internal/cli", "internal/plugin", "internal/version"},
-	"cmd/routesrv":         {"compile", "internal/admission", "internal/cli", "internal/config", "internal/events", "dataplane", "eskip", "explain", "kube", "match", "match/report", "internal/httpserve", "internal/peers", "poller", "internal/server", "internal/setup", "shadowdiff", "shadowdiff/page", "internal/source/tables", "table"},
+	"cmd/routesrv":         {"compile", "internal/admission", "internal/cli", "internal/config", "internal/events", "dataplane", "eskip", "explain", "fleet", "kube", "match", "match/report", "internal/httpserve", "internal/peers", "poller", "internal/server", "internal/setup", "shadowdiff", "shadowdiff/page", "internal/source/tables", "table"},
 
 	// aside: only tests use these
 	"internal/fixture":      {"compile", "eskip"},
@@ -148,7 +149,7 @@ var rows = []struct {
 	{"producers", []string{
 		"internal/source/cluster", "internal/source/manifests", "internal/source/filterdir", "internal/source/tables", "poller", "dataplane", "internal/claims",
 	}},
-	{"parts", []string{"internal/relay", "internal/httpserve", "internal/config", "internal/events", "internal/peers", "shadowdiff/page", "match/report", "internal/forward"}},
+	{"parts", []string{"internal/relay", "internal/httpserve", "internal/config", "internal/events", "internal/peers", "internal/proxymetrics", "shadowdiff/page", "match/report", "internal/forward"}},
 	{"pages", []string{"internal/httpserve/guardpage", "internal/cli"}},
 	{"assembly", []string{"internal/setup", "internal/admission", "internal/server", "internal/sidecar", "internal/plugin"}},
 	{"binaries", []string{"cmd/routesrv", "cmd/dataplane-client", "cmd/kubectl-routesrv"}},

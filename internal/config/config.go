@@ -48,9 +48,9 @@ type RouteServer struct {
 	RequestFilters []*eskip.Filter
 	Shards         Shards
 	Log            Log
-	// Peers is the URL under which the other replicas answer, http(s)://HOST:PORT, where each address of the host is one; empty if
-	// nobody is to be asked. It is empty in a relay. Its certificates are those of Upstream.
-	Peers string
+	// Peers are the URLs under which the other replicas answer, http(s)://HOST:PORT, where each address of the host is one; empty if
+	// nobody is to be asked. Its certificates are those of Upstream.
+	Peers []string
 	// Events says that problems are written as Kubernetes Events, and EventsNamespace where the Lease is for which the replicas
 	// compete. Events is false without a Kubernetes API to write to.
 	Events          bool

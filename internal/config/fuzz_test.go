@@ -65,8 +65,10 @@ func check(t *testing.T, args []string, env config.Env) {
 	if c.Listen.Address == "" || c.Poll.Interval <= 0 || c.Poll.MaxBackoff < c.Poll.Interval || c.Listen.ShutdownTimeout <= 0 {
 		t.Errorf("%+v is outside of the limits", c)
 	}
-	if u, err := url.Parse(c.Peers); err != nil || c.Peers != "" && (u.Hostname() == "" || u.Port() == "") {
-		t.Errorf("peers %q: error %v", c.Peers, err)
+	for _, one := range c.Peers {
+		if u, err := url.Parse(one); err != nil || u.Hostname() == "" || u.Port() == "" {
+			t.Errorf("peers %q: error %v", one, err)
+		}
 	}
 	if c.TLS.Enable && (len(c.TLS.CertFiles) == 0 || len(c.TLS.CertFiles) != len(c.TLS.KeyFiles)) {
 		t.Errorf("TLS %+v without a certificate", c.TLS)

@@ -8,39 +8,46 @@ import (
 	"strings"
 )
 
+// maxPeers is how many names there may be.
+const maxPeers = 16
+
 // peersFiles are the flags of --upstream that are for --peers, too.
 var peersFiles = []string{"upstream-ca-file", "upstream-client-cert", "upstream-client-key"}
 
 // Peers adds the flag of the other replicas. The parser must have the flags of a route server and of a relay.
 func (p *Parser) Peers(c *RouteServer) {
 	g := p.group(GroupUpstream)
-	g.own("peers", checked("HOST:PORT", &c.Peers, "", func(s string) (err error) {
-		if s != "" {
-			_, err = peersURL(s, "http")
+	g.own("peers", parsed("HOST:PORT", &c.Peers, "", func(s string) (list []string, err error) {
+		for one := range strings.SplitSeq(s, ",") {
+			if one = strings.TrimSpace(one); one == "" {
+				continue
+			}
+			if _, err := peersURL(one, "http"); err != nil {
+				return nil, err
+			}
+			list = append(list, one)
 		}
-		return err
+		if len(list) > maxPeers {
+			return nil, fmt.Errorf("want at most %d, separated by commas", maxPeers)
+		}
+		return list, nil
 	}), "The other replicas, as HOST:PORT or as a URL, such as routesrv-peers:9090 for a headless Service: each address of the host "+
-		"is one. A replica that starts without a checkpoint compares its first table with theirs. Without a scheme it is https "+
-		"if the main listener has TLS, else http. Empty: nobody is asked.")
+		"is one. A list with commas has the Services of relays, too. A replica that starts without a checkpoint compares its first "+
+		"table with theirs, and /clients shows their clients: they are asked for those at the port of --support-listener. Without a "+
+		"scheme it is https if the main listener has TLS, else http. Empty: nobody is asked.")
 	p.check(func() { p.checkPeers(c) })
 }
 
-// checkPeers makes the value a URL.
+// checkPeers makes the values URLs.
 func (p *Parser) checkPeers(c *RouteServer) {
-	switch {
-	case c.Peers == "":
-		return
-	case len(c.Upstream.URLs) > 0:
-		p.warn("peers", "has no effect with --upstream, whose table is served as it is")
-		c.Peers = ""
-		return
-	}
 	scheme := "http"
 	if c.TLS.Enable {
 		scheme = "https"
 	}
-	if u, err := peersURL(c.Peers, scheme); err == nil { // else it was refused already
-		c.Peers = u
+	for i, one := range c.Peers {
+		if u, err := peersURL(one, scheme); err == nil { // else it was refused already
+			c.Peers[i] = u
+		}
 	}
 }
 

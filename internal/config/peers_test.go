@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -13,17 +14,18 @@ func TestPeersAreAURL(t *testing.T) {
 	for _, test := range []struct {
 		value string
 		with  []string
-		want  string
+		want  []string
 	}{
-		{"", nil, ""},
-		{"routesrv-peers:9090", nil, "http://routesrv-peers:9090"},
-		{"routesrv-peers:9090", tls, "https://routesrv-peers:9090"},
-		{"http://routesrv-peers:9090/", tls, "http://routesrv-peers:9090"},
-		{"https://routesrv-peers.routesrv.svc:9090", nil, "https://routesrv-peers.routesrv.svc:9090"},
-		{"[fd00::1]:9090", nil, "http://[fd00::1]:9090"},
+		{"", nil, nil},
+		{"routesrv-peers:9090", nil, []string{"http://routesrv-peers:9090"}},
+		{"routesrv-peers:9090", tls, []string{"https://routesrv-peers:9090"}},
+		{"http://routesrv-peers:9090/", tls, []string{"http://routesrv-peers:9090"}},
+		{"https://routesrv-peers.routesrv.svc:9090", nil, []string{"https://routesrv-peers.routesrv.svc:9090"}},
+		{"[fd00::1]:9090", nil, []string{"http://[fd00::1]:9090"}},
+		{"a:1, https://relays:2,", nil, []string{"http://a:1", "https://relays:2"}},
 	} {
 		c, warnings := parse(t, config.Env{}, append(test.with, "--peers="+test.value)...)
-		if c.Peers != test.want || len(warnings) != 0 {
+		if !slices.Equal(c.Peers, test.want) || len(warnings) != 0 {
 			t.Errorf("--peers=%s with %q: %q, warnings %q; want %q", test.value, test.with, c.Peers, warnings, test.want)
 		}
 	}
@@ -31,9 +33,8 @@ func TestPeersAreAURL(t *testing.T) {
 
 func TestPeersOfARelay(t *testing.T) {
 	c, got := relay(t, "--upstream=http://a", "--peers=b:9090")
-	want := []string{"--peers: has no effect with --upstream, whose table is served as it is"}
-	if diff := cmp.Diff(want, got); diff != "" || c.Peers != "" {
-		t.Errorf("peers %q, warnings (-want +got):\n%s", c.Peers, diff)
+	if len(got) != 0 || !slices.Equal(c.Peers, []string{"http://b:9090"}) {
+		t.Errorf("peers %q, warnings %q: a relay asks other relays for their clients", c.Peers, got)
 	}
 }
 

@@ -332,7 +332,7 @@ func serveSamples() map[string]sample {
 		"transport":            one("stream", dataplane.Stream, func(c *config.RouteServer) any { return c.Upstream.Follow }),
 		"full-fetch-interval":  one("2h", 2*time.Hour, func(c *config.RouteServer) any { return c.Upstream.FullEvery }),
 		"fetch-timeout":        one("5s", 5*time.Second, func(c *config.RouteServer) any { return c.Upstream.Timeout }),
-		"peers":                one("peers:9090", "http://peers:9090", func(c *config.RouteServer) any { return c.Peers }),
+		"peers":                one("peers:9090", []string{"http://peers:9090"}, func(c *config.RouteServer) any { return c.Peers }),
 		"max-table-bytes":      one("99", int64(99), func(c *config.RouteServer) any { return c.Upstream.MaxBytes }),
 		"upstream-ca-file":     one("f", "f", func(c *config.RouteServer) any { return c.Upstream.CAFile }),
 		"upstream-client-cert": one("f", "f", func(c *config.RouteServer) any { return c.Upstream.CertFile }, "--upstream-client-key=k"),

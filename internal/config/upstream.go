@@ -80,7 +80,7 @@ func (p *Parser) checkUpstream(c *RouteServer) {
 			case o.group != GroupUpstream || o.name == "peers" || !p.given(o.name):
 			case !slices.Contains(peersFiles, o.name):
 				p.warn(o.name, "has no effect without --upstream")
-			case c.Peers == "":
+			case len(c.Peers) == 0:
 				p.warn(o.name, "has no effect without --upstream or --peers")
 			}
 		}

@@ -192,6 +192,8 @@ func (p *Pod) field(path string) (string, error) {
 		return p.cfg.Pod.Namespace, nil
 	case "metadata.uid":
 		return string(p.cfg.Pod.UID), nil
+	case "spec.nodeName":
+		return p.cfg.Pod.Spec.NodeName, nil
 	case "status.podIP":
 		return p.cfg.IP.String(), nil
 	}

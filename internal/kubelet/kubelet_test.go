@@ -398,7 +398,7 @@ func TestWhatIsNotImitatedIsRefused(t *testing.T) {
 		{"emptyDir: {}", "hostPath: {path: /}", "HostPath"},
 		{"emptyDir: {}", "emptyDir: {medium: Memory}", "Medium"},
 		{"readOnly: true}", "subPath: x}", "SubPath"},
-		{"fieldPath: metadata.name", "fieldPath: spec.nodeName", "spec.nodeName"},
+		{"fieldPath: metadata.name", "fieldPath: status.hostIP", "status.hostIP"},
 		{"httpGet: {path: /health, port: http, scheme: HTTP}", "tcpSocket: {port: 1}", "none by HTTP"},
 		{"port: http, scheme: HTTP", "port: http, scheme: HTTPS", "HTTPS"},
 		{"port: http, scheme: HTTP", "port: http, scheme: HTTP, host: elsewhere", "Host"},

@@ -1,4 +1,4 @@
-// Package peers asks the other replicas of a route server what they serve.
+// Package peers asks the other replicas of a route server what they serve, and which clients they know.
 //
 // A replica that starts without a checkpoint has nothing to compare its first table with: whatever it reads, a guard without a served
 // table lets it pass. [Table] gives it the table of a peer to compare with.
@@ -20,6 +20,7 @@
 package peers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,10 +64,10 @@ type Resolver interface {
 
 // Config says who the peers are. URL and Transport are required.
 type Config struct {
-	// URL is http://HOST:PORT or https://HOST:PORT. All addresses of the host are peers, such as those of a headless Service.
-	URL string
+	// URLs are http://HOST:PORT or https://HOST:PORT. All addresses of the hosts are peers, such as those of a headless Service.
+	URLs []string
 	// Transport makes the requests to one peer: it connects to the address, HOST:PORT, whatever the URL of a request says. So
-	// certificates are verified for the host of URL. Idle connections are closed at the end.
+	// certificates are verified for the host of its URL. Idle connections are closed at the end.
 	Transport func(address string) (http.RoundTripper, error)
 
 	// Resolver is net.DefaultResolver if it is nil.
@@ -84,28 +85,51 @@ type Config struct {
 // Table returns the table that the peers serve, and the address of the one that gave it. The error wraps ErrNoPeer or ErrNoTable, or
 // says why the peers are not known.
 func Table(ctx context.Context, cfg Config) (t *table.Table, from string, err error) {
-	u, err := parse(cfg.URL)
-	if err != nil {
-		return nil, "", err
-	}
 	if cfg.Timeout == 0 {
 		cfg.Timeout = DefaultTimeout
 	}
 	ctx, cancel := context.WithTimeout(ctx, cfg.Timeout)
 	defer cancel()
-	addresses, err := cfg.addresses(ctx, u.Hostname())
+	peers, err := cfg.find(ctx)
 	if err != nil {
 		return nil, "", err
 	}
-	answers := make([]peerAnswer, len(addresses))
+	answers := make([]peerAnswer, len(peers))
 	var all sync.WaitGroup
-	for i, a := range addresses {
-		all.Go(func() {
-			answers[i] = cfg.ask(ctx, u, net.JoinHostPort(a.String(), u.Port()), int64(len(addresses)))
-		})
+	for i, p := range peers {
+		all.Go(func() { answers[i] = cfg.ask(ctx, p.url, p.address, int64(len(peers))) })
 	}
 	all.Wait()
 	return cfg.best(answers)
+}
+
+// peer is one address of one of the URLs.
+type peer struct {
+	url     *url.URL
+	address string // HOST:PORT
+}
+
+// find returns the addresses of all URLs, at most maxPeers. A name without an address is an error if no other has one.
+func (cfg *Config) find(ctx context.Context) (peers []peer, err error) {
+	var failed []error
+	for _, text := range cfg.URLs {
+		u, err := parse(text)
+		if err != nil {
+			return nil, err
+		}
+		addresses, err := cfg.addresses(ctx, u.Hostname(), maxPeers)
+		if err != nil {
+			failed = append(failed, err)
+			continue
+		}
+		for _, a := range addresses {
+			peers = append(peers, peer{u, net.JoinHostPort(a.String(), u.Port())})
+		}
+	}
+	if len(peers) == 0 {
+		return nil, cmp.Or(errors.Join(failed...), ErrNoPeer)
+	}
+	return peers[:min(len(peers), maxPeers)], nil
 }
 
 // parse checks the URL.
@@ -120,8 +144,8 @@ func parse(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// addresses returns those of the peers, sorted.
-func (cfg *Config) addresses(ctx context.Context, host string) ([]netip.Addr, error) {
+// addresses returns those of the peers, sorted, at most so many.
+func (cfg *Config) addresses(ctx context.Context, host string, most int) ([]netip.Addr, error) {
 	own := cfg.Own
 	if own == nil {
 		var err error
@@ -151,7 +175,7 @@ func (cfg *Config) addresses(ctx context.Context, host string) ([]netip.Addr, er
 	}
 	slices.SortFunc(addresses, netip.Addr.Compare)
 	addresses = slices.Compact(addresses)
-	return addresses[:min(len(addresses), maxPeers)], nil
+	return addresses[:min(len(addresses), most)], nil
 }
 
 // interfaces returns the addresses of this machine.

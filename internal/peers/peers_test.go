@@ -32,8 +32,8 @@ const (
 	own  = "10.2.0.1"
 )
 
-// fleet resolves the name to addresses and has a handler for each.
-type fleet struct {
+// replicas resolves the name to addresses and has a handler for each.
+type replicas struct {
 	handlers  map[string]http.Handler // by address
 	addresses []string                // nil means those of handlers and our own
 	err       error                   // of the resolver
@@ -42,7 +42,7 @@ type fleet struct {
 	connected chan string
 }
 
-func (f *fleet) LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error) {
+func (f *replicas) LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error) {
 	if network != "ip" || host != name {
 		return nil, fmt.Errorf("asked for %s %s", network, host)
 	}
@@ -64,11 +64,11 @@ func (f *fleet) LookupNetIP(ctx context.Context, network, host string) ([]netip.
 	return out, f.err
 }
 
-// table asks the fleet, with sockets in memory.
-func (f *fleet) table(ctx context.Context, change func(*peers.Config)) (*table.Table, string, error) {
+// table asks the replicas, with sockets in memory.
+func (f *replicas) table(ctx context.Context, change func(*peers.Config)) (*table.Table, string, error) {
 	f.connected = make(chan string, 100)
 	cfg := peers.Config{
-		URL: "http://" + name + ":9090", Resolver: f, Own: []netip.Addr{netip.MustParseAddr(own)},
+		URLs: []string{"http://" + name + ":9090"}, Resolver: f, Own: []netip.Addr{netip.MustParseAddr(own)},
 		Transport: func(address string) (http.RoundTripper, error) {
 			f.connected <- address
 			host, _, _ := net.SplitHostPort(address)
@@ -148,76 +148,76 @@ func refusing() http.Handler {
 func TestPeers(t *testing.T) {
 	type handlers = map[string]http.Handler
 	for _, test := range []struct {
-		name  string
-		fleet func(t *testing.T) *fleet
-		from  string // "" if there is an error
-		err   error
-		says  []string
-		asked int
-		takes time.Duration
+		name     string
+		replicas func(t *testing.T) *replicas
+		from     string // "" if there is an error
+		err      error
+		says     []string
+		asked    int
+		takes    time.Duration
 	}{
-		{name: "nobody", fleet: func(*testing.T) *fleet {
-			return &fleet{err: &net.DNSError{Err: "no such host", Name: name, IsNotFound: true}}
+		{name: "nobody", replicas: func(*testing.T) *replicas {
+			return &replicas{err: &net.DNSError{Err: "no such host", Name: name, IsNotFound: true}}
 		}, err: peers.ErrNoPeer, says: []string{"no other replica: " + name + " has no address"}},
-		{name: "only we", fleet: func(*testing.T) *fleet { return &fleet{} }, err: peers.ErrNoPeer, says: []string{"only our own address"}},
-		{name: "we as an address of IPv6", fleet: func(*testing.T) *fleet {
-			return &fleet{addresses: []string{"::ffff:" + own}}
+		{name: "only we", replicas: func(*testing.T) *replicas { return &replicas{} }, err: peers.ErrNoPeer, says: []string{"only our own address"}},
+		{name: "we as an address of IPv6", replicas: func(*testing.T) *replicas {
+			return &replicas{addresses: []string{"::ffff:" + own}}
 		}, err: peers.ErrNoPeer},
-		{name: "the name server fails", fleet: func(*testing.T) *fleet {
-			return &fleet{err: &net.DNSError{Err: "server misbehaving", Name: name, IsTemporary: true}}
+		{name: "the name server fails", replicas: func(*testing.T) *replicas {
+			return &replicas{err: &net.DNSError{Err: "server misbehaving", Name: name, IsTemporary: true}}
 		}, says: []string{"resolve the peers: ", "server misbehaving"}},
-		{name: "the name server is silent", fleet: func(*testing.T) *fleet { return &fleet{wait: true} },
+		{name: "the name server is silent", replicas: func(*testing.T) *replicas { return &replicas{wait: true} },
 			err: context.DeadlineExceeded, takes: peers.DefaultTimeout},
-		{name: "one", fleet: func(t *testing.T) *fleet {
-			return &fleet{handlers: handlers{"10.2.0.2": serving(t, newTable(t, 5, "a")).Handler()}}
+		{name: "one", replicas: func(t *testing.T) *replicas {
+			return &replicas{handlers: handlers{"10.2.0.2": serving(t, newTable(t, 5, "a")).Handler()}}
 		}, from: "10.2.0.2:9090", asked: 1},
-		{name: "one by IPv6, named twice", fleet: func(t *testing.T) *fleet {
-			return &fleet{addresses: []string{"fd00::2", "fd00::2"}, handlers: handlers{"fd00::2": serving(t, newTable(t, 5, "a")).Handler()}}
+		{name: "one by IPv6, named twice", replicas: func(t *testing.T) *replicas {
+			return &replicas{addresses: []string{"fd00::2", "fd00::2"}, handlers: handlers{"fd00::2": serving(t, newTable(t, 5, "a")).Handler()}}
 		}, from: "[fd00::2]:9090", asked: 1},
-		{name: "the newest", fleet: func(t *testing.T) *fleet {
-			return &fleet{handlers: handlers{
+		{name: "the newest", replicas: func(t *testing.T) *replicas {
+			return &replicas{handlers: handlers{
 				"10.2.0.2": serving(t, newTable(t, 5, "a")).Handler(), "10.2.0.3": serving(t, newTable(t, 9, "b")).Handler(),
 				"10.2.0.4": serving(t, newTable(t, 7, "c")).Handler(),
 			}}
 		}, from: "10.2.0.3:9090", asked: 3},
-		{name: "the first of equals", fleet: func(t *testing.T) *fleet {
-			return &fleet{handlers: handlers{
+		{name: "the first of equals", replicas: func(t *testing.T) *replicas {
+			return &replicas{handlers: handlers{
 				"10.2.0.10": serving(t, newTable(t, 5, "a")).Handler(), "10.2.0.9": serving(t, newTable(t, 5, "b")).Handler(),
 			}}
 		}, from: "10.2.0.9:9090", asked: 2},
-		{name: "not one that has only a checkpoint", fleet: func(t *testing.T) *fleet {
-			return &fleet{handlers: handlers{
+		{name: "not one that has only a checkpoint", replicas: func(t *testing.T) *replicas {
+			return &replicas{handlers: handlers{
 				"10.2.0.2": stale(t, newTable(t, 9, "a")), "10.2.0.3": serving(t, newTable(t, 5, "b")).Handler(),
 			}}
 		}, from: "10.2.0.3:9090", says: []string{"10.2.0.2:9090: its table is from a checkpoint"}, asked: 2},
-		{name: "one that holds another back", fleet: func(t *testing.T) *fleet {
+		{name: "one that holds another back", replicas: func(t *testing.T) *replicas {
 			c := serving(t, newTable(t, 5, "a"))
 			c.Begin()(nil, table.Read{Oldest: 6, Newest: 6, Consistent: true, Held: true, At: time.Now()})
-			return &fleet{handlers: handlers{"10.2.0.2": c.Handler()}}
+			return &replicas{handlers: handlers{"10.2.0.2": c.Handler()}}
 		}, from: "10.2.0.2:9090", asked: 1},
-		{name: "one lies", fleet: func(t *testing.T) *fleet {
-			return &fleet{handlers: handlers{"10.2.0.2": liar(t, 9), "10.2.0.3": serving(t, newTable(t, 5, "b")).Handler()}}
+		{name: "one lies", replicas: func(t *testing.T) *replicas {
+			return &replicas{handlers: handlers{"10.2.0.2": liar(t, 9), "10.2.0.3": serving(t, newTable(t, 5, "b")).Handler()}}
 		}, from: "10.2.0.3:9090", says: []string{"10.2.0.2:9090: ", "text has digest"}, asked: 2},
-		{name: "one hangs", fleet: func(t *testing.T) *fleet {
-			return &fleet{handlers: handlers{"10.2.0.2": hanging(), "10.2.0.3": serving(t, newTable(t, 5, "b")).Handler()}}
+		{name: "one hangs", replicas: func(t *testing.T) *replicas {
+			return &replicas{handlers: handlers{"10.2.0.2": hanging(), "10.2.0.3": serving(t, newTable(t, 5, "b")).Handler()}}
 		}, from: "10.2.0.3:9090", says: []string{"10.2.0.2:9090: "}, asked: 2, takes: peers.DefaultTimeout},
-		{name: "one has an empty table", fleet: func(t *testing.T) *fleet {
-			return &fleet{handlers: handlers{"10.2.0.2": serving(t, newTable(t, 9)).Handler()}}
+		{name: "one has an empty table", replicas: func(t *testing.T) *replicas {
+			return &replicas{handlers: handlers{"10.2.0.2": serving(t, newTable(t, 9)).Handler()}}
 		}, err: peers.ErrNoTable, says: []string{"10.2.0.2:9090: the table has no route"}, asked: 1},
-		{name: "one would end proxies", fleet: func(t *testing.T) *fleet {
+		{name: "one would end proxies", replicas: func(t *testing.T) *replicas {
 			tab, err := table.New([]table.Route{{ID: "a", Text: `a: * -> admissionControl("a", "active", "0s") -> <shunt>;`}}, 1, time.Now())
 			if err != nil {
 				t.Fatal(err)
 			}
-			return &fleet{handlers: handlers{"10.2.0.2": serving(t, tab).Handler()}}
+			return &replicas{handlers: handlers{"10.2.0.2": serving(t, tab).Handler()}}
 		}, err: peers.ErrNoTable, says: []string{"admissionControl"}, asked: 1},
-		{name: "all refuse", fleet: func(t *testing.T) *fleet {
-			return &fleet{handlers: handlers{"10.2.0.2": refusing(), "10.2.0.3": replica(t).Handler(), "10.2.0.4": nil}}
+		{name: "all refuse", replicas: func(t *testing.T) *replicas {
+			return &replicas{handlers: handlers{"10.2.0.2": refusing(), "10.2.0.3": replica(t).Handler(), "10.2.0.4": nil}}
 		}, err: peers.ErrNoTable, asked: 3, says: []string{
 			"no other replica has a table to compare with", "10.2.0.2:9090: ", "status 403", "10.2.0.3:9090: ", "no table yet", "10.2.0.4:9090: ", "refused",
 		}},
-		{name: "many", fleet: func(t *testing.T) *fleet {
-			f := &fleet{handlers: handlers{}}
+		{name: "many", replicas: func(t *testing.T) *replicas {
+			f := &replicas{handlers: handlers{}}
 			for i := range 30 {
 				f.handlers[fmt.Sprintf("10.2.1.%d", i)] = refusing()
 			}
@@ -226,7 +226,7 @@ func TestPeers(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := test.fleet(t)
+				f := test.replicas(t)
 				var log bytes.Buffer
 				start := time.Now()
 				tab, from, err := f.table(t.Context(), func(c *peers.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
@@ -254,7 +254,7 @@ func TestPeers(t *testing.T) {
 
 func TestTableIsThatOfThePeer(t *testing.T) {
 	want := newTable(t, 5, "a", "b")
-	f := &fleet{handlers: map[string]http.Handler{"10.2.0.2": serving(t, want).Handler()}}
+	f := &replicas{handlers: map[string]http.Handler{"10.2.0.2": serving(t, want).Handler()}}
 	got, _, err := f.table(t.Context(), nil)
 	if err != nil || got.Digest() != want.Digest() || got.Revision() != 5 {
 		t.Errorf("table %v, error %v", got, err)
@@ -263,12 +263,12 @@ func TestTableIsThatOfThePeer(t *testing.T) {
 
 func TestConfigIsChecked(t *testing.T) {
 	for _, u := range []string{"", "routesrv-peers:9090", "http://routesrv-peers", "ftp://a:1", "http://a:1/x", "http://:1", "http://u:secret@\x00"} {
-		f := &fleet{}
-		if _, _, err := f.table(t.Context(), func(c *peers.Config) { c.URL = u }); err == nil || strings.Contains(err.Error(), "secret") {
+		f := &replicas{}
+		if _, _, err := f.table(t.Context(), func(c *peers.Config) { c.URLs = []string{u} }); err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%q: error %v", u, err)
 		}
 	}
-	f := &fleet{handlers: map[string]http.Handler{"10.2.0.2": refusing()}}
+	f := &replicas{handlers: map[string]http.Handler{"10.2.0.2": refusing()}}
 	broken := errors.New("no certificate")
 	_, _, err := f.table(t.Context(), func(c *peers.Config) {
 		c.Transport = func(string) (http.RoundTripper, error) { return nil, broken }
@@ -276,7 +276,7 @@ func TestConfigIsChecked(t *testing.T) {
 	if !errors.Is(err, broken) || !errors.Is(err, peers.ErrNoTable) {
 		t.Errorf("error %v", err)
 	}
-	small := &fleet{handlers: map[string]http.Handler{"10.2.0.2": serving(t, newTable(t, 5, "a", "b")).Handler()}}
+	small := &replicas{handlers: map[string]http.Handler{"10.2.0.2": serving(t, newTable(t, 5, "a", "b")).Handler()}}
 	if _, _, err := small.table(t.Context(), func(c *peers.Config) { c.MaxBytes = 10 }); !errors.Is(err, peers.ErrNoTable) || !strings.Contains(err.Error(), "more than 10 bytes") {
 		t.Errorf("a table beyond the limit: error %v", err)
 	}
@@ -286,7 +286,7 @@ func TestConfigIsChecked(t *testing.T) {
 func TestOwnAddressesAreThoseOfTheInterfaces(t *testing.T) {
 	s := httptest.NewServer(serving(t, newTable(t, 5, "a")).Handler())
 	defer s.Close()
-	cfg := peers.Config{URL: s.URL, Transport: func(address string) (http.RoundTripper, error) {
+	cfg := peers.Config{URLs: []string{s.URL}, Transport: func(address string) (http.RoundTripper, error) {
 		return &http.Transport{DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, network, address)
 		}}, nil

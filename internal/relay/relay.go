@@ -124,6 +124,9 @@ func (r *Relay) Status() gate.Progress { return r.client.Progress() }
 // Upstream gives the state of the client.
 func (r *Relay) Upstream() dataplane.Status { return r.client.Status() }
 
+// Report sends a report to the server above; see [dataplane.Client.Report].
+func (r *Relay) Report(ctx context.Context, body []byte) error { return r.client.Report(ctx, body) }
+
 // ask asks the route server that a client has in use.
 func ask(c *dataplane.Client) func(context.Context, table.Digest, uint64) (claims.Opinion, error) {
 	return func(ctx context.Context, digest table.Digest, revision uint64) (claims.Opinion, error) {

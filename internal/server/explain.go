@@ -35,6 +35,7 @@ func (s *Server) serveExplain(w http.ResponseWriter, r *http.Request) {
 		in.Compiler = c
 		e = explain.Explain(in, query)
 	})
+	s.addShares(e)
 	status := http.StatusOK
 	if e.Result == explain.NotFound {
 		status = http.StatusNotFound
@@ -45,6 +46,20 @@ func (s *Server) serveExplain(w http.ResponseWriter, r *http.Request) {
 		encoder.SetEscapeHTML(false)
 		return encoder.Encode(e)
 	}, func(b *bytes.Buffer) error { return e.WriteText(b) })
+}
+
+// addShares says how many clients have the routes. The clients of the peers are not asked: it is the share of this replica.
+func (s *Server) addShares(e *explain.Explanation) {
+	for i := range e.Objects {
+		o := &e.Objects[i]
+		ids := o.Served()
+		if len(ids) == 0 {
+			continue
+		}
+		if holders, live := s.clients.Share(s.cache.Changed(ids)); live > 0 {
+			o.Fleet = &explain.Share{Holders: holders, Clients: live}
+		}
+	}
 }
 
 // explainQuery reads the parameters: one of an object, a route and a host.

@@ -38,6 +38,8 @@ func (s *Server) mainEndpoints() []httpserve.Endpoint {
 			Does: "the table: eskip, one route a line, sorted by id; 404 before the first one"},
 		{Path: "/routes/{zone}", Methods: get, ChecksMethods: true, Handler: routes,
 			Does: "the table for proxies of one zone: a route with at least three endpoints there has only those; an unknown zone is the full table"},
+		{Path: "/clients", Methods: []string{http.MethodPost}, Handler: http.HandlerFunc(s.serveReport),
+			Does: "takes the [report](fleet.md#reports) of a client, JSON of at most 4 KiB: 204; 400 for one that is not well-formed, 503 if there is no room for another client"},
 		{Path: "/health", Handler: http.HandlerFunc(s.health), Does: "204 once there is a table, and for ever; before that 503"},
 	}
 	if s.cfg.MaxStreams > 0 {

@@ -44,6 +44,10 @@ func (s *Server) runTables(ctx context.Context) error {
 			}
 		})
 	}
+	beside.Go(func() { s.clients.Run(ctx) })
+	if s.relay != nil {
+		beside.Go(func() { s.reportUp(ctx) })
+	}
 	if s.budget != nil {
 		beside.Go(func() { s.budget.Run(ctx) })
 	}

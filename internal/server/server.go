@@ -2,7 +2,7 @@
 // that serves them, the two listeners, and the order in which all of it starts and stops.
 //
 // The main listener has what proxies use: /routes, /routes/{zone}, /health, and the shard endpoints where they are
-// configured. The support listener has what operators use: /metrics, /status, /problems, /explain, /match, /guard/accept, /health for
+// configured. The support listener has what operators use: /metrics, /status, /clients, /problems, /explain, /match, /guard/accept, /health for
 // probes that cannot show a certificate, and profiles where they are enabled.
 //
 // Readiness means "has a table". A table that has grown old is shown in headers, metrics and /status and is served all
@@ -28,6 +28,7 @@ import (
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/etagcache"
+	"github.com/routesrv/routesrv/fleet"
 	"github.com/routesrv/routesrv/gate"
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/internal/audit"
@@ -101,6 +102,12 @@ type Config struct {
 	// if there is no checkpoint. nil means that there are no other replicas. A relay does not call it.
 	Peers func(context.Context) (t *table.Table, from string, err error)
 
+	// PeerClients asks the other replicas, and relays, which clients they know: see [fleet.Merge]. It returns within two seconds. nil
+	// means that there are none.
+	PeerClients func(context.Context) []fleet.Answer
+	// Name is that of this replica among them; empty means that of the host.
+	Name string
+
 	// Events writes problems as Kubernetes Events until the context ends; nil means that nobody does. A relay does not call it.
 	Events func(ctx context.Context, problems func() []poller.Problem) error
 
@@ -144,6 +151,7 @@ type Server struct {
 	decisions *audit.Log       // in memory only without a state folder
 	errors    *httpserve.ErrorLog
 	questions *questions
+	clients   *clients
 	endpoints []httpserve.Endpoint // of both listeners
 	listeners *httpserve.Listeners
 	started   time.Time // set by Run before it listens
@@ -188,6 +196,7 @@ func New(cfg Config) (*Server, error) {
 	cfg.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	s.errors = httpserve.NewErrorLog(s.log, s.registry)
 	s.questions = newQuestions(s.registry)
+	s.newClients()
 	if err := s.newTables(); err != nil {
 		return nil, err
 	}
@@ -209,7 +218,7 @@ func (s *Server) newTables() error {
 	var err error
 	s.cache, err = etagcache.New(etagcache.Config{
 		Logger: s.cfg.Logger, Metrics: etagcache.NewMetrics(s.registry),
-		Recheck: func() { s.tables.Recheck() }, MaxStreams: s.cfg.MaxStreams, SharedMaxAge: s.cfg.SharedMaxAge,
+		Recheck: func() { s.tables.Recheck() }, MaxStreams: s.cfg.MaxStreams, SharedMaxAge: s.cfg.SharedMaxAge, Observer: s.clients,
 	})
 	if err != nil {
 		return err
@@ -287,7 +296,7 @@ func ProbeInterval(interval time.Duration) time.Duration {
 // newRelay makes the relay, whose client keeps the checkpoint: it names the table to the server above after a restart.
 func (s *Server) newRelay() error {
 	fetch := s.cfg.Upstream
-	fetch.Decided = gate.RecordIn(s.decisions)
+	fetch.Decided, fetch.Identity = gate.RecordIn(s.decisions), s.identity
 	fetch.Interval, fetch.MaxBackoff = s.cfg.Interval, s.cfg.MaxBackoff
 	if s.cfg.StateDir != "" {
 		_ = os.MkdirAll(s.cfg.StateDir, 0o700) // the client says what it cannot read or write

@@ -28,6 +28,8 @@ func (s *Server) supportEndpoints() []httpserve.Endpoint {
 		{Path: "/metrics/", Handler: metrics, Does: "the same"},
 		{Path: "/status", Methods: get, Handler: http.HandlerFunc(s.serveStatus),
 			Does: "JSON: table, source, upstream of a relay, guard, problems by severity, checkpoint"},
+		{Path: "/clients", Methods: get, Handler: http.HandlerFunc(s.serveClients),
+			Does: "JSON: the [fleet](fleet.md), over all replicas: counts by state, replicas, relays, the last publishes, and each client with the table that it holds, the worst first; `?state=`, `kind=`, `id=`, `zone=`, `version=`, `node=` and `replica=` choose, `limit=` (1000) cuts, `local` asks this replica alone"},
 		{Path: "/problems", Methods: get, Handler: http.HandlerFunc(s.serveProblems),
 			Does: "JSON: every [problem](problems.md) with id, owner, route, reason, severity, message, text for the team, and since when; `?namespace=`, `kind=`, `name=`, `reason=` and `severity=` choose"},
 		{Path: "/guard/held", Methods: get, Handler: guardpage.NewHeld(heldTables{s}),

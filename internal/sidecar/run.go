@@ -33,6 +33,7 @@ func (s *Sidecar) RunTables(ctx context.Context) {
 	if s.modes != nil {
 		background.Go(func() { s.modes.watch(ctx, s.conductor.set) })
 	}
+	background.Go(func() { s.report(ctx) })
 	if s.conductor.budget != nil {
 		background.Go(func() { s.conductor.budget.Run(ctx) })
 	}

@@ -65,15 +65,18 @@ import (
 	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/internal/httpserve"
+	"github.com/routesrv/routesrv/internal/proxymetrics"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/rollout"
 )
 
 // Defaults of Config.
 const (
-	DefaultAddress         = "127.0.0.1:9005"
-	DefaultSupportAddress  = ":9006"
-	DefaultFreshLimit      = 5 * time.Minute
+	DefaultAddress        = "127.0.0.1:9005"
+	DefaultSupportAddress = ":9006"
+	DefaultFreshLimit     = 5 * time.Minute
+	// DefaultProxyMetricsURL is the support listener of a Skipper beside this process.
+	DefaultProxyMetricsURL = "http://127.0.0.1:9911/metrics"
 	DefaultShutdownTimeout = 10 * time.Second
 )
 
@@ -82,9 +85,13 @@ type Config struct {
 	// Setting is the mode at the start. If ModeFile is set and has a valid one, that counts, then and whenever it changes.
 	Setting  rollout.Setting
 	ModeFile string
-	// Pod is the name that this data plane's place in the fleet follows from.
-	Pod  string
-	Gate rollout.GateConfig
+	// Pod is the name that this data plane's place in the fleet follows from. With PodNamespace and Node it is what route servers
+	// are told about this client; both may be empty.
+	Pod, PodNamespace, Node string
+	// ProxyMetricsURL is where the proxy shows its metrics, of which a few sums are reported to the route server. Empty: they are not
+	// read.
+	ProxyMetricsURL string
+	Gate            rollout.GateConfig
 	// Fallback is when a data plane in Exec computes after all. Its Pod is filled in.
 	Fallback rollout.FallbackConfig
 
@@ -130,6 +137,7 @@ type Sidecar struct {
 	registry  *prometheus.Registry
 	cache     *etagcache.Cache
 	conductor *conductor
+	proxy     *proxyTable
 	modes     *modeFile            // nil without one
 	endpoints []httpserve.Endpoint // of both listeners
 	main      http.Handler
@@ -152,6 +160,12 @@ func New(cfg Config) (*Sidecar, error) {
 			setting = set
 		}
 	}
+	if cfg.ProxyMetricsURL != "" {
+		if _, err := proxymetrics.New(cfg.ProxyMetricsURL, s.log); err != nil {
+			return nil, fmt.Errorf("sidecar: URL of the proxy's metrics: %w", err)
+		}
+	}
+	s.proxy = &proxyTable{}
 	able := rollout.Able{Compute: cfg.Source != nil, Fetch: len(cfg.Fetch.URLs) > 0}
 	decider, err := rollout.NewDecider(cfg.Pod, cfg.Gate, able, setting)
 	if err != nil {
@@ -159,7 +173,7 @@ func New(cfg Config) (*Sidecar, error) {
 	}
 	if s.cache, err = etagcache.New(etagcache.Config{
 		Logger: cfg.Logger, Metrics: etagcache.NewMetrics(s.registry),
-		Recheck: func() { s.conductor.recheck() },
+		Recheck: func() { s.conductor.recheck() }, Observer: s.proxy, ObserveSent: true,
 	}); err != nil {
 		return nil, err
 	}

@@ -15,17 +15,21 @@ import "time"
 
 // Names of headers, in the canonical form of net/http: they may index an http.Header.
 const (
-	HeaderAcceptIM    = "A-Im"          // request: the client takes deltas, see DeltaForm
-	HeaderCount       = "X-Count"       // number of routes
-	HeaderDeltaBase   = "Delta-Base"    // tag of the table that a delta is for, as the client named it
-	HeaderETag        = "Etag"          // tag of the table
-	HeaderIfNoneMatch = "If-None-Match" // request: tags of the tables that the client has
-	HeaderIM          = "Im"            // the body is a delta, see DeltaForm
-	HeaderLastEventID = "Last-Event-Id" // request for a stream: tag of the table that the client has
-	HeaderRevision    = "X-Revision"    // revision of the table in decimal, 0 without revisions
-	HeaderSourceRead  = "X-Source-Read" // time of the last successful read of the source, see FormatTime
-	HeaderTableState  = "X-Table-State" // one of the states, or missing
+	HeaderAcceptIM    = "A-Im"            // request: the client takes deltas, see DeltaForm
+	HeaderClient      = "Routesrv-Client" // request: what the client says of itself, see fleet.Identity
+	HeaderCount       = "X-Count"         // number of routes
+	HeaderDeltaBase   = "Delta-Base"      // tag of the table that a delta is for, as the client named it
+	HeaderETag        = "Etag"            // tag of the table
+	HeaderIfNoneMatch = "If-None-Match"   // request: tags of the tables that the client has
+	HeaderIM          = "Im"              // the body is a delta, see DeltaForm
+	HeaderLastEventID = "Last-Event-Id"   // request for a stream: tag of the table that the client has
+	HeaderRevision    = "X-Revision"      // revision of the table in decimal, 0 without revisions
+	HeaderSourceRead  = "X-Source-Read"   // time of the last successful read of the source, see FormatTime
+	HeaderTableState  = "X-Table-State"   // one of the states, or missing
 )
+
+// ReportPath is where a route server takes reports, beside /routes.
+const ReportPath = "clients"
 
 // Forms of content.
 const (

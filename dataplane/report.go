@@ -1,0 +1,68 @@
+package dataplane
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/routesrv/routesrv/internal/wire"
+)
+
+// Limits of a report.
+const (
+	reportTimeout = 3 * time.Second
+	// noReports is how long a server gets no reports that takes none.
+	noReports = 5 * time.Minute
+)
+
+// ErrNoReports says that the server in use takes no reports, such as one of another kind.
+var ErrNoReports = errors.New("the route server takes no reports")
+
+// introduce says who asks.
+func (c *Client) introduce(req *http.Request) {
+	req.Header.Set("User-Agent", userAgent)
+	if identity := c.cfg.Identity(); identity != "" {
+		req.Header[wire.HeaderClient] = []string{identity}
+	}
+}
+
+// Report sends what this client has to say of itself, JSON, to the server in use. Nothing depends on it: an error changes no state but
+// that a server which takes no reports is left alone for five minutes. The error is ErrNoReports then.
+func (c *Client) Report(ctx context.Context, body []byte) error {
+	s := c.inUse()
+	c.mu.Lock()
+	until := s.noReports
+	c.mu.Unlock()
+	if time.Now().Before(until) {
+		return ErrNoReports
+	}
+	ctx, cancel := context.WithTimeout(ctx, min(c.cfg.Timeout, reportTimeout))
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url.JoinPath("..", wire.ReportPath).String(), bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("report to %s: %w", s.name, err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	c.introduce(req)
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return fmt.Errorf("report to %s: %w", s.name, transportError(err))
+	}
+	defer resp.Body.Close()
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 4<<10)) // so that the connection can be used again
+	switch resp.StatusCode {
+	case http.StatusNoContent, http.StatusOK:
+		return nil
+	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented:
+		c.mu.Lock()
+		s.noReports = time.Now().Add(noReports)
+		c.mu.Unlock()
+		return ErrNoReports
+	default:
+		return fmt.Errorf("report to %s: status %d", s.name, resp.StatusCode)
+	}
+}

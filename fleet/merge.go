@@ -1,0 +1,288 @@
+package fleet
+
+import (
+	"cmp"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// DefaultLimit is how many clients an answer has, unless the request says otherwise.
+const DefaultLimit = 1000
+
+// Query chooses the clients of a [View]. The zero value chooses all.
+type Query struct {
+	State                      State
+	Kind                       Kind
+	ID, Zone, Version, Replica string // exact; empty chooses all
+	Node                       string
+	// Limit is how many clients there are at most; 0 means that there is no limit.
+	Limit int
+}
+
+// ParseQuery reads the parameters state, kind, id, zone, version, node, replica and limit of a request.
+func ParseQuery(q url.Values) (Query, error) {
+	one := Query{
+		State: State(q.Get("state")), Kind: Kind(q.Get("kind")), ID: q.Get("id"), Zone: q.Get("zone"), Version: q.Get("version"),
+		Node: q.Get("node"), Replica: q.Get("replica"), Limit: DefaultLimit,
+	}
+	if one.State != "" && !slices.Contains(States(), one.State) {
+		return Query{}, fmt.Errorf("state %.40q: want current, behind, rejected or silent", q.Get("state"))
+	}
+	if k := one.Kind; k != "" && k != Sidecar && k != RelayKind && k != Proxy {
+		return Query{}, fmt.Errorf("kind %.40q: want sidecar, relay or proxy", q.Get("kind"))
+	}
+	if text := q.Get("limit"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 0 || n > DefaultMax {
+			return Query{}, fmt.Errorf("limit %.40q: want a number from 0 (only the counts) to %d", text, DefaultMax)
+		}
+		one.Limit = n
+		if n == 0 {
+			one.Limit = -1
+		}
+	}
+	return one, nil
+}
+
+// chooses reports whether the client is asked for.
+func (q Query) chooses(c *Client) bool {
+	return matches(q.State, c.State) && matches(q.Kind, c.Kind) && matches(q.ID, c.ID) && matches(q.Zone, c.Zone) &&
+		matches(q.Version, c.Version) && matches(q.Node, c.Node) && matches(q.Replica, c.Replica)
+}
+
+func matches[T ~string](want, got T) bool { return want == "" || want == got }
+
+// Answer is what a peer said: a View of its own clients, or why there is none.
+type Answer struct {
+	Address string // host:port
+	View    *View
+	Err     error
+}
+
+// Merge joins the View of a replica with those of its peers. A client that several know is shown as the one sees it that heard it
+// last, with the newest report. A client that is current for a replica that lags behind the others is behind. Relays among the peers
+// give the details of their clients, which are in no count. An answer of own instance is left out. local is changed.
+func Merge(local *View, answers []Answer, q Query) *View {
+	v := *local
+	own := v.Replicas[0]
+	views := []*View{local}
+	slices.SortFunc(answers, func(a, b Answer) int { return cmp.Compare(a.Address, b.Address) })
+	seen := map[string]bool{own.Instance: true}
+	for _, a := range answers {
+		switch {
+		case a.Err != nil:
+			v.Replicas = append(v.Replicas, Replica{Name: a.Address, Address: a.Address, Error: printable(a.Err.Error(), maxReason)})
+		case a.View == nil || len(a.View.Replicas) == 0:
+			v.Replicas = append(v.Replicas, Replica{Name: a.Address, Address: a.Address, Error: "its answer names no replica"})
+		case seen[a.View.Replicas[0].Instance]:
+		default:
+			r := a.View.Replicas[0]
+			seen[r.Instance] = true
+			r.Address, r.Self = a.Address, false
+			v.Replicas = append(v.Replicas, r)
+			views = append(views, a.View)
+		}
+	}
+	m := merger{clients: make(map[string]*Client), relays: make(map[string]*Relay)}
+	m.newest(views)
+	for _, one := range views {
+		m.join(one)
+	}
+	v.Clients, v.Relays = m.list()
+	if m.reference != nil {
+		v.Publishes = m.reference.Publishes
+	}
+	v.finish(q)
+	return &v
+}
+
+// merger collects the clients of several replicas.
+type merger struct {
+	reference *View              // of the replica that is as new as any; nil if nobody has a table with a revision
+	clients   map[string]*Client // by id
+	relays    map[string]*Relay
+}
+
+// newest finds the replica with the highest revision. Relays follow it, so that they are only taken if there is nobody else.
+func (m *merger) newest(views []*View) {
+	for _, v := range views {
+		r := v.Replicas[0]
+		if r.Table == nil || r.Relay && !views[0].Replicas[0].Relay {
+			continue
+		}
+		if m.reference == nil || r.Table.Revision > m.reference.Replicas[0].Table.Revision {
+			m.reference = v
+		}
+	}
+}
+
+// join adds the clients of a replica.
+func (m *merger) join(v *View) {
+	self := v.Replicas[0]
+	behind, since := m.behind(v)
+	for i := range v.Clients {
+		c := v.Clients[i]
+		if self.Relay {
+			c.Relay = self.Name
+		}
+		if behind != 0 && c.State == Current && (c.Holds == nil || c.Holds.Digest != m.reference.Replicas[0].Table.Digest) {
+			c.State, c.BehindVersions, c.BehindSeconds = Behind, behind, since.Seconds()
+		}
+		if known := m.clients[c.ID]; known != nil {
+			c = newer(*known, c)
+		}
+		m.clients[c.ID] = &c
+	}
+	for _, one := range v.Relays {
+		m.summary(one)
+	}
+	if self.Relay { // which knows it best
+		m.summary(Relay{ID: self.Name, Counts: v.Counts, Total: v.Counts.Total(), Heard: v.Time, State: Current, Details: true})
+	}
+}
+
+// summary keeps the newest summary of a relay.
+func (m *merger) summary(one Relay) {
+	if known := m.relays[one.ID]; known != nil {
+		one.Details = one.Details || known.Details
+		if known.Heard.After(one.Heard) {
+			known.Details = one.Details
+			return
+		}
+	}
+	m.relays[one.ID] = &one
+}
+
+// behind returns by how many versions the replica lags behind the newest one; 0 if it does not, -1 if that is not known.
+func (m *merger) behind(v *View) (versions int, since time.Duration) {
+	if m.reference == nil || m.reference == v || v.Replicas[0].Table == nil {
+		return 0, 0
+	}
+	own, newest := v.Replicas[0].Table, m.reference.Replicas[0].Table
+	if own.Digest == newest.Digest || own.Revision >= newest.Revision {
+		return 0, 0
+	}
+	first := newest.Since
+	for i, p := range m.reference.Publishes {
+		if p.Digest == own.Digest {
+			return i, m.reference.Time.Sub(first)
+		}
+		first = p.Time
+	}
+	return -1, m.reference.Time.Sub(newest.Since)
+}
+
+// newer joins what two replicas know of one client.
+func newer(a, b Client) Client {
+	if a.LastHeard.After(b.LastHeard) || a.LastHeard.Equal(b.LastHeard) && a.Replica < b.Replica {
+		a, b = b, a
+	}
+	if b.Reported.Before(a.Reported) { // the older sighting has the newer report
+		b.Reported, b.Fetched, b.Applied, b.Figures = a.Reported, a.Fetched, a.Applied, a.Figures
+		if a.State != Silent && b.State != Silent && (b.Holds == nil || !b.Holds.Since.After(a.Reported)) {
+			// It says what it has applied. Who has its stream knows only what was sent.
+			b.State, b.Reason, b.Holds, b.BehindVersions, b.BehindSeconds = a.State, a.Reason, a.Holds, a.BehindVersions, a.BehindSeconds
+		}
+	}
+	if a.FirstHeard.Before(b.FirstHeard) {
+		b.FirstHeard = a.FirstHeard
+	}
+	b.Stream = b.Stream || a.Stream && a.State != Silent
+	if b.Holds == nil {
+		b.Holds = a.Holds
+	}
+	return b
+}
+
+// list returns what was collected.
+func (m *merger) list() (clients []Client, relays []Relay) {
+	clients = make([]Client, 0, len(m.clients))
+	for _, c := range m.clients {
+		clients = append(clients, *c)
+	}
+	for _, c := range m.clients {
+		if one := m.relays[c.ID]; c.Kind == RelayKind && one != nil {
+			one.State = c.State
+		}
+	}
+	for _, one := range m.relays {
+		relays = append(relays, *one)
+	}
+	return clients, relays
+}
+
+// finish counts the clients, and leaves those that the query chooses, sorted.
+func (v *View) finish(q Query) {
+	v.Counts, v.Clients, v.Relays = Counts{}, orEmpty(v.Clients), orEmpty(v.Relays)
+	zones, versions := make(map[string]*Counts), make(map[string]*Counts)
+	behindRelay := v.Replicas[0].Relay
+	chosen := v.Clients[:0]
+	for _, c := range v.Clients {
+		if c.Relay == "" || behindRelay && c.Relay == v.Replicas[0].Name {
+			v.Counts.add(c.State)
+			count(zones, c.Zone, c.State)
+			count(versions, c.Version, c.State)
+		}
+		if q.chooses(&c) {
+			chosen = append(chosen, c)
+		}
+	}
+	v.Total, v.Zones, v.Versions = v.Counts.Total(), groups(zones), groups(versions)
+	slices.SortFunc(chosen, func(a, b Client) int {
+		return cmp.Or(cmp.Compare(rank(a.State), rank(b.State)), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Relay, b.Relay))
+	})
+	v.Matched = len(chosen)
+	if q.Limit != 0 {
+		chosen = chosen[:min(len(chosen), max(q.Limit, 0))]
+	}
+	v.Clients, v.Truncated = chosen, len(chosen) < v.Matched
+	slices.SortFunc(v.Relays, func(a, b Relay) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(v.Replicas[1:], func(a, b Replica) int { return cmp.Compare(a.Address, b.Address) })
+}
+
+// rank orders the states: the worst first.
+func rank(s State) int { return slices.Index([]State{Rejected, Behind, Silent, Current}, s) }
+
+func count(groups map[string]*Counts, name string, s State) {
+	if groups[name] == nil {
+		groups[name] = &Counts{}
+	}
+	groups[name].add(s)
+}
+
+// groups returns the largest groups, sorted by name.
+func groups(all map[string]*Counts) []Group {
+	list := make([]Group, 0, len(all))
+	for name, n := range all {
+		list = append(list, Group{name, *n})
+	}
+	if len(list) > MaxGroups {
+		slices.SortFunc(list, func(a, b Group) int {
+			return cmp.Or(cmp.Compare(b.Counts.Total(), a.Counts.Total()), cmp.Compare(a.Name, b.Name))
+		})
+		rest := Group{Name: "other"}
+		for _, g := range list[MaxGroups-1:] {
+			rest.Counts.plus(g.Counts)
+		}
+		list = append(list[:MaxGroups-1], rest)
+	}
+	slices.SortFunc(list, func(a, b Group) int { return cmp.Compare(a.Name, b.Name) })
+	return list
+}
+
+func (c *Counts) plus(n Counts) {
+	c.Current += n.Current
+	c.Behind += n.Behind
+	c.Rejected += n.Rejected
+	c.Silent += n.Silent
+}
+
+func orEmpty[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}

@@ -1,0 +1,65 @@
+package fleet
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Metrics are the series of a Registry. None has a label that clients choose.
+type Metrics struct {
+	clients  *prometheus.GaugeVec
+	lag      prometheus.Gauge
+	duration *prometheus.HistogramVec
+	reports  *prometheus.CounterVec
+	refused  prometheus.Counter
+}
+
+// shareNames are the label values of shares.
+var shareNames = [len(shares)]string{"0.5", "0.99", "1"}
+
+// NewMetrics makes the series and registers them; nil registers nowhere.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		clients: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "routesrv_clients", Help: "Clients that this replica has heard of, by state: current, behind, rejected or silent.",
+		}, []string{"state"}),
+		lag: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "routesrv_fleet_behind_seconds", Help: "For how long 99 percent of the live clients have not held the newest table, at most; 0 if they hold it.",
+		}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "routesrv_fleet_publish_seconds", Help: "Time from publishing a table until a share of the live clients held it: 0.5, 0.99 or 1.",
+			Buckets: []float64{.1, .25, .5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600},
+		}, []string{"share"}),
+		reports: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "routesrv_client_reports_total", Help: "Reports of clients, by result: taken or refused.",
+		}, []string{"result"}),
+		refused: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "routesrv_clients_refused_total", Help: "Requests of clients that were not taken into the fleet, because it is full or too many come from one address. They are served all the same.",
+		}),
+	}
+	for _, s := range States() {
+		m.clients.WithLabelValues(string(s))
+	}
+	for _, s := range shareNames {
+		m.duration.WithLabelValues(s)
+	}
+	for _, result := range []string{"taken", "refused"} {
+		m.reports.WithLabelValues(result)
+	}
+	if reg != nil {
+		reg.MustRegister(m.clients, m.lag, m.duration, m.reports, m.refused)
+	}
+	return m
+}
+
+func (m *Metrics) show(c Counts, lag time.Duration) {
+	for _, s := range States() {
+		m.clients.WithLabelValues(string(s)).Set(float64(c.Of(s)))
+	}
+	m.lag.Set(lag.Seconds())
+}
+
+func (m *Metrics) took(share int, d time.Duration) {
+	m.duration.WithLabelValues(shareNames[share]).Observe(d.Seconds())
+}

@@ -1,0 +1,356 @@
+package fleet
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unique"
+
+	"github.com/routesrv/routesrv/table"
+)
+
+// Limits of a Registry.
+const (
+	DefaultMax = 20_000
+	// MaxPerAddress is how many clients with an id may come from one address: many, because of address translation, and few beside
+	// DefaultMax. MaxInferredPerAddress is for those that are told apart by their user agent only.
+	MaxPerAddress         = 1000
+	MaxInferredPerAddress = 4
+	maxAgent              = 64 // bytes of a user agent
+)
+
+// Intervals.
+const (
+	// ReportEvery is how often a client reports, at least.
+	ReportEvery = 10 * time.Second
+	// defaultInterval is how often a client asks that does not say it, until that is learned.
+	defaultInterval = 3 * time.Second
+	// streamInterval is between two heartbeats of a stream. Clients that do not report let nothing else hear.
+	streamInterval = 15 * time.Second
+	// makeRoomEvery is how often a full Registry looks for silent clients.
+	makeRoomEvery = time.Second
+)
+
+// Config is what a Registry is made of.
+type Config struct {
+	Name  string // of this replica
+	Relay bool   // it has its table from another route server
+	// Order is the number of the last version that a table was part of, 0 if it was of none that is remembered. Numbers are those
+	// of Published. It must not call the Registry.
+	Order func(table.Digest) uint64
+	Max   int              // clients; 0 means DefaultMax
+	Now   func() time.Time // nil means time.Now
+	// Metrics counts; nil counts nowhere.
+	Metrics *Metrics
+}
+
+// Registry knows the clients of one replica. Make one with [New]; its methods are safe for concurrent use.
+type Registry struct {
+	cfg      Config
+	instance string
+
+	mu       sync.Mutex // guards what follows
+	clients  map[string]*client
+	sources  map[netip.Addr]source // of the clients, by address
+	tables   map[table.Digest]*held
+	relays   map[string]Counts // what relays have reported of their clients
+	versions versions
+	madeRoom int64 // when room was last made
+	full     bool  // a client was refused since then
+}
+
+// source counts the clients that were last heard from an address.
+type source struct{ named, inferred int16 }
+
+// New makes a Registry. The instance that it gets is random.
+func New(cfg Config) *Registry {
+	cfg.Max = cmp.Or(cfg.Max, DefaultMax)
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Order == nil {
+		cfg.Order = func(table.Digest) uint64 { return 0 }
+	}
+	if cfg.Metrics == nil {
+		cfg.Metrics = NewMetrics(nil)
+	}
+	return &Registry{
+		cfg: cfg, instance: newInstance(),
+		clients: make(map[string]*client), sources: make(map[netip.Addr]source), tables: make(map[table.Digest]*held),
+		relays: make(map[string]Counts),
+	}
+}
+
+// Sighting is one request of a client, or a change of one of its streams.
+type Sighting struct {
+	Identity  string // value of the header; empty if there is none
+	UserAgent string
+	Address   netip.Addr
+	Zone      string // that was asked for, of a client without an identity
+	// Holds is the table that the client names; for one that names none, the one that it was sent last as a whole. Zero: neither.
+	Holds Name
+	// Ahead says that the replica cannot be sure that its table is as new as Holds.
+	Ahead  bool
+	Stream StreamPhase
+}
+
+// StreamPhase says what a Sighting tells of a stream.
+type StreamPhase uint8
+
+// The phases of a stream.
+const (
+	NoStream StreamPhase = iota // an ordinary request
+	Opened                      // a stream began
+	Written                     // something was written to it, to all appearance with success
+	Closed                      // it ended
+)
+
+// Saw notes what a request shows.
+func (r *Registry) Saw(s Sighting) {
+	now := r.cfg.Now().UnixNano()
+	identity, named := ParseIdentity(s.Identity)
+	if !named {
+		identity.ID = ""
+	}
+	k := keyOf(identity.ID, s.Address, s.UserAgent)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.clients[k]
+	if c == nil {
+		if s.Stream == Closed || s.Stream == Written {
+			return // of a client that was forgotten, or not taken
+		}
+		if c = r.add(k, s.Address, now); c == nil {
+			return
+		}
+	} else if !named && s.Stream == NoStream {
+		c.learn(now)
+	}
+	if named {
+		c.is(identity)
+	} else {
+		c.infer(s)
+	}
+	r.move(c, s.Address)
+	r.heard(c, s, now)
+}
+
+// heard notes what c lets hear.
+func (r *Registry) heard(c *client, s Sighting, now int64) {
+	reporting := c.reporting(now)
+	switch s.Stream {
+	case Opened:
+		c.streams++
+	case Closed:
+		c.streams--
+		c.heard = now
+		return
+	case Written:
+		if reporting {
+			return // what was written is not what it has applied: it says that itself
+		}
+	}
+	c.heard = now
+	if s.Holds.IsZero() || s.Stream != NoStream && reporting {
+		return
+	}
+	r.hold(c, s.Holds, now)
+	c.aheadOf = 0
+	if s.Ahead {
+		c.aheadOf = uint32(r.versions.last().order)
+	}
+}
+
+// is takes over what a client says of itself.
+func (c *client) is(i Identity) {
+	c.kind, c.pod, c.interval = kindOf(i.Kind), i.Pod, milliseconds(i.Interval.Milliseconds())
+	if c.node != i.Node {
+		c.node = strings.Clone(i.Node)
+	}
+	intern(&c.zone, i.Zone)
+	intern(&c.version, i.Version)
+	intern(&c.mode, i.Mode)
+}
+
+// infer is for a client that says nothing.
+func (c *client) infer(s Sighting) {
+	c.kind = kindOf(Proxy)
+	intern(&c.zone, printable(s.Zone, maxWord))
+}
+
+// intern makes h the handle of a text. Most clients say what they said before.
+func intern(h *unique.Handle[string], text string) {
+	if *h == (unique.Handle[string]{}) || h.Value() != text {
+		*h = unique.Make(text) // which copies it
+	}
+}
+
+// add takes a client in, unless there is no room for it.
+func (r *Registry) add(k string, address netip.Addr, now int64) *client {
+	if !r.hasRoom(k, address) && !r.makeRoom(now, k, address) {
+		r.full = r.full || len(r.clients) >= r.cfg.Max
+		r.cfg.Metrics.refused.Inc()
+		return nil
+	}
+	c := &client{
+		key:     strings.Clone(k), // not the whole header
+		address: address, first: now, heard: now, interval: milliseconds(defaultInterval.Milliseconds()),
+	}
+	r.count(c, 1)
+	r.clients[c.key] = c
+	return c
+}
+
+// hasRoom reports whether one more client can be taken from an address.
+func (r *Registry) hasRoom(k string, address netip.Addr) bool {
+	from := r.sources[address]
+	if k[0] == 0 && from.inferred >= MaxInferredPerAddress || k[0] != 0 && from.named >= MaxPerAddress {
+		return false
+	}
+	return len(r.clients) < r.cfg.Max
+}
+
+// makeRoom forgets all silent clients, if that was not tried just before, and reports whether there is room now.
+func (r *Registry) makeRoom(now int64, k string, address netip.Addr) bool {
+	if now-r.madeRoom < int64(makeRoomEvery) {
+		return false
+	}
+	r.madeRoom, r.full = now, false
+	for _, c := range r.clients {
+		if c.silent(now) {
+			r.remove(c)
+		}
+	}
+	return r.hasRoom(k, address)
+}
+
+// remove forgets a client.
+func (r *Registry) remove(c *client) {
+	r.hold(c, Name{}, 0)
+	if c.report != nil {
+		r.release(c.report.fetched)
+	}
+	delete(r.clients, c.key)
+	delete(r.relays, c.key)
+	r.count(c, -1)
+}
+
+// count counts a client where it comes from, or no longer.
+func (r *Registry) count(c *client, n int16) {
+	from := r.sources[c.address]
+	if c.inferred() {
+		from.inferred += n
+	} else {
+		from.named += n
+	}
+	if r.sources[c.address] = from; from == (source{}) {
+		delete(r.sources, c.address)
+	}
+}
+
+// move notes that a client was heard from an address.
+func (r *Registry) move(c *client, address netip.Addr) {
+	if c.address == address {
+		return
+	}
+	r.count(c, -1)
+	c.address = address
+	r.count(c, 1)
+}
+
+// hold notes which table a client has; none for the zero Name.
+func (r *Registry) hold(c *client, n Name, now int64) {
+	c.revision = n.Revision
+	if c.holds != nil && c.holds.digest == n.Digest {
+		return
+	}
+	if c.holds != nil {
+		c.holds.holders--
+		r.release(c.holds)
+		c.holds = nil
+	}
+	if n.IsZero() {
+		return
+	}
+	c.holds = r.refer(n.Digest)
+	c.holds.holders++
+	c.since, c.aheadOf = now, 0
+}
+
+// refer returns what is kept of a table, for one more client. Release ends that.
+func (r *Registry) refer(d table.Digest) *held {
+	h := r.tables[d]
+	if h == nil {
+		h = &held{digest: d}
+		r.tables[d] = h
+	}
+	h.order = r.cfg.Order(d)
+	h.clients++
+	return h
+}
+
+func (r *Registry) release(h *held) {
+	if h == nil {
+		return
+	}
+	if h.clients--; h.clients == 0 {
+		delete(r.tables, h.digest)
+	}
+}
+
+// Reported notes a report of a client that has named itself. It returns false if the client says nothing that could be its identity,
+// or there is no room for it.
+func (r *Registry) Reported(identity string, address netip.Addr, report *Report) bool {
+	i, ok := ParseIdentity(identity)
+	if !ok {
+		r.cfg.Metrics.reports.WithLabelValues("refused").Inc()
+		return false
+	}
+	at := r.cfg.Now()
+	now := at.UnixNano()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.clients[i.ID]
+	if c == nil {
+		if c = r.add(i.ID, address, now); c == nil {
+			r.cfg.Metrics.reports.WithLabelValues("refused").Inc()
+			return false
+		}
+	}
+	r.cfg.Metrics.reports.WithLabelValues("taken").Inc()
+	c.is(i)
+	r.move(c, address)
+	c.heard = now
+	r.keep(c, report, at)
+	if !report.Holds.IsZero() {
+		r.hold(c, report.Holds, at.Add(-seconds(report.HoldsAgo)).UnixNano())
+	}
+	return true
+}
+
+// keep keeps a report, with times of our clock.
+func (r *Registry) keep(c *client, report *Report, at time.Time) {
+	before := c.report
+	kept := &reported{
+		at: at.UnixNano(), reason: report.Rejected,
+		took: at.Add(-seconds(report.FetchedAgo)).UnixNano(),
+	}
+	if !report.Fetched.IsZero() {
+		kept.fetched = r.refer(report.Fetched.Digest)
+	}
+	if report.Figures != nil {
+		kept.figures = keepFigures(report.Figures, at.Add(-seconds(report.FiguresAgo)))
+	}
+	c.report, c.applied = kept, appliedCode(slices.Index(applieds[:], report.Applied))
+	if report.Clients != nil && kinds[c.kind] == RelayKind {
+		r.relays[c.key] = *report.Clients
+	}
+	if before != nil {
+		r.release(before.fetched)
+	}
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

@@ -1,0 +1,455 @@
+package fleet_test
+
+import (
+	"fmt"
+	"net/netip"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/routesrv/routesrv/fleet"
+	"github.com/routesrv/routesrv/table"
+)
+
+// world is a Registry with a clock and tables that the test sets.
+type world struct {
+	*fleet.Registry
+	now     time.Time
+	orders  map[table.Digest]uint64
+	metrics *prometheus.Registry
+	last    uint64
+}
+
+func newWorld(cfg fleet.Config) *world {
+	w := &world{now: time.Unix(1_800_000_000, 0), orders: make(map[table.Digest]uint64), metrics: prometheus.NewRegistry()}
+	cfg.Name, cfg.Now = "replica-a", func() time.Time { return w.now }
+	cfg.Order = func(d table.Digest) uint64 { return w.orders[d] }
+	cfg.Metrics = fleet.NewMetrics(w.metrics)
+	w.Registry = fleet.New(cfg)
+	return w
+}
+
+func name(n int) fleet.Name {
+	var d table.Digest
+	d[0], d[1], d[2] = byte(n), byte(n>>8), byte(n>>16)
+	return fleet.Name{Digest: d, Revision: uint64(n)}
+}
+
+// publish publishes the table n.
+func (w *world) publish(n int) {
+	w.last++
+	w.orders[name(n).Digest] = w.last
+	w.Published(w.last, name(n))
+}
+
+func address(n int) netip.Addr {
+	return netip.AddrFrom4([4]byte{10, byte(n >> 16), byte(n >> 8), byte(n)})
+}
+
+func identity(pod string) string {
+	return fleet.Identity{
+		Kind: fleet.Sidecar, ID: "ingress/" + pod, Pod: true, Node: "node-1", Zone: "a", Version: "v1.2.3", Mode: "Exec", Interval: 3 * time.Second,
+	}.String()
+}
+
+// poll is a request of a sidecar that names the table n.
+func (w *world) poll(pod string, n int) {
+	w.Saw(fleet.Sighting{Identity: identity(pod), Address: address(1), Holds: name(n)})
+}
+
+func (w *world) client(t *testing.T, id string) fleet.Client {
+	t.Helper()
+	for _, c := range w.View().Clients {
+		if c.ID == id {
+			return c
+		}
+	}
+	t.Fatalf("no client %q in %+v", id, w.View().Clients)
+	return fleet.Client{}
+}
+
+func (w *world) wantState(t *testing.T, id string, want fleet.State, versions int) fleet.Client {
+	t.Helper()
+	c := w.client(t, id)
+	if c.State != want || c.BehindVersions != versions {
+		t.Errorf("%s is %s, %d versions behind, want %s, %d", id, c.State, c.BehindVersions, want, versions)
+	}
+	return c
+}
+
+func TestStatesOfAPoller(t *testing.T) {
+	w := newWorld(fleet.Config{})
+	w.publish(1)
+	w.poll("p", 1)
+	c := w.wantState(t, "ingress/p", fleet.Current, 0)
+	if c.Pod != "ingress/p" || c.Node != "node-1" || c.Zone != "a" || c.Version != "v1.2.3" || c.Mode != "Exec" || c.Kind != fleet.Sidecar || c.Inferred {
+		t.Errorf("%+v", c)
+	}
+	w.now = w.now.Add(time.Second)
+	w.publish(2)
+	w.now = w.now.Add(time.Second)
+	w.publish(3)
+	w.now = w.now.Add(2 * time.Second)
+	w.poll("p", 1)
+	if c = w.wantState(t, "ingress/p", fleet.Behind, 2); c.BehindSeconds != 3 {
+		t.Errorf("%v s behind, want 3: since the first newer table", c.BehindSeconds)
+	}
+	w.poll("p", 3)
+	w.wantState(t, "ingress/p", fleet.Current, 0)
+	w.poll("p", 99) // nobody knows that
+	w.wantState(t, "ingress/p", fleet.Behind, -1)
+	w.now = w.now.Add(9 * time.Second)
+	w.wantState(t, "ingress/p", fleet.Behind, -1)
+	w.now = w.now.Add(time.Nanosecond)
+	w.wantState(t, "ingress/p", fleet.Silent, -1)
+}
+
+func TestTableThatMayBeNewerIsCurrentUntilTheNextVersion(t *testing.T) {
+	w := newWorld(fleet.Config{})
+	w.publish(1)
+	w.Saw(fleet.Sighting{Identity: identity("p"), Address: address(1), Holds: name(2), Ahead: true})
+	w.wantState(t, "ingress/p", fleet.Current, 0)
+	w.publish(2)
+	w.wantState(t, "ingress/p", fleet.Current, 0) // the table that it has had all along
+	w.publish(3)
+	w.wantState(t, "ingress/p", fleet.Behind, 1)
+}
+
+func TestTableOfAZoneThatDidNotChangeIsCurrent(t *testing.T) {
+	w := newWorld(fleet.Config{})
+	w.publish(1)
+	w.orders[name(50).Digest] = 1
+	w.poll("p", 50)
+	w.publish(2)
+	w.wantState(t, "ingress/p", fleet.Behind, 1)
+	w.orders[name(50).Digest] = 2 // another client of the zone has asked
+	w.wantState(t, "ingress/p", fleet.Current, 0)
+}
+
+func TestInferredClients(t *testing.T) {
+	w := newWorld(fleet.Config{})
+	w.publish(1)
+	saw := func(agent string, n int) {
+		w.Saw(fleet.Sighting{UserAgent: agent, Address: address(7), Holds: name(n), Zone: "b"})
+	}
+	for range 20 {
+		saw("Go-http-client/1.1", 1)
+		w.now = w.now.Add(10 * time.Second)
+	}
+	c := w.wantState(t, "10.0.0.7 Go-http-client/1.1", fleet.Current, 0)
+	if !c.Inferred || c.Kind != fleet.Proxy || c.Zone != "b" || c.Address != "10.0.0.7" || c.Version != "Go-http-client/1.1" || c.Pod != "" {
+		t.Errorf("%+v", c)
+	}
+	w.now = w.now.Add(19 * time.Second) // it has been learned that it asks every 10 s
+	w.wantState(t, c.ID, fleet.Current, 0)
+	w.now = w.now.Add(3 * time.Second)
+	w.wantState(t, c.ID, fleet.Silent, 0)
+	saw("evil\x00\nagent\xff"+strings.Repeat("x", 1000), 1)
+	if id := "10.0.0.7 evil??agent?" + strings.Repeat("x", 52); w.client(t, id).Version != id[9:] {
+		t.Error("a user agent is shown as it came")
+	}
+}
+
+func TestStreams(t *testing.T) {
+	w := newWorld(fleet.Config{})
+	w.publish(1)
+	stream := func(phase fleet.StreamPhase, n int) {
+		w.Saw(fleet.Sighting{Identity: identity("p"), Address: address(1), Holds: name(n), Stream: phase})
+	}
+	stream(fleet.Opened, 1)
+	w.now = w.now.Add(14 * time.Second)
+	if c := w.wantState(t, "ingress/p", fleet.Current, 0); !c.Stream {
+		t.Error("it has no stream")
+	}
+	w.publish(2)
+	stream(fleet.Written, 2) // it does not report: what was written counts
+	w.wantState(t, "ingress/p", fleet.Current, 0)
+
+	w.report("p", fleet.Report{Holds: name(1), Rejected: "guard: too many routes are gone"})
+	stream(fleet.Written, 2)
+	if c := w.wantState(t, "ingress/p", fleet.Rejected, 1); c.Reason != "guard: too many routes are gone" || c.Holds.Digest != name(1).Digest {
+		t.Errorf("%+v", c)
+	}
+	w.report("p", fleet.Report{Holds: name(2)})
+	w.wantState(t, "ingress/p", fleet.Current, 0)
+	w.now = w.now.Add(30 * time.Second)
+	stream(fleet.Written, 2) // into a void
+	w.now = w.now.Add(time.Second)
+	if s := w.client(t, "ingress/p").State; s != fleet.Silent {
+		t.Errorf("%s although nothing was heard for three reports", s)
+	}
+	w.report("p", fleet.Report{Holds: name(2)})
+	stream(fleet.Closed, 2)
+	w.now = w.now.Add(9*time.Second + 1) // a client without a stream polls every 3 s
+	w.wantState(t, "ingress/p", fleet.Silent, 0)
+}
+
+// report is a report of a sidecar.
+func (w *world) report(pod string, r fleet.Report) bool {
+	return w.Reported(identity(pod), address(1), &r)
+}
+
+func TestReportOfAProxy(t *testing.T) {
+	w := newWorld(fleet.Config{})
+	w.publish(1)
+	n := uint64(7)
+	at := w.now
+	w.report("p", fleet.Report{
+		Holds: name(1), Fetched: name(1), FetchedAgo: 2, Applied: fleet.AppliedDone, FiguresAgo: 1,
+		Figures: &fleet.Figures{Requests: &n, Refused: map[string]uint64{"unknown_filter": 1}},
+	})
+	c := w.wantState(t, "ingress/p", fleet.Current, 0)
+	if c.Fetched.Digest != name(1).Digest || !c.Fetched.Since.Equal(at.Add(-2*time.Second)) || c.Applied != fleet.AppliedDone || *c.Figures.Requests != 7 ||
+		!c.Figures.Time.Equal(at.Add(-time.Second)) || !c.Reported.Equal(at) {
+		t.Errorf("%+v", c)
+	}
+	if w.Reported("", address(1), &fleet.Report{}) || w.Reported("kind=sidecar;id=", address(1), &fleet.Report{}) {
+		t.Error("a report of nobody is taken")
+	}
+}
+
+func TestRelayHasASummary(t *testing.T) {
+	w := newWorld(fleet.Config{})
+	id := fleet.Identity{Kind: fleet.RelayKind, ID: "relay-0", Interval: 3 * time.Second}.String()
+	w.Reported(id, address(9), &fleet.Report{Clients: &fleet.Counts{Current: 3, Silent: 1}})
+	v := w.View()
+	if len(v.Relays) != 1 || v.Relays[0].ID != "relay-0" || v.Relays[0].Total != 4 || v.Relays[0].Details || v.Total != 1 {
+		t.Errorf("%+v", v)
+	}
+}
+
+func TestTimesOfAPublish(t *testing.T) {
+	w := newWorld(fleet.Config{})
+	w.publish(1)
+	for i := range 100 {
+		w.poll(fmt.Sprint("p", i), 1)
+	}
+	w.Tick()
+	w.now = w.now.Add(time.Second)
+	w.publish(2)
+	start := w.now
+	step := func(to time.Duration, from, until int) {
+		w.now = start.Add(to)
+		for i := range 100 {
+			n := 1
+			if i < from {
+				n = 2
+			}
+			if i >= from && i < until || i == 99 {
+				n = 2
+			}
+			if i == 99 && until < 100 {
+				n = 1
+			}
+			w.poll(fmt.Sprint("p", i), n)
+		}
+		w.Tick()
+	}
+	step(time.Second, 0, 49)
+	step(2*time.Second, 49, 50)
+	w.poll("late", 2) // it had no part in it
+	step(5*time.Second, 50, 99)
+	p := w.View().Publishes[0]
+	if p.Half == nil || *p.Half != 2 || p.Most == nil || *p.Most != 5 || p.All != nil || p.Digest != name(2).Digest || p.Holders != 100 {
+		t.Errorf("%+v", p)
+	}
+	w.now = start.Add(8 * time.Second)
+	w.publish(3)
+	w.now = start.Add(10 * time.Second)
+	for i := range 100 {
+		w.poll(fmt.Sprint("p", i), 3) // also the one that never had 2
+	}
+	w.poll("late", 3)
+	w.Tick()
+	ps := w.View().Publishes
+	if ps[0].All == nil || *ps[0].All != 2 || ps[1].All == nil || *ps[1].All != 10 {
+		t.Errorf("%+v", ps[:2])
+	}
+	if n := testutil.CollectAndCount(w.metrics, "routesrv_fleet_publish_seconds"); n != 3 {
+		t.Errorf("%d series", n)
+	}
+	w.expose(t, `
+# HELP routesrv_clients Clients that this replica has heard of, by state: current, behind, rejected or silent.
+# TYPE routesrv_clients gauge
+routesrv_clients{state="behind"} 0
+routesrv_clients{state="current"} 101
+routesrv_clients{state="rejected"} 0
+routesrv_clients{state="silent"} 0
+`, "routesrv_clients")
+}
+
+func (w *world) expose(t *testing.T, want, series string) {
+	t.Helper()
+	if err := testutil.GatherAndCompare(w.metrics, strings.NewReader(want), series); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLagIsThatOfMost(t *testing.T) {
+	w := newWorld(fleet.Config{})
+	w.publish(1)
+	for i := range 200 {
+		w.poll(fmt.Sprint("p", i), 1)
+	}
+	w.publish(2)
+	w.now = w.now.Add(4 * time.Second)
+	for i := range 198 {
+		w.poll(fmt.Sprint("p", i), 2)
+	}
+	lag := func(want string) {
+		t.Helper()
+		w.Tick()
+		w.expose(t, `
+# HELP routesrv_fleet_behind_seconds For how long 99 percent of the live clients have not held the newest table, at most; 0 if they hold it.
+# TYPE routesrv_fleet_behind_seconds gauge
+routesrv_fleet_behind_seconds `+want+"\n", "routesrv_fleet_behind_seconds")
+	}
+	lag("0") // two of 200 are one percent
+	w.poll("p0", 1)
+	lag("4")
+}
+
+func TestSilentOnesLeave(t *testing.T) {
+	w := newWorld(fleet.Config{})
+	w.publish(1)
+	w.poll("p", 1)
+	w.now = w.now.Add(fleet.Forget)
+	w.Tick()
+	w.wantState(t, "ingress/p", fleet.Silent, 0)
+	w.now = w.now.Add(1)
+	w.Tick()
+	if v := w.View(); v.Total != 0 || len(v.Clients) != 0 {
+		t.Errorf("%+v", v)
+	}
+}
+
+func TestHostileIDsGrowNothing(t *testing.T) {
+	w := newWorld(fleet.Config{Max: 3000})
+	w.publish(1)
+	for i := range 10_000 {
+		w.Saw(fleet.Sighting{Identity: identity(fmt.Sprint("evil", i)), Address: address(1), Holds: name(i)})
+		w.Saw(fleet.Sighting{UserAgent: fmt.Sprint("agent", i), Address: address(1), Holds: name(i)})
+	}
+	if n := w.View().Total; n != fleet.MaxPerAddress+fleet.MaxInferredPerAddress {
+		t.Errorf("one address has %d clients", n)
+	}
+	for i := range 10_000 {
+		w.Saw(fleet.Sighting{Identity: identity(fmt.Sprint("more", i)), Address: address(i), Holds: name(1)})
+	}
+	v := w.View()
+	if v.Total != 3000 || !v.Replicas[0].Full {
+		t.Errorf("%d clients, full: %v", v.Total, v.Replicas[0].Full)
+	}
+	w.now = w.now.Add(10 * time.Second) // all are silent: they make room
+	for i := range 100 {
+		w.poll(fmt.Sprint("honest", i), 1)
+	}
+	if v := w.View(); v.Total != 100 || v.Counts.Current != 100 {
+		t.Errorf("%+v", v.Counts)
+	}
+}
+
+func TestIdentities(t *testing.T) {
+	full := fleet.Identity{
+		Kind: fleet.Sidecar, ID: "ns/pod", Pod: true, Node: "n", Zone: "z", Version: "v1+x", Mode: "Pre", Interval: 1500 * time.Millisecond,
+	}
+	if got, ok := fleet.ParseIdentity(full.String()); !ok || got != full {
+		t.Errorf("%s is read as %+v", full, got)
+	}
+	odd := fleet.Identity{Kind: fleet.RelayKind, ID: "a b;c=\n" + strings.Repeat("x", 500), Interval: time.Hour}
+	if got, ok := fleet.ParseIdentity(odd.String()); !ok || got.ID != "a_b_c__"+strings.Repeat("x", 193) || got.Interval != 5*time.Minute {
+		t.Errorf("%s is read as %+v, %v", odd, got, ok)
+	}
+	if _, ok := fleet.ParseIdentity(full.String() + ";more=1"); !ok {
+		t.Error("what a newer client adds is refused")
+	}
+	for _, bad := range []string{
+		"", "x", "kind=sidecar", "kind=sidecar;id=x", "kind=boss;id=x;interval=1", "kind=sidecar;id=;interval=1", "kind=sidecar;id=a b;interval=1",
+		"kind=sidecar;id=x;interval=-1", "kind=sidecar;id=x;interval=1;mode=x", "kind=sidecar;id=" + strings.Repeat("x", 201) + ";interval=1",
+		"kind=sidecar;id=x;interval=1;node=" + strings.Repeat("x", 65), "kind=sidecar;id=x\x00;interval=1", "kind=sidecar;id=x;interval=1;" + strings.Repeat("a=b;", 300),
+	} {
+		if i, ok := fleet.ParseIdentity(bad); ok {
+			t.Errorf("%.60q is read as %+v", bad, i)
+		}
+	}
+}
+
+func TestReports(t *testing.T) {
+	for _, bad := range []string{
+		``, `[]`, `{"holds":{"digest":"x"}}`, `{"applied":"maybe"}`, `{"fetched_ago_seconds":-1}`, `{"fetched_ago_seconds":1e300}`,
+		`{"clients":{"current":-1}}`, `{"clients":{"silent":100000000}}`, `{"figures":{"refused":{"a b":1}}}`, `{"figures":{"requests":-1}}`,
+		`{"rejected":"` + strings.Repeat("x", fleet.MaxReport) + `"}`,
+		`{"figures":{"refused":{"a":1,"b":1,"c":1,"d":1,"e":1,"f":1,"g":1,"h":1,"i":1,"j":1,"k":1,"l":1,"m":1}}}`,
+	} {
+		if r, err := fleet.ReadReport(strings.NewReader(bad)); err == nil {
+			t.Errorf("%.60q is read as %+v", bad, r)
+		}
+	}
+	r, err := fleet.ReadReport(strings.NewReader(`{"rejected":"a\nb` + strings.Repeat("x", 300) + `","more":1}`))
+	if err != nil || r.Rejected != "a?b"+strings.Repeat("x", 253) {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// TestSize: 20,000 clients with ids, nodes and reports, as sidecars have them, take at most 10 MB.
+func TestSize(t *testing.T) {
+	const most = 10_000_000
+	w := newWorld(fleet.Config{})
+	w.publish(1)
+	w.publish(2)
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	fill(w, fleet.DefaultMax)
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	grown := int64(after.HeapAlloc) - int64(before.HeapAlloc)
+	t.Logf("%d clients take %d bytes, %d each", fleet.DefaultMax, grown, grown/fleet.DefaultMax)
+	if grown > most {
+		t.Errorf("more than %d", most)
+	}
+	if n := w.View().Total; n != fleet.DefaultMax {
+		t.Errorf("%d clients", n)
+	}
+}
+
+// fill adds so many clients.
+func fill(w *world, n int) {
+	for i := range n {
+		id := fleet.Identity{
+			Kind: fleet.Sidecar, ID: fmt.Sprintf("kube-system/skipper-ingress-7d9c8b6f5d-%05d", i), Pod: true, Node: fmt.Sprintf("ip-10-%d-%d.eu.internal", i>>8, i&255),
+			Zone: fmt.Sprint("zone-", i%3), Version: "v1.2.3", Mode: "Exec", Interval: 3 * time.Second,
+		}.String()
+		w.Saw(fleet.Sighting{Identity: id, Address: address(i), Holds: name(1 + i%2)})
+		var f [6]uint64
+		w.Reported(id, address(i), &fleet.Report{
+			Holds: name(1 + i%2), Fetched: name(1 + i%2), Applied: fleet.AppliedDone,
+			Figures: &fleet.Figures{Requests: &f[0], Errors: &f[1], NoRoute: &f[2], Routes: &f[3], Updates: &f[4], Refused: map[string]uint64{"unknown_filter": 1}},
+		})
+	}
+}
+
+func BenchmarkTick(b *testing.B) {
+	w := newWorld(fleet.Config{})
+	w.publish(1)
+	w.publish(2)
+	fill(w, fleet.DefaultMax)
+	for b.Loop() {
+		w.Tick()
+	}
+}
+
+func BenchmarkSaw(b *testing.B) {
+	w := newWorld(fleet.Config{})
+	w.publish(1)
+	fill(w, 300)
+	id := identity("p")
+	b.ReportAllocs()
+	for b.Loop() {
+		w.Saw(fleet.Sighting{Identity: id, Address: address(1), Holds: name(1)})
+	}
+}

@@ -1,0 +1,92 @@
+package fleet
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/routesrv/routesrv/table"
+)
+
+// Limits of a report.
+const (
+	MaxReport    = 4 << 10 // bytes of the JSON form
+	maxReason    = 256
+	maxRefused   = 12 // kinds of refused routes
+	maxRefusedID = 32
+)
+
+// Report is what a client says of itself, beside its [Identity]: after each change and at least every ten seconds. The JSON form is
+// the body of POST /clients.
+type Report struct {
+	Holds Name `json:"holds,omitzero"` // that the client has verified and applied; zero if none
+	// HoldsAgo is since when, in seconds before the report: clocks differ, so times are ages.
+	HoldsAgo float64 `json:"holds_ago_seconds,omitempty"`
+	Fetched  Name    `json:"fetched,omitzero"` // that its proxy got last; zero if none
+	// FetchedAgo is how long ago that was.
+	FetchedAgo float64 `json:"fetched_ago_seconds,omitempty"`
+	Applied    Applied `json:"applied,omitempty"`
+	// Rejected is why the client does not take the table that it was sent; empty if it does.
+	Rejected string `json:"rejected,omitempty"`
+	// Figures are those of the proxy, and FiguresAgo is how long ago they were read; their Time means nothing here.
+	Figures    *Figures `json:"figures,omitempty"`
+	FiguresAgo float64  `json:"figures_ago_seconds,omitempty"`
+	// Clients is the summary of a relay.
+	Clients *Counts `json:"clients,omitempty"`
+}
+
+// Name names a table.
+type Name struct {
+	Digest   table.Digest `json:"digest"`
+	Revision uint64       `json:"revision,omitempty"`
+}
+
+// IsZero reports whether there is no table.
+func (n Name) IsZero() bool { return n.Digest == table.Digest{} }
+
+// ReadReport reads the JSON form, of at most [MaxReport] bytes, and checks what is in it.
+func ReadReport(r io.Reader) (*Report, error) {
+	body, err := io.ReadAll(io.LimitReader(r, MaxReport+1))
+	if err != nil {
+		return nil, fmt.Errorf("read the report: %w", err)
+	}
+	if len(body) > MaxReport {
+		return nil, fmt.Errorf("the report has more than %d bytes", MaxReport)
+	}
+	report := &Report{}
+	if err := json.Unmarshal(body, report); err != nil {
+		return nil, fmt.Errorf("parse the report: %w", err)
+	}
+	return report, report.check()
+}
+
+// check refuses what no client of ours writes, and makes texts safe to keep and to show.
+func (r *Report) check() error {
+	r.Rejected = printable(r.Rejected, maxReason)
+	switch {
+	case r.Applied != AppliedUnknown && r.Applied != AppliedFetched && r.Applied != AppliedDone:
+		return errors.New(`applied: want "fetched", "applied" or nothing`)
+	case !isAge(r.HoldsAgo) || !isAge(r.FetchedAgo) || !isAge(r.FiguresAgo):
+		return errors.New("an age: want seconds, from 0 to a year")
+	case r.Clients != nil && min(r.Clients.Current, r.Clients.Behind, r.Clients.Rejected, r.Clients.Silent) < 0:
+		return errors.New("clients: want no negative number")
+	case r.Clients != nil && max(r.Clients.Current, r.Clients.Behind, r.Clients.Rejected, r.Clients.Silent) > 1e6:
+		return errors.New("clients: want at most a million")
+	}
+	if r.Figures == nil {
+		return nil
+	}
+	if len(r.Figures.Refused) > maxRefused {
+		return fmt.Errorf("refused: want at most %d reasons", maxRefused)
+	}
+	for reason := range r.Figures.Refused {
+		if len(reason) == 0 || len(reason) > maxRefusedID || !isPlain(reason) {
+			return fmt.Errorf("refused: a reason has 1 to %d letters, digits and _", maxRefusedID)
+		}
+	}
+	return nil
+}
+
+func isAge(seconds float64) bool { return seconds >= 0 && seconds <= (365*24*time.Hour).Seconds() }

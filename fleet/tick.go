@@ -1,0 +1,154 @@
+package fleet
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// TickEvery is how often [Registry.Run] looks at all clients.
+const TickEvery = time.Second
+
+// Run measures how long the fleet takes to hold what is published, and forgets who was silent for long, until ctx ends.
+func (r *Registry) Run(ctx context.Context) {
+	ticker := time.NewTicker(TickEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			r.Tick()
+		}
+	}
+}
+
+// Tick is one turn of Run.
+func (r *Registry) Tick() {
+	now := r.cfg.Now().UnixNano()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.look()
+	var counts Counts
+	live := make([]*client, 0, len(r.clients))
+	var behind []time.Duration
+	for _, c := range r.clients {
+		if now-c.heard > int64(Forget) {
+			r.remove(c)
+			continue
+		}
+		state, _, lag := r.judge(c, now)
+		counts.add(state)
+		if state == Silent || c.holds == nil {
+			continue
+		}
+		live = append(live, c)
+		if lag > 0 {
+			behind = append(behind, lag)
+		}
+	}
+	r.cfg.Metrics.show(counts, lagOfMost(behind, len(live)))
+	r.time(live)
+}
+
+// lagOfMost returns the time by which 99 percent of the live clients are behind at most.
+func lagOfMost(behind []time.Duration, live int) time.Duration {
+	slices.Sort(behind)
+	rank := needed(live, 99) - (live - len(behind)) // among those that are behind
+	if rank <= 0 {
+		return 0
+	}
+	return behind[rank-1]
+}
+
+// needed is how many clients of so many are a share, rounded up.
+func needed(clients, percent int) int { return (clients*percent + 99) / 100 }
+
+// time looks which shares of the live clients have reached the tables for which that is measured. Clients that came later do not
+// count: they had no part in it.
+func (r *Registry) time(live []*client) {
+	all := r.versions.list
+	newest := -1 // index of a version that all have reached: they have reached those before it, too
+	for i := len(all) - 1; i >= 0 && !all[i].done; i-- {
+		v := &all[i]
+		if newest >= 0 {
+			r.finish(v, all[newest].at+int64(all[newest].took[len(shares)-1]))
+			continue
+		}
+		if i < len(all)-maxPending {
+			v.done = true
+			continue
+		}
+		if r.timeOne(v, live) {
+			newest = i
+		}
+	}
+}
+
+// timeOne does it for one table, and reports whether all have it.
+func (r *Registry) timeOne(v *version, live []*client) bool {
+	total, holders, latest := 0, 0, v.at
+	for _, c := range live {
+		if c.first > v.at {
+			continue
+		}
+		total++
+		if c.reached(v.order) {
+			holders++
+			latest = max(latest, c.since)
+		}
+	}
+	if total == 0 {
+		return false
+	}
+	for i, share := range shares {
+		if v.took[i] == notYet && holders >= needed(total, share) {
+			v.took[i] = time.Duration(latest - v.at)
+			r.cfg.Metrics.took(i, v.took[i])
+		}
+	}
+	v.done = holders == total
+	return v.done
+}
+
+// finish ends the time of a table that all have reached at that moment, by reaching a later one.
+func (r *Registry) finish(v *version, at int64) {
+	for i := range shares {
+		if v.took[i] == notYet {
+			v.took[i] = time.Duration(max(at-v.at, 0))
+			r.cfg.Metrics.took(i, v.took[i])
+		}
+	}
+	v.done = true
+}
+
+func (c *Counts) add(s State) {
+	switch s {
+	case Current:
+		c.Current++
+	case Behind:
+		c.Behind++
+	case Rejected:
+		c.Rejected++
+	case Silent:
+		c.Silent++
+	}
+}
+
+// Total is the sum of all states.
+func (c Counts) Total() int { return c.Current + c.Behind + c.Rejected + c.Silent }
+
+// Of returns the number of clients in a state.
+func (c Counts) Of(s State) int {
+	switch s {
+	case Current:
+		return c.Current
+	case Behind:
+		return c.Behind
+	case Rejected:
+		return c.Rejected
+	case Silent:
+		return c.Silent
+	}
+	return 0
+}

@@ -1,0 +1,141 @@
+package fleet
+
+import (
+	"sort"
+	"time"
+
+	"github.com/routesrv/routesrv/table"
+)
+
+const (
+	// maxVersions is how many published tables are remembered: with a change in every poll of three seconds, 25 minutes.
+	maxVersions = 512
+	// maxPending is for how many of them the fleet is timed. Of those before, only that something newer took long matters.
+	maxPending = 32
+	// shownPublishes is how many of them a View has.
+	shownPublishes = 64
+)
+
+// version is a published table.
+type version struct {
+	order    uint64
+	digest   table.Digest
+	revision uint64
+	at       int64
+	// How long it took until the shares held it; notYet before that.
+	took [len(shares)]time.Duration
+	done bool // nothing is waited for any more
+}
+
+// notYet says that a share has not been reached.
+const notYet = time.Duration(-1)
+
+// shares of the live clients for which the time from publishing is measured, as numerator of a hundredth.
+var shares = [...]int{50, 99, 100}
+
+// versions are the last published tables, by ascending order.
+type versions struct{ list []version }
+
+func (v *versions) add(one version) {
+	if len(v.list) == maxVersions {
+		copy(v.list, v.list[1:])
+		v.list = v.list[:maxVersions-1]
+	}
+	for i := range one.took {
+		one.took[i] = notYet
+	}
+	v.list = append(v.list, one)
+}
+
+// last is the table that is served; the zero value before the first.
+func (v *versions) last() version {
+	if len(v.list) == 0 {
+		return version{}
+	}
+	return v.list[len(v.list)-1]
+}
+
+// after returns how many versions came after the one with the number, and when the first of them did. It returns -1 if that is not
+// remembered.
+func (v *versions) after(order uint64) (n int, at int64) {
+	i := sort.Search(len(v.list), func(i int) bool { return v.list[i].order > order })
+	if i == len(v.list) {
+		return 0, 0
+	}
+	if order == 0 || i == 0 && v.list[0].order > order+1 {
+		return -1, v.list[i].at
+	}
+	return len(v.list) - i, v.list[i].at
+}
+
+// newerThan returns when the first version with a higher revision was published; 0 if there is none.
+func (v *versions) newerThan(revision uint64) int64 {
+	for i := range v.list {
+		if v.list[i].revision > revision {
+			return v.list[i].at
+		}
+	}
+	return 0
+}
+
+// Published notes that a table is served from now on. order is higher than that of any table before.
+func (r *Registry) Published(order uint64, n Name) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.versions.add(version{order: order, digest: n.Digest, revision: n.Revision, at: r.cfg.Now().UnixNano()})
+}
+
+// judge says how a client fares. versions is -1, and seconds are since when the client is known to be behind, if its table is not
+// known.
+func (r *Registry) judge(c *client, now int64) (s State, versions int, behind time.Duration) {
+	versions, behind = r.lag(c, now)
+	switch {
+	case c.silent(now):
+		return Silent, versions, behind
+	case c.rejects():
+		return Rejected, versions, behind
+	case versions != 0:
+		return Behind, versions, behind
+	default:
+		return Current, 0, 0
+	}
+}
+
+// rejects reports whether the client has said that it does not take the table, and not been seen with another one since.
+func (c *client) rejects() bool {
+	return c.report != nil && c.report.reason != "" && (c.holds == nil || c.since <= c.report.at)
+}
+
+// lag returns by how much a client is behind; 0 if it is not.
+func (r *Registry) lag(c *client, now int64) (versions int, behind time.Duration) {
+	last := r.versions.last()
+	switch {
+	case last.order == 0:
+		return 0, 0 // there is nothing to be behind
+	case c.holds == nil:
+		return -1, time.Duration(now - max(c.first, r.versions.list[0].at))
+	case c.holds.order >= last.order || uint64(c.aheadOf) == last.order:
+		return 0, 0
+	}
+	if order := max(c.holds.order, uint64(c.aheadOf)); order > 0 {
+		n, at := r.versions.after(order)
+		return n, time.Duration(now - at)
+	}
+	since := c.since
+	if at := r.versions.newerThan(c.revision); c.revision > 0 && at > 0 {
+		since = at
+	}
+	return -1, time.Duration(now - since)
+}
+
+// reached reports whether the client holds the version with the number or a later one.
+func (c *client) reached(order uint64) bool {
+	return c.holds != nil && max(c.holds.order, uint64(c.aheadOf)) >= order
+}
+
+// look asks for the numbers of all tables that clients hold: that of a zone may be part of a later version than when it was named.
+func (r *Registry) look() {
+	for _, h := range r.tables {
+		h.order = r.cfg.Order(h.digest)
+	}
+}

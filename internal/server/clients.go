@@ -1,0 +1,160 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/routesrv/routesrv/dataplane"
+	"github.com/routesrv/routesrv/etagcache"
+	"github.com/routesrv/routesrv/fleet"
+	"github.com/routesrv/routesrv/internal/httpserve"
+	"github.com/routesrv/routesrv/internal/wire"
+	"github.com/routesrv/routesrv/table"
+)
+
+// Limits of GET /clients for a peer: an answer of 20,000 clients is some 15 MB.
+const (
+	maxLocalViews = 2
+	localViewWait = time.Second
+)
+
+// clients is what the server knows of its clients.
+type clients struct {
+	*fleet.Registry
+	name   string
+	peers  func(context.Context) []fleet.Answer // nil without any
+	locals chan struct{}                        // turns of peers
+}
+
+// newClients makes the registry. It needs no cache before the first request.
+func (s *Server) newClients() {
+	name := s.cfg.Name
+	if name == "" {
+		name, _ = os.Hostname() // without one the replica has no name
+	}
+	s.clients = &clients{
+		Registry: fleet.New(fleet.Config{
+			Name: name, Relay: s.cfg.Source == nil, Metrics: fleet.NewMetrics(s.registry),
+			Order: func(d table.Digest) uint64 { return s.cache.Order(d) },
+		}),
+		name: name, peers: s.cfg.PeerClients, locals: make(chan struct{}, maxLocalViews),
+	}
+}
+
+// Saw is called by the cache.
+func (c *clients) Saw(seen etagcache.Seen) {
+	r := seen.Request
+	c.Registry.Saw(fleet.Sighting{
+		Identity: r.Header.Get(wire.HeaderClient), UserAgent: r.UserAgent(), Address: addressOf(r), Zone: seen.Zone,
+		Holds: fleet.Name{Digest: seen.Digest, Revision: seen.Revision}, Ahead: seen.Ahead, Stream: fleet.StreamPhase(seen.Stream),
+	})
+}
+
+// Published is called by the cache.
+func (c *clients) Published(order uint64, digest table.Digest, revision uint64) {
+	c.Registry.Published(order, fleet.Name{Digest: digest, Revision: revision})
+}
+
+// addressOf is the address of the peer of a connection. Headers that name another one are not believed.
+func addressOf(r *http.Request) netip.Addr {
+	ap, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.IPv6Unspecified()
+	}
+	return ap.Addr().Unmap().WithZone("")
+}
+
+// serveReport takes the report of a client.
+func (s *Server) serveReport(w http.ResponseWriter, r *http.Request) {
+	identity := r.Header.Get(wire.HeaderClient)
+	if _, ok := fleet.ParseIdentity(identity); !ok {
+		http.Error(w, "want the header "+wire.HeaderClient+" with kind, id or pod, and interval", http.StatusBadRequest)
+		return
+	}
+	report, err := fleet.ReadReport(http.MaxBytesReader(w, r.Body, fleet.MaxReport+1))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	if !s.clients.Reported(identity, addressOf(r), report) {
+		w.Header().Set("Retry-After", "60")
+		http.Error(w, "too many clients are known, or too many of them from this address", http.StatusServiceUnavailable)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// serveClients answers with the clients of this replica and of its peers; those of this one alone for a peer.
+func (s *Server) serveClients(w http.ResponseWriter, r *http.Request) {
+	query, err := fleet.ParseQuery(r.URL.Query())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	if r.URL.Query().Has("local") {
+		s.clients.local(w, r, query)
+		return
+	}
+	s.questions.limited("/clients", func(w http.ResponseWriter, r *http.Request) {
+		httpserve.WriteJSON(w, http.StatusOK, s.clients.merged(r.Context(), query))
+	})(w, r)
+}
+
+// merged asks the peers, while this replica looks at its own clients.
+func (c *clients) merged(ctx context.Context, q fleet.Query) *fleet.View {
+	var answers []fleet.Answer
+	var asking sync.WaitGroup
+	if c.peers != nil {
+		asking.Go(func() { answers = c.peers(ctx) })
+	}
+	own := c.View()
+	asking.Wait()
+	return fleet.Merge(own, answers, q)
+}
+
+// local answers a peer. It asks nobody, so that two replicas do not wait for each other.
+func (c *clients) local(w http.ResponseWriter, r *http.Request, q fleet.Query) {
+	timer := time.NewTimer(localViewWait)
+	defer timer.Stop()
+	select {
+	case c.locals <- struct{}{}:
+		defer func() { <-c.locals }()
+		httpserve.WriteJSON(w, http.StatusOK, fleet.Merge(c.View(), nil, q))
+	case <-timer.C:
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, "too many questions at a time", http.StatusServiceUnavailable)
+	case <-r.Context().Done():
+	}
+}
+
+// reportUp reports to the server above until ctx ends, if this is a relay: what it holds, and a summary of its clients.
+func (s *Server) reportUp(ctx context.Context) {
+	reporter := &fleet.Reporter{
+		Logger: s.log,
+		Send:   s.relay.Report,
+		Collect: func(now time.Time) (fleet.Report, bool) {
+			counts := s.clients.Counts()
+			r := fleet.Report{Clients: &counts}
+			upstream := s.relay.Upstream()
+			if a := upstream.Applied; a != nil {
+				r.Holds = fleet.Name{Digest: a.Digest, Revision: a.Revision}
+				r.HoldsAgo = max(0, now.Sub(a.Committed).Seconds())
+			}
+			r.Rejected = upstream.Rejected()
+			return r, true
+		},
+	}
+	reporter.Run(ctx)
+}
+
+// identity is what a relay says of itself.
+func (s *Server) identity() string {
+	return fleet.Identity{
+		Kind: fleet.RelayKind, ID: s.clients.name, Version: s.cfg.Version, Interval: cmp.Or(s.cfg.Interval, dataplane.DefaultInterval),
+	}.String()
+}

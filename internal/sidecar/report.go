@@ -1,0 +1,93 @@
+package sidecar
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/routesrv/routesrv/etagcache"
+	"github.com/routesrv/routesrv/fleet"
+	"github.com/routesrv/routesrv/internal/proxymetrics"
+	"github.com/routesrv/routesrv/table"
+)
+
+// identity is what a sidecar says of itself to route servers.
+func (c *conductor) identity() string {
+	i := fleet.Identity{
+		Kind: fleet.Sidecar, ID: c.cfg.Pod, Node: c.cfg.Node, Zone: c.zone(), Version: c.cfg.Version, Interval: c.cfg.Fetch.Interval,
+		Mode: c.view.Load().Mode.String(),
+	}
+	if c.cfg.PodNamespace != "" && c.cfg.Pod != "" {
+		i.ID, i.Pod = c.cfg.PodNamespace+"/"+c.cfg.Pod, true
+	}
+	return i.String()
+}
+
+// proxyTable is the table that the proxy has fetched, by its requests.
+type proxyTable struct {
+	mu   sync.Mutex
+	name fleet.Name
+	at   time.Time
+}
+
+// Saw is called by the cache. Only the proxy asks there.
+func (p *proxyTable) Saw(seen etagcache.Seen) {
+	if seen.Digest == (table.Digest{}) {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.name.Digest != seen.Digest {
+		p.name, p.at = fleet.Name{Digest: seen.Digest, Revision: seen.Revision}, time.Now()
+	}
+}
+
+// Published is called by the cache.
+func (*proxyTable) Published(uint64, table.Digest, uint64) {}
+
+// get returns the table, zero for none, and since when.
+func (p *proxyTable) get() (fleet.Name, time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.name, p.at
+}
+
+// report tells the route server in use how this data plane fares, until ctx ends. While none is in use, nobody is told.
+func (s *Sidecar) report(ctx context.Context) {
+	reporter := &fleet.Reporter{
+		Logger: s.log,
+		Send: func(ctx context.Context, body []byte) error {
+			if p := s.conductor.remoteNow.Load(); p != nil {
+				return p.client.Report(ctx, body)
+			}
+			return nil
+		},
+		Collect: s.collect,
+	}
+	if s.cfg.ProxyMetricsURL != "" {
+		reader, err := proxymetrics.New(s.cfg.ProxyMetricsURL, s.log)
+		if err == nil { // else New has said so
+			defer reader.Close()
+			reporter.Figures = reader.Figures
+		}
+	}
+	reporter.Run(ctx)
+}
+
+// collect returns what there is to say.
+func (s *Sidecar) collect(now time.Time) (fleet.Report, bool) {
+	p := s.conductor.remoteNow.Load()
+	if p == nil {
+		return fleet.Report{}, false
+	}
+	status := p.client.Status()
+	r := fleet.Report{Rejected: status.Rejected()}
+	if a := status.Applied; a != nil {
+		r.Holds, r.HoldsAgo = fleet.Name{Digest: a.Digest, Revision: a.Revision}, max(0, now.Sub(a.Committed).Seconds())
+	}
+	var at time.Time
+	if r.Fetched, at = s.proxy.get(); !r.Fetched.IsZero() {
+		r.FetchedAgo = max(0, now.Sub(at).Seconds())
+	}
+	return r, true
+}
