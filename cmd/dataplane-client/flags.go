@@ -95,6 +95,9 @@ func (f *flags) check() (warnings []config.Warning, err error) {
 			return nil, fmt.Errorf("--pod-name is not set, and the name of the host is not known: %w", err)
 		}
 	}
+	if _, err := c.ShareBy.Member(c.Node, c.Pod); err != nil {
+		return nil, fmt.Errorf("--share-by %s: %w: set --node-name, such as from spec.nodeName of the downward API", c.ShareBy, err)
+	}
 	if len(f.source.Manifests) == 0 && !f.source.Kubernetes && len(c.Fetch.URLs) == 0 {
 		return nil, errors.New("nothing to make a table of: set --routesrv-url to fetch one, -kubernetes or --manifests to compute one")
 	}
@@ -114,11 +117,15 @@ func (f *flags) modeFlags(p *config.Parser) {
 		rollout.SettingForms+"; upper or lower case.")
 	p.Flag(groupMode, "mode-file", text("PATH", &c.ModeFile, ""), "File with the mode, such as a key of a mounted ConfigMap. It "+
 		"is read every second, and at once on SIGHUP. Where it has a mode, --mode does not count; what is no mode changes nothing.")
-	p.Flag(groupMode, "pod-name", text("NAME", &c.Pod, ""), "Name that the place of this data plane in the fleet follows from: "+
-		"whether it is in the share of Exec:25%, and when it may fall back. Empty means the name of the host. Route servers are "+
+	p.Flag(groupMode, "pod-name", text("NAME", &c.Pod, ""), "Name of the pod. Its slot of --fallback-window follows from "+
+		"it and, where --share-by says so, whether it is in the share of Exec:25%. Empty means the name of the host. Route servers are "+
 		"told it, with the two below, for /clients.")
 	p.Flag(groupMode, "pod-namespace", text("NAME", &c.PodNamespace, ""), "Namespace of the pod.")
 	p.Flag(groupMode, "node-name", text("NAME", &c.Node, ""), "Node of the pod.")
+	p.Flag(groupMode, "share-by", parsed("NAME", &c.ShareBy, rollout.ShareByAuto.String(), rollout.ParseShareBy), "Which name decides "+
+		"whether this data plane is in the share of Exec:25%: node (--node-name; a rollout gives pods new names, and the share stays "+
+		"where it is), pod (--pod-name; for a StatefulSet, whose pods keep their names and change their nodes) or auto (node if "+
+		"--node-name is set, else pod).")
 }
 
 func (f *flags) gateFlags(p *config.Parser) {
