@@ -11,8 +11,9 @@ import (
 
 // Setting is a flag as it is in effect.
 type Setting struct {
-	Name string // without dashes
-	Own  bool   // not one of Skipper's
+	Group Group
+	Name  string // without dashes
+	Own   bool   // not one of Skipper's
 	// Values are in the form of the command line: one, or for a flag that may be repeated those that were given; empty if that is none.
 	Values []string
 	// Changed says that the values differ from the default.
@@ -90,7 +91,7 @@ func (p *Parser) Settings() []Setting {
 			continue
 		}
 		o := p.byName[doc.Name]
-		s := Setting{Name: o.name, Own: o.own, From: "default", kind: o.value.kind, boolean: o.value.boolean, repeat: o.value.repeat}
+		s := Setting{Group: o.group, Name: o.name, Own: o.own, From: "default", kind: o.value.kind, boolean: o.value.boolean, repeat: o.value.repeat}
 		if !s.repeat {
 			s.Values = []string{o.value.def}
 		}
@@ -213,6 +214,9 @@ var credentials = regexp.MustCompile(`(://)[^/?#@\s]+@`)
 
 // redacted is a value without the passwords of the URLs in it.
 func redacted(text string) string { return credentials.ReplaceAllString(text, "${1}REDACTED@") }
+
+// Argument is a value in the form of the command line.
+func (s Setting) Argument(value string) string { return dashes(s.Name, s.Own) + s.Name + "=" + value }
 
 // File is the text of a configuration file with settings, in their order. Reading it gives them again.
 func File(settings []Setting) ([]byte, error) {
