@@ -32,7 +32,7 @@ func (m *migration) steps(b *strings.Builder) {
 	}
 	fmt.Fprintf(b, "## 1. Shadow\n\nSee what is made, and apply it. It costs the API server one more reader for each replica.\n\n")
 	fmt.Fprintf(b, "    kubectl kustomize .\n    kubectl apply -k .\n    kubectl -n %s rollout status deployment/%s\n\n", ns, m.name())
-	fmt.Fprintf(b, "Way back: `kubectl delete -k .`\n\n")
+	b.WriteString("Way back, as long as nobody asks the new one: `kubectl delete -k .`\n\n")
 
 	fmt.Fprintf(b, "## 2. Compare\n\n    kubectl -n %s port-forward deployment/%s 29090:%d &\n    kubectl -n %s port-forward deployment/%s 19090:%d &\n"+
 		"    routesrv diff --watch%s %s://127.0.0.1:29090/routes %s://127.0.0.1:19090/routes\n\n", ns, old, a.main, ns, m.name(), a.main, certificates, scheme, scheme)
