@@ -81,10 +81,12 @@ golden: ## rewrite the golden cases; read the diff
 .PHONY: docs
 docs: ## write the generated references
 	go run ./hack/docs
+	go run ./hack/dashboard
 
 .PHONY: docs-check
 docs-check: ## fail if a generated reference is not what the code says, or a plot not what was measured
 	go run ./hack/docs -check
+	go run ./hack/dashboard -check
 	go run ./hack/scale -check
 
 .PHONY: bench
@@ -94,6 +96,10 @@ bench: ## run the benchmarks of docs/performance.md
 	go test -run '^$$' -bench . -benchmem ./compile ./etagcache ./dataplane
 	go test -run '^$$' -bench Diff -benchmem -cpu 1 ./shadowdiff
 	go test -run '^$$' -bench . -benchtime 10x -timeout 30m ./bench
+
+.PHONY: screenshots
+screenshots: build ## make the pictures of docs/console.md again (two minutes; needs chromium)
+	go run ./hack/screenshots -bin bin -out docs/images
 
 .PHONY: scale
 scale: ## measure docs/scale.md at all sizes (most of an hour on a quiet machine)

@@ -35,7 +35,7 @@ const (
 	EastWestEnabled   Reason = "east_west"
 )
 
-// ReasonInfo is what is known of a reason. The texts are plain English, for application teams.
+// ReasonInfo is what is known about a reason. The texts are plain English, for application teams.
 type ReasonInfo struct {
 	Reason Reason
 	// Severity is the highest that problems of this reason have.
@@ -54,29 +54,29 @@ var reasons = []ReasonInfo{
 		"Correct the field that the message names.", false},
 	{InvalidObject, Error, "the object is not valid, so nothing of it is served",
 		"Correct what the message names and apply the object again.", false},
-	{InvalidAnnotation, Error, "an annotation cannot be used, so it is ignored or a default counts instead",
+	{InvalidAnnotation, Error, "an annotation is not valid, so it is ignored or a default is used instead",
 		"Correct the annotation that the message names.", false},
 	{RuleWithoutHTTP, Info, "a rule of the Ingress has no http section, so it makes no route",
 		"Add paths to the rule, or remove it.", false},
 	{MissingBackend, Error, "a path has no backend, so it makes no route", "Name a Service and a port for the path.", false},
-	{NullEntry, Warning, "a list of the object has an empty entry (null), which does not count", "Remove the entry, or fill it in.", false},
-	{MultiplePaths, Error, "a route of the annotation has a path of its own beside the path of the rule, so it is left out",
+	{NullEntry, Warning, "a list of the object has an empty entry (null), which is ignored", "Remove the entry, or fill it in.", false},
+	{MultiplePaths, Error, "a route in the annotation has a path in addition to the path of the rule, so it is left out",
 		"Remove one of the two paths.", false},
 	{BackendRefused, Error, "a backend has a kind or an address that is not allowed here, so its routes are left out",
 		"Use a Service of type ClusterIP, or ask the operators of the ingress to allow the address.", false},
-	{ExternalNames, Info, "a backend is a Service of type ExternalName, which is switched off here, so its routes are left out",
+	{ExternalNames, Info, "a backend is a Service of type ExternalName, which this ingress does not allow, so its routes are left out",
 		"Use a Service of type ClusterIP, or ask the operators of the ingress to switch external names on.", false},
 	{InvalidExpression, Warning, "a host or path is an expression that proxies cannot match, so they ignore its routes",
 		"Correct the host or path; a wildcard host such as *.example.org is not supported, and brackets have to come in pairs.", false},
-	{WouldReject, Warning, "a filter, predicate or backend is one that proxies do not accept, so they ignore the routes that have it",
+	{WouldReject, Warning, "proxies do not accept a filter, predicate or backend, so they ignore the routes that have it",
 		"Correct the name or the arguments. If your proxies are a build of their own that knows it, ask their operators to name it with --filters or --predicates.", false},
-	{WouldCrashProxy, Error, "a filter has arguments that would end every proxy, so its route is left out",
+	{WouldCrashProxy, Error, "a filter has arguments that would crash every proxy, so its route is left out",
 		"Correct the argument that the message names.", false},
-	{NotParsable, Error, "a route cannot be written in a form that proxies read, so it is left out",
+	{NotParsable, Error, "a route cannot be written in a form that proxies can read, so it is left out",
 		"Look for quotes, control characters or a second Method in the part that the message names.", false},
 	{ZeroWeight, Info, "a backend has the weight 0, so it gets no traffic",
 		"Give it a weight above 0 if it is meant to get traffic.", false},
-	{NotSelected, Info, "the class of the object is not one that is served here, so nothing of it is served",
+	{NotSelected, Info, "this ingress does not serve the class of the object, so nothing of it is served",
 		"Correct the class, or remove it: an object without a class is always served.", false},
 	{ServiceNotFound, Error, "a backend names a Service that does not exist, so its routes are left out",
 		"Create the Service in the namespace of the object, or correct its name.", true},
@@ -84,23 +84,23 @@ var reasons = []ReasonInfo{
 		"Name a port of the Service, by number or by name.", true},
 	{NoEndpoints, Warning, "a Service has no ready pod, so requests are answered with 502",
 		"Compare the selector of the Service with the labels of the pods, and look at the readiness of the pods.", true},
-	{DuplicateID, Error, "another object makes a route of the same id, so this one is left out",
+	{DuplicateID, Error, "another object has a route with the same id, so this one is left out",
 		"Change the name, host or path in one of the two objects.", true},
 	{Shadows, Warning, "another object has a route for the same requests, and proxies take one of the two at random",
 		"Remove the route from one of the two objects, or give it another host or path.", true},
-	{TLSSecret, Error, "spec.tls and its secret do not fit, so the host has no certificate of its own",
+	{TLSSecret, Error, "spec.tls and its secret do not match, so the host has no certificate of its own",
 		"Create the secret with tls.crt and tls.key in the namespace of the object, and name in spec.tls the hosts of the object.", true},
 	{TLSCertificate, Info, "a certificate was accepted", "", true},
 	{InvalidService, Error, "a Service has no metadata or no spec, so backends cannot refer to it", "Correct the Service.", false},
-	{DefaultFilters, Error, "default filters that the operators of the ingress maintain cannot be used", "Tell the operators of the ingress.", true},
-	{ProcessingFailed, Error, "a rule by which the operators of the ingress change routes has failed for this route", "Tell the operators of the ingress.", true},
-	{EastWestEnabled, Info, "routes for traffic inside of the cluster were added", "", true},
+	{DefaultFilters, Error, "the default filters, which the operators of the ingress maintain, are not valid", "Tell the operators of the ingress.", true},
+	{ProcessingFailed, Error, "a rule with which the operators of the ingress change routes failed for this route", "Tell the operators of the ingress.", true},
+	{EastWestEnabled, Info, "routes for traffic inside the cluster were added", "", true},
 }
 
 // Reasons are all reasons, what is wrong with the object itself first. The slice is the caller's.
 func Reasons() []ReasonInfo { return slices.Clone(reasons) }
 
-// Info is what is known of the reason.
+// Info is what is known about the reason.
 func (r Reason) Info() ReasonInfo {
 	for _, info := range reasons {
 		if info.Reason == r {

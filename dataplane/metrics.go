@@ -61,37 +61,42 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
 	m := &Metrics{
-		fetches: vec("dataplane_fetches_total", "Exchanges with a route server, and events of streams about the table, by what came of them: changed, unchanged, "+
-			"held (by the guard), older, overtaken (by an acceptance), rejected (by verification) or error.", "result"),
+		fetches: vec("dataplane_fetches_total", "Exchanges with a route server, and stream events about the table, by result: "+
+			"changed, unchanged, held (by the guard), older, overtaken (by an acceptance), rejected (by verification) or error.", "result"),
 		fetchErrors: vec("dataplane_fetch_errors_total", "Exchanges with the result error, by reason.", "reason"),
 		verifyFailures: vec("dataplane_verify_failures_total", "Exchanges with the result rejected, by reason.",
 			"reason"),
-		deltas: vec("dataplane_deltas_total", "Deltas, of answers and of streams, by result: applied, or failed (did not verify).", "result"),
-		fullTables: vec("dataplane_full_tables_total", "Full tables that were verified, by why it was not a delta: first (nothing "+
-			"was held), due (--full-fetch-interval), delta (one did not verify), stream (what it brought did not verify), fetch (a "+
-			"stream said so), plain (none was asked for), answer (the server preferred it) or event (it came over a stream).", "reason"),
+		deltas: vec("dataplane_deltas_total", "Deltas from answers and streams by result: applied, or failed (did not verify).", "result"),
+		fullTables: vec("dataplane_full_tables_total", "Verified full tables by the reason why they were not deltas: first "+
+			"(the client had no table), due (--full-fetch-interval), delta (a delta did not verify), stream (a stream event "+
+			"did not verify), fetch (a stream asked for it), plain (the client asked for no delta), answer (the server "+
+			"preferred it) or event (it arrived over a stream).", "reason"),
 		transport: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "dataplane_transport", Help: "1 for what is in use, stream or poll, else 0.",
+			Name: "dataplane_transport", Help: "1 for the transport in use, stream or poll, else 0.",
 		}, []string{"transport"}),
-		connected:  gauge("dataplane_stream_connected", "1 while there is a stream, else 0."),
-		reconnects: vec("dataplane_stream_reconnects_total", "Streams that ended, or that could not be made, by reason.", "reason"),
-		events:     vec("dataplane_stream_events_total", "Events of streams, by type; other is what this version does not know.", "event"),
-		received:   counter("dataplane_received_bytes_total", "Bytes of bodies as received, before decoding."),
+		connected:  gauge("dataplane_stream_connected", "1 while a stream is open, else 0."),
+		reconnects: vec("dataplane_stream_reconnects_total", "Streams that ended or could not be opened, by reason.", "reason"),
+		events: vec("dataplane_stream_events_total", "Stream events by type; other means a type that this version does not "+
+			"know.", "event"),
+		received: counter("dataplane_received_bytes_total", "Bytes of bodies as received, before decoding."),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "dataplane_fetch_duration_seconds",
-			Help:    "Time that exchanges take, with verification.",
+			Help:    "Duration of exchanges, with verification.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 		}),
-		failovers:  counter("dataplane_failovers_total", "Changes of the route server in use."),
-		older:      counter("dataplane_older_tables_accepted_total", "Tables applied or held although their revision is lower: the server insisted."),
-		writes:     vec("dataplane_file_writes_total", "Writes of files by file (lkg or routes) and result (ok or error).", "file", "result"),
-		routes:     gauge("dataplane_table_routes", "Routes of the applied table."),
-		bytes:      gauge("dataplane_table_bytes", "Size of the text of the applied table."),
-		revision:   gauge("dataplane_table_revision", "Revision of the applied table; 0 if it has none."),
-		stale:      gauge("dataplane_table_stale", "1 while the table comes from the LKG file and no server has confirmed it, else 0."),
-		applied:    gauge("dataplane_table_applied_timestamp_seconds", "When a table was last applied."),
-		confirmed:  gauge("dataplane_table_confirmed_timestamp_seconds", "When a server last said that the applied table is current."),
-		sourceRead: gauge("dataplane_source_last_read_timestamp_seconds", "When the source of the applied table was last read, as far as it is known; now minus this is its age."),
+		failovers: counter("dataplane_failovers_total", "Changes of the route server in use."),
+		older: counter("dataplane_older_tables_accepted_total", "Tables applied or held although their revision is lower, "+
+			"because the server insisted."),
+		writes:   vec("dataplane_file_writes_total", "Writes of files by file (lkg or routes) and result (ok or error).", "file", "result"),
+		routes:   gauge("dataplane_table_routes", "Routes of the applied table."),
+		bytes:    gauge("dataplane_table_bytes", "Size of the text of the applied table."),
+		revision: gauge("dataplane_table_revision", "Revision of the applied table; 0 if it has none."),
+		stale:    gauge("dataplane_table_stale", "1 while the table comes from the LKG file and no server has confirmed it, else 0."),
+		applied:  gauge("dataplane_table_applied_timestamp_seconds", "When a table was last applied."),
+		confirmed: gauge("dataplane_table_confirmed_timestamp_seconds", "When a server last confirmed that the applied table "+
+			"is current."),
+		sourceRead: gauge("dataplane_source_last_read_timestamp_seconds", "When the source of the applied table was last read, "+
+			"as far as known; now minus this is its age."),
 	}
 	m.gate = gate.NewMetrics(reg, "dataplane").CountWrites(func(file, result string) {
 		m.writes.WithLabelValues(file, result).Inc()

@@ -41,7 +41,7 @@ func TestBinariesTakeTheirArguments(t *testing.T) {
 				}
 				found[binary]++
 				p := prepare(t, render, d, c, nil)
-				if status, out := check(t, p); status != 0 || out != "the settings can be used\n" {
+				if status, out := check(t, p); status != 0 || out != "configuration is valid\n" {
 					t.Errorf("%s, %s, container %s: exit status %d\n%s", render, o, c.Name, status, out)
 				}
 			}

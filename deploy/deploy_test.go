@@ -36,6 +36,7 @@ var renders = map[string]string{
 	"overlay-pre":                    "kustomize/overlays/pre",
 	"overlay-exec":                   "kustomize/overlays/exec",
 	"component-metrics":              "testdata/metrics",
+	"component-dashboard":            "testdata/dashboard",
 	"component-mtls":                 "testdata/mtls",
 	"component-zone-aware":           "testdata/zone-aware",
 	"component-namespaced":           "testdata/namespaced",

@@ -197,6 +197,77 @@ func TestAlertsAskForSeriesThatAreThere(t *testing.T) {
 	}
 }
 
+// runbookURL is where the alerts lead, unless an overlay says otherwise.
+const runbookURL = "https://github.com/routesrv/routesrv/blob/main/docs/runbook.md"
+
+// grouping finds the labels that an aggregation or a match keeps.
+var grouping = regexp.MustCompile(`\b(by|on|without|ignoring|absent|absent_over_time)\s*\(([^)]*)\)`)
+
+// TestAlertsAreOfOneCluster: in a ruler over many clusters no expression adds up, compares or hides what is of different ones.
+func TestAlertsAreOfOneCluster(t *testing.T) {
+	aggregation := regexp.MustCompile(`\b(sum|min|max|avg|count|group|topk|bottomk|quantile)\s*(by|without)?\s*\(`)
+	for _, r := range alerts(t).rules() {
+		for _, m := range grouping.FindAllStringSubmatch(r.Expr, -1) {
+			labels := strings.Split(strings.ReplaceAll(m[2], " ", ""), ",")
+			switch m[1] {
+			case "by", "on":
+				if !slices.Contains(labels, "cluster") || !slices.Contains(labels, "namespace") {
+					t.Errorf("%s: %s loses the cluster or the namespace", r.Alert, m[0])
+				}
+			case "without", "ignoring":
+				if slices.Contains(labels, "cluster") || slices.Contains(labels, "namespace") {
+					t.Errorf("%s: %s loses the cluster or the namespace", r.Alert, m[0])
+				}
+			default:
+				t.Errorf("%s: %s is quiet while another cluster has the series", r.Alert, m[0])
+			}
+		}
+		for _, m := range aggregation.FindAllStringSubmatch(r.Expr, -1) {
+			if m[2] == "" {
+				t.Errorf("%s: %s adds up all clusters", r.Alert, m[0])
+			}
+		}
+	}
+}
+
+// TestRunbookCanBeElsewhere: what deploy/kustomize/README.md shows changes every link, and nothing else.
+func TestRunbookCanBeElsewhere(t *testing.T) {
+	readme, err := os.ReadFile("kustomize/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, example, _ := strings.Cut(string(readme), "<!-- runbook -->\n```yaml\n")
+	example, _, ok := strings.Cut(example, "```")
+	if !ok {
+		t.Fatal("no example in the README")
+	}
+	dir, err := os.MkdirTemp("testdata", "runbook")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	text := "resources: [../../kustomize/base]\ncomponents: [../../kustomize/components/metrics]\n" + example
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	kubectl, err := findKubectl()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), kubectl, "kustomize", dir).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if strings.Contains(string(out), runbookURL) {
+		t.Error("a link leads to the runbook of the project")
+	}
+	for _, r := range alerts(t).rules() {
+		if want := "runbook_url: https://wiki.example.org/routesrv#" + strings.ToLower(r.Alert) + "\n"; !strings.Contains(string(out), want) {
+			t.Errorf("no %q", want)
+		}
+	}
+}
+
 // TestEveryAlertSaysWhatToDo: each leads to a heading of the runbook, by the anchor that the heading has.
 func TestEveryAlertSaysWhatToDo(t *testing.T) {
 	seen := make(map[string]bool)
@@ -205,8 +276,8 @@ func TestEveryAlertSaysWhatToDo(t *testing.T) {
 			t.Errorf("%q: want a name of its own that begins with Routesrv", r.Alert)
 		}
 		seen[r.Alert] = true
-		if want := "docs/runbook.md#" + strings.ToLower(r.Alert); r.Annotations["runbook"] != want {
-			t.Errorf("%s: runbook %q, want %q", r.Alert, r.Annotations["runbook"], want)
+		if want := runbookURL + "#" + strings.ToLower(r.Alert); r.Annotations["runbook_url"] != want {
+			t.Errorf("%s: runbook_url %q, want %q", r.Alert, r.Annotations["runbook_url"], want)
 		}
 		if r.Annotations["summary"] == "" || r.Annotations["description"] == "" {
 			t.Errorf("%s has no summary or no description", r.Alert)

@@ -135,13 +135,13 @@ func (x *exchange) serveDelta() bool {
 			h["Last-Modified"] = lm
 		}
 		x.w.WriteHeader(http.StatusIMUsed)
-		n := 0
+		n, whole := 0, true
 		if x.r.Method != http.MethodHead {
 			out := x.newSend()
 			n, _ = out.Write(body) // a client checks the digest
-			out.finish(len(body))
+			whole = out.finish(len(body))
 		}
-		x.cache.cfg.Metrics.observeResponse(http.StatusIMUsed, x.encoding, n)
+		x.answered(http.StatusIMUsed, n, whole)
 		return true
 	}
 	return false

@@ -119,6 +119,9 @@ type Config struct {
 	// replica cannot be sure to be as new as, from the goroutine of the request: it must not block. Calls may come close
 	// together; joining and limiting them is left to it. nil: claims are decided by the reads that come anyway.
 	Recheck func()
+	// Published is told of each table that is served from now on and is another one than before; stale says that it comes from a
+	// checkpoint. It is called while the cache is locked, one call at a time: it must not block, nor use the cache. nil: nobody is told.
+	Published func(t *table.Table, stale bool)
 	// Now is the clock for the duration of encoding; nil means time.Now. Times in headers are those of the tables and
 	// reads.
 	Now func() time.Time
@@ -140,6 +143,9 @@ type Config struct {
 	ObserveSent bool
 	// Random is where jitter comes from: [0, 1), called concurrently. nil means math/rand.
 	Random func() float64
+	// Answered is told of each answer about a table, after it was written, for traces. It is called from the goroutines of requests,
+	// concurrently, and must not block. nil costs nothing.
+	Answered func(Answer)
 }
 
 // Cache serves the current table. All methods are safe for concurrent use.

@@ -75,14 +75,18 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}, []string{"encoding"}),
 		EncodeDuration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "routesrv_table_encode_duration_seconds",
-			Help:    "Time to encode what is new in one table, full or of a zone.",
+			Help:    "Time to encode the new parts of one table, full or of a zone.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 14),
 		}),
-		EncodedBlocks:   counter("routesrv_table_encoded_blocks_total", "Blocks of some hundred routes that were encoded because no table before had them."),
-		DeltasMade:      counter("routesrv_deltas_made_total", "Deltas that were made: one for each pair of tables that somebody wants to go between."),
-		Streams:         gauge("routesrv_streams", "Streams that are open."),
-		StreamsRefused:  counter("routesrv_streams_refused_total", "Streams that were refused because there were too many, or the server was about to end."),
-		StreamsDropped:  counter("routesrv_streams_dropped_total", "Streams that were ended because their reader took nothing, or broke the connection."),
+		EncodedBlocks: counter("routesrv_table_encoded_blocks_total", "Blocks of some hundred routes that were encoded "+
+			"because no earlier table had them."),
+		DeltasMade: counter("routesrv_deltas_made_total", "Deltas made: one for each pair of tables that clients move "+
+			"between."),
+		Streams: gauge("routesrv_streams", "Open streams."),
+		StreamsRefused: counter("routesrv_streams_refused_total", "Streams refused because the limit was reached or the "+
+			"server was shutting down."),
+		StreamsDropped: counter("routesrv_streams_dropped_total", "Streams that ended because their reader read nothing or "+
+			"broke the connection."),
 		StreamSentBytes: counter("routesrv_stream_sent_bytes_total", "Bytes sent on streams, as encoded."),
 		StreamEvents: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "routesrv_stream_events_total", Help: "Events sent on streams, by kind.",
@@ -91,20 +95,26 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "routesrv_table_bytes",
 			Help: "Size of the full table by encoding.",
 		}, []string{"encoding"}),
-		TableRoutes:   gauge("routesrv_table_routes", "Routes in the table that is served."),
-		TableRevision: gauge("routesrv_table_revision", "Revision of the table that is served, as in its ETag: the highest of the lists of the read that first gave it."),
-		TableStale:    gauge("routesrv_table_stale", "1 while the table comes from a checkpoint and no read has confirmed it, else 0."),
-		ReadRevision:  gauge("routesrv_table_read_revision", "Highest revision of the lists of the last read that showed the table that is served."),
-		Complete:      gauge("routesrv_table_complete_revision", "Lowest revision of these lists: up to it the table is known to be complete."),
-		LastRead:      gauge("routesrv_source_last_read_timestamp_seconds", "Time of the last read of the source that completed with success."),
-		Claims:        counter("routesrv_newer_table_claims_total", "Tables named by clients that this replica could not be sure to be as new as; each was answered with 304 and asked for a read."),
-		OlderTables:   counter("routesrv_older_tables_served_total", "Responses that sent a client back to an older table, because the source has gone back."),
-		BrokenBodies:  counter("routesrv_broken_bodies_total", "Bodies that did not arrive as a whole."),
+		TableRoutes: gauge("routesrv_table_routes", "Routes in the served table."),
+		TableRevision: gauge("routesrv_table_revision", "Revision of the served table, as in its ETag: the highest list "+
+			"revision of the read that first produced this table."),
+		TableStale: gauge("routesrv_table_stale", "1 while the table comes from a checkpoint and no read has confirmed it, else 0."),
+		ReadRevision: gauge("routesrv_table_read_revision", "Highest list revision of the last read that showed the served "+
+			"table."),
+		Complete: gauge("routesrv_table_complete_revision", "Lowest revision of these lists: the table is complete up to "+
+			"it."),
+		LastRead: gauge("routesrv_source_last_read_timestamp_seconds", "Time of the last successful read of the source."),
+		Claims: counter("routesrv_newer_table_claims_total", "Tables named by clients that may be newer than this "+
+			"replica's; each got 304 and caused a read."),
+		OlderTables: counter("routesrv_older_tables_served_total", "Responses that sent a client back to an older table, "+
+			"because the source went back."),
+		BrokenBodies: counter("routesrv_broken_bodies_total", "Bodies that did not arrive completely."),
 		BodiesCut: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "routesrv_bodies_cut_total",
-			Help: "Bodies of /routes that were cut because their reader stalled: silent (it took nothing), slow (its time was over), for_others (many readers at its address).",
+			Help: "Bodies of /routes that were cut off because their reader stalled: silent (it read nothing), slow (it " +
+				"exceeded its time), for_others (too many readers at its address).",
 		}, []string{"reason"}),
-		ZonesRendered: counter("routesrv_zone_tables_rendered_total", "Zone tables that were made because somebody asked for them."),
+		ZonesRendered: counter("routesrv_zone_tables_rendered_total", "Zone tables made at the request of clients."),
 	}
 	m.resolve()
 	if reg != nil {

@@ -49,11 +49,13 @@ type exchange struct {
 	deltas   bool // the client has the text of what it names, and takes deltas
 	stamp    *stamp
 	encoding encoding
-	kept     bool // the client stays with a table that is not the one of state
+	kept     bool      // the client stays with a table that is not the one of state
+	began    time.Time // zero unless answers are told
 }
 
 func (c *Cache) serve(w http.ResponseWriter, r *http.Request, zone string) {
 	x := exchange{cache: c, w: w, r: r, zone: zone, state: c.state.Load(), deltas: takesDeltas(r.Header)}
+	x.begin()
 	h := w.Header()
 	h["Vary"] = varyEncoding
 	if x.deltas {
@@ -80,7 +82,7 @@ func (c *Cache) serve(w http.ResponseWriter, r *http.Request, zone string) {
 			h["Content-Length"] = zeroLength
 		}
 		w.WriteHeader(d.status)
-		c.cfg.Metrics.observeResponse(d.status, x.encoding, 0)
+		x.answered(d.status, 0, true)
 		x.observe(false)
 	default:
 		if x.deltas && !d.ranges && x.serveDelta() {
@@ -96,7 +98,7 @@ func (x *exchange) empty(status int) {
 	x.w.Header()["Content-Length"] = zeroLength
 	x.w.Header()["Cache-Control"] = noStore
 	x.w.WriteHeader(status)
-	x.cache.cfg.Metrics.observeResponse(status, identity, 0)
+	x.answered(status, 0, true)
 }
 
 // headers sets what every answer that is made from a table has.
@@ -134,20 +136,19 @@ func (x *exchange) content(ranges bool) (whole bool) {
 	}
 	if x.r.Method == http.MethodHead && !ranges {
 		x.w.WriteHeader(http.StatusOK)
-		x.cache.cfg.Metrics.observeResponse(http.StatusOK, x.encoding, 0)
+		x.answered(http.StatusOK, 0, true)
 		return false
 	}
 	var status, n int
 	if ranges {
-		var ok bool
-		if status, n, ok = x.serveRanges(); status == http.StatusOK && !ok {
+		if status, n, whole = x.serveRanges(); status == http.StatusOK && !whole {
 			x.cache.bodies.Break(key, rotation)
 		}
 	} else {
 		status = http.StatusOK
 		n, whole = x.serveWhole(key, rotation)
 	}
-	x.cache.cfg.Metrics.observeResponse(status, x.encoding, n)
+	x.answered(status, n, whole)
 	return whole
 }
 

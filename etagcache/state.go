@@ -89,6 +89,9 @@ func (c *Cache) published(old, next *state) {
 			c.cfg.Observer.Published(next.version.readings.order, t.Digest(), t.Revision())
 		}
 		c.cfg.Logger.Info("table published", "routes", t.Len(), "bytes", t.Bytes(), "digest", t.Digest().String(), "revision", t.Revision(), "stale", next.stale)
+		if c.cfg.Published != nil {
+			c.cfg.Published(t, next.stale)
+		}
 	}
 }
 

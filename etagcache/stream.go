@@ -177,8 +177,11 @@ func (s *stream) update(ctx context.Context, x *exchange, has *wire.Tag) error {
 	if has != nil {
 		if d := x.deltaFrom(has.Digest); d != nil && s.out.fits(d, x) {
 			s.note(x)
+			x.begin()
 			s.out.delta(s.cache, d, *s.has.Load())
-			return s.out.flush()
+			err := s.out.flush()
+			x.tell(http.StatusIMUsed, 0, err == nil, true)
+			return err
 		}
 	}
 	return s.fullTable(ctx, x)
@@ -204,7 +207,10 @@ func (s *stream) fullTable(ctx context.Context, x *exchange) error {
 		s.out.event(wire.EventFetch, s.has.Load(), "")
 		return s.out.flush()
 	}
-	return s.out.table(s.cache, x.variant, *s.has.Load())
+	x.begin()
+	err = s.out.table(s.cache, x.variant, *s.has.Load())
+	x.tell(http.StatusOK, 0, err == nil, true)
+	return err
 }
 
 // turn waits until one more full table may be sent, with heartbeats. The function that it gives ends the turn.

@@ -37,6 +37,14 @@ func (r *Registry) View() *View {
 	return v
 }
 
+// Publishes returns the last tables that were published, the newest first, and how long the clients of this replica took to hold them.
+func (r *Registry) Publishes() []Publish {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.look()
+	return r.publishes()
+}
+
 // served is the table that is served; nil before the first.
 func (r *Registry) served() *Table {
 	last := r.versions.last()

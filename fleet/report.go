@@ -65,6 +65,11 @@ func ReadReport(r io.Reader) (*Report, error) {
 // check refuses what no client of ours writes, and makes texts safe to keep and to show.
 func (r *Report) check() error {
 	r.Rejected = printable(r.Rejected, maxReason)
+	for _, name := range []*Name{&r.Holds, &r.Fetched} {
+		if name.IsZero() {
+			*name = Name{} // a revision alone names nothing
+		}
+	}
 	switch {
 	case r.Applied != AppliedUnknown && r.Applied != AppliedFetched && r.Applied != AppliedDone:
 		return errors.New(`applied: want "fetched", "applied" or nothing`)

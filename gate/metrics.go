@@ -28,10 +28,11 @@ func NewMetrics(reg prometheus.Registerer, prefix string) *Metrics {
 			Name: prefix + "_guard_holds_total", Help: "Tables that the guard began to hold back, by reason.",
 		}, []string{"reason"}),
 		held: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: prefix + "_guard_held", Help: "1 while the guard holds a table back, else 0.",
+			Name: prefix + "_guard_held", Help: "1 while the guard holds back a table, else 0.",
 		}),
 		halves: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: prefix + "_guard_held_half", Help: "1 for what a hold keeps now, else 0: intent, backends, both, or table (all of it).",
+			Name: prefix + "_guard_held_half", Help: "1 for the half that a hold keeps now, else 0: intent, backends, both, or " +
+				"table (all of it).",
 		}, []string{"half"}),
 	}
 	for _, c := range guard.Codes() {

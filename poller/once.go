@@ -56,26 +56,38 @@ func (p *Poller) once(ctx context.Context, o kube.ReadOptions, down error) (fail
 
 // attempt reads, compiles, judges and publishes. If it fails, or panics, everything is as it was.
 func (p *Poller) attempt(ctx context.Context, o kube.ReadOptions) (f *failure) {
+	start := time.Now()
+	trace := p.beginTrace(start)
+	result, seen := resultError, table.Read{}
 	defer func() {
+		reason := ""
 		if v := recover(); v != nil {
 			f = &failure{failedPanic, fmt.Errorf("panic: %v", v), debug.Stack()}
 		}
+		if f != nil {
+			result, reason = resultError, f.reason
+		}
+		if reason == failedRead && ctx.Err() != nil {
+			result, reason = "", "" // the end of the loop is no failure
+		}
+		trace.End(result, reason, kube.Revision(seen.Oldest), kube.Revision(seen.Newest))
 	}()
-	start := time.Now()
 	p.update(func(s *gate.Progress) { s.LastAttempt = start })
 	attempt := p.cfg.Gate.Begin()
 	snapshot, err := p.cfg.Source.Read(ctx, o)
 	if err == nil && snapshot == nil {
 		err = errors.New("the source gave nothing")
 	}
-	p.cfg.Metrics.duration.WithLabelValues(phaseRead).Observe(time.Since(start).Seconds())
+	at := time.Now()
+	p.cfg.Metrics.duration.WithLabelValues(phaseRead).Observe(at.Sub(start).Seconds())
+	trace.Phase(phaseRead, start, at)
 	if err != nil {
 		return readFailure(err)
 	}
-	at := time.Now()
-	seen := readOf(snapshot, o, at)
+	seen = readOf(snapshot, o, at)
 	repeated := p.compile(snapshot, seen)
-	p.offer(attempt, gate.Candidate{Table: p.candidate, Read: seen, Snapshot: snapshot, Origin: p.cfg.Origin}, repeated)
+	trace.Phase(phaseCompile, at, time.Now())
+	result = p.offer(attempt, gate.Candidate{Table: p.candidate, Read: seen, Snapshot: snapshot, Origin: p.cfg.Origin}, repeated)
 	p.update(func(s *gate.Progress) {
 		s.LastSuccess, s.Failures, s.LastError = at, 0, ""
 		s.Revision = seen.Newest
@@ -111,8 +123,8 @@ func (p *Poller) compile(s *kube.Snapshot, seen table.Read) (repeated bool) {
 }
 
 // offer hands the candidate to the gate, and says what became of it. Repeated says that the candidate is that of the read
-// before.
-func (p *Poller) offer(attempt *gate.Attempt, c gate.Candidate, repeated bool) {
+// before. The result is the label of the metric.
+func (p *Poller) offer(attempt *gate.Attempt, c gate.Candidate, repeated bool) (result string) {
 	if served := p.cfg.Gate.Table(); served != nil && served.Equal(c.Table) {
 		c.Table = served // without a change in the source there is no change of the ETag
 	}
@@ -127,18 +139,20 @@ func (p *Poller) offer(attempt *gate.Attempt, c gate.Candidate, repeated bool) {
 	}
 	switch o.Result {
 	case gate.Held:
-		p.cfg.Metrics.polls.WithLabelValues(resultHeld).Inc()
+		result = resultHeld
 		if c.Table.Len() == 0 {
 			p.cfg.Metrics.empty.Inc()
 			p.update(func(s *gate.Progress) { s.EmptyTotal++ })
 			p.log.Info(LogRoutesEmpty)
 		}
 	case gate.Unchanged:
-		p.cfg.Metrics.polls.WithLabelValues(resultUnchanged).Inc()
+		result = resultUnchanged
 		p.confirmed(o.Now)
 	default:
-		p.cfg.Metrics.polls.WithLabelValues(resultChanged).Inc()
+		result = resultChanged
 	}
+	p.cfg.Metrics.polls.WithLabelValues(result).Inc()
+	return result
 }
 
 // confirmed notes that a read has shown the table that is served. It says so the first time.

@@ -90,8 +90,11 @@ type Config struct {
 	// ProbeInterval is the time between two probes while reads fail, if the source is a [Prober]: a read follows as soon as
 	// a probe succeeds, and none is made before. 0 means no probes.
 	ProbeInterval time.Duration
-	Logger        *slog.Logger // nil means no log
-	Metrics       *Metrics     // nil means none
+	// Trace begins the trace of a read, before [gate.Gate.Begin] is called for it; what is published because of the read is
+	// published before the trace ends. nil means that nobody traces reads, and costs nothing.
+	Trace   func(began time.Time) ReadTrace
+	Logger  *slog.Logger // nil means no log
+	Metrics *Metrics     // nil means none
 }
 
 // Poller is the loop. Make one with [New].

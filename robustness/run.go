@@ -163,7 +163,7 @@ func (r *run) run(ctx context.Context) (*history.History, error) {
 		Seed: r.plan.Seed, Started: r.rec.Started(), Duration: settled, Calm: calm, Settled: settled, Interval: r.plan.Interval,
 		Hold: r.plan.Hold, Window: r.plan.Window, MaxLoss: r.plan.MaxLoss, MemoryLimit: memoryLimit, Members: r.plan.Members, Plant: r.cfg.Plant, Stretch: stretch(left),
 		Patience: max(5*time.Second, r.plan.Timeout),
-		Options: history.Options{EndpointSlices: true, Healthcheck: true, HTTPSRedirect: true}, // see world.process
+		Options:  history.Options{EndpointSlices: true, Healthcheck: true, HTTPSRedirect: true}, // see world.process
 	})
 	return h, errors.Join(append(r.errs, ctx.Err())...)
 }

@@ -26,11 +26,12 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}, []string{"kind"}),
 		Comparisons: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "shadow_diff_comparisons_total",
-			Help: "Comparisons by result: same, pending (what differs may be skew), different or error (a table could not be had).",
+			Help: "Comparisons by result: same, pending (the difference may be skew), different or error (a table was not " +
+				"available).",
 		}, []string{"result"}),
 		Clean: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "shadow_diff_clean_seconds",
-			Help: "Time for which comparisons have shown no difference that counts, up to the last comparison.",
+			Help: "Time without a difference that counts, up to the last comparison.",
 		}),
 	}
 	for _, k := range kindNames {

@@ -34,10 +34,10 @@ func TestMetrics(t *testing.T) {
 
 // exposition is what is there after two comparisons without differences, three with one, and one that failed.
 const exposition = `
-# HELP shadow_diff_clean_seconds Time for which comparisons have shown no difference that counts, up to the last comparison.
+# HELP shadow_diff_clean_seconds Time without a difference that counts, up to the last comparison.
 # TYPE shadow_diff_clean_seconds gauge
 shadow_diff_clean_seconds 0
-# HELP shadow_diff_comparisons_total Comparisons by result: same, pending (what differs may be skew), different or error (a table could not be had).
+# HELP shadow_diff_comparisons_total Comparisons by result: same, pending (the difference may be skew), different or error (a table was not available).
 # TYPE shadow_diff_comparisons_total counter
 shadow_diff_comparisons_total{result="different"} 1
 shadow_diff_comparisons_total{result="error"} 1

@@ -25,19 +25,19 @@ const (
 	groupServe    config.Group = "Listeners"
 )
 
-const intro = `Runs beside an ingress proxy and serves it a routing table on the loopback interface. The table is fetched from
-route servers, or computed of the cluster with the flags of routesrv, by a mode:
+const intro = `Runs beside an ingress proxy and serves it a routing table on the loopback interface. The mode decides whether it
+fetches the table from route servers, or computes it from the cluster with the flags of routesrv:
 
-    False  computed here; nothing else runs
-    Pre    computed here; the table of a route server is fetched, too, and the two are compared
-    Exec   fetched; --fallback says when one is computed all the same
+    False  compute the table
+    Pre    compute the table, also fetch the one of a route server, and compare both
+    Exec   fetch the table; --fallback says when to compute one instead
 
-Take the table of a route server, and keep a copy that survives a restart:
+Fetch the table from a route server, and keep a copy that survives a restart:
     dataplane-client --mode Exec --routesrv-url http://routesrv.ingress --lkg-file /var/lib/dataplane/table.eskip
 
-Changes come over a stream, as deltas, and by polling where that does not work; --transport poll does without streams.
+Changes arrive over a stream, as deltas, and by polling where streams do not work; --transport poll uses no streams.
 
-Move a fleet: a ConfigMap with the key "mode", mounted; write False, Pre, Exec:25%, Exec into it:
+Move a fleet: mount a ConfigMap with the key "mode", and write False, Pre, Exec:25% or Exec into it:
     dataplane-client --mode-file /etc/dataplane/mode --gate enforce --routesrv-url http://routesrv.ingress \
         -kubernetes -kubernetes-in-cluster
 
@@ -96,11 +96,12 @@ func (f *flags) check(p *config.Parser) (warnings []config.Warning, err error) {
 		return nil, fmt.Errorf("--share-by %s: %w: set --node-name, such as from spec.nodeName of the downward API", c.ShareBy, err)
 	}
 	if len(f.source.Manifests) == 0 && !f.source.Kubernetes && len(c.Fetch.URLs) == 0 {
-		return nil, errors.New("nothing to make a table of: set --routesrv-url to fetch one, -kubernetes or --manifests to compute one")
+		return nil, errors.New("no source for a table: set --routesrv-url to fetch one, -kubernetes or --manifests to compute " +
+			"one")
 	}
 	if len(c.Fetch.URLs) > 0 && c.Fetch.LKGPath == "" {
-		warnings = append(warnings, config.Warning{Flag: "--lkg-file", Text: "is not set: the last table is kept in memory only, and " +
-			"a restart while no route server answers has none"})
+		warnings = append(warnings, config.Warning{Flag: "--lkg-file", Text: "is not set: the last table is kept only in " +
+			"memory, and is lost if this process restarts while no route server answers"})
 	}
 	if c.Fallback.Policy != rollout.FallbackNever && len(c.Fetch.URLs) > 0 && !f.source.Kubernetes && len(f.source.Manifests) == 0 {
 		warnings = append(warnings, config.Warning{Flag: "--fallback", Text: c.Fallback.Policy.String() + " has no effect without -kubernetes"})
@@ -112,41 +113,42 @@ func (f *flags) modeFlags(p *config.Parser) {
 	c := &f.sidecar
 	p.Flag(groupMode, "mode", parsed("MODE", &c.Setting, rollout.Setting{}.String(), rollout.ParseSetting), "Mode at the start: "+
 		rollout.SettingForms+"; upper or lower case.")
-	p.Flag(groupMode, "mode-file", text("PATH", &c.ModeFile, ""), "File with the mode, such as a key of a mounted ConfigMap. It "+
-		"is read every second, and at once on SIGHUP. Where it has a mode, --mode does not count; what is no mode changes nothing.")
-	p.Flag(groupMode, "pod-name", text("NAME", &c.Pod, ""), "Name of the pod. Its slot of --fallback-window follows from "+
-		"it and, where --share-by says so, whether it is in the share of Exec:25%. Empty means the name of the host. Route servers are "+
-		"told it, with the two below, for /clients.")
+	p.Flag(groupMode, "mode-file", text("PATH", &c.ModeFile, ""), "File with the mode, such as a key of a mounted ConfigMap. "+
+		"It is read every second, and at once on SIGHUP. A mode in the file overrides --mode; any other content changes "+
+		"nothing.")
+	p.Flag(groupMode, "pod-name", text("NAME", &c.Pod, ""), "Name of the pod. It decides when this data plane may fall back and, "+
+		"where --share-by says so, whether it belongs to the share of Exec:25%. Empty means the host name. "+
+		"With the next two flags it also names this client in /clients of the route servers.")
 	p.Flag(groupMode, "pod-namespace", text("NAME", &c.PodNamespace, ""), "Namespace of the pod.")
 	p.Flag(groupMode, "node-name", text("NAME", &c.Node, ""), "Node of the pod.")
-	p.Flag(groupMode, "share-by", parsed("NAME", &c.ShareBy, rollout.ShareByAuto.String(), rollout.ParseShareBy), "Which name decides "+
-		"whether this data plane is in the share of Exec:25%: node (--node-name; a rollout gives pods new names, and the share stays "+
-		"where it is), pod (--pod-name; for a StatefulSet, whose pods keep their names and change their nodes) or auto (node if "+
+	p.Flag(groupMode, "share-by", parsed("NAME", &c.ShareBy, rollout.ShareByAuto.String(), rollout.ParseShareBy), "Name that decides "+
+		"whether this data plane belongs to the share of Exec:25%: node (--node-name: the share survives a rollout, which renames "+
+		"the pods of a Deployment), pod (--pod-name: for a StatefulSet, whose pods keep their names but not their nodes), or auto (node if "+
 		"--node-name is set, else pod).")
 }
 
 func (f *flags) gateFlags(p *config.Parser) {
 	g := &f.sidecar.Gate
-	p.Flag(groupGate, "gate", parsed("POLICY", &g.Policy, "report", rollout.ParseGatePolicy), "What the comparisons of mode Pre "+
-		"are for: report (say whether a cutover is advisable), enforce (and refuse a switch to Exec while it is not, unless the "+
-		"mode is written with an exclamation mark: Exec!) or off. A start in Exec is no switch.")
+	p.Flag(groupGate, "gate", parsed("POLICY", &g.Policy, "report", rollout.ParseGatePolicy), "What to do with the comparisons "+
+		"of mode Pre: report (say whether a cutover is advisable), enforce (also refuse a switch to Exec while it is not, "+
+		"unless the mode has an exclamation mark: Exec!) or off. A start in Exec is not a switch.")
 	p.Flag(groupGate, "gate-clean-for", duration(&g.CleanFor, rollout.DefaultCleanFor, 0), "How long the tables must have been "+
-		"the same, apart from skew.")
-	p.Flag(groupGate, "gate-min-comparisons", number(&g.MinComparisons, rollout.DefaultMinComparisons), "How many comparisons "+
-		"there must have been in that time.")
+		"equal, apart from skew.")
+	p.Flag(groupGate, "gate-min-comparisons", number(&g.MinComparisons, rollout.DefaultMinComparisons), "Minimum number of "+
+		"comparisons in that time.")
 }
 
 func (f *flags) fallbackFlags(p *config.Parser) {
 	c := &f.sidecar.Fallback
-	p.Flag(groupFallback, "fallback", parsed("POLICY", &c.Policy, "boot", rollout.ParseFallbackPolicy), "When a table is computed "+
-		"in mode Exec, if no route server answers: boot (if there is no table at all), always (also if the table is too old) or "+
-		"never. It is computed at a tenth of the rate, and not after a route server answers again.")
-	p.Flag(groupFallback, "fallback-after", duration(&c.After, rollout.DefaultFallbackAfter, time.Second), "How long no route "+
-		"server may have answered.")
-	p.Flag(groupFallback, "fallback-lkg-age", duration(&c.MaxAge, rollout.DefaultFallbackMaxAge, time.Second), "How old the table "+
-		"may be with --fallback always.")
+	p.Flag(groupFallback, "fallback", parsed("POLICY", &c.Policy, "boot", rollout.ParseFallbackPolicy), "When to compute a "+
+		"table in mode Exec while no route server answers: boot (if there is no table at all), always (also if the table is "+
+		"too old) or never. A fallback reads at a tenth of the rate, and ends when a route server answers again.")
+	p.Flag(groupFallback, "fallback-after", duration(&c.After, rollout.DefaultFallbackAfter, time.Second), "Time without an "+
+		"answer from any route server before a fallback.")
+	p.Flag(groupFallback, "fallback-lkg-age", duration(&c.MaxAge, rollout.DefaultFallbackMaxAge, time.Second), "Maximum age of the "+
+		"table with --fallback always.")
 	p.Flag(groupFallback, "fallback-window", duration(&c.Window, rollout.DefaultFallbackWindow, time.Second), "Time over which a "+
-		"fleet spreads the starts: each data plane has one slot in it, by its name.")
+		"fleet spreads its fallbacks: the name of a data plane decides its slot.")
 }
 
 // urlFlag may be repeated.
@@ -161,32 +163,32 @@ func (f *flags) fetchFlags(p *config.Parser) {
 			}
 		}
 		return nil
-	}}, "Route server, the preferred one first: may be repeated, or be a list with commas.")
+	}}, "URL of a route server, the preferred one first. May be repeated, or be a list separated by commas.")
 	p.Flag(groupFetch, "zone", text("ZONE", &c.Zone, ""), "Zone of the table; empty means the full table.")
-	p.Flag(groupFetch, "zone-file", text("PATH", &c.ZoneFile, ""), "File with the zone, such as one of the downward API, "+
+	p.Flag(groupFetch, "zone-file", text("PATH", &c.ZoneFile, ""), "File with the zone, for example from the downward API, "+
 		"instead of --zone.")
-	p.Flag(groupFetch, "transport", parsed("TRANSPORT", &c.Follow, dataplane.Auto.String(), dataplane.ParseFollow), "How new tables "+
-		"come: stream (the route server sends changes when they happen), poll (they are asked for), or auto (stream, and poll "+
-		"while there is no stream; then a stream is tried again after half a minute, and up to five later). Changes come as "+
-		"deltas either way, where the route server has them.")
-	p.Flag(groupFetch, "full-fetch-interval", duration(&c.FullEvery, dataplane.DefaultFullEvery, time.Minute), "How often a full "+
-		"table is fetched although deltas do; up to half less is left to chance.")
+	p.Flag(groupFetch, "transport", parsed("TRANSPORT", &c.Follow, dataplane.Auto.String(), dataplane.ParseFollow), "How to get new "+
+		"tables: stream (the route server sends changes when they happen), poll (ask for them), or auto (stream, and poll "+
+		"while streams do not work; it tries a stream again after half a minute, and later up to every five minutes). Changes "+
+		"arrive as deltas either way, where the route server has them.")
+	p.Flag(groupFetch, "full-fetch-interval", duration(&c.FullEvery, dataplane.DefaultFullEvery, time.Minute), "How often to fetch "+
+		"a full table in spite of deltas; a random part of up to half is subtracted.")
 	p.Flag(groupFetch, "fetch-interval", duration(&c.Interval, dataplane.DefaultInterval, time.Millisecond), "Time between two "+
-		"polls; a tenth of it is left to chance.")
-	p.Flag(groupFetch, "fetch-timeout", duration(&c.Timeout, dataplane.DefaultTimeout, time.Millisecond), "Limit of a request, "+
-		"to the last byte of the answer.")
-	p.Flag(groupFetch, "max-table-bytes", size(&c.MaxBytes, 0), "Largest table that is taken. 0 is four times the last one and "+
-		"at least 64 MiB, before there is one 512 MiB, and at most a quarter of the memory limit (of the cgroup, or GOMEMLIMIT). A "+
-		"route counts as its text and 96 bytes, the first 10,000 as their text.")
-	p.Flag(groupFetch, "lkg-file", text("PATH", &c.LKGPath, ""), "File for the last table that was verified and applied, which a "+
-		"restart serves while no route server answers. Empty keeps it in memory only.")
-	p.Flag(groupFetch, "proxy-metrics-url", text("URL", &f.sidecar.ProxyMetricsURL, sidecar.DefaultProxyMetricsURL), "Where the proxy shows its "+
-		"metrics. Every ten seconds a few sums of them are reported to the route server in use, for /clients: requests, errors, "+
-		"routes, refused routes and when it applied a table. Empty turns that off; so does a proxy without metrics.")
-	p.Flag(groupFetch, "routesrv-ca-file", text("PATH", &f.tls.CA, ""), "Authorities of the route servers' certificates, PEM, "+
-		"instead of those of the system. Read again when it changes.")
-	p.Flag(groupFetch, "routesrv-client-cert", text("PATH", &f.tls.Cert, ""), "Certificate to show to route servers, PEM. Read "+
-		"again when it changes.")
+		"polls; a tenth of it is random.")
+	p.Flag(groupFetch, "fetch-timeout", duration(&c.Timeout, dataplane.DefaultTimeout, time.Millisecond), "Time limit of a "+
+		"request, to the last byte of the answer.")
+	p.Flag(groupFetch, "max-table-bytes", size(&c.MaxBytes, 0), "Largest table to accept. 0 means four times the last table "+
+		"and at least 64 MiB, or 512 MiB before the first table, and at most a quarter of the memory limit (of the cgroup, or "+
+		"GOMEMLIMIT). A route counts as its text plus 96 bytes, the first 10,000 as their text alone.")
+	p.Flag(groupFetch, "lkg-file", text("PATH", &c.LKGPath, ""), "File for the last verified and applied table. After a "+
+		"restart it is served while no route server answers. Empty keeps the table only in memory.")
+	p.Flag(groupFetch, "proxy-metrics-url", text("URL", &f.sidecar.ProxyMetricsURL, sidecar.DefaultProxyMetricsURL), "URL of the metrics "+
+		"of the proxy. Every ten seconds a few sums of them are reported to the route server in use, for /clients: requests, errors, "+
+		"routes, refused routes and the time when it applied a table. Empty turns that off; so does a proxy without metrics.")
+	p.Flag(groupFetch, "routesrv-ca-file", text("PATH", &f.tls.CA, ""), "CAs of the route servers, PEM, instead of those of "+
+		"the system. Read again when the file changes.")
+	p.Flag(groupFetch, "routesrv-client-cert", text("PATH", &f.tls.Cert, ""), "Certificate to present to route servers, PEM. "+
+		"Read again when the file changes.")
 	p.Flag(groupFetch, "routesrv-client-key", text("PATH", &f.tls.Key, ""), "Its key.")
 }
 
@@ -196,17 +198,17 @@ func (f *flags) serveFlags(p *config.Parser) {
 	p.Flag(groupServe, "support-listener", address(&c.SupportAddress, sidecar.DefaultSupportAddress), "Listener for operators, "+
 		"probes and metrics: /health, /fresh, /status, /problems, /shadow, /metrics; empty turns it off.")
 	p.Flag(groupServe, "routes-file", text("PATH", &c.Fetch.RoutesFile, ""), "File to write the served table to, for a proxy "+
-		"with -routes-file. The proxy has to run as the same user.")
+		"with -routes-file. The proxy must run as the same user.")
 	p.Flag(groupServe, "change-budget", duration(&c.ChangeBudget, 0, 0), "How long a change may wait that only adds endpoints to routes "+
-		"which have some. It waits for others of its kind, or for the next change of another kind, and reaches the proxy with them: each "+
+		"which have some. It waits for similar changes, or for the next change of another kind, and reaches the proxy with them: each "+
 		"changed table costs the proxy as much as its first. Removed endpoints and changed objects never wait. 0 serves every change at "+
 		"once. --routes-file gets every change at once.")
-	p.Flag(groupServe, "fresh-limit", duration(&c.FreshLimit, sidecar.DefaultFreshLimit, time.Millisecond), "Age of the last read "+
-		"of the cluster from which on /fresh answers 503.")
-	p.Flag(groupServe, "drain", duration(&c.Drain, 0, 0), "How long to go on after the signal to stop: the proxy may need a "+
-		"table for as long as it drains itself.")
-	p.Flag(groupServe, "shutdown-timeout", duration(&c.ShutdownTimeout, sidecar.DefaultShutdownTimeout, time.Millisecond), "How "+
-		"long open requests may take after that.")
+	p.Flag(groupServe, "fresh-limit", duration(&c.FreshLimit, sidecar.DefaultFreshLimit, time.Millisecond), "Age of the last "+
+		"read of the cluster at which /fresh starts to answer 503.")
+	p.Flag(groupServe, "drain", duration(&c.Drain, 0, 0), "How long to keep serving after the signal to stop: the proxy may "+
+		"need a table while it drains.")
+	p.Flag(groupServe, "shutdown-timeout", duration(&c.ShutdownTimeout, sidecar.DefaultShutdownTimeout, time.Millisecond), "Time for open "+
+		"requests after that.")
 }
 
 // value is a flag made of a function.

@@ -63,7 +63,7 @@ func newSidecar(f *flags, warnings []config.Warning, std setup.Stdio) (*sidecar.
 	if len(cfg.Fetch.URLs) > 0 {
 		cfg.Fetch.Memory = setup.MemoryLimit()
 		var err error
-		if cfg.Fetch.Transport, err = setup.NewTransport(f.tls, log); err != nil {
+		if cfg.Fetch.Transport, err = setup.NewTransport(f.tls, log, cfg.Registry); err != nil {
 			return nil, fmt.Errorf("--routesrv-ca-file, --routesrv-client-cert, --routesrv-client-key: %w", err)
 		}
 	}

@@ -45,7 +45,7 @@ func TestExitStatusesAndMessages(t *testing.T) {
 		{name: "version", args: []string{"version"}, out: `^dataplane-client \S+ go1\.`},
 		{name: "version flag", args: []string{"--version"}, out: `^dataplane-client `},
 		{
-			name: "settings are checked and nothing is started", out: `^the settings can be used\n$`, stderr: `--lkg-file`,
+			name: "settings are checked and nothing is started", out: `^configuration is valid\n$`, stderr: `--lkg-file`,
 			args: []string{"--check-config", "-kubernetes", "-kubernetes-in-cluster", "--routesrv-url=http://routesrv"},
 		},
 		{

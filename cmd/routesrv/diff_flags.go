@@ -19,29 +19,29 @@ import (
 	"github.com/routesrv/routesrv/shadowdiff"
 )
 
-const diffIntro = `Compares two routing tables by what they mean: the order of endpoints is no difference, that of filters
-is one. A and B are each one of
+const diffIntro = `Compares two routing tables by meaning: the order of endpoints makes no difference, the order of filters
+does. A and B are each one of
 
     a file of routes, such as the copy that a data plane keeps
     a file or folder of manifests, which is compiled with the flags of the server
     the URL of a route server, such as http://routesrv/routes or http://routesrv/routes/eu-central-1a
     the URL of the support listener of a Skipper, such as http://10.2.0.7:9911/routes
-    -, routes on the standard input
+    -, routes on standard input
 
-If a server of an https URL asks for a certificate, as with components/mtls, give --cert and --key.
+If a server of an https URL requires a certificate, as with components/mtls, give --cert and --key.
 
-The exit status is 0 if the tables mean the same, 1 if they differ, and 2 if there is trouble.
+The exit status is 0 if the tables have the same meaning, 1 if they differ, and 2 after an error.
 
 Would a change of settings change anything?
     routesrv compile -config-file old.yaml ./manifests | routesrv diff -config-file new.yaml - ./manifests
 
-Does a proxy have what the route server serves? Endpoints come and go, so do not look at them:
+Does a proxy have the table of the route server? Endpoints come and go, so ignore them:
     routesrv diff --ignore endpoints http://routesrv/routes http://10.2.0.7:9911/routes
 
-The same, where the route server wants certificates:
+The same, with a route server that requires certificates:
     routesrv diff --cacert ca.crt --cert tls.crt --key tls.key https://routesrv/routes ./routes.eskip
 
-Two route servers of one cluster, until Ctrl-C; only what stays different is told:
+Compare two route servers of one cluster until Ctrl-C, and report only lasting differences:
     routesrv diff --watch http://old/routes http://new/routes
 `
 
@@ -73,21 +73,21 @@ func newDiffParser(color *string) (*diffOptions, *config.Parser) {
 		Name: "routesrv diff", Args: "A B", Intro: diffIntro, MinArgs: 2, MaxArgs: 2, Skipper: true,
 	}, &o.server)
 	p.Flag(groupDiff, "output", choice(&o.output, "text", "json", "html"), "Form of the result: text, json (schema "+
-		shadowdiff.Schema+") or html (a page that is a file of its own).")
+		shadowdiff.Schema+") or html (a self-contained page).")
 	p.Flag(groupDiff, "ignore", flagValue{kind: "LIST", set: func(s string) (err error) {
 		o.ignore, err = shadowdiff.ParseIgnore(s)
 		return err
-	}}, "What is no difference: endpoints, for endpoints and their zones, and id=REGEX, for routes of which an id matches. "+
-		"A comma separates; ignored differences are counted in the last line.")
+	}}, "Differences to ignore: endpoints, for endpoints and their zones, and id=REGEX, for routes with a matching id; "+
+		"separated by commas. The last line counts the ignored differences.")
 	p.Flag(groupDiff, "watch", flagValue{kind: "bool", def: "false", boolean: true, set: func(s string) (err error) {
 		o.watch, err = strconv.ParseBool(s)
 		return err
-	}}, "Compare again and again until interrupted, and print only what is new or gone. A difference is told when it "+
-		"cannot be skew any more: when both tables have a revision that is new enough, else after three comparisons over two "+
+	}}, "Compare repeatedly until interrupted, and print only new and resolved differences. A difference is reported once skew "+
+		"cannot explain it: when both tables have a revision that is new enough, else after three comparisons over two "+
 		"intervals. The exit status is that of the last comparison.")
 	p.Flag(groupDiff, "interval", period(&o.interval), "Time between two comparisons of --watch.")
-	p.Flag(groupDiff, "timeout", period(&o.timeout), "Longest time that one table may take to arrive from a URL.")
-	p.Flag(groupDiff, "color", choice(color, "auto", "always", "never"), "Colours in the text: auto is always on a terminal, "+
+	p.Flag(groupDiff, "timeout", period(&o.timeout), "Time limit for one table from a URL.")
+	p.Flag(groupDiff, "color", choice(color, "auto", "always", "never"), "Colours in the text: auto means always on a terminal, "+
 		"unless the variable NO_COLOR is set.")
 	tlsFlags(p, groupDiff, &o.tls)
 	return o, p

@@ -19,9 +19,9 @@ import (
 	"github.com/routesrv/routesrv/shadowdiff"
 )
 
-const explainIntro = `Says what became of an Ingress or RouteGroup: the fault first, in words for who wrote the object, then whether it was
-selected and by which rule, its services and their endpoints, its problems, its routes, who else has its hosts, and who gets
-the requests that its routes are made for. WHAT is one of
+const explainIntro = `Explains what happened to an Ingress or RouteGroup: the fault first, in words for the author of the object. Then it shows
+whether and why the object was selected, its services and their endpoints, its problems, its routes, other objects with the
+same hosts, and which object gets the requests that its routes are for. WHAT is one of
 
     ingress NAMESPACE/NAME, routegroup NAMESPACE/NAME (or ing, rg)
     the id of a route
@@ -32,12 +32,12 @@ and PLACE is one of
     the URL of the support listener of a route server, such as http://routesrv:9911
     a file or folder of manifests, which is compiled with the flags of the server
 
-The exit status is 0 if nothing is wrong, 1 if something is, or if there is no such object, and 2 if there is trouble.
+The exit status is 0 if nothing is wrong, 1 if something is wrong or the object does not exist, and 2 after an error.
 
 Why does my Ingress answer 502?
     routesrv explain ingress shop/cart http://routesrv:9911
 
-What is going on with this host?
+Which objects serve this host?
     routesrv explain shop.example.org http://routesrv:9911
 
 Will it work once these manifests are applied?
@@ -68,7 +68,7 @@ func newExplainParser() (*explainOptions, *config.Parser) {
 	output := choice(&o.output, "text", "json")
 	p.Flag(groupExplain, "output", output, "Form of the result: text, or json (schema "+explain.Schema+").")
 	p.Flag(groupExplain, "o", output, "Short for --output.")
-	p.Flag(groupExplain, "timeout", period(&o.timeout), "Longest time that the answer of a route server may take.")
+	p.Flag(groupExplain, "timeout", period(&o.timeout), "Time limit for the answer of a route server.")
 	tlsFlags(p, groupExplain, &o.tls)
 	return o, p
 }

@@ -6,18 +6,18 @@
 //	routesrv diff [flags] A B        compare two tables
 //	routesrv match [flags] URL TABLE find the route of a request
 //	routesrv explain [flags] WHAT... PLACE
-//	                                 say what became of an object
+//	                                 explain what happened to an object
 //	routesrv status|clients|problems|held|accept [flags] URL...
 //	                                 ask running route servers
 //	routesrv migrate [flags] FILE|deploy/NAME
 //	                                 write an overlay for a Deployment of Skipper's route server
 //	routesrv completion SHELL        print the completion script of a shell
-//	routesrv webhook [flags]         answer API servers before they store an Ingress or a RouteGroup
+//	routesrv webhook [flags]         check an Ingress or a RouteGroup before the API server stores it
 //	routesrv version                 print the version
 //
-// A first argument "routesrv" is skipped, because manifests of Skipper's image have the name of the program there. SIGHUP reads the
+// A first argument "routesrv" is skipped, because manifests of Skipper's image have the program name there. SIGHUP reads the
 // source at once. The exit status is 0 after a normal end, 2 if the program could not start, and 1 if it failed later; compile,
-// diff, match, explain and the commands that ask have their own, see there.
+// diff, match, explain and the commands that ask route servers have their own.
 package main
 
 import (

@@ -49,7 +49,7 @@ func TestExitStatusesAndMessages(t *testing.T) {
 		{name: "version", args: []string{"version"}, out: `^routesrv \S+ go1\.\d+`},
 		{name: "version flag", args: []string{"--version"}, out: `^routesrv `},
 		{
-			name: "settings are checked and nothing is started", out: `^the settings can be used\n$`,
+			name: "settings are checked and nothing is started", out: `^configuration is valid\n$`,
 			args: []string{"--check-config", "-kubernetes", "-kubernetes-in-cluster", "--state-dir=/nowhere/at/all"},
 		},
 		{
@@ -57,11 +57,11 @@ func TestExitStatusesAndMessages(t *testing.T) {
 			args: []string{"--check-config", "-kubernetes", "-addres=:1"},
 		},
 		{
-			name: "a check has the warnings", out: `can be used`, stdrr: `warning: -normalize-host`,
+			name: "a check has the warnings", out: `is valid`, stdrr: `warning: -normalize-host`,
 			args: []string{"--check-config", "-kubernetes", "-normalize-host"},
 		},
 		{
-			name: "the name of the program as first argument", out: `^the settings can be used\n$`,
+			name: "the name of the program as first argument", out: `^configuration is valid\n$`,
 			args: []string{"routesrv", "--check-config", "-kubernetes"},
 		},
 		{name: "the name of the program before a subcommand", args: []string{"routesrv", "version"}, out: `^routesrv `},
@@ -70,18 +70,18 @@ func TestExitStatusesAndMessages(t *testing.T) {
 			name: "settings in effect", args: []string{"--check-config=yaml", "-kubernetes", "-normalize-host"}, stdrr: `normalize-host`,
 			out: `(?s)^settings:\n.*  kubernetes:\n    value: true\n    from: command line\n.*\nignored:\n  normalize-host:\n    from: command line\n    why: .*$`,
 		},
-		{name: "a comparison is checked", args: []string{"diff", "--check-config", "nowhere", "nothing"}, out: `can be used`},
+		{name: "a comparison is checked", args: []string{"diff", "--check-config", "nowhere", "nothing"}, out: `is valid`},
 		{
 			name: "a comparison that makes no sense", args: []string{"diff", "--check-config", "--watch", "--output=html", "a", "b"},
 			status: 2, stdrr: `--watch prints text or json`,
 		},
-		{name: "a relay is checked", args: []string{"--check-config", "--upstream=http://routesrv"}, out: `can be used`},
+		{name: "a relay is checked", args: []string{"--check-config", "--upstream=http://routesrv"}, out: `is valid`},
 		{name: "a URL that is none", args: []string{"--upstream=routesrv"}, status: 2, stdrr: `--upstream: .*want http`},
 		{
 			name: "authorities that cannot be read", args: []string{"--upstream=https://routesrv", "--upstream-ca-file=nowhere.pem"},
 			status: 2, stdrr: `--upstream-ca-file.*nowhere[.]pem`,
 		},
-		{name: "a relay does not read a cluster", args: []string{"--upstream=http://a", "-kubernetes"}, status: 2, stdrr: `--upstream: excludes -kubernetes`},
+		{name: "a relay does not read a cluster", args: []string{"--upstream=http://a", "-kubernetes"}, status: 2, stdrr: `--upstream: cannot be combined with -kubernetes`},
 		{name: "help", args: []string{"--help"}, out: `(?s)--manifests.*-kubernetes-ingress-class`},
 		{name: "a clean folder compiles", args: []string{"compile", shop}, out: `(?m)^kube_rg__shop__cart__get__0_0: `},
 		{
@@ -140,8 +140,14 @@ func TestReadmeCommandServes(t *testing.T) {
 		t.Errorf("served:\n%s\ncompiled:\n%s", body, want)
 	}
 	etag = strings.Replace(etag, "+gzip", "", 1) // the Go client asks for gzip, curl does not
-	if !strings.Contains(string(readme), etag) {
-		t.Errorf("the README shows another ETag than %s", etag)
+	endpoints, err := os.ReadFile("../../docs/endpoints.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string][]byte{"README.md": readme, "docs/endpoints.md": endpoints} {
+		if !strings.Contains(string(text), etag) {
+			t.Errorf("%s shows another ETag than %s", name, etag)
+		}
 	}
 	cancel()
 	if status := <-ended; status != setup.ExitOK {
@@ -220,11 +226,11 @@ func TestArgumentsOfARealPlatformAreTaken(t *testing.T) {
 		"--check-config",
 	}
 	r := runWith(t, "", args...)
-	if r.status != 0 || r.out != "the settings can be used\n" {
+	if r.status != 0 || r.out != "configuration is valid\n" {
 		t.Errorf("status %d, output %q, errors %q", r.status, r.out, r.err)
 	}
 	if !strings.Contains(r.err, "-opentracing") {
-		t.Errorf("no word that there are no traces: %q", r.err)
+		t.Errorf("no word of the flag that has no effect: %q", r.err)
 	}
 	if strings.Contains(r.err, "TOKEN") {
 		t.Errorf("a secret is printed: %q", r.err)

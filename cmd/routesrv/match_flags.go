@@ -16,30 +16,30 @@ import (
 )
 
 const matchIntro = `Finds the route that a Skipper would pick for a request, without sending the request: the route with its owner,
-filters and backend, the next best routes with the predicate that lost, and the routes that would have matched, had
-the proxy not refused them. TABLE is one of
+filters and backend, the next best routes with the predicate that failed, and the routes that would have matched if
+the proxy had not refused them. TABLE is one of
 
     a file of routes, such as the copy that a data plane keeps
     a file or folder of manifests, which is compiled with the flags of the server
     the URL of a route server, such as http://routesrv/routes
     the URL of the support listener of a Skipper, such as http://10.2.0.7:9911/routes
-    -, routes on the standard input
+    -, routes on standard input
 
-URL is the URL of the request, as for curl, or a path together with -H 'Host: NAME'. The request has the headers of
--H and no others. A proxy does not see the scheme of the URL: if the load balancer before it writes
-X-Forwarded-Proto, add it with -H.
+URL is the URL of the request, as for curl, or a path together with -H 'Host: NAME'. The request has only the
+headers of -H. A proxy does not see the scheme of the URL: if your load balancer sets X-Forwarded-Proto, add it
+with -H.
 
-What depends on chance, on a proxy's state or on what is not given is undecided: every possible outcome is listed with
-what it depends on. The exit status is 0 if a route matches, also if several may; 1 if none does, if it is undecided
-whether one does, or if a proxy answers the request itself; and 2 if there is trouble.
+An answer that depends on chance, on the state of a proxy or on a missing option is undecided: every possible outcome
+is listed with its conditions. The exit status is 0 if a route matches, even if it is undecided which one; 1 if none
+does, if it is undecided whether one does, or if a proxy answers the request itself; and 2 after an error.
 
 Which route takes this request?
     routesrv match https://shop.example.org/cart http://routesrv/routes
 
-The same for a POST with a header, from a client whose address predicates ask for:
+The same for a POST with a header, from a client address that predicates check:
     routesrv match -X POST -H 'X-Beta: 1' --from 10.2.0.1 https://shop.example.org/cart http://routesrv/routes
 
-Which route will it be once these manifests are applied, on Christmas?
+Which route would it be with these manifests, on Christmas Eve?
     routesrv match --at 2026-12-24T18:00:00+01:00 https://shop.example.org/cart ./manifests
 `
 
@@ -116,8 +116,8 @@ func (o *matchOptions) requestFlags(p *config.Parser) {
 		}
 		o.request.RemoteAddr = s
 		return nil
-	}}, "Address of the connection, which is that of the load balancer if one is before the proxy. Without it predicates "+
-		"that need it are undecided. The client behind a load balancer is -H 'X-Forwarded-For: ADDRESS'.")
+	}}, "Address of the connection: that of the load balancer if one is in front of the proxy. Without it, predicates that "+
+		"need it are undecided. Set the client behind a load balancer with -H 'X-Forwarded-For: ADDRESS'.")
 	p.Flag(groupMatch, "at", flagValue{kind: "TIME", def: "now", set: func(s string) error {
 		t, err := time.Parse(time.RFC3339, s)
 		if err != nil {
@@ -125,8 +125,8 @@ func (o *matchOptions) requestFlags(p *config.Parser) {
 		}
 		o.request.Time = t
 		return nil
-	}}, "When the request arrives. Cron sees the time in the zone that is written here, now in UTC, as in most containers. "+
-		"Without this flag a predicate with a limit in the next or last 5 seconds is undecided.")
+	}}, "When the request arrives. Cron uses the zone that you write here; now is in UTC, as in most containers. Without this "+
+		"flag a predicate with a limit in the next or last 5 seconds is undecided.")
 	output := choice(&o.output, "text", "json")
 	p.Flag(groupMatch, "output", output, "Form of the result: text, or json (schema "+report.Schema+").")
 	p.Flag(groupMatch, "o", output, "Short for --output.")
@@ -139,8 +139,8 @@ func (o *matchOptions) requestFlags(p *config.Parser) {
 			o.proxy.Candidates = -1
 		}
 		return nil
-	}}, "How many of the next best routes to show.")
-	p.Flag(groupMatch, "timeout", period(&o.timeout), "Longest time that the table may take to arrive from a URL.")
+	}}, "Number of next best routes to show.")
+	p.Flag(groupMatch, "timeout", period(&o.timeout), "Time limit for the table from a URL.")
 }
 
 func (o *matchOptions) proxyFlags(p *config.Parser) {
@@ -148,11 +148,11 @@ func (o *matchOptions) proxyFlags(p *config.Parser) {
 		name, usage string
 		dst         *bool
 	}{
-		{"normalize-host", "Hosts are compared in lower case, without port and dot at the end. Proxies that read the cluster " +
+		{"normalize-host", "Compare hosts in lower case, without port and trailing dot. Proxies that read the cluster " +
 			"themselves do that; proxies of a route server only with this flag.", &o.proxy.NormalizeHost},
-		{"ignore-trailing-slash", "A slash at the end of a path makes no difference.", &o.proxy.IgnoreTrailingSlash},
+		{"ignore-trailing-slash", "Ignore a slash at the end of a path.", &o.proxy.IgnoreTrailingSlash},
 		{"rfc-patch-path", "Escaped reserved characters in the path stay escaped.", &o.proxy.RFCPatchPath},
-		{"validate-query", "Requests with a malformed query are answered with 400.", &o.proxy.ValidateQuery},
+		{"validate-query", "Answer requests with a malformed query with 400.", &o.proxy.ValidateQuery},
 	} {
 		p.Flag(groupMatch, f.name, flagValue{kind: "bool", def: strconv.FormatBool(*f.dst), boolean: true, set: func(s string) (err error) {
 			if *f.dst, err = strconv.ParseBool(s); err != nil {
@@ -165,9 +165,10 @@ func (o *matchOptions) proxyFlags(p *config.Parser) {
 		name, usage string
 		dst         *[]string
 	}{
-		{"disabled-filters", "Filters that the proxies do not know although Skipper does; a comma separates.", &o.proxy.DisabledFilters},
-		{"extra-filters", "Filters that the proxies know although Skipper does not; a comma separates.", &o.proxy.ExtraFilters},
-		{"extra-predicates", "Predicates that the proxies know although Skipper does not; a comma separates. They are undecided.", &o.proxy.ExtraPredicates},
+		{"disabled-filters", "Filters of Skipper that the proxies disable, separated by commas.", &o.proxy.DisabledFilters},
+		{"extra-filters", "Filters that the proxies have in addition to those of Skipper, separated by commas.", &o.proxy.ExtraFilters},
+		{"extra-predicates", "Predicates that the proxies have in addition to those of Skipper, separated by commas. They are " +
+			"undecided.", &o.proxy.ExtraPredicates},
 	} {
 		p.Flag(groupMatch, f.name, flagValue{kind: "LIST", set: func(s string) error {
 			*f.dst = nil

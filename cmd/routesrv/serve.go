@@ -19,6 +19,7 @@ import (
 	"github.com/routesrv/routesrv/internal/peers"
 	"github.com/routesrv/routesrv/internal/server"
 	"github.com/routesrv/routesrv/internal/setup"
+	"github.com/routesrv/routesrv/internal/tracing"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/table"
 )
@@ -52,7 +53,7 @@ func newServer(cfg *config.RouteServer, log *slog.Logger, std setup.Stdio) (*ser
 	if err != nil {
 		return nil, err
 	}
-	askPeers, err := newPeers(cfg, log)
+	askPeers, err := newPeers(cfg, log, registry)
 	if err != nil {
 		return nil, err
 	}
@@ -60,8 +61,12 @@ func newServer(cfg *config.RouteServer, log *slog.Logger, std setup.Stdio) (*ser
 	if err != nil {
 		return nil, fmt.Errorf("--events: %w", err)
 	}
+	traces, err := newTracer(cfg.Tracing, log, registry)
+	if err != nil {
+		return nil, fmt.Errorf("--otlp-endpoint: %w", err)
+	}
 	return server.New(server.Config{
-		Events: writeEvents,
+		Events: writeEvents, Tracing: traces,
 		Source: source, Upstream: upstream, Peers: askPeers, PeerClients: newPeerClients(cfg), Compile: cfg.Compile, Guard: cfg.Guard,
 		Interval: cfg.Poll.Interval, MaxBackoff: cfg.Poll.MaxBackoff,
 		Address: cfg.Listen.Address, SupportAddress: cfg.Listen.SupportAddress,
@@ -91,7 +96,7 @@ func newSource(cfg *config.RouteServer, log *slog.Logger, std setup.Stdio, reg p
 		source, origin, err := setup.Source(cfg.Source, std.In, log, reg)
 		return source, dataplane.Config{}, origin, err
 	}
-	transport, err := setup.NewTransport(setup.TLSFiles{CA: u.CAFile, Cert: u.CertFile, Key: u.KeyFile}, log)
+	transport, err := setup.NewTransport(setup.TLSFiles{CA: u.CAFile, Cert: u.CertFile, Key: u.KeyFile}, log, reg)
 	if err != nil {
 		return nil, dataplane.Config{}, "", fmt.Errorf("--upstream-ca-file, --upstream-client-cert, --upstream-client-key: %w", err)
 	}
@@ -120,14 +125,25 @@ func newEvents(cfg *config.RouteServer, log *slog.Logger, reg prometheus.Registe
 	}, nil
 }
 
+// newTracer makes what sends traces; nil if nobody asked for it.
+func newTracer(cfg config.Tracing, log *slog.Logger, reg prometheus.Registerer) (*tracing.Tracer, error) {
+	if cfg.Endpoint == "" {
+		return nil, nil
+	}
+	return tracing.New(context.Background(), tracing.Config{
+		Endpoint: cfg.Endpoint, Headers: cfg.Headers, Sample: cfg.Sample, Service: "routesrv", Version: setup.VersionName(version),
+		Logger: log, Registry: reg,
+	})
+}
+
 // newPeers gives what asks the other replicas for their table; nil if there are none.
-func newPeers(cfg *config.RouteServer, log *slog.Logger) (func(context.Context) (*table.Table, string, error), error) {
+func newPeers(cfg *config.RouteServer, log *slog.Logger, reg prometheus.Registerer) (func(context.Context) (*table.Table, string, error), error) {
 	if len(cfg.Peers) == 0 || len(cfg.Upstream.URLs) > 0 {
 		return nil, nil
 	}
 	u := cfg.Upstream
 	files := setup.TLSFiles{CA: u.CAFile, Cert: u.CertFile, Key: u.KeyFile}
-	if _, err := setup.NewTransport(files, log); err != nil { // what is wrong with the files is to be said now
+	if _, err := setup.NewTransport(files, log, reg); err != nil { // what is wrong with the files is to be said now
 		return nil, fmt.Errorf("--upstream-ca-file, --upstream-client-cert, --upstream-client-key: %w", err)
 	}
 	asked := peers.Config{

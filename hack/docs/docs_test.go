@@ -49,43 +49,43 @@ const testRunbook = `# Runbook
 
 ### RoutesrvA
 
-**What you see.** a
+**What to do.** a
 
-**Why.** b
+**How to check.** b
 
-**What to do.** c
+**What you see.** c
 
-**How to check.** d
+**Why.** d
 
 ## Symptoms
 
 ### Something is slow
 
-**What you see.** a
-**Why.** b
-**What to do.** c
-**How to check.** d
+**What to do.** a
+**How to check.** b
+**What you see.** c
+**Why.** d
 `
 
 func TestRunbookThatFitsTheAlertsIsFine(t *testing.T) {
-	if err := compareRunbook([]alert{{"RoutesrvA", "docs/runbook.md#routesrva"}}, testRunbook); err != nil {
+	if err := compareRunbook([]alert{{"RoutesrvA", runbookURL + "#routesrva"}}, testRunbook); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestRunbookThatDoesNotFitTheAlertsIsFound(t *testing.T) {
-	a := alert{"RoutesrvA", "docs/runbook.md#routesrva"}
+	a := alert{"RoutesrvA", runbookURL + "#routesrva"}
 	for name, tt := range map[string]struct {
 		alerts []alert
 		text   string
 		want   string
 	}{
-		"an alert without a section":  {[]alert{a, {"RoutesrvB", "docs/runbook.md#routesrvb"}}, testRunbook, "has no section RoutesrvB"},
+		"an alert without a section":  {[]alert{a, {"RoutesrvB", runbookURL + "#routesrvb"}}, testRunbook, "has no section RoutesrvB"},
 		"a section without an alert":  {nil, testRunbook, "section RoutesrvA, and there is no such alert"},
 		"an alert that leads astray":  {[]alert{{"RoutesrvA", "docs/runbook.md#a"}}, testRunbook, `leads to "docs/runbook.md#a"`},
-		"a section without a part":    {[]alert{a}, strings.Replace(testRunbook, "**Why.** b\n**", "**", 1), "section Something is slow: want"},
+		"a section without a part":    {[]alert{a}, strings.Replace(testRunbook, "**How to check.** b\n**", "**", 1), "section Something is slow: want"},
 		"a section with a part twice": {[]alert{a}, testRunbook + "**Why.** e\n", "section Something is slow: want"},
-		"parts in another order":      {[]alert{a}, strings.Replace(testRunbook, "**Why.** b\n**What to do.** c", "**What to do.** c\n**Why.** b", 1), "section Something is slow: want"},
+		"parts in another order":      {[]alert{a}, strings.Replace(testRunbook, "**How to check.** b\n**What you see.** c", "**What you see.** c\n**How to check.** b", 1), "section Something is slow: want"},
 	} {
 		if err := compareRunbook(tt.alerts, tt.text); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: error %v, want %q", name, err, tt.want)
@@ -94,7 +94,7 @@ func TestRunbookThatDoesNotFitTheAlertsIsFound(t *testing.T) {
 }
 
 func TestAlertsAreReadOfARule(t *testing.T) {
-	got, err := alertsOf([]byte("spec: {groups: [{rules: [{record: x}, {alert: RoutesrvA, annotations: {runbook: r}}]}, {rules: [{alert: RoutesrvB}]}]}"))
+	got, err := alertsOf([]byte("spec: {groups: [{rules: [{record: x}, {alert: RoutesrvA, annotations: {runbook_url: r}}]}, {rules: [{alert: RoutesrvB}]}]}"))
 	if err != nil || !slices.Equal(got, []alert{{"RoutesrvA", "r"}, {"RoutesrvB", ""}}) {
 		t.Errorf("%v, %v", got, err)
 	}

@@ -43,7 +43,7 @@ func endpointTable(endpoints []httpserve.Endpoint, listener string) string {
 		if e.Condition != "" {
 			does += " (" + e.Condition + ")"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", e.Path, methods, strings.ReplaceAll(does, "|", "\\|"))
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", strings.TrimSuffix(e.Path, "{$}"), methods, strings.ReplaceAll(does, "|", "\\|"))
 	}
 	return b.String()
 }

@@ -22,6 +22,6 @@ func reasonParts() map[string]string {
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", r.Reason, severity, cell(r.Means), cell(strings.TrimSuffix(do, ".")))
 	}
-	b.WriteString("\n\\* may come and go without a change of the object: by other objects, or by pods.\n")
+	b.WriteString("\n\\* other objects, or pods, can cause or solve this problem without a change of the object.\n")
 	return map[string]string{"reasons": b.String()}
 }

@@ -12,14 +12,15 @@ import (
 
 const (
 	runbookFile = "docs/runbook.md"
+	runbookURL  = "https://github.com/routesrv/routesrv/blob/main/" + runbookFile
 	rulesFile   = "deploy/kustomize/components/metrics/rules.yaml"
 )
 
 // alertPrefix is how the names of all alerts begin, and nothing else in the runbook that is a heading.
 const alertPrefix = "Routesrv"
 
-// runbookParts are what each section of the runbook has, in this order.
-var runbookParts = []string{"**What you see.**", "**Why.**", "**What to do.**", "**How to check.**"}
+// runbookParts are the parts of each section of the runbook, in this order: whoever is woken types first and reads then.
+var runbookParts = []string{"**What to do.**", "**How to check.**", "**What you see.**", "**Why.**"}
 
 // alert is what counts of an alert: its name, and where it sends people.
 type alert struct{ name, runbook string }
@@ -61,7 +62,7 @@ func alertsOf(rules []byte) ([]alert, error) {
 	for _, g := range file.Spec.Groups {
 		for _, r := range g.Rules {
 			if r.Alert != "" {
-				alerts = append(alerts, alert{r.Alert, r.Annotations["runbook"]})
+				alerts = append(alerts, alert{r.Alert, r.Annotations["runbook_url"]})
 			}
 		}
 	}
@@ -78,7 +79,7 @@ func compareRunbook(alerts []alert, text string) error {
 		if _, ok := sections[a.name]; !ok {
 			errs = append(errs, fmt.Errorf("%s has no section %s, which is the name of an alert", runbookFile, a.name))
 		}
-		if want := runbookFile + "#" + anchorOf(a.name); a.runbook != want {
+		if want := runbookURL + "#" + anchorOf(a.name); a.runbook != want {
 			errs = append(errs, fmt.Errorf("%s: the alert %s leads to %q, want %q", rulesFile, a.name, a.runbook, want))
 		}
 	}

@@ -32,7 +32,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}, []string{"kind", "operation", "result"}),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "routesrv_webhook_review_duration_seconds",
-			Help:    "Time from the beginning of a review to its answer.",
+			Help:    "Time from the start of a review to its answer.",
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .02, .05, .1, .25, .5, 1, 2.5},
 		}),
 		reads: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -40,7 +40,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}, []string{"result"}),
 		lastRead: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "routesrv_webhook_last_read_timestamp_seconds",
-			Help: "Unix time of the last read of the cluster that succeeded; 0 before the first.",
+			Help: "Unix time of the last successful read of the cluster; 0 before the first.",
 		}),
 	}
 	for _, result := range []string{"ok", "error"} {

@@ -70,7 +70,7 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("compile options: %w", err)
 	}
-	secure, err := httpserve.NewTLS(cfg.TLS, cfg.Logger)
+	secure, err := httpserve.NewTLS(cfg.TLS, cfg.Logger, cfg.Registry)
 	if err != nil {
 		return nil, err
 	}

@@ -32,6 +32,7 @@ var allowed = map[string][]string{
 	"internal/durable":   {},
 	"internal/delivery":  {},
 	"internal/pace":      {},
+	"internal/expiry":    {},
 	"internal/version":   {},
 	"internal/catalogue": {"eskip"},
 
@@ -70,7 +71,7 @@ var allowed = map[string][]string{
 	// parts and assembly: join producers into what the binaries run
 	"shadowdiff/page":       {"shadowdiff"},
 	"match/report":          {"eskip", "match", "shadowdiff"},
-	"internal/httpserve":    {"guard", "internal/durable", "table"},
+	"internal/httpserve":    {"guard", "internal/durable", "internal/expiry", "table"},
 	"internal/claims":       {"etagcache", "table"},
 	"internal/proxymetrics": {"fleet"},
 	"internal/relay":        {"dataplane", "etagcache", "gate", "guard", "internal/claims", "table"},
@@ -78,10 +79,15 @@ var allowed = map[string][]string{
 
 	"internal/httpserve/guardpage": {"eskip", "guard", "internal/httpserve", "shadowdiff", "shadowdiff/page", "table"},
 
-	"internal/server": {
-		"internal/budget", "compile", "dataplane", "eskip", "etagcache", "explain", "fleet", "gate", "guard", "internal/httpserve", "internal/httpserve/guardpage", "internal/audit", "internal/durable", "kube", "match", "match/report", "poller",
-		"internal/relay", "internal/wire", "table",
+	"internal/console": {
+		"compile", "eskip", "etagcache", "explain", "fleet", "gate", "guard", "internal/audit", "internal/httpserve", "kube", "match", "match/report", "poller", "shadowdiff", "table",
 	},
+
+	"internal/server": {
+		"internal/budget", "compile", "dataplane", "eskip", "etagcache", "explain", "fleet", "gate", "guard", "internal/console", "internal/httpserve", "internal/httpserve/guardpage", "internal/audit", "internal/durable", "internal/wire", "kube", "match", "match/report", "poller",
+		"internal/relay", "internal/tracing", "table",
+	},
+	"internal/tracing":   {"etagcache", "gate", "kube", "poller", "table"},
 	"internal/events":    {"compile", "kube"},
 	"internal/admission": {"compile", "internal/httpserve", "internal/pace", "kube", "poller"},
 	"internal/sidecar": {
@@ -89,7 +95,7 @@ var allowed = map[string][]string{
 		"shadowdiff", "shadowdiff/page", "table",
 	},
 	"internal/config": {"compile", "dataplane", "eskip", "guard", "kube", "poller", "internal/proxysafe"},
-	"internal/setup":  {"internal/config", "internal/version", "internal/events", "dataplane", "internal/durable", "poller", "internal/source/cluster", "internal/source/cluster/watch", "internal/source/filterdir", "internal/source/manifests"},
+	"internal/setup":  {"internal/config", "internal/version", "internal/events", "dataplane", "internal/durable", "internal/expiry", "poller", "internal/source/cluster", "internal/source/cluster/watch", "internal/source/filterdir", "internal/source/manifests"},
 
 	// the commands that ask running route servers, and the clusters that the plugin of kubectl finds them in
 	"internal/cli":     {"compile", "explain", "fleet", "shadowdiff", "internal/source/tables"},
@@ -101,9 +107,10 @@ var allowed = map[string][]string{
 	// binaries
 	"cmd/dataplane-client": {"internal/config", "dataplane", "rollout", "internal/setup", "internal/sidecar"},
 	"cmd/kubectl-routesrv": {"internal/cli", "internal/plugin", "internal/version"},
-	"cmd/routesrv":         {"compile", "internal/admission", "internal/cli", "internal/config", "internal/events", "dataplane", "eskip", "explain", "fleet", "internal/forward", "internal/migrate", "kube", "match", "match/report", "internal/httpserve", "internal/peers", "poller", "internal/server", "internal/setup", "shadowdiff", "shadowdiff/page", "internal/source/tables", "table"},
+	"cmd/routesrv":         {"compile", "internal/admission", "internal/cli", "internal/config", "internal/events", "dataplane", "eskip", "explain", "fleet", "internal/forward", "internal/migrate", "kube", "match", "match/report", "internal/httpserve", "internal/peers", "poller", "internal/server", "internal/setup", "shadowdiff", "shadowdiff/page", "internal/source/tables", "internal/tracing", "table"},
 
 	// aside: only tests use these
+	"internal/browser":      {},
 	"internal/fixture":      {"compile", "eskip"},
 	"internal/loopback":     {},
 	"internal/kubetest":     {"kube", "internal/source/manifests/yamldoc"},
@@ -130,9 +137,11 @@ var allowed = map[string][]string{
 	"internal/forward/forwardtest":                 {},
 	"internal/kubelet":                             {"internal/image", "internal/sandbox"},
 	"hack/release":                                 {"internal/release"},
-	"hack/docs":                                    {"compile", "internal/admission", "internal/config", "internal/events", "dataplane", "internal/httpserve", "kube", "internal/server", "internal/sidecar", "internal/source/cluster", "internal/source/cluster/watch"},
+	"hack/docs":                                    {"compile", "internal/admission", "internal/config", "internal/events", "dataplane", "internal/httpserve", "kube", "internal/server", "internal/sidecar", "internal/source/cluster", "internal/source/cluster/watch", "internal/tracing"},
+	"hack/dashboard":                               {},
 	"hack/mutate":                                  {},
 	"hack/scale":                                   {},
+	"hack/screenshots":                             {"internal/browser", "internal/kubetest", "kube"},
 	"hack/testcount":                               {},
 }
 
@@ -142,7 +151,7 @@ var rows = []struct {
 	packages []string
 }{
 	{"language", []string{"eskip"}},
-	{"data", []string{"kube", "table", "internal/routeid", "internal/durable", "internal/delivery", "internal/pace", "internal/version"}},
+	{"data", []string{"kube", "table", "internal/routeid", "internal/durable", "internal/delivery", "internal/pace", "internal/version", "internal/expiry"}},
 	{"words", []string{"internal/wire", "guard", "internal/proxysafe", "internal/catalogue", "internal/audit"}},
 	{"pure", []string{"compile", "match", "rollout", "shadowdiff"}},
 	{"answers", []string{"explain"}},
@@ -151,15 +160,15 @@ var rows = []struct {
 	{"producers", []string{
 		"internal/source/cluster", "internal/source/manifests", "internal/source/filterdir", "internal/source/tables", "poller", "dataplane", "internal/claims",
 	}},
-	{"parts", []string{"internal/relay", "internal/httpserve", "internal/config", "internal/events", "internal/peers", "internal/proxymetrics", "shadowdiff/page", "match/report", "internal/forward"}},
-	{"pages", []string{"internal/httpserve/guardpage", "internal/cli"}},
+	{"parts", []string{"internal/relay", "internal/httpserve", "internal/config", "internal/events", "internal/peers", "internal/tracing", "internal/proxymetrics", "shadowdiff/page", "match/report", "internal/forward"}},
+	{"pages", []string{"internal/httpserve/guardpage", "internal/console", "internal/cli"}},
 	{"assembly", []string{"internal/setup", "internal/admission", "internal/server", "internal/sidecar", "internal/plugin", "internal/migrate"}},
 	{"binaries", []string{"cmd/routesrv", "cmd/dataplane-client", "cmd/kubectl-routesrv"}},
 }
 
 // besides are the packages that are in no row: a part of one other package, and what only tests and releases use.
 var besides = []string{
-	"internal/fixture", "internal/loopback", "internal/kubetest", "internal/scale", "internal/image", "internal/release",
+	"internal/browser", "internal/fixture", "internal/loopback", "internal/kubetest", "internal/scale", "internal/image", "internal/release",
 	"internal/sandbox", "internal/kubelet", "internal/forward/forwardtest", "internal/source/manifests/yamldoc", cluster + "/internal/clustertest",
 }
 

@@ -248,7 +248,7 @@ func TestSeries(t *testing.T) {
 # TYPE routesrv_budget_changes_total counter
 routesrv_budget_changes_total{kind="lazy"} 2
 routesrv_budget_changes_total{kind="urgent"} 1
-# HELP routesrv_budget_waiting 1 while a table waits because all that it changes is to add endpoints, 0 otherwise.
+# HELP routesrv_budget_waiting 1 while a table waits because it only adds endpoints, else 0.
 # TYPE routesrv_budget_waiting gauge
 routesrv_budget_waiting 0
 `

@@ -15,7 +15,7 @@ func newMetrics(reg prometheus.Registerer, b *Budget) *metrics {
 	if reg != nil {
 		reg.MustRegister(changes, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "routesrv_budget_waiting",
-			Help: "1 while a table waits because all that it changes is to add endpoints, 0 otherwise.",
+			Help: "1 while a table waits because it only adds endpoints, else 0.",
 		}, func() float64 {
 			if t, _ := b.Waiting(); t != nil {
 				return 1

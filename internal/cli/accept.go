@@ -24,16 +24,16 @@ type acceptJob struct {
 
 func acceptCommand() command {
 	return command{
-		name: "accept", args: "DIGEST", summary: "Publishes what the guard holds back, on every replica that holds it.",
-		intro: `DIGEST is what the command held shows: it names the table that you looked at, so that you cannot publish another one. The
-replicas that hold it are shown with the differences, and you are asked before anything happens; without a terminal, say
---yes. Each replica keeps --by and --why with the decision. A route server takes acceptances from its own loopback
-interface only, which a port-forward reaches; by a URL this works only on the machine of the route server.
+		name: "accept", args: "DIGEST", summary: "Publishes a held table, on every replica that holds it.",
+		intro: `Take DIGEST from the command held: it names the table that you looked at, so that you cannot publish another one. The
+command shows the replicas that hold it and the differences, and asks before it publishes; without a terminal, add
+--yes. Each replica records --by and --why with the decision. A route server accepts only from its own loopback
+interface, which a port-forward reaches; with a URL this works only on the machine of the route server.
 
 The exit status is 0 if every replica that held DIGEST has published it, 1 if none holds it, if one holds another table, or if you
-say no, and 2 if a replica gives no answer or refuses.`,
+say no, and 2 if a replica does not answer or refuses.`,
 		examples: []example{
-			{"Publish what is held", "accept @ 4f2a…c01d --by 'Ada Lovelace' --why 'shop moved to another cluster'"},
+			{"Publish the held table", "accept @ 4f2a…c01d --by 'Ada Lovelace' --why 'shop moved to another cluster'"},
 		},
 		min: 1, max: 1, outputs: []string{"text", "json"},
 		job: func() job { return &acceptJob{} },

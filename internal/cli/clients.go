@@ -29,17 +29,17 @@ func clientsCommand() command {
 	}
 	return command{
 		name: "clients", summary: "Lists the proxies that ask for the table, and which table each one holds.",
-		intro: `Asks every replica for its clients and prints each client once, those with trouble first. A client is ` + strings.Join(states[:3], ", ") + `
-or ` + states[3] + ` (not heard for three of its intervals; it is forgotten after an hour, so pods that are gone are here for that long).
-A name in brackets is inferred from address and user agent, since the client does not say who it is.
+		intro: `Asks every replica for its clients and prints each client once, those with faults first. A client is ` + strings.Join(states[:3], ", ") + `
+or ` + states[3] + ` (no request for three of its intervals; it is forgotten after an hour, so deleted pods are listed for that long).
+A name in brackets is inferred from address and user agent, because the client does not give its name.
 
 The exit status is 0 if no client has rejected a table or is behind for longer than --max-behind, 1 if one is, and 2 if a
-cluster, a replica or one of its peers gives no answer: clients may be missing then. Silent clients do not count, since
-nobody can tell them from pods that are gone.`,
+cluster, a replica or one of its peers does not answer: clients may be missing then. Silent clients do not count,
+because they may be deleted pods.`,
 		examples: []example{
 			{"Which proxy holds which table?", "clients @"},
 			{"Who is behind, in all clusters?", "clients --contexts 'prod-*' --state behind @"},
-			{"With what the proxies say of themselves", "clients -o wide @"},
+			{"With the state that the proxies report", "clients -o wide @"},
 		},
 		outputs: []string{"text", "wide", "json"},
 		job:     func() job { return &clientsJob{maxBehind: 30 * time.Second} },

@@ -20,15 +20,15 @@ type diffJob struct {
 
 func diffCommand() command {
 	return command{
-		name: "diff", args: "[A [B]]", summary: "Compares the tables that replicas, clusters and files have, by what they mean.",
-		intro: `Without arguments the tables of all replicas that are found are compared with that of the first: in one cluster, or with
---contexts in several. With A alone, A is compared with the first replica of the cluster. A and B are each a file of
-routes, the URL of a route server or of a Skipper, - for the standard input, pod/NAME for a replica of this cluster, or
-context/NAME for the first replica of another cluster. For manifests, let routesrv compile them first.
+		name: "diff", args: "[A [B]]", summary: "Compares the tables of replicas, clusters and files by meaning.",
+		intro: `Without arguments the command compares the tables of all replicas with that of the first: in one cluster, or with
+--contexts in several. With A alone, it compares A with the first replica of the cluster. A and B are each a file of
+routes, the URL of a route server or of a Skipper, - for standard input, pod/NAME for a replica of this cluster, or
+context/NAME for the first replica of another cluster. Compile manifests with routesrv compile first.
 
-If the listener for proxies wants certificates (components/mtls), give --cacert, --cert and --key.
+If the listener for proxies requires certificates (components/mtls), give --cacert, --cert and --key.
 
-The exit status is 0 if the tables mean the same, 1 if they differ, and 2 if a table cannot be read.`,
+The exit status is 0 if the tables have the same meaning, 1 if they differ, and 2 if a table cannot be read.`,
 		examples: []example{
 			{"Do all replicas serve the same?", "diff"},
 			{"Would these manifests change anything?", "diff <(routesrv compile -config-file flags.yaml ./manifests)"},

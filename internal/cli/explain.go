@@ -20,12 +20,12 @@ type explainJob struct{}
 
 func explainCommand() command {
 	return command{
-		name: "explain", args: "WHAT...", summary: "Says what became of an Ingress, a RouteGroup, a route or a host.",
+		name: "explain", args: "WHAT...", summary: "Explains what happened to an Ingress, a RouteGroup, a route or a host.",
 		intro: `WHAT is "ingress NAMESPACE/NAME" or "routegroup NAMESPACE/NAME" (ing and rg for short), the id of a route, or a host. The fault
-comes first, then what to do, then what it was found by. Replicas that say the same are one answer.
+comes first, then what to do, then the evidence. Replicas with the same answer are shown once.
 
-The exit status is 0 if nothing is wrong, 1 if something is, if there is no such object, or if the replicas disagree,
-and 2 if a cluster gives no answer.`,
+The exit status is 0 if nothing is wrong, 1 if something is wrong, if the object does not exist, or if the replicas
+disagree, and 2 if a cluster does not answer.`,
 		examples: []example{
 			{"Why does my Ingress answer 502?", "explain ingress shop/cart"},
 			{"Who has this host, in which cluster?", "explain --contexts 'prod-*' shop.example.org"},

@@ -66,11 +66,11 @@ type heldJob struct{}
 
 func heldCommand() command {
 	return command{
-		name: "held", summary: "Shows what the guard holds back, and how it differs from what is served.",
-		intro: `Asks every replica. Replicas that hold the same are one answer: the reason, the digest, when it is released without you, and
-the differences by object. The command accept releases it.
+		name: "held", summary: "Shows held tables, and how they differ from the served ones.",
+		intro: `Asks every replica. Replicas that hold the same table are shown once: the reason, the digest, the time of its automatic
+release, and the differences by object. The command accept publishes it.
 
-The exit status is 0 if nothing is held, 1 if something is, and 2 if a cluster or replica gives no answer.`,
+The exit status is 0 if nothing is held, 1 if a table is held, and 2 if a cluster or replica does not answer.`,
 		examples: []example{
 			{"What is held, and why?", "held @"},
 			{"In which cluster?", "held --contexts 'prod-*' @"},

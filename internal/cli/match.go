@@ -21,12 +21,12 @@ type matchJob struct {
 func matchCommand() command {
 	return command{
 		name: "match", args: "URL", summary: "Finds the route that a request reaches, without sending it.",
-		intro: `Asks every replica which route of the table that it serves a proxy would pick for the request. What depends on chance, on a
-proxy's state or on what is not given is undecided. Replicas that say the same are one answer. To look into a file or
-the table of a proxy, use routesrv match.
+		intro: `Asks every replica which route of its table a proxy would pick for the request. An answer that depends on chance, on the
+state of a proxy or on a missing option is undecided. Replicas with the same answer are shown once. For a file or the
+table of a proxy, use routesrv match.
 
 The exit status is 0 if a route matches on every replica, 1 if none does, if it is undecided or if the replicas
-disagree, and 2 if a cluster gives no answer.`,
+disagree, and 2 if a cluster does not answer.`,
 		examples: []example{
 			{"Which route takes this request?", "match https://shop.example.org/cart"},
 			{"A POST with a header, from a load balancer", "match -X POST -H 'X-Beta: 1' --from 10.2.0.1 https://shop.example.org/cart"},

@@ -46,11 +46,11 @@ type problemsJob struct {
 func problemsCommand() command {
 	return command{
 		name: "problems", summary: "Lists the Ingresses and RouteGroups that lost routes, and why.",
-		intro: `Asks every replica and prints each problem once, the worst first. A problem that only some replicas see names them: their
-reads are of different moments, or their settings differ.
+		intro: `Asks every replica and prints each problem once, the worst first. A problem that only some replicas see names them: they
+read at different moments, or their settings differ.
 
 The exit status is 0 if there is no problem of severity error or warning, 1 if there is one, and 2 if a cluster gives no
-answer. What the flags leave out does not count.`,
+answer. Problems that the flags filter out do not count.`,
 		examples: []example{
 			{"What is wrong in the namespace shop?", "problems --in shop @"},
 			{"Every error, with the whole text", "problems --severity error -o wide @"},

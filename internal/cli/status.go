@@ -69,17 +69,17 @@ type statusJob struct {
 
 func statusCommand() command {
 	return command{
-		name: "status", summary: "Says whether every replica has a fresh table, holds nothing back and agrees with the others.",
+		name: "status", summary: "Checks that every replica has a fresh table, holds nothing back and agrees with the others.",
 		intro: `Asks every replica and prints a row for each. A replica is not healthy if it has no table, if its table is older than
---max-age or not confirmed by a read since a restart, if its source fails, if its guard holds a table back, if its
-checkpoint cannot be written, or if it keeps serving another table than most replicas: replicas with different tables
-are asked again for some seconds, since each one reads at moments of its own. Problems of Ingresses and RouteGroups are
-counted and make no replica unhealthy; the command problems lists them.
+--max-age or not confirmed by a read since a restart, if its source fails, if its guard holds back a table, if its
+checkpoint cannot be written, or if it keeps serving another table than most replicas. Replicas with different tables
+are asked again for some seconds, since they read at different moments. Problems of Ingresses and RouteGroups are
+counted, but make no replica unhealthy; the command problems lists them.
 
 The exit status is 0 if every replica is healthy, 1 if one is not, and 2 if a cluster or replica does not answer.`,
 		examples: []example{
 			{"Is everything fine?", "status @"},
-			{"In every cluster whose context begins with prod-, one row a replica", "status --contexts 'prod-*' @"},
+			{"In every cluster whose context begins with prod-, one row per replica", "status --contexts 'prod-*' @"},
 			{"For scripts", "status -o json @"},
 		},
 		outputs: []string{"text", "wide", "json"},

@@ -35,26 +35,27 @@ var unsupportedThatCount = []string{
 // notes say what is not the same, by flag. A flag without a note is the same. Single values that are handled in another
 // way, such as an empty one, are worth a note; what is the same but for the text of an error is not.
 func notes() map[string]ComparedFlag {
-	tls := ComparedFlag{Likeness: Better, Note: "files that have changed are read again, without a restart"}
+	tls := ComparedFlag{Likeness: Better, Note: "changed files are read again, without a restart"}
 	filters := ComparedFlag{Likeness: Better, Note: "a filter that would crash every proxy is an error at the start"}
-	shard := ComparedFlag{Likeness: Different, Note: "the start does not wait for a first read: until then the endpoint answers 503"}
+	shard := ComparedFlag{Likeness: Different, Note: "the start does not wait for the first read; the endpoint answers 503 " +
+		"until then"}
 	return map[string]ComparedFlag{
-		"config-file": {Likeness: Better, Note: "what is wrong is said with file and line; single settings can also come from the environment"},
-		"kubernetes":  {Likeness: Better, Note: "`--manifests` can take its place, for a trial without a cluster"},
+		"config-file": {Likeness: Better, Note: "errors name file and line; single settings can also come from the environment"},
+		"kubernetes":  {Likeness: Better, Note: "`--manifests` can replace it, for a trial without a cluster"},
 		"kubernetes-url": {Likeness: Better,
-			Note: "every request has a deadline, `--kubernetes-request-timeout`; `--kubeconfig` can take its place"},
+			Note: "every request has a deadline, `--kubernetes-request-timeout`; `--kubeconfig` can replace it"},
 		"enable-kubernetes-endpointslices": {Likeness: Better,
-			Note: "the slices get a label selector of their own, `--kubernetes-endpointslices-label-selector`"},
+			Note: "the slices have their own label selector, `--kubernetes-endpointslices-label-selector`"},
 		"source-poll-timeout": {Likeness: Better,
-			Note: "after a read that failed the delay grows, with jitter, up to `--poll-max-backoff`"},
-		"default-filters-dir":     {Likeness: Better, Note: "a file that cannot be read is a warning with its name"},
+			Note: "after a failed read the delay grows, with jitter, up to `--poll-max-backoff`"},
+		"default-filters-dir":     {Likeness: Better, Note: "a file that cannot be read causes a warning with its name"},
 		"default-filters-prepend": filters, "default-filters-append": filters,
 		"kubernetes-annotation-filters-append": filters, "kubernetes-east-west-range-annotation-filters-append": filters,
 		"support-listener": {Likeness: Different,
-			Note: "empty switches the listener off; there is more on it, see [endpoints](#endpoint-by-endpoint)"},
+			Note: "empty turns the listener off; it has more endpoints, see [endpoints](#endpoint-by-endpoint)"},
 		"wait-for-healthcheck-interval": {Likeness: Better,
 			Note: "SIGINT is handled like SIGTERM, and requests then have until `--shutdown-timeout` to end"},
-		"memory-profile-rate": {Likeness: Better, Note: "works; the reference takes it and does nothing with it"},
+		"memory-profile-rate": {Likeness: Better, Note: "works; the reference accepts it and ignores it"},
 		"enable-mtls":         {Likeness: Better, Note: "`--enable-tls` serves TLS without asking for client certificates"},
 		"tls-cert":            tls, "tls-key": tls, "mtls-authn-ca": tls,
 		"route-server-filters": {Likeness: Different,
@@ -63,7 +64,7 @@ func notes() map[string]ComparedFlag {
 		"kubernetes-valkey-service-namespace": shard, "kubernetes-valkey-service-name": shard,
 		"application-log-level": {Likeness: Different,
 			Note: "a line has `time`, `level`, `msg` and the fields of its message, the level in capitals"},
-		"application-log-json-enabled": {Likeness: Different, Note: "the same fields as an object"},
+		"application-log-json-enabled": {Likeness: Different, Note: "the same fields as a JSON object"},
 	}
 }
 

@@ -77,7 +77,7 @@ func TestFlagsThatAreCalledDifferentBehaveSo(t *testing.T) {
 	}{
 		{[]string{"-kubernetes-status-from-service=ns/name"}, "", "only reads"},
 		{[]string{"-oauth2-tokeninfo-url=https://tokens.example.org"}, "ask a token service", ""},
-		{[]string{"-opentracing=lightstep"}, "no traces", ""},
+		{[]string{"-opentracing=lightstep"}, "--otlp-endpoint", ""},
 		{[]string{"-opentracing=noop"}, "", ""},
 		{[]string{"-memory-profile-rate=1024"}, "", ""},
 		{[]string{"-support-listener="}, "is empty", ""},

@@ -48,6 +48,7 @@ type RouteServer struct {
 	RequestFilters []*eskip.Filter
 	Shards         Shards
 	Log            Log
+	Tracing        Tracing
 	// Peers are the URLs under which the other replicas answer, http(s)://HOST:PORT, where each address of the host is one; empty if
 	// nobody is to be asked. Its certificates are those of Upstream.
 	Peers []string

@@ -28,6 +28,7 @@ const (
 	GroupShards      Group = "Shards"
 	GroupEvents      Group = "Events"
 	GroupLogging     Group = "Logging"
+	GroupTracing     Group = "Traces"
 	GroupCheckpoint  Group = "Checkpoint"
 )
 
@@ -36,20 +37,21 @@ func groups() []groupDoc {
 	return []groupDoc{
 		{GroupGeneral, "For every command."},
 		{GroupSource, "Where objects are read: an API server or files."},
-		{GroupUpstream, "Other route servers: those whose table a relay serves, and the other replicas."},
+		{GroupUpstream, "Other route servers: the upstream of a relay, and the other replicas."},
 		{GroupPolling, "How often the source is read."},
 		{GroupSelection, "Which objects are served."},
-		{GroupGenerated, "Routes that belong to no object."},
-		{GroupConversion, "What becomes of Ingresses, RouteGroups and their backends."},
+		{GroupGenerated, "Routes without an object."},
+		{GroupConversion, "How Ingresses, RouteGroups and their backends become routes."},
 		{GroupAnnotations, "Predicates and filters by annotation."},
-		{GroupEastWest, "Routes for hosts that are only for clients inside."},
-		{GroupProcessing, "What is done to the finished routes."},
-		{GroupGuard, "Which new tables are too suspicious to be served at once."},
+		{GroupEastWest, "Routes for hosts that only clients inside the cluster may use."},
+		{GroupProcessing, "Changes to the finished routes."},
+		{GroupGuard, "Which new tables are held back as suspicious."},
 		{GroupListen, "Where the server listens, and how it stops."},
-		{GroupTLS, "Who may ask the main listener."},
+		{GroupTLS, "Who may use the main listener."},
 		{GroupShards, "Addresses of the stores for rate limits that proxies share."},
-		{GroupEvents, "Problems where application teams look."},
+		{GroupEvents, "Problems as Kubernetes Events, where application teams look."},
 		{GroupLogging, "Lines go to standard error."},
+		{GroupTracing, "How tables come and go, for a collector of OpenTelemetry."},
 		{GroupCheckpoint, "What survives a restart."},
 	}
 }
@@ -146,20 +148,20 @@ func environmentDocs() []envDoc {
 		{"KUBERNETES_SERVICE_HOST, KUBERNETES_SERVICE_PORT", "Address of the API with -kubernetes-in-cluster. Kubernetes sets them."},
 		{"KUBECONFIG", "Not read: name the file with --kubeconfig."},
 		{"HTTPS_PROXY, HTTP_PROXY, NO_PROXY", "Proxy for the connection to the API."},
-		{"SSL_CERT_FILE, SSL_CERT_DIR", "Authorities of the system, instead of the usual files."},
-		{"GOGC, GOMEMLIMIT, GOMAXPROCS", "Garbage, memory and processors for the Go runtime."},
+		{"SSL_CERT_FILE, SSL_CERT_DIR", "CAs of the system, instead of the usual files."},
+		{"GOGC, GOMEMLIMIT, GOMAXPROCS", "Garbage collection, memory and processors of the Go runtime."},
 	}
 }
 
 // settingsText says where settings come from.
-const settingsText = "A value comes from the command line, else from the environment, else from the file of -config-file, " +
-	"else it is the default. A flag is -name=value or -name value, with one dash or two; a switch (bool) is -name or " +
+const settingsText = "A value comes from the command line, else from the environment, else from the file of -config-file, else " +
+	"it is the default. Write a flag as -name=value or -name value, with one dash or two, and a switch (bool) as -name or " +
 	"-name=false."
 
 // unsupportedText says what happens to other flags of Skipper.
-const unsupportedText = "Other flags of Skipper are accepted, so that the arguments of a Deployment work as they are. One that " +
-	"means nothing to a route server gives a warning that says why; one that asks for what cannot be had here is an " +
-	"error that says what to do instead."
+const unsupportedText = "Other flags of Skipper are accepted, so that the arguments of a Deployment work unchanged. Flags " +
+	"without effect here are accepted with a warning that says why. Flags for features that do not exist here are an error " +
+	"that says what to do instead."
 
 // header is the flag as help shows it: -address HOST:PORT (default :9090).
 func (d FlagDoc) header() string {

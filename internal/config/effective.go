@@ -32,7 +32,7 @@ type Ignored struct {
 	Why  string
 }
 
-// Checked says that nothing is wrong with the settings and that nothing more was asked for. It is an [ErrChecked].
+// Checked is the result of --check-config when the settings are valid. It is an [ErrChecked].
 type Checked struct {
 	p *Parser
 }
@@ -43,11 +43,11 @@ func (c *Checked) Error() string { return ErrChecked.Error() }
 // Is makes it an ErrChecked.
 func (c *Checked) Is(target error) bool { return target == ErrChecked }
 
-// Print writes what was asked for: all settings with the places that they come from, as YAML, or else one line that says that they can
-// be used.
+// Print writes what was asked for: all settings with the places that they come from, as YAML, or else one line that says that they are
+// valid.
 func (c *Checked) Print(w io.Writer) error {
 	if !c.p.checkOnly.settings {
-		_, err := io.WriteString(w, "the settings can be used\n")
+		_, err := io.WriteString(w, "configuration is valid\n")
 		return err
 	}
 	text, err := c.p.yamlOfSettings()

@@ -19,8 +19,8 @@ func (p *Parser) WriteMarkdown(w io.Writer) error {
 	b.WriteString("<!-- Generated from package config. Do not edit. -->\n\n")
 	b.WriteString(prose(settingsText) + "\n\n")
 	if p.cmd.Skipper {
-		b.WriteString("Flags with one dash are Skipper's, those with two are of this server alone; both forms work for both. " +
-			"[Other flags of Skipper](#other-flags-of-skipper) have a list of their own.\n\n")
+		b.WriteString("Flags with one dash are Skipper's, flags with two dashes are new; both forms work for both. [Other " +
+			"flags of Skipper](#other-flags-of-skipper) are listed separately.\n\n")
 	}
 	flags := p.Flags()
 	for _, g := range p.groups() {

@@ -41,19 +41,19 @@ func TestErrors(t *testing.T) {
 		{[]string{"-enable-ratelimits=maybe"}, `-enable-ratelimits: "maybe": want true or false`},
 		{[]string{"-kubernetes=false"}, "-kubernetes flag required: set -kubernetes to read the objects from an API, or " +
 			"--manifests PATH to read them from files, or --upstream URL to serve the table of another route server"},
-		{[]string{"--upstream=http://a"}, "--upstream: excludes -kubernetes: a table is made here or comes from another route server, " +
+		{[]string{"--upstream=http://a"}, "--upstream: cannot be combined with -kubernetes: the table is compiled here or comes from another route server, " +
 			"not both"},
-		{[]string{"-kubernetes=false", "--upstream=http://a", "--manifests=x"}, "--upstream: excludes --manifests: a table is made here " +
+		{[]string{"-kubernetes=false", "--upstream=http://a", "--manifests=x"}, "--upstream: cannot be combined with --manifests: the table is compiled here " +
 			"or comes from another route server, not both"},
 		{[]string{"--upstream= , "}, "--upstream: want the URL of a route server"},
 		{[]string{"--transport=push"}, `--transport: "push": want auto, stream or poll`},
 		{[]string{"--upstream-client-cert=c"}, "--upstream-client-key: want both --upstream-client-cert and " +
-			"--upstream-client-key, or none of them"},
-		{[]string{"--manifests=x"}, "--manifests: excludes -kubernetes: objects are read from files or from an API, not from both"},
+			"--upstream-client-key, or neither"},
+		{[]string{"--manifests=x"}, "--manifests: cannot be combined with -kubernetes: read the objects from files or from an API, not from both"},
 		{[]string{"--manifests="}, "--manifests: want the path of a file or folder"},
-		{[]string{"--kubeconfig=f", "-kubernetes-in-cluster"}, "--kubeconfig: excludes -kubernetes-in-cluster: both say how the API is reached"},
-		{[]string{"--kubeconfig=f", "-kubernetes-url=http://h"}, "--kubeconfig: excludes -kubernetes-url: both say how the API is reached"},
-		{[]string{"--kubeconfig=f", "-kubernetes-token-file=f"}, "--kubeconfig: excludes -kubernetes-token-file: the kubeconfig has credentials of its own"},
+		{[]string{"--kubeconfig=f", "-kubernetes-in-cluster"}, "--kubeconfig: cannot be combined with -kubernetes-in-cluster: both set the API address"},
+		{[]string{"--kubeconfig=f", "-kubernetes-url=http://h"}, "--kubeconfig: cannot be combined with -kubernetes-url: both set the API address"},
+		{[]string{"--kubeconfig=f", "-kubernetes-token-file=f"}, "--kubeconfig: cannot be combined with -kubernetes-token-file: the kubeconfig has its own credentials"},
 		{[]string{"--kubeconfig-context=c"}, "--kubeconfig-context: needs --kubeconfig"},
 		{[]string{"-kubernetes-url=https://user:secret@"}, "-kubernetes-url: want a URL such as https://host:port"},
 		{[]string{"-forward-backend-url=h:80"}, "-forward-backend-url: want a URL such as https://host:port"},
@@ -157,7 +157,7 @@ func TestErrorsNameFlagAndText(t *testing.T) {
 // TestRefusedFlagsSayWhatToDoInstead: what cannot be ignored without another cluster or less protection.
 func TestRefusedFlagsSayWhatToDoInstead(t *testing.T) {
 	for _, c := range []struct{ arg, want string }{
-		{"-kubernetes-status-from-service=ns/svc", "let one writer"},
+		{"-kubernetes-status-from-service=ns/svc", "let a dedicated writer"},
 		{`-route-server-filters=oauthTokeninfoAllScope("uid")`, "NetworkPolicy"},
 		{`-route-server-filters=status(200) -> oauthTokenintrospectionAnyClaims("u", "c")`, "-enable-mtls"},
 		{`-route-server-filters=secureOauthTokenintrospectionAnyClaims("u", "c")`, "-enable-mtls"},
@@ -174,7 +174,7 @@ func TestRefusedFlagsSayWhatToDoInstead(t *testing.T) {
 
 // TestWarnings: each with the exact text, for arguments behind -kubernetes.
 func TestWarnings(t *testing.T) {
-	const noTraces = " means nothing to a route server: it makes no traces"
+	const noTraces = " means nothing to a route server: its traces are OpenTelemetry and go where --otlp-endpoint says"
 	for _, c := range []struct {
 		args []string
 		want []string
@@ -200,11 +200,11 @@ func TestWarnings(t *testing.T) {
 		}},
 		{[]string{"--kubernetes-reconcile-interval=1m"}, []string{"--kubernetes-reconcile-interval: has no effect without --kubernetes-read=watch"}},
 		{[]string{"--kubernetes-reconcile-interval=1m", "--kubernetes-read=watch"}, nil},
-		{[]string{"--poll-max-backoff=1s"}, []string{"--poll-max-backoff: 1s is shorter than -source-poll-timeout, which counts"}},
+		{[]string{"--poll-max-backoff=1s"}, []string{"--poll-max-backoff: 1s is shorter than -source-poll-timeout, which is used instead"}},
 		{[]string{"-source-poll-timeout=60000"}, nil},
 		{[]string{"-kubernetes-https-redirect-code=200"}, []string{"-kubernetes-https-redirect-code: 200 is not the status of a redirect"}},
 		{[]string{"-kubernetes-https-redirect-code=-1"}, nil},
-		{[]string{"-kubernetes-default-lb-algorithm=x"}, []string{`-kubernetes-default-lb-algorithm: "x" is not known and means roundRobin: want roundRobin, random, consistentHash, powerOfRandomNChoices, weightedRoundRobin, leastRequests`}},
+		{[]string{"-kubernetes-default-lb-algorithm=x"}, []string{`-kubernetes-default-lb-algorithm: "x" is not known, so roundRobin is used: want roundRobin, random, consistentHash, powerOfRandomNChoices, weightedRoundRobin, leastRequests`}},
 		{[]string{"-kubernetes-allowed-external-name=x"}, []string{"-kubernetes-allowed-external-name: has no effect without -kubernetes-only-allowed-external-names: every name is allowed"}},
 		{[]string{"-kubernetes-east-west-range-domains=a,, b"}, []string{
 			"-kubernetes-east-west-range-domains: element 2 is empty: every host ends with it and is internal",
@@ -212,7 +212,7 @@ func TestWarnings(t *testing.T) {
 		}},
 		{[]string{"-enable-oauth2-grant-flow"}, []string{"-enable-oauth2-grant-flow: -oauth2-callback-path is empty, and so is the path of the route"}},
 		{[]string{"-oauth2-callback-path=/x"}, []string{"-oauth2-callback-path: has no effect without -enable-oauth2-grant-flow"}},
-		{[]string{"-edit-route=/a/b/c"}, []string{`-edit-route: "/a/b/c": what follows the last separator has no meaning`}},
+		{[]string{"-edit-route=/a/b/c"}, []string{`-edit-route: "/a/b/c": text after the last separator is ignored`}},
 		{[]string{"-support-listener="}, []string{"-support-listener: is empty: there are no metrics and no status"}},
 		{[]string{"-tls-cert=c", "-tls-key=k"}, []string{"-tls-cert: the main listener is plain HTTP all the same, as in Skipper's route server: for TLS set --enable-tls, or -enable-mtls to require client certificates, too"}},
 		{[]string{"-mtls-authn-ca=a"}, []string{"-mtls-authn-ca: no client certificate is asked for without -enable-mtls"}},

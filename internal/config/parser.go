@@ -67,14 +67,14 @@ func NewParser(cmd Command) *Parser {
 		p.unsupported = unsupportedFlags()
 	}
 	g := p.group(GroupGeneral)
-	g.skipper("config-file", text(&p.configFile, ""), "YAML file with settings: the keys are the names of the flags without "+
-		"dashes, the values are texts, numbers, true or false, and lists for flags that may be repeated or take a comma "+
-		"list. What is set on the command line or in the environment replaces what the file says.")
-	g.own("check-config", p.checkOnly.flag(), "Check the settings of all places and end: with status 0 if they can be "+
-		"used, and with 2 and everything that is wrong if not. Nothing but the file of -config-file is read, and nothing is started. "+
-		"--check-config=yaml also prints every setting in effect, and whether it comes from the command line, the environment, a line "+
-		"of the file or the default. Passwords in URLs, and values of flags that mean nothing here, are left out.")
-	g.skipper("help", boolean(&p.help, false), "Print this help; -h does it, too.")
+	g.skipper("config-file", text(&p.configFile, ""), "YAML file with settings. Keys are the names of flags without dashes. "+
+		"Values are texts, numbers, true or false, and lists for flags that may be repeated or take a list with commas. The "+
+		"command line and the environment override the file.")
+	g.own("check-config", p.checkOnly.flag(), "Check the settings from all places and exit: with status 0 if they "+
+		"are valid, else with status 2 and a list of all faults. Only the file of -config-file is read, and nothing is started. "+
+		"--check-config=yaml also prints each setting in effect and its origin: the command line, the environment, a line of the file, "+
+		"or the default. It omits passwords in URLs and the values of flags that have no effect here.")
+	g.skipper("help", boolean(&p.help, false), "Print this help; -h is the short form.")
 	g.skipper("version", boolean(&p.version, false), "Print the version.")
 	return p
 }

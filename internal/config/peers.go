@@ -32,9 +32,9 @@ func (p *Parser) Peers(c *RouteServer) {
 		}
 		return list, nil
 	}), "The other replicas, as HOST:PORT or as a URL, such as routesrv-peers:9090 for a headless Service: each address of the host "+
-		"is one. A list with commas has the Services of relays, too. A replica that starts without a checkpoint compares its first "+
-		"table with theirs, and /clients shows their clients: they are asked for those at the port of --support-listener. Without a "+
-		"scheme it is https if the main listener has TLS, else http. Empty: nobody is asked.")
+		"is one replica. A list with commas can also have the Services of relays. A replica that starts without a checkpoint compares its "+
+		"first table with theirs, and /clients shows their clients, which it gets from the port of --support-listener. The default "+
+		"scheme is https if the main listener has TLS, else http. Empty: ask no replicas.")
 	p.check(func() { p.checkPeers(c) })
 }
 

@@ -79,7 +79,7 @@ enable-ratelimits: true
 	want := []string{
 		"f.yaml:15: -forward-backend-url: has no value: it stays as it was",
 		"f.yaml:16: -swarm-redis-password: means nothing to a route server: it is no member of the swarm; it only lists the addresses of the services that -kubernetes-redis-service-name and -kubernetes-valkey-service-name name",
-		"f.yaml:17: -open-telemetry: means nothing to a route server: it makes no traces",
+		"f.yaml:17: -open-telemetry: means nothing to a route server: its traces are OpenTelemetry and go where --otlp-endpoint says",
 		"f.yaml:18: -enable-ratelimits: means nothing to a route server: rate limits and circuit breakers work in the proxies",
 	}
 	if diff := cmp.Diff(want, warnings); diff != "" {

@@ -8,11 +8,11 @@ import (
 
 // serverIntro and compileIntro are the beginnings of the help texts.
 const (
-	serverIntro = `Reads Ingresses and RouteGroups once for a whole fleet of proxies, makes one routing table of them
-and hands it to every proxy under /routes. Flags that are written with one dash below are Skipper's,
-those with two are of this server alone; both forms work for both.
+	serverIntro = `Reads Ingresses and RouteGroups once for a whole fleet of proxies, compiles them into one routing
+table, and serves it to every proxy under /routes. Flags with one dash below are Skipper's, those
+with two dashes are new; both forms work for both.
 
-Try it on a folder of manifests, on this machine only:
+Try it with a folder of manifests, on the loopback interface only:
     routesrv --manifests ./manifests
     curl -i http://127.0.0.1:9090/routes
 
@@ -23,18 +23,18 @@ In a cluster, with a copy of the table that survives a restart:
     routesrv -kubernetes -kubernetes-in-cluster -address=:9090 -support-listener=:9911 \
         -source-poll-timeout=3000 -wait-for-healthcheck-interval=65s --state-dir=/var/lib/routesrv
 
-As a relay, which serves the table of other route servers to a part of a large fleet:
+As a relay, which serves the table of other route servers to part of a large fleet:
     routesrv --upstream=http://routesrv-a,http://routesrv-b --state-dir=/var/lib/routesrv
 
 Proxies then run without -kubernetes, with -routes-urls=http://routesrv/routes.
 
-SIGTERM drains and ends the server, a second one ends it at once. SIGHUP reads the source at
+SIGTERM drains and stops the server; a second one stops it at once. SIGHUP reads the source at
 once, without waiting for the next poll.
 `
-	compileIntro = `Makes the routing table of manifests and prints it, without a server. All flags of the server are
-taken, so that the arguments or the configuration file of a Deployment can be tried as they are.
+	compileIntro = `Compiles manifests into a routing table and prints it, without a server. It accepts all flags of the
+server, so you can try the arguments or the configuration file of a Deployment unchanged.
 
-What would this folder become, with the settings of production?
+Compile this folder with the settings of production:
     routesrv compile -config-file production.yaml ./manifests
 `
 )
@@ -60,6 +60,7 @@ func NewRouteServer(cmd Command, c *RouteServer) *Parser {
 	p.RequestFilters(&c.RequestFilters)
 	p.Shards(&c.Shards)
 	p.Log(&c.Log)
+	p.Tracing(&c.Tracing)
 	p.StateDir(&c.StateDir)
 	p.Upstream(c)
 	p.Peers(c)

@@ -77,6 +77,8 @@ func TestDefaults(t *testing.T) {
 		Shards: config.Shards{Redis: config.Shard{Port: 6379}, Valkey: config.Shard{Port: 6379}},
 		Log:    config.Log{Level: slog.LevelInfo},
 
+		Tracing: config.Tracing{Sample: 0.01},
+
 		Upstream:        config.Upstream{FullEvery: time.Hour, Timeout: 10 * time.Second},
 		EventsNamespace: "routesrv",
 	}
@@ -106,7 +108,7 @@ func TestDocumentedDefaults(t *testing.T) {
 		"poll-max-backoff": "15s", "kubernetes-request-timeout": "30s",
 		"kubernetes-read": "poll", "kubernetes-reconcile-interval": "10m", "shutdown-timeout": "30s", "max-streams": "10000", "change-budget": "0s", "cache-max-age": "0s", "max-connections": "20000", "problem-namespaces": "0", "events-namespace": "routesrv",
 		"guard-max-loss": "0.5", "guard-max-backend-loss": "0.5", "guard-window": "10m", "guard-hold": "10m", "guard-release": "auto", "guard-max-routes": "0", "guard-max-bytes": "0",
-		"transport": "auto", "full-fetch-interval": "1h", "fetch-timeout": "10s", "max-table-bytes": "0",
+		"transport": "auto", "full-fetch-interval": "1h", "fetch-timeout": "10s", "max-table-bytes": "0", "otlp-sample": "0.01",
 	}
 	got := make(map[string]string)
 	for _, f := range config.Flags() {
@@ -337,6 +339,9 @@ func serveSamples() map[string]sample {
 		"upstream-ca-file":     one("f", "f", func(c *config.RouteServer) any { return c.Upstream.CAFile }),
 		"upstream-client-cert": one("f", "f", func(c *config.RouteServer) any { return c.Upstream.CertFile }, "--upstream-client-key=k"),
 		"upstream-client-key":  one("f", "f", func(c *config.RouteServer) any { return c.Upstream.KeyFile }, "--upstream-client-cert=c"),
+
+		"otlp-endpoint": one("http://c:4318/x", "http://c:4318/x", func(c *config.RouteServer) any { return c.Tracing.Endpoint }),
+		"otlp-sample":   one("0.5", 0.5, func(c *config.RouteServer) any { return c.Tracing.Sample }, "--otlp-endpoint=http://c:4318"),
 
 		"events":           one("true", true, func(c *config.RouteServer) any { return c.Events }),
 		"events-namespace": one("ns", "ns", func(c *config.RouteServer) any { return c.EventsNamespace }),

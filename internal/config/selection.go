@@ -29,8 +29,8 @@ func (p *Parser) Compile(o *compile.Options) {
 		{"kubernetes-ingress-class", "Ingresses", &o.IngressClass},
 		{"kubernetes-routegroup-class", "RouteGroups", &o.RouteGroupClass},
 	} {
-		g.skipper(c.name, checked("regexp", c.dst, "", expression), "Classes of the "+c.objects+" to serve, an expression that "+
-			"may match anywhere in the class; empty means skipper. Objects without a class are always served.")
+		g.skipper(c.name, checked("regexp", c.dst, "", expression), "Classes of the "+c.objects+" to serve: a regular "+
+			"expression that may match anywhere in the class; empty means skipper. Objects without a class are always served.")
 	}
 	p.generated(o)
 	p.conversion(o)
@@ -47,14 +47,14 @@ func (p *Parser) generated(o *compile.Options) {
 	g.skipper("whitelisted-healthcheck-cidr", &value{kind: "list", comma: true, set: func(s string) (err error) {
 		o.HealthcheckCIDRs, err = parseCIDRs(s)
 		return err
-	}}, "Further networks that may ask for health, with commas between them.")
-	g.skipper("reverse-source-predicate", boolean(&o.ReverseSource, false), "Take the last address of X-Forwarded-For in "+
-		"the routes for health. Set it as on the proxies.")
+	}}, "More networks that may use the health check routes, separated by commas.")
+	g.skipper("reverse-source-predicate", boolean(&o.ReverseSource, false), "Use the last address of X-Forwarded-For in the "+
+		"health check routes. Set it as on the proxies.")
 	g.skipper("kubernetes-https-redirect", boolean(&o.HTTPSRedirect, true), "Redirect requests that came by HTTP to HTTPS.")
-	g.skipper("kubernetes-https-redirect-code", number(&o.HTTPSRedirectCode, 308, math.MinInt32, math.MaxInt32), "Status of "+
-		"the redirect; zero and less mean 308.")
+	g.skipper("kubernetes-https-redirect-code", number(&o.HTTPSRedirectCode, 308, math.MinInt32, math.MaxInt32), "Status of the "+
+		"redirect; zero or less means 308.")
 	g.skipper("kubernetes-disable-catchall-routes", boolean(&o.DisableCatchAllRoutes, false), "Leave out the routes that "+
-		"answer 404 for what no path of a host matches.")
+		"answer 404 where no path of a host matches.")
 	p.check(func() {
 		if c := o.HTTPSRedirectCode; c > 0 && (c < 300 || c > 399) {
 			p.warn("kubernetes-https-redirect-code", "%d is not the status of a redirect", c)
@@ -64,22 +64,22 @@ func (p *Parser) generated(o *compile.Options) {
 
 func (p *Parser) conversion(o *compile.Options) {
 	g := p.group(GroupConversion)
-	g.skipper("kubernetes-path-mode", parsed("MODE", &o.PathMode, o.PathMode.String(), compile.ParsePathMode), "Meaning of "+
-		"Ingress paths without a path type: kubernetes-ingress (expression, anchored at the start), path-regexp "+
-		"(expression) or path-prefix (subtree).")
+	g.skipper("kubernetes-path-mode", parsed("MODE", &o.PathMode, o.PathMode.String(), compile.ParsePathMode), "Meaning of Ingress "+
+		"paths without a path type: kubernetes-ingress (regular expression, anchored at the start), path-regexp (regular "+
+		"expression) or path-prefix (subtree).")
 	g.skipper("kubernetes-backend-traffic-algorithm", parsed("ALGORITHM", &o.TrafficAlgorithm, o.TrafficAlgorithm.String(),
-		compile.ParseTrafficAlgorithm), "How traffic is split by weights: traffic-predicate or traffic-segment-predicate.")
-	g.skipper("kubernetes-default-lb-algorithm", text(&o.DefaultLBAlgorithm, "roundRobin"), "Load balancing where an object "+
-		"names none: "+strings.Join(lbAlgorithms, ", ")+". Anything else means roundRobin.")
-	g.skipper("kubernetes-force-service", boolean(&o.ForceService, false), "Send the traffic of Ingresses to the cluster "+
+		compile.ParseTrafficAlgorithm), "How to split traffic by weights: traffic-predicate or traffic-segment-predicate.")
+	g.skipper("kubernetes-default-lb-algorithm", text(&o.DefaultLBAlgorithm, "roundRobin"), "Load balancing algorithm where an "+
+		"object names none: "+strings.Join(lbAlgorithms, ", ")+". Anything else means roundRobin.")
+	g.skipper("kubernetes-force-service", boolean(&o.ForceService, false), "Send the traffic of Ingresses to the cluster DNS "+
 		"names of services instead of their endpoints.")
 	g.skipper("forward-backend-url", checked("URL", &o.ForwardBackendURL, "", optionalURL), "Where objects with a forward "+
 		"backend send their traffic; empty turns forwarding off.")
-	g.skipper("kubernetes-topology-zone", text(&o.TopologyZone, ""), "Keep the endpoints of this zone only, where there are "+
-		"three or more. Better left empty: the server has a table for each zone under /routes/ZONE.")
+	g.skipper("kubernetes-topology-zone", text(&o.TopologyZone, ""), "Keep only the endpoints of this zone where it has three "+
+		"or more. Better leave it empty: the server has a table for each zone under /routes/ZONE.")
 	p.check(func() {
 		if a := o.DefaultLBAlgorithm; a != "" && !slices.Contains(lbAlgorithms, a) {
-			p.warn("kubernetes-default-lb-algorithm", "%s is not known and means roundRobin: want %s", clip(a),
+			p.warn("kubernetes-default-lb-algorithm", "%s is not known, so roundRobin is used: want %s", clip(a),
 				strings.Join(lbAlgorithms, ", "))
 		}
 		if o.TopologyZone != "" {
@@ -91,8 +91,8 @@ func (p *Parser) conversion(o *compile.Options) {
 
 func (p *Parser) externalNames(o *compile.Options) {
 	g := p.group(GroupConversion)
-	g.skipper("enable-kubernetes-external-names", boolean(&o.ExternalNames, false), "Let Ingresses refer to services of type "+
-		"ExternalName.")
+	g.skipper("enable-kubernetes-external-names", boolean(&o.ExternalNames, false), "Allow Ingresses to refer to services of "+
+		"type ExternalName.")
 	g.skipper("kubernetes-external-name-preserve-host", boolean(&o.ExternalNamePreserveHost, false), "Keep the Host header "+
 		"of the request on the way to external names.")
 	g.skipper("kubernetes-only-allowed-external-names", boolean(&o.OnlyAllowedExternalNames, false), "Refuse external names, "+
@@ -104,8 +104,8 @@ func (p *Parser) externalNames(o *compile.Options) {
 		}
 		o.AllowedExternalNames = append(o.AllowedExternalNames, rx)
 		return nil
-	}), "Name that may be referred to, an expression that may match anywhere in the name: anchor it, as in "+
-		"^example[.]org$. May be repeated.")
+	}), "Allowed external name: a regular expression that may match anywhere in the name, so anchor it, as in ^example[.]org$. "+
+		"May be repeated.")
 	p.check(func() {
 		if len(o.AllowedExternalNames) > 0 && !o.OnlyAllowedExternalNames {
 			p.warn(allowedExternalName, "has no effect without -kubernetes-only-allowed-external-names: every name is allowed")
@@ -124,14 +124,14 @@ func (p *Parser) annotations(o *compile.Options) {
 		"Predicates for the routes of internal hosts of objects with this annotation."+form)
 	g.skipper("kubernetes-east-west-range-annotation-filters-append", annotationFilters(&o.EastWestRangeAnnotationFilters),
 		"Filters to append to the routes of internal hosts of objects with this annotation."+form)
-	g.skipper("kubernetes-application-annotation-label", text(&o.ApplicationLabel, ""), "Label whose value is annotated as "+
-		"the application of a route; empty turns it off.")
+	g.skipper("kubernetes-application-annotation-label", text(&o.ApplicationLabel, ""), "Label whose value becomes the "+
+		"application annotation of a route; empty turns it off.")
 }
 
 func (p *Parser) eastWest(o *compile.Options) {
 	g := p.group(GroupEastWest)
-	g.skipper("kubernetes-east-west-range-domains", list(&o.EastWestRangeDomains), "Ends of the names of internal hosts, with "+
-		"commas between them.")
+	g.skipper("kubernetes-east-west-range-domains", list(&o.EastWestRangeDomains), "Suffixes of the names of internal hosts, "+
+		"separated by commas.")
 	g.skipper("kubernetes-east-west-range-predicates", parsed("predicates", &o.EastWestRangePredicates, "", parsePredicates),
 		"Predicates for the routes of internal hosts, such as ClientIP(\"10.2.0.0/15\").")
 	g.skipper("enable-kubernetes-east-west", boolean(&o.EastWest, false), "Deprecated: add a route with the host "+
@@ -161,20 +161,21 @@ func (p *Parser) processing(o *compile.Options) {
 		})
 	}
 	const once = " May be repeated; the chains are joined. Do not set it on the proxies, too."
-	g.skipper("default-filters-prepend", chain(&filters.Prepend), "Filters to put before those of every route."+once)
-	g.skipper("default-filters-append", chain(&filters.Append), "Filters to put behind those of every route."+once)
+	g.skipper("default-filters-prepend", chain(&filters.Prepend), "Filters to prepend to those of every route."+once)
+	g.skipper("default-filters-append", chain(&filters.Append), "Filters to append to those of every route."+once)
 	g.skipper("enable-oauth2-grant-flow", boolean(&o.OAuthGrantCallback, false), "Add the route for the callback of the OAuth2 "+
 		"grant flow.")
 	g.skipper("oauth2-callback-path", text(&o.OAuthCallbackPath, ""), "Path of that route.")
-	const rule = " The form is /expression/replacement/ with any first character as separator. May be repeated, in order."
+	const rule = " The form is /expression/replacement/, where the first character is the separator. May be repeated; rules " +
+		"apply in order."
 	g.skipper("edit-route", p.changes("edit-route", func(c change) {
 		o.EditRoutes = append(o.EditRoutes, eskip.NewEditor(c.reg, c.repl))
 	}), "Change predicates and filters by their text."+rule)
 	g.skipper("clone-route", p.changes("clone-route", func(c change) {
 		o.CloneRoutes = append(o.CloneRoutes, eskip.NewClone(c.reg, c.repl))
-	}), "Add changed copies of the routes with a match."+rule)
-	const build = " that the proxies know beyond those of Skipper, because they are a build of their own; commas between them. Routes that " +
-		"have a name that no proxy knows are served all the same, and are a problem (proxy_would_reject)."
+	}), "Add changed copies of the matching routes."+rule)
+	const build = " that your own build of the proxies adds to those of Skipper, separated by commas. Routes with an unknown " +
+		"name are still served, and reported as a problem (proxy_would_reject)."
 	g.own("filters", list(&o.ExtraFilters), "Filters"+build)
 	g.own("predicates", list(&o.ExtraPredicates), "Predicates"+build)
 	p.check(func() {
@@ -198,7 +199,7 @@ func (p *Parser) changes(name string, add func(change)) *value {
 			return err
 		}
 		if rest != "" {
-			p.warn(name, "%s: what follows the last separator has no meaning", clip(s))
+			p.warn(name, "%s: text after the last separator is ignored", clip(s))
 		}
 		add(c)
 		return nil

@@ -27,23 +27,25 @@ const (
 func (p *Parser) Guard(c *guard.Config) {
 	c.MaxLoss, c.MaxBackendLoss = guard.DefaultMaxLoss, guard.DefaultMaxBackendLoss
 	g := p.group(GroupGuard)
-	g.own("guard-max-loss", parsed("share", &c.MaxLoss, "0.5", share), "Share of the served routes, or hosts, that a new "+
-		"table may lack: 0.5 or 50%. A table that lacks more is held back. 1 switches the rule off.")
+	g.own("guard-max-loss", parsed("share", &c.MaxLoss, "0.5", share), "Share of the served routes, or hosts, that a new table "+
+		"may lose: 0.5 or 50%. A table that loses more is held back. 1 turns the rule off.")
 	g.own("guard-max-backend-loss", parsed("share", &c.MaxBackendLoss, "0.5", share), "Share of the served routes with "+
-		"endpoints that may lose all of them. A table in which more do, and at least 20, is held back. 1 switches the rule off.")
-	g.own("guard-window", duration(&c.Window, guard.DefaultWindow, time.Millisecond, 24*time.Hour), "How long a route, host or "+
-		"endpoint that was served counts for these shares after it is gone, so that many small losses count as one.")
-	g.own("guard-hold", duration(&c.Hold, guard.DefaultHold, time.Millisecond, 24*time.Hour), "How long every read has to "+
-		"agree before a table that is held back is served all the same. A table that is empty, or has only generated routes "+
-		"where there were others, is never served without an acceptance.")
-	g.own("guard-release", parsed("RELEASE", &c.Manual, "auto", parseRelease), "What ends a hold: auto (--guard-hold has passed, or "+
-		"somebody accepts the table) or manual (only an acceptance, or a read that shows nothing suspicious).")
-	g.own("guard-namespaces", boolean(&c.Namespaces, false), "Hold a table back that lost all routes of a namespace that had at least "+
-		"20, while all others together lost at most 5 %. How many a namespace had counts over --guard-window.")
-	g.own("guard-max-routes", number(&c.MaxRoutes, 0, 0, math.MaxInt32), "Most routes that a table may grow to without being "+
-		"held back; 0 is no limit.")
-	g.own("guard-max-bytes", parsed("size", &c.MaxBytes, "0", size), "Most bytes that the text of a table may grow to without "+
-		"being held back, plain or as 512MiB; 0 is no limit.")
+		"endpoints that may lose all of them. A table in which more routes do, and at least 20, is held back. 1 turns the rule "+
+		"off.")
+	g.own("guard-window", duration(&c.Window, guard.DefaultWindow, time.Millisecond, 24*time.Hour), "How long a served route, "+
+		"host or endpoint counts for these shares after it was lost, so that many small losses count as one.")
+	g.own("guard-hold", duration(&c.Hold, guard.DefaultHold, time.Millisecond, 24*time.Hour), "How long every read must agree "+
+		"before a held table is served. A table that is empty, or that has only generated routes where there were others, is "+
+		"never served without an acceptance.")
+	g.own("guard-release", parsed("RELEASE", &c.Manual, "auto", parseRelease), "What ends a hold: auto (--guard-hold has "+
+		"passed, or somebody accepts the table) or manual (only an acceptance). In both cases a read that shows nothing "+
+		"suspicious ends it, too.")
+	g.own("guard-namespaces", boolean(&c.Namespaces, false), "Hold back a table that lost all routes of a namespace with at "+
+		"least 20, while all others together lost at most 5 %. The routes of a namespace are counted over --guard-window.")
+	g.own("guard-max-routes", number(&c.MaxRoutes, 0, 0, math.MaxInt32), "Hold back a table that grows to more routes than "+
+		"this; 0 means no limit.")
+	g.own("guard-max-bytes", parsed("size", &c.MaxBytes, "0", size), "Hold back a table whose text grows to more bytes than "+
+		"this, as a number or as 512MiB; 0 means no limit.")
 }
 
 // wholeSeconds reads --cache-max-age.
@@ -79,30 +81,30 @@ func (p *Parser) Listen(c *Listen, s *Source) {
 		return address(s)
 	}), "Listener for metrics and status, always without TLS; empty turns it off. The default with --manifests is "+
 		LoopbackSupportAddress+".")
-	g.skipper("wait-for-healthcheck-interval", duration(&c.WaitForHealthcheckInterval, 45*time.Second, 0, day), "How long to "+
-		"serve after the signal to stop, until no load balancer sends requests any more.")
-	g.own("shutdown-timeout", duration(&c.ShutdownTimeout, 30*time.Second, time.Millisecond, day), "How long open requests "+
-		"may take after that.")
-	g.own("max-connections", number(&c.MaxConnections, DefaultMaxConnections, 16, math.MaxInt32), "How many connections the main "+
-		"listener holds. The limit of open files (ulimit -n) less 128 is a limit, too: the rest is for the support listener, the source "+
-		"and files. When the listener is full, it closes the connection that has been idle for longest.")
-	g.own("max-streams", number(&c.MaxStreams, DefaultMaxStreams, 0, math.MaxInt32), "How many clients may follow the table on "+
-		"/routes/watch at a time; one more gets 429. 0 means that there are no streams.")
+	g.skipper("wait-for-healthcheck-interval", duration(&c.WaitForHealthcheckInterval, 45*time.Second, 0, day), "How long to keep "+
+		"serving after the signal to stop, until load balancers send no more requests.")
+	g.own("shutdown-timeout", duration(&c.ShutdownTimeout, 30*time.Second, time.Millisecond, day), "Time for open requests "+
+		"after that.")
+	g.own("max-connections", number(&c.MaxConnections, DefaultMaxConnections, 16, math.MaxInt32), "Maximum number of "+
+		"connections of the main listener, or the limit of open files (ulimit -n) minus 128 if that is less: the rest is for "+
+		"the support listener, the source and files. A full listener closes the connection that has been idle for longest.")
+	g.own("max-streams", number(&c.MaxStreams, DefaultMaxStreams, 0, math.MaxInt32), "Maximum number of clients that follow "+
+		"the table on /routes/watch; one more gets 429. 0 turns streams off.")
 	g.own("change-budget", duration(&c.ChangeBudget, 0, 0, time.Hour), "How long a change may wait that only adds endpoints to routes "+
-		"which have some. It waits for others of its kind, or for the next change of another kind, and is served with them: each changed table "+
+		"which have some. It waits for similar changes, or for the next change of another kind, and is served with them: each changed table "+
 		"costs every proxy as much as its first. Removed endpoints and changed objects never wait. 0 serves every change at once.")
-	g.own("cache-max-age", parsed("duration", &c.SharedMaxAge, "0s", wholeSeconds), "For how long an HTTP cache between servers and proxies may "+
-		"serve an answer without asking again, in whole seconds. After that it may serve it for as long while it asks, and for a day while no "+
-		"server answers. 0 has caches ask for each request (Cache-Control: no-cache).")
-	g.own("problem-namespaces", number(&c.ProblemNamespaces, 0, 0, 10_000), "For how many namespaces, those with the most problems, to "+
-		"count problems in series of their own (routesrv_namespace_problems). 0 means that there are none.")
+	g.own("cache-max-age", parsed("duration", &c.SharedMaxAge, "0s", wholeSeconds), "How long an HTTP cache between servers and proxies may "+
+		"serve an answer without asking again, in whole seconds. For the same time after that it may serve the answer while it asks, and for a "+
+		"day while no server answers. 0 makes caches ask for each request (Cache-Control: no-cache).")
+	g.own("problem-namespaces", number(&c.ProblemNamespaces, 0, 0, 10_000), "Number of namespaces, those with the most "+
+		"problems, with their own series of problems (routesrv_namespace_problems). 0 means none.")
 	p.Profile(&c.EnableProfile)
-	g.skipper("block-profile-rate", number(&c.BlockProfileRate, 0, 0, math.MaxInt32), "Rate of the profile of blocking, in "+
-		"nanoseconds for each sample; 0 is off.")
-	g.skipper("mutex-profile-fraction", number(&c.MutexProfileFraction, 0, 0, math.MaxInt32), "Fraction of the profile of "+
-		"mutexes: one event of so many is sampled; 0 is off.")
-	g.skipper("memory-profile-rate", number(&c.MemProfileRate, 0, 0, math.MaxInt32), "Rate of the profile of memory, in bytes "+
-		"for each sample; 0 leaves the default of the Go runtime.")
+	g.skipper("block-profile-rate", number(&c.BlockProfileRate, 0, 0, math.MaxInt32), "Rate of the blocking profile, in "+
+		"nanoseconds per sample; 0 is off.")
+	g.skipper("mutex-profile-fraction", number(&c.MutexProfileFraction, 0, 0, math.MaxInt32), "Fraction of the mutex profile: "+
+		"one of this many events is sampled; 0 is off.")
+	g.skipper("memory-profile-rate", number(&c.MemProfileRate, 0, 0, math.MaxInt32), "Rate of the memory profile, in bytes per "+
+		"sample; 0 keeps the default of the Go runtime.")
 	p.check(func() { p.checkListen(c, s) })
 }
 
@@ -134,16 +136,15 @@ func (p *Parser) TLS(c *TLS) {
 	g := p.group(GroupTLS)
 	g.own("enable-tls", boolean(&c.Enable, false), "Serve TLS on the main listener, with -tls-cert and -tls-key, without "+
 		"asking for client certificates.")
-	g.skipper("enable-mtls", boolean(&c.MTLS, false), "Serve TLS on the main listener, and require client certificates. This "+
-		"goes for /health, too.")
-	g.skipper("tls-cert", list(&c.CertFiles), "Files with the certificates, PEM, with commas between them.")
+	g.skipper("enable-mtls", boolean(&c.MTLS, false), "Serve TLS on the main listener, and require client certificates, even "+
+		"for /health.")
+	g.skipper("tls-cert", list(&c.CertFiles), "Files with the certificates, PEM, separated by commas.")
 	g.skipper("tls-key", list(&c.KeyFiles), "Files with their keys, in the same order.")
 	c.MinVersion, _ = parseTLSVersion("1.2")
-	g.skipper("tls-min-version", parsed("version", &c.MinVersion, "1.2", parseTLSVersion), "Oldest version of TLS: 1.0, 1.1, "+
+	g.skipper("tls-min-version", parsed("version", &c.MinVersion, "1.2", parseTLSVersion), "Minimum version of TLS: 1.0, 1.1, "+
 		"1.2 or 1.3.")
-	g.skipper("mtls-authn-ca", list(&c.CAFiles), "Files with the authorities for client certificates, PEM, with commas "+
-		"between them.")
-	g.skipper("mtls-authn-append-ca", boolean(&c.AppendSystemCAs, false), "Accept the authorities of the system, too.")
+	g.skipper("mtls-authn-ca", list(&c.CAFiles), "Files with the CAs of client certificates, PEM, separated by commas.")
+	g.skipper("mtls-authn-append-ca", boolean(&c.AppendSystemCAs, false), "Accept the CAs of the system, too.")
 	p.check(func() { p.checkTLS(c) })
 }
 
@@ -189,7 +190,7 @@ var tokenFilters = []string{"oauthTokeninfo", "oauthTokenintrospection", "secure
 func (p *Parser) RequestFilters(dst *[]*eskip.Filter) {
 	const name = "route-server-filters"
 	g := p.group(GroupTLS)
-	g.skipper(name, parsed("filters", dst, "", parseFilters), "Filters for all requests to the main listener but those for "+
+	g.skipper(name, parsed("filters", dst, "", parseFilters), "Filters for all requests to the main listener except those for "+
 		"/health, such as mtlsAuthn() -> mtlsCN(\"proxy\").")
 	p.check(func() {
 		for _, f := range *dst {
@@ -231,14 +232,14 @@ func (p *Parser) Shards(s *Shards) {
 func (p *Parser) Log(l *Log) {
 	l.Level = slog.LevelInfo
 	g := p.group(GroupLogging)
-	g.skipper("application-log-level", parsed("level", &l.Level, "INFO", parseLevel), "Least level that is logged: TRACE, "+
-		"DEBUG, INFO, WARN, ERROR, FATAL or PANIC.")
+	g.skipper("application-log-level", parsed("level", &l.Level, "INFO", parseLevel), "Minimum log level: TRACE, DEBUG, INFO, "+
+		"WARN, ERROR, FATAL or PANIC.")
 	g.skipper("application-log-json-enabled", boolean(&l.JSON, false), "Log JSON, one object on each line.")
 }
 
 // StateDir adds the flag of the checkpoint.
 func (p *Parser) StateDir(dir *string) {
 	g := p.group(GroupCheckpoint)
-	g.own("state-dir", text(dir, ""), "Folder for a copy of the served table. A server that is restarted while the source is "+
-		"away serves it at once, marked as stale. Empty keeps no copy.")
+	g.own("state-dir", text(dir, ""), "Folder for a copy of the served table. A server that restarts while the source is "+
+		"unreachable serves the copy at once, marked as stale. Empty keeps no copy.")
 }

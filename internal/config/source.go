@@ -38,39 +38,38 @@ func (p *Parser) Source(s *Source) {
 		}
 		s.Manifests = append(s.Manifests, path)
 		return nil
-	}), "Read the objects from a file, or from all YAML and JSON files of a folder, instead of an API; - is the standard "+
-		"input. May be repeated. "+
-		"Without explicit addresses the server then listens on the loopback interface only.")
-	g.skipper("kubernetes-in-cluster", boolean(&s.InCluster, false), "Find the API as a pod does: address from the "+
-		"environment, token and certificate authority from the service account.")
+	}), "Read the objects from a file, or from all YAML and JSON files of a folder, instead of an API; - is standard input. "+
+		"May be repeated. Unless you set addresses, the server then listens only on the loopback interface.")
+	g.skipper("kubernetes-in-cluster", boolean(&s.InCluster, false), "Use the API as a pod does: address from the environment, "+
+		"token and CA from the ServiceAccount.")
 	g.skipper("kubernetes-url", checked("URL", &s.URL, "", optionalURL), "Address of the API outside a cluster. Empty means "+
 		"http://localhost:8001, where kubectl proxy listens.")
 	g.skipper("kubernetes-token-file", text(&s.TokenFile, ""), "File with the bearer token for -kubernetes-url. It is read "+
 		"again when the token is rotated.")
-	g.own("kubeconfig", text(&s.Kubeconfig, ""), "Kubeconfig file that says how the API is reached. The variable KUBECONFIG "+
-		"is not read, so that the shell that starts the server does not decide which cluster feeds the proxies.")
+	g.own("kubeconfig", text(&s.Kubeconfig, ""), "Kubeconfig file for the connection to the API. The variable KUBECONFIG is "+
+		"ignored, so that the shell that starts the server does not decide which cluster feeds the proxies.")
 	g.own("kubeconfig-context", text(&s.Context, ""), "Context in --kubeconfig; empty means its current one.")
 	g.own("kubernetes-request-timeout", duration(&s.RequestTimeout, DefaultRequestTimeout, time.Millisecond, time.Hour),
-		"Limit of each request to the API, to the last byte of the answer. Of a watch it limits how long the objects that "+
-			"are there already may take.")
-	g.own("kubernetes-read", readBy(&s.Watch), "How the API is read. poll lists every kind at each -source-poll-timeout. "+
-		"watch lists them once and is told every change: changes come through at once, and polls cost next to nothing. It "+
-		"needs the permission to watch.")
+		"Time limit of each request to the API, to the last byte of the answer. For watches: the time limit of the initial "+
+			"list.")
+	g.own("kubernetes-read", readBy(&s.Watch), "How to read the API. poll lists every kind at each -source-poll-timeout. watch "+
+		"lists them once and then receives every change: changes are served at once, and polls cost next to nothing. It needs "+
+		"the permission to watch.")
 	g.own("kubernetes-reconcile-interval", duration(&s.ReconcileInterval, DefaultReconcileInterval, time.Second, 24*time.Hour),
-		"With --kubernetes-read=watch: time between two complete lists that must show what the watches have shown.")
+		"With --kubernetes-read=watch: time between two complete lists that verify what the watches have shown.")
 	g.skipper("enable-kubernetes-endpointslices", boolean(&s.EndpointSlices, false), "Read EndpointSlices instead of "+
-		"Endpoints. Only they have zones, and only with them there are tables under /routes/ZONE.")
+		"Endpoints. Only EndpointSlices have zones, so tables under /routes/ZONE need this flag.")
 
 	g = p.group(GroupSelection)
-	g.skipper("kubernetes-namespace", text(&s.Namespace, ""), "Read this namespace only; empty means all.")
+	g.skipper("kubernetes-namespace", text(&s.Namespace, ""), "Read only this namespace; empty means all.")
 	for _, k := range selectable {
 		g.own(selectorFlag(k.name), selector(s, k.kind), "Label selector for "+k.name+": name=value, or name alone for any "+
-			"value, with commas between them; all have to hold.")
+			"value, separated by commas; all must match.")
 	}
 
 	g = p.group(GroupProcessing)
 	g.skipper("default-filters-dir", text(&s.DefaultFiltersDir, ""), "Folder with the default filters of services, in files "+
-		"named SERVICE.NAMESPACE. It is read again for every read of the source.")
+		"named SERVICE.NAMESPACE. Every read of the source reads it again.")
 	p.check(func() { p.checkSource(s) })
 }
 
@@ -114,11 +113,11 @@ func (p *Parser) checkSource(s *Source) {
 	}
 	switch {
 	case s.InCluster && s.Kubeconfig != "":
-		p.failf("kubeconfig", "excludes -kubernetes-in-cluster: both say how the API is reached")
+		p.failf("kubeconfig", "cannot be combined with -kubernetes-in-cluster: both set the API address")
 	case s.Kubeconfig != "" && s.URL != "":
-		p.failf("kubeconfig", "excludes -kubernetes-url: both say how the API is reached")
+		p.failf("kubeconfig", "cannot be combined with -kubernetes-url: both set the API address")
 	case s.Kubeconfig != "" && s.TokenFile != "":
-		p.failf("kubeconfig", "excludes -kubernetes-token-file: the kubeconfig has credentials of its own")
+		p.failf("kubeconfig", "cannot be combined with -kubernetes-token-file: the kubeconfig has its own credentials")
 	case s.Kubeconfig == "" && s.Context != "":
 		p.failf("kubeconfig-context", "needs --kubeconfig")
 	}
@@ -141,7 +140,7 @@ func (p *Parser) checkSource(s *Source) {
 // checkManifests warns about flags that only make sense for an API.
 func (p *Parser) checkManifests(s *Source) {
 	if s.Kubernetes {
-		p.failf("manifests", "excludes -kubernetes: objects are read from files or from an API, not from both")
+		p.failf("manifests", "cannot be combined with -kubernetes: read the objects from files or from an API, not from both")
 	}
 	for _, name := range []string{
 		"kubernetes-in-cluster", "kubernetes-url", "kubernetes-token-file",
@@ -187,14 +186,14 @@ func (p *Parser) Poll(c *Poll) {
 	g := p.group(GroupPolling)
 	g.skipper("source-poll-timeout", millis(&c.Interval, poller.DefaultInterval, 24*time.Hour), "Time between two reads of the "+
 		"source, in milliseconds.")
-	g.own("poll-max-backoff", duration(&c.MaxBackoff, poller.DefaultMaxBackoff, time.Millisecond, 24*time.Hour), "Longest delay "+
-		"after reads that failed in a row. It is never shorter than -source-poll-timeout.")
+	g.own("poll-max-backoff", duration(&c.MaxBackoff, poller.DefaultMaxBackoff, time.Millisecond, 24*time.Hour), "Longest delay after "+
+		"consecutive failed reads. It is never shorter than -source-poll-timeout.")
 	p.check(func() {
 		if c.MaxBackoff >= c.Interval {
 			return
 		}
 		if p.isSet("poll-max-backoff") {
-			p.warn("poll-max-backoff", "%s is shorter than -source-poll-timeout, which counts", c.MaxBackoff)
+			p.warn("poll-max-backoff", "%s is shorter than -source-poll-timeout, which is used instead", c.MaxBackoff)
 		}
 		c.MaxBackoff = c.Interval
 		p.Derive("poll-max-backoff", short(c.Interval), "-source-poll-timeout")

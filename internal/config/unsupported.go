@@ -27,15 +27,18 @@ func unsupportedFlags() map[string]unsupportedFlag {
 	return flags
 }
 
+// noTracer is why no flag of a tracer of Skipper has an effect.
+const noTracer = "its traces are OpenTelemetry and go where --otlp-endpoint says"
+
 // specialFlags have a text of their own, and some a value that is fine.
 func specialFlags() []unsupportedFlag {
 	empty, noop := "", "noop"
 	return []unsupportedFlag{
 		{
 			name: "kubernetes-status-from-service", quiet: &empty,
-			instead: "this route server only reads, so the status of Ingresses would silently get old: let one writer that is " +
-				"made for it set the status, such as the controller of the load balancer, or keep one replica of Skipper's " +
-				"route server with this flag for nothing else; then leave the flag out here",
+			instead: "this route server only reads, so the status of Ingresses would silently become stale: let a dedicated " +
+				"writer set the status, such as the controller of the load balancer, or keep one replica of Skipper's route " +
+				"server with this flag for that purpose only; then remove the flag here",
 		},
 		{name: "kubernetes-enable-tls", boolean: true, reason: "it reads no Secrets, as Skipper's route server does not"},
 		{
@@ -43,8 +46,8 @@ func specialFlags() []unsupportedFlag {
 			reason: "its listener asks for client certificates with -enable-mtls and -mtls-authn-ca, " +
 				"as that of Skipper's route server",
 		},
-		{name: "opentracing", quiet: &noop, reason: "it makes no traces"},
-		{name: "open-telemetry", quiet: &empty, reason: "it makes no traces"},
+		{name: "opentracing", quiet: &noop, reason: noTracer},
+		{name: "open-telemetry", quiet: &empty, reason: noTracer},
 		{
 			name: "oauth2-tokeninfo-url", quiet: &empty,
 			reason: "it would only serve filters of -route-server-filters that ask a token service, which are refused",
@@ -176,7 +179,7 @@ func supportBlocks() []unsupportedBlock {
 			values:   `access-log`,
 		},
 		{
-			reason: "it makes no traces",
+			reason: noTracer,
 			switches: `opentracing-disable-filter-spans opentracing-log-filter-lifecycle-events
 				opentracing-log-stream-events opentracing-backend-name-tag`,
 			values: `opentracing-initial-span opentracing-excluded-proxy-tags`,

@@ -39,23 +39,24 @@ func (p *Parser) Upstream(c *RouteServer) {
 			return errors.New("want the URL of a route server")
 		}
 		return nil
-	}), "Serve the table of another route server, as it is, instead of reading objects: the preferred one first; may be repeated, "+
-		"or be a list with commas. Its full table is fetched, and those of all zones are made of it. -source-poll-timeout and "+
-		"--poll-max-backoff say how often it is asked, and --state-dir keeps its last table. Losses pass the guard, "+
-		"because the other server has judged them, unless --guard-max-loss is set.")
-	g.own("transport", parsed("TRANSPORT", &u.Follow, dataplane.Auto.String(), dataplane.ParseFollow), "How new tables come from "+
-		"--upstream: stream, poll, or auto (stream, and poll while there is no stream).")
-	g.own("full-fetch-interval", duration(&u.FullEvery, dataplane.DefaultFullEvery, time.Minute, 30*24*time.Hour), "How often a full "+
-		"table is fetched from --upstream although deltas do; up to half less is left to chance.")
-	g.own("fetch-timeout", duration(&u.Timeout, dataplane.DefaultTimeout, time.Millisecond, time.Hour), "Limit of a request to "+
-		"--upstream, to the last byte of the answer; of a stream, to its beginning.")
+	}), "Serve the table of another route server unchanged, instead of reading objects. The preferred one comes first; may be "+
+		"repeated, or be a list separated by commas. The relay fetches the full table and makes the tables of all zones from "+
+		"it. -source-poll-timeout and --poll-max-backoff set how often it asks, and --state-dir keeps the last table. The "+
+		"guard passes losses, because the other server has judged them, unless --guard-max-loss is set.")
+	g.own("transport", parsed("TRANSPORT", &u.Follow, dataplane.Auto.String(), dataplane.ParseFollow), "How to get new tables "+
+		"from --upstream: stream, poll, or auto (stream, and poll while streams do not work).")
+	g.own("full-fetch-interval", duration(&u.FullEvery, dataplane.DefaultFullEvery, time.Minute, 30*24*time.Hour), "How often to fetch "+
+		"a full table from --upstream in spite of deltas; a random part of up to half is subtracted.")
+	g.own("fetch-timeout", duration(&u.Timeout, dataplane.DefaultTimeout, time.Millisecond, time.Hour), "Time limit of a "+
+		"request to --upstream, to the last byte of the answer; for a stream, to its beginning.")
 	var limit int
-	g.own("max-table-bytes", number(&limit, 0, 0, math.MaxInt), "Largest table that is taken from --upstream. 0 is four times the last one and "+
-		"at least 64 MiB, before there is one 512 MiB, and at most a quarter of the memory limit (of the cgroup, or GOMEMLIMIT). A "+
-		"route counts as its text and 96 bytes, the first 10,000 as their text.")
-	g.own("upstream-ca-file", text(&u.CAFile, ""), "Authorities of the certificates of --upstream and --peers, PEM, instead of those of the "+
-		"system. Read again when it changes.")
-	g.own("upstream-client-cert", text(&u.CertFile, ""), "Certificate to show to --upstream or --peers, PEM. Read again when it changes.")
+	g.own("max-table-bytes", number(&limit, 0, 0, math.MaxInt), "Largest table to accept from --upstream. 0 means four times "+
+		"the last table and at least 64 MiB, or 512 MiB before the first table, and at most a quarter of the memory limit (of "+
+		"the cgroup, or GOMEMLIMIT). A route counts as its text plus 96 bytes, the first 10,000 as their text alone.")
+	g.own("upstream-ca-file", text(&u.CAFile, ""), "CAs of --upstream and --peers, PEM, instead of those of the system. Read "+
+		"again when the file changes.")
+	g.own("upstream-client-cert", text(&u.CertFile, ""), "Certificate to present to --upstream or --peers, PEM. Read again "+
+		"when the file changes.")
 	g.own("upstream-client-key", text(&u.KeyFile, ""), "Its key.")
 	p.check(func() {
 		u.MaxBytes = int64(limit)
@@ -72,7 +73,7 @@ var groupsOfObjects = []Group{
 func (p *Parser) checkUpstream(c *RouteServer) {
 	u := &c.Upstream
 	if (u.CertFile == "") != (u.KeyFile == "") {
-		p.failf("upstream-client-key", "want both --upstream-client-cert and --upstream-client-key, or none of them")
+		p.failf("upstream-client-key", "want both --upstream-client-cert and --upstream-client-key, or neither")
 	}
 	if len(u.URLs) == 0 {
 		for _, o := range p.flags {
@@ -88,9 +89,11 @@ func (p *Parser) checkUpstream(c *RouteServer) {
 	}
 	switch {
 	case c.Source.Kubernetes:
-		p.failf("upstream", "excludes -kubernetes: a table is made here or comes from another route server, not both")
+		p.failf("upstream", "cannot be combined with -kubernetes: the table is compiled here or comes from another route "+
+			"server, not both")
 	case len(c.Source.Manifests) > 0:
-		p.failf("upstream", "excludes --manifests: a table is made here or comes from another route server, not both")
+		p.failf("upstream", "cannot be combined with --manifests: the table is compiled here or comes from another route "+
+			"server, not both")
 	}
 	if !p.isSet("guard-max-loss") {
 		c.Guard.MaxLoss = 0 // package relay knows its own default
@@ -102,7 +105,7 @@ func (p *Parser) checkUpstream(c *RouteServer) {
 			ofObjects = ofObjects || o.group == g
 		}
 		if ofObjects && p.given(o.name) {
-			p.warn(o.name, "has no effect with --upstream, whose table is served as it is")
+			p.warn(o.name, "has no effect with --upstream, whose table is served unchanged")
 		}
 	}
 }

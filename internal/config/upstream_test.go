@@ -45,7 +45,7 @@ func TestLossesPassTheGuardOfARelay(t *testing.T) {
 func TestWhatHasNoEffectInARelayIsSaid(t *testing.T) {
 	_, got := relay(t, "--upstream=http://a", "-kubernetes-ingress-class=x", "-edit-route=/a/b/", "-kubernetes-in-cluster",
 		"-kubernetes-redis-service-namespace=n", "-kubernetes-redis-service-name=n")
-	const text = "has no effect with --upstream, whose table is served as it is"
+	const text = "has no effect with --upstream, whose table is served unchanged"
 	want := []string{
 		"-edit-route: " + text, "-kubernetes-in-cluster: " + text, "-kubernetes-ingress-class: " + text,
 		"-kubernetes-redis-service-name: " + text, "-kubernetes-redis-service-namespace: " + text,

@@ -261,10 +261,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "routesrv_events_total", Help: "Kubernetes Events about problems by result: written or failed.",
 		}, []string{"result"}),
 		waiting: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "routesrv_events_waiting", Help: "Events that wait for their turn, because of the limit of writes.",
+			Name: "routesrv_events_waiting", Help: "Events that wait because of the limit on writes.",
 		}),
 		leading: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "routesrv_events_leader", Help: "1 while this replica is the one that writes Events.",
+			Name: "routesrv_events_leader", Help: "1 while this replica is the leader that writes Events.",
 		}),
 	}
 	for _, result := range []string{"written", "failed"} {

@@ -53,7 +53,7 @@ func Accept(accept func(guard.Acceptance) (*table.Table, error), log *slog.Logge
 			WriteJSON(w, http.StatusForbidden, errorReport{Error: "only from the loopback interface: use kubectl port-forward or exec"})
 			return
 		}
-		a, err := readAcceptance(w, r)
+		a, err := ReadAcceptance(w, r)
 		if err != nil {
 			WriteJSON(w, http.StatusBadRequest, errorReport{Error: err.Error()})
 			return
@@ -83,8 +83,9 @@ func refuse(w http.ResponseWriter, err error) {
 	WriteJSON(w, status, report)
 }
 
-// readAcceptance reads the parameters of the query or of a form.
-func readAcceptance(w http.ResponseWriter, r *http.Request) (a guard.Acceptance, err error) {
+// ReadAcceptance reads the parameters digest, by and why of the query or of a form, of which it reads a bounded number of bytes. The
+// error says which of them is missing or wrong.
+func ReadAcceptance(w http.ResponseWriter, r *http.Request) (a guard.Acceptance, err error) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxAcceptance)
 	err = r.ParseForm() // alone first: its error is lost in that of the other for a form that is not in parts
 	if err == nil {
@@ -133,4 +134,16 @@ func FromLoopback(r *http.Request) bool {
 		host = strings.Trim(r.Host, "[]") // no port
 	}
 	return strings.EqualFold(host, "localhost") || net.ParseIP(host).IsLoopback()
+}
+
+// AcceptAddress is host and port under which the client can reach this listener by a loopback name, which an acceptance has to use. If
+// the port was forwarded under another number, that is not known here.
+func AcceptAddress(r *http.Request) string {
+	port := "PORT"
+	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
+		if _, p, err := net.SplitHostPort(local.String()); err == nil {
+			port = p
+		}
+	}
+	return net.JoinHostPort("localhost", port)
 }

@@ -7,11 +7,15 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/routesrv/routesrv/internal/durable"
+	"github.com/routesrv/routesrv/internal/expiry"
 )
 
 // TLSConfig is the TLS of a main listener. The zero value is plain HTTP.
@@ -32,9 +36,10 @@ type TLSConfig struct {
 const certificateCheck = time.Second
 
 // NewTLS reads the certificates; nil means plain HTTP. Later changes of the files are taken up by themselves, and a
-// change that cannot be read leaves the certificates as they were.
-func NewTLS(cfg TLSConfig, log *slog.Logger) (*tls.Config, error) {
+// change that cannot be read leaves the certificates as they were. The registry gets the series of when they end; nil gets none.
+func NewTLS(cfg TLSConfig, log *slog.Logger, reg prometheus.Registerer) (*tls.Config, error) {
 	if !cfg.Enable {
+		expiry.Register(reg, expiry.Server, nil)
 		return nil, nil
 	}
 	switch {
@@ -52,6 +57,7 @@ func NewTLS(cfg TLSConfig, log *slog.Logger) (*tls.Config, error) {
 	if err := r.read(); err != nil {
 		return nil, err
 	}
+	expiry.Register(reg, expiry.Server, r.expiry)
 	return &tls.Config{
 		MinVersion:         cfg.MinVersion,
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return r.current(), nil },
@@ -65,6 +71,7 @@ type certificates struct {
 
 	mu      sync.Mutex
 	config  *tls.Config          // guarded by mu
+	ends    expiry.Ends          // guarded by mu; of what is in use
 	state   map[string]fileState // guarded by mu
 	checked time.Time            // guarded by mu
 	failed  string               // guarded by mu; the last failure that was logged
@@ -80,13 +87,25 @@ type fileState struct {
 func (c *certificates) current() *tls.Config {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.refreshLocked()
+	return c.config
+}
+
+// expiry gives when the certificates end that a handshake would use now.
+func (c *certificates) expiry() expiry.Ends {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refreshLocked()
+	return maps.Clone(c.ends)
+}
+
+func (c *certificates) refreshLocked() {
 	if time.Since(c.checked) >= certificateCheck {
 		c.checked = time.Now()
 		if c.changed() {
 			c.reloadLocked()
 		}
 	}
-	return c.config
 }
 
 func (c *certificates) files() []string {
@@ -136,6 +155,7 @@ func (c *certificates) readLocked() error {
 	for _, name := range c.files() {
 		state[name] = stateOf(name) // before reading: a change in between is then seen the next time
 	}
+	ends := make(expiry.Ends)
 	config := &tls.Config{MinVersion: c.cfg.MinVersion, NextProtos: []string{"h2", "http/1.1"}}
 	for i, cert := range c.cfg.CertFiles {
 		pair, err := durable.ReadKeyPair(cert, c.cfg.KeyFiles[i])
@@ -143,19 +163,20 @@ func (c *certificates) readLocked() error {
 			return fmt.Errorf("read certificate %q and key %q (-tls-cert, -tls-key): %w", cert, c.cfg.KeyFiles[i], cause(err))
 		}
 		config.Certificates = append(config.Certificates, pair)
+		ends.Pair(pair)
 	}
 	if c.cfg.RequireClientCert {
-		pool, err := c.authorities()
+		pool, err := c.authorities(ends)
 		if err != nil {
 			return err
 		}
 		config.ClientCAs, config.ClientAuth = pool, tls.RequireAndVerifyClientCert
 	}
-	c.config, c.state = config, state
+	c.config, c.state, c.ends = config, state, ends
 	return nil
 }
 
-func (c *certificates) authorities() (*x509.CertPool, error) {
+func (c *certificates) authorities(ends expiry.Ends) (*x509.CertPool, error) {
 	pool := x509.NewCertPool()
 	if c.cfg.AppendSystemCAs {
 		system, err := x509.SystemCertPool()
@@ -172,6 +193,7 @@ func (c *certificates) authorities() (*x509.CertPool, error) {
 		if !pool.AppendCertsFromPEM(pem) {
 			return nil, fmt.Errorf("read authorities %q (-mtls-authn-ca): no certificate in it", name)
 		}
+		ends.Authorities(pem)
 	}
 	return pool, nil
 }

@@ -63,10 +63,10 @@ func NewConnectionMetrics(reg prometheus.Registerer) *ConnectionMetrics {
 		open: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "routesrv_connections", Help: "Open connections by listener: main, support."}, labels),
 		limit: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "routesrv_connections_limit", Help: "The most connections that a listener holds."}, labels),
+			Name: "routesrv_connections_limit", Help: "Maximum number of connections of a listener."}, labels),
 		evicted: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "routesrv_connections_evicted_total",
-			Help: "Idle connections that a listener closed because it was full and another client came."}, labels),
+			Help: "Idle connections that a full listener closed to make room for another client."}, labels),
 	}
 	reg.MustRegister(m.open, m.limit, m.evicted)
 	return m

@@ -33,7 +33,7 @@ var errorKinds = []struct {
 func NewErrorLog(log *slog.Logger, reg prometheus.Registerer) *ErrorLog {
 	e := &ErrorLog{log: log, kinds: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "routesrv_http_server_errors_total",
-		Help: "What went wrong beside the requests: panic (of a handler), accept, handshake (of TLS), other.",
+		Help: "Errors outside of request handling: panic (of a handler), accept, handshake (of TLS), other.",
 	}, []string{"kind"})}
 	for _, k := range errorKinds {
 		e.kinds.WithLabelValues(k.kind)

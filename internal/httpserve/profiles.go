@@ -13,10 +13,10 @@ func Profiles() []Endpoint {
 		handler    http.HandlerFunc
 	}{
 		{"", "the list of profiles, and each by its name", pprof.Index},
-		{"cmdline", "the command line, with zero bytes between the arguments", pprof.Cmdline},
-		{"profile", "a profile of the CPU, for `seconds=` (30)", pprof.Profile},
-		{"symbol", "names of functions by address", pprof.Symbol},
-		{"trace", "a trace of the runtime, for `seconds=` (1)", pprof.Trace},
+		{"cmdline", "the command line, with NUL bytes between the arguments", pprof.Cmdline},
+		{"profile", "a CPU profile, for `seconds=` (30)", pprof.Profile},
+		{"symbol", "function names by address", pprof.Symbol},
+		{"trace", "a runtime trace, for `seconds=` (1)", pprof.Trace},
 	} {
 		all = append(all, Endpoint{
 			Path: "/debug/pprof/" + p.name, Handler: p.handler, Does: p.does, Condition: "with `-enable-profile`",

@@ -115,7 +115,7 @@ kind: EndpointSlice
 metadata: {name: shop-1, namespace: shop, labels: {kubernetes.io/service-name: shop}}
 addressType: IPv4
 ports: [{name: http, port: 8080, protocol: TCP}]
-endpoints: [{addresses: [10.2.0.7], conditions: {ready: true}}]
+endpoints: [{addresses: [10.2.0.7], conditions: {ready: true}}, {addresses: [10.2.0.8], conditions: {ready: true}}]
 `
 
 // TestSetImageIsTheWholeSwap: a Deployment that was written for the reference runs with our image when nothing else is changed. The reference itself is
@@ -177,8 +177,8 @@ func TestSetImageIsTheWholeSwap(t *testing.T) {
 	// What the proxies and Prometheus ask, at the ports that the manifest has always had.
 	resp, table := ask(t, p, 9990, "/routes", "")
 	for _, want := range []string{
-		`kube_shop__shop__shop_example_org___cart__shop: Host("^(shop[.]example[.]org[.]?(:[0-9]+)?)$") && PathSubtree("/cart")`,
-		"enableAccessLog(4, 5) -> lifo(2000, 20000, \"3s\")", `stateBagToTag("auth-user", "client.uid")`, "10.2.0.7:8080", "powerOfRandomNChoices",
+		`kube_shop__shop__shop_example_org___cart__shop: Host(/^(shop[.]example[.]org[.]?(:[0-9]+)?)$/) && PathSubtree("/cart")`,
+		"enableAccessLog(4, 5) -> lifo(2000, 20000, \"3s\")", `stateBagToTag("auth-user", "client.uid")`, `<powerOfRandomNChoices, "http://10.2.0.7:8080", "http://10.2.0.8:8080">`,
 	} {
 		if resp.StatusCode != http.StatusOK || !strings.Contains(table, want) {
 			t.Errorf("/routes: %s, no %s in\n%s", resp.Status, want, table)

@@ -14,9 +14,9 @@ type metrics struct {
 func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{asked: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "routesrv_relay_questions_total",
-		Help: "Questions to the upstream route server about tables that clients name and this relay has never had, by answer: send (its " +
-			"own table is fit for them), other (it is, and this relay has not got it yet), keep (the client is to keep what it " +
-			"has), or none.",
+		Help: "Questions to the upstream route server about tables that clients name and this relay never had, by answer: send " +
+			"(the relay sends its table), other (the upstream would send a table that the relay does not have yet), keep (the " +
+			"client keeps its table), or none.",
 	}, []string{"answer"})}
 	for _, a := range claims.Answers() {
 		m.asked.WithLabelValues(string(a))

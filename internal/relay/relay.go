@@ -48,6 +48,8 @@ type Config struct {
 	Guard guard.Config
 	// Cache serves the tables. Nobody else may change it.
 	Cache *etagcache.Cache
+	// Sink is what the gate feeds: Cache, or what stands before it; nil means Cache.
+	Sink gate.Sink
 
 	Logger     *slog.Logger          // nil means no log
 	Registerer prometheus.Registerer // nil means no metrics
@@ -73,11 +75,14 @@ func New(cfg Config) (*Relay, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	if cfg.Sink == nil {
+		cfg.Sink = cfg.Cache
+	}
 	if cfg.Guard.MaxLoss == 0 {
 		cfg.Guard.MaxLoss = maxLoss
 	}
 	fetch := cfg.Fetch
-	fetch.Sink = cfg.Cache
+	fetch.Sink = cfg.Sink
 	fetch.Guard, fetch.Logger, fetch.Metrics = cfg.Guard, cfg.Logger, dataplane.NewMetrics(cfg.Registerer)
 	client, err := dataplane.New(fetch)
 	if err != nil {

@@ -18,6 +18,21 @@ func (s *Server) serveExplain(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
+	e := s.explain(query)
+	status := http.StatusOK
+	if e.Result == explain.NotFound {
+		status = http.StatusNotFound
+	}
+	writeAnswer(w, r, status, func(b *bytes.Buffer) error {
+		encoder := json.NewEncoder(b)
+		encoder.SetIndent("", "  ")
+		encoder.SetEscapeHTML(false)
+		return encoder.Encode(e)
+	}, func(b *bytes.Buffer) error { return e.WriteText(b) })
+}
+
+// explain answers a question.
+func (s *Server) explain(query explain.Query) *explain.Explanation {
 	since := make(map[string]time.Time)
 	for _, p := range s.problems() {
 		since[p.ID()] = p.Since
@@ -36,16 +51,7 @@ func (s *Server) serveExplain(w http.ResponseWriter, r *http.Request) {
 		e = explain.Explain(in, query)
 	})
 	s.addShares(e)
-	status := http.StatusOK
-	if e.Result == explain.NotFound {
-		status = http.StatusNotFound
-	}
-	writeAnswer(w, r, status, func(b *bytes.Buffer) error {
-		encoder := json.NewEncoder(b)
-		encoder.SetIndent("", "  ")
-		encoder.SetEscapeHTML(false)
-		return encoder.Encode(e)
-	}, func(b *bytes.Buffer) error { return e.WriteText(b) })
+	return e
 }
 
 // addShares says how many clients have the routes. The clients of the peers are not asked: it is the share of this replica.

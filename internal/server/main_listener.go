@@ -35,18 +35,19 @@ func (s *Server) mainEndpoints() []httpserve.Endpoint {
 	get := []string{http.MethodGet, http.MethodHead}
 	all := []httpserve.Endpoint{
 		{Path: "/routes", Methods: get, ChecksMethods: true, Handler: routes,
-			Does: "the table: eskip, one route a line, sorted by id; 404 before the first one"},
+			Does: "the table: eskip, one route per line, sorted by id; 404 before the first table"},
 		{Path: "/routes/{zone}", Methods: get, ChecksMethods: true, Handler: routes,
-			Does: "the table for proxies of one zone: a route with at least three endpoints there has only those; an unknown zone is the full table"},
+			Does: "the table for proxies of one zone: a route with at least three endpoints there has only those; an unknown " +
+				"zone gets the full table"},
 		{Path: "/clients", Methods: []string{http.MethodPost}, Handler: http.HandlerFunc(s.serveReport),
-			Does: "takes the [report](fleet.md#reports) of a client, JSON of at most 4 KiB: 204; 400 for one that is not well-formed, 503 if there is no room for another client"},
-		{Path: "/health", Handler: http.HandlerFunc(s.health), Does: "204 once there is a table, and for ever; before that 503"},
+			Does: "takes the [report](fleet.md#reports) of a client, JSON of at most 4 KiB: 204; 400 if it is not valid, 503 if there is no room for another client"},
+		{Path: "/health", Handler: http.HandlerFunc(s.health), Does: "503 before the first table, then always 204"},
 	}
 	if s.cfg.MaxStreams > 0 {
 		all = append(all, httpserve.Endpoint{
 			// A stream lasts: it would be one very slow response in the series of the reference.
 			Path: "/routes/watch", Methods: []string{http.MethodGet}, ChecksMethods: true, Handler: tables,
-			Does:      "the table and all that change it, as [events](protocol.md#streams); `zone=` for the table of a zone",
+			Does:      "the table and its changes, as [events](protocol.md#streams); `zone=` for the table of a zone",
 			Condition: "unless `--max-streams` is 0",
 		})
 	}

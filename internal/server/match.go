@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/internal/console"
 	"github.com/routesrv/routesrv/match"
 	"github.com/routesrv/routesrv/match/report"
 	"github.com/routesrv/routesrv/table"
@@ -23,31 +24,40 @@ const maxMatchHeaders = 64
 // serveMatch finds the route of a request in the table that is served. Nothing is kept between two questions: of a large table only
 // the routes that requests for one host can reach are parsed.
 func (s *Server) serveMatch(w http.ResponseWriter, r *http.Request) {
-	t := s.cache.Current()
-	if t == nil {
-		http.Error(w, "there is no table yet", http.StatusServiceUnavailable)
+	v, err := s.match(r.URL.Query())
+	switch {
+	case errors.Is(err, console.ErrNoTable):
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
-	}
-	q := r.URL.Query()
-	options, err := matchOptions(q, s.proxyOptions())
-	if err != nil {
+	case err != nil:
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
-	}
-	request, err := matchRequest(q)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	routes, refusals := match.New(routesOf(t.Routes(), request.Host), options)
-	v := report.View{
-		Request: request, URL: q.Get("url"), Table: "served", Routes: t.Len(), Refusals: refusals, Result: routes.Find(request),
 	}
 	status := http.StatusOK
 	if !v.Matched() && len(v.Result.Outcomes) <= 1 && v.Result.Answer == nil {
 		status = http.StatusNotFound
 	}
 	writeAnswer(w, r, status, func(b *bytes.Buffer) error { return v.WriteJSON(b) }, func(b *bytes.Buffer) error { return v.WriteText(b) })
+}
+
+// match answers a question. The error is [console.ErrNoTable], or says which parameter is wrong.
+func (s *Server) match(q url.Values) (*report.View, error) {
+	t := s.cache.Current()
+	if t == nil {
+		return nil, console.ErrNoTable
+	}
+	options, err := matchOptions(q, s.proxyOptions())
+	if err != nil {
+		return nil, err
+	}
+	request, err := matchRequest(q)
+	if err != nil {
+		return nil, err
+	}
+	routes, refusals := match.New(routesOf(t.Routes(), request.Host), options)
+	return &report.View{
+		Request: request, URL: q.Get("url"), Table: "served", Routes: t.Len(), Refusals: refusals, Result: routes.Find(request),
+	}, nil
 }
 
 // routesOf parses the routes that requests for a host may reach. What does not parse is not in the table: it was read back.

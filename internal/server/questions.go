@@ -28,7 +28,7 @@ type questions struct {
 
 func newQuestions(reg prometheus.Registerer) *questions {
 	q := &questions{turns: make(chan struct{}, maxQuestions), duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "routesrv_question_duration_seconds", Help: "Time that the answers of /explain and /match take, by path.",
+		Name: "routesrv_question_duration_seconds", Help: "Time to answer /explain and /match, by path, including questions of the console.",
 		Buckets: []float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5},
 	}, []string{"path"})}
 	reg.MustRegister(q.duration)
@@ -42,20 +42,31 @@ func (q *questions) limited(path string, answer http.HandlerFunc) http.HandlerFu
 			http.Error(w, "the query is too long", http.StatusRequestURITooLong)
 			return
 		}
-		ctx, cancel := context.WithTimeout(r.Context(), questionWait)
-		defer cancel()
-		select {
-		case q.turns <- struct{}{}:
-		case <-ctx.Done():
+		done, ok := q.turn(r.Context(), path)
+		if !ok {
 			w.Header().Set("Retry-After", "5")
 			http.Error(w, "too many questions at a time", http.StatusServiceUnavailable)
 			return
 		}
-		defer func() { <-q.turns }()
-		start := time.Now()
+		defer done()
 		answer(w, r)
-		q.duration.WithLabelValues(path).Observe(time.Since(start).Seconds())
 	}
+}
+
+// turn waits for a turn to answer a question, and reports whether it came. Done ends it.
+func (q *questions) turn(ctx context.Context, path string) (done func(), ok bool) {
+	ctx, cancel := context.WithTimeout(ctx, questionWait)
+	defer cancel()
+	select {
+	case q.turns <- struct{}{}:
+	case <-ctx.Done():
+		return nil, false
+	}
+	start := time.Now()
+	return func() {
+		q.duration.WithLabelValues(path).Observe(time.Since(start).Seconds())
+		<-q.turns
+	}, true
 }
 
 // wantsJSON says in which form to answer: text for people, unless JSON is asked for.
@@ -92,16 +103,18 @@ func (s *Server) questionEndpoints() []httpserve.Endpoint {
 	get := []string{http.MethodGet, http.MethodHead}
 	all := []httpserve.Endpoint{{
 		Path: "/match", Methods: get, Handler: s.questions.limited("/match", s.serveMatch),
-		Does: "which route a request reaches: `url=`, and as for [routesrv match](match.md) `method=`, `header=` (may be repeated), `from=`, " +
-			"`at=`, `normalize-host=`, `ignore-trailing-slash=`, `rfc-patch-path=`. Text, or JSON by `Accept` or `?format=json`; 404 if no route matches. Two " +
-			"questions at a time, one more waits, and gets 503 after 5 s; a query of more than 8 KiB gets 414",
+		Does: "which route a request reaches: `url=`, and as for [routesrv match](match.md) `method=`, `header=` (may be " +
+			"repeated), `from=`, `at=`, `normalize-host=`, `ignore-trailing-slash=`, `rfc-patch-path=`. Text, or JSON by " +
+			"`Accept` or `?format=json`; 404 if no route matches. Two questions run at a time; further ones wait, and get 503 " +
+			"after 5 s. A query of more than 8 KiB gets 414",
 	}}
 	if s.compiler == nil {
 		return all
 	}
 	return append(all, httpserve.Endpoint{
 		Path: "/explain", Methods: get, Handler: s.questions.limited("/explain", s.serveExplain),
-		Does: "what became of an object, the fault first: `kind=`, `namespace=` and `name=`, or `route=`, or `host=`: see [explain.md](explain.md). " +
-			"Text, or JSON by `Accept` or `?format=json`; 404 if there is no such thing, and on a relay, which knows no objects. Limits as of `/match`",
+		Does: "what happened to an object, the fault first: `kind=`, `namespace=` and `name=`, or `route=`, or `host=`: see " +
+			"[explain.md](explain.md). Text, or JSON by `Accept` or `?format=json`; 404 if it does not exist, and on a relay, " +
+			"which knows no objects. The limits are those of `/match`",
 	})
 }

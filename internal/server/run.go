@@ -26,6 +26,7 @@ func (s *Server) Run(ctx context.Context) error {
 	if s.cfg.SupportAddress == "" {
 		s.log.Info("no support listener: no metrics, no status (-support-listener)")
 	}
+	defer s.sendTraces(ctx)() // to the last answer
 	var tablesErr error
 	err = s.listeners.Serve(ctx, listener, func(ctx context.Context) { tablesErr = s.runTables(ctx) })
 	return errors.Join(err, tablesErr)
@@ -45,6 +46,7 @@ func (s *Server) runTables(ctx context.Context) error {
 		})
 	}
 	beside.Go(func() { s.clients.Run(ctx) })
+	beside.Go(func() { s.rememberReached(ctx) })
 	if s.relay != nil {
 		beside.Go(func() { s.reportUp(ctx) })
 	}

@@ -2,7 +2,7 @@
 // that serves them, the two listeners, and the order in which all of it starts and stops.
 //
 // The main listener has what proxies use: /routes, /routes/{zone}, /health, and the shard endpoints where they are
-// configured. The support listener has what operators use: /metrics, /status, /clients, /problems, /explain, /match, /guard/accept, /health for
+// configured. The support listener has what operators use: the console at /, /metrics, /status, /clients, /problems, /explain, /match, /guard/accept, /health for
 // probes that cannot show a certificate, and profiles where they are enabled.
 //
 // Readiness means "has a table". A table that has grown old is shown in headers, metrics and /status and is served all
@@ -33,8 +33,10 @@ import (
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/internal/audit"
 	"github.com/routesrv/routesrv/internal/budget"
+	"github.com/routesrv/routesrv/internal/console"
 	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/internal/relay"
+	"github.com/routesrv/routesrv/internal/tracing"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/table"
@@ -118,6 +120,9 @@ type Config struct {
 	// Version is shown by /status.
 	Version string
 
+	// Tracing makes traces, and is run as long as the server; nil means that there are none. It belongs to this server alone.
+	Tracing *tracing.Tracer
+
 	Logger *slog.Logger // nil means no log
 	// Registry gets all metrics and is what /metrics shows. nil means a new one.
 	Registry *prometheus.Registry
@@ -151,6 +156,7 @@ type Server struct {
 	decisions *audit.Log       // in memory only without a state folder
 	errors    *httpserve.ErrorLog
 	questions *questions
+	publishes console.Publishes
 	clients   *clients
 	endpoints []httpserve.Endpoint // of both listeners
 	listeners *httpserve.Listeners
@@ -216,11 +222,15 @@ func (s *Server) Reload() {
 // newTables makes the cache and what feeds it.
 func (s *Server) newTables() error {
 	var err error
-	s.cache, err = etagcache.New(etagcache.Config{
+	cfg := etagcache.Config{
 		Logger: s.cfg.Logger, Metrics: etagcache.NewMetrics(s.registry),
 		Recheck: func() { s.tables.Recheck() }, MaxStreams: s.cfg.MaxStreams, SharedMaxAge: s.cfg.SharedMaxAge, Observer: s.clients,
-	})
-	if err != nil {
+		Published: func(t *table.Table, stale bool) { s.publishes.Add(t, time.Now(), stale) },
+	}
+	if s.cfg.Tracing != nil {
+		cfg.Answered = s.cfg.Tracing.Answered
+	}
+	if s.cache, err = etagcache.New(cfg); err != nil {
 		return err
 	}
 	s.decisions = audit.InFolder(s.cfg.StateDir, s.log)
@@ -239,9 +249,9 @@ func (s *Server) newPoller() error {
 	if s.cfg.ProblemNamespaces > 0 {
 		s.compiler.CountNamespaces(s.cfg.ProblemNamespaces, s.registry)
 	}
-	var sink gate.Sink = s.cache
+	sink := s.sink()
 	if s.cfg.ChangeBudget > 0 {
-		s.budget, err = budget.New(budget.Config{Sink: s.cache, Limit: s.cfg.ChangeBudget, Logger: s.cfg.Logger, Registry: s.registry})
+		s.budget, err = budget.New(budget.Config{Sink: sink, Limit: s.cfg.ChangeBudget, Logger: s.cfg.Logger, Registry: s.registry})
 		if err != nil {
 			return err
 		}
@@ -256,6 +266,7 @@ func (s *Server) newPoller() error {
 	}
 	s.gate.Boot(maxCheckpoint, nil)
 	s.tables, err = poller.New(poller.Config{
+		Trace:  s.traceReads(),
 		Source: s.cfg.Source, Compile: s.compiler.Compile, Gate: s.gate, Origin: s.cfg.Origin,
 		Interval: s.cfg.Interval, MaxBackoff: s.cfg.MaxBackoff, ProbeInterval: ProbeInterval(s.cfg.Interval),
 		Logger: s.cfg.Logger, Metrics: poller.NewMetrics(s.registry),
@@ -304,7 +315,7 @@ func (s *Server) newRelay() error {
 	}
 	var err error
 	s.relay, err = relay.New(relay.Config{
-		Fetch: fetch, Guard: s.cfg.Guard, Cache: s.cache, Logger: s.cfg.Logger, Registerer: s.registry,
+		Fetch: fetch, Guard: s.cfg.Guard, Cache: s.cache, Sink: s.sink(), Logger: s.cfg.Logger, Registerer: s.registry,
 	})
 	if err != nil {
 		return fmt.Errorf("--upstream: %w", err)
@@ -323,7 +334,7 @@ func (s *Server) newListeners() error {
 	if err != nil {
 		return err
 	}
-	secure, err := httpserve.NewTLS(s.cfg.TLS, s.cfg.Logger)
+	secure, err := httpserve.NewTLS(s.cfg.TLS, s.cfg.Logger, s.registry)
 	if err != nil {
 		return err
 	}

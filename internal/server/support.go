@@ -21,6 +21,7 @@ import (
 func (s *Server) supportEndpoints() []httpserve.Endpoint {
 	metrics := promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{Registry: s.registry})
 	get := []string{http.MethodGet, http.MethodHead}
+	held := guardpage.NewHeld(heldTables{s})
 	all := []httpserve.Endpoint{
 		{Path: "/health", Handler: http.HandlerFunc(s.health),
 			Does: "as on the main listener: for probes that have no client certificate"},
@@ -31,17 +32,19 @@ func (s *Server) supportEndpoints() []httpserve.Endpoint {
 		{Path: "/clients", Methods: get, Handler: http.HandlerFunc(s.serveClients),
 			Does: "JSON: the [fleet](fleet.md), over all replicas: counts by state, replicas, relays, the last publishes, and each client with the table that it holds, the worst first; `?state=`, `kind=`, `id=`, `zone=`, `version=`, `node=` and `replica=` choose, `limit=` (1000) cuts, `local` asks this replica alone"},
 		{Path: "/problems", Methods: get, Handler: http.HandlerFunc(s.serveProblems),
-			Does: "JSON: every [problem](problems.md) with id, owner, route, reason, severity, message, text for the team, and since when; `?namespace=`, `kind=`, `name=`, `reason=` and `severity=` choose"},
-		{Path: "/guard/held", Methods: get, Handler: guardpage.NewHeld(heldTables{s}),
+			Does: "JSON: every [problem](problems.md) with id, owner, route, reason, severity, message, text for the team, and " +
+				"start time; `?namespace=`, `kind=`, `name=`, `reason=` and `severity=` filter"},
+		{Path: "/guard/held", Methods: get, Handler: held,
 			Does: "how the held table differs from the served one, by owner: text, JSON or a page by `Accept`, or by `?format=text`, `json` or `html`; 404 while nothing is held"},
 		{Path: "/guard/accept", Methods: []string{http.MethodPost}, Handler: httpserve.Accept(s.tables.Accept, s.log),
 			Does: "publishes the table that the guard holds back: `digest=` names the one that you looked at, `by=` and `why=` are kept with the decision. From the loopback interface only"},
 	}
 	all = append(all, s.questionEndpoints()...)
+	all = append(all, s.console(held).Endpoints()...)
 	if s.cfg.MaxStreams > 0 {
 		all = append(all, httpserve.Endpoint{
 			Path: "/debug/streams", Methods: get, Handler: http.HandlerFunc(s.serveStreams),
-			Does:      "JSON: every stream with client, zone, since when, table, lag and bytes, the oldest first",
+			Does:      "JSON: every stream with client, zone, start time, table, lag and bytes, the oldest first",
 			Condition: "unless `--max-streams` is 0",
 		})
 	}

@@ -22,7 +22,7 @@ func TestSupportListener(t *testing.T) {
 	f := start(t, service+ingress("a"), nil)
 	f.ready()
 	f.check(f.support, []exchange{
-		{"GET", "/", 404, notFoundBody, plainText},
+		{"GET", "/nothing", 404, notFoundBody, plainText},
 		{"GET", "/routes", 404, notFoundBody, plainText},
 		{"GET", "/health", 204, "", nil},
 		{"HEAD", "/health", 204, "", nil},

@@ -7,14 +7,18 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"os"
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/internal/durable"
+	"github.com/routesrv/routesrv/internal/expiry"
 )
 
 // tlsCheckInterval is how often requests look whether the files have changed.
@@ -29,13 +33,28 @@ type TLSFiles struct {
 
 // NewTransport makes the transport of a dataplane.Client. The files are read now, which can fail, and again when they
 // change; a change that cannot be read leaves things as they were. Environment variables for proxies are not looked at.
-func NewTransport(files TLSFiles, log *slog.Logger) (http.RoundTripper, error) {
-	return NewTransportTo("", files, log)
+//
+// The registry gets the series of when the certificates of the files end; nil gets none.
+func NewTransport(files TLSFiles, log *slog.Logger, reg prometheus.Registerer) (http.RoundTripper, error) {
+	t, err := newTransport("", files, log)
+	if err != nil {
+		return nil, err
+	}
+	expiry.Register(reg, expiry.Client, t.expiry)
+	return t, nil
 }
 
 // NewTransportTo is [NewTransport] for one of several addresses of a name: it connects to address, HOST:PORT, and verifies the
 // certificate for the host that requests name. An empty address is the one of the request.
 func NewTransportTo(address string, files TLSFiles, log *slog.Logger) (http.RoundTripper, error) {
+	t, err := newTransport(address, files, log)
+	if err != nil {
+		return nil, err // not a nil *transport
+	}
+	return t, nil
+}
+
+func newTransport(address string, files TLSFiles, log *slog.Logger) (*transport, error) {
 	if (files.Cert == "") != (files.Key == "") {
 		return nil, errors.New("client certificate: want both the certificate and its key")
 	}
@@ -58,6 +77,7 @@ type transport struct {
 	mu      sync.Mutex // guards what follows
 	current *http.Transport
 	states  [3]fileState
+	ends    expiry.Ends // of what is in use
 	checked time.Time
 	failed  string // the last failure that was logged
 }
@@ -78,6 +98,18 @@ func (t *transport) CloseIdleConnections() { t.fresh().CloseIdleConnections() }
 func (t *transport) fresh() *http.Transport {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	return t.freshLocked()
+}
+
+// expiry gives when the certificates end that the next connection would use.
+func (t *transport) expiry() expiry.Ends {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.freshLocked()
+	return maps.Clone(t.ends)
+}
+
+func (t *transport) freshLocked() *http.Transport {
 	if time.Since(t.checked) < tlsCheckInterval {
 		return t.current
 	}
@@ -111,6 +143,7 @@ func (t *transport) look() (states [3]fileState) {
 
 // load makes a transport of the files.
 func (t *transport) load() error {
+	ends := make(expiry.Ends)
 	states := t.look() // before reading: a change in between is then seen the next time
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if t.files.CA != "" {
@@ -122,6 +155,7 @@ func (t *transport) load() error {
 		if !config.RootCAs.AppendCertsFromPEM(pem) {
 			return fmt.Errorf("read authorities %q: no certificate in it", t.files.CA)
 		}
+		ends.Authorities(pem)
 	}
 	if t.files.Cert != "" {
 		pair, err := durable.ReadKeyPair(t.files.Cert, t.files.Key)
@@ -129,8 +163,9 @@ func (t *transport) load() error {
 			return fmt.Errorf("read client certificate %q and key %q: %w", t.files.Cert, t.files.Key, err)
 		}
 		config.Certificates = []tls.Certificate{pair}
+		ends.Pair(pair)
 	}
-	t.states = states
+	t.states, t.ends = states, ends
 	t.current = dataplane.NewTransport()
 	t.current.TLSClientConfig = config
 	if t.address != "" {

@@ -59,7 +59,7 @@ func TestCertificatesAreReadAgainWhenTheyChange(t *testing.T) {
 	cert, key := pair(t, "first")
 	writeFile(t, files.Cert, cert)
 	writeFile(t, files.Key, key)
-	transport, err := setup.NewTransport(files, nil)
+	transport, err := setup.NewTransport(files, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func TestFilesThatCannotBeUsedEndTheStart(t *testing.T) {
 	for _, files := range []setup.TLSFiles{
 		{CA: broken}, {CA: broken + "x"}, {Cert: broken}, {Key: broken}, {Cert: broken, Key: broken},
 	} {
-		if _, err := setup.NewTransport(files, nil); err == nil {
+		if _, err := setup.NewTransport(files, nil, nil); err == nil {
 			t.Errorf("%+v is taken", files)
 		} else if files.CA != "" && !strings.Contains(err.Error(), "broken.pem") {
 			t.Errorf("%+v: %v, want the name of the file", files, err)

@@ -29,12 +29,13 @@ func (s *Sidecar) newEndpoints() []httpserve.Endpoint {
 	get := []string{http.MethodGet, http.MethodHead}
 	routes := s.afterBoot(s.cache.Handler())
 	health := httpserve.Endpoint{Path: "/health", Handler: http.HandlerFunc(s.serveHealth),
-		Does: "204 once there is a table, before that 503"}
+		Does: "503 before the first table, 204 after it"}
 	fresh := httpserve.Endpoint{Path: "/fresh", Methods: get, Handler: http.HandlerFunc(s.serveFresh),
 		Does: "200 if the source of the table was read within `--fresh-limit`, else 503; JSON with the age and the reason"}
 	main := []httpserve.Endpoint{
 		{Path: "/routes", Methods: get, ChecksMethods: true, Handler: routes,
-			Does: "the table that the mode says, as `routesrv` serves it; until the boot has decided what there is, requests wait for it"},
+			Does: "the table of the current mode, as `routesrv` serves it; during the boot, requests wait until it has " +
+				"decided what to serve"},
 		{Path: "/routes/{zone}", Methods: get, ChecksMethods: true, Handler: routes, Does: "the table for proxies of one zone"},
 		health, fresh,
 	}
@@ -42,7 +43,7 @@ func (s *Sidecar) newEndpoints() []httpserve.Endpoint {
 		health, fresh,
 		{Path: "/metrics", Methods: get, Handler: http.HandlerFunc(s.serveMetrics), Does: "Prometheus text, see [metrics.md](metrics.md)"},
 		{Path: "/status", Methods: get, Handler: http.HandlerFunc(s.serveStatus),
-			Does: "JSON: mode, why a mode was refused, origin, table, both producers, gate, fallback"},
+			Does: "JSON: mode, reason of a refused mode, origin, table, both producers, gate, fallback"},
 		{Path: "/problems", Methods: get, Handler: http.HandlerFunc(s.serveProblems),
 			Does: "JSON: problems of the self-computed table"},
 		{Path: "/shadow", Methods: get, Handler: page.Handler(s.conductor.shadowView),

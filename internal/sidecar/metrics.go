@@ -30,13 +30,13 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "sidecar_origin", Help: "1 for the origin of the served table: routeserver, self, lkg (last-known-good) or none.",
 		}, []string{"origin"}),
 		switches: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sidecar_switches_total", Help: "Times that another producer was served from then on, by its origin.",
+			Name: "sidecar_switches_total", Help: "Switches to another producer, by its origin.",
 		}, []string{"origin"}),
 		ready:     gauge("cutover_ready", "1 while mode Pre finds a cutover to the route server advisable, else 0."),
-		refused:   gauge("sidecar_mode_refused", "1 while the mode that is asked for is refused, else 0."),
-		held:      gauge("sidecar_switch_held", "1 while a switch to another producer waits for its table to be fine, else 0."),
-		computing: gauge("sidecar_fallback", "1 while a table is computed because the route servers are gone, else 0."),
-		badMode:   gauge("sidecar_mode_file_invalid", "1 while the mode file has no mode in it, else 0."),
+		refused:   gauge("sidecar_mode_refused", "1 while the requested mode is refused, else 0."),
+		held:      gauge("sidecar_switch_held", "1 while a switch to another producer is held because of its table, else 0."),
+		computing: gauge("sidecar_fallback", "1 while a table is computed because no route server answers, else 0."),
+		badMode:   gauge("sidecar_mode_file_invalid", "1 while the mode file contains no valid mode, else 0."),
 	}
 	m.show(&view{Origin: fromNobody})
 	for _, o := range []origin{fromSelf, fromRouteServer} {

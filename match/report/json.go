@@ -140,7 +140,7 @@ func newJSONRoute(r *eskip.Route) *jsonRoute {
 		return nil
 	}
 	j := &jsonRoute{ID: r.Id, Owner: shadowdiff.OwnerOf(r.Id), Filters: []string{}}
-	j.Predicates, _, j.Backend = expressionOf(r)
+	j.Predicates, _, j.Backend = Expression(r)
 	for _, f := range r.Filters {
 		j.Filters = append(j.Filters, f.String())
 	}

@@ -83,7 +83,7 @@ func writeOutcome(b *bytes.Buffer, o match.Outcome, decided bool) {
 		place = "no path predicate"
 	}
 	line("place", fmt.Sprintf("%s, weight %d", place, o.Weight))
-	predicates, filters, backend := expressionOf(o.Route)
+	predicates, filters, backend := Expression(o.Route)
 	line("predicates", predicates)
 	line("filters", filters)
 	line("backend", backend)
@@ -107,8 +107,9 @@ func writeOutcome(b *bytes.Buffer, o match.Outcome, decided bool) {
 	}
 }
 
-// expressionOf returns the parts of a route as they are written.
-func expressionOf(r *eskip.Route) (predicates, filters, backend string) {
+// Expression returns the parts of a route as they are written in eskip, without arrows between them; a backend has all of its
+// endpoints.
+func Expression(r *eskip.Route) (predicates, filters, backend string) {
 	c := *r
 	c.Id, c.Filters = "", nil
 	text, at := eskip.AppendExpr(nil, &c)

@@ -16,7 +16,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"time"
 
@@ -52,12 +51,12 @@ const notHeld = "no table is held: what was read last is served, or nothing was 
 // reason, what the hold keeps, and the command that accepts the table. The form is text, a page or JSON, as [page.Handler] chooses.
 // The JSON form has the hold as /status does (hold), the path that accepts the table (accept) and the comparison (difference). While
 // nothing is held, the answer is 404.
-func NewHeld(g Gate) http.Handler {
-	return &heldHandler{gate: g, turn: make(chan struct{}, 1)}
+func NewHeld(g Gate) *Handler {
+	return &Handler{gate: g, turn: make(chan struct{}, 1)}
 }
 
-// heldHandler keeps the last comparison and its forms.
-type heldHandler struct {
+// Handler keeps the last comparison and its forms. It is safe for concurrent use.
+type Handler struct {
 	gate Gate
 	turn chan struct{} // of capacity 1: full while somebody compares or renders
 
@@ -69,7 +68,7 @@ type heldHandler struct {
 }
 
 // ServeHTTP implements [http.Handler].
-func (h *heldHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	form, ok := page.Negotiate(w, r)
 	if !ok {
 		return
@@ -90,7 +89,7 @@ func (h *heldHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // body waits for its turn and makes a form of what is held then; nil if nothing is.
-func (h *heldHandler) body(r *http.Request, form page.Form) ([]byte, error) {
+func (h *Handler) body(r *http.Request, form page.Form) ([]byte, error) {
 	ctx := r.Context()
 	select {
 	case h.turn <- struct{}{}:
@@ -110,7 +109,7 @@ func (h *heldHandler) body(r *http.Request, form page.Form) ([]byte, error) {
 	if err := h.compare(ctx, held); err != nil {
 		return nil, err
 	}
-	address := addressOf(r)
+	address := httpserve.AcceptAddress(r)
 	if key := fmt.Sprint(address, h.view.A.Revision, string(hold)); h.forms == nil || h.key != key {
 		h.key, h.forms = key, make(map[page.Form][]byte)
 	}
@@ -131,6 +130,26 @@ func (h *heldHandler) body(r *http.Request, form page.Form) ([]byte, error) {
 	return body, nil
 }
 
+// Difference gives the comparison of what is held now, without notes; nil if nothing is held. It is only to be read. It waits for its
+// turn as requests do; the error is that of ctx, or says why the tables could not be compared.
+func (h *Handler) Difference(ctx context.Context) (*shadowdiff.View, error) {
+	select {
+	case h.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { <-h.turn }()
+	held, ok := h.gate.Held()
+	if !ok {
+		return nil, nil
+	}
+	if err := h.compare(ctx, held); err != nil {
+		return nil, err
+	}
+	view := *h.view
+	return &view, nil
+}
+
 // withHold puts the comparison beside the hold that it is about.
 func withHold(hold []byte, accept string, difference []byte) ([]byte, error) {
 	body, err := json.MarshalIndent(struct {
@@ -141,20 +160,8 @@ func withHold(hold []byte, accept string, difference []byte) ([]byte, error) {
 	return append(body, '\n'), err
 }
 
-// addressOf is where the client can reach this listener under a loopback name, which an acceptance has to use. Of a port that was
-// forwarded under another number nothing is known here.
-func addressOf(r *http.Request) string {
-	port := "PORT"
-	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
-		if _, p, err := net.SplitHostPort(local.String()); err == nil {
-			port = p
-		}
-	}
-	return net.JoinHostPort("localhost", port)
-}
-
 // compare makes the view of a pair of tables, unless it is the last one.
-func (h *heldHandler) compare(ctx context.Context, held Held) error {
+func (h *Handler) compare(ctx context.Context, held Held) error {
 	pair := [2]table.Digest{{}, held.Table.Digest()}
 	if held.Served != nil {
 		pair[0] = held.Served.Digest()

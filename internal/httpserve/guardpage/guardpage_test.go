@@ -335,3 +335,32 @@ func TestCommandNamesThePortOfTheListener(t *testing.T) {
 		t.Errorf("no %q in\n%s", want, body)
 	}
 }
+
+// TestDifferenceIsThatOfThePage: what else shows the comparison has the same one, and does not wait for ever for it.
+func TestDifferenceIsThatOfThePage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		if v, err := guardpage.NewHeld(&gate{}).Difference(t.Context()); v != nil || err != nil {
+			t.Errorf("nothing is held: %v %v", v, err)
+		}
+		g := sample(t)
+		h := guardpage.NewHeld(g)
+		v, err := h.Difference(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if page := get(h, "").Body.String(); !strings.Contains(page, v.Summary()) || len(v.Groups()) == 0 {
+			t.Errorf("%s is not in\n%s", v.Summary(), page)
+		}
+		g.waiting = make(chan struct{})
+		first := make(chan struct{})
+		go func() { defer close(first); get(h, "") }()
+		synctest.Wait() // it has the turn
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if v, err := h.Difference(ctx); v != nil || err == nil {
+			t.Errorf("while another one compares: %v %v", v, err)
+		}
+		close(g.waiting)
+		<-first
+	})
+}

@@ -25,18 +25,18 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}
 	m := &Metrics{
 		events: counter("routesrv_watch_events_total",
-			"Events of the watches by type: added, modified, deleted or bookmark. Those that a watch begins with are not counted.", "kind", "type"),
+			"Events of the watches by type: added, modified, deleted or bookmark. Initial events of a watch are not counted.", "kind", "type"),
 		restarts: counter("routesrv_watch_restarts_total",
 			"Watches that ended, by reason: ended (by the server, as agreed), expired (the kind is listed again), error, "+
 				"silent (it did not show a change) or missed (a reconcile found a difference).", "kind", "reason"),
 		confirmed: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "routesrv_watch_confirmed_timestamp_seconds",
-			Help: "When the objects of a kind were last known to be those of the cluster: by an event, a bookmark, a revision or a list.",
+			Help: "When the objects of a kind were last known to be up to date: by an event, a bookmark, a revision or a list.",
 		}, []string{"kind"}),
 		reconciles: counter("routesrv_watch_reconciles_total",
-			"Complete lists that were compared with what the watches had shown, by result: ok or error.", "kind", "result"),
+			"Complete lists compared with the results of the watches, by result: ok or error.", "kind", "result"),
 		differences: counter("routesrv_watch_reconcile_differences_total",
-			"Objects of which a reconcile found another state than the watch had shown. It has to stay 0.", "kind"),
+			"Objects for which a reconcile found another state than the watch had shown. It must stay 0.", "kind"),
 	}
 	if reg != nil {
 		reg.MustRegister(m.events, m.restarts, m.confirmed, m.reconciles, m.differences)

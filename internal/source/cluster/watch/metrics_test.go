@@ -30,7 +30,7 @@ func TestMetricsOfAWatchPassTheLinter(t *testing.T) {
 	if err != nil || len(problems) != 0 {
 		t.Errorf("%v, %v", problems, err)
 	}
-	if err := testutil.GatherAndCompare(registry, strings.NewReader("# HELP routesrv_source_read_mode How the API is read: 1 for poll or for watch.\n"+
+	if err := testutil.GatherAndCompare(registry, strings.NewReader("# HELP routesrv_source_read_mode 1 for the way in which the API is read: poll or watch.\n"+
 		"# TYPE routesrv_source_read_mode gauge\nroutesrv_source_read_mode{mode=\"watch\"} 1\n"), "routesrv_source_read_mode"); err != nil {
 		t.Error(err)
 	}

@@ -25,15 +25,15 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}, kind),
 		ListBytes: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "routesrv_source_list_bytes",
-			Help: "Size of the body of the last list as it was sent, compressed or not.",
+			Help: "Size of the body of the last list as sent, compressed or not.",
 		}, kind),
 		ListObjects: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "routesrv_source_list_objects",
-			Help: "Objects in the last complete list, those that could not be decoded included.",
+			Help: "Objects in the last complete list, including those that could not be decoded.",
 		}, kind),
 		DecodedObjects: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "routesrv_source_decoded_objects_total",
-			Help: "Objects that were decoded because they were new or had changed since the read before.",
+			Help: "Objects decoded because they were new or had changed since the previous read.",
 		}, kind),
 		ReadErrors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "routesrv_source_read_errors_total",
@@ -41,11 +41,11 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}, []string{"kind", "reason"}),
 		Restores: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "routesrv_source_restores_total",
-			Help: "Times that the cluster went back to an older revision, as after a restore of etcd.",
+			Help: "How often the cluster went back to an older revision, for example after a restore of etcd.",
 		}),
 		ReadMode: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "routesrv_source_read_mode",
-			Help: "How the API is read: 1 for poll or for watch.",
+			Help: "1 for the way in which the API is read: poll or watch.",
 		}, []string{"mode"}),
 	}
 	if reg != nil {

@@ -1,0 +1,209 @@
+package main
+
+import "strings"
+
+// row is a part of the dashboard with a title.
+type row struct {
+	title  string
+	panels []panel
+}
+
+// panel is one chart, or one figure.
+type panel struct {
+	title   string
+	says    string // what an operator reads when the mouse is over the title
+	unit    string // of Grafana
+	bad     float64
+	stat    bool // a figure
+	wide    bool // two in a row instead of three
+	queries []query
+}
+
+// query is one expression and the name of what it gives.
+type query struct{ expr, legend string }
+
+// series selects what the variables choose: name, or name{matcher}.
+func series(name string) string {
+	const chosen = `cluster=~"$cluster",namespace=~"$namespace",instance=~"$instance"`
+	name, matchers, ok := strings.Cut(name, "{")
+	if !ok {
+		return name + "{" + chosen + "}"
+	}
+	return name + "{" + chosen + "," + matchers
+}
+
+// rate is that of a counter for each second.
+func rate(name string) string { return "rate(" + series(name) + "[$__rate_interval])" }
+
+// sum adds up by labels, for each cluster.
+func sum(by, expr string) string { return "sum by (cluster, " + by + ") (" + expr + ")" }
+
+// most is the highest of what several instances say of the same thing.
+func most(by, expr string) string { return "max by (cluster, " + by + ") (" + expr + ")" }
+
+// quantile is that of a histogram.
+func quantile(q, by, name string) string {
+	return "histogram_quantile(" + q + ", sum by (cluster, le" + by + ") (" + rate(name+"_bucket") + "))"
+}
+
+// ofServers leaves the data planes out, which have the same series of the table and of the source.
+func ofServers(expr string) string {
+	return expr + " unless on (cluster, namespace, job, instance) sidecar_mode"
+}
+
+// age is how long ago a time was that is not 0.
+func age(name string) string { return "time() - (" + series(name) + " > 0)" }
+
+func rows() []row {
+	return []row{
+		{"Now", []panel{
+			{title: "Route servers", says: "That have been scraped, and their relays.", unit: "short", stat: true,
+				queries: []query{{"count by (cluster) (" + ofServers(series("routesrv_table_routes")) + ")", "{{cluster}}"}}},
+			{title: "Routes", says: "Of the largest table.", unit: "short", stat: true,
+				queries: []query{{"max by (cluster) (" + ofServers(series("routesrv_table_routes")) + ")", "{{cluster}}"}}},
+			{title: "Oldest read", says: "RoutesrvSourceStale fires at 120 s. The table is served all along.", unit: "s", stat: true, bad: 120,
+				queries: []query{{"max by (cluster) (" + ofServers(age("routesrv_source_last_read_timestamp_seconds")) + ")", "{{cluster}}"}}},
+			{title: "Tables held", says: "Route servers that hold a suspicious table back: RoutesrvGuardHolding.", unit: "short", stat: true, bad: 1,
+				queries: []query{{"sum by (cluster) (" + series("routesrv_guard_held") + ")", "{{cluster}}"}}},
+			{title: "Problems", says: "Of objects, as one route server counts them. /problems names them.", unit: "short", stat: true,
+				queries: []query{{"sum by (cluster) (max by (cluster, kind, reason) (" + series("routesrv_problems") + "))", "{{cluster}}"}}},
+			{title: "Data planes", says: "Sidecars that have been scraped.", unit: "short", stat: true,
+				queries: []query{{"sum by (cluster) (" + series("sidecar_mode") + ")", "{{cluster}}"}}},
+		}},
+		{"Table", []panel{
+			{title: "Routes", says: "Replicas that differ for ten minutes: RoutesrvReplicasDisagree.", unit: "short",
+				queries: []query{{ofServers(series("routesrv_table_routes")), "{{cluster}} {{instance}}"}}},
+			{title: "Size", says: "Of the full table, by encoding.", unit: "bytes",
+				queries: []query{{most("encoding", ofServers(series("routesrv_table_bytes"))), "{{cluster}} {{encoding}}"}}},
+			{title: "Changes", says: "When the table last changed, as seconds ago.", unit: "s",
+				queries: []query{{ofServers(age("routesrv_table_updated_timestamp_seconds")), "{{cluster}} {{instance}}"}}},
+			{title: "Revision", says: "Highest and lowest revision of the last read. They move apart where a kind is seldom written.", unit: "none",
+				queries: []query{
+					{ofServers(series("routesrv_table_read_revision")), "{{cluster}} {{instance}} highest"},
+					{ofServers(series("routesrv_table_complete_revision")), "{{cluster}} {{instance}} lowest"},
+				}},
+			{title: "From a checkpoint", says: "1 while no read has confirmed the table.", unit: "short", bad: 1,
+				queries: []query{{series("routesrv_table_stale"), "{{cluster}} {{instance}}"}}},
+			{title: "Series that stay 0", says: "RoutesrvDefect, RoutesrvPollBroken, RoutesrvSourceWentBack.", unit: "short", bad: 0.001,
+				queries: []query{
+					{"increase(" + series(`routesrv_http_server_errors_total{kind="panic"}`) + "[$__rate_interval])", "{{instance}} panics of handlers"},
+					{"increase(" + series(`routesrv_poll_failures_total{reason="panic"}`) + "[$__rate_interval])", "{{instance}} panics of reads"},
+					{"increase(" + series("routesrv_older_tables_served_total") + "[$__rate_interval])", "{{instance}} older tables served"},
+					{"increase(" + series(`dataplane_deltas_total{result="failed"}`) + "[$__rate_interval])", "{{instance}} deltas that failed"},
+				}},
+		}},
+		{"Source", []panel{
+			{title: "Age of the last read", says: "RoutesrvSourceStale fires at 120 s.", unit: "s", bad: 120,
+				queries: []query{{ofServers(age("routesrv_source_last_read_timestamp_seconds")), "{{cluster}} {{instance}}"}}},
+			{title: "Reads", says: "By what came of them.", unit: "ops",
+				queries: []query{{sum("result", rate("routesrv_polls_total")), "{{cluster}} {{result}}"}}},
+			{title: "Failed reads", says: "routesrv_source_read_errors_total has kind and reason.", unit: "ops", bad: 0.001,
+				queries: []query{{sum("reason", rate("routesrv_poll_failures_total")), "{{cluster}} {{reason}}"}}},
+			{title: "Lists", says: "Mean time from the request of a list to its last object.", unit: "s",
+				queries: []query{{sum("kind", rate("routesrv_source_list_duration_seconds_sum")) + " / " + sum("kind", rate("routesrv_source_list_duration_seconds_count")), "{{cluster}} {{kind}}"}}},
+			{title: "Objects", says: "In the last complete list.", unit: "short",
+				queries: []query{{most("kind", series("routesrv_source_list_objects")), "{{cluster}} {{kind}}"}}},
+			{title: "Objects that change", says: "Decoded because they were new or had changed.", unit: "ops",
+				queries: []query{{sum("kind", rate("routesrv_source_decoded_objects_total")), "{{cluster}} {{kind}}"}}},
+		}},
+		{"Gate", []panel{
+			{title: "Held", says: "1 while a table is held back. See /guard/held of the support listener.", unit: "short", bad: 1,
+				queries: []query{
+					{series("routesrv_guard_held"), "{{cluster}} {{instance}}"}, {series("dataplane_guard_held"), "{{cluster}} {{instance}} fetched"},
+					{series("sidecar_switch_held"), "{{cluster}} {{instance}} switch"},
+				}},
+			{title: "What a hold keeps", says: "intent, backends, both, or all of the table.", unit: "short",
+				queries: []query{{most("half", series("routesrv_guard_held_half")), "{{cluster}} {{half}}"}}},
+			{title: "Holds begun", says: "By reason.", unit: "short",
+				queries: []query{{sum("reason", "increase("+series("routesrv_guard_holds_total")+"[$__rate_interval])"), "{{cluster}} {{reason}}"}}},
+		}},
+		{"Problems", []panel{
+			{title: "By kind and reason", says: "As one route server counts them. would_crash_proxy is urgent.", unit: "short", wide: true,
+				queries: []query{{most("kind, reason", series("routesrv_problems")), "{{cluster}} {{kind}} {{reason}}"}}},
+			{title: "By namespace", says: "With --problem-namespaces, for those that have most.", unit: "short", wide: true,
+				// Prometheus keeps the namespace of an object apart from that of the pod, as exported_namespace, unless honorLabels is set.
+				queries: []query{{"sum by (cluster, exported_namespace) (max by (cluster, exported_namespace, reason) (" + series("routesrv_namespace_problems") + "))", "{{cluster}} {{exported_namespace}}"}}},
+		}},
+		{"From a change to its publication", []panel{
+			{title: "Read, compile, publish", says: "99th percentile. A change waits for the next read before that (-source-poll-timeout).", unit: "s",
+				queries: []query{{quantile("0.99", ", phase", "routesrv_poll_phase_duration_seconds"), "{{cluster}} {{phase}}"}}},
+			{title: "Encoding", says: "99th percentile of the time to encode what is new in a table: part of publish.", unit: "s",
+				queries: []query{{quantile("0.99", "", "routesrv_table_encode_duration_seconds"), "{{cluster}}"}}},
+			{title: "Publications", says: "Reads that changed the table.", unit: "ops",
+				queries: []query{{sum("instance", rate(`routesrv_polls_total{result="changed"}`)), "{{cluster}} {{instance}}"}}},
+		}},
+		{"Serving", []panel{
+			{title: "Answers", says: "Of /routes by status: 200 full table, 226 delta, 304 nothing new, 404 no table yet.", unit: "reqps",
+				queries: []query{{sum("code", rate("routesrv_table_responses_total")), "{{cluster}} {{code}}"}}},
+			{title: "Bytes sent", says: "Bodies by encoding, and streams.", unit: "Bps",
+				queries: []query{{sum("encoding", rate("routesrv_table_sent_bytes_total")), "{{cluster}} {{encoding}}"}, {"sum by (cluster) (" + rate("routesrv_stream_sent_bytes_total") + ")", "{{cluster}} streams"}}},
+			{title: "Deltas and full tables", says: "What was handed out, over requests and streams.", unit: "ops",
+				queries: []query{
+					{"sum by (cluster) (" + rate(`routesrv_table_responses_total{code="226"}`) + ")", "{{cluster}} deltas"},
+					{"sum by (cluster) (" + rate(`routesrv_table_responses_total{code="200"}`) + ")", "{{cluster}} full tables, and streams begun"},
+					{"sum by (cluster) (" + rate(`routesrv_stream_events_total{event="delta"}`) + ")", "{{cluster}} deltas on streams"},
+					{"sum by (cluster) (" + rate(`routesrv_stream_events_total{event="table"}`) + ")", "{{cluster}} full tables on streams"},
+				}},
+			{title: "Streams", says: "Clients that follow the table.", unit: "short",
+				queries: []query{{series("routesrv_streams"), "{{cluster}} {{instance}}"}}},
+			{title: "Streams that ended badly", says: "Dropped by their reader, or refused because there were too many.", unit: "ops",
+				queries: []query{{"sum by (cluster) (" + rate("routesrv_streams_dropped_total") + ")", "{{cluster}} dropped"}, {"sum by (cluster) (" + rate("routesrv_streams_refused_total") + ")", "{{cluster}} refused"}}},
+			{title: "Bodies that did not arrive", says: "Cut because the reader stalled, by reason, or broken off.", unit: "ops",
+				queries: []query{{sum("reason", rate("routesrv_bodies_cut_total")), "{{cluster}} {{reason}}"}, {"sum by (cluster) (" + rate("routesrv_broken_bodies_total") + ")", "{{cluster}} broken"}}},
+			{title: "Connections", says: "By listener, with the limit.", unit: "short",
+				queries: []query{{sum("listener", series("routesrv_connections")), "{{cluster}} {{listener}}"}, {"min by (cluster, listener) (" + series("routesrv_connections_limit") + ")", "{{cluster}} {{listener}} limit"}}},
+			{title: "Clients ahead", says: "Tables named by clients that a replica could not be sure to be as new as.", unit: "ops",
+				queries: []query{{"sum by (cluster) (" + rate("routesrv_newer_table_claims_total") + ")", "{{cluster}}"}}},
+			{title: "Errors of listeners", says: "Handshakes of TLS, panics, and others.", unit: "ops",
+				queries: []query{{sum("kind", rate("routesrv_http_server_errors_total")), "{{cluster}} {{kind}}"}}},
+		}},
+		{"Fleet", []panel{
+			{title: "Clients", says: "That replicas have heard of, by state; each replica counts those that it saw. /clients names them.", unit: "short",
+				queries: []query{{sum("state", series("routesrv_clients")), "{{cluster}} {{state}}"}}},
+			{title: "Behind", says: "For how long 99 % of the live clients have not held the newest table, at most.", unit: "s",
+				queries: []query{{series("routesrv_fleet_behind_seconds"), "{{cluster}} {{instance}}"}}},
+			{title: "From publication to the fleet", says: "Median time until a share of the live clients held a table: 0.5, 0.99 or 1.", unit: "s",
+				queries: []query{{quantile("0.5", ", share", "routesrv_fleet_publish_seconds"), "{{cluster}} {{share}}"}}},
+		}},
+		{"Data planes", []panel{
+			{title: "Modes", says: "Data planes by the mode in force.", unit: "short",
+				queries: []query{{sum("mode", series("sidecar_mode")), "{{cluster}} {{mode}}"}}},
+			{title: "Origin of the served table", says: "lkg: the last known good table, from the disk. self: computed.", unit: "short",
+				queries: []query{{sum("origin", series("sidecar_origin")), "{{cluster}} {{origin}}"}}},
+			{title: "Age of the source", says: "The median and the oldest: how long ago the cluster was read whose table is applied.", unit: "s", bad: 300,
+				queries: []query{
+					{"quantile by (cluster) (0.5, " + age("dataplane_source_last_read_timestamp_seconds") + ")", "{{cluster}} median"},
+					{"max by (cluster) (" + age("dataplane_source_last_read_timestamp_seconds") + ")", "{{cluster}} oldest"},
+				}},
+			{title: "Fetches", says: "Exchanges with route servers, by result.", unit: "ops",
+				queries: []query{{sum("result", rate("dataplane_fetches_total")), "{{cluster}} {{result}}"}}},
+			{title: "Stream or poll", says: "Data planes by what is in use.", unit: "short",
+				queries: []query{{sum("transport", series("dataplane_transport")), "{{cluster}} {{transport}}"}}},
+			{title: "Fallback and failovers", says: "Data planes that compute because no route server answers, and changes of the route server in use.", unit: "short",
+				queries: []query{{"sum by (cluster) (" + series("sidecar_fallback") + ")", "{{cluster}} fallback"}, {"sum by (cluster) (increase(" + series("dataplane_failovers_total") + "[$__rate_interval]))", "{{cluster}} failovers"}}},
+			{title: "Differences in shadow", says: "Routes that differ for longer than skew explains, in mode Pre.", unit: "short", bad: 1,
+				queries: []query{{most("kind", series("shadow_diff_routes")), "{{cluster}} {{kind}}"}}},
+			{title: "Files", says: "Writes of the last known good table that failed.", unit: "ops", bad: 0.001,
+				queries: []query{{sum("file", rate(`dataplane_file_writes_total{result="error"}`)), "{{cluster}} {{file}}"}}},
+			{title: "Exchanges", says: "99th percentile of the time of an exchange, with verification.", unit: "s",
+				queries: []query{{quantile("0.99", "", "dataplane_fetch_duration_seconds"), "{{cluster}}"}}},
+		}},
+		{"Process", []panel{
+			{title: "Memory", says: "Resident.", unit: "bytes",
+				queries: []query{{series("process_resident_memory_bytes") + " and on (cluster, namespace, job, instance) routesrv_table_routes", "{{cluster}} {{instance}}"}}},
+			{title: "CPU", says: "Cores.", unit: "short",
+				queries: []query{{rate("process_cpu_seconds_total") + " and on (cluster, namespace, job, instance) routesrv_table_routes", "{{cluster}} {{instance}}"}}},
+			{title: "Goroutines and open files", says: "Neither grows without bound.", unit: "short",
+				queries: []query{
+					{series("go_goroutines") + " and on (cluster, namespace, job, instance) routesrv_table_routes", "{{cluster}} {{instance}} goroutines"},
+					{series("process_open_fds") + " and on (cluster, namespace, job, instance) routesrv_table_routes", "{{cluster}} {{instance}} files"},
+				}},
+			{title: "Certificates", says: "Time until they end: RoutesrvCertificateExpiring fires at a week.", unit: "s",
+				queries: []query{{"min by (cluster, side, use) (" + series("routesrv_certificate_expiry_timestamp_seconds") + ") - time()", "{{cluster}} {{side}} {{use}}"}}},
+			{title: "Checkpoint", says: "Writes by result.", unit: "ops",
+				queries: []query{{sum("result", rate("routesrv_checkpoint_writes_total")), "{{cluster}} {{result}}"}}},
+			{title: "Traces", says: "Spans by what became of them, with --otlp-endpoint.", unit: "ops",
+				queries: []query{{sum("result", rate("routesrv_trace_spans_total")), "{{cluster}} {{result}}"}}},
+		}},
+	}
+}

@@ -1,0 +1,99 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// defaultSample is the default of Tracing.Sample: 300 proxies that ask every 3 seconds give one span a second.
+const defaultSample = 0.01
+
+// Tracing says where traces go.
+type Tracing struct {
+	// Endpoint is the URL that takes spans by OTLP over HTTP, with its path; empty if there are no traces.
+	Endpoint string
+	// Sample is the share of the reads and answers that are traced although they change nothing, from 0 to 1.
+	Sample float64
+	// Headers are added to each request; not nil if there is an Endpoint.
+	Headers http.Header
+}
+
+// Tracing adds the flags of traces.
+func (p *Parser) Tracing(c *Tracing) {
+	g := p.group(GroupTracing)
+	g.own("otlp-endpoint", parsed("URL", &c.Endpoint, "", parseCollector), "Send OpenTelemetry traces to this collector, by OTLP over "+
+		"HTTP, such as http://otel-collector:4318; a URL with a path is taken as it is. Headers come from the variable "+
+		"OTEL_EXPORTER_OTLP_HEADERS. Empty: there are no traces.")
+	g.own("otlp-sample", parsed("share", &c.Sample, "0.01", anyShare), "Share of the reads and answers that are traced although they "+
+		"change nothing, from 0 to 1. Each table that is published, each read that failed, and the first answer with a new table always are.")
+	c.Sample = defaultSample
+	p.check(func() {
+		if c.Endpoint == "" {
+			if p.isSet("otlp-sample") {
+				p.warn("otlp-sample", "has no effect without --otlp-endpoint")
+			}
+			return
+		}
+		var err error
+		if c.Headers, err = collectorHeaders(p.environ); err != nil {
+			p.failf("otlp-endpoint", "%v", err)
+		}
+	})
+}
+
+// parseCollector checks the URL of a collector, and gives it the path of OTLP if it has none.
+func parseCollector(s string) (string, error) {
+	if s == "" {
+		return "", nil
+	}
+	u, err := url.Parse(s)
+	switch {
+	case err != nil:
+		return "", errors.New("want http(s)://HOST:PORT") // it may have a password
+	case u.User != nil:
+		return "", errors.New("has a user or a password: set the header Authorization with OTEL_EXPORTER_OTLP_HEADERS instead")
+	case u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.RawQuery != "" || u.Fragment != "":
+		return "", fmt.Errorf("%s: want http(s)://HOST:PORT, or with the path for traces", clip(u.Redacted()))
+	}
+	if strings.Trim(u.Path, "/") == "" {
+		u.Path = "/v1/traces"
+	}
+	return u.String(), nil
+}
+
+// anyShare is a share that may be nothing.
+func anyShare(s string) (float64, error) {
+	f, err := strconv.ParseFloat(s, 64)
+	if err != nil || !(f >= 0 && f <= 1) { // written so that NaN is refused
+		return 0, fmt.Errorf("%s: want a share from 0 to 1, such as 0.01", clip(s))
+	}
+	return f, nil
+}
+
+// collectorHeaders reads the variables of the OpenTelemetry specification: name=value with commas between them, values
+// percent-encoded. The error has no value: they are credentials.
+func collectorHeaders(environ []string) (http.Header, error) {
+	const general, traces = "OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"
+	from := traces
+	if lookup(environ, from) == "" {
+		from = general
+	}
+	headers := make(http.Header)
+	for pair := range strings.SplitSeq(lookup(environ, from), ",") {
+		if strings.TrimSpace(pair) == "" {
+			continue
+		}
+		name, value, ok := strings.Cut(pair, "=")
+		name = strings.TrimSpace(name)
+		text, err := url.PathUnescape(strings.TrimSpace(value))
+		if !ok || err != nil || name == "" || strings.ContainsAny(name, " \t\r\n:") || strings.ContainsAny(text, "\r\n\x00") {
+			return nil, fmt.Errorf("the variable %s is not name=value with commas between them, values percent-encoded", from)
+		}
+		headers.Add(name, text)
+	}
+	return headers, nil
+}

@@ -1,0 +1,128 @@
+package console
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/routesrv/routesrv/shadowdiff"
+)
+
+// maxText is how many characters of a text from elsewhere a page shows.
+const maxText = 2000
+
+// text makes a text from elsewhere fit to be shown: visible characters only, and not too many. The template escapes it.
+func text(s string) string { return cut(s, maxText) }
+
+// cut is text with a limit of its own.
+func cut(s string, limit int) string {
+	if len(s) > limit { // bytes: there are not more characters
+		n := 0
+		for i := range s {
+			if n++; n > limit {
+				s = s[:i] + "…"
+				break
+			}
+		}
+	}
+	return shadowdiff.Printable(strings.Map(blank, s))
+}
+
+// blank makes one line of several.
+func blank(r rune) rune {
+	if r == '\n' || r == '\t' || r == '\r' {
+		return ' '
+	}
+	return r
+}
+
+// thousands prints a number in groups of three digits, with narrow spaces that do not break.
+func thousands(n int) string {
+	s := strconv.Itoa(n)
+	var b strings.Builder
+	for i, c := range s {
+		if left := len(s) - i; i > 0 && left%3 == 0 && s[i-1] != '-' {
+			b.WriteString("\u202f")
+		}
+		b.WriteRune(c)
+	}
+	return b.String()
+}
+
+// bytesText prints a number of bytes as people read it.
+func bytesText(n int) string {
+	switch v := float64(n); {
+	case n < 1000:
+		return strconv.Itoa(n) + "\u00a0B"
+	case n < 1000_000:
+		return fmt.Sprintf("%.1f\u00a0kB", v/1e3)
+	case n < 1000_000_000:
+		return fmt.Sprintf("%.1f\u00a0MB", v/1e6)
+	default:
+		return fmt.Sprintf("%.2f\u00a0GB", v/1e9)
+	}
+}
+
+// durationText prints a duration with two or three digits.
+func durationText(d time.Duration) string {
+	switch {
+	case d <= 0:
+		return "0\u00a0ms"
+	case d < time.Millisecond:
+		return "<1\u00a0ms"
+	case d < time.Second:
+		return strconv.FormatInt(d.Milliseconds(), 10) + "\u00a0ms"
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.1f\u00a0s", d.Seconds())
+	default:
+		return short(d)
+	}
+}
+
+// short prints a duration in its largest unit, or its two largest.
+func short(d time.Duration) string {
+	d = max(d, 0)
+	switch {
+	case d < time.Minute:
+		return strconv.Itoa(int(d.Seconds())) + "\u00a0s"
+	case d < time.Hour:
+		return strconv.Itoa(int(d.Minutes())) + "\u00a0min"
+	case d < 48*time.Hour:
+		h, m := int(d.Hours()), int(d.Minutes())%60
+		if m == 0 || h > 9 {
+			return strconv.Itoa(h) + "\u00a0h"
+		}
+		return fmt.Sprintf("%d\u00a0h\u00a0%d\u00a0min", h, m)
+	default:
+		return strconv.Itoa(int(d.Hours()/24)) + "\u00a0days"
+	}
+}
+
+// clock prints the time of day.
+func clock(t time.Time) string { return t.UTC().Format("15:04:05") }
+
+// moment is a time as a page shows it: how long ago, with the time itself for machines and pointers.
+type moment struct {
+	Machine string // RFC 3339, empty for a zero time
+	Ago     string
+}
+
+func newMoment(t, now time.Time) moment {
+	if t.IsZero() {
+		return moment{Ago: "never"}
+	}
+	m := moment{Machine: t.UTC().Format(time.RFC3339), Ago: short(now.Sub(t)) + " ago"}
+	if t.After(now.Add(time.Second)) {
+		m.Ago = "in " + short(t.Sub(now))
+	}
+	return m
+}
+
+// plural counts things.
+func plural(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return thousands(n) + " " + thing + "s"
+}

@@ -1,0 +1,431 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/routesrv/routesrv/etagcache"
+	"github.com/routesrv/routesrv/internal/audit"
+	"github.com/routesrv/routesrv/internal/httpserve"
+	"github.com/routesrv/routesrv/shadowdiff"
+)
+
+// Limits of the lists of the overview.
+const (
+	maxStreams   = 10
+	maxDecisions = 5
+	maxOwners    = 15
+	maxRecent    = 12
+	maxZones     = 40
+	// sourceLate is after how many seconds without a read a source is called late; it is late earlier if a read failed.
+	sourceLate = 30 * time.Second
+)
+
+// tile is one of the answers at the top of the overview.
+type tile struct {
+	Name, Link string
+	Sign, Tone string
+	Word       string // the answer
+	Detail     string
+}
+
+// overviewPage is the body of the overview.
+type overviewPage struct {
+	Tiles     []tile
+	Table     *tableView
+	Source    sourceView
+	Gate      gateView
+	Problems  *problemsView // nil on a relay
+	Fleet     fleetView
+	Charts    []chart
+	Recent    []publishRow
+	Published int
+	Streams   *streamsView // nil if there are none on this server
+}
+
+type tableView struct {
+	ETag, Digest string
+	Revision     uint64
+	Routes       string
+	Hosts        string
+	Bytes        string
+	Zones        []string
+	MoreZones    int
+	Since        moment
+	Stale        bool
+}
+
+type sourceView struct {
+	Origin      string
+	Relay       bool
+	Read        moment
+	Attempt     moment
+	Next        moment
+	Failures    int
+	FailedTotal string
+	EmptyTotal  string
+	Error       string
+	Revision    uint64
+	Checkpoint  *checkpointView
+	Up          moment // when the process started
+}
+
+type checkpointView struct {
+	Path, Error, Unusable string
+	Written               moment
+}
+
+// gateView is what the gate does.
+type gateView struct {
+	Held       bool
+	Reason     string
+	Detail     string
+	Half       string
+	Digest     string // that an acceptance names
+	Revision   uint64
+	Routes     string
+	Since      moment
+	Release    moment
+	ByTime     bool // Release is set
+	Error      string
+	Counts     []diffCount
+	Owners     []ownerRow
+	MoreOwners int
+	Token      string // of the form; empty if this client may not accept
+	Command    string // that accepts
+	Last       *httpserve.ReleaseReport
+	LastAt     moment
+	Decisions  []decisionRow
+}
+
+type diffCount struct {
+	Sign, Name, Tone string
+	N                int
+}
+
+type ownerRow struct {
+	Owner, Link                      string
+	Missing, Extra, Changed, Renamed int
+}
+
+type decisionRow struct {
+	At     moment
+	Word   string
+	Digest string
+	Reason string
+	By     string
+	Why    string
+}
+
+type publishRow struct {
+	At                           moment
+	Clock                        string
+	Revision                     uint64
+	Digest                       string
+	Routes, Change               string
+	Bytes, Took, Half, Most, All string
+}
+
+type streamsView struct {
+	N       int
+	Lagging int
+	More    int
+	Rows    []streamRow
+}
+
+type streamRow struct {
+	Client, Zone string
+	Since        moment
+	Revision     uint64
+	Lag          string
+	Late         bool
+	Bytes        string
+	Tables       string
+}
+
+func (c *Console) overview(ctx context.Context, r *http.Request) (answer, error) {
+	now, s := time.Now(), c.cfg.State()
+	b := overviewPage{Source: newSourceView(s, c.cfg.Relay, now)}
+	if s.Table != nil {
+		b.Table = newTableView(s.Table, now)
+	}
+	b.Gate = c.newGateView(ctx, r, s, now)
+	if c.cfg.Problems != nil {
+		b.Problems = newProblemsView(c.cfg.Problems(), r.URL.Query(), now)
+	}
+	b.Fleet, _ = c.newFleetView(ctx, now)
+	published := c.cfg.Publishes.Since(now.Add(-publishesFor))
+	b.Charts, b.Published, b.Recent = chartsOf(published, now), len(published), recent(published, now)
+	if c.cfg.Streams != nil {
+		b.Streams = newStreamsView(c.cfg.Streams(), now)
+	}
+	b.Tiles = tilesOf(s, &b, now)
+	return answer{Title: title(b.Tiles), Body: b, Live: true}, nil
+}
+
+// title says in the tab of a browser what is wrong.
+func title(tiles []tile) string {
+	for _, tone := range []string{bad, notice} {
+		for _, t := range tiles {
+			if t.Tone == tone && t.Name != "Problems" {
+				return t.Sign + " " + t.Name + " " + t.Word
+			}
+		}
+	}
+	return "overview"
+}
+
+// tilesOf answers the first questions.
+func tilesOf(s State, b *overviewPage, now time.Time) []tile {
+	all := []tile{tableTile(s, now), sourceTile(s, now), gateTile(s, now)}
+	if p := b.Problems; p != nil {
+		t := tile{"Problems", "#problems", "✓", good, "none", "every object is served as written"}
+		if p.Errors+p.Warnings+p.Infos > 0 {
+			t.Word, t.Detail = thousands(p.Errors+p.Warnings+p.Infos), fmt.Sprintf("%s, %s, %d info", plural(p.Errors, "error"), plural(p.Warnings, "warning"), p.Infos)
+			t.Sign, t.Tone = "●", neutral
+		}
+		if p.Errors+p.Warnings > 0 {
+			t.Sign, t.Tone = "▲", notice
+		}
+		all = append(all, t)
+	}
+	return append(all, fleetTile(&b.Fleet))
+}
+
+func tableTile(s State, now time.Time) tile {
+	t := tile{"Table", "#table", "✓", good, "", ""}
+	switch {
+	case s.Table == nil:
+		t.Sign, t.Tone, t.Word, t.Detail = "✕", bad, "none", "proxies get 404 until the first read"
+	case s.Table.Stale:
+		t.Sign, t.Tone, t.Word, t.Detail = "▲", notice, "stale", thousands(s.Table.Routes)+" routes of a checkpoint, not confirmed by a read yet"
+	default:
+		t.Word, t.Detail = thousands(s.Table.Routes)+" routes", bytesText(s.Table.Bytes)+", since "+newMoment(s.Table.Since, now).Ago
+	}
+	return t
+}
+
+func sourceTile(s State, now time.Time) tile {
+	t := tile{"Source", "#source", "✓", good, "fresh", ""}
+	age := now.Sub(s.Source.LastSuccess)
+	read := "last read " + newMoment(s.Source.LastSuccess, now).Ago
+	switch {
+	case s.Source.LastSuccess.IsZero() && s.Source.Failures == 0:
+		t.Sign, t.Tone, t.Word, t.Detail = "○", neutral, "not read yet", "the first read is under way"
+	case s.Source.Failures > 0:
+		t.Sign, t.Tone, t.Word, t.Detail = "✕", bad, "failing", plural(s.Source.Failures, "failure")+"; "+read
+	case age > sourceLate:
+		t.Sign, t.Tone, t.Word, t.Detail = "▲", notice, "late", read
+	default:
+		t.Detail = read
+	}
+	return t
+}
+
+func gateTile(s State, now time.Time) tile {
+	if g := s.Guard; g.Held {
+		return tile{"Gate", "#gate", "✕", bad, "held", text(string(g.Reason)) + ", since " + newMoment(g.Since, now).Ago}
+	}
+	return tile{"Gate", "#gate", "✓", good, "open", "what is read is served"}
+}
+
+func fleetTile(f *fleetView) tile {
+	t := tile{"Fleet", "#fleet", "○", neutral, "unknown", "no list of clients here"}
+	switch {
+	case !f.Known:
+	case f.Error != "":
+		t.Sign, t.Tone, t.Word, t.Detail = "▲", notice, "no answer", cut(f.Error, 100)
+	case f.Total == 0:
+		t.Word, t.Detail = "nobody", "no client was heard lately"
+	default:
+		rejected, behind, silent := f.Counts[0].N, f.Counts[1].N, f.Counts[2].N
+		t.Sign, t.Tone, t.Word, t.Detail = "✓", good, "current", plural(f.Total, "client")
+		switch {
+		case rejected > 0:
+			t.Sign, t.Tone, t.Word = "✕", bad, thousands(rejected)+" rejected"
+		case behind > 0:
+			t.Sign, t.Tone, t.Word = "▲", notice, thousands(behind)+" behind"
+		case silent > 0:
+			t.Sign, t.Tone, t.Word = "○", notice, thousands(silent)+" silent"
+		}
+		if t.Tone != good {
+			t.Detail = fmt.Sprintf("%s of %s current", thousands(f.Counts[3].N), plural(f.Total, "client"))
+		}
+	}
+	return t
+}
+
+func newTableView(t *Table, now time.Time) *tableView {
+	v := &tableView{
+		ETag: text(t.ETag), Digest: t.Digest.String(), Revision: t.Revision, Routes: thousands(t.Routes), Hosts: plural(t.Hosts, "host"),
+		Bytes: bytesText(t.Bytes), Since: newMoment(t.Since, now), Stale: t.Stale,
+	}
+	for i, z := range t.Zones {
+		if i == maxZones {
+			v.MoreZones = len(t.Zones) - i
+			break
+		}
+		v.Zones = append(v.Zones, cut(z, 60))
+	}
+	return v
+}
+
+func newSourceView(s State, relay bool, now time.Time) sourceView {
+	v := sourceView{
+		Origin: cut(s.Origin, 300), Relay: relay, Read: newMoment(s.Source.LastSuccess, now), Attempt: newMoment(s.Source.LastAttempt, now),
+		Next: newMoment(s.Source.NextAttempt, now), Failures: s.Source.Failures, FailedTotal: strconv.FormatUint(s.Source.FailedTotal, 10),
+		EmptyTotal: strconv.FormatUint(s.Source.EmptyTotal, 10), Error: cut(s.Source.LastError, 600), Revision: s.Source.Revision,
+		Up: newMoment(s.Started, now),
+	}
+	if v.Next.Machine != "" && !s.Source.NextAttempt.After(now) {
+		v.Next.Ago = "now"
+	}
+	if f := s.Checkpoint; f != nil {
+		v.Checkpoint = &checkpointView{text(f.Path), text(f.Error), text(f.Unusable), newMoment(f.Written, now)}
+	}
+	return v
+}
+
+// newGateView compares what is held with what is served. Only a client that may accept gets a form.
+func (c *Console) newGateView(ctx context.Context, r *http.Request, s State, now time.Time) gateView {
+	v := gateView{Last: s.Guard.Last}
+	if l := v.Last; l != nil {
+		v.LastAt = newMoment(l.At, now)
+		shown := *l
+		shown.By, shown.Why, shown.Digest = text(l.By), text(l.Why), shortDigest(l.Digest)
+		v.Last = &shown
+	}
+	words := map[audit.What]string{audit.Held: "held", audit.Released: "released by time", audit.Accepted: "accepted"}
+	for i, e := range s.Decisions {
+		if i == maxDecisions {
+			break
+		}
+		v.Decisions = append(v.Decisions, decisionRow{
+			newMoment(e.Time, now), cmp.Or(words[e.What], text(string(e.What))), shortDigest(e.Digest.String()), text(e.Reason), text(e.By), text(e.Why),
+		})
+	}
+	g := s.Guard
+	if !g.Held {
+		return v
+	}
+	v.Held, v.Reason, v.Detail, v.Half = true, text(string(g.Reason)), text(g.Detail), text(string(g.Half))
+	v.Digest = cmp.Or(g.FirstDigest, g.Digest) // the first one stays while endpoints change, and names the same intent
+	v.Revision, v.Routes = g.Revision, thousands(g.Routes)
+	v.Since, v.Release, v.ByTime = newMoment(g.Since, now), newMoment(g.ReleaseAt, now), !g.ReleaseAt.IsZero()
+	v.Command = "curl -X POST 'http://" + httpserve.AcceptAddress(r) + "/guard/accept?digest=" + v.Digest + "&by=NAME&why=REASON'"
+	if httpserve.FromLoopback(r) {
+		v.Token = c.token(v.Digest, now)
+	}
+	if c.cfg.Held == nil {
+		return v
+	}
+	d, err := c.cfg.Held(ctx)
+	switch {
+	case err != nil:
+		v.Error = text(err.Error())
+	case d != nil:
+		v.addDifference(d)
+	}
+	return v
+}
+
+func (v *gateView) addDifference(d *shadowdiff.View) {
+	n := d.Report.Counts()
+	v.Counts = []diffCount{
+		{"−", "routes go", bad, n.Missing}, {"+", "routes come", good, n.Extra}, {"~", "routes change", notice, n.Changed},
+		{">", "ids change", neutral, n.Renamed}, {"=", "routes stay", neutral, n.Equal},
+	}
+	for _, group := range d.Groups() {
+		row := ownerRow{Owner: cut(group.Owner.String(), 200)}
+		if group.Owner.Namespace != "" && len(group.Entries) > 0 {
+			row.Link = routeLink(group.Entries[0].ID)
+		}
+		for _, e := range group.Entries {
+			switch e.Kind {
+			case shadowdiff.Missing:
+				row.Missing++
+			case shadowdiff.Extra:
+				row.Extra++
+			case shadowdiff.Changed:
+				row.Changed++
+			case shadowdiff.Renamed:
+				row.Renamed++
+			}
+		}
+		v.Owners = append(v.Owners, row)
+	}
+	slices.SortStableFunc(v.Owners, func(a, b ownerRow) int {
+		return cmp.Or(cmp.Compare(b.Missing, a.Missing), cmp.Compare(b.Changed+b.Extra+b.Renamed, a.Changed+a.Extra+a.Renamed))
+	})
+	if len(v.Owners) > maxOwners {
+		v.MoreOwners = len(v.Owners) - maxOwners
+		v.Owners = v.Owners[:maxOwners]
+	}
+}
+
+// recent are the last publishes, the newest first.
+func recent(all []Publish, now time.Time) []publishRow {
+	var rows []publishRow
+	for i := len(all) - 1; i >= 0 && len(rows) < maxRecent; i-- {
+		p := all[i]
+		row := publishRow{
+			At: newMoment(p.Time, now), Clock: clock(p.Time), Revision: p.Revision, Digest: shortDigest(p.Digest.String()), Routes: thousands(p.Routes),
+			Bytes: bytesText(p.Bytes), Took: "checkpoint", Half: optional(p.Half), Most: optional(p.Most), All: optional(p.All),
+		}
+		if p.Took >= 0 {
+			row.Took = durationText(p.Took)
+		}
+		if i > 0 {
+			switch d := p.Routes - all[i-1].Routes; {
+			case d > 0:
+				row.Change = "+" + thousands(d)
+			case d < 0:
+				row.Change = "−" + thousands(-d)
+			default:
+				row.Change = "±0"
+			}
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func optional(d time.Duration) string {
+	if d == 0 {
+		return "–"
+	}
+	return durationText(d)
+}
+
+func newStreamsView(all []etagcache.StreamStatus, now time.Time) *streamsView {
+	v := &streamsView{N: len(all)}
+	all = slices.Clone(all)
+	slices.SortStableFunc(all, func(a, b etagcache.StreamStatus) int { return cmp.Compare(b.Lag, a.Lag) })
+	for _, s := range all {
+		if s.Lag > 0 {
+			v.Lagging++
+		}
+		if len(v.Rows) == maxStreams {
+			v.More++
+			continue
+		}
+		row := streamRow{
+			Client: cut(s.Client, 100), Zone: cut(s.Zone, 60), Since: newMoment(s.Since, now), Revision: s.Revision, Lag: "–",
+			Bytes: bytesText(int(s.Bytes)), Tables: thousands(int(s.Tables)),
+		}
+		if s.Lag > 0 {
+			row.Lag, row.Late = durationText(time.Duration(s.Lag*float64(time.Second))), s.Lag > 10
+		}
+		v.Rows = append(v.Rows, row)
+	}
+	return v
+}
+
+func percent(n, of int) string {
+	return strconv.FormatFloat(100*float64(n)/float64(max(of, 1)), 'f', 2, 64) + "%"
+}

@@ -1,0 +1,217 @@
+package console
+
+import (
+	"cmp"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/poller"
+)
+
+// Limits of the list of problems.
+const (
+	maxProblems   = 50 // on one page; the next ones have a link
+	maxNamespaces = 24
+)
+
+// problemsView is what is wrong with objects.
+type problemsView struct {
+	Errors, Warnings, Infos int // whatever is chosen
+	Namespaces              []namespaceCount
+	MoreNamespaces          int
+	Kinds, Reasons          []string // that there are, for the menus
+
+	Namespace, Kind, Severity, Reason, Query string // chosen; empty means all
+	Filtered                                 bool
+	Matched                                  int
+	First, Last                              int // numbers of the rows, from 1
+	Rows                                     []problemRow
+	Next, Previous                           string // links; empty if there is none
+	JSON                                     string // link to all of what is chosen
+	Form                                     bool   // there is something to choose from
+}
+
+type namespaceCount struct {
+	Name, Link       string
+	Errors, Warnings int
+	Total            int
+	Chosen           bool
+}
+
+type problemRow struct {
+	ID        string
+	Sign      string
+	Severity  string
+	Tone      string
+	Kind      string
+	Namespace string
+	Name      string
+	Link      string // to the page of the object; empty if it has none
+	Route     string
+	Reason    string
+	Text      string
+	Since     moment
+}
+
+var severities = map[compile.Severity]struct{ sign, tone string }{
+	compile.Error: {"✕", bad}, compile.Warning: {"▲", notice}, compile.Info: {"●", neutral},
+}
+
+// newProblemsView chooses by the query: namespace, kind, severity and reason have to be equal, q has to be part of a text. Empty
+// values choose everything, so that the form needs no script; "-" stands for no namespace.
+func newProblemsView(all []poller.Problem, q url.Values, now time.Time) *problemsView {
+	v := &problemsView{
+		Namespace: text(q.Get("namespace")), Kind: text(q.Get("kind")), Severity: text(q.Get("severity")), Reason: text(q.Get("reason")),
+		Query: text(q.Get("q")), Form: len(all) > 0,
+	}
+	v.Filtered = v.Namespace+v.Kind+v.Severity+v.Reason+v.Query != ""
+	counts := make(map[string]*namespaceCount)
+	kinds, reasons := make(map[string]bool), make(map[string]bool)
+	var chosen []poller.Problem
+	for _, p := range all {
+		namespace := text(cmp.Or(p.Owner.Namespace, noNamespace))
+		n := counts[namespace]
+		if n == nil {
+			n = &namespaceCount{Name: cut(namespace, 63), Chosen: namespace == v.Namespace}
+			n.Link = link(url.Values{}, "namespace", namespace)
+			if n.Chosen {
+				n.Link = "./#problems"
+			}
+			counts[namespace] = n
+		}
+		n.Total++
+		switch p.Severity {
+		case compile.Error:
+			v.Errors++
+			n.Errors++
+		case compile.Warning:
+			v.Warnings++
+			n.Warnings++
+		default:
+			v.Infos++
+		}
+		kinds[string(p.Owner.Kind)], reasons[string(p.Reason)] = true, true
+		if v.chooses(&p, namespace) {
+			chosen = append(chosen, p)
+		}
+	}
+	for _, n := range counts {
+		v.Namespaces = append(v.Namespaces, *n)
+	}
+	slices.SortFunc(v.Namespaces, func(a, b namespaceCount) int {
+		first := func(n namespaceCount) int { return map[bool]int{true: 0, false: 1}[n.Chosen] }
+		return cmp.Or(first(a)-first(b), b.Errors-a.Errors, b.Warnings-a.Warnings, b.Total-a.Total, strings.Compare(a.Name, b.Name))
+	})
+	if len(v.Namespaces) > maxNamespaces {
+		v.MoreNamespaces = len(v.Namespaces) - maxNamespaces
+		v.Namespaces = v.Namespaces[:maxNamespaces]
+	}
+	v.Kinds, v.Reasons = sorted(kinds, v.Kind), sorted(reasons, v.Reason)
+	v.list(chosen, q, now)
+	return v
+}
+
+// noNamespace stands for the namespace of objects that have none.
+const noNamespace = "-"
+
+// sorted gives the entries of a menu, with the one that is chosen.
+func sorted(set map[string]bool, chosen string) []string {
+	var all []string
+	for s := range set {
+		all = append(all, s)
+	}
+	if chosen != "" && !set[chosen] {
+		all = append(all, chosen)
+	}
+	slices.Sort(all)
+	return all
+}
+
+func (v *problemsView) chooses(p *poller.Problem, namespace string) bool {
+	switch {
+	case v.Namespace != "" && v.Namespace != namespace,
+		v.Kind != "" && v.Kind != string(p.Owner.Kind),
+		v.Severity != "" && v.Severity != p.Severity.String(),
+		v.Reason != "" && v.Reason != string(p.Reason):
+		return false
+	case v.Query == "":
+		return true
+	}
+	want := strings.ToLower(v.Query)
+	return strings.Contains(strings.ToLower(p.Owner.String()), want) || strings.Contains(strings.ToLower(p.Route), want) ||
+		strings.Contains(strings.ToLower(p.Text()), want) || p.ID() == want
+}
+
+// list shows one page of what was chosen, what matters most first.
+func (v *problemsView) list(chosen []poller.Problem, q url.Values, now time.Time) {
+	slices.SortStableFunc(chosen, func(a, b poller.Problem) int { return int(b.Severity) - int(a.Severity) })
+	v.Matched = len(chosen)
+	from, err := strconv.Atoi(q.Get("from"))
+	if err != nil || from < 1 || from > len(chosen) {
+		from = 1
+	}
+	rows := chosen[min(from-1, len(chosen)):]
+	if len(rows) > maxProblems {
+		rows = rows[:maxProblems]
+		v.Next = link(q, "from", strconv.Itoa(from+maxProblems))
+	}
+	if from > 1 {
+		v.Previous = link(q, "from", strconv.Itoa(max(from-maxProblems, 1)))
+	}
+	v.First, v.Last = from, from+len(rows)-1
+	v.JSON = "problems" + jsonQuery(v)
+	for _, p := range rows {
+		s := severities[p.Severity]
+		v.Rows = append(v.Rows, problemRow{
+			ID: p.ID(), Sign: s.sign, Severity: p.Severity.String(), Tone: s.tone, Kind: cut(string(p.Owner.Kind), 40),
+			Namespace: cut(p.Owner.Namespace, 100), Name: cut(p.Owner.Name, 253), Link: objectLink(string(p.Owner.Kind), p.Owner.Namespace, p.Owner.Name),
+			Route: cut(p.Route, 300), Reason: string(p.Reason), Text: cut(p.Text(), 600), Since: newMoment(p.Since, now),
+		})
+	}
+}
+
+// jsonQuery is the query of /problems for what is chosen. It has no search in texts.
+func jsonQuery(v *problemsView) string {
+	q := url.Values{}
+	for name, value := range map[string]string{"namespace": v.Namespace, "kind": v.Kind, "severity": v.Severity, "reason": v.Reason} {
+		switch {
+		case name == "namespace" && value == noNamespace:
+			q.Set(name, "")
+		case value != "":
+			q.Set(name, value)
+		}
+	}
+	if len(q) == 0 {
+		return ""
+	}
+	return "?" + q.Encode()
+}
+
+// link is the overview with one parameter changed, at its problems.
+func link(q url.Values, name, value string) string {
+	next := url.Values{}
+	for _, known := range []string{"namespace", "kind", "severity", "reason", "q"} {
+		if s := q.Get(known); s != "" {
+			next.Set(known, s)
+		}
+	}
+	next.Set(name, value)
+	return "./?" + next.Encode() + "#problems"
+}
+
+// routeLink is the page of the object that a route was made of. The id of a route does not say the name of the object: all that is no
+// letter, digit or underscore is an underscore in it.
+func routeLink(id string) string { return "object?" + url.Values{"route": {id}}.Encode() }
+
+// objectLink is the page of an object; empty for a kind that cannot be explained.
+func objectLink(kind, namespace, name string) string {
+	if kind != string(kube.KindIngress) && kind != string(kube.KindRouteGroup) || name == "" {
+		return ""
+	}
+	return "object?" + url.Values{"kind": {kind}, "namespace": {namespace}, "name": {name}}.Encode()
+}

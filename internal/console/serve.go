@@ -1,0 +1,180 @@
+package console
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"errors"
+	"html/template"
+	"mime"
+	"net"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/routesrv/routesrv/internal/httpserve"
+)
+
+//go:embed assets
+var assets embed.FS
+
+// policy allows what this server serves, and nothing inline. Forms go nowhere else, and no other page may frame these.
+const policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; " +
+	"base-uri 'none'; frame-ancestors 'none'"
+
+// secure sets the headers of every answer.
+func secure(w http.ResponseWriter) {
+	h := w.Header()
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+}
+
+// serveAsset serves the style and the script.
+func serveAsset(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("file")
+	body, err := assets.ReadFile("assets/" + path.Base(name))
+	if ext := path.Ext(name); err != nil || ext != ".css" && ext != ".js" && ext != ".svg" {
+		http.NotFound(w, r)
+		return
+	}
+	secure(w)
+	w.Header().Set("Content-Type", mime.TypeByExtension(path.Ext(name)))
+	w.Header().Set("Cache-Control", "no-cache") // another version of the program has another style
+	http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(body))
+}
+
+// templates are the pages by name. Each has the layout.
+var templates = parse("overview", "fleet", "client", "object", "request", "failed")
+
+func parse(names ...string) map[string]*template.Template {
+	functions := template.FuncMap{
+		"thousands": thousands, "bytes": bytesText, "plural": plural, "text": text,
+		"list": func(v ...any) []any { return v },
+	}
+	all := make(map[string]*template.Template, len(names))
+	for _, name := range names {
+		all[name] = template.Must(template.New(name).Funcs(functions).ParseFS(assets, "assets/layout.html", "assets/"+name+".html"))
+	}
+	return all
+}
+
+// frame is what every page has.
+type frame struct {
+	Name    string // of the template, and of the entry of the menu
+	Title   string // in the tab of the browser
+	Server  string
+	Version string
+	Relay   bool
+	Fleet   bool // the server knows one
+	Now     string
+	Every   string // milliseconds between two looks
+	Live    bool
+	Body    any
+}
+
+// answer is what a page is made of. A zero Status is 200.
+type answer struct {
+	Status int
+	Title  string
+	Body   any
+	Live   bool
+}
+
+// page serves a page. The body is made with a limit of time, and one of at most maxPages at a time.
+func (c *Console) page(name string, body func(context.Context, *http.Request) (answer, error)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		secure(w)
+		w.Header().Set("Cache-Control", "no-store")
+		if !namedRight(r) {
+			c.fail(w, http.StatusMisdirectedRequest, "This address is for the operator of this machine only",
+				"The request came from this machine under the name “"+cut(r.Host, 200)+"”. Use localhost or an IP address: a page on the "+
+					"internet can point its own name here.")
+			return
+		}
+		if len(r.URL.RawQuery) > maxQueryBytes {
+			c.fail(w, http.StatusRequestURITooLong, "The query is too long", "At most "+bytesText(maxQueryBytes)+" are read.")
+			return
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), pageTimeout)
+		defer cancel()
+		if !c.turn(ctx) {
+			w.Header().Set("Retry-After", "5")
+			c.fail(w, http.StatusServiceUnavailable, "Too many pages at a time", "Try again in a few seconds.")
+			return
+		}
+		defer func() { <-c.turns }()
+		a, err := body(ctx, r)
+		switch {
+		case r.Context().Err() != nil: // nobody to tell
+		case errors.Is(err, ErrBusy):
+			w.Header().Set("Retry-After", "5")
+			c.fail(w, http.StatusServiceUnavailable, "Too many questions at a time", "Try again in a few seconds.")
+		case err != nil:
+			c.fail(w, http.StatusInternalServerError, "This page could not be made", err.Error())
+		default:
+			c.send(w, name, a)
+		}
+	})
+}
+
+// turn waits for a turn to make a page.
+func (c *Console) turn(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, pageWait)
+	defer cancel()
+	select {
+	case c.turns <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// send writes a page.
+func (c *Console) send(w http.ResponseWriter, name string, a answer) {
+	f := frame{
+		Name: name, Title: a.Title, Server: text(c.cfg.Name), Version: text(c.cfg.Version), Relay: c.cfg.Relay, Fleet: c.cfg.Fleet != nil,
+		Now: time.Now().UTC().Format(time.RFC3339), Every: strconv.FormatInt(c.cfg.Every.Milliseconds(), 10), Live: a.Live, Body: a.Body,
+	}
+	var body bytes.Buffer
+	if err := templates[name].ExecuteTemplate(&body, "layout", f); err != nil {
+		c.log.Error("page of the console", "page", name, "error", err)
+		http.Error(w, "this page could not be made", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	if a.Status != 0 {
+		w.WriteHeader(a.Status)
+	}
+	_, _ = w.Write(body.Bytes()) // whoever is gone does not miss it
+}
+
+// failure is a page that says what went wrong.
+type failure struct {
+	Status int
+	What   string
+	Why    string
+}
+
+func (c *Console) fail(w http.ResponseWriter, status int, what, why string) {
+	c.send(w, "failed", answer{Status: status, Title: what, Body: failure{status, what, text(why)}})
+}
+
+// namedRight tells requests of an operator from those of a page on the internet whose name was made to resolve to the loopback
+// address of the operator (DNS rebinding): those come with that name. An IP address cannot be made to mean another one. From other
+// addresses any name is fine, since a server does not know its names.
+func namedRight(r *http.Request) bool {
+	peer, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil || !net.ParseIP(peer).IsLoopback() {
+		return true
+	}
+	host, _, err := net.SplitHostPort(r.Host)
+	if err != nil {
+		host = strings.Trim(r.Host, "[]") // no port
+	}
+	return net.ParseIP(host) != nil || httpserve.FromLoopback(r)
+}

@@ -1,0 +1,96 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/routesrv/routesrv/explain"
+	"github.com/routesrv/routesrv/fleet"
+	"github.com/routesrv/routesrv/internal/console"
+	"github.com/routesrv/routesrv/internal/httpserve/guardpage"
+	"github.com/routesrv/routesrv/internal/wire"
+	"github.com/routesrv/routesrv/match/report"
+)
+
+// consoleClients is how many clients a page looks through at a time: the worst come first.
+const consoleClients = 5000
+
+// console makes the pages of this server.
+func (s *Server) console(held *guardpage.Handler) *console.Console {
+	cfg := console.Config{
+		Name: s.clients.name, Version: s.cfg.Version, Relay: s.cfg.Source == nil, State: s.consoleState, Held: held.Difference, Accept: s.tables.Accept,
+		Publishes: &s.publishes, Logger: s.log,
+		Fleet: func(ctx context.Context, state string) (fleet.View, error) {
+			return *s.clients.merged(ctx, fleet.Query{State: fleet.State(state), Limit: consoleClients}), nil
+		},
+		Match: func(ctx context.Context, q url.Values) (*report.View, error) {
+			done, ok := s.questions.turn(ctx, "/match")
+			if !ok {
+				return nil, console.ErrBusy
+			}
+			defer done()
+			return s.match(q)
+		},
+	}
+	if s.compiler != nil {
+		cfg.Problems = s.compiler.Problems
+		cfg.Explain = func(ctx context.Context, q explain.Query) (*explain.Explanation, error) {
+			done, ok := s.questions.turn(ctx, "/explain")
+			if !ok {
+				return nil, console.ErrBusy
+			}
+			defer done()
+			return s.explain(q), nil
+		}
+	}
+	if s.cfg.MaxStreams > 0 {
+		cfg.Streams = s.cache.Streams
+	}
+	return console.New(cfg)
+}
+
+// consoleState is /status for the pages.
+func (s *Server) consoleState() console.State {
+	r := s.report()
+	state := console.State{
+		Started: r.Started, Origin: cmp.Or(s.cfg.Origin, "cluster"), Source: r.Source,
+		Guard: r.Guard, Decisions: r.Decisions, Checkpoint: r.Checkpoint,
+	}
+	if r.Upstream != nil {
+		var servers []string
+		for _, one := range r.Upstream.Servers {
+			servers = append(servers, one.URL)
+		}
+		state.Origin = strings.Join(servers, ", ")
+	}
+	if t := r.Table; t != nil {
+		state.Table = &console.Table{
+			ETag: wire.Tag{Digest: t.Digest, Revision: t.Revision}.String(), Digest: t.Digest, Revision: t.Revision, Routes: t.Routes, Hosts: t.Hosts,
+			Bytes: t.Bytes, Zones: t.Zones, LastRead: t.LastRead, Stale: t.Stale,
+		}
+		if served := s.gate.Served(); served != nil {
+			state.Table.Since = served.Committed
+		}
+	}
+	return state
+}
+
+// reachedEvery is how often the times that the fleet took are noted for the charts. Only the last tables have them.
+const reachedEvery = 5 * time.Second
+
+// rememberReached notes them until ctx ends, so that the charts have them for hours.
+func (s *Server) rememberReached(ctx context.Context) {
+	ticker := time.NewTicker(reachedEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			s.publishes.Reached(s.clients.Publishes())
+		case <-ctx.Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,167 @@
+package tracing
+
+import (
+	"context"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/routesrv/routesrv/etagcache"
+	"github.com/routesrv/routesrv/gate"
+	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/poller"
+	"github.com/routesrv/routesrv/table"
+)
+
+// Names of spans. The first and the last are those of Skipper's route server.
+const (
+	spanPoll    = "poll_routes"
+	spanPublish = "publish"
+	spanServe   = "serve_routes"
+)
+
+// Why a table was published: the values of routesrv.cause.
+const (
+	causeRead       = "read"
+	causeCheckpoint = "checkpoint"
+	causeReleased   = "released" // an operator accepted it, or it has waited for long enough
+)
+
+// read is the trace of one read. It belongs to the goroutine of the poller, which is also the one that publishes what was read.
+type read struct {
+	tracer *Tracer
+	began  time.Time
+	phases []phase
+	ctx    context.Context // with the span of the read, once there is one
+	span   trace.Span      // nil while nobody needs it
+}
+
+// phase is a part of a read that has ended.
+type phase struct {
+	name         string
+	began, ended time.Time
+}
+
+// Read begins the trace of a read; see [poller.Config]. Its spans are made when something is published or the read ends: until
+// then nobody knows whether it is worth them.
+func (t *Tracer) Read(began time.Time) poller.ReadTrace {
+	r := &read{tracer: t, began: began}
+	t.reading.Store(r)
+	return r
+}
+
+// Phase implements [poller.ReadTrace].
+func (r *read) Phase(name string, began, ended time.Time) {
+	r.phases = append(r.phases, phase{name, began, ended})
+}
+
+// open makes the span of the read, which publish needs as its parent.
+func (r *read) open() context.Context {
+	if r.span == nil {
+		r.ctx, r.span = r.tracer.tracer.Start(context.Background(), spanPoll, trace.WithTimestamp(r.began))
+	}
+	return r.ctx
+}
+
+// End implements [poller.ReadTrace].
+func (r *read) End(result, reason string, oldest, newest kube.Revision) {
+	r.tracer.reading.Store(nil)
+	if result == "" && r.span == nil || r.span == nil && reason == "" && !r.tracer.sampled() {
+		return
+	}
+	ctx := r.open()
+	for _, p := range r.phases {
+		r.tracer.span(ctx, p.name, p.began, p.ended)
+	}
+	r.span.SetAttributes(attribute.String("routesrv.result", result), attribute.Int64("routesrv.revision", int64(newest)),
+		attribute.Int64("routesrv.complete_revision", int64(oldest)))
+	if reason != "" {
+		r.span.SetStatus(codes.Error, reason) // the text of the error may name hosts: it is in the log
+	}
+	r.span.End()
+}
+
+// Sink traces what is published in next.
+func (t *Tracer) Sink(next gate.Sink) gate.Sink { return &sink{next: next, tracer: t} }
+
+// sink makes a span of each table that is served from then on. A Gate calls its methods one after the other.
+type sink struct {
+	next   gate.Sink
+	tracer *Tracer
+	served atomic.Pointer[table.Digest] // nil before the first table
+}
+
+// Restore implements [gate.Sink].
+func (s *sink) Restore(t *table.Table, at time.Time) {
+	s.publish(context.Background(), causeCheckpoint, t, func() { s.next.Restore(t, at) })
+}
+
+// Publish implements [gate.Sink].
+func (s *sink) Publish(t *table.Table) {
+	s.publish(context.Background(), causeReleased, t, func() { s.next.Publish(t) })
+}
+
+// Begin implements [gate.Sink].
+func (s *sink) Begin() (end func(*table.Table, table.Read)) {
+	finish, of := s.next.Begin(), s.tracer.reading.Load()
+	return func(t *table.Table, r table.Read) {
+		if t == nil || s.serves(t) {
+			finish(t, r)
+			return
+		}
+		ctx := context.Background()
+		if of != nil {
+			ctx = of.open()
+		}
+		s.publish(ctx, causeRead, t, func() { finish(t, r) })
+	}
+}
+
+// serves reports whether the text of the table is served already.
+func (s *sink) serves(t *table.Table) bool {
+	d := s.served.Load()
+	return d != nil && *d == t.Digest()
+}
+
+// publish serves a table with serve. Its span is known before a client can get the table.
+func (s *sink) publish(ctx context.Context, cause string, t *table.Table, serve func()) {
+	d := t.Digest()
+	if s.serves(t) {
+		serve()
+		return
+	}
+	_, span := s.tracer.tracer.Start(ctx, spanPublish, trace.WithAttributes(append(ofTable(d, t.Revision()),
+		attribute.String("routesrv.cause", cause), attribute.Int("routesrv.routes", t.Len()), attribute.Int64("routesrv.bytes", int64(t.Bytes())))...))
+	s.tracer.remember(d, span.SpanContext())
+	serve()
+	s.served.Store(&d)
+	span.End()
+}
+
+// Answered traces an answer; see [etagcache.Config].
+func (t *Tracer) Answered(a etagcache.Answer) {
+	var from *published
+	switch a.Status {
+	case http.StatusOK, http.StatusIMUsed, http.StatusPartialContent:
+		from = t.publishedAs(a.Published)
+	}
+	first := from != nil && from.handed.CompareAndSwap(false, true)
+	if !first && !t.sampled() {
+		return
+	}
+	o := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(
+		attribute.Int("http.response.status_code", a.Status), attribute.Bool("routesrv.stream", a.Stream),
+		attribute.String("routesrv.encoding", a.Encoding), attribute.Int("routesrv.bytes", a.Bytes), attribute.Bool("routesrv.whole", a.Whole),
+	)}
+	if a.Digest != (table.Digest{}) {
+		o = append(o, trace.WithAttributes(ofTable(a.Digest, a.Revision)...))
+	}
+	if from != nil {
+		o = append(o, trace.WithLinks(trace.Link{SpanContext: from.span}))
+	}
+	t.span(context.Background(), spanServe, a.Began, a.Ended, o...)
+}
