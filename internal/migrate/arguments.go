@@ -65,7 +65,7 @@ func (m *migration) readArguments() ([]config.Warning, error) {
 	}
 	a.args = append(a.args, raw...)
 	if m.pod.HostNetwork {
-		m.note("two route servers on one node would want the same ports; they talk to the API server and to proxies like any other pod", "`hostNetwork`")
+		m.note("two route servers on one node cannot share its ports, and routesrv does not need the network of the node", "`hostNetwork`")
 	}
 	return reading.Warnings, nil
 }
@@ -81,7 +81,7 @@ func (m *migration) leaveOut(words []string) (kept []string) {
 		if !hasValue && i+1 < len(words) && !strings.HasPrefix(words[i+1], "-") {
 			i++ // its value
 		}
-		m.note("it was to be left out (`--leave-out`)", "`-%s`", name)
+		m.note("`--leave-out` names it", "`-%s`", name)
 	}
 	return kept
 }
@@ -110,7 +110,7 @@ func (m *migration) expand(words []string) (plain, raw []string) {
 		}
 		raw = append(raw, words[i+1-len(group):i+1]...)
 		m.arguments.env = append(m.arguments.env, unknown...)
-		m.note("its value is known in the pod only: it stays an argument as it was, and was not checked", "`-%s` in `flags.yaml`", name)
+		m.note("its value is known only in the pod. It stays an argument, and was not checked", "`-%s` in `flags.yaml`", name)
 	}
 	return plain, raw
 }
@@ -282,7 +282,7 @@ func port(flag, address string) (int, error) {
 	_, text, err := net.SplitHostPort(address)
 	if err == nil {
 		var n int
-		if n, err = net.LookupPort("tcp", text); err == nil && n > 0 {
+		if n, err = strconv.Atoi(text); err == nil && n > 0 && n < 1<<16 {
 			return n, nil
 		}
 	}

@@ -74,7 +74,7 @@ func (m *migration) label() error {
 		switch {
 		case changed:
 		case ofTool(key):
-			m.note("it belongs to a tool, which would take the new objects for its own, or to the old image", "label `%s: %s`", key, value)
+			m.note("it belongs to the old image, or to a tool that would treat the new objects as its own", "label `%s: %s`", key, value)
 		case key == nameLabel: // the base selects by it
 			m.labels.changed[key] = value
 		default:

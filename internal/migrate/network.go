@@ -32,14 +32,14 @@ func (m *migration) network() patch {
 			ingress = append(ingress, r)
 		}
 		m.notes = append(m.notes, Note{"NetworkPolicy `" + p.Name + "` selects the old pods",
-			"what it lets in was taken over into the policy of the overlay. What it lets out was not: routesrv needs the API server, DNS and its other replicas only"})
+			"the policy of the overlay has its ingress rules. It does not have its egress rules: routesrv needs only the API server, DNS and its other replicas"})
 	}
 	a := &m.arguments
 	if len(m.in.Policies) == 0 {
 		ingress = append(ingress, networkingv1.NetworkPolicyIngressRule{Ports: ports(a.main)})
-		m.notes = append(m.notes, Note{"no NetworkPolicy selects the old pods", "that of the overlay lets everybody ask for tables, as before, and only the namespace `" +
-			m.Monitoring + "` for metrics. Narrow the first rule of networkpolicy.yaml when you have switched: `namespaceSelector` for proxies " +
-			"with addresses of pods, `ipBlock` with the addresses of the nodes for those with hostNetwork"})
+		m.notes = append(m.notes, Note{"no NetworkPolicy selects the old pods", "the policy of the overlay lets every pod ask for tables, as before, but only the namespace `" +
+			m.Monitoring + "` read metrics (`--monitoring-namespace`). After the switch, narrow the first rule of networkpolicy.yaml: use `namespaceSelector` for proxies " +
+			"with pod addresses, and `ipBlock` with the node addresses for proxies with hostNetwork"})
 	}
 	replicas := []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{nameLabel: baseName}}}}
 	ingress = append(ingress,

@@ -132,7 +132,7 @@ func (m *migration) user(p *patch) {
 			gid = s.RunAsGroup
 		}
 		if s.Privileged != nil && *s.Privileged || s.Capabilities != nil && len(s.Capabilities.Add) > 0 {
-			m.note("it needs no rights of the node; ports below 1024 are the only reason, and there are others", "privileges and added capabilities")
+			m.note("routesrv needs no rights on the node. If it listened on a port below 1024, choose a higher one", "privileges and added capabilities")
 		}
 	}
 	for _, id := range []struct {
@@ -142,7 +142,7 @@ func (m *migration) user(p *patch) {
 		switch {
 		case id.value == nil:
 		case *id.value == 0:
-			m.note("it needs no root: the user and group of the base, 65532, stay", "%s 0", id.name)
+			m.note("routesrv needs no root. The overlay keeps user and group 65532 of the base", "%s 0", id.name)
 		default:
 			p.replace(podPath+"/securityContext/"+id.path, *id.value)
 		}
@@ -171,7 +171,7 @@ func (m *migration) run(p *patch) {
 		}
 	}
 	if m.container.LivenessProbe != nil {
-		m.note("the one of the base asks /status, which a server without a table answers, too: a restart would not help one that waits for the API server", "the liveness probe")
+		m.note("the base has its own, which asks /status. A server without a table answers that as well: a restart does not help a server that waits for the API server", "the liveness probe")
 	}
 	if r := m.container.Resources; len(r.Limits)+len(r.Requests) > 0 {
 		p.replace(containerPath+"/resources", r)
@@ -192,7 +192,7 @@ func (m *migration) ports() []corev1.ContainerPort {
 	for _, port := range m.container.Ports {
 		if port.HostPort != 0 {
 			if !m.pod.HostNetwork {
-				m.note("two route servers on one node would want the same one", "`hostPort: %d`", port.HostPort)
+				m.note("two route servers on one node cannot share it", "`hostPort: %d`", port.HostPort)
 			}
 			port.HostPort, port.HostIP = 0, ""
 		}
@@ -236,7 +236,7 @@ func (m *migration) probe(old *corev1.Probe) (p *corev1.Probe, ok bool) {
 		p.HTTPGet.Port = m.number(p.HTTPGet.Port)
 		path, _, _ := strings.Cut(p.HTTPGet.Path, "?")
 		if path != "/health" && path != "/routes" && path != "/metrics" {
-			m.notes = append(m.notes, Note{fmt.Sprintf("a probe asks for `%s`", p.HTTPGet.Path), "that was taken over; make sure that routesrv answers it: /health is what it has for probes"})
+			m.notes = append(m.notes, Note{fmt.Sprintf("a probe asks for `%s`", p.HTTPGet.Path), "the overlay has it, too. Check that routesrv answers this path; its path for probes is /health"})
 		}
 	case p.TCPSocket != nil:
 		p.TCPSocket.Port = m.number(p.TCPSocket.Port)
@@ -273,11 +273,11 @@ func (m *migration) env() []corev1.EnvVar {
 			limit = limit || e.Name == "GOMEMLIMIT"
 		case strings.HasPrefix(e.Name, "ROUTESRV_FLAG_"): // was read
 		default:
-			m.note("nothing that was taken over refers to it", "variable `%s`", e.Name)
+			m.note("no argument of the overlay refers to it", "variable `%s`", e.Name)
 		}
 	}
 	if len(m.container.EnvFrom) > 0 && len(m.arguments.env) == 0 {
-		m.note("nothing that was taken over refers to a variable of it", "`envFrom`")
+		m.note("no argument of the overlay refers to a variable of it", "`envFrom`")
 	}
 	memory := m.container.Resources.Limits.Memory().Value()
 	switch {
@@ -305,7 +305,7 @@ func (m *migration) volumes(p *patch) {
 		switch {
 		case file == "":
 		case mount == nil:
-			m.note("the old container mounts nothing there, so that it was part of the old image, or missing", "the file or folder `%s`", file)
+			m.note("the old container mounts nothing there: the old image had it, or it was missing", "the file or folder `%s`", file)
 		case !carried[mount.Name+mount.MountPath]:
 			carried[mount.Name+mount.MountPath] = true
 			at := *mount
@@ -321,7 +321,7 @@ func (m *migration) volumes(p *patch) {
 	}
 	for _, v := range m.container.VolumeMounts {
 		if !carried[v.Name] {
-			m.note("no setting that was taken over names a file in it", "volume `%s` at `%s`", v.Name, v.MountPath)
+			m.note("no flag of the overlay names a file in it", "volume `%s` at `%s`", v.Name, v.MountPath)
 		}
 	}
 }
