@@ -263,7 +263,7 @@ func (c *collector) deployment(name string) (*appsv1.Deployment, error) {
 	case len(c.deployments) == 0:
 		return nil, errors.New("there is no Deployment in the manifests")
 	case len(fit) == 1 && len(fit[0].Spec.Template.Spec.Containers) == 0:
-		return nil, fmt.Errorf("Deployment %s has no container", fit[0].Name)
+		return nil, fmt.Errorf("the Deployment %s has no container", fit[0].Name)
 	case len(fit) == 1:
 		return fit[0], nil
 	case len(fit) == 0:
