@@ -1,14 +1,16 @@
 // Command testcount reads the output of go test -json and prints what a person wants of it: a line for each package,
-// the output of tests that failed, the tests that were skipped with their reason, and the count as the last line. It
+// the output of tests that failed, the tests that were skipped with their reason, the slowest tests, and the count as the last line. It
 // fails if a test failed or none ran.
 package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -26,7 +28,14 @@ type counter struct {
 	passed, failed, skipped int
 	output                  map[key][]string
 	broken                  bool // a package failed without a failing test, such as one that does not build
+	slow                    []event
 }
+
+// What is slow, and how much of that is shown at the end: the gate has a limit, and somebody has to see what uses it up.
+const (
+	slowTest  = 20 // seconds
+	slowShown = 15
+)
 
 func main() {
 	c := &counter{out: os.Stdout, output: make(map[key][]string)}
@@ -34,6 +43,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "testcount:", err)
 		os.Exit(2)
 	}
+	c.printSlow()
 	fmt.Printf("%d passed, %d failed, %d skipped\n", c.passed, c.failed, c.skipped)
 	if c.failed > 0 || c.broken || c.passed == 0 {
 		os.Exit(1)
@@ -70,7 +80,18 @@ func (c *counter) add(e event) {
 	}
 }
 
+// printSlow prints the slowest tests, without those that are parts of others.
+func (c *counter) printSlow() {
+	slices.SortFunc(c.slow, func(a, b event) int { return cmp.Compare(b.Elapsed, a.Elapsed) })
+	for _, e := range c.slow[:min(slowShown, len(c.slow))] {
+		fmt.Fprintf(c.out, "slow %s %s %.0fs\n", e.Package, e.Test, e.Elapsed)
+	}
+}
+
 func (c *counter) test(e event, k key) {
+	if e.Elapsed >= slowTest && !strings.Contains(e.Test, "/") {
+		c.slow = append(c.slow, e)
+	}
 	switch e.Action {
 	case "pass":
 		c.passed++

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,23 +24,51 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // sink is a cache that remembers what it was told.
 type sink struct {
-	served *table.Table
+	mu     sync.Mutex
+	shown  *table.Table
 	tables int
-	last   table.Read
+	read   table.Read
 }
 
-func (s *sink) Restore(t *table.Table, _ time.Time) { s.served = t }
+// served, count and last are what it was told: the table, how many there were, and the last read.
+func (s *sink) served() *table.Table {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.shown
+}
+
+func (s *sink) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tables
+}
+
+func (s *sink) last() table.Read {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.read
+}
+
+func (s *sink) Restore(t *table.Table, _ time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.shown = t
+}
 
 func (s *sink) Publish(t *table.Table) {
-	if s.served == nil || s.served.Digest() != t.Digest() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.shown == nil || s.shown.Digest() != t.Digest() {
 		s.tables++
 	}
-	s.served = t
+	s.shown = t
 }
 
 func (s *sink) Begin() func(*table.Table, table.Read) {
 	return func(t *table.Table, r table.Read) {
-		s.last = r
+		s.mu.Lock()
+		s.read = r
+		s.mu.Unlock()
 		if t != nil {
 			s.Publish(t)
 		}
@@ -139,16 +168,16 @@ func TestLazyChangesWait(t *testing.T) {
 		is := func(what string, lines ...string) {
 			t.Helper()
 			synctest.Wait()
-			if want := routes(t, lines...); s.served.Digest() != want.Digest() {
-				t.Errorf("%s: served is\n%s\nwant\n%s", what, s.served.Text(), want.Text())
+			if want := routes(t, lines...); s.served().Digest() != want.Digest() {
+				t.Errorf("%s: served is\n%s\nwant\n%s", what, s.served().Text(), want.Text())
 			}
 		}
 		show("a: 1", "b: 1")
 		is("the first table", "a: 1", "b: 1")
 		show("a: 1 2", "b: 1")
 		is("an endpoint more", "a: 1", "b: 1")
-		if !s.last.Waiting || s.last.Live {
-			t.Errorf("the read that waits is %+v", s.last)
+		if !s.last().Waiting || s.last().Live {
+			t.Errorf("the read that waits is %+v", s.last())
 		}
 		time.Sleep(20 * time.Second)
 		show("a: 1 2", "b: 1 2")
@@ -165,7 +194,7 @@ func TestLazyChangesWait(t *testing.T) {
 		is("an endpoint that is removed takes it along", "a: 1", "b: 1 2 3")
 		show("a: 1 2", "b: 1 2 3")
 		show("a: 1", "b: 1 2 3")
-		if s.last.Waiting {
+		if s.last().Waiting {
 			t.Error("nothing waits any more, and the read says otherwise")
 		}
 		time.Sleep(time.Hour)
@@ -187,8 +216,8 @@ func TestARestoredTableWaitsForNobody(t *testing.T) {
 	b.Restore(routes(t, "a: 1"), time.Time{})
 	want := routes(t, "a: 1 2")
 	b.Begin()(want, table.Read{})
-	if s.served != want {
-		t.Errorf("served is %s", s.served.Text())
+	if s.served() != want {
+		t.Errorf("served is %s", s.served().Text())
 	}
 }
 
@@ -218,15 +247,15 @@ func TestNoRemovedEndpointIsServed(t *testing.T) {
 				now = routes(t, lines...)
 				b.Begin()(now, table.Read{})
 				synctest.Wait()
-				if s.served.Digest() != now.Digest() && !budget.OnlyAddsEndpoints(s.served.Routes(), now.Routes()) {
-					t.Fatalf("the source has\n%s\nserved is\n%s", now.Text(), s.served.Text())
+				if s.served().Digest() != now.Digest() && !budget.OnlyAddsEndpoints(s.served().Routes(), now.Routes()) {
+					t.Fatalf("the source has\n%s\nserved is\n%s", now.Text(), s.served().Text())
 				}
 				time.Sleep(time.Duration(rng.IntN(5000)) * time.Millisecond)
 			}
 			time.Sleep(31 * time.Second)
 			synctest.Wait()
-			if s.served.Digest() != now.Digest() {
-				t.Errorf("after the limit the source has\n%s\nserved is\n%s", now.Text(), s.served.Text())
+			if s.served().Digest() != now.Digest() {
+				t.Errorf("after the limit the source has\n%s\nserved is\n%s", now.Text(), s.served().Text())
 			}
 		})
 	}

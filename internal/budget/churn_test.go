@@ -55,7 +55,7 @@ func TestChurn(t *testing.T) {
 						}
 						read()(routes(t, line), table.Read{})
 						synctest.Wait()
-						text := string(s.served.Text())
+						text := string(s.served().Text())
 						for e, at := range goneAt {
 							if !slices.Contains(list, e) && !strings.Contains(text, `"http://`+e+`"`) {
 								longest = max(longest, time.Since(at))
@@ -68,7 +68,7 @@ func TestChurn(t *testing.T) {
 				if len(goneAt) > 3 {
 					t.Errorf("%s: %d endpoints that are gone are still served", p.name, len(goneAt))
 				}
-				rate := float64(s.tables) / 10
+				rate := float64(s.count()) / 10
 				t.Logf("%s, with a budget: %v: %.1f tables a minute, an endpoint that is gone stays for %v at most", p.name, budgeted, rate, longest)
 				if budgeted && rate > p.most || !budgeted && rate < 19 {
 					t.Errorf("%s, with a budget: %v: %.1f tables a minute", p.name, budgeted, rate)

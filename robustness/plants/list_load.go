@@ -17,9 +17,9 @@ func ofLoad() []Plant {
 				},
 				{
 					File: "etagcache/serve.go",
-					Old:  "\t\tx.content(d.ranges)\n",
+					Old:  "\t\tx.observe(x.content(d.ranges))\n",
 					New: "\t\tif planted.On(\"stream-blocks-others\") {\n\t\t\tplanted.Only.Lock()\n\t\t\tplanted.Only.Unlock()\n\t\t}\n" +
-						"\t\tx.content(d.ranges)\n",
+						"\t\tx.observe(x.content(d.ranges))\n",
 				},
 			},
 		},
