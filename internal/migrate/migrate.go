@@ -89,7 +89,7 @@ func Make(in *Input, o Options) (*Overlay, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Overlay{Files: files, Warnings: warnings, NotCarried: m.notes}, nil
+	return &Overlay{Files: files, Warnings: warnings, NotCarried: m.notCarried()}, nil
 }
 
 // dnsLabel is a name that Kubernetes takes for a Service.

@@ -74,23 +74,8 @@ func (m *migration) oldReplicas() int32 {
 func (m *migration) lists(b *strings.Builder) {
 	b.WriteString("## Not carried over, or otherwise\n\n")
 	var rows [][2]string
-	for _, i := range m.arguments.ignored {
-		rows = append(rows, [2]string{"`-" + i.Name + "`", "means nothing to a route server: " + i.Why})
-	}
-	for _, n := range m.notes {
+	for _, n := range m.notCarried() {
 		rows = append(rows, [2]string{n.What, n.Why})
-	}
-	for _, o := range m.in.Others {
-		why := "it is not looked at. If it is for the old pods, make one for the new ones"
-		switch kind, _, _ := strings.Cut(o, " "); kind {
-		case "PodDisruptionBudget":
-			why = "the base has one"
-		case "HorizontalPodAutoscaler":
-			why = "`components/hpa` has one, which knows what replicas send"
-		case "ServiceMonitor", "PodMonitor", "PrometheusRule":
-			why = "`components/metrics` has its own. The series of the old server have the same names here"
-		}
-		rows = append(rows, [2]string{o, why})
 	}
 	if len(rows) == 0 {
 		b.WriteString("Nothing.\n\n")
@@ -117,4 +102,26 @@ func (m *migration) lists(b *strings.Builder) {
 		b.WriteString("- " + r + "\n")
 	}
 	b.WriteString("\nTake that away when nothing else uses the account: proxies that read the cluster, such as those in fallback, do.\n")
+}
+
+// notCarried are the flags without effect, what was noted on the way, and the objects that are not looked at.
+func (m *migration) notCarried() []Note {
+	var all []Note
+	for _, i := range m.arguments.ignored {
+		all = append(all, Note{"`-" + i.Name + "`", "means nothing to a route server: " + i.Why})
+	}
+	all = append(all, m.notes...)
+	for _, o := range m.in.Others {
+		why := "it is not looked at. If it is for the old pods, make one for the new ones"
+		switch kind, _, _ := strings.Cut(o, " "); kind {
+		case "PodDisruptionBudget":
+			why = "the base has one"
+		case "HorizontalPodAutoscaler":
+			why = "`components/hpa` has one, which knows what replicas send"
+		case "ServiceMonitor", "PodMonitor", "PrometheusRule":
+			why = "`components/metrics` has its own. The series of the old server have the same names here"
+		}
+		all = append(all, Note{o, why})
+	}
+	return all
 }

@@ -65,6 +65,9 @@ func TestGoldenOverlayOfAPlatform(t *testing.T) {
 			t.Errorf("%s is not that of %s (-update rewrites it):\n%s", e.Name(), dir, got)
 		}
 	}
+	if got, want := strings.Count(string(made.Files["NOTES.md"]), "\n| ")-1, len(made.NotCarried); got != want || want < 8 {
+		t.Errorf("the notes have %d rows, and %d things are not carried over", got, want)
+	}
 	var warned []string
 	for _, w := range made.Warnings {
 		warned = append(warned, w.Flag)
