@@ -92,6 +92,7 @@ func TestManifests(t *testing.T) {
 	t.Run("PodsKeepToTheStrictestStandard", m.testPodSecurity)
 	t.Run("ModeAloneChangesNoPod", m.testModes)
 	t.Run("SidecarGoesAsItCame", m.testSidecarGoes)
+	t.Run("MigratedStandsBesideTheOldOne", m.testMigrated)
 }
 
 // testStrictness: what passes below could have been refused.

@@ -22,7 +22,7 @@ func (a Able) Missing(m Mode) string {
 // Decision is which mode is in force, and why it is not another.
 type Decision struct {
 	Mode  Mode // in force
-	Asked Mode // what the setting means for this pod
+	Asked Mode // what the setting means for this data plane
 	// Refused says why Asked is not in force, with the way out. Empty if it is.
 	Refused string
 }
@@ -33,7 +33,7 @@ type Decision struct {
 // because a fleet that goes back to reading the cluster for the time of the gate would be the stampede. After that the
 // setting is looked at by each call of Decide, so that a switch that is refused happens as soon as nothing is in its way.
 type Decider struct {
-	pod  string
+	name string // of the member
 	gate GateConfig
 	able Able
 
@@ -41,10 +41,10 @@ type Decider struct {
 	mode    Mode // in force
 }
 
-// NewDecider makes a decider for a pod that starts with a setting. The error says what the mode needs and is not
+// NewDecider makes a decider for a data plane, by the name of its [Member], that starts with a setting. The error says what the mode needs and is not
 // configured.
-func NewDecider(pod string, gate GateConfig, able Able, start Setting) (*Decider, error) {
-	d := &Decider{pod: pod, gate: gate, able: able, setting: start, mode: start.For(pod)}
+func NewDecider(name string, gate GateConfig, able Able, start Setting) (*Decider, error) {
+	d := &Decider{name: name, gate: gate, able: able, setting: start, mode: start.For(name)}
 	if missing := able.Missing(d.mode); missing != "" {
 		return nil, fmt.Errorf("--mode %s: %s", start, missing)
 	}
@@ -59,7 +59,7 @@ func (d *Decider) Setting() Setting { return d.setting }
 
 // Decide says which mode is in force from now on, given what the comparisons have come to.
 func (d *Decider) Decide(e Evidence) Decision {
-	asked := d.setting.For(d.pod)
+	asked := d.setting.For(d.name)
 	refused := d.refuse(asked, e)
 	if refused == "" {
 		d.mode = asked

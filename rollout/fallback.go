@@ -45,7 +45,8 @@ func ParseFallbackPolicy(s string) (FallbackPolicy, error) {
 // FallbackConfig is when a data plane falls back. The zero value of a time means its default.
 type FallbackConfig struct {
 	Policy FallbackPolicy
-	// Pod is the name that the slot follows from.
+	// Pod is the name that the slot follows from: that of the pod, also where a share goes by nodes, so that two pods of one node
+	// do not start in the same moment. A slot need not outlive its pod.
 	Pod string
 	// After is how long no route server may have answered.
 	After time.Duration

@@ -110,13 +110,14 @@ func (s Setting) String() string {
 // MarshalText gives a form that [ParseSetting] takes.
 func (s Setting) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// For gives the mode of one pod. With a share of the fleet in Exec, a pod that is in stays in for every larger share.
-func (s Setting) For(pod string) Mode {
+// For gives the mode of one data plane, by the name of its [Member]. With a share of the fleet in Exec, a name that is in stays in for
+// every larger share.
+func (s Setting) For(name string) Mode {
 	if s.Mode != Exec {
 		return s.Mode
 	}
-	// The place of the pod on a line of 100 percents, rounded down, so that 0 % is nobody and 100 % is everybody.
-	percent, _ := bits.Mul64(place(forShare, pod), 100)
+	// The place of the name on a line of 100 percents, rounded down, so that 0 % is nobody and 100 % is everybody.
+	percent, _ := bits.Mul64(place(forShare, name), 100)
 	if percent < uint64(max(s.Percent, 0)) {
 		return Exec
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -72,14 +71,11 @@ func parse(args []string, env config.Env) (*flags, []config.Warning, error) {
 	p.Log(&f.log)
 	p.CompileFrom(&c.Compile, &f.source, &f.log)
 	_, warnings, err := p.Parse(args, env)
-	warnings = slices.DeleteFunc(warnings, func(w config.Warning) bool {
-		return w.Flag == "--"+urlFlag && strings.HasPrefix(w.Text, "given more than once") // each of them counts
-	})
 	if err != nil && !errors.Is(err, config.ErrChecked) {
 		return nil, warnings, err
 	}
 	c.Interval, c.MaxBackoff = poll.Interval, poll.MaxBackoff
-	more, wrong := f.check()
+	more, wrong := f.check(p)
 	warnings = append(warnings, more...)
 	if wrong != nil {
 		return nil, warnings, wrong
@@ -88,12 +84,16 @@ func parse(args []string, env config.Env) (*flags, []config.Warning, error) {
 }
 
 // check looks at what flags mean together.
-func (f *flags) check() (warnings []config.Warning, err error) {
+func (f *flags) check(p *config.Parser) (warnings []config.Warning, err error) {
 	c := &f.sidecar
 	if c.Pod == "" {
 		if c.Pod, err = os.Hostname(); err != nil {
 			return nil, fmt.Errorf("--pod-name is not set, and the name of the host is not known: %w", err)
 		}
+		p.Derive("pod-name", c.Pod, "name of the host")
+	}
+	if _, err := c.ShareBy.Member(c.Node, c.Pod); err != nil {
+		return nil, fmt.Errorf("--share-by %s: %w: set --node-name, such as from spec.nodeName of the downward API", c.ShareBy, err)
 	}
 	if len(f.source.Manifests) == 0 && !f.source.Kubernetes && len(c.Fetch.URLs) == 0 {
 		return nil, errors.New("no source for a table: set --routesrv-url to fetch one, -kubernetes or --manifests to compute " +
@@ -116,11 +116,15 @@ func (f *flags) modeFlags(p *config.Parser) {
 	p.Flag(groupMode, "mode-file", text("PATH", &c.ModeFile, ""), "File with the mode, such as a key of a mounted ConfigMap. "+
 		"It is read every second, and at once on SIGHUP. A mode in the file overrides --mode; any other content changes "+
 		"nothing.")
-	p.Flag(groupMode, "pod-name", text("NAME", &c.Pod, ""), "Name that decides the place of this data plane in the fleet: "+
-		"whether it belongs to the share of Exec:25%, and when it may fall back. Empty means the host name. "+
+	p.Flag(groupMode, "pod-name", text("NAME", &c.Pod, ""), "Name of the pod. It decides when this data plane may fall back and, "+
+		"where --share-by says so, whether it belongs to the share of Exec:25%. Empty means the host name. "+
 		"With the next two flags it also names this client in /clients of the route servers.")
 	p.Flag(groupMode, "pod-namespace", text("NAME", &c.PodNamespace, ""), "Namespace of the pod.")
 	p.Flag(groupMode, "node-name", text("NAME", &c.Node, ""), "Node of the pod.")
+	p.Flag(groupMode, "share-by", parsed("NAME", &c.ShareBy, rollout.ShareByAuto.String(), rollout.ParseShareBy), "Name that decides "+
+		"whether this data plane belongs to the share of Exec:25%: node (--node-name: the share survives a rollout, which renames "+
+		"the pods of a Deployment), pod (--pod-name: for a StatefulSet, whose pods keep their names but not their nodes), or auto (node if "+
+		"--node-name is set, else pod).")
 }
 
 func (f *flags) gateFlags(p *config.Parser) {
@@ -152,7 +156,7 @@ const urlFlag = "routesrv-url"
 
 func (f *flags) fetchFlags(p *config.Parser) {
 	c := &f.sidecar.Fetch
-	p.Flag(groupFetch, urlFlag, &value{kind: "URL", set: func(s string) error {
+	p.Flag(groupFetch, urlFlag, &value{kind: "URL", repeat: true, set: func(s string) error {
 		for u := range strings.SplitSeq(s, ",") {
 			if u = strings.TrimSpace(u); u != "" {
 				c.URLs = append(c.URLs, u)
@@ -211,6 +215,7 @@ func (f *flags) serveFlags(p *config.Parser) {
 type value struct {
 	kind, def string
 	set       func(string) error
+	repeat    bool
 }
 
 // Set, String and Type make it a pflag.Value.
@@ -218,18 +223,21 @@ func (v *value) Set(s string) error { return v.set(s) }
 func (v *value) String() string     { return v.def }
 func (v *value) Type() string       { return v.kind }
 
+// IsRepeated says whether each value counts and not the last alone.
+func (v *value) IsRepeated() bool { return v.repeat }
+
 func text(kind string, dst *string, def string) *value {
 	*dst = def
-	return &value{kind, def, func(s string) error { *dst = s; return nil }}
+	return &value{kind: kind, def: def, set: func(s string) error { *dst = s; return nil }}
 }
 
 func parsed[T any](kind string, dst *T, shown string, parse func(string) (T, error)) *value {
-	return &value{kind, shown, func(s string) (err error) { *dst, err = parse(s); return err }}
+	return &value{kind: kind, def: shown, set: func(s string) (err error) { *dst, err = parse(s); return err }}
 }
 
 func duration(dst *time.Duration, def, least time.Duration) *value {
 	*dst = def
-	return &value{"duration", short(def), func(s string) error {
+	return &value{kind: "duration", def: short(def), set: func(s string) error {
 		d, err := time.ParseDuration(s)
 		if err != nil || d < least || d > 30*24*time.Hour {
 			return fmt.Errorf("%q: want a time with its unit, such as 45s, from %s to 720h", s, short(least))
@@ -253,7 +261,7 @@ func short(d time.Duration) string {
 
 func number(dst *int, def int) *value {
 	*dst = def
-	return &value{"int", strconv.Itoa(def), func(s string) error {
+	return &value{kind: "int", def: strconv.Itoa(def), set: func(s string) error {
 		n, err := strconv.Atoi(s)
 		if err != nil || n < 0 {
 			return fmt.Errorf("%q: want a whole number, at least 0", s)
@@ -265,7 +273,7 @@ func number(dst *int, def int) *value {
 
 func size(dst *int64, def int64) *value {
 	*dst = def
-	return &value{"int", strconv.FormatInt(def, 10), func(s string) error {
+	return &value{kind: "int", def: strconv.FormatInt(def, 10), set: func(s string) error {
 		n, err := strconv.ParseInt(s, 10, 64)
 		if err != nil || n < 0 {
 			return fmt.Errorf("%q: want a number of bytes", s)
@@ -277,7 +285,7 @@ func size(dst *int64, def int64) *value {
 
 func address(dst *string, def string) *value {
 	*dst = def
-	return &value{"HOST:PORT", def, func(s string) error {
+	return &value{kind: "HOST:PORT", def: def, set: func(s string) error {
 		if _, port, err := net.SplitHostPort(s); s != "" && (err != nil || port == "") {
 			return fmt.Errorf("%q: want HOST:PORT", s)
 		}

@@ -48,10 +48,20 @@ func TestExitStatusesAndMessages(t *testing.T) {
 			name: "settings are checked and nothing is started", out: `^configuration is valid\n$`, stderr: `--lkg-file`,
 			args: []string{"--check-config", "-kubernetes", "-kubernetes-in-cluster", "--routesrv-url=http://routesrv"},
 		},
+		{
+			name: "settings in effect", args: []string{"--check-config=yaml", "--routesrv-url=http://a", "--routesrv-url=http://b", "--lkg-file=/l"},
+			out: `(?s)  routesrv-url:\n +value:\n +- http://a\n +- http://b\n +from: command line\n.*  pod-name:\n +value: \S+\n +from: name of the host\n|` +
+				`(?s)  pod-name:\n +value: \S+\n +from: name of the host\n.*  routesrv-url:\n +value:\n +- http://a\n +- http://b\n +from: command line\n`,
+		},
 		{name: "a check looks at all flags together", args: []string{"--check-config"}, status: 2, stderr: `--routesrv-url.*-kubernetes`},
 		{name: "help", args: []string{"--help"}, out: `(?s)Mode\n.*--mode MODE.*Exec:25%.*Gate\n.*Fallback\n.*Route servers\n.*Listeners\n`},
 		{name: "nothing to do", status: 2, stderr: `--routesrv-url.*-kubernetes`},
 		{name: "no such mode", args: []string{"--mode", "Maybe"}, status: 2, stderr: `--mode.*"Maybe": want False, Pre, Exec`},
+		{name: "no such name of a share", args: []string{"--share-by", "zone"}, status: 2, stderr: `--share-by: .*"zone": want auto, node or pod`},
+		{
+			name: "a share by nodes without a node", args: []string{"--share-by=node", "--routesrv-url=http://a"}, status: 2,
+			stderr: `--share-by node: the name of the node is not known: set --node-name`,
+		},
 		{name: "no such gate", args: []string{"--gate", "on"}, status: 2, stderr: `off, report or enforce`},
 		{name: "no such fallback", args: []string{"--fallback", "yes"}, status: 2, stderr: `never, boot or always`},
 		{name: "too short", args: []string{"--fallback-after", "1ms"}, status: 2, stderr: `from 1s to 720h`},
@@ -103,7 +113,7 @@ func TestFlagsReachTheSidecar(t *testing.T) {
 		"--mode=exec:25%", "--routesrv-url", "http://a", "--routesrv-url=http://b,http://c", "--gate=enforce",
 		"--gate-clean-for=1m", "--gate-min-comparisons=7", "--fallback=always", "--fallback-after=2m", "--fallback-lkg-age=3h",
 		"--fallback-window=4m", "--fetch-interval=5s", "--fetch-timeout=6s", "--transport=stream", "--full-fetch-interval=2h", "--max-table-bytes=1000", "--zone=z", "--lkg-file=/l",
-		"--routes-file=/r", "--pod-name=p", "--support-listener=", "-kubernetes", "-source-poll-timeout=9000",
+		"--routes-file=/r", "--pod-name=p", "--node-name=n", "--share-by=pod", "--support-listener=", "-kubernetes", "-source-poll-timeout=9000",
 		"-enable-kubernetes-endpointslices", "--guard-max-loss=0.25",
 	}, config.Env{})
 	if err != nil {
@@ -130,7 +140,7 @@ func TestFlagsReachTheSidecar(t *testing.T) {
 		c.Fetch.LKGPath != "/l" || c.Fetch.Follow != dataplane.Stream || c.Fetch.FullEvery != 2*time.Hour || c.Fetch.RoutesFile != "/r" {
 		t.Errorf("fetch %+v", c.Fetch)
 	}
-	if c.Pod != "p" || c.SupportAddress != "" || c.Address != "127.0.0.1:9005" || c.Interval != 9*time.Second ||
+	if c.Pod != "p" || c.Node != "n" || c.ShareBy != rollout.ShareByPod || c.SupportAddress != "" || c.Address != "127.0.0.1:9005" || c.Interval != 9*time.Second ||
 		!c.Compile.EndpointSlices || c.Guard.MaxLoss != 0.25 || !f.source.Kubernetes {
 		t.Errorf("%+v", c)
 	}

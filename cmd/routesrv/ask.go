@@ -19,6 +19,7 @@ func asking() cli.Program {
 		{"diff", "Compares two tables.", diffFlags()},
 		{"explain", "Says what became of an Ingress, a RouteGroup, a route or a host.", explainFlags()},
 		{"match", "Finds the route of a request.", matchFlags()},
+		{"migrate", "Writes an overlay for a Deployment of Skipper's route server.", migrateFlags()},
 		{"webhook", "Answers API servers before they store an Ingress or a RouteGroup.", nil},
 	} {
 		o := cli.OtherCommand{Name: c.name, Summary: c.summary}

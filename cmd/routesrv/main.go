@@ -9,6 +9,8 @@
 //	                                 explain what happened to an object
 //	routesrv status|clients|problems|held|accept [flags] URL...
 //	                                 ask running route servers
+//	routesrv migrate [flags] FILE|deploy/NAME
+//	                                 write an overlay for a Deployment of Skipper's route server
 //	routesrv completion SHELL        print the completion script of a shell
 //	routesrv webhook [flags]         check an Ingress or a RouteGroup before the API server stores it
 //	routesrv version                 print the version
@@ -52,6 +54,8 @@ func run(ctx context.Context, args, environ []string, std setup.Stdio) int {
 			return runExplain(ctx, args[1:], env, std)
 		case "match":
 			return runMatch(ctx, args[1:], env, std)
+		case "migrate":
+			return runMigrate(ctx, args[1:], env, std)
 		case "webhook":
 			return runWebhook(ctx, args[1:], env, std)
 		case "version":

@@ -66,6 +66,10 @@ func TestExitStatusesAndMessages(t *testing.T) {
 		},
 		{name: "the name of the program before a subcommand", args: []string{"routesrv", "version"}, out: `^routesrv `},
 		{name: "the name of the program twice", args: []string{"routesrv", "routesrv"}, status: 2, stdrr: `routesrv`},
+		{
+			name: "settings in effect", args: []string{"--check-config=yaml", "-kubernetes", "-normalize-host"}, stdrr: `normalize-host`,
+			out: `(?s)^settings:\n.*  kubernetes:\n    value: true\n    from: command line\n.*\nignored:\n  normalize-host:\n    from: command line\n    why: .*$`,
+		},
 		{name: "a comparison is checked", args: []string{"diff", "--check-config", "nowhere", "nothing"}, out: `is valid`},
 		{
 			name: "a comparison that makes no sense", args: []string{"diff", "--check-config", "--watch", "--output=html", "a", "b"},

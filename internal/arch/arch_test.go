@@ -102,10 +102,12 @@ var allowed = map[string][]string{
 	"internal/forward": {},
 	"internal/plugin":  {"internal/cli", "internal/forward"},
 
+	"internal/migrate": {"internal/config"},
+
 	// binaries
 	"cmd/dataplane-client": {"internal/config", "dataplane", "rollout", "internal/setup", "internal/sidecar"},
 	"cmd/kubectl-routesrv": {"internal/cli", "internal/plugin", "internal/version"},
-	"cmd/routesrv":         {"compile", "internal/admission", "internal/cli", "internal/config", "internal/events", "dataplane", "eskip", "explain", "fleet", "kube", "match", "match/report", "internal/httpserve", "internal/peers", "poller", "internal/server", "internal/setup", "shadowdiff", "shadowdiff/page", "internal/source/tables", "internal/tracing", "table"},
+	"cmd/routesrv":         {"compile", "internal/admission", "internal/cli", "internal/config", "internal/events", "dataplane", "eskip", "explain", "fleet", "internal/forward", "internal/migrate", "kube", "match", "match/report", "internal/httpserve", "internal/peers", "poller", "internal/server", "internal/setup", "shadowdiff", "shadowdiff/page", "internal/source/tables", "internal/tracing", "table"},
 
 	// aside: only tests use these
 	"internal/browser":      {},
@@ -160,7 +162,7 @@ var rows = []struct {
 	}},
 	{"parts", []string{"internal/relay", "internal/httpserve", "internal/config", "internal/events", "internal/peers", "internal/tracing", "internal/proxymetrics", "shadowdiff/page", "match/report", "internal/forward"}},
 	{"pages", []string{"internal/httpserve/guardpage", "internal/console", "internal/cli"}},
-	{"assembly", []string{"internal/setup", "internal/admission", "internal/server", "internal/sidecar", "internal/plugin"}},
+	{"assembly", []string{"internal/setup", "internal/admission", "internal/server", "internal/sidecar", "internal/plugin", "internal/migrate"}},
 	{"binaries", []string{"cmd/routesrv", "cmd/dataplane-client", "cmd/kubectl-routesrv"}},
 }
 
@@ -278,7 +280,7 @@ var only = map[string][]string{
 
 // pure packages do no I/O, have no clock and log nothing.
 var pure = []string{
-	"eskip", "kube", "table", "guard", "internal/proxysafe", "internal/routeid", "internal/wire", "internal/catalogue", "compile", "rollout", "shadowdiff", "match", "explain", "internal/source/cluster/internal/decode",
+	"eskip", "kube", "table", "guard", "internal/proxysafe", "internal/routeid", "internal/wire", "internal/catalogue", "compile", "rollout", "shadowdiff", "match", "explain", "internal/source/cluster/internal/decode", "internal/migrate",
 }
 
 // impure are imports that a pure package does not have. net/http is for the template context of eskip, log/slog and os

@@ -25,5 +25,6 @@ func (p *Parser) Events(c *RouteServer) {
 			return
 		}
 		c.Events = false
+		p.Derive("events", "false", "no API to write to")
 	})
 }

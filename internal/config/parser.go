@@ -34,12 +34,15 @@ type Parser struct {
 
 	configFile    string
 	help, version bool
-	checkOnly     bool
+	checkOnly     checkFlag
 
 	// Filled by Parse.
 	environ  []string
-	where    map[string]string // where the setting of a flag in effect was made; absent if it was not set
-	last     map[string]string // the last value of a setting in effect
+	where    map[string]string   // where the setting of a flag in effect was made; absent if it was not set
+	last     map[string]string   // the last value of a setting in effect
+	values   map[string][]string // all values of a setting in effect
+	origins  map[string]origin
+	derived  map[string]Setting // what another flag decides; only Values and From
 	warnings []Warning
 	errs     []error
 }
@@ -58,7 +61,7 @@ func NewParser(cmd Command) *Parser {
 	p := &Parser{
 		cmd: cmd, set: pflag.NewFlagSet(cmd.Name, pflag.ContinueOnError),
 		byName: make(map[string]*option), unsupported: make(map[string]unsupportedFlag), where: make(map[string]string),
-		last: make(map[string]string),
+		last: make(map[string]string), values: make(map[string][]string), origins: make(map[string]origin), derived: make(map[string]Setting),
 	}
 	if cmd.Skipper {
 		p.unsupported = unsupportedFlags()
@@ -67,8 +70,10 @@ func NewParser(cmd Command) *Parser {
 	g.skipper("config-file", text(&p.configFile, ""), "YAML file with settings. Keys are the names of flags without dashes. "+
 		"Values are texts, numbers, true or false, and lists for flags that may be repeated or take a list with commas. The "+
 		"command line and the environment override the file.")
-	g.own("check-config", boolean(&p.checkOnly, false), "Check the settings from all places and exit: with status 0 if they "+
-		"are valid, else with status 2 and a list of all faults. Only the file of -config-file is read, and nothing is started.")
+	g.own("check-config", p.checkOnly.flag(), "Check the settings from all places and exit: with status 0 if they "+
+		"are valid, else with status 2 and a list of all faults. Only the file of -config-file is read, and nothing is started. "+
+		"--check-config=yaml also prints each setting in effect and its origin: the command line, the environment, a line of the file, "+
+		"or the default. It omits passwords in URLs and the values of flags that have no effect here.")
 	g.skipper("help", boolean(&p.help, false), "Print this help; -h is the short form.")
 	g.skipper("version", boolean(&p.version, false), "Print the version.")
 	return p
@@ -167,8 +172,8 @@ type setting struct {
 }
 
 // Parse reads the arguments, without the name of the program, and env into the values of the flags. It returns the
-// positional arguments. Warnings and errors are those of [ParseRouteServer]; with [ErrChecked] the arguments are returned
-// as well, for a command that has checks of its own.
+// positional arguments. Warnings and errors are those of [ParseRouteServer]; with [ErrChecked], which is a [*Checked], the arguments
+// are returned as well, for a command that has checks of its own.
 func (p *Parser) Parse(args []string, env Env) ([]string, []Warning, error) {
 	given, positional := p.arguments(args)
 	switch {
@@ -198,10 +203,10 @@ func (p *Parser) Parse(args []string, env Env) ([]string, []Warning, error) {
 			check()
 		}
 	}
-	if err := errors.Join(p.errs...); err != nil || !p.checkOnly {
+	if err := errors.Join(p.errs...); err != nil || !p.checkOnly.on {
 		return positional, p.warnings, err
 	}
-	return positional, p.warnings, ErrChecked
+	return positional, p.warnings, &Checked{p}
 }
 
 // asked reports whether the last setting of a switch is on.
@@ -228,6 +233,8 @@ func (p *Parser) apply(settings []setting) {
 		before, again := p.last[s.name]
 		p.last[s.name] = s.value
 		p.where[s.name] = s.where
+		p.values[s.name] = append(p.values[s.name], s.value)
+		p.origins[s.name] = s.origin
 		o, ok := p.byName[s.name]
 		if !ok {
 			p.accept(s, again)

@@ -49,6 +49,9 @@ func (p *Parser) checkPeers(c *RouteServer) {
 			c.Peers[i] = u
 		}
 	}
+	if len(c.Peers) > 0 {
+		p.Derive("peers", strings.Join(c.Peers, ","), p.from("peers"))
+	}
 }
 
 // peersURL makes a URL of HOST:PORT or a URL.

@@ -80,21 +80,26 @@ func (p *Parser) CompileFrom(o *compile.Options, s *Source, l *Log) {
 // ParseRouteServer reads the configuration of the route server from its arguments, without the name of the program, and
 // from env. The warnings are to be logged, also if there is an error.
 //
-// The error is [ErrHelp] after the help was printed to env.Output, [ErrVersion] if the version is asked for, [ErrChecked] if
+// The error is [ErrHelp] after the help was printed to env.Output, [ErrVersion] if the version is asked for, a [*Checked], which is [ErrChecked], if
 // nothing is wrong and no more is asked for, and else joins an [*Error] for each thing that is wrong.
 func ParseRouteServer(args []string, env Env) (*RouteServer, []Warning, error) {
 	var c RouteServer
-	p := NewRouteServer(serverCommand(), &c)
+	_, warnings, err := routeServerParser(&c).Parse(args, env)
+	if err != nil {
+		return nil, warnings, err
+	}
+	return &c, warnings, nil
+}
+
+// routeServerParser is the parser of the route server itself.
+func routeServerParser(c *RouteServer) *Parser {
+	p := NewRouteServer(serverCommand(), c)
 	p.check(func() {
 		if len(c.Upstream.URLs) == 0 {
 			p.requireSource(&c.Source)
 		}
 	})
-	_, warnings, err := p.Parse(args, env)
-	if err != nil {
-		return nil, warnings, err
-	}
-	return &c, warnings, nil
+	return p
 }
 
 // ParseCompile is ParseRouteServer for the command that prints a table. Its positional arguments are manifests, like those

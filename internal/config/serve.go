@@ -116,9 +116,11 @@ func (p *Parser) Profile(enable *bool) {
 func (p *Parser) checkListen(c *Listen, s *Source) {
 	if len(s.Manifests) > 0 && !p.isSet("address") {
 		c.Address = LoopbackAddress
+		p.Derive("address", c.Address, "--manifests")
 	}
 	if len(s.Manifests) > 0 && !p.isSet("support-listener") {
 		c.SupportAddress = LoopbackSupportAddress
+		p.Derive("support-listener", c.SupportAddress, "--manifests")
 	}
 	if c.SupportAddress == "" {
 		p.warn("support-listener", "is empty: there are no metrics and no status")
@@ -150,6 +152,7 @@ func (p *Parser) checkTLS(c *TLS) {
 	asked := "enable-tls"
 	if c.MTLS {
 		asked, c.Enable = "enable-mtls", true
+		p.Derive("enable-tls", "true", "-enable-mtls")
 	}
 	for _, files := range []struct {
 		flag  string

@@ -196,5 +196,6 @@ func (p *Parser) Poll(c *Poll) {
 			p.warn("poll-max-backoff", "%s is shorter than -source-poll-timeout, which is used instead", c.MaxBackoff)
 		}
 		c.MaxBackoff = c.Interval
+		p.Derive("poll-max-backoff", short(c.Interval), "-source-poll-timeout")
 	})
 }

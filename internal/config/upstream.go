@@ -97,6 +97,7 @@ func (p *Parser) checkUpstream(c *RouteServer) {
 	}
 	if !p.isSet("guard-max-loss") {
 		c.Guard.MaxLoss = 0 // package relay knows its own default
+		p.Derive("guard-max-loss", "1", "--upstream")
 	}
 	for _, o := range p.flags {
 		ofObjects := o.group == GroupSource && o.name != "kubernetes" && o.name != "manifests"

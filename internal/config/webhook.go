@@ -31,9 +31,11 @@ func ParseWebhook(args []string, env Env) (*RouteServer, []Warning, error) {
 			p.failf("tls-cert", "API servers talk to webhooks by TLS only: set -tls-cert and -tls-key")
 		} else {
 			c.TLS.Enable = true
+			p.Derive("enable-tls", "true", "routesrv webhook")
 		}
 		if !p.isSet("address") {
 			c.Listen.Address = DefaultWebhookAddress
+			p.Derive("address", DefaultWebhookAddress, "routesrv webhook")
 		}
 		if len(c.Upstream.URLs) > 0 {
 			p.failf("upstream", "a webhook reads the objects itself: set -kubernetes instead")

@@ -3,6 +3,8 @@
 //
 // A [Kubeconfig] names the clusters by their contexts, [Kubeconfig.Open] makes the client of one, and [Cluster.Pods] lists pods by their labels.
 //
+// [Cluster.Object] reads single objects.
+//
 // # Rights
 //
 // A user needs the verb list on pods, and get and create on pods/portforward: get for WebSockets, create for SPDY, which is tried

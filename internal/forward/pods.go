@@ -117,9 +117,9 @@ func (c *Cluster) get(ctx context.Context, u *url.URL) ([]byte, error) {
 	case resp.StatusCode != http.StatusOK:
 		var status metav1.Status
 		if json.Unmarshal(body, &status) == nil && status.Message != "" {
-			return nil, fmt.Errorf("%s: %s", resp.Status, clip(status.Message))
+			return nil, &statusError{resp.StatusCode, resp.Status + ": " + clip(status.Message)}
 		}
-		return nil, fmt.Errorf("%s: %s", resp.Status, clip(string(body)))
+		return nil, &statusError{resp.StatusCode, resp.Status + ": " + clip(string(body))}
 	}
 	return body, nil
 }

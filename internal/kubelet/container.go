@@ -78,6 +78,9 @@ func (p *Pod) start(ctx, running context.Context, spec *corev1.Container) (*cont
 	if settings.Env, err = p.environment(ctx, spec, file.Config.Env); err != nil {
 		return fail(err)
 	}
+	for i, a := range settings.Args {
+		settings.Args[i] = expand(a, settings.Env)
+	}
 	if settings.Mounts, err = p.mounts(spec); err != nil {
 		return fail(err)
 	}
@@ -166,11 +169,8 @@ func (p *Pod) environment(ctx context.Context, spec *corev1.Container, ofImage [
 	for _, e := range spec.Env {
 		value := e.Value
 		if e.ValueFrom != nil {
-			if err := only("variable "+e.Name, *e.ValueFrom, "FieldRef"); err != nil {
-				return nil, err
-			}
 			var err error
-			if value, err = p.field(e.ValueFrom.FieldRef.FieldPath); err != nil {
+			if value, err = p.valueFrom(ctx, e.ValueFrom); err != nil {
 				return nil, fmt.Errorf("variable %s: %w", e.Name, err)
 			}
 		}
@@ -181,6 +181,53 @@ func (p *Pod) environment(ctx context.Context, spec *corev1.Container, ofImage [
 		list = append(list, name+"="+all[name])
 	}
 	return list, nil
+}
+
+// valueFrom is a value that the manifest does not have.
+func (p *Pod) valueFrom(ctx context.Context, from *corev1.EnvVarSource) (string, error) {
+	if err := only("it", *from, "FieldRef", "SecretKeyRef"); err != nil {
+		return "", err
+	}
+	if from.FieldRef != nil {
+		return p.field(from.FieldRef.FieldPath)
+	}
+	secret, err := p.cfg.Client.CoreV1().Secrets(p.cfg.Pod.Namespace).Get(ctx, from.SecretKeyRef.Name, metav1.GetOptions{})
+	if err != nil {
+		return "", err
+	}
+	value, ok := secret.Data[from.SecretKeyRef.Key]
+	if !ok {
+		return "", fmt.Errorf("secret %s has no key %s", secret.Name, from.SecretKeyRef.Key)
+	}
+	return string(value), nil
+}
+
+// expand replaces $(NAME) in an argument by the variable, and $$ by $. What is no variable stays.
+func expand(s string, env []string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		end := 0
+		if strings.HasPrefix(s[i:], "$(") {
+			end = strings.IndexByte(s[i:], ')')
+		}
+		switch {
+		case strings.HasPrefix(s[i:], "$$"):
+			b.WriteByte('$')
+			i++
+		case end > 0:
+			value := s[i : i+end+1]
+			for _, e := range env {
+				if name, v, _ := strings.Cut(e, "="); name == s[i+2:i+end] {
+					value = v
+				}
+			}
+			b.WriteString(value)
+			i += end
+		default:
+			b.WriteByte(s[i])
+		}
+	}
+	return b.String()
 }
 
 // field is a value of the downward API.

@@ -94,10 +94,11 @@ spec:
   - name: main
     image: worker:1
     command: [/bin/worker]
-    args: ["0.0.0.0:9000", "--flag=a b"]
+    args: ["0.0.0.0:9000", "--flag=a b", "$(POD) $$(POD) $(NOBODY) $(SECRET) $("]
     env:
     - {name: PLAIN, value: "text"}
     - {name: POD, valueFrom: {fieldRef: {apiVersion: v1, fieldPath: metadata.name}}}
+    - {name: SECRET, valueFrom: {secretKeyRef: {name: token, key: a}}}
     ports: [{name: http, containerPort: 9000}]
     readinessProbe: {httpGet: {path: /health, port: http, scheme: HTTP}, periodSeconds: 1, timeoutSeconds: 1, successThreshold: 1, failureThreshold: 1}
     volumeMounts:
@@ -107,6 +108,7 @@ spec:
   volumes:
   - {name: settings, configMap: {name: settings, defaultMode: 420}}
   - {name: data, emptyDir: {}}
+  - {name: none, configMap: {name: none, optional: true, defaultMode: 420}}
 `
 
 // settings is the ConfigMap that the pod mounts.
@@ -136,7 +138,8 @@ func configOf(t *testing.T, replace ...string) kubelet.Config {
 	if err := yaml.UnmarshalStrict([]byte(text), pod); err != nil {
 		t.Fatal(err)
 	}
-	client := fake.NewClientset(settings(map[string]string{"a": "1", "b": "2"}), backend)
+	token := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "token", Namespace: "shop"}, Data: map[string][]byte{"a": []byte("s3cret")}}
+	client := fake.NewClientset(settings(map[string]string{"a": "1", "b": "2"}), backend, token)
 	client.PrependReactor("create", "serviceaccounts", func(a clienttesting.Action) (bool, apiruntime.Object, error) {
 		create, ok := a.(clienttesting.CreateActionImpl)
 		if !ok || a.GetSubresource() != "token" || create.Name != "web" {
@@ -214,7 +217,7 @@ func TestContainersGetWhatTheManifestSays(t *testing.T) {
 		return r
 	}
 	main := report(9000)
-	if want := []string{"/bin/worker", "0.0.0.0:9000", "--flag=a b"}; !slices.Equal(main.Args, want) {
+	if want := []string{"/bin/worker", "0.0.0.0:9000", "--flag=a b", "web-1 $(POD) $(NOBODY) s3cret $("}; !slices.Equal(main.Args, want) {
 		t.Errorf("arguments %q, want %q", main.Args, want)
 	}
 	if main.UID != 1000 || main.GID != 1001 || main.Host != "web-1" {
@@ -404,7 +407,8 @@ func TestWhatIsNotImitatedIsRefused(t *testing.T) {
 		{"port: http, scheme: HTTP", "port: http, scheme: HTTP, host: elsewhere", "Host"},
 		{"    restartPolicy: Always\n", "", "init containers that end"},
 		{"worker:1", "other:1", "no image"},
-		{"--flag=a b", "--flag=$(PLAIN)", "variables are not imitated"},
+		{"value: \"text\"", "valueFrom: {secretKeyRef: {name: nothing, key: a}}", "not found"},
+		{"value: \"text\"", "value: $(POD)", "variables in it are not imitated"},
 		{"allowPrivilegeEscalation: false", "allowPrivilegeEscalation: true", "without any rights"},
 		{"{drop: [ALL]}", "{drop: [ALL], add: [NET_ADMIN]}", "without any rights"},
 		{"runAsUser: 1000", "runAsUser: 0", "it would run as root"},

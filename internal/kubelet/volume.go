@@ -16,6 +16,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/routesrv/routesrv/internal/sandbox"
@@ -31,6 +32,7 @@ const dataLink = "..data"
 type volume struct {
 	dir       string
 	configMap string            // name, for those that follow one
+	optional  bool              // there need not be one
 	current   map[string]string // what was written last; owned by who calls Sync
 }
 
@@ -56,11 +58,11 @@ func (p *Pod) makeVolume(v *corev1.Volume) (*volume, error) {
 	}
 	if v.ConfigMap != nil {
 		// The mode is that of the API server's default.
-		if err := only("it", *v.ConfigMap, "LocalObjectReference", "DefaultMode"); err != nil {
+		if err := only("it", *v.ConfigMap, "LocalObjectReference", "DefaultMode", "Optional"); err != nil {
 			return nil, err
 		}
 		dir, err := p.folder(0o755, "volumes", v.Name)
-		return &volume{dir: dir, configMap: v.ConfigMap.Name}, err
+		return &volume{dir: dir, configMap: v.ConfigMap.Name, optional: v.ConfigMap.Optional != nil && *v.ConfigMap.Optional}, err
 	}
 	if err := only("it", *v.EmptyDir, "SizeLimit"); err != nil {
 		return nil, err
@@ -87,7 +89,10 @@ func (p *Pod) Sync(ctx context.Context) error {
 			continue
 		}
 		m, err := p.cfg.Client.CoreV1().ConfigMaps(p.cfg.Pod.Namespace).Get(ctx, v.configMap, metav1.GetOptions{})
-		if err != nil {
+		switch {
+		case v.optional && apierrors.IsNotFound(err):
+			m = &corev1.ConfigMap{}
+		case err != nil:
 			return fmt.Errorf("volume %s: %w", name, err)
 		}
 		if len(m.BinaryData) > 0 {

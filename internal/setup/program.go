@@ -67,7 +67,12 @@ func (p Program) Configured(warnings []config.Warning, err error, std Stdio) (st
 		return ExitOK, false
 	case errors.Is(err, config.ErrChecked):
 		p.PrintWarnings(warnings, std)
-		fmt.Fprintln(std.Out, "configuration is valid")
+		if checked, ok := errors.AsType[*config.Checked](err); ok {
+			if err := checked.Print(std.Out); err != nil {
+				p.PrintError(fmt.Errorf("print the settings: %w", err), std)
+				return ExitFailed, false
+			}
+		}
 		return ExitOK, false
 	}
 	p.PrintWarnings(warnings, std)

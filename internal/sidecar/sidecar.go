@@ -85,9 +85,11 @@ type Config struct {
 	// Setting is the mode at the start. If ModeFile is set and has a valid one, that counts, then and whenever it changes.
 	Setting  rollout.Setting
 	ModeFile string
-	// Pod is the name that this data plane's place in the fleet follows from. With PodNamespace and Node it is what route servers
+	// Pod is the name that this data plane's slot of the fallback follows from. With PodNamespace and Node it is what route servers
 	// are told about this client; both may be empty.
 	Pod, PodNamespace, Node string
+	// ShareBy says whether the node or the pod decides who is in the share of a setting such as Exec:25%.
+	ShareBy rollout.ShareBy
 	// ProxyMetricsURL is where the proxy shows its metrics, of which a few sums are reported to the route server. Empty: they are not
 	// read.
 	ProxyMetricsURL string
@@ -138,6 +140,7 @@ type Sidecar struct {
 	cache     *etagcache.Cache
 	conductor *conductor
 	proxy     *proxyTable
+	member    rollout.Member
 	modes     *modeFile            // nil without one
 	endpoints []httpserve.Endpoint // of both listeners
 	main      http.Handler
@@ -167,7 +170,11 @@ func New(cfg Config) (*Sidecar, error) {
 	}
 	s.proxy = &proxyTable{}
 	able := rollout.Able{Compute: cfg.Source != nil, Fetch: len(cfg.Fetch.URLs) > 0}
-	decider, err := rollout.NewDecider(cfg.Pod, cfg.Gate, able, setting)
+	var err error
+	if s.member, err = cfg.ShareBy.Member(cfg.Node, cfg.Pod); err != nil {
+		return nil, fmt.Errorf("sidecar: share by %s: %w", cfg.ShareBy, err)
+	}
+	decider, err := rollout.NewDecider(s.member.Name, cfg.Gate, able, setting)
 	if err != nil {
 		return nil, err
 	}

@@ -78,6 +78,8 @@ type statusReport struct {
 	Version string    `json:"version"`
 	Started time.Time `json:"started"`
 	Pod     string    `json:"pod"`
+	// Share is whether a share of the fleet goes by the node or the pod here, and the name.
+	Share rollout.Member `json:"share"`
 	*view
 	Ready      bool              `json:"ready"`
 	Fresh      bool              `json:"fresh"`
@@ -110,7 +112,7 @@ type selfReport struct {
 // status collects what there is to know. It must not be called by the conductor.
 func (s *Sidecar) status() statusReport {
 	r := statusReport{
-		Version: s.cfg.Version, Started: time.Unix(0, s.started.Load()), Pod: s.cfg.Pod, view: s.conductor.view.Load(),
+		Version: s.cfg.Version, Started: time.Unix(0, s.started.Load()), Pod: s.cfg.Pod, Share: s.member, view: s.conductor.view.Load(),
 		RoutesFile: s.conductor.served.Files()[0], Decisions: s.conductor.decisions.Last(audit.Shown),
 	}
 	if t := s.cache.Current(); t != nil {

@@ -1,0 +1,220 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/internal/forward"
+	"github.com/routesrv/routesrv/internal/migrate"
+	"github.com/routesrv/routesrv/internal/setup"
+	"github.com/routesrv/routesrv/shadowdiff"
+)
+
+const migrateIntro = `Reads a Deployment of Skipper's route server and writes a kustomize overlay that puts routesrv beside it: in the
+same namespace, with its flags, labels, ports, probes, user, resources and tolerations. NOTES.md in the folder says what
+is not carried over and why, and has the commands for shadow, compare, switch and back. Nothing in the cluster is changed.
+
+From manifests; its Service, ConfigMaps, NetworkPolicy and rights are used where the file has them:
+    routesrv migrate -o routesrv-overlay skipper-ingress-routesrv.yaml
+
+From a cluster, which takes the right to get the Deployment; what else cannot be read is told:
+    routesrv migrate -n kube-system --context staging -o routesrv-overlay deploy/skipper-ingress-routesrv
+
+With the manifests of a checkout, and the image that your cluster pulls:
+    routesrv migrate --base ./deploy/kustomize/base --image registry.example.org/routesrv:1.0.0 -o overlay old.yaml
+
+The arguments are read as by --check-config: what it says is said, and what it refuses ends the command. --leave-out drops a flag.
+The exit status is 0 if the folder was written, and 2 if not.
+`
+
+const groupMigrate config.Group = "Migration"
+
+// migrateOptions are the settings of routesrv migrate.
+type migrateOptions struct {
+	migrate.Options
+	dir, namespace, kubeconfig, context, deployment string
+	force                                           bool
+}
+
+func newMigrateParser() (*migrateOptions, *config.Parser) {
+	o := &migrateOptions{namespace: "default"}
+	o.Base, o.Monitoring = defaultBase(), "monitoring"
+	p := config.NewParser(config.Command{
+		Name: "routesrv migrate", Args: "FILE|deploy/NAME", Intro: migrateIntro, MinArgs: 1, MaxArgs: 1,
+	})
+	text := func(dst *string, kind string) flagValue {
+		return flagValue{kind: kind, def: *dst, set: func(s string) error { *dst = s; return nil }}
+	}
+	p.Flag(groupMigrate, "o", text(&o.dir, "DIR"), "Folder to write. It is made; one that has files is refused without --force.")
+	p.Flag(groupMigrate, "force", flagValue{kind: "bool", def: "false", boolean: true, set: func(s string) error {
+		o.force = s == "true"
+		return nil
+	}}, "Write into a folder that has files, and replace those with the names that are written.")
+	p.Flag(groupMigrate, "n", text(&o.namespace, "NAMESPACE"), "Namespace of deploy/NAME, and of objects of FILE without one.")
+	p.Flag(groupMigrate, "context", text(&o.context, "NAME"), "Context of the kubeconfig. Empty means the current one.")
+	p.Flag(groupMigrate, "kubeconfig", text(&o.kubeconfig, "PATH"), "Empty means $KUBECONFIG or ~/.kube/config, as for kubectl.")
+	p.Flag(groupMigrate, "deployment", text(&o.deployment, "NAME"), "Deployment of FILE. Empty means the one that runs a route server.")
+	p.Flag(groupMigrate, "container", text(&o.Container, "NAME"), "Container that is the route server. Empty means the one whose first argument is routesrv.")
+	p.Flag(groupMigrate, "base", text(&o.Base, "PATH|URL"), "Folder deploy/kustomize/base of this project: a path on this machine or a URL for kustomize.")
+	p.Flag(groupMigrate, "image", text(&o.Image, "IMAGE"), "Image of routesrv, NAME[:TAG][@DIGEST]. Empty leaves that of the base.")
+	p.Flag(groupMigrate, "prefix", text(&o.Prefix, "TEXT"), "Beginning of the names of all new objects. Empty: made of the name of the old Deployment.")
+	p.Flag(groupMigrate, "monitoring-namespace", text(&o.Monitoring, "NAMESPACE"), "Namespace of Prometheus, for the NetworkPolicy.")
+	p.Flag(groupMigrate, "leave-out", flagValue{kind: "FLAG", repeated: true, set: func(s string) error {
+		o.LeaveOut = append(o.LeaveOut, strings.TrimLeft(s, "-"))
+		return nil
+	}}, "Flag of the old Deployment to leave out, such as kubernetes-status-from-service. May be repeated.")
+	return o, p
+}
+
+// migrateFlags are the flags of the command.
+func migrateFlags() []config.FlagDoc {
+	_, p := newMigrateParser()
+	return p.Flags()
+}
+
+// defaultBase is the base of this version.
+func defaultBase() string {
+	ref := "main"
+	if version != "" {
+		ref = "v" + strings.TrimPrefix(version, "v")
+	}
+	return "https://github.com/routesrv/routesrv//deploy/kustomize/base?ref=" + ref
+}
+
+// runMigrate writes an overlay for a Deployment of Skipper's route server.
+func runMigrate(ctx context.Context, args []string, env config.Env, std setup.Stdio) int {
+	o, p := newMigrateParser()
+	places, warnings, err := p.Parse(args, env)
+	if status, ok := program().Configured(warnings, err, std); !ok {
+		return status
+	}
+	program().PrintWarnings(warnings, std)
+	if err := o.run(ctx, places[0], std); err != nil {
+		for _, err := range unjoined(err) {
+			fmt.Fprintln(std.Err, "routesrv migrate:", shadowdiff.Printable(err.Error()))
+		}
+		return setup.ExitUnusable
+	}
+	return setup.ExitOK
+}
+
+func (o *migrateOptions) run(ctx context.Context, place string, std setup.Stdio) error {
+	if o.dir == "" {
+		return errors.New("-o is not set: name the folder to write")
+	}
+	if err := o.writable(); err != nil {
+		return err
+	}
+	if err := o.localBase(); err != nil {
+		return err
+	}
+	in, err := o.read(ctx, place, std)
+	if err != nil {
+		return err
+	}
+	overlay, err := migrate.Make(in, o.Options)
+	if overlay != nil {
+		program().PrintWarnings(overlay.Warnings, std)
+	}
+	if err != nil {
+		return err
+	}
+	if err := o.write(overlay); err != nil {
+		return err
+	}
+	fmt.Fprintf(std.Out, "%s: %d files; %d things are not carried over, or otherwise: NOTES.md says which, and what to do next\n",
+		o.dir, len(overlay.Files), len(overlay.NotCarried))
+	return nil
+}
+
+// read reads the old Deployment and what belongs to it.
+func (o *migrateOptions) read(ctx context.Context, place string, std setup.Stdio) (*migrate.Input, error) {
+	kind, name, ok := strings.Cut(place, "/")
+	if ok && slices.Contains([]string{"deploy", "deployment", "deployments", "deployment.apps", "deployments.apps"}, kind) {
+		cluster, err := forward.NewKubeconfig(o.kubeconfig).Open(o.context)
+		if err != nil {
+			return nil, err
+		}
+		defer cluster.Close()
+		in, unread, err := migrate.Fetch(ctx, cluster.Object, o.namespace, name)
+		for _, err := range unread {
+			program().PrintWarnings([]config.Warning{{Text: "not read: " + shadowdiff.Printable(err.Error())}}, std)
+		}
+		return in, err
+	}
+	if place == "-" {
+		return migrate.Parse(std.In, o.deployment, o.namespace)
+	}
+	f, err := os.Open(place)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return migrate.Parse(f, o.deployment, o.namespace)
+}
+
+// localBase makes a path one that is seen from the overlay, as kustomize wants it.
+func (o *migrateOptions) localBase() error {
+	if strings.Contains(o.Base, "://") || strings.Contains(o.Base, "?ref=") {
+		return nil
+	}
+	if _, err := os.Stat(filepath.Join(o.Base, "kustomization.yaml")); err != nil {
+		return fmt.Errorf("--base %s: %w", o.Base, err)
+	}
+	base, err := realPath(o.Base)
+	if err != nil {
+		return fmt.Errorf("--base %s: %w", o.Base, err)
+	}
+	parent, err := realPath(filepath.Dir(filepath.Clean(o.dir)))
+	if err != nil {
+		return fmt.Errorf("-o %s: %w", o.dir, err)
+	}
+	if o.Base, err = filepath.Rel(filepath.Join(parent, filepath.Base(filepath.Clean(o.dir))), base); err != nil {
+		return fmt.Errorf("--base: %w", err)
+	}
+	o.Base = filepath.ToSlash(o.Base)
+	return nil
+}
+
+// realPath is an absolute path without symbolic links, which a relative path would leave elsewhere.
+func realPath(path string) (string, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	return filepath.EvalSymlinks(path)
+}
+
+// writable refuses a folder that has files.
+func (o *migrateOptions) writable() error {
+	entries, err := os.ReadDir(o.dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case len(entries) > 0 && !o.force:
+		return fmt.Errorf("%s has files already: name another folder, or set --force to replace those that are written", o.dir)
+	}
+	return nil
+}
+
+// write writes the files.
+func (o *migrateOptions) write(overlay *migrate.Overlay) error {
+	if err := os.Mkdir(o.dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	for name, content := range overlay.Files {
+		if err := os.WriteFile(filepath.Join(o.dir, name), content, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}

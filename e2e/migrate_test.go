@@ -1,0 +1,66 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// testMigrated reads a Deployment of the reference out of the API server, as somebody does who moves over, and follows the notes: their commands are
+// run as they are written.
+func (m *manifests) testMigrated(t *testing.T) {
+	const old, next = "skipper-ingress-routesrv", "skipper-ingress-next-routesrv"
+	const file = "internal/migrate/testdata/platform.yaml"
+	m.kubectl(t, "apply", "--server-side", "--validate=strict", "-f", file)
+	overlay := filepath.Join(t.TempDir(), "overlay")
+	cmd := exec.CommandContext(t.Context(), binary, "migrate", "-n", "kube-system", "--base", "deploy/kustomize/base", "--image", "example/routesrv:1",
+		"-o", overlay, "deploy/"+old)
+	cmd.Dir, cmd.Env = "..", m.environ
+	if out, err := cmd.CombinedOutput(); err != nil || strings.Contains(string(out), "not read") {
+		t.Fatalf("%v: %v\n%s", cmd, err, out)
+	}
+	notes, err := os.ReadFile(filepath.Join(overlay, "NOTES.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(notes), "ingresses/status. It can write.") {
+		t.Errorf("the rights of the old account were not found:\n%s", notes)
+	}
+
+	m.kubectl(t, "apply", "--server-side", "--validate=strict", "-k", overlay)
+	m.checkPods(t)
+	selector := func() string {
+		s, err := m.client.CoreV1().Services("kube-system").Get(t.Context(), old, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Spec.Selector["application"] + " " + s.Spec.Selector["component"]
+	}
+	states := []string{selector()}
+	for line := range strings.Lines(string(notes)) {
+		command, isPatch := strings.CutPrefix(strings.TrimSpace(line), "kubectl ")
+		if !isPatch || !strings.Contains(command, " patch service ") {
+			continue
+		}
+		m.kubectl(t, strings.Fields(strings.ReplaceAll(command, "'", ""))...) // there is no space in the patch
+		states = append(states, selector())
+	}
+	want := "skipper-ingress routesrv, skipper-ingress routesrv-next, skipper-ingress routesrv"
+	if got := strings.Join(states, ", "); got != want {
+		t.Errorf("the Service selects %s, want %s", got, want)
+	}
+
+	m.kubectl(t, "delete", "--wait", "-k", overlay)
+	deployments := m.client.AppsV1().Deployments("kube-system")
+	if _, err := deployments.Get(t.Context(), old, metav1.GetOptions{}); err != nil {
+		t.Errorf("the old Deployment: %v", err)
+	}
+	if _, err := deployments.Get(t.Context(), next, metav1.GetOptions{}); err == nil {
+		t.Error("the new Deployment is left")
+	}
+	m.kubectl(t, "delete", "--wait", "-f", file)
+}

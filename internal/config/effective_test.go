@@ -1,0 +1,156 @@
+package config_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/routesrv/routesrv/internal/config"
+)
+
+// printed is what --check-config=yaml prints.
+type printed struct {
+	Settings map[string]struct {
+		Value any    `yaml:"value"`
+		From  string `yaml:"from"`
+	} `yaml:"settings"`
+	Ignored map[string]struct {
+		From string `yaml:"from"`
+		Why  string `yaml:"why"`
+	} `yaml:"ignored"`
+}
+
+// effective asks for the settings in effect.
+func effective(t *testing.T, env config.Env, args ...string) (printed, string) {
+	t.Helper()
+	_, _, err := config.ParseRouteServer(append(args, "--check-config=yaml"), env)
+	checked, ok := errors.AsType[*config.Checked](err)
+	if !ok || !errors.Is(err, config.ErrChecked) {
+		t.Fatalf("error %v, want settings that were checked", err)
+	}
+	var b bytes.Buffer
+	if err := checked.Print(&b); err != nil {
+		t.Fatal(err)
+	}
+	var p printed
+	if err := yaml.Unmarshal(b.Bytes(), &p); err != nil {
+		t.Fatalf("%v in\n%s", err, b.String())
+	}
+	return p, b.String()
+}
+
+func TestSettingsInEffectSayWhereTheyComeFrom(t *testing.T) {
+	env := config.Env{
+		Environ: []string{"ROUTESRV_FLAG_SOURCE_POLL_TIMEOUT=40000", "ROUTESRV_FLAG_ADDRESS=:1"},
+		ReadFile: func(string) ([]byte, error) {
+			return []byte("# file\nkubernetes-path-mode: path-prefix\naddress: :2\nkubernetes-east-west-range-domains: [a.local, b.local]\n" +
+				"edit-route: [/a/b/, /c/d/]\nenable-swarm: true\n"), nil
+		},
+	}
+	p, text := effective(t, env, "-kubernetes", "-kubernetes-url=https://me:secret@api:6443/x", "-config-file=/etc/f.yaml", "-address=:9990",
+		"-edit-route=/x/y/", "-edit-route=/z/a: b/", "-swarm-redis-password=hunter2", "-enable-mtls", "-tls-cert=c", "-tls-key=k", "-mtls-authn-ca=a",
+		"-kubernetes-healthcheck=F")
+	for name, want := range map[string][2]any{
+		"address":                            {":9990", "command line"},
+		"kubernetes":                         {true, "command line"},
+		"kubernetes-healthcheck":             {false, "command line"},
+		"kubernetes-url":                     {"https://REDACTED@api:6443/x", "command line"},
+		"source-poll-timeout":                {40000, "environment ROUTESRV_FLAG_SOURCE_POLL_TIMEOUT"},
+		"poll-max-backoff":                   {"40s", "-source-poll-timeout"},
+		"kubernetes-path-mode":               {"path-prefix", "/etc/f.yaml:2"},
+		"kubernetes-east-west-range-domains": {"a.local,b.local", "/etc/f.yaml:4"},
+		"support-listener":                   {":9911", "default"},
+		"enable-tls":                         {true, "-enable-mtls"},
+		"config-file":                        {"/etc/f.yaml", "command line"},
+		"guard-max-loss":                     {"0.5", "default"},
+	} {
+		if got := p.Settings[name]; got.Value != want[0] || got.From != want[1] {
+			t.Errorf("%s: %v (%[2]T) from %s, want %v from %v", name, got.Value, got.From, want[0], want[1])
+		}
+	}
+	if got := p.Settings["edit-route"]; !slices.Equal(got.Value.([]any), []any{"/x/y/", "/z/a: b/"}) || got.From != "command line" {
+		t.Errorf("edit-route: %v", got)
+	}
+	if got := p.Ignored["enable-swarm"]; got.From != "/etc/f.yaml:6" || !strings.Contains(got.Why, "swarm") {
+		t.Errorf("enable-swarm: %+v", got)
+	}
+	if got, ok := p.Ignored["swarm-redis-password"]; !ok || got.From != "command line" {
+		t.Errorf("swarm-redis-password: %+v", got)
+	}
+	if strings.Contains(text, "hunter2") || strings.Contains(text, "secret") {
+		t.Errorf("a password in\n%s", text)
+	}
+	for _, f := range config.Flags() {
+		_, ok := p.Settings[f.Name]
+		if question := f.Name == "help" || f.Name == "version" || f.Name == "check-config"; ok == question {
+			t.Errorf("%s is there: %t", f.Name, ok)
+		}
+	}
+}
+
+func TestManifestsChangeTheListenersInEffect(t *testing.T) {
+	p, _ := effective(t, config.Env{}, "--manifests=x", "--events")
+	for name, want := range map[string][2]any{
+		"address": {config.LoopbackAddress, "--manifests"}, "support-listener": {config.LoopbackSupportAddress, "--manifests"},
+		"events": {false, "no API to write to"},
+	} {
+		if got := p.Settings[name]; got.Value != want[0] || got.From != want[1] {
+			t.Errorf("%s: %v from %s", name, got.Value, got.From)
+		}
+	}
+}
+
+// A check that finds something wrong prints no settings: they are not in effect.
+func TestWhatIsWrongIsNotPrinted(t *testing.T) {
+	_, _, err := config.ParseRouteServer([]string{"--check-config=yaml", "-kubernetes", "-address=x"}, config.Env{})
+	if _, ok := errors.AsType[*config.Checked](err); ok || err == nil {
+		t.Errorf("%v", err)
+	}
+	if _, _, err := config.ParseRouteServer([]string{"--check-config=json", "-kubernetes"}, config.Env{}); err == nil ||
+		!strings.Contains(err.Error(), "--check-config") {
+		t.Errorf("json: %v", err)
+	}
+}
+
+// What is not the default, written to a file and read back, is the same configuration.
+func TestSettingsSurviveAFile(t *testing.T) {
+	args, err := os.ReadFile("testdata/platform.args")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := strings.Split(strings.TrimSpace(string(args)), "\n")
+	first, err := config.ReadArguments(list[1:], config.Env{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := slices.DeleteFunc(slices.Clone(first.Settings), func(s config.Setting) bool { return !s.Changed })
+	if len(changed) < 18 || len(changed) > 25 {
+		t.Errorf("%d settings: %+v", len(changed), changed)
+	}
+	file, err := config.File(changed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := config.Env{ReadFile: func(string) ([]byte, error) { return file, nil }}
+	again, err := config.ReadArguments([]string{"-config-file=f"}, read)
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, file)
+	}
+	for i, s := range again.Settings {
+		if s.Name != "config-file" && !slices.Equal(s.Values, first.Settings[i].Values) {
+			t.Errorf("%s is %q, was %q", s.Name, s.Values, first.Settings[i].Values)
+		}
+	}
+	var ignored []string
+	for _, i := range first.Ignored {
+		ignored = append(ignored, i.Name)
+	}
+	if got := strings.Join(ignored, " "); got != "enable-swarm forwarded-headers forwarded-headers-exclude-cidrs opentracing" {
+		t.Errorf("ignored: %s", got)
+	}
+}

@@ -1,0 +1,145 @@
+package migrate
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// labelling says which labels the new pods have.
+type labelling struct {
+	// changed have another value than those of the old pods: neither the old Deployment nor its Services select the new pods. The
+	// new Deployment selects by them.
+	changed map[string]string
+	// kept are those of the old pods.
+	kept map[string]string
+}
+
+// nameLabel is what the base selects by.
+const nameLabel = "app.kubernetes.io/name"
+
+// preferred are the labels that are changed if there is a choice: whoever selects by others goes on to see old and new pods.
+var preferred = []string{"component", "app.kubernetes.io/component", nameLabel, "k8s-app", "app", "application"}
+
+// tools are the beginnings of labels and annotations that tools own: with them a tool would take the new objects for its own, and delete them.
+var tools = []string{
+	"app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "app.kubernetes.io/version", "app.kubernetes.io/part-of", "helm.sh/", "meta.helm.sh/",
+	"argocd.argoproj.io/", "kustomize.toolkit.fluxcd.io/", "helm.toolkit.fluxcd.io/", "pod-template-hash", "kubectl.kubernetes.io/", "deployment.kubernetes.io/",
+	"checksum/", "version", "chart", "heritage", "release",
+}
+
+func ofTool(key string) bool {
+	return slices.ContainsFunc(tools, func(t string) bool { return key == t || strings.HasSuffix(t, "/") && strings.HasPrefix(key, t) })
+}
+
+// label decides about the labels.
+func (m *migration) label() error {
+	old := m.in.Deployment.Spec.Template.Labels
+	selector := m.in.Deployment.Spec.Selector
+	if selector == nil || len(selector.MatchLabels) == 0 {
+		return errors.New("the old Deployment selects its pods by no label (spec.selector.matchLabels): its pods cannot be told from new ones")
+	}
+	m.labels = labelling{changed: map[string]string{}, kept: map[string]string{}}
+	selectors := []map[string]string{selector.MatchLabels}
+	for _, s := range m.in.Services {
+		selectors = append(selectors, s.Spec.Selector)
+	}
+	in := func(key string) int { // how many selectors have a label
+		n := 0
+		for _, s := range selectors {
+			if _, ok := s[key]; ok {
+				n++
+			}
+		}
+		return n
+	}
+	for _, s := range selectors {
+		if slices.ContainsFunc(sorted(s), func(key string) bool { _, ok := m.labels.changed[key]; return ok }) {
+			continue
+		}
+		best := slices.MaxFunc(sorted(s), func(a, b string) int {
+			if n := in(a) - in(b); n != 0 {
+				return n
+			}
+			return rank(b) - rank(a)
+		})
+		m.labels.changed[best] = next(s[best])
+	}
+	for key, value := range old {
+		_, changed := m.labels.changed[key]
+		switch {
+		case changed:
+		case ofTool(key):
+			m.note("it belongs to the old image, or to a tool that would treat the new objects as its own", "label `%s: %s`", key, value)
+		case key == nameLabel: // the base selects by it
+			m.labels.changed[key] = value
+		default:
+			m.labels.kept[key] = value
+		}
+	}
+	return nil
+}
+
+// rank is the place of a label among the preferred ones.
+func rank(key string) int {
+	if i := slices.Index(preferred, key); i >= 0 {
+		return i
+	}
+	return len(preferred)
+}
+
+// next is the value of a label that is changed.
+func next(value string) string {
+	if len(value) == 0 || len(value) > 63-len("-next") {
+		return "next"
+	}
+	return value + "-next"
+}
+
+// pod are all labels of the new pods, as far as the old ones had them.
+func (l labelling) pod() map[string]string {
+	all := maps.Clone(l.kept)
+	maps.Copy(all, l.changed)
+	return all
+}
+
+// selecting makes a selector that selects old pods select the new ones, too. It is written with expressions, because kustomize
+// adds the changed labels to whatever has matchLabels, also where other pods are meant.
+func (m *migration) selecting(s *metav1.LabelSelector) {
+	if s == nil {
+		return
+	}
+	old := m.in.Deployment.Spec.Template.Labels
+	for _, key := range sorted(s.MatchLabels) {
+		values := []string{s.MatchLabels[key]}
+		if changed, ok := m.labels.changed[key]; ok && old[key] == values[0] && changed != values[0] {
+			values = append(values, changed)
+		}
+		s.MatchExpressions = append(s.MatchExpressions, metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpIn, Values: values})
+	}
+	s.MatchLabels = nil
+}
+
+// affinity is that of the old pods, where a selector of old pods selects the new ones as well.
+func (m *migration) affinity() *corev1.Affinity {
+	a := m.pod.Affinity.DeepCopy()
+	terms := func(required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm) {
+		for i := range required {
+			m.selecting(required[i].LabelSelector)
+		}
+		for i := range preferred {
+			m.selecting(preferred[i].PodAffinityTerm.LabelSelector)
+		}
+	}
+	if p := a.PodAffinity; p != nil {
+		terms(p.RequiredDuringSchedulingIgnoredDuringExecution, p.PreferredDuringSchedulingIgnoredDuringExecution)
+	}
+	if p := a.PodAntiAffinity; p != nil {
+		terms(p.RequiredDuringSchedulingIgnoredDuringExecution, p.PreferredDuringSchedulingIgnoredDuringExecution)
+	}
+	return a
+}

@@ -1,0 +1,170 @@
+// Package migrate makes a kustomize overlay for routesrv of a Deployment of Skipper's route server: what it has is taken over, and what is
+// not is said with the reason.
+//
+// [Parse] or [Fetch] gives the objects, [Make] the files of the overlay. Make is pure: it reads and writes nothing. The overlay puts routesrv beside
+// the old Deployment, in the same namespace and under names of its own, so that nothing has traffic at first. Its pods have the labels of the old
+// ones but for one, which the old Deployment and its Services select by. Whoever changes that label in the selector of the Service has
+// switched, and whoever changes it back has gone back.
+package migrate
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/routesrv/routesrv/internal/config"
+)
+
+// Names and paths of the base that the overlay builds on.
+const (
+	baseName  = "routesrv" // of the Deployment, the container, the Service and the rights
+	peersName = "routesrv-peers"
+	flagsName = "routesrv-flags"
+	flagsPath = "/etc/routesrv/flags.yaml"
+	stateDir  = "/var/lib/routesrv"
+)
+
+// Options say how the overlay is to be.
+type Options struct {
+	// Base is the path or URL of the folder deploy/kustomize/base, as kustomization.yaml has to name it.
+	Base string
+	// Prefix begins the names of all objects. Empty: it is made of the name of the old Deployment.
+	Prefix string
+	// Image is the image of routesrv, NAME[:TAG][@DIGEST]. Empty leaves that of the base.
+	Image string
+	// Container is the container of the old Deployment that is the route server. Empty: it is found.
+	Container string
+	// LeaveOut are flags, without dashes, that are not taken over.
+	LeaveOut []string
+	// Monitoring is the namespace of Prometheus, for the NetworkPolicy.
+	Monitoring string
+}
+
+// Overlay is what was made.
+type Overlay struct {
+	// Files are the contents by name, in one folder.
+	Files map[string][]byte
+	// Warnings are those of --check-config for the old arguments.
+	Warnings []config.Warning
+	// NotCarried is what the overlay does not take over, as in NOTES.md.
+	NotCarried []Note
+}
+
+// Note is something that is not taken over, or taken over in another way.
+type Note struct{ What, Why string }
+
+// migration is one run of Make.
+type migration struct {
+	Options
+	in        *Input
+	pod       *corev1.PodSpec   // of the old Deployment
+	container *corev1.Container // of the old Deployment
+
+	arguments arguments
+	labels    labelling
+	notes     []Note
+	rights    []string
+}
+
+// Make makes the overlay. The error is that of --check-config if the old arguments cannot be used.
+func Make(in *Input, o Options) (*Overlay, error) {
+	m := &migration{Options: o, in: in, pod: &in.Deployment.Spec.Template.Spec}
+	if err := m.begin(); err != nil {
+		return nil, err
+	}
+	warnings, err := m.readArguments()
+	if err != nil {
+		return &Overlay{Warnings: warnings}, err
+	}
+	if err := m.label(); err != nil {
+		return nil, err
+	}
+	m.rights = in.rights(m.pod.ServiceAccountName)
+	files, err := m.files()
+	if err != nil {
+		return nil, err
+	}
+	return &Overlay{Files: files, Warnings: warnings, NotCarried: m.notCarried()}, nil
+}
+
+// dnsLabel is a name that Kubernetes takes for a Service.
+var dnsLabel = regexp.MustCompile(`^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$`)
+
+func (m *migration) begin() error {
+	if m.Base == "" {
+		return errors.New("no base")
+	}
+	if m.Prefix == "" {
+		m.Prefix = strings.TrimSuffix(strings.TrimSuffix(m.in.Deployment.Name, baseName), "-") + "-next-"
+		m.Prefix = strings.TrimPrefix(m.Prefix, "-")
+	}
+	if longest := m.Prefix + peersName; !dnsLabel.MatchString(longest) {
+		return fmt.Errorf("prefix %q: %q is no name of a Service: want at most 63 small letters, digits and dashes, a letter first", m.Prefix, longest)
+	}
+	if m.name() == m.in.Deployment.Name {
+		return fmt.Errorf("prefix %q: the new Deployment would replace the old one, %s: want another prefix", m.Prefix, m.in.Deployment.Name)
+	}
+	if m.Monitoring == "" {
+		m.Monitoring = "monitoring"
+	}
+	return m.findContainer()
+}
+
+// name is that of the new Deployment and its Service.
+func (m *migration) name() string { return m.Prefix + baseName }
+
+// note records what is not taken over.
+func (m *migration) note(why, format string, args ...any) {
+	m.notes = append(m.notes, Note{fmt.Sprintf(format, args...), why})
+}
+
+// findContainer finds the route server among the containers.
+func (m *migration) findContainer() error {
+	var names []string
+	for i := range m.pod.Containers {
+		c := &m.pod.Containers[i]
+		names = append(names, c.Name)
+		if m.Container == c.Name || m.Container == "" && (len(m.pod.Containers) == 1 || isRouteServer(c)) {
+			if m.container != nil {
+				return fmt.Errorf("containers %s and %s both look like a route server: name one", m.container.Name, c.Name)
+			}
+			m.container = c
+		}
+	}
+	if m.container == nil {
+		return fmt.Errorf("none of the containers %s of Deployment %s is %s: name the container of the route server",
+			strings.Join(names, ", "), m.in.Deployment.Name, cmpOr(m.Container, "a route server"))
+	}
+	for _, name := range names {
+		if name != m.container.Name {
+			m.note("it is not the route server. If you need it, add it to deployment.yaml", "container `%s`", name)
+		}
+	}
+	for _, c := range m.pod.InitContainers {
+		m.note("the image of routesrv needs no preparation. If you need it, add it to deployment.yaml", "init container `%s`", c.Name)
+	}
+	return nil
+}
+
+func cmpOr(s, other string) string {
+	if s != "" {
+		return s
+	}
+	return other
+}
+
+// isRouteServer says whether the name of the program is in the command or is the first argument.
+func isRouteServer(c *corev1.Container) bool {
+	words := slices.Concat(c.Command, c.Args)
+	return len(words) > 0 && isProgram(words[0])
+}
+
+func isProgram(word string) bool { return word == baseName || strings.HasSuffix(word, "/"+baseName) }
+
+// sorted are the keys of a map.
+func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

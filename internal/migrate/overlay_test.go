@@ -1,0 +1,290 @@
+package migrate_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/routesrv/routesrv/internal/migrate"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// base is where the overlays of the tests have their base.
+const base = "../../deploy/kustomize/base"
+
+func overlay(t *testing.T, in *migrate.Input, o migrate.Options) *migrate.Overlay {
+	t.Helper()
+	if o.Base == "" {
+		o.Base = base
+	}
+	made, err := migrate.Make(in, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+func TestGoldenOverlayOfAPlatform(t *testing.T) {
+	made := overlay(t, platform(t), migrate.Options{Image: "example/routesrv:1.0.0@sha256:00"})
+	dir := "testdata/platform.golden"
+	if *update {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for name, text := range made.Files {
+			if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(entries) != len(made.Files) {
+		t.Errorf("%d files, want %d", len(made.Files), len(entries))
+	}
+	for _, e := range entries {
+		want, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := string(made.Files[e.Name()]); got != string(want) {
+			t.Errorf("%s is not that of %s (-update rewrites it):\n%s", e.Name(), dir, got)
+		}
+	}
+	if got, want := strings.Count(string(made.Files["NOTES.md"]), "\n| ")-1, len(made.NotCarried); got != want || want < 8 {
+		t.Errorf("the notes have %d rows, and %d things are not carried over", got, want)
+	}
+	var warned []string
+	for _, w := range made.Warnings {
+		warned = append(warned, w.Flag)
+	}
+	if got := strings.Join(warned, " "); got != "-enable-swarm -forwarded-headers -forwarded-headers-exclude-cidrs -opentracing" {
+		t.Errorf("warnings about %s", got)
+	}
+}
+
+// values are those of the patch of the Deployment, by path.
+func values(t *testing.T, made *migrate.Overlay) map[string]json.RawMessage {
+	t.Helper()
+	var ops []struct {
+		Path  string
+		Value json.RawMessage
+	}
+	if err := yaml.Unmarshal(made.Files["deployment.yaml"], &ops); err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]json.RawMessage{}
+	for _, o := range ops {
+		all[strings.Replace(o.Path, "/spec/template/spec/containers/0/", "c/", 1)] = o.Value
+	}
+	return all
+}
+
+func TestWhatIsCarriedOver(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		replace []string
+		options migrate.Options
+		path    string // in the patch of the Deployment
+		want    string // in its value; empty if there is to be none
+		file    string // or in a file
+		notes   string // in NOTES.md
+	}{
+		{
+			name: "a value from the manifest", path: "c/args", want: `"-address=:9990"`,
+			replace: []string{"-address=:9990", "-address=$(AT)", "env:", "env:\n            - {name: AT, value: ':9990'}"},
+		},
+		{
+			name: "a value that only the pod knows", path: "c/args", want: `"-kubernetes-default-lb-algorithm=$(LIGHTSTEP_TOKEN)"`,
+			replace: []string{"powerOfRandomNChoices", "$(LIGHTSTEP_TOKEN)"}, notes: "was not checked",
+		},
+		{
+			name: "its variable", path: "c/env", want: `"lightstep-token"`, replace: []string{"powerOfRandomNChoices", "$(LIGHTSTEP_TOKEN)"},
+		},
+		{
+			name: "a dollar that is none of a variable", file: "flags.yaml", want: "edit-route: /a/$(b)/",
+			replace: []string{"edit-route=/Source[(](.*)[)]/ClientIP($1)/", "edit-route=/a/$$(b)/"},
+		},
+		{
+			name: "Endpoints", file: "rbac.yaml", want: "- endpoints", replace: []string{"-enable-kubernetes-endpointslices=true", "-enable-kubernetes-endpointslices=false"},
+		},
+		{
+			name: "a probe by the name of its port", path: "c/readinessProbe", want: `"port":9990`, replace: []string{"port: 9990", "port: ingress-port"},
+		},
+		{
+			name: "a probe that runs a command", path: "c/readinessProbe", want: `"path":"/health"`, notes: "no shell",
+			replace: []string{"httpGet:\n              path: /health\n              port: 9990", "exec: {command: [curl, localhost]}"},
+		},
+		{name: "no root", path: "/spec/template/spec/securityContext/runAsUser", replace: []string{"runAsUser: 1000", "runAsUser: 0"}, notes: "no root"},
+		{
+			name: "the network of the node", path: "/spec/template/spec/hostNetwork", notes: "`hostNetwork`",
+			replace: []string{"      serviceAccountName: skipper", "      hostNetwork: true\n      serviceAccountName: skipper"},
+		},
+		{name: "too little time to end", path: "/spec/template/spec/terminationGracePeriodSeconds", want: "80", replace: []string{"Seconds: 90", "Seconds: 60"}, notes: "checkpoint"},
+		{name: "memory", path: "c/env", want: `"448MiB"`, replace: []string{"memory: 1Gi", "memory: 512Mi"}},
+		{
+			name: "another container", path: "c/ports", want: "9990", notes: "container `logs`",
+			replace: []string{"      containers:\n", "      containers:\n        - {name: logs, image: example/logs}\n"},
+		},
+		{
+			name: "a flag that is left out", file: "NOTES.md", want: "`-kubernetes-status-from-service`",
+			options: migrate.Options{LeaveOut: []string{"kubernetes-status-from-service"}},
+			replace: []string{"'-enable-swarm'", "'-kubernetes-status-from-service=a/b'"},
+		},
+		{
+			name: "a Service that selects by a label of Helm", file: "NOTES.md",
+			want: `patch service skipper-ingress-routesrv --type merge -p '{"spec":{"selector":{"component":"routesrv-next","helm.sh/chart":null}}}'`,
+			replace: []string{"    component: routesrv\n  ports", "    component: routesrv\n    helm.sh/chart: c\n  ports",
+				"        version: v0.22.9\n", "        version: v0.22.9\n        helm.sh/chart: c\n"},
+		},
+		{
+			name: "the way back from there", file: "NOTES.md", want: `-p '{"spec":{"selector":{"component":"routesrv","helm.sh/chart":"c"}}}'`,
+			replace: []string{"    component: routesrv\n  ports", "    component: routesrv\n    helm.sh/chart: c\n  ports",
+				"        version: v0.22.9\n", "        version: v0.22.9\n        helm.sh/chart: c\n"},
+		},
+		{name: "no Service", file: "NOTES.md", want: "in the place of SERVICE", replace: []string{"kind: Service\n", "kind: Thing\n"}},
+		{name: "no rights", file: "NOTES.md", want: "may do was not given", replace: []string{"kind: ClusterRoleBinding", "kind: Thing"}},
+		{name: "another port of the API", file: "networkpolicy.yaml", want: "port: 8443", replace: []string{"-kubernetes-in-cluster", "-kubernetes-url=https://api:8443"}},
+		{name: "its own prefix", file: "NOTES.md", want: "deployment/beside-routesrv", options: migrate.Options{Prefix: "beside-"}},
+		{
+			name: "a file of settings", file: "flags.yaml", want: "reverse-source-predicate: true",
+			replace: []string{"'-enable-swarm'", "'-config-file=/etc/config/default-filters/f.yaml'",
+				"kind: PodDisruptionBudget", "kind: ConfigMap", "name: skipper-ingress-routesrv\n  namespace: kube-system\nspec:\n  maxUnavailable: 1",
+				"name: skipper-default-filters\n  namespace: kube-system\ndata: {f.yaml: 'reverse-source-predicate: true'}\nspec:\n  maxUnavailable: 1"},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			made := overlay(t, platform(t, tt.replace...), tt.options)
+			got, there := string(made.Files[tt.file]), true
+			if tt.path != "" {
+				var value json.RawMessage
+				value, there = values(t, made)[tt.path]
+				got = string(value)
+			}
+			if there != (tt.want != "") || !strings.Contains(got, tt.want) {
+				t.Errorf("%s%s is %s, want %s", tt.path, tt.file, got, tt.want)
+			}
+			if notes := string(made.Files["NOTES.md"]); !strings.Contains(notes, tt.notes) {
+				t.Errorf("no %s in\n%s", tt.notes, notes)
+			}
+		})
+	}
+}
+
+// A policy for the old pods is not widened: what it lets in is what gets in, and selectors of other pods stay as they are.
+func TestPolicyOfTheOldPodsIsKept(t *testing.T) {
+	policy := `---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: old, namespace: kube-system}
+spec:
+  podSelector: {matchLabels: {component: routesrv}}
+  ingress:
+  - from: [{podSelector: {matchLabels: {component: ingress}}}]
+    ports: [{port: ingress-port}]
+`
+	in, err := migrate.Parse(strings.NewReader(manifests(t)+policy), "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := string(overlay(t, in, migrate.Options{}).Files["networkpolicy.yaml"])
+	if !strings.Contains(got, "key: component\n          operator: In\n          values:\n          - ingress\n") || strings.Contains(got, "value:\n  - ports:\n    - port: 9990") {
+		t.Errorf("the policy is\n%s", got)
+	}
+}
+
+func TestWhatCannotBeMigratedIsSaid(t *testing.T) {
+	for _, tt := range []struct {
+		name, want string
+		replace    []string
+		options    migrate.Options
+	}{
+		{name: "a flag that is refused", want: "status of Ingresses", replace: []string{"'-enable-swarm'", "'-kubernetes-status-from-service=a/b'"}},
+		{name: "a flag that does not exist", want: "did you mean", replace: []string{"'-enable-swarm'", "'-enable-profil'"}},
+		{name: "another program", want: "is no route server", replace: []string{"- 'routesrv'", "- 'skipper'"}},
+		{name: "no such container", want: "none of the containers routesrv", options: migrate.Options{Container: "nobody"}},
+		{name: "settings in a ConfigMap that is not there", want: "add it to the manifests", replace: []string{"'-enable-swarm'", "'-config-file=/etc/config/default-filters/f'"}},
+		{name: "the same names", want: "would replace the old one", options: migrate.Options{Prefix: "skipper-ingress-"}},
+		{name: "no name", want: "no name of a Service", options: migrate.Options{Prefix: "-X-"}},
+		{name: "a port by chance", want: "want a port", replace: []string{"-address=:9990", "-address=:0"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.options.Base = base
+			made, err := migrate.Make(platform(t, tt.replace...), tt.options)
+			if err == nil || !strings.Contains(err.Error(), tt.want) || made != nil && made.Files != nil {
+				t.Errorf("%v, want %s", err, tt.want)
+			}
+		})
+	}
+	for _, tt := range []struct{ text, name, want string }{
+		{"", "", "no Deployment"},
+		{"kind: Service", "", "no Deployment"},
+		{"a: [", "", "document 1"},
+		{"kind: Deployment\nmetadata: {name: a}", "", "no container"},
+		{"kind: Deployment\nmetadata: {name: a}\n---\nkind: Deployment\nmetadata: {name: b}", "", "a, b"},
+		{"kind: Deployment\nmetadata: {name: a}", "b", "none of the Deployments a is b"},
+		{"metadata: {name: a}", "", "without a kind"},
+		{strings.Repeat("#", 16<<20+1), "", "more than"},
+	} {
+		if _, err := migrate.Parse(strings.NewReader(tt.text), tt.name, ""); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%.60q: %v, want %s", tt.text, err, tt.want)
+		}
+	}
+}
+
+// A cluster gives the same overlay as a file, and what cannot be read is told.
+func TestFetchReadsWhatBelongsToADeployment(t *testing.T) {
+	in := platform(t)
+	objects := map[string]any{
+		"apis/apps/v1/namespaces/kube-system/deployments/skipper-ingress-routesrv": in.Deployment,
+		"api/v1/namespaces/kube-system/services":                                   corev1.ServiceList{Items: []corev1.Service{*in.Services[0]}},
+		"apis/rbac.authorization.k8s.io/v1/clusterrolebindings": map[string]any{"items": []any{map[string]any{
+			"metadata": map[string]any{"name": "skipper-ingress"}, "roleRef": in.Bindings[0].Role, "subjects": in.Bindings[0].Subjects,
+		}}},
+		"apis/rbac.authorization.k8s.io/v1/clusterroles/skipper-ingress": map[string]any{
+			"metadata": map[string]any{"name": "skipper-ingress"}, "rules": in.ClusterRoles["skipper-ingress"],
+		},
+		"apis/rbac.authorization.k8s.io/v1/namespaces/kube-system/rolebindings": errors.New("403 Forbidden: no"),
+	}
+	get := func(_ context.Context, path ...string) ([]byte, bool, error) {
+		switch o := objects[strings.Join(path, "/")].(type) {
+		case nil:
+			return nil, false, nil
+		case error:
+			return nil, false, o
+		default:
+			text, err := json.Marshal(o)
+			return text, err == nil, err
+		}
+	}
+	got, unread, err := migrate.Fetch(t.Context(), get, "kube-system", "skipper-ingress-routesrv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(unread) != 1 || !strings.Contains(unread[0].Error(), "RoleBinding: 403") {
+		t.Errorf("not read: %v", unread)
+	}
+	in.Others = nil // a cluster is not asked for what is not used
+	for name, want := range overlay(t, in, migrate.Options{}).Files {
+		if text := overlay(t, got, migrate.Options{}).Files[name]; string(text) != string(want) {
+			t.Errorf("%s is\n%s\nof a file it is\n%s", name, text, want)
+		}
+	}
+	if _, _, err := migrate.Fetch(t.Context(), get, "kube-system", "other"); err == nil || !strings.Contains(err.Error(), "no such Deployment") {
+		t.Errorf("a Deployment that is not there: %v", err)
+	}
+}

@@ -1,0 +1,54 @@
+package sidecar_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/routesrv/routesrv/rollout"
+)
+
+// Two revisions of one proxy on one node are in the share together, whatever their pods are called; /status shows the name that counts.
+func TestAShareOutlivesTheNameOfAPod(t *testing.T) {
+	// By their names, the first pod is in the quarter and the second is not; of the nodes, the first is.
+	const inPod, outPod = "skipper-ingress-7d4b9c6f5d-00004", "skipper-ingress-7d4b9c6f5d-00000"
+	const inNode, outNode = "ip-10-0-0-10.eu-central-1.compute.internal", "ip-10-0-0-0.eu-central-1.compute.internal"
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, ingress("a"))
+		w.runServer(w.options)
+		for _, tt := range []struct {
+			node, pod string
+			by        rollout.ShareBy
+			mode      string
+			share     string
+		}{
+			{pod: inPod, mode: "Exec", share: `"by": "pod"`},
+			{pod: outPod, mode: "Pre", share: outPod},
+			{node: inNode, pod: outPod, mode: "Exec", share: `"by": "node"`},
+			{node: inNode, pod: inPod, mode: "Exec", share: inNode},
+			{node: outNode, pod: inPod, mode: "Pre", share: outNode},
+			{node: outNode, pod: inPod, by: rollout.ShareByPod, mode: "Exec", share: inPod},
+		} {
+			cfg := w.config("Exec:25%")
+			cfg.Node, cfg.Pod, cfg.ShareBy = tt.node, tt.pod, tt.by
+			p := w.run(cfg)
+			origin := map[string]string{"Exec": "routeserver", "Pre": "self"}[tt.mode]
+			p.expect(tt.mode, origin, 10*time.Second)
+			_, share, _ := strings.Cut(p.admin(http.MethodGet, "/status").Body.String(), `"share"`)
+			if share, _, _ = strings.Cut(share, "}"); !strings.Contains(share, tt.share) {
+				t.Errorf("node %q, pod %q: /status says share%s, want %s in it", tt.node, tt.pod, share, tt.share)
+			}
+			p.stop()
+		}
+	})
+}
+
+func TestAShareByNodesNeedsANode(t *testing.T) {
+	cfg := newWorld(t).config("False")
+	cfg.ShareBy = rollout.ShareByNode
+	if s, err := newSidecar(cfg); err == nil || s != nil || !strings.Contains(err.Error(), "node") {
+		t.Errorf("no name of a node: %v", err)
+	}
+}
