@@ -38,11 +38,12 @@ func main() {
 func run(ctx context.Context) error {
 	out := flag.String("out", "", "folder to write to; required")
 	archs := flag.String("arch", "", "architectures, with commas between them; -binaries takes one (default: all, or $TARGETARCH, or that of this machine with -binaries)")
+	plugins := flag.String("plugins", "", "systems of the plugin as OS/ARCH, with commas between them (default: darwin, linux and windows on all architectures)")
 	imageOnly := flag.Bool("image", false, "write the image only, as an OCI layout")
 	binaries := flag.Bool("binaries", false, "write the binaries only")
 	flag.Parse()
 	if *out == "" || flag.NArg() > 0 || *imageOnly && *binaries {
-		return errors.New("usage: release [-image | -binaries] [-arch LIST] -out FOLDER")
+		return errors.New("usage: release [-image | -binaries] [-arch LIST] [-plugins LIST] -out FOLDER")
 	}
 	c := release.Config{Source: "."}
 	if *binaries {
@@ -52,6 +53,9 @@ func run(ctx context.Context) error {
 		return release.Compile(ctx, c, arch, *out)
 	}
 	c.Archs = strings.Split(cmp.Or(*archs, "amd64,arm64"), ",")
+	if *plugins != "" {
+		c.Plugins = strings.Split(*plugins, ",")
+	}
 	if err := describe(ctx, &c); err != nil {
 		return err
 	}

@@ -20,29 +20,26 @@ var pluginSystems = [...]string{"darwin", "linux", "windows"}
 // that krew installs it by. The programs are built in a folder of work.
 func writePlugin(ctx context.Context, c Config, work, out string) error {
 	m := newKrewManifest(c)
-	for _, goos := range pluginSystems {
-		for _, arch := range c.Archs {
-			p := platform{goos, arch}
-			name := fmt.Sprintf("%s_%s_%s_%s", Plugin, c.Version, goos, arch)
-			dir := filepath.Join(work, name)
-			if err := compile(ctx, c, p, []string{Plugin}, dir); err != nil {
-				return err
-			}
-			file := name + ".tar.gz"
-			if err := writeArchive(filepath.Join(out, file), "", dir, c.Time); err != nil {
-				return err
-			}
-			if err := writeSBOM(filepath.Join(out, name+".cdx.json"), c, p, []string{Plugin}, dir); err != nil {
-				return err
-			}
-			sum, err := fileSum(filepath.Join(out, file))
-			if err != nil {
-				return err
-			}
-			m.Spec.Platforms = append(m.Spec.Platforms, krewPlatform{
-				Selector: krewSelector{map[string]string{"os": goos, "arch": arch}}, URI: c.download() + "/" + file, SHA256: sum, Bin: p.file(Plugin),
-			})
+	for _, p := range c.pluginPlatforms() {
+		name := fmt.Sprintf("%s_%s_%s_%s", Plugin, c.Version, p.os, p.arch)
+		dir := filepath.Join(work, name)
+		if err := compile(ctx, c, p, []string{Plugin}, dir); err != nil {
+			return err
 		}
+		file := name + ".tar.gz"
+		if err := writeArchive(filepath.Join(out, file), "", dir, c.Time); err != nil {
+			return err
+		}
+		if err := writeSBOM(filepath.Join(out, name+".cdx.json"), c, p, []string{Plugin}, dir); err != nil {
+			return err
+		}
+		sum, err := fileSum(filepath.Join(out, file))
+		if err != nil {
+			return err
+		}
+		m.Spec.Platforms = append(m.Spec.Platforms, krewPlatform{
+			Selector: krewSelector{map[string]string{"os": p.os, "arch": p.arch}}, URI: c.download() + "/" + file, SHA256: sum, Bin: p.file(Plugin),
+		})
 	}
 	return create(filepath.Join(out, fmt.Sprintf("routesrv_%s_krew.yaml", c.Version)), func(w io.Writer) error {
 		text, err := yaml.Marshal(m)
@@ -52,6 +49,24 @@ func writePlugin(ctx context.Context, c Config, work, out string) error {
 		_, err = w.Write(text)
 		return err
 	})
+}
+
+// pluginPlatforms are the systems that the plugin is built for.
+func (c Config) pluginPlatforms() []platform {
+	var all []platform
+	for _, name := range c.Plugins {
+		goos, arch, _ := strings.Cut(name, "/")
+		all = append(all, platform{goos, arch})
+	}
+	if len(all) > 0 {
+		return all
+	}
+	for _, goos := range pluginSystems {
+		for _, arch := range c.Archs {
+			all = append(all, platform{goos, arch})
+		}
+	}
+	return all
 }
 
 // download is where people get the files of the release.

@@ -43,6 +43,8 @@ type Config struct {
 	Time time.Time
 	// Archs are the architectures, in Go's words.
 	Archs []string
+	// Plugins are the systems of the plugin, each as OS/ARCH in Go's words; empty means all systems on all Archs.
+	Plugins []string
 	// Download is the URL of the folder from which people get the files of this release; empty means the one of the project.
 	Download string
 	// Env is added to the environment of the go command; GOCACHE, for instance.
