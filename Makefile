@@ -40,11 +40,11 @@ release: ## write binaries, bills of materials, image and checksums into dist/ (
 release-check: ## build a release twice and compare; run the image; build the Dockerfile with buildah where that is
 	go test ./internal/release -count 1 -timeout 30m -v
 
-# Four packages at a time: the end-to-end tests mostly wait, and others can use the processors meanwhile. They take longest, so
-# they begin first.
+# Four packages at a time: the end-to-end tests mostly wait, and others can use the processors meanwhile. What takes longest
+# begins first.
 .PHONY: test
 test: assets ## run all tests: unit, conformance, and end to end on a real kube-apiserver (builds it when absent)
-	KUBEBUILDER_ASSETS=$(ENVTEST_DIR) go test -race -shuffle=on -timeout 30m -p 4 -json ./e2e ./internal/release ./... | go run ./hack/testcount
+	KUBEBUILDER_ASSETS=$(ENVTEST_DIR) go test -race -shuffle=on -timeout 30m -p 4 -json ./e2e ./internal/release ./robustness/plants ./etagcache ./dataplane ./robustness ./... | go run ./hack/testcount
 
 .PHONY: unit
 unit: ## run the tests that need no API server and build no release
