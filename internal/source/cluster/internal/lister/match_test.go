@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/klauspost/compress/gzip"
@@ -82,5 +83,27 @@ func TestSortKeepsTheLastOfSeveral(t *testing.T) {
 	want := []string{"a-b/x 1", "a/x 1", "b/a 1", "b/x 3"}
 	if !slices.Equal(got, want) || Sort(nil) != nil {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestInOrder: keys rise, in the order of etcd, and none is there twice.
+func TestInOrder(t *testing.T) {
+	items := func(names ...string) (all []Item) {
+		for _, name := range names {
+			namespace, name, _ := strings.Cut(name, "/")
+			all = append(all, Item{Bad: &kube.BadObject{Ref: kube.Ref{Kind: kube.KindService, Namespace: namespace, Name: name}}})
+		}
+		return all
+	}
+	for _, c := range []struct {
+		names []string
+		want  bool
+	}{
+		{nil, true}, {[]string{"a/a"}, true}, {[]string{"a/a", "a/b", "b/a"}, true}, {[]string{"a-b/a", "a/a"}, true},
+		{[]string{"a/b", "a/a"}, false}, {[]string{"a/a", "a/a"}, false}, {[]string{"a/a", "a-b/a"}, false}, {[]string{"a/a", "b/a", "a/b"}, false},
+	} {
+		if got := InOrder(items(c.names...)); got != c.want {
+			t.Errorf("%q: %v, want %v", c.names, got, c.want)
+		}
 	}
 }

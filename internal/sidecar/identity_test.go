@@ -1,0 +1,106 @@
+package sidecar_test
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/routesrv/routesrv/internal/sidecar"
+	"github.com/routesrv/routesrv/rollout"
+)
+
+// TestProfilesAreServedWithTheFlag on the support listener, and a change budget leaves the first table as it is.
+func TestProfilesAreServedWithTheFlag(t *testing.T) {
+	cfg := sidecar.Config{Pod: "p", EnableProfile: true, ChangeBudget: time.Hour, Registry: prometheus.NewRegistry()}
+	var err error
+	if cfg.Setting, err = rollout.ParseSetting("Exec"); err != nil {
+		t.Fatal(err)
+	}
+	cfg.Fetch.URLs, cfg.Fetch.Interval = []string{routeServer(t).URL}, 10*time.Millisecond
+	s, err := sidecar.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	defer func() { <-done }()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() { defer close(done); s.RunTables(ctx) }()
+	if got := ask(s.Handler(), "GET", "/routes").Code; got != http.StatusOK { // waits for the boot
+		t.Errorf("/routes: %d", got)
+	}
+	if got := ask(s.SupportHandler(), "GET", "/debug/pprof/cmdline").Code; got != http.StatusOK {
+		t.Errorf("/debug/pprof/cmdline: %d", got)
+	}
+	if got := ask(s.Handler(), "GET", "/debug/pprof/cmdline").Code; got != http.StatusNotFound {
+		t.Errorf("/debug/pprof/cmdline on the listener of the proxy: %d, want 404", got)
+	}
+}
+
+// TestASidecarSaysWhoItIs: by namespace and pod where it knows both, else by the name alone; and its end is no error.
+func TestASidecarSaysWhoItIs(t *testing.T) {
+	for _, c := range []struct{ namespace, pod, want string }{
+		{"ingress", "p-1", "kind=sidecar;pod=ingress/p-1;"}, {"", "p-1", "kind=sidecar;id=p-1;"},
+	} {
+		var mu sync.Mutex
+		var said string
+		routes := routeServer(t)
+		front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			said = cmp.Or(said, r.Header.Get("Routesrv-Client"))
+			mu.Unlock()
+			routes.Config.Handler.ServeHTTP(w, r)
+		}))
+		t.Cleanup(front.Close)
+		var log strings.Builder
+		cfg := sidecar.Config{
+			Pod: c.pod, PodNamespace: c.namespace, Registry: prometheus.NewRegistry(), Logger: slog.New(slog.NewTextHandler(&synced{mu: &mu, w: &log}, nil)),
+		}
+		var err error
+		if cfg.Setting, err = rollout.ParseSetting("Exec"); err != nil {
+			t.Fatal(err)
+		}
+		cfg.Fetch.URLs, cfg.Fetch.Interval = []string{front.URL}, 10*time.Millisecond
+		s, err := sidecar.New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); s.RunTables(ctx) }()
+		if got := ask(s.Handler(), "GET", "/routes").Code; got != http.StatusOK { // waits for the boot
+			t.Errorf("/routes: %d", got)
+		}
+		cancel()
+		<-done
+		mu.Lock()
+		if !strings.HasPrefix(said, c.want) {
+			t.Errorf("namespace %q, pod %q: the sidecar says %q, want %q", c.namespace, c.pod, said, c.want)
+		}
+		if strings.Contains(log.String(), "level=ERROR") {
+			t.Errorf("the log has errors:\n%s", log.String())
+		}
+		mu.Unlock()
+	}
+}
+
+// synced is a writer for several goroutines.
+type synced struct {
+	mu *sync.Mutex
+	w  io.Writer
+}
+
+func (s *synced) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.w.Write(p)
+}
