@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/routesrv/routesrv/internal/sidecar"
 	"github.com/routesrv/routesrv/rollout"
 )
 
@@ -123,6 +124,11 @@ func TestFallbackBootComputesUntilTheRouteServerIsBack(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		if n := w.reads.Load() - before; n > 0 {
 			t.Errorf("%d reads after the route server was back", n)
+		}
+		for _, message := range []string{sidecar.LogFallbackWaiting, sidecar.LogFallbackStarted, sidecar.LogFallbackStopped} {
+			if n := strings.Count(p.log.String(), message); n != 1 {
+				t.Errorf("%q is in the log %d times, want once", message, n)
+			}
 		}
 	})
 }

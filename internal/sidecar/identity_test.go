@@ -3,7 +3,6 @@ package sidecar_test
 import (
 	"cmp"
 	"context"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -61,9 +60,9 @@ func TestASidecarSaysWhoItIs(t *testing.T) {
 			routes.Config.Handler.ServeHTTP(w, r)
 		}))
 		t.Cleanup(front.Close)
-		var log strings.Builder
+		log := &logBuffer{}
 		cfg := sidecar.Config{
-			Pod: c.pod, PodNamespace: c.namespace, Registry: prometheus.NewRegistry(), Logger: slog.New(slog.NewTextHandler(&synced{mu: &mu, w: &log}, nil)),
+			Pod: c.pod, PodNamespace: c.namespace, Registry: prometheus.NewRegistry(), Logger: slog.New(slog.NewTextHandler(log, nil)),
 		}
 		var err error
 		if cfg.Setting, err = rollout.ParseSetting("Exec"); err != nil {
@@ -91,16 +90,4 @@ func TestASidecarSaysWhoItIs(t *testing.T) {
 		}
 		mu.Unlock()
 	}
-}
-
-// synced is a writer for several goroutines.
-type synced struct {
-	mu *sync.Mutex
-	w  io.Writer
-}
-
-func (s *synced) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.w.Write(p)
 }
