@@ -91,3 +91,10 @@ func TestASidecarSaysWhoItIs(t *testing.T) {
 		mu.Unlock()
 	}
 }
+
+// TestDefaults are those of docs/flags-dataplane-client.md, which people have planned with.
+func TestDefaults(t *testing.T) {
+	if sidecar.DefaultShutdownTimeout != 10*time.Second || sidecar.DefaultFreshLimit != 5*time.Minute {
+		t.Errorf("shutdown %v, fresh %v", sidecar.DefaultShutdownTimeout, sidecar.DefaultFreshLimit)
+	}
+}
