@@ -97,7 +97,7 @@ func (b *Budget) Begin() (end func(t *table.Table, r table.Read)) {
 		case r.Stale || b.served == nil:
 			b.show(t)
 			inner(t, r)
-		case t.Digest() == b.served.Digest():
+		case t.Equal(b.served): // by blocks: a table that waits is not hashed
 			b.show(t) // what waited has gone again
 			inner(t, r)
 		case !b.lazy(t):
@@ -119,7 +119,7 @@ func (b *Budget) show(t *table.Table) { b.served, b.waiting = t, nil }
 
 // lazy reports whether a table may wait. If nothing waits yet, what does from now on is due after the limit.
 func (b *Budget) lazy(t *table.Table) bool {
-	if b.waiting != nil && b.waiting.Digest() == t.Digest() {
+	if b.waiting != nil && b.waiting.Equal(t) {
 		return true
 	}
 	if !OnlyAddsEndpoints(b.served.Routes(), t.Routes()) {
@@ -133,7 +133,7 @@ func (b *Budget) lazy(t *table.Table) bool {
 
 // wait has a table wait until it is due.
 func (b *Budget) wait(t *table.Table) {
-	if b.waiting == nil || b.waiting.Digest() != t.Digest() {
+	if b.waiting == nil || !b.waiting.Equal(t) {
 		b.metrics.lazy.Inc()
 	}
 	b.waiting = t

@@ -2,6 +2,7 @@ package budget
 
 import (
 	"reflect"
+	"slices"
 
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/table"
@@ -33,34 +34,22 @@ func addsEndpoints(before, after string) bool {
 	if !ok || is.BackendType != eskip.LBBackend {
 		return false
 	}
-	had := make(map[eskip.LBEndpoint]bool)
-	switch was.BackendType {
-	case eskip.NetworkBackend:
-		if was.Shunt {
+	switch {
+	case was.BackendType == eskip.LBBackend && len(was.LBEndpoints) > 0:
+		has := make(map[eskip.LBEndpoint]bool, len(is.LBEndpoints))
+		for _, e := range is.LBEndpoints {
+			has[*e] = true
+		}
+		if slices.ContainsFunc(was.LBEndpoints, func(e *eskip.LBEndpoint) bool { return !has[*e] }) {
 			return false
 		}
-		// A route with one endpoint may be printed without an algorithm, and without the zone.
-		had[eskip.LBEndpoint{Address: was.Backend}] = true
-		for _, e := range is.LBEndpoints {
-			if e.Address == was.Backend {
-				delete(had, eskip.LBEndpoint{Address: e.Address})
-			}
+	case was.BackendType == eskip.NetworkBackend && !was.Shunt:
+		// A route with one endpoint is printed without an algorithm, and without the zone.
+		if !slices.ContainsFunc(is.LBEndpoints, func(e *eskip.LBEndpoint) bool { return e.Address == was.Backend }) {
+			return false
 		}
 		was.LBAlgorithm = is.LBAlgorithm
-	case eskip.LBBackend:
-		for _, e := range was.LBEndpoints {
-			had[*e] = true
-		}
-		if len(had) == 0 {
-			return false
-		}
-		for _, e := range is.LBEndpoints {
-			delete(had, *e)
-		}
 	default:
-		return false
-	}
-	if len(had) > 0 {
 		return false
 	}
 	for _, r := range []*eskip.Route{was, is} {

@@ -70,31 +70,28 @@ func (r *Recorder) Watch(answers func(history.Answer), events func(history.Event
 	r.answers, r.events = answers, events
 }
 
-// Change records a write to the API.
-func (r *Recorder) Change(c history.Change) {
+// record adds an entry to one of the lists, until the run has ended.
+func record[T any](r *Recorder, list *[]T, entry T) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.ended {
-		r.h.Changes = append(r.h.Changes, c)
+		*list = append(*list, entry)
 	}
+}
+
+// Change records a write to the API.
+func (r *Recorder) Change(c history.Change) {
+	record(r, &r.h.Changes, c)
 }
 
 // Read records what the API gave.
 func (r *Recorder) Read(c history.Read) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.ended {
-		r.h.Reads = append(r.h.Reads, c)
-	}
+	record(r, &r.h.Reads, c)
 }
 
 // Fault records a fault that has ended.
 func (r *Recorder) Fault(f history.Fault) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.ended {
-		r.h.Faults = append(r.h.Faults, f)
-	}
+	record(r, &r.h.Faults, f)
 }
 
 // Event records what a process or an operator did.
@@ -112,11 +109,7 @@ func (r *Recorder) Event(e history.Event) {
 
 // Sample records what a process used.
 func (r *Recorder) Sample(s history.Sample) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.ended {
-		r.h.Samples = append(r.h.Samples, s)
-	}
+	record(r, &r.h.Samples, s)
 }
 
 // Answer records what a client received.
