@@ -3,6 +3,7 @@ package fleet
 import (
 	"cmp"
 	"crypto/rand"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -17,24 +18,39 @@ func (r *Registry) View() *View {
 	at := r.cfg.Now()
 	now := at.UnixNano()
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.look()
-	v := &View{Time: at, Clients: make([]Client, 0, len(r.clients))}
-	for _, c := range r.clients {
-		one := r.show(c, now)
-		v.Clients = append(v.Clients, one)
-		if n, reports := r.relays[c.key]; reports {
-			v.Relays = append(v.Relays, Relay{ID: one.ID, Counts: n, Total: n.Total(), Heard: timeOf(c.report.at), State: one.State})
-		}
-	}
-	slices.SortFunc(v.Clients, func(a, b Client) int { return cmp.Compare(a.ID, b.ID) })
-	v.Table = r.served()
-	v.Publishes = r.publishes()
+	v := &View{Time: at, Table: r.served(), Publishes: r.publishes(), Clients: make([]Client, 0, len(r.clients))}
 	v.Replicas = []Replica{{
 		Name: r.cfg.Name, Instance: r.instance, Self: true, Relay: r.cfg.Relay, Table: v.Table, Clients: len(r.clients), Full: r.full,
 	}}
+	keys := slices.Collect(maps.Keys(r.clients))
+	r.mu.Unlock()
+	for some := range slices.Chunk(keys, showAtOnce) {
+		r.showSome(v, some, now)
+	}
+	slices.SortFunc(v.Clients, func(a, b Client) int { return cmp.Compare(a.ID, b.ID) })
 	v.finish(Query{})
 	return v
+}
+
+// showAtOnce is how many clients are shown without a break: requests of clients wait for the same lock.
+const showAtOnce = 256
+
+// showSome adds some of the clients to a view, without those that have left meanwhile.
+func (r *Registry) showSome(v *View, keys []string, now int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, k := range keys {
+		c := r.clients[k]
+		if c == nil {
+			continue
+		}
+		one := r.show(c, now)
+		v.Clients = append(v.Clients, one)
+		if n, reports := r.relays[k]; reports {
+			v.Relays = append(v.Relays, Relay{ID: one.ID, Counts: n, Total: n.Total(), Heard: timeOf(c.report.at), State: one.State})
+		}
+	}
 }
 
 // Publishes returns the last tables that were published, the newest first, and how long the clients of this replica took to hold them.
