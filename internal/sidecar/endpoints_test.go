@@ -1,39 +1,19 @@
 package sidecar_test
 
 import (
-	"context"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/internal/sidecar"
-	"github.com/routesrv/routesrv/rollout"
 )
 
 func TestListenersAnswerWhatIsListedAndNothingElse(t *testing.T) {
-	cfg := sidecar.Config{Pod: "p"}
-	var err error
-	if cfg.Setting, err = rollout.ParseSetting("Exec"); err != nil {
-		t.Fatal(err)
-	}
-	cfg.Fetch.URLs = []string{routeServer(t).URL}
-	cfg.Fetch.Interval = 10 * time.Millisecond
-	s, err := sidecar.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan struct{})
-	defer func() { <-done }()
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	go func() { defer close(done); s.RunTables(ctx) }()
+	s, stop := fetching(t, sidecar.Config{Pod: "p"}, routeServer(t).URL)
+	defer stop()
 	handlers := map[string]http.Handler{httpserve.MainListener: s.Handler(), httpserve.SupportListener: s.SupportHandler()}
-	if got := ask(handlers[httpserve.MainListener], "GET", "/routes").Code; got != http.StatusOK { // waits for the boot
-		t.Fatalf("/routes: %d", got)
-	}
 	asked := func(path string) string { return strings.Replace(path, "{zone}", "eu-central-1a", 1) }
 	all := s.Endpoints()
 	for _, e := range all {

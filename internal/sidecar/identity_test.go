@@ -17,26 +17,31 @@ import (
 	"github.com/routesrv/routesrv/rollout"
 )
 
-// TestProfilesAreServedWithTheFlag on the support listener, and a change budget leaves the first table as it is.
-func TestProfilesAreServedWithTheFlag(t *testing.T) {
-	cfg := sidecar.Config{Pod: "p", EnableProfile: true, ChangeBudget: time.Hour, Registry: prometheus.NewRegistry()}
+// fetching runs a sidecar in mode Exec behind a route server, without listeners. It has a table.
+func fetching(t *testing.T, cfg sidecar.Config, url string) (s *sidecar.Sidecar, stop func()) {
+	t.Helper()
 	var err error
 	if cfg.Setting, err = rollout.ParseSetting("Exec"); err != nil {
 		t.Fatal(err)
 	}
-	cfg.Fetch.URLs, cfg.Fetch.Interval = []string{routeServer(t).URL}, 10*time.Millisecond
-	s, err := sidecar.New(cfg)
-	if err != nil {
+	cfg.Fetch.URLs, cfg.Fetch.Interval = []string{url}, 10*time.Millisecond
+	if s, err = sidecar.New(cfg); err != nil {
 		t.Fatal(err)
 	}
-	done := make(chan struct{})
-	defer func() { <-done }()
 	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
+	done := make(chan struct{})
 	go func() { defer close(done); s.RunTables(ctx) }()
 	if got := ask(s.Handler(), "GET", "/routes").Code; got != http.StatusOK { // waits for the boot
 		t.Errorf("/routes: %d", got)
 	}
+	return s, func() { cancel(); <-done }
+}
+
+// TestProfilesAreServedWithTheFlag on the support listener, and a change budget leaves the first table as it is.
+func TestProfilesAreServedWithTheFlag(t *testing.T) {
+	cfg := sidecar.Config{Pod: "p", EnableProfile: true, ChangeBudget: time.Hour, Registry: prometheus.NewRegistry()}
+	s, stop := fetching(t, cfg, routeServer(t).URL)
+	defer stop()
 	if got := ask(s.SupportHandler(), "GET", "/debug/pprof/cmdline").Code; got != http.StatusOK {
 		t.Errorf("/debug/pprof/cmdline: %d", got)
 	}
@@ -64,23 +69,8 @@ func TestASidecarSaysWhoItIs(t *testing.T) {
 		cfg := sidecar.Config{
 			Pod: c.pod, PodNamespace: c.namespace, Registry: prometheus.NewRegistry(), Logger: slog.New(slog.NewTextHandler(log, nil)),
 		}
-		var err error
-		if cfg.Setting, err = rollout.ParseSetting("Exec"); err != nil {
-			t.Fatal(err)
-		}
-		cfg.Fetch.URLs, cfg.Fetch.Interval = []string{front.URL}, 10*time.Millisecond
-		s, err := sidecar.New(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { defer close(done); s.RunTables(ctx) }()
-		if got := ask(s.Handler(), "GET", "/routes").Code; got != http.StatusOK { // waits for the boot
-			t.Errorf("/routes: %d", got)
-		}
-		cancel()
-		<-done
+		_, stop := fetching(t, cfg, front.URL)
+		stop()
 		mu.Lock()
 		if !strings.HasPrefix(said, c.want) {
 			t.Errorf("namespace %q, pod %q: the sidecar says %q, want %q", c.namespace, c.pod, said, c.want)
