@@ -50,8 +50,8 @@ func TestExitStatusesAndMessages(t *testing.T) {
 		},
 		{
 			name: "settings in effect", args: []string{"--check-config=yaml", "--routesrv-url=http://a", "--routesrv-url=http://b", "--lkg-file=/l"},
-			out: `(?s)  routesrv-url:\n +value:\n +- http://a\n +- http://b\n +from: command line\n.*  pod-name:\n +value: \S+\n +from: name of the host\n|` +
-				`(?s)  pod-name:\n +value: \S+\n +from: name of the host\n.*  routesrv-url:\n +value:\n +- http://a\n +- http://b\n +from: command line\n`,
+			out: `(?s)  routesrv-url:\n +value:\n +- http://a\n +- http://b\n +from: command line\n.*  pod-name:\n +value: \S+\n +from: host name\n|` +
+				`(?s)  pod-name:\n +value: \S+\n +from: host name\n.*  routesrv-url:\n +value:\n +- http://a\n +- http://b\n +from: command line\n`,
 		},
 		{name: "a check looks at all flags together", args: []string{"--check-config"}, status: 2, stderr: `--routesrv-url.*-kubernetes`},
 		{name: "help", args: []string{"--help"}, out: `(?s)Mode\n.*--mode MODE.*Exec:25%.*Gate\n.*Fallback\n.*Route servers\n.*Listeners\n`},
