@@ -26,7 +26,7 @@ func TestFirstTableIsComparedWithThatOfAPeer(t *testing.T) {
 		return err == nil
 	})
 	h := second.holds(t, "routes_lost")
-	if !strings.Contains(second.log(), "the first table is compared with that of another replica") {
+	if !strings.Contains(second.log(), "the first table is compared with the table of another replica") {
 		t.Error("the log does not name the peer")
 	}
 	if a := second.get(t, "/routes", ""); a.status != http.StatusServiceUnavailable && a.status != http.StatusNotFound {

@@ -18,25 +18,25 @@ import (
 	"github.com/routesrv/routesrv/internal/expiry"
 )
 
-// TLSConfig is the TLS of a main listener. The zero value is plain HTTP.
+// TLSConfig configures TLS for a main listener. The zero value is plain HTTP.
 type TLSConfig struct {
-	// Enable serves TLS with the certificates of the files, in pairs.
+	// Enable serves TLS with the certificates from the files, in pairs.
 	Enable              bool
 	CertFiles, KeyFiles []string
-	// MinVersion is a version of crypto/tls; 0 means TLS 1.2.
+	// MinVersion is a version constant of crypto/tls; 0 means TLS 1.2.
 	MinVersion uint16
-	// RequireClientCert wants clients to show a certificate of one of the authorities of CAFiles, to which AppendSystemCAs
-	// adds those of the system.
+	// RequireClientCert requires a client certificate from one of the authorities in CAFiles. AppendSystemCAs adds the system's
+	// authorities.
 	RequireClientCert bool
 	CAFiles           []string
 	AppendSystemCAs   bool
 }
 
-// certificateCheck is how often handshakes look whether the files have changed.
+// certificateCheck is how often a handshake checks the files for changes.
 const certificateCheck = time.Second
 
-// NewTLS reads the certificates; nil means plain HTTP. Later changes of the files are taken up by themselves, and a
-// change that cannot be read leaves the certificates as they were. The registry gets the series of when they end; nil gets none.
+// NewTLS reads the certificates and returns nil for plain HTTP. It reloads the files when they change; if the new content cannot
+// be read, the previous certificates stay in use. It registers the series of expiry times with reg, unless reg is nil.
 func NewTLS(cfg TLSConfig, log *slog.Logger, reg prometheus.Registerer) (*tls.Config, error) {
 	if !cfg.Enable {
 		expiry.Register(reg, expiry.Server, nil)
@@ -64,26 +64,26 @@ func NewTLS(cfg TLSConfig, log *slog.Logger, reg prometheus.Registerer) (*tls.Co
 	}, nil
 }
 
-// certificates are the files of a TLS listener and what was last read of them.
+// certificates holds the files of a TLS listener and what was last read from them.
 type certificates struct {
 	cfg TLSConfig
 	log *slog.Logger
 
 	mu      sync.Mutex
 	config  *tls.Config          // guarded by mu
-	ends    expiry.Ends          // guarded by mu; of what is in use
+	ends    expiry.Ends          // guarded by mu; of the certificates in use
 	state   map[string]fileState // guarded by mu
 	checked time.Time            // guarded by mu
 	failed  string               // guarded by mu; the last failure that was logged
 }
 
-// fileState tells whether a file was replaced or written.
+// fileState detects that a file was replaced or written.
 type fileState struct {
 	modified time.Time
 	size     int64
 }
 
-// current gives the configuration for a handshake, read anew if a file has changed.
+// current returns the configuration for a handshake. It reloads the files if one has changed.
 func (c *certificates) current() *tls.Config {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -91,7 +91,7 @@ func (c *certificates) current() *tls.Config {
 	return c.config
 }
 
-// expiry gives when the certificates end that a handshake would use now.
+// expiry returns the expiry times of the certificates that a handshake would use now.
 func (c *certificates) expiry() expiry.Ends {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -135,11 +135,11 @@ func (c *certificates) reloadLocked() {
 	switch {
 	case err == nil:
 		c.failed = ""
-		c.log.Info("certificates read anew")
+		c.log.Info("certificates reloaded")
 	case err.Error() != c.failed:
-		// Half of a pair may have been written: it is tried again at the next handshakes.
+		// Possibly only one file of a pair has been written: later handshakes retry.
 		c.failed = err.Error()
-		c.log.Error("certificates changed and cannot be read, keeping those from before", "error", err)
+		c.log.Error("certificates changed and cannot be read, keeping the previous ones", "error", err)
 	}
 }
 
@@ -153,7 +153,7 @@ func (c *certificates) read() error {
 func (c *certificates) readLocked() error {
 	state := make(map[string]fileState)
 	for _, name := range c.files() {
-		state[name] = stateOf(name) // before reading: a change in between is then seen the next time
+		state[name] = stateOf(name) // before reading, so that a change in between is noticed next time
 	}
 	ends := make(expiry.Ends)
 	config := &tls.Config{MinVersion: c.cfg.MinVersion, NextProtos: []string{"h2", "http/1.1"}}
@@ -181,7 +181,7 @@ func (c *certificates) authorities(ends expiry.Ends) (*x509.CertPool, error) {
 	if c.cfg.AppendSystemCAs {
 		system, err := x509.SystemCertPool()
 		if err != nil {
-			return nil, fmt.Errorf("read the authorities of the system (-mtls-authn-append-ca): %w", err)
+			return nil, fmt.Errorf("read the system's authorities (-mtls-authn-append-ca): %w", err)
 		}
 		pool = system
 	}
@@ -191,14 +191,14 @@ func (c *certificates) authorities(ends expiry.Ends) (*x509.CertPool, error) {
 			return nil, fmt.Errorf("read authorities (-mtls-authn-ca): %w", err)
 		}
 		if !pool.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("read authorities %q (-mtls-authn-ca): no certificate in it", name)
+			return nil, fmt.Errorf("read authorities %q (-mtls-authn-ca): the file has no certificate", name)
 		}
 		ends.Authorities(pem)
 	}
 	return pool, nil
 }
 
-// cause keeps what the operator needs: which file is missing is in the path error.
+// cause reduces an error to what the operator needs: the path error names the missing file.
 func cause(err error) error {
 	var path *fs.PathError
 	if errors.As(err, &path) {

@@ -68,8 +68,8 @@ func TestMainListenerBeforeTheFirstTable(t *testing.T) {
 		{"DELETE", "/routes/eu-central-1a", 405, "", nil},
 		{"GET", "/health", 503, "routes were not initialized yet\n", plainText},
 		{"POST", "/health", 503, "routes were not initialized yet\n", plainText},
-		{"GET", "/swarm/redis/shards", 503, "the cluster was not read yet\n", notRead},
-		{"GET", "/swarm/valkey/shards", 503, "the cluster was not read yet\n", notRead},
+		{"GET", "/swarm/redis/shards", 503, "the cluster has not been read yet\n", notRead},
+		{"GET", "/swarm/valkey/shards", 503, "the cluster has not been read yet\n", notRead},
 		{"GET", "/", 404, notFoundBody, plainText},
 	})
 }

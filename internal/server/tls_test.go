@@ -223,7 +223,7 @@ func TestChangedCertificateIsTakenUpWhileConnectionsGoOn(t *testing.T) {
 		if got := serial(); got != first {
 			t.Fatalf("certificate %s with half of a pair, want the old one", got)
 		}
-		return strings.Contains(f.log.String(), "certificates changed and cannot be read, keeping those from before")
+		return strings.Contains(f.log.String(), "certificates changed and cannot be read, keeping the previous ones")
 	})
 	replace(t, key, newKey)
 	f.eventually("the new certificate", func() bool { return serial() != first })
@@ -245,7 +245,7 @@ func TestChangedCertificateIsTakenUpWhileConnectionsGoOn(t *testing.T) {
 	if n := len(linesWith(f.log.String(), "keeping those from before")); n != 1 {
 		t.Errorf("the half pair was logged %d times, want once", n)
 	}
-	if n := len(linesWith(f.log.String(), "certificates read anew")); n != 1 {
+	if n := len(linesWith(f.log.String(), "certificates reloaded")); n != 1 {
 		t.Errorf("the new pair was logged %d times, want once", n)
 	}
 }
@@ -315,7 +315,7 @@ func TestTLSThatCannotWorkEndsTheStart(t *testing.T) {
 		{"no such authority", httpserve.TLSConfig{CertFiles: one(cert), KeyFiles: one(key), RequireClientCert: true, CAFiles: one("/does/not/exist")},
 			[]string{"-mtls-authn-ca", "/does/not/exist"}},
 		{"empty authority", httpserve.TLSConfig{CertFiles: one(cert), KeyFiles: one(key), RequireClientCert: true, CAFiles: one(empty)},
-			[]string{"-mtls-authn-ca", empty, "no certificate in it"}},
+			[]string{"-mtls-authn-ca", empty, "the file has no certificate"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := &fixture{}

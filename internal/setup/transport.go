@@ -121,12 +121,12 @@ func (t *transport) freshLocked() *http.Transport {
 		// Half of a pair may have been written: it is tried again with the next request.
 		if t.failed != err.Error() {
 			t.failed = err.Error()
-			t.log.Error("certificates changed and cannot be read, keeping those from before", "error", err)
+			t.log.Error("certificates changed and cannot be read, keeping the previous ones", "error", err)
 		}
 		return t.current
 	}
 	t.failed = ""
-	t.log.Info("certificates read anew")
+	t.log.Info("certificates reloaded")
 	before.CloseIdleConnections() // the next connections show the new certificate
 	return t.current
 }
@@ -153,7 +153,7 @@ func (t *transport) load() error {
 		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return fmt.Errorf("read authorities %q: no certificate in it", t.files.CA)
+			return fmt.Errorf("read authorities %q: the file has no certificate", t.files.CA)
 		}
 		ends.Authorities(pem)
 	}

@@ -218,7 +218,7 @@ func TestHeldBeforeAnyTableIsServed(t *testing.T) {
 	g := &gate{}
 	g.hold(t, nil, parse(t, 1, ""))
 	w := get(guardpage.NewHeld(g), "")
-	if !strings.Contains(w.Body.String(), "reason: empty\n") || !strings.Contains(w.Body.String(), "release: never by time, only if somebody accepts it\n") {
+	if !strings.Contains(w.Body.String(), "reason: empty\n") || !strings.Contains(w.Body.String(), "release: never by time, only by acceptance\n") {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }
