@@ -174,23 +174,23 @@ func TestRefusedFlagsSayWhatToDoInstead(t *testing.T) {
 
 // TestWarnings: each with the exact text, for arguments behind -kubernetes.
 func TestWarnings(t *testing.T) {
-	const noTraces = " means nothing to a route server: its traces are OpenTelemetry and go where --otlp-endpoint says"
+	const noTraces = " has no effect on a route server: its traces are OpenTelemetry and go where --otlp-endpoint says"
 	for _, c := range []struct {
 		args []string
 		want []string
 	}{
-		{[]string{"-enable-ratelimits"}, []string{"-enable-ratelimits: means nothing to a route server: rate limits and circuit breakers work in the proxies"}},
+		{[]string{"-enable-ratelimits"}, []string{"-enable-ratelimits: has no effect on a route server: rate limits and circuit breakers work in the proxies"}},
 		{[]string{"-swarm-redis-password", "hunter2", "-enable-swarm=false"}, []string{
-			"-swarm-redis-password: means nothing to a route server: it is no member of the swarm; it only lists the addresses of the services that -kubernetes-redis-service-name and -kubernetes-valkey-service-name name",
-			"-enable-swarm: means nothing to a route server: it is no member of the swarm; it only lists the addresses of the services that -kubernetes-redis-service-name and -kubernetes-valkey-service-name name",
+			"-swarm-redis-password: has no effect on a route server: it is no member of the swarm; it only lists the addresses of the services that -kubernetes-redis-service-name and -kubernetes-valkey-service-name name",
+			"-enable-swarm: has no effect on a route server: it is no member of the swarm; it only lists the addresses of the services that -kubernetes-redis-service-name and -kubernetes-valkey-service-name name",
 		}},
-		{[]string{"-ratelimits=a", "-ratelimits=b"}, []string{"-ratelimits: means nothing to a route server: rate limits and circuit breakers work in the proxies"}},
+		{[]string{"-ratelimits=a", "-ratelimits=b"}, []string{"-ratelimits: has no effect on a route server: rate limits and circuit breakers work in the proxies"}},
 		{[]string{"-opentracing=noop"}, nil},
 		{[]string{"-opentracing=lightstep token=secret"}, []string{"-opentracing:" + noTraces}},
-		{[]string{"-oauth2-tokeninfo-url=https://t"}, []string{"-oauth2-tokeninfo-url: means nothing to a route server: it would only serve filters of -route-server-filters that ask a token service, which are refused"}},
+		{[]string{"-oauth2-tokeninfo-url=https://t"}, []string{"-oauth2-tokeninfo-url: has no effect on a route server: it would only serve filters of -route-server-filters that ask a token service, which are refused"}},
 		{[]string{"-address=:1", "-address=:1"}, nil},
 		{[]string{"-address=:1", "-address=:2"}, []string{"-address: given more than once: the last value counts"}},
-		{[]string{"-kubernetes-topology-zone=z"}, []string{`-kubernetes-topology-zone: every proxy gets the endpoints of zone "z", wherever it runs: a route server does better without; let the proxies of a zone fetch /routes/ZONE`}},
+		{[]string{"-kubernetes-topology-zone=z"}, []string{`-kubernetes-topology-zone: every proxy gets the endpoints of zone "z", wherever it runs: remove the flag and let the proxies of a zone fetch /routes/ZONE`}},
 		{[]string{"-kubernetes-in-cluster", "-kubernetes-url=http://h", "-kubernetes-token-file="}, []string{"-kubernetes-url: has no effect with -kubernetes-in-cluster"}},
 		{[]string{"--manifests=d", "-kubernetes=false", "-kubernetes-in-cluster"}, []string{
 			"-kubernetes: given more than once: the last value counts", "-kubernetes-in-cluster: has no effect with --manifests",

@@ -108,7 +108,7 @@ func (m *migration) lists(b *strings.Builder) {
 func (m *migration) notCarried() []Note {
 	var all []Note
 	for _, i := range m.arguments.ignored {
-		all = append(all, Note{"`-" + i.Name + "`", "means nothing to a route server: " + i.Why})
+		all = append(all, Note{"`-" + i.Name + "`", "has no effect on a route server: " + i.Why})
 	}
 	all = append(all, m.notes...)
 	for _, o := range m.in.Others {

@@ -242,7 +242,7 @@ func TestChangedCertificateIsTakenUpWhileConnectionsGoOn(t *testing.T) {
 	if !reused || resp.StatusCode != http.StatusNoContent {
 		t.Errorf("%d, on the connection from before: %v", resp.StatusCode, reused)
 	}
-	if n := len(linesWith(f.log.String(), "keeping those from before")); n != 1 {
+	if n := len(linesWith(f.log.String(), "keeping the previous ones")); n != 1 {
 		t.Errorf("the half pair was logged %d times, want once", n)
 	}
 	if n := len(linesWith(f.log.String(), "certificates reloaded")); n != 1 {

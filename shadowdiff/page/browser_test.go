@@ -27,7 +27,7 @@ func browser(t *testing.T) string {
 		}
 	}
 	if os.Getenv("CI") == "true" {
-		t.Fatal("there is no Chromium: install the package chromium")
+		t.Fatal("Chromium not found: install the package chromium")
 	}
 	t.Skip("there is no Chromium to look at the page with: install the package chromium")
 	return ""
