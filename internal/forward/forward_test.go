@@ -234,7 +234,7 @@ func TestPatternsChooseContexts(t *testing.T) {
 		{"prod-*", []string{"prod-eu", "prod-us"}, ""},
 		{"*prod-?", []string{"arn:aws:eks:eu:1:cluster/prod-x"}, ""},
 		{"test, prod-us,prod-u*", []string{"prod-us", "test"}, ""},
-		{"prod-*,stage-*", nil, `no context of the kubeconfig fits "stage-*": it has arn:`},
+		{"prod-*,stage-*", nil, `no context of the kubeconfig matches "stage-*": it has arn:`},
 		{"prod-*,", nil, "an empty pattern"},
 		{"prod.eu", nil, "no context"},
 		{strings.Repeat("x", 5000), nil, "limit 4096"},

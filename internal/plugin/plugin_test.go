@@ -142,7 +142,7 @@ func TestFlagsChoosePods(t *testing.T) {
 		{[]string{"--context=here", "-n", "edge", "-l", "app=routes", "--support-port=7000"}, cli.Healthy, "healthy"},
 		{[]string{"--contexts=e*", "-n", "edge", "-l", "app=routes"}, cli.Trouble, "empty: no pod with the labels app=routes in namespace edge: name them with -n and -l"},
 		{[]string{"--contexts=her?,oth*", "-n", "edge", "-l", "app=routes", "--support-port=7000"}, cli.Trouble, "connection refused"},
-		{[]string{"--contexts=x*"}, cli.Trouble, `--contexts: no context of the kubeconfig fits "x*": it has empty, here, other`},
+		{[]string{"--contexts=x*"}, cli.Trouble, `--contexts: no context of the kubeconfig matches "x*": it has empty, here, other`},
 		{[]string{"--context=none"}, cli.Trouble, `context "none" does not exist`},
 		{[]string{"--context=here", "--contexts=h*"}, cli.Trouble, "want one of them"},
 		{[]string{"-n", "a/b"}, cli.Trouble, `"a/b" is not a namespace`},
