@@ -163,7 +163,7 @@ func TestPagesAreNotForRebindingNames(t *testing.T) {
 func TestRefusedAcceptanceIsExplained(t *testing.T) {
 	for err, want := range map[error]string{
 		guard.ErrNothingHeld:                    "No table is held any more",
-		&guard.HeldError{Err: guard.ErrNotHeld}: "Another table is held meanwhile",
+		&guard.HeldError{Err: guard.ErrNotHeld}: "Another table is held now",
 	} {
 		w := holding()
 		h := handler(w.config())

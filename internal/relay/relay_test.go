@@ -474,15 +474,15 @@ func TestConfigOfARelay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, cfg := range map[string]relay.Config{
+	for want, cfg := range map[string]relay.Config{
 		"no cache": {Fetch: dataplane.Config{URLs: []string{"http://a"}}},
 		"no URL":   {Cache: cache},
-		"a zone":   {Cache: cache, Fetch: dataplane.Config{URLs: []string{"http://a"}, Zone: "x"}},
-		"a zone ":  {Cache: cache, Fetch: dataplane.Config{URLs: []string{"http://a"}, ZoneFile: filepath.Join(t.TempDir(), "zone")}},
+		"Zone and": {Cache: cache, Fetch: dataplane.Config{URLs: []string{"http://a"}, Zone: "x"}},
+		"ZoneFile": {Cache: cache, Fetch: dataplane.Config{URLs: []string{"http://a"}, ZoneFile: filepath.Join(t.TempDir(), "zone")}},
 		"max loss": {Cache: cache, Fetch: dataplane.Config{URLs: []string{"http://a"}}, Guard: guard.Config{MaxLoss: 2}},
 	} {
-		if _, err := relay.New(cfg); err == nil || !strings.Contains(err.Error(), strings.TrimSpace(name)) {
-			t.Errorf("%s: %v", name, err)
+		if _, err := relay.New(cfg); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
 		}
 	}
 	r, err := relay.New(relay.Config{Cache: cache, Fetch: dataplane.Config{URLs: []string{"http://a"}}, Logger: slog.New(slog.DiscardHandler)})

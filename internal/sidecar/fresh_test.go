@@ -55,7 +55,7 @@ func TestCacheInBetweenDoesNotKeepATableFresh(t *testing.T) {
 		}
 		time.Sleep(6 * time.Minute)
 		got := p.get("/fresh")
-		if got.Code != http.StatusServiceUnavailable || !strings.Contains(got.Body.String(), "not read for too long") {
+		if got.Code != http.StatusServiceUnavailable || !strings.Contains(got.Body.String(), "last read of the source is too old") {
 			t.Errorf("/fresh %d after six minutes of answers from a store: %s", got.Code, got.Body)
 		}
 		if s := p.status(); s.Fresh || !s.Ready || s.Fetch.Failures != 0 {
