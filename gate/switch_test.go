@@ -122,7 +122,7 @@ func TestAMoveWaitsForATableThatMayOnlyBeBehind(t *testing.T) {
 				t.Fatalf("moved after %v", time.Since(began))
 			}
 			p := s.Pending()
-			if p == nil || !p.Since.Equal(began) || p.Table.Len() != 9 || !strings.Contains(p.Waiting, "revision 99 may only be behind") {
+			if p == nil || !p.Since.Equal(began) || p.Table.Len() != 9 || !strings.Contains(p.Waiting, "revision 99 may only lag") {
 				t.Fatalf("pending is %+v", p)
 			}
 			time.Sleep(time.Second)
