@@ -66,6 +66,9 @@ func (b *Block) Routes() []*Route {
 	return b.routes
 }
 
+// Packed reports whether the block is packed.
+func (b *Block) Packed() bool { return b.packed != nil }
+
 // Len returns the number of routes.
 func (b *Block) Len() int {
 	if b.packed != nil {
