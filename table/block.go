@@ -88,6 +88,14 @@ func (b *Block) first() string {
 // Bytes returns the length of what AppendText appends.
 func (b *Block) Bytes() int { return b.bytes }
 
+// size is the most that AppendText needs while it works.
+func (b *Block) size() int {
+	if b.packed != nil {
+		return b.packed.size
+	}
+	return b.bytes
+}
+
 // AppendText appends the lines of the block, joined by "\n", without one at the end. The canonical text of a table is that of
 // its blocks, joined in the same way.
 func (b *Block) AppendText(dst []byte) []byte {

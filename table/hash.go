@@ -31,7 +31,13 @@ func (c *content) hash() Digest {
 		sum = cloned(states[n-1])
 	}
 	piece := make([]byte, 0, 16<<10) // which stays in the cache of the processor
-	var text []byte                  // of a packed block
+	longest := 0                     // of the packed blocks that are hashed
+	for _, b := range c.list.blocks[len(states):] {
+		if b.packed != nil {
+			longest = max(longest, b.size()+1)
+		}
+	}
+	text := make([]byte, 0, longest)
 	for i := len(states); i < len(c.list.blocks); i++ {
 		if b := c.list.blocks[i]; b.packed != nil {
 			text = text[:0]
