@@ -1,13 +1,13 @@
-// Package robustness runs a fleet under faults and records what every client received. Real binaries, a fake API server, a fault
-// proxy on every connection, seeded changes, and operators who do what operators do: all of it follows from a [plan.Plan], which
-// follows from a seed. Run gives the [history.History]; package validate says whether the guarantees were kept.
+// Package robustness runs a fleet under faults and records what every client received. It uses real binaries, a fake API server,
+// a fault proxy on every connection, seeded changes, and actions of operators. All of it follows from a [plan.Plan], which
+// follows from a seed. Run returns the [history.History]; package validate checks the guarantees.
 //
 // # What it does not do
 //
-// Wall clocks step only in programs that are built with the overlay of package clock, as those of long runs are. Half a list
-// that is no loss to wonder at, less than half of what is known, is not among the faults: nobody who reads it can tell. A
-// corrupted body is one that has a checksum in its encoding, or whose reader compares digests, for the same reason. Disks are full
-// or read-only only where this process may mount; a run says what it could not have.
+// Wall clocks step only in programs that are built with the overlay of package clock, as in long runs. Lists that silently lack
+// less than half of the known objects are not among the faults, because no reader could detect them. For the same reason, a body
+// is corrupted only if its encoding has a checksum or its reader compares digests. Disks are full or read-only only where this
+// process may mount; a run reports the faults that were not possible.
 package robustness
 
 import (
@@ -28,41 +28,41 @@ import (
 	"github.com/routesrv/routesrv/robustness/world"
 )
 
-// Minimum rates on the fake: a run that was slower proves nothing, and fails. Only runs are judged that have the machine to themselves:
-// where other programs use the processors, too, nobody can say whose fault it is.
+// Minimum rates on the fake: a slower run proves nothing, and fails. This applies only to runs that have the machine to
+// themselves: if other programs use the processors, the cause of a low rate is unknown.
 const (
 	MinChanges = 20  // in a second
 	MinAnswers = 500 // in a second
 
-	// Of a run on a kube-apiserver.
+	// For a run on a kube-apiserver.
 	MinRealChanges = 5
 	MinRealAnswers = 200
 
 	aloneShare = 0.75 // of the processors
 )
 
-// memoryLimit is the documented bound for a process with the tables of these runs, built with the race detector, which takes
-// five to ten times the memory.
+// memoryLimit is the documented limit for a process with the tables of these runs, built with the race detector, which takes five
+// to ten times the memory.
 const memoryLimit = 1 << 30
 
-// patience is how long a process may take to start or to end. It decides nothing else.
+// patience is how long a process may take to start or to end. It only decides when to give up.
 const patience = time.Minute
 
-// Config says what is run.
+// Config configures a run.
 type Config struct {
 	Plan     *plan.Plan
 	Binaries world.Binaries
-	// Real is the kube-apiserver to read, for plans with Real; nil for a fake.
+	// Real is the kube-apiserver to read, for plans with Real; nil means a fake.
 	Real *world.Real
-	// Folder is for the files and logs of the processes. It has to exist.
+	// Folder is for the files and logs of the processes. It must exist.
 	Folder string
-	// Tables is how many bytes of texts of tables are kept; 0 is 1 GiB.
+	// Tables is how many bytes of texts of tables are kept; 0 means 1 GiB.
 	Tables int64
-	// AnyRate has slow runs pass.
+	// AnyRate lets slow runs pass.
 	AnyRate bool
-	// Plant is the name of the fault that is planted in Binaries; for the history only.
+	// Plant is the name of the fault planted in Binaries; it is only recorded in the history.
 	Plant string
-	// Log says what goes on; nil for nothing.
+	// Log receives progress messages; nil discards them.
 	Log *slog.Logger
 }
 

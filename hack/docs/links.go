@@ -14,11 +14,11 @@ import (
 // link is [text](target) or ![text](target).
 var link = regexp.MustCompile(`\]\(([^()\s]+(?:\([^()\s]*\))?)\)`)
 
-// heading is a line such as "## Name".
+// heading matches a line such as "## Name".
 var heading = regexp.MustCompile(`^#{1,6} +(.*?) *#*$`)
 
-// checkLinks wants every relative link of every document below root to lead somewhere: to a file or folder that exists,
-// and, if it has an anchor, to a heading of that document. What is out on the net is not asked.
+// checkLinks requires that every relative link in every document below root has a target: an existing file or folder, and, if it
+// has an anchor, a heading of that document. It does not check external links.
 func checkLinks(root string) error {
 	documents, err := markdownFiles(root)
 	if err != nil {
@@ -41,7 +41,7 @@ func checkLinks(root string) error {
 	return errors.Join(errs...)
 }
 
-// markdownFiles are the documents below root, those of hidden folders and of test data left out.
+// markdownFiles returns the documents below root, without hidden folders and test data.
 func markdownFiles(root string) ([]string, error) {
 	var names []string
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -58,7 +58,7 @@ func markdownFiles(root string) ([]string, error) {
 	return names, err
 }
 
-// checkLink wants the target of a link in the document to exist.
+// checkLink requires that the target of a link in the document exists.
 func checkLink(document, target string) error {
 	if strings.Contains(target, "://") || strings.HasPrefix(target, "mailto:") {
 		return nil
@@ -84,7 +84,7 @@ func checkLink(document, target string) error {
 	return nil
 }
 
-// anchors are those of the headings of a document, as the usual renderers make them.
+// anchors returns the anchors of the headings of a document, as common renderers build them.
 func anchors(text string) []string {
 	var all []string
 	seen := make(map[string]int)
@@ -103,10 +103,10 @@ func anchors(text string) []string {
 	return all
 }
 
-// linkText is what remains of a link in a heading.
+// linkText matches a link in a heading; its text remains.
 var linkText = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
 
-// anchorOf is the anchor of a heading: its text in lower case, with dashes for spaces and without punctuation.
+// anchorOf returns the anchor of a heading: its text in lower case, with dashes for spaces and without punctuation.
 func anchorOf(title string) string {
 	title = linkText.ReplaceAllString(title, "$1")
 	var b strings.Builder
@@ -121,7 +121,7 @@ func anchorOf(title string) string {
 	return b.String()
 }
 
-// proseLines are the lines of a document, those of code blocks made empty, so that their numbers stay.
+// proseLines returns the lines of a document. Lines of code blocks are emptied, so that line numbers stay correct.
 func proseLines(text string) []string {
 	lines := strings.Split(text, "\n")
 	fence := ""
