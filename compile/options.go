@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/internal/catalogue"
@@ -182,6 +183,7 @@ type settings struct {
 	ingressClass    *regexp.Regexp
 	routeGroupClass *regexp.Regexp
 	proxies         *catalogue.Catalogue // what they know
+	readers         sync.Pool            // of *eskip.Reader, for routes that are read back
 }
 
 func newSettings(o Options) (*settings, error) {

@@ -64,6 +64,7 @@ type starter struct {
 type values struct {
 	left  int // bytes of input that are not read yet, more or less: no block has to be larger
 	block strings.Builder
+	alias bool // strings may be parts of the input
 	seed  maphash.Seed
 	table *[internSize]interned // texts seen lately; nil for small inputs
 }
@@ -74,8 +75,11 @@ type interned struct {
 	boxed interface{} // text as an argument, once it was used as one
 }
 
-// copied returns a copy of s in the current block.
+// copied returns a copy of s in the current block, or s itself if strings may be parts of the input.
 func (v *values) copied(s string) string {
+	if v.alias {
+		return s
+	}
 	if len(s) > textAlone {
 		return strings.Clone(s)
 	}

@@ -122,27 +122,31 @@ type parser struct {
 
 // newParser returns a parser at the beginning of src, which has not read a token yet.
 func newParser(src string) *parser {
-	s := new(starter)
-	p := &parser{
-		lexer:          lexer{src: src},
-		values:         values{left: len(src)},
-		result:         s.result[:0],
-		routes:         newSlab(s.routes[:], 32),
-		texts:          newSlab(s.texts[:], 128),
-		arguments:      newSlab(s.arguments[:], 128),
-		predicateItems: newSlab(s.predicateItems[:], 64),
-		predicateLists: newSlab(s.predicateLists[:], 128),
-		filterItems:    newSlab(s.filterItems[:], 64),
-		filterLists:    newSlab(s.filterLists[:], 128),
-		endpointItems:  newSlab(s.endpointItems[:], 64),
-		endpointLists:  newSlab(s.endpointLists[:], 128),
-	}
-	p.args, p.preds, p.filts, p.eps = p.start.args[:0], p.start.preds[:0], p.start.filts[:0], p.start.eps[:0]
+	p := new(parser)
+	p.begin(src, new(starter))
 	if len(src) >= largeInput {
 		p.seed = maphash.MakeSeed()
 		p.table = new([internSize]interned)
 	}
 	return p
+}
+
+// begin makes a parser that is zero, or one that was used, one at the beginning of src. The starter has to be zero.
+func (p *parser) begin(src string, s *starter) {
+	p.lexer = lexer{src: src}
+	p.left = len(src)
+	p.id, p.named, p.err, p.meaning = token{}, false, nil, nil
+	p.result = s.result[:0]
+	p.routes = newSlab(s.routes[:], 32)
+	p.texts = newSlab(s.texts[:], 128)
+	p.arguments = newSlab(s.arguments[:], 128)
+	p.predicateItems = newSlab(s.predicateItems[:], 64)
+	p.predicateLists = newSlab(s.predicateLists[:], 128)
+	p.filterItems = newSlab(s.filterItems[:], 64)
+	p.filterLists = newSlab(s.filterLists[:], 128)
+	p.endpointItems = newSlab(s.endpointItems[:], 64)
+	p.endpointLists = newSlab(s.endpointLists[:], 128)
+	p.args, p.preds, p.filts, p.eps = p.start.args[:0], p.start.preds[:0], p.start.filts[:0], p.start.eps[:0]
 }
 
 // fail sets the error for the current token, which cannot stand where it is. If the input may end there, an invalid token
