@@ -118,10 +118,7 @@ func (p finisher) process(r *eskip.Route, f *findings) (edited *eskip.Route, clo
 // print gives the printed form of a route, unless it would harm those who read the table.
 func (p finisher) print(r *eskip.Route, f *findings) (*table.Route, bool) {
 	printed := table.NewRoute(r)
-	reader, ok := p.set.readers.Get().(*eskip.Reader)
-	if !ok {
-		reader = new(eskip.Reader)
-	}
+	reader := p.set.reader()
 	defer p.set.readers.Put(reader)
 	back, err := parseBack(reader, r, printed.Text)
 	if err != nil {

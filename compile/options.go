@@ -186,6 +186,14 @@ type settings struct {
 	readers         sync.Pool            // of *eskip.Reader, for routes that are read back
 }
 
+// reader takes a reader out of the pool; the caller puts it back.
+func (s *settings) reader() *eskip.Reader {
+	if r, ok := s.readers.Get().(*eskip.Reader); ok {
+		return r
+	}
+	return new(eskip.Reader)
+}
+
 func newSettings(o Options) (*settings, error) {
 	s := &settings{Options: o}
 	var err error

@@ -60,6 +60,29 @@ type starter struct {
 	endpointLists  [4]*LBEndpoint
 }
 
+// starterSlices are the arrays of a starter; empty without one.
+type starterSlices struct {
+	routes         []Route
+	result         []*Route
+	texts          []string
+	arguments      []interface{}
+	predicateItems []Predicate
+	predicateLists []*Predicate
+	filterItems    []Filter
+	filterLists    []*Filter
+	endpointItems  []LBEndpoint
+	endpointLists  []*LBEndpoint
+}
+
+func (s *starter) slices() starterSlices {
+	return starterSlices{
+		routes: s.routes[:], result: s.result[:0], texts: s.texts[:], arguments: s.arguments[:],
+		predicateItems: s.predicateItems[:], predicateLists: s.predicateLists[:],
+		filterItems: s.filterItems[:], filterLists: s.filterLists[:],
+		endpointItems: s.endpointItems[:], endpointLists: s.endpointLists[:],
+	}
+}
+
 // values is where the parser gets the strings and argument values from, which it keeps.
 type values struct {
 	left  int // bytes of input that are not read yet, more or less: no block has to be larger
