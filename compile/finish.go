@@ -116,7 +116,9 @@ func (p finisher) process(r *eskip.Route, f *findings) (edited *eskip.Route, clo
 // print returns the printed form of a route, unless it would harm the readers of the table.
 func (p finisher) print(r *eskip.Route, f *findings) (*table.Route, bool) {
 	printed := table.NewRoute(r)
-	back, err := parseBack(r, printed.Text)
+	reader := p.set.reader()
+	defer p.set.readers.Put(reader)
+	back, err := parseBack(reader, r, printed.Text)
 	if err != nil {
 		f.add(Problem{
 			Route: r.Id, Reason: NotParsable, Severity: Error,
@@ -157,12 +159,12 @@ func (p finisher) printClones(routes []*eskip.Route, f *findings) []*table.Route
 }
 
 // parseBack ensures that one object cannot break the table for all: the text of a route, parsed on its own, must mean the same as
-// the route.
-func parseBack(r *eskip.Route, text string) (*eskip.Route, error) {
+// the route. The result belongs to the reader.
+func parseBack(reader *eskip.Reader, r *eskip.Route, text string) (*eskip.Route, error) {
 	if !eskip.ValidID(r.Id) {
 		return nil, fmt.Errorf("%q is not a route id", r.Id)
 	}
-	back, err := eskip.Parse(text)
+	back, err := reader.Parse(text)
 	if err != nil {
 		return nil, err
 	}
