@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// TestFirstTableIsComparedWithThatOfAPeer starts a replica without a checkpoint while another one holds a loss: it holds the
-// same loss, and serves nothing before somebody accepts.
+// TestFirstTableIsComparedWithThatOfAPeer starts a replica without a checkpoint while another one holds a loss: it must hold the
+// same loss, and serve nothing before an acceptance.
 func TestFirstTableIsComparedWithThatOfAPeer(t *testing.T) {
 	objects, _ := withHeldShops(t)
 	api := newFaultProxy(t, theCluster)
-	// Not an address of this machine's interfaces, which are those of the replica itself.
+	// Not an address of this machine's interfaces, which the replica considers its own.
 	first := startRoutesrvOn(t, api, "127.0.0.2")
 	first.ready(t)
 	api.atOnce(t, "poll", ingressList, func() { remove(t, ingressesOf(objects)) })
@@ -85,7 +85,7 @@ func TestManualReleaseIsNeverByTime(t *testing.T) {
 	}
 }
 
-// TestLostNamespaceIsHeld deletes one namespace of several, which is a small share of the routes.
+// TestLostNamespaceIsHeld deletes one of several namespaces, which is a small share of the routes.
 func TestLostNamespaceIsHeld(t *testing.T) {
 	for mode, start := range starts {
 		t.Run(mode, func(t *testing.T) {
