@@ -79,7 +79,7 @@ func TestAddressesAreThoseOfTheLastRead(t *testing.T) {
 				if got, ok := f.compiler.Addresses("shop", "s"); ok {
 					t.Errorf("addresses %v before the first read, want none to be known", got)
 				}
-				stop := f.run() // there is no route: the addresses are known all the same
+				stop := f.run() // there is no route, but the addresses are known all the same
 				got, ok := f.compiler.Addresses("shop", "s")
 				if diff := cmp.Diff(tt.want, got); diff != "" || !ok {
 					t.Errorf("known %v (-want +got):\n%s", ok, diff)
@@ -98,7 +98,7 @@ func TestAddressesAreThoseOfTheLastRead(t *testing.T) {
 	}
 }
 
-// A nil object stands for whatever makes the compiler panic.
+// A nil object stands for anything that makes the compiler panic.
 func TestCompilerThatPanicsIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, compile.Options{}, service, ingress("a"))
