@@ -8,21 +8,21 @@ import (
 	"github.com/klauspost/compress/s2"
 )
 
-// A block can be kept packed: text and facts compressed with S2, which takes a twelfth of the memory and unpacks at some
-// gigabytes a second, faster than the text can be hashed. Data planes keep their tables so. What is unpacked belongs to the caller
-// and is not kept.
+// A block can be kept packed: its text and facts are compressed with S2. That needs a twelfth of the memory and unpacks at some
+// gigabytes a second, faster than the text can be hashed. Data planes keep their tables packed. Unpacked routes belong to the caller;
+// the block does not keep them.
 
-// packed is what a block keeps of its routes. It is immutable.
+// packed holds the routes of a block in compressed form. It is immutable.
 type packed struct {
-	// data unpacks to the text of the block and then the facts: for each distinct Hosts its length and bytes, and for each route the
-	// length of its text, Backend, and the index of its Hosts. All numbers are varints; the facts begin with the number of Hosts.
+	// data unpacks to the text of the block, followed by the facts: for each distinct Hosts its length and bytes, and for each route
+	// the length of its text, Backend, and the index of its Hosts. All numbers are varints; the facts begin with the number of Hosts.
 	data  []byte
-	size  int // of what data unpacks to
+	size  int // of the unpacked data
 	count int // of routes
 	first string
 }
 
-// pack returns the block in packed form: b itself if it is packed already.
+// pack returns the block in packed form; b itself if it is already packed.
 func (b *Block) pack() *Block {
 	if b.packed != nil {
 		return b
@@ -51,7 +51,7 @@ func (b *Block) pack() *Block {
 	return wrap(&Block{packed: p, bytes: b.bytes, starts: b.starts})
 }
 
-// appendRaw appends what data unpacks to.
+// appendRaw appends the unpacked data. It panics if that fails, which only damaged memory can cause.
 func (p *packed) appendRaw(dst []byte) []byte {
 	n := len(dst)
 	dst = slices.Grow(dst, p.size)[:n+p.size]
@@ -61,7 +61,7 @@ func (p *packed) appendRaw(dst []byte) []byte {
 	return dst
 }
 
-// unpack returns new routes. Each has strings of its own, so that whoever keeps one does not keep the block.
+// unpack returns new routes. Apart from Hosts each has its own strings, so keeping one route does not keep the block alive.
 func (p *packed) unpack(textBytes int) []*Route {
 	raw := p.appendRaw(nil)
 	text, facts := raw[:textBytes], raw[textBytes:]
@@ -86,8 +86,8 @@ func (p *packed) unpack(textBytes int) []*Route {
 	return routes
 }
 
-// Packed returns the list with all of its blocks packed. So are the blocks of lists that come from it. Routes that it gives
-// are new ones with each call.
+// Packed returns the list with all of its blocks packed. Blocks of lists that are derived from it are packed, too. Each call that
+// returns routes of such a list makes new ones.
 func (l List) Packed() List {
 	blocks := make([]*Block, len(l.blocks))
 	for i, b := range l.blocks {

@@ -47,6 +47,7 @@ func (s *Server) runTables(ctx context.Context) error {
 		})
 	}
 	beside.Go(func() { s.clients.Run(ctx) })
+	beside.Go(func() { s.awaitStart(ctx) })
 	beside.Go(func() { s.rememberReached(ctx) })
 	if s.relay != nil {
 		beside.Go(func() { s.reportUp(ctx) })
@@ -58,6 +59,20 @@ func (s *Server) runTables(ctx context.Context) error {
 	beside.Wait()
 	s.decisions.Close()
 	return err
+}
+
+// awaitStart calls Started once the server has a table. A relay compiles nothing, so it has started at once.
+func (s *Server) awaitStart(ctx context.Context) {
+	if s.cfg.Started == nil {
+		return
+	}
+	if s.gate != nil {
+		select {
+		case <-s.gate.Ready():
+		case <-ctx.Done():
+		}
+	}
+	s.cfg.Started()
 }
 
 // findPeer finds the table to compare the first table with, and logs where it comes from.

@@ -111,6 +111,9 @@ type Config struct {
 	// Name is the name of this replica among its peers; empty means the host name.
 	Name string
 
+	// Run calls Started once, when there is a first table, or when the context ends before that. It may be nil.
+	Started func()
+
 	// Events writes problems as Kubernetes Events until the context ends; nil writes none. A relay does not call it.
 	Events func(ctx context.Context, problems func() []poller.Problem) error
 

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/routesrv/routesrv/internal/config"
@@ -120,16 +119,4 @@ func (p Program) Serve(ctx context.Context, hup <-chan os.Signal, s Service, std
 		return ExitFailed
 	}
 	return ExitOK
-}
-
-// gcPercent trades a little CPU time for memory: nearly all of the heap is the table and, in a program that computes one, the
-// objects. They are long-lived, and the default would allow as much garbage again (docs/performance.md). A table that is being
-// received must not take twice its size because of uncollected garbage (docs/operations.md).
-const gcPercent = 25
-
-// SetGCPercent sets gcPercent unless GOGC is set.
-func SetGCPercent() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
 }
