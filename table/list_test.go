@@ -17,9 +17,9 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// line is a route without meaning. It shares a host with a few others all over the list, and one with its neighbours.
+// line is a route without meaning. It shares one host with a few others all over the list, and one with its neighbours.
 func line(id string, version int) *table.Route {
-	n, _ := strconv.Atoi(id[1:]) // else all share one
+	n, _ := strconv.Atoi(id[1:]) // all other ids share one
 	hosts := fmt.Sprintf("^(n%d[.]org|v%d[.]n%d[.]org)$", n%997, version, n/100)
 	return &table.Route{ID: id, Text: fmt.Sprintf("%s: Path(\"/%d\") -> <shunt>;", id, version), Hosts: hosts}
 }
@@ -33,7 +33,7 @@ func listOf(t testing.TB, routes map[string]*table.Route) table.List {
 	return l
 }
 
-// blockTexts is how a list is cut.
+// blockTexts returns the texts of the blocks of a list.
 func blockTexts(l table.List) []string {
 	var texts []string
 	for _, b := range l.Blocks() {
@@ -46,10 +46,9 @@ func blockTexts(l table.List) []string {
 	return texts
 }
 
-// walkLists makes random changes and holds laws after each: the list that was changed is cut like one made anew of the
-// same routes, Changes tells exactly what was changed, the table has the digest and the hosts of one made anew, whether or
-// not somebody asked for those of the tables before, and what two tables say of each other is what their texts say. All of it holds for
-// packed lists, too.
+// walkLists makes random changes and checks laws after each: a changed list has the same blocks as a new list of the same routes,
+// Changes returns exactly what was changed, the table has the digest and the hosts of a new one, whether or not those of earlier
+// tables were computed, and what two tables report about each other matches their texts. All of it holds for packed lists, too.
 func walkLists(t testing.TB, seed uint64, routes, steps int, packed bool) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 7))
@@ -128,7 +127,7 @@ func walkLists(t testing.TB, seed uint64, routes, steps int, packed bool) {
 	}
 }
 
-// comparePair holds what two tables say of each other against their texts and hosts.
+// comparePair checks what two tables report about each other against their texts and hosts.
 func comparePair(t testing.TB, where string, a, b *table.Table) {
 	t.Helper()
 	same := string(a.Text()) == string(b.Text())
@@ -226,7 +225,7 @@ func TestListSharesWhatDidNotChange(t *testing.T) {
 	if n := len(after.Blocks()); n < 20 || shared != n-1 {
 		t.Errorf("%d of %d blocks are shared, want all but one of many", shared, n)
 	}
-	for i, b := range before.Blocks() { // with the first route of a block goes its cut
+	for i, b := range before.Blocks() { // without the first route of a block its cut disappears
 		after, err := before.With(nil, []string{b.Routes()[0].ID})
 		if err != nil {
 			t.Fatal(err)
@@ -237,7 +236,7 @@ func TestListSharesWhatDidNotChange(t *testing.T) {
 				made++
 			}
 		}
-		if made > 2 { // the block in front of it has taken it over, and may have become too long
+		if made > 2 { // the block before it has absorbed it, and may have become too long
 			t.Errorf("without the first route of block %d, %d blocks are new", i, made)
 		}
 	}
@@ -246,13 +245,13 @@ func TestListSharesWhatDidNotChange(t *testing.T) {
 	}
 }
 
-// A run of ids without a cut is cut all the same, and a change in it stays in it.
+// A run of ids without a cut is cut all the same, and a change in it affects only that run.
 func TestBlocksAreBounded(t *testing.T) {
 	all := make(map[string]*table.Route)
 	for i := 0; len(all) < 10_000; i++ {
 		id := fmt.Sprintf("r%06d", i)
 		l := listOf(t, map[string]*table.Route{"a": line("a", 0), id: line(id, 0)})
-		if len(l.Blocks()) == 1 { // does not begin a block
+		if len(l.Blocks()) == 1 { // not the first of a block
 			all[id] = line(id, 0)
 		}
 	}
@@ -325,7 +324,8 @@ func TestChangesAreChecked(t *testing.T) {
 	}
 }
 
-// With the first route of a segment its cut goes: what is left belongs to the segment before, whether or not that one changes.
+// When the first route of a segment is removed, its cut disappears: the rest belongs to the previous segment, whether or not that
+// one changes.
 func TestAListIsCutAnewWhereTheFirstRouteOfABlockGoes(t *testing.T) {
 	routes := make(map[string]*table.Route)
 	for i := range 4000 {
