@@ -8,8 +8,8 @@ import (
 	"github.com/routesrv/routesrv/internal/catalogue"
 )
 
-// TestArguments: what the constructors of a proxy accept at the limits of each kind, and what they refuse. The lists are parts of
-// routes: filters with a small letter, predicates with a capital one.
+// TestArguments: what the constructors of a proxy accept at the limits of each kind, and what they refuse. The texts are parts of
+// routes: filters start with a small letter, predicates with a capital one.
 func TestArguments(t *testing.T) {
 	hash := strings.Repeat("ab", 32)
 	good := []string{
@@ -27,7 +27,7 @@ func TestArguments(t *testing.T) {
 		`QueryParam("a")`, `QueryParam("a", "b")`, `Source("10.0.0.0/8", "::1")`, `Tee("a")`, `Traffic(0)`, `Traffic(1, "a", "b")`,
 		`TrafficSegment(0, 0)`, `TrafficSegment(0.5, 1)`, `Weight(-3)`, `Shutdown()`, `True("x")`,
 	}
-	bad := map[string]string{ // and a part of the reason
+	bad := map[string]string{ // with a part of the reason
 		`accessLogDisabled("yes")`: `"yes"`, `accessLogDisabled(1)`: "want a string", `backendBandwidth(0)`: "want a number above 0", `backendBandwidth("1")`: `"1": want a number`,
 		`backendChunks(1, -1)`: "want a number from 0", `backendChunks(1, "-1s")`: "want a duration", `backendChunks(1, "x")`: "want a duration", `backendTimeout("1")`: "want a duration",
 		`backendRatelimit("g", 1)`: "2 arguments: want 3 or 4", `blockContentHex("f")`: "argument 1", `cache("1s")`: "1 arguments: want 0 or 3 or 4 or 5",
@@ -71,7 +71,7 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// TestBackends: addresses as programs may make them, which the parser would not let through.
+// TestBackends: addresses that programs may build, and that the parser would reject.
 func TestBackends(t *testing.T) {
 	known := catalogue.New(catalogue.Options{ForwardBackendURL: "nonsense"})
 	lb := func(addresses ...string) *eskip.Route {
@@ -82,7 +82,7 @@ func TestBackends(t *testing.T) {
 		want  catalogue.Reason
 	}{
 		{&eskip.Route{BackendType: eskip.NetworkBackend, Backend: "http://10.2.0.1:8080"}, ""},
-		{&eskip.Route{BackendType: eskip.NetworkBackend}, ""}, // answered with 500
+		{&eskip.Route{BackendType: eskip.NetworkBackend}, ""}, // a proxy answers with 500
 		{&eskip.Route{BackendType: eskip.NetworkBackend, Backend: "/path"}, catalogue.FailedBackendSplit},
 		{&eskip.Route{BackendType: eskip.NetworkBackend, Backend: "http:///path"}, catalogue.FailedBackendSplit},
 		{&eskip.Route{BackendType: eskip.NetworkBackend, Backend: "http://[::1"}, catalogue.FailedBackendSplit},

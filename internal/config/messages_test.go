@@ -16,7 +16,7 @@ import (
 
 const seeHelp = " (routesrv --help lists all flags)"
 
-// TestErrors: each line of the error, for arguments behind -kubernetes.
+// TestErrors checks each line of the error, for arguments after -kubernetes.
 func TestErrors(t *testing.T) {
 	for _, c := range []struct {
 		args []string
@@ -131,7 +131,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestErrorsNameFlagAndText: texts of the route language, whose error texts belong to package eskip.
+// TestErrorsNameFlagAndText covers texts of the route language, whose error texts come from package eskip.
 func TestErrorsNameFlagAndText(t *testing.T) {
 	for _, name := range []string{
 		"kubernetes-east-west-range-predicates", "default-filters-prepend", "default-filters-append", "route-server-filters",
@@ -154,7 +154,7 @@ func TestErrorsNameFlagAndText(t *testing.T) {
 	}
 }
 
-// TestRefusedFlagsSayWhatToDoInstead: what cannot be ignored without another cluster or less protection.
+// TestRefusedFlagsSayWhatToDoInstead: flags that cannot be ignored, because that would mean another cluster or less protection.
 func TestRefusedFlagsSayWhatToDoInstead(t *testing.T) {
 	for _, c := range []struct{ arg, want string }{
 		{"-kubernetes-status-from-service=ns/svc", "let a dedicated writer"},
@@ -172,7 +172,7 @@ func TestRefusedFlagsSayWhatToDoInstead(t *testing.T) {
 	}
 }
 
-// TestWarnings: each with the exact text, for arguments behind -kubernetes.
+// TestWarnings checks the exact text of each, for arguments after -kubernetes.
 func TestWarnings(t *testing.T) {
 	const noTraces = " has no effect on a route server: its traces are OpenTelemetry and go where --otlp-endpoint says"
 	for _, c := range []struct {
@@ -229,7 +229,7 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// TestForeignFlagsNeverRepeatTheirValue: there are passwords among them.
+// TestForeignFlagsNeverRepeatTheirValue: some values are passwords.
 func TestForeignFlagsNeverRepeatTheirValue(t *testing.T) {
 	const secret = "hunter2"
 	for _, f := range config.UnsupportedFlags() {
@@ -257,7 +257,7 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// TestAddressesAreLocalWithManifests unless they are explicit.
+// TestAddressesAreLocalWithManifests: unless they are explicit.
 func TestAddressesAreLocalWithManifests(t *testing.T) {
 	c, _, err := config.ParseRouteServer([]string{"--manifests", "a", "--manifests", "b"}, config.Env{})
 	if err != nil {
@@ -289,7 +289,7 @@ func TestHealthcheckAccessLogFollowsTheLevel(t *testing.T) {
 	}
 }
 
-// TestHelpAndVersionWin over everything that is wrong.
+// TestHelpAndVersionWin: over all errors.
 func TestHelpAndVersionWin(t *testing.T) {
 	for _, args := range [][]string{{"-h"}, {"-help"}, {"--help"}, {"x", "-no-such-flag", "-address=9", "-h"}} {
 		var out bytes.Buffer
@@ -303,7 +303,7 @@ func TestHelpAndVersionWin(t *testing.T) {
 	}
 }
 
-// TestNamesOfLevelsAndVersions: those of Skipper, in any case and with or without dot.
+// TestNamesOfLevelsAndVersions: the names of Skipper, in any case and with or without a dot.
 func TestNamesOfLevelsAndVersions(t *testing.T) {
 	for name, want := range map[string]slog.Level{
 		"TRACE": poller.LevelTrace, "debug": slog.LevelDebug, "Info": slog.LevelInfo, "WARN": slog.LevelWarn,

@@ -106,7 +106,7 @@ func TestTooManyPodsAreAnError(t *testing.T) {
 	}
 }
 
-// TestConnectionsReachThePort: requests over one port-forward, side by side and one after the other, each with its own answer.
+// TestConnectionsReachThePort: requests over one port-forward, in parallel and one after another, each with the right answer.
 func TestConnectionsReachThePort(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -176,7 +176,7 @@ func TestWhatTheKubeletSaysIsTheError(t *testing.T) {
 	}
 }
 
-// TestDialEndsWithItsContext although the API server took the connection and says nothing.
+// TestDialEndsWithItsContext: even if the API server has accepted the connection and sends nothing.
 func TestDialEndsWithItsContext(t *testing.T) {
 	asked, over := make(chan struct{}, 2), make(chan struct{})
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

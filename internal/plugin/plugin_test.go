@@ -27,11 +27,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// cluster is a made-up API server with pods whose ports lead to listeners of the test.
+// cluster is a fake API server with pods whose ports lead to listeners of the test.
 type cluster struct {
 	namespace, selector string
 	pods                []corev1.Pod
-	ports               map[string]string // "POD:PORT" to an address
+	ports               map[string]string // maps "POD:PORT" to an address
 }
 
 func (c *cluster) serve(t *testing.T) (url string) {
@@ -87,7 +87,7 @@ func run(t *testing.T, args ...string) (status int, out string) {
 	return status, b.String()
 }
 
-// routeServer says that it is fine, and where it was asked.
+// routeServer answers that it is fine, and sends the host of each request to hosts.
 func routeServer(t *testing.T, hosts chan<- string) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -118,7 +118,7 @@ func TestPodsAreFoundAndReached(t *testing.T) {
 	if status != cli.Trouble || strings.Contains(out, "evicted") {
 		t.Errorf("status %d\n%s", status, out)
 	}
-	// What accepts a held table wants to be asked by the name of the loopback interface.
+	// Accepting a held table requires a host name of the loopback interface.
 	close(hosts)
 	for h := range hosts {
 		if !strings.HasPrefix(h, "localhost:") {
@@ -158,7 +158,7 @@ func TestFlagsChoosePods(t *testing.T) {
 	}
 }
 
-// TestDiffByCertificates: the main listener speaks TLS, and its certificate has the name of the Service.
+// TestDiffByCertificates: the main listener uses TLS, and its certificate has the name of the Service.
 func TestDiffByCertificates(t *testing.T) {
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, `a: * -> <shunt>;`) }))
 	s.TLS = &tls.Config{}

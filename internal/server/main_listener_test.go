@@ -25,7 +25,7 @@ func shards(cfg *server.Config) {
 	cfg.Valkey = server.Shard{Namespace: "shop", Name: "missing", Port: 6380}
 }
 
-// exchange is a request and what is to be answered. Only the headers that are named are looked at; "-" wants none.
+// exchange is a request and the expected response. Only the named headers are checked; "-" expects none.
 type exchange struct {
 	method, path string
 	status       int
@@ -207,7 +207,7 @@ func TestHeldTableIsSaidInTheHeader(t *testing.T) {
 	}
 }
 
-// The client has a table of a revision that this replica has not seen: 304, and a read is made soon.
+// The client has a table of a revision that this replica has not seen: it gets 304, and the replica reads soon.
 func TestNewerTableIsLeftToTheClientAndRechecked(t *testing.T) {
 	f := start(t, service+ingress("a"), func(cfg *server.Config) { cfg.Interval = time.Hour })
 	f.ready()
@@ -252,7 +252,7 @@ func TestProblemsOfHTTPAreCountedAndQuiet(t *testing.T) {
 	}
 }
 
-// linesWith gives the lines that contain the text.
+// linesWith returns the lines that contain the text.
 func linesWith(log, text string) []string {
 	var found []string
 	for line := range strings.Lines(log) {

@@ -15,7 +15,7 @@ import (
 	"github.com/routesrv/routesrv/internal/server"
 )
 
-// startTLS runs a server with TLS. Clients ask for the name "first" and trust the authority.
+// startTLS runs a server with TLS. Clients use the name "first" and trust the authority.
 func startTLS(t *testing.T, a *authority, cfg httpserve.TLSConfig) *fixture {
 	t.Helper()
 	f := start(t, service+ingress("a"), func(c *server.Config) { c.TLS = cfg })
@@ -32,7 +32,7 @@ func (f *fixture) useTLS(cfg *tls.Config) *http.Transport {
 	return transport
 }
 
-// dial makes a handshake, and a request, since a server that refuses the client says so only after it with TLS 1.3.
+// dial makes a handshake, and a request, since with TLS 1.3 a server that refuses the client says so only after the handshake.
 func (f *fixture) dial(cfg *tls.Config) (*tls.ConnectionState, error) {
 	conn, err := tls.Dial("tcp", f.main, cfg)
 	if err != nil {
@@ -261,7 +261,7 @@ func replace(t *testing.T, path string, data []byte) {
 	}
 }
 
-// A session that is resumed must not outlive the trust in the authority of its client.
+// A resumed session must not outlive the trust in the authority of its client.
 func TestAuthorityThatIsTakenAwayIsNotTrustedInResumedSessions(t *testing.T) {
 	a, other := newAuthority(t), newAuthority(t)
 	dir := t.TempDir()

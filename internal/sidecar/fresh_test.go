@@ -12,8 +12,8 @@ import (
 	"github.com/routesrv/routesrv/rollout"
 )
 
-// storing is a cache in front of a route server that answers everything from its store once it has a table: with 304 and
-// the ETag alone.
+// storing is a cache in front of a route server that answers everything from its store once it has a table: with 304 and only the
+// ETag.
 type storing struct {
 	behind http.Handler
 	etag   string
@@ -69,8 +69,7 @@ func TestCacheInBetweenDoesNotKeepATableFresh(t *testing.T) {
 	})
 }
 
-// TestComparisonWithAnAgedTableProvesNothing: the table from the store agrees with the computed one, for as long as nothing
-// changes.
+// TestComparisonWithAnAgedTableProvesNothing: the stored table agrees with the computed one for as long as nothing changes.
 func TestComparisonWithAnAgedTableProvesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, ingress("a"))
