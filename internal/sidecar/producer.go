@@ -3,6 +3,7 @@ package sidecar
 import (
 	"cmp"
 	"context"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -30,8 +31,8 @@ type running struct {
 func (r *running) end() { r.stop() }
 
 // start runs f after the previous goroutine has ended.
-func start(ctx context.Context, all *sync.WaitGroup, before *running, f func(context.Context)) *running {
-	ctx, stop := context.WithCancel(ctx)
+func start(parent context.Context, all *sync.WaitGroup, before *running, f func(context.Context)) *running {
+	ctx, stop := context.WithCancel(parent)
 	r := &running{stop: stop, done: make(chan struct{})}
 	all.Go(func() {
 		defer close(r.done)
@@ -41,6 +42,12 @@ func start(ctx context.Context, all *sync.WaitGroup, before *running, f func(con
 		}
 		if ctx.Err() == nil {
 			f(ctx)
+		}
+		f = nil // releases the producer
+		if parent.Err() == nil {
+			// The producer may have used most of the memory of the process. Little new garbage follows, so the next collection could
+			// otherwise take minutes to start.
+			debug.FreeOSMemory()
 		}
 	})
 	return r

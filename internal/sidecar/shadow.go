@@ -57,6 +57,10 @@ func (s *shadow) reset() {
 	s.generation++
 	s.last, s.clean, s.observed = time.Time{}, 0, shadowdiff.Observation{}
 	s.view.Store(nil)
+	select {
+	case <-s.pairs: // drop it, or it would keep its tables alive
+	default:
+	}
 }
 
 // compare requests a comparison of both producers' tables in mode Pre. It is called for each answer of a route server.
