@@ -45,7 +45,12 @@ var renders = map[string]string{
 	"component-events":               "testdata/events",
 	"component-webhook":              "testdata/webhook",
 	"component-webhook-cert-manager": "testdata/webhook-cert-manager",
+	"component-endpoints":            "testdata/endpoints",
 	"all-components":                 "testdata/all",
+	"everything":                     "testdata/everything",
+	"values":                         "testdata/values",
+	"gitops":                         "../examples/gitops/clusters/example",
+	"gitops-proxies":                 "../examples/gitops/clusters/example/proxies",
 	"own-deployment":                 "testdata/own",
 	"example-cluster":                "../examples/cluster",
 }
@@ -122,21 +127,32 @@ func findKubectl() (string, error) {
 func renderAll(kubectl string) (map[string][]*object, error) {
 	all := make(map[string][]*object)
 	for name, dir := range renders {
-		cmd := exec.Command(kubectl, "kustomize", dir)
-		var stderr bytes.Buffer
-		cmd.Stderr = &stderr
-		out, err := cmd.Output()
+		objects, err := kustomize(kubectl, dir)
 		if err != nil {
-			return nil, fmt.Errorf("%v: %w\n%s", cmd, err, stderr.String())
+			return nil, err
 		}
-		if stderr.Len() > 0 { // of a field that is deprecated
-			return nil, fmt.Errorf("%v warns: %s", cmd, stderr.String())
-		}
-		if all[name], err = parseObjects(string(out)); err != nil {
-			return nil, fmt.Errorf("%v: %w", cmd, err)
-		}
+		all[name] = objects
 	}
 	return all, nil
+}
+
+// kustomize renders one folder. A warning, such as of a deprecated field, is an error.
+func kustomize(kubectl, dir string) ([]*object, error) {
+	cmd := exec.Command(kubectl, "kustomize", dir)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("%v: %w\n%s", cmd, err, stderr.String())
+	}
+	if stderr.Len() > 0 {
+		return nil, fmt.Errorf("%v warns: %s", cmd, stderr.String())
+	}
+	objects, err := parseObjects(string(out))
+	if err != nil {
+		return nil, fmt.Errorf("%v: %w", cmd, err)
+	}
+	return objects, nil
 }
 
 // TestGolden shows what a change of a manifest does to everything that is applied.

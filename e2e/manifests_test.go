@@ -35,6 +35,9 @@ var kustomizations = []string{
 	"deploy/testdata/namespaced",
 	"deploy/testdata/all",
 	"deploy/testdata/own",
+	"deploy/testdata/endpoints",
+	"deploy/testdata/values",
+	"examples/gitops/clusters/example",
 	"examples/cluster",
 }
 
