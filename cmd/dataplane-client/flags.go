@@ -11,6 +11,7 @@ import (
 
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/internal/setup"
 	"github.com/routesrv/routesrv/internal/sidecar"
 	"github.com/routesrv/routesrv/rollout"
@@ -50,6 +51,8 @@ type flags struct {
 	source  config.Source
 	log     config.Log
 	tls     setup.TLSFiles
+	// supportTLS are the files of the support listener. CA is that of its clients.
+	supportTLS setup.TLSFiles
 }
 
 // parse reads the configuration. Warnings and errors are those of package config.
@@ -99,6 +102,13 @@ func (f *flags) check(p *config.Parser) (warnings []config.Warning, err error) {
 		return nil, errors.New("no source for a table: set --routesrv-url to fetch one, -kubernetes or --manifests to compute " +
 			"one")
 	}
+	if c.SupportTLS, err = f.supportListener(); err != nil {
+		return nil, err
+	}
+	if c.SupportAddress == "" && (c.SupportTLS.Enable || c.SupportLoopbackOnly) {
+		warnings = append(warnings, config.Warning{Flag: "--support-listener", Text: "is turned off: --support-loopback-only and --support-tls-cert " +
+			"have no effect"})
+	}
 	if len(c.Fetch.URLs) > 0 && c.Fetch.LKGPath == "" {
 		warnings = append(warnings, config.Warning{Flag: "--lkg-file", Text: "is not set: the last table is kept only in " +
 			"memory, and is lost if this process restarts while no route server answers"})
@@ -107,6 +117,23 @@ func (f *flags) check(p *config.Parser) (warnings []config.Warning, err error) {
 		warnings = append(warnings, config.Warning{Flag: "--fallback", Text: c.Fallback.Policy.String() + " has no effect without -kubernetes"})
 	}
 	return warnings, nil
+}
+
+// supportListener is the TLS of the support listener.
+func (f *flags) supportListener() (httpserve.TLSConfig, error) {
+	files := f.supportTLS
+	switch {
+	case files == (setup.TLSFiles{}):
+		return httpserve.TLSConfig{}, nil
+	case files.Cert == "" || files.Key == "":
+		return httpserve.TLSConfig{}, errors.New("--support-tls-cert, --support-tls-key and --support-client-ca: set certificate and key; " +
+			"client certificates need TLS")
+	}
+	cfg := httpserve.TLSConfig{Enable: true, CertFiles: []string{files.Cert}, KeyFiles: []string{files.Key}}
+	if files.CA != "" {
+		cfg.RequireClientCert, cfg.CAFiles = true, []string{files.CA}
+	}
+	return cfg, nil
 }
 
 func (f *flags) modeFlags(p *config.Parser) {
@@ -196,7 +223,15 @@ func (f *flags) serveFlags(p *config.Parser) {
 	c := &f.sidecar
 	p.Flag(groupServe, "address", address(&c.Address, sidecar.DefaultAddress), "Listener for the proxy: /routes, /health, /fresh.")
 	p.Flag(groupServe, "support-listener", address(&c.SupportAddress, sidecar.DefaultSupportAddress), "Listener for operators, "+
-		"probes and metrics: /health, /fresh, /status, /problems, /shadow, /metrics; empty turns it off.")
+		"probes and metrics: /live, /health, /fresh, /status, /problems, /shadow, /guard/held, /metrics; empty turns it off.")
+	p.Flag(groupServe, "support-loopback-only", boolean(&c.SupportLoopbackOnly), "Answer /status, /problems, /shadow, /guard/held and profiles "+
+		"only to requests through the loopback interface, such as kubectl port-forward. /live, /health, /fresh and /metrics stay open.")
+	p.Flag(groupServe, "support-tls-cert", text("PATH", &f.supportTLS.Cert, ""), "Certificate of the support listener, PEM: it then "+
+		"serves TLS. Read again when the file changes.")
+	p.Flag(groupServe, "support-tls-key", text("PATH", &f.supportTLS.Key, ""), "Its key.")
+	p.Flag(groupServe, "support-client-ca", text("PATH", &f.supportTLS.CA, ""), "CAs of those who may use the support listener, PEM. With it "+
+		"only /live, /health and /fresh answer without a client certificate; with --support-loopback-only, requests through the loopback "+
+		"interface need none. Read again when the file changes.")
 	p.Flag(groupServe, "routes-file", text("PATH", &c.Fetch.RoutesFile, ""), "File to write the served table to, for a proxy "+
 		"with -routes-file. The proxy must run as the same user.")
 	p.Flag(groupServe, "change-budget", duration(&c.ChangeBudget, 0, 0), "How long a change may wait that only adds endpoints to routes "+
@@ -223,8 +258,16 @@ func (v *value) Set(s string) error { return v.set(s) }
 func (v *value) String() string     { return v.def }
 func (v *value) Type() string       { return v.kind }
 
+// IsBoolFlag says whether the flag may stand without a value.
+func (v *value) IsBoolFlag() bool { return v.kind == "bool" }
+
 // IsRepeated says whether each value counts and not the last alone.
 func (v *value) IsRepeated() bool { return v.repeat }
+
+// boolean is a flag that may stand alone.
+func boolean(dst *bool) *value {
+	return &value{kind: "bool", def: "false", set: func(s string) (err error) { *dst, err = strconv.ParseBool(s); return err }}
+}
 
 func text(kind string, dst *string, def string) *value {
 	*dst = def

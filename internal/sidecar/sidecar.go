@@ -44,8 +44,8 @@
 //
 // # What it does not do
 //
-// It does not read flags and handles no signals (cmd/dataplane-client), and it does not protect its listeners: the main
-// one is for the loopback interface.
+// It does not read flags and handles no signals (cmd/dataplane-client), and it does not protect its main listener, which is for
+// the loopback interface.
 package sidecar
 
 import (
@@ -124,6 +124,12 @@ type Config struct {
 	// ChangeBudget is how long changes that only add endpoints may wait before the proxy gets them: see package budget. 0 means that
 	// none waits. RoutesFile gets all of them at once.
 	ChangeBudget time.Duration
+	// SupportTLS is the TLS of the support listener, by default none. If it requires client certificates, /metrics and everything that
+	// SupportLoopbackOnly protects are for clients that have one.
+	SupportTLS httpserve.TLSConfig
+	// SupportLoopbackOnly answers what operators ask on the support listener (/status, /problems, /shadow, what is held, profiles) only to
+	// requests through the loopback interface; with client certificates, to both.
+	SupportLoopbackOnly bool
 	// EnableProfile serves /debug/pprof on the support listener.
 	EnableProfile bool
 
@@ -190,12 +196,18 @@ func New(cfg Config) (*Sidecar, error) {
 	if s.modes != nil {
 		s.conductor.modeErrors = s.modes.problem
 	}
+	s.cfg.SupportTLS.HandlersDecide = true
+	s.cfg.SupportTLS.Flags = httpserve.TLSFlags{Cert: "--support-tls-cert", Key: "--support-tls-key", CA: "--support-client-ca"}
+	supportTLS, err := httpserve.NewTLS(s.cfg.SupportTLS, cfg.Logger, s.registry)
+	if err != nil {
+		return nil, fmt.Errorf("support listener: %w", err)
+	}
 	s.endpoints = s.newEndpoints()
 	s.main = httpserve.Mux(httpserve.MainListener, s.endpoints)
 	s.support = httpserve.Mux(httpserve.SupportListener, s.endpoints)
 	s.listeners = httpserve.NewListeners(httpserve.ListenersConfig{
 		Address: s.cfg.Address, SupportAddress: s.cfg.SupportAddress, Listen: s.cfg.Listen, Flags: "--",
-		Main: s.main, Support: s.support, Routes: s.cache, MaxConnections: maxConnections,
+		Main: s.main, Support: s.support, SupportTLS: supportTLS, Routes: s.cache, MaxConnections: maxConnections,
 		Drain: s.cfg.Drain, ShutdownTimeout: s.cfg.ShutdownTimeout,
 		Draining: func() { s.log.Info("shutting down", "drain", s.cfg.Drain) },
 		Errors:   httpserve.NewErrorLog(s.log, s.registry), Logger: s.log, Registry: s.registry,
