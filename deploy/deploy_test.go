@@ -55,6 +55,7 @@ var renders = map[string]string{
 	"gitops":                         "../examples/gitops/clusters/example",
 	"gitops-proxies":                 "../examples/gitops/clusters/example/proxies",
 	"own-deployment":                 "testdata/own",
+	"trial":                          "testdata/trial",
 	"example-cluster":                "../examples/cluster",
 }
 

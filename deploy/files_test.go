@@ -169,6 +169,27 @@ func TestReadmeHasEveryFile(t *testing.T) {
 	}
 }
 
+// TestReadmeHasTheTrialThatIsTested: the three lines of the README are those of testdata/trial.
+func TestReadmeHasTheTrialThatIsTested(t *testing.T) {
+	readme, err := os.ReadFile("kustomize/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile("testdata/trial/kustomization.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, tested, ok := strings.Cut(string(text), "kind: Kustomization\n")
+	if !ok {
+		t.Fatalf("not a kustomization:\n%s", text)
+	}
+	for line := range strings.Lines(tested) {
+		if want := "    " + strings.ReplaceAll(line, "../../", "<path>/deploy/"); !strings.Contains(string(readme), want) {
+			t.Errorf("the README does not have %q", want)
+		}
+	}
+}
+
 // TestReadmeHasTheKustomizationThatIsTested for somebody's own proxies.
 func TestReadmeHasTheKustomizationThatIsTested(t *testing.T) {
 	readme, err := os.ReadFile("kustomize/README.md")
