@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/routesrv/routesrv/eskip"
@@ -36,14 +35,16 @@ type Decoder struct {
 	read      int64  // bytes of text
 	charged   int64  // against the limit
 	buf       []byte // what has come of the current definition, and behind it
-	batch     []byte // definitions to be parsed, each with a newline behind it
-	ends      []int  // of the definitions in batch
-	at        int    // how far buf was scanned
+	reader    eskip.Reader
+	at        int // how far buf was scanned
 	state     scanState
-	separate  bool // a definition has ended: a newline comes next in the canonical form
-	canonical bool // so far
-	routes    []*Route
+	separate  bool     // a definition has ended: a newline comes next in the canonical form
+	canonical bool     // so far
+	routes    []*Route // in packing only those behind blocks
+	last      string   // id of the last route
+	count     int      // of routes
 	printed   []*Route // those of routes that do not have the text of the document
+	packing   *packing // nil if blocks are not packed
 	err       error    // why there will be no table; the rest is only counted
 }
 
@@ -101,7 +102,7 @@ func (d *Decoder) fail(err error) {
 	if d.err == nil || errors.Is(err, ErrTooLarge) {
 		d.err = err
 	}
-	d.buf, d.batch, d.ends, d.routes, d.printed, d.base, d.cursor = nil, nil, nil, nil, nil, nil, cursor{}
+	d.buf, d.routes, d.printed, d.base, d.cursor, d.packing = nil, nil, nil, nil, cursor{}, nil
 }
 
 // definitions takes the definitions that are complete out of buf.
@@ -126,15 +127,13 @@ func (d *Decoder) definitions() error {
 				break
 			}
 			if r = d.known(rest[:end]); r == nil {
-				d.batch = append(append(d.batch, rest[:end]...), '\n')
-				d.ends = append(d.ends, len(d.batch)-1)
+				if err := d.parse(string(rest[:end])); err != nil {
+					return err
+				}
 				d.separate = true
 				rest = rest[end:]
 				continue
 			}
-		}
-		if err := d.parseBatch(); err != nil {
-			return err
 		}
 		if err := d.add(r); err != nil {
 			return err
@@ -144,37 +143,6 @@ func (d *Decoder) definitions() error {
 	}
 	if len(rest) < len(d.buf) {
 		d.buf = d.buf[:copy(d.buf, rest)]
-	}
-	return d.parseBatch()
-}
-
-// parseBatch parses the definitions of the batch. Many at a time cost less than one by one.
-func (d *Decoder) parseBatch() error {
-	if len(d.ends) == 0 {
-		return nil
-	}
-	text, ends := string(d.batch), d.ends
-	d.batch, d.ends = d.batch[:0], d.ends[:0]
-	parsed, err := eskip.Parse(text)
-	whole := err == nil && len(parsed) == len(ends)
-	start := 0
-	for i, end := range ends {
-		line := strings.Clone(text[start:end]) // one route must not keep the others
-		start = end + 1
-		if !whole {
-			if err := d.parse(line); err != nil {
-				return err
-			}
-			continue
-		}
-		route, ok := keepText(line, parsed[i])
-		if !ok {
-			route, d.canonical = NewRoute(parsed[i]), false
-			d.printed = append(d.printed, &route)
-		}
-		if err := d.add(&route); err != nil {
-			return err
-		}
 	}
 	return nil
 }
@@ -200,8 +168,8 @@ const maxKnownID = 4096
 
 // seek returns the route of base with the id, nil if there is none. It only moves forward, as sorted documents do.
 func (d *Decoder) seek(id string) *Route {
-	for len(d.cursor.blocks) > 1 && d.cursor.blocks[1].routes[0].ID <= id {
-		d.cursor.blocks, d.cursor.at = d.cursor.blocks[1:], 0
+	for len(d.cursor.blocks) > 1 && d.cursor.blocks[1].first() <= id {
+		d.cursor.nextBlock()
 	}
 	for r := d.cursor.route(); r != nil && r.ID <= id; r = d.cursor.route() {
 		if r.ID == id {
@@ -270,7 +238,7 @@ func scanLiteral(state scanState, c byte) scanState {
 
 // parse takes a definition. It may be the last one, without a semicolon, or nothing but comments behind that.
 func (d *Decoder) parse(text string) error {
-	routes, err := parseDefinition(text)
+	routes, err := parseDefinition(&d.reader, text)
 	if err != nil {
 		return err
 	}
@@ -288,8 +256,8 @@ func (d *Decoder) parse(text string) error {
 
 // parseDefinition parses the text of one definition, or of none. The route has the text as it is if that is a line of a
 // canonical text, and is printed otherwise.
-func parseDefinition(text string) ([]*Route, error) {
-	parsed, err := eskip.Parse(text)
+func parseDefinition(reader *eskip.Reader, text string) ([]*Route, error) {
+	parsed, err := reader.Parse(text)
 	if err != nil {
 		return nil, err
 	}
@@ -306,18 +274,23 @@ func parseDefinition(text string) ([]*Route, error) {
 
 // add adds a route.
 func (d *Decoder) add(r *Route) error {
-	if n := len(d.routes); n > 0 && r.ID <= d.routes[n-1].ID {
+	if d.count > 0 && r.ID <= d.last {
 		d.canonical = false
 	}
-	d.routes = append(d.routes, r)
 	charge := int64(len(r.Text) + 1)
-	if len(d.routes) > freeRoutes {
+	if d.count++; d.count > freeRoutes {
 		charge += routeCharge
 	}
 	if d.charged += charge; d.charged-1 > d.limit { // one newline less than there are routes
-		return fmt.Errorf("%w: %d routes come to more than %d bytes, with %d for each beside its text", ErrTooLarge, len(d.routes),
+		return fmt.Errorf("%w: %d routes come to more than %d bytes, with %d for each beside its text", ErrTooLarge, d.count,
 			d.limit, routeCharge)
 	}
+	if d.packing != nil && d.canonical && endsBlock(d.routes, r) {
+		if err := d.pack(); err != nil {
+			return err
+		}
+	}
+	d.routes, d.last = append(d.routes, r), r.ID
 	return nil
 }
 
@@ -336,8 +309,16 @@ func (d *Decoder) Table(revision uint64, at time.Time) (*Table, error) {
 	if !d.separate && len(d.routes) > 0 {
 		d.canonical = false // a newline at the end
 	}
-	routes, printed, base := d.routes, d.printed, d.base
+	t, err := d.table(revision, at)
 	d.fail(errors.New("the table of this document was taken already"))
+	return t, err
+}
+
+func (d *Decoder) table(revision uint64, at time.Time) (*Table, error) {
+	if d.packing != nil {
+		return d.packedTable(revision, at)
+	}
+	routes, printed, base := d.routes, d.printed, d.base
 	if !d.canonical {
 		return printedTable(routes, printed, revision, at)
 	}
