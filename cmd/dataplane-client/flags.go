@@ -11,7 +11,6 @@ import (
 
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/internal/config"
-	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/internal/setup"
 	"github.com/routesrv/routesrv/internal/sidecar"
 	"github.com/routesrv/routesrv/rollout"
@@ -51,8 +50,6 @@ type flags struct {
 	source  config.Source
 	log     config.Log
 	tls     setup.TLSFiles
-	// supportTLS are the files of the support listener. CA is that of its clients.
-	supportTLS setup.TLSFiles
 }
 
 // parse reads the configuration. Warnings and errors are those of package config.
@@ -102,10 +99,11 @@ func (f *flags) check(p *config.Parser) (warnings []config.Warning, err error) {
 		return nil, errors.New("no source for a table: set --routesrv-url to fetch one, -kubernetes or --manifests to compute " +
 			"one")
 	}
-	if c.SupportTLS, err = f.supportListener(); err != nil {
-		return nil, err
+	withTLS := c.SupportTLS != (sidecar.SupportTLS{})
+	if withTLS && (c.SupportTLS.Cert == "" || c.SupportTLS.Key == "") {
+		return nil, errors.New("--support-tls-cert, --support-tls-key and --support-client-ca: set certificate and key; client certificates need TLS")
 	}
-	if c.SupportAddress == "" && (c.SupportTLS.Enable || c.SupportLoopbackOnly) {
+	if c.SupportAddress == "" && (withTLS || c.SupportLoopbackOnly) {
 		warnings = append(warnings, config.Warning{Flag: "--support-listener", Text: "is turned off: --support-loopback-only and --support-tls-cert " +
 			"have no effect"})
 	}
@@ -117,23 +115,6 @@ func (f *flags) check(p *config.Parser) (warnings []config.Warning, err error) {
 		warnings = append(warnings, config.Warning{Flag: "--fallback", Text: c.Fallback.Policy.String() + " has no effect without -kubernetes"})
 	}
 	return warnings, nil
-}
-
-// supportListener is the TLS of the support listener.
-func (f *flags) supportListener() (httpserve.TLSConfig, error) {
-	files := f.supportTLS
-	switch {
-	case files == (setup.TLSFiles{}):
-		return httpserve.TLSConfig{}, nil
-	case files.Cert == "" || files.Key == "":
-		return httpserve.TLSConfig{}, errors.New("--support-tls-cert, --support-tls-key and --support-client-ca: set certificate and key; " +
-			"client certificates need TLS")
-	}
-	cfg := httpserve.TLSConfig{Enable: true, CertFiles: []string{files.Cert}, KeyFiles: []string{files.Key}}
-	if files.CA != "" {
-		cfg.RequireClientCert, cfg.CAFiles = true, []string{files.CA}
-	}
-	return cfg, nil
 }
 
 func (f *flags) modeFlags(p *config.Parser) {
@@ -226,10 +207,10 @@ func (f *flags) serveFlags(p *config.Parser) {
 		"probes and metrics: /live, /health, /fresh, /status, /problems, /shadow, /guard/held, /metrics; empty turns it off.")
 	p.Flag(groupServe, "support-loopback-only", boolean(&c.SupportLoopbackOnly), "Answer /status, /problems, /shadow, /guard/held and profiles "+
 		"only to requests through the loopback interface, such as kubectl port-forward. /live, /health, /fresh and /metrics stay open.")
-	p.Flag(groupServe, "support-tls-cert", text("PATH", &f.supportTLS.Cert, ""), "Certificate of the support listener, PEM: it then "+
+	p.Flag(groupServe, "support-tls-cert", text("PATH", &c.SupportTLS.Cert, ""), "Certificate of the support listener, PEM: it then "+
 		"serves TLS. Read again when the file changes.")
-	p.Flag(groupServe, "support-tls-key", text("PATH", &f.supportTLS.Key, ""), "Its key.")
-	p.Flag(groupServe, "support-client-ca", text("PATH", &f.supportTLS.CA, ""), "CAs of those who may use the support listener, PEM. With it "+
+	p.Flag(groupServe, "support-tls-key", text("PATH", &c.SupportTLS.Key, ""), "Its key.")
+	p.Flag(groupServe, "support-client-ca", text("PATH", &c.SupportTLS.ClientCA, ""), "CAs of those who may use the support listener, PEM. With it "+
 		"only /live, /health and /fresh answer without a client certificate; with --support-loopback-only, requests through the loopback "+
 		"interface need none. Read again when the file changes.")
 	p.Flag(groupServe, "routes-file", text("PATH", &c.Fetch.RoutesFile, ""), "File to write the served table to, for a proxy "+

@@ -20,8 +20,8 @@ import (
 
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/internal/config"
-	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/internal/setup"
+	"github.com/routesrv/routesrv/internal/sidecar"
 	"github.com/routesrv/routesrv/rollout"
 )
 
@@ -170,7 +170,7 @@ func TestProtectionReachesTheSidecar(t *testing.T) {
 	if err != nil || len(warnings) > 0 {
 		t.Fatal(err, warnings)
 	}
-	want := httpserve.TLSConfig{Enable: true, CertFiles: []string{"/c"}, KeyFiles: []string{"/k"}, RequireClientCert: true, CAFiles: []string{"/ca"}}
+	want := sidecar.SupportTLS{Cert: "/c", Key: "/k", ClientCA: "/ca"}
 	if diff := cmp.Diff(want, f.sidecar.SupportTLS); diff != "" || !f.sidecar.SupportLoopbackOnly {
 		t.Errorf("loopback only: %t, TLS (-want +got):\n%s", f.sidecar.SupportLoopbackOnly, diff)
 	}

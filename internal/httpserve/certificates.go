@@ -37,21 +37,14 @@ type TLSConfig struct {
 	Flags TLSFlags
 }
 
-// TLSFlags are how the flags are called that a [TLSConfig] comes from, with dashes. The zero value has those of the main listener.
+// TLSFlags are the names of the flags that a [TLSConfig] comes from, with dashes. The zero value has those of the main listener. SystemCAs may
+// be empty where no flag adds the authorities of the system.
 type TLSFlags struct{ Cert, Key, CA, SystemCAs string }
 
 func (f *TLSFlags) fill() {
 	if *f == (TLSFlags{}) {
 		*f = TLSFlags{Cert: "-tls-cert", Key: "-tls-key", CA: "-mtls-authn-ca", SystemCAs: "-mtls-authn-append-ca"}
 	}
-}
-
-// authorities are the flags to set for client certificates.
-func (f *TLSFlags) authorities() string {
-	if f.SystemCAs == "" {
-		return f.CA
-	}
-	return f.CA + " or " + f.SystemCAs
 }
 
 // certificateCheck is how often handshakes look whether the files have changed.
@@ -71,7 +64,7 @@ func NewTLS(cfg TLSConfig, log *slog.Logger, reg prometheus.Registerer) (*tls.Co
 	case len(cfg.CertFiles) != len(cfg.KeyFiles):
 		return nil, fmt.Errorf("%s names %d files and %s %d: want pairs", cfg.Flags.Cert, len(cfg.CertFiles), cfg.Flags.Key, len(cfg.KeyFiles))
 	case cfg.RequireClientCert && len(cfg.CAFiles) == 0 && !cfg.AppendSystemCAs:
-		return nil, fmt.Errorf("client certificates cannot be verified: set %s", cfg.Flags.authorities())
+		return nil, fmt.Errorf("client certificates cannot be verified: set %s or %s", cfg.Flags.CA, cfg.Flags.SystemCAs)
 	}
 	if cfg.MinVersion == 0 {
 		cfg.MinVersion = tls.VersionTLS12

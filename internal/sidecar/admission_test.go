@@ -161,7 +161,7 @@ func runSupport(t *testing.T, cfg sidecar.Config, foreign bool) *support {
 		}
 	})
 	r := &support{sidecar: s, address: <-opened, scheme: "http"}
-	if cfg.SupportTLS.Enable {
+	if cfg.SupportTLS.Cert != "" {
 		r.scheme = "https"
 	}
 	return r
@@ -201,9 +201,8 @@ func TestWhoReadsTheSupportListener(t *testing.T) {
 	a, stranger := newAuthority(t), newAuthority(t)
 	dir := t.TempDir()
 	cert, key := write(t, dir, a.server(t))
-	withTLS := httpserve.TLSConfig{Enable: true, CertFiles: []string{cert}, KeyFiles: []string{key}}
-	withClients := withTLS
-	withClients.RequireClientCert, withClients.CAFiles = true, []string{a.file(t, dir)}
+	withTLS := sidecar.SupportTLS{Cert: cert, Key: key}
+	withClients := sidecar.SupportTLS{Cert: cert, Key: key, ClientCA: a.file(t, dir)}
 	ours, theirs := a.client(t), stranger.client(t)
 	const (
 		probes  = "probes"                          // /live, /health and /fresh alone
@@ -274,7 +273,7 @@ func TestWhoReadsTheSupportListener(t *testing.T) {
 func TestPlainRequestsToATLSSupportListener(t *testing.T) {
 	a := newAuthority(t)
 	cert, key := write(t, t.TempDir(), a.server(t))
-	s := runSupport(t, sidecar.Config{SupportTLS: httpserve.TLSConfig{Enable: true, CertFiles: []string{cert}, KeyFiles: []string{key}}}, true)
+	s := runSupport(t, sidecar.Config{SupportTLS: sidecar.SupportTLS{Cert: cert, Key: key}}, true)
 	s.scheme = "http"
 	if got := s.status(t, a, nil, http.MethodGet, "/live"); got != http.StatusBadRequest {
 		t.Errorf("%d, want 400", got)
@@ -286,7 +285,7 @@ func TestSupportCertificateIsReadAgain(t *testing.T) {
 	first, second := newAuthority(t), newAuthority(t)
 	dir := t.TempDir()
 	cert, key := write(t, dir, first.server(t))
-	s := runSupport(t, sidecar.Config{SupportTLS: httpserve.TLSConfig{Enable: true, CertFiles: []string{cert}, KeyFiles: []string{key}}}, true)
+	s := runSupport(t, sidecar.Config{SupportTLS: sidecar.SupportTLS{Cert: cert, Key: key}}, true)
 	if got := s.status(t, first, nil, http.MethodGet, "/live"); got != http.StatusNoContent {
 		t.Fatalf("/live: %d", got)
 	}
@@ -301,12 +300,11 @@ func TestWrongSupportTLSEndsTheStart(t *testing.T) {
 	a := newAuthority(t)
 	dir := t.TempDir()
 	cert, key := write(t, dir, a.server(t))
-	for want, cfg := range map[string]httpserve.TLSConfig{
-		"set --support-tls-cert and --support-tls-key":      {Enable: true},
-		"(--support-tls-cert, --support-tls-key)":           {Enable: true, CertFiles: []string{cert + "x"}, KeyFiles: []string{key}},
-		"set --support-client-ca":                           {Enable: true, CertFiles: []string{cert}, KeyFiles: []string{key}, RequireClientCert: true},
-		"(--support-client-ca): no certificate":             {Enable: true, CertFiles: []string{cert}, KeyFiles: []string{key}, RequireClientCert: true, CAFiles: []string{key}},
-		"read authorities (--support-client-ca): stat /no/": {Enable: true, CertFiles: []string{cert}, KeyFiles: []string{key}, RequireClientCert: true, CAFiles: []string{"/no/where"}},
+	for want, cfg := range map[string]sidecar.SupportTLS{
+		"set --support-tls-cert and --support-tls-key":      {ClientCA: a.file(t, dir)},
+		"(--support-tls-cert, --support-tls-key)":           {Cert: cert + "x", Key: key},
+		"(--support-client-ca): no certificate":             {Cert: cert, Key: key, ClientCA: key},
+		"read authorities (--support-client-ca): stat /no/": {Cert: cert, Key: key, ClientCA: "/no/where"},
 	} {
 		c := sidecar.Config{Pod: "p", SupportTLS: cfg}
 		c.Fetch.URLs = []string{"http://127.0.0.1:1"}

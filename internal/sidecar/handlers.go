@@ -62,10 +62,9 @@ func (s *Sidecar) newEndpoints() []httpserve.Endpoint {
 	if s.cfg.EnableProfile {
 		forOperators = append(forOperators, httpserve.Profiles()...)
 	}
-	certificates := s.cfg.SupportTLS.Enable && s.cfg.SupportTLS.RequireClientCert
-	operators := httpserve.Admission{Loopback: s.cfg.SupportLoopbackOnly, Certificate: certificates}
+	operators := httpserve.Admission{Loopback: s.cfg.SupportLoopbackOnly, Certificate: s.cfg.SupportTLS.ClientCA != ""}
 	scrapes := httpserve.Admission{}
-	if certificates {
+	if operators.Certificate {
 		scrapes = operators // Prometheus has a certificate too, and an operator has no less rights
 	}
 	support := slices.Concat(open, admitting(scrapes, forPrometheus), admitting(operators, forOperators))

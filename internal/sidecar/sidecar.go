@@ -124,9 +124,9 @@ type Config struct {
 	// ChangeBudget is how long changes that only add endpoints may wait before the proxy gets them: see package budget. 0 means that
 	// none waits. RoutesFile gets all of them at once.
 	ChangeBudget time.Duration
-	// SupportTLS is the TLS of the support listener, by default none. If it requires client certificates, /metrics and everything that
-	// SupportLoopbackOnly protects are for clients that have one.
-	SupportTLS httpserve.TLSConfig
+	// SupportTLS is the TLS of the support listener, by default none. With a ClientCA, /metrics and everything that SupportLoopbackOnly
+	// protects are for clients with a certificate of it.
+	SupportTLS SupportTLS
 	// SupportLoopbackOnly answers what operators ask on the support listener (/status, /problems, /shadow, what is held, profiles) only to
 	// requests through the loopback interface; with client certificates, to both.
 	SupportLoopbackOnly bool
@@ -136,6 +136,32 @@ type Config struct {
 	Version  string               // shown by /status
 	Logger   *slog.Logger         // nil means no log
 	Registry *prometheus.Registry // gets all metrics; nil means a new one
+}
+
+// SupportTLS are the files of the support listener, PEM. They are read again when they change.
+type SupportTLS struct {
+	// Cert and Key are the certificate that the listener shows; without them it is plain HTTP.
+	Cert, Key string
+	// ClientCA are the authorities of clients. Empty: nobody is asked for a certificate.
+	ClientCA string
+}
+
+// config is how the listener is protected. Probes have no certificate, so the handlers decide who needs one.
+func (t SupportTLS) config() httpserve.TLSConfig {
+	if t == (SupportTLS{}) {
+		return httpserve.TLSConfig{}
+	}
+	cfg := httpserve.TLSConfig{
+		Enable: true, HandlersDecide: true,
+		Flags: httpserve.TLSFlags{Cert: "--support-tls-cert", Key: "--support-tls-key", CA: "--support-client-ca"},
+	}
+	if t.Cert != "" && t.Key != "" {
+		cfg.CertFiles, cfg.KeyFiles = []string{t.Cert}, []string{t.Key}
+	}
+	if t.ClientCA != "" {
+		cfg.RequireClientCert, cfg.CAFiles = true, []string{t.ClientCA}
+	}
+	return cfg
 }
 
 // Sidecar is the data-plane client. Make one with [New], then Run it once.
@@ -196,9 +222,7 @@ func New(cfg Config) (*Sidecar, error) {
 	if s.modes != nil {
 		s.conductor.modeErrors = s.modes.problem
 	}
-	s.cfg.SupportTLS.HandlersDecide = true
-	s.cfg.SupportTLS.Flags = httpserve.TLSFlags{Cert: "--support-tls-cert", Key: "--support-tls-key", CA: "--support-client-ca"}
-	supportTLS, err := httpserve.NewTLS(s.cfg.SupportTLS, cfg.Logger, s.registry)
+	supportTLS, err := httpserve.NewTLS(cfg.SupportTLS.config(), cfg.Logger, s.registry)
 	if err != nil {
 		return nil, fmt.Errorf("support listener: %w", err)
 	}
