@@ -57,6 +57,10 @@ func (s *shadow) reset() {
 	s.generation++
 	s.last, s.clean, s.observed = time.Time{}, 0, shadowdiff.Observation{}
 	s.view.Store(nil)
+	select {
+	case <-s.pairs: // which would keep its tables
+	default:
+	}
 }
 
 // compare asks for the tables of both producers to be compared, in mode Pre. It is called for each answer of a route
