@@ -57,7 +57,7 @@ func (p *Parser) Upstream(c *RouteServer) {
 		"again when the file changes.")
 	g.own("upstream-client-cert", text(&u.CertFile, ""), "Certificate to present to --upstream or --peers, PEM. Read again "+
 		"when the file changes.")
-	g.own("upstream-client-key", text(&u.KeyFile, ""), "Its key.")
+	g.own("upstream-client-key", text(&u.KeyFile, ""), "Private key of that certificate, PEM.")
 	p.check(func() {
 		u.MaxBytes = int64(limit)
 		p.checkUpstream(c)

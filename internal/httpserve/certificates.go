@@ -18,7 +18,7 @@ import (
 	"github.com/routesrv/routesrv/internal/expiry"
 )
 
-// TLSConfig configures TLS for a main listener. The zero value is plain HTTP.
+// TLSConfig configures TLS for a listener. The zero value is plain HTTP.
 type TLSConfig struct {
 	// Enable serves TLS with the certificates from the files, in pairs.
 	Enable              bool
@@ -30,6 +30,22 @@ type TLSConfig struct {
 	RequireClientCert bool
 	CAFiles           []string
 	AppendSystemCAs   bool
+	// HandlersDecide lets clients without a certificate finish the handshake. An [Admission] rejects them where it matters, so that
+	// probes, which have no certificate, get an answer. The handshake still fails for a certificate that does not verify. It needs
+	// RequireClientCert.
+	HandlersDecide bool
+	// Flags are the flag names for messages.
+	Flags TLSFlags
+}
+
+// TLSFlags are the names of the flags that set a [TLSConfig], with dashes. The zero value means the flags of the main listener.
+// SystemCAs may be empty if no flag adds the system's authorities.
+type TLSFlags struct{ Cert, Key, CA, SystemCAs string }
+
+func (f *TLSFlags) fill() {
+	if *f == (TLSFlags{}) {
+		*f = TLSFlags{Cert: "-tls-cert", Key: "-tls-key", CA: "-mtls-authn-ca", SystemCAs: "-mtls-authn-append-ca"}
+	}
 }
 
 // certificateCheck is how often a handshake checks the files for changes.
@@ -42,13 +58,14 @@ func NewTLS(cfg TLSConfig, log *slog.Logger, reg prometheus.Registerer) (*tls.Co
 		expiry.Register(reg, expiry.Server, nil)
 		return nil, nil
 	}
+	cfg.Flags.fill()
 	switch {
 	case len(cfg.CertFiles) == 0:
-		return nil, errors.New("TLS needs certificates: set -tls-cert and -tls-key")
+		return nil, fmt.Errorf("TLS needs certificates: set %s and %s", cfg.Flags.Cert, cfg.Flags.Key)
 	case len(cfg.CertFiles) != len(cfg.KeyFiles):
-		return nil, fmt.Errorf("-tls-cert names %d files and -tls-key %d: want pairs", len(cfg.CertFiles), len(cfg.KeyFiles))
+		return nil, fmt.Errorf("%s names %d files and %s %d: want pairs", cfg.Flags.Cert, len(cfg.CertFiles), cfg.Flags.Key, len(cfg.KeyFiles))
 	case cfg.RequireClientCert && len(cfg.CAFiles) == 0 && !cfg.AppendSystemCAs:
-		return nil, errors.New("client certificates cannot be verified: set -mtls-authn-ca or -mtls-authn-append-ca")
+		return nil, fmt.Errorf("client certificates cannot be verified: set %s or %s", cfg.Flags.CA, cfg.Flags.SystemCAs)
 	}
 	if cfg.MinVersion == 0 {
 		cfg.MinVersion = tls.VersionTLS12
@@ -160,7 +177,7 @@ func (c *certificates) readLocked() error {
 	for i, cert := range c.cfg.CertFiles {
 		pair, err := durable.ReadKeyPair(cert, c.cfg.KeyFiles[i])
 		if err != nil {
-			return fmt.Errorf("read certificate %q and key %q (-tls-cert, -tls-key): %w", cert, c.cfg.KeyFiles[i], cause(err))
+			return fmt.Errorf("read certificate %q and key %q (%s, %s): %w", cert, c.cfg.KeyFiles[i], c.cfg.Flags.Cert, c.cfg.Flags.Key, cause(err))
 		}
 		config.Certificates = append(config.Certificates, pair)
 		ends.Pair(pair)
@@ -171,6 +188,9 @@ func (c *certificates) readLocked() error {
 			return err
 		}
 		config.ClientCAs, config.ClientAuth = pool, tls.RequireAndVerifyClientCert
+		if c.cfg.HandlersDecide {
+			config.ClientAuth = tls.VerifyClientCertIfGiven
+		}
 	}
 	c.config, c.state, c.ends = config, state, ends
 	return nil
@@ -181,17 +201,17 @@ func (c *certificates) authorities(ends expiry.Ends) (*x509.CertPool, error) {
 	if c.cfg.AppendSystemCAs {
 		system, err := x509.SystemCertPool()
 		if err != nil {
-			return nil, fmt.Errorf("read the system's authorities (-mtls-authn-append-ca): %w", err)
+			return nil, fmt.Errorf("read the system's authorities (%s): %w", c.cfg.Flags.SystemCAs, err)
 		}
 		pool = system
 	}
 	for _, name := range c.cfg.CAFiles {
 		pem, err := durable.ReadFile(name, durable.MaxTLSFile)
 		if err != nil {
-			return nil, fmt.Errorf("read authorities (-mtls-authn-ca): %w", err)
+			return nil, fmt.Errorf("read authorities (%s): %w", c.cfg.Flags.CA, err)
 		}
 		if !pool.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("read authorities %q (-mtls-authn-ca): the file has no certificate", name)
+			return nil, fmt.Errorf("read authorities %q (%s): the file has no certificate", name, c.cfg.Flags.CA)
 		}
 		ends.Authorities(pem)
 	}
