@@ -115,7 +115,7 @@ func TestAMoveWaitsForATableThatMayOnlyBeBehind(t *testing.T) {
 		s, _ := newSwitch(t, gate.SwitchConfig{Lag: lag})
 		s.Restore("file", offerOf(t, 10, 100))
 		if s.Pending() != nil {
-			t.Error("a move is under way")
+			t.Error("a move is in progress")
 		}
 		began := time.Now()
 		for time.Since(began) < lag {

@@ -201,7 +201,7 @@ func TestHold(t *testing.T) {
 			{2*hold - 1, few, false, guard.RoutesLost},
 			{2 * hold, few, true, guard.RoutesLost},
 		}},
-		{"starts anew when the reads disagree about the kind", []step{
+		{"starts again when the reads disagree about the kind", []step{
 			{0, few, false, guard.RoutesLost},
 			{30 * time.Second, none, false, guard.OnlyGenerated},
 			{hold, none, false, guard.OnlyGenerated},

@@ -90,7 +90,7 @@ func TestAddressesAreThoseOfTheLastRead(t *testing.T) {
 				f.cluster.SetFault("/api/v1/services", kubetest.Fault{Status: 500})
 				f.poll()
 				if again, ok := f.compiler.Addresses("shop", "s"); len(again) != 2 || !ok {
-					t.Errorf("addresses %v (known %v) after a failed read, want those from before", again, ok)
+					t.Errorf("addresses %v (known %v) after a failed read, want the previous ones", again, ok)
 				}
 				stop()
 			})

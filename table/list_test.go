@@ -92,12 +92,12 @@ func walkLists(t testing.TB, seed uint64, routes, steps int, packed bool) {
 		tab = tab.Next(list, uint64(step), at)
 		if rng.IntN(3) > 0 {
 			if want := table.Digest(sha256.Sum256(table.Of(anew, 0, at).Text())); tab.Digest() != want {
-				t.Fatalf("seed %d, step %d: digest %s of a table that goes on from the one before, want %s", seed, step, tab.Digest(), want)
+				t.Fatalf("seed %d, step %d: digest %s of a table that continues the previous one, want %s", seed, step, tab.Digest(), want)
 			}
 		}
 		if step%4 == 0 {
 			comparePair(t, fmt.Sprintf("seed %d, step %d", seed, step), previous, tab)
-			comparePair(t, fmt.Sprintf("seed %d, step %d, made anew", seed, step), table.Of(anew, 0, at), tab)
+			comparePair(t, fmt.Sprintf("seed %d, step %d, built from scratch", seed, step), table.Of(anew, 0, at), tab)
 		}
 		shared := list.Sharing(before)
 		if diff := cmp.Diff(blockTexts(list), blockTexts(shared)); diff != "" || shared.Len() != list.Len() {
@@ -108,18 +108,18 @@ func walkLists(t testing.TB, seed uint64, routes, steps int, packed bool) {
 		}
 		if rng.IntN(3) > 0 {
 			if diff := cmp.Diff(table.Of(anew, 0, at).Hosts(), tab.Hosts()); diff != "" {
-				t.Fatalf("seed %d, step %d: hosts (-anew +changed):\n%s", seed, step, diff)
+				t.Fatalf("seed %d, step %d: hosts (-new +changed):\n%s", seed, step, diff)
 			}
 		}
 		if list.Len() != len(model) || table.Of(list, 0, at).Bytes() != table.Of(anew, 0, at).Bytes() {
 			t.Fatalf("seed %d, step %d: %d routes, want %d", seed, step, list.Len(), len(model))
 		}
 		if diff := cmp.Diff(blockTexts(anew), blockTexts(list)); diff != "" {
-			t.Fatalf("seed %d, step %d: cut otherwise than a list made anew (-anew +changed):\n%s", seed, step, diff)
+			t.Fatalf("seed %d, step %d: cut otherwise than a new list (-new +changed):\n%s", seed, step, diff)
 		}
 		checkChanges(t, fmt.Sprintf("seed %d, step %d", seed, step), before, list, was, model)
 		if got, want := routesOf(tab), routesOf(table.Of(anew, 0, at)); !slices.Equal(got, want) {
-			t.Fatalf("seed %d, step %d: the routes are not those of a list made anew", seed, step)
+			t.Fatalf("seed %d, step %d: the routes are not those of a new list", seed, step)
 		}
 		if i := id(); (list.Get(i) == nil) != (model[i] == nil) || list.Get(i) != nil && *list.Get(i) != *model[i] {
 			t.Fatalf("seed %d, step %d: route %s is %v, want %v", seed, step, i, list.Get(i), model[i])
@@ -267,7 +267,7 @@ func TestBlocksAreBounded(t *testing.T) {
 	}
 	all["r000000a"] = line("r000000a", 0)
 	if diff := cmp.Diff(blockTexts(listOf(t, all)), blockTexts(changed)); diff != "" {
-		t.Errorf("cut otherwise than a list made anew:\n%s", diff)
+		t.Errorf("cut otherwise than a new list:\n%s", diff)
 	}
 }
 
@@ -361,7 +361,7 @@ func TestAListIsCutAnewWhereTheFirstRouteOfABlockGoes(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(blockTexts(listOf(t, want)), blockTexts(got)); diff != "" {
-				t.Errorf("block %d, %s: cut otherwise than a list made anew (-anew +changed):\n%.500s", i, name, diff)
+				t.Errorf("block %d, %s: cut otherwise than a new list (-new +changed):\n%.500s", i, name, diff)
 			}
 		}
 	}

@@ -232,7 +232,7 @@ func TestHostsThatStayAreTakenOver(t *testing.T) {
 	}
 	after := tab.Next(list, 8, at).Hosts()
 	if diff := cmp.Diff(before, after); diff != "" || &before[0] != &after[0] {
-		t.Errorf("hosts were made anew: %s", diff)
+		t.Errorf("the hosts were computed again: %s", diff)
 	}
 }
 

@@ -216,7 +216,7 @@ func sourceTile(s State, now time.Time) tile {
 	read := "last read " + newMoment(s.Source.LastSuccess, now).Ago
 	switch {
 	case s.Source.LastSuccess.IsZero() && s.Source.Failures == 0:
-		t.Sign, t.Tone, t.Word, t.Detail = "○", neutral, "not read yet", "the first read is under way"
+		t.Sign, t.Tone, t.Word, t.Detail = "○", neutral, "not read yet", "the first read is in progress"
 	case s.Source.Failures > 0:
 		t.Sign, t.Tone, t.Word, t.Detail = "✕", bad, "failing", plural(s.Source.Failures, "failure")+"; "+read
 	case age > sourceLate:

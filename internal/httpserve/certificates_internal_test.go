@@ -38,7 +38,7 @@ func TestCertificatesAreReadAnewOnlyIfAFileChanged(t *testing.T) {
 		for range 5 {
 			time.Sleep(2 * certificateCheck)
 			if current() != first {
-				t.Fatal("the certificates were read anew although no file has changed")
+				t.Fatal("the certificates were read again although no file has changed")
 			}
 		}
 	})

@@ -169,7 +169,7 @@ func TestShardsAreKnownWithoutARoute(t *testing.T) {
 	f.breakSource(true)
 	f.polled()
 	if got := f.get("/swarm/redis/shards").status; got != http.StatusOK {
-		t.Errorf("shards: %d after a failed read, want those from before", got)
+		t.Errorf("shards: %d after a failed read, want the previous ones", got)
 	}
 }
 

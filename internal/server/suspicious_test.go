@@ -214,7 +214,7 @@ func TestLossInStepsIsHeld(t *testing.T) {
 			t.Errorf("held for %+v", g)
 		}
 		if n := routes(); n != 1382 {
-			t.Errorf("%d routes are served, want those from before", n)
+			t.Errorf("%d routes are served, want the previous ones", n)
 		}
 	}
 }

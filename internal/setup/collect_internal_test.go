@@ -56,6 +56,6 @@ func TestGOGCHasTheLastWord(t *testing.T) {
 	StartGC()()
 	SetGCPercent()
 	if p := gcNow(); p != before {
-		t.Errorf("%d%% are set, want those from before: %d%%", p, before)
+		t.Errorf("%d%% is set, want the previous %d%%", p, before)
 	}
 }

@@ -304,7 +304,7 @@ func TestWrongSupportTLSEndsTheStart(t *testing.T) {
 	for want, cfg := range map[string]sidecar.SupportTLS{
 		"set --support-tls-cert and --support-tls-key":      {ClientCA: a.file(t, dir)},
 		"(--support-tls-cert, --support-tls-key)":           {Cert: cert + "x", Key: key},
-		"(--support-client-ca): no certificate":             {Cert: cert, Key: key, ClientCA: key},
+		"(--support-client-ca): the file has no certificate":             {Cert: cert, Key: key, ClientCA: key},
 		"read authorities (--support-client-ca): stat /no/": {Cert: cert, Key: key, ClientCA: "/no/where"},
 	} {
 		c := sidecar.Config{Pod: "p", SupportTLS: cfg}

@@ -111,7 +111,7 @@ func TestSwitchToADeadRouteServerKeepsTheComputedTable(t *testing.T) {
 		time.Sleep(4 * time.Second)
 		s := p.expect("Exec", "self", 0)
 		if s.Switch == nil || s.Switch.To != "routeserver" || !s.Fresh {
-			t.Errorf("%+v, want a switch under way and a fresh table", s)
+			t.Errorf("%+v, want a switch in progress and a fresh table", s)
 		}
 		if got, want := p.get("/routes").Body.String(), string(w.compiled().Text()); got != want {
 			t.Errorf("got\n%s\nwant\n%s", got, want)
