@@ -47,6 +47,7 @@ var renders = map[string]string{
 	"component-webhook-cert-manager": "testdata/webhook-cert-manager",
 	"component-endpoints":            "testdata/endpoints",
 	"component-dataplane-policy":     "testdata/dataplane-policy",
+	"component-exec-only":            "testdata/exec-only",
 	"component-sidecar-loopback":     "testdata/sidecar-loopback",
 	"component-sidecar-tls":          "testdata/sidecar-tls",
 	"all-components":                 "testdata/all",

@@ -39,6 +39,7 @@ var kustomizations = []string{
 	"deploy/testdata/endpoints",
 	"deploy/testdata/dataplane-policy",
 	"deploy/testdata/sidecar-loopback",
+	"deploy/testdata/exec-only",
 	"deploy/testdata/sidecar-tls",
 	"deploy/testdata/values",
 	"examples/gitops/clusters/example",

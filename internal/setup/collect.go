@@ -13,10 +13,12 @@ const (
 	// objects. They are long-lived, and the default would allow as much garbage again (docs/performance.md). A table that is being
 	// received must not take twice its size because of uncollected garbage (docs/operations.md).
 	gcPercent = 25
-	// startPercent is for a small heap that grows: each collection marks all of it and frees little.
+	// startPercent is for a heap that grows: each collection marks all of it and frees little.
 	startPercent = 100
-	// startHeap is the heap size up to which a growing heap may have more garbage than gcPercent: the heap of a cluster of some
-	// thousand objects.
+	// smallHeap is the heap size below which collections are cheap, and doubling the heap would be noticeable: a small cluster stays
+	// below it.
+	smallHeap = 32 << 20
+	// startHeap is the heap size up to which a growing heap may have more garbage than gcPercent. A large cluster exceeds it anyway.
 	startHeap = 160 << 20
 )
 
@@ -34,7 +36,7 @@ func StartGC() (settle func()) {
 	if os.Getenv("GOGC") != "" {
 		return func() {}
 	}
-	debug.SetGCPercent(startPercent)
+	debug.SetGCPercent(gcPercent)
 	var settled atomic.Bool
 	afterEachGC(func() bool {
 		if settled.Load() {
@@ -52,7 +54,7 @@ func StartGC() (settle func()) {
 
 // percentFor returns the percentage during the start, for a heap with live bytes in use.
 func percentFor(live uint64) int {
-	if live == 0 || live >= startHeap {
+	if live < smallHeap || live >= startHeap {
 		return gcPercent
 	}
 	return min(max(int(100*(startHeap-live)/live), gcPercent), startPercent)
