@@ -23,7 +23,7 @@ func Find() (string, error) {
 			return path, nil
 		}
 	}
-	return "", errors.New("Chromium not found: install the package chromium")
+	return "", errors.New("cannot find Chromium: install the package chromium")
 }
 
 // Browser is a running Chromium. Start one with [Start], and Close it. It is safe for concurrent use.

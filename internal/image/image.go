@@ -75,7 +75,7 @@ func layerTar(r *Recipe, dir string, created time.Time) ([]byte, error) {
 	made := map[string]bool{}
 	for i, f := range files {
 		if i > 0 && files[i-1].Path == f.Path {
-			return nil, fmt.Errorf("%s is there twice", f.Path)
+			return nil, fmt.Errorf("%s appears twice", f.Path)
 		}
 		for _, d := range parents(f.Path) {
 			if made[d] {
@@ -114,7 +114,7 @@ func parents(file string) []string {
 // under the name ref.
 func WriteLayout(dir, ref string, images []v1.Image) error {
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("%s is there already", dir)
+		return fmt.Errorf("%s already exists", dir)
 	}
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, img := range images {
