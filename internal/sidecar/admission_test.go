@@ -302,10 +302,10 @@ func TestWrongSupportTLSEndsTheStart(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := write(t, dir, a.server(t))
 	for want, cfg := range map[string]sidecar.SupportTLS{
-		"set --support-tls-cert and --support-tls-key":      {ClientCA: a.file(t, dir)},
-		"(--support-tls-cert, --support-tls-key)":           {Cert: cert + "x", Key: key},
-		"(--support-client-ca): the file has no certificate":             {Cert: cert, Key: key, ClientCA: key},
-		"read authorities (--support-client-ca): stat /no/": {Cert: cert, Key: key, ClientCA: "/no/where"},
+		"set --support-tls-cert and --support-tls-key":       {ClientCA: a.file(t, dir)},
+		"(--support-tls-cert, --support-tls-key)":            {Cert: cert + "x", Key: key},
+		"(--support-client-ca): the file has no certificate": {Cert: cert, Key: key, ClientCA: key},
+		"read authorities (--support-client-ca): stat /no/":  {Cert: cert, Key: key, ClientCA: "/no/where"},
 	} {
 		c := sidecar.Config{Pod: "p", SupportTLS: cfg}
 		c.Fetch.URLs = []string{"http://127.0.0.1:1"}
