@@ -97,6 +97,12 @@ bench: ## run the benchmarks of docs/performance.md
 	go test -run '^$$' -bench Diff -benchmem -cpu 1 ./shadowdiff
 	go test -run '^$$' -bench . -benchtime 10x -timeout 30m ./bench
 
+RECORD ?=
+.PHONY: bench-guard
+bench-guard: ## compare what the benchmarks of the main figures measure with bench/recorded.txt (six minutes; RECORD=-record records)
+	@(go test -run '^$$' -bench 'Calibration|FirstTable$$|FromCheckpoint|PollOneChanged|ChangeToFleet|DataPlane$$' -benchtime 5x -timeout 60m ./bench; \
+		go test -run '^$$' -bench Calibration -benchtime 5x ./bench) | tee /dev/stderr | go run ./hack/benchguard $(RECORD)
+
 .PHONY: screenshots
 screenshots: build ## make the pictures of docs/console.md again (two minutes; needs chromium)
 	go run ./hack/screenshots -bin bin -out docs/images

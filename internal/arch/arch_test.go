@@ -139,6 +139,7 @@ var allowed = map[string][]string{
 	"hack/release":                                 {"internal/release"},
 	"hack/docs":                                    {"compile", "internal/admission", "internal/config", "internal/events", "dataplane", "internal/httpserve", "kube", "internal/server", "internal/sidecar", "internal/source/cluster", "internal/source/cluster/watch", "internal/tracing"},
 	"hack/dashboard":                               {},
+	"hack/benchguard":                              {},
 	"hack/mutate":                                  {},
 	"hack/scale":                                   {},
 	"hack/screenshots":                             {"internal/browser", "internal/kubetest", "kube"},
