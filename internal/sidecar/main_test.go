@@ -85,7 +85,7 @@ func newWorld(t *testing.T, objects ...string) *world {
 	return w
 }
 
-// outage reports whether the route server is down. Then streams break, too.
+// outage records whether the route server is down. Then streams break, too.
 type outage struct {
 	atomic.Bool
 	network *loopback.Network
