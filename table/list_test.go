@@ -46,9 +46,9 @@ func blockTexts(l table.List) []string {
 	return texts
 }
 
-// walkLists makes random changes and checks laws after each: a changed list has the same blocks as a new list of the same routes,
-// Changes returns exactly what was changed, the table has the digest and the hosts of a new one, whether or not those of earlier
-// tables were computed, and what two tables report about each other matches their texts. All of it holds for packed lists, too.
+// walkLists makes random changes and checks these laws after each of them, also for packed lists: a changed list has the same blocks
+// as a new list of the same routes. Changes returns exactly what was changed. The table has the digest and the hosts of a new one,
+// whether or not those of earlier tables were computed. What two tables report about each other matches their texts.
 func walkLists(t testing.TB, seed uint64, routes, steps int, packed bool) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 7))
