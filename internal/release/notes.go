@@ -21,8 +21,8 @@ var (
 )
 
 // Notes returns what the changelog says about the version: its section, or the section "Unreleased" for a version with a suffix
-// that has none. Links to files lead to the files of that version, since the notes are read elsewhere. A version without a suffix and
-// without a section is an error, and so is an empty section.
+// that has none. Links to files lead to the files of that version, since the notes are read elsewhere. A version without a suffix needs
+// a section with text.
 func Notes(c Config) ([]byte, error) {
 	text, err := os.ReadFile(filepath.Join(c.Source, changelog))
 	if err != nil {
@@ -34,6 +34,9 @@ func Notes(c Config) ([]byte, error) {
 	}
 	if !found {
 		return nil, fmt.Errorf("%s has no section %q: move the lines of Unreleased there", changelog, "## "+c.Version)
+	}
+	if body == "" && !released.MatchString(c.Version) {
+		body = "No changes are listed." // a build between releases
 	}
 	if body == "" {
 		return nil, fmt.Errorf("%s: the section of %s is empty", changelog, c.Version)
