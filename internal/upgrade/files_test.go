@@ -123,14 +123,14 @@ func TestSidecarIsReplacedAndBack(t *testing.T) {
 		writeFile(t, mode, "Exec\n")
 		args := []string{"--mode-file=" + mode, "--routes-file=" + filepath.Join(state, "routes.eskip")}
 
-		kept := server.awaitRoute("kube_rg__shop__cart__")
+		before := server.awaitRoute("kube_rg__shop__cart__")
 		sidecar := one.sidecar(t, state, "s", server.main, args...)
-		sidecar.awaitTable("the first table", first)
-		sidecar.awaitKept(first)
+		sidecar.awaitTable("the first table", before)
+		sidecar.awaitKept(before)
 		sidecar.stop()
 
 		sidecar = other.sidecar(t, state, "s", nowhere, args...)
-		sidecar.awaitTable("the first table from disk", first)
+		sidecar.awaitTable("the first table from disk", before)
 		sidecar.stop()
 		addIngress(t, manifests, "added")
 		second := server.awaitRoute("kube_shop__added__")
