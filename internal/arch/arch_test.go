@@ -118,6 +118,7 @@ var allowed = map[string][]string{
 	"internal/image":           {},
 	"internal/release":         {"internal/image"},
 	"internal/release/publish": {"internal/image", "internal/release"},
+	"internal/upgrade":         {},
 	"internal/sandbox":         {},
 	"robustness":               {"robustness/history", "robustness/plan", "robustness/record", "robustness/traffic", "robustness/world"},
 	"robustness/abuse":         {},
@@ -170,8 +171,8 @@ var rows = []struct {
 
 // besides are the packages that are in no row: a part of one other package, and what only tests and releases use.
 var besides = []string{
-	"internal/browser", "internal/fixture", "internal/loopback", "internal/kubetest", "internal/scale", "internal/image", "internal/release",
-	"internal/sandbox", "internal/kubelet", "internal/forward/forwardtest", "internal/source/manifests/yamldoc", cluster + "/internal/clustertest",
+	"internal/browser", "internal/fixture", "internal/loopback", "internal/kubetest", "internal/scale", "internal/image", "internal/release", "internal/release/publish",
+	"internal/sandbox", "internal/upgrade", "internal/kubelet", "internal/forward/forwardtest", "internal/source/manifests/yamldoc", cluster + "/internal/clustertest",
 }
 
 func aside(name string) bool {

@@ -38,6 +38,7 @@ func writeFile(t *testing.T, path, text string) {
 // TestServerIsReplacedAndBack: a server of one version keeps a table and decisions; the other version begins with them while it can read
 // nothing, and leaves its own; the first one begins with those.
 func TestServerIsReplacedAndBack(t *testing.T) {
+	t.Parallel()
 	neighbours(t, func(t *testing.T, one, other *programs) {
 		manifests, state := shop(t), t.TempDir()
 		args := []string{"--manifests=" + manifests}
@@ -116,6 +117,7 @@ func (p *process) wantFromDisk(want string) {
 
 // TestSidecarIsReplacedAndBack is the same for a sidecar that reaches no server.
 func TestSidecarIsReplacedAndBack(t *testing.T) {
+	t.Parallel()
 	neighbours(t, func(t *testing.T, one, other *programs) {
 		manifests, state := shop(t), t.TempDir()
 		server := one.server(t, t.TempDir(), "--manifests="+manifests)
@@ -167,6 +169,7 @@ func (p *process) awaitKept(want string) {
 
 // TestFilesOfTheFirstVersion: this version begins with what the first one left.
 func TestFilesOfTheFirstVersion(t *testing.T) {
+	t.Parallel()
 	if *record {
 		recordFiles(t)
 	}
@@ -205,6 +208,7 @@ func bodyOf(t *testing.T, path string) string {
 // TestFilesOfThisVersionHaveTheFirstForm holds the other direction where the programs of the first version are not at hand: the lines are those
 // that it reads.
 func TestFilesOfThisVersionHaveTheFirstForm(t *testing.T) {
+	t.Parallel()
 	manifests, state := shop(t), t.TempDir()
 	server := current.server(t, state, "--manifests="+manifests)
 	addIngress(t, manifests, "added")

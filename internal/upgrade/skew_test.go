@@ -18,13 +18,14 @@ func neighbours(t *testing.T, test func(t *testing.T, one, other *programs)) {
 	if previous == nil {
 		return
 	}
-	t.Run("previous and current", func(t *testing.T) { test(t, previous, current) })
-	t.Run("current and previous", func(t *testing.T) { test(t, current, previous) })
+	t.Run("previous and current", func(t *testing.T) { t.Parallel(); test(t, previous, current) })
+	t.Run("current and previous", func(t *testing.T) { t.Parallel(); test(t, current, previous) })
 }
 
 // TestVersionsServeEachOther has a root of one version; below it a relay and sidecars of the other one, and below the relay sidecars of the
 // first. The commands ask servers of the version that they are not.
 func TestVersionsServeEachOther(t *testing.T) {
+	t.Parallel() // it mostly waits
 	neighbours(t, func(t *testing.T, one, other *programs) {
 		manifests := shop(t)
 		root := one.server(t, t.TempDir(), "--manifests="+manifests)
