@@ -19,7 +19,7 @@ import (
 )
 
 // patience is how long anything may take before a test gives up. It decides nothing else.
-const patience = 2 * time.Minute
+const patience = time.Minute
 
 // process is a running program. Its log is shown if the test fails.
 type process struct {
