@@ -23,7 +23,7 @@ const (
 	// buildType is the page that explains the parameters.
 	buildType = "https://" + ourModule + "/blob/main/docs/release.md#provenance"
 	// unhosted is the builder when nobody says which one it is: somebody's machine.
-	unhosted = "https://" + ourModule + "/blob/main/docs/release.md#make-release"
+	unhosted = "https://" + ourModule + "/blob/main/docs/release.md#make-a-release"
 )
 
 // The statement, as in-toto and SLSA define it.

@@ -48,7 +48,7 @@ func wantProvenance(t *testing.T, c release.Config, dir, sums string) {
 	wantSubjects(t, c, dir, sums, s.GetSubject())
 
 	const page = "https://github.com/routesrv/routesrv/blob/main/docs/release.md#"
-	if b := p.GetRunDetails().GetBuilder(); b.GetId() != page+"make-release" || !strings.HasPrefix(b.GetVersion()["go"], "go1.") {
+	if b := p.GetRunDetails().GetBuilder(); b.GetId() != page+"make-a-release" || !strings.HasPrefix(b.GetVersion()["go"], "go1.") {
 		t.Errorf("builder %v", b)
 	}
 	if got := p.GetBuildDefinition().GetBuildType(); got != page+"provenance" {
