@@ -118,7 +118,9 @@ func (p finisher) process(r *eskip.Route, f *findings) (edited *eskip.Route, clo
 // print gives the printed form of a route, unless it would harm those who read the table.
 func (p finisher) print(r *eskip.Route, f *findings) (*table.Route, bool) {
 	printed := table.NewRoute(r)
-	back, err := parseBack(r, printed.Text)
+	reader := p.set.reader()
+	defer p.set.readers.Put(reader)
+	back, err := parseBack(reader, r, printed.Text)
 	if err != nil {
 		f.add(Problem{
 			Route: r.Id, Reason: NotParsable, Severity: Error,
@@ -159,12 +161,12 @@ func (p finisher) printClones(routes []*eskip.Route, f *findings) []*table.Route
 }
 
 // parseBack holds the law that keeps one object from breaking the table of all: the text of a route, read alone, means what
-// the route means.
-func parseBack(r *eskip.Route, text string) (*eskip.Route, error) {
+// the route means. What it returns belongs to the reader.
+func parseBack(reader *eskip.Reader, r *eskip.Route, text string) (*eskip.Route, error) {
 	if !eskip.ValidID(r.Id) {
 		return nil, fmt.Errorf("%q is not a route id", r.Id)
 	}
-	back, err := eskip.Parse(text)
+	back, err := reader.Parse(text)
 	if err != nil {
 		return nil, err
 	}

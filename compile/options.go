@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/internal/catalogue"
@@ -182,6 +183,15 @@ type settings struct {
 	ingressClass    *regexp.Regexp
 	routeGroupClass *regexp.Regexp
 	proxies         *catalogue.Catalogue // what they know
+	readers         sync.Pool            // of *eskip.Reader, for routes that are read back
+}
+
+// reader takes a reader out of the pool; the caller puts it back.
+func (s *settings) reader() *eskip.Reader {
+	if r, ok := s.readers.Get().(*eskip.Reader); ok {
+		return r
+	}
+	return new(eskip.Reader)
 }
 
 func newSettings(o Options) (*settings, error) {

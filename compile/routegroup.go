@@ -19,6 +19,7 @@ type routeGroupBuilder struct {
 	ns       string // never empty
 	backends map[string]*kube.RouteGroupBackend
 	unit     *unit
+	reader   *eskip.Reader // of filters and predicates
 }
 
 // routeGroupPass is one of the passes and what it has made.
@@ -44,8 +45,10 @@ type groupRoute struct {
 // compileRouteGroup compiles one valid RouteGroup of the right class.
 func compileRouteGroup(set *settings, c *cluster, rg *kube.RouteGroup) *unit {
 	u := &unit{lookups: lookups{cluster: c}, findings: findings{owner: rg.Ref()}}
+	reader := set.reader()
+	defer set.readers.Put(reader)
 	b := &routeGroupBuilder{
-		set: set, out: finisher{set}, rg: rg, unit: u,
+		set: set, out: finisher{set}, rg: rg, unit: u, reader: reader,
 		ns:       kube.NamespaceOrDefault(rg.Namespace),
 		backends: make(map[string]*kube.RouteGroupBackend, len(rg.Spec.Backends)),
 	}
@@ -166,7 +169,7 @@ func (p *routeGroupPass) explicitRoutes(i int, spec *kube.RouteSpec) ([]groupRou
 			r := &eskip.Route{Id: routeid.RouteGroup(p.ns, p.rg.Name, methodID(method), i, j, p.internal)}
 			p.match(r, spec, method)
 			for _, text := range spec.Filters {
-				fs, _ := eskip.ParseFilters(text) // validated
+				fs, _ := p.reader.ParseFilters(text) // validated
 				r.Filters = append(r.Filters, fs...)
 			}
 			be := p.backends[ref.BackendName]
@@ -215,7 +218,7 @@ func (p *routeGroupPass) match(r *eskip.Route, spec *kube.RouteSpec, method stri
 		r.Predicates = append(r.Predicates, predicate("Method", strings.ToUpper(method)))
 	}
 	for _, text := range spec.Predicates {
-		ps, _ := eskip.ParsePredicates(text) // validated
+		ps, _ := p.reader.ParsePredicates(text) // validated
 		r.Predicates = append(r.Predicates, ps...)
 	}
 }

@@ -135,9 +135,10 @@ func validateRoute(r *kube.RouteSpec, hasDefaults bool, backends map[string]bool
 
 func validateTexts(spec *kube.RouteGroupSpec) []error {
 	var errs []error
+	var reader eskip.Reader
 	for _, r := range spec.Routes {
 		for _, text := range r.Filters {
-			fs, err := eskip.ParseFilters(text)
+			fs, err := reader.ParseFilters(text)
 			if err != nil {
 				errs = append(errs, err)
 			} else if len(fs) != 1 {
@@ -147,7 +148,7 @@ func validateTexts(spec *kube.RouteGroupSpec) []error {
 	}
 	for _, r := range spec.Routes {
 		for _, text := range r.Predicates {
-			ps, err := eskip.ParsePredicates(text)
+			ps, err := reader.ParsePredicates(text)
 			if err != nil {
 				errs = append(errs, err)
 			} else if len(ps) != 1 {

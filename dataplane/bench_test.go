@@ -116,37 +116,41 @@ func BenchmarkUpdate(b *testing.B) {
 // BenchmarkDelta is a poll that is answered with a delta of one route: decode, apply, verify, guard, commit, without the file.
 func BenchmarkDelta(b *testing.B) {
 	for _, n := range []int{1000, 10_000, 124_000} {
-		b.Run(fmt.Sprintf("routes=%d", n), func(b *testing.B) {
-			first := largeTable(b, n, 0)
-			changed := slices.Collect(first.Routes().All())
-			r := *changed[n/2]
-			r.Text = strings.Replace(r.Text, "status(200)", "status(201)", 1)
-			r.ID = r.Text[:len(r.ID)]
-			list, err := first.Routes().With([]*table.Route{&r}, nil)
-			if err != nil {
-				b.Fatal(err)
-			}
-			second := table.Of(list, 1, time.Now())
-			transport := &prepared{}
-			transport.add(first)
-			transport.addDelta(first, second)
-			transport.addDelta(second, first)
-			c, err := dataplane.New(dataplane.Config{URLs: []string{"http://a"}, Transport: transport, Follow: dataplane.Poll})
-			if err != nil {
-				b.Fatal(err)
-			}
-			mustPoll(b, c)
-			b.SetBytes(int64(first.Bytes()))
-			b.ReportAllocs()
-			for i := 0; b.Loop(); i++ {
-				transport.next = 1 + i%2
-				mustPoll(b, c)
-			}
-			b.StopTimer()
-			if c.Status().FailedTotal > 0 || c.Current().Digest() != first.Digest() && c.Current().Digest() != second.Digest() {
-				b.Fatalf("%+v", c.Status())
-			}
-		})
+		for _, pack := range []bool{false, true} {
+			b.Run(fmt.Sprintf("routes=%d/pack=%v", n, pack), func(b *testing.B) { benchmarkDelta(b, n, pack) })
+		}
+	}
+}
+
+func benchmarkDelta(b *testing.B, n int, pack bool) {
+	first := largeTable(b, n, 0)
+	changed := slices.Collect(first.Routes().All())
+	r := *changed[n/2]
+	r.Text = strings.Replace(r.Text, "status(200)", "status(201)", 1)
+	r.ID = r.Text[:len(r.ID)]
+	list, err := first.Routes().With([]*table.Route{&r}, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	second := table.Of(list, 1, time.Now())
+	transport := &prepared{}
+	transport.add(first)
+	transport.addDelta(first, second)
+	transport.addDelta(second, first)
+	c, err := dataplane.New(dataplane.Config{URLs: []string{"http://a"}, Transport: transport, Follow: dataplane.Poll, Pack: pack})
+	if err != nil {
+		b.Fatal(err)
+	}
+	mustPoll(b, c)
+	b.SetBytes(int64(first.Bytes()))
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		transport.next = 1 + i%2
+		mustPoll(b, c)
+	}
+	b.StopTimer()
+	if c.Status().FailedTotal > 0 || c.Current().Digest() != first.Digest() && c.Current().Digest() != second.Digest() {
+		b.Fatalf("%+v", c.Status())
 	}
 }
 

@@ -44,14 +44,19 @@ func (v view) find(d table.Digest) *gate.Candidate {
 }
 
 // decoder makes a decoder of a full table, which will mostly be the held one, else the served one.
-func (v view) decoder(limit int64) *table.Decoder {
+func (c *Client) decoder(v view, limit int64) *table.Decoder {
+	var base *table.Table
 	switch {
 	case v.Held != nil:
-		return table.NewDecoder(v.Held.Table, limit)
+		base = v.Held.Table
 	case v.Served != nil:
-		return table.NewDecoder(v.Served.Table, limit)
+		base = v.Served.Table
 	}
-	return table.NewDecoder(nil, limit)
+	d := table.NewDecoder(base, limit)
+	if c.cfg.Pack {
+		d.Pack()
+	}
+	return d
 }
 
 // named reports whether the ETag of a 304 means the candidate; sole says that nothing else was named.

@@ -167,6 +167,9 @@ type Config struct {
 	// RoutesFile is a plain eskip document of the applied table, for a proxy that reads one (-routes-file). Empty: none.
 	RoutesFile string
 
+	// Pack keeps tables packed ([table.List.Packed]), in a tenth of the memory: for a client whose table few read.
+	Pack bool
+
 	// Transport makes the requests: TLS is set up there. nil means [NewTransport].
 	Transport http.RoundTripper
 	// Sink serves the tables: the one of the LKG file as stale, if Boot is called, and then each that is applied. It must not
@@ -221,7 +224,7 @@ func New(cfg Config) (*Client, error) {
 	log := cfg.Logger.With("component", "dataplane")
 	g, err := gate.New(gate.Config{
 		Sink: cfg.Sink, Guard: cfg.Guard, Logger: log, Metrics: cfg.Metrics.gate, Decided: cfg.Decided,
-		Files: []gate.FileConfig{{Name: lkgFile, Path: cfg.LKGPath}, {Name: routesFile, Path: cfg.RoutesFile, Plain: true}},
+		Files: []gate.FileConfig{{Name: lkgFile, Path: cfg.LKGPath, Pack: cfg.Pack}, {Name: routesFile, Path: cfg.RoutesFile, Plain: true}},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("dataplane: %w", err)

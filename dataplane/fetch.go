@@ -121,7 +121,7 @@ func (c *Client) fetch(ctx context.Context, s *server, zone string, seen view, w
 	if f = checkStatus(resp); f != nil {
 		return nil, f
 	}
-	if f = readTable(ctx, a, &b, seen); f != nil {
+	if f = c.readTable(ctx, a, &b, seen); f != nil {
 		return nil, f
 	}
 	return a, nil
@@ -145,7 +145,7 @@ func (s *server) answerOf(resp *http.Response, sent, received time.Time) *answer
 }
 
 // readTable reads an answer with the status 200 into a: whether its body is a whole table, and the one of the ETag.
-func readTable(ctx context.Context, a *answer, b *body, seen view) (f *Error) {
+func (c *Client) readTable(ctx context.Context, a *answer, b *body, seen view) (f *Error) {
 	h := b.resp.Header
 	switch {
 	case !a.etag.Known && h.Get(wire.HeaderRevision) != "":
@@ -153,7 +153,7 @@ func readTable(ctx context.Context, a *answer, b *body, seen view) (f *Error) {
 	case !a.etag.Known && b.resp.ContentLength < 0:
 		return failf(ReasonLength, "neither a length nor a digest tells whether the body is whole")
 	}
-	a.decoder = seen.decoder(b.limit)
+	a.decoder = c.decoder(seen, b.limit)
 	if a.digest, f = b.table(a.decoder); f != nil {
 		return f
 	}

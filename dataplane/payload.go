@@ -111,7 +111,7 @@ func (p *deltaPayload) abort() {
 func (c *Client) newPayload(name string) payload {
 	switch name {
 	case wire.EventTable:
-		return &tablePayload{view{gate.View{Served: c.gate.Served(), Held: c.gate.Held()}}.decoder(c.limit()), sha256.New()}
+		return &tablePayload{c.decoder(view{gate.View{Served: c.gate.Served(), Held: c.gate.Held()}}, c.limit()), sha256.New()}
 	case wire.EventDelta:
 		return newDeltaPayload(c.limit())
 	}

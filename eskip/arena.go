@@ -60,10 +60,34 @@ type starter struct {
 	endpointLists  [4]*LBEndpoint
 }
 
+// starterSlices are the arrays of a starter; empty without one.
+type starterSlices struct {
+	routes         []Route
+	result         []*Route
+	texts          []string
+	arguments      []interface{}
+	predicateItems []Predicate
+	predicateLists []*Predicate
+	filterItems    []Filter
+	filterLists    []*Filter
+	endpointItems  []LBEndpoint
+	endpointLists  []*LBEndpoint
+}
+
+func (s *starter) slices() starterSlices {
+	return starterSlices{
+		routes: s.routes[:], result: s.result[:0], texts: s.texts[:], arguments: s.arguments[:],
+		predicateItems: s.predicateItems[:], predicateLists: s.predicateLists[:],
+		filterItems: s.filterItems[:], filterLists: s.filterLists[:],
+		endpointItems: s.endpointItems[:], endpointLists: s.endpointLists[:],
+	}
+}
+
 // values is where the parser gets the strings and argument values from, which it keeps.
 type values struct {
 	left  int // bytes of input that are not read yet, more or less: no block has to be larger
 	block strings.Builder
+	alias bool // strings may be parts of the input
 	seed  maphash.Seed
 	table *[internSize]interned // texts seen lately; nil for small inputs
 }
@@ -74,8 +98,11 @@ type interned struct {
 	boxed interface{} // text as an argument, once it was used as one
 }
 
-// copied returns a copy of s in the current block.
+// copied returns a copy of s in the current block, or s itself if strings may be parts of the input.
 func (v *values) copied(s string) string {
+	if v.alias {
+		return s
+	}
 	if len(s) > textAlone {
 		return strings.Clone(s)
 	}

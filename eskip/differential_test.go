@@ -123,6 +123,12 @@ func FuzzParse(f *testing.F) {
 		routes, err := Parse(text)
 		want, wantErr := oracleParse(text)
 		compareResults(t, "Parse", text, routes, want, err, wantErr)
+		var reader Reader
+		for _, before := range []string{"", text, `a: Path("/b") && Header("c", "d") -> e("f") -> <roundRobin, "http://a", "http://b">; c: *`} {
+			_, _ = reader.Parse(before) // what it leaves behind decides nothing
+			routes, err = reader.Parse(text)
+			compareResults(t, "Reader.Parse", text, routes, want, err, wantErr)
+		}
 	})
 }
 

@@ -30,31 +30,11 @@ func Parse(code string) ([]*Route, error) {
 // ParsePredicates reads predicates joined by &&, such as `Path("/x") && Method("GET")`. It drops "*", keeps Any(), and
 // gives all predicates as they are: their arguments are not checked. The result is nil if there is none, or on error; the
 // offset in the error is that in the text without surrounding white space.
-func ParsePredicates(p string) ([]*Predicate, error) {
-	p = strings.TrimSpace(p)
-	if p == "" {
-		return nil, nil
-	}
-	in := newParser(p)
-	if !in.predicates() {
-		return nil, in.err
-	}
-	return in.takePredicates(), nil
-}
+func ParsePredicates(p string) ([]*Predicate, error) { return new(Reader).ParsePredicates(p) }
 
 // ParseFilters reads filters joined by ->, such as `setPath("/x") -> status(201)`. The result is nil if there is none, or
 // on error; the offset in the error is that in the text without surrounding white space.
-func ParseFilters(f string) ([]*Filter, error) {
-	f = strings.TrimSpace(f)
-	if f == "" {
-		return nil, nil
-	}
-	in := newParser(f)
-	if !in.filters() {
-		return nil, in.err
-	}
-	return in.takeFilters(), nil
-}
+func ParseFilters(f string) ([]*Filter, error) { return new(Reader).ParseFilters(f) }
 
 // MustParse is [Parse] for texts that are part of a program: it panics with the error.
 func MustParse(code string) []*Route {
@@ -122,27 +102,36 @@ type parser struct {
 
 // newParser returns a parser at the beginning of src, which has not read a token yet.
 func newParser(src string) *parser {
-	s := new(starter)
-	p := &parser{
-		lexer:          lexer{src: src},
-		values:         values{left: len(src)},
-		result:         s.result[:0],
-		routes:         newSlab(s.routes[:], 32),
-		texts:          newSlab(s.texts[:], 128),
-		arguments:      newSlab(s.arguments[:], 128),
-		predicateItems: newSlab(s.predicateItems[:], 64),
-		predicateLists: newSlab(s.predicateLists[:], 128),
-		filterItems:    newSlab(s.filterItems[:], 64),
-		filterLists:    newSlab(s.filterLists[:], 128),
-		endpointItems:  newSlab(s.endpointItems[:], 64),
-		endpointLists:  newSlab(s.endpointLists[:], 128),
-	}
-	p.args, p.preds, p.filts, p.eps = p.start.args[:0], p.start.preds[:0], p.start.filts[:0], p.start.eps[:0]
+	p := new(parser)
+	p.begin(src, new(starter))
 	if len(src) >= largeInput {
 		p.seed = maphash.MakeSeed()
 		p.table = new([internSize]interned)
 	}
 	return p
+}
+
+// begin makes a parser that is zero, or one that was used, one at the beginning of src. The starter has to be zero; without one
+// each slab begins with an allocation of what is needed.
+func (p *parser) begin(src string, s *starter) {
+	p.lexer = lexer{src: src}
+	p.left = len(src)
+	p.id, p.named, p.err, p.meaning = token{}, false, nil, nil
+	p.args, p.preds, p.filts, p.eps = p.start.args[:0], p.start.preds[:0], p.start.filts[:0], p.start.eps[:0]
+	var first starterSlices
+	if s != nil {
+		first = s.slices()
+	}
+	p.result = first.result
+	p.routes = newSlab(first.routes, 32)
+	p.texts = newSlab(first.texts, 128)
+	p.arguments = newSlab(first.arguments, 128)
+	p.predicateItems = newSlab(first.predicateItems, 64)
+	p.predicateLists = newSlab(first.predicateLists, 128)
+	p.filterItems = newSlab(first.filterItems, 64)
+	p.filterLists = newSlab(first.filterLists, 128)
+	p.endpointItems = newSlab(first.endpointItems, 64)
+	p.endpointLists = newSlab(first.endpointLists, 128)
 }
 
 // fail sets the error for the current token, which cannot stand where it is. If the input may end there, an invalid token

@@ -10,9 +10,10 @@ import (
 // body is the table in one encoding, as a sequence of parts. The parts belong to the blocks of the table, which versions
 // share: a version that a slow reader keeps alive costs what only that version has, not another copy of the whole.
 type body struct {
-	size  int              // bytes
-	parts iter.Seq[string] // may be called any number of times, by several goroutines at once
-	at    io.ReaderAt      // a faster way to the middle of the same bytes; nil: the parts are walked
+	size int // bytes
+	// parts may be called any number of times, by several goroutines at once. A part is good until the next one comes.
+	parts iter.Seq[[]byte]
+	at    io.ReaderAt // a faster way to the middle of the same bytes; nil: the parts are walked
 }
 
 // Between two blocks: a line feed as a stored deflate block, and as a zstd frame with a raw block.
@@ -25,18 +26,32 @@ const (
 
 // textBody is the canonical text of a table.
 func textBody(t *table.Table) body {
-	return body{size: t.Bytes(), at: t, parts: func(yield func(string) bool) {
-		first := true
-		for r := range t.Routes().All() {
-			if !first && !yield("\n") || !yield(r.Text) {
+	return body{size: t.Bytes(), at: t, parts: func(yield func([]byte) bool) {
+		var part []byte
+		for i, b := range t.Routes().Blocks() {
+			if i > 0 && !yield([]byte{'\n'}) {
 				return
 			}
-			first = false
+			if b.Packed() {
+				if part = b.AppendText(part[:0]); !yield(part) {
+					return
+				}
+				continue
+			}
+			for j, r := range b.Routes() { // one by one: many slow readers must not have a copy of a block each
+				part = part[:0]
+				if j > 0 {
+					part = append(part, '\n')
+				}
+				if part = append(part, r.Text...); !yield(part) {
+					return
+				}
+			}
 		}
 	}}
 }
 
-// gzipBody joins the pieces to a gzip member (RFC 1952).
+// gzipBody joins the pieces, which are in this encoding, to a gzip member (RFC 1952).
 func gzipBody(all []*piece) body {
 	var sum checksum
 	b := body{size: len(gzipHeader) + gzipTrailer}
@@ -45,16 +60,17 @@ func gzipBody(all []*piece) body {
 			sum.add(newlineCRC, 1)
 			b.size += len(newlineDeflate)
 		}
-		sum.add(p.crc, p.size)
-		b.size += len(p.gzip)
+		zipped := p.gzip.Load()
+		sum.add(zipped.crc, p.size)
+		b.size += len(zipped.data)
 	}
-	trailer := string(sum.appendTrailer(nil))
-	b.parts = func(yield func(string) bool) {
-		if !yield(string(gzipHeader)) {
+	trailer := sum.appendTrailer(nil)
+	b.parts = func(yield func([]byte) bool) {
+		if !yield(gzipHeader) {
 			return
 		}
 		for i, p := range all {
-			if i > 0 && !yield(newlineDeflate) || !yield(p.gzip) {
+			if i > 0 && !yield([]byte(newlineDeflate)) || !yield(p.gzip.Load().data) {
 				return
 			}
 		}
@@ -63,18 +79,18 @@ func gzipBody(all []*piece) body {
 	return b
 }
 
-// zstdBody joins the pieces to zstd frames.
+// zstdBody joins the pieces, which are in this encoding, to zstd frames.
 func zstdBody(all []*piece) body {
 	if len(all) == 0 {
-		return body{size: len(emptyZstd), parts: func(yield func(string) bool) { yield(emptyZstd) }}
+		return body{size: len(emptyZstd), parts: func(yield func([]byte) bool) { yield([]byte(emptyZstd)) }}
 	}
 	b := body{size: (len(all) - 1) * len(newlineZstd)}
 	for _, p := range all {
-		b.size += len(p.zstd)
+		b.size += len(*p.zstd.Load())
 	}
-	b.parts = func(yield func(string) bool) {
+	b.parts = func(yield func([]byte) bool) {
 		for i, p := range all {
-			if i > 0 && !yield(newlineZstd) || !yield(p.zstd) {
+			if i > 0 && !yield([]byte(newlineZstd)) || !yield(*p.zstd.Load()) {
 				return
 			}
 		}

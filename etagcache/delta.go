@@ -84,7 +84,7 @@ func (d *delta) body(c *Cache, e encoding) []byte {
 		enc := c.encoder()
 		defer c.encoders.Put(enc)
 		if e == zstandard {
-			slot.body = enc.zstd.EncodeAll(d.json, nil)
+			slot.body = enc.zstdOf(d.json)
 			return
 		}
 		slot.body = append(slot.body, gzipHeader...)

@@ -132,6 +132,9 @@ type Config struct {
 	// in whole seconds), and then for as long while it asks (RFC 5861 §3); while no server answers it may serve what it has for a day
 	// (RFC 5861 §4). 0 means that caches ask for each request.
 	SharedMaxAge time.Duration
+	// EncodeOnDemand compresses a table when somebody asks for it in an encoding, and not when it is published: for a cache with one
+	// client, or few. The first who asks waits for it.
+	EncodeOnDemand bool
 	// MaxStreams is how many streams may be open; 0 means that there is no /routes/watch.
 	MaxStreams int
 	// MaxTableSends is how many of them may be sent a full table at a time; the others wait for their turn, of which each lasts a

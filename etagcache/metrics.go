@@ -159,9 +159,15 @@ func (m *Metrics) observeResponse(status int, e encoding, bytes int) {
 
 func (m *Metrics) observeTable(v *version) {
 	m.TableRoutes.Set(float64(v.table.Len()))
-	m.tableBytes[identity].Set(float64(v.table.Bytes()))
-	m.tableBytes[gzipped].Set(float64(v.full.size(gzipped)))
-	m.tableBytes[zstandard].Set(float64(v.full.size(zstandard)))
+	for e := range encodings {
+		size := 0 // of what nobody has asked for yet
+		if b := v.full.bodies[e].made.Load(); b != nil {
+			size = b.size
+		} else if e == identity {
+			size = v.table.Bytes()
+		}
+		m.tableBytes[e].Set(float64(size))
+	}
 }
 
 func (m *Metrics) observeState(st *state) {

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"hash/crc32"
 	"runtime"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/klauspost/compress/flate"
@@ -25,15 +27,32 @@ const (
 	zstdLevel = zstd.SpeedDefault
 )
 
-// piece is a block of a table in all encodings.
+// piece is a block of a table in the encodings that it was made in.
 type piece struct {
-	size   int
-	crc    uint32
-	gzip   string // deflate blocks without the last one of a stream, flushed to a byte limit
-	zstd   string // one frame
-	used   uint64 // number of the last version that had it; guarded by pieces.mu
-	ofZone bool   // made for the table of a zone
+	size int // of the text
+	// What is nil was not made yet. Two who make the same at once make the same bytes.
+	gzip   atomic.Pointer[deflated]
+	zstd   atomic.Pointer[[]byte] // one frame
+	used   uint64                 // number of the last version that had it; guarded by pieces.mu
+	ofZone bool                   // made for the table of a zone
 	events eventPiece
+}
+
+// deflated is a text as deflate blocks without the last one of a stream, flushed to a byte limit.
+type deflated struct {
+	data []byte
+	crc  uint32 // of the text
+}
+
+// has reports whether the piece was made in the encoding.
+func (p *piece) has(e encoding) bool {
+	switch e {
+	case gzipped:
+		return p.gzip.Load() != nil
+	case zstandard:
+		return p.zstd.Load() != nil
+	}
+	return true // the text is that of the block
 }
 
 // pieces keeps what was encoded for as long as a version has it.
@@ -42,7 +61,7 @@ type pieces struct {
 	known map[*table.Block]*piece
 }
 
-// encoder has the memory of two compressors: some megabytes, which are kept from block to block.
+// encoder has the memory of two compressors, which is kept from block to block. Each is made when it is first needed.
 type encoder struct {
 	text  []byte
 	out   bytes.Buffer
@@ -50,19 +69,20 @@ type encoder struct {
 	zstd  *zstd.Encoder
 }
 
-// newEncoder returns a new encoder. That of zstd works in the goroutine of its caller: with more, the cut of blocks
+// zstdWindow is how far back a match may lie. Few blocks are longer; with the default the encoder would keep 24 MB.
+const zstdWindow = 1 << 20
+
+// zstdOf compresses to one frame. The encoder works in the goroutine of its caller: with more, the cut of blocks
 // would depend on timing, and equal tables would not have equal bodies on every replica.
-func newEncoder() *encoder {
-	e := &encoder{}
-	var err error
-	if e.flate, err = flate.NewWriter(&e.out, gzipLevel); err != nil {
-		panic(err) // the level is a constant
+func (e *encoder) zstdOf(text []byte) []byte {
+	if e.zstd == nil {
+		var err error
+		if e.zstd, err = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstdLevel), zstd.WithZeroFrames(true),
+			zstd.WithWindowSize(zstdWindow), zstd.WithLowerEncoderMem(true)); err != nil {
+			panic(err) // the options are constants
+		}
 	}
-	e.zstd, err = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstdLevel), zstd.WithZeroFrames(true))
-	if err != nil {
-		panic(err) // the options are constants
-	}
-	return e
+	return e.zstd.EncodeAll(text, nil)
 }
 
 // encoder takes an encoder out of the pool; the caller puts it back.
@@ -70,28 +90,38 @@ func (c *Cache) encoder() *encoder {
 	if e, ok := c.encoders.Get().(*encoder); ok {
 		return e
 	}
-	return newEncoder()
+	return &encoder{}
 }
 
 // deflate compresses text to deflate blocks that can stand anywhere in a stream. The result is the caller's.
 func (e *encoder) deflate(text []byte) []byte {
 	e.out.Reset()
-	e.flate.Reset(&e.out)
+	if e.flate == nil {
+		var err error
+		if e.flate, err = flate.NewWriter(&e.out, gzipLevel); err != nil {
+			panic(err) // the level is a constant
+		}
+	} else {
+		e.flate.Reset(&e.out)
+	}
 	_, _ = e.flate.Write(text) // a buffer does not fail
 	_ = e.flate.Flush()
 	return bytes.Clone(e.out.Bytes())
 }
 
-// piecesOf gives the pieces of a table, in order, for the version with the number. Blocks that are new are encoded.
-func (c *Cache) piecesOf(t *table.Table, order uint64, ofZone bool) []*piece {
-	blocks := t.Routes().Blocks()
-	all, missing := c.pieces.find(blocks, order)
+// fill makes the pieces of a variant in encodings, where they are not yet.
+func (c *Cache) fill(va *variant, encodings ...encoding) {
+	blocks := va.table.Routes().Blocks()
+	var missing []int
+	for i, p := range va.pieces {
+		if slices.ContainsFunc(encodings, func(e encoding) bool { return !p.has(e) }) {
+			missing = append(missing, i)
+		}
+	}
 	start := c.cfg.Now()
-	c.encode(missing, func(enc *encoder, i int) { all[i] = enc.encode(blocks[i], order, ofZone) })
+	c.encode(missing, func(enc *encoder, i int) { enc.encode(blocks[i], va.pieces[i], encodings) })
 	c.cfg.Metrics.EncodeDuration.Observe(float64(c.cfg.Now().Sub(start)) / float64(time.Second))
 	c.cfg.Metrics.EncodedBlocks.Add(float64(len(missing)))
-	c.pieces.keep(blocks, all, missing)
-	return all
 }
 
 // encode does the work for each of the numbers, on all processors.
@@ -110,40 +140,40 @@ func (c *Cache) encode(numbers []int, work func(enc *encoder, n int)) {
 	group.Wait()
 }
 
-// encode makes the piece of a block, for the version with the number.
-func (e *encoder) encode(b *table.Block, order uint64, ofZone bool) *piece {
+// encode makes the piece of a block in encodings, where it is not yet.
+func (e *encoder) encode(b *table.Block, p *piece, encodings []encoding) {
 	e.text = b.AppendText(e.text[:0])
-	return &piece{
-		size: len(e.text), crc: crc32.ChecksumIEEE(e.text),
-		gzip: string(e.deflate(e.text)), zstd: string(e.zstd.EncodeAll(e.text, nil)), used: order, ofZone: ofZone,
-	}
-}
-
-// find gives the pieces that are known of the blocks, which the version with the number uses now, and which are missing.
-func (p *pieces) find(blocks []*table.Block, order uint64) (all []*piece, missing []int) {
-	all = make([]*piece, len(blocks))
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for i, b := range blocks {
-		if all[i] = p.known[b]; all[i] == nil {
-			missing = append(missing, i)
-			continue
+	for _, encoding := range encodings {
+		switch {
+		case p.has(encoding):
+		case encoding == gzipped:
+			p.gzip.Store(&deflated{data: e.deflate(e.text), crc: crc32.ChecksumIEEE(e.text)})
+		case encoding == zstandard:
+			frame := e.zstdOf(e.text)
+			p.zstd.Store(&frame)
 		}
-		all[i].used = max(all[i].used, order)
 	}
-	return all, missing
 }
 
-// keep remembers the pieces that were missing.
-func (p *pieces) keep(blocks []*table.Block, all []*piece, missing []int) {
+// of gives the pieces of a table, in order, which the version with the number uses now. New ones are in no encoding yet.
+func (p *pieces) of(t *table.Table, order uint64, ofZone bool) []*piece {
+	blocks := t.Routes().Blocks()
+	all := make([]*piece, len(blocks))
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.known == nil {
 		p.known = make(map[*table.Block]*piece, len(blocks))
 	}
-	for _, i := range missing {
-		p.known[blocks[i]] = all[i]
+	for i, b := range blocks {
+		known := p.known[b]
+		if known == nil {
+			known = &piece{size: b.Bytes(), ofZone: ofZone}
+			p.known[b] = known
+		}
+		known.used = max(known.used, order)
+		all[i] = known
 	}
+	return all
 }
 
 // forget lets go of the pieces that the version with the number, whose full table was made, does not have. Zones are made later,

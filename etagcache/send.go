@@ -98,7 +98,7 @@ func (s *send) Write(p []byte) (n int, err error) {
 }
 
 // parts writes all of a body, joined to larger pieces.
-func (s *send) parts(b body) {
+func (s *send) parts(b *body) {
 	array := sendBuffers.Get().(*[sendBuffer]byte)
 	defer sendBuffers.Put(array)
 	buf := array[:0]

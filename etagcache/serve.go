@@ -127,7 +127,7 @@ func (x *exchange) content(ranges bool) (whole bool) {
 	h := x.w.Header()
 	h["Accept-Ranges"] = acceptBytes
 	h["Content-Type"] = plainText
-	h["Content-Length"] = x.variant.sizes[x.encoding]
+	h["Content-Length"] = x.variant.length(x.encoding)
 	if x.encoding != identity {
 		h["Content-Encoding"] = encodingHeader[x.encoding]
 	}
@@ -154,12 +154,13 @@ func (x *exchange) content(ranges bool) (whole bool) {
 
 // serveWhole writes the body. It returns the number of bytes written, and whether they are all.
 func (x *exchange) serveWhole(key delivery.Key, rotation uint32) (n int, whole bool) {
-	body := x.cache.bodies.Begin(x.r, key, rotation)
+	delivered := x.cache.bodies.Begin(x.r, key, rotation)
 	out := x.newSend()
-	out.parts(x.variant.bodies[x.encoding])
+	body := x.variant.body(x.encoding)
+	out.parts(body)
 	out.flush()
-	whole = out.finish(x.variant.size(x.encoding))
-	body.End(x.r.Context(), whole)
+	whole = out.finish(body.size)
+	delivered.End(x.r.Context(), whole)
 	return out.n, whole
 }
 
@@ -168,7 +169,7 @@ func (x *exchange) serveRanges() (status, n int, ok bool) {
 	r := x.r.WithContext(x.r.Context())
 	r.Header = http.Header{"Range": x.r.Header["Range"]}
 	out := x.newSend()
-	http.ServeContent(out, r, "", time.Time{}, x.variant.bodies[x.encoding].reader())
+	http.ServeContent(out, r, "", time.Time{}, x.variant.body(x.encoding).reader())
 	ok = out.finish(out.n)
 	return out.status, out.n, ok
 }

@@ -36,13 +36,13 @@ type zoneSlot struct {
 // variant is the table for one zone, or for nobody's zone, in all encodings.
 type variant struct {
 	table  *table.Table
-	count  []string            // X-Count
-	bodies [encodings]body     // views of pieces and table: they hold no bytes of their own
-	sizes  [encodings][]string // Content-Length
+	count  []string // X-Count
+	bodies [encodings]lazyBody
 	stamp  atomic.Pointer[stamp]
 
 	pieces []*piece // of the blocks of the table
 	deltas sync.Map // digest of the base to *delta
+	cache  *Cache
 
 	sendableOnce sync.Once
 	isSendable   bool // after sendableOnce
@@ -84,11 +84,12 @@ func (c *Cache) newVersion(t *table.Table, previous *version, order uint64) *ver
 
 // newVariant makes the bodies of t, for the version with the number.
 func (c *Cache) newVariant(t *table.Table, order uint64, ofZone bool) *variant {
-	pieces := c.piecesOf(t, order, ofZone)
-	va := &variant{table: t, count: []string{strconv.Itoa(t.Len())}, pieces: pieces}
-	va.bodies = [encodings]body{identity: textBody(t), gzipped: gzipBody(pieces), zstandard: zstdBody(pieces)}
-	for e := range encodings {
-		va.sizes[e] = []string{strconv.Itoa(va.size(e))}
+	va := &variant{table: t, count: []string{strconv.Itoa(t.Len())}, pieces: c.pieces.of(t, order, ofZone), cache: c}
+	if !c.cfg.EncodeOnDemand {
+		c.fill(va, gzipped, zstandard)
+		for e := range encodings {
+			va.body(e)
+		}
 	}
 	va.restamp(nil, t.Revision())
 	return va
@@ -172,8 +173,50 @@ func (va *variant) restamp(old *stamp, revision uint64) {
 	va.stamp.CompareAndSwap(old, s)
 }
 
-// smallest is the length of the smaller one of the compressed bodies.
-func (va *variant) smallest() int { return min(va.size(gzipped), va.size(zstandard)) }
+// lazyBody is a variant in one encoding: a view of pieces and table that holds no bytes of its own.
+type lazyBody struct {
+	once   sync.Once
+	made   atomic.Pointer[body] // nil until once is done
+	length []string             // Content-Length
+}
 
-// size is the length of the body in an encoding.
-func (va *variant) size(e encoding) int { return va.bodies[e].size }
+// body returns the variant in an encoding. If nobody has asked for it before, pieces that are not in this encoding yet are made.
+func (va *variant) body(e encoding) *body {
+	slot := &va.bodies[e]
+	slot.once.Do(func() {
+		var b body
+		switch e {
+		case gzipped:
+			va.cache.fill(va, e)
+			b = gzipBody(va.pieces)
+		case zstandard:
+			va.cache.fill(va, e)
+			b = zstdBody(va.pieces)
+		default:
+			b = textBody(va.table)
+		}
+		slot.length = []string{strconv.Itoa(b.size)}
+		slot.made.Store(&b)
+		if v := va.cache.state.Load().version; v != nil && v.full == va {
+			va.cache.cfg.Metrics.tableBytes[e].Set(float64(b.size))
+		}
+	})
+	return slot.made.Load()
+}
+
+// length is the Content-Length of the variant in an encoding.
+func (va *variant) length(e encoding) []string {
+	va.body(e)
+	return va.bodies[e].length
+}
+
+// smallest is the length of the smallest body that was made. Without any it is that of the text.
+func (va *variant) smallest() int {
+	size := va.table.Bytes()
+	for e := range encodings {
+		if b := va.bodies[e].made.Load(); b != nil {
+			size = min(size, b.size)
+		}
+	}
+	return size
+}

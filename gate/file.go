@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"sync"
@@ -46,6 +47,8 @@ type FileConfig struct {
 	Background bool
 	// MakeFolder makes the folder of the file, with mode 0700, if it does not exist.
 	MakeFolder bool
+	// Pack packs the table that is loaded ([table.List.Packed]).
+	Pack bool
 }
 
 // FileStatus is what is known of a file.
@@ -258,7 +261,7 @@ func (f *file) status() *FileStatus {
 // of its folder, is no reason not to start: what cannot be trusted is set aside, or another name is used.
 func (f *file) load(limit int64) (t *table.Table, meta table.FileMeta) {
 	found, troubles := f.store.Load(limit, func(r io.Reader, size int64) (err error) {
-		t, meta, err = parse(r, size)
+		t, meta, err = parse(r, size, f.cfg.Pack)
 		return err
 	})
 	for _, trouble := range troubles {
@@ -286,13 +289,17 @@ func (f *file) load(limit int64) (t *table.Table, meta table.FileMeta) {
 }
 
 // parse reads and verifies a last-good file. A table whose digest is not that of the file was not written by this package.
-func parse(r io.Reader, size int64) (t *table.Table, meta table.FileMeta, err error) {
+func parse(r io.Reader, size int64, pack bool) (t *table.Table, meta table.FileMeta, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			t, err = nil, fmt.Errorf("read last-good file: panic: %v", v)
 		}
 	}()
-	if t, meta, err = table.ReadFile(r, size); err != nil {
+	d := table.NewDecoder(nil, math.MaxInt64)
+	if pack {
+		d.Pack()
+	}
+	if t, meta, err = d.ReadFile(r, size); err != nil {
 		return nil, table.FileMeta{}, err
 	}
 	if t.Digest() != meta.Digest {

@@ -1,6 +1,7 @@
 package table
 
 import (
+	"bytes"
 	"maps"
 	"slices"
 	"sync"
@@ -18,9 +19,11 @@ const (
 )
 
 // Block is a run of neighbouring routes of a [List]. It is immutable and shared by all lists that have the same routes
-// there: as long as the pointer is the same, so is the text. All methods are safe for concurrent use.
+// there: as long as the pointer is the same, so is the text. It may be packed ([List.Packed]). All methods are safe for
+// concurrent use.
 type Block struct {
-	routes []*Route // sorted by id, never empty
+	routes []*Route // sorted by id, never empty; nil if packed
+	packed *packed  // instead of routes
 	bytes  int      // length of the text
 	starts bool     // it begins here whatever is before it
 
@@ -37,21 +40,69 @@ func newBlock(routes []*Route) *Block {
 	for _, r := range routes {
 		b.bytes += len(r.Text)
 	}
-	b.hosts = sync.OnceValue(func() []string { return hostAlternatives(b.routes) })
-	b.zones = sync.OnceValue(func() []string { return zonesOf(b.routes) })
-	b.checksum = sync.OnceValue(func() uint32 { return sumOf(b.routes) })
+	return wrap(b)
+}
+
+// wrap sets what is made of the routes of a block on first demand.
+func wrap(b *Block) *Block {
+	b.hosts = sync.OnceValue(func() []string {
+		hosts := hostAlternatives(b.Routes())
+		if b.packed != nil {
+			return owned(hosts)
+		}
+		return hosts
+	})
+	b.zones = sync.OnceValue(func() []string { return zonesOf(b.Routes()) })
+	b.checksum = sync.OnceValue(b.sum)
 	return b
 }
 
-// Routes returns the routes, sorted by id. The slice is shared: it must not be changed.
-func (b *Block) Routes() []*Route { return b.routes }
+// Routes returns the routes, sorted by id. The slice may be shared: it must not be changed. A packed block unpacks them with each
+// call.
+func (b *Block) Routes() []*Route {
+	if b.packed != nil {
+		return b.packed.unpack(b.bytes)
+	}
+	return b.routes
+}
+
+// Packed reports whether the block is packed.
+func (b *Block) Packed() bool { return b.packed != nil }
+
+// Len returns the number of routes.
+func (b *Block) Len() int {
+	if b.packed != nil {
+		return b.packed.count
+	}
+	return len(b.routes)
+}
+
+// first is the id of the first route.
+func (b *Block) first() string {
+	if b.packed != nil {
+		return b.packed.first
+	}
+	return b.routes[0].ID
+}
 
 // Bytes returns the length of what AppendText appends.
 func (b *Block) Bytes() int { return b.bytes }
 
+// size is the most that AppendText needs while it works.
+func (b *Block) size() int {
+	if b.packed != nil {
+		return b.packed.size
+	}
+	return b.bytes
+}
+
 // AppendText appends the lines of the block, joined by "\n", without one at the end. The canonical text of a table is that of
 // its blocks, joined in the same way.
 func (b *Block) AppendText(dst []byte) []byte {
+	if b.packed != nil {
+		n := len(dst)
+		return b.packed.appendRaw(dst)[:n+b.bytes]
+	}
 	for i, r := range b.routes {
 		if i > 0 {
 			dst = append(dst, '\n')
@@ -76,7 +127,8 @@ func (b *Block) zone(zone string) *Block {
 func (b *Block) makeZone(zone string) *Block {
 	var routes []*Route // nil until a route differs
 	var scratch []endpoint
-	for i, r := range b.routes {
+	all := b.Routes()
+	for i, r := range all {
 		if r.Backend == 0 {
 			continue
 		}
@@ -85,7 +137,7 @@ func (b *Block) makeZone(zone string) *Block {
 			continue
 		}
 		if routes == nil {
-			routes = slices.Clone(b.routes)
+			routes = slices.Clone(all)
 		}
 		own := *r
 		own.Text, own.ID = text, text[:len(r.ID)]
@@ -94,14 +146,18 @@ func (b *Block) makeZone(zone string) *Block {
 	if routes == nil {
 		return b
 	}
-	return newBlock(routes)
+	if z := newBlock(routes); b.packed == nil {
+		return z
+	} else {
+		return z.pack()
+	}
 }
 
 // cut makes blocks of routes, which begin where a block begins.
 func cut(dst []*Block, routes []*Route) []*Block {
 	start := 0
 	for i := range routes {
-		if i > start && (i-start == maxBlock || startsBlock(routes[i].ID)) {
+		if endsBlock(routes[start:i], routes[i]) {
 			dst = append(dst, newBlock(slices.Clone(routes[start:i])))
 			start = i
 		}
@@ -110,6 +166,11 @@ func cut(dst []*Block, routes []*Route) []*Block {
 		dst = append(dst, newBlock(slices.Clone(routes[start:])))
 	}
 	return dst
+}
+
+// endsBlock reports whether a block has no more routes than these, if the next one is r.
+func endsBlock(routes []*Route, r *Route) bool {
+	return len(routes) > 0 && (len(routes) == maxBlock || startsBlock(r.ID))
 }
 
 // startsBlock reports whether a route with the id begins a block wherever it is.
@@ -129,7 +190,7 @@ func different(before, after []*Block) (was, is []*Block) {
 			before, after = before[1:], after[1:]
 			continue
 		}
-		first, second := a.routes[0].ID, b.routes[0].ID
+		first, second := a.first(), b.first()
 		if first <= second {
 			was, before = append(was, a), before[1:]
 		}
@@ -157,4 +218,18 @@ func union(blocks []*Block, of func(*Block) []string) []string {
 		}
 	}
 	return slices.Sorted(maps.Keys(distinct))
+}
+
+// equal reports whether both blocks have the same routes.
+func (b *Block) equal(o *Block) bool {
+	if b == o {
+		return true
+	}
+	if b.Len() != o.Len() || b.bytes != o.bytes || b.first() != o.first() {
+		return false
+	}
+	if b.packed != nil && o.packed != nil {
+		return bytes.Equal(b.packed.data, o.packed.data) // the same input has the same output
+	}
+	return slices.EqualFunc(b.Routes(), o.Routes(), func(a, b *Route) bool { return a == b || *a == *b })
 }

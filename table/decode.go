@@ -40,10 +40,13 @@ type Decoder struct {
 	ends      []int  // of the definitions in batch
 	at        int    // how far buf was scanned
 	state     scanState
-	separate  bool // a definition has ended: a newline comes next in the canonical form
-	canonical bool // so far
-	routes    []*Route
+	separate  bool     // a definition has ended: a newline comes next in the canonical form
+	canonical bool     // so far
+	routes    []*Route // in packing only those behind blocks
+	last      string   // id of the last route
+	count     int      // of routes
 	printed   []*Route // those of routes that do not have the text of the document
+	packing   *packing // nil if blocks are not packed
 	err       error    // why there will be no table; the rest is only counted
 }
 
@@ -101,7 +104,7 @@ func (d *Decoder) fail(err error) {
 	if d.err == nil || errors.Is(err, ErrTooLarge) {
 		d.err = err
 	}
-	d.buf, d.batch, d.ends, d.routes, d.printed, d.base, d.cursor = nil, nil, nil, nil, nil, nil, cursor{}
+	d.buf, d.batch, d.ends, d.routes, d.printed, d.base, d.cursor, d.packing = nil, nil, nil, nil, nil, nil, cursor{}, nil
 }
 
 // definitions takes the definitions that are complete out of buf.
@@ -200,8 +203,8 @@ const maxKnownID = 4096
 
 // seek returns the route of base with the id, nil if there is none. It only moves forward, as sorted documents do.
 func (d *Decoder) seek(id string) *Route {
-	for len(d.cursor.blocks) > 1 && d.cursor.blocks[1].routes[0].ID <= id {
-		d.cursor.blocks, d.cursor.at = d.cursor.blocks[1:], 0
+	for len(d.cursor.blocks) > 1 && d.cursor.blocks[1].first() <= id {
+		d.cursor.nextBlock()
 	}
 	for r := d.cursor.route(); r != nil && r.ID <= id; r = d.cursor.route() {
 		if r.ID == id {
@@ -306,18 +309,23 @@ func parseDefinition(text string) ([]*Route, error) {
 
 // add adds a route.
 func (d *Decoder) add(r *Route) error {
-	if n := len(d.routes); n > 0 && r.ID <= d.routes[n-1].ID {
+	if d.count > 0 && r.ID <= d.last {
 		d.canonical = false
 	}
-	d.routes = append(d.routes, r)
 	charge := int64(len(r.Text) + 1)
-	if len(d.routes) > freeRoutes {
+	if d.count++; d.count > freeRoutes {
 		charge += routeCharge
 	}
 	if d.charged += charge; d.charged-1 > d.limit { // one newline less than there are routes
-		return fmt.Errorf("%w: %d routes come to more than %d bytes, with %d for each beside its text", ErrTooLarge, len(d.routes),
+		return fmt.Errorf("%w: %d routes come to more than %d bytes, with %d for each beside its text", ErrTooLarge, d.count,
 			d.limit, routeCharge)
 	}
+	if d.packing != nil && d.canonical && endsBlock(d.routes, r) {
+		if err := d.pack(); err != nil {
+			return err
+		}
+	}
+	d.routes, d.last = append(d.routes, r), r.ID
 	return nil
 }
 
@@ -336,8 +344,16 @@ func (d *Decoder) Table(revision uint64, at time.Time) (*Table, error) {
 	if !d.separate && len(d.routes) > 0 {
 		d.canonical = false // a newline at the end
 	}
-	routes, printed, base := d.routes, d.printed, d.base
+	t, err := d.table(revision, at)
 	d.fail(errors.New("the table of this document was taken already"))
+	return t, err
+}
+
+func (d *Decoder) table(revision uint64, at time.Time) (*Table, error) {
+	if d.packing != nil {
+		return d.packedTable(revision, at)
+	}
+	routes, printed, base := d.routes, d.printed, d.base
 	if !d.canonical {
 		return printedTable(routes, printed, revision, at)
 	}

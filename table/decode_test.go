@@ -17,7 +17,10 @@ import (
 
 // decode gives what a Decoder makes of a document that comes in pieces of n bytes.
 func decode(base *table.Table, text string, n int, limit int64) (*table.Table, error) {
-	d := table.NewDecoder(base, limit)
+	return decodeWith(table.NewDecoder(base, limit), text, n)
+}
+
+func decodeWith(d *table.Decoder, text string, n int) (*table.Table, error) {
 	for rest := text; rest != ""; {
 		piece := rest[:min(n, len(rest))]
 		rest = rest[len(piece):]
@@ -50,17 +53,27 @@ func routesOf(t *table.Table) []table.Route {
 func sameAsParse(t *testing.T, base *table.Table, text string) {
 	t.Helper()
 	want, wantErr := parsed(text)
-	for _, b := range []*table.Table{nil, base} {
+	bases := []*table.Table{nil, base}
+	if base != nil {
+		bases = append(bases, table.Of(base.Routes().Packed(), 1, at))
+	}
+	for _, b := range bases {
 		for _, n := range []int{1, 3, 64, 1 << 20} {
-			got, err := decode(b, text, n, math.MaxInt64)
-			if (err == nil) != (wantErr == nil) {
-				t.Fatalf("pieces of %d: error %v, Parse gives %v, of %q", n, err, wantErr, text)
-			}
-			if err != nil {
-				continue
-			}
-			if diff := cmp.Diff(routesOf(want), routesOf(got)); diff != "" || got.Digest() != want.Digest() {
-				t.Fatalf("pieces of %d (-parsed +decoded):\n%s", n, diff)
+			for _, pack := range []bool{false, true} {
+				d := table.NewDecoder(b, math.MaxInt64)
+				if pack {
+					d.Pack()
+				}
+				got, err := decodeWith(d, text, n)
+				if (err == nil) != (wantErr == nil) {
+					t.Fatalf("pieces of %d: error %v, Parse gives %v, of %q", n, err, wantErr, text)
+				}
+				if err != nil {
+					continue
+				}
+				if diff := cmp.Diff(routesOf(want), routesOf(got)); diff != "" || got.Digest() != want.Digest() {
+					t.Fatalf("pieces of %d (-parsed +decoded):\n%s", n, diff)
+				}
 			}
 		}
 	}

@@ -109,6 +109,11 @@ func ParseFile(data []byte) (*Table, FileMeta, error) {
 // The meta data are those of the file. The table has its revision and time, and, if the text is canonical as everything is
 // that a route server sends or WriteFile writes, its bytes and its digest: see Parse.
 func ReadFile(r io.Reader, size int64) (*Table, FileMeta, error) {
+	return NewDecoder(nil, math.MaxInt64).ReadFile(r, size)
+}
+
+// ReadFile is the function of this name with a new decoder, which may be one that packs.
+func (d *Decoder) ReadFile(r io.Reader, size int64) (*Table, FileMeta, error) {
 	in := bufio.NewReaderSize(r, maxFileHeader)
 	head, err := in.Peek(maxFileHeader)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -129,7 +134,7 @@ func ReadFile(r io.Reader, size int64) (*Table, FileMeta, error) {
 	if _, err := in.Discard(length); err != nil {
 		return nil, FileMeta{}, err
 	}
-	t, err := readFileText(in, meta)
+	t, err := d.readFileText(in, meta)
 	if err != nil {
 		return nil, FileMeta{}, err
 	}
@@ -137,8 +142,8 @@ func ReadFile(r io.Reader, size int64) (*Table, FileMeta, error) {
 }
 
 // readFileText reads what follows the header.
-func readFileText(in *bufio.Reader, meta FileMeta) (*Table, error) {
-	sum, d := sha256.New(), NewDecoder(nil, math.MaxInt64)
+func (d *Decoder) readFileText(in *bufio.Reader, meta FileMeta) (*Table, error) {
+	sum := sha256.New()
 	n, err := io.Copy(io.MultiWriter(sum, d), io.LimitReader(in, int64(meta.Bytes)))
 	if err != nil {
 		return nil, err

@@ -31,7 +31,22 @@ func (c *content) hash() Digest {
 		sum = cloned(states[n-1])
 	}
 	piece := make([]byte, 0, 16<<10) // which stays in the cache of the processor
+	longest := 0                     // of the packed blocks that are hashed
+	for _, b := range c.list.blocks[len(states):] {
+		if b.packed != nil {
+			longest = max(longest, b.size()+1)
+		}
+	}
+	text := make([]byte, 0, longest)
 	for i := len(states); i < len(c.list.blocks); i++ {
+		if b := c.list.blocks[i]; b.packed != nil {
+			text = text[:0]
+			if i > 0 {
+				text = append(text, '\n')
+			}
+			text = b.AppendText(text)
+			sum.Write(text)
+		}
 		for j, r := range c.list.blocks[i].routes {
 			if len(piece)+1+len(r.Text) > cap(piece) {
 				sum.Write(piece) // a hash does not fail
@@ -75,11 +90,15 @@ func (t *Table) Checksum() uint64 {
 	return sum
 }
 
-// sumOf is the CRC of the texts of routes.
-func sumOf(routes []*Route) uint32 {
+// sum is the CRC of the text and a newline.
+func (b *Block) sum() uint32 {
 	h := crc32.NewIEEE()
+	if b.packed != nil {
+		h.Write(append(b.AppendText(nil), '\n'))
+		return h.Sum32()
+	}
 	var text []byte
-	for _, r := range routes {
+	for _, r := range b.routes {
 		text = append(append(text[:0], r.Text...), '\n')
 		h.Write(text)
 	}

@@ -17,7 +17,8 @@ import (
 type List struct {
 	blocks []*Block
 	len    int
-	bytes  int // of the canonical text
+	bytes  int  // of the canonical text
+	packed bool // so are all blocks, and those of lists that come from this one
 }
 
 // NewList makes a list of routes in any order. The routes are kept and must not be changed any more. The error wraps
@@ -30,7 +31,7 @@ func NewList(routes []*Route) (List, error) {
 	if err := checkAll(routes); err != nil {
 		return List{}, err
 	}
-	return newList(cut(nil, routes)), nil
+	return newList(cut(nil, routes), false), nil
 }
 
 func byID(a, b *Route) int { return cmp.Compare(a.ID, b.ID) }
@@ -48,10 +49,10 @@ func checkAll(routes []*Route) error {
 	return nil
 }
 
-func newList(blocks []*Block) List {
-	l := List{blocks: blocks, bytes: max(0, len(blocks)-1)}
+func newList(blocks []*Block, packed bool) List {
+	l := List{blocks: blocks, bytes: max(0, len(blocks)-1), packed: packed}
 	for _, b := range blocks {
-		l.len += len(b.routes)
+		l.len += b.Len()
 		l.bytes += b.bytes
 	}
 	return l
@@ -67,7 +68,7 @@ func (l List) Blocks() []*Block { return l.blocks }
 func (l List) All() iter.Seq[*Route] {
 	return func(yield func(*Route) bool) {
 		for _, b := range l.blocks {
-			for _, r := range b.routes {
+			for _, r := range b.Routes() {
 				if !yield(r) {
 					return
 				}
@@ -78,13 +79,13 @@ func (l List) All() iter.Seq[*Route] {
 
 // Get returns the route with the id, or nil.
 func (l List) Get(id string) *Route {
-	i, found := slices.BinarySearchFunc(l.blocks, id, func(b *Block, id string) int { return strings.Compare(b.routes[0].ID, id) })
+	i, found := slices.BinarySearchFunc(l.blocks, id, func(b *Block, id string) int { return strings.Compare(b.first(), id) })
 	if !found {
 		if i--; i < 0 {
 			return nil
 		}
 	}
-	routes := l.blocks[i].routes
+	routes := l.blocks[i].Routes()
 	j, found := slices.BinarySearchFunc(routes, id, func(r *Route, id string) int { return strings.Compare(r.ID, id) })
 	if !found {
 		return nil
@@ -105,7 +106,7 @@ func (l List) With(upserts []*Route, deletes []string) (List, error) {
 	if err := checkAll(upserts); err != nil {
 		return List{}, err
 	}
-	e := editing{upserts: upserts, deletes: slices.Sorted(slices.Values(deletes))}
+	e := editing{packed: l.packed, upserts: upserts, deletes: slices.Sorted(slices.Values(deletes))}
 	for i := 0; i < len(l.blocks); {
 		j := i + 1
 		for j < len(l.blocks) && !l.blocks[j].starts {
@@ -113,14 +114,14 @@ func (l List) With(upserts []*Route, deletes []string) (List, error) {
 		}
 		end := ""
 		if j < len(l.blocks) {
-			end = l.blocks[j].routes[0].ID
+			end = l.blocks[j].first()
 		}
 		e.segment(l.blocks[i:j], end)
 		i = j
 	}
 	e.pending = append(e.pending, e.upserts...) // of an empty list
 	e.flush()
-	return newList(e.blocks), nil
+	return newList(e.blocks, l.packed), nil
 }
 
 // Sharing returns the list with the blocks of another one in the place of its own, where both have the same routes: what was
@@ -128,13 +129,13 @@ func (l List) With(upserts []*Route, deletes []string) (List, error) {
 func (l List) Sharing(other List) List {
 	blocks, theirs := l.blocks, other.blocks
 	for i, b := range l.blocks {
-		for len(theirs) > 0 && theirs[0].routes[0].ID < b.routes[0].ID {
+		for len(theirs) > 0 && theirs[0].first() < b.first() {
 			theirs = theirs[1:]
 		}
 		if len(theirs) == 0 {
 			break
 		}
-		if theirs[0] == b || !slices.EqualFunc(theirs[0].routes, b.routes, func(a, b *Route) bool { return a == b || *a == *b }) {
+		if theirs[0] == b || !b.equal(theirs[0]) {
 			continue
 		}
 		if &blocks[0] == &l.blocks[0] {
@@ -142,12 +143,13 @@ func (l List) Sharing(other List) List {
 		}
 		blocks[i] = theirs[0]
 	}
-	return List{blocks: blocks, len: l.len, bytes: l.bytes}
+	return List{blocks: blocks, len: l.len, bytes: l.bytes, packed: l.packed}
 }
 
 // editing applies changes to one segment after the other: a segment begins with an id that begins a block wherever it is,
 // apart from the first, and goes on to the next.
 type editing struct {
+	packed  bool
 	upserts []*Route // what is left of them
 	deletes []string
 	blocks  []*Block // done
@@ -181,7 +183,13 @@ func (e *editing) segment(blocks []*Block, end string) {
 
 // flush cuts what is pending into blocks.
 func (e *editing) flush() {
+	n := len(e.blocks)
 	e.blocks = cut(e.blocks, e.pending)
+	if e.packed {
+		for i, b := range e.blocks[n:] {
+			e.blocks[n+i] = b.pack()
+		}
+	}
 	e.pending = e.pending[:0]
 }
 
@@ -195,7 +203,7 @@ func (e *editing) reopen() {
 		}
 	}
 	for _, b := range e.blocks[i:] {
-		e.pending = append(e.pending, b.routes...)
+		e.pending = append(e.pending, b.Routes()...)
 	}
 	e.blocks = e.blocks[:i]
 }
@@ -204,7 +212,7 @@ func (e *editing) reopen() {
 func merge(blocks []*Block, upserts []*Route, deletes []string) []*Route {
 	var out []*Route
 	for _, b := range blocks {
-		for _, r := range b.routes {
+		for _, r := range b.Routes() {
 			for len(upserts) > 0 && upserts[0].ID < r.ID {
 				out, upserts = append(out, upserts[0]), upserts[1:]
 			}
@@ -230,7 +238,8 @@ func Changes(before, after List) iter.Seq2[*Route, *Route] {
 		a, b := cursor{blocks: before.blocks}, cursor{blocks: after.blocks}
 		for {
 			for a.at == 0 && b.at == 0 && len(a.blocks) > 0 && len(b.blocks) > 0 && a.blocks[0] == b.blocks[0] {
-				a.blocks, b.blocks = a.blocks[1:], b.blocks[1:]
+				a.nextBlock()
+				b.nextBlock()
 			}
 			old, now := a.route(), b.route()
 			switch {
@@ -259,6 +268,7 @@ func Changes(before, after List) iter.Seq2[*Route, *Route] {
 // cursor is a place in a list.
 type cursor struct {
 	blocks []*Block // the current one first
+	routes []*Route // of the current one; nil if nobody has asked for them
 	at     int      // in the current one
 }
 
@@ -266,11 +276,16 @@ func (c *cursor) route() *Route {
 	if len(c.blocks) == 0 {
 		return nil
 	}
-	return c.blocks[0].routes[c.at]
+	if c.routes == nil {
+		c.routes = c.blocks[0].Routes()
+	}
+	return c.routes[c.at]
 }
 
 func (c *cursor) next() {
-	if c.at++; c.at == len(c.blocks[0].routes) {
-		c.blocks, c.at = c.blocks[1:], 0
+	if c.at++; c.at == len(c.routes) {
+		c.nextBlock()
 	}
 }
+
+func (c *cursor) nextBlock() { c.blocks, c.routes, c.at = c.blocks[1:], nil, 0 }

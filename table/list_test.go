@@ -48,8 +48,9 @@ func blockTexts(l table.List) []string {
 
 // walkLists makes random changes and holds laws after each: the list that was changed is cut like one made anew of the
 // same routes, Changes tells exactly what was changed, the table has the digest and the hosts of one made anew, whether or
-// not somebody asked for those of the tables before, and what two tables say of each other is what their texts say.
-func walkLists(t testing.TB, seed uint64, routes, steps int) {
+// not somebody asked for those of the tables before, and what two tables say of each other is what their texts say. All of it holds for
+// packed lists, too.
+func walkLists(t testing.TB, seed uint64, routes, steps int, packed bool) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 7))
 	model := make(map[string]*table.Route)
@@ -59,6 +60,9 @@ func walkLists(t testing.TB, seed uint64, routes, steps int) {
 		model[i] = line(i, 0)
 	}
 	list := listOf(t, model)
+	if packed {
+		list = list.Packed()
+	}
 	tab := table.Of(list, 0, at)
 	for step := range steps {
 		before, was := list, maps.Clone(model)
@@ -115,6 +119,12 @@ func walkLists(t testing.TB, seed uint64, routes, steps int) {
 			t.Fatalf("seed %d, step %d: cut otherwise than a list made anew (-anew +changed):\n%s", seed, step, diff)
 		}
 		checkChanges(t, fmt.Sprintf("seed %d, step %d", seed, step), before, list, was, model)
+		if got, want := routesOf(tab), routesOf(table.Of(anew, 0, at)); !slices.Equal(got, want) {
+			t.Fatalf("seed %d, step %d: the routes are not those of a list made anew", seed, step)
+		}
+		if i := id(); (list.Get(i) == nil) != (model[i] == nil) || list.Get(i) != nil && *list.Get(i) != *model[i] {
+			t.Fatalf("seed %d, step %d: route %s is %v, want %v", seed, step, i, list.Get(i), model[i])
+		}
 	}
 }
 
@@ -179,17 +189,21 @@ func checkChanges(t testing.TB, where string, before, after table.List, was, is 
 
 func TestChangedListIsTheListMadeAnew(t *testing.T) {
 	for seed := range uint64(20) {
-		walkLists(t, seed, 3000, 20)
+		walkLists(t, seed, 3000, 20, seed%2 == 1)
 	}
 	for seed := range uint64(50) {
-		walkLists(t, seed, 5, 30)
+		walkLists(t, seed, 5, 30, seed%2 == 1)
 	}
 }
 
 func FuzzChangedListIsTheListMadeAnew(f *testing.F) {
 	f.Add(uint64(1), uint16(10))
 	f.Add(uint64(2), uint16(4000))
-	f.Fuzz(func(t *testing.T, seed uint64, routes uint16) { walkLists(t, seed, int(routes)+1, 6) })
+	f.Fuzz(func(t *testing.T, seed uint64, routes uint16) {
+		for _, packed := range []bool{false, true} {
+			walkLists(t, seed, int(routes)+1, 6, packed)
+		}
+	})
 }
 
 func TestListSharesWhatDidNotChange(t *testing.T) {

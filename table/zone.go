@@ -39,7 +39,7 @@ func (t *Table) ZoneAfter(zone string, before *Table) *Table {
 	if !differs {
 		return t
 	}
-	return before.Next(newList(blocks), t.revision, t.at)
+	return before.Next(newList(blocks, t.list.packed), t.revision, t.at)
 }
 
 // zonesOf returns the distinct zones of the endpoints of routes, sorted.

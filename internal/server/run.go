@@ -46,6 +46,7 @@ func (s *Server) runTables(ctx context.Context) error {
 		})
 	}
 	beside.Go(func() { s.clients.Run(ctx) })
+	beside.Go(func() { s.awaitStart(ctx) })
 	beside.Go(func() { s.rememberReached(ctx) })
 	if s.relay != nil {
 		beside.Go(func() { s.reportUp(ctx) })
@@ -57,6 +58,20 @@ func (s *Server) runTables(ctx context.Context) error {
 	beside.Wait()
 	s.decisions.Close()
 	return err
+}
+
+// awaitStart says that the server has started: when it has a table. A relay has nothing to compile, and has started at once.
+func (s *Server) awaitStart(ctx context.Context) {
+	if s.cfg.Started == nil {
+		return
+	}
+	if s.gate != nil {
+		select {
+		case <-s.gate.Ready():
+		case <-ctx.Done():
+		}
+	}
+	s.cfg.Started()
 }
 
 // findPeer finds what to compare the first table with, and says what that is.

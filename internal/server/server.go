@@ -110,6 +110,9 @@ type Config struct {
 	// Name is that of this replica among them; empty means that of the host.
 	Name string
 
+	// Started is called once by Run, when there is a first table, or when the context ends before. nil means that nobody is told.
+	Started func()
+
 	// Events writes problems as Kubernetes Events until the context ends; nil means that nobody does. A relay does not call it.
 	Events func(ctx context.Context, problems func() []poller.Problem) error
 

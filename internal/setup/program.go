@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/routesrv/routesrv/internal/config"
@@ -121,16 +120,4 @@ func (p Program) Serve(ctx context.Context, hup <-chan os.Signal, s Service, std
 		return ExitFailed
 	}
 	return ExitOK
-}
-
-// gcPercent trades a little processor time for memory: nearly all of the heap is the table and, in a program that computes
-// one, the objects. They live for long, and the default would leave as much again to garbage (docs/performance.md). A table
-// that is being received must not take twice its size while garbage waits (docs/operations.md).
-const gcPercent = 25
-
-// SetGCPercent leaves the decision to GOGC where that is set.
-func SetGCPercent() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
 }

@@ -163,6 +163,7 @@ func (c *conductor) newRemote() (*remoteProducer, error) {
 	cfg.Guard, cfg.Logger, cfg.Metrics = c.cfg.Guard, c.cfg.Logger, c.fetchMetrics
 	cfg.Sink, cfg.Decided = remoteSink{c, p}, gate.RecordIn(c.decisions)
 	cfg.Identity = c.identity
+	cfg.Pack = true
 	var err error
 	if p.client, err = dataplane.New(cfg); err != nil {
 		return nil, err

@@ -39,6 +39,8 @@ func Attacks() []Attack {
 		{"headers of a megabyte", 64, giantHeaders, connection},
 		{"tags of tables that never were", 2000, madeUpTags, 0},
 		{"requests that are garbage", 500, garbage, connection},
+		// A server knows 20,000 clients at most, in 10 MB.
+		{"reports of clients that never were", 20_000, madeUpClients, 1 << 10},
 	}
 }
 
@@ -204,6 +206,10 @@ func zones(ctx context.Context, address string, n int) func() {
 	}
 }
 
+// giant is how many headers of a megabyte the attackers send each second together. They fill a link of one gigabit. At full speed on
+// loopback the attackers, not the server, would keep the machine busy, and every other process on it would wait.
+const giant = 120
+
 // giantHeaders sends headers of a megabyte, again and again.
 func giantHeaders(ctx context.Context, address string, n int) func() {
 	return crowd(n, func(_ int, ready func()) {
@@ -214,7 +220,7 @@ func giantHeaders(ctx context.Context, address string, n int) func() {
 				end()
 			}
 			ready()
-			if !pause(ctx, 10*time.Millisecond) {
+			if !pause(ctx, time.Duration(n)*time.Second/giant) {
 				return
 			}
 		}
@@ -230,6 +236,33 @@ func madeUpTags(ctx context.Context, address string, n int) func() {
 			i := next.Add(1)
 			tag := fmt.Sprintf(`"%064x.%d"`, rand.Uint64(), uint64(1)<<62+uint64(i))
 			ask(ctx, client, http.MethodHead, "http://"+address+"/routes", http.Header{"If-None-Match": {tag}})
+			if i >= int64(n)/10 {
+				ready()
+			}
+			pause(ctx, 16*time.Second/rate)
+		}
+	})
+	return func() {
+		wait()
+		end()
+	}
+}
+
+// madeUpClients reports for clients that never were, each with a new id as long as ids may be. Some bodies are too long, and some
+// are bombs that say they are compressed.
+func madeUpClients(ctx context.Context, address string, n int) func() {
+	client, end := newClient(16, dialer())
+	var next atomic.Int64
+	bodies := []string{`{"rejected":"` + strings.Repeat("no ", 200) + `"}`, `{"clients":{"` + strings.Repeat("x", 1<<20), `{}`, "\x1f\x8b" + strings.Repeat("\x00", 1<<10)}
+	wait := crowd(16, func(_ int, ready func()) {
+		for ctx.Err() == nil {
+			i := next.Add(1)
+			kind := []string{"sidecar", "relay", "poller"}[i%3]
+			header := http.Header{"Routesrv-Client": {fmt.Sprintf("kind=%s;id=%0160d-%x;zone=z%d;version=v%d;mode=Exec;interval=100", kind, i, rand.Uint64(), i, i)}}
+			if i%4 == 3 {
+				header.Set("Content-Encoding", "gzip")
+			}
+			send(ctx, client, http.MethodPost, "http://"+address+"/clients", header, bodies[i%4])
 			if i >= int64(n)/10 {
 				ready()
 			}
@@ -260,7 +293,7 @@ func garbage(ctx context.Context, address string, n int) func() {
 				end()
 			}
 			ready()
-			if !pause(ctx, 250*time.Millisecond) {
+			if !pause(ctx, rand.N(500*time.Millisecond)) { // not all at once: that would be felt as a burst of the machine, not of the server
 				return
 			}
 		}
@@ -282,7 +315,12 @@ func get(ctx context.Context, client *http.Client, url string, header http.Heade
 
 // ask sends a request of any method. HEAD spares the attackers what would only cost themselves.
 func ask(ctx context.Context, client *http.Client, method, url string, header http.Header) (*http.Response, int64, error) {
-	r, err := http.NewRequestWithContext(ctx, method, url, nil)
+	return send(ctx, client, method, url, header, "")
+}
+
+// send is ask with a body.
+func send(ctx context.Context, client *http.Client, method, url string, header http.Header, body string) (*http.Response, int64, error) {
+	r, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
 		return nil, 0, err
 	}

@@ -65,7 +65,6 @@ func (k *watched) apply(u *update) (changed bool) {
 		l.Items, k.shared = slices.Clone(l.Items), false
 	}
 	l.Items, changed = u.to(l.Items)
-	l.Wire = lister.Digest{} // the next list has to be looked at
 	return changed
 }
 

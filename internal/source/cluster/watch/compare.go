@@ -124,11 +124,8 @@ func (k *watched) adopt(a lister.Listing, came *journal) differences {
 		k.list.Changed = true
 		poke(k.w.dirty)
 	}
-	wire := a.Wire
-	if len(came.updates) > 0 {
-		wire = lister.Digest{}
-	}
-	k.list.State = lister.State{Items: items, Sorted: true, Seen: max(k.list.Seen, a.Seen), Wire: wire}
+	// Without Wire: events follow, and the bytes of the list are no longer those of what is known.
+	k.list.State = lister.State{Items: items, Sorted: true, Seen: max(k.list.Seen, a.Seen)}
 	k.shared = false
 	return d
 }

@@ -20,7 +20,7 @@ func (k *watched) listEverything(ctx context.Context) error {
 	k.w.mu.Unlock()
 	since := known.Seen
 	// An answer that is older than what is known is for load to judge.
-	known.Seen, known.Wire = 0, lister.Digest{}
+	known.Seen = 0
 	a, err := k.w.lister.Ask(ctx, k.list, since, known)
 	if since != 0 && api.NeedsConsistent(err) {
 		a, err = k.w.lister.Ask(ctx, k.list, 0, known)
@@ -72,7 +72,7 @@ func (k *watched) confirm(ctx context.Context, items []lister.Item, revision, si
 	k.w.mu.Lock()
 	known := k.capture()
 	k.w.mu.Unlock()
-	known.Seen, known.Wire = 0, lister.Digest{}
+	known.Seen = 0
 	begun := lister.Listing{Lost: lister.Lost(known.Items, items)}
 	if revision < since || !begun.Suspicious(len(known.Items)) {
 		return nil
@@ -127,7 +127,7 @@ func (k *watched) replace(items []lister.Item) {
 		l.Changed = true
 		poke(k.w.dirty)
 	}
-	l.Items, l.Sorted, l.Wire, k.shared = items, true, lister.Digest{}, false
+	l.Items, l.Sorted, k.shared = items, true, false
 }
 
 // capture gives what is known, to be compared with a list: the items are copied before they change. mu is held.

@@ -441,3 +441,14 @@ func TestAWatcherRunsAgain(t *testing.T) {
 		t.Errorf("%s, %v, want a new service and the ingresses as they were", clustertest.Summary(second), err)
 	}
 }
+
+func TestAConsistentReadThatWasGivenUpIsAnError(t *testing.T) {
+	server := clustertest.NewServer(t)
+	w := newWatching(t, watch.Config{Config: cluster.Config{URL: server.Start(t)}})
+	w.until("the first snapshot", func(*kube.Snapshot) bool { return true })
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if s, err := w.Read(ctx, kube.ReadOptions{Consistent: true}); err == nil {
+		t.Errorf("got %s, want an error: nothing was listed", clustertest.Summary(s))
+	}
+}

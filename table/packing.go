@@ -1,0 +1,65 @@
+package table
+
+import (
+	"slices"
+	"time"
+)
+
+// packing is what a [Decoder] that packs has done: the blocks before its routes. They are final as long as the document is canonical.
+type packing struct {
+	blocks []*Block
+	base   []*Block // what is left of the blocks of the base
+}
+
+// Pack makes the decoder pack the blocks of its table ([List.Packed]) while the document comes in, so that the whole text is never in
+// memory. It is to be called before the first Write.
+func (d *Decoder) Pack() {
+	d.packing = &packing{}
+	if d.base != nil {
+		d.packing.base = d.base.list.blocks
+	}
+}
+
+// pack makes a block of the routes. The error is that of New.
+func (d *Decoder) pack() error {
+	if len(d.routes) == 0 {
+		return nil
+	}
+	if err := checkAll(d.routes); err != nil {
+		return err
+	}
+	d.packing.add(newBlock(d.routes).pack())
+	clear(d.routes)
+	d.routes = d.routes[:0]
+	return nil
+}
+
+// add adds a block, or that of the base with the same routes.
+func (p *packing) add(b *Block) {
+	for len(p.base) > 0 && p.base[0].first() < b.first() {
+		p.base = p.base[1:]
+	}
+	if len(p.base) > 0 && p.base[0].packed != nil && p.base[0].equal(b) {
+		b = p.base[0]
+	}
+	p.blocks = append(p.blocks, b)
+}
+
+// packedTable is the table of a decoder that packs.
+func (d *Decoder) packedTable(revision uint64, at time.Time) (*Table, error) {
+	if !d.canonical {
+		var all []*Route
+		for _, b := range d.packing.blocks {
+			all = append(all, b.Routes()...)
+		}
+		t, err := printedTable(slices.Concat(all, d.routes), d.printed, revision, at)
+		if err != nil {
+			return nil, err
+		}
+		return Of(t.list.Packed(), revision, at), nil
+	}
+	if err := d.pack(); err != nil {
+		return nil, err
+	}
+	return d.base.Next(newList(d.packing.blocks, true), revision, at), nil
+}
