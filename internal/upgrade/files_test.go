@@ -198,8 +198,9 @@ func bodyOf(t *testing.T, path string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, body, ok := strings.Cut(string(text), "// header: ")
-	if _, body, ok = strings.Cut(body, "\n"); !ok {
+	_, body, _ := strings.Cut(string(text), "// header: ")
+	_, body, ok := strings.Cut(body, "\n")
+	if !ok {
 		t.Fatalf("%s has no header:\n%s", path, text)
 	}
 	return strings.TrimSuffix(body, "\n")

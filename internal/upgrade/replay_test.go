@@ -217,8 +217,7 @@ func request(ctx context.Context, to string, x *exchange) (*http.Response, error
 // openStream is a stream that a client of the first version asked for.
 type openStream struct {
 	t      *testing.T
-	tables chan string // the texts that the events lead to, each from its event and the text before
-	base   string
+	tables chan string // each event that changes the table: its name, a line feed, its data
 }
 
 // follow opens a stream and collects its events, as docs/protocol.md describes them.
