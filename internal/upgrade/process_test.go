@@ -11,8 +11,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -70,9 +72,19 @@ func start(t *testing.T, path string, args ...string) *process {
 	return p
 }
 
+// used counts addresses.
+var used atomic.Uint32
+
+// freeAddress is a loopback address that nobody listens on. On Linux each has its own IP address, so nobody else takes its port before the
+// program does.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	ip := "127.0.0.1"
+	if runtime.GOOS == "linux" {
+		pid := os.Getpid()
+		ip = fmt.Sprintf("127.%d.%d.%d", 1+pid/250%250, 1+pid%250, 1+used.Add(1)%250)
+	}
+	l, err := net.Listen("tcp", ip+":0")
 	if err != nil {
 		t.Fatal(err)
 	}
