@@ -152,23 +152,33 @@ mutate: ## change the code and see whether the tests notice (MUTATE='-packages g
 
 ##@ Release (docs/release.md)
 
-# KEY signs the release: a file, or NAME://KEY. IMAGE is the repository that the image will be pushed to.
+# KEY signs the release: a file, or NAME://KEY, which a program sigstore-kms-NAME serves. IMAGE is the repository that the image will
+# be pushed to.
+SIGN = case "$(KEY)" in awskms://*|azurekms://*|gcpkms://*|hashivault://*) $(MAKE) --no-print-directory kms || exit 1;; esac; \
+	PATH="$(CURDIR)/bin/kms:$$PATH" go run ./hack/publish -sign -key "$(KEY)" -image "$(IMAGE)" dist
+
 .PHONY: release
 release: ## write a release into dist/ (VERSION=v0.1.0), signed with KEY=cosign.key IMAGE=registry.example.org/routesrv
 	@if [ -n "$(KEY)" ] && [ -z "$(IMAGE)" ]; then echo "make release: KEY needs IMAGE, the repository of the image: it is part of what is signed" >&2; exit 2; fi
 	@rm -rf dist
 	VERSION=$(VERSION) go run ./hack/release -out dist
-	@if [ -n "$(KEY)" ]; then go run ./hack/publish -sign -key "$(KEY)" -image "$(IMAGE)" dist; fi
+	@if [ -n "$(KEY)" ]; then $(SIGN); fi
 	@cat dist/SHA256SUMS
 
 .PHONY: sign
 sign: ## sign the release in dist/ (KEY=cosign.key IMAGE=registry.example.org/routesrv)
-	go run ./hack/publish -sign -key "$(KEY)" -image "$(IMAGE)" dist
+	@$(SIGN)
+
+.PHONY: kms
+kms: ## build the programs that lend keys of AWS, Azure, Google Cloud and Vault into bin/kms (make release calls it for such a KEY)
+	go build -C hack/kms -o "$(CURDIR)/bin/kms/sigstore-kms-awskms" .
+	@cd bin/kms && for name in azurekms gcpkms hashivault; do ln -f sigstore-kms-awskms sigstore-kms-$$name; done
 
 .PHONY: publish
 publish: ## push image, manifests and signatures of dist/ to a registry (IMAGE=registry.example.org/routesrv)
 	go run ./hack/publish -push -image "$(IMAGE)" dist
 
 .PHONY: release-check
-release-check: ## build a release twice, the second time from nothing, and compare; run the image; build the Dockerfile (needs buildah)
+release-check: ## build a release twice, the second time from nothing, and compare; run the image; build the Dockerfile (needs buildah); test the keys of services
+	go vet -C hack/kms ./... && go test -C hack/kms ./... -count 1
 	go test ./internal/release -count 1 -timeout 60m -v -args -full
