@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
@@ -60,18 +61,38 @@ func (r *Release) pushPart(ctx context.Context, file string, to name.Repository,
 	if err := unchanged(ctx, to.Tag(r.version), digest); err != nil {
 		return err
 	}
+	if err := r.pushSignatures(ctx, file, work, to, digest, pushed); err != nil {
+		return err
+	}
+	return pushLayout(ctx, content, to, pushed)
+}
+
+// pushSignatures pushes what Sign wrote for a file, if the release is signed. Signatures of another digest are an error: the version would
+// be there without any.
+func (r *Release) pushSignatures(ctx context.Context, file, work string, to name.Repository, of v1.Hash, pushed func(ref, digest string)) error {
+	name := r.signaturesFile(file)
+	if _, err := os.Stat(filepath.Join(r.dir, name)); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
 	signatures := filepath.Join(work, "signatures")
 	if err := os.Mkdir(signatures, 0o700); err != nil {
 		return err
 	}
-	err = unpackLayout(filepath.Join(r.dir, r.signaturesFile(file)), signatures)
-	if err == nil {
-		err = pushLayout(ctx, signatures, to, pushed)
-	}
-	if err != nil && !errors.Is(err, os.ErrNotExist) { // not signed
+	if err := unpackLayout(filepath.Join(r.dir, name), signatures); err != nil {
 		return err
 	}
-	return pushLayout(ctx, content, to, pushed)
+	index, err := layout.ImageIndexFromPath(signatures)
+	if err != nil {
+		return err
+	}
+	all, err := index.IndexManifest()
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(all.Manifests, func(m v1.Descriptor) bool { return image.Ref(m) == tag(of, "sig") }) {
+		return fmt.Errorf("%s has no signature of %v: sign the release again", name, of)
+	}
+	return pushLayout(ctx, signatures, to, pushed)
 }
 
 // unchanged wants that the registry does not have the tag, or has it with the digest.

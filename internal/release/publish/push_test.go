@@ -1,7 +1,9 @@
 package publish_test
 
 import (
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log"
 	"net/http"
@@ -115,6 +117,26 @@ func TestPushedAgain(t *testing.T) {
 	write(t, filepath.Join(other, image), string(read(t, dir, release.ManifestsFile(version))))
 	writeSums(t, other)
 	if refs, err := push(t, other, repository); err == nil || !strings.Contains(err.Error(), "a release never changes") || len(refs) > 0 {
+		t.Errorf("pushed %q, %v", refs, err)
+	}
+}
+
+// TestSignaturesOfAnotherReleaseAreNotPushed: what is signed must be what is pushed.
+func TestSignaturesOfAnotherReleaseAreNotPushed(t *testing.T) {
+	s := newRegistry(t)
+	dir := smallRelease(t)
+	sign(t, dir, newKey(t), noPassword)
+	if err := os.Remove(filepath.Join(dir, release.ImageFile(version))); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, release.ImageFile(version)), string(read(t, dir, release.ManifestsFile(version))))
+	var sums strings.Builder
+	for line := range strings.Lines(string(read(t, dir, release.Sums))) {
+		_, name, _ := strings.Cut(strings.TrimSpace(line), "  ")
+		fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(read(t, dir, name)), name)
+	}
+	write(t, filepath.Join(dir, release.Sums), sums.String())
+	if refs, err := push(t, dir, strings.TrimPrefix(s.URL, "http://")+"/routesrv"); err == nil || !strings.Contains(err.Error(), "sign the release again") || len(refs) > 0 {
 		t.Errorf("pushed %q, %v", refs, err)
 	}
 }
