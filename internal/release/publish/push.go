@@ -70,15 +70,15 @@ func (r *Release) pushPart(ctx context.Context, file string, to name.Repository,
 // pushSignatures pushes what Sign wrote for a file, if the release is signed. Signatures of another digest are an error: the version would
 // be there without any.
 func (r *Release) pushSignatures(ctx context.Context, file, work string, to name.Repository, of v1.Hash, pushed func(ref, digest string)) error {
-	name := r.signaturesFile(file)
-	if _, err := os.Stat(filepath.Join(r.dir, name)); errors.Is(err, os.ErrNotExist) {
+	from := r.signaturesFile(file)
+	if _, err := os.Stat(filepath.Join(r.dir, from)); errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
 	signatures := filepath.Join(work, "signatures")
 	if err := os.Mkdir(signatures, 0o700); err != nil {
 		return err
 	}
-	if err := unpackLayout(filepath.Join(r.dir, name), signatures); err != nil {
+	if err := unpackLayout(filepath.Join(r.dir, from), signatures); err != nil {
 		return err
 	}
 	index, err := layout.ImageIndexFromPath(signatures)
@@ -90,7 +90,7 @@ func (r *Release) pushSignatures(ctx context.Context, file, work string, to name
 		return err
 	}
 	if !slices.ContainsFunc(all.Manifests, func(m v1.Descriptor) bool { return image.Ref(m) == tag(of, "sig") }) {
-		return fmt.Errorf("%s has no signature of %v: sign the release again", name, of)
+		return fmt.Errorf("%s has no signature of %v: sign the release again", from, of)
 	}
 	return pushLayout(ctx, signatures, to, pushed)
 }

@@ -106,9 +106,8 @@ func TestOpensslVerifiesSignedFiles(t *testing.T) {
 	encrypted := filepath.Join(t.TempDir(), "encrypted.pem")
 	openssl(t, "pkcs8", "-topk8", "-in", newKey(t), "-passout", "pass:secret", "-out", encrypted)
 	secret := func() ([]byte, error) { return []byte("secret"), nil }
-	cosign, cosignPublic := cosignKey(t, "SIGSTORE")
-	oldCosign, oldCosignPublic := cosignKey(t, "COSIGN")
-	publicOf := map[string][]byte{cosign: cosignPublic, oldCosign: oldCosignPublic}
+	cosign, oldCosign, cosignPublic := cosignKey(t)
+	publicOf := map[string][]byte{cosign: cosignPublic, oldCosign: cosignPublic}
 	for name, key := range map[string]string{
 		"EC": newKey(t), "Ed25519": newKey(t, "-algorithm", "ED25519"), "RSA": rsaKey, "RSA as PKCS1": traditional,
 		"EC encrypted": encrypted, "of cosign": cosign, "of cosign 1": oldCosign,
@@ -135,16 +134,18 @@ func TestOpensslVerifiesSignedFiles(t *testing.T) {
 	}
 }
 
-// cosignKey makes a key as cosign does, with the password secret. kind is the word in the first line, which has changed once.
-func cosignKey(t *testing.T, kind string) (path string, public []byte) {
+// cosignKey makes a key as cosign does, with the password secret, in the form of today and in that of cosign 1, whose first line differs.
+func cosignKey(t *testing.T) (path, old string, public []byte) {
 	t.Helper()
 	private, public, err := cryptoutils.GeneratePEMEncodedECDSAKeyPair(elliptic.P256(), func(bool) ([]byte, error) { return []byte("secret"), nil })
 	if err != nil {
 		t.Fatal(err)
 	}
-	path = filepath.Join(t.TempDir(), "cosign.key")
-	write(t, path, strings.ReplaceAll(string(private), "ENCRYPTED SIGSTORE", "ENCRYPTED "+kind))
-	return path, public
+	dir := t.TempDir()
+	path, old = filepath.Join(dir, "cosign.key"), filepath.Join(dir, "old.key")
+	write(t, path, string(private))
+	write(t, old, strings.ReplaceAll(string(private), "ENCRYPTED SIGSTORE", "ENCRYPTED COSIGN"))
+	return path, old, public
 }
 
 // TestSignedAgain: a release can be signed with another key, and nothing of the first remains.
@@ -349,7 +350,8 @@ esac
 func TestKeyThatCannotBeUsed(t *testing.T) {
 	broken := filepath.Join(t.TempDir(), "broken.pem")
 	write(t, broken, "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")
-	encrypted, _ := cosignKey(t, "SIGSTORE")
+	encrypted := filepath.Join(t.TempDir(), "encrypted.pem")
+	openssl(t, "pkcs8", "-topk8", "-in", newKey(t), "-passout", "pass:secret", "-out", encrypted)
 	for key, want := range map[string]string{
 		"":                  "no such file",
 		"/nowhere/key.pem":  "no such file",
