@@ -21,7 +21,8 @@ var (
 )
 
 // Notes returns what the changelog says about the version: its section, or the section "Unreleased" for a version with a suffix
-// that has none. Links to files lead to the files of that version, since the notes are read elsewhere. A version without a suffix needs
+// that has none. Links to files lead to the files of that version, since the notes are read elsewhere, and paragraphs are one line each, since
+// code hosts keep the line breaks of release notes. A version without a suffix needs
 // a section with text.
 func Notes(c Config) ([]byte, error) {
 	text, err := os.ReadFile(filepath.Join(c.Source, changelog))
@@ -41,6 +42,7 @@ func Notes(c Config) ([]byte, error) {
 	if body == "" {
 		return nil, fmt.Errorf("%s: the section of %s is empty", changelog, c.Version)
 	}
+	body = unwrap(body)
 	body = localLink.ReplaceAllString(body, "](https://"+ourModule+"/blob/"+c.Version+"/$1$2)")
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "# routesrv %s\n\n%s\n\n", c.Version, body)
@@ -65,4 +67,27 @@ func section(text, name string) (body string, found bool) {
 		}
 	}
 	return strings.TrimSpace(strings.Join(lines, "")), found
+}
+
+// block is the beginning of a line that does not continue the one before it: of a list, heading, table, quotation or block of code.
+var block = regexp.MustCompile("^ *([-*] |[>|]|#+ |\\d+\\. |```|$)")
+
+// unwrap joins the lines of each paragraph and of each item of a list. Blocks of code stay as they are.
+func unwrap(text string) string {
+	var lines []string
+	inCode := false
+	for line := range strings.SplitSeq(text, "\n") {
+		fence := strings.HasPrefix(strings.TrimSpace(line), "```")
+		joins := len(lines) > 0 && !inCode && !block.MatchString(line) && strings.TrimSpace(lines[len(lines)-1]) != "" &&
+			!strings.HasPrefix(strings.TrimSpace(lines[len(lines)-1]), "```") && !strings.HasPrefix(lines[len(lines)-1], "#")
+		if joins {
+			lines[len(lines)-1] += " " + strings.TrimSpace(line)
+		} else {
+			lines = append(lines, line)
+		}
+		if fence {
+			inCode = !inCode
+		}
+	}
+	return strings.Join(lines, "\n")
 }

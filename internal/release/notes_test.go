@@ -29,6 +29,20 @@ const changes = `# Changelog
 
 - Second ([one](a.md)
   and [two](../b.md)).
+  - Inner
+    item.
+
+A paragraph
+of two lines.
+FENCEsh
+make  \
+  it
+FENCE
+After.
+
+| a | b |
+|---|---|
+| 1 | 2 |
 
 ## v0.0.9
 
@@ -39,10 +53,11 @@ const changes = `# Changelog
 
 func TestNotesAreTheSectionOfTheVersion(t *testing.T) {
 	dir := t.TempDir()
-	writeSource(t, dir, "CHANGELOG.md", changes)
+	writeSource(t, dir, "CHANGELOG.md", strings.ReplaceAll(changes, "FENCE", "```"))
 	const blob = "https://github.com/routesrv/routesrv/blob/"
 	for version, want := range map[string]string{
-		"v0.1.0":      "- First.\n\n### Fixes\n\n- Second ([one](" + blob + "v0.1.0/a.md)\n  and [two](" + blob + "v0.1.0/../b.md)).",
+		"v0.1.0": "- First.\n\n### Fixes\n\n- Second ([one](" + blob + "v0.1.0/a.md) and [two](" + blob + "v0.1.0/../b.md)).\n  - Inner item.\n\n" +
+			"A paragraph of two lines.\n```sh\nmake  \\\n  it\n```\nAfter.\n\n| a | b |\n|---|---|\n| 1 | 2 |",
 		"v0.2.0-rc.1": "- Candidate.",
 		"v0.2.0-rc.2": "- Next, see [the docs](" + blob + "v0.2.0-rc.2/docs/next.md#part), [it](https://example.org/a) and [below](#v010).",
 		"v0.0.8":      "- Old.",
