@@ -11,6 +11,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 
@@ -20,22 +21,25 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx); err != nil {
+	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "publish:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context) error {
-	sign := flag.Bool("sign", false, "sign the release; needs -key")
-	push := flag.Bool("push", false, "push image, manifests and their signatures to the registry")
-	key := flag.String("key", "", "private key in PEM, or NAME://KEY, which the program sigstore-kms-NAME serves")
-	repository := flag.String("image", "", "repository of the image, with the registry and without a tag; required")
-	flag.Parse()
-	if flag.NArg() != 1 || !*sign && !*push || *repository == "" || *sign == (*key == "") {
+func run(ctx context.Context, args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("publish", flag.ContinueOnError)
+	sign := flags.Bool("sign", false, "sign the release; needs -key")
+	push := flags.Bool("push", false, "push image, manifests and their signatures to the registry")
+	key := flags.String("key", "", "private key in PEM, or NAME://KEY, which the program sigstore-kms-NAME serves")
+	repository := flags.String("image", "", "repository of the image, with the registry and without a tag; required")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() != 1 || !*sign && !*push || *repository == "" || *sign == (*key == "") {
 		return errors.New("usage: publish [-sign -key KEY] [-push] -image REGISTRY/NAME FOLDER")
 	}
-	r, err := publish.Open(flag.Arg(0))
+	r, err := publish.Open(flags.Arg(0))
 	if err != nil {
 		return err
 	}
@@ -51,7 +55,7 @@ func run(ctx context.Context) error {
 	if !*push {
 		return nil
 	}
-	return r.Push(ctx, *repository, func(ref, digest string) { fmt.Println(ref + "@" + digest) })
+	return r.Push(ctx, *repository, func(ref, digest string) { fmt.Fprintln(out, ref+"@"+digest) })
 }
 
 // password is the password of an encrypted key.
