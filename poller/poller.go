@@ -72,6 +72,10 @@ type Prober interface {
 	Probe(ctx context.Context) error
 }
 
+// Dropper is what a Source may be besides: one that can let go of the objects that it remembers. The next Read costs what the first
+// did. It is called by whoever goes on without reading, and not by a Poller.
+type Dropper interface{ Drop() }
+
 // Config is what a Poller is made of.
 type Config struct {
 	// Source and Compile are required. Compile gives the routes, which share with those before what did not change. If it

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/routesrv/routesrv/eskip"
@@ -36,9 +35,8 @@ type Decoder struct {
 	read      int64  // bytes of text
 	charged   int64  // against the limit
 	buf       []byte // what has come of the current definition, and behind it
-	batch     []byte // definitions to be parsed, each with a newline behind it
-	ends      []int  // of the definitions in batch
-	at        int    // how far buf was scanned
+	reader    eskip.Reader
+	at        int // how far buf was scanned
 	state     scanState
 	separate  bool     // a definition has ended: a newline comes next in the canonical form
 	canonical bool     // so far
@@ -104,7 +102,7 @@ func (d *Decoder) fail(err error) {
 	if d.err == nil || errors.Is(err, ErrTooLarge) {
 		d.err = err
 	}
-	d.buf, d.batch, d.ends, d.routes, d.printed, d.base, d.cursor, d.packing = nil, nil, nil, nil, nil, nil, cursor{}, nil
+	d.buf, d.routes, d.printed, d.base, d.cursor, d.packing = nil, nil, nil, nil, cursor{}, nil
 }
 
 // definitions takes the definitions that are complete out of buf.
@@ -129,15 +127,13 @@ func (d *Decoder) definitions() error {
 				break
 			}
 			if r = d.known(rest[:end]); r == nil {
-				d.batch = append(append(d.batch, rest[:end]...), '\n')
-				d.ends = append(d.ends, len(d.batch)-1)
+				if err := d.parse(string(rest[:end])); err != nil {
+					return err
+				}
 				d.separate = true
 				rest = rest[end:]
 				continue
 			}
-		}
-		if err := d.parseBatch(); err != nil {
-			return err
 		}
 		if err := d.add(r); err != nil {
 			return err
@@ -147,37 +143,6 @@ func (d *Decoder) definitions() error {
 	}
 	if len(rest) < len(d.buf) {
 		d.buf = d.buf[:copy(d.buf, rest)]
-	}
-	return d.parseBatch()
-}
-
-// parseBatch parses the definitions of the batch. Many at a time cost less than one by one.
-func (d *Decoder) parseBatch() error {
-	if len(d.ends) == 0 {
-		return nil
-	}
-	text, ends := string(d.batch), d.ends
-	d.batch, d.ends = d.batch[:0], d.ends[:0]
-	parsed, err := eskip.Parse(text)
-	whole := err == nil && len(parsed) == len(ends)
-	start := 0
-	for i, end := range ends {
-		line := strings.Clone(text[start:end]) // one route must not keep the others
-		start = end + 1
-		if !whole {
-			if err := d.parse(line); err != nil {
-				return err
-			}
-			continue
-		}
-		route, ok := keepText(line, parsed[i])
-		if !ok {
-			route, d.canonical = NewRoute(parsed[i]), false
-			d.printed = append(d.printed, &route)
-		}
-		if err := d.add(&route); err != nil {
-			return err
-		}
 	}
 	return nil
 }
@@ -273,7 +238,7 @@ func scanLiteral(state scanState, c byte) scanState {
 
 // parse takes a definition. It may be the last one, without a semicolon, or nothing but comments behind that.
 func (d *Decoder) parse(text string) error {
-	routes, err := parseDefinition(text)
+	routes, err := parseDefinition(&d.reader, text)
 	if err != nil {
 		return err
 	}
@@ -291,8 +256,8 @@ func (d *Decoder) parse(text string) error {
 
 // parseDefinition parses the text of one definition, or of none. The route has the text as it is if that is a line of a
 // canonical text, and is printed otherwise.
-func parseDefinition(text string) ([]*Route, error) {
-	parsed, err := eskip.Parse(text)
+func parseDefinition(reader *eskip.Reader, text string) ([]*Route, error) {
+	parsed, err := reader.Parse(text)
 	if err != nil {
 		return nil, err
 	}

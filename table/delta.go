@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 	"unicode/utf8"
+
+	"github.com/routesrv/routesrv/eskip"
 )
 
 // Errors of deltas. Whoever gets one takes the full table instead.
@@ -78,8 +80,9 @@ func (t *Table) Apply(d *Delta, at time.Time, limit int64) (*Table, error) {
 		return nil, fmt.Errorf("%w: for %s, have %s", ErrOtherBase, d.Base, have)
 	}
 	upserts := make([]*Route, 0, len(d.Upserts))
+	var reader eskip.Reader
 	for _, line := range d.Upserts {
-		routes, err := parseDefinition(line)
+		routes, err := parseDefinition(&reader, line)
 		if err != nil {
 			return nil, fmt.Errorf("delta: %w", err)
 		}

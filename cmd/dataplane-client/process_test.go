@@ -77,8 +77,9 @@ func startProcess(t *testing.T, args ...string) *process {
 
 // status asks /status.
 func (p *process) status() (s struct {
-	Ready bool
-	Fetch struct {
+	Ready  bool
+	Origin string
+	Fetch  struct {
 		Failures int
 		Stream   struct{ Event string }
 		LKG      struct{ Path, Unusable, Written, Error string }
@@ -115,15 +116,21 @@ func (p *process) until(what string, ok func() bool) {
 }
 
 // peak is the most memory that the process ever had, in bytes.
-func (p *process) peak() int64 {
+func (p *process) peak() int64 { return p.memory("VmHWM") }
+
+// resident is how much memory the process has now, in bytes.
+func (p *process) resident() int64 { return p.memory("VmRSS") }
+
+// memory is a line of the status that the kernel gives, in bytes.
+func (p *process) memory(field string) int64 {
 	p.t.Helper()
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	m := regexp.MustCompile(`VmHWM:\s+(\d+) kB`).FindSubmatch(data)
+	m := regexp.MustCompile(field + `:\s+(\d+) kB`).FindSubmatch(data)
 	if m == nil {
-		p.t.Fatalf("no VmHWM in\n%s", data)
+		p.t.Fatalf("no %s in\n%s", field, data)
 	}
 	kib, err := strconv.ParseInt(string(m[1]), 10, 64)
 	if err != nil {

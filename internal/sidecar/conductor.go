@@ -15,6 +15,7 @@ import (
 	"github.com/routesrv/routesrv/gate"
 	"github.com/routesrv/routesrv/internal/audit"
 	"github.com/routesrv/routesrv/internal/budget"
+	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/rollout"
 )
 
@@ -300,6 +301,9 @@ func (c *conductor) startSelf(slow bool) {
 		}
 		if err := p.poller.Run(ctx); err != nil {
 			c.log.Error("poller ended", "error", err)
+		}
+		if source, ok := c.cfg.Source.(poller.Dropper); ok {
+			source.Drop()
 		}
 	})
 	c.self, c.selfEnd = p, nil

@@ -3,6 +3,7 @@ package sidecar
 import (
 	"cmp"
 	"context"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -30,8 +31,8 @@ type running struct {
 func (r *running) end() { r.stop() }
 
 // start runs f, after what was there before has ended.
-func start(ctx context.Context, all *sync.WaitGroup, before *running, f func(context.Context)) *running {
-	ctx, stop := context.WithCancel(ctx)
+func start(parent context.Context, all *sync.WaitGroup, before *running, f func(context.Context)) *running {
+	ctx, stop := context.WithCancel(parent)
 	r := &running{stop: stop, done: make(chan struct{})}
 	all.Go(func() {
 		defer close(r.done)
@@ -41,6 +42,12 @@ func start(ctx context.Context, all *sync.WaitGroup, before *running, f func(con
 		}
 		if ctx.Err() == nil {
 			f(ctx)
+		}
+		f = nil // and with it the producer
+		if parent.Err() == nil {
+			// What the producer had may be most of the memory of the process. Without this it would be minutes until so little new
+			// garbage has a collection begin.
+			debug.FreeOSMemory()
 		}
 	})
 	return r

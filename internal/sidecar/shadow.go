@@ -34,8 +34,8 @@ type shadow struct {
 
 	// owned by run
 	tracker  *shadowdiff.Tracker
-	tracking int // generation of tracker
-	a, b     parsed
+	tracking int          // generation of tracker
+	a, b     table.Digest // of the tables that report is about
 	report   shadowdiff.Report
 }
 
@@ -48,12 +48,6 @@ type pair struct {
 	at         time.Time
 }
 
-// parsed are the routes of a table.
-type parsed struct {
-	digest table.Digest
-	routes []*eskip.Route
-}
-
 func newShadow(c *conductor) *shadow {
 	return &shadow{c: c, metrics: shadowdiff.NewMetrics(c.cfg.Registry), pairs: make(chan pair, 1)}
 }
@@ -63,6 +57,10 @@ func (s *shadow) reset() {
 	s.generation++
 	s.last, s.clean, s.observed = time.Time{}, 0, shadowdiff.Observation{}
 	s.view.Store(nil)
+	select {
+	case <-s.pairs: // which would keep its tables
+	default:
+	}
 }
 
 // compare asks for the tables of both producers to be compared, in mode Pre. It is called for each answer of a route
@@ -155,26 +153,72 @@ func (s *shadow) observe(p pair) {
 
 // diff compares the tables, unless they are those of the time before.
 func (s *shadow) diff(p pair) error {
-	if p.a.Digest() == s.a.digest && p.b.Digest() == s.b.digest {
+	a, b := p.a.Digest(), p.b.Digest()
+	if a == s.a && b == s.b {
 		return nil
 	}
-	if p.a.Digest() == p.b.Digest() {
-		s.a, s.b = parsed{digest: p.a.Digest()}, parsed{digest: p.b.Digest()}
-		s.report = shadowdiff.Report{A: p.a.Len(), B: p.b.Len(), Equal: p.a.Len()}
-		return nil
+	report, err := diffTables(p.a, p.b)
+	if err != nil {
+		return err
 	}
-	for side, t := range map[*parsed]*table.Table{&s.a: p.a, &s.b: p.b} {
-		if side.digest == t.Digest() && side.routes != nil {
-			continue
-		}
-		routes, err := eskip.Parse(string(t.Text()))
-		if err != nil {
-			return fmt.Errorf("table %s: %w", t.Digest(), err)
-		}
-		*side = parsed{t.Digest(), routes}
-	}
-	s.report = shadowdiff.Diff(s.a.routes, s.b.routes)
+	s.a, s.b, s.report = a, b, report
 	return nil
+}
+
+// diffTables is shadowdiff.Diff of two tables. Only routes whose texts differ are parsed, and only those that really differ are kept:
+// two tables take hundreds of megabytes as routes, and are the same most of the time.
+func diffTables(a, b *table.Table) (shadowdiff.Report, error) {
+	var onlyA, onlyB []*eskip.Route
+	if a.Digest() != b.Digest() {
+		var readA, readB eskip.Reader
+		for was, is := range table.Changes(a.Routes(), b.Routes()) {
+			if was != nil && is != nil {
+				x, err := one(&readA, was)
+				if err != nil {
+					return shadowdiff.Report{}, err
+				}
+				y, err := one(&readB, is)
+				if err != nil {
+					return shadowdiff.Report{}, err
+				}
+				if eskip.Equivalent(x, y) {
+					continue // written in two ways
+				}
+			}
+			var err error
+			if onlyA, err = keep(onlyA, was); err != nil {
+				return shadowdiff.Report{}, err
+			}
+			if onlyB, err = keep(onlyB, is); err != nil {
+				return shadowdiff.Report{}, err
+			}
+		}
+	}
+	report := shadowdiff.Diff(onlyA, onlyB)
+	report.A, report.B = a.Len(), b.Len()
+	report.Equal += a.Len() - len(onlyA)
+	return report, nil
+}
+
+// keep appends the parsed route, unless it is nil.
+func keep(dst []*eskip.Route, r *table.Route) ([]*eskip.Route, error) {
+	if r == nil {
+		return dst, nil
+	}
+	parsed, err := one(new(eskip.Reader), r)
+	return append(dst, parsed), err
+}
+
+// one parses a route. It belongs to the reader.
+func one(reader *eskip.Reader, r *table.Route) (*eskip.Route, error) {
+	routes, err := reader.Parse(r.Text)
+	if err == nil && len(routes) != 1 {
+		err = fmt.Errorf("%d routes in one line", len(routes))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("route %s: %w", r.ID, err)
+	}
+	return routes[0], nil
 }
 
 // evidence is what the comparisons have come to. It is called by the conductor.

@@ -119,6 +119,17 @@ func (s *Source) readAll(ctx context.Context, consistent bool) error {
 	return nil
 }
 
+// Drop lets go of the objects, for a process that goes on without reading. The next [Source.Read] costs what the first did. It waits
+// for a Read that is running.
+func (s *Source) Drop() {
+	release, err := s.lister.Acquire(context.Background())
+	if err != nil {
+		return // it has no end
+	}
+	defer release()
+	s.lister.Drop()
+}
+
 // Probe repeats the request that made the last [Source.Read] fail, for one object only. It returns an error if the API
 // server does not answer, or answers that it cannot: a read would fail as well. Anything else is for a read to find out,
 // and no error here. It fails when ctx ends while a Read is running.

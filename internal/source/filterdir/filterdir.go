@@ -110,6 +110,13 @@ func (r *Reader) Probe(ctx context.Context) error {
 	return nil
 }
 
+// Drop lets the source go of its objects, if it can.
+func (r *Reader) Drop() {
+	if d, ok := r.source.(interface{ Drop() }); ok {
+		d.Drop()
+	}
+}
+
 func equal(a, b *kube.DefaultFilters) bool {
 	return maps.Equal(a.Texts, b.Texts) && fmt.Sprint(a.Err) == fmt.Sprint(b.Err)
 }

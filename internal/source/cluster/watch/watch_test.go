@@ -452,3 +452,31 @@ func TestAConsistentReadThatWasGivenUpIsAnError(t *testing.T) {
 		t.Errorf("got %s, want an error: nothing was listed", clustertest.Summary(s))
 	}
 }
+
+// TestAWatcherDropsItsObjectsWhenItDoesNotRun: and has them again when it does.
+func TestAWatcherDropsItsObjectsWhenItDoesNotRun(t *testing.T) {
+	server := clustertest.NewServer(t)
+	w, err := watch.New(watch.Config{Config: cluster.Config{URL: server.Start(t)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := run(t, w)
+	before, err := w.Read(t.Context(), kube.ReadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Drop() // it runs
+	if again, err := w.Read(t.Context(), kube.ReadOptions{}); err != nil || again != before {
+		t.Errorf("%s, %v, want the very same snapshot", clustertest.Summary(again), err)
+	}
+	stop()
+	w.Drop()
+	defer run(t, w)()
+	again, err := w.Read(t.Context(), kube.ReadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again.Ingresses[0] == before.Ingresses[0] || clustertest.Summary(again) != clustertest.Summary(before) {
+		t.Errorf("got %s, want new objects: %s", clustertest.Summary(again), clustertest.Summary(before))
+	}
+}

@@ -178,6 +178,15 @@ func (w *Watcher) Run(ctx context.Context) error {
 	return nil
 }
 
+// Drop lets go of the objects. It does nothing while the Watcher runs; the next run begins with nothing anyway.
+func (w *Watcher) Drop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.session == nil {
+		w.lister.Drop()
+	}
+}
+
 // runSession lists and watches everything, from nothing, until ctx ends or etcd turns out to be restored.
 func (w *Watcher) runSession(parent context.Context) {
 	ctx, stop := context.WithCancel(parent)

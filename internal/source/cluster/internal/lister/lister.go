@@ -90,6 +90,15 @@ func (r *Lister) Acquire(ctx context.Context) (release func(), err error) {
 	}
 }
 
+// Drop lets go of all objects: the next list of each kind is decoded as a whole. What is known of revisions stays. The caller has the
+// turn.
+func (r *Lister) Drop() {
+	for _, l := range r.Lists {
+		l.Items, l.Wire, l.Sorted, l.Changed = nil, Digest{}, true, true
+	}
+	r.last = &kube.Snapshot{}
+}
+
 // Restored makes the next lists consistent ones that are believed, however old they are: etcd was restored. The caller has
 // the turn.
 func (r *Lister) Restored() {

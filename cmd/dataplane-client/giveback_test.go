@@ -1,0 +1,47 @@
+package main
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/internal/scale"
+	"github.com/routesrv/routesrv/table"
+)
+
+// TestMemoryOfAModeThatWasLeftIsGivenBack: a data plane in False has the objects of the cluster. In Exec it has no use for them, and says
+// so to the system, not only to itself.
+func TestMemoryOfAModeThatWasLeftIsGivenBack(t *testing.T) {
+	cluster := scale.New(0.3)
+	compiler, err := compile.New(compile.Options{EndpointSlices: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := httptest.NewServer(cluster.Handler())
+	defer api.Close()
+	tab := table.Of(compiler.Compile(cluster.Snapshot()).Routes, 1<<40, time.Now())
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answerWith(w, tab) }))
+	defer server.Close()
+	mode := filepath.Join(t.TempDir(), "mode")
+	if err := os.WriteFile(mode, []byte("False"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := startProcess(t, "--mode-file="+mode, "--routesrv-url="+server.URL, "--transport=poll", "--fetch-interval=50ms",
+		"--kubernetes", "--kubernetes-url="+api.URL, "--enable-kubernetes-endpointslices", "--source-poll-timeout=200", "--gate=off")
+	p.until("table in False", func() bool { s := p.status(); return s.Ready && s.Origin == "self" })
+	before := p.resident()
+	if err := os.WriteFile(mode, []byte("Exec"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.until("table in Exec", func() bool { return p.status().Origin == "routeserver" })
+	begin := time.Now()
+	p.until("half of the memory back", func() bool { return p.resident() < before*2/3 })
+	t.Logf("%.0f MiB in False, %.0f MiB in Exec after %v", mib(before), mib(p.resident()), time.Since(begin).Truncate(time.Millisecond))
+	if d := time.Since(begin); d > time.Minute { // the runtime itself collects after two
+		t.Errorf("it took %v", d)
+	}
+}
