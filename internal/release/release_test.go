@@ -33,7 +33,7 @@ import (
 var command string // made by TestMain, only read by tests
 
 // full makes the tests compile our own sources everywhere: for all architectures, again in another folder, and again in the Dockerfile, both
-// from an empty cache. That takes ten minutes of a processor, so it is for releases (make release-check). Without it the sources for
+// from an empty cache. That takes a quarter of an hour of a processor, so it is for releases (make release-check). Without it the sources for
 // all that are small ones, and our own are compiled once.
 var full = flag.Bool("full", false, "compile our own sources for every comparison, from empty caches")
 
