@@ -123,7 +123,7 @@ func startSidecar(b *testing.B, binary, server, transport string) string {
 	main, support := freeAddress(b), freeAddress(b)
 	cmd := exec.Command(binary, "--mode=Exec", "--routesrv-url="+server, "--transport="+transport, "-address="+main,
 		"--support-listener="+support, "--lkg-file="+filepath.Join(b.TempDir(), "lkg.eskip"))
-	cmd.Env = append(os.Environ(), "GOGC=25") // as in deploy/kustomize/components/dataplane
+	cmd.Env = append(os.Environ(), "GOGC=25") // as in deploy/kustomize/components/sidecar
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		b.Fatal(err)

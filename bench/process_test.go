@@ -209,6 +209,27 @@ func BenchmarkFirstTable(b *testing.B) {
 	b.ReportMetric(peak, "peak-MiB")
 }
 
+// BenchmarkFromCheckpoint is from the start of a process that cannot read its source to the first answer with the table of the checkpoint.
+func BenchmarkFromCheckpoint(b *testing.B) {
+	a, binary, folder := newAPI(b), buildBinary(b), b.TempDir()
+	args := []string{"-kubernetes", "-enable-kubernetes-endpointslices", "-source-poll-timeout=60000", "--state-dir=" + folder}
+	first := startWith(b, binary, append(args, "-kubernetes-url="+a.server.URL)...)
+	first.stop() // writes what is to be written
+	var cpu, wait time.Duration
+	var peak float64
+	for b.Loop() {
+		begin := time.Now()
+		p := startWith(b, binary, append(args, "-kubernetes-url=http://127.0.0.1:1")...)
+		wait += time.Since(begin)
+		cpu += p.cpu(b)
+		peak = max(peak, p.peakMiB(b))
+		p.stop()
+	}
+	b.ReportMetric(float64(wait.Milliseconds())/float64(b.N), "first-answer-ms/op")
+	b.ReportMetric(float64(cpu.Milliseconds())/float64(b.N), "cpu-ms/op")
+	b.ReportMetric(peak, "peak-MiB")
+}
+
 // BenchmarkPollUnchanged is a poll in which nothing changed that is read: "quiet" when no object of the cluster was
 // written at all, "busy" when unrelated writes move the revision of every list.
 func BenchmarkPollUnchanged(b *testing.B) {

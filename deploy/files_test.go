@@ -58,6 +58,9 @@ type kustomization struct {
 	Patches    []struct {
 		Path string `json:"path"`
 	} `json:"patches"`
+	Replacements []struct {
+		Path string `json:"path"`
+	} `json:"replacements"`
 	ConfigMapGenerator []struct {
 		Files []string `json:"files"`
 	} `json:"configMapGenerator"`
@@ -84,7 +87,7 @@ func kustomizations(t *testing.T) map[string]kustomization {
 	return all
 }
 
-// TestEveryFolderIsRendered: by itself, or as a component of another.
+// TestEveryFolderIsRendered: by itself, or as a part of another.
 func TestEveryFolderIsRendered(t *testing.T) {
 	all := kustomizations(t)
 	used := make(map[string]bool)
@@ -92,8 +95,8 @@ func TestEveryFolderIsRendered(t *testing.T) {
 		used[filepath.Clean(dir)] = true
 	}
 	for dir, k := range all {
-		for _, c := range k.Components {
-			used[filepath.Join(dir, c)] = true
+		for _, part := range append(k.Resources, k.Components...) {
+			used[filepath.Join(dir, part)] = true
 		}
 	}
 	for dir, k := range all {
@@ -110,6 +113,9 @@ func TestEveryFileIsUsed(t *testing.T) {
 		names := append(k.Resources, k.Components...)
 		for _, p := range k.Patches {
 			names = append(names, p.Path)
+		}
+		for _, r := range k.Replacements {
+			names = append(names, r.Path)
 		}
 		for _, g := range k.ConfigMapGenerator {
 			names = append(names, g.Files...)
@@ -159,6 +165,27 @@ func TestReadmeHasEveryFile(t *testing.T) {
 		}
 		if !named[name] {
 			t.Errorf("the table does not have %s", name)
+		}
+	}
+}
+
+// TestReadmeHasTheTrialThatIsTested: the three lines of the README are those of testdata/trial.
+func TestReadmeHasTheTrialThatIsTested(t *testing.T) {
+	readme, err := os.ReadFile("kustomize/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile("testdata/trial/kustomization.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, tested, ok := strings.Cut(string(text), "kind: Kustomization\n")
+	if !ok {
+		t.Fatalf("not a kustomization:\n%s", text)
+	}
+	for line := range strings.Lines(tested) {
+		if want := "    " + strings.ReplaceAll(line, "../../", "<path>/deploy/"); !strings.Contains(string(readme), want) {
+			t.Errorf("the README does not have %q", want)
 		}
 	}
 }

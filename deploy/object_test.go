@@ -95,6 +95,8 @@ func TestKindsOfKubernetesHaveNoUnknownFields(t *testing.T) {
 		"ConfigMap":                      decode[corev1.ConfigMap],
 		"Service":                        decode[corev1.Service],
 		"Deployment":                     decode[appsv1.Deployment],
+		"DaemonSet":                      decode[appsv1.DaemonSet],
+		"StatefulSet":                    decode[appsv1.StatefulSet],
 		"HorizontalPodAutoscaler":        decode[autoscalingv2.HorizontalPodAutoscaler],
 		"PodDisruptionBudget":            decode[policyv1.PodDisruptionBudget],
 		"NetworkPolicy":                  decode[networkingv1.NetworkPolicy],

@@ -2,6 +2,7 @@ package deploy
 
 import (
 	"os"
+	"path"
 	"strings"
 	"testing"
 
@@ -18,14 +19,22 @@ func readObjects(path string) ([]*object, error) {
 	return parseObjects(string(text))
 }
 
-// dataPlane gives the Deployment of proxies with the sidecar; nil if the render has none.
+// dataPlane gives the Deployment of proxies with the sidecar; nil if the render has none. A DaemonSet or a StatefulSet becomes a Deployment with
+// the same pods.
 func dataPlane(t *testing.T, render string) *appsv1.Deployment {
 	t.Helper()
 	for _, o := range rendered[render] {
-		if o.kind != "Deployment" {
-			continue
+		d := &appsv1.Deployment{}
+		switch o.kind {
+		case "Deployment":
+			d = as[appsv1.Deployment](t, o)
+		case "DaemonSet":
+			set := as[appsv1.DaemonSet](t, o)
+			d.ObjectMeta, d.Spec.Template = set.ObjectMeta, set.Spec.Template
+		case "StatefulSet":
+			set := as[appsv1.StatefulSet](t, o)
+			d.ObjectMeta, d.Spec.Template = set.ObjectMeta, set.Spec.Template
 		}
-		d := as[appsv1.Deployment](t, o)
 		if d.Spec.Template.Labels["routesrv/dataplane"] == "true" {
 			return d
 		}
@@ -59,7 +68,7 @@ func containers(spec *corev1.PodSpec) []*corev1.Container {
 
 // ours reports whether a container runs one of our binaries, and which.
 func ours(c *corev1.Container) (binary string, ok bool) {
-	if image, _, _ := strings.Cut(c.Image, ":"); image != "routesrv" {
+	if image, _, _ := strings.Cut(path.Base(c.Image), ":"); image != "routesrv" {
 		return "", false
 	}
 	return strings.TrimPrefix(c.Command[0], "/usr/bin/"), true

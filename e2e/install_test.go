@@ -154,11 +154,19 @@ func TestKustomizationOfTheGuideBuilds(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(root, name), []byte("#"+own), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	values, err := os.ReadFile("../deploy/kustomize/values/values.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	values = []byte(strings.Replace(string(values), "\nimage: routesrv:devel\n", "\nimage: example/routesrv:v1\n", 1))
+	if err := os.WriteFile(filepath.Join(root, "my-cluster", "values.yaml"), values, 0o644); err != nil {
+		t.Fatal(err)
+	}
 	out, err := exec.CommandContext(t.Context(), kubectlPath(t), "kustomize", filepath.Join(root, "my-cluster")).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	for _, want := range []string{"kind: PrometheusRule", "name: skipper-ingress", "mode: Pre"} {
+	for _, want := range []string{"image: example/routesrv:v1", "kind: NetworkPolicy", "kind: ClusterRole"} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("no %q in what is built", want)
 		}

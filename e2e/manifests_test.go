@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -35,6 +36,13 @@ var kustomizations = []string{
 	"deploy/testdata/namespaced",
 	"deploy/testdata/all",
 	"deploy/testdata/own",
+	"deploy/testdata/endpoints",
+	"deploy/testdata/dataplane-policy",
+	"deploy/testdata/sidecar-loopback",
+	"deploy/testdata/exec-only",
+	"deploy/testdata/sidecar-tls",
+	"deploy/testdata/values",
+	"examples/gitops/clusters/example",
 	"examples/cluster",
 }
 
@@ -93,6 +101,7 @@ func TestManifests(t *testing.T) {
 	t.Run("ModeAloneChangesNoPod", m.testModes)
 	t.Run("SidecarGoesAsItCame", m.testSidecarGoes)
 	t.Run("MigratedStandsBesideTheOldOne", m.testMigrated)
+	t.Run("GitOpsControllersAreAskedInTheirWords", m.testGitOps)
 }
 
 // testStrictness: what passes below could have been refused.
@@ -133,6 +142,31 @@ func (m *manifests) testEach(t *testing.T) {
 				t.Errorf("a namespace of somebody else: %v", err)
 			}
 		})
+	}
+}
+
+// testGitOps applies what the examples have for Flux and Argo CD, and what is misspelled is refused.
+func (m *manifests) testGitOps(t *testing.T) {
+	for _, namespace := range []string{"flux-system", "argocd"} {
+		m.kubectl(t, "create", "namespace", namespace)
+	}
+	m.kubectl(t, "apply", "--server-side", "--validate=strict", "-f", "examples/gitops/flux", "-f", "examples/gitops/argo")
+	for file, wrong := range map[string][2]string{
+		"flux/sources.yaml":      {"fromPath:", "from:"},
+		"flux/routesrv.yaml":     {"kind: GitRepository", "kind: HelmRepository"},
+		"argo/applications.yaml": {"selfHeal:", "selfheal:"},
+	} {
+		text, err := os.ReadFile("../examples/gitops/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		broken := strings.ReplaceAll(string(text), wrong[0], wrong[1])
+		if broken == string(text) {
+			t.Fatalf("%s: nothing to break", file)
+		}
+		if out, err := m.try(t, broken, "apply", "--server-side", "--validate=strict", "--dry-run=server", "-f", "-"); err == nil {
+			t.Errorf("%s with %s: taken\n%s", file, wrong[1], out)
+		}
 	}
 }
 

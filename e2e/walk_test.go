@@ -80,7 +80,7 @@ func TestWalkThroughTheOverlays(t *testing.T) {
 		t.Errorf("mode %s, refused with %q: want Pre, and the way past the gate", st.Mode, st.Refused)
 	}
 	// Nobody waits that long in a test. The operator's way past the gate is a mode with an exclamation mark, and is written
-	// as deploy/kustomize/components/dataplane/mode.yaml says; the flags of the gate stay what they are.
+	// as deploy/kustomize/components/sidecar/mode.yaml says; the flags of the gate stay what they are.
 	w.move(t, "Exec", "routeserver", func() { w.patchMode(t, "Exec!") })
 	w.rest(t)
 	for _, server := range servers {

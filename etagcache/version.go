@@ -57,13 +57,15 @@ type stamp struct {
 
 // newVersion makes the bodies of t. Zones that previous has made are kept to be compared with, if they are asked for
 // again.
-func (c *Cache) newVersion(t *table.Table, previous *version, order uint64) *version {
+//
+// A table that was restored is compressed when somebody asks: until then nobody is served, and a table that was read is to follow.
+func (c *Cache) newVersion(t *table.Table, previous *version, order uint64, restored bool) *version {
 	v := &version{table: t, readings: &readings{order: order}, published: c.cfg.Now(), cache: c}
 	if !t.Time().IsZero() {
 		v.modified = t.Time().UTC().Truncate(time.Second)
 		v.lastModified = []string{v.modified.Format(http.TimeFormat)}
 	}
-	v.full = c.newVariant(t, order, false)
+	v.full = c.newVariant(t, order, false, restored)
 	c.pieces.forget(order)
 	c.history.add(t.Digest(), t.Checksum(), "", v.readings)
 	if previous == nil {
@@ -83,9 +85,9 @@ func (c *Cache) newVersion(t *table.Table, previous *version, order uint64) *ver
 }
 
 // newVariant makes the bodies of t, for the version with the number.
-func (c *Cache) newVariant(t *table.Table, order uint64, ofZone bool) *variant {
+func (c *Cache) newVariant(t *table.Table, order uint64, ofZone, onDemand bool) *variant {
 	va := &variant{table: t, count: []string{strconv.Itoa(t.Len())}, pieces: c.pieces.of(t, order, ofZone), cache: c}
-	if !c.cfg.EncodeOnDemand {
+	if !c.cfg.EncodeOnDemand && !onDemand {
 		c.fill(va, gzipped, zstandard)
 		for e := range encodings {
 			va.body(e)
@@ -133,7 +135,7 @@ func (v *version) makeZone(zone string) *variant {
 		}
 	}
 	v.cache.cfg.Metrics.ZonesRendered.Inc()
-	return v.cache.newVariant(t, v.readings.order, true)
+	return v.cache.newVariant(t, v.readings.order, true, false)
 }
 
 // restampDown lowers the revision of all variants to that of the source, if it is higher: the source has gone back, and

@@ -99,6 +99,14 @@ func (f *flags) check(p *config.Parser) (warnings []config.Warning, err error) {
 		return nil, errors.New("no source for a table: set --routesrv-url to fetch one, -kubernetes or --manifests to compute " +
 			"one")
 	}
+	withTLS := c.SupportTLS != (sidecar.SupportTLS{})
+	if withTLS && (c.SupportTLS.Cert == "" || c.SupportTLS.Key == "") {
+		return nil, errors.New("--support-tls-cert, --support-tls-key and --support-client-ca: set certificate and key; client certificates need TLS")
+	}
+	if c.SupportAddress == "" && (withTLS || c.SupportLoopbackOnly) {
+		warnings = append(warnings, config.Warning{Flag: "--support-listener", Text: "is turned off: --support-loopback-only and --support-tls-cert " +
+			"have no effect"})
+	}
 	if len(c.Fetch.URLs) > 0 && c.Fetch.LKGPath == "" {
 		warnings = append(warnings, config.Warning{Flag: "--lkg-file", Text: "is not set: the last table is kept only in " +
 			"memory, and is lost if this process restarts while no route server answers"})
@@ -196,7 +204,15 @@ func (f *flags) serveFlags(p *config.Parser) {
 	c := &f.sidecar
 	p.Flag(groupServe, "address", address(&c.Address, sidecar.DefaultAddress), "Listener for the proxy: /routes, /health, /fresh.")
 	p.Flag(groupServe, "support-listener", address(&c.SupportAddress, sidecar.DefaultSupportAddress), "Listener for operators, "+
-		"probes and metrics: /health, /fresh, /status, /problems, /shadow, /metrics; empty turns it off.")
+		"probes and metrics: /live, /health, /fresh, /status, /problems, /shadow, /guard/held, /metrics; empty turns it off.")
+	p.Flag(groupServe, "support-loopback-only", boolean(&c.SupportLoopbackOnly), "Answer /status, /problems, /shadow, /guard/held and profiles "+
+		"only to requests through the loopback interface, such as kubectl port-forward. /live, /health, /fresh and /metrics stay open.")
+	p.Flag(groupServe, "support-tls-cert", text("PATH", &c.SupportTLS.Cert, ""), "Certificate of the support listener, PEM: it then "+
+		"serves TLS. Read again when the file changes.")
+	p.Flag(groupServe, "support-tls-key", text("PATH", &c.SupportTLS.Key, ""), "Its key.")
+	p.Flag(groupServe, "support-client-ca", text("PATH", &c.SupportTLS.ClientCA, ""), "CAs of those who may use the support listener, PEM. With it "+
+		"only /live, /health and /fresh answer without a client certificate; with --support-loopback-only, requests through the loopback "+
+		"interface need none. Read again when the file changes.")
 	p.Flag(groupServe, "routes-file", text("PATH", &c.Fetch.RoutesFile, ""), "File to write the served table to, for a proxy "+
 		"with -routes-file. The proxy must run as the same user.")
 	p.Flag(groupServe, "change-budget", duration(&c.ChangeBudget, 0, 0), "How long a change may wait that only adds endpoints to routes "+
@@ -223,8 +239,16 @@ func (v *value) Set(s string) error { return v.set(s) }
 func (v *value) String() string     { return v.def }
 func (v *value) Type() string       { return v.kind }
 
+// IsBoolFlag says whether the flag may stand without a value.
+func (v *value) IsBoolFlag() bool { return v.kind == "bool" }
+
 // IsRepeated says whether each value counts and not the last alone.
 func (v *value) IsRepeated() bool { return v.repeat }
+
+// boolean is a flag that may stand alone.
+func boolean(dst *bool) *value {
+	return &value{kind: "bool", def: "false", set: func(s string) (err error) { *dst, err = strconv.ParseBool(s); return err }}
+}
 
 func text(kind string, dst *string, def string) *value {
 	*dst = def

@@ -15,11 +15,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/internal/setup"
+	"github.com/routesrv/routesrv/internal/sidecar"
 	"github.com/routesrv/routesrv/rollout"
 )
 
@@ -92,6 +94,18 @@ func TestExitStatusesAndMessages(t *testing.T) {
 			name: "two zones", status: 2, stderr: `both a zone and a zone file`,
 			args: []string{"--mode", "Exec", "--routesrv-url", "http://routesrv", "--zone", "a", "--zone-file", "b"},
 		},
+		{
+			name: "half of a pair of the support listener", status: 2, stderr: `--support-tls-cert.*set certificate and key`,
+			args: []string{"--mode", "Exec", "--routesrv-url", "http://routesrv", "--support-tls-cert", "/c"},
+		},
+		{
+			name: "client certificates without TLS", status: 2, stderr: `client certificates need TLS`,
+			args: []string{"--check-config", "--mode", "Exec", "--routesrv-url", "http://routesrv", "--support-client-ca", "/c"},
+		},
+		{
+			name: "no certificate in the file", status: 2, stderr: `support listener: read certificate "/no/c" and key "/no/k" \(--support-tls-cert, --support-tls-key\)`,
+			args: []string{"--mode", "Exec", "--routesrv-url", "http://routesrv", "--support-tls-cert", "/no/c", "--support-tls-key=/no/k"},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var out, errs bytes.Buffer
@@ -143,6 +157,25 @@ func TestFlagsReachTheSidecar(t *testing.T) {
 	if c.Pod != "p" || c.Node != "n" || c.ShareBy != rollout.ShareByPod || c.SupportAddress != "" || c.Address != "127.0.0.1:9005" || c.Interval != 9*time.Second ||
 		!c.Compile.EndpointSlices || c.Guard.MaxLoss != 0.25 || !f.source.Kubernetes {
 		t.Errorf("%+v", c)
+	}
+}
+
+// TestProtectionReachesTheSidecar, and flags that do nothing are named.
+func TestProtectionReachesTheSidecar(t *testing.T) {
+	args := []string{
+		"--mode=Exec", "--routesrv-url=http://a", "--lkg-file=/l", "--fallback=never", "--support-loopback-only",
+		"--support-tls-cert=/c", "--support-tls-key=/k", "--support-client-ca=/ca",
+	}
+	f, warnings, err := parse(args, config.Env{})
+	if err != nil || len(warnings) > 0 {
+		t.Fatal(err, warnings)
+	}
+	want := sidecar.SupportTLS{Cert: "/c", Key: "/k", ClientCA: "/ca"}
+	if diff := cmp.Diff(want, f.sidecar.SupportTLS); diff != "" || !f.sidecar.SupportLoopbackOnly {
+		t.Errorf("loopback only: %t, TLS (-want +got):\n%s", f.sidecar.SupportLoopbackOnly, diff)
+	}
+	if _, warnings, err = parse(append(args, "--support-listener="), config.Env{}); err != nil || len(warnings) != 1 || warnings[0].Flag != "--support-listener" {
+		t.Errorf("without a listener: %v %v", err, warnings)
 	}
 }
 

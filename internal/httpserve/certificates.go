@@ -18,7 +18,7 @@ import (
 	"github.com/routesrv/routesrv/internal/expiry"
 )
 
-// TLSConfig is the TLS of a main listener. The zero value is plain HTTP.
+// TLSConfig is the TLS of a listener. The zero value is plain HTTP.
 type TLSConfig struct {
 	// Enable serves TLS with the certificates of the files, in pairs.
 	Enable              bool
@@ -30,6 +30,21 @@ type TLSConfig struct {
 	RequireClientCert bool
 	CAFiles           []string
 	AppendSystemCAs   bool
+	// HandlersDecide lets clients without a certificate finish the handshake: an [Admission] refuses them where it matters, so that
+	// probes, which have none, get an answer. A certificate that does not verify still fails. It needs RequireClientCert.
+	HandlersDecide bool
+	// Flags are the names of the flags in messages.
+	Flags TLSFlags
+}
+
+// TLSFlags are the names of the flags that a [TLSConfig] comes from, with dashes. The zero value has those of the main listener. SystemCAs may
+// be empty where no flag adds the authorities of the system.
+type TLSFlags struct{ Cert, Key, CA, SystemCAs string }
+
+func (f *TLSFlags) fill() {
+	if *f == (TLSFlags{}) {
+		*f = TLSFlags{Cert: "-tls-cert", Key: "-tls-key", CA: "-mtls-authn-ca", SystemCAs: "-mtls-authn-append-ca"}
+	}
 }
 
 // certificateCheck is how often handshakes look whether the files have changed.
@@ -42,13 +57,14 @@ func NewTLS(cfg TLSConfig, log *slog.Logger, reg prometheus.Registerer) (*tls.Co
 		expiry.Register(reg, expiry.Server, nil)
 		return nil, nil
 	}
+	cfg.Flags.fill()
 	switch {
 	case len(cfg.CertFiles) == 0:
-		return nil, errors.New("TLS needs certificates: set -tls-cert and -tls-key")
+		return nil, fmt.Errorf("TLS needs certificates: set %s and %s", cfg.Flags.Cert, cfg.Flags.Key)
 	case len(cfg.CertFiles) != len(cfg.KeyFiles):
-		return nil, fmt.Errorf("-tls-cert names %d files and -tls-key %d: want pairs", len(cfg.CertFiles), len(cfg.KeyFiles))
+		return nil, fmt.Errorf("%s names %d files and %s %d: want pairs", cfg.Flags.Cert, len(cfg.CertFiles), cfg.Flags.Key, len(cfg.KeyFiles))
 	case cfg.RequireClientCert && len(cfg.CAFiles) == 0 && !cfg.AppendSystemCAs:
-		return nil, errors.New("client certificates cannot be verified: set -mtls-authn-ca or -mtls-authn-append-ca")
+		return nil, fmt.Errorf("client certificates cannot be verified: set %s or %s", cfg.Flags.CA, cfg.Flags.SystemCAs)
 	}
 	if cfg.MinVersion == 0 {
 		cfg.MinVersion = tls.VersionTLS12
@@ -160,7 +176,7 @@ func (c *certificates) readLocked() error {
 	for i, cert := range c.cfg.CertFiles {
 		pair, err := durable.ReadKeyPair(cert, c.cfg.KeyFiles[i])
 		if err != nil {
-			return fmt.Errorf("read certificate %q and key %q (-tls-cert, -tls-key): %w", cert, c.cfg.KeyFiles[i], cause(err))
+			return fmt.Errorf("read certificate %q and key %q (%s, %s): %w", cert, c.cfg.KeyFiles[i], c.cfg.Flags.Cert, c.cfg.Flags.Key, cause(err))
 		}
 		config.Certificates = append(config.Certificates, pair)
 		ends.Pair(pair)
@@ -171,6 +187,9 @@ func (c *certificates) readLocked() error {
 			return err
 		}
 		config.ClientCAs, config.ClientAuth = pool, tls.RequireAndVerifyClientCert
+		if c.cfg.HandlersDecide {
+			config.ClientAuth = tls.VerifyClientCertIfGiven
+		}
 	}
 	c.config, c.state, c.ends = config, state, ends
 	return nil
@@ -181,17 +200,17 @@ func (c *certificates) authorities(ends expiry.Ends) (*x509.CertPool, error) {
 	if c.cfg.AppendSystemCAs {
 		system, err := x509.SystemCertPool()
 		if err != nil {
-			return nil, fmt.Errorf("read the authorities of the system (-mtls-authn-append-ca): %w", err)
+			return nil, fmt.Errorf("read the authorities of the system (%s): %w", c.cfg.Flags.SystemCAs, err)
 		}
 		pool = system
 	}
 	for _, name := range c.cfg.CAFiles {
 		pem, err := durable.ReadFile(name, durable.MaxTLSFile)
 		if err != nil {
-			return nil, fmt.Errorf("read authorities (-mtls-authn-ca): %w", err)
+			return nil, fmt.Errorf("read authorities (%s): %w", c.cfg.Flags.CA, err)
 		}
 		if !pool.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("read authorities %q (-mtls-authn-ca): no certificate in it", name)
+			return nil, fmt.Errorf("read authorities %q (%s): no certificate in it", name, c.cfg.Flags.CA)
 		}
 		ends.Authorities(pem)
 	}

@@ -35,7 +35,8 @@ type ListenersConfig struct {
 
 	Main, Support http.Handler
 	Routes        Routes
-	TLS           *tls.Config // of the main listener; nil means plain HTTP. The support listener is always plain.
+	TLS           *tls.Config // of the main listener; nil means plain HTTP
+	SupportTLS    *tls.Config // of the support listener; nil means plain HTTP
 	// MaxConnections is how many connections the main listener holds, within the limits of [MainConnections].
 	MaxConnections int
 
@@ -70,7 +71,7 @@ func NewListeners(cfg ListenersConfig) *Listeners {
 		mainConns:    NewConnections(MainListener, MainConnections(cfg.MaxConnections), metrics),
 		supportConns: NewConnections(SupportListener, supportConnections, metrics),
 	}
-	l.main.TLSConfig = cfg.TLS
+	l.main.TLSConfig, l.support.TLSConfig = cfg.TLS, cfg.SupportTLS
 	cfg.Routes.Track(l.main)
 	l.mainConns.Track(l.main)
 	l.supportConns.Track(l.support)
@@ -111,13 +112,7 @@ func (l *Listeners) Serve(ctx context.Context, main net.Listener, work func(cont
 }
 
 func (l *Listeners) serveMain(main net.Listener) error {
-	main = l.mainConns.Listener(l.cfg.Routes.WrapListener(main))
-	var err error
-	if l.main.TLSConfig != nil {
-		err = l.main.ServeTLS(main, "", "")
-	} else {
-		err = l.main.Serve(main)
-	}
+	err := serve(l.main, l.mainConns.Listener(l.cfg.Routes.WrapListener(main)))
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}
@@ -132,11 +127,19 @@ func (l *Listeners) serveSupport() {
 	support, err := l.cfg.Listen("tcp", l.cfg.SupportAddress)
 	if err == nil {
 		l.cfg.Logger.Info("support listener open", "address", support.Addr().String())
-		err = l.support.Serve(l.supportConns.Listener(support))
+		err = serve(l.support, l.supportConns.Listener(support))
 	}
 	if err != nil && !errors.Is(err, http.ErrServerClosed) {
 		l.cfg.Logger.Error("failed support listener: no metrics, no status ("+l.cfg.Flags+"support-listener)", "error", err)
 	}
+}
+
+// serve serves with TLS if the server has a configuration for it.
+func serve(srv *http.Server, l net.Listener) error {
+	if srv.TLSConfig != nil {
+		return srv.ServeTLS(l, "", "")
+	}
+	return srv.Serve(l)
 }
 
 // drain goes on serving: load balancers have to notice by themselves that the process is about to end. It does not wait for

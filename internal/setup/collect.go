@@ -13,9 +13,11 @@ const (
 	// one, the objects. They live for long, and the default would leave as much again to garbage (docs/performance.md). A table
 	// that is being received must not take twice its size while garbage waits (docs/operations.md).
 	gcPercent = 25
-	// startPercent is for a small heap that grows: each collection marks all of it, for little that it finds.
+	// startPercent is for a heap that grows: each collection marks all of it, for little that it finds.
 	startPercent = 100
-	// startHeap is up to which size a heap that grows may have more garbage than gcPercent: that of a cluster of some thousand objects.
+	// smallHeap is below which size collections are cheap, and twice the size would be felt: a small cluster stays below it.
+	smallHeap = 32 << 20
+	// startHeap is up to which size a heap that grows may have more garbage than gcPercent. At full size it gets larger than that anyway.
 	startHeap = 160 << 20
 )
 
@@ -32,7 +34,7 @@ func StartGC() (settle func()) {
 	if os.Getenv("GOGC") != "" {
 		return func() {}
 	}
-	debug.SetGCPercent(startPercent)
+	debug.SetGCPercent(gcPercent)
 	var settled atomic.Bool
 	afterEachGC(func() bool {
 		if settled.Load() {
@@ -50,7 +52,7 @@ func StartGC() (settle func()) {
 
 // percentFor is the percentage for a start with so many bytes in use.
 func percentFor(live uint64) int {
-	if live == 0 || live >= startHeap {
+	if live < smallHeap || live >= startHeap {
 		return gcPercent
 	}
 	return min(max(int(100*(startHeap-live)/live), gcPercent), startPercent)

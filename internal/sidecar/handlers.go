@@ -19,7 +19,7 @@ import (
 // Handler is what the proxy sees: /routes, /routes/{zone}, /health and /fresh.
 func (s *Sidecar) Handler() http.Handler { return s.main }
 
-// SupportHandler is what operators see: /health, /fresh, /status, /problems, /shadow, /metrics and /guard/accept.
+// SupportHandler is what operators see: /live, /health, /fresh, /status, /problems, /shadow, /metrics and /guard/accept.
 func (s *Sidecar) SupportHandler() http.Handler { return s.support }
 
 // Endpoints are what the listeners answer, in the order in which they are documented.
@@ -39,9 +39,15 @@ func (s *Sidecar) newEndpoints() []httpserve.Endpoint {
 		{Path: "/routes/{zone}", Methods: get, ChecksMethods: true, Handler: routes, Does: "the table for proxies of one zone"},
 		health, fresh,
 	}
-	support := []httpserve.Endpoint{
+	open := []httpserve.Endpoint{
+		{Path: "/live", Methods: get, Handler: http.HandlerFunc(serveLive),
+			Does: "204 as long as the process answers, with or without a table: for liveness probes"},
 		health, fresh,
+	}
+	forPrometheus := []httpserve.Endpoint{
 		{Path: "/metrics", Methods: get, Handler: http.HandlerFunc(s.serveMetrics), Does: "Prometheus text, see [metrics.md](metrics.md)"},
+	}
+	forOperators := []httpserve.Endpoint{
 		{Path: "/status", Methods: get, Handler: http.HandlerFunc(s.serveStatus),
 			Does: "JSON: mode, reason of a refused mode, origin, table, both producers, gate, fallback"},
 		{Path: "/problems", Methods: get, Handler: http.HandlerFunc(s.serveProblems),
@@ -54,8 +60,14 @@ func (s *Sidecar) newEndpoints() []httpserve.Endpoint {
 			Does: "publishes the table that is held back: `digest=` names the one that you looked at, `by=` and `why=` are kept with the decision. From the loopback interface only"},
 	}
 	if s.cfg.EnableProfile {
-		support = append(support, httpserve.Profiles()...)
+		forOperators = append(forOperators, httpserve.Profiles()...)
 	}
+	operators := httpserve.Admission{Loopback: s.cfg.SupportLoopbackOnly, Certificate: s.cfg.SupportTLS.ClientCA != ""}
+	scrapes := httpserve.Admission{}
+	if operators.Certificate {
+		scrapes = operators // Prometheus has a certificate too, and an operator has no less rights
+	}
+	support := slices.Concat(open, admitting(scrapes, forPrometheus), admitting(operators, forOperators))
 	for i := range main {
 		main[i].Listener = httpserve.MainListener
 	}
@@ -63,6 +75,14 @@ func (s *Sidecar) newEndpoints() []httpserve.Endpoint {
 		support[i].Listener = httpserve.SupportListener
 	}
 	return append(main, support...)
+}
+
+// admitting protects endpoints.
+func admitting(a httpserve.Admission, endpoints []httpserve.Endpoint) []httpserve.Endpoint {
+	for i := range endpoints {
+		endpoints[i].Handler = a.Wrap(endpoints[i].Handler)
+	}
+	return endpoints
 }
 
 // heldTables are what operators see of the gates.
@@ -124,6 +144,9 @@ func (s *Sidecar) afterBoot(next http.Handler) http.Handler {
 		next.ServeHTTP(w, r)
 	})
 }
+
+// serveLive answers that the process answers.
+func serveLive(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }
 
 // serveHealth answers whether there is a table. It never takes that back.
 func (s *Sidecar) serveHealth(w http.ResponseWriter, _ *http.Request) {

@@ -44,8 +44,8 @@
 //
 // # What it does not do
 //
-// It does not read flags and handles no signals (cmd/dataplane-client), and it does not protect its listeners: the main
-// one is for the loopback interface.
+// It does not read flags and handles no signals (cmd/dataplane-client), and it does not protect its main listener, which is for
+// the loopback interface.
 package sidecar
 
 import (
@@ -124,12 +124,44 @@ type Config struct {
 	// ChangeBudget is how long changes that only add endpoints may wait before the proxy gets them: see package budget. 0 means that
 	// none waits. RoutesFile gets all of them at once.
 	ChangeBudget time.Duration
+	// SupportTLS is the TLS of the support listener, by default none. With a ClientCA, /metrics and everything that SupportLoopbackOnly
+	// protects are for clients with a certificate of it.
+	SupportTLS SupportTLS
+	// SupportLoopbackOnly answers what operators ask on the support listener (/status, /problems, /shadow, what is held, profiles) only to
+	// requests through the loopback interface; with client certificates, to both.
+	SupportLoopbackOnly bool
 	// EnableProfile serves /debug/pprof on the support listener.
 	EnableProfile bool
 
 	Version  string               // shown by /status
 	Logger   *slog.Logger         // nil means no log
 	Registry *prometheus.Registry // gets all metrics; nil means a new one
+}
+
+// SupportTLS are the files of the support listener, PEM. They are read again when they change.
+type SupportTLS struct {
+	// Cert and Key are the certificate that the listener shows; without them it is plain HTTP.
+	Cert, Key string
+	// ClientCA are the authorities of clients. Empty: nobody is asked for a certificate.
+	ClientCA string
+}
+
+// config is how the listener is protected. Probes have no certificate, so the handlers decide who needs one.
+func (t SupportTLS) config() httpserve.TLSConfig {
+	if t == (SupportTLS{}) {
+		return httpserve.TLSConfig{}
+	}
+	cfg := httpserve.TLSConfig{
+		Enable: true, HandlersDecide: true,
+		Flags: httpserve.TLSFlags{Cert: "--support-tls-cert", Key: "--support-tls-key", CA: "--support-client-ca"},
+	}
+	if t.Cert != "" && t.Key != "" {
+		cfg.CertFiles, cfg.KeyFiles = []string{t.Cert}, []string{t.Key}
+	}
+	if t.ClientCA != "" {
+		cfg.RequireClientCert, cfg.CAFiles = true, []string{t.ClientCA}
+	}
+	return cfg
 }
 
 // Sidecar is the data-plane client. Make one with [New], then Run it once.
@@ -190,12 +222,16 @@ func New(cfg Config) (*Sidecar, error) {
 	if s.modes != nil {
 		s.conductor.modeErrors = s.modes.problem
 	}
+	supportTLS, err := httpserve.NewTLS(cfg.SupportTLS.config(), cfg.Logger, s.registry)
+	if err != nil {
+		return nil, fmt.Errorf("support listener: %w", err)
+	}
 	s.endpoints = s.newEndpoints()
 	s.main = httpserve.Mux(httpserve.MainListener, s.endpoints)
 	s.support = httpserve.Mux(httpserve.SupportListener, s.endpoints)
 	s.listeners = httpserve.NewListeners(httpserve.ListenersConfig{
 		Address: s.cfg.Address, SupportAddress: s.cfg.SupportAddress, Listen: s.cfg.Listen, Flags: "--",
-		Main: s.main, Support: s.support, Routes: s.cache, MaxConnections: maxConnections,
+		Main: s.main, Support: s.support, SupportTLS: supportTLS, Routes: s.cache, MaxConnections: maxConnections,
 		Drain: s.cfg.Drain, ShutdownTimeout: s.cfg.ShutdownTimeout,
 		Draining: func() { s.log.Info("shutting down", "drain", s.cfg.Drain) },
 		Errors:   httpserve.NewErrorLog(s.log, s.registry), Logger: s.log, Registry: s.registry,

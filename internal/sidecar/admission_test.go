@@ -1,0 +1,339 @@
+package sidecar_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/routesrv/routesrv/internal/httpserve"
+	"github.com/routesrv/routesrv/internal/sidecar"
+	"github.com/routesrv/routesrv/rollout"
+)
+
+// authority signs certificates.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	a := &authority{}
+	pair := a.sign(t, &x509.Certificate{
+		Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	})
+	a.cert, a.key = pair.Leaf, pair.PrivateKey.(*ecdsa.PrivateKey)
+	return a
+}
+
+// sign makes a certificate; the first one signs itself.
+func (a *authority) sign(t *testing.T, template *x509.Certificate) tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if template.SerialNumber, err = rand.Int(rand.Reader, big.NewInt(1<<62)); err != nil {
+		t.Fatal(err)
+	}
+	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	parent, signer := a.cert, a.key
+	if parent == nil {
+		parent, signer = template, key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
+}
+
+func (a *authority) server(t *testing.T) tls.Certificate {
+	return a.sign(t, &x509.Certificate{DNSNames: []string{"dataplane-client"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+}
+
+func (a *authority) client(t *testing.T) *tls.Certificate {
+	pair := a.sign(t, &x509.Certificate{Subject: pkix.Name{CommonName: "prometheus"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	return &pair
+}
+
+// write puts a pair into files.
+func write(t *testing.T, dir string, pair tls.Certificate) (cert, key string) {
+	t.Helper()
+	der, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	for path, block := range map[string]*pem.Block{
+		cert: {Type: "CERTIFICATE", Bytes: pair.Certificate[0]}, key: {Type: "PRIVATE KEY", Bytes: der},
+	} {
+		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return cert, key
+}
+
+// file puts the certificate of the authority into a file.
+func (a *authority) file(t *testing.T, dir string) string {
+	t.Helper()
+	path := filepath.Join(dir, "ca.crt")
+	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// outside makes connections look as if they came from another machine.
+type outside struct{ net.Listener }
+
+type foreign struct{ net.Conn }
+
+func (l outside) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return foreign{c}, nil
+}
+
+func (foreign) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(10, 1, 2, 3), Port: 40000} }
+
+// support is a running sidecar, and how its support listener is asked.
+type support struct {
+	sidecar *sidecar.Sidecar
+	address string
+	scheme  string
+}
+
+// run starts a sidecar with real listeners. From other machines, as it seems, come the requests to the support listener if foreign is true.
+func runSupport(t *testing.T, cfg sidecar.Config, foreign bool) *support {
+	t.Helper()
+	srv := routeServer(t)
+	var err error
+	if cfg.Setting, err = rollout.ParseSetting("Exec"); err != nil {
+		t.Fatal(err)
+	}
+	cfg.Pod, cfg.Address, cfg.SupportAddress, cfg.EnableProfile = "p", "127.0.0.1:0", "localhost:0", true
+	cfg.Fetch.URLs, cfg.Fetch.Interval = []string{srv.URL}, 10*time.Millisecond
+	opened := make(chan string, 2)
+	cfg.Listen = func(network, address string) (net.Listener, error) {
+		l, err := net.Listen(network, address)
+		if err == nil && address == "localhost:0" {
+			opened <- l.Addr().String()
+			if foreign {
+				l = outside{l}
+			}
+		}
+		return l, err
+	}
+	s, err := sidecar.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	r := &support{sidecar: s, address: <-opened, scheme: "http"}
+	if cfg.SupportTLS.Cert != "" {
+		r.scheme = "https"
+	}
+	return r
+}
+
+// status asks for a path; it is 0 if there was no answer.
+func (s *support) status(t *testing.T, roots *authority, client *tls.Certificate, method, path string) int {
+	t.Helper()
+	cfg := &tls.Config{ServerName: "dataplane-client", RootCAs: x509.NewCertPool()}
+	if roots != nil {
+		cfg.RootCAs.AddCert(roots.cert)
+	}
+	if client != nil {
+		// Also if the server asks for another authority.
+		cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return client, nil }
+	}
+	transport := &http.Transport{TLSClientConfig: cfg, ForceAttemptHTTP2: true}
+	defer transport.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(t.Context(), method, s.scheme+"://"+s.address+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := (&http.Client{Transport: transport, Timeout: time.Minute}).Do(req)
+	if err != nil {
+		return 0
+	}
+	defer resp.Body.Close()
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode
+}
+
+// TestWhoReadsTheSupportListener of a data plane: with each protection and each kind of client, over real connections. The list is that of the
+// endpoints, so a new one is protected or fails here.
+func TestWhoReadsTheSupportListener(t *testing.T) {
+	a, stranger := newAuthority(t), newAuthority(t)
+	dir := t.TempDir()
+	cert, key := write(t, dir, a.server(t))
+	withTLS := sidecar.SupportTLS{Cert: cert, Key: key}
+	withClients := sidecar.SupportTLS{Cert: cert, Key: key, ClientCA: a.file(t, dir)}
+	ours, theirs := a.client(t), stranger.client(t)
+	const (
+		probes  = "probes"                          // /live, /health and /fresh alone
+		scrapes = "probes, metrics"                 // also /metrics
+		all     = "probes, metrics, what is shown"  // everything that is read
+		nothing = "nothing: the handshake is ended" // not even probes
+	)
+	for _, tt := range []struct {
+		name    string
+		cfg     sidecar.Config
+		foreign bool
+		client  *tls.Certificate
+		want    string
+	}{
+		{"open, from outside", sidecar.Config{}, true, nil, all},
+		{"loopback only, from outside", sidecar.Config{SupportLoopbackOnly: true}, true, nil, scrapes},
+		{"loopback only, from loopback", sidecar.Config{SupportLoopbackOnly: true}, false, nil, all},
+		{"TLS, from outside", sidecar.Config{SupportTLS: withTLS}, true, nil, all},
+		{"certificates, without one", sidecar.Config{SupportTLS: withClients}, true, nil, probes},
+		{"certificates, without one from loopback", sidecar.Config{SupportTLS: withClients}, false, nil, probes},
+		{"certificates, with one", sidecar.Config{SupportTLS: withClients}, true, ours, all},
+		{"certificates, of another authority", sidecar.Config{SupportTLS: withClients}, true, theirs, nothing},
+		{"both, from outside", sidecar.Config{SupportTLS: withClients, SupportLoopbackOnly: true}, true, nil, probes},
+		{"both, from loopback", sidecar.Config{SupportTLS: withClients, SupportLoopbackOnly: true}, false, nil, all},
+		{"both, with a certificate", sidecar.Config{SupportTLS: withClients, SupportLoopbackOnly: true}, true, ours, all},
+		{"TLS and loopback only, with a certificate that nobody verifies", sidecar.Config{SupportTLS: withTLS, SupportLoopbackOnly: true}, true, ours, scrapes},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := runSupport(t, tt.cfg, tt.foreign)
+			eventually(t, "table", func() (bool, string) {
+				return ask(s.sidecar.Handler(), "GET", "/health").Code == http.StatusNoContent, "no table"
+			})
+			for _, e := range s.sidecar.Endpoints() {
+				if e.Listener != httpserve.SupportListener || strings.HasPrefix(e.Path, "/debug/pprof/profile") || strings.HasPrefix(e.Path, "/debug/pprof/trace") {
+					continue // those two take their time, and are in the same list
+				}
+				class, method := all, http.MethodGet
+				switch e.Path {
+				case "/live", "/health", "/fresh":
+					class = probes
+				case "/metrics":
+					class = scrapes
+				case "/guard/accept":
+					method = http.MethodPost
+				}
+				want := strings.HasPrefix(tt.want, class)
+				got := s.status(t, a, tt.client, method, e.Path)
+				answered := got == http.StatusOK || got == http.StatusNoContent || e.Path == "/guard/held" && got == http.StatusNotFound
+				switch {
+				case tt.want == nothing:
+					if got != 0 {
+						t.Errorf("%s: %d, want a handshake that fails", e.Path, got)
+					}
+				case e.Path == "/guard/accept":
+					// Without a digest it is a bad request, if it comes from the loopback interface and is admitted.
+					if want, wrong := want && !tt.foreign, got == http.StatusBadRequest; want != wrong || !wrong && got != http.StatusForbidden {
+						t.Errorf("%s: %d", e.Path, got)
+					}
+				case want && !answered, !want && got != http.StatusForbidden:
+					t.Errorf("%s: %d, want an answer: %t", e.Path, got, want)
+				}
+			}
+		})
+	}
+}
+
+// TestPlainRequestsToATLSSupportListener get no answer of the sidecar.
+func TestPlainRequestsToATLSSupportListener(t *testing.T) {
+	a := newAuthority(t)
+	cert, key := write(t, t.TempDir(), a.server(t))
+	s := runSupport(t, sidecar.Config{SupportTLS: sidecar.SupportTLS{Cert: cert, Key: key}}, true)
+	s.scheme = "http"
+	if got := s.status(t, a, nil, http.MethodGet, "/live"); got != http.StatusBadRequest {
+		t.Errorf("%d, want 400", got)
+	}
+}
+
+// TestSupportCertificateIsReadAgain when its file changes, without a restart.
+func TestSupportCertificateIsReadAgain(t *testing.T) {
+	first, second := newAuthority(t), newAuthority(t)
+	dir := t.TempDir()
+	cert, key := write(t, dir, first.server(t))
+	s := runSupport(t, sidecar.Config{SupportTLS: sidecar.SupportTLS{Cert: cert, Key: key}}, true)
+	if got := s.status(t, first, nil, http.MethodGet, "/live"); got != http.StatusNoContent {
+		t.Fatalf("/live: %d", got)
+	}
+	write(t, dir, second.server(t))
+	eventually(t, "answer with the new certificate", func() (bool, string) {
+		return s.status(t, second, nil, http.MethodGet, "/live") == http.StatusNoContent, "none"
+	})
+}
+
+// TestWrongSupportTLSEndsTheStart with the flag to look at.
+func TestWrongSupportTLSEndsTheStart(t *testing.T) {
+	a := newAuthority(t)
+	dir := t.TempDir()
+	cert, key := write(t, dir, a.server(t))
+	for want, cfg := range map[string]sidecar.SupportTLS{
+		"set --support-tls-cert and --support-tls-key":      {ClientCA: a.file(t, dir)},
+		"(--support-tls-cert, --support-tls-key)":           {Cert: cert + "x", Key: key},
+		"(--support-client-ca): no certificate":             {Cert: cert, Key: key, ClientCA: key},
+		"read authorities (--support-client-ca): stat /no/": {Cert: cert, Key: key, ClientCA: "/no/where"},
+	} {
+		c := sidecar.Config{Pod: "p", SupportTLS: cfg}
+		c.Fetch.URLs = []string{"http://127.0.0.1:1"}
+		var err error
+		if c.Setting, err = rollout.ParseSetting("Exec"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := sidecar.New(c); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("New: %v, want %q", err, want)
+		}
+	}
+}
+
+// TestLiveAnswersWithoutATable, unlike /health: a restart would not help.
+func TestLiveAnswersWithoutATable(t *testing.T) {
+	cfg := sidecar.Config{Pod: "p"}
+	cfg.Fetch.URLs = []string{"http://127.0.0.1:1"}
+	var err error
+	if cfg.Setting, err = rollout.ParseSetting("Exec"); err != nil {
+		t.Fatal(err)
+	}
+	s, err := sidecar.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if live, health := ask(s.SupportHandler(), "GET", "/live").Code, ask(s.SupportHandler(), "GET", "/health").Code; live != http.StatusNoContent || health != http.StatusServiceUnavailable {
+		t.Errorf("/live: %d, /health: %d", live, health)
+	}
+	if !slices.ContainsFunc(s.Endpoints(), func(e httpserve.Endpoint) bool { return e.Path == "/live" }) {
+		t.Error("/live is not listed")
+	}
+}
