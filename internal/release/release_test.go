@@ -96,21 +96,35 @@ func sources(t *testing.T) string {
 	}
 	dir := t.TempDir()
 	for name := range strings.SplitSeq(strings.TrimSuffix(string(names), "\x00"), "\x00") {
-		content, err := os.ReadFile(filepath.Join(list.Dir, name))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // removed, and not committed yet
-		}
+		err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755)
 		if err == nil {
-			err = os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755)
+			err = copySource(filepath.Join(list.Dir, name), filepath.Join(dir, name))
 		}
-		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, name), content, 0o644)
-		}
-		if err != nil {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // removed, and not committed yet
 			t.Fatal(err)
 		}
 	}
 	return dir
+}
+
+// copySource copies a file, or a symbolic link as it is.
+func copySource(from, to string) error {
+	info, err := os.Lstat(from)
+	if err != nil {
+		return err
+	}
+	if info.Mode().Type() == fs.ModeSymlink {
+		target, err := os.Readlink(from)
+		if err != nil {
+			return err
+		}
+		return os.Symlink(target, to)
+	}
+	content, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, content, 0o644)
 }
 
 // TestSameBytesFromAnotherFolder builds a release twice: the second time from a repository in another folder, for another user's
