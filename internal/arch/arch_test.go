@@ -138,6 +138,7 @@ var allowed = map[string][]string{
 	"internal/source/cluster/internal/clustertest": {"internal/kubetest", "kube"},
 	"internal/forward/forwardtest":                 {},
 	"internal/kubelet":                             {"internal/image", "internal/sandbox"},
+	"hack/benchguard":                              {},
 	"hack/release":                                 {"internal/release"},
 	"hack/publish":                                 {"internal/release/publish"},
 	"hack/docs":                                    {"compile", "internal/admission", "internal/config", "internal/events", "dataplane", "internal/httpserve", "kube", "internal/server", "internal/sidecar", "internal/source/cluster", "internal/source/cluster/watch", "internal/tracing"},
