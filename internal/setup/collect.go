@@ -13,12 +13,12 @@ const (
 	// objects. They are long-lived, and the default would allow as much garbage again (docs/performance.md). A table that is being
 	// received must not take twice its size because of uncollected garbage (docs/operations.md).
 	gcPercent = 25
-	// startPercent is for a heap that grows: each collection marks all of it and frees little.
+	// startPercent applies while the heap grows: each collection then marks all of it and frees little.
 	startPercent = 100
-	// smallHeap is the heap size below which collections are cheap, and doubling the heap would be noticeable: a small cluster stays
-	// below it.
+	// smallHeap is the size below which collections are cheap. A small cluster stays below it, where twice the heap would matter.
 	smallHeap = 32 << 20
-	// startHeap is the heap size up to which a growing heap may have more garbage than gcPercent. A large cluster exceeds it anyway.
+	// startHeap is the size up to which a growing heap may hold more garbage than gcPercent allows. The heap of a large cluster grows
+	// beyond it anyway.
 	startHeap = 160 << 20
 )
 
@@ -29,9 +29,8 @@ func SetGCPercent() {
 	}
 }
 
-// StartGC makes garbage collections less frequent until the caller calls settle, which it must do when there is a first table: until
-// then the heap grows anyway. settle sets gcPercent. It may be called more than once, from any goroutine. StartGC does nothing if
-// GOGC is set.
+// StartGC makes garbage collections rarer while the process starts. Call settle when the first table is served; from then on the
+// percentage is that of [SetGCPercent]. settle may be called more than once, from any goroutine. If GOGC is set, StartGC does nothing.
 func StartGC() (settle func()) {
 	if os.Getenv("GOGC") != "" {
 		return func() {}
@@ -52,7 +51,7 @@ func StartGC() (settle func()) {
 	}
 }
 
-// percentFor returns the percentage during the start, for a heap with live bytes in use.
+// percentFor returns the percentage to use during the start while live bytes are in use.
 func percentFor(live uint64) int {
 	if live < smallHeap || live >= startHeap {
 		return gcPercent
@@ -60,7 +59,7 @@ func percentFor(live uint64) int {
 	return min(max(int(100*(startHeap-live)/live), gcPercent), startPercent)
 }
 
-// liveHeap returns the bytes in use at the last collection; 0 if that is unknown.
+// liveHeap returns the number of bytes that the last collection found in use.
 func liveHeap() uint64 {
 	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(sample)
@@ -70,7 +69,7 @@ func liveHeap() uint64 {
 	return sample[0].Value.Uint64()
 }
 
-// beat is never referenced, so its finalizer runs after the next collection.
+// beat is an object without references: its finalizer runs after the next collection.
 type beat struct{ _ *int }
 
 // afterEachGC calls f after each collection, as long as it returns true.
