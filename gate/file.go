@@ -302,10 +302,13 @@ func parse(r io.Reader, size int64, pack bool) (t *table.Table, meta table.FileM
 	if t, meta, err = d.ReadFile(r, size); err != nil {
 		return nil, table.FileMeta{}, err
 	}
-	if t.Digest() != meta.Digest {
+	var hashed sync.WaitGroup
+	hashed.Go(func() { t.Digest() }) // beside the check: a start waits for both
+	err = proxysafe.CheckTable(nil, t)
+	if hashed.Wait(); t.Digest() != meta.Digest {
 		return nil, table.FileMeta{}, errors.New("text is not in canonical form")
 	}
-	if err := proxysafe.CheckTable(nil, t); err != nil { // written by a version that did not check
+	if err != nil { // written by a version that did not check
 		return nil, table.FileMeta{}, err
 	}
 	return t, meta, nil
