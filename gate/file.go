@@ -123,20 +123,21 @@ func (f *file) save(s *Served) <-chan struct{} {
 	return f.next.done
 }
 
-// drain writes until there is nothing to write.
+// drain writes until there is nothing to write. Whoever waits for the last write hears of it when the file is idle again, and not
+// before: a look at the file would find a write under way.
 func (f *file) drain() {
-	for {
+	for ended := false; !ended; {
 		f.mu.Lock()
 		job := f.next
 		f.next = nil
-		if job == nil {
-			f.busy = false
-			close(f.idle)
-			f.mu.Unlock()
-			return
-		}
 		f.mu.Unlock()
 		f.finish(job, f.try(job.served))
+		f.mu.Lock()
+		if ended = f.next == nil; ended {
+			f.busy = false
+			close(f.idle)
+		}
+		f.mu.Unlock()
 		close(job.done)
 	}
 }
