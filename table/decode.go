@@ -33,10 +33,11 @@ type Decoder struct {
 	base   *Table // its routes are reused where the text is the same; may be nil
 	cursor cursor // in base
 
-	read      int64  // bytes of text
-	charged   int64  // against the limit
-	buf       []byte // the received part of the current definition and what follows it
-	reader    eskip.Reader
+	read      int64    // bytes of text
+	charged   int64    // against the limit
+	buf       []byte   // the received part of the current definition and what follows it
+	pending   []string // definitions to be parsed
+	readers   [2]eskip.Reader
 	at        int // offset in buf up to which it was scanned
 	state     scanState
 	separate  bool     // a definition has ended: a newline comes next in the canonical form
@@ -103,7 +104,7 @@ func (d *Decoder) fail(err error) {
 	if d.err == nil || errors.Is(err, ErrTooLarge) {
 		d.err = err
 	}
-	d.buf, d.routes, d.printed, d.base, d.cursor, d.packing = nil, nil, nil, nil, cursor{}, nil
+	d.buf, d.pending, d.routes, d.printed, d.base, d.cursor, d.packing = nil, nil, nil, nil, nil, cursor{}, nil
 }
 
 // definitions takes the complete definitions out of buf.
@@ -128,13 +129,14 @@ func (d *Decoder) definitions() error {
 				break
 			}
 			if r = d.known(rest[:end]); r == nil {
-				if err := d.parse(string(rest[:end])); err != nil {
-					return err
-				}
+				d.pending = append(d.pending, string(rest[:end]))
 				d.separate = true
 				rest = rest[end:]
 				continue
 			}
+		}
+		if err := d.parsePending(); err != nil {
+			return err
 		}
 		if err := d.add(r); err != nil {
 			return err
@@ -145,7 +147,7 @@ func (d *Decoder) definitions() error {
 	if len(rest) < len(d.buf) {
 		d.buf = d.buf[:copy(d.buf, rest)]
 	}
-	return nil
+	return d.parsePending()
 }
 
 // known returns the route of base that b begins with, or nil if there is none or if that is not clear yet.
@@ -235,42 +237,6 @@ func scanLiteral(state scanState, c byte) scanState {
 		return scanRegexp
 	}
 	return state
-}
-
-// parse parses a definition. The last one may lack the semicolon, or be only comments.
-func (d *Decoder) parse(text string) error {
-	routes, err := parseDefinition(&d.reader, text)
-	if err != nil {
-		return err
-	}
-	for _, r := range routes {
-		if r.Text != text {
-			d.canonical = false
-			d.printed = append(d.printed, r)
-		}
-		if err := d.add(r); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// parseDefinition parses the text of at most one definition. The route keeps the text if that is a line of a canonical text, and
-// is printed otherwise.
-func parseDefinition(reader *eskip.Reader, text string) ([]*Route, error) {
-	parsed, err := reader.Parse(text)
-	if err != nil {
-		return nil, err
-	}
-	var routes []*Route
-	for _, r := range parsed {
-		route, ok := keepText(text, r)
-		if !ok {
-			route = NewRoute(r)
-		}
-		routes = append(routes, &route)
-	}
-	return routes, nil
 }
 
 // add adds a route.
