@@ -36,8 +36,7 @@ type Decoder struct {
 	read      int64    // bytes of text
 	charged   int64    // against the limit
 	buf       []byte   // the received part of the current definition and what follows it
-	pending   []string // definitions to be parsed
-	readers   [2]eskip.Reader
+	reader    eskip.Reader
 	at        int // offset in buf up to which it was scanned
 	state     scanState
 	separate  bool     // a definition has ended: a newline comes next in the canonical form
@@ -104,7 +103,7 @@ func (d *Decoder) fail(err error) {
 	if d.err == nil || errors.Is(err, ErrTooLarge) {
 		d.err = err
 	}
-	d.buf, d.pending, d.routes, d.printed, d.base, d.cursor, d.packing = nil, nil, nil, nil, nil, cursor{}, nil
+	d.buf, d.routes, d.printed, d.base, d.cursor, d.packing = nil, nil, nil, nil, cursor{}, nil
 }
 
 // definitions takes the complete definitions out of buf.
@@ -129,14 +128,13 @@ func (d *Decoder) definitions() error {
 				break
 			}
 			if r = d.known(rest[:end]); r == nil {
-				d.pending = append(d.pending, string(rest[:end]))
+				if err := d.parse(string(rest[:end])); err != nil {
+					return err
+				}
 				d.separate = true
 				rest = rest[end:]
 				continue
 			}
-		}
-		if err := d.parsePending(); err != nil {
-			return err
 		}
 		if err := d.add(r); err != nil {
 			return err
@@ -147,7 +145,7 @@ func (d *Decoder) definitions() error {
 	if len(rest) < len(d.buf) {
 		d.buf = d.buf[:copy(d.buf, rest)]
 	}
-	return d.parsePending()
+	return nil
 }
 
 // known returns the route of base that b begins with, or nil if there is none or if that is not clear yet.

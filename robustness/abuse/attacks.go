@@ -293,7 +293,7 @@ func garbage(ctx context.Context, address string, n int) func() {
 				end()
 			}
 			ready()
-			if !pause(ctx, rand.N(500*time.Millisecond)) { // not all at once: that would be a burst that loads the machine, not the server
+			if !pause(ctx, rand.N(2*time.Second)) { // not all at once: that would be a burst that loads the machine, not the server
 				return
 			}
 		}
