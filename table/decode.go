@@ -33,9 +33,9 @@ type Decoder struct {
 	base   *Table // its routes are reused where the text is the same; may be nil
 	cursor cursor // in base
 
-	read      int64    // bytes of text
-	charged   int64    // against the limit
-	buf       []byte   // the received part of the current definition and what follows it
+	read      int64  // bytes of text
+	charged   int64  // against the limit
+	buf       []byte // the received part of the current definition and what follows it
 	reader    eskip.Reader
 	at        int // offset in buf up to which it was scanned
 	state     scanState
