@@ -79,14 +79,16 @@ golden: ## rewrite the golden cases; read the diff
 	go test ./deploy -run Golden -update
 
 .PHONY: docs
-docs: ## write the generated references
+docs: ## write the generated references and pictures
 	go run ./hack/docs
 	go run ./hack/dashboard
+	go run ./hack/pictures
 
 .PHONY: docs-check
-docs-check: ## fail if a generated reference is not what the code says, or a plot not what was measured
+docs-check: ## fail if a generated reference or picture is not what the code says, or a plot not what was measured
 	go run ./hack/docs -check
 	go run ./hack/dashboard -check
+	go run ./hack/pictures -check
 	go run ./hack/scale -check
 
 .PHONY: bench

@@ -141,6 +141,7 @@ var allowed = map[string][]string{
 	"hack/dashboard":                               {},
 	"hack/benchguard":                              {},
 	"hack/mutate":                                  {},
+	"hack/pictures":                                {},
 	"hack/scale":                                   {},
 	"hack/screenshots":                             {"internal/browser", "internal/kubetest", "kube"},
 	"hack/testcount":                               {},
