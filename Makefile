@@ -91,6 +91,13 @@ docs-check: ## fail if a generated reference or picture is not what the code say
 	go run ./hack/pictures -check
 	go run ./hack/scale -check
 
+# A site that is kept somewhere else has all versions that were ever built into it: make site SITE=FOLDER VERSION=v0.2.0
+SITE ?= dist/site
+.PHONY: site
+site: ## build the documents as a site with search and versions, in dist/site (needs mkdocs and mkdocs-material)
+	go run ./hack/site -out "$(SITE)" -version "$(VERSION)"
+	@echo "To read it: python3 -m http.server -d $(SITE) 8000, then http://127.0.0.1:8000"
+
 .PHONY: bench
 bench: ## run the benchmarks of docs/performance.md
 	go test -run '^$$' -bench 'Parse|Print' -benchmem -cpu 1 ./eskip

@@ -23,6 +23,7 @@ import (
 	"github.com/routesrv/routesrv/internal/admission"
 	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/internal/events"
+	"github.com/routesrv/routesrv/internal/markdown"
 	"github.com/routesrv/routesrv/internal/server"
 	"github.com/routesrv/routesrv/internal/sidecar"
 	"github.com/routesrv/routesrv/internal/source/cluster"
@@ -103,7 +104,7 @@ func checkNames() error {
 		return err
 	}
 	all = slices.Concat(all, own, relay, webhook)
-	names, err := markdownFiles(".")
+	names, err := markdown.Files(".")
 	if err != nil {
 		return err
 	}
