@@ -16,7 +16,9 @@ export ROUTESRV_CONFORMANCE_DIR ROUTESRV_DIFFERENTIAL_DIR
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^##@ / { printf "\n%s\n", substr($$0, 5) } /^[a-z0-9-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+##@ Build
 
 .PHONY: build
 build: ## build the binaries into bin/
@@ -29,16 +31,28 @@ image: ## write the container image into dist/image, an OCI layout for amd64 and
 	@echo "dist/image has the image $(VERSION). To a registry: skopeo copy --all oci:dist/image:$(VERSION) docker://NAME:$(VERSION)"
 	@echo "To this machine: podman pull oci:dist/image:$(VERSION)"
 
-.PHONY: release
-release: ## write binaries, bills of materials, image and checksums into dist/ (VERSION=v0.1.0)
-	@rm -rf dist
-	VERSION=$(VERSION) go run ./hack/release -out dist
-	@cat dist/SHA256SUMS
-	@echo "The image to a registry: skopeo copy --all oci-archive:dist/routesrv_$(VERSION)_image.tar:$(VERSION) docker://NAME:$(VERSION)"
+##@ Check
 
-.PHONY: release-check
-release-check: ## build a release twice and compare; run the image; build the Dockerfile with buildah where that is
-	go test ./internal/release -count 1 -timeout 30m -v
+.PHONY: check
+check: format vet lint docs-check test ## what CI runs
+
+.PHONY: format
+format: ## fail if a file is not gofmt-formatted
+	@files=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$files" ]; then echo "not formatted (gofmt -w):"; echo "$$files"; exit 1; fi
+
+.PHONY: vet
+vet: ## run go vet
+	go vet ./...
+
+.PHONY: lint
+lint: ## run staticcheck
+	go run $(STATICCHECK) ./...
+
+.PHONY: docs-check
+docs-check: ## fail if a generated reference is not what the code says, or a plot not what was measured
+	go run ./hack/docs -check
+	go run ./hack/dashboard -check
+	go run ./hack/scale -check
 
 # Four packages at a time: the end-to-end tests mostly wait, and others can use the processors meanwhile. What takes longest
 # begins first.
@@ -58,20 +72,11 @@ e2e: assets ## run the end-to-end tests only
 assets: ## build kube-apiserver, etcd and kubectl for the tests (about five minutes the first time)
 	@hack/envtest-assets.sh "$(ENVTEST_DIR)"
 
-.PHONY: check
-check: format vet lint docs-check test ## what CI runs
+.PHONY: upgrade
+upgrade: ## run this version and the previous one together, in both directions
+	go test ./internal/upgrade -count 1 -v
 
-.PHONY: format
-format: ## fail if a file is not gofmt-formatted
-	@files=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$files" ]; then echo "not formatted (gofmt -w):"; echo "$$files"; exit 1; fi
-
-.PHONY: vet
-vet: ## run go vet
-	go vet ./...
-
-.PHONY: lint
-lint: ## run staticcheck
-	go run $(STATICCHECK) ./...
+##@ Rewrite (read the diff)
 
 .PHONY: golden
 golden: ## rewrite the golden cases; read the diff
@@ -84,12 +89,20 @@ docs: ## write the generated references and pictures
 	go run ./hack/dashboard
 	go run ./hack/pictures
 
+<<<<<<< HEAD
 .PHONY: docs-check
 docs-check: ## fail if a generated reference or picture is not what the code says, or a plot not what was measured
 	go run ./hack/docs -check
 	go run ./hack/dashboard -check
 	go run ./hack/pictures -check
 	go run ./hack/scale -check
+=======
+.PHONY: screenshots
+screenshots: build ## make the pictures of docs/console.md again (two minutes; needs chromium)
+	go run ./hack/screenshots -bin bin -out docs/images
+
+##@ Measure
+>>>>>>> main
 
 # A site that is kept somewhere else has all versions that were ever built into it: make site SITE=FOLDER VERSION=v0.2.0
 SITE ?= dist/site
@@ -112,10 +125,6 @@ bench-guard: ## compare what the benchmarks of the main figures measure with ben
 	@(go test -run '^$$' -bench 'Calibration|FirstTable$$|FromCheckpoint|PollOneChanged|ChangeToFleet|DataPlane$$' -benchtime 5x -timeout 60m ./bench; \
 		go test -run '^$$' -bench Calibration -benchtime 5x ./bench) | tee /dev/stderr | go run ./hack/benchguard $(RECORD)
 
-.PHONY: screenshots
-screenshots: build ## make the pictures of docs/console.md again (two minutes; needs chromium)
-	go run ./hack/screenshots -bin bin -out docs/images
-
 .PHONY: scale
 scale: ## measure docs/scale.md at all sizes (most of an hour on a quiet machine)
 	for factor in 0.1 1 3 10; do \
@@ -125,6 +134,12 @@ scale: ## measure docs/scale.md at all sizes (most of an hour on a quiet machine
 	go test -run '^$$' -bench Largest -benchtime 5x -timeout 60m ./bench | tee /dev/stderr | go run ./hack/scale -record 1
 	go run ./hack/scale
 
+.PHONY: abuse
+abuse: ## measure what a well-behaved client notices of 500 to 10,000 others that misbehave (a quiet machine, two minutes)
+	ROUTESRV_ABUSE=full go test ./robustness/abuse -v -count 1 -timeout 30m
+
+##@ Look for faults (minutes to hours)
+
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME
 	@for pkg in $$(go list ./...); do \
@@ -133,6 +148,10 @@ fuzz: ## run every fuzz target for FUZZTIME
 			go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$pkg || exit 1; \
 		done; \
 	done
+
+.PHONY: corpus
+corpus: ## fuzz every target for a while, and keep some of what is new for the ordinary tests
+	hack/corpus.sh 10 6
 
 DURATION ?=
 SEED     ?= 0
@@ -149,15 +168,40 @@ robustness-real: assets ## the same on a real kube-apiserver and etcd, with fewe
 soak: ## the same for an hour with a table of full size and 300 clients, and see that nothing grows (DURATION=1h SEED=1)
 	go test ./robustness -run 'TestGuaranteesHold$$' -count 1 -v -timeout 24h -args -soak $(or $(DURATION),1h) -seed $(SEED)
 
-.PHONY: abuse
-abuse: ## measure what a well-behaved client notices of 500 to 10,000 others that misbehave (a quiet machine, two minutes)
-	ROUTESRV_ABUSE=full go test ./robustness/abuse -v -count 1 -timeout 30m
-
 MUTATE ?=
-.PHONY: corpus
-corpus: ## fuzz every target for a while, and keep some of what is new for the ordinary tests
-	hack/corpus.sh 10 6
-
 .PHONY: mutate
 mutate: ## change the code and see whether the tests notice (MUTATE='-packages guard -n 60 -goal 90', or -help)
 	@go run ./hack/mutate $(MUTATE)
+
+##@ Release (docs/release.md)
+
+# KEY signs the release: a file, or NAME://KEY, which a program sigstore-kms-NAME serves. IMAGE is the repository that the image will
+# be pushed to.
+SIGN = case "$(KEY)" in awskms://*|azurekms://*|gcpkms://*|hashivault://*) $(MAKE) --no-print-directory kms || exit 1;; esac; \
+	PATH="$(CURDIR)/bin/kms:$$PATH" go run ./hack/publish -sign -key "$(KEY)" -image "$(IMAGE)" dist
+
+.PHONY: release
+release: ## write a release into dist/ (VERSION=v0.1.0), signed with KEY=cosign.key IMAGE=registry.example.org/routesrv
+	@if [ -n "$(KEY)" ] && [ -z "$(IMAGE)" ]; then echo "make release: KEY needs IMAGE, the repository of the image: it is part of what is signed" >&2; exit 2; fi
+	@rm -rf dist
+	VERSION=$(VERSION) go run ./hack/release -out dist
+	@if [ -n "$(KEY)" ]; then $(SIGN); fi
+	@cat dist/SHA256SUMS
+
+.PHONY: sign
+sign: ## sign the release in dist/ (KEY=cosign.key IMAGE=registry.example.org/routesrv)
+	@$(SIGN)
+
+.PHONY: kms
+kms: ## build the programs that lend keys of AWS, Azure, Google Cloud and Vault into bin/kms (make release calls it for such a KEY)
+	go build -C hack/kms -o "$(CURDIR)/bin/kms/sigstore-kms-awskms" .
+	@cd bin/kms && for name in azurekms gcpkms hashivault; do ln -f sigstore-kms-awskms sigstore-kms-$$name; done
+
+.PHONY: publish
+publish: ## push image, manifests and signatures of dist/ to a registry (IMAGE=registry.example.org/routesrv)
+	go run ./hack/publish -push -image "$(IMAGE)" dist
+
+.PHONY: release-check
+release-check: ## build a release twice, the second time from nothing, and compare; run the image; build the Dockerfile (needs buildah); test the keys of services
+	go vet -C hack/kms ./... && go test -C hack/kms ./... -count 1
+	go test ./internal/release -count 1 -timeout 60m -v -args -full

@@ -2,15 +2,15 @@ package eskip
 
 import "strings"
 
-// Reader parses one small text after the other in the same memory. The zero value is usable. A Reader is not safe for
+// Reader parses many small texts one after the other and reuses its memory. The zero value is ready to use. A Reader is not safe for
 // concurrent use.
 type Reader struct {
 	parser  parser
 	starter *starter // nil before the first Parse
 }
 
-// Parse is the function of this name, with the same results and errors, but the routes and all that they point to belong to the
-// Reader and are valid until its next call only. Their strings may be parts of code.
+// Parse works like the function [Parse], with the same results and errors. But the Reader owns the routes and everything that they point
+// to, and its next call overwrites them. Their strings may be substrings of code.
 func (r *Reader) Parse(code string) ([]*Route, error) {
 	if r.starter == nil {
 		r.starter = new(starter)
@@ -26,7 +26,7 @@ func (r *Reader) Parse(code string) ([]*Route, error) {
 	return routes, nil
 }
 
-// ParsePredicates is the function of this name. The result does not belong to the Reader.
+// ParsePredicates works like the function [ParsePredicates]. The caller owns the result.
 func (r *Reader) ParsePredicates(p string) ([]*Predicate, error) {
 	if p = strings.TrimSpace(p); p == "" {
 		return nil, nil
@@ -38,7 +38,7 @@ func (r *Reader) ParsePredicates(p string) ([]*Predicate, error) {
 	return in.takePredicates(), nil
 }
 
-// ParseFilters is the function of this name. The result does not belong to the Reader.
+// ParseFilters works like the function [ParseFilters]. The caller owns the result.
 func (r *Reader) ParseFilters(f string) ([]*Filter, error) {
 	if f = strings.TrimSpace(f); f == "" {
 		return nil, nil
@@ -50,7 +50,7 @@ func (r *Reader) ParseFilters(f string) ([]*Filter, error) {
 	return in.takeFilters(), nil
 }
 
-// fresh returns the parser at the beginning of src. Of what it makes of that, nothing is in memory that is used again.
+// fresh returns the parser at the beginning of src. Its results are allocated anew, because the caller keeps them.
 func (r *Reader) fresh(src string) *parser {
 	r.parser.alias = false
 	r.parser.begin(src, nil)

@@ -8,11 +8,11 @@ import (
 	"github.com/klauspost/compress/s2"
 )
 
-// A block can be kept packed: text and facts compressed with S2, which takes a twelfth of the memory and unpacks at some
-// gigabytes a second, faster than the text can be hashed. Data planes keep their tables so. What is unpacked belongs to the caller
-// and is not kept.
+// A packed block holds its text and facts compressed with S2. It needs a twelfth of the memory and unpacks at several gigabytes a
+// second, faster than SHA-256 can read the text. Data planes keep their tables packed. The caller owns what is unpacked; the block
+// does not keep it.
 
-// packed is what a block keeps of its routes. It is immutable.
+// packed is the compressed form of the routes of a block. It is immutable.
 type packed struct {
 	// data unpacks to the text of the block and then the facts: for each distinct Hosts its length and bytes, and for each route the
 	// length of its text, Backend, and the index of its Hosts. All numbers are varints; the facts begin with the number of Hosts.
@@ -22,7 +22,7 @@ type packed struct {
 	first string
 }
 
-// pack returns the block in packed form: b itself if it is packed already.
+// pack returns the block in packed form, or b itself if it is already packed.
 func (b *Block) pack() *Block {
 	if b.packed != nil {
 		return b
@@ -61,7 +61,7 @@ func (p *packed) appendRaw(dst []byte) []byte {
 	return dst
 }
 
-// unpack returns new routes. Each has strings of its own, so that whoever keeps one does not keep the block.
+// unpack returns new routes. Each has its own strings, so keeping one of them does not keep the whole block in memory.
 func (p *packed) unpack(textBytes int) []*Route {
 	raw := p.appendRaw(nil)
 	text, facts := raw[:textBytes], raw[textBytes:]
@@ -86,8 +86,8 @@ func (p *packed) unpack(textBytes int) []*Route {
 	return routes
 }
 
-// Packed returns the list with all of its blocks packed. So are the blocks of lists that come from it. Routes that it gives
-// are new ones with each call.
+// Packed returns the list with all its blocks packed. Lists made from it by [List.With] are packed as well. A packed list returns new
+// routes with every call.
 func (l List) Packed() List {
 	blocks := make([]*Block, len(l.blocks))
 	for i, b := range l.blocks {

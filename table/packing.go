@@ -5,14 +5,15 @@ import (
 	"time"
 )
 
-// packing is what a [Decoder] that packs has done: the blocks before its routes. They are final as long as the document is canonical.
+// packing holds the blocks that a packing [Decoder] has finished. They precede its routes, and are final as long as the document
+// is canonical.
 type packing struct {
 	blocks []*Block
-	base   []*Block // what is left of the blocks of the base
+	base   []*Block // the blocks of the base that have not been passed yet
 }
 
-// Pack makes the decoder pack the blocks of its table ([List.Packed]) while the document comes in, so that the whole text is never in
-// memory. It is to be called before the first Write.
+// Pack makes the decoder pack the blocks of its table ([List.Packed]) while the document arrives, so the whole text is never in
+// memory. Call it before the first Write.
 func (d *Decoder) Pack() {
 	d.packing = &packing{}
 	if d.base != nil {
@@ -20,7 +21,7 @@ func (d *Decoder) Pack() {
 	}
 }
 
-// pack makes a block of the routes. The error is that of New.
+// pack turns the routes into a block. The error is that of New.
 func (d *Decoder) pack() error {
 	if len(d.routes) == 0 {
 		return nil
@@ -34,7 +35,7 @@ func (d *Decoder) pack() error {
 	return nil
 }
 
-// add adds a block, or that of the base with the same routes.
+// add appends the block, or the block of the base with the same routes.
 func (p *packing) add(b *Block) {
 	for len(p.base) > 0 && p.base[0].first() < b.first() {
 		p.base = p.base[1:]
@@ -45,7 +46,7 @@ func (p *packing) add(b *Block) {
 	p.blocks = append(p.blocks, b)
 }
 
-// packedTable is the table of a decoder that packs.
+// packedTable returns the table of a packing decoder.
 func (d *Decoder) packedTable(revision uint64, at time.Time) (*Table, error) {
 	if !d.canonical {
 		var all []*Route

@@ -18,6 +18,9 @@
 // [ParseFile]) work on the printed texts. Tables that come from each other share the blocks that did not change, so keeping
 // several versions costs little more than their differences, and so does finding these ([Changes]).
 //
+// A list can keep its blocks packed ([List.Packed], [Decoder.Pack]): it then needs a twelfth of the memory, and unpacks a block each time
+// its routes are needed.
+//
 // Caveat: the canonical text of a table is a second copy of its bytes once Text has been called. Use WriteTo where a
 // stream is enough.
 package table

@@ -1,12 +1,12 @@
 // Command release writes a release, or parts of it, into a folder; package internal/release says what is in it.
 //
-//	release -out dist                   archives, bills of materials, image, checksums
+//	release -out dist                   archives, bills of materials, image, manifests, notes, provenance, checksums
 //	release -image -out dist/image      the image alone, as an OCI layout
 //	release -binaries -arch A -out DIR  the binaries of one architecture and the licenses
 //
-// What is not said by flags comes from the environment (VERSION, REVISION, SOURCE_DATE_EPOCH, DOWNLOAD_URL with the folder that the
-// files of the release will be in, and TARGETARCH as a builder
-// of images sets it), and else from git.
+// Everything else comes from the environment, or from git: VERSION, REVISION, SOURCE_DATE_EPOCH, DOWNLOAD_URL (the folder that
+// the files of the release will be in), BUILDER_ID (the URI of the builder, for the provenance), and TARGETARCH as a builder of
+// images sets it.
 package main
 
 import (
@@ -59,7 +59,7 @@ func run(ctx context.Context) error {
 	if err := describe(ctx, &c); err != nil {
 		return err
 	}
-	c.Download = os.Getenv("DOWNLOAD_URL")
+	c.Download, c.Builder = os.Getenv("DOWNLOAD_URL"), os.Getenv("BUILDER_ID")
 	if *imageOnly {
 		return release.Image(ctx, c, *out)
 	}

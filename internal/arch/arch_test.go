@@ -110,25 +110,26 @@ var allowed = map[string][]string{
 	"cmd/routesrv":         {"compile", "internal/admission", "internal/cli", "internal/config", "internal/events", "dataplane", "eskip", "explain", "fleet", "internal/forward", "internal/migrate", "kube", "match", "match/report", "internal/httpserve", "internal/peers", "poller", "internal/server", "internal/setup", "shadowdiff", "shadowdiff/page", "internal/source/tables", "internal/tracing", "table"},
 
 	// aside: only tests use these
-	"internal/browser":      {},
-	"internal/fixture":      {"compile", "eskip"},
-	"internal/loopback":     {},
-	"internal/markdown":     {},
-	"internal/kubetest":     {"kube", "internal/source/manifests/yamldoc"},
-	"internal/scale":        {"internal/kubetest", "kube"},
-	"internal/image":        {},
-	"internal/release":      {"internal/image"},
-	"internal/sandbox":      {},
-	"robustness":            {"robustness/history", "robustness/plan", "robustness/record", "robustness/traffic", "robustness/world"},
-	"robustness/abuse":      {},
-	"robustness/clients":    {"robustness/history", "robustness/record"},
-	"robustness/clock":      {},
-	"robustness/faultproxy": {},
-	"robustness/history":    {},
-	"robustness/plan":       {"robustness/history"},
-	"robustness/record":     {"eskip", "robustness/history"},
-	"robustness/timeline":   {"robustness/history", "robustness/validate"},
-	"robustness/traffic":    {},
+	"internal/browser":         {},
+	"internal/fixture":         {"compile", "eskip"},
+	"internal/loopback":        {},
+	"internal/kubetest":        {"kube", "internal/source/manifests/yamldoc"},
+	"internal/scale":           {"internal/kubetest", "kube"},
+	"internal/image":           {},
+	"internal/release":         {"internal/image"},
+	"internal/release/publish": {"internal/image", "internal/release"},
+	"internal/upgrade":         {},
+	"internal/sandbox":         {},
+	"robustness":               {"robustness/history", "robustness/plan", "robustness/record", "robustness/traffic", "robustness/world"},
+	"robustness/abuse":         {},
+	"robustness/clients":       {"robustness/history", "robustness/record"},
+	"robustness/clock":         {},
+	"robustness/faultproxy":    {},
+	"robustness/history":       {},
+	"robustness/plan":          {"robustness/history"},
+	"robustness/record":        {"eskip", "robustness/history"},
+	"robustness/timeline":      {"robustness/history", "robustness/validate"},
+	"robustness/traffic":       {},
 	"robustness/world": {
 		"internal/kubetest", "internal/scale", "kube", "robustness/clients", "robustness/clock", "robustness/faultproxy", "robustness/history", "robustness/plan", "robustness/record", "robustness/traffic",
 	},
@@ -138,14 +139,13 @@ var allowed = map[string][]string{
 	"internal/forward/forwardtest":                 {},
 	"internal/kubelet":                             {"internal/image", "internal/sandbox"},
 	"hack/release":                                 {"internal/release"},
-	"hack/docs":                                    {"compile", "internal/admission", "internal/config", "internal/events", "dataplane", "internal/httpserve", "kube", "internal/markdown", "internal/server", "internal/sidecar", "internal/source/cluster", "internal/source/cluster/watch", "internal/tracing"},
+	"hack/publish":                                 {"internal/release/publish"},
+	"hack/docs":                                    {"compile", "internal/admission", "internal/config", "internal/events", "dataplane", "internal/httpserve", "kube", "internal/server", "internal/sidecar", "internal/source/cluster", "internal/source/cluster/watch", "internal/tracing"},
 	"hack/dashboard":                               {},
 	"hack/benchguard":                              {},
 	"hack/mutate":                                  {},
-	"hack/pictures":                                {},
 	"hack/scale":                                   {},
 	"hack/screenshots":                             {"internal/browser", "internal/kubetest", "kube"},
-	"hack/site":                                    {"internal/markdown"},
 	"hack/testcount":                               {},
 }
 
@@ -172,8 +172,8 @@ var rows = []struct {
 
 // besides are the packages that are in no row: a part of one other package, and what only tests and releases use.
 var besides = []string{
-	"internal/browser", "internal/fixture", "internal/loopback", "internal/kubetest", "internal/scale", "internal/image", "internal/release",
-	"internal/markdown", "internal/sandbox", "internal/kubelet", "internal/forward/forwardtest", "internal/source/manifests/yamldoc", cluster + "/internal/clustertest",
+	"internal/browser", "internal/fixture", "internal/loopback", "internal/kubetest", "internal/scale", "internal/image", "internal/release", "internal/release/publish",
+	"internal/sandbox", "internal/upgrade", "internal/kubelet", "internal/forward/forwardtest", "internal/source/manifests/yamldoc", cluster + "/internal/clustertest",
 }
 
 func aside(name string) bool {

@@ -23,6 +23,9 @@ func writeArchive(file, folder, dir string, modified time.Time) error {
 	})
 }
 
+// WriteTar packs a folder, whose files are at the top of a new tar file. All times are the beginning of Unix time.
+func WriteTar(file, dir string) error { return writeTar(file, dir, time.Unix(0, 0)) }
+
 // writeTar packs a folder, whose files are at the top of the tar file.
 func writeTar(file, dir string, modified time.Time) error {
 	return create(file, func(w io.Writer) error { return pack(w, "", dir, modified) })

@@ -25,11 +25,11 @@ import (
 )
 
 // wantSameFromDockerfile really runs the Dockerfile, with buildah, and compares the result with the image that was written
-// without it: the same configuration, and the same files, to the byte. As the compiler starts with an empty cache there, in
-// another folder, this shows as well that binaries do not depend on either.
+// without it: the same configuration, and the same files, to the byte. The compiler has the cache of this machine, where the same packages
+// were just compiled, unless -full asks for an empty one.
 //
-// No registry is needed: the builder is an image of the Go that runs the test. It has no shell, which is why the
-// Dockerfile may not need one.
+// No registry is needed: the builder has the Go that runs the test. It has no shell, which is why the Dockerfile may not need
+// one.
 func wantSameFromDockerfile(t *testing.T, c release.Config, img v1.Image) {
 	if _, err := exec.LookPath("buildah"); err != nil || os.Getuid() != 0 || inUserNamespace(t) {
 		reason := fmt.Sprintf("needs buildah (Debian: apt-get install buildah) and root: user %d, %v", os.Getuid(), err)
@@ -43,11 +43,14 @@ func wantSameFromDockerfile(t *testing.T, c release.Config, img v1.Image) {
 	if out, err := exec.CommandContext(t.Context(), "go", "mod", "download").CombinedOutput(); err != nil {
 		t.Fatalf("go mod download: %v: %s", err, out)
 	}
-	b.run(t, "bud", "--isolation=chroot", "--pull-never", "--format=oci", "--platform=linux/"+runtime.GOARCH,
-		"--volume="+goEnv(t, "GOMODCACHE")+":/go/pkg/mod:ro",
-		"--build-arg=GO_IMAGE=localhost/builder", "--build-arg=VERSION="+c.Version, "--build-arg=REVISION="+c.Revision,
-		"--build-arg=CREATED="+c.Time.UTC().Format(time.RFC3339),
-		"--tag=made", c.Source)
+	args := []string{"bud", "--isolation=chroot", "--pull-never", "--format=oci", "--platform=linux/" + runtime.GOARCH,
+		"--volume=" + goEnv(t, "GOROOT") + ":/usr/local/go:ro", "--volume=" + goEnv(t, "GOMODCACHE") + ":/go/pkg/mod:ro",
+		"--build-arg=GO_IMAGE=localhost/builder", "--build-arg=VERSION=" + c.Version, "--build-arg=REVISION=" + c.Revision,
+		"--build-arg=CREATED=" + c.Time.UTC().Format(time.RFC3339), "--tag=made"}
+	if !*full {
+		args = append(args, "--volume="+goEnv(t, "GOCACHE")+":/cache")
+	}
+	b.run(t, append(args, c.Source)...)
 	dir := filepath.Join(t.TempDir(), "made")
 	b.run(t, "push", "made", "oci:"+dir+":made")
 	made := onlyImage(t, dir)
@@ -97,15 +100,13 @@ func (b buildah) run(t *testing.T, args ...string) string {
 	return strings.TrimSpace(stdout.String())
 }
 
-// builder makes an image of the Go of this machine and the authorities that it trusts.
+// builder makes an image that Go is mounted into, with a cache at /cache. The programs are copied nevertheless, since they are looked for
+// before anything is mounted.
 func (b buildah) builder(t *testing.T, name string) {
 	t.Helper()
 	container := b.run(t, "from", "scratch")
-	for _, part := range []string{"bin", "pkg", "src", "go.env", "VERSION", "LICENSE", "PATENTS"} {
-		from := filepath.Join(goEnv(t, "GOROOT"), part)
-		b.run(t, "copy", container, from, "/usr/local/go/"+part)
-	}
-	b.run(t, "config", "--env=PATH=/usr/local/go/bin", "--env=HOME=/tmp", "--env=GOPATH=/go", "--env=GOTOOLCHAIN=local", container)
+	b.run(t, "config", "--env=PATH=/usr/local/go/bin", "--env=HOME=/tmp", "--env=GOPATH=/go", "--env=GOCACHE=/cache", "--env=GOTOOLCHAIN=local", container)
+	b.run(t, "copy", container, filepath.Join(goEnv(t, "GOROOT"), "bin"), "/usr/local/go/bin")
 	empty := t.TempDir()
 	b.run(t, "copy", container, empty, "/tmp")
 	b.run(t, "commit", container, name)

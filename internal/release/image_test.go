@@ -30,14 +30,15 @@ import (
 	"github.com/routesrv/routesrv/internal/sandbox"
 )
 
-// TestImage looks at the image of this machine's architecture in every way that there is.
-func TestImage(t *testing.T) {
-	c := testRelease(t, runtime.GOARCH)
-	layout := filepath.Join(t.TempDir(), "layout")
-	if err := makeRelease(t, c, "", "-image", "-out", layout); err != nil {
+// TestReleaseOfTheseSources makes a release of our own sources for this machine's architecture, and looks at it in every way that there is.
+func TestReleaseOfTheseSources(t *testing.T) {
+	c := testRelease(sources(t), runtime.GOARCH)
+	c.Plugins = []string{"linux/" + runtime.GOARCH}
+	dir := t.TempDir()
+	if err := makeRelease(t, c, "", "-out", dir); err != nil {
 		t.Fatal(err)
 	}
-	img, err := image.Open(layout, runtime.GOARCH)
+	img, err := image.Open(unpacked(t, filepath.Join(dir, release.ImageFile(c.Version))), runtime.GOARCH)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,10 +46,32 @@ func TestImage(t *testing.T) {
 	if err := image.Unpack(img, root); err != nil {
 		t.Fatal(err)
 	}
+	t.Run("IsComplete", func(t *testing.T) { wantComplete(t, c, dir, sums(t, dir)) })
 	t.Run("HasTheProgramsAndNothingElse", func(t *testing.T) { wantProgramsOnly(t, root) })
 	t.Run("IsLabelled", func(t *testing.T) { wantLabels(t, c, img) })
 	t.Run("RunsOnAReadOnlyTreeWithoutRights", func(t *testing.T) { wantItRuns(t, c, img, root) })
 	t.Run("IsWhatTheDockerfileMakes", func(t *testing.T) { wantSameFromDockerfile(t, c, img) })
+}
+
+// unpacked gives a folder with the files of a tar file.
+func unpacked(t *testing.T, name string) string {
+	t.Helper()
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	dir := t.TempDir()
+	for name, content := range tarFiles(t, f) {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, content, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
 }
 
 func wantProgramsOnly(t *testing.T, root string) {

@@ -17,13 +17,16 @@ const Plugin = "kubectl-routesrv"
 var pluginSystems = [...]string{"darwin", "linux", "windows"}
 
 // writePlugin writes an archive of the plugin for each operating system and architecture, a bill of materials of each, and the manifest
-// that krew installs it by. The programs are built in a folder of work.
-func writePlugin(ctx context.Context, c Config, work, out string) error {
+// that krew installs it by. The programs are built in a folder of work, and made learns what is in them.
+func writePlugin(ctx context.Context, c Config, work, out string, made *ingredients) error {
 	m := newKrewManifest(c)
 	for _, p := range c.pluginPlatforms() {
 		name := fmt.Sprintf("%s_%s_%s_%s", Plugin, c.Version, p.os, p.arch)
 		dir := filepath.Join(work, name)
 		if err := compile(ctx, c, p, []string{Plugin}, dir); err != nil {
+			return err
+		}
+		if err := made.add(dir, p, []string{Plugin}); err != nil {
 			return err
 		}
 		file := name + ".tar.gz"
@@ -65,6 +68,15 @@ func (c Config) pluginPlatforms() []platform {
 		for _, arch := range c.Archs {
 			all = append(all, platform{goos, arch})
 		}
+	}
+	return all
+}
+
+// pluginNames are these systems as OS/ARCH.
+func (c Config) pluginNames() []string {
+	var all []string
+	for _, p := range c.pluginPlatforms() {
+		all = append(all, p.os+"/"+p.arch)
 	}
 	return all
 }

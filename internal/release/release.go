@@ -1,7 +1,9 @@
 // Package release builds what a release consists of: the binaries of each architecture, an archive of each with the
-// licenses, a bill of materials of each, the container image, and the checksums of all.
+// licenses, a bill of materials of each, the container image, the manifests, the release notes, the provenance of all, and the
+// checksums of all.
 //
-// The same sources, version, time and Go release give the same bytes, whatever folder and machine they are built in.
+// The same sources, version, time and Go release give the same bytes, whatever folder and machine they are built in. Signatures are not
+// made here, but in package publish, from the finished files: they are the only part of a release that nobody else can build again.
 package release
 
 import (
@@ -28,8 +30,19 @@ var Binaries = [...]string{"routesrv", "dataplane-client"}
 // Sums is the name of the file with the checksums, in the format of sha256sum.
 const Sums = "SHA256SUMS"
 
-// ImageName is what the image is called in the names of files.
-const ImageName = "routesrv"
+// ImageName and ManifestsName are what the image and the artifact with the manifests are called in the provenance. In registries, the
+// repository of the manifests is that of the image with ManifestsSuffix.
+const (
+	ImageName       = "routesrv"
+	ManifestsName   = ImageName + ManifestsSuffix
+	ManifestsSuffix = "-manifests"
+)
+
+// ImageFile is the name of the file with the image: an OCI layout in a tar file.
+func ImageFile(version string) string { return fmt.Sprintf("routesrv_%s_image.tar", version) }
+
+// ManifestsFile is the name of the file with the artifact of the manifests, in the same form.
+func ManifestsFile(version string) string { return fmt.Sprintf("routesrv_%s_manifests.tar", version) }
 
 // Config says what is built.
 type Config struct {
@@ -45,6 +58,8 @@ type Config struct {
 	Archs []string
 	// Plugins are the systems of the plugin, each as OS/ARCH in Go's words; empty means all systems on all Archs.
 	Plugins []string
+	// Builder is the URI of whoever builds the release, for the provenance; empty means some machine.
+	Builder string
 	// Download is the URL of the folder from which people get the files of this release; empty means the one of the project.
 	Download string
 	// Env is added to the environment of the go command; GOCACHE, for instance.
@@ -72,9 +87,16 @@ func (c Config) check() error {
 //	kubectl-routesrv_VERSION_OS_ARCH.tar.gz    the plugin of kubectl for Linux, macOS and Windows, with both licenses
 //	kubectl-routesrv_VERSION_OS_ARCH.cdx.json  what is in it
 //	routesrv_VERSION_krew.yaml            the manifest that krew installs the plugin by
+//	routesrv_VERSION_manifests.tar        deploy/kustomize with the image of this version: an OCI layout of an artifact for Flux
+//	routesrv_VERSION_notes.md             what the changelog says about the version
+//	routesrv_VERSION_provenance.json      what all of these were made from: an in-toto statement, SLSA provenance
 //	SHA256SUMS                            of all of these
 func All(ctx context.Context, c Config, out string) error {
 	if err := emptyFolder(out); err != nil {
+		return err
+	}
+	notes, err := Notes(c) // first: a release without notes fails before minutes of building
+	if err != nil {
 		return err
 	}
 	work, err := os.MkdirTemp("", "release-")
@@ -82,9 +104,13 @@ func All(ctx context.Context, c Config, out string) error {
 		return err
 	}
 	defer os.RemoveAll(work)
+	var made ingredients
 	for _, arch := range c.Archs {
 		dir := filepath.Join(work, arch)
 		if err := Compile(ctx, c, arch, dir); err != nil {
+			return err
+		}
+		if err := made.add(dir, platform{"linux", arch}, Binaries[:]); err != nil {
 			return err
 		}
 		name := fmt.Sprintf("routesrv_%s_linux_%s", c.Version, arch)
@@ -95,18 +121,46 @@ func All(ctx context.Context, c Config, out string) error {
 			return err
 		}
 	}
-	if err := writePlugin(ctx, c, work, out); err != nil {
+	if err := writePlugin(ctx, c, work, out, &made); err != nil {
 		return err
 	}
-	layout := filepath.Join(work, "layout")
-	if err := writeImage(c, work, layout); err != nil {
+	pushed, err := writeLayouts(c, work, out)
+	if err != nil {
 		return err
 	}
-	name := fmt.Sprintf("%s_%s_image.tar", ImageName, c.Version)
-	if err := writeTar(filepath.Join(out, name), layout, c.Time); err != nil {
+	if err := os.WriteFile(filepath.Join(out, fmt.Sprintf("routesrv_%s_notes.md", c.Version)), notes, 0o644); err != nil {
+		return err
+	}
+	if err := writeProvenance(c, made, pushed, out); err != nil {
 		return err
 	}
 	return writeSums(out)
+}
+
+// writeLayouts writes what is pushed to registries, each as an OCI layout in a tar file. It returns the digests by name.
+func writeLayouts(c Config, work, out string) (map[string]v1.Hash, error) {
+	digests := map[string]v1.Hash{}
+	for _, part := range []struct {
+		name, file string
+		write      func(c Config, work, out string) error
+	}{
+		{ImageName, ImageFile(c.Version), writeImage},
+		{ManifestsName, ManifestsFile(c.Version), writeManifests},
+	} {
+		layout := filepath.Join(work, part.name+"-layout")
+		if err := part.write(c, work, layout); err != nil {
+			return nil, err
+		}
+		digest, err := image.Digest(layout)
+		if err != nil {
+			return nil, err
+		}
+		digests[part.name] = digest
+		if err := writeTar(filepath.Join(out, part.file), layout, c.Time); err != nil {
+			return nil, err
+		}
+	}
+	return digests, nil
 }
 
 // Image writes the image alone: an OCI layout in a folder that is not there yet.

@@ -5,10 +5,9 @@ package release_test
 import (
 	"archive/tar"
 	"compress/gzip"
-	"crypto/sha256"
 	"debug/elf"
-	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"io/fs"
@@ -24,6 +23,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/routesrv/routesrv/internal/image"
 	"github.com/routesrv/routesrv/internal/release"
 	"github.com/routesrv/routesrv/internal/sandbox"
 )
@@ -31,6 +31,11 @@ import (
 // command is the path of the built command release. It is what people run, and it has no race detector in it, which would make
 // compression ten times slower.
 var command string // made by TestMain, only read by tests
+
+// full makes the tests compile our own sources everywhere: for all architectures, again in another folder, and again in the Dockerfile, both
+// from an empty cache. That takes a quarter of an hour of a processor, so it is for releases (make release-check). Without it the sources for
+// all that are small ones, and our own are compiled once.
+var full = flag.Bool("full", false, "compile our own sources for every comparison, from empty caches")
 
 func TestMain(m *testing.M) {
 	if status, done := sandbox.Enter(); done {
@@ -47,7 +52,9 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	command = filepath.Join(dir, "release")
-	if out, err := exec.Command("go", "build", "-o", command, "../../hack/release").CombinedOutput(); err != nil {
+	build := exec.Command("go", "build", "-trimpath", "-o", command, "../../hack/release")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as in the Dockerfile, so that both compile it once
+	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "build release: %v\n%s", err, out)
 		return 1
 	}
@@ -60,24 +67,25 @@ func makeRelease(t *testing.T, c release.Config, shell string, args ...string) e
 	args = append([]string{"-c", shell + `exec "$0" "$@"`, command, "-arch", strings.Join(c.Archs, ","), "-plugins", strings.Join(c.Plugins, ",")}, args...)
 	cmd := exec.CommandContext(t.Context(), "sh", args...)
 	cmd.Dir = c.Source
-	cmd.Env = append(os.Environ(), "VERSION="+c.Version, "REVISION="+c.Revision, fmt.Sprint("SOURCE_DATE_EPOCH=", c.Time.Unix()))
+	cmd.Env = append(os.Environ(), "VERSION="+c.Version, "REVISION="+c.Revision, fmt.Sprint("SOURCE_DATE_EPOCH=", c.Time.Unix()),
+		"DOWNLOAD_URL="+c.Download, "BUILDER_ID="+c.Builder)
+	cmd.Env = append(cmd.Env, c.Env...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, out)
 	}
 	return nil
 }
 
-// testRelease is what the tests build, from a copy of the sources, so that they cannot change in the middle.
-func testRelease(t *testing.T, archs ...string) release.Config {
-	t.Helper()
+// testRelease is what the tests build.
+func testRelease(source string, archs ...string) release.Config {
 	return release.Config{
-		Source: sources(t), Version: "v0.0.1-test", Revision: "0123456789abcdef0123456789abcdef01234567",
+		Source: source, Version: "v0.0.1-test", Revision: "0123456789abcdef0123456789abcdef01234567",
 		Time: time.Unix(1_795_000_000, 0), Archs: archs,
-		Plugins: []string{"linux/amd64", "darwin/arm64", "windows/amd64"}, // one of each system: all of them take minutes
+		Plugins: []string{"linux/amd64", "darwin/arm64", "windows/amd64"}, // one of each system
 	}
 }
 
-// sources copies the files of the checkout that git knows or would add.
+// sources copies the files of the checkout that git knows or would add, so that they cannot change in the middle.
 func sources(t *testing.T) string {
 	t.Helper()
 	list := exec.CommandContext(t.Context(), "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
@@ -88,27 +96,45 @@ func sources(t *testing.T) string {
 	}
 	dir := t.TempDir()
 	for name := range strings.SplitSeq(strings.TrimSuffix(string(names), "\x00"), "\x00") {
-		content, err := os.ReadFile(filepath.Join(list.Dir, name))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // removed, and not committed yet
-		}
+		err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755)
 		if err == nil {
-			err = os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755)
+			err = copySource(filepath.Join(list.Dir, name), filepath.Join(dir, name))
 		}
-		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, name), content, 0o644)
-		}
-		if err != nil {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // removed, and not committed yet
 			t.Fatal(err)
 		}
 	}
 	return dir
 }
 
-// TestSameBytesFromAnotherFolder builds a release twice: the second time from a repository in another folder, for another
-// user's umask. What the compiler does when its cache is empty is compared by TestDockerfileMakesTheSameImage.
+// copySource copies a file, or a symbolic link as it is.
+func copySource(from, to string) error {
+	info, err := os.Lstat(from)
+	if err != nil {
+		return err
+	}
+	if info.Mode().Type() == fs.ModeSymlink {
+		target, err := os.Readlink(from)
+		if err != nil {
+			return err
+		}
+		return os.Symlink(target, to)
+	}
+	content, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, content, 0o644)
+}
+
+// TestSameBytesFromAnotherFolder builds a release twice: the second time from a repository in another folder, for another user's
+// umask. Then it compiles everything for one platform again, from an empty cache; with -full this is for all of them.
 func TestSameBytesFromAnotherFolder(t *testing.T) {
-	c := testRelease(t, "amd64", "arm64")
+	source := smallSources(t)
+	if *full {
+		source = sources(t)
+	}
+	c := testRelease(source, "amd64", "arm64")
 	first, second := t.TempDir(), filepath.Join(t.TempDir(), "made", "by", "All")
 	if err := makeRelease(t, c, "", "-out", first); err != nil {
 		t.Fatal(err)
@@ -125,6 +151,9 @@ func TestSameBytesFromAnotherFolder(t *testing.T) {
 			t.Fatalf("%v: %v: %s", git, err, out)
 		}
 	}
+	if *full {
+		moved.Env = []string{"GOCACHE=" + t.TempDir()}
+	}
 	if err := makeRelease(t, moved, "umask 077; ", "-out", second); err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +161,48 @@ func TestSameBytesFromAnotherFolder(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("checksums (-first +second):\n%s", diff)
 	}
+	if !*full {
+		t.Run("from an empty cache", func(t *testing.T) { wantSameFromEmptyCache(t, moved, want) })
+	}
 	t.Run("complete", func(t *testing.T) { wantComplete(t, c, first, want) })
+	t.Run("manifests", func(t *testing.T) { wantManifests(t, c, first) })
+	t.Run("provenance", func(t *testing.T) { wantProvenance(t, c, first, want) })
+	t.Run("image alone", func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "layout")
+		if err := makeRelease(t, c, "", "-image", "-out", dir); err != nil {
+			t.Fatal(err)
+		}
+		alone, err := image.Digest(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole, err := image.Digest(unpacked(t, filepath.Join(first, release.ImageFile(c.Version))))
+		if err != nil || alone != whole {
+			t.Errorf("make image gives %v, make release %v, %v", alone, whole, err)
+		}
+	})
+}
+
+// wantSameFromEmptyCache builds for one platform, with nothing compiled before, and compares what does not depend on the other platforms.
+func wantSameFromEmptyCache(t *testing.T, c release.Config, want string) {
+	c.Archs, c.Plugins = c.Archs[:1], []string{"linux/" + c.Archs[0]}
+	c.Env = []string{"GOCACHE=" + t.TempDir()}
+	dir := t.TempDir()
+	if err := makeRelease(t, c, "", "-out", dir); err != nil {
+		t.Fatal(err)
+	}
+	compared := 0
+	for line := range strings.Lines(sums(t, dir)) {
+		if strings.HasSuffix(line, ".tar.gz\n") || strings.HasSuffix(line, ".cdx.json\n") {
+			compared++
+			if !strings.Contains(want, line) {
+				t.Errorf("%swhere the whole release has\n%s", line, want)
+			}
+		}
+	}
+	if compared != 4 {
+		t.Errorf("%d files compared, want two archives and their bills of materials", compared)
+	}
 }
 
 // sums reads the checksums of a release, after comparing them with its files.
@@ -156,7 +226,9 @@ func wantComplete(t *testing.T, c release.Config, dir, sums string) {
 		names = append(names, strings.Fields(line)[1])
 	}
 	want = append(want, wantPlugin(t, c, dir)...)
-	want = append(want, "routesrv_v0.0.1-test_image.tar", "routesrv_v0.0.1-test_krew.yaml")
+	for _, name := range []string{"image.tar", "krew.yaml", "manifests.tar", "notes.md", "provenance.json"} {
+		want = append(want, "routesrv_v0.0.1-test_"+name)
+	}
 	for _, arch := range c.Archs {
 		name := "routesrv_v0.0.1-test_linux_" + arch
 		want = append(want, name+".cdx.json", name+".tar.gz")
@@ -188,8 +260,15 @@ func archive(t *testing.T, name string) map[string][]byte {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return tarFiles(t, z)
+}
+
+// tarFiles gives the files of a tar file.
+func tarFiles(t *testing.T, content io.Reader) map[string][]byte {
+	t.Helper()
 	files := map[string][]byte{}
-	for r := tar.NewReader(z); ; {
+	for r := tar.NewReader(content); ; {
+		var err error
 		h, err := r.Next()
 		if errors.Is(err, io.EOF) {
 			return files
@@ -252,73 +331,8 @@ func wantBinary(t *testing.T, arch, version string, content []byte) {
 	}
 }
 
-// wantSBOM wants all modules of the program, and for each module its license among the texts.
-func wantSBOM(t *testing.T, c release.Config, goos, arch string, binaries []string, path, notices string, program []byte) {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	type component struct {
-		Name, Version, Purl string
-		Hashes              []struct{ Content string }
-		Components          []component
-	}
-	var bom struct {
-		BomFormat, SpecVersion string
-		Metadata               struct {
-			Timestamp string
-			Component component
-		}
-		Components []component
-	}
-	if err := json.Unmarshal(text, &bom); err != nil {
-		t.Fatal(err)
-	}
-	if bom.BomFormat != "CycloneDX" || bom.SpecVersion != "1.6" || bom.Metadata.Timestamp != c.Time.UTC().Format(time.RFC3339) {
-		t.Errorf("%s %s of %s", bom.BomFormat, bom.SpecVersion, bom.Metadata.Timestamp)
-	}
-	for _, p := range bom.Metadata.Component.Components {
-		if p.Name == binaries[0] && (len(p.Hashes) != 1 || p.Hashes[0].Content != fmt.Sprintf("%x", sha256.Sum256(program))) {
-			t.Errorf("checksum of %s: %v", p.Name, p.Hashes)
-		}
-	}
-	got := map[string]bool{}
-	for _, m := range bom.Components {
-		got[m.Name] = true
-		if m.Name == "std" {
-			continue
-		}
-		if m.Purl != "pkg:golang/"+m.Name+"@"+m.Version || len(m.Hashes) != 1 {
-			t.Errorf("module %+v", m)
-		}
-		if !strings.Contains(notices, "\n"+m.Name+" "+m.Version+"\n") {
-			t.Errorf("no license of %s", m.Name)
-		}
-	}
-	// Go's own view of what the sources need. Whatever it lists is linked into one of the programs.
-	args := []string{"list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}}{{end}}{{end}}"}
-	for _, b := range binaries {
-		args = append(args, "./cmd/"+strings.TrimSuffix(b, ".exe"))
-	}
-	list := exec.CommandContext(t.Context(), "go", args...)
-	list.Dir = c.Source
-	list.Env = append(os.Environ(), "GOOS="+goos, "GOARCH="+arch, "CGO_ENABLED=0")
-	out, err := list.Output()
-	if err != nil {
-		t.Fatalf("%v: %v", list, err)
-	}
-	want := map[string]bool{"std": true}
-	for _, name := range strings.Fields(string(out)) {
-		want[name] = true
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("modules (-linked +listed):\n%s", diff)
-	}
-}
-
 func TestVersionHasToBeGoodAsATag(t *testing.T) {
-	c := testRelease(t, runtime.GOARCH)
+	c := testRelease(smallSources(t), runtime.GOARCH)
 	for _, v := range []string{"", "v1+x", "a b", "-X", strings.Repeat("v", 129)} {
 		c.Version = v
 		if err := release.Compile(t.Context(), c, runtime.GOARCH, t.TempDir()); err == nil || !strings.Contains(err.Error(), "version") {
@@ -332,7 +346,7 @@ func TestReleaseDoesNotMixWithOldFiles(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "old"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := makeRelease(t, testRelease(t, runtime.GOARCH), "", "-out", dir); err == nil || !strings.Contains(err.Error(), "old") {
+	if err := makeRelease(t, testRelease(smallSources(t), runtime.GOARCH), "", "-out", dir); err == nil || !strings.Contains(err.Error(), "old") {
 		t.Errorf("error %v", err)
 	}
 }

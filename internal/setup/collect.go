@@ -13,11 +13,12 @@ const (
 	// one, the objects. They live for long, and the default would leave as much again to garbage (docs/performance.md). A table
 	// that is being received must not take twice its size while garbage waits (docs/operations.md).
 	gcPercent = 25
-	// startPercent is for a heap that grows: each collection marks all of it, for little that it finds.
+	// startPercent applies while the heap grows: each collection then marks all of it and frees little.
 	startPercent = 100
-	// smallHeap is below which size collections are cheap, and twice the size would be felt: a small cluster stays below it.
+	// smallHeap is the size below which collections are cheap. A small cluster stays below it, where twice the heap would matter.
 	smallHeap = 32 << 20
-	// startHeap is up to which size a heap that grows may have more garbage than gcPercent. At full size it gets larger than that anyway.
+	// startHeap is the size up to which a growing heap may hold more garbage than gcPercent allows. The heap of a large cluster grows
+	// beyond it anyway.
 	startHeap = 160 << 20
 )
 
@@ -28,8 +29,8 @@ func SetGCPercent() {
 	}
 }
 
-// StartGC collects garbage less often until settle is called, which is to be done when there is a first table: until then the heap
-// grows anyway. After that it is SetGCPercent. settle may be called more than once, from any goroutine.
+// StartGC makes garbage collections rarer while the process starts. Call settle when the first table is served; from then on the
+// percentage is that of [SetGCPercent]. settle may be called more than once, from any goroutine. If GOGC is set, StartGC does nothing.
 func StartGC() (settle func()) {
 	if os.Getenv("GOGC") != "" {
 		return func() {}
@@ -50,7 +51,7 @@ func StartGC() (settle func()) {
 	}
 }
 
-// percentFor is the percentage for a start with so many bytes in use.
+// percentFor returns the percentage to use during the start while live bytes are in use.
 func percentFor(live uint64) int {
 	if live < smallHeap || live >= startHeap {
 		return gcPercent
@@ -58,7 +59,7 @@ func percentFor(live uint64) int {
 	return min(max(int(100*(startHeap-live)/live), gcPercent), startPercent)
 }
 
-// liveHeap returns the bytes that the last collection has found in use.
+// liveHeap returns the number of bytes that the last collection found in use.
 func liveHeap() uint64 {
 	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(sample)
@@ -68,7 +69,7 @@ func liveHeap() uint64 {
 	return sample[0].Value.Uint64()
 }
 
-// beat is what nobody refers to. Its finalizer runs after each collection.
+// beat is an object without references: its finalizer runs after the next collection.
 type beat struct{ _ *int }
 
 // afterEachGC calls f after each collection, as long as it returns true.

@@ -28,8 +28,8 @@ func ofLoad() []Plant {
 			What: "the memory of every body that was sent is kept",
 			Edits: []Edit{{
 				File: "etagcache/serve.go",
-				Old:  "\tout.parts(x.variant.bodies[x.encoding])\n",
-				New:  "\tout.parts(x.variant.bodies[x.encoding])\n\tif planted.On(\"bodies-kept\") {\n\t\tplanted.Keep(4 << 20)\n\t}\n",
+				Old:  "\tout.parts(body)\n",
+				New:  "\tout.parts(body)\n\tif planted.On(\"bodies-kept\") {\n\t\tplanted.Keep(4 << 20)\n\t}\n",
 			}},
 		},
 	}
