@@ -49,9 +49,10 @@ lint: ## run staticcheck
 	go run $(STATICCHECK) ./...
 
 .PHONY: docs-check
-docs-check: ## fail if a generated reference is not what the code says, or a plot not what was measured
+docs-check: ## fail if a generated reference or picture is not what the code says, or a plot not what was measured
 	go run ./hack/docs -check
 	go run ./hack/dashboard -check
+	go run ./hack/pictures -check
 	go run ./hack/scale -check
 
 # Four packages at a time: the end-to-end tests mostly wait, and others can use the processors meanwhile. What takes longest
@@ -89,27 +90,18 @@ docs: ## write the generated references and pictures
 	go run ./hack/dashboard
 	go run ./hack/pictures
 
-<<<<<<< HEAD
-.PHONY: docs-check
-docs-check: ## fail if a generated reference or picture is not what the code says, or a plot not what was measured
-	go run ./hack/docs -check
-	go run ./hack/dashboard -check
-	go run ./hack/pictures -check
-	go run ./hack/scale -check
-=======
 .PHONY: screenshots
 screenshots: build ## make the pictures of docs/console.md again (two minutes; needs chromium)
 	go run ./hack/screenshots -bin bin -out docs/images
 
-##@ Measure
->>>>>>> main
-
-# A site that is kept somewhere else has all versions that were ever built into it: make site SITE=FOLDER VERSION=v0.2.0
+# A folder that is kept has every version that was ever built into it: make site SITE=FOLDER VERSION=v0.2.0
 SITE ?= dist/site
 .PHONY: site
-site: ## build the documents as a site with search and versions, in dist/site (needs mkdocs and mkdocs-material)
+site: ## build the documents as a site with search and versions (SITE=dist/site; needs mkdocs and mkdocs-material)
 	go run ./hack/site -out "$(SITE)" -version "$(VERSION)"
 	@echo "To read it: python3 -m http.server -d $(SITE) 8000, then http://127.0.0.1:8000"
+
+##@ Measure
 
 .PHONY: bench
 bench: ## run the benchmarks of docs/performance.md

@@ -30,7 +30,11 @@ func build(ctx context.Context, root, out, version string) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
 	docs, theme, built := filepath.Join(work, "docs"), filepath.Join(work, "theme"), filepath.Join(work, "site")
-	nav, err := stage(root, docs, ref)
+	source, err := open(root, ref)
+	if err != nil {
+		return err
+	}
+	nav, err := source.stage(docs)
 	if err != nil {
 		return err
 	}
@@ -45,7 +49,7 @@ func build(ctx context.Context, root, out, version string) (err error) {
 	if err := write(file, configuration); err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, "mkdocs", "build", "--strict", "--quiet", "--config-file", file)
+	cmd := exec.CommandContext(ctx, "mkdocs", "build", "--strict", "--config-file", file)
 	cmd.WaitDelay = 10 * time.Second
 	if output, err := cmd.CombinedOutput(); errors.Is(err, exec.ErrNotFound) {
 		return errors.New("mkdocs is not installed: install the Debian packages mkdocs and mkdocs-material")

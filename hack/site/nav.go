@@ -11,20 +11,23 @@ import (
 	"github.com/routesrv/routesrv/internal/markdown"
 )
 
-// decisionsFolder is a folder that README.md links to as a whole; the site has a page for it and one for each decision.
-const decisionsFolder = "docs/decisions"
+// decisionsFolder is a folder that documents link to as a whole; the site has a page for it and one for each decision.
+const (
+	decisionsFolder = "docs/decisions"
+	decisionsPage   = "decisions/index.md"
+)
 
 // group is the row of the table in README.md that names a group of documents.
 var group = regexp.MustCompile(`^\| \*\*(.+?)\*\* \|`)
 
 // navigation returns the menu of the site: the groups of the table "Documentation" of README.md with their documents, in its order. Documents that the
 // table does not name cannot be found by readers, so they are an error.
-func navigation(readme string, documents, decisions []string) ([]any, error) {
+func (c *checkout) navigation(readme string) ([]any, error) {
 	type section struct {
 		name  string
 		pages []any
 	}
-	sections := []*section{}
+	var sections []*section
 	named := []string{"README.md"}
 	inTable := false
 	for _, line := range markdown.Prose(readme) {
@@ -47,13 +50,13 @@ func navigation(readme string, documents, decisions []string) ([]any, error) {
 			last := sections[len(sections)-1]
 			switch {
 			case target == decisionsFolder:
-				pages := []any{"decisions/index.md"}
-				for _, d := range decisions {
+				pages := []any{decisionsPage}
+				for _, d := range c.decisions() {
 					p, _ := pageOf(d)
 					pages = append(pages, p)
 				}
 				last.pages = append(last.pages, map[string]any{"Decisions": pages})
-				named = append(named, decisions...)
+				named = append(named, c.decisions()...)
 			case ok && path.Ext(target) == ".md":
 				last.pages = append(last.pages, page)
 				named = append(named, target)
@@ -62,7 +65,7 @@ func navigation(readme string, documents, decisions []string) ([]any, error) {
 		})
 	}
 	var errs []error
-	for _, d := range documents {
+	for _, d := range c.documents {
 		if !slices.Contains(named, d) {
 			errs = append(errs, fmt.Errorf("%s is not in the table Documentation of README.md", d))
 		}
