@@ -18,6 +18,11 @@ import (
 //go:embed theme/main.html
 var outdated []byte
 
+// colours makes links of dark pages light enough to read.
+//
+//go:embed theme/site.css
+var colours []byte
+
 // build makes the pages of a version and adds them to the site in out. A site that cannot be built stays as it was.
 func build(ctx context.Context, root, out, version string) (err error) {
 	folder, ref := unreleased, "main"
@@ -38,7 +43,7 @@ func build(ctx context.Context, root, out, version string) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := write(filepath.Join(theme, "main.html"), outdated); err != nil {
+	if err := errors.Join(write(filepath.Join(theme, "main.html"), outdated), write(filepath.Join(docs, "site.css"), colours)); err != nil {
 		return err
 	}
 	configuration, err := yaml.Marshal(settings(nav, docs, theme, built))
@@ -83,7 +88,8 @@ func settings(nav []any, docs, theme, built string) map[string]any {
 			"palette": []any{palette("light", "default", "weather-night", "dark"),
 				palette("dark", "slate", "weather-sunny", "light")},
 		},
-		"plugins": []string{"search"},
+		"extra_css": []string{"site.css"},
+		"plugins":   []string{"search"},
 		"markdown_extensions": []any{
 			"attr_list", "tables", "pymdownx.superfences",
 			map[string]any{"pymdownx.highlight": map[string]any{"guess_lang": false}},

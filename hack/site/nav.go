@@ -50,15 +50,15 @@ func (c *checkout) navigation(readme string) ([]any, error) {
 			last := sections[len(sections)-1]
 			switch {
 			case target == decisionsFolder:
-				pages := []any{decisionsPage}
+				pages := []any{map[string]any{"All decisions": decisionsPage}}
 				for _, d := range c.decisions() {
 					p, _ := pageOf(d)
-					pages = append(pages, p)
+					pages = append(pages, map[string]any{c.title(d): p})
 				}
 				last.pages = append(last.pages, map[string]any{"Decisions": pages})
 				named = append(named, c.decisions()...)
 			case ok && path.Ext(target) == ".md":
-				last.pages = append(last.pages, page)
+				last.pages = append(last.pages, map[string]any{c.title(target): page})
 				named = append(named, target)
 			}
 			return target

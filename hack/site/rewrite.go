@@ -6,6 +6,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -29,6 +30,7 @@ func (c *checkout) rewrite(name, text string) (string, error) {
 		if strings.HasPrefix(line, "|") {
 			line = pipesInCode(line)
 		}
+		line = c.nameLinks(name, line)
 		lines[i] = markdown.RewriteLinks(line, func(target string) string {
 			rewritten, err := c.link(name, target)
 			errs = append(errs, err)
@@ -36,6 +38,21 @@ func (c *checkout) rewrite(name, text string) (string, error) {
 		})
 	}
 	return strings.Join(indentLists(lines, prose), "\n"), errors.Join(errs...)
+}
+
+// fileLink is a link whose text is a file name, which says nothing in a site.
+var fileLink = regexp.MustCompile(`\[([^\]\[]+\.md)\]\(([^()\s#]+\.md)(#[^()\s]*)?\)`)
+
+// nameLinks replaces the text of links that only names the file by the title of the document.
+func (c *checkout) nameLinks(document, line string) string {
+	return fileLink.ReplaceAllStringFunc(line, func(m string) string {
+		parts := fileLink.FindStringSubmatch(m)
+		file := path.Join(path.Dir(document), parts[2])
+		if path.Base(parts[1]) != path.Base(file) || !slices.Contains(c.documents, file) {
+			return m
+		}
+		return "[" + c.title(file) + "](" + parts[2] + parts[3] + ")"
+	})
 }
 
 // link returns what the target of a link in the document becomes: the page in the site, or the file at the source host.

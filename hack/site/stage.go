@@ -114,22 +114,22 @@ func (c *checkout) listOfDecisions() string {
 	var b strings.Builder
 	b.WriteString("# Decisions\n\nThe decisions that are not obvious, with their cost.\n\n")
 	for _, d := range c.decisions() {
-		fmt.Fprintf(&b, "- [%s](%s)\n", titleOf(filepath.Join(c.root, d)), path.Base(d))
+		fmt.Fprintf(&b, "- [%s](%s)\n", c.title(d), path.Base(d))
 	}
 	return b.String()
 }
 
-// titleOf returns the first heading of a document, and its name if there is none.
-func titleOf(file string) string {
-	text, err := os.ReadFile(file)
+// title returns the first heading of a document without marks of code, and the name of the document if it has none.
+func (c *checkout) title(name string) string {
+	text, err := os.ReadFile(filepath.Join(c.root, name))
 	if err == nil {
 		for _, line := range markdown.Prose(string(text)) {
 			if title, ok := markdown.Heading(line); ok {
-				return title
+				return strings.ReplaceAll(title, "`", "")
 			}
 		}
 	}
-	return filepath.Base(file)
+	return path.Base(name)
 }
 
 // copyPictures copies everything in docs that is no document.
