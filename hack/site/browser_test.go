@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +18,10 @@ import (
 
 // inABrowser uses the site as people do: the search finds a page, the menu has the versions, and everything comes from the site.
 func inABrowser(t *testing.T, out string) {
+	// Another version, which need not be different here.
+	if err := errors.Join(replace(filepath.Join(out, "v0.0.9"), filepath.Join(out, "v0.1.0")), writeVersions(out)); err != nil {
+		t.Fatal(err)
+	}
 	server := httptest.NewServer(http.FileServer(http.Dir(out)))
 	defer server.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
@@ -38,7 +44,7 @@ func inABrowser(t *testing.T, out string) {
 	must(p.Until(ctx, "document.querySelectorAll('.md-version__link').length > 0"))
 	var versions []string
 	must(p.Eval(ctx, "[...document.querySelectorAll('.md-version__link')].map(a => a.textContent.trim())", &versions))
-	if d := cmp.Diff([]string{"v0.1.0"}, versions); d != "" {
+	if d := cmp.Diff([]string{"v0.1.0", "v0.0.9"}, versions); d != "" {
 		t.Errorf("versions in the menu: %s", d)
 	}
 	must(p.Type(ctx, ".md-search__input", "refuses the switch"))
@@ -48,6 +54,11 @@ func inABrowser(t *testing.T, out string) {
 	if !slices.Contains(found, "/v0.1.0/rollout.html") {
 		t.Errorf("the search found %q", found)
 	}
+	must(p.Open(ctx, server.URL+"/v0.1.0/rollout.html"))
+	must(p.Until(ctx, "document.querySelectorAll('.md-version__link').length > 1"))
+	must(p.ClickTo(ctx, ".md-version__link[href$='/v0.0.9/']"))
+	must(p.Until(ctx, "location.pathname === '/v0.0.9/rollout.html'"))
+	must(p.Until(ctx, "[...document.querySelectorAll('.md-banner--warning a')].some(a => a.checkVisibility() && a.href.endsWith('/latest/index.html'))"))
 	var elsewhere []string
 	must(p.Eval(ctx, "performance.getEntriesByType('resource').map(e => e.name).filter(n => new URL(n).origin !== location.origin && !n.startsWith('data:'))", &elsewhere))
 	if len(elsewhere) > 0 {

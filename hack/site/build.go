@@ -1,12 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	_ "embed"
+	"encoding/xml"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"time"
 
@@ -65,6 +69,9 @@ func build(ctx context.Context, root, out, version string) (err error) {
 	if err := os.Remove(filepath.Join(built, "404.html")); err != nil {
 		return err
 	}
+	if err := listPages(built); err != nil {
+		return err
+	}
 	if err := replace(filepath.Join(out, folder), built); err != nil {
 		return err
 	}
@@ -97,6 +104,32 @@ func settings(nav []any, docs, theme, built string) map[string]any {
 		},
 		"extra": map[string]any{"version": map[string]string{"provider": "mike", "default": latest}},
 	}
+}
+
+// listPages replaces the list of pages that mkdocs has written, which needs to know the address of the site. The menu of versions reads the list to stay on
+// the same page in another version; for that, names relative to the folder are enough.
+func listPages(built string) error {
+	if err := os.Remove(filepath.Join(built, "sitemap.xml.gz")); err != nil {
+		return err
+	}
+	var list bytes.Buffer
+	list.WriteString(`<?xml version="1.0" encoding="UTF-8"?>` + "\n" + `<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">` + "\n")
+	err := fs.WalkDir(os.DirFS(built), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || path.Ext(name) != ".html" {
+			return err
+		}
+		list.WriteString("<url><loc>")
+		if err := xml.EscapeText(&list, []byte(name)); err != nil {
+			return err
+		}
+		list.WriteString("</loc></url>\n")
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	list.WriteString("</urlset>\n")
+	return write(filepath.Join(built, "sitemap.xml"), list.Bytes())
 }
 
 // write makes a file and its folders.
