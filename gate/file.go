@@ -123,20 +123,21 @@ func (f *file) save(s *Served) <-chan struct{} {
 	return f.next.done
 }
 
-// drain writes until there is nothing to write.
+// drain writes until there is nothing to write. Whoever waits for the last write hears of it when the file is idle again, and not
+// before: a look at the file would find a write under way.
 func (f *file) drain() {
-	for {
+	for ended := false; !ended; {
 		f.mu.Lock()
 		job := f.next
 		f.next = nil
-		if job == nil {
-			f.busy = false
-			close(f.idle)
-			f.mu.Unlock()
-			return
-		}
 		f.mu.Unlock()
 		f.finish(job, f.try(job.served))
+		f.mu.Lock()
+		if ended = f.next == nil; ended {
+			f.busy = false
+			close(f.idle)
+		}
+		f.mu.Unlock()
 		close(job.done)
 	}
 }
@@ -302,10 +303,13 @@ func parse(r io.Reader, size int64, pack bool) (t *table.Table, meta table.FileM
 	if t, meta, err = d.ReadFile(r, size); err != nil {
 		return nil, table.FileMeta{}, err
 	}
-	if t.Digest() != meta.Digest {
+	var hashed sync.WaitGroup
+	hashed.Go(func() { t.Digest() }) // beside the check: a start waits for both
+	err = proxysafe.CheckTable(nil, t)
+	if hashed.Wait(); t.Digest() != meta.Digest {
 		return nil, table.FileMeta{}, errors.New("text is not in canonical form")
 	}
-	if err := proxysafe.CheckTable(nil, t); err != nil { // written by a version that did not check
+	if err != nil { // written by a version that did not check
 		return nil, table.FileMeta{}, err
 	}
 	return t, meta, nil

@@ -32,10 +32,11 @@ type Decoder struct {
 	base   *Table // whose routes are used where the text is the same; may be nil
 	cursor cursor // in base
 
-	read      int64  // bytes of text
-	charged   int64  // against the limit
-	buf       []byte // what has come of the current definition, and behind it
-	reader    eskip.Reader
+	read      int64    // bytes of text
+	charged   int64    // against the limit
+	buf       []byte   // what has come of the current definition, and behind it
+	pending   []string // definitions that are to be parsed
+	readers   [2]eskip.Reader
 	at        int // how far buf was scanned
 	state     scanState
 	separate  bool     // a definition has ended: a newline comes next in the canonical form
@@ -102,7 +103,7 @@ func (d *Decoder) fail(err error) {
 	if d.err == nil || errors.Is(err, ErrTooLarge) {
 		d.err = err
 	}
-	d.buf, d.routes, d.printed, d.base, d.cursor, d.packing = nil, nil, nil, nil, cursor{}, nil
+	d.buf, d.pending, d.routes, d.printed, d.base, d.cursor, d.packing = nil, nil, nil, nil, nil, cursor{}, nil
 }
 
 // definitions takes the definitions that are complete out of buf.
@@ -127,13 +128,14 @@ func (d *Decoder) definitions() error {
 				break
 			}
 			if r = d.known(rest[:end]); r == nil {
-				if err := d.parse(string(rest[:end])); err != nil {
-					return err
-				}
+				d.pending = append(d.pending, string(rest[:end]))
 				d.separate = true
 				rest = rest[end:]
 				continue
 			}
+		}
+		if err := d.parsePending(); err != nil {
+			return err
 		}
 		if err := d.add(r); err != nil {
 			return err
@@ -144,7 +146,7 @@ func (d *Decoder) definitions() error {
 	if len(rest) < len(d.buf) {
 		d.buf = d.buf[:copy(d.buf, rest)]
 	}
-	return nil
+	return d.parsePending()
 }
 
 // known returns the route of base that b begins with; nil if there is none, or if that is not clear yet.
@@ -234,42 +236,6 @@ func scanLiteral(state scanState, c byte) scanState {
 		return scanRegexp
 	}
 	return state
-}
-
-// parse takes a definition. It may be the last one, without a semicolon, or nothing but comments behind that.
-func (d *Decoder) parse(text string) error {
-	routes, err := parseDefinition(&d.reader, text)
-	if err != nil {
-		return err
-	}
-	for _, r := range routes {
-		if r.Text != text {
-			d.canonical = false
-			d.printed = append(d.printed, r)
-		}
-		if err := d.add(r); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// parseDefinition parses the text of one definition, or of none. The route has the text as it is if that is a line of a
-// canonical text, and is printed otherwise.
-func parseDefinition(reader *eskip.Reader, text string) ([]*Route, error) {
-	parsed, err := reader.Parse(text)
-	if err != nil {
-		return nil, err
-	}
-	var routes []*Route
-	for _, r := range parsed {
-		route, ok := keepText(text, r)
-		if !ok {
-			route = NewRoute(r)
-		}
-		routes = append(routes, &route)
-	}
-	return routes, nil
 }
 
 // add adds a route.
