@@ -98,7 +98,7 @@ func settings(nav []any, docs, theme, built string) map[string]any {
 		"extra_css": []string{"site.css"},
 		"plugins":   []string{"search"},
 		"markdown_extensions": []any{
-			"attr_list", "tables", "pymdownx.superfences",
+			"attr_list", "sane_lists", "tables", "pymdownx.superfences",
 			map[string]any{"pymdownx.highlight": map[string]any{"guess_lang": false}},
 			map[string]any{"toc": map[string]any{"permalink": true, "toc_depth": 3}},
 		},

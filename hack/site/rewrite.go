@@ -100,7 +100,11 @@ func pipesInCode(row string) string {
 func indentLists(lines, prose []string) []string {
 	var out []string
 	mark := 0 // width of the mark of the current item; 0 outside of lists
+	code := func(i int) bool { return prose[i] == "" && strings.TrimSpace(lines[i]) != "" }
 	for i, line := range lines {
+		if mark > 0 && strings.TrimSpace(line) != "" && strings.TrimSpace(lines[i-1]) != "" && code(i) != code(i-1) {
+			out = append(out, "") // code in an item is a block of its own for the renderer
+		}
 		switch indent := len(line) - len(strings.TrimLeft(line, " ")); {
 		case strings.TrimSpace(line) == "":
 		case prose[i] != "" && indent == 0 && markOf(line) > 0:

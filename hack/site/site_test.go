@@ -42,13 +42,14 @@ func TestVersionsStay(t *testing.T) {
 		}
 	}
 	for _, step := range [][2]string{{"v0.1.0", "first"}, {"v0.2.0", "second"}, {"v0.2.0", "third"}} {
-		if err := make(step[0], "# The a\n\n"+step[1]+"\n"); err != nil {
+		if err := make(step[0], "# The a\n\n"+step[1]+"\n\n1. b\n\n   ```\n   c\n   ```\n2. d\n\n```sh\ne\n```\n\n4. f\n"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	has("v0.1.0/a.html", "first")
 	has("v0.2.0/a.html", "third")
 	has("latest/a.html", "third")
+	has("latest/a.html", `<ol start="4">`) // a list goes on where it says, as on the source host
 	has("index.html", `href="v0.1.0/index.html"`)
 	has("versions.json", `"v0.2.0"`)
 	if _, faults := walk(t, out, ""); len(faults) > 0 {

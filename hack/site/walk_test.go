@@ -43,6 +43,9 @@ func read(t *testing.T, file string) *page {
 	for n := range root.Descendants() {
 		if n.Type == html.TextNode && !within(n, "pre", "code", "script", "style") {
 			p.text.WriteString(n.Data + "\n")
+			if (n.Parent.Data == "p" || n.Parent.Data == "li") && item.MatchString(n.Data) {
+				p.text.WriteString("- an item: " + n.Data + "\n")
+			}
 		}
 		for _, a := range n.Attr {
 			switch {
@@ -71,6 +74,9 @@ func within(n *html.Node, names ...string) bool {
 
 // loadedByStyle is what a style sheet loads, outside of data.
 var loadedByStyle = regexp.MustCompile(`(?:url\(|@import)\s*["']?(?:https?:)?//`)
+
+// item is an item of a list that has become text.
+var item = regexp.MustCompile(`^\s*\d+\. `)
 
 // unrendered is Markdown that has become text.
 var unrendered = regexp.MustCompile("(?m)^(?:```|- \\S|\\|[ -]|#{1,6} )|\\{#|\\]\\(|\\*\\*\\w")
@@ -166,6 +172,7 @@ func TestWalkFindsFaults(t *testing.T) {
 		"a file that is not there":  {`<a href="` + sourceHost + `/blob/main/gone.go">x</a>`, "", "gone.go"},
 		"Markdown as text":          {"<p>see [x](y.md)</p>", "", `shows "]("`},
 		"Markdown in code":          {"<p><code>[x](y.md)</code></p>", "", ""},
+		"an item as text":           {"<ol><li>x<pre>y</pre>\n2. z</li></ol>", "", `shows "- `},
 		"several sizes":             {`<img srcset="p.svg 2x">`, "", "srcset"},
 	} {
 		out := folder(t, map[string]string{"a.html": "<html><body>" + fine + c.page, "b.html": `<p id="x"><a href="a.html">a</a>`, "p.svg": "<svg/>", "s.css": c.style, "sub/index.html": `<a href="../a.html">a</a>`})
