@@ -67,10 +67,10 @@ func run(check bool) error {
 			errs = append(errs, fmt.Errorf("%s is not what the code says: run make docs", name))
 		}
 	}
-	return errors.Join(append(errs, checkNames(), checkLinks("."), checkRunbook(), checkTests())...)
+	return errors.Join(append(errs, checkNames(), checkLinks("."), checkRunbook(), checkTests(), checkFigures())...)
 }
 
-// The rest of what is checked is in links.go, runbook.go and tests.go.
+// The rest of what is checked is in links.go, runbook.go, tests.go and figures.go.
 
 // writeSidecarHelp takes the flags of dataplane-client from the binary: they are its own.
 func writeSidecarHelp(w io.Writer) error {
