@@ -26,7 +26,7 @@ func startCache(b *testing.B, server *process) *process {
 	dir, p := b.TempDir(), &process{main: freeAddress(b)}
 	conf := strings.NewReplacer("listen 9090;", "listen "+p.main+";", "server routesrv.ingress:80;", "server "+server.main+";",
 		"/var/cache/nginx", filepath.Join(dir, "cache")).Replace(string(text))
-	if os.Getuid() == 0 { // which nginx would not stay
+	if os.Getuid() == 0 { // nginx would drop root privileges
 		conf = "user root;\n" + conf
 	}
 	file := filepath.Join(dir, "nginx.conf")
@@ -47,7 +47,7 @@ func startCache(b *testing.B, server *process) *process {
 	return p
 }
 
-// pollingProxy is a proxy that has the current table, and polls on a connection of its own.
+// pollingProxy is a proxy that has the current table, and polls on its own connection.
 type pollingProxy struct {
 	conn    net.Conn
 	in      *bufio.Reader
@@ -62,7 +62,7 @@ func newPollingProxy(address, etag string) (*pollingProxy, error) {
 	return &pollingProxy{conn, bufio.NewReaderSize(conn, 1024), []byte("GET /routes HTTP/1.1\r\nHost: routes\r\nIf-None-Match: " + etag + "\r\n\r\n")}, nil
 }
 
-// poll returns how long it takes until a 304 is there.
+// poll returns how long it takes to get a 304.
 func (p *pollingProxy) poll() (time.Duration, error) {
 	begin := time.Now()
 	if _, err := p.conn.Write(p.request); err != nil {
@@ -78,8 +78,8 @@ func (p *pollingProxy) poll() (time.Duration, error) {
 	return time.Since(begin), nil
 }
 
-// BenchmarkPollersThroughCache is what 10,000 proxies that poll every 3 s cost a route server behind one nginx, and without it. Route
-// server, nginx and the proxies share the machine.
+// BenchmarkPollersThroughCache measures the cost for a route server of 10,000 proxies that poll every 3 s, behind one nginx and
+// without it. Route server, nginx and the proxies share the machine.
 func BenchmarkPollersThroughCache(b *testing.B) {
 	const pollers, interval, length = 10_000, 3 * time.Second, 15 * time.Second
 	for _, cached := range []bool{false, true} {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// BenchmarkCalibration is work that has nothing to do with this project: what others take is compared with it (hack/benchguard).
+// BenchmarkCalibration is work that has nothing to do with this project. hack/benchguard compares the other benchmarks with it.
 func BenchmarkCalibration(b *testing.B) {
 	type object struct {
 		Name   string
@@ -43,7 +43,7 @@ func BenchmarkCalibration(b *testing.B) {
 	b.ReportMetric(float64((ownCPU(b)-before).Microseconds())/1000/float64(b.N), "cpu-ms/op")
 }
 
-// ownCPU is the time that this process has spent on processors.
+// ownCPU returns the processor time of this process.
 func ownCPU(b *testing.B) time.Duration {
 	b.Helper()
 	var u syscall.Rusage

@@ -15,8 +15,8 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// BenchmarkChange is from a snapshot in which one object differs to the table that is served: compiled, hashed, judged by the guard,
-// and encoded with gzip and zstd. Nothing is read and nothing is sent. With -cpu 1 it is what one processor does.
+// BenchmarkChange measures the path from a snapshot with one changed object to the served table: compiling, hashing, the guard,
+// and encoding with gzip and zstd. It includes no reading or sending. With -cpu 1 it is the work of one processor.
 func BenchmarkChange(b *testing.B) {
 	for _, zones := range []int{0, 3} {
 		b.Run(map[int]string{0: "1x", 3: "1x/with-three-zones"}[zones], func(b *testing.B) {
@@ -31,7 +31,8 @@ func BenchmarkChange(b *testing.B) {
 	}
 }
 
-// processorTime is what this process has used so far: other than wall time it does not depend on what else the machine does.
+// processorTime returns the processor time of this process so far: unlike wall time it does not depend on the load of the
+// machine.
 func processorTime(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -40,7 +41,7 @@ func processorTime(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// pipeline is what happens to a snapshot in the route server, at 1x.
+// pipeline processes a snapshot like the route server, at 1x.
 type pipeline struct {
 	cluster  *scale.Cluster
 	compiler *compile.Compiler
@@ -48,7 +49,7 @@ type pipeline struct {
 	cache    *etagcache.Cache
 	snapshot *kube.Snapshot
 	table    *table.Table
-	zones    []string // that somebody asks for
+	zones    []string // requested zones
 }
 
 func newPipeline(b *testing.B, zones int) *pipeline {
@@ -70,7 +71,7 @@ func newPipeline(b *testing.B, zones int) *pipeline {
 	return w
 }
 
-// change replaces one Ingress by a version of it.
+// change replaces one Ingress with a version of it.
 func (w *pipeline) change(version int) {
 	w.snapshot = w.cluster.Mutated(w.snapshot, 7, version)
 	w.publish(uint64(version) + 2)
@@ -80,7 +81,7 @@ func (w *pipeline) publish(revision uint64) {
 	end := w.cache.Begin()
 	next := w.table.Next(w.compiler.Compile(w.snapshot).Routes, revision, time.Now())
 	if v := w.guard.Judge(w.table, next, time.Now()); !v.Publish {
-		panic(v.Detail) // one object is no loss
+		panic(v.Detail) // one object is not a suspicious loss
 	}
 	w.table = next
 	end(w.table, table.Read{Oldest: revision, Newest: revision, At: time.Now()})

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// startDataPlane runs a dataplane-client beside a route server, in a mode. It ends with the benchmark.
+// startDataPlane runs a dataplane-client for a route server, in a mode. It ends with the benchmark.
 func startDataPlane(b *testing.B, a *api, server *process, mode string) *process {
 	b.Helper()
 	dir := b.TempDir()
@@ -31,15 +31,15 @@ func startDataPlane(b *testing.B, a *api, server *process, mode string) *process
 	return p
 }
 
-// BenchmarkDataPlane is what a dataplane-client costs while one object changes after the other, by mode: from the write to
-// the table that its proxy can fetch. CPU and memory are of the dataplane-client alone.
+// BenchmarkDataPlane measures the cost of a dataplane-client while one object changes after another, by mode: from the write to
+// the table that its proxy can fetch. CPU and memory are only those of the dataplane-client.
 func BenchmarkDataPlane(b *testing.B) {
 	for _, mode := range []string{"False", "Pre", "Exec"} {
 		b.Run(mode, func(b *testing.B) {
 			a := newAPI(b)
 			server := start(b, buildBinary(b), a, 1000)
 			p := startDataPlane(b, a, server, mode)
-			a.awaitReads(4) // of both, where both read
+			a.awaitReads(4) // by both, if both read
 			first, before := p.peakMiB(b), p.cpu(b)
 			var wait time.Duration
 			changed := 0
@@ -62,7 +62,7 @@ func BenchmarkDataPlane(b *testing.B) {
 	}
 }
 
-// BenchmarkDataPlaneIdle is a poll of a dataplane-client in mode Exec that is answered with 304.
+// BenchmarkDataPlaneIdle measures a poll of a dataplane-client in mode Exec that is answered with 304.
 func BenchmarkDataPlaneIdle(b *testing.B) {
 	a := newAPI(b)
 	p := startDataPlane(b, a, start(b, buildBinary(b), a, 1000), "Exec")

@@ -10,19 +10,19 @@ import (
 	"time"
 )
 
-// pollInterval is that of the clients.
+// pollInterval is the interval of the clients.
 const pollInterval = 3 * time.Second
 
-// fleet is a number of clients that poll a route server as unmodified proxies do.
+// fleet is a number of clients that poll a route server like unmodified proxies.
 type fleet struct {
 	url     string
 	clients int
-	deltas  bool // the clients take deltas
+	deltas  bool // the clients accept deltas
 	done    sync.WaitGroup
 
 	mu      sync.Mutex
 	changed sync.Cond
-	updated int             // clients that have got a table since the last reset
+	updated int             // clients that have received a table since the last reset
 	sent    int64           // bytes of bodies since the last reset
 	times   []time.Duration // of the full tables since the last reset
 }
@@ -36,7 +36,7 @@ func newFleet(ctx context.Context, url string, clients int, deltas bool) *fleet 
 	return f
 }
 
-// client polls until ctx ends, each time over a new connection.
+// client polls until ctx ends, with a new connection each time.
 func (f *fleet) client(ctx context.Context) {
 	client := &http.Client{
 		Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true},
@@ -97,7 +97,7 @@ func (f *fleet) reset() {
 	f.updated, f.sent, f.times = 0, 0, nil
 }
 
-// arrived waits until every client has got a table.
+// arrived waits until every client has received a table.
 func (f *fleet) arrived() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -106,7 +106,7 @@ func (f *fleet) arrived() {
 	}
 }
 
-// figures are of the last change: bytes sent, and the time of a full table.
+// figures returns the bytes sent for the last change, and the time of a full table.
 func (f *fleet) figures() (sent int64, p50, p99 time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

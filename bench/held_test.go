@@ -19,10 +19,10 @@ import (
 	"github.com/routesrv/routesrv/poller"
 )
 
-// BenchmarkHeld is what a change of one EndpointSlice costs while nothing is held, while an intent is held that has one
-// Ingress more than the served one, and while it is held and somebody asks for the state at each read. With so little
-// between the two intents nearly all of it is there twice, if it is not shared. The loop, the guard and the cache are those of
-// the route server, and a client that has the table before asks for each table. MiB is the heap afterwards.
+// BenchmarkHeld measures the cost of a change of one EndpointSlice: without a hold; while an intent is held that has one Ingress
+// more than the served one; and while it is held and the state is requested at each read. The two intents differ so little that
+// nearly everything would exist twice if it were not shared. The loop, the guard and the cache are those of the route server, and
+// a client with the previous table requests each table. MiB is the heap afterwards.
 func BenchmarkHeld(b *testing.B) {
 	for _, tt := range []struct {
 		name         string
@@ -50,19 +50,19 @@ func BenchmarkHeld(b *testing.B) {
 	}
 }
 
-// held is a poller that reads what it is given.
+// held is a poller that reads the given snapshots.
 type held struct {
 	b        *testing.B
 	gate     *gate.Gate
 	cache    *etagcache.Cache
 	snapshot *kube.Snapshot
-	tag      string // of the table before
+	tag      string // of the previous table
 
 	given chan *kube.Snapshot
-	asked chan struct{} // a read begins, the one before is over
+	asked chan struct{} // a read begins, so the previous one has ended
 }
 
-// newHeld makes a poller whose gate holds an intent, or nothing.
+// newHeld returns a poller whose gate holds an intent if holds is set.
 func newHeld(b *testing.B, holds bool) *held {
 	h := &held{b: b, snapshot: scale.New(1).Snapshot(), given: make(chan *kube.Snapshot), asked: make(chan struct{})}
 	options := compile.Options{EndpointSlices: true, Healthcheck: true, HTTPSRedirect: true}
@@ -104,7 +104,7 @@ func newHeld(b *testing.B, holds bool) *held {
 	return h
 }
 
-// routesOf is how many routes a snapshot has.
+// routesOf returns how many routes a snapshot has.
 func routesOf(b *testing.B, o compile.Options, s *kube.Snapshot) int {
 	c, err := compile.New(o)
 	if err != nil {
@@ -128,7 +128,7 @@ func (h *held) Read(ctx context.Context, _ kube.ReadOptions) (*kube.Snapshot, er
 	}
 }
 
-// read has the snapshot read, and waits until all is done that the read leads to.
+// read makes the poller read the snapshot, and waits until the read has had all its effects.
 func (h *held) read(s *kube.Snapshot) {
 	next := *s
 	next.Revision = h.snapshot.Revision + 1
@@ -138,7 +138,7 @@ func (h *held) read(s *kube.Snapshot) {
 	<-h.asked
 }
 
-// replacePod gives one slice another address. A client that has the table before gets the one after.
+// replacePod gives one slice another address. A client with the previous table fetches the new one.
 func (h *held) replacePod(n int) {
 	next := *h.snapshot
 	next.EndpointSlices = slices.Clone(next.EndpointSlices)

@@ -15,9 +15,9 @@ import (
 	"time"
 )
 
-// BenchmarkWriteToProxy is the way of one changed Ingress through everything: from the end of the write to a real kube-apiserver, to
-// the table of routesrv, to the table that dataplane-client serves to its proxy. Each change is alone, at a moment of its own.
-// Run it with -benchtime 200x.
+// BenchmarkWriteToProxy follows one changed Ingress through all stages: from the end of the write to a real kube-apiserver, to
+// the table of routesrv, to the table that dataplane-client serves to its proxy. The changes do not overlap and start at
+// different times within a poll interval. Run it with -benchtime 200x.
 func BenchmarkWriteToProxy(b *testing.B) {
 	a, server, client := newRealAPI(b), buildBinary(b), buildSidecar(b)
 	for _, how := range []struct{ name, read, transport string }{
@@ -30,7 +30,7 @@ func BenchmarkWriteToProxy(b *testing.B) {
 			defer cancel()
 			table := follow(b, ctx, "http://"+p.main)
 			proxy := follow(b, ctx, sidecar)
-			time.Sleep(2 * interval) // what the start has left to do
+			time.Sleep(2 * interval) // let the start settle
 			var toTable, toProxy []time.Duration
 			n := int(time.Now().UnixNano() % 1_000_000_000)
 			for b.Loop() {
@@ -52,8 +52,8 @@ func BenchmarkWriteToProxy(b *testing.B) {
 	}
 }
 
-// follower notes when a route server or a sidecar first serves a text. It asks for little more than what changed, so that watching is
-// not what is measured.
+// follower records when a route server or a sidecar first serves a text. It requests little more than the changes, so that
+// watching does not affect the measurement.
 type follower struct{ seen chan sighting }
 
 type sighting struct {
@@ -82,7 +82,7 @@ func follow(b *testing.B, ctx context.Context, url string) *follower {
 		if tag := resp.Header.Get("Etag"); tag != "" {
 			etag = tag
 		}
-		body, err := io.ReadAll(resp.Body) // a delta, as a rule
+		body, err := io.ReadAll(resp.Body) // usually a delta
 		return strings.ReplaceAll(string(body), `\"`, `"`), err
 	}
 	done := make(chan struct{})
@@ -99,7 +99,7 @@ func follow(b *testing.B, ctx context.Context, url string) *follower {
 	return f
 }
 
-// await gives the time at which the text was first served.
+// await returns the time at which the text was first served.
 func (f *follower) await(text string) time.Time {
 	for {
 		if s := <-f.seen; strings.Contains(s.text, text) {
@@ -117,7 +117,7 @@ func buildSidecar(b *testing.B) string {
 	return binary
 }
 
-// startSidecar starts a dataplane-client in mode Exec and gives the address of what it serves.
+// startSidecar starts a dataplane-client in mode Exec and returns its address for the proxy.
 func startSidecar(b *testing.B, binary, server, transport string) string {
 	b.Helper()
 	main, support := freeAddress(b), freeAddress(b)

@@ -1,6 +1,5 @@
-// Package bench measures the whole: a built routesrv as a process of its own, fed by an API server in this process that
-// serves a made-up cluster of realistic size from memory. What is reported is the CPU time and memory of the routesrv
-// process alone.
+// Package bench measures the whole system: a built routesrv as a separate process, which reads an API server in this process with
+// a generated cluster of realistic size. It reports the CPU time and memory of the routesrv process only.
 //
 //	go test -run '^$' -bench . -benchtime 10x -timeout 30m ./bench
 //
@@ -30,7 +29,7 @@ import (
 
 const ingressList = "/apis/networking.k8s.io/v1/ingresses"
 
-// api serves the made-up cluster and counts the reads of it.
+// api serves the generated cluster and counts its reads.
 type api struct {
 	*scale.Handler
 	server *httptest.Server
@@ -39,7 +38,7 @@ type api struct {
 	mu    sync.Mutex
 	reads int
 	next  chan struct{} // closed and replaced by every read
-	asked time.Time     // when the last read asked for the revision, which is its first request
+	asked time.Time     // when the last read requested the revision, which is its first request
 }
 
 func newAPI(b *testing.B) *api {
@@ -80,7 +79,7 @@ func (a *api) awaitReads(n int) {
 	}
 }
 
-// sinceRead is the time since the last read has begun.
+// sinceRead returns the time since the last read began.
 func (a *api) sinceRead() time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -107,7 +106,7 @@ func start(b *testing.B, binary string, a *api, pollMillis int) *process {
 	return startReading(b, binary, time.Duration(pollMillis)*time.Millisecond, "-kubernetes-url="+a.server.URL)
 }
 
-// startReading starts the binary with the arguments that say how the API is read, and waits for the first table.
+// startReading starts the binary with arguments for reading the API, and waits for the first table.
 func startReading(b *testing.B, binary string, interval time.Duration, args ...string) *process {
 	b.Helper()
 	return startWith(b, binary, append([]string{
@@ -115,7 +114,7 @@ func startReading(b *testing.B, binary string, interval time.Duration, args ...s
 	}, args...)...)
 }
 
-// startWith starts the binary with the arguments that say what it serves, and waits for the first table.
+// startWith starts the binary with arguments that select what it serves, and waits for the first table.
 func startWith(b *testing.B, binary string, args ...string) *process {
 	b.Helper()
 	p := &process{main: freeAddress(b)}
@@ -148,7 +147,7 @@ func freeAddress(b *testing.B) string {
 	return l.Addr().String()
 }
 
-// etag is that of the current table, "" before the first.
+// etag returns the ETag of the current table, "" before the first one.
 func (p *process) etag() string {
 	resp, err := http.Head("http://" + p.main + "/routes")
 	if err != nil {
@@ -158,7 +157,7 @@ func (p *process) etag() string {
 	return resp.Header.Get("Etag")
 }
 
-// cpu is the time that the process has spent on processors, in user and kernel mode.
+// cpu returns the processor time of the process, in user and kernel mode.
 func (p *process) cpu(b *testing.B) time.Duration {
 	b.Helper()
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
@@ -171,10 +170,10 @@ func (p *process) cpu(b *testing.B) time.Duration {
 	return time.Duration(user+system) * (time.Second / 100) // USER_HZ
 }
 
-// peakMiB is the highest resident memory of the process so far.
+// peakMiB returns the highest resident memory of the process so far.
 func (p *process) peakMiB(b *testing.B) float64 { return p.memoryMiB(b, "VmHWM:") }
 
-// memoryMiB is a line of the status of the process that is about memory.
+// memoryMiB returns a memory value from the status of the process.
 func (p *process) memoryMiB(b *testing.B, name string) float64 {
 	b.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
@@ -194,7 +193,7 @@ func (p *process) memoryMiB(b *testing.B, name string) float64 {
 	return 0
 }
 
-// BenchmarkFirstTable is from the start of the process to the first answer with a table.
+// BenchmarkFirstTable measures the time from the start of the process to the first answer with a table.
 func BenchmarkFirstTable(b *testing.B) {
 	a, binary := newAPI(b), buildBinary(b)
 	var cpu time.Duration
@@ -209,12 +208,13 @@ func BenchmarkFirstTable(b *testing.B) {
 	b.ReportMetric(peak, "peak-MiB")
 }
 
-// BenchmarkFromCheckpoint is from the start of a process that cannot read its source to the first answer with the table of the checkpoint.
+// BenchmarkFromCheckpoint measures the time from the start of a process that cannot read its source to the first answer with the
+// table of the checkpoint.
 func BenchmarkFromCheckpoint(b *testing.B) {
 	a, binary, folder := newAPI(b), buildBinary(b), b.TempDir()
 	args := []string{"-kubernetes", "-enable-kubernetes-endpointslices", "-source-poll-timeout=60000", "--state-dir=" + folder}
 	first := startWith(b, binary, append(args, "-kubernetes-url="+a.server.URL)...)
-	first.stop() // writes what is to be written
+	first.stop() // writes the checkpoint
 	var cpu, wait time.Duration
 	var peak float64
 	for b.Loop() {
@@ -230,8 +230,8 @@ func BenchmarkFromCheckpoint(b *testing.B) {
 	b.ReportMetric(peak, "peak-MiB")
 }
 
-// BenchmarkPollUnchanged is a poll in which nothing changed that is read: "quiet" when no object of the cluster was
-// written at all, "busy" when unrelated writes move the revision of every list.
+// BenchmarkPollUnchanged measures a poll without a relevant change: "quiet" if no object of the cluster was written at all,
+// "busy" if unrelated writes raise the revision of every list.
 func BenchmarkPollUnchanged(b *testing.B) {
 	for _, busy := range []bool{false, true} {
 		name := map[bool]string{false: "quiet", true: "busy"}[busy]
@@ -253,7 +253,7 @@ func BenchmarkPollUnchanged(b *testing.B) {
 	}
 }
 
-// BenchmarkPollOneChanged is a poll that finds one changed Ingress, from its first request to the moment when the new table is served.
+// BenchmarkPollOneChanged measures a poll that finds one changed Ingress, from its first request until the new table is served.
 func BenchmarkPollOneChanged(b *testing.B) {
 	a := newAPI(b)
 	p := start(b, buildBinary(b), a, int(1000*max(1, a.factor))) // longer than a poll takes
@@ -268,16 +268,16 @@ func BenchmarkPollOneChanged(b *testing.B) {
 			time.Sleep(5 * time.Millisecond)
 		}
 		cpu += p.cpu(b) - before
-		wait += min(a.sinceRead(), time.Since(begin)) // a read that had begun was waiting for the object
+		wait += min(a.sinceRead(), time.Since(begin)) // a read that had already begun was waiting for the object
 	}
 	b.ReportMetric(float64(cpu.Milliseconds())/float64(b.N), "cpu-ms/op")
 	b.ReportMetric(float64(wait.Milliseconds())/float64(b.N), "read-to-table-ms/op")
 	b.ReportMetric(p.peakMiB(b), "peak-MiB")
 }
 
-// BenchmarkChangeToFleet is one changed object with 300 clients that poll over a new connection every time, with gzip and
-// If-None-Match: as proxies do, and as data planes do that take deltas. It reports what is sent for the change and how long
-// the answers take that have something in them.
+// BenchmarkChangeToFleet measures one changed object with 300 clients that poll with new connections, gzip and If-None-Match: as
+// proxies do, and as data planes that accept deltas do. It reports the bytes sent for the change and the duration of answers with
+// a body.
 func BenchmarkChangeToFleet(b *testing.B) {
 	for _, deltas := range []bool{false, true} {
 		b.Run(map[bool]string{false: "tables", true: "deltas"}[deltas], func(b *testing.B) {

@@ -25,7 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// realAPI is a kube-apiserver with its etcd that holds the made-up cluster.
+// realAPI is a kube-apiserver with its etcd that contains the generated cluster.
 type realAPI struct {
 	kubeconfig string
 	client     dynamic.Interface
@@ -55,7 +55,7 @@ func newRealAPI(b *testing.B) *realAPI {
 	}
 	env := &envtest.Environment{
 		CRDDirectoryPaths: []string{"../deploy/kustomize/crd"}, ErrorIfCRDPathMissing: true,
-		ControlPlaneStopTimeout: 2 * time.Minute, // it has much to let go of
+		ControlPlaneStopTimeout: 2 * time.Minute, // it has many objects to release
 	}
 	config, err := env.Start()
 	if err != nil {
@@ -86,7 +86,7 @@ func newRealAPI(b *testing.B) *realAPI {
 	return a
 }
 
-// fill creates the objects, as kubectl would.
+// fill creates the objects like kubectl.
 func (a *realAPI) fill(b *testing.B, factor float64) {
 	b.Helper()
 	dir := b.TempDir()
@@ -139,7 +139,7 @@ func (a *realAPI) create(text string) error {
 		return err
 	}
 	o.SetResourceVersion("")
-	o.SetManagedFields(nil) // the server writes them
+	o.SetManagedFields(nil) // the server sets them
 	if o.GetKind() == "Service" {
 		// There are not enough addresses for all of them.
 		if err := unstructured.SetNestedField(o.Object, corev1.ClusterIPNone, "spec", "clusterIP"); err != nil {
@@ -152,7 +152,7 @@ func (a *realAPI) create(text string) error {
 	return err
 }
 
-// touch writes something that no route server reads.
+// touch writes an object that no route server reads.
 func (a *realAPI) touch(b *testing.B) {
 	b.Helper()
 	o := &unstructured.Unstructured{}
@@ -174,18 +174,18 @@ func (a *realAPI) change(b *testing.B, n int) {
 	}
 }
 
-// interval is that of the polls of the route server here.
+// interval is the poll interval of the route server here.
 const interval = 3 * time.Second
 
-// BenchmarkRealAPI is what reading a real kube-apiserver costs the route server, for each interval of three seconds: "idle"
-// while nobody writes but the API server itself, "busy" while unrelated objects are written. "change" is one changed
-// Ingress, from the end of the write to the published table. KUBEBUILDER_ASSETS names the folder of the binaries.
+// BenchmarkRealAPI measures the cost of reading a real kube-apiserver, for each interval of three seconds: "idle" while only the
+// API server itself writes, "busy" while unrelated objects are written. "change" is one changed Ingress, from the end of the
+// write to the published table. KUBEBUILDER_ASSETS names the folder of the binaries.
 func BenchmarkRealAPI(b *testing.B) {
 	a, binary := newRealAPI(b), buildBinary(b)
 	for _, how := range []string{"poll", "watch"} {
 		b.Run(how, func(b *testing.B) {
 			p := startReading(b, binary, interval, "--kubeconfig="+a.kubeconfig, "--kubernetes-read="+how)
-			time.Sleep(2 * interval) // what the start has left to do
+			time.Sleep(2 * interval) // let the start finish its work
 			for _, busy := range []bool{false, true} {
 				b.Run(map[bool]string{false: "idle", true: "busy"}[busy], func(b *testing.B) {
 					before := p.cpu(b)
@@ -211,7 +211,7 @@ func BenchmarkRealAPI(b *testing.B) {
 						time.Sleep(5 * time.Millisecond)
 					}
 					wait += time.Since(begin)
-					time.Sleep(interval) // alone, not one after the other
+					time.Sleep(interval) // changes must not run into each other
 				}
 				b.ReportMetric(float64((p.cpu(b)-before).Microseconds())/1000/float64(b.N), "cpu-ms/op")
 				b.ReportMetric(float64(wait.Microseconds())/1000/float64(b.N), "write-to-table-ms/op")
@@ -221,8 +221,8 @@ func BenchmarkRealAPI(b *testing.B) {
 	}
 }
 
-// BenchmarkRealAPIFirstTable is the start of the route server with a real kube-apiserver, until the first table: the processor time
-// of the process and the time that passed. ROUTESRV_BENCH_PROFILE names a folder for a profile of each way to read.
+// BenchmarkRealAPIFirstTable measures the start of the route server with a real kube-apiserver until the first table: the
+// processor time of the process and the elapsed time. ROUTESRV_BENCH_PROFILE names a folder for a profile of each way to read.
 func BenchmarkRealAPIFirstTable(b *testing.B) {
 	a, binary := newRealAPI(b), buildBinary(b)
 	for _, how := range []string{"poll", "watch"} {
@@ -241,7 +241,7 @@ func BenchmarkRealAPIFirstTable(b *testing.B) {
 	}
 }
 
-// startProfiled starts the binary and waits for the first table. The function that it returns waits for the profile.
+// startProfiled starts the binary and waits for the first table. The returned function waits for the profile.
 func (a *realAPI) startProfiled(b *testing.B, binary, how string) (*process, func()) {
 	b.Helper()
 	args := []string{"--kubeconfig=" + a.kubeconfig, "--kubernetes-read=" + how}
@@ -262,7 +262,7 @@ func (a *realAPI) startProfiled(b *testing.B, binary, how string) (*process, fun
 	}
 }
 
-// saveProfile asks for a profile until the listener is open.
+// saveProfile requests a profile until the listener is open.
 func saveProfile(url, path string) error {
 	for {
 		resp, err := http.Get(url)

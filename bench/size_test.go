@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// BenchmarkTableSize is no benchmark: it reports how large the table is.
+// BenchmarkTableSize is not a benchmark: it reports the size of the table.
 func BenchmarkTableSize(b *testing.B) {
 	p := start(b, buildBinary(b), newAPI(b), 60_000)
 	client := &http.Client{Transport: &http.Transport{DisableCompression: true}}

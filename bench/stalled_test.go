@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// stalledReaders is how many clients ask for the table and do not read it.
+// stalledReaders is how many clients request the table and do not read it.
 const stalledReaders = 500
 
-// BenchmarkStalledReaders is one changed object while 500 clients at one address have asked for the table, uncompressed, and do
-// not read it; 50 new ones come with each change. It reports the memory of routesrv without and with them, and how long answers
-// to a healthy client at the same address take: 304s over new connections, as proxies ask.
+// BenchmarkStalledReaders measures one changed object while 500 clients at one address have requested the uncompressed table and
+// do not read it; each change adds 50 of them. It reports the memory of routesrv without and with them, and how long answers to a
+// healthy client at the same address take: 304s over new connections, as for proxies.
 func BenchmarkStalledReaders(b *testing.B) {
 	a := newAPI(b)
 	p := start(b, buildBinary(b), a, 1000)

@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// streamers are clients that follow the table on streams, and note when they hear of another one.
+// streamers are clients that follow the table on streams, and record when they hear of a new one.
 type streamers struct {
 	done sync.WaitGroup
-	news chan time.Time // one for each client and table
+	news chan time.Time // one entry for each client and table
 }
 
-// newStreamers opens n streams of clients that hold the table with the ETag, and waits until all are up.
+// newStreamers opens n streams of clients that hold the table with the ETag, and waits until all are open.
 func newStreamers(b *testing.B, ctx context.Context, url, etag string, n int) *streamers {
 	s := &streamers{news: make(chan time.Time, n)}
 	client := &http.Client{Transport: &http.Transport{DisableCompression: true}}
@@ -50,7 +50,7 @@ func newStreamers(b *testing.B, ctx context.Context, url, etag string, n int) *s
 	return s
 }
 
-// heard waits until every client of all has heard of another table, and gives how long the last was behind the first.
+// heard waits until every client has heard of a new table, and returns the time between the first and the last client.
 func heard(all ...*streamers) time.Duration {
 	var times []time.Time
 	for _, s := range all {
@@ -61,8 +61,8 @@ func heard(all ...*streamers) time.Duration {
 	return slices.MaxFunc(times, time.Time.Compare).Sub(slices.MinFunc(times, time.Time.Compare))
 }
 
-// BenchmarkStreams is one changed object with 1,000 and 4,000 clients on streams of one routesrv, all on one machine: how much memory
-// of the server a stream takes, what is sent for the change, and how long after the first client the last one hears of it.
+// BenchmarkStreams measures one changed object with 1,000 and 4,000 clients on streams of one routesrv, all on one machine: the
+// server's memory for a stream, the bytes sent for the change, and the time between the first and the last client.
 func BenchmarkStreams(b *testing.B) {
 	for _, clients := range []int{1000, 4000} {
 		b.Run(fmt.Sprint(clients), func(b *testing.B) {

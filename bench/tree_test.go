@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// BenchmarkLargest is one changed object with as many streams as one machine can hold together with their clients: all of them on one
-// routesrv ("one-tier"), and on relays of it ("tree"). It tells how long after the first client the last one hears of the change,
-// and what root and relays take for it.
+// BenchmarkLargest measures one changed object with as many streams as one machine can hold together with their clients: all on
+// one routesrv ("one-tier"), or on its relays ("tree"). It reports the time between the first and the last client that hears of
+// the change, and the cost for root and relays.
 func BenchmarkLargest(b *testing.B) {
 	const clients, relays = 16_000, 4
 	streams := fmt.Sprintf("--max-streams=%d", clients)
@@ -30,7 +30,7 @@ func BenchmarkLargest(b *testing.B) {
 	})
 }
 
-// measureFleet opens as many streams on each of the servers as clients says, and changes objects. Servers other than the root are
+// measureFleet opens as many streams on each server as clients says, and changes objects. Servers other than the root are
 // reported as relays.
 func measureFleet(b *testing.B, a *api, root *process, servers []*process, clients int) {
 	ctx, cancel := context.WithCancel(context.Background())

@@ -12,17 +12,17 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// step is one update of a memory: what has to be done anew.
+// step is one update of a memory: everything that must be recompiled.
 type step struct {
 	*memory
-	peers    []*memory // whose units can be used here
+	peers    []*memory // memories whose units can be reused here
 	gone     []*object
 	compiled []*object           // in order
-	hosts    map[string]struct{} // that objects of both lists are part of, or were
+	hosts    map[string]struct{} // hosts of the objects in both lists, now or before
 }
 
-// compile makes the units of all objects that are marked, in the order of the objects. What is volatile depends on the
-// objects before it, which are compiled in this step, too.
+// compile compiles all marked objects in order. A volatile unit depends on the objects before it, which are compiled in this
+// step, too.
 func (w *step) compile() {
 	clear(w.cluster.resolved)
 	for _, o := range w.gone {
@@ -76,7 +76,7 @@ func (w *step) noteHosts(u *unit) {
 	}
 }
 
-// noteProblems notes whether another unit in the place of one changes the problems that there are. Either may be nil.
+// noteProblems records whether replacing one unit by another changes the list of problems. Either may be nil.
 func (w *step) noteProblems(before, now *unit) {
 	var was, is []Problem
 	certificates := false
@@ -89,7 +89,7 @@ func (w *step) noteProblems(before, now *unit) {
 	w.stale = w.stale || certificates || !slices.Equal(was, is)
 }
 
-// share replaces routes that are in the table already by those: what did not change is kept once.
+// share replaces routes with identical ones that are already in the table, so that unchanged routes are stored once.
 func (w *step) share(routes []made) {
 	known := func(r *table.Route) *table.Route {
 		if k := w.routes.Get(r.ID); k != nil && *k == *r {
@@ -107,7 +107,7 @@ func (w *step) share(routes []made) {
 	}
 }
 
-// assemble puts the routes of what was compiled in the place of those that were there.
+// assemble replaces the routes of the recompiled objects.
 func (w *step) assemble() {
 	c := &w.candidates
 	if w.fixed == nil {
@@ -138,7 +138,7 @@ func (w *step) assemble() {
 	w.assembleHosts()
 }
 
-// count is how many routes the objects of this step have.
+// count returns how many routes the objects of this step have.
 func (w *step) count() int {
 	n := 0
 	for _, o := range w.compiled {
@@ -150,7 +150,7 @@ func (w *step) count() int {
 	return n
 }
 
-// assembleHosts puts together the hosts that something has changed for.
+// assembleHosts rebuilds the hosts for which something has changed.
 func (w *step) assembleHosts() {
 	changed := make(map[*object]struct{}, len(w.gone)+len(w.compiled))
 	for _, o := range slices.Concat(w.gone, w.compiled) {
@@ -189,11 +189,11 @@ func (w *step) assembleHosts() {
 	}
 }
 
-// host is a host with all that the Ingresses say about it.
+// host is a host with the contributions of all Ingresses.
 type host struct {
 	section
 	parts    []hostPart    // in the order of the objects
-	catchAll *catchAllUnit // nil if it has none
+	catchAll *catchAllUnit // nil if the host has none
 }
 
 type hostPart struct {
@@ -201,7 +201,7 @@ type hostPart struct {
 	group  *hostGroup
 }
 
-// hostRoutes gives the routes of a host: those of its objects, then its catch-all.
+// hostRoutes returns the routes of a host: those of its objects, then its catch-all.
 func (w *step) hostRoutes(h *host) []made {
 	var routes []made
 	var key catchAllKey
@@ -225,7 +225,7 @@ func (w *step) hostRoutes(h *host) []made {
 	return append(routes, h.catchAll.routes...)
 }
 
-// sharedRoutes returns the routes of a peer that has the same ones for the host, so that memory has them once.
+// sharedRoutes returns a peer's routes for the host if they are the same, so that memory holds them once.
 func (w *step) sharedRoutes(name string, routes []made) []made {
 	for _, p := range w.peers {
 		if h := p.hosts[name]; h != nil && slices.Equal(h.section.routes, routes) {
@@ -235,21 +235,21 @@ func (w *step) sharedRoutes(name string, routes []made) []made {
 	return routes
 }
 
-// catchAllKey is all that the catch-all of a host depends on.
+// catchAllKey is everything that the catch-all of a host depends on.
 type catchAllKey struct {
 	expressions string
 	code        int
 	disabled    bool
 }
 
-// catchAllUnit is the catch-all of a host, finished.
+// catchAllUnit is the compiled catch-all of a host.
 type catchAllUnit struct {
 	findings
 	key    catchAllKey
 	routes []made
 }
 
-// catchAll gives the catch-all of a host, that of a peer if it has the same.
+// catchAll returns the catch-all of a host, the peer's one if it is the same.
 func (w *step) catchAll(name string, key catchAllKey, expressions []string) *catchAllUnit {
 	for _, p := range w.peers {
 		if h := p.hosts[name]; h != nil && h.catchAll != nil && h.catchAll.key == key {
@@ -261,7 +261,7 @@ func (w *step) catchAll(name string, key catchAllKey, expressions []string) *cat
 	return u
 }
 
-// compileCatchAll makes the route that answers what no other route of the host takes, with its redirect companions.
+// compileCatchAll compiles the route for requests that no other route of the host takes, with its redirect companions.
 func (s *settings) compileCatchAll(host string, key catchAllKey, expressions []string) *catchAllUnit {
 	r := &eskip.Route{Id: routeid.CatchAll(host), HostRegexps: expressions, BackendType: eskip.ShuntBackend}
 	all := []*eskip.Route{r}
@@ -286,7 +286,7 @@ func (m *memory) catchAllProblems() []Problem {
 	return problems
 }
 
-// eastWestProblems say that there are companions of default backends, with the numbers that the reference logs.
+// eastWestProblems reports the companions of default backends, with the numbers that the reference logs.
 func (m *memory) eastWestProblems() []Problem {
 	before, n := 0, 0
 	for _, o := range m.ingresses.sorted {
@@ -305,7 +305,7 @@ func (m *memory) eastWestProblems() []Problem {
 	}}
 }
 
-// fixedRoutes are those that depend on the options alone.
+// fixedRoutes are the routes that depend only on the options.
 type fixedRoutes struct {
 	section section
 	findings
@@ -324,7 +324,7 @@ func newFixedRoutes(set *settings) *fixedRoutes {
 		routes = out.finish(routes, globalRedirect(set.HTTPSRedirectCode), &f.findings, companion)
 	}
 	if set.OAuthGrantCallback {
-		// It is added after the default filters were, so it has none.
+		// It is added after the default filters, so it has none.
 		routes = out.edit(routes, oauthCallback(set.OAuthCallbackPath), &f.findings, companion)
 	}
 	f.section.routes = routes

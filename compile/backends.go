@@ -10,7 +10,7 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// noService says that a service does not exist.
+// noService describes a missing service.
 func noService(namespace, name string) string {
 	if name == "" {
 		return "a backend names no Service, so its routes are left out"
@@ -18,7 +18,7 @@ func noService(namespace, name string) string {
 	return fmt.Sprintf("there is no Service %q in the namespace %q, so the routes to it are left out", name, kube.NamespaceOrDefault(namespace))
 }
 
-// noPort says that a service does not have a port, and which it has.
+// noPort describes a port that a service does not have, and lists its ports.
 func noPort(svc *kube.Service, name, given string) string {
 	var has []string
 	for _, p := range svc.Ports {
@@ -43,7 +43,7 @@ func noPort(svc *kube.Service, name, given string) string {
 	return fmt.Sprintf("Service %q has no port %s, only %s", name, given, strings.Join(has, ", "))
 }
 
-// checkEndpoints reports a port of a service that has no ready endpoints, or whose endpoints have no such port.
+// checkEndpoints reports a service port without ready endpoints, or whose endpoints do not have the port.
 func (u *unit) checkEndpoints(key kube.ServiceKey, port kube.ServicePort, eps []endpoint) {
 	if len(eps) > 0 && !strings.HasSuffix(eps[0].url, ":0") {
 		return
@@ -101,7 +101,7 @@ func (l *lookups) readiness(key kube.ServiceKey) (ready, notReady int) {
 	return ready, notReady
 }
 
-// checkWeights reports backends that get no traffic because of their weight. If all weights are 0 they are equal shares.
+// checkWeights reports backends that get no traffic because of their weight. If all weights are 0, all get equal shares.
 func (f *findings) checkWeights(names []string, weights []float64) {
 	sum := 0.0
 	for _, w := range weights {
@@ -121,7 +121,7 @@ func (f *findings) checkWeights(names []string, weights []float64) {
 	}
 }
 
-// checkWeightNames reports weights for what is no backend: a slip of the pen there takes the traffic from somebody else.
+// checkWeightNames reports weights for names that are not backends: with a typo there, another backend gets the traffic.
 func (b *ingressBuilder) checkWeightNames() {
 	if len(b.ann.weights) == 0 {
 		return
@@ -145,7 +145,7 @@ func (b *ingressBuilder) checkWeightNames() {
 	}
 }
 
-// quoted lists names.
+// quoted lists quoted names.
 func quoted(names []string) string {
 	texts := make([]string, len(names))
 	for i, n := range names {

@@ -8,10 +8,10 @@ import (
 	"github.com/routesrv/routesrv/internal/scale"
 )
 
-// scaleOptions are those of a usual route server.
+// scaleOptions are the options of a typical route server.
 var scaleOptions = compile.Options{EndpointSlices: true, Healthcheck: true, HTTPSRedirect: true}
 
-// BenchmarkCompile compiles made-up clusters: all of it, and after one changed Ingress.
+// BenchmarkCompile compiles generated clusters: completely, and after a change of one Ingress.
 func BenchmarkCompile(b *testing.B) {
 	for _, factor := range []float64{0.1, 1} {
 		cluster := scale.New(factor)

@@ -10,23 +10,23 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// rank is the order of the reference, which decides who keeps an id that several want and nobody wanted first.
+// rank is the order of the reference. It decides who keeps an id that several routes want if creation times do not.
 type rank uint8
 
 const (
-	fromIngress    rank = iota // routes outside of host groups, by object
-	fromHost                   // by host, where the reference takes hosts at random
-	fromCompanions             // by object
-	fromRouteGroup             // by object
+	fromIngress    rank = iota // routes outside of host groups, ordered by object
+	fromHost                   // ordered by host, where the reference's order of hosts is random
+	fromCompanions             // ordered by object
+	fromRouteGroup             // ordered by object
 	fromOptions
 )
 
-// section is a run of routes that stand together in that order.
+// section is a run of routes that are adjacent in that order.
 type section struct {
 	rank   rank
-	host   string      // of fromHost
-	object *object     // of ranks by object
-	parts  *[]hostPart // of fromHost
+	host   string      // for fromHost
+	object *object     // for ranks ordered by object
+	parts  *[]hostPart // for fromHost
 	routes []made
 }
 
@@ -41,7 +41,7 @@ func compareSections(a, b *section) int {
 	return order
 }
 
-// place is where a route stands.
+// place is the position of a route.
 type place struct {
 	section *section
 	at      int
@@ -53,7 +53,7 @@ func comparePlaces(a, b place) int {
 	return cmp.Or(compareSections(a.section, b.section), cmp.Compare(a.at, b.at))
 }
 
-// asker is the object that asked for the route; nil for those that no object asked for, and for the catch-all of a host.
+// asker returns the object that requested the route, or nil for a route that no object requested and for the catch-all of a host.
 func (p place) asker() *object {
 	s := p.section
 	if s.parts == nil {
@@ -68,7 +68,7 @@ func (p place) asker() *object {
 	return nil
 }
 
-// owner is the asker as problems name it. The catch-all of a host counts as asked for by the first object that has the host.
+// owner returns the asker as problems name it. The catch-all of a host belongs to the first object with the host.
 func (p place) owner() kube.Ref {
 	if o := p.asker(); o != nil {
 		return o.unit.owner
@@ -79,7 +79,7 @@ func (p place) owner() kube.Ref {
 	return kube.Ref{}
 }
 
-// created is when the asker was created, 0 if that is not known.
+// created returns when the asker was created, or 0 if unknown.
 func (p place) created() int64 {
 	if o := p.asker(); o != nil {
 		return o.meta.Created
@@ -87,8 +87,8 @@ func (p place) created() int64 {
 	return 0
 }
 
-// oldest brings routes in the order of the reference and puts the one in front whose object was there first. Where times
-// are equal or missing the order of the reference decides. It gives the list back.
+// oldest sorts routes in the order of the reference and moves the route of the oldest object to the front. If creation times are
+// equal or missing, the order of the reference decides. It returns the list.
 func oldest(places []place) []place {
 	slices.SortFunc(places, comparePlaces)
 	first, created := 0, places[0].created()
@@ -105,24 +105,24 @@ func oldest(places []place) []place {
 	return places
 }
 
-// candidates are all routes, by the id that they want and by what they match.
+// candidates holds all routes, by the id that they want and by what they match.
 //
-// Nearly every id is wanted by one route, which is in the table then. Those are found there and not kept: only ids that
-// several want are.
+// Nearly every id is wanted by a single route, which is then in the table. Such routes are found there and not stored again:
+// candidates stores only ids that several routes want.
 type candidates struct {
-	rivals map[string][]place // by id, in no order
-	hidden map[string]int     // how many routes that were left out want an id
-	// gone and come are what is not wanted any more and what is, since the last award.
+	rivals map[string][]place // by id, in no particular order
+	hidden map[string]int     // how many omitted routes want an id
+	// Routes that stopped wanting an id and routes that began to, since the last award.
 	gone, come []wish
 	awarded    bool // at least once
 
-	matches *sharing // nil if nobody asks for problems
+	matches *sharing // nil if problems are not needed
 
-	// cloned are the clones in the table, by the id of the route that they were made of.
+	// cloned are the clones in the table, by the id of their original.
 	cloned map[string][]*table.Route
-	// contested says that something has changed where several routes want an id or match the same.
+	// contested means that something has changed where several routes want an id or match the same.
 	contested bool
-	conflicts []Problem // of the last time that this was so
+	conflicts []Problem // from the last time that contested was set
 }
 
 // wish is an id that a route wants.
@@ -137,10 +137,10 @@ func newCandidates() candidates {
 	}
 }
 
-// watchMatches makes routes that match the same problems.
+// watchMatches turns on the problem for routes that match the same.
 func (c *candidates) watchMatches() { c.matches = newSharing() }
 
-// expect makes room for about as many routes.
+// expect makes room for about that many routes.
 func (c *candidates) expect(routes int) {
 	c.come = make([]wish, 0, routes)
 	if c.matches != nil {
@@ -148,7 +148,7 @@ func (c *candidates) expect(routes int) {
 	}
 }
 
-// replace gives a section other routes, at most once between two awards.
+// replace replaces the routes of a section, at most once between two awards.
 func (c *candidates) replace(s *section, routes []made) {
 	for i := range s.routes {
 		r := &s.routes[i]
@@ -179,8 +179,8 @@ func (c *candidates) hide(id string, more int) {
 	}
 }
 
-// award gives the list with the winners of all ids for which something has changed, and with their clones. Sections are
-// all that there are. The first list may come from elsewhere: what nobody wants is taken out of it.
+// award returns the list with the winners of all changed ids, and with their clones. sections must contain all sections. The
+// first list may come from elsewhere: routes that no section wants are removed.
 func (c *candidates) award(list table.List, sections iter.Seq[*section]) table.List {
 	for _, wishes := range [][]wish{c.gone, c.come} {
 		slices.SortFunc(wishes, func(a, b wish) int { return strings.Compare(a.id, b.id) })
@@ -201,18 +201,18 @@ func (c *candidates) award(list table.List, sections iter.Seq[*section]) table.L
 	c.gone, c.come, c.awarded = nil, nil, true
 	next, err := list.With(e.upserts, e.deletes)
 	if err != nil {
-		panic(err) // the routes were read back one by one, and the ids are distinct: a mistake of ours
+		panic(err) // unexpected: each route was parsed back, and the ids are distinct
 	}
 	return next
 }
 
-// wishes are what has changed for an id.
+// wishes are the changes for one id.
 type wishes struct {
 	id         string
 	gone, come []wish
 }
 
-// byID yields what has changed, by id and in their order. Both lists are sorted.
+// byID yields the changes by id, keeping their order. Both lists are sorted.
 func byID(gone, come []wish) iter.Seq[wishes] {
 	return func(yield func(wishes) bool) {
 		for len(gone)+len(come) > 0 {
@@ -238,11 +238,11 @@ func byID(gone, come []wish) iter.Seq[wishes] {
 	}
 }
 
-// unseen gives all who want an id, for each id that a route has come to want and a route had that did not change. Who that
-// is was not kept: all sections are looked through, for all such ids at once.
+// unseen returns all routes that want an id, for each id that a new route wants and an unchanged route has. Those were not
+// stored, so it searches all sections once for all such ids.
 func (c *candidates) unseen(list table.List, sections iter.Seq[*section]) map[string][]place {
 	if !c.awarded {
-		return nil // nobody had an id
+		return nil // no id is taken
 	}
 	var found map[string][]place
 	for w := range byID(c.gone, c.come) {
@@ -267,7 +267,7 @@ func (c *candidates) unseen(list table.List, sections iter.Seq[*section]) map[st
 	return found
 }
 
-// wanting gives all who want the id now. Those who wanted it are its rivals, or are gone, or there were none.
+// wanting returns all routes that now want the id: its rivals, except those that stopped wanting it, and the new ones.
 func (c *candidates) wanting(w wishes) []place {
 	var all []place
 	for _, p := range c.rivals[w.id] {
@@ -281,7 +281,7 @@ func (c *candidates) wanting(w wishes) []place {
 	return all
 }
 
-// note keeps who wants an id, if they are several.
+// note stores the routes that want an id, if there are several.
 func (c *candidates) note(id string, all []place) {
 	if c.contested = c.contested || c.rivals[id] != nil || len(all) > 1; len(all) > 1 {
 		c.rivals[id] = all
@@ -290,7 +290,7 @@ func (c *candidates) note(id string, all []place) {
 	}
 }
 
-// winner is who gets what all want, nil if nobody does.
+// winner returns the route that gets the id, or nil if none does.
 func winner(all []place) *made {
 	switch len(all) {
 	case 0:
@@ -302,20 +302,20 @@ func winner(all []place) *made {
 	}
 }
 
-// wins reports whether the route has got its id.
+// wins reports whether the route has its id.
 func (c *candidates) wins(r *made) bool {
 	all := c.rivals[r.id()]
 	return all == nil || winner(all) == r
 }
 
-// edit is what an award changes in a list.
+// edit collects the changes of a list by an award.
 type edit struct {
 	list    table.List
 	upserts []*table.Route
 	deletes []string
 }
 
-// award gives the id to the route, which is nil if nobody wants it.
+// award gives the id to the route; nil means that no route wants it.
 func (e *edit) award(c *candidates, id string, winner *made) {
 	before := e.list.Get(id)
 	var now *table.Route
@@ -347,7 +347,7 @@ func (e *edit) award(c *candidates, id string, winner *made) {
 	}
 }
 
-// sweep takes out what nobody wants. The wishes are sorted, and all that there are.
+// sweep removes routes that nothing wants. The wishes are sorted and complete.
 func (e *edit) sweep(c *candidates) {
 	clones := make(map[string]struct{})
 	for _, of := range c.cloned {
@@ -366,7 +366,7 @@ func (e *edit) sweep(c *candidates) {
 	}
 }
 
-// problems are those of routes that want the same.
+// problems returns the problems of routes that want or match the same.
 func (c *candidates) problems() []Problem {
 	if c.contested {
 		c.conflicts = slices.Concat(c.duplicates(), c.shadows())
@@ -375,7 +375,7 @@ func (c *candidates) problems() []Problem {
 	return c.conflicts
 }
 
-// expression is the text of a route without its id.
+// expression returns the text of a route without its id.
 func expression(r *table.Route) string {
 	return strings.TrimSuffix(strings.TrimPrefix(r.Text, r.ID+": "), ";")
 }

@@ -1,36 +1,33 @@
-// Package compile turns a snapshot of a cluster into the routes of a routing table, and into the problems that were
-// met on the way.
+// Package compile compiles a snapshot of a cluster into the routes of a routing table, and reports problems of objects.
 //
-// A [Compiler] is a pure function of options and snapshot: the same input gives the same bytes, on every replica and
-// after every restart. It does no I/O, has no clock and logs nothing; what there is to say it returns as [Problem]s,
-// with the text that the reference logs. What the reference leaves to chance is fixed here: host groups are taken in
-// sorted order.
+// A [Compiler] is a pure function of options and snapshot: the same input gives the same bytes, on every replica and after every
+// restart. It does no I/O, has no clock and logs nothing; it returns findings as [Problem]s, with the text that the reference
+// logs. Where the reference has a random order, this package has a fixed one: it processes host groups in sorted order.
 //
-// The reference is Skipper's route server: the routes of a cluster here are those that it makes of the same objects and
-// options, and comments in all packages mean it by this word. Where it is not followed, docs/differences.md says so.
+// The reference is Skipper's route server, and comments in all packages use the word in this sense. For the same objects and
+// options this package compiles the same routes as the reference; docs/differences.md lists the exceptions.
 //
 // # Isolation
 //
-// Every route is printed, and read back alone. A route that does not survive is left out and is a problem of the object
-// that asked for it, so no object can make the table unreadable for the fleet; and an object that is broken in itself
-// costs its own routes only.
+// Every route is printed and parsed back on its own. A route that fails is left out and reported as a problem of its object, so
+// no object can make the table unreadable for the fleet. A broken object loses only its own routes.
 //
 // # Cost
 //
-// A snapshot costs what differs from the one before. Each object is compiled by itself into a unit, which is remembered
-// together with what it looked up: its services, their endpoints, its secrets. As long as all of these are the same
-// pointers (see package kube), the unit is used again; whoever uses a service is known, so a changed EndpointSlice leads
-// to its users and to nobody else. Hosts are put together anew if one of their objects is, ids are awarded anew if somebody
-// wants them who did not, or the other way round, and the sorted list of routes is changed in these places. A full
-// compilation is the same with nothing remembered: the memory changes the cost of a result and never the result.
+// A snapshot costs as much as its difference from the previous one. Each object is compiled on its own into a unit, which is
+// cached with the results of its lookups: services, their endpoints, secrets. As long as all these pointers are the same (see
+// package kube), the unit is reused. The users of each service are known, so a changed EndpointSlice affects only its users. A
+// host is rebuilt if one of its objects is recompiled, an id is reassigned if a route begins or stops to want it, and the sorted
+// list of routes is edited in these places. A full compilation is the same with an empty cache: the cache affects the cost of a
+// result, never the result.
 //
-// A [Lane] compiles another intent beside the latest one, or other backends. What the two have in common is kept once.
+// A [Lane] compiles another intent or other backends beside the latest ones. Common parts are stored once.
 //
 // # Order
 //
-// It decides who gets an id that several routes want: Ingresses in order of namespace and name; then hosts in sorted
-// order, each with the routes of its objects and its catch-all; then the companions of default backends; then RouteGroups
-// by namespace and name; then the routes that depend on the options alone.
+// The order decides which route gets an id that several want: Ingresses by namespace and name; then hosts in sorted order, each
+// with the routes of its objects and its catch-all; then the companions of default backends; then RouteGroups by namespace and
+// name; then the routes that depend only on the options.
 package compile
 
 import (
@@ -38,23 +35,22 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// Result is what a snapshot compiles to. It is immutable and shared.
+// Result is the result of compiling a snapshot. It is immutable and shared.
 type Result struct {
-	// Routes share what did not change with the result before.
+	// Routes share unchanged parts with the previous result.
 	Routes table.List
 	// Problems are sorted by owner. The slice must not be changed.
 	Problems []Problem
 }
 
-// Compiler compiles snapshots with one set of options. It is not safe for concurrent use. After a panic it is not to be used
-// any more.
+// Compiler compiles snapshots with one set of options. It is not safe for concurrent use, and must not be used after a panic.
 type Compiler struct {
 	set    *settings
-	memory *memory // of the latest snapshot; nil before the first
+	memory *memory // of the latest snapshot; nil before the first one
 	lanes  []*Lane
 }
 
-// New makes a Compiler. The error names the option that cannot be used.
+// New returns a Compiler. The error names an invalid option.
 func New(o Options) (*Compiler, error) {
 	set, err := newSettings(o)
 	if err != nil {
@@ -63,7 +59,7 @@ func New(o Options) (*Compiler, error) {
 	return &Compiler{set: set}, nil
 }
 
-// Compile compiles the snapshot. A snapshot of the very same objects as the one before gives the same *Result.
+// Compile compiles the snapshot. A snapshot with the same objects as the previous one returns the same *Result.
 func (c *Compiler) Compile(s *kube.Snapshot) *Result {
 	m := c.memory
 	if m == nil || m.snapshot.DefaultFilters != s.DefaultFilters {

@@ -9,7 +9,7 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// duplicates are the routes that did not get their id, apart from those that are what the winner is.
+// duplicates reports the routes that did not get their id, except those equal to the winner.
 func (c *candidates) duplicates() []Problem {
 	var problems []Problem
 	for _, id := range slices.Sorted(maps.Keys(c.rivals)) {
@@ -25,7 +25,7 @@ func (c *candidates) duplicates() []Problem {
 	return problems
 }
 
-// duplicate is the problem of a route that did not get its id.
+// duplicate returns the problem of a route that did not get its id.
 func duplicate(r *made, owner kube.Ref, winner *made, keeper kube.Ref) Problem {
 	id := r.id()
 	message := fmt.Sprintf("Ignoring route with the same id %s, existing: %s, ignored: %s", id, winner.text(), r.text())
@@ -37,8 +37,8 @@ func duplicate(r *made, owner kube.Ref, winner *made, keeper kube.Ref) Problem {
 	return Problem{Owner: owner, Route: id, Reason: DuplicateID, Severity: Error, Plain: true, Message: message, detail: detail, about: id}
 }
 
-// shadows are the routes of the table that match exactly what a route of another object matches, which was there first:
-// which of the two a proxy takes is left to chance. Routes of one object are its own affair.
+// shadows reports the routes of the table that match exactly the same as a route of an older object: proxies choose one of them
+// at random. It ignores matches within one object.
 func (c *candidates) shadows() []Problem {
 	var problems []Problem
 	for match := range c.matches.rivals {
@@ -57,7 +57,7 @@ func (c *candidates) shadows() []Problem {
 			problems = append(problems, shadow(p.route(), p.owner(), first.route(), first.owner()))
 		}
 	}
-	// The matches came in random order.
+	// The matches come in random order.
 	slices.SortFunc(problems, func(a, b Problem) int {
 		if order := a.Owner.Compare(b.Owner); order != 0 {
 			return order
@@ -67,7 +67,7 @@ func (c *candidates) shadows() []Problem {
 	return problems
 }
 
-// shadow is the problem of a route that matches what another one matches.
+// shadow returns the problem of a route that matches the same as another one.
 func shadow(r *made, owner kube.Ref, first *made, of kube.Ref) Problem {
 	return Problem{
 		Owner: owner, Route: r.ID, Reason: Shadows, Severity: Warning,

@@ -5,7 +5,7 @@ import (
 	"github.com/routesrv/routesrv/internal/routeid"
 )
 
-// eastWestCompanion adds the deprecated east-west companion of a route: the same under the host NAME.NAMESPACE.DOMAIN.
+// eastWestCompanion adds the deprecated east-west companion of a route: a copy for the host NAME.NAMESPACE.DOMAIN.
 func (b *ingressBuilder) eastWestCompanion(r *eskip.Route) {
 	if !b.set.EastWest {
 		return
@@ -14,11 +14,11 @@ func (b *ingressBuilder) eastWestCompanion(r *eskip.Route) {
 	c := shallow(r)
 	c.Id = routeid.EastWest(r.Id)
 	c.HostRegexps = []string{hostExpr(host)}
-	b.forward(c) // it is forwarded as every route is that joins a host, so it loses the filters that the options append
+	b.forward(c) // it is forwarded like every route of a host, so it loses the filters that the options append
 	b.addToHost(host, c, companion)
 }
 
-// defaultEastWestCompanion is the companion of a default backend. Its host has name and namespace swapped, as in the
+// defaultEastWestCompanion returns the companion of a default backend. Its host has name and namespace swapped, as in the
 // reference.
 func (b *ingressBuilder) defaultEastWestCompanion(r *eskip.Route) *eskip.Route {
 	c := shallow(r)

@@ -10,12 +10,12 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// endpoint is the URL of one endpoint and the zone that it is in.
+// endpoint is the URL of an endpoint with its zone.
 type endpoint struct{ url, zone string }
 
 const (
 	appProtocolH2C = "kubernetes.io/h2c"
-	zoneMinimum    = 3 // a zone with fewer endpoints than this is not used alone
+	zoneMinimum    = 3 // a zone with fewer endpoints is not used alone
 
 	annotateFilter     = "annotate"
 	zoneAwareKey       = "zalando.org/traffic-zone-aware"
@@ -31,7 +31,7 @@ func sortEndpoints(eps []endpoint) []endpoint {
 	return eps
 }
 
-// inZone keeps only the endpoints of the zone where there are enough of them.
+// inZone keeps only the endpoints of the zone if there are enough of them.
 func inZone(eps []endpoint, zone string) []endpoint {
 	if zone == "" {
 		return eps
@@ -48,8 +48,8 @@ func inZone(eps []endpoint, zone string) []endpoint {
 	return own
 }
 
-// endpointsKey is the key of the reference's cache of endpoints. It lacks the name of the service port. That the reference
-// has one scheme for all RouteGroups is not copied.
+// endpointsKey is the key of the reference's cache of endpoints. It lacks the name of the service port. One property is not
+// copied: the reference uses one scheme for all RouteGroups.
 type endpointsKey struct {
 	kind    kube.Kind
 	service kube.ServiceKey
@@ -57,10 +57,10 @@ type endpointsKey struct {
 	target  string
 }
 
-// ambiguous reports whether two ports of the service have the text of their target port in common, and differ otherwise: in
-// name, number, or in whether the target is a name or a number. For such a service the reference uses, for the whole load,
-// what the port that was converted first has given; that is kept for parity, at the price that no object which refers to
-// such a service is remembered between loads.
+// ambiguous reports whether two ports of the service have the same text as target port but differ otherwise: in name, number, or
+// in whether the target is a name or a number. For such a service the reference uses, for the whole load, the result of the port
+// that was converted first. This package does the same for parity; therefore it cannot cache objects that refer to such a
+// service.
 func ambiguous(svc *kube.Service) bool {
 	for i, p := range svc.Ports {
 		for _, q := range svc.Ports[:i] {
@@ -72,8 +72,7 @@ func ambiguous(svc *kube.Service) bool {
 	return false
 }
 
-// ingressEndpoints resolves a service port for an Ingress. protocol is the value of the protocol annotation, nil if it
-// is absent.
+// ingressEndpoints resolves a service port for an Ingress. protocol is the value of the protocol annotation, nil if it is absent.
 func (l *lookups) ingressEndpoints(set *settings, key kube.ServiceKey, svc *kube.Service, port kube.ServicePort, protocol *string) []endpoint {
 	resolve := func() []endpoint {
 		if set.EndpointSlices {
@@ -91,7 +90,7 @@ func (l *lookups) ingressEndpoints(set *settings, key kube.ServiceKey, svc *kube
 	return l.resolveOnce(endpointsKey{kube.KindIngress, key, cachedScheme(set, protocol), port.TargetPort.String()}, resolve)
 }
 
-// cachedScheme is the scheme in the key of the cache.
+// cachedScheme returns the scheme in the key of the cache.
 func cachedScheme(set *settings, protocol *string) string {
 	switch {
 	case protocol != nil:
@@ -102,8 +101,7 @@ func cachedScheme(set *settings, protocol *string) string {
 	return ""
 }
 
-// resolveOnce gives what the first user of the key got in this compilation. The result depends on the other objects from
-// now on.
+// resolveOnce returns what the first user of the key got in this compilation. The result then depends on other objects.
 func (l *lookups) resolveOnce(k endpointsKey, resolve func() []endpoint) []endpoint {
 	l.volatile = true
 	r, ok := l.cluster.resolved[k]
@@ -114,14 +112,13 @@ func (l *lookups) resolveOnce(k endpointsKey, resolve func() []endpoint) []endpo
 	return r.endpoints
 }
 
-// resolution is what the first user of a key got, and the place of that among the objects of its kind.
+// resolution is the result for the first user of a key, with the position of that user among the objects of its kind.
 type resolution struct {
 	endpoints []endpoint
 	at        int
 }
 
-// ingressSubsetEndpoints takes the first subset that qualifies: one with a single port, or with a port of the name of
-// the service port.
+// ingressSubsetEndpoints uses the first subset that qualifies: with a single port, or with a port of the service port's name.
 func ingressSubsetEndpoints(e *kube.Endpoints, port kube.ServicePort, scheme string) []endpoint {
 	if e == nil {
 		return nil
@@ -147,7 +144,7 @@ func subsetEndpoints(sub kube.Subset, port int, scheme string) []endpoint {
 	return sortEndpoints(eps)
 }
 
-// ingressSliceEndpoints resolves a service port in the merged slices. A port that is not found is port 0, as in the
+// ingressSliceEndpoints resolves a service port in the merged slices. A port that is not found becomes port 0, as in the
 // reference.
 func ingressSliceEndpoints(g *mergedSlices, port kube.ServicePort, protocol *string) []endpoint {
 	if g == nil {
@@ -181,7 +178,7 @@ func sliceEndpoints(g *mergedSlices, scheme string, port int) []endpoint {
 	return sortEndpoints(eps)
 }
 
-// firstPort is the first TCP port that fits, or the zero port. A port that does not say its protocol never fits.
+// firstPort returns the first TCP port that fits, or the zero port. A port without a protocol never fits.
 func firstPort(ports []kube.EndpointPort, fits func(kube.EndpointPort) bool) kube.EndpointPort {
 	for _, p := range ports {
 		if p.Protocol == "TCP" && fits(p) {
@@ -191,8 +188,8 @@ func firstPort(ports []kube.EndpointPort, fits func(kube.EndpointPort) bool) kub
 	return kube.EndpointPort{}
 }
 
-// routeGroupEndpoints resolves the target port of a service for a RouteGroup. The scheme is part of what is resolved:
-// the reference's cache mixes up the schemes of groups that share a service port.
+// routeGroupEndpoints resolves the target port of a service for a RouteGroup. The scheme is part of the key here: the reference's
+// cache mixes up the schemes of groups that share a service port.
 func (l *lookups) routeGroupEndpoints(set *settings, key kube.ServiceKey, svc *kube.Service, target kube.TargetPort, protocol *string) []endpoint {
 	resolve := func() []endpoint {
 		if set.EndpointSlices {
@@ -210,7 +207,7 @@ func (l *lookups) routeGroupEndpoints(set *settings, key kube.ServiceKey, svc *k
 	return l.resolveOnce(endpointsKey{kube.KindRouteGroup, key, cachedScheme(set, protocol), target.String()}, resolve)
 }
 
-// ambiguousTarget is ambiguous for RouteGroups, which look at nothing but the target port.
+// ambiguousTarget is ambiguous for RouteGroups, which use only the target port.
 func ambiguousTarget(svc *kube.Service) bool {
 	for i, p := range svc.Ports {
 		for _, q := range svc.Ports[:i] {
@@ -222,7 +219,7 @@ func ambiguousTarget(svc *kube.Service) bool {
 	return false
 }
 
-// routeGroupSubsetEndpoints takes the first subset that has the target port.
+// routeGroupSubsetEndpoints uses the first subset that has the target port.
 func routeGroupSubsetEndpoints(e *kube.Endpoints, target kube.TargetPort, scheme string) []endpoint {
 	if e == nil {
 		return nil
@@ -256,8 +253,8 @@ func routeGroupSliceEndpoints(g *mergedSlices, target kube.TargetPort, protocol 
 	return sliceEndpoints(g, scheme, port.Port)
 }
 
-// setEndpoints gives the route the backend for the endpoints: a shunt that answers 502 for none, the address of one, a
-// load balancer for more.
+// setEndpoints sets the route's backend for the endpoints: a shunt that answers 502 for none, the address for one, a load
+// balancer for more.
 func setEndpoints(r *eskip.Route, eps []endpoint, algorithm string) {
 	switch len(eps) {
 	case 0:
@@ -280,8 +277,8 @@ func setEndpoints(r *eskip.Route, eps []endpoint, algorithm string) {
 	}
 }
 
-// lowerScheme writes the scheme in lower case. Readers of a table do so with the endpoints that have a zone, since they take
-// the zone out of the URL; a data plane that was sent another spelling would get another digest.
+// lowerScheme converts the scheme to lower case. Readers of a table do that for endpoints with a zone, because they remove the
+// zone from the URL; with another spelling, a data plane would compute another digest.
 func lowerScheme(url string) string {
 	scheme, rest, ok := strings.Cut(url, ":")
 	if lower := strings.ToLower(scheme); ok && lower != scheme {
@@ -290,13 +287,13 @@ func lowerScheme(url string) string {
 	return url
 }
 
-// setNoEndpoints makes the route answer 502, in place of everything else that it would do.
+// setNoEndpoints makes the route answer 502 and do nothing else.
 func setNoEndpoints(r *eskip.Route) {
 	r.BackendType = eskip.ShuntBackend
 	r.Filters = []*eskip.Filter{filter("status", 502.0), filter("inlineContent", "no endpoints")}
 }
 
-// prepend puts filters in front of those of a route, in a list of its own.
+// prepend adds filters before those of a route, in a new slice.
 func prepend(r *eskip.Route, filters ...*eskip.Filter) {
 	if len(filters) > 0 {
 		r.Filters = slices.Concat(filters, r.Filters)

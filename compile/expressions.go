@@ -10,8 +10,8 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// A route whose expressions no proxy can compile is published as the reference publishes it, and every proxy drops it
-// without a word to its author. So it is a problem here.
+// A route with an invalid expression is published as in the reference. Every proxy drops it without telling its author, so it is
+// a problem here.
 
 // checkExpression reports an expression that does not compile.
 func (f *findings) checkExpression(what, expr string) {
@@ -27,7 +27,7 @@ func (f *findings) checkExpression(what, expr string) {
 	}
 }
 
-// plainError is what is wrong with an expression, without the words that are the same for all.
+// plainError returns the specific part of a regexp error.
 func plainError(err error) string {
 	if e := (*syntax.Error)(nil); errors.As(err, &e) {
 		return e.Code.String() + ": " + e.Expr
@@ -35,8 +35,8 @@ func plainError(err error) string {
 	return err.Error()
 }
 
-// plainExpression reports whether no byte of the expression means anything but itself. That is so for nearly all, and costs
-// much less than to compile them.
+// plainExpression reports whether the expression has no special characters. This is the common case, and much cheaper than
+// compiling.
 func plainExpression(expr string) bool {
 	for i := range len(expr) {
 		if !plainByte[expr[i]] {
@@ -46,7 +46,7 @@ func plainExpression(expr string) bool {
 	return true
 }
 
-// plainByte has the bytes that mean themselves in an expression.
+// plainByte has the bytes that are literal in an expression.
 var plainByte = func() (plain [256]bool) {
 	for c := byte(' '); c < 0x7f; c++ {
 		plain[c] = strings.IndexByte(`\()[]{}*+?|^$`, c) < 0
@@ -54,7 +54,7 @@ var plainByte = func() (plain [256]bool) {
 	return plain
 }()
 
-// checkHost reports a host whose expression does not compile. Wildcards are the usual case.
+// checkHost reports a host whose expression does not compile, usually because of a wildcard.
 func (f *findings) checkHost(host string) {
 	if plainExpression(host) {
 		return
@@ -66,7 +66,7 @@ func (f *findings) checkHost(host string) {
 	}
 }
 
-// checkPattern reports a path pattern that proxies drop, or that they keep and never match.
+// checkPattern reports a path pattern that proxies drop, or keep and never match.
 func (f *findings) checkPattern(pattern string) {
 	if strings.IndexByte(pattern, '*') < 0 && strings.IndexByte(pattern, ':') < 0 {
 		return
@@ -90,7 +90,7 @@ func (f *findings) checkPattern(pattern string) {
 	}
 }
 
-// checkPredicates reports what is wrong with the predicates of a text.
+// checkPredicates reports mistakes in the predicates of a text.
 func (f *findings) checkPredicates(predicates []*eskip.Predicate) {
 	for _, p := range predicates {
 		if len(p.Args) == 0 {
@@ -113,8 +113,8 @@ func (f *findings) checkPredicates(predicates []*eskip.Predicate) {
 	}
 }
 
-// checkRoute reports what is wrong with a route that was read of a text. Its hosts are not looked at: those of a custom route
-// are replaced.
+// checkRoute reports mistakes in a route that was parsed from a text. It does not check hosts: those of a custom route are
+// replaced.
 func (f *findings) checkRoute(r *eskip.Route) {
 	f.checkPattern(r.Path)
 	for _, p := range r.PathRegexps {
@@ -142,9 +142,9 @@ func (f *findings) checkRouteGroup(spec *kube.RouteGroupSpec) {
 		f.checkExpression("path expression", r.PathRegexp)
 		for _, text := range r.Predicates {
 			if !strings.Contains(text, "Host") && !strings.Contains(text, "Path") && !strings.Contains(text, "Regexp") {
-				continue // not one of those that are looked at
+				continue // not one of the checked predicates
 			}
-			ps, _ := eskip.ParsePredicates(text) // validated
+			ps, _ := eskip.ParsePredicates(text) // validated before
 			f.checkPredicates(ps)
 		}
 	}

@@ -9,25 +9,23 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// made is a finished route of an object: it competes for its id with the routes of all objects, and whoever wins brings
-// along what the clone rules made of it.
+// made is a finished route of an object. It competes for its id with the routes of all objects; a winner comes with its clones.
 type made struct {
-	*table.Route // nil if it was left out; it keeps its id from others all the same
+	*table.Route // nil if it was left out; it still reserves its id
 	more         *more
-	// match is a hash of what the route matches. It is 0 for routes that are there for the sake of another one.
+	// match is a hash of what the route matches. It is 0 for companions of other routes.
 	match uint64
 }
 
-// more is what few routes have: those that were left out, edited or cloned.
+// more holds data that only few routes have: those that were left out, edited or cloned.
 type more struct {
 	id string
-	// before is the text of the route before edit rules, by which the reference tells equal routes of one id from
-	// different ones.
+	// before is the text of the route before edit rules, with which the reference compares routes of one id.
 	before string
 	clones []*table.Route // with distinct ids
 }
 
-// id is the id that the route wants.
+// id returns the id that the route wants.
 func (m *made) id() string {
 	if m.Route != nil {
 		return m.ID
@@ -35,7 +33,7 @@ func (m *made) id() string {
 	return m.more.id
 }
 
-// clones are the routes that are in the table if this one is.
+// clones returns the routes that are in the table if this one is.
 func (m *made) clones() []*table.Route {
 	if m.more == nil {
 		return nil
@@ -43,7 +41,7 @@ func (m *made) clones() []*table.Route {
 	return m.more.clones
 }
 
-// text is the expression that is compared with other routes of the id.
+// text returns the expression that is compared with other routes of the id.
 func (m *made) text() string {
 	if m.more != nil {
 		return m.more.before
@@ -51,23 +49,23 @@ func (m *made) text() string {
 	return expression(m.Route)
 }
 
-// sameAs reports whether two routes of one id are the same. Whether there is more is decided by the text alone.
+// sameAs reports whether two routes of one id are the same. Only the text counts.
 func (m *made) sameAs(o *made) bool {
 	return (m.more == nil) == (o.more == nil) && m.text() == o.text()
 }
 
-// role says what a route is there for.
+// role says why a route exists.
 type role bool
 
 const (
-	mainRoute role = true  // an object asked for it
-	companion role = false // it goes with another route, or with a host
+	mainRoute role = true  // an object requested it
+	companion role = false // it accompanies another route or a host
 )
 
-// finisher does what is done to every finished route: process, print, parse back.
+// finisher processes every finished route: it applies the options, prints, and parses back.
 type finisher struct{ set *settings }
 
-// finish appends the finished form of the route to dst. The route is not changed and not kept. Problems go to f.
+// finish appends the finished form of the route to dst. It neither changes nor keeps the route. It reports problems to f.
 func (p finisher) finish(dst []made, r *eskip.Route, f *findings, role role) []made {
 	if p.set.DefaultFilters != nil {
 		r = p.set.DefaultFilters.Do([]*eskip.Route{r})[0]
@@ -115,7 +113,7 @@ func (p finisher) process(r *eskip.Route, f *findings) (edited *eskip.Route, clo
 	return routes[0], routes[1:]
 }
 
-// print gives the printed form of a route, unless it would harm those who read the table.
+// print returns the printed form of a route, unless it would harm the readers of the table.
 func (p finisher) print(r *eskip.Route, f *findings) (*table.Route, bool) {
 	printed := table.NewRoute(r)
 	reader := p.set.reader()
@@ -137,13 +135,13 @@ func (p finisher) print(r *eskip.Route, f *findings) (*table.Route, bool) {
 	}
 	f.checkRefused(p.set, r)
 	if hasControl(printed.Hosts) {
-		printed.Hosts = table.NewRoute(back).Hosts // as all have them who read the table
+		printed.Hosts = table.NewRoute(back).Hosts // as every reader of the table has them
 	}
 	return &printed, true
 }
 
-// printClones prints what the clone rules made. Several rules can make clones of one id; the last counts, as it does for
-// a proxy that reads the table of the reference.
+// printClones prints the results of the clone rules. If several rules make clones with the same id, the last one counts, as for a
+// proxy that reads the table of the reference.
 func (p finisher) printClones(routes []*eskip.Route, f *findings) []*table.Route {
 	var clones []*table.Route
 	for _, r := range routes {
@@ -160,8 +158,8 @@ func (p finisher) printClones(routes []*eskip.Route, f *findings) []*table.Route
 	return clones
 }
 
-// parseBack holds the law that keeps one object from breaking the table of all: the text of a route, read alone, means what
-// the route means. What it returns belongs to the reader.
+// parseBack ensures that one object cannot break the table for all: the text of a route, parsed on its own, must mean the same as
+// the route. The result belongs to the reader.
 func parseBack(reader *eskip.Reader, r *eskip.Route, text string) (*eskip.Route, error) {
 	if !eskip.ValidID(r.Id) {
 		return nil, fmt.Errorf("%q is not a route id", r.Id)
@@ -176,8 +174,8 @@ func parseBack(reader *eskip.Reader, r *eskip.Route, text string) (*eskip.Route,
 	return back[0], nil
 }
 
-// hasControl reports whether a character of s is printed as an escape in an expression. The line feed is among them, which
-// also stands between two hosts.
+// hasControl reports whether s has a character that is escaped when printed in an expression. This includes the line feed, which
+// also separates hosts.
 func hasControl(s string) bool {
 	for i := range len(s) {
 		if s[i] >= '\a' && s[i] <= '\r' {

@@ -20,7 +20,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden cases")
 
-// goldenCase is one file of testdata: a comment that says why it is there, options, objects, and what is wanted of them.
+// goldenCase is one file of testdata: a comment that explains the case, options, objects, and the expected results.
 type goldenCase struct {
 	path     string
 	archive  *txtar.Archive
@@ -85,7 +85,7 @@ func (c *goldenCase) set(name, data string) {
 	c.archive.Files = append(c.archive.Files, txtar.File{Name: name, Data: []byte(data)})
 }
 
-// defaultFilters are the files filters/SERVICE.NAMESPACE of the case.
+// defaultFilters returns the files filters/SERVICE.NAMESPACE of the case.
 func (c *goldenCase) defaultFilters() *kube.DefaultFilters {
 	var d *kube.DefaultFilters
 	for _, f := range c.archive.Files {
@@ -154,7 +154,7 @@ func TestGoldenCases(t *testing.T) {
 	}
 }
 
-// TestGoldenCasesHaveAReason keeps the comment that says why a case exists.
+// TestGoldenCasesHaveAReason: every case has a comment that explains it.
 func TestGoldenCasesHaveAReason(t *testing.T) {
 	for _, c := range goldenCases(t) {
 		if len(bytes.TrimSpace(c.archive.Comment)) == 0 {
@@ -163,7 +163,7 @@ func TestGoldenCasesHaveAReason(t *testing.T) {
 	}
 }
 
-// Options with which no proxy could live are refused at once: what is published before stays.
+// Options that would break every proxy are rejected at once, so the table that is already published stays.
 func TestOptionsThatWouldCrashEveryProxyAreRefused(t *testing.T) {
 	bad := eskip.MustParseFilters(`admissionControl("a", "active", "0s", 5, 10, 0.95, 0.9, 0.5)`)
 	for option, o := range map[string]compile.Options{
@@ -178,8 +178,8 @@ func TestOptionsThatWouldCrashEveryProxyAreRefused(t *testing.T) {
 	}
 }
 
-// A number that stands for no mode is refused, and not found out when the first object needs it; all others have a name that is
-// read back.
+// A number that stands for no mode is rejected at once, and not only when the first object needs the mode. Every valid mode has a
+// name that parses back to it.
 func TestOptionsWithoutANameAreRefused(t *testing.T) {
 	mode := compile.PathMode(0)
 	for ; ; mode++ {
@@ -207,7 +207,7 @@ func TestOptionsWithoutANameAreRefused(t *testing.T) {
 	}
 }
 
-// TestGoldenTablesAreReadAsTheyAre: a data plane keeps the bytes of every table here, and knows the same hosts and zones.
+// TestGoldenTablesAreReadAsTheyAre: a data plane keeps the bytes of every table here, and derives the same hosts and zones.
 func TestGoldenTablesAreReadAsTheyAre(t *testing.T) {
 	for _, c := range goldenCases(t) {
 		checkTable(t, mustCompiler(t, c.options).Compile(c.snapshot))

@@ -5,14 +5,14 @@ import (
 	"github.com/routesrv/routesrv/internal/routeid"
 )
 
-// healthcheckNetworks may ask the health-check routes: the private networks and the local host.
+// healthcheckNetworks may use the health-check routes: the private networks and the local host.
 var healthcheckNetworks = [...]string{
 	"10.0.0.0/8", "192.168.0.0/16", "172.16.0.0/12", "127.0.0.1/8", "fd00::/8", "::1/128",
 }
 
 const healthcheckPath = "/kube-system/healthz"
 
-// healthcheckRoutes answer 200, and 503 while the proxy shuts down.
+// healthcheckRoutes returns routes that answer 200, and 503 while the proxy shuts down.
 func healthcheckRoutes(set *settings) []*eskip.Route {
 	source := "Source"
 	if set.ReverseSource {
@@ -45,7 +45,7 @@ func healthcheckRoutes(set *settings) []*eskip.Route {
 	return []*eskip.Route{up, down}
 }
 
-// oauthCallback is the route to which the OAuth provider sends the browser back.
+// oauthCallback returns the route to which the OAuth provider redirects the browser.
 func oauthCallback(path string) *eskip.Route {
 	return &eskip.Route{
 		Id:          routeid.OAuthCallback,

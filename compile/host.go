@@ -2,8 +2,8 @@ package compile
 
 import "strings"
 
-// hostExpr is the regular expression for one or more hosts: dots escaped, an optional trailing dot and port. It gives
-// "" for none. Nothing else is escaped, so a wildcard host gives an invalid expression, as in the reference.
+// hostExpr returns the regular expression for hosts: dots escaped, an optional trailing dot and port. It returns "" for no hosts.
+// Nothing else is escaped, so a wildcard host gives an invalid expression, as in the reference.
 func hostExpr(hosts ...string) string {
 	if len(hosts) == 0 {
 		return ""

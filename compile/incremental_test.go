@@ -12,7 +12,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// pool is every object of the golden cases: what random clusters are made of.
+// pool has every object of the golden cases, from which random clusters are made.
 type pool struct {
 	cases []goldenCase
 	all   kube.Snapshot
@@ -32,7 +32,7 @@ func newPool(t testing.TB) *pool {
 	return p
 }
 
-// mutate gives a snapshot with one object more, less, replaced by an equal one, or by a different one.
+// mutate returns a snapshot with one object added, removed, replaced by an equal one, or replaced by a different one.
 func (p *pool) mutate(r *rand.Rand, s *kube.Snapshot) *kube.Snapshot {
 	next := *s
 	switch r.IntN(9) {
@@ -108,10 +108,10 @@ func (p *pool) mutate(r *rand.Rand, s *kube.Snapshot) *kube.Snapshot {
 	return &next
 }
 
-// address is one of a few pods.
+// address returns one of a few pods.
 func address(r *rand.Rand) string { return "10.99.0." + string(rune('1'+r.IntN(9))) }
 
-// collide gives an object a name whose ids are those of another one.
+// collide gives an object a name whose ids equal those of another object.
 func collide(r *rand.Rand, m *kube.Meta) {
 	names := [][2]string{{"a", "b--c"}, {"a--b", "c"}, {"a", "b..c"}, {"a--b--c", "d"}, {"a", "b--c--d"}, {"rg", "a"},
 		{"ns", "a-b"}, {"ns", "a.b"}}
@@ -121,7 +121,7 @@ func collide(r *rand.Rand, m *kube.Meta) {
 
 func pick[T any](r *rand.Rand, from []*T) *T { return from[r.IntN(len(from))] }
 
-// change never touches an object in place: snapshots are immutable.
+// change never modifies an object in place: snapshots are immutable.
 func change[T any](r *rand.Rand, now, all []*T, edit func(*T)) []*T {
 	now = slices.Clone(now)
 	if len(all) == 0 {
@@ -145,7 +145,7 @@ func change[T any](r *rand.Rand, now, all []*T, edit func(*T)) []*T {
 	return now
 }
 
-// compareSteps holds the law "full equals incremental" over a walk of random changes.
+// compareSteps checks the law "full equals incremental" over a sequence of random changes.
 func compareSteps(t *testing.T, p *pool, seed uint64, steps int) (seen map[compile.Reason]int) {
 	t.Helper()
 	seen = make(map[compile.Reason]int)
@@ -180,7 +180,7 @@ func compareSteps(t *testing.T, p *pool, seed uint64, steps int) (seen map[compi
 	return seen
 }
 
-// checkTable holds what is true of every result: ids are unique and sorted, and the whole parses.
+// checkTable checks what every result must satisfy: ids are unique and sorted, and the table parses.
 func checkTable(t *testing.T, result *compile.Result) {
 	t.Helper()
 	last := ""
@@ -194,7 +194,7 @@ func checkTable(t *testing.T, result *compile.Result) {
 	if err != nil || len(routes) != result.Routes.Len() {
 		t.Fatalf("the table has %d routes and parses to %d, %v", result.Routes.Len(), len(routes), err)
 	}
-	// Whoever reads the table keeps its text and with it its digest, and knows the same of each route, hosts included.
+	// A reader of the table keeps its text and therefore its digest, and derives the same facts about each route, hosts included.
 	read, err := table.Parse(strings.TrimSuffix(routesText(result), "\n"))
 	if err != nil {
 		t.Fatal(err)
@@ -212,7 +212,7 @@ func TestIncrementalEqualsFull(t *testing.T) {
 	p := newPool(t)
 	seen := make(map[compile.Reason]int)
 	for seed := range uint64(100) {
-		for reason, n := range compareSteps(t, p, seed, 100) { // 10,000 in all
+		for reason, n := range compareSteps(t, p, seed, 100) { // 10,000 in total
 			seen[reason] += n
 		}
 	}
@@ -261,8 +261,8 @@ func TestUnchangedSnapshotGivesTheSameResult(t *testing.T) {
 	}
 }
 
-// FuzzAnnotations holds isolation: whatever stands in the texts of one object, the table parses and the routes of the
-// other object are those that it has alone.
+// FuzzAnnotations checks isolation: whatever the texts of one object contain, the table parses, and the routes of the other
+// object are those that it has alone.
 func FuzzAnnotations(f *testing.F) {
 	for _, text := range []string{"", `f("x")`, `Method("GET") && Method("PUT")`, `a: Path("/x") -> "http://x\"y"`, "r: * -> <shunt>",
 		"a\nb", "\b[\t]", `Traffic(0.00001)`, "/a\\[b", "http://a\"b", `PathRegexp(/\[/)`, "\xff", "*"} {

@@ -19,7 +19,7 @@ type ingressBuilder struct {
 	lastHost, lastHostExpr string
 }
 
-// hostExpr is the expression of a host. The routes of one host follow each other and share the string.
+// hostExpr returns the expression of a host. The routes of one host are adjacent and share the string.
 func (b *ingressBuilder) hostExpr(host string) string {
 	if b.lastHostExpr == "" || b.lastHost != host {
 		b.lastHost, b.lastHostExpr = host, hostExpr(host)
@@ -55,7 +55,7 @@ func compileIngress(set *settings, c *cluster, ing *kube.Ingress) *unit {
 	return b.unit
 }
 
-// rule compiles the paths of one host, custom routes before the route of each path.
+// rule compiles the paths of one host; custom routes come before the route of each path.
 func (b *ingressBuilder) rule(r *kube.IngressRule) {
 	if !r.HTTP {
 		b.unit.infof(RuleWithoutHTTP, "Skipping rule without http definition")
@@ -82,7 +82,7 @@ func (b *ingressBuilder) checkPath(p *kube.IngressPath) {
 	r := &eskip.Route{}
 	switch {
 	case plainExpression(p.Path) && strings.IndexByte(p.Path, ':') < 0:
-		return // whatever the path means, it is well
+		return // valid, whatever the path type
 	default:
 		setPath(r, b.ann.pathMode, p)
 		b.unit.checkRoute(r)
@@ -91,8 +91,7 @@ func (b *ingressBuilder) checkPath(p *kube.IngressPath) {
 
 type pathBackend struct{ path, service string }
 
-// shares splits the traffic among the backends of each path of the rule. Only the text of the path counts, not its
-// type.
+// shares splits the traffic among the backends of each path of the rule. Only the text of the path counts, not its type.
 func (b *ingressBuilder) shares(r *kube.IngressRule) map[pathBackend]share {
 	result := make(map[pathBackend]share, len(r.Paths))
 	done := make(map[string]bool, len(r.Paths))
@@ -117,7 +116,7 @@ func (b *ingressBuilder) shares(r *kube.IngressRule) map[pathBackend]share {
 	return result
 }
 
-// pathRule compiles one path of a host: its route and the companions of it. The order of the steps decides the text.
+// pathRule compiles one path of a host: its route and companions. The order of the steps determines the text.
 func (b *ingressBuilder) pathRule(host string, p *kube.IngressPath, traffic []*eskip.Predicate) {
 	target, ok := b.resolve(p.Backend)
 	if !ok {
@@ -146,7 +145,7 @@ func (b *ingressBuilder) pathRule(host string, p *kube.IngressPath, traffic []*e
 
 	internal := b.set.eastWestRange(host) > 0
 	domainHost := b.set.EastWestDomain != "" && strings.HasSuffix(host, b.set.EastWestDomain)
-	// The companion is made before the option-driven additions and comes after the route, which gets them.
+	// The companion is copied before the option-driven additions, which only the route gets, and comes after the route.
 	var redirect *eskip.Route
 	if !internal && !domainHost {
 		redirect = b.redirectCompanion(host, r)
@@ -159,7 +158,7 @@ func (b *ingressBuilder) pathRule(host string, p *kube.IngressPath, traffic []*e
 	b.eastWestCompanion(r)
 }
 
-// addToHost adds a route to the group of a host. Range predicates are the last to touch it.
+// addToHost adds a route to the group of a host. Range predicates are applied last.
 func (b *ingressBuilder) addToHost(host string, r *eskip.Route, role role) {
 	for range b.set.eastWestRange(host) {
 		r = shallow(r)
@@ -173,7 +172,7 @@ func (b *ingressBuilder) addToHost(host string, r *eskip.Route, role role) {
 	g.routes = b.out.finish(g.routes, r, &b.unit.findings, role)
 }
 
-// setPath applies a path to a route, by its type or else by the path mode.
+// setPath sets the path of a route, by its type or else by the path mode.
 func setPath(r *eskip.Route, mode PathMode, p *kube.IngressPath) {
 	switch {
 	case p.Path == "":
@@ -192,8 +191,8 @@ func setPath(r *eskip.Route, mode PathMode, p *kube.IngressPath) {
 
 func isPathPredicate(p *eskip.Predicate) bool { return p.Name == "Path" || p.Name == "PathSubtree" }
 
-// appendPredicates appends the predicates of the annotation. In the mode path-prefix each path predicate among them
-// takes the place of one that the route has.
+// appendPredicates appends the predicates of the annotation. In the mode path-prefix, path predicates among them replace the
+// route's.
 func (b *ingressBuilder) appendPredicates(r *eskip.Route) {
 	if b.ann.pathMode == PathModePathPrefix {
 		for _, p := range b.ann.predicates {
@@ -214,7 +213,7 @@ func withoutFirstPath(ps []*eskip.Predicate) []*eskip.Predicate {
 	return ps
 }
 
-// defaultFilters prepends the default filters of the service, to shunts as well.
+// defaultFilters prepends the default filters of the service, also to shunts.
 func (b *ingressBuilder) defaultFilters(r *eskip.Route, service string) {
 	filters, err := b.unit.lookups.cluster.filters.get(kube.ServiceKey{Namespace: b.ing.Namespace, Name: service})
 	if err != nil {
@@ -224,8 +223,8 @@ func (b *ingressBuilder) defaultFilters(r *eskip.Route, service string) {
 	prepend(r, filters...)
 }
 
-// forward sends everything that the route would have done to the forward backend. A custom route that is written as a
-// shunt stays one, without its filters.
+// forward replaces the route's backend and filters by the forward backend. A custom route that is written as a shunt stays a
+// shunt, without its filters.
 func (b *ingressBuilder) forward(r *eskip.Route) {
 	if !b.ann.forward {
 		return

@@ -28,7 +28,7 @@ const (
 	forwardedProtoPredicate = `Header("X-Forwarded-Proto"`
 )
 
-// validateIngress checks the syntax of the annotations that refuse the whole Ingress. All are checked.
+// validateIngress checks the syntax of the annotations whose errors refuse the whole Ingress. It reports all errors.
 func validateIngress(ing *kube.Ingress) error {
 	var errs []error
 	check := func(key string, parse func(string) error) {
@@ -53,7 +53,7 @@ func validateIngress(ing *kube.Ingress) error {
 	return errors.New(joinErrors(errs))
 }
 
-// ingressAnnotations is what the annotations of one Ingress say.
+// ingressAnnotations holds the parsed annotations of one Ingress.
 type ingressAnnotations struct {
 	filters     []*eskip.Filter
 	predicates  []*eskip.Predicate
@@ -67,22 +67,22 @@ type ingressAnnotations struct {
 	redirect    redirectAnnotations
 }
 
-// evaluate reads the annotations of a validated Ingress.
+// evaluate parses the annotations of a validated Ingress.
 func (b *ingressBuilder) evaluate() {
 	a, ann := &b.ann, b.ing.Annotations
 	a.filters = b.annotationFilters()
 	if v, ok := ann[predicateAnnotation]; ok {
-		a.predicates, _ = eskip.ParsePredicates(v) // validated
+		a.predicates, _ = eskip.ParsePredicates(v) // validated before
 		b.unit.checkPredicates(a.predicates)
 	}
 	if v, ok := ann[routesAnnotation]; ok {
-		a.routes, _ = eskip.Parse(v) // validated
+		a.routes, _ = eskip.Parse(v) // validated before
 		for _, r := range a.routes {
 			b.unit.checkRoute(r)
 		}
 	}
 	if v, ok := ann[weightsAnnotation]; ok {
-		// A value that is not a number counts as 0, the others are used: that is what encoding/json leaves behind.
+		// A value that is not a number counts as 0, and the others are used: this is what encoding/json leaves behind.
 		if err := json.Unmarshal([]byte(v), &a.weights); err != nil {
 			b.unit.errorf(InvalidAnnotation, "Error while parsing backend-weights annotation: %v", err)
 		}
@@ -97,7 +97,7 @@ func (b *ingressBuilder) evaluate() {
 	}
 	a.lbAlgorithm = b.set.DefaultLBAlgorithm
 	if v, ok := ann[lbAlgorithmAnnotation]; ok {
-		a.lbAlgorithm = v // even the empty one: then the route names no algorithm
+		a.lbAlgorithm = v // even if empty: then the route names no algorithm
 	}
 	if v, ok := ann[protocolAnnotation]; ok {
 		a.protocol = &v
@@ -107,8 +107,8 @@ func (b *ingressBuilder) evaluate() {
 	a.redirect = b.redirectAnnotations()
 }
 
-// annotationFilters joins the rate limit and the filters into one chain. If the chain does not parse there are no
-// annotation filters at all.
+// annotationFilters joins the rate limit and the filters into one chain. If the chain does not parse, there are no annotation
+// filters at all.
 func (b *ingressBuilder) annotationFilters() []*eskip.Filter {
 	text := b.ing.Annotations[ratelimitAnnotation]
 	if v, ok := b.ing.Annotations[filterAnnotation]; ok {
@@ -129,7 +129,7 @@ func (b *ingressBuilder) annotationFilters() []*eskip.Filter {
 type redirectAnnotations struct {
 	enable, disable bool
 	code            int
-	// ignore: the author matches X-Forwarded-Proto himself.
+	// ignore means that the author matches X-Forwarded-Proto explicitly.
 	ignore bool
 }
 
@@ -144,7 +144,7 @@ func (b *ingressBuilder) redirectAnnotations() redirectAnnotations {
 	}
 }
 
-// redirectCode is the status that the annotation asks for, else the one of the options.
+// redirectCode returns the status of the annotation, or else the one of the options.
 func redirectCode(annotations map[string]string, otherwise int, f *findings) int {
 	v, ok := annotations[redirectCodeAnnotation]
 	if !ok {

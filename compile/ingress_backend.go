@@ -10,7 +10,7 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// backendTarget is what an Ingress backend resolves to: endpoints (none: the route answers 502), or an external name.
+// backendTarget is a resolved Ingress backend: endpoints (none: the route answers 502), or an external name.
 type backendTarget struct {
 	external     bool
 	externalName string
@@ -18,7 +18,7 @@ type backendTarget struct {
 	endpoints    []endpoint
 }
 
-// servicePort finds the port of a service that the backend means: by number or name, compared as text with both.
+// servicePort finds a service's port by number or name, both compared as text.
 func servicePort(svc *kube.Service, port string) (kube.ServicePort, bool) {
 	if port == "" {
 		return kube.ServicePort{}, false
@@ -31,7 +31,7 @@ func servicePort(svc *kube.Service, port string) (kube.ServicePort, bool) {
 	return kube.ServicePort{}, false
 }
 
-// resolve finds what a path rule refers to. It reports false if there is to be no route.
+// resolve resolves the backend of a path rule. ok is false if no route must be created.
 func (b *ingressBuilder) resolve(backend *kube.IngressBackend) (backendTarget, bool) {
 	svc := b.service(backend)
 	if svc == nil {
@@ -94,7 +94,7 @@ func externalTarget(svc *kube.Service, port kube.ServicePort) backendTarget {
 	}
 }
 
-// portScheme is https for the number 443 only; "443" is a name.
+// portScheme returns https for the number 443 only; "443" is a name.
 func portScheme(port kube.ServicePort) string {
 	if port.TargetPort.IsNumber(443) {
 		return "https"
@@ -102,7 +102,7 @@ func portScheme(port kube.ServicePort) string {
 	return "http"
 }
 
-// endpoints are the addresses behind a port of a service, or the one of the service itself.
+// endpoints returns the addresses behind a port of a service, or the address of the service itself.
 func (b *ingressBuilder) endpoints(svc *kube.Service, name string, port kube.ServicePort) []endpoint {
 	if b.set.ForceService {
 		return []endpoint{{url: fmt.Sprintf("%s://%s.%s.svc.cluster.local:%s", portScheme(port), name, b.ing.Namespace, port.TargetPort)}}
@@ -118,13 +118,14 @@ func (b *ingressBuilder) endpoints(svc *kube.Service, name string, port kube.Ser
 	return inZone(eps, b.set.TopologyZone)
 }
 
-// setBackend gives the route its backend and the filters that belong to it.
+// setBackend sets the route's backend and the filters that belong to it.
 func (b *ingressBuilder) setBackend(r *eskip.Route, t backendTarget) {
 	if t.external {
 		r.BackendType = eskip.NetworkBackend
 		r.Backend = t.url
 		if !b.set.ExternalNamePreserveHost {
-			// Built, not parsed: the reference pastes the name into filter text, where it could break or inject filters.
+			// Built as a value, not parsed: the reference inserts the name into filter text, where it could break the syntax or
+			// inject filters.
 			prepend(r, filter("setRequestHeader", "Host", t.externalName))
 		}
 		return
@@ -135,7 +136,7 @@ func (b *ingressBuilder) setBackend(r *eskip.Route, t backendTarget) {
 	}
 }
 
-// defaultBackend compiles spec.defaultBackend, which stands outside of all hosts.
+// defaultBackend compiles spec.defaultBackend, which is outside of all hosts.
 func (b *ingressBuilder) defaultBackend() {
 	backend := b.ing.Spec.DefaultBackend
 	if backend == nil {
@@ -158,7 +159,7 @@ func (b *ingressBuilder) defaultBackend() {
 	}
 }
 
-// resolveDefault is resolve with the messages that the reference has for default backends.
+// resolveDefault is resolve with the reference's messages for default backends.
 func (b *ingressBuilder) resolveDefault(backend *kube.IngressBackend) (backendTarget, bool) {
 	failed := func(reason Reason, cause string) (backendTarget, bool) {
 		p := Problem{Reason: reason, Severity: Error, Message: "Failed to convert default backend: " + cause}
@@ -199,7 +200,7 @@ func (b *ingressBuilder) resolveDefault(backend *kube.IngressBackend) (backendTa
 func portTexts(svc *kube.Service) string {
 	texts := make([]string, len(svc.Ports))
 	for i, p := range svc.Ports {
-		target := "<nil>" // as the reference prints a target port that is not set
+		target := "<nil>" // how the reference prints an unset target port
 		if p.TargetPort.Set {
 			target = p.TargetPort.String()
 		}

@@ -8,11 +8,11 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// customRoutes adds the routes of the routes annotation to a host, once for each path. They are there even if the
-// service of the path is not.
+// customRoutes adds the routes of the routes annotation to a host, once for each path, even if the service of the path does not
+// exist.
 func (b *ingressBuilder) customRoutes(host string, p *kube.IngressPath) {
 	for i, own := range b.ann.routes {
-		// A copy with lists of its own: the reference's copies share storage and overwrite each other.
+		// Copy with new slices: the reference's copies share memory and overwrite each other.
 		r := shallow(own)
 		r.Id = routeid.Custom(b.ing.Namespace, b.ing.Name, own.Id, i, host, p.Path)
 		r.HostRegexps = []string{b.hostExpr(host)}
@@ -22,7 +22,7 @@ func (b *ingressBuilder) customRoutes(host string, p *kube.IngressPath) {
 				Route: r.Id, Reason: MultiplePaths, Severity: Error,
 				Message: fmt.Sprintf("Ignoring route due to multiple path predicates: %d path predicates, route: %s", n, r),
 			})
-			b.eastWestCompanion(r) // as in the reference: the companion is made all the same
+			b.eastWestCompanion(r) // as in the reference: the companion is created nevertheless
 			continue
 		}
 		b.set.appendAnnotated(r, b.ing.Annotations, b.set.eastWestRange(host) > 0)
@@ -34,7 +34,7 @@ func (b *ingressBuilder) customRoutes(host string, p *kube.IngressPath) {
 	}
 }
 
-// countPaths counts the path predicates of a route; path expressions are none.
+// countPaths counts the path predicates of a route, not including path expressions.
 func countPaths(r *eskip.Route) int {
 	n := 0
 	if r.Path != "" {

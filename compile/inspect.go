@@ -7,27 +7,28 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// Inspection is what became of one object in the latest snapshot. What it points to is shared and immutable.
+// Inspection describes one object in the latest snapshot. The data it points to is shared and immutable.
 type Inspection struct {
 	Object kube.Object
 	Meta   *kube.Meta
-	// Compiled is false for an object that gives nothing, because of its class or because validation has refused it.
+	// Compiled is false for an object without routes because of its class, or because validation refused it.
 	Compiled bool
-	// Problems are in the order in which they were found.
+	// Problems are in the order of detection.
 	Problems []Problem
 	Routes   []InspectedRoute
-	// Services are those that the object refers to, in the order in which they were looked up, with those that do not exist.
+	// Services are the services that the object references, including missing ones, in the order of the lookups.
 	Services []InspectedService
 }
 
-// InspectedRoute is a route that an object asks for.
+// InspectedRoute is a route that an object requests.
 type InspectedRoute struct {
 	ID string
 	// Route is nil if it was left out.
 	Route *table.Route
-	// Main is false for a route that goes with another one, such as a redirect.
+	// Main is false for a companion of another route, such as a redirect.
 	Main bool
-	// Keeper is the object that has the id instead; the zero Ref if this one has it, or if nobody but the server asks for it.
+	// Keeper is the object that has the id instead. It is the zero Ref if this object has it, or if the other route belongs only
+	// to the server.
 	Keeper kube.Ref
 	// Wins is false for a route that another one keeps out of the table.
 	Wins bool
@@ -36,14 +37,14 @@ type InspectedRoute struct {
 // InspectedService is a service with its endpoints.
 type InspectedService struct {
 	Namespace, Name string
-	Service         *kube.Service // nil if there is none
+	Service         *kube.Service // nil if it does not exist
 	Ready, NotReady int
-	// Zones are the ready endpoints by zone, where it is known: with EndpointSlices.
+	// Zones counts the ready endpoints by zone, if zones are known: with EndpointSlices.
 	Zones map[string]int
 }
 
-// Inspect tells what became of an Ingress or RouteGroup. It reports false if the latest snapshot has none of that name, and
-// before the first. It costs what the object does.
+// Inspect describes an Ingress or RouteGroup. ok is false if the latest snapshot has none with that name, and before the first
+// snapshot. It costs as much as the object.
 func (c *Compiler) Inspect(ref kube.Ref) (Inspection, bool) {
 	if c.memory == nil {
 		return Inspection{}, false
@@ -81,7 +82,7 @@ func (c *Compiler) Inspect(ref kube.Ref) (Inspection, bool) {
 	return found, true
 }
 
-// find gives the object of a name; of several the first.
+// find returns the object with a name; the first one of several.
 func (m *memory) find(ref kube.Ref) *object {
 	k := &m.ingresses
 	if ref.Kind == kube.KindRouteGroup {
@@ -101,7 +102,7 @@ func (m *memory) find(ref kube.Ref) *object {
 	return nil
 }
 
-// hostPlaces calls add for the routes of an object among those of a host.
+// hostPlaces calls add for the routes of an object within a host.
 func (m *memory) hostPlaces(o *object, name string, add func(place)) {
 	h := m.hosts[name]
 	if h == nil {
@@ -131,7 +132,7 @@ func (m *memory) inspectService(l *serviceLookup) InspectedService {
 	return s
 }
 
-// Claims gives the objects of the latest snapshot that have the host and are compiled, sorted. It looks at all objects.
+// Claims returns the compiled objects of the latest snapshot that have the host, sorted. It searches all objects.
 func (c *Compiler) Claims(host string) []kube.Ref {
 	if c.memory == nil {
 		return nil
@@ -153,7 +154,7 @@ func (c *Compiler) Claims(host string) []kube.Ref {
 	return slices.Compact(owners)
 }
 
-// Latest gives the snapshot and the result of the last call of Compile; nil before the first.
+// Latest returns the snapshot and the result of the last call of Compile, or nil before the first one.
 func (c *Compiler) Latest() (*kube.Snapshot, *Result) {
 	if c.memory == nil {
 		return nil, nil

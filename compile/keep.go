@@ -6,13 +6,13 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// externalNameType is the type of a service without endpoints of its own.
+// externalNameType is the type of a service without endpoints.
 const externalNameType = "ExternalName"
 
-// KeepLost gives the newest backends, with what a service had before in the place of what it has now, for each service
-// that had endpoints and has lost all of them, for one of its ports at least, or is gone. It is what can be served while
-// nobody knows whether so many endpoints are gone on purpose: all other services are as they are now. If no service has
-// lost its endpoints, the result is now itself. Both are only read. It costs O(objects).
+// KeepLost returns the newest backends, except for services that had endpoints and have lost all of them, for at least one of
+// their ports, or no longer exist: these keep their previous objects. This can be served while it is unknown whether the loss of
+// so many endpoints is intended: all other services are current. If no service has lost its endpoints, the result is now itself.
+// KeepLost changes neither argument. It costs O(objects).
 func KeepLost(before, now *kube.Backends, endpointSlices bool) *kube.Backends {
 	was, is := indexBackends(before, endpointSlices), indexBackends(now, endpointSlices)
 	lost := make(map[kube.ServiceKey]struct{})
@@ -52,7 +52,7 @@ func (c *cluster) servesPort(key kube.ServiceKey, p kube.ServicePort) bool {
 	return len(ingressSubsetEndpoints(e, p, "")) > 0 || len(routeGroupSubsetEndpoints(e, p.TargetPort, "")) > 0
 }
 
-// lacks reports whether a port of the service had endpoints and has none here.
+// lacks reports whether a port of the service had endpoints before and has none now.
 func (c *cluster) lacks(was *cluster, key kube.ServiceKey, svc *kube.Service) bool {
 	now := c.services[key]
 	if now == nil || svc.Type == externalNameType || now.Type == externalNameType {
@@ -64,7 +64,7 @@ func (c *cluster) lacks(was *cluster, key kube.ServiceKey, svc *kube.Service) bo
 	})
 }
 
-// keep takes the objects of the keys from before, and all others from now.
+// keep returns the previous objects for the keys, and the current ones for all others.
 func keep[T any](keys map[kube.ServiceKey]struct{}, before, now []*T, keyOf func(*T) kube.ServiceKey) []*T {
 	of := func(o *T) bool { _, ok := keys[keyOf(o)]; return ok }
 	kept := slices.DeleteFunc(slices.Clone(now), of)

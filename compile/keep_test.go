@@ -81,7 +81,7 @@ func TestKeepLost(t *testing.T) {
 	}
 }
 
-// of gives the objects of a service.
+// of returns the objects of a service.
 func of(b *kube.Backends, name string) (objects []kube.Object) {
 	for _, s := range b.Services {
 		if s.Name == name {

@@ -7,31 +7,30 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// Lane compiles an intent beside the latest snapshot of its Compiler: the intent that goes on being served while a newer
-// one waits. Lanes and Compiler keep once what they have in common: the units of objects that both have, their printed
-// routes, and the blocks of tables. Like the Compiler, a Lane is not safe for concurrent use, and is not to be used any
-// more after a panic of either.
+// Lane compiles an intent beside the latest snapshot of its Compiler: the intent that stays served while a newer one waits. Lanes
+// and Compiler store common parts once: the units of objects that both have, their printed routes, and the blocks of tables. Like
+// the Compiler, a Lane is not safe for concurrent use. After a panic of either, neither may be used any more.
 type Lane struct {
 	compiler *Compiler
 	memory   *memory // nil before the first compilation
 	base     table.List
 }
 
-// NewLane makes a lane. Base is a table that the lane is expected to resemble, such as the one that is served; it decides
-// what is shared and never what a result is. A lane costs memory until [Compiler.Drop].
+// NewLane returns a lane. base is a table that the lane probably resembles, such as the served one; it affects what is shared,
+// never the result. A lane takes memory until [Compiler.Drop].
 func (c *Compiler) NewLane(base table.List) *Lane {
 	l := &Lane{compiler: c, base: base}
 	c.lanes = append(c.lanes, l)
 	return l
 }
 
-// Drop forgets a lane of this Compiler, which is not to be used any more.
+// Drop frees a lane of this Compiler, which must not be used afterwards.
 func (c *Compiler) Drop(l *Lane) {
 	c.lanes = slices.DeleteFunc(c.lanes, func(known *Lane) bool { return known == l })
 }
 
-// Compile gives the routes that a snapshot of both halves has, which cost what differs from the halves before. There are
-// no problems: those are reported of the latest snapshot.
+// Compile returns the routes of a snapshot with both halves. The cost depends on the difference from the previous halves. It
+// reports no problems: those are reported for the latest snapshot.
 func (l *Lane) Compile(i *kube.Intent, b *kube.Backends) table.List {
 	m := l.memory
 	switch {
@@ -50,7 +49,7 @@ func (l *Lane) Compile(i *kube.Intent, b *kube.Backends) table.List {
 	return m.routes
 }
 
-// memories are those of all lanes, the latest snapshot first.
+// memories returns the memories of all lanes, the latest snapshot first.
 func (c *Compiler) memories() []*memory {
 	var all []*memory
 	if c.memory != nil {
@@ -64,15 +63,15 @@ func (c *Compiler) memories() []*memory {
 	return all
 }
 
-// peersOf are the memories whose units mean the same here: they were made with the same default filters.
+// peersOf returns the memories whose units are valid for m: those with the same default filters.
 func peersOf(m *memory, all []*memory) []*memory {
 	return slices.DeleteFunc(all, func(p *memory) bool {
 		return p == m || p.snapshot.DefaultFilters != m.snapshot.DefaultFilters
 	})
 }
 
-// borrow gives the unit that a peer has of the object, if it would come out the same here; else nil. A volatile unit
-// depends on the other objects, and those are different ones.
+// borrow returns a peer's unit of the object if it would be the same here, else nil. A volatile unit depends on the other
+// objects, which differ.
 func (w *step) borrow(o *object) *unit {
 	for _, p := range w.peers {
 		known := p.ingresses.known[o.Object]

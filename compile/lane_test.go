@@ -10,9 +10,9 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// compareLanes holds the laws "full equals incremental" and "a lane is compile(its intent, its backends)" over a walk of
-// random changes of both halves. Every now and then a lane begins to hold the intent of the moment, with the newest
-// backends or with those of the moment, or ends. It returns how many steps a lane was beside the latest snapshot.
+// compareLanes checks the laws "full equals incremental" and "a lane is compile(its intent, its backends)" over a sequence of
+// random changes of both halves. Now and then a lane starts to hold the current intent, with the newest backends or with the
+// current ones, or ends. It returns the number of steps in which a lane existed beside the latest snapshot.
 func compareLanes(t *testing.T, p *pool, seed uint64, steps int) (held int) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 2))
@@ -42,7 +42,7 @@ func compareLanes(t *testing.T, p *pool, seed uint64, steps int) (held int) {
 		for i := range lanes {
 			h := &lanes[i]
 			if r.IntN(4) == 0 {
-				continue // a read for which the lane is not asked
+				continue // a read that does not use the lane
 			}
 			if h.live {
 				h.backends = s.Backends
@@ -70,10 +70,10 @@ func compareLanes(t *testing.T, p *pool, seed uint64, steps int) (held int) {
 			}
 		case 2:
 			if len(lanes) > 0 {
-				lanes[0].intent = s.Intent // the lane goes on with another intent
+				lanes[0].intent = s.Intent // the lane continues with another intent
 			}
 		case 3:
-			base = got.Routes // of some time ago, when a lane begins
+			base = got.Routes // an older result, when a lane starts
 		}
 	}
 	return held
@@ -98,7 +98,7 @@ func FuzzLaneEqualsFull(f *testing.F) {
 	f.Fuzz(func(t *testing.T, seed uint64) { compareLanes(t, p, seed, 30) })
 }
 
-// What a lane has in common with the latest snapshot, or with the table that it began with, is there once.
+// What a lane shares with the latest snapshot, or with the table that it started from, is in memory only once.
 func TestLaneSharesWhatIsTheSame(t *testing.T) {
 	c := goldenCases(t)[0]
 	for _, g := range goldenCases(t) {
@@ -123,7 +123,8 @@ func TestLaneSharesWhatIsTheSame(t *testing.T) {
 	}
 }
 
-// An Ingress that refers to a service with ambiguous ports depends on the objects before it, and those differ by lane.
+// The result for an Ingress that refers to a service with ambiguous ports depends on the objects before it, and those differ by
+// lane.
 func TestLaneTakesOverNothingVolatile(t *testing.T) {
 	to := func(name string, port int) *kube.Ingress {
 		return &kube.Ingress{Meta: kube.Meta{Namespace: "ns", Name: name}, Spec: &kube.IngressSpec{Rules: []kube.IngressRule{{

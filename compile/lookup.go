@@ -8,28 +8,28 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// cluster is the snapshot made ready for lookups. What did not change keeps its pointer from one snapshot to the next.
+// cluster is a snapshot prepared for lookups. Unchanged objects keep their pointers from one snapshot to the next.
 type cluster struct {
 	services  map[kube.ServiceKey]*kube.Service
 	endpoints map[kube.ServiceKey]*kube.Endpoints
 	slices    map[kube.ServiceKey]*mergedSlices // nil unless EndpointSlices are used
 	secrets   map[kube.ServiceKey]*kube.Secret
 	filters   *filterTexts
-	// problems are those of the objects themselves, by kind; faulty says that the last advance may have changed them.
+	// problems are the problems of the objects themselves, by kind; faulty means that the last advance may have changed them.
 	problems map[kube.Kind][]Problem
 	faulty   bool
 
-	// resolved is the reference's cache of endpoints, which only services with ambiguous ports need (endpoints.go). It lives
+	// resolved is the reference's cache of endpoints, which only services with ambiguous ports need (endpoints.go). It is valid
 	// for one compilation.
 	resolved map[endpointsKey]resolution
-	at       int // place of the object that is compiled
+	at       int // position of the object being compiled
 
-	now     kube.Backends          // that it is made of
-	version uint64                 // that this is
-	touched map[lookupKey]struct{} // what is different from the version before
+	now     kube.Backends          // the content of this version
+	version uint64                 // number of this version
+	touched map[lookupKey]struct{} // keys that differ from the previous version
 }
 
-// newCluster makes an empty cluster.
+// newCluster returns an empty cluster.
 func newCluster(slicesMode bool, filters *kube.DefaultFilters) *cluster {
 	c := &cluster{
 		services:  make(map[kube.ServiceKey]*kube.Service),
@@ -52,23 +52,23 @@ func (c *cluster) setProblems(kind kube.Kind, problems []Problem) {
 	c.problems[kind] = problems
 }
 
-// maxTouched is how many keys are kept of what differs between two versions.
+// maxTouched is how many keys of differences between two versions are kept.
 const maxTouched = 1024
 
-// lookupKey is what can be looked up: a service with all that belongs to it, or a secret.
+// lookupKey is the key of a lookup: a service with everything that belongs to it, or a secret.
 type lookupKey struct {
 	kube.ServiceKey
 	secret bool
 }
 
-// advance takes over what differs from before, and notes the keys of it. Merged slices that a peer has are shared.
+// advance applies the differences from the previous backends, and records their keys. It shares merged slices with peers.
 func (c *cluster) advance(now *kube.Backends, peers []*memory) {
 	before, touched := &c.now, make(map[lookupKey]struct{})
 	c.updateServices(keysOf(before.Services, now.Services, func(s *kube.Service) kube.ServiceKey {
 		return serviceKey(s.Namespace, s.Name)
 	}), now.Services, touched)
 	if c.slices != nil {
-		// The namespace as it is: a slice without one is never found (there is no default here).
+		// The namespace is used as is: a slice without one is never found (it does not default to "default" here).
 		c.updateSlices(keysOf(before.EndpointSlices, now.EndpointSlices, sliceKey), now.EndpointSlices, touched, peers)
 	} else {
 		keyOf := func(e *kube.Endpoints) kube.ServiceKey { return serviceKey(e.Namespace, e.Name) }
@@ -90,12 +90,12 @@ func (c *cluster) advance(now *kube.Backends, peers []*memory) {
 	c.now, c.touched = *now, touched
 	if c.version++; len(touched) > maxTouched {
 		c.touched = nil
-		c.version++ // as if nobody had seen the version before: who goes by it looks at everything
+		c.version++ // skip a version, so that units of the previous one check everything
 	}
 }
 
-// keysOf gives the keys of objects that are in one of the lists only. If those that are in both stand in another order, it
-// gives all keys: of two objects with one key the later counts.
+// keysOf returns the keys of objects that are in only one of the lists. If the common ones are in another order, it returns all
+// keys: of two objects with the same key, the later one counts.
 func keysOf[T any](before, now []*T, keyOf func(*T) kube.ServiceKey) map[kube.ServiceKey]struct{} {
 	for len(before) > 0 && len(now) > 0 && before[0] == now[0] {
 		before, now = before[1:], now[1:]
@@ -136,7 +136,7 @@ func keysOf[T any](before, now []*T, keyOf func(*T) kube.ServiceKey) map[kube.Se
 	return keys
 }
 
-// reindex looks the keys up in the list again; of two objects with one key the later counts.
+// reindex looks up the keys in the list again; of two objects with the same key, the later one counts.
 func reindex[T any](index map[kube.ServiceKey]*T, keys map[kube.ServiceKey]struct{}, list []*T, keyOf func(*T) kube.ServiceKey) {
 	if len(keys) == 0 {
 		return
@@ -152,7 +152,7 @@ func reindex[T any](index map[kube.ServiceKey]*T, keys map[kube.ServiceKey]struc
 	}
 }
 
-// updateServices indexes services; those that are incomplete are problems.
+// updateServices indexes services; incomplete ones are problems.
 func (c *cluster) updateServices(keys map[kube.ServiceKey]struct{}, all []*kube.Service, touched map[lookupKey]struct{}) {
 	if len(keys) == 0 {
 		return
@@ -177,17 +177,17 @@ func (c *cluster) updateServices(keys map[kube.ServiceKey]struct{}, all []*kube.
 	}
 }
 
-// serviceKey is the key of a Service, Endpoints or Secret: their empty namespace counts as "default".
+// serviceKey returns the key of a Service, Endpoints or Secret: an empty namespace counts as "default".
 func serviceKey(ns, name string) kube.ServiceKey {
 	return kube.ServiceKey{Namespace: kube.NamespaceOrDefault(ns), Name: name}
 }
 
-// lookups records what the compilation of one object looked up: as long as all of it is the same, so is the result.
+// lookups records the lookups during the compilation of one object: while all their results stay the same, so does the unit.
 type lookups struct {
-	cluster  *cluster // while the object is compiled
+	cluster  *cluster // set while the object is compiled
 	services []serviceLookup
 	secrets  []secretLookup
-	// volatile marks a result that depends on the other objects of the load, too: it is made anew in each compilation.
+	// volatile marks a result that also depends on other objects: it is recompiled in each compilation.
 	volatile bool
 }
 
@@ -203,7 +203,7 @@ type secretLookup struct {
 	secret *kube.Secret
 }
 
-// service looks up a service and with it everything that belongs to it.
+// service looks up a service and everything that belongs to it.
 func (l *lookups) service(key kube.ServiceKey) *kube.Service {
 	for i := range l.services {
 		if l.services[i].key == key {
@@ -221,7 +221,7 @@ func (l *lookups) secret(key kube.ServiceKey) *kube.Secret {
 	return sec
 }
 
-// hold reports whether the cluster would answer every lookup as it was answered.
+// hold reports whether the cluster would return the same result for every lookup.
 func (l *lookups) hold(c *cluster) bool {
 	for i := range l.services {
 		s := &l.services[i]
@@ -237,7 +237,7 @@ func (l *lookups) hold(c *cluster) bool {
 	return true
 }
 
-// keys yields what was looked up. A key may come more than once.
+// keys yields the keys of the lookups, possibly repeatedly.
 func (l *lookups) keys() iter.Seq[lookupKey] {
 	return func(yield func(lookupKey) bool) {
 		for i := range l.services {
@@ -253,11 +253,11 @@ func (l *lookups) keys() iter.Seq[lookupKey] {
 	}
 }
 
-// mergedSlices is what all slices of one service say together.
+// mergedSlices is the merged content of all slices of one service.
 type mergedSlices struct {
 	from      []*kube.EndpointSlice
 	endpoints []sliceAddress
-	ports     []kube.EndpointPort // of the last slice that has a list of ports
+	ports     []kube.EndpointPort // from the last slice with a list of ports
 }
 
 type sliceAddress struct{ address, zone string }
@@ -266,7 +266,7 @@ func sliceKey(s *kube.EndpointSlice) kube.ServiceKey {
 	return kube.ServiceKey{Namespace: s.Namespace, Name: s.Service}
 }
 
-// updateSlices merges the slices of the given services anew. A group of the very same slices as before is kept.
+// updateSlices merges the slices of the given services again. It keeps a group whose slices are unchanged.
 func (c *cluster) updateSlices(keys map[kube.ServiceKey]struct{}, all []*kube.EndpointSlice, touched map[lookupKey]struct{}, peers []*memory) {
 	if len(keys) == 0 {
 		return
@@ -289,7 +289,7 @@ func (c *cluster) updateSlices(keys map[kube.ServiceKey]struct{}, all []*kube.En
 	}
 }
 
-// mergeOnce merges the slices, unless a peer has done so: the pointer stands for them in lookups.
+// mergeOnce merges the slices, unless a peer has already done so: lookups compare the pointer.
 func mergeOnce(key kube.ServiceKey, g *mergedSlices, peers []*memory) *mergedSlices {
 	for _, p := range peers {
 		if theirs := p.cluster.slices[key]; theirs != nil && slices.Equal(theirs.from, g.from) {
@@ -318,7 +318,7 @@ func groupSlices(all []*kube.EndpointSlice, keys map[kube.ServiceKey]struct{}) m
 	return groups
 }
 
-// merge collects the ready addresses. An address that terminates anywhere is out, whatever the order of the slices.
+// merge collects the ready addresses. An address that terminates in any slice is excluded, whatever the order of the slices.
 func (g *mergedSlices) merge() {
 	position := make(map[string]int)
 	terminating := make(map[string]bool)
@@ -353,7 +353,7 @@ type parsedFilters struct {
 	err     error
 }
 
-// get gives the default filters of a service. The result is shared: callers copy.
+// get returns the default filters of a service. The result is shared: callers must copy it.
 func (f *filterTexts) get(key kube.ServiceKey) ([]*eskip.Filter, error) {
 	if f == nil {
 		return nil, nil
@@ -370,8 +370,8 @@ func (f *filterTexts) get(key kube.ServiceKey) ([]*eskip.Filter, error) {
 	return p.filters, p.err
 }
 
-// Addresses gives the ready addresses of a service in the snapshot, sorted as strings: all of its subsets, or its merged
-// EndpointSlices. It serves the shard endpoints (an unknown service has none).
+// Addresses returns the ready addresses of a service in the snapshot, sorted as strings: from all its subsets, or from its merged
+// EndpointSlices. It serves the shard endpoints; an unknown service has no addresses.
 func Addresses(s *kube.Snapshot, endpointSlices bool, namespace, name string) []string {
 	var out []string
 	if endpointSlices {
@@ -388,7 +388,7 @@ func Addresses(s *kube.Snapshot, endpointSlices bool, namespace, name string) []
 			if serviceKey(e.Namespace, e.Name) != key {
 				continue
 			}
-			out = nil // of two with one name the later counts
+			out = nil // the later one with the same name counts
 			for _, sub := range e.Subsets {
 				out = append(out, sub.Addresses...)
 			}

@@ -7,11 +7,10 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 )
 
-// seed makes the hashes of one process differ from those of any other. They only tell equal from different, so no result
-// depends on it.
+// seed makes hashes differ between processes. They are only compared with each other, so no result depends on the seed.
 var seed = maphash.MakeSeed()
 
-// The names of the predicates that have fields of their own.
+// The names of the predicates that have their own fields.
 var (
 	hashOfPath         = maphash.String(seed, "Path")
 	hashOfHost         = maphash.String(seed, "Host")
@@ -21,8 +20,8 @@ var (
 	hashOfHeaderRegexp = maphash.String(seed, "HeaderRegexp")
 )
 
-// matchOf is a hash of the predicates of a route as a multiset: routes that match the same requests, by the same
-// predicates, have one hash, whatever the order of the predicates and whichever field they are in. It is never 0.
+// matchOf returns a hash of the predicates of a route as a multiset: routes that match the same requests with the same predicates
+// have the same hash, whatever the order of the predicates and the fields that they are in. It is never 0.
 func matchOf(r *eskip.Route) uint64 {
 	var sum uint64
 	if r.Path != "" {
@@ -61,14 +60,14 @@ func predicateHash(p *eskip.Predicate) uint64 {
 			h = mix(h, maphash.String(seed, v))
 		case float64:
 			h = mix(h, math.Float64bits(v))
-		default: // options made by a program
+		default: // options created by programs
 			h = mix(h, maphash.String(seed, p.String()))
 		}
 	}
 	return h
 }
 
-// mix joins two hashes so that their order counts.
+// mix combines two hashes; their order matters.
 func mix(a, b uint64) uint64 {
 	a = (a ^ b) * 0x9e3779b97f4a7c15
 	return a ^ a>>29

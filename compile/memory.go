@@ -11,8 +11,8 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// memory is a snapshot with all that it compiled to, kept so that the next snapshot costs what differs. An empty memory is
-// where a full compilation begins: there is one way through the code, and what is remembered only saves steps of it.
+// memory is a snapshot with its compiled form, kept so that the next snapshot costs only the difference. A full compilation
+// begins with an empty memory: there is one code path, and the cached data only saves steps.
 type memory struct {
 	set      *settings
 	snapshot *kube.Snapshot
@@ -20,23 +20,23 @@ type memory struct {
 
 	generation uint64 // number of the compilation
 	cluster    *cluster
-	borrowed   bool   // the cluster is that of another memory, which goes on with it
-	version    uint64 // of the cluster that the units go by
+	borrowed   bool   // the cluster belongs to another memory, which advances it
+	version    uint64 // version of the cluster that the units are valid for
 	ingresses  objects
 	groups     objects
 	users      map[lookupKey][]*object // of services and secrets
-	volatile   map[*object]struct{}    // what depends on other objects
+	volatile   map[*object]struct{}    // objects whose unit depends on other objects
 	hosts      map[string]*host
 	faulty     map[string]struct{} // hosts whose catch-all has problems
 	fixed      *fixedRoutes
 	candidates candidates
 	routes     table.List
 
-	listed []Problem // that there are
-	stale  bool      // something has changed that they depend on; conflicts apart, which the candidates know
+	listed []Problem // the current problems
+	stale  bool      // something has changed that they depend on, except conflicts, which the candidates track
 }
 
-// newMemory makes an empty memory. It shares with base the routes and blocks that they turn out to have in common.
+// newMemory returns an empty memory. It shares routes and blocks with base where they turn out to be equal.
 func newMemory(set *settings, filters *kube.DefaultFilters, base table.List) *memory {
 	return &memory{
 		set: set, cluster: newCluster(set.EndpointSlices, filters),
@@ -48,46 +48,45 @@ func newMemory(set *settings, filters *kube.DefaultFilters, base table.List) *me
 	}
 }
 
-// object is an Ingress or a RouteGroup with what it compiled to.
+// object is an Ingress or a RouteGroup with its compiled form.
 type object struct {
 	kube.Object
 	meta *kube.Meta
-	at   int // by place among the objects of its kind, in the order of namespace and name: see placed
+	at   int // position among the objects of its kind, by namespace and name: see placed
 
-	// refused says why the object is not compiled, skipped that it is of a foreign class; at most one of them is not nil.
+	// refused says why the object is not compiled; skipped says that it has a foreign class. At most one of them is not nil.
 	refused, skipped *Problem
 
-	unit       *unit // nil before it was compiled
+	unit       *unit // nil before it is compiled
 	global     section
 	companions *section // nil if it never had any
 
-	listed uint64 // the last generation that had it
-	dirty  uint64 // the last generation that has to compile it
+	listed uint64 // the last generation with the object
+	dirty  uint64 // the last generation that must compile it
 }
 
 func compareObjects(a, b *object) int {
 	return cmp.Or(strings.Compare(a.meta.Namespace, b.meta.Namespace), strings.Compare(a.meta.Name, b.meta.Name))
 }
 
-// objects are those of one kind.
+// objects are the objects of one kind.
 type objects struct {
 	known   map[kube.Object]*object
-	sorted  []*object // those that are compiled, in the order of namespace and name
+	sorted  []*object // compiled objects by namespace and name
 	refused []*object // in the order of the list
-	skipped []*object // in the order of the list, or in any if it means nothing
-	// changed says that objects which have problems without being compiled may have changed.
+	skipped []*object // in the order of the list, or in any order if that is irrelevant
+	// changed means that objects which have problems without being compiled may have changed.
 	changed bool
-	// distinct says that no two objects have one name, and none is listed twice. Then the order of the list means nothing.
+	// distinct means that no two objects have the same name, and none is listed twice. Then the order of the list is irrelevant.
 	distinct bool
 }
 
 func newObjects() objects { return objects{known: make(map[kube.Object]*object)} }
 
-// fewChanges is how many differences are made in place. With more, the list is gone through as a whole.
+// fewChanges is how many differences are applied in place. With more, the whole list is processed.
 const fewChanges = 64
 
-// revise takes over a list in which something differs. It gives the objects that are gone, and marks those that have to be
-// compiled.
+// revise applies a changed list. It returns the removed objects, and marks those that must be compiled.
 func revise[T comparable](k *objects, before, list []T, generation uint64, admit func(T) *object) (gone []*object) {
 	less, more := difference(before, list)
 	if k.distinct && len(less)+len(more) <= fewChanges {
@@ -99,8 +98,8 @@ func revise[T comparable](k *objects, before, list []T, generation uint64, admit
 	return relist(k, list, generation, admit)
 }
 
-// fewEdits gives what goes and what comes, if the order of the list means nothing before and afterwards: no two objects have
-// one name, none is listed twice, and none is refused, as those are in the order of the list.
+// fewEdits returns the removed and the added objects, if the order of the list is irrelevant before and after: no two objects
+// have the same name, none is listed twice, and none is refused, since those are in the order of the list.
 func fewEdits[T comparable](k *objects, less, more []T, admit func(T) *object) (gone, come []*object, ok bool) {
 	for _, o := range less {
 		old := k.known[any(o).(kube.Object)]
@@ -111,7 +110,7 @@ func fewEdits[T comparable](k *objects, less, more []T, admit func(T) *object) (
 	}
 	for _, o := range more {
 		if k.known[any(o).(kube.Object)] != nil {
-			return nil, nil, false // it was there already, elsewhere in the list
+			return nil, nil, false // it already existed elsewhere in the list
 		}
 		now := admit(o)
 		if now.refused != nil {
@@ -128,12 +127,12 @@ func fewEdits[T comparable](k *objects, less, more []T, admit func(T) *object) (
 	return gone, come, true
 }
 
-// search gives the place of an object among those that are compiled.
+// search returns the position of an object among the compiled ones.
 func (k *objects) search(o *object) (at int, found bool) {
 	return slices.BinarySearchFunc(k.sorted, o, compareObjects)
 }
 
-// edit makes the changes in place.
+// edit applies the changes in place.
 func (k *objects) edit(gone, come []*object, generation uint64) {
 	for _, o := range slices.Concat(gone, come) {
 		k.changed = k.changed || o.skipped != nil
@@ -162,10 +161,12 @@ func (k *objects) edit(gone, come []*object, generation uint64) {
 	}
 }
 
-// placed is the number of a place. The odd numbers are between two places, for an object that is only tried ([Compiler.Try]).
+// placed returns the number of a position. Odd numbers are between two positions, for an object that is only tried
+// ([Compiler.Try]).
 func placed(i int) int { return 2 * i }
 
-// difference gives what is in one of the lists only, if that is a few in one place each, or more than fewChanges of it.
+// difference returns the elements that are in only one of the lists. It gives up after more than fewChanges of them, or if the
+// lists differ in more than single places, and then returns more than fewChanges.
 func difference[T comparable](before, now []T) (less, more []T) {
 	i, j := 0, 0
 	for i < len(before) && j < len(now) && len(less)+len(more) <= fewChanges {
@@ -176,7 +177,7 @@ func difference[T comparable](before, now []T) (less, more []T) {
 			less, i = append(less, before[i]), i+1
 		case j+1 < len(now) && before[i] == now[j+1]:
 			more, j = append(more, now[j]), j+1
-		default: // one in the place of another
+		default: // one element replaces another
 			less, more = append(less, before[i]), append(more, now[j])
 			i, j = i+1, j+1
 		}
@@ -184,8 +185,8 @@ func difference[T comparable](before, now []T) (less, more []T) {
 	return append(less, before[i:]...), append(more, now[j:]...)
 }
 
-// relist goes through a list as a whole. New objects are marked, and those that share their name with others, whose order may
-// have changed.
+// relist processes a whole list. It marks new objects, and objects that share their name with others, whose order may have
+// changed.
 func relist[T comparable](k *objects, list []T, generation uint64, admit func(T) *object) (gone []*object) {
 	k.changed = true
 	k.sorted, k.refused, k.skipped, k.distinct = make([]*object, 0, len(list)), nil, nil, true
@@ -200,7 +201,7 @@ func relist[T comparable](k *objects, list []T, generation uint64, admit func(T)
 			k.known[key] = known
 		case known.listed == generation:
 			k.distinct = false
-			continue // the very same object once more
+			continue // the same object listed again
 		}
 		known.listed = generation
 		listed++
@@ -235,8 +236,8 @@ func relist[T comparable](k *objects, list []T, generation uint64, admit func(T)
 	return gone
 }
 
-// update makes the routes of the snapshot. What a peer has compiled already is taken from it, and the whole cluster from
-// the leader, if that is not nil and has the same backends.
+// update compiles the snapshot. It takes units from peers that have already compiled them, and the whole cluster from the leader,
+// if there is one with the same backends.
 func (m *memory) update(s *kube.Snapshot, peers []*memory, leader *memory) {
 	m.generation++
 	w := &step{memory: m, peers: peersOf(m, peers), hosts: make(map[string]struct{})}
@@ -257,7 +258,7 @@ func (m *memory) update(s *kube.Snapshot, peers []*memory, leader *memory) {
 	m.routes = m.candidates.award(m.routes, m.sections())
 }
 
-// sections yields all sections, in no order.
+// sections yields all sections in no particular order.
 func (m *memory) sections() iter.Seq[*section] {
 	return func(yield func(*section) bool) {
 		if !yield(&m.fixed.section) {
@@ -278,13 +279,13 @@ func (m *memory) sections() iter.Seq[*section] {
 	}
 }
 
-// admitIngress looks at an Ingress for the first time.
+// admitIngress creates the entry of a new Ingress.
 func (m *memory) admitIngress(ing *kube.Ingress) *object {
 	return &object{Object: ing, meta: &ing.Meta, skipped: m.set.foreignIngress(ing)}
 }
 
-// admitRouteGroup looks at a RouteGroup for the first time. It is validated before its class is looked at, so those of foreign
-// classes are reported, too.
+// admitRouteGroup creates the entry of a new RouteGroup. It validates before it checks the class, so invalid RouteGroups of
+// foreign classes are reported, too.
 func (m *memory) admitRouteGroup(rg *kube.RouteGroup) *object {
 	o := &object{Object: rg, meta: &rg.Meta}
 	if err := validateRouteGroup(rg); err != nil {
@@ -300,8 +301,8 @@ func (m *memory) admitRouteGroup(rg *kube.RouteGroup) *object {
 	return o
 }
 
-// foreignIngress looks at the annotation and at the field: each that is set has to match. It gives nil for an Ingress of the
-// right class.
+// foreignIngress checks the annotation and the field: each one that is set must match. It returns nil for an Ingress of the right
+// class.
 func (s *settings) foreignIngress(ing *kube.Ingress) *Problem {
 	if class := ing.Annotations[ingressClassAnnotation]; class != "" && !s.ingressClass.MatchString(class) {
 		return notSelected(ing.Ref(), class, "the annotation "+ingressClassAnnotation, s.ingressClass.String())
@@ -320,7 +321,7 @@ func notSelected(owner kube.Ref, class, where, wanted string) *Problem {
 	}
 }
 
-// follow brings the cluster to the backends, and marks the objects to which it gives another answer than it gave.
+// follow updates the cluster to the backends, and marks the objects whose lookups have new results.
 func (m *memory) follow(now *kube.Backends, peers []*memory, leader *memory) {
 	had := m.cluster
 	switch {
@@ -340,7 +341,7 @@ func (m *memory) follow(now *kube.Backends, peers []*memory, leader *memory) {
 	m.version = m.cluster.version
 }
 
-// markUsers marks the objects to which the cluster would give another answer than it gave, for one of the keys.
+// markUsers marks the objects whose lookups for one of the keys have new results.
 func markUsers[T any](m *memory, touched map[lookupKey]T) {
 	for key := range touched {
 		for _, o := range m.users[key] {
@@ -354,7 +355,7 @@ func markUsers[T any](m *memory, touched map[lookupKey]T) {
 	}
 }
 
-// use records what the new unit of an object has looked up, instead of what the one before has.
+// use records the lookups of an object's new unit, instead of those of the previous one.
 func (m *memory) use(o *object, now *unit) {
 	if o.unit != nil {
 		for key := range o.unit.lookups.keys() {
@@ -377,8 +378,7 @@ func (m *memory) use(o *object, now *unit) {
 	o.unit = now
 }
 
-// problems are all that there are, sorted by owner. As long as nothing has changed that they depend on, it is the very same
-// slice.
+// problems returns all problems, sorted by owner. While nothing has changed that they depend on, it returns the same slice.
 func (m *memory) problems() []Problem {
 	if !m.stale && !m.candidates.contested && !m.set.EastWest {
 		return m.listed
@@ -388,7 +388,7 @@ func (m *memory) problems() []Problem {
 	return m.listed
 }
 
-// collect makes the list of problems anew: most objects have none.
+// collect rebuilds the list of problems: most objects have none.
 func (m *memory) collect() []Problem {
 	problems := snapshotProblems(m.snapshot)
 	for _, kind := range []kube.Kind{kube.KindService, kube.KindEndpoints, kube.KindEndpointSlice} {
@@ -418,7 +418,7 @@ func (m *memory) collect() []Problem {
 	return problems
 }
 
-// snapshotProblems are those that the read itself found.
+// snapshotProblems returns the problems that the read found.
 func snapshotProblems(s *kube.Snapshot) []Problem {
 	var problems []Problem
 	for _, b := range s.Bad {

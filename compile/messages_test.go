@@ -11,8 +11,8 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// TestPromisedMessages holds what docs/differences.md promises of the messages that are not the reference's to the letter: how
-// they begin. Those that are, the conformance cases hold.
+// TestPromisedMessages checks what docs/differences.md promises about the beginning of messages that differ from the reference.
+// The conformance cases check the messages that are identical.
 func TestPromisedMessages(t *testing.T) {
 	const host = "a.example.org"
 	path := func(path, pathType string) kube.IngressPath {
@@ -47,7 +47,7 @@ func TestPromisedMessages(t *testing.T) {
 			message: `Ignoring route with the same id kube_ns__i__a_example_org___x_y__s, ` +
 				`existing: Host(/^(a[.]example[.]org[.]?(:[0-9]+)?)$/) && Path("/x-y") -> status(502) -> inlineContent("no endpoints") -> <shunt>, ` +
 				`ignored: Host(/^(a[.]example[.]org[.]?(:[0-9]+)?)$/) && Path("/x_y") -> status(502) -> inlineContent("no endpoints") -> <shunt>`,
-			ends: "<shunt>", // one owner: nobody else is named
+			ends: "<shunt>", // one owner: no other owner is named
 		},
 		{
 			options:  compile.Options{EditRoutes: []*eskip.Editor{edit(`Path[(].*`, `broken(`)}},
@@ -66,8 +66,8 @@ func TestPromisedMessages(t *testing.T) {
 			cause:    "open /filters: no such file or directory",
 		},
 		{
-			// The numbers are of routes before duplicates and edits: default backend, two routes of one id, two companions, and the
-			// catch-all of either host.
+			// The numbers count routes before duplicates and edits: default backend, two routes of one id, two companions, and
+			// the catch-all of either host.
 			options:  compile.Options{EastWest: true, CloneRoutes: []*eskip.Clone{eskip.NewClone(regexp.MustCompile(`status`), `x`)}},
 			snapshot: kube.Snapshot{Intent: kube.Intent{Ingresses: []*kube.Ingress{ingress(nil, path("/x-y", ""), path("/x_y", ""))}}},
 			message:  "Enabled east west routes: 7 8 1 2",

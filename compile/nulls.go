@@ -22,7 +22,7 @@ func endpointsProblems(all []*kube.Endpoints) []Problem {
 	return problems
 }
 
-// sliceProblems also names empty addresses: they are used, as in the reference, and lead nowhere.
+// sliceProblems also reports empty addresses: they are used, as in the reference, but do not work.
 func sliceProblems(all []*kube.EndpointSlice) []Problem {
 	var problems []Problem
 	for _, s := range all {

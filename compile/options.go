@@ -13,64 +13,63 @@ import (
 	"github.com/routesrv/routesrv/internal/proxysafe"
 )
 
-// Options steer the compilation. The zero value is the library default of the reference: no health-check routes, no
-// redirects, catch-all routes on. Options are read by [New] and never changed.
+// Options configure the compilation. The zero value is the library default of the reference: no health-check routes, no
+// redirects, catch-all routes on. [New] reads the options; they must not be changed afterwards.
 type Options struct {
-	// IngressClass and RouteGroupClass are regular expressions, searched unanchored in the class of an object; an object
-	// without class always passes. Default "skipper".
+	// IngressClass and RouteGroupClass are regular expressions, searched unanchored in the class of an object; an object without
+	// a class is always selected. Default "skipper".
 	IngressClass    string
 	RouteGroupClass string
 
-	// EndpointSlices takes addresses from EndpointSlices instead of Endpoints.
+	// EndpointSlices uses addresses from EndpointSlices instead of Endpoints.
 	EndpointSlices bool
-	// TopologyZone keeps only the endpoints of this zone where there are at least three of them. A route server leaves
-	// it empty: it makes a table for each zone.
+	// TopologyZone keeps only the endpoints of this zone if there are at least three of them. A route server leaves it empty and
+	// builds a table for each zone.
 	TopologyZone string
 
 	// PathMode is the meaning of a path without a path type. Default [PathModeKubernetesIngress].
 	PathMode PathMode
 	// TrafficAlgorithm splits traffic by weights. Default [TrafficPredicate].
 	TrafficAlgorithm TrafficAlgorithm
-	// DefaultLBAlgorithm is used where an object names none. What is not one of the six algorithms means "roundRobin".
+	// DefaultLBAlgorithm is used if an object names no algorithm. Anything but the six algorithms means "roundRobin".
 	DefaultLBAlgorithm string
 
-	// Healthcheck adds the two health-check routes; HealthcheckCIDRs extends the networks that may ask them,
-	// ReverseSource takes the last address of X-Forwarded-For, HealthcheckAccessLog leaves these requests in the access
-	// log (the reference does so at debug level).
+	// Healthcheck adds the two health-check routes. HealthcheckCIDRs adds networks that may use them, ReverseSource uses the last
+	// address of X-Forwarded-For, and HealthcheckAccessLog keeps these requests in the access log (the reference does so at debug
+	// level).
 	Healthcheck          bool
 	HealthcheckCIDRs     []string
 	ReverseSource        bool
 	HealthcheckAccessLog bool
 
-	// HTTPSRedirect redirects http requests; HTTPSRedirectCode is the status, 308 when not above zero.
+	// HTTPSRedirect redirects http requests; HTTPSRedirectCode is the status, 308 if not above zero.
 	HTTPSRedirect     bool
 	HTTPSRedirectCode int
 
 	DisableCatchAllRoutes bool
 	// ForceService addresses services by their cluster name instead of their endpoints (Ingress only).
 	ForceService bool
-	// ForwardBackendURL is where objects with a forward backend send their traffic; empty turns the feature off.
+	// ForwardBackendURL is where objects with a forward backend send their traffic; empty turns this off.
 	ForwardBackendURL string
 	// BackendNameTracingTag adds tracingTag("skipper.backend_name", NAME) to the routes of RouteGroups.
 	BackendNameTracingTag bool
-	// ApplicationLabel is the label whose value is annotated as the application of a route. Empty turns it off.
+	// ApplicationLabel is the label whose value becomes the application annotation of a route. Empty turns this off.
 	ApplicationLabel string
 	// TLS checks the spec.tls of objects and their secrets. It never changes a route.
 	TLS bool
 
-	// External names: whether Ingresses may refer to ExternalName services, whether the Host header of the request is
-	// kept, and which names are allowed (regular expressions, unanchored; they also govern the network and lb
-	// addresses of RouteGroups).
+	// External names: whether Ingresses may reference ExternalName services, whether to keep the Host header of the request, and
+	// which names are allowed (regular expressions, unanchored; they also apply to the network and lb addresses of RouteGroups).
 	ExternalNames            bool
 	ExternalNamePreserveHost bool
 	OnlyAllowedExternalNames bool
 	AllowedExternalNames     []*regexp.Regexp
 
-	// EastWest is the deprecated form: a companion route NAME.NAMESPACE.DOMAIN for each route. The default domain is
+	// EastWest is the deprecated form: a companion route for NAME.NAMESPACE.DOMAIN for each route. The default domain is
 	// "skipper.cluster.local".
 	EastWest       bool
 	EastWestDomain string
-	// EastWestRangeDomains mark internal hosts by suffix; EastWestRangePredicates are added to their routes.
+	// EastWestRangeDomains are the suffixes of internal hosts; EastWestRangePredicates are added to their routes.
 	EastWestRangeDomains    []string
 	EastWestRangePredicates []*eskip.Predicate
 
@@ -80,12 +79,12 @@ type Options struct {
 	EastWestRangeAnnotationPredicates []AnnotationPredicates
 	EastWestRangeAnnotationFilters    []AnnotationFilters
 
-	// ExtraFilters and ExtraPredicates are names that the proxies know beyond those of Skipper: routes that have them are no
-	// problem. Names that the options themselves use count as known.
+	// ExtraFilters and ExtraPredicates are names that the proxies know in addition to those of Skipper: routes with them are not
+	// reported. Names that the options themselves use count as known.
 	ExtraFilters, ExtraPredicates []string
 
-	// Processing of every finished route, in this order: DefaultFilters, the OAuth grant callback route (which gets no
-	// default filters), each editor, each clone.
+	// Processing of every finished route, in this order: DefaultFilters, the OAuth grant callback route (which gets no default
+	// filters), each editor, each clone.
 	DefaultFilters *eskip.DefaultFilters
 	// OAuthGrantCallback adds the route __oauth2_grant_callback on the path OAuthCallbackPath.
 	OAuthGrantCallback bool
@@ -94,34 +93,34 @@ type Options struct {
 	CloneRoutes        []*eskip.Clone
 }
 
-// AnnotationPredicates are predicates for the routes of objects that carry the annotation Key with exactly the Value.
+// AnnotationPredicates are predicates for the routes of objects whose annotation Key has exactly the Value.
 type AnnotationPredicates struct {
 	Key, Value string
 	Predicates []*eskip.Predicate
 }
 
-// AnnotationFilters are filters for the routes of objects that carry the annotation Key with exactly the Value.
+// AnnotationFilters are filters for the routes of objects whose annotation Key has exactly the Value.
 type AnnotationFilters struct {
 	Key, Value string
 	Filters    []*eskip.Filter
 }
 
-// PathMode is the meaning of an Ingress path whose type does not say. The zero value is the default.
+// PathMode is the meaning of an Ingress path without a path type. The zero value is the default.
 type PathMode uint8
 
 // The path modes.
 const (
 	PathModeKubernetesIngress PathMode = iota // a regular expression, anchored at the start
-	PathModePathRegexp                        // a regular expression as it is written
+	PathModePathRegexp                        // a regular expression as written
 	PathModePathPrefix                        // a subtree
 )
 
 var pathModes = []string{"kubernetes-ingress", "path-regexp", "path-prefix"}
 
-// String is the name that flags and annotations use.
+// String returns the name that flags and annotations use.
 func (m PathMode) String() string { return pathModes[m] }
 
-// ParsePathMode reads the name of a path mode. The empty name is the default.
+// ParsePathMode parses the name of a path mode. The empty name is the default.
 func ParsePathMode(s string) (PathMode, error) {
 	if s == "" {
 		return PathModeKubernetesIngress, nil
@@ -134,7 +133,7 @@ func ParsePathMode(s string) (PathMode, error) {
 	return 0, fmt.Errorf("invalid path mode string: %s", s)
 }
 
-// TrafficAlgorithm is the way in which weights become predicates. The zero value is the default.
+// TrafficAlgorithm selects how weights become predicates. The zero value is the default.
 type TrafficAlgorithm uint8
 
 // The traffic algorithms.
@@ -145,10 +144,10 @@ const (
 
 var trafficAlgorithms = []string{"traffic-predicate", "traffic-segment-predicate"}
 
-// String is the name that the flag uses.
+// String returns the name that the flag uses.
 func (a TrafficAlgorithm) String() string { return trafficAlgorithms[a] }
 
-// ParseTrafficAlgorithm reads the name of a traffic algorithm. The empty name is the default.
+// ParseTrafficAlgorithm parses the name of a traffic algorithm. The empty name is the default.
 func ParseTrafficAlgorithm(s string) (TrafficAlgorithm, error) {
 	if s == "" {
 		return TrafficPredicate, nil
@@ -182,11 +181,11 @@ type settings struct {
 	Options
 	ingressClass    *regexp.Regexp
 	routeGroupClass *regexp.Regexp
-	proxies         *catalogue.Catalogue // what they know
+	proxies         *catalogue.Catalogue // what the proxies know
 	readers         sync.Pool            // of *eskip.Reader, for routes that are read back
 }
 
-// reader takes a reader out of the pool; the caller puts it back.
+// reader takes a reader from the pool; the caller must put it back.
 func (s *settings) reader() *eskip.Reader {
 	if r, ok := s.readers.Get().(*eskip.Reader); ok {
 		return r
@@ -216,8 +215,8 @@ func newSettings(o Options) (*settings, error) {
 		s.HTTPSRedirectCode = defaultRedirectCode
 	}
 	if o.EastWest {
-		// Only the enabled feature trims; the domain alone still exempts hosts from redirects (redirect.go). A domain of
-		// dots alone is the empty domain and not the default.
+		// Only the enabled feature trims the domain; the domain itself also exempts hosts from redirects (redirect.go). A domain
+		// of dots only is the empty domain, not the default.
 		if s.EastWestDomain = strings.Trim(o.EastWestDomain, "."); o.EastWestDomain == "" {
 			s.EastWestDomain = defaultEastWestDomain
 		}
@@ -230,7 +229,7 @@ func newSettings(o Options) (*settings, error) {
 	return s, nil
 }
 
-// checkFilters refuses options with which no proxy could live: all routes would be left out, or all of some objects.
+// checkFilters refuses options that would crash every proxy: all routes would be left out, or all routes of some objects.
 func (s *settings) checkFilters() error {
 	check := func(option string, filters []*eskip.Filter) error {
 		if err := proxysafe.CheckFilters(filters); err != nil {
@@ -251,8 +250,8 @@ func (s *settings) checkFilters() error {
 	return nil
 }
 
-// normalizeArgs makes float64 of the integers among the arguments of the options, as the parser gives them: a route must
-// be equal to what is read back of its text.
+// normalizeArgs converts integers in the arguments of the options to float64, as the parser does: a route must equal the result
+// of parsing its text.
 func (s *settings) normalizeArgs() {
 	s.EastWestRangePredicates = normalPredicates(s.EastWestRangePredicates)
 	for _, list := range []*[]AnnotationPredicates{&s.AnnotationPredicates, &s.EastWestRangeAnnotationPredicates} {
@@ -296,7 +295,7 @@ func compileClass(expr string) (*regexp.Regexp, error) {
 	return regexp.Compile(expr)
 }
 
-// allowedExternalName reports whether the name may be referred to. Without the restriction every name is.
+// allowedExternalName reports whether the name may be referenced. Without the restriction every name may.
 func (s *settings) allowedExternalName(name string) bool {
 	if !s.OnlyAllowedExternalNames {
 		return true
@@ -309,7 +308,7 @@ func (s *settings) allowedExternalName(name string) bool {
 	return false
 }
 
-// eastWestRange counts the range domains that the host ends with: plain suffixes, without a dot boundary.
+// eastWestRange counts the range domains that are a suffix of the host, without requiring a dot before them.
 func (s *settings) eastWestRange(host string) int {
 	n := 0
 	for _, d := range s.EastWestRangeDomains {

@@ -10,19 +10,19 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// Severity says how much a problem matters. The zero value is [Info].
+// Severity is the importance of a problem. The zero value is [Info].
 type Severity uint8
 
 // The severities.
 const (
-	Info    Severity = iota // worth knowing; nothing was lost that was asked for
-	Warning                 // something will not do what its author meant
+	Info    Severity = iota // worth knowing; nothing requested was lost
+	Warning                 // something will not work as its author intended
 	Error                   // an object or one of its routes was left out, or has lost a part
 )
 
 var severities = []string{"info", "warning", "error"}
 
-// String is "info", "warning" or "error".
+// String returns "info", "warning" or "error".
 func (s Severity) String() string { return severities[s] }
 
 // MarshalText implements [encoding.TextMarshaler].
@@ -38,27 +38,27 @@ func (s *Severity) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Problem is one finding about one object: mostly a route that was left out. Its JSON has neither id nor text: use [Problem.ID]
+// Problem is one finding about one object, usually a route that was left out. Its JSON has neither id nor text: use [Problem.ID]
 // and [Problem.Text].
 type Problem struct {
 	Owner    kube.Ref `json:"owner"`
-	Route    string   `json:"route,omitempty"` // id of the route, if it is about one
+	Route    string   `json:"route,omitempty"` // id of the route, if the problem is about one
 	Reason   Reason   `json:"reason"`
 	Severity Severity `json:"severity"`
-	// Message is for operators: the text that the reference logs, where it has one.
+	// Message is for operators: the text that the reference logs, if it has one.
 	Message string `json:"message"`
-	// Cause is what the reference logs beside its message, in the field error.
+	// Cause is what the reference logs in the field error, in addition to its message.
 	Cause string `json:"cause,omitempty"`
-	// Plain marks a message that the reference logs without naming the object.
+	// Plain marks a message that the reference logs without the name of the object.
 	Plain bool `json:"-"`
 
-	// detail says for the application team what is wrong, without a full stop. Empty means that the message has to do.
+	// detail says for the application team what is wrong, without a full stop. If empty, the message is used.
 	detail string
-	// about is what the problem is about, where the message may change while the problem stays.
+	// about is the subject of the problem, if the message can change while the problem stays.
 	about string
 }
 
-// String names the owner before the message: for people and for the compile command.
+// String returns the message after the owner, for people and for the compile command.
 func (p Problem) String() string {
 	s := fmt.Sprintf("%s: %s: %s", p.Severity, p.Owner, p.Message)
 	if p.Cause != "" {
@@ -67,7 +67,7 @@ func (p Problem) String() string {
 	return s
 }
 
-// What says for the application team what is wrong: a sentence without a full stop, with the names that the object has.
+// What says for the application team what is wrong: a sentence without a full stop, with the names used in the object.
 func (p Problem) What() string {
 	if p.detail != "" {
 		return p.detail
@@ -79,7 +79,7 @@ func (p Problem) What() string {
 	return p.Reason.Info().Means + ": " + message
 }
 
-// Text says for the application team what is wrong and what to do about it, in full sentences.
+// Text says for the application team what is wrong and what to do, in full sentences.
 func (p Problem) Text() string {
 	text := p.What() + "."
 	if do := p.Reason.Info().Do; do != "" {
@@ -88,8 +88,8 @@ func (p Problem) Text() string {
 	return text
 }
 
-// ID names the problem: 12 hexadecimal digits that are the same on every replica and after every restart, for as long as the
-// object has the problem. Numbers that change in its text do not change it.
+// ID identifies the problem: 12 hexadecimal digits that are the same on every replica and after every restart, as long as the
+// object has the problem. Changing numbers in its text do not change the id.
 func (p Problem) ID() string {
 	h := sha256.New()
 	parts := []string{string(p.Owner.Kind), p.Owner.Namespace, p.Owner.Name, string(p.Reason)}
@@ -105,13 +105,13 @@ func (p Problem) ID() string {
 	return hex.EncodeToString(h.Sum(nil)[:6])
 }
 
-// sortProblems orders by owner; the problems of one owner stay in the order in which they were found.
+// sortProblems sorts by owner; the problems of one owner stay in the order of detection.
 func sortProblems(ps []Problem) {
 	slices.SortStableFunc(ps, func(a, b Problem) int { return a.Owner.Compare(b.Owner) })
 }
 
-// ProblemsOf gives the problems of one object, in the order in which they were found. The slice must not be changed. It costs
-// O(log problems).
+// ProblemsOf returns the problems of one object in the order of detection. The slice must not be changed. It costs O(log
+// problems).
 func (r *Result) ProblemsOf(owner kube.Ref) []Problem {
 	compare := func(p Problem, o kube.Ref) int { return p.Owner.Compare(o) }
 	from, found := slices.BinarySearchFunc(r.Problems, owner, compare)
@@ -125,8 +125,8 @@ func (r *Result) ProblemsOf(owner kube.Ref) []Problem {
 	return r.Problems[from:to:to]
 }
 
-// findings collects the problems of one object. The same finding is kept once, as the reference logs it once per
-// object and load.
+// findings collects the problems of one object. It keeps equal findings once, as the reference logs them once per object and
+// load.
 type findings struct {
 	owner kube.Ref
 	list  []Problem
@@ -139,7 +139,7 @@ func (f *findings) add(p Problem) {
 	}
 }
 
-// addOnce adds a problem of which an object has one for whatever it is about.
+// addOnce adds a problem unless the object already has one with the same reason and subject.
 func (f *findings) addOnce(p Problem) {
 	if !slices.ContainsFunc(f.list, func(q Problem) bool { return q.Reason == p.Reason && q.about == p.about }) {
 		f.add(p)
@@ -158,7 +158,7 @@ func (f *findings) warnf(r Reason, format string, args ...any) {
 	f.add(Problem{Reason: r, Severity: Warning, Message: fmt.Sprintf(format, args...)})
 }
 
-// plainf adds an error that the reference logs without naming the object.
+// plainf adds an error that the reference logs without the name of the object.
 func (f *findings) plainf(r Reason, format string, args ...any) {
 	f.add(Problem{Reason: r, Severity: Error, Message: fmt.Sprintf(format, args...), Plain: true})
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// TestEveryReasonIsExplained: each constant has its place among the reasons, with texts in the form in which they are joined.
+// TestEveryReasonIsExplained: each constant is listed among the reasons, with texts in a form that can be joined.
 func TestEveryReasonIsExplained(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "reason.go", nil, 0)
 	if err != nil {
@@ -64,7 +64,7 @@ func ingressTo(service, port string, annotations map[string]string) *kube.Ingres
 	}}
 }
 
-// TestProblemsSpeakToTheTeam holds the words that application developers read.
+// TestProblemsSpeakToTheTeam checks the text that application developers read.
 func TestProblemsSpeakToTheTeam(t *testing.T) {
 	ready := kube.Subset{Addresses: []string{"10.0.0.1"}, Ports: []kube.EndpointPort{{Name: "http", Port: 8080}}}
 	for _, c := range []struct {
@@ -108,7 +108,7 @@ func TestProblemsSpeakToTheTeam(t *testing.T) {
 	}
 }
 
-// problemsOf are those of an Ingress among the backends of a snapshot.
+// problemsOf returns the problems of an Ingress with the backends of a snapshot.
 func problemsOf(t *testing.T, s *kube.Snapshot, ing *kube.Ingress) []compile.Problem {
 	t.Helper()
 	s.Ingresses = []*kube.Ingress{ing}
@@ -123,7 +123,7 @@ func texts(problems []compile.Problem) string {
 	return b.String()
 }
 
-// TestIDsStayAsLongAsTheProblem: numbers in the text do not count, and no two problems have one id.
+// TestIDsStayAsLongAsTheProblem: numbers in the text do not affect the id, and no two problems share one.
 func TestIDsStayAsLongAsTheProblem(t *testing.T) {
 	ids := map[string]bool{}
 	for _, notReady := range []int{0, 1, 5} {
@@ -149,7 +149,7 @@ func TestIDsStayAsLongAsTheProblem(t *testing.T) {
 	}
 }
 
-// TestBadObjectNamesTheField: of an object that cannot be decoded the team is told the field, what is in it, and what has to be.
+// TestBadObjectNamesTheField: for an object that cannot be decoded, the team is told the field, its value, and what is expected.
 func TestBadObjectNamesTheField(t *testing.T) {
 	var object struct {
 		Spec struct {
@@ -173,7 +173,7 @@ func TestBadObjectNamesTheField(t *testing.T) {
 		`{"spec":{"inner":[]}}`:            prefix + "spec.inner is an array and has to be an object with fields" + suffix,
 		`{"spec":{"inner":{"depth":"1"}}}`: prefix + "spec.inner.depth is a string and has to be a whole number" + suffix,
 		`{"spec":`:                         ": unexpected end of JSON input.",
-		`[]`:                               "cannot unmarshal array into Go value of type", // of no field
+		`[]`:                               "cannot unmarshal array into Go value of type", // no field
 	} {
 		err := json.Unmarshal([]byte(text), &object)
 		if err == nil {

@@ -2,10 +2,10 @@ package compile
 
 import "slices"
 
-// Reason is a stable code for a kind of problem, fit for a metric label.
+// Reason is a stable code for a kind of problem, suitable for a metric label.
 type Reason string
 
-// The reasons. [Reasons] says what each of them means.
+// The reasons. [Reasons] explains each of them.
 const (
 	Undecodable       Reason = "undecodable"
 	InvalidObject     Reason = "invalid_object"
@@ -35,20 +35,20 @@ const (
 	EastWestEnabled   Reason = "east_west"
 )
 
-// ReasonInfo is what is known about a reason. The texts are plain English, for application teams.
+// ReasonInfo documents a reason. The texts are plain English, for application teams.
 type ReasonInfo struct {
 	Reason Reason
-	// Severity is the highest that problems of this reason have.
+	// Severity is the highest severity of problems with this reason.
 	Severity Severity
-	// Means is a clause without a full stop: what is wrong.
+	// Means says what is wrong: a clause without a full stop.
 	Means string
-	// Do is a sentence: what the team does about it. Empty if there is nothing to do.
+	// Do says what the team should do: a sentence, empty if there is nothing to do.
 	Do string
-	// Elsewhere says that it may come and go without a change of the object: by other objects, or by pods.
+	// Elsewhere means that the problem can appear and disappear without a change of the object: because of other objects or pods.
 	Elsewhere bool
 }
 
-// reasons are never changed.
+// reasons must not be changed.
 var reasons = []ReasonInfo{
 	{Undecodable, Error, "a field of the object has a type that its kind does not allow, so nothing of it is served",
 		"Correct the field that the message names.", false},
@@ -97,10 +97,10 @@ var reasons = []ReasonInfo{
 	{EastWestEnabled, Info, "routes for traffic inside the cluster were added", "", true},
 }
 
-// Reasons are all reasons, what is wrong with the object itself first. The slice is the caller's.
+// Reasons returns all reasons, starting with faults of the object itself. The caller owns the slice.
 func Reasons() []ReasonInfo { return slices.Clone(reasons) }
 
-// Info is what is known about the reason.
+// Info returns the documentation of the reason.
 func (r Reason) Info() ReasonInfo {
 	for _, info := range reasons {
 		if info.Reason == r {

@@ -9,13 +9,13 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// TestElsewhere: an error of a reason that does not come from elsewhere stays as long as its object does, whatever comes and goes
-// around it, so that a change can be refused for it. Those of the others do come and go.
+// TestElsewhere: an error whose reason does not come from elsewhere stays as long as its object does, whatever else is added or
+// removed, so a change can be rejected for it. Errors of the other reasons can come and go.
 func TestElsewhere(t *testing.T) {
 	p := newPool(t)
-	// An object can have these through its own fault, and also because of the type, the default filters or the addresses of a Service.
+	// These can be the fault of the object itself, or of the type, the default filters or the addresses of a Service.
 	mixed := []compile.Reason{compile.BackendRefused, compile.WouldCrashProxy, compile.NotParsable}
-	changed := make(map[compile.Reason]bool) // while the object was the same
+	changed := make(map[compile.Reason]bool) // while the object was unchanged
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 11))
 		options := p.cases[r.IntN(len(p.cases))].options
@@ -42,14 +42,14 @@ func TestElsewhere(t *testing.T) {
 		}
 	}
 	for _, info := range compile.Reasons() {
-		fromOptions := info.Reason == compile.ProcessingFailed // which the objects have no part in, and the walk does not change
+		fromOptions := info.Reason == compile.ProcessingFailed // which does not depend on objects, and the walk does not change options
 		if info.Severity == compile.Error && info.Elsewhere != changed[info.Reason] && !fromOptions && !slices.Contains(mixed, info.Reason) {
 			t.Errorf("%s: elsewhere is %t, seen to come or go %t", info.Reason, info.Elsewhere, changed[info.Reason])
 		}
 	}
 }
 
-// unchanged are the objects that are in both snapshots.
+// unchanged returns the objects that are in both snapshots.
 func unchanged(s, next *kube.Snapshot) []kube.Object {
 	var all []kube.Object
 	for _, i := range next.Ingresses {

@@ -9,8 +9,8 @@ import (
 
 const redirectWeight = 1000.0
 
-// redirectCompanion makes the companion of a path rule that takes the http requests, if there is to be one, and
-// remembers for the catch-all of the host what was decided.
+// redirectCompanion returns the companion of a path rule for http requests, if it needs one, and records the decision for the
+// catch-all of the host.
 func (b *ingressBuilder) redirectCompanion(host string, r *eskip.Route) *eskip.Route {
 	a := &b.ann.redirect
 	var companion *eskip.Route
@@ -30,7 +30,7 @@ func (b *ingressBuilder) redirectCompanion(host string, r *eskip.Route) *eskip.R
 	return companion
 }
 
-// rememberCustomRedirect is what custom routes do to the catch-all of their host: no companion, and no exception for
+// rememberCustomRedirect records the effect of custom routes on the catch-all of their host: no companion, and no exception for
 // authors who match the header themselves.
 func (b *ingressBuilder) rememberCustomRedirect(host string) {
 	a := &b.ann.redirect
@@ -42,7 +42,7 @@ func (b *ingressBuilder) rememberCustomRedirect(host string) {
 	}
 }
 
-// enablingCompanion redirects the http requests that the route would have taken.
+// enablingCompanion returns a companion that redirects the http requests of the route.
 func enablingCompanion(r *eskip.Route, code int) *eskip.Route {
 	c := httpCompanion(r, routeid.SuffixRedirect)
 	c.Filters = []*eskip.Filter{redirectFilter(code)}
@@ -51,7 +51,7 @@ func enablingCompanion(r *eskip.Route, code int) *eskip.Route {
 	return c
 }
 
-// disablingCompanion takes the http requests of the route away from the global redirect.
+// disablingCompanion returns a companion that exempts the http requests of the route from the global redirect.
 func disablingCompanion(r *eskip.Route) *eskip.Route {
 	return httpCompanion(r, routeid.SuffixDisableRedirect)
 }
@@ -59,14 +59,14 @@ func disablingCompanion(r *eskip.Route) *eskip.Route {
 func httpCompanion(r *eskip.Route, suffix string) *eskip.Route {
 	c := shallow(r)
 	c.Id += suffix
-	c.Headers = map[string]string{forwardedProtoHeader: "http"} // the route has none: those of annotations are predicates
+	c.Headers = map[string]string{forwardedProtoHeader: "http"} // the route has no header fields: header predicates of annotations are in the list of predicates
 	c.Predicates = slices.Insert(c.Predicates, 0, predicate("Weight", redirectWeight))
 	return c
 }
 
 func redirectFilter(code int) *eskip.Filter { return filter("redirectTo", float64(code), "https:") }
 
-// globalRedirect is the route that redirects all http requests that no other route takes.
+// globalRedirect returns the route that redirects all http requests that no other route takes.
 func globalRedirect(code int) *eskip.Route {
 	return &eskip.Route{
 		Id:          routeid.Redirect,

@@ -9,11 +9,11 @@ import (
 	"github.com/routesrv/routesrv/internal/catalogue"
 )
 
-// A route that proxies refuse is published as the reference publishes it: the promise is the same table. Each proxy leaves it out
-// then, and says so only in its own log. So it is a problem here.
+// A route that proxies refuse is published as in the reference, because the tables must be equal. Each proxy then drops it, and
+// only its own log says so. Therefore it is a problem here.
 
-// newCatalogue makes the catalogue of what the proxies know. Filters and predicates that the options add to routes were chosen
-// by who runs the proxies.
+// newCatalogue returns the catalogue for the proxies. It accepts all filters and predicates that the options add to routes,
+// because the operators of the proxies chose them.
 func (s *settings) newCatalogue() *catalogue.Catalogue {
 	filters, predicates := slices.Clone(s.ExtraFilters), slices.Clone(s.ExtraPredicates)
 	known := catalogue.New(catalogue.Options{})
@@ -47,8 +47,8 @@ func (s *settings) newCatalogue() *catalogue.Catalogue {
 	})
 }
 
-// checkRefused reports a route that proxies refuse, once for each mistake of an object. Expressions of hosts and paths are
-// reported where they are read.
+// checkRefused reports a route that proxies refuse, once for each kind of mistake in an object. Expressions of hosts and paths
+// are reported where they are parsed.
 func (f *findings) checkRefused(s *settings, r *eskip.Route) {
 	reason, err := s.proxies.Check(r)
 	if err == nil || reason == catalogue.InvalidMatcher &&
@@ -58,7 +58,7 @@ func (f *findings) checkRefused(s *settings, r *eskip.Route) {
 	what := err.Error()
 	about := string(reason) + " " + what
 	if slices.ContainsFunc(f.list, func(p Problem) bool { return p.Reason == WouldReject && p.about == about }) {
-		return // one of the many routes of the object
+		return // another one of many routes of the object with the same mistake
 	}
 	var detail string
 	switch reason {
@@ -80,14 +80,14 @@ func (f *findings) checkRefused(s *settings, r *eskip.Route) {
 	})
 }
 
-// nameIn gives the name that the catalogue has in quotes.
+// nameIn returns the quoted name in an error of the catalogue.
 func nameIn(text string) string {
 	_, text, _ = strings.Cut(text, `"`)
 	name, _, _ := strings.Cut(text, `"`)
 	return name
 }
 
-// meant asks whether one of the names was meant.
+// meant suggests names that may have been meant.
 func meant(names []string) string {
 	if len(names) == 0 {
 		return ""

@@ -11,7 +11,7 @@ import (
 
 const routeGroupClassAnnotation = "zalando.org/routegroup.class"
 
-// routeGroupBuilder compiles one RouteGroup into its unit: one pass for its external hosts and one for the internal.
+// routeGroupBuilder compiles one RouteGroup into its unit: one pass for its external hosts and one for the internal hosts.
 type routeGroupBuilder struct {
 	set      *settings
 	out      finisher
@@ -22,21 +22,21 @@ type routeGroupBuilder struct {
 	reader   *eskip.Reader // of filters and predicates
 }
 
-// routeGroupPass is one of the passes and what it has made.
+// routeGroupPass is one of the passes with its results.
 type routeGroupPass struct {
 	*routeGroupBuilder
 	hosts    []string
-	hostExpr string // of all hosts of the pass; one string, shared by its routes
+	hostExpr string // of all hosts of the pass; its routes share the string
 	internal bool
 	redirect bool
 	eastWest bool
-	// routes of the pass, unfinished: catch-alls and additions come after all of them.
+	// routes are the unfinished routes of the pass: catch-alls and additions come after all of them.
 	routes []groupRoute
-	// built says that there was a main route, hostOnly that one had no predicate but Host.
+	// built means that there is a main route, hostOnly that one has no predicate except Host.
 	built, hostOnly bool
 }
 
-// groupRoute is a route of a pass and what it is there for.
+// groupRoute is a route of a pass with its role.
 type groupRoute struct {
 	*eskip.Route
 	role role
@@ -57,7 +57,7 @@ func compileRouteGroup(set *settings, c *cluster, rg *kube.RouteGroup) *unit {
 	}
 	u.list = appendNulls(u.list, u.owner, rg.Nulls)
 	u.checkRouteGroup(rg.Spec)
-	// Checked and reported, but the redirects of RouteGroups have the code of the options.
+	// Checked and reported, but redirects of RouteGroups use the code of the options.
 	redirectCode(rg.Annotations, set.HTTPSRedirectCode, &u.findings)
 
 	external, internal := b.splitHosts()
@@ -83,9 +83,9 @@ func compileRouteGroup(set *settings, c *cluster, rg *kube.RouteGroup) *unit {
 	return u
 }
 
-// splitHosts gives the external and the internal hosts, in order.
+// splitHosts returns the external and the internal hosts, in order.
 func (b *routeGroupBuilder) splitHosts() (external, internal []string) {
-	for _, h := range b.rg.Spec.Hosts { // unique: validated
+	for _, h := range b.rg.Spec.Hosts { // validated to be unique
 		if b.set.eastWestRange(h) > 0 {
 			internal = append(internal, h)
 		} else {
@@ -106,15 +106,15 @@ func (b *routeGroupBuilder) redirects() bool {
 	return b.set.HTTPSRedirect
 }
 
-// eastWestCopies reports whether the group's routes get deprecated east-west copies: not if one of its hosts is in the
-// domain already.
+// eastWestCopies reports whether the group's routes get deprecated east-west copies: not if one of its hosts is already in the
+// domain.
 func (b *routeGroupBuilder) eastWestCopies(hosts []string) bool {
 	return b.set.EastWest && !slices.ContainsFunc(hosts, func(h string) bool {
 		return strings.HasSuffix(h, b.set.EastWestDomain)
 	})
 }
 
-// compile makes the main routes of the pass with their copies. An error ends the whole group.
+// compile creates the main routes of the pass with their copies. An error ends the whole group.
 func (p *routeGroupPass) compile() error {
 	if p.set.TLS {
 		p.unit.checkTLS(p.rg.Spec.TLS, p.rg.Spec.Hosts, p.rg.Namespace, "routegroup hosts", "RouteGroup")
@@ -123,7 +123,7 @@ func (p *routeGroupPass) compile() error {
 		return p.implicitRoutes()
 	}
 	for i, spec := range p.rg.Spec.Routes {
-		// One failing combination takes all of the routes of this entry, and only those.
+		// One failing combination removes all routes of this entry, and only those.
 		routes, err := p.explicitRoutes(i, spec)
 		if err != nil {
 			p.unit.backendFailed("Ignoring route: ", err)
@@ -134,7 +134,7 @@ func (p *routeGroupPass) compile() error {
 	return nil
 }
 
-// implicitRoutes are those of a group without routes: one for each default backend.
+// implicitRoutes returns the routes of a group without routes: one for each default backend.
 func (p *routeGroupPass) implicitRoutes() error {
 	shares := p.shares(p.rg.Spec.DefaultBackends)
 	for j, ref := range p.rg.Spec.DefaultBackends {
@@ -152,7 +152,7 @@ func (p *routeGroupPass) implicitRoutes() error {
 	return nil
 }
 
-// explicitRoutes are those of the i-th route: one for each method and backend.
+// explicitRoutes returns the routes of the i-th entry: one for each method and backend.
 func (p *routeGroupPass) explicitRoutes(i int, spec *kube.RouteSpec) ([]groupRoute, error) {
 	refs := spec.Backends
 	if len(refs) == 0 {
@@ -169,7 +169,7 @@ func (p *routeGroupPass) explicitRoutes(i int, spec *kube.RouteSpec) ([]groupRou
 			r := &eskip.Route{Id: routeid.RouteGroup(p.ns, p.rg.Name, methodID(method), i, j, p.internal)}
 			p.match(r, spec, method)
 			for _, text := range spec.Filters {
-				fs, _ := p.reader.ParseFilters(text) // validated
+				fs, _ := p.reader.ParseFilters(text) // validated before
 				r.Filters = append(r.Filters, fs...)
 			}
 			be := p.backends[ref.BackendName]
@@ -202,7 +202,7 @@ func uniqueStrings(in []string) []string {
 	return out
 }
 
-// match gives the route its predicates: paths, hosts, method, then what the route says itself.
+// match sets the route's predicates: paths, hosts, method, then the predicates of the entry.
 func (p *routeGroupPass) match(r *eskip.Route, spec *kube.RouteSpec, method string) {
 	switch {
 	case spec.Path != "":
@@ -218,7 +218,7 @@ func (p *routeGroupPass) match(r *eskip.Route, spec *kube.RouteSpec, method stri
 		r.Predicates = append(r.Predicates, predicate("Method", strings.ToUpper(method)))
 	}
 	for _, text := range spec.Predicates {
-		ps, _ := p.reader.ParsePredicates(text) // validated
+		ps, _ := p.reader.ParsePredicates(text) // validated before
 		r.Predicates = append(r.Predicates, ps...)
 	}
 }
@@ -240,7 +240,7 @@ func (p *routeGroupPass) shares(refs []*kube.BackendReference) map[string]share 
 	return p.set.TrafficAlgorithm.split(names, weights, true)
 }
 
-// defaultFilters prepends the default filters of the service of a service backend.
+// defaultFilters prepends the default filters of a service backend.
 func (p *routeGroupPass) defaultFilters(r *eskip.Route, be *kube.RouteGroupBackend) {
 	if typ, _ := routeGroupBackendType(be.Type); typ != serviceBackend {
 		return

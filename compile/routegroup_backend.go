@@ -10,11 +10,11 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// backendError is why there is no backend.
+// backendError says why a backend could not be created.
 type backendError struct {
 	reason  Reason
-	message string // the text of the reference
-	detail  string // what the problem says to the team
+	message string // the reference's message
+	detail  string // the problem's text for the team
 	about   string
 }
 
@@ -29,7 +29,7 @@ func (u *unit) backendFailed(prefix string, err error) {
 	u.add(p)
 }
 
-// setBackend applies a backend to a route: backend, and the filters that it adds or replaces.
+// setBackend sets a route's backend, and the filters that the backend adds or replaces.
 func (p *routeGroupPass) setBackend(r *eskip.Route, be *kube.RouteGroupBackend) error {
 	var err error
 	switch typ, _ := routeGroupBackendType(be.Type); typ {
@@ -69,14 +69,14 @@ func (b *routeGroupBuilder) algorithm(be *kube.RouteGroupBackend) string {
 	return b.set.DefaultLBAlgorithm
 }
 
-// allowedAddress checks the host of an address against the allowed names. An address that is not a URL is refused even
-// when every name is allowed.
+// allowedAddress checks the host of an address against the allowed names. It refuses an address that is not a URL, even if every
+// name is allowed.
 func (b *routeGroupBuilder) allowedAddress(address string) bool {
 	u, err := url.Parse(address)
 	return err == nil && b.set.allowedExternalName(u.Hostname())
 }
 
-// setService applies the endpoints of a service.
+// setService sets the endpoints of a service.
 func (p *routeGroupPass) setService(r *eskip.Route, be *kube.RouteGroupBackend) error {
 	optOut := p.rg.Annotations[zoneAwareKey] == "false"
 	if optOut {

@@ -7,8 +7,8 @@ import (
 	"github.com/routesrv/routesrv/internal/routeid"
 )
 
-// addMain adds a main route and its copies, and notes what the decision about catch-alls needs. It does so even for
-// routes of an entry that fails later.
+// addMain adds a main route and its copies, and records what the decision about catch-alls needs, even for routes of an entry
+// that fails later.
 func (p *routeGroupPass) addMain(dst []groupRoute, r *eskip.Route) []groupRoute {
 	p.built = true
 	p.hostOnly = p.hostOnly || onlyHosts(r)
@@ -22,19 +22,19 @@ func (p *routeGroupPass) addMain(dst []groupRoute, r *eskip.Route) []groupRoute 
 	return dst
 }
 
-// onlyHosts reports whether a route has no predicate but Host: then it takes everything of its hosts.
+// onlyHosts reports whether a route has no predicate except Host, and so takes all requests to its hosts.
 func onlyHosts(r *eskip.Route) bool {
 	return !slices.ContainsFunc(r.Predicates, func(p *eskip.Predicate) bool { return p.Name != "Host" })
 }
 
-// matchesForwardedProto reports whether the author matches X-Forwarded-Proto himself. The spelling counts.
+// matchesForwardedProto reports whether the author matches X-Forwarded-Proto explicitly. The comparison is case-sensitive.
 func matchesForwardedProto(r *eskip.Route) bool {
 	return slices.ContainsFunc(r.Predicates, func(p *eskip.Predicate) bool {
 		return (p.Name == "Header" || p.Name == "HeaderRegexp") && len(p.Args) > 0 && p.Args[0] == forwardedProtoHeader
 	})
 }
 
-// eastWestCopy is the deprecated companion under the host NAME.NAMESPACE.DOMAIN.
+// eastWestCopy returns the deprecated companion for the host NAME.NAMESPACE.DOMAIN.
 func (p *routeGroupPass) eastWestCopy(r *eskip.Route) *eskip.Route {
 	c := eskip.Copy(r)
 	c.Id = routeid.EastWest(r.Id)
@@ -43,7 +43,7 @@ func (p *routeGroupPass) eastWestCopy(r *eskip.Route) *eskip.Route {
 	return c
 }
 
-// redirectCopy redirects the http requests that the route would have taken.
+// redirectCopy returns a copy that redirects the http requests of the route.
 func (p *routeGroupPass) redirectCopy(r *eskip.Route) *eskip.Route {
 	c := eskip.Copy(r)
 	return &eskip.Route{
@@ -54,7 +54,7 @@ func (p *routeGroupPass) redirectCopy(r *eskip.Route) *eskip.Route {
 	}
 }
 
-// finish adds the catch-alls, gives every route what the pass adds to all of them, and prints.
+// finish adds the catch-alls, applies the additions of the pass to every route, and prints the routes.
 func (p *routeGroupPass) finish() {
 	if p.built && !p.hostOnly && !p.set.DisableCatchAllRoutes {
 		for _, h := range p.hosts {

@@ -11,8 +11,8 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// validateRouteGroup refuses a whole RouteGroup. The structure is checked first and gives the first error only; then
-// everything that is text is checked, and all errors are given, one a line.
+// validateRouteGroup returns an error if the whole RouteGroup must be refused. It checks the structure first and reports only the
+// first error there; then it checks all texts and reports all errors, one per line.
 func validateRouteGroup(rg *kube.RouteGroup) error {
 	if rg.Name == "" {
 		return errors.New("route group without name")
@@ -26,7 +26,7 @@ func validateRouteGroup(rg *kube.RouteGroup) error {
 	return nil
 }
 
-// refusedBecause says why validation has refused an object, without the name of it.
+// refusedBecause returns why validation refused an object, without the object's name.
 func refusedBecause(err error) string {
 	text := err.Error()
 	if _, rest, ok := strings.Cut(text, "error in route group "); ok {
@@ -72,7 +72,7 @@ func validateStructure(spec *kube.RouteGroupSpec) error {
 }
 
 func validateBackend(b *kube.RouteGroupBackend) error {
-	// The algorithm first: if both are wrong it is the one that is reported.
+	// The algorithm comes first: if both are wrong, the algorithm is reported.
 	if b.Algorithm != "" && !validAlgorithm(b.Algorithm) {
 		return errors.New("unsupported algorithm")
 	}
@@ -187,7 +187,7 @@ func validateAddress(address string) error {
 // serviceBackend is the backend type of RouteGroups that eskip does not have.
 const serviceBackend eskip.BackendType = -1
 
-// routeGroupBackendType reads the type of a backend; the empty type is service.
+// routeGroupBackendType parses the type of a backend; an empty type means service.
 func routeGroupBackendType(s string) (eskip.BackendType, bool) {
 	if s == "" || s == "service" {
 		return serviceBackend, true

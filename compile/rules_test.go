@@ -19,16 +19,16 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// The cases of the rules. Those of rulesDir were written by hand from the rules: nothing rewrites them. The others are compared elsewhere with
-// tables of the reference (differentialDir) or with worked examples of the rules (golden).
+// The cases of the rules. Those in rulesDir were written by hand from the rules; nothing rewrites them. Other tests compare the
+// rest with tables of the reference (differentialDir) or with worked examples of the rules (golden).
 const (
 	rulesDir        = "testdata/rules"
 	rulesList       = "testdata/rules/rules.txt"
 	differentialDir = "../conformance/testdata/differential"
 )
 
-// ruleCase is one folder of an archive: options, objects behind those of the archive, the whole table that is wanted, and expressions of which each
-// has to match a problem.
+// ruleCase is one folder of an archive: options, objects in addition to those of the archive, the expected table, and expressions
+// of which each has to match a problem.
 type ruleCase struct {
 	name             string
 	options, cluster string
@@ -36,10 +36,10 @@ type ruleCase struct {
 	eskip, log       string
 }
 
-// input is everything that a case gives the compiler.
+// input returns everything that a case passes to the compiler.
 func (c ruleCase) input() string { return c.options + "\n" + c.cluster }
 
-// output is everything that it wants.
+// output returns everything that the case expects.
 func (c ruleCase) output() string { return c.eskip + "\n" + c.log }
 
 func readRuleCases(t *testing.T, path string) map[string]ruleCase {
@@ -89,7 +89,8 @@ func readRuleCases(t *testing.T, path string) map[string]ruleCase {
 	return cases
 }
 
-// TestCasesOfRules compiles what was written by hand from the rules: the table has to be the same text, and each expression has to match a problem.
+// TestCasesOfRules compiles the cases written by hand from the rules: the table has to be the same text, and each expression has
+// to match a problem.
 func TestCasesOfRules(t *testing.T) {
 	archives, err := filepath.Glob(rulesDir + "/*.txtar")
 	if err != nil || len(archives) == 0 {
@@ -143,14 +144,14 @@ func (c ruleCase) run(t *testing.T) {
 	}
 }
 
-// rule is an entry of the list: its number, what it says, and the cases that show it.
+// rule is an entry of the list: its number, its text, and the cases that show it.
 type rule struct {
 	number, says string
 	cases        []evidence
 }
 
-// evidence is a case, and expressions for what makes the rule apply in it (in) and for what it does (out). They keep the list honest: a case that
-// has neither cannot show the rule.
+// evidence is a case, with expressions for what makes the rule apply (in) and for what the rule does (out). They keep the list
+// honest: a case without either cannot show the rule.
 type evidence struct {
 	name    string
 	in, out *regexp.Regexp
@@ -242,8 +243,8 @@ func findRuleCase(t *testing.T, name string) (ruleCase, bool) {
 	return ruleCase{}, false
 }
 
-// TestEveryRuleHasItsCase: the list has every numbered rule of the conversion, so that a checkout alone proves the compiler. A case counts only if
-// it has what makes the rule apply, and wants what the rule says.
+// TestEveryRuleHasItsCase: the list has every numbered rule of the conversion, so that a checkout alone proves the compiler. A
+// case counts only if it has what makes the rule apply, and expects what the rule says.
 func TestEveryRuleHasItsCase(t *testing.T) {
 	rules := readRules(t)
 	seen := make(map[string]bool)
@@ -285,8 +286,8 @@ func TestEveryRuleHasItsCase(t *testing.T) {
 	}
 }
 
-// ruleChapters are the chapters of the list with their first and last rule: a rule that is lost from the list fails the test. RouteGroups are loaded
-// as Ingresses are, so the chapter on that begins where they differ.
+// ruleChapters are the chapters of the list with their first and last rule: a rule that is missing from the list fails the test.
+// RouteGroups are loaded as Ingresses are, so the chapter about RouteGroups begins where they differ.
 var ruleChapters = []struct {
 	number      string
 	first, last int

@@ -8,7 +8,7 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// A secret is looked up again when it changes, and one without metadata cannot be referred to, whatever it has.
+// A secret is looked up again when it changes. A secret without metadata cannot be referred to, whatever it contains.
 func TestSecretsAreFollowed(t *testing.T) {
 	c := readGoldenCase(t, "testdata/ingress-20-certificates.txtar")
 	compiler := mustCompiler(t, c.options)

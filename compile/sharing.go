@@ -2,17 +2,17 @@ package compile
 
 import "slices"
 
-// sharing is who matches the same: the routes by the hash of what they match.
+// sharing finds routes that match the same, by the hash of what they match.
 type sharing struct {
-	single map[uint64]place   // of what one route matches
-	rivals map[uint64][]place // of what several match, in no order
+	single map[uint64]place   // for hashes of a single route
+	rivals map[uint64][]place // for hashes of several routes, in no particular order
 }
 
 func newSharing() *sharing {
 	return &sharing{single: make(map[uint64]place), rivals: make(map[uint64][]place)}
 }
 
-// remove drops all routes of a section that match it, and reports whether there were others.
+// remove removes all routes of a section with the hash, and reports whether there were others.
 func (c *sharing) remove(match uint64, s *section) bool {
 	if p, ok := c.single[match]; ok {
 		if p.section == s {

@@ -20,8 +20,7 @@ func (b *ingressBuilder) tls() {
 	b.unit.checkTLS(b.ing.Spec.TLS, hosts, b.ing.Namespace, "ingress hosts", "Ingress")
 }
 
-// checkTLS notes for each entry of spec.tls which hosts get a certificate, or why they do not. It has no influence on
-// the routes.
+// checkTLS records for each entry of spec.tls which hosts get a certificate, or why they do not. It does not affect the routes.
 func (u *unit) checkTLS(entries []kube.TLS, hosts []string, ns, hostsName, kindName string) {
 	for _, e := range entries {
 		var matching []string
@@ -43,7 +42,7 @@ func (u *unit) checkTLS(entries []kube.TLS, hosts []string, ns, hostsName, kindN
 		if e.SecretName == "" {
 			continue
 		}
-		// The raw namespace, but secrets without one count as "default".
+		// The raw namespace, but secrets without a namespace count as "default".
 		secret := u.lookups.secret(kube.ServiceKey{Namespace: ns, Name: e.SecretName})
 		if secret == nil {
 			u.add(Problem{
@@ -66,8 +65,8 @@ func (u *unit) checkTLS(entries []kube.TLS, hosts []string, ns, hostsName, kindN
 	}
 }
 
-// checkCertificate reads the key pair of a secret and gives the time from which it is valid. Nothing of the secret gets
-// into the error.
+// checkCertificate parses the key pair of a secret and returns the start of its validity. The error contains nothing of the
+// secret.
 func checkCertificate(s *kube.Secret) (time.Time, error) {
 	if s.Cert == "" || s.Key == "" {
 		return time.Time{}, errors.New("secret must contain tls.crt and tls.key in data field")
@@ -90,7 +89,7 @@ func checkCertificate(s *kube.Secret) (time.Time, error) {
 	return pair.Leaf.NotBefore, nil
 }
 
-// registerCertificates tells for each accepted certificate whether it is the first or a newer one of its host.
+// registerCertificates reports for each accepted certificate whether it is the first or a newer one of its host.
 func (m *memory) registerCertificates() []Problem {
 	var problems []Problem
 	registry := make(map[string]time.Time)

@@ -2,17 +2,16 @@ package compile
 
 import "github.com/routesrv/routesrv/eskip"
 
-// share is the part of the traffic that a backend gets.
+// share is a backend's part of the traffic.
 type share struct {
 	predicates []*eskip.Predicate
-	// none marks a backend without traffic. Ingresses make no route for it, RouteGroups do.
+	// none marks a backend without traffic. Ingresses create no route for it, RouteGroups do.
 	none bool
 }
 
-// split gives the share of each backend from weights in order of appearance. Names tell repetitions of one backend
-// apart: what is computed for a later one replaces the earlier (by name), so the results are by name. keepZero makes
-// Traffic(0) of a zero weight. All arithmetic is float64 in the order in which the reference does it: the numbers
-// are printed.
+// split computes the share of each backend from the weights, in order of appearance. The result is by name; if a backend is
+// repeated, its last share counts. keepZero returns Traffic(0) for a weight of zero. The float64 arithmetic has the same order of
+// operations as the reference, because the numbers are printed.
 func (a TrafficAlgorithm) split(names []string, weights []float64, keepZero bool) map[string]share {
 	if a == TrafficSegmentPredicate {
 		return segments(names, weights)

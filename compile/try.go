@@ -12,21 +12,21 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// Trial is what an object would compile to.
+// Trial is the result of compiling an object on trial.
 type Trial struct {
-	// Skipped says that the object is of another class: it gives no routes.
+	// Skipped means that the object has another class and produces no routes.
 	Skipped bool
-	// Routes is how many routes the object asks for, its share of a catch-all not counted.
+	// Routes is how many routes the object requests, not including its share of a catch-all.
 	Routes int
-	// Problems are those that the object would have, of severity warning and error, in the order of [Result.Problems].
+	// Problems are the problems that the object would have, of severity warning and error, in the order of [Result.Problems].
 	Problems []Problem
 }
 
-// Try compiles an Ingress or a RouteGroup as if it were in the latest snapshot, in the place of the object of its kind with its
-// name, if there is one. Nothing is remembered. Before the first snapshot there is nothing to look up, and no default filters.
+// Try compiles an Ingress or a RouteGroup as if it were in the latest snapshot, replacing an existing object of the same kind and
+// name. It stores nothing. Before the first snapshot, lookups find nothing and there are no default filters.
 //
-// The problems are those that [Compiler.Compile] would report for the object: one admission and one reader of problems see the
-// same. It costs what one object costs, unless it wants an id that another object has: then all routes are looked through.
+// The problems are those that [Compiler.Compile] would report for the object, so the admission webhook and /problems agree. It
+// costs as much as one object, unless it wants an id that another object has: then it searches all routes.
 func (c *Compiler) Try(o kube.Object) (Trial, error) {
 	m := c.memory
 	if m == nil {
@@ -53,14 +53,14 @@ func (c *Compiler) Try(o kube.Object) (Trial, error) {
 	return t.compile(), nil
 }
 
-// trial is the attempt to put an object into a memory, which is only read.
+// trial is the attempt to add an object to a memory, which it does not change.
 type trial struct {
 	*memory
 	object *object
-	old    *object // in whose place it would be; nil if it is new
+	old    *object // the object that it would replace; nil if it is new
 }
 
-// replace finds the place of the object.
+// replace finds the position of the object.
 func (t *trial) replace(kind *objects) {
 	i, found := kind.search(t.object)
 	if t.object.at = placed(i) - 1; found {
@@ -72,7 +72,7 @@ func (t *trial) replace(kind *objects) {
 func (t *trial) compile() Trial {
 	resolved := t.cluster.resolved
 	t.cluster.resolved = maps.Clone(resolved)
-	// What the objects behind this one have resolved, and the one in its place, it would resolve before them.
+	// Drop what the replaced object and those after it have resolved: the tried object would resolve before them.
 	maps.DeleteFunc(t.cluster.resolved, func(_ endpointsKey, r resolution) bool { return r.at >= t.object.at })
 	defer func() { t.cluster.resolved = resolved }()
 	t.object.unit = (&step{memory: t.memory}).make(t.object)
@@ -89,15 +89,15 @@ func (t *trial) compile() Trial {
 	return result
 }
 
-// stand is a route with what decides who comes first.
+// stand is a route with the data that decides the order.
 type stand struct {
 	route  *made
-	object *object // that asked for it; nil if none did
+	object *object // that requested it; nil if none did
 	owner  kube.Ref
 	order  order
 }
 
-// order is the place of a route in the order of the reference.
+// order is the position of a route in the order of the reference.
 type order struct {
 	rank   rank
 	host   string
@@ -110,7 +110,7 @@ func compareStands(a, b stand) int {
 	return cmp.Or(cmp.Compare(x.rank, y.rank), strings.Compare(x.host, y.host), cmp.Compare(x.object, y.object), cmp.Compare(x.at, y.at))
 }
 
-// oldestStand gives the one that comes first, by the rule of [oldest].
+// oldestStand returns the first route by the rule of [oldest].
 func oldestStand(all []stand) stand {
 	slices.SortStableFunc(all, compareStands)
 	first, created := all[0], all[0].created()
@@ -129,7 +129,7 @@ func (s stand) created() int64 {
 	return s.object.meta.Created
 }
 
-// tried are the routes of the object that is tried.
+// tried returns the routes of the tried object.
 func (t *trial) tried() []stand {
 	rank := fromIngress
 	if _, ok := t.object.Object.(*kube.RouteGroup); ok {
@@ -153,7 +153,7 @@ func (t *trial) stands(all []stand, routes []made, at order) []stand {
 	return all
 }
 
-// known makes a stand of a route of the memory.
+// known returns the stand of a route of the memory.
 func known(p place) stand {
 	s := stand{p.route(), p.asker(), p.owner(), order{p.section.rank, p.section.host, math.MaxInt, p.at}}
 	if s.object != nil {
@@ -173,7 +173,7 @@ func (t *trial) others(places []place) []stand {
 	return all
 }
 
-// wanting gives the routes of other objects that want the id.
+// wanting returns the routes of other objects that want the id.
 func (t *trial) wanting(id string) []stand {
 	if rivals := t.candidates.rivals[id]; rivals != nil {
 		return t.others(rivals)
@@ -191,7 +191,7 @@ func (t *trial) wanting(id string) []stand {
 	return nil
 }
 
-// oldWants reports whether the object that would be replaced has a route of the id.
+// oldWants reports whether the replaced object has a route with the id.
 func (t *trial) oldWants(id string) bool {
 	if t.old == nil || t.old.unit == nil {
 		return false
@@ -204,7 +204,7 @@ func (t *trial) oldWants(id string) bool {
 		slices.ContainsFunc(u.groups, func(g hostGroup) bool { return has(g.routes) })
 }
 
-// rivals are all routes that would want an id: those of the object, and those of the others.
+// rivals returns all routes that would want an id: the tried object's and those of others.
 func (t *trial) rivals(id string, own []stand) []stand {
 	all := t.wanting(id)
 	for _, s := range own {
@@ -215,7 +215,7 @@ func (t *trial) rivals(id string, own []stand) []stand {
 	return all
 }
 
-// duplicates are the routes of the object that would not get their id.
+// duplicates reports the routes of the object that would not get their id.
 func (t *trial) duplicates(own []stand) []Problem {
 	ids := make(map[string]struct{}, len(own))
 	for _, s := range own {
@@ -234,7 +234,7 @@ func (t *trial) duplicates(own []stand) []Problem {
 	return problems
 }
 
-// shadows are the routes of the object that match what a route of another object matches, which was there first.
+// shadows reports the routes of the object that match the same as a route of an older object.
 func (t *trial) shadows(own []stand) []Problem {
 	inTable := func(s stand) bool {
 		return s.route.Route != nil && oldestStand(t.rivals(s.route.id(), own)).route == s.route
@@ -258,7 +258,7 @@ func (t *trial) shadows(own []stand) []Problem {
 	return problems
 }
 
-// matching gives the routes of the memory that match the same.
+// matching returns the routes of the memory that match the same.
 func (t *trial) matching(match uint64) []place {
 	if p, ok := t.candidates.matches.single[match]; ok {
 		return []place{p}

@@ -12,7 +12,7 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// compareTrials holds the law "what a trial says is what is reported once the object is in the snapshot" over a walk of random
+// compareTrials checks the law "a trial reports what is reported once the object is in the snapshot" over a sequence of random
 // changes.
 func compareTrials(t *testing.T, p *pool, seed uint64, steps int, seen map[compile.Reason]int) {
 	t.Helper()
@@ -31,7 +31,7 @@ func compareTrials(t *testing.T, p *pool, seed uint64, steps int, seen map[compi
 		for changed == nil {
 			next = p.mutate(r, s)
 			changed = onlyChange(s, next)
-			if changed == nil && r.IntN(2) == 0 { // something else: later trials meet it
+			if changed == nil && r.IntN(2) == 0 { // another object, which later trials have to take into account
 				s = distinctNames(next)
 				compiler.Compile(s)
 			}
@@ -63,8 +63,8 @@ func compareTrials(t *testing.T, p *pool, seed uint64, steps int, seen map[compi
 	}
 }
 
-// onlyChange gives the one Ingress or RouteGroup that is new or different in next, if the change is one that an API server
-// takes: names are not used twice.
+// onlyChange returns the one Ingress or RouteGroup that is new or different in next, if an API server would accept the change:
+// names are not used twice.
 func onlyChange(s, next *kube.Snapshot) kube.Object {
 	if len(distinctNames(next).Ingresses) != len(next.Ingresses) || len(distinctNames(next).RouteGroups) != len(next.RouteGroups) {
 		return nil
@@ -82,7 +82,7 @@ func onlyChange(s, next *kube.Snapshot) kube.Object {
 	return nil
 }
 
-// onlyIf gives o unless an object of another name went as it came: that would be two requests.
+// onlyIf returns o, unless an object of another name was removed in the same change: that would be two requests.
 func onlyIf[T interface {
 	comparable
 	kube.Object
@@ -95,7 +95,7 @@ func onlyIf[T interface {
 	return o
 }
 
-// distinctNames drops all but the first object of a name, which is what an API server has.
+// distinctNames keeps only the first object of each name, as an API server does.
 func distinctNames(s *kube.Snapshot) *kube.Snapshot {
 	next := *s
 	next.Ingresses, next.RouteGroups = firstOfName(s.Ingresses), firstOfName(s.RouteGroups)
@@ -135,15 +135,15 @@ func FuzzTrialSaysWhatIsReported(f *testing.F) {
 	f.Fuzz(func(t *testing.T, seed uint64) { compareTrials(t, p, seed, 20, map[compile.Reason]int{}) })
 }
 
-// TestTrialOfAnotherKind: only what has routes can be tried.
+// TestTrialOfAnotherKind: only objects that have routes can be tried.
 func TestTrialOfAnotherKind(t *testing.T) {
 	if _, err := mustCompiler(t, compile.Options{}).Try(&kube.Service{Namespace: "n", Name: "s"}); err == nil {
 		t.Error("a service was tried")
 	}
 }
 
-// TestTrialsDoNotMeetEachOther: two ports of a service whose targets read the same share what is resolved first, within one table.
-// An object that was only tried is not in it, and one that is tried meets what the objects before it have resolved.
+// TestTrialsDoNotMeetEachOther: two ports of a service whose targets read the same share what is resolved first, within one
+// table. An object that was only tried is not part of that, while a tried object sees what the objects before it have resolved.
 func TestTrialsDoNotMeetEachOther(t *testing.T) {
 	service := &kube.Service{Namespace: "ns", Name: "s", Ports: []kube.ServicePort{
 		{Name: "none", Port: 80, TargetPort: kube.NamePort("web")}, {Name: "some", Port: 81, TargetPort: kube.NamePort("web")},
@@ -158,7 +158,7 @@ func TestTrialsDoNotMeetEachOther(t *testing.T) {
 		}}}}
 	}
 	compiler := mustCompiler(t, compile.Options{})
-	// Served in any case, between the ones that are tried, and without backends.
+	// Served in any case, between the objects that are tried, and without backends.
 	middle := &kube.Ingress{Meta: kube.Meta{Namespace: "ns", Name: "k"}, Spec: &kube.IngressSpec{}}
 	m := []*kube.Ingress{ingress("m", 80)}
 	var served []*kube.Ingress
@@ -172,8 +172,8 @@ func TestTrialsDoNotMeetEachOther(t *testing.T) {
 		{nil, "a", 81, nil},
 		{nil, "z", 81, nil},
 		{nil, "a", 80, []compile.Reason{compile.NoEndpoints}},
-		{m, "a", 81, nil}, // before the one that is served
-		{m, "m", 81, nil}, // in its place
+		{m, "a", 81, nil}, // before the served object
+		{m, "m", 81, nil}, // in place of it
 		{m, "z", 81, []compile.Reason{compile.NoEndpoints}},
 	} {
 		if i == 0 || !slices.Equal(c.served, served) {

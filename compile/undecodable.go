@@ -10,7 +10,7 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// BadObject gives the problem of an object that could not be decoded.
+// BadObject returns the problem of an object that could not be decoded.
 func BadObject(b kube.BadObject) Problem {
 	p := Problem{Owner: b.Ref, Reason: Undecodable, Severity: Error, Plain: true, Message: b.Err.Error()}
 	if e := (*json.UnmarshalTypeError)(nil); errors.As(b.Err, &e) && e.Field != "" {
@@ -20,7 +20,7 @@ func BadObject(b kube.BadObject) Problem {
 	return p
 }
 
-// withArticle is what stands in a text of JSON, as the decoder calls it: "number 5", "string", "array".
+// withArticle describes a JSON value from the decoder's words: "number 5", "string", "array".
 func withArticle(value string) string {
 	switch {
 	case value == "bool":
@@ -33,7 +33,7 @@ func withArticle(value string) string {
 	return "a " + value
 }
 
-// wantedType is a type in the words of who writes YAML.
+// wantedType describes a type in the words of YAML authors.
 func wantedType(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.String:

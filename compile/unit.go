@@ -8,32 +8,31 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// unit is what one object compiles to. It depends on the options, on the object and on what it looked up, and on
-// nothing else; so it is kept until one of these changes.
+// unit is the compiled form of one object. It depends only on the options, the object and its lookups, so it is kept until one of
+// these changes.
 type unit struct {
 	lookups lookups
 	findings
 
-	// global are the routes outside of host groups: of default backends, and all of a RouteGroup.
+	// global are the routes outside of host groups: of default backends, and all routes of a RouteGroup.
 	global []made
 	// companions are the deprecated east-west companions of default backends, which come after all host groups.
 	companions []made
-	// groups are the routes by host, in the order in which the hosts appeared.
+	// groups are the routes by host, in the order of appearance of the hosts.
 	groups []hostGroup
-	// certificates are those that were accepted for hosts, in order.
+	// certificates are the certificates accepted for hosts, in order.
 	certificates []certificate
 }
 
-// hostGroup is what one object adds to a host.
+// hostGroup is the contribution of one object to a host.
 type hostGroup struct {
 	host   string
 	routes []made
-	// firstHosts are the host expressions of the first route; the catch-all of the host takes them over.
+	// firstHosts are the host expressions of the first route; the catch-all of the host uses them.
 	firstHosts []string
-	// catchAll says that one of the routes counts as a catch-all.
+	// catchAll means that one of the routes counts as a catch-all.
 	catchAll bool
-	// redirectCode and redirectDisabled are what the object says about redirecting the catch-all of the host; 0 is
-	// nothing.
+	// redirectCode and redirectDisabled are the object's settings for redirecting the catch-all of the host; 0 means none.
 	redirectCode     int
 	redirectDisabled bool
 }
@@ -43,7 +42,7 @@ type certificate struct {
 	notBefore time.Time
 }
 
-// group finds or makes the group of the host.
+// group returns the group of the host and creates it on first use.
 func (u *unit) group(host string) *hostGroup {
 	for i := range u.groups {
 		if u.groups[i].host == host {
@@ -54,8 +53,8 @@ func (u *unit) group(host string) *hostGroup {
 	return &u.groups[len(u.groups)-1]
 }
 
-// shallow copies the route with lists of predicates and filters of its own, so that neither copy sees what is appended to the
-// other. Nothing is appended to its expressions.
+// shallow copies the route with new slices of predicates and filters, so that appending to one copy does not affect the other.
+// Nothing is appended to its expressions.
 func shallow(r *eskip.Route) *eskip.Route {
 	c := *r
 	c.Predicates = slices.Clone(r.Predicates)
@@ -63,8 +62,7 @@ func shallow(r *eskip.Route) *eskip.Route {
 	return &c
 }
 
-// countsAsCatchAll is the test of the reference: no path expression, or "^/" among them. Path and PathSubtree predicates
-// are not looked at.
+// countsAsCatchAll is the reference's test: no path expression, or "^/" among them. It ignores Path and PathSubtree predicates.
 func countsAsCatchAll(r *eskip.Route) bool {
 	return len(r.PathRegexps) == 0 || slices.Contains(r.PathRegexps, "^/")
 }
@@ -79,7 +77,7 @@ func (s *settings) application(r *eskip.Route, m *kube.Meta) {
 	}
 }
 
-// appendAnnotated appends the predicates and filters that the options give to objects with certain annotations.
+// appendAnnotated appends the predicates and filters that the options define for objects with certain annotations.
 func (s *settings) appendAnnotated(r *eskip.Route, annotations map[string]string, internal bool) {
 	predicates, filters := s.AnnotationPredicates, s.AnnotationFiltersAppend
 	if internal {

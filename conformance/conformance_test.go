@@ -1,9 +1,9 @@
 // Package conformance runs the conformance cases of the Kubernetes data client through the real reading code, against an
 // API server in the process.
 //
-// A case is all files of one folder with the same base name: objects, options, API behaviour, default filters, and what
-// is expected of routes, log and error. ROUTESRV_CONFORMANCE_DIR and ROUTESRV_DIFFERENTIAL_DIR name folders of cases, which
-// are searched for folders at any depth. Those of testdata/differential are part of the checkout and always run. The cases of
+// A case consists of all files of one folder with the same base name: objects, options, API behaviour, default filters, and the
+// expected routes, log and error. ROUTESRV_CONFORMANCE_DIR and ROUTESRV_DIFFERENTIAL_DIR name folders of cases, which are
+// searched for folders at any depth. Those of testdata/differential are part of the checkout and always run. The cases of
 // matching_test.go are of another kind: tables with requests, from ROUTESRV_MATCHING_DIR or else testdata/matching.
 package conformance
 
@@ -33,8 +33,8 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// deviations are the deliberate improvements that contradict a case, with the reason. A case that one of them applies to
-// is judged by check instead of by its own files. Nothing else may stand here.
+// deviations are the deliberate improvements that contradict a case, with the reason. For such a case, check replaces the case's
+// own expectations. The list must contain nothing else.
 var deviations = []struct {
 	reason  string
 	applies func(kubetest.API) bool
@@ -52,7 +52,7 @@ var deviations = []struct {
 	},
 }
 
-// Where the cases are when nothing else is said: beside the checkout.
+// The default locations of the cases: beside the checkout.
 const (
 	conformanceDir  = "../../shared/conformance/kubernetes"
 	differentialDir = "../../shared/conformance/differential"
@@ -69,7 +69,7 @@ func TestConformance(t *testing.T) {
 	runFolder(t, dir)
 }
 
-// TestDifferential compiles random clusters that the reference has compiled, too: table and log are those of the reference.
+// TestDifferential compiles random clusters that the reference has compiled, too: table and log must equal the reference's.
 func TestDifferential(t *testing.T) {
 	archives, err := filepath.Glob("testdata/differential/*.txtar")
 	if err != nil || len(archives) == 0 {
@@ -90,7 +90,7 @@ func TestDifferential(t *testing.T) {
 	}
 }
 
-// TestDifferentialFolder runs more cases of that kind, where there are more than those of the checkout.
+// TestDifferentialFolder runs more cases of that kind, if there are more than in the checkout.
 func TestDifferentialFolder(t *testing.T) {
 	given := os.Getenv("ROUTESRV_DIFFERENTIAL_DIR")
 	dir := cmp.Or(given, differentialDir)
@@ -115,17 +115,17 @@ func runFolder(t *testing.T, dir string) {
 	t.Logf("%d cases of %s", len(cases), dir)
 }
 
-// testCase is the set of files with one base name. The paths are empty for files that it does not have.
+// testCase is the set of files with one base name. The path of a missing file is empty.
 type testCase struct {
 	name                                          string
 	yaml, eskip, kube, api, errs, log, filtersDir string
 }
 
-// maxDepth ends the search where links lead around in circles.
+// maxDepth ends the search in circular links.
 const maxDepth = 16
 
-// findCases searches the folder at any depth. Links are followed, as cases share files by them; folders of default filters
-// are part of a case and not searched.
+// findCases searches the folder at any depth. It follows links, because cases share files with them. It does not search folders
+// of default filters, which are part of a case.
 func findCases(t *testing.T, root string) []*testCase {
 	t.Helper()
 	byName := map[string]*testCase{}
@@ -153,7 +153,7 @@ func findCases(t *testing.T, root string) []*testCase {
 	return slices.SortedFunc(maps.Values(byName), func(a, b *testCase) int { return strings.Compare(a.name, b.name) })
 }
 
-// addFile makes a file part of the case with its base name. One with another ending makes a case all the same.
+// addFile adds a file to the case with its base name. A file with an unknown ending also creates a case.
 func addFile(byName map[string]*testCase, name, ext, path string) {
 	c := byName[name]
 	if c == nil {
@@ -219,7 +219,7 @@ func (c *testCase) run(t *testing.T) {
 	}
 }
 
-// load reads the case through source/cluster and compiles it. The routes are those of the printed table.
+// load reads the case through source/cluster and compiles it. The routes come from the printed table.
 func (c *testCase) load(t *testing.T, api kubetest.API) ([]*eskip.Route, string, error) {
 	t.Helper()
 	server, err := kubetest.New(read(t, c.yaml), api)
@@ -290,7 +290,7 @@ func read(t *testing.T, path string) []byte {
 	return b
 }
 
-// compareRoutes compares by meaning, without zones of endpoints; order does not count, repeated ids do.
+// compareRoutes compares by meaning, without zones of endpoints; order does not matter, repeated ids do.
 func (c *testCase) compareRoutes(t *testing.T, got []*eskip.Route) {
 	t.Helper()
 	want, err := eskip.Parse(string(read(t, c.eskip)))
@@ -313,7 +313,7 @@ func sortedText(rs []*eskip.Route) string {
 	return eskip.String(rs...)
 }
 
-// matchLines wants every line of the file, as a regular expression, in some line of the text.
+// matchLines requires every line of the file, as a regular expression, to match some line of the text.
 func matchLines(t *testing.T, what, path, text string) {
 	t.Helper()
 	lines := strings.Split(text, "\n")
@@ -328,7 +328,7 @@ func matchLines(t *testing.T, what, path, text string) {
 	}
 }
 
-// logText prints problems as the text log of the reference, of level info and above.
+// logText formats problems like the text log of the reference, at level info and above.
 func logText(problems []compile.Problem) string {
 	var b strings.Builder
 	for _, p := range problems {
@@ -353,7 +353,7 @@ func quote(s string) string {
 	return fmt.Sprintf("%q", s)
 }
 
-// TestFailingListIsAnError shows that the harness can fail: complete-or-nothing is judged here, too.
+// TestFailingListIsAnError shows that the harness can fail: it also checks that reads are complete or fail.
 func TestFailingListIsAnError(t *testing.T) {
 	server, err := kubetest.New(nil, kubetest.API{FailOn: []string{"/api/v1/services"}})
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/routesrv/routesrv/match"
 )
 
-// matchingCase is a table with requests, and the routes that the reference's router picked for them. It has the option
-// validate_query, too, which changes nothing here: that check stands before the router.
+// matchingCase is a table with requests, and the routes that the reference's router selected for them. The format also has the
+// option validate_query, which has no effect here: that check comes before the router.
 type matchingCase struct {
 	Routes  string `json:"routes"`
 	Options struct {
@@ -44,8 +44,8 @@ type matchingRequest struct {
 	Note       string              `json:"note"`
 }
 
-// TestMatching finds the route of each request, and the routes that are refused, as the reference does. The cases are those
-// of ROUTESRV_MATCHING_DIR, a folder with *.json at any depth, or else those of the checkout.
+// TestMatching finds the route of each request, and the refused routes, like the reference. The cases come from
+// ROUTESRV_MATCHING_DIR, a folder with *.json at any depth, or else from the checkout.
 func TestMatching(t *testing.T) {
 	files := matchingFiles(t)
 	if len(files) == 0 {
@@ -153,8 +153,8 @@ func checkMatching(t *testing.T, name string, data []byte) (wrong bool, requests
 	return wrong, len(c.Requests)
 }
 
-// refusedByCatalogue holds the check that the problem proxy_would_reject is made of against the case: it finds the invalid and
-// the dropped routes and no others. It does not know of the proxies whether they ignore slashes at the end.
+// refusedByCatalogue compares the check behind the problem proxy_would_reject with the case: it must find the invalid and the
+// dropped routes and no others. It does not know whether the proxies ignore trailing slashes.
 func refusedByCatalogue(routes []*eskip.Route, c matchingCase) string {
 	known := catalogue.New(catalogue.Options{})
 	refused := map[string]match.Reason{}
@@ -162,7 +162,7 @@ func refusedByCatalogue(routes []*eskip.Route, c matchingCase) string {
 		if reason, err := known.Check(r); err != nil {
 			refused[r.Id] = reason
 		} else {
-			delete(refused, r.Id) // of two routes with one id the later counts
+			delete(refused, r.Id) // of two routes with the same id the later one counts
 		}
 	}
 	want := maps.Clone(c.InvalidRoutes)
@@ -178,10 +178,10 @@ func refusedByCatalogue(routes []*eskip.Route, c matchingCase) string {
 	return ""
 }
 
-// sameInJSON compares with a string that has been through JSON, where bytes that are not UTF-8 get lost.
+// sameInJSON compares with a string that was encoded as JSON, which does not preserve bytes that are not UTF-8.
 func sameInJSON(got, want string) bool { return string([]rune(got)) == want }
 
-// outcomeIDs joins the ids of the routes that may win; none is the empty string.
+// outcomeIDs joins the ids of the routes that may win; no route is the empty string.
 func outcomeIDs(r match.Result) string {
 	var ids []string
 	for _, o := range r.Outcomes {

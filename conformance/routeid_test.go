@@ -17,8 +17,8 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// TestIDsTellWhoOwnsTheRoute ties package routeid to the compiler: for each case of the checkout, every object is compiled alone,
-// which shows whose an id is, and every id of the whole table is taken apart to that.
+// TestIDsTellWhoOwnsTheRoute checks package routeid against the compiler: for each case of the checkout, every object is compiled
+// alone, which shows the owner of each id, and every id of the whole table must be parsed to that owner.
 func TestIDsTellWhoOwnsTheRoute(t *testing.T) {
 	var seen ownerCounts
 	differential, err := filepath.Glob("testdata/differential/*.txtar")
@@ -97,16 +97,16 @@ func newServer(t *testing.T, objects []byte) *kubetest.Server {
 	return server
 }
 
-// ownerCounts says how many ids of each sort were checked.
+// ownerCounts says how many ids of each kind were checked.
 type ownerCounts struct {
-	Objects   int // of one object, whose namespace and name the id tells
-	Customs   int // of a custom route of an Ingress, whose name goes on with that of the route
+	Objects   int // of one object, whose namespace and name are in the id
+	Customs   int // of a custom route of an Ingress, whose name continues with the route's
 	Shared    int // catch-alls, east-west companions and clones
 	Generated int // of no object
-	Ambiguous int // names that have "__" or "_" at an end in the id, or ids that several objects claim
+	Ambiguous int // names with "__", or "_" at an end, in the id, or ids that several objects claim
 }
 
-// idOwner is an object as ids have it.
+// idOwner is an object as it appears in ids.
 type idOwner struct {
 	kind            routeid.Kind
 	namespace, name string
@@ -171,10 +171,10 @@ func (n *ownerCounts) check(t *testing.T, name string, compiler *compile.Compile
 	}
 }
 
-// sharedID are catch-alls of a host, deprecated east-west companions and clones.
+// sharedID matches catch-alls of a host, deprecated east-west companions and clones.
 var sharedID = regexp.MustCompile(`^(clone_|kubeew_|kube___catchall__|kube_rg__(internal_)?__.*__catchall__0_0$)`)
 
-// customEnd is the index at the end of a custom route's name.
+// customEnd matches the index at the end of a custom route's name.
 var customEnd = regexp.MustCompile(`_\d+$`)
 
 func (o idOwner) ambiguous() bool {
@@ -186,7 +186,7 @@ func (o idOwner) ambiguous() bool {
 	return strings.HasPrefix(o.namespace, "internal-")
 }
 
-// symbol is a name as ids have it.
+// symbol returns a name as it appears in ids.
 func symbol(s string) string { return notSymbol.ReplaceAllString(s, "_") }
 
 var notSymbol = regexp.MustCompile(`[^0-9A-Za-z_]`)

@@ -16,7 +16,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// largeTable makes a table in the manner of a real one: some 370 bytes per route, 46 MB for 124,000.
+// largeTable makes a realistic table: some 370 bytes per route, 46 MB for 124,000 routes.
 func largeTable(b *testing.B, n int, revision uint64) *table.Table {
 	b.Helper()
 	routes := make([]table.Route, n)
@@ -36,7 +36,7 @@ func largeTable(b *testing.B, n int, revision uint64) *table.Table {
 	return t
 }
 
-// prepared is a RoundTripper that sends one body after the other, without a network.
+// prepared is a RoundTripper that returns one body after another, without a network.
 type prepared struct {
 	answers []http.Response
 	bodies  [][]byte
@@ -89,7 +89,7 @@ func BenchmarkApply(b *testing.B) {
 	}
 }
 
-// BenchmarkUpdate is what a proxy that embeds the client pays for a change of one route in a thousand.
+// BenchmarkUpdate is the cost, for a proxy that embeds the client, of a change of one route in a thousand.
 func BenchmarkUpdate(b *testing.B) {
 	transport := &prepared{}
 	transport.add(largeTable(b, 124_000, 0))
@@ -113,7 +113,7 @@ func BenchmarkUpdate(b *testing.B) {
 	}
 }
 
-// BenchmarkDelta is a poll that is answered with a delta of one route: decode, apply, verify, guard, commit, without the file.
+// BenchmarkDelta is a poll that returns a delta of one route: decode, apply, verify, guard, commit, without the file.
 func BenchmarkDelta(b *testing.B) {
 	for _, n := range []int{1000, 10_000, 124_000} {
 		for _, pack := range []bool{false, true} {
@@ -171,7 +171,7 @@ func (p *prepared) addDelta(from, to *table.Table) {
 	p.bodies = append(p.bodies, body)
 }
 
-// BenchmarkHash is the least that a new table costs: one digest over its text.
+// BenchmarkHash is the minimal cost of a new table: one digest over its text.
 func BenchmarkHash(b *testing.B) {
 	t := largeTable(b, 124_000, 0)
 	b.SetBytes(int64(t.Bytes()))

@@ -15,13 +15,13 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// maxWindow bounds the memory of a zstd decoder: it is the most that an HTTP content may need (RFC 9659).
+// maxWindow limits the memory of a zstd decoder: no HTTP content may need more (RFC 9659).
 const maxWindow = 8 << 20
 
 // body reads the body of an answer.
 type body struct {
 	resp     *http.Response
-	limit    int64 // of what is received, and of what it decodes to
+	limit    int64 // of the received and of the decoded bytes
 	received prometheus.Counter
 }
 
@@ -32,7 +32,7 @@ func (b *body) table(d *table.Decoder) (digest table.Digest, f *Error) {
 		if _, err := io.Copy(io.MultiWriter(hash, d), r); errors.Is(err, table.ErrTooLarge) {
 			return failf(ReasonTooLarge, "%w", err)
 		}
-		return nil // a body that breaks off is found by read, and a text that does not parse by its digest at first
+		return nil // read detects a truncated body, and the digest a text that does not parse
 	})
 	hash.Sum(digest[:0])
 	return digest, f
@@ -60,8 +60,9 @@ func readDeltaFrom(r io.Reader, limit int64) (*table.Delta, *Error) {
 	return d, nil
 }
 
-// read hands the decoded body to consume, and makes sure that it is whole, as far as the transfer can tell: the length is as
-// announced and the encoding has come to its end. Only then an error of consume counts, but for one about the size.
+// read passes the decoded body to consume, and checks as far as the transfer allows that it is complete: the length is as
+// announced and the encoding has reached its end. If not, that error takes precedence over an error of consume, except one about
+// the size.
 func (b *body) read(consume func(io.Reader) *Error) (f *Error) {
 	var decoded int64
 	defer func() {
@@ -79,7 +80,7 @@ func (b *body) read(consume func(io.Reader) *Error) (f *Error) {
 	var err error
 	decoded, f, err = b.decode(raw, consume)
 	if err == nil && decoded <= b.limit && (f == nil || f.Reason != ReasonTooLarge) {
-		_, err = io.Copy(io.Discard, raw) // a decoder must not stop before the end of the transfer, but may
+		_, err = io.Copy(io.Discard, raw) // a decoder may stop before the end of the transfer, so read on to the end
 	}
 	switch {
 	case raw.n > b.limit || decoded > b.limit || errors.Is(err, zstd.ErrDecoderSizeExceeded) || errors.Is(err, zstd.ErrWindowSizeExceeded):
@@ -96,8 +97,8 @@ func (b *body) read(consume func(io.Reader) *Error) (f *Error) {
 	return f
 }
 
-// decode hands the decoded body to consume, one byte more than the limit at most, and returns how much that was. The error is
-// that of the decoder.
+// decode passes the decoded body to consume, at most one byte more than the limit, and returns its size. It returns the error of
+// the decoder.
 func (b *body) decode(raw *countingReader, consume func(io.Reader) *Error) (int64, *Error, error) {
 	var from io.Reader
 	switch encoding := strings.ToLower(b.resp.Header.Get("Content-Encoding")); encoding {
@@ -124,7 +125,7 @@ func (b *body) decode(raw *countingReader, consume func(io.Reader) *Error) (int6
 	decoded := &countingReader{r: io.LimitReader(from, b.limit+1)}
 	f := consume(decoded)
 	if f == nil || f.Reason != ReasonTooLarge {
-		_, _ = io.Copy(io.Discard, decoded) // its error is kept by decoded
+		_, _ = io.Copy(io.Discard, decoded) // decoded keeps the error
 	}
 	err := decoded.err
 	if err == nil && raw.n == 0 && from != io.Reader(raw) {
@@ -133,12 +134,12 @@ func (b *body) decode(raw *countingReader, consume func(io.Reader) *Error) (int6
 	return decoded.n, f, err
 }
 
-// countingReader counts what is read and remembers why it ended.
+// countingReader counts the bytes read and remembers why reading ended.
 type countingReader struct {
 	r     io.Reader
 	n     int64
 	ended bool  // io.EOF was read
-	err   error // any other
+	err   error // any other error
 }
 
 func (c *countingReader) Read(p []byte) (int, error) {

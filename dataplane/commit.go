@@ -15,12 +15,12 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// view is what the gate has when a request is made.
+// view is the state of the gate when a request is made.
 type view struct{ gate.View }
 
 func (c *Client) view() view { return view{c.gate.View()} }
 
-// names are the ETags for If-None-Match.
+// names returns the ETags for If-None-Match.
 func (v view) names() []string {
 	var names []string
 	if v.Served != nil {
@@ -32,7 +32,7 @@ func (v view) names() []string {
 	return names
 }
 
-// find returns the table with the digest, nil if the client does not have it.
+// find returns the table with the digest, or nil if the client does not have it.
 func (v view) find(d table.Digest) *gate.Candidate {
 	switch {
 	case v.Served != nil && v.Served.Sent == d:
@@ -43,7 +43,7 @@ func (v view) find(d table.Digest) *gate.Candidate {
 	return nil
 }
 
-// decoder makes a decoder of a full table, which will mostly be the held one, else the served one.
+// decoder returns a decoder for a full table, which will probably equal the held one, else the served one.
 func (c *Client) decoder(v view, limit int64) *table.Decoder {
 	var base *table.Table
 	switch {
@@ -59,13 +59,13 @@ func (c *Client) decoder(v view, limit int64) *table.Decoder {
 	return d
 }
 
-// named reports whether the ETag of a 304 means the candidate; sole says that nothing else was named.
+// named reports whether the ETag of a 304 names the candidate; sole means that the request named no other table.
 func named(c *gate.Candidate, e wire.Entity, sole bool) bool {
 	switch {
 	case len(c.Names) == 0:
 		return false
 	case e.Text == "":
-		return sole // an answer without ETag, which can only mean this
+		return sole // an answer without an ETag can only mean this one
 	case e.Known:
 		return e.Tag.Digest == c.Sent
 	default:
@@ -74,7 +74,7 @@ func named(c *gate.Candidate, e wire.Entity, sole bool) bool {
 	}
 }
 
-// handle decides what comes of an answer, and does it. Everything before the offer is verification.
+// handle decides about an answer and applies the decision. Everything before the offer is verification.
 func (c *Client) handle(s *server, seen view, a *answer) (result string, f *Error) {
 	var next *gate.Candidate
 	if a.notModified {
@@ -94,8 +94,7 @@ func (c *Client) handle(s *server, seen view, a *answer) (result string, f *Erro
 	return c.offer(seen, next), nil
 }
 
-// offer hands a candidate to the gate, unless an acceptance came after the request: then the answer is about what was
-// before.
+// offer offers a candidate to the gate, unless an acceptance came after the request: then the answer refers to an old state.
 func (c *Client) offer(seen view, next *gate.Candidate) (result string) {
 	next.Read = sourceReadOf(next)
 	switch o := c.gate.Begin().OfferSeen(seen.View, *next); o.Result {
@@ -116,14 +115,15 @@ func (c *Client) offer(seen view, next *gate.Candidate) (result string) {
 	}
 }
 
-// applied says that another table is served.
+// applied logs that another table is served.
 func (c *Client) applied() {
 	s := c.gate.Served()
 	c.cfg.Metrics.show(s)
 	c.log.Info(LogTableApplied, append(describe(s.Table), "origin", s.Origin)...)
 }
 
-// sourceReadOf is the read of the source that an answer of a server tells of. That the table is complete up to some revision is not known.
+// sourceReadOf returns the read of the source that a server's answer reports. It is unknown up to which revision the table is
+// complete.
 func sourceReadOf(c *gate.Candidate) table.Read {
 	backends := c.State == wire.StateBackendsHeld
 	return table.Read{
@@ -132,7 +132,7 @@ func sourceReadOf(c *gate.Candidate) table.Read {
 	}
 }
 
-// verify makes a candidate of an answer with a table or a delta. A text that is known already is not parsed again.
+// verify creates a candidate from an answer with a table or a delta. It does not parse a known text again.
 func (c *Client) verify(seen view, a *answer) (next *gate.Candidate, f *Error) {
 	next = &gate.Candidate{Sent: a.digest, Origin: a.origin, Read: table.Read{At: a.sourceRead}, State: a.state}
 	if a.etag.Text != "" {
@@ -140,7 +140,7 @@ func (c *Client) verify(seen view, a *answer) (next *gate.Candidate, f *Error) {
 	}
 	now := time.Now()
 	if next.Read.At.IsZero() && seen.Served != nil {
-		next.Read.At = seen.Served.Read.At // without evidence the age goes on
+		next.Read.At = seen.Served.Read.At // without evidence the table keeps ageing
 	}
 	switch {
 	case seen.Served != nil && seen.Served.Table.Digest() == a.digest:
@@ -166,8 +166,8 @@ func (c *Client) verify(seen view, a *answer) (next *gate.Candidate, f *Error) {
 	return next, nil
 }
 
-// timeOf is the time of the table of an answer: when the server published it, else when the source was read. Two tables in a row
-// have not the same second, because who serves them says by it that the table has changed.
+// timeOf returns the time of the answer's table: when the server published it, else when the source was read. Two consecutive
+// tables never have the same second, because their servers use the time to show that the table has changed.
 func timeOf(seen view, a *answer, read, now time.Time) time.Time {
 	switch {
 	case !a.modified.IsZero():
@@ -179,7 +179,7 @@ func timeOf(seen view, a *answer, read, now time.Time) time.Time {
 	}
 }
 
-// build makes the table of an answer.
+// build creates the table of an answer.
 func (c *Client) build(seen view, a *answer, at time.Time) (*table.Table, *Error) {
 	if a.delta != nil {
 		return applyDelta(seen, a, at, c.limit())
@@ -194,7 +194,7 @@ func (c *Client) build(seen view, a *answer, at time.Time) (*table.Table, *Error
 	return t, nil
 }
 
-// raise gives the candidate the revision of a name of it, if that is higher: it is as new as that.
+// raise sets the candidate's revision to the one in a name of it, if that is higher: the table is that new.
 func raise(c *gate.Candidate, e wire.Entity) {
 	if e.Known && e.Tag.Revision > c.Table.Revision() {
 		c.Table = c.Table.WithRevision(e.Tag.Revision)
@@ -213,22 +213,23 @@ func meant(seen view, a *answer) (*gate.Candidate, *Error) {
 		return nil, failf(ReasonProtocol, "304 for %q, which is not the one table that was named", a.etag.Text)
 	}
 	next := *of
-	if a.state != wire.StateUnknown { // who does not know leaves what others said
+	if a.state != wire.StateUnknown { // a server that does not know keeps what others said
 		next.State = a.state
 	}
 	if !a.sourceRead.IsZero() {
-		next.Read.At = a.sourceRead // otherwise the age goes on
+		next.Read.At = a.sourceRead // otherwise the table keeps ageing
 	}
 	raise(&next, a.etag)
-	// Who takes over a name must not be sent back for it. A server whose names have no revision knows the old ones, too.
+	// A client that adopts a name must not go back in time because of it. A server whose names have no revision knows the old
+	// ones, too.
 	if a.etag.Known && a.etag.Tag.Revision >= next.Table.Revision() {
 		next.Names = []string{a.etag.Text}
 	}
 	return &next, nil
 }
 
-// confirming makes a candidate out of an answer that shows the served table: where the table came from stays, and so do its
-// names if the server does not know how new the table is, because another one may: it is told, too.
+// confirming completes a candidate from an answer that shows the served table: the table's origin stays. Its names stay, too, and
+// are sent to servers, if this server does not know how new the table is, because another one may.
 func confirming(served *gate.Served, next *gate.Candidate) {
 	next.Origin = served.Origin
 	revision := max(served.Table.Revision(), next.Table.Revision())
@@ -237,14 +238,14 @@ func confirming(served *gate.Served, next *gate.Candidate) {
 	}
 }
 
-// olderThan reports whether a candidate is older than what the client has, and its server has not insisted yet.
+// olderThan reports whether a candidate is older than the client's table, and its server has not insisted yet.
 func (c *Client) olderThan(s *server, seen view, next *gate.Candidate) bool {
 	if seen.Served == nil {
 		return false
 	}
 	floor, revision := seen.Served.Table.Revision(), next.Table.Revision()
 	if seen.Held != nil && seen.Held.Table.Revision() > 0 {
-		floor = min(floor, seen.Held.Table.Revision()) // a server has insisted on going back that far
+		floor = min(floor, seen.Held.Table.Revision()) // a server has already insisted on going back that far
 	}
 	if revision == 0 || revision >= floor {
 		s.older = 0
@@ -262,7 +263,7 @@ func (c *Client) olderThan(s *server, seen view, next *gate.Candidate) bool {
 	return false
 }
 
-// maxNames bounds how many ETags name one table.
+// maxNames is how many ETags may name one table.
 const maxNames = 3
 
 func appendNew(names, more []string) []string {
@@ -291,7 +292,7 @@ func (c *Client) Accept(a guard.Acceptance) (*table.Table, error) {
 	return t, err
 }
 
-// describe gives the attributes of a table for the log.
+// describe returns the log attributes of a table.
 func describe(t *table.Table) []any {
 	return []any{"routes", t.Len(), "bytes", t.Bytes(), "digest", t.Digest().String(), "revision", t.Revision()}
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// DataClient gives the applied tables of a Client to a proxy that loads routes in the manner of Skipper: LoadAll once, then
-// LoadUpdate again and again, and LoadAll again after an error. It is safe for concurrent use, but there is one state of
-// what was given: it serves one proxy. The Client has to be run by somebody.
+// DataClient provides the applied tables of a Client to a proxy that loads routes like Skipper: LoadAll once, then LoadUpdate
+// repeatedly, and LoadAll again after an error. It is safe for concurrent use, but remembers what it last returned, so it serves
+// one proxy only. The caller must run the Client.
 type DataClient struct {
 	client *Client
 	wait   time.Duration
@@ -22,13 +22,13 @@ type DataClient struct {
 	given *table.Table // guarded by mu; nil before the first LoadAll
 }
 
-// NewDataClient makes a DataClient. LoadAll waits so long for the first table; 0 means not at all.
+// NewDataClient returns a DataClient. LoadAll waits up to wait for the first table; 0 means it does not wait.
 func NewDataClient(c *Client, wait time.Duration) *DataClient {
 	return &DataClient{client: c, wait: wait}
 }
 
-// LoadAll returns all routes of the applied table. If there is none yet it waits for it; the error wraps ErrNoTable if
-// the time for that has passed. The routes are the caller's.
+// LoadAll returns all routes of the applied table. If there is none yet, it waits; the error wraps ErrNoTable if the time for
+// that has passed. The caller owns the routes.
 func (d *DataClient) LoadAll() ([]*eskip.Route, error) {
 	t := d.client.Current()
 	if t == nil {
@@ -52,9 +52,9 @@ func (d *DataClient) LoadAll() ([]*eskip.Route, error) {
 	return routes, nil
 }
 
-// LoadUpdate returns what has changed since the last LoadAll or LoadUpdate that succeeded: the routes that are new or
-// different, and the ids of those that are gone, both sorted by id. It does not wait; nothing changed is nil, nil, nil.
-// Before the first LoadAll everything is new. After an error the next call reports the same changes again.
+// LoadUpdate returns the changes since the last successful LoadAll or LoadUpdate: new or changed routes, and the ids of removed
+// ones, both sorted by id. It does not wait; without changes it returns nil, nil, nil. Before the first LoadAll everything is
+// new. After an error the next call reports the same changes again.
 func (d *DataClient) LoadUpdate() (upserts []*eskip.Route, deletedIDs []string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -77,8 +77,8 @@ func (d *DataClient) LoadUpdate() (upserts []*eskip.Route, deletedIDs []string, 
 	return upserts, deletedIDs, nil
 }
 
-// difference returns the document of the routes that are new or have another text, and the ids of those that are gone,
-// sorted by id. Each line of a table parses on its own, so any choice of them does.
+// difference returns a document with the new or changed routes, and the ids of the removed ones, sorted by id. Each line of a
+// table parses on its own, so any selection of lines does.
 func difference(old, cur table.List) (document string, gone []string) {
 	var b strings.Builder
 	for was, is := range table.Changes(old, cur) {

@@ -60,7 +60,7 @@ func ids(routes []*eskip.Route) string {
 	return strings.Join(ids, " ")
 }
 
-// TestUpdatesAddUpToTheTable: who applies the updates, some of them late, has what LoadAll gives.
+// TestUpdatesAddUpToTheTable: applying the updates, some of them late, leads to what LoadAll returns.
 func TestUpdatesAddUpToTheTable(t *testing.T) {
 	w := newWorld(t, 1)
 	w.cfg.Guard.MaxLoss, w.cfg.LKGPath = 1, ""

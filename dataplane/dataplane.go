@@ -1,84 +1,80 @@
 // Package dataplane is the client of a route server: it fetches the routing table, verifies it, applies it, and keeps the
 // last known good one (LKG) in memory and on disk.
 //
-// A [Client] follows one or more route servers ([Client.Run]): over a stream, or by polling, of which the answer is a delta
-// where that is possible (docs/protocol.md). What passes goes to Config.Sink and is what [Client.Current] returns; a
-// [DataClient] gives it to a proxy that loads routes in the manner of Skipper. [Client.Boot] loads the table that an earlier
-// process applied.
+// A [Client] follows one or more route servers ([Client.Run]): over a stream, or by polling, with deltas where possible
+// (docs/protocol.md). A table that passes goes to Config.Sink, and [Client.Current] returns it; a [DataClient] provides it to a
+// proxy that loads routes like Skipper. [Client.Boot] loads the table that an earlier process applied.
 //
 // # What it guarantees
 //
-// Atomic: every table that it has is one that a server sent, whole. LKG: no failure of any server, and no restart,
-// takes away the table that was applied last. Guarded: a table that looks like an accident is held back by the rules of
-// package guard. Monotonic: it does not move to an older revision, unless the server insists (below).
+// Atomic: every table that it has was sent by a server as a whole. LKG: no failure of any server, and no restart, removes the
+// last applied table. Guarded: the rules of package guard hold back a table that looks like an accident. Monotonic: it does not
+// move to an older revision, unless the server insists (below).
 //
 // # Verify, then commit
 //
-// The body of an answer is decoded with a limit on what comes out. It is a candidate only if
+// The body of an answer is decoded with a limit on the result. It is a candidate only if
 //
 //   - the transfer ended as announced: the length is that of Content-Length, and the encoding is whole;
-//   - the SHA-256 of the decoded text is the digest in the ETag. An ETag has a digest if it is of the form
-//     "<64 hex digits>[.<revision>][~<rotation>][+gzip|+zstd]", which all route servers use, the reference included. Any
-//     other ETag says nothing: then a Content-Length is required, and an answer that has an X-Revision, as only ours
-//     have, is refused;
-//   - it parses completely, as routes with distinct ids, and X-Count, if there is one, is their number.
+//   - the SHA-256 of the decoded text is the digest in the ETag. An ETag has a digest if it is of the form "<64 hex
+//     digits>[.<revision>][~<rotation>][+gzip|+zstd]", which all route servers use, including the reference. Any other ETag proves
+//     nothing: then a Content-Length is required, and an answer with an X-Revision, which only our servers send, is refused;
+//   - it parses completely, as routes with distinct ids, and X-Count, if present, equals their number.
 //
-// Of a delta, the digest is that of the text which it leads to, computed over the whole of it. It is for a table that the
-// client has, and the result shares memory with that. A delta that does not verify is followed by a full table in the same round,
-// and the server is not asked for deltas for ten minutes.
+// For a delta, the digest is computed over the whole text that it leads to. A delta must apply to a table that the client has;
+// the result shares memory with that table. After a delta that does not verify, the client fetches the full table in the same
+// round, and does not ask the server for deltas for ten minutes.
 //
-// Whatever fails leaves everything as it was, the ETag of the next request included. A candidate that the guard lets pass
-// is published by the gate of the client: memory, then disk, then the ETag that the next request names (package gate). The
-// LKG file is the last-good file of that gate, and has no ETag: its names follow from the digest and the revision in it, so
-// that file and name cannot disagree.
+// A failure changes nothing, not even the ETag of the next request. If the guard passes a candidate, the client's gate publishes
+// it: memory, then disk, then the ETag that the next request names (package gate). The LKG file is the last-good file of that
+// gate and contains no ETag: its names follow from its digest and revision, so that file and name cannot disagree.
 //
 // # Held tables
 //
-// A held table is not applied, but it is kept beside the applied one, and a request names both: If-None-Match: applied,
-// held. So it is not downloaded with every poll. The ETag of a 304 tells which of the two the server means: the applied
-// one ends the hold; the held one is a poll that agrees with it, which releases it after the guard's time.
-// [Client.Accept] releases it at once.
+// A held table is not applied, but kept beside the applied one, and a request names both: If-None-Match: applied, held. So polls
+// do not download it again. The ETag of a 304 tells which of the two the server means: the applied one ends the hold; the held
+// one counts as a poll that agrees with it, which releases it after the guard's time. [Client.Accept] releases it at once.
 //
 // # Streams
 //
-// A stream is a third way for answers to come, and not a second client: a delta or a table that it brings goes through the
-// same verification, guard and commit as a body, and the event "current", which comes at least every 15 seconds, is what a
-// 304 is to a poll: it confirms the applied table, or agrees with the one that is held. So freshness, holds and the order of
-// tables work as without it. What does not verify ends the stream, and one full table is fetched.
+// A stream is another transport for answers, not a second client: its deltas and tables go through the same verification, guard
+// and commit as a body. The event "current", which comes at least every 15 seconds, corresponds to a 304: it confirms the applied
+// table, or agrees with the held one. So freshness, holds and the order of tables work the same way. Data that does not verify
+// ends the stream, and the client fetches the full table once.
 //
-// With Follow [Auto] the client polls once, and then connects. A server that knows no streams, or two attempts in a row
-// that fail, mean polling for 15 to 30 seconds, and up to five minutes if that goes on, before the next attempt. A stream in
-// which nothing is heard for 45 seconds is closed. Everything that many clients would do at the same moment is spread:
-// coming back after a connection was lost, and fetching what a stream has announced.
+// With Follow [Auto] the client polls once, and then opens a stream. If the server does not support streams, or two consecutive
+// attempts fail, the client polls for 15 to 30 seconds, and later for up to five minutes, before the next attempt. It closes a
+// stream that is silent for 45 seconds. Actions that many clients would take at the same moment are spread over time:
+// reconnecting after a lost connection, and fetching a table that a stream announces.
 //
-// Once in Config.FullEvery a full table is fetched without naming any, whatever is applied: a mistake of ours does not last.
+// Every Config.FullEvery the client fetches a full table without naming the applied one, so that no error of ours persists.
 //
 // # Order of tables
 //
-// Servers poll independently and can be behind each other. A server of ours answers a request that names a newer table
-// with 304, so it has to be sure before it sends an older one (see package etagcache). Beside that, the client does not
-// take a table with a lower revision than it has, until the same server has sent one in answer to two polls in a row: that
-// is a cluster that was restored from a backup. Tables without a revision cannot be ordered and are taken.
+// Servers poll independently and may lag behind each other. Our servers answer 304 to a request that names a newer table, and
+// send an older one only if they are sure (see package etagcache). In addition, the client does not accept a table with a lower
+// revision than its own, until the same server has sent one in two consecutive polls: then the cluster was restored from a
+// backup. Tables without a revision have no order and are accepted.
 //
-// The ETag of a 304 is taken over if it has the digest of the table: its revision says how new the table is now.
+// The client adopts the ETag of a 304 if it has the digest of the table: its revision says how new the table is now.
 //
 // # Freshness
 //
-// When the source of a table was read is known by evidence only: X-Source-Read, or "source_read" of a stream, and for a server
-// that sends neither the Date and Age of its answer (RFC 9111). A server that has once said so has to go on saying so. An
-// answer without evidence confirms the table and leaves the time of the read as it was, so that a cache that answers from
-// its store does not hide that the source is lost. Times more than a minute ahead of our clock are none.
+// The client knows the time of the source's read only from evidence: X-Source-Read, or "source_read" of a stream; for a server
+// that sends neither, the Date and Age of its answer (RFC 9111). Once a server has sent the former, it must keep sending it. An
+// answer without evidence confirms the table but does not change the time of the read, so that a cache cannot hide the loss of
+// the source. Times more than a minute ahead of our clock are ignored.
 //
 // # Memory
 //
-// Tables and deltas become routes while they come in, in the form in which they are kept, and share what they have in common
-// with the table before. Beside that table, a server costs about one and a half times the limit, whatever it sends.
+// Tables and deltas are parsed while they arrive, directly into their final form, and share common parts with the previous table.
+// In addition to that table, receiving takes at most about one and a half times the limit, whatever a server sends.
 //
 // # Several servers
 //
-// The first URL is preferred. A server that fails is left alone for a growing, jittered time, and the others are tried
-// within the same round. While another server is in use, the ones before it in the list are probed with HEAD, and one
-// that has been fine for Config.ReturnAfter is used again. Redirects are not followed.
+// The first URL is preferred. The client does not ask a failed server for a growing, jittered time, and tries the others within
+// the same round. While another server is in use, the client probes the servers before it in the list with HEAD, and returns to
+// one that has been healthy for Config.ReturnAfter. It does not follow redirects.
 //
 // # What it does not do
 //
@@ -86,11 +82,10 @@
 //
 // # Caveats
 //
-// An ETag of the form above whose digits are not the SHA-256 of the text makes every answer of that server wrong. A 304 of
-// a server that is behind cannot be told from one that agrees, for the seconds until it has read again. The LKG file is no
-// secret and no signature: who can write it can give the client a table. The routes file has mode 0600: the proxy has to
-// run as the same user. A client that switches between a route server of ours and one whose ETags have no revision
-// downloads the table once per switch.
+// If a server sends an ETag of the form above whose digits are not the SHA-256 of the text, the client rejects all its answers.
+// For the seconds until a lagging server has read again, its 304 looks like one that agrees. The LKG file is not signed: everyone
+// who can write it can give the client a table. The routes file has mode 0600: the proxy must run as the same user. A client that
+// switches between one of our route servers and one whose ETags have no revision downloads the table once per switch.
 package dataplane
 
 import (
@@ -116,74 +111,75 @@ const (
 	DefaultMaxBackoff  = 30 * time.Second
 	DefaultReturnAfter = time.Minute
 	DefaultFullEvery   = time.Hour
-	// DefaultMaxBytes is the limit of the first table, if nothing says that there is less memory.
+	// DefaultMaxBytes is the limit of the first table, unless the available memory requires less.
 	DefaultMaxBytes = 512 << 20
 )
 
-// Config is what a Client is made of. Only URLs is required.
+// Config configures a Client. Only URLs is required.
 type Config struct {
 	// URLs are the route servers, the preferred one first: http or https, with or without /routes at the end of the path.
 	URLs []string
-	// Zone asks for the table of a zone; empty asks for the full one. ZoneFile is a file with the zone as its only
-	// content, such as one of the downward API; it is read for every poll, and the full table is asked for while it is
-	// missing, empty or no zone. At most one of the two.
+	// Zone requests the table of a zone; empty requests the full one. ZoneFile is a file with the zone as its only content, such
+	// as one of the downward API. It is read for every poll; while it is missing, empty or invalid, the full table is requested.
+	// Set at most one of the two.
 	Zone, ZoneFile string
 
-	// Follow is how new tables come: over a stream, by polling, or whichever works. The zero value is Auto.
+	// Follow says how to get new tables: over a stream, by polling, or whichever works. The zero value is Auto.
 	Follow Follow
-	// NoDeltas asks for full tables only. Streams are made of deltas: it takes Follow Poll.
+	// NoDeltas requests full tables only. It requires Follow Poll, because streams consist of deltas.
 	NoDeltas bool
-	// FullEvery is how often a full table is fetched although nothing has failed; up to half less is left to chance. Default
+	// FullEvery is how often to fetch a full table even without a failure; jitter shortens it by up to half. Default
 	// DefaultFullEvery.
 	FullEvery time.Duration
 
-	// Interval between two polls; a tenth more or less is left to chance. Default DefaultInterval, at least 1 ms.
+	// Interval is the time between two polls, with jitter of a tenth. Default DefaultInterval, at least 1 ms.
 	Interval time.Duration
-	// Timeout is the deadline of one exchange, from dialling to the last byte. It has nothing to do with Interval. A
-	// round takes at most three times as long. Default DefaultTimeout.
+	// Timeout is the deadline of one exchange, from dialling to the last byte, independent of Interval. A round takes at most
+	// three times as long. Default DefaultTimeout.
 	Timeout time.Duration
-	// MaxBackoff is the longest time that a failing server is left alone; the shortest is Interval. Default
+	// MaxBackoff is the longest time for which a failing server is not asked; the shortest is Interval. Default
 	// DefaultMaxBackoff, or Interval if that is longer.
 	MaxBackoff time.Duration
-	// ReturnAfter is how long a preferred server has to be fine before it is used again; up to half more is left to
-	// chance. Default DefaultReturnAfter.
+	// ReturnAfter is how long a preferred server must be healthy before it is used again; jitter adds up to half. Default
+	// DefaultReturnAfter.
 	ReturnAfter time.Duration
-	// MaxBytes bounds a body, both as it is sent and decoded, an event of a stream, the text that a delta leads to, and the LKG
-	// file; a route counts as its text and 96 bytes, after the first ten thousand. By default it is four times the last table, at least 64 MiB; before there
-	// is a table DefaultMaxBytes; and not more than a quarter of Memory.
+	// MaxBytes limits a body, both received and decoded, an event of a stream, the text that a delta leads to, and the LKG file.
+	// After the first ten thousand, a route counts as its text plus 96 bytes. The default is four times the last table, at least
+	// 64 MiB; before the first table it is DefaultMaxBytes; in any case at most a quarter of Memory.
 	MaxBytes int64
-	// Memory is how many bytes this process may take, 0 if that is not known.
+	// Memory is how many bytes this process may use, 0 if unknown.
 	Memory int64
 
 	// Guard sets the limits beyond which a table is held back.
 	Guard guard.Config
 
-	// Decided is told of each hold, and how it was released: see gate.Config.
+	// Decided is told about each hold and its release: see gate.Config.
 	Decided func(gate.Decision)
 
-	// LKGPath is the file of the last known good table: a valid eskip document with its metadata in comments, mode 0600.
-	// Empty: none is kept. Its folder must exist.
+	// LKGPath is the file of the last known good table: a valid eskip document with its metadata in comments, mode 0600. Empty
+	// means no file. Its folder must exist.
 	LKGPath string
-	// RoutesFile is a plain eskip document of the applied table, for a proxy that reads one (-routes-file). Empty: none.
+	// RoutesFile is a plain eskip document with the applied table, for a proxy that reads one (-routes-file). Empty means no
+	// file.
 	RoutesFile string
 
-	// Pack keeps tables packed ([table.List.Packed]), in a tenth of the memory: for a client whose table few read.
+	// Pack keeps tables packed ([table.List.Packed]), in a tenth of the memory: for a client whose table is rarely read.
 	Pack bool
 
-	// Transport makes the requests: TLS is set up there. nil means [NewTransport].
+	// Transport sends the requests, and configures TLS. nil means [NewTransport].
 	Transport http.RoundTripper
-	// Sink serves the tables: the one of the LKG file as stale, if Boot is called, and then each that is applied. It must not
-	// call the Client. nil means that nobody needs to know.
+	// Sink serves the tables: first the one of the LKG file as stale, if Boot is called, then each applied one. It must not call
+	// the Client. It may be nil.
 	Sink gate.Sink
 
-	// Identity is what the client says of itself with each request: the value of the header Routesrv-Client. It is called
-	// concurrently, and must not call the Client. nil, or an empty value, sends none.
+	// Identity returns how the client identifies itself with each request: the value of the header Routesrv-Client. It is called
+	// concurrently, and must not call the Client. nil or an empty value sends none.
 	Identity func() string
 
 	Logger  *slog.Logger // nil means no log
 	Metrics *Metrics     // nil means none
 
-	// Random is where jitter comes from: [0, 1), not called concurrently. nil means math/rand.
+	// Random is the source of jitter: [0, 1), not called concurrently. nil means math/rand.
 	Random func() float64
 }
 
@@ -197,12 +193,12 @@ type Client struct {
 	http    *http.Client
 	recheck chan struct{}
 
-	// polling is held for a round; owned by the round:
+	// polling is held during a round, which owns the fields below.
 	polling    sync.Mutex
 	zoneSource zoneSource
 	current    int       // index of the server in use
-	failing    bool      // no server gave an answer in the last round
-	fullDue    time.Time // when a full table is to be fetched; zero before there is one
+	failing    bool      // no server answered in the last round
+	fullDue    time.Time // when to fetch a full table; zero before the first table
 
 	transport transport // owned by Run
 
@@ -211,7 +207,7 @@ type Client struct {
 	loop    loopState // guarded by mu
 }
 
-// New checks cfg and fills in its defaults. It does no I/O and starts nothing.
+// New checks cfg and fills in its defaults. It does no I/O and starts no goroutine.
 func New(cfg Config) (*Client, error) {
 	if err := cfg.check(); err != nil {
 		return nil, fmt.Errorf("dataplane: %w", err)
@@ -234,13 +230,13 @@ func New(cfg Config) (*Client, error) {
 		recheck: make(chan struct{}, 1),
 		http: &http.Client{
 			Transport: cfg.Transport,
-			// A redirect is an error: it would carry the request, and the trust in its answer, to who knows where.
+			// A redirect is an error: it could send the request, and the trust in its answer, anywhere.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
 	c.said = newSaid(c.log)
 	c.transport.pollFirst = true
-	c.zoneSource = zoneSource{zone: Zone{cfg.Zone, cfg.ZoneFile}, log: c.log} // which check has checked
+	c.zoneSource = zoneSource{zone: Zone{cfg.Zone, cfg.ZoneFile}, log: c.log} // already checked
 	return c, nil
 }
 
@@ -304,8 +300,8 @@ const (
 	routesFile = "routes"
 )
 
-// Boot loads the LKG file and applies its table, which is stale until a server confirms it, and returns it; nil if there is no
-// usable file, which is no error: see [gate.Gate.Boot]. It is to be called before Run.
+// Boot loads the LKG file, applies its table, which is stale until a server confirms it, and returns it. It returns nil without a
+// usable file, which is not an error: see [gate.Gate.Boot]. Call it before Run.
 func (c *Client) Boot() *table.Table {
 	if c.gate.Served() == nil && c.cfg.LKGPath != "" {
 		c.gate.Boot(c.limit(), namesOf)
@@ -316,9 +312,9 @@ func (c *Client) Boot() *table.Table {
 	return c.Current()
 }
 
-// namesOf returns the ETags that route servers give to a table in the encodings that the client asks for. A table from a file has
-// no ETag. Any of its names will do, because a server reads nothing but the digest and the revision. A server with other ETags
-// does not know these, and sends the table.
+// namesOf returns the ETags of a table on route servers, in the encodings that the client accepts. A table from a file has no
+// ETag. Any of its names works, because servers use only the digest and the revision. A server with other kinds of ETags does not
+// recognise these, and sends the table.
 func namesOf(t *table.Table) []string {
 	zstd, gzip := wire.Tag{Digest: t.Digest(), Revision: t.Revision(), Encoding: wire.Zstd}, wire.Tag{Digest: t.Digest(), Revision: t.Revision(), Encoding: wire.Gzip}
 	return []string{zstd.String(), gzip.String()}

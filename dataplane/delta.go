@@ -11,7 +11,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// LogDeltaFailed is the message of the log about a delta that is no good.
+// LogDeltaFailed is the log message about a delta that does not verify.
 const LogDeltaFailed = "delta does not verify, the full table is fetched"
 
 // Results of deltas, as label values.
@@ -23,18 +23,18 @@ const (
 // deltaRest is how long a server is not asked for deltas after one that did not verify.
 const deltaRest = 10 * time.Minute
 
-// fullReason says why a full table came, or is to come, where a delta could have.
+// fullReason says why a full table is fetched where a delta would have been possible.
 type fullReason string
 
 const (
-	fullFirst  fullReason = "first"  // there was nothing that a delta could be for
+	fullFirst  fullReason = "first"  // there was no table that a delta could apply to
 	fullDue    fullReason = "due"    // Config.FullEvery has passed
 	fullDelta  fullReason = "delta"  // a delta did not verify
-	fullStream fullReason = "stream" // what a stream brought did not verify
-	fullFetch  fullReason = "fetch"  // a stream said that the table is to be fetched
-	fullPlain  fullReason = "plain"  // deltas are switched off, or the server is not asked for any
-	fullAnswer fullReason = "answer" // the server sent it in place of a delta
-	fullEvent  fullReason = "event"  // it came over a stream
+	fullStream fullReason = "stream" // data from a stream did not verify
+	fullFetch  fullReason = "fetch"  // a stream asked the client to fetch the table
+	fullPlain  fullReason = "plain"  // deltas are off, or the server is not asked for them
+	fullAnswer fullReason = "answer" // the server sent it instead of a delta
+	fullEvent  fullReason = "event"  // it arrived over a stream
 )
 
 var fullReasons = []fullReason{
@@ -43,20 +43,20 @@ var fullReasons = []fullReason{
 
 // want is what a request asks for.
 type want struct {
-	delta  bool       // a delta will do
-	named  bool       // the tables that the client has are named
+	delta  bool       // a delta is acceptable
+	named  bool       // the request names the client's tables
 	reason fullReason // if a full table comes
 }
 
-// want says what to ask a server for. reason is why it is to be a full table, empty if it need not be.
+// want decides what to ask a server for. reason is why it must be a full table; empty if it need not be.
 func (c *Client) want(s *server, seen view, reason fullReason) want {
 	now := time.Now()
 	switch {
 	case seen.Served == nil && seen.Held == nil:
 		return want{reason: fullFirst}
 	case reason == "" && c.isFullDue(seen, now):
-		// Without a name, so that it comes. If this fails, the next attempt is not at once: the table may be too large for the
-		// deadline, and deltas are not.
+		// Name no table, so that the full one is sent. If this fails, do not retry at once: the table may be too large for the
+		// deadline, while deltas are not.
 		c.fullDue = now.Add(c.fullAfter())
 		return want{reason: fullDue}
 	case reason != "":
@@ -68,28 +68,29 @@ func (c *Client) want(s *server, seen view, reason fullReason) want {
 	}
 }
 
-// canonical reports whether deltas can be for what the client has: it keeps a text that was not in canonical form in another.
+// canonical reports whether deltas can apply to the client's tables: a text that was not canonical is stored in another form.
 func (v view) canonical() bool {
 	return (v.Served == nil || v.Served.Sent == v.Served.Table.Digest()) && (v.Held == nil || v.Held.Sent == v.Held.Table.Digest())
 }
 
-// isFullDue reports whether a full table is to be fetched. The caller holds polling.
+// isFullDue reports whether a full table is due. The caller holds polling.
 func (c *Client) isFullDue(seen view, now time.Time) bool {
 	if seen.Served == nil {
 		return false
 	}
 	if c.fullDue.IsZero() {
-		c.fullDue = now.Add(c.fullAfter()) // of the LKG file
+		c.fullDue = now.Add(c.fullAfter()) // for the table of the LKG file
 	}
 	return !now.Before(c.fullDue)
 }
 
-// fullAfter is the time to the next full table. The fleet got the last one at the same time, maybe.
+// fullAfter returns the time to the next full table, with jitter, because the whole fleet may have fetched the last one at the
+// same time.
 func (c *Client) fullAfter() time.Duration {
 	return time.Duration(float64(c.cfg.FullEvery) * (1 - c.cfg.Random()/2))
 }
 
-// countVerified counts what came in an answer that was verified. The caller holds polling.
+// countVerified counts the verified content of an answer. The caller holds polling.
 func (c *Client) countVerified(a *answer, w want) {
 	m := c.cfg.Metrics
 	switch {
@@ -102,14 +103,14 @@ func (c *Client) countVerified(a *answer, w want) {
 	}
 }
 
-// deltaFailed notes that a server has sent a delta that is no good.
+// deltaFailed records that a server has sent a delta that does not verify.
 func (c *Client) deltaFailed(s *server, f *Error) {
 	c.cfg.Metrics.deltas.WithLabelValues(deltaRejected).Inc()
 	s.noDeltas = time.Now().Add(deltaRest)
 	c.said.say(slog.LevelWarn, LogDeltaFailed, string(f.Reason)+" "+s.name, "url", s.name, "reason", string(f.Reason), "error", f.Err)
 }
 
-// readDelta reads an answer with the status 226 into a: whether it is a delta for one of the tables that the client has.
+// readDelta reads an answer with the status 226 into a, and checks that it is a delta for one of the client's tables.
 func readDelta(a *answer, b *body, seen view) *Error {
 	a.ofDelta = true
 	h := b.resp.Header
@@ -133,7 +134,7 @@ func readDelta(a *answer, b *body, seen view) *Error {
 	return f
 }
 
-// setDelta makes a delta the content of the answer, if it leads to the table of the tag.
+// setDelta sets the delta as the content of the answer, if it leads to the table of the tag.
 func (a *answer) setDelta(d *table.Delta) *Error {
 	if !a.etag.Known || d.Target != a.etag.Tag.Digest {
 		return failf(ReasonDelta, "delta leads to %s, tag says %.100q", d.Target, a.etag.Text)
@@ -142,7 +143,7 @@ func (a *answer) setDelta(d *table.Delta) *Error {
 	return nil
 }
 
-// applyDelta makes the table that a delta leads to. The tag has the last word on its revision, as for a full table.
+// applyDelta builds the table that a delta leads to. Its revision comes from the tag, as for a full table.
 func applyDelta(seen view, a *answer, at time.Time, limit int64) (*table.Table, *Error) {
 	base := seen.find(a.delta.Base)
 	if base == nil {

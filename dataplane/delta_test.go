@@ -59,7 +59,7 @@ func TestPollsAreAnsweredWithDeltas(t *testing.T) {
 	}
 }
 
-// TestDeltaSharesMemory: a change of one route does not make a second table.
+// TestDeltaSharesMemory: a change of one route does not create a second table.
 func TestDeltaSharesMemory(t *testing.T) {
 	s := newStage(t, 1)
 	s.cfg.Follow = dataplane.Poll
@@ -79,12 +79,12 @@ func TestDeltaSharesMemory(t *testing.T) {
 			shared++
 		}
 	}
-	if len(before) < 5 || shared < len(before)-2 { // one that is full changes the one behind it
+	if len(before) < 5 || shared < len(before)-2 { // a full block changes the block after it
 		t.Errorf("%d of %d blocks are shared", shared, len(before))
 	}
 }
 
-// TestDeltaForTheHeldTable: a request names both tables, and a delta may be for either.
+// TestDeltaForTheHeldTable: a request names both tables, and a delta may be based on either.
 func TestDeltaForTheHeldTable(t *testing.T) {
 	s := newStage(t, 1)
 	s.cfg.Follow = dataplane.Poll
@@ -95,7 +95,7 @@ func TestDeltaForTheHeldTable(t *testing.T) {
 	o.set(lost)
 	mustPoll(t, c)
 	holds(t, c, full)
-	o.change(func() { o.history = []*table.Table{lost, less} }) // the other base is not known any more
+	o.change(func() { o.history = []*table.Table{lost, less} }) // the other base is no longer known
 	mustPoll(t, c)
 	holds(t, c, full)
 	if h := c.Status().Held; h == nil || h.Digest != less.Digest() {
@@ -110,8 +110,8 @@ func TestDeltaForTheHeldTable(t *testing.T) {
 	holds(t, c, less)
 }
 
-// TestDeltaThatDoesNotVerify goes through all that can be wrong. The full table comes in the same round, and what was
-// applied stays until then.
+// TestDeltaThatDoesNotVerify covers all that can be wrong with a delta. The full table comes in the same round, and the applied
+// table stays until then.
 func TestDeltaThatDoesNotVerify(t *testing.T) {
 	first, second, other := newTable(t, 1, "a", "b"), newTable(t, 2, "b", "c"), newTable(t, 9, "x")
 	good := deltaOf(first, second)
@@ -208,7 +208,7 @@ func (b *before) WriteHeader(status int) {
 	b.ResponseWriter.WriteHeader(status)
 }
 
-// TestDeltaAndFullTableThatDoNotVerify: the table that was applied stays.
+// TestDeltaAndFullTableThatDoNotVerify: the applied table stays.
 func TestDeltaAndFullTableThatDoNotVerify(t *testing.T) {
 	s := newStage(t, 1)
 	s.cfg.Follow = dataplane.Poll
@@ -237,7 +237,7 @@ func TestDeltaAndFullTableThatDoNotVerify(t *testing.T) {
 	holds(t, c, second)
 }
 
-// TestServerWithABadDeltaHasARest: it is asked for full tables for ten minutes.
+// TestServerWithABadDeltaHasARest: for ten minutes the client requests only full tables from that server.
 func TestServerWithABadDeltaHasARest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, 1)
@@ -278,7 +278,8 @@ func TestServerWithABadDeltaHasARest(t *testing.T) {
 	})
 }
 
-// TestDeltasAreNotAskedOfStrangers: a server that is not of ours, and one whose tables are not in canonical form.
+// TestDeltasAreNotAskedOfStrangers: no deltas are requested from a server that is not ours, nor from one whose tables are not in
+// canonical form.
 func TestDeltasAreNotAskedOfStrangers(t *testing.T) {
 	w := newWorld(t, 1)
 	c, s := w.client(), w.servers[0]
@@ -293,7 +294,7 @@ func TestDeltasAreNotAskedOfStrangers(t *testing.T) {
 		t.Errorf("a stranger is asked for %q", got)
 	}
 	pretty := "b: *\n  -> <shunt>;\na: * -> <shunt>;\n"
-	digest := parseTable(t, pretty, 0) // what it is here
+	digest := parseTable(t, pretty, 0) // the digest that the client computes
 	s.fail(func(rw http.ResponseWriter, r *http.Request) {
 		rw.Header().Set("Etag", `"`+sum(pretty)+`"`)
 		rw.Header().Set("X-Revision", "0")
@@ -323,7 +324,7 @@ func TestDeltasCanBeSwitchedOff(t *testing.T) {
 	}
 }
 
-// TestFullTableNowAndThen: it is asked for without naming any, so that it comes.
+// TestFullTableNowAndThen: the request names no table, so that the full table comes.
 func TestFullTableNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, 1)
@@ -336,7 +337,7 @@ func TestFullTableNowAndThen(t *testing.T) {
 		defer stop()
 		time.Sleep(4 * time.Hour)
 		synctest.Wait()
-		if got := s.metric("dataplane_full_tables_total", "reason", "due"); got != 5 { // each 45 minutes: no jitter is the middle
+		if got := s.metric("dataplane_full_tables_total", "reason", "due"); got != 5 { // every 45 minutes: without jitter it is the middle
 			t.Errorf("%v full tables were due in %v", got, time.Since(start))
 		}
 		if len(s.published) != 1 {
@@ -344,7 +345,7 @@ func TestFullTableNowAndThen(t *testing.T) {
 		}
 		holds(t, c, tab)
 
-		// One that cannot be had does not stop the rest.
+		// A full table that cannot be fetched does not stop the rest.
 		o.change(func() {
 			o.get = func(w http.ResponseWriter, r *http.Request) {
 				if r.Header.Get("If-None-Match") == "" {
@@ -363,7 +364,7 @@ func TestFullTableNowAndThen(t *testing.T) {
 	})
 }
 
-// TestFullTableIsDueAfterABoot: a table of the LKG file is not old or new.
+// TestFullTableIsDueAfterABoot: it is unknown how old the table of the LKG file is.
 func TestFullTableIsDueAfterABoot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, 1)

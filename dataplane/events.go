@@ -9,23 +9,23 @@ import (
 	"github.com/routesrv/routesrv/internal/wire"
 )
 
-// LogStreamRejected is the message of the log about a stream that said what does not verify.
-const LogStreamRejected = "what a stream has brought does not verify, the full table is fetched"
+// LogStreamRejected is the log message about data from a stream that does not verify.
+const LogStreamRejected = "data from a stream does not verify, the full table is fetched"
 
-// eventOther is the label value for events that the client does not know.
+// eventOther is the label value for unknown events.
 const eventOther = "other"
 
 // eventNames are the names of events, as label values.
 var eventNames = append(wire.Events(), eventOther)
 
-// Reasons why a stream ended, beside those for which there is none.
+// Reasons why a stream ended, in addition to the reasons why there is none.
 const (
 	endReconnect Reason = "reconnect" // the server asked for it
-	endRejected  Reason = "rejected"  // what it brought did not verify
+	endRejected  Reason = "rejected"  // its data did not verify
 	endFetch     Reason = "fetch"     // a table that it announced could not be fetched
 	endOlder     Reason = "older"     // it brought a table that is older than the applied one
-	endLost      Reason = "lost"      // a poll beside it brought another table
-	endZone      Reason = "zone"      // another zone is to be followed
+	endLost      Reason = "lost"      // a poll beside it returned another table
+	endZone      Reason = "zone"      // the zone to follow has changed
 	endServer    Reason = "server"    // another server is in use
 )
 
@@ -35,21 +35,21 @@ var endReasons = slices.Concat(fetchReasons, []Reason{
 })
 
 const (
-	// fetchSpread is the time over which clients spread what a stream has told all of them to fetch.
+	// fetchSpread is the time over which clients spread a fetch that a stream has requested from all of them.
 	fetchSpread = time.Second
-	// maxOvertaken is how often an event is taken up anew because an operator's acceptance came in between.
+	// maxOvertaken is how often an event is processed again because an operator's acceptance came in between.
 	maxOvertaken = 3
 )
 
 // ending says how a stream ended, or why there was none.
 type ending struct {
 	reason  Reason
-	failed  bool // it is no reason to go on like this
+	failed  bool // streams should not be tried again soon
 	refetch bool // a full table is needed
 	wait    time.Duration
 }
 
-// onEvent does what an event says. It returns nil if the stream goes on.
+// onEvent handles an event. It returns nil if the stream continues.
 func (c *Client) onEvent(ctx context.Context, st *subscription, e event) *ending {
 	name := e.name
 	if !slices.Contains(eventNames, name) {
@@ -67,13 +67,13 @@ func (c *Client) onEvent(ctx context.Context, st *subscription, e event) *ending
 	case wire.EventCurrent:
 		return c.onCurrent(st, e)
 	case wire.EventReconnect:
-		after := min(wire.ParseReconnect(e.data), c.cfg.MaxBackoff) // without advice it is streamGap
+		after := min(wire.ParseReconnect(e.data), c.cfg.MaxBackoff) // without advice, streamGap applies
 		return &ending{reason: endReconnect, failed: !st.current, wait: after + c.chance(after/10+250*time.Millisecond)}
 	}
 	return nil
 }
 
-// chance is a time up to most.
+// chance returns a random time up to most.
 func (c *Client) chance(most time.Duration) time.Duration {
 	return time.Duration(c.cfg.Random() * float64(most))
 }
@@ -90,7 +90,7 @@ func (c *Client) onTable(st *subscription, e event) *ending {
 		origin: st.server.name,
 	}
 	if served := c.gate.Served(); a.sourceRead.IsZero() && served != nil {
-		a.sourceRead = served.Read.At // it was read since; "current" says when
+		a.sourceRead = served.Read.At // the source was read since; "current" says when
 	}
 	result, f := c.handleEvent(st, a, func() *Error {
 		switch {
@@ -122,7 +122,7 @@ func (c *Client) onTable(st *subscription, e event) *ending {
 	return nil
 }
 
-// onCurrent handles what a 304 is to a poll.
+// onCurrent handles the event that corresponds to a 304.
 func (c *Client) onCurrent(st *subscription, e event) *ending {
 	c.polling.Lock()
 	defer c.polling.Unlock()
@@ -155,7 +155,7 @@ func (c *Client) onCurrent(st *subscription, e event) *ending {
 	return nil
 }
 
-// onFetch fetches a table that cannot be sent as an event. All clients are told at the same time.
+// onFetch fetches a table that cannot be sent as an event. All clients get this event at the same time.
 func (c *Client) onFetch(ctx context.Context, st *subscription, e event) *ending {
 	wait := c.chance(fetchSpread)
 	if least := time.Until(st.fetched.Add(streamGap)); !st.fetched.IsZero() && wait < least {
@@ -174,8 +174,8 @@ func (c *Client) onFetch(ctx context.Context, st *subscription, e event) *ending
 	return c.place(st)
 }
 
-// place looks whether the client and the stream still speak of the same table, after an answer that did not come over it.
-// The caller holds polling.
+// place checks whether the client and the stream still refer to the same table, after an answer that did not come over the
+// stream. The caller holds polling.
 func (c *Client) place(st *subscription) *ending {
 	switch {
 	case c.servers[c.current] != st.server:
@@ -186,7 +186,7 @@ func (c *Client) place(st *subscription) *ending {
 	return nil
 }
 
-// handleEvent reads an event and handles it. If that fails, or panics, everything is as it was.
+// handleEvent reads an event and handles it. If that fails or panics, nothing changes.
 func (c *Client) handleEvent(st *subscription, a *answer, read func() *Error) (result string, f *Error) {
 	defer func() {
 		if f = caught(recover(), f); f != nil {
@@ -207,7 +207,7 @@ func (c *Client) handleEvent(st *subscription, a *answer, read func() *Error) (r
 	return "", failf(ReasonProtocol, "tables were accepted faster than one could be applied")
 }
 
-// rejected notes that a stream has brought what is no good.
+// rejected records that data from a stream does not verify.
 func (c *Client) rejected(st *subscription, f *Error) *ending {
 	c.cfg.Metrics.fetches.WithLabelValues(resultRejected).Inc()
 	if slices.Contains(verifyReasons, f.Reason) {
@@ -224,7 +224,7 @@ func (c *Client) rejected(st *subscription, f *Error) *ending {
 	return &ending{reason: endRejected, failed: true, refetch: true, wait: c.afterBroken(st)}
 }
 
-// pause waits, and reports false if ctx ended before.
+// pause waits, and returns false if ctx ended before.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -12,7 +12,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// serveNamed answers with the table, or with 304 to a request that names it, and with these headers of the answer.
+// serveNamed answers with the table, or with 304 to a request that names it, and with the given headers.
 func serveNamed(tab *table.Table, header func(http.Header)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Etag", etagOf(tab, ""))
@@ -32,7 +32,7 @@ func sourceRead(at time.Time) func(http.Header) {
 	}
 }
 
-// TestSourceIsReadWhenAnAnswerProvesIt: the first answer has the table, the second says a minute later that it is current.
+// TestSourceIsReadWhenAnAnswerProvesIt: the first answer has the table; a minute later the second says that it is current.
 func TestSourceIsReadWhenAnAnswerProvesIt(t *testing.T) {
 	const minute = time.Minute
 	date := func(offset time.Duration, age string) func(http.Header) {
@@ -47,7 +47,7 @@ func TestSourceIsReadWhenAnAnswerProvesIt(t *testing.T) {
 	unread := func(h http.Header) { h.Set("X-Revision", "10") }
 	for name, c := range map[string]struct {
 		first, second func(http.Header)
-		age           time.Duration // after the second answer; negative if nothing is known
+		age           time.Duration // after the second answer; negative if it is unknown
 	}{
 		"ours reads again":              {func(h http.Header) { sourceRead(time.Now())(h) }, func(h http.Header) { sourceRead(time.Now())(h) }, 0},
 		"ours has not read again":       {func(h http.Header) { sourceRead(time.Now())(h) }, func(h http.Header) { sourceRead(time.Now().Add(-minute))(h) }, minute},
@@ -97,7 +97,7 @@ func TestSourceIsReadWhenAnAnswerProvesIt(t *testing.T) {
 	}
 }
 
-// TestStreamThatTellsNoTimeAges: an event "current" is evidence by what it says, and not because it came.
+// TestStreamThatTellsNoTimeAges: an event "current" is evidence by its content, and not because it arrived.
 func TestStreamThatTellsNoTimeAges(t *testing.T) {
 	for name, says := range map[string]string{
 		"nothing": `{}`, "no time": `{"source_read":"soon"}`, "a time to come": `{"source_read":"2999-01-01T00:00:00Z"}`,

@@ -15,7 +15,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// A proxy that embeds the client: the routes come from a route server, and from the file while there is none.
+// A proxy that embeds the client: the routes come from a route server, and from the file while no server is available.
 func ExampleDataClient() {
 	// The route server, with a table.
 	cache, err := etagcache.New(etagcache.Config{})
@@ -27,7 +27,7 @@ func ExampleDataClient() {
 	cache.Publish(exampleTable(1, `shop: Host("^(shop[.]example[.]org)$") -> "http://10.2.0.1:8080";
 		blog: Host("^(blog[.]example[.]org)$") -> "http://10.2.0.2:8080";`))
 
-	// The client, with its loop.
+	// The client and its loop.
 	state, err := os.MkdirTemp("", "state")
 	if err != nil {
 		panic(err)
@@ -46,7 +46,7 @@ func ExampleDataClient() {
 	ended := make(chan error)
 	go func() { ended <- client.Run(ctx) }()
 
-	// The proxy: all routes at first, then what has changed.
+	// The proxy: first all routes, then what has changed.
 	routes := dataplane.NewDataClient(client, time.Minute)
 	all, err := routes.LoadAll()
 	if err != nil {
@@ -65,7 +65,7 @@ func ExampleDataClient() {
 			fmt.Println("deleted:", deleted)
 			break
 		}
-		time.Sleep(10 * time.Millisecond) // the proxy's own interval
+		time.Sleep(10 * time.Millisecond) // the interval of the proxy
 	}
 	stop()
 	if err := <-ended; err != nil {

@@ -19,23 +19,23 @@ const (
 	acceptEncoding = "zstd, gzip"
 )
 
-// answer is what a server said, before anything of it is believed but that the transfer was whole.
+// answer is a server's answer. Only the completeness of the transfer has been verified.
 type answer struct {
 	notModified bool
 	etag        wire.Entity
-	decoder     *table.Decoder // of the text of a full answer
-	digest      table.Digest   // of the text, or of what the delta leads to
+	decoder     *table.Decoder // holds the text of a full answer
+	digest      table.Digest   // of the text, or of the table that the delta leads to
 	ofDelta     bool           // the answer is a delta
-	delta       *table.Delta   // nil unless the answer is one that could be read
+	delta       *table.Delta   // nil unless the answer is a readable delta
 	count       string         // X-Count; empty if there is none
-	modified    time.Time      // when the server published this table; zero if it does not say
-	sourceRead  time.Time      // zero if the answer does not prove any time
+	modified    time.Time      // when the server published this table; zero if unknown
+	sourceRead  time.Time      // zero if the answer proves no time
 	state       string
 	origin      string
 }
 
-// NewTransport returns a transport that nothing can make wait or read without end, without TLS settings and without a proxy. The
-// deadline of the exchange is the last word in any case.
+// NewTransport returns a transport whose waits and reads are all limited, without TLS settings and without a proxy. The deadline
+// of the exchange applies in any case.
 func NewTransport() *http.Transport {
 	return &http.Transport{
 		DialContext:            (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
@@ -48,7 +48,7 @@ func NewTransport() *http.Transport {
 	}
 }
 
-// tableURL is where a server has the table of a zone.
+// tableURL returns the URL of the table of a zone on a server.
 func (s *server) tableURL(zone string) *url.URL {
 	if zone == "" {
 		return s.url
@@ -75,7 +75,7 @@ func (c *Client) request(ctx context.Context, method string, u *url.URL, header 
 	return resp, nil
 }
 
-// transportError is an error without the URL, which may have a password and which the caller says.
+// transportError returns an error without the URL, which may contain a password and which the caller adds.
 func transportError(err error) error {
 	if cause := new(url.Error); errors.As(err, &cause) {
 		return cause.Err
@@ -83,7 +83,7 @@ func transportError(err error) error {
 	return err
 }
 
-// transferReason is otherwise, unless a deadline has passed.
+// transferReason returns otherwise, unless a deadline has passed.
 func transferReason(err error, otherwise Reason) Reason {
 	var timeout net.Error
 	if errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout() {
@@ -127,7 +127,7 @@ func (c *Client) fetch(ctx context.Context, s *server, zone string, seen view, w
 	return a, nil
 }
 
-// answerOf is what the headers of a response say. It notes what they say about the server.
+// answerOf returns the headers of a response as an answer. It records what they reveal about the server.
 func (s *server) answerOf(resp *http.Response, sent, received time.Time) *answer {
 	a := &answer{
 		notModified: resp.StatusCode == http.StatusNotModified,
@@ -144,7 +144,7 @@ func (s *server) answerOf(resp *http.Response, sent, received time.Time) *answer
 	return a
 }
 
-// readTable reads an answer with the status 200 into a: whether its body is a whole table, and the one of the ETag.
+// readTable reads an answer with the status 200 into a, and checks that its body is complete and matches the ETag.
 func (c *Client) readTable(ctx context.Context, a *answer, b *body, seen view) (f *Error) {
 	h := b.resp.Header
 	switch {
@@ -158,7 +158,7 @@ func (c *Client) readTable(ctx context.Context, a *answer, b *body, seen view) (
 		return f
 	}
 	if err := ctx.Err(); err != nil {
-		return failf(ReasonTimeout, "%w", err) // a transport may not look at it
+		return failf(ReasonTimeout, "%w", err) // a transport may ignore the deadline
 	}
 	if a.etag.Known && a.digest != a.etag.Tag.Digest {
 		return failf(ReasonDigest, "text has digest %s, ETag says %s", a.digest, a.etag.Text)
@@ -166,7 +166,7 @@ func (c *Client) readTable(ctx context.Context, a *answer, b *body, seen view) (
 	return nil
 }
 
-// checkStatus returns an error for everything but 200.
+// checkStatus returns an error for every status except 200.
 func checkStatus(resp *http.Response) *Error {
 	var f *Error
 	switch status := resp.StatusCode; {
@@ -183,10 +183,10 @@ func checkStatus(resp *http.Response) *Error {
 	return f
 }
 
-// maxAdvice bounds how long a server can ask to be left alone, before the limits of what it is asked for.
+// maxAdvice limits the Retry-After of a server, before the limits of each kind of request.
 const maxAdvice = time.Hour
 
-// retryAfter is the advice of the answer, seconds or a date (RFC 9110 §10.2.3); 0 if there is none, or none that is in the
+// retryAfter returns the advice of the answer, seconds or a date (RFC 9110 §10.2.3); 0 if there is none, or if it is not in the
 // future.
 func retryAfter(resp *http.Response) time.Duration {
 	text := resp.Header.Get("Retry-After")
@@ -208,7 +208,7 @@ func redactedLocation(resp *http.Response) string {
 	return u.Redacted()
 }
 
-// past is a time that was read, zero if there was none. One in the future, by a clock that is fast, is now.
+// past returns a parsed time, or zero on error. A time in the future, from a clock that is ahead, counts as now.
 func past(at time.Time, err error) time.Time {
 	if err != nil {
 		return time.Time{}

@@ -2,7 +2,7 @@ package dataplane
 
 import "fmt"
 
-// Follow is how new tables come. The zero value is Auto.
+// Follow selects how to get new tables. The zero value is Auto.
 type Follow uint8
 
 const (

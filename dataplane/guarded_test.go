@@ -8,20 +8,20 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// modelHold is the hold of the models: short enough for scripts of some minutes to outlast it.
+// modelHold is the hold of the models: short enough that scripts of a few minutes outlast it.
 const modelHold = time.Minute
 
-// servedLog is what a client has applied since it started, for the models: they say what the guard must not let pass.
+// servedLog is what a client has applied since it started. The models use it to check what the guard must not let pass.
 type servedLog []servedTable
 
 type servedTable struct {
 	table *table.Table
-	until time.Time // at which the next one took its place
+	until time.Time // when the next one replaced it
 }
 
-// add notes that a client serves a table from now on. It returns what is wrong with that, "" if nothing is: more than half of
-// the routes may go only if nothing else was seen since fine for the time of a hold, or if the table is one of the last ten minutes
-// again.
+// add records that a client serves a table from now on. It returns what is wrong with that, or "". More than half of the routes
+// may be removed only in two cases: nothing else was seen since fine for the time of a hold, or the table is again one of the
+// last ten minutes.
 func (l *servedLog) add(tab *table.Table, fine time.Time) (wrong string) {
 	var before *table.Table
 	if n := len(*l); n > 0 {
@@ -42,7 +42,7 @@ func (l *servedLog) add(tab *table.Table, fine time.Time) (wrong string) {
 	return wrong
 }
 
-// returnsTo reports whether the table has what one served within the window had.
+// returnsTo reports whether the table has everything that a table served within the window had.
 func (l servedLog) returnsTo(tab *table.Table) bool {
 	for _, s := range l[:len(l)-1] {
 		if time.Since(s.until) <= guard.DefaultWindow && 20*missing(s.table, tab) <= s.table.Len() {

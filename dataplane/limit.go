@@ -5,19 +5,19 @@ import (
 	"runtime"
 )
 
-// What Config.MaxBytes is if it is not set.
+// The defaults of Config.MaxBytes.
 const (
-	// growth is how many times larger than the last table the next may be.
+	// growth is how many times larger than the last table the next one may be.
 	growth = 4
-	// leastMaxBytes is what may come however small the last table is.
+	// leastMaxBytes is the minimum limit, however small the last table is.
 	leastMaxBytes = 64 << 20
-	// memoryShare is the part of Config.Memory that one table may take.
+	// memoryShare is the divisor of Config.Memory for one table.
 	memoryShare = 4
 )
 
-// limit is the most bytes that a table may have now: Config.MaxBytes, or what follows from the last table and from the
-// memory. A table of the size of the last one, and half as much again, is never too large by itself. While another table is
-// held, which takes memory, too, there is less room.
+// limit returns the current maximum size of a table in bytes: Config.MaxBytes, or a limit derived from the last table and the
+// memory. A table of the size of the last one, plus half, is never too large because of the memory alone. While another table is
+// held, which takes memory, too, the limit is lower.
 func (c *Client) limit() int64 {
 	var last, held int64
 	if t := c.gate.Table(); t != nil {
@@ -44,7 +44,7 @@ func derivedLimit(last, memory int64) int64 {
 	return max(limit, last+last/2)
 }
 
-// named gives an error about a size the limit and what to do.
+// named adds the limit and the remedy to an error about a size.
 func (c *Client) named(f *Error) *Error {
 	if f.Reason == ReasonTooLarge {
 		f.Err = fmt.Errorf("%w (limit %d bytes now; if the table is as large as it is meant to be, set --max-table-bytes and "+
@@ -53,11 +53,11 @@ func (c *Client) named(f *Error) *Error {
 	return f
 }
 
-// largeDrop is how much has to be dropped for a collection of garbage of its own.
+// largeDrop is how many dropped bytes justify a garbage collection.
 const largeDrop = 8 << 20
 
-// collect frees what was decoded for nothing before the next attempt comes, which may take as much again. There is one
-// attempt in an interval at most.
+// collect frees memory that was decoded in vain before the next attempt, which may take as much again. There is at most one
+// attempt per interval.
 func collect(dropped int64) {
 	if dropped > largeDrop {
 		runtime.GC()

@@ -10,13 +10,13 @@ import (
 	"github.com/routesrv/routesrv/dataplane"
 )
 
-// TestTableThatGrowsAtOnceIsTakenByANewProcess: beside a small table 80 MiB are suspicious, and the error says what to do.
-// Without a table there is nothing to compare with.
+// TestTableThatGrowsAtOnceIsTakenByANewProcess: compared with a small table 80 MiB are suspicious, and the error says what to do.
+// A new process has no table to compare with.
 func TestTableThatGrowsAtOnceIsTakenByANewProcess(t *testing.T) {
 	w := newWorld(t, 1)
 	w.cfg.LKGPath = ""
 	w.cfg.Guard.MaxLoss = 1
-	w.cfg.Timeout = 10 * time.Minute // this is not about time
+	w.cfg.Timeout = 10 * time.Minute // this test is not about time
 	c := w.client()
 	small := newTable(t, 1, "a", "b")
 	w.servers[0].set(small)

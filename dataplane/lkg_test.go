@@ -100,7 +100,7 @@ func TestLKGFileIsAnEskipDocumentForItsOwnerAlone(t *testing.T) {
 	}
 }
 
-// TestTornLKGFileIsSetAside tears the file at every byte.
+// TestTornLKGFileIsSetAside truncates the file at every byte.
 func TestTornLKGFileIsSetAside(t *testing.T) {
 	w := newWorld(t, 1)
 	tab := newTable(t, 10, "a", "b")
@@ -117,7 +117,7 @@ func TestTornLKGFileIsSetAside(t *testing.T) {
 	}
 }
 
-// setAside boots and wants the file to be moved away, with its content.
+// setAside boots and expects the file to be moved away, with its content.
 func setAside(t *testing.T, w *world, content []byte) {
 	t.Helper()
 	before := w.log.count(gate.LogFileSetAside)
@@ -141,7 +141,7 @@ func setAside(t *testing.T, w *world, content []byte) {
 	}
 }
 
-// foreign is what may be found where the LKG file should be.
+// foreign is what may be found in place of the LKG file.
 func foreign(t *testing.T) map[string][]byte {
 	tab := newTable(t, 10, "a", "b")
 	file := tab.MarshalFile(table.FileMeta{Origin: "somewhere"})
@@ -183,7 +183,7 @@ func TestForeignFileIsSetAside(t *testing.T) {
 	}
 }
 
-// TestForeignFileIsNotOverwritten also without Boot.
+// TestForeignFileIsNotOverwritten: not without Boot either.
 func TestForeignFileIsNotOverwritten(t *testing.T) {
 	for name, content := range foreign(t) {
 		t.Run(name, func(t *testing.T) {
@@ -261,7 +261,7 @@ func TestBootWritesTheRoutesFile(t *testing.T) {
 	}
 }
 
-// TestFailingDiskCostsNothingButTheFile: the table is served, named, and written as soon as it is possible.
+// TestFailingDiskCostsNothingButTheFile: the table is served and named, and it is written as soon as possible.
 func TestFailingDiskCostsNothingButTheFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
@@ -306,7 +306,8 @@ func TestFailingDiskCostsNothingButTheFile(t *testing.T) {
 	})
 }
 
-// TestFileTellsAtTheEndWhenTheTableWasLastCurrent, so that its age is known after a restart.
+// TestFileTellsAtTheEndWhenTheTableWasLastCurrent: at the exit the file records it, so the age of the table is known after a
+// restart.
 func TestFileTellsAtTheEndWhenTheTableWasLastCurrent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
@@ -324,7 +325,7 @@ func TestFileTellsAtTheEndWhenTheTableWasLastCurrent(t *testing.T) {
 	})
 }
 
-// FuzzLKG holds the loader of the file: whatever is in it, it is loaded whole or set aside whole.
+// FuzzLKG checks the loader of the file: whatever the content, it is loaded completely or set aside completely.
 func FuzzLKG(f *testing.F) {
 	tab := newTable(f, 10, "a", "b")
 	file := tab.MarshalFile(table.FileMeta{Saved: time.Unix(1, 0), Origin: "http://a/routes"})

@@ -28,7 +28,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// newTable makes a table with routes of these ids. The revision is in the text, so that tables differ.
+// newTable makes a table with routes of these ids. The revision is part of the text, so that tables differ.
 func newTable(t testing.TB, revision uint64, ids ...string) *table.Table {
 	t.Helper()
 	var doc strings.Builder
@@ -51,7 +51,7 @@ func parseTable(t testing.TB, doc string, revision uint64) *table.Table {
 	return tab
 }
 
-// etagOf is the name of a table on a server of ours.
+// etagOf returns the name of a table on one of our servers.
 func etagOf(t *table.Table, suffix string) string {
 	name := t.Digest().String()
 	if t.Revision() > 0 {
@@ -60,7 +60,7 @@ func etagOf(t *table.Table, suffix string) string {
 	return `"` + name + suffix + `"`
 }
 
-// routeServer is a route server under the hands of a test. It knows nothing of the order of tables.
+// routeServer is a route server that the test controls. It does not implement the order of tables.
 type routeServer struct {
 	mu       sync.Mutex
 	table    *table.Table // nil: 404
@@ -75,7 +75,7 @@ func (s *routeServer) set(t *table.Table) {
 	s.table, s.answer = t, nil
 }
 
-// fail makes it answer otherwise until the next set; nil ends that, too.
+// fail makes the server give another answer until the next set; fail(nil) ends that, too.
 func (s *routeServer) fail(answer http.HandlerFunc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +86,7 @@ func (s *routeServer) status(code int) {
 	s.fail(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) })
 }
 
-// count is the number of requests so far; last is the last of them.
+// count returns the number of requests so far; last returns the last one.
 func (s *routeServer) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,7 +119,7 @@ func (s *routeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveTable answers as a route server does, but for the order of tables.
+// serveTable answers as a route server does, without the order of tables.
 func serveTable(w http.ResponseWriter, r *http.Request, tab *table.Table, encoding string) {
 	if encoding == "" {
 		encoding = "zstd"
@@ -167,7 +167,7 @@ func encode(encoding string, text []byte) []byte {
 	return b.Bytes()
 }
 
-// network is a RoundTripper that calls handlers, by host. There is nothing in it that a fake clock cannot see.
+// network is a RoundTripper that calls a handler by host. It does nothing that a fake clock cannot see.
 type network map[string]http.Handler
 
 func (n network) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -187,10 +187,10 @@ func (n network) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// hang is an answer that does not come.
+// hang never answers.
 func hang(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 
-// world is a client with what surrounds it.
+// world is a client with its environment.
 type world struct {
 	t        testing.TB
 	servers  []*routeServer
@@ -198,8 +198,8 @@ type world struct {
 	log      *recorder
 	cfg      dataplane.Config
 
-	publish func(*table.Table, dataplane.Applied) // called for each table that is applied
-	confirm func(dataplane.Applied)               // and for each answer that shows it
+	publish func(*table.Table, dataplane.Applied) // called for each applied table
+	confirm func(dataplane.Applied)               // called for each answer that confirms it
 
 	mu        sync.Mutex
 	published []*table.Table
@@ -238,7 +238,7 @@ func newWorld(t testing.TB, n int) *world {
 	return w
 }
 
-// client makes a client of the world. A second one is the same data plane after a restart.
+// client makes a client of the world. A second client stands for the same data plane after a restart.
 func (w *world) client() *dataplane.Client {
 	w.t.Helper()
 	w.registry = prometheus.NewRegistry()
@@ -257,7 +257,7 @@ func (w *world) client() *dataplane.Client {
 type sink struct {
 	world  *world
 	client *dataplane.Client
-	digest table.Digest // of what is served
+	digest table.Digest // of the served table
 }
 
 func (s *sink) Restore(t *table.Table, _ time.Time) { s.digest = t.Digest() }
@@ -279,7 +279,7 @@ func (s *sink) Begin() (end func(*table.Table, table.Read)) {
 	}
 }
 
-// run starts the loop; the function that it gives ends it and waits.
+// run starts the loop; the returned function stops it and waits.
 func (w *world) run(c *dataplane.Client) (stop func()) {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -294,10 +294,10 @@ func (w *world) run(c *dataplane.Client) (stop func()) {
 	}
 }
 
-// heldBy is the digest of the table that the client holds back; zero if there is none.
+// heldBy returns the digest of the table that the client holds back; zero if there is none.
 func heldBy(c *dataplane.Client) table.Digest { return c.Guard().Digest }
 
-// mustPoll polls and wants a usable answer.
+// mustPoll polls and expects a usable answer.
 func mustPoll(t testing.TB, c *dataplane.Client) {
 	t.Helper()
 	if err := c.Poll(context.Background()); err != nil {
@@ -305,7 +305,7 @@ func mustPoll(t testing.TB, c *dataplane.Client) {
 	}
 }
 
-// failPoll polls and wants an error, with the reason.
+// failPoll polls and expects an error with the given reason.
 func failPoll(t testing.TB, c *dataplane.Client, want dataplane.Reason) {
 	t.Helper()
 	err := c.Poll(context.Background())
@@ -331,7 +331,7 @@ func holds(t testing.TB, c *dataplane.Client, want *table.Table) {
 	}
 }
 
-// fileHolds checks what the LKG file has; nil means that there is none.
+// fileHolds checks the content of the LKG file; nil means that there is none.
 func fileHolds(t testing.TB, path string, want *table.Table) {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -406,7 +406,7 @@ func (r *recorder) count(message string) int {
 	return n
 }
 
-// copyFile is for looking at a file later.
+// readFile reads a file, and fails the test if that is not possible.
 func readFile(t testing.TB, path string) []byte {
 	t.Helper()
 	f, err := os.Open(path)
@@ -421,7 +421,7 @@ func readFile(t testing.TB, path string) []byte {
 	return data
 }
 
-// lines is how many messages there were.
+// lines returns the number of messages.
 func (r *recorder) lines() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -49,7 +49,7 @@ type Metrics struct {
 	sourceRead     prometheus.Gauge
 }
 
-// NewMetrics makes the series and registers them; a nil registerer leaves them unregistered.
+// NewMetrics creates the series and registers them; a nil registerer leaves them unregistered.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	gauge := func(name, help string) prometheus.Gauge {
 		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
@@ -110,7 +110,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return m
 }
 
-// preset makes every series that there can be, so that the first failure is an increase.
+// preset creates all possible series, so that the first failure is an increase.
 func (m *Metrics) preset() {
 	for _, r := range results {
 		m.fetches.WithLabelValues(r)

@@ -17,7 +17,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// model is a data plane between two route servers and a disk, all of which misbehave, beside a naive notion of what may
+// model is a data plane between two route servers and a disk, all of which misbehave, together with a naive notion of what may
 // happen: it knows which tables were ever served, and not how the client works.
 type model struct {
 	t        *testing.T
@@ -28,12 +28,12 @@ type model struct {
 	revision uint64 // of the newest table
 	served   map[table.Digest]*table.Table
 
-	diskGone bool      // the folder of the LKG file is away
-	diskOld  bool      // a table was applied while it was
-	applied  servedLog // of the process
-	fine     time.Time // when a poll last ended with a table that nobody holds
-	accepted bool      // by this step
-	lower    [2]int    // answers in a row with a table that is older than that of the client
+	diskGone bool      // the folder of the LKG file is missing
+	diskOld  bool      // a table was applied while it was missing
+	applied  servedLog // by this process
+	fine     time.Time // when a poll last ended with a table that nothing holds back
+	accepted bool      // in this step
+	lower    [2]int    // consecutive answers with a table that is older than that of the client
 	insisted bool      // one of them has reached two since the last newer table
 }
 
@@ -59,7 +59,7 @@ func (m *model) failf(format string, args ...any) {
 	m.t.Fatalf("%s\nafter\n%s", fmt.Sprintf(format, args...), strings.Join(m.trace, "\n"))
 }
 
-// watch looks at what the client asks for, and counts how often a server sends an older table.
+// watch checks the requests of the client, and counts how often a server sends an older table.
 func (m *model) watch(i int, s *routeServer) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		status, cur := m.c.Status(), m.c.Current()
@@ -87,7 +87,7 @@ func (m *model) watch(i int, s *routeServer) http.HandlerFunc {
 	}
 }
 
-// step does one thing and looks whether everything is as it may be.
+// step does one thing and checks that everything is as allowed.
 func (m *model) step(op, arg byte) {
 	m.t.Helper()
 	before := m.c.Current()
@@ -129,7 +129,7 @@ func (m *model) note(format string, args ...any) {
 	m.trace = append(m.trace, fmt.Sprintf(format, args...))
 }
 
-// publish gives a server a new table with a choice of seven routes.
+// publish gives a server a new table with a selection of seven routes.
 func (m *model) publish(i int, choice byte) {
 	var ids []string
 	for bit := range 7 {
@@ -154,11 +154,11 @@ func (m *model) catchUp() {
 	}
 }
 
-// poll makes a round and notes whether the client is content with what it has.
+// poll makes a round and records whether the client considers its table fine.
 func (m *model) poll() {
 	before := m.c.Current()
 	err := m.c.Poll(m.t.Context())
-	synctest.Wait() // for writes that are tried again
+	synctest.Wait() // for retried writes
 	cur := m.c.Current()
 	m.guarded(before, cur)
 	if cur != nil && err == nil && m.c.Status().Held == nil {
@@ -166,7 +166,7 @@ func (m *model) poll() {
 	}
 }
 
-// guarded holds the guard. An acceptance and a restart end its memory.
+// guarded checks the guard. An acceptance and a restart clear its memory.
 func (m *model) guarded(before, cur *table.Table) {
 	if cur == nil {
 		return
@@ -185,7 +185,7 @@ func (m *model) guarded(before, cur *table.Table) {
 	}
 }
 
-// fault makes a server, or both, answer badly to one poll.
+// fault makes one server, or both, answer one poll badly.
 func (m *model) fault(arg byte) {
 	kind, both, size := arg%8, arg&0x80 != 0, int(arg>>3)
 	m.note("fault %d, both %v, size %d", kind, both, size)
@@ -221,11 +221,11 @@ func (m *model) badAnswer(kind byte, size int, tab *table.Table) http.HandlerFun
 			w.WriteHeader(http.StatusInternalServerError)
 		case 1:
 			hang(w, r)
-		case 2: // broke off
+		case 2: // broken off
 			send(w, text[:min(size*8, max(0, len(text)-1))], len(text))
-		case 3: // broke off, and nobody counted
+		case 3: // broken off, without a length
 			send(w, half, -1)
-		case 4: // half a table that claims to be whole
+		case 4: // half a table that claims to be complete
 			send(w, half, len(half))
 		case 5: // a routing table of somebody else, under this name
 			send(w, []byte(`evil: * -> "http://192.0.2.1";`), -1)
@@ -239,7 +239,7 @@ func (m *model) badAnswer(kind byte, size int, tab *table.Table) http.HandlerFun
 	}
 }
 
-// restart ends the process and starts it again; servers may be away at that time, and the file may have been torn.
+// restart ends the process and starts it again; servers may be down meanwhile, and the file may be truncated.
 func (m *model) restart(away, torn bool) {
 	m.note("restart, servers away %v", away)
 	before := m.c.Current()
@@ -267,7 +267,7 @@ func (m *model) restart(away, torn bool) {
 	}
 }
 
-// disk takes the folder of the file away, or gives it back.
+// disk removes the folder of the file, or restores it.
 func (m *model) disk() {
 	from, to := m.dir, m.dir+".gone"
 	if m.diskGone {
@@ -279,11 +279,11 @@ func (m *model) disk() {
 		m.failf("%v", err)
 	}
 	if m.diskGone {
-		m.diskOld = true // what is applied from now on is not in the file
+		m.diskOld = true // tables applied from now on are not in the file
 	}
 }
 
-// odd does what is rare.
+// odd does rare things.
 func (m *model) odd(arg byte) {
 	switch arg % 3 {
 	case 0:
@@ -303,7 +303,7 @@ func (m *model) odd(arg byte) {
 	}
 }
 
-// tear cuts the file, if there is one.
+// tear truncates the file, if it exists.
 func (m *model) tear(share int64) bool {
 	path := filepath.Join(m.dir, "lkg")
 	info, err := os.Stat(path)
@@ -320,7 +320,7 @@ func (m *model) tear(share int64) bool {
 
 func (m *model) catchUpTo(i int) { m.w.servers[1-i].set(m.w.servers[i].table) }
 
-// check holds what must be true at any time.
+// check checks the invariants.
 func (m *model) check(before *table.Table) {
 	m.t.Helper()
 	cur := m.c.Current()
@@ -358,14 +358,14 @@ func (m *model) check(before *table.Table) {
 	}
 }
 
-// heal lets everything be well again: then the client has what the servers have, in memory and on disk.
+// heal repairs everything: then the client has what the servers have, in memory and on disk.
 func (m *model) heal() {
 	if m.diskGone {
 		m.disk()
 	}
 	m.publish(0, 0x7f)
 	m.catchUpTo(0)
-	for range 4 { // a restored cluster is believed at the second time, and a failed write is tried again after 30 s
+	for range 4 { // a restored cluster is believed the second time, and a failed write is retried after 30 s
 		time.Sleep(time.Minute)
 		m.poll()
 	}
@@ -384,7 +384,7 @@ func runModel(t *testing.T, script []byte) {
 	})
 }
 
-// TestNeverHoldsATableThatNoServerPublished runs the model with scripts of chance.
+// TestNeverHoldsATableThatNoServerPublished runs the model with random scripts.
 func TestNeverHoldsATableThatNoServerPublished(t *testing.T) {
 	for seed := range uint64(40) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

@@ -91,7 +91,7 @@ func (w *wire) client(t *testing.T, change func(*dataplane.Config)) (*world, *da
 	return world, world.client()
 }
 
-// response is what a server of ours sends, as bytes. Without a length it is chunked.
+// response returns the bytes that one of our servers sends. Without a length it is chunked.
 func response(t *testing.T, tab *table.Table, encoding string, length bool) []byte {
 	t.Helper()
 	body := encode(encoding, tab.Text())
@@ -113,8 +113,8 @@ func response(t *testing.T, tab *table.Table, encoding string, length bool) []by
 	return b.Bytes()
 }
 
-// TestCutAtEveryByte cuts the answer with a small table at every byte, headers included: whatever came before the cut, the
-// client has the table that it had, in memory and on disk, and names it.
+// TestCutAtEveryByte truncates the answer with a small table at every byte, headers included: wherever the cut is, the client
+// keeps its table, in memory and on disk, and names it.
 func TestCutAtEveryByte(t *testing.T) {
 	first, second := newTable(t, 1, "a", "b"), newTable(t, 2, "a", "b", "c")
 	for _, encoding := range []string{"identity", "gzip", "zstd"} {
@@ -156,7 +156,7 @@ func TestCutAtEveryByte(t *testing.T) {
 	}
 }
 
-// TestFirstTableCutAtEveryByte is the same for a client that has nothing yet, and connections that are reset.
+// TestFirstTableCutAtEveryByte is the same for a client without a table, and with connections that are reset.
 func TestFirstTableCutAtEveryByte(t *testing.T) {
 	server := newWire(t)
 	w, c := server.client(t, nil)
@@ -164,7 +164,7 @@ func TestFirstTableCutAtEveryByte(t *testing.T) {
 	for n := range whole {
 		server.answer(func(conn net.Conn) {
 			_, _ = conn.Write(whole[:n])
-			_ = conn.(*net.TCPConn).SetLinger(0) // a reset instead of an end
+			_ = conn.(*net.TCPConn).SetLinger(0) // a reset instead of a normal end
 		})
 		if err := c.Poll(t.Context()); err == nil || c.Current() != nil || server.named() != "" {
 			t.Fatalf("cut after %d bytes: error %v, table %v, named %q", n, err, c.Current(), server.named())
@@ -173,7 +173,7 @@ func TestFirstTableCutAtEveryByte(t *testing.T) {
 	fileHolds(t, w.cfg.LKGPath, nil)
 }
 
-// TestTableOfAnotherKindCutAtEveryByte has no digest to help: the length of the transfer is all there is.
+// TestTableOfAnotherKindCutAtEveryByte has no digest to rely on: only the length of the transfer shows a cut.
 func TestTableOfAnotherKindCutAtEveryByte(t *testing.T) {
 	server := newWire(t)
 	_, c := server.client(t, nil)
@@ -192,7 +192,7 @@ func TestTableOfAnotherKindCutAtEveryByte(t *testing.T) {
 	}
 }
 
-// TestServersThatDoNotFinish holds the deadline of an exchange against servers that keep the connection.
+// TestServersThatDoNotFinish checks the deadline of an exchange with servers that keep the connection open.
 func TestServersThatDoNotFinish(t *testing.T) {
 	tab := newTable(t, 1, "a", "b")
 	whole := response(t, tab, "identity", true)
@@ -230,7 +230,7 @@ func TestServersThatDoNotFinish(t *testing.T) {
 				t.Errorf("the exchange took %v, the deadline is 300ms", took)
 			}
 			server.bytes(whole)
-			for begun := time.Now(); c.Poll(t.Context()) != nil; { // a busy machine may need longer than the deadline
+			for begun := time.Now(); c.Poll(t.Context()) != nil; { // a busy machine may take longer than the deadline
 				if time.Since(begun) > time.Minute {
 					t.Fatal("no table of a server that is fine again")
 				}
@@ -240,7 +240,7 @@ func TestServersThatDoNotFinish(t *testing.T) {
 	}
 }
 
-// endless writes a response with the header, and the rest again and again.
+// endless writes a response with the header, and repeats the rest for ever.
 func endless(conn net.Conn, header, rest string) {
 	etag := `Etag: "` + strings.Repeat("0", 64) + "\"\r\n"
 	head := "HTTP/1.1 200 OK\r\n" + etag + header
@@ -260,7 +260,7 @@ func forever(conn net.Conn, s string) {
 	}
 }
 
-// TestGarbageOnTheWire is what no HTTP server sends.
+// TestGarbageOnTheWire sends what no HTTP server sends.
 func TestGarbageOnTheWire(t *testing.T) {
 	for name, garbage := range map[string]string{
 		"nothing":          "",

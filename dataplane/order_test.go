@@ -25,12 +25,12 @@ func TestOlderTableIsTakenOnlyIfTheServerInsists(t *testing.T) {
 	s.set(older)
 	mustPoll(t, c)
 	holds(t, c, newer)
-	s.set(newer) // it was an accident
+	s.set(newer) // the older table was an accident
 	mustPoll(t, c)
 	s.set(older)
 	mustPoll(t, c)
 	holds(t, c, newer)
-	s.status(http.StatusInternalServerError) // says nothing
+	s.status(http.StatusInternalServerError) // does not count
 	failPoll(t, c, dataplane.ReasonStatus)
 	s.set(older)
 	mustPoll(t, c)
@@ -43,7 +43,7 @@ func TestOlderTableIsTakenOnlyIfTheServerInsists(t *testing.T) {
 		t.Errorf("the request names %s, want %s", got, want)
 	}
 
-	s.set(oldest) // the second in a row, even if it is another one
+	s.set(oldest) // the second in a row, even though it is another one
 	mustPoll(t, c)
 	holds(t, c, oldest)
 	fileHolds(t, w.cfg.LKGPath, oldest)
@@ -55,8 +55,8 @@ func TestOlderTableIsTakenOnlyIfTheServerInsists(t *testing.T) {
 	}
 }
 
-// One replica of several behind an address lags: the client never goes back for it, however often it is asked, because the
-// others show in between that it is wrong.
+// One replica of several behind an address lags. The client never goes back because of it, however often it asks, because the
+// answers of the others in between show that it is wrong.
 func TestOneReplicaThatLagsSendsNobodyBack(t *testing.T) {
 	w := newWorld(t, 1)
 	c := w.client()
@@ -121,7 +121,7 @@ func TestTablesWithoutRevisionAreTaken(t *testing.T) {
 	}
 }
 
-// TestNameOfA304IsTakenOver: a table that was there before and is there again is as new as the server says.
+// TestNameOfA304IsTakenOver: a table that returns is as new as the server says.
 func TestNameOfA304IsTakenOver(t *testing.T) {
 	w := newWorld(t, 1)
 	c := w.client()
@@ -138,7 +138,7 @@ func TestNameOfA304IsTakenOver(t *testing.T) {
 	if got := c.Current().Revision(); got != 12 {
 		t.Errorf("the table has the revision %d, want 12", got)
 	}
-	s.set(newTable(t, 11, "a", "b")) // a server that is behind
+	s.set(newTable(t, 11, "a", "b")) // a server that lags
 	mustPoll(t, c)
 	holds(t, c, tab)
 	if got, want := s.last(t).Header.Get("If-None-Match"), etagOf(again, "+zstd"); got != want {
@@ -150,7 +150,7 @@ func TestNameOfA304IsTakenOver(t *testing.T) {
 	}
 }
 
-// TestEqualTableUnderALowerNameKeepsItsRevision: a server that answers under another name must not make the table older.
+// TestEqualTableUnderALowerNameKeepsItsRevision: an answer with another name must not make the table older.
 func TestEqualTableUnderALowerNameKeepsItsRevision(t *testing.T) {
 	w := newWorld(t, 1)
 	c := w.client()
@@ -178,7 +178,8 @@ func TestEqualTableUnderALowerNameKeepsItsRevision(t *testing.T) {
 	}
 }
 
-// TestHeldTableIsNamedAndReleased goes through a hold: not applied, not written, not downloaded again, released by time.
+// TestHeldTableIsNamedAndReleased covers a hold: the table is not applied, not written, not downloaded again, and released by
+// time.
 func TestHeldTableIsNamedAndReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
@@ -277,7 +278,7 @@ func TestAccept(t *testing.T) {
 	}
 }
 
-// TestAcceptDuringAnExchange: the answer is about what was before, and counts for nothing.
+// TestAcceptDuringAnExchange: the answer refers to the state before the acceptance, and is ignored.
 func TestAcceptDuringAnExchange(t *testing.T) {
 	w := newWorld(t, 1)
 	c := w.client()
@@ -303,7 +304,7 @@ func TestAcceptDuringAnExchange(t *testing.T) {
 	holds(t, c, lost)
 }
 
-// TestOlderTableThatIsHeld: who was believed once about going back is not asked again while the hold lasts.
+// TestOlderTableThatIsHeld: a server that was believed once about going back does not have to insist again while the hold lasts.
 func TestOlderTableThatIsHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
@@ -315,7 +316,7 @@ func TestOlderTableThatIsHeld(t *testing.T) {
 		defer stop()
 		time.Sleep(time.Second)
 		var last *table.Table
-		for revision := range 25 { // every poll shows another table of a restored cluster
+		for revision := range 25 { // every poll returns another table of a restored cluster
 			last = newTable(t, uint64(revision+1), "a")
 			s.set(last)
 			time.Sleep(3 * time.Second)
@@ -351,7 +352,7 @@ func TestA304WithoutETagMeansTheOnlyOneThatWasNamed(t *testing.T) {
 	if c.Status().Held == nil {
 		t.Error("the hold ended by an answer that says nothing")
 	}
-	mustPoll(t, c) // names nothing
+	mustPoll(t, c) // names no table
 	if c.Status().Held != nil {
 		t.Error("the hold did not end")
 	}

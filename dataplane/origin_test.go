@@ -19,9 +19,10 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// origin is a route server with deltas and streams, made of docs/protocol.md alone. It knows nothing of the order of tables.
+// origin is a route server with deltas and streams, written from docs/protocol.md alone. It does not implement the order of
+// tables.
 type origin struct {
-	retry int // of streams, in milliseconds; 0 says none
+	retry int // of streams, in milliseconds; 0 omits it
 
 	mu        sync.Mutex
 	history   []*table.Table
@@ -30,20 +31,20 @@ type origin struct {
 	state     string
 	noStreams bool
 	noDeltas  bool
-	distort   func([]frame) []frame // what goes over streams in place of the events of one turn
+	distort   func([]frame) []frame // what is sent over streams in place of the events of one turn
 	slow      time.Duration         // between the halves of what is sent over streams
-	fate      string                // of streams that wake up: "" is to go on, or "mute", "cut", "end", "comments"
-	watch     http.HandlerFunc      // in place of a stream
-	get       http.HandlerFunc      // in place of the answer of /routes
+	fate      string                // of streams that wake up: "" is to continue, or "mute", "cut", "end", "comments"
+	watch     http.HandlerFunc      // replaces a stream
+	get       http.HandlerFunc      // replaces the answer of /routes
 	requests  []*http.Request
 	times     []time.Time // of the requests
-	streams   int         // under way
+	streams   int         // open ones
 }
 
-// frame is an event on its way.
+// frame is an event to be sent.
 type frame struct {
 	name, id, data string
-	raw            string // in place of all of it
+	raw            string // replaces all of it
 }
 
 func (f frame) String() string {
@@ -71,7 +72,7 @@ func (o *origin) set(t *table.Table) {
 	})
 }
 
-// change changes the origin, and streams go on with what it is then.
+// change changes the origin, and wakes up the streams, which continue with the new state.
 func (o *origin) change(f func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -89,7 +90,7 @@ func (o *origin) currentLocked() *table.Table {
 	return o.history[len(o.history)-1]
 }
 
-// asked gives the requests so far of a path, and whether they are HEAD.
+// asked returns the requests of a path so far, and whether they are HEAD.
 func (o *origin) asked(path string) []*http.Request {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -102,7 +103,7 @@ func (o *origin) asked(path string) []*http.Request {
 	return out
 }
 
-// since gives when requests of a path came, after a time, apart from probes.
+// since returns when requests of a path came, relative to start, without probes.
 func (o *origin) since(start time.Time, path string) []time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -143,7 +144,7 @@ func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// named gives the table of the history that a tag names.
+// named returns the table of the history that a tag names.
 func (o *origin) named(tag string) *table.Table {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -233,7 +234,7 @@ func mustJSON(v any) string {
 	return string(data)
 }
 
-// serveStream serves a stream until the client goes.
+// serveStream serves a stream until the client leaves.
 func (o *origin) serveStream(w http.ResponseWriter, r *http.Request) {
 	o.mu.Lock()
 	o.streams++
@@ -291,7 +292,7 @@ func (o *origin) serveStream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// doom is what happens to all streams from now on.
+// doom sets what happens to all streams from now on.
 func (o *origin) doom(fate string) { o.change(func() { o.fate = fate }) }
 
 func (o *origin) lot() string {
@@ -307,7 +308,7 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// turn gives the events that bring a client from a table to the current one.
+// turn returns the events that bring a client from a table to the current one.
 func (o *origin) turn(at *table.Table) ([]frame, *table.Table, <-chan struct{}) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -359,7 +360,7 @@ func newStage(t testing.TB, n int) *stage {
 	return s
 }
 
-// run starts the loop; the function that it gives ends it, and waits for all handlers.
+// run starts the loop; the returned function stops it, and waits for all handlers.
 func (s *stage) run(c *dataplane.Client) (stop func()) {
 	s.t.Helper()
 	end := s.world.run(c)

@@ -31,7 +31,8 @@ func (p *pace) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	serveTable(w, r, p.tab, "identity")
 }
 
-// events answers with a stream of these events after one that says that the table is current, and ends it.
+// events answers with a stream and ends it. The stream has an event that says that the table is current, followed by the given
+// events.
 func events(text string) func(http.ResponseWriter, *http.Request, *table.Table) {
 	return func(w http.ResponseWriter, _ *http.Request, tab *table.Table) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -46,8 +47,8 @@ func refused(status int, advice string) func(http.ResponseWriter, *http.Request,
 	}
 }
 
-// TestServersDoNotSetThePace: whatever a server says about when to come back, a client comes at most once in a second and at
-// least every ten minutes, and says what happens by its cause.
+// TestServersDoNotSetThePace: whatever a server says about when to come back, a client comes at most once a second and at least
+// every ten minutes, and its log names the cause.
 func TestServersDoNotSetThePace(t *testing.T) {
 	const during = time.Hour
 	for name, watch := range map[string]func(http.ResponseWriter, *http.Request, *table.Table){
@@ -79,7 +80,7 @@ func TestServersDoNotSetThePace(t *testing.T) {
 					net.Set("a", s)
 					w := newWorld(t, 0)
 					w.cfg.URLs, w.cfg.Transport, w.cfg.Follow = []string{"http://a"}, net, follow
-					w.cfg.Random = func() float64 { return 0 } // the least of all times
+					w.cfg.Random = func() float64 { return 0 } // the shortest possible times
 					stop := w.run(w.client())
 					time.Sleep(during)
 					stop()
@@ -91,7 +92,7 @@ func TestServersDoNotSetThePace(t *testing.T) {
 					if least := int64(during / (10 * time.Minute)); streams < least {
 						t.Errorf("%d streams in %v, want one every ten minutes at least", streams, during)
 					}
-					// Each of a few messages, once in five minutes.
+					// Each of a few messages at most once in five minutes.
 					if n, most := w.log.lines(), 6*int(during/(5*time.Minute)); n > most {
 						t.Errorf("%d lines in the log in %v, want at most %d", n, during, most)
 					}
@@ -101,7 +102,7 @@ func TestServersDoNotSetThePace(t *testing.T) {
 	}
 }
 
-// TestClientsSpreadWhatTheyAreToldAtOnce: the advice is the same for all, the moment is not.
+// TestClientsSpreadWhatTheyAreToldAtOnce: all clients get the same advice, and come back at different times.
 func TestClientsSpreadWhatTheyAreToldAtOnce(t *testing.T) {
 	second := func(t *testing.T, watch func(http.ResponseWriter, *http.Request, *table.Table), random float64) (at time.Duration) {
 		synctest.Test(t, func(t *testing.T) {

@@ -13,19 +13,19 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// maxSmallEvent bounds the data of an event that is neither a table nor a delta.
+// maxSmallEvent limits the data of an event that is neither a table nor a delta.
 const maxSmallEvent = 1 << 20
 
-// payload takes the data of an event while it comes, so that it is in memory once, in its final form.
+// payload receives the data of an event while it arrives, so that it is in memory only once, in its final form.
 type payload interface {
 	io.Writer
-	// finish sets what the data have come to.
+	// finish sets the result in the event.
 	finish(e *event)
-	// abort is called instead if the event does not come to its end.
+	// abort is called instead if the event does not complete.
 	abort()
 }
 
-// textPayload keeps the data as they are.
+// textPayload keeps the data unchanged.
 type textPayload struct{ strings.Builder }
 
 func (p *textPayload) Write(b []byte) (int, error) {
@@ -60,15 +60,15 @@ func (p *tablePayload) finish(e *event) {
 
 func (p *tablePayload) abort() {}
 
-// deltaPayload decodes a delta, in a goroutine that ends with finish or abort.
+// deltaPayload decodes a delta in a goroutine, which ends with finish or abort.
 type deltaPayload struct {
 	to     *io.PipeWriter
-	ended  chan struct{} // closed when what follows is set
+	ended  chan struct{} // closed when the fields below are set
 	delta  *table.Delta
 	failed *Error
 }
 
-// errAborted is what the goroutine of an event reads that does not come to its end.
+// errAborted is the read error in the goroutine of an event that does not complete.
 var errAborted = errors.New("the event was not complete")
 
 func newDeltaPayload(limit int64) *deltaPayload {
@@ -78,7 +78,7 @@ func newDeltaPayload(limit int64) *deltaPayload {
 		defer close(p.ended)
 		defer func() {
 			p.failed = caught(recover(), p.failed)
-			from.Close() // the rest is taken and forgotten
+			from.Close() // the rest is accepted and discarded
 		}()
 		p.delta, p.failed = readDeltaFrom(from, limit)
 	}()
@@ -92,7 +92,7 @@ func (p *deltaPayload) Write(b []byte) (int, error) {
 			return 0, fmt.Errorf("%w: %w", errEventTooLarge, p.failed.Err)
 		}
 	}
-	return len(b), nil // what is wrong with the delta is said when all of it has come
+	return len(b), nil // an error in the delta is reported when all of it has arrived
 }
 
 func (p *deltaPayload) finish(e *event) {
@@ -106,8 +106,8 @@ func (p *deltaPayload) abort() {
 	<-p.ended
 }
 
-// newPayload is what takes the data of an event of that name. The names come first in an event of a route server; where they
-// do not, the data have to be small.
+// newPayload returns the payload for an event of that name. Our route servers send the name first in an event; if it comes later,
+// the data must be small.
 func (c *Client) newPayload(name string) payload {
 	switch name {
 	case wire.EventTable:

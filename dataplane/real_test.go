@@ -14,7 +14,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// replica is a real route server, but for its source.
+// replica is a real route server with a fake source.
 type replica struct {
 	*etagcache.Cache
 	recheck chan struct{} // of capacity 1
@@ -49,7 +49,7 @@ func newReplica(t *testing.T) *replica {
 	return r
 }
 
-// TestStreamOfARealServer goes through what a stream can bring.
+// TestStreamOfARealServer covers everything that a stream can bring.
 func TestStreamOfARealServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, replicas := realStage(t, 1, dataplane.Stream)
@@ -80,7 +80,7 @@ func TestStreamOfARealServer(t *testing.T) {
 			t.Errorf("%v deltas, want 10", got)
 		}
 
-		odd := parseTable(t, doc.String()+"a: Path(\"/\xff\") -> <shunt>;", 30) // no event can have it
+		odd := parseTable(t, doc.String()+"a: Path(\"/\xff\") -> <shunt>;", 30) // no event can carry it
 		reads(replicas[0].Cache, odd)
 		after(2 * time.Second)
 		holds(t, c, odd)
@@ -108,7 +108,7 @@ func TestStreamOfARealServer(t *testing.T) {
 	})
 }
 
-// TestDrainedServerIsLeft: the client comes to the other one, and polls of the drained one go on working.
+// TestDrainedServerIsLeft: the client moves to the other server, and polls of the drained one still work.
 func TestDrainedServerIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, replicas := realStage(t, 2, dataplane.Auto)
@@ -134,7 +134,7 @@ func TestDrainedServerIsLeft(t *testing.T) {
 	})
 }
 
-// TestTooManyStreamsArePolled: what has no room polls, and comes in when there is some.
+// TestTooManyStreamsArePolled: a client without room for its stream polls, and gets a stream when there is room.
 func TestTooManyStreamsArePolled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, replicas := realStage(t, 1, dataplane.Auto)
@@ -169,7 +169,7 @@ func TestTooManyStreamsArePolled(t *testing.T) {
 	})
 }
 
-// fleet is a cluster that changes, two replicas that read it through caches that lag, and a client that follows them.
+// fleet is a changing cluster, two replicas that read it through caches that lag, and a client that follows them.
 type fleet struct {
 	t        *testing.T
 	s        *stage
@@ -179,9 +179,9 @@ type fleet struct {
 	trace    []string
 	states   []*table.Table // of the cluster, the newest last
 	seen     [2]int         // index of what a replica has read last
-	restored bool           // the cluster has gone back, and the client has not followed yet
+	restored bool           // the cluster was restored, and the client has not followed yet
 
-	mu   sync.Mutex // the client calls
+	mu   sync.Mutex // the client calls concurrently
 	last *table.Table
 	bad  string
 }
@@ -189,7 +189,7 @@ type fleet struct {
 func newFleet(t *testing.T, follow dataplane.Follow) *fleet {
 	f := &fleet{t: t}
 	f.s, f.replicas = realStage(t, 2, follow)
-	f.s.cfg.Guard.MaxLoss = 1 // order is what this is about
+	f.s.cfg.Guard.MaxLoss = 1 // this test is about order only
 	f.s.publish = func(tab *table.Table, _ dataplane.Applied) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -216,7 +216,7 @@ func (f *fleet) change(revision uint64) {
 	f.states = append(f.states, newTable(f.t, revision, ids...))
 }
 
-// read has a replica read the cluster as it was so many changes ago; never older than what it has seen.
+// read makes a replica read the cluster as it was lag changes ago, but never older than what it has already read.
 func (f *fleet) read(i, lag int, consistent bool) {
 	at := max(len(f.states)-1-lag, f.seen[i])
 	if consistent {
@@ -295,7 +295,7 @@ func (f *fleet) note(format string, args ...any) {
 	f.trace = append(f.trace, fmt.Sprintf(format, args...))
 }
 
-// rechecks reads past all caches where somebody has asked for it.
+// rechecks reads past all caches where a recheck was requested.
 func (f *fleet) rechecks() {
 	for i, r := range f.replicas {
 		select {
@@ -336,7 +336,7 @@ func runFleet(t *testing.T, script []byte) {
 	})
 }
 
-// TestStreamsNeverGoBack runs the model with scripts of chance.
+// TestStreamsNeverGoBack runs the model with random scripts.
 func TestStreamsNeverGoBack(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -358,7 +358,7 @@ func FuzzFleet(f *testing.F) {
 	f.Fuzz(func(t *testing.T, script []byte) { runFleet(t, script) })
 }
 
-// TestAsk: the server in use says whether it would send its table to who holds another one.
+// TestAsk: the server in use says whether it would send its table to a client that holds another one.
 func TestAsk(t *testing.T) {
 	s, replicas := realStage(t, 1, dataplane.Poll)
 	c := s.client()
@@ -386,7 +386,8 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// TestTablesOfAStreamHaveTheirOwnTimes: who serves them says by that that they have changed.
+// TestTablesOfAStreamHaveTheirOwnTimes: each table of a stream has a time of its own, so a server that serves it onwards shows
+// that it changed.
 func TestTablesOfAStreamHaveTheirOwnTimes(t *testing.T) {
 	play(t, 1, tablesAt1(t), func(t *testing.T, s *stage, c *dataplane.Client) {
 		last := c.Current().Time()

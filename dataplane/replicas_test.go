@@ -31,12 +31,12 @@ func replicas(t *testing.T, w *world) []*etagcache.Cache {
 	return caches
 }
 
-// reads tells a replica of a complete and consistent read that gave the table.
+// reads tells a replica of a complete and consistent read that returned the table.
 func reads(c *etagcache.Cache, tab *table.Table) {
 	c.Begin()(tab, table.Read{Oldest: tab.Revision(), Newest: tab.Revision(), Consistent: true, At: time.Now()})
 }
 
-// TestReplicasOfARouteServer goes through a failover to a replica that is behind, and through a restore of the cluster.
+// TestReplicasOfARouteServer covers a failover to a replica that lags, and a restore of the cluster.
 func TestReplicasOfARouteServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 2)
@@ -80,7 +80,7 @@ func TestReplicasOfARouteServer(t *testing.T) {
 	})
 }
 
-// TestZoneTablesOfARouteServer are taken byte for byte, and named.
+// TestZoneTablesOfARouteServer: tables of zones are accepted byte for byte, and named.
 func TestZoneTablesOfARouteServer(t *testing.T) {
 	w := newWorld(t, 1)
 	w.cfg.Zone = "x"

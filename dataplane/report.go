@@ -15,14 +15,14 @@ import (
 // Limits of a report.
 const (
 	reportTimeout = 3 * time.Second
-	// noReports is how long a server gets no reports that takes none.
+	// noReports is how long a server that does not accept reports gets none.
 	noReports = 5 * time.Minute
 )
 
-// ErrNoReports says that the server in use takes no reports, such as one of another kind.
-var ErrNoReports = errors.New("the route server takes no reports")
+// ErrNoReports means that the server in use does not accept reports, for example because it is another kind of server.
+var ErrNoReports = errors.New("the route server does not accept reports")
 
-// introduce says who asks.
+// introduce adds the client's identity to a request.
 func (c *Client) introduce(req *http.Request) {
 	req.Header.Set("User-Agent", userAgent)
 	if identity := c.cfg.Identity(); identity != "" {
@@ -30,8 +30,8 @@ func (c *Client) introduce(req *http.Request) {
 	}
 }
 
-// Report sends what this client has to say of itself, JSON, to the server in use. Nothing depends on it: an error changes no state but
-// that a server which takes no reports is left alone for five minutes. The error is ErrNoReports then.
+// Report sends a report of this client, JSON, to the server in use. Nothing depends on it: an error changes no state, except that
+// a server that does not accept reports gets none for five minutes. The error is then ErrNoReports.
 func (c *Client) Report(ctx context.Context, body []byte) error {
 	s := c.inUse()
 	c.mu.Lock()
@@ -53,7 +53,7 @@ func (c *Client) Report(ctx context.Context, body []byte) error {
 		return fmt.Errorf("report to %s: %w", s.name, transportError(err))
 	}
 	defer resp.Body.Close()
-	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 4<<10)) // so that the connection can be used again
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 4<<10)) // so that the connection can be reused
 	switch resp.StatusCode {
 	case http.StatusNoContent, http.StatusOK:
 		return nil

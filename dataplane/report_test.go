@@ -10,8 +10,8 @@ import (
 	"github.com/routesrv/routesrv/dataplane"
 )
 
-// TestReportsAreSentToWhoTakesThem: the server in use gets them, with the error that it answers; one that takes none is left alone for
-// five minutes.
+// TestReportsAreSentToWhoTakesThem: the server in use gets the reports, and its error is returned; a server that accepts none
+// gets no reports for five minutes.
 func TestReportsAreSentToWhoTakesThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)

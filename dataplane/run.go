@@ -20,35 +20,35 @@ const (
 	LogStopped         = "fetching stopped"
 	LogTableApplied    = "table applied"
 	LogTableConfirmed  = "table of the LKG file confirmed by a route server"
-	LogTableOlder      = "route server has a table that is older than the applied one, not taken yet"
+	LogTableOlder      = "route server has a table that is older than the applied one, not accepted yet"
 	LogOlderAccepted   = "route server insists on an older table"
 	LogServerFailed    = "route server failed"
 	LogServerRecovered = "route server recovered"
 	LogServerChanged   = "route server in use changed"
-	LogUnreachable     = "no route server gives a table, the applied one stays"
-	LogReachable       = "a route server gives a table again"
+	LogUnreachable     = "no route server returns a table, the applied one stays"
+	LogReachable       = "a route server returns a table again"
 	LogZone            = "zone read"
-	LogNoZone          = "no zone, the full table is asked for"
+	LogNoZone          = "no zone, requesting the full table"
 )
 
 const (
-	// roundTimeouts bounds a round, in exchanges: servers that are not reached by then come first in a later one.
+	// roundTimeouts limits a round, in exchanges: servers not reached in time come first in a later round.
 	roundTimeouts = 3
-	// probeTimeout bounds a probe, because the next poll waits for it.
+	// probeTimeout limits a probe, because the next poll waits for it.
 	probeTimeout = 2 * time.Second
-	// recheckGap is the least time between the starts of a round and of one that was asked for.
+	// recheckGap is the minimum time between the starts of a round and a requested one.
 	recheckGap = time.Second
-	// jitter is the share of the interval, up and down, that is left to chance.
+	// jitter is the share of the interval, up and down, that is random.
 	jitter = 0.1
 )
 
-// interval is the jittered time from one round to the next.
+// interval returns the jittered time between two rounds.
 func (c *Client) interval() time.Duration {
 	return time.Duration(float64(c.cfg.Interval) * (1 - jitter + 2*jitter*c.cfg.Random()))
 }
 
-// Recheck asks Run for an early poll. It never blocks; requests that come before the poll are one, and there is at least a
-// second between two.
+// Recheck asks Run for an early poll. It never blocks. Several requests before the poll count as one, and polls are at least a
+// second apart.
 func (c *Client) Recheck() {
 	select {
 	case c.recheck <- struct{}{}:
@@ -56,7 +56,7 @@ func (c *Client) Recheck() {
 	}
 }
 
-// Wait returns the applied table, once there is one. The error wraps ErrNoTable if ctx ends before.
+// Wait returns the applied table as soon as there is one. The error wraps ErrNoTable if ctx ends before.
 func (c *Client) Wait(ctx context.Context) (*table.Table, error) {
 	select {
 	case <-c.gate.Ready():
@@ -71,27 +71,27 @@ func (c *Client) Wait(ctx context.Context) (*table.Table, error) {
 	}
 }
 
-// Poll is one round of Run: it asks the server in use, and if that fails the others, and applies what passes. It returns
-// nil if one of them gave a usable answer, which includes a table that is held back or not taken yet; else the errors of
-// all that were tried, each an *Error, or the error of ctx. Rounds are made one after the other.
+// Poll is one round of Run: it asks the server in use, and if that fails the others, and applies a table that passes. It returns
+// nil if one of them gave a usable answer, which includes a table that is held or not accepted yet. Otherwise it returns the
+// errors of all servers tried, each an *Error, or the error of ctx. Rounds never run concurrently.
 func (c *Client) Poll(ctx context.Context) error {
 	c.polling.Lock()
 	defer c.polling.Unlock()
 	return c.poll(ctx, "")
 }
 
-// poll is Poll for a reason to fetch a full table; empty if there is none. The caller holds polling.
+// poll is Poll with a reason to fetch a full table; empty if there is none. The caller holds polling.
 func (c *Client) poll(ctx context.Context, reason fullReason) error {
 	zone := c.begin()
 	err := c.round(ctx, zone, reason)
 	if ctx.Err() != nil {
-		return ctx.Err() // the end of the loop is no failure
+		return ctx.Err() // the end of the loop is not a failure
 	}
 	c.ended(err)
 	return err
 }
 
-// begin notes that a round begins, and gives its zone.
+// begin records that a round begins, and returns its zone.
 func (c *Client) begin() (zone string) {
 	zone = c.zoneSource.read()
 	start := time.Now()
@@ -99,7 +99,7 @@ func (c *Client) begin() (zone string) {
 	return zone
 }
 
-// ended notes how a round ended.
+// ended records how a round ended.
 func (c *Client) ended(err error) {
 	now := time.Now()
 	c.update(func(l *loopState) {
@@ -148,7 +148,7 @@ func (c *Client) round(parent context.Context, zone string, reason fullReason) e
 	return errors.Join(errs...)
 }
 
-// try asks a server and applies what passes. After a delta that does not verify it asks for the full table.
+// try asks a server and applies a table that passes. After a delta that does not verify, it requests the full table.
 func (c *Client) try(ctx, parent context.Context, s *server, zone string, reason fullReason) error {
 	c.mu.Lock()
 	s.status.LastAttempt = time.Now()
@@ -168,12 +168,12 @@ func (c *Client) try(ctx, parent context.Context, s *server, zone string, reason
 		return nil
 	}
 	c.failed(s, f, now)
-	// A connection over which many requests share a dead peer would otherwise serve the next attempt, too.
+	// The next attempt must not reuse a connection to a dead peer, which many requests may share.
 	c.http.CloseIdleConnections()
 	return f
 }
 
-// measured makes one exchange, and counts what came of it.
+// measured makes one exchange, and counts the result.
 func (c *Client) measured(parent context.Context, s *server, zone string, reason fullReason) *Error {
 	ctx, cancel := context.WithTimeout(parent, c.cfg.Timeout)
 	defer cancel()
@@ -183,7 +183,7 @@ func (c *Client) measured(parent context.Context, s *server, zone string, reason
 		collect(f.dropped)
 	}
 	if parent.Err() != nil && f != nil {
-		return f // the end of the loop, or of the round
+		return f // the loop or the round has ended
 	}
 	m := c.cfg.Metrics
 	m.duration.Observe(time.Since(start).Seconds())
@@ -198,8 +198,8 @@ func (c *Client) measured(parent context.Context, s *server, zone string, reason
 	return f
 }
 
-// exchange asks the server and handles its answer. If it fails, or panics, everything is as it was: an input that nobody
-// thought of must not take the table away.
+// exchange asks the server and handles its answer. If it fails or panics, nothing changes: an unexpected input must not remove
+// the table.
 func (c *Client) exchange(ctx context.Context, s *server, zone string, reason fullReason) (result string, f *Error) {
 	var a *answer
 	defer func() {
@@ -225,7 +225,7 @@ func (c *Client) exchange(ctx context.Context, s *server, zone string, reason fu
 	return result, f
 }
 
-// caught makes an error of a panic, with f if there was none.
+// caught converts a panic to an error; it returns f if there was none.
 func caught(panicked any, f *Error) *Error {
 	if panicked != nil {
 		f = failf(ReasonPanic, "panic: %v", panicked)
@@ -234,7 +234,7 @@ func caught(panicked any, f *Error) *Error {
 	return f
 }
 
-// probe asks one of the servers before the one in use whether it is fine, and goes back to it if it has been for a while.
+// probe checks one of the servers before the one in use, and returns to it if it has been healthy for a while.
 func (c *Client) probe(ctx, parent context.Context, zone string) {
 	i, ok := c.toProbe(time.Now())
 	if !ok || ctx.Err() != nil {
@@ -254,7 +254,7 @@ func (c *Client) probe(ctx, parent context.Context, zone string) {
 	}
 }
 
-// head makes a probe.
+// head sends a HEAD request.
 func (c *Client) head(ctx context.Context, s *server, zone string) *Error {
 	ctx, cancel := context.WithTimeout(ctx, min(c.cfg.Timeout, probeTimeout))
 	defer cancel()
@@ -270,18 +270,19 @@ func (c *Client) head(ctx context.Context, s *server, zone string) *Error {
 	return checkStatus(resp)
 }
 
-// Opinion is what a server says about a table that it was asked about.
+// Opinion is a server's answer to a question about a table.
 type Opinion struct {
-	// Keep says that a client with the table is to keep it: the server has it, too, or cannot be sure to have one that is as new.
+	// Keep means that a client with the table should keep it: the server has it, too, or the table may be newer than the
+	// server's.
 	Keep bool
-	// Digest and Revision are those of the table that it would send otherwise.
+	// Digest and Revision identify the table that it would send otherwise.
 	Digest   table.Digest
 	Revision uint64
 }
 
-// Ask asks the server in use whether it would send its table to a client that has another one, with that digest and
-// revision: for a relay, whose clients name tables that it has never had. It changes nothing, and does not wait for a
-// poll. The error is an *Error, or that of ctx.
+// Ask asks the server in use whether it would send its table to a client that has another one, with the given digest and
+// revision. It is for a relay, whose clients name tables that it never had. It changes nothing, and does not wait for a poll. The
+// error is an *Error, or the error of ctx.
 func (c *Client) Ask(ctx context.Context, digest table.Digest, revision uint64) (Opinion, error) {
 	s := c.inUse()
 	ctx, cancel := context.WithTimeout(ctx, min(c.cfg.Timeout, probeTimeout))
@@ -313,7 +314,7 @@ func (c *Client) ask(ctx context.Context, s *server, name string) (Opinion, *Err
 	return Opinion{Digest: e.Tag.Digest, Revision: e.Tag.Revision}, nil
 }
 
-// inUse is the server in use.
+// inUse returns the server in use.
 func (c *Client) inUse() *server {
 	c.mu.Lock()
 	defer c.mu.Unlock()

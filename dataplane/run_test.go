@@ -12,7 +12,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// times records when the requests of a server came, from the start of the test.
+// times records when the requests of a server came, relative to the start of the test.
 func times(s *routeServer, start time.Time) func() []time.Duration {
 	var at []time.Duration
 	before := s.answer
@@ -36,7 +36,7 @@ func TestPollsAtOnceAndThenWithJitter(t *testing.T) {
 		w := newWorld(t, 1)
 		w.servers[0].set(newTable(t, 1, "a"))
 		at := times(w.servers[0], time.Now())
-		chance := []float64{0, 0, 0.5, 0.999} // the first is for when a full table is due
+		chance := []float64{0, 0, 0.5, 0.999} // the first value decides when a full table is due
 		w.cfg.Random = func() float64 { r := chance[0]; chance = append(chance[1:], r); return r }
 		stop := w.run(w.client())
 		time.Sleep(10 * time.Second)
@@ -180,7 +180,7 @@ func TestOthersAreTriedInTheSameRound(t *testing.T) {
 		if got[0].Reason != dataplane.ReasonTimeout || got[1].Reason != dataplane.ReasonNotReady || !got[2].InUse {
 			t.Errorf("servers are %+v", got)
 		}
-		mustPoll(t, c) // stays where it is, and leaves the others alone
+		mustPoll(t, c) // stays with this server, and sends nothing to the others
 		if a, b, c := w.servers[0].count(), w.servers[1].count(), w.servers[2].count(); a != 1 || b != 1 || c != 2 {
 			t.Errorf("%d, %d and %d requests, want 1, 1 and 2", a, b, c)
 		}
@@ -206,7 +206,7 @@ func TestRoundIsBounded(t *testing.T) {
 		if took := time.Since(start); took != 3*dataplane.DefaultTimeout {
 			t.Errorf("the round took %v", took)
 		}
-		mustPoll(t, c) // those that were not reached come first now
+		mustPoll(t, c) // servers that were not tried come first now
 		holds(t, c, tab)
 		if took := time.Since(start); took != 4*dataplane.DefaultTimeout+2*time.Second { // with a probe
 
@@ -238,10 +238,10 @@ func TestGoesBackToThePreferredServer(t *testing.T) {
 			t.Fatalf("%s is in use", got)
 		}
 		w.servers[0].set(tab)
-		time.Sleep(40 * time.Second) // at most 30 s until it is looked at
+		time.Sleep(40 * time.Second) // at most 30 s until it is checked
 		w.servers[0].status(http.StatusServiceUnavailable)
 		time.Sleep(10 * time.Second)
-		w.servers[0].set(tab) // starts from the beginning
+		w.servers[0].set(tab) // starts over
 		time.Sleep(70 * time.Second)
 		if got := inUse(); got != "http://b/routes" {
 			t.Errorf("%s is in use: it has not been fine for long enough", got)

@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// sayAgain is how long a message about the same cause is not said again: a server can make things happen several times a
-// second, for as long as it likes.
+// sayAgain is how long a message with the same cause is not logged again: a server can cause events several times a second,
+// indefinitely.
 const sayAgain = 5 * time.Minute
 
-// said logs what can happen again and again: at first, and whenever its cause is a new one, and then once in sayAgain
-// with the number of times since. What is left out goes to the debug log. It is safe for concurrent use.
+// said logs recurring messages: the first time, whenever the cause is new, and then once in sayAgain with the number of
+// occurrences since. The others go to the debug log. It is safe for concurrent use.
 type said struct {
 	log  *slog.Logger
 	mu   sync.Mutex
-	last map[saying]*utterance // guarded by mu; of few messages and few causes
+	last map[saying]*utterance // guarded by mu; few messages and causes
 }
 
-// saying is a message with its cause, which is of a small fixed set.
+// saying is a message with its cause, from a small fixed set.
 type saying struct{ message, cause string }
 
 type utterance struct {

@@ -12,25 +12,25 @@ import (
 	"github.com/routesrv/routesrv/internal/pace"
 )
 
-// olderPolls is how many polls in a row of one server have to show a lower revision before it is believed: a restored
-// cluster says so on every poll, and an accident does not.
+// olderPolls is how many consecutive polls of one server must show a lower revision before it is accepted: a restored cluster
+// shows it in every poll, an accident does not.
 const olderPolls = 2
 
-// server is one route server with what is remembered of it.
+// server is one route server with its state.
 type server struct {
 	url  *url.URL // its path ends in /routes
-	name string   // the URL without password
+	name string   // the URL without the password
 
 	status    ServerStatus // guarded by Client.mu
-	noReports time.Time    // until when it is sent no reports; guarded by Client.mu
+	noReports time.Time    // until when it gets no reports; guarded by Client.mu
 
 	// owned by the round
-	older       int           // polls in a row that showed a lower revision
-	otherKind   bool          // its last answer was not that of a route server of ours
-	tells       bool          // it has said when its source was read: an answer that does not proves nothing
+	older       int           // consecutive polls that showed a lower revision
+	otherKind   bool          // its last answer was not from one of our route servers
+	tells       bool          // it has reported when its source was read: an answer without that proves nothing
 	noDeltas    time.Time     // until when it is not asked for deltas; zero if none has failed
-	unnamed     bool          // its last 304 made no sense: the next request names nothing, so that the table comes
-	fineSince   time.Time     // the first of the probes that went well; zero if it is not probed, or failing
+	unnamed     bool          // its last 304 was invalid: the next request names nothing, so that the table comes
+	fineSince   time.Time     // the first of the successful probes; zero if it is not probed or failing
 	returnAfter time.Duration // jittered
 }
 
@@ -40,11 +40,11 @@ func newServers(urls []string) ([]*server, error) {
 		u, err := url.Parse(raw)
 		switch {
 		case err != nil:
-			return nil, fmt.Errorf("URL %d of a route server cannot be parsed", len(servers)+1) // it may have a password
+			return nil, fmt.Errorf("URL %d of a route server cannot be parsed", len(servers)+1) // the text may contain a password
 		case u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "":
 			return nil, fmt.Errorf("URL of a route server %q: want http(s)://host[:port][/path]", u.Redacted())
 		}
-		base, ofProxy := strings.CutSuffix(strings.TrimRight(u.Path, "/"), "/routes") // as a proxy would be given it
+		base, ofProxy := strings.CutSuffix(strings.TrimRight(u.Path, "/"), "/routes") // as in the flags of a proxy
 		if !ofProxy && strings.Contains(u.Path, "/routes/") {
 			return nil, fmt.Errorf("URL of a route server %q: want it without what follows /routes; a zone is set apart", u.Redacted())
 		}
@@ -59,9 +59,9 @@ func newServers(urls []string) ([]*server, error) {
 	return servers, nil
 }
 
-// order returns the servers to try in a round, by index: those that are not left alone; first those that have not failed,
-// the one in use before the others; then the failing ones, those before the others that have waited longer, so that each
-// gets its turn within the bound of a round. It is never empty: if all are left alone it has the one whose time comes first.
+// order returns the servers to try in a round, by index, without those in backoff. First come the servers that have not failed,
+// starting with the one in use. Then come the failing ones, those that have waited longest first, so that each is tried in some
+// round. The list is never empty: if all are in backoff, it has the one whose time comes first.
 func (c *Client) order(now time.Time) []int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,8 +94,8 @@ func (c *Client) order(now time.Time) []int {
 	return order
 }
 
-// toProbe returns which of the servers before the one in use is to be probed: of those that are not left alone, the one
-// that has waited longest. One in a round is enough, because the next poll waits for it.
+// toProbe returns which of the servers before the one in use to probe: of those not in backoff, the one that has waited longest.
+// One per round is enough, because the next poll waits for it.
 func (c *Client) toProbe(now time.Time) (index int, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,7 +113,7 @@ func (c *Client) toProbe(now time.Time) (index int, ok bool) {
 	return index, ok
 }
 
-// retryAt is the earliest time at which a server may be tried.
+// retryAt returns the earliest time at which a server may be tried.
 func (c *Client) retryAt() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -126,7 +126,7 @@ func (c *Client) retryAt() time.Time {
 	return at
 }
 
-// succeeded notes that the server answered well.
+// succeeded records a good answer of the server.
 func (c *Client) succeeded(s *server, now time.Time) {
 	c.mu.Lock()
 	was := s.status
@@ -138,7 +138,7 @@ func (c *Client) succeeded(s *server, now time.Time) {
 	}
 }
 
-// failed notes that the server gave nothing, and leaves it alone for a while.
+// failed records a failure of the server, and does not ask it for a while.
 func (c *Client) failed(s *server, f *Error, now time.Time) {
 	s.older, s.fineSince = 0, time.Time{}
 	s.unnamed = s.unnamed || f.Reason == ReasonProtocol
@@ -147,7 +147,7 @@ func (c *Client) failed(s *server, f *Error, now time.Time) {
 	s.status.Failures++
 	s.status.Reason, s.status.LastError = f.Reason, f.Err.Error()
 	advice := min(f.retryAfter, c.cfg.MaxBackoff)
-	delay := max(pace.Backoff(s.status.Failures, c.cfg.Interval, c.cfg.MaxBackoff, c.cfg.Random()), advice+c.chance(advice/4)) // all that it has sent away got the same advice
+	delay := max(pace.Backoff(s.status.Failures, c.cfg.Interval, c.cfg.MaxBackoff, c.cfg.Random()), advice+c.chance(advice/4)) // with jitter, because all clients that it refused got the same advice
 	s.status.RetryAt = now.Add(delay)
 	c.mu.Unlock()
 	attrs := []any{"url", s.name, "reason", string(f.Reason), "error", f.Err}
@@ -155,13 +155,13 @@ func (c *Client) failed(s *server, f *Error, now time.Time) {
 		attrs = append(attrs, "stack", string(f.stack))
 	}
 	if was.Reason == f.Reason {
-		c.log.Debug(LogServerFailed, attrs...) // said once per change
+		c.log.Debug(LogServerFailed, attrs...) // logged once per change
 		return
 	}
 	c.said.say(slog.LevelWarn, LogServerFailed, string(f.Reason)+" "+s.name, attrs...)
 }
 
-// use makes a server the one in use.
+// use sets the server in use.
 func (c *Client) use(i int) {
 	if i == c.current {
 		return
@@ -178,7 +178,7 @@ func (c *Client) use(i int) {
 	c.log.Warn(LogServerChanged, "from", from.name, "to", to.name)
 }
 
-// returnTo notes that a probe of a preferred server went well. It reports whether that has been so for long enough.
+// returnTo records a successful probe of a preferred server. It reports whether the server has been healthy for long enough.
 func (c *Client) returnTo(s *server, now time.Time) bool {
 	if s.fineSince.IsZero() {
 		s.fineSince = now

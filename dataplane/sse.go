@@ -14,55 +14,54 @@ import (
 )
 
 const (
-	// maxFieldName is longer than all names of fields that mean something, maxFieldValue than all values that are short.
+	// maxFieldName is longer than all known names of fields, maxFieldValue longer than all short values.
 	maxFieldName  = 8
 	maxFieldValue = 1024
-	// maxRetry bounds the advice of a server.
+	// maxRetry limits the advice of a server.
 	maxRetry = time.Hour
 )
 
-// errEventTooLarge is of an event with more data than the limit.
+// errEventTooLarge means that an event has more data than the limit.
 var errEventTooLarge = errors.New("event is too large")
 
-// event is one of Server-Sent Events.
+// event is a Server-Sent Event.
 type event struct {
-	name  string        // "message" if the server gives none
+	name  string        // "message" if the server sends none
 	id    string        // of this event; empty if it has none
-	data  string        // lines with "\n" between them; empty if it is one of the following
-	retry time.Duration // that the stream has told last; 0 if it has not
+	data  string        // lines separated by "\n"; empty if the data is in one of the fields below
+	retry time.Duration // last value in the stream; 0 if there was none
 
-	decoder *table.Decoder // of a table, all of whose text it has
+	decoder *table.Decoder // holds the whole text of a table
 	digest  table.Digest   // of that text
 	delta   *table.Delta   // nil if there is none, or if it failed
 	failed  *Error         // why there is no delta
 }
 
-// eventReader reads a stream of Server-Sent Events as the HTML standard has it, but that an id is for its own event only.
-// An event is given when its last line has come: nothing waits for what follows it. What it keeps is in proportion to the
-// limit.
+// eventReader reads a stream of Server-Sent Events as defined in the HTML standard, except that an id applies to its own event
+// only. It returns an event as soon as its last line has arrived. Its memory is proportional to the limit.
 type eventReader struct {
 	r       *bufio.Reader
-	bound   func() int64              // the limit of the data of an event that begins now
-	payload func(name string) payload // takes the data
+	bound   func() int64              // returns the limit for the data of an event that begins now
+	payload func(name string) payload // receives the data
 	limit   int64                     // of the current event
 	size    int64                     // of its data so far
-	sink    payload                   // of its data; nil before the first
+	sink    payload                   // of its data; nil before the first data
 	retry   time.Duration
-	begun   bool // the first bytes were looked at
-	wasCR   bool // the last line ended with a carriage return, which a line feed may belong to
+	begun   bool // the first bytes were checked
+	wasCR   bool // the last line ended with a carriage return, which a line feed may follow
 }
 
 func newEventReader(r io.Reader, bound func() int64, payload func(name string) payload) *eventReader {
 	return &eventReader{r: bufio.NewReaderSize(r, 16<<10), bound: bound, payload: payload}
 }
 
-// next waits for the next event. An event without data is none.
+// next waits for the next event. It skips events without data.
 func (r *eventReader) next() (event, error) {
 	e := event{name: "message"}
 	r.limit, r.size, r.sink = r.bound(), 0, nil
 	defer func() {
 		if r.sink != nil {
-			r.sink.abort() // it broke off
+			r.sink.abort() // the event is incomplete
 			r.sink = nil
 		}
 	}()
@@ -100,15 +99,15 @@ func (r *eventReader) next() (event, error) {
 	}
 }
 
-// streamLine is a line of a stream. A name or value that is too long is cut: it is none that means something.
+// streamLine is a line of a stream. A name or value that is too long is truncated, and then unknown.
 type streamLine struct {
 	name  []byte
-	colon bool   // the name ended with one
-	value []byte // but for data, which is kept elsewhere
-	begun bool   // a byte of the value has come, which may be a space that does not count
+	colon bool   // a colon followed the name
+	value []byte // except for data, which is stored elsewhere
+	begun bool   // a byte of the value has arrived, which may be a space to ignore
 }
 
-// line reads one line of an event. Data are handed on, after a line feed if there is more already.
+// line reads one line of an event. It passes on data, preceded by a line feed if there was data before.
 func (r *eventReader) line(e *event, more bool) (streamLine, error) {
 	var l streamLine
 	for {
@@ -155,13 +154,13 @@ func (r *eventReader) add(e *event, b []byte) error {
 	return err
 }
 
-// appendUpTo appends what there is room for, and one byte more, so that what is cut is not taken for what it begins with.
+// appendUpTo appends as much as fits, plus one byte, so that a truncated value does not equal its prefix.
 func appendUpTo(dst, b []byte, limit int) []byte {
 	return append(dst, b[:min(len(b), limit+1-len(dst))]...)
 }
 
-// chunk gives what has come of the current line, and whether the line ends with it. It waits only if nothing has come. The
-// bytes are valid until the next call.
+// chunk returns the available part of the current line, and whether the line ends with it. It waits only if nothing has arrived.
+// The bytes are valid until the next call.
 func (r *eventReader) chunk() (b []byte, ended bool, err error) {
 	for {
 		if _, err := r.r.Peek(1); err != nil {

@@ -19,7 +19,7 @@ import (
 // plain keeps the data of all events.
 func plain(string) payload { return &textPayload{} }
 
-// readEvents gives the events of a stream and the error that ended it.
+// readEvents returns the events of a stream and the error that ended it.
 func readEvents(r io.Reader, limit int64) ([]event, error) {
 	events := newEventReader(r, func() int64 { return limit }, plain)
 	var all []event
@@ -89,7 +89,7 @@ func TestEventsAreBounded(t *testing.T) {
 	}
 }
 
-// endless gives the same bytes for ever.
+// endless repeats the same bytes for ever.
 type endless struct {
 	text string
 	at   int
@@ -101,7 +101,7 @@ func (e *endless) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestWhatIsNoEventCostsNoMemory reads names, comments and values that go on and on.
+// TestWhatIsNoEventCostsNoMemory reads endless names, comments and values.
 func TestWhatIsNoEventCostsNoMemory(t *testing.T) {
 	for _, text := range []string{": comment without an end ", "name-without-an-end", "id: value without an end "} {
 		reader := newEventReader(io.LimitReader(&endless{text: text}, 64<<20), func() int64 { return 100 }, plain)
@@ -117,7 +117,7 @@ func TestWhatIsNoEventCostsNoMemory(t *testing.T) {
 	}
 }
 
-// TestEventIsGivenWhenItIsFlushed: neither the parser nor gzip waits for what comes after an event.
+// TestEventIsGivenWhenItIsFlushed: neither the parser nor gzip waits for what follows an event.
 func TestEventIsGivenWhenItIsFlushed(t *testing.T) {
 	for _, end := range []string{"\n", "\r\n", "\r"} {
 		for _, zipped := range []bool{false, true} {
@@ -163,7 +163,7 @@ func TestEventIsGivenWhenItIsFlushed(t *testing.T) {
 	}
 }
 
-// naiveEvents reads a stream as the standard says it, line by line.
+// naiveEvents reads a stream as the standard describes it, line by line.
 func naiveEvents(stream []byte) []event {
 	stream = bytes.TrimPrefix(stream, []byte("\uFEFF"))
 	text := strings.ReplaceAll(strings.ReplaceAll(string(stream), "\r\n", "\n"), "\r", "\n")
@@ -199,7 +199,7 @@ func naiveEvents(stream []byte) []event {
 	return events
 }
 
-// FuzzEvents holds the reader against the naive one, however the bytes come.
+// FuzzEvents compares the reader with the naive one, however the bytes arrive.
 func FuzzEvents(f *testing.F) {
 	f.Add([]byte("retry: 1500\n\nevent: delta\nid: \"00.1\"\ndata: {\"base\":\"\"}\n\n: hb\n\nevent: current\nid: x\ndata: {}\n\n"))
 	f.Add([]byte("event: table\r\ndata: a: * -> <shunt>;\r\ndata: b: * -> <shunt>;\r\n\r\n"))
@@ -207,7 +207,7 @@ func FuzzEvents(f *testing.F) {
 	f.Add([]byte("\uFEFFevent:reconnect\ndata:{\"after_ms\":1}\n\nid:\x00\n\nretry:-1\nretry\nfoo\n"))
 	f.Fuzz(func(t *testing.T, stream []byte) {
 		if len(stream) > maxFieldValue {
-			return // the naive one has no limits
+			return // the naive reader has no limits
 		}
 		want := naiveEvents(stream)
 		for _, r := range []io.Reader{bytes.NewReader(stream), iotest.OneByteReader(bytes.NewReader(stream))} {

@@ -9,52 +9,53 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// Applied says what is known of the table that is applied. It is a value; a later poll makes a new one.
+// Applied describes the applied table. It is a value; a later poll creates a new one.
 type Applied struct {
 	Digest   table.Digest `json:"digest"`
 	Revision uint64       `json:"revision"`
 	Routes   int          `json:"routes"`
 	Bytes    int          `json:"bytes"` // of the text
-	// Origin is the URL that the table came from, without password; for a table of the LKG file what the file says.
+	// Origin is the URL of the server that sent the table, without the password; for a table from the LKG file, the origin stored
+	// in the file.
 	Origin string `json:"origin"`
-	// ETag is how the server names the table. Empty if it does not, or if the table comes from the LKG file.
+	// ETag is the server's name for the table. Empty if it has none, or if the table comes from the LKG file.
 	ETag string `json:"etag,omitempty"`
-	// Committed is when the table was applied by this process.
+	// Committed is when this process applied the table.
 	Committed time.Time `json:"committed"`
-	// Confirmed is when a server last said that this is its table; zero if none has since Boot.
+	// Confirmed is when a server last confirmed that this is its table; zero if none has since Boot.
 	Confirmed time.Time `json:"confirmed,omitzero"`
 	// SourceRead is when the server had last read its source, as far as an answer or the LKG file has proved it: by
-	// X-Source-Read, or for a server that does not send it by Date and Age. An answer that proves nothing leaves it as it
-	// was. Zero if nothing has proved any time yet.
+	// X-Source-Read, or for a server without it by Date and Age. An answer that proves nothing does not change it. Zero if no
+	// time has been proved yet.
 	SourceRead time.Time `json:"source_read,omitzero"`
-	// Stale says that the table comes from the LKG file and that no server has confirmed it yet.
+	// Stale means that the table comes from the LKG file and no server has confirmed it yet.
 	Stale bool `json:"stale"`
 	// ServerState is the X-Table-State of the server's last answer: "stale", "held", "backends-held", or empty.
 	ServerState string `json:"server_state,omitempty"`
 }
 
-// Status is a summary of the client for people and machines that ask.
+// Status is a summary of the client for people and machines.
 type Status struct {
-	// Applied is nil as long as there is no table.
+	// Applied is nil before the first table.
 	Applied *Applied `json:"applied,omitempty"`
-	// AgeSeconds is the time since Applied.SourceRead; 0 if that is not known.
+	// AgeSeconds is the time since Applied.SourceRead; 0 if unknown.
 	AgeSeconds float64 `json:"age_seconds"`
-	// Held is the table that the guard holds back; nil if there is none.
+	// Held is the held table; nil if there is none.
 	Held *Held `json:"held,omitempty"`
-	// Transport is what is in use: "stream" or "poll"; empty before the first attempt.
+	// Transport is the transport in use: "stream" or "poll"; empty before the first attempt.
 	Transport string `json:"transport,omitempty"`
-	// Stream is about the last stream; nil if there was none.
+	// Stream describes the last stream; nil if there was none.
 	Stream *StreamStatus `json:"stream,omitempty"`
-	// Zone is the zone that was asked for last; empty for the full table.
+	// Zone is the last requested zone; empty for the full table.
 	Zone string `json:"zone,omitempty"`
 
-	// LastAttempt is when the last round began, or the last attempt to get a stream; LastSuccess when the last round ended in
-	// which a server gave a usable answer, or a stream last said that the table is current; NextAttempt when the next attempt is
-	// due, unless there is a stream. Zero: never, or not known.
+	// LastAttempt is when the last round or the last attempt to open a stream began. LastSuccess is when the last round with a
+	// usable answer ended, or when a stream last confirmed the table. NextAttempt is when the next attempt is due, unless a
+	// stream is open. Zero means never or unknown.
 	LastAttempt time.Time `json:"last_attempt,omitzero"`
 	LastSuccess time.Time `json:"last_success,omitzero"`
 	NextAttempt time.Time `json:"next_attempt,omitzero"`
-	// Failures counts the attempts since LastSuccess in which no server did.
+	// Failures counts the attempts without a usable answer since LastSuccess.
 	Failures int `json:"failures"`
 	// FailedTotal counts all such attempts.
 	FailedTotal uint64 `json:"failed_total"`
@@ -64,7 +65,7 @@ type Status struct {
 	RoutesFile *gate.FileStatus `json:"routes_file,omitempty"`
 }
 
-// Held is a table that the guard holds back.
+// Held describes a held table.
 type Held struct {
 	Digest   table.Digest `json:"digest"`
 	Revision uint64       `json:"revision"`
@@ -74,37 +75,37 @@ type Held struct {
 	Reason   guard.Code   `json:"reason"`
 	Detail   string       `json:"detail"`
 	Since    time.Time    `json:"since"`
-	// ReleaseAt is when it can be released at the earliest. Zero if time does not release it.
+	// ReleaseAt is the earliest time of its release. Zero if time does not release it.
 	ReleaseAt time.Time `json:"release_at,omitzero"`
 	Polls     int       `json:"polls"` // that agreed so far
 }
 
-// StreamStatus is what is known of a stream.
+// StreamStatus is the state of a stream.
 type StreamStatus struct {
-	URL string `json:"url"` // of the server, without password
-	// Connected is since when there is a stream; zero if there is none.
+	URL string `json:"url"` // of the server, without the password
+	// Connected is when the stream was opened; zero if none is open.
 	Connected time.Time `json:"connected,omitzero"`
-	// LastEvent is when the last event came, of the type Event. Zero before the first.
+	// LastEvent is when the last event arrived, whose type is Event. Zero before the first.
 	LastEvent time.Time `json:"last_event,omitzero"`
 	Event     string    `json:"event,omitempty"`
 }
 
-// ServerStatus is what is remembered of a server.
+// ServerStatus is the state of a server.
 type ServerStatus struct {
-	URL         string    `json:"url"` // without password
+	URL         string    `json:"url"` // without the password
 	InUse       bool      `json:"in_use"`
 	LastAttempt time.Time `json:"last_attempt,omitzero"`
 	LastSuccess time.Time `json:"last_success,omitzero"`
-	// Failures counts the attempts since LastSuccess; Reason and LastError are those of the last failed attempt, and
-	// empty while the server is fine.
+	// Failures counts the attempts since LastSuccess; Reason and LastError are from the last failed attempt, and empty while the
+	// server is healthy.
 	Failures  int    `json:"failures"`
 	Reason    Reason `json:"reason,omitempty"`
 	LastError string `json:"last_error,omitempty"`
-	// RetryAt is when a failing server is tried again. Zero if it is fine.
+	// RetryAt is when a failing server is tried again. Zero if it is healthy.
 	RetryAt time.Time `json:"retry_at,omitzero"`
 }
 
-// Rejected says why the client does not take the table that it was sent, in words for operators; empty if it does.
+// Rejected says why the client does not accept the table that it was sent, in words for operators; empty if it does.
 func (s *Status) Rejected() string {
 	if s.Held != nil {
 		return "guard: " + s.Held.Detail
@@ -125,16 +126,16 @@ type loopState struct {
 	failures                              int
 	failedTotal                           uint64
 	transport                             string
-	stream                                StreamStatus // without URL before the first
+	stream                                StreamStatus // without a URL before the first stream
 }
 
-// Current returns the table that is applied, or nil.
+// Current returns the applied table, or nil.
 func (c *Client) Current() *table.Table { return c.gate.Table() }
 
-// Gate returns what judges the tables and keeps them.
+// Gate returns the gate that judges and keeps the tables.
 func (c *Client) Gate() *gate.Gate { return c.gate }
 
-// appliedOf tells what is known of the table that is applied.
+// appliedOf describes the applied table.
 func appliedOf(s *gate.Served) *Applied {
 	a := &Applied{
 		Digest: s.Table.Digest(), Revision: s.Table.Revision(), Routes: s.Table.Len(), Bytes: s.Table.Bytes(), Origin: s.Origin,
@@ -169,7 +170,7 @@ func (c *Client) Status() Status {
 	return s
 }
 
-// Progress tells how the client gets on, in the form in which a poller does.
+// Progress returns the client's state in the form of a poller's.
 func (c *Client) Progress() gate.Progress {
 	s := c.Status()
 	p := gate.Progress{
@@ -190,7 +191,7 @@ func (c *Client) Progress() gate.Progress {
 	return p
 }
 
-// age is the time since at in seconds. Clocks of two machines differ: it is never negative.
+// age returns the time since at in seconds. It is never negative, although the clocks of two machines differ.
 func age(now, at time.Time) float64 {
 	if at.IsZero() {
 		return 0

@@ -19,24 +19,24 @@ import (
 )
 
 const (
-	// silence is how long nothing may be heard. A heartbeat comes every 15 s.
+	// silence is how long a stream may be silent. A heartbeat comes every 15 s.
 	silence = 45 * time.Second
-	// patience is how long there may be no event, whatever else is heard: a full table that waits for its turn or trickles
-	// has so long to come.
+	// patience is how long there may be no event, even if other data arrives: it is the time limit for a full table that waits
+	// for its turn or arrives slowly.
 	patience = 3 * time.Minute
-	// leastBusy is how long a server without room for another stream is not asked for one, whatever it says.
+	// leastBusy is the minimum time for which a server that has reached its limit of streams is not asked for one.
 	leastBusy = 2 * time.Second
 )
 
-// What cancels a stream, as a cause of its context.
+// Causes for cancelling the context of a stream.
 var (
 	errNoAnswer = errors.New("no answer before the deadline")
 	errSilence  = fmt.Errorf("nothing heard for %v", silence)
 	errNoEvent  = fmt.Errorf("no event for %v", patience)
-	errLeft     = errors.New("stream is not read any more")
+	errLeft     = errors.New("stream is no longer read")
 )
 
-// subscription is a stream: a connection over which events come. It is owned by Run, and not safe for concurrent use.
+// subscription is a stream: a connection that delivers events. It is owned by Run, and not safe for concurrent use.
 type subscription struct {
 	server *server
 	zone   string
@@ -45,15 +45,15 @@ type subscription struct {
 	cancel context.CancelCauseFunc
 	reader sync.WaitGroup
 
-	at        table.Digest // of the table that it has brought the client to; zero if the client had none
-	current   bool         // a "current" has come: server and client agree
+	at        table.Digest // the table that it has brought the client to; zero if the client had none
+	current   bool         // a "current" event has arrived: server and client agree
 	connected time.Time
-	lastRead  time.Time     // of the source, as the stream has told last; zero if it has not
-	fetched   time.Time     // when it last had a table fetched; zero if it has not
-	retry     time.Duration // to wait after the connection broke, as the stream has told; 0 if it has not
+	lastRead  time.Time     // of the source, as last reported by the stream; zero if never
+	fetched   time.Time     // when it last made the client fetch a table; zero if never
+	retry     time.Duration // delay after a broken connection, as advised by the stream; 0 if it gave none
 }
 
-// open connects to a server. The caller holds polling, and closes the stream.
+// open connects to a server. The caller holds polling, and must close the stream.
 func (c *Client) open(parent context.Context, s *server, zone string) (*subscription, *Error) {
 	ctx, cancel := context.WithCancelCause(parent)
 	deadline := time.AfterFunc(c.cfg.Timeout, func() { cancel(errNoAnswer) })
@@ -79,14 +79,14 @@ func (c *Client) open(parent context.Context, s *server, zone string) (*subscrip
 type connection struct {
 	body io.ReadCloser
 	gzip bool
-	at   table.Digest // that was named
+	at   table.Digest // the table named in the request
 }
 
-// connect asks for a stream.
+// connect requests a stream.
 func (c *Client) connect(ctx context.Context, s *server, zone string) (conn *connection, f *Error) {
 	u := s.url.JoinPath("watch")
 	if zone != "" {
-		u.RawQuery = "zone=" + zone // of letters, digits and ._-
+		u.RawQuery = "zone=" + zone // letters, digits and ._- only
 	}
 	header := http.Header{"Accept": {wire.StreamType}, "Accept-Encoding": {"gzip"}}
 	at, names := c.resumption(header)
@@ -109,8 +109,8 @@ func (c *Client) connect(ctx context.Context, s *server, zone string) (conn *con
 	return &connection{body: resp.Body, gzip: zipped, at: at}, nil
 }
 
-// resumption names the table that a stream is to go on from, in the header and as ETags, and returns its digest; zero if there
-// is none.
+// resumption names the table from which a stream should continue, in the header and as ETags, and returns its digest; zero if
+// there is none.
 func (c *Client) resumption(header http.Header) (at table.Digest, names []string) {
 	seen := c.view()
 	if seen.Served == nil || !seen.canonical() {
@@ -118,7 +118,7 @@ func (c *Client) resumption(header http.Header) (at table.Digest, names []string
 	}
 	t := seen.Served.Table
 	header.Set(wire.HeaderLastEventID, wire.Tag{Digest: t.Digest(), Revision: t.Revision()}.String())
-	// A server without streams takes "watch" for a zone: let it answer with 304 and not with a table.
+	// A server without streams interprets "watch" as a zone: make it answer with 304 instead of a table.
 	return t.Digest(), namesOf(t)
 }
 
@@ -134,7 +134,7 @@ func zippedStream(resp *http.Response) (bool, *Error) {
 	}
 }
 
-// checkStream returns an error for an answer that is no stream.
+// checkStream returns an error for an answer that is not a stream.
 func checkStream(resp *http.Response) *Error {
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	advice := retryAfter(resp)
@@ -156,14 +156,14 @@ func checkStream(resp *http.Response) *Error {
 // read reads events until the stream ends.
 func (st *subscription) read(ctx context.Context, conn *connection, c *Client) {
 	defer close(st.events)
-	defer func() { st.err = caught(recover(), st.err) }() // a table is parsed while it comes
+	defer func() { st.err = caught(recover(), st.err) }() // tables are parsed while they arrive
 	defer conn.body.Close()
 	watch := newWatchdog(conn.body, st.cancel, c.cfg.Metrics.received)
 	defer watch.stop()
 	st.err = watch.cause(ctx, st.forward(ctx, conn.gzip, watch, c))
 }
 
-// forward hands out events until there are no more.
+// forward passes on events until there are no more.
 func (st *subscription) forward(ctx context.Context, zipped bool, watch *watchdog, c *Client) error {
 	var from io.Reader = watch
 	if zipped {
@@ -188,19 +188,19 @@ func (st *subscription) forward(ctx context.Context, zipped bool, watch *watchdo
 	}
 }
 
-// close ends the stream and waits for that.
+// close ends the stream and waits until it has ended.
 func (st *subscription) close() {
 	st.cancel(errLeft)
 	st.reader.Wait()
 }
 
-// watchdog reads a body and cancels it if nothing comes. The time that its reader takes for other things does not count.
+// watchdog reads a body and cancels it if nothing arrives. It does not count time that its reader spends elsewhere.
 type watchdog struct {
 	body     io.Reader
 	received prometheus.Counter
 	silent   *time.Timer // runs during a read
 	eventual *time.Timer
-	err      error // of the body, but for its end
+	err      error // of the body, except io.EOF
 }
 
 func newWatchdog(body io.Reader, cancel context.CancelCauseFunc, received prometheus.Counter) *watchdog {
@@ -222,7 +222,7 @@ func (w *watchdog) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// event notes that an event is complete.
+// event records that an event is complete.
 func (w *watchdog) event() { w.eventual.Reset(patience) }
 
 func (w *watchdog) stop() {
@@ -230,7 +230,7 @@ func (w *watchdog) stop() {
 	w.eventual.Stop()
 }
 
-// cause says why a stream ended with err. What the body says comes before what a decoder makes of it.
+// cause explains why a stream ended with err. An error from the body takes precedence over one from the decoder.
 func (w *watchdog) cause(ctx context.Context, err error) *Error {
 	cause := context.Cause(ctx)
 	switch {

@@ -17,8 +17,8 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// streamModel is a data plane that follows two route servers over streams, deltas and polls, all of which misbehave, beside a
-// naive notion of what may happen: it knows which tables were ever published, and not how the client works.
+// streamModel is a data plane that follows two route servers over streams, deltas and polls, all of which misbehave, together
+// with a naive notion of what may happen: it knows which tables were ever published, and not how the client works.
 type streamModel struct {
 	t        *testing.T
 	s        *stage
@@ -28,8 +28,8 @@ type streamModel struct {
 	revision uint64
 	ever     map[table.Digest]*table.Table
 
-	mu       sync.Mutex // callbacks come from the client
-	served   servedLog  // of the process
+	mu       sync.Mutex // the client calls back concurrently
+	served   servedLog  // by this process
 	fine     time.Time  // when the applied table was last confirmed, or applied
 	accepted bool
 	bad      string // what a callback has found
@@ -73,7 +73,7 @@ func (m *streamModel) note(format string, args ...any) {
 	m.trace = append(m.trace, fmt.Sprintf(format, args...))
 }
 
-// published holds the guard: more than half of the routes go only if nothing else was seen for the time of a hold.
+// published checks the guard: more than half of the routes may be removed only if nothing else was seen for the time of a hold.
 func (m *streamModel) published(tab *table.Table) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -84,7 +84,7 @@ func (m *streamModel) published(tab *table.Table) {
 	}
 }
 
-// publish gives a server a new table with a choice of seven routes.
+// publish gives a server a new table with a selection of seven routes.
 func (m *streamModel) publish(i int, choice byte) {
 	var ids []string
 	for bit := range 7 {
@@ -99,7 +99,7 @@ func (m *streamModel) publish(i int, choice byte) {
 	m.note("server %d has %v at %d", i, ids, m.revision)
 }
 
-// step does one thing and looks whether everything is as it may be.
+// step does one thing and checks that everything is as allowed.
 func (m *streamModel) step(op, arg byte) {
 	o := m.s.origins[arg&1]
 	host := string(rune('a' + arg&1))
@@ -134,7 +134,7 @@ func (m *streamModel) step(op, arg byte) {
 	m.check()
 }
 
-// distort makes a server send over streams what is not so.
+// distort makes a server send wrong data over streams.
 func (m *streamModel) distort(o *origin, kind byte) {
 	m.note("events are distorted: %d", kind%10)
 	var last []frame
@@ -159,11 +159,11 @@ func (m *streamModel) distorted(kind byte, frames, last []frame) []frame {
 		first.data = strings.Replace(first.data, `"base":"`, `"base":"0`, 1)
 	case 2: // another order
 		slices.Reverse(frames)
-	case 3: // one is lost
+	case 3: // one frame is missing
 		return frames[:len(frames)-1]
-	case 4: // those from before again
+	case 4: // earlier frames again
 		return append(last, frames...)
-	case 5: // half of it
+	case 5: // half of a frame
 		first.data = first.data[:len(first.data)/2]
 	case 6: // another name
 		first.id = `"` + strings.Repeat("0", 64) + `"`
@@ -177,7 +177,7 @@ func (m *streamModel) distorted(kind byte, frames, last []frame) []frame {
 	return frames
 }
 
-// misanswer makes a server answer badly to requests, or none at all.
+// misanswer makes a server answer requests badly, or not at all.
 func (m *streamModel) misanswer(o *origin, host string, kind byte) {
 	m.note("server %s answers badly: %d", host, kind%10)
 	o.change(func() {
@@ -239,7 +239,7 @@ func (m *streamModel) odd(o *origin, arg byte) {
 	}
 }
 
-// check holds what must be true at any time.
+// check checks the invariants.
 func (m *streamModel) check() {
 	m.mu.Lock()
 	bad := m.bad
@@ -263,7 +263,7 @@ func (m *streamModel) check() {
 	}
 }
 
-// heal lets everything be well again: then the client has what the servers have, and follows.
+// heal repairs everything: then the client has what the servers have, and follows them.
 func (m *streamModel) heal() {
 	for i, o := range m.s.origins {
 		o.doom("")
@@ -302,7 +302,7 @@ func runStreamModel(t *testing.T, script []byte) {
 	})
 }
 
-// TestStreamsNeverGiveATableThatNoServerPublished runs the model with scripts of chance.
+// TestStreamsNeverGiveATableThatNoServerPublished runs the model with random scripts.
 func TestStreamsNeverGiveATableThatNoServerPublished(t *testing.T) {
 	for seed := range uint64(25) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

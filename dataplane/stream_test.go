@@ -35,7 +35,7 @@ func after(d time.Duration) {
 	synctest.Wait()
 }
 
-// paths are the paths of the requests of an origin, without probes.
+// paths returns the paths of the requests of an origin, without probes.
 func paths(o *origin) []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -92,7 +92,7 @@ func TestStreamBringsChangesAtOnce(t *testing.T) {
 	})
 }
 
-// TestStreamAloneBringsTheFirstTable is the transport stream: nothing is polled.
+// TestStreamAloneBringsTheFirstTable: with the transport stream nothing is polled.
 func TestStreamAloneBringsTheFirstTable(t *testing.T) {
 	prepare := func(s *stage) {
 		tablesAt1(t)(s)
@@ -113,7 +113,7 @@ func TestStreamAloneBringsTheFirstTable(t *testing.T) {
 	})
 }
 
-// TestCurrentIsWhatA304Is: it refreshes all that is known of the applied table.
+// TestCurrentIsWhatA304Is: the event refreshes everything that is known about the applied table.
 func TestCurrentIsWhatA304Is(t *testing.T) {
 	play(t, 1, tablesAt1(t), func(t *testing.T, s *stage, c *dataplane.Client) {
 		o := s.origins[0]
@@ -139,7 +139,7 @@ func TestCurrentIsWhatA304Is(t *testing.T) {
 		if a := c.Status().Applied; !a.SourceRead.Equal(old) || a.ServerState != "held" {
 			t.Errorf("applied is %+v", a)
 		}
-		o.change(func() { o.readAt = time.Now().Add(time.Hour) }) // a fast clock hides nothing
+		o.change(func() { o.readAt = time.Now().Add(time.Hour) }) // a fast clock must not hide anything
 		synctest.Wait()
 		if a := c.Status().Applied; a.SourceRead.After(time.Now()) {
 			t.Errorf("applied is %+v", a)
@@ -163,7 +163,7 @@ func TestCurrentIsWhatA304Is(t *testing.T) {
 	})
 }
 
-// TestNewTableDoesNotClaimToBeFresh: a delta does not say when the source was read, and "current" does.
+// TestNewTableDoesNotClaimToBeFresh: a delta does not say when the source was read, "current" does.
 func TestNewTableDoesNotClaimToBeFresh(t *testing.T) {
 	var old time.Time
 	prepare := func(s *stage) {
@@ -185,7 +185,7 @@ func TestNewTableDoesNotClaimToBeFresh(t *testing.T) {
 	})
 }
 
-// TestHeldTableIsReleasedOverAStream: each "current" judges it again.
+// TestHeldTableIsReleasedOverAStream: each "current" has the held table judged again.
 func TestHeldTableIsReleasedOverAStream(t *testing.T) {
 	prepare := func(s *stage) {
 		s.cfg.Guard.Hold = time.Minute
@@ -246,7 +246,7 @@ func TestAcceptWhileAStreamIsUp(t *testing.T) {
 	})
 }
 
-// TestOlderTableOverAStreamIsTakenOnlyIfTheServerInsists: the stream ends, and the next one says it again.
+// TestOlderTableOverAStreamIsTakenOnlyIfTheServerInsists: the stream ends, and the next one repeats the older table.
 func TestOlderTableOverAStreamIsTakenOnlyIfTheServerInsists(t *testing.T) {
 	newer, older := newTable(t, 10, "a", "b"), newTable(t, 5, "a", "b")
 	play(t, 1, func(s *stage) { s.origins[0].set(newer) }, func(t *testing.T, s *stage, c *dataplane.Client) {
@@ -264,11 +264,11 @@ func TestOlderTableOverAStreamIsTakenOnlyIfTheServerInsists(t *testing.T) {
 	})
 }
 
-// TestFetchEvent: the table comes from /routes, and the stream goes on.
+// TestFetchEvent: the table comes from /routes, and the stream continues.
 func TestFetchEvent(t *testing.T) {
 	prepare := func(s *stage) {
 		tablesAt1(t)(s)
-		s.cfg.Guard.MaxLoss = 1 // the tables are small, and this is not about losses
+		s.cfg.Guard.MaxLoss = 1 // the tables are small, and this test is not about losses
 		s.origins[0].distort = func(frames []frame) []frame {
 			for i := range frames {
 				if strings.Contains(frames[i].data, "fetchme: ") {
@@ -281,7 +281,7 @@ func TestFetchEvent(t *testing.T) {
 	play(t, 1, prepare, func(t *testing.T, s *stage, c *dataplane.Client) {
 		second := newTable(t, 2, "a", "fetchme")
 		s.origins[0].set(second)
-		after(time.Second) // re-fetches are spread over a second
+		after(time.Second) // fetches are spread over a second
 		holds(t, c, second)
 		third := newTable(t, 3, "a")
 		s.origins[0].set(third)
@@ -294,7 +294,7 @@ func TestFetchEvent(t *testing.T) {
 			t.Errorf("%v tables fetched, want 1", got)
 		}
 
-		// Another replica may answer: then the stream is at another place than the client.
+		// Another replica may answer: then the stream is at another table than the client.
 		elsewhere := newTable(t, 5, "x", "a")
 		s.origins[0].change(func() {
 			s.origins[0].get = func(w http.ResponseWriter, r *http.Request) { serveTable(w, r, elsewhere, "") }
@@ -308,13 +308,13 @@ func TestFetchEvent(t *testing.T) {
 	})
 }
 
-// TestWhatAStreamBringsIsVerified: nothing of it is applied, the stream ends, and one full table is fetched.
+// TestWhatAStreamBringsIsVerified: none of it is applied, the stream ends, and one full table is fetched.
 func TestWhatAStreamBringsIsVerified(t *testing.T) {
 	first, second, other := newTable(t, 1, "a", "b"), newTable(t, 2, "b", "c"), newTable(t, 9, "x")
 	for _, c := range []struct {
 		name   string
 		change func([]frame) []frame
-		reason string // of the metric of verification; empty if it is none
+		reason string // label of the verification metric; empty if it does not count there
 	}{
 		{"delta of another base", func(f []frame) []frame { f[0].data = deltaOf(other, second); return f }, "delta"},
 		{"delta to another target", func(f []frame) []frame { f[0].data = deltaOf(first, other); return f }, "delta"},

@@ -8,48 +8,47 @@ import (
 	"time"
 )
 
-// Messages about streams.
+// Log messages about streams.
 const (
 	LogStreamOpen    = "stream connected"
 	LogStreamEnded   = "stream ended"
-	LogNoStream      = "no stream can be had"
+	LogNoStream      = "streams are not available"
 	LogPollingBegins = "streams do not work, polling for a while"
 )
 
-// What is in use, as label values and in the status.
+// Transports, as label values and in the status.
 const (
 	transportStream = "stream"
 	transportPoll   = "poll"
 )
 
 const (
-	// leastRest and mostRest are how long polling has to do before a stream is tried again; up to half of it is left to
-	// chance.
+	// leastRest and mostRest are how long to poll before trying a stream again; jitter shortens this by up to half.
 	leastRest = 30 * time.Second
 	mostRest  = 5 * time.Minute
-	// failedStreams is how many attempts in a row have to fail for that.
+	// failedStreams is how many consecutive attempts must fail for that.
 	failedStreams = 2
-	// defaultRetry is how long to wait after a connection broke whose server has not said how long.
+	// defaultRetry is how long to wait after a broken connection without advice from the server.
 	defaultRetry = time.Second
-	// streamGap is the least time between two attempts to get a stream, whatever servers say; up to half more is left to chance.
+	// streamGap is the minimum time between two attempts to open a stream, whatever servers say; jitter adds up to half.
 	streamGap = time.Second
-	// probeInterval is the time between two probes of a preferred server beside a stream.
+	// probeInterval is the time between two probes of a preferred server while a stream is open.
 	probeInterval = 15 * time.Second
 )
 
-// transport is how the client goes on: over streams or by polling.
+// transport is the state of the choice between streams and polling.
 type transport struct {
 	pollFirst bool      // one poll comes before the next stream, whenever that may be
-	resting   bool      // polling has to do until streamAt
-	streamAt  time.Time // when a stream may be made
-	attempted time.Time // when one was last asked for
-	failures  int       // attempts in a row that failed
-	rests     int       // times in a row that polling had to do for long
-	polled    bool      // a poll has worked since the last attempt
+	resting   bool      // only polling until streamAt
+	streamAt  time.Time // when a stream may be tried
+	attempted time.Time // when one was last tried
+	failures  int       // consecutive failed attempts
+	rests     int       // consecutive long periods of polling
+	polled    bool      // a poll has succeeded since the last attempt
 }
 
-// Run follows the route servers until ctx ends, and returns nil then. It asks at once, and writes the LKG file once more at
-// the end if its table was confirmed later. It is to be called once.
+// Run follows the route servers until ctx ends, then returns nil. It asks at once. At the end it updates the LKG file if its
+// table was confirmed later. Call it once.
 func (c *Client) Run(ctx context.Context) error {
 	c.log.Info(LogStarted, "urls", len(c.servers), "transport", c.cfg.Follow.String(), "interval", c.cfg.Interval,
 		"timeout", c.cfg.Timeout)
@@ -58,14 +57,14 @@ func (c *Client) Run(ctx context.Context) error {
 	c.update(func(l *loopState) { l.started = time.Now() })
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	var rested, due time.Time // of the last step, of the next
+	var rested, due time.Time // end of the last step, and time of the next
 	var failed bool
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-c.recheck:
-			// A server that fails needs its rest, and would not give an answer any sooner.
+			// Do not speed up retries of failing servers: they need time to recover and would not answer sooner.
 			if early := rested.Add(recheckGap); !failed && early.Before(due) {
 				due = early
 				timer.Reset(time.Until(due))
@@ -82,8 +81,8 @@ func (c *Client) Run(ctx context.Context) error {
 	}
 }
 
-// step makes a round of polling, or follows a stream until it ends. It returns when the former began or the latter ended,
-// when the next step is due, and whether no server is to be asked before that.
+// step makes a round of polling, or follows a stream until it ends. It returns when the round began or the stream ended, when the
+// next step is due, and whether to ask no server before that.
 func (c *Client) step(ctx context.Context) (rested, due time.Time, failed bool) {
 	k := &c.transport
 	now := time.Now()
@@ -110,7 +109,7 @@ func (c *Client) step(ctx context.Context) (rested, due time.Time, failed bool) 
 	return now, due, failed
 }
 
-// afterStream says how to go on when there is no stream any more.
+// afterStream decides how to continue after a stream has ended.
 func (c *Client) afterStream(now time.Time, end *ending) (due time.Time, failed bool) {
 	k := &c.transport
 	k.streamAt = now.Add(end.wait)
@@ -132,7 +131,7 @@ func (c *Client) afterStream(now time.Time, end *ending) (due time.Time, failed 
 	k.resting = true
 	switch {
 	case end.reason == ReasonBusy: // for as long as the server says
-	case unreachable && !k.polled: // it is not streams that fail
+	case unreachable && !k.polled: // not only streams fail
 	case end.reason == ReasonNoStreams || k.failures >= failedStreams:
 		rest := min(leastRest<<min(k.rests, 8), mostRest)
 		k.rests++
@@ -141,10 +140,10 @@ func (c *Client) afterStream(now time.Time, end *ending) (due time.Time, failed 
 	}
 	k.polled = false
 	switch {
-	case unreachable: // as a poll would be
+	case unreachable: // like a failed poll
 		k.pollFirst = true
 		return c.retryAt(), true
-	case end.refetch: // that was a poll
+	case end.refetch: // this included a poll
 		return earlier(k.streamAt, now.Add(c.interval())), false
 	default:
 		k.pollFirst = true
@@ -159,7 +158,7 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// using notes what is in use.
+// using records the transport in use.
 func (c *Client) using(transport string) {
 	for _, t := range []string{transportStream, transportPoll} {
 		value := 0.0
@@ -171,7 +170,7 @@ func (c *Client) using(transport string) {
 	c.update(func(l *loopState) { l.transport = transport })
 }
 
-// follow connects to a server and does what the stream says until it ends. The ending is of no meaning if ctx has ended.
+// follow opens a stream on a server and handles its events until it ends. If ctx has ended, the ending is meaningless.
 func (c *Client) follow(ctx context.Context) *ending {
 	st, end := c.openAny(ctx)
 	if end != nil {
@@ -198,13 +197,13 @@ func (c *Client) follow(ctx context.Context) *ending {
 	if end.refetch && pause(ctx, c.chance(fetchSpread)) {
 		c.polling.Lock()
 		defer c.polling.Unlock()
-		_ = c.poll(ctx, fullStream) // it says itself what is wrong
+		_ = c.poll(ctx, fullStream) // poll logs its errors itself
 	}
 	return end
 }
 
-// openAny tries the servers until one gives a stream. If none does, it says why. With Auto a server that can be reached is
-// left to polling, which says whether it is fine.
+// openAny tries the servers until one opens a stream. If none does, the ending says why. With Auto it lets polling decide about
+// the health of a reachable server.
 func (c *Client) openAny(ctx context.Context) (*subscription, *ending) {
 	c.polling.Lock()
 	defer c.polling.Unlock()
@@ -233,7 +232,7 @@ func (c *Client) openAny(ctx context.Context) (*subscription, *ending) {
 			return st, nil
 		}
 		f.retryAfter = min(f.retryAfter, mostRest)
-		f.retryAfter += c.chance(f.retryAfter / 2) // all that it has sent away
+		f.retryAfter += c.chance(f.retryAfter / 2) // jitter for all clients that it refused
 		if slices.Contains(fetchReasons, f.Reason) {
 			c.cfg.Metrics.fetches.WithLabelValues(resultError).Inc()
 			c.cfg.Metrics.fetchErrors.WithLabelValues(string(f.Reason)).Inc()
@@ -252,11 +251,11 @@ func (c *Client) openAny(ctx context.Context) (*subscription, *ending) {
 	return nil, end
 }
 
-// listen does what a stream says, and beside it what polls would do.
+// listen handles the events of a stream, and meanwhile the other tasks of polling.
 func (c *Client) listen(ctx context.Context, st *subscription) *ending {
 	chores := time.NewTicker(c.cfg.Interval)
 	defer chores.Stop()
-	early := time.NewTimer(0) // for a poll that somebody asked for
+	early := time.NewTimer(0) // for a requested poll
 	early.Stop()
 	defer early.Stop()
 	polled, probed, asked := st.connected, st.connected, false
@@ -291,15 +290,15 @@ func (c *Client) listen(ctx context.Context, st *subscription) *ending {
 	}
 }
 
-// pollBeside makes a round while there is a stream.
+// pollBeside makes a round while a stream is open.
 func (c *Client) pollBeside(ctx context.Context, st *subscription) *ending {
 	c.polling.Lock()
 	defer c.polling.Unlock()
-	_ = c.poll(ctx, "") // a server that fails here is noted, and the stream says more about it
+	_ = c.poll(ctx, "") // poll records a failing server, and the stream says more about it
 	return c.place(st)
 }
 
-// chores does what rounds do beside asking for the table.
+// chores does the tasks of a round other than requesting the table.
 func (c *Client) chores(ctx context.Context, st *subscription, probe bool) *ending {
 	c.polling.Lock()
 	defer c.polling.Unlock()
@@ -310,7 +309,7 @@ func (c *Client) chores(ctx context.Context, st *subscription, probe bool) *endi
 	now := time.Now()
 	c.gate.Tend()
 	if c.isFullDue(c.view(), now) {
-		_ = c.poll(ctx, "") // likewise
+		_ = c.poll(ctx, "") // poll logs its errors itself
 	}
 	if probe {
 		c.probe(ctx, ctx, zone)
@@ -318,7 +317,7 @@ func (c *Client) chores(ctx context.Context, st *subscription, probe bool) *endi
 	return c.place(st)
 }
 
-// broke says how to go on after a stream that ended by itself.
+// broke decides how to continue after a stream that ended by itself.
 func (c *Client) broke(st *subscription) *ending {
 	c.polling.Lock()
 	defer c.polling.Unlock()
@@ -330,15 +329,16 @@ func (c *Client) broke(st *subscription) *ending {
 	case slices.Contains(verifyReasons, f.Reason):
 		return c.rejected(st, f)
 	case silent && st.current || end.failed && c.cfg.Follow == Stream:
-		c.failed(st.server, f, time.Now()) // otherwise it is left to polling
+		c.failed(st.server, f, time.Now()) // otherwise polling decides about it
 	}
 	if silent {
-		end.wait = c.chance(time.Second) // it has lasted long enough
+		end.wait = c.chance(time.Second) // the stream has lasted long enough
 	}
 	return end
 }
 
-// afterBroken is how long to wait after the connection was lost, for all clients of the server at once.
+// afterBroken returns how long to wait after a lost connection, with jitter, because all clients of the server may lose theirs at
+// once.
 func (c *Client) afterBroken(st *subscription) time.Duration {
 	d := st.retry
 	if d == 0 {

@@ -15,7 +15,7 @@ import (
 	"github.com/routesrv/routesrv/dataplane"
 )
 
-// answer is a handler that says no.
+// answer is a handler that rejects requests with a status.
 func answer(status int, header ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		for _, line := range header {
@@ -44,13 +44,13 @@ func wantTimes(t *testing.T, what string, got []time.Duration, want ...float64) 
 	}
 }
 
-// ended gives the number of streams that ended for a reason.
+// ended returns the number of streams that ended for a reason.
 func (s *stage) ended(reason string) float64 {
 	s.t.Helper()
 	return s.metric("dataplane_stream_reconnects_total", "reason", reason)
 }
 
-// TestSilentStreamIsClosed: after 45 seconds without a byte another server is asked.
+// TestSilentStreamIsClosed: after 45 seconds without a byte the client tries another server.
 func TestSilentStreamIsClosed(t *testing.T) {
 	play(t, 2, tablesAt1(t), func(t *testing.T, s *stage, c *dataplane.Client) {
 		a, b := s.origins[0], s.origins[1]
@@ -72,7 +72,7 @@ func TestSilentStreamIsClosed(t *testing.T) {
 	})
 }
 
-// TestCommentsAreNoEvents: they say that the server is alive, and not for ever that there is nothing to say.
+// TestCommentsAreNoEvents: comments prove that the server is alive, but not for ever that there is no news.
 func TestCommentsAreNoEvents(t *testing.T) {
 	play(t, 1, tablesAt1(t), func(t *testing.T, s *stage, c *dataplane.Client) {
 		s.origins[0].doom("comments")
@@ -87,7 +87,7 @@ func TestCommentsAreNoEvents(t *testing.T) {
 	})
 }
 
-// TestLostConnectionIsMadeAgainAfterAWhile: as long as the server said, and a little more by chance.
+// TestLostConnectionIsMadeAgainAfterAWhile: the client waits as long as the server said, plus a small random time.
 func TestLostConnectionIsMadeAgainAfterAWhile(t *testing.T) {
 	for _, c := range []struct {
 		fate  string
@@ -134,7 +134,7 @@ func TestServerAsksToReconnect(t *testing.T) {
 			}
 		})
 		after(time.Minute)
-		wantTimes(t, "connected", o.since(start, watch), 10.625) // and a tenth, and a quarter of a second, by chance
+		wantTimes(t, "connected", o.since(start, watch), 10.625) // plus a tenth, and a quarter of a second, by chance
 		wantTimes(t, "polled", o.since(start, routes))
 		if s.ended("reconnect") != 1 {
 			t.Error("not counted")
@@ -142,7 +142,7 @@ func TestServerAsksToReconnect(t *testing.T) {
 	})
 }
 
-// TestServerWithoutStreamsIsPolled: at the usual rate, and streams are tried again after a growing time.
+// TestServerWithoutStreamsIsPolled: it is polled at the usual rate, and streams are tried again at growing intervals.
 func TestServerWithoutStreamsIsPolled(t *testing.T) {
 	prepare := func(s *stage) {
 		tablesAt1(t)(s)
@@ -160,7 +160,7 @@ func TestServerWithoutStreamsIsPolled(t *testing.T) {
 			t.Errorf("%v bytes received: the server took watch for a zone, and sent a table", got)
 		}
 		after(22 * time.Minute)
-		// 22.5, 45, 90, 180 and 225 s after the one before
+		// 22.5, 45, 90, 180 and 225 s after the previous attempt.
 		wantTimes(t, "tried", o.since(start, watch), 22.5, 67.5, 157.5, 337.5, 562.5, 787.5, 1012.5, 1237.5)
 		o.change(func() { o.noStreams = false })
 		after(4 * time.Minute)
@@ -182,7 +182,7 @@ func TestServerWithoutStreamsIsPolled(t *testing.T) {
 	})
 }
 
-// TestStreamsThatFailTwiceArePolledAround: an intermediary that lets no stream through.
+// TestStreamsThatFailTwiceArePolledAround: an intermediary blocks all streams.
 func TestStreamsThatFailTwiceArePolledAround(t *testing.T) {
 	for name, refuse := range map[string]http.HandlerFunc{
 		"hangs": hang,
@@ -227,7 +227,7 @@ func TestStreamsThatFailTwiceArePolledAround(t *testing.T) {
 	}
 }
 
-// TestAdviceToWaitWithAStreamIsTaken: for a table that is not there yet, and for room.
+// TestAdviceToWaitWithAStreamIsTaken: both when there is no table yet, and when there is no room.
 func TestAdviceToWaitWithAStreamIsTaken(t *testing.T) {
 	for _, status := range []int{http.StatusTooManyRequests, http.StatusNotFound} {
 		for _, follow := range []dataplane.Follow{dataplane.Auto, dataplane.Stream} {
@@ -259,7 +259,7 @@ func TestAdviceToWaitWithAStreamIsTaken(t *testing.T) {
 	}
 }
 
-// TestStreamFailsOver: to the next server at once, and back when the preferred one has been fine for a while.
+// TestStreamFailsOver: the client moves to the next server at once, and back when the preferred server has been fine for a while.
 func TestStreamFailsOver(t *testing.T) {
 	play(t, 2, tablesAt1(t), func(t *testing.T, s *stage, c *dataplane.Client) {
 		a, b := s.origins[0], s.origins[1]
@@ -291,7 +291,7 @@ func TestStreamFailsOver(t *testing.T) {
 	})
 }
 
-// TestUnreachableServersAreLeftAlone: streams do not make it worse.
+// TestUnreachableServersAreLeftAlone: streams do not increase the load on them.
 func TestUnreachableServersAreLeftAlone(t *testing.T) {
 	for _, follow := range []dataplane.Follow{dataplane.Auto, dataplane.Stream} {
 		t.Run(follow.String(), func(t *testing.T) {
@@ -309,7 +309,7 @@ func TestUnreachableServersAreLeftAlone(t *testing.T) {
 				}))
 				o.doom("cut")
 				after(10 * time.Minute)
-				if attempts < 20 || attempts > 40 { // each 15 to 30 s
+				if attempts < 20 || attempts > 40 { // one every 15 to 30 s
 					t.Errorf("%d attempts in ten minutes", attempts)
 				}
 				if got := c.Status(); got.Failures < 10 || s.log.count(dataplane.LogUnreachable) != 1 {
@@ -318,7 +318,7 @@ func TestUnreachableServersAreLeftAlone(t *testing.T) {
 				holds(t, c, newTable(t, 1, "a", "b"))
 				o.doom("")
 				s.network.Set("a", o)
-				after(31 * time.Second) // it comes back, and is followed at once
+				after(31 * time.Second) // it recovers, and is followed at once
 				if s.log.count(dataplane.LogReachable) != 1 || c.Status().Failures != 0 || o.connected() != 1 {
 					t.Errorf("status is %+v since %v", c.Status(), time.Since(start))
 				}
@@ -330,7 +330,7 @@ func TestUnreachableServersAreLeftAlone(t *testing.T) {
 	}
 }
 
-// TestRecheckPollsBesideAStream: somebody knows of a newer table than the stream.
+// TestRecheckPollsBesideAStream: a caller knows of a newer table than the stream.
 func TestRecheckPollsBesideAStream(t *testing.T) {
 	play(t, 1, tablesAt1(t), func(t *testing.T, s *stage, c *dataplane.Client) {
 		o := s.origins[0]
@@ -356,7 +356,7 @@ func TestRecheckPollsBesideAStream(t *testing.T) {
 	})
 }
 
-// TestZoneOfAStream: another one in the file means another stream.
+// TestZoneOfAStream: another zone in the file means another stream.
 func TestZoneOfAStream(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "zone")
 	write := func(zone string) {
@@ -387,7 +387,7 @@ func TestZoneOfAStream(t *testing.T) {
 	})
 }
 
-// TestFullTableBesideAStream: once in a while, and the stream goes on.
+// TestFullTableBesideAStream: one is fetched now and then, and the stream continues.
 func TestFullTableBesideAStream(t *testing.T) {
 	play(t, 1, tablesAt1(t), func(t *testing.T, s *stage, c *dataplane.Client) {
 		o := s.origins[0]
@@ -434,7 +434,7 @@ func TestBadDeltasOverStreamsEndInPolling(t *testing.T) {
 	})
 }
 
-// TestStreamInAnEncodingThatIsNone ends it, and nothing else.
+// TestStreamInAnEncodingThatIsNone: an unknown encoding ends the stream, and nothing else.
 func TestStreamInAnEncodingThatIsNone(t *testing.T) {
 	for _, encoding := range []string{"gzip", "br"} {
 		t.Run(encoding, func(t *testing.T) {
@@ -458,7 +458,8 @@ func TestStreamInAnEncodingThatIsNone(t *testing.T) {
 	}
 }
 
-// TestStreamThatIsGarbageIsNotOneThatBroke, also if it ends with it: who reads the reason looks at the server, and not at the network.
+// TestStreamThatIsGarbageIsNotOneThatBroke: garbage is reported as such even if the stream ends with it, because the reason
+// decides whether an operator looks at the server or at the network.
 func TestStreamThatIsGarbageIsNotOneThatBroke(t *testing.T) {
 	for body, want := range map[string]string{"event: table\ndata: x\n\n": "rejected", "": "broken", "\x1f\x8b": "broken"} {
 		prepare := func(s *stage) {
@@ -485,10 +486,10 @@ func TestStreamThatIsGarbageIsNotOneThatBroke(t *testing.T) {
 	}
 }
 
-// Status is the transport.
+// Status returns the transport.
 func (s *stage) Status(c *dataplane.Client) string { return c.Status().Transport }
 
-// TestEndOfTheLoopEndsTheStream: it is no failure of anybody.
+// TestEndOfTheLoopEndsTheStream: that does not count as a failure.
 func TestEndOfTheLoopEndsTheStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, 1)

@@ -13,12 +13,12 @@ import (
 	"github.com/routesrv/routesrv/dataplane"
 )
 
-// TestBadAnswerLeavesEverythingAsItWas holds every way in which an answer can be bad against memory, the file, and the
-// ETag of the next request.
+// TestBadAnswerLeavesEverythingAsItWas checks, for every kind of bad answer, the table in memory, the file, and the ETag of the
+// next request.
 func TestBadAnswerLeavesEverythingAsItWas(t *testing.T) {
 	next := newTable(t, 2, "a", "b", "c")
 	text := string(next.Text())
-	// respond answers with a body under the name of the next table; change may undo anything of it.
+	// respond answers with a body under the name of the next table; change may modify the headers.
 	respond := func(body []byte, change func(http.Header)) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			h := w.Header()
@@ -128,7 +128,7 @@ func TestBadAnswerLeavesEverythingAsItWas(t *testing.T) {
 			mustPoll(t, c)
 			want := etagOf(first, "+zstd")
 			if test.want == dataplane.ReasonProtocol {
-				want = "" // a 304 that makes no sense is not asked for again
+				want = "" // a 304 that makes no sense is not requested again
 			}
 			if got := w.servers[0].last(t).Header.Get("If-None-Match"); got != want {
 				t.Errorf("the next request names %s, want %s", got, want)
@@ -153,7 +153,7 @@ func TestNothingIsNamedBeforeTheFirstTable(t *testing.T) {
 	fileHolds(t, w.cfg.LKGPath, nil)
 }
 
-// TestBombIsNotUnpacked: what is decoded is bounded, whatever it would come to.
+// TestBombIsNotUnpacked: decoding stops at the limit, whatever the full size would be.
 func TestBombIsNotUnpacked(t *testing.T) {
 	zeros := make([]byte, 128<<20)
 	for _, encoding := range []string{"gzip", "zstd"} {
@@ -182,7 +182,7 @@ func TestA304ToARequestThatNamedNothing(t *testing.T) {
 	first := newTable(t, 1, "a", "b")
 	w.servers[0].set(first)
 	mustPoll(t, c)
-	for _, etag := range []string{`"nonsense"`, etagOf(first, "+zstd")} { // the second request names nothing
+	for _, etag := range []string{`"nonsense"`, etagOf(first, "+zstd")} { // the second request names no table
 		w.servers[0].fail(func(rw http.ResponseWriter, _ *http.Request) {
 			rw.Header().Set("Etag", etag)
 			rw.WriteHeader(http.StatusNotModified)
@@ -195,7 +195,7 @@ func TestA304ToARequestThatNamedNothing(t *testing.T) {
 }
 
 func TestBytesAreThoseOfTheServer(t *testing.T) {
-	// The compiler spells a host of a RouteGroup in this way, which the printer does not.
+	// The compiler writes a host of a RouteGroup in this way, the printer does not.
 	tab := parseTable(t, `a: Host("^(a[.]org)$") -> "http://10.0.0.1";`+"\n"+`b: * -> <"http://10.0.0.1?zone=x", "http://10.0.0.2?zone=y">;`, 7)
 	for _, encoding := range []string{"identity", "gzip", "zstd"} {
 		t.Run(encoding, func(t *testing.T) {
@@ -219,7 +219,7 @@ func TestBytesAreThoseOfTheServer(t *testing.T) {
 	}
 }
 
-// TestServersOfAnotherKind holds what is taken from servers that are not ours.
+// TestServersOfAnotherKind checks what is accepted from servers that are not ours.
 func TestServersOfAnotherKind(t *testing.T) {
 	tab := newTable(t, 0, "a", "b")
 	text := string(tab.Text())
@@ -356,7 +356,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// A zone is the value of a label, so that it is a segment of a path as it is.
+// A zone is the value of a label, so it can be a path segment unchanged.
 func TestZonesAreValuesOfLabels(t *testing.T) {
 	for zone, want := range map[string]bool{
 		"": true, "a": true, "9": true, "Zz09": true, "eu-central-1a": true, "a_b.c-d": true, strings.Repeat("a", 63): true,
@@ -369,5 +369,5 @@ func TestZonesAreValuesOfLabels(t *testing.T) {
 	}
 }
 
-// endsProxies passes every check of a proxy, and then ends its process.
+// endsProxies passes every check of a proxy, and then makes its process exit.
 const endsProxies = `a: Path("/a") -> admissionControl("g", "active", "0s", 5, 10, 0.9, 0.95, 0.5) -> <shunt>;`

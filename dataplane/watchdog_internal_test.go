@@ -11,7 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// TestWhyAStreamEnded: what breaks the body comes before what a decoder makes of that, and the end of a body breaks nothing.
+// TestWhyAStreamEnded: an error of the body takes precedence over the decoder's error that follows from it, and the end of a body
+// is not an error.
 func TestWhyAStreamEnded(t *testing.T) {
 	garbage, lost := errors.New("gzip: invalid header"), errors.New("connection reset")
 	for name, tt := range map[string]struct {

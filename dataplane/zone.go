@@ -12,16 +12,16 @@ import (
 // maxZone is the limit of Kubernetes for the value of a label.
 const maxZone = 63
 
-// maxZoneFile bounds the file with the zone.
+// maxZoneFile limits the size of the file with the zone.
 const maxZoneFile = 4 << 10
 
-// Zone says whose table is wanted: that of a fixed zone, or of the zone in a file. The zero value is the full table.
+// Zone selects the table: of a fixed zone, or of the zone in a file. The zero value is the full table.
 type Zone struct {
 	name string // fixed
 	path string // of the file, if the zone is not fixed
 }
 
-// NewZone checks a name or the path of a file, of which at most one is set. It does not read the file.
+// NewZone checks a name or the path of a file; set at most one. It does not read the file.
 func NewZone(name, path string) (Zone, error) {
 	switch {
 	case name != "" && path != "":
@@ -32,8 +32,8 @@ func NewZone(name, path string) (Zone, error) {
 	return Zone{name, path}, nil
 }
 
-// Read returns the name of the zone, empty for the full table. A file has the zone as its only content; an error means that it has
-// none, and the full table is right everywhere.
+// Read returns the name of the zone, empty for the full table. A file must contain only the zone. An error means that it does
+// not; the full table is valid everywhere.
 func (z Zone) Read() (string, error) {
 	if z.path == "" {
 		return z.name, nil
@@ -52,7 +52,7 @@ func (z Zone) Read() (string, error) {
 	}
 }
 
-// zoneSource gives the zone to ask for, and logs what its file says when that changes. It is owned by the round.
+// zoneSource returns the zone to request, and logs the content of its file when that changes. It is owned by the round.
 type zoneSource struct {
 	zone Zone
 	log  *slog.Logger
@@ -80,7 +80,7 @@ func (z *zoneSource) read() string {
 	return zone
 }
 
-// validZone reports whether s has the form of a label's value, which is a safe segment of a path, too.
+// validZone reports whether s is a valid label value, which is also safe as a path segment.
 func validZone(s string) bool {
 	for i := range len(s) {
 		c := s[i]

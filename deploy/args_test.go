@@ -13,7 +13,7 @@ import (
 	"github.com/routesrv/routesrv/internal/config"
 )
 
-// check asks the built binary whether it could run like that.
+// check asks the built binary whether it could run with these settings.
 func check(t *testing.T, p process) (status int, output string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), p.binary, append(slices.Clone(p.args), "--check-config")...)
@@ -25,7 +25,7 @@ func check(t *testing.T, p process) (status int, output string) {
 	return cmd.ProcessState.ExitCode(), string(out)
 }
 
-// TestBinariesTakeTheirArguments: every flag, variable and configuration file, with not even a warning.
+// TestBinariesTakeTheirArguments: every flag, variable and configuration file is accepted without a warning.
 func TestBinariesTakeTheirArguments(t *testing.T) {
 	found := make(map[string]int)
 	for render, objects := range rendered {
@@ -52,7 +52,7 @@ func TestBinariesTakeTheirArguments(t *testing.T) {
 	}
 }
 
-// TestWhatABinaryDoesNotTakeIsNoticed, in each of the three places: otherwise the test above would prove nothing.
+// TestWhatABinaryDoesNotTakeIsNoticed: in each of the three places; otherwise the test above would prove nothing.
 func TestWhatABinaryDoesNotTakeIsNoticed(t *testing.T) {
 	d := as[appsv1.Deployment](t, find(t, "base", "Deployment", "routesrv"))
 	c := &d.Spec.Template.Spec.Containers[0]
@@ -76,7 +76,7 @@ func TestWhatABinaryDoesNotTakeIsNoticed(t *testing.T) {
 	}
 }
 
-// TestProxiesGetFlagsThatSkipperHas, as far as the route server knows those: it takes the arguments of a Skipper.
+// TestProxiesGetFlagsThatSkipperHas: as far as the route server, which accepts the arguments of a Skipper, knows them.
 func TestProxiesGetFlagsThatSkipperHas(t *testing.T) {
 	known := make(map[string]bool)
 	for _, f := range config.Flags() {

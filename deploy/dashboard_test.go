@@ -20,7 +20,7 @@ import (
 	"github.com/routesrv/routesrv/internal/kubetest"
 )
 
-// dashboard is what the test reads of one of Grafana.
+// dashboard has the parts of a Grafana dashboard that the test reads.
 type dashboard struct {
 	Panels []struct {
 		Title       string `json:"title"`
@@ -38,7 +38,7 @@ type dashboard struct {
 	} `json:"templating"`
 }
 
-// readDashboard takes it from the ConfigMap that is applied.
+// readDashboard reads the dashboard from the ConfigMap that is applied.
 func readDashboard(t *testing.T) *dashboard {
 	t.Helper()
 	m := find(t, "component-dashboard", "ConfigMap", "routesrv-dashboard")
@@ -54,14 +54,14 @@ func readDashboard(t *testing.T) *dashboard {
 	return &d
 }
 
-// prometheus is a real one.
+// prometheus is a real Prometheus.
 type prometheus struct {
 	address string
 	log     *bytes.Buffer
 	ended   chan struct{}
 }
 
-// startPrometheus runs one that scrapes the targets each second. The port may have been taken meanwhile: then it is another one.
+// startPrometheus runs a Prometheus that scrapes the targets every second. If its port was taken meanwhile, it uses another one.
 func startPrometheus(t *testing.T, targets map[string]string) *prometheus {
 	t.Helper()
 	path, err := exec.LookPath("prometheus")
@@ -96,7 +96,7 @@ func startPrometheus(t *testing.T, targets map[string]string) *prometheus {
 			_ = cmd.Wait() // it is killed
 		}()
 		t.Cleanup(func() {
-			_ = cmd.Process.Kill() // it may have ended
+			_ = cmd.Process.Kill() // it may have exited
 			<-p.ended
 		})
 		if p.ready(t) {
@@ -107,7 +107,7 @@ func startPrometheus(t *testing.T, targets map[string]string) *prometheus {
 	return nil
 }
 
-// ready waits until it answers. It is false if the process has ended.
+// ready waits until the Prometheus answers. It returns false if the process has exited.
 func (p *prometheus) ready(t *testing.T) bool {
 	t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -128,7 +128,7 @@ func (p *prometheus) ready(t *testing.T) bool {
 	}
 }
 
-// get gives the body of an answer with the status 200.
+// get returns the body of a response with the status 200.
 func (p *prometheus) get(ctx context.Context, path string) ([]byte, error) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.address+path, nil)
@@ -147,7 +147,7 @@ func (p *prometheus) get(ctx context.Context, path string) ([]byte, error) {
 	return body, err
 }
 
-// query gives how many series an expression has now.
+// query returns how many series an expression has now.
 func (p *prometheus) query(ctx context.Context, expr string) (int, error) {
 	body, err := p.get(ctx, "/api/v1/query?query="+url.QueryEscape(expr))
 	if err != nil {
@@ -162,7 +162,7 @@ func (p *prometheus) query(ctx context.Context, expr string) (int, error) {
 	return len(answer.Data.Result), err
 }
 
-// observed are a route server and a data plane of which every series of the dashboard has something to say.
+// observed starts a route server and a data plane that have data for every series of the dashboard.
 func observed(t *testing.T) (routesrv, dataplane *server) {
 	t.Helper()
 	text, err := os.ReadFile("../examples/shop/services.yaml")
@@ -207,11 +207,11 @@ spec: {rules: [{host: b.example.org, http: {paths: [{path: /, pathType: Prefix, 
 	return routesrv, dataplane
 }
 
-// labelValues is a query of a variable.
+// labelValues matches the query of a variable.
 var labelValues = regexp.MustCompile(`^label_values\((.*), (\w+)\)$`)
 
-// TestEveryQueryOfTheDashboardHasAnAnswer of a real Prometheus that scrapes real processes: one whose series was renamed would be an
-// empty panel, which looks like peace.
+// TestEveryQueryOfTheDashboardHasAnAnswer: of a real Prometheus that scrapes real processes. A renamed series would be an empty
+// panel, which looks as if all were well.
 func TestEveryQueryOfTheDashboardHasAnAnswer(t *testing.T) {
 	d := readDashboard(t)
 	routesrv, dataplane := observed(t)

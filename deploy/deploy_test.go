@@ -1,7 +1,7 @@
-// Package deploy holds the manifests of deploy/kustomize and examples/cluster to what the programs do: what kustomize makes of
-// them is written down in testdata/*.golden.yaml, the built binaries take their arguments and listen where probes,
-// Services and policies look for them, and the alerts fire when they should. That a real API server takes them, and that
-// the rights are enough and not more, is tested in e2e.
+// Package deploy checks the manifests of deploy/kustomize and examples/cluster against the programs: testdata/*.golden.yaml has
+// the output of kustomize, the built binaries accept their arguments and listen where probes, Services and policies expect them,
+// and the alerts fire when they should. The e2e tests check that a real API server accepts the manifests, and that the rights are
+// sufficient and minimal.
 package deploy
 
 import (
@@ -23,12 +23,11 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 // Made by TestMain, only read by tests.
 var (
 	binaries  string               // folder with the built routesrv and dataplane-client
-	rendered  map[string][]*object // what kustomize makes, by the name of the golden file
+	rendered  map[string][]*object // output of kustomize, by the name of the golden file
 	noKubectl error                // why nothing is rendered
 )
 
-// renders are the folders that have a golden file: everything that can be applied, and every component on top of what it is
-// for.
+// renders are the folders that have a golden file: everything that can be applied, and every component on top of its target.
 var renders = map[string]string{
 	"base":                           "kustomize/base",
 	"crd":                            "kustomize/crd",
@@ -61,8 +60,8 @@ var renders = map[string]string{
 	"example-cluster":                "../examples/cluster",
 }
 
-// withoutGolden are renders of all components for the tests of values, which say what they want by themselves: one is the other with default
-// values, and values.changes.txt has what each value changes.
+// withoutGolden are renders of all components for the tests of values, which contain their expectations: one is the other with
+// default values, and values.changes.txt has what each value changes.
 var withoutGolden = []string{"everything", "values"}
 
 func TestMain(m *testing.M) {
@@ -99,7 +98,7 @@ func run(m *testing.M) int {
 	return status
 }
 
-// withoutKubectl lets one test tell that none can be run. In CI that is a failure.
+// withoutKubectl makes one test report that no test can run. In CI that is a failure.
 func withoutKubectl(m *testing.M, why error) int {
 	if os.Getenv("CI") == "true" {
 		fmt.Fprintln(os.Stderr, "deploy:", why)
@@ -119,7 +118,7 @@ func TestThereIsAKubectl(t *testing.T) {
 	}
 }
 
-// findKubectl prefers the one beside the API server of the end-to-end tests.
+// findKubectl prefers the kubectl beside the API server of the end-to-end tests.
 func findKubectl() (string, error) {
 	if dir := os.Getenv("KUBEBUILDER_ASSETS"); dir != "" {
 		if path, err := exec.LookPath(filepath.Join(dir, "kubectl")); err == nil {
@@ -146,7 +145,7 @@ func renderAll(kubectl string) (map[string][]*object, error) {
 	return all, nil
 }
 
-// kustomize renders one folder. A warning, such as of a deprecated field, is an error.
+// kustomize renders one folder. A warning, such as one about a deprecated field, is an error.
 func kustomize(kubectl, dir string) ([]*object, error) {
 	cmd := exec.Command(kubectl, "kustomize", dir)
 	var stderr bytes.Buffer
@@ -198,7 +197,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestEveryRenderHasItsGoldenFileAndNoOther: one that is left behind is of a folder that nobody renders any more.
+// TestEveryRenderHasItsGoldenFileAndNoOther: a leftover golden file belongs to a folder that is no longer rendered.
 func TestEveryRenderHasItsGoldenFileAndNoOther(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.golden.yaml")
 	if err != nil {

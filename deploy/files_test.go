@@ -13,10 +13,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// folders are those with manifests that people read.
+// folders are the folders with manifests that people read.
 var folders = []string{"kustomize", "../examples", "testdata"}
 
-// manifestFiles are all YAML files of the folders.
+// manifestFiles returns all YAML files of the folders.
 func manifestFiles(t *testing.T) []string {
 	t.Helper()
 	var files []string
@@ -37,7 +37,7 @@ func manifestFiles(t *testing.T) []string {
 	return files
 }
 
-// TestEveryFileSaysWhatItIsFor in its first line.
+// TestEveryFileSaysWhatItIsFor: in its first line.
 func TestEveryFileSaysWhatItIsFor(t *testing.T) {
 	for _, path := range manifestFiles(t) {
 		text, err := os.ReadFile(path)
@@ -50,7 +50,7 @@ func TestEveryFileSaysWhatItIsFor(t *testing.T) {
 	}
 }
 
-// kustomization is what the test reads of one.
+// kustomization has the parts of a kustomization that the test reads.
 type kustomization struct {
 	Kind       string   `json:"kind"`
 	Resources  []string `json:"resources"`
@@ -66,7 +66,7 @@ type kustomization struct {
 	} `json:"configMapGenerator"`
 }
 
-// kustomizations are all of the folders, by theirs.
+// kustomizations returns all kustomizations of the folders, by their paths.
 func kustomizations(t *testing.T) map[string]kustomization {
 	t.Helper()
 	all := make(map[string]kustomization)
@@ -106,7 +106,7 @@ func TestEveryFolderIsRendered(t *testing.T) {
 	}
 }
 
-// TestEveryFileIsUsed by the kustomization of its folder: one that is forgotten there does nothing.
+// TestEveryFileIsUsed: by the kustomization of its folder; a forgotten file has no effect.
 func TestEveryFileIsUsed(t *testing.T) {
 	used := make(map[string][]string) // by folder
 	for dir, k := range kustomizations(t) {
@@ -131,10 +131,10 @@ func TestEveryFileIsUsed(t *testing.T) {
 	}
 }
 
-// inTable finds the names of files and folders in the table of the README.
+// inTable matches the names of files and folders in the table of the README.
 var inTable = regexp.MustCompile("`([a-z0-9./-]+(?:/|[.]yaml))`")
 
-// TestReadmeHasEveryFile and none that is not there.
+// TestReadmeHasEveryFile: and no files that do not exist.
 func TestReadmeHasEveryFile(t *testing.T) {
 	text, err := os.ReadFile("kustomize/README.md")
 	if err != nil {
@@ -156,7 +156,7 @@ func TestReadmeHasEveryFile(t *testing.T) {
 		if !ok {
 			continue
 		}
-		// The kustomization of a folder is the folder, or is of no use without the one file beside it.
+		// The kustomization of a folder stands for the folder, or is useless without the one file beside it.
 		if strings.HasSuffix(name, "/kustomization.yaml") && !named[name] {
 			dir := filepath.Dir(name)
 			if named[dir] || dir == "crd" || dir == "skipper" {
@@ -190,7 +190,7 @@ func TestReadmeHasTheTrialThatIsTested(t *testing.T) {
 	}
 }
 
-// TestReadmeHasTheKustomizationThatIsTested for somebody's own proxies.
+// TestReadmeHasTheKustomizationThatIsTested: the one for a user's own proxies.
 func TestReadmeHasTheKustomizationThatIsTested(t *testing.T) {
 	readme, err := os.ReadFile("kustomize/README.md")
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// The kinds of Flux and Argo CD, with the fields that the examples use and no others, in the form of their public API references. Decoding is
+// The kinds of Flux and Argo CD, with only the fields that the examples use, as in their public API references. Decoding is
 // strict, so a misspelled field fails.
 
 type meta struct {
@@ -25,7 +25,7 @@ type fluxReference struct {
 	Name string `json:"name"`
 }
 
-// gitRepository is that of source.toolkit.fluxcd.io/v1.
+// gitRepository is the kind of source.toolkit.fluxcd.io/v1.
 type gitRepository struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -47,7 +47,7 @@ type gitRepository struct {
 	} `json:"spec"`
 }
 
-// ociRepository is that of source.toolkit.fluxcd.io/v1.
+// ociRepository is the kind of source.toolkit.fluxcd.io/v1.
 type ociRepository struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -61,7 +61,7 @@ type ociRepository struct {
 	} `json:"spec"`
 }
 
-// fluxKustomization is that of kustomize.toolkit.fluxcd.io/v1.
+// fluxKustomization is the kind of kustomize.toolkit.fluxcd.io/v1.
 type fluxKustomization struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -78,7 +78,7 @@ type fluxKustomization struct {
 	} `json:"spec"`
 }
 
-// argoApplication is that of argoproj.io/v1alpha1.
+// argoApplication is the kind of argoproj.io/v1alpha1.
 type argoApplication struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -113,12 +113,12 @@ type argoApplication struct {
 }
 
 const (
-	fleetDir  = "../examples/gitops" // what would be the root of somebody's repository
+	fleetDir  = "../examples/gitops" // stands for the root of a user's repository
 	clusterOf = "clusters/example"
 	vendored  = "vendor/routesrv"
 )
 
-// fluxDuration is the pattern that Flux has for its times.
+// fluxDuration is the pattern that Flux uses for durations.
 var fluxDuration = regexp.MustCompile(`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`)
 
 // gitOps reads the manifests of a controller.
@@ -135,7 +135,7 @@ func gitOps(t *testing.T, files ...string) []*object {
 	return all
 }
 
-// TestVendoredManifestsAreThoseOfTheProject: in the example they are a link, so nothing there can be edited.
+// TestVendoredManifestsAreThoseOfTheProject: in the example they are a link, so they cannot be edited there.
 func TestVendoredManifestsAreThoseOfTheProject(t *testing.T) {
 	linked, err := filepath.EvalSymlinks(filepath.Join(fleetDir, vendored))
 	if err != nil {
@@ -158,8 +158,8 @@ func abs(t *testing.T, path string) string {
 	return full
 }
 
-// TestFluxFindsWhatItApplies: every source, path and dependency of the example exists, the CRD is never deleted, and the repository that Flux
-// puts together is the one that is rendered.
+// TestFluxFindsWhatItApplies: every source, path and dependency of the example exists, the CRD is never deleted, and the tests
+// render the same repository that Flux puts together.
 func TestFluxFindsWhatItApplies(t *testing.T) {
 	sources := make(map[fluxReference]bool)
 	var fleet *gitRepository
@@ -229,7 +229,7 @@ func TestFluxFindsWhatItApplies(t *testing.T) {
 	}
 }
 
-// checkApplied wants the folder to be rendered by the tests, and nothing to delete a CRD.
+// checkApplied checks that the tests render the folder, and that no prune deletes a CRD.
 func checkApplied(t *testing.T, name, dir string, prune bool) {
 	t.Helper()
 	for render, of := range renders {
@@ -278,7 +278,8 @@ func TestArgoFindsWhatItApplies(t *testing.T) {
 	}
 }
 
-// TestProxiesOfTheExampleAreSomebodysOwn: with the label and the sidecar they keep all that they had, and neither controller deletes them.
+// TestProxiesOfTheExampleAreSomebodysOwn: with the label and the sidecar they keep everything they had, and neither controller
+// deletes them.
 func TestProxiesOfTheExampleAreSomebodysOwn(t *testing.T) {
 	before, err := readObjects(filepath.Join(fleetDir, clusterOf, "proxies/daemonset.yaml"))
 	if err != nil {
@@ -309,7 +310,7 @@ func TestValuesNeverReachTheCluster(t *testing.T) {
 	}
 }
 
-// TestEveryValueIsExplained in the guide, and the example sets each.
+// TestEveryValueIsExplained: in the guide, and the example sets each value.
 func TestEveryValueIsExplained(t *testing.T) {
 	guide, err := os.ReadFile("../docs/gitops.md")
 	if err != nil {

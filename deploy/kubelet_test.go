@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// zone is what the label of the pods says.
+// zone is the zone label of the pods.
 const zone = "eu-central-1b"
 
 // process is how a kubelet would start a container, with the volumes in folders of the test.
@@ -19,8 +19,8 @@ type process struct {
 	args, env []string
 }
 
-// prepare makes the volumes of a container and points its arguments and variables at them. Nothing else is changed. Secrets
-// are given by name.
+// prepare creates the volumes of a container and adapts its arguments and variables to their paths. Nothing else is changed.
+// Secrets are given by name.
 func prepare(t *testing.T, render string, d *appsv1.Deployment, c *corev1.Container, secrets map[string]map[string][]byte) process {
 	t.Helper()
 	root := t.TempDir()
@@ -53,7 +53,7 @@ func prepare(t *testing.T, render string, d *appsv1.Deployment, c *corev1.Contai
 	return p
 }
 
-// volumeFiles gives the files that a volume has when the container starts.
+// volumeFiles returns the files that a volume has when the container starts.
 func volumeFiles(t *testing.T, render string, d *appsv1.Deployment, name string, secrets map[string]map[string][]byte) map[string][]byte {
 	t.Helper()
 	files := make(map[string][]byte)
@@ -76,7 +76,7 @@ func volumeFiles(t *testing.T, render string, d *appsv1.Deployment, name string,
 	return files
 }
 
-// field is what the downward API says of a pod.
+// field returns the value of a field of the downward API.
 func field(t *testing.T, path string) string {
 	t.Helper()
 	switch path {

@@ -16,14 +16,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// routeServer gives the Deployment of the route server, and its only container.
+// routeServer returns the Deployment of the route server, and its only container.
 func routeServer(t *testing.T, render string) (*appsv1.Deployment, *corev1.Container) {
 	t.Helper()
 	d := as[appsv1.Deployment](t, find(t, render, "Deployment", "routesrv"))
 	return d, &d.Spec.Template.Spec.Containers[0]
 }
 
-// ports are the ports of a container by name.
+// ports returns the ports of a container by name.
 func ports(c *corev1.Container) map[string]int {
 	all := make(map[string]int)
 	for _, p := range c.Ports {
@@ -45,7 +45,7 @@ func portOf(t *testing.T, address string) int {
 	return n
 }
 
-// TestPortsAreThoseThatTheServerListensOn: of the container, the Service, the policy and the ServiceMonitor.
+// TestPortsAreThoseThatTheServerListensOn: the ports of the container, the Service, the policy and the ServiceMonitor.
 func TestPortsAreThoseThatTheServerListensOn(t *testing.T) {
 	const render = "component-metrics"
 	d, c := routeServer(t, render)
@@ -99,7 +99,7 @@ func TestPortsAreThoseThatTheServerListensOn(t *testing.T) {
 	}
 }
 
-// TestPortsAreThoseThatTheSidecarListensOn: of its container, the PodMonitor, and the URL that the proxy is given.
+// TestPortsAreThoseThatTheSidecarListensOn: the ports of its container, the PodMonitor, and the URL that the proxy uses.
 func TestPortsAreThoseThatTheSidecarListensOn(t *testing.T) {
 	const render = "component-metrics"
 	d := dataPlane(t, render)
@@ -120,7 +120,7 @@ func TestPortsAreThoseThatTheSidecarListensOn(t *testing.T) {
 	}
 }
 
-// TestMonitorsFindPortsThatHaveMetrics by the names and labels that they select.
+// TestMonitorsFindPortsThatHaveMetrics: by the names and labels that they select.
 func TestMonitorsFindPortsThatHaveMetrics(t *testing.T) {
 	const render = "component-metrics"
 	api := shop(t)
@@ -154,7 +154,7 @@ func TestMonitorsFindPortsThatHaveMetrics(t *testing.T) {
 // endpoint is where a monitor scrapes.
 type endpoint struct{ port, path string }
 
-// monitor gives the spec and the only endpoint of a monitor, and wants it to select the object.
+// monitor returns the spec and the only endpoint of a monitor, and expects it to select the object.
 func monitor(t *testing.T, render, kind, name, list string, selected map[string]any) (spec map[string]any, _ endpoint) {
 	t.Helper()
 	spec = find(t, render, kind, name).fields["spec"].(map[string]any)
@@ -172,7 +172,7 @@ func monitor(t *testing.T, render, kind, name, list string, selected map[string]
 	return spec, endpoint{e["port"].(string), e["path"].(string)}
 }
 
-// TestDataPlanesAskWhereTheServiceIs: by its name, and at a port that it has.
+// TestDataPlanesAskWhereTheServiceIs: under the name of the Service, and at one of its ports.
 func TestDataPlanesAskWhereTheServiceIs(t *testing.T) {
 	for render := range rendered {
 		d := dataPlane(t, render)
@@ -192,7 +192,7 @@ func TestDataPlanesAskWhereTheServiceIs(t *testing.T) {
 	}
 }
 
-// serverURL is that of the route servers for the sidecar.
+// serverURL returns the URL of the route servers for the sidecar.
 func serverURL(t *testing.T, d *appsv1.Deployment) *url.URL {
 	t.Helper()
 	for _, e := range sidecar(t, d).Env {
@@ -210,7 +210,7 @@ func serverURL(t *testing.T, d *appsv1.Deployment) *url.URL {
 
 const serverVariable = "ROUTESRV_FLAG_ROUTESRV_URL"
 
-// asking makes a sidecar ask another address, by the scheme of its own.
+// asking makes a sidecar use another address, with the scheme that it is configured with.
 func (p process) asking(t *testing.T, d *appsv1.Deployment, address string) process {
 	t.Helper()
 	env := slices.Clone(p.env)

@@ -19,10 +19,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// reference is a Deployment of the reference, and what belongs to it.
+// reference is a Deployment of the reference with the objects that belong to it.
 const reference = "../internal/migrate/testdata/platform.yaml"
 
-// migrated is what kustomize makes of what routesrv migrate makes of a file, and the notes.
+// migrated returns the rendered output of routesrv migrate for a file, and the notes.
 func migrated(t *testing.T) ([]*object, string) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "overlay")
@@ -50,7 +50,7 @@ func migrated(t *testing.T) ([]*object, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A relative base is seen from where the links of the temporary folder lead.
+	// A relative base is resolved after following the links of the temporary folder.
 	objects, err := parseObjects(string(run(kubectl, "kustomize", dir)))
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +58,7 @@ func migrated(t *testing.T) ([]*object, string) {
 	return objects, string(notes)
 }
 
-// one is the only object of a kind with a name.
+// one returns the only object of a kind with a name.
 func one[T any](t *testing.T, objects []*object, kind, name string) *T {
 	t.Helper()
 	for _, o := range objects {
@@ -72,17 +72,18 @@ func one[T any](t *testing.T, objects []*object, kind, name string) *T {
 
 var servicePatch = regexp.MustCompile(`patch service skipper-ingress-routesrv --type merge -p '(.*)'`)
 
-// patched is a Service after one of the commands of the notes.
+// patched returns a Service after one of the commands of the notes.
 func patched(t *testing.T, s *corev1.Service, patch string) *corev1.Service {
 	t.Helper()
 	s = s.DeepCopy()
-	if err := json.Unmarshal([]byte(patch), s); err != nil { // of a map, that adds and replaces as a merge patch does
+	if err := json.Unmarshal([]byte(patch), s); err != nil { // for a map this adds and replaces keys, as a merge patch does
 		t.Fatal(err)
 	}
 	return s
 }
 
-// TestAMigratedRouteServerRunsBesideTheOldOne, and one command of the notes moves the Service there and another one back.
+// TestAMigratedRouteServerRunsBesideTheOldOne: one command of the notes moves the Service to the new one, and another moves it
+// back.
 func TestAMigratedRouteServerRunsBesideTheOldOne(t *testing.T) {
 	const name = "skipper-ingress-next-routesrv"
 	objects, notes := migrated(t)
@@ -166,7 +167,7 @@ func TestAMigratedRouteServerRunsBesideTheOldOne(t *testing.T) {
 	}
 	one[rbacv1.ClusterRole](t, objects, "ClusterRole", name)
 
-	// What runs takes its flags: every argument, and the file of the ConfigMap.
+	// The programs accept their flags: every argument, and the file of the ConfigMap.
 	const render = "migrated"
 	rendered[render] = objects
 	defer delete(rendered, render)
@@ -185,7 +186,7 @@ func TestAMigratedRouteServerRunsBesideTheOldOne(t *testing.T) {
 	}
 }
 
-// listens says whether a container has a port of that number or name.
+// listens reports whether a container has a port with that number or name.
 func listens(c *corev1.Container, number int, name string) bool {
 	for _, p := range c.Ports {
 		if int(p.ContainerPort) == number || name != "" && p.Name == name {

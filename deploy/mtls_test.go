@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// certificateSpec is what the test reads of a Certificate of cert-manager.
+// certificateSpec has the parts of a Certificate of cert-manager that the test reads.
 type certificateSpec struct {
 	SecretName string   `json:"secretName"`
 	CommonName string   `json:"commonName"`
@@ -66,7 +66,7 @@ func newIssuer(t *testing.T) *issuer {
 	return &issuer{cert, key}
 }
 
-// sign makes a key and a certificate for it; without an authority it signs itself.
+// sign makes a key and a certificate for it; without an authority the certificate is self-signed.
 func sign(t *testing.T, template *x509.Certificate, by *issuer) (*ecdsa.PrivateKey, []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -84,7 +84,7 @@ func sign(t *testing.T, template *x509.Certificate, by *issuer) (*ecdsa.PrivateK
 	return key, der
 }
 
-// secret is what the Certificate asks for. The addresses are beside what it asks for: nobody resolves the names of Services
+// secret makes the Secret that the Certificate requests. The addresses are added because nothing resolves the names of Services
 // here.
 func (i *issuer) secret(t *testing.T, c certificateSpec, addresses ...net.IP) map[string][]byte {
 	t.Helper()
@@ -117,8 +117,8 @@ func (i *issuer) secret(t *testing.T, c certificateSpec, addresses ...net.IP) ma
 	}
 }
 
-// TestMutualTLSWorksWithWhatTheComponentAsksFor: with the Secrets of its Certificates the data plane gets the table of the
-// route server, nobody else gets anything, and the kubelet, which has no certificate, gets answers.
+// TestMutualTLSWorksWithWhatTheComponentAsksFor: with the Secrets of its Certificates the data plane gets the table of the route
+// server, a client without a certificate gets nothing, and the kubelet, which has no certificate, gets answers.
 func TestMutualTLSWorksWithWhatTheComponentAsksFor(t *testing.T) {
 	const render = "all-components"
 	serving, showing := certificate(t, render, "routesrv"), certificate(t, render, "routesrv-dataplane")
@@ -167,8 +167,8 @@ func TestMutualTLSWorksWithWhatTheComponentAsksFor(t *testing.T) {
 	}
 }
 
-// TestSecretsAreWhereTheIssuerPutsThem: every Certificate names an issuer that is there, and every Secret that is mounted is
-// made by a Certificate in its namespace.
+// TestSecretsAreWhereTheIssuerPutsThem: every Certificate names an existing issuer, and every mounted Secret is made by a
+// Certificate in its namespace.
 func TestSecretsAreWhereTheIssuerPutsThem(t *testing.T) {
 	const render = "component-mtls"
 	made := make(map[string]bool)

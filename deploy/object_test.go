@@ -52,7 +52,7 @@ func parseObjects(stream string) ([]*object, error) {
 	return all, nil
 }
 
-// text is the object with its keys in order, whichever version of kustomize has written it.
+// text returns the object with sorted keys, whichever version of kustomize wrote it.
 func (o *object) text(t *testing.T) string {
 	t.Helper()
 	text, err := yaml.Marshal(o.fields)
@@ -72,7 +72,7 @@ func as[T any](t *testing.T, o *object) *T {
 	return v
 }
 
-// find gives the one object of the kind and name.
+// find returns the one object of the kind and name.
 func find(t *testing.T, render, kind, name string) *object {
 	t.Helper()
 	var found []*object
@@ -87,7 +87,7 @@ func find(t *testing.T, render, kind, name string) *object {
 	return found[0]
 }
 
-// TestKindsOfKubernetesHaveNoUnknownFields catches what is misspelled without any API server.
+// TestKindsOfKubernetesHaveNoUnknownFields finds misspelled fields without an API server.
 func TestKindsOfKubernetesHaveNoUnknownFields(t *testing.T) {
 	known := map[string]func(*testing.T, *object){
 		"Namespace":                      decode[corev1.Namespace],
@@ -107,7 +107,7 @@ func TestKindsOfKubernetesHaveNoUnknownFields(t *testing.T) {
 		"RoleBinding":                    decode[rbacv1.RoleBinding],
 		"ValidatingWebhookConfiguration": decode[admissionregistrationv1.ValidatingWebhookConfiguration],
 	}
-	// Of other makers, or without a type here: the API server of e2e knows them.
+	// Kinds of other projects, or without a type here: the API server of the e2e tests knows them.
 	foreign := []string{
 		"RouteGroup", "CustomResourceDefinition", "ServiceMonitor", "PodMonitor", "PrometheusRule", "Certificate", "ClusterIssuer", "Issuer",
 	}
@@ -158,7 +158,7 @@ func differences(path string, a, b any) []string {
 	return []string{fmt.Sprintf("%s: %v -> %v", path, a, b)}
 }
 
-// lineDiff shows two texts side by side where they differ; empty if they do not.
+// lineDiff shows the differences of two texts side by side; empty if there are none.
 func lineDiff(want, got string) string {
 	return cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n"))
 }

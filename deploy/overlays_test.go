@@ -14,7 +14,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 )
 
-// TestOverlaysDifferInTheModeAlone: going from one to the next is one value of one ConfigMap, so nothing is restarted.
+// TestOverlaysDifferInTheModeAlone: the step from one overlay to the next is one value of one ConfigMap, so nothing is restarted.
 func TestOverlaysDifferInTheModeAlone(t *testing.T) {
 	modes := []struct{ render, mode string }{{"overlay-false", "False"}, {"overlay-pre", "Pre"}, {"overlay-exec", "Exec"}}
 	for i, from := range modes {
@@ -54,7 +54,7 @@ func changes(from, to []*object) []string {
 	return all
 }
 
-// TestModeReachesARunningPod: a ConfigMap whose name changes with its content rolls the pods, and a file that is mounted by
+// TestModeReachesARunningPod: a ConfigMap whose name changes with its content restarts the pods, and a file that is mounted by
 // itself is never updated.
 func TestModeReachesARunningPod(t *testing.T) {
 	for render := range rendered {
@@ -82,7 +82,7 @@ func TestModeReachesARunningPod(t *testing.T) {
 	}
 }
 
-// TestDataPlaneOnlyAdds: what a Deployment had it still has, with flags behind its own.
+// TestDataPlaneOnlyAdds: a Deployment keeps everything it had, with additional flags after its own.
 func TestDataPlaneOnlyAdds(t *testing.T) {
 	own, err := readObjects("testdata/own/deployment.yaml")
 	if err != nil {
@@ -109,7 +109,7 @@ func TestDataPlaneOnlyAdds(t *testing.T) {
 	}
 }
 
-// losses lists what a has and b has not, or has otherwise. Lists of named things are compared by name; others may be longer.
+// losses lists what a has and b lacks or has changed. Lists of named items are compared by name; others may be longer.
 func losses(path string, a, b any) []string {
 	switch a := a.(type) {
 	case map[string]any:
@@ -145,8 +145,8 @@ func losses(path string, a, b any) []string {
 	return []string{fmt.Sprintf("%s: %v became %v", path, a, b)}
 }
 
-// TestSidecarIsUpBeforeTheProxyAndDownAfterIt: that is what an init container with a restart policy does. A Skipper that finds
-// no table at its start gives up.
+// TestSidecarIsUpBeforeTheProxyAndDownAfterIt: an init container with a restart policy ensures that. A Skipper that finds no
+// table when it starts gives up.
 func TestSidecarIsUpBeforeTheProxyAndDownAfterIt(t *testing.T) {
 	for render := range rendered {
 		d := dataPlane(t, render)
@@ -166,7 +166,7 @@ func TestSidecarIsUpBeforeTheProxyAndDownAfterIt(t *testing.T) {
 	}
 }
 
-// TestRightsGoToTheAccountOfTheProxies in every mode, for the way back.
+// TestRightsGoToTheAccountOfTheProxies: in every mode, for the way back.
 func TestRightsGoToTheAccountOfTheProxies(t *testing.T) {
 	for _, render := range []string{"overlay-false", "overlay-pre", "overlay-exec", "own-deployment", "component-namespaced", "example-cluster"} {
 		d := dataPlane(t, render)
@@ -182,7 +182,7 @@ func TestRightsGoToTheAccountOfTheProxies(t *testing.T) {
 	}
 }
 
-// TestPolicyLetsTheProxiesIn, in whatever namespace they are. Pods with the network of their node match no namespace.
+// TestPolicyLetsTheProxiesIn: in any namespace. Pods with the network of their node match no namespace.
 func TestPolicyLetsTheProxiesIn(t *testing.T) {
 	for render := range rendered {
 		d := dataPlane(t, render)
@@ -202,7 +202,7 @@ func TestPolicyLetsTheProxiesIn(t *testing.T) {
 	}
 }
 
-// TestBothSidesHaveTheSameFlags, since a flag that only one has is what the comparison would find.
+// TestBothSidesHaveTheSameFlags: the comparison would report a flag that only one side has.
 func TestBothSidesHaveTheSameFlags(t *testing.T) {
 	for render := range rendered {
 		d := dataPlane(t, render)
@@ -218,7 +218,7 @@ func TestBothSidesHaveTheSameFlags(t *testing.T) {
 	}
 }
 
-// configFile gives the content of the file that -config-file names.
+// configFile returns the content of the file that -config-file names.
 func configFile(t *testing.T, render string, d *appsv1.Deployment, c *corev1.Container) string {
 	t.Helper()
 	path := flagOf(c.Args, "-config-file")

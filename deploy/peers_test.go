@@ -10,8 +10,8 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 )
 
-// TestReplicasFindEachOther: the flag names a headless Service of the ready pods, at the port of the main listener, and the policy lets
-// a replica out to the others.
+// TestReplicasFindEachOther: the flag names a headless Service of the ready pods, at the port of the main listener, and the
+// policy lets a replica connect to the others.
 func TestReplicasFindEachOther(t *testing.T) {
 	for render := range rendered {
 		if !slices.ContainsFunc(rendered[render], func(o *object) bool { return o.kind == "Deployment" && o.name == "routesrv" }) {
@@ -43,7 +43,8 @@ func TestReplicasFindEachOther(t *testing.T) {
 	}
 }
 
-// TestReplicasTrustEachOther: with mutual TLS the certificate of a replica is for the name of the peers, and for asking them.
+// TestReplicasTrustEachOther: with mutual TLS the certificate of a replica is valid for the name of the peers, and as a client
+// certificate.
 func TestReplicasTrustEachOther(t *testing.T) {
 	const render = "component-mtls"
 	_, c := routeServer(t, render)

@@ -19,8 +19,8 @@ func readObjects(path string) ([]*object, error) {
 	return parseObjects(string(text))
 }
 
-// dataPlane gives the Deployment of proxies with the sidecar; nil if the render has none. A DaemonSet or a StatefulSet becomes a Deployment with
-// the same pods.
+// dataPlane returns the Deployment of proxies with the sidecar; nil if the render has none. A DaemonSet or a StatefulSet becomes
+// a Deployment with the same pods.
 func dataPlane(t *testing.T, render string) *appsv1.Deployment {
 	t.Helper()
 	for _, o := range rendered[render] {
@@ -42,7 +42,7 @@ func dataPlane(t *testing.T, render string) *appsv1.Deployment {
 	return nil
 }
 
-// sidecar gives the container of dataplane-client.
+// sidecar returns the container of dataplane-client.
 func sidecar(t *testing.T, d *appsv1.Deployment) *corev1.Container {
 	t.Helper()
 	for i := range d.Spec.Template.Spec.InitContainers {
@@ -54,7 +54,7 @@ func sidecar(t *testing.T, d *appsv1.Deployment) *corev1.Container {
 	return nil
 }
 
-// containers are all of a pod, in the order in which they are started.
+// containers returns all containers of a pod, in the order in which they start.
 func containers(spec *corev1.PodSpec) []*corev1.Container {
 	var all []*corev1.Container
 	for i := range spec.InitContainers {
@@ -74,7 +74,7 @@ func ours(c *corev1.Container) (binary string, ok bool) {
 	return strings.TrimPrefix(c.Command[0], "/usr/bin/"), true
 }
 
-// flagOf gives the value of a flag in the form -name=value.
+// flagOf returns the value of a flag in the form -name=value.
 func flagOf(args []string, name string) string {
 	for _, a := range args {
 		if v, ok := strings.CutPrefix(a, name+"="); ok {
@@ -84,7 +84,7 @@ func flagOf(args []string, name string) string {
 	return ""
 }
 
-// mountOf gives the mount that has a path.
+// mountOf returns the mount with a path.
 func mountOf(t *testing.T, c *corev1.Container, path string) *corev1.VolumeMount {
 	t.Helper()
 	for i, m := range c.VolumeMounts {

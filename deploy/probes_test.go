@@ -16,14 +16,14 @@ import (
 	"github.com/routesrv/routesrv/rollout"
 )
 
-// probes are those of a container by what they are for.
+// probes returns the probes of a container by their purpose.
 func probes(c *corev1.Container) map[string]*corev1.Probe {
 	all := map[string]*corev1.Probe{"startup": c.StartupProbe, "liveness": c.LivenessProbe, "readiness": c.ReadinessProbe}
 	maps.DeleteFunc(all, func(_ string, p *corev1.Probe) bool { return p == nil })
 	return all
 }
 
-// listenerOf tells which listener a probe asks, by the port of the manifest.
+// listenerOf returns the listener that a probe uses, by the port in the manifest.
 func listenerOf(t *testing.T, c *corev1.Container, listens map[string]string, p *corev1.Probe) string {
 	t.Helper()
 	port := p.HTTPGet.Port.IntValue()
@@ -39,11 +39,11 @@ func listenerOf(t *testing.T, c *corev1.Container, listens map[string]string, p 
 	return ""
 }
 
-// passes reports whether a kubelet takes the answer for a success.
+// passes reports whether a kubelet counts the response as a success.
 func passes(status int) bool { return status >= 200 && status < 400 }
 
-// TestProbesAskWhatTheyAreMeantToAsk: with a table every probe passes. Without one, because the API server is away, those
-// fail that tell whether there is one, and those pass that would have the container restarted, which would mend nothing.
+// TestProbesAskWhatTheyAreMeantToAsk: with a table every probe passes. Without a table, because the API server is down, the
+// probes fail that report whether there is a table. Those pass that would restart the container, which would repair nothing.
 func TestProbesAskWhatTheyAreMeantToAsk(t *testing.T) {
 	api := shop(t)
 	for _, tt := range []struct {
@@ -96,7 +96,7 @@ func routeServerFor(t *testing.T, api string) *server {
 	return s
 }
 
-// TestServerHasTimeToEnd: it serves on, lets requests end and writes its checkpoint before the kubelet kills it.
+// TestServerHasTimeToEnd: it continues to serve, finishes requests and writes its checkpoint before the kubelet kills it.
 func TestServerHasTimeToEnd(t *testing.T) {
 	const toWrite = 10 * time.Second
 	for _, render := range []string{"base", "component-mtls"} {
@@ -113,7 +113,7 @@ func TestServerHasTimeToEnd(t *testing.T) {
 	}
 }
 
-// TestSidecarIsNotRestartedBeforeItsFallback: a restart would make it wait for its slot anew.
+// TestSidecarIsNotRestartedBeforeItsFallback: a restart would make it wait for its slot again.
 func TestSidecarIsNotRestartedBeforeItsFallback(t *testing.T) {
 	p := sidecar(t, dataPlane(t, "overlay-exec")).StartupProbe
 	patience := time.Duration(p.FailureThreshold*p.PeriodSeconds) * time.Second
@@ -122,7 +122,7 @@ func TestSidecarIsNotRestartedBeforeItsFallback(t *testing.T) {
 	}
 }
 
-// TestMemoryLimitsLeaveRoom above what the garbage collector is told to keep to.
+// TestMemoryLimitsLeaveRoom: they are above the limit of the garbage collector.
 func TestMemoryLimitsLeaveRoom(t *testing.T) {
 	_, server := routeServer(t, "overlay-pre")
 	_, beside := sidecarOf(t, "overlay-pre")

@@ -38,7 +38,7 @@ func (g *ruleGroups) rules() []*rule {
 	return all
 }
 
-// alerts gives the rules as they are applied.
+// alerts returns the rules as they are applied.
 func alerts(t *testing.T) *ruleGroups {
 	t.Helper()
 	spec, err := yaml.Marshal(find(t, "component-metrics", "PrometheusRule", "routesrv").fields["spec"])
@@ -52,7 +52,7 @@ func alerts(t *testing.T) *ruleGroups {
 	return &groups
 }
 
-// promtool runs it in a folder.
+// promtool runs promtool in a folder.
 func promtool(t *testing.T, dir string, args ...string) (output string, err error) {
 	t.Helper()
 	path, err := exec.LookPath("promtool")
@@ -68,7 +68,7 @@ func promtool(t *testing.T, dir string, args ...string) (output string, err erro
 	return string(out), err
 }
 
-// writeRules makes a rule file of the groups.
+// writeRules writes a rule file with the groups.
 func writeRules(t *testing.T, dir string, groups *ruleGroups) {
 	t.Helper()
 	text, err := yaml.Marshal(groups)
@@ -130,10 +130,10 @@ type alertCases struct {
 	} `json:"tests"`
 }
 
-// labelUse finds labels in the texts of an alert.
+// labelUse matches labels in the texts of an alert.
 var labelUse = regexp.MustCompile(`\$labels\.(\w+)`)
 
-// TestEveryAlertIsTestedBothWays, and its texts use only labels that it has when it fires.
+// TestEveryAlertIsTestedBothWays: and its texts use only labels that it has when it fires.
 func TestEveryAlertIsTestedBothWays(t *testing.T) {
 	text, err := os.ReadFile(alertTests)
 	if err != nil {
@@ -174,11 +174,11 @@ func TestEveryAlertIsTestedBothWays(t *testing.T) {
 
 var (
 	alertName = regexp.MustCompile(`^Routesrv[A-Z][A-Za-z]+$`)
-	// seriesName finds the series of an expression.
+	// seriesName matches the series of an expression.
 	seriesName = regexp.MustCompile(`\b(?:routesrv|dataplane|sidecar|shadow)_[a-z_]+\b`)
 )
 
-// TestAlertsAskForSeriesThatAreThere: one that was renamed would be quiet for ever.
+// TestAlertsAskForSeriesThatAreThere: an alert on a renamed series would never fire.
 func TestAlertsAskForSeriesThatAreThere(t *testing.T) {
 	metrics, err := os.ReadFile("../docs/metrics.md")
 	if err != nil {
@@ -197,13 +197,13 @@ func TestAlertsAskForSeriesThatAreThere(t *testing.T) {
 	}
 }
 
-// runbookURL is where the alerts lead, unless an overlay says otherwise.
+// runbookURL is where the alerts link to, unless an overlay changes it.
 const runbookURL = "https://github.com/routesrv/routesrv/blob/main/docs/runbook.md"
 
-// grouping finds the labels that an aggregation or a match keeps.
+// grouping matches the labels that an aggregation or a match keeps.
 var grouping = regexp.MustCompile(`\b(by|on|without|ignoring|absent|absent_over_time)\s*\(([^)]*)\)`)
 
-// TestAlertsAreOfOneCluster: in a ruler over many clusters no expression adds up, compares or hides what is of different ones.
+// TestAlertsAreOfOneCluster: in a ruler over many clusters no expression adds, compares or hides series of different clusters.
 func TestAlertsAreOfOneCluster(t *testing.T) {
 	aggregation := regexp.MustCompile(`\b(sum|min|max|avg|count|group|topk|bottomk|quantile)\s*(by|without)?\s*\(`)
 	for _, r := range alerts(t).rules() {
@@ -268,7 +268,7 @@ func TestRunbookCanBeElsewhere(t *testing.T) {
 	}
 }
 
-// TestEveryAlertSaysWhatToDo: each leads to a heading of the runbook, by the anchor that the heading has.
+// TestEveryAlertSaysWhatToDo: each links to a heading of the runbook, by the anchor of the heading.
 func TestEveryAlertSaysWhatToDo(t *testing.T) {
 	seen := make(map[string]bool)
 	for _, r := range alerts(t).rules() {

@@ -17,7 +17,7 @@ import (
 	"github.com/routesrv/routesrv/internal/kubetest"
 )
 
-// patience is how long anything may take before a test gives up. It decides nothing else.
+// patience is the longest that anything may take before a test gives up. Nothing else depends on it.
 const patience = 60 * time.Second
 
 // running is a process of one of the binaries.
@@ -31,7 +31,7 @@ type running struct {
 	over bool
 }
 
-// run starts a process, which ends with the test. The last of a flag that is given twice counts.
+// run starts a process, which ends with the test. The last value of a repeated flag counts.
 func (p process) run(t *testing.T, more ...string) *running {
 	t.Helper()
 	cmd := exec.Command(p.binary, append(append([]string{}, p.args...), more...)...)
@@ -49,7 +49,7 @@ func (p process) run(t *testing.T, more ...string) *running {
 		r.done <- cmd.Wait()
 	}()
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // how it ends by itself is the matter of other tests; it may have ended
+		_ = cmd.Process.Kill() // other tests check how it exits by itself; it may have exited
 		<-r.done
 		if t.Failed() {
 			t.Logf("log of %s:\n%s", p.binary, r.log.String())
@@ -58,7 +58,7 @@ func (p process) run(t *testing.T, more ...string) *running {
 	return r
 }
 
-// read takes the lines of the log.
+// read reads the lines of the log.
 func (r *running) read(stderr io.Reader) {
 	lines := bufio.NewScanner(stderr)
 	for lines.Scan() {
@@ -74,7 +74,7 @@ func (r *running) read(stderr io.Reader) {
 	close(r.more)
 }
 
-// logged waits for the first line that matches, and gives what the first group of the expression has that is not empty.
+// logged waits for the first line that matches, and returns the first group of the expression that is not empty.
 func (r *running) logged(t *testing.T, expr string) string {
 	t.Helper()
 	re := regexp.MustCompile(expr)
@@ -107,8 +107,8 @@ const (
 	supportListener = "support"
 )
 
-// opened is what a program says of a listener, whether it could be opened or not: another program of this machine may have
-// the port, which is not what is tested.
+// opened matches what a program logs about a listener, whether it could be opened or not: another program of this machine may use
+// the port, which is not tested here.
 var opened = map[string]string{
 	mainListener:    `msg="main listener open".* address=(\S+)|open (?:main )?listener \([^)]*\): listen tcp ([^ ]+): `,
 	supportListener: `msg="support listener open".* address=(\S+)|msg="failed support listener.*listen tcp ([^ ]+): `,
@@ -119,8 +119,8 @@ const (
 	anySupport = "-support-listener=127.0.0.1:0"
 )
 
-// listens tells the addresses that a process opens with its own arguments. One listener after the other is looked at, the
-// other one out of the way.
+// listens returns the addresses that a process opens with its own arguments. It checks one listener after another, with the other
+// one moved away.
 func (p process) listens(t *testing.T) map[string]string {
 	t.Helper()
 	return map[string]string{
@@ -146,13 +146,13 @@ func (p process) serve(t *testing.T, more ...string) *server {
 	}, client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}}
 }
 
-// withTLS makes requests to the main listener by TLS.
+// withTLS makes requests to the main listener use TLS.
 func (s *server) withTLS(cfg *tls.Config) *server {
 	return &server{running: s.running, scheme: "https", addresses: s.addresses,
 		client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: cfg}, Timeout: 10 * time.Second}}
 }
 
-// ask gives status and body of an answer, or why there is none.
+// ask returns the status and body of a response, or why there is none.
 func (s *server) ask(ctx context.Context, listener, path string) (status int, body string, err error) {
 	scheme := "http"
 	if listener == mainListener {
@@ -171,7 +171,7 @@ func (s *server) ask(ctx context.Context, listener, path string) (status int, bo
 	return resp.StatusCode, string(text), err
 }
 
-// get wants an answer.
+// get expects a response.
 func (s *server) get(t *testing.T, listener, path string) (status int, body string) {
 	t.Helper()
 	status, body, err := s.ask(t.Context(), listener, path)
@@ -181,7 +181,7 @@ func (s *server) get(t *testing.T, listener, path string) (status int, body stri
 	return status, body
 }
 
-// ready waits until there is a table, which the support listener of either program tells.
+// ready waits until there is a table, which the support listener of either program reports.
 func (s *server) ready(t *testing.T) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -209,15 +209,14 @@ func shop(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.SetRevision(1) // as a real one has; a watch goes on from there
+	s.SetRevision(1) // as a real one has; a watch continues from there
 	return s.Start(t)
 }
 
 // nowhere is the address of an API server that is down.
 const nowhere = "http://127.0.0.1:1"
 
-// reading makes a process read another API server than that of the cluster which it would be in. Nothing but this flag is
-// replaced.
+// reading makes a process read an API server other than that of its cluster. Only this flag is replaced.
 func (p process) reading(t *testing.T, api string) process {
 	t.Helper()
 	const inCluster = "-kubernetes-in-cluster"

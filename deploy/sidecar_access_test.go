@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// fromOutside asks the support listener under a name that is not of the loopback interface, as whoever asks a pod does. It gives the status, 0
-// without an answer.
+// fromOutside sends a request to the support listener under a name that is not of the loopback interface, as a client of the pod
+// does. It returns the status, 0 without a response.
 func (s *server) fromOutside(t *testing.T, scheme, path string, cfg *tls.Config) int {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, scheme+"://"+s.addresses[supportListener]+path, nil)
@@ -35,7 +35,7 @@ func (s *server) fromOutside(t *testing.T, scheme, path string, cfg *tls.Config)
 	return resp.StatusCode
 }
 
-// scrape is how the PodMonitor says that pods are scraped.
+// scrape is how the PodMonitor scrapes pods.
 type scrape struct {
 	Port, Path, Interval, Scheme string
 	TLSConfig                    struct {
@@ -50,8 +50,9 @@ type scrape struct {
 	} `json:"tlsConfig"`
 }
 
-// TestSupportListenerOfDataPlanesWantsCertificates: with components/sidecar-tls and the Secrets of its Certificates. The kubelet, which has none,
-// gets its probes answered; Prometheus gets metrics, as its PodMonitor says; and nobody else gets anything.
+// TestSupportListenerOfDataPlanesWantsCertificates: with components/sidecar-tls and the Secrets of its Certificates. The probes
+// of the kubelet, which has no certificate, are answered; Prometheus gets metrics, as its PodMonitor says; other clients get
+// nothing.
 func TestSupportListenerOfDataPlanesWantsCertificates(t *testing.T) {
 	const render = "component-sidecar-tls"
 	by := newIssuer(t)
@@ -119,7 +120,8 @@ func TestSupportListenerOfDataPlanesWantsCertificates(t *testing.T) {
 	}
 }
 
-// TestSupportListenerOfDataPlanesIsForOperators with components/sidecar-loopback: from outside it answers probes and Prometheus alone.
+// TestSupportListenerOfDataPlanesIsForOperators: with components/sidecar-loopback only probes and Prometheus are answered from
+// outside.
 func TestSupportListenerOfDataPlanesIsForOperators(t *testing.T) {
 	const render = "component-sidecar-loopback"
 	d, c := sidecarOf(t, render)
@@ -143,7 +145,8 @@ func TestSupportListenerOfDataPlanesIsForOperators(t *testing.T) {
 	}
 }
 
-// TestPolicyOfDataPlanesClosesOnePort: with components/dataplane-policy only Prometheus reaches the support listener, and everybody the proxy.
+// TestPolicyOfDataPlanesClosesOnePort: with components/dataplane-policy only Prometheus reaches the support listener, and
+// everybody reaches the proxy.
 func TestPolicyOfDataPlanesClosesOnePort(t *testing.T) {
 	const render = "component-dataplane-policy"
 	d, c := sidecarOf(t, render)
@@ -157,7 +160,7 @@ func TestPolicyOfDataPlanesClosesOnePort(t *testing.T) {
 			t.Errorf("the policy selects %s=%s, which the pods do not have", label, value)
 		}
 	}
-	// from gives who may connect: everybody, these namespaces, or nobody.
+	// from returns who may connect: everybody, these namespaces, or nobody.
 	from := func(protocol corev1.Protocol, port int32) (everybody bool, namespaces []string) {
 		for _, rule := range policy.Spec.Ingress {
 			for _, p := range rule.Ports {

@@ -19,7 +19,7 @@ const (
 	valuesGolden = "testdata/values.changes.txt"
 )
 
-// otherValues are values of another cluster, all different from the default ones.
+// otherValues are the values of another cluster, all different from the defaults.
 var otherValues = map[string]any{
 	"image":                      "registry.example.org/edge/other:v1",
 	"namespace":                  "edge-routes",
@@ -44,7 +44,7 @@ func port(protocol string, number int) map[string]any {
 	return map[string]any{"protocol": protocol, "port": number}
 }
 
-// defaultValues are the values of the file, by the path that otherValues has.
+// defaultValues returns the values of the file, by the paths of otherValues.
 func defaultValues(t *testing.T) map[string]any {
 	t.Helper()
 	text, err := os.ReadFile(valuesFile)
@@ -70,8 +70,8 @@ func defaultValues(t *testing.T) map[string]any {
 	return values
 }
 
-// renderValues is what kustomize makes of everything with the default values and the changed ones, from a folder that has one file with
-// values and refers to the manifests.
+// renderValues renders everything with the default values and the changed ones, from a folder that has one file of values and
+// refers to the manifests.
 func renderValues(t *testing.T, changed map[string]any) []*object {
 	t.Helper()
 	content := map[string]any{
@@ -91,7 +91,7 @@ func renderValues(t *testing.T, changed map[string]any) []*object {
 		}
 		content[group].(map[string]any)[name] = value
 	}
-	// kustomize sees relative paths from where the links of a temporary folder lead.
+	// kustomize resolves relative paths after following the links of a temporary folder.
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -130,10 +130,10 @@ func renderValues(t *testing.T, changed map[string]any) []*object {
 	return objects
 }
 
-// hash is the end of the name of a ConfigMap with flags.
+// hash matches the end of the name of a ConfigMap with flags.
 var hash = regexp.MustCompile(`-[a-z0-9]{10}$`)
 
-// places lists what differs between two renders, by kinds and names alone, because namespaces are among what changes.
+// places lists what differs between two renders, by kinds and names only, because a namespace may be among the changes.
 func places(t *testing.T, from, to []*object) []string {
 	t.Helper()
 	byName := func(objects []*object) map[string]any {
@@ -168,7 +168,7 @@ func places(t *testing.T, from, to []*object) []string {
 	return all
 }
 
-// TestDefaultValuesChangeNothing but the comments in the file of flags.
+// TestDefaultValuesChangeNothing: except the comments in the file of flags.
 func TestDefaultValuesChangeNothing(t *testing.T) {
 	flags := func(text string) (settings map[string]any) {
 		if err := yaml.Unmarshal([]byte(text), &settings); err != nil {
@@ -201,7 +201,7 @@ func TestDefaultValuesChangeNothing(t *testing.T) {
 	}
 }
 
-// TestEachValueChangesItsPlaces and no others: the golden file lists them for each value.
+// TestEachValueChangesItsPlaces: and no others; the golden file lists them for each value.
 func TestEachValueChangesItsPlaces(t *testing.T) {
 	defaults := defaultValues(t)
 	var got strings.Builder
@@ -239,18 +239,19 @@ func TestEachValueChangesItsPlaces(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeftOfTheDefaultValues when all are changed: a manifest that names one of them somewhere else would have to be edited.
+// TestNothingIsLeftOfTheDefaultValues: when all are changed; otherwise a manifest that names a default value somewhere else would
+// have to be edited.
 func TestNothingIsLeftOfTheDefaultValues(t *testing.T) {
 	defaults := regexp.MustCompile(`[./]routesrv[./]|^routesrv:devel$|^shop$|^kube-system$|^skipper-ingress$|^monitoring$|^cert-manager$|cluster\.local|enable-kubernetes-endpointslices`)
 	namespaces := map[any]bool{"edge-routes": true, "edge": true, "tenant": true, "pki": true}
 	kept := map[string]bool{
-		// The webhook leaves this namespace alone, whoever is in it.
+		// The webhook ignores this namespace, whatever is in it.
 		"ValidatingWebhookConfiguration routesrv.webhooks[0].namespaceSelector.matchExpressions[0].values[0]": true,
 		"ValidatingWebhookConfiguration routesrv.webhooks[0].name":                                            true, // a domain of the project
 	}
 	objects := renderValues(t, otherValues)
 	for _, o := range objects {
-		if o.namespace == "kube-system" { // the proxies of the test are somebody's own manifest
+		if o.namespace == "kube-system" { // the proxies of the test are a user's own manifest
 			continue
 		}
 		name := o.kind + " " + o.name
@@ -285,7 +286,7 @@ func TestNothingIsLeftOfTheDefaultValues(t *testing.T) {
 	}
 }
 
-// leaves visits every value that has no others in it.
+// leaves visits every value that contains no other values.
 func leaves(path string, value any, visit func(path string, value any)) {
 	switch v := value.(type) {
 	case map[string]any:
@@ -301,7 +302,7 @@ func leaves(path string, value any, visit func(path string, value any)) {
 	}
 }
 
-// TestAMissingValueIsAnError, so that a new version that needs one more is not applied with a wrong one.
+// TestAMissingValueIsAnError: otherwise a new version that needs another value could be applied with a wrong one.
 func TestAMissingValueIsAnError(t *testing.T) {
 	text, err := os.ReadFile(valuesFile)
 	if err != nil {

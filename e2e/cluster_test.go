@@ -44,7 +44,7 @@ const (
 	serviceAccount  = "routesrv"
 )
 
-// cluster is a real kube-apiserver with its etcd, and a client that may do everything.
+// cluster is a real kube-apiserver with its etcd, and a client with all permissions.
 type cluster struct {
 	env     *envtest.Environment
 	config  *rest.Config
@@ -52,7 +52,7 @@ type cluster struct {
 	dynamic dynamic.Interface
 	mapper  *restmapper.DeferredDiscoveryRESTMapper
 
-	// restarted is the API server that took the place of one that a test killed, restartedEtcd likewise.
+	// restarted is the API server that replaced one that a test killed; restartedEtcd likewise.
 	restarted, restartedEtcd *exec.Cmd
 }
 
@@ -65,7 +65,7 @@ func (c *cluster) stop() error {
 		if err := cmd.Process.Kill(); err != nil {
 			return err
 		}
-		cmd.Wait() // killed: there is nothing to learn from how it ended
+		cmd.Wait() // ignore the result of a killed process
 	}
 	return c.env.Stop()
 }
@@ -121,7 +121,7 @@ func (c *cluster) applyFile(ctx context.Context, path string) error {
 	return nil
 }
 
-// apply makes every object of the text what the text says, server-side. The namespaces are made as needed.
+// apply applies every object of the text server-side. It creates namespaces as needed.
 func (c *cluster) apply(ctx context.Context, text string) error {
 	return c.each(text, func(o *unstructured.Unstructured, r dynamic.ResourceInterface) error {
 		if ns := o.GetNamespace(); ns != "" {
@@ -173,7 +173,7 @@ func (c *cluster) each(text string, f func(*unstructured.Unstructured, dynamic.R
 	}
 }
 
-// token gives a token of the product's ServiceAccount, as the kubelet would mount it.
+// token returns a token of the product's ServiceAccount, as the kubelet would mount it.
 func (c *cluster) token(ctx context.Context) (string, error) {
 	seconds := int64(3600)
 	r, err := c.typed.CoreV1().ServiceAccounts(systemNamespace).CreateToken(ctx, serviceAccount,
@@ -184,8 +184,8 @@ func (c *cluster) token(ctx context.Context) (string, error) {
 	return r.Status.Token, nil
 }
 
-// faultProxy stands between routesrv and the API server. It passes requests on with the caller's token, counts them, and
-// fails those that it is told to.
+// faultProxy sits between routesrv and the API server. It passes requests on with the caller's token, counts them, and injects
+// faults.
 type faultProxy struct {
 	*httptest.Server
 	mu     sync.Mutex
@@ -200,7 +200,7 @@ func newFaultProxy(t *testing.T, c *cluster) *faultProxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Of the admin's configuration only the authority is used: who the caller is says the caller's token.
+	// Only the authority of the admin's configuration is used: the caller's token identifies the caller.
 	transport, err := rest.TransportFor(&rest.Config{Host: c.config.Host, TLSClientConfig: rest.TLSClientConfig{CAData: c.config.CAData}})
 	if err != nil {
 		t.Fatal(err)
@@ -231,7 +231,7 @@ func newFaultProxy(t *testing.T, c *cluster) *faultProxy {
 	return p
 }
 
-// fail makes every request for the path end in the handler; nil heals it.
+// fail makes the handler answer every request for the path; nil ends that.
 func (p *faultProxy) fail(path string, h http.HandlerFunc) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -244,7 +244,7 @@ func (p *faultProxy) count(path string) int {
 	return p.seen[path]
 }
 
-// awaitRequests waits until n more requests for the path have come.
+// awaitRequests waits for n more requests for the path.
 func (p *faultProxy) awaitRequests(t *testing.T, path string, n int) {
 	t.Helper()
 	want := p.count(path) + n
@@ -264,12 +264,12 @@ func (p *faultProxy) awaitRequests(t *testing.T, path string, n int) {
 	}
 }
 
-// status answers every request with a status, as an overloaded API server does.
+// status answers every request with a status, like an overloaded API server.
 func status(code int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "planted fault", code) }
 }
 
-// truncated announces a body and breaks off in the middle of it.
+// truncated announces a body and breaks off in the middle.
 func truncated(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", "1000")

@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// groupForms are specs of RouteGroups. One that the API server refuses is one that the compiler refuses, and one that it takes compiles.
+// groupForms are specs of RouteGroups. The compiler must refuse exactly those that the API server refuses.
 var groupForms = []struct {
 	name, spec string
-	refused    string // part of what the API server says; empty if it takes the object
+	refused    string // part of the API server's message; empty if it accepts the object
 }{
 	{"service", `{backends: [{name: a, type: service, serviceName: s, servicePort: 80}], defaultBackends: [{backendName: a}]}`, ""},
 	{"service-without-name", `{backends: [{name: a, type: service, servicePort: 80}], defaultBackends: [{backendName: a}]}`, "needs serviceName"},
@@ -40,7 +40,7 @@ var groupForms = []struct {
 	{"path-and-empty-subtree", `{backends: [{name: a, type: shunt}], defaultBackends: [{backendName: a}], routes: [{path: /a, pathSubtree: ""}]}`, ""},
 }
 
-// TestRulesOfTheCRDAreThoseOfTheCompiler in both directions, on a real API server.
+// TestRulesOfTheCRDAreThoseOfTheCompiler checks both directions on a real API server.
 func TestRulesOfTheCRDAreThoseOfTheCompiler(t *testing.T) {
 	const service = `
 apiVersion: v1

@@ -41,7 +41,7 @@ func startSidecar(t *testing.T, api *faultProxy, mode string, routeServers []str
 	return s
 }
 
-// setMode writes the mode as a mounted ConfigMap changes: another file takes the place of the old one.
+// setMode writes the mode as a mounted ConfigMap changes: a new file replaces the old one.
 func (s *sidecar) setMode(t *testing.T, mode string) {
 	t.Helper()
 	next := s.modeFile + ".next"
@@ -53,7 +53,7 @@ func (s *sidecar) setMode(t *testing.T, mode string) {
 	}
 }
 
-// sidecarStatus is what the tests read of /status of a dataplane-client.
+// sidecarStatus is the part of /status of a dataplane-client that the tests read.
 type sidecarStatus struct {
 	Mode    string `json:"mode"`
 	Asked   string `json:"asked"`
@@ -78,7 +78,7 @@ func (s *sidecar) state(t *testing.T) sidecarStatus {
 	return st
 }
 
-// awaitMode waits until the mode is in force and its producer is what is served.
+// awaitMode waits until the mode is in force and its producer is served.
 func (s *sidecar) awaitMode(t *testing.T, mode, origin string) {
 	t.Helper()
 	eventually(t, "mode "+mode+" with a table of "+origin, func() bool {
@@ -87,7 +87,7 @@ func (s *sidecar) awaitMode(t *testing.T, mode, origin string) {
 	})
 }
 
-// watcher is a proxy that polls all the time and keeps what it got.
+// watcher is a proxy that polls constantly and records the tables.
 type watcher struct {
 	mu       sync.Mutex
 	digests  map[string]int
@@ -96,7 +96,7 @@ type watcher struct {
 	done     chan struct{}
 }
 
-// watch polls the URL every 50 ms. Every answer has to be a whole table.
+// watch polls the URL every 50 ms. Every answer must be a whole table.
 func watch(url string) *watcher {
 	ctx, cancel := context.WithCancel(context.Background())
 	w := &watcher{digests: map[string]int{}, cancel: cancel, done: make(chan struct{})}
@@ -138,7 +138,7 @@ func (w *watcher) check(a answer, err error) {
 	w.digests[digest]++
 }
 
-// end stops polling and compares what was seen with the tables that were published.
+// end stops polling and compares the recorded tables with the published ones.
 func (w *watcher) end(t *testing.T, published map[string]bool) {
 	t.Helper()
 	w.cancel()
@@ -162,7 +162,7 @@ func (w *watcher) end(t *testing.T, published map[string]bool) {
 	}
 }
 
-// TestModesWithoutGapOrMix walks a data plane through all modes and back while objects change and a proxy polls.
+// TestModesWithoutGapOrMix moves a data plane through all modes and back while objects change and a proxy polls.
 func TestModesWithoutGapOrMix(t *testing.T) {
 	withShop(t)
 	proxy := newFaultProxy(t, theCluster)
@@ -198,7 +198,7 @@ func TestModesWithoutGapOrMix(t *testing.T) {
 	w.end(t, published)
 }
 
-// TestDivergenceIsFoundAndBlocksTheGate plants a difference by a flag on one side.
+// TestDivergenceIsFoundAndBlocksTheGate creates a difference by a flag on one side.
 func TestDivergenceIsFoundAndBlocksTheGate(t *testing.T) {
 	withShop(t)
 	proxy := newFaultProxy(t, theCluster)
@@ -236,7 +236,7 @@ func TestDivergenceIsFoundAndBlocksTheGate(t *testing.T) {
 	s.awaitMode(t, "Exec", "routeserver")
 }
 
-// TestSkewAloneIsNoDifference changes objects as fast as it can: the two sides read at different instants all the time.
+// TestSkewAloneIsNoDifference changes objects as fast as it can: the two sides always read at different moments.
 func TestSkewAloneIsNoDifference(t *testing.T) {
 	withShop(t)
 	proxy := newFaultProxy(t, theCluster)

@@ -1,7 +1,7 @@
-// Package e2e runs the built routesrv and dataplane-client against a real kube-apiserver and etcd, as the product's own ServiceAccount with the
-// product's own RBAC rules, and asks it as a proxy does.
+// Package e2e runs the built routesrv and dataplane-client against a real kube-apiserver and etcd, with the product's own
+// ServiceAccount and RBAC rules, and acts as a proxy.
 //
-// KUBEBUILDER_ASSETS names the folder of the binaries; make e2e builds them when they are not there.
+// KUBEBUILDER_ASSETS names the folder of the binaries; make e2e builds them if they are missing.
 package e2e
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/routesrv/routesrv/internal/sandbox"
 )
 
-// Made by TestMain, only read by tests.
+// Set by TestMain, only read by tests.
 var (
 	theCluster *cluster
 	binary     string // path of the built routesrv

@@ -35,8 +35,8 @@ ports: [{name: http, port: 80}]
 `
 )
 
-// TestEventsOnARealAPIServer: two replicas with the rights of the component, one of which writes; the other takes over when it is
-// gone, and writes nothing twice.
+// TestEventsOnARealAPIServer runs two replicas with the rights of the component. One of them writes; after its end the other
+// takes over, and writes nothing twice.
 func TestEventsOnARealAPIServer(t *testing.T) {
 	ctx := t.Context()
 	if err := theCluster.applyFile(ctx, eventsFile); err != nil {
@@ -77,7 +77,7 @@ func TestEventsOnARealAPIServer(t *testing.T) {
 
 	first.stop(t)
 	eventually(t, "the second replica is the leader", func() bool { return second.leads(t) })
-	// The new leader has looked at all problems once it has written about the one that is new.
+	// The new leader has checked all problems once it has written about the new one.
 	if err := theCluster.apply(ctx, strings.ReplaceAll(lonely, "lonely", "newer")); err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func allEvents(t *testing.T) []corev1.Event {
 	return list.Items
 }
 
-// eventOf gives the Event with the reason on the first Ingress, and wants at most one.
+// eventOf returns the Event with the reason on the first Ingress, and requires at most one.
 func eventOf(t *testing.T, reason string) *corev1.Event {
 	t.Helper()
 	var found *corev1.Event

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// explains runs routesrv explain against a route server, and gives the lines that it prints.
+// explains runs routesrv explain against a route server, and returns the printed lines.
 func (p *process) explains(t *testing.T, what ...string) (lines []string, status int) {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), binary, append(append([]string{"explain"}, what...), p.support)...).Output()
@@ -19,8 +19,8 @@ func (p *process) explains(t *testing.T, what ...string) (lines []string, status
 	return strings.Split(string(out), "\n"), status
 }
 
-// TestExplainFollowsARepair: a developer asks why, repairs what the first line says, and asks again. Who changed the object last is
-// known from the API, in its protobuf and in its JSON form.
+// TestExplainFollowsARepair: a developer asks why, fixes what the first line says, and asks again. The API says who changed the
+// object last, in its protobuf and its JSON form.
 func TestExplainFollowsARepair(t *testing.T) {
 	withShop(t)
 	object := func(port, backend string) string {

@@ -22,22 +22,22 @@ import (
 const (
 	fleetReplicas = 3
 	fleetSidecars = 20 // the last two are behind the relay
-	fleetPollers  = 20 // likewise
+	fleetPollers  = 20 // the last two are behind the relay
 )
 
-// fleetUnderTest is a small fleet of all kinds of clients.
+// fleetUnderTest is a small fleet with all kinds of clients.
 type fleetUnderTest struct {
 	replicas []*process
 	relay    *process
 	sidecars []*process
 	pollers  []*skipperLike
-	want     map[string]fleet.State // of each client, by id; none for those of which any will do
+	want     map[string]fleet.State // of each client, by id; a missing client may be in any state
 }
 
-// skipperLike polls as an unmodified Skipper does: it names the last ETag, and nothing else. It has an address of its own.
+// skipperLike polls like an unmodified Skipper: it names the last ETag, and nothing else. It has its own address.
 type skipperLike struct {
-	id     string      // under which it is known
-	frozen atomic.Bool // it never takes another table
+	id     string      // its id in the fleet
+	frozen atomic.Bool // it never accepts another table
 	cancel context.CancelFunc
 	done   chan struct{}
 }
@@ -93,7 +93,8 @@ func startFleet(t *testing.T, api *faultProxy) *fleetUnderTest {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// All of them have the same ports, as pods do, and addresses that are not those of the interfaces: each would be its own.
+	// They share port numbers, like pods, and have addresses other than the interfaces': otherwise each would consider them its
+	// own.
 	_, mainPort, _ := net.SplitHostPort(freeAddress(t))
 	_, supportPort, _ := net.SplitHostPort(freeAddress(t))
 	var peers, urls []string
@@ -136,7 +137,7 @@ func startFleet(t *testing.T, api *faultProxy) *fleetUnderTest {
 	return f
 }
 
-// startFleetSidecar starts one sidecar, over a stream or by polling. The fourth and the fifth are afraid of any loss.
+// startFleetSidecar starts one sidecar, over a stream or by polling. The guards of the fourth and the fifth hold any loss.
 func startFleetSidecar(t *testing.T, i int, server, metrics string) *process {
 	t.Helper()
 	main, support := freeAddress(t), freeAddress(t)
@@ -152,7 +153,7 @@ func startFleetSidecar(t *testing.T, i int, server, metrics string) *process {
 	})
 }
 
-// meteredProxy is a proxy that polls its sidecar, applies what it gets at once, and shows that in metrics.
+// meteredProxy is a proxy that polls its sidecar, applies tables at once, and shows that in metrics.
 type meteredProxy struct {
 	*httptest.Server
 	mu      sync.Mutex
@@ -198,7 +199,7 @@ func (p *meteredProxy) follow(t *testing.T, routes string) {
 	t.Cleanup(func() { cancel(); <-done })
 }
 
-// view is what a replica or relay says about the fleet.
+// view returns the view of a replica or relay of the fleet.
 func (p *process) view(t *testing.T, query url.Values) *fleet.View {
 	t.Helper()
 	v := &fleet.View{}
@@ -206,7 +207,7 @@ func (p *process) view(t *testing.T, query url.Values) *fleet.View {
 	return v
 }
 
-// agrees waits until every replica says about every client what is true, and returns how long the last of them took.
+// agrees waits until every replica reports the truth about every client, and returns how long the last one took.
 func (f *fleetUnderTest) agrees(t *testing.T) time.Duration {
 	t.Helper()
 	begin := time.Now()
@@ -226,7 +227,7 @@ func (f *fleetUnderTest) agrees(t *testing.T) time.Duration {
 	return time.Since(begin)
 }
 
-// wrong lists the differences between a view and what is true.
+// wrong lists the differences between a view and the truth.
 func (f *fleetUnderTest) wrong(v *fleet.View) (wrong []string) {
 	found := make(map[string]fleet.Client)
 	for _, c := range v.Clients {
@@ -256,8 +257,8 @@ func (f *fleetUnderTest) wrong(v *fleet.View) (wrong []string) {
 	return wrong
 }
 
-// TestEveryReplicaTellsTheTruthAboutTheFleet: three replicas, a relay, twenty sidecars and twenty proxies that only poll. Some are
-// killed, some keep an old table, some refuse the new one: whichever replica is asked says that about each.
+// TestEveryReplicaTellsTheTruthAboutTheFleet: three replicas, a relay, twenty sidecars and twenty proxies that only poll. Some
+// are killed, some keep an old table, some refuse the new one: every replica must report that about each.
 func TestEveryReplicaTellsTheTruthAboutTheFleet(t *testing.T) {
 	withShop(t)
 	objects, slices := heldObjects(1, 9)
@@ -298,7 +299,7 @@ func TestEveryReplicaTellsTheTruthAboutTheFleet(t *testing.T) {
 		return c.Applied == fleet.AppliedDone && c.Fetched != nil && c.Fetched.Digest == v.Table.Digest && c.Figures != nil && *c.Figures.Requests == 42
 	})
 
-	f.replicas[0].kill(t) // its clients are said to be missing, or silent
+	f.replicas[0].kill(t) // its clients must be reported as missing or silent
 	eventually(t, "what a dead replica does not answer", func() bool {
 		v := f.replicas[1].view(t, nil)
 		for _, r := range v.Replicas {

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// TestFirstTableIsComparedWithThatOfAPeer starts a replica without a checkpoint while another one holds a loss: it holds the
-// same loss, and serves nothing before somebody accepts.
+// TestFirstTableIsComparedWithThatOfAPeer starts a replica without a checkpoint while another one holds a loss: it must hold the
+// same loss, and serve nothing before an acceptance.
 func TestFirstTableIsComparedWithThatOfAPeer(t *testing.T) {
 	objects, _ := withHeldShops(t)
 	api := newFaultProxy(t, theCluster)
-	// Not an address of this machine's interfaces, which are those of the replica itself.
+	// Not an address of this machine's interfaces, which the replica considers its own.
 	first := startRoutesrvOn(t, api, "127.0.0.2")
 	first.ready(t)
 	api.atOnce(t, "poll", ingressList, func() { remove(t, ingressesOf(objects)) })
@@ -26,7 +26,7 @@ func TestFirstTableIsComparedWithThatOfAPeer(t *testing.T) {
 		return err == nil
 	})
 	h := second.holds(t, "routes_lost")
-	if !strings.Contains(second.log(), "the first table is compared with that of another replica") {
+	if !strings.Contains(second.log(), "the first table is compared with the table of another replica") {
 		t.Error("the log does not name the peer")
 	}
 	if a := second.get(t, "/routes", ""); a.status != http.StatusServiceUnavailable && a.status != http.StatusNotFound {
@@ -85,7 +85,7 @@ func TestManualReleaseIsNeverByTime(t *testing.T) {
 	}
 }
 
-// TestLostNamespaceIsHeld deletes one namespace of several, which is a small share of the routes.
+// TestLostNamespaceIsHeld deletes one of several namespaces, which is a small share of the routes.
 func TestLostNamespaceIsHeld(t *testing.T) {
 	for mode, start := range starts {
 		t.Run(mode, func(t *testing.T) {

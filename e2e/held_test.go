@@ -13,10 +13,10 @@ import (
 	"testing"
 )
 
-// heldShops is how many Ingresses the tests of holds add, each with a service and an EndpointSlice of its own.
+// heldShops is how many Ingresses the tests of holds add, each with its own service and EndpointSlice.
 const heldShops = 40
 
-// heldObjects are the objects of a range of shops: Ingresses with their services, and EndpointSlices.
+// heldObjects returns the objects of a range of shops: Ingresses with their services, and EndpointSlices.
 func heldObjects(from, to int) (objects, slices string) {
 	var o, s strings.Builder
 	for i := from; i <= to; i++ {
@@ -27,7 +27,7 @@ func heldObjects(from, to int) (objects, slices string) {
 	return o.String(), s.String()
 }
 
-// ingressesOf leaves the Ingresses of a stream of objects.
+// ingressesOf keeps only the Ingresses of a stream of objects.
 func ingressesOf(objects string) string {
 	var only []string
 	for doc := range strings.SplitSeq(objects, "---") {
@@ -38,7 +38,7 @@ func ingressesOf(objects string) string {
 	return strings.Join(only, "---")
 }
 
-// holding is what the tests read of /status about a hold.
+// holding is the part of /status about a hold that the tests read.
 type holding struct {
 	Held        bool   `json:"held"`
 	Reason      string `json:"reason"`
@@ -87,7 +87,7 @@ func (p *process) post(t *testing.T, path string) answer {
 	return answer{resp.StatusCode, resp.Header, string(body)}
 }
 
-// accepts has the process serve what it holds.
+// accepts makes the process publish the held table.
 func (p *process) accepts(t *testing.T, digest string) {
 	t.Helper()
 	query := url.Values{"digest": {digest}, "by": {"anna"}, "why": {"the shops have moved"}}
@@ -96,7 +96,7 @@ func (p *process) accepts(t *testing.T, digest string) {
 	}
 }
 
-// decisionLines are those of the file of decisions, which nobody else may read.
+// decisionLines returns the lines of the file of decisions, which no other user may read.
 func decisionLines(t *testing.T, dir string) (lines []map[string]any) {
 	t.Helper()
 	path := filepath.Join(dir, "decisions.jsonl")
@@ -118,7 +118,7 @@ func decisionLines(t *testing.T, dir string) (lines []map[string]any) {
 	return lines
 }
 
-// body is what a process serves.
+// body returns the served table.
 func (p *process) body(t *testing.T) string {
 	t.Helper()
 	return p.get(t, "/routes", "").body
@@ -127,7 +127,7 @@ func (p *process) body(t *testing.T) string {
 // hasShop reports whether the table has a route of the Ingress.
 func hasShop(body string, i int) bool { return strings.Contains(body, fmt.Sprintf("__lost%d__", i)) }
 
-// servedShop is a shop of which routes are served.
+// servedShop returns a shop whose routes are served.
 func (p *process) servedShop(t *testing.T) int {
 	t.Helper()
 	body := p.body(t)
@@ -142,13 +142,13 @@ func (p *process) servedShop(t *testing.T) int {
 
 const sliceList = "/apis/discovery.k8s.io/v1/endpointslices"
 
-// atOnce changes the cluster while no list of the kind succeeds, so that a server that polls finds all of it in one read. One
-// that watches may see steps.
+// atOnce changes the cluster while no list of the kind succeeds, so that a polling server sees everything in one read. A watching
+// server may see steps.
 func (p *faultProxy) atOnce(t *testing.T, mode, list string, change func()) {
 	t.Helper()
 	p.fail(list, status(http.StatusServiceUnavailable))
 	if mode == "poll" {
-		p.awaitRequests(t, list, 4) // of two servers at most: no list from before is under way
+		p.awaitRequests(t, list, 4) // with at most two servers, no earlier list is in progress
 	}
 	change()
 	p.fail(list, nil)
@@ -168,14 +168,14 @@ func remove(t *testing.T, text string) {
 	}
 }
 
-// podOf is the EndpointSlice of a shop with another pod.
+// podOf returns the EndpointSlice of a shop with another pod.
 func podOf(i int, address string) string {
 	_, slice := shopOf(i)
 	return strings.Replace(slice, fmt.Sprintf("[{addresses: [10.9.0.%[1]d]}, {addresses: [10.9.1.%[1]d]}]", i), "[{addresses: ["+address+"]}]", 1)
 }
 
-// withHeldShops applies the shops, and gives their objects and slices. So many of all routes are theirs that losing them
-// is more than half, whatever else there is.
+// withHeldShops applies the shops, and returns their objects and slices. They have so many routes that losing them is a loss of
+// more than half, whatever else exists.
 func withHeldShops(t *testing.T) (objects, slices string) {
 	t.Helper()
 	withShop(t)
@@ -184,7 +184,7 @@ func withHeldShops(t *testing.T) (objects, slices string) {
 	return objects, slices
 }
 
-// startTree starts a relay of the server and a data plane behind that.
+// startTree starts a relay of the server and a data plane behind it.
 func startTree(t *testing.T, server *process) (relay, plane *process) {
 	t.Helper()
 	server.ready(t)
@@ -205,8 +205,8 @@ func startTree(t *testing.T, server *process) (relay, plane *process) {
 	return relay, plane
 }
 
-// TestHeldIntentIsLiveThroughTheTree deletes more than half of what is routed while pods go on being replaced: the server holds
-// the loss and serves the new endpoints, and so do a relay and a data plane, until somebody accepts.
+// TestHeldIntentIsLiveThroughTheTree deletes more than half of the routes while pods are being replaced: the server holds the
+// loss and serves the new endpoints, and so do a relay and a data plane, until the table is accepted.
 func TestHeldIntentIsLiveThroughTheTree(t *testing.T) {
 	for mode, start := range starts {
 		t.Run(mode, func(t *testing.T) {
@@ -226,7 +226,7 @@ func TestHeldIntentIsLiveThroughTheTree(t *testing.T) {
 			for n := range 3 {
 				address := fmt.Sprintf("10.77.%d.%d", len(mode), n+1)
 				apply(t, podOf(shop, address))
-				if mode == "poll" { // the read that is under way may be from before; the next one is not
+				if mode == "poll" { // the current read may be older; the next one is not
 					api.awaitRequests(t, sliceList, 3)
 					if !strings.Contains(server.body(t), address+":8080") {
 						t.Errorf("after two polls the endpoint %s is not served", address)
@@ -251,7 +251,7 @@ func TestHeldIntentIsLiveThroughTheTree(t *testing.T) {
 			}
 
 			server.accepts(t, server.guard(t).Digest)
-			plane.acceptsWhatItHolds(t) // it has a guard of its own
+			plane.acceptsWhatItHolds(t) // it has its own guard
 			for name, p := range levels {
 				eventually(t, "the "+name+" without the Ingresses", func() bool { return !strings.Contains(p.body(t), "__lost") })
 			}
@@ -272,7 +272,7 @@ func TestHeldIntentIsLiveThroughTheTree(t *testing.T) {
 	}
 }
 
-// acceptsWhatItHolds waits until a data plane holds a table, and has it served.
+// acceptsWhatItHolds waits until a data plane holds a table, and accepts it.
 func (p *process) acceptsWhatItHolds(t *testing.T) {
 	t.Helper()
 	var s struct {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// httpCache is an HTTP cache between route servers and clients, as its package is configured for that (docs/relay.md).
+// httpCache is an HTTP cache between route servers and clients, configured as in docs/relay.md.
 type httpCache struct {
 	name  string
 	start func(t *testing.T, address string, servers []string) *exec.Cmd
@@ -31,7 +31,7 @@ func startNginx(t *testing.T, address string, servers []string) *exec.Cmd {
 	text = replaced(t, text, "listen 9090;", "listen "+address+";")
 	text = replaced(t, text, "        server routesrv.ingress:80;\n", upstream.String())
 	text = replaced(t, text, "/var/cache/nginx", filepath.Join(dir, "cache"))
-	if os.Getuid() == 0 { // which nginx would not stay, and the folder of the test is ours
+	if os.Getuid() == 0 { // nginx would drop root, and the folder of the test belongs to root
 		text = "user root;\n" + text
 	}
 	text = "daemon off;\npid " + filepath.Join(dir, "pid") + ";\nerror_log stderr;\n" + text
@@ -78,9 +78,9 @@ func replaced(t *testing.T, text, old, with string) string {
 	return strings.Replace(text, old, with, 1)
 }
 
-// TestHTTPCachesStandInForARelay: two route servers behind an unmodified nginx, and a Varnish. Clients behind the cache get whole tables, in
-// order, each in the encoding and of the zone that they ask for; a table that is current costs 304; and while no route server lives, the
-// last table is served.
+// TestHTTPCachesStandInForARelay: two route servers behind an unmodified nginx, and a Varnish. Clients behind the cache get whole
+// tables, in order, each in the requested encoding and zone; a current table costs a 304; and while no route server answers, the
+// cache serves the last table.
 func TestHTTPCachesStandInForARelay(t *testing.T) {
 	for _, c := range httpCaches {
 		t.Run(c.name, func(t *testing.T) {
@@ -122,7 +122,7 @@ func behindCache(t *testing.T, c httpCache) {
 		return err == nil && a.status == http.StatusOK
 	})
 
-	// A table is whole and has the headers of a route server; each form is kept apart.
+	// A table is complete and has the headers of a route server; each form is cached separately.
 	asked := func(path, encoding, etag string) answer {
 		t.Helper()
 		a, err := fetchEncoded(t.Context(), "http://"+address+path, encoding, etag)
@@ -150,7 +150,7 @@ func behindCache(t *testing.T, c httpCache) {
 		}
 	}
 
-	// Changes come through, and nobody goes back.
+	// Changes arrive, and no client goes back in time.
 	w := watchOrder(url)
 	const changes = 6
 	for n := 1; n <= changes; n++ {
@@ -162,13 +162,13 @@ func behindCache(t *testing.T, c httpCache) {
 	}
 	w.stop(t, c.name)
 
-	// A table that did not change is not sent again.
+	// An unchanged table is not sent again.
 	eventually(t, "a request of the cache that is answered with 304", func() bool {
 		asked("/routes", "gzip", "")
 		return servers[0].metric(t, `routesrv_custom_total{key="304"}`)+servers[1].metric(t, `routesrv_custom_total{key="304"}`) > 0
 	})
 
-	// Both servers die: the cache goes on.
+	// Both servers die: the cache keeps serving.
 	var last answer
 	eventually(t, "the last table in plain text", func() bool {
 		last = asked("/routes", "identity", "")
@@ -186,14 +186,14 @@ func behindCache(t *testing.T, c httpCache) {
 		if a.status != http.StatusOK || a.body != last.body {
 			t.Fatalf("%v after the route servers have died: %d, %d bytes", time.Since(begin).Round(time.Millisecond), a.status, len(a.body))
 		}
-		time.Sleep(200 * time.Millisecond) // as a proxy would, only more often
+		time.Sleep(200 * time.Millisecond) // like a proxy, but more often
 	}
 	if a := asked("/routes", "identity", last.header.Get("Etag")); a.status != http.StatusNotModified {
 		t.Errorf("without route servers, a client with the last table: %d, want 304", a.status)
 	}
 }
 
-// fetchEncoded asks for a table in one encoding, and leaves it packed.
+// fetchEncoded requests a table in one encoding, and does not decode it.
 func fetchEncoded(ctx context.Context, url, encoding, etag string) (answer, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -26,12 +26,11 @@ import (
 
 const installGuide = "../docs/install.md"
 
-// guideBlock is a block of commands of the guide with what they print. The comment before it says what the test does
-// with it:
+// guideBlock is a block of commands of the guide with their output. The comment before it says what the test does with it:
 //
-//	<!-- run -->                  the commands are run against an API server of their own, and the outputs compared
+//	<!-- run -->                  run the commands against a separate API server, and compare the outputs
 //	<!-- run beside routesrv -->  the same, while the built routesrv runs as its pod would, behind the forwarded ports
-//	<!-- not run: why -->         nothing: the output was made by hand
+//	<!-- not run: why -->         nothing: the output was written by hand
 type guideBlock struct {
 	line   int
 	how    string
@@ -46,8 +45,8 @@ type guideStep struct {
 
 var blockMarker = regexp.MustCompile(`^<!-- (run|run beside routesrv|not run: (.+)) -->$`)
 
-// readGuide takes the blocks out of the guide. It wants a marker before each of them, and no block of commands of another
-// kind.
+// readGuide extracts the blocks from the guide. It expects a marker before each of them, and no other kinds of blocks of
+// commands.
 func readGuide(t *testing.T) []guideBlock {
 	t.Helper()
 	text, err := os.ReadFile(installGuide)
@@ -81,7 +80,7 @@ func readGuide(t *testing.T) []guideBlock {
 	return blocks
 }
 
-// matches compares an output with that of the guide, in which "…" stands for anything, also for lines.
+// matches compares an output with that of the guide, in which "…" stands for any text, including several lines.
 func matches(want, got string) bool {
 	parts := strings.Split(strings.TrimSpace(want), "…")
 	for i := range parts {
@@ -108,9 +107,9 @@ func TestOutputsOfTheGuideAreCompared(t *testing.T) {
 	}
 }
 
-// TestInstallGuide does what docs/install.md says, from an empty cluster to an empty cluster.
+// TestInstallGuide follows docs/install.md, from an empty cluster to an empty cluster.
 func TestInstallGuide(t *testing.T) {
-	t.Parallel() // it has an API server of its own
+	t.Parallel() // it has its own API server
 	blocks := readGuide(t)
 	g := newGuide(t)
 	ran := 0
@@ -132,7 +131,7 @@ func TestInstallGuide(t *testing.T) {
 	}
 }
 
-// TestKustomizationOfTheGuideBuilds: the one that the guide has for a cluster of one's own, where the guide says that it is.
+// TestKustomizationOfTheGuideBuilds: the kustomization of the guide for a user's own cluster, at the place that the guide names.
 func TestKustomizationOfTheGuideBuilds(t *testing.T) {
 	text, err := os.ReadFile(installGuide)
 	if err != nil {
@@ -173,7 +172,7 @@ func TestKustomizationOfTheGuideBuilds(t *testing.T) {
 	}
 }
 
-// kubectlPath is the kubectl beside the API server, or else that of the machine.
+// kubectlPath returns the kubectl beside the API server, or else that of the machine.
 func kubectlPath(t *testing.T) string {
 	t.Helper()
 	for _, name := range []string{filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"), "kubectl"} {
@@ -185,11 +184,11 @@ func kubectlPath(t *testing.T) string {
 	return ""
 }
 
-// guide runs commands against an API server that nothing was installed into.
+// guide runs commands against an API server into which nothing was installed.
 type guide struct {
 	env      *envtest.Environment
 	environ  []string
-	routesrv *process // nil until a block wants it
+	routesrv *process // nil until a block needs it
 }
 
 func newGuide(t *testing.T) *guide {
@@ -225,8 +224,8 @@ func newGuide(t *testing.T) *guide {
 	return &guide{env: env, environ: append(os.Environ(), "KUBECONFIG="+path, "PATH="+search)}
 }
 
-// finalizeNamespaces lets namespaces that are deleted go, as the controller does that is no part of the API server. What is
-// in them is deleted by the guide itself.
+// finalizeNamespaces completes the deletion of namespaces, as the controller does that is not part of the API server. The guide
+// itself deletes their contents.
 func finalizeNamespaces(t *testing.T, client kubernetes.Interface) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -245,7 +244,7 @@ func finalizeNamespaces(t *testing.T, client kubernetes.Interface) {
 			ns = ns.DeepCopy()
 			ns.Spec.Finalizers = nil
 			if _, err := client.CoreV1().Namespaces().Finalize(ctx, ns, metav1.UpdateOptions{}); err != nil && ctx.Err() == nil {
-				t.Logf("finalize namespace %s: %v", ns.Name, err) // a later event brings it again
+				t.Logf("finalize namespace %s: %v", ns.Name, err) // a later event retries it
 			}
 		}
 	}()
@@ -256,7 +255,7 @@ func finalizeNamespaces(t *testing.T, client kubernetes.Interface) {
 	})
 }
 
-// do runs a command of the guide in the root of the checkout and gives what it printed.
+// do runs a command of the guide in the root of the checkout and returns its output.
 func (g *guide) do(t *testing.T, b guideBlock, s guideStep) string {
 	t.Helper()
 	if b.how != "run" && g.routesrv == nil {
@@ -277,7 +276,7 @@ func (g *guide) do(t *testing.T, b guideBlock, s guideStep) string {
 	return string(out)
 }
 
-// curl asks what a forwarded port would give. The program itself is not on every machine.
+// curl returns what a forwarded port would answer. The program itself is not on every machine.
 func (g *guide) curl(t *testing.T, args []string) string {
 	t.Helper()
 	url := args[len(args)-1]
@@ -309,8 +308,8 @@ func (g *guide) curl(t *testing.T, args []string) string {
 	return out.String() + "\n" + string(body)
 }
 
-// startPod runs the built routesrv with the arguments of the Deployment in the cluster, as its ServiceAccount. What is
-// another way outside of a pod is put in its place.
+// startPod runs the built routesrv with the arguments of the Deployment in the cluster, as its ServiceAccount. Arguments that
+// have to differ outside of a pod are replaced.
 func (g *guide) startPod(t *testing.T) *process {
 	t.Helper()
 	kubectl := func(args ...string) []byte {

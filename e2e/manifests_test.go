@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// kustomizations are all that can be applied, in the order in which it is. Those in testdata are made for the tests of
-// package deploy, which have their renders.
+// kustomizations are all that can be applied, in the order of application. Those in testdata are made for the tests of package
+// deploy, which have their renders.
 var kustomizations = []string{
 	"deploy/kustomize/base",
 	"deploy/kustomize/overlays/false",
@@ -46,7 +46,7 @@ var kustomizations = []string{
 	"examples/cluster",
 }
 
-// manifests is an API server into which nothing was installed but the kinds of others, and a kubectl for it.
+// manifests is an API server into which only the kinds of other projects were installed, and a kubectl for it.
 type manifests struct {
 	*guide
 	client kubernetes.Interface
@@ -62,7 +62,7 @@ func newManifests(t *testing.T) *manifests {
 	m.kubectl(t, "apply", "-k", "deploy/kustomize/crd")
 	m.kubectl(t, "apply", "-f", "e2e/testdata/crds")
 	m.kubectl(t, "wait", "--for=condition=Established", "crd", "--all")
-	// What a cluster has: namespaces of others.
+	// What a cluster already has: namespaces of other projects.
 	for _, name := range []string{"cert-manager", "monitoring", "ingress", "shop"} {
 		m.kubectl(t, "create", "namespace", name)
 	}
@@ -80,7 +80,7 @@ func (m *manifests) try(t *testing.T, stdin string, args ...string) (output stri
 	return string(out), err
 }
 
-// kubectl is try for what has to succeed, without a warning.
+// kubectl is try for commands that must succeed, without a warning.
 func (m *manifests) kubectl(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := m.try(t, "", args...)
@@ -90,10 +90,9 @@ func (m *manifests) kubectl(t *testing.T, args ...string) string {
 	return out
 }
 
-// TestManifests applies everything to a real API server. The kinds of others, which have to be there first, are in
-// testdata/crds.
+// TestManifests applies everything to a real API server. testdata/crds has the kinds of other projects, which must exist first.
 func TestManifests(t *testing.T) {
-	t.Parallel() // it has an API server of its own
+	t.Parallel() // it has its own API server
 	m := newManifests(t)
 	t.Run("StrictValidationFindsWhatIsWrong", m.testStrictness)
 	t.Run("EachIsTakenAndGoesWithOneCommand", m.testEach)
@@ -104,7 +103,7 @@ func TestManifests(t *testing.T) {
 	t.Run("GitOpsControllersAreAskedInTheirWords", m.testGitOps)
 }
 
-// testStrictness: what passes below could have been refused.
+// testStrictness checks that what passes below could have been rejected.
 func (m *manifests) testStrictness(t *testing.T) {
 	for what, wrong := range map[string][2]string{
 		"field of Kubernetes":     {"unhealthyPodEvictionPolicy", "unhealthyPodPolicy"},
@@ -125,7 +124,7 @@ func (m *manifests) testStrictness(t *testing.T) {
 	}
 }
 
-// testEach wants strict validation to have nothing to say, not even a warning, and nothing to be left afterwards.
+// testEach expects strict validation to report nothing, not even a warning, and nothing to be left afterwards.
 func (m *manifests) testEach(t *testing.T) {
 	for _, dir := range kustomizations {
 		t.Run(dir, func(t *testing.T) {
@@ -136,7 +135,7 @@ func (m *manifests) testEach(t *testing.T) {
 				t.Errorf("left after kubectl delete -k: %v\n%s", err, out)
 			}
 			if strings.HasSuffix(dir, "cluster") {
-				return // took the namespace of the shop with it
+				return // deleted the namespace of the shop with it
 			}
 			if _, err := m.client.CoreV1().Namespaces().Get(t.Context(), "shop", metav1.GetOptions{}); err != nil {
 				t.Errorf("a namespace of somebody else: %v", err)
@@ -145,7 +144,7 @@ func (m *manifests) testEach(t *testing.T) {
 	}
 }
 
-// testGitOps applies what the examples have for Flux and Argo CD, and what is misspelled is refused.
+// testGitOps applies the examples for Flux and Argo CD, and checks that misspelled fields are rejected.
 func (m *manifests) testGitOps(t *testing.T) {
 	for _, namespace := range []string{"flux-system", "argocd"} {
 		m.kubectl(t, "create", "namespace", namespace)
@@ -170,7 +169,7 @@ func (m *manifests) testGitOps(t *testing.T) {
 	}
 }
 
-// checkPods asks the API server whether it would take a pod of each Deployment, with the admission that namespaces ask for.
+// checkPods checks that the API server would accept a pod of each Deployment, with the admission that the namespaces require.
 func (m *manifests) checkPods(t *testing.T) {
 	t.Helper()
 	list, err := m.client.AppsV1().Deployments(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{})
@@ -200,7 +199,7 @@ func (m *manifests) checkPod(t *testing.T, d *appsv1.Deployment) error {
 	return err
 }
 
-// testPodSecurity: the namespace asks for the strictest standard, and the API server refuses pods that do not keep to it.
+// testPodSecurity: the namespace requires the strictest standard, and the API server rejects pods that violate it.
 func (m *manifests) testPodSecurity(t *testing.T) {
 	m.kubectl(t, "apply", "--server-side", "-k", "deploy/kustomize/overlays/pre")
 	list, err := m.client.AppsV1().Deployments(systemNamespace).List(t.Context(), metav1.ListOptions{})
@@ -244,7 +243,8 @@ func weakenAll(s *corev1.PodSpec, change func(*corev1.SecurityContext)) {
 	}
 }
 
-// testSidecarGoes: from somebody's proxies to data planes and back, each with one command, and nothing of theirs is changed.
+// testSidecarGoes: from a user's proxies to data planes and back, each with one command, and without a change of the user's
+// objects.
 func (m *manifests) testSidecarGoes(t *testing.T) {
 	const own = "deploy/testdata/own/deployment.yaml"
 	get := func() *appsv1.Deployment {

@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// testMigrated reads a Deployment of the reference out of the API server, as somebody does who moves over, and follows the notes: their commands are
-// run as they are written.
+// testMigrated reads a Deployment of the reference from the API server, like a user who migrates, and follows the notes: it runs
+// their commands as written.
 func (m *manifests) testMigrated(t *testing.T) {
 	const old, next = "skipper-ingress-routesrv", "skipper-ingress-next-routesrv"
 	const file = "internal/migrate/testdata/platform.yaml"
@@ -46,7 +46,7 @@ func (m *manifests) testMigrated(t *testing.T) {
 		if !isPatch || !strings.Contains(command, " patch service ") {
 			continue
 		}
-		m.kubectl(t, strings.Fields(strings.ReplaceAll(command, "'", ""))...) // there is no space in the patch
+		m.kubectl(t, strings.Fields(strings.ReplaceAll(command, "'", ""))...) // the patch contains no spaces
 		states = append(states, selector())
 	}
 	want := "skipper-ingress routesrv, skipper-ingress routesrv-next, skipper-ingress routesrv"

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// TestRouteServerDeadForAMinute: the data plane serves what it last applied, also across its own restarts, and follows
-// again when the route server is back.
+// TestRouteServerDeadForAMinute: the data plane serves its last applied table, even across its own restarts, and follows again
+// when the route server is back.
 func TestRouteServerDeadForAMinute(t *testing.T) {
 	withShop(t)
 	proxy := newFaultProxy(t, theCluster)
@@ -34,7 +34,7 @@ func TestRouteServerDeadForAMinute(t *testing.T) {
 	server.kill(t)
 	dead := time.Now()
 	for round := 0; time.Since(dead) < time.Minute; round++ {
-		// Restarted in every way: killed, and asked to end.
+		// Restarted in both ways: killed, and asked to end.
 		if round%2 == 0 {
 			s.kill(t)
 		} else {
@@ -49,7 +49,7 @@ func TestRouteServerDeadForAMinute(t *testing.T) {
 		if a.header.Get("X-Table-State") != "stale" {
 			t.Errorf("round %d: the table is not marked stale", round)
 		}
-		<-time.After(10 * time.Second) // the outage goes on: there is no event to wait for
+		<-time.After(10 * time.Second) // the outage continues: there is no event to wait for
 	}
 	host, support := strings.TrimPrefix(server.main, "http://"), strings.TrimPrefix(server.support, "http://")
 	token, err := theCluster.token(t.Context())
@@ -66,7 +66,7 @@ func TestRouteServerDeadForAMinute(t *testing.T) {
 	})
 }
 
-// badServer stands in front of a route server and answers as it is told to.
+// badServer sits in front of a route server and answers as instructed.
 type badServer struct {
 	*httptest.Server
 	how atomic.Pointer[http.HandlerFunc] // nil passes requests on
@@ -92,7 +92,7 @@ func newBadServer(t *testing.T, target string) *badServer {
 	return b
 }
 
-// TestBadRouteServersChangeNothing lets the route server misbehave in every way that was seen or feared.
+// TestBadRouteServersChangeNothing makes the route server misbehave in all observed and feared ways.
 func TestBadRouteServersChangeNothing(t *testing.T) {
 	for _, transport := range []string{"auto", "poll"} {
 		t.Run(transport, func(t *testing.T) { badRouteServersChangeNothing(t, transport) })
@@ -111,7 +111,7 @@ func badRouteServersChangeNothing(t *testing.T, transport string) {
 	const table = "wrong: * -> <shunt>;"
 	ways := map[string]http.HandlerFunc{
 		"hangs": func(_ http.ResponseWriter, r *http.Request) {
-			_, _ = io.Copy(io.Discard, r.Body) // of a report: a server with a body to read does not see that the client has gone
+			_, _ = io.Copy(io.Discard, r.Body) // of a report: a server does not notice that the client is gone while there is an unread body
 			<-r.Context().Done()
 		},
 		"500":     func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
@@ -153,7 +153,7 @@ func badRouteServersChangeNothing(t *testing.T, transport string) {
 				how(w, r)
 			})
 			bad.how.Store((*http.HandlerFunc)(&counted))
-			bad.CloseClientConnections() // a stream that is open would go on
+			bad.CloseClientConnections() // an open stream would continue
 			eventually(t, "two requests", func() bool { return asked.Load() >= 2 })
 			if a := s.get(t, "/routes", ""); a.body != want.body || a.status != http.StatusOK {
 				t.Errorf("the table changed: %d, %s", a.status, a.header.Get("Etag"))

@@ -30,12 +30,12 @@ import (
 	"github.com/routesrv/routesrv/internal/forward/forwardtest"
 )
 
-const pluginNamespace = "fleet" // not that of the base, which -n has to name
+const pluginNamespace = "fleet" // not the base's namespace, so -n must name it
 
-// pluginLabels are those of the base.
+// pluginLabels are the labels of the base.
 var pluginLabels = map[string]string{"app.kubernetes.io/name": "routesrv"}
 
-// pluginUser may do what docs/cli.md says that a user of the plugin needs, and nothing else.
+// pluginUser creates a user with exactly the permissions that docs/cli.md requires for the plugin.
 func pluginUser(t *testing.T, c kubernetes.Interface) (token string) {
 	t.Helper()
 	ctx := t.Context()
@@ -67,8 +67,8 @@ func pluginUser(t *testing.T, c kubernetes.Interface) (token string) {
 	return r.Status.Token
 }
 
-// pluginPod is a pod on a node whose kubelet is in this test: its ports lead to a route server that runs beside the test. A pod without one
-// is pending.
+// pluginPod creates a pod on a node whose kubelet is in this test: its ports lead to a route server that runs beside the test.
+// Without a route server the pod is pending.
 func pluginPod(t *testing.T, c kubernetes.Interface, node, name string, server *process) {
 	t.Helper()
 	ctx := t.Context()
@@ -126,7 +126,7 @@ func pluginNode(t *testing.T, c kubernetes.Interface, name string, pods map[stri
 	}
 }
 
-// manifestServer starts a route server of a folder of manifests.
+// manifestServer starts a route server for a folder of manifests.
 func manifestServer(t *testing.T, dir string, args ...string) *process {
 	t.Helper()
 	main, support := freeAddress(t), freeAddress(t)
@@ -137,7 +137,7 @@ func manifestServer(t *testing.T, dir string, args ...string) *process {
 	return p
 }
 
-// runPlugin runs the built plugin, and returns how it ended. It fails the test if that takes much longer than the limit that the plugin has.
+// runPlugin runs the built plugin, and returns its result. It fails the test if that takes much longer than the plugin's limit.
 func runPlugin(t *testing.T, kubeconfig string, args ...string) (status int, out, errs string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -155,8 +155,8 @@ func runPlugin(t *testing.T, kubeconfig string, args ...string) (status int, out
 	return cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()
 }
 
-// TestPluginAsksClustersSideBySide: two real API servers with route servers behind port-forwards, one that takes connections and says nothing, and one that is
-// killed in between.
+// TestPluginAsksClustersSideBySide: two real API servers with route servers behind port-forwards, one server that accepts
+// connections and never answers, and one that is killed in between.
 func TestPluginAsksClustersSideBySide(t *testing.T) {
 	second := &envtest.Environment{}
 	secondConfig, err := second.Start()
@@ -177,7 +177,7 @@ func TestPluginAsksClustersSideBySide(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { // the first cluster is that of other tests as well
+	t.Cleanup(func() { // other tests use the first cluster as well
 		ctx := context.Background()
 		for _, p := range []string{"routesrv-a", "routesrv-b"} {
 			_ = theCluster.typed.CoreV1().Pods(pluginNamespace).Delete(ctx, p, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
@@ -195,7 +195,7 @@ func TestPluginAsksClustersSideBySide(t *testing.T) {
 	pluginNode(t, secondTyped, "plugin-node", map[string]*process{"routesrv-c": c})
 	pluginPod(t, secondTyped, "plugin-node", "routesrv-c", c)
 
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel takes connections, and nobody answers
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts connections, and nothing answers
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -265,7 +265,7 @@ func TestPluginAsksClustersSideBySide(t *testing.T) {
 	})
 }
 
-// testPluginAccepts takes the manifests away, so that both replicas hold a table of generated routes, looks at it and accepts it.
+// testPluginAccepts removes the manifests, so that both replicas hold a table of generated routes, looks at it and accepts it.
 func testPluginAccepts(t *testing.T, kubeconfig, dir string, servers ...*process) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
 	if err != nil || len(files) == 0 {

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// patience is how long anything may take before a test gives up. It decides nothing else.
+	// patience is how long anything may take before a test gives up. It affects nothing else.
 	patience = 2 * time.Minute
 	// pollMillis is the poll interval of the server in these tests.
 	pollMillis = 300
@@ -32,13 +32,13 @@ type process struct {
 	cmd           *exec.Cmd
 	main, support string // base URLs
 	done          chan error
-	ended         bool // done was read
+	ended         bool // done was received
 
 	mu    sync.Mutex
 	lines []string
 }
 
-// freeAddress is an address of the loopback interface that nobody listens on.
+// freeAddress returns an address of the loopback interface with no listener.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -56,7 +56,7 @@ func kubeconfig(t *testing.T, api *faultProxy, token string) string {
 	return writeKubeconfig(t, api.URL, authority, token)
 }
 
-// writeKubeconfig writes one for an API server with a certificate of the authority (PEM).
+// writeKubeconfig writes a kubeconfig for an API server with a certificate of the authority (PEM).
 func writeKubeconfig(t *testing.T, url string, authority []byte, token string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
@@ -73,7 +73,7 @@ contexts: [{name: e2e, context: {cluster: e2e, user: e2e}}]
 	return path
 }
 
-// startRoutesrv starts the built binary as the product's ServiceAccount, reading the API behind the proxy.
+// startRoutesrv starts the built binary with the product's ServiceAccount; it reads the API behind the proxy.
 func startRoutesrv(t *testing.T, api *faultProxy, args ...string) *process {
 	t.Helper()
 	token, err := theCluster.token(t.Context())
@@ -91,7 +91,7 @@ func startWithToken(t *testing.T, api *faultProxy, token string, args ...string)
 	return startProcess(t, binary, main, support, append(all, args...))
 }
 
-// sourceArgs make either binary read the API as the owner of the token.
+// sourceArgs returns arguments that make either binary read the API with the token.
 func sourceArgs(t *testing.T, api *faultProxy, token string) []string {
 	t.Helper()
 	return []string{
@@ -100,7 +100,7 @@ func sourceArgs(t *testing.T, api *faultProxy, token string) []string {
 	}
 }
 
-// startProcess starts a binary that serves on the addresses. Its end is watched, and its log is shown if the test fails.
+// startProcess starts a binary that serves on the addresses. It detects its end, and shows its log if the test fails.
 func startProcess(t *testing.T, path, main, support string, args []string) *process {
 	t.Helper()
 	p := &process{
@@ -137,7 +137,7 @@ func (p *process) log() string {
 	return strings.Join(p.lines, "\n")
 }
 
-// stop ends the process as Kubernetes does, and wants a clean end. It may be called again.
+// stop ends the process as Kubernetes does, and requires a clean end. It may be called repeatedly.
 func (p *process) stop(t *testing.T) {
 	t.Helper()
 	if p.ended {
@@ -168,7 +168,7 @@ func (p *process) kill(t *testing.T) {
 	<-p.done
 }
 
-// answer is what a request gave.
+// answer is the answer to a request.
 type answer struct {
 	status int
 	header http.Header
@@ -209,7 +209,7 @@ func do(r *http.Request, etag string) (answer, error) {
 	return answer{resp.StatusCode, resp.Header, string(body)}, err
 }
 
-// eventually asks again and again until the answer is as wanted.
+// eventually polls until the condition holds.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
@@ -244,7 +244,7 @@ func (p *process) supportJSON(t *testing.T, path string, v any) {
 	}
 }
 
-// statusBody is what the tests read of /status.
+// statusBody is the part of /status that the tests read.
 type statusBody struct {
 	Table *struct {
 		Digest   string `json:"digest"`
@@ -267,7 +267,7 @@ func (p *process) status(t *testing.T) statusBody {
 	return s
 }
 
-// compileManifests is what routesrv compile prints for a folder.
+// compileManifests returns the output of routesrv compile for a folder.
 func compileManifests(t *testing.T, wantExit int, args ...string) (table, problems string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), binary, append([]string{"compile", "-enable-kubernetes-endpointslices"}, args...)...)

@@ -23,7 +23,7 @@ func startRelay(t *testing.T, stateDir string, upstream ...string) *process {
 	})
 }
 
-// startFetching starts a data plane that has only route servers.
+// startFetching starts a data plane that only fetches from route servers.
 func startFetching(t *testing.T, transport string, routeServers ...string) *process {
 	t.Helper()
 	main, support := freeAddress(t), freeAddress(t)
@@ -33,7 +33,7 @@ func startFetching(t *testing.T, transport string, routeServers ...string) *proc
 	})
 }
 
-// counted is the number that counterIngress has put into a table.
+// counted matches the number that counterIngress puts into a table.
 var counted = regexp.MustCompile(`setResponseHeader\("N", "(\d+)"\)`)
 
 func countOf(body string) int {
@@ -45,7 +45,7 @@ func countOf(body string) int {
 	return n
 }
 
-// orderWatcher polls a data plane all the time, as watcher does, and looks that the counter never goes back.
+// orderWatcher polls a data plane constantly, like watcher, and checks that the counter never decreases.
 type orderWatcher struct {
 	*watcher
 	mu   sync.Mutex
@@ -106,7 +106,7 @@ func (w *orderWatcher) stop(t *testing.T, name string) {
 	}
 }
 
-// fetchStatus is what the tests read of the client in /status.
+// fetchStatus is the part of /status about the client that the tests read.
 type fetchStatus struct {
 	Transport string
 	Stream    *struct{ URL, Connected string }
@@ -114,8 +114,8 @@ type fetchStatus struct {
 }
 
 // TestTreeWithAKilledMiddle runs a root on a real API server, two relays, and data planes behind them, and kills a relay with
-// SIGKILL while objects change: no data plane has a gap or an older table, all of them come to the new one by way of the
-// other relay, and every level has the same ETag.
+// SIGKILL while objects change: no data plane has a gap or an older table, all of them get the new one from the other relay, and
+// every level has the same ETag.
 func TestTreeWithAKilledMiddle(t *testing.T) {
 	withShop(t)
 	root := startRoutesrv(t, newFaultProxy(t, theCluster))
@@ -183,7 +183,7 @@ func TestTreeWithAKilledMiddle(t *testing.T) {
 	}
 }
 
-// sameNames wants every relay to serve what the root does, under the same ETag.
+// sameNames requires every relay to serve the root's table with the same ETag.
 func sameNames(t *testing.T, root *process, relays []*process) {
 	t.Helper()
 	for _, path := range []string{"/routes", "/routes/eu-central-1a"} {
@@ -211,8 +211,7 @@ func sameNames(t *testing.T, root *process, relays []*process) {
 	}
 }
 
-// TestRelayWithoutItsUpstreamServesItsFile: a relay that is restarted while the root is away, and a data plane that is started
-// then.
+// TestRelayWithoutItsUpstreamServesItsFile: a relay is restarted while the root is down, and a data plane is started then.
 func TestRelayWithoutItsUpstreamServesItsFile(t *testing.T) {
 	withShop(t)
 	root := startRoutesrv(t, newFaultProxy(t, theCluster))

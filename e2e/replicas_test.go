@@ -7,13 +7,13 @@ import (
 	"testing"
 )
 
-// digestOf is the part of an ETag that names the content.
+// digestOf returns the part of an ETag that names the content.
 func digestOf(etag string) string {
 	digest, _, _ := strings.Cut(strings.Trim(etag, `"`), ".")
 	return digest
 }
 
-// counterIngress is one Ingress whose route tells n.
+// counterIngress returns an Ingress whose route contains n.
 func counterIngress(n int) string {
 	return fmt.Sprintf(`
 apiVersion: networking.k8s.io/v1
@@ -23,8 +23,8 @@ spec: {rules: [{host: counter.example.org, http: {paths: [{path: /, pathType: Pr
 `, n)
 }
 
-// TestTwoReplicasNeverSendAClientBack lets a proxy-like client alternate between two replicas that poll out of step while
-// objects change: it never gets content that it had before, and never the same content twice.
+// TestTwoReplicasNeverSendAClientBack lets a proxy-like client alternate between two replicas that poll out of step while objects
+// change: it never gets content that it had before, and never the same content twice.
 func TestTwoReplicasNeverSendAClientBack(t *testing.T) {
 	withShop(t)
 	proxy := newFaultProxy(t, theCluster)
@@ -32,7 +32,7 @@ func TestTwoReplicasNeverSendAClientBack(t *testing.T) {
 	for _, r := range replicas {
 		r.ready(t)
 	}
-	seen := map[string]bool{} // digests that the client has left behind
+	seen := map[string]bool{} // digests that the client has moved on from
 	etag, digest := "", ""
 	poll := func(i int) {
 		a := replicas[i%2].get(t, "/routes", etag)

@@ -21,13 +21,13 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// The verbs of the API. A role may name others, which mean something to few resources: those that would make an account
-// more than it is are asked for as well.
+// The verbs of the API. A role may name others, which only few resources support; those that would extend an account's
+// permissions are checked as well.
 var verbs = []string{
 	"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "impersonate", "bind", "escalate",
 }
 
-// mayList is all that a route server, and a data plane that computes its table, may do.
+// mayList is everything that a route server, and a data plane that computes its table, may do.
 var mayList = []string{
 	"list endpointslices.discovery.k8s.io",
 	"list ingresses.networking.k8s.io",
@@ -35,17 +35,17 @@ var mayList = []string{
 	"list services",
 }
 
-// accounts are those of the overlays.
+// accounts are the accounts of the overlays.
 var accounts = []string{"routesrv", "skipper-ingress"}
 
 // TestRights asks a real API server what the accounts of the manifests may do.
 func TestRights(t *testing.T) {
-	t.Parallel() // it has an API server of its own
+	t.Parallel() // it has its own API server
 	r := rights{manifests: newManifests(t)}
 	r.resources = r.list(t)
 	r.everybody = r.allowed(t, "account-without-any-role", metav1.NamespaceAll)
 	for right := range r.everybody {
-		if !strings.HasPrefix(right, "create selfsubject") { // questions about oneself
+		if !strings.HasPrefix(right, "create selfsubject") { // questions about one's own permissions
 			t.Errorf("every account may %s: this cluster tells nothing", right)
 		}
 	}
@@ -53,14 +53,14 @@ func TestRights(t *testing.T) {
 	t.Run("OfOneNamespace", r.testNamespace)
 }
 
-// rights asks an API server who may do what.
+// rights asks an API server for permissions.
 type rights struct {
 	*manifests
-	resources []authorizationv1.ResourceAttributes // all that there are
-	everybody map[string]bool                      // what every account may do, as "verb resource"
+	resources []authorizationv1.ResourceAttributes // all existing ones
+	everybody map[string]bool                      // permissions of every account, as "verb resource"
 }
 
-// testCluster: as the overlays are.
+// testCluster checks the unchanged overlays.
 func (r *rights) testCluster(t *testing.T) {
 	r.kubectl(t, "apply", "-k", "deploy/kustomize/overlays/pre")
 	for _, account := range accounts {
@@ -90,7 +90,7 @@ func (r *rights) testCluster(t *testing.T) {
 	r.kubectl(t, "delete", "-k", "deploy/kustomize/overlays/pre")
 }
 
-// testNamespace: with components/namespaced, which is about the namespace shop.
+// testNamespace checks components/namespaced for the namespace shop.
 func (r *rights) testNamespace(t *testing.T) {
 	r.kubectl(t, "apply", "-k", "deploy/testdata/namespaced")
 	for _, account := range accounts {
@@ -105,7 +105,7 @@ func (r *rights) testNamespace(t *testing.T) {
 	r.kubectl(t, "delete", "-k", "deploy/testdata/namespaced")
 }
 
-// of lists what an account of ours may do that not every account may.
+// of lists the permissions of one of our accounts that not every account has.
 func (r *rights) of(t *testing.T, account, namespace string) []string {
 	t.Helper()
 	own := r.allowed(t, account, namespace)
@@ -113,8 +113,7 @@ func (r *rights) of(t *testing.T, account, namespace string) []string {
 	return slices.Sorted(maps.Keys(own))
 }
 
-// allowed asks for every verb on every resource that the API server has, in the name of an account: what kubectl auth can-i
-// --as does.
+// allowed asks for every verb on every resource of the API server, for an account, like kubectl auth can-i --as.
 func (r *rights) allowed(t *testing.T, account, namespace string) map[string]bool {
 	t.Helper()
 	config := rest.CopyConfig(r.env.Config)
@@ -164,8 +163,7 @@ func resourceName(a authorizationv1.ResourceAttributes) string {
 	return name
 }
 
-// list gives all resources that the API server has, subresources too, and one that it does not have: what stands for all in a
-// role would allow it.
+// list returns all resources, including subresources, and one that does not exist: a wildcard in a role would allow it.
 func (r *rights) list(t *testing.T) []authorizationv1.ResourceAttributes {
 	t.Helper()
 	_, lists, err := r.client.Discovery().ServerGroupsAndResources()
@@ -192,8 +190,8 @@ func (r *rights) list(t *testing.T) []authorizationv1.ResourceAttributes {
 	return all
 }
 
-// reads runs the program of an account with its token and the flags of the manifests: what it may do is enough for a first
-// table, or it is told what is missing.
+// reads runs the program of an account with its token and the flags of the manifests: its permissions must suffice for a first
+// table, or the program must name what is missing.
 func (r *rights) reads(t *testing.T, account, namespace, wantError string) {
 	t.Helper()
 	seconds := int64(3600)

@@ -15,7 +15,7 @@ import (
 
 const ingressList = "/apis/networking.k8s.io/v1/ingresses"
 
-// withShop applies the example shop for the time of a test.
+// withShop applies the example shop for the duration of a test.
 func withShop(t *testing.T) {
 	t.Helper()
 	if err := theCluster.applyFile(t.Context(), shopDir); err != nil {
@@ -104,7 +104,7 @@ spec: {rules: [{host: %s, http: {paths: [{path: /, pathType: Prefix, backend: {s
 		eventually(t, host+" to be served", func() bool {
 			return strings.Contains(p.get(t, "/routes", "").body, fmt.Sprintf("kube_shop__change_%d__", i))
 		})
-		// The poll under way when the object was written, the next one, and one that may have begun before we looked.
+		// The poll in progress when the object was written, the next one, and one that may have begun before the check.
 		if n := proxy.count(ingressList) - polls; n > 3 {
 			t.Errorf("served after %d polls", n)
 		}

@@ -14,7 +14,7 @@ var starts = map[string]func(t *testing.T, api *faultProxy, args ...string) *pro
 	"poll": startRoutesrv, "watch": startWatching,
 }
 
-// shopOf is a service with an EndpointSlice of its own, and an Ingress for it.
+// shopOf returns a service with its own EndpointSlice, and an Ingress for it.
 func shopOf(i int) (objects, slice string) {
 	slice = fmt.Sprintf(`
 apiVersion: discovery.k8s.io/v1
@@ -37,8 +37,8 @@ spec: {rules: [{host: lost%[1]d.example.org, http: {paths: [{path: /, pathType: 
 ---`, i), slice
 }
 
-// TestEndpointsThatAreAllGoneAreHeld deletes the EndpointSlices of forty routes one after the other, as a controller that
-// has gone mad does, and puts them back. At no time more than half of the routes lack endpoints.
+// TestEndpointsThatAreAllGoneAreHeld deletes the EndpointSlices of forty routes one after another, as a broken controller does,
+// and restores them. At no time do more than half of the routes lack endpoints.
 func TestEndpointsThatAreAllGoneAreHeld(t *testing.T) {
 	var objects, slices strings.Builder
 	for i := range 40 {
@@ -60,7 +60,7 @@ func TestEndpointsThatAreAllGoneAreHeld(t *testing.T) {
 				t.Fatal(err)
 			}
 			eventually(t, "a held table", func() bool { return strings.Contains(p.log(), "reason=backends_lost") })
-			// The rule counts every route with endpoints, so also those of the shop.
+			// The rule counts every route with endpoints, including those of the shop.
 			if had, has := routesWithEndpoints(t, before), routesWithEndpoints(t, p.get(t, "/routes", "").body); 2*has < had {
 				t.Errorf("%d of %d routes still have endpoints", has, had)
 			}
@@ -116,7 +116,7 @@ func TestDiscoveryThatIsNotFoundForAMomentLosesNothing(t *testing.T) {
 	}
 }
 
-// A list that is really empty is a list, in every form that an API server sends.
+// A list that is really empty is valid, in every form that an API server sends.
 func TestEmptyListsOfARealAPIServerAreTaken(t *testing.T) {
 	for mode, start := range starts {
 		t.Run(mode, func(t *testing.T) {

@@ -26,9 +26,9 @@ import (
 	"github.com/routesrv/routesrv/internal/kubelet"
 )
 
-// walkProxy stands for the Skipper of a data plane, whose image cannot be had here: it asks as a Skipper with -routes-urls
-// does (section 14 of the specification of the protocol), and keeps what it would have in use. It asks every 50 ms instead
-// of every 3 s, so that it sees what a proxy could see at the worst moment.
+// walkProxy simulates the Skipper of a data plane, whose image is not available here: it sends requests like a Skipper with
+// -routes-urls (section 14 of the specification of the protocol), and records the table that a Skipper would use. It polls every
+// 50 ms instead of every 3 s, so that it sees what a proxy could see at the worst moment.
 type walkProxy struct {
 	url    string
 	client *http.Client
@@ -38,14 +38,14 @@ type walkProxy struct {
 	etag string // owned by the loop
 
 	mu       sync.Mutex
-	table    string // in use
-	number   int    // of the counter in the table in use, -1 without one
+	table    string // the current table
+	number   int    // the counter in the current table, -1 without one
 	polls    int
 	tables   int
 	problems []string
 }
 
-// newWalkProxy starts the proxy of a pod as its manifest says. Its first download has to succeed: a Skipper ends otherwise.
+// newWalkProxy starts the proxy of a pod as its manifest says. Its first download must succeed: otherwise a Skipper would exit.
 func newWalkProxy(t *testing.T, pod *kubelet.Pod, container string) *walkProxy {
 	t.Helper()
 	spec := pod.Spec(container)
@@ -83,7 +83,7 @@ func newWalkProxy(t *testing.T, pod *kubelet.Pod, container string) *walkProxy {
 	return p
 }
 
-// routesURL is where the arguments of a Skipper say that the table is. As of all its flags the last one counts.
+// routesURL returns the URL of the table in the arguments of a Skipper. As for all its flags, the last one counts.
 func routesURL(t *testing.T, spec *corev1.Container) (address string, port uint16) {
 	t.Helper()
 	for _, a := range spec.Args {
@@ -105,7 +105,7 @@ func routesURL(t *testing.T, spec *corev1.Container) (address string, port uint1
 	return address, uint16(n)
 }
 
-// poll is one request of a Skipper. What would make it lose or turn back its table is a problem.
+// poll sends one request of a Skipper. It reports whatever would make a Skipper lose its table or go back in time.
 func (p *walkProxy) poll(ctx context.Context) {
 	body, header, status, err := p.download(ctx)
 	if ctx.Err() != nil {
@@ -146,7 +146,7 @@ func (p *walkProxy) download(ctx context.Context) (body string, header http.Head
 
 var counterForm = regexp.MustCompile(`setResponseHeader\("N", "(\d+)"\)`)
 
-// use takes a table: it has to be whole, and may not have an older counter than the table before it.
+// use processes a table: it must be complete, and its counter must not be lower than the previous one.
 func (p *walkProxy) use(table string) {
 	p.tables++
 	if _, err := eskip.Parse(table); err != nil {
@@ -170,20 +170,20 @@ func (p *walkProxy) use(table string) {
 	p.table, p.number = table, number
 }
 
-// inUse is the table that the proxy has, and the number of the counter in it.
+// inUse returns the current table, and its counter.
 func (p *walkProxy) inUse() (table string, number int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.table, p.number
 }
 
-// stop ends the polls. It may be called again.
+// stop ends the polls. It may be called repeatedly.
 func (p *walkProxy) stop() {
 	p.cancel()
 	<-p.done
 }
 
-// check reports what went wrong so far.
+// check reports the errors so far.
 func (p *walkProxy) check(t *testing.T) {
 	t.Helper()
 	p.mu.Lock()

@@ -42,18 +42,18 @@ const (
 	dataplanePort   = "dataplane"
 )
 
-// TestWalkThroughTheOverlays moves a data plane from False over Pre to Exec and back to False as docs/rollout.md says, with
-// what is in deploy/kustomize: the rendered manifests go to a real API server; the Deployments that come back from it, with
-// its defaults, say how the binaries of the image run: arguments, variables, user, volumes, probes, and the token of their
-// ServiceAccount, which is all that they have to read the cluster with. Nothing of that is changed.
+// TestWalkThroughTheOverlays moves a data plane from False over Pre to Exec and back to False as docs/rollout.md says, with the
+// manifests of deploy/kustomize. The rendered manifests go to a real API server. The Deployments that it returns, with its
+// defaults, define how the binaries of the image run: arguments, variables, user, volumes, probes, and the token of their
+// ServiceAccount, which is their only access to the cluster. Nothing of that is changed.
 //
-// What is not there: a kubelet, whose part internal/kubelet plays, and a Skipper, whose part a walkProxy plays. NetworkPolicies
-// are not enforced.
+// There is no kubelet, which internal/kubelet replaces, and no Skipper, which a walkProxy replaces. NetworkPolicies are not
+// enforced.
 func TestWalkThroughTheOverlays(t *testing.T) {
 	w := newWalk(t)
 	compiled, _ := compileManifests(t, 0, shopDir)
 
-	// False: the sidecar computes what the shop compiles to.
+	// False: the sidecar computes the table of the shop.
 	servers := w.startServers(t)
 	w.startDataPlane(t, servers)
 	w.awaitMode(t, "False", "self")
@@ -63,24 +63,24 @@ func TestWalkThroughTheOverlays(t *testing.T) {
 	w.changes.run(t)
 	w.awaitChanges(t, 2)
 
-	// Pre: the same table is used, and compared with that of the route server.
+	// Pre: the proxy gets the same table, which is compared with that of the route server.
 	w.move(t, "Pre", "self", func() { w.apply(t, "pre") })
 	w.rest(t)
-	// At rest both sides come to the same table: nothing is different, not even for a moment.
+	// At rest both sides have the same table: nothing differs, not even briefly.
 	eventually(t, "a clean comparison", func() bool {
 		c, report := w.state(t).Cutover, w.support(t, "/shadow")
 		return c != nil && c.Comparisons >= 3 && c.Differences == 0 &&
 			strings.HasPrefix(report, "same: ") && strings.Contains(report, "0 confirmed, 0 pending")
 	})
 
-	// Exec: the manifests enforce the gate, which wants 15 minutes and 100 comparisons. It refuses, as it must.
+	// Exec: the manifests enforce the gate, which requires 15 minutes and 100 comparisons. It refuses, as it must.
 	w.apply(t, "exec")
 	eventually(t, "the refusal of the gate", func() bool { return w.state(t).Refused != "" })
 	if st := w.state(t); !strings.EqualFold(st.Mode, "Pre") || !strings.Contains(st.Refused, "Exec!") {
 		t.Errorf("mode %s, refused with %q: want Pre, and the way past the gate", st.Mode, st.Refused)
 	}
-	// Nobody waits that long in a test. The operator's way past the gate is a mode with an exclamation mark, and is written
-	// as deploy/kustomize/components/sidecar/mode.yaml says; the flags of the gate stay what they are.
+	// No test waits that long. Operators bypass the gate with a mode with an exclamation mark, written as
+	// deploy/kustomize/components/sidecar/mode.yaml says; the flags of the gate stay as they are.
 	w.move(t, "Exec", "routeserver", func() { w.patchMode(t, "Exec!") })
 	w.rest(t)
 	for _, server := range servers {
@@ -93,13 +93,13 @@ func TestWalkThroughTheOverlays(t *testing.T) {
 	w.move(t, "False", "self", func() { w.apply(t, "false") })
 	w.rest(t)
 
-	// The proxy ends first, then its sidecar. Each pod has the time that its manifest gives it.
+	// The proxy ends first, then its sidecar. Each pod has the time that its manifest allows.
 	w.proxy.stop()
 	w.proxy.check(t)
 	w.end(t, append(servers, w.dataPlane))
 }
 
-// walk is what the steps share.
+// walk is the state that the steps share.
 type walk struct {
 	image     v1.Image
 	changes   *changes
@@ -133,10 +133,10 @@ func newWalk(t *testing.T) *walk {
 	return w
 }
 
-// render is what kubectl apply -k would apply.
+// render returns what kubectl apply -k would apply.
 func render(t *testing.T, overlay string) string {
 	t.Helper()
-	// The context of the test has ended when objects are removed.
+	// The context of the test has already ended when objects are removed.
 	cmd := exec.Command(kubectlPath(t), "kustomize", filepath.Join(overlayDir, overlay))
 	out, err := cmd.Output()
 	if err != nil {
@@ -145,7 +145,7 @@ func render(t *testing.T, overlay string) string {
 	return string(out)
 }
 
-// removeOverlay removes what an overlay adds to what the other tests of this package have: the namespace, and the rights of
+// removeOverlay removes what an overlay adds to the objects of the other tests of this package: the namespace, and the rights of
 // the route server.
 func removeOverlay(t *testing.T, overlay string) {
 	for doc := range strings.SplitSeq(render(t, overlay), "\n---\n") {
@@ -167,7 +167,7 @@ func removeOverlay(t *testing.T, overlay string) {
 	}
 }
 
-// apply applies an overlay, and lets the kubelet of the data plane see it.
+// apply applies an overlay, and shows it to the kubelet of the data plane.
 func (w *walk) apply(t *testing.T, overlay string) {
 	t.Helper()
 	if err := theCluster.apply(t.Context(), render(t, overlay)); err != nil {
@@ -176,7 +176,7 @@ func (w *walk) apply(t *testing.T, overlay string) {
 	w.sync(t)
 }
 
-// patchMode is the kubectl patch of mode.yaml.
+// patchMode runs the kubectl patch of mode.yaml.
 func (w *walk) patchMode(t *testing.T, mode string) {
 	t.Helper()
 	patch := fmt.Sprintf(`{"data":{"mode":%q}}`, mode)
@@ -216,7 +216,7 @@ func (w *walk) startServers(t *testing.T) []*kubelet.Pod {
 	return pods
 }
 
-// startDataPlane starts a data plane: its sidecar, and when that has started the proxy.
+// startDataPlane starts a data plane: first its sidecar, and then the proxy.
 func (w *walk) startDataPlane(t *testing.T, servers []*kubelet.Pod) {
 	t.Helper()
 	d, err := theCluster.typed.AppsV1().Deployments(systemNamespace).Get(t.Context(), proxyDeployment, metav1.GetOptions{})
@@ -239,7 +239,7 @@ func (w *walk) startDataPlane(t *testing.T, servers []*kubelet.Pod) {
 	w.proxy = newWalkProxy(t, w.dataPlane, proxyContainer)
 }
 
-// startPod does for one pod what the controller of its Deployment and the kubelet do. c has what is special about it.
+// startPod does for one pod what the controller of its Deployment and the kubelet do. c has the pod's special settings.
 func (w *walk) startPod(t *testing.T, name string, template corev1.PodTemplateSpec, c kubelet.Config) *kubelet.Pod {
 	t.Helper()
 	pods := theCluster.typed.CoreV1().Pods(systemNamespace)
@@ -288,7 +288,7 @@ func timeLimit(t *testing.T) context.Context {
 	return ctx
 }
 
-// ask asks a pod at one of its named ports.
+// ask sends a request to a named port of a pod.
 func ask(t *testing.T, p *kubelet.Pod, container, port, path string) string {
 	t.Helper()
 	var number int32
@@ -339,11 +339,11 @@ func (w *walk) serverDigest(t *testing.T, server *kubelet.Pod) string {
 	return st.Table.Digest
 }
 
-// move changes the mode, with one change of an object in the middle, and then goes on with many changes.
+// move changes the mode, with one change of an object in between, and then continues with many changes.
 //
 // It is one change, because the sidecar moves to a table of a lower revision when three polls have shown no other (see package
-// sidecar): with a change every moment the one that polls a little later would always be a little behind, and the proxy
-// would see a change again that it had left behind.
+// sidecar). If changes came all the time, the side that polls a little later would always lag a little, and the proxy would go
+// back to a change that it had already left behind.
 func (w *walk) move(t *testing.T, mode, origin string, change func()) {
 	t.Helper()
 	w.rest(t)
@@ -355,7 +355,7 @@ func (w *walk) move(t *testing.T, mode, origin string, change func()) {
 	w.awaitChanges(t, 2)
 }
 
-// rest ends the changes, until the proxy has all of them.
+// rest ends the changes, and waits until the proxy has all of them.
 func (w *walk) rest(t *testing.T) {
 	t.Helper()
 	w.changes.pause(t)
@@ -389,7 +389,7 @@ func (w *walk) awaitMode(t *testing.T, mode, origin string) {
 	})
 }
 
-// awaitChanges waits until the proxy has got changes that were made after the call.
+// awaitChanges waits until the proxy has received changes that were made after the call.
 func (w *walk) awaitChanges(t *testing.T, n int) {
 	t.Helper()
 	for range n {
@@ -405,16 +405,16 @@ func (w *walk) awaitNumber(t *testing.T, n int) {
 	})
 }
 
-// changes changes an Ingress again and again.
+// changes changes an Ingress repeatedly.
 type changes struct {
 	stop func() // nil while nothing changes; owned by the test
 
 	mu  sync.Mutex
-	n   int // of the last change that was made
+	n   int // of the last change
 	err error
 }
 
-// run goes on with the changes.
+// run continues the changes.
 func (c *changes) run(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -448,7 +448,7 @@ func (c *changes) next() {
 	c.n++
 }
 
-// one makes one change, while no others are made.
+// one makes a single change, while the others are paused.
 func (c *changes) one(t *testing.T) {
 	t.Helper()
 	c.next()
@@ -469,7 +469,7 @@ func (c *changes) pause(t *testing.T) {
 	}
 }
 
-// number is that of the last change. A proxy may have the one after it already.
+// number returns the number of the last change. A proxy may already have the next one.
 func (c *changes) number() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

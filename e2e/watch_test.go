@@ -18,10 +18,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// staleAfter is how long a watch may be broken until reads fail, and some time for it to show.
+// staleAfter is how long a watch may be broken until reads fail, plus some time until that shows.
 const staleAfter = 50 * time.Second
 
-// watchRole is what routesrv may do when it watches: the verb watch besides the verb list.
+// watchRole has the permissions of routesrv with watches: the verb watch in addition to list.
 const watchRole = `
 apiVersion: v1
 kind: ServiceAccount
@@ -43,7 +43,7 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: routesrv
 subjects: [{kind: ServiceAccount, name: routesrv-watch, namespace: routesrv}]
 `
 
-// startWatching starts the built binary with watches, as a ServiceAccount that may watch.
+// startWatching starts the built binary with watches, with a ServiceAccount that may watch.
 func startWatching(t *testing.T, api *faultProxy, args ...string) *process {
 	t.Helper()
 	if err := theCluster.apply(t.Context(), watchRole); err != nil {
@@ -58,7 +58,7 @@ func startWatching(t *testing.T, api *faultProxy, args ...string) *process {
 	return startWithToken(t, api, r.Status.Token, append([]string{"--kubernetes-read=watch", "--poll-max-backoff=500ms"}, args...)...)
 }
 
-// within asks again and again until the answer is as wanted.
+// within polls until the condition holds.
 func within(t *testing.T, limit time.Duration, what string, ok func() bool) time.Duration {
 	t.Helper()
 	begin := time.Now()
@@ -73,7 +73,7 @@ func within(t *testing.T, limit time.Duration, what string, ok func() bool) time
 	return time.Since(begin)
 }
 
-// metric is the sum of the series with the name, labels aside.
+// metric returns the sum of the series with the name, ignoring labels.
 func (p *process) metric(t *testing.T, name string) (sum float64) {
 	t.Helper()
 	a, err := fetch(t.Context(), p.support+"/metrics", "")
@@ -90,7 +90,7 @@ func (p *process) metric(t *testing.T, name string) (sum float64) {
 	return sum
 }
 
-// randomObject is object number i of one of the kinds, in version n.
+// randomObject returns object number i of one of the kinds, in version n.
 func randomObject(i, n int) string {
 	switch i % 4 {
 	case 0:
@@ -143,8 +143,8 @@ endpoints: [{addresses: [10.1.0.1], conditions: {ready: true}}]
 ports: [{name: http, port: 8080, protocol: TCP}]
 `
 
-// TestWatchedTableEqualsCompiledManifests changes objects at random; what is served in the end is what the manifests of
-// what is there compile to, and no reconcile found anything.
+// TestWatchedTableEqualsCompiledManifests changes objects at random. The table served at the end must equal the compiled
+// manifests of the existing objects, and no reconcile may have found a difference.
 func TestWatchedTableEqualsCompiledManifests(t *testing.T) {
 	withObjects(t, fixedService)
 	proxy := newFaultProxy(t, theCluster)
@@ -173,7 +173,7 @@ func TestWatchedTableEqualsCompiledManifests(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n%40 == 39 {
-			proxy.CloseClientConnections() // also the watches
+			proxy.CloseClientConnections() // including the watches
 		}
 	}
 	dir := t.TempDir()
@@ -213,13 +213,13 @@ func TestAWatchedChangeIsServedAtOnceAndListsNothing(t *testing.T) {
 			t.Errorf("served after %v although a poll comes once a minute", took)
 		}
 	}
-	// Questions for the revision come every ten seconds.
+	// Requests for the revision come every ten seconds.
 	if n := proxy.count("/api/v1/services") - lists; n > 6 {
 		t.Errorf("%d requests for services", n)
 	}
 }
 
-// TestMissingPermissionToWatchIsNamed runs with the role of the product, which may list and no more.
+// TestMissingPermissionToWatchIsNamed runs with the product's role, which may only list.
 func TestMissingPermissionToWatchIsNamed(t *testing.T) {
 	withShop(t)
 	p := startRoutesrv(t, newFaultProxy(t, theCluster), "--kubernetes-read=watch", "--poll-max-backoff=500ms")
@@ -238,7 +238,7 @@ func TestMissingPermissionToWatchIsNamed(t *testing.T) {
 	}
 }
 
-// TestAKindWhoseWatchIsBrokenMakesTheTableStale: for a while nothing shows, then reads fail; the table stays.
+// TestAKindWhoseWatchIsBrokenMakesTheTableStale: at first nothing shows, then reads fail; the table stays.
 func TestAKindWhoseWatchIsBrokenMakesTheTableStale(t *testing.T) {
 	withShop(t)
 	proxy := newFaultProxy(t, theCluster)
@@ -265,7 +265,7 @@ func TestAKindWhoseWatchIsBrokenMakesTheTableStale(t *testing.T) {
 	})
 }
 
-// TestWatchOutlivesTheAPIServer: the same table while it is gone, an error that says so, and fresh again afterwards.
+// TestWatchOutlivesTheAPIServer: the same table while the API server is down, an error that says so, and fresh again afterwards.
 func TestWatchOutlivesTheAPIServer(t *testing.T) {
 	withShop(t)
 	p := startWatching(t, newFaultProxy(t, theCluster))
@@ -313,7 +313,7 @@ func TestADefinitionThatGoesAndComesIsFollowed(t *testing.T) {
 	within(t, staleAfter, "the route group again", served)
 }
 
-// install applies a definition, which may still be on its way out.
+// install applies a definition, while an earlier one may still be in deletion.
 func install(t *testing.T, definition string) {
 	t.Helper()
 	eventually(t, "the definition to be installed", func() bool {
@@ -326,7 +326,7 @@ func install(t *testing.T, definition string) {
 	})
 }
 
-// TestARestoredEtcdIsNoticedByAWatch puts etcd back to a backup. The watches are silent from then on.
+// TestARestoredEtcdIsNoticedByAWatch restores etcd from a backup. The watches are silent from then on.
 func TestARestoredEtcdIsNoticedByAWatch(t *testing.T) {
 	withShop(t)
 	p := startWatching(t, newFaultProxy(t, theCluster))
@@ -367,8 +367,8 @@ func TestARestoredEtcdIsNoticedByAWatch(t *testing.T) {
 		after = revisionOf(t, a)
 		return !strings.Contains(a.body, `setResponseHeader("N", "9")`)
 	})
-	// What the API server writes while it starts may have brought the revision past that of the change before anything was
-	// read: then nobody can tell a restore from a deletion.
+	// The API server's writes during its start may have raised the revision above the change's before anything was read: then a
+	// restore cannot be distinguished from a deletion.
 	if n := p.metric(t, "routesrv_source_restores_total"); after < before && n < 1 {
 		t.Errorf("%v restores are counted, and the revision went from %d to %d", n, before, after)
 	}
@@ -378,7 +378,7 @@ func TestARestoredEtcdIsNoticedByAWatch(t *testing.T) {
 	})
 }
 
-// revisionOf is that of the table in an answer.
+// revisionOf returns the revision of the table in an answer.
 func revisionOf(t *testing.T, a answer) uint64 {
 	t.Helper()
 	n, err := strconv.ParseUint(a.header.Get("X-Revision"), 10, 64)
@@ -388,7 +388,7 @@ func revisionOf(t *testing.T, a answer) uint64 {
 	return n
 }
 
-// swapEtcd kills etcd, lets f work on its data, and starts it again.
+// swapEtcd kills etcd, lets f change its data, and starts it again.
 func swapEtcd(t *testing.T, pid int, args []string, f func()) {
 	t.Helper()
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
@@ -409,10 +409,10 @@ func copyFolder(t *testing.T, from, to string) {
 	}
 }
 
-// TestASidecarWatchesWheneverItComputes goes from mode False to Exec and back: the watches end and begin with the mode.
+// TestASidecarWatchesWheneverItComputes changes from mode False to Exec and back: the watches end and begin with the mode.
 func TestASidecarWatchesWheneverItComputes(t *testing.T) {
 	withShop(t)
-	// The sidecar of these tests is the product's ServiceAccount.
+	// In these tests the sidecar uses the product's ServiceAccount.
 	withObjects(t, strings.NewReplacer(
 		"kind: ClusterRoleBinding\nmetadata: {name: routesrv-watch}", "kind: ClusterRoleBinding\nmetadata: {name: routesrv-may-watch}",
 		"subjects: [{kind: ServiceAccount, name: routesrv-watch,", "subjects: [{kind: ServiceAccount, name: routesrv,",

@@ -19,7 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// cleanupContext is for what is done after the context of a test has ended.
+// cleanupContext returns a context for cleanup after the context of a test has ended.
 func cleanupContext(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -27,7 +27,7 @@ func cleanupContext(t *testing.T) context.Context {
 	return ctx
 }
 
-// TestFaultsOfTheAPILoseNoRoute plants one fault after the other, each on one request of the read.
+// TestFaultsOfTheAPILoseNoRoute injects one fault after another, each in one request of the read.
 func TestFaultsOfTheAPILoseNoRoute(t *testing.T) {
 	withShop(t)
 	proxy := newFaultProxy(t, theCluster)
@@ -65,7 +65,7 @@ func TestFaultsOfTheAPILoseNoRoute(t *testing.T) {
 	}
 }
 
-// TestMissingPermissionIsNamed takes one permission away from the product's role.
+// TestMissingPermissionIsNamed removes one permission from the product's role.
 func TestMissingPermissionIsNamed(t *testing.T) {
 	withShop(t)
 	roles := theCluster.typed.RbacV1().ClusterRoles()
@@ -122,8 +122,7 @@ func TestWrongTokenIsAClearError(t *testing.T) {
 	}
 }
 
-// TestAPIServerKilledAndRestarted: the same table all along, also from a route server that restarts in the meantime, then
-// fresh again.
+// TestAPIServerKilledAndRestarted: the same table all along, even from a route server that restarts meanwhile, then fresh again.
 func TestAPIServerKilledAndRestarted(t *testing.T) {
 	withShop(t)
 	state := t.TempDir()
@@ -170,8 +169,8 @@ spec: {rules: [{host: after.example.org, http: {paths: [{path: /, pathType: Pref
 	})
 }
 
-// killAPIServer ends the process as the kernel does when memory runs out. What it returns starts the same command again
-// and waits until it is ready.
+// killAPIServer ends the process as the kernel does when memory runs out. The returned function starts the same command again and
+// waits until it is ready.
 func (c *cluster) killAPIServer(t *testing.T) (restart func()) {
 	t.Helper()
 	pid, args := c.findAPIServer(t)
@@ -180,7 +179,7 @@ func (c *cluster) killAPIServer(t *testing.T) (restart func()) {
 	}
 	return func() {
 		t.Helper()
-		// Not by envtest, which would make new certificates.
+		// Not with envtest, which would create new certificates.
 		c.restarted = startComponent(t, args)
 		within(t, 2*patience, "the API server to be ready again", func() bool {
 			return c.typed.Discovery().RESTClient().Get().AbsPath("/readyz").Do(t.Context()).Error() == nil
@@ -198,8 +197,8 @@ func (c *cluster) findAPIServer(t *testing.T) (pid int, args []string) {
 	return c.findProcess(t, "kube-apiserver", "--secure-port="+api.Port())
 }
 
-// findProcess finds a component of the cluster by an argument, or by how one begins: children of this process, since
-// others may run clusters of their own.
+// findProcess finds a component of the cluster by an argument, or by its prefix. It searches only children of this process, since
+// others may run their own clusters.
 func (c *cluster) findProcess(t *testing.T, name, argument string) (pid int, args []string) {
 	t.Helper()
 	procs, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -227,7 +226,7 @@ func (c *cluster) findProcess(t *testing.T, name, argument string) (pid int, arg
 	return 0, nil
 }
 
-// startComponent starts a component of the cluster as it was started before. What it says is shown if the test fails.
+// startComponent starts a component of the cluster again with the same arguments. It shows its output if the test fails.
 func startComponent(t *testing.T, args []string) *exec.Cmd {
 	t.Helper()
 	name := filepath.Base(args[0])
@@ -249,7 +248,7 @@ func startComponent(t *testing.T, args []string) *exec.Cmd {
 	return cmd
 }
 
-// isChild reports whether this process has started the other one.
+// isChild reports whether a process is a child of this one.
 func isChild(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -50,7 +50,7 @@ func newSigner(t *testing.T) *signer {
 	return s
 }
 
-// sign makes a certificate for the loopback address, by the authority itself the first time.
+// sign creates a certificate for the loopback address, the first time for the authority itself.
 func (s *signer) sign(t *testing.T, serial int64, change func(*x509.Certificate)) (*x509.Certificate, *ecdsa.PrivateKey) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -79,7 +79,7 @@ func (s *signer) sign(t *testing.T, serial int64, change func(*x509.Certificate)
 	return cert, key
 }
 
-// write replaces the files of a webhook's certificate, as the kubelet does: each at once.
+// write replaces the files of a webhook's certificate one by one and atomically, like the kubelet.
 func (s *signer) write(t *testing.T, dir string, serial int64) {
 	t.Helper()
 	cert, key := s.sign(t, serial, nil)
@@ -100,7 +100,7 @@ func (s *signer) write(t *testing.T, dir string, serial int64) {
 	}
 }
 
-// warnings collects what API servers warn of.
+// warnings collects the warnings of API servers.
 type warnings struct {
 	mu  sync.Mutex
 	all []string
@@ -112,7 +112,7 @@ func (w *warnings) HandleWarningHeader(_ int, _ string, text string) {
 	w.all = append(w.all, text)
 }
 
-// take gives the warnings since the last call.
+// take returns the warnings since the last call.
 func (w *warnings) take() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -121,8 +121,8 @@ func (w *warnings) take() []string {
 	return all
 }
 
-// TestWebhookOnARealAPIServer: the manifest's rules, with the address of a process here. It refuses, warns, is not asked about other
-// namespaces, goes on with a new certificate, and lets everything pass when it is away.
+// TestWebhookOnARealAPIServer uses the manifest's rules with the address of a local process. The webhook refuses, warns, is not
+// asked about other namespaces, keeps working with a new certificate, and while it is down everything passes.
 func TestWebhookOnARealAPIServer(t *testing.T) {
 	ctx := t.Context()
 	api := newFaultProxy(t, theCluster)
@@ -150,11 +150,12 @@ func TestWebhookOnARealAPIServer(t *testing.T) {
 	register(t, "https://"+main+"/validate", authority.cert)
 	t.Cleanup(func() { theCluster.remove(context.WithoutCancel(ctx), reviewedObjects) })
 
-	// Routes are looked at once their Service has endpoints.
+	// Routes are checked once their Service has endpoints.
 	if err := client.apply(ctx, webService); err != nil {
 		t.Fatal(err)
 	}
-	// The API server takes up a configuration after a moment, and the webhook the endpoints. They have when the bad object is refused.
+	// The API server applies the configuration after a moment, and the webhook needs to see the endpoints. Both have happened
+	// when the bad object is refused.
 	eventually(t, "the first refusal", func() bool {
 		err := client.apply(ctx, crashingIngress)
 		if err == nil {
@@ -176,7 +177,7 @@ func TestWebhookOnARealAPIServer(t *testing.T) {
 	if got := seen.take(); !slices.ContainsFunc(got, func(s string) bool { return strings.HasPrefix(s, "service_not_found: ") }) {
 		t.Errorf("warnings %q", got)
 	}
-	// The same in a namespace of which nobody asks.
+	// The same object in a namespace without the webhook.
 	elsewhere := strings.ReplaceAll(crashingIngress, "namespace: "+webhookNamespace, "namespace: elsewhere")
 	if err := client.apply(ctx, elsewhere); err != nil {
 		t.Error(err)
@@ -195,7 +196,7 @@ func TestWebhookOnARealAPIServer(t *testing.T) {
 	if err := client.apply(ctx, crashingIngress); err != nil {
 		t.Errorf("while the webhook is away: %v", err)
 	}
-	// Back again: what is stored is broken, and stays changeable.
+	// Back again: the stored object is broken, and can still be changed.
 	p = startProcess(t, binary, main, support, args)
 	eventually(t, "a first snapshot", func() bool {
 		a, err := fetch(ctx, p.support+"/health", "")
@@ -210,7 +211,7 @@ func TestWebhookOnARealAPIServer(t *testing.T) {
 		if slices.ContainsFunc(got, func(s string) bool { return strings.HasPrefix(s, "would_crash_proxy: ") }) {
 			return true
 		}
-		// The API server may not have noticed yet that somebody answers again.
+		// The API server may not have noticed yet that the webhook answers again.
 		return client.apply(ctx, strings.Replace(crashingIngress, "annotations:", "labels: {at: \""+fmt.Sprint(time.Now().UnixNano())+"\"}\n  annotations:", 1)) != nil
 	})
 }
@@ -288,7 +289,7 @@ func register(t *testing.T, url string, authority *x509.Certificate) {
 	})
 }
 
-// serialOf is the serial number of the certificate that a new connection gets.
+// serialOf returns the serial number of the certificate on a new connection.
 func serialOf(t *testing.T, address string, authority *x509.Certificate) int64 {
 	t.Helper()
 	pool := x509.NewCertPool()

@@ -122,7 +122,7 @@ func TestFieldNamesAndTags(t *testing.T) {
 	}
 }
 
-// exported lists every exported identifier; additions to the API of the reference stand at the end.
+// exported lists every exported identifier; additions to the API of the reference are at the end.
 var exported = []string{
 	"BackendType", "BackendType.String", "BackendTypeFromString", "Canonical", "CanonicalList", "Clone", "Clone.Do", "Copy", "CopyFilter",
 	"CopyFilters", "CopyPredicate", "CopyPredicates", "CopyRoutes", "DefaultFilters", "DefaultFilters.Do", "DynamicBackend", "Editor",
@@ -201,7 +201,7 @@ func sources(t *testing.T) []*ast.File {
 	return files
 }
 
-// receiver returns the type of the receiver and a point, "" for a function.
+// receiver returns the type of the receiver and a dot, or "" for a function.
 func receiver(d *ast.FuncDecl) string {
 	if d.Recv == nil {
 		return ""

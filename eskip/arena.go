@@ -5,18 +5,18 @@ import (
 	"strings"
 )
 
-// A table has some 120,000 routes of a dozen small objects each. Allocated one by one they would cost more than the
-// reading of the text, so the parser takes them from blocks. A block lives as long as anything in it does, which is why
-// blocks are small: who keeps one route of a large table keeps a few tens of kilobytes.
+// A table has about 120,000 routes of a dozen small objects each. Separate allocations would cost more than parsing the text, so
+// the parser takes objects from blocks. A block lives as long as anything in it does, so blocks are small: keeping one route of a
+// large table keeps a few tens of kilobytes.
 const (
 	textBlock  = 4 << 10 // bytes of text in one block
-	textAlone  = 512     // longer texts get an allocation of their own
-	largeInput = 8 << 10 // bytes from which on looking for repeated texts is worth its table
+	textAlone  = 512     // longer texts get their own allocation
+	largeInput = 8 << 10 // input size in bytes from which a table of repeated texts is worthwhile
 	internSize = 512     // entries of that table, a power of 2
-	internText = 96      // bytes: longer texts are not looked for
+	internText = 96      // bytes: longer texts are not interned
 )
 
-// slab hands out slices of T from larger allocations, which double up to limit elements.
+// slab returns slices of T from larger allocations, which double up to limit elements.
 type slab[T any] struct {
 	free  []T
 	size  int // of the last allocation
@@ -45,7 +45,7 @@ func (s *slab[T]) one(v T) []T {
 	return out
 }
 
-// starter is the first allocation of all slabs. It suffices for most single routes, which would otherwise need a dozen of
+// starter is the first allocation of all slabs. It suffices for most single routes, which would otherwise need a dozen
 // allocations; the compiler parses each route that it makes.
 type starter struct {
 	routes         [1]Route
@@ -83,22 +83,22 @@ func (s *starter) slices() starterSlices {
 	}
 }
 
-// values is where the parser gets the strings and argument values from, which it keeps.
+// values provides the strings and argument values that the parser keeps.
 type values struct {
-	left  int // bytes of input that are not read yet, more or less: no block has to be larger
+	left  int // approximate bytes of unread input: no block needs to be larger
 	block strings.Builder
-	alias bool // strings may be parts of the input
+	alias bool // strings may point into the input
 	seed  maphash.Seed
-	table *[internSize]interned // texts seen lately; nil for small inputs
+	table *[internSize]interned // texts seen recently; nil for small inputs
 }
 
-// interned is a text that may come again. Names, hosts, zones and addresses repeat all over a table.
+// interned is a text that may be repeated. Names, hosts, zones and addresses repeat all over a table.
 type interned struct {
 	text  string
-	boxed interface{} // text as an argument, once it was used as one
+	boxed interface{} // the text as an argument, once it was used as one
 }
 
-// copied returns a copy of s in the current block, or s itself if strings may be parts of the input.
+// copied returns a copy of s in the current block, or s itself if strings may point into the input.
 func (v *values) copied(s string) string {
 	if v.alias {
 		return s
@@ -112,16 +112,16 @@ func (v *values) copied(s string) string {
 	return b.String()[n:]
 }
 
-// room returns a block that takes n more bytes without moving what it has.
+// room returns a block with space for n more bytes without moving its content.
 func (v *values) room(n int) *strings.Builder {
 	if v.block.Cap()-v.block.Len() < n {
-		v.block.Reset() // it does not touch the memory, which is left to the strings in it
+		v.block.Reset() // Reset does not touch the memory, which the strings in it keep
 		v.block.Grow(max(n, min(textBlock, v.left)))
 	}
 	return &v.block
 }
 
-// slot returns the entry of the table where s is, or is to be, and nil if s is not worth one.
+// slot returns the table entry for s, or nil if s is not worth interning.
 func (v *values) slot(s string) *interned {
 	if v.table == nil || len(s) > internText {
 		return nil
@@ -129,7 +129,7 @@ func (v *values) slot(s string) *interned {
 	return &v.table[maphash.String(v.seed, s)%internSize]
 }
 
-// text returns a copy of s, which may be shared with earlier ones.
+// text returns a copy of s, possibly shared with earlier ones.
 func (v *values) text(s string) string {
 	e := v.slot(s)
 	if e == nil {
@@ -141,7 +141,7 @@ func (v *values) text(s string) string {
 	return e.text
 }
 
-// boxed is text for an argument value: what is shared is the interface value.
+// boxed is text for an argument value: the interface value is shared.
 func (v *values) boxed(s string) interface{} {
 	e := v.slot(s)
 	if e == nil {
@@ -156,8 +156,8 @@ func (v *values) boxed(s string) interface{} {
 	return e.boxed
 }
 
-// smallNumbers are the argument values that most numbers have, such as status codes: 0, 1, 2 and so on. It is never
-// written to after its initialisation.
+// smallNumbers are the most frequent numeric argument values, such as status codes: 0, 1, 2 and so on. It is read-only after its
+// initialisation.
 var smallNumbers = makeSmallNumbers()
 
 func makeSmallNumbers() (n [512]interface{}) {

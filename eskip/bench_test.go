@@ -13,8 +13,8 @@ import (
 // sizes are those of a large and of a very large fleet.
 var sizes = []int{20_000, 120_000}
 
-// tableText returns a document of n routes like those that are compiled from ingresses and route groups: some 370 bytes
-// each, a third of them redirects that stand beside a route of the same host. It is the same for the same n.
+// tableText returns a document of n routes like those compiled from Ingresses and RouteGroups: some 370 bytes each, a third of
+// them redirects beside a route of the same host. The same n always gives the same document.
 func tableText(n int) string {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	var b strings.Builder
@@ -102,7 +102,7 @@ func BenchmarkFprint(b *testing.B) {
 	})
 }
 
-// BenchmarkParseOne is what the compiler does with each route that it makes.
+// BenchmarkParseOne is what the compiler does for each route that it makes.
 func BenchmarkParseOne(b *testing.B) {
 	text := tableText(2)
 	text, _, _ = strings.Cut(text, "\n")

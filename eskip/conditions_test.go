@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestEqConditionsIsNotMoreGenerous: what it takes for the same is the same in canonical form, and of routes that say the same, most
-// are found.
+// TestEqConditionsIsNotMoreGenerous: conditions that it considers equal have the same canonical form, and most pairs of equal
+// routes are found.
 func TestEqConditionsIsNotMoreGenerous(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	pick := func() string { return []string{"a", "b", ""}[rng.IntN(3)] }

@@ -5,9 +5,8 @@ import (
 	"slices"
 )
 
-// Copy returns a [Canonical] copy of r whose predicates, filters and slices are its own and not nil, even if they are
-// empty. Endpoints and the values of arguments are shared with r. Copy(nil) is nil. See [Route.Copy] for a copy that keeps
-// the form of r.
+// Copy returns a [Canonical] copy of r with its own predicates, filters and slices, which are not nil even if empty. It shares
+// endpoints and the values of arguments with r. Copy(nil) is nil. See [Route.Copy] for a copy that keeps the form of r.
 func Copy(r *Route) *Route {
 	if r == nil {
 		return nil
@@ -28,7 +27,7 @@ func CopyRoutes(r []*Route) []*Route {
 	return out
 }
 
-// CopyPredicate returns a copy with a slice of arguments of its own, which is not nil. CopyPredicate(nil) is nil.
+// CopyPredicate returns a copy with its own slice of arguments, which is not nil. CopyPredicate(nil) is nil.
 func CopyPredicate(p *Predicate) *Predicate {
 	if p == nil {
 		return nil
@@ -45,7 +44,7 @@ func CopyPredicates(p []*Predicate) []*Predicate {
 	return out
 }
 
-// CopyFilter returns a copy with a slice of arguments of its own, which is not nil. CopyFilter(nil) is nil.
+// CopyFilter returns a copy with its own slice of arguments, which is not nil. CopyFilter(nil) is nil.
 func CopyFilter(f *Filter) *Filter {
 	if f == nil {
 		return nil
@@ -62,7 +61,7 @@ func CopyFilters(f []*Filter) []*Filter {
 	return out
 }
 
-// Copy returns a copy in the same form, which shares nothing with r but the values of arguments.
+// Copy returns a copy in the same form, which shares only the values of arguments with r.
 func (r *Route) Copy() *Route {
 	if r == nil {
 		return nil
@@ -93,7 +92,7 @@ func (r *Route) Copy() *Route {
 	return &c
 }
 
-// Copy returns a copy that shares nothing with p but the values of arguments.
+// Copy returns a copy that shares only the values of arguments with p.
 func (p *Predicate) Copy() *Predicate {
 	if p == nil {
 		return nil
@@ -101,7 +100,7 @@ func (p *Predicate) Copy() *Predicate {
 	return &Predicate{Name: p.Name, Args: slices.Clone(p.Args)}
 }
 
-// Copy returns a copy that shares nothing with f but the values of arguments.
+// Copy returns a copy that shares only the values of arguments with f.
 func (f *Filter) Copy() *Filter {
 	if f == nil {
 		return nil

@@ -59,7 +59,7 @@ func TestCopySharesEndpointsOnly(t *testing.T) {
 	}
 }
 
-// spoil writes to all that a copy of a route has for itself.
+// spoil writes to everything that a copy of a route does not share.
 func spoil(r *eskip.Route) {
 	for _, p := range r.Predicates {
 		p.Name = "X"

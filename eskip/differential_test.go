@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// pieces are what random documents are put together from. Most of them are tokens, some are nearly tokens.
+// pieces are the parts of random documents. Most are tokens, some are nearly tokens.
 var pieces = []string{
 	"r", "r1", "_x", "Path", "Host", "PathRegexp", "Method", "Header", "HeaderRegexp", "Any", "Foo", "PathSubtree",
 	"(", "(", "(", ")", ")", ")", ":", ":", ",", ",", ";", ";", "->", "->", "->", "&&", "&&", "*", "*", "<", ">",
@@ -18,7 +18,7 @@ var pieces = []string{
 	" ", " ", "\n", "\t", "\v", "\f", "\r", "\x85", "\xa0", "\u00a0", "é", "@", "#", "&", "|", "\x00", "\\",
 }
 
-// sentences are pieces that let random documents get further.
+// sentences are pieces with which random documents get further.
 var sentences = []string{
 	"r: ", "* -> ", "Foo(1) ", `Host(/x/) && `, `Path("/p")`, `Header("k", "v") && `, `HeaderRegexp("k", /v/)`,
 	"r: * -> <shunt>;", `s: Path("/x") -> f(1, "a", /b/) -> "http://a";`, `<"http://a", "http://b">`,
@@ -107,7 +107,7 @@ func TestAgreesWithOracleOnLargeText(t *testing.T) {
 	}
 }
 
-// Cutting a document anywhere must give the same error as the oracle, at every byte.
+// Truncating a document anywhere must give the same error as the oracle, at every byte.
 func TestAgreesWithOracleOnEveryPrefix(t *testing.T) {
 	text := "a: Path(\"/x\\\"\") && Host(/^a[/]\\/$/) // c\n && Header(`k`, `v`) -> f(1, -.5, 10.25) ->" +
 		" <random, \"http://a?zone=z\", \"http://b\">;\nb: * -> <shunt>"
@@ -125,7 +125,7 @@ func FuzzParse(f *testing.F) {
 		compareResults(t, "Parse", text, routes, want, err, wantErr)
 		var reader Reader
 		for _, before := range []string{"", text, `a: Path("/b") && Header("c", "d") -> e("f") -> <roundRobin, "http://a", "http://b">; c: *`} {
-			_, _ = reader.Parse(before) // what it leaves behind decides nothing
+			_, _ = reader.Parse(before) // earlier documents must not affect later ones
 			routes, err = reader.Parse(text)
 			compareResults(t, "Reader.Parse", text, routes, want, err, wantErr)
 		}
@@ -235,7 +235,7 @@ func checkRoundTrip(t *testing.T, routes []*Route) {
 	}
 }
 
-// equivalentUnnamed is Equivalent for a route that was read of an expression, which has no id.
+// equivalentUnnamed is Equivalent for a route that was parsed from an expression, which has no id.
 func equivalentUnnamed(a, r *Route) bool {
 	c := *r
 	c.Id = a.Id

@@ -49,7 +49,7 @@ func CanonicalList(l []*Route) []*Route {
 	return out
 }
 
-// canonicalType returns the type of the backend, with the legacy field for shunts taken into account.
+// canonicalType returns the type of the backend, taking the legacy field for shunts into account.
 func canonicalType(r *Route) BackendType {
 	if r.BackendType == NetworkBackend && r.Shunt {
 		return ShuntBackend
@@ -57,7 +57,7 @@ func canonicalType(r *Route) BackendType {
 	return r.BackendType
 }
 
-// canonicalPredicates returns all predicates of r in canonical order, nil if there are none.
+// canonicalPredicates returns all predicates of r in canonical order, or nil if there are none.
 func canonicalPredicates(r *Route) []*Predicate {
 	n := 2 + len(r.HostRegexps) + len(r.PathRegexps) + len(r.Headers) + len(r.HeaderRegexps) + len(r.Predicates)
 	ps := make([]*Predicate, 0, n)
@@ -81,7 +81,7 @@ func canonicalPredicates(r *Route) []*Predicate {
 		add("Header", k, r.Headers[k])
 	}
 	for _, k := range slices.Sorted(maps.Keys(r.HeaderRegexps)) {
-		// Sorted as they are printed: all of them have to match, so that their order has no meaning.
+		// In printing order: all predicates must match, so their order has no meaning.
 		for _, v := range slices.Sorted(slices.Values(r.HeaderRegexps[k])) {
 			add("HeaderRegexp", k, v)
 		}
@@ -93,7 +93,7 @@ func canonicalPredicates(r *Route) []*Predicate {
 	return ps
 }
 
-// compareEndpoints is the canonical order of endpoints.
+// compareEndpoints defines the canonical order of endpoints.
 func compareEndpoints(a, b *LBEndpoint) int {
 	return cmp.Or(strings.Compare(a.Address, b.Address), strings.Compare(a.Zone, b.Zone))
 }
@@ -106,10 +106,10 @@ func sortedEndpoints(eps []*LBEndpoint) []*LBEndpoint {
 }
 
 // Eq reports whether all routes have the same id and mean the same: whether their [Canonical] forms have equal predicates,
-// filters and backends. So the order of endpoints and of predicates with different names is no difference, and the order
-// of filters is one. So is the order of predicates with one name, as in the reference; [Equivalent] does not look at it.
-// Arguments are equal if they have the same type and value: an int 1 is not a float64 1. A nil route is equal to nil only,
-// and less than two routes are always equal.
+// filters and backends. The order of endpoints and of predicates with different names makes no difference; the order of filters
+// does. So does the order of predicates with the same name, as in the reference; [Equivalent] ignores it. Arguments are equal if
+// they have the same type and value: an int 1 is not a float64 1. A nil route equals only nil, and fewer than two routes are
+// always equal.
 func Eq(r ...*Route) bool {
 	for i := 1; i < len(r); i++ {
 		if !eq(r[i-1], r[i]) {
@@ -119,8 +119,8 @@ func Eq(r ...*Route) bool {
 	return true
 }
 
-// eq compares two routes without making their canonical forms if it can be avoided: nearly all that are compared are
-// equal, and written the same way.
+// eq compares two routes, if possible without building their canonical forms: nearly all compared routes are equal and written
+// the same way.
 func eq(a, b *Route) bool {
 	if a == b {
 		return true
@@ -157,7 +157,7 @@ func eqEndpoints(a, b []*LBEndpoint) bool {
 	return slices.EqualFunc(a, b, same) || slices.EqualFunc(sortedEndpoints(a), sortedEndpoints(b), same)
 }
 
-// eqWrittenPredicates reports whether the predicates are the same in the same places, which is more than they need.
+// eqWrittenPredicates reports whether the predicates are the same in the same order, which is stricter than equality.
 func eqWrittenPredicates(a, b *Route) bool {
 	return a.Path == b.Path &&
 		a.Method == b.Method &&
@@ -174,7 +174,7 @@ func eqCall(name string, args []interface{}, otherName string, otherArgs []inter
 	return name == otherName && slices.EqualFunc(args, otherArgs, eqArg)
 }
 
-// eqArg compares arguments with ==, and those that have no == (a list that was read from JSON, for one) by their content.
+// eqArg compares arguments with ==, and by content if their type does not support == (such as a list read from JSON).
 func eqArg(x, y interface{}) bool {
 	switch v := x.(type) {
 	case string:
@@ -192,8 +192,8 @@ func eqArg(x, y interface{}) bool {
 	return reflect.DeepEqual(x, y)
 }
 
-// EqLists reports whether all lists have the same routes, in any order. The ids in each list have to be unique: if one
-// occurs twice, the result is false, even for a single list. No list at all is equal. The lists are only read.
+// EqLists reports whether all lists have the same routes, in any order. The ids in each list must be unique: if one occurs twice,
+// the result is false, even for a single list. It returns true without lists. It does not change the lists.
 func EqLists(r ...[]*Route) bool {
 	sorted := make([][]*Route, len(r))
 	for i, l := range r {
@@ -209,7 +209,7 @@ func EqLists(r ...[]*Route) bool {
 	return true
 }
 
-// sortedByID returns l sorted by id, l itself if it is sorted already, and nil if an id occurs twice.
+// sortedByID returns l sorted by id: l itself if it is already sorted, and nil if an id occurs twice.
 func sortedByID(l []*Route) []*Route {
 	compare := func(a, b *Route) int { return strings.Compare(idOf(a), idOf(b)) }
 	if l == nil {

@@ -105,7 +105,7 @@ func TestEqTakesAnyNumberOfRoutes(t *testing.T) {
 	}
 }
 
-// In the reference two equal routes with several headers differ from time to time.
+// In the reference the comparison of two equal routes with several headers sometimes fails.
 func TestEqualityAndCanonicalFormAreDeterministic(t *testing.T) {
 	r := &eskip.Route{Headers: map[string]string{}, HeaderRegexps: map[string][]string{}}
 	for i := range 20 {

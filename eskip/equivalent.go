@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// Equivalent reports whether two routes have the same id and mean the same to a proxy. It is [Eq] without the differences
-// that have no meaning, and that the text form does not keep:
+// Equivalent reports whether two routes have the same id and mean the same to a proxy. It is [Eq] except for differences without
+// a meaning, which the text form does not preserve:
 //
-//   - predicates are a multiset: their order counts for none of them, nor does Any.
-//   - an expression of Host, PathRegexp or HeaderRegexp may have a control character where the other has its escape, if
-//     that matches the same.
+//   - predicates are a multiset: their order does not matter, and Any is ignored.
+//   - an expression of Host, PathRegexp or HeaderRegexp may have a control character where the other one has its escape, if both
+//     match the same.
 //
-// So for a route that prints well, Equivalent(r, Parse(String(r))) holds.
+// So Equivalent(r, Parse(String(r))) holds for a route that can be printed and parsed.
 func Equivalent(a, b *Route) bool {
 	if a == b {
 		return true
@@ -124,18 +124,18 @@ func eqCalls(a, b []*Filter) bool {
 	return slices.EqualFunc(a, b, func(f, g *Filter) bool { return eqCall(f.Name, f.Args, g.Name, g.Args) })
 }
 
-// meaningful are the canonical predicates without those that hold for every request.
+// meaningful returns the canonical predicates without those that always hold.
 func meaningful(r *Route) []*Predicate {
 	return slices.DeleteFunc(canonicalPredicates(r), func(p *Predicate) bool { return p.Name == "Any" || p.Name == "*" })
 }
 
-// equivalentPredicates takes two lists that are sorted by name. Both are used up.
+// equivalentPredicates compares two lists that are sorted by name. It modifies both.
 func equivalentPredicates(a, b []*Predicate) bool {
 	if len(a) != len(b) {
 		return false
 	}
 	for i, p := range a {
-		// Usually the partner is in the same place. It moves there, so that each has one partner.
+		// Usually the partner is in the same position. It is moved there, so that each element has one partner.
 		at := i
 		for at < len(b) && b[at].Name == p.Name && !equivalentPredicate(p, b[at]) {
 			at++

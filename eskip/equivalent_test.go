@@ -39,7 +39,7 @@ func TestEquivalentRoutes(t *testing.T) {
 		{`* -> <"https://a?zone=z">`, `* -> <"https://a?zone=Z">`, false},
 		{`* -> <"https://a">`, `* -> <"https://a", "https://a">`, false},
 
-		// all else is as with Eq
+		// everything else is as with Eq
 		{`* -> f() -> g() -> <shunt>`, `* -> g() -> f() -> <shunt>`, false},
 		{`* -> "http://a"`, `* -> "http://b"`, false},
 		{`* -> "HTTP://a"`, `* -> "http://a"`, false},
@@ -60,7 +60,7 @@ func TestEquivalentRoutes(t *testing.T) {
 	}
 }
 
-// Whatever Eq says is equal is equivalent, in any order of the predicates, and neither looks at who comes first.
+// Whatever Eq considers equal is equivalent, in any order of the predicates and of the two arguments.
 func TestEquivalentIsWiderThanEq(t *testing.T) {
 	g := generator{rand.New(rand.NewPCG(11, 12))}
 	for range 2_000 {

@@ -7,43 +7,43 @@
 //	  -> setRequestHeader("X-Shop", "1")
 //	  -> <roundRobin, "http://10.2.0.7:8080?zone=a", "http://10.2.0.8:8080?zone=b">;
 //
-// The exported API has the identifiers, signatures and struct fields of the package eskip of github.com/zalando/skipper,
-// so that for a program which uses that package an import path is all that changes. The additions of this package are
-// [AppendRoute], [AppendExpr], [ValidID], [Editor.DoWithErrors] and [Clone.DoWithErrors].
+// The exported API has the identifiers, signatures and struct fields of the package eskip of github.com/zalando/skipper, so that
+// a program that uses that package only needs another import path. The additions of this package are [AppendRoute], [AppendExpr],
+// [ValidID], [Editor.DoWithErrors] and [Clone.DoWithErrors].
 //
 // # Guarantees
 //
-// [Parse] accepts every document of the language and no other. Its error names the last token, the id of the last route
-// and the byte offset; it never panics, and its use of stack does not depend on the input. Strings of a parsed route are
-// copies in small blocks: keeping one route of a large document does not keep the document.
+// [Parse] accepts every document of the language and no other. Its error names the last token, the id of the last route and the
+// byte offset; it never panics, and its stack use does not depend on the input. Strings of a parsed route are copies in small
+// blocks: keeping one route of a large document does not keep the document.
 //
-// [String] prints what [Parse] reads: for every x that parses, printing and parsing again gives routes that are [Eq] to
-// those of x, and printing those gives the same text. A value that its usual literal cannot carry is printed in another
-// spelling: a regular expression as a string, a float64 without exponent, an address with escapes.
+// [String] prints what [Parse] reads: for every x that parses, printing and parsing again gives routes that are [Eq] to those of
+// x, and printing those gives the same text. A value that its usual literal cannot represent is printed in another spelling: a
+// regular expression as a string, a float64 without exponent, an address with escapes.
 //
-// Only [Editor], ForwardPreProcessor and UnmarshalJSON write to what they are given, and only [GenerateIfNeeded] gives
-// another result each time. All else is pure, and safe for concurrent use as long as nobody writes to the routes.
-// Nothing here logs, reads a clock or touches the network.
+// Only [Editor], ForwardPreProcessor and UnmarshalJSON modify their arguments, and only [GenerateIfNeeded] returns a different
+// result each time. All other functions are pure, and safe for concurrent use as long as no routes are modified. The package does
+// not log, read a clock or use the network.
 //
 // # Differences
 //
-// Where the package of Skipper loses or invents something, this one does not: <forward>, long numbers, regular expressions
-// and addresses of any content print so that they can be read; [Canonical], [Eq] and the JSON form are the same in every
-// run, and HeaderRegexp of one header may stand in any order; arguments that have no == are compared by content; a zone
-// joins the query that an endpoint has; an [Editor] drops what is replaced by nothing, does not touch the routes it was
-// given, and reports what it could not parse; a failed [ParseFilters] returns no filters.
+// Where Skipper's package loses or invents something, this one does not: <forward>, long numbers, regular expressions and
+// addresses of any content are printed in a form that parses; [Canonical], [Eq] and the JSON form are the same in every run, and
+// HeaderRegexp predicates of one header may be in any order; arguments whose type does not support == are compared by content; a
+// zone is added to an endpoint's existing query; an [Editor] drops what is replaced with nothing, does not change the original
+// routes, and reports what it could not parse; a failed [ParseFilters] returns no filters.
 //
-// # Not done here
+// # What it does not do
 //
 // Names of predicates and filters are not checked against any registry, regular expressions are not compiled, network
 // addresses are not validated (only load balanced endpoints are), and nothing is matched or executed.
 //
 // # Caveats
 //
-// A document is all or nothing: one bad definition makes [Parse] return no route at all. Who prints routes that were
-// built by a program should print each on its own and parse it back first: an id that is not a [ValidID], or an endpoint
-// that is no URI, prints but does not parse. The text does not keep whether a literal was quoted or a regular
-// expression, and it has only two kinds of argument: an int that is printed comes back as a float64.
+// A document is all or nothing: one invalid definition makes [Parse] return no routes at all. Before you print routes built by a
+// program, print each one separately and parse it back: an id that is not a [ValidID], or an endpoint that is not a URI, can be
+// printed but not parsed. The text does not preserve whether a literal was a string or a regular expression, and it has only two
+// types of argument: a printed int is parsed as a float64.
 package eskip
 
 import (
@@ -51,14 +51,14 @@ import (
 	"math/rand/v2"
 )
 
-// The kinds of backend. They are untyped constants, to be used as [BackendType].
+// The kinds of backend. They are untyped constants for use as [BackendType].
 const (
 	NetworkBackend = iota // one address: "https://www.example.org"
-	ShuntBackend          // <shunt>: the proxy answers, nothing is called
+	ShuntBackend          // <shunt>: the proxy itself answers
 	LoopBackend           // <loopback>: the request is routed again
 	DynamicBackend        // <dynamic>: a filter sets the target
 	LBBackend             // <roundRobin, "http://10.0.0.1", "http://10.0.0.2">
-	ForwardBackend        // <forward>: to be replaced by ForwardPreProcessor
+	ForwardBackend        // <forward>: replaced by ForwardPreProcessor
 )
 
 // BackendType is the kind of a route's backend. The zero value is NetworkBackend.
@@ -75,8 +75,8 @@ const (
 	unknownName  = "unknown"
 )
 
-// BackendTypeFromString is the inverse of [BackendType.String]. The empty string means network. For any other text the
-// value is -1 and the error is not nil.
+// BackendTypeFromString is the inverse of [BackendType.String]. The empty string means network. For any other text it returns -1
+// and an error.
 func BackendTypeFromString(s string) (BackendType, error) {
 	switch s {
 	case "", networkName:
@@ -96,7 +96,7 @@ func BackendTypeFromString(s string) (BackendType, error) {
 	}
 }
 
-// String returns the name that the JSON form uses, and "unknown" for a value that is none of the constants.
+// String returns the name used in JSON, or "unknown" for a value that is not one of the constants.
 func (t BackendType) String() string {
 	switch t {
 	case NetworkBackend:
@@ -116,30 +116,30 @@ func (t BackendType) String() string {
 	}
 }
 
-// Predicate is a condition that requests have to meet, beyond those that [Route] has own fields for.
+// Predicate is a condition for requests, in addition to those with their own fields in [Route].
 type Predicate struct {
 	// Name is a symbol, see [ValidID].
 	Name string `json:"name"`
 
-	// Args has only float64 and string values when it comes from the parser, and is nil when there are none.
+	// Args has only float64 and string values if it comes from the parser. It is nil if there are none.
 	Args []interface{} `json:"args"`
 }
 
-// Filter is a step of the treatment of a request and its response.
+// Filter is a step in the processing of a request and its response.
 type Filter struct {
 	// Name is a symbol, see [ValidID].
 	Name string `json:"name"`
 
-	// Args has only float64 and string values when it comes from the parser, and is nil when there are none.
+	// Args has only float64 and string values if it comes from the parser. It is nil if there are none.
 	Args []interface{} `json:"args"`
 }
 
 // Route is one definition of a routing table.
 //
-// Some predicates have fields of their own, because they came first in the history of the language; a predicate of the
-// same name in Predicates means the same. [Canonical] moves all of them to Predicates.
+// Some predicates have their own fields for historical reasons; a predicate of the same name in Predicates means the same.
+// [Canonical] moves all of them to Predicates.
 //
-// A route that is shared must not be written to: see [Route.Copy].
+// A shared route must not be modified: see [Route.Copy].
 type Route struct {
 	// Id is the name of the route, unique in a table. It is empty for an expression without id.
 	Id string
@@ -147,10 +147,10 @@ type Route struct {
 	// Path is the argument of the predicate Path. Empty if there is none.
 	Path string
 
-	// HostRegexps are the arguments of the predicates Host, in source order. All of them have to match.
+	// HostRegexps are the arguments of the predicates Host, in source order. All of them must match.
 	HostRegexps []string
 
-	// PathRegexps are the arguments of the predicates PathRegexp, in source order. All of them have to match.
+	// PathRegexps are the arguments of the predicates PathRegexp, in source order. All of them must match.
 	PathRegexps []string
 
 	// Method is the argument of the predicate Method. Empty if there is none.
@@ -168,7 +168,7 @@ type Route struct {
 	// Filters are applied in this order to a request, and in the reverse order to its response.
 	Filters []*Filter
 
-	// Shunt is set, beside BackendType, for <shunt>. A network route with Shunt set is a shunt.
+	// Shunt is set, in addition to BackendType, for <shunt>. A network route with Shunt set is a shunt.
 	Shunt bool
 
 	// BackendType is the kind of the backend.
@@ -190,7 +190,7 @@ type Route struct {
 	Namespace string
 }
 
-// RouteInfo is a route together with the error that its text gave, for who collects both.
+// RouteInfo is a route together with the error of parsing it.
 type RouteInfo struct {
 	Route
 
@@ -198,11 +198,11 @@ type RouteInfo struct {
 	ParseError error
 }
 
-// RoutePredicate says whether a route belongs to some selection.
+// RoutePredicate reports whether a route is selected.
 type RoutePredicate func(*Route) bool
 
-// ValidID reports whether s can be written as the id of a route, or as the name of a predicate, filter or load balancing
-// algorithm: an ASCII letter or underscore, then letters, digits and underscores.
+// ValidID reports whether s is valid as the id of a route, or as the name of a predicate, filter or load balancing algorithm: an
+// ASCII letter or underscore, then letters, digits and underscores.
 func ValidID(s string) bool {
 	if s == "" || class[s[0]]&symbolStart == 0 {
 		return false
@@ -210,9 +210,9 @@ func ValidID(s string) bool {
 	return symbolEnd(s, 0) == len(s)
 }
 
-// GenerateIfNeeded returns existingId, or if that is empty "route" and 16 random letters and digits.
+// GenerateIfNeeded returns existingId, or if that is empty, "route" and 16 random letters and digits.
 //
-// Deprecated: a generated id differs at every start and on every replica, so that nothing can refer to it.
+// Deprecated: a generated id differs at every start and on every replica, so nothing can refer to it.
 func GenerateIfNeeded(existingId string) string {
 	if existingId != "" {
 		return existingId

@@ -6,7 +6,7 @@ import (
 	"errors"
 )
 
-// errNull is returned for lists of predicates and filters with an element that is none.
+// errNull is returned for lists of predicates and filters with a null element.
 var errNull = errors.New("null in a list of predicates or filters")
 
 // jsonRoute is the JSON form of a route.
@@ -30,7 +30,7 @@ type jsonCall struct {
 	Args []interface{} `json:"args,omitempty"`
 }
 
-// marshal is json.Marshal that leaves <, > and & alone: they are all over routes, and this is not for HTML.
+// marshal is json.Marshal without escaping <, > and &, which are common in routes; the output is not for HTML.
 func marshal(v interface{}) ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
@@ -47,9 +47,9 @@ func (p *Predicate) MarshalJSON() ([]byte, error) { return marshal(jsonCall{p.Na
 // MarshalJSON returns an object with the name and, if there are any, the args.
 func (f *Filter) MarshalJSON() ([]byte, error) { return marshal(jsonCall{f.Name, f.Args}) }
 
-// MarshalJSON returns the [Canonical] form of r as an object with id, backend, predicates and filters, in which all that is
-// empty is left out; the backend is left out if it is the network with an empty address. <, > and & are not escaped, but
-// json.Marshal does that to the result: use a json.Encoder with SetEscapeHTML(false) to keep them.
+// MarshalJSON returns the [Canonical] form of r as an object with id, backend, predicates and filters. It omits what is empty; it
+// omits the backend if it is a network backend with an empty address. It does not escape <, > and &, but json.Marshal escapes
+// them in the result: use a json.Encoder with SetEscapeHTML(false) to keep them.
 func (r *Route) MarshalJSON() ([]byte, error) {
 	if r == nil {
 		return []byte("null"), nil
@@ -65,9 +65,9 @@ func (r *Route) MarshalJSON() ([]byte, error) {
 	return marshal(out)
 }
 
-// UnmarshalJSON reads what MarshalJSON returns. All predicates come into Predicates, none into the fields of their own,
-// and endpoints are not validated. It replaces all of r, unless there is an error: of the JSON, an unknown type of backend,
-// or a null in a list of predicates or filters.
+// UnmarshalJSON reads the output of MarshalJSON. It puts all predicates into Predicates, none into their own fields, and does not
+// validate endpoints. It replaces the whole of r, except on error: invalid JSON, an unknown type of backend, or a null in a list
+// of predicates or filters.
 func (r *Route) UnmarshalJSON(b []byte) error {
 	var in jsonRoute
 	if err := json.Unmarshal(b, &in); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 )
 
-// generator makes routes that a program could make and that the language can say, values of all bytes included.
+// generator makes routes that a program can build and that the language can express, with values of all bytes.
 type generator struct{ *rand.Rand }
 
 func (g generator) one(list ...string) string { return list[g.IntN(len(list))] }

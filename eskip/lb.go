@@ -14,9 +14,9 @@ type LBEndpoint struct {
 	Zone string
 }
 
-// NewLBEndpoints makes endpoints from their text form: a query parameter "zone" with a value becomes the Zone and leaves
-// the Address, whose other parameters are then sorted by name. A text that is no URL, or has no zone, is the Address
-// unchanged. The result is nil for an empty list.
+// NewLBEndpoints returns endpoints for their text forms: a query parameter "zone" with a value becomes the Zone and is removed
+// from the Address, whose other parameters are then sorted by name. A text that is not a URL, or has no zone, is the unchanged
+// Address. The result is nil for an empty list.
 func NewLBEndpoints(eps []string) []*LBEndpoint {
 	if len(eps) == 0 {
 		return nil
@@ -43,8 +43,8 @@ func LBEndpointString(eps []*LBEndpoint) []string {
 // String returns the address without the zone.
 func (ep LBEndpoint) String() string { return ep.Address }
 
-// StringWithZone returns the text form, from which [NewLBEndpoints] makes the same endpoint again: the zone is the last
-// query parameter of the address.
+// StringWithZone returns the text form, from which [NewLBEndpoints] creates the same endpoint: the zone is the last query
+// parameter of the address.
 func (ep LBEndpoint) StringWithZone() string {
 	if ep.Zone == "" {
 		return ep.Address
@@ -57,8 +57,7 @@ func appendEndpoint(dst []byte, ep *LBEndpoint) []byte {
 	if ep.Zone == "" {
 		return append(dst, ep.Address...)
 	}
-	// The zone has to join the query that is there: after a second '?', or behind the fragment, it would be read as part
-	// of something else.
+	// The zone must join an existing query: after a second '?', or after the fragment, it would be part of something else.
 	base, fragment := ep.Address, ""
 	if i := strings.IndexByte(base, '#'); i >= 0 {
 		base, fragment = base[:i], base[i:]
@@ -77,7 +76,7 @@ func appendEndpoint(dst []byte, ep *LBEndpoint) []byte {
 	return append(dst, fragment...)
 }
 
-// newLBEndpoint makes one endpoint from its text form.
+// newLBEndpoint returns the endpoint for a text form.
 func newLBEndpoint(s string) *LBEndpoint {
 	address, zone := splitZone(s)
 	return &LBEndpoint{Address: address, Zone: zone}
@@ -87,14 +86,14 @@ func newLBEndpoint(s string) *LBEndpoint {
 func splitZone(s string) (address, zone string) {
 	q := strings.IndexByte(s, '?')
 	if q < 0 {
-		return s, "" // no query, or no URL: unchanged either way
+		return s, "" // no query, or not a URL: unchanged either way
 	}
 	query := s[q+1:]
 	if z, ok := strings.CutPrefix(query, "zone="); ok && plainZone(z) && plainAuthority(s[:q]) > 0 {
-		return s[:q], z // most endpoints there are; nothing in them would be re-encoded
+		return s[:q], z // the usual endpoint, in which nothing would be re-encoded
 	}
 	if !strings.Contains(query, "zone=") && strings.IndexByte(query, '%') < 0 {
-		return s, "" // without escapes, a parameter can only be called zone if the text says so
+		return s, "" // without escapes, a parameter is only called zone if the text contains the word
 	}
 	u, err := url.Parse(s)
 	if err != nil {
@@ -110,7 +109,7 @@ func splitZone(s string) (address, zone string) {
 	return u.String(), zone
 }
 
-// plainZone reports whether s is not empty and the same with and without query escaping.
+// plainZone reports whether s is not empty and identical with and without query escaping.
 func plainZone(s string) bool {
 	for i := range len(s) {
 		if class[s[i]]&hostByte == 0 && s[i] != '_' {
@@ -120,9 +119,9 @@ func plainZone(s string) bool {
 	return s != ""
 }
 
-// plainAuthority returns the length of the scheme of a URL that is nothing but http://host, http://host:port or the same
-// with https, and 0 for any other text. It is the part of net/url.Parse that nearly all endpoints need: such a text is
-// valid, and it is what the parsed URL prints.
+// plainAuthority returns the length of the scheme of a URL that consists only of http://host, http://host:port or the same with
+// https, and 0 for any other text. This is the part of net/url.Parse that nearly all endpoints need: such a text is valid, and
+// the parsed URL prints the same.
 func plainAuthority(s string) (scheme int) {
 	switch {
 	case strings.HasPrefix(s, "http://"):
@@ -152,7 +151,7 @@ func plainAuthority(s string) (scheme int) {
 
 // endpointScheme validates the text of an endpoint, as net/url.ParseRequestURI does, and returns its scheme.
 func endpointScheme(s string) (string, error) {
-	// The query plays no part in the validity, except for control characters: only the usual one is skipped.
+	// The query does not affect the validity, except for control characters, so only the usual one is skipped.
 	base := s
 	if q := strings.IndexByte(s, '?'); q >= 0 {
 		if z, ok := strings.CutPrefix(s[q:], "?zone="); ok && plainZone(z) {

@@ -10,11 +10,11 @@ const (
 	symbolStart                   // may begin a symbol
 	symbolByte                    // may continue a symbol
 	digit                         // decimal digit
-	hostByte                      // letters, digits, '.' and '-': plain in host names and in zones
-	escapeByte                    // cannot stand for itself in a string that is printed
+	hostByte                      // letters, digits, '.' and '-': literal in host names and zones
+	escapeByte                    // must be escaped when printed in a string
 )
 
-// class has the classes of each byte. It is never written to after its initialisation.
+// class has the classes of each byte. It is read-only after its initialisation.
 var class = makeClass()
 
 func makeClass() (c [256]uint8) {
@@ -36,7 +36,7 @@ func makeClass() (c [256]uint8) {
 	return c
 }
 
-// symbolEnd returns the index of the first byte of s, from i on, that cannot continue a symbol.
+// symbolEnd returns the index of the first byte of s, from i on, that cannot be part of a symbol.
 func symbolEnd(s string, i int) int {
 	for i < len(s) && class[s[i]]&symbolByte != 0 {
 		i++
@@ -77,26 +77,25 @@ const (
 	reasonIncomplete = "incomplete token"
 )
 
-// token is a piece of the input. For string and regexp literals, start and end are those of the text between the
-// delimiters.
+// token is a piece of the input. For string and regexp literals, start and end delimit the text without the delimiters.
 type token struct {
 	kind    kind
-	escaped bool // a literal with backslashes: its value has to be decoded
+	escaped bool // a literal with backslashes: its value must be decoded
 	start   int
 	end     int
 }
 
-// lexer cuts the input into tokens. It works on bytes: text other than ASCII is legal only in literals and comments, where
-// it is passed through.
+// lexer splits the input into tokens. It works on bytes: non-ASCII text is allowed only in literals and comments, and kept
+// unchanged.
 type lexer struct {
 	src    string
-	pos    int    // what is left unread; after an error, where the error is
+	pos    int    // start of the unread input; after an error, the position of the error
 	tok    token  // the current token
-	last   token  // the last token that could be read: tok, unless that is tokEnd or tokInvalid
+	last   token  // the last valid token: tok, unless that is tokEnd or tokInvalid
 	reason string // of tokInvalid
 }
 
-// next reads a token into l.tok. After the end, or after an error, it must not be called again.
+// next reads a token into l.tok. It must not be called after the end or an error.
 func (l *lexer) next() {
 	l.skip()
 	src, i := l.src, l.pos
@@ -119,7 +118,7 @@ func (l *lexer) next() {
 	}
 }
 
-// skip moves behind white space and comments.
+// skip skips white space and comments.
 func (l *lexer) skip() {
 	src, i := l.src, l.pos
 	for i < len(src) {
@@ -140,14 +139,14 @@ func (l *lexer) skip() {
 	l.pos = i
 }
 
-// emit makes the text from the current position up to end the current token.
+// emit makes the text from the current position to end the current token.
 func (l *lexer) emit(k kind, end int) {
 	l.tok = token{kind: k, start: l.pos, end: end}
 	l.last = l.tok
 	l.pos = end
 }
 
-// literal makes the text between the delimiters at the current position and at end the current token.
+// literal makes the text between the delimiters, from the current position to end, the current token.
 func (l *lexer) literal(k kind, end int, escaped bool) {
 	l.tok = token{kind: k, start: l.pos + 1, end: end, escaped: escaped}
 	l.last = l.tok
@@ -161,7 +160,7 @@ func (l *lexer) invalid(reason string, pos int) {
 	l.pos = pos
 }
 
-// punctuation reads the tokens whose text is fixed, and numbers with a sign.
+// punctuation reads tokens with a fixed text, and numbers with a sign.
 func (l *lexer) punctuation(c byte) {
 	k, n := tokInvalid, 1
 	rest := l.src[l.pos:]
@@ -203,7 +202,7 @@ func (l *lexer) punctuation(c byte) {
 	l.emit(k, l.pos+n)
 }
 
-// angle tells the backends that are one token from the bracket that opens a load balanced one.
+// angle distinguishes backends that are a single token from the bracket that opens a load balanced one.
 func angle(s string) (kind, int) {
 	switch {
 	case strings.HasPrefix(s, "<shunt>"):
@@ -219,7 +218,7 @@ func angle(s string) (kind, int) {
 	}
 }
 
-// number reads a number: a sign, then digits with at most one point among them, which must not be the last.
+// number reads a number: a sign, then digits with at most one decimal point, which must not be last.
 func (l *lexer) number() {
 	src, i := l.src, l.pos
 	if src[i] == '-' {
@@ -255,8 +254,8 @@ func (l *lexer) quoted(delimiter byte) {
 	l.invalid(reasonIncomplete, len(src))
 }
 
-// regexp reads a regexp literal, which ends at the first slash that is neither escaped nor in a character class. The
-// caller has seen to it that it is no comment.
+// regexp reads a regexp literal, which ends at the first slash that is neither escaped nor in a character class. The caller has
+// checked that it is not a comment.
 func (l *lexer) regexp() {
 	src, escaped, inClass := l.src, false, false
 	if l.pos+1 == len(src) {
@@ -282,10 +281,10 @@ func (l *lexer) regexp() {
 	l.invalid(reasonIncomplete, len(src))
 }
 
-// raw returns the text of a token as it is in the input, escapes included.
+// raw returns the text of a token as in the input, including escapes.
 func (l *lexer) raw(t token) string { return l.src[t.start:t.end] }
 
-// unescape appends the value of a literal, of which raw is the text between the delimiters, to dst.
+// unescape appends the value of a literal to dst. raw is the text between the delimiters.
 func unescape(dst *strings.Builder, k kind, delimiter byte, raw string) {
 	for {
 		i := strings.IndexByte(raw, '\\')
@@ -308,8 +307,8 @@ func unescape(dst *strings.Builder, k kind, delimiter byte, raw string) {
 	}
 }
 
-// escapeValue returns the control character that a backslash and c stand for in a string, and 0 if they stand for
-// themselves.
+// escapeValue returns the control character that a backslash followed by c represents in a string, or 0 if they have no special
+// meaning.
 func escapeValue(c byte) byte {
 	switch c {
 	case 'a':

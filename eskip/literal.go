@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// String prints the predicate as it stands in an expression.
+// String prints the predicate as in an expression.
 func (p *Predicate) String() string {
 	var stack [128]byte
 	return string(appendCall(stack[:0], p.Name, p.Args))
 }
 
-// String prints the filter as it stands in an expression.
+// String prints the filter as in an expression.
 func (f *Filter) String() string {
 	var stack [128]byte
 	return string(appendCall(stack[:0], f.Name, f.Args))
@@ -42,7 +42,7 @@ func appendCall(dst []byte, name string, args []interface{}) []byte {
 	return append(dst, ')')
 }
 
-// appendOther appends an argument that a program made and that the language has no literal for, as a string.
+// appendOther appends an argument created by a program as a string, if the language has no literal for it.
 func appendOther(dst []byte, v interface{}) []byte {
 	m, ok := v.(encoding.TextMarshaler)
 	if !ok {
@@ -55,16 +55,16 @@ func appendOther(dst []byte, v interface{}) []byte {
 	return appendString(dst, string(text))
 }
 
-// exactInt is the limit below which every integral float64 is printed the same by AppendInt, which is faster.
+// exactInt is the limit below which AppendInt, which is faster, prints every integral float64 the same way.
 const exactInt = 1 << 53
 
-// appendFloat appends v without exponent, which numbers of the language do not have.
+// appendFloat appends v without an exponent, which numbers of the language do not have.
 func appendFloat(dst []byte, v float64) []byte {
 	switch {
 	case math.IsNaN(v):
-		return append(dst, `"NaN"`...) // there is no number that reads as this
+		return append(dst, `"NaN"`...) // no number is parsed as this value
 	case math.IsInf(v, 0):
-		// No literal either, but a number that is out of range reads as infinity.
+		// It has no literal either, but an out-of-range number is parsed as infinity.
 		if v < 0 {
 			dst = append(dst, '-')
 		}
@@ -93,7 +93,7 @@ func appendString(dst []byte, s string) []byte {
 	return append(dst, '"')
 }
 
-// escapeLetter returns what stands behind the backslash for a byte of the class escapeByte.
+// escapeLetter returns the character after the backslash for a byte of the class escapeByte.
 func escapeLetter(c byte) byte {
 	switch c {
 	case '\a':
@@ -115,8 +115,8 @@ func escapeLetter(c byte) byte {
 	}
 }
 
-// closeAddress ends a string literal of which the last n bytes of dst are the text. The text of an address is printed as
-// it is wherever it reads as itself, and only then escaped.
+// closeAddress ends a string literal whose text is the last n bytes of dst. An address is printed unchanged if it parses as
+// itself, and otherwise escaped.
 func closeAddress(dst []byte, n int) []byte {
 	text := dst[len(dst)-n:]
 	if bytes.IndexByte(text, '"') < 0 && (bytes.IndexByte(text, '\\') < 0 || readsAsItself(text)) {

@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// This file is a second implementation of lexer, grammar and meaning, for tests to compare the real one with. It is written
-// for being obviously right: all tokens are cut first, the grammar is a table of states, and nothing is shared with the
-// package but the types of the result and newLBEndpoint.
+// This file is a second implementation of lexer, grammar and meaning, with which tests compare the real one. It is written to be
+// obviously right: all tokens are cut first, the grammar is a table of states, and it shares nothing with the package but the
+// types of the result and newLBEndpoint.
 
-// oracleToken is a token, or the end of the input, or what cannot be a token.
+// oracleToken is a token, the end of the input, or text that cannot be a token.
 type oracleToken struct {
 	kind  string // "symbol", "number", "string", "regexp", "end", "error", or the text of a fixed token
 	text  string // as an error message shows it
-	end   int    // offset behind it; of an error its position
+	end   int    // offset after it; of an error its position
 	cause string // of an error
 }
 
@@ -115,8 +115,8 @@ func oracleLiteral(s string, pos int) oracleToken {
 	return oracleToken{kind: "error", end: len(s), cause: "incomplete token"}
 }
 
-// oracleGrammar has for each state the tokens that may follow, and the state they lead to. The list of arguments returns
-// to "predicate" or "filter", depending on what it belongs to.
+// oracleGrammar has for each state the tokens that may follow, and the states that they lead to. A list of arguments returns to
+// "predicate" or "filter", depending on what it belongs to.
 var oracleGrammar = map[string]map[string]string{
 	"document":   {";": "routes", "symbol": "name", "*": "predicate"},
 	"routes":     {";": "routes", "symbol": "id"},
@@ -139,7 +139,7 @@ var oracleGrammar = map[string]map[string]string{
 	"endpointEnd": {",": "endpoint", ">": "end"},
 }
 
-// parsedRoute is a route as it is written.
+// parsedRoute is a route as written.
 type parsedRoute struct {
 	id                                           string
 	predicates                                   []*Predicate
@@ -152,7 +152,7 @@ type parsedRoute struct {
 	endpointTexts []string
 }
 
-// oracle runs the table over the tokens of s. What may end, and where, depends on the kind of text.
+// oracle runs the table over the tokens of s. The kind of text decides what may end, and where.
 func oracle(s, start string) ([]*parsedRoute, error) {
 	var (
 		routes       []*parsedRoute
@@ -204,7 +204,7 @@ func oracle(s, start string) ([]*parsedRoute, error) {
 			return nil, fmt.Errorf("parse failed after token %s%s, position %d: %s", last, id, t.end, reason)
 		}
 
-		// What the token means.
+		// The meaning of the token.
 		if start == "document" && (state == "document" || state == "routes") && t.kind != ";" {
 			r = &parsedRoute{}
 			routes = append(routes, r)
@@ -262,7 +262,7 @@ func oracle(s, start string) ([]*parsedRoute, error) {
 
 func parseDocument(code string) ([]*parsedRoute, error) { return oracle(code, "document") }
 
-// oracleParse is Parse.
+// oracleParse mirrors Parse.
 func oracleParse(code string) ([]*Route, error) {
 	parsed, err := parseDocument(code)
 	if err != nil {
@@ -279,7 +279,7 @@ func oracleParse(code string) ([]*Route, error) {
 	return routes, nil
 }
 
-// oraclePredicates is ParsePredicates.
+// oraclePredicates mirrors ParsePredicates.
 func oraclePredicates(text string) ([]*Predicate, error) {
 	text = strings.TrimSpace(text)
 	if text == "" {
@@ -298,7 +298,7 @@ func oraclePredicates(text string) ([]*Predicate, error) {
 	return out, nil
 }
 
-// oracleFilters is ParseFilters.
+// oracleFilters mirrors ParseFilters.
 func oracleFilters(text string) ([]*Filter, error) {
 	text = strings.TrimSpace(text)
 	if text == "" {
@@ -311,7 +311,7 @@ func oracleFilters(text string) ([]*Filter, error) {
 	return parsed[0].filters, nil
 }
 
-// route gives the route its meaning.
+// route derives the route from what was written.
 func (p *parsedRoute) route() (*Route, error) {
 	r := &Route{Id: p.id, Filters: p.filters, Shunt: p.shunt, Backend: p.backend, LBAlgorithm: p.lbAlgorithm}
 	switch {

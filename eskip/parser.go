@@ -6,18 +6,17 @@ import (
 	"strings"
 )
 
-// Parse reads a document: any number of definitions, or one expression without id. The routes are in source order,
-// repeated ids included. An empty document gives an empty slice that is not nil.
+// Parse parses a document: any number of definitions, or one expression without id. The routes are in source order, including
+// repeated ids. An empty document returns an empty slice that is not nil.
 //
-// There is one error for a document, and then no routes. A grammar violation reads
+// Parse returns one error for a document, and then no routes. A grammar violation has the text
 //
 //	parse failed after token <T>, last route id: <ID>, position <N>: syntax error
 //
-// where T is the last token that could be read, ID the id of the current or the previous route (left out if there is
-// none) and N a byte offset. Where the input may end, "unexpected token", "invalid character" or "incomplete token" say
-// what else stands there. Only a document without such errors is looked at for its meaning, in source order: endpoints
-// that are no URI or have different schemes; Path, Method, or Header of one name, twice in a route; predicates that want
-// string arguments and have others.
+// where T is the last valid token, ID the id of the current or the previous route (omitted if there is none) and N a byte offset.
+// At a position where the input may end, the error is "unexpected token", "invalid character" or "incomplete token" instead. Only
+// a document without such errors is checked for its meaning, in source order: endpoints that are not URIs or have different
+// schemes; Path, Method, or Header of one name, twice in a route; predicates that require string arguments and have others.
 func Parse(code string) ([]*Route, error) {
 	p := newParser(code)
 	routes, ok := p.document()
@@ -27,16 +26,16 @@ func Parse(code string) ([]*Route, error) {
 	return routes, nil
 }
 
-// ParsePredicates reads predicates joined by &&, such as `Path("/x") && Method("GET")`. It drops "*", keeps Any(), and
-// gives all predicates as they are: their arguments are not checked. The result is nil if there is none, or on error; the
-// offset in the error is that in the text without surrounding white space.
+// ParsePredicates parses predicates joined by &&, such as `Path("/x") && Method("GET")`. It drops "*", keeps Any(), and does not
+// check the arguments of predicates. The result is nil if there are none, or on error; the offset in the error is relative to the
+// text without surrounding white space.
 func ParsePredicates(p string) ([]*Predicate, error) { return new(Reader).ParsePredicates(p) }
 
-// ParseFilters reads filters joined by ->, such as `setPath("/x") -> status(201)`. The result is nil if there is none, or
-// on error; the offset in the error is that in the text without surrounding white space.
+// ParseFilters parses filters joined by ->, such as `setPath("/x") -> status(201)`. The result is nil if there are none, or on
+// error; the offset in the error is relative to the text without surrounding white space.
 func ParseFilters(f string) ([]*Filter, error) { return new(Reader).ParseFilters(f) }
 
-// MustParse is [Parse] for texts that are part of a program: it panics with the error.
+// MustParse is [Parse] for texts that are part of a program: it panics on error.
 func MustParse(code string) []*Route {
 	r, err := Parse(code)
 	if err != nil {
@@ -45,7 +44,7 @@ func MustParse(code string) []*Route {
 	return r
 }
 
-// MustParsePredicates is [ParsePredicates] for texts that are part of a program: it panics with the error.
+// MustParsePredicates is [ParsePredicates] for texts that are part of a program: it panics on error.
 func MustParsePredicates(s string) []*Predicate {
 	p, err := ParsePredicates(s)
 	if err != nil {
@@ -54,7 +53,7 @@ func MustParsePredicates(s string) []*Predicate {
 	return p
 }
 
-// MustParseFilters is [ParseFilters] for texts that are part of a program: it panics with the error.
+// MustParseFilters is [ParseFilters] for texts that are part of a program: it panics on error.
 func MustParseFilters(s string) []*Filter {
 	f, err := ParseFilters(s)
 	if err != nil {
@@ -63,25 +62,25 @@ func MustParseFilters(s string) []*Filter {
 	return f
 }
 
-// parser reads one text. The grammar has no nesting, so that nothing here is recursive.
+// parser parses one text. The grammar has no nesting, so no method is recursive.
 //
-// The methods that read return false when they have set err. They begin at the current token and end with the token behind
-// what they read as the current one: one token of look-ahead, on which the offsets in errors depend.
+// Methods that parse return false after setting err. They begin at the current token and end with the token after the parsed part
+// as the current one: one token of look-ahead, on which the offsets in errors depend.
 type parser struct {
 	lexer
 	values
 
-	id      token // of the last id that was followed by a colon
+	id      token // the last id that was followed by a colon
 	named   bool  // id is set
 	err     error // set once a method returned false
-	meaning error // the first error that is none of syntax
+	meaning error // the first error that is not a syntax error
 
 	// The parts of the current route. They move to a slab when their number is known.
 	args  []token // of the current predicate or filter
 	preds []Predicate
 	filts []Filter
 	eps   []LBEndpoint
-	start struct { // where args, preds, filts and eps begin
+	start struct { // start of args, preds, filts and eps
 		args  [4]token
 		preds [2]Predicate
 		filts [4]Filter
@@ -100,7 +99,7 @@ type parser struct {
 	endpointLists  slab[*LBEndpoint]
 }
 
-// newParser returns a parser at the beginning of src, which has not read a token yet.
+// newParser returns a parser at the beginning of src. It has not read a token yet.
 func newParser(src string) *parser {
 	p := new(parser)
 	p.begin(src, new(starter))
@@ -111,8 +110,8 @@ func newParser(src string) *parser {
 	return p
 }
 
-// begin makes a parser that is zero, or one that was used, one at the beginning of src. The starter has to be zero; without one
-// each slab begins with an allocation of what is needed.
+// begin resets a parser, new or used, to the beginning of src. The starter must be zero; without one each slab begins with an
+// allocation of what it needs.
 func (p *parser) begin(src string, s *starter) {
 	p.lexer = lexer{src: src}
 	p.left = len(src)
@@ -134,8 +133,8 @@ func (p *parser) begin(src string, s *starter) {
 	p.endpointLists = newSlab(first.endpointLists, 128)
 }
 
-// fail sets the error for the current token, which cannot stand where it is. If the input may end there, an invalid token
-// is reported as what it is.
+// fail sets the error for the current token, which is not allowed here. If the input may end here, it reports an invalid token as
+// such.
 func (p *parser) fail(mayEnd bool) bool {
 	reason := "syntax error"
 	if mayEnd && p.tok.kind == tokInvalid {
@@ -157,7 +156,7 @@ func (p *parser) fail(mayEnd bool) bool {
 	return false
 }
 
-// accept reads behind the current token if it is of the kind k, and fails otherwise.
+// accept consumes the current token if it is of the kind k, and fails otherwise.
 func (p *parser) accept(k kind) bool {
 	if p.tok.kind != k {
 		return p.fail(false)
@@ -166,7 +165,7 @@ func (p *parser) accept(k kind) bool {
 	return true
 }
 
-// document reads all of the input.
+// document parses the whole input.
 func (p *parser) document() ([]*Route, bool) {
 	routes := p.result
 	p.next()
@@ -194,7 +193,7 @@ func (p *parser) document() ([]*Route, bool) {
 	return routes, true
 }
 
-// definition reads a route and its id. The id may be missing if bare is true.
+// definition parses a route and its id. The id may be missing if bare is true.
 func (p *parser) definition(r *Route, bare bool) bool {
 	name := p.tok
 	switch {
@@ -217,8 +216,7 @@ func (p *parser) definition(r *Route, bare bool) bool {
 	}
 }
 
-// route reads an expression into r. If name is not the zero token, it is the name of the first predicate, behind which the
-// input stands.
+// route parses an expression into r. If name is not the zero token, it is the already consumed name of the first predicate.
 func (p *parser) route(r *Route, name token) bool {
 	p.left = len(p.src) - p.pos
 	m := meaning{}
@@ -255,7 +253,7 @@ func (p *parser) route(r *Route, name token) bool {
 	return true
 }
 
-// predicates reads a text that has only predicates.
+// predicates parses a text that consists only of predicates.
 func (p *parser) predicates() bool {
 	p.next()
 	if p.tok.kind == tokEnd {
@@ -282,7 +280,7 @@ func (p *parser) predicates() bool {
 	}
 }
 
-// filters reads a text that has only filters.
+// filters parses a text that consists only of filters.
 func (p *parser) filters() bool {
 	p.next()
 	if p.tok.kind == tokEnd {
@@ -305,8 +303,8 @@ func (p *parser) filters() bool {
 	}
 }
 
-// predicate reads one predicate: the name into name, unless it is there already, and the arguments into p.args. It leaves
-// name alone for "*".
+// predicate parses one predicate: the name into name, unless it is already set, and the arguments into p.args. It does not set
+// name for "*".
 func (p *parser) predicate(name *token) bool {
 	if name.kind == tokEnd {
 		if p.tok.kind == tokAny {
@@ -322,7 +320,7 @@ func (p *parser) predicate(name *token) bool {
 	return p.argumentList()
 }
 
-// filter reads one filter and keeps it in p.filts.
+// filter parses one filter and adds it to p.filts.
 func (p *parser) filter() bool {
 	name := p.tok
 	if !p.accept(tokSymbol) || !p.argumentList() {
@@ -332,7 +330,7 @@ func (p *parser) filter() bool {
 	return true
 }
 
-// argumentList reads a list of arguments and its parentheses into p.args.
+// argumentList parses a list of arguments with its parentheses into p.args.
 func (p *parser) argumentList() bool {
 	p.args = p.args[:0]
 	if !p.accept(tokOpen) {
@@ -343,7 +341,7 @@ func (p *parser) argumentList() bool {
 		return true
 	}
 	if p.tok.kind == tokComma {
-		p.next() // the language has always taken one comma before the first argument
+		p.next() // the language has always allowed one comma before the first argument
 	}
 	for {
 		if k := p.tok.kind; k != tokString && k != tokNumber && k != tokRegexp {
@@ -358,7 +356,7 @@ func (p *parser) argumentList() bool {
 	}
 }
 
-// backend reads the end of an expression into r.
+// backend parses the end of an expression into r.
 func (p *parser) backend(r *Route, m *meaning) bool {
 	switch p.tok.kind {
 	case tokString:
@@ -383,7 +381,7 @@ func (p *parser) backend(r *Route, m *meaning) bool {
 	return true
 }
 
-// balanced reads a load balanced backend, behind its opening bracket, into r.
+// balanced parses a load balanced backend, after its opening bracket, into r.
 func (p *parser) balanced(r *Route, m *meaning) bool {
 	r.BackendType = LBBackend
 	if p.tok.kind == tokSymbol {

@@ -33,15 +33,15 @@ func TestSyntaxErrorsNameTokenRouteAndPosition(t *testing.T) {
 		{`r: * /* c */ -> <shunt>`, `parse failed after token * c *, last route id: r, position 12: syntax error`},
 		{`r: * -> <roundRobin "http://x">`, `parse failed after token http://x, last route id: r, position 30: syntax error`},
 
-		// the id counts from its colon on, and until the next one
+		// the id counts from its colon up to the next one
 		{`r`, `parse failed after token r, position 1: syntax error`},
 		{`r:`, `parse failed after token :, last route id: r, position 2: syntax error`},
 		{`r: * -> <shunt>; s`, `parse failed after token s, last route id: r, position 18: syntax error`},
 		{`r: * -> <shunt>; s: ->`, `parse failed after token ->, last route id: s, position 22: syntax error`},
-		// literals show as their value
+		// literals are shown by their value
 		{`"a\"b" c`, `parse failed after token a"b, position 6: syntax error`},
 		{"`a\\`b` c", "parse failed after token a`b, position 6: syntax error"},
-		// white space and comments are read before the end, and not behind the token
+		// white space and comments are skipped before the end is found, and do not follow the token
 		{"r: *  // x\n", "parse failed after token *, last route id: r, position 11: syntax error"},
 		{"* -> <shunt> ;  ", `parse failed after token ;, position 14: syntax error`},
 		{`* -> <shunt> @`, `parse failed after token <shunt>, position 13: unexpected token`},

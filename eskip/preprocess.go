@@ -8,11 +8,11 @@ import (
 
 // DefaultFilters adds filters to all routes.
 type DefaultFilters struct {
-	// Prepend and Append are put before and behind the filters of each route. The routes share them.
+	// Prepend and Append are added before and after the filters of each route. The routes share them.
 	Prepend, Append []*Filter
 }
 
-// Do returns new routes, which share all but their filter slice with routes. Without filters to add it returns routes.
+// Do returns new routes, which share everything except their filter slice with routes. Without filters to add it returns routes.
 func (df *DefaultFilters) Do(routes []*Route) []*Route {
 	if len(df.Prepend) == 0 && len(df.Append) == 0 {
 		return routes
@@ -38,34 +38,34 @@ type Clone struct {
 	repl string
 }
 
-// clonePrefix begins the ids of the routes that Clone adds.
+// clonePrefix is the prefix of the ids of routes that Clone adds.
 const clonePrefix = "clone_"
 
-// NewEditor returns an Editor that replaces what reg matches by repl, in which $1 and so on stand for submatches. An
-// Editor with a nil reg does nothing.
+// NewEditor returns an Editor that replaces matches of reg with repl, in which $1 and so on stand for submatches. An Editor with
+// a nil reg does nothing.
 func NewEditor(reg *regexp.Regexp, repl string) *Editor {
 	return &Editor{reg: reg, repl: repl}
 }
 
-// NewClone returns a Clone that replaces what reg matches by repl, in which $1 and so on stand for submatches. A Clone with
-// a nil reg does nothing.
+// NewClone returns a Clone that replaces matches of reg with repl, in which $1 and so on stand for submatches. A Clone with a nil
+// reg does nothing.
 func NewClone(reg *regexp.Regexp, repl string) *Clone {
 	return &Clone{reg: reg, repl: repl}
 }
 
-// Do is [Editor.DoWithErrors] for a caller who has no use for the errors.
+// Do is [Editor.DoWithErrors] for callers that ignore the errors.
 func (e *Editor) Do(routes []*Route) []*Route {
 	out, _ := e.DoWithErrors(routes)
 	return out
 }
 
-// DoWithErrors edits each route whose predicates or filters match. The regular expression sees each predicate and filter of
-// the [Canonical] route alone, as its String method prints it, so a host is the string Host("^a[.]b$"). If the
-// replacement makes a difference, it is parsed: the first predicate or filter in it takes the place of the old one, and if
-// there is none, the old one is dropped. One that does not parse gives an error, and the old one stays.
+// DoWithErrors edits each route whose predicates or filters match. The regular expression is applied to each predicate and filter
+// of the [Canonical] route separately, as its String method prints it, so a host is the string Host("^a[.]b$"). If the
+// replacement changes the text, the result is parsed: its first predicate or filter replaces the old one, and if there is none,
+// the old one is dropped. If it does not parse, an error is returned, and the old one stays.
 //
-// Edited routes replace the originals in routes, which is also returned; they are canonical, and the original structs are
-// not changed. Routes without a match keep the form they have.
+// Edited routes replace the originals in routes, which is also returned; they are canonical, and the original structs are not
+// changed. Routes without a match keep their form.
 func (e *Editor) DoWithErrors(routes []*Route) ([]*Route, []error) {
 	if e.reg == nil {
 		return routes, nil
@@ -79,13 +79,13 @@ func (e *Editor) DoWithErrors(routes []*Route) ([]*Route, []error) {
 	return routes, ed.errs
 }
 
-// Do is [Clone.DoWithErrors] for a caller who has no use for the errors.
+// Do is [Clone.DoWithErrors] for callers that ignore the errors.
 func (c *Clone) Do(routes []*Route) []*Route {
 	out, _ := c.DoWithErrors(routes)
 	return out
 }
 
-// DoWithErrors returns routes, unchanged, and behind them the edited form of each that [Editor.DoWithErrors] would have
+// DoWithErrors returns the unchanged routes, followed by the edited form of each route that [Editor.DoWithErrors] would have
 // edited, with an id that begins with "clone_".
 func (c *Clone) DoWithErrors(routes []*Route) ([]*Route, []error) {
 	if c.reg == nil {
@@ -148,8 +148,8 @@ func editAll[T any](e *edit, id, what string, in []*T, format func(*T) string, p
 // fwdBackend gives forward backends an address.
 type fwdBackend struct{ url string }
 
-// ForwardPreProcessor returns a pre-processor whose method Do makes each route with a ForwardBackend, in place, one with
-// the network address s and without filters: who receives the request applies its own.
+// ForwardPreProcessor returns a pre-processor whose method Do changes each route with a ForwardBackend, in place, to a route with
+// the network address s and without filters: the receiver of the request applies its own filters.
 func ForwardPreProcessor(s string) *fwdBackend { return &fwdBackend{url: s} }
 
 // Do changes the routes in place and returns them.

@@ -40,7 +40,7 @@ func TestEditorReplacesWhatMatches(t *testing.T) {
 			`z: HostAny("^(a[.]b/x)$") && Path("/p") && Z() -> f() -> <shunt>;`},
 		{`^f[(](.*)[)]$`, `g($1, "x")`, `z: B() && A() -> f(1) -> h() -> f(2) -> <shunt>`,
 			`z: A() && B() -> g(1, "x") -> h() -> g(2, "x") -> <shunt>;`},
-		// only the first of several counts, and nothing drops the item
+		// only the first of several counts, and nothing removes the item
 		{`^A[(][)]$`, `X() && Y()`, `z: A() && B() -> <shunt>`, `z: X() && B() -> <shunt>;`},
 		{`^f[(][)]$`, `x() -> y()`, `z: * -> f() -> <shunt>`, `z: * -> x() -> <shunt>;`},
 		{`^A[(][)]$`, ``, `z: A() && B() -> <shunt>`, `z: B() -> <shunt>;`},
@@ -97,7 +97,7 @@ func TestEditorKeepsItemsThatDoNotParse(t *testing.T) {
 	}
 }
 
-// What does not parse stays also where something else in the route is edited.
+// An item that does not parse stays even if another item of the route is edited.
 func TestEditorKeepsItemsThatDoNotParseBesideOthers(t *testing.T) {
 	routes := eskip.MustParse(`a: P("x(") && P("Q()") -> p("g()") -> p("y(") -> <shunt>`)
 	got, errs := eskip.NewEditor(regexp.MustCompile(`^[Pp][(]"(.*)"[)]$`), `$1`).DoWithErrors(routes)
@@ -152,7 +152,7 @@ func TestForwardPreProcessorGivesForwardRoutesAnAddress(t *testing.T) {
 	}
 }
 
-// All pre-processors can be used as one interface.
+// All pre-processors can be used through one interface.
 var (
 	_ preProcessor = (*eskip.DefaultFilters)(nil)
 	_ preProcessor = (*eskip.Editor)(nil)

@@ -8,7 +8,7 @@ import (
 
 // PrettyPrintInfo chooses the layout of [Print] and [Fprint]. The zero value is one line per route.
 type PrettyPrintInfo struct {
-	// Pretty puts each filter and the backend on a line of its own, and an empty line between routes.
+	// Pretty puts each filter and the backend on a separate line, and an empty line between routes.
 	Pretty bool
 
 	// IndentStr begins the lines of filters and backends. It is not used unless Pretty is set.
@@ -17,7 +17,7 @@ type PrettyPrintInfo struct {
 
 const plainArrow = " -> "
 
-// arrow returns what separates the parts of an expression.
+// arrow returns the separator of the parts of an expression.
 func (info PrettyPrintInfo) arrow() string {
 	if !info.Pretty {
 		return plainArrow
@@ -25,9 +25,9 @@ func (info PrettyPrintInfo) arrow() string {
 	return "\n" + info.IndentStr + "-> "
 }
 
-// String prints routes as a document, one definition per line and no line feed at the end. A single route without id is
-// printed as an expression. [Parse] reads the result, provided that each id and name is a [ValidID] and each endpoint of a
-// load balanced backend is a URI.
+// String prints routes as a document, one definition per line without a line feed at the end. A single route without id is
+// printed as an expression. [Parse] can parse the result if each id and name is a [ValidID] and each endpoint of a load balanced
+// backend is a URI.
 func String(routes ...*Route) string { return Print(PrettyPrintInfo{}, routes...) }
 
 // Print is [String] with a layout.
@@ -39,15 +39,14 @@ func Print(pretty PrettyPrintInfo, routes ...*Route) string {
 }
 
 const (
-	fprintBlock = 16 << 10 // bytes from which on Fprint writes
-	sampled     = 32       // routes that are printed to guess the size of all
+	fprintBlock = 16 << 10 // buffer size at which Fprint writes
+	sampled     = 32       // routes that are printed to estimate the size of all
 )
 
-// sizeHint returns about as many bytes as the plain text of routes has. It saves the copies that a large text would go
-// through while it grows.
+// sizeHint estimates the size of the plain text of routes, to avoid copying a large text while it grows.
 func sizeHint(routes []*Route) int {
 	if len(routes) <= sampled {
-		return 0 // Fprint writes them at once
+		return 0 // Fprint writes them directly
 	}
 	var buf []byte
 	for i := range sampled {
@@ -57,8 +56,8 @@ func sizeHint(routes []*Route) int {
 	return len(routes) * (len(buf)/sampled + idAndMargin)
 }
 
-// Fprint writes what [Print] returns, in blocks of some 16 kB. It stops at the first error of w, which it does not report:
-// a caller who wants to know uses a writer that remembers.
+// Fprint writes the output of [Print] in blocks of about 16 kB. It stops at the first error of w, which it does not report:
+// callers that need it must use a writer that remembers errors.
 func Fprint(w io.Writer, prettyPrintInfo PrettyPrintInfo, routes ...*Route) {
 	if len(routes) == 0 {
 		return
@@ -87,10 +86,10 @@ func Fprint(w io.Writer, prettyPrintInfo PrettyPrintInfo, routes ...*Route) {
 			buf = buf[:0]
 		}
 	}
-	_, _ = w.Write(buf) // an error has nowhere to go, see above
+	_, _ = w.Write(buf) // errors cannot be returned, see above
 }
 
-// String prints the expression of r in one line, without its id.
+// String prints the expression of r on one line, without its id.
 func (r *Route) String() string {
 	var stack [1024]byte
 	return string(AppendRoute(stack[:0], r))
@@ -103,19 +102,19 @@ func (r *Route) Print(prettyPrintInfo PrettyPrintInfo) string {
 	return string(out)
 }
 
-// AppendRoute appends the expression of r, as [Route.String] returns it, to dst.
+// AppendRoute appends the expression of r, as returned by [Route.String], to dst.
 func AppendRoute(dst []byte, r *Route) []byte {
 	dst, _ = appendExpr(dst, r, plainArrow)
 	return dst
 }
 
-// AppendExpr is [AppendRoute] that also says where the text of the backend begins: out[backend:] is that text, and what
-// stands before it, from len(dst) on, are the predicates and filters, each with the arrow that follows it.
+// AppendExpr is [AppendRoute] that also returns where the text of the backend begins: out[backend:] is that text. Before it, from
+// len(dst) on, come the predicates and filters, each with the arrow that follows it.
 func AppendExpr(dst []byte, r *Route) (out []byte, backend int) {
 	return appendExpr(dst, r, plainArrow)
 }
 
-// appendExpr appends an expression whose parts are separated by arrow, and returns where the backend begins.
+// appendExpr appends an expression whose parts are separated by arrow, and returns the offset of the backend.
 func appendExpr(dst []byte, r *Route, arrow string) ([]byte, int) {
 	dst = appendPredicates(dst, r)
 	dst = append(dst, arrow...)
@@ -129,7 +128,7 @@ func appendExpr(dst []byte, r *Route, arrow string) ([]byte, int) {
 
 const plainAnd = " && "
 
-// appendPredicates appends all predicates of r in the order that the language fixes for the legacy ones.
+// appendPredicates appends all predicates of r in the order that the language defines for the legacy ones.
 func appendPredicates(dst []byte, r *Route) []byte {
 	start := len(dst)
 	if r.Path != "" {
@@ -168,9 +167,9 @@ func appendPredicates(dst []byte, r *Route) []byte {
 	return dst[:len(dst)-len(plainAnd)]
 }
 
-// appendHeaders appends the predicates Header, then HeaderRegexp, each sorted by their text.
+// appendHeaders appends the predicates Header, then HeaderRegexp, each sorted by text.
 func appendHeaders(dst []byte, r *Route) []byte {
-	// Only what has to be sorted takes the way through texts: nearly all routes with headers have one.
+	// Only headers that need sorting are printed to separate texts: nearly all routes with headers have one.
 	var texts []string
 	sort := len(r.Headers) > 1
 	for k, v := range r.Headers {
@@ -208,8 +207,8 @@ func appendSorted(dst []byte, texts []string) []byte {
 	return dst
 }
 
-// appendBackend appends the backend of r. The order of the cases matters for routes built by programs: Shunt wins over all
-// types but LBBackend.
+// appendBackend appends the backend of r. The order of the cases matters for routes built by programs: Shunt takes precedence
+// over all types except LBBackend.
 func appendBackend(dst []byte, r *Route) []byte {
 	switch {
 	case r.BackendType == LBBackend:
@@ -225,7 +224,7 @@ func appendBackend(dst []byte, r *Route) []byte {
 	case r.BackendType == NetworkBackend:
 		return closeAddress(append(append(dst, '"'), r.Backend...), len(r.Backend))
 	default:
-		return append(dst, r.Backend...) // not of this language
+		return append(dst, r.Backend...) // not part of this language
 	}
 }
 

@@ -24,14 +24,14 @@ func TestParsedRoutesPrintAs(t *testing.T) {
 		{`r: * -> f(123456789012345678901234567890) -> <shunt>`, `r: * -> f(123456789012345677877719597056) -> <shunt>;`},
 		{`r: * -> <"http://x","http://y?zone=z%20q">`, `r: * -> <"http://x", "http://y?zone=z+q">;`},
 
-		// legacy predicates have a fixed order, the others keep theirs
+		// legacy predicates have a fixed order, others keep theirs
 		{`r: B() && HeaderRegexp("k", /v/) && Header("k", "v") && Method("M") && PathRegexp(/y/) && PathRegexp(/x/) && Host(/h/) && Path("/p") && A() -> <shunt>`,
 			`r: Path("/p") && Host(/h/) && PathRegexp(/y/) && PathRegexp(/x/) && Method("M") && Header("k", "v") && HeaderRegexp("k", /v/) && B() && A() -> <shunt>;`},
 		{`r: HeaderRegexp("b", /1/) && HeaderRegexp("a", /2/) && HeaderRegexp("a", /1/) -> <shunt>`,
 			`r: HeaderRegexp("a", /1/) && HeaderRegexp("a", /2/) && HeaderRegexp("b", /1/) -> <shunt>;`},
 		{`r: HeaderRegexp("c", /d/) && Header("b", "1") && Header("a", "1") -> <shunt>`,
 			`r: Header("a", "1") && Header("b", "1") && HeaderRegexp("c", /d/) -> <shunt>;`},
-		// sorted as text: a quote is behind an exclamation mark
+		// sorted as text: a quote comes after an exclamation mark
 		{`r: Header("a", "1") && Header("a!", "2") -> <shunt>`, `r: Header("a!", "2") && Header("a", "1") -> <shunt>;`},
 
 		// regular expressions
@@ -40,7 +40,7 @@ func TestParsedRoutesPrintAs(t *testing.T) {
 		{`r: Host(/\[/) -> <shunt>`, `r: Host("\\[") -> <shunt>;`},
 		{`r: PathRegexp(/^\/a\[b/) -> <shunt>`, `r: PathRegexp("^/a\\[b") -> <shunt>;`},
 		{`r: Host("") -> <shunt>`, `r: Host("") -> <shunt>;`},
-		// control characters as escapes where these mean the same, as a string where they do not
+		// control characters as escapes where these mean the same, else as a string
 		{`r: Host("a\nb") && PathRegexp("^/\t/[\r\n]") -> <shunt>`, `r: Host(/a\nb/) && PathRegexp(/^\/\t\/[\r\n]/) -> <shunt>;`},
 		{`r: HeaderRegexp("k", "a\vb\f\a") -> <shunt>`, `r: HeaderRegexp("k", /a\vb\f\a/) -> <shunt>;`},
 		{`r: Host("a\bb") -> <shunt>`, `r: Host("a\bb") -> <shunt>;`},
@@ -52,7 +52,7 @@ func TestParsedRoutesPrintAs(t *testing.T) {
 		// numbers have no exponents
 		{`r: * -> f(0.00001, 1234567.5, 0.1, 1000000, -3) -> <shunt>`, `r: * -> f(0.00001, 1234567.5, 0.1, 1000000, -3) -> <shunt>;`},
 
-		// addresses are printed raw where that reads as the same
+		// addresses are printed raw where that reads back the same
 		{`r: * -> "a\\x\\y"`, `r: * -> "a\x\y";`},
 		{"r: * -> \"a\nb\"", "r: * -> \"a\nb\";"},
 		{`r: * -> "a\\nb"`, `r: * -> "a\\nb";`},

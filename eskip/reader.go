@@ -50,7 +50,7 @@ func (r *Reader) ParseFilters(f string) ([]*Filter, error) {
 	return in.takeFilters(), nil
 }
 
-// fresh returns the parser at the beginning of src. Its results are allocated anew, because the caller keeps them.
+// fresh returns the parser at the beginning of src. Its results are allocated separately, because the caller keeps them.
 func (r *Reader) fresh(src string) *parser {
 	r.parser.alias = false
 	r.parser.begin(src, nil)

@@ -2,9 +2,9 @@ package eskip
 
 import "regexp/syntax"
 
-// appendRegexp appends s as a regexp literal, or as a string, which means the same to every predicate that has one, if a
-// regexp literal cannot carry it. Control characters are written as escapes, as the reference writes them: a reader gets
-// the escapes, see [spelledRegexp].
+// appendRegexp appends s as a regexp literal, or, if a regexp literal cannot represent it, as a string, which means the same to
+// every predicate that accepts one. Control characters are written as escapes, as in the reference: the parser returns the
+// escapes, see [spelledRegexp].
 func appendRegexp(dst []byte, s string) []byte {
 	if !literalRegexp(s) {
 		return appendString(dst, s)
@@ -22,9 +22,9 @@ func appendRegexp(dst []byte, s string) []byte {
 	return append(dst, '/')
 }
 
-// literalRegexp reports whether a regexp literal can carry s. An empty one would be a comment, and one that ends in what
-// looks like a character class does not end there: to the lexer also an escaped bracket opens a class, because its
-// backslash is printed twice. Control characters can stand in one if their escapes mean the same.
+// literalRegexp reports whether a regexp literal can represent s. An empty one would be a comment, and one that ends inside an
+// apparent character class would not end: for the lexer, an escaped bracket also opens a class, because its backslash is printed
+// twice. Control characters are possible if their escapes mean the same.
 func literalRegexp(s string) bool {
 	inClass, controls := false, false
 	for i := range len(s) {
@@ -40,10 +40,10 @@ func literalRegexp(s string) bool {
 	return s != "" && !inClass && (!controls || sameRegexp(s, escapedControls(s)))
 }
 
-// isControl reports whether c is one of the characters that the printer escapes as a letter.
+// isControl reports whether c is one of the characters that the printer escapes with a letter.
 func isControl(c byte) bool { return c >= '\a' && c <= '\r' }
 
-// escapedControls is what a reader gets of the regexp literal for s: a lexer does not decode these escapes.
+// escapedControls returns the parsed value of the regexp literal for s: the lexer does not decode these escapes.
 func escapedControls(s string) string {
 	out := make([]byte, 0, len(s)+4)
 	for i := range len(s) {
@@ -56,9 +56,9 @@ func escapedControls(s string) string {
 	return string(out)
 }
 
-// sameRegexp reports whether two expressions match the same texts, as far as their syntax shows it. Two that no proxy can
-// compile are the same, too. It tells the rare cases in which an escape means something else: \b is a word boundary, and
-// in \Q...\E or behind a backslash there are no escapes.
+// sameRegexp reports whether two expressions match the same texts, as far as their syntax shows. Two expressions that no proxy
+// can compile also count as the same. It detects the rare cases in which an escape has another meaning: \b is a word boundary,
+// and inside \Q...\E or after a backslash there are no escapes.
 func sameRegexp(x, y string) bool {
 	a, errA := syntax.Parse(x, syntax.Perl)
 	b, errB := syntax.Parse(y, syntax.Perl)
@@ -68,7 +68,7 @@ func sameRegexp(x, y string) bool {
 	return a.Equal(b)
 }
 
-// spelledRegexp is the value that a reader gets of the printed expression s: s itself, but for control characters.
+// spelledRegexp returns the parsed value of the printed expression s: s itself, except for control characters.
 func spelledRegexp(s string) string {
 	for i := range len(s) {
 		if isControl(s[i]) {

@@ -13,16 +13,16 @@ var (
 	errDuplicateMethod = errors.New("duplicate method predicate")
 )
 
-// meaning is what has to be remembered about a route until it is read, beside the route itself.
+// meaning collects what is needed to check the meaning of a route after parsing it.
 type meaning struct {
-	path, method bool   // the predicate was there, perhaps with an empty argument
+	path, method bool   // the predicate is present, possibly with an empty argument
 	endpoints    int    // seen so far
 	scheme       string // of the first endpoint
 	endpointErr  error  // the first one
 	predicateErr error  // the first one
 }
 
-// err returns the error to report for the route. Endpoints come first, although they are last in the text.
+// err returns the error to report for the route. Errors of endpoints come first, although endpoints are last in the text.
 func (m *meaning) err() error {
 	if m.endpointErr != nil {
 		return m.endpointErr
@@ -30,7 +30,7 @@ func (m *meaning) err() error {
 	return m.predicateErr
 }
 
-// addRoutePredicate gives the predicate, whose arguments are p.args, its place in r.
+// addRoutePredicate stores the predicate with the arguments p.args in r.
 func (p *parser) addRoutePredicate(r *Route, name string, m *meaning) {
 	var err error
 	switch name {
@@ -71,7 +71,7 @@ func (p *parser) addRoutePredicate(r *Route, name string, m *meaning) {
 	}
 }
 
-// wantStrings returns an error if p.args are not n literals of strings or regular expressions.
+// wantStrings returns an error unless p.args are n string or regexp literals.
 func (p *parser) wantStrings(r *Route, name string, n int) error {
 	ok := len(p.args) == n
 	for _, a := range p.args {
@@ -107,7 +107,7 @@ func (p *parser) addHeaderRegexp(r *Route) {
 	r.HeaderRegexps[key] = p.addText(r.HeaderRegexps[key], p.args[1])
 }
 
-// addText appends the value of a literal to a list, which in nearly all routes has one element.
+// addText appends the value of a literal to a list, which has one element in nearly all routes.
 func (p *parser) addText(list []string, t token) []string {
 	s := p.literalText(t)
 	if list == nil {
@@ -116,12 +116,12 @@ func (p *parser) addText(list []string, t token) []string {
 	return append(list, s)
 }
 
-// addPredicate keeps the predicate, whose arguments are p.args, in p.preds.
+// addPredicate adds the predicate with the arguments p.args to p.preds.
 func (p *parser) addPredicate(name string) {
 	p.preds = append(p.preds, Predicate{Name: p.text(name), Args: p.takeArgs()})
 }
 
-// addEndpoint validates an endpoint and keeps it in p.eps.
+// addEndpoint validates an endpoint and adds it to p.eps.
 func (p *parser) addEndpoint(t token, m *meaning) {
 	raw := p.raw(t)
 	if t.escaped {
@@ -198,7 +198,7 @@ func number(s string) interface{} {
 			return smallNumbers[n]
 		}
 	}
-	v, _ := strconv.ParseFloat(s, 64) // it can only be out of range, which the value says, too
+	v, _ := strconv.ParseFloat(s, 64) // the only possible error is out of range, for which the value is an infinity
 	return v
 }
 

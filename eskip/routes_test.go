@@ -85,11 +85,11 @@ func TestMeaninglessRoutesAreErrors(t *testing.T) {
 		{`r: Header("a") -> <shunt>`, `invalid route "r": Header predicate expects 2 string arguments`},
 		{`r: HeaderRegexp("a", 1) -> <shunt>`, `invalid route "r": HeaderRegexp predicate expects 2 string arguments`},
 
-		// the first one wins: routes in order, endpoints before predicates
+		// the first error wins: routes in order, endpoints before predicates
 		{`r: Path() && Method() -> <"x">`, `parse "x": invalid URI for request`},
 		{`r: Method() && Path() -> <shunt>`, `invalid route "r": Method predicate expects 1 string argument`},
 		{`r: Path() -> <shunt>; s: * -> <"x">`, `invalid route "r": Path predicate expects 1 string argument`},
-		// and a syntax error before all
+		// and a syntax error takes precedence over all
 		{`r: Path() -> <"x">; s: #`, `parse failed after token :, last route id: s, position 23: syntax error`},
 	} {
 		routes, err := eskip.Parse(c.text)

@@ -7,31 +7,31 @@ import (
 	"strings"
 )
 
-// TemplateContext is what [Template.ApplyContext] takes its values from: a request on its way through a route, and its
-// response once there is one.
+// TemplateContext provides the values for [Template.ApplyContext]: a request passing through a route, and its response once there
+// is one.
 type TemplateContext interface {
-	// PathParam returns the part of the path that a wildcard of that name matched, or "".
+	// PathParam returns the part of the path matched by the wildcard of that name, or "".
 	PathParam(string) string
 
 	// Request returns the request.
 	Request() *http.Request
 
-	// Response returns the response, nil as long as there is none.
+	// Response returns the response, or nil before there is one.
 	Response() *http.Response
 }
 
-// TemplateGetter returns the value of a placeholder, "" if it has none.
+// TemplateGetter returns the value of a placeholder, or "" if it has none.
 type TemplateGetter func(string) string
 
 // Template is a text with placeholders, such as "/${lang}/${request.header.X-Page}". It is immutable and safe for
 // concurrent use.
 type Template struct {
 	text string
-	keys []string // of the placeholders, in order of appearance, each once
+	keys []string // of the placeholders, in order of appearance, without repetitions
 }
 
-// NewTemplate finds the placeholders of template. A placeholder is ${key}, where key has at least one character and no
-// braces; spaces are part of it. Any other text stands for itself.
+// NewTemplate finds the placeholders in template. A placeholder is ${key}, where key has at least one character and no braces;
+// spaces are part of it. Other text is literal.
 func NewTemplate(template string) *Template {
 	t := &Template{text: template}
 	rest := template
@@ -51,10 +51,10 @@ func NewTemplate(template string) *Template {
 	}
 }
 
-// Apply returns the text with the values of get in place of the placeholders. If get is nil, it is the text unchanged.
+// Apply returns the text with the placeholders replaced by the values of get. If get is nil, it returns the text unchanged.
 //
-// The placeholders are replaced one after another in order of appearance, all occurrences at once; a value that contains a
-// placeholder that comes later has it replaced, too.
+// The placeholders are replaced one after another in order of appearance, all occurrences at once; a later placeholder inside a
+// value is replaced, too.
 func (t *Template) Apply(get TemplateGetter) string {
 	if get == nil {
 		return t.text
@@ -63,8 +63,8 @@ func (t *Template) Apply(get TemplateGetter) string {
 	return text
 }
 
-// ApplyContext returns the text with values of ctx in place of the placeholders, and whether all of them had one that is
-// not empty. The keys are
+// ApplyContext returns the text with the placeholders replaced by values of ctx, and whether all values were non-empty. The keys
+// are
 //
 //	request.method, request.host, request.path, request.rawQuery
 //	request.header.<name>, request.query.<name>, request.cookie.<name>
@@ -78,7 +78,7 @@ func (t *Template) ApplyContext(ctx TemplateContext) (string, bool) {
 	return t.apply(func(key string) string { return contextValue(ctx, key) })
 }
 
-// apply returns the text with values and whether none of them was empty.
+// apply returns the text with its values, and whether all of them were non-empty.
 func (t *Template) apply(get TemplateGetter) (string, bool) {
 	text, all := t.text, true
 	for _, key := range t.keys {
@@ -108,7 +108,7 @@ func contextValue(ctx TemplateContext, key string) string {
 	return ctx.PathParam(key)
 }
 
-// requestValue returns the value of a placeholder that begins with "request.", and whether it is one of them at all.
+// requestValue returns the value of a placeholder that begins with "request.", and whether the key is known.
 func requestValue(req *http.Request, key string) (string, bool) {
 	if name, ok := strings.CutPrefix(key, "header."); ok {
 		return req.Header.Get(name), true
@@ -154,7 +154,8 @@ func requestValue(req *http.Request, key string) (string, bool) {
 	return "", false
 }
 
-// source returns the address that a proxy before this one forwarded, and the address of the connection if that is none.
+// source returns the address that a proxy before this one forwarded, or the address of the connection if the forwarded text is
+// not an address.
 func source(req *http.Request, forwarded string) string {
 	if ip := net.ParseIP(hostOnly(strings.TrimSpace(forwarded))); ip != nil {
 		return ip.String()

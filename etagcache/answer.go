@@ -6,37 +6,37 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// Answer is one answer about a table: to a request for it, or an event that brings a stream to it.
+// Answer is one answer with a table: a response, or an event that brings a stream to the table.
 type Answer struct {
-	// Began is when the request came, or the event began to be written; Ended when the last byte was handed to the network.
+	// Began is when the request arrived or writing the event began. Ended is when the last byte was passed to the network.
 	Began, Ended time.Time
-	// Status is that of the response. For a stream it is 226 for a delta and 200 for a table.
+	// Status is the status of the response. For a stream it is 226 for a delta and 200 for a table.
 	Status int
 	Stream bool
-	// Digest and Revision are of the table of this replica from which the answer was made; zero before the first one.
+	// Digest and Revision are of this replica's table from which the answer was made; zero before the first one.
 	Digest   table.Digest
 	Revision uint64
-	// Published is the digest of the full table that this one is, or is made of.
+	// Published is the digest of the full table: this table, or the one that it was derived from.
 	Published table.Digest
-	Encoding  string // as the series of the responses have it
+	Encoding  string // as in the series of the responses
 	Bytes     int    // of the body of a response; 0 for a stream
-	Whole     bool   // all of the body was written
+	Whole     bool   // the whole body was written
 }
 
-// begin notes when an exchange began, if anybody wants to know.
+// begin records when an exchange began, if answers are reported.
 func (x *exchange) begin() {
 	if x.cache.cfg.Answered != nil {
 		x.began = time.Now()
 	}
 }
 
-// answered counts an answer with n bytes of a body, and tells of it.
+// answered counts an answer with n bytes of a body, and reports it.
 func (x *exchange) answered(status, n int, whole bool) {
 	x.cache.cfg.Metrics.observeResponse(status, x.encoding, n)
 	x.tell(status, n, whole, false)
 }
 
-// tell tells of an answer. Nothing is made for it, and no clock is read, while nobody listens.
+// tell reports an answer. Without a listener it allocates nothing and reads no clock.
 func (x *exchange) tell(status, n int, whole, stream bool) {
 	told := x.cache.cfg.Answered
 	if told == nil {

@@ -19,11 +19,11 @@ const (
 	benchZones  = 3
 )
 
-// benchTable makes a table like that of a large cluster: 124,000 routes, 46 MB, deterministic. Two of three routes have
-// endpoints in three zones; teams are random, so it compresses less than a real one.
+// benchTable makes a table like that of a large cluster: 124,000 routes, 46 MB, deterministic. Two thirds of the routes have
+// endpoints in three zones; teams are random, so it compresses less well than a real table.
 var benchTable = sync.OnceValue(func() *table.Table { return benchTableOf(benchRoutes) })
 
-// benchTableOf is benchTable with so many routes.
+// benchTableOf is benchTable with n routes.
 func benchTableOf(n int) *table.Table {
 	rng := rand.New(rand.NewPCG(1, 2))
 	routes := make([]table.Route, n)
@@ -39,7 +39,7 @@ func benchTableOf(n int) *table.Table {
 			backend = len(text)
 			text += "<roundRobin"
 			for zone := range benchZones {
-				for e := range 1 + i/6%2*2 { // one or three of a zone, the same for all routes of a service
+				for e := range 1 + i/6%2*2 { // one or three per zone, the same for all routes of a service
 					text += fmt.Sprintf(", \"http://10.%d.%d.%d:8080?zone=eu-central-1%c\"", zone, name%256, (name>>4+e*7)%256, 'a'+zone)
 				}
 			}
@@ -62,9 +62,9 @@ func benchServer(b *testing.B, connections int) (*server, *http.Client) {
 	return s, &http.Client{Transport: transport}
 }
 
-// load sends requests over so many connections at once.
+// load sends requests over many connections at once.
 func load(b *testing.B, s *server, client *http.Client, connections int, etag string, status int) {
-	b.SetParallelism(connections) // times GOMAXPROCS; the transport opens no more than it needs
+	b.SetParallelism(connections) // times GOMAXPROCS; the transport opens only as many as it needs
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
 			req, err := http.NewRequest(http.MethodGet, s.http.URL+"/routes", nil)
@@ -133,7 +133,7 @@ func (d discard) Header() http.Header         { return d.header }
 func (d discard) Write(p []byte) (int, error) { return len(p), nil }
 func (d discard) WriteHeader(int)             {}
 
-// BenchmarkPublish is from a table to its three bodies.
+// BenchmarkPublish is the work from a table to its three bodies.
 func BenchmarkPublish(b *testing.B) {
 	tab := benchTable()
 	first := tab.Routes().Blocks()[0].Routes()[0]
@@ -161,7 +161,7 @@ func BenchmarkPublish(b *testing.B) {
 	}
 }
 
-// BenchmarkZone is the first request for a zone: making its table, gzip and zstd.
+// BenchmarkZone is the first request for a zone: deriving its table, gzip and zstd.
 func BenchmarkZone(b *testing.B) {
 	tab := benchTable()
 	for b.Loop() {

@@ -7,16 +7,16 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// body is the table in one encoding, as a sequence of parts. The parts belong to the blocks of the table, which versions
-// share: a version that a slow reader keeps alive costs what only that version has, not another copy of the whole.
+// body is the table in one encoding, as a sequence of parts. The parts belong to the blocks of the table, which versions share: a
+// version that a slow reader keeps alive costs only what it does not share, not a full copy.
 type body struct {
 	size int // bytes
-	// parts may be called any number of times, by several goroutines at once. A part is good until the next one comes.
+	// parts may be iterated any number of times, concurrently. A part is valid only until the next one.
 	parts iter.Seq[[]byte]
-	at    io.ReaderAt // a faster way to the middle of the same bytes; nil: the parts are walked
+	at    io.ReaderAt // faster random access to the same bytes; if nil, the parts are walked
 }
 
-// Between two blocks: a line feed as a stored deflate block, and as a zstd frame with a raw block.
+// Separators between two blocks: a line feed as a stored deflate block, and as a zstd frame with a raw block.
 const (
 	newlineDeflate = "\x00\x01\x00\xfe\xff\n"
 	newlineZstd    = "\x28\xb5\x2f\xfd\x20\x01\x09\x00\x00\n"
@@ -24,7 +24,7 @@ const (
 	emptyZstd = "\x28\xb5\x2f\xfd\x20\x00\x01\x00\x00"
 )
 
-// textBody is the canonical text of a table.
+// textBody returns the canonical text of a table.
 func textBody(t *table.Table) body {
 	return body{size: t.Bytes(), at: t, parts: func(yield func([]byte) bool) {
 		var part []byte
@@ -38,7 +38,7 @@ func textBody(t *table.Table) body {
 				}
 				continue
 			}
-			for j, r := range b.Routes() { // one by one: many slow readers must not have a copy of a block each
+			for j, r := range b.Routes() { // one by one, so that many slow readers do not each hold a copy of a block
 				part = part[:0]
 				if j > 0 {
 					part = append(part, '\n')
@@ -51,7 +51,7 @@ func textBody(t *table.Table) body {
 	}}
 }
 
-// gzipBody joins the pieces, which are in this encoding, to a gzip member (RFC 1952).
+// gzipBody joins the pieces into a gzip member (RFC 1952). All pieces must have this encoding.
 func gzipBody(all []*piece) body {
 	var sum checksum
 	b := body{size: len(gzipHeader) + gzipTrailer}
@@ -79,7 +79,7 @@ func gzipBody(all []*piece) body {
 	return b
 }
 
-// zstdBody joins the pieces, which are in this encoding, to zstd frames.
+// zstdBody joins the pieces into zstd frames. All pieces must have this encoding.
 func zstdBody(all []*piece) body {
 	if len(all) == 0 {
 		return body{size: len(emptyZstd), parts: func(yield func([]byte) bool) { yield([]byte(emptyZstd)) }}
@@ -98,7 +98,7 @@ func zstdBody(all []*piece) body {
 	return b
 }
 
-// reader reads the body at any place, for requests with ranges.
+// reader returns a seekable reader of the body, for requests with ranges.
 func (b body) reader() io.ReadSeeker {
 	if b.at != nil {
 		return io.NewSectionReader(b.at, 0, int64(b.size))
@@ -106,7 +106,7 @@ func (b body) reader() io.ReadSeeker {
 	return io.NewSectionReader(b, 0, int64(b.size))
 }
 
-// ReadAt implements [io.ReaderAt]. It walks the parts from the beginning: there are some hundred.
+// ReadAt implements [io.ReaderAt]. It walks the parts from the beginning: there are a few hundred.
 func (b body) ReadAt(p []byte, off int64) (n int, err error) {
 	for part := range b.parts {
 		if off >= int64(len(part)) {

@@ -12,7 +12,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// numbered is a table of n routes, of which those in odd have another text.
+// numbered is a table of n routes; the routes in odd have another text.
 func numbered(t *testing.T, n int, version int, odd ...int) *table.Table {
 	t.Helper()
 	routes := make([]table.Route, 0, n)
@@ -36,14 +36,14 @@ func sorted(ids []string) []string {
 	return ids
 }
 
-// A delta goes back as far as changes are remembered, and names what changed since and nothing of before.
+// A delta goes back as far as changes are remembered, and names what has changed since, and nothing older.
 func TestChangesAreRememberedForSomeVersions(t *testing.T) {
 	const routes, last = 400, 300
 	var c changeLog
 	before := numbered(t, routes, 0)
 	c.record(nil, before, 1)
 	for order := uint64(2); order <= last; order++ {
-		now := numbered(t, routes, int(order), int(order)) // each version changes a route of its own, and the one before back
+		now := numbered(t, routes, int(order), int(order)) // each version changes a different route, and reverts that of the previous version
 		c.record(before, now, order)
 		before = now
 		if len(c.last) > maxVersions+32 {
@@ -67,7 +67,7 @@ func TestChangesAreRememberedForSomeVersions(t *testing.T) {
 	}
 }
 
-// What went and what came count as what changed; a version that is made of another table altogether ends the memory.
+// Added and removed routes count as changes; a version with an entirely different table ends the memory.
 func TestChangesEndWhereATableIsAnotherOne(t *testing.T) {
 	var c changeLog
 	small, large := numbered(t, 100, 0), numbered(t, 110, 0)
@@ -82,7 +82,7 @@ func TestChangesEndWhereATableIsAnotherOne(t *testing.T) {
 		half = append(half, i)
 	}
 	most := numbered(t, 100, 4, half...)
-	c.record(small, most, 4) // half of the routes and one more are the most
+	c.record(small, most, 4) // half of the routes and one more are the limit
 	if ids, ok := c.since(3); !ok || len(ids) != 51 {
 		t.Errorf("half of the routes: %d, %v", len(ids), ok)
 	}
@@ -94,7 +94,7 @@ func TestChangesEndWhereATableIsAnotherOne(t *testing.T) {
 	if ids, ok := c.since(5); !ok || len(ids) != 0 {
 		t.Errorf("since that version: %v, %v", ids, ok)
 	}
-	c.record(nil, small, 6) // the source has gone back: there is no version before
+	c.record(nil, small, 6) // the source has gone back: there is no earlier version
 	if _, ok := c.since(5); ok {
 		t.Error("a delta may cross what is no change")
 	}
@@ -108,7 +108,7 @@ func claimOf(n int) claimed {
 
 func clientNo(n int) netip.Addr { return netip.AddrFrom4([4]byte{10, 1, byte(n >> 8), byte(n)}) }
 
-// A client that names many tables pushes out its own claims, the oldest first.
+// A client that names many tables evicts its own claims, the oldest first.
 func TestAClientHasFewClaims(t *testing.T) {
 	var c claims
 	other := claimOf(1000)
@@ -131,17 +131,18 @@ func TestAClientHasFewClaims(t *testing.T) {
 	}
 }
 
-// All clients together push out what is refuted, and then the oldest.
+// All clients together evict refuted claims first, and then the oldest.
 func TestClaimsArePushedOutInOrder(t *testing.T) {
 	var c claims
 	for n := range maxClaims {
 		c.ask(claimOf(n), clientNo(n), uint64(n))
 	}
-	// A consistent read below the revision refutes what was claimed before it began: of these two, the older goes first.
+	// A consistent read below the revision refutes what was claimed before it began. Of the two refuted claims, the older one is
+	// evicted first.
 	if refuted := c.judge(2, table.Read{Oldest: 50, Newest: 50, Consistent: true}); refuted != 2 {
 		t.Fatalf("%d claims are refuted, want those made before the read", refuted)
 	}
-	c.byValue[claimOf(0)].refuted = false // and the oldest of all is not among them
+	c.byValue[claimOf(0)].refuted = false // and the oldest of all is not one of them
 	c.byValue[claimOf(7)].refuted = true
 	want := maps.Clone(c.byValue)
 	for i, gone := range []int{1, 7, 0, 2, 3} {

@@ -20,7 +20,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// server is a cache behind a real listener with all that the binary installs.
+// server is a cache behind a real listener with everything that the binary installs.
 type server struct {
 	cache    *etagcache.Cache
 	metrics  *etagcache.Metrics
@@ -29,7 +29,7 @@ type server struct {
 	accepted accepted
 }
 
-// accepted is a listener that remembers its connections, by the address of the peer.
+// accepted is a listener that remembers its connections by the address of the peer.
 type accepted struct {
 	net.Listener
 	conns sync.Map // string to net.Conn
@@ -63,7 +63,7 @@ func newServer(t testing.TB, tracked, useTLS bool) *server {
 	return s
 }
 
-// incompressible makes a table of about so many bytes whose encodings are hardly smaller.
+// incompressible makes a table of about the given number of bytes, whose encodings are hardly smaller.
 func incompressible(t testing.TB, bytes int, revision uint64) *table.Table {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -81,7 +81,7 @@ func incompressible(t testing.TB, bytes int, revision uint64) *table.Table {
 	return tab
 }
 
-// rawClient is a connection on which a test reads as much as it wants.
+// rawClient is a connection from which a test reads as much as it wants.
 type rawClient struct {
 	t    testing.TB
 	conn net.Conn
@@ -103,7 +103,7 @@ func (s *server) dial(t testing.TB) *rawClient {
 	return &rawClient{t: t, conn: conn, br: bufio.NewReaderSize(conn, 16)}
 }
 
-// get sends a request and reads the head of the answer.
+// get sends a request and reads the head of the response.
 func (c *rawClient) get(etag string, headers ...string) *http.Response {
 	c.t.Helper()
 	req := "GET /routes HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip\r\n"
@@ -123,7 +123,7 @@ func (c *rawClient) get(etag string, headers ...string) *http.Response {
 	return res
 }
 
-// cut breaks the connection off, with a reset.
+// cut resets the connection.
 func (c *rawClient) cut() {
 	conn := c.conn
 	if tc, ok := conn.(*tls.Conn); ok {
@@ -135,7 +135,7 @@ func (c *rawClient) cut() {
 	_ = conn.Close()
 }
 
-// fetch asks on a new connection, reads everything and closes in good order.
+// fetch sends a request on a new connection, reads everything and closes the connection normally.
 func (s *server) fetch(t testing.TB, etag string, headers ...string) (status int, newTag string) {
 	t.Helper()
 	c := s.dial(t)
@@ -150,14 +150,14 @@ func (s *server) fetch(t testing.TB, etag string, headers ...string) (status int
 func TestBrokenBodyIsNeverConfirmed(t *testing.T) {
 	const (
 		small = 500
-		large = 1 << 20 // more than the buffers of the kernel hold
+		large = 1 << 20 // more than the kernel buffers hold
 	)
 	reset := func(c *rawClient) { c.cut() }
-	closed := func(c *rawClient) { _ = c.conn.Close() } // with unread data, or before the last of it arrived
+	closed := func(c *rawClient) { _ = c.conn.Close() } // with unread data, or before the last of it has arrived
 	tests := []struct {
 		name    string
 		bytes   int
-		read    float64 // share of the body that the client reads before it leaves
+		read    float64 // share of the body that the client reads before it closes
 		leave   func(*rawClient)
 		tls     bool
 		headers []string
@@ -201,7 +201,7 @@ func TestBrokenBodyIsNeverConfirmed(t *testing.T) {
 			if status, confirmed := s.fetch(t, again); status != http.StatusNotModified || confirmed != again {
 				t.Errorf("got %d, %s for the whole body %s; want 304 and its ETag", status, confirmed, again)
 			}
-			// Somebody else behind the same address, with the first ETag: once more, not twice.
+			// Another client behind the same address, with the first ETag: once more, not twice.
 			if status, other := s.fetch(t, etag); status != http.StatusOK || other != again {
 				t.Errorf("got %d, %s for the first ETag; want 200 and %s", status, other, again)
 			}
@@ -263,7 +263,7 @@ func TestWholeBodyIsConfirmedAfterALateClose(t *testing.T) {
 	}
 }
 
-// What another handler answers on the same connection is no announcement of a close, and is not held up.
+// A response of another handler on the same connection does not announce a close, and is not delayed.
 func TestOtherHandlersOnTheSameConnectionAreNotHeldUp(t *testing.T) {
 	c := newCache(t, etagcache.Config{})
 	poll(c, incompressible(t, 500, 7), 7, start)
@@ -308,7 +308,7 @@ func TestRequestOnTheSameConnectionShowsThatTheBodyArrived(t *testing.T) {
 		}
 		etag = res.Header.Get("Etag")
 	}
-	c.cut() // that the connection is reset later says nothing about the body
+	c.cut() // a later reset of the connection says nothing about the body
 	if status, _ := s.fetch(t, etag); status != http.StatusNotModified {
 		t.Errorf("got %d, want 304", status)
 	}
@@ -339,7 +339,7 @@ func TestBrokenBodyOfAnUntrackedConnection(t *testing.T) {
 	c := s.dial(t)
 	res := c.get("")
 	c.cut()
-	// Only the failing Write tells, some time after the cut: wait for it.
+	// Only the failing Write shows the cut, some time later: wait for it.
 	for testutil.ToFloat64(s.metrics.BrokenBodies) == 0 {
 		if err := t.Context().Err(); err != nil {
 			t.Fatal(err)

@@ -17,7 +17,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// ask calls the handler without a network, from an address of its own.
+// ask calls the handler without a network, with the given remote address.
 func ask(c http.Handler, path, etag, remote string) *httptest.ResponseRecorder {
 	req := httptest.NewRequest(http.MethodGet, path, nil)
 	req.RemoteAddr = remote
@@ -183,7 +183,7 @@ func TestStatusAndCurrent(t *testing.T) {
 	}
 	tab := versions(t, 1)[0]
 	c.Restore(tab, start)
-	want := etagcache.Status{Digest: tab.Digest(), Revision: 1, ReadRevision: 1, LastRead: start, Stale: true} // complete up to nobody knows where
+	want := etagcache.Status{Digest: tab.Digest(), Revision: 1, ReadRevision: 1, LastRead: start, Stale: true} // it is unknown up to which revision it is complete
 	if c.Current() != tab || c.Status() != want {
 		t.Errorf("got %+v, want %+v", c.Status(), want)
 	}
@@ -246,8 +246,8 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// FuzzRequestHeaders sends arbitrary conditional headers. Whatever they are, the answer is one of the matrix, and a
-// 304 goes only to a request that names this table or claims a newer one.
+// FuzzRequestHeaders sends arbitrary conditional headers. Whatever they are, the response is one of the matrix, and only a
+// request that names this table or claims a newer one gets a 304.
 func FuzzRequestHeaders(f *testing.F) {
 	tab := versions(f, 1)[0]
 	digest := tab.Digest().String()

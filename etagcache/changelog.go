@@ -8,25 +8,25 @@ import (
 )
 
 const (
-	// maxVersions is how many versions back deltas go. With a change in every poll that is three minutes; clients are
-	// behind by seconds.
+	// maxVersions is how many versions back deltas are possible. With a change in every poll that covers three minutes; clients
+	// are behind by seconds.
 	maxVersions = 64
-	// cutShare ends what is remembered where a version has changed a share of 1/cutShare of the routes: a delta across it
-	// would be about as large as the table.
+	// cutShare drops the log when a version changes at least 1/cutShare of the routes: a delta across it would be about as large
+	// as the table.
 	cutShare = 2
 )
 
-// changeLog remembers which routes differ between the last versions, and nothing of what they were: a delta has the texts of the
-// table that it leads to, so all it takes is the ids. That is what makes a history of 64 versions nearly free.
+// changeLog remembers the ids of the routes that differ between the last versions, but not their old texts: a delta only contains
+// texts of its target table. Therefore a history of 64 versions is nearly free.
 type changeLog struct {
 	mu sync.Mutex
-	// last is the number of the last version in which the route with the id came, changed or went. Those of floor and before
-	// may be there, and mean nothing.
+	// last is the number of the last version in which the route with the id was added, changed or removed. Entries up to floor
+	// may remain, and have no meaning.
 	last  map[string]uint64
-	floor uint64 // the oldest version from which deltas can be made
+	floor uint64 // the oldest version from which deltas are possible
 }
 
-// record notes what the version with the number changes, against the one before it, if there is one.
+// record records the changes of the version with the number compared with the previous one, if any.
 func (c *changeLog) record(before, now *table.Table, order uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -42,7 +42,7 @@ func (c *changeLog) record(before, now *table.Table, order uint64) {
 			return
 		}
 		if is != nil {
-			delete(c.last, is.ID) // the key is part of the old text, which nobody else may need any more
+			delete(c.last, is.ID) // the key is part of the old text, which would otherwise stay in memory
 			c.last[is.ID] = order
 		} else {
 			delete(c.last, was.ID)
@@ -61,8 +61,8 @@ func (c *changeLog) record(before, now *table.Table, order uint64) {
 	}
 }
 
-// changed returns the number of the last version in which one of the routes came, changed or went; that of the oldest version from
-// which changes are remembered if none has since.
+// changed returns the number of the last version in which one of the routes was added, changed or removed; if there is none, the
+// oldest version from which changes are remembered.
 func (c *changeLog) changed(ids []string) uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -78,8 +78,8 @@ func (c *changeLog) cut(order uint64) {
 	c.last, c.floor = make(map[string]uint64), order
 }
 
-// since gives the ids of all routes that may differ between the version with the number and any later one. It is false if that
-// is not remembered.
+// since returns the ids of all routes that may differ between the version with the number and any later one. ok is false if that
+// version is no longer remembered.
 func (c *changeLog) since(order uint64) (ids []string, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

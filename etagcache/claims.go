@@ -7,22 +7,22 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// Bounds on what is remembered of tables that clients name. The fleet names a few at a time; the rest are made up.
+// Limits on remembered tables that clients name. The fleet names a few at a time; more must be invented.
 const (
 	maxClaims          = 256
-	maxClaimsPerClient = 4 // so that one client cannot push out what the others claim
+	maxClaimsPerClient = 4 // so that one client cannot displace the claims of others
 )
 
-// claims remembers the tables that clients have named and that may be newer than what this replica has. Each is judged by
-// itself: what one client names does not change the answer to another that names something else.
+// claims remembers the tables that clients have named and that may be newer than this replica's. Each is judged separately: a
+// table that one client names does not change the answer to a client that names another one.
 type claims struct {
 	mu      sync.Mutex
 	byValue map[claimed]*claim
 	order   uint64 // of the next claim
 }
 
-// claimed is what a client says it has. The digest belongs to it: after etcd was restored the same revisions come again,
-// for other tables.
+// claimed is a table that a client says it has. The digest is part of it: after etcd was restored, the same revisions are
+// assigned to other tables.
 type claimed struct {
 	digest   table.Digest
 	revision uint64
@@ -30,16 +30,16 @@ type claimed struct {
 
 type claim struct {
 	claimed
-	client   netip.Addr // that made it
-	seq      uint64     // the last poll that had started by then
+	client   netip.Addr // the client that made the claim
+	seq      uint64     // the last poll that had started at that time
 	order    uint64
 	refuted  bool
 	resolved bool   // by Cache.Resolve
-	as       uint64 // the revision that the table had which resolved it
+	as       uint64 // the revision of the table that resolved it
 }
 
-// ask records the claim, unless it is known, and gives what is known of it, and whether it is new. started is the number of
-// the last poll that has started.
+// ask records the claim unless it is known, and returns its entry and whether it is new. started is the number of the last poll
+// that has started.
 func (c *claims) ask(what claimed, client netip.Addr, started uint64) (known claim, isNew bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -56,8 +56,8 @@ func (c *claims) ask(what claimed, client netip.Addr, started uint64) (known cla
 	return *made, true
 }
 
-// makeRoom forgets a claim if client or everybody together has too many: of the client's own the oldest, else the oldest
-// that is refuted, else the oldest. A claim that is forgotten is made again by the next request that names it.
+// makeRoom forgets a claim if the client or all clients together have too many: the client's oldest, else the oldest refuted one,
+// else the oldest. A forgotten claim is made again by the next request that names its table.
 func (c *claims) makeRoom(client netip.Addr) {
 	var own, refuted, oldest *claim
 	count := 0
@@ -88,8 +88,8 @@ func (c *claims) makeRoom(client netip.Addr) {
 	}
 }
 
-// judge judges the claims by the poll seq, and forgets those that it answers: requests that name them get the table. It
-// returns how many are refuted now and were not before.
+// judge judges the claims by the poll seq, and forgets those that it answers: requests that name them then get the table. It
+// returns how many claims are newly refuted.
 func (c *claims) judge(seq uint64, r table.Read) (refuted int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -100,7 +100,7 @@ func (c *claims) judge(seq uint64, r table.Read) (refuted int) {
 			delete(c.byValue, what)
 		case known.resolved:
 		case seq <= known.seq:
-			// A poll that was under way may have read the source before the claimed table existed.
+			// A poll that was in progress may have read the source before the claimed table existed.
 		case reached:
 			known.refuted = false
 		case r.Consistent && !known.refuted:

@@ -10,11 +10,11 @@ import (
 	"github.com/routesrv/routesrv/internal/wire"
 )
 
-// decision is what the preconditions of a request come to.
+// decision is the result of a request's preconditions.
 type decision struct {
 	status int
 	etag   []string // of a 304 or 412
-	ranges bool     // 200 is to be limited to the ranges asked for
+	ranges bool     // a 200 is limited to the requested ranges
 }
 
 // decide evaluates the preconditions in the order of RFC 9110 §13.2.2.
@@ -40,17 +40,17 @@ func (x *exchange) decide() decision {
 	return decision{status: http.StatusOK, ranges: fewRanges(h["Range"]) && x.ifRange(h["If-Range"])}
 }
 
-// maxRanges is how many ranges of a table a request may ask for. Nobody needs many, and each costs a part of the answer: the whole
-// table is cheaper (RFC 9110 §14.2 and §17.15).
+// maxRanges is how many ranges of a table a request may ask for. Clients do not need many, and each one costs a part of the
+// answer: the whole table is cheaper (RFC 9110 §14.2 and §17.15).
 const maxRanges = 8
 
-// fewRanges reports whether a request asks for ranges, and not for too many.
+// fewRanges reports whether a request asks for ranges, but not too many.
 func fewRanges(values []string) bool {
 	return len(values) > 0 && strings.Count(values[0], ",") < maxRanges
 }
 
-// ifMatch reports whether one of the tags is that of the selected body, by strong comparison. Whether the body has
-// arrived does not matter: the client asks for nothing else than these bytes.
+// ifMatch reports whether one of the tags matches the selected body by strong comparison. It does not matter whether the body has
+// arrived, because the client asks only for these bytes.
 func (x *exchange) ifMatch(values []string) bool {
 	n := wire.ParseTags(values)
 	return n.Any || slices.ContainsFunc(n.List, func(t wire.NamedTag) bool { return !t.Weak && x.sameBody(t.Tag) })
@@ -68,13 +68,13 @@ func (x *exchange) ifRange(values []string) bool {
 	return len(n.List) == 1 && !n.List[0].Weak && x.sameBody(n.List[0].Tag)
 }
 
-// ifNoneMatch returns the ETag of a 304, or nil if the table is to be sent.
+// ifNoneMatch returns the ETag of a 304, or nil if the table must be sent.
 func (x *exchange) ifNoneMatch(values []string) []string {
 	n := wire.ParseTags(values)
 	if n.Any {
 		return x.unnamed()
 	}
-	var other, newer wire.Tag // of another digest: the highest of all, and of those that may be newer
+	var other, newer wire.Tag // with another digest: the highest of all, and the highest of those that may be newer
 	for _, t := range n.List {
 		same := t.Digest == x.variant.table.Digest()
 		if same && t.Encoding != x.encoding && !x.deltas {
@@ -97,15 +97,15 @@ func (x *exchange) ifNoneMatch(values []string) []string {
 		return x.keep(newer)
 	}
 	if x.state.newest > 0 && x.stamp.revision < other.Revision {
-		// This content was there before and is there again. Under its old name a replica that lags behind would send the
-		// client back to what it has now.
+		// This content was served before and is current again. Under its old revision, a lagging replica would send the client
+		// back to the table that it has now.
 		x.stamp = x.variant.raise(max(other.Revision, x.state.newest))
 	}
 	return nil
 }
 
-// unnamed returns the ETag of a 304 to a client that says it has the table without naming it, or nil if the last body
-// that was sent to its address has broken off.
+// unnamed returns the ETag of a 304 for a client that says it has the table without naming it, or nil if the last body sent to
+// its address broke off.
 func (x *exchange) unnamed() []string {
 	key := x.bodyKey()
 	if !x.cache.bodies.Whole(key) {
@@ -114,8 +114,8 @@ func (x *exchange) unnamed() []string {
 	return x.etag(x.cache.bodies.Rotation(key))
 }
 
-// confirm returns the ETag of a 304 to a client that has this table. It is never older than the one it named: who
-// takes over the ETag of a 304 must not be sent back in time for it.
+// confirm returns the ETag of a 304 for a client that has this table. Its revision is never lower than the one that the client
+// named: a client that adopts the ETag of a 304 must not go back in time because of it.
 func (x *exchange) confirm(t wire.Tag) []string {
 	if t.Rotation == 0 && t.Revision <= x.stamp.revision {
 		return x.stamp.etags[x.encoding]
@@ -124,17 +124,17 @@ func (x *exchange) confirm(t wire.Tag) []string {
 	return []string{t.String()}
 }
 
-// notOlderThan reports whether it is certain that the table is not older than another one that a client names: see the
-// package documentation. Where there are no revisions there is no order, and nothing is older.
+// notOlderThan reports whether the served table is certainly not older than the table that a client names: see the package
+// documentation. Without revisions there is no order, and no table is older.
 func (x *exchange) notOlderThan(t wire.Tag) bool {
 	st := x.state
 	if st.held && st.candidate != nil && x.cache.history.mayBe(t.Digest, st.candidate) && t.Digest == st.candidate.Digest() {
-		return false // another replica has let it go: with this one the client would be back in time
+		return false // another replica has already published this table: ours could send the client back in time
 	}
 	return st.newest == 0 || t.Revision <= st.oldest || x.cache.history.showed(t.Digest, t.Revision, st.version.readings.order)
 }
 
-// keep claims a table that may be newer. It returns the ETag of a 304, or nil if the claim is refuted or resolved.
+// keep records a claim about a table that may be newer. It returns the ETag of a 304, or nil if the claim is refuted or resolved.
 func (x *exchange) keep(t wire.Tag) []string {
 	metrics := x.cache.cfg.Metrics
 	known, isNew := x.cache.claims.ask(claimed{t.Digest, t.Revision}, clientOf(x.r), x.cache.started.Load())
@@ -143,7 +143,7 @@ func (x *exchange) keep(t wire.Tag) []string {
 		metrics.OlderTables.Inc()
 		return nil
 	case known.resolved:
-		x.stamp = x.variant.raise(known.as) // as where it was resolved, so that nobody takes it for older than what it replaces
+		x.stamp = x.variant.raise(known.as) // as where the claim was resolved, so that it does not look older than the table it replaces
 		return nil
 	}
 	if isNew {
@@ -161,12 +161,12 @@ func (x *exchange) sameBody(t wire.Tag) bool {
 	return t.Digest == x.variant.table.Digest() && t.Encoding == x.encoding
 }
 
-// modifiedAfter reports whether the table is newer than at. A table without a time is not.
+// modifiedAfter reports whether the table is newer than at. It returns false for a table without a time.
 func (x *exchange) modifiedAfter(at time.Time) bool {
 	return x.state.version.modified.After(at)
 }
 
-// httpDate reads a header with one date. A list or anything else is as good as no header (RFC 9110 §13.1.3).
+// httpDate parses a header with one date. A list or an invalid value counts as no header (RFC 9110 §13.1.3).
 func httpDate(values []string) (time.Time, bool) {
 	if len(values) != 1 {
 		return time.Time{}, false

@@ -17,11 +17,10 @@ var (
 	deltaType = []string{wire.DeltaType}
 )
 
-// delta is what leads from one table to the table of a variant. It is made once for all who ask, and each encoding of it when
-// somebody wants that.
+// delta leads from one table to the table of a variant. It is built once for all clients, and encoded on first demand.
 type delta struct {
 	once sync.Once
-	json []byte // nil if there is none: the base is not known, or the delta is no gain
+	json []byte // nil if there is none: the base is unknown, or the delta is not smaller
 
 	encodings [encodings]struct {
 		once sync.Once
@@ -29,12 +28,12 @@ type delta struct {
 	}
 }
 
-// deltaFrom gives the delta from the table with the digest, which somebody named who asks for the table of the zone; nil if
-// there is none, or it is larger than the compressed table.
+// deltaFrom returns the delta from the named base to this zone's table. It returns nil if there is none, or if it is larger than
+// the compressed table.
 func (x *exchange) deltaFrom(base table.Digest) *delta {
 	known, ok := x.cache.history.of(base, x.zone)
 	if !ok || known.order > x.state.version.readings.order {
-		return nil // what came after this version cannot lead to it
+		return nil // changes after this version cannot lead to it
 	}
 	slot, _ := x.variant.deltas.LoadOrStore(base, &delta{})
 	d := slot.(*delta)
@@ -68,13 +67,13 @@ func (x *exchange) makeDelta(base table.Digest, order uint64) []byte {
 	}
 	json, err := d.AppendJSON(nil)
 	if err != nil {
-		return nil // it is not UTF-8
+		return nil // a text is not UTF-8
 	}
 	x.cache.cfg.Metrics.DeltasMade.Inc()
 	return json
 }
 
-// body is the delta in an encoding. It is shared and must not be changed.
+// body returns the delta in an encoding. It is shared and must not be changed.
 func (d *delta) body(c *Cache, e encoding) []byte {
 	if e == identity {
 		return d.json
@@ -96,7 +95,7 @@ func (d *delta) body(c *Cache, e encoding) []byte {
 	return slot.body
 }
 
-// takesDeltas reports whether the client says that it has the text of what it names, and takes deltas to it.
+// takesDeltas reports whether the client has the text of the tables it names, and accepts deltas.
 func takesDeltas(h http.Header) bool {
 	for _, value := range h[wire.HeaderAcceptIM] {
 		for member := range strings.SplitSeq(value, ",") {
@@ -109,7 +108,7 @@ func takesDeltas(h http.Header) bool {
 	return false
 }
 
-// serveDelta answers with a delta from one of the tables that the client names, if there is one which is worth it.
+// serveDelta answers with a delta from one of the tables that the client names, if there is a useful one.
 func (x *exchange) serveDelta() bool {
 	limit := x.variant.smallest()
 	for _, t := range wire.ParseTags(x.r.Header[wire.HeaderIfNoneMatch]).List {
@@ -123,7 +122,7 @@ func (x *exchange) serveDelta() bool {
 		}
 		x.headers(x.etag(0))
 		h := x.w.Header()
-		h["Cache-Control"] = noStore // no cache knows that the answer depends on what the client has
+		h["Cache-Control"] = noStore // caches do not know that the answer depends on the client's table
 		h[wire.HeaderIM] = imDelta
 		h[wire.HeaderDeltaBase] = []string{t.Tag.String()}
 		h["Content-Type"] = deltaType
@@ -138,7 +137,7 @@ func (x *exchange) serveDelta() bool {
 		n, whole := 0, true
 		if x.r.Method != http.MethodHead {
 			out := x.newSend()
-			n, _ = out.Write(body) // a client checks the digest
+			n, _ = out.Write(body) // clients check the digest
 			whole = out.finish(len(body))
 		}
 		x.answered(http.StatusIMUsed, n, whole)

@@ -16,7 +16,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// askDelta asks as a client does that holds the text of what it names.
+// askDelta sends the request of a client that holds the text of the tables that it names.
 func askDelta(h http.Handler, path, encoding string, held ...string) *httptest.ResponseRecorder {
 	req := httptest.NewRequest(http.MethodGet, path, nil)
 	req.Header.Set("A-IM", "feed, eskip-delta;q=1")
@@ -27,7 +27,7 @@ func askDelta(h http.Handler, path, encoding string, held ...string) *httptest.R
 	return w
 }
 
-// applied is what a client has after the answer.
+// applied returns the table that a client has after the response.
 func applied(t testing.TB, held *table.Table, w *httptest.ResponseRecorder) string {
 	t.Helper()
 	switch w.Code {
@@ -54,12 +54,12 @@ func applied(t testing.TB, held *table.Table, w *httptest.ResponseRecorder) stri
 	}
 }
 
-// zoned is a route with three endpoints in zone a, so that the zone has a text of its own.
+// zoned is a route with three endpoints in zone a, so the zone has a different text.
 func zoned(id string, version int) string {
 	return fmt.Sprintf(`%s: Path("/%d") -> <"http://10.0.0.1?zone=a", "http://10.0.0.2?zone=a", "http://10.0.0.3?zone=a", "http://10.0.0.4?zone=b">;`, id, version)
 }
 
-// TestEveryAnswerLeadsToTheTable plays clients that come back after any number of versions, with any encoding and zone.
+// TestEveryAnswerLeadsToTheTable simulates clients that come back after any number of versions, with any encoding and zone.
 func TestEveryAnswerLeadsToTheTable(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 9))
@@ -99,7 +99,7 @@ func TestEveryAnswerLeadsToTheTable(t *testing.T) {
 			poll(c, tab, uint64(step+1), start)
 			for n := range clients {
 				cl := &clients[n]
-				if rng.IntN(1+n) > 0 { // later ones come back more seldom
+				if rng.IntN(1+n) > 0 { // later ones come back less often
 					continue
 				}
 				path := strings.TrimSuffix("/routes/"+cl.zone, "/")
@@ -124,10 +124,10 @@ func TestEveryAnswerLeadsToTheTable(t *testing.T) {
 	}
 }
 
-// many is how many routes a table has that is worth a delta.
+// many is the number of routes of a table that is worth a delta.
 const many = 400
 
-// manyRoutes is such a table. The first ones have a text of their own for the revision.
+// manyRoutes is such a table. The text of the first routes depends on the revision.
 func manyRoutes(t testing.TB, changed int, revision uint64) *table.Table {
 	t.Helper()
 	routes := make([]table.Route, many)

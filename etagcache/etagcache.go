@@ -1,86 +1,87 @@
 // Package etagcache serves the current routing table over conditional HTTP: GET and HEAD of /routes and /routes/{zone}, and
-// streams of what changes it under /routes/watch.
+// streams of its changes under /routes/watch.
 //
-// A [Cache] is told about the reads of the source, with the table that each showed, by [Cache.Begin]. Its [Cache.Handler] answers with 200, 206, 226, 304, 404, 405, 412, 416 or 429 as laid down in RFC
-// 9110, RFC 3229 and docs/protocol.md.
+// [Cache.Begin] tells a [Cache] about each read of the source and the table that it showed. [Cache.Handler] answers with 200,
+// 206, 226, 304, 404, 405, 412, 416 or 429 as defined in RFC 9110, RFC 3229 and docs/protocol.md.
 //
 // # What it guarantees
 //
-// Status, headers and body of one response come from one table. Readers never wait for Publish: the bodies (identity,
-// gzip, zstd) are made before one pointer is swapped. A zone table is made when somebody asks for it first; those who ask
-// for that zone wait, nobody else does. Equal content has an equal digest, and who names it gets 304, at whatever revision,
-// on whichever replica, before or after a restart. Who names a newer table than this replica has is not sent back to the
-// older one, unless the source itself has gone back. Who was sent a body that broke off does not get 304 for it.
+// Status, headers and body of one response come from one table. Readers never wait for Publish: the bodies (identity, gzip, zstd)
+// are built before one pointer is swapped. A zone table is built on its first request; only requests for that zone wait. Equal
+// content has an equal digest, and a client that names it gets 304, at any revision, on any replica, before or after a restart. A
+// client that names a newer table than this replica has is not sent back to the older one, unless the source itself went back in
+// time. A client whose download broke off gets no 304 for that body.
 //
 // # The ETag
 //
 //	"<64 hex digits>[.<revision>][~<rotation>][+gzip|+zstd]"
 //
-// The digest is that of the uncompressed text. The revision is the highest of the read that first gave this content, so
-// that the content has nothing that was written later; it is left out where the source has none. The rotation counts bodies that
-// broke off (below). A tag matches if digest and encoding are the same and its body is not known to have broken off; so a bare
-// digest, as other route servers issue it, matches, too. Clients must treat the tag as opaque. Package wire reads and writes it.
+// The digest is computed over the uncompressed text. The revision is the highest list revision of the read that first produced
+// this content, so the content has nothing that was written later; the tag omits it if the source has no revisions. The rotation
+// counts bodies that broke off (below). A tag matches if digest and encoding are equal and its body is not known to have broken
+// off; so a bare digest, as issued by other route servers, matches, too. Clients must treat the tag as opaque. Package wire
+// parses and formats it.
 //
 // # Order of tables
 //
-// Replicas poll independently, so a client behind a round-robin meets replicas that are older than its table. They are
-// told apart by revisions, but a read has more than one: each of its lists has its own, lists come from caches of the API
-// server that lag behind, and the list of a kind that nobody writes to keeps an old revision for hours. Two numbers are
-// sound whatever the caches do ([table.Read]): the content is complete up to the Oldest of a read, and has nothing from
-// after its Newest. What is between the two may be in it or not. So two tables with different content can overlap, and
-// comparing one number of each would send clients back.
+// Replicas poll independently, so a client behind a round-robin balancer meets replicas whose table is older than its own.
+// Revisions order tables, but a read has several: each of its lists has its own, lists come from lagging caches of the API
+// server, and the list of a kind without writes keeps an old revision for hours. Two numbers are reliable whatever the caches do
+// ([table.Read]): the content is complete up to the Oldest of a read, and has nothing newer than its Newest. Writes between the
+// two may be included or not. So two tables with different content can overlap, and comparing one number of each would send
+// clients back.
 //
-// A request that names another digest with revision R, which is the Newest of a read that gave the client's table, gets
-// 200 with the table of this replica only if that is certainly not older:
+// A request that names another digest with revision R, which is the Newest of a read that produced the client's table, gets 200
+// with this replica's table only if that table is certainly not older:
 //
-//   - R is not above the Oldest of the last read that showed the table: whatever the client has is in it; or
-//   - this replica itself served the named table, before its table or beside it (as that of another zone), and saw it in
-//     the source at R or later: it is behind by our own observation. That is what nearly all clients name after a change.
-//     The last maxHistory (512) digests are remembered; or
+//   - R is not above the Oldest of the last read that showed this replica's table, which therefore includes everything that the
+//     client has; or
+//   - this replica itself served the named table, before its current table or beside it (for another zone), and saw it in the
+//     source at R or later: it knows that the named table is older. Nearly all clients name such a table after a change. The last
+//     maxHistory (512) digests are remembered; or
 //   - the claim below is refuted.
 //
-// Otherwise the request makes a claim: it gets 304, and Config.Recheck is called once for the claim, which asks for a
-// read that goes past all caches. Such a read has the Oldest to decide it: it ends the claim if it reaches R, and the
-// next request gets 200. If it started after the claim and is still below R, etcd was restored, and the claim is refuted:
-// requests that name exactly this table get 200 with the older one, which the metric routesrv_older_tables_served_total
-// counts. A read through caches never refutes. While no read completes, the answer is 304.
+// Otherwise the request makes a claim: it gets 304, and the cache calls Config.Recheck once for the claim, which requests a read
+// that bypasses all caches. The Oldest of that read decides: if it reaches R, the claim ends, and the next request gets 200. If
+// the read started after the claim and its Oldest is still below R, etcd was restored, and the claim is refuted: requests that
+// name exactly this table get 200 with the older one, which the metric routesrv_older_tables_served_total counts. A read through
+// caches never refutes. While no read completes, the answer is 304.
 //
-// The revision of a table changes in two cases, which change neither bytes nor digest, so that nobody downloads
-// anything. It is raised to the Newest of the last read when a client is sent the table for one with a higher revision:
-// a table A of revision 10 that is there again at 12 is newer than a table B of revision 11, and under its old name a
-// replica that still has B would send the client back to it. And it is lowered when a read ends below it, because the
-// source has gone back; the history is void then.
+// The revision of a table changes in two cases. Neither changes bytes or digest, so no client downloads anything. First, it is
+// raised to the Newest of the last read when a client that names a higher revision is sent the table: if content A of revision 10
+// is current again at 12, it is newer than table B of revision 11, and under its old revision a replica that still has B would
+// send the client back to B. Second, it is lowered when a read ends below it, because the source went back in time; the history
+// is then void.
 //
-// A table that comes from a checkpoint is not known to be newer than anything until a read has confirmed it. A
-// source without revisions (Newest 0) cannot be ordered: only the digest counts there.
+// A table from a checkpoint does not count as newer than any other table until a read has confirmed it. Tables of a source
+// without revisions (Newest 0) have no order: only the digest counts.
 //
-// There is a limit that no server can lift: a client that ignores the ETag of a 304, as Skipper does, and was told by
-// 304 that its A of revision 10 is current at 12, still names 10, and a replica that lags behind with B of 11 sends
-// B. Only content that changed and changed back within a few seconds is affected, and the client is right again one
-// poll later. During a rolling upgrade to a version that prints a route differently, clients download once per change of
-// replica.
+// One limitation is beyond a server's control: a client that ignores the ETag of a 304, as Skipper does, still names revision 10
+// after a 304 said that its A is current at 12, and a lagging replica with B of revision 11 sends B. This affects only content
+// that changed and changed back within a few seconds, and the next poll corrects it. During a rolling upgrade to a version that
+// prints a route differently, clients download once per change of replica.
 //
 // # Bodies that broke off
 //
-// Skipper remembers the ETag before the body has arrived, so a 304 after a cut connection would leave it with half a
-// table. Package delivery finds out which bodies have not arrived, with [Cache.WrapListener] and [Cache.Track], and names its
-// limits. Once a body has broken off, requests from the same address that name its ETag get 200, under an ETag with a higher
-// rotation: others behind the same address download at most once more, and the client with half a body cannot get 304 for what it
-// does not have. Only the replica that sent the body knows.
+// Skipper remembers the ETag before the body has arrived, so a 304 after a cut connection would leave it with half a table. With
+// [Cache.WrapListener] and [Cache.Track], package delivery detects which bodies have not arrived; it documents its limits. After
+// a body broke off, requests from the same address that name its ETag get 200 with an ETag of a higher rotation: the client with
+// half a body gets no 304 for it, and other clients behind the same address download at most once more. Only the replica that
+// sent the body knows this.
 //
 // # Cost
 //
-// A table is encoded block by block ([table.Block]), and what was encoded is kept for as long as a version has the block: a
-// change of one route costs one block in each encoding. Which routes differ between the last 64 versions is known by their
-// ids alone; a delta takes the texts of the table that it leads to. So it may have a route that changed and changed back,
-// and history costs next to nothing. A delta is made once for all who ask for it.
+// A table is encoded block by block ([table.Block]), and the result is kept as long as a version has the block: a change of one
+// route costs one block in each encoding. Of the last 64 versions, only the ids of changed routes are remembered; a delta
+// contains the texts of its target table. So it may include a route that changed and changed back, and history costs next to
+// nothing. A delta is built once for all clients.
 //
 // # Streams
 //
-// A stream is a client that polls, seen from the other side: it names what it was sent last, is answered as a request with that
-// If-None-Match would be, and waits for the next table. So it has no queue, all that was said about the order of tables holds
-// for it, and a slow reader costs nobody anything. How many there are is limited, and how many full tables are on their way on
-// streams at a time. docs/protocol.md has the events.
+// A stream works like a polling client: whenever there is a new table, it gets the same answer as a request with its last table
+// in If-None-Match. So it needs no queue, the rules about the order of tables apply to it, and a slow reader does not affect
+// others. The number of streams is limited, and so is the number of full tables being sent on streams at the same time.
+// docs/protocol.md describes the events.
 //
 // # What it does not do
 //
@@ -109,45 +110,43 @@ const (
 	DefaultMaxTableSends = 8
 )
 
-// Config is what a Cache needs. The zero value is usable.
+// Config configures a Cache. The zero value is usable.
 type Config struct {
-	// Logger gets a line for each change of state; nil discards.
+	// Logger logs each change of state; nil discards.
 	Logger *slog.Logger
-	// Metrics counts; nil counts nowhere.
+	// Metrics counts; nil counts nothing.
 	Metrics *Metrics
-	// Recheck asks for an early and consistent read of the source. It is called when a client names a table that this
-	// replica cannot be sure to be as new as, from the goroutine of the request: it must not block. Calls may come close
-	// together; joining and limiting them is left to it. nil: claims are decided by the reads that come anyway.
+	// Recheck requests an early and consistent read of the source. It is called when a client names a table that may be newer
+	// than this replica's, in the goroutine of the request: it must not block. Calls may come in quick succession; merging and
+	// limiting them is up to Recheck. If nil, the regular reads decide claims.
 	Recheck func()
-	// Published is told of each table that is served from now on and is another one than before; stale says that it comes from a
-	// checkpoint. It is called while the cache is locked, one call at a time: it must not block, nor use the cache. nil: nobody is told.
+	// Published is called for each newly served table that differs from the previous one; stale means that it comes from a
+	// checkpoint. It is called with the cache locked, one call at a time: it must not block or use the cache. It may be nil.
 	Published func(t *table.Table, stale bool)
-	// Now is the clock for the duration of encoding; nil means time.Now. Times in headers are those of the tables and
-	// reads.
+	// Now is the clock for measuring encoding; nil means time.Now. Times in headers are those of the tables and reads.
 	Now func() time.Time
-	// RetryAfter is the advice to clients that come before the first table, rounded up to seconds. 0 means
-	// DefaultRetryAfter.
+	// RetryAfter is the advice to clients before the first table, rounded up to seconds. 0 means DefaultRetryAfter.
 	RetryAfter time.Duration
-	// SharedMaxAge is for how long an HTTP cache between server and clients may serve an answer without asking again (RFC 9111 §5.2.2.10,
-	// in whole seconds), and then for as long while it asks (RFC 5861 §3); while no server answers it may serve what it has for a day
-	// (RFC 5861 §4). 0 means that caches ask for each request.
+	// SharedMaxAge is how long an HTTP cache between server and clients may serve an answer without asking again (RFC 9111
+	// §5.2.2.10, in whole seconds), and then as long again while it asks (RFC 5861 §3). While no server answers, it may serve its
+	// copy for a day (RFC 5861 §4). 0 means that caches must ask for each request.
 	SharedMaxAge time.Duration
 	// EncodeOnDemand compresses a table when somebody asks for it in an encoding, and not when it is published: for a cache with one
 	// client, or few. The first who asks waits for it.
 	EncodeOnDemand bool
-	// MaxStreams is how many streams may be open; 0 means that there is no /routes/watch.
+	// MaxStreams is how many streams may be open; 0 turns /routes/watch off.
 	MaxStreams int
-	// MaxTableSends is how many of them may be sent a full table at a time; the others wait for their turn, of which each lasts a
-	// second at most. 0 means DefaultMaxTableSends.
+	// MaxTableSends is how many streams may be sent a full table at the same time; the others wait for their turn. A turn lasts
+	// at most a second. 0 means DefaultMaxTableSends.
 	MaxTableSends int
-	// Observer is told what clients show of themselves; nil means that nobody is. ObserveSent says that a table that was sent as a
-	// whole counts also for a client that has named another one.
+	// Observer is told about clients; it may be nil. ObserveSent makes a table that was sent completely count even for a client
+	// that has named another one.
 	Observer    Observer
 	ObserveSent bool
-	// Random is where jitter comes from: [0, 1), called concurrently. nil means math/rand.
+	// Random is the source of jitter: [0, 1), called concurrently. nil means math/rand.
 	Random func() float64
-	// Answered is told of each answer about a table, after it was written, for traces. It is called from the goroutines of requests,
-	// concurrently, and must not block. nil costs nothing.
+	// Answered is called after each answer with a table, for traces. It is called concurrently, in the goroutines of requests,
+	// and must not block. nil costs nothing.
 	Answered func(Answer)
 }
 
@@ -155,7 +154,7 @@ type Config struct {
 type Cache struct {
 	cfg        Config // set by New, read only
 	retryAfter []string
-	control    []string // the Cache-Control of answers with a table
+	control    []string // the Cache-Control header of answers with a table
 
 	state   atomic.Pointer[state] // never nil
 	started atomic.Uint64         // sequence number of the last poll that started
@@ -169,12 +168,12 @@ type Cache struct {
 	pieces   pieces
 	encoders sync.Pool // of *encoder
 
-	mu       sync.Mutex // held by who changes state, guards what follows
+	mu       sync.Mutex // guards the fields below; held while state changes
 	ended    uint64     // sequence number of the last poll that ended
-	versions uint64     // made so far
+	versions uint64     // number of versions so far
 }
 
-// New checks cfg and fills in its defaults. The Cache has no table and starts nothing.
+// New checks cfg and fills in its defaults. The Cache has no table and starts no goroutine.
 func New(cfg Config) (*Cache, error) {
 	if cfg.RetryAfter < 0 {
 		return nil, errors.New("retry after: want no negative time")
@@ -215,7 +214,7 @@ func New(cfg Config) (*Cache, error) {
 	return c, nil
 }
 
-// Current returns the table that is served, nil before the first.
+// Current returns the served table, or nil before the first one.
 func (c *Cache) Current() *table.Table {
 	if v := c.state.Load().version; v != nil {
 		return v.table
@@ -225,17 +224,17 @@ func (c *Cache) Current() *table.Table {
 
 // Status is a summary for /status.
 type Status struct {
-	Digest           table.Digest // of the current table; zero before the first
+	Digest           table.Digest // of the current table; zero before the first one
 	Revision         uint64       // in the ETag of the current table
 	ReadRevision     uint64       // Newest of the last read that showed the current table
-	CompleteRevision uint64       // Oldest of that read; 0 if it is not known
-	LastRead         time.Time    // of the source, with success
-	Stale            bool         // from a checkpoint, not yet confirmed by a read
+	CompleteRevision uint64       // Oldest of that read; 0 if unknown
+	LastRead         time.Time    // last successful read of the source
+	Stale            bool         // from a checkpoint that no read has confirmed yet
 	Held             bool         // the last read showed another table, which is held back
-	Claims           int          // tables named by clients that this replica cannot be sure to be as new as
+	Claims           int          // tables named by clients that may be newer than this replica's
 }
 
-// Status returns a summary of what is served.
+// Status returns a summary of the served table.
 func (c *Cache) Status() Status {
 	st := c.state.Load()
 	s := Status{
@@ -249,15 +248,15 @@ func (c *Cache) Status() Status {
 	return s
 }
 
-// WrapListener makes the connections of l fit for [Cache.Track]. It belongs below TLS: wrap the TCP listener, then call Serve or
+// WrapListener prepares the connections of l for [Cache.Track]. Apply it below TLS: wrap the TCP listener, then call Serve or
 // ServeTLS.
 func (c *Cache) WrapListener(l net.Listener) net.Listener { return delivery.WrapListener(l) }
 
-// Track lets the cache find out which bodies arrived, on the connections of [Cache.WrapListener]. Call it before srv serves. Hooks
-// that srv has already are kept.
+// Track lets the cache detect which bodies arrived, on connections of [Cache.WrapListener]. Call it before srv serves. It keeps
+// existing hooks of srv.
 func (c *Cache) Track(srv *http.Server) { delivery.Track(srv) }
 
-// Handler serves /routes, /routes/{zone} and, if streams are allowed, /routes/watch, and 404 for every other path.
+// Handler returns the handler of /routes, /routes/{zone} and, if streams are allowed, /routes/watch. Other paths get 404.
 func (c *Cache) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/routes", func(w http.ResponseWriter, r *http.Request) { c.serve(w, r, "") })

@@ -13,16 +13,16 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// eventWriter writes the events of one stream. Errors stick: nothing is written after the first, and flush returns it.
+// eventWriter writes the events of one stream. Errors are sticky: nothing is written after the first one, and flush returns it.
 //
-// A compressed stream is one gzip member that never ends. It is put together of deflate blocks that were made once for all
-// streams, and of stored ones for what is small, so a stream has no compressor of its own: that would be most of its memory.
+// A compressed stream is one endless gzip member. It consists of deflate blocks that were encoded once for all streams, and of
+// stored blocks for small texts, so a stream needs no compressor of its own, which would take most of its memory.
 type eventWriter struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 	metrics *Metrics
 	zipped  bool
-	buf     []byte // what is small, until the next flush
+	buf     []byte // small texts, until the next flush
 	err     error
 	bytes   atomic.Int64
 	tables  atomic.Int64
@@ -39,18 +39,18 @@ func (e *eventWriter) encoding() encoding {
 	return identity
 }
 
-// begin lifts the time limits of the listener, which are for requests that end.
+// begin removes the time limits of the listener, which are for requests that end.
 func (e *eventWriter) begin() {
-	_ = e.control.SetReadDeadline(time.Time{}) // what does not support deadlines has no limits to lift
+	_ = e.control.SetReadDeadline(time.Time{}) // a connection without deadlines has no limits to remove
 	if e.zipped {
 		e.buf = append(e.buf, gzipHeader...)
 	}
 }
 
-// maxStored is the most that a stored deflate block can have.
+// maxStored is the maximum size of a stored deflate block.
 const maxStored = 1<<16 - 1
 
-// text adds something small.
+// text adds a small text.
 func (e *eventWriter) text(s string) {
 	if !e.zipped {
 		e.buf = append(e.buf, s...)
@@ -90,7 +90,7 @@ func (e *eventWriter) fits(d *delta, x *exchange) bool {
 	return size <= x.variant.smallest()
 }
 
-// maxPlainDelta is how large a delta may be to be sent without compression: below that it is not worth a thought.
+// maxPlainDelta is the maximum size of a delta that is sent uncompressed, because compression is not worthwhile.
 const maxPlainDelta = 2 << 10
 
 // delta adds a delta event.
@@ -131,7 +131,7 @@ func (e *eventWriter) table(c *Cache, va *variant, id wire.Tag) error {
 	return e.flushBy(end)
 }
 
-// eventLines are the lines of a block as data of an event, compressed.
+// eventLines returns the lines of a block as data of an event, compressed.
 func (p *piece) eventLines(c *Cache, b *table.Block) []byte {
 	p.events.once.Do(func() {
 		enc := c.encoder()
@@ -142,7 +142,7 @@ func (p *piece) eventLines(c *Cache, b *table.Block) []byte {
 	return p.events.lines
 }
 
-// eventPiece is made if a compressed stream needs a full table.
+// eventPiece is created when a compressed stream needs a full table.
 type eventPiece struct {
 	once  sync.Once
 	lines []byte
@@ -157,7 +157,7 @@ func appendEventLines(dst []byte, b *table.Block) []byte {
 	return dst
 }
 
-// flush sends what was added. The reader has maxSilence to take it.
+// flush sends the added text. The reader must accept it within maxSilence.
 func (e *eventWriter) flush() error { return e.flushBy(time.Now().Add(maxSilence)) }
 
 func (e *eventWriter) flushBy(end time.Time) error {
@@ -168,16 +168,16 @@ func (e *eventWriter) flushBy(end time.Time) error {
 		end = limit
 	}
 	if e.zipped {
-		e.buf = append(e.buf, 0x00, 0x00, 0x00, 0xff, 0xff) // an empty block: decoders hand on what came before it
+		e.buf = append(e.buf, 0x00, 0x00, 0x00, 0xff, 0xff) // an empty block makes decoders pass on everything before it
 	}
-	_ = e.control.SetWriteDeadline(end) // likewise
+	_ = e.control.SetWriteDeadline(end) // errors do not matter, as in begin
 	if _, e.err = e.w.Write(e.buf); e.err == nil {
 		e.err = e.control.Flush()
 	}
 	e.bytes.Add(int64(len(e.buf)))
 	e.metrics.StreamSentBytes.Add(float64(len(e.buf)))
 	if e.buf = e.buf[:0]; cap(e.buf) > 4<<10 {
-		e.buf = nil // most streams have little to say, and there are many
+		e.buf = nil // free the memory: most of the many streams are usually silent
 	}
 	return e.err
 }

@@ -24,8 +24,8 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// documents are the tables that the exchange files name. In v2 one endpoint outside of zone b has changed, so the table
-// for zone b is that of v1; v1 has no zone but a and b.
+// documents are the tables that the exchange files name. In v2 one endpoint outside of zone b has changed, so the table for zone
+// b is that of v1; v1 has only the zones a and b.
 var documents = map[string]string{
 	"v1": `a: Path("/a") -> "http://a.example.org";
 b: Path("/b") -> <roundRobin, "http://10.0.0.1:80?zone=a", "http://10.0.0.2:80?zone=b", "http://10.0.0.3:80?zone=b", "http://10.0.0.4:80?zone=b", "http://10.0.0.5:80?zone=a">;

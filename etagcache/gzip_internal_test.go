@@ -11,7 +11,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// FuzzChecksumOfParts holds that the checksum of parts is that of the whole.
+// FuzzChecksumOfParts checks that the checksum combined from parts equals that of the whole.
 func FuzzChecksumOfParts(f *testing.F) {
 	f.Add([]byte("123456789"), 4)
 	f.Add([]byte{}, 0)
@@ -28,7 +28,7 @@ func FuzzChecksumOfParts(f *testing.F) {
 	})
 }
 
-// TestBodyOfPiecesIsOneStream reads bodies back with decoders that are not ours, the checksums included.
+// TestBodyOfPiecesIsOneStream reads bodies back with independent decoders, checksums included.
 func TestBodyOfPiecesIsOneStream(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	enc := &encoder{}
@@ -54,7 +54,7 @@ func TestBodyOfPiecesIsOneStream(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		zip.Multistream(false) // one member, for decoders that know no other
+		zip.Multistream(false) // one member, for decoders that support no more
 		if got, err := io.ReadAll(zip); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("%d blocks: %d bytes of gzip, error %v, want %d", n, len(got), err, len(want))
 		}

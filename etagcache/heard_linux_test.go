@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// heardOf waits until the kernel of the server knows that the client has left.
+// heardOf waits until the kernel of the server knows that the client has closed the connection.
 func (s *server) heardOf(t testing.TB, client net.Addr) {
 	t.Helper()
 	conn, ok := s.accepted.conns.Load(client.String())
@@ -17,7 +17,7 @@ func (s *server) heardOf(t testing.TB, client net.Addr) {
 	}
 	raw, err := conn.(*net.TCPConn).SyscallConn()
 	if err != nil {
-		return // closed on this side: it is known
+		return // already closed on this side
 	}
 	for established := true; established; {
 		err := raw.Control(func(fd uintptr) {

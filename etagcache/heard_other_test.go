@@ -7,5 +7,5 @@ import (
 	"testing"
 )
 
-// heardOf cannot ask this kernel.
+// heardOf does nothing, since this kernel cannot be asked.
 func (s *server) heardOf(testing.TB, net.Addr) {}

@@ -41,7 +41,7 @@ func TestHistoryForgetsTheOldestAndIsBounded(t *testing.T) {
 	}
 }
 
-// A request that came just before a table was published must not be told that the new table is behind its old one.
+// A request that came just before a table was published must not be told that the new table is older than the client's.
 func TestHistoryDoesNotKnowOfLaterVersions(t *testing.T) {
 	var h history
 	h.add(digestOf(1), 0, "", seen(1, 10))
@@ -74,7 +74,8 @@ func TestHistoryEndsWhereTheSourceWentBack(t *testing.T) {
 	}
 }
 
-// Whether a client names the table that is held back is known without its digest, if the client was served what it names.
+// Whether a client names the held table can be decided without its digest, if this server sent the client the table that it
+// names.
 func TestWhatWasServedIsToldFromAnotherTableWithoutADigest(t *testing.T) {
 	of := func(text string) *table.Table {
 		routes, err := table.Parse(text)
@@ -87,7 +88,7 @@ func TestWhatWasServedIsToldFromAnotherTableWithoutADigest(t *testing.T) {
 		}
 		return tab
 	}
-	served, candidate := of(`a: * -> "http://10.0.0.1";`), of(`a: * -> "http://10.0.0.2";`) // of one length
+	served, candidate := of(`a: * -> "http://10.0.0.1";`), of(`a: * -> "http://10.0.0.2";`) // of the same length
 	var h history
 	h.add(served.Digest(), served.Checksum(), "", seen(1, 10))
 	if h.mayBe(served.Digest(), candidate) || candidate.Hashed() {

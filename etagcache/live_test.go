@@ -9,8 +9,8 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// A replica that holds an intent serves it with the newest backends. A client that has such a table from another replica
-// moves on; one that has the table that is held here got it where it was let go, and keeps it.
+// A replica that holds an intent serves it with the newest backends. A client that has such a table from another replica gets the
+// newer one. A client that has the table held here got it from a replica that released it, and keeps it.
 func TestTablesOfAHeldIntentAreInOrder(t *testing.T) {
 	c := newCache(t, etagcache.Config{})
 	read := func(at uint64, r table.Read) table.Read {
@@ -39,7 +39,8 @@ func TestTablesOfAHeldIntentAreInOrder(t *testing.T) {
 	}
 }
 
-// Clients of before are told from those that have the held table without its digest: hardly anybody has it, and all ask.
+// Clients with older tables are told from those that have the held table without its digest: hardly any client has the held
+// table, and all of them ask.
 func TestNobodyNeedsTheDigestOfAHeldTable(t *testing.T) {
 	c := newCache(t, etagcache.Config{})
 	first := parseTable(t, `a: * -> "http://10.0.0.1"; b: * -> "http://10.0.0.1";`, 10, start)
@@ -50,14 +51,14 @@ func TestNobodyNeedsTheDigestOfAHeldTable(t *testing.T) {
 	if w := naming(c, "/routes", fmt.Sprintf(`"%s.10"`, first.Digest())); w.Code != http.StatusOK || candidate.Hashed() {
 		t.Errorf("a client with the table before: %d, and the held table is hashed: %v", w.Code, candidate.Hashed())
 	}
-	// What was served before is held back now, as after an etcd that went back and forth: who has it keeps it.
+	// A table that was served before is held now, as after an etcd that went back and forth: clients that have it keep it.
 	again(c, table.Read{Oldest: 12, Newest: 12, At: start, Held: true, Live: true, Candidate: first})
 	if w := naming(c, "/routes", fmt.Sprintf(`"%s.10"`, first.Digest())); w.Code != http.StatusNotModified {
 		t.Errorf("a client that has the table which is held here: %d, want 304", w.Code)
 	}
 }
 
-// What is served changes during a hold, and that it is one does not.
+// The served table changes during a hold, but not the fact that one is held.
 func TestStateStaysWhileAHeldIntentLives(t *testing.T) {
 	c := newCache(t, etagcache.Config{})
 	state := func() string { return naming(c, "/routes", "").Header().Get("X-Table-State") }
@@ -78,8 +79,8 @@ func TestStateStaysWhileAHeldIntentLives(t *testing.T) {
 	}
 }
 
-// TestAWaitingTableIsNotTakenBack: while a table waits that the source has, a client that got it elsewhere keeps it, the answers do not
-// say that anything is held, and clients with other tables of before get what is served.
+// TestAWaitingTableIsNotTakenBack: while a table that the source has is waiting, a client that got it elsewhere keeps it, the
+// responses do not say that anything is held, and clients with other earlier tables get the served one.
 func TestAWaitingTableIsNotTakenBack(t *testing.T) {
 	c := newCache(t, etagcache.Config{})
 	older := parseTable(t, `a: * -> "http://10.0.0.9";`, 9, start)

@@ -24,7 +24,7 @@ func newCache(t testing.TB, cfg etagcache.Config) *etagcache.Cache {
 	return c
 }
 
-// parseTable makes a table of an eskip document.
+// parseTable makes a table from an eskip document.
 func parseTable(t testing.TB, text string, revision uint64, at time.Time) *table.Table {
 	t.Helper()
 	routes, err := table.Parse(text)
@@ -38,7 +38,7 @@ func parseTable(t testing.TB, text string, revision uint64, at time.Time) *table
 	return tab
 }
 
-// at is a consistent read of a source that was at the revision.
+// at is a consistent read of a source at the revision.
 func at(revision uint64, when time.Time) table.Read {
 	return table.Read{Oldest: revision, Newest: revision, Consistent: true, At: when}
 }
@@ -59,7 +59,7 @@ func show(c *etagcache.Cache, t *table.Table, r table.Read) {
 	end(t, r)
 }
 
-// again tells the cache of a read that found the current table, or that another one is held back.
+// again tells the cache of a read that found the current table, or one that says that another table is held back.
 func again(c *etagcache.Cache, r table.Read) {
 	end := c.Begin()
 	if r.Held && !r.Live {

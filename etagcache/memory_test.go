@@ -12,9 +12,9 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// heap is what is in use, in bytes.
+// heap returns the bytes in use.
 func heap() float64 {
-	for range 3 { // pools are emptied by the second one
+	for range 3 { // the second run empties pools
 		runtime.GC()
 	}
 	var m runtime.MemStats
@@ -22,8 +22,8 @@ func heap() float64 {
 	return float64(m.HeapAlloc)
 }
 
-// TestHistoryIsNearlyFree publishes 64 versions that each change one route of a hundred, anywhere: what is kept of them beside the
-// last one is a tenth of a table at most, while deltas from the first one work.
+// TestHistoryIsNearlyFree publishes 64 versions that each change one route of a hundred, anywhere. What is kept of them beside
+// the last one is at most a tenth of a table, and deltas from the first one still work.
 func TestHistoryIsNearlyFree(t *testing.T) {
 	c := newCache(t, etagcache.Config{})
 	before := heap()
@@ -69,8 +69,8 @@ func TestHistoryIsNearlyFree(t *testing.T) {
 	runtime.KeepAlive(c)
 }
 
-// TestStalledReadersShareTheirTables has readers who take nothing while the table changes, in each encoding. What they keep alive is
-// what differs between the versions and a buffer for each of them, not a body for each version or reader.
+// TestStalledReadersShareTheirTables has readers that read nothing while the table changes, in each encoding. They keep alive the
+// differences between the versions and a buffer per reader, not a body per version or reader.
 func TestStalledReadersShareTheirTables(t *testing.T) {
 	s := newServer(t, true, false)
 	before := heap()
@@ -102,7 +102,7 @@ func TestStalledReadersShareTheirTables(t *testing.T) {
 			if _, err := fmt.Fprintf(c.conn, "GET /routes HTTP/1.1\r\nHost: x\r\nAccept-Encoding: %s\r\n\r\n", encoding); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := c.br.ReadByte(); err != nil { // the answer has begun
+			if _, err := c.br.ReadByte(); err != nil { // the response has begun
 				t.Fatal(err)
 			}
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/routesrv/routesrv/internal/wire"
 )
 
-// Metrics is made by NewMetrics. One Metrics belongs to one Cache.
+// Metrics is created by NewMetrics. Use one Metrics for one Cache.
 type Metrics struct {
 	Responses       *prometheus.CounterVec // by code and encoding
 	SentBytes       *prometheus.CounterVec // by encoding; bodies only
@@ -34,7 +34,8 @@ type Metrics struct {
 	BodiesCut       *prometheus.CounterVec // by reason
 	ZonesRendered   prometheus.Counter
 
-	// The series of the vectors, found once: a 304 takes a few microseconds, and a look-up by label is part of one.
+	// The series of the vectors, resolved once: a 304 takes a few microseconds, of which a lookup by label would be a noticeable
+	// part.
 	responses    map[int]*[encodings]prometheus.Counter
 	sentBytes    [encodings]prometheus.Counter
 	tableBytes   [encodings]prometheus.Gauge
@@ -42,7 +43,7 @@ type Metrics struct {
 	bodiesCut    map[string]prometheus.Counter
 }
 
-// statuses are all that the handler answers with.
+// statuses are all status codes of the handler.
 var statuses = []int{
 	http.StatusOK,
 	http.StatusIMUsed,
@@ -55,8 +56,7 @@ var statuses = []int{
 	http.StatusTooManyRequests,
 }
 
-// NewMetrics makes the metrics and registers them with reg; nil registers nowhere. It panics if they are registered
-// already.
+// NewMetrics creates the metrics and registers them with reg; nil registers nowhere. It panics if they are already registered.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
@@ -124,7 +124,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return m
 }
 
-// resolve finds the series, which also makes them appear with 0 before the first event.
+// resolve looks up the series, which also makes them appear with 0 before the first event.
 func (m *Metrics) resolve() {
 	m.responses = make(map[int]*[encodings]prometheus.Counter, len(statuses))
 	for _, status := range statuses {

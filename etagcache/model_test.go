@@ -16,16 +16,16 @@ import (
 // kinds is the number of lists of one read.
 const kinds = 4
 
-// contents is what a table is made of: for each kind the number of its last write that changed something. Numbers only
-// grow, so contents can be compared with each other, whatever revisions say.
+// contents is what a table is made of: for each kind the number of its last write that changed something. Numbers only grow, so
+// contents can be compared whatever the revisions say.
 type contents [kinds]int
 
-// cluster is a source with one counter of revisions, as an API server shows it.
+// cluster is a source with one revision counter, as an API server has.
 type cluster struct {
 	tb       testing.TB
 	revision uint64
 	log      [kinds][]write
-	number   int // of the last content
+	number   int // of the last write that changed something
 	restored bool
 	tables   map[contents]*table.Table
 }
@@ -43,7 +43,7 @@ func newCluster(tb testing.TB) *cluster {
 	return c
 }
 
-// write changes an object of the kind, or only what no table is made of, such as its status.
+// write changes an object of the kind, or only a part that affects no table, such as its status.
 func (c *cluster) write(kind int, content bool) {
 	c.revision++
 	if content {
@@ -62,7 +62,7 @@ func (c *cluster) now() contents {
 	return now
 }
 
-// restore takes the cluster back to what it was at the revision.
+// restore resets the cluster to its state at the revision.
 func (c *cluster) restore(revision uint64) {
 	c.restored, c.revision = true, revision
 	for k, log := range c.log {
@@ -73,7 +73,7 @@ func (c *cluster) restore(revision uint64) {
 	}
 }
 
-// table gives the table of the contents. That of zone z is made of the first two kinds only.
+// table returns the table of the contents. The table of zone z uses only the first two kinds.
 func (c *cluster) table(of contents) *table.Table {
 	t, ok := c.tables[of]
 	if !ok {
@@ -84,28 +84,28 @@ func (c *cluster) table(of contents) *table.Table {
 	return t
 }
 
-// member is a route server with an API server of its own, the caches of which lag behind, each kind by itself.
+// member is a route server with its own API server, whose caches lag, each kind independently.
 type member struct {
 	*etagcache.Cache
 	cluster *cluster
 	handler http.Handler
 	metrics []*etagcache.Metrics // one for each start
 	caches  [kinds]cacheOfKind
-	fresh   bool // it has read nothing yet, and believes no cache
-	held    bool // a guard holds back whatever is new
+	fresh   bool // it has not read anything yet, and trusts no cache
+	held    bool // a guard holds back every new table
 	recheck bool
-	poll    *modelPoll // nil if none is under way
+	poll    *modelPoll // nil if none is in progress
 	made    *table.Table
 }
 
-// cacheOfKind is at a write to its kind. Its revision is that of the write, until a consistent read says that nothing was
+// cacheOfKind is at a write to its kind. Its revision is that of the write, until a consistent read shows that nothing was
 // written since.
 type cacheOfKind struct {
 	at       int
 	revision uint64
 }
 
-// modelPoll is a read with as many lists as were made so far.
+// modelPoll is a read with the lists made so far.
 type modelPoll struct {
 	end        func(*table.Table, table.Read)
 	shown      *table.Table // nil if it is held back
@@ -136,7 +136,7 @@ func (m *member) restart(checkpoint bool) {
 	}
 }
 
-// advance brings the cache of a kind to the next write, or to the last.
+// advance moves the cache of a kind to the next write, or to the last.
 func (m *member) advance(kind int, all bool) {
 	log, cache := m.cluster.log[kind], &m.caches[kind]
 	for cache.at < len(log)-1 {
@@ -155,7 +155,7 @@ func (m *member) begin() {
 	}
 }
 
-// abort ends a poll, without success unless its table is made.
+// abort ends a poll, unsuccessfully unless its table is made.
 func (m *member) abort() {
 	if m.poll != nil && m.poll.published {
 		m.end()
@@ -182,7 +182,8 @@ func (m *member) list() {
 	p.lists++
 }
 
-// publish makes what lists are missing and their table, as the poller does. It is shown when the poll ends, unless it is held back.
+// publish makes the missing lists and their table, as the poller does. The table is shown when the poll ends, unless it is held
+// back.
 func (m *member) publish() {
 	p := m.poll
 	for p.lists < kinds {
@@ -192,7 +193,7 @@ func (m *member) publish() {
 	p.read.At, p.read.Consistent = start, p.consistent
 	t := m.cluster.table(p.found)
 	if m.made == nil || m.made.Digest() != t.Digest() {
-		m.made = t.WithRevision(p.read.Newest) // of the first read that gave it
+		m.made = t.WithRevision(p.read.Newest) // the first read that found it
 	}
 	p.shown = m.made
 	switch cur := m.Current(); {
@@ -203,7 +204,7 @@ func (m *member) publish() {
 	}
 }
 
-// end goes one step towards the end of the poll: the table, then what the read was.
+// end advances the end of the poll by one step: the table, then the result of the read.
 func (m *member) end() {
 	switch p := m.poll; {
 	case p == nil:
@@ -222,7 +223,7 @@ func (m *member) pollNow() {
 	}
 }
 
-// older counts the answers that were counted as going back.
+// older returns how many responses were counted as going back.
 func (m *member) older() (n float64) {
 	for _, metrics := range m.metrics {
 		n += testutil.ToFloat64(metrics.OlderTables)
@@ -230,7 +231,7 @@ func (m *member) older() (n float64) {
 	return n
 }
 
-// proxy is a client. One that updates takes over the ETag of a 304; the other, as Skipper, that of a 200 only.
+// proxy is a client. A client that updates uses the ETag of a 304; the other kind, such as Skipper, only that of a 200.
 type proxy struct {
 	cluster *cluster
 	path    string
@@ -238,12 +239,12 @@ type proxy struct {
 	addr    string
 
 	etag    string
-	holds   contents // -1 for what its table is not made of
+	holds   contents // -1 for kinds that its table does not use
 	fetched int
 	back    int // downloads under a lower revision than before
 }
 
-// ask sends one request and holds the answer to what is true for every history.
+// ask sends one request and checks the response against what is true for every history.
 func (c *proxy) ask(m *member) {
 	tb := c.cluster.tb
 	tb.Helper()

@@ -6,7 +6,7 @@ import (
 	"github.com/routesrv/routesrv/internal/wire"
 )
 
-// encoding is a content coding that bodies are made in.
+// encoding is a content coding of bodies.
 type encoding = wire.Encoding
 
 const (
@@ -19,25 +19,25 @@ const (
 // encodingHeader has the values of Content-Encoding, which all responses share.
 var encodingHeader = [encodings][]string{nil, {"gzip"}, {"zstd"}}
 
-// preference breaks ties between encodings that a client likes equally: the fewest bytes first.
+// preference orders encodings that a client accepts equally: the fewest bytes first.
 var preference = [encodings]encoding{zstandard, gzipped, identity}
 
-// Weights are in thousandths, doubled so that there is room below the smallest: identity is acceptable without being
-// named, but only if nothing else is (RFC 9110 §12.5.3).
+// Weights are in thousandths, doubled to leave room below the smallest: identity is acceptable without being named, but only if
+// nothing else is (RFC 9110 §12.5.3).
 const (
 	weightUnset    = -1
 	weightImplicit = 1
 	weightUnit     = 2
 )
 
-// negotiate returns the encoding for the values of Accept-Encoding. A header that cannot be understood, or that leaves
-// nothing, gives identity: a table that costs more bytes is better than none.
+// negotiate returns the encoding for the values of Accept-Encoding. It returns identity for a header that is malformed or
+// excludes everything: a larger table is better than none.
 func negotiate(values []string) encoding {
 	if len(values) == 0 {
 		return identity
 	}
 	if len(values) == 1 && values[0] == "gzip" {
-		return gzipped // what every Go client sends
+		return gzipped // the header of every Go client
 	}
 	weights, star, ok := weigh(values)
 	if !ok {
@@ -46,7 +46,7 @@ func negotiate(values []string) encoding {
 	return heaviest(weights, star)
 }
 
-// negotiateStream is negotiate for streams, of which there is no zstd form.
+// negotiateStream is negotiate for streams, which have no zstd form.
 func negotiateStream(values []string) encoding {
 	if len(values) == 0 {
 		return identity
@@ -59,7 +59,7 @@ func negotiateStream(values []string) encoding {
 	return heaviest(weights, star)
 }
 
-// weigh reads the weights of the encodings and that of all others.
+// weigh parses the weights of the encodings, and in star the weight of all others.
 func weigh(values []string) (weights [encodings]int, star int, ok bool) {
 	weights = [encodings]int{weightUnset, weightUnset, weightUnset}
 	star = weightUnset
@@ -101,7 +101,7 @@ func heaviest(weights [encodings]int, star int) encoding {
 	return best
 }
 
-// parseMember reads one member of Accept-Encoding. The coding is in lower case, and empty for an empty member.
+// parseMember parses one member of Accept-Encoding. The coding is in lower case, and empty for an empty member.
 func parseMember(member string) (coding string, weight int, ok bool) {
 	coding, params, weighted := strings.Cut(member, ";")
 	coding = strings.ToLower(strings.Trim(coding, " \t"))
@@ -119,7 +119,7 @@ func parseMember(member string) (coding string, weight int, ok bool) {
 	return coding, thousandths * weightUnit, ok
 }
 
-// parseWeight reads a qvalue (RFC 9110 §12.4.2) in thousandths: 0 or 1 with up to three decimals, at most 1.
+// parseWeight parses a qvalue (RFC 9110 §12.4.2) in thousandths: 0 or 1 with up to three decimals, at most 1.
 func parseWeight(q string) (int, bool) {
 	if q == "" || q[0] != '0' && q[0] != '1' || len(q) > len("0.123") {
 		return 0, false

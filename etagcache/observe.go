@@ -7,42 +7,41 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// Observer is told what clients show of themselves. Its methods are called from the goroutines of requests, concurrently, and must
-// not block; they must not call the Cache, but for [Cache.Order].
+// Observer is told about clients. Its methods are called concurrently, in the goroutines of requests, and must not block. They
+// must not call the Cache, except [Cache.Order].
 type Observer interface {
-	// Saw is told about each GET of a table after it was answered, and about streams.
+	// Saw is called after each GET of a table was answered, and for streams.
 	Saw(Seen)
-	// Published is told about each table that is served from then on. Its number is higher than those before.
+	// Published is called for each newly served table. Its number is higher than all previous ones.
 	Published(order uint64, digest table.Digest, revision uint64)
 }
 
-// Seen is what one request shows.
+// Seen is what one request shows about its client.
 type Seen struct {
-	Request *http.Request // of the stream, for one; read only
-	Zone    string        // that was asked for
-	// Digest and Revision are of the table that the client names, and for one that names none that it was sent as a whole. Zero:
-	// neither. For a stream they are what it was brought to.
+	Request *http.Request // for a stream, its first request; read only
+	Zone    string        // the requested zone
+	// Digest and Revision are of the table that the client names; if it names none, of the table that it was sent completely.
+	// Zero means neither. For a stream they are the table that it was brought to.
 	Digest   table.Digest
 	Revision uint64
-	// Ahead says that the client has a table that this replica cannot be sure to be as new as.
+	// Ahead means that the client has a table that may be newer than this replica's.
 	Ahead  bool
 	Stream StreamPhase
-	Sent   bool // Digest was sent, and not named
+	Sent   bool // Digest was sent to the client, which has not named it
 }
 
-// StreamPhase says what Seen tells of a stream.
+// StreamPhase is the stream event of a Seen.
 type StreamPhase uint8
 
 // The phases of a stream.
 const (
 	NoStream StreamPhase = iota // an ordinary request
 	StreamOpened
-	StreamWritten // something was written, with success as far as is known
+	StreamWritten // something was written, apparently successfully
 	StreamClosed
 )
 
-// Order returns the number of the last version that the table was part of, as the full one or that of a zone; 0 for a table that is
-// not remembered.
+// Order returns the number of the last version with the table, full or for a zone; 0 if the table is not remembered.
 func (c *Cache) Order(d table.Digest) uint64 {
 	c.history.mu.Lock()
 	defer c.history.mu.Unlock()
@@ -52,11 +51,11 @@ func (c *Cache) Order(d table.Digest) uint64 {
 	return 0
 }
 
-// Changed returns the number of the version from which on the routes with these ids have been as they are in the current table, or a
-// later one, as far as changes are remembered: a client that holds it or a later one has these routes.
+// Changed returns the number of a version since which these routes have not changed, as far as changes are remembered: a client
+// that holds that version or a later one has the current routes.
 func (c *Cache) Changed(ids []string) uint64 { return c.changes.changed(ids) }
 
-// observe tells what a request has shown. whole says that the table was sent as a whole.
+// observe reports what a request has shown. whole means that the table was sent completely.
 func (x *exchange) observe(whole bool) {
 	o := x.cache.cfg.Observer
 	if o == nil || x.r.Method != http.MethodGet {
@@ -72,7 +71,7 @@ func (x *exchange) observe(whole bool) {
 	o.Saw(seen)
 }
 
-// observe tells about a stream.
+// observe reports an event of a stream.
 func (s *stream) observe(phase StreamPhase) {
 	o := s.cache.cfg.Observer
 	if o == nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-// fleet is two route servers and clients of all sorts, which a history happens to.
+// fleet is two route servers with various clients, to which the events of a history happen.
 type fleet struct {
 	*cluster
 	members []*member
@@ -63,7 +63,7 @@ func (f *fleet) happen(event byte) {
 	}
 }
 
-// goBack restores etcd to half of what was written since the beginning. API servers start again with it.
+// goBack restores etcd to half of what was written since the beginning. The API servers restart with it.
 func (f *fleet) goBack() {
 	f.restore(100 + kinds + (f.revision-100-kinds)/2)
 	for _, m := range f.members {
@@ -74,7 +74,7 @@ func (f *fleet) goBack() {
 	}
 }
 
-// rest lets everything come to rest: no more writes, caches that have caught up, and two polls of each replica.
+// rest lets everything settle: no more writes, caches that have caught up, and two polls of each replica.
 func (f *fleet) rest() {
 	for _, m := range f.members {
 		m.abort()
@@ -95,7 +95,7 @@ func (f *fleet) rest() {
 	}
 }
 
-// check holds the end of a history against what must come of it.
+// check checks the end of a history against the expected outcome.
 func (f *fleet) check() {
 	f.tb.Helper()
 	back, older := 0, 0.0
@@ -117,8 +117,8 @@ func (f *fleet) check() {
 	}
 }
 
-// Whatever caches, reads and clients do in which order: no client is sent to a table that is older in any kind than what it
-// has, and when the source is quiet all of them have what is there.
+// Whatever caches, reads and clients do in any order, no client is sent to a table that is older in any kind than its own. When
+// the source is quiet, all clients have the current table.
 func TestNobodyIsSentBackByCachesThatLag(t *testing.T) {
 	histories, events := 300, 600
 	if testing.Short() {
@@ -152,7 +152,7 @@ func TestNobodyIsSentBackByCachesThatLag(t *testing.T) {
 	t.Logf("%d downloads, %d claims", fetched, claims)
 }
 
-// FuzzOrder plays histories that the fuzzer makes up; each byte is one event.
+// FuzzOrder plays histories from the fuzzer; each byte is one event.
 func FuzzOrder(f *testing.F) {
 	f.Add([]byte{0x20, 0x45, 0x0a, 0x1a, 0x0c, 0x1c, 0x0d})
 	f.Add([]byte{0x00, 0x06, 0x07, 0x30, 0x17, 0x09, 0x0c, 0x1c, 0x1a, 0x2c, 0x3c})

@@ -15,36 +15,35 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// Bodies are compressed block by block, each by itself, so that a change of one route costs one block. What comes out is one
-// gzip member, whose deflate blocks begin at byte limits and look back to nothing, and a sequence of zstd frames, which is a
-// valid zstd body (RFC 8878 §3.1). The blocks depend on the routes alone, so equal tables have equal bodies on every
-// replica.
+// Bodies are compressed block by block, each independently, so that a change of one route costs one block. The results are a gzip
+// member, whose deflate blocks begin at byte boundaries without back-references, and a sequence of zstd frames, which is a valid
+// zstd body (RFC 8878 §3.1). The blocks depend only on the routes, so equal tables have equal bodies on every replica.
 //
-// The levels are a choice between bytes, sent to every data plane, and the time until a change is served; docs/performance.md
-// has the figures.
+// The levels trade bytes, which are sent to every data plane, against the time until a change is served; docs/performance.md has
+// the figures.
 const (
 	gzipLevel = 6
 	zstdLevel = zstd.SpeedDefault
 )
 
-// piece is a block of a table in the encodings that it was made in.
+// piece is a block of a table in the encodings made so far.
 type piece struct {
 	size int // of the text
-	// What is nil was not made yet. Two who make the same at once make the same bytes.
+	// nil means not made yet. Two goroutines that make the same encoding concurrently make the same bytes.
 	gzip   atomic.Pointer[deflated]
 	zstd   atomic.Pointer[[]byte] // one frame
-	used   uint64                 // number of the last version that had it; guarded by pieces.mu
+	used   uint64                 // number of the last version with it; guarded by pieces.mu
 	ofZone bool                   // made for the table of a zone
 	events eventPiece
 }
 
-// deflated is a text as deflate blocks without the last one of a stream, flushed to a byte limit.
+// deflated is a text as deflate blocks, none of them marked as the last, flushed to a byte boundary.
 type deflated struct {
 	data []byte
 	crc  uint32 // of the text
 }
 
-// has reports whether the piece was made in the encoding.
+// has reports whether the piece has the encoding.
 func (p *piece) has(e encoding) bool {
 	switch e {
 	case gzipped:
@@ -52,16 +51,16 @@ func (p *piece) has(e encoding) bool {
 	case zstandard:
 		return p.zstd.Load() != nil
 	}
-	return true // the text is that of the block
+	return true // the block itself has the text
 }
 
-// pieces keeps what was encoded for as long as a version has it.
+// pieces caches encoded blocks as long as a version has them.
 type pieces struct {
 	mu    sync.Mutex
 	known map[*table.Block]*piece
 }
 
-// encoder has the memory of two compressors, which is kept from block to block. Each is made when it is first needed.
+// encoder holds two compressors, whose memory is reused from block to block. Each is created on first use.
 type encoder struct {
 	text  []byte
 	out   bytes.Buffer
@@ -69,11 +68,11 @@ type encoder struct {
 	zstd  *zstd.Encoder
 }
 
-// zstdWindow is how far back a match may lie. Few blocks are longer; with the default the encoder would keep 24 MB.
+// zstdWindow is the largest distance of a match in bytes. Few blocks are longer; with the default the encoder would use 24 MB.
 const zstdWindow = 1 << 20
 
-// zstdOf compresses to one frame. The encoder works in the goroutine of its caller: with more, the cut of blocks
-// would depend on timing, and equal tables would not have equal bodies on every replica.
+// zstdOf compresses text into one frame. The encoder runs in the goroutine of its caller: with concurrency, block boundaries would
+// depend on timing, and equal tables would not have equal bodies on every replica.
 func (e *encoder) zstdOf(text []byte) []byte {
 	if e.zstd == nil {
 		var err error
@@ -85,7 +84,7 @@ func (e *encoder) zstdOf(text []byte) []byte {
 	return e.zstd.EncodeAll(text, nil)
 }
 
-// encoder takes an encoder out of the pool; the caller puts it back.
+// encoder takes an encoder from the pool. The caller must return it.
 func (c *Cache) encoder() *encoder {
 	if e, ok := c.encoders.Get().(*encoder); ok {
 		return e
@@ -93,7 +92,7 @@ func (c *Cache) encoder() *encoder {
 	return &encoder{}
 }
 
-// deflate compresses text to deflate blocks that can stand anywhere in a stream. The result is the caller's.
+// deflate compresses text to deflate blocks that can appear anywhere in a stream. The caller owns the result.
 func (e *encoder) deflate(text []byte) []byte {
 	e.out.Reset()
 	if e.flate == nil {
@@ -109,7 +108,7 @@ func (e *encoder) deflate(text []byte) []byte {
 	return bytes.Clone(e.out.Bytes())
 }
 
-// fill makes the pieces of a variant in encodings, where they are not yet.
+// fill encodes the pieces of a variant in those encodings that they lack.
 func (c *Cache) fill(va *variant, encodings ...encoding) {
 	blocks := va.table.Routes().Blocks()
 	var missing []int
@@ -124,7 +123,7 @@ func (c *Cache) fill(va *variant, encodings ...encoding) {
 	c.cfg.Metrics.EncodedBlocks.Add(float64(len(missing)))
 }
 
-// encode does the work for each of the numbers, on all processors.
+// encode calls work for each of the numbers, on all CPUs.
 func (c *Cache) encode(numbers []int, work func(enc *encoder, n int)) {
 	workers := min(runtime.GOMAXPROCS(0), len(numbers))
 	var group sync.WaitGroup
@@ -140,7 +139,7 @@ func (c *Cache) encode(numbers []int, work func(enc *encoder, n int)) {
 	group.Wait()
 }
 
-// encode makes the piece of a block in encodings, where it is not yet.
+// encode encodes the piece of a block in those encodings that it lacks.
 func (e *encoder) encode(b *table.Block, p *piece, encodings []encoding) {
 	e.text = b.AppendText(e.text[:0])
 	for _, encoding := range encodings {
@@ -155,7 +154,8 @@ func (e *encoder) encode(b *table.Block, p *piece, encodings []encoding) {
 	}
 }
 
-// of gives the pieces of a table, in order, which the version with the number uses now. New ones are in no encoding yet.
+// of returns the pieces of a table, in order, and marks them as used by the version with the number. New pieces have no encoding
+// yet.
 func (p *pieces) of(t *table.Table, order uint64, ofZone bool) []*piece {
 	blocks := t.Routes().Blocks()
 	all := make([]*piece, len(blocks))
@@ -176,8 +176,8 @@ func (p *pieces) of(t *table.Table, order uint64, ofZone bool) []*piece {
 	return all
 }
 
-// forget lets go of the pieces that the version with the number, whose full table was made, does not have. Zones are made later,
-// if somebody asks: what only they had is kept for one version more.
+// forget drops the pieces that the version with the number, whose full table is complete, does not have. Zone tables come later,
+// on demand: pieces that only they use are kept for one more version.
 func (p *pieces) forget(order uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// TestPublishedIsToldOfEachTableOnce: reads that show the same table again are no news.
+// TestPublishedIsToldOfEachTableOnce: reads that find the same table again are not reported.
 func TestPublishedIsToldOfEachTableOnce(t *testing.T) {
 	var told []string
 	c := newCache(t, etagcache.Config{Published: func(p *table.Table, stale bool) { told = append(told, fmt.Sprint(p.Revision(), stale)) }})

@@ -14,7 +14,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// source is what the replicas read: a content that changes, and a revision that grows with it or without.
+// source is what the replicas read: a content that changes, and a revision that grows with or without it.
 type source struct {
 	tb       testing.TB
 	revision uint64
@@ -33,7 +33,7 @@ func (s *source) change(content int) {
 	s.newest = max(s.newest, content)
 }
 
-// table returns the table of the content now.
+// table returns the table of the current content.
 func (s *source) table() *table.Table {
 	t, ok := s.tables[s.content]
 	if !ok {
@@ -48,12 +48,12 @@ func (s *source) table() *table.Table {
 	return t.WithRevision(s.revision)
 }
 
-// replica is a route server that polls by itself.
+// replica is a route server with its own polls.
 type replica struct {
 	*etagcache.Cache
 	handler  http.Handler
 	end      func(*table.Table, table.Read)
-	read     *table.Table // of the poll that is under way; nil if none is
+	read     *table.Table // of the poll in progress; nil if there is none
 	rechecks int
 }
 
@@ -64,7 +64,7 @@ func newReplica(tb testing.TB) *replica {
 	return r
 }
 
-// start begins a poll that sees the source as it is now.
+// start begins a poll that sees the current state of the source.
 func (r *replica) start(s *source) {
 	if r.read == nil {
 		r.end, r.read = r.Begin(), s.table()
@@ -90,7 +90,7 @@ func (r *replica) poll(s *source) {
 	r.finish()
 }
 
-// skipper is a client as old proxies are: it names the ETag of the last 200, and ignores all that a 304 says.
+// skipper is a client as old proxies are: it names the ETag of the last 200, and ignores everything that a 304 says.
 type skipper struct {
 	tb      testing.TB
 	etag    string
@@ -98,8 +98,8 @@ type skipper struct {
 	fetched []int
 }
 
-// ask sends one request, and checks what holds in every history: a 200 brings other content than the client has. It
-// returns the revisions in the old and the new ETag, which are equal after a 304.
+// ask sends one request, and checks what holds in every history: a 200 has other content than the client. It returns the
+// revisions in the old and the new ETag, which are equal after a 304.
 func (c *skipper) ask(r *replica) (before, after uint64) {
 	c.tb.Helper()
 	req := httptest.NewRequest(http.MethodGet, "/routes", nil)
@@ -140,8 +140,8 @@ func revisionOf(etag string) uint64 {
 	return n
 }
 
-// A fleet as it is deployed: two replicas that poll every 3 s, out of step, behind a round-robin; a Skipper that
-// polls every 3 s, too; a source that changes every few seconds, without ever being what it was before.
+// A typical fleet: two replicas that poll every 3 s, out of step, behind a round-robin; a Skipper that also polls every 3 s; a
+// source that changes every few seconds and never returns to an earlier state.
 func TestSkipperBehindTwoReplicasNeverGoesBackNorDownloadsTwice(t *testing.T) {
 	const (
 		tick   = 100 * time.Millisecond
@@ -192,7 +192,7 @@ func TestSkipperBehindTwoReplicasNeverGoesBackNorDownloadsTwice(t *testing.T) {
 	}
 }
 
-// The example of the package documentation: a content that changes and changes back.
+// The example of the package documentation: a content that changes and then changes back.
 func TestFlipDoesNotSendAClientToAndFro(t *testing.T) {
 	src := newSource(t)
 	one, two := newReplica(t), newReplica(t)
@@ -242,8 +242,8 @@ func TestClientFollowsARestoredSource(t *testing.T) {
 	}
 }
 
-// FuzzHistories plays random histories of a source, two replicas and a Skipper: each byte is one event. Until the source
-// is restored, the client's revision only grows; in the end, when everything is quiet, it holds what the source has.
+// FuzzHistories plays random histories of a source, two replicas and a Skipper: each byte is one event. Until the source is
+// restored, the client's revision only grows; at the end, when everything is quiet, it holds what the source has.
 func FuzzHistories(f *testing.F) {
 	f.Add([]byte{0, 4, 6, 12, 14, 5, 1, 4, 6, 5, 5, 12, 14, 5, 5})
 	f.Add([]byte{4, 6, 1, 12, 14, 9, 4, 6, 5, 5, 5, 5, 5})
@@ -272,7 +272,7 @@ func FuzzHistories(f *testing.F) {
 			case 0:
 				src.change(src.newest + 1)
 			case 1:
-				src.change(int(event >> 3 & 1)) // flip to and fro
+				src.change(int(event >> 3 & 1)) // flip back and forth
 			case 2, 3:
 				src.revision++ // something else was written
 			case 4:

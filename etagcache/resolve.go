@@ -2,14 +2,14 @@ package etagcache
 
 import "github.com/routesrv/routesrv/table"
 
-// Claim is a table that a client named and that this cache cannot be sure to be as new as.
+// Claim is a table that a client named and that may be newer than this cache's table.
 type Claim struct {
 	Digest   table.Digest
 	Revision uint64
 }
 
-// Claims returns the claims that nothing has decided yet, in any order. A cache whose source is another route server
-// cannot decide them by the reads of a cluster: it asks that server, and tells Resolve.
+// Claims returns the undecided claims, in any order. A cache whose source is another route server cannot decide them from reads
+// of a cluster: its owner asks that server, and calls Resolve.
 func (c *Cache) Claims() []Claim {
 	c.claims.mu.Lock()
 	defer c.claims.mu.Unlock()
@@ -22,9 +22,9 @@ func (c *Cache) Claims() []Claim {
 	return open
 }
 
-// Resolve says that the source has found its own table, which is the one with the digest and has the revision there, fit for
-// a client that has the claimed one. If it is the current table, requests and streams that name the claimed one get it from now on,
-// under that revision if its own is lower, and Resolve reports true.
+// Resolve reports that the source would send its own table, which has the digest and the revision there, to a client that has the
+// claimed one. If that is the current table, requests and streams that name the claimed one get it from now on, with that
+// revision if its own is lower, and Resolve returns true.
 func (c *Cache) Resolve(what Claim, fit table.Digest, revision uint64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -33,11 +33,11 @@ func (c *Cache) Resolve(what Claim, fit table.Digest, revision uint64) bool {
 		return false
 	}
 	next := *old
-	c.swap(&next) // streams that wait for a decision look again
+	c.swap(&next) // wakes streams that wait for a decision
 	return true
 }
 
-// resolve marks a claim, and reports whether there is such a one.
+// resolve marks a claim as resolved, and reports whether it exists.
 func (c *claims) resolve(what claimed, as uint64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// relayed tells the cache of an answer of another route server, which says nothing about what its table is complete to.
+// relayed tells the cache of a response of another route server, which does not say up to where its table is complete.
 func relayed(c *etagcache.Cache, t *table.Table, r table.Read) {
 	r.Newest = t.Revision()
 	c.Begin()(t, r)
@@ -26,7 +26,7 @@ func naming(c *etagcache.Cache, path, tag string) *httptest.ResponseRecorder {
 	return w
 }
 
-// TestResolvedClaim: what the source has found fit is sent, under the revision that it has there.
+// TestResolvedClaim: a table that the source approved is sent under its revision at the source.
 func TestResolvedClaim(t *testing.T) {
 	asked := 0
 	c := newCache(t, etagcache.Config{Recheck: func() { asked++ }})
@@ -60,7 +60,7 @@ func TestResolvedClaim(t *testing.T) {
 	}
 }
 
-// TestResolvedClaimOfAZone is sent the table of the zone under the higher revision, too.
+// TestResolvedClaimOfAZone: the table of the zone is also sent under the higher revision.
 func TestResolvedClaimOfAZone(t *testing.T) {
 	c := newCache(t, etagcache.Config{})
 	tab := manyRoutes(t, 0, 10)

@@ -11,60 +11,60 @@ import (
 	"time"
 )
 
-// Limits for a body of /routes. A reader that stalls holds a goroutine, a buffer of sendBuffer bytes, and those blocks of its
-// table that newer tables do not have.
+// Limits for a body of /routes. A stalled reader holds a goroutine, a buffer of sendBuffer bytes, and the blocks of its table
+// that newer tables do not have.
 const (
 	// sendBuffer is how much of a body is written at a time. With half of it, a reader with a small window got one write for each
 	// probe of the window.
 	sendBuffer = 64 << 10
-	// maxBodyTime is how long a body may take as long as its table is the current one.
+	// maxBodyTime is how long a body may take while its table is the current one.
 	maxBodyTime = 5 * time.Minute
-	// maxSendsPerAddress is how many bodies may be on their way to one address, before one that has stalled for stallTime makes
-	// room for the next. Healthy readers behind one address are not limited: they do not stall.
+	// maxSendsPerAddress is how many bodies may be in progress for one address before one that has stalled for stallTime is cut
+	// in favour of the next. Healthy readers behind one address are not limited: they do not stall.
 	maxSendsPerAddress = 64
 	stallTime          = 2 * time.Second
 )
 
-// Why a body was cut, as the metric says it.
+// Reasons for cutting a body, as in the metric.
 const (
-	cutSilent     = "silent"     // the reader took nothing for maxSilence
-	cutSlow       = "slow"       // maxBodyTime, or maxTableTime since there is a newer table, is over
-	cutForAnother = "for_others" // it had stalled, and others at the same address wanted bodies
+	cutSilent     = "silent"     // the reader read nothing for maxSilence
+	cutSlow       = "slow"       // maxBodyTime, or maxTableTime since there is a newer table, has passed
+	cutForAnother = "for_others" // it had stalled, and other readers at its address were waiting
 )
 
 var cutReasons = []string{cutSilent, cutSlow, cutForAnother}
 
-// sendBuffers has the buffers of [sendBuffer] bytes.
+// sendBuffers holds buffers of [sendBuffer] bytes.
 var sendBuffers = sync.Pool{New: func() any { return new([sendBuffer]byte) }}
 
-// sends are the bodies that are being written, by the address of their reader.
+// sends are the bodies being written, by the address of their reader.
 type sends struct {
 	mu   sync.Mutex
 	open map[netip.Addr][]*send
 }
 
-// send is one body that is being written: the [http.ResponseWriter] of its request, with deadlines that depend on the progress
-// of its reader. A reader that takes nothing is cut after maxSilence; one that is slow after maxBodyTime, or maxTableTime after
-// it could have had a newer table.
+// send is a body being written: the [http.ResponseWriter] of its request, with deadlines that depend on the progress of its
+// reader. A reader that reads nothing is cut after maxSilence; a slow one after maxBodyTime, or maxTableTime after a newer table
+// was available.
 type send struct {
 	http.ResponseWriter
 	cache      *Cache
-	version    *version // whose body it is
+	version    *version // the version of the body
 	client     netip.Addr
 	control    *http.ResponseController
-	end        time.Time    // at which it is cut in any case
-	superseded bool         // there is a newer version, and end allows for it
-	progress   atomic.Int64 // unix nanoseconds of the last write that ended
-	status     int          // as written; 0 if it was not
-	n          int          // bytes written
-	err        error        // of the first write that failed
+	end        time.Time    // when it is cut in any case
+	superseded bool         // there is a newer version, and end takes that into account
+	progress   atomic.Int64 // unix nanoseconds when the last write ended
+	status     int          // as written; 0 before
+	n          int          // bytes written so far
+	err        error        // of the first failed write
 
 	mu     sync.Mutex // held while a deadline is set
-	forced bool       // cut for another
+	forced bool       // cut in favour of another reader
 	ended  bool
 }
 
-// newSend begins a body of x; the caller calls finish when it has written it.
+// newSend begins a body of x; the caller must call finish after writing it.
 func (x *exchange) newSend() *send {
 	now := time.Now()
 	s := &send{
@@ -76,13 +76,13 @@ func (x *exchange) newSend() *send {
 	return s
 }
 
-// WriteHeader notes the status, which [http.ServeContent] chooses.
+// WriteHeader records the status, which [http.ServeContent] chooses.
 func (s *send) WriteHeader(status int) {
 	s.status = status
 	s.ResponseWriter.WriteHeader(status)
 }
 
-// Write writes p in parts, each with a deadline of its own.
+// Write writes p in parts, each with its own deadline.
 func (s *send) Write(p []byte) (n int, err error) {
 	for len(p) > 0 && s.err == nil {
 		part := p[:min(len(p), sendBuffer)]
@@ -97,7 +97,7 @@ func (s *send) Write(p []byte) (n int, err error) {
 	return n, s.err
 }
 
-// parts writes all of a body, joined to larger pieces.
+// parts writes a whole body, joining its parts to larger writes.
 func (s *send) parts(b *body) {
 	array := sendBuffers.Get().(*[sendBuffer]byte)
 	defer sendBuffers.Put(array)
@@ -118,7 +118,7 @@ func (s *send) parts(b *body) {
 	s.Write(buf)
 }
 
-// flush writes what is left in the server's buffers, so that a failure is seen before the handler ends.
+// flush writes out the server's buffers, so that a failure is noticed before the handler ends.
 func (s *send) flush() {
 	if s.err != nil {
 		return
@@ -138,7 +138,7 @@ func (s *send) finish(n int) bool {
 	return s.err == nil && s.n == n
 }
 
-// begin registers a body. If its address has too many, the one that has made no progress for longest is cut.
+// begin registers a body. If its address has too many, it cuts the one without progress for longest.
 func (s *sends) begin(one *send) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,7 +172,7 @@ func (s *sends) finish(one *send) {
 	s.open[one.client] = all
 }
 
-// cut makes the write that is going on fail, and every later one.
+// cut makes the current write and all later ones fail.
 func (s *send) cut() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -180,7 +180,7 @@ func (s *send) cut() {
 		return
 	}
 	s.forced = true
-	_ = s.control.SetWriteDeadline(time.Unix(1, 0)) // what does not support deadlines does not stall either
+	_ = s.control.SetWriteDeadline(time.Unix(1, 0)) // a connection without deadlines does not stall either
 }
 
 // allow sets the deadline of the next write.
@@ -199,11 +199,11 @@ func (s *send) allow() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.forced {
-		_ = s.control.SetWriteDeadline(limit) // likewise
+		_ = s.control.SetWriteDeadline(limit) // as in cut
 	}
 }
 
-// reason says why the body was cut; empty if it was not, or the reader was first to leave.
+// reason says why the body was cut; it returns "" if it was not, or if the reader left first.
 func (s *send) reason() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

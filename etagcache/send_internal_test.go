@@ -15,7 +15,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// slowReader is the response to a reader that takes each write after a time, if that is before the deadline.
+// slowReader is the response to a reader that needs some time for each write, unless the deadline comes first.
 type slowReader struct {
 	*httptest.ResponseRecorder
 	takes time.Duration
@@ -58,10 +58,10 @@ func (r *slowReader) Write(p []byte) (int, error) {
 	}
 }
 
-// manyRoutes take some forty writes.
+// manyRoutes need some forty writes.
 const manyRoutes = 30_000
 
-// sendTable is a table with so many routes of about 100 bytes each.
+// sendTable is a table with n routes of about 100 bytes each.
 func sendTable(t *testing.T, n int, revision uint64) *table.Table {
 	t.Helper()
 	routes := make([]table.Route, n)
@@ -80,7 +80,7 @@ func TestStalledReadersAreCut(t *testing.T) {
 	for _, tt := range []struct {
 		name       string
 		takes      time.Duration // for each write
-		superseded time.Duration // after which there is a newer table; 0: never
+		superseded time.Duration // when a newer table is published; 0: never
 		path       string
 		ranges     string
 		wantCut    string
@@ -90,7 +90,7 @@ func TestStalledReadersAreCut(t *testing.T) {
 		{name: "takes nothing of a range", takes: time.Hour, ranges: "bytes=0-", wantCut: cutSilent, wantAfter: maxSilence},
 		{name: "slow, but fast enough", takes: 5 * time.Second},
 		{name: "too slow", takes: 20 * time.Second, wantCut: cutSlow, wantAfter: maxBodyTime},
-		// The write during which the new table came ends at 126 s; from then on the reader has a minute.
+		// The write during which the new table was published ends at 126 s; from then on the reader has a minute.
 		{name: "slow for a table that is old", takes: 9 * time.Second, superseded: 118 * time.Second,
 			wantCut: cutSlow, wantAfter: 126*time.Second + maxTableTime},
 	} {
@@ -138,7 +138,8 @@ func TestStalledReadersAreCut(t *testing.T) {
 	}
 }
 
-// The reader that has stalled for longest makes room; those who make progress are not touched, however many there are.
+// The reader that has stalled for longest is dropped to make room; readers that make progress are not affected, however many
+// there are.
 func TestStalledReaderMakesRoomForOthersAtItsAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, err := New(Config{})

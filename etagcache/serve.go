@@ -10,8 +10,8 @@ import (
 	"github.com/routesrv/routesrv/internal/wire"
 )
 
-// Header values that never change. They are shared by all responses and have no spare capacity, so that a filter that
-// adds to them gets a copy.
+// Header values that never change. All responses share them, and they have no spare capacity, so that a filter that appends to
+// them gets a copy.
 var (
 	varyEncoding      = []string{"Accept-Encoding"}
 	varyDelta         = []string{"Accept-Encoding, A-IM"}
@@ -26,11 +26,11 @@ var (
 	noStore           = []string{"no-store"}
 )
 
-// staleIfError is for how long a cache may serve what it has while no server answers: a fleet that goes on with an old table is better
-// off than one that cannot start a proxy.
+// staleIfError is how long a cache may serve its copy while no server answers: for a fleet, an old table is better than being
+// unable to start proxies.
 const staleIfError = 24 * time.Hour
 
-// cacheControl is the Cache-Control of answers with a table. A proxy that polls is no cache, so max-age is for caches only.
+// cacheControl returns the Cache-Control of answers with a table. A polling proxy is not a cache, so s-maxage is only for caches.
 func cacheControl(seconds int) []string {
 	if seconds == 0 {
 		return []string{"no-cache"}
@@ -38,7 +38,7 @@ func cacheControl(seconds int) []string {
 	return []string{fmt.Sprintf("max-age=0, s-maxage=%d, stale-while-revalidate=%d, stale-if-error=%d", seconds, seconds, int(staleIfError.Seconds()))}
 }
 
-// exchange is one request with all that its answer is made from.
+// exchange is one request with everything that its answer needs.
 type exchange struct {
 	cache    *Cache
 	w        http.ResponseWriter
@@ -46,11 +46,11 @@ type exchange struct {
 	state    *state
 	zone     string
 	variant  *variant
-	deltas   bool // the client has the text of what it names, and takes deltas
+	deltas   bool // the client has the text of the tables it names, and accepts deltas
 	stamp    *stamp
 	encoding encoding
-	kept     bool      // the client stays with a table that is not the one of state
-	began    time.Time // zero unless answers are told
+	kept     bool      // the client keeps a table other than the one of state
+	began    time.Time // zero unless answers are reported
 }
 
 func (c *Cache) serve(w http.ResponseWriter, r *http.Request, zone string) {
@@ -101,7 +101,7 @@ func (x *exchange) empty(status int) {
 	x.answered(status, 0, true)
 }
 
-// headers sets what every answer that is made from a table has.
+// headers sets the headers of every answer with a table.
 func (x *exchange) headers(etag []string) {
 	h := x.w.Header()
 	h[wire.HeaderETag] = etag
@@ -119,7 +119,7 @@ func (x *exchange) headers(etag []string) {
 	}
 }
 
-// content answers with the table, or ranges of it. It reports whether the table was sent as a whole, as far as is known.
+// content answers with the table, or ranges of it. It reports whether the table was sent completely, as far as is known.
 func (x *exchange) content(ranges bool) (whole bool) {
 	key := x.bodyKey()
 	rotation := x.cache.bodies.Rotation(key)
@@ -152,7 +152,7 @@ func (x *exchange) content(ranges bool) (whole bool) {
 	return whole
 }
 
-// serveWhole writes the body. It returns the number of bytes written, and whether they are all.
+// serveWhole writes the body. It returns the number of bytes written, and whether that is the whole body.
 func (x *exchange) serveWhole(key delivery.Key, rotation uint32) (n int, whole bool) {
 	delivered := x.cache.bodies.Begin(x.r, key, rotation)
 	out := x.newSend()
@@ -164,7 +164,7 @@ func (x *exchange) serveWhole(key delivery.Key, rotation uint32) (n int, whole b
 	return out.n, whole
 }
 
-// serveRanges leaves the choice of ranges to net/http. The preconditions have been looked at: they are not passed on.
+// serveRanges lets net/http select the ranges. It does not pass on the preconditions, which have already been evaluated.
 func (x *exchange) serveRanges() (status, n int, ok bool) {
 	r := x.r.WithContext(x.r.Context())
 	r.Header = http.Header{"Range": x.r.Header["Range"]}
@@ -174,7 +174,7 @@ func (x *exchange) serveRanges() (status, n int, ok bool) {
 	return out.status, out.n, ok
 }
 
-// bodyKey names the bytes that this client would be sent.
+// bodyKey identifies the bytes that this client would be sent.
 func (x *exchange) bodyKey() delivery.Key {
 	return delivery.Key{Client: clientOf(x.r), Digest: x.variant.table.Digest(), Encoding: uint8(x.encoding)}
 }
@@ -188,7 +188,7 @@ func (x *exchange) etag(rotation uint32) []string {
 	return []string{t.String()}
 }
 
-// clientOf returns the address of the peer. Requests without a proper one share the zero address.
+// clientOf returns the address of the peer. Requests without a valid one share the zero address.
 func clientOf(r *http.Request) netip.Addr {
 	ap, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {

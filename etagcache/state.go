@@ -7,31 +7,30 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// state is all that a response is made from. It is immutable, apart from zones that are still to be made and stamps.
+// state is everything that a response is made from. It is immutable, except for zones that are built later and stamps.
 type state struct {
 	version  *version  // nil before the first table
-	oldest   uint64    // version is not older than the source was at this revision; 0 if that is not known
-	newest   uint64    // the highest revision through which version may be the content of the source; 0 without revisions
-	lastRead time.Time // of the last read with success; zero if there was none
-	stale    bool      // version comes from a checkpoint, and no read has confirmed it yet
+	oldest   uint64    // version is not older than the source was at this revision; 0 if unknown
+	newest   uint64    // the highest revision up to which version may be the content of the source; 0 without revisions
+	lastRead time.Time // last successful read; zero if there was none
+	stale    bool      // version comes from a checkpoint that no read has confirmed yet
 	held     bool      // the last read showed another table, which is held back
-	backends bool      // but only its backends are
-	// candidate is the table that is held back, nil if that is not known. A client that has it got it where it is not held
-	// any more.
+	backends bool      // only its backends are held back
+	// candidate is the held table, nil if unknown. A client that has it got it from a replica that no longer holds it.
 	candidate *table.Table
 
 	sourceRead []string // header values
 	tableState []string
 
-	superseded chan struct{} // closed when another state takes the place of this one
-	outdated   chan struct{} // closed when a state does that has another table, or says something else about it
+	superseded chan struct{} // closed when another state replaces this one
+	outdated   chan struct{} // closed when a state with another table, or other facts about it, replaces this one
 }
 
-// Publish makes t the current table, outside of a read: somebody accepted it. It returns when t is served: the bodies are
-// made first, which takes some 100 ms for 40 MB. The revision of t is the Newest of the read that first gave it. A table with
-// the content of the current one changes no ETag and no Last-Modified.
+// Publish makes t the current table outside of a read, after an acceptance. It returns when t is served: it first builds the
+// bodies, which takes about 100 ms for 40 MB. The revision of t is the Newest of the read that first produced it. A table with
+// the content of the current one does not change ETag and Last-Modified.
 //
-// Until a read has shown t, it is known to be no older than the table before it, and nothing more.
+// Until a read has shown t, it is only known to be no older than the previous table.
 func (c *Cache) Publish(t *table.Table) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -42,7 +41,7 @@ func (c *Cache) Publish(t *table.Table) {
 	c.published(old, next)
 }
 
-// show makes t the table of next, if that has another one. The caller holds mu.
+// show makes t the table of next, unless next already has it. The caller holds mu.
 func (c *Cache) show(next *state, t *table.Table) {
 	if t.Time().After(next.lastRead) {
 		next.lastRead = t.Time()
@@ -53,9 +52,9 @@ func (c *Cache) show(next *state, t *table.Table) {
 	}
 }
 
-// Restore makes t, which comes from a checkpoint, the current table. It is marked stale until a read confirms or
-// replaces it; until then it is not known to be newer than anything. lastRead is when the source was last read with
-// success before the restart; zero if that is not known.
+// Restore makes t, which comes from a checkpoint, the current table. It is marked stale until a read confirms or replaces it;
+// until then it does not count as newer than any other table. lastRead is when the source was last read successfully before the
+// restart; zero if unknown.
 func (c *Cache) Restore(t *table.Table, lastRead time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -70,7 +69,7 @@ func (c *Cache) Restore(t *table.Table, lastRead time.Time) {
 func (c *Cache) replace(next *state, t *table.Table, restored bool) {
 	before := next.version
 	if t.Revision() < next.newest {
-		// The source has gone back: what was known of its revisions is void.
+		// The source went back in time: what was known about its revisions is void.
 		before, next.oldest = nil, 0
 	}
 	c.versions++
@@ -80,7 +79,7 @@ func (c *Cache) replace(next *state, t *table.Table, restored bool) {
 	}
 }
 
-// published says that another table is served, if it is.
+// published reports that another table is served, if so.
 func (c *Cache) published(old, next *state) {
 	if next.version != old.version {
 		c.cfg.Metrics.observeTable(next.version)
@@ -95,17 +94,17 @@ func (c *Cache) published(old, next *state) {
 	}
 }
 
-// Begin says that a read of the source begins. A read that fails needs no further call; else the function that Begin returns
-// says what the read told, and is called once.
+// Begin reports that a read of the source begins. A failed read needs no further call; otherwise call the returned function once
+// with the result.
 //
-// t is the table that the source has, or what was made of it while r.Held says that another one is held back: it is served
-// from now on. Where t has the content of the current table and a higher revision, the ETag follows: that content is there
-// again (see the package documentation). If r is not Held, or Live, the current table is as new as the read; a Live
-// read says which Candidate a client must keep. t is nil if a table is held back, or waits, and nothing was made of the read: then
-// the current table is not known to be the content of the source any more, and a client that got the newer table elsewhere
-// must keep it.
+// t is the table of the source, or, if r.Held says that another one is held back, a table derived from the read: it is served
+// from now on. If t has the content of the current table and a higher revision, the ETag gets that revision, because the content
+// is current again (see the package documentation). If r is not Held, or is Live, the current table is as new as the read; a Live
+// read names the Candidate that clients must keep. t is nil if a table is held back, or waits, and no table was derived from the
+// read. Then the current table may no longer be the content of the source, and a client that got the newer table elsewhere must
+// keep it.
 //
-// Of a read that began before one that has ended already, only the table counts.
+// If a read that began later has already ended, only the table of this read counts.
 func (c *Cache) Begin() (end func(t *table.Table, r table.Read)) {
 	seq := c.started.Add(1)
 	return func(t *table.Table, r table.Read) { c.end(seq, t, r) }
@@ -127,7 +126,7 @@ func (c *Cache) end(seq uint64, t *table.Table, r table.Read) {
 	if !late {
 		c.ended = seq
 		if t != nil {
-			next.version.full.raise(min(t.Revision(), r.Newest)) // not past the source, which may have gone back
+			next.version.full.raise(min(t.Revision(), r.Newest)) // not beyond the source, which may have gone back in time
 		}
 		next.lastRead, next.held, next.backends, next.candidate = r.At, r.Held, r.Backends, r.Candidate
 		if !r.Held && !r.Waiting || r.Live {

@@ -12,23 +12,23 @@ import (
 )
 
 const (
-	// heartbeat is how often a stream says that it is there, and how fresh its table is.
+	// heartbeat is how often a stream shows that it is alive, and how fresh its table is.
 	heartbeat = 15 * time.Second
-	// maxSilence is how long a reader may take nothing before it is dropped.
+	// maxSilence is how long a reader may read nothing before it is dropped.
 	maxSilence = 30 * time.Second
-	// maxTableTime is how long a full table may take to one reader.
+	// maxTableTime is how long sending a full table to one reader may take.
 	maxTableTime = time.Minute
-	// wakeSpread is how much later a stream may send for each other stream there is, and maxWakeSpread the most: one
-	// change is not to make a spike.
+	// wakeSpread is how much later a stream may send for each other open stream, up to maxWakeSpread: one change must not cause a
+	// spike.
 	wakeSpread    = 200 * time.Microsecond
 	maxWakeSpread = 500 * time.Millisecond
-	// retryBase and retrySpread are the limits of the advice to come back after a broken connection.
+	// retryBase and retrySpread define the advice when to reconnect after a broken connection.
 	retryBase   = time.Second
 	retrySpread = 4 * time.Second
 )
 
-// stream is one client that follows the table. It has no queue: it knows what it sent last, and when it can write it sends what
-// leads from there to the table of that moment.
+// stream is a client that follows the table. It has no queue: it knows what it sent last, and when it can write, it sends what
+// leads from there to the current table.
 type stream struct {
 	cache  *Cache
 	r      *http.Request
@@ -36,9 +36,9 @@ type stream struct {
 	zone   string
 	client netip.AddrPort
 	since  time.Time
-	has    atomic.Pointer[wire.Tag] // what the client has; nil if nothing
-	order  atomic.Uint64            // number of the version that this is
-	wrote  atomic.Pointer[state]    // of the last current event; only compared
+	has    atomic.Pointer[wire.Tag] // the client's table; nil if none
+	order  atomic.Uint64            // number of the version of that table
+	wrote  atomic.Pointer[state]    // state of the last current event; only compared
 	ahead  bool                     // the client has a table that may be newer; owned by run
 }
 
@@ -70,7 +70,7 @@ func (c *Cache) watch(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// refuseStream answers without a body. If retry is not 0 it is the advice when to come back.
+// refuseStream answers without a body. A retry other than 0 is the advice when to come back.
 func (c *Cache) refuseStream(w http.ResponseWriter, status int, retry time.Duration) {
 	h := w.Header()
 	if retry > 0 {
@@ -81,11 +81,11 @@ func (c *Cache) refuseStream(w http.ResponseWriter, status int, retry time.Durat
 	c.cfg.Metrics.observeResponse(status, identity, 0)
 }
 
-// newStream makes a stream for a request, which says what the client has. Nothing is sent yet.
+// newStream returns a stream for a request, which says what the client has. It sends nothing yet.
 func (c *Cache) newStream(w http.ResponseWriter, r *http.Request) *stream {
 	s := &stream{cache: c, r: r, zone: r.URL.Query().Get("zone"), since: c.cfg.Now()}
 	s.out = newEventWriter(w, negotiateStream(r.Header["Accept-Encoding"]) == gzipped, c.cfg.Metrics)
-	s.client, _ = netip.ParseAddrPort(r.RemoteAddr) // the zero address is shown for what has none
+	s.client, _ = netip.ParseAddrPort(r.RemoteAddr) // a client without a valid address is shown with the zero address
 	if named := wire.ParseTags(r.Header[wire.HeaderLastEventID]).List; len(named) > 0 {
 		s.has.Store(&named[0].Tag)
 	}
@@ -104,7 +104,7 @@ func (s *stream) begin(w http.ResponseWriter) {
 	s.cache.cfg.Metrics.observeResponse(http.StatusOK, s.out.encoding(), 0)
 }
 
-// run sends events until the client leaves, the server is drained, or the client takes nothing: then it returns an error.
+// run sends events until the client leaves or the server is drained. It returns an error if the client stops reading.
 func (s *stream) run(ctx context.Context) error {
 	s.out.begin()
 	s.out.text(fmt.Sprintf("retry: %d\n\n", (retryBase + s.cache.spread(retrySpread)).Milliseconds()))
@@ -120,7 +120,7 @@ func (s *stream) run(ctx context.Context) error {
 		s.observe(StreamWritten)
 		next := st.outdated
 		if waiting {
-			next = st.superseded // the next read may decide what this replica is not sure of
+			next = st.superseded // the next read may decide whether the client's table is newer
 		}
 		select {
 		case <-ctx.Done():
@@ -138,8 +138,8 @@ func (s *stream) run(ctx context.Context) error {
 	}
 }
 
-// step brings the client to the table of the state, as an answer to a request that names what it has would. It reports whether the
-// client has a table that may be newer.
+// step brings the client to the table of the state, like the answer to a request that names the client's table. It reports
+// whether the client has a table that may be newer.
 func (s *stream) step(ctx context.Context, st *state) (waiting bool, err error) {
 	x := exchange{cache: s.cache, r: s.r, zone: s.zone, state: st, deltas: true, encoding: identity}
 	x.variant = st.version.variant(s.zone)
@@ -187,12 +187,12 @@ func (s *stream) update(ctx context.Context, x *exchange, has *wire.Tag) error {
 	return s.fullTable(ctx, x)
 }
 
-// note says that the client is brought to the table of x.
+// note records that the client was brought to the table of x.
 func (s *stream) note(x *exchange) {
 	s.has.Store(&wire.Tag{Digest: x.variant.table.Digest(), Revision: x.stamp.revision})
 }
 
-// fullTable waits for its turn and sends the table of that time.
+// fullTable waits for its turn and sends the table that is then current.
 func (s *stream) fullTable(ctx context.Context, x *exchange) error {
 	end, err := s.turn(ctx)
 	if err != nil {
@@ -213,13 +213,13 @@ func (s *stream) fullTable(ctx context.Context, x *exchange) error {
 	return err
 }
 
-// turn waits until one more full table may be sent, with heartbeats. The function that it gives ends the turn.
+// turn waits until one more full table may be sent, and sends heartbeats meanwhile. The returned function ends the turn.
 func (s *stream) turn(ctx context.Context) (end func(), err error) {
 	full := &s.cache.streams.full
 	if full.try() {
 		return full.begin(), nil
 	}
-	if err := s.out.flush(); err != nil { // the client is to know that it was heard
+	if err := s.out.flush(); err != nil { // show the client that the request was accepted
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -248,9 +248,9 @@ func (s *stream) turn(ctx context.Context) (end func(), err error) {
 	}
 }
 
-// current says which table the stream has brought the client to, and how fresh that is.
+// current says which table the stream has brought the client to, and how fresh that table is.
 func (s *stream) current(x *exchange) {
-	st := s.cache.state.Load() // the time of the last read moves without a new version
+	st := s.cache.state.Load() // the time of the last read advances without a new version
 	f := wire.Current{Revision: s.has.Load().Revision, Count: x.variant.table.Len()}
 	if st.sourceRead != nil {
 		f.SourceRead = st.sourceRead[0]
@@ -264,7 +264,7 @@ func (s *stream) current(x *exchange) {
 	s.out.event(wire.EventCurrent, s.has.Load(), f.String())
 }
 
-// handOver asks the client to come back, to whichever server, and ends the stream. The streams end spread over the window.
+// handOver asks the client to reconnect, to any server, and ends the stream. The ends of the streams are spread over the window.
 func (s *stream) handOver(ctx context.Context) error {
 	timer := time.NewTimer(s.cache.spread(s.cache.streams.window()))
 	defer timer.Stop()
@@ -292,12 +292,12 @@ func (va *variant) sendable() bool {
 	return va.isSendable
 }
 
-// spread gives a random part of d.
+// spread returns a random part of d.
 func (c *Cache) spread(d time.Duration) time.Duration {
 	return time.Duration(c.cfg.Random() * float64(d))
 }
 
-// sleep waits, and reports whether ctx goes on.
+// sleep waits, and reports whether ctx is still active.
 func sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil

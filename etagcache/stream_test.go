@@ -29,10 +29,10 @@ type listener struct {
 	t     testing.TB
 	res   *http.Response
 	lines *bufio.Reader
-	held  *table.Table // what the events have brought it to
+	held  *table.Table // the table after the events so far
 }
 
-// readEvent reads the next event; comments and retry are told as events without data.
+// readEvent reads the next event; comments and retry are returned as events without data.
 func (l *listener) readEvent() (event, error) {
 	var e event
 	var data []string
@@ -64,7 +64,7 @@ func (l *listener) readEvent() (event, error) {
 	}
 }
 
-// next reads up to the next event with the name, applies what leads there, and checks that every table is what its id says.
+// next reads up to the next event with the name, applies the events on the way, and checks that every table is what its id says.
 func (l *listener) next(name string) event {
 	l.t.Helper()
 	e, err := l.tryNext(name)
@@ -311,7 +311,7 @@ func TestStreamOfAZone(t *testing.T) {
 	})
 }
 
-// TestEncodingOfAStream: there is no zstd form, so a client that likes it best is given what it likes next.
+// TestEncodingOfAStream: zstd is not available for streams, so a client that prefers it gets its next choice.
 func TestEncodingOfAStream(t *testing.T) {
 	streaming(t, etagcache.Config{}, func(t *testing.T, ctx context.Context, c *etagcache.Cache, tr *http.Transport) {
 		poll(c, manyRoutes(t, 0, 1), 1, time.Now())
@@ -328,7 +328,7 @@ func TestEncodingOfAStream(t *testing.T) {
 	})
 }
 
-// A table without routes is one, too, however it is sent.
+// A table without routes is a table, too, however it is sent.
 func TestStreamOfATableWithoutRoutes(t *testing.T) {
 	for _, encoding := range []string{"", "gzip"} {
 		streaming(t, etagcache.Config{}, func(t *testing.T, ctx context.Context, c *etagcache.Cache, tr *http.Transport) {
@@ -386,7 +386,7 @@ func TestSlowReaderGetsOneLargerDelta(t *testing.T) {
 		l := listen(t, ctx, tr, watchURL, "", "")
 		l.next("current")
 		var last *table.Table
-		for i := range uint64(50) { // the pipe has no buffer: nothing is taken meanwhile
+		for i := range uint64(50) { // the pipe has no buffer: nothing is read meanwhile
 			last = manyRoutes(t, int(i)+1, i+2)
 			poll(c, last, i+2, time.Now())
 			synctest.Wait()
@@ -443,8 +443,8 @@ func TestStreamsAreLimited(t *testing.T) {
 	})
 }
 
-// TestAReaderThatTakesNothingKeepsItsTurnForASecond: one full table at a time, and who waits hears so at once. A reader that takes
-// nothing loses its turn and not its stream.
+// TestAReaderThatTakesNothingKeepsItsTurnForASecond: one full table is sent at a time, and a waiting client is told so at once. A
+// reader that reads nothing loses its turn but not its stream.
 func TestAReaderThatTakesNothingKeepsItsTurnForASecond(t *testing.T) {
 	streaming(t, etagcache.Config{MaxTableSends: 1}, func(t *testing.T, ctx context.Context, c *etagcache.Cache, tr *http.Transport) {
 		poll(c, manyRoutes(t, 0, 1), 1, time.Now())
@@ -462,7 +462,7 @@ func TestAReaderThatTakesNothingKeepsItsTurnForASecond(t *testing.T) {
 		if took := time.Since(began); took != time.Second {
 			t.Errorf("the table came after %v, want the time of a turn", took)
 		}
-		deaf.next("current") // its stream goes on
+		deaf.next("current") // its stream continues
 		if second.held.Digest() != deaf.held.Digest() {
 			t.Error("the second client has another table")
 		}
@@ -554,7 +554,7 @@ func TestStatusOfStreams(t *testing.T) {
 	})
 }
 
-// TestStreamsConverge is a model of clients that break off, come back with what they have, and read at their own speed.
+// TestStreamsConverge is a model of clients that disconnect, come back with what they have, and read at different speeds.
 func TestStreamsConverge(t *testing.T) {
 	for seed := range uint64(10) {
 		streaming(t, etagcache.Config{}, func(t *testing.T, ctx context.Context, c *etagcache.Cache, tr *http.Transport) {
@@ -571,7 +571,7 @@ func TestStreamsConverge(t *testing.T) {
 					_ = before.res.Body.Close()
 				}
 			}
-			// read reads up to the next current event. A client that took nothing for long was dropped, and comes back.
+			// read reads up to the next current event. A client that read nothing for long was dropped, and comes back.
 			read := func(i int) {
 				for {
 					e, err := clients[i].tryNext("current")

@@ -9,19 +9,19 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// streams are all that are open.
+// streams holds all open streams.
 type streams struct {
 	max  int   // set by New, read only
-	full turns // for full tables
+	full turns // for sending full tables
 
 	mu       sync.Mutex
 	open     map[*stream]struct{}
 	handOver time.Duration // guarded by mu
 	drained  bool          // guarded by mu
 	hurried  bool          // guarded by mu
-	draining chan struct{} // closed when the streams are to end
-	ending   chan struct{} // closed when they are to end at once
-	ended    sync.Cond     // of mu: a stream has ended
+	draining chan struct{} // closed when the streams must end
+	ending   chan struct{} // closed when they must end at once
+	ended    sync.Cond     // on mu: signalled when a stream has ended
 }
 
 func (s *streams) init(limit, full int) {
@@ -32,7 +32,7 @@ func (s *streams) init(limit, full int) {
 	s.ended.L = &s.mu
 }
 
-// add takes a stream in. It is false if there are too many, or the server is about to end.
+// add registers a stream. It returns false when the limit is reached or the server is shutting down.
 func (s *streams) add(one *stream) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,36 +52,36 @@ func (s *streams) remove(one *stream) {
 	s.ended.Broadcast()
 }
 
-// StreamStatus is what is known of one stream.
+// StreamStatus is the state of one stream.
 type StreamStatus struct {
 	Client     string       `json:"client"` // address and port
 	Zone       string       `json:"zone,omitempty"`
 	Since      time.Time    `json:"since"`
-	Digest     table.Digest `json:"digest"`      // of the table that the client was brought to; zero before the first
-	Revision   uint64       `json:"revision"`    // likewise
-	Lag        float64      `json:"lag_seconds"` // for which there has been a newer table; 0 if there is none
-	Bytes      int64        `json:"bytes"`       // sent, as compressed
-	Tables     int64        `json:"tables"`      // full ones among what was sent
+	Digest     table.Digest `json:"digest"`      // of the client's table; zero before the first one
+	Revision   uint64       `json:"revision"`    // of the client's table
+	Lag        float64      `json:"lag_seconds"` // for how long there has been a newer table; 0 if there is none
+	Bytes      int64        `json:"bytes"`       // sent, after compression
+	Tables     int64        `json:"tables"`      // full tables sent
 	Compressed bool         `json:"compressed"`
 }
 
-// spread is the time over which the streams are woken.
+// spread returns the time over which the streams are woken.
 func (s *streams) spread() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return min(time.Duration(len(s.open)-1)*wakeSpread, maxWakeSpread)
 }
 
-// window is the time over which the streams end.
+// window returns the time over which the streams end.
 func (s *streams) window() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.handOver
 }
 
-// DrainStreams ends all streams, spread over the window, each with an event that asks its client to come back, to whichever server
-// that is. No new ones are taken from now on. It returns when all have ended. A window of zero ends them at once, also those that
-// another call gives more time.
+// DrainStreams ends all streams, spread over the window, each with an event that asks its client to reconnect to any server. It
+// accepts no new streams from now on, and returns when all have ended. A window of zero ends them at once, including those to
+// which another call gives more time.
 func (c *Cache) DrainStreams(window time.Duration) {
 	s := &c.streams
 	s.mu.Lock()
@@ -99,7 +99,7 @@ func (c *Cache) DrainStreams(window time.Duration) {
 	}
 }
 
-// Streams lists the streams that are open, the oldest first.
+// Streams lists the open streams, the oldest first.
 func (c *Cache) Streams() []StreamStatus {
 	c.streams.mu.Lock()
 	all := make([]*stream, 0, len(c.streams.open))

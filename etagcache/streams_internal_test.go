@@ -51,13 +51,13 @@ func TestStreamsAreCounted(t *testing.T) {
 	all.remove(two)
 	all.remove(three)
 	open(0)
-	c.DrainStreams(time.Minute) // there is none
+	c.DrainStreams(time.Minute) // there are no streams
 	if all.add(one) {
 		t.Error("a stream is taken by a server that is about to end")
 	}
 }
 
-// TestAStreamKeepsNoMemoryForATableThatItWasSent: most streams have little to say, and there are many.
+// TestAStreamKeepsNoMemoryForATableThatItWasSent: most streams are idle, and there are many.
 func TestAStreamKeepsNoMemoryForATableThatItWasSent(t *testing.T) {
 	for _, zipped := range []bool{false, true} {
 		w := httptest.NewRecorder()
@@ -83,14 +83,14 @@ func TestAStreamKeepsNoMemoryForATableThatItWasSent(t *testing.T) {
 			}
 			body = gz
 		}
-		text, _ := io.ReadAll(body) // the stream goes on: there is no end in it
+		text, _ := io.ReadAll(body) // the stream continues without end
 		if len(text) != 1<<20+20 {
 			t.Errorf("%d bytes have come", len(text))
 		}
 	}
 }
 
-// A change is sent to each stream a little later than to the one before it, and to one alone at once.
+// A change is sent to each stream a little later than to the previous one. A single stream gets it at once.
 func TestHowLongAChangeMayTakeToReachAll(t *testing.T) {
 	c := cacheOfStreams(t, 10_000)
 	for n := 1; n <= 10_000; n++ {
@@ -102,7 +102,7 @@ func TestHowLongAChangeMayTakeToReachAll(t *testing.T) {
 	}
 }
 
-// The first call sets the window, and another one can only end it at once; each returns when all streams have ended.
+// The first call sets the window, and another call can only end it at once; each call returns when all streams have ended.
 func TestADrainIsHurriedByOneWithoutTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := cacheOfStreams(t, 2)

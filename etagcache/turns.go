@@ -8,24 +8,24 @@ import (
 	"time"
 )
 
-// turnTime is how long a turn lasts at most. What has not been sent by then goes on without one: a reader that takes nothing, or
-// little, must not be in the way of those that do.
+// turnTime is the maximum duration of a turn. Then the turn passes to the next stream, and the rest of the table is sent without
+// one, so that stalled or slow readers do not block others.
 const turnTime = time.Second
 
-// turns says how many streams may be sent a full table at a time. Those of one address wait in line, and the addresses come in
-// turn: whoever has many streams waits for them himself.
+// turns limits how many streams may be sent a full table at the same time. Streams of one address wait in a line, and the
+// addresses alternate: a client with many streams delays only itself.
 type turns struct {
 	mu    sync.Mutex
 	free  int
-	lines map[netip.Addr][]chan struct{} // of the addresses in ring; closed when it is one's turn
-	ring  []netip.Addr                   // those with somebody in line, the next first
+	lines map[netip.Addr][]chan struct{} // of the addresses in ring; a channel is closed when its turn comes
+	ring  []netip.Addr                   // addresses with waiting streams, the next one first
 }
 
 func (t *turns) init(n int) {
 	t.free, t.lines = n, make(map[netip.Addr][]chan struct{})
 }
 
-// try takes a turn if there is one at once.
+// try takes a turn if one is free.
 func (t *turns) try() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -36,7 +36,7 @@ func (t *turns) try() bool {
 	return true
 }
 
-// take waits for a turn. The error is that of the context.
+// take waits for a turn. It returns the error of the context.
 func (t *turns) take(ctx context.Context, who netip.Addr) error {
 	t.mu.Lock()
 	if t.free > 0 {
@@ -55,13 +55,13 @@ func (t *turns) take(ctx context.Context, who netip.Addr) error {
 		return nil
 	case <-ctx.Done():
 		if !t.leave(who, mine) {
-			t.pass() // it came meanwhile
+			t.pass() // the turn came meanwhile
 		}
 		return context.Cause(ctx)
 	}
 }
 
-// leave takes somebody out of the line, and reports false for one that is not in it any more.
+// leave removes a stream from its line. It returns false if the stream is no longer in it.
 func (t *turns) leave(who netip.Addr, mine chan struct{}) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -77,7 +77,7 @@ func (t *turns) leave(who netip.Addr, mine chan struct{}) bool {
 	return true
 }
 
-// pass ends a turn, and gives it to whoever is next.
+// pass ends a turn, and gives it to the next waiting stream.
 func (t *turns) pass() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -97,7 +97,7 @@ func (t *turns) pass() {
 	}
 }
 
-// begin makes a function that ends the turn, if time has not ended it before.
+// begin returns a function that ends the turn, unless turnTime has already ended it.
 func (t *turns) begin() (end func()) {
 	once := sync.OnceFunc(t.pass)
 	timer := time.AfterFunc(turnTime, once)

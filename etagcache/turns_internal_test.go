@@ -15,7 +15,7 @@ var (
 	lonely  = netip.MustParseAddr("10.0.0.2")
 )
 
-// line makes turns of which all n are taken.
+// line makes n turns, all of which are taken.
 func line(n int) *turns {
 	t := &turns{}
 	t.init(n)
@@ -25,7 +25,7 @@ func line(n int) *turns {
 	return t
 }
 
-// wait takes a turn in a goroutine of its own and sends who it was.
+// wait takes a turn in a goroutine and sends who got it.
 func wait(ctx context.Context, t *turns, who netip.Addr, got chan<- netip.Addr) {
 	go func() {
 		if t.take(ctx, who) == nil {
@@ -35,7 +35,7 @@ func wait(ctx context.Context, t *turns, who netip.Addr, got chan<- netip.Addr) 
 	synctest.Wait() // so that the order is known
 }
 
-// TestAddressesTakeTurns: an address with a hundred streams in line is in the way of itself.
+// TestAddressesTakeTurns: an address with a hundred waiting streams delays only itself.
 func TestAddressesTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns, got := line(1), make(chan netip.Addr, 200)
@@ -59,7 +59,8 @@ func TestAddressesTakeTurns(t *testing.T) {
 	})
 }
 
-// TestWhoLeavesTheLineLosesNoTurn: neither its own, which may come at the same moment, nor that of another.
+// TestWhoLeavesTheLineLosesNoTurn: neither the turn of the one who leaves, which may come at the same moment, nor that of another
+// is lost.
 func TestWhoLeavesTheLineLosesNoTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns, got := line(1), make(chan netip.Addr, 2)
@@ -93,7 +94,7 @@ func TestWhoLeavesTheLineLosesNoTurn(t *testing.T) {
 			waits = len(turns.ring) == 1
 			turns.mu.Unlock()
 		}
-		cancel() // who waits leaves the line, and often is given the turn before it has
+		cancel() // the waiting one leaves the line, and often gets the turn first
 		turns.pass()
 		if <-done == nil {
 			turns.pass()
@@ -104,7 +105,7 @@ func TestWhoLeavesTheLineLosesNoTurn(t *testing.T) {
 	}
 }
 
-// TestATurnEndsByItself, once.
+// TestATurnEndsByItself: a turn ends by itself, and only once.
 func TestATurnEndsByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := line(1)

@@ -12,35 +12,34 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// version is a table with everything that is sent of it. It is immutable, apart from zones that are made on first demand
-// and stamps.
+// version is a table with everything that is sent of it. It is immutable, except for zones built on first demand and stamps.
 type version struct {
 	table        *table.Table
 	readings     *readings
 	published    time.Time
-	modified     time.Time // of the table, in whole seconds as on the wire
+	modified     time.Time // time of the table, in whole seconds as on the wire
 	lastModified []string  // header value; nil if the table has no time
 	full         *variant
 
 	zones    sync.Map // zone name to *zoneSlot
-	previous sync.Map // zone name to *variant of the version before, until the zone is made
+	previous sync.Map // zone name to *variant of the previous version, until the zone is built
 	cache    *Cache
 }
 
-// zoneSlot makes the variant of one zone once: who comes first makes it, the others wait for this one only.
+// zoneSlot builds the variant of one zone once: the first request builds it, and others wait only for this zone.
 type zoneSlot struct {
 	once  sync.Once
 	ready atomic.Pointer[variant]
 }
 
-// variant is the table for one zone, or for nobody's zone, in all encodings.
+// variant is the full table or the table of one zone, in all encodings.
 type variant struct {
 	table  *table.Table
 	count  []string // X-Count
 	bodies [encodings]lazyBody
 	stamp  atomic.Pointer[stamp]
 
-	pieces []*piece // of the blocks of the table
+	pieces []*piece // the encoded blocks of the table
 	deltas sync.Map // digest of the base to *delta
 	cache  *Cache
 
@@ -48,17 +47,16 @@ type variant struct {
 	isSendable   bool // after sendableOnce
 }
 
-// stamp is the revision that the ETags of a variant carry, with the header values that follow from it.
+// stamp is the revision in the ETags of a variant, with the header values derived from it.
 type stamp struct {
 	revision uint64
 	header   []string            // X-Revision
 	etags    [encodings][]string // without rotation
 }
 
-// newVersion makes the bodies of t. Zones that previous has made are kept to be compared with, if they are asked for
-// again.
+// newVersion builds the bodies of t. It keeps the zones of previous for comparison, in case they are requested again.
 //
-// A table that was restored is compressed when somebody asks: until then nobody is served, and a table that was read is to follow.
+// A restored table is compressed on the first request: until then no client needs it, and a table from a read will follow.
 func (c *Cache) newVersion(t *table.Table, previous *version, order uint64, restored bool) *version {
 	v := &version{table: t, readings: &readings{order: order}, published: c.cfg.Now(), cache: c}
 	if !t.Time().IsZero() {
@@ -84,7 +82,7 @@ func (c *Cache) newVersion(t *table.Table, previous *version, order uint64, rest
 	return v
 }
 
-// newVariant makes the bodies of t, for the version with the number.
+// newVariant builds the bodies of t, for the version with the number.
 func (c *Cache) newVariant(t *table.Table, order uint64, ofZone, onDemand bool) *variant {
 	va := &variant{table: t, count: []string{strconv.Itoa(t.Len())}, pieces: c.pieces.of(t, order, ofZone), cache: c}
 	if !c.cfg.EncodeOnDemand && !onDemand {
@@ -97,7 +95,7 @@ func (c *Cache) newVariant(t *table.Table, order uint64, ofZone, onDemand bool) 
 	return va
 }
 
-// variant returns the table for zone; the full one if the zone is empty or unknown, or its table is the same.
+// variant returns the table for a zone; the full one if the zone is empty or unknown, or if its table is the same.
 func (v *version) variant(zone string) *variant {
 	if zone == "" {
 		return v.full
@@ -114,7 +112,7 @@ func (v *version) variant(zone string) *variant {
 		va := v.makeZone(zone)
 		v.cache.history.add(va.table.Digest(), va.table.Checksum(), zone, v.readings)
 		slot.ready.Store(va)
-		va.lower(v.full.stamp.Load().revision) // restampDown came before there was this zone
+		va.lower(v.full.stamp.Load().revision) // restampDown may have run before this zone existed
 	})
 	return slot.ready.Load()
 }
@@ -131,17 +129,17 @@ func (v *version) makeZone(zone string) *variant {
 	}
 	if hasPrevious {
 		if va := previous.(*variant); va.table.Digest() == t.Digest() {
-			return va // with its ETag: what did not change needs no new name
+			return va // with its ETag: an unchanged table keeps its name
 		}
 	}
 	v.cache.cfg.Metrics.ZonesRendered.Inc()
 	return v.cache.newVariant(t, v.readings.order, true, false)
 }
 
-// restampDown lowers the revision of all variants to that of the source, if it is higher: the source has gone back, and
-// its content is what it was. With the old, higher revision other replicas would take the table for a newer one.
+// restampDown lowers the revision of all variants to the source's, if it is higher: the source went back in time and has this
+// content again. Other replicas would take a table with the old, higher revision for a newer one.
 func (v *version) restampDown(source uint64) {
-	v.full.lower(source) // first: zones that are being made look at it
+	v.full.lower(source) // first, because zones being built read it
 	v.zones.Range(func(_, slot any) bool {
 		if va := slot.(*zoneSlot).ready.Load(); va != nil {
 			va.lower(source)
@@ -150,14 +148,14 @@ func (v *version) restampDown(source uint64) {
 	})
 }
 
-// lower replaces the stamp by one with the revision, if it has a higher one.
+// lower replaces the stamp with one of the given revision, if the current one is higher.
 func (va *variant) lower(revision uint64) {
 	for s := va.stamp.Load(); s.revision > revision; s = va.stamp.Load() {
 		va.restamp(s, revision)
 	}
 }
 
-// raise replaces the stamp by one with the revision, if it has a lower one, and returns the one it has then.
+// raise replaces the stamp with one of the given revision, if the current one is lower, and returns the resulting stamp.
 func (va *variant) raise(revision uint64) *stamp {
 	s := va.stamp.Load()
 	for ; s.revision < revision; s = va.stamp.Load() {
@@ -166,7 +164,7 @@ func (va *variant) raise(revision uint64) *stamp {
 	return s
 }
 
-// restamp replaces the stamp old by one with another revision, unless somebody else has replaced it.
+// restamp replaces the stamp old with one of another revision, unless it was replaced concurrently.
 func (va *variant) restamp(old *stamp, revision uint64) {
 	s := &stamp{revision: revision, header: []string{strconv.FormatUint(revision, 10)}}
 	for e := range encodings {
@@ -182,7 +180,7 @@ type lazyBody struct {
 	length []string             // Content-Length
 }
 
-// body returns the variant in an encoding. If nobody has asked for it before, pieces that are not in this encoding yet are made.
+// body returns the variant in an encoding. The first call for an encoding encodes the pieces that lack it.
 func (va *variant) body(e encoding) *body {
 	slot := &va.bodies[e]
 	slot.once.Do(func() {
@@ -206,13 +204,13 @@ func (va *variant) body(e encoding) *body {
 	return slot.made.Load()
 }
 
-// length is the Content-Length of the variant in an encoding.
+// length returns the Content-Length of the variant in an encoding.
 func (va *variant) length(e encoding) []string {
 	va.body(e)
 	return va.bodies[e].length
 }
 
-// smallest is the length of the smallest body that was made. Without any it is that of the text.
+// smallest returns the length of the smallest body made so far, or that of the text if none was made.
 func (va *variant) smallest() int {
 	size := va.table.Bytes()
 	for e := range encodings {

@@ -10,8 +10,8 @@ import (
 	"github.com/routesrv/routesrv/match"
 )
 
-// BenchmarkExplain is what an answer costs at 1x, with the routes of its hosts parsed anew each time; "narrow" is the part of /match
-// that depends on the size of the table.
+// BenchmarkExplain measures the cost of an answer at 1x, including parsing the routes of its hosts; "narrow" is the part of
+// /match that depends on the size of the table.
 func BenchmarkExplain(b *testing.B) {
 	c, err := compile.New(compile.Options{EndpointSlices: true, Healthcheck: true, HTTPSRedirect: true})
 	if err != nil {

@@ -10,23 +10,23 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// rank orders findings: the lowest is the cause.
+// rank orders findings: the lowest one is reported as the cause.
 type rank int
 
 const (
-	rankBroken  rank = iota // the object as a whole gives nothing
-	rankError               // a part of it was left out, or answers errors
-	rankLoop                // its redirects go round in circles
-	rankRefused             // proxies do not use routes of it
-	rankNoPods              // nobody is there to answer
-	rankOther               // others get its requests
-	rankShared              // others get some of its requests
+	rankBroken  rank = iota // the whole object produces nothing
+	rankError               // a part of it was left out, or its requests get errors
+	rankLoop                // its redirects form a circle
+	rankRefused             // proxies refuse some of its routes
+	rankNoPods              // no ready pods
+	rankOther               // other objects get its requests
+	rankShared              // other objects get some of its requests
 	rankWaiting             // the latest change is not served
 	rankWarning
 	rankInfo
 )
 
-// finding is something that is wrong, or worth knowing.
+// finding is a fault or a fact worth knowing.
 type finding struct {
 	owner    kube.Ref
 	rank     rank
@@ -35,7 +35,7 @@ type finding struct {
 	what, do string
 }
 
-// ofProblem makes a finding of a problem.
+// ofProblem converts a problem to a finding.
 func ofProblem(owner kube.Ref, p compile.Problem) finding {
 	info := p.Reason.Info()
 	f := finding{owner: owner, severity: p.Severity, route: p.Route, what: p.What(), do: info.Do, rank: rankInfo}
@@ -43,9 +43,9 @@ func ofProblem(owner kube.Ref, p compile.Problem) finding {
 	case p.Reason == compile.Undecodable, p.Reason == compile.InvalidObject:
 		f.rank = rankBroken
 	case p.Reason == compile.NotSelected:
-		f.rank, f.severity = rankBroken, compile.Error // for who asks, whatever it is for the fleet
+		f.rank, f.severity = rankBroken, compile.Error // for the user who asks, whatever its severity for the fleet
 	case p.Reason == compile.TLSSecret && p.Severity == compile.Error:
-		f.rank = rankWarning // requests are answered all the same
+		f.rank = rankWarning // requests are still answered
 	case p.Severity == compile.Error:
 		f.rank = rankError
 	case p.Reason == compile.WouldReject, p.Reason == compile.InvalidExpression:
@@ -60,7 +60,7 @@ func ofProblem(owner kube.Ref, p compile.Problem) finding {
 	return f
 }
 
-// worst is the finding that is told first; nil if nothing was found that anybody has to know.
+// worst returns the finding to report first, or nil if there is nothing worth reporting.
 func (x *explainer) worst() *finding {
 	told := slices.DeleteFunc(slices.Clone(x.findings), func(f finding) bool { return f.rank == rankInfo && f.do == "" })
 	if len(told) == 0 {
@@ -78,7 +78,7 @@ func (x *explainer) worst() *finding {
 	return &told[0]
 }
 
-// tell makes a finding the cause.
+// tell reports a finding as the cause.
 func (x *explainer) tell(f *finding) {
 	x.out.Cause = fmt.Sprintf("%s: %s.", f.owner, f.what)
 	x.out.Advice = f.do
@@ -124,7 +124,7 @@ func (x *explainer) conclude(ref kube.Ref) {
 	x.out.Cause = text + "."
 }
 
-// count is "1 route", "2 routes".
+// count returns a number with its noun: "1 route", "2 routes".
 func count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -132,7 +132,7 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// short lists a few names.
+// short lists the first names.
 func short(names []string, most int) string {
 	if len(names) > most {
 		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", len(names)-most)

@@ -1,10 +1,10 @@
-// Package explain says what became of an object, a route or a host: in the words of who wrote the object, the fault first.
+// Package explain explains what happened to an object, a route or a host: in words for the author of the object, the fault first.
 //
-// [Explain] puts together what the compiler knows of an object: whether it was selected, its problems, its routes, the services
-// behind them, who else has its hosts. Then it makes up a request for each route and asks match who gets it: so it finds objects
-// that take each other's traffic, and redirects that go round in circles, whatever made them.
+// [Explain] collects what the compiler knows about an object: whether it was selected, its problems, its routes, their services,
+// and other objects with the same hosts. Then it generates a request for each route and uses package match to find the route that
+// gets it. So it finds objects that take each other's traffic, and circular redirects, whatever their cause.
 //
-// Nothing here does I/O, reads a clock or logs.
+// The package does no I/O, reads no clock and does not log.
 package explain
 
 import (
@@ -21,7 +21,7 @@ import (
 // Schema names the form of an [Explanation] in JSON. Within one version fields are only added.
 const Schema = "routesrv.explain/v1"
 
-// Query is what is to be explained: an object, a route or a host. One of the three is set.
+// Query is what to explain: an object, a route or a host. One of the three is set.
 type Query struct {
 	Kind      kube.Kind `json:"kind,omitempty"`
 	Namespace string    `json:"namespace,omitempty"`
@@ -30,8 +30,8 @@ type Query struct {
 	Host      string    `json:"host,omitempty"`
 }
 
-// ParseQuery reads what people type: a kind and NAMESPACE/NAME, or one word, which is a host if it has a dot and the id of a
-// route otherwise. A name without namespace is in the namespace default. The error says what is accepted.
+// ParseQuery parses what users type: a kind and NAMESPACE/NAME, or one word, which is a host if it contains a dot, and else the
+// id of a route. A name without a namespace is in the namespace default. The error says what is accepted.
 func ParseQuery(words ...string) (Query, error) {
 	switch len(words) {
 	case 1:
@@ -71,7 +71,7 @@ func kindOf(word string) (kube.Kind, bool) {
 	return "", false
 }
 
-// String is the query as people type it.
+// String returns the query as users type it.
 func (q Query) String() string {
 	switch {
 	case q.Route != "":
@@ -84,75 +84,75 @@ func (q Query) String() string {
 
 func (q Query) ref() kube.Ref { return kube.Ref{Kind: q.Kind, Namespace: q.Namespace, Name: q.Name} }
 
-// Compiler is what is asked of a [compile.Compiler].
+// Compiler is the part of a [compile.Compiler] that Explain uses.
 type Compiler interface {
 	Inspect(kube.Ref) (compile.Inspection, bool)
 	Claims(host string) []kube.Ref
 	Latest() (*kube.Snapshot, *compile.Result)
 }
 
-// Input is what is known. All of it is only read, and of one moment.
+// Input is the state to explain, all from the same moment. Explain does not change it.
 type Input struct {
 	// Compiler has compiled the snapshot. Required.
 	Compiler Compiler
-	// Served is the table that proxies get, which is older than the result of the compiler while the guard holds a change back.
-	// Ignored unless HasServed.
+	// Served is the table that proxies get. It is older than the compiler's result while the guard holds a change. Ignored unless
+	// HasServed.
 	Served    table.List
 	HasServed bool
-	// Namespace and Selectors restrict what is read, as they do in the source.
+	// Namespace and Selectors restrict what is read, as in the source.
 	Namespace string
 	Selectors map[kube.Kind]map[string]string
-	// Classes are the expressions that select objects, by kind; empty means those that the compiler has by default.
+	// Classes are the expressions that select objects, by kind; empty means the compiler's defaults.
 	Classes map[kube.Kind]string
-	// Proxy are the settings of the proxies, for requests that are made up.
+	// Proxy holds the settings of the proxies, for the generated requests.
 	Proxy match.Options
-	// WithoutPods says that nothing was read of pods, as of most manifests: then there is no problem with those.
+	// WithoutPods means that no data about pods was read, as from most manifests: then problems with pods are not reported.
 	WithoutPods bool
-	// Since tells since when a problem is there, by its id. It may be nil.
+	// Since returns when a problem began, by its id. It may be nil.
 	Since func(id string) (time.Time, bool)
 }
 
-// Explanation is what there is to say. Explain leaves Object.Fleet to whoever knows the fleet.
+// Explanation is the result of Explain. Explain leaves Object.Fleet to a caller who knows the fleet.
 type Explanation struct {
 	Schema string `json:"schema"`
 	Query  Query  `json:"query"`
-	// Result is "fine", "info", "warning" or "error" by the worst that was found, or "not_found".
+	// Result is "fine", "info", "warning" or "error" for the worst finding, or "not_found".
 	Result string `json:"result"`
-	// Cause is the first line: what is wrong, or that nothing is. Advice says what to do, if there is something to do.
+	// Cause is the first line: what is wrong, or that nothing is. Advice says what to do, if anything.
 	Cause  string `json:"cause"`
 	Advice string `json:"advice,omitempty"`
-	// Objects are the object that was asked for, or all those that have the host.
+	// Objects are the requested object, or all objects with the host.
 	Objects []Object `json:"objects"`
-	// Total is how many objects there are; Objects has the first of them.
+	// Total is the number of objects; Objects has the first ones.
 	Total int `json:"total"`
 }
 
-// Object is what became of one object.
+// Object explains one object.
 type Object struct {
 	Owner kube.Ref `json:"owner"`
-	// Selected says whether the object is one that is served here, and Selection why.
+	// Selected reports whether this route server serves the object, and Selection says why.
 	Selected  bool       `json:"selected"`
 	Selection string     `json:"selection"`
 	Created   *time.Time `json:"created,omitempty"`
 	Changed   string     `json:"changed,omitempty"` // time and field manager of the last change
 	Problems  []Problem  `json:"problems"`
 	Routes    []Route    `json:"routes"`
-	// TotalRoutes is how many routes there are; Routes has the first of them.
+	// TotalRoutes is the number of routes; Routes has the first ones.
 	TotalRoutes int       `json:"total_routes"`
 	Services    []Service `json:"services"`
 	Hosts       []Host    `json:"hosts"`
 	Requests    []Request `json:"requests"`
-	// Fleet says how many clients have the routes; nil if nobody knows, or no route is served.
+	// Fleet says how many clients have the routes; nil if unknown, or if no route is served.
 	Fleet *Share `json:"fleet,omitempty"`
 }
 
-// Share is how many of the clients that are heard hold a table which has the routes of an object as they are now.
+// Share says how many of the live clients hold a table with the current routes of an object.
 type Share struct {
 	Holders int `json:"holders"`
 	Clients int `json:"clients"`
 }
 
-// Served are the ids of the routes that proxies get.
+// Served returns the ids of the routes that proxies get.
 func (o *Object) Served() []string {
 	var ids []string
 	for i := range o.Routes {
@@ -163,7 +163,7 @@ func (o *Object) Served() []string {
 	return ids
 }
 
-// Problem is a problem of the object, in the words for its team.
+// Problem is a problem of the object, in words for its team.
 type Problem struct {
 	ID       string           `json:"id"`
 	Route    string           `json:"route,omitempty"`
@@ -174,16 +174,16 @@ type Problem struct {
 	Since    *time.Time       `json:"since,omitempty"`
 }
 
-// Route is a route that the object asks for.
+// Route is a route that the object requests.
 type Route struct {
 	ID         string `json:"id"`
 	Predicates string `json:"predicates,omitempty"`
 	Filters    string `json:"filters,omitempty"`
 	Backend    string `json:"backend,omitempty"`
-	// Main is false for a route that goes with another one, such as a redirect.
+	// Main is false for a companion of another route, such as a redirect.
 	Main bool `json:"main"`
-	// State is "served", "waiting" (compiled, and not in the table that proxies get), "left_out", or "refused" (served, and no proxy
-	// uses it).
+	// State is "served", "waiting" (compiled, but not in the table that proxies get), "left_out", or "refused" (served, but
+	// proxies do not use it).
 	State string `json:"state"`
 	// Why says why the route is not used.
 	Why string `json:"why,omitempty"`
@@ -197,50 +197,50 @@ const (
 	StateRefused = "refused"
 )
 
-// Service is a service that the object refers to.
+// Service is a service that the object references.
 type Service struct {
 	Namespace string         `json:"namespace"`
 	Name      string         `json:"name"`
 	Exists    bool           `json:"exists"`
 	Type      string         `json:"type,omitempty"`
-	Ports     []string       `json:"ports"` // as "80 (http) -> 8080"
+	Ports     []string       `json:"ports"` // in the form "80 (http) -> 8080"
 	Ready     int            `json:"ready"`
 	NotReady  int            `json:"not_ready"`
 	Zones     map[string]int `json:"zones,omitempty"` // ready endpoints
 }
 
-// Host is a host of the object, and who else has it.
+// Host is a host of the object, and the other objects that have it.
 type Host struct {
 	Host   string     `json:"host"`
 	Others []kube.Ref `json:"others"`
 }
 
-// Request is a made up request for a route, and who gets it.
+// Request is a generated request for a route, with the route that gets it.
 type Request struct {
 	Method string `json:"method"`
 	URL    string `json:"url"`
-	// Route is the route that the request is made for.
+	// Route is the route that the request is generated for.
 	Route string `json:"route"`
-	// Result is "own" if the object gets it, "other", "shared" (one of several by chance), "none" or "loop".
+	// Result is "own" if the object gets the request, "other", "shared" (one of several at random), "none" or "loop".
 	Result string `json:"result"`
-	// Winner is the route that gets it, and Owner the object of that.
+	// Winner is the route that gets the request, and Owner its object.
 	Winner string   `json:"winner,omitempty"`
 	Owner  kube.Ref `json:"owner"`
-	// Why says why it is not the route that the request is made for.
+	// Why says why another route gets it.
 	Why string `json:"why,omitempty"`
 }
 
-// Limits of an explanation: it is for people, and the compiler waits for it.
+// Limits of an explanation: it is for people, and blocks the compiler meanwhile.
 const (
 	maxObjects  = 20
 	maxRoutes   = 200
 	maxRequests = 20  // of one object
-	maxSampled  = 100 // routes of one object that requests are made up for
-	maxHosts    = 50  // that are looked up among all objects
+	maxSampled  = 100 // routes of one object for which requests are generated
+	maxHosts    = 50  // hosts looked up among all objects
 	maxTables   = 10  // hosts whose routes are parsed
 )
 
-// Explain explains. The query is one that [ParseQuery] gives.
+// Explain explains a query from [ParseQuery].
 func Explain(in Input, q Query) *Explanation {
 	x := &explainer{Input: in, out: &Explanation{Schema: Schema, Query: q, Objects: []Object{}}, hosts: map[string]*routesOf{}, claims: map[string][]kube.Ref{}}
 	snapshot, result := in.Compiler.Latest()
@@ -260,21 +260,21 @@ func Explain(in Input, q Query) *Explanation {
 	return x.out
 }
 
-// NotFound is the Result if there is no such object, route or host.
+// NotFound is the Result if no such object, route or host exists.
 const NotFound = "not_found"
 
-// explainer makes one explanation.
+// explainer builds one explanation.
 type explainer struct {
 	Input
 	out      *Explanation
 	snapshot *kube.Snapshot
 	result   *compile.Result
-	hosts    map[string]*routesOf  // tables of the routes that requests for a host can reach
-	claims   map[string][]kube.Ref // who has a host
+	hosts    map[string]*routesOf  // tables of the routes that requests for each host can reach
+	claims   map[string][]kube.Ref // objects that have each host
 	findings []finding
 }
 
-// claimsOf gives who has a host, and nobody when enough hosts were looked up.
+// claimsOf returns the objects that have a host, or none after enough hosts were looked up.
 func (x *explainer) claimsOf(host string) []kube.Ref {
 	owners, known := x.claims[host]
 	if !known && len(x.claims) < maxHosts {

@@ -37,8 +37,8 @@ func TestParseQuery(t *testing.T) {
 	}
 }
 
-// TestEverythingCanBeAskedAbout: each object, host and route of all tickets gets a sentence, and an error among the problems is never
-// called fine.
+// TestEverythingCanBeAskedAbout: each object, host and route of all tickets gets a sentence, and an object with an error among
+// its problems is never reported as fine.
 func TestEverythingCanBeAskedAbout(t *testing.T) {
 	paths, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(paths) == 0 {
@@ -85,7 +85,7 @@ func TestEverythingCanBeAskedAbout(t *testing.T) {
 	}
 }
 
-// TestNothingWasReadYet: a compiler that never compiled knows that it knows nothing.
+// TestNothingWasReadYet: a compiler that has not compiled yet reports that nothing was read.
 func TestNothingWasReadYet(t *testing.T) {
 	c, err := compile.New(compile.Options{})
 	if err != nil {
@@ -96,7 +96,7 @@ func TestNothingWasReadYet(t *testing.T) {
 	}
 }
 
-// TestAChangeThatIsHeldIsTold: what is compiled is not always what proxies get.
+// TestAChangeThatIsHeldIsTold: the answer mentions a held table, since proxies then do not get what is compiled.
 func TestAChangeThatIsHeldIsTold(t *testing.T) {
 	c, _ := ticket(t, "all-is-well")
 	q := explain.Query{Kind: kube.KindIngress, Namespace: "shop", Name: "cart"}
@@ -111,7 +111,7 @@ func TestAChangeThatIsHeldIsTold(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotReadIsTold: a namespace or a selector of the server is a reason for an object to be missing.
+// TestWhatIsNotReadIsTold: the answer names the namespace or selector of the server when it can be why an object is missing.
 func TestWhatIsNotReadIsTold(t *testing.T) {
 	c, _ := ticket(t, "all-is-well")
 	in := explain.Input{Compiler: c, Namespace: "shop", Selectors: map[kube.Kind]map[string]string{kube.KindIngress: {"team": "a", "on": ""}}}
@@ -125,7 +125,7 @@ func TestWhatIsNotReadIsTold(t *testing.T) {
 	}
 }
 
-// TestSinceIsShown: how long there has been a problem is known to who has kept it.
+// TestSinceIsShown: the answer shows how long a problem has existed, if the caller recorded that.
 func TestSinceIsShown(t *testing.T) {
 	c, _ := ticket(t, "port-name")
 	at := time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)
@@ -137,7 +137,7 @@ func TestSinceIsShown(t *testing.T) {
 	}
 }
 
-// TestAnswersAreBounded: an object may have as many paths and hosts as it likes, and the answer stays one for people.
+// TestAnswersAreBounded: an object may have any number of paths and hosts, and the answer stays short enough for people.
 func TestAnswersAreBounded(t *testing.T) {
 	backend := &kube.IngressBackend{Service: "s", PortNumber: 80}
 	ing := &kube.Ingress{Meta: kube.Meta{Namespace: "shop", Name: "many"}, Spec: &kube.IngressSpec{}}
@@ -191,7 +191,7 @@ func TestAnswersAreBounded(t *testing.T) {
 	}
 }
 
-// TestRequestsAreMadeUpOnce: backends that share a path are asked for once, and only so many hosts are looked into.
+// TestRequestsAreMadeUpOnce: backends that share a path share one made-up request, and the number of hosts looked at is limited.
 func TestRequestsAreMadeUpOnce(t *testing.T) {
 	hosts := make([]kube.IngressRule, 15)
 	for i := range hosts {
@@ -237,7 +237,7 @@ func TestRequestsAreMadeUpOnce(t *testing.T) {
 	}
 }
 
-// TestTheWorstIsTheCause: of several faults the one that costs most is told, and for a route the one of that route.
+// TestTheWorstIsTheCause: of several faults the answer names the most severe one; for a route, the fault of that route.
 func TestTheWorstIsTheCause(t *testing.T) {
 	path := func(path, service string) kube.IngressPath {
 		return kube.IngressPath{Path: path, PathType: "Exact", Backend: &kube.IngressBackend{Service: service, PortNumber: 80}}
@@ -282,7 +282,7 @@ func TestTheWorstIsTheCause(t *testing.T) {
 	}
 }
 
-// counting counts what is expensive.
+// counting counts expensive calls.
 type counting struct {
 	explain.Compiler
 	claims int

@@ -15,7 +15,7 @@ type owned struct {
 	object kube.Object
 }
 
-// all gives the Ingresses and RouteGroups of the snapshot.
+// all iterates over the Ingresses and RouteGroups of the snapshot.
 func (x *explainer) all(yield func(owned) bool) {
 	for _, o := range x.snapshot.Ingresses {
 		if !yield(owned{o.Ref(), o}) {
@@ -29,9 +29,9 @@ func (x *explainer) all(yield func(owned) bool) {
 	}
 }
 
-// missing says that an object is not there, and what was meant perhaps.
+// missing reports that an object does not exist, and suggests similar names.
 func (x *explainer) missing(ref kube.Ref) {
-	if problems := x.result.ProblemsOf(ref); len(problems) > 0 { // it could not be decoded
+	if problems := x.result.ProblemsOf(ref); len(problems) > 0 { // the object could not be decoded
 		o := Object{
 			Owner: ref, Selection: problems[0].What(),
 			Problems: []Problem{}, Routes: []Route{}, Services: []Service{}, Hosts: []Host{}, Requests: []Request{},
@@ -69,7 +69,7 @@ func (x *explainer) missing(ref kube.Ref) {
 	x.out.Advice = strings.Join(hints, " ")
 }
 
-// near reports whether two names differ by a letter or two.
+// near reports whether two names differ by one or two letters.
 func near(a, b string) bool {
 	if len(a) < 4 || len(b) < 4 {
 		return false
@@ -126,7 +126,7 @@ func (x *explainer) host(host string) {
 	x.out.Cause = fmt.Sprintf("Host %s is served by %s.", host, short(names, 5))
 }
 
-// route explains the object that a route was made of.
+// route explains the object of a route.
 func (x *explainer) route(id string) {
 	plain := strings.TrimPrefix(id, "kubeew_")
 	if plain != id {
@@ -167,12 +167,12 @@ func (x *explainer) route(id string) {
 	}
 }
 
-// prefixOf is how the ids of the routes of an object begin.
+// prefixOf returns the prefix of the ids of an object's routes.
 func prefixOf(ref kube.Ref) string {
 	namespace := kube.NamespaceOrDefault(ref.Namespace)
 	if ref.Kind == kube.KindRouteGroup {
 		return strings.TrimSuffix(routeid.RouteGroup(namespace, ref.Name, "all", 0, 0, false), "__all__0_0")
 	}
-	// A custom route has its own id behind the name: the end of the prefix is left out.
+	// A custom route has its own id after the name, so trim the end of the prefix.
 	return strings.TrimRight(routeid.Ingress(ref.Namespace, ref.Name, "", "", ""), "_")
 }

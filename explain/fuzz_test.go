@@ -11,7 +11,7 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// FuzzExplain: whatever stands in an object, there is an answer that a terminal can show, with the same first line each time.
+// FuzzExplain: whatever an object contains, the answer can be shown on a terminal, and its first line is the same each time.
 func FuzzExplain(f *testing.F) {
 	for _, s := range [][4]string{
 		{"shop.example.org", "/cart", `redirectTo(302, "https://shop.example.org/")`, `Host("x")`},

@@ -13,7 +13,7 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// object explains the object of a name.
+// object explains the object with a reference.
 func (x *explainer) object(ref kube.Ref) {
 	in, ok := x.Compiler.Inspect(ref)
 	if !ok && ref.Namespace == "default" {
@@ -31,7 +31,7 @@ func (x *explainer) object(ref kube.Ref) {
 	x.conclude(ref)
 }
 
-// add explains one object, and notes what was found.
+// add explains one object and records its findings.
 func (x *explainer) add(ref kube.Ref, in compile.Inspection) {
 	o := Object{
 		Owner: ref, Selected: in.Compiled, Changed: in.Meta.Changed,
@@ -74,7 +74,7 @@ func (x *explainer) problem(p compile.Problem) Problem {
 	return out
 }
 
-// selection says why the object is served, or not.
+// selection says why the object is served or not.
 func (x *explainer) selection(in compile.Inspection) string {
 	for _, p := range in.Problems {
 		if !in.Compiled {
@@ -129,7 +129,7 @@ func labelText(selector map[string]string) string {
 	return strings.Join(texts, ",")
 }
 
-// routes tells the state of each route.
+// routes sets the state of each route.
 func (x *explainer) routes(o *Object, in compile.Inspection) {
 	known := catalogue.New(catalogue.Options{
 		ForwardBackendURL: x.Proxy.ForwardBackendURL, DisabledFilters: x.Proxy.DisabledFilters,
@@ -172,7 +172,7 @@ func (x *explainer) routes(o *Object, in compile.Inspection) {
 	}
 }
 
-// parts are a route as it is written, without what is too long for a screen.
+// parts returns the parts of a route as written, with overlong parts shortened.
 func parts(r *eskip.Route) (predicates, filters, backend string) {
 	c := *r
 	c.Id, c.Filters = "", nil
@@ -214,7 +214,7 @@ func serviceOf(s compile.InspectedService) Service {
 	return out
 }
 
-// hostsOf gives the hosts of an object, each once, in their order.
+// hostsOf returns the distinct hosts of an object in their order.
 func hostsOf(o kube.Object) []string {
 	var hosts []string
 	add := func(h string) {

@@ -8,7 +8,7 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 )
 
-// redirected gives the request that a browser makes after the answer of the route, and reports false if that is no redirect.
+// redirected returns the request that a browser sends after the route's answer, or false if the answer is not a redirect.
 func redirected(r *eskip.Route, s sample) (sample, bool) {
 	for _, f := range r.Filters {
 		if f.Name != "redirectTo" && f.Name != "redirectToLower" || len(f.Args) < 1 {
@@ -36,7 +36,7 @@ func redirected(r *eskip.Route, s sample) (sample, bool) {
 		}
 		next.header = map[string][]string{}
 		for name, val := range s.header {
-			if !strings.EqualFold(name, forwardedProto) { // the load balancer writes it anew
+			if !strings.EqualFold(name, forwardedProto) { // the load balancer sets it itself
 				next.header[name] = slices.Clone(val)
 			}
 		}

@@ -23,7 +23,7 @@ type routesOf struct {
 	owners map[string]kube.Ref
 }
 
-// for requests to a host, the routes that can take them and who owns those.
+// routesFor returns the routes that can match requests to a host, with their owners.
 func (x *explainer) routesFor(host string) *routesOf {
 	if known := x.hosts[host]; known != nil {
 		return known
@@ -54,7 +54,7 @@ func (x *explainer) routesFor(host string) *routesOf {
 	return found
 }
 
-// owner says whose route it is: exactly for objects that have the host, and else as well as the id tells.
+// owner returns the owner of a route: exactly for objects that have the host, and otherwise as far as the id shows.
 func (h *routesOf) owner(id string) kube.Ref {
 	if ref, ok := h.owners[id]; ok {
 		return ref
@@ -66,7 +66,7 @@ func (h *routesOf) owner(id string) kube.Ref {
 	return kube.Ref{Kind: kube.Kind(o.Kind), Namespace: o.Namespace, Name: o.Name}
 }
 
-// sample is a made up request.
+// sample is a generated request.
 type sample struct {
 	scheme, host, path, method string
 	header                     map[string][]string
@@ -82,7 +82,7 @@ func (s sample) request() match.Request {
 	return match.Request{Method: s.method, Target: s.path, Host: s.host, Header: header}
 }
 
-// requests asks for each main route who gets the requests that it is made for.
+// requests finds, for each main route, the route that gets the requests intended for it.
 func (x *explainer) requests(o *Object, in compile.Inspection) {
 	own := map[string]bool{}
 	for _, r := range in.Routes {
@@ -116,7 +116,7 @@ func (x *explainer) requests(o *Object, in compile.Inspection) {
 	}
 }
 
-// samples makes requests that the route takes if nobody else does: one for its path, and one below it.
+// samples returns requests that the route gets if no other route takes them: one for its path, and one below it.
 func samples(r *eskip.Route, hosts []string, o match.Options) []sample {
 	alone, refused := match.New([]*eskip.Route{r}, o)
 	if len(refused) > 0 {
@@ -152,7 +152,7 @@ func samples(r *eskip.Route, hosts []string, o match.Options) []sample {
 	return found
 }
 
-// samplePaths gives paths that a route may match, without anything that would have to be escaped.
+// samplePaths returns paths that a route may match, without characters that need escaping.
 func samplePaths(r *eskip.Route) []string {
 	var paths []string
 	add := func(path string) {
@@ -200,7 +200,7 @@ func samplePaths(r *eskip.Route) []string {
 	return paths
 }
 
-// ask finds who gets a request that is made for a route, and notes it if it is not the object.
+// ask finds the route that gets a request intended for a route, and records a finding if that belongs to another object.
 func (x *explainer) ask(owner kube.Ref, id string, s sample, own map[string]bool) (Request, bool) {
 	routes := x.routesFor(s.host)
 	res := routes.table.Find(s.request())
@@ -260,7 +260,7 @@ func tied(outcomes []match.Outcome) bool {
 	return slices.ContainsFunc(outcomes, func(o match.Outcome) bool { return len(o.Ties) > 0 })
 }
 
-// whyBehind says why a route that matches does not win.
+// whyBehind says why a matching route does not win.
 func whyBehind(res match.Result, id string) string {
 	for _, c := range res.Candidates {
 		if c.Route.Id != id {
@@ -278,10 +278,10 @@ func whyBehind(res match.Result, id string) string {
 	return "its route comes first"
 }
 
-// maxHops bounds a chain of redirects.
+// maxHops limits a chain of redirects.
 const maxHops = 8
 
-// follow looks where redirects of the route lead that gets the request: browsers give up when they go round in circles.
+// follow follows redirects from the route that gets the request: browsers give up on circles.
 func (x *explainer) follow(owner kube.Ref, q *Request, s sample) {
 	seen := []string{s.url()}
 	for range maxHops {

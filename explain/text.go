@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Limits of the text, which is to fit on a screen.
+// Limits of the text, which must fit on a screen.
 const (
 	textObjects  = 3
 	textRoutes   = 8
@@ -20,8 +20,8 @@ const (
 	textWidth    = 160
 )
 
-// WriteText prints an explanation for people: the cause in the first line, what to do in the second, then what it was found by.
-// Control characters of the cluster are not passed on. The error is that of the writer.
+// WriteText prints an explanation for people: the cause in the first line, what to do in the second, then the evidence. It
+// escapes control characters from the cluster. It returns the writer's error.
 func (e *Explanation) WriteText(w io.Writer) error {
 	var b bytes.Buffer
 	b.WriteString(e.Cause + "\n")
@@ -152,7 +152,7 @@ func writeServices(b *bytes.Buffer, o *Object) {
 	}
 }
 
-// writeRoutes prints the main routes, those that are not served first. Companions are only counted.
+// writeRoutes prints the main routes, unserved ones first. It only counts companions.
 func writeRoutes(b *bytes.Buffer, o *Object) {
 	routes := slices.Clone(o.Routes)
 	slices.SortStableFunc(routes, func(x, y Route) int { return order(x) - order(y) })

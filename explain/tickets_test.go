@@ -59,8 +59,8 @@ func compiled(t testing.TB, a *txtar.Archive) (*compile.Compiler, *kube.Snapshot
 	return c, snapshot
 }
 
-// TestTickets: each is what somebody wrote who needs help, a cluster, and what is asked. The first line of the answer is the cause,
-// which stands in a file of its own that nobody updates without thinking.
+// TestTickets: each ticket has the text of a user who needs help, a cluster, and a question. The first line of the answer is the
+// cause, which is kept in a separate file so that nobody updates it without thinking.
 func TestTickets(t *testing.T) {
 	paths, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(paths) < 20 {
@@ -103,7 +103,7 @@ func TestTickets(t *testing.T) {
 	}
 }
 
-// checkJSON: whoever reads the JSON can print the text, as routesrv explain does with the answer of a server.
+// checkJSON checks that the JSON is enough to print the text, as routesrv explain does with the answer of a server.
 func checkJSON(t *testing.T, e *explain.Explanation) {
 	t.Helper()
 	data, err := json.Marshal(e)

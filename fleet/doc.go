@@ -1,26 +1,26 @@
-// Package fleet knows who holds which table: every client of a route server, by what it asks for and what it reports.
+// Package fleet tracks which client holds which table: every client of a route server, from its requests and its reports.
 //
-// A [Registry] is told about each request and each stream ([Registry.Saw]), each report ([Registry.Reported]) and each table that is
-// published ([Registry.Published]). It gives a [View] of its own clients, and [Merge] joins the views of several replicas. A
-// [Reporter] is the other side: it sends the reports of a sidecar or a relay.
+// A [Registry] is told about each request and stream ([Registry.Saw]), each report ([Registry.Reported]) and each published table
+// ([Registry.Published]). It returns a [View] of its own clients, and [Merge] merges the views of several replicas. A [Reporter]
+// is the other side: it sends the reports of a sidecar or a relay.
 //
 // # States
 //
-// A client is judged by the tables that its replica has published, which are numbered. It is current if it holds the last one, or one
-// that the replica does not know and cannot be sure to be older; behind if it holds an earlier one, or one that is not known; rejected if its last report
-// says why it does not take the table; and silent if nothing was heard for three of its intervals. Silent wins over rejected, and
-// rejected over the others.
+// A client is compared with the tables that its replica has published, which are numbered. It is current if it holds the last
+// one, or an unknown one that may be newer; behind if it holds an earlier one, or any other unknown one; rejected if its last
+// report says why it does not accept the table; and silent if nothing was heard for three of its intervals. Silent takes
+// precedence over rejected, and rejected over the others.
 //
-// # What is believed
+// # Trust
 //
-// Everything here is what clients say. An id is a claim, as a digest is: whoever may fetch tables may claim any id. So nothing that
-// decides about tables reads this package, no request goes to an address that a client names, and texts are checked and cut
-// before they are kept.
+// All data here comes from clients. An id is a claim, like a digest: every client that may fetch tables may claim any id.
+// Therefore no decision about tables depends on this package, no request goes to an address that a client names, and texts are
+// checked and truncated before they are stored.
 //
 // # Limits
 //
 // A Registry has at most Config.Max clients, and from one address at most [MaxPerAddress] with an id and [MaxInferredPerAddress]
-// without one. A full Registry takes new clients in place of silent ones only. Silent ones leave after [Forget].
+// without one. A full Registry adds new clients only in place of silent ones. Silent clients are removed after [Forget].
 //
 // # What it does not do
 //

@@ -5,14 +5,14 @@ import (
 	"unique"
 )
 
-// figures are [Figures] in a quarter of the memory.
+// figures stores [Figures] in a quarter of the memory.
 type figures struct {
 	read       int64
 	lastApply  int64 // 0 for none
 	values     [figureCount]uint64
 	refusedNew uint64
 	refused    *refusal // nil for none
-	has        uint8    // a bit for each value
+	has        uint8    // one bit for each value
 }
 
 // figureCount is the number of counters in Figures.
@@ -25,12 +25,12 @@ type refusal struct {
 	next   *refusal
 }
 
-// counters are the counters of f.
+// counters returns pointers to the counters of f.
 func (f *Figures) counters() [figureCount]**uint64 {
 	return [figureCount]**uint64{&f.Requests, &f.Errors, &f.NoRoute, &f.Routes, &f.Updates}
 }
 
-// keepFigures returns what is kept of f, read at that time.
+// keepFigures returns the compact form of f, read at the given time.
 func keepFigures(f *Figures, read time.Time) *figures {
 	kept := &figures{read: read.UnixNano(), refusedNew: f.RefusedNew}
 	if !f.LastApply.IsZero() {
@@ -48,7 +48,7 @@ func keepFigures(f *Figures, read time.Time) *figures {
 	return kept
 }
 
-// show returns the form that others see.
+// show returns the public form.
 func (kept *figures) show() *Figures {
 	f := &Figures{Time: timeOf(kept.read), RefusedNew: kept.refusedNew}
 	if kept.lastApply != 0 {

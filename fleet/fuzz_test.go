@@ -13,7 +13,7 @@ import (
 	"github.com/routesrv/routesrv/fleet"
 )
 
-// FuzzIdentity: a header that is taken is small and plain, and says the same again.
+// FuzzIdentity: an accepted header is small and printable, and the identity encodes to the same value again.
 func FuzzIdentity(f *testing.F) {
 	for _, seed := range []string{
 		"", ";", "=", "kind=sidecar", "kind=sidecar;pod=ingress/skipper-1;node=n1;zone=eu-1a;version=v1.2.3;mode=Exec;interval=3000",
@@ -40,7 +40,8 @@ func FuzzIdentity(f *testing.F) {
 	})
 }
 
-// FuzzReport: a report that is taken is small, has plain texts and figures within their limits, and a report of it is taken, too.
+// FuzzReport: an accepted report is small, has printable texts and figures within their limits, and is accepted again after
+// encoding.
 func FuzzReport(f *testing.F) {
 	for _, seed := range []string{
 		"", "null", "{}", "[]", `{"holds":{"digest":"` + strings.Repeat("ab", 32) + `","revision":7},"holds_ago_seconds":1.5,"applied":"fetched"}`,

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Limits of an identity. One that exceeds them is none.
+// Limits of an identity. An identity that exceeds them is ignored.
 const (
 	maxIdentity = 1024 // bytes of the header value
 	maxID       = 200
@@ -15,7 +15,7 @@ const (
 	maxInterval = 5 * time.Minute
 )
 
-// Identity is what a client of ours says of itself with each request: the value of the header Routesrv-Client.
+// Identity is how our clients identify themselves with each request: the value of the header Routesrv-Client.
 type Identity struct {
 	Kind Kind
 	// ID is namespace/pod if Pod, else any name. 1 to 200 letters, digits and ._:/-
@@ -24,12 +24,12 @@ type Identity struct {
 	// Node, Zone and Version have at most 64 such characters, or +~ in a version; they may be empty.
 	Node, Zone, Version string
 	Mode                string // False, Pre, Exec or empty
-	// Interval is how long nothing may be heard from the client, at most, as long as all is well: that between two polls or reports.
+	// Interval is the longest normal time without a sign of life from the client: the time between two polls or reports.
 	Interval time.Duration
 }
 
-// String returns the form for the header: key=value, joined by semicolons. Characters that are not allowed become "_", and what is
-// too long is cut.
+// String returns the form for the header: key=value, separated by semicolons. It replaces characters that are not allowed with
+// "_", and truncates what is too long.
 func (i Identity) String() string {
 	var b strings.Builder
 	b.WriteString("kind=" + string(i.Kind))
@@ -58,8 +58,8 @@ func (i Identity) String() string {
 	return b.String()
 }
 
-// ParseIdentity reads the form of String. It returns false for every other text. Keys that it does not know are ignored, so that
-// a newer client can say more.
+// ParseIdentity parses the form of String. It returns false for any other text. It ignores unknown keys, so that newer clients
+// can send more.
 func ParseIdentity(text string) (Identity, bool) {
 	if len(text) == 0 || len(text) > maxIdentity {
 		return Identity{}, false
@@ -79,7 +79,7 @@ func ParseIdentity(text string) (Identity, bool) {
 	return i, i.ID != "" && i.Kind != "" && i.Interval != 0
 }
 
-// set sets one of the values, and reports whether it is one.
+// set sets one of the values, and reports whether it is valid.
 func (i *Identity) set(key, value string) bool {
 	short := len(value) <= maxWord
 	switch key {
@@ -106,7 +106,7 @@ func (i *Identity) set(key, value string) bool {
 	return short
 }
 
-// plain reports whether a character may be part of a value.
+// plain reports whether a character is allowed in a value.
 func plain(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("._:/-+~@", c) >= 0
 }
@@ -120,7 +120,7 @@ func isPlain(s string) bool {
 	return true
 }
 
-// printable returns a text that somebody else wrote, cut to a length, with everything but visible ASCII and spaces as "?".
+// printable truncates an external text and replaces everything except visible ASCII and spaces with "?".
 func printable(s string, limit int) string {
 	s = s[:min(len(s), limit)]
 	clean := true

@@ -10,10 +10,10 @@ import (
 	"unique"
 )
 
-// newInstance names a Registry, so that it knows itself when it meets itself among its peers.
+// newInstance returns a random name for a Registry, so that it recognises itself among its peers.
 func newInstance() string { return rand.Text() }
 
-// View returns the clients of this replica alone, all of them, sorted by id.
+// View returns all clients of this replica only, sorted by id.
 func (r *Registry) View() *View {
 	at := r.cfg.Now()
 	now := at.UnixNano()
@@ -33,10 +33,10 @@ func (r *Registry) View() *View {
 	return v
 }
 
-// showAtOnce is how many clients are shown without a break: requests of clients wait for the same lock.
+// showAtOnce is how many clients are copied without releasing the lock, which requests of clients also need.
 const showAtOnce = 256
 
-// showSome adds some of the clients to a view, without those that have left meanwhile.
+// showSome adds some clients to a view, except those removed meanwhile.
 func (r *Registry) showSome(v *View, keys []string, now int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -53,7 +53,7 @@ func (r *Registry) showSome(v *View, keys []string, now int64) {
 	}
 }
 
-// Publishes returns the last tables that were published, the newest first, and how long the clients of this replica took to hold them.
+// Publishes returns the last published tables, newest first, with how long the clients of this replica took to hold them.
 func (r *Registry) Publishes() []Publish {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -61,7 +61,7 @@ func (r *Registry) Publishes() []Publish {
 	return r.publishes()
 }
 
-// served is the table that is served; nil before the first.
+// served returns the served table, or nil before the first one.
 func (r *Registry) served() *Table {
 	last := r.versions.last()
 	if last.order == 0 {
@@ -70,7 +70,7 @@ func (r *Registry) served() *Table {
 	return &Table{Digest: last.digest, Revision: last.revision, Since: timeOf(last.at)}
 }
 
-// publishes are the last tables, the newest first.
+// publishes returns the last tables, newest first.
 func (r *Registry) publishes() []Publish {
 	list := r.versions.list
 	shown := make([]Publish, 0, min(len(list), shownPublishes))
@@ -91,7 +91,7 @@ func (r *Registry) publishes() []Publish {
 	return shown
 }
 
-// show makes the form of a client that others see.
+// show returns the public form of a client.
 func (r *Registry) show(c *client, now int64) Client {
 	one := Client{
 		ID: c.key, Kind: kinds[c.kind], Node: c.node, Zone: text(c.zone), Version: text(c.version), Mode: text(c.mode),
@@ -149,8 +149,8 @@ func (r *Registry) Counts() Counts {
 	return n
 }
 
-// Share returns how many of the live clients that have named a table hold the version with the number or a later one, and how many
-// there are.
+// Share returns how many of the live clients that have named a table hold the version with the number or a later one, and how
+// many such clients there are.
 func (r *Registry) Share(order uint64) (holders, live int) {
 	now := r.cfg.Now().UnixNano()
 	r.mu.Lock()

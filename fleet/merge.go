@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// DefaultLimit is how many clients an answer has, unless the request says otherwise.
+// DefaultLimit is how many clients an answer has, unless the request sets a limit.
 const DefaultLimit = 1000
 
-// Query chooses the clients of a [View]. The zero value chooses all.
+// Query filters the clients of a [View]. The zero value matches all.
 type Query struct {
 	State                      State
 	Kind                       Kind
-	ID, Zone, Version, Replica string // exact; empty chooses all
+	ID, Zone, Version, Replica string // exact; empty matches all
 	Node                       string
-	// Limit is how many clients there are at most; 0 means that there is no limit.
+	// Limit is the maximum number of clients; 0 means no limit.
 	Limit int
 }
 
-// ParseQuery reads the parameters state, kind, id, zone, version, node, replica and limit of a request.
+// ParseQuery parses the parameters state, kind, id, zone, version, node, replica and limit of a request.
 func ParseQuery(q url.Values) (Query, error) {
 	one := Query{
 		State: State(q.Get("state")), Kind: Kind(q.Get("kind")), ID: q.Get("id"), Zone: q.Get("zone"), Version: q.Get("version"),
@@ -47,7 +47,7 @@ func ParseQuery(q url.Values) (Query, error) {
 	return one, nil
 }
 
-// chooses reports whether the client is asked for.
+// chooses reports whether the client matches.
 func (q Query) chooses(c *Client) bool {
 	return matches(q.State, c.State) && matches(q.Kind, c.Kind) && matches(q.ID, c.ID) && matches(q.Zone, c.Zone) &&
 		matches(q.Version, c.Version) && matches(q.Node, c.Node) && matches(q.Replica, c.Replica)
@@ -55,16 +55,16 @@ func (q Query) chooses(c *Client) bool {
 
 func matches[T ~string](want, got T) bool { return want == "" || want == got }
 
-// Answer is what a peer said: a View of its own clients, or why there is none.
+// Answer is a peer's answer: a View of its own clients, or an error.
 type Answer struct {
 	Address string // host:port
 	View    *View
 	Err     error
 }
 
-// Merge joins the View of a replica with those of its peers. A client that several know is shown as the one sees it that heard it
-// last, with the newest report. A client that is current for a replica that lags behind the others is behind. Relays among the peers
-// give the details of their clients, which are in no count. An answer of own instance is left out. local is changed.
+// Merge merges the View of a replica with those of its peers. A client known to several is shown as by the replica that heard it
+// last, with its newest report. A client that is current for a lagging replica is behind. Relays among the peers contribute
+// details of their clients, which no count includes. An answer with our own instance is ignored. Merge changes local.
 func Merge(local *View, answers []Answer, q Query) *View {
 	v := *local
 	own := v.Replicas[0]
@@ -101,12 +101,12 @@ func Merge(local *View, answers []Answer, q Query) *View {
 
 // merger collects the clients of several replicas.
 type merger struct {
-	reference *View              // of the replica that is as new as any; nil if nobody has a table with a revision
+	reference *View              // of the replica that is as new as any; nil if no replica has a table with a revision
 	clients   map[string]*Client // by id
 	relays    map[string]*Relay
 }
 
-// newest finds the replica with the highest revision. Relays follow it, so that they are only taken if there is nobody else.
+// newest finds the replica with the highest revision. Relays follow a replica, so they are used only if there is no other.
 func (m *merger) newest(views []*View) {
 	for _, v := range views {
 		r := v.Replicas[0]
@@ -139,7 +139,7 @@ func (m *merger) join(v *View) {
 	for _, one := range v.Relays {
 		m.summary(one)
 	}
-	if self.Relay { // which knows it best
+	if self.Relay { // the relay itself knows this best
 		m.summary(Relay{ID: self.Name, Counts: v.Counts, Total: v.Counts.Total(), Heard: v.Time, State: Current, Details: true})
 	}
 }
@@ -156,7 +156,7 @@ func (m *merger) summary(one Relay) {
 	m.relays[one.ID] = &one
 }
 
-// behind returns by how many versions the replica lags behind the newest one; 0 if it does not, -1 if that is not known.
+// behind returns by how many versions the replica lags behind the newest one; 0 if it does not, -1 if unknown.
 func (m *merger) behind(v *View) (versions int, since time.Duration) {
 	if m.reference == nil || m.reference == v || v.Replicas[0].Table == nil {
 		return 0, 0
@@ -175,7 +175,7 @@ func (m *merger) behind(v *View) (versions int, since time.Duration) {
 	return -1, m.reference.Time.Sub(newest.Since)
 }
 
-// newer joins what two replicas know of one client.
+// newer merges the data of two replicas about one client.
 func newer(a, b Client) Client {
 	if a.LastHeard.After(b.LastHeard) || a.LastHeard.Equal(b.LastHeard) && a.Replica < b.Replica {
 		a, b = b, a
@@ -183,7 +183,7 @@ func newer(a, b Client) Client {
 	if b.Reported.Before(a.Reported) { // the older sighting has the newer report
 		b.Reported, b.Fetched, b.Applied, b.Figures = a.Reported, a.Fetched, a.Applied, a.Figures
 		if a.State != Silent && b.State != Silent && (b.Holds == nil || !b.Holds.Since.After(a.Reported)) {
-			// It says what it has applied. Who has its stream knows only what was sent.
+			// The report says what the client has applied. The replica with its stream knows only what was sent.
 			b.State, b.Reason, b.Holds, b.BehindVersions, b.BehindSeconds = a.State, a.Reason, a.Holds, a.BehindVersions, a.BehindSeconds
 		}
 	}
@@ -197,7 +197,7 @@ func newer(a, b Client) Client {
 	return b
 }
 
-// list returns what was collected.
+// list returns the merged clients and relays.
 func (m *merger) list() (clients []Client, relays []Relay) {
 	clients = make([]Client, 0, len(m.clients))
 	for _, c := range m.clients {
@@ -214,7 +214,7 @@ func (m *merger) list() (clients []Client, relays []Relay) {
 	return clients, relays
 }
 
-// finish counts the clients, and leaves those that the query chooses, sorted.
+// finish counts the clients, then filters and sorts them.
 func (v *View) finish(q Query) {
 	v.Counts, v.Clients, v.Relays = Counts{}, orEmpty(v.Clients), orEmpty(v.Relays)
 	zones, versions := make(map[string]*Counts), make(map[string]*Counts)
@@ -243,7 +243,7 @@ func (v *View) finish(q Query) {
 	slices.SortFunc(v.Replicas[1:], func(a, b Replica) int { return cmp.Compare(a.Address, b.Address) })
 }
 
-// rank orders the states: the worst first.
+// rank orders the states, the worst first.
 func rank(s State) int { return slices.Index([]State{Rejected, Behind, Silent, Current}, s) }
 
 func count(groups map[string]*Counts, name string, s State) {

@@ -12,7 +12,7 @@ import (
 
 var start = time.Unix(1_800_000_000, 0)
 
-// replica is the View of a replica that serves the table n, published at the age of n seconds.
+// replica is the View of a replica that serves table n, published n seconds after the start.
 func replica(host string, n int, clients ...fleet.Client) *fleet.View {
 	v := &fleet.View{Time: start.Add(100 * time.Second), Clients: clients}
 	t := &fleet.Table{Digest: name(n).Digest, Revision: uint64(n), Since: start.Add(time.Duration(n) * time.Second)}
@@ -27,7 +27,7 @@ func replica(host string, n int, clients ...fleet.Client) *fleet.View {
 	return v
 }
 
-// seen is a client that holds the table n and was last heard at that second.
+// seen is a client that holds table n and was last heard from at that second.
 func seen(id string, s fleet.State, n, heard int) fleet.Client {
 	return fleet.Client{
 		ID: id, Kind: fleet.Proxy, State: s, LastHeard: start.Add(time.Duration(heard) * time.Second),
@@ -78,14 +78,14 @@ func TestClientsOfAReplicaThatLagsAreBehind(t *testing.T) {
 }
 
 func TestReportCountsMoreThanWhatWasSent(t *testing.T) {
-	sent := seen("p", fleet.Current, 5, 90) // by who has its stream
+	sent := seen("p", fleet.Current, 5, 90) // as seen by the replica that has its stream
 	told := seen("p", fleet.Rejected, 4, 80)
 	told.Reported, told.Reason, told.BehindVersions = start.Add(80*time.Second), "guard: no", 1
 	v := fleet.Merge(replica("a", 5, sent), []fleet.Answer{{Address: "b", View: replica("b", 5, told)}}, fleet.Query{})
 	if c := v.Clients[0]; c.State != fleet.Rejected || c.Reason != "guard: no" || c.Holds.Revision != 4 || c.BehindVersions != 1 || c.Replica != "a" {
 		t.Errorf("%+v", c)
 	}
-	sent.Holds.Since = start.Add(85 * time.Second) // after it had said that
+	sent.Holds.Since = start.Add(85 * time.Second) // after the client reported that
 	v = fleet.Merge(replica("a", 5, sent), []fleet.Answer{{Address: "b", View: replica("b", 5, told)}}, fleet.Query{})
 	if c := v.Clients[0]; c.State != fleet.Current || c.Reason != "" {
 		t.Errorf("%+v", c)

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metrics are the series of a Registry. None has a label that clients choose.
+// Metrics are the series of a Registry. No label value comes from clients.
 type Metrics struct {
 	clients  *prometheus.GaugeVec
 	lag      prometheus.Gauge
@@ -18,7 +18,7 @@ type Metrics struct {
 // shareNames are the label values of shares.
 var shareNames = [len(shares)]string{"0.5", "0.99", "1"}
 
-// NewMetrics makes the series and registers them; nil registers nowhere.
+// NewMetrics creates the series and registers them; nil registers nowhere.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		clients: prometheus.NewGaugeVec(prometheus.GaugeOpts{

@@ -15,8 +15,8 @@ import (
 // Limits of a Registry.
 const (
 	DefaultMax = 20_000
-	// MaxPerAddress is how many clients with an id may come from one address: many, because of address translation, and few beside
-	// DefaultMax. MaxInferredPerAddress is for those that are told apart by their user agent only.
+	// MaxPerAddress is how many clients with an id may share an address: many, because of address translation, but few compared
+	// with DefaultMax. MaxInferredPerAddress limits clients that are distinguished only by their user agent.
 	MaxPerAddress         = 1000
 	MaxInferredPerAddress = 4
 	maxAgent              = 64 // bytes of a user agent
@@ -26,46 +26,46 @@ const (
 const (
 	// ReportEvery is how often a client reports, at least.
 	ReportEvery = 10 * time.Second
-	// defaultInterval is how often a client asks that does not say it, until that is learned.
+	// defaultInterval is the assumed interval of a client that does not name one, until it is learned.
 	defaultInterval = 3 * time.Second
-	// streamInterval is between two heartbeats of a stream. Clients that do not report let nothing else hear.
+	// streamInterval is the time between two heartbeats of a stream. Clients that do not report give no other sign of life.
 	streamInterval = 15 * time.Second
 	// makeRoomEvery is how often a full Registry looks for silent clients.
 	makeRoomEvery = time.Second
 )
 
-// Config is what a Registry is made of.
+// Config configures a Registry.
 type Config struct {
 	Name  string // of this replica
-	Relay bool   // it has its table from another route server
-	// Order is the number of the last version that a table was part of, 0 if it was of none that is remembered. Numbers are those
-	// of Published. It must not call the Registry.
+	Relay bool   // it fetches its table from another route server
+	// Order returns the number of the last version with a table, or 0 if it is not remembered. The numbers are those passed to
+	// Published. It must not call the Registry.
 	Order func(table.Digest) uint64
 	Max   int              // clients; 0 means DefaultMax
 	Now   func() time.Time // nil means time.Now
-	// Metrics counts; nil counts nowhere.
+	// Metrics counts; nil counts nothing.
 	Metrics *Metrics
 }
 
-// Registry knows the clients of one replica. Make one with [New]; its methods are safe for concurrent use.
+// Registry tracks the clients of one replica. Create it with [New]; its methods are safe for concurrent use.
 type Registry struct {
 	cfg      Config
 	instance string
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	clients  map[string]*client
 	sources  map[netip.Addr]source // of the clients, by address
 	tables   map[table.Digest]*held
-	relays   map[string]Counts // what relays have reported of their clients
+	relays   map[string]Counts // the reported clients of relays
 	versions versions
-	madeRoom int64 // when room was last made
+	madeRoom int64 // when silent clients were last removed
 	full     bool  // a client was refused since then
 }
 
-// source counts the clients that were last heard from an address.
+// source counts the clients last heard from an address.
 type source struct{ named, inferred int16 }
 
-// New makes a Registry. The instance that it gets is random.
+// New returns a Registry with a random instance.
 func New(cfg Config) *Registry {
 	cfg.Max = cmp.Or(cfg.Max, DefaultMax)
 	if cfg.Now == nil {
@@ -84,31 +84,31 @@ func New(cfg Config) *Registry {
 	}
 }
 
-// Sighting is one request of a client, or a change of one of its streams.
+// Sighting is a request of a client, or an event of one of its streams.
 type Sighting struct {
-	Identity  string // value of the header; empty if there is none
+	Identity  string // value of the header; empty if missing
 	UserAgent string
 	Address   netip.Addr
-	Zone      string // that was asked for, of a client without an identity
-	// Holds is the table that the client names; for one that names none, the one that it was sent last as a whole. Zero: neither.
+	Zone      string // the requested zone, for a client without an identity
+	// Holds is the table that the client names; if it names none, the last table that it was sent completely. Zero means neither.
 	Holds Name
-	// Ahead says that the replica cannot be sure that its table is as new as Holds.
+	// Ahead means that the replica cannot be sure that its table is as new as Holds.
 	Ahead  bool
 	Stream StreamPhase
 }
 
-// StreamPhase says what a Sighting tells of a stream.
+// StreamPhase is the stream event of a Sighting.
 type StreamPhase uint8
 
 // The phases of a stream.
 const (
 	NoStream StreamPhase = iota // an ordinary request
 	Opened                      // a stream began
-	Written                     // something was written to it, to all appearance with success
+	Written                     // something was written to it, apparently successfully
 	Closed                      // it ended
 )
 
-// Saw notes what a request shows.
+// Saw records a request or a stream event.
 func (r *Registry) Saw(s Sighting) {
 	now := r.cfg.Now().UnixNano()
 	identity, named := ParseIdentity(s.Identity)
@@ -121,7 +121,7 @@ func (r *Registry) Saw(s Sighting) {
 	c := r.clients[k]
 	if c == nil {
 		if s.Stream == Closed || s.Stream == Written {
-			return // of a client that was forgotten, or not taken
+			return // the client was forgotten, or not added
 		}
 		if c = r.add(k, s.Address, now); c == nil {
 			return
@@ -138,7 +138,7 @@ func (r *Registry) Saw(s Sighting) {
 	r.heard(c, s, now)
 }
 
-// heard notes what c lets hear.
+// heard records a sign of life of c.
 func (r *Registry) heard(c *client, s Sighting, now int64) {
 	reporting := c.reporting(now)
 	switch s.Stream {
@@ -150,7 +150,7 @@ func (r *Registry) heard(c *client, s Sighting, now int64) {
 		return
 	case Written:
 		if reporting {
-			return // what was written is not what it has applied: it says that itself
+			return // what was written may not be applied: the client's reports say that
 		}
 	}
 	c.heard = now
@@ -164,7 +164,7 @@ func (r *Registry) heard(c *client, s Sighting, now int64) {
 	}
 }
 
-// is takes over what a client says of itself.
+// is records the identity of a client.
 func (c *client) is(i Identity) {
 	c.kind, c.pod, c.interval = kindOf(i.Kind), i.Pod, milliseconds(i.Interval.Milliseconds())
 	if c.node != i.Node {
@@ -175,20 +175,20 @@ func (c *client) is(i Identity) {
 	intern(&c.mode, i.Mode)
 }
 
-// infer is for a client that says nothing.
+// infer fills in the data of a client without an identity.
 func (c *client) infer(s Sighting) {
 	c.kind = kindOf(Proxy)
 	intern(&c.zone, printable(s.Zone, maxWord))
 }
 
-// intern makes h the handle of a text. Most clients say what they said before.
+// intern sets h to the handle of a text. Usually the text has not changed.
 func intern(h *unique.Handle[string], text string) {
 	if *h == (unique.Handle[string]{}) || h.Value() != text {
-		*h = unique.Make(text) // which copies it
+		*h = unique.Make(text) // unique.Make copies it
 	}
 }
 
-// add takes a client in, unless there is no room for it.
+// add adds a client, unless a limit is reached.
 func (r *Registry) add(k string, address netip.Addr, now int64) *client {
 	if !r.hasRoom(k, address) && !r.makeRoom(now, k, address) {
 		r.full = r.full || len(r.clients) >= r.cfg.Max
@@ -196,7 +196,7 @@ func (r *Registry) add(k string, address netip.Addr, now int64) *client {
 		return nil
 	}
 	c := &client{
-		key:     strings.Clone(k), // not the whole header
+		key:     strings.Clone(k), // does not pin the whole header
 		address: address, first: now, heard: now, interval: milliseconds(defaultInterval.Milliseconds()),
 	}
 	r.count(c, 1)
@@ -204,7 +204,7 @@ func (r *Registry) add(k string, address netip.Addr, now int64) *client {
 	return c
 }
 
-// hasRoom reports whether one more client can be taken from an address.
+// hasRoom reports whether one more client can be added from an address.
 func (r *Registry) hasRoom(k string, address netip.Addr) bool {
 	from := r.sources[address]
 	if k[0] == 0 && from.inferred >= MaxInferredPerAddress || k[0] != 0 && from.named >= MaxPerAddress {
@@ -213,7 +213,7 @@ func (r *Registry) hasRoom(k string, address netip.Addr) bool {
 	return len(r.clients) < r.cfg.Max
 }
 
-// makeRoom forgets all silent clients, if that was not tried just before, and reports whether there is room now.
+// makeRoom removes all silent clients, unless it did so just before, and reports whether there is room now.
 func (r *Registry) makeRoom(now int64, k string, address netip.Addr) bool {
 	if now-r.madeRoom < int64(makeRoomEvery) {
 		return false
@@ -238,7 +238,7 @@ func (r *Registry) remove(c *client) {
 	r.count(c, -1)
 }
 
-// count counts a client where it comes from, or no longer.
+// count adds n to the count of the client's address.
 func (r *Registry) count(c *client, n int16) {
 	from := r.sources[c.address]
 	if c.inferred() {
@@ -251,7 +251,7 @@ func (r *Registry) count(c *client, n int16) {
 	}
 }
 
-// move notes that a client was heard from an address.
+// move records that a client was heard from an address.
 func (r *Registry) move(c *client, address netip.Addr) {
 	if c.address == address {
 		return
@@ -261,7 +261,7 @@ func (r *Registry) move(c *client, address netip.Addr) {
 	r.count(c, 1)
 }
 
-// hold notes which table a client has; none for the zero Name.
+// hold records which table a client has; the zero Name means none.
 func (r *Registry) hold(c *client, n Name, now int64) {
 	c.revision = n.Revision
 	if c.holds != nil && c.holds.digest == n.Digest {
@@ -280,7 +280,7 @@ func (r *Registry) hold(c *client, n Name, now int64) {
 	c.since, c.aheadOf = now, 0
 }
 
-// refer returns what is kept of a table, for one more client. Release ends that.
+// refer returns the shared entry of a table for one more client. Call release when the client drops it.
 func (r *Registry) refer(d table.Digest) *held {
 	h := r.tables[d]
 	if h == nil {
@@ -301,8 +301,8 @@ func (r *Registry) release(h *held) {
 	}
 }
 
-// Reported notes a report of a client that has named itself. It returns false if the client says nothing that could be its identity,
-// or there is no room for it.
+// Reported records a report of a client that has identified itself. It returns false if the identity is invalid or the limit of
+// clients is reached.
 func (r *Registry) Reported(identity string, address netip.Addr, report *Report) bool {
 	i, ok := ParseIdentity(identity)
 	if !ok {
@@ -331,7 +331,7 @@ func (r *Registry) Reported(identity string, address netip.Addr, report *Report)
 	return true
 }
 
-// keep keeps a report, with times of our clock.
+// keep stores a report, with times of our clock.
 func (r *Registry) keep(c *client, report *Report, at time.Time) {
 	before := c.report
 	kept := &reported{

@@ -15,7 +15,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// world is a Registry with a clock and tables that the test sets.
+// world is a Registry whose clock and tables the test sets.
 type world struct {
 	*fleet.Registry
 	now     time.Time
@@ -56,7 +56,7 @@ func identity(pod string) string {
 	}.String()
 }
 
-// poll is a request of a sidecar that names the table n.
+// poll is a request of a sidecar that names table n.
 func (w *world) poll(pod string, n int) {
 	w.Saw(fleet.Sighting{Identity: identity(pod), Address: address(1), Holds: name(n)})
 }
@@ -100,7 +100,7 @@ func TestStatesOfAPoller(t *testing.T) {
 	}
 	w.poll("p", 3)
 	w.wantState(t, "ingress/p", fleet.Current, 0)
-	w.poll("p", 99) // nobody knows that
+	w.poll("p", 99) // an unknown table
 	w.wantState(t, "ingress/p", fleet.Behind, -1)
 	w.now = w.now.Add(9 * time.Second)
 	w.wantState(t, "ingress/p", fleet.Behind, -1)
@@ -114,7 +114,7 @@ func TestTableThatMayBeNewerIsCurrentUntilTheNextVersion(t *testing.T) {
 	w.Saw(fleet.Sighting{Identity: identity("p"), Address: address(1), Holds: name(2), Ahead: true})
 	w.wantState(t, "ingress/p", fleet.Current, 0)
 	w.publish(2)
-	w.wantState(t, "ingress/p", fleet.Current, 0) // the table that it has had all along
+	w.wantState(t, "ingress/p", fleet.Current, 0) // the table that it had all along
 	w.publish(3)
 	w.wantState(t, "ingress/p", fleet.Behind, 1)
 }
@@ -126,7 +126,7 @@ func TestTableOfAZoneThatDidNotChangeIsCurrent(t *testing.T) {
 	w.poll("p", 50)
 	w.publish(2)
 	w.wantState(t, "ingress/p", fleet.Behind, 1)
-	w.orders[name(50).Digest] = 2 // another client of the zone has asked
+	w.orders[name(50).Digest] = 2 // another client of the zone requested it
 	w.wantState(t, "ingress/p", fleet.Current, 0)
 }
 
@@ -144,7 +144,7 @@ func TestInferredClients(t *testing.T) {
 	if !c.Inferred || c.Kind != fleet.Proxy || c.Zone != "b" || c.Address != "10.0.0.7" || c.Version != "Go-http-client/1.1" || c.Pod != "" {
 		t.Errorf("%+v", c)
 	}
-	w.now = w.now.Add(19 * time.Second) // it has been learned that it asks every 10 s
+	w.now = w.now.Add(19 * time.Second) // by now the registry knows that it polls every 10 s
 	w.wantState(t, c.ID, fleet.Current, 0)
 	w.now = w.now.Add(3 * time.Second)
 	w.wantState(t, c.ID, fleet.Silent, 0)
@@ -177,7 +177,7 @@ func TestStreams(t *testing.T) {
 	w.report("p", fleet.Report{Holds: name(2)})
 	w.wantState(t, "ingress/p", fleet.Current, 0)
 	w.now = w.now.Add(30 * time.Second)
-	stream(fleet.Written, 2) // into a void
+	stream(fleet.Written, 2) // nobody receives it
 	w.now = w.now.Add(time.Second)
 	if s := w.client(t, "ingress/p").State; s != fleet.Silent {
 		t.Errorf("%s although nothing was heard for three reports", s)
@@ -188,7 +188,7 @@ func TestStreams(t *testing.T) {
 	w.wantState(t, "ingress/p", fleet.Silent, 0)
 }
 
-// report is a report of a sidecar.
+// report sends a report of a sidecar.
 func (w *world) report(pod string, r fleet.Report) bool {
 	return w.Reported(identity(pod), address(1), &r)
 }
@@ -251,7 +251,7 @@ func TestTimesOfAPublish(t *testing.T) {
 	}
 	step(time.Second, 0, 49)
 	step(2*time.Second, 49, 50)
-	w.poll("late", 2) // it had no part in it
+	w.poll("late", 2) // it was not part of the rollout
 	step(5*time.Second, 50, 99)
 	p := w.View().Publishes[0]
 	if p.Half == nil || *p.Half != 2 || p.Most == nil || *p.Most != 5 || p.All != nil || p.Digest != name(2).Digest || p.Holders != 100 {
@@ -261,7 +261,7 @@ func TestTimesOfAPublish(t *testing.T) {
 	w.publish(3)
 	w.now = start.Add(10 * time.Second)
 	for i := range 100 {
-		w.poll(fmt.Sprint("p", i), 3) // also the one that never had 2
+		w.poll(fmt.Sprint("p", i), 3) // including the one that never had 2
 	}
 	w.poll("late", 3)
 	w.Tick()
@@ -344,7 +344,7 @@ func TestHostileIDsGrowNothing(t *testing.T) {
 	if v.Total != 3000 || !v.Replicas[0].Full {
 		t.Errorf("%d clients, full: %v", v.Total, v.Replicas[0].Full)
 	}
-	w.now = w.now.Add(10 * time.Second) // all are silent: they make room
+	w.now = w.now.Add(10 * time.Second) // all are silent, so they make room
 	for i := range 100 {
 		w.poll(fmt.Sprint("honest", i), 1)
 	}
@@ -395,7 +395,7 @@ func TestReports(t *testing.T) {
 	}
 }
 
-// TestSize: 20,000 clients with ids, nodes and reports, as sidecars have them, take at most 10 MB.
+// TestSize: 20,000 clients with ids, nodes and reports, as sidecars have them, use at most 10 MB.
 func TestSize(t *testing.T) {
 	const most = 10_000_000
 	w := newWorld(fleet.Config{})
@@ -417,7 +417,7 @@ func TestSize(t *testing.T) {
 	}
 }
 
-// fill adds so many clients.
+// fill adds n clients.
 func fill(w *world, n int) {
 	for i := range n {
 		id := fleet.Identity{

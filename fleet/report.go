@@ -14,39 +14,39 @@ import (
 const (
 	MaxReport    = 4 << 10 // bytes of the JSON form
 	maxReason    = 256
-	maxRefused   = 12 // kinds of refused routes
+	maxRefused   = 12 // reasons for refused routes
 	maxRefusedID = 32
 )
 
-// Report is what a client says of itself, beside its [Identity]: after each change and at least every ten seconds. The JSON form is
-// the body of POST /clients.
+// Report is what a client reports, in addition to its [Identity]: after each change and at least every ten seconds. The JSON form
+// is the body of POST /clients.
 type Report struct {
-	Holds Name `json:"holds,omitzero"` // that the client has verified and applied; zero if none
-	// HoldsAgo is since when, in seconds before the report: clocks differ, so times are ages.
+	Holds Name `json:"holds,omitzero"` // verified and applied by the client; zero if none
+	// HoldsAgo is for how long, in seconds before the report: clocks differ, so times are sent as ages.
 	HoldsAgo float64 `json:"holds_ago_seconds,omitempty"`
-	Fetched  Name    `json:"fetched,omitzero"` // that its proxy got last; zero if none
-	// FetchedAgo is how long ago that was.
+	Fetched  Name    `json:"fetched,omitzero"` // last fetched by its proxy; zero if none
+	// FetchedAgo is how many seconds ago that was.
 	FetchedAgo float64 `json:"fetched_ago_seconds,omitempty"`
 	Applied    Applied `json:"applied,omitempty"`
-	// Rejected is why the client does not take the table that it was sent; empty if it does.
+	// Rejected is why the client does not accept the table that it was sent; empty if it does.
 	Rejected string `json:"rejected,omitempty"`
-	// Figures are those of the proxy, and FiguresAgo is how long ago they were read; their Time means nothing here.
+	// Figures are the proxy's figures, and FiguresAgo is how many seconds ago they were read; their Time is not used here.
 	Figures    *Figures `json:"figures,omitempty"`
 	FiguresAgo float64  `json:"figures_ago_seconds,omitempty"`
-	// Clients is the summary of a relay.
+	// Clients is a relay's summary of its clients.
 	Clients *Counts `json:"clients,omitempty"`
 }
 
-// Name names a table.
+// Name identifies a table.
 type Name struct {
 	Digest   table.Digest `json:"digest"`
 	Revision uint64       `json:"revision,omitempty"`
 }
 
-// IsZero reports whether there is no table.
+// IsZero reports whether it names no table.
 func (n Name) IsZero() bool { return n.Digest == table.Digest{} }
 
-// ReadReport reads the JSON form, of at most [MaxReport] bytes, and checks what is in it.
+// ReadReport reads and checks the JSON form, of at most [MaxReport] bytes.
 func ReadReport(r io.Reader) (*Report, error) {
 	body, err := io.ReadAll(io.LimitReader(r, MaxReport+1))
 	if err != nil {
@@ -62,12 +62,12 @@ func ReadReport(r io.Reader) (*Report, error) {
 	return report, report.check()
 }
 
-// check refuses what no client of ours writes, and makes texts safe to keep and to show.
+// check rejects what none of our clients sends, and makes texts safe to store and to show.
 func (r *Report) check() error {
 	r.Rejected = printable(r.Rejected, maxReason)
 	for _, name := range []*Name{&r.Holds, &r.Fetched} {
 		if name.IsZero() {
-			*name = Name{} // a revision alone names nothing
+			*name = Name{} // a revision alone names no table
 		}
 	}
 	switch {

@@ -9,29 +9,30 @@ import (
 	"time"
 )
 
-// lookEvery is how often a Reporter looks whether something has changed.
+// lookEvery is how often a Reporter checks for changes.
 const lookEvery = time.Second
 
 // Reporter sends the reports of one client. Send and Collect are required.
 type Reporter struct {
 	// Send sends the JSON form of a report. It returns within seconds.
 	Send func(ctx context.Context, body []byte) error
-	// Collect returns what there is to say, without figures; it is cheap. ok is false if there is nobody to report to.
+	// Collect returns the report without figures; it is cheap. ok is false if there is no receiver.
 	Collect func(now time.Time) (r Report, ok bool)
-	// Figures reads those of the proxy, within a second or two, and when. nil, and a nil result: there are none.
+	// Figures reads the proxy's figures, within a second or two, and the time of reading. nil or a nil result means that there
+	// are none.
 	Figures func(ctx context.Context, fetched time.Time) (*Figures, Applied)
 	Logger  *slog.Logger // nil means no log
 
-	last    Report    // that was sent last, or tried
-	due     time.Time // of the next one if nothing changes
+	last    Report    // last sent or tried
+	due     time.Time // when to send the next one if nothing changes
 	failing bool
 	figures *Figures
-	read    time.Time // of figures
+	read    time.Time // when the figures were read
 	applied Applied
-	about   Name // the table that applied is about
+	about   Name // the table that applied refers to
 }
 
-// Run reports until ctx ends: within a second or so after a change, and every ten seconds, with a tenth more or less left to chance.
+// Run reports until ctx ends: within about a second after a change, and every ten seconds with jitter of a tenth.
 func (r *Reporter) Run(ctx context.Context) {
 	if r.Logger == nil {
 		r.Logger = slog.New(slog.DiscardHandler)
@@ -49,12 +50,12 @@ func (r *Reporter) Run(ctx context.Context) {
 	}
 }
 
-// jitter gives a tenth more or less, so that a fleet does not report at one moment.
+// jitter varies a duration by up to a tenth, so that the clients of a fleet do not report at the same moment.
 func jitter(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * (0.9 + 0.2*rand.Float64()))
 }
 
-// look sends a report if there is something to say.
+// look sends a report if it is due.
 func (r *Reporter) look(ctx context.Context) {
 	now := time.Now()
 	report, ok := r.Collect(now)
@@ -82,7 +83,7 @@ func (r *Reporter) look(ctx context.Context) {
 	if r.figures != nil {
 		report.Figures, report.FiguresAgo = r.figures, max(0, time.Since(r.read).Seconds())
 	}
-	waited := time.Since(now).Seconds() // for the proxy
+	waited := time.Since(now).Seconds() // waited for the proxy
 	report.HoldsAgo += waited
 	report.FetchedAgo += waited
 	err := r.send(ctx, &report)
@@ -93,7 +94,7 @@ func (r *Reporter) look(ctx context.Context) {
 	if due || err != nil {
 		r.due = time.Now().Add(jitter(ReportEvery))
 	}
-	r.last = report // one that failed is not tried before the next is due, unless there is news
+	r.last = report // after a failure, retry when the next report is due, or earlier on a change
 }
 
 func (r *Reporter) send(ctx context.Context, report *Report) error {
@@ -104,7 +105,7 @@ func (r *Reporter) send(ctx context.Context, report *Report) error {
 	return r.Send(ctx, body)
 }
 
-// said logs when reports begin or cease to arrive.
+// said logs when reports begin to arrive or fail.
 func (r *Reporter) said(err error) {
 	switch {
 	case err != nil && !r.failing:

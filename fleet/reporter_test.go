@@ -17,9 +17,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// reporting is a client with a Reporter, in a bubble.
+// reporting is a client with a Reporter, in a synctest bubble.
 type reporting struct {
-	mu    sync.Mutex // held by the test but while time passes
+	mu    sync.Mutex // held by the test except while time passes
 	state fleet.Report
 	none  bool
 	fails error
@@ -27,14 +27,14 @@ type reporting struct {
 	log   strings.Builder
 }
 
-// Write is a line of the log.
+// Write implements io.Writer for the log.
 func (r *reporting) Write(p []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.log.Write(p)
 }
 
-// run reports while f changes things.
+// run runs the reporter while f changes the client.
 func run(t *testing.T, f func(r *reporting)) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &reporting{}
@@ -75,7 +75,7 @@ func run(t *testing.T, f func(r *reporting)) {
 	})
 }
 
-// pass lets time pass, and returns the reports of that time.
+// pass lets time pass, and returns the reports sent meanwhile.
 func (r *reporting) pass(d time.Duration) []*fleet.Report {
 	before := len(r.sent)
 	r.mu.Unlock()
@@ -99,7 +99,7 @@ func TestReportsComeAfterAChangeAndEveryTenSeconds(t *testing.T) {
 			t.Errorf("after a refusal: %+v", sent)
 		}
 		r.none = true
-		r.pass(3 * time.Second) // one may be under way
+		r.pass(3 * time.Second) // one may be in progress
 		if sent := r.pass(time.Minute); len(sent) != 0 {
 			t.Errorf("%d reports to nobody", len(sent))
 		}

@@ -6,10 +6,11 @@ import (
 	"time"
 )
 
-// TickEvery is how often [Registry.Run] looks at all clients.
+// TickEvery is how often [Registry.Run] checks all clients.
 const TickEvery = time.Second
 
-// Run measures how long the fleet takes to hold what is published, and forgets who was silent for long, until ctx ends.
+// Run measures how long the fleet takes to hold published tables, and removes clients that have been silent for long, until ctx
+// ends.
 func (r *Registry) Run(ctx context.Context) {
 	ticker := time.NewTicker(TickEvery)
 	defer ticker.Stop()
@@ -23,7 +24,7 @@ func (r *Registry) Run(ctx context.Context) {
 	}
 }
 
-// Tick is one turn of Run.
+// Tick is one iteration of Run.
 func (r *Registry) Tick() {
 	now := r.cfg.Now().UnixNano()
 	r.mu.Lock()
@@ -51,24 +52,24 @@ func (r *Registry) Tick() {
 	r.time(live)
 }
 
-// lagOfMost returns the time by which 99 percent of the live clients are behind at most.
+// lagOfMost returns the lag that 99 percent of the live clients do not exceed.
 func lagOfMost(behind []time.Duration, live int) time.Duration {
 	slices.Sort(behind)
-	rank := needed(live, 99) - (live - len(behind)) // among those that are behind
+	rank := needed(live, 99) - (live - len(behind)) // among the clients that are behind
 	if rank <= 0 {
 		return 0
 	}
 	return behind[rank-1]
 }
 
-// needed is how many clients of so many are a share, rounded up.
+// needed returns how many clients make up a share, rounded up.
 func needed(clients, percent int) int { return (clients*percent + 99) / 100 }
 
-// time looks which shares of the live clients have reached the tables for which that is measured. Clients that came later do not
-// count: they had no part in it.
+// time checks which shares of the live clients have reached the tables being measured. Clients that arrived after a table's
+// publication do not count.
 func (r *Registry) time(live []*client) {
 	all := r.versions.list
-	newest := -1 // index of a version that all have reached: they have reached those before it, too
+	newest := -1 // index of a version that all have reached, and with it the earlier ones
 	for i := len(all) - 1; i >= 0 && !all[i].done; i-- {
 		v := &all[i]
 		if newest >= 0 {
@@ -85,7 +86,7 @@ func (r *Registry) time(live []*client) {
 	}
 }
 
-// timeOne does it for one table, and reports whether all have it.
+// timeOne checks one table, and reports whether all clients have it.
 func (r *Registry) timeOne(v *version, live []*client) bool {
 	total, holders, latest := 0, 0, v.at
 	for _, c := range live {
@@ -111,7 +112,7 @@ func (r *Registry) timeOne(v *version, live []*client) bool {
 	return v.done
 }
 
-// finish ends the time of a table that all have reached at that moment, by reaching a later one.
+// finish ends the measurement of a table that all have passed at that moment by reaching a later one.
 func (r *Registry) finish(v *version, at int64) {
 	for i := range shares {
 		if v.took[i] == notYet {
@@ -135,7 +136,7 @@ func (c *Counts) add(s State) {
 	}
 }
 
-// Total is the sum of all states.
+// Total returns the sum of all states.
 func (c Counts) Total() int { return c.Current + c.Behind + c.Rejected + c.Silent }
 
 // Of returns the number of clients in a state.

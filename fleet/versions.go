@@ -8,11 +8,11 @@ import (
 )
 
 const (
-	// maxVersions is how many published tables are remembered: with a change in every poll of three seconds, 25 minutes.
+	// maxVersions is how many published tables are remembered: 25 minutes with a change in every poll of three seconds.
 	maxVersions = 512
-	// maxPending is for how many of them the fleet is timed. Of those before, only that something newer took long matters.
+	// maxPending is for how many of them the propagation is measured. For older ones it only matters that a newer one took long.
 	maxPending = 32
-	// shownPublishes is how many of them a View has.
+	// shownPublishes is how many of them a View contains.
 	shownPublishes = 64
 )
 
@@ -22,18 +22,18 @@ type version struct {
 	digest   table.Digest
 	revision uint64
 	at       int64
-	// How long it took until the shares held it; notYet before that.
+	// The time until each share held it; notYet before that.
 	took [len(shares)]time.Duration
-	done bool // nothing is waited for any more
+	done bool // measurement has ended
 }
 
-// notYet says that a share has not been reached.
+// notYet means that a share has not been reached.
 const notYet = time.Duration(-1)
 
-// shares of the live clients for which the time from publishing is measured, as numerator of a hundredth.
+// shares are the percentages of live clients for which the time since publication is measured.
 var shares = [...]int{50, 99, 100}
 
-// versions are the last published tables, by ascending order.
+// versions are the last published tables, in ascending order.
 type versions struct{ list []version }
 
 func (v *versions) add(one version) {
@@ -47,7 +47,7 @@ func (v *versions) add(one version) {
 	v.list = append(v.list, one)
 }
 
-// last is the table that is served; the zero value before the first.
+// last returns the served table, or the zero value before the first one.
 func (v *versions) last() version {
 	if len(v.list) == 0 {
 		return version{}
@@ -55,8 +55,8 @@ func (v *versions) last() version {
 	return v.list[len(v.list)-1]
 }
 
-// after returns how many versions came after the one with the number, and when the first of them did. It returns -1 if that is not
-// remembered.
+// after returns how many versions came after the one with the number, and the time of the first of them. n is -1 if that is no
+// longer known.
 func (v *versions) after(order uint64) (n int, at int64) {
 	i := sort.Search(len(v.list), func(i int) bool { return v.list[i].order > order })
 	if i == len(v.list) {
@@ -68,7 +68,7 @@ func (v *versions) after(order uint64) (n int, at int64) {
 	return len(v.list) - i, v.list[i].at
 }
 
-// newerThan returns when the first version with a higher revision was published; 0 if there is none.
+// newerThan returns when the first version with a higher revision was published, or 0 if there is none.
 func (v *versions) newerThan(revision uint64) int64 {
 	for i := range v.list {
 		if v.list[i].revision > revision {
@@ -78,15 +78,15 @@ func (v *versions) newerThan(revision uint64) int64 {
 	return 0
 }
 
-// Published notes that a table is served from now on. order is higher than that of any table before.
+// Published records that a table is served from now on. order is higher than the order of all previous tables.
 func (r *Registry) Published(order uint64, n Name) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.versions.add(version{order: order, digest: n.Digest, revision: n.Revision, at: r.cfg.Now().UnixNano()})
 }
 
-// judge says how a client fares. versions is -1, and seconds are since when the client is known to be behind, if its table is not
-// known.
+// judge returns the state of a client. If its table is unknown, versions is -1 and the duration counts from when the client was
+// first known to be behind.
 func (r *Registry) judge(c *client, now int64) (s State, versions int, behind time.Duration) {
 	versions, behind = r.lag(c, now)
 	switch {
@@ -101,17 +101,18 @@ func (r *Registry) judge(c *client, now int64) (s State, versions int, behind ti
 	}
 }
 
-// rejects reports whether the client has said that it does not take the table, and not been seen with another one since.
+// rejects reports whether the client has reported that it does not accept the table, and has not been seen with another one
+// since.
 func (c *client) rejects() bool {
 	return c.report != nil && c.report.reason != "" && (c.holds == nil || c.since <= c.report.at)
 }
 
-// lag returns by how much a client is behind; 0 if it is not.
+// lag returns by how much a client is behind, or 0.
 func (r *Registry) lag(c *client, now int64) (versions int, behind time.Duration) {
 	last := r.versions.last()
 	switch {
 	case last.order == 0:
-		return 0, 0 // there is nothing to be behind
+		return 0, 0 // no table has been published
 	case c.holds == nil:
 		return -1, time.Duration(now - max(c.first, r.versions.list[0].at))
 	case c.holds.order >= last.order || uint64(c.aheadOf) == last.order:
@@ -133,7 +134,8 @@ func (c *client) reached(order uint64) bool {
 	return c.holds != nil && max(c.holds.order, uint64(c.aheadOf)) >= order
 }
 
-// look asks for the numbers of all tables that clients hold: that of a zone may be part of a later version than when it was named.
+// look updates the numbers of all tables that clients hold: a zone's table may also be part of a later version than the one for
+// which it was named.
 func (r *Registry) look() {
 	for _, h := range r.tables {
 		h.order = r.cfg.Order(h.digest)

@@ -6,65 +6,66 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// State is how a client fares, compared with the table that its replica serves.
+// State is the state of a client compared with the table that its replica serves.
 type State string
 
-// The states of a client. A client has one of them at each moment.
+// The states of a client. A client is in exactly one of them.
 const (
 	// Current clients hold the table that their replica serves, or a newer one.
 	Current State = "current"
-	// Behind clients hold an older table, or no table that the replica knows.
+	// Behind clients hold an older table, or a table that the replica does not know.
 	Behind State = "behind"
-	// Rejected clients say that they cannot apply the table, and why.
+	// Rejected clients have reported that they cannot apply the table, and why.
 	Rejected State = "rejected"
-	// Silent clients have not been heard for three of their intervals. They leave after [Forget].
+	// Silent clients have not been heard for three of their intervals. They are removed after [Forget].
 	Silent State = "silent"
 )
 
-// States returns the states, in the order in which they are shown.
+// States returns the states in display order.
 func States() []State { return []State{Current, Behind, Rejected, Silent} }
 
-// Kind is what a client is.
+// Kind is the kind of a client.
 type Kind string
 
 // The kinds of clients.
 const (
 	// Sidecar is a dataplane-client beside a proxy.
 	Sidecar Kind = "sidecar"
-	// RelayKind is a route server that has its table from another one.
+	// RelayKind is a route server that fetches its table from another one.
 	RelayKind Kind = "relay"
-	// Proxy is a client that does not say what it is, such as an unmodified Skipper.
+	// Proxy is a client without an identity, such as an unmodified Skipper.
 	Proxy Kind = "proxy"
 )
 
-// View is the body of GET /clients: the clients that were heard of lately, as one replica knows them together with its peers.
-// Fields may be added; the ones here keep their names and meaning.
+// View is the body of GET /clients: the recently heard clients that one replica and its peers know. Fields may be added; existing
+// ones keep their names and meaning.
 type View struct {
 	Time  time.Time `json:"time"`            // of the answer
-	Table *Table    `json:"table,omitempty"` // that the answering replica serves; nil before the first
-	// Counts are the clients in each state, whatever the request chose; Total is their sum. Clients behind relays are not in
-	// them: see Relays.
+	Table *Table    `json:"table,omitempty"` // served by the answering replica; nil before the first table
+	// Counts are the clients in each state, whatever the request's filter; Total is their sum. They do not include clients behind
+	// relays: see Relays.
 	Counts Counts `json:"counts"`
 	Total  int    `json:"total"`
 	// Zones and Versions are the same counts by zone and by version of the client, sorted by name; an empty name is for clients
-	// that say none. At most [MaxGroups] of each, the largest; the clients of the others are counted under "other".
+	// that name none. Each has at most the [MaxGroups] largest; the clients of the others are counted under "other".
 	Zones    []Group `json:"zones"`
 	Versions []Group `json:"versions"`
-	// Replicas are the answering replica first, then its peers, sorted by address. One with an error gave no answer, and its
-	// clients are missing in this view.
+	// Replicas lists the answering replica first, then its peers, sorted by address. A replica with an error did not answer, and
+	// its clients are missing in this view.
 	Replicas []Replica `json:"replicas"`
-	// Relays have their clients as a summary. Their clients are in Clients only if the peers of the replica include the relay.
+	// Relays contains a summary of each relay's clients. The clients themselves are in Clients only if the peers of the replica
+	// include the relay.
 	Relays []Relay `json:"relays"`
-	// Publishes are the last tables, the newest first, and how long the fleet took to hold them.
+	// Publishes are the last tables, newest first, with how long the fleet took to hold them.
 	Publishes []Publish `json:"publishes"`
-	// Clients are those that the request chose, sorted by state (rejected, behind, silent, current), then by id. Truncated says
-	// that there are more of them: Matched in all.
+	// Clients are those that match the request, sorted by state (rejected, behind, silent, current), then by id. Truncated means
+	// that more match: Matched in total.
 	Clients   []Client `json:"clients"`
 	Matched   int      `json:"matched"`
 	Truncated bool     `json:"truncated"`
 }
 
-// Counts is a number of clients for each state.
+// Counts is the number of clients in each state.
 type Counts struct {
 	Current  int `json:"current"`
 	Behind   int `json:"behind"`
@@ -72,7 +73,7 @@ type Counts struct {
 	Silent   int `json:"silent"`
 }
 
-// Table names a table.
+// Table identifies a table.
 type Table struct {
 	ETag     string       `json:"etag,omitempty"` // with its quotes
 	Digest   table.Digest `json:"digest"`
@@ -80,39 +81,39 @@ type Table struct {
 	Since    time.Time    `json:"since,omitzero"` // when the replica began to serve it; zero if it never did
 }
 
-// Group is the counts of the clients that have something in common.
+// Group has the counts of the clients with a common zone or version.
 type Group struct {
 	Name   string `json:"name"`
 	Counts Counts `json:"counts"`
 }
 
-// Replica is what a route server or relay said when it was asked for its clients.
+// Replica is the answer of a route server or relay that was asked for its clients.
 type Replica struct {
 	Name    string `json:"name"`              // host name, as in Client.Replica; the address if the replica did not answer
 	Address string `json:"address,omitempty"` // host:port that was asked; empty for the answering replica
-	// Instance is random, and another one after each start.
+	// Instance is random and changes with each start.
 	Instance string `json:"instance,omitempty"`
 	Self     bool   `json:"self,omitempty"`  // the answering replica
-	Relay    bool   `json:"relay,omitempty"` // it has its table from another route server
+	Relay    bool   `json:"relay,omitempty"` // it fetches its table from another route server
 	Table    *Table `json:"table,omitempty"` // that it serves; nil for none, or no answer
-	Clients  int    `json:"clients"`         // that it knows, before clients that several replicas know are merged
-	Full     bool   `json:"full,omitempty"`  // it knows as many clients as it can, and does not take others in
-	// Error says why there is no answer, or only part of one. Its clients are missing then.
+	Clients  int    `json:"clients"`         // known to it, before clients that several replicas know are merged
+	Full     bool   `json:"full,omitempty"`  // it has reached its limit of clients and adds no others
+	// Error says why there is no answer, or only a partial one. Clients are missing then.
 	Error string `json:"error,omitempty"`
 }
 
-// Relay is a relay and the summary of its clients, as its last report gave them. It is among Clients itself, too.
+// Relay is a relay with the summary of its clients from its last report. The relay itself is also in Clients.
 type Relay struct {
 	ID     string    `json:"id"`     // as in Client.ID
 	Counts Counts    `json:"counts"` // of its own clients
 	Total  int       `json:"total"`
-	Heard  time.Time `json:"heard"` // when it reported that
+	Heard  time.Time `json:"heard"` // time of that report
 	State  State     `json:"state"` // of the relay itself
-	// Details says that the clients of the relay are among Clients.
+	// Details means that the relay's clients are in Clients.
 	Details bool `json:"details"`
 }
 
-// Publish is one table, and how long it took until clients held it. The clients are those that are not silent.
+// Publish is a table with the times until clients held it. Silent clients do not count.
 type Publish struct {
 	Digest   table.Digest `json:"digest"`
 	Revision uint64       `json:"revision,omitempty"`
@@ -125,76 +126,75 @@ type Publish struct {
 	Holders int `json:"holders"`
 }
 
-// Client is what is known of one client.
+// Client is what is known about one client.
 type Client struct {
-	// ID is stable for the life of a client: what it calls itself, such as namespace/pod, else "address user-agent".
+	// ID is stable for the life of a client: its own name, such as namespace/pod, or else "address user-agent".
 	ID      string `json:"id"`
 	Kind    Kind   `json:"kind"`
 	Pod     string `json:"pod,omitempty"` // namespace/name
 	Node    string `json:"node,omitempty"`
 	Zone    string `json:"zone,omitempty"`
-	Version string `json:"version,omitempty"` // of the client; for a proxy that says nothing, its user agent
+	Version string `json:"version,omitempty"` // of the client; for a proxy without an identity, its user agent
 	Mode    string `json:"mode,omitempty"`    // False, Pre or Exec, of a sidecar
-	// Inferred says that the client did not name itself: what is here follows from its requests and its address. Several
-	// clients behind one address are one then.
+	// Inferred means that the client did not identify itself: the data is inferred from its requests and its address. Several
+	// clients behind one address then appear as one.
 	Inferred bool   `json:"inferred,omitempty"`
 	Address  string `json:"address"`         // of the peer of its connection, without the port
-	Replica  string `json:"replica"`         // that heard it last
+	Replica  string `json:"replica"`         // the replica that heard it last
 	Relay    string `json:"relay,omitempty"` // ID of the relay that it asks; empty if it asks a replica
 	Stream   bool   `json:"stream,omitempty"`
 
 	State State `json:"state"`
-	// Holds is the table that the client has, by what it names in requests or says; nil if it has named none.
+	// Holds is the client's table according to its requests or reports; nil if it has named none.
 	Holds *Table `json:"holds,omitempty"`
-	// Fetched is the table that its proxy got from the sidecar last; nil if nobody said.
+	// Fetched is the table that its proxy last fetched from the sidecar; nil if unknown.
 	Fetched *Table `json:"fetched,omitempty"`
-	// Applied says how far the proxy is with Fetched. No proxy tells which table it has applied: see [Applied].
+	// Applied says how far the proxy is with Fetched. No proxy reports which table it has applied: see [Applied].
 	Applied Applied `json:"applied,omitempty"`
-	// BehindVersions is how many tables were published after the one that it holds, and BehindSeconds for how long there has been
-	// a newer one. 0 in state Current; BehindVersions is -1 if the table is not known or too old to count.
+	// BehindVersions is how many tables were published after the one that it holds. BehindSeconds is for how long a newer one has
+	// existed. Both are 0 in state Current; BehindVersions is -1 if the table is unknown or too old to count.
 	BehindVersions int     `json:"behind_versions,omitempty"`
 	BehindSeconds  float64 `json:"behind_seconds,omitempty"`
-	Reason         string  `json:"reason,omitempty"` // in state Rejected, in the words of the client
-	// Reported is when it last reported; zero if it never did. Fetched, Applied, Reason and Figures are of that time.
+	Reason         string  `json:"reason,omitempty"` // in state Rejected, in the client's words
+	// Reported is when it last reported; zero if never. Fetched, Applied, Reason and Figures are from that report.
 	Reported time.Time `json:"reported,omitzero"`
 
 	FirstHeard      time.Time `json:"first_heard"`
 	LastHeard       time.Time `json:"last_heard"`
-	IntervalSeconds float64   `json:"interval_seconds"` // between what it lets hear; Silent after three of them
-	// Figures are what the proxy of a sidecar says of itself; nil if nobody could read its metrics.
+	IntervalSeconds float64   `json:"interval_seconds"` // normal time between signs of life; Silent after three of them
+	// Figures are the figures of a sidecar's proxy; nil if its metrics could not be read.
 	Figures *Figures `json:"figures,omitempty"`
 }
 
 // Applied is how far a proxy is with the table that it fetched.
 type Applied string
 
-// What can be known about a table that a proxy fetched.
+// The values of Applied.
 const (
-	// AppliedUnknown is all that can be said without figures of the proxy, or before it fetched a table.
+	// AppliedUnknown means that the proxy's figures are unknown, or that it has not fetched a table.
 	AppliedUnknown Applied = ""
-	// AppliedFetched says that the proxy has fetched the table, and not shown that it applied it.
+	// AppliedFetched means that the proxy has fetched the table, but has not shown that it applied it.
 	AppliedFetched Applied = "fetched"
-	// AppliedDone says that the proxy has applied a table after it fetched this one.
+	// AppliedDone means that the proxy has applied a table after it fetched this one.
 	AppliedDone Applied = "applied"
 )
 
-// Figures are what a proxy says of itself in its metrics. Counters are since its start. A figure that its metrics do not have is
-// nil.
+// Figures are taken from a proxy's metrics. Counters count since its start. A figure that its metrics do not have is nil.
 type Figures struct {
 	Time      time.Time `json:"time"`                 // when they were read
-	Requests  *uint64   `json:"requests,omitempty"`   // that reached the proxy
+	Requests  *uint64   `json:"requests,omitempty"`   // received by the proxy
 	Errors    *uint64   `json:"errors_5xx,omitempty"` // answered with 5xx
-	NoRoute   *uint64   `json:"no_route,omitempty"`   // answered with 404 for want of a route
+	NoRoute   *uint64   `json:"no_route,omitempty"`   // answered with 404 because no route matched
 	Routes    *uint64   `json:"routes,omitempty"`     // valid ones in its table
 	Updates   *uint64   `json:"updates,omitempty"`    // tables applied
 	LastApply time.Time `json:"last_apply,omitzero"`  // when it began to process its table; whole seconds
-	// Refused is how many routes it has refused by reason, since its start: a proxy never takes one back, so a growing number
-	// counts, and not the number itself. RefusedNew is how many of all were added since the proxy fetched its table.
+	// Refused is how many routes the proxy has refused by reason since its start. A proxy never decreases it, so only growth
+	// matters, not the number itself. RefusedNew is how many were added in total since the proxy fetched its table.
 	Refused    map[string]uint64 `json:"refused,omitempty"`
 	RefusedNew uint64            `json:"refused_new,omitempty"`
 }
 
-// MaxGroups is how many zones and versions a View has at most.
+// MaxGroups is how many zones and versions a View contains at most.
 const MaxGroups = 100
 
 // Forget is how long a silent client is remembered.

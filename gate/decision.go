@@ -8,24 +8,24 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// Decision is one step of a Gate about a table that looks like an accident.
+// Decision is a step of a Gate concerning a suspicious table.
 type Decision struct {
 	Time   time.Time
 	What   string // one of DecidedHeld, DecidedReleased and DecidedAccepted
 	Digest table.Digest
 	Reason guard.Code // why the table was held
-	// By and Why are what an operator said who accepted the table.
+	// By and Why are the words of the operator who accepted the table.
 	By, Why string
 }
 
-// What a Gate decides. A hold that ends because the source shows a table that is fine is no decision.
+// The decisions of a Gate. A hold that ends because the source shows a table that is fine is not a decision.
 const (
 	DecidedHeld     = "held"     // the table is held back
-	DecidedReleased = "released" // it is served, because every read agreed for the time of the hold
-	DecidedAccepted = "accepted" // it is served, because an operator says so
+	DecidedReleased = "released" // it was published because every read agreed for the time of the hold
+	DecidedAccepted = "accepted" // it was published because an operator accepted it
 )
 
-// RecordIn returns what keeps decisions in a log, for Config.Decided.
+// RecordIn returns a function for Config.Decided that records decisions in a log.
 func RecordIn(l *audit.Log) func(Decision) {
 	return func(d Decision) {
 		l.Append(audit.Entry{
@@ -34,7 +34,7 @@ func RecordIn(l *audit.Log) func(Decision) {
 	}
 }
 
-// decided tells of a decision.
+// decided reports a decision.
 func (g *Gate) decided(what string, t *table.Table, reason guard.Code, a guard.Acceptance) {
 	decide(g.cfg.Decided, what, t, reason, a)
 }

@@ -16,68 +16,68 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// Messages of the log about files. The attribute "file" has the name of the file.
+// Log messages about files. The attribute "file" has the name of the file.
 const (
 	LogFileMissing   = "no last-good file yet"
 	LogFileLoaded    = "last-good file loaded, its table is stale until a read or a route server shows it"
 	LogFileSetAside  = "last-good file is not usable, set aside and not loaded"
 	LogFileFailed    = "file cannot be written, the table is served from memory"
-	LogFileSlow      = "file takes long to be written, not waiting for it"
+	LogFileSlow      = "writing the file takes long, not waiting for it"
 	LogFileRecovered = "file written again"
 )
 
 const (
-	// fileWait is how long a publication waits for the disk. Longer would delay the next table for one that hangs.
+	// fileWait is how long a publication waits for the disk. A longer wait for a disk that hangs would delay the next table.
 	fileWait = 5 * time.Second
-	// fileRetry is how long after a failed write the next is tried, if no new table comes before.
+	// fileRetry is how long after a failed write to retry, if no new table comes before.
 	fileRetry = 30 * time.Second
-	// maxHeader is room for the metadata of a last-good file.
+	// maxHeader is the space for the metadata of a last-good file.
 	maxHeader = 64 << 10
 )
 
-// FileConfig is a file that a Gate keeps up to date with the table that it serves.
+// FileConfig describes a file in which a Gate keeps the served table.
 type FileConfig struct {
 	// Name is what logs and metrics call the file.
 	Name string
-	// Path is where the file is; empty means that there is none. The mode of the file is 0600.
+	// Path is the path of the file; empty means no file. The mode of the file is 0600.
 	Path string
-	// Plain leaves the metadata out: the file has the routes only, for a proxy that reads it. A plain file is never loaded.
+	// Plain omits the metadata: the file has only the routes, for a proxy that reads it. A plain file is never loaded.
 	Plain bool
-	// Background says that a publication does not wait for the disk.
+	// Background makes publications not wait for the disk.
 	Background bool
-	// MakeFolder makes the folder of the file, with mode 0700, if it does not exist.
+	// MakeFolder creates the folder of the file, with mode 0700, if it does not exist.
 	MakeFolder bool
 	// Pack packs the table that is loaded ([table.List.Packed]).
 	Pack bool
 }
 
-// FileStatus is what is known of a file.
+// FileStatus is the state of a file.
 type FileStatus struct {
 	Path    string    `json:"path"`
 	Written time.Time `json:"written,omitzero"` // by this process
-	Error   string    `json:"error,omitempty"`  // of the last attempt; empty if it went well
-	// Unusable says why what was found at the path could not be used; empty if nothing was wrong. KeptAs is the name that it
-	// has now; empty if it could not be moved, and then Path is another name than the one that was asked for.
+	Error   string    `json:"error,omitempty"`  // of the last attempt; empty if it succeeded
+	// Unusable says why the file found at the path could not be used; empty if it could. KeptAs is its new name; empty if it
+	// could not be moved, and then Path differs from the configured path.
 	Unusable string `json:"unusable,omitempty"`
 	KeptAs   string `json:"kept_as,omitempty"`
 }
 
-// file keeps a file up to date. Writes are made one after the other, in a goroutine that lives as long as there is something
-// to write; of tables that come faster than the disk the last is written. All methods do nothing if there is no path.
+// file keeps a file up to date. It writes one table at a time, in a goroutine that lives while there is something to write; if
+// tables come faster than the disk, only the last one is written. Without a path, all methods do nothing.
 type file struct {
 	// set before use, read only
 	cfg     FileConfig
 	store   *durable.Store
 	log     *slog.Logger
 	metrics *Metrics
-	put     func(path string, write func(io.Writer) error) error // durable.WriteFile, but in tests
+	put     func(path string, write func(io.Writer) error) error // durable.WriteFile, except in tests
 
-	mu      sync.Mutex // guards what follows
-	claimed bool       // what was at the path before is ours, or was set aside
+	mu      sync.Mutex // guards the fields below
+	claimed bool       // the previous file at the path is ours or was set aside
 	found   *durable.Trouble
-	next    *write        // the one that comes after the one in progress; nil if none does
+	next    *write        // the write after the current one; nil if none
 	busy    bool          // a write is in progress
-	idle    chan struct{} // closed when the goroutine that is busy has ended
+	idle    chan struct{} // closed when the writing goroutine has ended
 	retryAt time.Time
 	lastErr error
 	savedAt time.Time
@@ -87,10 +87,10 @@ type file struct {
 // write is a table to be written.
 type write struct {
 	served *Served
-	done   chan struct{} // closed when it, or a later one instead, was tried
+	done   chan struct{} // closed when this write, or a later one instead, was attempted
 }
 
-// version tells what a file says.
+// version identifies the content of a file.
 type version struct {
 	digest   table.Digest
 	revision uint64
@@ -105,7 +105,7 @@ func newFile(cfg FileConfig, log *slog.Logger, m *Metrics) *file {
 	return &file{cfg: cfg, store: durable.NewStore(cfg.Path), put: durable.WriteFile, log: log, metrics: m}
 }
 
-// save asks for the table to be written. The channel is closed when that was tried.
+// save requests a write of the table. The channel is closed when that was attempted.
 func (f *file) save(s *Served) <-chan struct{} {
 	if f.cfg.Path == "" {
 		return idleNow()
@@ -123,8 +123,8 @@ func (f *file) save(s *Served) <-chan struct{} {
 	return f.next.done
 }
 
-// drain writes until there is nothing to write. Whoever waits for the last write hears of it when the file is idle again, and not
-// before: a look at the file would find a write under way.
+// drain writes until nothing is left to write. It reports the last write only when the file is idle again: before that, a caller
+// would find a write in progress.
 func (f *file) drain() {
 	for ended := false; !ended; {
 		f.mu.Lock()
@@ -142,14 +142,14 @@ func (f *file) drain() {
 	}
 }
 
-// idleNow returns a closed channel: there is nothing to wait for.
+// idleNow returns a closed channel.
 func idleNow() <-chan struct{} {
 	done := make(chan struct{})
 	close(done)
 	return done
 }
 
-// written returns a channel that is closed when no write is under way.
+// written returns a channel that is closed when no write is in progress.
 func (f *file) written() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -186,7 +186,7 @@ func (f *file) makeFolder() error {
 	return nil
 }
 
-// claim sees to it, once, that a write replaces a file of ours or nothing: what else is there is not ours to delete.
+// claim ensures, once, that a write replaces only our own file or nothing: any other file is not ours to delete.
 func (f *file) claim() {
 	f.mu.Lock()
 	claimed := f.claimed
@@ -201,7 +201,7 @@ func (f *file) claim() {
 	}
 }
 
-// finish notes how a write went. It says so once per change.
+// finish records the result of a write. It logs only changes between success and failure.
 func (f *file) finish(job *write, err error) {
 	now := time.Now()
 	f.mu.Lock()
@@ -218,7 +218,7 @@ func (f *file) finish(job *write, err error) {
 	}
 }
 
-// failed notes that the file or its folder could not be used. The caller holds mu.
+// failed records that the file or its folder could not be used. The caller holds mu.
 func (f *file) failed(err error, now time.Time) {
 	was := f.lastErr
 	f.lastErr, f.retryAt = err, now.Add(fileRetry)
@@ -228,14 +228,14 @@ func (f *file) failed(err error, now time.Time) {
 	}
 }
 
-// due reports whether a write that failed is to be tried again.
+// due reports whether to retry a failed write.
 func (f *file) due(now time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.cfg.Path != "" && f.lastErr != nil && !f.busy && !now.Before(f.retryAt)
 }
 
-// says reports whether the file, or what is being written to it, tells all of s.
+// says reports whether the file, or the content being written to it, is up to date with s.
 func (f *file) says(s *Served) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -258,8 +258,8 @@ func (f *file) status() *FileStatus {
 	return s
 }
 
-// load gives the table of a last-good file of at most limit bytes, nil if there is none. Whatever is in its place, or in that
-// of its folder, is no reason not to start: what cannot be trusted is set aside, or another name is used.
+// load returns the table of a last-good file of at most limit bytes, or nil. Nothing found at its path or its folder's path
+// prevents the start: files that cannot be trusted are set aside, or another name is used.
 func (f *file) load(limit int64) (t *table.Table, meta table.FileMeta) {
 	found, troubles := f.store.Load(limit, func(r io.Reader, size int64) (err error) {
 		t, meta, err = parse(r, size, f.cfg.Pack)
@@ -289,7 +289,8 @@ func (f *file) load(limit int64) (t *table.Table, meta table.FileMeta) {
 	return nil, table.FileMeta{}
 }
 
-// parse reads and verifies a last-good file. A table whose digest is not that of the file was not written by this package.
+// parse reads and verifies a last-good file. A file whose table does not have the recorded digest was not written by this
+// package.
 func parse(r io.Reader, size int64, pack bool) (t *table.Table, meta table.FileMeta, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -304,12 +305,12 @@ func parse(r io.Reader, size int64, pack bool) (t *table.Table, meta table.FileM
 		return nil, table.FileMeta{}, err
 	}
 	var hashed sync.WaitGroup
-	hashed.Go(func() { t.Digest() }) // beside the check: a start waits for both
+	hashed.Go(func() { t.Digest() }) // in parallel with the check: a start waits for both
 	err = proxysafe.CheckTable(nil, t)
 	if hashed.Wait(); t.Digest() != meta.Digest {
 		return nil, table.FileMeta{}, errors.New("text is not in canonical form")
 	}
-	if err != nil { // written by a version that did not check
+	if err != nil { // possibly written by a version without this check
 		return nil, table.FileMeta{}, err
 	}
 	return t, meta, nil

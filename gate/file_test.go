@@ -21,7 +21,7 @@ func fileGate(t *testing.T, cfg gate.FileConfig) *gate.Gate {
 	return g
 }
 
-// A path that was mistyped must not cost somebody their file, whether the gate has booted from it or not.
+// A mistyped path must not destroy a file that is not ours, whether or not the gate restored a table from it.
 func TestAFileOfSomebodyElseIsKept(t *testing.T) {
 	const foreign = "the only copy\n"
 	for _, boots := range []bool{true, false} {
@@ -54,7 +54,7 @@ func TestAFileOfSomebodyElseIsKept(t *testing.T) {
 	}
 }
 
-// What a proxy reads is replaced whatever it is: it has no form of ours that could be told from that of somebody else.
+// A plain file for a proxy is always replaced: its format cannot be told from a file of somebody else.
 func TestAPlainFileIsReplaced(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "routes")
 	if err := os.WriteFile(path, []byte("old: * -> <shunt>;\n"), 0o600); err != nil {
@@ -71,7 +71,7 @@ func TestAPlainFileIsReplaced(t *testing.T) {
 	}
 }
 
-// A file whose text is not what its digest says was changed by somebody, and is no table that was ever served.
+// A file whose text does not match its digest was edited, and is not a table that was ever served.
 func TestAFileThatWasEditedIsNotServed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lkg")
 	g := fileGate(t, gate.FileConfig{Path: path})
@@ -93,7 +93,7 @@ func TestAFileThatWasEditedIsNotServed(t *testing.T) {
 	}
 }
 
-// A good file of ours is replaced, also by a gate that has not booted from it: nothing is set aside.
+// A valid file of ours is replaced and not set aside, even by a gate that has not restored a table from it.
 func TestAFileOfOursIsReplaced(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lkg")
 	for n := range 2 {

@@ -1,46 +1,45 @@
-// Package gate is the one place that decides which table is served. Producers (package poller, which compiles tables, and
-// package dataplane, which fetches them) offer candidates; a [Gate] judges each with the rules of package guard, hands what
-// passes to a [Sink], which is a cache, and keeps the last-good file.
+// Package gate is the only place that decides which table is served. Producers (package poller, which compiles tables, and
+// package dataplane, which fetches them) offer candidates. A [Gate] judges each one by the rules of package guard, passes good
+// ones to a [Sink], which is a cache, and keeps the last-good file.
 //
 // # An offer
 //
-// A producer says with [Gate.Begin] that it asks its source, and offers what it got with [Attempt.Offer]. An attempt that
-// fails needs no further call. So the sink hears of a read when it begins and when it ends, in this order, and of nothing
-// else but acceptances.
+// A producer calls [Gate.Begin] before it asks its source, and [Attempt.Offer] with the result. A failed attempt needs no further
+// call. The sink is therefore told when each read begins and ends, in this order, and about acceptances, and nothing else.
 //
 // The Gate publishes in this order:
 //
 //  1. memory: the sink serves the table;
 //  2. disk: the last-good file is replaced. The Gate waits for the disk for five seconds at most, or not at all
 //     ([FileConfig.Background]);
-//  3. names: a client that asks a server names the table from now on.
 //
-// A process that dies before 2 has the old table and, when it is back, names the old table: the file has no names, they
-// follow from its digest and its revision, so the two cannot disagree. A disk that fails delays nothing: the Gate tries the
-// write again. If the sink or a compiler panics, what is served and named is as it was before the offer.
+// 3. names: a client names the table to servers from now on.
+//
+// A process that dies before step 2 still has the old table after its restart, and names the old table: the file stores no names,
+// which follow from digest and revision, so the two cannot disagree. Failed writes are retried and delay nothing. If the sink or
+// a compiler panics, the served table and its names are the same as before the offer.
 //
 // # Holds
 //
-// While the guard holds a candidate back, the Gate keeps it beside the served table. Where a candidate tells its snapshot,
-// a hold keeps the half that is to blame: the intent that was served goes on with the newest backends, or the newest
-// intent with the last endpoints of the services that lost all of theirs (guarantee Live; docs/decisions/0009). The table
-// that is served then carries the revision of the newest read, like any other. Which intent was served is not known after
-// a restart: until a read is published, or shows the table of the last-good file, a hold keeps the whole table. Where only
-// tables are known, a hold always keeps the whole table.
+// While the guard holds a candidate back, the Gate keeps it beside the served table. If the candidate has a snapshot, a hold
+// keeps only the suspicious half: the Gate serves the previous intent with the newest backends, or the newest intent with the
+// last endpoints of the services that lost all of theirs (guarantee Live; docs/decisions/0009). The served table then has the
+// revision of the newest read, as usual. After a restart the served intent is unknown: until a read is published, or shows the
+// table of the last-good file, a hold keeps the whole table. If only tables are known, a hold always keeps the whole table.
 //
-// Before the first table there is nothing to compare with, so the guard lets all but an empty table pass.
-// [Gate.CompareWith] gives it the table of another replica. If the first table is held beside that, nothing is served.
+// Before the first table the guard has nothing to compare with, so it passes any table that is not empty. [Gate.CompareWith] sets
+// the table of another replica for the comparison. If the first table is then held, nothing is served.
 //
-// [Gate.Accept] serves what is held at once. It names a digest: that of the held table, or of one that was held before it
-// for the same intent, since endpoints change while somebody reads a status.
+// [Gate.Accept] serves the held table at once. The caller names a digest: of the held table, or of an earlier held table for the
+// same intent, since endpoints change while an operator reads a status.
 //
 // # Several producers
 //
-// A data plane computes tables and fetches them, and its mode says which it serves. Each of its producers has a Gate of its
-// own, and a [Switch] joins them before the one cache: it judges a table of another producer like any other table.
+// A data plane computes and fetches tables, and its mode decides which it serves. Each producer has its own Gate, and a [Switch]
+// connects one of them to the single cache: it judges a table of another producer like any other table.
 //
-// A Gate has no goroutine of its own but the one that writes a file while there is something to write. All methods are safe
-// for concurrent use.
+// A Gate starts no goroutine except the one that writes a file while there is something to write. All methods are safe for
+// concurrent use.
 package gate
 
 import (
@@ -61,34 +60,34 @@ const (
 	LogHoldEnded     = "hold ended, the source shows a table that is fine"
 )
 
-// Sink serves tables. Package etagcache has one.
+// Sink serves tables. Package etagcache implements it.
 type Sink interface {
-	// Restore serves a table that no read has shown yet. It is stale. The time is that of the last read of its source.
+	// Restore serves a table that no read has shown yet, as stale. read is the time of the last read of its source.
 	Restore(t *table.Table, read time.Time)
-	// Begin says that a read of the source begins. The function that it returns says how the read ended, and is called once
-	// at most: t is what the source has, or what was made of it, and is served from now on; nil if the table that is served
-	// stays, because a suspicious one is held back.
+	// Begin reports that a read of the source begins. The returned function reports its end and is called at most once: t is the
+	// table of the source, or derived from it, and is served from now on. t is nil if the served table stays, because a
+	// suspicious one is held back.
 	Begin() (end func(t *table.Table, r table.Read))
-	// Publish serves a table that somebody accepted.
+	// Publish serves an accepted table.
 	Publish(t *table.Table)
 }
 
-// Config is what a Gate is made of. Only Sink is required.
+// Config configures a Gate. Only Sink is required.
 type Config struct {
 	Sink  Sink
 	Guard guard.Config
-	// Halves makes tables of halves of snapshots. nil means that a hold keeps the whole table.
+	// Halves compiles tables from halves of snapshots. nil means that a hold keeps the whole table.
 	Halves Halves
-	// Files are kept up to date with the served table; the first is the last-good file, which Boot loads.
+	// Files are kept up to date with the served table. The first one is the last-good file, which Boot loads.
 	Files []FileConfig
-	// Decided is told of each hold, and how it was released. It must not block. nil means that nobody needs to know.
+	// Decided is told about each hold and its release. It must not block. It may be nil.
 	Decided func(Decision)
 
 	Logger  *slog.Logger // nil means no log
 	Metrics *Metrics     // nil means none
 }
 
-// Gate decides which table is served. Make one with [New].
+// Gate decides which table is served. Create it with [New].
 type Gate struct {
 	cfg   Config
 	log   *slog.Logger
@@ -96,22 +95,23 @@ type Gate struct {
 	files []*file
 	ready chan struct{} // closed when a table is served
 
-	// mu is held while a table is judged and published, by whoever changes what follows.
+	// mu is held while a table is judged and published, by every method that changes the fields below.
 	mu     sync.Mutex
 	served atomic.Pointer[Served]    // nil before the first table
-	held   atomic.Pointer[Candidate] // nil if nothing is held
+	held   atomic.Pointer[Candidate] // nil if no table is held
 	parts  parts                     // guarded by mu
-	// baseline is what the first table is compared with; nil if there is nothing, or a table is served. Guarded by mu.
+	// baseline is the table that the first table is compared with; nil if there is none, or once a table is served. Guarded by
+	// mu.
 	baseline *table.Table
 
-	state sync.Mutex   // guards what follows
-	half  guard.Half   // that is held
-	first *table.Table // of the held intent; nil if half is empty
+	state sync.Mutex   // guards the fields below
+	half  guard.Half   // the half that the hold keeps
+	first *table.Table // first table of the held intent; nil if half is empty
 
 	initialized, updated time.Time
 }
 
-// New checks the configuration. It starts nothing and does no I/O. The error names the limit of the guard that is wrong.
+// New checks the configuration. It starts no goroutine and does no I/O. The error names the invalid limit of the guard.
 func New(cfg Config) (*Gate, error) {
 	g, err := guard.New(cfg.Guard)
 	if err != nil {
@@ -130,15 +130,15 @@ func New(cfg Config) (*Gate, error) {
 	return gate, nil
 }
 
-// Restore serves a table that no read of this process has shown, as stale. It does nothing if a
-// table is served already. It is to be called before the first offer.
+// Restore serves a table that no read of this process has shown, as stale. It does nothing if a table is already served. Call it
+// before the first offer.
 func (g *Gate) Restore(c Candidate) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.restore(c)
 }
 
-// restore is Restore. The caller holds mu.
+// restore is Restore with mu held.
 func (g *Gate) restore(c Candidate) {
 	if g.served.Load() != nil {
 		return
@@ -148,8 +148,8 @@ func (g *Gate) restore(c Candidate) {
 	close(g.ready)
 }
 
-// CompareWith has the first table judged beside t, which another replica serves, as if t was served here. It does nothing if
-// a table is served.
+// CompareWith makes the Gate judge the first table against t, which another replica serves, as if t was served here. It does
+// nothing if a table is already served.
 func (g *Gate) CompareWith(t *table.Table) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -158,10 +158,10 @@ func (g *Gate) CompareWith(t *table.Table) {
 	}
 }
 
-// Served returns what is served, nil before the first table.
+// Served returns the served candidate, or nil before the first table.
 func (g *Gate) Served() *Served { return g.served.Load() }
 
-// Table returns the table that is served, nil before the first.
+// Table returns the served table, or nil before the first one.
 func (g *Gate) Table() *table.Table {
 	if s := g.served.Load(); s != nil {
 		return s.Table
@@ -169,27 +169,28 @@ func (g *Gate) Table() *table.Table {
 	return nil
 }
 
-// Held returns what is held back, nil if nothing is.
+// Held returns the held candidate, or nil.
 func (g *Gate) Held() *Candidate { return g.held.Load() }
 
-// Ready returns a channel that is closed when there is a table.
+// Ready returns a channel that is closed once a table is served.
 func (g *Gate) Ready() <-chan struct{} { return g.ready }
 
-// View returns what is served and what is held. It waits while a table is being published.
+// View returns the served and the held candidate. It waits while a table is being published.
 func (g *Gate) View() View {
-	g.mu.Lock() // not between a table and its names
+	g.mu.Lock() // not between publishing a table and its names
 	defer g.mu.Unlock()
 	return View{g.served.Load(), g.held.Load()}
 }
 
-// Times are when the Gate first served a table that a read had shown, and when it last began to serve another one. Zero: never.
+// Times returns when the Gate first served a table that a read had shown, and when it last began to serve a different one. Zero
+// means never.
 func (g *Gate) Times() (initialized, updated time.Time) {
 	g.state.Lock()
 	defer g.state.Unlock()
 	return g.initialized, g.updated
 }
 
-// note notes that a read has shown what is served, and whether that is another table than before.
+// note records that a read has shown the served table, and whether that differs from the previous one.
 func (g *Gate) note(now time.Time, changed bool) {
 	g.state.Lock()
 	defer g.state.Unlock()
@@ -201,24 +202,24 @@ func (g *Gate) note(now time.Time, changed bool) {
 	}
 }
 
-// Attempt is one attempt to get a table. It is for one goroutine.
+// Attempt is one attempt to get a table. It must be used by one goroutine only.
 type Attempt struct {
 	gate *Gate
 	end  func(*table.Table, table.Read)
 }
 
-// Begin says that a producer asks its source.
+// Begin reports that a producer asks its source.
 func (g *Gate) Begin() *Attempt { return &Attempt{g, g.cfg.Sink.Begin()} }
 
-// Offer hands in what the source showed. It is called once at most.
+// Offer offers the result of the attempt. Call it at most once.
 func (a *Attempt) Offer(c Candidate) Outcome {
 	a.gate.mu.Lock()
 	defer a.gate.mu.Unlock()
 	return a.offer(c)
 }
 
-// OfferSeen is Offer for a producer that asked for what differs from what it had seen. If that is not what the Gate has any
-// more, the result is [Overtaken] and nothing happens.
+// OfferSeen is Offer for a producer that asked for the difference to what it had seen. If the Gate's state is no longer that one,
+// the result is [Overtaken] and nothing changes.
 func (a *Attempt) OfferSeen(seen View, c Candidate) Outcome {
 	a.gate.mu.Lock()
 	defer a.gate.mu.Unlock()
@@ -255,19 +256,19 @@ func (a *Attempt) offer(c Candidate) Outcome {
 	return Outcome{Result: result, Before: before, Now: g.Table()}
 }
 
-// hold keeps a candidate back, and serves what can be served of its read. Fresh says that the hold begins, or has another
-// reason than before. The caller holds mu.
+// hold keeps a candidate back, and serves what can be served of its read. fresh means that the hold begins or has a new reason.
+// The caller holds mu.
 func (a *Attempt) hold(c Candidate, v guard.Verdict, fresh bool) {
 	g := a.gate
-	g.held.Store(&c) // first: it is what the guard holds, and can be accepted, whatever panics from here on
+	g.held.Store(&c) // first: the guard holds it and it can be accepted, whatever panics below
 	settled := false
 	defer func() {
 		if !settled {
-			g.holds(c, guard.WholeTable) // the table that is served stays
+			g.holds(c, guard.WholeTable) // the served table stays
 			g.cfg.Metrics.hold(guard.WholeTable)
 		}
 	}()
-	counts := g.Table() != nil || g.baseline != nil // else nothing is lost yet: the cluster may just be new
+	counts := g.Table() != nil || g.baseline != nil // otherwise nothing is lost yet: the cluster may be new
 	if counts && fresh {
 		g.cfg.Metrics.holds.WithLabelValues(string(v.Reason)).Inc()
 		g.decided(DecidedHeld, c.Table, v.Reason, guard.Acceptance{})
@@ -279,7 +280,7 @@ func (a *Attempt) hold(c Candidate, v guard.Verdict, fresh bool) {
 		read.Live, read.Candidate = true, c.Table
 	}
 	switch before := g.Table(); {
-	case before == nil: // there is nothing to say anything about
+	case before == nil: // there is no served table to report on
 	case goesOn.Table == nil:
 		a.end(nil, read)
 	case goesOn.Table == before:
@@ -302,7 +303,7 @@ func (a *Attempt) hold(c Candidate, v guard.Verdict, fresh bool) {
 	}
 }
 
-// endHold forgets what is held, if anything is, because the verdict lets the newest table pass. The caller holds mu.
+// endHold drops the held candidate, if any, because the verdict passes the newest table. The caller holds mu.
 func (g *Gate) endHold(was guard.Verdict, wasHeld bool, v guard.Verdict, c Candidate) {
 	g.cfg.Metrics.hold("")
 	g.held.Store(nil)
@@ -315,7 +316,7 @@ func (g *Gate) endHold(was guard.Verdict, wasHeld bool, v guard.Verdict, c Candi
 	}
 }
 
-// confirm notes that a read showed the served table. The caller holds mu.
+// confirm records that a read showed the served table. The caller holds mu.
 func (a *Attempt) confirm(c Candidate, now time.Time) {
 	g := a.gate
 	was := g.served.Load()
@@ -327,11 +328,11 @@ func (a *Attempt) confirm(c Candidate, now time.Time) {
 	a.end(next.Table, c.Read)
 	g.note(now, false)
 	if next.Table.Revision() != was.Table.Revision() {
-		g.save(next, g.files[:min(1, len(g.files))]) // the file is what names the table after a restart
+		g.save(next, g.files[:min(1, len(g.files))]) // the file names the table after a restart
 	}
 }
 
-// publish serves a candidate with serve, and writes it to the files. The caller holds mu.
+// publish calls serve to serve a candidate, and writes it to the files. The caller holds mu.
 func (g *Gate) publish(c Candidate, now time.Time, serve func()) {
 	before := g.served.Load()
 	next := &Served{Candidate: c, Committed: now, Confirmed: now}
@@ -340,7 +341,7 @@ func (g *Gate) publish(c Candidate, now time.Time, serve func()) {
 	served := false
 	defer func() {
 		if !served {
-			g.served.Store(before) // the sink panics
+			g.served.Store(before) // the sink panicked
 		}
 	}()
 	g.served.Store(&unnamed)
@@ -354,8 +355,8 @@ func (g *Gate) publish(c Candidate, now time.Time, serve func()) {
 	g.served.Store(next)
 }
 
-// Accept serves the held table at once. The digest is that of the held table, or of one that was held before it for the same
-// intent. The errors are those of [guard.Guard.Accept].
+// Accept publishes the held table at once. The digest names the held table, or an earlier held table for the same intent. The
+// errors are those of [guard.Guard.Accept].
 func (g *Gate) Accept(a guard.Acceptance) (*table.Table, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -376,8 +377,8 @@ func (g *Gate) Accept(a guard.Acceptance) (*table.Table, error) {
 	return t, nil
 }
 
-// Comparison returns what is held at one moment: the table, nil if none is held; the one that it was judged beside, which
-// is the table that is served, or before the first that of a peer, nil if there is neither; and the state.
+// Comparison returns a consistent view of the hold: held is the held table, or nil; beside is the table that it was judged
+// against, which is the served table, or before the first one the table of a peer, or nil; and the state.
 func (g *Gate) Comparison() (beside, held *table.Table, s guard.State) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -391,7 +392,7 @@ func (g *Gate) Comparison() (beside, held *table.Table, s guard.State) {
 	return beside, held, s
 }
 
-// State returns what is held, with the half that the hold keeps.
+// State returns the state of the guard, with the half that the hold keeps.
 func (g *Gate) State() guard.State {
 	s := g.guard.State()
 	g.state.Lock()
@@ -399,7 +400,7 @@ func (g *Gate) State() guard.State {
 	g.state.Unlock()
 	switch {
 	case s.Held && half == "":
-		return guard.State{Last: s.Last} // the hold begins: what it keeps is being found out
+		return guard.State{Last: s.Last} // the hold is just beginning: its half is not yet known
 	case s.Held:
 		s.Half, s.FirstDigest = half, first.Digest()
 	}

@@ -36,7 +36,7 @@ func offered(t *table.Table) gate.Candidate {
 	return gate.Candidate{Table: t, Read: table.Read{Newest: t.Revision(), Oldest: t.Revision(), At: time.Now()}}
 }
 
-// told is what a gate tells of itself.
+// told records what a gate reports.
 type told struct {
 	tables    []*table.Table
 	decisions []gate.Decision
@@ -62,7 +62,7 @@ func (to *told) what() (all []string) {
 	return all
 }
 
-// A replica that starts with nothing has the table of another one to compare its first with.
+// A replica that starts without a table compares its first table with the table of a peer.
 func TestFirstTableIsJudgedBesideThatOfAPeer(t *testing.T) {
 	peer, lost := tableOf(t, 100, 10), tableOf(t, 10, 11)
 	g, to := newGate(t, guard.Config{})
@@ -90,7 +90,7 @@ func TestFirstTableIsJudgedBesideThatOfAPeer(t *testing.T) {
 	if got := to.what(); !slices.Equal(got, want) {
 		t.Errorf("decisions %q, want %q", got, want)
 	}
-	g.CompareWith(peer) // too late: what is served counts
+	g.CompareWith(peer) // too late: the served table counts
 	if o := g.Begin().Offer(offered(tableOf(t, 11, 12))); o.Result != gate.Published {
 		t.Errorf("outcome %+v", o)
 	}
@@ -104,7 +104,7 @@ func TestFirstTableThatIsLikeThatOfAPeerIsServed(t *testing.T) {
 	}
 }
 
-// A time that releases leaves a line as well.
+// A release by time is recorded as well.
 func TestDecisionsOfAHoldThatTimeReleases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, to := newGate(t, guard.Config{Hold: time.Minute})
@@ -127,7 +127,7 @@ func TestDecisionsOfAHoldThatTimeReleases(t *testing.T) {
 	})
 }
 
-// What a producer asked for with one view is not what an acceptance has made of it meanwhile.
+// An offer that a producer computed before an acceptance must not undo the acceptance.
 func TestAnOfferThatAnAcceptanceOvertakesChangesNothing(t *testing.T) {
 	g, _ := newGate(t, guard.Config{})
 	g.Begin().Offer(offered(tableOf(t, 100, 1)))
@@ -145,7 +145,7 @@ func TestAnOfferThatAnAcceptanceOvertakesChangesNothing(t *testing.T) {
 	}
 }
 
-// brokenHalves panics whenever it is asked.
+// brokenHalves panics on every call.
 type brokenHalves struct{}
 
 func (brokenHalves) CompileHalves(gate.Lane, *kube.Intent, *kube.Backends, table.List) table.List {
@@ -154,8 +154,8 @@ func (brokenHalves) CompileHalves(gate.Lane, *kube.Intent, *kube.Backends, table
 func (brokenHalves) Keep(before, _ *kube.Backends) *kube.Backends { return before }
 func (brokenHalves) Drop(gate.Lane)                               {}
 
-// TestHoldThatBeginsWithAPanicIsOne: the guard holds a table, and then the compiler of its halves panics. What is held shows, is
-// recorded, and can be accepted.
+// TestHoldThatBeginsWithAPanicIsOne: the guard holds a table, and then the compiler of the lanes panics. The held table is still
+// shown and recorded, and can be accepted.
 func TestHoldThatBeginsWithAPanicIsOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var to told

@@ -8,22 +8,22 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// Halves makes tables of halves of different snapshots. With it, a hold keeps the half that is to blame and the other one
-// goes on. The Gate calls its methods during an offer only.
+// Halves compiles tables from halves of different snapshots. With it, a hold keeps only the suspicious half and updates the other
+// one. The Gate calls its methods only during an offer.
 type Halves interface {
-	// CompileHalves gives the routes of an intent with backends. The lane says which of the few tables this is that are made of
-	// one read, so that the next read costs what differs; they share what they can with base, the table that is served.
+	// CompileHalves returns the routes of an intent with backends. The lane identifies which of the tables made from one read
+	// this is, so that the next read costs only the difference. The routes share what they can with base, the served table.
 	CompileHalves(lane Lane, i *kube.Intent, b *kube.Backends, base table.List) table.List
-	// Keep gives the newest backends, with those before for services that have lost all endpoints.
+	// Keep returns the newest backends, except that services that have lost all endpoints keep their previous ones.
 	Keep(before, now *kube.Backends) *kube.Backends
-	// Drop forgets a lane until it is compiled again.
+	// Drop frees a lane until it is compiled again.
 	Drop(lane Lane)
 }
 
-// Lane is one of the tables that are made of a read beside the candidate.
+// Lane identifies a table that is compiled from a read in addition to the candidate.
 type Lane int
 
-// The lanes: which of both is old.
+// The lanes, named by the half that is old.
 const (
 	OldIntent Lane = iota
 	OldBackends
@@ -31,31 +31,31 @@ const (
 	lanes
 )
 
-// Bounds on the tables of one held intent that can be accepted by their digests. With a read every three seconds maxShown
-// is close to an hour. The last maxAnyDigest tables are kept, so that any digest of theirs is known, whoever told it; of those
-// before only the digests that somebody has asked this process for.
+// Limits on the tables of one held intent that can be accepted by digest. With a read every three seconds, maxShown covers almost
+// an hour. The last maxAnyDigest tables are kept, so that all their digests are accepted. Of older tables, only the digests that
+// were requested from this process are kept.
 const (
 	maxShown     = 1024
 	maxAnyDigest = 64
 )
 
-// parts is what the served table is made of, and what waits. Guarded by mu of the Gate.
+// parts holds the parts of the served table, and of the held one. Guarded by mu of the Gate.
 type parts struct {
-	intent   *kube.Intent // nil if it is not known, as of a table from a file
+	intent   *kube.Intent // nil if unknown, as for a table from a file
 	backends *kube.Backends
 
-	waits *kube.Snapshot // of the table that the guard holds; nil if it holds none, or only tables are known
+	waits *kube.Snapshot // snapshot of the held table; nil if none is held, or only tables are known
 	half  guard.Half
-	first *table.Table   // of the held intent
-	shown []*table.Table // of it, the newest last
-	told  []table.Digest // of older ones, the newest last
+	first *table.Table   // first table of the held intent
+	shown []*table.Table // its tables, the newest last
+	told  []table.Digest // digests of older ones, the newest last
 }
 
-// goOn makes what can be served of a read whose table is held back, with the halves that it is made of, and gives the half
-// that is held. Without a table the one that is served stays. The caller holds mu.
+// goOn returns what can be served of a read whose table is held back, with its halves, and the half that is held. Without a table
+// the served one stays. The caller holds mu.
 //
-// The candidate is suspicious. Which half is to blame shows in tables that change one half only. If the served intent with
-// the newest backends is fine, it is the intent. If not, services have lost their endpoints: these keep them.
+// The candidate is suspicious. To find the suspicious half, goOn compiles tables that change only one half. If the served intent
+// with the newest backends passes, the intent is suspicious. Otherwise services have lost their endpoints, and keep them.
 func (g *Gate) goOn(c Candidate) (Candidate, guard.Half) {
 	p, s := &g.parts, c.Snapshot
 	if g.cfg.Halves == nil || s == nil || p.intent == nil || g.Table() == nil {
@@ -86,7 +86,7 @@ func (g *Gate) goOn(c Candidate) (Candidate, guard.Half) {
 	return Candidate{}, guard.WholeTable
 }
 
-// dropLanes forgets the lanes that were not used; nil for all.
+// dropLanes frees the lanes that were not used; nil means all.
 func (g *Gate) dropLanes(used []bool) {
 	for lane := range lanes {
 		if g.cfg.Halves != nil && (used == nil || !used[lane]) {
@@ -95,12 +95,12 @@ func (g *Gate) dropLanes(used []bool) {
 	}
 }
 
-// isLoss reports whether endpoints can be to blame. The ceilings are about what teams ask for: endpoints alone pass them.
+// isLoss reports whether endpoints can be the reason. The ceilings concern the intent: endpoints alone never exceed them.
 func isLoss(c guard.Code) bool {
 	return c != "" && c != guard.TooManyRoutes && c != guard.TooLarge
 }
 
-// tableOf makes a table of the read; the served one if that is the same.
+// tableOf returns the table of the read, which is the served one if they are equal.
 func (g *Gate) tableOf(routes table.List, seen table.Read) *table.Table {
 	served := g.Table()
 	if slices.Equal(routes.Blocks(), served.Routes().Blocks()) {
@@ -113,8 +113,7 @@ func (g *Gate) tableOf(routes table.List, seen table.Read) *table.Table {
 	return t
 }
 
-// holds notes which snapshot is held back and which half of it, and reports whether that half is another one than before.
-// The caller holds mu.
+// holds records which snapshot and which half of it are held, and reports whether the half has changed. The caller holds mu.
 func (g *Gate) holds(c Candidate, half guard.Half) (changed bool) {
 	p := &g.parts
 	same := p.half == half && c.Snapshot != nil && p.waits != nil && p.waits.Intent.SameAs(&c.Snapshot.Intent)
@@ -127,7 +126,7 @@ func (g *Gate) holds(c Candidate, half guard.Half) (changed bool) {
 	return changed
 }
 
-// show notes a table of the held intent.
+// show records a table of the held intent.
 func (p *parts) show(t *table.Table) {
 	if n := len(p.shown); n > 0 && p.shown[n-1].Equal(t) {
 		return
@@ -144,7 +143,7 @@ func (p *parts) show(t *table.Table) {
 	}
 }
 
-// isOfHeld reports whether the digest is that of a table of the held intent.
+// isOfHeld reports whether the digest belongs to a table of the held intent.
 func (p *parts) isOfHeld(d table.Digest) bool {
 	if slices.Contains(p.told, d) {
 		return true
@@ -154,11 +153,11 @@ func (p *parts) isOfHeld(d table.Digest) bool {
 		all = append([]*table.Table{p.first}, all...)
 	}
 	is := func(t *table.Table) bool { return t.Digest() == d }
-	hashed := func(t *table.Table) bool { return t.Hashed() && is(t) } // first: it costs nothing
+	hashed := func(t *table.Table) bool { return t.Hashed() && is(t) } // checked first: costs nothing
 	return slices.ContainsFunc(all, hashed) || slices.ContainsFunc(all, is)
 }
 
-// servesAll notes of which snapshot the table is that is served now, whole. The caller holds mu.
+// servesAll records that the served table is the complete table of the snapshot. The caller holds mu.
 func (g *Gate) servesAll(s *kube.Snapshot) {
 	g.parts = parts{}
 	if s != nil {
@@ -173,8 +172,8 @@ func (g *Gate) setHalf(half guard.Half, first *table.Table) {
 	g.half, g.first = half, first
 }
 
-// acceptable gives the digest to ask the guard for: the newest table of the held intent, if that of an earlier one is
-// given. The caller holds mu.
+// acceptable returns the digest to pass to the guard: the newest table of the held intent, if d is one of an earlier table. The
+// caller holds mu.
 func (g *Gate) acceptable(d table.Digest) table.Digest {
 	if d.IsZero() || !g.parts.isOfHeld(d) {
 		return d

@@ -12,7 +12,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// lanes is a compiler of halves that knows which lanes there are. Tables of an intent that is served are those that were made of it.
+// lanes is a compiler that records which lanes exist. Tables of an intent that is served come from the lane of that intent.
 type lanes struct {
 	of    map[*kube.Ingress]*table.Table // by the first Ingress of the intent
 	alive []gate.Lane
@@ -31,7 +31,7 @@ func (l *lanes) Drop(lane gate.Lane) {
 	l.alive = slices.DeleteFunc(l.alive, func(a gate.Lane) bool { return a == lane })
 }
 
-// TestLanesLiveAsLongAsTheyAreNeeded: what a hold has compiled costs memory, and goes with it.
+// TestLanesLiveAsLongAsTheyAreNeeded: what is compiled for a hold uses memory, and is released with the hold.
 func TestLanesLiveAsLongAsTheyAreNeeded(t *testing.T) {
 	l := &lanes{of: make(map[*kube.Ingress]*table.Table)}
 	g, err := gate.New(gate.Config{Sink: gate.Each(func(*table.Table) {}), Halves: l})
@@ -59,7 +59,7 @@ func TestLanesLiveAsLongAsTheyAreNeeded(t *testing.T) {
 		t.Fatalf("outcome %+v, state %+v: want the intent held", o, g.State())
 	}
 	alive("the intent is held", gate.OldIntent)
-	l.alive = append(l.alive, gate.OldBoth) // as a read before may have needed it
+	l.alive = append(l.alive, gate.OldBoth) // as an earlier read may have needed it
 	offer(11, 3)
 	alive("one lane is enough", gate.OldIntent)
 	if o := offer(99, 4); o.Result != gate.Published {
@@ -68,7 +68,7 @@ func TestLanesLiveAsLongAsTheyAreNeeded(t *testing.T) {
 	alive("the hold is over")
 }
 
-// A folder that cannot be made is told at once, and not when the first table is to be written.
+// A folder that cannot be created is reported at the start, and not when the first table is to be written.
 func TestFolderThatCannotBeMadeIsToldAtTheStart(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(folder, nil, 0o600); err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// load reads the last-good file, and gives its table as a candidate; false if there is no file that can be used.
+// load reads the last-good file and returns its table as a candidate, or false if there is no usable file.
 func (g *Gate) load(limit int64) (Candidate, bool) {
 	f := g.lastGood()
 	if f == nil {
@@ -28,13 +28,12 @@ func (g *Gate) load(limit int64) (Candidate, bool) {
 	return Candidate{Table: t, Read: table.Read{At: meta.Saved}, Origin: meta.Origin, Sent: t.Digest()}, true
 }
 
-// Boot serves the table of the last-good file, marked stale, if there is one that can be used. The limit is the most bytes that
-// the table may have; names gives the ETags that servers give to it, and may be nil. Boot is to be called before the first
-// offer. If a table is served already, it does nothing.
+// Boot serves the table of the last-good file, marked stale, if there is a usable one. limit is the maximum size of the table in
+// bytes. names returns the ETags that servers have for it, and may be nil. Call Boot before the first offer. It does nothing if a
+// table is already served.
 //
-// Boot never fails: the log and the status say what is wrong. It never waits for what is at the path: a file that is torn,
-// truncated, of somebody else or too large, a folder, a FIFO, or a file that cannot be read is set aside, or left alone and
-// another name used.
+// Boot never fails: the log and the status report problems. It never blocks on what is at the path: a file that is torn,
+// truncated, foreign, too large or unreadable, a folder or a FIFO is set aside, or left alone and another name is used.
 func (g *Gate) Boot(limit int64, names func(*table.Table) []string) {
 	if g.Served() != nil {
 		return
@@ -58,7 +57,7 @@ func (g *Gate) Boot(limit int64, names func(*table.Table) []string) {
 	g.save(s, g.files[1:])
 }
 
-// lastGood is the file that Boot loads, nil if there is none.
+// lastGood returns the file that Boot loads, or nil.
 func (g *Gate) lastGood() *file {
 	if len(g.files) == 0 || g.files[0].cfg.Path == "" {
 		return nil
@@ -66,7 +65,7 @@ func (g *Gate) lastGood() *file {
 	return g.files[0]
 }
 
-// save writes the table to files, and waits for them, but not for ever. The caller holds mu.
+// save writes the table to files, and waits for the writes for a limited time. The caller holds mu.
 func (g *Gate) save(s *Served, files []*file) {
 	var writes []<-chan struct{}
 	for _, f := range files {
@@ -77,7 +76,7 @@ func (g *Gate) save(s *Served, files []*file) {
 	waitFor(g.log, writes)
 }
 
-// waitFor waits for writes, but not for ever.
+// waitFor waits for writes for a limited time.
 func waitFor(log *slog.Logger, writes []<-chan struct{}) {
 	timer := time.NewTimer(fileWait)
 	defer timer.Stop()
@@ -91,9 +90,9 @@ func waitFor(log *slog.Logger, writes []<-chan struct{}) {
 	}
 }
 
-// Tend tries again what could not be written. A producer calls it after each attempt, whatever came of it.
+// Tend retries failed writes. A producer calls it after each attempt, whatever its result.
 func (g *Gate) Tend() {
-	g.mu.Lock() // or the write could come after that of a newer table
+	g.mu.Lock() // otherwise this write could come after the write of a newer table
 	defer g.mu.Unlock()
 	s, now := g.served.Load(), time.Now()
 	if s == nil {
@@ -106,10 +105,10 @@ func (g *Gate) Tend() {
 	}
 }
 
-// Flush makes the last-good file tell when its table was last known to be current, and waits for writes that are in
-// progress, but not for ever. It is for the end of a process.
+// Flush updates the time in the last-good file at which its table was last known to be current, and waits a limited time for
+// writes in progress. Call it when the process ends.
 func (g *Gate) Flush() {
-	g.mu.Lock() // Accept may be on its way
+	g.mu.Lock() // Accept may be running
 	defer g.mu.Unlock()
 	s := g.served.Load()
 	if s == nil || g.lastGood() == nil || g.lastGood().says(s) {
@@ -118,7 +117,7 @@ func (g *Gate) Flush() {
 	waitFor(g.log, []<-chan struct{}{g.lastGood().save(s)})
 }
 
-// Files returns what is known of the files, in the order of Config.Files; nil for one without a path.
+// Files returns the state of the files, in the order of Config.Files; nil for a file without a path.
 func (g *Gate) Files() []*FileStatus {
 	all := make([]*FileStatus, len(g.files))
 	for i, f := range g.files {

@@ -14,13 +14,12 @@ type Metrics struct {
 	write  func(file, result string)
 }
 
-// halvesOfHolds are the values of the label half.
+// halvesOfHolds returns the values of the label half.
 func halvesOfHolds() []guard.Half {
 	return []guard.Half{guard.HeldIntent, guard.HeldBackends, guard.HeldBoth, guard.WholeTable}
 }
 
-// NewMetrics makes the series, whose names begin with the prefix, and registers them; a nil registerer leaves them
-// unregistered.
+// NewMetrics creates the series with the prefix and registers them; a nil registerer leaves them unregistered.
 func NewMetrics(reg prometheus.Registerer, prefix string) *Metrics {
 	m := &Metrics{
 		write: func(string, string) {},
@@ -45,13 +44,13 @@ func NewMetrics(reg prometheus.Registerer, prefix string) *Metrics {
 	return m
 }
 
-// CountWrites has each write of a file told to count, by the name of the file and the result, ok or error.
+// CountWrites sets the function that counts each write of a file, by the name of the file and the result, ok or error.
 func (m *Metrics) CountWrites(count func(file, result string)) *Metrics {
 	m.write = count
 	return m
 }
 
-// hold shows what is held; empty for nothing.
+// hold sets the gauges for the held half; empty means that nothing is held.
 func (m *Metrics) hold(half guard.Half) {
 	m.held.Set(0)
 	if half != "" {

@@ -18,7 +18,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// series gives the values of all series that are not zero, by name and label.
+// series returns the values of all series that are not zero, by name and label.
 func series(t *testing.T, reg *prometheus.Registry) map[string]float64 {
 	t.Helper()
 	families, err := reg.Gather()
@@ -40,7 +40,7 @@ func series(t *testing.T, reg *prometheus.Registry) map[string]float64 {
 	return all
 }
 
-// TestMetricsOfAHold: an alert goes by them, so they are there before the first hold and go back after each.
+// TestMetricsOfAHold: alerts use these metrics, so they exist before the first hold and reset after each one.
 func TestMetricsOfAHold(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	g, err := gate.New(gate.Config{Sink: gate.Each(func(*table.Table) {}), Metrics: gate.NewMetrics(reg, "x")})
@@ -84,7 +84,7 @@ func TestMetricsOfAHold(t *testing.T) {
 	shows("an acceptance", map[string]float64{"x_guard_holds_total routes_lost": 1, "x_guard_holds_total empty": 1})
 }
 
-// The first table of a new cluster may be empty: that is no loss, and nobody is to be woken.
+// The first table of a new cluster may be empty: nothing is lost, so nobody should be woken.
 func TestAnEmptyFirstTableIsNoHoldThatCounts(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	var decisions []gate.Decision
@@ -107,7 +107,7 @@ func TestAnEmptyFirstTableIsNoHoldThatCounts(t *testing.T) {
 	}
 }
 
-// TestTimesOfAGate: what is confirmed was not updated, and a table is initialized once.
+// TestTimesOfAGate: confirming a table does not count as an update, and a table is initialized once.
 func TestTimesOfAGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, _ := newGate(t, guard.Config{})
@@ -129,7 +129,7 @@ func TestTimesOfAGate(t *testing.T) {
 	})
 }
 
-// TestWritesAreCounted by file and result.
+// TestWritesAreCounted: writes are counted by file and result.
 func TestWritesAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		folder := filepath.Join(t.TempDir(), "later")
@@ -154,8 +154,8 @@ func TestWritesAreCounted(t *testing.T) {
 	})
 }
 
-// TestTheFileTellsOfTheLastReadAtTheEnd: a process that ends writes once more when its table was last known to be current, and
-// only then.
+// TestTheFileTellsOfTheLastReadAtTheEnd: a process that exits writes the file once more if its table was confirmed after the last
+// write, and only then.
 func TestTheFileTellsOfTheLastReadAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "lkg")

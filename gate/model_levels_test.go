@@ -43,21 +43,21 @@ type level struct {
 	accept func(guard.Acceptance) (*table.Table, error)
 	stop   func()
 
-	home, away string // the folder of the last-good file, and what it is called while the disk is gone
-	gone       bool   // the disk is
-	missed     bool   // something was served since it went
+	home, away string // the folder of the last-good file, and its name while the disk is unavailable
+	gone       bool   // the disk is unavailable
+	missed     bool   // something was served since the disk became unavailable
 	served     map[string]bool
 
 	mu        sync.Mutex
 	decisions []gate.Decision
-	asked     int // how many of them were looked at
+	asked     int // how many of them were checked
 
 	watch    watchman
-	now      *seen  // as it was read last; nil if nothing is served
+	now      *seen  // the table last read; nil if nothing is served
 	etag     string // of the client
 	revision uint64 // likewise
 	restores int    // of the source, that the client has seen
-	late     int    // samples in which what the level above serves should have come
+	late     int    // samples in which the table of the level above should have arrived
 }
 
 func (l *level) file() string { return filepath.Join(l.home, "table.eskip") }
@@ -80,8 +80,8 @@ func (l *level) recorded(what, digest string) bool {
 	return false
 }
 
-// newDecision gives what was decided about the table since the last decision that was asked for, or a moment ago about one
-// that another has followed already; empty for nothing.
+// newDecision returns the latest decision about the table since the last call. It also accepts a decision of a moment ago about a
+// table that another one has already replaced. It returns an empty text if there is none.
 func (l *level) newDecision(digest string) (what string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -131,7 +131,7 @@ func (m *model) begin(at int, peer *table.Table) {
 	m.network.Set(l.name, l.cache.Handler())
 }
 
-// half takes the jitter away, so that a script gives the same again.
+// half replaces the jitter, so that a script always gives the same result.
 func half() float64 { return 0.5 }
 
 func (m *model) must(v any, err error) any {
@@ -141,7 +141,7 @@ func (m *model) must(v any, err error) any {
 	return v
 }
 
-// recheck passes on what a cache asks for.
+// recheck forwards a recheck request of a cache.
 func (m *model) recheck(at int) {
 	m.mu.Lock()
 	ask := m.rechecks[at]
@@ -248,13 +248,13 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// names passes on a request of the data plane to the relay.
+// names forwards a request of the data plane to the relay.
 func (m *model) names(r *http.Request) (*http.Response, error) {
 	m.checkNames(r)
 	return m.network.RoundTrip(r)
 }
 
-// checkNames looks at what the data plane names: the table on its disk, or the one that it holds.
+// checkNames checks the table that the data plane names: it must be the one on its disk or the one that it holds.
 func (m *model) checkNames(r *http.Request) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -276,7 +276,7 @@ func (m *model) checkNames(r *http.Request) {
 	}
 }
 
-// parseETag reads digest and revision of an ETag.
+// parseETag returns the digest and revision of an ETag.
 func parseETag(etag string) (digest string, revision uint64) {
 	text := strings.Trim(strings.TrimPrefix(etag, "W/"), `"`)
 	if i := strings.IndexAny(text, "~+"); i >= 0 {
@@ -287,7 +287,7 @@ func parseETag(etag string) (digest string, revision uint64) {
 	return digest, revision
 }
 
-// get asks a level.
+// get sends a request to a level.
 func (l *level) get(etag string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(http.MethodGet, "/routes", nil)
 	if etag != "" {
@@ -319,7 +319,7 @@ func (m *model) look(l *level) {
 	l.etag, l.revision = w.Header().Get("Etag"), revision
 }
 
-// read checks an answer by itself.
+// read checks a response on its own.
 func (m *model) read(l *level, w *httptest.ResponseRecorder) *seen {
 	s := &seen{}
 	s.digest, s.revision = parseETag(w.Header().Get("Etag"))

@@ -10,11 +10,11 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 )
 
-// The limits of the model, which the oracle takes as they are written in the documentation of package guard.
+// The limits of the model. The oracle uses the values from the documentation of package guard.
 const (
 	modelHold   = 40 * time.Second
 	modelWindow = 2 * time.Minute
-	sampling    = time.Second // between two looks at what is served
+	sampling    = time.Second // between two samples of what is served
 )
 
 // seen is a table as a client reads it.
@@ -27,14 +27,14 @@ type seen struct {
 
 // seenRoute is a route as a client reads it.
 type seenRoute struct {
-	shop    int    // which Ingress; -1 for a generated route
+	shop    int    // index of the Ingress; -1 for a generated route
 	version int    // of the Ingress
-	address string // of the pod; empty for a service without any
+	address string // address of the pod; empty for a service without endpoints
 }
 
 var shopID = regexp.MustCompile(`__s(\d\d)__`)
 
-// readTable parses a table that was served.
+// readTable parses a served table.
 func readTable(text string) (map[string]seenRoute, error) {
 	routes, err := eskip.Parse(text)
 	if err != nil {
@@ -62,11 +62,11 @@ func readTable(text string) (map[string]seenRoute, error) {
 	return all, nil
 }
 
-// presence is when a client of one level had something: from when on without a gap that counts, and until when.
+// presence is the period in which a client of one level had something: its start, ignoring gaps that do not count, and its end.
 type presence struct{ since, last time.Time }
 
-// watchman is who watches what one level serves, and knows the rules of the guard from its documentation only. It accuses
-// where a table breaks a limit beyond doubt; near the edges of the window it is generous.
+// watchman watches what one level serves, and knows the rules of the guard from its documentation only. It reports a table that
+// breaks a limit beyond doubt; near the edges of the window it is generous.
 type watchman struct {
 	maxLoss    float64
 	namespaces bool
@@ -76,10 +76,10 @@ type watchman struct {
 	now     *seen
 	routes  map[string]presence
 	backing map[string]presence // routes with an address
-	differs time.Time           // since when every read showed another table than the served one; zero if the last did not
+	differs time.Time           // since when every read showed another table than the served one; zero if the last read did not
 }
 
-// restart makes the table all that later ones are compared with; nil is what is served next.
+// restart makes the table the only one that later tables are compared with; nil means the next served table.
 func (w *watchman) restart(s *seen) {
 	w.now, w.routes, w.backing = s, make(map[string]presence), make(map[string]presence)
 	if s != nil {
@@ -87,7 +87,7 @@ func (w *watchman) restart(s *seen) {
 	}
 }
 
-// note notes what a table has.
+// note records the contents of a table.
 func (w *watchman) note(s *seen, first, now time.Time) {
 	for id, r := range s.routes {
 		touch(w.routes, id, first, now)
@@ -97,7 +97,7 @@ func (w *watchman) note(s *seen, first, now time.Time) {
 	}
 	for id := range w.backing {
 		if _, there := s.routes[id]; !there {
-			delete(w.backing, id) // a route that is gone has not lost its endpoints
+			delete(w.backing, id) // a removed route has not lost its endpoints
 		}
 	}
 }
@@ -111,7 +111,7 @@ func touch(all map[string]presence, name string, first, now time.Time) {
 	all[name] = p
 }
 
-// shows is told of each read, or of what the level above serves: whether it is what is served here.
+// shows is called for each read, or for the table of the level above. same reports whether that table is the served one.
 func (w *watchman) shows(same bool) {
 	switch {
 	case same:
@@ -121,8 +121,8 @@ func (w *watchman) shows(same bool) {
 	}
 }
 
-// sees is told what is served now, and whether an acceptance was recorded for it. It says what is wrong,
-// or which limit the table breaks that was rightly let go.
+// sees is called with the table that is served now, and whether an acceptance was recorded for it. It returns what is wrong, or
+// whether the table breaks a limit and was rightly released.
 func (w *watchman) sees(s *seen, accepted bool) (released bool, wrong string) {
 	now := time.Now()
 	if w.now == nil {
@@ -152,7 +152,8 @@ func (w *watchman) sees(s *seen, accepted bool) (released bool, wrong string) {
 	return true, why
 }
 
-// breaks says which limit the table breaks beside what was served within the window, and whether time never releases it.
+// breaks returns the limit that the table breaks compared with what was served within the window, and whether time never releases
+// it.
 func (w *watchman) breaks(s *seen, now time.Time) (why string, never bool) {
 	switch {
 	case len(s.routes) == 0:
@@ -183,8 +184,8 @@ func (w *watchman) breaks(s *seen, now time.Time) (why string, never bool) {
 	return "", false
 }
 
-// missing counts what was served before the window began, and within it, and what of the first is lost by the table; now says
-// that some of it is served at this moment.
+// missing counts what was served before the window began, what was served within it, and how much of the former the table lacks;
+// now reports that some of it is served at this moment.
 func missing[V any](all map[string]presence, served map[string]V, lost func(string) bool, at time.Time) (n, of int, now bool) {
 	for id, p := range all {
 		if at.Sub(p.last) >= modelWindow-2*sampling {
@@ -201,7 +202,7 @@ func missing[V any](all map[string]presence, served map[string]V, lost func(stri
 	return n, of, now
 }
 
-// lostNamespace says that a namespace with at least 20 old routes is gone as a whole, and that no other route is.
+// lostNamespace reports that a namespace with at least 20 old routes is missing as a whole, and that no other route is missing.
 func (w *watchman) lostNamespace(s *seen, gone func(string) bool) string {
 	lost := make(map[string]int)
 	for id, r := range w.now.routes {

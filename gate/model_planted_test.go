@@ -22,7 +22,7 @@ const (
 	waiting       = 14
 )
 
-// finds wants the model to find a planted mistake by a script, under the name of the guarantee, and to find nothing without
+// finds expects the model to find a planted mistake with a script, under the name of the guarantee, and to find nothing without
 // the mistake.
 func finds(t *testing.T, guarantee string, script []byte, planted mistake) {
 	t.Helper()
@@ -37,36 +37,36 @@ func finds(t *testing.T, guarantee string, script []byte, planted mistake) {
 	}
 }
 
-// Endpoints are frozen together with the intent, as if only tables were known.
+// The mistake: endpoints are frozen together with the intent, as if only tables were known.
 func TestModelFindsFrozenEndpoints(t *testing.T) {
 	finds(t, "Live", []byte{0, deleteSome, 2, replacePods, 0}, mistake{gate: func(c *gate.Config) { c.Halves = nil }})
 }
 
-// A route server that ends forgets what it has served, so the next one compares its first table with nothing.
+// The mistake: a route server that restarts forgets what it served, so the next process compares its first table with nothing.
 func TestModelFindsAHoldThatARestartForgets(t *testing.T) {
 	finds(t, "Guarded", []byte{0, deleteSome, 2, restarting, 0, waiting, 5}, mistake{restart: func(l *level) { _ = os.Remove(l.file()) }})
 }
 
-// A loss in steps passes, because each table is compared with the one before only.
+// The mistake: a loss in steps passes, because each table is compared only with the previous one.
 func TestModelFindsASlowLoss(t *testing.T) {
-	// After the window is full: a quarter, another, another, and the last.
+	// After the window is full: delete a quarter, another, another, and the last.
 	script := []byte{0, waiting, 59, waiting, 59, waiting, 59, deleteSome, 0, deleteSome, 4, deleteSome, 8}
 	finds(t, "Guarded", script, mistake{gate: func(c *gate.Config) { c.Guard.Window = time.Millisecond }})
 }
 
-// A read that fails gives what it has got.
+// The mistake: a failed read returns a partial result.
 func TestModelFindsAPartialRead(t *testing.T) {
 	finds(t, "Complete", []byte{0, failReads, 7}, mistake{partial: true})
 }
 
-// A data plane names a table before it is on its disk.
+// The mistake: a data plane names a table before it is on its disk.
 func TestModelFindsNamesBeforeTheDisk(t *testing.T) {
 	finds(t, "Names", []byte{2, replacePods, 0}, mistake{request: func(r *http.Request) {
 		r.Header.Set("If-None-Match", `"`+table.Digest{1}.String()+`.100"`)
 	}})
 }
 
-// What is accepted is not recorded.
+// The mistake: an acceptance is not recorded.
 func TestModelFindsAnAcceptanceWithoutARecord(t *testing.T) {
 	finds(t, "Recorded", []byte{0, deleteSome, 2, accepting, 0}, mistake{gate: func(c *gate.Config) {
 		record := c.Decided
@@ -78,7 +78,7 @@ func TestModelFindsAnAcceptanceWithoutARecord(t *testing.T) {
 	}})
 }
 
-// Somebody accepts what is held while each read panics.
+// An operator accepts what is held while each read panics.
 func TestAcceptanceWhileReadsPanic(t *testing.T) {
 	for _, script := range [][]byte{
 		{0, panicking, 128 + 64 + 8 + 3*5},             // the hold begins with a panic

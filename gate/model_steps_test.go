@@ -11,7 +11,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// connect takes the network away, or gives it back.
+// connect takes the network down, or brings it back.
 func (m *model) connect(up bool) {
 	for _, l := range m.levels {
 		if up {
@@ -91,7 +91,7 @@ func (m *model) step(op, arg byte) {
 }
 
 func (m *model) emptyServices(n int) {
-	share := []int{1, 2, 4, shops}[n%4] // every so manieth is spared
+	share := []int{1, 2, 4, shops}[n%4] // one of every so many is spared
 	m.note("services are emptied, all but every %dth", share)
 	for i := range shops {
 		if share == 1 && i != n/4%shops || share > 1 && i%share == 0 {
@@ -147,7 +147,7 @@ func (m *model) misfortune(n int) {
 	m.connect(true)
 }
 
-// acceptAt accepts what a level holds, under the right digest, the first of the held intent, a wrong one, or none.
+// acceptAt accepts what a level holds: under the right digest, the first digest of the held intent, a wrong one, or none.
 func (m *model) acceptAt(l *level, which int) {
 	s := l.gate.State()
 	a := guard.Acceptance{Digest: s.Digest, By: "model", Why: "test"}
@@ -182,7 +182,7 @@ func (m *model) acceptAt(l *level, which int) {
 	}
 }
 
-// accept is what the handler of an acceptance does: a panic is an answer, too.
+// accept does what the handler of an acceptance does: a panic counts as an answer, too.
 func (m *model) accept(l *level, a guard.Acceptance) (t *table.Table, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -195,8 +195,8 @@ func (m *model) accept(l *level, a guard.Acceptance) (t *table.Table, err error)
 	return l.accept(a)
 }
 
-// restart ends a process and starts it again: with its file, with a torn one, without any, or without but with the table of
-// a peer, which a route server compares the first with.
+// restart stops a process and starts it again: with its file, with a truncated file, without a file, or without a file but with
+// the table of a peer, with which a route server compares its first table.
 func (m *model) restart(at, how int) {
 	l := m.levels[at]
 	m.note("the %s is restarted, with its file, a torn one, none, or none and a peer: %d", l.name, how)
@@ -236,7 +236,7 @@ func (m *model) restart(at, how int) {
 	m.begin(at, peer)
 }
 
-// onDisk is the table that a level has on its disk when its process has ended; nil if there is none.
+// onDisk returns the table that a level has on its disk when its process has stopped; nil if there is none.
 func (m *model) onDisk(l *level, how int) *seen {
 	text, err := os.ReadFile(l.file())
 	if err != nil || how > 0 {

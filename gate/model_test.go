@@ -16,16 +16,16 @@ import (
 	"github.com/routesrv/routesrv/internal/loopback"
 )
 
-// model is a cluster, a route server that reads it, a relay of that and a data plane behind the relay, each with a disk and
-// all of them among failures. It knows what the cluster had at each read and what clients of the three were served, and
-// not how a gate works.
+// model is a cluster, a route server that reads it, a relay of that route server and a data plane behind the relay. Each has a
+// disk, and each can fail. The model knows what the cluster had at each read and what clients of the three were served. It does
+// not know how a gate works.
 type model struct {
 	t       *testing.T
 	mu      sync.Mutex // see handOver
 	world   *world
 	network *loopback.Network
 	levels  [3]*level
-	parsed  map[string]*seen // what was served, by digest
+	parsed  map[string]*seen // served tables by digest
 	trace   []string
 	planted mistake
 	wrong   *violation // the first
@@ -33,9 +33,9 @@ type model struct {
 	generated, polling bool
 	panics             string // where the route server panics; empty for nowhere
 	rechecks           [3]func()
-	own                bool // the route server has served a whole read since it began
-	reads              int  // complete ones that were looked at
-	restores           int  // how often the source went back
+	own                bool // the route server has served a complete read since it started
+	reads              int  // complete reads that were checked
+	restores           int  // how often the source was restored
 	cut                int  // samples for which the network will be down
 }
 
@@ -45,9 +45,9 @@ type violation struct{ guarantee, text string }
 // mistake is what a planted defect changes.
 type mistake struct {
 	gate    func(*gate.Config)  // of the route server
-	partial bool                // a read that fails gives half of the cluster
+	partial bool                // a failed read returns half of the cluster
 	request func(*http.Request) // of the data plane
-	restart func(*level)        // after the end of a process, before the next begins
+	restart func(*level)        // after a process stops, before the next one starts
 }
 
 func (m *model) violates(guarantee, format string, args ...any) {
@@ -60,7 +60,7 @@ func (m *model) note(format string, args ...any) {
 	m.trace = append(m.trace, fmt.Sprintf(format, args...))
 }
 
-// newModel starts all of it. The bits of the options are what operators may set.
+// newModel starts all parts. The bits of options are settings of operators.
 func newModel(t *testing.T, options byte, planted mistake) *model {
 	m := &model{t: t, world: newWorld(), network: &loopback.Network{}, parsed: make(map[string]*seen), planted: planted,
 		generated: options&1 == 0, polling: options&2 != 0}
@@ -97,7 +97,7 @@ func (m *model) end() {
 	m.network.Wait()
 }
 
-// pass lets time pass, and looks at all levels once a second.
+// pass lets time pass, and checks all levels once a second.
 func (m *model) pass(seconds int) {
 	for range seconds {
 		if m.cut > 0 {
@@ -116,8 +116,8 @@ func (m *model) pass(seconds int) {
 	}
 }
 
-// handOver is where the processes and the script take turns: all that both touch is touched by the script while no time passes,
-// and by processes under mu.
+// handOver is where the processes and the script take turns. The script touches what both use only while no time passes; the
+// processes touch it under mu.
 func (m *model) handOver() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -129,7 +129,7 @@ func (m *model) sample() {
 	}
 }
 
-// sampleLevel looks at a level, and holds what it serves against what the oracle knows.
+// sampleLevel reads a level, and compares what it serves with what the oracle knows.
 func (m *model) sampleLevel(i int) {
 	l := m.levels[i]
 	before := l.watch.now
@@ -161,7 +161,7 @@ func (m *model) guarded(l *level) {
 	}
 }
 
-// liveRoot holds what the route server serves after a read against that read.
+// liveRoot compares what the route server serves after a read with that read.
 func (m *model) liveRoot(l *level, before *seen) {
 	fresh := len(m.world.reads) > m.reads
 	m.reads = len(m.world.reads)
@@ -200,7 +200,7 @@ func (m *model) liveRoot(l *level, before *seen) {
 	}
 }
 
-// liveBehind holds what a level serves against the level above.
+// liveBehind compares what a level serves with the level above.
 func (m *model) liveBehind(l, above *level) {
 	if l.now == nil || above.now == nil {
 		l.late = 0
@@ -217,7 +217,7 @@ func (m *model) liveBehind(l, above *level) {
 	}
 }
 
-// settle lets everything be well again: then all levels have what the cluster has.
+// settle repairs everything, and then checks that all levels have the contents of the cluster.
 func (m *model) settle() {
 	for _, l := range m.levels {
 		if l.gone {
@@ -243,7 +243,7 @@ func (m *model) settle() {
 	}
 }
 
-// play runs a script and gives the first guarantee that did not hold. The first byte has the options.
+// play runs a script and returns the first guarantee that did not hold. The first byte of the script has the options.
 func play(t *testing.T, script []byte, planted mistake) (wrong *violation) {
 	synctest.Test(t, func(t *testing.T) {
 		options := byte(0)
@@ -263,7 +263,7 @@ func play(t *testing.T, script []byte, planted mistake) (wrong *violation) {
 	return wrong
 }
 
-// TestGuaranteesOfTheGateHold runs the model with scripts of chance.
+// TestGuaranteesOfTheGateHold runs the model with random scripts.
 func TestGuaranteesOfTheGateHold(t *testing.T) {
 	for seed := range uint64(10) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// shops is how many Ingresses there can be, each with a service of its own. The first half is in the namespace big.
+// shops is the largest number of Ingresses, each with its own service. The first half is in the namespace big.
 const shops = 48
 
 func namespaceOf(shop int) string {
@@ -32,7 +32,7 @@ type reading struct {
 	last     [shops]string
 }
 
-// world is a cluster under the hands of a model, and the source that reads it. It is changed while no read is under way.
+// world is a cluster that a model changes, and the source that reads it. It is changed only between reads.
 type world struct {
 	content
 	revision  uint64
@@ -41,9 +41,9 @@ type world struct {
 	slices    [shops]*kube.EndpointSlice
 
 	broken  bool // reads fail
-	partial bool // a planted mistake: a read that fails gives what it has
+	partial bool // a planted mistake: a failed read returns a partial result
 	pods    int
-	reads   []reading // all that were complete
+	reads   []reading // all complete reads
 }
 
 func newWorld() *world {
@@ -65,7 +65,7 @@ func (w *world) newAddress() string {
 	return fmt.Sprintf("10.2.%d.%d", w.pods/250, w.pods%250+1)
 }
 
-// setIngress gives an Ingress another version; 0 deletes it.
+// setIngress sets the version of an Ingress; 0 deletes it.
 func (w *world) setIngress(shop, version int) {
 	if w.versions[shop] == version {
 		return
@@ -84,7 +84,7 @@ func (w *world) setIngress(shop, version int) {
 	}
 }
 
-// setPod gives a service another pod; an empty address takes it away.
+// setPod sets the pod of a service; an empty address removes it.
 func (w *world) setPod(shop int, address string) {
 	if w.slices[shop] != nil && w.addresses[shop] == address {
 		return
@@ -100,7 +100,7 @@ func (w *world) setPod(shop int, address string) {
 	w.slices[shop] = s
 }
 
-// read makes a read of the cluster.
+// read reads the cluster.
 func (w *world) read() (*kube.Snapshot, error) {
 	s := &kube.Snapshot{Revision: kube.Revision(w.revision), Newest: kube.Revision(w.revision)}
 	for i := range shops {
@@ -128,11 +128,11 @@ func (w *world) read() (*kube.Snapshot, error) {
 	return s, nil
 }
 
-// newest is the last complete read.
+// newest returns the last complete read.
 func (w *world) newest() *reading { return &w.reads[len(w.reads)-1] }
 
-// madeOf says what is wrong if the table was not made of complete reads: intent of one, backends of one, where services that
-// have lost all endpoints may have their last ones.
+// madeOf returns what is wrong if the table was not made of complete reads: intent of one read, backends of one read, where
+// services that lost all endpoints may have their last ones.
 func (w *world) madeOf(s *seen) string {
 	has := contentOf(s)
 	intent, backends := false, false
@@ -150,7 +150,7 @@ func (w *world) madeOf(s *seen) string {
 	return ""
 }
 
-// contentOf is what the routes of a table say of the cluster.
+// contentOf derives the content of the cluster from the routes of a table.
 func contentOf(s *seen) (c content) {
 	for _, r := range s.routes {
 		if r.shop >= 0 {
@@ -160,7 +160,7 @@ func contentOf(s *seen) (c content) {
 	return c
 }
 
-// served is what of the content shows in a table: services without an Ingress do not.
+// served returns the part of the content that shows in a table: a service without an Ingress does not.
 func (c content) served() content {
 	for i, version := range c.versions {
 		if version == 0 {
@@ -170,7 +170,7 @@ func (c content) served() content {
 	return c
 }
 
-// losesNothing reports whether the next content has all that the served one has.
+// losesNothing reports whether the next content has everything that the served one has.
 func losesNothing(served, next content) bool {
 	for i, version := range served.versions {
 		if version != 0 && (next.versions[i] == 0 || served.addresses[i] != "" && next.addresses[i] == "") {
@@ -180,7 +180,7 @@ func losesNothing(served, next content) bool {
 	return true
 }
 
-// count is how many Ingresses there are.
+// count returns the number of Ingresses.
 func (c content) count() (n int) {
 	for _, version := range c.versions {
 		n += min(version, 1)
@@ -188,7 +188,7 @@ func (c content) count() (n int) {
 	return n
 }
 
-// gave reports whether the addresses of the routes that there are can be those of this read.
+// gave reports whether the addresses of the existing routes can come from this read.
 func (r *reading) gave(has *content) bool {
 	for i, version := range has.versions {
 		switch a := has.addresses[i]; {

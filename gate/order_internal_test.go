@@ -42,7 +42,7 @@ func withFile(t *testing.T, path string, sink Sink) *Gate {
 	return g
 }
 
-// TestMemoryThenDiskThenNames holds the order of a publication.
+// TestMemoryThenDiskThenNames checks the order of the steps of a publication.
 func TestMemoryThenDiskThenNames(t *testing.T) {
 	var g *Gate
 	var steps []string
@@ -62,8 +62,8 @@ func TestMemoryThenDiskThenNames(t *testing.T) {
 	}
 }
 
-// TestDiskThatHangsDelaysNothing: the Gate waits for the write, but not for ever, and of the tables in between it writes the
-// last.
+// TestDiskThatHangsDelaysNothing: the Gate waits for a write only for a limited time. Of the tables that come meanwhile it writes
+// the last one.
 func TestDiskThatHangsDelaysNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := t.TempDir() + "/lkg"
@@ -123,7 +123,8 @@ func TestAFileInTheBackgroundIsNotWaitedFor(t *testing.T) {
 	})
 }
 
-// TestFailedWriteLeavesTheOldFile, under whose own name a restart asks.
+// TestFailedWriteLeavesTheOldFile: after a failed write the old file remains, and a restart asks under the name of the table in
+// it.
 func TestFailedWriteLeavesTheOldFile(t *testing.T) {
 	first, second := makeTable(t, `a: * -> <shunt>;`), makeTable(t, `a: * -> <loopback>;`)
 	path := t.TempDir() + "/lkg"
@@ -149,7 +150,7 @@ func TestFailedWriteLeavesTheOldFile(t *testing.T) {
 	}
 }
 
-// shortWriter is a disk that becomes full.
+// shortWriter imitates a disk that becomes full.
 type shortWriter struct {
 	w    io.Writer
 	room int
@@ -166,7 +167,7 @@ func (s *shortWriter) Write(p []byte) (int, error) {
 func TestAWriteThatFailedIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		folder := filepath.Join(t.TempDir(), "gone")
-		if err := os.WriteFile(folder, nil, 0o600); err != nil { // no folder can be made there
+		if err := os.WriteFile(folder, nil, 0o600); err != nil { // no folder can be created there
 			t.Fatal(err)
 		}
 		path := filepath.Join(folder, "lkg")

@@ -8,7 +8,8 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// An acceptance may name a table of before: any of the last ones, and of those before what somebody here was told.
+// An acceptance may name an earlier table of the held intent: any of the most recent ones, or an older one that was shown to
+// somebody.
 func TestWhichTablesOfAHeldIntentCanBeAccepted(t *testing.T) {
 	var h parts
 	var digests []table.Digest
@@ -23,11 +24,11 @@ func TestWhichTablesOfAHeldIntentCanBeAccepted(t *testing.T) {
 			h.first = tab
 		}
 		h.show(tab)
-		h.show(tab.WithRevision(0)) // the same once more is no other table
+		h.show(tab.WithRevision(0)) // the same table again is no other table
 		same, _ := table.New([]table.Route{route}, uint64(n), time.Time{})
-		digests = append(digests, same.Digest()) // which tells nobody of tab
+		digests = append(digests, same.Digest()) // which does not show tab to anybody
 		if n%2 == 0 {
-			tab.Digest() // somebody is told
+			tab.Digest() // tab is shown to somebody
 		}
 	}
 	if len(h.shown) > maxAnyDigest || len(h.told) > maxShown {

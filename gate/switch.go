@@ -9,65 +9,65 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// LogSwitchHeld says that the tables of another producer are not served yet, because the guard holds the first back.
-const LogSwitchHeld = "suspicious table held back, the producer before is served"
+// LogSwitchHeld means that the tables of another producer are not served yet, because the guard holds the first one back.
+const LogSwitchHeld = "suspicious table held back, the previous producer is still served"
 
-// Offer is the last table of a producer whose Gate let it pass, and the read that showed it.
+// Offer is the last table of a producer that its Gate has passed, and the read that showed it.
 type Offer struct {
-	Table *table.Table // nil before the first
+	Table *table.Table // nil before the first table
 	Read  table.Read
 }
 
-// SwitchConfig is what a Switch is made of. Sink and Top are required.
+// SwitchConfig configures a Switch. Sink and Top are required.
 type SwitchConfig struct {
 	Sink Sink
-	// Top is the highest revision under which the sink has served its table.
+	// Top returns the highest revision under which the sink has served its table.
 	Top   func() uint64
-	Guard guard.Config // of moves from one producer to another
-	// Lag is how long a table of a lower revision than the served one is waited with: it may only be behind.
+	Guard guard.Config // for moves from one producer to another
+	// Lag is how long to wait before accepting a table with a lower revision than the served one: its producer may only lag.
 	Lag time.Duration
-	// Files are kept up to date with what is served. They are written in the background.
+	// Files are kept up to date with the served table. They are written in the background.
 	Files []FileConfig
-	// Decided is told of each hold of a move, and how it was released: see Config.
+	// Decided is told about each hold of a move and its release: see Config.
 	Decided func(Decision)
 	Logger  *slog.Logger // nil means no log
 }
 
-// Switch joins several producers, each with a Gate, before one sink: it serves the tables of one of them at a time. The move
-// to another producer is judged like any other change of the table, and never takes a client back to a lower revision.
-// A Switch is not safe for concurrent use: its owner calls it from one goroutine.
+// Switch connects several producers, each with a Gate, to one sink: it serves the tables of one producer at a time. It judges the
+// move to another producer like any other change of the table, and never moves a client to a lower revision. A Switch is not safe
+// for concurrent use: its owner calls it from one goroutine.
 type Switch struct {
 	cfg   SwitchConfig
 	log   *slog.Logger
 	files []*file
 
-	from  string       // the producer that is served; empty for nobody
-	table *table.Table // as its producer made it; nil before the first
-	// floor is the revision below which nothing is served: that of the table from the producer before. Zero if the
+	from  string       // the served producer; empty for none
+	table *table.Table // as its producer made it; nil before the first table
+	// floor is the lowest revision that may be served: the revision of the previous producer's table. It is zero once the
 	// producer is past it.
 	floor uint64
-	last  uint64 // Newest of the last read of this producer
+	last  uint64 // Newest of this producer's last read
 
-	pending *pending // nil unless a move is under way
+	pending *pending // nil unless a move is in progress
 }
 
-// pending is a move to another producer that is under way.
+// pending is a move to another producer that is in progress.
 type pending struct {
 	since   time.Time
 	guard   *guard.Guard
 	waiting string
-	offer   *table.Table // the last one
+	offer   *table.Table // the latest table
 }
 
-// Pending tells of a move to another producer that is under way.
+// Pending reports a move to another producer that is in progress.
 type Pending struct {
-	Since   time.Time // of the first table of the producer
+	Since   time.Time // time of the producer's first table
 	Waiting string    // why the move was not made at the last read
 	Guard   guard.State
-	Table   *table.Table // of the other producer, as it was last offered
+	Table   *table.Table // of the other producer, as last offered
 }
 
-// NewSwitch makes a Switch. The error names the limit of the guard that is wrong.
+// NewSwitch returns a Switch. The error names the invalid limit of the guard.
 func NewSwitch(cfg SwitchConfig) (*Switch, error) {
 	if _, err := guard.New(cfg.Guard); err != nil {
 		return nil, fmt.Errorf("guard: %w", err)
@@ -82,33 +82,33 @@ func NewSwitch(cfg SwitchConfig) (*Switch, error) {
 	return s, nil
 }
 
-// From returns the producer that is served; empty for nobody.
+// From returns the served producer; empty for none.
 func (s *Switch) From() string { return s.from }
 
-// Table returns what is served, as its producer made it; nil before the first table.
+// Table returns the served table, as its producer made it; nil before the first one.
 func (s *Switch) Table() *table.Table { return s.table }
 
-// Begin says that a producer, the one that is served or another one, asks its source.
+// Begin reports that a producer, served or not, asks its source.
 func (s *Switch) Begin() (end func(*table.Table, table.Read)) { return s.cfg.Sink.Begin() }
 
-// Restore serves a last-good table, marked stale. The next producer is measured against it.
+// Restore serves a last-good table, marked stale. The next producer is compared with it.
 func (s *Switch) Restore(from string, o Offer) {
 	s.from, s.table, s.floor, s.last = from, o.Table, 0, 0
 	s.cfg.Sink.Restore(o.Table, o.Read.At)
 	s.save()
 }
 
-// Show says what the producer that is served has read. The table is nil if the one that is served stays. The end is that of
-// the read.
+// Show reports a read of the served producer. t is nil if the served table stays. end is the function that Begin returned for the
+// read.
 func (s *Switch) Show(end func(*table.Table, table.Read), t *table.Table, r table.Read) {
 	floor := s.floor
 	if r.Newest >= s.floor || r.Newest < s.last {
-		s.floor = 0 // it is past the producer before, or its source has gone back and means it
+		s.floor = 0 // the producer is past the previous one, or its source really went back in time
 	}
 	s.last = r.Newest
 	r.Newest = max(r.Newest, s.floor)
 	if s.floor > 0 {
-		r.Oldest = r.Newest // the owner has decided: what the client has is not newer
+		r.Oldest = r.Newest // the owner has decided that the client's table is not newer
 	}
 	if t != nil {
 		changed := s.table == nil || !s.table.Equal(t)
@@ -122,7 +122,7 @@ func (s *Switch) Show(end func(*table.Table, table.Read), t *table.Table, r tabl
 	end(t, r)
 }
 
-// Publish serves a table that somebody accepted, of the producer that is served.
+// Publish serves an accepted table of the served producer.
 func (s *Switch) Publish(t *table.Table) {
 	s.table = t
 	s.save()
@@ -132,14 +132,14 @@ func (s *Switch) Publish(t *table.Table) {
 	s.cfg.Sink.Publish(t)
 }
 
-// Take moves to another producer with its offer, if nothing is against it, and reports whether it did. The owner calls it for
-// each read of the producer that it wants to be served, so that the guard sees every one of them.
+// Take moves to another producer with its offer, if nothing speaks against it, and reports whether it did. The owner calls it for
+// each read of the producer that should be served, so that the guard sees all of them.
 func (s *Switch) Take(from string, o Offer) bool {
 	now := time.Now()
 	if s.pending == nil {
 		g, err := guard.New(s.cfg.Guard)
 		if err != nil {
-			s.log.Error("make guard", "error", err) // the same limits were fine for NewSwitch
+			s.log.Error("make guard", "error", err) // unexpected: NewSwitch accepted the same limits
 			return false
 		}
 		s.pending = &pending{since: now, guard: g}
@@ -147,7 +147,7 @@ func (s *Switch) Take(from string, o Offer) bool {
 	s.pending.offer = o.Table
 	if was := s.table; was != nil && was.Digest() != o.Table.Digest() {
 		if o.Table.Revision() < was.Revision() && now.Sub(s.pending.since) < s.cfg.Lag {
-			s.pending.waiting = fmt.Sprintf("the table of revision %d may only be behind the served one of %d",
+			s.pending.waiting = fmt.Sprintf("the table of revision %d may only lag behind the served one of %d",
 				o.Table.Revision(), was.Revision())
 			return false
 		}
@@ -182,10 +182,10 @@ func (s *Switch) move(from string, o Offer) {
 	s.Show(s.cfg.Sink.Begin(), o.Table, o.Read)
 }
 
-// Abandon forgets a move that is under way: another producer is wanted.
+// Abandon drops a move in progress, because another producer is wanted.
 func (s *Switch) Abandon() { s.pending = nil }
 
-// Accept makes a move that the guard holds up, to the producer with the offer. The errors are those of [guard.Guard.Accept].
+// Accept makes a move that the guard holds, to the producer with the offer. The errors are those of [guard.Guard.Accept].
 func (s *Switch) Accept(a guard.Acceptance, from string, read table.Read) (*table.Table, error) {
 	if s.pending == nil {
 		return nil, guard.ErrNothingHeld
@@ -199,7 +199,7 @@ func (s *Switch) Accept(a guard.Acceptance, from string, read table.Read) (*tabl
 	return t, err
 }
 
-// Pending tells of a move that is under way; nil if none is.
+// Pending returns the move in progress, or nil.
 func (s *Switch) Pending() *Pending {
 	if s.pending == nil {
 		return nil
@@ -207,14 +207,14 @@ func (s *Switch) Pending() *Pending {
 	return &Pending{s.pending.since, s.pending.waiting, s.pending.guard.State(), s.pending.offer}
 }
 
-// save asks for the files to be written.
+// save requests writes of the files.
 func (s *Switch) save() {
 	for _, f := range s.files {
 		f.save(&Served{Candidate: Candidate{Table: s.table}})
 	}
 }
 
-// Tend tries again what could not be written.
+// Tend retries failed writes.
 func (s *Switch) Tend() {
 	for _, f := range s.files {
 		if s.table != nil && f.due(time.Now()) {
@@ -223,7 +223,7 @@ func (s *Switch) Tend() {
 	}
 }
 
-// Flush waits for writes that are under way, but not for ever.
+// Flush waits a limited time for writes in progress.
 func (s *Switch) Flush() {
 	var writes []<-chan struct{}
 	for _, f := range s.files {
@@ -232,8 +232,8 @@ func (s *Switch) Flush() {
 	waitFor(s.log, writes)
 }
 
-// Files returns what is known of the files, in the order of SwitchConfig.Files; nil for one without a path. It may be called
-// by everybody.
+// Files returns the state of the files, in the order of SwitchConfig.Files; nil for a file without a path. It is safe for
+// concurrent use.
 func (s *Switch) Files() []*FileStatus {
 	all := make([]*FileStatus, len(s.files))
 	for i, f := range s.files {

@@ -14,7 +14,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// screen is a sink that takes down what it serves.
+// screen is a sink that records what it serves.
 type screen struct {
 	table    *table.Table
 	read     table.Read
@@ -53,7 +53,8 @@ func offerOf(t *testing.T, n int, revision uint64) gate.Offer {
 	}
 }
 
-// Clients take what has a lower revision than their table for a replica that lags: they would stay with the producer before.
+// Clients take a table with a lower revision than theirs for the table of a lagging replica, so they would stay with the previous
+// producer.
 func TestAMoveServesNothingBelowTheRevisionOfTheProducerBefore(t *testing.T) {
 	s, sink := newSwitch(t, gate.SwitchConfig{})
 	serves := func(what string, n int, revision, newest, oldest uint64) {
@@ -91,7 +92,7 @@ func TestAMoveServesNothingBelowTheRevisionOfTheProducerBefore(t *testing.T) {
 	serves("an acceptance later", 7, 102, 101, 96)
 }
 
-// A producer whose own source goes back, as after a restore of the cluster, means it.
+// When the source of a producer goes back, as after a restore of the cluster, the lower revision is intended.
 func TestAProducerThatGoesBackIsBelieved(t *testing.T) {
 	s, sink := newSwitch(t, gate.SwitchConfig{})
 	s.Take("a", offerOf(t, 10, 100))
@@ -114,7 +115,7 @@ func TestAMoveWaitsForATableThatMayOnlyBeBehind(t *testing.T) {
 		s, _ := newSwitch(t, gate.SwitchConfig{Lag: lag})
 		s.Restore("file", offerOf(t, 10, 100))
 		if s.Pending() != nil {
-			t.Error("a move is under way")
+			t.Error("a move is in progress")
 		}
 		began := time.Now()
 		for time.Since(began) < lag {
@@ -122,7 +123,7 @@ func TestAMoveWaitsForATableThatMayOnlyBeBehind(t *testing.T) {
 				t.Fatalf("moved after %v", time.Since(began))
 			}
 			p := s.Pending()
-			if p == nil || !p.Since.Equal(began) || p.Table.Len() != 9 || !strings.Contains(p.Waiting, "revision 99 may only be behind") {
+			if p == nil || !p.Since.Equal(began) || p.Table.Len() != 9 || !strings.Contains(p.Waiting, "revision 99 may only lag") {
 				t.Fatalf("pending is %+v", p)
 			}
 			time.Sleep(time.Second)
@@ -238,7 +239,7 @@ func TestASwitchRefusesLimitsThatMakeNoSense(t *testing.T) {
 	}
 }
 
-// A read that shows the same content under a higher revision has nothing that a file of routes does not have.
+// A read with the same content under a higher revision adds nothing to a file of routes.
 func TestFilesAreNotWrittenAgainForTheSameContent(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "routes.eskip")
 	s, sink := newSwitch(t, gate.SwitchConfig{Files: []gate.FileConfig{{Name: "routes", Path: path, Plain: true}}})
@@ -258,7 +259,7 @@ func TestFilesAreNotWrittenAgainForTheSameContent(t *testing.T) {
 	}
 }
 
-// The numbers behind a hold change with each read, and the decision does not.
+// The numbers in the reason of a hold change with each read, the decision does not.
 func TestAMoveThatIsHeldIsOneDecision(t *testing.T) {
 	var decisions []gate.Decision
 	s, _ := newSwitch(t, gate.SwitchConfig{Decided: func(d gate.Decision) { decisions = append(decisions, d) }})

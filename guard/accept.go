@@ -33,17 +33,17 @@ func (e *HeldError) Error() string {
 // Unwrap returns Err.
 func (e *HeldError) Unwrap() error { return e.Err }
 
-// Acceptance is the decision of an operator to serve a held table.
+// Acceptance is the decision of an operator to publish a held table.
 type Acceptance struct {
-	// Digest names the table. It is required: what is held may have changed since the operator looked at it.
+	// Digest names the table. It is required, because the held table may have changed since the operator looked at it.
 	Digest table.Digest
-	// By and Why say who decided and for what reason, in the operator's words; both may be empty. The Guard only keeps them.
+	// By and Why say who decided and for what reason, in the operator's words; both may be empty. The Guard only stores them.
 	By, Why string
 }
 
-// Accept releases what is held at once, if it is the table that the acceptance names, and returns it: the caller publishes
-// it. If a read is being judged by that time, the same content is published by Judge. The error is ErrNothingHeld, or a
-// *HeldError that wraps ErrNoDigest or ErrNotHeld.
+// Accept releases the held table at once, if the acceptance names it, and returns it for the caller to publish. If a read is
+// being judged at that time, Judge publishes the same content. The error is ErrNothingHeld, or a *HeldError that wraps
+// ErrNoDigest or ErrNotHeld.
 func (g *Guard) Accept(a Acceptance, now time.Time) (*table.Table, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

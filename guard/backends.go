@@ -6,21 +6,21 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// minBackends is how many routes must have lost their endpoints for a table to be suspicious: in a small cluster, or a
-// test environment that is scaled to zero at night, half of the routes are a few services.
+// minBackends is how many routes must have lost their endpoints for a table to be suspicious. In a small cluster, or a test
+// environment that is scaled to zero at night, half of the routes belong to a few services.
 const minBackends = 20
 
-// backend is what a route does with a request in the end, as far as its text shows.
+// backend is where a route finally sends a request, as far as its text shows.
 type backend int
 
 const (
 	otherBackend     backend = iota // <loopback>, <dynamic>, <forward>
-	shuntBackend                    // the proxy answers: 502 for a service without endpoints
-	endpointsBackend                // an address, or several
+	shuntBackend                    // the proxy itself answers: 502 for a service without endpoints
+	endpointsBackend                // one or more addresses
 )
 
-// backendOf reads the kind of backend from the end of the route's text, where the backend stands: the text is not parsed,
-// because a table has more than 100,000 of them.
+// backendOf determines the kind of backend from the end of the route's text, without parsing the text, because a table has more
+// than 100,000 routes.
 func backendOf(r *table.Route) backend {
 	const space = " \t\r\n"
 	text := strings.TrimRight(strings.TrimSuffix(r.Text, ";"), space)

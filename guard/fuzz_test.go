@@ -9,8 +9,8 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// model is the rule of the package documentation, written down naively: it keeps the whole history since the last
-// published table and derives the verdict from that.
+// model is a naive implementation of the rule in the package documentation: it keeps the whole history since the last published
+// table and derives the verdict from that.
 type model struct {
 	history []observation
 	manual  bool
@@ -26,7 +26,7 @@ func (m *model) holds() bool {
 	return len(m.history) > 0 && m.history[len(m.history)-1].kind != ""
 }
 
-// judge appends an observation and says whether its table is published.
+// judge appends an observation and reports whether its table is published.
 func (m *model) judge(o observation, hold time.Duration) bool {
 	m.history = append(m.history, o)
 	if o.kind == "" {
@@ -35,7 +35,7 @@ func (m *model) judge(o observation, hold time.Duration) bool {
 	if o.kind == "empty" || o.kind == "generated" || m.manual {
 		return false
 	}
-	// Look back over the unbroken run of reads that agree.
+	// Go back over the unbroken run of reads that agree.
 	first := len(m.history) - 1
 	for first > 0 && m.history[first-1].kind == o.kind {
 		first--
@@ -48,8 +48,8 @@ func (m *model) judge(o observation, hold time.Duration) bool {
 	return false
 }
 
-// groups are the routes that the bits of a set stand for: two generated ones, two halves of each of two namespaces, and two
-// routes without a namespace.
+// groups maps each bit of a set to its routes: two generated routes, two halves of each of two namespaces, and two routes without
+// a namespace.
 var groups = func() (groups [8][]string) {
 	groups[0], groups[1] = []string{"kube__redirect"}, []string{"clone_kube__healthz_up"}
 	groups[6], groups[7] = []string{"g"}, []string{"h"}
@@ -62,8 +62,8 @@ var groups = func() (groups [8][]string) {
 	return groups
 }()
 
-// kindOf classifies a step between two sets, with a limit of half. The rule of namespaces is asked if rest is not negative:
-// it is then 1 if it matters that the other namespace is as before, and else 0.
+// kindOf classifies a step between two sets, with a limit of half. The rule of namespaces applies unless rest is negative: rest
+// is 1 if the other namespace has to be unchanged, and else 0.
 func kindOf(served, candidate byte, rest int) string {
 	gone, all, own, ownServed := 0, 0, 0, 0
 	for i, group := range groups {
@@ -110,9 +110,9 @@ func routesOf(set byte) []string {
 	return out
 }
 
-// FuzzGuardAgreesWithModel plays histories of pairs (what is read, seconds since the last event). A read with the
-// high bit of the time set failed; one with the next bit set is followed by an acceptance. The options are bits: no release by
-// time, and the rule of namespaces.
+// FuzzGuardAgreesWithModel plays histories of pairs (what is read, seconds since the last event). A set high bit of the time
+// means that the read failed; the next bit, that an acceptance follows. The options are bits: no release by time, and the rule of
+// namespaces.
 func FuzzGuardAgreesWithModel(f *testing.F) {
 	f.Add([]byte{0xff, 0, 0x0f, 10, 0x0f, 30, 0x07, 30}, byte(0))
 	f.Add([]byte{0xff, 0, 0x01, 10, 0x03, 63, 0, 1, 0, 63, 0xff, 1}, byte(0))
@@ -122,7 +122,7 @@ func FuzzGuardAgreesWithModel(f *testing.F) {
 	f.Add([]byte{0xff, 0, 0xf3, 1, 0x03, 30, 0xd3, 31, 0xff, 60, 0xcf, 1, 0xcf, 64}, byte(3))
 	f.Fuzz(func(t *testing.T, events []byte, options byte) {
 		const hold = time.Minute
-		cfg := guard.Config{Hold: hold, Window: 1, Manual: options&1 != 0, Namespaces: options&2 != 0} // no memory: the windows have a test of their own
+		cfg := guard.Config{Hold: hold, Window: 1, Manual: options&1 != 0, Namespaces: options&2 != 0} // no memory: the windows have separate tests
 		g := newGuard(t, cfg)
 		m := model{manual: cfg.Manual}
 		var served *table.Table
@@ -132,7 +132,7 @@ func FuzzGuardAgreesWithModel(f *testing.F) {
 			set, code := events[i], events[i+1]
 			now += time.Duration(code&63)*time.Second + 1 // never twice at the same time: the window is that short
 			if code&128 != 0 {
-				continue // the read failed: nobody is asked
+				continue // the read failed, so the guard is not asked
 			}
 			candidate := tableOf(t, routesOf(set)...)
 			rest := -1

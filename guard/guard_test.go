@@ -144,7 +144,7 @@ func TestConfigIsChecked(t *testing.T) {
 	}
 }
 
-// step is one judgement of a history: what was read when, and what should come of it.
+// step is one judgement of a history: what was read when, and the expected outcome.
 type step struct {
 	at      time.Duration
 	read    []string
@@ -152,7 +152,7 @@ type step struct {
 	reason  guard.Code
 }
 
-// play judges a history. What is published is served from then on.
+// play judges a history. A published table is served from then on.
 func play(t *testing.T, g *guard.Guard, served []string, steps []step) {
 	t.Helper()
 	cur := tableOf(t, served...)
@@ -201,7 +201,7 @@ func TestHold(t *testing.T) {
 			{2*hold - 1, few, false, guard.RoutesLost},
 			{2 * hold, few, true, guard.RoutesLost},
 		}},
-		{"starts anew when the reads disagree about the kind", []step{
+		{"starts again when the reads disagree about the kind", []step{
 			{0, few, false, guard.RoutesLost},
 			{30 * time.Second, none, false, guard.OnlyGenerated},
 			{hold, none, false, guard.OnlyGenerated},
@@ -281,7 +281,7 @@ func TestManualRelease(t *testing.T) {
 	})
 }
 
-// TestWindowGoesOnDuringAHold: what goes slowly while something is held is no loss at once, however long the hold lasts.
+// TestWindowGoesOnDuringAHold: a slow change during a hold does not count as a sudden loss, however long the hold lasts.
 func TestWindowGoesOnDuringAHold(t *testing.T) {
 	g := newGuard(t, guard.Config{Manual: true})
 	held := backed(t, 10, 0, noEndpoints)
@@ -299,7 +299,7 @@ func TestWindowGoesOnDuringAHold(t *testing.T) {
 	}
 }
 
-// TestHoldAsLongAsTheWindow: a loss in steps is released as what it is, and does not end as if it was none.
+// TestHoldAsLongAsTheWindow: a loss in steps is released as such a loss, and does not end as if there had been none.
 func TestHoldAsLongAsTheWindow(t *testing.T) {
 	g := newGuard(t, guard.Config{})
 	play(t, g, numbered(0, 10), []step{
@@ -394,7 +394,7 @@ func TestAccept(t *testing.T) {
 	})
 }
 
-// refuses checks the refusal of an acceptance: the error, what it says is held, and that the hold goes on.
+// refuses checks a refused acceptance: the error, the description of what is held, and that the hold continues.
 func refuses(t *testing.T, g *guard.Guard, err, want error, held *table.Table, text string) {
 	t.Helper()
 	refused, ok := errors.AsType[*guard.HeldError](err)

@@ -8,7 +8,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// onlyGenerated reports whether no route of t comes from an object. It holds for an empty table.
+// onlyGenerated reports whether no route of t comes from an object. It is true for an empty table.
 func onlyGenerated(t *table.Table) bool {
 	for r := range t.Routes().All() {
 		if !routeid.Generated(r.ID) {
@@ -18,13 +18,13 @@ func onlyGenerated(t *table.Table) bool {
 	return true
 }
 
-// measurement is the result of comparing two tables, which takes some 10 ms at 100,000 routes that all differ.
+// measurement is the result of comparing two tables, which takes about 10 ms for 100,000 routes that all differ.
 type measurement struct {
 	before, after []*table.Block
 	difference    difference
 }
 
-// difference compares two tables, or returns the last comparison if it was of the same two. The caller holds mu.
+// difference compares two tables, or returns the previous comparison of the same two. The caller holds mu.
 func (g *Guard) difference(before, after *table.Table) *difference {
 	was, is := before.Routes().Blocks(), after.Routes().Blocks()
 	if g.memo.before == nil || !slices.Equal(g.memo.before, was) || !slices.Equal(g.memo.after, is) {
@@ -33,11 +33,10 @@ func (g *Guard) difference(before, after *table.Table) *difference {
 	return &g.memo.difference
 }
 
-// inspect returns the first reason for which candidate is suspicious beside served, and "" if it is fine. The caller
-// holds mu.
+// inspect returns the first reason why candidate is suspicious compared with served, or "" if it is fine. The caller holds mu.
 func (g *Guard) inspect(served, candidate *table.Table) (Code, string) {
 	if served != nil && served.Equal(candidate) {
-		return "", "" // also an empty one that an operator has accepted
+		return "", "" // this includes an empty one that an operator has accepted
 	}
 	if candidate.Len() == 0 {
 		return Empty, "the table has no route"
@@ -60,7 +59,7 @@ func (g *Guard) inspect(served, candidate *table.Table) (Code, string) {
 	return "", ""
 }
 
-// inspectLoss applies the rules about what the candidate lacks.
+// inspectLoss applies the rules about losses.
 func (g *Guard) inspectLoss(served, candidate *table.Table) (Code, string) {
 	d := g.difference(served, candidate)
 	if detail := g.tooMuch("routes", d.routes, &g.routes, served.Len(), g.cfg.MaxLoss); detail != "" {
@@ -85,8 +84,8 @@ func (g *Guard) inspectLoss(served, candidate *table.Table) (Code, string) {
 	return "", ""
 }
 
-// backendsOf returns how many routes of the table that is served have endpoints. They are counted when that is first asked
-// for, and then kept up to date by what changes. The caller holds mu.
+// backendsOf returns how many routes of the served table have endpoints. It counts them on first use, and later updates the count
+// from the changes. The caller holds mu.
 func (g *Guard) backendsOf(served *table.Table) int {
 	if g.backendCount < 0 {
 		g.backendCount = countBackends(served)
@@ -94,8 +93,8 @@ func (g *Guard) backendsOf(served *table.Table) int {
 	return g.backendCount
 }
 
-// tooMuch says in a sentence that more of the served names are gone than the share, or returns "" if not. Size is how
-// many are served.
+// tooMuch returns a sentence if more of the served names than the share are missing, or else "". size is how many names are
+// served.
 func (g *Guard) tooMuch(what string, c change, w *window, size int, share float64) string {
 	if len(c.gone) == 0 || share >= 1 {
 		return ""
@@ -116,8 +115,7 @@ func (g *Guard) tooMuch(what string, c change, w *window, size int, share float6
 		100*float64(n.missing)/float64(n.all), 100*share)
 }
 
-// follow notes which table is served: another one than at the last judgement, if that one let it pass. The caller holds
-// mu.
+// follow records which table is served: a new one, if the last judgement passed it. The caller holds mu.
 func (g *Guard) follow(served *table.Table) {
 	before := g.base
 	switch {
@@ -145,8 +143,8 @@ func (g *Guard) follow(served *table.Table) {
 	}
 }
 
-// restart makes the table all that later ones are compared with; nil is the one that is served at the next judgement. The
-// caller holds mu.
+// restart makes later tables be compared with this table only; nil means the table served at the next judgement. The caller holds
+// mu.
 func (g *Guard) restart(served *table.Table) {
 	g.base, g.backendCount, g.namespaces = served, -1, nil
 	g.routes.reset()

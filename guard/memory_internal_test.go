@@ -8,7 +8,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// What a guard remembers is bounded by what changes within the window, and by the table where everything always changes.
+// The memory of a guard is limited by what changes within the window, and by the table if everything changes all the time.
 func TestMemoryOfTheWindowIsBounded(t *testing.T) {
 	const size = 1000
 	now := time.Date(2026, 11, 21, 4, 15, 45, 0, time.UTC)

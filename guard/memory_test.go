@@ -8,7 +8,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// What the documents say without a flag.
+// The defaults in the documentation.
 func TestAHoldLastsTenMinutes(t *testing.T) {
 	for at, publish := range map[time.Duration]bool{10*time.Minute - 1: false, 10 * time.Minute: true} {
 		r := newRun(t, guard.Config{}, numbered(0, 10))
@@ -24,7 +24,7 @@ func TestAHoldLastsTenMinutes(t *testing.T) {
 	}
 }
 
-// One route a second is gone as surely as all at once.
+// Losing one route a second is the same loss as losing all at once.
 func TestRoutesThatGoOneByOneAreOneLoss(t *testing.T) {
 	r := newRun(t, guard.Config{}, numbered(0, 10))
 	for left := 9; left >= 5; left-- {
@@ -36,20 +36,20 @@ func TestRoutesThatGoOneByOneAreOneLoss(t *testing.T) {
 func TestWhatComesBackIsNotMissing(t *testing.T) {
 	r := newRun(t, guard.Config{}, numbered(0, 100))
 	r.wants(r.read(time.Second, numbered(40, 100)...), "")
-	r.wants(r.read(time.Second, numbered(5, 85)...), "") // 35 are back and 15 others gone: 20 of 100
+	r.wants(r.read(time.Second, numbered(5, 85)...), "") // 35 are back and 15 others are missing: 20 of 100
 }
 
-// A repair may lack some of what was there before: the cluster goes on changing meanwhile.
+// A repair may lack some of the earlier routes, because the cluster changes meanwhile.
 func TestARepairOfGrowthMayLackALittleOfTheWhole(t *testing.T) {
 	for missing, want := range map[int]guard.Code{5: "", 6: guard.RoutesLost} {
 		r := newRun(t, guard.Config{}, numbered(0, 100))
 		r.wants(r.read(time.Second, numbered(30, 100)...), "")        // a loss
-		r.wants(r.read(time.Second, numbered(30, 500)...), "")        // an accidental growth
+		r.wants(r.read(time.Second, numbered(30, 500)...), "")        // accidental growth
 		r.wants(r.read(time.Second, numbered(missing, 100)...), want) // both are repaired
 	}
 }
 
-// grownAndShrunk is a guard that has seen 100 routes, 200, and 94 of the first with 46 of the others.
+// grownAndShrunk is a guard that has seen 100 routes, then 200, then 94 of the first 100 with 46 of the others.
 func grownAndShrunk(t *testing.T) *run {
 	t.Helper()
 	r := newRun(t, guard.Config{MaxLoss: 0.3}, numbered(0, 100))
@@ -58,7 +58,7 @@ func grownAndShrunk(t *testing.T) *run {
 	return r
 }
 
-// After a return to what was there before, what came in between and went is forgotten, and counts neither for nor against.
+// After a return to the earlier routes, those that came and went in between are forgotten, and count neither for nor against.
 func TestAfterAReturnWhatHadComeIsForgotten(t *testing.T) {
 	for left, want := range map[int]guard.Code{75: "", 70: "", 69: guard.RoutesLost, 60: guard.RoutesLost} {
 		r := grownAndShrunk(t)
@@ -67,7 +67,7 @@ func TestAfterAReturnWhatHadComeIsForgotten(t *testing.T) {
 	}
 }
 
-// When the window has passed, nothing of it counts any more.
+// Nothing counts any more once the window has passed.
 func TestAfterTheWindowLossesOfYoungRoutesAreForgotten(t *testing.T) {
 	for left, want := range map[int]guard.Code{98: "", 97: guard.RoutesLost} { // of 140
 		r := grownAndShrunk(t)
@@ -77,7 +77,7 @@ func TestAfterTheWindowLossesOfYoungRoutesAreForgotten(t *testing.T) {
 	}
 }
 
-// An acceptance begins anew for hosts, too.
+// An acceptance resets the comparison for hosts, too.
 func TestAnAcceptedLossOfHostsIsOver(t *testing.T) {
 	of := func(hosts int) (routes []string) {
 		for i := range 20 {
@@ -113,7 +113,7 @@ func mixed(t *testing.T, with, without []string) *table.Table {
 	return tab
 }
 
-// A route that lost its endpoints and is gone later is a lost route, and no lost backend any more.
+// A route that lost its endpoints and is removed later counts as a lost route, and no longer as a lost backend.
 func TestARouteWithoutEndpointsThatGoesIsForgotten(t *testing.T) {
 	r := newRun(t, guard.Config{}, nil)
 	r.served = mixed(t, numbered(0, 100), nil)
@@ -123,7 +123,7 @@ func TestARouteWithoutEndpointsThatGoesIsForgotten(t *testing.T) {
 	r.wants(r.judge(time.Second, mixed(t, numbered(71, 100), numbered(40, 71))), guard.BackendsLost)
 }
 
-// The share of lost backends is of the routes that have endpoints now, however many had them before.
+// The share of lost backends is relative to the routes that have endpoints now, however many had them before.
 func TestTheShareOfBackendsIsOfThoseThatAreServed(t *testing.T) {
 	for name, next := range map[string]struct{ with, without []string }{
 		"routes with endpoints are gone": {numbered(60, 100), numbered(0, 20)},
@@ -141,7 +141,7 @@ func TestTheShareOfBackendsIsOfThoseThatAreServed(t *testing.T) {
 	}
 }
 
-// In one step some services get their endpoints back and as many routes go: what is back is not missing any more.
+// In one step some services get their endpoints back and as many routes are removed: the former no longer count as missing.
 func TestBackendsThatComeBackWhileOthersGoAreNotMissing(t *testing.T) {
 	r := newRun(t, guard.Config{}, nil)
 	r.served = mixed(t, numbered(0, 100), nil)
@@ -151,7 +151,7 @@ func TestBackendsThatComeBackWhileOthersGoAreNotMissing(t *testing.T) {
 	r.wants(r.judge(time.Second, mixed(t, append(numbered(15, 20), kept...), append(numbered(20, 40), numbered(0, 15)...))), "") // 35 of 80
 }
 
-// Texts come from other servers, which may print a space where there need not be one.
+// Texts come from other servers, which may print optional spaces.
 func TestSpaceInABackendChangesNothing(t *testing.T) {
 	of := func(backend string) *table.Table {
 		var routes []table.Route

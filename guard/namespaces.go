@@ -16,7 +16,7 @@ const (
 	minNamespace = 20
 	// restTolerance is the share of their routes that all other namespaces together may lose at the same time.
 	restTolerance = 0.05
-	// shownNamespaces bounds the names in a detail.
+	// shownNamespaces limits the names in a detail.
 	shownNamespaces = 3
 )
 
@@ -26,7 +26,7 @@ type namespaces struct {
 	all    int
 }
 
-// countNamespaces looks at each route of t.
+// countNamespaces counts the routes of t by namespace.
 func countNamespaces(t *table.Table) *namespaces {
 	n := &namespaces{routes: make(map[string]int)}
 	for r := range t.Routes().All() {
@@ -35,7 +35,7 @@ func countNamespaces(t *table.Table) *namespaces {
 	return n
 }
 
-// apply makes the counts those of the table after the change.
+// apply updates the counts for the change.
 func (n *namespaces) apply(c change) {
 	for _, id := range c.gone {
 		n.add(id, -1)
@@ -57,13 +57,13 @@ func (n *namespaces) add(id string, routes int) {
 	case known:
 		n.routes[name] = count + routes
 	default:
-		n.routes[strings.Clone(name)] = routes // the clone does not pin the route's text
+		n.routes[strings.Clone(name)] = routes // cloned, so that the key does not pin the route's text
 	}
 	n.all += routes
 }
 
-// namespacesOf returns the counts of the table that is served. They are made when that is first asked for, and then kept up
-// to date by what changes. The caller holds mu.
+// namespacesOf returns the counts of the served table. It counts on first use, and later updates the counts from the changes. The
+// caller holds mu.
 func (g *Guard) namespacesOf(served *table.Table) *namespaces {
 	if g.namespaces == nil {
 		g.namespaces = countNamespaces(served)
@@ -71,13 +71,13 @@ func (g *Guard) namespacesOf(served *table.Table) *namespaces {
 	return g.namespaces
 }
 
-// lostNamespaces says in a sentence which namespaces a change costs, or returns "" if it costs none or the rest is not as
-// before. Its price is that of the change; only for a namespace that is gone it looks at the whole window. The caller holds mu.
+// lostNamespaces returns a sentence about the namespaces that a change removes, or "" if it removes none or changes the rest too
+// much. It costs as much as the change; only for a lost namespace it searches the whole window. The caller holds mu.
 func (g *Guard) lostNamespaces(served *table.Table, c change) string {
 	if len(c.gone) == 0 {
 		return ""
 	}
-	gone, left := make(map[string]int), make(map[string]int) // left: how many routes more or less there are
+	gone, left := make(map[string]int), make(map[string]int) // left: by how many routes the namespace grew or shrank
 	for _, id := range c.gone {
 		if name := routeid.NamespaceOf(id); name != "" {
 			gone[name]++
@@ -110,8 +110,7 @@ func (g *Guard) lostNamespaces(served *table.Table, c change) string {
 	return describeLost(sizes)
 }
 
-// sizes counts the routes of namespaces that were there when the window began: those that are served, and those that were lost
-// since.
+// sizes counts the routes of namespaces that existed when the window began: the served ones and those lost since.
 func (w *window) sizes(names map[string]int, served *namespaces) map[string]int {
 	sizes := make(map[string]int, len(names))
 	for name := range names {

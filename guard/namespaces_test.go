@@ -11,7 +11,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// of returns the ids of routes from to to-1 of Ingresses in a namespace.
+// of returns the ids of the routes from to to-1 of Ingresses in a namespace.
 func of(namespace string, from, to int) (ids []string) {
 	for i := from; i < to; i++ {
 		ids = append(ids, fmt.Sprintf("kube_%s__i%d__%s_org____s", namespace, i, namespace))
@@ -38,7 +38,7 @@ func clones(ids []string) []string {
 
 func TestNamespaceLost(t *testing.T) {
 	shop, kids, rest := of("shop", 0, 20), of("kids", 0, 25), of("rest", 0, 200)
-	var groups []string // of a namespace that has nothing but a RouteGroup with redirects
+	var groups []string // ids of a namespace that has only a RouteGroup with redirects
 	for i := range 10 {
 		id := fmt.Sprintf("kube_rg__groups__g__all__%d_0", i)
 		groups = append(groups, id, id+"_https_redirect")
@@ -102,7 +102,7 @@ func TestNamespaceLost(t *testing.T) {
 	}
 }
 
-// TestNamespaceLostIsAKind: whichever namespace is lost, the reads agree; a loss past the share is another kind.
+// TestNamespaceLostIsAKind: the reads agree whichever namespace is lost; a loss beyond the share is another kind.
 func TestNamespaceLostIsAKind(t *testing.T) {
 	shop, kids, rest := of("shop", 0, 20), of("kids", 0, 20), of("rest", 0, 200)
 	const hold = time.Minute
@@ -118,7 +118,8 @@ func TestNamespaceLostIsAKind(t *testing.T) {
 	})
 }
 
-// TestChangeElsewhereDoesNotReleaseANamespace, however many of the others' routes go while it is held.
+// TestChangeElsewhereDoesNotReleaseANamespace: the hold of a namespace continues however many routes of other namespaces are
+// removed.
 func TestChangeElsewhereDoesNotReleaseANamespace(t *testing.T) {
 	shop, rest := of("shop", 0, 20), of("rest", 0, 200)
 	play(t, newGuard(t, guard.Config{Manual: true, Namespaces: true}), slices.Concat(shop, rest), []step{
@@ -129,7 +130,7 @@ func TestChangeElsewhereDoesNotReleaseANamespace(t *testing.T) {
 	})
 }
 
-// TestNamespaceIsLostInSteps, as the objects of one that is deleted go: one kind after the other.
+// TestNamespaceIsLostInSteps: the objects of a deleted namespace are removed one kind after another.
 func TestNamespaceIsLostInSteps(t *testing.T) {
 	rest := of("rest", 0, 200)
 	r := newRun(t, guard.Config{Namespaces: true, Manual: true}, slices.Concat(of("shop", 0, 30), rest))
@@ -148,7 +149,7 @@ func TestNamespaceIsLostInSteps(t *testing.T) {
 	r.wants(r.read(guard.DefaultWindow, rest...), "") // a small one by now
 }
 
-// TestYoungNamespaceMayGo: one that came within the window is taken back as it came.
+// TestYoungNamespaceMayGo: a namespace that appeared within the window may disappear again.
 func TestYoungNamespaceMayGo(t *testing.T) {
 	rest := of("rest", 0, 200)
 	grown := slices.Concat(of("shop", 0, 30), rest)
@@ -161,11 +162,11 @@ func TestYoungNamespaceMayGo(t *testing.T) {
 	r.wants(r.read(guard.DefaultWindow+guard.DefaultWindow/16, rest...), guard.NamespaceLost)
 }
 
-// TestNamespacesAreCountedAcrossTables: the counts follow what is served, whatever came and went.
+// TestNamespacesAreCountedAcrossTables: the counts match the served table, whatever was added and removed.
 func TestNamespacesAreCountedAcrossTables(t *testing.T) {
 	rest := of("rest", 0, 200)
 	r := newRun(t, guard.Config{Namespaces: true, Window: time.Second}, slices.Concat(of("shop", 0, 30), rest))
-	for i := range 20 { // one goes and one comes
+	for i := range 20 { // one is removed and one is added
 		r.wants(r.read(time.Minute, slices.Concat(of("shop", i, i+25), of("kids", 0, i+2), rest)...), "")
 	}
 	r.wants(r.read(time.Minute, slices.Concat(of("kids", 0, 21), rest)...), guard.NamespaceLost)
@@ -176,7 +177,7 @@ func TestNamespacesAreCountedAcrossTables(t *testing.T) {
 	}
 }
 
-// BenchmarkJudge is a read in which one route is gone of a table with many namespaces.
+// BenchmarkJudge is a read that lacks one route of a table with many namespaces.
 func BenchmarkJudge(b *testing.B) {
 	for _, on := range []bool{false, true} {
 		b.Run(fmt.Sprintf("namespaces=%v", on), func(b *testing.B) {

@@ -8,24 +8,24 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// returnTolerance is the share of the older members that a table may lack and still count as a return to what was served
-// before: the cluster goes on changing while somebody repairs it.
+// returnTolerance is the share of the older members that may be missing from a table that counts as a return to an earlier state:
+// the cluster keeps changing during a repair.
 const returnTolerance = 0.05
 
-// change is what a set of names loses and gains from one table to the next.
+// change lists the names that a set loses and gains from one table to the next.
 type change struct {
 	gone []string // lost
 	come []string // gained
-	left []string // neither in the set any more nor lost
+	left []string // no longer in the set, but not lost either
 }
 
-// difference is what the rules about losses need to know of two tables.
+// difference is what the rules about losses need to know about two tables.
 type difference struct {
 	routes, hosts, backends change
-	endpoints               int // how many more routes have endpoints
+	endpoints               int // by how many more routes have endpoints
 }
 
-// compareTables finds the difference. It costs what the changed blocks cost, unless hosts may have changed.
+// compareTables returns the difference. It costs as much as the changed blocks, unless hosts may have changed.
 func compareTables(before, after *table.Table) (d difference) {
 	hosts := false
 	for was, is := range table.Changes(before.Routes(), after.Routes()) {
@@ -47,13 +47,13 @@ func compareTables(before, after *table.Table) (d difference) {
 			d.endpoints += d.backends.move(was, is)
 		}
 	}
-	if hosts { // else they are the same, and comparing them costs more than all of the above
+	if hosts { // otherwise the hosts are equal, and comparing them would cost more than everything above
 		d.hosts.gone, d.hosts.come = table.HostChanges(before, after)
 	}
 	return d
 }
 
-// move notes a route that both tables have, and returns how many more of the two have endpoints now: -1, 0 or 1.
+// move records a route that both tables have. It returns by how much the number of routes with endpoints grows: -1, 0 or 1.
 func (c *change) move(was, is *table.Route) (more int) {
 	had, has := backendOf(was), backendOf(is)
 	switch {
@@ -73,12 +73,12 @@ func (c *change) move(was, is *table.Route) (more int) {
 	return more
 }
 
-// window remembers which members of a set were gained and lost lately: together with the set that is served now, that is
-// everything that was served within the window. Its size is that of the changes and not that of the tables.
+// window remembers which members of a set were recently gained and lost. Together with the set that is served now, this is
+// everything that was served within the window. Its size depends on the changes, not on the tables.
 type window struct {
 	span   time.Duration
-	gained map[string]time.Time // members that were not there when the window began
-	lost   map[string]loss      // members that are not there now
+	gained map[string]time.Time // members that did not exist when the window began
+	lost   map[string]loss      // members that no longer exist
 	young  int                  // how many of lost are young
 	sweep  time.Time            // when the first entry may have expired
 }
@@ -86,10 +86,10 @@ type window struct {
 // loss is a member that was lost.
 type loss struct {
 	at    time.Time
-	young bool // it had been gained within the window
+	young bool // it was gained within the window
 }
 
-// count is what a table lacks.
+// count says how much a table lacks.
 type count struct{ missing, all int }
 
 // beyond reports whether more than the share is missing.
@@ -97,12 +97,12 @@ func (c count) beyond(share float64) bool {
 	return c.all > 0 && float64(c.missing) > share*float64(c.all)
 }
 
-// reset forgets everything: what is served now is all that a next table is compared with.
+// reset forgets everything: the next table is compared only with what is served now.
 func (w *window) reset() {
 	w.gained, w.lost, w.young, w.sweep = nil, nil, 0, time.Time{}
 }
 
-// since counts what was served at some time within the window, and what of it the change leaves missing; size is that of
+// since counts everything that was served within the window, and how much of it is missing after the change. size is the size of
 // the served set.
 func (w *window) since(c change, size int) count {
 	missing := len(w.lost) + len(c.gone)
@@ -114,8 +114,8 @@ func (w *window) since(c change, size int) count {
 	return count{missing, size + len(w.lost)}
 }
 
-// returns reports whether the change undoes what came within the window: of the members that were there when it began
-// hardly any is missing afterwards.
+// returns reports whether the change undoes additions within the window: hardly any of the members that existed when the window
+// began is missing afterwards.
 func (w *window) returns(c change, size int) bool {
 	missing := len(w.lost) - w.young
 	for _, name := range c.come {
@@ -132,8 +132,8 @@ func (w *window) returns(c change, size int) bool {
 	return old.all > 0 && !old.beyond(returnTolerance)
 }
 
-// apply notes that the change was served at a time; size is that of the set before it. What came within the window and
-// goes by a return never counts as lost.
+// apply records that the change was served at a time. size is the size of the set before it. Members that were added within the
+// window and disappear in a return never count as lost.
 func (w *window) apply(c change, size int, at time.Time) {
 	if len(c.gone)+len(c.come)+len(c.left) == 0 {
 		return
@@ -154,7 +154,7 @@ func (w *window) apply(c change, size int, at time.Time) {
 	for _, name := range c.gone {
 		_, young := w.gained[name]
 		delete(w.gained, name)
-		w.lost[strings.Clone(name)] = loss{at, young} // the clone does not pin the route's text
+		w.lost[strings.Clone(name)] = loss{at, young} // cloned, so that the key does not pin the route's text
 		if young {
 			w.young++
 		}
@@ -166,7 +166,7 @@ func (w *window) apply(c change, size int, at time.Time) {
 	}
 }
 
-// forgetYoung makes a loss of young members no loss.
+// forgetYoung stops counting lost young members as losses.
 func (w *window) forgetYoung(c *change) {
 	if w.young > 0 {
 		maps.DeleteFunc(w.lost, func(_ string, l loss) bool { return l.young })
@@ -183,7 +183,7 @@ func (w *window) forgetYoung(c *change) {
 	c.gone = old
 }
 
-// find takes a member out of those that are lost.
+// find removes a member from the lost ones and returns it.
 func (w *window) find(name string) (l loss, found bool) {
 	if l, found = w.lost[name]; found {
 		delete(w.lost, name)
@@ -194,9 +194,9 @@ func (w *window) find(name string) (l loss, found bool) {
 	return l, found
 }
 
-// expire forgets what came and went before the window. It looks at everything some 16 times for each window at most, so
-// that an entry may stay for a sixteenth of the window too long. While a hold lasts, since when is not zero, the entries that
-// were in the window when it began stay: what is held for them would pass otherwise, although nobody let it go.
+// expire forgets additions and losses older than the window. It runs at most about 16 times per window, so an entry may stay for
+// a sixteenth of the window too long. During a hold, when since is not zero, it keeps the entries that were in the window when
+// the hold began: otherwise the held table would pass without a release.
 func (w *window) expire(now, since time.Time) {
 	if len(w.gained)+len(w.lost) == 0 || now.Before(w.sweep) {
 		return

@@ -23,7 +23,7 @@ func newRun(t *testing.T, cfg guard.Config, served []string) *run {
 	return &run{t: t, guard: newGuard(t, cfg), served: tableOf(t, served...), now: start}
 }
 
-// read judges a table some time after the one before, and serves it if it may be.
+// read judges a table some time after the previous one, and serves it if the guard allows that.
 func (r *run) read(after time.Duration, routes ...string) guard.Verdict {
 	r.t.Helper()
 	return r.judge(after, tableOf(r.t, routes...))
@@ -97,7 +97,7 @@ func TestWindowEnds(t *testing.T) {
 	}
 }
 
-// A client that follows a stream judges only what changes: a loss counts from when it was served.
+// A client that follows a stream judges only changes: a loss counts relative to when the table was served.
 func TestLossCountsFromWhenItWasServed(t *testing.T) {
 	r := newRun(t, guard.Config{}, numbered(0, 1000))
 	r.wants(r.read(0, numbered(0, 600)...), "")
@@ -107,7 +107,7 @@ func TestLossCountsFromWhenItWasServed(t *testing.T) {
 func TestGrowthCanBeRepairedAtOnce(t *testing.T) {
 	r := newRun(t, guard.Config{}, numbered(0, 1000))
 	r.wants(r.read(time.Second, numbered(0, 10_000)...), "")
-	r.wants(r.read(time.Second, numbered(10, 1000)...), "") // a few went meanwhile
+	r.wants(r.read(time.Second, numbered(10, 1000)...), "") // a few were removed meanwhile
 	t.Run("and what follows is judged as if it had never been", func(t *testing.T) {
 		r.wants(r.read(time.Second, numbered(400, 1000)...), "")
 		r.wants(r.read(time.Second, numbered(600, 1000)...), guard.RoutesLost)
@@ -163,7 +163,7 @@ func TestReleaseBeginsANewWindow(t *testing.T) {
 	}
 }
 
-// However a cluster shrinks within a window: at no time is less than half served of what was served at its beginning.
+// However a cluster shrinks within a window, at least half of what was served at its beginning is served at all times.
 func TestNoSeriesOfLossesPasses(t *testing.T) {
 	for seed := range uint64(30) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -196,7 +196,7 @@ func TestNoSeriesOfLossesPasses(t *testing.T) {
 					count++
 				}
 			}
-			// What else came and went counts as served, too, so that the share is of more than these.
+			// Everything else that was added and removed counts as served, too, so the share is of more routes than these.
 			if count < size/8 {
 				t.Fatalf("seed %d: %d of %d routes are left", seed, count, size)
 			}

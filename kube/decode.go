@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// LastAppliedAnnotation is written by kubectl apply and often larger than the object; no one reads it here.
+// LastAppliedAnnotation is written by kubectl apply and often larger than the object; nothing here reads it.
 const LastAppliedAnnotation = "kubectl.kubernetes.io/last-applied-configuration"
 
-// DecodeError says that one object could not be decoded. Ref is what could still be made out of it.
+// DecodeError means that one object could not be decoded. Ref is what could be determined of its identity.
 type DecodeError struct {
 	Ref Ref
 	Err error
@@ -20,9 +20,8 @@ func (e *DecodeError) Error() string { return fmt.Sprintf("decode %s: %v", e.Ref
 // Unwrap returns the cause.
 func (e *DecodeError) Unwrap() error { return e.Err }
 
-// DecodeJSON decodes one object of the kind from JSON. The kind is the caller's: what the text says of itself is not
-// looked at. The error is a *DecodeError; an unknown kind is a programming error and one, too. The result keeps no
-// reference to data.
+// DecodeJSON decodes one object of the kind from JSON. It uses the caller's kind and ignores the kind in the text. The error is a
+// *DecodeError, also for an unknown kind, which is a programming error. The result keeps no reference to data.
 func DecodeJSON(kind Kind, data []byte) (Object, error) {
 	var (
 		o   Object
@@ -50,7 +49,7 @@ func DecodeJSON(kind Kind, data []byte) (Object, error) {
 	return o, nil
 }
 
-// slimmer is the JSON form of an object that knows its slim form.
+// slimmer is the JSON form of an object that can convert itself to the slim form.
 type slimmer interface{ slim() Object }
 
 func decode[T slimmer](data []byte) (Object, error) {
@@ -61,15 +60,14 @@ func decode[T slimmer](data []byte) (Object, error) {
 	return v.slim(), nil
 }
 
-// SalvageRef makes out which object the text is about, as far as that can be made out: for naming what cannot be
-// decoded.
+// SalvageRef determines the object's identity from the text as far as possible, to name objects that cannot be decoded.
 func SalvageRef(kind Kind, data []byte) Ref {
 	ref := Ref{Kind: kind}
 	var outer struct{ Metadata json.RawMessage }
 	if json.Unmarshal(data, &outer) != nil {
 		return ref
 	}
-	// Field by field: a namespace of a wrong type must not hide the name.
+	// Decode field by field: a namespace of a wrong type must not hide the name.
 	var name struct{ Name string }
 	var namespace struct{ Namespace string }
 	if json.Unmarshal(outer.Metadata, &name) == nil {
@@ -90,7 +88,7 @@ type jsonMeta struct {
 	ManagedFields     jsonManagedFields `json:"managedFields"`
 }
 
-// jsonManagedFields is what is read of the managed fields. Whatever is malformed counts as none: no route depends on it.
+// jsonManagedFields is the part of the managed fields that is read. Malformed fields count as missing: no route depends on them.
 type jsonManagedFields []struct {
 	Manager     string    `json:"manager"`
 	Time        time.Time `json:"time"`
@@ -123,7 +121,7 @@ func (m *jsonMeta) slim() Meta {
 	return slim
 }
 
-// name is for the kinds of which no more metadata is kept.
+// name returns the name, for kinds that keep no other metadata.
 func (m *jsonMeta) name() (namespace, name string) {
 	if m == nil {
 		return "", ""
@@ -131,8 +129,8 @@ func (m *jsonMeta) name() (namespace, name string) {
 	return m.Namespace, m.Name
 }
 
-// SlimMeta makes a Meta of decoded metadata: without the last-applied annotation, empty maps as nil. It takes the maps
-// over. The zero time is no time.
+// SlimMeta builds a Meta from decoded metadata: without the last-applied annotation, and with nil for empty maps. It takes
+// ownership of the maps. The zero time means no time.
 func SlimMeta(namespace, name string, annotations, labels map[string]string, created time.Time) Meta {
 	delete(annotations, LastAppliedAnnotation)
 	if len(annotations) == 0 {
@@ -228,7 +226,7 @@ func (i jsonIngress) slim() Object {
 		if r.HTTP != nil {
 			for _, p := range r.HTTP.Paths {
 				if p == nil {
-					p = &jsonIngressPath{} // reported like an entry without backend
+					p = &jsonIngressPath{} // reported like an entry without a backend
 				}
 				rule.Paths = append(rule.Paths, IngressPath{Path: p.Path, PathType: p.PathType, Backend: p.Backend.slim()})
 			}

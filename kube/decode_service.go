@@ -22,7 +22,7 @@ type jsonServicePort struct {
 
 type jsonTargetPort TargetPort
 
-// UnmarshalJSON takes a string, an integer or null.
+// UnmarshalJSON accepts a string, an integer or null.
 func (p *jsonTargetPort) UnmarshalJSON(b []byte) error {
 	if string(b) == "null" {
 		return nil
@@ -57,7 +57,7 @@ func (s jsonService) slim() Object {
 	return o
 }
 
-// jsonCount is how many entries a list has. Whatever is no list has none, and is no mistake.
+// jsonCount is the number of entries of a list. Anything else counts as an empty list, without an error.
 type jsonCount int
 
 func (c *jsonCount) UnmarshalJSON(b []byte) error {
@@ -75,7 +75,7 @@ type jsonEndpointPort struct {
 	AppProtocol string `json:"appProtocol"`
 }
 
-// slimPorts takes the place of the list for those that are null.
+// slimPorts converts a list of ports. It replaces null entries and records them in nulls.
 func slimPorts(in []*jsonEndpointPort, nulls *Nulls, list string) []EndpointPort {
 	out := make([]EndpointPort, 0, len(in))
 	for i, p := range in {

@@ -7,8 +7,8 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// FuzzDecodeJSON: whatever an API server sends as one object, it is an object of its kind, or an error that names what could be
-// made out, and both ways of reading the name agree.
+// FuzzDecodeJSON: whatever an API server sends as one object, the result is an object of its kind, or an error that names the
+// parts that could be read, and both ways of reading the name agree.
 func FuzzDecodeJSON(f *testing.F) {
 	kinds := []kube.Kind{kube.KindIngress, kube.KindRouteGroup, kube.KindService, kube.KindEndpoints, kube.KindEndpointSlice, kube.KindSecret}
 	for i := range kinds {

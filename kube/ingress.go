@@ -9,7 +9,7 @@ type Ingress struct {
 	Nulls Nulls
 }
 
-// IngressSpec is what is read of an Ingress' spec.
+// IngressSpec is the part of an Ingress' spec that is read.
 type IngressSpec struct {
 	IngressClassName string
 	DefaultBackend   *IngressBackend
@@ -17,28 +17,28 @@ type IngressSpec struct {
 	TLS              []TLS
 }
 
-// IngressRule is one host. HTTP is false for a rule without http section.
+// IngressRule is one host. HTTP is false for a rule without an http section.
 type IngressRule struct {
 	Host  string
 	HTTP  bool
 	Paths []IngressPath
 }
 
-// IngressPath is one path of a rule. Backend is nil when the entry has none.
+// IngressPath is one path of a rule. Backend is nil if the entry has none.
 type IngressPath struct {
 	Path     string
 	PathType string // as written: "Exact", "Prefix", "ImplementationSpecific", or anything else
 	Backend  *IngressBackend
 }
 
-// IngressBackend names a service and one of its ports. A resource backend is one with an empty service name.
+// IngressBackend names a service and one of its ports. A resource backend has an empty service name.
 type IngressBackend struct {
 	Service    string
 	PortName   string
 	PortNumber int
 }
 
-// Port is the port as text: the number if there is one, else the name.
+// Port returns the port as text: the number if there is one, else the name.
 func (b *IngressBackend) Port() string {
 	if b.PortNumber != 0 {
 		return strconv.Itoa(b.PortNumber)

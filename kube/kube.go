@@ -1,19 +1,18 @@
-// Package kube holds what one complete read of a cluster gave: slim, immutable objects and the snapshot they stand in.
+// Package kube defines the result of one complete read of a cluster: slim, immutable objects and the snapshot that contains them.
 //
-// The objects carry the fields that the compiler reads and nothing else; managed fields, the last-applied annotation,
-// status and everything unknown are dropped on the way in. There is no network, no logging and no clock here: the
-// packages under source fill a [Snapshot], package compile reads it.
+// The objects have only the fields that the compiler reads; managed fields, the last-applied annotation, status and everything
+// unknown are dropped when decoding. The package uses no network, log or clock: the packages under source fill a [Snapshot], and
+// package compile reads it.
 //
 // # Identity means unchanged
 //
-// A source that sees the bytes of an object again hands out the same pointer as in its snapshot before. So two equal
-// pointers are a proof that nothing changed, and unequal ones prove nothing. Whoever keeps a memory of earlier work
-// keys it by pointer.
+// A source that reads the same bytes of an object again returns the same pointer as in its previous snapshot. Equal pointers
+// therefore prove that nothing changed; unequal ones prove nothing. Caches of earlier work use the pointer as key.
 //
 // # Decoding
 //
-// [DecodeJSON] decodes one object and reports what is wrong with that one object ([*DecodeError]). Field names match
-// without regard to case and unknown fields are ignored, as encoding/json does.
+// [DecodeJSON] decodes one object and reports its errors ([*DecodeError]). As in encoding/json, field names match regardless of
+// case, and unknown fields are ignored.
 package kube
 
 import (
@@ -37,15 +36,15 @@ const (
 	KindSecret        Kind = "Secret"
 )
 
-// Ref names an object: who owns a route, who has a problem. The zero Ref owns what no object asked for, such as the
-// health-check routes.
+// Ref identifies an object: the owner of a route, or the object with a problem. The zero Ref owns what no object requested, such
+// as the health-check routes.
 type Ref struct {
 	Kind      Kind   `json:"kind,omitempty"`
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name,omitempty"`
 }
 
-// String gives "RouteGroup shop/cart". A missing namespace is left out, an object without a name is "(unnamed)".
+// String returns "RouteGroup shop/cart". It omits a missing namespace; an object without a name is "(unnamed)".
 func (r Ref) String() string {
 	if r == (Ref{}) {
 		return "(generated)"
@@ -69,30 +68,31 @@ func (r Ref) Compare(o Ref) int {
 	)
 }
 
-// Revision is a Kubernetes resourceVersion as an integer. Revisions of one cluster are ordered; 0 is "none": a source
-// that has no revisions, such as a folder of manifests.
+// Revision is a Kubernetes resourceVersion as an integer. Revisions of one cluster are ordered; 0 means none, for a source
+// without revisions, such as a folder of manifests.
 type Revision uint64
 
 // Object is any of the object types of this package; all are used by pointer and never change once decoded.
 type Object interface {
-	// Ref names the object with the namespace and name as they were read, which may both be empty.
+	// Ref returns the namespace and name as they were read; both may be empty.
 	Ref() Ref
 }
 
-// Meta is the metadata that is read of Ingresses and RouteGroups. The maps are nil when the object has none and are only read.
+// Meta is the metadata that is kept of Ingresses and RouteGroups. The maps are nil if the object has none, and must not be
+// changed.
 type Meta struct {
 	Namespace   string
 	Name        string
 	Annotations map[string]string
 	Labels      map[string]string
-	// Created is the time of creation in seconds since 1970, 0 if the object does not say.
+	// Created is the time of creation in seconds since 1970, or 0 if unknown.
 	Created int64
-	// Changed says when the object was changed last and by which field manager, as in "2026-11-22T10:00:00Z kubectl-apply": the
-	// newest of its managed fields, but for those of subresources. Empty if the object has none with a time.
+	// Changed says when the object was last changed and by which field manager, as in "2026-11-22T10:00:00Z kubectl-apply": from
+	// the newest of its managed fields, except those of subresources. Empty if no field has a time.
 	Changed string
 }
 
-// LastChange writes the newest of the managed fields for Meta.Changed. Names of managers come from clients: they are cut.
+// LastChange formats the newest of the managed fields for Meta.Changed. Names of managers come from clients and are truncated.
 func LastChange(fields iter.Seq2[time.Time, string]) string {
 	var at time.Time
 	var by string
@@ -111,11 +111,11 @@ func LastChange(fields iter.Seq2[time.Time, string]) string {
 	return at.UTC().Format(time.RFC3339) + " " + by
 }
 
-// Nulls are the places in the lists of an object where a null stood, which counts as not written: "spec.rules[0]". Nil when
-// there are none.
+// Nulls are the places in the lists of an object that contained a null, which counts as absent: "spec.rules[0]". Nil if there are
+// none.
 type Nulls []string
 
-// NamespaceOrDefault returns ns, or "default" for the empty namespace: Services, Endpoints and Secrets are looked up so.
+// NamespaceOrDefault returns ns, or "default" for the empty namespace, for lookups of Services, Endpoints and Secrets.
 func NamespaceOrDefault(ns string) string {
 	if ns == "" {
 		return "default"
@@ -123,66 +123,66 @@ func NamespaceOrDefault(ns string) string {
 	return ns
 }
 
-// BadObject is an item of a list that could not be decoded. It is a problem of that object; the others of its list are
-// in the snapshot.
+// BadObject is an item of a list that could not be decoded. It is a problem of that object only; the others of its list are in
+// the snapshot.
 type BadObject struct {
 	Ref Ref
 	Err error
 }
 
-// Intent is what teams ask for. It is immutable, like the [Snapshot] that it is a half of.
+// Intent is what teams request. Like the [Snapshot] that it is a half of, it is immutable.
 type Intent struct {
 	Ingresses   []*Ingress
 	RouteGroups []*RouteGroup
 
-	// DefaultFilters are the default filters of services; nil when no folder is configured. The pointer changes only
-	// when a text does.
+	// DefaultFilters are the default filters of services; nil if no folder is configured. The pointer changes only when a text
+	// does.
 	DefaultFilters *DefaultFilters
 }
 
-// SameAs reports whether both hold the very same objects in the same order. It compares pointers: O(objects), no allocation.
+// SameAs reports whether both hold identical objects in the same order. It compares pointers: O(objects), no allocation.
 func (i *Intent) SameAs(o *Intent) bool {
 	return same(i.Ingresses, o.Ingresses) && same(i.RouteGroups, o.RouteGroups) && i.DefaultFilters == o.DefaultFilters
 }
 
-// Backends is where traffic can go right now. It is immutable, like the [Snapshot] that it is a half of.
+// Backends is where traffic can go right now. Like the [Snapshot] that it is a half of, it is immutable.
 type Backends struct {
 	Services []*Service
 	Secrets  []*Secret
 
-	// Endpoints and EndpointSlices: the source fills the one that it was asked for, or both.
+	// Endpoints and EndpointSlices: the source fills the requested one, or both.
 	Endpoints      []*Endpoints
 	EndpointSlices []*EndpointSlice
 }
 
-// SameAs reports whether both hold the very same objects in the same order. It compares pointers: O(objects), no allocation.
+// SameAs reports whether both hold identical objects in the same order. It compares pointers: O(objects), no allocation.
 func (b *Backends) SameAs(o *Backends) bool {
 	return same(b.Services, o.Services) && same(b.Secrets, o.Secrets) && same(b.Endpoints, o.Endpoints) &&
 		same(b.EndpointSlices, o.EndpointSlices)
 }
 
-// Snapshot is every object of one complete read, in the order of the lists: what teams ask for, and where traffic can go.
-// It is immutable: neither the slices nor the objects may be changed after it was handed out. The zero Snapshot is an
+// Snapshot contains every object of one complete read, in the order of the lists: what teams request, and where traffic can go.
+// It is immutable: neither the slices nor the objects may be changed after a source has returned it. The zero Snapshot is an
 // empty cluster.
 type Snapshot struct {
 	// Revision is the revision up to which the snapshot is complete: the lowest of its lists, 0 if the source has none.
 	Revision Revision
 
-	// Newest is the highest revision of its lists: the snapshot holds nothing newer. It is not below Revision, unless it is
-	// 0, when the source has none or tells Revision only. After a consistent read the two are as close as the lists were
-	// in time. Otherwise the list of a kind that nobody writes to can keep the revision of its last write, and Revision
-	// stays behind while other kinds change; Newest grows with every change.
+	// Newest is the highest revision of the lists: the snapshot contains nothing newer. It is not below Revision, unless it is 0,
+	// because the source has no revisions or sets only Revision. After a consistent read the two are as close as the lists were
+	// in time. Otherwise the list of a kind without writes can keep the revision of its last write, and Revision stays behind
+	// while other kinds change; Newest grows with every change.
 	Newest Revision
 
 	Intent
 	Backends
 
-	// Bad are the objects that could not be decoded, in the order they were met.
+	// Bad are the objects that could not be decoded, in the order of reading.
 	Bad []BadObject
 }
 
-// DefaultFilters is the content of a folder of default filter files. Err says why the folder could not be read; then
-// there are no texts.
+// DefaultFilters is the content of a folder of default filter files. Err says why the folder could not be read; then there are no
+// texts.
 type DefaultFilters struct {
 	Texts map[ServiceKey]string
 	Err   error
@@ -191,8 +191,8 @@ type DefaultFilters struct {
 // ServiceKey names a service.
 type ServiceKey struct{ Namespace, Name string }
 
-// SameObjects reports whether both snapshots hold the very same objects in the same order. Then they compile to the
-// same table, whatever their revisions. It compares pointers: O(objects), no allocation.
+// SameObjects reports whether both snapshots hold identical objects in the same order. Then they compile to the same table,
+// whatever their revisions. It compares pointers: O(objects), no allocation.
 func (s *Snapshot) SameObjects(o *Snapshot) bool {
 	if s == o {
 		return true
@@ -227,16 +227,16 @@ func sameBad(a, b []BadObject) bool {
 	return true
 }
 
-// ReadOptions is what a reader of a source may ask for.
+// ReadOptions are options of a read.
 type ReadOptions struct {
-	// Consistent asks for a read that is not older than any write acknowledged before the read began. A source that
-	// reads through a cache goes past it. Without it a read is never older than the source's read before.
+	// Consistent requests a read that is not older than any write acknowledged before the read began. A source that reads through
+	// a cache bypasses it. Otherwise a read is only never older than the source's previous read.
 	Consistent bool
 }
 
-// ReadError says why a read is not complete: which request failed. The table made before stays.
+// ReadError says which request made a read incomplete. The previous table stays.
 type ReadError struct {
-	// Verb and Resource as in RBAC ("list", "routegroups.zalando.org"); File and the like for manifests.
+	// Verb and Resource as in RBAC ("list", "routegroups.zalando.org"); File and similar for manifests.
 	Verb     string
 	Resource string
 	Err      error

@@ -1,14 +1,14 @@
 package kube
 
-// RouteGroup is a zalando.org/v1 RouteGroup. Backend types and algorithms are kept as they are written, so that an
-// unknown one is a matter of validation and not of decoding.
+// RouteGroup is a zalando.org/v1 RouteGroup. Backend types and algorithms are kept as written, so that an unknown one is a matter
+// of validation, not of decoding.
 type RouteGroup struct {
 	Meta
-	Spec  *RouteGroupSpec // nil when the object has none
+	Spec  *RouteGroupSpec // nil if the object has none
 	Nulls Nulls
 }
 
-// RouteGroupSpec is the spec of a RouteGroup. A nil pointer in one of the lists is a null that was written there.
+// RouteGroupSpec is the spec of a RouteGroup. A nil pointer in one of the lists stands for a null in the object.
 type RouteGroupSpec struct {
 	Hosts           []string
 	Backends        []*RouteGroupBackend
@@ -28,7 +28,7 @@ type RouteGroupBackend struct {
 	Endpoints   []string
 }
 
-// BackendReference points to a backend by name, with a weight.
+// BackendReference references a backend by name, with a weight.
 type BackendReference struct {
 	BackendName string
 	Weight      int

@@ -5,7 +5,7 @@ import "strconv"
 // Service is a core/v1 Service, without its labels and annotations.
 type Service struct {
 	Namespace, Name string
-	// Incomplete marks a service without metadata or without spec; it cannot be referred to.
+	// Incomplete marks a service without metadata or without spec; it cannot be referenced.
 	Incomplete   bool
 	Type         string // as written, "" if not set
 	ExternalName string
@@ -20,8 +20,8 @@ type ServicePort struct {
 	TargetPort TargetPort
 }
 
-// TargetPort is a number or a name; which of the two is significant ("443" is a name, 443 a number). The zero value is
-// a target port that is not set.
+// TargetPort is a number or a name, which makes a difference: "443" is a name, 443 a number. The zero value is a target port that
+// is not set.
 type TargetPort struct {
 	Set    bool
 	IsName bool
@@ -38,7 +38,7 @@ func NamePort(s string) TargetPort { return TargetPort{Set: true, IsName: true, 
 // IsNumber reports whether the target port is the number n.
 func (p TargetPort) IsNumber(n int) bool { return p.Set && !p.IsName && p.Number == n }
 
-// String is the number or the name as text, "" if not set.
+// String returns the number or the name as text, or "" if not set.
 func (p TargetPort) String() string {
 	switch {
 	case !p.Set:
@@ -50,7 +50,7 @@ func (p TargetPort) String() string {
 	}
 }
 
-// Endpoints is a core/v1 Endpoints object. Only ready addresses are kept, of others their number, and no labels or annotations.
+// Endpoints is a core/v1 Endpoints object. It keeps only ready addresses, the number of others, and no labels or annotations.
 type Endpoints struct {
 	Namespace, Name string
 	Subsets         []Subset
@@ -72,34 +72,34 @@ type EndpointPort struct {
 	AppProtocol string // EndpointSlice only
 }
 
-// EndpointSlice is a discovery.k8s.io/v1 EndpointSlice. Service is the name of the service that it belongs to, from the
-// label [ServiceNameLabel]; "" if it does not say. Other labels and all annotations are dropped.
+// EndpointSlice is a discovery.k8s.io/v1 EndpointSlice. Service is the service that it belongs to, from the label
+// [ServiceNameLabel], or "" without the label. Other labels and all annotations are dropped.
 type EndpointSlice struct {
 	Namespace, Name string
 	Service         string
-	// NoPorts marks a slice whose list of ports is missing or null, which is not the same as an empty one.
+	// NoPorts marks a slice whose list of ports is missing or null, which differs from an empty one.
 	NoPorts   bool
 	Ports     []EndpointPort
 	Endpoints []SliceEndpoint
 	Nulls     Nulls
 }
 
-// ServiceNameLabel is the label by which an EndpointSlice names its service.
+// ServiceNameLabel is the label with which an EndpointSlice names its service.
 const ServiceNameLabel = "kubernetes.io/service-name"
 
 // SliceEndpoint is one endpoint of a slice, with the first of its addresses.
 type SliceEndpoint struct {
 	Address     string
-	NoAddress   bool // the list of addresses is empty; one that begins with null or "" has the empty address
+	NoAddress   bool // the list of addresses is empty; a list that begins with null or "" has the empty address
 	Zone        string
-	Ready       bool // also when the object does not say
+	Ready       bool // also if the object does not say
 	Terminating bool
 }
 
 // Secret is a core/v1 Secret; only the two entries of a TLS secret are kept.
 type Secret struct {
 	Namespace, Name string
-	Incomplete      bool // without metadata; it cannot be referred to
+	Incomplete      bool // without metadata; it cannot be referenced
 	Type            string
 	Cert            string // data["tls.crt"], base64
 	Key             string // data["tls.key"], base64

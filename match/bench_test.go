@@ -12,7 +12,7 @@ import (
 	"github.com/routesrv/routesrv/match"
 )
 
-// scaleRoutes are the routes of a made-up cluster; factor 1 has about 124,000.
+// scaleRoutes are the routes of a generated cluster; factor 1 has about 124,000.
 func scaleRoutes(tb testing.TB, factor float64) []*eskip.Route {
 	tb.Helper()
 	compiler, err := compile.New(compile.Options{EndpointSlices: true, HTTPSRedirect: true, Healthcheck: true})
@@ -79,7 +79,7 @@ func BenchmarkFind(b *testing.B) {
 	})
 }
 
-// scaleRequests ask for hosts and paths of the routes.
+// scaleRequests are requests for hosts and paths of the routes.
 func scaleRequests(routes []*eskip.Route) []match.Request {
 	unescape := strings.NewReplacer("[.]", ".", "[.]?(:[0-9]+)?", "", "^(", "", ")$", "", "$", "", "^", "")
 	var all []match.Request

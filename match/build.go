@@ -12,23 +12,23 @@ import (
 	"github.com/routesrv/routesrv/internal/catalogue"
 )
 
-// entry is a route, ready to be asked.
+// entry is a route prepared for matching.
 type entry struct {
 	route      *eskip.Route
 	patterns   []pattern // one for Path or PathSubtree; none in the root stage; more only for a refused route
 	weight     int
 	conditions []condition
-	hosts      []string // keys of all hosts that the route takes; nil if that is not known
+	hosts      []string // keys of all hosts that the route accepts; nil if unknown
 	refusal    *Refusal // nil for a route that can win
-	partly     bool     // some predicate has no condition: it cannot be evaluated
+	partly     bool     // some predicate has no condition and cannot be evaluated
 }
 
-// builder makes entries.
+// builder builds entries.
 type builder struct {
 	options   Options
 	exprs     expressions
 	catalogue *catalogue.Catalogue
-	conds     map[*expression]func(*request) verdict // of Host
+	conds     map[*expression]func(*request) verdict // for Host
 
 	extraPredicates map[string]bool
 }
@@ -47,8 +47,8 @@ func newBuilder(o Options) *builder {
 	}
 }
 
-// entry fills the entry of a route. Its checks are those of the reference, in the same order, and the first that fails is
-// the refusal; whatever can be asked is made all the same.
+// entry fills in the entry of a route. It makes the checks of the reference in the same order; the first failure is the refusal.
+// It still builds every condition that can be evaluated.
 func (b *builder) entry(e *entry, r *eskip.Route) {
 	e.route = r
 	refuse := func(reason Reason, err error) {
@@ -69,7 +69,7 @@ func (b *builder) entry(e *entry, r *eskip.Route) {
 	b.fields(e, refuse)
 }
 
-// predicates makes the conditions of the predicates that have no field of their own, from left to right.
+// predicates builds the conditions of the predicates without a field of their own, from left to right.
 func (b *builder) predicates(e *entry, refuse func(Reason, error)) {
 	for _, p := range e.route.Predicates {
 		switch p.Name {
@@ -108,14 +108,14 @@ func (b *builder) predicates(e *entry, refuse func(Reason, error)) {
 	}
 }
 
-// unknown makes the condition of a predicate that only the proxies know.
+// unknown builds the condition of a predicate that only the proxies know.
 func unknown(*builder, []any) (condition, error) {
 	return condition{
 		test: func(*request) verdict { return maybe }, chance: -1, why: "is a predicate that only the proxies know",
 	}, nil
 }
 
-// paths places the route.
+// paths determines the route's places in the tree of paths.
 func (b *builder) paths(e *entry, refuse func(Reason, error)) {
 	given := 0
 	add := func(text string, subtree bool) {
@@ -142,7 +142,7 @@ func (b *builder) paths(e *entry, refuse func(Reason, error)) {
 	}
 }
 
-// fields makes the conditions of the predicates that are built into the matcher, in front of all others.
+// fields builds the conditions of the predicates that are built into the matcher. They come before all others.
 func (b *builder) fields(e *entry, refuse func(Reason, error)) {
 	r := b.folded(e.route)
 	n := len(r.HostRegexps) + len(r.PathRegexps) + len(r.Headers) + len(r.HeaderRegexps) + len(e.conditions)
@@ -191,11 +191,11 @@ func (b *builder) fields(e *entry, refuse func(Reason, error)) {
 	}
 }
 
-// meantHost is what somebody meant by a wildcard in the host of an Ingress, which the compiler leaves as it is and no proxy
-// can compile. It serves warnings only.
+// meantHost returns the probable meaning of a wildcard in the host of an Ingress, which the compiler keeps and no proxy can
+// compile. It is used only for warnings.
 func meantHost(expr string) string { return strings.ReplaceAll(expr, "*[.]", "[^.]+[.]") }
 
-// headerFields appends one condition for each distinct header name, in canonical case, which is also what counts for the weight.
+// headerFields appends one condition for each distinct header name in canonical case; their number also counts for the weight.
 func (b *builder) headerFields(conditions []condition, e *entry, r *eskip.Route, refuse func(Reason, error)) []condition {
 	const arbitrary = "names one header in several spellings, of which a proxy keeps an arbitrary one"
 	for _, names := range spellings(r.Headers) {
@@ -256,7 +256,7 @@ func spellings[V any](headers map[string]V) [][]string {
 	return groups
 }
 
-// host returns the test of a host expression, the same for all routes.
+// host returns the test of a host expression, shared by all routes.
 func (b *builder) host(x *expression) func(*request) verdict {
 	test := b.conds[x]
 	if test == nil {
@@ -266,8 +266,8 @@ func (b *builder) host(x *expression) func(*request) verdict {
 	return test
 }
 
-// folded returns the route with the predicates that have fields in these fields. The parser does that; routes made by
-// programs may have them among the others.
+// folded returns the route with predicates moved to their fields. The parser does that; routes created by programs may have them
+// in the list of predicates.
 func (b *builder) folded(r *eskip.Route) *eskip.Route {
 	builtIn := func(p *eskip.Predicate) bool {
 		switch p.Name {
@@ -321,7 +321,7 @@ func (e *entry) ask(r *request) (verdict, *condition) {
 	return v, nil
 }
 
-// open returns the conditions that are undecided, failed those that do not hold.
+// open returns the undecided conditions, and in failed those that do not hold.
 func (e *entry) open(r *request) (open, failed []*condition) {
 	for i := range e.conditions {
 		switch c := &e.conditions[i]; c.test(r) {

@@ -8,7 +8,7 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 )
 
-// Find tells what becomes of a request.
+// Find finds the route of a request.
 func (t *Table) Find(in Request) Result {
 	r, answer := prepare(in, t.options)
 	if answer != nil {
@@ -29,7 +29,7 @@ func (t *Table) Find(in Request) Result {
 	if n := cmp.Or(t.options.Candidates, DefaultCandidates); n > 0 {
 		var sameHost []*entry
 		if last := res.Outcomes[len(res.Outcomes)-1]; last.Route == nil {
-			sameHost = t.routes.hosts[s.key] // then the path may be what is wrong with the request
+			sameHost = t.routes.hosts[s.key] // then the path of the request may be wrong
 		}
 		res.Candidates = s.candidates(sameHost, n)
 	}
@@ -37,19 +37,19 @@ func (t *Table) Find(in Request) Result {
 	return res
 }
 
-// Limits of what is looked at for the sake of an explanation: a place may have thousands of routes.
+// Limits of the search for an explanation: a place may have thousands of routes.
 const (
 	maxExplained = 512
 	maxWarnings  = 20
 )
 
-// search is one trip through the index.
+// search is one search in the index.
 type search struct {
 	r   *request
 	key string
 
-	groups []group // up to the first with a route that holds for sure
-	last   group   // the group that is being filled
+	groups []group // up to the first group with a route that certainly holds
+	last   group   // the group being filled
 	rank   string
 	done   bool // groups are complete
 
@@ -62,12 +62,12 @@ type loser struct {
 	rank    string
 	order   int
 	offPath bool // its path does not match
-	shared  int  // how much of the path its pattern agrees with
+	shared  int  // how much of the path agrees with its pattern
 	failed  []*condition
 	open    []*condition
 }
 
-// take is called for each entry in the order of the search. It goes on behind the winner, to find the next best.
+// take is called for each entry in the order of the search. It continues after the winner, to find the next best.
 func (s *search) take(rank string, e *entry) bool {
 	if n := len(s.last.hits); n > 0 && (s.last.hits[0].e.weight != e.weight || s.rank != rank) {
 		s.close()
@@ -92,7 +92,7 @@ func (s *search) take(rank string, e *entry) bool {
 	return !s.done
 }
 
-// close ends a group.
+// close completes a group.
 func (s *search) close() {
 	if len(s.last.hits) > 0 {
 		s.groups = append(s.groups, s.last)
@@ -112,7 +112,7 @@ func (s *search) entryOf(r *eskip.Route) *entry {
 	return nil
 }
 
-// candidates returns the n next best routes: of those that were visited, and of others that take the same host.
+// candidates returns the n next best routes: from the visited routes, and from others that accept the same host.
 func (s *search) candidates(sameHost []*entry, n int) []Candidate {
 	losers := s.losers
 	known := map[*entry]bool{}
@@ -147,7 +147,7 @@ func (s *search) candidates(sameHost []*entry, n int) []Candidate {
 			break
 		}
 		if listed[l.e] || s.groupOf(l.e) {
-			continue // a subtree is at several places
+			continue // a subtree has several places
 		}
 		listed[l.e] = true
 		all = append(all, s.candidate(l))
@@ -162,8 +162,8 @@ func (s *search) groupOf(e *entry) bool {
 	})
 }
 
-// distance says how far a route is from a match: the number of predicates that do not hold. A wrong path counts for more than
-// one predicate, a wrong host for more than two: routes of other hosts are seldom the ones that somebody looks for.
+// distance says how far a route is from a match: the number of predicates that do not hold. A wrong path counts more than one
+// predicate, and a wrong host more than two: users seldom look for routes of other hosts.
 func (l loser) distance() int {
 	d := 2 * len(l.failed)
 	if l.offPath {
@@ -184,7 +184,7 @@ func (s *search) candidate(l loser) Candidate {
 		c.Lost = append(c.Lost, f.String())
 	}
 	if len(c.Lost) == 0 {
-		// A route that matches is behind only if a group ended the search before it.
+		// A matching route is behind only if a group ended the search before it.
 		end := s.groups[len(s.groups)-1].hits[0]
 		switch {
 		case l.rank == end.rank:
@@ -198,7 +198,7 @@ func (s *search) candidate(l loser) Candidate {
 	return c
 }
 
-// warnings looks for routes that would match, had the proxy not refused them.
+// warnings finds routes that would match if the proxy had not refused them.
 func (s *search) warnings(refused *index) []Warning {
 	var all []Warning
 	seen := map[*entry]bool{}
@@ -221,7 +221,7 @@ func (s *search) ahead(rank string, weight int) bool {
 	return cmp.Or(strings.Compare(rank, first.rank), cmp.Compare(first.e.weight, weight)) < 0
 }
 
-// place is the path predicate of a route.
+// place returns the path predicate of a route.
 func (e *entry) place() string {
 	if e.route.Path != "" {
 		return (&eskip.Predicate{Name: "Path", Args: []any{e.route.Path}}).String()

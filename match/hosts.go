@@ -8,10 +8,10 @@ import (
 	"sync"
 )
 
-// expression is a regular expression that is compiled when it is first asked: a table has tens of thousands.
+// expression is a regular expression that is compiled on first use: a table has tens of thousands.
 type expression struct {
 	text  string
-	plain []plainHost // if not nil, what the expression means, and it is never compiled
+	plain []plainHost // if not nil, the meaning of the expression, which then is never compiled
 	hosts []string    // keys of plain
 
 	once sync.Once
@@ -26,10 +26,10 @@ func (x *expression) match(s string) bool {
 	return x.rx.MatchString(s)
 }
 
-// expressions has each text once.
+// expressions holds each text once.
 type expressions map[string]*expression
 
-// get returns the expression of a text, or what is wrong with it.
+// get returns the expression of a text, or its error.
 func (all expressions) get(text string) (*expression, error) {
 	if x := all[text]; x != nil {
 		return x, nil
@@ -49,7 +49,7 @@ func (all expressions) get(text string) (*expression, error) {
 	return x, nil
 }
 
-// plainHost is one host, with or without a dot and a port behind it.
+// plainHost is one host, optionally followed by a dot and a port.
 type plainHost struct {
 	name string
 	port bool // a dot and a port may follow
@@ -67,10 +67,10 @@ func (h plainHost) match(s string) bool {
 	return rest == "" || rest[0] == ':' && len(rest) > 1 && strings.Trim(rest[1:], "0123456789") == ""
 }
 
-// portExpr is what the compiler of this project, and that of the reference, put behind a host.
+// portExpr is what the compilers of this project and of the reference append to a host.
 const portExpr = "[.]?(:[0-9]+)?"
 
-// plainHosts reads expressions of the form ^(a[.]b[.]?(:[0-9]+)?|c)$ and ^a[.]b$. It returns nil for any other.
+// plainHosts parses expressions of the form ^(a[.]b[.]?(:[0-9]+)?|c)$ and ^a[.]b$. It returns nil for any other.
 func plainHosts(expr string) []plainHost {
 	body, ok := strings.CutPrefix(expr, "^")
 	body, end := strings.CutSuffix(body, "$")
@@ -96,7 +96,8 @@ func plainHosts(expr string) []plainHost {
 	return hosts
 }
 
-// isName reports whether a text has only letters, digits, dots and dashes, and ends with no dot: hostKey takes one off.
+// isName reports whether a text has only letters, digits, dots and dashes, and does not end with a dot, which hostKey would
+// remove.
 func isName(s string) bool {
 	for i := range len(s) {
 		c := s[i]
@@ -107,7 +108,7 @@ func isName(s string) bool {
 	return s != "" && !strings.HasSuffix(s, ".")
 }
 
-// hostKey is what requests for one host have in common: the host without port and dot at the end. Whatever a plainHost
+// hostKey returns the common key of requests for one host: the host without a port and trailing dot. Everything that a plainHost
 // matches has the same key as its name.
 func hostKey(host string) string {
 	if i := strings.LastIndexByte(host, ':'); i >= 0 && strings.Trim(host[i+1:], "0123456789") == "" {

@@ -1,24 +1,23 @@
 // Package match finds the route that a request reaches, as Skipper does.
 //
-// [New] makes a [Table] of the routes that a proxy loads; [Table.Find] evaluates one [Request] and tells which route wins,
+// [New] builds a [Table] from the routes that a proxy loads. [Table.Find] evaluates one [Request] and returns which route wins,
 // which come next and why they lost, and which routes would have matched if the proxy had not refused them.
 //
 // # Guarantees
 //
-// The answer is that of Skipper v0.27.65: its order of places in the tree of paths and of weights at one place, its
-// normalisation of paths and hosts, its predicates with their quirks, and the routes that it refuses or drops. What no
-// evaluator can know is never guessed. Routes of equal weight at one place, predicates that throw dice, ask the clock or
-// need an address that is not given make the answer a list of outcomes instead of one, each with what it depends on and,
-// where it can be computed, its share of the requests.
+// The answer equals Skipper v0.27.65: its order of places in the tree of paths and of weights at one place, its normalisation of
+// paths and hosts, its predicates with their quirks, and the routes that it refuses or drops. The package never guesses. Routes
+// of equal weight at one place, and predicates that are random, use the clock or need an unknown address, lead to several
+// outcomes instead of one. Each outcome has its conditions and, where it can be computed, its share of the requests.
 //
-// A Table is immutable and safe for concurrent use. Nothing here does I/O, reads a clock or logs.
+// A Table is immutable and safe for concurrent use. The package does no I/O, reads no clock and does not log.
 //
-// # Not done here
+// # What it does not do
 //
-// Only the first lookup is evaluated: filters do not run, so a <loopback> is not followed. Headers that a proxy writes
-// itself (-forwarded-headers) have to be part of the request, and routes that it adds or edits itself (-default-filters,
-// -edit-route, -clone-route) part of the table. Whether a filter exists may depend on flags, and whether its constructor
-// accepts the arguments on files and networks; such routes count as valid, and [Outcome.Notes] says on what they depend.
+// Only the first lookup is evaluated: filters do not run, so a <loopback> is not followed. The request must contain the headers
+// that a proxy adds itself (-forwarded-headers), and the table the routes that it adds or edits itself (-default-filters,
+// -edit-route, -clone-route). Whether a filter exists may depend on flags, and whether its constructor accepts the arguments may
+// depend on files and networks; such routes count as valid, and [Outcome.Notes] names the dependency.
 package match
 
 import (
@@ -28,8 +27,8 @@ import (
 	"github.com/routesrv/routesrv/internal/catalogue"
 )
 
-// Options are the settings of the proxies that change which route matches. The zero value is a Skipper without flags but
-// for ValidateQuery, which Skipper has on.
+// Options are the settings of the proxies that affect matching. The zero value is a Skipper without flags, except for
+// ValidateQuery, which is on by default in Skipper.
 type Options struct {
 	IgnoreTrailingSlash bool   // -ignore-trailing-slash
 	NormalizeHost       bool   // -normalize-host, which -kubernetes implies
@@ -37,22 +36,22 @@ type Options struct {
 	ValidateQuery       bool   // -validate-query
 	ForwardBackendURL   string // -forward-backend-url
 
-	// DisabledFilters are the names of -disabled-filters. ExtraFilters and ExtraPredicates are names that a build of
-	// Skipper knows beyond its own: such filters are valid, such predicates are undecided.
+	// DisabledFilters are the names of -disabled-filters. ExtraFilters and ExtraPredicates are additional names that a custom
+	// build of Skipper knows: such filters are valid, such predicates are undecided.
 	DisabledFilters, ExtraFilters, ExtraPredicates []string
 
-	// Zone finds the time zones of Before, After and Between, such as time.LoadLocation, which reads files. With nil these
-	// predicates are undecided for all zones but UTC.
+	// Zone finds the time zones of Before, After and Between, like time.LoadLocation, which reads files. If it is nil, these
+	// predicates are undecided for all zones except UTC.
 	Zone func(name string) (*time.Location, error)
 
-	// Candidates is the number of next best routes in a result, default DefaultCandidates; below zero none.
+	// Candidates is the number of next best routes in a result, default DefaultCandidates; negative means none.
 	Candidates int
 }
 
 // DefaultCandidates is the default of Options.Candidates.
 const DefaultCandidates = 5
 
-// Reason is why a proxy does not use a route. Those before Dropped are labels of the metric skipper_route_invalid.
+// Reason is why a proxy does not use a route. The reasons before Dropped are labels of the metric skipper_route_invalid.
 type Reason = catalogue.Reason
 
 // The reasons.
@@ -65,8 +64,8 @@ const (
 	Other                  = catalogue.Other
 	InvalidMatcher         = catalogue.InvalidMatcher
 
-	Dropped           = catalogue.Dropped // the load balancer does not accept the backend; no metric shows it
-	Dead       Reason = "dead"            // the route counts as valid, but nothing matches its path
+	Dropped           = catalogue.Dropped // the load balancer does not accept the backend; no metric shows this
+	Dead       Reason = "dead"            // the route counts as valid, but its path never matches
 	Overridden Reason = "overridden"      // a later route of the table has the same id
 )
 
@@ -74,18 +73,18 @@ const (
 type Refusal struct {
 	Route  *eskip.Route
 	Reason Reason
-	Text   string // what is wrong with it
+	Text   string // the mistake
 }
 
-// Table is the routes of a proxy, ready for requests.
+// Table holds the routes of a proxy, prepared for requests.
 type Table struct {
 	options   Options
 	catalogue *catalogue.Catalogue
-	routes    *index // that can win
-	refused   *index // that would match, had they not been refused
+	routes    *index // routes that can win
+	refused   *index // routes that would match if they were not refused
 }
 
-// New makes a table of the routes of one document. It keeps the routes, which must not change any more, and reports those
+// New builds a table from the routes of one document. It keeps the routes, which must not change afterwards, and returns those
 // that a proxy does not use, in their order.
 func New(routes []*eskip.Route, o Options) (*Table, []Refusal) {
 	b := newBuilder(o)

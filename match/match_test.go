@@ -14,7 +14,7 @@ import (
 	"github.com/routesrv/routesrv/match"
 )
 
-// ids are the routes that may win; "-" is no route.
+// ids returns the ids of the routes that may win; "-" stands for no route.
 func ids(r match.Result) string {
 	if r.Answer != nil {
 		return fmt.Sprint(r.Answer.Status)
@@ -44,7 +44,7 @@ func with(r match.Request, change func(*match.Request)) match.Request {
 	return r
 }
 
-// TestPredicates has what the cases of the reference do not reach. "a" is the route, "-" that it does not match, and both
+// TestPredicates covers what the cases of the reference do not. "a" means that the route matches, "-" that it does not, and both
 // that it is undecided.
 func TestPredicates(t *testing.T) {
 	at := func(text string) match.Request {
@@ -125,11 +125,11 @@ func TestPredicates(t *testing.T) {
 	}
 }
 
-// TestRefusals: the first check that fails is the reason.
+// TestRefusals: the first check that fails is the reported reason.
 func TestRefusals(t *testing.T) {
 	tests := []struct {
 		route string
-		want  match.Reason // empty for a valid one
+		want  match.Reason // empty for a valid route
 	}{
 		{`* -> "example.org"`, match.FailedBackendSplit},
 		{`* -> ""`, ""},
@@ -211,11 +211,11 @@ func TestLastOfTwoRoutesWithOneIDCounts(t *testing.T) {
 	}
 }
 
-// TestSharesOfOutcomes: chances of several routes are played together.
+// TestSharesOfOutcomes: the chances of several routes are combined.
 func TestSharesOfOutcomes(t *testing.T) {
 	tests := []struct {
 		routes string
-		want   map[string]float64 // -1 is not known
+		want   map[string]float64 // -1 is unknown
 	}{
 		{`a: Traffic(0.1) -> <shunt>; b: * -> <shunt>`, map[string]float64{"a": 0.1, "b": 0.9}},
 		{`a: Traffic(0.5) && Weight(1) -> <shunt>; b: Traffic(0.5) -> <shunt>`, map[string]float64{"a": 0.5, "b": 0.25, "": 0.25}},
@@ -262,7 +262,7 @@ bad: Path("/cart") && Weight(10) -> nosuch() -> <shunt>;
 behind: PathSubtree("/") -> nosuch() -> <shunt>;
 `
 
-// TestCandidatesAndWarnings: routes that match come first, then those that miss by the least.
+// TestCandidatesAndWarnings: routes that match come first, then the nearest misses.
 func TestCandidatesAndWarnings(t *testing.T) {
 	table, _ := match.New(eskip.MustParse(explained), match.Options{Candidates: 20})
 	res := table.Find(match.Request{Target: "/cart", Host: "shop.example.org"})
@@ -294,7 +294,7 @@ func TestCandidatesOfANoRoute(t *testing.T) {
 	}
 }
 
-// TestWarningsOfWildcardHosts: no proxy can compile such a host, but it is clear which requests were meant.
+// TestWarningsOfWildcardHosts: no proxy can compile such a host, but the intended requests are clear.
 func TestWarningsOfWildcardHosts(t *testing.T) {
 	table, _ := match.New(eskip.MustParse(`a: Host(/^(*[.]example[.]org[.]?(:[0-9]+)?)$/) -> <shunt>; b: Host("[") -> <shunt>`), match.Options{})
 	for host, want := range map[string]int{"shop.example.org": 2, "shop.example.com": 1} {
@@ -313,7 +313,7 @@ func TestNotesNameWhatAFilterNeeds(t *testing.T) {
 	}
 }
 
-// TestFindIsSafeForConcurrentUse: expressions are compiled when they are first asked.
+// TestFindIsSafeForConcurrentUse: expressions are compiled on first use.
 func TestFindIsSafeForConcurrentUse(t *testing.T) {
 	table, _ := match.New(eskip.MustParse(`a: PathRegexp("^/[a-z]+$") && Cookie("a", "^x+$") -> <shunt>`), match.Options{})
 	done := make(chan string)

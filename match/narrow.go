@@ -2,18 +2,18 @@ package match
 
 import "strings"
 
-// Narrow says which routes of a large table can match requests for one host, by their host expressions: to find the route of
-// one request takes a table of those only. It keeps what it said last, and is not safe for concurrent use.
+// Narrow selects, by host expressions, the routes of a large table that can match requests for one host: a table of these is
+// enough to find the route of one request. It caches its last answer, and is not safe for concurrent use.
 type Narrow struct {
 	keys    []string // of the host, in the spellings that predicates may see
-	escaped []string // the same in the form of an expression
+	escaped []string // the same, escaped as in expressions
 	last    string
 	can     bool
 }
 
-// NewNarrow makes a Narrow for the host of a request, with or without a port.
+// NewNarrow returns a Narrow for the host of a request, with or without a port.
 func NewNarrow(host string) *Narrow {
-	n := &Narrow{can: true} // as for a route without a host
+	n := &Narrow{can: true} // the answer for a route without a host
 	for _, h := range []string{host, strings.ToLower(host), normalizeHost(host)} {
 		key := hostKey(h)
 		n.keys = append(n.keys, key)
@@ -22,7 +22,7 @@ func NewNarrow(host string) *Narrow {
 	return n
 }
 
-// May reports whether a route may match. Hosts are its host expressions with a line feed between two, as table.Route has them.
+// May reports whether a route may match. hosts are its host expressions separated by line feeds, as in table.Route.
 func (n *Narrow) May(hosts string) bool {
 	if hosts == n.last {
 		return n.can
@@ -30,7 +30,7 @@ func (n *Narrow) May(hosts string) bool {
 	n.last, n.can = hosts, true
 	for expr := range strings.SplitSeq(hosts, "\n") {
 		if hosts != "" && !n.mayMatch(expr) {
-			n.can = false // all of them have to hold
+			n.can = false // all of them must hold
 		}
 	}
 	return n.can
@@ -56,8 +56,8 @@ func (n *Narrow) mayMatch(expr string) bool {
 	return plain == nil
 }
 
-// compiledHost reports whether an expression has the form that compilers give to hosts, where a host stands as it is: those are nearly
-// all.
+// compiledHost reports whether an expression has the form that compilers give to hosts, which contains the escaped host. Nearly
+// all have it.
 func compiledHost(expr string) bool {
 	inner, ok := strings.CutPrefix(expr, "^(")
 	if !ok {

@@ -31,7 +31,8 @@ func TestNarrowKeepsWhatMayMatch(t *testing.T) {
 	}
 }
 
-// FuzzNarrowChangesNothing: the routes of the host give the answer of the whole table, apart from near misses of other hosts.
+// FuzzNarrowChangesNothing: the routes of the host give the same answer as the whole table, apart from near misses of other
+// hosts.
 func FuzzNarrowChangesNothing(f *testing.F) {
 	for seed := range uint64(80) {
 		f.Add(seed, uint16(5+seed%150))

@@ -6,9 +6,8 @@ import (
 	"strings"
 )
 
-// cleanPath normalises a path, of a request or of a pattern, as the reference does before it looks at it: a leading slash,
-// no empty, "." or ".." segments. A slash at the end is kept if the input has more than two bytes and ends with one, or ends
-// with a "." segment.
+// cleanPath normalises a path of a request or a pattern as the reference does first: a leading slash, and no empty, "." or ".."
+// segments. It keeps a trailing slash if the input has more than two bytes and ends with a slash or a "." segment.
 func cleanPath(p string) string {
 	if isClean(p) {
 		return p
@@ -39,12 +38,12 @@ func cleanPath(p string) string {
 	return clean
 }
 
-// isClean spares most paths the work.
+// isClean avoids the work for most paths.
 func isClean(p string) bool {
 	return p != "" && p[0] == '/' && !strings.Contains(p, "//") && !strings.Contains(p, "/.")
 }
 
-// trimSlash takes one slash off the end, but never from the root.
+// trimSlash removes one trailing slash, except from the root.
 func trimSlash(p string) string {
 	if len(p) > 1 {
 		return strings.TrimSuffix(p, "/")
@@ -52,10 +51,10 @@ func trimSlash(p string) string {
 	return p
 }
 
-// segments splits a clean path. A slash at the end is an empty last segment; the root is that segment alone.
+// segments splits a clean path. A trailing slash is an empty last segment; the root is that segment alone.
 func segments(clean string) []string { return strings.Split(clean[1:], "/") }
 
-// Kinds of segments, in the order in which the search tries them.
+// Kinds of segments, in the order of the search.
 const (
 	literal byte = iota
 	single       // :name
@@ -72,18 +71,18 @@ func kindOf(segment string) byte {
 	return literal
 }
 
-// pattern is the argument of Path or PathSubtree, ready for the tree.
+// pattern is the parsed argument of Path or PathSubtree.
 type pattern struct {
 	segments []string // without the free wildcard at the end of a subtree
 	subtree  bool
 	rest     string // name of the rest of the path, for a subtree or a free wildcard
-	dead     bool   // has : or * inside a segment: the route is valid and matches nothing
+	dead     bool   // has : or * inside a segment: the route is valid but matches nothing
 	wrong    error  // nil, or errFreeNotLast
 }
 
 var errFreeNotLast = errors.New("free wildcard param should be last")
 
-// parsePattern reads a pattern. A wrong one ends at its free wildcard.
+// parsePattern parses a pattern. An invalid one ends at its free wildcard.
 func parsePattern(text string, subtree, ignoreSlash bool) pattern {
 	clean := cleanPath(text)
 	if ignoreSlash && !subtree {
@@ -114,14 +113,15 @@ func parsePattern(text string, subtree, ignoreSlash bool) pattern {
 	return p
 }
 
-// params returns what the wildcards stand for in a path that the pattern matches. Of two wildcards of one name the first counts.
+// params returns the values of the wildcards for a path that the pattern matches. Of wildcards with the same name the first one
+// counts.
 func (p *pattern) params(path []string) map[string]string {
 	found := map[string]string{}
 	set := func(name, val string) {
 		if _, again := found[name]; again || name == "" {
 			return
 		}
-		// Unescaped once more although the path is decoded: that is how the reference hands out parameters.
+		// Unescape again, although the path is decoded: the reference returns parameters in this form.
 		if plain, err := url.QueryUnescape(val); err == nil {
 			val = plain
 		}
@@ -145,7 +145,7 @@ func (p *pattern) params(path []string) map[string]string {
 	return found
 }
 
-// shared says how much of a path the pattern agrees with: leading segments, and then letters of the next.
+// shared says how much of a path agrees with the pattern: leading segments, then letters of the next one.
 func (p *pattern) shared(path []string) int {
 	for i, s := range p.segments {
 		if i == len(path) {

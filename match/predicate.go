@@ -11,7 +11,7 @@ import (
 	"github.com/routesrv/routesrv/internal/catalogue"
 )
 
-// verdict is the value of a predicate. Of several the lowest is that of all together.
+// verdict is the value of a predicate. The verdict of several predicates is the lowest.
 type verdict int8
 
 const (
@@ -27,19 +27,19 @@ func verdictOf(b bool) verdict {
 	return no
 }
 
-// condition is a predicate, ready to be asked.
+// condition is a predicate prepared for evaluation.
 type condition struct {
-	source *eskip.Predicate // nil for the predicates that have fields of their own, which name and args tell
+	source *eskip.Predicate // nil for predicates with their own field, which name and args describe
 	name   string
-	args   [2]string // the second is used by headers only
+	args   [2]string // only headers use the second one
 
 	test    func(*request) verdict
-	why     string      // why test may say maybe
-	chance  float64     // how probable a maybe is; below zero if nobody knows
-	segment *[2]float64 // of a TrafficSegment
+	why     string      // why test may return maybe
+	chance  float64     // probability of a maybe; negative if unknown
+	segment *[2]float64 // for a TrafficSegment
 }
 
-// String is the predicate as it is written in a route.
+// String returns the predicate as it is written in a route.
 func (c *condition) String() string {
 	if c.source != nil {
 		return c.source.String()
@@ -61,10 +61,11 @@ func (c *condition) String() string {
 	return strings.TrimSuffix(string(text[:backend]), " -> ")
 }
 
-// constructor makes the condition of a predicate, or says what is wrong with the arguments.
+// constructor builds the condition of a predicate, or returns an error about the arguments.
 type constructor func(b *builder, args []any) (condition, error)
 
-// constructors has the predicates that are not built into the matcher. It returns nil for a name that Skipper does not know.
+// constructors returns the constructor of a predicate that is not built into the matcher, or nil for a name that Skipper does not
+// know.
 func constructors(name string) constructor {
 	switch name {
 	case "True":
@@ -122,7 +123,7 @@ func newShutdown(_ *builder, args []any) (condition, error) {
 	}, arity(args, 0, 0)
 }
 
-// arity checks the number of arguments; a most below zero is no limit.
+// arity checks the number of arguments; a negative most means no limit.
 func arity(args []any, least, most int) error {
 	if len(args) < least || most >= 0 && len(args) > most {
 		return fmt.Errorf("%d arguments: want %s", len(args), catalogue.ArityText(least, most))
@@ -130,7 +131,7 @@ func arity(args []any, least, most int) error {
 	return nil
 }
 
-// texts are the arguments of a predicate that takes only strings.
+// texts returns the arguments of a predicate that accepts only strings.
 func texts(args []any, least, most int) ([]string, error) {
 	if err := arity(args, least, most); err != nil {
 		return nil, err
@@ -146,7 +147,7 @@ func texts(args []any, least, most int) ([]string, error) {
 	return all, nil
 }
 
-// number reads an argument that is a number. Values from programs may be ints.
+// number converts a numeric argument. Routes created by programs may have ints.
 func number(a any) (float64, bool) {
 	switch n := a.(type) {
 	case float64:
@@ -157,7 +158,7 @@ func number(a any) (float64, bool) {
 	return 0, false
 }
 
-// numbers are the arguments of a predicate that takes only numbers.
+// numbers returns the arguments of a predicate that accepts only numbers.
 func numbers(args []any, least, most int) ([]float64, error) {
 	if err := arity(args, least, most); err != nil {
 		return nil, err
@@ -173,8 +174,8 @@ func numbers(args []any, least, most int) ([]float64, error) {
 	return all, nil
 }
 
-// headers is the condition of all Header or all HeaderRegexp predicates whose name is the same but for its case. If they
-// are written in several spellings the reference keeps an arbitrary one of them.
+// headers builds the condition of all Header or all HeaderRegexp predicates whose names differ only in case. If there are several
+// spellings, the reference keeps an arbitrary one.
 func (b *builder) headers(spellings []string, of func(spelling string) ([]func(string) bool, error)) (func(*request) verdict, error) {
 	key := textproto.CanonicalMIMEHeaderKey(spellings[0])
 	if len(spellings) == 1 {

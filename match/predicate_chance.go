@@ -40,7 +40,7 @@ func newTraffic(_ *builder, args []any) (condition, error) {
 	return c, nil
 }
 
-// shares reads numbers from 0 to 1.
+// shares parses numbers from 0 to 1.
 func shares(args []any) ([]float64, error) {
 	p, err := numbers(args, len(args), len(args))
 	for _, n := range p {
@@ -120,7 +120,7 @@ func newPeriod(name string) constructor {
 	}
 }
 
-// reached reports whether a limit is reached, or not yet reached. Without a limit both hold.
+// reached reports whether a limit is reached, or, if want is false, not yet reached. Without a limit both hold.
 func (r *request) reached(limit *instant, want bool) verdict {
 	switch {
 	case limit == nil:
@@ -155,7 +155,7 @@ func (b *builder) instant(a any, zone *string) (instant, error) {
 	return instant{t, location != nil}, nil
 }
 
-// orUTC stands in for a zone that nobody told.
+// orUTC returns UTC for an unknown zone.
 func orUTC(l *time.Location) *time.Location {
 	if l == nil {
 		return time.UTC
@@ -163,7 +163,7 @@ func orUTC(l *time.Location) *time.Location {
 	return l
 }
 
-// zone returns the location of a name, nil if nobody told how to find it.
+// zone returns the location of a name, or nil if Options.Zone is nil.
 func (b *builder) zone(name string) (*time.Location, error) {
 	switch {
 	case name == "" || name == "UTC":
@@ -178,7 +178,7 @@ func (b *builder) zone(name string) (*time.Location, error) {
 	return location, nil
 }
 
-// cronFields are the limits of minute, hour, day, month and weekday.
+// cronFields returns the limits of minute, hour, day, month and weekday.
 func cronFields() [5][2]int { return [5][2]int{{0, 59}, {0, 23}, {1, 31}, {1, 12}, {0, 6}} }
 
 func newCron(_ *builder, args []any) (condition, error) {
@@ -222,7 +222,7 @@ func newCron(_ *builder, args []any) (condition, error) {
 	}, nil
 }
 
-// cronSet reads a field: *, or a list of numbers and ranges. Bit n is set if n is in it.
+// cronSet parses a field: *, or a list of numbers and ranges. Bit n is set if n is included.
 func cronSet(field string, limits [2]int) (set uint64, err error) {
 	for part := range strings.SplitSeq(field, ",") {
 		low, high := limits[0], limits[1]
@@ -248,7 +248,7 @@ func cronSet(field string, limits [2]int) (set uint64, err error) {
 	return set, nil
 }
 
-// intervals cuts the numbers from 0 to 1 at the ends of all ranges.
+// intervals splits the range from 0 to 1 at the limits of all ranges.
 func intervals(ranges []*[2]float64) [][2]float64 {
 	cuts := []float64{0, 1}
 	for _, r := range ranges {

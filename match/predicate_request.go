@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// plain makes a condition that a request alone decides.
+// plain returns a condition that depends only on the request.
 func plain(holds func(*request) bool) condition {
 	return condition{test: func(r *request) verdict { return verdictOf(holds(r)) }}
 }
@@ -77,7 +77,7 @@ func newSource(name string) constructor {
 				if !known {
 					return maybe
 				}
-				// An IPv4 address in the form of IPv6 stays one: it is in no net of IPv4.
+				// An IPv4 address in IPv6 form stays an IPv6 address: it is in no IPv4 network.
 				return verdictOf(slices.ContainsFunc(nets, func(n netip.Prefix) bool { return n.Contains(addr) }))
 			},
 		}, err
@@ -199,14 +199,14 @@ func newBaggage(_ *builder, args []any) (condition, error) {
 	}
 	return plain(func(r *request) bool {
 		if t[0] == "" {
-			return true // and so it is in the reference
+			return true // as in the reference
 		}
 		val, ok := r.baggage()[t[0]]
 		return ok && (len(t) == 1 || t[1] == "" || val == t[1])
 	}), nil
 }
 
-// baggage reads the members of the W3C header. One that is malformed spoils all.
+// baggage parses the members of the W3C header. One malformed member invalidates all.
 func (r *request) baggage() map[string]string {
 	members := map[string]string{}
 	line, ok := r.first("Baggage")
@@ -263,7 +263,7 @@ func newJWT(all, regexps bool) constructor {
 	}
 }
 
-// payload returns the claims of the bearer token, nil if there is none that can be read. Nothing is verified.
+// payload returns the claims of the bearer token, or nil if they cannot be read. It verifies nothing.
 func (r *request) payload() map[string]any {
 	if r.jwtRead {
 		return r.claims

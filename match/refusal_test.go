@@ -11,7 +11,8 @@ import (
 	"github.com/routesrv/routesrv/match"
 )
 
-// FuzzRefusalsAgree: what makes conditions of predicates and what only checks them refuse the same routes for the same reason.
+// FuzzRefusalsAgree: the code that turns predicates into conditions and the code that only checks them refuse the same routes for
+// the same reason.
 func FuzzRefusalsAgree(f *testing.F) {
 	for seed := range uint64(800) {
 		f.Add(seed)

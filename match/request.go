@@ -11,51 +11,51 @@ import (
 	"time"
 )
 
-// Request is what a proxy sees of an HTTP request.
+// Request is an HTTP request as a proxy receives it.
 type Request struct {
-	// Method is compared as it is; empty means GET.
+	// Method is compared exactly; empty means GET.
 	Method string
-	// Target is the target of the request line: a path with an optional query, escaped as on the wire; an absolute URL, of
-	// which the host counts; "*"; or a host and port for CONNECT. Empty means "/".
+	// Target is the target of the request line: a path with an optional query, escaped as on the wire; an absolute URL, whose
+	// host is used; "*"; or a host and port for CONNECT. Empty means "/".
 	Target string
-	// Host is the header Host. A port is part of it. It is not used if Target is an absolute URL.
+	// Host is the Host header, including a port. It is not used if Target is an absolute URL.
 	Host string
-	// Header has the lines of each header, with names in any case. Host is none of them. Content-Length and
-	// Transfer-Encoding say how long the body is.
+	// Header has the lines of each header except Host, with names in any case. Content-Length and Transfer-Encoding set the
+	// length of the body.
 	Header map[string][]string
-	// RemoteAddr is the address of the connection, an IP address with or without a port. Empty means that it is not known:
-	// predicates that need it are undecided.
+	// RemoteAddr is the address of the connection, an IP address with or without a port. Empty means unknown: predicates that
+	// need it are undecided.
 	RemoteAddr string
-	// Time is when the request arrives, in the time zone of the proxy, which Cron asks for. With the zero value predicates
-	// about time are undecided.
+	// Time is when the request arrives, in the time zone of the proxy, which Cron uses. With the zero value, predicates about
+	// time are undecided.
 	Time time.Time
-	// Slack is how far the clock of the proxy may be off: a predicate is undecided if its limit is not further from Time.
+	// Slack is how far the clock of the proxy may differ: a predicate is undecided if Time is within Slack of its limit.
 	Slack time.Duration
 }
 
-// Answer is what a proxy says before it looks for a route.
+// Answer is an answer of the proxy itself, before it looks for a route.
 type Answer struct {
 	Status int
 	Text   string // why
 }
 
-// request is a Request made ready for predicates. It serves one lookup.
+// request is a Request prepared for predicates. It is used for one lookup.
 type request struct {
 	method, host string
-	path         string   // clean, with its slash at the end
+	path         string   // clean, with its trailing slash
 	segments     []string // for the tree
 	header       map[string][]string
 	query        url.Values
-	length       int64 // of the body; -1 if not known before its end
+	length       int64 // of the body; -1 if unknown before its end
 
-	remote      netip.Addr // the zero value is in no net
+	remote      netip.Addr // the zero value is in no network
 	remoteKnown bool
 
 	time  time.Time
 	slack time.Duration
 
-	cookies map[string]string // made by cookie
-	claims  map[string]any    // made by payload
+	cookies map[string]string // filled in by cookie
+	claims  map[string]any    // filled in by payload
 	jwtRead bool
 }
 
@@ -118,7 +118,7 @@ func parseTarget(method, target string) (*url.URL, error) {
 	return url.ParseRequestURI(target)
 }
 
-// canonical gives each header name the form that it has in a proxy.
+// canonical converts header names to the form that they have in a proxy.
 func canonical(header map[string][]string) map[string][]string {
 	h := make(map[string][]string, len(header))
 	for _, name := range slices.Sorted(maps.Keys(header)) {
@@ -129,7 +129,7 @@ func canonical(header map[string][]string) map[string][]string {
 	return h
 }
 
-// validHost reports whether a host has no characters that a server refuses.
+// validHost reports whether a host has only characters that a server accepts.
 func validHost(host string) bool {
 	for i := range len(host) {
 		c := host[i]
@@ -148,7 +148,7 @@ func normalizeHost(host string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// cutPort takes the port off a host or an address. It reports false if there is none.
+// cutPort removes the port from a host or an address. It returns false if there is none.
 func cutPort(s string) (string, bool) {
 	i := strings.LastIndexByte(s, ':')
 	if i < 0 {
@@ -161,7 +161,7 @@ func cutPort(s string) (string, bool) {
 	return host, !strings.ContainsAny(host, ":[]")
 }
 
-// patchPath keeps escaped reserved characters as they are. If anything else is escaped the decoded path counts.
+// patchPath keeps escaped reserved characters. If anything else is escaped, it uses the decoded path.
 func patchPath(u *url.URL) string {
 	raw, path := u.RawPath, u.Path
 	var b strings.Builder
@@ -232,7 +232,7 @@ func validCookie(val string) bool {
 	return true
 }
 
-// parseAddr reads an address with or without a port. A zone makes it none: no net has one.
+// parseAddr parses an address with or without a port. It rejects addresses with a zone, which are in no network.
 func parseAddr(s string) (netip.Addr, bool) {
 	if host, ok := cutPort(s); ok {
 		s = host
@@ -244,10 +244,11 @@ func parseAddr(s string) (netip.Addr, bool) {
 	return a, true
 }
 
-// source is the address that Source and SourceFromLast mean. It is not known if the connection would have to tell.
+// source returns the address that Source and SourceFromLast use. It is unknown if it depends on the connection and RemoteAddr is
+// not set.
 func (r *request) source(last bool) (a netip.Addr, known bool) {
 	if line, ok := r.first("X-Forwarded-For"); ok {
-		text, _, _ := strings.Cut(line, ",") // not trimmed, as the reference does not
+		text, _, _ := strings.Cut(line, ",") // not trimmed, as in the reference
 		if last {
 			text = strings.TrimSpace(line[strings.LastIndexByte(line, ',')+1:])
 		}

@@ -6,19 +6,20 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 )
 
-// Result is what becomes of a request.
+// Result is the result of a lookup.
 type Result struct {
 	// Answer is not nil if the proxy answers before it looks for a route. The other fields are then empty.
 	Answer *Answer
 
-	// Host and Path are what predicates see: normalised as the options say, the path decoded and clean.
+	// Host and Path are what predicates see: normalised according to the options, the path decoded and clean.
 	Host, Path string
 
-	// Outcomes are what may happen, in the order of the search. One is the answer; with more it is undecided which.
+	// Outcomes are the possible outcomes, in the order of the search. A single one is the answer; otherwise the request is
+	// undecided.
 	Outcomes []Outcome
 
-	// Candidates are the next best routes: first those that match and come later, then those of which the fewest
-	// predicates do not hold.
+	// Candidates are the next best routes: first matching routes that come later, then those with the fewest predicates that do
+	// not hold.
 	Candidates []Candidate
 
 	// Warnings are routes that match, but that the proxy refused or dropped, the most specific first.
@@ -28,7 +29,7 @@ type Result struct {
 // Decided reports whether there is one outcome. A request that the proxy answers itself is decided.
 func (r *Result) Decided() bool { return len(r.Outcomes) <= 1 }
 
-// Winner is the route of the only outcome; nil if no route matches or the answer is undecided.
+// Winner returns the route of the only outcome, or nil if no route matches or the request is undecided.
 func (r *Result) Winner() *eskip.Route {
 	if len(r.Outcomes) == 1 {
 		return r.Outcomes[0].Route
@@ -38,26 +39,26 @@ func (r *Result) Winner() *eskip.Route {
 
 // Outcome is a route that may win.
 type Outcome struct {
-	// Route is nil for the outcome that no route matches.
+	// Route is nil if no route matches.
 	Route *eskip.Route
-	// Place is the path predicate that put the route where it is; empty for the root stage.
+	// Place is the path predicate that determines the route's place; empty for the root stage.
 	Place string
-	// Weight is what orders routes at one place.
+	// Weight orders routes at one place.
 	Weight int
 	// Params are the values of the wildcards.
 	Params map[string]string
-	// Share is the part of such requests that has this outcome, from 0 to 1; below zero if nobody can know.
+	// Share is the share of such requests with this outcome, from 0 to 1; negative if unknown.
 	Share float64
 	// Open are the undecided predicates: all of them hold if the route wins.
 	Open []Undecided
-	// Ties are ids of routes of the same weight at the same place, which also match or may match. Which one wins is
-	// arbitrary and can change with every table that a proxy applies.
+	// Ties are the ids of routes with the same weight at the same place that also match or may match. Which one wins is arbitrary
+	// and can change with every table that a proxy applies.
 	Ties []string
-	// Notes say on what it depends whether a proxy has the route at all.
+	// Notes say on what it depends whether a proxy has the route.
 	Notes []string
 }
 
-// Undecided is a predicate that nobody can evaluate without the proxy.
+// Undecided is a predicate that cannot be evaluated outside the proxy.
 type Undecided struct {
 	Predicate string
 	Why       string
@@ -67,15 +68,15 @@ type Undecided struct {
 type Candidate struct {
 	Route  *eskip.Route
 	Weight int
-	// Lost are the predicates that do not hold; the first of them is the one that lost.
+	// Lost are the predicates that do not hold; the first one decided.
 	Lost []string
-	// Behind says why a route of which all predicates hold, or are undecided, does not win.
+	// Behind says why a route whose predicates all hold, or are undecided, does not win.
 	Behind Behind
 	// Open are the undecided predicates.
 	Open []Undecided
 }
 
-// Behind is why a route that matches does not win.
+// Behind is why a matching route does not win.
 type Behind string
 
 // The values of Behind; empty for a route that does not match.
@@ -88,9 +89,9 @@ const (
 // Warning is a route that would have matched.
 type Warning struct {
 	Refusal
-	// Ahead reports whether the search would have come to the route first, before all routes that may win.
+	// Ahead reports whether the search would have reached the route before all routes that may win.
 	Ahead bool
-	// Partly is set if what is wrong with the route includes predicates: those that can be evaluated hold.
+	// Partly is set if the refusal concerns predicates: the predicates that can be evaluated hold.
 	Partly bool
 }
 
@@ -104,11 +105,11 @@ type hit struct {
 // group are hits of one weight at one place.
 type group struct {
 	hits  []hit
-	ended bool // one of them holds for sure
+	ended bool // one of them certainly holds
 }
 
-// outcomes tells what may happen, from groups in the order of the search. The random number of a request decides all its
-// TrafficSegments together, so each interval of it is played alone.
+// outcomes returns the possible outcomes of groups in the order of the search. One random number per request decides all its
+// TrafficSegments together, so outcomes evaluates each interval of that number separately.
 func outcomes(groups []group) []Outcome {
 	var ranges []*[2]float64
 	for _, g := range groups {
@@ -127,7 +128,7 @@ func outcomes(groups []group) []Outcome {
 	return o.list(groups)
 }
 
-// collector adds up the shares of routes; the nil entry is no route.
+// collector adds up the shares of routes; the nil entry stands for no route.
 type collector struct {
 	shares map[*entry]float64
 	known  bool // shares can be computed
@@ -163,7 +164,7 @@ func (o *collector) play(groups []group, part [2]float64) {
 	o.shares[nil] += left
 }
 
-// in returns how probable it is that a hit holds if the random number of the request is in the part.
+// in returns the probability that a hit holds if the random number of the request is in the part.
 func (h hit) in(part [2]float64) (p float64, state verdict) {
 	p, state = 1, yes
 	for _, c := range h.open {
@@ -209,7 +210,7 @@ func (o *collector) list(groups []group) []Outcome {
 	return all
 }
 
-// exclusive reports whether no random number lets both hits hold.
+// exclusive reports whether no random number makes both hits hold.
 func exclusive(a, b hit) bool {
 	low, high := 0.0, 1.0
 	for _, c := range slices.Concat(a.open, b.open) {

@@ -20,8 +20,8 @@ import (
 	"github.com/routesrv/routesrv/match"
 )
 
-// The slow evaluator looks at every route for every request and does what the reference's rules say, in the most obvious
-// way. It shares no code with the package.
+// The slow evaluator looks at every route for every request and implements the rules of the reference in the most obvious way. It
+// shares no code with the package.
 
 const (
 	fails = iota
@@ -29,7 +29,7 @@ const (
 	holds
 )
 
-// slowFind returns the ids of all routes that may win, sorted; "" is no route.
+// slowFind returns the sorted ids of all routes that may win; "" stands for no route.
 func slowFind(routes []*eskip.Route, o match.Options, in match.Request) []string {
 	req := httptest.NewRequest(in.Method, in.Target, nil)
 	req.Host = in.Host
@@ -51,7 +51,7 @@ func slowFind(routes []*eskip.Route, o match.Options, in match.Request) []string
 		tree = strings.TrimSuffix(tree, "/")
 	}
 
-	// The dice of TrafficSegment: one number of each interval in which no route changes its mind.
+	// The dice of TrafficSegment: one number of each interval in which the outcome of every route is constant.
 	dice := []float64{0, 1}
 	for _, r := range routes {
 		for _, p := range r.Predicates {
@@ -75,7 +75,7 @@ func slowFind(routes []*eskip.Route, o match.Options, in match.Request) []string
 	return ids
 }
 
-// compiledBefore has the expressions of all tests: most of their time would go into compiling them.
+// compiledBefore caches the expressions of all tests: compiling them would take most of the time.
 var compiledBefore sync.Map
 
 func compiled(expr string) *regexp.Regexp {
@@ -125,7 +125,7 @@ func slowPlay(routes []*eskip.Route, o match.Options, req *http.Request, in matc
 	possible[""] = true
 }
 
-// slowClean is the normalisation, segment by segment.
+// slowClean normalizes a path segment by segment.
 func slowClean(p string) string {
 	var out []string
 	parts := strings.Split(p, "/")
@@ -147,8 +147,8 @@ func slowClean(p string) string {
 	return "/" + strings.Join(out, "/")
 }
 
-// slowRanks says where in the search the route is asked for a path: literal segments before wildcards before the rest of the
-// path, from the left; routes without a path at last.
+// slowRanks returns the position of the route in the search for a path: literal segments before wildcards before the rest of the
+// path, from the left; routes without a path come last.
 func slowRanks(r *eskip.Route, o match.Options, path string) []string {
 	var patterns []string
 	if r.Path != "" {
@@ -338,7 +338,7 @@ func slowPredicate(p *eskip.Predicate, req *http.Request, in match.Request, dice
 	return holds // True, Any, Weight, PathSubtree
 }
 
-// randomTable is a table of few words, so that its routes meet.
+// randomTable is a table of few words, so that its routes overlap.
 func randomTable(rnd *rand.Rand, n int) string {
 	pick := func(words ...string) string { return words[rnd.IntN(len(words))] }
 	segment := func() string { return pick("a", "b", "c", ":x", ":", ":y", "a.b") }
@@ -399,7 +399,7 @@ func randomRequest(rnd *rand.Rand) match.Request {
 		r.Target += pick("/", "/", "/", "//", "/./", "/../", "%2F") + pick("a", "b", "c", "z", "a.b", "%61", "..")
 	}
 	r.Target = "/" + strings.TrimPrefix(r.Target, "/") + pick("", "", "/", "?q=1", "?q", "/?q=2&q=1")
-	if strings.HasPrefix(r.Target, "//") { // which is a host for the request that the slow evaluator makes
+	if strings.HasPrefix(r.Target, "//") { // the slow evaluator would take this for a host
 		r.Target = "/." + r.Target
 	}
 	for _, h := range [][]string{{"X-A", "1", "2"}, {"x-b", "2", "21"}, {"Cookie", "c=1", `c="1"; c=2`, "d=1; c=2"}, {"X-Forwarded-For", "10.9.9.9", "1.2.3.4, 10.1.2.3", "x", "10.1.2.3 ,1.2.3.4"}} {
@@ -413,7 +413,7 @@ func randomRequest(rnd *rand.Rand) match.Request {
 	return r
 }
 
-// FuzzFindEqualsScan: on random tables and requests, Find has the outcomes of the slow evaluator.
+// FuzzFindEqualsScan: on random tables and requests, Find returns the outcomes of the slow evaluator.
 func FuzzFindEqualsScan(f *testing.F) {
 	for seed := range uint64(300) {
 		f.Add(seed, uint16(5+seed%150))

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// index finds the routes that a request can reach, in the order in which the reference asks them.
+// index finds the routes that a request can reach, in the order of the reference.
 type index struct {
 	root   *node
 	noPath place // routes without a path predicate
@@ -21,17 +21,17 @@ type node struct {
 	below   place // routes with a free wildcard here
 }
 
-// place has routes that only their weight puts in order.
+// place holds routes that are ordered only by weight.
 type place struct {
 	entries []*entry // heaviest first, then by id
 
-	// Of a long list only these are asked: byHost has the positions of the entries that take no other hosts, loose all
-	// others. byHost is nil for a short list.
+	// For a long list, only these are evaluated: byHost has the positions of the entries for each host key, loose those of entries
+	// without known hosts. byHost is nil for a short list.
 	byHost map[string][]int32
 	loose  []int32
 }
 
-// fewEntries is how many routes of a place are asked one by one without an index.
+// fewEntries is how many routes of a place are evaluated one by one without an index.
 const fewEntries = 16
 
 func newIndex() *index { return &index{root: &node{}, hosts: map[string][]*entry{}} }
@@ -70,7 +70,7 @@ func (p *place) add(e *entry) {
 	}
 }
 
-// at returns the node that segments lead to, and makes the way there. A free wildcard is the end of it.
+// at returns the node for segments, and creates the path to it. It ends at a free wildcard.
 func (n *node) at(segments []string) *node {
 	for _, s := range segments {
 		if kindOf(s) == free {
@@ -81,7 +81,7 @@ func (n *node) at(segments []string) *node {
 	return n
 }
 
-// step returns the node behind a segment.
+// step returns the child node for a segment.
 func (n *node) step(segment string) *node {
 	if kindOf(segment) == single {
 		if n.single == nil {
@@ -100,7 +100,7 @@ func (n *node) step(segment string) *node {
 	return next
 }
 
-// finish sorts all places. Nothing is added afterwards.
+// finish sorts all places. Nothing may be added afterwards.
 func (x *index) finish() {
 	x.noPath.finish()
 	x.root.finish()
@@ -135,7 +135,7 @@ func (p *place) finish() {
 	}
 }
 
-// each calls f with the entries that may take the host, in order, until f says false.
+// each calls f in order with the entries that may accept the host, until f returns false.
 func (p *place) each(host string, f func(*entry) bool) bool {
 	if p.byHost == nil {
 		for _, e := range p.entries {
@@ -159,11 +159,11 @@ func (p *place) each(host string, f func(*entry) bool) bool {
 	return true
 }
 
-// rootRank is the rank of routes without a path predicate: behind all places of the tree.
+// rootRank is the rank of routes without a path predicate: after all places of the tree.
 const rootRank = "\xff"
 
-// visit calls f with the entries of all places that fit the path, in the order of the search, until f says false. The rank
-// says how specific the place is: of two ranks the one that sorts first is asked first, and one place has one rank.
+// visit calls f in the order of the search with the entries of all places that match the path, until f returns false. The rank
+// says how specific the place is: a rank that sorts first comes first, and each place has one rank.
 func (x *index) visit(path []string, host string, f func(rank string, e *entry) bool) {
 	rank := make([]byte, 0, len(path)+1)
 	var walk func(n *node, rest []string) bool
@@ -190,7 +190,7 @@ func (x *index) visit(path []string, host string, f func(rank string, e *entry) 
 		if !step(n.literal[rest[0]], literal) {
 			return false
 		}
-		if rest[0] == "" { // the slash at the end of the path
+		if rest[0] == "" { // the trailing slash of the path
 			return true
 		}
 		return step(n.single, single) && ask(&n.below, free)

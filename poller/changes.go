@@ -9,10 +9,10 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// LevelTrace is the level below debug: changed routes are logged with their text.
+// LevelTrace is the level below debug, at which changed routes are logged with their text.
 const LevelTrace = slog.LevelDebug - 4
 
-// logChanges logs each route that came, went or changed between two tables, at debug level.
+// logChanges logs each route that was added, removed or changed between two tables, at debug level.
 func logChanges(log *slog.Logger, before, after *table.Table) {
 	var old table.List
 	if before != nil {

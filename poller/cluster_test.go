@@ -30,7 +30,7 @@ spec: {rules: [{host: %[1]s.example.org, http: {paths: [{path: /, pathType: Pref
 ---`, name)
 }
 
-// silent is an Ingress with a rule that says nothing, which is worth knowing and not more.
+// silent is an Ingress with an empty rule, which is worth a note and nothing more.
 func silent(name string) string {
 	return fmt.Sprintf(`
 apiVersion: networking.k8s.io/v1
@@ -63,11 +63,11 @@ endpoints:
 ports: [{port: 8080, protocol: TCP}]
 ---`
 
-// fixture is an poller that reads a cluster under the hands of a test.
+// fixture is a poller that reads a cluster that the test changes.
 type fixture struct {
 	t        *testing.T
 	cluster  *kubetest.Server
-	read     func(context.Context, kube.ReadOptions) (*kube.Snapshot, error) // instead of the cluster; may be nil
+	read     func(context.Context, kube.ReadOptions) (*kube.Snapshot, error) // replaces the cluster; may be nil
 	registry *prometheus.Registry
 	log      *lineRecorder
 	compiler *poller.Compiler
@@ -126,7 +126,8 @@ func (f *fixture) Read(ctx context.Context, o kube.ReadOptions) (*kube.Snapshot,
 	return f.cluster.Read(ctx, o)
 }
 
-// run starts the poller and waits until the first poll is over; the function that it gives ends the poller. In a bubble.
+// run starts the poller and waits for the end of the first poll; the returned function stops the poller. It works in a synctest
+// bubble only.
 func (f *fixture) run() (stop func()) {
 	f.t.Helper()
 	ctx, cancel := context.WithCancel(f.t.Context())
@@ -142,7 +143,7 @@ func (f *fixture) run() (stop func()) {
 	}
 }
 
-// poll waits until the next poll is over.
+// poll waits for the end of the next poll.
 func (f *fixture) poll() {
 	f.t.Helper()
 	time.Sleep(time.Until(f.poller.Status().NextAttempt))
@@ -186,7 +187,7 @@ func (r *lineRecorder) Handle(_ context.Context, rec slog.Record) error {
 	return nil
 }
 
-// take gives the lines since the last call.
+// take returns the lines since the last call.
 func (r *lineRecorder) take() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

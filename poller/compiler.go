@@ -15,19 +15,19 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// Compiler makes the routes of snapshots, for a [Poller], and of halves of snapshots, for a gate. Problems, Addresses and Look are
-// safe for concurrent use; the others are for the goroutine that runs the Poller.
+// Compiler compiles snapshots for a [Poller], and halves of snapshots for a gate. Problems, Addresses and Look are safe for
+// concurrent use; only the goroutine that runs the Poller may call the others.
 type Compiler struct {
 	options  compile.Options // set by NewCompiler, read only
 	ledger   *ledger
 	snapshot atomic.Pointer[kube.Snapshot] // of the last Compile
 
-	mu     sync.Mutex // guards what follows: Look is called by anybody
+	mu     sync.Mutex // guards the fields below: any goroutine may call Look
 	memory *compile.Compiler
-	lanes  map[gate.Lane]*compile.Lane // of memory
+	lanes  map[gate.Lane]*compile.Lane // lanes of memory
 }
 
-// NewCompiler checks the options. A nil logger means no log, a nil registerer that there are no metrics.
+// NewCompiler checks the options. A nil logger means no log, a nil registerer no metrics.
 func NewCompiler(o compile.Options, log *slog.Logger, reg prometheus.Registerer) (*Compiler, error) {
 	memory, err := compile.New(o)
 	if err != nil {
@@ -39,16 +39,16 @@ func NewCompiler(o compile.Options, log *slog.Logger, reg prometheus.Registerer)
 	return &Compiler{options: o, memory: memory, ledger: newLedger(log, reg)}, nil
 }
 
-// CountNamespaces adds the series routesrv_namespace_problems for the namespaces with the most problems, at most n. It is to be
-// called before the first Compile.
+// CountNamespaces adds the series routesrv_namespace_problems for at most n namespaces, those with the most problems. Call it
+// before the first Compile.
 func (c *Compiler) CountNamespaces(n int, reg prometheus.Registerer) {
 	c.ledger.spaces = newNamespaces(n, reg)
 }
 
-// Compile gives the routes of a snapshot and notes its problems. If it panics, which is left to the Poller, what the
-// Compiler remembers cannot be trusted any more: it compiles the next snapshot without memory.
+// Compile returns the routes of a snapshot and records its problems. It passes a panic on to the Poller; the Compiler then drops
+// its cached state, which can no longer be trusted, and compiles the next snapshot from scratch.
 func (c *Compiler) Compile(s *kube.Snapshot) table.List {
-	c.snapshot.Store(s) // first: addresses do not depend on what compiles
+	c.snapshot.Store(s) // first: addresses do not depend on the compilation
 	return c.survive(func() table.List {
 		result := c.memory.Compile(s)
 		c.ledger.record(result.Problems, time.Now())
@@ -56,7 +56,7 @@ func (c *Compiler) Compile(s *kube.Snapshot) table.List {
 	})
 }
 
-// survive forgets all that the Compiler remembers if it panics.
+// survive drops all cached state of the Compiler if compiles panics.
 func (c *Compiler) survive(compiles func() table.List) table.List {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -65,7 +65,7 @@ func (c *Compiler) survive(compiles func() table.List) table.List {
 		if done {
 			return
 		}
-		if fresh, err := compile.New(c.options); err == nil { // they were good enough for NewCompiler
+		if fresh, err := compile.New(c.options); err == nil { // NewCompiler has already checked the options
 			c.memory, c.lanes = fresh, nil
 		}
 	}()
@@ -74,7 +74,7 @@ func (c *Compiler) survive(compiles func() table.List) table.List {
 	return routes
 }
 
-// CompileHalves gives the routes of an intent with backends, without problems: see [gate.Halves].
+// CompileHalves returns the routes of an intent with backends, without problems: see [gate.Halves].
 func (c *Compiler) CompileHalves(lane gate.Lane, i *kube.Intent, b *kube.Backends, base table.List) table.List {
 	return c.survive(func() table.List {
 		if c.lanes[lane] == nil {
@@ -87,12 +87,13 @@ func (c *Compiler) CompileHalves(lane gate.Lane, i *kube.Intent, b *kube.Backend
 	})
 }
 
-// Keep gives the newest backends, with those before for services that have lost all endpoints: see [gate.Halves].
+// Keep returns the newest backends, except that services that have lost all endpoints keep their previous ones: see
+// [gate.Halves].
 func (c *Compiler) Keep(before, now *kube.Backends) *kube.Backends {
 	return compile.KeepLost(before, now, c.options.EndpointSlices)
 }
 
-// Drop forgets a lane: see [gate.Halves].
+// Drop frees a lane: see [gate.Halves].
 func (c *Compiler) Drop(lane gate.Lane) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -102,19 +103,19 @@ func (c *Compiler) Drop(lane gate.Lane) {
 	}
 }
 
-// Look calls look with what the Compiler remembers of the latest read, which is only to be looked at, and not to be kept. It waits for
-// a compilation that runs, and the next one waits for it.
+// Look calls look with the compiler's state of the latest read. look must not change or keep it. Look waits for a running
+// compilation, and the next compilation waits for Look.
 func (c *Compiler) Look(look func(*compile.Compiler)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	look(c.memory)
 }
 
-// Problems gives what is wrong now, sorted by owner. The slice is the caller's.
+// Problems returns the current problems, sorted by owner. The caller owns the slice.
 func (c *Compiler) Problems() []Problem { return c.ledger.list() }
 
-// Addresses gives the ready addresses of a service, sorted as strings, from the last successful read. It reports false
-// before the first.
+// Addresses returns the ready addresses of a service, sorted as strings, from the last successful read. ok is false before the
+// first read.
 func (c *Compiler) Addresses(namespace, name string) ([]string, bool) {
 	s := c.snapshot.Load()
 	if s == nil {

@@ -79,7 +79,7 @@ func TestAddressesAreThoseOfTheLastRead(t *testing.T) {
 				if got, ok := f.compiler.Addresses("shop", "s"); ok {
 					t.Errorf("addresses %v before the first read, want none to be known", got)
 				}
-				stop := f.run() // there is no route: the addresses are known all the same
+				stop := f.run() // there is no route, but the addresses are known all the same
 				got, ok := f.compiler.Addresses("shop", "s")
 				if diff := cmp.Diff(tt.want, got); diff != "" || !ok {
 					t.Errorf("known %v (-want +got):\n%s", ok, diff)
@@ -90,7 +90,7 @@ func TestAddressesAreThoseOfTheLastRead(t *testing.T) {
 				f.cluster.SetFault("/api/v1/services", kubetest.Fault{Status: 500})
 				f.poll()
 				if again, ok := f.compiler.Addresses("shop", "s"); len(again) != 2 || !ok {
-					t.Errorf("addresses %v (known %v) after a failed read, want those from before", again, ok)
+					t.Errorf("addresses %v (known %v) after a failed read, want the previous ones", again, ok)
 				}
 				stop()
 			})
@@ -98,7 +98,7 @@ func TestAddressesAreThoseOfTheLastRead(t *testing.T) {
 	}
 }
 
-// A nil object stands for whatever makes the compiler panic.
+// A nil object stands for anything that makes the compiler panic.
 func TestCompilerThatPanicsIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, compile.Options{}, service, ingress("a"))

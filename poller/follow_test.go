@@ -12,7 +12,7 @@ import (
 	"github.com/routesrv/routesrv/poller"
 )
 
-// following is a world that tells when there is something to read.
+// following is a world that announces when there is something to read.
 type following struct {
 	*world
 	changed chan struct{}
@@ -30,7 +30,7 @@ func (f *following) Run(ctx context.Context) error {
 		return f.err
 	}
 	<-ctx.Done()
-	time.Sleep(time.Second) // it takes its time to end
+	time.Sleep(time.Second) // it takes some time to end
 	return nil
 }
 
@@ -60,7 +60,7 @@ func TestAChangeIsReadAtOnce(t *testing.T) {
 		}
 		time.Sleep(5 * time.Second)
 		stop()
-		// The rhythm goes on from there, for what nobody tells about.
+		// From there the normal interval continues, for changes that are not announced.
 		want := []time.Duration{0, 1100 * time.Millisecond, 4100 * time.Millisecond}
 		if diff := cmp.Diff(want, w.readTimes()); diff != "" {
 			t.Errorf("reads (-want +got):\n%s", diff)
@@ -68,7 +68,7 @@ func TestAChangeIsReadAtOnce(t *testing.T) {
 	})
 }
 
-// What changes all the time must not take all of a processor: the loop rests for as long as it has worked.
+// Constant changes must not use a whole processor: the loop rests for as long as it has worked.
 func TestChangesWithoutEndLeaveHalfOfTheTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newFollowing(t, "a")
@@ -89,7 +89,7 @@ func TestChangesWithoutEndLeaveHalfOfTheTime(t *testing.T) {
 	})
 }
 
-// A source that fails rests; but that it has something is its own word for being back.
+// After a failed read the loop rests; but when the source announces something, it has recovered.
 func TestASourceThatIsBackIsReadAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newFollowing(t, "a")

@@ -18,7 +18,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// polled gives the world so much time, and waits until the poll at its end is over.
+// polled lets d pass, and waits until the poll at its end is over.
 func polled(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -61,7 +61,7 @@ func TestSinkIsToldInOrderWhetherTheServedTableWasSeen(t *testing.T) {
 		want := []string{
 			"started 1", "publish a b c", "completed 1 at 1",
 			"started 2", "held 2 at 2",
-			"started 3", // a read that failed says nothing
+			"started 3", // a failed read does not count
 			"started 4", "publish a", "completed 4 at 2",
 		}
 		if diff := cmp.Diff(want, w.calls); diff != "" {
@@ -70,7 +70,7 @@ func TestSinkIsToldInOrderWhetherTheServedTableWasSeen(t *testing.T) {
 	})
 }
 
-// Who orders tables has to know both ends of a read, and whether caches were in the way.
+// A caller that orders tables has to know both ends of a read, and whether the read came from caches.
 func TestSinkIsToldHowFarAReadIsKnownToReach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "a", "b", "c")
@@ -83,7 +83,7 @@ func TestSinkIsToldHowFarAReadIsKnownToReach(t *testing.T) {
 		p.Recheck()
 		polled(3 * time.Second)
 		w.set("a", "b", "c")
-		w.change(func() { w.oldest, w.revision = 60, 0 }) // a source that tells one revision only
+		w.change(func() { w.oldest, w.revision = 60, 0 }) // a source that reports only one revision
 		polled(3 * time.Second)
 		stop()
 		want := []table.Read{
@@ -107,7 +107,7 @@ func TestPollThatShowsTheServedTableEndsTheHold(t *testing.T) {
 		polled(57 * time.Second)
 		w.set("a", "b", "c")
 		polled(3 * time.Second)
-		w.set("a") // the time begins anew
+		w.set("a") // the hold time starts again
 		polled(57 * time.Second)
 		stop()
 		if got := w.tables(); !slices.Equal(got, []string{"a b c"}) {
@@ -211,7 +211,7 @@ func TestAcceptPublishesAtOnce(t *testing.T) {
 		if err != nil || idsOf(got) != "a" || !slices.Equal(w.tables(), []string{"a b c", "a"}) {
 			t.Errorf("table %v, error %v, published %v: want the held table at once", got, err, w.tables())
 		}
-		w.fail(errors.New("down")) // the gauge must not wait for the next poll, which may be long in coming
+		w.fail(errors.New("down")) // the gauge must not wait for the next poll, which may be far off
 		if v := gauge(t, w, "routesrv_guard_held"); v != 0 {
 			t.Errorf("routesrv_guard_held is %v after the acceptance, want 0", v)
 		}
@@ -236,7 +236,7 @@ func TestAcceptWorksWhileAReadIsUnderWay(t *testing.T) {
 		w.set("a")
 		polled(3 * time.Second)
 		w.change(func() { w.took = time.Minute })
-		polled(4 * time.Second) // in the midst of the third read
+		polled(4 * time.Second) // in the middle of the third read
 		if _, err := p.Accept(guard.Acceptance{}); !errors.Is(err, guard.ErrNoDigest) {
 			t.Errorf("accept without a digest: %v, want %v", err, guard.ErrNoDigest)
 		}

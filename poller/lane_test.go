@@ -12,7 +12,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// TestALaneThatWasDroppedLeavesNothing: each hold has its lanes, and a server sees many.
+// TestALaneThatWasDroppedLeavesNothing: each hold has its lanes, and a server sees many holds.
 func TestALaneThatWasDroppedLeavesNothing(t *testing.T) {
 	c, err := poller.NewCompiler(compile.Options{}, nil, nil)
 	if err != nil {

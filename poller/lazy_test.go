@@ -12,7 +12,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// reads keeps what a sink is told.
+// reads records what a sink is told.
 type reads struct {
 	*fixture
 	seen []table.Read
@@ -26,8 +26,8 @@ func (r *reads) Begin() func(*table.Table, table.Read) {
 	}
 }
 
-// While an intent is held its tables change with each endpoint. Nobody takes their digests but who asks for them, and all of
-// them name what is held.
+// While an intent is held, its tables change with each endpoint. Their digests are computed only on request, and each of them
+// names what is held.
 func TestTablesOfAHoldAreHashedForWhoAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, compile.Options{}, service, ingress("a"), ingress("b"), ingress("c"))
@@ -52,7 +52,7 @@ func TestTablesOfAHoldAreHashedForWhoAsks(t *testing.T) {
 		if s := f.gate.State(); !s.Held || s.Half != guard.HeldIntent || len(seen) != 5 || len(f.published) != 4 {
 			t.Fatalf("%d reads, %d tables, %+v", len(seen), len(f.published), s)
 		}
-		for i, want := range []bool{true, false, false, true} { // the first is in the log, the last was asked for
+		for i, want := range []bool{true, false, false, true} { // the first is in the log, the last was requested
 			if got := seen[i+1].Candidate.Hashed(); got != want {
 				t.Errorf("table %d of the hold: hashed %v, want %v", i, got, want)
 			}

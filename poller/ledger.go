@@ -15,13 +15,13 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// Messages of our own; those of problems are their own.
+// Log messages of this package; problems have their own.
 const (
 	LogMoreProblems     = "more problems, see /problems"
 	LogProblemsResolved = "problems resolved"
 )
 
-// Problem is a finding of the compiler and the time of the read that first had it.
+// Problem is a problem found by the compiler, with the time of the read that first showed it.
 type Problem struct {
 	compile.Problem
 	Since time.Time
@@ -37,24 +37,24 @@ func (p Problem) MarshalJSON() ([]byte, error) {
 	}{p.ID(), p.Problem, p.Text(), p.Since})
 }
 
-// maxLogged is how many problems one read may log: a cluster with a common mistake in every object must not drown the
-// log. What is beyond, the least severe of them, is counted, and is in /problems.
+// maxLogged is how many problems one read may log: a cluster with the same mistake in every object must not flood the log. The
+// least severe problems beyond the limit are only counted; /problems lists them.
 const maxLogged = 200
 
-// ledger keeps the problems.
+// ledger records the problems.
 type ledger struct {
 	log   *slog.Logger
 	gauge *prometheus.GaugeVec
 
-	mu       sync.Mutex        // guards what follows
-	recorded []compile.Problem // what the last record was made of
+	mu       sync.Mutex        // guards the fields below
+	recorded []compile.Problem // the input of the last record
 	since    map[compile.Problem]time.Time
 	current  []Problem
-	counts   map[count]int // what the gauge shows
+	counts   map[count]int // shown by the gauge
 	spaces   *namespaces   // nil unless namespaces are counted
 }
 
-// count is what problems are counted by.
+// count is the key by which problems are counted.
 type count struct{ kind, reason string }
 
 func newLedger(log *slog.Logger, reg prometheus.Registerer) *ledger {
@@ -70,12 +70,12 @@ func newLedger(log *slog.Logger, reg prometheus.Registerer) *ledger {
 	return l
 }
 
-// record takes the problems of a read. They are logged if they are new, and when they are gone.
+// record takes the problems of a read. It logs problems when they appear and when they are solved.
 func (l *ledger) record(problems []compile.Problem, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(problems) == len(l.recorded) && (len(problems) == 0 || &problems[0] == &l.recorded[0]) {
-		return // the very same list: nothing was compiled
+		return // the same list: nothing was compiled
 	}
 	since := make(map[compile.Problem]time.Time, len(problems))
 	current := make([]Problem, 0, len(problems))
@@ -140,7 +140,7 @@ func (l *ledger) report(fresh []compile.Problem, gone int) {
 	}
 }
 
-// level is that of the reference. What may well be meant, and many objects can have, is not for the log.
+// level returns the level of the reference. Problems that may be intended, and that many objects can have, are not logged.
 func level(p compile.Problem) slog.Level {
 	switch {
 	case p.Severity == compile.Error:
@@ -153,7 +153,7 @@ func level(p compile.Problem) slog.Level {
 	return slog.LevelInfo
 }
 
-// showCounts sets the gauge. It never shows less than there is: a scrape may come at any time.
+// showCounts sets the gauge. It never shows too few problems in between, since a scrape may come at any time.
 func (l *ledger) showCounts(problems []compile.Problem) {
 	counts := make(map[count]int)
 	for i := range problems {

@@ -9,7 +9,7 @@ import (
 	"github.com/routesrv/routesrv/compile"
 )
 
-// The reference logs the cause beside its message, in the field error, and so does the ledger.
+// The reference logs the cause in the field error, beside its message, and so does the ledger.
 func TestCauseOfAProblemIsLoggedAsError(t *testing.T) {
 	var log strings.Builder
 	l := newLedger(slog.New(slog.NewTextHandler(&log, nil)), nil)

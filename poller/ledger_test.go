@@ -29,7 +29,7 @@ func TestProblemIsLoggedWhenItComesAndCountedWhenItGoes(t *testing.T) {
 		}
 		for i, step := range []struct {
 			before func()
-			want   []string // only what is new
+			want   []string // only new problems
 		}{
 			{func() {}, nil}, // nothing is compiled
 			{func() { f.apply(silent("z")) }, []string{silence + "z"}},
@@ -55,7 +55,7 @@ func TestProblemIsKnownSinceTheReadThatFirstHadIt(t *testing.T) {
 		f.poll()
 		second := time.Now()
 		f.poll()
-		f.apply(silent("x"), service) // everything is compiled anew
+		f.apply(silent("x"), service) // everything is compiled again
 		f.cluster.Delete(kube.Ref{Kind: kube.KindService, Namespace: "shop", Name: "s"})
 		f.poll()
 		owner := func(name string) kube.Ref { return kube.Ref{Kind: kube.KindIngress, Namespace: "shop", Name: name} }
@@ -132,7 +132,7 @@ routesrv_problems{kind="Ingress",reason="service_not_found"} 2
 	})
 }
 
-// TestNamespacesAreCountedUpToALimit: those with the most problems have series of their own, all others one together.
+// TestNamespacesAreCountedUpToALimit: the namespaces with the most problems have their own series, and all others share one.
 func TestNamespacesAreCountedUpToALimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := func(namespace, name string) string {
@@ -165,7 +165,7 @@ routesrv_namespace_problems{namespace="d",reason="service_not_found"} 3
 const namespaceHelp = "# HELP routesrv_namespace_problems Problems of objects in the last read, by namespace and reason, for the namespaces with " +
 	"the most problems (--problem-namespaces); all others together have an empty namespace.\n# TYPE routesrv_namespace_problems gauge\n"
 
-// TestProblemsAsJSON: whoever reads them gets the id and the text for the team, too.
+// TestProblemsAsJSON: the JSON includes the id and the text for the team.
 func TestProblemsAsJSON(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, compile.Options{}, ingress("a"))
@@ -198,7 +198,7 @@ func TestOneReadDoesNotFloodTheLog(t *testing.T) {
 		if len(lines) != 201 {
 			t.Fatalf("%d lines, want 200 and one that says how many are missing", len(lines))
 		}
-		for i := range 10 { // errors go first, although their owners come last
+		for i := range 10 { // errors are listed first, although their owners come last
 			if want := fmt.Sprintf("%sz%02d", notFound, i); lines[i] != want {
 				t.Errorf("line %d is %q, want %q", i, lines[i], want)
 			}

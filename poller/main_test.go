@@ -22,13 +22,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// read is one read of the source: when it started, seen from the start of the test, and how it was asked for.
+// read is one read of the source: when it started, relative to the start of the test, and the options of the read.
 type read struct {
 	at         time.Duration
 	consistent bool
 }
 
-// world is a source, a compiler and a sink, under the hands of a test.
+// world is a source, a compiler and a sink that the test controls.
 type world struct {
 	t        *testing.T
 	start    time.Time
@@ -41,19 +41,19 @@ type world struct {
 	oldest    kube.Revision // the lowest, 0 if it is not known
 	err       error         // of the next reads
 	took      time.Duration // by each read
-	deaf      bool          // reads do not notice that their context ends
+	deaf      bool          // reads ignore that their context ends
 	onCompile func()
 	onPublish func(*table.Table)
 	reads     []read
 	compiles  int
 	published []*table.Table
 	calls     []string     // as a sink, in order
-	current   *table.Table // that is served
+	current   *table.Table // the table that is served
 	polls     int
 	seen      []table.Read
 }
 
-// newWorld makes a world with routes, by id.
+// newWorld makes a world with routes, given by id.
 func newWorld(t *testing.T, ids ...string) *world {
 	w := &world{t: t, start: time.Now(), log: newRecorder(slog.LevelInfo), registry: prometheus.NewRegistry()}
 	w.set(ids...)
@@ -77,7 +77,7 @@ func (w *world) poller(change func(*settings)) *poller.Poller {
 	return p
 }
 
-// settings are those of a Poller that offers to a gate of its own.
+// settings are those of a Poller that offers to a separate gate.
 func (w *world) settings(change func(*settings)) settings {
 	w.t.Helper()
 	s := settings{Config: poller.Config{
@@ -99,7 +99,7 @@ func (w *world) settings(change func(*settings)) settings {
 	return s
 }
 
-// run starts the loop; the function that it gives ends it and waits. Inside a bubble.
+// run starts the loop; the returned function stops it and waits. It works in a synctest bubble only.
 func (w *world) run(p *poller.Poller) (stop func()) {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(w.t.Context())
@@ -171,10 +171,10 @@ func (w *world) publish(t *table.Table) {
 	w.calls = append(w.calls, "publish "+idsOf(t))
 }
 
-// Restore serves a table from before.
+// Restore serves a table from an earlier process.
 func (w *world) Restore(t *table.Table, _ time.Time) { w.change(func() { w.current = t }) }
 
-// Publish serves a table that was accepted.
+// Publish serves an accepted table.
 func (w *world) Publish(t *table.Table) {
 	w.publish(t)
 	w.change(func() { w.current = t })
@@ -203,7 +203,7 @@ func (w *world) Begin() func(*table.Table, table.Read) {
 	}
 }
 
-// readTimes are when the reads started.
+// readTimes returns when the reads started.
 func (w *world) readTimes() []time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -214,7 +214,7 @@ func (w *world) readTimes() []time.Duration {
 	return times
 }
 
-// tables are the ids of what was published, one text for each table.
+// tables returns the ids of the published routes, one text for each table.
 func (w *world) tables() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -254,7 +254,7 @@ func idsOf(t *table.Table) string {
 	return strings.Join(ids, " ")
 }
 
-// recorder is a slog.Handler that keeps what it is given.
+// recorder is a slog.Handler that keeps its records.
 type recorder struct {
 	level slog.Level
 	attrs []slog.Attr
@@ -293,7 +293,7 @@ func (r *recorder) Handle(_ context.Context, rec slog.Record) error {
 	return nil
 }
 
-// lines are "LEVEL message" of all records so far.
+// lines returns "LEVEL message" of all records so far.
 func (r *recorder) lines() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -304,7 +304,7 @@ func (r *recorder) lines() []string {
 	return lines
 }
 
-// find gives the records with the message.
+// find returns the records with the message.
 func (r *recorder) find(message string) []record {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -317,7 +317,7 @@ func (r *recorder) find(message string) []record {
 	return found
 }
 
-// texts are the attributes with the given names as "name=value".
+// texts returns the attributes with the given names as "name=value".
 func (rec record) texts(names ...string) string {
 	var out []string
 	for _, n := range names {

@@ -34,7 +34,7 @@ type Metrics struct {
 	updated     prometheus.Gauge
 }
 
-// NewMetrics makes the series and registers them; a nil registerer leaves them unregistered.
+// NewMetrics creates the series and registers them; a nil registerer leaves them unregistered.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	gauge := func(name, help string) prometheus.Gauge {
 		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})

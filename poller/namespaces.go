@@ -11,8 +11,8 @@ import (
 	"github.com/routesrv/routesrv/compile"
 )
 
-// namespaces counts problems by namespace, for those that have the most: whoever makes namespaces must not make series without
-// end.
+// namespaces counts problems for the namespaces with the most problems: users who create namespaces must not be able to create
+// series without limit.
 type namespaces struct {
 	most  int
 	gauge *prometheus.GaugeVec

@@ -14,15 +14,15 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// failure is why a poll changed nothing.
+// failure is why a poll failed.
 type failure struct {
 	reason string // label of the metric
 	err    error
 	stack  []byte // of a panic
 }
 
-// once is one iteration of the loop. It gives the number of failures in a row, 0 after a success. If it is known already
-// that the source is down there is no read.
+// once is one iteration of the loop. It returns the number of consecutive failures, 0 after a success. If down is set, the source
+// is known not to answer, and once does not read.
 func (p *Poller) once(ctx context.Context, o kube.ReadOptions, down error) (failures int) {
 	defer p.cfg.Gate.Tend()
 	var f *failure
@@ -36,7 +36,7 @@ func (p *Poller) once(ctx context.Context, o kube.ReadOptions, down error) (fail
 	case f == nil:
 		return 0
 	case f.reason == failedRead && ctx.Err() != nil:
-		return 0 // the end of the loop is no failure
+		return 0 // the end of the loop is not a failure
 	}
 	p.update(func(s *gate.Progress) {
 		s.Failures++
@@ -54,7 +54,7 @@ func (p *Poller) once(ctx context.Context, o kube.ReadOptions, down error) (fail
 	return failures
 }
 
-// attempt reads, compiles, judges and publishes. If it fails, or panics, everything is as it was.
+// attempt reads, compiles, judges and publishes. If it fails or panics, nothing changes.
 func (p *Poller) attempt(ctx context.Context, o kube.ReadOptions) (f *failure) {
 	start := time.Now()
 	trace := p.beginTrace(start)
@@ -68,7 +68,7 @@ func (p *Poller) attempt(ctx context.Context, o kube.ReadOptions) (f *failure) {
 			result, reason = resultError, f.reason
 		}
 		if reason == failedRead && ctx.Err() != nil {
-			result, reason = "", "" // the end of the loop is no failure
+			result, reason = "", "" // the end of the loop is not a failure
 		}
 		trace.End(result, reason, kube.Revision(seen.Oldest), kube.Revision(seen.Newest))
 	}()
@@ -76,7 +76,7 @@ func (p *Poller) attempt(ctx context.Context, o kube.ReadOptions) (f *failure) {
 	attempt := p.cfg.Gate.Begin()
 	snapshot, err := p.cfg.Source.Read(ctx, o)
 	if err == nil && snapshot == nil {
-		err = errors.New("the source gave nothing")
+		err = errors.New("the source returned nothing")
 	}
 	at := time.Now()
 	p.cfg.Metrics.duration.WithLabelValues(phaseRead).Observe(at.Sub(start).Seconds())
@@ -99,17 +99,17 @@ func readFailure(err error) *failure {
 	return &failure{reason: failedRead, err: fmt.Errorf("failed to load cluster state: %w", err)}
 }
 
-// readOf says what is known of a read. A source that tells one revision only means that all of the snapshot is of it.
+// readOf describes a read. A source with a single revision means that the whole snapshot has that revision.
 func readOf(s *kube.Snapshot, o kube.ReadOptions, at time.Time) table.Read {
 	return table.Read{
 		Oldest: uint64(s.Revision), Newest: uint64(max(s.Revision, s.Newest)), Consistent: o.Consistent, At: at,
 	}
 }
 
-// compile makes the candidate table of a snapshot. It reports whether that is the one of the read before.
+// compile compiles the candidate table of a snapshot. It reports whether the table is the same as in the previous read.
 //
-// The revision of the table is the highest of the read: the lowest stays where it is for as long as nobody writes to one of
-// the kinds, so tables with different routes would have the same.
+// The revision of the table is the highest of the read. The lowest would not do: it does not change as long as nobody writes to
+// one of the kinds, so different tables would have the same revision.
 func (p *Poller) compile(s *kube.Snapshot, seen table.Read) (repeated bool) {
 	start := time.Now()
 	routes := p.cfg.Compile(s)
@@ -122,11 +122,11 @@ func (p *Poller) compile(s *kube.Snapshot, seen table.Read) (repeated bool) {
 	return before != nil && before.Equal(p.candidate)
 }
 
-// offer hands the candidate to the gate, and says what became of it. Repeated says that the candidate is that of the read
-// before. The result is the label of the metric.
+// offer offers the candidate to the gate, and logs the outcome. repeated means that the candidate is the same as in the previous
+// read. The result is the label of the metric.
 func (p *Poller) offer(attempt *gate.Attempt, c gate.Candidate, repeated bool) (result string) {
 	if served := p.cfg.Gate.Table(); served != nil && served.Equal(c.Table) {
-		c.Table = served // without a change in the source there is no change of the ETag
+		c.Table = served // without a change in the source the ETag does not change
 	}
 	start := time.Now()
 	o := attempt.Offer(c)
@@ -155,7 +155,7 @@ func (p *Poller) offer(attempt *gate.Attempt, c gate.Candidate, repeated bool) (
 	return result
 }
 
-// confirmed notes that a read has shown the table that is served. It says so the first time.
+// confirmed records that a read has shown the served table. It logs that the first time.
 func (p *Poller) confirmed(t *table.Table) {
 	first := false
 	p.update(func(s *gate.Progress) {
@@ -167,7 +167,7 @@ func (p *Poller) confirmed(t *table.Table) {
 	}
 }
 
-// published says that another table is served.
+// published logs that another table is served.
 func (p *Poller) published(before, t *table.Table) {
 	p.confirmed(t)
 	p.log.Info(LogRoutesUpdated, describe(t)...)
@@ -176,7 +176,7 @@ func (p *Poller) published(before, t *table.Table) {
 	}
 }
 
-// describe gives the attributes of a table for the log.
+// describe returns the log attributes of a table.
 func describe(t *table.Table) []any {
 	return []any{"bytes", t.Bytes(), "count", t.Len(), "hash", t.Digest().String()}
 }

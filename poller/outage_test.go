@@ -21,11 +21,11 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// outage is an API server that can be away. It counts what it is asked for then, and after.
+// outage is an API server that can be down. It counts the requests during and after the outage.
 type outage struct {
 	kubetest.Transport
-	how    atomic.Pointer[string] // nil: it is there
-	back   chan struct{}          // closed when it is there again
+	how    atomic.Pointer[string] // nil: it is up
+	back   chan struct{}          // closed when it is up again
 	asked  atomic.Int64
 	full   atomic.Int64 // requests for whole lists, or watches that begin with everything
 	probes atomic.Int64
@@ -57,8 +57,8 @@ func (o *outage) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// TestServesWithinAnIntervalAfterAnOutage takes the API away for a while, changes an object meanwhile, and wants the
-// change to be published within a poll interval and a second of the moment when the API answers again.
+// TestServesWithinAnIntervalAfterAnOutage takes the API down for a while, changes an object meanwhile, and expects the change to
+// be published within a poll interval and a second of the moment when the API answers again.
 func TestServesWithinAnIntervalAfterAnOutage(t *testing.T) {
 	const interval = 3 * time.Second
 	for _, mode := range []string{"poll", "watch"} {
@@ -86,7 +86,7 @@ metadata: {name: %s, namespace: shop}
 spec: {rules: [{host: a.example.org, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: s, port: {number: 80}}}}]}}]}
 `
 
-// channelSink gives every table that is published.
+// channelSink sends every published table to a channel.
 type channelSink struct {
 	last *table.Table
 	to   chan *table.Table
@@ -172,7 +172,7 @@ func testOutage(t *testing.T, mode, how string, interval, length time.Duration) 
 	if e.Status().Failures == 0 && length > 35*time.Second {
 		t.Error("no read has failed")
 	}
-	// Each kind once before anything is known to be wrong, and a little.
+	// Each kind once before an error is noticed, and a few more.
 	if n := api.full.Load(); n > 10 {
 		t.Errorf("%d requests for everything during the outage", n)
 	}

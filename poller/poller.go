@@ -1,17 +1,17 @@
-// Package poller makes tables from a source: it reads, compiles, and offers what it compiled to a gate.
+// Package poller produces tables from a source: it reads, compiles, and offers the result to a gate.
 //
-// A [Poller] reads its source at once and then at every interval, and in between when the source says that it has something
-// new ([Follower]). A read is complete, or it fails. After a read that failed the table that is served stays, and the next
-// attempt comes after a growing, jittered delay; the first success restores the rhythm.
+// A [Poller] reads its source at once, then at every interval, and in between when the source reports a change ([Follower]). A
+// read is complete, or it fails. After a failed read the served table stays, and the next attempt comes after a growing, jittered
+// delay; the first success restores the interval.
 //
-// A [Compiler] makes the routes of a snapshot. It remembers the last snapshot, for look-ups of addresses, and keeps the list
-// of problems: which there are, since when, and that each is logged when it comes and when it goes and not on every poll.
+// A [Compiler] compiles the routes of a snapshot. It keeps the last snapshot to look up addresses, and the list of problems with
+// their start times. It logs each problem when it appears and when it is solved, not on every poll.
 //
-// A read that panics, in the source, the compiler or the gate, is a read that failed: the old table stays, the stack is
-// logged, and the next read tries again. An input that nobody thought of must not take the table from the fleet, and a
-// process that dies of it would meet it again when it is back.
+// A panic in the source, the compiler or the gate counts as a failed read: the old table stays, the stack is logged, and the next
+// read tries again. An unexpected input must not take the table from the fleet, and a process that crashed on it would crash
+// again after the restart.
 //
-// [Poller.Run] is the only goroutine that reads. Everybody may call the other methods.
+// Only [Poller.Run] reads. The other methods are safe for concurrent use.
 package poller
 
 import (
@@ -30,7 +30,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// The messages that operators and tests of the reference wait for.
+// Log messages that operators and tests of the reference expect.
 const (
 	LogPollingStarted       = "starting polling"
 	LogPollingStopped       = "polling stopped"
@@ -41,7 +41,7 @@ const (
 	LogRoutesNoChange       = "routes did not change"
 )
 
-// LogFollowingFailed is a message of our own.
+// LogFollowingFailed is a log message without a counterpart in the reference.
 const LogFollowingFailed = "the source cannot follow its objects"
 
 // Defaults of [Config].
@@ -50,58 +50,57 @@ const (
 	DefaultMaxBackoff = 15 * time.Second
 )
 
-// Source reads all objects, completely or not at all. Reads are made one after the other.
+// Source reads all objects, completely or not at all. Reads never run concurrently.
 type Source interface {
 	Read(ctx context.Context, o kube.ReadOptions) (*kube.Snapshot, error)
 }
 
-// Follower is what a Source may be besides: one that follows its objects by itself and tells when there is something to
-// read.
+// Follower is an optional interface of a Source that follows its objects and reports changes.
 type Follower interface {
-	// Run follows until ctx ends and all that it started has ended, and returns nil then. An error means that it cannot
-	// follow. A Poller runs it as long as it runs itself.
+	// Run follows until ctx and everything that Run started has ended, then returns nil. An error means that it cannot follow. A
+	// Poller runs it as long as it runs itself.
 	Run(ctx context.Context) error
-	// Changed gives a value when there is something new to read, gathered for a moment. It may be nil.
+	// Changed sends a value when there is something new to read; it gathers changes for a moment. It may be nil.
 	Changed() <-chan struct{}
 }
 
-// Prober is what a Source may be besides: one that can find out at little cost whether a read is worth its own.
+// Prober is an optional interface of a Source that can cheaply find out whether a read would succeed.
 type Prober interface {
-	// Probe asks for as little as possible of what made the last Read fail. An error means that a read would fail, too;
-	// it is like that of the read.
+	// Probe requests as little as possible of what made the last Read fail. An error means that a read would fail, too; it is
+	// like the error of the read.
 	Probe(ctx context.Context) error
 }
 
-// Dropper is what a Source may be besides: one that can let go of the objects that it remembers. The next Read costs what the first
-// did. It is called by whoever goes on without reading, and not by a Poller.
+// Dropper is an optional interface of a Source that can release the objects that it remembers. The next Read then costs as much as
+// the first. A caller that stops reading for some time calls it; a Poller does not.
 type Dropper interface{ Drop() }
 
-// Config is what a Poller is made of.
+// Config configures a Poller.
 type Config struct {
-	// Source and Compile are required. Compile gives the routes, which share with those before what did not change. If it
+	// Source and Compile are required. Compile returns the routes, which share unchanged parts with the previous ones. If it
 	// panics, it is called again for the next read.
 	Source  Source
 	Compile func(*kube.Snapshot) table.List
-	// Gate gets the tables. Required. Its last-good file says that they are of Origin.
+	// Gate receives the tables. Required. Its last-good file records Origin as their origin.
 	Gate   *gate.Gate
 	Origin string
 
-	// Interval between the starts of two reads. Default [DefaultInterval], at least 1 ms.
+	// Interval is the time between the starts of two reads. Default [DefaultInterval], at least 1 ms.
 	Interval time.Duration
-	// MaxBackoff is the longest delay from the end of a read that failed to the next one; the shortest is Interval.
-	// Default [DefaultMaxBackoff], or Interval if that is longer.
+	// MaxBackoff is the longest delay from the end of a failed read to the next one; the shortest is Interval. Default
+	// [DefaultMaxBackoff], or Interval if that is longer.
 	MaxBackoff time.Duration
-	// ProbeInterval is the time between two probes while reads fail, if the source is a [Prober]: a read follows as soon as
-	// a probe succeeds, and none is made before. 0 means no probes.
+	// ProbeInterval is the time between two probes while reads fail, if the source is a [Prober]: as soon as a probe succeeds, a
+	// read follows, and no read comes before. 0 means no probes.
 	ProbeInterval time.Duration
-	// Trace begins the trace of a read, before [gate.Gate.Begin] is called for it; what is published because of the read is
-	// published before the trace ends. nil means that nobody traces reads, and costs nothing.
+	// Trace begins the trace of a read, before [gate.Gate.Begin] is called for it. Tables of the read are published before the
+	// trace ends. nil turns tracing off and costs nothing.
 	Trace   func(began time.Time) ReadTrace
 	Logger  *slog.Logger // nil means no log
 	Metrics *Metrics     // nil means none
 }
 
-// Poller is the loop. Make one with [New].
+// Poller is the read loop. Create it with [New].
 type Poller struct {
 	cfg     Config
 	log     *slog.Logger
@@ -109,11 +108,11 @@ type Poller struct {
 
 	candidate *table.Table // of the last read; owned by Run
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	status gate.Progress
 }
 
-// New checks the configuration and fills in its defaults. It starts nothing.
+// New checks the configuration and fills in its defaults. It starts no goroutine.
 func New(cfg Config) (*Poller, error) {
 	switch {
 	case cfg.Source == nil || cfg.Compile == nil || cfg.Gate == nil:
@@ -144,7 +143,7 @@ func New(cfg Config) (*Poller, error) {
 	}, nil
 }
 
-// Run polls until ctx ends, and returns nil then. It is to be called once.
+// Run polls until ctx ends, then returns nil. Call it once.
 func (p *Poller) Run(ctx context.Context) error {
 	p.log.Info(LogPollingStarted, "timeout", p.cfg.Interval)
 	defer p.log.Info(LogPollingStopped)
@@ -177,10 +176,10 @@ func (p *Poller) Run(ctx context.Context) error {
 	}
 }
 
-// read makes the read that is due, and schedules the next.
+// read makes the read that is due, and schedules the next one.
 func (p *Poller) read(ctx context.Context, s *schedule, probing *probing) {
 	select {
-	case <-p.recheck: // it came while this read became due: it is not worth another one
+	case <-p.recheck: // the request came just when this read became due: it needs no extra read
 		s.consistent = true
 	default:
 	}
@@ -196,14 +195,14 @@ func (p *Poller) read(ctx context.Context, s *schedule, probing *probing) {
 	if s.failures == 0 {
 		s.consistent = false
 	} else {
-		// From the end of the read: one that fails by its deadline must not be followed by another at once.
+		// Count from the end of the read: another read must not follow at once after one that failed by its deadline.
 		next = s.ended.Add(pace.Backoff(s.failures, p.cfg.Interval, p.cfg.MaxBackoff, rand.Float64()))
 	}
 	p.update(func(g *gate.Progress) { g.NextAttempt = next })
 	s.at(next)
 }
 
-// follow runs a source that follows its objects, until ctx ends. What it returns waits for that.
+// follow runs a source that follows its objects, until ctx ends. The returned function waits for that.
 func (p *Poller) follow(ctx context.Context) (changed <-chan struct{}, wait func()) {
 	f, ok := p.cfg.Source.(Follower)
 	if !ok {
@@ -218,7 +217,7 @@ func (p *Poller) follow(ctx context.Context) (changed <-chan struct{}, wait func
 	return f.Changed(), group.Wait
 }
 
-// Recheck asks for an early read that goes past all caches. It never blocks; requests that come before the read are one.
+// Recheck asks for an early read that bypasses all caches. It never blocks; several requests before the read count as one.
 func (p *Poller) Recheck() {
 	select {
 	case p.recheck <- struct{}{}:
@@ -226,7 +225,7 @@ func (p *Poller) Recheck() {
 	}
 }
 
-// Status gives the state of the loop.
+// Status returns the state of the loop.
 func (p *Poller) Status() gate.Progress {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -71,7 +71,7 @@ func TestWithoutChangeNothingIsPublishedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "a", "b")
 		stop := w.run(w.poller(nil))
-		time.Sleep(4 * time.Second) // two reads that give the very same slice
+		time.Sleep(4 * time.Second) // two reads that return the very same slice
 		w.set("a", "b")             // the same content in a new slice, at a new revision
 		time.Sleep(3 * time.Second)
 		stop()
@@ -119,7 +119,7 @@ func TestKeepsTableWhileSourceFails(t *testing.T) {
 func TestBackoffGrowsWithJitterWithinItsBounds(t *testing.T) {
 	for _, tt := range []struct {
 		interval, max time.Duration
-		want          [][2]time.Duration // least and most from one read to the next, by failures in a row
+		want          [][2]time.Duration // least and most time between two reads, by failures in a row
 	}{
 		{3 * time.Second, 15 * time.Second, [][2]time.Duration{{3e9, 6e9}, {6e9, 12e9}, {7.5e9, 15e9}, {7.5e9, 15e9}}},
 		{3 * time.Second, 0, [][2]time.Duration{{3e9, 6e9}, {6e9, 12e9}, {7.5e9, 15e9}, {7.5e9, 15e9}}}, // the default
@@ -157,7 +157,8 @@ func TestBackoffGrowsWithJitterWithinItsBounds(t *testing.T) {
 	}
 }
 
-// A server that does not answer fails a read by its deadline, which is longer than the delay: it must get its rest.
+// A read from a server that does not answer fails at its deadline, which is longer than the delay; the pause must follow all the
+// same.
 func TestReadThatFailsSlowlyIsNotRepeatedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -184,7 +185,7 @@ func TestRhythmReturnsAtOnceWhenSourceHeals(t *testing.T) {
 		failed := len(w.readTimes())
 		w.fail(nil)
 		time.Sleep(time.Minute)
-		w.fail(errors.New("down again")) // and the backoff begins anew
+		w.fail(errors.New("down again")) // and the backoff starts again
 		time.Sleep(10 * time.Second)
 		stop()
 		times := w.readTimes()[failed:]
@@ -224,7 +225,7 @@ func TestRunEndsWithContext(t *testing.T) {
 		w.took = time.Hour
 		stop := w.run(w.poller(nil))
 		time.Sleep(time.Second)
-		stop() // in the midst of a read, which fails by it
+		stop() // in the middle of a read, which fails because of it
 		if got := time.Since(w.start); got != time.Second {
 			t.Errorf("Run went on for %v after the cancel", got-time.Second)
 		}
@@ -277,7 +278,7 @@ func TestTableIsThatOfItsRead(t *testing.T) {
 	})
 }
 
-// A kind that nobody writes to keeps its revision, while the table changes with the others.
+// A kind that nobody writes to keeps its revision, while the table changes with the other kinds.
 func TestTablesAreOrderedByTheHighestRevisionOfTheirReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "a")
@@ -288,7 +289,7 @@ func TestTablesAreOrderedByTheHighestRevisionOfTheirReads(t *testing.T) {
 		w.set("a", "b")
 		polled(3 * time.Second)
 		w.set("a", "b", "c")
-		w.change(func() { w.oldest, w.revision = 7, 0 }) // a source that tells one revision only
+		w.change(func() { w.oldest, w.revision = 7, 0 }) // a source that reports only one revision
 		polled(3 * time.Second)
 		stop()
 		want := []string{

@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// probeTimeout is how long a probe may take: a source that is worth a read answers one object in this time.
+// probeTimeout limits a probe: a source worth reading returns one object in this time.
 const probeTimeout = 1500 * time.Millisecond
 
-// probing finds out when a source that failed answers again. Reads that fail come after a growing delay, because they may
-// cost much; a probe costs little, so that it can come often.
+// probing finds out when a failed source answers again. Failing reads come after a growing delay, because they may be expensive;
+// probes are cheap and come often.
 //
-// A probe that succeeds makes the next read come at once. If that fails all the same, reads keep to their delay until a probe
-// has failed: what they fail of is nothing that a probe can see.
+// A successful probe triggers a read at once. If that read fails nevertheless, reads return to their delay until a probe has
+// failed: the cause is something that a probe cannot see.
 type probing struct {
-	source   Prober // nil: there are no probes
+	source   Prober // nil means no probes
 	interval time.Duration
 	timer    *time.Timer
-	credit   bool // a probe that succeeds is worth a read
+	credit   bool // whether a successful probe triggers a read
 }
 
 func newProbing(cfg Config) *probing {
@@ -32,10 +32,10 @@ func newProbing(cfg Config) *probing {
 
 func (p *probing) stop() { p.timer.Stop() }
 
-// due gives a value when a probe is due.
+// due sends a value when a probe is due.
 func (p *probing) due() <-chan time.Time { return p.timer.C }
 
-// after is told how many reads in a row have failed.
+// after sets how many consecutive reads have failed.
 func (p *probing) after(failures int) {
 	p.timer.Stop()
 	switch {
@@ -46,12 +46,12 @@ func (p *probing) after(failures int) {
 	}
 }
 
-// wait is the time to the next probe, with jitter so that replicas do not stay together.
+// wait returns the time to the next probe, with jitter so that replicas do not stay in step.
 func (p *probing) wait() time.Duration {
 	return p.interval - p.interval/5 + time.Duration(rand.Int64N(int64(p.interval/5)+1))
 }
 
-// answers makes a probe and reports whether a read is worth it now. If not, another probe follows.
+// answers sends a probe and reports whether to read now. If not, it schedules another probe.
 func (p *probing) answers(ctx context.Context) bool {
 	if p.probe(ctx) == nil && p.credit {
 		p.credit = false
@@ -61,7 +61,7 @@ func (p *probing) answers(ctx context.Context) bool {
 	return false
 }
 
-// probe says why a read would fail, if a probe can tell.
+// probe returns why a read would fail, if a probe can tell.
 func (p *probing) probe(ctx context.Context) error {
 	if p.source == nil {
 		return nil

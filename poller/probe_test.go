@@ -33,7 +33,7 @@ func (p *probed) Read(ctx context.Context, o kube.ReadOptions) (*kube.Snapshot, 
 	return p.Source.Read(ctx, o)
 }
 
-// probing runs a poller of a source that can be probed, which has been read once.
+// probing runs a poller with a source that can be probed and has been read once.
 func probing(t *testing.T, f func(w *world, p *poller.Poller, source *probed)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "a", "b", "c")
@@ -83,13 +83,13 @@ func TestASourceThatIsDownIsProbedAndNotRead(t *testing.T) {
 	})
 }
 
-// What a probe cannot see does not make reads come without a delay.
+// A problem that a probe cannot see must not make reads come without a delay.
 func TestAProbeThatSucceedsForNothingIsWorthOneRead(t *testing.T) {
 	probing(t, func(w *world, p *poller.Poller, source *probed) {
 		w.fail(errors.New("a list is broken"))
 		before := source.reads.Load()
 		polled(10 * time.Minute)
-		// At most one every 7.5 s, a few at first while the delay grows, and one early.
+		// At most one read every 7.5 s, a few at first while the delay grows, and one early.
 		if n := source.reads.Load() - before; n > 85 {
 			t.Errorf("%d reads in ten minutes", n)
 		}

@@ -18,7 +18,7 @@ func TestRecheckReadsSoonAndConsistentlyOnce(t *testing.T) {
 		stop := w.run(p)
 		time.Sleep(3200 * time.Millisecond) // 0.2 s after the second read
 		for range 100 {
-			p.Recheck() // all of them are one
+			p.Recheck() // they count as one
 		}
 		time.Sleep(5 * time.Second)
 		stop()
@@ -68,7 +68,7 @@ func TestRecheckDuringAReadIsAnsweredByALaterOne(t *testing.T) {
 		p := w.poller(nil)
 		stop := w.run(p)
 		time.Sleep(time.Second)
-		p.Recheck() // what the client has may be newer than what this read has seen already
+		p.Recheck() // the client's table may be newer than what this read has already seen
 		time.Sleep(2500 * time.Millisecond)
 		stop()
 		want := []read{{0, false}, {2 * time.Second, true}}
@@ -94,10 +94,10 @@ func TestRecheckDoesNotDelayAPollThatIsDue(t *testing.T) {
 	})
 }
 
-// Both are ready when a read ends that took longer than the interval: the next one must do for both, or the client waits
-// for one more, and the source is read twice.
+// Both are due when a read ends that took longer than the interval. The next read must serve both, or the client waits for
+// another read, and the source is read twice.
 func TestRecheckThatMeetsAPollThatIsDueMakesItConsistent(t *testing.T) {
-	for range 10 { // which of two that are ready is seen first is left to chance
+	for range 10 { // the choice between two ready channels is random
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, "a")
 			w.took = 4 * time.Second

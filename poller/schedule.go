@@ -2,19 +2,19 @@ package poller
 
 import "time"
 
-// recheckGap is the least time between the start of a read and one that was asked for by [Poller.Recheck]: clients can ask for
-// rechecks, and they must not make the source suffer. A source that fails is not read early at all.
+// recheckGap is the minimum time between the start of a read and one requested by [Poller.Recheck]: clients can cause rechecks,
+// and must not overload the source. A failing source is not read early at all.
 const recheckGap = time.Second
 
-// schedule is when the next read is due, and how it is to be. It is owned by Run.
+// schedule says when the next read is due, and how to read. It is owned by Run.
 type schedule struct {
-	timer      *time.Timer // fires when it is due
+	timer      *time.Timer // fires when the read is due
 	due        time.Time
-	consistent bool // it has to be
+	consistent bool // the read must be consistent
 
 	started  time.Time // of the last read
-	ended    time.Time // of the last read, table published
-	failures int       // in a row
+	ended    time.Time // of the last read, with its table published
+	failures int       // consecutive
 }
 
 // at sets when the next read is due.
@@ -23,15 +23,15 @@ func (s *schedule) at(due time.Time) {
 	s.timer.Reset(time.Until(due))
 }
 
-// sooner makes the next read due at a time that is earlier than before, if it is.
+// sooner moves the next read to a time, if that is earlier.
 func (s *schedule) sooner(early time.Time) {
 	if early.Before(s.due) {
 		s.at(early)
 	}
 }
 
-// asked schedules a read for a client that has a newer table: past all caches, and soon. But a source that fails needs its
-// rest, and would not give an answer any sooner.
+// asked schedules a soon and consistent read for a client that has a newer table. It does not speed up a failing source, which
+// needs time to recover and would not answer sooner.
 func (s *schedule) asked() {
 	s.consistent = true
 	if s.failures == 0 {
@@ -39,7 +39,6 @@ func (s *schedule) asked() {
 	}
 }
 
-// changed schedules a read because the source has something, or has recovered: that is worth a read at once, also one that
-// failed. After a read that took long the next one waits for as long again: a cluster in which something changes all the
-// time must not take all of a processor.
+// changed schedules a read at once because the source has changed or recovered, even after a failure. After a long read, the next
+// one waits as long as that read took, so that a cluster with constant changes does not use a whole CPU.
 func (s *schedule) changed() { s.sooner(s.ended.Add(s.ended.Sub(s.started))) }

@@ -6,23 +6,23 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// ReadTrace is told how one read goes, by the goroutine that makes it. Its methods must not block.
+// ReadTrace is told the progress of one read, by the goroutine that makes it. Its methods must not block.
 type ReadTrace interface {
-	// Phase is told when a phase has ended: read or compile.
+	// Phase reports that a phase has ended: read or compile.
 	Phase(name string, began, ended time.Time)
-	// End is told last. The result is the label that routesrv_polls_total counts it under, and the reason that of
-	// routesrv_poll_failures_total; it is empty unless the result is error. The revisions are the lowest and the highest of the lists,
-	// 0 after a failure. An empty result is that of a read that was given up because the loop ends.
+	// End is called last. The result is the label of the read in routesrv_polls_total, and the reason is the label in
+	// routesrv_poll_failures_total, empty unless the result is error. The revisions are the lowest and the highest of the lists,
+	// 0 after a failure. An empty result means that the read was abandoned because the loop ends.
 	End(result, reason string, oldest, newest kube.Revision)
 }
 
-// untraced is the trace of a read that nobody follows.
+// untraced is the trace of a read without tracing.
 type untraced struct{}
 
 func (untraced) Phase(string, time.Time, time.Time)               {}
 func (untraced) End(string, string, kube.Revision, kube.Revision) {}
 
-// beginTrace begins the trace of a read, before the gate hears of it.
+// beginTrace begins the trace of a read, before the gate is told about it.
 func (p *Poller) beginTrace(began time.Time) ReadTrace {
 	if p.cfg.Trace == nil {
 		return untraced{}

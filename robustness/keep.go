@@ -18,17 +18,17 @@ const (
 	ReasonsFile = "README.txt"
 )
 
-// Kept is what there is to know of a run that failed.
+// Kept is the information about a failed run.
 type Kept struct {
 	Plan    *plan.Plan
 	History *history.History // nil if the run never began
 	Reasons []string         // the first violation first
-	// Page makes the page that shows the run; nil for none.
+	// Page renders the page about the run; it may be nil.
 	Page func(*history.History) ([]byte, error)
 }
 
-// Keep writes a run into its folder, beside the logs of the processes, which are there already: the plan, the history, the page, and
-// a file that says what is wrong and how to run it again.
+// Keep writes a run to its folder, which already has the logs of the processes: the plan, the history, the page, and a file that
+// says what failed and how to run it again.
 func Keep(folder string, k Kept) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "A run with the seed %d failed.\n\n", k.Plan.Seed)

@@ -7,25 +7,25 @@ import (
 	"syscall"
 )
 
-// load is how much processor time was used up to now: by everybody on the machine, and by this process with those that it has
-// started. In ticks of USER_HZ, of which there are 100 in a second everywhere.
+// load is the processor time used so far: by all processes of the machine, and by this process with its children. The unit is a
+// tick of USER_HZ, of which there are 100 per second everywhere.
 type load struct{ busy, all, ours float64 }
 
-// loadNow reads the load. running are the processes that this one has started and not waited for yet.
+// loadNow reads the load. running are the children that have not been waited for yet.
 func loadNow(running []int) load {
 	var l load
 	stat, err := os.ReadFile("/proc/stat")
 	if err != nil {
-		return l // on another system: nothing is known of others
+		return l // unknown on other systems
 	}
 	first, _, _ := strings.Cut(string(stat), "\n")
 	for i, field := range strings.Fields(first)[1:] {
 		n, err := strconv.ParseFloat(field, 64)
-		if err != nil || i > 7 { // what guests used is in what users used
+		if err != nil || i > 7 { // guest time is included in user time
 			break
 		}
 		l.all += n
-		if i != 3 && i != 4 { // idle, and waiting for disks
+		if i != 3 && i != 4 { // except idle and waiting for disks
 			l.busy += n
 		}
 	}
@@ -51,8 +51,8 @@ func loadNow(running []int) load {
 	return l
 }
 
-// left is the share of the processors that others left to us since an earlier time, between 0.05 and 1. A run on a machine that
-// does other things at the same time is not slow because of what is run.
+// left returns the share of the processors that other processes left to us since an earlier time, between 0.05 and 1. On a busy
+// machine a slow run does not mean a slow product.
 func (l load) left(since load) float64 {
 	all := l.all - since.all
 	if all <= 0 {

@@ -13,8 +13,8 @@ import (
 	"github.com/routesrv/routesrv/robustness/world"
 )
 
-// TestGuaranteesHoldOnARealAPI is TestGuaranteesHold with a kube-apiserver and its etcd: fewer changes, and what the API does wrong is
-// done by what stands in front of it. Each run has an API server of its own, so that it begins with nothing.
+// TestGuaranteesHoldOnARealAPI is TestGuaranteesHold with a kube-apiserver and its etcd: fewer changes, and a proxy in front
+// simulates the API's faults. Each run has its own API server, so that it begins empty.
 func TestGuaranteesHoldOnARealAPI(t *testing.T) {
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
 		t.Fatal("KUBEBUILDER_ASSETS is not set: make assets builds kube-apiserver and etcd, and says where they are")

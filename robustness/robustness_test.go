@@ -24,7 +24,7 @@ import (
 	"github.com/routesrv/routesrv/robustness/world"
 )
 
-// Arguments of the tests, behind -args.
+// Arguments of the tests, after -args.
 var (
 	long   = flag.Duration("for", 0, "run for so long instead of the short runs")
 	seed   = flag.Uint64("seed", 0, "first seed of -for; 0 is a random one")
@@ -39,14 +39,15 @@ var binaries world.Binaries
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	log.SetOutput(io.Discard) // net/http says there what it thinks of answers that come twice
+	log.SetOutput(io.Discard) // net/http logs complaints about duplicate answers there
 	dir, err := os.MkdirTemp("", "robustness")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	args := []string{"build", "-o", dir}
-	// A package time of its own has everything built anew, the standard library first: minutes that only a long run is worth.
+	// A changed package time requires rebuilding everything, including the standard library: this takes minutes, which only a
+	// long run justifies.
 	steps := *long > 0 || *soak > 0 || *file != ""
 	if steps {
 		overlay, err := clock.Overlay(context.Background(), dir)
@@ -56,7 +57,7 @@ func TestMain(m *testing.M) {
 		}
 		args = append(args, "-overlay", overlay)
 	}
-	if *soak == 0 { // where it is about memory, the race detector is in the way
+	if *soak == 0 { // the race detector distorts measurements of memory
 		args = append(args, "-race")
 	}
 	out, err := exec.Command("go", append(args, "../cmd/routesrv", "../cmd/dataplane-client")...).CombinedOutput()
@@ -70,8 +71,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// TestGuaranteesHold runs fleets under faults and holds what every client received against the guarantees. Without arguments
-// there are three short runs, with two seeds that never change and one that is another each time.
+// TestGuaranteesHold runs fleets under faults and validates what every client received. Without arguments there are three short
+// runs, two with fixed seeds and one with a new seed each time.
 func TestGuaranteesHold(t *testing.T) {
 	first := *seed
 	if first == 0 {
@@ -98,14 +99,14 @@ func TestGuaranteesHold(t *testing.T) {
 	}
 }
 
-// size is that of a run: one to three servers, with and without a relay.
+// size returns the size of a run: one to three servers, with and without a relay.
 func size(storm time.Duration, seed uint64) plan.Size {
 	return plan.Size{
 		Storm: storm, Servers: 1 + int(seed%3), Relays: 1, Sidecars: 3, Pollers: 32, Deltas: 6, Streams: 6, Every: 250 * time.Millisecond,
 	}
 }
 
-// run runs one plan as a test of its own.
+// run runs one plan as a subtest.
 func run(t *testing.T, p *plan.Plan) {
 	t.Helper()
 	t.Run(fmt.Sprintf("seed=%d", p.Seed), func(t *testing.T) {
@@ -115,7 +116,7 @@ func run(t *testing.T, p *plan.Plan) {
 		ctx, cancel := context.WithTimeout(t.Context(), *shrink)
 		defer cancel()
 		small := robustness.Shrink(ctx, p, func(ctx context.Context, p *plan.Plan) bool {
-			for range 2 { // what fails by chance may need two runs
+			for range 2 { // a failure by chance may need two runs
 				if attempt(nil, ctx, p) != nil {
 					return true
 				}
@@ -130,7 +131,7 @@ func run(t *testing.T, p *plan.Plan) {
 	})
 }
 
-// attempt runs a plan, and gives the first thing that is wrong. With t it says everything, and keeps what failed.
+// attempt runs a plan, and returns the first error. With t it reports everything, and keeps the record of a failure.
 func attempt(t *testing.T, ctx context.Context, p *plan.Plan) error {
 	if err := os.MkdirAll(*keep, 0o700); err != nil {
 		return err

@@ -1,13 +1,13 @@
-// Package robustness runs a fleet under faults and records what every client received. Real binaries, a fake API server, a fault
-// proxy on every connection, seeded changes, and operators who do what operators do: all of it follows from a [plan.Plan], which
-// follows from a seed. Run gives the [history.History]; package validate says whether the guarantees were kept.
+// Package robustness runs a fleet under faults and records what every client received. It uses real binaries, a fake API server,
+// a fault proxy on every connection, seeded changes, and actions of operators. All of it follows from a [plan.Plan], which
+// follows from a seed. Run returns the [history.History]; package validate checks the guarantees.
 //
 // # What it does not do
 //
-// Wall clocks step only in programs that are built with the overlay of package clock, as those of long runs are. Half a list
-// that is no loss to wonder at, less than half of what is known, is not among the faults: nobody who reads it can tell. A
-// corrupted body is one that has a checksum in its encoding, or whose reader compares digests, for the same reason. Disks are full
-// or read-only only where this process may mount; a run says what it could not have.
+// Wall clocks step only in programs that are built with the overlay of package clock, as in long runs. Lists that silently lack
+// less than half of the known objects are not among the faults, because no reader could detect them. For the same reason, a body
+// is corrupted only if its encoding has a checksum or its reader compares digests. Disks are full or read-only only where this
+// process may mount; a run reports the faults that were not possible.
 package robustness
 
 import (
@@ -28,47 +28,47 @@ import (
 	"github.com/routesrv/routesrv/robustness/world"
 )
 
-// Minimum rates on the fake: a run that was slower proves nothing, and fails. Only runs are judged that have the machine to themselves:
-// where other programs use the processors, too, nobody can say whose fault it is.
+// Minimum rates on the fake: a slower run proves nothing, and fails. This applies only to runs that have the machine to
+// themselves: if other programs use the processors, the cause of a low rate is unknown.
 const (
 	MinChanges = 20  // in a second
 	MinAnswers = 500 // in a second
 
-	// Of a run on a kube-apiserver.
+	// For a run on a kube-apiserver.
 	MinRealChanges = 5
 	MinRealAnswers = 200
 
 	aloneShare = 0.75 // of the processors
 )
 
-// memoryLimit is the documented bound for a process with the tables of these runs, built with the race detector, which takes
-// five to ten times the memory.
+// memoryLimit is the documented limit for a process with the tables of these runs, built with the race detector, which takes five
+// to ten times the memory.
 const memoryLimit = 1 << 30
 
-// patience is how long a process may take to start or to end. It decides nothing else.
+// patience is how long a process may take to start or to end. It only decides when to give up.
 const patience = time.Minute
 
-// Config says what is run.
+// Config configures a run.
 type Config struct {
 	Plan     *plan.Plan
 	Binaries world.Binaries
-	// Real is the kube-apiserver to read, for plans with Real; nil for a fake.
+	// Real is the kube-apiserver to read, for plans with Real; nil means a fake.
 	Real *world.Real
-	// Folder is for the files and logs of the processes. It has to exist.
+	// Folder is for the files and logs of the processes. It must exist.
 	Folder string
-	// Tables is how many bytes of texts of tables are kept; 0 is 1 GiB.
+	// Tables is how many bytes of texts of tables are kept; 0 means 1 GiB.
 	Tables int64
-	// AnyRate has slow runs pass.
+	// AnyRate lets slow runs pass.
 	AnyRate bool
-	// Plant is the name of the fault that is planted in Binaries; for the history only.
+	// Plant is the name of the fault planted in Binaries; it is only recorded in the history.
 	Plant string
-	// Log says what goes on; nil for nothing.
+	// Log receives progress messages; nil discards them.
 	Log *slog.Logger
 }
 
-// Run runs a plan to its end. The error says what went wrong beside what validators look at: a process that could not be started,
-// ended by itself, had a data race or did not end on SIGTERM, or rates that were too low. The history is there all the same,
-// unless the run never began.
+// Run runs a plan to its end. The error reports failures that validators do not check: a process that could not be started, ended
+// by itself, had a data race or did not end on SIGTERM, or rates that were too low. Run returns the history even then, unless the
+// run never began.
 func Run(ctx context.Context, cfg Config) (*history.History, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -90,7 +90,7 @@ func Run(ctx context.Context, cfg Config) (*history.History, error) {
 	return r.run(ctx)
 }
 
-// run is one run.
+// run is the state of one run.
 type run struct {
 	cfg     Config
 	plan    *plan.Plan
@@ -100,7 +100,7 @@ type run struct {
 
 	mu      sync.Mutex
 	errs    []error
-	restore []plan.Fault // that are due, for the goroutine that changes the API
+	restore []plan.Fault // due restores, for the goroutine that changes the API
 }
 
 func (r *run) failed(err error) {
@@ -143,14 +143,14 @@ func (r *run) run(ctx context.Context) (*history.History, error) {
 	stop()
 	others.Wait()
 	for fault, reason := range r.world.Disabled() {
-		r.cfg.Log.Warn("a fault could not be had", "fault", fault, "reason", reason)
+		r.cfg.Log.Warn("a fault is not possible here", "fault", fault, "reason", reason)
 	}
 	r.failed(r.world.End(patience))
 	seconds := (calm - begin).Seconds()
 	switch {
 	case r.cfg.AnyRate || ctx.Err() != nil:
 	case left < aloneShare:
-		r.cfg.Log.Warn("others used the processors, the rates are not judged", "left", left, "changes", float64(changes)/seconds, "answers", float64(answers)/seconds)
+		r.cfg.Log.Warn("other programs used the processors, rates are not judged", "left", left, "changes", float64(changes)/seconds, "answers", float64(answers)/seconds)
 	default:
 		minChanges, minAnswers := float64(MinChanges), float64(MinAnswers)
 		if r.plan.Real {
@@ -168,8 +168,8 @@ func (r *run) run(ctx context.Context) (*history.History, error) {
 	return h, errors.Join(append(r.errs, ctx.Err())...)
 }
 
-// stretch is how many times longer things take with a share of the processors. With less than all of them what waits for its turn
-// waits for several others, so it is more than the share says.
+// stretch returns by which factor things take longer with a share of the processors. It is more than the inverse of the share,
+// because a task waits for several others before its turn.
 func stretch(left float64) float64 {
 	if left >= aloneShare {
 		return 1
@@ -181,10 +181,10 @@ func enough(what string, rate, least float64) error {
 	if rate >= least {
 		return nil
 	}
-	return fmt.Errorf("only %.0f %s a second, and %.0f are wanted: the run proves nothing", rate, what, least)
+	return fmt.Errorf("only %.0f %s a second, want %.0f: the run proves nothing", rate, what, least)
 }
 
-// storm has everything happen that the plan says, and says how many changes and answers there were.
+// storm runs everything in the plan, and returns how many changes and answers there were.
 func (r *run) storm(ctx context.Context) (changes, answers int) {
 	changesBefore, answersBefore := r.rec.Counts()
 	begin := time.Now()
@@ -226,8 +226,7 @@ func (r *run) storm(ctx context.Context) (changes, answers int) {
 	return changes, answers
 }
 
-// change changes the API at the rate of the plan, as long as the storm is. What a slow machine did not get done in time is done
-// as soon as it can be.
+// change changes the API at the rate of the plan during the storm. On a slow machine it catches up as soon as possible.
 func (r *run) change(ctx context.Context, begin time.Time) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -263,8 +262,8 @@ func (r *run) change(ctx context.Context, begin time.Time) error {
 	}
 }
 
-// goBack restores the API. There are no changes for a moment afterwards, as in a cluster that is being restored: a server that
-// does not look before the revisions have caught up cannot know that there was a restore.
+// goBack restores the API. It makes no changes for a moment afterwards, as in a cluster that is being restored: a server that
+// does not read before the revisions have caught up cannot detect the restore.
 func (r *run) goBack(ctx context.Context, f plan.Fault) error {
 	from := r.rec.Now()
 	state, err := r.world.API.Restore(f.Delay)
@@ -277,8 +276,8 @@ func (r *run) goBack(ctx context.Context, f plan.Fault) error {
 	return nil
 }
 
-// settle waits until all live clients have the last table, or the plan's patience has ended, and then for two more requests of
-// everybody, which have to find nothing new.
+// settle waits until all live clients have the last table, or the plan's patience has ended. Then it waits for two more requests
+// of every client, which must find nothing new.
 func (r *run) settle(ctx context.Context) time.Duration {
 	ctx, cancel := context.WithTimeout(ctx, r.plan.Patience)
 	defer cancel()
@@ -301,7 +300,7 @@ func (r *run) settle(ctx context.Context) time.Duration {
 	return settled
 }
 
-// late are the clients that do not hold the last table.
+// late returns the clients that do not hold the last table.
 func (r *run) late() []string {
 	want := make(map[string]string) // by zone
 	held, zones := make(map[string]string), make(map[string]string)
@@ -345,7 +344,7 @@ func sleepUntil(ctx context.Context, t time.Time) bool {
 	}
 }
 
-// Summary says in a few lines what a run was like.
+// Summary describes a run in a few lines.
 func Summary(h *history.History) string {
 	answers, faults := make(map[string]int), make(map[string]int)
 	for _, a := range h.Answers {

@@ -9,9 +9,9 @@ import (
 	"github.com/routesrv/routesrv/robustness/plan"
 )
 
-// Shrink makes a plan that fails smaller for as long as it still fails: it takes away faults, all of a name, all of a link, then
-// halves of what is left, then clients, then processes and operators. fails runs a plan; one that fails by chance should be run
-// a few times. Shrink ends when nothing more can go, or with ctx, and gives the smallest plan that failed.
+// Shrink reduces a failing plan while it still fails: it removes faults, first all with a name, then all on a link, then halves
+// of the rest; then clients, then processes and operators. fails runs a plan; it should repeat a plan that fails only sometimes.
+// Shrink ends when nothing more can be removed, or with ctx, and returns the smallest plan that failed.
 func Shrink(ctx context.Context, p *plan.Plan, fails func(context.Context, *plan.Plan) bool) *plan.Plan {
 	s := &shrinker{ctx: ctx, fails: fails}
 	for before := -1; before != s.size(p) && ctx.Err() == nil; {
@@ -37,7 +37,7 @@ type shrinker struct {
 
 func (s *shrinker) size(p *plan.Plan) int { return len(p.Faults) + len(p.Members) + len(p.Steps) }
 
-// better is the smaller plan if it fails, else the other one.
+// better returns the smaller plan if it fails, else the other one.
 func (s *shrinker) better(p, smaller *plan.Plan) *plan.Plan {
 	if s.ctx.Err() == nil && s.fails(s.ctx, smaller) && s.ctx.Err() == nil {
 		return smaller

@@ -11,7 +11,7 @@ import (
 	"github.com/routesrv/routesrv/robustness/plan"
 )
 
-// TestShrinkFindsWhatItTakes: a failure that needs two faults and one client comes down to these, and who they ask.
+// TestShrinkFindsWhatItTakes: a failure that needs two faults and one client is reduced to these, and the client's upstreams.
 func TestShrinkFindsWhatItTakes(t *testing.T) {
 	p := plan.New(11, size(time.Minute, 11))
 	link := plan.Link("p7", mustMember(t, p, "p7").Upstreams[0])
@@ -37,7 +37,7 @@ func TestShrinkFindsWhatItTakes(t *testing.T) {
 	t.Logf("%d runs", runs)
 }
 
-// TestShrinkEndsWithItsContext and gives what it has.
+// TestShrinkEndsWithItsContext and returns its result so far.
 func TestShrinkEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	runs := 0

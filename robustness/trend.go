@@ -10,18 +10,18 @@ import (
 	"github.com/routesrv/routesrv/robustness/history"
 )
 
-// Trend is what a process used of one thing over the longest time that it ran.
+// Trend describes the usage of one resource by a process over the longest time that it ran.
 type Trend struct {
 	Member, What string
 	For          time.Duration
 	Median, Max  float64
-	// Growth is what the slope comes to over For: that between all pairs of samples, of which the median counts, so that neither
-	// a garbage collection nor a peak makes it.
+	// Growth is the slope multiplied by For. The slope is the median of the slopes between all pairs of samples, so that garbage
+	// collections and peaks do not affect it.
 	Growth float64
 }
 
-// Resources that trends are about, and what growth of each is none: a share of the median, and an amount. Growth has to be above
-// both.
+// resources are the resources with trends, and the growth to ignore: a share of the median, and an amount. Only growth above both
+// counts.
 var resources = []struct {
 	name   string
 	of     func(history.Sample) float64
@@ -35,7 +35,7 @@ var resources = []struct {
 
 const flatShare = 0.15
 
-// Flat reports whether the growth is nothing that goes on.
+// Flat reports whether the growth is not significant.
 func (t Trend) Flat() bool {
 	for _, r := range resources {
 		if r.name == t.What {
@@ -45,7 +45,7 @@ func (t Trend) Flat() bool {
 	return true
 }
 
-// String is a line of a report.
+// String returns a line of a report.
 func (t Trend) String() string {
 	unit, div := "", 1.0
 	if t.What == "memory" || t.What == "disk" {
@@ -55,8 +55,8 @@ func (t Trend) String() string {
 		t.For.Round(time.Second))
 }
 
-// Trends gives the trends of all processes that ran for at least so long, without the first part of their time, in which caches
-// fill.
+// Trends returns the trends of all processes that ran for at least that long, without the first part of their time, in which
+// caches fill.
 func Trends(h *history.History, warm, least time.Duration) []Trend {
 	var out []Trend
 	for _, m := range h.Run.Members {
@@ -67,13 +67,13 @@ func Trends(h *history.History, warm, least time.Duration) []Trend {
 		for _, r := range resources {
 			t := Trend{Member: m.Name, What: r.name, For: run[len(run)-1].At - run[0].At}
 			var values, slopes []float64
-			step := max(1, len(run)/400) // pairs of 400 samples say as much as those of all
+			step := max(1, len(run)/400) // pairs of 400 samples are as significant as all pairs
 			for i := 0; i < len(run); i += step {
 				v := r.of(run[i])
 				values = append(values, v)
 				t.Max = max(t.Max, v)
 				for j := 0; j < i; j += step {
-					if dt := run[i].At - run[j].At; dt > t.For/4 { // neighbours say nothing of a trend
+					if dt := run[i].At - run[j].At; dt > t.For/4 { // close samples say nothing about a trend
 						slopes = append(slopes, (v-r.of(run[j]))/dt.Seconds())
 					}
 				}
@@ -121,7 +121,7 @@ func median(v []float64) float64 {
 	return v[len(v)/2]
 }
 
-// TrendReport is all trends, and those that are not flat.
+// TrendReport returns all trends as text, and those that are not flat.
 func TrendReport(all []Trend) (text string, growing []string) {
 	var b strings.Builder
 	for _, t := range all {

@@ -10,8 +10,8 @@ import (
 	"github.com/routesrv/routesrv/robustness/history"
 )
 
-// leaky is a process that is sampled each second for ten minutes, is killed in the middle of the second minute, and uses so much
-// more memory and so many more descriptors each minute.
+// leaky returns the record of a process that is sampled each second for ten minutes, is killed in the middle of the second
+// minute, and uses that much more memory and that many more descriptors each minute.
 func leaky(memory uint64, descriptors int) *history.History {
 	rng := rand.New(rand.NewPCG(1, 1))
 	h := &history.History{Run: history.Run{Calm: 10 * time.Minute, Members: []history.Member{{Name: "s1", Kind: history.Server}}}}
@@ -21,7 +21,7 @@ func leaky(memory uint64, descriptors int) *history.History {
 		s.RSS += memory * uint64(at/time.Second) / 60
 		s.Descriptors += descriptors * int(at/time.Second) / 60
 		if at > 10*time.Minute {
-			s.RSS = 1 << 40 // after the storm nobody looks
+			s.RSS = 1 << 40 // samples after the storm do not count
 		}
 		h.Samples = append(h.Samples, s)
 	}

@@ -2,13 +2,13 @@ package rollout
 
 import "fmt"
 
-// Able says what a data plane can do, by its configuration.
+// Able says what the configuration lets a data plane do.
 type Able struct {
 	Compute bool // read a cluster and compile
 	Fetch   bool // ask a route server
 }
 
-// Missing gives why a mode cannot run with what is configured; empty if it can.
+// Missing returns what is missing to run a mode; empty if nothing is.
 func (a Able) Missing(m Mode) string {
 	switch {
 	case m != Exec && !a.Compute:
@@ -19,19 +19,19 @@ func (a Able) Missing(m Mode) string {
 	return ""
 }
 
-// Decision is which mode is in force, and why it is not another.
+// Decision is the mode in force, and why it is not another one.
 type Decision struct {
 	Mode  Mode // in force
-	Asked Mode // what the setting means for this data plane
-	// Refused says why Asked is not in force, with the way out. Empty if it is.
+	Asked Mode // the mode that the setting means for this data plane
+	// Refused says why Asked is not in force, and what to do. It is empty if Asked is in force.
 	Refused string
 }
 
-// Decider says which mode is in force. It is not safe for concurrent use.
+// Decider decides which mode is in force. It is not safe for concurrent use.
 //
-// The setting at the start is no switch and is not gated: a pod of a fleet in Exec that restarts must come up in Exec,
-// because a fleet that goes back to reading the cluster for the time of the gate would be the stampede. After that the
-// setting is looked at by each call of Decide, so that a switch that is refused happens as soon as nothing is in its way.
+// The setting at the start is not a switch and is not gated: a restarting pod of a fleet in Exec must come up in Exec. If the
+// whole fleet read the cluster for the time of the gate, that would be a stampede. Later, each call of Decide checks the setting
+// again, so that a refused switch happens as soon as nothing speaks against it.
 type Decider struct {
 	name string // of the member
 	gate GateConfig
@@ -41,8 +41,8 @@ type Decider struct {
 	mode    Mode // in force
 }
 
-// NewDecider makes a decider for a data plane, by the name of its [Member], that starts with a setting. The error says what the mode needs and is not
-// configured.
+// NewDecider returns a decider for a data plane with the name of its [Member] and a setting to start with. The error says which
+// configuration the mode lacks.
 func NewDecider(name string, gate GateConfig, able Able, start Setting) (*Decider, error) {
 	d := &Decider{name: name, gate: gate, able: able, setting: start, mode: start.For(name)}
 	if missing := able.Missing(d.mode); missing != "" {
@@ -51,13 +51,13 @@ func NewDecider(name string, gate GateConfig, able Able, start Setting) (*Decide
 	return d, nil
 }
 
-// Set takes what an operator asks for from now on.
+// Set changes the requested setting.
 func (d *Decider) Set(s Setting) { d.setting = s }
 
-// Setting gives what was asked for last.
+// Setting returns the last requested setting.
 func (d *Decider) Setting() Setting { return d.setting }
 
-// Decide says which mode is in force from now on, given what the comparisons have come to.
+// Decide determines the mode in force, given the results of the comparisons.
 func (d *Decider) Decide(e Evidence) Decision {
 	asked := d.setting.For(d.name)
 	refused := d.refuse(asked, e)
@@ -67,7 +67,7 @@ func (d *Decider) Decide(e Evidence) Decision {
 	return Decision{Mode: d.mode, Asked: asked, Refused: refused}
 }
 
-// refuse gives why the mode that is asked for cannot be entered from the one in force; empty if it can.
+// refuse returns why the requested mode cannot be entered from the current one; empty if it can.
 func (d *Decider) refuse(asked Mode, e Evidence) string {
 	if asked == d.mode {
 		return ""

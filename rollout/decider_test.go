@@ -38,7 +38,7 @@ func decider(t *testing.T, gate rollout.GateConfig, able rollout.Able, start str
 func TestGateWantsTimeAndComparisons(t *testing.T) {
 	for name, c := range map[string]struct {
 		evidence rollout.Evidence
-		reason   string // part of it; empty means ready
+		reason   string // a part of it; empty means ready
 	}{
 		"nothing compared":   {rollout.Evidence{}, "no comparison"},
 		"too few":            {rollout.Evidence{Comparisons: 99, CleanFor: time.Hour}, "99 clean comparisons"},

@@ -9,7 +9,7 @@ import (
 
 var start = time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 
-// run decides once a second and gives the times, since the start, at which computing starts and stops.
+// run decides once a second and returns the times, since the start, at which computing starts and stops.
 func run(f *rollout.Fallback, length time.Duration, contact func(since time.Duration) rollout.Contact) (starts, stops []time.Duration) {
 	was := false
 	for since := time.Duration(0); since <= length; since += time.Second {
@@ -33,7 +33,7 @@ func TestFallbackFollowsItsPolicy(t *testing.T) {
 	for name, c := range map[string]struct {
 		policy rollout.FallbackPolicy
 		have   rollout.Contact
-		from   time.Duration // the conditions are met; negative: never
+		from   time.Duration // when the conditions are met; negative: never
 	}{
 		"never, without a table":  {rollout.FallbackNever, rollout.Contact{}, -1},
 		"boot, without a table":   {rollout.FallbackBoot, rollout.Contact{}, time.Minute},
@@ -75,7 +75,7 @@ func TestFallbackStopsAtTheFirstAnswerAndWaitsForItsSlotAgain(t *testing.T) {
 	if len(starts) != 2 {
 		t.Fatalf("started after %v, want twice", starts)
 	}
-	// Slots of a pod are one window apart.
+	// The slots of a pod are one window apart.
 	if gap := (starts[1] - starts[0]) % rollout.DefaultFallbackWindow; gap > time.Second && gap < rollout.DefaultFallbackWindow-time.Second {
 		t.Errorf("started after %v, want both in the slot of the pod", starts)
 	}
@@ -86,7 +86,7 @@ func TestFallbackStopsAtTheFirstAnswerAndWaitsForItsSlotAgain(t *testing.T) {
 
 func TestSlotsOfAFleetAreSpreadOverTheWindow(t *testing.T) {
 	const pods = 10_000
-	const window = 10 * time.Minute // which is the default
+	const window = 10 * time.Minute // the default
 	perMinute := make([]int, 10)
 	for i := range pods {
 		f := rollout.NewFallback(rollout.FallbackConfig{Policy: rollout.FallbackBoot, Pod: podName(i)}, start)
@@ -104,7 +104,7 @@ func TestSlotsOfAFleetAreSpreadOverTheWindow(t *testing.T) {
 	}
 }
 
-// A fleet that computes for want of a route server loads the API a tenth as much as one that always does.
+// A fleet that computes because no route server answers loads the API a tenth as much as one that always computes.
 func TestFallbackIsTenTimesSlower(t *testing.T) {
 	if rollout.Slowdown != 10 {
 		t.Errorf("polls are %d times slower, want 10", rollout.Slowdown)
@@ -129,8 +129,8 @@ func TestFallbackSaysWhatItWaitsFor(t *testing.T) {
 	}
 }
 
-// A pod that has waited for its slot in one outage must not take that slot for used up in the next: all pods of a fleet would
-// list the cluster at once.
+// A pod that waited for its slot in one outage must not treat that slot as used in the next: all pods of a fleet would list the
+// cluster at once.
 func TestSecondOutageWaitsForItsSlotToo(t *testing.T) {
 	for i := range 50 {
 		f := rollout.NewFallback(rollout.FallbackConfig{Policy: rollout.FallbackBoot, Pod: podName(i)}, start)
@@ -139,7 +139,7 @@ func TestSecondOutageWaitsForItsSlotToo(t *testing.T) {
 			t.Fatalf("%s: %+v after a minute without an answer, want to wait", podName(i), first)
 		}
 		slot := first.StartAt
-		// An answer just before the slot, and then nothing for long.
+		// An answer just before the slot, and then a long silence.
 		back := rollout.Contact{Answered: slot.Add(-time.Second)}
 		if d := f.Decide(back.Answered, back); d != (rollout.FallbackDecision{}) {
 			t.Fatalf("%s: %+v after an answer, want nothing", podName(i), d)
@@ -160,14 +160,14 @@ func TestSecondOutageWaitsForItsSlotToo(t *testing.T) {
 	}
 }
 
-// A process that was stopped for the whole of the time between two outages waits for its slot all the same.
+// A process that was stopped for the whole time between two outages still waits for its slot.
 func TestSlotOfAnOutageThatNobodySawBegin(t *testing.T) {
 	f := rollout.NewFallback(rollout.FallbackConfig{Policy: rollout.FallbackBoot, Pod: "pod"}, start)
 	first := f.Decide(start.Add(time.Minute), rollout.Contact{})
 	if d := f.Decide(first.StartAt, rollout.Contact{}); !d.Compute {
 		t.Fatalf("%+v in its slot, want to compute", d)
 	}
-	back := rollout.Contact{Answered: first.StartAt.Add(time.Minute)} // while the process stands still
+	back := rollout.Contact{Answered: first.StartAt.Add(time.Minute)} // while the process is stopped
 	late := first.StartAt.Add(rollout.DefaultFallbackWindow + time.Minute)
 	if d := f.Decide(late, back); d.Compute || !d.StartAt.Equal(first.StartAt.Add(2*rollout.DefaultFallbackWindow)) {
 		t.Errorf("%+v in the second outage, want to wait for %v", d, first.StartAt.Add(2*rollout.DefaultFallbackWindow))

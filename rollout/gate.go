@@ -12,7 +12,7 @@ const (
 	DefaultMinComparisons = 100
 )
 
-// GatePolicy says what the gate is for.
+// GatePolicy says what the gate does.
 type GatePolicy uint8
 
 // The policies.
@@ -24,10 +24,10 @@ const (
 
 var gateNames = [...]string{GateReport: "report", GateEnforce: "enforce", GateOff: "off"}
 
-// String gives the spelling of help.
+// String returns the spelling of help.
 func (p GatePolicy) String() string { return gateNames[p] }
 
-// ParseGatePolicy reads off, report or enforce in upper or lower case.
+// ParseGatePolicy parses off, report or enforce in upper or lower case.
 func ParseGatePolicy(s string) (GatePolicy, error) {
 	for p, n := range gateNames {
 		if strings.EqualFold(n, s) {
@@ -37,21 +37,21 @@ func ParseGatePolicy(s string) (GatePolicy, error) {
 	return GateReport, fmt.Errorf("gate %s: want off, report or enforce", clip(s))
 }
 
-// GateConfig says whether a cutover from Pre to Exec is advisable.
+// GateConfig sets when a cutover from Pre to Exec is advisable.
 type GateConfig struct {
 	Policy GatePolicy
-	// CleanFor is how long the comparisons must have been clean, without a break. 0 means no time at all.
+	// CleanFor is how long the comparisons must have been clean without interruption. 0 means no minimum.
 	CleanFor time.Duration
-	// MinComparisons is how many of them there must have been in that time.
+	// MinComparisons is the minimum number of comparisons in that time.
 	MinComparisons int
 }
 
-// Evidence is what the comparisons of Pre have come to. The zero value is that there was none.
+// Evidence summarises the comparisons of Pre. The zero value means that there were none.
 type Evidence struct {
-	Comparisons int           // clean ones, since the last that was not
+	Comparisons int           // consecutive clean ones until now
 	CleanFor    time.Duration // since the first of these
-	Differences int           // that count now, zero while it is clean
-	Trouble     string        // why no comparison can be made now, empty if it can
+	Differences int           // that count now; zero while the comparisons are clean
+	Trouble     string        // why no comparison can be made now; empty if it can
 }
 
 // Readiness is the answer of a gate.

@@ -7,22 +7,22 @@ import (
 	"strings"
 )
 
-// Mode says who feeds the data plane. The zero value changes nothing in the cluster.
+// Mode says where the data plane's table comes from. The zero value changes nothing in the cluster.
 type Mode uint8
 
 // The modes.
 const (
-	False Mode = iota // the data plane reads the cluster itself, and nothing else runs
-	Pre               // it still does, and compares with the table of the route server
-	Exec              // it takes the table from the route server
+	False Mode = iota // the data plane reads the cluster itself; no route server is asked
+	Pre               // as False, but it also compares its table with the route server's
+	Exec              // it serves the route server's table
 )
 
 var modeNames = [...]string{False: "False", Pre: "Pre", Exec: "Exec"}
 
-// Modes lists every mode, for metrics that have a series for each.
+// Modes returns every mode, for metrics with a series for each.
 func Modes() []Mode { return []Mode{False, Pre, Exec} }
 
-// String gives the spelling of help.
+// String returns the spelling of help.
 func (m Mode) String() string {
 	if int(m) < len(modeNames) {
 		return modeNames[m]
@@ -30,10 +30,10 @@ func (m Mode) String() string {
 	return "Mode(" + strconv.Itoa(int(m)) + ")"
 }
 
-// MarshalText gives the spelling of help.
+// MarshalText returns the spelling of help.
 func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
 
-// ParseMode reads False, Pre or Exec in upper or lower case, with space around it.
+// ParseMode parses False, Pre or Exec in upper or lower case, with surrounding space.
 func ParseMode(s string) (Mode, error) {
 	name := strings.TrimSpace(s)
 	for m, n := range modeNames {
@@ -44,20 +44,19 @@ func ParseMode(s string) (Mode, error) {
 	return False, fmt.Errorf("mode %s: want False, Pre or Exec", clip(s))
 }
 
-// Setting is what an operator asks for: a mode for the fleet. The zero value is False.
+// Setting is the mode that an operator requests for the fleet. The zero value is False.
 type Setting struct {
 	Mode Mode
-	// Percent is the share of the fleet, 0 to 100, that is to be in Exec; the rest is in Pre. It has a meaning only with
-	// Exec.
+	// Percent is the share of the fleet, 0 to 100, that uses Exec; the rest uses Pre. It is used only with Exec.
 	Percent int
-	// Override switches to Exec also if the gate refuses. It has a meaning only with Exec.
+	// Override switches to Exec even if the gate refuses. It is used only with Exec.
 	Override bool
 }
 
-// SettingForms is what [ParseSetting] takes, for help and messages.
+// SettingForms lists the forms that [ParseSetting] accepts, for help and messages.
 const SettingForms = "False, Pre, Exec, Exec:25% (a share of the fleet), or Exec! and Exec:25%! (past the gate)"
 
-// ParseSetting reads a mode in one of the [SettingForms], in upper or lower case, with space around it.
+// ParseSetting parses a mode in one of the [SettingForms], in upper or lower case, with surrounding space.
 func ParseSetting(s string) (Setting, error) {
 	text := strings.TrimSpace(s)
 	text, override := strings.CutSuffix(text, "!")
@@ -82,7 +81,8 @@ func ParseSetting(s string) (Setting, error) {
 	return set, nil
 }
 
-// parsePercent takes a whole number from 0 to 100 with a percent sign, which is required: a bare 1 could be all or nothing.
+// parsePercent parses a whole number from 0 to 100 with a percent sign. The sign is required, because a bare 1 could mean
+// everything or nothing.
 func parsePercent(s string) (int, error) {
 	digits, signed := strings.CutSuffix(s, "%")
 	n, err := strconv.ParseUint(digits, 10, 8)
@@ -92,7 +92,7 @@ func parsePercent(s string) (int, error) {
 	return int(n), nil
 }
 
-// String gives a form that [ParseSetting] takes.
+// String returns a form that [ParseSetting] accepts.
 func (s Setting) String() string {
 	text := s.Mode.String()
 	if s.Mode != Exec {
@@ -107,16 +107,16 @@ func (s Setting) String() string {
 	return text
 }
 
-// MarshalText gives a form that [ParseSetting] takes.
+// MarshalText returns a form that [ParseSetting] accepts.
 func (s Setting) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// For gives the mode of one data plane, by the name of its [Member]. With a share of the fleet in Exec, a name that is in stays in for
-// every larger share.
+// For returns the mode of one data plane, by the name of its [Member]. A name that is in a share of the fleet is also in every
+// larger share.
 func (s Setting) For(name string) Mode {
 	if s.Mode != Exec {
 		return s.Mode
 	}
-	// The place of the name on a line of 100 percents, rounded down, so that 0 % is nobody and 100 % is everybody.
+	// The position of the name on a scale of 100 percent, rounded down, so that 0 % includes nobody and 100 % everybody.
 	percent, _ := bits.Mul64(place(forShare, name), 100)
 	if percent < uint64(max(s.Percent, 0)) {
 		return Exec
@@ -124,7 +124,7 @@ func (s Setting) For(name string) Mode {
 	return Pre
 }
 
-// clip quotes a text for a message, short enough for a line of the log.
+// clip quotes a text and shortens it for a log line.
 func clip(s string) string {
 	const most = 40
 	if len(s) > most {

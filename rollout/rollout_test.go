@@ -67,7 +67,7 @@ func TestModesAreShownAsTheyAreRead(t *testing.T) {
 	}
 }
 
-// The message names what was read, and is short enough for a line of a log.
+// The message names what was read, and is short enough for a log line.
 func TestWhatIsWrongIsQuoted(t *testing.T) {
 	for text, want := range map[string]string{
 		"Exectutive": `mode "Exectutive": want`, "Exec:101%": `share "101%": want`,
@@ -114,7 +114,7 @@ func TestRaisingTheShareOnlyAddsPods(t *testing.T) {
 }
 
 func TestShareOfAPodNeverChanges(t *testing.T) {
-	// Written down: another hash would move pods of running fleets from one mode to the other with an upgrade.
+	// Fixed values: another hash would move pods of running fleets from one mode to the other with an upgrade.
 	var in []string
 	for i := range 20 {
 		if (rollout.Setting{Mode: rollout.Exec, Percent: 25}).For(podName(i)) == rollout.Exec {
@@ -154,5 +154,5 @@ func FuzzParseSetting(f *testing.F) {
 	})
 }
 
-// podName is a name as a Deployment gives them.
+// podName is a name as a Deployment makes them.
 func podName(i int) string { return fmt.Sprintf("skipper-ingress-7d4b9c6f5d-%05x", i) }

@@ -17,7 +17,7 @@ func TestShareGoesByTheNameThatLasts(t *testing.T) {
 		fails     bool
 	}{
 		{by: "auto", node: node, pod: pod, want: rollout.Member{By: rollout.ShareByNode, Name: node}},
-		{by: "Auto", pod: pod, want: rollout.Member{By: rollout.ShareByPod, Name: pod}}, // as before there was a name of the node
+		{by: "Auto", pod: pod, want: rollout.Member{By: rollout.ShareByPod, Name: pod}}, // as before the node name existed
 		{by: "node", node: node, pod: pod, want: rollout.Member{By: rollout.ShareByNode, Name: node}},
 		{by: "NODE", pod: pod, fails: true},
 		{by: "pod", node: node, pod: pod, want: rollout.Member{By: rollout.ShareByPod, Name: pod}},
@@ -39,7 +39,7 @@ func TestShareGoesByTheNameThatLasts(t *testing.T) {
 	}
 }
 
-// A rollout replaces every pod of a Deployment. Without the names of nodes that draws another share, which is why there are such names.
+// A rollout replaces every pod of a Deployment. Without node names, that draws another share; node names prevent it.
 func TestARolloutDrawsNoOtherShare(t *testing.T) {
 	quarter := rollout.Setting{Mode: rollout.Exec, Percent: 25}
 	modes := func(by rollout.ShareBy, revision string) (all []rollout.Mode) {
@@ -70,7 +70,7 @@ func TestARolloutDrawsNoOtherShare(t *testing.T) {
 }
 
 func TestShareOfANodeNeverChanges(t *testing.T) {
-	// Written down: another hash would move proxies of running fleets from one mode to the other with an upgrade.
+	// Fixed values: another hash would move proxies of running fleets from one mode to the other with an upgrade.
 	var in []string
 	for i := range 40 {
 		if (rollout.Setting{Mode: rollout.Exec, Percent: 25}).For(nodeName(i)) == rollout.Exec {
@@ -82,7 +82,7 @@ func TestShareOfANodeNeverChanges(t *testing.T) {
 	}
 }
 
-// nodeName is a name as a cloud gives it.
+// nodeName is a name as a cloud assigns it.
 func nodeName(i int) string {
 	return fmt.Sprintf("ip-10-0-%d-%d.eu-central-1.compute.internal", i/250, i%250)
 }

@@ -12,12 +12,12 @@ import (
 func BenchmarkDiff20k(b *testing.B)  { benchmarkDiff(b, 20_000) }
 func BenchmarkDiff124k(b *testing.B) { benchmarkDiff(b, 124_000) }
 
-// benchmarkDiff compares tables that were parsed one by one, as those of two servers are, and of which 1 % differs.
+// benchmarkDiff compares tables that were parsed separately, as those of two servers are, and differ in 1 %.
 func benchmarkDiff(b *testing.B, n int) {
 	x, y := parse(b, document(n, 0)), parse(b, document(n, 1))
 	unsorted := append([]*eskip.Route(nil), y...)
 	rand.New(rand.NewPCG(1, 2)).Shuffle(n, func(i, j int) { unsorted[i], unsorted[j] = unsorted[j], unsorted[i] })
-	compiled := make([]*eskip.Route, n) // the same routes, written in the other way
+	compiled := make([]*eskip.Route, n) // the same routes in the other spelling
 	for i, r := range y {
 		compiled[i] = eskip.Canonical(r)
 	}

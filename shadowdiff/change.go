@@ -4,35 +4,35 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 )
 
-// Change is a route that is not the same in both lists.
+// Change is a route that differs between the lists.
 type Change struct {
 	A, B  *eskip.Route
-	Parts []Part // what differs, at least one: predicates, then filters, then the backend
+	Parts []Part // at least one: predicates, then filters, then the backend
 }
 
-// Element is a kind of part of a route.
+// Element is a kind of route part.
 type Element uint8
 
 // The elements.
 const (
 	Predicate Element = iota
 	Filter
-	Backend   // the type of the backend; the texts are those of the whole backend
+	Backend   // the type of the backend; the texts are the whole backend
 	Address   // of a network backend
-	Algorithm // of load balancing; empty if the choice is left to the proxy
+	Algorithm // of load balancing; empty if the proxy chooses
 	Endpoint  // of a load balanced backend
-	Zone      // of an endpoint whose address is the same
+	Zone      // of an endpoint with the same address
 )
 
 var elements = []string{"predicate", "filter", "backend", "address", "algorithm", "endpoint", "zone"}
 
-// String is the name in text and JSON.
+// String returns the name in text and JSON.
 func (e Element) String() string { return elements[e] }
 
 // MarshalText implements [encoding.TextMarshaler].
 func (e Element) MarshalText() ([]byte, error) { return []byte(e.String()), nil }
 
-// Op is what became of a part on the way from A to B.
+// Op says how a part changed from A to B.
 type Op uint8
 
 // The ops.
@@ -41,12 +41,12 @@ const (
 	Removed
 	Added
 	Replaced
-	Moved // the same filter in another place
+	Moved // the same filter in another position
 )
 
 var ops = []string{"same", "removed", "added", "replaced", "moved"}
 
-// String is the name in text and JSON.
+// String returns the name in text and JSON.
 func (o Op) String() string { return ops[o] }
 
 // MarshalText implements [encoding.TextMarshaler].
@@ -56,19 +56,19 @@ func (o Op) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
 type Part struct {
 	Element Element
 	Op      Op
-	// Old and New are the texts in A and B; empty where the part is not.
+	// Old and New are the texts in A and B; empty if the part does not exist there.
 	Old, New string
-	// OldPosition and NewPosition are the places of a filter, from 1. They are 0 for all else, and where the part is not.
+	// OldPosition and NewPosition are the positions of a filter, from 1. They are 0 for all other parts, and where the part does
+	// not exist.
 	OldPosition, NewPosition int
 }
 
-// Aligned returns all parts of both routes beside each other, also those that are the same, in the order in which routes
-// are written.
+// Aligned returns all parts of both routes side by side, including identical ones, in the order in which routes are written.
 func (c Change) Aligned() []Part {
 	return align(c.A, c.B)
 }
 
-// parts returns what differs in two routes; nothing if they print the same in canonical form.
+// parts returns the differences between two routes; none if they print the same in canonical form.
 func parts(a, b *eskip.Route) []Part {
 	all := align(a, b)
 	n := 0
@@ -92,7 +92,7 @@ func align(a, b *eskip.Route) []Part {
 // call is a predicate or filter.
 type call struct{ name, text string }
 
-// predicateTexts are the predicates in canonical order, without those that are not printed because they match everything.
+// predicateTexts returns the predicates in canonical order, without those that are not printed because they match everything.
 func predicateTexts(r *eskip.Route) []call {
 	out := make([]call, 0, len(r.Predicates))
 	for _, p := range r.Predicates {
@@ -111,7 +111,7 @@ func filterTexts(r *eskip.Route) []call {
 	return out
 }
 
-// alignPredicates takes two lists that are sorted by name.
+// alignPredicates aligns two lists that are sorted by name.
 func alignPredicates(out []Part, a, b []call) []Part {
 	for len(a) > 0 || len(b) > 0 {
 		var name string
@@ -137,7 +137,7 @@ func ofName(calls []call, name string) int {
 	return len(calls)
 }
 
-// alignOneName pairs predicates of one name: those that are the same, wherever they stand, then the others in their order.
+// alignOneName pairs predicates with the same name: first the identical ones, wherever they are, then the others in order.
 func alignOneName(out []Part, a, b []call) []Part {
 	onlyA, onlyB := onlyIn(a, b), onlyIn(b, a)
 	other := onlyA
@@ -161,8 +161,8 @@ func alignOneName(out []Part, a, b []call) []Part {
 	return out
 }
 
-// onlyIn returns the calls of a, in their order, that are left when those of b are taken away, each once. Of calls with
-// one text the last are left.
+// onlyIn returns the calls of a that remain, in order, after removing each call of b once. Of calls with the same text the last
+// ones remain.
 func onlyIn(a, b []call) []call {
 	if len(a) == 1 && len(b) == 1 && a[0] == b[0] {
 		return nil
@@ -180,7 +180,7 @@ func onlyIn(a, b []call) []call {
 	return out
 }
 
-// between makes a part of two texts, of which one may be empty: it is not there.
+// between returns the part for two texts, of which one may be empty because it does not exist.
 func between(e Element, old, new string) Part {
 	p := Part{Element: e, Old: old, New: new}
 	switch {
@@ -196,7 +196,7 @@ func between(e Element, old, new string) Part {
 	return p
 }
 
-// alignBackends takes canonical routes.
+// alignBackends aligns the backends of canonical routes.
 func alignBackends(out []Part, a, b *eskip.Route) []Part {
 	if a.BackendType != b.BackendType {
 		return append(out, between(Backend, backendText(a), backendText(b)))
@@ -215,13 +215,13 @@ func alignBackends(out []Part, a, b *eskip.Route) []Part {
 	}
 }
 
-// backendText prints the backend alone.
+// backendText prints only the backend.
 func backendText(r *eskip.Route) string {
 	out, backend := eskip.AppendExpr(nil, r)
 	return string(out[backend:])
 }
 
-// alignEndpoints takes lists that are sorted by address and zone.
+// alignEndpoints aligns lists that are sorted by address and zone.
 func alignEndpoints(out []Part, a, b []*eskip.LBEndpoint) []Part {
 	for len(a) > 0 || len(b) > 0 {
 		var address string
@@ -246,7 +246,7 @@ func ofAddress(eps []*eskip.LBEndpoint, address string) int {
 	return len(eps)
 }
 
-// alignZones pairs endpoints of one address: those of one zone, then the others in their order.
+// alignZones pairs endpoints with the same address: first those in the same zone, then the others in order.
 func alignZones(out []Part, a, b []*eskip.LBEndpoint) []Part {
 	var onlyA, onlyB []*eskip.LBEndpoint
 	for len(a) > 0 && len(b) > 0 {

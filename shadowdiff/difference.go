@@ -15,7 +15,7 @@ type Kind uint8
 const (
 	Missing Kind = iota // only A has the route
 	Extra               // only B has the route
-	Changed             // both have a route of the id, and they differ
+	Changed             // both have a route with the id, and they differ
 	Renamed             // both have the route, under different ids
 
 	kindCount
@@ -23,13 +23,13 @@ const (
 
 var kindNames = [kindCount]string{"missing", "extra", "changed", "renamed"}
 
-// String is the name in text, JSON and metrics.
+// String returns the name in text, JSON and metrics.
 func (k Kind) String() string { return kindNames[k] }
 
 // MarshalText implements [encoding.TextMarshaler].
 func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// Key names a difference in two reports of the same tables.
+// Key identifies a difference in several reports about the same tables.
 type Key struct {
 	Kind  Kind
 	ID    string // in A; in B for Extra
@@ -40,15 +40,15 @@ func (k Key) compare(l Key) int {
 	return cmp.Or(strings.Compare(k.ID, l.ID), cmp.Compare(k.Kind, l.Kind), strings.Compare(k.NewID, l.NewID))
 }
 
-// Difference is one entry of a report, whatever its kind.
+// Difference is one entry of a report, of any kind.
 type Difference struct {
 	Key
-	A, B  *eskip.Route // nil where the route is not
+	A, B  *eskip.Route // nil if the side does not have the route
 	Parts []Part       // for Changed, else nil
 }
 
-// Aligned returns all parts of the routes beside each other; see [Change.Aligned]. For routes that are only on one side all
-// parts are Removed or Added.
+// Aligned returns all parts of the routes side by side; see [Change.Aligned]. For a route that is only on one side, all parts are
+// Removed or Added.
 func (d Difference) Aligned() []Part {
 	switch d.Kind {
 	case Missing:
@@ -60,7 +60,7 @@ func (d Difference) Aligned() []Part {
 	}
 }
 
-// oneSided returns the parts of a route that has no partner.
+// oneSided returns the parts of a route without a partner.
 func oneSided(r *eskip.Route, op Op) []Part {
 	out := align(r, r)
 	for i := range out {
@@ -74,7 +74,7 @@ func oneSided(r *eskip.Route, op Op) []Part {
 	return out
 }
 
-// Differences returns the entries of the report, without those of Beyond, sorted by id, with Parts shared.
+// Differences returns the entries of the report, without those counted in Beyond, sorted by id. Parts are shared.
 func (r *Report) Differences() []Difference {
 	out := make([]Difference, 0, len(r.Missing)+len(r.Extra)+len(r.Changed)+len(r.Renamed))
 	for _, x := range r.Missing {

@@ -5,20 +5,20 @@ import (
 	"strings"
 )
 
-// maxAlign is a limit for the table of the alignment. Chains of up to about a thousand filters are aligned as well as can
-// be; in longer ones, which nobody writes, only what is the same at both ends.
+// maxAlign limits the table of the alignment. Chains of up to about a thousand filters are aligned optimally; in longer ones,
+// which are unrealistic, only the common beginning and end are aligned.
 const maxAlign = 1 << 20
 
-// chains are two lists of filters that are being aligned.
+// chains are two lists of filters being aligned.
 type chains struct {
 	a, b []call
-	// partnerA and partnerB are the places of the filters on the other side, or -1.
+	// partnerA and partnerB are the positions of the filters' partners on the other side, or -1.
 	partnerA, partnerB []int
-	ops                []Op // of those of a with a partner
+	ops                []Op // for the filters of a with a partner
 }
 
-// alignFilters pairs the filters of two chains. Those that stand in the same order are the same. Of the others, those with
-// the same text have moved; those with the same name are replaced, by one between the same neighbours if there is one.
+// alignFilters pairs the filters of two chains. Filters in the same order are the same. Of the others, filters with the same text
+// have moved; filters with the same name replace each other, preferably between the same neighbours.
 func alignFilters(out []Part, a, b []call) []Part {
 	if len(a)+len(b) == 0 {
 		return out
@@ -46,7 +46,7 @@ func alignFilters(out []Part, a, b []call) []Part {
 	return out
 }
 
-// part makes a part of a filter of a, of b, or of both.
+// part returns the part for a filter of a, of b, or of both.
 func (c *chains) part(i, j int) Part {
 	p := Part{Element: Filter, Op: Added}
 	if i >= 0 {
@@ -61,8 +61,8 @@ func (c *chains) part(i, j int) Part {
 	return p
 }
 
-// gaps calls f for what lies before, between and behind the filters that are the same: a[a0:a1] and b[b0:b1], which may
-// be empty. Behind all but the last gap a[a1] is the same as b[b1].
+// gaps calls f for the filters before, between and after the same filters: a[a0:a1] and b[b0:b1], which may be empty. After each
+// gap except the last, a[a1] is the same as b[b1].
 func (c *chains) gaps(f func(a0, a1, b0, b1 int)) {
 	a0, b0 := 0, 0
 	for i, j := range c.partnerA {
@@ -74,7 +74,7 @@ func (c *chains) gaps(f func(a0, a1, b0, b1 int)) {
 	f(a0, len(c.a), b0, len(c.b))
 }
 
-// join makes partners of filters in a[a0:a1] and b[b0:b1] that have none and agree in the key, the k-th with the k-th.
+// join makes filters without a partner in a[a0:a1] and b[b0:b1] partners if they have the same key, the k-th with the k-th.
 func (c *chains) join(op Op, a0, a1, b0, b1 int, key func(call) string) {
 	if a0 == a1 || b0 == b1 {
 		return
@@ -98,8 +98,8 @@ func (c *chains) join(op Op, a0, a1, b0, b1 int, key func(call) string) {
 	}
 }
 
-// commonFilters finds a longest common subsequence. The partner of each filter is its index on the other side, or -1.
-// There may be several such sequences; which is taken does not depend on the order of the arguments.
+// commonFilters finds a longest common subsequence. The partner of each filter is its index on the other side, or -1. If there
+// are several such sequences, the choice does not depend on the order of the arguments.
 func commonFilters(a, b []call) (partnerA, partnerB []int) {
 	partnerA, partnerB = unpaired(len(a)), unpaired(len(b))
 	start := 0
@@ -139,12 +139,12 @@ func unpaired(n int) []int {
 	return p
 }
 
-// exact is what a pair of the same text is worth in an alignment, in units of the pairs that only make it nicer. There are
-// fewer of those than that, as the shorter chain has at most the root of maxAlign filters.
+// exact is the value of a pair with the same text in an alignment, compared with pairs that only make it nicer. There are fewer
+// than exact of the latter, because the shorter chain has at most the square root of maxAlign filters.
 const exact = 4096
 
-// worth says what it is worth to have two filters beside each other. Of the alignments that keep the most filters, the one
-// is best that keeps filters in their places, and those of one name, of which one was made of the other, in one gap.
+// worth returns the value of aligning two filters. Among the alignments that keep the most filters, the best one keeps filters in
+// their positions, and keeps filters of one name, which probably replaced each other, in one gap.
 func worth(a, b []call, i, j int) int32 {
 	switch {
 	case a[i].text != b[j].text && a[i].name != b[j].name:
@@ -158,7 +158,7 @@ func worth(a, b []call, i, j int) int32 {
 	}
 }
 
-// longestCommon calls pair for the pairs of a longest common subsequence of two lists that are not empty.
+// longestCommon calls pair for the pairs of a longest common subsequence of two non-empty lists.
 func longestCommon(a, b []call, pair func(i, j int)) {
 	width := len(b) + 1
 	best := make([]int32, (len(a)+1)*width) // of a[i:] and b[j:]

@@ -8,8 +8,8 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 )
 
-// document is a table of n routes as the compiler makes them of Ingresses and RouteGroups, of which every hundredth has
-// something else from one version to the next: endpoints, a filter, a predicate, or its id. It is sorted.
+// document is a sorted table of n routes as the compiler makes them of Ingresses and RouteGroups. From one version to the next
+// every hundredth route changes: endpoints, a filter, a predicate, or its id.
 func document(n, version int) string {
 	var b strings.Builder
 	for i := range n {

@@ -11,8 +11,8 @@ import (
 	"github.com/routesrv/routesrv/shadowdiff"
 )
 
-// FuzzDiff holds the laws: a list does not differ from itself; Diff(b, a) is the mirror of Diff(a, b); a report is empty
-// if and only if the lists are equal; every route is accounted for; what was changed back is equal.
+// FuzzDiff checks the laws: a list does not differ from itself; Diff(b, a) is the mirror of Diff(a, b); a report is empty if and
+// only if the lists are equal; every route is accounted for; a change that is reverted leaves the lists equal.
 func FuzzDiff(f *testing.F) {
 	for _, s := range [][2]string{
 		{"", "a: * -> <shunt>"},
@@ -61,7 +61,7 @@ func equivalent(a, b []*eskip.Route) bool {
 	return slices.EqualFunc(a, b, func(x, y *eskip.Route) bool { return eskip.Equivalent(x, y) })
 }
 
-// checkAligned holds that the aligned parts are the routes, and that those that differ are the parts of the change.
+// checkAligned checks that the aligned parts are the routes, and that those that differ are the parts of the change.
 func checkAligned(t *testing.T, c shadowdiff.Change) {
 	t.Helper()
 	var differ []shadowdiff.Part
@@ -119,7 +119,7 @@ func entries(r shadowdiff.Report) []entry {
 	return out
 }
 
-// mirrored is what the report of the exchanged sides should have.
+// mirrored is the expected report of the exchanged sides.
 func mirrored(t *testing.T, r shadowdiff.Report) []entry {
 	t.Helper()
 	m := shadowdiff.Report{Missing: r.Extra, Extra: r.Missing, A: r.B, B: r.A, Equal: r.Equal}
@@ -166,7 +166,7 @@ func unique(routes []*eskip.Route) bool {
 	return true
 }
 
-// FuzzMark holds that the marked parts make up the texts.
+// FuzzMark checks that the marked parts make up the texts.
 func FuzzMark(f *testing.F) {
 	f.Add("http://10.0.0.11", "http://10.0.0.12")
 	f.Add("", "x")

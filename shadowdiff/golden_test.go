@@ -108,7 +108,7 @@ func TestNarrowLinesFit(t *testing.T) {
 			t.Fatal(err)
 		}
 		for line := range strings.SplitSeq(b.String(), "\n") {
-			// Ids, names and the summary are never cut.
+			// Ids, names and the summary are never truncated.
 			if n := len([]rune(line)); n > width && strings.HasPrefix(line, "      ") {
 				t.Errorf("width %d: a line of %d characters: %s", width, n, line)
 			}
@@ -116,7 +116,7 @@ func TestNarrowLinesFit(t *testing.T) {
 	}
 }
 
-// However narrow the lines are to be, a text has room to say something.
+// However narrow the lines are, there is room for some text.
 func TestNarrowLinesHaveRoomForAText(t *testing.T) {
 	write := func(width int) string {
 		var b strings.Builder

@@ -8,17 +8,17 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 )
 
-// Ignore says which differences do not count. The zero value ignores nothing.
+// Ignore selects differences that do not count. The zero value ignores nothing.
 type Ignore struct {
-	// Endpoints ignores endpoints that were added, removed or moved to another zone. The type of the backend and the
-	// algorithm still count.
+	// Endpoints ignores endpoints that were added, removed or moved to another zone. The type of the backend and the algorithm
+	// still count.
 	Endpoints bool
-	// IDs ignores routes of which an id matches one of the expressions, anywhere in the id.
+	// IDs ignores routes whose id matches one of the expressions, anywhere in the id.
 	IDs []*regexp.Regexp
 }
 
-// ParseIgnore reads a list with commas of "endpoints" and "id=REGEX". A comma in an expression does not end it, unless one
-// of these words follows.
+// ParseIgnore parses a list of "endpoints" and "id=REGEX" separated by commas. A comma in an expression ends it only if one of
+// these words follows.
 func ParseIgnore(s string) (Ignore, error) {
 	var out Ignore
 	for rest := s; rest != ""; {
@@ -43,7 +43,7 @@ func ParseIgnore(s string) (Ignore, error) {
 	return out, nil
 }
 
-// nextIgnore is the comma before the next item of a list.
+// nextIgnore matches the comma before the next item of a list.
 var nextIgnore = regexp.MustCompile(`,(endpoints(,|$)|id=)`)
 
 func cutIgnore(s string) (item, rest string) {
@@ -70,8 +70,8 @@ func (i Ignore) part(p Part) bool {
 	return i.Endpoints && (p.Element == Endpoint || p.Element == Zone)
 }
 
-// Without returns the report without the differences that are to be ignored. They are counted in Ignored; a change of
-// which only a part is ignored stays, with its other parts.
+// Without returns the report without ignored differences, which it counts in Ignored. If only a part of a change is ignored, the
+// change stays with its other parts.
 func (r Report) Without(i Ignore) Report {
 	before := r.Counts().Differences()
 	r.Missing = without(r.Missing, func(x *eskip.Route) bool { return i.id(x.Id) })
@@ -91,7 +91,7 @@ func (r Report) Without(i Ignore) Report {
 	return r
 }
 
-// without returns the elements that drop is false for, in a new slice if there are others.
+// without returns the elements for which drop is false, in a new slice if any are dropped.
 func without[T any](list []T, drop func(T) bool) []T {
 	for i, x := range list {
 		if !drop(x) {

@@ -8,11 +8,11 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 )
 
-// Schema names the JSON form. Within one version fields are only added.
+// Schema names the JSON form. Within one version, fields are only added.
 const Schema = "routesrv.shadowdiff/v1"
 
-// The JSON form. Names of kinds, elements, ops and states are those of their String methods; texts of routes are
-// expressions of the route language without the id; times are RFC 3339 in UTC.
+// The JSON form. Names of kinds, elements, ops and states come from their String methods; texts of routes are expressions of the
+// route language without the id; times are RFC 3339 in UTC.
 type (
 	jsonView struct {
 		Schema      string           `json:"schema"`
@@ -24,7 +24,7 @@ type (
 		A           jsonSide         `json:"a"`
 		B           jsonSide         `json:"b"`
 		Counts      Counts           `json:"counts"`
-		Unlisted    int              `json:"unlisted,omitempty"` // differences that are counted and not listed
+		Unlisted    int              `json:"unlisted,omitempty"` // differences that are counted but not listed
 		Watch       *jsonWatch       `json:"watch,omitempty"`
 		Differences []jsonDifference `json:"differences"` // by id
 	}
@@ -38,7 +38,7 @@ type (
 		Comparisons  uint64    `json:"comparisons"`
 		Confirmed    jsonKinds `json:"confirmed"`
 		Pending      jsonKinds `json:"pending"`
-		Untracked    int       `json:"untracked,omitempty"` // differences that are counted and not listed
+		Untracked    int       `json:"untracked,omitempty"` // differences that are counted but not listed
 		CleanSeconds float64   `json:"clean_seconds"`
 	}
 	jsonKinds struct {
@@ -107,8 +107,7 @@ func WriteJSON(w io.Writer, v *View) error {
 	return enc.Encode(out)
 }
 
-// WriteEntryJSON writes one difference in one line, as it stands in the list of [WriteJSON], with what happened to it and
-// when in front.
+// WriteEntryJSON writes one difference on one line, in the form of the list in [WriteJSON], preceded by the event and its time.
 func WriteEntryJSON(w io.Writer, e Entry, owner OwnerFunc, event string, at time.Time) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
@@ -145,7 +144,7 @@ func optional(t time.Time) *time.Time {
 	return &t
 }
 
-// Result is what the exit status of a comparison says, in a word: same, different or error.
+// Result returns the meaning of a comparison's exit status: same, different or error.
 func (v *View) Result() string {
 	switch {
 	case v.Err != "":

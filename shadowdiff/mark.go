@@ -2,14 +2,14 @@ package shadowdiff
 
 import "unicode/utf8"
 
-// Mark finds what differs in two texts: old is prefix + oldMid + suffix, new is prefix + newMid + suffix. The middles are
-// whole words: of 10.0.0.11 and 10.0.0.12 they are 11 and 12.
+// Mark finds the difference between two texts: old is prefix + oldMid + suffix, new is prefix + newMid + suffix. The middles are
+// whole words: for 10.0.0.11 and 10.0.0.12 they are 11 and 12.
 func Mark(old, new string) (prefix, oldMid, newMid, suffix string) {
 	i := 0
 	for i < min(len(old), len(new)) && old[i] == new[i] {
 		i++
 	}
-	// Back to the beginning of a word, if it goes on in one of the texts, and to that of a rune.
+	// Back to the beginning of a word, if it continues in one of the texts, and to the beginning of a rune.
 	for i > 0 && (inWord(old, i) || inWord(new, i) || !startsRune(old, i) || !startsRune(new, i)) {
 		i--
 	}
@@ -23,7 +23,7 @@ func Mark(old, new string) (prefix, oldMid, newMid, suffix string) {
 	return old[:i], old[i : len(old)-j], new[i : len(new)-j], old[len(old)-j:]
 }
 
-// inWord reports whether a word goes on at s[i].
+// inWord reports whether a word continues at s[i].
 func inWord(s string, i int) bool {
 	return i > 0 && i < len(s) && isWord(s[i-1]) && isWord(s[i])
 }

@@ -7,7 +7,7 @@ const (
 	resultSame      = "same"      // no difference
 	resultPending   = "pending"   // differences that may be skew
 	resultDifferent = "different" // differences that count
-	resultError     = "error"     // there was nothing to compare
+	resultError     = "error"     // no comparison was possible
 )
 
 // Metrics are the series of a continuous comparison.
@@ -17,7 +17,7 @@ type Metrics struct {
 	Clean       prometheus.Gauge
 }
 
-// NewMetrics makes the series and registers them; a nil registerer leaves them unregistered.
+// NewMetrics creates the series and registers them; a nil registerer leaves them unregistered.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		Routes: prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -46,7 +46,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return m
 }
 
-// Observe shows what a comparison gave.
+// Observe sets the series from a comparison.
 func (m *Metrics) Observe(o *Observation) {
 	for kind, n := range map[Kind]int{
 		Missing: o.Confirmed.Missing, Extra: o.Confirmed.Extra, Changed: o.Confirmed.Changed, Renamed: o.Confirmed.Renamed,
@@ -64,5 +64,5 @@ func (m *Metrics) Observe(o *Observation) {
 	m.Clean.Set(o.Clean.Seconds())
 }
 
-// Failed counts a comparison that could not be made. The other series keep what the last comparison showed.
+// Failed counts a comparison that was not possible. The other series keep the values of the last comparison.
 func (m *Metrics) Failed() { m.Comparisons.WithLabelValues(resultError).Inc() }

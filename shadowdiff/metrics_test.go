@@ -32,7 +32,7 @@ func TestMetrics(t *testing.T) {
 	shadowdiff.NewMetrics(nil)
 }
 
-// exposition is what is there after two comparisons without differences, three with one, and one that failed.
+// exposition is the state after two comparisons without differences, three with one, and one that failed.
 const exposition = `
 # HELP shadow_diff_clean_seconds Time without a difference that counts, up to the last comparison.
 # TYPE shadow_diff_clean_seconds gauge

@@ -7,20 +7,20 @@ import (
 	"github.com/routesrv/routesrv/internal/routeid"
 )
 
-// Kinds of owners that are no kinds of objects.
+// Kinds of owners that are not kinds of objects.
 const (
 	generatedKind = string(routeid.KindGenerated)
 	otherKind     = string(routeid.KindOther)
 )
 
-// Owner is the object that a route was made of, for grouping. The zero value is no owner.
+// Owner is the object that a route comes from, for grouping. The zero value means no owner.
 type Owner struct {
 	Kind      string `json:"kind"` // RouteGroup, Ingress, generated or other
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name,omitempty"`
 }
 
-// String is "RouteGroup shop/cart", or says that no object owns the route.
+// String returns "RouteGroup shop/cart", or says that no object owns the route.
 func (o Owner) String() string {
 	switch o.Kind {
 	case generatedKind:
@@ -34,7 +34,7 @@ func (o Owner) String() string {
 	return o.Kind + " " + o.Namespace + "/" + o.Name
 }
 
-// compare puts objects first, by namespace, name and kind, then generated routes, then others.
+// compare sorts objects first, by namespace, name and kind, then generated routes, then others.
 func (o Owner) compare(p Owner) int {
 	return cmp.Or(cmp.Compare(o.rank(), p.rank()), strings.Compare(o.Namespace, p.Namespace),
 		strings.Compare(o.Name, p.Name), strings.Compare(o.Kind, p.Kind))
@@ -50,10 +50,10 @@ func (o Owner) rank() int {
 	return 0
 }
 
-// OwnerFunc says which object a route was made of, by its id. An empty kind means that it does not know.
+// OwnerFunc returns the object that a route comes from, by its id. An empty kind means unknown.
 type OwnerFunc func(id string) (kind, namespace, name string)
 
-// of asks f, if there is one, and else takes what the id says.
+// of calls f if it is set, and otherwise uses the id.
 func (f OwnerFunc) of(id string) Owner {
 	if f != nil {
 		if kind, namespace, name := f(id); kind != "" {
@@ -63,7 +63,7 @@ func (f OwnerFunc) of(id string) Owner {
 	return OwnerOf(id)
 }
 
-// OwnerOf reads the owner out of an id that the compiler made. It is a guess: see package routeid.
+// OwnerOf derives the owner from an id created by the compiler. It is a guess: see package routeid.
 func OwnerOf(id string) Owner {
 	o := routeid.OwnerOf(id)
 	return Owner{Kind: string(o.Kind), Namespace: o.Namespace, Name: o.Name}

@@ -1,32 +1,30 @@
-// Package shadowdiff compares two routing tables by what they mean: the table that data planes use now with the one that
-// they would be given instead.
+// Package shadowdiff compares two routing tables by meaning: the table that data planes use now with the one that they would get
+// instead.
 //
-// [Diff] pairs the routes of two lists by id and gives a [Report]: routes that only one list has, routes of the same id
-// that differ, with the parts in which they do, and routes that only changed their id. A [Tracker] watches two tables
-// that change all the time: it tells the differences that stay from those that are only skew, because one side has read
-// the cluster a moment later. A [View] is what a reader is shown, as text ([WriteText]), as JSON ([WriteJSON]) or as a
-// page (package page).
+// [Diff] pairs the routes of two lists by id and returns a [Report]: routes that only one list has, routes with the same id that
+// differ, with the differing parts, and routes that only changed their id. A [Tracker] watches two tables that change all the
+// time: it distinguishes lasting differences from skew, which occurs because one side reads the cluster a moment later. A [View]
+// is the presentation, as text ([WriteText]), as JSON ([WriteJSON]) or as a page (package page).
 //
 // # What is equal
 //
-// Two routes are equal if [eskip.Equivalent] says so, or if they print the same when endpoints and predicates are sorted. So
-// the order of endpoints and predicates is no difference, also among predicates with one name; the order of filters is. An
-// argument of a compiled route that is an int equals the float64 that a parser reads: what data planes get is the text.
+// Two routes are equal if [eskip.Equivalent] says so, or if they print the same with sorted endpoints and predicates. So the
+// order of endpoints and predicates makes no difference, even among predicates with the same name; the order of filters does. An
+// int argument of a compiled route equals the float64 that the parser returns, because data planes get the text.
 //
 // # Guarantees
 //
-// Diff(x, x) is empty, Diff(a, b) is empty if and only if the lists have equal routes, and Diff(b, a) is Diff(a, b) with
-// the sides exchanged. Lists are only read, and need not be sorted; a report is sorted by id. The k-th route of an id is
-// compared with the k-th of that id on the other side, so that lists with repeated ids, too, are compared to their end.
-// The time of a comparison grows with the number of routes, not with its square, and little is allocated for routes that
-// are equal.
+// Diff(x, x) is empty, Diff(a, b) is empty if and only if the lists have equal routes, and Diff(b, a) is Diff(a, b) with the
+// sides exchanged. Diff does not change the lists, which need not be sorted; a report is sorted by id. The k-th route of an id is
+// compared with the k-th of that id on the other side, so that lists with repeated ids are compared completely, too. The time of
+// a comparison grows with the number of routes, not with its square, and little is allocated for routes that are equal.
 //
-// # Not done here
+// # What it does not do
 //
-// Nothing is read or sent, and no clock is asked: times are arguments. Routes are not judged by what they match, so two
+// The package does no I/O and uses no clock: times are arguments. It does not compare which requests routes match, so two
 // spellings of one regular expression are a difference.
 //
-// A report refers to the routes that it was made of: keeping it keeps them.
+// A report refers to the compared routes, and keeps them in memory.
 package shadowdiff
 
 import (
@@ -36,26 +34,26 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 )
 
-// Report is what is different in two lists of routes, A and B. Its slices are sorted by id. It must not be changed.
+// Report lists the differences between two lists of routes, A and B. Its slices are sorted by id. It must not be changed.
 type Report struct {
-	Missing []*eskip.Route // A has them and B has not
-	Extra   []*eskip.Route // B has them and A has not
+	Missing []*eskip.Route // only A has them
+	Extra   []*eskip.Route // only B has them
 	Changed []Change       // both have the id
 	Renamed []Rename       // both have the route, under different ids
 
 	A, B    int // routes in the lists
 	Equal   int // routes that both have
-	Ignored int // differences that Without has left out
+	Ignored int // differences that Without has removed
 
-	// Beyond counts differences that whoever made the report did not look at in detail; they are in none of the slices. It has
-	// neither equal nor ignored routes, and [Diff] leaves it empty.
+	// Beyond counts differences that were not examined in detail; they are in none of the slices. Its numbers of equal and
+	// ignored routes are zero, and [Diff] leaves it empty.
 	Beyond Counts
 }
 
-// Rename is a route that has another id in B than in A, and is the same otherwise.
+// Rename is a route that differs between A and B only in its id.
 type Rename struct{ A, B *eskip.Route }
 
-// Counts are the numbers of a report.
+// Counts holds the numbers of a report.
 type Counts struct {
 	Missing int `json:"missing"`
 	Extra   int `json:"extra"`
@@ -70,7 +68,7 @@ func (r *Report) Empty() bool {
 	return len(r.Missing)+len(r.Extra)+len(r.Changed)+len(r.Renamed)+r.Beyond.Differences() == 0
 }
 
-// Counts returns the numbers of the report, with those of Beyond.
+// Counts returns the numbers of the report, including Beyond.
 func (r *Report) Counts() Counts {
 	return Counts{
 		Missing: len(r.Missing) + r.Beyond.Missing, Extra: len(r.Extra) + r.Beyond.Extra,
@@ -82,7 +80,7 @@ func (r *Report) Counts() Counts {
 // Differences returns the number of differences.
 func (c Counts) Differences() int { return c.Missing + c.Extra + c.Changed + c.Renamed }
 
-// Diff reports what a data plane would see change if it moved from table a to table b. Routes that are nil are skipped.
+// Diff reports what would change for a data plane that moved from table a to table b. It skips nil routes.
 func Diff(a, b []*eskip.Route) Report {
 	d := differ{Report: Report{A: len(a), B: len(b)}}
 	if slices.IsSortedFunc(a, byID) && slices.IsSortedFunc(b, byID) {
@@ -97,7 +95,7 @@ func Diff(a, b []*eskip.Route) Report {
 	return d.Report
 }
 
-// byID orders routes; those that are nil are as if they had no id.
+// byID orders routes; nil routes count as having no id.
 func byID(x, y *eskip.Route) int { return strings.Compare(idOf(x), idOf(y)) }
 
 func idOf(r *eskip.Route) string {
@@ -107,10 +105,10 @@ func idOf(r *eskip.Route) string {
 	return r.Id
 }
 
-// differ is a report that is being made.
+// differ builds a report.
 type differ struct{ Report }
 
-// merge compares two sorted lists, as all tables are.
+// merge compares two sorted lists. All tables are sorted.
 func (d *differ) merge(a, b []*eskip.Route) {
 	for len(a) > 0 && len(b) > 0 {
 		switch {
@@ -155,10 +153,10 @@ func (d *differ) onlyB(r *eskip.Route) {
 	d.Extra = append(d.Extra, r)
 }
 
-// join compares lists in any order. The places of equal ids in b are linked, in the order of b.
+// join compares lists in any order. It links the positions of equal ids in b, in the order of b.
 func (d *differ) join(a, b []*eskip.Route) {
-	first := make(map[string]int, len(b)) // the next place of an id that has no partner yet
-	next := make([]int, len(b))           // the place of the same id behind this one, or len(b)
+	first := make(map[string]int, len(b)) // the next position of an id without a partner
+	next := make([]int, len(b))           // the position of the next route with the same id, or len(b)
 	for i := len(b) - 1; i >= 0; i-- {
 		next[i] = len(b)
 		if b[i] == nil {
@@ -186,8 +184,8 @@ func (d *differ) join(a, b []*eskip.Route) {
 	}
 }
 
-// compare compares two routes of one id. Nearly all are equal and written the same way, which Equivalent finds out without making
-// a canonical form.
+// compare compares two routes with the same id. Nearly all are equal and written the same way, which Equivalent detects without
+// building a canonical form.
 func (d *differ) compare(a, b *eskip.Route) {
 	if !eskip.Equivalent(a, b) {
 		if parts := parts(a, b); len(parts) > 0 {
@@ -198,13 +196,13 @@ func (d *differ) compare(a, b *eskip.Route) {
 	d.Equal++
 }
 
-// rename takes the routes out of Missing and Extra that are on both sides but for their id. Of several that are the same
-// the first in the order of ids goes with the first, and so on.
+// rename finds routes in Missing and Extra that differ only in their id, and removes them there. Of several equal routes the
+// first by id is paired with the first, and so on.
 func (d *differ) rename() {
 	if len(d.Missing) == 0 || len(d.Extra) == 0 {
 		return
 	}
-	free := make(map[string][]int, len(d.Missing)) // places in Missing by canonical text
+	free := make(map[string][]int, len(d.Missing)) // positions in Missing by canonical text
 	var buf []byte
 	for i, r := range d.Missing {
 		buf = appendSorted(buf[:0], r)
@@ -234,9 +232,9 @@ func (d *differ) rename() {
 	slices.SortStableFunc(d.Renamed, func(x, y Rename) int { return byID(x.A, y.A) })
 }
 
-// appendSorted appends the text of a route in which predicates are sorted, and endpoints: a key for what a route means.
+// appendSorted appends the text of a route with sorted predicates and endpoints: a key for the meaning of the route.
 func appendSorted(dst []byte, r *eskip.Route) []byte {
-	c := eskip.Canonical(r) // with a list of predicates of its own
+	c := eskip.Canonical(r) // with its own list of predicates
 	for from := 0; from < len(c.Predicates); {
 		to := from + 1
 		for to < len(c.Predicates) && c.Predicates[to].Name == c.Predicates[from].Name {

@@ -11,10 +11,10 @@ import (
 	"unicode/utf8"
 )
 
-// TextOptions say how text is written. The zero value is for files.
+// TextOptions configure the text. The zero value is for files.
 type TextOptions struct {
-	Color bool // with the escape sequences of terminals
-	Width int  // of the lines, in characters; 0 is no limit
+	Color bool // use escape sequences of terminals
+	Width int  // of the lines, in characters; 0 means no limit
 }
 
 // The escape sequences in use.
@@ -25,7 +25,7 @@ const (
 	styleGreen  = "\x1b[32m"
 	styleYellow = "\x1b[33m"
 	styleCyan   = "\x1b[36m"
-	styleMark   = "\x1b[7m" // what differs in a line
+	styleMark   = "\x1b[7m" // the part of a line that differs
 	styleUnmark = "\x1b[27m"
 	styleReset  = "\x1b[0m"
 )
@@ -34,13 +34,13 @@ const (
 const (
 	labelIndent = 6
 	labelWidth  = 16
-	context     = 40 // characters that are shown around what differs in a line
+	context     = 40 // characters shown around the difference in a line
 	minRoom     = 20 // for a text, however narrow the lines are
 )
 
-// WriteText writes a view for people: the notes, the sides, the differences by owner, and one line that sums up. Of a part that was
-// replaced only the surroundings of what differs are shown. What a terminal would act on is escaped: the texts come from
-// whoever may write objects.
+// WriteText writes a view for people: the notes, the sides, the differences by owner, and one line of summary. Of a replaced part
+// it shows only the surroundings of the difference. It escapes characters that could affect a terminal: the texts come from
+// anyone who may write objects.
 func WriteText(w io.Writer, v *View, opts TextOptions) error {
 	t := textWriter{Writer: bufio.NewWriter(w), opts: opts}
 	for _, n := range v.Notes {
@@ -73,7 +73,7 @@ func WriteText(w io.Writer, v *View, opts TextOptions) error {
 	return t.Flush()
 }
 
-// WriteEntry writes one difference as [WriteText] does, without its owner.
+// WriteEntry writes one difference like [WriteText], without its owner.
 func WriteEntry(w io.Writer, e Entry, opts TextOptions) error {
 	t := textWriter{Writer: bufio.NewWriter(w), opts: opts}
 	t.entry(e)
@@ -98,7 +98,7 @@ func (t *textWriter) style(code, s string) string {
 	return code + s + styleReset
 }
 
-// signs are what stands before the id, by kind.
+// signs are the signs before the id, by kind.
 var signs = [kindCount]struct{ sign, style string }{
 	{"-", styleRed}, {"+", styleGreen}, {"~", styleYellow}, {">", styleCyan},
 }
@@ -121,7 +121,7 @@ func (t *textWriter) entry(e Entry) {
 	}
 }
 
-// history says for how long a difference has been seen.
+// history says since when a difference has been seen.
 func history(e Entry) string {
 	if e.Count == 0 {
 		return ""
@@ -129,7 +129,7 @@ func history(e Entry) string {
 	return fmt.Sprintf("  %s, since %s, %s", e.State(), e.FirstSeen.UTC().Format(time.RFC3339), plural(e.Count, "comparison"))
 }
 
-// part writes one or two lines: what A has and what B has.
+// part writes one or two lines: the parts of A and of B.
 func (t *textWriter) part(p Part) {
 	const indent = labelIndent + labelWidth + len("- ")
 	room := 0
@@ -154,7 +154,7 @@ func (t *textWriter) part(p Part) {
 	}
 }
 
-// marked is a line of which the middle is what differs.
+// marked returns a line whose middle is the difference.
 func (t *textWriter) marked(style, sign, prefix, mid, suffix string) string {
 	if t.opts.Color && mid != "" {
 		mid = styleMark + mid + styleUnmark
@@ -162,7 +162,7 @@ func (t *textWriter) marked(style, sign, prefix, mid, suffix string) string {
 	return t.style(style, sign+prefix+mid+suffix)
 }
 
-// fit cuts a text to what is left of the line after the indent.
+// fit truncates a text to the space that remains on the line after the indent.
 func (t *textWriter) fit(s string, indent int) string {
 	if t.opts.Width == 0 {
 		return s
@@ -170,7 +170,7 @@ func (t *textWriter) fit(s string, indent int) string {
 	return cut(s, max(t.opts.Width-indent, minRoom))
 }
 
-// clip is cut if there is a limit at all.
+// clip truncates a text if there is a limit.
 func clip(s string, n, limit int) string {
 	if limit == 0 {
 		return s
@@ -178,7 +178,7 @@ func clip(s string, n, limit int) string {
 	return cut(s, n)
 }
 
-// cut shortens s to n characters.
+// cut truncates s to n characters.
 func cut(s string, n int) string {
 	if utf8.RuneCountInString(s) <= n {
 		return s
@@ -186,8 +186,8 @@ func cut(s string, n int) string {
 	return string([]rune(s)[:max(n-1, 0)]) + "…"
 }
 
-// surroundings shortens what stands before and behind the part that differs: to what helps a reader, and to the room that
-// the part leaves, of which each gets a half. No room is no limit.
+// surroundings shortens the text before and after the difference: to what helps a reader, and to the space that the difference
+// leaves, half for each. Zero room means no limit.
 func surroundings(prefix, suffix string, mid, room int) (string, string) {
 	before, after := context, context
 	if room > 0 {
@@ -205,7 +205,7 @@ func surroundings(prefix, suffix string, mid, room int) (string, string) {
 	return string(p), string(s)
 }
 
-// name is the beginning of a predicate or filter up to its arguments, if it has at most n characters.
+// name returns the beginning of a predicate or filter up to its arguments, if it has at most n characters.
 func name(s []rune, n int) []rune {
 	if i := slices.Index(s, '('); i >= 0 && i < n {
 		return s[:i+1]
@@ -213,8 +213,8 @@ func name(s []rune, n int) []rune {
 	return nil
 }
 
-// Printable escapes what is not for the eye: control characters, which a terminal would act on, format characters, which
-// can change the order of what is shown, and bytes that are no UTF-8.
+// Printable escapes invisible characters: control characters, which could affect a terminal, format characters, which can change
+// the order of the text, and bytes that are not UTF-8.
 func Printable(s string) string {
 	if !strings.ContainsFunc(s, hidden) {
 		return s
@@ -235,7 +235,7 @@ func Printable(s string) string {
 	return b.String()
 }
 
-// hidden is true for U+FFFD, too: it is what a byte that is no UTF-8 decodes to.
+// hidden also returns true for U+FFFD, the decoding of a byte that is not UTF-8.
 func hidden(r rune) bool {
 	return r == utf8.RuneError || unicode.IsControl(r) || unicode.Is(unicode.Cf, r) ||
 		unicode.Is(unicode.Zl, r) || unicode.Is(unicode.Zp, r)

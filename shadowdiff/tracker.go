@@ -15,51 +15,49 @@ const (
 	DefaultMaxTracked = 20_000
 
 	confirmComparisons = 3  // consecutive ones
-	confirmIntervals   = 2  // that a difference has to last then
-	settledIntervals   = 10 // by which a side has read on, so that its revision does not matter
-	maxParts           = 64 // of a changed route that are told apart
-	gapIntervals       = 10 // without a comparison after which nothing is known about the time between
+	confirmIntervals   = 2  // how long a difference must last as well
+	settledIntervals   = 10 // after reading on for this long, a side's revision does not matter
+	maxParts           = 64 // of a changed route that are tracked separately
+	gapIntervals       = 10 // after a gap of this many intervals between comparisons, earlier observations are void
 )
 
-// TrackerConfig says how differences are judged.
+// TrackerConfig sets how differences are judged.
 type TrackerConfig struct {
 	// Interval is the time between two reads of the slower side, default DefaultInterval.
 	Interval time.Duration
-	// MaxTracked bounds the memory: the differences of each kind beyond that number are judged as one. Default
-	// DefaultMaxTracked.
+	// MaxTracked limits the memory: further differences of each kind are judged together as one. Default DefaultMaxTracked.
 	MaxTracked int
 }
 
-// Meta says when and of what a report was made.
+// Meta describes the tables of a report and its time.
 type Meta struct {
-	// RevisionA and RevisionB are those of the tables; 0 if a side has none. Both have to be revisions of one cluster.
+	// RevisionA and RevisionB are the revisions of the tables; 0 if a side has none. Both must come from the same cluster.
 	RevisionA, RevisionB uint64
-	// ReadA and ReadB are when the sources of the sides were last read with success, each on a clock of its own; zero if
-	// that is not known.
+	// ReadA and ReadB are when the sources of the sides were last read successfully, each by its own clock; zero if unknown.
 	ReadA, ReadB time.Time
-	// Now is the time of the comparison. It does not go back.
+	// Now is the time of the comparison. It must not go back.
 	Now time.Time
 }
 
-// Tracker tells differences that stay from the skew of two tables that change all the time. It is a state machine: it has
-// no clock and does nothing between two calls. The zero value is not usable; make it with [NewTracker]. It is not safe for
+// Tracker distinguishes lasting differences from the skew of two tables that change all the time. It is a state machine: it has
+// no clock and does nothing between calls. The zero value is not usable; create it with [NewTracker]. It is not safe for
 // concurrent use.
 //
 // # What counts
 //
-// A difference is pending until it outlives the skew: three comparisons in a row, over two intervals. If both tables have
-// a revision, it is confirmed then by a comparison of tables that are both at least as new as the newer one of those that
-// first showed it. Revisions alone do not prove it: a table may lack some of the changes up to its own. A side whose
-// revision stays behind, since nothing that it serves is written to, will do as well once it has read its source for ten
-// intervals more and shows the same. A comparison that does not show the difference ends it.
+// A difference is pending until three consecutive comparisons over at least two intervals have shown it. If both tables have a
+// revision, it is then confirmed by a comparison in which both tables are at least as new as the newer of the two that first
+// showed it. Revisions alone are no proof: a table may lack some changes up to its own revision. A side whose revision stays
+// behind, because the objects that it serves do not change, also suffices once it has kept reading its source for ten more
+// intervals and still shows the difference. A comparison that does not show the difference ends it.
 //
-// A changed route is judged by its parts: while endpoints come and go, and one side is always a little behind, no single
-// part lasts; a filter that differs does.
+// A changed route is judged by its parts: while endpoints change constantly and one side always lags a little, no single
+// difference lasts; a differing filter does.
 type Tracker struct {
 	cfg   TrackerConfig
 	seed  maphash.Seed
 	known map[Key]*sighting
-	// rest is what is beyond MaxTracked, by kind.
+	// rest holds the differences beyond MaxTracked, by kind.
 	rest [kindCount]*sighting
 
 	comparisons uint64
@@ -67,21 +65,21 @@ type Tracker struct {
 	cleanSince  time.Time // zero if the last comparison was not clean
 }
 
-// sighting is what is known about a difference that was seen in the last comparison.
+// sighting is the history of a difference that the last comparison showed.
 type sighting struct {
 	trace
 	parts     map[uint64]*trace // for changed routes, by hash
 	confirmed bool
-	seen      uint64 // number of the last comparison with it
+	seen      uint64 // number of the last comparison that showed it
 }
 
-// trace is how long something has been seen without interruption.
+// trace says for how long something has been seen without interruption.
 type trace struct {
 	first    time.Time
 	count    int
-	revision uint64    // that both sides need to have; 0 until both had one
-	a, b     time.Time // when the sources of the sides had been read; zero until that was known
-	seen     uint64    // number of the last comparison with it
+	revision uint64    // that both sides must have; 0 until both had one
+	a, b     time.Time // when the sides' sources had been read; zero until known
+	seen     uint64    // number of the last comparison that showed it
 }
 
 // Tracked is a difference with its history.
@@ -92,24 +90,23 @@ type Tracked struct {
 	Confirmed bool
 }
 
-// Observation is what a [Tracker] knows after a comparison. It must not be changed.
+// Observation is the state of a [Tracker] after a comparison. It must not be changed.
 type Observation struct {
 	Now         time.Time
 	Comparisons uint64
-	// Differences are those of the report that are tracked, sorted by id. Beyond counts those that are not.
+	// Differences are the tracked differences of the report, sorted by id. Beyond counts the others.
 	Differences []Tracked
 	Beyond      int
-	// Confirmed and Pending are the numbers of differences by kind, also of those beyond.
+	// Confirmed and Pending are the numbers of differences by kind, including those beyond.
 	Confirmed, Pending Counts
-	// New are the differences that this comparison has confirmed. Gone are those that were confirmed and are not there
-	// any more: their routes are nil.
+	// New are the differences that this comparison has confirmed. Gone are the confirmed ones that it no longer shows: their
+	// routes are nil.
 	New, Gone []Tracked
-	// Clean is how long there has been no difference that counts, up to this comparison, not up to now; see
-	// [Tracker.Clean].
+	// Clean is for how long there has been no difference that counts, up to this comparison, not up to now; see [Tracker.Clean].
 	Clean time.Duration
 }
 
-// NewTracker returns a tracker that has seen nothing.
+// NewTracker returns a tracker without observations.
 func NewTracker(cfg TrackerConfig) *Tracker {
 	if cfg.Interval <= 0 {
 		cfg.Interval = DefaultInterval
@@ -120,7 +117,7 @@ func NewTracker(cfg TrackerConfig) *Tracker {
 	return &Tracker{cfg: cfg, seed: maphash.MakeSeed(), known: make(map[Key]*sighting)}
 }
 
-// Observe takes the next comparison. The report is not kept.
+// Observe processes the next comparison. It does not keep the report.
 func (t *Tracker) Observe(r Report, m Meta) Observation {
 	if t.comparisons > 0 && m.Now.Sub(t.last) > gapIntervals*t.cfg.Interval {
 		t.cleanSince = time.Time{}
@@ -140,7 +137,7 @@ func (t *Tracker) Observe(r Report, m Meta) Observation {
 	return o
 }
 
-// differences judges the differences of a report, and reports whether it is clean.
+// differences judges the differences of a report, and reports whether the report is clean.
 func (t *Tracker) differences(all []Difference, m Meta, o *Observation) (clean bool) {
 	clean = true
 	var number, beyond [kindCount]int
@@ -188,8 +185,8 @@ func (o *Observation) count(k Kind, confirmed bool, n int) {
 	*[kindCount]*int{&c.Missing, &c.Extra, &c.Changed, &c.Renamed}[k] += n
 }
 
-// see takes one more sighting. It reports whether the difference, or a part of it, has lasted as long as one without
-// revisions has to.
+// see records a sighting of a difference. It reports whether the difference, or a part of it, has lasted as long as a difference
+// without revisions must.
 func (t *Tracker) see(s *sighting, parts []Part, m Meta) (lasting bool) {
 	lasting, proved := t.follow(&s.trace, m)
 	s.seen = t.comparisons
@@ -226,8 +223,7 @@ func (t *Tracker) seeParts(s *sighting, parts []Part, m Meta) (lasting, proved b
 	return lasting, proved
 }
 
-// follow takes one more sighting of something. It is lasting if it has been there long enough without revisions, and
-// proved if it counts.
+// follow records a sighting. lasting means that it has been there long enough without revisions, and proved that it counts.
 func (t *Tracker) follow(tr *trace, m Meta) (lasting, proved bool) {
 	if tr.count == 0 {
 		tr.first = m.Now
@@ -242,12 +238,12 @@ func (t *Tracker) follow(tr *trace, m Meta) (lasting, proved bool) {
 	if tr.revision == 0 {
 		tr.revision = max(m.RevisionA, m.RevisionB)
 	}
-	// The revision of a table is up to where it may have changes, not up to where it has them all: so it proves nothing
-	// alone, and the difference has to last as well.
+	// The revision of a table is the highest that its changes may have, not the one up to which it is complete: so it proves
+	// nothing alone, and the difference must also last.
 	return lasting, lasting && (m.RevisionA >= tr.revision || readOnA) && (m.RevisionB >= tr.revision || readOnB)
 }
 
-// readOn tells whether a source was read long after the first time.
+// readOn reports whether a source was read long after the first sighting.
 func (t *Tracker) readOn(first *time.Time, last time.Time) bool {
 	if first.IsZero() {
 		*first = last
@@ -255,7 +251,7 @@ func (t *Tracker) readOn(first *time.Time, last time.Time) bool {
 	return last.Sub(*first) >= settledIntervals*t.cfg.Interval
 }
 
-// hash names a part by what it says. The positions of filters are left out: another filter in front of it makes no new
+// hash identifies a part by its content. It omits the positions of filters: another filter before it does not make a new
 // difference.
 func (t *Tracker) hash(p Part) uint64 {
 	var h maphash.Hash
@@ -268,7 +264,7 @@ func (t *Tracker) hash(p Part) uint64 {
 	return h.Sum64()
 }
 
-// forget drops what the last comparison did not show, and returns what of it was confirmed.
+// forget drops what the last comparison did not show, and returns the confirmed ones among them.
 func (t *Tracker) forget() []Tracked {
 	var gone []Tracked
 	for key, s := range t.known {
@@ -284,9 +280,9 @@ func (t *Tracker) forget() []Tracked {
 	return gone
 }
 
-// Clean returns how long comparisons have shown no difference that counts, up to the last comparison. A pending difference
-// that lasts as long as one without revisions has to does count here: a side that stays behind for ever is not clean. The
-// time begins anew when there was no comparison for ten intervals.
+// Clean returns for how long comparisons have shown no difference that counts, up to the last comparison. A pending difference
+// counts once it has lasted as long as a difference without revisions must: a side that stays behind for ever is not clean. The
+// time restarts after ten intervals without a comparison.
 func (t *Tracker) Clean() time.Duration {
 	if t.cleanSince.IsZero() {
 		return 0

@@ -88,12 +88,12 @@ func TestInterruptionBeginsAnew(t *testing.T) {
 	}
 }
 
-// TestAQuietSideIsBelieved has a side whose revision stays behind, since nothing that it serves is written to.
+// TestAQuietSideIsBelieved has a side whose revision stays behind, because nothing that it serves is written to.
 func TestAQuietSideIsBelieved(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		a, b uint64 // revisions
-		// How far the sources are read on from one comparison to the next, in seconds.
+		// How much further the sources are read from one comparison to the next, in seconds.
 		readA, readB int
 		want         string
 	}{
@@ -220,7 +220,7 @@ func TestClean(t *testing.T) {
 	check(0, w.compare(3, with, with))
 	check(30*time.Second, w.compare(30, with, with))
 	check(0, w.compare(31, with, with)) // too long without a comparison
-	// A side that stays behind is not clean, though nothing is proved.
+	// A side that stays behind is not clean, though nothing is proven.
 	w.compare(3, with, lacking, 9, 7)
 	w.compare(3, with, lacking, 9, 7)
 	o := w.compare(3, with, lacking, 9, 7)
@@ -251,7 +251,7 @@ func TestWhatIsBeyondTheLimitIsJudgedAsOne(t *testing.T) {
 	}
 }
 
-// A route that was proved to differ goes on to count when it begins to differ in another way.
+// A route with a proven difference still counts when it begins to differ in another way.
 func TestAConfirmedDifferenceIsNotCleanInAnotherForm(t *testing.T) {
 	const a = `a: * -> f("x") -> <shunt>`
 	w := watch(t, shadowdiff.TrackerConfig{})
@@ -271,7 +271,7 @@ func TestAConfirmedDifferenceIsNotCleanInAnotherForm(t *testing.T) {
 	}
 }
 
-// Differences beyond the limit are no clean comparison either, though each is another one.
+// Comparisons with differences beyond the limit are not clean either, though the differences change each time.
 func TestWhatIsBeyondTheLimitIsNotClean(t *testing.T) {
 	w := watch(t, shadowdiff.TrackerConfig{MaxTracked: 10})
 	for i := range 3 {

@@ -8,25 +8,25 @@ import (
 	"time"
 )
 
-// View is a comparison as it is shown to a reader: the report, and what there is to know around it.
+// View is a comparison for presentation: the report and its context.
 type View struct {
-	// Title is what the page is called; empty is "Shadow diff".
+	// Title is the title of the page; empty means "Shadow diff".
 	Title string
-	// Notes are what else there is to say, in the order in which it is shown.
+	// Notes are additional facts, in display order.
 	Notes  []Note
 	A, B   Side
 	Report Report
-	// At is the time of the comparison; zero if it is not to be shown.
+	// At is the time of the comparison; zero is not shown.
 	At time.Time
-	// Owner says whose routes are whose; with nil [OwnerOf] is asked.
+	// Owner returns the owners of routes; nil means [OwnerOf].
 	Owner OwnerFunc
-	// Watch is the state of a continuous comparison; nil for a single one. Then only what it tracks is shown in detail.
+	// Watch is the state of a continuous comparison; nil for a single one. If set, only what it tracks is shown in detail.
 	Watch *Observation
-	// Err says why there is no newer comparison, or none at all; empty if all is well.
+	// Err says why there is no newer comparison, or none at all; empty without an error.
 	Err string
 }
 
-// Note is a fact about a comparison. Both texts are made printable where they are shown.
+// Note is a fact about a comparison. Both texts are made printable when shown.
 type Note struct {
 	Name string `json:"name"`
 	Text string `json:"text"`
@@ -34,11 +34,11 @@ type Note struct {
 
 // Side is one of the two tables.
 type Side struct {
-	// Label is what the side is called in short; empty is "A" or "B".
+	// Label is the short name of the side; empty means "A" or "B".
 	Label    string
-	Name     string // a URL, a path, or what it is
+	Name     string // a URL, a path, or a description
 	Revision uint64 // 0 if it has none
-	// Read is when its source was last read; zero if that is not known. It is not shown.
+	// Read is when its source was last read; zero if unknown. It is not shown.
 	Read time.Time
 }
 
@@ -50,7 +50,7 @@ type Entry struct {
 	Confirmed bool
 }
 
-// State says what a continuous comparison makes of the difference: "confirmed", "pending", or "" without one.
+// State returns the state of the difference in a continuous comparison: "confirmed", "pending", or "" without one.
 func (e Entry) State() string {
 	switch {
 	case e.Count == 0:
@@ -68,12 +68,12 @@ type Group struct {
 	Entries []Entry
 }
 
-// Labels are the short names of the two sides.
+// Labels returns the short names of the two sides.
 func (v *View) Labels() (a, b string) {
 	return cmp.Or(v.A.Label, "A"), cmp.Or(v.B.Label, "B")
 }
 
-// Beyond is the number of differences that are counted and not listed.
+// Beyond returns the number of differences that are counted but not listed.
 func (v *View) Beyond() int {
 	n := v.Report.Beyond.Differences()
 	if v.Watch != nil {
@@ -82,7 +82,7 @@ func (v *View) Beyond() int {
 	return n
 }
 
-// entries returns what is shown, sorted by id.
+// entries returns the differences to show, sorted by id.
 func (v *View) entries() []Entry {
 	if v.Watch == nil {
 		all := v.Report.Differences()
@@ -99,7 +99,7 @@ func (v *View) entries() []Entry {
 	return out
 }
 
-// Groups returns the differences by owner: objects by namespace and name, then what no object owns.
+// Groups returns the differences by owner: objects by namespace and name, then routes without an owner.
 func (v *View) Groups() []Group {
 	byOwner := make(map[Owner]int)
 	var groups []Group
@@ -117,7 +117,7 @@ func (v *View) Groups() []Group {
 	return groups
 }
 
-// Summary is the comparison in one line. It begins with the result.
+// Summary returns the comparison in one line that begins with the result.
 func (v *View) Summary() string {
 	r := &v.Report
 	c := r.Counts()
@@ -141,7 +141,7 @@ func (v *View) Summary() string {
 	return s
 }
 
-// describe is the name of a side with its size.
+// describe returns the name of a side with its size.
 func (s Side) describe(routes int) string {
 	text := s.Name + ", " + plural(routes, "route")
 	if s.Revision > 0 {
@@ -157,7 +157,7 @@ func plural(n int, noun string) string {
 	return strconv.Itoa(n) + " " + noun + "s"
 }
 
-// Label names the part for a reader: "filter 2", or "filter 2 → 5" if it is elsewhere in B.
+// Label names the part for a reader: "filter 2", or "filter 2 → 5" if its position differs in B.
 func (p Part) Label() string {
 	s := p.Element.String()
 	if p.Element != Filter {

@@ -51,7 +51,7 @@ func BenchmarkTable(b *testing.B) {
 				}
 			}
 		})
-		b.Run(fmt.Sprintf("ParseByEskip/%d", n), func(b *testing.B) { // what Parse is measured by
+		b.Run(fmt.Sprintf("ParseByEskip/%d", n), func(b *testing.B) { // the baseline for Parse
 			b.ReportAllocs()
 			b.SetBytes(int64(len(text)))
 			for b.Loop() {
@@ -72,8 +72,8 @@ func BenchmarkTable(b *testing.B) {
 	}
 }
 
-// BenchmarkDecode is BenchmarkParse for a document that comes in, first without a table before it, then with one that is mostly the
-// same.
+// BenchmarkDecode is BenchmarkParse for a document that arrives in pieces, first without a previous table, then with one that is
+// mostly the same.
 func BenchmarkDecode(b *testing.B) {
 	text := manyRoutes(20_000, "path")
 	base, err := parsed(manyRoutes(20_000, "path"))

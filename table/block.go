@@ -7,34 +7,33 @@ import (
 	"sync"
 )
 
-// Blocks are cut where the hash of an id says so, and not by counting from the start: a route that comes or goes moves no
-// cut but its own. So two lists with the same routes have the same blocks, whatever changes led to them, and the encoded
-// form of a block can be used for as long as the block is there.
+// Block boundaries depend on hashes of ids, not on counting from the start: adding or removing a route moves no boundary except
+// its own. So two lists with the same routes have the same blocks, whatever changes led to them, and the encoded form of a block
+// stays valid as long as the block exists.
 const (
-	// meanBlock is how many routes a block has on average. With less, compression suffers; with more, a change of one
-	// route costs more.
+	// meanBlock is the average number of routes in a block. With fewer, compression suffers; with more, a change of one route
+	// costs more.
 	meanBlock = 512
-	// maxBlock bounds blocks whose ids happen, or were chosen, to have no cut.
+	// maxBlock limits blocks whose ids happen to have no boundary, or were chosen that way.
 	maxBlock = 4 * meanBlock
 )
 
-// Block is a run of neighbouring routes of a [List]. It is immutable and shared by all lists that have the same routes
-// there: as long as the pointer is the same, so is the text. It may be packed ([List.Packed]). All methods are safe for
-// concurrent use.
+// Block is a run of adjacent routes of a [List]. It is immutable and shared by all lists that have the same routes there: an equal
+// pointer means an equal text. It may be packed ([List.Packed]). All methods are safe for concurrent use.
 type Block struct {
 	routes []*Route // sorted by id, never empty; nil if packed
-	packed *packed  // instead of routes
+	packed *packed  // replaces routes
 	bytes  int      // length of the text
-	starts bool     // it begins here whatever is before it
+	starts bool     // its first route always begins a block
 
-	hosts func() []string // made on first demand
-	zones func() []string // made on first demand
-	zoned sync.Map        // zone to *Block, made on first demand
+	hosts func() []string // computed on first demand
+	zones func() []string // computed on first demand
+	zoned sync.Map        // zone to *Block, built on first demand
 
-	checksum func() uint32 // of the text, made on first demand
+	checksum func() uint32 // of the text, computed on first demand
 }
 
-// newBlock takes over routes, which must be sorted, checked and not empty.
+// newBlock takes ownership of routes, which must be sorted, checked and not empty.
 func newBlock(routes []*Route) *Block {
 	b := &Block{routes: routes, bytes: len(routes) - 1, starts: startsBlock(routes[0].ID)}
 	for _, r := range routes {
@@ -43,7 +42,7 @@ func newBlock(routes []*Route) *Block {
 	return wrap(b)
 }
 
-// wrap sets what is made of the routes of a block on first demand.
+// wrap sets the functions that compute facts about the routes of a block on first demand.
 func wrap(b *Block) *Block {
 	b.hosts = sync.OnceValue(func() []string {
 		hosts := hostAlternatives(b.Routes())
@@ -57,8 +56,8 @@ func wrap(b *Block) *Block {
 	return b
 }
 
-// Routes returns the routes, sorted by id. The slice may be shared: it must not be changed. A packed block unpacks them with each
-// call.
+// Routes returns the routes, sorted by id. The slice may be shared: it must not be changed. A packed block unpacks them on
+// each call.
 func (b *Block) Routes() []*Route {
 	if b.packed != nil {
 		return b.packed.unpack(b.bytes)
@@ -77,7 +76,7 @@ func (b *Block) Len() int {
 	return len(b.routes)
 }
 
-// first is the id of the first route.
+// first returns the id of the first route.
 func (b *Block) first() string {
 	if b.packed != nil {
 		return b.packed.first
@@ -85,10 +84,10 @@ func (b *Block) first() string {
 	return b.routes[0].ID
 }
 
-// Bytes returns the length of what AppendText appends.
+// Bytes returns the length of the text that AppendText appends.
 func (b *Block) Bytes() int { return b.bytes }
 
-// size is the most that AppendText needs while it works.
+// size returns the capacity that AppendText needs at most.
 func (b *Block) size() int {
 	if b.packed != nil {
 		return b.packed.size
@@ -96,8 +95,8 @@ func (b *Block) size() int {
 	return b.bytes
 }
 
-// AppendText appends the lines of the block, joined by "\n", without one at the end. The canonical text of a table is that of
-// its blocks, joined in the same way.
+// AppendText appends the lines of the block, joined by "\n", without a trailing one. The canonical text of a table consists of
+// the texts of its blocks, joined in the same way.
 func (b *Block) AppendText(dst []byte) []byte {
 	if b.packed != nil {
 		n := len(dst)
@@ -112,7 +111,7 @@ func (b *Block) AppendText(dst []byte) []byte {
 	return dst
 }
 
-// zone returns the block with the texts for a zone: b itself where nothing differs.
+// zone returns the block with the texts for a zone: b itself if nothing differs.
 func (b *Block) zone(zone string) *Block {
 	if _, in := slices.BinarySearch(b.zones(), zone); !in {
 		return b
@@ -153,7 +152,7 @@ func (b *Block) makeZone(zone string) *Block {
 	}
 }
 
-// cut makes blocks of routes, which begin where a block begins.
+// cut splits routes into blocks. The first route must begin a block.
 func cut(dst []*Block, routes []*Route) []*Block {
 	start := 0
 	for i := range routes {
@@ -173,7 +172,7 @@ func endsBlock(routes []*Route, r *Route) bool {
 	return len(routes) > 0 && (len(routes) == maxBlock || startsBlock(r.ID))
 }
 
-// startsBlock reports whether a route with the id begins a block wherever it is.
+// startsBlock reports whether a route with the id always begins a block.
 func startsBlock(id string) bool {
 	h := uint32(2166136261) // FNV-1a, without the allocation of hash/fnv
 	for i := range len(id) {
@@ -182,7 +181,7 @@ func startsBlock(id string) bool {
 	return h%meanBlock == 0
 }
 
-// different returns the blocks of two lists that are in one of them only.
+// different returns the blocks that are in only one of two lists.
 func different(before, after []*Block) (was, is []*Block) {
 	for len(before) > 0 && len(after) > 0 {
 		a, b := before[0], after[0]
@@ -201,14 +200,14 @@ func different(before, after []*Block) (was, is []*Block) {
 	return append(was, before...), append(is, after...)
 }
 
-// union returns the distinct strings of what all blocks have, sorted, in a new slice.
+// union returns the distinct strings of all blocks, sorted, in a new slice.
 func union(blocks []*Block, of func(*Block) []string) []string {
 	if len(blocks) <= fewBlocks {
 		var all []string
 		for _, b := range blocks {
 			all = append(all, of(b)...)
 		}
-		slices.Sort(all) // with so few that is cheaper than a map
+		slices.Sort(all) // cheaper than a map for so few strings
 		return slices.Compact(all)
 	}
 	distinct := make(map[string]struct{})

@@ -10,46 +10,47 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 )
 
-// ErrTooLarge is of a document, a delta or a file that is beyond the limit of who reads it.
+// ErrTooLarge means that a document, a delta or a file exceeds the reader's limit.
 var ErrTooLarge = errors.New("table is too large")
 
 const (
-	// routeCharge is how many bytes a route counts against a limit beside its text: about what it takes in memory. The first
-	// freeRoutes count as their text alone.
+	// routeCharge is how many bytes a route counts against a limit in addition to its text: about what it takes in memory. The
+	// first freeRoutes count only as their text.
 	routeCharge = 96
 	freeRoutes  = 10_000
-	// A definition is parsed as a whole, which takes many times its length: the share of the limit that one may have.
+	// definitionShare is the divisor of the limit for one definition, which is parsed as a whole and then takes many times its
+	// length.
 	definitionShare = 64
 	leastDefinition = 1 << 20
 	mostDefinition  = 4 << 20
 )
 
-// Decoder makes a table of an eskip document while the document comes in, so that the memory it takes is that of the
-// table and not of several copies: [Decoder.Write] takes pieces of any size, and each definition becomes a route when its
-// end has come. What it accepts, and the routes that come out, are those of [Parse]. It is not safe for concurrent use.
+// Decoder builds a table from an eskip document while the document arrives, so that the memory is that of the table and not of
+// several copies. [Decoder.Write] accepts pieces of any size, and parses each definition when its end has arrived. It accepts the
+// same documents, and returns the same routes, as [Parse]. It is not safe for concurrent use.
 type Decoder struct {
 	limit  int64
-	base   *Table // whose routes are used where the text is the same; may be nil
+	base   *Table // its routes are reused where the text is the same; may be nil
 	cursor cursor // in base
 
 	read      int64    // bytes of text
 	charged   int64    // against the limit
-	buf       []byte   // what has come of the current definition, and behind it
-	pending   []string // definitions that are to be parsed
+	buf       []byte   // the received part of the current definition and what follows it
+	pending   []string // definitions to be parsed
 	readers   [2]eskip.Reader
-	at        int // how far buf was scanned
+	at        int // offset in buf up to which it was scanned
 	state     scanState
 	separate  bool     // a definition has ended: a newline comes next in the canonical form
 	canonical bool     // so far
-	routes    []*Route // in packing only those behind blocks
+	routes    []*Route // when packing, only those after the packed blocks
 	last      string   // id of the last route
 	count     int      // of routes
-	printed   []*Route // those of routes that do not have the text of the document
+	printed   []*Route // the routes whose text differs from the document's
 	packing   *packing // nil if blocks are not packed
-	err       error    // why there will be no table; the rest is only counted
+	err       error    // why there will be no table; the remaining input is only counted
 }
 
-// scanState says where in the language a byte stands.
+// scanState is the lexical state of a byte.
 type scanState uint8
 
 const (
@@ -61,11 +62,11 @@ const (
 	scanRegexp
 	scanClass // of characters, in an expression
 
-	scanEscaped scanState = 1 << 7 // added to one of the four above: the next byte means nothing
+	scanEscaped scanState = 1 << 7 // added to one of the four above: the next byte has no special meaning
 )
 
-// NewDecoder returns a decoder for a document of at most limit bytes. A route counts as its text and 96 bytes, the
-// first ten thousand as their text. base is a table that the document may have much in common with; nil if there is none.
+// NewDecoder returns a decoder for a document of at most limit bytes. A route counts as its text plus 96 bytes, the first ten
+// thousand only as their text. base is a table that the document probably resembles; it may be nil.
 func NewDecoder(base *Table, limit int64) *Decoder {
 	d := &Decoder{limit: limit, base: base, canonical: true}
 	if base != nil {
@@ -74,11 +75,11 @@ func NewDecoder(base *Table, limit int64) *Decoder {
 	return d
 }
 
-// decodePiece is how much of what is written is looked at in one go.
+// decodePiece is how much of the input is processed at once.
 const decodePiece = 64 << 10
 
-// Write takes the next bytes of the document. The error is ErrTooLarge, and then that of all later calls. A document that
-// does not parse is no error here, so that its digest can be taken: [Decoder.Table] says so.
+// Write processes the next bytes of the document. It returns ErrTooLarge, also from all later calls. A document that does not
+// parse is not an error here, so that its digest can be computed: [Decoder.Table] reports it.
 func (d *Decoder) Write(p []byte) (int, error) {
 	if d.read += int64(len(p)); d.read > d.limit {
 		d.fail(fmt.Errorf("%w: more than %d bytes", ErrTooLarge, d.limit))
@@ -98,7 +99,7 @@ func (d *Decoder) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// fail drops everything: there will be no table. An error about the size counts more than an earlier one.
+// fail drops everything: there will be no table. An error about the size replaces an earlier one.
 func (d *Decoder) fail(err error) {
 	if d.err == nil || errors.Is(err, ErrTooLarge) {
 		d.err = err
@@ -106,7 +107,7 @@ func (d *Decoder) fail(err error) {
 	d.buf, d.pending, d.routes, d.printed, d.base, d.cursor, d.packing = nil, nil, nil, nil, nil, cursor{}, nil
 }
 
-// definitions takes the definitions that are complete out of buf.
+// definitions takes the complete definitions out of buf.
 func (d *Decoder) definitions() error {
 	rest := d.buf
 	for len(rest) > 0 {
@@ -149,7 +150,7 @@ func (d *Decoder) definitions() error {
 	return d.parsePending()
 }
 
-// known returns the route of base that b begins with; nil if there is none, or if that is not clear yet.
+// known returns the route of base that b begins with, or nil if there is none or if that is not clear yet.
 func (d *Decoder) known(b []byte) *Route {
 	if d.at > 0 || len(d.cursor.blocks) == 0 {
 		return nil
@@ -165,10 +166,10 @@ func (d *Decoder) known(b []byte) *Route {
 	return nil
 }
 
-// maxKnownID bounds where the end of an id is looked for.
+// maxKnownID limits the search for the end of an id.
 const maxKnownID = 4096
 
-// seek returns the route of base with the id, nil if there is none. It only moves forward, as sorted documents do.
+// seek returns the route of base with the id, or nil. It only moves forward, because documents are sorted.
 func (d *Decoder) seek(id string) *Route {
 	for len(d.cursor.blocks) > 1 && d.cursor.blocks[1].first() <= id {
 		d.cursor.nextBlock()
@@ -182,8 +183,8 @@ func (d *Decoder) seek(id string) *Route {
 	return nil
 }
 
-// scan looks for the end of the definition that b begins with, from where the last call has stopped, and returns the offset
-// behind its semicolon; -1 if that has not come. It knows as much of the language as [scanDefinition], and comments.
+// scan finds the end of the definition at the beginning of b, continuing where the last call stopped. It returns the offset after
+// its semicolon, or -1 if that has not arrived. It knows as much of the language as [scanDefinition], plus comments.
 func (d *Decoder) scan(b []byte) int {
 	state := d.state
 	for i := d.at; i < len(b); i++ {
@@ -223,7 +224,7 @@ func (d *Decoder) scan(b []byte) int {
 	return -1
 }
 
-// scanLiteral is the state after a byte of a literal.
+// scanLiteral returns the state after a byte of a literal.
 func scanLiteral(state scanState, c byte) scanState {
 	switch {
 	case c == '\\':
@@ -247,7 +248,7 @@ func (d *Decoder) add(r *Route) error {
 	if d.count++; d.count > freeRoutes {
 		charge += routeCharge
 	}
-	if d.charged += charge; d.charged-1 > d.limit { // one newline less than there are routes
+	if d.charged += charge; d.charged-1 > d.limit { // there is one newline less than routes
 		return fmt.Errorf("%w: %d routes come to more than %d bytes, with %d for each beside its text", ErrTooLarge, d.count,
 			d.limit, routeCharge)
 	}
@@ -260,8 +261,8 @@ func (d *Decoder) add(r *Route) error {
 	return nil
 }
 
-// Table returns the table of the document, whose end has come, with the meaning of [New]. What it has in common with base it
-// shares with it. The error is that of the parser, of New, or ErrTooLarge.
+// Table returns the table of the document, which must be complete, with the arguments of [New]. The table shares common parts
+// with base. The error comes from the parser or New, or is ErrTooLarge.
 func (d *Decoder) Table(revision uint64, at time.Time) (*Table, error) {
 	if d.err == nil && len(d.buf) > 0 {
 		d.canonical = false
@@ -302,8 +303,8 @@ func (d *Decoder) table(revision uint64, at time.Time) (*Table, error) {
 	return base.Next(list, revision, at), nil
 }
 
-// printedTable is that of a document in another form: all routes are printed anew, apart from those that were printed. These
-// are not read again: a control character in an expression would be escaped a second time.
+// printedTable returns the table of a document in another form: it prints all routes again, except those already printed. Those
+// are not parsed again: that would escape a control character in an expression a second time.
 func printedTable(routes, printed []*Route, revision uint64, at time.Time) (*Table, error) {
 	all := make([]*Route, len(routes))
 	for i, r := range routes {
@@ -325,7 +326,7 @@ func printedTable(routes, printed []*Route, revision uint64, at time.Time) (*Tab
 	return Of(list, revision, at), nil
 }
 
-// changesTo returns what [List.With] makes sorted routes of a list by.
+// changesTo returns the arguments for [List.With] that turn a list into sorted routes.
 func changesTo(base List, routes []*Route) (upserts []*Route, deletes []string) {
 	for was := range base.All() {
 		for len(routes) > 0 && routes[0].ID < was.ID {

@@ -15,7 +15,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// decode gives what a Decoder makes of a document that comes in pieces of n bytes.
+// decode returns what a Decoder makes of a document that arrives in pieces of n bytes.
 func decode(base *table.Table, text string, n int, limit int64) (*table.Table, error) {
 	return decodeWith(table.NewDecoder(base, limit), text, n)
 }
@@ -31,7 +31,7 @@ func decodeWith(d *table.Decoder, text string, n int) (*table.Table, error) {
 	return d.Table(7, time.Unix(1, 0))
 }
 
-// parsed gives what Parse and New make of a document.
+// parsed returns what Parse and New make of a document.
 func parsed(text string) (*table.Table, error) {
 	routes, err := table.Parse(text)
 	if err != nil {
@@ -48,8 +48,8 @@ func routesOf(t *table.Table) []table.Route {
 	return all
 }
 
-// sameAsParse checks that a Decoder and Parse agree about a document, however it comes and whatever it has in common with
-// the base.
+// sameAsParse checks that a Decoder and Parse agree about a document, however it arrives and whatever it has in common with the
+// base.
 func sameAsParse(t *testing.T, base *table.Table, text string) {
 	t.Helper()
 	want, wantErr := parsed(text)
@@ -103,7 +103,7 @@ func TestDecoderAcceptsWhatParseDoes(t *testing.T) {
 	}
 }
 
-// TestDecoderKeepsTheSpellingBehindAKnownRoute: what the base has in common with a document decides nothing about what follows it.
+// TestDecoderKeepsTheSpellingBehindAKnownRoute: what the base has in common with a document must not affect what follows it.
 func TestDecoderKeepsTheSpellingBehindAKnownRoute(t *testing.T) {
 	long := `a: Path("/a/path/that/is/longer/than/all/that/comes/behind/it") -> status(204) -> <shunt>;`
 	base, err := parsed(long + "\nb: * -> <shunt>;")
@@ -137,7 +137,7 @@ func manyRoutes(n int, path string) string {
 	return b.String()
 }
 
-// TestDecodedTableSharesWhatIsTheSame: a full table that is mostly the one before costs its difference.
+// TestDecodedTableSharesWhatIsTheSame: a full table that is mostly the previous one costs only the difference.
 func TestDecodedTableSharesWhatIsTheSame(t *testing.T) {
 	text := manyRoutes(20_000, "a")
 	base, err := parsed(text)
@@ -192,7 +192,7 @@ func TestDecoderIsBounded(t *testing.T) {
 	}
 }
 
-// TestDecoderHoldsOneCopy: while a document comes in, what lives is about its size.
+// TestDecoderHoldsOneCopy: while a document arrives, live memory is about the size of the document.
 func TestDecoderHoldsOneCopy(t *testing.T) {
 	text := manyRoutes(200_000, strings.Repeat("p", 100))
 	live := func() uint64 {
@@ -245,7 +245,7 @@ func TestDeltaIsReadWithinALimit(t *testing.T) {
 	}
 }
 
-// brokenOnce fails at one place and could be read on behind it.
+// brokenOnce fails at one place and could be read on after it.
 type brokenOnce struct {
 	r    io.Reader
 	left int // bytes before it

@@ -37,7 +37,7 @@ func (d *Decoder) parsePending() error {
 		})
 	}
 	func() {
-		defer other.Wait() // also if this half panics
+		defer other.Wait() // even if this half panics
 		parseAll(&d.readers[0], texts[:half], results[:half])
 	}()
 	if panicked != nil {
@@ -81,7 +81,7 @@ func (d *Decoder) addParsed(text string, p parsed) error {
 }
 
 // parseDefinition parses the text of one definition, or of none. The route keeps the text if that is a line of a canonical text;
-// otherwise it is printed anew.
+// otherwise it is printed again.
 func parseDefinition(reader *eskip.Reader, text string) ([]*Route, error) {
 	parsed, err := reader.Parse(text)
 	if err != nil {

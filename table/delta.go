@@ -11,13 +11,13 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 )
 
-// Errors of deltas. Whoever gets one takes the full table instead.
+// Errors of deltas. After each of them, fetch the full table instead.
 var (
-	// ErrNotText is of a delta that has a text which is not UTF-8, and so has no JSON form.
+	// ErrNotText means that a text of the delta is not UTF-8, so the delta has no JSON form.
 	ErrNotText = errors.New("a route is not UTF-8")
-	// ErrOtherBase is of a delta that is for another table.
+	// ErrOtherBase means that the delta applies to another table.
 	ErrOtherBase = errors.New("delta is for another table")
-	// ErrDelta is of a delta that does not lead to the table that it says.
+	// ErrDelta means that the delta does not lead to its target.
 	ErrDelta = errors.New("delta does not lead to its target")
 )
 
@@ -25,17 +25,17 @@ var (
 //
 //	{"base":"<digest>","target":"<digest>","revision":7,"count":2,"deletes":["id"],"upserts":["id: * -> <shunt>;"]}
 type Delta struct {
-	Base     Digest `json:"base"`     // of the table that it is for
-	Target   Digest `json:"target"`   // of the table that it leads to
-	Revision uint64 `json:"revision"` // of the target; 0 if its source has none
+	Base     Digest `json:"base"`     // the table that it applies to
+	Target   Digest `json:"target"`   // the table that it leads to
+	Revision uint64 `json:"revision"` // of the target; 0 if its source has no revisions
 	Count    int    `json:"count"`    // routes of the target
 	// Deletes are ids that the target does not have. The base need not have them.
 	Deletes []string `json:"deletes"`
-	// Upserts are lines of the target, sorted by id: all that the base does not have. It may have some of them.
+	// Upserts are lines of the target, sorted by id: at least those that the base does not have.
 	Upserts []string `json:"upserts"`
 }
 
-// Between returns the delta that leads from one table to another, with nothing in it that is not needed.
+// Between returns the minimal delta that leads from one table to another.
 func Between(base, target *Table) *Delta {
 	d := &Delta{Base: base.Digest(), Target: target.Digest(), Revision: target.revision, Count: target.Len()}
 	for was, is := range Changes(base.list, target.list) {
@@ -48,7 +48,7 @@ func Between(base, target *Table) *Delta {
 	return d
 }
 
-// AppendJSON appends the wire form in one line without a newline. The error is ErrNotText.
+// AppendJSON appends the wire form on one line without a newline. The error is ErrNotText.
 func (d *Delta) AppendJSON(dst []byte) ([]byte, error) {
 	for _, text := range d.Upserts {
 		if !utf8.ValidString(text) {
@@ -57,24 +57,23 @@ func (d *Delta) AppendJSON(dst []byte) ([]byte, error) {
 	}
 	wire := *d
 	if wire.Deletes == nil {
-		wire.Deletes = []string{} // a list for clients in languages where null is none
+		wire.Deletes = []string{} // a list, for clients in languages that distinguish null
 	}
 	if wire.Upserts == nil {
 		wire.Upserts = []string{}
 	}
 	b := bytes.NewBuffer(dst)
 	enc := json.NewEncoder(b)
-	enc.SetEscapeHTML(false) // < and > are in every route
+	enc.SetEscapeHTML(false) // < and > occur in every route
 	if err := enc.Encode(wire); err != nil {
 		return nil, fmt.Errorf("encode delta: %w", err)
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// Apply returns the table that the delta leads to, with the time given; its text has at most limit bytes. The routes of the
-// delta are parsed, and the digest and the number of routes of the result are checked, so that a table which comes out is the
-// one that the server has. t is not changed, and what did not change is shared with it. The error wraps ErrOtherBase, ErrDelta
-// or that of the parser.
+// Apply returns the table that the delta leads to, with the given time; its text has at most limit bytes. It parses the routes of
+// the delta and checks the digest and the number of routes of the result, so the resulting table is exactly the server's. It does
+// not change t, and the result shares unchanged parts with it. The error wraps ErrOtherBase, ErrDelta or the parser's error.
 func (t *Table) Apply(d *Delta, at time.Time, limit int64) (*Table, error) {
 	if have := t.Digest(); d.Base != have {
 		return nil, fmt.Errorf("%w: for %s, have %s", ErrOtherBase, d.Base, have)

@@ -25,7 +25,7 @@ func randomTables(t testing.TB, rng *rand.Rand, n int) (a, b *table.Table) {
 			r := randomRoute(rng, id)
 			printed := table.NewRoute(r)
 			if back, err := eskip.Parse(printed.Text); err == nil && len(back) == 1 && eskip.Eq(back[0], r) {
-				return printed // others are left out by compile
+				return printed // compile omits the others
 			}
 		}
 	}
@@ -71,7 +71,7 @@ func overTheWire(t testing.TB, d *table.Delta) *table.Delta {
 	return back
 }
 
-// checkDelta holds the law: applying a delta gives the bytes of the target.
+// checkDelta checks the law: applying a delta gives the bytes of the target.
 func checkDelta(t testing.TB, a, b *table.Table) {
 	t.Helper()
 	d := overTheWire(t, table.Between(a, b))
@@ -112,7 +112,7 @@ func FuzzAppliedDeltaIsTheTarget(f *testing.F) {
 	})
 }
 
-// FuzzHostileDelta holds that no delta does harm: it leads to what it says, or to an error.
+// FuzzHostileDelta checks that no delta does harm: it leads to what it says, or to an error.
 func FuzzHostileDelta(f *testing.F) {
 	base := parse(f, document)
 	good, err := table.Between(base, parse(f, `a: Path("/other") -> <shunt>`)).AppendJSON(nil)

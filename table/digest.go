@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// Digest is the SHA-256 of a table's canonical text. Equal content has an equal digest on every replica and after every
-// restart. The zero value names no table (the digest of an empty table is not zero).
+// Digest is the SHA-256 of a table's canonical text. Equal content has an equal digest on every replica and after every restart.
+// The zero value names no table (the digest of an empty table is not zero).
 type Digest [sha256.Size]byte
 
 // String returns the digest as 64 lower-case hexadecimal characters, the form used in the ETag.
@@ -16,10 +16,10 @@ func (d Digest) String() string { return hex.EncodeToString(d[:]) }
 // IsZero reports whether d is the zero value, which names no table.
 func (d Digest) IsZero() bool { return d == Digest{} }
 
-// MarshalText returns what String returns, so that a Digest prints as text in JSON.
+// MarshalText returns the result of String, so that a Digest appears as text in JSON.
 func (d Digest) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
-// UnmarshalText accepts what ParseDigest accepts.
+// UnmarshalText accepts the same texts as ParseDigest.
 func (d *Digest) UnmarshalText(text []byte) error {
 	parsed, err := ParseDigest(string(text))
 	if err != nil {
@@ -29,7 +29,7 @@ func (d *Digest) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// ParseDigest is the inverse of String. Upper-case digits are refused: two spellings of one digest would be two ETags.
+// ParseDigest is the inverse of String. It rejects upper-case digits: two spellings of one digest would be two ETags.
 func ParseDigest(s string) (Digest, error) {
 	var d Digest
 	if len(s) != 2*len(d) {

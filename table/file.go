@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Errors of ParseFile. The caller of each of them has no table; a file that is ErrForeign is not ours to overwrite.
+// Errors of ParseFile. With each of them there is no table; do not overwrite a file that is ErrForeign.
 var (
 	ErrForeign        = errors.New("not a table file")
 	ErrFileVersion    = errors.New("unsupported version of the table file")
@@ -25,8 +25,8 @@ var (
 // FileVersion is the version of the file form that WriteFile writes and ParseFile reads.
 const FileVersion = 1
 
-// The file form is a valid eskip document: metadata in comments, then the canonical text and a newline, so that a
-// Skipper can be started on it and a person can read it. The lines of the header stand in this order.
+// The file form is a valid eskip document: metadata in comments, then the canonical text and a newline, so that a Skipper can
+// start with it and a person can read it. The lines of the header have this order.
 const (
 	fileMagic    = "// routesrv table, version "
 	fileDigest   = "// digest: "
@@ -36,14 +36,14 @@ const (
 	fileTime     = "// time: "
 	fileSaved    = "// saved: "
 	fileOrigin   = "// origin: "
-	fileHeader   = "// header: " // digest of the lines above it; ends the header
+	fileHeader   = "// header: " // digest of the lines above; ends the header
 )
 
-// maxFileHeader is a bound for the header. It keeps a huge file without line ends from being searched to its end.
+// maxFileHeader limits the header, so that a huge file without line ends is not searched to its end.
 const maxFileHeader = 64 << 10
 
-// FileMeta is what the file form of a table says about it. Digest, Revision, Routes, Bytes and Time describe the table:
-// WriteFile takes them from there and ignores these fields of its argument.
+// FileMeta is the metadata in the file form of a table. Digest, Revision, Routes, Bytes and Time describe the table: WriteFile
+// takes them from the table and ignores these fields of its argument.
 type FileMeta struct {
 	Digest   Digest
 	Revision uint64
@@ -51,14 +51,14 @@ type FileMeta struct {
 	Bytes    int // of the canonical text
 	Time     time.Time
 
-	// Saved is when the file was written or, of more use to a reader, when the source was last read with success. Zero
-	// if it is not known.
+	// Saved is when the file was written or, more useful to a reader, when the source was last read successfully. Zero if
+	// unknown.
 	Saved time.Time
-	// Origin says where the table came from: a URL, or "cluster". Any text.
+	// Origin is where the table came from: a URL, or "cluster". It may be any text.
 	Origin string
 }
 
-// MarshalFile returns the file form of t. Of meta it uses Saved and Origin.
+// MarshalFile returns the file form of t. It uses Saved and Origin of meta.
 func (t *Table) MarshalFile(meta FileMeta) []byte {
 	var b bytes.Buffer
 	b.Grow(t.Bytes() + 1024)
@@ -66,8 +66,8 @@ func (t *Table) MarshalFile(meta FileMeta) []byte {
 	return b.Bytes()
 }
 
-// WriteFile writes the file form of t to w without making it in memory first. Of meta it uses Saved and Origin. Writing
-// to a file atomically is left to the caller (internal/durable).
+// WriteFile writes the file form of t to w without building it in memory first. It uses Saved and Origin of meta. It does not
+// write atomically: see internal/durable.
 func (t *Table) WriteFile(w io.Writer, meta FileMeta) error {
 	if _, err := io.WriteString(w, t.fileHeader(meta)); err != nil {
 		return err
@@ -88,26 +88,26 @@ func (t *Table) fileHeader(meta FileMeta) string {
 	fmt.Fprintf(&b, "%s%d\n", fileBytes, t.Bytes())
 	fmt.Fprintf(&b, "%s%s\n", fileTime, formatFileTime(t.at))
 	fmt.Fprintf(&b, "%s%s\n", fileSaved, formatFileTime(meta.Saved))
-	fmt.Fprintf(&b, "%s%s\n", fileOrigin, strconv.Quote(meta.Origin)) // quoted: it must not end the comment
+	fmt.Fprintf(&b, "%s%s\n", fileOrigin, strconv.Quote(meta.Origin)) // quoted, so that it cannot end the comment
 	sum := sha256.Sum256([]byte(b.String()))
 	fmt.Fprintf(&b, "%s%s\n", fileHeader, hex.EncodeToString(sum[:]))
 	return b.String()
 }
 
-// ParseFile is [ReadFile] of data in memory.
+// ParseFile is [ReadFile] for data in memory.
 func ParseFile(data []byte) (*Table, FileMeta, error) {
 	return ReadFile(bytes.NewReader(data), int64(len(data)))
 }
 
-// ReadFile reads the file form from r, which gives size bytes. The text is parsed while it is read, and nothing comes out
-// unless header and text have their digests. The error wraps ErrForeign, ErrFileVersion, ErrTruncated or ErrDigestMismatch,
-// or is that of r, of the parser or of New.
+// ReadFile reads the file form from r, which has size bytes. It parses the text while reading, and returns a table only if header
+// and text match their digests. The error wraps ErrForeign, ErrFileVersion, ErrTruncated or ErrDigestMismatch, or comes from r,
+// the parser or New.
 //
-// The digests find torn writes, bad disks and edits by hand. They are no signature: who can write the file can also
+// The digests detect torn writes, bad disks and manual edits. They are not a signature: everyone who can write the file can
 // compute them.
 //
-// The meta data are those of the file. The table has its revision and time, and, if the text is canonical as everything is
-// that a route server sends or WriteFile writes, its bytes and its digest: see Parse.
+// The table has the revision and time of the file. If the text is canonical, like everything that a route server sends or
+// WriteFile writes, the table also has its bytes and digest: see Parse.
 func ReadFile(r io.Reader, size int64) (*Table, FileMeta, error) {
 	return NewDecoder(nil, math.MaxInt64).ReadFile(r, size)
 }
@@ -126,7 +126,7 @@ func (d *Decoder) ReadFile(r io.Reader, size int64) (*Table, FileMeta, error) {
 	length := len(head) - len(rest)
 	behind := size - int64(length)
 	switch {
-	case behind <= int64(meta.Bytes): // the newline behind the text counts, too
+	case behind <= int64(meta.Bytes): // including the newline after the text
 		return nil, FileMeta{}, fmt.Errorf("%w: %d bytes of text, header says %d", ErrTruncated, behind, meta.Bytes)
 	case behind > int64(meta.Bytes)+1:
 		return nil, FileMeta{}, fmt.Errorf("%w: %d bytes behind the text", ErrDigestMismatch, behind-int64(meta.Bytes))
@@ -141,7 +141,7 @@ func (d *Decoder) ReadFile(r io.Reader, size int64) (*Table, FileMeta, error) {
 	return t, meta, nil
 }
 
-// readFileText reads what follows the header.
+// readFileText reads the part after the header.
 func (d *Decoder) readFileText(in *bufio.Reader, meta FileMeta) (*Table, error) {
 	sum := sha256.New()
 	n, err := io.Copy(io.MultiWriter(sum, d), io.LimitReader(in, int64(meta.Bytes)))
@@ -170,7 +170,7 @@ func (d *Decoder) readFileText(in *bufio.Reader, meta FileMeta) (*Table, error) 
 	return t, nil
 }
 
-// parseFileHeader returns the metadata and what follows the header.
+// parseFileHeader returns the metadata and the data after the header.
 func parseFileHeader(data []byte) (FileMeta, []byte, error) {
 	first, _, complete := cutLine(data)
 	version, ok := strings.CutPrefix(first, fileMagic)
@@ -215,7 +215,7 @@ func cutLine(data []byte) (line string, rest []byte, complete bool) {
 	return string(data[:end]), data[end+1:], true
 }
 
-// parseFileMeta reads the lines of a header whose digest was right, so an error means that another program wrote it.
+// parseFileMeta parses the lines of a header whose digest was correct, so an error means that another program wrote it.
 func parseFileMeta(lines []string) (FileMeta, error) {
 	var meta FileMeta
 	fields := []struct {
@@ -246,13 +246,13 @@ func parseFileMeta(lines []string) (FileMeta, error) {
 	return meta, nil
 }
 
-// parseCount reads a number of routes or bytes, which fits an int and is not negative.
+// parseCount parses a number of routes or bytes that fits an int and is not negative.
 func parseCount(s string) (int, error) {
 	n, err := strconv.ParseUint(s, 10, 31)
 	return int(n), err
 }
 
-// formatFileTime writes the zero time as "-", because it stands for "not known" and not for an instant.
+// formatFileTime formats the zero time as "-", because it means unknown and is not an instant.
 func formatFileTime(t time.Time) string {
 	if t.IsZero() {
 		return "-"

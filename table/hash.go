@@ -6,9 +6,9 @@ import (
 	"hash/crc32"
 )
 
-// The state of the hash at the end of each block is kept: a table that begins with the same blocks goes on from there.
+// The state of the hash after each block is kept: a table that begins with the same blocks continues from there.
 
-// hashAfter takes over the states of the blocks with which both begin, as far as they are known.
+// hashAfter adopts the hash states of the common blocks at the beginning, as far as they are known.
 func (c *content) hashAfter(before *content) {
 	var states []hash.Cloner
 	if before != nil {
@@ -22,7 +22,7 @@ func (c *content) hashAfter(before *content) {
 	c.states.Store(&states)
 }
 
-// hash takes the digest of the text.
+// hash computes the digest of the text.
 func (c *content) hash() Digest {
 	known := *c.states.Load()
 	states := append(make([]hash.Cloner, 0, len(c.list.blocks)), known...)
@@ -30,8 +30,8 @@ func (c *content) hash() Digest {
 	if n := len(states); n > 0 {
 		sum = cloned(states[n-1])
 	}
-	piece := make([]byte, 0, 16<<10) // which stays in the cache of the processor
-	longest := 0                     // of the packed blocks that are hashed
+	piece := make([]byte, 0, 16<<10) // small enough for the cache of the CPU
+	longest := 0                     // of the packed blocks to be hashed
 	for _, b := range c.list.blocks[len(states):] {
 		if b.packed != nil {
 			longest = max(longest, b.size()+1)
@@ -61,7 +61,7 @@ func (c *content) hash() Digest {
 		piece = piece[:0]
 		state, ok := sum.(hash.Cloner)
 		if !ok {
-			panic("table: SHA-256 cannot be cloned") // it can in every version of Go that this is built with
+			panic("table: SHA-256 cannot be cloned") // cannot happen with any supported version of Go
 		}
 		states = append(states, cloned(state))
 	}
@@ -80,17 +80,17 @@ func cloned(state hash.Cloner) hash.Cloner {
 	return c
 }
 
-// Checksum is the same for tables with the same text. Tables of which it is not are different ones; of others nobody knows
-// without their digests. It costs what the blocks do that no table had before.
+// Checksum is equal for tables with the same text. Tables with different checksums differ; for equal ones only the digests can
+// tell. It costs as much as the blocks that no earlier table had.
 func (t *Table) Checksum() uint64 {
-	sum := uint64(14695981039346656037) // FNV-1a over the sums of the blocks, which the routes alone decide
+	sum := uint64(14695981039346656037) // FNV-1a over the sums of the blocks, which depend only on the routes
 	for _, b := range t.list.blocks {
 		sum = (sum ^ (uint64(b.checksum())<<32 | uint64(uint32(b.bytes)))) * 1099511628211
 	}
 	return sum
 }
 
-// sum is the CRC of the text and a newline.
+// sum returns the CRC of the text and a newline.
 func (b *Block) sum() uint32 {
 	h := crc32.NewIEEE()
 	if b.packed != nil {

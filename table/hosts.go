@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// What differs between two tables for the hosts of one to be made from those of the other.
+// Limits on the differences between two tables for deriving the hosts of one from the other.
 const (
 	fewBlocks = 32
-	fewHosts  = 64 // each block is asked for each of them
+	fewHosts  = 64 // each block is searched for each of them
 )
 
-// hostsAfter takes over the hosts of the table before, if they are known there and little differs: most changes leave them as they
-// are, and to put together those of a large table takes as long as its hash.
+// hostsAfter adopts the hosts of the previous table, if they are known and little differs: most changes do not affect the hosts,
+// and collecting those of a large table takes as long as its hash.
 func (c *content) hostsAfter(before *content) {
 	known := before.hosts.Load()
 	if known == nil {
@@ -46,7 +46,7 @@ func (c *content) hostsAfter(before *content) {
 	c.hosts.Store(known)
 }
 
-// HostChanges returns the hosts that only one of two tables has, sorted. It costs what the blocks do that they do not share.
+// HostChanges returns the hosts that only one of two tables has, sorted. It costs as much as the blocks that they do not share.
 func HostChanges(before, after *Table) (gone, come []string) {
 	was, is := different(before.list.blocks, after.list.blocks)
 	gone, come = OnlyInOne(hostsOf(was), hostsOf(is))
@@ -63,8 +63,8 @@ func hostsOf(blocks []*Block) []string {
 	return union(blocks, func(b *Block) []string { return b.hosts() })
 }
 
-// owned makes the strings independent of the routes they were cut from: hosts are passed on from table to table, and must not keep the
-// texts of tables that are long gone.
+// owned makes the strings independent of the routes they were cut from: hosts are passed on from table to table, and must not
+// keep the texts of old tables in memory.
 func owned(hosts []string) []string {
 	for i, host := range hosts {
 		hosts[i] = strings.Clone(host)
@@ -82,8 +82,8 @@ func hasHost(blocks []*Block, host string) bool {
 	return false
 }
 
-// OnlyInOne returns what only one of two lists has. Both are sorted and have no string twice; so have the results, which
-// are new slices.
+// OnlyInOne returns the strings that are in only one of two lists. The lists must be sorted without duplicates, and so are the
+// results, which are new slices.
 func OnlyInOne(a, b []string) (onlyA, onlyB []string) {
 	for len(a) > 0 && len(b) > 0 {
 		switch order := strings.Compare(a[0], b[0]); {
@@ -120,8 +120,8 @@ func hostAlternatives(routes []*Route) []string {
 	return slices.Sorted(maps.Keys(distinct))
 }
 
-// alternatives yields the alternatives of the expression's outermost group: the compiler joins the hosts of a RouteGroup
-// to ^(host|host)$ and wraps the host of an Ingress rule the same way. An expression of another form is one host.
+// alternatives yields the alternatives of the expression's outermost group: the compiler joins the hosts of a RouteGroup to
+// ^(host|host)$ and wraps the host of an Ingress rule in the same way. An expression of another form is one host.
 func alternatives(expr string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		inner := expr
@@ -141,7 +141,7 @@ func alternatives(expr string) func(yield func(string) bool) {
 	}
 }
 
-// balanced reports whether no parenthesis closes that was not opened, so that the outer pair belongs together.
+// balanced reports whether every closing parenthesis has an opening one before it, so that the outer pair belongs together.
 func balanced(expr string) bool {
 	for range topLevel(expr, ')') {
 		return false

@@ -9,19 +9,19 @@ import (
 	"strings"
 )
 
-// List is an immutable list of routes with distinct ids, sorted by them. Lists that come from each other by [List.With]
-// share all they have in common, down to the [Block]: a list of 124,000 routes with one changed costs one block, and what
-// differs between the two is found at the same price ([Changes]).
+// List is an immutable list of routes with distinct ids, sorted by them. Lists derived from each other with [List.With] share
+// everything they have in common, in units of [Block]: changing one of 124,000 routes costs one block, and so does finding the
+// difference ([Changes]).
 //
 // The zero value is an empty list. A List is safe for concurrent use.
 type List struct {
 	blocks []*Block
 	len    int
 	bytes  int  // of the canonical text
-	packed bool // so are all blocks, and those of lists that come from this one
+	packed bool // all blocks are packed, and those of derived lists, too
 }
 
-// NewList makes a list of routes in any order. The routes are kept and must not be changed any more. The error wraps
+// NewList returns a list of routes given in any order. It keeps the routes, which must not be changed afterwards. The error wraps
 // ErrDuplicateID, ErrInvalidID or ErrInvalidText and names the id.
 func NewList(routes []*Route) (List, error) {
 	if !slices.IsSortedFunc(routes, byID) {
@@ -36,7 +36,7 @@ func NewList(routes []*Route) (List, error) {
 
 func byID(a, b *Route) int { return cmp.Compare(a.ID, b.ID) }
 
-// checkAll checks routes that are to be sorted.
+// checkAll checks routes before sorting.
 func checkAll(routes []*Route) error {
 	for i, r := range routes {
 		if err := check(r); err != nil {
@@ -93,11 +93,11 @@ func (l List) Get(id string) *Route {
 	return routes[j]
 }
 
-// With returns the list with the routes of upserts, in the place of those with the same id where there are any, and without
-// those of deletes. Both are sorted here; the routes are kept. An id that is to be deleted and is not there is no error; one
-// that is in both lists is there afterwards. The error is that of NewList, about upserts.
+// With returns the list with the routes of upserts, which replace routes with the same id, and without the ids of deletes. It
+// sorts both arguments and keeps the routes. Deleting an id that does not exist is not an error; an id in both arguments exists
+// afterwards. The errors are those of NewList, about upserts.
 //
-// The cost is that of the blocks that change.
+// It costs as much as the changed blocks.
 func (l List) With(upserts []*Route, deletes []string) (List, error) {
 	if len(upserts) == 0 && len(deletes) == 0 {
 		return l, nil
@@ -110,7 +110,7 @@ func (l List) With(upserts []*Route, deletes []string) (List, error) {
 	for i := 0; i < len(l.blocks); {
 		j := i + 1
 		for j < len(l.blocks) && !l.blocks[j].starts {
-			j++ // a block that begins because the one before it is full depends on that one
+			j++ // a block that begins because the previous one is full depends on that one
 		}
 		end := ""
 		if j < len(l.blocks) {
@@ -124,8 +124,8 @@ func (l List) With(upserts []*Route, deletes []string) (List, error) {
 	return newList(e.blocks, l.packed), nil
 }
 
-// Sharing returns the list with the blocks of another one in the place of its own, where both have the same routes: what was
-// changed in both of them in the same way is there once again.
+// Sharing returns the list with another list's blocks in place of its own where both have the same routes, so that equal changes
+// made to both are stored once.
 func (l List) Sharing(other List) List {
 	blocks, theirs := l.blocks, other.blocks
 	for i, b := range l.blocks {
@@ -146,17 +146,17 @@ func (l List) Sharing(other List) List {
 	return List{blocks: blocks, len: l.len, bytes: l.bytes, packed: l.packed}
 }
 
-// editing applies changes to one segment after the other: a segment begins with an id that begins a block wherever it is,
-// apart from the first, and goes on to the next.
+// editing applies changes to one segment after another. A segment begins with an id that always begins a block, except for the
+// first segment, and ends before the next such id.
 type editing struct {
 	packed  bool
-	upserts []*Route // what is left of them
+	upserts []*Route // the remaining ones
 	deletes []string
 	blocks  []*Block // done
-	pending []*Route // to be cut into blocks, following blocks
+	pending []*Route // routes to be cut into blocks, after blocks
 }
 
-// segment adds a segment with its changes. end is the id at which the next one begins, "" if there is none.
+// segment adds a segment with its changes. end is the id at which the next one begins, or "" for the last segment.
 func (e *editing) segment(blocks []*Block, end string) {
 	n, m := len(e.upserts), len(e.deletes)
 	if end != "" {
@@ -172,16 +172,16 @@ func (e *editing) segment(blocks []*Block, end string) {
 	}
 	merged := merge(blocks, upserts, deletes)
 	switch {
-	case len(merged) == 0: // what comes next belongs to the segment before, if it does not begin a block
+	case len(merged) == 0: // what follows joins the previous segment, unless it begins a block
 	case startsBlock(merged[0].ID):
 		e.flush()
 	case len(e.pending) == 0:
-		e.reopen() // what began the segment is gone: the rest belongs to the one before
+		e.reopen() // the first route of the segment was removed: the rest joins the previous segment
 	}
 	e.pending = append(e.pending, merged...)
 }
 
-// flush cuts what is pending into blocks.
+// flush cuts the pending routes into blocks.
 func (e *editing) flush() {
 	n := len(e.blocks)
 	e.blocks = cut(e.blocks, e.pending)
@@ -193,7 +193,7 @@ func (e *editing) flush() {
 	e.pending = e.pending[:0]
 }
 
-// reopen takes the last segment that is done back into what is pending.
+// reopen moves the last finished segment back to the pending routes.
 func (e *editing) reopen() {
 	i := len(e.blocks)
 	for i > 0 {
@@ -208,7 +208,7 @@ func (e *editing) reopen() {
 	e.blocks = e.blocks[:i]
 }
 
-// merge gives the routes of the blocks with the changes made. A route whose text does not change keeps its pointer.
+// merge returns the routes of the blocks with the changes applied. A route whose text does not change keeps its pointer.
 func merge(blocks []*Block, upserts []*Route, deletes []string) []*Route {
 	var out []*Route
 	for _, b := range blocks {
@@ -231,8 +231,8 @@ func merge(blocks []*Block, upserts []*Route, deletes []string) []*Route {
 	return append(out, upserts...)
 }
 
-// Changes yields what differs between two lists, in the order of ids: the route before and the route after, nil where there
-// is none. Routes with the same text are no difference. The cost is that of the blocks that the lists do not share.
+// Changes yields the differences between two lists, in the order of ids: the route before and the route after, nil if it does not
+// exist. Routes with the same text do not differ. It costs as much as the blocks that the lists do not share.
 func Changes(before, after List) iter.Seq2[*Route, *Route] {
 	return func(yield func(*Route, *Route) bool) {
 		a, b := cursor{blocks: before.blocks}, cursor{blocks: after.blocks}
@@ -265,7 +265,7 @@ func Changes(before, after List) iter.Seq2[*Route, *Route] {
 	}
 }
 
-// cursor is a place in a list.
+// cursor is a position in a list.
 type cursor struct {
 	blocks []*Block // the current one first
 	routes []*Route // of the current one; nil if nobody has asked for them

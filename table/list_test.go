@@ -17,9 +17,9 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// line is a route without meaning. It shares a host with a few others all over the list, and one with its neighbours.
+// line is a route without meaning. It shares one host with a few others all over the list, and one with its neighbours.
 func line(id string, version int) *table.Route {
-	n, _ := strconv.Atoi(id[1:]) // else all share one
+	n, _ := strconv.Atoi(id[1:]) // all other ids share one
 	hosts := fmt.Sprintf("^(n%d[.]org|v%d[.]n%d[.]org)$", n%997, version, n/100)
 	return &table.Route{ID: id, Text: fmt.Sprintf("%s: Path(\"/%d\") -> <shunt>;", id, version), Hosts: hosts}
 }
@@ -33,7 +33,7 @@ func listOf(t testing.TB, routes map[string]*table.Route) table.List {
 	return l
 }
 
-// blockTexts is how a list is cut.
+// blockTexts returns the texts of the blocks of a list.
 func blockTexts(l table.List) []string {
 	var texts []string
 	for _, b := range l.Blocks() {
@@ -46,10 +46,9 @@ func blockTexts(l table.List) []string {
 	return texts
 }
 
-// walkLists makes random changes and holds laws after each: the list that was changed is cut like one made anew of the
-// same routes, Changes tells exactly what was changed, the table has the digest and the hosts of one made anew, whether or
-// not somebody asked for those of the tables before, and what two tables say of each other is what their texts say. All of it holds for
-// packed lists, too.
+// walkLists makes random changes and checks these laws after each of them, also for packed lists: a changed list has the same blocks
+// as a new list of the same routes. Changes returns exactly what was changed. The table has the digest and the hosts of a new one,
+// whether or not those of earlier tables were computed. What two tables report about each other matches their texts.
 func walkLists(t testing.TB, seed uint64, routes, steps int, packed bool) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 7))
@@ -93,12 +92,12 @@ func walkLists(t testing.TB, seed uint64, routes, steps int, packed bool) {
 		tab = tab.Next(list, uint64(step), at)
 		if rng.IntN(3) > 0 {
 			if want := table.Digest(sha256.Sum256(table.Of(anew, 0, at).Text())); tab.Digest() != want {
-				t.Fatalf("seed %d, step %d: digest %s of a table that goes on from the one before, want %s", seed, step, tab.Digest(), want)
+				t.Fatalf("seed %d, step %d: digest %s of a table that continues the previous one, want %s", seed, step, tab.Digest(), want)
 			}
 		}
 		if step%4 == 0 {
 			comparePair(t, fmt.Sprintf("seed %d, step %d", seed, step), previous, tab)
-			comparePair(t, fmt.Sprintf("seed %d, step %d, made anew", seed, step), table.Of(anew, 0, at), tab)
+			comparePair(t, fmt.Sprintf("seed %d, step %d, built from scratch", seed, step), table.Of(anew, 0, at), tab)
 		}
 		shared := list.Sharing(before)
 		if diff := cmp.Diff(blockTexts(list), blockTexts(shared)); diff != "" || shared.Len() != list.Len() {
@@ -109,18 +108,18 @@ func walkLists(t testing.TB, seed uint64, routes, steps int, packed bool) {
 		}
 		if rng.IntN(3) > 0 {
 			if diff := cmp.Diff(table.Of(anew, 0, at).Hosts(), tab.Hosts()); diff != "" {
-				t.Fatalf("seed %d, step %d: hosts (-anew +changed):\n%s", seed, step, diff)
+				t.Fatalf("seed %d, step %d: hosts (-new +changed):\n%s", seed, step, diff)
 			}
 		}
 		if list.Len() != len(model) || table.Of(list, 0, at).Bytes() != table.Of(anew, 0, at).Bytes() {
 			t.Fatalf("seed %d, step %d: %d routes, want %d", seed, step, list.Len(), len(model))
 		}
 		if diff := cmp.Diff(blockTexts(anew), blockTexts(list)); diff != "" {
-			t.Fatalf("seed %d, step %d: cut otherwise than a list made anew (-anew +changed):\n%s", seed, step, diff)
+			t.Fatalf("seed %d, step %d: cut otherwise than a new list (-new +changed):\n%s", seed, step, diff)
 		}
 		checkChanges(t, fmt.Sprintf("seed %d, step %d", seed, step), before, list, was, model)
 		if got, want := routesOf(tab), routesOf(table.Of(anew, 0, at)); !slices.Equal(got, want) {
-			t.Fatalf("seed %d, step %d: the routes are not those of a list made anew", seed, step)
+			t.Fatalf("seed %d, step %d: the routes are not those of a new list", seed, step)
 		}
 		if i := id(); (list.Get(i) == nil) != (model[i] == nil) || list.Get(i) != nil && *list.Get(i) != *model[i] {
 			t.Fatalf("seed %d, step %d: route %s is %v, want %v", seed, step, i, list.Get(i), model[i])
@@ -128,7 +127,7 @@ func walkLists(t testing.TB, seed uint64, routes, steps int, packed bool) {
 	}
 }
 
-// comparePair holds what two tables say of each other against their texts and hosts.
+// comparePair checks what two tables report about each other against their texts and hosts.
 func comparePair(t testing.TB, where string, a, b *table.Table) {
 	t.Helper()
 	same := string(a.Text()) == string(b.Text())
@@ -226,7 +225,7 @@ func TestListSharesWhatDidNotChange(t *testing.T) {
 	if n := len(after.Blocks()); n < 20 || shared != n-1 {
 		t.Errorf("%d of %d blocks are shared, want all but one of many", shared, n)
 	}
-	for i, b := range before.Blocks() { // with the first route of a block goes its cut
+	for i, b := range before.Blocks() { // without the first route of a block its cut disappears
 		after, err := before.With(nil, []string{b.Routes()[0].ID})
 		if err != nil {
 			t.Fatal(err)
@@ -237,7 +236,7 @@ func TestListSharesWhatDidNotChange(t *testing.T) {
 				made++
 			}
 		}
-		if made > 2 { // the block in front of it has taken it over, and may have become too long
+		if made > 2 { // the block before it has absorbed it, and may have become too long
 			t.Errorf("without the first route of block %d, %d blocks are new", i, made)
 		}
 	}
@@ -246,13 +245,13 @@ func TestListSharesWhatDidNotChange(t *testing.T) {
 	}
 }
 
-// A run of ids without a cut is cut all the same, and a change in it stays in it.
+// A run of ids without a cut is cut all the same, and a change in it affects only that run.
 func TestBlocksAreBounded(t *testing.T) {
 	all := make(map[string]*table.Route)
 	for i := 0; len(all) < 10_000; i++ {
 		id := fmt.Sprintf("r%06d", i)
 		l := listOf(t, map[string]*table.Route{"a": line("a", 0), id: line(id, 0)})
-		if len(l.Blocks()) == 1 { // does not begin a block
+		if len(l.Blocks()) == 1 { // not the first of a block
 			all[id] = line(id, 0)
 		}
 	}
@@ -268,7 +267,7 @@ func TestBlocksAreBounded(t *testing.T) {
 	}
 	all["r000000a"] = line("r000000a", 0)
 	if diff := cmp.Diff(blockTexts(listOf(t, all)), blockTexts(changed)); diff != "" {
-		t.Errorf("cut otherwise than a list made anew:\n%s", diff)
+		t.Errorf("cut otherwise than a new list:\n%s", diff)
 	}
 }
 
@@ -325,7 +324,8 @@ func TestChangesAreChecked(t *testing.T) {
 	}
 }
 
-// With the first route of a segment its cut goes: what is left belongs to the segment before, whether or not that one changes.
+// When the first route of a segment is removed, its cut disappears: the rest belongs to the previous segment, whether or not that
+// one changes.
 func TestAListIsCutAnewWhereTheFirstRouteOfABlockGoes(t *testing.T) {
 	routes := make(map[string]*table.Route)
 	for i := range 4000 {
@@ -361,7 +361,7 @@ func TestAListIsCutAnewWhereTheFirstRouteOfABlockGoes(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(blockTexts(listOf(t, want)), blockTexts(got)); diff != "" {
-				t.Errorf("block %d, %s: cut otherwise than a list made anew (-anew +changed):\n%.500s", i, name, diff)
+				t.Errorf("block %d, %s: cut otherwise than a new list (-new +changed):\n%.500s", i, name, diff)
 			}
 		}
 	}

@@ -14,10 +14,10 @@ import (
 
 // packed is the compressed form of the routes of a block. It is immutable.
 type packed struct {
-	// data unpacks to the text of the block and then the facts: for each distinct Hosts its length and bytes, and for each route the
-	// length of its text, Backend, and the index of its Hosts. All numbers are varints; the facts begin with the number of Hosts.
+	// data unpacks to the text of the block, followed by the facts: for each distinct Hosts its length and bytes, and for each route
+	// the length of its text, Backend, and the index of its Hosts. All numbers are varints; the facts begin with the number of Hosts.
 	data  []byte
-	size  int // of what data unpacks to
+	size  int // of the unpacked data
 	count int // of routes
 	first string
 }
@@ -51,7 +51,7 @@ func (b *Block) pack() *Block {
 	return wrap(&Block{packed: p, bytes: b.bytes, starts: b.starts})
 }
 
-// appendRaw appends what data unpacks to.
+// appendRaw appends the unpacked data. It panics if that fails, which only damaged memory can cause.
 func (p *packed) appendRaw(dst []byte) []byte {
 	n := len(dst)
 	dst = slices.Grow(dst, p.size)[:n+p.size]

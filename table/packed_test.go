@@ -16,14 +16,14 @@ import (
 // live returns the bytes that are in use.
 func live() int64 {
 	var m runtime.MemStats
-	for range 3 { // what is in pools goes with the second collection
+	for range 3 { // the second collection empties pools
 		runtime.GC()
 	}
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
 }
 
-// TestADecoderThatPacksNeverHasTheWholeText: what a document takes in memory while it comes, and when it is a table.
+// TestADecoderThatPacksNeverHasTheWholeText checks the memory that a document uses while it arrives, and once it is a table.
 func TestADecoderThatPacksNeverHasTheWholeText(t *testing.T) {
 	text := manyRoutes(100_000, "a")
 	before := live()
@@ -53,7 +53,7 @@ func TestADecoderThatPacksNeverHasTheWholeText(t *testing.T) {
 	runtime.KeepAlive(text)
 }
 
-// TestADecoderThatPacksSharesBlocks: a full table that is mostly the one before costs its difference.
+// TestADecoderThatPacksSharesBlocks: a full table that is mostly the previous one costs only the difference.
 func TestADecoderThatPacksSharesBlocks(t *testing.T) {
 	text := manyRoutes(20_000, "a")
 	decode := func(base *table.Table, text string) *table.Table {
@@ -82,7 +82,7 @@ func TestADecoderThatPacksSharesBlocks(t *testing.T) {
 	}
 }
 
-// TestADocumentThatTurnsOutNotToBeCanonicalIsPrinted: what was packed before the place where it turns out is not lost.
+// TestADocumentThatTurnsOutNotToBeCanonicalIsPrinted: what was packed before the place where that shows is not lost.
 func TestADocumentThatTurnsOutNotToBeCanonicalIsPrinted(t *testing.T) {
 	text := manyRoutes(5000, "a")
 	for name, text := range map[string]string{
@@ -111,7 +111,7 @@ func TestADocumentThatTurnsOutNotToBeCanonicalIsPrinted(t *testing.T) {
 	}
 }
 
-// TestARouteOfAPackedBlockKeepsNothingElse: ids are kept by many, and must not keep blocks.
+// TestARouteOfAPackedBlockKeepsNothingElse: many callers keep ids, and these must not keep blocks alive.
 func TestARouteOfAPackedBlockKeepsNothingElse(t *testing.T) {
 	tab, err := parsed(manyRoutes(50_000, "a"))
 	if err != nil {

@@ -6,15 +6,14 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 )
 
-// Parse reads an eskip document of routes with ids and returns them in the order of the document.
+// Parse parses an eskip document of routes with ids and returns them in the order of the document.
 //
-// Of a document in the form of a canonical text (one definition per line, "id: expression;", sorted by id, nothing else)
-// every route keeps its text as it is: New then gives a table with the bytes and the digest of the document. This holds for
-// what a route server sends and what WriteFile writes, whichever spelling the expressions have: the compiler makes
-// Host("^(a)$") of a RouteGroup, which the parser reads and the printer would write as Host(/^(a)$/). The routes of any
-// other document are all printed anew.
+// If the document is a canonical text (one definition per line, "id: expression;", sorted by id, nothing else), every route keeps
+// its text: New then returns a table with the bytes and the digest of the document. This holds for everything that a route server
+// sends and WriteFile writes, whatever the spelling of expressions: for a RouteGroup the compiler writes Host("^(a)$"), which the
+// printer would write as Host(/^(a)$/). The routes of any other document are all printed again.
 //
-// The error is that of eskip.Parse; duplicate and missing ids are found by New.
+// The error is the one of eskip.Parse; New detects duplicate and missing ids.
 func Parse(text string) ([]Route, error) {
 	parsed, err := eskip.Parse(text)
 	if err != nil {
@@ -26,13 +25,12 @@ func Parse(text string) ([]Route, error) {
 	routes := make([]Route, len(parsed))
 	for i, r := range parsed {
 		routes[i] = NewRoute(r)
-		parsed[i] = nil // half of the memory of a large document can go while the other half is printed
+		parsed[i] = nil // frees half of the memory of a large document while the other half is printed
 	}
 	return routes, nil
 }
 
-// keepTexts gives the routes the lines of the text that they were parsed of. It is false if the text is not in canonical
-// form.
+// keepTexts gives the routes the lines of the text that they were parsed from. ok is false if the text is not canonical.
 func keepTexts(text string, parsed []*eskip.Route) ([]Route, bool) {
 	routes := make([]Route, len(parsed))
 	for i, r := range parsed {
@@ -42,14 +40,14 @@ func keepTexts(text string, parsed []*eskip.Route) ([]Route, bool) {
 			return nil, false
 		}
 		var ok bool
-		if routes[i], ok = keepText(strings.Clone(line), r); !ok { // a clone: one route must not keep the document
+		if routes[i], ok = keepText(strings.Clone(line), r); !ok { // a clone, so that one route does not keep the document in memory
 			return nil, false
 		}
 	}
 	return routes, text == ""
 }
 
-// keepText gives the route the text that it was parsed of. It is false if that is no line of a canonical text.
+// keepText gives the route the text that it was parsed from. ok is false if that is not a line of a canonical text.
 func keepText(text string, r *eskip.Route) (Route, bool) {
 	backend, ok := scanDefinition(text, r.Id)
 	if !ok || strings.IndexByte(text, '\n') >= 0 {
@@ -57,7 +55,7 @@ func keepText(text string, r *eskip.Route) (Route, bool) {
 	}
 	route := Route{Text: text, ID: text[:len(r.Id)], Hosts: hostExpressions(r)}
 	if zoneAware(r) {
-		// Zone tables are made of the printed form of endpoints.
+		// Zone tables depend on the printed form of endpoints.
 		if text[backend:len(text)-len(";")] != string(appendBackend(nil, r)) {
 			return Route{}, false
 		}
@@ -66,7 +64,7 @@ func keepText(text string, r *eskip.Route) (Route, bool) {
 	return route, true
 }
 
-// appendBackend prints the backend of r alone.
+// appendBackend prints only the backend of r.
 func appendBackend(dst []byte, r *eskip.Route) []byte {
 	start := len(dst)
 	dst, backend := eskip.AppendExpr(dst, &eskip.Route{
@@ -75,10 +73,10 @@ func appendBackend(dst []byte, r *eskip.Route) []byte {
 	return append(dst[:start], dst[backend:]...)
 }
 
-// scanDefinition reports whether a line of a document that parses is one whole definition of the id, and where its load
-// balanced backend begins. It knows as much of the language as that takes: where literals end. No literal goes on behind
-// the end of the line, and the only semicolon outside of literals is the last byte; so if this is true for all lines, each
-// of them parses on its own, to the same as in the document.
+// scanDefinition reports whether a line of a document that parses is exactly one complete definition of the id, and where its
+// load balanced backend begins. For this it only needs to know where literals end. If it is true for all lines, no literal
+// continues past the end of a line, and the only semicolon outside of literals is the last byte; so each line parses separately
+// with the same result as in the document.
 func scanDefinition(line, id string) (backend int, ok bool) {
 	rest, ok := strings.CutPrefix(line, id)
 	if !ok || id == "" || !strings.HasPrefix(rest, ": ") {
@@ -90,7 +88,7 @@ func scanDefinition(line, id string) (backend int, ok bool) {
 			i = closingQuote(line, i+1, c)
 		case '/':
 			i = closingSlash(line, i+1)
-		case '<': // nothing but a backend begins with it
+		case '<': // only a backend begins with it
 			backend = i
 		case ';':
 			return backend, i == len(line)-1
@@ -115,8 +113,8 @@ func closingQuote(s string, i int, quote byte) int {
 	return -1
 }
 
-// closingSlash is closingQuote for a regular expression: a slash in a character class does not end it. It is -1 for a
-// comment, too, which begins like an expression without content.
+// closingSlash is closingQuote for a regular expression: a slash in a character class does not end it. It also returns -1 for a
+// comment, which begins like an empty expression.
 func closingSlash(s string, i int) int {
 	if strings.HasPrefix(s[i:], "/") {
 		return -1

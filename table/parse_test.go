@@ -14,8 +14,8 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// generic is what the compiler makes of a RouteGroup: predicates that have a place of their own in a parsed route stand in
-// the list of the others, so that printing what was parsed gives another text.
+// generic is what the compiler makes of a RouteGroup: predicates that have a separate field in a parsed route are in the list of
+// the others, so printing a parsed route gives another text.
 func generic(id string) *eskip.Route {
 	return &eskip.Route{
 		Id: id,
@@ -45,7 +45,7 @@ func newTable(t testing.TB, routes ...*eskip.Route) *table.Table {
 	return tab
 }
 
-// same fails unless both tables are equal in everything that is asked of a table.
+// same fails unless both tables are equal in everything that a table offers.
 func same(t *testing.T, got, want *table.Table) {
 	t.Helper()
 	if diff := cmp.Diff(string(want.Text()), string(got.Text())); diff != "" {
@@ -83,8 +83,8 @@ func TestRestoredFileIsTheTable(t *testing.T) {
 	same(t, got, want)
 }
 
-// Another printer may choose other spellings within a definition. Who verifies the digest of what was received needs the
-// bytes that were received.
+// Another printer may use other spellings within a definition. Verifying the digest of a received table needs the bytes that were
+// received.
 func TestParseKeepsWhatAnotherServerPrints(t *testing.T) {
 	for _, text := range []string{
 		"a: Path( `/x` )->setPath(\"\\/x;\")->  <shunt> ;\nb: * -> \"http://b\";",
@@ -123,7 +123,7 @@ func TestParsePrintsOtherDocumentsAnew(t *testing.T) {
 	}
 }
 
-// The lines look like definitions, and are none: the literal goes on.
+// The lines look like definitions but are not: the literal continues.
 func TestParseIsNotFooledByLinesInLiterals(t *testing.T) {
 	text := "a: Path(\"x;\nb: \") -> <shunt>; b: * -> <shunt>;"
 	want := "a: Path(\"x;\\nb: \") -> <shunt>;\nb: * -> <shunt>;"
@@ -132,7 +132,7 @@ func TestParseIsNotFooledByLinesInLiterals(t *testing.T) {
 	}
 }
 
-// FuzzParse holds whatever a document is: each route's text is a definition that says what the document said, and reading
+// FuzzParse checks, for any document, that each route's text is a definition that says what the document said, and that reading
 // the canonical text changes nothing.
 func FuzzParse(f *testing.F) {
 	f.Add(document)
@@ -153,7 +153,7 @@ func FuzzParse(f *testing.F) {
 			t.Fatal(err)
 		}
 		if printed, err := eskip.Parse(eskip.String(parsed...)); err != nil || !eskip.EqLists(printed, parsed) {
-			return // a route that does not survive printing, which compile leaves out
+			return // a route that does not survive printing, which compile omits
 		}
 		for i, r := range routes {
 			alone, err := eskip.Parse(r.Text)
@@ -184,7 +184,7 @@ func FuzzCompiledTableComesBack(f *testing.F) {
 		for i := range 1 + rng.IntN(8) {
 			r := randomRoute(rng, fmt.Sprintf("r%d", i))
 			if back, err := eskip.Parse(string(newTable(t, r).Text())); err == nil && len(back) == 1 && eskip.Eq(back[0], r) {
-				routes = append(routes, r) // others are left out by compile
+				routes = append(routes, r) // compile omits the others
 			}
 		}
 		want := newTable(t, routes...)
@@ -196,8 +196,8 @@ func FuzzCompiledTableComesBack(f *testing.F) {
 	})
 }
 
-// randomRoute makes a route with predicates in the list that a parser puts elsewhere, and with texts full of what means
-// something to the language.
+// randomRoute makes a route with predicates in the list that a parser puts elsewhere, and with texts full of characters with a
+// meaning in the language.
 func randomRoute(rng *rand.Rand, id string) *eskip.Route {
 	pick := func(of ...string) string { return of[rng.IntN(len(of))] }
 	text := func() string {

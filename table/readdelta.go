@@ -10,21 +10,21 @@ import (
 )
 
 const (
-	// leastString is how many bytes an upsert or an id counts at least against a limit.
+	// leastString is the minimum number of bytes that an upsert or an id counts against a limit.
 	leastString = 64
-	// freeStrings is how many of them count as what they have.
+	// freeStrings is how many of them count only as their length.
 	freeStrings = 10_000
-	// maxDeltaDepth bounds what is nested in fields that are not known.
+	// maxDeltaDepth limits the nesting in unknown fields.
 	maxDeltaDepth = 64
 )
 
-// ParseDelta is [ReadDelta] of data in memory, without a limit.
+// ParseDelta is [ReadDelta] for data in memory, without a limit.
 func ParseDelta(data []byte) (*Delta, error) { return ReadDelta(bytes.NewReader(data), math.MaxInt64) }
 
-// ReadDelta reads the wire form up to its end, piece by piece: apart from the strings of the delta it keeps little. Fields that
-// it does not know are ignored. What r gives has at most limit bytes, and so have the ids and the upserts together, of which each counts
-// as 64 bytes at least after the first ten thousand; beyond that the error is ErrTooLarge. It does not say whether the delta
-// leads anywhere: see [Table.Apply].
+// ReadDelta reads the wire form to its end, piece by piece: apart from the strings of the delta it keeps little in memory. It
+// ignores unknown fields. Both the input and the ids and upserts together may have at most limit bytes, where each string after
+// the first ten thousand counts as at least 64 bytes; beyond that the error is ErrTooLarge. ReadDelta does not check whether the
+// delta leads to its target: see [Table.Apply].
 func ReadDelta(r io.Reader, limit int64) (*Delta, error) {
 	in := &deltaReader{r: r, left: limit, most: min(max(limit/definitionShare, leastDefinition), mostDefinition)}
 	d, err := in.delta(json.NewDecoder(in), limit)
@@ -41,13 +41,13 @@ func ReadDelta(r io.Reader, limit int64) (*Delta, error) {
 	return d, nil
 }
 
-// deltaReader bounds what a decoder of JSON holds: it gives at most so many bytes between two calls of ready.
+// deltaReader limits what a JSON decoder buffers: it returns a limited number of bytes between two calls of ready.
 type deltaReader struct {
 	r    io.Reader
-	left int64 // of all
+	left int64 // in total
 	most int64 // between two calls
-	now  int64 // since the last
-	err  error // why it gives no more
+	now  int64 // since the last call
+	err  error // why it returns no more
 }
 
 func (r *deltaReader) ready() { r.now = 0 }
@@ -70,7 +70,7 @@ func (r *deltaReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// delta reads one object and nothing behind it.
+// delta reads one object and requires that nothing follows it.
 func (r *deltaReader) delta(dec *json.Decoder, limit int64) (*Delta, error) {
 	if err := r.delimiter(dec, '{'); err != nil {
 		return nil, err
@@ -124,7 +124,7 @@ func (r *deltaReader) delimiter(dec *json.Decoder, want json.Delim) error {
 	return nil
 }
 
-// stringBudget is what is left for strings.
+// stringBudget is the remaining budget for strings.
 type stringBudget struct {
 	left int64
 	n    int
@@ -170,7 +170,7 @@ func (r *deltaReader) strings(dec *json.Decoder, budget *stringBudget) ([]string
 	return list, r.delimiter(dec, ']')
 }
 
-// skip reads a value and forgets it.
+// skip reads and discards a value.
 func (r *deltaReader) skip(dec *json.Decoder) error {
 	for depth := 0; ; {
 		t, err := dec.Token()

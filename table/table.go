@@ -1,22 +1,22 @@
 // Package table holds one version of the routing table.
 //
 // A [Table] is an immutable list of routes sorted by id ([List]), each kept as its printed text ([Route]). Its canonical text is
-// what a data plane downloads: one route per line, joined by "\n", no newline at the end. Its [Digest] is the SHA-256 of
-// that text, so two replicas that read the same objects have the same digest, and a restart does not change it. The
-// revision is the highest of the read that gave the table ([Read]): it has nothing of the source that was written later.
+// what a data plane downloads: one route per line, joined by "\n", no newline at the end. Its [Digest] is the SHA-256 of that
+// text, so two replicas that read the same objects have the same digest, and a restart does not change it. The revision is the
+// highest list revision of the read that produced the table ([Read]): the table has nothing of the source that was written later.
 //
-// Guarantees: a table never changes after New, and all methods are safe for concurrent use. Ids are unique and sorted
-// bytewise, whatever the order of the input. What is costly and not needed by everybody (the digest, the joined text,
-// the hosts, the zones) is made on first demand and then kept.
+// Guarantees: a table never changes after New, and all methods are safe for concurrent use. Ids are unique and sorted bytewise,
+// whatever the order of the input. Expensive values that are not always needed (the digest, the joined text, the hosts, the
+// zones) are computed on first demand and then kept.
 //
-// [Parse] reads a canonical text back so that its bytes, and with them the digest, stay what they were.
+// [Parse] parses a canonical text and preserves its bytes, and so its digest.
 //
-// The package does not parse what it is given on publish (compile has read every route back already), knows nothing
-// about HTTP, encodings or clocks, and does not decide whether a table is good: that is package guard.
+// The package does not parse routes on publication (compile has already parsed every route back), does not handle HTTP, encodings
+// or clocks, and does not decide whether a table is good: package guard does.
 //
-// Zone tables ([Table.Zone]) and the file form of checkpoints and last-known-good copies ([Table.WriteFile],
-// [ParseFile]) work on the printed texts. Tables that come from each other share the blocks that did not change, so keeping
-// several versions costs little more than their differences, and so does finding these ([Changes]).
+// Zone tables ([Table.Zone]) and the file form of checkpoints and last-known-good copies ([Table.WriteFile], [ParseFile]) work on
+// the printed texts. Tables derived from each other share unchanged blocks, so keeping several versions, and finding their
+// differences ([Changes]), costs little more than the differences.
 //
 // A list can keep its blocks packed ([List.Packed], [Decoder.Pack]): it then needs a twelfth of the memory, and unpacks a block each time
 // its routes are needed.
@@ -36,7 +36,7 @@ import (
 	"time"
 )
 
-// Errors of New. They are wrapped with the id they are about.
+// Errors of New. They are wrapped with the id.
 var (
 	ErrDuplicateID = errors.New("duplicate route id")
 	ErrInvalidID   = errors.New("invalid route id")
@@ -50,25 +50,25 @@ type Table struct {
 	at       time.Time
 }
 
-// content is what two tables with different revisions can share.
+// content is the part that two tables with different revisions can share.
 type content struct {
 	list   List
-	hashed atomic.Pointer[Digest]        // nil until somebody asks
-	states atomic.Pointer[[]hash.Cloner] // of the hash, after each block; of the first ones until somebody asks for the digest
-	sum    func() Digest                 // made on first demand
+	hashed atomic.Pointer[Digest]        // nil until requested
+	states atomic.Pointer[[]hash.Cloner] // of the hash, after each block; only of the first ones until the digest is requested
+	sum    func() Digest                 // computed on first demand
 
-	text  func() []byte            // likewise
-	zones func() []string          // made on first demand
-	hosts atomic.Pointer[[]string] // made on first demand; in a table that comes from one that has them, at once
+	text  func() []byte            // computed on first demand
+	zones func() []string          // computed on first demand
+	hosts atomic.Pointer[[]string] // computed on first demand, or at once from the previous table
 }
 
-// New makes a table of routes, which it copies and sorts by id. The revision is the Newest of the read the routes come
-// from, 0 for a source that has none; at is the time of that read. The error wraps ErrDuplicateID, ErrInvalidID or
-// ErrInvalidText and names the id. A table without routes is valid here; whether it may be served is for package guard.
+// New returns a table of routes, which it copies and sorts by id. The revision is the Newest of the read that the routes come
+// from, 0 for a source without revisions; at is the time of that read. The error wraps ErrDuplicateID, ErrInvalidID or
+// ErrInvalidText and names the id. A table without routes is valid here; package guard decides whether it may be served.
 func New(routes []Route, revision uint64, at time.Time) (*Table, error) {
 	pointers := make([]*Route, len(routes))
 	for i := range routes {
-		own := routes[i] // one by one: a later version must not keep all of them for the sake of a few
+		own := routes[i] // separate allocations: a later version that shares a few routes must not keep all of them in memory
 		pointers[i] = &own
 	}
 	list, err := NewList(pointers)
@@ -78,13 +78,13 @@ func New(routes []Route, revision uint64, at time.Time) (*Table, error) {
 	return Of(list, revision, at), nil
 }
 
-// Of makes a table of a list, with the meaning of New.
+// Of returns a table of a list; see New for the arguments.
 func Of(list List, revision uint64, at time.Time) *Table {
 	return &Table{content: newContent(list, nil), revision: revision, at: at}
 }
 
-// Next makes a table of a list that came from that of t by [List.With]. What the two have in common up to the first
-// difference is not hashed again if the digest of t is known; apart from that it is Of. t may be nil.
+// Next returns a table of a list derived from t's list with [List.With]. If the digest of t is known, the common part before the
+// first difference is not hashed again; otherwise it is the same as Of. t may be nil.
 func (t *Table) Next(list List, revision uint64, at time.Time) *Table {
 	if t == nil {
 		return Of(list, revision, at)
@@ -104,7 +104,7 @@ func check(r *Route) error {
 	return nil
 }
 
-// isSymbol reports whether s is a symbol of eskip, which every id must be for the document to parse.
+// isSymbol reports whether s is a symbol of eskip, as every id must be so that the document parses.
 func isSymbol(s string) bool {
 	for i := range len(s) {
 		c := s[i]
@@ -171,15 +171,15 @@ func (t *Table) Len() int { return t.list.len }
 // Bytes returns the length of the canonical text in bytes.
 func (t *Table) Bytes() int { return t.list.bytes }
 
-// Digest returns the SHA-256 of the canonical text. It is taken on the first call, which costs up to one hash over the text.
-// To compare two tables, Equal is cheaper.
+// Digest returns the SHA-256 of the canonical text. The first call computes it, which costs at most one hash over the text. Equal
+// is a cheaper way to compare two tables.
 func (t *Table) Digest() Digest { return t.sum() }
 
-// Hashed reports whether somebody has asked for the digest.
+// Hashed reports whether the digest has been computed.
 func (t *Table) Hashed() bool { return t.hashed.Load() != nil }
 
-// Equal reports whether both have the same text, or both are nil. It costs what the blocks do that they do not share; no
-// digest is taken for it.
+// Equal reports whether both have the same text, or both are nil. It costs as much as the blocks that they do not share, and
+// computes no digest.
 func (t *Table) Equal(o *Table) bool {
 	if t == nil || o == nil {
 		return t == o
@@ -199,19 +199,19 @@ func (t *Table) Equal(o *Table) bool {
 	return true
 }
 
-// Revision returns the highest revision of the read that the table comes from, 0 if the source has none.
+// Revision returns the highest revision of the read that the table comes from, 0 if the source has no revisions.
 func (t *Table) Revision() uint64 { return t.revision }
 
 // Time returns the time of the read that the table comes from.
 func (t *Table) Time() time.Time { return t.at }
 
-// Text returns the canonical text. It is made on the first call, kept, and shared: it must not be changed.
+// Text returns the canonical text. The first call builds it. It is kept and shared: it must not be changed.
 func (t *Table) Text() []byte { return t.text() }
 
-// WriteTo writes the canonical text to w, one block at a time, without making it in memory first.
+// WriteTo writes the canonical text to w, one block at a time, without building it in memory first.
 func (t *Table) WriteTo(w io.Writer) (int64, error) { return t.writeTo(w) }
 
-// ReadAt reads the canonical text at an offset, as [io.ReaderAt] says.
+// ReadAt reads the canonical text at an offset, as defined by [io.ReaderAt].
 func (t *Table) ReadAt(p []byte, off int64) (n int, err error) {
 	if off < 0 {
 		return 0, fmt.Errorf("table: read at %d", off)
@@ -239,20 +239,20 @@ func (t *Table) ReadAt(p []byte, off int64) (n int, err error) {
 	return n, io.EOF
 }
 
-// Hosts returns the distinct hosts that the table's host expressions name, sorted: each expression is taken apart at the
-// alternatives of its outermost group, so that ^(a[.]org|b[.]org)$ counts as two hosts. They are for counting and
-// comparing, not for matching. The slice is shared: it must not be changed.
+// Hosts returns the distinct hosts in the table's host expressions, sorted: each expression is split at the alternatives of its
+// outermost group, so that ^(a[.]org|b[.]org)$ counts as two hosts. They are for counting and comparing, not for matching. The
+// slice is shared: it must not be changed.
 func (t *Table) Hosts() []string {
 	if known := t.hosts.Load(); known != nil {
 		return *known
 	}
-	// Two callers at a time make it twice, and the same.
+	// Two concurrent callers may both compute it, with the same result.
 	hosts := owned(hostsOf(t.list.blocks))
 	t.hosts.Store(&hosts)
 	return hosts
 }
 
-// WithRevision returns a table of the same content and time with another revision. Everything else is shared.
+// WithRevision returns a table with the same content and time and another revision. Everything else is shared.
 func (t *Table) WithRevision(revision uint64) *Table {
 	return &Table{content: t.content, revision: revision, at: t.at}
 }

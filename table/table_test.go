@@ -133,7 +133,7 @@ func TestADigestIsTakenWhenSomebodyAsks(t *testing.T) {
 				t.Errorf("digest %s, want %s", got, want)
 			}
 		})
-		group.Go(func() { // while somebody goes on from it
+		group.Go(func() { // while another goroutine continues from it
 			if got := tab.Next(tab.Routes(), 9, at).Digest(); got != want {
 				t.Errorf("digest %s of the next table, want %s", got, want)
 			}
@@ -159,7 +159,7 @@ func TestWithRevisionSharesTheContent(t *testing.T) {
 	}
 }
 
-// TestReadAt: a table is read from any place like the bytes of its text, across its blocks, too.
+// TestReadAt: a table can be read from any offset like the bytes of its text, across its blocks, too.
 func TestReadAt(t *testing.T) {
 	var routes []table.Route
 	for i := range 5000 {
@@ -196,8 +196,8 @@ func TestReadAt(t *testing.T) {
 	}
 }
 
-// TestADigestGoesOnFromTheOneBefore: the table that follows one whose digest is known is hashed from the first block that differs,
-// wherever that is. What it saves is in the benchmarks.
+// TestADigestGoesOnFromTheOneBefore: when the digest of the previous table is known, the next table is hashed from the first
+// block that differs, wherever that is. The benchmarks show what this saves.
 func TestADigestGoesOnFromTheOneBefore(t *testing.T) {
 	var routes []table.Route
 	padding := strings.Repeat("x", 100)
@@ -222,7 +222,7 @@ func TestADigestGoesOnFromTheOneBefore(t *testing.T) {
 	}
 }
 
-// TestHostsThatStayAreTakenOver: a change that leaves the hosts as they are does not put them together again.
+// TestHostsThatStayAreTakenOver: a change that leaves the hosts unchanged does not build them again.
 func TestHostsThatStayAreTakenOver(t *testing.T) {
 	tab := parse(t, document)
 	before := tab.Hosts()
@@ -232,7 +232,7 @@ func TestHostsThatStayAreTakenOver(t *testing.T) {
 	}
 	after := tab.Next(list, 8, at).Hosts()
 	if diff := cmp.Diff(before, after); diff != "" || &before[0] != &after[0] {
-		t.Errorf("hosts were made anew: %s", diff)
+		t.Errorf("the hosts were computed again: %s", diff)
 	}
 }
 
@@ -313,7 +313,7 @@ func TestDigestText(t *testing.T) {
 	}
 }
 
-// zoneByDefinition is spec section 4, written down with parsed routes.
+// zoneByDefinition implements section 4 of the specification with parsed routes.
 func zoneByDefinition(t testing.TB, text, zone string) string {
 	t.Helper()
 	routes, err := eskip.Parse(text)
@@ -373,7 +373,7 @@ func TestZoneRuleIsOnlyForRoutesThatWantIt(t *testing.T) {
 	}
 }
 
-// FuzzZone holds the scan of printed text against the definition.
+// FuzzZone compares the scan of printed text with the definition.
 func FuzzZone(f *testing.F) {
 	f.Add(`r: * -> <"http://a?zone=z", "http://b?zone=z", "http://c?zone=z", "http://d?zone=y">;`, "z")
 	f.Add(`r: Path("\"<") -> <random, "http://a?x=1&zone=z", "http://b?zone=%7A", "http://c\"?zone=z", "http://d\\?zone=z">`, "z")
@@ -389,7 +389,7 @@ func FuzzZone(f *testing.F) {
 		}
 		canonical := string(tab.Text())
 		if reread, err := eskip.Parse(canonical); err != nil || eskip.String(reread...) != canonical {
-			return // a route that does not survive printing, which compile leaves out
+			return // a route that does not survive printing, which compile omits
 		}
 		want := zoneByDefinition(t, canonical, zone)
 		if strings.Contains(text, "traffic-zone-aware") || zone == "" {

@@ -8,24 +8,22 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 )
 
-// minZoneEndpoints is the number of endpoints that a route must have in a zone to be limited to them:
-// fewer would put the load of a zone on too few backends.
+// minZoneEndpoints is the minimum number of endpoints in a zone for limiting a route to them: fewer would concentrate the load of
+// a zone on too few backends.
 const minZoneEndpoints = 3
 
 const zoneParam = "?zone="
 
-// Zones returns the zones, sorted, that endpoints of the table are in. Zones that occur only in routes which opt out of
-// zone selection are not among them: their zone table is the full table, as it is for an unknown zone. The slice is
-// shared: it must not be changed.
+// Zones returns the zones of the table's endpoints, sorted. It omits zones that occur only in routes that opt out of zone
+// selection: their zone table is the full table, as for an unknown zone. The slice is shared: it must not be changed.
 func (t *Table) Zones() []string { return t.zones() }
 
-// Zone returns the table for data planes in a zone: every route with at least three endpoints in the zone keeps only
-// these, in their order; every other route stays as it is. It returns t itself if the zone is unknown or nothing
-// differs. The result has the revision and time of t and shares the blocks in which nothing differs. What it costs is a
-// hash, and the blocks that no table had before.
+// Zone returns the table for data planes in a zone: every route with at least three endpoints in the zone keeps only these, in
+// their order; every other route is unchanged. It returns t itself if the zone is unknown or nothing differs. The result has the
+// revision and time of t and shares unchanged blocks with it. It costs a hash, and the blocks that no earlier table had.
 func (t *Table) Zone(zone string) *Table { return t.ZoneAfter(zone, nil) }
 
-// ZoneAfter is Zone for a zone whose table was another one before: see [Table.Next]. It may be nil.
+// ZoneAfter is Zone with the previous table of the zone, which may be nil: see [Table.Next].
 func (t *Table) ZoneAfter(zone string, before *Table) *Table {
 	if _, known := slices.BinarySearch(t.Zones(), zone); !known {
 		return t
@@ -53,7 +51,7 @@ func zonesOf(routes []*Route) []string {
 		scratch = endpoints(r, scratch[:0])
 		for _, ep := range scratch {
 			if _, known := distinct[ep.zone]; !known && ep.zone != "" {
-				distinct[strings.Clone(ep.zone)] = struct{}{} // the clone does not pin the route's text
+				distinct[strings.Clone(ep.zone)] = struct{}{} // a clone, so that the route's text is not kept in memory
 			}
 		}
 	}
@@ -62,12 +60,11 @@ func zonesOf(routes []*Route) []string {
 
 // endpoint is one endpoint of a printed load-balanced backend.
 type endpoint struct {
-	quoted string // as printed, with its quotes
+	quoted string // as printed, including quotes
 	zone   string // decoded
 }
 
-// zoneText returns the route's text with only the endpoints of zone, or its text unchanged where the rule does not
-// apply.
+// zoneText returns the route's text with only the endpoints of the zone, or the unchanged text if the rule does not apply.
 func zoneText(r *Route, zone string, scratch []endpoint) (string, []endpoint) {
 	eps := endpoints(r, scratch)
 	in, size := 0, 0
@@ -80,7 +77,7 @@ func zoneText(r *Route, zone string, scratch []endpoint) (string, []endpoint) {
 	if in < minZoneEndpoints || in == len(eps) {
 		return r.Text, eps
 	}
-	// Everything before the first endpoint stays: the algorithm with its comma, if there is one.
+	// Keep everything before the first endpoint: the algorithm with its comma, if there is one.
 	head := r.Text[:int(r.Backend)+strings.IndexByte(r.Text[r.Backend:], '"')]
 	var b strings.Builder
 	b.Grow(len(head) + size + len(">;"))
@@ -98,8 +95,8 @@ func zoneText(r *Route, zone string, scratch []endpoint) (string, []endpoint) {
 	return b.String(), eps
 }
 
-// endpoints appends the endpoints of r's printed backend, <algorithm, "endpoint", …>, to eps. It appends nothing if the
-// text at r.Backend is not of that form.
+// endpoints appends the endpoints of r's printed backend, <algorithm, "endpoint", …>, to eps. It appends nothing if the text at
+// r.Backend does not have that form.
 func endpoints(r *Route, eps []endpoint) []endpoint {
 	rest := r.Text[r.Backend:]
 	if !strings.HasPrefix(rest, "<") {
@@ -119,8 +116,8 @@ func endpoints(r *Route, eps []endpoint) []endpoint {
 	}
 }
 
-// zoneOf returns the zone of an endpoint as printed between its quotes. What a compiler makes of addresses of pods is
-// decided by looking at it; everything that takes knowledge of URLs or escapes is left to eskip.
+// zoneOf returns the zone of an endpoint as printed between its quotes. It handles the usual form of pod addresses itself, and
+// leaves everything that needs knowledge of URLs or escapes to eskip.
 func zoneOf(printed string) string {
 	at := strings.IndexByte(printed, '?')
 	if at < 0 {
@@ -136,7 +133,7 @@ func zoneOf(printed string) string {
 	return eskip.NewLBEndpoints([]string{printed})[0].Zone
 }
 
-// parsedZone reads an endpoint with escapes by way of the parser.
+// parsedZone parses an endpoint with escapes.
 func parsedZone(printed string) string {
 	routes, err := eskip.Parse(`r: * -> <"` + printed + `">`)
 	if err != nil || len(routes) != 1 || len(routes[0].LBEndpoints) != 1 {
@@ -145,7 +142,7 @@ func parsedZone(printed string) string {
 	return routes[0].LBEndpoints[0].Zone
 }
 
-// plainAddress reports whether s is scheme://host:port in characters that mean themselves.
+// plainAddress reports whether s is scheme://host:port without characters that need escapes.
 func plainAddress(s string) bool {
 	if !strings.Contains(s, "://") {
 		return false
@@ -158,7 +155,7 @@ func plainAddress(s string) bool {
 	return true
 }
 
-// plainZone reports whether s is a zone that its query-escaped form equals.
+// plainZone reports whether s is a zone that equals its query-escaped form.
 func plainZone(s string) bool {
 	for i := range len(s) {
 		if !unreserved(s[i]) {

@@ -16,7 +16,7 @@ import (
 	"github.com/routesrv/routesrv/rollout"
 )
 
-// The groups of flags that the route server has not.
+// Flag groups that only dataplane-client has.
 const (
 	groupMode     config.Group = "Mode"
 	groupGate     config.Group = "Gate"
@@ -44,7 +44,7 @@ Move a fleet: mount a ConfigMap with the key "mode", and write False, Pre, Exec:
 The proxy then runs without -kubernetes, with -routes-urls=http://127.0.0.1:9005/routes.
 `
 
-// flags is everything that can be said about a data-plane client.
+// flags holds the configuration of a data-plane client.
 type flags struct {
 	sidecar sidecar.Config
 	source  config.Source
@@ -52,7 +52,7 @@ type flags struct {
 	tls     setup.TLSFiles
 }
 
-// parse reads the configuration. Warnings and errors are those of package config.
+// parse reads flags, environment and configuration file. Its warnings and errors come from package config.
 func parse(args []string, env config.Env) (*flags, []config.Warning, error) {
 	f := &flags{}
 	p := config.NewParser(config.Command{Name: "dataplane-client", Intro: intro})
@@ -83,14 +83,14 @@ func parse(args []string, env config.Env) (*flags, []config.Warning, error) {
 	return f, warnings, err
 }
 
-// check looks at what flags mean together.
+// check validates combinations of flags.
 func (f *flags) check(p *config.Parser) (warnings []config.Warning, err error) {
 	c := &f.sidecar
 	if c.Pod == "" {
 		if c.Pod, err = os.Hostname(); err != nil {
 			return nil, fmt.Errorf("--pod-name is not set, and the name of the host is not known: %w", err)
 		}
-		p.Derive("pod-name", c.Pod, "name of the host")
+		p.Derive("pod-name", c.Pod, "host name")
 	}
 	if _, err := c.ShareBy.Member(c.Node, c.Pod); err != nil {
 		return nil, fmt.Errorf("--share-by %s: %w: set --node-name, such as from spec.nodeName of the downward API", c.ShareBy, err)
@@ -159,7 +159,7 @@ func (f *flags) fallbackFlags(p *config.Parser) {
 		"fleet spreads its fallbacks: the name of a data plane decides its slot.")
 }
 
-// urlFlag may be repeated.
+// urlFlag can be repeated.
 const urlFlag = "routesrv-url"
 
 func (f *flags) fetchFlags(p *config.Parser) {
@@ -197,7 +197,7 @@ func (f *flags) fetchFlags(p *config.Parser) {
 		"the system. Read again when the file changes.")
 	p.Flag(groupFetch, "routesrv-client-cert", text("PATH", &f.tls.Cert, ""), "Certificate to present to route servers, PEM. "+
 		"Read again when the file changes.")
-	p.Flag(groupFetch, "routesrv-client-key", text("PATH", &f.tls.Key, ""), "Its key.")
+	p.Flag(groupFetch, "routesrv-client-key", text("PATH", &f.tls.Key, ""), "Private key of that certificate, PEM.")
 }
 
 func (f *flags) serveFlags(p *config.Parser) {
@@ -209,8 +209,8 @@ func (f *flags) serveFlags(p *config.Parser) {
 		"only to requests through the loopback interface, such as kubectl port-forward. /live, /health, /fresh and /metrics stay open.")
 	p.Flag(groupServe, "support-tls-cert", text("PATH", &c.SupportTLS.Cert, ""), "Certificate of the support listener, PEM: it then "+
 		"serves TLS. Read again when the file changes.")
-	p.Flag(groupServe, "support-tls-key", text("PATH", &c.SupportTLS.Key, ""), "Its key.")
-	p.Flag(groupServe, "support-client-ca", text("PATH", &c.SupportTLS.ClientCA, ""), "CAs of those who may use the support listener, PEM. With it "+
+	p.Flag(groupServe, "support-tls-key", text("PATH", &c.SupportTLS.Key, ""), "Private key of that certificate, PEM.")
+	p.Flag(groupServe, "support-client-ca", text("PATH", &c.SupportTLS.ClientCA, ""), "CAs of the clients of the support listener, PEM. With it "+
 		"only /live, /health and /fresh answer without a client certificate; with --support-loopback-only, requests through the loopback "+
 		"interface need none. Read again when the file changes.")
 	p.Flag(groupServe, "routes-file", text("PATH", &c.Fetch.RoutesFile, ""), "File to write the served table to, for a proxy "+
@@ -227,25 +227,25 @@ func (f *flags) serveFlags(p *config.Parser) {
 		"requests after that.")
 }
 
-// value is a flag made of a function.
+// value is a flag whose setter is a function.
 type value struct {
 	kind, def string
 	set       func(string) error
 	repeat    bool
 }
 
-// Set, String and Type make it a pflag.Value.
+// Set, String and Type implement pflag.Value.
 func (v *value) Set(s string) error { return v.set(s) }
 func (v *value) String() string     { return v.def }
 func (v *value) Type() string       { return v.kind }
 
-// IsBoolFlag says whether the flag may stand without a value.
+// IsBoolFlag reports whether the flag may be given without a value.
 func (v *value) IsBoolFlag() bool { return v.kind == "bool" }
 
-// IsRepeated says whether each value counts and not the last alone.
+// IsRepeated reports whether a repeated flag adds its values, instead of keeping only the last one.
 func (v *value) IsRepeated() bool { return v.repeat }
 
-// boolean is a flag that may stand alone.
+// boolean is a flag that may be given without a value.
 func boolean(dst *bool) *value {
 	return &value{kind: "bool", def: "false", set: func(s string) (err error) { *dst, err = strconv.ParseBool(s); return err }}
 }
@@ -271,7 +271,7 @@ func duration(dst *time.Duration, def, least time.Duration) *value {
 	}}
 }
 
-// short prints a time without units that are zero: 1h, not 1h0m0s.
+// short formats a duration without zero units: 1h, not 1h0m0s.
 func short(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {

@@ -13,8 +13,8 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// TestMemoryOfAModeThatWasLeftIsGivenBack: a data plane in False has the objects of the cluster. In Exec it has no use for them, and says
-// so to the system, not only to itself.
+// TestMemoryOfAModeThatWasLeftIsGivenBack: a data plane in False holds the objects of the cluster. In Exec it does not need them, and
+// returns their memory to the operating system.
 func TestMemoryOfAModeThatWasLeftIsGivenBack(t *testing.T) {
 	cluster := scale.New(0.3)
 	compiler, err := compile.New(compile.Options{EndpointSlices: true})
@@ -41,7 +41,7 @@ func TestMemoryOfAModeThatWasLeftIsGivenBack(t *testing.T) {
 	begin := time.Now()
 	p.until("half of the memory back", func() bool { return p.resident() < before*2/3 })
 	t.Logf("%.0f MiB in False, %.0f MiB in Exec after %v", mib(before), mib(p.resident()), time.Since(begin).Truncate(time.Millisecond))
-	if d := time.Since(begin); d > time.Minute { // the runtime itself collects after two
+	if d := time.Since(begin); d > time.Minute { // the runtime forces a collection only after two
 		t.Errorf("it took %v", d)
 	}
 }

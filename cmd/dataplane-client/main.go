@@ -1,5 +1,5 @@
-// Command dataplane-client runs beside an ingress proxy and serves it a routing table: one that it fetches from route
-// servers, verifies and keeps, or one that it computes itself, by a mode that can be changed while it runs.
+// Command dataplane-client runs beside an ingress proxy and serves it a routing table. The mode, which can change at run time,
+// decides which table: either the table of the route servers, fetched, verified and kept, or one that the client computes itself.
 //
 //	dataplane-client [flags]   serve
 //	dataplane-client version   print the version
@@ -19,10 +19,10 @@ import (
 	"github.com/routesrv/routesrv/internal/sidecar"
 )
 
-// version is set by the linker for a release.
+// version is set by the linker in a release build.
 var version string
 
-// program is this one.
+// program describes dataplane-client to package setup.
 func program() setup.Program {
 	return setup.Program{Name: "dataplane-client", Version: version, Usage: "dataplane-client --help lists all flags\n"}
 }
@@ -32,7 +32,8 @@ func main() {
 	setup.Main(run)
 }
 
-// run is the whole program. It ends when ctx does. SIGHUP, which would end the process without draining, reads the mode file.
+// run is the whole program. It returns the exit status when ctx ends. SIGHUP reads the mode file; unhandled, it would end the
+// process without draining.
 func run(ctx context.Context, args, environ []string, std setup.Stdio) int {
 	hup, stop := setup.Hangups()
 	defer stop()

@@ -52,8 +52,8 @@ func TestExitStatusesAndMessages(t *testing.T) {
 		},
 		{
 			name: "settings in effect", args: []string{"--check-config=yaml", "--routesrv-url=http://a", "--routesrv-url=http://b", "--lkg-file=/l"},
-			out: `(?s)  routesrv-url:\n +value:\n +- http://a\n +- http://b\n +from: command line\n.*  pod-name:\n +value: \S+\n +from: name of the host\n|` +
-				`(?s)  pod-name:\n +value: \S+\n +from: name of the host\n.*  routesrv-url:\n +value:\n +- http://a\n +- http://b\n +from: command line\n`,
+			out: `(?s)  routesrv-url:\n +value:\n +- http://a\n +- http://b\n +from: command line\n.*  pod-name:\n +value: \S+\n +from: host name\n|` +
+				`(?s)  pod-name:\n +value: \S+\n +from: host name\n.*  routesrv-url:\n +value:\n +- http://a\n +- http://b\n +from: command line\n`,
 		},
 		{name: "a check looks at all flags together", args: []string{"--check-config"}, status: 2, stderr: `--routesrv-url.*-kubernetes`},
 		{name: "help", args: []string{"--help"}, out: `(?s)Mode\n.*--mode MODE.*Exec:25%.*Gate\n.*Fallback\n.*Route servers\n.*Listeners\n`},
@@ -160,7 +160,7 @@ func TestFlagsReachTheSidecar(t *testing.T) {
 	}
 }
 
-// TestProtectionReachesTheSidecar, and flags that do nothing are named.
+// TestProtectionReachesTheSidecar: the flags set the configuration of the sidecar, and flags without effect are named.
 func TestProtectionReachesTheSidecar(t *testing.T) {
 	args := []string{
 		"--mode=Exec", "--routesrv-url=http://a", "--lkg-file=/l", "--fallback=never", "--support-loopback-only",
@@ -198,7 +198,7 @@ func TestWhatIsLikelyAMistakeIsSaid(t *testing.T) {
 	}
 }
 
-// The whole program: it computes, and a signal has it look at the mode file.
+// The whole program: it computes a table, and rereads the mode file on a signal.
 func TestProgramServesAndFollowsItsModeFile(t *testing.T) {
 	mode := filepath.Join(t.TempDir(), "mode")
 	write := func(text string) {
@@ -260,7 +260,7 @@ func TestProgramServesAndFollowsItsModeFile(t *testing.T) {
 	}
 }
 
-// eventually waits for a line and gives its first group.
+// eventually waits for a matching line and returns its first group.
 func eventually(t *testing.T, b *buffer, line *regexp.Regexp) string {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
@@ -273,7 +273,7 @@ func eventually(t *testing.T, b *buffer, line *regexp.Regexp) string {
 	}
 }
 
-// buffer is a stream that is read while it is written.
+// buffer is a stream that can be read while it is written.
 type buffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer

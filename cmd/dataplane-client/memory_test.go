@@ -17,21 +17,21 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// What the program may take beyond what it takes with a small table, and what a decoder may need whatever comes
+// What the program may use beyond what it uses with a small table, and what a decoder may need whatever the input
 // (docs/operations.md).
 const (
 	tableLimit  = 64 << 20
 	memoryBound = tableLimit * 3 / 2
 )
 
-// lines writes routes without an end, until w fails or n bytes are written. Their texts are short or long.
+// lines writes routes without end, until w fails or n bytes are written. The texts of the routes are short or long.
 func lines(w io.Writer, n int64, path string) { prefixed(w, n, "", path) }
 
-// dataLines is lines for the data of an event.
+// dataLines is lines, formatted as the data of an event.
 func dataLines(w io.Writer, n int64, path string) { prefixed(w, n, "data: ", path) }
 
 func prefixed(w io.Writer, n int64, prefix, path string) {
-	var block []byte // by hand: under the race detector this is most of what a test costs
+	var block []byte // built by hand: under the race detector this is most of the cost of a test
 	for i, written := int64(1_000_000_000), int64(0); written < n; i++ {
 		block = append(block, prefix...)
 		block = append(block, 'r')
@@ -51,7 +51,7 @@ func prefixed(w io.Writer, n int64, prefix, path string) {
 	}
 }
 
-// repeated writes the same text until w fails or n bytes are written.
+// repeated writes the same text again and again, until w fails or n bytes are written.
 func repeated(w io.Writer, n int64, text string) {
 	block := []byte(strings.Repeat(text, 1+(64<<10)/len(text)))
 	for written := int64(0); written < n; {
@@ -65,7 +65,7 @@ func repeated(w io.Writer, n int64, text string) {
 
 const gigabyte = 1 << 30
 
-// fastGzip compresses at a speed at which the server is not the one that makes a test slow.
+// fastGzip compresses fast enough for the server not to be what makes a test slow.
 func fastGzip(w io.Writer) *gzip.Writer {
 	e, err := gzip.NewWriterLevel(w, gzip.BestSpeed)
 	if err != nil {
@@ -74,7 +74,7 @@ func fastGzip(w io.Writer) *gzip.Writer {
 	return e
 }
 
-// attacks are answers of a hostile server, to requests for a table and, with the suffix "stream", for a stream.
+// attacks are responses of a hostile server: to requests for a table and, with the suffix "stream", to requests for a stream.
 var attacks = map[string]func(http.ResponseWriter, *http.Request){
 	"zstd bomb of zeros": func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Encoding", "zstd")
@@ -156,7 +156,7 @@ var attacks = map[string]func(http.ResponseWriter, *http.Request){
 
 var deltaHead = `{"base":"` + strings.Repeat("1", 64) + `","target":"` + strings.Repeat("2", 64) + `",`
 
-// hostileDelta answers with a delta for what was named that goes on and on.
+// hostileDelta answers with an endless delta for the table that the request named.
 func hostileDelta(begin, more string) func(http.ResponseWriter, *http.Request) {
 	return func(w http.ResponseWriter, r *http.Request) {
 		name, _, _ := strings.Cut(r.Header.Get("If-None-Match"), ",")
@@ -181,7 +181,7 @@ func hostileEvent(begin string, more func(io.Writer)) func(http.ResponseWriter, 
 type hostile struct {
 	tab       *table.Table
 	attack    func(http.ResponseWriter, *http.Request)
-	stream    bool // the attack is on streams
+	stream    bool // attack streams
 	begun     atomic.Bool
 	completed atomic.Int64 // attacks
 }
@@ -196,7 +196,7 @@ func (h *hostile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		h.attack(w, r)
 		h.completed.Add(1)
-	case isStream: // for a moment, so that there is an attack soon
+	case isStream: // briefly, so that there is an attack soon
 		w.Header().Set("Content-Type", "text/event-stream")
 		tag := fmt.Sprintf(`"%s.%d"`, h.tab.Digest(), h.tab.Revision())
 		fmt.Fprintf(w, "id: %s\nevent: table\ndata: %s\n\n", tag, strings.ReplaceAll(string(h.tab.Text()), "\n", "\ndata: "))
@@ -206,8 +206,8 @@ func (h *hostile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestPeakMemoryIsBounded: whatever a server sends, the program takes at most one and a half times --max-table-bytes beside
-// what it takes anyway, and keeps its table.
+// TestPeakMemoryIsBounded: whatever a server sends, the program uses at most one and a half times --max-table-bytes on top of
+// what it uses anyway, and keeps its table.
 func TestPeakMemoryIsBounded(t *testing.T) {
 	for name, attack := range attacks {
 		t.Run(name, func(t *testing.T) {

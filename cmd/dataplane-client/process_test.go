@@ -26,10 +26,10 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// built is the folder of the program, if it was built.
+// built is the folder of the program; empty until the program is built.
 var built string
 
-// binary builds the program without the race detector, whose memory is not that of the program.
+// binary builds the program without the race detector, which would change how much memory the program uses.
 var binary = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "dataplane-client")
 	if err != nil {
@@ -44,7 +44,7 @@ var binary = sync.OnceValues(func() (string, error) {
 	return path, err
 })
 
-// process is the program as it runs, in Exec.
+// process is the running program, started with Exec.
 type process struct {
 	t       *testing.T
 	cmd     *exec.Cmd
@@ -75,7 +75,7 @@ func startProcess(t *testing.T, args ...string) *process {
 	return p
 }
 
-// status asks /status.
+// status requests /status.
 func (p *process) status() (s struct {
 	Ready  bool
 	Origin string
@@ -102,10 +102,10 @@ func (p *process) status() (s struct {
 	return s
 }
 
-// patience is how long anything may take before a test gives up. It decides nothing else.
+// patience is the longest that anything may take before a test gives up. Nothing else depends on it.
 const patience = 5 * time.Minute
 
-// until waits for something to be so.
+// until waits until a condition holds.
 func (p *process) until(what string, ok func() bool) {
 	p.t.Helper()
 	for deadline := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
@@ -115,13 +115,13 @@ func (p *process) until(what string, ok func() bool) {
 	}
 }
 
-// peak is the most memory that the process ever had, in bytes.
+// peak returns the peak memory of the process in bytes.
 func (p *process) peak() int64 { return p.memory("VmHWM") }
 
-// resident is how much memory the process has now, in bytes.
+// resident returns the current memory of the process in bytes.
 func (p *process) resident() int64 { return p.memory("VmRSS") }
 
-// memory is a line of the status that the kernel gives, in bytes.
+// memory returns a field of the kernel's status of the process, in bytes.
 func (p *process) memory(field string) int64 {
 	p.t.Helper()
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
@@ -139,7 +139,7 @@ func (p *process) memory(field string) int64 {
 	return kib << 10
 }
 
-// terminate sends SIGTERM and wants a normal end.
+// terminate sends SIGTERM and expects a normal exit.
 func (p *process) terminate() {
 	p.t.Helper()
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -155,7 +155,7 @@ func (p *process) terminate() {
 	}
 }
 
-// tableOf makes a table of so many routes.
+// tableOf makes a table with the given number of routes.
 func tableOf(t testing.TB, routes int, revision uint64) *table.Table {
 	t.Helper()
 	var all []table.Route
@@ -170,7 +170,7 @@ func tableOf(t testing.TB, routes int, revision uint64) *table.Table {
 	return tab
 }
 
-// answerWith answers with a table, as a route server does.
+// answerWith serves a table in the way a route server does.
 func answerWith(w http.ResponseWriter, tab *table.Table) {
 	h := w.Header()
 	h.Set("Etag", fmt.Sprintf(`"%s.%d"`, tab.Digest(), tab.Revision()))
@@ -180,7 +180,7 @@ func answerWith(w http.ResponseWriter, tab *table.Table) {
 	_, _ = tab.WriteTo(w)
 }
 
-// TestKilledProcessesLeaveNoFiles kills the program while it writes one table after the other.
+// TestKilledProcessesLeaveNoFiles kills the program while it writes one table after another.
 func TestKilledProcessesLeaveNoFiles(t *testing.T) {
 	var mu sync.Mutex
 	revision := uint64(1)
@@ -196,7 +196,7 @@ func TestKilledProcessesLeaveNoFiles(t *testing.T) {
 	for range 12 {
 		p := startProcess(t, "--routesrv-url="+server.URL, "--transport=poll", "--fetch-interval=1ms", "--guard-max-loss=1",
 			"--lkg-file="+dir+"/lkg", "--routes-file="+dir+"/routes")
-		// A poll begins when the one before is on disk, so some kills hit a write.
+		// A poll begins when the previous table is on disk, so some kills hit a write.
 		p.until("tables", func() bool { return strings.Count(p.log.String(), `msg="table applied"`) >= 5 })
 		if err := p.cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
@@ -230,7 +230,7 @@ func TestKilledProcessesLeaveNoFiles(t *testing.T) {
 	}
 }
 
-// TestNothingInThePlaceOfAFileIsInTheWay: the program starts, serves, says what is wrong, and ends when it is told to.
+// TestNothingInThePlaceOfAFileIsInTheWay: the program starts, serves, reports what is wrong, and exits when it is told to.
 func TestNothingInThePlaceOfAFileIsInTheWay(t *testing.T) {
 	tab := tableOf(t, 10, 5)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answerWith(w, tab) }))
@@ -278,7 +278,8 @@ func TestNothingInThePlaceOfAFileIsInTheWay(t *testing.T) {
 	}
 }
 
-// TestFIFOInPlaceOfSettingsIsNoHang: a certificate is a clear error, and a signal ends the wait for a configuration.
+// TestFIFOInPlaceOfSettingsIsNoHang: a FIFO in place of a certificate is a clear error, and a signal ends the wait for a
+// configuration file.
 func TestFIFOInPlaceOfSettingsIsNoHang(t *testing.T) {
 	path, err := binary()
 	if err != nil {
@@ -305,7 +306,7 @@ func TestFIFOInPlaceOfSettingsIsNoHang(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	// It waits in open(2) when somebody can open the other end, which shows that the signal is handled by then.
+	// The program waits in open(2) once this end can be opened, so by then it handles signals.
 	w, err := os.OpenFile(fifo, os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -1,9 +1,10 @@
-// Command kubectl-routesrv is a plugin of kubectl that asks the route servers of one or many clusters: what they serve, who holds it,
-// what is wrong with objects, and what the guard holds back. It finds the pods by their labels and opens port-forwards itself.
+// Command kubectl-routesrv is a kubectl plugin that asks the route servers of one or more clusters what they serve, which clients
+// hold it, which objects have problems, and what the guard holds back. It finds the pods by their labels and opens port-forwards
+// itself.
 //
 //	kubectl routesrv COMMAND [flags] [arguments]
 //
-// docs/cli.md is the guide. The exit status is 0 if all is well, 1 if something is not, and 2 if somebody did not answer.
+// docs/cli.md is the guide. The exit status is 0 if all is well, 1 if something is wrong, and 2 if a server did not answer.
 package main
 
 import (
@@ -16,18 +17,18 @@ import (
 	programversion "github.com/routesrv/routesrv/internal/version"
 )
 
-// version is set by the linker for a release.
+// version is set by the linker in a release build.
 var version string
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	context.AfterFunc(ctx, stop) // the second one ends the process at once
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	status := run(ctx, os.Args[1:], cli.Streams(os.Stdin, os.Stdout, os.Stderr))
 	stop()
 	os.Exit(status)
 }
 
-// run is the whole program. It ends when ctx does.
+// run is the whole program. It returns the exit status when ctx ends.
 func run(ctx context.Context, args []string, std cli.Stdio) int {
 	program := cli.Program{Name: "kubectl routesrv", Places: plugin.New, Remote: true, Version: programversion.Text("kubectl-routesrv", version)}
 	return program.Run(ctx, args, std)

@@ -8,7 +8,7 @@ import (
 	"github.com/routesrv/routesrv/internal/setup"
 )
 
-// asking are the commands that ask running route servers by their URLs.
+// asking returns the commands that query running route servers by URL.
 func asking() cli.Program {
 	p := cli.Program{Name: "routesrv", Places: cli.NewURLs, Version: setup.VersionText("routesrv", version)}
 	for _, c := range []struct {
@@ -35,17 +35,18 @@ func asking() cli.Program {
 	return p
 }
 
-// asks reports whether asking has a command, with help about completion.
+// asks reports whether asking has the command, including help and completion.
 func asks(command string) bool {
 	return command == "completion" || command == "__complete" || asking().Has(command)
 }
 
-// runAsking runs one of the commands that ask. The exit status is 0 if all is well, 1 if something is not, 2 if there is trouble.
+// runAsking runs a command that queries route servers. The exit status is 0 if all is well, 1 if something is wrong, and 2 on
+// trouble, such as a server that does not answer.
 func runAsking(ctx context.Context, args []string, std setup.Stdio) int {
 	return asking().Run(ctx, args, cli.Streams(std.In, std.Out, std.Err))
 }
 
-// tlsFlags adds the flags of the certificates for URLs.
+// tlsFlags adds the flags for the certificates used with URLs.
 func tlsFlags(p *config.Parser, g config.Group, t *cli.TLS) {
 	for _, f := range []struct {
 		name, usage string

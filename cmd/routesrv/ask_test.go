@@ -22,7 +22,7 @@ import (
 	"time"
 )
 
-// authority signs certificates for a test, and writes each with its key into files.
+// authority issues certificates for a test, and writes each certificate and its key to files.
 type authority struct {
 	dir  string
 	cert *x509.Certificate
@@ -37,7 +37,7 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// issue signs a certificate for the loopback address and a name. The first one signs itself.
+// issue issues a certificate for the loopback address and a name. The first certificate is self-signed.
 func (a *authority) issue(t *testing.T, name string) (cert *x509.Certificate, key *ecdsa.PrivateKey, certFile, keyFile string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -73,8 +73,8 @@ func (a *authority) issue(t *testing.T, name string) (cert *x509.Certificate, ke
 	return cert, key, certFile, keyFile
 }
 
-// TestCommandsShowClientCertificates: diff, match and explain reach servers that want a certificate, as with components/mtls, and say
-// what is missing where they do not.
+// TestCommandsShowClientCertificates: diff, match and explain reach servers that require a client certificate, as with
+// components/mtls. Without one they report what is missing.
 func TestCommandsShowClientCertificates(t *testing.T) {
 	a := newAuthority(t)
 	_, _, serverCert, serverKey := a.issue(t, "routesrv")
@@ -93,7 +93,7 @@ func TestCommandsShowClientCertificates(t *testing.T) {
 		fmt.Fprint(w, tableA)
 	}))
 	s.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert}
-	s.Config.ErrorLog = log.New(io.Discard, "", 0) // it logs the handshakes that fail
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // it logs failed handshakes
 	s.StartTLS()
 	defer s.Close()
 	file := tempFile(t, "a.eskip", tableA)
@@ -119,7 +119,7 @@ func TestCommandsShowClientCertificates(t *testing.T) {
 	}
 }
 
-// TestCommandsUnderstandTheServer: what the commands that ask read is what a route server says.
+// TestCommandsUnderstandTheServer: the commands that query a server can read what a route server answers.
 func TestCommandsUnderstandTheServer(t *testing.T) {
 	server := start(t, "", "--manifests="+shop)
 	server.ready()

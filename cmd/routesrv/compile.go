@@ -13,9 +13,9 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// runCompile prints the table of manifests, with the flags of the server, and its problems on the standard error, one a
-// line with the object that has it. The exit status is 0 if there is none, 1 if there are problems of severity warning or
-// error, 2 if there is no table.
+// runCompile compiles manifests with the flags of the server. It prints the table, and on standard error one line for each
+// problem with the object that has it. The exit status is 0 if there are no problems, 1 if there are problems of severity warning
+// or error, and 2 if there is no table.
 func runCompile(ctx context.Context, args []string, env config.Env, std setup.Stdio) int {
 	cfg, warnings, err := config.ParseCompile(args, env)
 	if status, ok := program().Configured(warnings, err, std); !ok {
@@ -48,19 +48,19 @@ func runCompile(ctx context.Context, args []string, env config.Env, std setup.St
 	return status
 }
 
-// compiled is what one read gives.
+// compiled is the result of one read.
 type compiled struct {
 	*compile.Result
-	endpoints bool // there are some; manifests rarely have any
+	endpoints bool // whether the read has endpoints; manifests rarely have them
 }
 
-// compileOnce reads the source once and compiles what it gives.
+// compileOnce reads the source once and compiles the result.
 func compileOnce(ctx context.Context, cfg *config.RouteServer, std setup.Stdio) (*compiled, error) {
 	compiler, err := compile.New(cfg.Compile)
 	if err != nil {
 		return nil, err
 	}
-	cfg.Source.Watch = false // one read is no reason to watch
+	cfg.Source.Watch = false // a watch is useless for a single read
 	source, _, err := setup.Source(cfg.Source, std.In, setup.Logger(cfg.Log, std.Err), prometheus.NewRegistry())
 	if err != nil {
 		return nil, err

@@ -7,8 +7,8 @@ import (
 	"github.com/routesrv/routesrv/internal/server"
 )
 
-// TestDefaultsOfFlagsAreThoseOfTheServer: package config and package server cannot share them, and a program that embeds the
-// server gets what a program with flags gets.
+// TestDefaultsOfFlagsAreThoseOfTheServer: package config and package server cannot share their defaults, and a program that
+// embeds the server gets the same defaults as a program with flags.
 func TestDefaultsOfFlagsAreThoseOfTheServer(t *testing.T) {
 	c, _, err := config.ParseRouteServer([]string{"-kubernetes"}, config.Env{})
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// differ is one run of routesrv diff.
+// differ holds the state of one run of routesrv diff.
 type differ struct {
 	opts    diffOptions
 	std     setup.Stdio
@@ -29,11 +29,11 @@ type differ struct {
 	sources [2]tables.Source // A and B
 }
 
-// sideNames are A and B in messages.
+// sideNames are the names of the two tables in messages.
 var sideNames = [2]string{"A", "B"}
 
-// runDiff compares two tables. The exit status is that of diff(1): 0 if they mean the same, 1 if they differ, 2 if there is
-// trouble. With --watch it is that of the last comparison.
+// runDiff compares two tables. The exit status is the one of diff(1): 0 if they mean the same, 1 if they differ, 2 on trouble.
+// With --watch the last comparison decides it.
 func runDiff(ctx context.Context, args []string, env config.Env, std setup.Stdio) int {
 	opts, places, warnings, err := parseDiff(args, env, std)
 	if status, ok := program().Configured(warnings, err, std); !ok {
@@ -66,7 +66,7 @@ func runDiff(ctx context.Context, args []string, env config.Env, std setup.Stdio
 	return statusOf(view)
 }
 
-// statusOf is the exit status after a comparison.
+// statusOf returns the exit status for a comparison.
 func statusOf(v *shadowdiff.View) int {
 	if v.Report.Empty() {
 		return setup.ExitOK
@@ -74,7 +74,7 @@ func statusOf(v *shadowdiff.View) int {
 	return setup.ExitFailed
 }
 
-// trouble prints an error; of two that are joined each has a line.
+// trouble prints an error, and each of two joined errors on its own line.
 func (d *differ) trouble(err error) int {
 	for _, err := range unjoined(err) {
 		fmt.Fprintln(d.std.Err, "routesrv diff:", shadowdiff.Printable(err.Error()))
@@ -100,7 +100,7 @@ func (d *differ) write(v *shadowdiff.View) error {
 	}
 }
 
-// compare loads both tables at the same time, so that they are as far as possible of the same state of a cluster.
+// compare loads both tables at the same time, so that they come from the same state of a cluster as far as possible.
 func (d *differ) compare(ctx context.Context) (*shadowdiff.View, error) {
 	var loaded [2]*tables.Table
 	var errs [2]error
@@ -126,8 +126,8 @@ func (d *differ) compare(ctx context.Context) (*shadowdiff.View, error) {
 	}, nil
 }
 
-// watch compares until it is interrupted, and prints what differs for longer than skew explains when that begins and when
-// it ends. An error is printed when it is another one than before.
+// watch compares until it is interrupted. It prints a difference when it has lasted longer than skew explains, and again when it
+// is resolved. It prints an error only when it differs from the previous one.
 func (d *differ) watch(ctx context.Context) int {
 	tracker := shadowdiff.NewTracker(shadowdiff.TrackerConfig{Interval: d.opts.interval})
 	tick := time.NewTicker(d.opts.interval)
@@ -137,7 +137,7 @@ func (d *differ) watch(ctx context.Context) int {
 	for {
 		view, err := d.compare(ctx)
 		switch {
-		case ctx.Err() != nil: // interrupted: what was loaded meanwhile may be incomplete
+		case ctx.Err() != nil: // interrupted: the tables loaded meanwhile may be incomplete
 		case err != nil:
 			status = setup.ExitUnusable
 			if err.Error() != lastError {
@@ -165,7 +165,7 @@ func (d *differ) watch(ctx context.Context) int {
 	}
 }
 
-// writeNews prints what an observation has that those before had not.
+// writeNews prints what is new in an observation compared with the previous ones.
 func (d *differ) writeNews(o *shadowdiff.Observation) error {
 	for _, event := range []struct {
 		name string
@@ -191,7 +191,7 @@ func (d *differ) writeNews(o *shadowdiff.Observation) error {
 	return nil
 }
 
-// manifestCompiler compiles manifests with the flags of the server. It may be used by both sides at once.
+// manifestCompiler compiles manifests with the flags of the server. Both sides may use it concurrently.
 type manifestCompiler struct {
 	cfg config.RouteServer
 	std setup.Stdio
@@ -200,11 +200,11 @@ type manifestCompiler struct {
 	paths map[string]*compiledPath
 }
 
-// compiledPath keeps what makes the next compilation of a path cheap.
+// compiledPath keeps the state that makes the next compilation of a path cheap.
 type compiledPath struct {
 	source   poller.Source
 	compiler *compile.Compiler
-	problems string // that were printed last
+	problems string // last printed
 }
 
 func (c *manifestCompiler) compile(ctx context.Context, path string) (table.List, error) {
@@ -224,13 +224,13 @@ func (c *manifestCompiler) compile(ctx context.Context, path string) (table.List
 		problems += fmt.Sprintln(path+":", problem)
 	}
 	if problems != p.problems {
-		_, _ = io.WriteString(c.std.Err, problems) // the comparison is what counts
+		_, _ = io.WriteString(c.std.Err, problems) // the comparison matters more than a failed write of the problems
 		p.problems = problems
 	}
 	return result.Routes, nil
 }
 
-// of returns what there is for a path, or makes it.
+// of returns the state for a path and creates it on first use.
 func (c *manifestCompiler) of(path string) (*compiledPath, error) {
 	if p := c.paths[path]; p != nil {
 		return p, nil

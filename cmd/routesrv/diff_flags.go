@@ -45,7 +45,7 @@ Compare two route servers of one cluster until Ctrl-C, and report only lasting d
     routesrv diff --watch http://old/routes http://new/routes
 `
 
-// groupDiff is the part of help about the comparison.
+// groupDiff groups the comparison flags in the help.
 const groupDiff config.Group = "Comparison"
 
 // diffOptions are the settings of routesrv diff.
@@ -60,7 +60,7 @@ type diffOptions struct {
 	tls      cli.TLS
 }
 
-// diffFlags are the flags of the command.
+// diffFlags documents the flags of the command.
 func diffFlags() []config.FlagDoc {
 	color := ""
 	_, p := newDiffParser(&color)
@@ -115,7 +115,7 @@ func parseDiff(args []string, env config.Env, std setup.Stdio) (diffOptions, []s
 	return o, places, warnings, err
 }
 
-// textOptions looks at where the text goes.
+// textOptions chooses colours for the output stream.
 func textOptions(out io.Writer, environ []string, color string) shadowdiff.TextOptions {
 	o := shadowdiff.TextOptions{Color: color == "always"}
 	f, ok := out.(*os.File)
@@ -132,7 +132,7 @@ func textOptions(out io.Writer, environ []string, color string) shadowdiff.TextO
 	return o
 }
 
-// flagValue is a pflag.Value made of a function.
+// flagValue is a pflag.Value whose setter is a function.
 type flagValue struct {
 	kind, def string
 	boolean   bool
@@ -140,14 +140,14 @@ type flagValue struct {
 	set       func(string) error
 }
 
-// String, Set, Type, IsBoolFlag and IsRepeated are what config asks of a flag.
+// String, Set, Type, IsBoolFlag and IsRepeated are the methods that config requires of a flag.
 func (v flagValue) String() string     { return v.def }
 func (v flagValue) Set(s string) error { return v.set(s) }
 func (v flagValue) Type() string       { return v.kind }
 func (v flagValue) IsBoolFlag() bool   { return v.boolean }
 func (v flagValue) IsRepeated() bool   { return v.repeated }
 
-// choice takes one of some words.
+// choice accepts one of the given words.
 func choice(dst *string, words ...string) flagValue {
 	return flagValue{kind: strings.Join(words, "|"), def: *dst, set: func(s string) error {
 		if !slices.Contains(words, s) {
@@ -158,7 +158,7 @@ func choice(dst *string, words ...string) flagValue {
 	}}
 }
 
-// period takes a time above zero.
+// period accepts a duration above zero.
 func period(dst *time.Duration) flagValue {
 	return flagValue{kind: "duration", def: dst.String(), set: func(s string) error {
 		d, err := time.ParseDuration(s)

@@ -50,7 +50,7 @@ different: 3 of 4 routes: 1 missing, 1 extra, 1 changed, 0 renamed
 `
 )
 
-// tempFile writes a file for the test.
+// tempFile writes a temporary file.
 func tempFile(t *testing.T, name, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -60,7 +60,7 @@ func tempFile(t *testing.T, name, content string) string {
 	return path
 }
 
-// skipperFake is the support listener of a Skipper with at most two routes on a page.
+// skipperFake imitates the support listener of a Skipper, with at most two routes per page.
 func skipperFake(t *testing.T, document string) string {
 	t.Helper()
 	lines := strings.Split(strings.TrimSpace(document), "\n")
@@ -78,7 +78,7 @@ func skipperFake(t *testing.T, document string) string {
 	return s.URL + "/routes"
 }
 
-// urlOf serves a text under a URL.
+// urlOf serves a text and returns its URL.
 func urlOf(t *testing.T, text string, header ...string) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -216,8 +216,8 @@ func TestDiffPrintsJSON(t *testing.T) {
 	}
 }
 
-// watchDiff runs routesrv diff --watch on two files with a clock of its own. Before each comparison but the first, which
-// come every 3 s, the next change is made to B; after the last it is interrupted.
+// watchDiff runs routesrv diff --watch on two files with a fake clock. The comparisons are 3 s apart. Before each comparison but
+// the first, B gets the next change; after the last comparison the command is interrupted.
 func watchDiff(t *testing.T, flags []string, changes ...string) result {
 	t.Helper()
 	a, b := tempFile(t, "a.eskip", tableA), tempFile(t, "b.eskip", tableA)

@@ -54,7 +54,7 @@ type explainOptions struct {
 	tls     cli.TLS
 }
 
-// explainFlags are the flags of the command.
+// explainFlags documents the flags of the command.
 func explainFlags() []config.FlagDoc {
 	_, p := newExplainParser()
 	return p.Flags()
@@ -87,10 +87,10 @@ func parseExplain(args []string, env config.Env) (*explainOptions, []config.Warn
 	return o, warnings, err
 }
 
-// groupExplain is the part of help about the answer.
+// groupExplain groups the output flags in the help.
 const groupExplain config.Group = "Answer"
 
-// runExplain explains an object. The exit status is 0 if nothing is wrong, 1 if something is, 2 if there is trouble.
+// runExplain explains an object. The exit status is 0 if nothing is wrong, 1 if something is wrong, and 2 on trouble.
 func runExplain(ctx context.Context, args []string, env config.Env, std setup.Stdio) int {
 	opts, warnings, err := parseExplain(args, env)
 	if status, ok := program().Configured(warnings, err, std); !ok {
@@ -123,7 +123,7 @@ func runExplain(ctx context.Context, args []string, env config.Env, std setup.St
 	return cli.ExplanationStatus(e)
 }
 
-// fromManifests compiles a file or folder. Manifests without any endpoints say nothing about pods, and nothing is said of them.
+// fromManifests compiles a file or folder. If the manifests have no endpoints at all, the explanation does not mention pods.
 func (o *explainOptions) fromManifests(ctx context.Context, std setup.Stdio) (*explain.Explanation, error) {
 	compiler, err := compile.New(o.server.Compile)
 	if err != nil {
@@ -147,7 +147,7 @@ func (o *explainOptions) fromManifests(ctx context.Context, std setup.Stdio) (*e
 	}, o.query), nil
 }
 
-// proxyOptions are what is known of the proxies by the flags of the route server.
+// proxyOptions returns what the flags of the route server say about the proxies.
 func proxyOptions(o compile.Options) match.Options {
 	return match.Options{
 		ValidateQuery: true, ForwardBackendURL: o.ForwardBackendURL, ExtraFilters: o.ExtraFilters, ExtraPredicates: o.ExtraPredicates,

@@ -33,7 +33,7 @@ func TestExplainOfManifests(t *testing.T) {
 	}{
 		{[]string{"ingress", "shop/cart", broken}, 1, `Ingress shop/cart: Service "cart" has no port "htp", only 80 ("http"), so requests are answered with 502.`},
 		{[]string{"shop.example.org", broken}, 1, `Ingress shop/cart: Service "cart" has no port "htp", only 80 ("http"), so requests are answered with 502.`},
-		{[]string{"ing", "shop/cart", fine}, 0, `Ingress shop/cart is served: 1 route for shop.example.org.`}, // nothing is known of pods
+		{[]string{"ing", "shop/cart", fine}, 0, `Ingress shop/cart is served: 1 route for shop.example.org.`}, // nothing is known about pods
 		{[]string{"ing", "shop/card", fine}, 1, `There is no Ingress shop/card among what the route server reads.`},
 		{[]string{"-kubernetes-ingress-class=^x$", "ing", "shop/cart", fine}, 0, `Ingress shop/cart is served: 1 route for shop.example.org.`},
 	} {
@@ -49,7 +49,8 @@ func TestExplainOfManifests(t *testing.T) {
 	}
 }
 
-// TestExplainAsksAServer: what the server says is printed as if it had been found here; whatever is no explanation is trouble.
+// TestExplainAsksAServer: the answer of a server is printed as if it had been computed here; any response that is not an
+// explanation is an error.
 func TestExplainAsksAServer(t *testing.T) {
 	var asked string
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

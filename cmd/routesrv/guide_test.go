@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestSettingsInTheMigrationGuideAreCheckedAsItShows runs the commands with --check-config of the guide.
+// TestSettingsInTheMigrationGuideAreCheckedAsItShows runs the commands of the guide that use --check-config.
 func TestSettingsInTheMigrationGuideAreCheckedAsItShows(t *testing.T) {
 	const guide = "../../docs/migrate-from-skipper-routesrv.md"
 	text, err := os.ReadFile(guide)

@@ -1,5 +1,5 @@
-// Command routesrv is a route server for fleets of ingress proxies: it reads Ingresses and RouteGroups once, compiles them
-// to one eskip routing table, and serves that to all proxies behind ETag and 304.
+// Command routesrv is a route server for fleets of ingress proxies: it reads Ingresses and RouteGroups once, compiles them into
+// one eskip routing table, and serves that table to all proxies with ETag and 304.
 //
 //	routesrv [flags]                 serve
 //	routesrv compile [flags] PATH... print the table of manifests
@@ -15,9 +15,9 @@
 //	routesrv webhook [flags]         check an Ingress or a RouteGroup before the API server stores it
 //	routesrv version                 print the version
 //
-// A first argument "routesrv" is skipped, because manifests of Skipper's image have the program name there. SIGHUP reads the
+// A first argument "routesrv" is skipped, because manifests for Skipper's image pass the program name there. SIGHUP reads the
 // source at once. The exit status is 0 after a normal end, 2 if the program could not start, and 1 if it failed later; compile,
-// diff, match, explain and the commands that ask route servers have their own.
+// diff, match, explain and the commands that ask route servers document their own exit statuses.
 package main
 
 import (
@@ -27,15 +27,15 @@ import (
 	"github.com/routesrv/routesrv/internal/setup"
 )
 
-// version is set by the linker for a release.
+// version is set by the linker in a release build.
 var version string
 
-// program is this one.
+// program describes routesrv to package setup.
 func program() setup.Program { return setup.Program{Name: "routesrv", Version: version} }
 
 func main() { setup.Main(run) }
 
-// run is the whole program. It ends when ctx does.
+// run is the whole program. It returns the exit status when ctx ends.
 func run(ctx context.Context, args, environ []string, std setup.Stdio) int {
 	if len(args) > 0 && args[0] == "routesrv" {
 		args = args[1:]

@@ -16,7 +16,7 @@ import (
 
 const shop = "../../examples/shop"
 
-// result is what one run of the program did.
+// result is the outcome of one run of the program.
 type result struct {
 	status   int
 	out, err string
@@ -118,7 +118,7 @@ func TestExitStatusesAndMessages(t *testing.T) {
 	}
 }
 
-// TestReadmeCommandServes runs the command of the README, on other ports, and asks as its curl lines do.
+// TestReadmeCommandServes runs the command of the README on other ports, and sends the same requests as its curl lines.
 func TestReadmeCommandServes(t *testing.T) {
 	readme, err := os.ReadFile("../../README.md")
 	if err != nil {
@@ -139,7 +139,7 @@ func TestReadmeCommandServes(t *testing.T) {
 	if want := runWith(t, "", "compile", shop).out; body+"\n" != want {
 		t.Errorf("served:\n%s\ncompiled:\n%s", body, want)
 	}
-	etag = strings.Replace(etag, "+gzip", "", 1) // the Go client asks for gzip, curl does not
+	etag = strings.Replace(etag, "+gzip", "", 1) // the Go client requests gzip, curl does not
 	endpoints, err := os.ReadFile("../../docs/endpoints.md")
 	if err != nil {
 		t.Fatal(err)
@@ -166,7 +166,7 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// awaitTable asks until there is a table.
+// awaitTable polls until there is a table.
 func awaitTable(t *testing.T, url string) (etag, body string) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -186,7 +186,7 @@ func awaitTable(t *testing.T, url string) (etag, body string) {
 	return "", ""
 }
 
-// The arguments of a platform that runs Skipper's route server in some 200 clusters, as they are in its manifest.
+// The arguments of a platform that runs Skipper's route server in some 200 clusters, as in its manifest.
 func TestArgumentsOfARealPlatformAreTaken(t *testing.T) {
 	args := []string{
 		"routesrv",

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"time"
-	_ "time/tzdata" // zones of Before, After and Between: the image has no files
+	_ "time/tzdata" // time zones for Before, After and Between: the image has no zone files
 
 	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/internal/setup"
@@ -14,8 +14,8 @@ import (
 	"github.com/routesrv/routesrv/shadowdiff"
 )
 
-// runMatch finds the route of a request. The exit status is 0 if a route matches, 1 if none does or may not, and 2 if there
-// is trouble.
+// runMatch finds the route of a request. The exit status is 0 if a route matches, 1 if no route matches or the match is
+// undecided, and 2 on trouble.
 func runMatch(ctx context.Context, args []string, env config.Env, std setup.Stdio) int {
 	opts, warnings, err := parseMatch(args, env)
 	if status, ok := program().Configured(warnings, err, std); !ok {

@@ -43,7 +43,7 @@ Which route would it be with these manifests, on Christmas Eve?
     routesrv match --at 2026-12-24T18:00:00+01:00 https://shop.example.org/cart ./manifests
 `
 
-// groupMatch is the part of help about the request and the proxy.
+// groupMatch groups the flags of the request and the proxy in the help.
 const groupMatch config.Group = "Request and proxy"
 
 // matchOptions are the settings of routesrv match.
@@ -53,12 +53,12 @@ type matchOptions struct {
 	proxy   match.Options
 	output  string
 	timeout time.Duration
-	url     string // as it was given
+	url     string // as given
 	place   string // of the table
 	tls     cli.TLS
 }
 
-// matchFlags are the flags of the command.
+// matchFlags documents the flags of the command.
 func matchFlags() []config.FlagDoc {
 	_, p := newMatchParser()
 	return p.Flags()

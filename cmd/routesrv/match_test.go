@@ -16,8 +16,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// TestMatchGolden runs routesrv match as the files of testdata/match say: the arguments, one in a line, and the table are in
-// the file, and so are the exit status and what is printed.
+// TestMatchGolden runs routesrv match as the files of testdata/match specify. Each file has the arguments, one per line, the
+// table, the exit status and the output.
 func TestMatchGolden(t *testing.T) {
 	paths, err := filepath.Glob("testdata/match/*.txtar")
 	if err != nil || len(paths) == 0 {
@@ -58,7 +58,7 @@ func TestMatchGolden(t *testing.T) {
 	}
 }
 
-// TestMatchReadsEveryKindOfTable: the same places as routesrv diff.
+// TestMatchReadsEveryKindOfTable: match reads tables from the same places as routesrv diff.
 func TestMatchReadsEveryKindOfTable(t *testing.T) {
 	compiled := runWith(t, "", "compile", shop).out
 	for _, place := range []string{shop, tempFile(t, "t.eskip", compiled), "-", urlOf(t, compiled), skipperFake(t, compiled)} {

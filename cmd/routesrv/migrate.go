@@ -52,19 +52,19 @@ func newMigrateParser() (*migrateOptions, *config.Parser) {
 	text := func(dst *string, kind string) flagValue {
 		return flagValue{kind: kind, def: *dst, set: func(s string) error { *dst = s; return nil }}
 	}
-	p.Flag(groupMigrate, "o", text(&o.dir, "DIR"), "Folder to write. It is made; one that has files is refused without --force.")
+	p.Flag(groupMigrate, "o", text(&o.dir, "DIR"), "Folder to write; it is created. A folder that has files is refused without --force.")
 	p.Flag(groupMigrate, "force", flagValue{kind: "bool", def: "false", boolean: true, set: func(s string) error {
 		o.force = s == "true"
 		return nil
-	}}, "Write into a folder that has files, and replace those with the names that are written.")
+	}}, "Write into a folder that already has files, and overwrite files of the same names.")
 	p.Flag(groupMigrate, "n", text(&o.namespace, "NAMESPACE"), "Namespace of deploy/NAME, and of objects of FILE without one.")
 	p.Flag(groupMigrate, "context", text(&o.context, "NAME"), "Context of the kubeconfig. Empty means the current one.")
 	p.Flag(groupMigrate, "kubeconfig", text(&o.kubeconfig, "PATH"), "Empty means $KUBECONFIG or ~/.kube/config, as for kubectl.")
 	p.Flag(groupMigrate, "deployment", text(&o.deployment, "NAME"), "Deployment of FILE. Empty means the one that runs a route server.")
 	p.Flag(groupMigrate, "container", text(&o.Container, "NAME"), "Container that is the route server. Empty means the one whose first argument is routesrv.")
 	p.Flag(groupMigrate, "base", text(&o.Base, "PATH|URL"), "Folder deploy/kustomize/base of this project: a path on this machine or a URL for kustomize.")
-	p.Flag(groupMigrate, "image", text(&o.Image, "IMAGE"), "Image of routesrv, NAME[:TAG][@DIGEST]. Empty leaves that of the base.")
-	p.Flag(groupMigrate, "prefix", text(&o.Prefix, "TEXT"), "Beginning of the names of all new objects. Empty: made of the name of the old Deployment.")
+	p.Flag(groupMigrate, "image", text(&o.Image, "IMAGE"), "Image of routesrv, NAME[:TAG][@DIGEST]. Empty keeps the image of the base.")
+	p.Flag(groupMigrate, "prefix", text(&o.Prefix, "TEXT"), "Prefix of the names of all new objects. Empty derives it from the name of the old Deployment.")
 	p.Flag(groupMigrate, "monitoring-namespace", text(&o.Monitoring, "NAMESPACE"), "Namespace of Prometheus, for the NetworkPolicy.")
 	p.Flag(groupMigrate, "leave-out", flagValue{kind: "FLAG", repeated: true, set: func(s string) error {
 		o.LeaveOut = append(o.LeaveOut, strings.TrimLeft(s, "-"))
@@ -73,13 +73,13 @@ func newMigrateParser() (*migrateOptions, *config.Parser) {
 	return o, p
 }
 
-// migrateFlags are the flags of the command.
+// migrateFlags documents the flags of the command.
 func migrateFlags() []config.FlagDoc {
 	_, p := newMigrateParser()
 	return p.Flags()
 }
 
-// defaultBase is the base of this version.
+// defaultBase returns the URL of the base for this version.
 func defaultBase() string {
 	ref := "main"
 	if version != "" {
@@ -129,12 +129,12 @@ func (o *migrateOptions) run(ctx context.Context, place string, std setup.Stdio)
 	if err := o.write(overlay); err != nil {
 		return err
 	}
-	fmt.Fprintf(std.Out, "%s: %d files; %d things are not carried over, or otherwise: NOTES.md says which, and what to do next\n",
+	fmt.Fprintf(std.Out, "%s: %d files; %d settings are dropped or changed: NOTES.md lists them and the next steps\n",
 		o.dir, len(overlay.Files), len(overlay.NotCarried))
 	return nil
 }
 
-// read reads the old Deployment and what belongs to it.
+// read reads the old Deployment and the objects that belong to it.
 func (o *migrateOptions) read(ctx context.Context, place string, std setup.Stdio) (*migrate.Input, error) {
 	kind, name, ok := strings.Cut(place, "/")
 	if ok && slices.Contains([]string{"deploy", "deployment", "deployments", "deployment.apps", "deployments.apps"}, kind) {
@@ -160,7 +160,7 @@ func (o *migrateOptions) read(ctx context.Context, place string, std setup.Stdio
 	return migrate.Parse(f, o.deployment, o.namespace)
 }
 
-// localBase makes a path one that is seen from the overlay, as kustomize wants it.
+// localBase makes a local base path relative to the overlay, as kustomize requires.
 func (o *migrateOptions) localBase() error {
 	if strings.Contains(o.Base, "://") || strings.Contains(o.Base, "?ref=") {
 		return nil
@@ -183,7 +183,7 @@ func (o *migrateOptions) localBase() error {
 	return nil
 }
 
-// realPath is an absolute path without symbolic links, which a relative path would leave elsewhere.
+// realPath returns an absolute path without symbolic links, because a relative path through a link would lead elsewhere.
 func realPath(path string) (string, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -192,7 +192,7 @@ func realPath(path string) (string, error) {
 	return filepath.EvalSymlinks(path)
 }
 
-// writable refuses a folder that has files.
+// writable returns an error if the folder already has files.
 func (o *migrateOptions) writable() error {
 	entries, err := os.ReadDir(o.dir)
 	switch {
@@ -201,12 +201,12 @@ func (o *migrateOptions) writable() error {
 	case err != nil:
 		return err
 	case len(entries) > 0 && !o.force:
-		return fmt.Errorf("%s has files already: name another folder, or set --force to replace those that are written", o.dir)
+		return fmt.Errorf("%s has files already: name another folder, or set --force to overwrite files of the same names", o.dir)
 	}
 	return nil
 }
 
-// write writes the files.
+// write writes the files of the overlay.
 func (o *migrateOptions) write(overlay *migrate.Overlay) error {
 	if err := os.Mkdir(o.dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err

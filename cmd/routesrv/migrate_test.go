@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// oldServer is a Deployment of the reference, and what belongs to it.
+// oldServer is a Deployment of the reference with the objects that belong to it.
 const oldServer = "../../internal/migrate/testdata/platform.yaml"
 
 const kustomizeBase = "../../deploy/kustomize/base"

@@ -21,7 +21,7 @@ import (
 	"github.com/routesrv/routesrv/internal/setup"
 )
 
-// asProgram makes the test binary the program itself, for tests that need a process of its own.
+// asProgram turns the test binary into the program, for tests that need a separate process.
 const asProgram = "ROUTESRV_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -39,12 +39,12 @@ type process struct {
 
 	mu    sync.Mutex
 	lines []string
-	more  chan struct{} // closed when there is another line, or none will come
+	more  chan struct{} // closed when another line is there, or when no more will come
 	ended bool
 }
 
-// start runs the program with its listeners on free ports of the loopback interface, and waits until both are open. The limit
-// of open files is that of ulimit -n; empty leaves it as it is.
+// start runs the program with its listeners on free ports of the loopback interface, and waits until both are open. openFiles is
+// the limit of open files as for ulimit -n; an empty text leaves the limit unchanged.
 func start(t *testing.T, openFiles string, args ...string) *process {
 	t.Helper()
 	all := append([]string{os.Args[0], "-address=127.0.0.1:0", "-support-listener=127.0.0.1:0", "-wait-for-healthcheck-interval=0s"}, args...)
@@ -96,7 +96,7 @@ func (p *process) log() string {
 	return strings.Join(p.lines, "\n")
 }
 
-// waitFor waits for a line of the log and returns what its first group matches.
+// waitFor waits for a line of the log that matches, and returns its first group.
 func (p *process) waitFor(expression string) string {
 	p.t.Helper()
 	rx := regexp.MustCompile(expression)
@@ -121,7 +121,7 @@ func (p *process) waitFor(expression string) string {
 	}
 }
 
-// get asks on a connection of its own.
+// get sends a request on a new connection.
 func (p *process) get(url string) (status int, body string, err error) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Minute}
 	res, err := client.Get(url)
@@ -133,7 +133,7 @@ func (p *process) get(url string) (status int, body string, err error) {
 	return res.StatusCode, string(text), err
 }
 
-// eventually asks again and again until the answer is as wanted.
+// eventually repeats a check until it holds.
 func (p *process) eventually(what string, ok func() bool) {
 	p.t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -201,7 +201,7 @@ func TestHangupReadsTheSourceAtOnceAndEndsNothing(t *testing.T) {
 	}
 }
 
-// With more connections than the process may open files, probes are answered, and clients too, one after the other.
+// When connections exceed the limit of open files, probes are still answered, and so are clients, one after another.
 func TestProbesAreAnsweredWithoutFreeDescriptors(t *testing.T) {
 	p := start(t, "256", "--manifests="+shop)
 	p.ready()
@@ -218,7 +218,7 @@ func TestProbesAreAnsweredWithoutFreeDescriptors(t *testing.T) {
 			t.Fatal(err)
 		}
 		open = append(open, conn)
-		if i%3 == 0 { // a part of a request, as slow clients send it
+		if i%3 == 0 { // a partial request, as from a slow client
 			fmt.Fprint(conn, "GET /routes HTTP/1.1\r\nHost: x\r\n")
 		}
 		if i%50 != 0 {
@@ -274,7 +274,7 @@ func TestAFIFOInPlaceOfSettingsIsNoHang(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	// The other end opens once the program waits for it. The program handles signals by then.
+	// This end can be opened once the program waits for it. By then the program handles signals.
 	w, err := os.OpenFile(fifo, os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -24,7 +24,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// runServe serves until ctx ends. SIGHUP, which would end the process without draining, reads the source at once.
+// runServe serves until ctx ends. SIGHUP reads the source at once; unhandled, it would end the process without draining.
 func runServe(ctx context.Context, args []string, env config.Env, std setup.Stdio) int {
 	hup, stop := setup.Hangups()
 	defer stop()
@@ -88,7 +88,7 @@ func newServer(cfg *config.RouteServer, log *slog.Logger, std setup.Stdio) (*ser
 	})
 }
 
-// newSource makes the source of objects, or of a relay the client of another route server.
+// newSource returns the source of objects, or, for a relay, the client of another route server.
 func newSource(cfg *config.RouteServer, log *slog.Logger, std setup.Stdio, reg prometheus.Registerer) (poller.Source, dataplane.Config, string, error) {
 	u := cfg.Upstream
 	if len(u.URLs) == 0 {
@@ -105,7 +105,7 @@ func newSource(cfg *config.RouteServer, log *slog.Logger, std setup.Stdio, reg p
 	}, "", nil
 }
 
-// newEvents gives what writes problems as Events; nil if nobody asked for it.
+// newEvents returns the function that writes problems as Events, or nil if events are off.
 func newEvents(cfg *config.RouteServer, log *slog.Logger, reg prometheus.Registerer) (func(context.Context, func() []poller.Problem) error, error) {
 	if !cfg.Events {
 		return nil, nil
@@ -125,7 +125,7 @@ func newEvents(cfg *config.RouteServer, log *slog.Logger, reg prometheus.Registe
 	}, nil
 }
 
-// newTracer makes what sends traces; nil if nobody asked for it.
+// newTracer returns the trace exporter, or nil if tracing is off.
 func newTracer(cfg config.Tracing, log *slog.Logger, reg prometheus.Registerer) (*tracing.Tracer, error) {
 	if cfg.Endpoint == "" {
 		return nil, nil
@@ -136,14 +136,14 @@ func newTracer(cfg config.Tracing, log *slog.Logger, reg prometheus.Registerer) 
 	})
 }
 
-// newPeers gives what asks the other replicas for their table; nil if there are none.
+// newPeers returns the function that fetches a table from the other replicas, or nil if no peers are set or this is a relay.
 func newPeers(cfg *config.RouteServer, log *slog.Logger, reg prometheus.Registerer) (func(context.Context) (*table.Table, string, error), error) {
 	if len(cfg.Peers) == 0 || len(cfg.Upstream.URLs) > 0 {
 		return nil, nil
 	}
 	u := cfg.Upstream
 	files := setup.TLSFiles{CA: u.CAFile, Cert: u.CertFile, Key: u.KeyFile}
-	if _, err := setup.NewTransport(files, log, reg); err != nil { // what is wrong with the files is to be said now
+	if _, err := setup.NewTransport(files, log, reg); err != nil { // report bad files at startup
 		return nil, fmt.Errorf("--upstream-ca-file, --upstream-client-cert, --upstream-client-key: %w", err)
 	}
 	asked := peers.Config{
@@ -153,7 +153,8 @@ func newPeers(cfg *config.RouteServer, log *slog.Logger, reg prometheus.Register
 	return func(ctx context.Context) (*table.Table, string, error) { return peers.Table(ctx, asked) }, nil
 }
 
-// newPeerClients gives what asks the other replicas for their clients, at the port of our own support listener; nil if there are none.
+// newPeerClients returns the function that asks the other replicas for their clients, on the port of our own support listener. It
+// returns nil if there are no peers or no support port.
 func newPeerClients(cfg *config.RouteServer) func(context.Context) []fleet.Answer {
 	_, text, err := net.SplitHostPort(cfg.Listen.SupportAddress)
 	port, err2 := strconv.Atoi(text)
@@ -164,7 +165,7 @@ func newPeerClients(cfg *config.RouteServer) func(context.Context) []fleet.Answe
 	return func(ctx context.Context) []fleet.Answer { return peers.Clients(ctx, asked) }
 }
 
-// setProfileRates sets the rates of the runtime; zero leaves them as they are.
+// setProfileRates sets the profiling rates of the runtime. Zero keeps a rate unchanged.
 func setProfileRates(l config.Listen) {
 	if l.BlockProfileRate != 0 {
 		runtime.SetBlockProfileRate(l.BlockProfileRate)
@@ -177,7 +178,7 @@ func setProfileRates(l config.Listen) {
 	}
 }
 
-// tlsConfig is the TLS of a main listener, as the flags have it.
+// tlsConfig converts the TLS flags of a main listener.
 func tlsConfig(c config.TLS) httpserve.TLSConfig {
 	return httpserve.TLSConfig{
 		Enable: c.Enable, CertFiles: c.CertFiles, KeyFiles: c.KeyFiles, MinVersion: c.MinVersion,

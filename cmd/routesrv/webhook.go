@@ -11,8 +11,8 @@ import (
 	"github.com/routesrv/routesrv/internal/setup"
 )
 
-// runWebhook answers API servers that ask whether an Ingress or a RouteGroup may be stored, until ctx ends. The exit status is that
-// of the server.
+// runWebhook answers admission requests of API servers for Ingresses and RouteGroups until ctx ends. It returns the exit status
+// of the webhook server.
 func runWebhook(ctx context.Context, args []string, env config.Env, std setup.Stdio) int {
 	hup, stop := setup.Hangups()
 	defer stop()
@@ -32,7 +32,7 @@ func runWebhook(ctx context.Context, args []string, env config.Env, std setup.St
 	return program().Serve(ctx, hup, s, std)
 }
 
-// newWebhook wires a webhook from its configuration.
+// newWebhook wires a webhook server from its configuration.
 func newWebhook(cfg *config.RouteServer, log *slog.Logger, std setup.Stdio) (*admission.Server, error) {
 	setup.SetGCPercent()
 	registry := prometheus.NewRegistry()

@@ -1,10 +1,10 @@
-// Command benchguard holds what benchmarks print against recorded figures:
+// Command benchguard compares the output of benchmarks with recorded figures:
 //
-//	go test -run '^$' -bench 'Calibration|FirstTable$' ./bench | go run ./hack/benchguard           fail if a figure has become worse
+//	go test -run '^$' -bench 'Calibration|FirstTable$' ./bench | go run ./hack/benchguard           fail if a figure is worse
 //	go test -run '^$' -bench 'Calibration|FirstTable$' ./bench | go run ./hack/benchguard -record   record the figures of this run
 //
-// Memory is compared as it is. Times depend on the machine and on what else it does, so they are compared as multiples of what
-// BenchmarkCalibration takes in the same run. "make bench-guard" runs all that is recorded.
+// Memory is compared directly. Times depend on the machine and its load, so they are compared as multiples of the time of
+// BenchmarkCalibration in the same run. "make bench-guard" runs all recorded benchmarks.
 package main
 
 import (
@@ -21,14 +21,14 @@ import (
 	"strings"
 )
 
-// recorded is the file of the figures.
+// recorded is the file with the recorded figures.
 const recorded = "bench/recorded.txt"
 
 const header = `# What the benchmarks of the table in docs/performance.md may cost, by "make bench-guard RECORD=-record".
 # MiB are absolute. Times are multiples of BenchmarkCalibration in the same run.
 `
 
-// The share by which a figure may be worse than the recorded one. Times vary more than memory.
+// The fraction by which a figure may be worse than the recorded one. Times vary more than memory.
 const (
 	memoryTolerance = 0.15
 	timeTolerance   = 0.5
@@ -67,7 +67,8 @@ type figure string
 
 func (f figure) isMemory() bool { return strings.HasSuffix(string(f), "MiB") }
 
-// read reads the output of benchmarks. Of several runs of one the best counts. Times are divided by that of the calibration.
+// read reads the output of benchmarks. Of several runs of one benchmark the best counts. Times are divided by that of the
+// calibration.
 func read(in io.Reader) (map[figure]float64, error) {
 	figures := make(map[figure]float64)
 	calibration := 0.0
@@ -144,7 +145,7 @@ func parse(text string) (map[figure]float64, error) {
 	return limits, nil
 }
 
-// compare prints a line for each recorded figure. The error says how many are worse, or were not measured.
+// compare prints a line for each recorded figure. The error tells how many are worse, or were not measured.
 func compare(out io.Writer, limits, figures map[figure]float64) error {
 	worse := 0
 	for _, f := range slices.SortedFunc(maps.Keys(limits), func(a, b figure) int { return cmp.Compare(a, b) }) {

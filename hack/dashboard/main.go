@@ -1,5 +1,5 @@
 // Command dashboard writes the dashboard for Grafana, deploy/kustomize/components/dashboard/routesrv.json. With -check it writes
-// nothing and fails if the file is not what the code says. What is on the dashboard is in panels.go.
+// nothing and fails if the file does not match the code. panels.go defines the panels.
 package main
 
 import (
@@ -10,11 +10,11 @@ import (
 	"os"
 )
 
-// file is where the dashboard is, from the root of the repository.
+// file is the path of the dashboard from the root of the repository.
 const file = "deploy/kustomize/components/dashboard/routesrv.json"
 
 func main() {
-	check := flag.Bool("check", false, "fail if the file is not what the code says, and write nothing")
+	check := flag.Bool("check", false, "fail if the file does not match the code, and write nothing")
 	flag.Parse()
 	if err := run(file, *check); err != nil {
 		fmt.Fprintln(os.Stderr, "dashboard:", err)
@@ -35,18 +35,18 @@ func run(name string, check bool) error {
 		return err
 	}
 	if !bytes.Equal(have, want) {
-		return fmt.Errorf("%s is not what the code says: run make docs", name)
+		return fmt.Errorf("%s does not match the code: run make docs", name)
 	}
 	return nil
 }
 
-// object is one of JSON; its keys are sorted when it is written.
+// object is a JSON object; its keys are sorted when it is written.
 type object map[string]any
 
-// source names the data source that is chosen at the top of the dashboard.
+// source returns the data source that is selected at the top of the dashboard.
 func source() object { return object{"type": "prometheus", "uid": "${datasource}"} }
 
-// render makes the dashboard: rows of panels in a grid that is 24 wide.
+// render returns the dashboard: rows of panels in a grid with 24 columns.
 func render(rows []row) ([]byte, error) {
 	var panels []object
 	id, y := 0, 0
@@ -76,7 +76,7 @@ func render(rows []row) ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// variables are chosen at the top. A series without the label cluster or namespace is part of "All".
+// variables returns the selections at the top. A series without the label cluster or namespace belongs to "All".
 func variables() []object {
 	list := []object{{"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus", "current": object{}, "hide": 0}}
 	for _, v := range []struct{ name, label, query string }{
@@ -93,7 +93,7 @@ func variables() []object {
 	return list
 }
 
-// size is the width and height in the grid.
+// size returns the width and height in the grid.
 func (p panel) size() (w, h int) {
 	switch {
 	case p.stat:

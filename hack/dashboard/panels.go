@@ -2,27 +2,27 @@ package main
 
 import "strings"
 
-// row is a part of the dashboard with a title.
+// row is a titled section of the dashboard.
 type row struct {
 	title  string
 	panels []panel
 }
 
-// panel is one chart, or one figure.
+// panel is a chart or a single figure.
 type panel struct {
 	title   string
-	says    string // what an operator reads when the mouse is over the title
-	unit    string // of Grafana
+	says    string // tooltip of the title
+	unit    string // Grafana unit
 	bad     float64
-	stat    bool // a figure
-	wide    bool // two in a row instead of three
+	stat    bool // a single figure
+	wide    bool // two panels in a row instead of three
 	queries []query
 }
 
-// query is one expression and the name of what it gives.
+// query is an expression with a legend.
 type query struct{ expr, legend string }
 
-// series selects what the variables choose: name, or name{matcher}.
+// series selects a series by the dashboard's variables: name, or name{matcher}.
 func series(name string) string {
 	const chosen = `cluster=~"$cluster",namespace=~"$namespace",instance=~"$instance"`
 	name, matchers, ok := strings.Cut(name, "{")
@@ -32,26 +32,26 @@ func series(name string) string {
 	return name + "{" + chosen + "," + matchers
 }
 
-// rate is that of a counter for each second.
+// rate returns the rate of a counter per second.
 func rate(name string) string { return "rate(" + series(name) + "[$__rate_interval])" }
 
 // sum adds up by labels, for each cluster.
 func sum(by, expr string) string { return "sum by (cluster, " + by + ") (" + expr + ")" }
 
-// most is the highest of what several instances say of the same thing.
+// most returns the highest value among instances that report the same quantity.
 func most(by, expr string) string { return "max by (cluster, " + by + ") (" + expr + ")" }
 
-// quantile is that of a histogram.
+// quantile returns a quantile of a histogram.
 func quantile(q, by, name string) string {
 	return "histogram_quantile(" + q + ", sum by (cluster, le" + by + ") (" + rate(name+"_bucket") + "))"
 }
 
-// ofServers leaves the data planes out, which have the same series of the table and of the source.
+// ofServers excludes data planes, which have the same series about the table and the source.
 func ofServers(expr string) string {
 	return expr + " unless on (cluster, namespace, job, instance) sidecar_mode"
 }
 
-// age is how long ago a time was that is not 0.
+// age returns how long ago a timestamp was, if it is not 0.
 func age(name string) string { return "time() - (" + series(name) + " > 0)" }
 
 func rows() []row {
@@ -121,7 +121,8 @@ func rows() []row {
 			{title: "By kind and reason", says: "As one route server counts them. would_crash_proxy is urgent.", unit: "short", wide: true,
 				queries: []query{{most("kind, reason", series("routesrv_problems")), "{{cluster}} {{kind}} {{reason}}"}}},
 			{title: "By namespace", says: "With --problem-namespaces, for those that have most.", unit: "short", wide: true,
-				// Prometheus keeps the namespace of an object apart from that of the pod, as exported_namespace, unless honorLabels is set.
+				// Unless honorLabels is set, Prometheus stores the namespace of an object as exported_namespace, apart from the
+				// pod's namespace.
 				queries: []query{{"sum by (cluster, exported_namespace) (max by (cluster, exported_namespace, reason) (" + series("routesrv_namespace_problems") + "))", "{{cluster}} {{exported_namespace}}"}}},
 		}},
 		{"From a change to its publication", []panel{

@@ -7,7 +7,8 @@ import (
 	"github.com/routesrv/routesrv/internal/config"
 )
 
-// comparedParts are the flags beside those of Skipper's route server: those that it reads, and those that are new here.
+// comparedParts returns the tables that compare flags with Skipper's route server: the flags that it reads, and those that are
+// new here.
 func comparedParts() map[string]string {
 	var theirs strings.Builder
 	theirs.WriteString("| flag | default | here | |\n|---|---|---|---|\n")
@@ -42,5 +43,5 @@ func comparedParts() map[string]string {
 	return map[string]string{"flags of the reference": theirs.String(), "flags of our own": ours.String()}
 }
 
-// cell makes a text fit into a table.
+// cell escapes a text for a table.
 func cell(text string) string { return strings.NewReplacer("|", "\\|", "\n", " ").Replace(text) }

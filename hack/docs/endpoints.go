@@ -9,7 +9,7 @@ import (
 	"github.com/routesrv/routesrv/internal/httpserve"
 )
 
-// endpointParts are the tables of endpoints, one for each listener of each binary.
+// endpointParts returns the tables of endpoints, one for each listener of each binary.
 func endpointParts() (map[string]string, error) {
 	srv, err := documentedServer(prometheus.NewRegistry())
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 // figuresHead is the head of the table of figures in README.md.
 const figuresHead = "| | routesrv | Skipper's routesrv v0.27 |"
 
-// checkFigures wants the figures of README.md to be those of docs/performance.md.
+// checkFigures requires that the figures of README.md are in docs/performance.md.
 func checkFigures() error {
 	readme, err := os.ReadFile("README.md")
 	if err != nil {
@@ -23,7 +23,7 @@ func checkFigures() error {
 	return compareFigures(string(readme), string(performance))
 }
 
-// compareFigures wants each row of the table in the first document to begin a row of the second one.
+// compareFigures requires that each row of the table in the first document is the beginning of a row in the second one.
 func compareFigures(readme, performance string) error {
 	_, table, found := strings.Cut(readme, figuresHead+"\n|---|---|---|\n")
 	if !found {

@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// limit is a constant of the code that bounds an input or a wait, and what it bounds.
+// limit is a constant in the code that limits an input or a wait.
 type limit struct {
 	input, what   string
 	folder, name  string // of the constant
 	unit, changed string // unit: bytes, time or number; changed: the flag that changes it, empty if there is none
 }
 
-// limits are those of docs/security.md.
+// limits are the limits in docs/security.md.
 var limits = []limit{
 	{"requests to any listener", "time for headers and body", "internal/httpserve", "readTimeout", "time", ""},
 	{"", "time for the answer", "internal/httpserve", "writeTimeout", "time", ""},
@@ -77,7 +77,7 @@ var limits = []limit{
 	{"log", "problems logged for one read", "poller", "maxLogged", "number", ""},
 }
 
-// limitParts is the table of the limits, with their values as the code has them.
+// limitParts returns the table of the limits, with their values from the code.
 func limitParts() (map[string]string, error) {
 	var b strings.Builder
 	b.WriteString("| input | what | limit | |\n|---|---|---|---|\n")
@@ -121,7 +121,7 @@ func durationText(d time.Duration) string {
 	return fmt.Sprintf("%d s", d/time.Second)
 }
 
-// constant reads the value of a constant from the sources of a package: most of these are nobody's business outside of it.
+// constant reads the value of a constant from the sources of a package, because most are not exported.
 func constant(folder, name string) (int64, error) {
 	names, err := filepath.Glob(filepath.Join(folder, "*.go"))
 	if err != nil {
@@ -161,10 +161,10 @@ func constantOf(d ast.Decl, name string) ast.Expr {
 	return nil
 }
 
-// units of package time that constants are made of.
+// units are the units of package time that constants use.
 var units = map[string]time.Duration{"Millisecond": time.Millisecond, "Second": time.Second, "Minute": time.Minute, "Hour": time.Hour}
 
-// evaluate knows what constants are made of here: numbers, products, shifts and units of time.
+// evaluate supports the expressions that occur in these constants: numbers, products, shifts and units of time.
 func evaluate(e ast.Expr) (int64, error) {
 	switch e := e.(type) {
 	case *ast.BasicLit:

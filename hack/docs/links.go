@@ -11,8 +11,8 @@ import (
 	"github.com/routesrv/routesrv/internal/markdown"
 )
 
-// checkLinks wants every relative link of every document below root to lead somewhere: to a file or folder that exists,
-// and, if it has an anchor, to a heading of that document. What is out on the net is not asked.
+// checkLinks requires that every relative link in every document below root has a target: an existing file or folder, and, if it
+// has an anchor, a heading of that document. It does not check external links.
 func checkLinks(root string) error {
 	documents, err := markdown.Files(root)
 	if err != nil {
@@ -36,7 +36,7 @@ func checkLinks(root string) error {
 	return errors.Join(errs...)
 }
 
-// checkLink wants the target of a link in the document to exist.
+// checkLink requires that the target of a link in the document exists.
 func checkLink(document, target string) error {
 	if strings.Contains(target, "://") || strings.HasPrefix(target, "mailto:") {
 		return nil

@@ -1,6 +1,6 @@
-// Command docs writes the references that are made from the code: docs/flags.md, docs/flags-dataplane-client.md,
-// docs/metrics.md, and the parts of other documents that stand between markers. With -check it writes nothing and fails if
-// a file is not what the code says.
+// Command docs writes the references that are generated from the code: docs/flags.md, docs/flags-dataplane-client.md,
+// docs/metrics.md, and marked parts of other documents. With -check it writes nothing and fails if a file does not match the
+// code.
 package main
 
 import (
@@ -33,7 +33,7 @@ import (
 )
 
 func main() {
-	check := flag.Bool("check", false, "fail if a file is not what the code says, and write nothing")
+	check := flag.Bool("check", false, "fail if a file does not match the code, and write nothing")
 	flag.Parse()
 	if err := run(*check); err != nil {
 		fmt.Fprintln(os.Stderr, "docs:", err)
@@ -64,15 +64,15 @@ func run(check bool) error {
 		if have, err := os.ReadFile(name); err != nil {
 			errs = append(errs, err)
 		} else if !bytes.Equal(have, want.Bytes()) {
-			errs = append(errs, fmt.Errorf("%s is not what the code says: run make docs", name))
+			errs = append(errs, fmt.Errorf("%s does not match the code: run make docs", name))
 		}
 	}
 	return errors.Join(append(errs, checkNames(), checkLinks("."), checkRunbook(), checkTests(), checkFigures())...)
 }
 
-// The rest of what is checked is in links.go, runbook.go, tests.go and figures.go.
+// links.go, runbook.go, tests.go and figures.go have the other checks.
 
-// writeSidecarHelp takes the flags of dataplane-client from the binary: they are its own.
+// writeSidecarHelp gets the flags of dataplane-client from the binary, which defines them.
 func writeSidecarHelp(w io.Writer) error {
 	out, err := exec.Command("go", "run", "./cmd/dataplane-client", "--help").Output()
 	if err != nil {
@@ -82,10 +82,10 @@ func writeSidecarHelp(w io.Writer) error {
 	return err
 }
 
-// seriesName is a name of a series in a document.
+// seriesName matches the name of a series in a document.
 var seriesName = regexp.MustCompile(`\b(routesrv|dataplane|sidecar|shadow_diff)_[a-z_]+\b`)
 
-// checkNames wants every series that a document names to exist.
+// checkNames requires that every series named in a document exists.
 func checkNames() error {
 	all, err := serverSeries()
 	if err != nil {
@@ -123,20 +123,20 @@ func checkNames() error {
 	return errors.Join(errs...)
 }
 
-// noSource stands in for the source: the references need none.
+// noSource replaces the source: the references do not need one.
 type noSource struct{}
 
 func (noSource) Read(context.Context, kube.ReadOptions) (*kube.Snapshot, error) {
 	return nil, errors.New("no source")
 }
 
-// series is one metric as the registry describes it.
+// series is a metric as described by the registry.
 type series struct{ name, help, labels string }
 
-// descPattern reads the text of a description, which is all that the library gives.
+// descPattern parses the text of a description, which is all that the library provides.
 var descPattern = regexp.MustCompile(`^Desc\{fqName: "([^"]*)", help: "((?:[^"\\]|\\.)*)",(?: unit: "[^"]*",)? constLabels: \{[^}]*\}, variableLabels: \{([^}]*)\}\}$`)
 
-// documentedServer is a route server that has everything it can have, on the registry.
+// documentedServer returns a route server with all optional features, on the registry.
 func documentedServer(registry *prometheus.Registry) (*server.Server, error) {
 	state, err := os.MkdirTemp("", "docs")
 	if err != nil {
@@ -149,17 +149,17 @@ func documentedServer(registry *prometheus.Registry) (*server.Server, error) {
 	})
 }
 
-// documentedRelay is a route server that serves the table of another one.
+// documentedRelay returns a route server that serves the table of another one.
 func documentedRelay(registry *prometheus.Registry) (*server.Server, error) {
 	return server.New(server.Config{Upstream: dataplane.Config{URLs: []string{"http://upstream"}}, Registry: registry, MaxStreams: 1})
 }
 
-// documentedSidecar is the same of dataplane-client.
+// documentedSidecar returns a dataplane-client with all optional features.
 func documentedSidecar(registry *prometheus.Registry) (*sidecar.Sidecar, error) {
 	return sidecar.New(sidecar.Config{Source: noSource{}, Pod: "docs", Registry: registry, EnableProfile: true, ChangeBudget: time.Second})
 }
 
-// serverSeries are those of routesrv.
+// serverSeries returns the series of routesrv.
 func serverSeries() ([]series, error) {
 	registry := prometheus.NewRegistry()
 	cluster.NewMetrics(registry)
@@ -172,14 +172,14 @@ func serverSeries() ([]series, error) {
 	return described(registry)
 }
 
-// webhookSeries are those of the admission webhook alone.
+// webhookSeries returns the series that only the admission webhook has.
 func webhookSeries() ([]series, error) {
 	registry := prometheus.NewRegistry()
 	admission.NewMetrics(registry)
 	return described(registry)
 }
 
-// relaySeries are those that only a relay has, but for those that dataplane-client has, too.
+// relaySeries returns the series that only a relay has, without those that dataplane-client also has.
 func relaySeries() ([]series, error) {
 	all, err := serverSeries()
 	if err != nil {
@@ -195,7 +195,7 @@ func relaySeries() ([]series, error) {
 	}), err
 }
 
-// sidecarSeries are those that only dataplane-client has.
+// sidecarSeries returns the series that only dataplane-client has.
 func sidecarSeries() ([]series, error) {
 	registry := prometheus.NewRegistry()
 	if _, err := documentedSidecar(registry); err != nil {
@@ -205,7 +205,7 @@ func sidecarSeries() ([]series, error) {
 	return slices.DeleteFunc(all, func(s series) bool { return strings.HasPrefix(s.name, "routesrv_") }), err
 }
 
-// described are the series of a registry, sorted, without those of the runtime.
+// described returns the series of a registry, sorted, without those of the runtime.
 func described(registry *prometheus.Registry) ([]series, error) {
 	descs := make(chan *prometheus.Desc)
 	go func() {

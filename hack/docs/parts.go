@@ -12,11 +12,10 @@ import (
 	"slices"
 )
 
-// Some documents are written by hand but for single parts, which stand between two markers; the first names what goes
-// there.
+// Some documents are written by hand except for parts between two markers; the first marker names the content.
 var generatedPart = regexp.MustCompile(`(?s)<!-- generated: ([^>]*?) -->\n.*?<!-- end -->`)
 
-// allParts are the parts by their names, in Markdown.
+// allParts returns the parts by name, in Markdown.
 func allParts() (map[string]string, error) {
 	parts, err := endpointParts()
 	if err != nil {
@@ -29,8 +28,8 @@ func allParts() (map[string]string, error) {
 	return parts, err
 }
 
-// documentsWithParts gives a writer for each document that has markers: it writes the document with new parts. Every part
-// has to stand somewhere, and every marker has to name one.
+// documentsWithParts returns a writer for each document with markers, which writes the document with new parts. Every part must
+// occur in a document, and every marker must name a part.
 func documentsWithParts() (map[string]func(io.Writer) error, error) {
 	parts, err := allParts()
 	if err != nil {
@@ -70,7 +69,7 @@ func documentsWithParts() (map[string]func(io.Writer) error, error) {
 	return documents, errors.Join(errs...)
 }
 
-// fill puts the parts between their markers.
+// fill inserts the parts between their markers.
 func fill(text []byte, parts map[string]string) []byte {
 	return generatedPart.ReplaceAllFunc(text, func(found []byte) []byte {
 		name := string(generatedPart.FindSubmatch(found)[1])

@@ -7,7 +7,7 @@ import (
 	"github.com/routesrv/routesrv/compile"
 )
 
-// reasonParts is the table of all reasons of problems.
+// reasonParts returns the table of all reasons of problems.
 func reasonParts() map[string]string {
 	var b strings.Builder
 	b.WriteString("| reason | severity | what is wrong | what the team does |\n|---|---|---|---|\n")

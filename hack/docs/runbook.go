@@ -18,17 +18,18 @@ const (
 	rulesFile   = "deploy/kustomize/components/metrics/rules.yaml"
 )
 
-// alertPrefix is how the names of all alerts begin, and nothing else in the runbook that is a heading.
+// alertPrefix is the prefix of all alert names, and of no other heading in the runbook.
 const alertPrefix = "Routesrv"
 
-// runbookParts are the parts of each section of the runbook, in this order: whoever is woken types first and reads then.
+// runbookParts are the parts of each section of the runbook, in this order: an operator who is woken at night types first and
+// reads later.
 var runbookParts = []string{"**What to do.**", "**How to check.**", "**What you see.**", "**Why.**"}
 
-// alert is what counts of an alert: its name, and where it sends people.
+// alert is an alert's name and the URL of its runbook section.
 type alert struct{ name, runbook string }
 
-// checkRunbook wants a section of the runbook for each alert and an alert for each section that is named like one, the
-// same four parts in every section, and each alert to lead to its section.
+// checkRunbook requires a section of the runbook for each alert, an alert for each section with an alert's name, the same parts
+// in every section, and a link from each alert to its section.
 func checkRunbook() error {
 	rules, err := os.ReadFile(rulesFile)
 	if err != nil {
@@ -45,7 +46,7 @@ func checkRunbook() error {
 	return compareRunbook(alerts, string(text))
 }
 
-// alertsOf reads a PrometheusRule.
+// alertsOf parses a PrometheusRule.
 func alertsOf(rules []byte) ([]alert, error) {
 	var file struct {
 		Spec struct {
@@ -104,8 +105,7 @@ func compareRunbook(alerts []alert, text string) error {
 	return errors.Join(errs...)
 }
 
-// runbookSections are the bodies of the headings of the third level by their titles: those of alerts and those of
-// symptoms. The second level only groups them.
+// runbookSections returns the bodies of third-level headings by title: alerts and symptoms. The second level only groups them.
 func runbookSections(text string) map[string]string {
 	sections := make(map[string]string)
 	title := ""

@@ -12,7 +12,7 @@ import (
 	"github.com/routesrv/routesrv/internal/markdown"
 )
 
-// securityFile has the table of threats, whose rows name the tests that hold them.
+// securityFile contains the table of threats, whose rows name the tests that prove them.
 const securityFile = "docs/security.md"
 
 var (
@@ -20,8 +20,8 @@ var (
 	testFunction = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)[A-Z][A-Za-z0-9_]*)\(`)
 )
 
-// checkTests wants every test that a document names to exist, and every row of the table of threats to name one or to say that there
-// is nothing to test.
+// checkTests requires that every test named in a document exists, and that every row of the table of threats names a test or says
+// that there is nothing to test.
 func checkTests() error {
 	known, err := testFunctions(".")
 	if err != nil {
@@ -50,7 +50,7 @@ func checkTests() error {
 	return errors.Join(append(errs, checkThreats(string(text))...)...)
 }
 
-// checkThreats looks at the last column of the first table.
+// checkThreats checks the last column of the first table.
 func checkThreats(text string) (errs []error) {
 	const head = "| who | can | cannot | what you can do | shown by |"
 	_, table, found := strings.Cut(text, head+"\n")
@@ -72,7 +72,7 @@ func checkThreats(text string) (errs []error) {
 	return errs
 }
 
-// testFunctions are the tests, fuzz targets and benchmarks below a folder.
+// testFunctions returns the tests, fuzz targets and benchmarks below a folder.
 func testFunctions(root string) (map[string]bool, error) {
 	all := make(map[string]bool)
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {

@@ -14,32 +14,32 @@ import (
 	"strings"
 )
 
-// mutant is one change to one file: the bytes from start to end are replaced. Everything but its place is its identity, so
-// that lines that are added above it do not make it another one.
+// mutant is a change to one file: it replaces the bytes from start to end. Its identity does not include its position, so that
+// lines added above do not change it.
 type mutant struct {
-	File string // from the root of the module
-	Func string // as in "(*Guard).Judge"; empty outside of functions
-	Old  string // the text that changes, with a little around it, on one line
+	File string // relative to the root of the module
+	Func string // such as "(*Guard).Judge"; empty outside of functions
+	Old  string // the changed text with a little context, on one line
 	New  string
-	Nth  int // of those in Func that read the same
+	Nth  int // number among those in Func with the same text
 
 	line       int
 	start, end int
 	text       string
 }
 
-// id names the mutant in the file of results.
+// id identifies the mutant in the file of results.
 func (m *mutant) id() string {
 	return fmt.Sprintf("%s %s: %s -> %s #%d", m.File, m.Func, m.Old, m.New, m.Nth)
 }
 
-// apply gives the source with the change.
+// apply returns the source with the change.
 func (m *mutant) apply(source []byte) []byte {
 	return slices.Concat(source[:m.start], []byte(m.text), source[m.end:])
 }
 
-// order sorts mutants as if shuffled. The place of each follows from the seed and its identity alone, so that a sample stays
-// the same while other code changes.
+// order shuffles mutants deterministically: the position of each depends only on the seed and its identity, so that a sample
+// stays the same while other code changes.
 func order(mutants []*mutant, seed int64) {
 	place := make(map[*mutant]uint64, len(mutants))
 	for _, m := range mutants {
@@ -49,7 +49,7 @@ func order(mutants []*mutant, seed int64) {
 	slices.SortFunc(mutants, func(a, b *mutant) int { return cmp.Compare(place[a], place[b]) })
 }
 
-// find lists the mutants of a file, in the order of the text. Name is that of the file from the root of the module.
+// find lists the mutants of a file in the order of the text. name is the path from the root of the module.
 func find(name string, source []byte) ([]*mutant, error) {
 	files := token.NewFileSet()
 	tree, err := parser.ParseFile(files, name, source, parser.ParseComments|parser.SkipObjectResolution)
@@ -71,7 +71,7 @@ func find(name string, source []byte) ([]*mutant, error) {
 	return f.found, nil
 }
 
-// functionName gives "Name" or "(*Type).Name".
+// functionName returns "Name" or "(*Type).Name".
 func functionName(fn *ast.FuncDecl) string {
 	if fn.Recv == nil || len(fn.Recv.List) == 0 {
 		return fn.Name.Name
@@ -102,7 +102,7 @@ type finder struct {
 	found    []*mutant
 
 	parents    []ast.Node
-	signatures []*ast.FuncType // of the functions around
+	signatures []*ast.FuncType // of the enclosing functions
 }
 
 func (f *finder) walk(root ast.Node) {
@@ -140,7 +140,7 @@ func signature(n ast.Node) *ast.FuncType {
 	return nil
 }
 
-// swaps are operators and what they become.
+// swaps maps operators to their replacements.
 var swaps = map[token.Token][]token.Token{
 	token.EQL: {token.NEQ}, token.NEQ: {token.EQL},
 	token.LSS: {token.LEQ}, token.LEQ: {token.LSS}, token.GTR: {token.GEQ}, token.GEQ: {token.GTR},
@@ -206,7 +206,7 @@ func (f *finder) operator(n ast.Node, op token.Token, at token.Pos) {
 	}
 }
 
-// negate turns a condition round. Those that are compared for equality are turned by their operator already.
+// negate inverts a condition. Comparisons for equality are inverted by swaps instead.
 func (f *finder) negate(e ast.Expr) {
 	switch e := e.(type) {
 	case *ast.UnaryExpr:
@@ -225,7 +225,7 @@ func (f *finder) negate(e ast.Expr) {
 	f.replace(e, e.Pos(), e.End(), "!("+f.slice(e)+")")
 }
 
-// besideError reports whether what is visited is returned together with an error: it means nothing then.
+// besideError reports whether the visited value is returned together with an error, and so has no meaning.
 func (f *finder) besideError() bool {
 	n, ok := f.parent(0).(*ast.ReturnStmt)
 	if !ok || len(n.Results) < 2 || len(f.signatures) == 0 {
@@ -239,7 +239,7 @@ func (f *finder) besideError() bool {
 	return ok && last.Name == "error" && f.slice(n.Results[len(n.Results)-1]) != "nil"
 }
 
-// constant makes a number one larger. Texts stay: most are for people.
+// constant increments a number. Texts are not changed: most are for people.
 func (f *finder) constant(n *ast.BasicLit) {
 	if f.besideError() {
 		return
@@ -254,20 +254,20 @@ func (f *finder) constant(n *ast.BasicLit) {
 	}
 }
 
-// remove leaves a statement out.
+// remove removes a statement.
 func (f *finder) remove(n ast.Node) {
 	switch p := f.parent(0).(type) {
-	case *ast.ForStmt, *ast.IfStmt, *ast.SwitchStmt: // an init or a post statement
+	case *ast.ForStmt, *ast.IfStmt, *ast.SwitchStmt: // an init or post statement
 		return
 	case *ast.CommClause:
-		if p.Comm == n { // what a select waits for
+		if p.Comm == n { // the communication of a select
 			return
 		}
 	}
 	f.add(n.Pos(), n.Pos(), n.End(), f.slice(n), "removed", "")
 }
 
-// isLog tells a line of a log.
+// isLog reports whether a statement logs.
 func isLog(n *ast.ExprStmt) bool {
 	call, ok := n.X.(*ast.CallExpr)
 	if !ok {
@@ -286,7 +286,7 @@ func isLog(n *ast.ExprStmt) bool {
 	return false
 }
 
-// results changes what a function returns, by the types that it declares.
+// results changes the returned values, depending on the declared types.
 func (f *finder) results(n *ast.ReturnStmt) {
 	if len(f.signatures) == 0 {
 		return
@@ -309,7 +309,7 @@ func (f *finder) results(n *ast.ReturnStmt) {
 	}
 }
 
-// otherResult gives another value of a type, empty if none can be told without knowing more.
+// otherResult returns another value of a type, or "" if that requires more knowledge.
 func otherResult(t ast.Expr, value string) string {
 	other := ""
 	switch t := t.(type) {
@@ -343,7 +343,7 @@ func otherResult(t ast.Expr, value string) string {
 	return other
 }
 
-// parent gives the node around the one that is visited; 1 is the one around that.
+// parent returns the node around the visited one; up 1 means the next one.
 func (f *finder) parent(up int) ast.Node {
 	if i := len(f.parents) - 1 - up; i >= 0 {
 		return f.parents[i]
@@ -351,10 +351,10 @@ func (f *finder) parent(up int) ast.Node {
 	return nil
 }
 
-// longest is how long the text around a constant may be where that is shown.
+// longest is the maximum length of the text shown around a constant.
 const longest = 100
 
-// around gives the node to show a small change in.
+// around returns the node in which to show a small change.
 func (f *finder) around(n ast.Node) ast.Node {
 	for up := range 2 {
 		switch p := f.parent(up).(type) {
@@ -376,7 +376,7 @@ func (f *finder) slice(n ast.Node) string {
 	return string(f.source[f.offset(n.Pos()):f.offset(n.End())])
 }
 
-// replace adds a mutant that is shown inside of a node.
+// replace adds a mutant that is shown within a node.
 func (f *finder) replace(shown ast.Node, from, to token.Pos, text string) {
 	before := string(f.source[f.offset(shown.Pos()):f.offset(from)])
 	after := string(f.source[f.offset(to):f.offset(shown.End())])
@@ -394,5 +394,5 @@ func (f *finder) add(at, from, to token.Pos, was, becomes, text string) {
 	f.found = append(f.found, m)
 }
 
-// oneLine puts a text on one line. It does not shorten it: it is part of the identity.
+// oneLine puts a text on one line. It does not shorten it, because it is part of the identity.
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// outcome is what became of a mutant.
+// outcome is the result of trying a mutant.
 type outcome string
 
 const (
@@ -25,17 +25,17 @@ const (
 	notBuilt outcome = "not built" // does not count
 )
 
-// pkg is a package that is mutated.
+// pkg is a package to mutate.
 type pkg struct {
 	Dir, ImportPath string
 	GoFiles         []string
 	Module          struct{ Dir string }
 
-	name  string   // from the root of the module
-	tests []string // directories from the root of the module whose tests are those of the package; the first is name
+	name  string   // relative to the root of the module
+	tests []string // directories, relative to the root of the module, whose tests count for the package; the first is name
 }
 
-// list asks the go command for a package. With are the other packages whose tests count for it.
+// list asks the go command for a package. with are other packages whose tests also count for it.
 func list(ctx context.Context, root, name string, with []string) (*pkg, error) {
 	cmd := exec.CommandContext(ctx, "go", "list", "-json=Dir,ImportPath,GoFiles,Module", "./"+name)
 	cmd.Dir = root
@@ -54,7 +54,7 @@ func list(ctx context.Context, root, name string, with []string) (*pkg, error) {
 	return p, nil
 }
 
-// mutants lists those of all files of the package, and the files.
+// mutants lists the mutants of all files of the package, and returns the files.
 func (p *pkg) mutants() ([]*mutant, map[string][]byte, error) {
 	var all []*mutant
 	sources := make(map[string][]byte)
@@ -74,22 +74,22 @@ func (p *pkg) mutants() ([]*mutant, map[string][]byte, error) {
 	return all, sources, nil
 }
 
-// judge runs the tests of one package with changes to its files, which stay as they are on the disk.
+// judge runs the tests of one package with changed files; the files on disk stay unchanged.
 type judge struct {
 	p       *pkg
-	pattern string // of the names of the tests; empty for all
+	pattern string // for names of tests; empty means all
 	scratch string
 	limits  []time.Duration
 }
 
-// least and factor bound the time of a mutant: tests that pass in a second on a quiet machine take longer on another.
+// least and factor define the time limit of a mutant: tests that pass in a second on a quiet machine take longer on a busy one.
 const (
 	least      = 20 * time.Second
 	factor     = 4
 	buildLimit = 10 * time.Minute
 )
 
-// control runs the tests without any change. It fails if they do, and otherwise knows how long they take.
+// control runs the tests without changes. It fails if they fail, and otherwise measures their duration.
 func (j *judge) control(ctx context.Context) error {
 	for i, dir := range j.p.tests {
 		binary, output, err := j.build(ctx, dir, i, nil)
@@ -105,7 +105,7 @@ func (j *judge) control(ctx context.Context) error {
 	return nil
 }
 
-// try says what becomes of a mutant, and which test killed it.
+// try returns the outcome of a mutant, and the test that killed it.
 func (j *judge) try(ctx context.Context, m *mutant, source []byte) (outcome, string, error) {
 	mutated := filepath.Join(j.scratch, "mutated.go")
 	if err := os.WriteFile(mutated, m.apply(source), 0o600); err != nil {
@@ -133,7 +133,7 @@ func (j *judge) try(ctx context.Context, m *mutant, source []byte) (outcome, str
 	return survived, "", nil
 }
 
-// build makes the tests of a directory.
+// build builds the tests of a directory.
 func (j *judge) build(ctx context.Context, dir string, i int, overlay any) (binary string, output []byte, err error) {
 	binary = filepath.Join(j.scratch, fmt.Sprintf("tests-%d", i))
 	args := []string{"test", "-c", "-o", binary, "-vet=off", "-ldflags=-s -w"}
@@ -152,7 +152,7 @@ func (j *judge) build(ctx context.Context, dir string, i int, overlay any) (bina
 	return binary, output, err
 }
 
-// run runs the tests of a directory until the first fails, and gives the name of that.
+// run runs the tests of a directory until the first failure, and returns its name.
 func (j *judge) run(ctx context.Context, dir, binary string, limit time.Duration) (failing string, output []byte, err error) {
 	output, err = execute(ctx, filepath.Join(j.p.Module.Dir, filepath.FromSlash(dir)), limit, binary, "-test.failfast", "-test.run="+j.pattern)
 	for line := range strings.Lines(string(output)) {
@@ -167,10 +167,10 @@ func (j *judge) run(ctx context.Context, dir, binary string, limit time.Duration
 	return failing, output, err
 }
 
-// errLimit says that a command was ended because it took too long.
+// errLimit means that a command was ended because it took too long.
 var errLimit = errors.New("it takes too long")
 
-// execute runs a command with all that it starts, and ends all of it when the limit has passed.
+// execute runs a command with its child processes, and ends them all after the limit.
 func execute(ctx context.Context, dir string, limit time.Duration, name string, args ...string) ([]byte, error) {
 	limited, cancel := context.WithTimeoutCause(ctx, limit, errLimit)
 	defer cancel()
@@ -188,7 +188,7 @@ func execute(ctx context.Context, dir string, limit time.Duration, name string, 
 	return out.Bytes(), err
 }
 
-// tail gives the last lines of an output.
+// tail returns the last lines of an output.
 func tail(output []byte) []byte {
 	const lines = 40
 	all := slices.Collect(bytes.Lines(output))

@@ -1,5 +1,5 @@
-// Command mutate asks of the tests whether they would notice: it changes one place of a package at a time, runs the tests, and
-// reports the changes that no test noticed. go run ./hack/mutate -help says more.
+// Command mutate checks whether the tests detect mistakes: it changes one place of a package at a time, runs the tests, and
+// reports the changes that no test detected. See go run ./hack/mutate -help.
 package main
 
 import (
@@ -53,11 +53,11 @@ tests that fail without any change.
 
 `
 
-// options are what the flags say.
+// options are the parsed flags.
 type options struct {
 	root       string
 	packages   []string
-	with       map[string][]string // package to those whose tests count for it, too
+	with       map[string][]string // package to the packages whose tests also count for it
 	n          int
 	seed       int64
 	only       string
@@ -76,14 +76,14 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// defaultPackages are those whose mistakes cost most.
+// defaultPackages are the packages whose mistakes are the most expensive.
 const defaultPackages = "guard,gate,rollout,poller,dataplane,shadowdiff,internal/relay,internal/sidecar"
 
-// defaultWith are packages whose tests are mostly those of another one.
+// defaultWith are packages that are mostly tested by another package.
 const defaultWith = "compile=conformance,internal/source/cluster/internal/api=internal/source/cluster," +
 	"internal/source/cluster/internal/decode=internal/source/cluster,internal/source/cluster/internal/lister=internal/source/cluster"
 
-// parse reads the flags. The last result says that help was asked for.
+// parse parses the flags. The last result reports a request for help.
 func parse(args []string, stderr io.Writer) (options, error) {
 	var o options
 	flags := flag.NewFlagSet("mutate", flag.ContinueOnError)
@@ -147,7 +147,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// mutate tries the mutants of all packages and reports. It is good if each score is and the list of equivalents fits.
+// mutate tries the mutants of all packages and reports them. good means that all scores are good and the list of equivalents
+// fits.
 func mutate(ctx context.Context, o options, w io.Writer) (good bool, err error) {
 	if o.root, err = filepath.Abs(o.root); err != nil {
 		return false, err
@@ -167,7 +168,7 @@ func mutate(ctx context.Context, o options, w io.Writer) (good bool, err error) 
 	if err != nil {
 		return false, err
 	}
-	if o.tests != "" { // what survives some tests may be killed by others
+	if o.tests != "" { // survivors of some tests may be killed by others
 		o.results = os.DevNull
 	}
 	known, err := openResults(path(o.results))
@@ -183,7 +184,7 @@ func mutate(ctx context.Context, o options, w io.Writer) (good bool, err error) 
 		}
 		r, err := mutatePackage(ctx, o, p, known, equivalents, w)
 		if err != nil {
-			if r != nil { // what is known so far
+			if r != nil { // the results so far
 				r.write(w)
 			}
 			return false, fmt.Errorf("package %s: %w", name, err)
@@ -203,7 +204,7 @@ func mutate(ctx context.Context, o options, w io.Writer) (good bool, err error) 
 	return good, nil
 }
 
-// mutatePackage tries the mutants of one package. If it is ended before that, its report has what was tried.
+// mutatePackage tries the mutants of one package. If it is interrupted, its report has the mutants tried so far.
 func mutatePackage(
 	ctx context.Context, o options, p *pkg, known *results, equivalents []*equivalent, w io.Writer,
 ) (*report, error) {
@@ -278,25 +279,25 @@ func mutatePackage(
 	return r, nil
 }
 
-// queue gives mutants out, in their order, until as many as are wanted have been built. So it is always the same ones,
-// however many are tried at a time.
+// queue hands out mutants in order until the wanted number has been built, so that the selection does not depend on the number of
+// parallel jobs.
 type queue struct {
 	mutants []*mutant
 	want    int
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	changed sync.Cond
 	next    int
 	built   int
 	trying  int
 }
 
-// take gives the next one; nil if there is none to try.
+// take returns the next mutant, or nil if none is left to try.
 func (q *queue) take() *mutant {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for q.trying > 0 && q.built < q.want && q.built+q.trying >= q.want {
-		q.changed.Wait() // one of those may turn out not to build
+		q.changed.Wait() // a mutant in progress may turn out not to build
 	}
 	if q.built >= q.want || q.next == len(q.mutants) {
 		return nil
@@ -306,7 +307,7 @@ func (q *queue) take() *mutant {
 	return q.mutants[q.next-1]
 }
 
-// done is told about each that was taken whether it counts.
+// done must be called for each mutant taken, with whether it counts.
 func (q *queue) done(built bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// tiny runs the command on the module in testdata, and gives its exit status and what it wrote.
+// tiny runs the command on the module in testdata, and returns its exit status and output.
 func tiny(t *testing.T, results string, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -20,7 +20,7 @@ func tiny(t *testing.T, results string, args ...string) (status int, stdout, std
 	return status, out.String(), errs.String()
 }
 
-// outcomes gives those of a file of results, by the change.
+// outcomes returns the outcomes in a file of results, by change.
 func outcomes(t *testing.T, path string) map[string]outcome {
 	t.Helper()
 	r, err := openResults(path)
@@ -147,7 +147,7 @@ func TestSampleStaysWhenOtherCodeChanges(t *testing.T) {
 	}
 }
 
-// What is returned beside an error means nothing, and a line of a log is not behaviour: nobody is to write tests of these.
+// A value returned together with an error has no meaning, and a log line is not behaviour: tests should not cover them.
 func TestWhatNobodyLooksAtStays(t *testing.T) {
 	found, err := find("p.go", []byte(`package p
 

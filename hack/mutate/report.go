@@ -8,13 +8,13 @@ import (
 	"sync"
 )
 
-// report is what has become of the mutants of a package.
+// report holds the outcomes for a package.
 type report struct {
 	name       string
 	all        int // mutants of the package
-	equivalent int // of these, not tried
+	equivalent int // not tried
 
-	mu        sync.Mutex // guards what follows while mutants are tried
+	mu        sync.Mutex // guards the fields below while mutants are tried
 	counts    map[outcome]int
 	functions map[string]*tally
 	survivors []*mutant
@@ -47,7 +47,7 @@ func (r *report) add(m *mutant, o outcome) {
 	}
 }
 
-// score is the percentage of mutants that were killed; 100 if there were none.
+// score returns the percentage of killed mutants; 100 if there were none.
 func (r *report) score() float64 {
 	dead := r.counts[killed] + r.counts[timedOut]
 	if tried := dead + r.counts[survived]; tried > 0 {
@@ -56,7 +56,7 @@ func (r *report) score() float64 {
 	return 100
 }
 
-// write prints the score, the functions with survivors, and these.
+// write prints the score, and the functions with survivors.
 func (r *report) write(w io.Writer) {
 	dead := r.counts[killed] + r.counts[timedOut]
 	fmt.Fprintf(w, "%s: %.1f %%, %d of %d killed (%d by timeout); %d did not build, %d are equivalent; the package has %d\n",
@@ -75,7 +75,7 @@ func (r *report) write(w io.Writer) {
 	}
 }
 
-// describe gives a mutant on one line: where, and the change.
+// describe returns a mutant on one line: its position and the change.
 func describe(m *mutant) string {
 	return fmt.Sprintf("%s:%d: %s -> %s", m.File, m.line, m.Old, m.New)
 }

@@ -20,18 +20,18 @@ type result struct {
 	Mutant  string  `json:"mutant"`
 	Outcome outcome `json:"outcome"`
 	By      string  `json:"by,omitempty"` // the test that failed
-	Source  string  `json:"source"`       // hash of the file that was changed
-	Tests   string  `json:"tests"`        // hash of the folders of the tests
+	Source  string  `json:"source"`       // hash of the changed file
+	Tests   string  `json:"tests"`        // hash of the test folders
 }
 
-// results are those of earlier runs, and a file that each new one is added to.
+// results holds the results of earlier runs, and the file to which each new one is appended.
 type results struct {
 	mu    sync.Mutex
 	known map[string]result
 	file  *os.File
 }
 
-// openResults reads a file of results and goes on with it. What a process that was ended has left of a line does not count.
+// openResults reads a file of results and continues it. It ignores an incomplete line of a killed process.
 func openResults(path string) (*results, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, err
@@ -56,8 +56,8 @@ func openResults(path string) (*results, error) {
 	return r, err
 }
 
-// get gives what is known of a mutant. A survivor may be killed by tests that have changed; what is killed stays killed as
-// long as its file is the same.
+// get returns the known result of a mutant. A survivor may be killed by changed tests; a killed one stays killed while its file
+// is unchanged.
 func (r *results) get(m *mutant, source, tests string) (result, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -85,7 +85,7 @@ func hashOf(source []byte) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// hashOfTests takes the hash of all files in the folders of the tests, and in their testdata.
+// hashOfTests hashes all files in the folders of the tests and in their testdata.
 func hashOfTests(p *pkg) (string, error) {
 	h := sha256.New()
 	for _, dir := range p.tests {
@@ -114,8 +114,8 @@ func hashOfTests(p *pkg) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)[:8]), nil
 }
 
-// equivalent is a mutant that no test can tell from the program, with the reason. It has no Nth: the reason is one for all that
-// read the same in a function.
+// equivalent is a mutant that no test can distinguish from the program, with the reason. It has no Nth: the reason applies to all
+// with the same text in a function.
 type equivalent struct {
 	file, function, change string
 	reason                 string
@@ -123,8 +123,8 @@ type equivalent struct {
 	used                   bool
 }
 
-// readEquivalents reads a list of them: paragraphs of three or more lines, which are file and function, the change as reports
-// show it, and the reason. Lines that begin with # are comments.
+// readEquivalents reads a list: paragraphs of at least three lines, with file and function, the change as shown in reports, and
+// the reason. Lines that begin with # are comments.
 func readEquivalents(path string) ([]*equivalent, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -168,7 +168,7 @@ func readEquivalents(path string) ([]*equivalent, error) {
 	return all, errors.Join(lines.Err(), flush(n+1))
 }
 
-// without leaves out the mutants of the list.
+// without removes the mutants on the list.
 func without(mutants []*mutant, list []*equivalent) (left []*mutant, skipped int) {
 	for _, m := range mutants {
 		found := false

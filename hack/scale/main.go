@@ -1,8 +1,8 @@
-// Command scale makes docs/scale.md of measurements: its tables, which stand between markers, and its plots.
+// Command scale generates parts of docs/scale.md from measurements: its tables, between markers, and its plots.
 //
-//	go test -run '^$' -bench . ./bench | go run ./hack/scale -record 1   add what was measured at factor 1
+//	go test -run '^$' -bench . ./bench | go run ./hack/scale -record 1   add measurements at factor 1
 //	go run ./hack/scale                                                  write tables and plots
-//	go run ./hack/scale -check                                           fail if they are not what the measurements say
+//	go run ./hack/scale -check                                           fail if they do not match the measurements
 //
 // "make scale" measures at all sizes and takes about half an hour.
 package main
@@ -42,7 +42,7 @@ func main() {
 	}
 }
 
-// add puts measurements into the file.
+// add adds measurements to the file.
 func add(factor string, in io.Reader) error {
 	m, err := load(data)
 	if errors.Is(err, os.ErrNotExist) {
@@ -60,7 +60,7 @@ func add(factor string, in io.Reader) error {
 	return m.save(data)
 }
 
-// write makes the files of the measurements, or checks them.
+// write writes the generated files, or checks them.
 func write(check bool) error {
 	m, err := load(data)
 	if err != nil {
@@ -86,7 +86,7 @@ func write(check bool) error {
 	return errors.Join(errs...)
 }
 
-// outputs are all files, by name.
+// outputs returns all generated files by name.
 func outputs(m *Measurements) (map[string][]byte, error) {
 	model, err := fit(m)
 	if err != nil {
@@ -110,7 +110,7 @@ func outputs(m *Measurements) (map[string][]byte, error) {
 	return files, nil
 }
 
-// fill puts a part between its markers.
+// fill inserts a part between its markers.
 func fill(text, name, part string) (string, error) {
 	begin, end := "<!-- "+name+" -->\n", "<!-- end "+name+" -->"
 	head, rest, ok := strings.Cut(text, begin)

@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// Point is what was measured at one size: figures by "Benchmark/case unit", without the word Benchmark and the number of
+// Point holds the measurements at one size: figures by "Benchmark/case unit", without the word Benchmark and the number of
 // processors.
 type Point map[string]float64
 
-// Measurements are those of all sizes, by factor.
+// Measurements holds the measurements at all sizes, by factor.
 type Measurements struct {
 	Machine string           `json:"machine"`
 	Points  map[string]Point `json:"points"`
@@ -43,7 +43,7 @@ func (m *Measurements) save(name string) error {
 	return os.WriteFile(name, append(text, '\n'), 0o644)
 }
 
-// record adds the output of go test -bench. A figure that was there already is replaced.
+// record adds the output of go test -bench. It replaces existing figures.
 func (m *Measurements) record(factor, output string) error {
 	if _, err := strconv.ParseFloat(factor, 64); err != nil {
 		return fmt.Errorf("factor %q: %w", factor, err)
@@ -87,7 +87,7 @@ func (m *Measurements) record(factor, output string) error {
 // sample is a figure at one size.
 type sample struct{ factor, value float64 }
 
-// samples are those of a figure, by size. Sizes at which it was not measured are left out.
+// samples returns the values of a figure by size, without sizes at which it was not measured.
 func (m *Measurements) samples(figure string) []sample {
 	var all []sample
 	for text, p := range m.Points {
@@ -105,7 +105,7 @@ func (m *Measurements) samples(figure string) []sample {
 	return all
 }
 
-// factors are the sizes, as they were given, in order.
+// factors returns the sizes as written, in order.
 func (m *Measurements) factors() []string {
 	all := slices.Collect(maps.Keys(m.Points))
 	slices.SortFunc(all, func(a, b string) int {

@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// The figures of package bench that the model is made of.
+// The figures of package bench that the model uses.
 const (
 	figFirstCPU   = "FirstTable cpu-ms/op"
 	figQuietCPU   = "PollUnchanged/quiet cpu-ms/op"
@@ -23,18 +23,18 @@ const (
 	figZstd       = "TableSize zstd-MB"
 	figStreamCPU  = "Streams/1000 cpu-ms/op"
 	figManyCPU    = "Streams/4000 cpu-ms/op"
-	figManyMemory = "Streams/4000 KiB/stream" // with fewer, other memory of the process is more than theirs
+	figManyMemory = "Streams/4000 KiB/stream" // with fewer streams, the process's other memory dominates
 )
 
-// fleetOfBench is how many clients the figures of a fleet are of.
+// fleetOfBench is the number of clients in the figures of a fleet.
 const fleetOfBench = 300
 
-// line is a cost that has a fixed part and one that is in proportion to the size.
+// line is a cost with a fixed part and a part proportional to the size.
 type line struct{ fixed, slope float64 }
 
 func (l line) at(factor float64) float64 { return l.fixed + l.slope*factor }
 
-// fitLine is the line with the least squares of relative errors: 0.1x counts as much as 10x.
+// fitLine returns the line with the least squares of relative errors: 0.1x counts as much as 10x.
 func fitLine(samples []sample) (line, error) {
 	if len(samples) < 2 {
 		return line{}, fmt.Errorf("%d sizes were measured, want two or more", len(samples))
@@ -59,7 +59,7 @@ func fitLine(samples []sample) (line, error) {
 	return l, nil
 }
 
-// worst is the largest relative error of the line over the samples.
+// worst returns the largest relative error of the line over the samples.
 func (l line) worst(samples []sample) float64 {
 	most := 0.0
 	for _, s := range samples {
@@ -68,12 +68,12 @@ func (l line) worst(samples []sample) float64 {
 	return most
 }
 
-// model says what a size and a fleet cost.
+// model computes the cost of a size and a fleet.
 type model struct {
 	lines map[string]line
-	// perStream are what one stream adds to one change, in CPU milliseconds, and to memory, in KiB.
+	// perStream are the costs of one stream: CPU milliseconds per change, and memory in KiB.
 	streamCPU, streamKiB float64
-	// deltaMB is what one change sends to one client.
+	// deltaMB is how much one change sends to one client.
 	deltaMB float64
 }
 
@@ -82,7 +82,7 @@ var fitted = []string{
 	figFirstCPU, figBusyCPU, figChangeCPU, figLatency, figPolling, figPeak, figRoutes, figIdentity, figGzip, figZstd,
 }
 
-// fit makes the model of the measurements. What is flat is taken from factor 1.
+// fit fits the model to the measurements. Constant figures are taken from factor 1.
 func fit(m *Measurements) (*model, error) {
 	out := &model{lines: make(map[string]line)}
 	for _, figure := range fitted {
@@ -104,14 +104,14 @@ func fit(m *Measurements) (*model, error) {
 	return out, nil
 }
 
-// root is what the server that reads the cluster takes for one change and one poll, in CPU milliseconds, and its peak memory in MiB,
-// with clients on streams.
+// root returns the cost for the server that reads the cluster, with clients on streams: CPU milliseconds for one change and one
+// poll, and its peak memory in MiB.
 func (m *model) root(factor float64, clients int) (cpu, memory float64) {
 	return m.lines[figChangeCPU].at(factor) + m.streamCPU*float64(clients),
 		m.lines[figPeak].at(factor) + m.streamKiB*float64(clients)/1024
 }
 
-// ran is a fleet that was not computed.
+// ran is a fleet that was measured, not computed.
 type ran struct {
 	benchmark string
 	streams   int // of proxies
@@ -127,12 +127,12 @@ var ranHere = []ran{
 // fleet is a number of proxies that follow one cluster.
 type fleet struct {
 	proxies int
-	fanout  int     // proxies or relays of one server; 0 is one tier
+	fanout  int     // proxies or relays of one server; 0 means one tier
 	factor  float64 // of the cluster
 	changes float64 // per second
 }
 
-// cost is what a fleet costs.
+// cost is the cost of a fleet.
 type cost struct {
 	servers  int     // of all tiers
 	tiers    int     // of them
@@ -141,7 +141,7 @@ type cost struct {
 	rootMiB  float64
 	egress   float64 // Mbit/s of the busiest server, for changes
 	restart  float64 // seconds for full tables to all its clients at 1 Gbit/s
-	baseline float64 // Mbit/s that full tables for every poll with a change take, one tier
+	baseline float64 // Mbit/s for full tables in every poll with a change, one tier
 }
 
 // pollSeconds is the interval of polls.

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// plots are the charts by name of their file.
+// plots returns the charts by file name.
 func plots(m *Measurements, mod *model) map[string]plot {
 	const size = "size of the cluster (1 is 15,000 Ingresses and 5,000 RouteGroups)"
 	measured := func(name, figure string) series { return series{name: name, points: m.samples(figure)} }
@@ -31,7 +31,7 @@ func plots(m *Measurements, mod *model) map[string]plot {
 	}
 }
 
-// drawn is a line of the model.
+// drawn returns a line of the model.
 func (m *model) drawn(name, figure string) series {
 	s := series{name: name, modeled: true}
 	for e := -1.0; e <= 1.001; e += 0.1 {
@@ -41,7 +41,7 @@ func (m *model) drawn(name, figure string) series {
 	return s
 }
 
-// egress is that of fleets at 1x.
+// egress returns the line for fleets at 1x.
 func (m *model) egress(name string, fanout int, full bool) series {
 	s := series{name: name, modeled: true}
 	for e := 2.0; e <= 5.001; e += 0.25 {
@@ -56,7 +56,7 @@ func (m *model) egress(name string, fanout int, full bool) series {
 	return s
 }
 
-// tables are the parts of the document.
+// tables returns the parts of the document.
 func tables(m *Measurements, mod *model) map[string]string {
 	return map[string]string{
 		"measured": measuredTable(m, mod), "fleets": fleetTable(mod), "largest": largestTable(m, mod), "machine": m.Machine + "\n",
@@ -120,7 +120,7 @@ func fleetTable(mod *model) string {
 	return b.String()
 }
 
-// largestTable holds the model of a fleet against the fleets that ran.
+// largestTable compares the model of a fleet with the measured fleets.
 func largestTable(m *Measurements, mod *model) string {
 	var b strings.Builder
 	b.WriteString("| streams, at 1x | servers | last client after the first, ms | CPU of the root, ms | model | memory of the root, MiB | model | " +
@@ -139,7 +139,7 @@ func largestTable(m *Measurements, mod *model) string {
 	return b.String()
 }
 
-// number has three digits that count.
+// number formats with three significant digits.
 func number(v float64) string {
 	switch {
 	case v == 0:

@@ -51,7 +51,7 @@ func TestLineIsFoundAgain(t *testing.T) {
 	}
 }
 
-// committed are the measurements in the repository; nothing can be said where there are none yet.
+// committed returns the measurements in the repository, and skips the test if there are none yet.
 func committed(t *testing.T) (*Measurements, *model) {
 	t.Helper()
 	m, err := load("../../" + data)
@@ -68,11 +68,11 @@ func committed(t *testing.T) (*Measurements, *model) {
 	return m, mod
 }
 
-// The model is worth something only while it says what was measured.
+// The model is useful only while it agrees with the measurements.
 func TestModelSaysWhatWasMeasured(t *testing.T) {
 	m, mod := committed(t)
 	for _, figure := range fitted {
-		limit := 0.35 // times and memory are those of a machine that does other work, too
+		limit := 0.35 // times and memory vary on a machine with other work
 		if worst := mod.lines[figure].worst(m.samples(figure)); worst > limit {
 			t.Errorf("%s: the model is off by %.0f %%, want at most %.0f %%", figure, 100*worst, 100*limit)
 		}
@@ -85,7 +85,7 @@ func TestModelSaysWhatWasMeasured(t *testing.T) {
 	}
 }
 
-// TestModelSaysWhatRanHere holds the model, which is made of up to 4,000 streams, against fleets that are larger.
+// TestModelSaysWhatRanHere compares the model, which is based on up to 4,000 streams, with larger fleets.
 func TestModelSaysWhatRanHere(t *testing.T) {
 	m, mod := committed(t)
 	for _, r := range ranHere {

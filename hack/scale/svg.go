@@ -12,7 +12,7 @@ type plot struct {
 	series                []series
 }
 
-// series is a line of a plot. Points are marked; a model is drawn without marks, dashed.
+// series is a line of a plot. Points are marked; a model is dashed without marks.
 type series struct {
 	name    string
 	points  []sample
@@ -74,14 +74,14 @@ func (p plot) svg() []byte {
 	return b.Bytes()
 }
 
-// axis is a logarithmic one, from one power of ten to another.
+// axis is a logarithmic axis from one power of ten to another.
 type axis struct{ low, high int }
 
 func (p plot) axis(of func(sample) float64) axis {
 	low, high := math.Inf(1), math.Inf(-1)
 	for _, s := range p.series {
 		for _, at := range s.points {
-			if v := of(at); v > 0 { // no logarithm has a place for others
+			if v := of(at); v > 0 { // other values have no logarithm
 				low, high = min(low, v), max(high, v)
 			}
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// namespaces are teams of a shop, with how many services each has.
+// namespaces are the teams of a shop, with the number of services of each.
 var namespaces = []struct {
 	name     string
 	services []string
@@ -28,7 +28,7 @@ const domain = ".shop.example.org"
 // countries give each service several hosts.
 var countries = []string{"de", "fr", "it", "nl", "pl"}
 
-// objects are those of a cluster in which nothing is wrong.
+// objects returns the objects of a cluster without problems.
 func objects() string {
 	var b strings.Builder
 	random := rand.New(rand.NewPCG(1, 2))
@@ -44,7 +44,7 @@ func objects() string {
 	return b.String()
 }
 
-// endpoints are addresses of pods.
+// endpoints returns addresses of pods.
 func endpoints(namespace, service, n int) []string {
 	var all []string
 	for i := range n {
@@ -101,7 +101,7 @@ spec:
 `, namespace, backend, domain)
 }
 
-// mistakes are what teams do wrong.
+// mistakes returns objects with typical mistakes of teams.
 func mistakes() string {
 	return ingress("checkout", "express", "express", "express-checkout") + // no such service
 		ingress("search", "old-search", "query-de", "query") + // shadows another one
@@ -112,7 +112,7 @@ func mistakes() string {
 		strings.Replace(strings.Replace(routeGroup("payments", "ledger"), "payments-api", "ledger", 1), "api-payments", "ledger", 1)
 }
 
-// lost are the references to all Ingresses of namespaces but the first few.
+// lost returns the references to all Ingresses except those of the first namespaces.
 func lost(after int) (all []kube.Ref) {
 	for _, ns := range namespaces[after:] {
 		for _, name := range ns.services {

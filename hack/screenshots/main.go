@@ -1,5 +1,5 @@
-// Command screenshots runs routesrv and a few data planes on a made-up cluster, uses their pages in Chromium, and writes what they look
-// like into docs/images. It takes about two minutes. See make screenshots.
+// Command screenshots runs routesrv and a few data planes on a generated cluster, opens their pages in Chromium, and writes
+// screenshots to docs/images. It takes about two minutes. See make screenshots.
 package main
 
 import (
@@ -41,7 +41,7 @@ func main() {
 // sidecars is how many data planes run.
 const sidecars = 6
 
-// stage is all that runs.
+// stage holds the running parts.
 type stage struct {
 	bin, logs string
 	cluster   *kubetest.Server
@@ -73,7 +73,7 @@ func run(ctx context.Context, bin, out string, history time.Duration) error {
 	}
 	s := &stage{bin: bin, logs: folder, cluster: cluster, api: api.URL}
 	ended, err := s.start(ctx)
-	defer func() { // all of them, before the API goes
+	defer func() { // all of them, before the API ends
 		cancel()
 		for _, end := range ended {
 			<-end
@@ -98,7 +98,7 @@ func run(ctx context.Context, bin, out string, history time.Duration) error {
 	return s.shoot(ctx, b, out)
 }
 
-// start starts the route server and the data planes, and waits until they serve. Each channel is closed when one has ended.
+// start starts the route server and the data planes, and waits until they serve. Each channel is closed when a process has ended.
 func (s *stage) start(ctx context.Context) (ended []<-chan struct{}, err error) {
 	addresses, err := free(2 + 2*sidecars)
 	if err != nil {
@@ -120,7 +120,7 @@ func (s *stage) start(ctx context.Context) (ended []<-chan struct{}, err error) 
 			"--address", addresses[2+2*i], "--support-listener", addresses[3+2*i], "--mode", "Exec", "--fallback", "never",
 			"--lkg-file", filepath.Join(s.logs, fmt.Sprintf("lkg%d.eskip", i)), "--proxy-metrics-url", s.metricsOf(ctx, addresses[2+2*i]),
 		}
-		if i == 0 { // this one compares, and differs in a flag
+		if i == 0 { // this one compares, and has a different flag
 			args = append(args[:4], "--address", addresses[2], "--support-listener", addresses[3], "--mode", "Pre", "-kubernetes", "-kubernetes-url", s.api,
 				"-enable-kubernetes-endpointslices", "-source-poll-timeout=1000", "-kubernetes-https-redirect-code=301")
 		}
@@ -145,7 +145,7 @@ func (s *stage) run(ctx context.Context, name string, args ...string) (<-chan st
 		return nil, err
 	}
 	cmd := exec.CommandContext(ctx, filepath.Join(s.bin, name), args...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = s.logs, file, file // so that no picture has a path of this machine
+	cmd.Dir, cmd.Stdout, cmd.Stderr = s.logs, file, file // so that no picture shows a path of this machine
 	cmd.Cancel, cmd.WaitDelay = func() error { return cmd.Process.Signal(os.Interrupt) }, 20*time.Second
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("%w: run make build first", err)
@@ -176,7 +176,7 @@ func free(n int) (all []string, err error) {
 	return all, nil
 }
 
-// await waits until a URL answers with success.
+// await waits until a URL answers successfully.
 func await(ctx context.Context, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -199,7 +199,8 @@ func await(ctx context.Context, url string) error {
 	}
 }
 
-// change changes the cluster as teams do: pods come and go, and now and then there is another Ingress. Halfway some make mistakes.
+// change changes the cluster like teams do: pods start and stop, and sometimes an Ingress is added. Halfway some teams make
+// mistakes.
 func (s *stage) change(ctx context.Context, history time.Duration) error {
 	random := rand.New(rand.NewPCG(3, 4))
 	start, planted := time.Now(), false

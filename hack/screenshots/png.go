@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// shrink makes a PNG small: pages have few colours, so that 256 of them look the same.
+// shrink reduces the size of a PNG: pages have few colours, so 256 of them look the same.
 func shrink(raw []byte) ([]byte, error) {
 	full, err := png.Decode(bytes.NewReader(raw))
 	if err != nil {
@@ -44,8 +44,8 @@ func rgba(c color.Color) color.RGBA {
 	return color.RGBA{uint8(r >> 8), uint8(g >> 8), uint8(b >> 8), 255}
 }
 
-// choose takes the most frequent colours, but none that is close to one that is taken: the edges of letters have many shades, and a
-// chart or a sign only a few pixels.
+// choose selects the most frequent colours, except those close to a selected one: the edges of letters have many shades, while a
+// chart or a sign has only a few pixels.
 func choose(counts map[color.RGBA]int) color.Palette {
 	all := make([]color.RGBA, 0, len(counts))
 	for c := range counts {

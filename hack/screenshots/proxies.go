@@ -14,22 +14,22 @@ import (
 	"time"
 )
 
-// proxy stands in for a Skipper: it polls a table, and counts what it would apply.
+// proxy simulates a Skipper: it polls a table, and counts what it would apply.
 type proxy struct {
 	url    string
 	client *http.Client
-	stuck  atomic.Bool // it names the table that it had for ever
-	mute   atomic.Bool // it asks no more
+	stuck  atomic.Bool // it names the same old table for ever
+	mute   atomic.Bool // it stops asking
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	tag     string
 	routes  int
 	updates int
 	applied time.Time
-	served  int // requests, made up
+	served  int // generated number of requests
 }
 
-// newProxy makes a proxy that comes from an address of the loopback interface; empty is any.
+// newProxy returns a proxy with an address of the loopback interface; empty means any.
 func newProxy(url, from string) *proxy {
 	dialer := &net.Dialer{Timeout: 5 * time.Second}
 	if from != "" {
@@ -52,7 +52,7 @@ func (p *proxy) run(ctx context.Context, every time.Duration) {
 	}
 }
 
-// poll asks for the table once. What goes wrong is tried again by the next one.
+// poll requests the table once. Errors are ignored: the next poll retries.
 func (p *proxy) poll(ctx context.Context) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url, nil)
 	if err != nil {
@@ -79,7 +79,7 @@ func (p *proxy) poll(ctx context.Context) {
 	p.updates++
 }
 
-// ServeHTTP shows metrics as a Skipper does.
+// ServeHTTP serves metrics like a Skipper.
 func (p *proxy) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -96,7 +96,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintf(w, "skipper_route_invalid{reason=\"unknown_filter\",route_id=\"r\"} 1\n")
 }
 
-// bare are proxies without a sidecar. Of the last two, one keeps an old table, and one falls silent: see lag.
+// bare runs proxies without a sidecar. Of the last two, one keeps an old table, and one falls silent: see lag.
 func (s *stage) bare(ctx context.Context, n int) {
 	for i := range n {
 		p := newProxy("http://"+s.main+"/routes", fmt.Sprintf("127.0.1.%d", 10+i))

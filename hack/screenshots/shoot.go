@@ -18,13 +18,13 @@ var (
 	phone = browser.Options{Width: 390, Height: 844, Phone: true}
 )
 
-// picture is a page as somebody sees it.
+// picture is a page to take.
 type picture struct {
 	name    string
 	options browser.Options
 	url     string
-	ready   string // an expression that is true when the page is as it should be
-	height  int    // at most; 0 is all of it
+	ready   string // an expression that is true when the page is ready
+	height  int    // maximum; 0 means the whole page
 }
 
 // shoot takes all pictures.
@@ -61,7 +61,7 @@ func (s *stage) shoot(ctx context.Context, b *browser.Browser, out string) error
 	return nil
 }
 
-// takeClient follows the link to a client, if the server knows a fleet.
+// takeClient takes the page of a client, if the server knows a fleet.
 func (s *stage) takeClient(ctx context.Context, b *browser.Browser, out string) error {
 	page, err := b.NewPage(ctx, desk)
 	if err != nil {
@@ -85,7 +85,7 @@ func (s *stage) take(ctx context.Context, b *browser.Browser, p picture, out str
 	if err != nil {
 		return err
 	}
-	for { // some pages change by themselves, others are opened again
+	for { // some pages update themselves, others are reopened
 		if err := page.Open(ctx, p.url); err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}

@@ -1,6 +1,6 @@
-// Command testcount reads the output of go test -json and prints what a person wants of it: a line for each package,
-// the output of tests that failed, the tests that were skipped with their reason, the slowest tests, and the count as the last line. It
-// fails if a test failed or none ran.
+// Command testcount summarises the output of go test -json for people: a line for each package, the output of tests that failed,
+// the tests that were skipped with their reason, the slowest tests, and the count as the last line. It fails if a test failed or
+// none ran.
 package main
 
 import (
@@ -22,16 +22,17 @@ type event struct {
 
 type key struct{ pkg, test string }
 
-// counter sums up what it is told.
+// counter counts the events.
 type counter struct {
 	out                     io.Writer
 	passed, failed, skipped int
 	output                  map[key][]string
-	broken                  bool // a package failed without a failing test, such as one that does not build
+	broken                  bool // a package failed without a failing test, for example because it does not build
 	slow                    []event
 }
 
-// What is slow, and how much of that is shown at the end: the gate has a limit, and somebody has to see what uses it up.
+// The threshold for slow tests, and how many are shown at the end: the gate has a time limit, and somebody must see what uses it
+// up.
 const (
 	slowTest  = 20 // seconds
 	slowShown = 15
@@ -80,7 +81,7 @@ func (c *counter) add(e event) {
 	}
 }
 
-// printSlow prints the slowest tests, without those that are parts of others.
+// printSlow prints the slowest tests, without subtests.
 func (c *counter) printSlow() {
 	slices.SortFunc(c.slow, func(a, b event) int { return cmp.Compare(b.Elapsed, a.Elapsed) })
 	for _, e := range c.slow[:min(slowShown, len(c.slow))] {

@@ -1,19 +1,21 @@
-// Package admission answers the API server before an Ingress or a RouteGroup is stored: what the compiler would say of the object
-// comes back as a refusal or as warnings, in the same words and by the same code as /problems.
+// Package admission is a validating webhook: before the API server stores an Ingress or a RouteGroup, the package compiles it and
+// returns its problems as a refusal or as warnings, in the same words and by the same code as /problems.
 //
 // A [Judge] holds the latest snapshot of the cluster and judges one object against it; the handler speaks
 // admission.k8s.io/v1; a [Server] joins both with a source and two listeners.
 //
 // # What is refused
 //
-// Only what its author alone can mend, and only when it gets worse: an object is refused for a problem of severity error that
-// depends on nothing but the object, if the object which it replaces has fewer problems of this reason. All other problems are warnings. An
-// Ingress may be there before its Service, and nobody must be kept from changing a label of an object that was broken before.
+// Only problems that the author alone can fix, and only if the object gets worse: an object is refused for a problem of severity
+// error that depends only on the object, if the object that it replaces has fewer problems of this reason. All other problems are
+// warnings. An Ingress may be created before its Service, and an author must be able to change a label of an object that was
+// already broken.
 //
 // # Failing open
 //
-// Whatever the webhook does not know, it lets pass. Before the first snapshot objects are judged alone. A request that it cannot
-// read, or a panic, is an error to the API server, and the failurePolicy of its configuration decides; the manifests have Ignore.
+// The webhook admits whatever it cannot judge. Before the first snapshot it judges objects alone. For a request that it cannot
+// read, or a panic, it returns an error to the API server, and the failurePolicy of its configuration decides; the manifests set
+// Ignore.
 package admission
 
 import (
@@ -25,25 +27,25 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// Judge says what an object would become. It is safe for concurrent use.
+// Judge predicts the problems of an object before it is stored. It is safe for concurrent use.
 type Judge struct {
 	scope Scope
-	alone *compile.Compiler // without a snapshot; guarded by aloneMu
+	alone *compile.Compiler // used without a snapshot; guarded by aloneMu
 
 	aloneMu sync.Mutex
 	mu      sync.Mutex
-	cluster *compile.Compiler // of the latest snapshot; guarded by mu
+	cluster *compile.Compiler // for the latest snapshot; guarded by mu
 	options compile.Options
-	known   bool // that there is a snapshot; guarded by mu
+	known   bool // whether there is a snapshot; guarded by mu
 }
 
-// Scope is which objects the route server reads at all.
+// Scope says which objects the route server reads.
 type Scope struct {
 	Namespace string                          // empty means all
-	Selectors map[kube.Kind]map[string]string // labels by kind: equality, or mere presence if the value is empty
+	Selectors map[kube.Kind]map[string]string // labels by kind: equality, or existence if the value is empty
 }
 
-// NewJudge makes a judge with the options of the route server. The error names the option that cannot be used.
+// NewJudge returns a judge with the options of the route server. The error names an invalid option.
 func NewJudge(o compile.Options, scope Scope) (*Judge, error) {
 	alone, err := compile.New(o)
 	if err != nil {
@@ -56,8 +58,8 @@ func NewJudge(o compile.Options, scope Scope) (*Judge, error) {
 	return &Judge{scope: scope, alone: alone, cluster: cluster, options: o}, nil
 }
 
-// Take makes a snapshot the one that objects are judged against. If the compiler panics, the snapshot is left out and the panic
-// goes on: the next one is compiled anew.
+// Take sets the snapshot that objects are judged against. If the compiler panics, Take keeps the previous snapshot and passes the
+// panic on; the next snapshot is compiled from scratch.
 func (j *Judge) Take(s *kube.Snapshot) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -67,7 +69,7 @@ func (j *Judge) Take(s *kube.Snapshot) {
 			return
 		}
 		j.known = false
-		if fresh, err := compile.New(j.options); err == nil { // they were good enough for NewJudge
+		if fresh, err := compile.New(j.options); err == nil { // NewJudge has already checked the options
 			j.cluster = fresh
 		}
 	}()
@@ -75,24 +77,24 @@ func (j *Judge) Take(s *kube.Snapshot) {
 	j.known, done = true, true
 }
 
-// Ready reports whether there is a snapshot.
+// Ready reports whether the judge has a snapshot.
 func (j *Judge) Ready() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.known
 }
 
-// Verdict is the answer about one object.
+// Verdict is the result for one object.
 type Verdict struct {
-	// Skipped says that the route server does not take the object.
+	// Skipped means that the route server ignores the object.
 	Skipped bool
-	// Refused are the problems for which it is refused; none means that it is admitted. Warnings are the other problems, of
-	// severity warning and error.
+	// Refused are the problems that cause the refusal; the object is admitted if there are none. Warnings are the other problems
+	// of severity warning and error.
 	Refused, Warnings []compile.Problem
 }
 
-// Review judges an object, in JSON, that would take the place of old, which is empty for one that is new. The kind is
-// [kube.KindIngress] or [kube.KindRouteGroup].
+// Review judges an object, in JSON, that would replace old. old is empty for a new object. The kind is [kube.KindIngress] or
+// [kube.KindRouteGroup].
 func (j *Judge) Review(kind kube.Kind, object, old []byte) (Verdict, error) {
 	now, err := j.try(kind, object)
 	if err != nil || now.Skipped {
@@ -117,7 +119,7 @@ func (j *Judge) Review(kind kube.Kind, object, old []byte) (Verdict, error) {
 	return v, nil
 }
 
-// count is how many of the problems have the reason.
+// count returns how many of the problems have the reason.
 func count(all []compile.Problem, reason compile.Reason) int {
 	n := 0
 	for _, p := range all {
@@ -128,7 +130,7 @@ func count(all []compile.Problem, reason compile.Reason) int {
 	return n
 }
 
-// has reports whether the same thing was wrong before, in whatever words.
+// has reports whether the old object had the same problem, whatever its text.
 func has(all []compile.Problem, p compile.Problem) bool {
 	for _, q := range all {
 		if q.Reason == p.Reason && q.Route == p.Route {
@@ -138,7 +140,7 @@ func has(all []compile.Problem, p compile.Problem) bool {
 	return false
 }
 
-// try gives what an object would compile to.
+// try compiles an object without storing the result.
 func (j *Judge) try(kind kube.Kind, text []byte) (compile.Trial, error) {
 	o, err := kube.DecodeJSON(kind, text)
 	if err != nil {
@@ -155,7 +157,7 @@ func (j *Judge) try(kind kube.Kind, text []byte) (compile.Trial, error) {
 	return j.tryAlone(o)
 }
 
-// undecodable is the problem that the reader of the cluster would report.
+// undecodable returns the problem that the reader of the cluster would report.
 func undecodable(kind kube.Kind, text []byte, err error) compile.Problem {
 	bad := kube.BadObject{Ref: kube.SalvageRef(kind, text), Err: err}
 	if d := (*kube.DecodeError)(nil); errors.As(err, &d) {
@@ -184,7 +186,7 @@ func (s Scope) takes(kind kube.Kind, o kube.Object) bool {
 	return true
 }
 
-// tryAlone leaves out what depends on objects that are not known yet.
+// tryAlone compiles an object without a cluster, and omits problems that depend on other objects.
 func (j *Judge) tryAlone(o kube.Object) (compile.Trial, error) {
 	j.aloneMu.Lock()
 	defer j.aloneMu.Unlock()
@@ -199,7 +201,7 @@ func (j *Judge) tryAlone(o kube.Object) (compile.Trial, error) {
 	return t, err
 }
 
-// text is a problem in one line, for whoever wrote the object.
+// text returns a problem in one line, for the author of the object.
 func text(p compile.Problem) string {
 	return string(p.Reason) + ": " + strings.Join(strings.Fields(p.Text()), " ")
 }

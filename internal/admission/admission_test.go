@@ -14,7 +14,7 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// ingress is the JSON of an Ingress; the annotations are JSON, too.
+// ingress returns the JSON of an Ingress; the annotations are JSON, too.
 func ingress(name, host, path, service, annotations string) []byte {
 	return fmt.Appendf(nil, `{
 		"apiVersion": "networking.k8s.io/v1", "kind": "Ingress",
@@ -25,7 +25,7 @@ func ingress(name, host, path, service, annotations string) []byte {
 	}`, name, annotations, host, path, service)
 }
 
-// routeGroup is the JSON of a RouteGroup with a backend and a filter.
+// routeGroup returns the JSON of a RouteGroup with a backend and a filter.
 func routeGroup(name, host, backend, filter string) []byte {
 	return fmt.Appendf(nil, `{
 		"apiVersion": "zalando.org/v1", "kind": "RouteGroup", "metadata": {"namespace": "shop", "name": %q},
@@ -35,7 +35,7 @@ func routeGroup(name, host, backend, filter string) []byte {
 
 const (
 	shunt   = `{"name": "b", "type": "shunt"}`
-	missing = `{"name": "b", "type": "service"}` // which service?
+	missing = `{"name": "b", "type": "service"}` // the name of the service is missing
 )
 
 func decode[T kube.Object](t testing.TB, kind kube.Kind, text []byte) T {
@@ -75,7 +75,7 @@ func newJudge(t testing.TB, s *kube.Snapshot, o compile.Options, scope admission
 	return j
 }
 
-// reasons are those of problems.
+// reasons returns the reasons of problems.
 func reasons(problems []compile.Problem) []compile.Reason {
 	var all []compile.Reason
 	for _, p := range problems {
@@ -152,8 +152,8 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// TestWebhookAndCompileNeverDisagree holds the law over random objects: what a review says is what compile reports of the same
-// object in the same cluster.
+// TestWebhookAndCompileNeverDisagree checks the law over random objects: what a review reports is what compile reports for the
+// same object in the same cluster.
 func TestWebhookAndCompileNeverDisagree(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	one := func(of ...string) string { return of[r.IntN(len(of))] }
@@ -198,7 +198,7 @@ func annotations(one func(...string) string) string {
 		`{"zalando.org/skipper-ingress-redirect": "maybe"}`, `{"zalando.org/backend-weights": "{"}`)
 }
 
-// compiled are the problems that compile reports of the object in the cluster.
+// compiled returns the problems that compile reports for the object in the cluster.
 func compiled(t *testing.T, base *kube.Snapshot, kind kube.Kind, text []byte) []compile.Problem {
 	t.Helper()
 	s := *base
@@ -228,7 +228,7 @@ func compiled(t *testing.T, base *kube.Snapshot, kind kube.Kind, text []byte) []
 	return all
 }
 
-// TestNewSnapshotsCount: a service that has come is known.
+// TestNewSnapshotsCount: a new service is known.
 func TestNewSnapshotsCount(t *testing.T) {
 	j := newJudge(t, shop(t), compile.Options{}, admission.Scope{})
 	object := ingress("a", "a.example.org", "/", "later", "{}")

@@ -13,8 +13,8 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// BenchmarkReview judges changed Ingresses against a made-up cluster of 20,000 objects, while a new snapshot with one change is
-// taken ten times a second. The slowest one of a hundred is what an API server waits for.
+// BenchmarkReview judges changed Ingresses against a generated cluster of 20,000 objects, while a new snapshot with one change
+// comes ten times a second. The 99th percentile is what an API server waits for.
 func BenchmarkReview(b *testing.B) {
 	cluster := scale.New(1)
 	snapshot := cluster.Snapshot()

@@ -21,21 +21,21 @@ const (
 	LogReadRecovered = "read of the cluster succeeded again"
 )
 
-// follower keeps the snapshot of a judge current.
+// follower keeps the snapshot of a judge up to date.
 type follower struct {
 	source   poller.Source
 	judge    *Judge
 	interval time.Duration
-	most     time.Duration // the longest delay after a read that failed
+	most     time.Duration // the longest delay after a failed read
 	metrics  *Metrics
 	log      *slog.Logger
 	recheck  chan struct{}
 
 	failures int  // in a row
-	taken    bool // at least one snapshot
+	taken    bool // at least one snapshot was taken
 }
 
-// run reads at once and at every interval, and in between when the source says that it has something new, until ctx ends.
+// run reads at once, at every interval, and whenever the source reports a change, until ctx ends.
 func (f *follower) run(ctx context.Context) {
 	var changed <-chan struct{}
 	var following sync.WaitGroup
@@ -66,7 +66,7 @@ func (f *follower) run(ctx context.Context) {
 		wait := time.Until(began.Add(f.interval))
 		if f.failures > 0 {
 			wait = pace.Backoff(f.failures, f.interval, f.most, rand.Float64())
-			changed = nil // a source that fails needs its rest
+			changed = nil // give a failing source time to recover
 		} else if source, ok := f.source.(poller.Follower); ok {
 			changed = source.Changed()
 		}
@@ -74,7 +74,7 @@ func (f *follower) run(ctx context.Context) {
 	}
 }
 
-// read takes one snapshot. A panic counts as an error: an input that nobody thought of must not end the process.
+// read takes one snapshot. It turns a panic into an error: an unexpected input must not end the process.
 func (f *follower) read(ctx context.Context) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -89,10 +89,10 @@ func (f *follower) read(ctx context.Context) (err error) {
 	return nil
 }
 
-// note counts the read and says what has changed.
+// note counts the read and logs changes between success and failure.
 func (f *follower) note(ctx context.Context, err error) {
 	if ctx.Err() != nil {
-		return // the end is not a failure
+		return // the shutdown is not a failure
 	}
 	f.metrics.read(err)
 	switch {

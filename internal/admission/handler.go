@@ -20,19 +20,19 @@ import (
 )
 
 const (
-	// maxReview bounds a request in bytes. An API server takes objects of 3 MiB at most, and a review has two of them, escaped at
-	// worst.
+	// maxReview limits a request in bytes. An API server accepts objects of at most 3 MiB, and a review has two of them, escaped
+	// in the worst case.
 	maxReview = 16 << 20
-	// maxReviews is how many requests are read and judged at a time; others wait until the API server gives up. With maxReview it
-	// bounds the memory.
+	// maxReviews is how many requests are read and judged concurrently; others wait until the API server gives up. Together with
+	// maxReview it limits the memory.
 	maxReviews = 8
-	// API servers cut what is longer, all warnings of an answer together at 4096 bytes and each at 256.
+	// API servers cut longer texts: each warning at 256 bytes, and all warnings of an answer together at 4096.
 	maxWarning  = 256
 	maxWarnings = 12
 )
 
-// reviewed are the kinds that are judged, by the group and the kind of a request. All versions of a group say the same to the
-// compiler; an API server converts what it sends to the version of its rule.
+// reviewed maps the group and kind of a request to a kind that is judged. All versions of a group compile alike; an API server
+// converts objects to the version in its rule.
 func reviewed(k metav1.GroupVersionKind) (kube.Kind, bool) {
 	switch {
 	case k.Group == "networking.k8s.io" && k.Version == "v1" && k.Kind == "Ingress":
@@ -48,15 +48,15 @@ type handler struct {
 	judge   *Judge
 	log     *slog.Logger
 	metrics *Metrics
-	turns   chan struct{} // one for each review under way
+	turns   chan struct{} // one slot for each review in progress
 }
 
 func newHandler(j *Judge, log *slog.Logger, m *Metrics) *handler {
 	return &handler{judge: j, log: log, metrics: m, turns: make(chan struct{}, maxReviews)}
 }
 
-// ServeHTTP implements [http.Handler]. A request that is no review is answered with 400, 413 or 415, and one for which there was
-// no turn with 503.
+// ServeHTTP implements [http.Handler]. It answers 400, 413 or 415 to a request that is not a review, and 503 if no slot became
+// free.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := h.turn(r.Context()); err != nil {
 		http.Error(w, "too many reviews at a time", http.StatusServiceUnavailable)
@@ -84,7 +84,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Write(body)
 }
 
-// turn waits until fewer than maxReviews are under way.
+// turn waits until fewer than maxReviews are in progress.
 func (h *handler) turn(ctx context.Context) error {
 	select {
 	case h.turns <- struct{}{}:
@@ -94,7 +94,7 @@ func (h *handler) turn(ctx context.Context) error {
 	}
 }
 
-// readReview reads the request; the status is for the case of an error.
+// readReview reads the request. The status is for an error.
 func readReview(w http.ResponseWriter, r *http.Request) (_ *admissionv1.AdmissionReview, status int, _ error) {
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
 		return nil, http.StatusUnsupportedMediaType, fmt.Errorf("content type %q: want application/json", r.Header.Get("Content-Type"))
@@ -119,7 +119,7 @@ func readReview(w http.ResponseWriter, r *http.Request) (_ *admissionv1.Admissio
 	return &review, 0, nil
 }
 
-// answer judges what a review asks about.
+// answer judges the object of a review.
 func (h *handler) answer(r *admissionv1.AdmissionRequest) (_ *admissionv1.AdmissionResponse, result string) {
 	response := &admissionv1.AdmissionResponse{UID: r.UID, Allowed: true}
 	kind, ok := reviewed(r.Kind)
@@ -128,7 +128,7 @@ func (h *handler) answer(r *admissionv1.AdmissionRequest) (_ *admissionv1.Admiss
 	}
 	v, err := h.judge.Review(kind, r.Object.Raw, r.OldObject.Raw)
 	switch {
-	case err != nil: // cannot happen for the kinds that are judged
+	case err != nil: // cannot happen for the judged kinds
 		h.log.Error("object not judged", "kind", kind, "namespace", r.Namespace, "name", r.Name, "error", err)
 		return response, resultFailed
 	case v.Skipped:
@@ -149,7 +149,7 @@ func (h *handler) answer(r *admissionv1.AdmissionRequest) (_ *admissionv1.Admiss
 	return response, resultAllowed
 }
 
-// refusal is what kubectl prints.
+// refusal returns the status that kubectl prints.
 func refusal(problems []compile.Problem) *metav1.Status {
 	status := &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid}
 	status.Details = &metav1.StatusDetails{}
@@ -163,7 +163,7 @@ func refusal(problems []compile.Problem) *metav1.Status {
 	return status
 }
 
-// warnings are the texts of problems, within the limits of API servers.
+// warnings returns the texts of problems, within the limits of API servers.
 func warnings(problems []compile.Problem) []string {
 	var all []string
 	for i, p := range problems {
@@ -176,7 +176,7 @@ func warnings(problems []compile.Problem) []string {
 	return all
 }
 
-// cut shortens s to n bytes, without breaking a character.
+// cut shortens s to at most n bytes, without breaking a character.
 func cut(s string, n int) string {
 	if len(s) <= n {
 		return s

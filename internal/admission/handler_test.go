@@ -21,7 +21,7 @@ import (
 	"github.com/routesrv/routesrv/internal/httpserve"
 )
 
-// review is the JSON of a review.
+// review returns the JSON of a review.
 func review(operation, kind, subresource string, object, old []byte) []byte {
 	group := "networking.k8s.io"
 	if kind == "RouteGroup" {
@@ -37,7 +37,7 @@ func review(operation, kind, subresource string, object, old []byte) []byte {
 	}`, group, kind, subresource, operation, object, old)
 }
 
-// webhook is the main listener's handler with its metrics.
+// webhook returns the main listener's handler with its metrics.
 func webhook(t *testing.T) (http.Handler, *prometheus.Registry) {
 	t.Helper()
 	reg := prometheus.NewRegistry()
@@ -107,7 +107,7 @@ routesrv_webhook_reviews_total{kind="RouteGroup",operation="UPDATE",result="skip
 	}
 }
 
-// TestWarningsFitIntoAnAnswer: an API server cuts what is too long, also in the middle of a character.
+// TestWarningsFitIntoAnAnswer: an API server truncates long warnings, even in the middle of a character.
 func TestWarningsFitIntoAnAnswer(t *testing.T) {
 	h, _ := webhook(t)
 	var paths []string
@@ -158,7 +158,7 @@ func TestWhatIsNoReview(t *testing.T) {
 	}
 }
 
-// counter collects the reviews of a registry.
+// counter returns the counter of reviews in a registry.
 func counter(t *testing.T, reg *prometheus.Registry) prometheus.Collector {
 	t.Helper()
 	families, err := reg.Gather()

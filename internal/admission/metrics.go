@@ -8,11 +8,11 @@ import (
 
 // Results of reviews.
 const (
-	resultAllowed = "allowed" // nothing is wrong with the object
+	resultAllowed = "allowed" // the object has no problems
 	resultWarned  = "warned"  // admitted with warnings
 	resultRefused = "refused"
-	resultSkipped = "skipped" // the route server does not take the object
-	resultFailed  = "failed"  // no review could be read, or no verdict made
+	resultSkipped = "skipped" // the route server ignores the object
+	resultFailed  = "failed"  // the review could not be read, or the object not judged
 )
 
 // Metrics are the series of a webhook.
@@ -23,7 +23,7 @@ type Metrics struct {
 	lastRead prometheus.Gauge
 }
 
-// NewMetrics registers the series; with nil they are kept and shown to nobody.
+// NewMetrics creates the series and registers them with reg, unless it is nil.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		reviews: prometheus.NewCounterVec(prometheus.CounterOpts{

@@ -19,30 +19,30 @@ import (
 	"github.com/routesrv/routesrv/poller"
 )
 
-// Config is what a Server is made of. Source and TLS are required.
+// Config configures a Server. Source and TLS are required.
 type Config struct {
 	Source  poller.Source
 	Compile compile.Options
 	Scope   Scope
-	// Interval is the time between two reads, by default [poller.DefaultInterval]; MaxBackoff is the longest delay after reads that
-	// failed, by default [poller.DefaultMaxBackoff].
+	// Interval is the time between two reads, by default [poller.DefaultInterval]. MaxBackoff is the longest delay after failed
+	// reads, by default [poller.DefaultMaxBackoff].
 	Interval, MaxBackoff time.Duration
 
-	// Address and SupportAddress are host:port to listen on. Without a SupportAddress there is no support listener.
+	// Address and SupportAddress are host:port to listen on. An empty SupportAddress means no support listener.
 	Address, SupportAddress string
 	// Listen opens the listeners; nil means net.Listen.
 	Listen func(network, address string) (net.Listener, error)
-	// TLS of the main listener. Its files are read again when they change.
+	// TLS configures the main listener. The server reloads its files when they change.
 	TLS            httpserve.TLSConfig
 	MaxConnections int
-	// Drain is how long everything is served after the server was told to end; ShutdownTimeout is how long reviews then have.
+	// Drain is how long to keep serving after the server was told to stop. ShutdownTimeout is how long reviews then have to end.
 	Drain, ShutdownTimeout time.Duration
 
 	Logger   *slog.Logger         // nil means no log
 	Registry *prometheus.Registry // nil means a new one
 }
 
-// Server is the webhook. Make one with [New], then Run it once.
+// Server is the webhook server. Create it with [New], then call Run once.
 type Server struct {
 	log       *slog.Logger
 	cfg       Config
@@ -50,7 +50,7 @@ type Server struct {
 	listeners *httpserve.Listeners
 }
 
-// New checks the configuration and reads the certificates. It opens no socket and starts nothing.
+// New checks the configuration and reads the certificates. It opens no socket and starts no goroutine.
 func New(cfg Config) (*Server, error) {
 	if cfg.Source == nil {
 		return nil, errors.New("admission: Source is required")
@@ -91,7 +91,7 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// Endpoints are what the listeners of a webhook answer.
+// Endpoints returns the endpoints of both listeners of a webhook.
 func Endpoints(j *Judge, reg *prometheus.Registry, log *slog.Logger, m *Metrics) []httpserve.Endpoint {
 	get := []string{http.MethodGet, http.MethodHead}
 	return []httpserve.Endpoint{
@@ -102,7 +102,7 @@ func Endpoints(j *Judge, reg *prometheus.Registry, log *slog.Logger, m *Metrics)
 		},
 		{
 			Listener: httpserve.SupportListener, Path: "/health", Methods: get,
-			Does: "200 once a first snapshot of the cluster was taken, 503 before", Handler: health(j),
+			Does: "200 after the first snapshot of the cluster, 503 before", Handler: health(j),
 		},
 		{
 			Listener: httpserve.SupportListener, Path: "/metrics", Methods: get, Does: "the metrics, for Prometheus",
@@ -144,7 +144,7 @@ func (s *Server) Reload() {
 	}
 }
 
-// noRoutes is the part of [httpserve.Routes] that a listener without tables has.
+// noRoutes implements [httpserve.Routes] for a listener without tables.
 type noRoutes struct{}
 
 func (noRoutes) Track(*http.Server)                       {}

@@ -25,17 +25,17 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// patience is how long anything may take before a test gives up. It decides nothing else.
+// patience is the longest that anything may take before a test gives up. Nothing else depends on it.
 const patience = time.Minute
 
-// sourceFunc is a source under the hands of a test.
+// sourceFunc is a source that a test controls.
 type sourceFunc func(context.Context) (*kube.Snapshot, error)
 
 func (f sourceFunc) Read(ctx context.Context, _ kube.ReadOptions) (*kube.Snapshot, error) {
 	return f(ctx)
 }
 
-// certificate writes the certificate of package httptest, and gives a pool that trusts it.
+// certificate writes the certificate of package httptest, and returns a pool that trusts it.
 func certificate(t *testing.T) (cert, key string, pool *x509.CertPool) {
 	t.Helper()
 	srv := httptest.NewTLSServer(http.NotFoundHandler())
@@ -59,7 +59,7 @@ func certificate(t *testing.T) (cert, key string, pool *x509.CertPool) {
 	return cert, key, pool
 }
 
-// running is a webhook on sockets of its own.
+// running is a webhook with real sockets.
 type running struct {
 	*admission.Server
 	main, support string
@@ -149,8 +149,8 @@ func (b *syncBuffer) String() string {
 	return b.buf.String()
 }
 
-// TestServer: it answers over TLS, is ready with the first snapshot, says once that reads fail, and goes on with the last
-// snapshot.
+// TestServer: the webhook answers over TLS, is ready with the first snapshot, logs once that reads fail, and continues with the
+// last snapshot.
 func TestServer(t *testing.T) {
 	var mu sync.Mutex
 	var failure error = errors.New("the API is away")
@@ -202,7 +202,7 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// TestAPanickingReadIsAFailedOne: an input that nobody thought of must not end the process.
+// TestAPanickingReadIsAFailedOne: an unexpected input must not end the process.
 func TestAPanickingReadIsAFailedOne(t *testing.T) {
 	var once sync.Once
 	r := run(t, func(context.Context) (*kube.Snapshot, error) {

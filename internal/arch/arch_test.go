@@ -1,4 +1,4 @@
-// Package arch holds the arrows of the architecture: which package may import which.
+// Package arch checks the dependencies of the architecture: which package may import which.
 package arch
 
 import (
@@ -15,8 +15,8 @@ import (
 
 const module = "github.com/routesrv/routesrv/"
 
-// allowed are the packages of ours that a package imports, outside of its tests. A package that is not here fails the
-// test: where it stands is a decision.
+// allowed lists, for each package of this repository, the packages of the repository that it imports outside of its tests. A
+// package that is missing here fails the test: its place in the architecture is a decision.
 var allowed = map[string][]string{
 	// language
 	"eskip": {},
@@ -49,13 +49,13 @@ var allowed = map[string][]string{
 	"etagcache":       {"internal/delivery", "table", "internal/wire"},
 	"internal/budget": {"eskip", "table"},
 
-	// gate: the one place that decides which table is served
+	// gate: the only place that decides which table is served
 	"gate": {"guard", "internal/audit", "internal/durable", "kube", "internal/proxysafe", "table"},
 
-	// fleet: who holds what
+	// fleet: which client holds which table
 	"fleet": {"table"},
 
-	// producers hand tables to the gate; these do not know each other
+	// producers hand tables to the gate; they do not know each other
 	"internal/source/cluster":                 {"kube", "internal/source/cluster/internal/api", "internal/source/cluster/internal/lister"},
 	"internal/source/cluster/internal/decode": {"kube"},
 	"internal/source/cluster/internal/api":    {"internal/durable", "kube", "internal/source/cluster/internal/decode"},
@@ -68,7 +68,7 @@ var allowed = map[string][]string{
 	"poller":                                  {"compile", "gate", "guard", "internal/pace", "kube", "table"},
 	"dataplane":                               {"eskip", "gate", "guard", "internal/durable", "internal/pace", "internal/proxysafe", "table", "internal/wire"},
 
-	// parts and assembly: join producers into what the binaries run
+	// parts and assembly: join producers into the programs
 	"shadowdiff/page":       {"shadowdiff"},
 	"match/report":          {"eskip", "match", "shadowdiff"},
 	"internal/httpserve":    {"guard", "internal/durable", "internal/expiry", "table"},
@@ -97,7 +97,7 @@ var allowed = map[string][]string{
 	"internal/config": {"compile", "dataplane", "eskip", "guard", "kube", "poller", "internal/proxysafe"},
 	"internal/setup":  {"internal/config", "internal/version", "internal/events", "dataplane", "internal/durable", "internal/expiry", "poller", "internal/source/cluster", "internal/source/cluster/watch", "internal/source/filterdir", "internal/source/manifests"},
 
-	// the commands that ask running route servers, and the clusters that the plugin of kubectl finds them in
+	// the commands that query running route servers, and the clusters in which the kubectl plugin finds them
 	"internal/cli":     {"compile", "explain", "fleet", "shadowdiff", "internal/source/tables"},
 	"internal/forward": {},
 	"internal/plugin":  {"internal/cli", "internal/forward"},
@@ -152,7 +152,7 @@ var allowed = map[string][]string{
 	"hack/testcount":                               {},
 }
 
-// rows are the rows of the picture in ARCHITECTURE.md, from the bottom up. A package imports packages of lower rows only.
+// rows are the rows of the picture in ARCHITECTURE.md, from the bottom up. A package imports only packages of lower rows.
 var rows = []struct {
 	name     string
 	packages []string
@@ -183,10 +183,10 @@ func aside(name string) bool {
 	return slices.Contains(besides, name) || strings.HasPrefix(name, "hack/") || strings.HasPrefix(name, "robustness")
 }
 
-// cluster is a room of several packages, which import each other as allowed says. The picture has the room.
+// cluster is a group of packages that may import each other as allowed says. The picture shows the group.
 const cluster = "internal/source/cluster"
 
-// rowOf returns the number of the row that a package is in, -1 for none.
+// rowOf returns the number of the row of a package, -1 for none.
 func rowOf(name string) int {
 	if inCluster(name) {
 		name = cluster
@@ -229,8 +229,7 @@ func TestARowImportsLowerRowsOnly(t *testing.T) {
 	}
 }
 
-// TestPictureIsTrue: the picture in ARCHITECTURE.md has the rows of this test, from the top down, with their packages and no
-// others.
+// TestPictureIsTrue: the picture in ARCHITECTURE.md has the rows of this test, from the top down, with exactly their packages.
 func TestPictureIsTrue(t *testing.T) {
 	text, err := os.ReadFile("../../ARCHITECTURE.md")
 	if err != nil {
@@ -279,19 +278,19 @@ func TestPictureIsTrue(t *testing.T) {
 	}
 }
 
-// only are packages that few packages of ours may import and no other.
+// only lists external packages that only the given packages may import.
 var only = map[string][]string{
 	"k8s.io/client-go/":             {"internal/source/cluster/internal/api", "internal/events", "internal/forward"},
 	"k8s.io/apimachinery/pkg/watch": {}, // events are those of source/cluster/internal/decode
 }
 
-// pure packages do no I/O, have no clock and log nothing.
+// pure packages do no I/O, use no clock and log nothing.
 var pure = []string{
 	"eskip", "kube", "table", "guard", "internal/proxysafe", "internal/routeid", "internal/wire", "internal/catalogue", "compile", "rollout", "shadowdiff", "match", "explain", "internal/source/cluster/internal/decode", "internal/migrate",
 }
 
-// impure are imports that a pure package does not have. net/http is for the template context of eskip, log/slog and os
-// for nobody.
+// impure are imports that a pure package must not have. net/http is for the template context of eskip only; no pure package may
+// use log/slog and os.
 var impure = []string{"os", "log", "log/slog", "net/http"}
 
 type listed struct {
@@ -358,8 +357,8 @@ func TestPurePackagesDoNoIO(t *testing.T) {
 	}
 }
 
-// TestListenersAreMadeOfEndpoints: what a listener answers is in the list that docs/endpoints.md is made of. A mux of its
-// own would answer what nobody reads about.
+// TestListenersAreMadeOfEndpoints: whatever a listener answers is in the list from which docs/endpoints.md is generated. A
+// separate mux would answer paths that are not documented.
 func TestListenersAreMadeOfEndpoints(t *testing.T) {
 	seen := 0
 	for _, p := range packages(t) {

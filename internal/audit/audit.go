@@ -1,20 +1,20 @@
-// Package audit keeps what was decided about held tables in a file: when one was held, when and how it was released, and who
-// accepted it for what reason.
+// Package audit records the decisions about held tables in a file: when a table was held, when and how it was released, who
+// accepted it and why.
 //
-// The file has one JSON object a line, in the order of the decisions. [Log.Append] never waits for the disk and never fails:
-// entries are written by a goroutine that runs while there are any, one write and one sync for each line, and what goes wrong is told
-// to the function that [Open] was given. The last entries are also in memory, so that a status does not wait for the disk either.
+// The file has one JSON object a line, in the order of the decisions. [Log.Append] never waits for the disk and never fails: a
+// goroutine that runs while entries are pending writes them, with one write and one sync for each line. It reports errors to the
+// function passed to [Open]. The last entries are also kept in memory, so that /status does not wait for the disk.
 //
 // # The file
 //
-// It has mode 0600 and grows to 1 MiB; then it is renamed to the same name with ".1" behind, in place of the one before. A line that a
-// crash has cut is ended before the next one is written, and skipped by a reader, as is everything else that is no entry. Texts are
-// made printable and cut to a length, so that no text breaks a line, or does something to a terminal.
+// It has mode 0600 and grows to 1 MiB; then it is renamed with the suffix ".1", which replaces the previous old file. If a crash
+// truncated the last line, the next write first ends that line. Readers skip such lines and everything else that is not an entry.
+// Texts are made printable and truncated, so that they cannot break a line or affect a terminal.
 //
 // # What it does not do
 //
-// It is a record and no proof: nobody checks who says that he decided, and who can write the folder can change the file. Entries that
-// are not written when the process ends are lost; [Log.Flush] waits for them.
+// It is a record, not a proof: the names are not verified, and everyone with write access to the folder can change the file.
+// Entries that are not written when the process ends are lost; [Log.Flush] waits for them.
 package audit
 
 import (
@@ -31,21 +31,21 @@ import (
 
 const (
 	maxBytes   = 1 << 20 // of the file
-	maxKept    = 100     // entries in memory
-	maxPending = 256     // entries that wait for the disk
+	maxKept    = 100     // entries kept in memory
+	maxPending = 256     // entries waiting for the disk
 )
 
-// ErrBehind says that an entry is not written because too many wait for the disk.
+// ErrBehind reports that an entry was dropped because too many are waiting for the disk.
 var ErrBehind = errors.New("too many entries wait for the disk")
 
-// What was decided.
+// What is a kind of decision.
 type What string
 
 // The decisions.
 const (
 	Held     What = "held"     // a table was held back
-	Released What = "released" // it is served, because every read agreed for the time of the hold
-	Accepted What = "accepted" // it is served, because an operator says so
+	Released What = "released" // it was published because every read agreed for the time of the hold
+	Accepted What = "accepted" // it was published because an operator accepted it
 )
 
 // Entry is one decision.
@@ -54,23 +54,24 @@ type Entry struct {
 	What   What         `json:"what"`
 	Digest table.Digest `json:"digest"`           // of the table
 	Reason string       `json:"reason,omitempty"` // why it was held
-	By     string       `json:"by,omitempty"`     // who accepted it, as the operator says
-	Why    string       `json:"why,omitempty"`    // likewise
+	By     string       `json:"by,omitempty"`     // who accepted it, according to the operator
+	Why    string       `json:"why,omitempty"`    // the reason, according to the operator
 }
 
-// Log is the record. All methods are safe for concurrent use.
+// Log is the record of decisions. All methods are safe for concurrent use.
 type Log struct {
 	path   string
 	failed func(error)
 
 	mu      sync.Mutex
-	last    []Entry       // the newest at the end
-	pending []Entry       // to be written
-	idle    chan struct{} // closed when nothing is left to write; nil if nothing is written
+	last    []Entry       // newest last
+	pending []Entry       // waiting to be written
+	idle    chan struct{} // closed when nothing is left to write; nil while nothing is being written
 }
 
-// Open reads the last entries of the file at path and of the one before it. A file that does not exist is an empty one; it is
-// created with the first entry. With an empty path entries are kept in memory only. failed is told what goes wrong with the disk, here and later; several goroutines may call it.
+// Open reads the last entries of the file at path and of its predecessor. A missing file counts as empty; the first entry creates
+// it. With an empty path, entries are kept in memory only. Open and later writes report disk errors to failed, possibly from
+// several goroutines.
 func Open(path string, failed func(error)) *Log {
 	l := &Log{path: path, failed: failed}
 	if path == "" {
@@ -87,13 +88,13 @@ func Open(path string, failed func(error)) *Log {
 const (
 	// FileName is the name of the file in a folder.
 	FileName = "decisions.jsonl"
-	// Shown is how many decisions a status shows.
+	// Shown is how many decisions /status shows.
 	Shown = 20
-	// closeWait is how long Close waits for the disk.
+	// closeWait limits how long Close waits for the disk.
 	closeWait = 5 * time.Second
 )
 
-// InFolder is [Open] for a file in a folder; without a folder entries are kept in memory only. What goes wrong is logged.
+// InFolder is [Open] for a file in a folder. Without a folder, entries are kept in memory only. Errors are logged.
 func InFolder(folder string, log *slog.Logger) *Log {
 	path := ""
 	if folder != "" {
@@ -102,7 +103,7 @@ func InFolder(folder string, log *slog.Logger) *Log {
 	return Open(path, func(err error) { log.Error("file of decisions", "path", path, "error", err) })
 }
 
-// Close waits for the disk, but not for ever. It is for the end of a process.
+// Close waits up to closeWait for pending entries to be written. Call it when the process ends.
 func (l *Log) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), closeWait)
 	defer cancel()
@@ -139,7 +140,7 @@ func (l *Log) add(e Entry) error {
 	return nil
 }
 
-// write writes what waits, and ends when nothing does.
+// write writes the pending entries and returns when none is left.
 func (l *Log) write() {
 	for {
 		l.mu.Lock()
@@ -158,7 +159,7 @@ func (l *Log) write() {
 	}
 }
 
-// Last returns the last n entries, the newest first; fewer if there are fewer, and at most 100.
+// Last returns up to n entries, newest first, and at most 100.
 func (l *Log) Last(n int) []Entry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -169,7 +170,7 @@ func (l *Log) Last(n int) []Entry {
 	return out
 }
 
-// Flush waits until all entries are written, or were tried to be, or ctx ends.
+// Flush waits until every entry has been written or has failed, or ctx ends.
 func (l *Log) Flush(ctx context.Context) error {
 	l.mu.Lock()
 	idle := l.idle

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var start = time.Date(2026, 11, 21, 4, 15, 45, 0, time.UTC)
 
-// entry is the i-th decision of a test.
+// entry returns the i-th decision of a test.
 func entry(i int) audit.Entry {
 	return audit.Entry{
 		Time: start.Add(time.Duration(i) * time.Second), What: audit.Accepted, Digest: table.Digest{byte(i), byte(i >> 8)}, Reason: "routes_lost",
@@ -31,7 +31,7 @@ func entry(i int) audit.Entry {
 	}
 }
 
-// errorsOf collects what goes wrong.
+// errorsOf collects errors.
 type errorsOf struct {
 	mu  sync.Mutex
 	all []error
@@ -51,7 +51,7 @@ func (e *errorsOf) take() []error {
 	return all
 }
 
-// open opens a log in which nothing may go wrong.
+// open opens a log that must not report errors.
 func open(t *testing.T, path string) *audit.Log {
 	t.Helper()
 	return audit.Open(path, func(err error) { t.Errorf("unexpected: %v", err) })
@@ -179,7 +179,7 @@ func TestFileIsBounded(t *testing.T) {
 	}
 }
 
-// TestWhateverIsThere: nothing in the place of the file keeps a log from starting, or an entry out of memory.
+// TestWhateverIsThere: whatever is in place of the file, the log starts, and keeps entries in memory.
 func TestWhateverIsThere(t *testing.T) {
 	for name, put := range map[string]func(path string) error{
 		"folder":    func(path string) error { return os.Mkdir(path, 0o700) },
@@ -208,7 +208,7 @@ func TestWhateverIsThere(t *testing.T) {
 			if got := l.Last(1); len(got) != 1 || got[0] != entry(1) {
 				t.Errorf("last %+v", got)
 			}
-			// The disk is back.
+			// The disk has recovered.
 			if err := errors.Join(os.RemoveAll(path), os.MkdirAll(filepath.Dir(path), 0o700)); err != nil {
 				t.Fatal(err)
 			}
@@ -240,7 +240,7 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-// FuzzFile: a file may be anything. What is read of it is written so that it reads back the same.
+// FuzzFile: a file may contain anything. What is read from it is written so that it reads back the same.
 func FuzzFile(f *testing.F) {
 	line, err := json.Marshal(entry(1))
 	if err != nil {
@@ -278,7 +278,7 @@ func FuzzFile(f *testing.F) {
 	})
 }
 
-// FuzzEntry: no text breaks a line.
+// FuzzEntry: no text can break a line.
 func FuzzEntry(f *testing.F) {
 	f.Add("accepted", "routes_lost", "ann", "moved", int64(0))
 	f.Add("\n", "\x00", "\xff\u2028", strings.Repeat("x", 2000), int64(1)<<62)

@@ -6,11 +6,11 @@ import (
 	"testing"
 )
 
-// TestADiskThatHangsBlocksNobody: entries beyond the limit are only in memory.
+// TestADiskThatHangsBlocksNobody: entries beyond the limit are kept only in memory.
 func TestADiskThatHangsBlocksNobody(t *testing.T) {
 	var failed []error
 	l := Open(filepath.Join(t.TempDir(), "decisions.jsonl"), func(err error) { failed = append(failed, err) })
-	l.idle = make(chan struct{}) // somebody writes, and does not come back
+	l.idle = make(chan struct{}) // a writer is active and never returns
 	for range maxPending + 3 {
 		l.Append(Entry{What: Held})
 	}

@@ -18,19 +18,19 @@ const (
 	maxLine = 16 << 10
 )
 
-// clean makes an entry one that reads back as it is.
+// clean returns the entry in a form that reads back unchanged.
 func (e Entry) clean() Entry {
 	e.What = What(printable(string(e.What), maxName))
 	e.Reason = printable(e.Reason, maxName)
 	e.By, e.Why = printable(e.By, maxBy), printable(e.Why, maxWhy)
 	e.Time = e.Time.UTC().Truncate(time.Millisecond)
-	if y := e.Time.Year(); y < 1 || y > 9999 { // JSON has no other years
+	if y := e.Time.Year(); y < 1 || y > 9999 { // JSON allows no other years
 		e.Time = time.Time{}
 	}
 	return e
 }
 
-// printable replaces what is not for the eye, and cuts at a length.
+// printable replaces unprintable characters and truncates the text.
 func printable(s string, limit int) string {
 	if s = strings.ToValidUTF8(s, "\ufffd"); utf8.RuneCountInString(s) > limit {
 		s = string([]rune(s)[:limit-1]) + "…"
@@ -43,18 +43,18 @@ func printable(s string, limit int) string {
 	}, s)
 }
 
-// line is the entry with a newline behind it. The entry is clean.
+// line returns a clean entry as a line with a newline.
 func (e Entry) line() []byte {
 	var line bytes.Buffer
 	enc := json.NewEncoder(&line)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(e); err != nil {
-		panic("audit: an entry has no JSON form: " + err.Error()) // it has texts, a digest and a valid time only
+		panic("audit: an entry has no JSON form: " + err.Error()) // cannot happen: an entry has only texts, a digest and a valid time
 	}
 	return line.Bytes()
 }
 
-// parse reads the entries of a file; lines that are none are skipped.
+// parse reads the entries of a file and skips lines that are not entries.
 func parse(data []byte) (entries []Entry) {
 	for line := range bytes.Lines(data) {
 		var e Entry

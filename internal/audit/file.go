@@ -11,13 +11,13 @@ import (
 	"github.com/routesrv/routesrv/internal/durable"
 )
 
-// oldSuffix is of the file before.
+// oldSuffix is the suffix of the previous file.
 const oldSuffix = ".1"
 
-// mode is that of the file: reasons are for operators.
+// mode is the mode of the file: the reasons are for operators only.
 const mode fs.FileMode = 0o600
 
-// read returns the entries of the file before and of the file, with what could be read if there is an error.
+// read returns the entries of the previous and the current file. With an error it returns what it could read.
 func read(path string) (entries []Entry, err error) {
 	for _, name := range []string{path + oldSuffix, path} {
 		data, readErr := durable.ReadFile(name, maxBytes+maxLine)
@@ -29,7 +29,7 @@ func read(path string) (entries []Entry, err error) {
 	return entries, err
 }
 
-// appendLine writes a line to the end of the file, in one write, and makes it durable. A file that is full is renamed before.
+// appendLine appends a line to the file in one write and syncs it. It first renames a full file.
 func appendLine(path string, line []byte) (err error) {
 	f, size, err := openEnd(path)
 	if err != nil {
@@ -64,12 +64,12 @@ func appendLine(path string, line []byte) (err error) {
 		return err
 	}
 	if size == 0 {
-		return durable.SyncDir(filepath.Dir(path)) // the file is new
+		return durable.SyncDir(filepath.Dir(path)) // sync the folder for a new file
 	}
 	return nil
 }
 
-// openEnd opens the file for appending, or creates it. It does not wait, whatever is at path.
+// openEnd opens the file for appending, or creates it. It never blocks, whatever kind of file is at path.
 func openEnd(path string) (*os.File, int64, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, mode)
 	if err != nil {

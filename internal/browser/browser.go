@@ -1,5 +1,5 @@
-// Package browser drives a headless Chromium, for tests that use pages as people do, and for screenshots. It talks the DevTools
-// protocol over a pipe, so that nothing listens. It is for tests and tools.
+// Package browser drives a headless Chromium, for tests that use pages as people do, and for screenshots. It speaks the DevTools
+// protocol over a pipe, so that no port is open. It is for tests and tools only.
 package browser
 
 import (
@@ -16,14 +16,14 @@ import (
 	"time"
 )
 
-// Find returns the path of Chromium. The error says which package has it.
+// Find returns the path of Chromium. The error names the package to install.
 func Find() (string, error) {
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
 		if path, err := exec.LookPath(name); err == nil {
 			return path, nil
 		}
 	}
-	return "", errors.New("there is no Chromium: install the package chromium")
+	return "", errors.New("cannot find Chromium: install the package chromium")
 }
 
 // Browser is a running Chromium. Start one with [Start], and Close it. It is safe for concurrent use.
@@ -32,15 +32,15 @@ type Browser struct {
 	profile string
 	stderr  *strings.Builder
 	out     *os.File
-	read    chan struct{} // closed when the browser says nothing more
+	read    chan struct{} // closed when the browser closes the pipe
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	last    int
 	waiting map[int]chan message
 	pages   map[string]*Page // by session
 }
 
-// message is what goes over the pipe.
+// message is a message on the pipe, in either direction.
 type message struct {
 	ID        int             `json:"id,omitempty"`
 	SessionID string          `json:"sessionId,omitempty"`
@@ -52,7 +52,7 @@ type message struct {
 	} `json:"error,omitempty"`
 }
 
-// Start starts a Chromium without a window and without a profile, with more arguments if there are any. The context ends it, too.
+// Start starts a headless Chromium without a profile, with additional arguments. It ends when the context ends.
 func Start(ctx context.Context, args ...string) (*Browser, error) {
 	path, err := Find()
 	if err != nil {
@@ -106,7 +106,7 @@ func (b *Browser) Close() {
 		<-b.read
 	}
 	_ = b.cmd.Wait()
-	for range 50 { // children may still write for a moment
+	for range 50 { // child processes may still write for a moment
 		if os.RemoveAll(b.profile) == nil {
 			return
 		}
@@ -114,7 +114,7 @@ func (b *Browser) Close() {
 	}
 }
 
-// listen hands out what the browser says.
+// listen dispatches messages from the browser.
 func (b *Browser) listen(in *os.File) {
 	defer close(b.read)
 	defer in.Close()

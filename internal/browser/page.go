@@ -11,20 +11,20 @@ import (
 	"time"
 )
 
-// Page is a tab. It is for one goroutine.
+// Page is a tab. It must be used by one goroutine only.
 type Page struct {
 	browser *Browser
 	session string
 
 	mu       sync.Mutex
-	complete chan struct{} // closed when the page that is being opened is loaded
+	complete chan struct{} // closed when the page being opened has loaded
 	problems []string
 }
 
-// Options are how a page is looked at.
+// Options set how a page is displayed.
 type Options struct {
 	Width, Height int  // in pixels
-	Phone         bool // as phones show pages
+	Phone         bool // emulate a phone
 	Dark          bool
 	NoScripts     bool
 }
@@ -67,7 +67,7 @@ func (b *Browser) NewPage(ctx context.Context, o Options) (*Page, error) {
 	return p, nil
 }
 
-// event notes what the page says without being asked.
+// event handles an event of the page.
 func (p *Page) event(m message) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -84,7 +84,7 @@ func (p *Page) event(m message) {
 	}
 }
 
-// Problems are what the console of the browser has: exceptions of scripts, what a policy has blocked, what could not be loaded.
+// Problems returns the errors in the console of the browser: exceptions of scripts, content blocked by a policy, failed loads.
 func (p *Page) Problems() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,7 +107,7 @@ func (p *Page) Open(ctx context.Context, url string) error {
 	})
 }
 
-// loads does something that loads another page, and waits for it.
+// loads calls do, which opens another page, and waits until that has loaded.
 func (p *Page) loads(ctx context.Context, do func() error) error {
 	complete := make(chan struct{})
 	p.mu.Lock()
@@ -124,7 +124,8 @@ func (p *Page) loads(ctx context.Context, do func() error) error {
 	}
 }
 
-// Eval evaluates an expression in the page and stores its value. Tools may do that where scripts of the page may not run.
+// Eval evaluates an expression in the page and stores its value in result. It works even where a policy forbids the page's own
+// scripts.
 func (p *Page) Eval(ctx context.Context, expression string, result any) error {
 	var answer struct {
 		Result struct {
@@ -167,7 +168,7 @@ func (p *Page) Until(ctx context.Context, expression string) error {
 	}
 }
 
-// Type puts the focus on a field, as a click does, and types a text.
+// Type focuses a field, as a click does, and types a text.
 func (p *Page) Type(ctx context.Context, selector, text string) error {
 	if err := p.Click(ctx, selector); err != nil {
 		return err
@@ -175,7 +176,7 @@ func (p *Page) Type(ctx context.Context, selector, text string) error {
 	return p.browser.call(ctx, p.session, "Input.insertText", map[string]any{"text": text}, nil)
 }
 
-// Click clicks into the middle of an element with the mouse.
+// Click clicks the middle of an element with the mouse.
 func (p *Page) Click(ctx context.Context, selector string) error {
 	quoted, err := json.Marshal(selector)
 	if err != nil {
@@ -188,7 +189,7 @@ func (p *Page) Click(ctx context.Context, selector string) error {
 		return err
 	}
 	if at == nil {
-		return fmt.Errorf("click: there is no %s", selector)
+		return fmt.Errorf("click: no element %s", selector)
 	}
 	for _, kind := range []string{"mousePressed", "mouseReleased"} {
 		if err := p.browser.call(ctx, p.session, "Input.dispatchMouseEvent", map[string]any{
@@ -200,12 +201,12 @@ func (p *Page) Click(ctx context.Context, selector string) error {
 	return nil
 }
 
-// ClickTo clicks on what opens another page, and waits for that.
+// ClickTo clicks an element that opens another page, and waits until that has loaded.
 func (p *Page) ClickTo(ctx context.Context, selector string) error {
 	return p.loads(ctx, func() error { return p.Click(ctx, selector) })
 }
 
-// Text gives the visible text of an element, empty if there is none or it is hidden.
+// Text returns the visible text of an element. It is empty if the element does not exist or is hidden.
 func (p *Page) Text(ctx context.Context, selector string) (string, error) {
 	quoted, err := json.Marshal(selector)
 	if err != nil {
@@ -216,7 +217,7 @@ func (p *Page) Text(ctx context.Context, selector string) (string, error) {
 	return strings.TrimSpace(text), err
 }
 
-// Screenshot is a PNG of the whole page, of at most a height; 0 is no limit.
+// Screenshot returns a PNG of the whole page, cut at maxHeight pixels; 0 means no limit.
 func (p *Page) Screenshot(ctx context.Context, maxHeight int) ([]byte, error) {
 	var size struct {
 		CSSContentSize struct {

@@ -1,15 +1,15 @@
-// Package budget gives proxies fewer changes. A proxy that gets one changed route parses the whole table and builds its matcher
-// anew, so a cluster in which endpoints come and go all the time keeps every proxy busy. Most of these changes can wait: a route that
-// has endpoints already serves as well with one more of them half a minute later.
+// Package budget reduces the number of changes for proxies. A proxy that receives one changed route parses the whole table and
+// rebuilds its matcher, so constant changes of endpoints keep every proxy busy. Most of these changes can wait: a route that
+// already has endpoints does not suffer if one more arrives half a minute later.
 //
-// A [Budget] stands between a gate and a cache. A change is lazy if all it does is to add endpoints to routes that have some; it
-// waits, together with other lazy changes, until [Config.Limit] has passed since the first of them. Every other change is urgent: an
-// endpoint that was removed or is not ready any more, a route that loses its last endpoint or gets its first, and whatever teams
-// change. An urgent change is served at once and takes along what waits.
+// A [Budget] sits between a gate and a cache. A change is lazy if it only adds endpoints to routes that already have some. It
+// waits, together with other lazy changes, until [Config.Limit] has passed since the first of them. Every other change is urgent:
+// an endpoint was removed or is no longer ready, a route loses its last endpoint or gets its first, or a team changed an object.
+// An urgent change is served at once, together with the lazy changes that wait.
 //
-// What waits has passed the gate, so the last-good file has it, and a restart serves it at once. While something waits, the cache
-// knows that the table it serves is not the newest content of the source (table.Read.Waiting), so a client that got the newer one from
-// another replica keeps it: guarantee Monotonic.
+// A waiting table has passed the gate, so the last-good file has it, and a restarted process serves it at once. While a table
+// waits, the cache knows that the served table is not the newest content of the source (table.Read.Waiting). A client that
+// received the newer one from another replica therefore keeps it: guarantee Monotonic.
 package budget
 
 import (
@@ -24,42 +24,42 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// Sink is where tables are served: the methods of gate.Sink, which a Budget has, too.
+// Sink receives the tables to serve. It has the methods of gate.Sink, which Budget also implements.
 type Sink interface {
 	Restore(t *table.Table, read time.Time)
 	Begin() (end func(t *table.Table, r table.Read))
 	Publish(t *table.Table)
 }
 
-// Config says what a Budget is made of.
+// Config configures a Budget.
 type Config struct {
 	Sink Sink
-	// Limit is how long a lazy change may wait. It has to be positive.
+	// Limit is how long a lazy change may wait. It must be positive.
 	Limit    time.Duration
 	Logger   *slog.Logger          // nil means no log
 	Registry prometheus.Registerer // nil means no metrics
 }
 
-// Budget is a gate.Sink that has lazy changes wait. It is safe for concurrent use.
+// Budget is a gate.Sink that delays lazy changes. It is safe for concurrent use.
 type Budget struct {
 	cfg     Config
 	log     *slog.Logger
 	metrics *metrics
-	news    chan struct{} // something began to wait
+	news    chan struct{} // signals that a table began to wait
 
 	mu      sync.Mutex
-	served  *table.Table // what the sink serves; nil if it serves nothing, or what no read has shown
-	waiting *table.Table // nil if nothing waits
-	due     time.Time    // when waiting is served at the latest
+	served  *table.Table // the table that the sink serves; nil if there is none, or if no read has confirmed it
+	waiting *table.Table // nil if no table waits
+	due     time.Time    // when waiting must be served
 }
 
-// New checks the configuration. It starts nothing; see [Budget.Run].
+// New checks the configuration. It starts no goroutine; see [Budget.Run].
 func New(cfg Config) (*Budget, error) {
 	if cfg.Sink == nil {
 		return nil, errors.New("budget: no sink")
 	}
 	if cfg.Limit <= 0 {
-		return nil, errors.New("budget: the limit has to be positive")
+		return nil, errors.New("budget: the limit must be positive")
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -69,7 +69,7 @@ func New(cfg Config) (*Budget, error) {
 	return b, nil
 }
 
-// Restore serves a table of the last-good file. The next table that a read shows is served at once, whatever it changes.
+// Restore serves a table from the last-good file. The first table of a read is then served at once, whatever it changes.
 func (b *Budget) Restore(t *table.Table, read time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -77,7 +77,7 @@ func (b *Budget) Restore(t *table.Table, read time.Time) {
 	b.cfg.Sink.Restore(t, read)
 }
 
-// Publish serves a table that somebody accepted, at once.
+// Publish serves an accepted table at once.
 func (b *Budget) Publish(t *table.Table) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -85,7 +85,7 @@ func (b *Budget) Publish(t *table.Table) {
 	b.cfg.Sink.Publish(t)
 }
 
-// Begin says that a read begins; the function that it returns says how it ended.
+// Begin reports the start of a read. Call the returned function with its result.
 func (b *Budget) Begin() (end func(t *table.Table, r table.Read)) {
 	inner := b.cfg.Sink.Begin()
 	return func(t *table.Table, r table.Read) {
@@ -97,8 +97,8 @@ func (b *Budget) Begin() (end func(t *table.Table, r table.Read)) {
 		case r.Stale || b.served == nil:
 			b.show(t)
 			inner(t, r)
-		case t.Equal(b.served): // by blocks: a table that waits is not hashed
-			b.show(t) // what waited has gone again
+		case t.Equal(b.served): // Equal compares blocks, because a waiting table is not hashed
+			b.show(t) // the waiting change was undone
 			inner(t, r)
 		case !b.lazy(t):
 			b.metrics.urgent.Inc()
@@ -117,7 +117,7 @@ func (b *Budget) Begin() (end func(t *table.Table, r table.Read)) {
 
 func (b *Budget) show(t *table.Table) { b.served, b.waiting = t, nil }
 
-// lazy reports whether a table may wait. If nothing waits yet, what does from now on is due after the limit.
+// lazy reports whether a table may wait. If no table waits yet, it sets the deadline.
 func (b *Budget) lazy(t *table.Table) bool {
 	if b.waiting != nil && b.waiting.Equal(t) {
 		return true
@@ -131,7 +131,7 @@ func (b *Budget) lazy(t *table.Table) bool {
 	return true
 }
 
-// wait has a table wait until it is due.
+// wait makes a table wait until it is due.
 func (b *Budget) wait(t *table.Table) {
 	if b.waiting == nil || !b.waiting.Equal(t) {
 		b.metrics.lazy.Inc()
@@ -143,7 +143,8 @@ func (b *Budget) wait(t *table.Table) {
 	}
 }
 
-// Run serves what has waited for long enough, until ctx ends. What waits then is served by whoever starts next: the last-good file has it.
+// Run serves waiting tables when they are due, until ctx ends. A table that then still waits is served after the next start: the
+// last-good file has it.
 func (b *Budget) Run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -160,7 +161,7 @@ func (b *Budget) Run(ctx context.Context) {
 	}
 }
 
-// serveDue serves what is due, and returns in how long the rest is; 0 if nothing waits.
+// serveDue serves a table that is due. It returns the time until the waiting table is due, or 0 if no table waits.
 func (b *Budget) serveDue() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -176,7 +177,7 @@ func (b *Budget) serveDue() time.Duration {
 	return 0
 }
 
-// Waiting returns the table that waits, and when it is served at the latest; nil if none does.
+// Waiting returns the table that waits and its deadline, or nil if no table waits.
 func (b *Budget) Waiting() (t *table.Table, due time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

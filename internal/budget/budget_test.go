@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// sink is a cache that remembers what it was told.
+// sink is a cache that records its calls.
 type sink struct {
 	mu     sync.Mutex
 	shown  *table.Table
@@ -30,7 +30,7 @@ type sink struct {
 	read   table.Read
 }
 
-// served, count and last are what it was told: the table, how many there were, and the last read.
+// served, count and last return the table, the number of tables, and the last read.
 func (s *sink) served() *table.Table {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,7 +75,7 @@ func (s *sink) Begin() func(*table.Table, table.Read) {
 	}
 }
 
-// routes is a table of routes, each "id: endpoint endpoint".
+// routes returns a table of routes, each given as "id: endpoint endpoint".
 func routes(t *testing.T, lines ...string) *table.Table {
 	t.Helper()
 	var all []string
@@ -209,7 +209,7 @@ func TestLazyChangesWait(t *testing.T) {
 	})
 }
 
-// TestARestoredTableWaitsForNobody: nothing is known of how old it is.
+// TestARestoredTableWaitsForNobody: it is unknown how old the table is.
 func TestARestoredTableWaitsForNobody(t *testing.T) {
 	s := &sink{}
 	b := start(t, s, nil)
@@ -221,8 +221,8 @@ func TestARestoredTableWaitsForNobody(t *testing.T) {
 	}
 }
 
-// TestNoRemovedEndpointIsServed: whatever comes and goes, what is served has no endpoint and no route that the source has no more, and
-// after the limit it is what the source has.
+// TestNoRemovedEndpointIsServed: whatever is added and removed, no served table has an endpoint or route that the source no
+// longer has. After the limit the served table is that of the source.
 func TestNoRemovedEndpointIsServed(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {

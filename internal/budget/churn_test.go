@@ -11,15 +11,15 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// TestChurn measures, over ten minutes with one endpoint that comes or goes in each second, how many tables a proxy has to take that polls
-// every three seconds, and how long an endpoint that is gone stays in its table. docs/performance.md has the figures.
+// TestChurn measures, over ten minutes in which one endpoint is added or removed every second, how many tables a proxy that polls
+// every three seconds has to load, and how long a removed endpoint stays in its table. docs/performance.md has the figures.
 func TestChurn(t *testing.T) {
 	const pods = 20
 	patterns := []struct {
 		name string
-		// step says whether an endpoint comes in this second, or goes.
+		// step reports whether an endpoint is added in this second; otherwise one is removed.
 		step func(second int) (comes bool)
-		most float64 // tables in a minute with the budget
+		most float64 // tables per minute with the budget
 	}{
 		{"services scale out", func(int) bool { return true }, 2.1},
 		{"rolling deployments, 5 pods at a time", func(s int) bool { return s%10 < 5 }, 14},

@@ -8,12 +8,12 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// maxParsed is how many changed routes are looked at. A change of more is not one of a few endpoints, and is urgent.
+// maxParsed is how many changed routes are compared. A larger change is treated as urgent.
 const maxParsed = 2000
 
-// OnlyAddsEndpoints reports whether all that differs between two lists is that routes which have endpoints have more of them. A list
-// with another set of ids, or a route with another predicate, filter, algorithm or zone of an endpoint, differs in more. The cost is that
-// of the blocks that the lists do not share.
+// OnlyAddsEndpoints reports whether two lists differ only in that routes with endpoints have additional endpoints. It returns
+// false if the set of ids, or a predicate, filter, algorithm or the zone of an endpoint differs. The cost depends on the blocks
+// that the lists do not share.
 func OnlyAddsEndpoints(before, after table.List) bool {
 	n := 0
 	for was, is := range table.Changes(before, after) {
@@ -44,7 +44,7 @@ func addsEndpoints(before, after string) bool {
 			return false
 		}
 	case was.BackendType == eskip.NetworkBackend && !was.Shunt:
-		// A route with one endpoint is printed without an algorithm, and without the zone.
+		// A route with one endpoint is printed without an algorithm and without the zone.
 		if !slices.ContainsFunc(is.LBEndpoints, func(e *eskip.LBEndpoint) bool { return e.Address == was.Backend }) {
 			return false
 		}

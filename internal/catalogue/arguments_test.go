@@ -8,8 +8,8 @@ import (
 	"github.com/routesrv/routesrv/internal/catalogue"
 )
 
-// TestArguments: what the constructors of a proxy accept at the limits of each kind, and what they refuse. The lists are parts of
-// routes: filters with a small letter, predicates with a capital one.
+// TestArguments: what the constructors of a proxy accept at the limits of each kind, and what they refuse. The texts are parts of
+// routes: filters start with a small letter, predicates with a capital one.
 func TestArguments(t *testing.T) {
 	hash := strings.Repeat("ab", 32)
 	good := []string{
@@ -27,7 +27,7 @@ func TestArguments(t *testing.T) {
 		`QueryParam("a")`, `QueryParam("a", "b")`, `Source("10.0.0.0/8", "::1")`, `Tee("a")`, `Traffic(0)`, `Traffic(1, "a", "b")`,
 		`TrafficSegment(0, 0)`, `TrafficSegment(0.5, 1)`, `Weight(-3)`, `Shutdown()`, `True("x")`,
 	}
-	bad := map[string]string{ // and a part of the reason
+	bad := map[string]string{ // with a part of the reason
 		`accessLogDisabled("yes")`: `"yes"`, `accessLogDisabled(1)`: "want a string", `backendBandwidth(0)`: "want a number above 0", `backendBandwidth("1")`: `"1": want a number`,
 		`backendChunks(1, -1)`: "want a number from 0", `backendChunks(1, "-1s")`: "want a duration", `backendChunks(1, "x")`: "want a duration", `backendTimeout("1")`: "want a duration",
 		`backendRatelimit("g", 1)`: "2 arguments: want 3 or 4", `blockContentHex("f")`: "argument 1", `cache("1s")`: "1 arguments: want 0 or 3 or 4 or 5",
@@ -36,14 +36,14 @@ func TestArguments(t *testing.T) {
 		`forwardToken("X A")`: "want the name of a header", `forwardToken("")`: "want the name of a header", `forwardToken()`: "want at least 1",
 		`histogramRequestLatency("1s", 0)`: "want at least 3", `histogramRequestLatency("1s", 0, "2s", 3)`: "want at least 3", `inlineContentIfStatus(99, "x")`: "want a whole number from 100 to 599",
 		`inlineContentIfStatus(600, "x")`: "100 to 599", `logBody("both", -1)`: "want request, response", `logBody("request", -2)`: "want a whole number from -1", `mtlsSanCIDR("10.0.0.1")`: "argument 1",
-		`mtlsSanDNS("a b")`: "want the name of a host", `mtlsSanIP("10.0.0.0/8")`: "argument 1", `mtlsSanURI("a")`: "want a URL", `oidcClaimsQuery("q")`: "with a colon",
+		`mtlsSanDNS("a b")`: "want the name of a host", `mtlsSanIP("10.0.0.0/8")`: "argument 1", `mtlsSanURI("a")`: "want a URL", `oidcClaimsQuery("q")`: "separated by a colon",
 		`repeatContentHex("", 0)`: "hexadecimal", `webhook("http://a", "X A")`: "name of a header", `webhook("%zz")`: "want a URL", `dropRequestHeaderRegexp("a", "(")`: "argument 2",
 		`After("noon")`: "RFC 3339", `After(1, "UTC")`: "time without a zone", `Before("2021-02-18T00:00:00Z", "UTC")`: "time without a zone", `Between(2, 2)`: "not after the beginning", `After()`: "1 or 2",
 		`ContentLengthBetween(-1, 1)`: "want two numbers from 0", `ContentLengthBetween(1, 1)`: "above the first", `Cookie("a", "(")`: "argument 2", `Cron("60 * * * *")`: "from 0 to 59",
 		`Cron("* * 0 * *")`: "from 1 to 31", `Cron("* * 32 * *")`: "from 1 to 31", `Cron("* * * 13 *")`: "from 1 to 12", `Cron("* * * * 7")`: "from 0 to 6", `Cron("3-1 * * * *")`: "from 0 to 59",
 		`Cron("*/5 * * * *")`: "want *, numbers and ranges", `ForwardedHost("")`: "empty", `ForwardedProtocol("ftp")`: "want http, https", `HeaderSHA256("a", "abcd")`: "64 hexadecimal",
 		`HeaderSHA256("a", "` + strings.Repeat("x", 64) + `")`: "64 hexadecimal", `HostAny()`: "at least 1", `HostAny(1)`: "want a string", `JWTPayloadAnyKV("a", "b", "c")`: "at least 2",
-		`JWTPayloadAllKVRegexp("a", "(")`: "argument 2", `Methods("PURGE")`: "standard method", `Source("0.0.0.0")`: "IP address", `Source("x")`: "IP address", `Tee("")`: "not empty", `Traffic(-0.1)`: "from 0 to 1",
+		`JWTPayloadAllKVRegexp("a", "(")`: "argument 2", `Methods("PURGE")`: "standard method", `Source("0.0.0.0")`: "IP address", `Source("x")`: "IP address", `Tee("")`: "non-empty", `Traffic(-0.1)`: "from 0 to 1",
 		`Traffic(1, "a")`: "1 or 3", `TrafficSegment(0.5, 0.4)`: "below the beginning", `Weight("1")`: "want a number", `Shutdown(1)`: "want 0", `Nothing()`: "not found", `nothing()`: "not found",
 	}
 	known := catalogue.New(catalogue.Options{})
@@ -71,7 +71,7 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// TestBackends: addresses as programs may make them, which the parser would not let through.
+// TestBackends: addresses that programs may build, and that the parser would reject.
 func TestBackends(t *testing.T) {
 	known := catalogue.New(catalogue.Options{ForwardBackendURL: "nonsense"})
 	lb := func(addresses ...string) *eskip.Route {
@@ -82,7 +82,7 @@ func TestBackends(t *testing.T) {
 		want  catalogue.Reason
 	}{
 		{&eskip.Route{BackendType: eskip.NetworkBackend, Backend: "http://10.2.0.1:8080"}, ""},
-		{&eskip.Route{BackendType: eskip.NetworkBackend}, ""}, // answered with 500
+		{&eskip.Route{BackendType: eskip.NetworkBackend}, ""}, // a proxy answers with 500
 		{&eskip.Route{BackendType: eskip.NetworkBackend, Backend: "/path"}, catalogue.FailedBackendSplit},
 		{&eskip.Route{BackendType: eskip.NetworkBackend, Backend: "http:///path"}, catalogue.FailedBackendSplit},
 		{&eskip.Route{BackendType: eskip.NetworkBackend, Backend: "http://[::1"}, catalogue.FailedBackendSplit},

@@ -1,8 +1,8 @@
 // Package catalogue knows the filters and predicates of Skipper, and which routes a proxy refuses.
 //
-// A proxy that cannot make a filter or predicate of a route leaves that route out, and tells nobody but its log. What is refused
-// is known of Skipper v0.27.65 by probing its constructors. Some of it depends on the flags of a proxy, or on files and networks:
-// such routes count as good.
+// A proxy that cannot create a filter or predicate of a route drops that route, and only its log says so. The rules come from
+// probing the constructors of Skipper v0.27.65. Some depend on the flags of a proxy, or on files and networks: such routes count
+// as valid.
 package catalogue
 
 import (
@@ -18,7 +18,8 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 )
 
-// The texts have the filters and predicates, and what their constructors accept. Their heads describe the columns.
+// The texts list the filters and predicates with the arguments that their constructors accept. Their headers describe the
+// columns.
 var (
 	//go:embed filters.txt
 	filtersText string
@@ -26,13 +27,13 @@ var (
 	predicatesText string
 )
 
-// The texts are read once; nobody changes what was read.
+// The texts are parsed once; the result must not be changed.
 var (
 	knownFilters    = sync.OnceValue(func() map[string]*spec { return readSpecs(filtersText) })
 	knownPredicates = sync.OnceValue(func() map[string]*spec { return readSpecs(predicatesText) })
 )
 
-// Reason is why a proxy does not use a route. Those but Dropped are labels of the metric skipper_route_invalid.
+// Reason is why a proxy does not use a route. All reasons except Dropped are labels of the metric skipper_route_invalid.
 type Reason string
 
 // The reasons.
@@ -44,19 +45,19 @@ const (
 	UnknownPredicate       Reason = "unknown_predicate"
 	Other                  Reason = "other"
 	InvalidMatcher         Reason = "invalid_matcher"
-	Dropped                Reason = "dropped" // the load balancer does not accept the backend; no metric shows it
+	Dropped                Reason = "dropped" // the load balancer does not accept the backend; no metric shows this
 )
 
-// Options are the differences of the proxies from a Skipper without flags. The zero value is that Skipper.
+// Options describe how the proxies differ from a Skipper without flags. The zero value is that Skipper.
 type Options struct {
 	ForwardBackendURL string // -forward-backend-url
 
-	// DisabledFilters are the names of -disabled-filters. ExtraFilters and ExtraPredicates are names that a build of Skipper
-	// knows beyond its own: their arguments are not looked at.
+	// DisabledFilters are the names of -disabled-filters. ExtraFilters and ExtraPredicates are additional names that a custom
+	// build of Skipper knows; their arguments are not checked.
 	DisabledFilters, ExtraFilters, ExtraPredicates []string
 }
 
-// Catalogue is what proxies know. It is immutable and safe for concurrent use.
+// Catalogue knows the filters and predicates of the proxies. It is immutable and safe for concurrent use.
 type Catalogue struct {
 	forwardURL          string
 	filters, predicates map[string]*spec
@@ -65,7 +66,7 @@ type Catalogue struct {
 	extraPredicates     map[string]bool
 }
 
-// New makes the catalogue. The first call costs as much as reading some hundred lines.
+// New returns a catalogue. The first call parses a few hundred lines.
 func New(o Options) *Catalogue {
 	set := func(names []string) map[string]bool {
 		m := make(map[string]bool, len(names))
@@ -80,13 +81,13 @@ func New(o Options) *Catalogue {
 	}
 }
 
-// Check says why a proxy would refuse or drop the route: the first of its mistakes, in the order in which a proxy looks for
-// them. Without one the reason is empty. Nothing of the route is kept.
+// Check says why a proxy would refuse or drop the route: its first mistake, in the order in which a proxy checks. The reason is
+// empty if there is none. Check keeps no reference to the route.
 func (c *Catalogue) Check(r *eskip.Route) (Reason, error) {
 	if err := c.Backend(r); err != nil {
 		return FailedBackendSplit, err
 	}
-	if r.BackendType != eskip.ForwardBackend { // which loses its filters
+	if r.BackendType != eskip.ForwardBackend { // a forward backend loses its filters
 		if reason, err := c.Filters(r.Filters); err != nil {
 			return reason, err
 		}
@@ -118,7 +119,7 @@ func (c *Catalogue) Backend(r *eskip.Route) error {
 		address = c.forwardURL
 	}
 	if address == "" || plainEndpoint(address) {
-		return nil // without an address it is valid, and answered with 500
+		return nil // a backend without an address is valid, and proxies answer 500
 	}
 	u, err := url.ParseRequestURI(address)
 	if err != nil {
@@ -130,7 +131,7 @@ func (c *Catalogue) Backend(r *eskip.Route) error {
 	return nil
 }
 
-// Balanced checks a load balanced backend. What is wrong with one makes the route vanish without a trace.
+// Balanced checks a load balanced backend. A mistake here makes the route disappear without a trace in the proxy.
 func Balanced(r *eskip.Route) error {
 	switch r.LBAlgorithm {
 	case "", "roundRobin", "random", "consistentHash", "powerOfRandomNChoices", "weightedRoundRobin", "leastRequests":
@@ -151,7 +152,7 @@ func Balanced(r *eskip.Route) error {
 	return nil
 }
 
-// plainEndpoint reports whether an address is that of a pod, as nearly all are: http://10.2.0.1:8080.
+// plainEndpoint reports whether an address has the usual form of a pod's: http://10.2.0.1:8080.
 func plainEndpoint(s string) bool {
 	rest, ok := strings.CutPrefix(s, "http://")
 	return ok && rest != "" && rest[0] != ':' && strings.Trim(rest, "0123456789.:") == "" && strings.Count(rest, ":") <= 1
@@ -176,11 +177,11 @@ func (c *Catalogue) Filters(filters []*eskip.Filter) (Reason, error) {
 	return "", nil
 }
 
-// Notes are about filters that exist only in some proxies, or whose constructor may fail.
+// Notes returns notes about filters that exist only in some proxies, or whose constructor may fail.
 func (c *Catalogue) Notes(r *eskip.Route) []string {
 	var notes []string
 	if r.BackendType == eskip.ForwardBackend {
-		return nil // it loses its filters
+		return nil // a forward backend loses its filters
 	}
 	for _, f := range r.Filters {
 		known := c.filters[f.Name]
@@ -197,8 +198,8 @@ func (c *Catalogue) Notes(r *eskip.Route) []string {
 	return notes
 }
 
-// Similar gives the names of filters, or of predicates, that somebody may have meant by a name that does not exist: those that
-// differ from it by case or by one or two letters, sorted.
+// Similar returns names of filters or predicates that may be meant by an unknown name: they differ from it in case, or by one or
+// two letters. The result is sorted.
 func (c *Catalogue) Similar(name string, predicates bool) []string {
 	all := c.filters
 	if predicates {
@@ -221,7 +222,7 @@ func (c *Catalogue) Similar(name string, predicates bool) []string {
 	return found
 }
 
-// distance is how many letters have to be added, taken away or changed to make b of a.
+// distance returns how many letters to add, delete or change to get from a to b.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
@@ -279,8 +280,8 @@ func checkFields(r *eskip.Route) error {
 	return checkPatterns(r)
 }
 
-// builtIn gives the expression of a predicate that has a field of its own and stands among the others, as in routes that a
-// program made. The parser puts them where they belong, and leaves those out that are not complete.
+// builtIn returns the expression of a predicate that has its own field, but appears in the list of predicates, as in routes
+// created by programs. The parser moves such predicates to their fields, and drops incomplete ones.
 func builtIn(p *eskip.Predicate) (name, expr string, ok bool) {
 	args := 1
 	switch p.Name {
@@ -297,8 +298,8 @@ func builtIn(p *eskip.Predicate) (name, expr string, ok bool) {
 	return p.Name, expr, ok
 }
 
-// plainExpression reports whether an expression is one of a host as compilers make it, or has no byte that means anything but
-// itself: those compile, and to find that out so costs a tenth.
+// plainExpression reports whether an expression certainly compiles: a host expression as compilers write it, or one without
+// special characters. The check costs a tenth of compiling the expression.
 func plainExpression(expr string) bool {
 	inner, ok := strings.CutPrefix(expr, "^(")
 	if ok {

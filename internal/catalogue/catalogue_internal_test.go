@@ -2,7 +2,7 @@ package catalogue
 
 import "testing"
 
-// TestCatalogueIsReadable: each kind of argument in it is one that the package can check, and each filter has an arity.
+// TestCatalogueIsReadable: the package can check each kind of argument in the catalogue, and each filter has an arity.
 func TestCatalogueIsReadable(t *testing.T) {
 	all := readSpecs(filtersText)
 	if len(all) != 184 {
@@ -17,7 +17,7 @@ func TestCatalogueIsReadable(t *testing.T) {
 			kinds[kind] = true
 		}
 	}
-	// Each kind is good for some argument and refuses a boolean, which eskip does not have.
+	// Each kind accepts some argument and refuses a boolean, which eskip does not have.
 	samples := []any{
 		"", "a", "1", "true", "10ms", "http://a/b", "deadbeef", "10.0.0.0/8", "10.0.0.1", "2026-01-01T00:00:00Z", "request", "active", "/:q", -1.0, 0.0, 1.0, 200.0,
 	}

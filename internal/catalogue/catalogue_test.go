@@ -32,7 +32,7 @@ func TestCheckNamesTheFirstMistake(t *testing.T) {
 		`PathRegexp(/(/) -> <shunt>`:                                                        "invalid_matcher: predicate PathRegexp",
 		`* -> <nosuch, "http://a:80">`:                                                      "dropped: no load balancing algorithm",
 		`* -> "foo"`:                                                                        "failed_backend_split",
-		`* -> setpath("/b") -> <forward>`:                                                   "", // it loses its filters
+		`* -> setpath("/b") -> <forward>`:                                                   "", // the route loses its filters
 	} {
 		routes, err := eskip.Parse(text)
 		if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 )
 
-// predicatesOf checks the predicates that have no field of their own, from left to right.
+// predicatesOf checks the predicates without a field, from left to right.
 func (c *Catalogue) predicatesOf(predicates []*eskip.Predicate) (Reason, error) {
 	for _, p := range predicates {
 		switch p.Name {
@@ -36,7 +36,7 @@ func (c *Catalogue) predicatesOf(predicates []*eskip.Predicate) (Reason, error) 
 	return "", nil
 }
 
-// checkMore checks what the kinds of arguments cannot say.
+// checkMore checks rules that kinds of arguments cannot express.
 func checkMore(p *eskip.Predicate) error {
 	switch p.Name {
 	case "TrafficSegment":
@@ -60,7 +60,7 @@ func checkMore(p *eskip.Predicate) error {
 	return nil
 }
 
-// checkPeriod checks the limits of a period. Names of time zones are not looked at: which there are depends on the proxy.
+// checkPeriod checks the limits of a period. It does not check names of time zones, because each proxy may know different ones.
 func checkPeriod(args []any, limits int) error {
 	zoned := len(args) > limits
 	var times []time.Time
@@ -124,7 +124,7 @@ func checkCron(text string) error {
 	return nil
 }
 
-// pathArgument gives the pattern of a path predicate.
+// pathArgument returns the pattern of a path predicate.
 func pathArgument(p *eskip.Predicate) (pattern string, err error) {
 	if len(p.Args) != 1 {
 		return "", fmt.Errorf("%s: %d arguments: want 1", p, len(p.Args))
@@ -138,7 +138,7 @@ func pathArgument(p *eskip.Predicate) (pattern string, err error) {
 
 func isPath(p *eskip.Predicate) bool { return p.Name == "Path" || p.Name == "PathSubtree" }
 
-// checkPaths refuses more than one path, and path predicates with anything but a text.
+// checkPaths refuses more than one path, and path predicates whose argument is not a string.
 func checkPaths(r *eskip.Route) error {
 	given := 0
 	if r.Path != "" {
@@ -192,8 +192,8 @@ func checkPattern(pattern string) error {
 	return nil
 }
 
-// segmentsOf gives the segments of a pattern as a proxy sees them: without empty ones, "." and "..", but for an empty one at the
-// end if the pattern ends with a slash.
+// segmentsOf returns the segments of a pattern as a proxy sees them: without empty segments, "." and "..", except an empty last
+// one if the pattern ends with a slash.
 func segmentsOf(pattern string) []string {
 	var kept []string
 	for s := range strings.SplitSeq(pattern, "/") {

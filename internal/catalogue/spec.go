@@ -14,19 +14,19 @@ import (
 	"time"
 )
 
-// spec is what is known of a filter or a predicate.
+// spec describes a filter or a predicate.
 type spec struct {
-	arities []int // numbers of arguments; with open only the first counts, as the least
+	arities []int // allowed numbers of arguments; with open only the first counts, as the minimum
 	open    bool
 	step    int
 	ignored bool // all arguments are accepted and ignored
 	kinds   []string
-	rest    []string // kinds of all further arguments, in turn
+	rest    []string // kinds of all further arguments, repeating
 	needs   string   // the flag without which the filter is unknown
-	depends string   // what else decides whether the constructor fails
+	depends string   // what else the success of the constructor depends on
 }
 
-// readSpecs reads an embedded text, which a test has checked.
+// readSpecs parses an embedded text, which a test has checked.
 func readSpecs(text string) map[string]*spec {
 	all := map[string]*spec{}
 	for line := range strings.Lines(text) {
@@ -67,8 +67,7 @@ func readSpecs(text string) map[string]*spec {
 	return all
 }
 
-// check reports why the constructor would refuse its arguments. It is nil also where only a running proxy
-// can tell.
+// check returns why the constructor would refuse its arguments. It also returns nil if only a running proxy can tell.
 func (f *spec) check(args []any) error {
 	if f.ignored {
 		return nil
@@ -114,10 +113,10 @@ func (f *spec) ArityText() string {
 	return strings.Join(texts, " or ")
 }
 
-// checkArgument checks an argument against a kind such as s:regexp, or several with a slash between them.
+// checkArgument checks an argument against a kind such as s:regexp, or against alternatives separated by slashes.
 func checkArgument(kinds string, a any) error {
 	if _, ok := a.(string); ok && kinds == "s" {
-		return nil // most arguments
+		return nil // the common case
 	}
 	var want []string
 	for kind := range strings.SplitSeq(kinds, "/") {
@@ -148,7 +147,7 @@ func checkArgument(kinds string, a any) error {
 	return fmt.Errorf("%v: want %s", a, strings.Join(want, " or "))
 }
 
-// inRange checks a number against n>0, n>=1, n0..1, int1..599 or int-1..
+// inRange checks a number against a range in the form n>0, n>=1, n0..1, int1..599 or int-1..
 func inRange(kind string, n float64) bool {
 	if limits, ok := strings.CutPrefix(kind, "int"); ok {
 		low, high, _ := strings.Cut(limits, "..")
@@ -169,7 +168,7 @@ func inRange(kind string, n float64) bool {
 	return true
 }
 
-// numberText says which numbers a kind has.
+// numberText describes the numbers of a kind.
 func numberText(kind string) string {
 	if limits, ok := strings.CutPrefix(kind, "int"); ok {
 		low, high, _ := strings.Cut(limits, "..")
@@ -193,7 +192,7 @@ func checkText(kind, s string) (err error) {
 	switch kind {
 	case "+":
 		if s == "" {
-			return errors.New("want a text that is not empty")
+			return errors.New("want a non-empty text")
 		}
 	case "bool":
 		_, err = strconv.ParseBool(s)
@@ -254,9 +253,9 @@ func checkText(kind, s string) (err error) {
 		}
 	case "pair":
 		if !strings.Contains(s, ":") {
-			return errors.New("want a path and a query with a colon between them")
+			return errors.New("want a path and a query separated by a colon")
 		}
-	default: // one of some words
+	default: // a list of allowed words
 		for word := range strings.SplitSeq(kind, "|") {
 			if s == word {
 				return nil
@@ -267,7 +266,7 @@ func checkText(kind, s string) (err error) {
 	return err
 }
 
-// ArityText says how many arguments are wanted; a most below zero is no limit.
+// ArityText says how many arguments are wanted; a negative most means no limit.
 func ArityText(least, most int) string {
 	switch {
 	case most < 0:
@@ -278,7 +277,7 @@ func ArityText(least, most int) string {
 	return fmt.Sprintf("%d to %d", least, most)
 }
 
-// number reads an argument that is a number. Values from programs may be ints.
+// number converts a numeric argument. Routes created by programs may have ints.
 func number(a any) (float64, bool) {
 	switch n := a.(type) {
 	case float64:
@@ -289,7 +288,7 @@ func number(a any) (float64, bool) {
 	return 0, false
 }
 
-// isName reports whether a text has only letters, digits, dots, dashes and underscores, and ends with no dot.
+// isName reports whether a text has only letters, digits, dots, dashes and underscores, and does not end with a dot.
 func isName(s string) bool {
 	for i := range len(s) {
 		c := s[i]

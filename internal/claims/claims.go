@@ -1,11 +1,11 @@
-// Package claims decides about tables that clients name and that are not known here, for those who have their table from another
-// route server: a relay, and a data plane that was restarted.
+// Package claims handles clients that name a table this process does not know. It is for processes that fetch their table from
+// another route server: a relay, or a restarted data plane.
 //
-// Such a server has no revisions of a cluster. It knows that its table has nothing from after its revision, because that is what
-// the ETag means, and it does not know up to which revision it is complete. So of a client that names a table which it has
-// never had, it cannot tell which one is newer. It keeps such a client where it is and asks the server above, which may ask
-// the one above it, and the root reads the cluster past all caches ([dataplane.Client.Ask], [etagcache.Cache.Resolve]). If the
-// answer is that the server would send its table, and it is the table that is served here, then it is sent here, too.
+// Such a process does not read a cluster. The ETag says that its table has nothing newer than its revision, but not up to which
+// revision the table is complete. If a client names a table that the process never had, it cannot tell which one is newer. It
+// lets the client keep its table and asks the server above, which may ask the server above it. The root reads the cluster past
+// all caches ([dataplane.Client.Ask], [etagcache.Cache.Resolve]). If the server above would send its own table to the client, and
+// this process serves that same table, it sends it, too.
 package claims
 
 import (
@@ -17,58 +17,58 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// Answer is what became of a question.
+// Answer is the outcome of a question.
 type Answer string
 
 // The answers.
 const (
-	Send  Answer = "send"  // the table that is served here is fit for the client
-	Other Answer = "other" // another table is, which is not here yet
-	Keep  Answer = "keep"  // the client is to keep what it has
-	None  Answer = "none"  // there was no answer
+	Send  Answer = "send"  // send the client the table served here
+	Other Answer = "other" // the client needs another table, which is not here yet
+	Keep  Answer = "keep"  // the client keeps its table
+	None  Answer = "none"  // the server above did not answer
 )
 
 // Answers returns all answers.
 func Answers() []Answer { return []Answer{Send, Other, Keep, None} }
 
-// Opinion is what the server above would do with a client that has the claimed table.
+// Opinion says what the server above would do with a client that has the claimed table.
 type Opinion struct {
-	Keep bool // it would leave the client with it
-	// Digest and Revision are those of the table that it would send otherwise.
+	Keep bool // the client would keep its table
+	// Digest and Revision identify the table that it would send otherwise.
 	Digest   table.Digest
 	Revision uint64
 }
 
-// Config is what a Resolver is made of. All fields are required.
+// Config configures a Resolver. All fields are required.
 type Config struct {
 	Cache *etagcache.Cache
 	// Ask asks the server above about a table.
 	Ask func(ctx context.Context, digest table.Digest, revision uint64) (Opinion, error)
-	// Recheck asks for a read of the server above: it has another table by now.
+	// Recheck asks for a fetch from the server above, which has another table by now.
 	Recheck func()
-	// Wait is the time between two rounds of questions, more or less.
+	// Wait is the approximate time between two rounds of questions.
 	Wait time.Duration
-	// Told is called with each answer.
+	// Told is called for each answer.
 	Told func(etagcache.Claim, Answer)
 }
 
-// Resolver asks about the claims of a cache. Its methods are safe for concurrent use; Run is to be called once.
+// Resolver asks the server above about the claims of a cache. Its methods are safe for concurrent use; call Run once.
 type Resolver struct {
 	cfg     Config
-	claimed chan struct{} // of capacity 1: a client has named a table that is not known
+	claimed chan struct{} // of capacity 1: a client has named an unknown table
 }
 
 const (
-	// maxQuestions is how many claims are asked about at a time: the server above remembers as many of one client.
+	// maxQuestions is how many claims are asked about at a time: the server above remembers as many for one client.
 	maxQuestions = 4
-	// restAfterError is how many times longer the next question waits after one that got no answer.
+	// restAfterError multiplies the delay after a question without an answer.
 	restAfterError = 5
 )
 
-// New returns a resolver. It starts nothing.
+// New returns a resolver. It starts no goroutine.
 func New(cfg Config) *Resolver { return &Resolver{cfg, make(chan struct{}, 1)} }
 
-// Claimed says that a client has named a table that may be newer. It never blocks.
+// Claimed reports that a client has named a table that may be newer. It never blocks.
 func (r *Resolver) Claimed() {
 	select {
 	case r.claimed <- struct{}{}:
@@ -108,7 +108,7 @@ func (r *Resolver) Run(ctx context.Context) {
 	}
 }
 
-// ask asks about one claim, and resolves it if the answer does.
+// ask asks about one claim, and resolves it if the answer allows that.
 func (r *Resolver) ask(ctx context.Context, claim etagcache.Claim) error {
 	o, err := r.cfg.Ask(ctx, claim.Digest, claim.Revision)
 	switch {

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const wait = 10 * time.Second
 
-// world is a cache with a table of revision 10, and a server above that answers as the test says.
+// world is a cache with a table of revision 10, and an upstream server that answers as the test says.
 type world struct {
 	t        *testing.T
 	cache    *etagcache.Cache
@@ -33,28 +33,28 @@ type world struct {
 
 	answer   atomic.Pointer[opinion]
 	mu       sync.Mutex
-	asked    []uint64 // the revisions that the server above was asked about
+	asked    []uint64 // the revisions that the upstream server was asked about
 	told     []claims.Answer
 	rechecks int
 }
 
-// opinion is what the server above thinks of any claim.
+// opinion is the upstream server's opinion of any claim.
 type opinion func(table.Digest, uint64) (claims.Opinion, error)
 
-// note does something with what is noted.
+// note runs f under the lock.
 func (w *world) note(f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f()
 }
 
-// revisions are those that the server above was asked about.
+// revisions returns the revisions that the upstream server was asked about.
 func (w *world) revisions() (asked []uint64) {
 	w.note(func() { asked = slices.Clone(w.asked) })
 	return asked
 }
 
-// thinks changes that.
+// thinks changes the opinion of the upstream server.
 func (w *world) thinks(o opinion) { w.answer.Store(&o) }
 
 func play(t *testing.T, test func(w *world)) {
@@ -95,7 +95,7 @@ func tableOf(t *testing.T, id string, revision uint64) *table.Table {
 	return tab
 }
 
-// claim asks as a client that has another table, and gives the status.
+// claim sends the request of a client that has another table, and returns the status.
 func (w *world) claim(id string, revision uint64) int {
 	w.t.Helper()
 	r := httptest.NewRequest(http.MethodGet, "/routes", nil)
@@ -107,7 +107,7 @@ func (w *world) claim(id string, revision uint64) int {
 	return rec.Code
 }
 
-// TestAnswers: what becomes of a client by what the server above says.
+// TestAnswers: what a client gets, by the answer of the upstream server.
 func TestAnswers(t *testing.T) {
 	for _, c := range []struct {
 		answer   claims.Answer
@@ -146,7 +146,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestAClaimIsAskedAboutAgain, until it is decided: after about the interval, and later where nobody answers.
+// TestAClaimIsAskedAboutAgain: a claim is asked about until it is decided, after about the interval, and later if the upstream
+// server does not answer.
 func TestAClaimIsAskedAboutAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		err   error
@@ -183,7 +184,7 @@ func TestAClaimIsAskedAboutAgain(t *testing.T) {
 	}
 }
 
-// TestAFewClaimsAreAskedAboutAtATime, and all of them in the end.
+// TestAFewClaimsAreAskedAboutAtATime: in the end all of them are.
 func TestAFewClaimsAreAskedAboutAtATime(t *testing.T) {
 	play(t, func(w *world) {
 		w.thinks(func(table.Digest, uint64) (claims.Opinion, error) { return claims.Opinion{Keep: true}, nil })
@@ -200,7 +201,7 @@ func TestAFewClaimsAreAskedAboutAtATime(t *testing.T) {
 		if len(seen) != 4 {
 			t.Errorf("asked about %v", seen)
 		}
-		// One round at once, for the first claim alone, and then one of all four in each interval and a half at most.
+		// One round at once, for the first claim alone, and then one of all four in each interval of at most one and a half.
 		if len(asked) < 1+4*13 || len(asked) > 4+4*41 {
 			t.Errorf("asked %d times in 20 intervals", len(asked))
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// digestForm is what a digest looks like.
+// digestForm matches a digest.
 var digestForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 type acceptJob struct {
@@ -86,7 +86,7 @@ func (j *acceptJob) run(ctx context.Context, s *session) (int, error) {
 			return max(status, Unhealthy), err
 		}
 	}
-	// Replicas that hold nothing are not asked again: found is by name, since pods may have come and gone meanwhile.
+	// Do not ask replicas that hold nothing. found is keyed by name, since pods may have come and gone meanwhile.
 	replies := ask(ctx, s, s.clusters, func(ctx context.Context, replica Replica) (*acceptance, error) {
 		if chosen[replica.Name] == "" {
 			return nil, nil
@@ -96,7 +96,7 @@ func (j *acceptJob) run(ctx context.Context, s *session) (int, error) {
 	return j.report(s, replies[0], chosen, status)
 }
 
-// show prints what is about to be published: the differences once, and who holds it.
+// show prints what is about to be published: the differences once, and which replicas hold the table.
 func (j *acceptJob) show(s *session, r reply[*holding], chosen map[string]string) {
 	if s.output == "json" {
 		return
@@ -148,7 +148,7 @@ func (j *acceptJob) accept(ctx context.Context, r Replica, digest string) (*acce
 	return a, nil
 }
 
-// report says what became of it on every replica.
+// report prints the result for every replica.
 func (j *acceptJob) report(s *session, r reply[*acceptance], chosen map[string]string, status int) (int, error) {
 	var lines, failed []string
 	left := len(chosen)

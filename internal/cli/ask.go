@@ -8,25 +8,26 @@ import (
 	"time"
 )
 
-// grace is how long after its limit an answer is waited for: whoever heeds the limit says what failed meanwhile.
+// grace is how long to wait for an answer after its time limit: code that respects the limit then still reports what failed.
 const grace = 300 * time.Millisecond
 
-// answer is what one replica said.
+// answer is the answer of one replica.
 type answer[T any] struct {
 	replica string
 	value   T
 	err     error
-	fault   bool // err says why nobody could ask
+	fault   bool // the replica could not be asked; err says why
 }
 
-// reply is what the replicas of one cluster said.
+// reply holds the answers of the replicas of one cluster.
 type reply[T any] struct {
 	cluster string
 	err     error // the replicas could not be found
 	answers []answer[T]
 }
 
-// ask asks all replicas of all clusters, a limited number of clusters at a time, and shows how far it is. The replies are in the order of the clusters.
+// ask asks all replicas of all clusters, a limited number of clusters at a time, and shows progress. The replies are in the order
+// of the clusters.
 func ask[T any](ctx context.Context, s *session, clusters []Cluster, question func(context.Context, Replica) (T, error)) []reply[T] {
 	replies := make([]reply[T], len(clusters))
 	progress := newProgress(s.std, clusters)
@@ -47,7 +48,7 @@ func ask[T any](ctx context.Context, s *session, clusters []Cluster, question fu
 	return replies
 }
 
-// askCluster finds the replicas of a cluster and asks them side by side.
+// askCluster finds the replicas of a cluster and asks them concurrently.
 func askCluster[T any](ctx context.Context, c Cluster, question func(context.Context, Replica) (T, error)) reply[T] {
 	r := reply[T]{cluster: c.Name}
 	replicas, err := bounded(ctx, c.Find)
@@ -71,8 +72,8 @@ func askCluster[T any](ctx context.Context, c Cluster, question func(context.Con
 	return r
 }
 
-// bounded returns when ctx has ended, even if f does not: what a credential plugin or a connection that was accepted and
-// forgotten does is out of reach of a context.
+// bounded returns when ctx has ended, even if f does not return: a context cannot stop a credential plugin, or a connection that
+// was accepted and then ignored.
 func bounded[T any](ctx context.Context, f func(context.Context) (T, error)) (T, error) {
 	type result struct {
 		value T
@@ -101,7 +102,7 @@ func bounded[T any](ctx context.Context, f func(context.Context) (T, error)) (T,
 	return r.value, r.err
 }
 
-// answered returns the answers that are there.
+// answered returns the answers received.
 func (r reply[T]) answered() []answer[T] {
 	var there []answer[T]
 	for _, a := range r.answers {
@@ -112,7 +113,7 @@ func (r reply[T]) answered() []answer[T] {
 	return there
 }
 
-// missing says who did not answer, one sentence each.
+// missing returns a sentence for each replica that did not answer.
 func (r reply[T]) missing() []string {
 	if r.err != nil {
 		return []string{label(r.cluster, "") + r.err.Error()}
@@ -126,7 +127,7 @@ func (r reply[T]) missing() []string {
 	return lines
 }
 
-// label is the place of an answer before a sentence about it.
+// label returns the prefix of a sentence about an answer: its cluster and replica.
 func label(cluster, replica string) string {
 	switch {
 	case cluster == "" && replica == "":

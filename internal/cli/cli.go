@@ -1,13 +1,16 @@
-// Package cli has the commands that ask running route servers: status, clients, problems, explain, match, diff, held and accept.
+// Package cli implements the commands that ask running route servers: status, clients, problems, explain, match, diff, held and
+// accept.
 //
-// Two programs offer them. routesrv takes the URLs of support listeners ([URLs]); the plugin of kubectl finds pods in clusters by
-// other [Places]. The commands do not know the difference: a [Cluster] is one route server with its replicas, wherever these are.
+// Two programs offer them: routesrv with the URLs of support listeners ([URLs]), and the kubectl plugin with other [Places] that
+// find pods in clusters. For the commands both are the same: a [Cluster] is one route server with its replicas, wherever they
+// are.
 //
 // # Guarantees
 //
-// Every cluster has a limit in time of its own, and is asked beside the others: one that does not answer is named, and delays
-// nobody beyond that limit. The exit status is [Healthy], [Unhealthy] or [Trouble], and never Healthy when a cluster or replica that was to be asked gave no
-// answer, or the replicas disagree. Names and messages of servers reach a terminal with control and format characters escaped.
+// Clusters are asked concurrently, each with its own time limit: a cluster that does not answer is named, and delays the others
+// no longer than that limit. The exit status is [Healthy], [Unhealthy] or [Trouble]. It is never Healthy if a cluster or replica
+// did not answer, or if the replicas disagree. Control and format characters in names and messages of servers are escaped before
+// they reach a terminal.
 package cli
 
 import (
@@ -26,21 +29,21 @@ import (
 	"github.com/routesrv/routesrv/shadowdiff"
 )
 
-// The exit statuses of the commands.
+// Exit statuses of the commands.
 const (
-	Healthy   = 0 // what was asked for is fine
-	Unhealthy = 1 // there is an answer, and something is not fine
-	Trouble   = 2 // somebody did not answer, or the command was called wrongly
+	Healthy   = 0 // the answer is good
+	Unhealthy = 1 // an answer arrived, and it is not good
+	Trouble   = 2 // a server did not answer, or the arguments are wrong
 )
 
-// Stdio are the standard streams. The booleans say which of them are terminals.
+// Stdio holds the standard streams. The booleans say which of them are terminals.
 type Stdio struct {
 	In                                   io.Reader
 	Out, Err                             io.Writer
 	InTerminal, OutTerminal, ErrTerminal bool
 }
 
-// Streams looks which streams are terminals.
+// Streams detects which streams are terminals.
 func Streams(in io.Reader, out, err io.Writer) Stdio {
 	return Stdio{in, out, err, isTerminal(in), isTerminal(out), isTerminal(err)}
 }
@@ -50,24 +53,24 @@ func isTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// Cluster is one route server with all of its replicas.
+// Cluster is a route server with all its replicas.
 type Cluster struct {
-	// Name is that of the context; empty if there is only one cluster and it has no name.
+	// Name is the name of the context; empty if there is only one cluster without a name.
 	Name string
-	// Find returns the replicas. It is called at most a few times, one call after the other.
+	// Find returns the replicas. It is called a few times at most, never concurrently.
 	Find func(ctx context.Context) ([]Replica, error)
 }
 
 // Replica is one process of a route server.
 type Replica struct {
 	Name string
-	// Fault says why nobody can ask this replica, such as a pod that is pending; empty if it can be asked.
+	// Fault says why this replica cannot be asked, such as a pending pod; empty if it can.
 	Fault string
-	// Support and Main are its listeners. Main is nil where only the support listener is known.
+	// Support and Main are its listeners. Main is nil if only the support listener is known.
 	Support, Main *Listener
 }
 
-// Listener is where one listener answers.
+// Listener is the address of one listener.
 type Listener struct {
 	URL       string // without path, such as http://localhost:9911
 	Transport http.RoundTripper
@@ -75,13 +78,13 @@ type Listener struct {
 
 // Places are the route servers that a command asks.
 type Places interface {
-	// Define adds the flags that choose them.
+	// Define adds the flags that choose the route servers.
 	Define(*pflag.FlagSet)
-	// Args is what help shows of them among the arguments, such as "URL..."; empty if only flags choose.
+	// Args is the part of the arguments in help that names the places, such as "URL..."; empty if only flags choose them.
 	Args() string
-	// Clusters takes its own arguments off args, and returns the route servers and the other arguments. It does not connect.
+	// Clusters removes its own arguments from args, and returns the route servers and the other arguments. It does not connect.
 	Clusters(args []string) (clusters []Cluster, rest []string, err error)
-	// Complete returns the values that a flag of Define may have; nil for a flag that has any.
+	// Complete returns the possible values for a flag of Define; nil means any value.
 	Complete(flag string) []string
 	// Close ends all connections.
 	Close()
@@ -91,11 +94,11 @@ type Places interface {
 type Program struct {
 	// Name is what users type, such as "kubectl routesrv".
 	Name string
-	// Places makes the places of one run.
+	// Places returns the places for one run.
 	Places func() Places
-	// Remote says that the places are clusters. The commands explain, match and diff exist only then: routesrv has its own.
+	// Remote means that the places are clusters. Only then do the commands explain, match and diff exist: routesrv has its own.
 	Remote bool
-	// Version is what the command version prints.
+	// Version is the output of the command version.
 	Version string
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
@@ -103,7 +106,7 @@ type Program struct {
 	Others []OtherCommand
 }
 
-// context is the cluster of another context, where the places know contexts.
+// context returns the cluster of another context, if the places support contexts.
 func (s *session) context(name string) (Cluster, error) {
 	if e, ok := s.places.(Elsewhere); ok {
 		return e.Context(name)
@@ -118,7 +121,7 @@ func (p Program) clock() func() time.Time {
 	return time.Now
 }
 
-// usageError is a call with wrong arguments.
+// usageError is an error in the arguments.
 type usageError struct{ error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
@@ -138,7 +141,7 @@ func (p Program) find(name string) (command, bool) {
 	return command{}, false
 }
 
-// Run runs one command: args begin with its name. It returns the exit status.
+// Run runs one command: args begins with its name. It returns the exit status.
 func (p Program) Run(ctx context.Context, args []string, std Stdio) int {
 	if len(args) == 0 || args[0] == "help" && len(args) == 1 || args[0] == "-h" || args[0] == "--help" {
 		_, _ = io.WriteString(std.Out, p.overview())

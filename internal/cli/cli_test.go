@@ -41,8 +41,9 @@ func (b *buffer) Write(p []byte) (int, error) {
 	return b.b.Write(p)
 }
 
-// TestNobodyWaitsForAClusterThatHangs: not even for one whose credentials ignore the limit. More of these than are asked at a time cost a multiple of the limit, and
-// every other cluster has its answer. The progress line names who is waited for.
+// TestNobodyWaitsForAClusterThatHangs: a cluster that hangs, even one whose credentials ignore the time limit, delays nobody for
+// longer than that. With more such clusters than are queried at a time, the command takes a multiple of the limit, and every
+// other cluster is answered. The progress line names the clusters that the command waits for.
 func TestNobodyWaitsForAClusterThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		over := make(chan struct{})
@@ -78,7 +79,7 @@ func TestNobodyWaitsForAClusterThatHangs(t *testing.T) {
 	})
 }
 
-// TestInterruptEndsACommand at once.
+// TestInterruptEndsACommand: it ends at once.
 func TestInterruptEndsACommand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -158,7 +159,7 @@ func TestURLsAreReplicas(t *testing.T) {
 	}
 }
 
-// TestClientCertificatesAreShown: a server that wants a certificate, with its own authority and another name.
+// TestClientCertificatesAreShown: a server that requires a certificate, with a private authority and another name.
 func TestClientCertificatesAreShown(t *testing.T) {
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if len(r.TLS.PeerCertificates) != 1 {
@@ -191,7 +192,7 @@ func TestClientCertificatesAreShown(t *testing.T) {
 		{[]string{"--cacert=" + cert, "--cert=" + cert, "--key=" + keyFile, "--server-name=example.com"}, cli.Healthy},
 		{[]string{"--cacert=" + cert, "--cert=" + cert, "--key=" + keyFile, "--server-name=other.example.net"}, cli.Trouble},
 		{[]string{"--cacert=" + cert}, cli.Trouble},
-		{[]string{"--cert=" + cert, "--key=" + keyFile}, cli.Trouble}, // who signed the server?
+		{[]string{"--cert=" + cert, "--key=" + keyFile}, cli.Trouble}, // the authority of the server is unknown
 	} {
 		var out buffer
 		p := cli.Program{Name: "routesrv", Places: cli.NewURLs}

@@ -91,8 +91,8 @@ func (j *clientsJob) run(ctx context.Context, s *session) (int, error) {
 	return status, j.write(s, replies, docs, views)
 }
 
-// mergeViews makes one view of those of the replicas. A client that several know is the one that was heard last. The counts are of the clients, where the
-// answers have all of them; else they are those of the replica that knows most.
+// mergeViews merges the views of the replicas. Of a client that several know, it keeps the entry heard most recently. It counts
+// the clients if the answers contain all of them; otherwise it takes the counts of the replica that knows most.
 func mergeViews(r reply[*fleet.View]) *fleet.View {
 	var merged *fleet.View
 	whole := true
@@ -142,7 +142,7 @@ func mergeViews(r reply[*fleet.View]) *fleet.View {
 	return merged
 }
 
-// behindRelays is how many of the clients in a view ask a relay. The counts are without them.
+// behindRelays returns how many of the clients in a view ask a relay. The counts do not include them.
 func behindRelays(v *fleet.View) (n int) {
 	for _, c := range v.Clients {
 		if c.Relay != "" {

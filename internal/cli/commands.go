@@ -1,6 +1,6 @@
 package cli
 
-// commands are all commands of a program, in the order of help.
+// commands returns all commands of a program, in the order of the help.
 func (p Program) commands() []command {
 	all := []command{statusCommand(), clientsCommand(), problemsCommand()}
 	if p.Remote {

@@ -11,23 +11,23 @@ import (
 	"github.com/routesrv/routesrv/shadowdiff"
 )
 
-// completeCommand is what the scripts call. It takes the words of the line up to the cursor, and prints what the last one may become and then a
-// directive, as programs that are made with cobra do: kubectl reads that from plugins.
+// completeCommand is the command that the scripts call. It receives the words of the line up to the cursor, and prints candidates
+// for the last word, then a directive. Programs built with cobra use the same form, which kubectl expects from plugins.
 const completeCommand = "__complete"
 
-// Directives behind the candidates.
+// Directives after the candidates.
 const (
 	completeFiles   = ":0" // the shell adds files
 	completeNoFiles = ":4"
 )
 
-// OtherCommand is a command of the program that is not of this package.
+// OtherCommand is a command of the program from another package.
 type OtherCommand struct {
 	Name, Summary string
 	Flags         []string // with their dashes
 }
 
-// shells are what completion writes scripts for.
+// shells are the shells that completion supports.
 var shells = []string{"bash", "zsh", "fish", "kubectl"}
 
 const completionHelp = `Prints the completion script of a shell.
@@ -60,7 +60,7 @@ func (p Program) completion(args []string, std Stdio) int {
 	return Healthy
 }
 
-// scripts ask the program itself, so that they are right for whatever version it is.
+// The scripts call the program itself, so that they fit every version.
 var scripts = map[string]string{
 	"bash": `# bash completion of BINARY
 FUNCTION() {
@@ -111,7 +111,7 @@ exec BINARY COMPLETE "$@"
 `,
 }
 
-// complete prints what the last word may become.
+// complete prints candidates for the last word.
 func (p Program) complete(words []string, std Stdio) int {
 	candidates, directive := p.candidates(words)
 	for _, c := range candidates {
@@ -121,7 +121,7 @@ func (p Program) complete(words []string, std Stdio) int {
 	return Healthy
 }
 
-// candidate is a word and what it means.
+// candidate is a word with its description.
 type candidate struct{ word, meaning string }
 
 func (c candidate) about() string {
@@ -197,7 +197,7 @@ func (p Program) commandWords() []candidate {
 	return append(all, candidate{"completion", "Prints the completion script of a shell."}, candidate{"version", "Prints the version."})
 }
 
-// takes returns the flag whose value comes next, nil for none.
+// takes returns the flag whose value comes next, or nil.
 func takes(set *pflag.FlagSet, word string) *pflag.Flag {
 	var f *pflag.Flag
 	switch {
@@ -213,7 +213,7 @@ func takes(set *pflag.FlagSet, word string) *pflag.Flag {
 	return f
 }
 
-// valuesOf are the values that a flag may have.
+// valuesOf returns the possible values of a flag.
 func valuesOf(f *pflag.Flag, places Places) ([]candidate, string) {
 	if f == nil {
 		return nil, completeNoFiles
@@ -235,7 +235,7 @@ func plain(words ...string) []candidate {
 	return all
 }
 
-// fitting are the candidates that begin with a prefix.
+// fitting returns the candidates with a prefix.
 func fitting(all []candidate, prefix string) []candidate {
 	return slices.DeleteFunc(slices.Clone(all), func(c candidate) bool { return !strings.HasPrefix(c.word, prefix) })
 }

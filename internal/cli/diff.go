@@ -50,7 +50,7 @@ type side struct {
 	err   error
 }
 
-// loadReplica reads the table that a replica serves.
+// loadReplica loads the table that a replica serves.
 func loadReplica(s *session) func(context.Context, Replica) (*tables.Table, error) {
 	return func(ctx context.Context, r Replica) (*tables.Table, error) {
 		if r.Main == nil {
@@ -65,7 +65,7 @@ func loadReplica(s *session) func(context.Context, Replica) (*tables.Table, erro
 	}
 }
 
-// Elsewhere are places that can also name single replicas and other clusters, for diff.
+// Elsewhere is implemented by places that can also name single replicas and other clusters, for diff.
 type Elsewhere interface {
 	// Context returns the cluster of another context.
 	Context(name string) (Cluster, error)
@@ -150,7 +150,7 @@ func writeComparisons(s *session, status int, views []*shadowdiff.View, failed [
 	return err
 }
 
-// sides loads the tables: the arguments, and replicas where these are too few.
+// sides loads the tables: the arguments, and replicas if there are too few arguments.
 func (j *diffJob) sides(ctx context.Context, s *session) []side {
 	if len(s.args) == 0 {
 		return replicaSides(ask(ctx, s, s.clusters, loadReplica(s)), false)
@@ -162,13 +162,13 @@ func (j *diffJob) sides(ctx context.Context, s *session) []side {
 		all = append(all, s.side(ctx, local, place)...)
 	}
 	if len(s.args) == 1 {
-		// What the cluster serves is the old state, and what was named the new one.
+		// The cluster's table is the old state, and the argument the new one.
 		all = append(replicaSides(ask(ctx, s, s.clusters[:1], loadReplica(s)), true), all...)
 	}
 	return all
 }
 
-// side loads one place.
+// side loads the table of one place.
 func (s *session) side(ctx context.Context, local *tables.Reader, place string) []side {
 	if name, ok := strings.CutPrefix(place, "pod/"); ok {
 		one := s.clusters[0]
@@ -208,7 +208,7 @@ func (s *session) side(ctx context.Context, local *tables.Reader, place string) 
 	return []side{{source.Name(), t, err}}
 }
 
-// replicaSides are the tables of replicas. With first it is one of each cluster: of the first replica that answers.
+// replicaSides returns the tables of replicas. With first it returns one table per cluster: from the first replica that answers.
 func replicaSides(replies []reply[*tables.Table], first bool) []side {
 	var all []side
 	for _, r := range replies {

@@ -66,7 +66,7 @@ func (l *Listener) explain(ctx context.Context, query explain.Query) (*explain.E
 	return e, p.body, nil
 }
 
-// ExplanationStatus is the exit status after an explanation.
+// ExplanationStatus returns the exit status for an explanation.
 func ExplanationStatus(e *explain.Explanation) int {
 	if e.Result == "fine" || e.Result == compile.Info.String() {
 		return Healthy
@@ -74,9 +74,9 @@ func ExplanationStatus(e *explain.Explanation) int {
 	return Unhealthy
 }
 
-// spoken is the answer of one replica to a question that is answered in words.
+// spoken is an answer of one replica in text form.
 type spoken struct {
-	key    string // equal for answers that mean the same
+	key    string // equal for answers with the same meaning
 	text   []byte
 	raw    json.RawMessage
 	status int
@@ -100,7 +100,7 @@ func (explainJob) run(ctx context.Context, s *session) (int, error) {
 	}))
 }
 
-// speak prints answers in words, each once for the replicas that agree, and returns the exit status.
+// speak prints text answers, each once for the replicas that agree, and returns the exit status.
 func (s *session) speak(name string, replies []reply[*spoken]) (int, error) {
 	status := Healthy
 	docs := make([]documentCluster, len(replies))
@@ -160,7 +160,7 @@ type agreement struct {
 	value    *spoken
 }
 
-// agreeing puts the replicas together that say the same, in the order of the first of each.
+// agreeing groups the replicas with the same answer, in the order of the first replica of each group.
 func agreeing(r reply[*spoken]) []agreement {
 	var all []agreement
 	at := make(map[string]int)

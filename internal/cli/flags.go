@@ -10,14 +10,14 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Limits and defaults of the flags that all commands have.
+// Limits and defaults of the flags of all commands.
 const (
 	defaultTimeout  = 10 * time.Second
 	defaultParallel = 16
 	maxParallel     = 256
 )
 
-// job is one command with the values of its flags.
+// job is a command with the values of its flags.
 type job interface {
 	define(*pflag.FlagSet)
 	run(ctx context.Context, s *session) (status int, err error)
@@ -26,17 +26,17 @@ type job interface {
 // command describes a job.
 type command struct {
 	name, args, summary string
-	intro               string // what it does and what its exit status says
+	intro               string // description, including the exit statuses
 	examples            []example
-	min, max            int      // arguments besides the places
+	min, max            int      // arguments in addition to the places
 	outputs             []string // forms of the result
 	job                 func() job
 }
 
-// example is a call with what it is for. Arguments that begin with @ stand for places, and are there only where a URL is wanted.
+// example is a call with its purpose. Arguments that begin with @ stand for places, and are shown only if the places are URLs.
 type example struct{ what, call string }
 
-// flags makes the flags of a command.
+// flags returns the flags of a command.
 func (p Program) flags(c command, j job, places Places, s *session) *pflag.FlagSet {
 	set := pflag.NewFlagSet(c.name, pflag.ContinueOnError)
 	set.SortFlags = false
@@ -52,7 +52,7 @@ func (p Program) flags(c command, j job, places Places, s *session) *pflag.FlagS
 	return set
 }
 
-// help is the text of --help.
+// help returns the text of --help.
 func (p Program) help(c command, set *pflag.FlagSet, places Places) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n\nUsage: %s\n\n%s\n", c.summary, p.usage(c, places), strings.TrimSpace(c.intro))
@@ -79,7 +79,7 @@ func (p Program) usage(c command, places Places) string {
 	return strings.Join(words, " ")
 }
 
-// example leaves out the URLs where there are none, and the flags of clusters where there are URLs.
+// example removes the URLs from a call if the places are clusters, and the flags of clusters if the places are URLs.
 func (p Program) example(call string) string {
 	const url = " http://routesrv:9911"
 	if p.Remote {
@@ -88,7 +88,7 @@ func (p Program) example(call string) string {
 	return strings.ReplaceAll(call, " @", url)
 }
 
-// overview is the text of --help without a command.
+// overview returns the text of --help without a command.
 func (p Program) overview() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s asks the route servers of your clusters, and the proxies behind them.\n\nUsage: %s COMMAND [flags] [arguments]\n\nCommands\n", p.Name, p.Name)
@@ -102,13 +102,13 @@ func (p Program) overview() string {
 	return b.String()
 }
 
-// choice takes one of some words.
+// choice accepts one of the given words.
 type choice struct {
 	dst   *string
 	words []string
 }
 
-// String, Set and Type are what pflag asks of a value; so it is with the other values here.
+// String, Set and Type implement pflag.Value, here and for the types below.
 func (c *choice) String() string { return *c.dst }
 func (c *choice) Type() string   { return strings.TrimPrefix(strings.Join(c.words, "|"), "|") }
 func (c *choice) Set(s string) error {
@@ -119,7 +119,7 @@ func (c *choice) Set(s string) error {
 	return nil
 }
 
-// period takes a time that somebody may wait.
+// period accepts a duration that users may wait.
 type period struct{ dst *time.Duration }
 
 func (p *period) String() string { return p.dst.String() }
@@ -133,7 +133,7 @@ func (p *period) Set(s string) error {
 	return nil
 }
 
-// count takes a number between two others.
+// count accepts a number between two limits.
 type count struct {
 	dst      *int
 	min, max int

@@ -28,10 +28,10 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// now is the time in all tests.
+// now is the current time in all tests.
 var now = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
-// world is clusters that a test makes up.
+// world is the set of clusters of a test.
 type world struct {
 	clusters []cli.Cluster
 	closed   bool
@@ -53,9 +53,10 @@ func (w *world) Complete(name string) []string {
 }
 func (w *world) Close() { w.closed = true }
 
-// readWorld makes the clusters of an archive. A file CLUSTER/REPLICA/PATH is what a replica answers to GET /PATH; one that begins with a status code has that
-// status, PATH.text is the answer for people, and POST.PATH that to POST. CLUSTER/REPLICA/fault says why nobody can ask the replica, and CLUSTER/error why the cluster
-// cannot be reached. A replica with a file "hangs" never answers.
+// readWorld makes the clusters of an archive. A file CLUSTER/REPLICA/PATH is what a replica answers to GET /PATH; one that begins
+// with a status code has that status, PATH.text is the answer for people, and POST.PATH that to POST. CLUSTER/REPLICA/fault is
+// why the replica cannot be queried, and CLUSTER/error why the cluster cannot be reached. A replica with a file "hangs" never
+// answers.
 func readWorld(t *testing.T, files []txtar.File) *world {
 	t.Helper()
 	w := &world{}
@@ -137,10 +138,10 @@ func replicaHandler(files map[string][]byte) http.Handler {
 	})
 }
 
-// address is the loopback address of a server of a test, which differs from run to run.
+// address matches the loopback address of a test server, which differs from run to run.
 var address = regexp.MustCompile(`127\.0\.0\.1:\d+`)
 
-// TestGolden runs the commands that the files of testdata have as args, in the world that the other files make up.
+// TestGolden runs the commands that the files of testdata have as args, in the world of the other files.
 func TestGolden(t *testing.T) {
 	paths, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(paths) == 0 {

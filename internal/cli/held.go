@@ -11,14 +11,14 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// holding is what a replica says about what it holds back; the zero value if that is nothing.
+// holding describes the table that a replica holds; the zero value means none.
 type holding struct {
 	guardStatus
 	text []byte
 	raw  json.RawMessage
 }
 
-// askHeld reads what is held and how it differs, in words and as JSON.
+// askHeld reads the held table and its differences, as text and as JSON.
 func askHeld(ctx context.Context, r Replica) (*holding, error) {
 	var said struct {
 		Hold *guardStatus `json:"hold"`
@@ -49,7 +49,7 @@ func askHeld(ctx context.Context, r Replica) (*holding, error) {
 	return h, nil
 }
 
-// withoutCommand leaves out the line that tells how to accept the table with curl: nobody reaches that address from here.
+// withoutCommand removes the line that shows how to accept the table with curl, because that address is not reachable from here.
 func withoutCommand(text []byte) []byte {
 	var b strings.Builder
 	head := true
@@ -116,7 +116,7 @@ func (heldJob) run(ctx context.Context, s *session) (int, error) {
 	return status, nil
 }
 
-// writeHeld prints what the replicas of a cluster hold, each digest once.
+// writeHeld prints the tables that the replicas of a cluster hold, each digest once.
 func (s *session) writeHeld(r reply[*holding]) error {
 	order, groups := byDigest(r)
 	if len(order) == 0 && len(r.answered()) > 0 {
@@ -134,7 +134,7 @@ func (s *session) writeHeld(r reply[*holding]) error {
 	return nil
 }
 
-// acceptPlace is what an acceptance has to name before the digest: the cluster, and the flags that chose its pods here.
+// acceptPlace returns the arguments of accept before the digest: the cluster, and the flags that choose its pods.
 func (s *session) acceptPlace(cluster string) string {
 	if !s.program.Remote {
 		return "URL... "
@@ -151,10 +151,10 @@ func (s *session) acceptPlace(cluster string) string {
 	return place
 }
 
-// plainWord is a word that no shell changes.
+// plainWord matches a word that needs no quotes in a shell.
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:@%+=-]+$`)
 
-// quoted is a word as a shell takes it.
+// quoted quotes a word for a shell.
 func quoted(word string) string {
 	if plainWord.MatchString(word) {
 		return word
@@ -167,7 +167,7 @@ type heldBy struct {
 	held     *holding
 }
 
-// byDigest groups the replicas by what they hold, in the order of the first of each.
+// byDigest groups the replicas by the table that they hold, in the order of the first replica of each group.
 func byDigest(r reply[*holding]) (order []string, groups map[string]*heldBy) {
 	groups = make(map[string]*heldBy)
 	for _, a := range r.answered() {

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// noPlaces are places that take nothing, but have the flags that examples use.
+// noPlaces are places that accept nothing, but have the flags that examples use.
 type noPlaces struct{ URLs }
 
 func (p *noPlaces) Define(set *pflag.FlagSet) {
@@ -30,7 +30,8 @@ func words(call string) []string {
 	return all
 }
 
-// TestExamplesOfHelpAreCalls: each has flags that exist, with values that they take, and as many arguments as the command wants.
+// TestExamplesOfHelpAreCalls: each example uses existing flags with values that they accept, and as many arguments as the command
+// expects.
 func TestExamplesOfHelpAreCalls(t *testing.T) {
 	for _, p := range []Program{{Name: "routesrv"}, {Name: "kubectl routesrv", Remote: true}} {
 		for _, c := range p.commands() {
@@ -76,7 +77,7 @@ func TestExamplesOfHelpAreCalls(t *testing.T) {
 	}
 }
 
-// FuzzEscapeJSON: what is escaped is the same JSON, and has nothing that a terminal acts on.
+// FuzzEscapeJSON: escaped JSON has the same meaning, and contains nothing that a terminal acts on.
 func FuzzEscapeJSON(f *testing.F) {
 	for _, s := range []string{"plain", "\x7f\u009b\u202e\u2028", "\U000e0001 tag", "\xff", "grüße"} {
 		f.Add(s)

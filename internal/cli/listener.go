@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// maxAnswer bounds what a route server may answer, in bytes. The largest is /clients: 20,000 of them have some 15 MB.
+// maxAnswer limits the answer of a route server, in bytes. The largest is /clients: 20,000 clients take about 15 MB.
 const maxAnswer = 64 << 20
 
 // page is an answer of a listener.
@@ -21,7 +21,7 @@ type page struct {
 	body   []byte
 }
 
-// do makes one request. Redirects are not followed.
+// do sends one request. It does not follow redirects.
 func (l *Listener) do(ctx context.Context, method, path string, query url.Values, accept string) (*page, error) {
 	u := l.URL + path
 	if len(query) > 0 {
@@ -36,7 +36,7 @@ func (l *Listener) do(ctx context.Context, method, path string, query url.Values
 	resp, err := client.Do(req)
 	if err != nil {
 		if e, ok := errors.AsType[*url.Error](err); ok {
-			err = e.Err // the replica is named beside it
+			err = e.Err // the caller names the replica
 		}
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func (l *Listener) do(ctx context.Context, method, path string, query url.Values
 	return &page{resp.StatusCode, resp.Status, body}, nil
 }
 
-// get asks for JSON. Every status but those listed is an error.
+// get requests JSON. Any status that is not listed is an error.
 func (l *Listener) get(ctx context.Context, path string, query url.Values, dst any, also ...int) (*page, error) {
 	p, err := l.do(ctx, http.MethodGet, path, query, "application/json")
 	if err != nil {
@@ -73,7 +73,7 @@ func (l *Listener) get(ctx context.Context, path string, query url.Values, dst a
 	return p, nil
 }
 
-// refusal is an answer that says no, as an error.
+// refusal converts a negative answer to an error.
 func (p *page) refusal(path string) error {
 	var said struct{ Error string }
 	text := strings.TrimSpace(string(p.body))
@@ -87,10 +87,10 @@ func (p *page) refusal(path string) error {
 	return fmt.Errorf("%s: %s: %s", path, p.text, text)
 }
 
-// line is the first line of an answer that is not what was expected.
+// line returns the first line of an unexpected answer.
 func (p *page) line() string { return firstLine(string(p.body)) }
 
-// firstLine is what an error shows of a text.
+// firstLine returns the part of a text that an error shows.
 func firstLine(text string) string {
 	text, _, _ = strings.Cut(strings.TrimSpace(text), "\n")
 	if r := []rune(text); len(r) > 200 {

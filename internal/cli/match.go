@@ -48,7 +48,7 @@ func (j *matchJob) define(set *pflag.FlagSet) {
 	set.BoolVar(&j.query, "validate-query", true, "the proxies have the flag of this name")
 }
 
-// matched is the part of a match in JSON that this command looks at.
+// matched is the part of a match in JSON that this command uses.
 type matched struct {
 	Schema string `json:"schema"`
 	Result string `json:"result"`

@@ -12,14 +12,14 @@ import (
 	"github.com/routesrv/routesrv/shadowdiff"
 )
 
-// Schema names the form of -o json. Within one version fields are only added.
+// Schema names the form of -o json. Within one version, fields are only added.
 const Schema = "routesrv.cli/v1"
 
 // document is the form of -o json, the same for all commands.
 type document struct {
 	Schema  string `json:"schema"`
 	Command string `json:"command"`
-	// Result is healthy, unhealthy or trouble, as the exit status.
+	// Result is healthy, unhealthy or trouble, like the exit status.
 	Result   string            `json:"result"`
 	Clusters []documentCluster `json:"clusters"`
 }
@@ -28,25 +28,25 @@ type documentCluster struct {
 	Name     string            `json:"name,omitempty"` // of the context
 	Result   string            `json:"result"`
 	Error    string            `json:"error,omitempty"` // why the replicas could not be found
-	Wrong    []string          `json:"wrong,omitempty"` // what is wrong, one sentence each
+	Wrong    []string          `json:"wrong,omitempty"` // problems, one sentence each
 	Replicas []documentReplica `json:"replicas"`
-	// Answer is what the replicas say together, for commands that merge.
+	// Answer is the merged answer of the replicas, for commands that merge.
 	Answer any `json:"answer,omitempty"`
 }
 
 type documentReplica struct {
 	Name   string          `json:"name"`
 	Error  string          `json:"error,omitempty"`  // why there is no answer
-	Wrong  []string        `json:"wrong,omitempty"`  // what is wrong, one sentence each
-	Answer json.RawMessage `json:"answer,omitempty"` // as the replica gave it
+	Wrong  []string        `json:"wrong,omitempty"`  // problems, one sentence each
+	Answer json.RawMessage `json:"answer,omitempty"` // as the replica sent it
 }
 
-// resultName is the word for an exit status.
+// resultName returns the word for an exit status.
 func resultName(status int) string {
 	return [...]string{Healthy: "healthy", Unhealthy: "unhealthy", Trouble: "trouble"}[status]
 }
 
-// writeDocument prints -o json. Characters that a terminal would act on are escaped inside of strings.
+// writeDocument prints -o json. It escapes characters in strings that could affect a terminal.
 func writeDocument(w io.Writer, command string, status int, clusters []documentCluster) error {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -59,7 +59,7 @@ func writeDocument(w io.Writer, command string, status int, clusters []documentC
 	return err
 }
 
-// escapeJSON escapes what is not for the eye and not ASCII. In JSON such characters can be in strings only.
+// escapeJSON escapes unprintable characters outside ASCII. In JSON they can occur only in strings.
 func escapeJSON(text []byte) []byte {
 	var b bytes.Buffer
 	for len(text) > 0 {
@@ -78,12 +78,12 @@ func escapeJSON(text []byte) []byte {
 	return b.Bytes()
 }
 
-// grid is a table of text: columns as wide as their widest cell.
+// grid is a text table whose columns are as wide as their widest cell.
 type grid struct {
 	rows [][]string
 }
 
-// maxCell bounds a cell, in characters.
+// maxCell limits a cell, in characters.
 const maxCell = 80
 
 func (g *grid) add(cells ...string) {
@@ -131,7 +131,7 @@ func writeLines(w io.Writer, lines []string) {
 	}
 }
 
-// writeText passes on the text of a server, line by line.
+// writeText prints the text of a server line by line.
 func writeText(w io.Writer, text []byte) error {
 	var b strings.Builder
 	for line := range strings.Lines(string(text)) {
@@ -141,7 +141,7 @@ func writeText(w io.Writer, text []byte) error {
 	return err
 }
 
-// age is a time in one unit, such as 12s, 5m, 3h or 4d.
+// age formats a duration in one unit, such as 12s, 5m, 3h or 4d.
 func age(d time.Duration) string {
 	switch d = max(d, 0); {
 	case d < 2*time.Minute:
@@ -154,7 +154,7 @@ func age(d time.Duration) string {
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
-// since is the age of a moment, empty for none.
+// since returns the age of a moment, or "" for none.
 func (s *session) since(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -162,7 +162,7 @@ func (s *session) since(t time.Time) string {
 	return age(s.now().Sub(t))
 }
 
-// number prints a count with its noun.
+// number returns a count with its noun.
 func number(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -170,7 +170,7 @@ func number(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// shortDigest is the beginning of a digest.
+// shortDigest returns the first characters of a digest.
 func shortDigest(d string) string {
 	if len(d) > 12 {
 		return d[:12]

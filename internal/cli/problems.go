@@ -27,7 +27,7 @@ type problem struct {
 	Cause    string    `json:"cause,omitempty"`
 	Text     string    `json:"text"`
 	Since    time.Time `json:"since"`
-	// Replicas are those that see it, where not all do.
+	// Replicas are the replicas that see the problem, if not all do.
 	Replicas []string `json:"replicas,omitempty"`
 }
 
@@ -36,7 +36,7 @@ func (p *problem) owner() string {
 	return strings.TrimSpace(p.Owner.Kind + " " + name)
 }
 
-// severities are ordered from the worst down.
+// severities are ordered, the worst first.
 var severities = [...]string{"error", "warning", "info"}
 
 type problemsJob struct {
@@ -123,7 +123,7 @@ func (j *problemsJob) run(ctx context.Context, s *session) (int, error) {
 	return status, nil
 }
 
-// row adds a row that begins with the name of the cluster where there are several.
+// row adds a row. It begins with the name of the cluster if there are several.
 func (s *session) row(g *grid, cluster string, cells []string) {
 	if s.named {
 		cells = append([]string{cluster}, cells...)
@@ -131,7 +131,7 @@ func (s *session) row(g *grid, cluster string, cells []string) {
 	g.add(cells...)
 }
 
-// mergeProblems makes one list of those of the replicas, the worst first.
+// mergeProblems merges the lists of the replicas, the worst problems first.
 func mergeProblems(r reply[*problemList]) (documentCluster, []problem) {
 	merged := []problem{}
 	at := make(map[string]int)
@@ -175,7 +175,8 @@ func rankOf(severity string) int {
 	return len(severities)
 }
 
-// outline is a cluster with its replicas and without their answers: trouble if there is no answer at all, else status.
+// outline returns a cluster with its replicas and without their answers. Its result is trouble if no replica answered, else
+// status.
 func outline[T any](r reply[T], status int) documentCluster {
 	d := documentCluster{Name: r.cluster, Replicas: []documentReplica{}}
 	if r.err != nil {

@@ -9,9 +9,9 @@ import (
 	"github.com/routesrv/routesrv/shadowdiff"
 )
 
-// progress is a line on a terminal that says how many clusters have answered, and which have not.
+// progress shows on a terminal line how many clusters have answered, and which have not.
 type progress struct {
-	out io.Writer // nil: nobody looks
+	out io.Writer // nil if the output is not a terminal
 
 	mu    sync.Mutex
 	names []string
@@ -19,7 +19,7 @@ type progress struct {
 	left  int
 }
 
-// progressWidth is how long the line may be, so that it stays one on a narrow terminal.
+// progressWidth limits the line, so that it fits a narrow terminal.
 const progressWidth = 78
 
 func newProgress(std Stdio, clusters []Cluster) *progress {
@@ -35,7 +35,7 @@ func newProgress(std Stdio, clusters []Cluster) *progress {
 	return p
 }
 
-// done says that a cluster has answered, or that its time is over.
+// done reports that a cluster has answered, or that its time is over.
 func (p *progress) done(i int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -63,7 +63,7 @@ func (p *progress) show() {
 	fmt.Fprint(p.out, "\r\x1b[K"+line)
 }
 
-// end takes the line off the terminal.
+// end removes the line from the terminal.
 func (p *progress) end() {
 	if p.out != nil {
 		fmt.Fprint(p.out, "\r\x1b[K")

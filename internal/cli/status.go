@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// serverStatus is what /status says, as far as this command looks at it.
+// serverStatus is the part of /status that this command uses.
 type serverStatus struct {
 	Version string    `json:"version"`
 	Started time.Time `json:"started"`
@@ -39,7 +39,7 @@ type serverStatus struct {
 	raw json.RawMessage
 }
 
-// guardStatus is what /status and /guard/held say about a hold.
+// guardStatus is a hold in /status and /guard/held.
 type guardStatus struct {
 	Held        bool      `json:"held"`
 	Reason      string    `json:"reason"`
@@ -52,19 +52,19 @@ type guardStatus struct {
 	ReleaseAt   time.Time `json:"release_at"`
 }
 
-// How often replicas with different tables are asked again, and how long to wait between: two polls of the default interval pass
-// meanwhile.
+// How often to ask replicas with different tables again, and how long to wait in between: that covers two polls of the default
+// interval.
 const (
 	settleTries = 3
 	settleWait  = 2 * time.Second
 )
 
-// manyFailures is how many reads fail one after the other before a replica is not healthy. One alone is everyday life of an API server.
+// manyFailures is how many consecutive failed reads make a replica unhealthy. A single failure is normal for an API server.
 const manyFailures = 3
 
 type statusJob struct {
 	maxAge time.Duration
-	wait   time.Duration // between two looks at replicas that differ
+	wait   time.Duration // between two checks of replicas that differ
 }
 
 func statusCommand() command {
@@ -128,8 +128,8 @@ func statusOf(result string) int {
 	return Healthy
 }
 
-// settle asks clusters again whose replicas serve different tables, and returns for each cluster the replicas that keep to another table than the
-// others, with a sentence. Replies are replaced by the newest ones that are complete.
+// settle repeats the question to clusters whose replicas serve different tables. It returns, for each cluster, a sentence for
+// each replica that keeps serving another table than most. It replaces replies with newer complete ones.
 func (j *statusJob) settle(ctx context.Context, s *session, replies []reply[*serverStatus]) []map[string]string {
 	first := make([]map[string]string, len(replies))
 	for i, r := range replies {
@@ -167,7 +167,7 @@ func (j *statusJob) settle(ctx context.Context, s *session, replies []reply[*ser
 	return differ
 }
 
-// digests are the tables of the replicas.
+// digests returns the tables of the replicas.
 func digests(r reply[*serverStatus]) map[string]string {
 	all := make(map[string]string)
 	for _, a := range r.answered() {
@@ -178,8 +178,8 @@ func digests(r reply[*serverStatus]) map[string]string {
 	return all
 }
 
-// minority are the replicas whose table is not the one of most; among tables with equally many replicas the one with the highest revision
-// counts, then the one that is first in the list.
+// minority returns the replicas whose table is not the one that most serve. If tables are served equally often, the highest
+// revision counts, then the order of the list.
 func minority(r reply[*serverStatus]) map[string]string {
 	type group struct {
 		n        int
@@ -210,7 +210,7 @@ func minority(r reply[*serverStatus]) map[string]string {
 	return others
 }
 
-// stuck are those of the minority that have had their table since the first answer.
+// stuck returns the replicas of the minority whose table has not changed since the first answer.
 func stuck(first map[string]string, r reply[*serverStatus]) map[string]string {
 	others, now := minority(r), digests(r)
 	for name := range others {
@@ -221,7 +221,7 @@ func stuck(first map[string]string, r reply[*serverStatus]) map[string]string {
 	return others
 }
 
-// wrong says what is wrong with one replica, the worst first.
+// wrong returns the problems of one replica, the worst first.
 func (j *statusJob) wrong(st *serverStatus) []string {
 	var all []string
 	if st.Table == nil {
@@ -338,7 +338,7 @@ func (j *statusJob) write(s *session, replies []reply[*serverStatus], docs []doc
 	return nil
 }
 
-// state is one word for a replica.
+// state returns one word for a replica.
 func state(st *serverStatus, doc documentReplica) string {
 	switch {
 	case st.Table == nil:

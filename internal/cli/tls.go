@@ -12,15 +12,15 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// TLS says which servers to trust, and how a command shows who it is. The zero value trusts the authorities of the system and
-// shows nothing.
+// TLS configures which servers to trust, and the client certificate of a command. The zero value trusts the system's authorities
+// and presents no certificate.
 type TLS struct {
-	CACert     string // file of authorities, PEM, instead of those of the system
-	Cert, Key  string // files of the client's certificate; both or none
-	ServerName string // name that the certificate of the server must have, instead of the host of the URL
+	CACert     string // file of authorities, PEM, instead of the system's
+	Cert, Key  string // files of the client certificate; set both or neither
+	ServerName string // name that the server's certificate must have, instead of the host of the URL
 }
 
-// Texts of the flags, which several commands have.
+// Usage texts of the flags, which several commands have.
 const (
 	CACertUsage     = "Authorities of the servers' certificates, PEM, instead of those of the system."
 	CertUsage       = "Client certificate to show to servers that ask for one, PEM. Needs --key."
@@ -65,7 +65,7 @@ func (t TLS) Config() (*tls.Config, error) {
 	return config, nil
 }
 
-// Transport makes requests as http.DefaultTransport does, with these certificates.
+// Transport returns a transport like http.DefaultTransport with these certificates.
 func (t TLS) Transport() (*http.Transport, error) {
 	config, err := t.Config()
 	if err != nil {
@@ -76,7 +76,7 @@ func (t TLS) Transport() (*http.Transport, error) {
 	return transport, nil
 }
 
-// maxFile bounds a file of certificates or keys, in bytes.
+// maxFile limits a file of certificates or keys, in bytes.
 const maxFile = 16 << 20
 
 func (t TLS) pair() (tls.Certificate, error) {
@@ -91,13 +91,13 @@ func (t TLS) pair() (tls.Certificate, error) {
 	return tls.X509KeyPair(cert, key)
 }
 
-// readFile is not that of package durable, which is for Unix only: the plugin is for Windows as well.
+// readFile reads a file of limited size. Package durable is for Unix only, but the plugin also runs on Windows.
 func readFile(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = f.Close() }() // only read
+	defer func() { _ = f.Close() }() // opened for reading only
 	content, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err == nil && len(content) > maxFile {
 		err = fmt.Errorf("%s is larger than %d bytes", name, maxFile)

@@ -10,16 +10,16 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// maxURLs bounds how many replicas can be named.
+// maxURLs is how many replicas can be named.
 const maxURLs = 200
 
-// URLs are places that the arguments name: the support listeners of the replicas of one route server.
+// URLs are places given as arguments: the support listeners of the replicas of one route server.
 type URLs struct {
 	tls       TLS
 	transport *http.Transport
 }
 
-// NewURLs returns the places of one run.
+// NewURLs returns the places for one run.
 func NewURLs() Places { return &URLs{} }
 
 // Define implements [Places].

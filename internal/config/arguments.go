@@ -5,12 +5,11 @@ import (
 	"strings"
 )
 
-// arguments splits the command line into settings and positional arguments. It knows what pflag does not: that one dash
-// may begin a long name, as for Skipper, whose flags are those of package flag. As there, a switch never takes the next
-// argument as its value.
+// arguments splits the command line into settings and positional arguments. Unlike pflag, it accepts long names with one dash, as
+// Skipper does, whose flags use package flag. As with Skipper, a switch never takes the next argument as its value.
 func (p *Parser) arguments(args []string) (settings []setting, positional []string) {
-	unknown := false // the argument before was a flag of unknown kind
-	after := ""      // the switch before, without a value
+	unknown := false // the previous argument was a flag of unknown kind
+	after := ""      // the previous switch without a value
 	for i := 0; i < len(args); i++ {
 		arg := args[i]
 		if arg == "--" {
@@ -36,7 +35,7 @@ func (p *Parser) arguments(args []string) (settings []setting, positional []stri
 		switch {
 		case !ok:
 			p.fail("", p.unknown("flag", "-", name))
-			unknown = !hasValue // then what follows is more likely its value than a positional argument
+			unknown = !hasValue // then the next argument is more likely its value than a positional argument
 			continue
 		case boolean && !hasValue:
 			val, after = "true", name
@@ -52,8 +51,8 @@ func (p *Parser) arguments(args []string) (settings []setting, positional []stri
 	return settings, positional
 }
 
-// positional appends arguments that are not flags, or reports the first if the command takes none. After a switch the
-// likely mistake is its value as an argument of its own.
+// positional appends arguments that are not flags, or reports the first if the command accepts none. After a switch, the likely
+// mistake is that its value was given as a separate argument.
 func (p *Parser) positional(to, args []string, after string) []string {
 	if p.cmd.MaxArgs != 0 || len(args) == 0 {
 		return append(to, args...)

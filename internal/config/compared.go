@@ -3,37 +3,37 @@ package config
 // Likeness says how a flag of Skipper's route server works here.
 type Likeness string
 
-// The kinds of likeness.
+// The values of Likeness.
 const (
 	Same      Likeness = "same"
 	Better    Likeness = "better"    // the same, and more
-	Different Likeness = "different" // something that works there does not work here, or works otherwise
+	Different Likeness = "different" // a value or use of the reference does not work here, or works differently
 	Missing   Likeness = "not there" // accepted with a warning, without effect
-	Refused   Likeness = "refused"   // an error at the start
+	Refused   Likeness = "refused"   // an error at startup
 )
 
-// ComparedFlag is one flag that Skipper's route server reads, as somebody sees it who brings a Deployment over.
+// ComparedFlag describes one flag of Skipper's route server for an operator who migrates a Deployment.
 type ComparedFlag struct {
 	Group    Group
 	Name     string // without dashes
-	Default  string // as it would be typed; empty if that is empty, or if the flag has no effect here
+	Default  string // as it would be typed; empty if the default is empty, or if the flag has no effect here
 	Likeness Likeness
-	Note     string // what differs; empty where nothing does
+	Note     string // what differs; empty if nothing differs
 }
 
-// groupUnsupported is where the flags stand that have no effect here.
+// groupUnsupported is the group of the flags that have no effect here.
 const groupUnsupported Group = "Not here"
 
-// unsupportedThatCount are the flags without effect here that Skipper's route server does read. All other unsupported flags mean
-// nothing there either.
+// unsupportedThatCount lists the flags without effect here that Skipper's route server does read. All other unsupported flags
+// have no effect there either.
 var unsupportedThatCount = []string{
 	"kubernetes-status-from-service",
 	"oauth2-tokeninfo-url", "oauth2-tokeninfo-timeout", "oauth2-tokeninfo-cache-size", "oauth2-tokeninfo-cache-ttl",
 	"opentracing", "open-telemetry",
 }
 
-// notes say what is not the same, by flag. A flag without a note is the same. Single values that are handled in another
-// way, such as an empty one, are worth a note; what is the same but for the text of an error is not.
+// notes lists the differences by flag. A flag without a note works the same. A single value that is handled differently, such as
+// an empty one, deserves a note; a different error text does not.
 func notes() map[string]ComparedFlag {
 	tls := ComparedFlag{Likeness: Better, Note: "changed files are read again, without a restart"}
 	filters := ComparedFlag{Likeness: Better, Note: "a filter that would crash every proxy is an error at the start"}
@@ -68,7 +68,7 @@ func notes() map[string]ComparedFlag {
 	}
 }
 
-// ComparedFlags are all flags that Skipper's route server reads, in the groups of the help, those without effect last.
+// ComparedFlags returns all flags that Skipper's route server reads, in the groups of the help, with flags without effect last.
 func ComparedFlags() []ComparedFlag {
 	var all []ComparedFlag
 	differ := notes()

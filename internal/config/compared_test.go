@@ -10,8 +10,8 @@ import (
 	"github.com/routesrv/routesrv/internal/config"
 )
 
-// ofTheReference are the flags of the reference, those included that it takes and does nothing with where they have an
-// effect here.
+// ofTheReference are the flags of the reference, including those that the reference accepts and ignores, if they have an effect
+// here.
 const ofTheReference = `
 	address support-listener wait-for-healthcheck-interval enable-profile block-profile-rate mutex-profile-fraction
 	memory-profile-rate source-poll-timeout config-file
@@ -68,11 +68,11 @@ func TestComparedFlagsSayWhatDiffers(t *testing.T) {
 	}
 }
 
-// TestFlagsThatAreCalledDifferentBehaveSo tries what the notes say and can be tried without a server.
+// TestFlagsThatAreCalledDifferentBehaveSo checks what the notes say, as far as that is possible without a server.
 func TestFlagsThatAreCalledDifferentBehaveSo(t *testing.T) {
 	for _, tt := range []struct {
 		args    []string
-		warning string // part of it; empty: none
+		warning string // a part of it; empty: none
 		err     string
 	}{
 		{[]string{"-kubernetes-status-from-service=ns/name"}, "", "only reads"},

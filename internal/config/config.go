@@ -1,25 +1,23 @@
 // Package config turns command line, environment and configuration file into plain values for the binaries.
 //
-// The flags carry the names, defaults and forms of Skipper's, so that the arguments of an existing Deployment of its
-// route server work as they are; what only this route server has is added beside them. A setting may come from four
-// places, and the first that has it counts:
+// The flags have the names, defaults and forms of Skipper's flags, so that the arguments of an existing Deployment of its route
+// server work unchanged; this route server adds its own flags. A setting may come from four places, in this order of precedence:
 //
 //  1. the command line: -flag=value, -flag value, with one dash or two; a switch is -flag or -flag=false
 //  2. the environment: ROUTESRV_FLAG_ and the name in capitals with underscores, such as ROUTESRV_FLAG_SOURCE_POLL_TIMEOUT
 //  3. the file that -config-file names: YAML with the names of the flags as keys
 //  4. the default
 //
-// A value of a higher place replaces that of a lower one also where a flag may be repeated: lists are not joined.
+// A value from a higher place replaces one from a lower place, even for repeatable flags: lists are not joined.
 //
-// Nothing is silently ignored. A flag of Skipper that means nothing to a route server gives one [Warning] that says why; a
-// flag that is unknown, or that asks for another table or for protection that cannot be had here, gives an [Error] that
-// says what to do instead. All errors are collected before the parser gives up, because an operator who moves a
-// Deployment over wants to see them at once. Values of flags that are not used here are never repeated in a message:
-// among them are passwords.
+// Nothing is silently ignored. A flag of Skipper without effect on a route server causes one [Warning] that says why. An unknown
+// flag, or one that requests a different table or a protection that this server does not have, causes an [Error] that says what
+// to do instead. The parser collects all errors before it gives up, because an operator who migrates a Deployment wants to see
+// them at once. Messages never contain the values of flags that are not used here: some are passwords.
 //
-// The groups of flags ([Parser.Source], [Parser.Compile], …) fill one struct each, so that another binary that computes
-// tables can offer the same flags. The package reads nothing but the configuration file, through [Env]; it opens no
-// certificate, no manifest and no connection, and it knows no clock and no global state.
+// The groups of flags ([Parser.Source], [Parser.Compile], …) fill one struct each, so that other binaries that compute tables can
+// offer the same flags. The package reads only the configuration file, through [Env]. It opens no certificate, manifest or
+// connection, and uses no clock and no global state.
 package config
 
 import (
@@ -33,38 +31,38 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// RouteServer is everything that can be said about a route server. [ParseRouteServer] checks it: a consumer may rely on
-// the limits that the fields name.
+// RouteServer is the complete configuration of a route server. [ParseRouteServer] checks it: its users may rely on the limits
+// stated for the fields.
 type RouteServer struct {
 	Source   Source
-	Upstream Upstream        // of a relay; if it has a URL, Source has neither Kubernetes nor Manifests
-	Compile  compile.Options // complete, with EndpointSlices and HealthcheckAccessLog taken from the other parts
+	Upstream Upstream        // set only for a relay; if it has a URL, Source has neither Kubernetes nor Manifests
+	Compile  compile.Options // complete; EndpointSlices and HealthcheckAccessLog are copied from the other parts
 	Poll     Poll
-	Guard    guard.Config // without zero for shares and times, but for the MaxLoss of a relay if it was not set: see relay.Config
+	Guard    guard.Config // shares and times are above zero, except the MaxLoss of a relay if it was not set: see relay.Config
 	Listen   Listen
 	TLS      TLS
-	// RequestFilters is the chain for requests to the main listener, in order; nil if there is none. The names of the
+	// RequestFilters is the filter chain for requests to the main listener, in order; nil if there is none. The names of the
 	// filters are not checked here.
 	RequestFilters []*eskip.Filter
 	Shards         Shards
 	Log            Log
 	Tracing        Tracing
-	// Peers are the URLs under which the other replicas answer, http(s)://HOST:PORT, where each address of the host is one; empty if
-	// nobody is to be asked. Its certificates are those of Upstream.
+	// Peers are the URLs of the other replicas, http(s)://HOST:PORT, where each address of the host is one replica; empty if no
+	// replica is to be asked. Requests to them use the certificates of Upstream.
 	Peers []string
-	// Events says that problems are written as Kubernetes Events, and EventsNamespace where the Lease is for which the replicas
+	// Events turns on writing problems as Kubernetes Events. EventsNamespace is the namespace of the Lease for which the replicas
 	// compete. Events is false without a Kubernetes API to write to.
 	Events          bool
 	EventsNamespace string
-	// StateDir is the folder of the checkpoint; empty if there is to be none.
+	// StateDir is the folder of the checkpoint; empty means no checkpoint.
 	StateDir string
 }
 
-// Source says where objects are read. Exactly one of Kubernetes, Manifests and the URLs of Upstream is set after
-// [ParseRouteServer].
+// Source says where to read objects. After [ParseRouteServer], exactly one of Kubernetes, Manifests and the URLs of Upstream is
+// set.
 type Source struct {
-	// Kubernetes reads an API server: in the cluster of the pod (InCluster), of Kubeconfig and the Context in it, or at
-	// URL. An empty URL without the other two means the default of kubectl proxy. TokenFile is for URL.
+	// Kubernetes reads an API server: the one of the pod's cluster (InCluster), the one of Kubeconfig with Context, or the one at
+	// URL. If none of these is set, it uses the default address of kubectl proxy. TokenFile belongs to URL.
 	Kubernetes bool
 	InCluster  bool
 	URL        string
@@ -75,68 +73,69 @@ type Source struct {
 	// Manifests are files and folders to read instead.
 	Manifests []string
 
-	// Namespace restricts what is read; empty means all.
+	// Namespace restricts reading to one namespace; empty means all.
 	Namespace string
-	// EndpointSlices reads these instead of Endpoints. It always equals Compile.EndpointSlices.
+	// EndpointSlices reads EndpointSlices instead of Endpoints. It always equals Compile.EndpointSlices.
 	EndpointSlices bool
-	// Selectors are label selectors by kind: equality, or mere presence if the value is empty. A kind without one is
-	// not in the map; nil if there is none.
+	// Selectors are label selectors by kind: equality, or existence if the value is empty. A kind without a selector is not in
+	// the map; nil means no selectors.
 	Selectors map[kube.Kind]map[string]string
-	// Watch follows an API server by watches, with a list of everything at each ReconcileInterval, instead of listing
-	// everything for every read.
+	// Watch follows an API server with watches, and lists everything at each ReconcileInterval, instead of listing everything for
+	// every read.
 	Watch             bool
 	ReconcileInterval time.Duration
-	// ProbeInterval is how often an API server that does not answer is asked for a little; 0 leaves it at the growing
-	// delays of reads and watches. There is no flag for it.
+	// ProbeInterval is how often to send a small request to an API server that does not answer; 0 relies on the growing delays of
+	// reads and watches. No flag sets it.
 	ProbeInterval time.Duration
-	// RequestTimeout is the limit of each request to the API, above zero.
+	// RequestTimeout is the time limit of each request to the API, above zero.
 	RequestTimeout time.Duration
-	// DefaultFiltersDir is the folder of the default filters of services; empty if there is none.
+	// DefaultFiltersDir is the folder with the default filters of services; empty means none.
 	DefaultFiltersDir string
 }
 
-// Poll says how often the source is read.
+// Poll says how often to read the source.
 type Poll struct {
 	Interval   time.Duration // between the starts of two reads, at least 1 ms
 	MaxBackoff time.Duration // the longest delay after failures, at least Interval
 }
 
-// Listen says where the route server listens, and how it stops.
+// Listen configures the listeners and the shutdown of the route server.
 type Listen struct {
-	// Address is the main listener. SupportAddress is the listener for metrics; empty if there is to be none.
+	// Address is the main listener. SupportAddress is the listener for metrics; empty turns it off.
 	Address        string
 	SupportAddress string
 
-	// WaitForHealthcheckInterval is how long everything is served after the signal to stop; ShutdownTimeout is how long
-	// open requests may take after that, above zero.
+	// WaitForHealthcheckInterval is how long to keep serving after the signal to stop. ShutdownTimeout, above zero, is how long
+	// open requests may then take.
 	WaitForHealthcheckInterval time.Duration
 	ShutdownTimeout            time.Duration
 
-	// MaxConnections is how many connections the main listener holds, if the limit of open files allows as many.
+	// MaxConnections is how many connections the main listener holds, if the limit of open files allows that many.
 	MaxConnections int
-	// MaxStreams is how many clients may follow the table; 0 is none.
+	// MaxStreams is how many clients may follow the table; 0 turns streams off.
 	MaxStreams int
-	// SharedMaxAge is for how long HTTP caches may serve an answer without asking again, in whole seconds; 0 is not at all.
+	// SharedMaxAge is how long HTTP caches may serve an answer without asking again, in whole seconds; 0 means they must ask
+	// every time.
 	SharedMaxAge time.Duration
-	// ChangeBudget is how long changes that only add endpoints may wait; 0 is not at all.
+	// ChangeBudget is how long changes that only add endpoints may wait; 0 serves them at once.
 	ChangeBudget time.Duration
-	// ProblemNamespaces is for how many namespaces problems are counted; 0 is none.
+	// ProblemNamespaces is how many namespaces have their own series of problem counts; 0 means none.
 	ProblemNamespaces int
 
-	// EnableProfile serves profiles on the support listener. The rates are those of package runtime; zero leaves the
-	// runtime's own.
+	// EnableProfile serves profiles on the support listener. The rates are the ones of package runtime; zero keeps the runtime's
+	// default.
 	EnableProfile        bool
 	BlockProfileRate     int
 	MutexProfileFraction int
 	MemProfileRate       int
 }
 
-// TLS says how the main listener is protected. If Enable is false, the other fields mean nothing.
+// TLS protects the main listener. If Enable is false, the other fields have no effect.
 type TLS struct {
 	// Enable serves TLS. MTLS also requires and verifies client certificates; it implies Enable.
 	Enable bool
 	MTLS   bool
-	// CertFiles and KeyFiles belong together by their position: equally long, and not empty with Enable.
+	// CertFiles and KeyFiles correspond by position: they have the same length, and with Enable at least one element.
 	CertFiles []string
 	KeyFiles  []string
 	// CAFiles and AppendSystemCAs are the authorities for client certificates. With MTLS there is at least one.
@@ -159,25 +158,25 @@ type Shard struct {
 	Port      int // 1 to 65535
 }
 
-// Levels beside those of slog and poller.LevelTrace, for the names that Skipper has and slog has not.
+// Log levels in addition to those of slog and poller.LevelTrace, for the names of Skipper that slog does not have.
 const (
 	LevelFatal = slog.LevelError + 4
 	LevelPanic = slog.LevelError + 8
 )
 
-// Log says what is logged.
+// Log configures logging.
 type Log struct {
 	Level slog.Level
 	JSON  bool
 }
 
-// Env is what the parser sees of the world.
+// Env is the environment of the parser.
 type Env struct {
-	// Environ are the environment variables, as os.Environ gives them.
+	// Environ holds the environment variables in the form of os.Environ.
 	Environ []string
-	// ReadFile reads the configuration file; os.ReadFile will do. It is called at most once. With nil, a configuration
-	// file is an error.
+	// ReadFile reads the configuration file, like os.ReadFile. It is called at most once. If it is nil, a configuration file is
+	// an error.
 	ReadFile func(name string) ([]byte, error)
-	// Output is where help is printed; nil means nowhere.
+	// Output receives the help text; nil discards it.
 	Output io.Writer
 }

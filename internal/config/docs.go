@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Group is a part of the flags in help and documents.
+// Group is a group of flags in help and documents.
 type Group string
 
 // The groups of flags of the route server.
@@ -32,7 +32,8 @@ const (
 	GroupCheckpoint  Group = "Checkpoint"
 )
 
-// groups are those above in the order of help, with a sentence each. Others follow in the order of their definition.
+// groups returns these groups in the order of the help, each with a sentence. Other groups follow in the order of their
+// definition.
 func groups() []groupDoc {
 	return []groupDoc{
 		{GroupGeneral, "For every command."},
@@ -66,13 +67,13 @@ type FlagDoc struct {
 	Group   Group
 	Name    string // without dashes
 	Type    string // bool, string, int, duration, list, …
-	Default string // as it would be typed; empty if that is empty
+	Default string // as it would be typed; empty if the default is empty
 	Usage   string // sentences
 	Own     bool   // not one of Skipper's
 	Repeat  bool   // may be given more than once, with effect
 }
 
-// UnsupportedDoc documents one flag of Skipper that means nothing here.
+// UnsupportedDoc documents one flag of Skipper without effect here.
 type UnsupportedDoc struct {
 	Name    string // without dashes
 	Bool    bool
@@ -83,7 +84,7 @@ type UnsupportedDoc struct {
 // Flags documents the flags of the route server, by group.
 func Flags() []FlagDoc { return NewRouteServer(serverCommand(), new(RouteServer)).Flags() }
 
-// UnsupportedFlags documents the flags of Skipper that the route server has not, sorted by name.
+// UnsupportedFlags documents the flags of Skipper that the route server does not have, sorted by name.
 func UnsupportedFlags() []UnsupportedDoc {
 	var docs []UnsupportedDoc
 	for _, f := range unsupportedFlags() {
@@ -116,7 +117,7 @@ func (p *Parser) Flags() []FlagDoc {
 	return docs
 }
 
-// groups are the groups in use, in their order.
+// groups returns the groups that have flags, in order.
 func (p *Parser) groups() []groupDoc {
 	used := make(map[Group]bool)
 	for _, o := range p.flags {
@@ -135,10 +136,10 @@ func (p *Parser) groups() []groupDoc {
 	return all
 }
 
-// envDoc documents one variable of the environment.
+// envDoc documents one environment variable.
 type envDoc struct{ name, usage string }
 
-// environmentDocs documents what is read from the environment, also by the packages that use the configuration.
+// environmentDocs documents the environment variables, including those that packages using the configuration read.
 func environmentDocs() []envDoc {
 	return []envDoc{
 		{EnvPrefix + "…", "Any flag: the name in capitals, with underscores for dashes, as in " +
@@ -158,12 +159,12 @@ const settingsText = "A value comes from the command line, else from the environ
 	"it is the default. Write a flag as -name=value or -name value, with one dash or two, and a switch (bool) as -name or " +
 	"-name=false."
 
-// unsupportedText says what happens to other flags of Skipper.
+// unsupportedText explains how other flags of Skipper are handled.
 const unsupportedText = "Other flags of Skipper are accepted, so that the arguments of a Deployment work unchanged. Flags " +
 	"without effect here are accepted with a warning that says why. Flags for features that do not exist here are an error " +
 	"that says what to do instead."
 
-// header is the flag as help shows it: -address HOST:PORT (default :9090).
+// header returns the flag as help shows it: -address HOST:PORT (default :9090).
 func (d FlagDoc) header() string {
 	s := dashes(d.Name, d.Own) + d.Name
 	if d.Type != "bool" {
@@ -175,7 +176,7 @@ func (d FlagDoc) header() string {
 	return s
 }
 
-// dashes begin a name the way this project writes it: one for Skipper's flags and for single letters, two for its own.
+// dashes returns the dashes of a name: one for Skipper's flags and for single letters, two for this project's flags.
 func dashes(name string, own bool) string {
 	if own && len(name) > 1 {
 		return "--"

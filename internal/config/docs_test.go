@@ -11,7 +11,7 @@ import (
 	"github.com/routesrv/routesrv/internal/config"
 )
 
-// TestHelpHasEverythingInGroups in lines that fit a terminal.
+// TestHelpHasEverythingInGroups: and its lines fit a terminal.
 func TestHelpHasEverythingInGroups(t *testing.T) {
 	var b bytes.Buffer
 	if err := config.Help(&b); err != nil {
@@ -51,7 +51,7 @@ func TestHelpHasEverythingInGroups(t *testing.T) {
 	}
 }
 
-// TestMarkdown: every flag has a row, every row as many cells as its table.
+// TestMarkdown: every flag has a row, and every row has as many cells as its table.
 func TestMarkdown(t *testing.T) {
 	var b bytes.Buffer
 	if err := config.WriteMarkdown(&b); err != nil {
@@ -78,7 +78,7 @@ func TestMarkdown(t *testing.T) {
 	}
 }
 
-// TestExamplesOfHelpParse: the command lines of the help texts and of the document are right.
+// TestExamplesOfHelpParse: the command lines in the help texts and in the document are valid.
 func TestExamplesOfHelpParse(t *testing.T) {
 	var b bytes.Buffer
 	if err := config.Help(&b); err != nil {
@@ -112,7 +112,7 @@ func TestExamplesOfHelpParse(t *testing.T) {
 	}
 }
 
-// TestForeignFlagsAreSorted, as a document that is generated must not change by itself.
+// TestForeignFlagsAreSorted: a generated document must not change by itself.
 func TestForeignFlagsAreSorted(t *testing.T) {
 	if !slices.IsSortedFunc(config.UnsupportedFlags(), func(a, b config.UnsupportedDoc) int { return strings.Compare(a.Name, b.Name) }) {
 		t.Error("not sorted")

@@ -9,23 +9,25 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Setting is a flag as it is in effect.
+// Setting is a flag with its effective value.
 type Setting struct {
 	Group Group
 	Name  string // without dashes
 	Own   bool   // not one of Skipper's
-	// Values are in the form of the command line: one, or for a flag that may be repeated those that were given; empty if that is none.
+	// Values are in the form of the command line. A repeatable flag has the values that were given; other flags have one. Empty
+	// means no value.
 	Values []string
-	// Changed says that the values differ from the default.
+	// Changed reports that the values differ from the default.
 	Changed bool
-	// From is the place: "command line", "environment NAME", "FILE:LINE" or "default", or another flag that decides.
+	// From is where the setting comes from: "command line", "environment NAME", "FILE:LINE" or "default", or another flag that
+	// determines it.
 	From string
 
 	kind            string
 	boolean, repeat bool
 }
 
-// Ignored is a flag of Skipper that was given and means nothing here. Its value is not kept, because it may be a password.
+// Ignored is a flag of Skipper that was given and has no effect here. Its value is not kept, because it may be a password.
 type Ignored struct {
 	Name string // without dashes
 	From string // as in Setting
@@ -37,14 +39,13 @@ type Checked struct {
 	p *Parser
 }
 
-// Error is the text of ErrChecked.
+// Error returns the text of ErrChecked.
 func (c *Checked) Error() string { return ErrChecked.Error() }
 
-// Is makes it an ErrChecked.
+// Is makes errors.Is report that it is an ErrChecked.
 func (c *Checked) Is(target error) bool { return target == ErrChecked }
 
-// Print writes what was asked for: all settings with the places that they come from, as YAML, or else one line that says that they are
-// valid.
+// Print writes the requested output: all settings with their origins as YAML, or else one line saying that they are valid.
 func (c *Checked) Print(w io.Writer) error {
 	if !c.p.checkOnly.settings {
 		_, err := io.WriteString(w, "configuration is valid\n")
@@ -61,7 +62,7 @@ func (c *Checked) Print(w io.Writer) error {
 // checkFlag is the value of --check-config.
 type checkFlag struct{ on, settings bool }
 
-// flag makes it a switch that also takes the word yaml.
+// flag returns a switch that also accepts the word yaml.
 func (c *checkFlag) flag() *value {
 	v := boolean(&c.on, false)
 	set := v.set
@@ -75,15 +76,16 @@ func (c *checkFlag) flag() *value {
 	return v
 }
 
-// Derive says that a flag has another value than was given, or than its default, because of another flag. Call it for what a program makes
-// of its flags after Parse.
+// Derive records that another flag determines the value of a flag. Call it after Parse for values that a program derives from its
+// flags.
 func (p *Parser) Derive(name, value, from string) {
 	if _, known := p.byName[name]; known {
 		p.derived[name] = Setting{Values: []string{value}, From: from}
 	}
 }
 
-// Settings are all flags as they are in effect after Parse, in the order of help, without those that are questions.
+// Settings returns all flags with their effective values after Parse, in the order of the help. It omits flags such as --help and
+// --check-config.
 func (p *Parser) Settings() []Setting {
 	var all []Setting
 	for _, doc := range p.Flags() {
@@ -107,21 +109,21 @@ func (p *Parser) Settings() []Setting {
 	return all
 }
 
-// inEffect are the values of a flag that was set. An empty one of several adds nothing.
+// inEffect returns the values of a flag that was set. An empty value among several adds nothing.
 func (p *Parser) inEffect(o *option) []string {
 	values := p.values[o.name]
 	switch {
 	case o.value.repeat:
 		return slices.DeleteFunc(slices.Clone(values), func(s string) bool { return s == "" })
 	case o.value.boolean:
-		if b, err := parseBool(p.last[o.name]); err == nil { // not of a switch that takes more
+		if b, err := parseBool(p.last[o.name]); err == nil { // not for a switch that accepts other values
 			return []string{map[bool]string{true: "true", false: "false"}[b]}
 		}
 	}
 	return []string{p.last[o.name]}
 }
 
-// from is the place of a setting.
+// from returns the origin of a setting.
 func (p *Parser) from(name string) string {
 	switch where := p.where[name]; {
 	case where == "":
@@ -133,7 +135,7 @@ func (p *Parser) from(name string) string {
 	}
 }
 
-// Ignored are the flags of Skipper that were given and mean nothing here, in the order of their names.
+// Ignored returns the flags of Skipper that were given and have no effect here, sorted by name.
 func (p *Parser) Ignored() []Ignored {
 	var all []Ignored
 	for _, name := range p.names() {
@@ -150,7 +152,8 @@ func (p *Parser) Ignored() []Ignored {
 	return all
 }
 
-// yamlOfSettings has, for every flag in the order of help, its value in the form of the configuration file and the place it comes from.
+// yamlOfSettings returns the value of every flag in the form of the configuration file, with its origin, in the order of the
+// help.
 func (p *Parser) yamlOfSettings() ([]byte, error) {
 	settings := &yaml.Node{Kind: yaml.MappingNode}
 	for _, s := range p.Settings() {
@@ -175,12 +178,12 @@ func (p *Parser) yamlOfSettings() ([]byte, error) {
 	return b.Bytes(), enc.Close()
 }
 
-// entry is a value and one more key.
+// entry returns a mapping of a value and one more key.
 func entry(value *yaml.Node, key, text string) *yaml.Node {
 	return &yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{plain("value"), value, plain(key), plain(text)}}
 }
 
-// node is the value as a configuration file may have it.
+// node returns the value in the form of a configuration file.
 func (s Setting) node() *yaml.Node {
 	if s.repeat {
 		list := &yaml.Node{Kind: yaml.SequenceNode}
@@ -192,7 +195,7 @@ func (s Setting) node() *yaml.Node {
 	return s.scalar(redacted(s.Values[0]))
 }
 
-// scalar is one value: numbers and switches without quotes.
+// scalar returns one value; numbers and switches have no quotes.
 func (s Setting) scalar(text string) *yaml.Node {
 	n := plain(text)
 	switch {
@@ -204,21 +207,21 @@ func (s Setting) scalar(text string) *yaml.Node {
 	return n
 }
 
-// plain is a text; the encoder quotes what would be read as something else.
+// plain returns a text node; the encoder quotes it if it could be read as another type.
 func plain(text string) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: text}
 }
 
-// credentials are a name and a password in a URL.
+// credentials matches a name and a password in a URL.
 var credentials = regexp.MustCompile(`(://)[^/?#@\s]+@`)
 
-// redacted is a value without the passwords of the URLs in it.
+// redacted removes the passwords of URLs from a text.
 func redacted(text string) string { return credentials.ReplaceAllString(text, "${1}REDACTED@") }
 
-// Argument is a value in the form of the command line.
+// Argument returns a value in the form of the command line.
 func (s Setting) Argument(value string) string { return dashes(s.Name, s.Own) + s.Name + "=" + value }
 
-// File is the text of a configuration file with settings, in their order. Reading it gives them again.
+// File returns a configuration file with the settings, in their order. Parsing the file yields the same settings.
 func File(settings []Setting) ([]byte, error) {
 	if len(settings) == 0 {
 		return nil, nil
@@ -243,15 +246,15 @@ func File(settings []Setting) ([]byte, error) {
 	return b.Bytes(), enc.Close()
 }
 
-// Reading is what the arguments of a route server say.
+// Reading is the result of reading the arguments of a route server.
 type Reading struct {
 	Settings []Setting // all of them, in the order of help
 	Ignored  []Ignored
 	Warnings []Warning
 }
 
-// ReadArguments reads the arguments of a route server, without the name of the program, as [ParseRouteServer] does, and says what they are. The
-// reading is complete also with an error, which is that of ParseRouteServer.
+// ReadArguments reads the arguments of a route server, without the name of the program, as [ParseRouteServer] does, and returns
+// their meaning. Its error is the one of ParseRouteServer; the reading is complete even then.
 func ReadArguments(args []string, env Env) (Reading, error) {
 	p := routeServerParser(new(RouteServer))
 	_, warnings, err := p.Parse(args, env)

@@ -13,7 +13,7 @@ import (
 	"github.com/routesrv/routesrv/internal/config"
 )
 
-// printed is what --check-config=yaml prints.
+// printed is the output of --check-config=yaml.
 type printed struct {
 	Settings map[string]struct {
 		Value any    `yaml:"value"`
@@ -25,7 +25,7 @@ type printed struct {
 	} `yaml:"ignored"`
 }
 
-// effective asks for the settings in effect.
+// effective returns the settings in effect.
 func effective(t *testing.T, env config.Env, args ...string) (printed, string) {
 	t.Helper()
 	_, _, err := config.ParseRouteServer(append(args, "--check-config=yaml"), env)
@@ -105,7 +105,7 @@ func TestManifestsChangeTheListenersInEffect(t *testing.T) {
 	}
 }
 
-// A check that finds something wrong prints no settings: they are not in effect.
+// A failed check prints no settings, because they are not in effect.
 func TestWhatIsWrongIsNotPrinted(t *testing.T) {
 	_, _, err := config.ParseRouteServer([]string{"--check-config=yaml", "-kubernetes", "-address=x"}, config.Env{})
 	if _, ok := errors.AsType[*config.Checked](err); ok || err == nil {
@@ -117,7 +117,7 @@ func TestWhatIsWrongIsNotPrinted(t *testing.T) {
 	}
 }
 
-// What is not the default, written to a file and read back, is the same configuration.
+// Settings that differ from the default, written to a file and read back, are the same configuration.
 func TestSettingsSurviveAFile(t *testing.T) {
 	args, err := os.ReadFile("testdata/platform.args")
 	if err != nil {

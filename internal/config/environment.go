@@ -5,20 +5,20 @@ import (
 	"strings"
 )
 
-// EnvPrefix begins the variables that are settings. It is not just the name of the program: Kubernetes gives every pod
-// variables for every Service of its namespace, and one called "routesrv" makes ROUTESRV_PORT and the like.
+// EnvPrefix is the prefix of variables that are settings. It is longer than the name of the program because Kubernetes gives
+// every pod variables for each Service of its namespace: a Service called "routesrv" creates ROUTESRV_PORT and others.
 const EnvPrefix = "ROUTESRV_FLAG_"
 
-// EnvName is the variable for a flag.
+// EnvName returns the variable for a flag.
 func EnvName(flag string) string {
 	return EnvPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// serviceLink matches what follows the prefix in the variables that Kubernetes would make for a Service whose name
-// begins with "routesrv-flag". A flag by such a name wins.
+// serviceLink matches what follows the prefix in the variables that Kubernetes creates for a Service whose name begins with
+// "routesrv-flag". A flag of the same name takes precedence.
 var serviceLink = regexp.MustCompile(`^(.*_)?(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 
-// environment reads the variables that are settings. For a flag that may be repeated, each line of the value is one.
+// environment reads the variables that are settings. For a repeatable flag, each line of the value is one setting.
 func (p *Parser) environment(environ []string) []setting {
 	names := make(map[string]string)
 	for _, name := range p.names() {
@@ -51,12 +51,13 @@ func (p *Parser) environment(environ []string) []setting {
 	return settings
 }
 
-// onlyArgument reports whether a flag is a question and not a setting.
+// onlyArgument reports whether a flag is allowed on the command line only, because it is a request such as --help and not a
+// setting.
 func onlyArgument(name string) bool {
 	return name == "help" || name == "version" || name == "check-config"
 }
 
-// lookup returns a variable of the environment that is no setting; it is read only for a warning.
+// lookup returns an environment variable that is not a setting. Its value is used only for a warning.
 func lookup(environ []string, name string) string {
 	for _, e := range environ {
 		if v, val, ok := strings.Cut(e, "="); ok && v == name {

@@ -2,37 +2,37 @@ package config
 
 import "errors"
 
-// What is asked for instead of a configuration. All are a normal end of the program.
+// Requests that end the program normally, without a configuration.
 var (
 	ErrHelp    = errors.New("help requested")
 	ErrVersion = errors.New("version requested")
-	ErrChecked = errors.New("only a check of the settings requested") // and there is nothing wrong with them
+	ErrChecked = errors.New("only a check of the settings requested") // returned if the settings are valid
 )
 
-// Warning is something that an operator should know about a configuration that works.
+// Warning is a notice about a valid configuration.
 type Warning struct {
-	Flag  string // with the dashes that help shows; empty if it is about none
+	Flag  string // with the dashes that help shows; empty if the warning is not about a flag
 	Where string // variable, or file and line; empty for the command line
 	Text  string
 }
 
-// String is the warning as one line, place first.
+// String returns the warning as one line, place first.
 func (w Warning) String() string { return place(w.Where, w.Flag) + w.Text }
 
-// Error is one thing that is wrong with the configuration.
+// Error is one mistake in the configuration.
 type Error struct {
-	Flag  string // with the dashes that help shows; empty if it is about none
+	Flag  string // with the dashes that help shows; empty if the error is not about a flag
 	Where string // variable, or file and line; empty for the command line
 	Err   error
 }
 
-// Error is the message as one line, place first.
+// Error returns the message as one line, place first.
 func (e *Error) Error() string { return place(e.Where, e.Flag) + e.Err.Error() }
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// place says where a message belongs to: "config.yaml:3: -address: ".
+// place returns the prefix of a message, such as "config.yaml:3: -address: ".
 func place(where, flag string) string {
 	s := ""
 	if where != "" {

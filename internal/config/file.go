@@ -14,7 +14,7 @@ import (
 // maxFileSize is the limit of the configuration file, in bytes.
 const maxFileSize = 1 << 20
 
-// file reads the settings of the configuration file that the settings of higher places name.
+// file reads the settings from the configuration file that the given settings name.
 func (p *Parser) file(settings []setting, read func(string) ([]byte, error)) []setting {
 	s, ok := configFile(settings)
 	if !ok || s.value == "" {
@@ -37,7 +37,7 @@ func (p *Parser) file(settings []setting, read func(string) ([]byte, error)) []s
 	return nil
 }
 
-// configFile is the setting that names the file: the last of the highest place, as for every flag.
+// configFile returns the setting that names the file: the last one from the highest place, as for every flag.
 func configFile(settings []setting) (found setting, ok bool) {
 	for _, s := range settings {
 		if s.name == "config-file" && (!ok || s.origin >= found.origin) {
@@ -47,8 +47,8 @@ func configFile(settings []setting) (found setting, ok bool) {
 	return found, ok
 }
 
-// yaml reads settings from the text of the file, which must be one mapping. The nodes are read and not values, because
-// they have line numbers and the text as it was written: 1.20 is not 1.2 as a TLS version.
+// yaml reads settings from the text of the file, which must be one mapping. It uses nodes instead of decoded values, because they
+// have line numbers and the text as written: as a TLS version, 1.20 is not 1.2.
 func (p *Parser) yaml(name string, content []byte) []setting {
 	file := printable(name)
 	dec := yaml.NewDecoder(bytes.NewReader(content))
@@ -109,7 +109,7 @@ func (p *Parser) mapping(file string, root *yaml.Node) []setting {
 			continue
 		}
 		if texts == nil {
-			p.warnings = append(p.warnings, Warning{Flag: p.shown(name), Where: where, Text: "has no value: it stays as it was"})
+			p.warnings = append(p.warnings, Warning{Flag: p.shown(name), Where: where, Text: "has no value: the key is ignored"})
 		}
 		for _, t := range texts {
 			settings = append(settings, setting{name: name, value: t, origin: fromFile, where: where})
@@ -118,14 +118,14 @@ func (p *Parser) mapping(file string, root *yaml.Node) []setting {
 	return settings
 }
 
-// texts are the values of a key in the form of the command line; nil if it has none.
+// texts returns the values of a key in the form of the command line, or nil if it has none.
 func (p *Parser) texts(name string, val *yaml.Node) ([]string, error) {
 	o, ours := p.byName[name]
 	switch {
 	case isNull(val):
 		return nil, nil
 	case !ours && val.Kind != yaml.ScalarNode:
-		return []string{"(list)"}, nil // one of Skipper's that is not used here: whatever it is, there is nothing to read
+		return []string{"(list)"}, nil // an unused flag of Skipper: its content does not matter
 	case val.Kind == yaml.ScalarNode:
 		if boolean, _ := p.known(name); boolean {
 			return []string{yamlBool(val)}, nil
@@ -151,7 +151,7 @@ func (p *Parser) texts(name string, val *yaml.Node) ([]string, error) {
 	}
 }
 
-// elements are the texts of a list.
+// elements returns the texts of a list.
 func elements(list *yaml.Node) ([]string, error) {
 	texts := make([]string, 0, len(list.Content))
 	for _, n := range list.Content {
@@ -164,7 +164,7 @@ func elements(list *yaml.Node) ([]string, error) {
 	return texts, nil
 }
 
-// allValues are the texts of all lists in a mapping: the form in which Skipper reads its list of allowed names.
+// allValues returns the texts of all lists in a mapping, the form in which Skipper reads its list of allowed names.
 func allValues(mapping *yaml.Node) ([]string, error) {
 	texts := []string{}
 	for i := 1; i < len(mapping.Content); i += 2 {
@@ -181,7 +181,7 @@ func allValues(mapping *yaml.Node) ([]string, error) {
 	return texts, nil
 }
 
-// resolve follows an alias to what it stands for. That is never an alias itself.
+// resolve returns the node that an alias stands for, which is never an alias itself.
 func resolve(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode && n.Alias != nil {
 		return n.Alias
@@ -191,7 +191,7 @@ func resolve(n *yaml.Node) *yaml.Node {
 
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
 
-// yamlBool is the text of a switch. Skipper's YAML also has the words of YAML 1.1.
+// yamlBool returns the text of a switch. Skipper's YAML also accepts the words of YAML 1.1.
 func yamlBool(n *yaml.Node) string {
 	if n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) == 0 {
 		switch strings.ToLower(n.Value) {
@@ -204,10 +204,10 @@ func yamlBool(n *yaml.Node) string {
 	return n.Value
 }
 
-// yamlLine is how an error of the YAML parser begins.
+// yamlLine matches the beginning of an error from the YAML parser.
 var yamlLine = regexp.MustCompile(`^yaml: line ([0-9]+): `)
 
-// syntax moves the line in an error of the YAML parser to where other errors have it.
+// syntax moves the line number of an error from the YAML parser to where other errors have it.
 func syntax(file string, err error) *Error {
 	msg := err.Error()
 	if m := yamlLine.FindStringSubmatch(msg); m != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/routesrv/routesrv/internal/config"
 )
 
-// FuzzArguments: no arguments and no environment make the parser panic; it gives either a configuration or an error; and
-// what it accepts, the compiler and the guard accept, too. One line is one argument.
+// FuzzArguments: no arguments and no environment make the parser panic; it returns either a configuration or an error; and the
+// compiler and the guard accept what it accepts. One line is one argument.
 func FuzzArguments(f *testing.F) {
 	f.Add("-kubernetes\n-address=:1\n--manifests\na", "ROUTESRV_FLAG_ADDRESS=:2\nPATH=/")
 	f.Add("-edit-route\n/a/b/\n-whitelisted-healthcheck-cidr=::/0,\n---x\n-\n--\nx", "")
@@ -25,7 +25,7 @@ func FuzzArguments(f *testing.F) {
 	})
 }
 
-// FuzzFile: the same for the configuration file.
+// FuzzFile does the same for the configuration file.
 func FuzzFile(f *testing.F) {
 	f.Add("address: :1\nedit-route: [/a/b/, &x \"#c#d#\"]\nclone-route: *x\n")
 	f.Add("? [a]\n: {b: c}\n---\n- x\n")

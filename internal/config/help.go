@@ -7,10 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// helpWidth is the length of the lines of help, in characters.
+// helpWidth is the maximum length of the lines of help, in characters.
 const helpWidth = 100
 
-// Help prints what the command does, its flags in groups, and what it reads from the environment.
+// Help prints what the command does, its flags in groups, and the environment variables it reads.
 func (p *Parser) Help(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Usage: %s [flags]", p.cmd.Name)
@@ -54,7 +54,7 @@ func title(b *strings.Builder, name, sentence string) {
 	b.WriteString("\n")
 }
 
-// wrap writes a text in lines of helpWidth, each with the indent.
+// wrap writes a text in lines of at most helpWidth, each with the indent.
 func wrap(b *strings.Builder, indent, s string) {
 	n := 0
 	for _, word := range strings.Fields(s) {

@@ -11,8 +11,8 @@ func WriteMarkdown(w io.Writer) error {
 	return NewRouteServer(serverCommand(), new(RouteServer)).WriteMarkdown(w)
 }
 
-// WriteMarkdown writes the reference of the flags of the command as a document. It depends on nothing but the flags, so
-// that a test can compare it with the file.
+// WriteMarkdown writes the reference of the flags of the command as a document. The document depends only on the flags, so that a
+// test can compare it with the file.
 func (p *Parser) WriteMarkdown(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Flags of %s\n\n", p.cmd.Name)
@@ -60,7 +60,7 @@ func writeEnvironment(b *strings.Builder) {
 func writeFile(b *strings.Builder) {
 	b.WriteString("## Configuration file\n\n" +
 		"The file of `-config-file` is one YAML mapping of at most 1 MiB, with the names of the flags as keys. An unknown key " +
-		"and a key that is there twice are errors, with file and line.\n\n" +
+		"and a duplicate key are errors, with file and line.\n\n" +
 		"```yaml\n" +
 		"kubernetes: true\n" +
 		"kubernetes-in-cluster: true\n" +
@@ -77,7 +77,7 @@ func writeFile(b *strings.Builder) {
 
 func writeUnsupported(b *strings.Builder) {
 	b.WriteString("## Other flags of Skipper\n\n" + unsupportedText + "\n\n")
-	var reasons []string // in the order of the first flag that has it
+	var reasons []string // in the order of the first flag with each reason
 	names := make(map[string][]string)
 	for _, f := range UnsupportedFlags() {
 		if f.Refused {
@@ -89,13 +89,13 @@ func writeUnsupported(b *strings.Builder) {
 		}
 		names[f.Reason] = append(names[f.Reason], code("-"+f.Name))
 	}
-	b.WriteString("| these mean nothing to a route server | because |\n|---|---|\n")
+	b.WriteString("| these have no effect on a route server | because |\n|---|---|\n")
 	for _, r := range reasons {
 		fmt.Fprintf(b, "| %s | %s |\n", strings.Join(names[r], " "), cell(r))
 	}
 }
 
-// prose is a text in which what looks like a flag is set as code.
+// prose returns a text with flags set as code.
 func prose(s string) string {
 	words := strings.Split(s, " ")
 	for i, w := range words {
@@ -107,7 +107,7 @@ func prose(s string) string {
 	return strings.Join(words, " ")
 }
 
-// cell is prose for a table, where a bar would end the cell and an angle bracket may begin a tag.
+// cell returns prose for a table, where a bar would end the cell and an angle bracket could begin a tag.
 func cell(s string) string {
 	return prose(strings.NewReplacer("|", "\\|", "<", "&lt;", "\n", " ").Replace(s))
 }

@@ -16,7 +16,7 @@ import (
 
 const seeHelp = " (routesrv --help lists all flags)"
 
-// TestErrors: each line of the error, for arguments behind -kubernetes.
+// TestErrors checks each line of the error, for arguments after -kubernetes.
 func TestErrors(t *testing.T) {
 	for _, c := range []struct {
 		args []string
@@ -131,7 +131,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestErrorsNameFlagAndText: texts of the route language, whose error texts belong to package eskip.
+// TestErrorsNameFlagAndText covers texts of the route language, whose error texts come from package eskip.
 func TestErrorsNameFlagAndText(t *testing.T) {
 	for _, name := range []string{
 		"kubernetes-east-west-range-predicates", "default-filters-prepend", "default-filters-append", "route-server-filters",
@@ -154,7 +154,7 @@ func TestErrorsNameFlagAndText(t *testing.T) {
 	}
 }
 
-// TestRefusedFlagsSayWhatToDoInstead: what cannot be ignored without another cluster or less protection.
+// TestRefusedFlagsSayWhatToDoInstead: flags that cannot be ignored, because that would mean another cluster or less protection.
 func TestRefusedFlagsSayWhatToDoInstead(t *testing.T) {
 	for _, c := range []struct{ arg, want string }{
 		{"-kubernetes-status-from-service=ns/svc", "let a dedicated writer"},
@@ -172,25 +172,25 @@ func TestRefusedFlagsSayWhatToDoInstead(t *testing.T) {
 	}
 }
 
-// TestWarnings: each with the exact text, for arguments behind -kubernetes.
+// TestWarnings checks the exact text of each, for arguments after -kubernetes.
 func TestWarnings(t *testing.T) {
-	const noTraces = " means nothing to a route server: its traces are OpenTelemetry and go where --otlp-endpoint says"
+	const noTraces = " has no effect on a route server: its traces are OpenTelemetry and go where --otlp-endpoint says"
 	for _, c := range []struct {
 		args []string
 		want []string
 	}{
-		{[]string{"-enable-ratelimits"}, []string{"-enable-ratelimits: means nothing to a route server: rate limits and circuit breakers work in the proxies"}},
+		{[]string{"-enable-ratelimits"}, []string{"-enable-ratelimits: has no effect on a route server: rate limits and circuit breakers work in the proxies"}},
 		{[]string{"-swarm-redis-password", "hunter2", "-enable-swarm=false"}, []string{
-			"-swarm-redis-password: means nothing to a route server: it is no member of the swarm; it only lists the addresses of the services that -kubernetes-redis-service-name and -kubernetes-valkey-service-name name",
-			"-enable-swarm: means nothing to a route server: it is no member of the swarm; it only lists the addresses of the services that -kubernetes-redis-service-name and -kubernetes-valkey-service-name name",
+			"-swarm-redis-password: has no effect on a route server: it is no member of the swarm; it only lists the addresses of the services that -kubernetes-redis-service-name and -kubernetes-valkey-service-name name",
+			"-enable-swarm: has no effect on a route server: it is no member of the swarm; it only lists the addresses of the services that -kubernetes-redis-service-name and -kubernetes-valkey-service-name name",
 		}},
-		{[]string{"-ratelimits=a", "-ratelimits=b"}, []string{"-ratelimits: means nothing to a route server: rate limits and circuit breakers work in the proxies"}},
+		{[]string{"-ratelimits=a", "-ratelimits=b"}, []string{"-ratelimits: has no effect on a route server: rate limits and circuit breakers work in the proxies"}},
 		{[]string{"-opentracing=noop"}, nil},
 		{[]string{"-opentracing=lightstep token=secret"}, []string{"-opentracing:" + noTraces}},
-		{[]string{"-oauth2-tokeninfo-url=https://t"}, []string{"-oauth2-tokeninfo-url: means nothing to a route server: it would only serve filters of -route-server-filters that ask a token service, which are refused"}},
+		{[]string{"-oauth2-tokeninfo-url=https://t"}, []string{"-oauth2-tokeninfo-url: has no effect on a route server: it would only serve filters of -route-server-filters that ask a token service, which are refused"}},
 		{[]string{"-address=:1", "-address=:1"}, nil},
 		{[]string{"-address=:1", "-address=:2"}, []string{"-address: given more than once: the last value counts"}},
-		{[]string{"-kubernetes-topology-zone=z"}, []string{`-kubernetes-topology-zone: every proxy gets the endpoints of zone "z", wherever it runs: a route server does better without; let the proxies of a zone fetch /routes/ZONE`}},
+		{[]string{"-kubernetes-topology-zone=z"}, []string{`-kubernetes-topology-zone: every proxy gets the endpoints of zone "z", wherever it runs: remove the flag and let the proxies of a zone fetch /routes/ZONE`}},
 		{[]string{"-kubernetes-in-cluster", "-kubernetes-url=http://h", "-kubernetes-token-file="}, []string{"-kubernetes-url: has no effect with -kubernetes-in-cluster"}},
 		{[]string{"--manifests=d", "-kubernetes=false", "-kubernetes-in-cluster"}, []string{
 			"-kubernetes: given more than once: the last value counts", "-kubernetes-in-cluster: has no effect with --manifests",
@@ -229,7 +229,7 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// TestForeignFlagsNeverRepeatTheirValue: there are passwords among them.
+// TestForeignFlagsNeverRepeatTheirValue: some values are passwords.
 func TestForeignFlagsNeverRepeatTheirValue(t *testing.T) {
 	const secret = "hunter2"
 	for _, f := range config.UnsupportedFlags() {
@@ -257,7 +257,7 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// TestAddressesAreLocalWithManifests unless they are explicit.
+// TestAddressesAreLocalWithManifests: unless they are explicit.
 func TestAddressesAreLocalWithManifests(t *testing.T) {
 	c, _, err := config.ParseRouteServer([]string{"--manifests", "a", "--manifests", "b"}, config.Env{})
 	if err != nil {
@@ -289,7 +289,7 @@ func TestHealthcheckAccessLogFollowsTheLevel(t *testing.T) {
 	}
 }
 
-// TestHelpAndVersionWin over everything that is wrong.
+// TestHelpAndVersionWin: over all errors.
 func TestHelpAndVersionWin(t *testing.T) {
 	for _, args := range [][]string{{"-h"}, {"-help"}, {"--help"}, {"x", "-no-such-flag", "-address=9", "-h"}} {
 		var out bytes.Buffer
@@ -303,7 +303,7 @@ func TestHelpAndVersionWin(t *testing.T) {
 	}
 }
 
-// TestNamesOfLevelsAndVersions: those of Skipper, in any case and with or without dot.
+// TestNamesOfLevelsAndVersions: the names of Skipper, in any case and with or without a dot.
 func TestNamesOfLevelsAndVersions(t *testing.T) {
 	for name, want := range map[string]slog.Level{
 		"TRACE": poller.LevelTrace, "debug": slog.LevelDebug, "Info": slog.LevelInfo, "WARN": slog.LevelWarn,

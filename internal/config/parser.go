@@ -8,21 +8,21 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Command is what a [Parser] is for.
+// Command describes the command that a [Parser] parses.
 type Command struct {
 	Name  string // as it is typed, with the subcommand
-	Args  string // form of the positional arguments in help, such as "PATH..."; empty if there are none
-	Intro string // what it does and examples, for help; lines are printed as they are
+	Args  string // form of the positional arguments in help, such as "PATH..."; empty if it accepts none
+	Intro string // description and examples for help; lines are printed unchanged
 
-	// MinArgs and MaxArgs limit the positional arguments; a MaxArgs below zero is no limit.
+	// MinArgs and MaxArgs limit the positional arguments; a negative MaxArgs means no limit.
 	MinArgs, MaxArgs int
 
-	// Skipper accepts those flags of Skipper that mean nothing here, with a warning each. Without it they are unknown.
+	// Skipper accepts flags of Skipper that have no effect here, with a warning each. Otherwise they are unknown.
 	Skipper bool
 }
 
-// Parser holds the flags of one command and parses them once. Make it with [NewParser], add groups of flags, and then
-// call Parse, Help, Flags or WriteMarkdown. It is not safe for concurrent use.
+// Parser holds the flags of one command and parses them once. Create it with [NewParser], add groups of flags, and then call
+// Parse, Help, Flags or WriteMarkdown. It is not safe for concurrent use.
 type Parser struct {
 	cmd         Command
 	set         *pflag.FlagSet
@@ -38,16 +38,16 @@ type Parser struct {
 
 	// Filled by Parse.
 	environ  []string
-	where    map[string]string   // where the setting of a flag in effect was made; absent if it was not set
-	last     map[string]string   // the last value of a setting in effect
-	values   map[string][]string // all values of a setting in effect
+	where    map[string]string   // where the effective setting of a flag was made; absent if it was not set
+	last     map[string]string   // the last value of an effective setting
+	values   map[string][]string // all values of an effective setting
 	origins  map[string]origin
-	derived  map[string]Setting // what another flag decides; only Values and From
+	derived  map[string]Setting // determined by another flag; only Values and From are set
 	warnings []Warning
 	errs     []error
 }
 
-// option is a flag and what its documentation says.
+// option is a flag with its documentation.
 type option struct {
 	name  string
 	group Group
@@ -87,15 +87,15 @@ type section struct {
 
 func (p *Parser) group(g Group) section { return section{p, g} }
 
-// skipper defines a flag that Skipper has, too, and own one that it has not.
+// skipper defines a flag that Skipper also has; own defines one that Skipper does not have.
 func (s section) skipper(name string, v *value, usage string) {
 	s.p.define(s.group, false, name, v, usage)
 }
 func (s section) own(name string, v *value, usage string) { s.p.define(s.group, true, name, v, usage) }
 
-// Flag defines a flag of the command itself. The value is set at most once for each time the flag is given; its String is
-// the default for help, and its Type names what it takes. A value with a method IsBoolFlag that says true is a switch, one
-// with a method IsRepeated that says true may be given more than once.
+// Flag defines a flag of the command itself. Set is called at most once for each time the flag is given. String returns the
+// default for help, and Type names the kind of value. A value whose IsBoolFlag returns true is a switch; one whose IsRepeated
+// returns true may be given more than once.
 func (p *Parser) Flag(g Group, name string, v pflag.Value, usage string) {
 	w := &value{kind: v.Type(), def: v.String(), set: v.Set}
 	if b, ok := v.(interface{ IsBoolFlag() bool }); ok {
@@ -117,7 +117,8 @@ func (p *Parser) define(g Group, own bool, name string, v *value, usage string) 
 	p.byName[name] = o
 }
 
-// check adds something to verify when all values are set and each is valid alone. It reports with fail and warn.
+// check adds a function that verifies combinations after all values are set and each is valid alone. It reports with fail and
+// warn.
 func (p *Parser) check(f func()) { p.checks = append(p.checks, f) }
 
 // isSet reports whether the flag was given anywhere.
@@ -126,17 +127,17 @@ func (p *Parser) isSet(name string) bool {
 	return ok
 }
 
-// given reports whether the flag was set to something else than its default.
+// given reports whether the flag was set to a value other than its default.
 func (p *Parser) given(name string) bool {
 	return p.isSet(name) && p.last[name] != p.byName[name].value.def
 }
 
-// fail records an error, warn a warning, at the place where the flag was set. An empty name is about none.
+// fail records an error at the place where the flag was set; warn records a warning. An empty name means no particular flag.
 func (p *Parser) fail(name string, err error) {
 	p.errs = append(p.errs, &Error{Flag: p.shown(name), Where: p.where[name], Err: err})
 }
 
-// shown is the name of a flag with its dashes.
+// shown returns the name of a flag with its dashes.
 func (p *Parser) shown(name string) string {
 	if name == "" {
 		return ""
@@ -154,7 +155,7 @@ func (p *Parser) warn(name, format string, args ...any) {
 	}
 }
 
-// origin is where a setting comes from; a higher one replaces a lower one.
+// origin is where a setting comes from; a higher origin takes precedence.
 type origin int
 
 const (
@@ -171,9 +172,9 @@ type setting struct {
 	where  string // as in Error
 }
 
-// Parse reads the arguments, without the name of the program, and env into the values of the flags. It returns the
-// positional arguments. Warnings and errors are those of [ParseRouteServer]; with [ErrChecked], which is a [*Checked], the arguments
-// are returned as well, for a command that has checks of its own.
+// Parse reads the arguments, without the name of the program, and env into the values of the flags. It returns the positional
+// arguments. Warnings and errors are those of [ParseRouteServer]. With [ErrChecked], which is a [*Checked], it also returns the
+// arguments, for a command with checks of its own.
 func (p *Parser) Parse(args []string, env Env) ([]string, []Warning, error) {
 	given, positional := p.arguments(args)
 	switch {
@@ -193,8 +194,8 @@ func (p *Parser) Parse(args []string, env Env) ([]string, []Warning, error) {
 	p.apply(settings)
 	p.count(positional)
 
-	// What is wrong together is looked for only when each value is right alone: a check on top of a wrong value would
-	// report a follow-up that nobody can act on.
+	// Check combinations only if each value is valid: on top of an invalid value, a check would report a follow-up error that
+	// nobody can act on.
 	if len(p.errs) == 0 {
 		if p.take != nil {
 			p.take(positional)
@@ -220,7 +221,7 @@ func asked(settings []setting, name string) bool {
 	return on
 }
 
-// apply sets the values, those of the highest origin of each flag, and in the order given.
+// apply sets the values of the highest origin of each flag, in the order given.
 func (p *Parser) apply(settings []setting) {
 	highest := make(map[string]origin)
 	for _, s := range settings {
@@ -253,7 +254,7 @@ func (p *Parser) apply(settings []setting) {
 	}
 }
 
-// accept deals with a flag of Skipper that the route server has not.
+// accept handles a flag of Skipper that the route server does not have.
 func (p *Parser) accept(s setting, again bool) {
 	f := p.unsupported[s.name]
 	if f.boolean {
@@ -269,7 +270,7 @@ func (p *Parser) accept(s setting, again bool) {
 		p.failf(s.name, "not supported: %s", f.instead)
 		return
 	}
-	p.warn(s.name, "means nothing to a route server: %s", f.reason)
+	p.warn(s.name, "has no effect on a route server: %s", f.reason)
 }
 
 // count checks the number of positional arguments.
@@ -282,7 +283,7 @@ func (p *Parser) count(args []string) {
 	}
 }
 
-// known reports whether the name is a flag at all, and whether it is a switch.
+// known reports whether the name is a flag, and whether it is a switch.
 func (p *Parser) known(name string) (boolean, ok bool) {
 	if o, ok := p.byName[name]; ok {
 		return o.value.boolean, true
@@ -291,7 +292,7 @@ func (p *Parser) known(name string) (boolean, ok bool) {
 	return f.boolean, ok
 }
 
-// names are all names that known knows.
+// names returns all names that known accepts.
 func (p *Parser) names() []string {
 	var names []string
 	for name := range p.byName {

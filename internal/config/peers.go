@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// maxPeers is how many names there may be.
+// maxPeers is the maximum number of names.
 const maxPeers = 16
 
-// peersFiles are the flags of --upstream that are for --peers, too.
+// peersFiles are the flags of --upstream that also apply to --peers.
 var peersFiles = []string{"upstream-ca-file", "upstream-client-cert", "upstream-client-key"}
 
 // Peers adds the flag of the other replicas. The parser must have the flags of a route server and of a relay.
@@ -38,14 +38,14 @@ func (p *Parser) Peers(c *RouteServer) {
 	p.check(func() { p.checkPeers(c) })
 }
 
-// checkPeers makes the values URLs.
+// checkPeers converts the values to URLs.
 func (p *Parser) checkPeers(c *RouteServer) {
 	scheme := "http"
 	if c.TLS.Enable {
 		scheme = "https"
 	}
 	for i, one := range c.Peers {
-		if u, err := peersURL(one, scheme); err == nil { // else it was refused already
+		if u, err := peersURL(one, scheme); err == nil { // otherwise it has already been refused
 			c.Peers[i] = u
 		}
 	}
@@ -54,7 +54,7 @@ func (p *Parser) checkPeers(c *RouteServer) {
 	}
 }
 
-// peersURL makes a URL of HOST:PORT or a URL.
+// peersURL converts HOST:PORT or a URL to a URL.
 func peersURL(s, scheme string) (string, error) {
 	const want = "want HOST:PORT or http(s)://HOST:PORT"
 	text := s
@@ -64,7 +64,7 @@ func peersURL(s, scheme string) (string, error) {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil:
-		return "", errors.New(want) // it may have a password
+		return "", errors.New(want) // the text may contain a password, so leave it out
 	case u.User != nil || u.Scheme != "http" && u.Scheme != "https" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" ||
 		u.Fragment != "" || u.Hostname() == "":
 		return "", fmt.Errorf("%s: "+want, clip(u.Redacted()))

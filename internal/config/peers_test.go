@@ -38,7 +38,7 @@ func TestPeersOfARelay(t *testing.T) {
 	}
 }
 
-// TestCertificatesAreForPeersToo: the flags of --upstream that say who trusts whom.
+// TestCertificatesAreForPeersToo: the TLS flags of --upstream apply to peers, too.
 func TestCertificatesAreForPeersToo(t *testing.T) {
 	files := []string{"--upstream-ca-file=a", "--upstream-client-cert=c", "--upstream-client-key=k"}
 	if _, got := parse(t, config.Env{}, append(files, "--peers=b:9090")...); len(got) != 0 {

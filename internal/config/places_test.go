@@ -48,7 +48,7 @@ default-filters-prepend: [file1(), file2() -> file3()]
 	}
 }
 
-// TestFile has what a file may look like: the values that are not texts, and what is accepted with a warning.
+// TestFile covers the forms of a file: values that are not texts, and what is accepted with a warning.
 func TestFile(t *testing.T) {
 	const content = `
 # a comment
@@ -77,10 +77,10 @@ enable-ratelimits: true
 		t.Errorf("got %+v", c)
 	}
 	want := []string{
-		"f.yaml:15: -forward-backend-url: has no value: it stays as it was",
-		"f.yaml:16: -swarm-redis-password: means nothing to a route server: it is no member of the swarm; it only lists the addresses of the services that -kubernetes-redis-service-name and -kubernetes-valkey-service-name name",
-		"f.yaml:17: -open-telemetry: means nothing to a route server: its traces are OpenTelemetry and go where --otlp-endpoint says",
-		"f.yaml:18: -enable-ratelimits: means nothing to a route server: rate limits and circuit breakers work in the proxies",
+		"f.yaml:15: -forward-backend-url: has no value: the key is ignored",
+		"f.yaml:16: -swarm-redis-password: has no effect on a route server: it is no member of the swarm; it only lists the addresses of the services that -kubernetes-redis-service-name and -kubernetes-valkey-service-name name",
+		"f.yaml:17: -open-telemetry: has no effect on a route server: its traces are OpenTelemetry and go where --otlp-endpoint says",
+		"f.yaml:18: -enable-ratelimits: has no effect on a route server: rate limits and circuit breakers work in the proxies",
 	}
 	if diff := cmp.Diff(want, warnings); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)
@@ -102,7 +102,7 @@ func TestAllowedExternalNamesAsMapping(t *testing.T) {
 	}
 }
 
-// TestFileErrors name file, line and key.
+// TestFileErrors: the errors name file, line and key.
 func TestFileErrors(t *testing.T) {
 	for _, c := range []struct{ content, want string }{
 		{"address: :1\nadress: :2\n", "f.yaml:2: unknown key adress: did you mean address? (routesrv --help lists all flags)"},
@@ -143,7 +143,7 @@ func TestFileErrors(t *testing.T) {
 	}
 }
 
-// TestEnvironment: unknown names are errors, but not those that Kubernetes makes for services.
+// TestEnvironment: unknown names are errors, except those that Kubernetes sets for services.
 func TestEnvironment(t *testing.T) {
 	_, warnings := parse(t, config.Env{Environ: []string{
 		"ROUTESRV_SERVICE_HOST=10.0.0.1", "ROUTESRV_PORT=tcp://10.0.0.1:80", "ROUTESRV_ADDRESS=x",
@@ -151,7 +151,7 @@ func TestEnvironment(t *testing.T) {
 		"ROUTESRV_FLAG_A_PORT_80_TCP_ADDR=10.0.0.1", "ROUTESRV_FLAG_ENABLE_RATELIMITS=true", "KUBECONFIG=/home/x",
 	}})
 	want := []string{
-		"ROUTESRV_FLAG_ENABLE_RATELIMITS: -enable-ratelimits: means nothing to a route server: rate limits and circuit breakers work in the proxies",
+		"ROUTESRV_FLAG_ENABLE_RATELIMITS: -enable-ratelimits: has no effect on a route server: rate limits and circuit breakers work in the proxies",
 		"KUBECONFIG is set but not read: the API is expected at http://localhost:8001; for a kubeconfig use --kubeconfig",
 	}
 	if diff := cmp.Diff(want, warnings); diff != "" {
@@ -171,7 +171,7 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// TestCompileTakesPaths in the place of a cluster, and otherwise the flags of the server.
+// TestCompileTakesPaths: paths in place of a cluster, otherwise the flags of the server.
 func TestCompileTakesPaths(t *testing.T) {
 	c, warnings, err := config.ParseCompile([]string{"a", "-kubernetes", "-kubernetes-path-mode=path-prefix", "--", "-b"}, config.Env{})
 	if err != nil {
@@ -193,7 +193,7 @@ func TestCompileTakesPaths(t *testing.T) {
 	}
 }
 
-// level is a flag of a command of its own.
+// level is a custom flag type of another command.
 type level struct{ text string }
 
 func (l *level) String() string   { return "low" }
@@ -204,7 +204,7 @@ func (l *level) Set(s string) error {
 	return nil
 }
 
-// TestParserForAnotherCommand: groups and flags to choose from, positional arguments, no flags of Skipper.
+// TestParserForAnotherCommand: a selection of groups and flags, positional arguments, no flags of Skipper.
 func TestParserForAnotherCommand(t *testing.T) {
 	cmd := config.Command{Name: "routesrv diff", Args: "A B", MinArgs: 2, MaxArgs: 2}
 	parse := func(args ...string) ([]string, string, error) {

@@ -6,7 +6,7 @@ import (
 	"github.com/routesrv/routesrv/compile"
 )
 
-// serverIntro and compileIntro are the beginnings of the help texts.
+// serverIntro and compileIntro are the first paragraphs of the help texts.
 const (
 	serverIntro = `Reads Ingresses and RouteGroups once for a whole fleet of proxies, compiles them into one routing
 table, and serves it to every proxy under /routes. Flags with one dash below are Skipper's, those
@@ -47,8 +47,8 @@ func compileCommand() Command {
 	return Command{Name: "routesrv compile", Args: "PATH...", Intro: compileIntro, MaxArgs: -1, Skipper: true}
 }
 
-// NewRouteServer returns a parser with all flags of the route server, which fills c. The caller parses, and may add flags
-// of its own before.
+// NewRouteServer returns a parser with all flags of the route server, which fills c. The caller may add its own flags before
+// parsing.
 func NewRouteServer(cmd Command, c *RouteServer) *Parser {
 	p := NewParser(cmd)
 	p.Source(&c.Source)
@@ -69,19 +69,19 @@ func NewRouteServer(cmd Command, c *RouteServer) *Parser {
 	return p
 }
 
-// CompileFrom fills the options of the compiler that follow from other groups of flags, when they are parsed.
+// CompileFrom fills the options of the compiler that follow from other groups of flags, once those are parsed.
 func (p *Parser) CompileFrom(o *compile.Options, s *Source, l *Log) {
 	p.check(func() {
 		o.EndpointSlices = s.EndpointSlices
-		o.HealthcheckAccessLog = l.Level <= slog.LevelDebug // as the reference has it
+		o.HealthcheckAccessLog = l.Level <= slog.LevelDebug // as in the reference
 	})
 }
 
-// ParseRouteServer reads the configuration of the route server from its arguments, without the name of the program, and
-// from env. The warnings are to be logged, also if there is an error.
+// ParseRouteServer reads the configuration of the route server from its arguments, without the name of the program, and from env.
+// The caller must log the warnings, even with an error.
 //
-// The error is [ErrHelp] after the help was printed to env.Output, [ErrVersion] if the version is asked for, a [*Checked], which is [ErrChecked], if
-// nothing is wrong and no more is asked for, and else joins an [*Error] for each thing that is wrong.
+// The error is [ErrHelp] after printing the help to env.Output, [ErrVersion] if the version was requested, or a [*Checked], which
+// is [ErrChecked], if only a check was requested and the settings are valid. Otherwise it joins an [*Error] for each mistake.
 func ParseRouteServer(args []string, env Env) (*RouteServer, []Warning, error) {
 	var c RouteServer
 	_, warnings, err := routeServerParser(&c).Parse(args, env)
@@ -91,7 +91,7 @@ func ParseRouteServer(args []string, env Env) (*RouteServer, []Warning, error) {
 	return &c, warnings, nil
 }
 
-// routeServerParser is the parser of the route server itself.
+// routeServerParser returns the parser of the route server itself.
 func routeServerParser(c *RouteServer) *Parser {
 	p := NewRouteServer(serverCommand(), c)
 	p.check(func() {
@@ -102,8 +102,8 @@ func routeServerParser(c *RouteServer) *Parser {
 	return p
 }
 
-// ParseCompile is ParseRouteServer for the command that prints a table. Its positional arguments are manifests, like those
-// of --manifests, and take the place of a cluster that the other settings name.
+// ParseCompile is ParseRouteServer for the command that prints a table. Its positional arguments are manifests, like the values
+// of --manifests, and replace a cluster that other settings name.
 func ParseCompile(args []string, env Env) (*RouteServer, []Warning, error) {
 	var c RouteServer
 	p := NewRouteServer(compileCommand(), &c)

@@ -31,7 +31,7 @@ func files(content map[string]string) func(string) ([]byte, error) {
 	}
 }
 
-// parse parses with -kubernetes and wants no error.
+// parse parses with -kubernetes and expects no error.
 func parse(t *testing.T, env config.Env, args ...string) (*config.RouteServer, []string) {
 	t.Helper()
 	c, warnings, err := config.ParseRouteServer(append([]string{"-kubernetes"}, args...), env)
@@ -59,7 +59,7 @@ var compare = cmp.Options{
 	cmp.AllowUnexported(eskip.Editor{}, eskip.Clone{}),
 }
 
-// TestDefaults holds the defaults against those of the reference, and our own against docs/flags.md.
+// TestDefaults compares the defaults with those of the reference, and those of our own flags with docs/flags.md.
 func TestDefaults(t *testing.T) {
 	got, warnings := parse(t, config.Env{})
 	want := &config.RouteServer{
@@ -96,7 +96,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// TestDocumentedDefaults: what help shows as default is what Skipper's documentation has.
+// TestDocumentedDefaults: the help shows the defaults of Skipper's documentation.
 func TestDocumentedDefaults(t *testing.T) {
 	want := map[string]string{
 		"address": ":9090", "support-listener": ":9911", "wait-for-healthcheck-interval": "45s", "source-poll-timeout": "3000",
@@ -121,7 +121,7 @@ func TestDocumentedDefaults(t *testing.T) {
 	}
 }
 
-// TestArgumentsOfADeploymentWorkAsTheyAre is the public form of the arguments of Skipper's route server.
+// TestArgumentsOfADeploymentWorkAsTheyAre uses the published arguments of Skipper's route server.
 func TestArgumentsOfADeploymentWorkAsTheyAre(t *testing.T) {
 	args := []string{
 		"-application-log-level=INFO", "-kubernetes", "-kubernetes-in-cluster", "-kubernetes-namespace=", "-address=:9090",
@@ -179,7 +179,7 @@ func TestArgumentsOfADeploymentWorkAsTheyAre(t *testing.T) {
 	}
 }
 
-// sample is a value for a flag that is not its default, and what becomes of it.
+// sample is a value for a flag that is not its default, and the expected result.
 type sample struct {
 	value string
 	with  []string // other arguments that it needs
@@ -187,7 +187,7 @@ type sample struct {
 	want  any
 }
 
-// samples has every flag but those of the group General.
+// samples has every flag except those of the group General.
 func samples() map[string]sample {
 	m := make(map[string]sample)
 	for _, part := range []map[string]sample{sourceSamples(), compileSamples(), serveSamples()} {
@@ -354,7 +354,7 @@ func opt50() sample {
 	return sample{"25%", nil, func(c *config.RouteServer) any { return c.Guard.MaxLoss }, 0.25}
 }
 
-// TestEveryFlagInEveryForm sets each flag in all ways in which it can be set.
+// TestEveryFlagInEveryForm sets each flag in every way in which it can be set.
 func TestEveryFlagInEveryForm(t *testing.T) {
 	all := samples()
 	for _, f := range config.Flags() {
@@ -407,7 +407,7 @@ func TestEveryFlagInEveryForm(t *testing.T) {
 	}
 }
 
-// TestFlagsOfTheReferenceAreAllThere: the names of the flags of the reference, whether they are used or not.
+// TestFlagsOfTheReferenceAreAllThere: all flags of the reference exist, whether they are used or not.
 func TestFlagsOfTheReferenceAreAllThere(t *testing.T) {
 	const names = `address support-listener wait-for-healthcheck-interval enable-profile block-profile-rate
 		mutex-profile-fraction memory-profile-rate source-poll-timeout kubernetes kubernetes-in-cluster kubernetes-url

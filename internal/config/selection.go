@@ -10,16 +10,16 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 )
 
-// allowedExternalName is the one flag with a YAML form of its own.
+// allowedExternalName is the only flag with a special YAML form.
 const allowedExternalName = "kubernetes-allowed-external-name"
 
-// lbAlgorithms are what -kubernetes-default-lb-algorithm can name.
+// lbAlgorithms are the values of -kubernetes-default-lb-algorithm.
 var lbAlgorithms = []string{
 	"roundRobin", "random", "consistentHash", "powerOfRandomNChoices", "weightedRoundRobin", "leastRequests",
 }
 
-// Compile adds the flags that say what the table is made of objects. EndpointSlices and HealthcheckAccessLog have no flag
-// here: see [Parser.CompileFrom].
+// Compile adds the flags that determine how objects become a table. EndpointSlices and HealthcheckAccessLog have no flag here:
+// see [Parser.CompileFrom].
 func (p *Parser) Compile(o *compile.Options) {
 	g := p.group(GroupSelection)
 	for _, c := range []struct {
@@ -83,8 +83,8 @@ func (p *Parser) conversion(o *compile.Options) {
 				strings.Join(lbAlgorithms, ", "))
 		}
 		if o.TopologyZone != "" {
-			p.warn("kubernetes-topology-zone", "every proxy gets the endpoints of zone %s, wherever it runs: a route server does "+
-				"better without; let the proxies of a zone fetch /routes/ZONE", clip(o.TopologyZone))
+			p.warn("kubernetes-topology-zone", "every proxy gets the endpoints of zone %s, wherever it runs: remove the flag "+
+				"and let the proxies of a zone fetch /routes/ZONE", clip(o.TopologyZone))
 		}
 	})
 }
@@ -191,7 +191,7 @@ func (p *Parser) processing(o *compile.Options) {
 	})
 }
 
-// changes is the value of the flags with rules for changing routes.
+// changes returns the value of the flags with rules for changing routes.
 func (p *Parser) changes(name string, add func(change)) *value {
 	return repeated("/regexp/replacement/", func(s string) error {
 		c, rest, err := parseChange(s)

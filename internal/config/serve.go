@@ -12,8 +12,8 @@ import (
 	"github.com/routesrv/routesrv/guard"
 )
 
-// Defaults of the listeners. With manifests and without explicit addresses only the loopback interface is bound: that is
-// a trial on somebody's machine, and what it serves is nobody else's business.
+// Defaults of the listeners. With manifests and without explicit addresses, the server binds only the loopback interface: that is
+// a trial on somebody's machine, and other machines should not see it.
 const (
 	DefaultAddress         = ":9090"
 	DefaultSupportAddress  = ":9911"
@@ -23,7 +23,7 @@ const (
 	LoopbackSupportAddress = "127.0.0.1:9911"
 )
 
-// Guard adds the flags that say which tables are suspicious.
+// Guard adds the flags that define which tables are suspicious.
 func (p *Parser) Guard(c *guard.Config) {
 	c.MaxLoss, c.MaxBackendLoss = guard.DefaultMaxLoss, guard.DefaultMaxBackendLoss
 	g := p.group(GroupGuard)
@@ -48,7 +48,7 @@ func (p *Parser) Guard(c *guard.Config) {
 		"this, as a number or as 512MiB; 0 means no limit.")
 }
 
-// wholeSeconds reads --cache-max-age.
+// wholeSeconds parses --cache-max-age.
 func wholeSeconds(s string) (time.Duration, error) {
 	d, err := time.ParseDuration(s)
 	if err != nil || d < 0 || d > time.Hour || d%time.Second != 0 {
@@ -57,7 +57,7 @@ func wholeSeconds(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// parseRelease reads --guard-release.
+// parseRelease parses --guard-release.
 func parseRelease(s string) (manual bool, err error) {
 	switch s {
 	case "auto":
@@ -131,7 +131,7 @@ func (p *Parser) checkListen(c *Listen, s *Source) {
 	}
 }
 
-// TLS adds the flags of the protection of the main listener.
+// TLS adds the flags that protect the main listener.
 func (p *Parser) TLS(c *TLS) {
 	g := p.group(GroupTLS)
 	g.own("enable-tls", boolean(&c.Enable, false), "Serve TLS on the main listener, with -tls-cert and -tls-key, without "+
@@ -183,7 +183,7 @@ func (p *Parser) checkTLS(c *TLS) {
 	}
 }
 
-// tokenFilters are the beginnings of the names of filters that ask a token service.
+// tokenFilters are name prefixes of filters that call a token service.
 var tokenFilters = []string{"oauthTokeninfo", "oauthTokenintrospection", "secureOauthTokenintrospection"}
 
 // RequestFilters adds the flag with the filters for requests to the main listener.

@@ -9,13 +9,13 @@ import (
 	"github.com/routesrv/routesrv/poller"
 )
 
-// Defaults that are not those of the packages that the values are for.
+// Defaults that differ from those of the packages that use the values.
 const (
 	DefaultRequestTimeout    = 30 * time.Second
 	DefaultReconcileInterval = 10 * time.Minute
 )
 
-// selectable are the kinds with a flag for a label selector. There is none for Secrets: a route server does not read them.
+// selectable lists the kinds with a flag for a label selector. Secrets have none: a route server does not read them.
 var selectable = []struct {
 	name string
 	kind kube.Kind
@@ -27,7 +27,7 @@ var selectable = []struct {
 	{"endpointslices", kube.KindEndpointSlice},
 }
 
-// Source adds the flags that say where objects are read, and which.
+// Source adds the flags that determine where to read objects, and which ones.
 func (p *Parser) Source(s *Source) {
 	g := p.group(GroupSource)
 	g.skipper("kubernetes", boolean(&s.Kubernetes, false), "Read the objects from the Kubernetes API. This, --manifests "+
@@ -73,7 +73,7 @@ func (p *Parser) Source(s *Source) {
 	p.check(func() { p.checkSource(s) })
 }
 
-// readBy takes poll or watch.
+// readBy accepts poll or watch.
 func readBy(watch *bool) *value {
 	return parsed("poll|watch", watch, "poll", func(t string) (bool, error) {
 		switch t {
@@ -105,7 +105,7 @@ func selector(s *Source, kind kube.Kind) *value {
 	}}
 }
 
-// checkSource refuses what contradicts itself and warns about what has no effect.
+// checkSource reports contradictions as errors, and warns about flags without effect.
 func (p *Parser) checkSource(s *Source) {
 	if len(s.Manifests) > 0 {
 		p.checkManifests(s)
@@ -164,7 +164,7 @@ func (p *Parser) checkSelectors(s *Source) {
 	}
 }
 
-// requireSource refuses a configuration without any source.
+// requireSource reports an error if the configuration has no source.
 func (p *Parser) requireSource(s *Source) {
 	if s.Kubernetes || len(s.Manifests) > 0 {
 		return
@@ -181,7 +181,7 @@ func (p *Parser) requireSource(s *Source) {
 		files, relay)
 }
 
-// Poll adds the flags that say how often the source is read.
+// Poll adds the flags that set how often to read the source.
 func (p *Parser) Poll(c *Poll) {
 	g := p.group(GroupPolling)
 	g.skipper("source-poll-timeout", millis(&c.Interval, poller.DefaultInterval, 24*time.Hour), "Time between two reads of the "+

@@ -7,10 +7,10 @@ import (
 	"unicode"
 )
 
-// maxShown is how much of a text is repeated in a message, in bytes.
+// maxShown limits how much of a text a message repeats, in bytes.
 const maxShown = 200
 
-// clip quotes a text for a message, shortened.
+// clip quotes a text for a message and shortens it.
 func clip(s string) string {
 	if len(s) > maxShown {
 		return strconv.Quote(strings.ToValidUTF8(s[:maxShown], "")) + "…"
@@ -18,7 +18,7 @@ func clip(s string) string {
 	return strconv.Quote(s)
 }
 
-// printable is a name for a message: as it is if that can do no harm to a terminal or a log.
+// printable returns a name for a message, quoted if it could harm a terminal or a log.
 func printable(s string) string {
 	if len(s) <= maxShown && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || r == ' ' }) {
 		return s
@@ -26,8 +26,7 @@ func printable(s string) string {
 	return clip(s)
 }
 
-// unknown is the error for a name that is no flag. Only the name is repeated: what was meant to be its value may be a
-// secret.
+// unknown returns the error for a name that is not a flag. It repeats only the name: the intended value may be a secret.
 func (p *Parser) unknown(what, dash, name string) error {
 	msg := "unknown " + what + " " + dash + printable(name)
 	if like, found := nearest(name, p.names()); found {
@@ -39,8 +38,7 @@ func (p *Parser) unknown(what, dash, name string) error {
 	return fmt.Errorf("%s (%s --help lists all flags)", msg, p.cmd.Name)
 }
 
-// nearest returns the name that is closest to what was typed, if one is close enough to have been meant: a third of the
-// letters may differ.
+// nearest returns the name closest to the typed one, if at most a third of the letters differ.
 func nearest(typed string, names []string) (string, bool) {
 	if len(typed) > maxShown {
 		return "", false
@@ -55,7 +53,7 @@ func nearest(typed string, names []string) (string, bool) {
 	return best, best != ""
 }
 
-// distance counts the letters to insert, drop, replace or swap with their neighbour to get from a to b.
+// distance returns how many letters to insert, delete, replace or swap with their neighbour to get from a to b.
 func distance(a, b string) int {
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {

@@ -40,8 +40,8 @@ func parseFilters(s string) ([]*eskip.Filter, error) {
 	return fs, nil
 }
 
-// parseProxyFilters reads filters for routes. With filters that end the process of a proxy no route could be published, so
-// a setting that has one is refused at start, when the old instances still serve.
+// parseProxyFilters parses filters for routes. A filter that crashes a proxy would make every route unpublishable, so such a
+// setting is refused at startup, while the old instances still serve.
 func parseProxyFilters(s string) ([]*eskip.Filter, error) {
 	fs, err := parseFilters(s)
 	if err != nil {
@@ -59,8 +59,8 @@ type change struct {
 	repl string
 }
 
-// parseChange takes /expression/replacement/, where the first character is the separator. rest is what follows the last
-// one, which has no meaning.
+// parseChange parses /expression/replacement/, where the first character is the separator. rest is the text after the last
+// separator, which has no meaning.
 func parseChange(s string) (c change, rest string, err error) {
 	if s == "" {
 		return change{}, "", errors.New("want /expression/replacement/, not an empty text")
@@ -78,7 +78,7 @@ func parseChange(s string) (c change, rest string, err error) {
 	return change{reg, parts[2]}, parts[3], nil
 }
 
-// cutAnnotation takes KEY=VALUE=TEXT apart, at the first two equal signs.
+// cutAnnotation splits KEY=VALUE=TEXT at the first two equal signs.
 func cutAnnotation(s string) (key, val, text string, err error) {
 	parts := strings.SplitN(s, "=", 3)
 	if len(parts) != 3 || parts[0] == "" {
@@ -127,7 +127,7 @@ func annotationFilters(dst *[]compile.AnnotationFilters) *value {
 	})
 }
 
-// parseCIDRs takes networks and addresses with commas between them.
+// parseCIDRs parses networks and addresses separated by commas.
 func parseCIDRs(s string) ([]string, error) {
 	var nets []string
 	if s == "" {
@@ -145,7 +145,7 @@ func parseCIDRs(s string) ([]string, error) {
 	return nets, nil
 }
 
-// address checks what a listener is to be bound to.
+// address checks the address of a listener.
 func address(s string) error {
 	_, port, err := net.SplitHostPort(s)
 	if err != nil || port == "" {
@@ -157,7 +157,7 @@ func address(s string) error {
 	return nil
 }
 
-// httpURL checks an address of HTTP or HTTPS. The error does not repeat it: there may be a password in it.
+// httpURL checks a URL for HTTP or HTTPS. The error does not repeat the URL, because it may contain a password.
 func httpURL(s string) error {
 	u, err := url.Parse(s)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -174,14 +174,14 @@ func optionalURL(s string) error {
 	return httpURL(s)
 }
 
-// labelName and labelValue are what Kubernetes allows in labels; anything else would change the meaning of the selector
-// that is made of them.
+// labelName and labelValue match what Kubernetes allows in labels. Anything else would change the meaning of the selector built
+// from them.
 var (
 	labelName  = regexp.MustCompile(`^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
 	labelValue = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
 )
 
-// parseSelector takes a=b,c: the label a with the value b, and the label c with any.
+// parseSelector parses a=b,c: the label a with the value b, and the label c with any value.
 func parseSelector(s string) (map[string]string, error) {
 	if s == "" {
 		return nil, nil
@@ -201,7 +201,7 @@ func parseSelector(s string) (map[string]string, error) {
 	return sel, nil
 }
 
-// parseTLSVersion takes the version with or without its dot, as Skipper does.
+// parseTLSVersion parses a version with or without its dot, as Skipper does.
 func parseTLSVersion(s string) (uint16, error) {
 	switch s {
 	case "1.0", "10":
@@ -216,7 +216,7 @@ func parseTLSVersion(s string) (uint16, error) {
 	return 0, fmt.Errorf("%s: want 1.0, 1.1, 1.2 or 1.3", clip(s))
 }
 
-// parseLevel takes the names of Skipper's log levels.
+// parseLevel parses the names of Skipper's log levels.
 func parseLevel(s string) (slog.Level, error) {
 	switch strings.ToUpper(s) {
 	case "TRACE":

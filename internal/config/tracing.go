@@ -9,16 +9,16 @@ import (
 	"strings"
 )
 
-// defaultSample is the default of Tracing.Sample: 300 proxies that ask every 3 seconds give one span a second.
+// defaultSample is the default of Tracing.Sample: 300 proxies that ask every 3 seconds produce one span per second.
 const defaultSample = 0.01
 
-// Tracing says where traces go.
+// Tracing says where to send traces.
 type Tracing struct {
-	// Endpoint is the URL that takes spans by OTLP over HTTP, with its path; empty if there are no traces.
+	// Endpoint is the URL, with path, that receives spans by OTLP over HTTP; empty turns traces off.
 	Endpoint string
-	// Sample is the share of the reads and answers that are traced although they change nothing, from 0 to 1.
+	// Sample is the share of reads and answers to trace even if they change nothing, from 0 to 1.
 	Sample float64
-	// Headers are added to each request; not nil if there is an Endpoint.
+	// Headers are added to each request; not nil if Endpoint is set.
 	Headers http.Header
 }
 
@@ -45,7 +45,7 @@ func (p *Parser) Tracing(c *Tracing) {
 	})
 }
 
-// parseCollector checks the URL of a collector, and gives it the path of OTLP if it has none.
+// parseCollector checks the URL of a collector, and adds the path of OTLP if it has none.
 func parseCollector(s string) (string, error) {
 	if s == "" {
 		return "", nil
@@ -53,7 +53,7 @@ func parseCollector(s string) (string, error) {
 	u, err := url.Parse(s)
 	switch {
 	case err != nil:
-		return "", errors.New("want http(s)://HOST:PORT") // it may have a password
+		return "", errors.New("want http(s)://HOST:PORT") // the text may contain a password, so leave it out
 	case u.User != nil:
 		return "", errors.New("has a user or a password: set the header Authorization with OTEL_EXPORTER_OTLP_HEADERS instead")
 	case u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.RawQuery != "" || u.Fragment != "":
@@ -65,17 +65,17 @@ func parseCollector(s string) (string, error) {
 	return u.String(), nil
 }
 
-// anyShare is a share that may be nothing.
+// anyShare parses a share from 0 to 1.
 func anyShare(s string) (float64, error) {
 	f, err := strconv.ParseFloat(s, 64)
-	if err != nil || !(f >= 0 && f <= 1) { // written so that NaN is refused
+	if err != nil || !(f >= 0 && f <= 1) { // written this way to refuse NaN
 		return 0, fmt.Errorf("%s: want a share from 0 to 1, such as 0.01", clip(s))
 	}
 	return f, nil
 }
 
-// collectorHeaders reads the variables of the OpenTelemetry specification: name=value with commas between them, values
-// percent-encoded. The error has no value: they are credentials.
+// collectorHeaders reads the variables of the OpenTelemetry specification: name=value separated by commas, values
+// percent-encoded. Errors contain no values, because they are credentials.
 func collectorHeaders(environ []string) (http.Header, error) {
 	const general, traces = "OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"
 	from := traces

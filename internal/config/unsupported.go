@@ -2,16 +2,16 @@ package config
 
 import "strings"
 
-// unsupportedFlag is a flag of Skipper that the route server has not.
+// unsupportedFlag is a flag of Skipper that the route server does not have.
 type unsupportedFlag struct {
 	name    string
 	boolean bool
-	reason  string  // why it means nothing here; follows a colon
+	reason  string  // why it has no effect here; follows a colon
 	instead string  // if not empty, setting the flag is an error, and this says what to do
-	quiet   *string // a value that asks for what is done anyway; nil if there is none
+	quiet   *string // a value that requests the existing behaviour; nil if there is none
 }
 
-// unsupportedFlags are the flags of Skipper that are accepted and not used, by name.
+// unsupportedFlags returns the flags of Skipper that are accepted and not used, by name.
 func unsupportedFlags() map[string]unsupportedFlag {
 	flags := make(map[string]unsupportedFlag)
 	for _, b := range unsupportedBlocks() {
@@ -27,10 +27,10 @@ func unsupportedFlags() map[string]unsupportedFlag {
 	return flags
 }
 
-// noTracer is why no flag of a tracer of Skipper has an effect.
+// noTracer says why no flag of Skipper's tracers has an effect.
 const noTracer = "its traces are OpenTelemetry and go where --otlp-endpoint says"
 
-// specialFlags have a text of their own, and some a value that is fine.
+// specialFlags are flags with an individual text, some with a value that needs no warning.
 func specialFlags() []unsupportedFlag {
 	empty, noop := "", "noop"
 	return []unsupportedFlag{
@@ -68,15 +68,15 @@ func specialFlags() []unsupportedFlag {
 	}
 }
 
-// unsupportedBlock are flags that mean nothing for the same reason.
+// unsupportedBlock groups flags that have no effect for the same reason.
 type unsupportedBlock struct {
 	reason   string
 	switches string
 	values   string
 }
 
-// unsupportedBlocks list the flags of Skipper that only proxies use. What is a switch and what takes a value matters for how
-// the arguments behind it are read.
+// unsupportedBlocks lists the flags of Skipper that only proxies use. Whether a flag is a switch or takes a value determines how
+// the following arguments are parsed.
 func unsupportedBlocks() []unsupportedBlock {
 	return append(proxyBlocks(), supportBlocks()...)
 }

@@ -10,21 +10,21 @@ import (
 	"github.com/routesrv/routesrv/dataplane"
 )
 
-// Upstream says which route servers a relay serves the table of, instead of making one.
+// Upstream configures the route servers whose table a relay serves instead of compiling one.
 type Upstream struct {
-	// URLs are the route servers, the preferred one first; without one this is no relay.
+	// URLs are the route servers, the preferred one first; empty means this server is not a relay.
 	URLs []string
-	// Follow, FullEvery, Timeout and MaxBytes are for dataplane.Config, which has their limits.
+	// Follow, FullEvery, Timeout and MaxBytes are for dataplane.Config and have its limits.
 	Follow    dataplane.Follow
 	FullEvery time.Duration
 	Timeout   time.Duration
 	MaxBytes  int64
-	// CAFile has the authorities of the route servers' certificates; empty means those of the system. CertFile and KeyFile
-	// are what is shown to them: both or none.
+	// CAFile holds the authorities for the route servers' certificates; empty means the system's. CertFile and KeyFile are the
+	// client certificate: set both or neither.
 	CAFile, CertFile, KeyFile string
 }
 
-// Upstream adds the flags of a relay. The parser must have those of a route server.
+// Upstream adds the flags of a relay. The parser must have the flags of a route server.
 func (p *Parser) Upstream(c *RouteServer) {
 	u := &c.Upstream
 	g := p.group(GroupUpstream)
@@ -57,19 +57,19 @@ func (p *Parser) Upstream(c *RouteServer) {
 		"again when the file changes.")
 	g.own("upstream-client-cert", text(&u.CertFile, ""), "Certificate to present to --upstream or --peers, PEM. Read again "+
 		"when the file changes.")
-	g.own("upstream-client-key", text(&u.KeyFile, ""), "Its key.")
+	g.own("upstream-client-key", text(&u.KeyFile, ""), "Private key of that certificate, PEM.")
 	p.check(func() {
 		u.MaxBytes = int64(limit)
 		p.checkUpstream(c)
 	})
 }
 
-// groupsOfObjects are the groups of flags that say what becomes of objects, which a relay does not see.
+// groupsOfObjects are the groups of flags about objects, which a relay does not see.
 var groupsOfObjects = []Group{
 	GroupSelection, GroupGenerated, GroupConversion, GroupAnnotations, GroupEastWest, GroupProcessing, GroupShards,
 }
 
-// checkUpstream refuses what contradicts itself and warns about what has no effect.
+// checkUpstream reports contradictions as errors, and warns about flags without effect.
 func (p *Parser) checkUpstream(c *RouteServer) {
 	u := &c.Upstream
 	if (u.CertFile == "") != (u.KeyFile == "") {
@@ -96,7 +96,7 @@ func (p *Parser) checkUpstream(c *RouteServer) {
 			"server, not both")
 	}
 	if !p.isSet("guard-max-loss") {
-		c.Guard.MaxLoss = 0 // package relay knows its own default
+		c.Guard.MaxLoss = 0 // package relay has its own default
 		p.Derive("guard-max-loss", "1", "--upstream")
 	}
 	for _, o := range p.flags {

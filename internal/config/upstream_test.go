@@ -32,7 +32,7 @@ func TestRelayNeedsNoSource(t *testing.T) {
 	}
 }
 
-// TestLossesPassTheGuardOfARelay unless it is told otherwise, be it the usual limit.
+// TestLossesPassTheGuardOfARelay: unless a limit is set explicitly, even if it is the usual one.
 func TestLossesPassTheGuardOfARelay(t *testing.T) {
 	if c, _ := relay(t, "--upstream=http://a"); c.Guard.MaxLoss != 0 {
 		t.Errorf("max loss %v, want 0, the default of a relay", c.Guard.MaxLoss)

@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-// value is a [pflag.Value] made of a function. Set is called for each time the flag is given, in order.
+// value is a [pflag.Value] whose setter is a function. Set is called each time the flag is given, in order.
 type value struct {
-	kind    string // what it takes, for help
+	kind    string // kind of value, for help
 	def     string // the default as it would be typed
 	set     func(string) error
 	boolean bool // a switch: the flag alone means true
-	repeat  bool // every time it is given adds something
-	comma   bool // takes a list with commas
+	repeat  bool // each use of the flag adds a value
+	comma   bool // accepts a list separated by commas
 }
 
-// Set takes one value; String is the default and Type what is taken. They make it a pflag.Value.
+// Set parses one value, String returns the default, and Type the kind of value. They implement pflag.Value.
 func (v *value) Set(s string) error { return v.set(s) }
 func (v *value) String() string     { return v.def }
 func (v *value) Type() string       { return v.kind }
 
-// repeated is a value that may be given more than once.
+// repeated returns a value that may be given more than once.
 func repeated(kind string, set func(string) error) *value {
 	return &value{kind: kind, repeat: true, set: set}
 }
@@ -52,7 +52,7 @@ func text(dst *string, def string) *value {
 	}}
 }
 
-// checked is a text that is refused if the function has something against it.
+// checked returns a text value that the function may refuse.
 func checked(kind string, dst *string, def string, check func(string) error) *value {
 	*dst = def
 	return &value{kind: kind, def: def, set: func(s string) error {
@@ -61,7 +61,7 @@ func checked(kind string, dst *string, def string, check func(string) error) *va
 	}}
 }
 
-// parsed is a value that the function makes of the text; the default is not parsed.
+// parsed returns a value that the function parses; the default is not parsed.
 func parsed[T any](kind string, dst *T, shown string, parse func(string) (T, error)) *value {
 	return &value{kind: kind, def: shown, set: func(s string) (err error) {
 		*dst, err = parse(s)
@@ -69,7 +69,7 @@ func parsed[T any](kind string, dst *T, shown string, parse func(string) (T, err
 	}}
 }
 
-// list takes comma separated elements as they are. The last list counts; the empty text is the empty list.
+// list accepts elements separated by commas and keeps them unchanged. The last list counts; the empty text is the empty list.
 func list(dst *[]string) *value {
 	return &value{kind: "list", comma: true, set: func(s string) error {
 		if *dst = nil; s != "" {
@@ -79,7 +79,7 @@ func list(dst *[]string) *value {
 	}}
 }
 
-// number takes a decimal integer in the limits.
+// number accepts a decimal integer within the limits.
 func number(dst *int, def, least, most int) *value {
 	*dst = def
 	return &value{kind: "int", def: strconv.Itoa(def), set: func(s string) error {
@@ -95,7 +95,7 @@ func number(dst *int, def, least, most int) *value {
 	}}
 }
 
-// duration takes a time with unit in the limits.
+// duration accepts a time with its unit within the limits.
 func duration(dst *time.Duration, def, least, most time.Duration) *value {
 	*dst = def
 	return &value{kind: "duration", def: short(def), set: func(s string) error {
@@ -108,7 +108,7 @@ func duration(dst *time.Duration, def, least, most time.Duration) *value {
 	}}
 }
 
-// short prints a time without units that are zero: 1h, not 1h0m0s.
+// short formats a duration without zero units: 1h, not 1h0m0s.
 func short(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
@@ -120,7 +120,7 @@ func short(d time.Duration) string {
 	return s
 }
 
-// millis takes a whole number of milliseconds, as Skipper's polling flag does.
+// millis accepts a whole number of milliseconds, like Skipper's polling flag.
 func millis(dst *time.Duration, def time.Duration, most time.Duration) *value {
 	*dst = def
 	return &value{kind: "int", def: strconv.FormatInt(def.Milliseconds(), 10), set: func(s string) error {
@@ -140,20 +140,20 @@ func millis(dst *time.Duration, def time.Duration, most time.Duration) *value {
 	}}
 }
 
-// share takes a part of the whole above zero, as 0.5 or 50%.
+// share parses a share above zero, as 0.5 or 50%.
 func share(s string) (float64, error) {
 	digits, percent := strings.CutSuffix(s, "%")
 	f, err := strconv.ParseFloat(digits, 64)
 	if percent {
 		f /= 100
 	}
-	if err != nil || !(f > 0 && f <= 1) { // written so that NaN is refused
+	if err != nil || !(f > 0 && f <= 1) { // written this way to refuse NaN
 		return 0, fmt.Errorf("%s: want a share above 0 and up to 1, such as 0.5 or 50%%; 1 switches the rule off", clip(s))
 	}
 	return f, nil
 }
 
-// byteUnits are the factors of sizes, longest name first for those that end alike.
+// byteUnits are the factors of size units, the longest name first among names with the same ending.
 var byteUnits = []struct {
 	name   string
 	factor float64
@@ -165,10 +165,10 @@ var byteUnits = []struct {
 	{"B", 1},
 }
 
-// maxBytes is the largest size, one tebibyte: a larger one is a mistake, and a float64 still counts it exactly.
+// maxBytes is the largest size, one tebibyte: a larger one is a mistake, and a float64 still represents it exactly.
 const maxBytes = 1 << 40
 
-// size takes a number of bytes, plain or with a unit.
+// size parses a number of bytes, plain or with a unit.
 func size(s string) (int, error) {
 	digits, factor := s, 1.0
 	for _, u := range byteUnits {

@@ -1,6 +1,6 @@
 package config
 
-// DefaultWebhookAddress is the main listener of a webhook.
+// DefaultWebhookAddress is the default main listener of a webhook.
 const DefaultWebhookAddress = ":9443"
 
 const webhookIntro = `Checks an Ingress or a RouteGroup before the API server stores it. It refuses an object that would lose
@@ -21,8 +21,8 @@ func webhookCommand() Command {
 	return Command{Name: "routesrv webhook", Intro: webhookIntro, Skipper: true}
 }
 
-// ParseWebhook is [ParseRouteServer] for the command that answers API servers. It always serves TLS, so that the settings name a
-// certificate, and by default on [DefaultWebhookAddress].
+// ParseWebhook is [ParseRouteServer] for the webhook command. It always serves TLS, so the settings must name a certificate. The
+// default address is [DefaultWebhookAddress].
 func ParseWebhook(args []string, env Env) (*RouteServer, []Warning, error) {
 	var c RouteServer
 	p := NewRouteServer(webhookCommand(), &c)

@@ -14,11 +14,11 @@ import (
 	"github.com/routesrv/routesrv/internal/httpserve"
 )
 
-// tokenFor is how long a page may lie in a browser before its form is sent.
+// tokenFor is how long a form stays valid after its page was served.
 const tokenFor = 12 * time.Hour
 
-// token lets a form of this process accept a table until it expires. Only pages that were served to an operator have one, and a page
-// of another site cannot read those. It is bound to what was shown, so that it accepts nothing else.
+// token returns a token that lets a form of this process accept a table until it expires. Only pages served to an operator
+// contain one, and pages of other sites cannot read it. It is bound to the digest shown, so that it cannot accept another table.
 func (c *Console) token(digest string, now time.Time) string {
 	expires := binary.BigEndian.AppendUint64(nil, uint64(now.Add(tokenFor).Unix()))
 	return base64.RawURLEncoding.EncodeToString(append(expires, c.sum(expires, digest)...))
@@ -32,7 +32,7 @@ func (c *Console) sum(expires []byte, digest string) []byte {
 	return mac.Sum(nil)
 }
 
-// validToken checks a token. It takes as long for each that is wrong.
+// validToken checks a token. The comparison takes constant time.
 func (c *Console) validToken(token, digest string, now time.Time) bool {
 	raw, err := base64.RawURLEncoding.DecodeString(token)
 	if err != nil || len(raw) != 8+sha256.Size {
@@ -42,8 +42,8 @@ func (c *Console) validToken(token, digest string, now time.Time) bool {
 	return hmac.Equal(raw[8:], c.sum(raw[:8], digest)) && now.Unix() < int64(min(expires, 1<<62))
 }
 
-// accept takes the form. The conditions are those of [httpserve.Accept]: from the loopback interface, under a loopback name, and not
-// from a page of another site. The form needs a name and a reason, too, and its token.
+// accept handles the form. It requires the conditions of [httpserve.Accept]: a request from the loopback interface, under a
+// loopback name, and not from a page of another site. It also requires a name, a reason and the token.
 func (c *Console) accept() http.Handler {
 	take := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !httpserve.FromLoopback(r) {
@@ -85,13 +85,13 @@ func (c *Console) accept() http.Handler {
 	})
 }
 
-// refusal says why the guard did not take an acceptance.
+// refusal explains why the guard refused an acceptance.
 func refusal(err error) (status int, why string) {
 	switch {
 	case errors.Is(err, guard.ErrNothingHeld):
-		return http.StatusConflict, "No table is held any more: it was released or accepted meanwhile, or the source shows a table that is fine."
+		return http.StatusConflict, "No table is held any more: it was released or accepted meanwhile, or the source now shows a table that needs no hold."
 	case errors.Is(err, guard.ErrNotHeld):
-		return http.StatusConflict, "Another table is held meanwhile. Look at it before you accept it."
+		return http.StatusConflict, "Another table is held now. Look at it before you accept it."
 	case errors.Is(err, guard.ErrNoDigest):
 		return http.StatusBadRequest, err.Error()
 	}

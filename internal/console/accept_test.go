@@ -25,7 +25,7 @@ func holding() *world {
 	return w
 }
 
-// form is what a browser sends for the page that the handler serves.
+// form returns what a browser sends for the page that the handler serves.
 func form(t *testing.T, h http.Handler) url.Values {
 	t.Helper()
 	m := token.FindStringSubmatch(get(t, h, "/"))
@@ -47,8 +47,8 @@ func TestConsoleAcceptsWithNameAndReason(t *testing.T) {
 	}
 }
 
-// TestConsoleAcceptanceIsNotForged: other sites, other names of this machine, other machines, and forms without the token of a page
-// accept nothing.
+// TestConsoleAcceptanceIsNotForged: other sites, other names of this machine, other machines, and forms without the token of a
+// page cannot accept anything.
 func TestConsoleAcceptanceIsNotForged(t *testing.T) {
 	w := holding()
 	h, elsewhere := handler(w.config()), handler(w.config())
@@ -94,7 +94,7 @@ func TestConsoleAcceptanceIsNotForged(t *testing.T) {
 			t.Errorf("%s: %d, want %d\n%s", name, status, c.status, body)
 		}
 	}
-	// The token in the query is no token: an address can be planted.
+	// A token in the query does not count: an attacker can plant an address.
 	r := loopback("POST", "/accept?token="+good.Get("token"), with("token", ""))
 	if status, _, _ := answer(h, r); status != 403 {
 		t.Errorf("token in the query: %d", status)
@@ -122,7 +122,7 @@ func TestConsoleTokenExpires(t *testing.T) {
 	})
 }
 
-// TestFormIsForOperatorsOnly: who may not accept gets no token, and reads who may.
+// TestFormIsForOperatorsOnly: a visitor who may not accept gets no token, but is told who may.
 func TestFormIsForOperatorsOnly(t *testing.T) {
 	h := handler(holding().config())
 	for _, change := range []func(*http.Request){
@@ -139,7 +139,7 @@ func TestFormIsForOperatorsOnly(t *testing.T) {
 	}
 }
 
-// TestPagesAreNotForRebindingNames: a page on the internet whose name was made to mean this machine reads nothing.
+// TestPagesAreNotForRebindingNames: a page on the internet whose name was made to resolve to this machine can read nothing.
 func TestPagesAreNotForRebindingNames(t *testing.T) {
 	h := handler(holding().config())
 	for host, want := range map[string]int{
@@ -163,7 +163,7 @@ func TestPagesAreNotForRebindingNames(t *testing.T) {
 func TestRefusedAcceptanceIsExplained(t *testing.T) {
 	for err, want := range map[error]string{
 		guard.ErrNothingHeld:                    "No table is held any more",
-		&guard.HeldError{Err: guard.ErrNotHeld}: "Another table is held meanwhile",
+		&guard.HeldError{Err: guard.ErrNotHeld}: "Another table is held now",
 	} {
 		w := holding()
 		h := handler(w.config())

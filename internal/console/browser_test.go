@@ -20,10 +20,10 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// artifacts is where screenshots are left for people; CI keeps the folder, git does not.
+// artifacts is where screenshots are left for people; CI keeps the folder, git ignores it.
 const artifacts = "../../artifacts"
 
-// start starts a browser that ends with the test. Without Chromium the test is skipped, but not in CI.
+// start starts a browser that ends with the test. Without Chromium the test is skipped, except in CI.
 func start(t *testing.T) (*browser.Browser, context.Context) {
 	t.Helper()
 	if _, err := browser.Find(); err != nil {
@@ -48,7 +48,7 @@ func serve(t *testing.T, h http.Handler) string {
 	return s.URL
 }
 
-// must stops a test at an error.
+// must fails the test on an error.
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -98,7 +98,7 @@ func crowded() *world {
 
 var pages = []string{"/", "/fleet", "/client?id=short", "/object?kind=Ingress&namespace=shop&name=x", "/request?url=https%3A%2F%2Fshop.example.org%2F", "/client?id=nobody"}
 
-// TestBrowserShowsPagesOnAPhone: nothing is wider than the screen, whatever it is called.
+// TestBrowserShowsPagesOnAPhone: nothing is wider than the screen, however long the names are.
 func TestBrowserShowsPagesOnAPhone(t *testing.T) {
 	b, ctx := start(t)
 	url := serve(t, handler(crowded().config()))
@@ -116,7 +116,7 @@ func TestBrowserShowsPagesOnAPhone(t *testing.T) {
 	}
 }
 
-// TestBrowserRunsNothingFromOutside: names are no scripts, and the browser has nothing to complain of.
+// TestBrowserRunsNothingFromOutside: names are never run as scripts, and the browser reports no problems.
 func TestBrowserRunsNothingFromOutside(t *testing.T) {
 	b, ctx := start(t)
 	url := serve(t, handler(crowded().config()))
@@ -131,13 +131,13 @@ func TestBrowserRunsNothingFromOutside(t *testing.T) {
 		}
 	}
 	for _, problem := range p.Problems() {
-		if !strings.Contains(problem, "the server responded with a status of") { // pages that say 404 or 503
+		if !strings.Contains(problem, "the server responded with a status of") { // pages that respond with 404 or 503
 			t.Error(problem)
 		}
 	}
 }
 
-// TestBrowserFollowsTheColourScheme: dark where the system is dark, and texts that can be read in both.
+// TestBrowserFollowsTheColourScheme: dark where the system is dark, with readable text in both schemes.
 func TestBrowserFollowsTheColourScheme(t *testing.T) {
 	b, ctx := start(t)
 	url := serve(t, handler(crowded().config()))
@@ -207,7 +207,7 @@ func TestBrowserFiltersWithoutScripts(t *testing.T) {
 	}
 }
 
-// TestBrowserKeepsWhatAPersonDoes: news change the page around a text that is being typed, and a paused page stays as it is.
+// TestBrowserKeepsWhatAPersonDoes: updates leave a text that is being typed alone, and a paused page does not change.
 func TestBrowserKeepsWhatAPersonDoes(t *testing.T) {
 	b, ctx := start(t)
 	w := holding()
@@ -222,7 +222,7 @@ func TestBrowserKeepsWhatAPersonDoes(t *testing.T) {
 	must(t, p.Until(ctx, "document.querySelector('.problems')?.innerText.includes('shop/cart')"))
 	must(t, p.Until(ctx, "document.querySelector('#gate').innerText.includes('from 10 to 1')"))
 	must(t, p.Until(ctx, "document.activeElement.name === 'by' && document.activeElement.value === 'ana'"))
-	// Another intent is held: a form that was filled in for the first one is gone.
+	// Another intent is held: a form that was filled in for the first one is removed.
 	w.mu.Lock()
 	w.state.Guard.Digest = other
 	w.mu.Unlock()
@@ -241,7 +241,7 @@ func TestBrowserKeepsWhatAPersonDoes(t *testing.T) {
 	must(t, p.Until(ctx, "document.querySelector('#accept') === null"))
 }
 
-// TestBrowserSaysThatItLostTheServer: a page that is not live any more says so.
+// TestBrowserSaysThatItLostTheServer: a page that is no longer live says so.
 func TestBrowserSaysThatItLostTheServer(t *testing.T) {
 	b, ctx := start(t)
 	s := httptest.NewServer(handler(newWorld().config()))

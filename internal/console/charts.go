@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// The size of a chart in its own units. A browser stretches it to the width that there is.
+// The size of a chart in its own units. A browser scales it to the available width.
 const (
 	chartWidth  = 320
 	chartHeight = 72
 	chartPad    = 4 // above and below, so that a line at the edge is not cut
 )
 
-// chartSpan is how far back charts look, at most and at least.
+// chartSpan limits the period that charts cover.
 const (
 	maxChartSpan = 6 * time.Hour
 	minChartSpan = time.Minute
 )
 
-// chart is one picture of the publishes: a line for a quantity that lasts, bars for one of each publish.
+// chart is one chart of the publishes: a line for a lasting quantity, or bars for a quantity of each publish.
 type chart struct {
 	Title, Unit string
 	Now         string // the last value
@@ -28,20 +28,20 @@ type chart struct {
 	Path, Area  string // of a line
 	Bars        []bar
 	Marks       []mark
-	From        string // what the left edge is
-	Summary     string // for those who do not see it
-	Empty       string // says why there is nothing to show
+	From        string // label of the left edge
+	Summary     string // text alternative
+	Empty       string // why the chart is empty
 	Width       int
 	Height      int
 }
 
-// bar is a publish, or several that are at the same place.
+// bar is a publish, or several at the same position.
 type bar struct{ X, Y, Height, Label string }
 
-// mark is a place where a pointer finds the value of a line.
+// mark is an area where a pointer shows a value of a line.
 type mark struct{ X, Width, Label string }
 
-// chartsOf draws what was published between a start and now. The publishes are the oldest first.
+// chartsOf draws the publishes between start and now. The publishes are ordered, the oldest first.
 func chartsOf(all []Publish, now time.Time) []chart {
 	start := now.Add(-minChartSpan)
 	if len(all) > 0 && all[0].Time.Before(start) {
@@ -51,7 +51,7 @@ func chartsOf(all []Publish, now time.Time) []chart {
 		start = oldest
 	}
 	d := drawing{start: start, now: now}
-	for _, p := range all { // the last one before the start is the level at the left edge
+	for _, p := range all { // the last one before the start sets the level at the left edge
 		if p.Time.Before(start) {
 			d.all = d.all[:0]
 		}
@@ -72,7 +72,7 @@ type drawing struct {
 	all        []Publish
 }
 
-// x is the column of a time.
+// x returns the column for a time.
 func (d *drawing) x(at time.Time) int {
 	share := float64(at.Sub(d.start)) / float64(d.now.Sub(d.start))
 	return int(max(0, min(share, 1)) * chartWidth)
@@ -80,7 +80,7 @@ func (d *drawing) x(at time.Time) int {
 
 func (d *drawing) from() string { return short(d.now.Sub(d.start)) + " ago" }
 
-// y is the line of a value on a scale.
+// y returns the vertical position of a value on a scale.
 func y(value, low, high float64) string {
 	share := 0.5
 	if high > low {
@@ -89,8 +89,8 @@ func y(value, low, high float64) string {
 	return strconv.FormatFloat(chartPad+(1-share)*(chartHeight-2*chartPad), 'f', 1, 64)
 }
 
-// line draws a quantity that stays until the next publish. Of publishes in one column the lowest, the highest and the last are
-// drawn.
+// line draws a quantity that stays constant until the next publish. Of several publishes in one column it draws the lowest, the
+// highest and the last.
 func (d *drawing) line(title string, value func(Publish) int, text func(int) string) chart {
 	c := chart{Title: title, From: d.from(), Width: chartWidth, Height: chartHeight}
 	if len(d.all) == 0 {
@@ -105,7 +105,7 @@ func (d *drawing) line(title string, value func(Publish) int, text func(int) str
 	c.Now, c.Low, c.High = text(last), text(low), text(high)
 	c.Summary = fmt.Sprintf("%s now %s; between %s and %s in the last %s.", title, c.Now, c.Low, c.High, short(d.now.Sub(d.start)))
 	scaleLow, scaleHigh := float64(low), float64(high)
-	if room := scaleHigh * 0.02; scaleHigh-scaleLow < room { // a change of less than two percent shall not look like a cliff
+	if room := scaleHigh * 0.02; scaleHigh-scaleLow < room { // a change of less than two percent must not look like a cliff
 		scaleLow, scaleHigh = scaleLow-room/2, scaleHigh+room/2
 	}
 	at := func(v int) string { return y(float64(v), scaleLow, scaleHigh) }
@@ -135,10 +135,10 @@ func (d *drawing) line(title string, value func(Publish) int, text func(int) str
 	return c
 }
 
-// maxMarks is how many places of a chart a pointer finds.
+// maxMarks limits how many marks a chart has.
 const maxMarks = 80
 
-// marks are the places of publishes, of which one for each column is enough.
+// marks returns the marks of publishes, one for each column.
 func (d *drawing) marks(text func(Publish) string) []mark {
 	const width = chartWidth / maxMarks
 	var all []mark
@@ -152,7 +152,7 @@ func (d *drawing) marks(text func(Publish) string) []mark {
 	return all
 }
 
-// bars draws a duration of each publish; of several in one column, the longest.
+// bars draws a duration of each publish; of several publishes in one column, the longest.
 func (d *drawing) bars(title string, value func(Publish) (time.Duration, bool), empty string) chart {
 	const width = chartWidth / maxMarks
 	c := chart{Title: title, From: d.from(), Width: chartWidth, Height: chartHeight, Empty: empty}

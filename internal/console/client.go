@@ -14,7 +14,7 @@ import (
 
 // clientPage is the body of the page of a client.
 type clientPage struct {
-	Known   bool // the server knows a fleet
+	Known   bool // the server knows the fleet
 	ID      string
 	Found   bool
 	Error   string
@@ -24,26 +24,26 @@ type clientPage struct {
 	Relay   ownerLink
 	First   moment
 	Every   string
-	Serves  *holdRow // what the replica serves
+	Serves  *holdRow // the table that the replica serves
 	Holds   *holdRow
 	Fetched *holdRow
 	Applied string
 	Figures []figure
 	Refused []figure
 	Read    moment // when the figures were read
-	Exact   bool   // all clients were looked through
+	Exact   bool   // all clients were searched
 }
 
 type holdRow struct {
 	ETag, Digest string
 	Revision     uint64
 	Since        moment
-	Same         bool // as the replica serves
+	Same         bool // same as the replica serves
 }
 
 type figure struct{ Name, Value, Tone string }
 
-// client shows one client of the fleet.
+// client shows the page of one client of the fleet.
 func (c *Console) client(ctx context.Context, r *http.Request) (answer, error) {
 	id := r.URL.Query().Get("id")
 	b := clientPage{Known: c.cfg.Fleet != nil, ID: cut(id, 300), Exact: true}
@@ -101,7 +101,7 @@ func (b *clientPage) show(one *fleet.Client, serves *fleet.Table, now time.Time)
 	case fleet.AppliedFetched:
 		b.Applied = "The proxy has fetched it, and not shown yet that it applied it."
 	default:
-		b.Applied = "Nobody can say what the proxy has applied: no metrics of it are known."
+		b.Applied = "It is unknown which table the proxy has applied, because its metrics are unknown."
 	}
 	f := one.Figures
 	if f == nil {

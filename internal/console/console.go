@@ -1,24 +1,24 @@
-// Package console has the pages that operators look at: the overview at / of the support listener, and pages for the fleet, for a
-// client, for an object and for a request.
+// Package console implements the web pages for operators: the overview at / of the support listener, and pages for the fleet, a
+// client, an object and a request.
 //
-// Pages are made on the server and work without JavaScript. With JavaScript they stay up to date: a script fetches the page
-// that it is on every few seconds and takes over what has changed. Everything that a page needs is in the binary, and the content
-// security policy forbids everything else, inline scripts and styles too.
+// Pages are rendered on the server and work without JavaScript. With JavaScript they stay up to date: a script fetches the page
+// every few seconds and applies the changes. The binary contains everything that a page needs, and the content security policy
+// forbids everything else, including inline scripts and styles.
 //
 // # What changes something
 //
-// One form does: it accepts a held table. It is taken under the conditions of [httpserve.Accept], and with a token that only
-// pages have that were served under the same conditions. See accept.go.
+// Only one form changes anything: it accepts a held table. It requires the conditions of [httpserve.Accept], and a token that
+// only pages served under the same conditions contain. See accept.go.
 //
 // # Cost
 //
-// A page shows the first rows of each list, and how many there are beyond. Four pages are made at a time. The fleet is asked for
-// once in two seconds at most, whoever looks.
+// A page shows the first rows of each list, and how many more there are. At most four pages are rendered concurrently. The fleet
+// is queried at most once every two seconds, for all viewers together.
 //
 // # What it does not do
 //
-// It knows nothing by itself: a server passes functions, and a function that is nil means that the server does not know such
-// things. It hides nothing from whoever can reach the listener, as /status does not either.
+// It has no data of its own: a server passes functions, and a nil function means that the server does not have that data. Like
+// /status, it hides nothing from anyone who can reach the listener.
 package console
 
 import (
@@ -43,61 +43,62 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// ErrBusy is what a function of [Config] returns if it answers too many questions already. The page asks to try again.
+// ErrBusy is returned by a function of [Config] that is already answering too many questions. The page asks the user to try
+// again.
 var ErrBusy = errors.New("too many questions at a time")
 
-// ErrNoTable is what Match returns before the first table.
+// ErrNoTable is returned by Match before the first table.
 var ErrNoTable = errors.New("there is no table yet")
 
-// Config is what the pages show. State and Accept are required; every other function may be nil. All of them are called by
-// several goroutines at once.
+// Config provides the data for the pages. State and Accept are required; every other function may be nil. All of them must be
+// safe for concurrent use.
 type Config struct {
 	Name    string // of the host; may be empty
 	Version string // of the program
-	Relay   bool   // the server has its table from another route server
+	Relay   bool   // the server fetches its table from another route server
 
-	// State gives the table, the source and the gate.
+	// State returns the state of the table, the source and the gate.
 	State func() State
-	// Problems are those of the objects. nil on a relay, which sees none.
+	// Problems returns the problems of the objects. nil on a relay, which knows none.
 	Problems func() []poller.Problem
-	// Held gives the difference between the served and the held table; nil if none is held. It may be called while nothing is held.
+	// Held returns the difference between the served and the held table, or nil if none is held.
 	Held func(context.Context) (*shadowdiff.View, error)
 	// Accept publishes a held table. Its errors are those of [guard.Guard.Accept].
 	Accept func(guard.Acceptance) (*table.Table, error)
-	// Explain says what became of an object, a host or a route. nil on a relay. The error may be ErrBusy.
+	// Explain explains what happened to an object, a host or a route. nil on a relay. The error may be ErrBusy.
 	Explain func(context.Context, explain.Query) (*explain.Explanation, error)
-	// Match finds the route of a request, whose parameters are those of /match. The error may be ErrBusy or ErrNoTable, and else
-	// says what is wrong with the parameters.
+	// Match finds the route of a request, with the parameters of /match. The error is ErrBusy, ErrNoTable, or says which
+	// parameter is wrong.
 	Match func(context.Context, url.Values) (*report.View, error)
-	// Fleet gives the clients in a state, or all of them for an empty one. nil means that no fleet is known.
+	// Fleet returns the clients in a state, or all of them for an empty state. nil means that no fleet is known.
 	Fleet func(ctx context.Context, state string) (fleet.View, error)
-	// Streams are those that are open. nil means that there are none on this server.
+	// Streams returns the open streams. nil means that this server has no streams.
 	Streams func() []etagcache.StreamStatus
-	// Publishes are the tables that were served lately. nil shows none.
+	// Publishes are the recently served tables. nil shows none.
 	Publishes *Publishes
 
-	// Every is how often a page with JavaScript asks for news; 0 means DefaultEvery.
+	// Every is how often a page with JavaScript updates; 0 means DefaultEvery.
 	Every time.Duration
 
 	Logger *slog.Logger // nil means no log
 }
 
-// DefaultEvery is how often a page asks for news.
+// DefaultEvery is how often a page updates by default.
 const DefaultEvery = 3 * time.Second
 
-// State is what a server says of itself.
+// State is the state of a server.
 type State struct {
 	Started time.Time
 	Origin  string // of the table: "cluster", "manifests", or the URL of the server above a relay
-	Table   *Table // nil before the first
+	Table   *Table // nil before the first table
 	Source  gate.Progress
 	Guard   httpserve.GuardReport
-	// Decisions about held tables, the newest first.
+	// Decisions about held tables, newest first.
 	Decisions  []audit.Entry
 	Checkpoint *gate.FileStatus // nil if there is none
 }
 
-// Table is the table that is served.
+// Table is the served table.
 type Table struct {
 	ETag     string // with its quotes
 	Digest   table.Digest
@@ -122,13 +123,13 @@ type Console struct {
 
 // Limits of pages.
 const (
-	maxPages      = 4                // that are made at a time
-	pageWait      = 5 * time.Second  // for a turn
-	pageTimeout   = 20 * time.Second // to make a page
+	maxPages      = 4                // rendered concurrently
+	pageWait      = 5 * time.Second  // for a free slot
+	pageTimeout   = 20 * time.Second // to render a page
 	maxQueryBytes = 8 << 10
 )
 
-// New makes the pages. It panics if State or Accept are nil, which is a mistake of the program.
+// New returns the console. It panics if State or Accept is nil, which is a programming error.
 func New(cfg Config) *Console {
 	if cfg.State == nil || cfg.Accept == nil {
 		panic("console: want State and Accept")
@@ -145,7 +146,7 @@ func New(cfg Config) *Console {
 	return c
 }
 
-// Endpoints are what the pages add to a listener, without its name.
+// Endpoints returns the endpoints of the pages, without the name of the listener.
 func (c *Console) Endpoints() []httpserve.Endpoint {
 	get := []string{http.MethodGet, http.MethodHead}
 	return []httpserve.Endpoint{

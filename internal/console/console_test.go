@@ -95,7 +95,7 @@ func handler(cfg console.Config) http.Handler {
 	return httpserve.Mux("support", endpoints)
 }
 
-// loopback is a request of an operator by a forwarded port.
+// loopback is a request of an operator through a forwarded port.
 func loopback(method, target string, form url.Values) *http.Request {
 	r := httptest.NewRequest(method, target, strings.NewReader(form.Encode()))
 	r.RemoteAddr, r.Host = "127.0.0.1:50000", "localhost:9911"
@@ -168,13 +168,13 @@ func TestWithoutAFleetThePageSaysSo(t *testing.T) {
 	}
 }
 
-// hostile are texts that do something where they are not escaped.
+// hostile are texts that do harm if they are not escaped.
 var hostile = []string{
 	`<script>document.title="taken over"</script>`, `"><img src=x onerror=alert(1)>`, `javascript:alert(1)`, `'-alert(1)-'`,
 	`</title><svg onload=alert(1)>`, "{{.Version}}", "a\u202eb", "c\x1b[31md",
 }
 
-// TestHostileNamesStayTexts: names of objects, hosts, clients and zones are what others choose.
+// TestHostileNamesStayTexts: others choose the names of objects, hosts, clients and zones.
 func TestHostileNamesStayTexts(t *testing.T) {
 	w := newWorld()
 	for _, s := range hostile {
@@ -254,7 +254,7 @@ func TestProblemsAreChosenByTheQuery(t *testing.T) {
 	wants(t, get(t, h, "/?namespace=nowhere"), "No problem matches the filter")
 }
 
-// TestListsAreBounded: whatever there is, a page stays a page.
+// TestListsAreBounded: the size of a page is limited however much there is to show.
 func TestListsAreBounded(t *testing.T) {
 	w := newWorld()
 	for i := range 5000 {

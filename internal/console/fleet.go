@@ -12,20 +12,20 @@ import (
 	"github.com/routesrv/routesrv/fleet"
 )
 
-// Limits of what is asked of the fleet and shown of it.
+// Limits for querying and showing the fleet.
 const (
-	fleetEvery   = 2 * time.Second // at most once
-	fleetTimeout = 4 * time.Second // peers may be asked for it
+	fleetEvery   = 2 * time.Second // minimum time between queries
+	fleetTimeout = 4 * time.Second // peers may be asked
 	maxLaggards  = 12
 	maxGroups    = 8
 	maxClients   = 200
 	maxMissing   = 3
 )
 
-// remembered keeps the answer of the fleet for a moment, so that many pages cost no more than one.
+// remembered caches the answer of the fleet for a moment, so that many pages cost no more than one.
 type remembered struct {
 	ask  func(context.Context, string) (fleet.View, error)
-	turn chan struct{} // of capacity 1: full while somebody asks
+	turn chan struct{} // of capacity 1: full while a query runs
 
 	// guarded by turn
 	view fleet.View
@@ -33,7 +33,7 @@ type remembered struct {
 	at   time.Time
 }
 
-// all gives all clients.
+// all returns all clients.
 func (m *remembered) all(ctx context.Context) (fleet.View, error) {
 	select {
 	case m.turn <- struct{}{}:
@@ -42,7 +42,7 @@ func (m *remembered) all(ctx context.Context) (fleet.View, error) {
 	}
 	defer func() { <-m.turn }()
 	if m.at.IsZero() || time.Since(m.at) > fleetEvery {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fleetTimeout) // others wait for the answer, too
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fleetTimeout) // other pages wait for the answer, too
 		defer cancel()
 		m.view, m.err = m.ask(ctx, "")
 		m.at = time.Now()
@@ -50,7 +50,7 @@ func (m *remembered) all(ctx context.Context) (fleet.View, error) {
 	return m.view, m.err
 }
 
-// stateView is how a state is shown: a word, a sign and a tone, so that no colour is needed to tell them apart.
+// stateView shows a state as a word, a sign and a tone, so that it can be recognised without colour.
 type stateView struct{ Word, Sign, Tone string }
 
 // The tones of a page.
@@ -75,13 +75,13 @@ func stateOf(s fleet.State) stateView {
 	return stateView{text(string(s)), "?", neutral}
 }
 
-// count is the number of clients in a state, with the link to them.
+// count is the number of clients in a state, with a link to them.
 type count struct {
 	stateView
 	N     int
 	Link  string
 	Share string // percent of all, for the width of a bar
-	From  string // where it begins in the bar
+	From  string // start position in the bar
 }
 
 func countsOf(c fleet.Counts, link url.Values) []count {
@@ -104,7 +104,7 @@ func countsOf(c fleet.Counts, link url.Values) []count {
 	return all
 }
 
-// groupView is a zone or a version.
+// groupView is a zone or a version with its clients.
 type groupView struct {
 	Name   string
 	Link   string
@@ -168,7 +168,7 @@ func newClientRow(c fleet.Client, now time.Time) clientRow {
 	return r
 }
 
-// behind says how far back a client is.
+// behind says how far a client is behind.
 func behind(c fleet.Client) string {
 	if c.State == fleet.Current || c.BehindVersions == 0 && c.BehindSeconds == 0 {
 		return ""
@@ -182,7 +182,7 @@ func behind(c fleet.Client) string {
 	}
 }
 
-// shortDigest is the beginning of a digest, which is enough to tell tables apart by eye.
+// shortDigest returns the first characters of a digest, enough to distinguish tables by eye.
 func shortDigest(digest string) string { return digest[:min(12, len(digest))] }
 
 // fleetView is the fleet on a page.
@@ -191,7 +191,7 @@ type fleetView struct {
 	Error       string
 	Total       int
 	Counts      []count
-	Missing     []string // replicas without an answer, and why
+	Missing     []string // replicas without an answer, with the reason
 	MoreMissing int
 	Zones       []groupView
 	MoreZones   int
@@ -201,7 +201,7 @@ type fleetView struct {
 	Relays      []relayRow
 	Laggards    []clientRow
 	MoreLag     int
-	Reached     string // how long the last table took
+	Reached     string // time until the last table reached the fleet
 }
 
 type replicaRow struct {
@@ -223,7 +223,7 @@ type relayRow struct {
 // maxReplicas is how many replicas and relays a page lists.
 const maxReplicas = 40
 
-// newFleetView asks for the fleet.
+// newFleetView queries the fleet.
 func (c *Console) newFleetView(ctx context.Context, now time.Time) (fleetView, *fleet.View) {
 	if c.cfg.Fleet == nil {
 		return fleetView{}, nil
@@ -272,14 +272,14 @@ func (c *Console) newFleetView(ctx context.Context, now time.Time) (fleetView, *
 	return out, &v
 }
 
-// reached is Reached for publishes that may be nil.
+// reached calls Reached unless p is nil.
 func (p *Publishes) reached(tables []fleet.Publish) {
 	if p != nil {
 		p.Reached(tables)
 	}
 }
 
-// reachedText says how far the last table is.
+// reachedText says how much of the fleet has the last table.
 func reachedText(p fleet.Publish) string {
 	switch {
 	case p.All != nil:
@@ -300,14 +300,14 @@ type clientsPage struct {
 	Version           string
 	Query             string
 	Filtered          bool
-	InZone, OfVersion bool // Zone and Version were chosen, which may be empty
+	InZone, OfVersion bool // Zone and Version were chosen; they may be empty
 	Shown             []clientRow
-	Matched           int // of the clients that were looked through
+	Matched           int // of the searched clients
 	Cut               bool
 	All               []stateView
 }
 
-// fleetPage lists the clients that the query chooses.
+// fleetPage lists the clients that match the query.
 func (c *Console) fleetPage(ctx context.Context, r *http.Request) (answer, error) {
 	now, q := time.Now(), r.URL.Query()
 	b := clientsPage{State: text(q.Get("state")), Zone: text(q.Get("zone")), Version: text(q.Get("version")), Query: text(q.Get("q"))}

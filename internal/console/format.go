@@ -9,15 +9,15 @@ import (
 	"github.com/routesrv/routesrv/shadowdiff"
 )
 
-// maxText is how many characters of a text from elsewhere a page shows.
+// maxText limits how many characters of an external text a page shows.
 const maxText = 2000
 
-// text makes a text from elsewhere fit to be shown: visible characters only, and not too many. The template escapes it.
+// text prepares an external text for display: visible characters only, at most maxText. The template escapes it.
 func text(s string) string { return cut(s, maxText) }
 
-// cut is text with a limit of its own.
+// cut is text with another limit.
 func cut(s string, limit int) string {
-	if len(s) > limit { // bytes: there are not more characters
+	if len(s) > limit { // in bytes: the text has at most as many characters
 		n := 0
 		for i := range s {
 			if n++; n > limit {
@@ -29,7 +29,7 @@ func cut(s string, limit int) string {
 	return shadowdiff.Printable(strings.Map(blank, s))
 }
 
-// blank makes one line of several.
+// blank replaces line breaks and tabs with spaces.
 func blank(r rune) rune {
 	if r == '\n' || r == '\t' || r == '\r' {
 		return ' '
@@ -37,7 +37,7 @@ func blank(r rune) rune {
 	return r
 }
 
-// thousands prints a number in groups of three digits, with narrow spaces that do not break.
+// thousands formats a number in groups of three digits, separated by narrow no-break spaces.
 func thousands(n int) string {
 	s := strconv.Itoa(n)
 	var b strings.Builder
@@ -50,7 +50,7 @@ func thousands(n int) string {
 	return b.String()
 }
 
-// bytesText prints a number of bytes as people read it.
+// bytesText formats a number of bytes for people.
 func bytesText(n int) string {
 	switch v := float64(n); {
 	case n < 1000:
@@ -64,7 +64,7 @@ func bytesText(n int) string {
 	}
 }
 
-// durationText prints a duration with two or three digits.
+// durationText formats a duration with two or three digits.
 func durationText(d time.Duration) string {
 	switch {
 	case d <= 0:
@@ -80,7 +80,7 @@ func durationText(d time.Duration) string {
 	}
 }
 
-// short prints a duration in its largest unit, or its two largest.
+// short formats a duration in its one or two largest units.
 func short(d time.Duration) string {
 	d = max(d, 0)
 	switch {
@@ -99,10 +99,10 @@ func short(d time.Duration) string {
 	}
 }
 
-// clock prints the time of day.
+// clock formats the time of day.
 func clock(t time.Time) string { return t.UTC().Format("15:04:05") }
 
-// moment is a time as a page shows it: how long ago, with the time itself for machines and pointers.
+// moment is a time as a page shows it: its age, with the time itself for machines and tooltips.
 type moment struct {
 	Machine string // RFC 3339, empty for a zero time
 	Ago     string
@@ -119,7 +119,7 @@ func newMoment(t, now time.Time) moment {
 	return m
 }
 
-// plural counts things.
+// plural returns a count with its noun.
 func plural(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing

@@ -15,7 +15,7 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// Limits of the page of an object. An explanation has limits of its own, which are wider.
+// Limits of the page of an object. An explanation has its own, wider limits.
 const (
 	maxObjects        = 5
 	maxObjectRoutes   = 50
@@ -28,7 +28,7 @@ const (
 // objectPage is the body of the page of an object, a host or a route.
 type objectPage struct {
 	Relay                           bool
-	Kind, Namespace, Name, Host, ID string // what was asked for, for the forms
+	Kind, Namespace, Name, Host, ID string // the query, for the forms
 	Asked                           bool
 	Error                           string
 	What                            string
@@ -46,7 +46,7 @@ type objectView struct {
 	Selection string
 	Changed   string
 	Created   moment
-	Fleet     string // how many clients have its routes; empty if that is not known
+	Fleet     string // how many clients have its routes; empty if unknown
 	Problems  []problemRow
 	Routes    []routeRow
 	MoreR     int
@@ -141,7 +141,7 @@ func (c *Console) object(ctx context.Context, r *http.Request) (answer, error) {
 	return a, nil
 }
 
-// withFormat is the query of the same answer as JSON.
+// withFormat returns the query for the same answer as JSON.
 func withFormat(q url.Values) string {
 	all := maps.Clone(q)
 	all.Set("format", "json")
@@ -238,7 +238,7 @@ func newObjectView(o *explain.Object, now time.Time) objectView {
 	return v
 }
 
-// sentence is what is wrong and what to do.
+// sentence says what is wrong and what to do.
 func sentence(p explain.Problem) string {
 	s := text(p.What) + "."
 	if p.Do != "" {
@@ -251,7 +251,7 @@ func linkTo(r kube.Ref) ownerLink {
 	return ownerLink{cut(r.String(), 300), objectLink(string(r.Kind), r.Namespace, r.Name)}
 }
 
-// addRoutes lists routes, those that are not served first.
+// addRoutes lists the routes, unserved ones first.
 func (v *objectView) addRoutes(o *explain.Object) {
 	rank := func(r explain.Route) int {
 		return slices.Index([]string{explain.StateLeftOut, explain.StateRefused, explain.StateWaiting, explain.StateServed}, r.State)

@@ -22,15 +22,15 @@ const (
 	maxOwners    = 15
 	maxRecent    = 12
 	maxZones     = 40
-	// sourceLate is after how many seconds without a read a source is called late; it is late earlier if a read failed.
+	// sourceLate is the age of the last read from which a source is called late. It is late earlier if a read failed.
 	sourceLate = 30 * time.Second
 )
 
-// tile is one of the answers at the top of the overview.
+// tile is one of the summary boxes at the top of the overview.
 type tile struct {
 	Name, Link string
 	Sign, Tone string
-	Word       string // the answer
+	Word       string // the state in one word
 	Detail     string
 }
 
@@ -45,7 +45,7 @@ type overviewPage struct {
 	Charts    []chart
 	Recent    []publishRow
 	Published int
-	Streams   *streamsView // nil if there are none on this server
+	Streams   *streamsView // nil if this server has no streams
 }
 
 type tableView struct {
@@ -80,13 +80,13 @@ type checkpointView struct {
 	Written               moment
 }
 
-// gateView is what the gate does.
+// gateView is the state of the gate.
 type gateView struct {
 	Held       bool
 	Reason     string
 	Detail     string
 	Half       string
-	Digest     string // that an acceptance names
+	Digest     string // the digest to accept
 	Revision   uint64
 	Routes     string
 	Since      moment
@@ -96,8 +96,8 @@ type gateView struct {
 	Counts     []diffCount
 	Owners     []ownerRow
 	MoreOwners int
-	Token      string // of the form; empty if this client may not accept
-	Command    string // that accepts
+	Token      string // token of the form; empty if this client may not accept
+	Command    string // command that accepts the table
 	Last       *httpserve.ReleaseReport
 	LastAt     moment
 	Decisions  []decisionRow
@@ -168,7 +168,7 @@ func (c *Console) overview(ctx context.Context, r *http.Request) (answer, error)
 	return answer{Title: title(b.Tiles), Body: b, Live: true}, nil
 }
 
-// title says in the tab of a browser what is wrong.
+// title summarises problems for the tab of a browser.
 func title(tiles []tile) string {
 	for _, tone := range []string{bad, notice} {
 		for _, t := range tiles {
@@ -180,7 +180,7 @@ func title(tiles []tile) string {
 	return "overview"
 }
 
-// tilesOf answers the first questions.
+// tilesOf returns the summary boxes.
 func tilesOf(s State, b *overviewPage, now time.Time) []tile {
 	all := []tile{tableTile(s, now), sourceTile(s, now), gateTile(s, now)}
 	if p := b.Problems; p != nil {
@@ -216,7 +216,7 @@ func sourceTile(s State, now time.Time) tile {
 	read := "last read " + newMoment(s.Source.LastSuccess, now).Ago
 	switch {
 	case s.Source.LastSuccess.IsZero() && s.Source.Failures == 0:
-		t.Sign, t.Tone, t.Word, t.Detail = "○", neutral, "not read yet", "the first read is under way"
+		t.Sign, t.Tone, t.Word, t.Detail = "○", neutral, "not read yet", "the first read is in progress"
 	case s.Source.Failures > 0:
 		t.Sign, t.Tone, t.Word, t.Detail = "✕", bad, "failing", plural(s.Source.Failures, "failure")+"; "+read
 	case age > sourceLate:
@@ -291,7 +291,7 @@ func newSourceView(s State, relay bool, now time.Time) sourceView {
 	return v
 }
 
-// newGateView compares what is held with what is served. Only a client that may accept gets a form.
+// newGateView compares the held table with the served one. Only a client that may accept gets a form.
 func (c *Console) newGateView(ctx context.Context, r *http.Request, s State, now time.Time) gateView {
 	v := gateView{Last: s.Guard.Last}
 	if l := v.Last; l != nil {
@@ -314,7 +314,7 @@ func (c *Console) newGateView(ctx context.Context, r *http.Request, s State, now
 		return v
 	}
 	v.Held, v.Reason, v.Detail, v.Half = true, text(string(g.Reason)), text(g.Detail), text(string(g.Half))
-	v.Digest = cmp.Or(g.FirstDigest, g.Digest) // the first one stays while endpoints change, and names the same intent
+	v.Digest = cmp.Or(g.FirstDigest, g.Digest) // the first digest stays constant while endpoints change, and names the same intent
 	v.Revision, v.Routes = g.Revision, thousands(g.Routes)
 	v.Since, v.Release, v.ByTime = newMoment(g.Since, now), newMoment(g.ReleaseAt, now), !g.ReleaseAt.IsZero()
 	v.Command = "curl -X POST 'http://" + httpserve.AcceptAddress(r) + "/guard/accept?digest=" + v.Digest + "&by=NAME&why=REASON'"
@@ -368,7 +368,7 @@ func (v *gateView) addDifference(d *shadowdiff.View) {
 	}
 }
 
-// recent are the last publishes, the newest first.
+// recent returns the last publishes, newest first.
 func recent(all []Publish, now time.Time) []publishRow {
 	var rows []publishRow
 	for i := len(all) - 1; i >= 0 && len(rows) < maxRecent; i-- {

@@ -15,25 +15,25 @@ import (
 
 // Limits of the list of problems.
 const (
-	maxProblems   = 50 // on one page; the next ones have a link
+	maxProblems   = 50 // on one page, which links to the next one
 	maxNamespaces = 24
 )
 
-// problemsView is what is wrong with objects.
+// problemsView lists the problems of objects.
 type problemsView struct {
-	Errors, Warnings, Infos int // whatever is chosen
+	Errors, Warnings, Infos int // independent of the filter
 	Namespaces              []namespaceCount
 	MoreNamespaces          int
-	Kinds, Reasons          []string // that there are, for the menus
+	Kinds, Reasons          []string // existing ones, for the menus
 
-	Namespace, Kind, Severity, Reason, Query string // chosen; empty means all
+	Namespace, Kind, Severity, Reason, Query string // filter values; empty means all
 	Filtered                                 bool
 	Matched                                  int
 	First, Last                              int // numbers of the rows, from 1
 	Rows                                     []problemRow
 	Next, Previous                           string // links; empty if there is none
-	JSON                                     string // link to all of what is chosen
-	Form                                     bool   // there is something to choose from
+	JSON                                     string // link to all problems that match
+	Form                                     bool   // there is something to filter
 }
 
 type namespaceCount struct {
@@ -62,8 +62,8 @@ var severities = map[compile.Severity]struct{ sign, tone string }{
 	compile.Error: {"✕", bad}, compile.Warning: {"▲", notice}, compile.Info: {"●", neutral},
 }
 
-// newProblemsView chooses by the query: namespace, kind, severity and reason have to be equal, q has to be part of a text. Empty
-// values choose everything, so that the form needs no script; "-" stands for no namespace.
+// newProblemsView filters by the query: namespace, kind, severity and reason must be equal, q must be part of a text. Empty
+// values match everything, so that the form needs no script; "-" stands for no namespace.
 func newProblemsView(all []poller.Problem, q url.Values, now time.Time) *problemsView {
 	v := &problemsView{
 		Namespace: text(q.Get("namespace")), Kind: text(q.Get("kind")), Severity: text(q.Get("severity")), Reason: text(q.Get("reason")),
@@ -116,10 +116,10 @@ func newProblemsView(all []poller.Problem, q url.Values, now time.Time) *problem
 	return v
 }
 
-// noNamespace stands for the namespace of objects that have none.
+// noNamespace stands for the namespace of objects without one.
 const noNamespace = "-"
 
-// sorted gives the entries of a menu, with the one that is chosen.
+// sorted returns the entries of a menu, including the chosen one.
 func sorted(set map[string]bool, chosen string) []string {
 	var all []string
 	for s := range set {
@@ -147,7 +147,7 @@ func (v *problemsView) chooses(p *poller.Problem, namespace string) bool {
 		strings.Contains(strings.ToLower(p.Text()), want) || p.ID() == want
 }
 
-// list shows one page of what was chosen, what matters most first.
+// list shows one page of the matching problems, the most important first.
 func (v *problemsView) list(chosen []poller.Problem, q url.Values, now time.Time) {
 	slices.SortStableFunc(chosen, func(a, b poller.Problem) int { return int(b.Severity) - int(a.Severity) })
 	v.Matched = len(chosen)
@@ -175,7 +175,7 @@ func (v *problemsView) list(chosen []poller.Problem, q url.Values, now time.Time
 	}
 }
 
-// jsonQuery is the query of /problems for what is chosen. It has no search in texts.
+// jsonQuery returns the query of /problems for the same filter. It has no text search.
 func jsonQuery(v *problemsView) string {
 	q := url.Values{}
 	for name, value := range map[string]string{"namespace": v.Namespace, "kind": v.Kind, "severity": v.Severity, "reason": v.Reason} {
@@ -192,7 +192,7 @@ func jsonQuery(v *problemsView) string {
 	return "?" + q.Encode()
 }
 
-// link is the overview with one parameter changed, at its problems.
+// link returns the URL of the overview's problems with one parameter changed.
 func link(q url.Values, name, value string) string {
 	next := url.Values{}
 	for _, known := range []string{"namespace", "kind", "severity", "reason", "q"} {
@@ -204,11 +204,11 @@ func link(q url.Values, name, value string) string {
 	return "./?" + next.Encode() + "#problems"
 }
 
-// routeLink is the page of the object that a route was made of. The id of a route does not say the name of the object: all that is no
-// letter, digit or underscore is an underscore in it.
+// routeLink returns the page of the object that a route comes from. It uses the id of the route, because the object's name cannot
+// be derived from the id: characters other than letters, digits and underscores are underscores in it.
 func routeLink(id string) string { return "object?" + url.Values{"route": {id}}.Encode() }
 
-// objectLink is the page of an object; empty for a kind that cannot be explained.
+// objectLink returns the page of an object, or "" for a kind that cannot be explained.
 func objectLink(kind, namespace, name string) string {
 	if kind != string(kube.KindIngress) && kind != string(kube.KindRouteGroup) || name == "" {
 		return ""

@@ -8,12 +8,12 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// Publishes remembers the tables that were served lately: the last 4096 of the last 24 hours, with about 100 bytes for each. The
-// zero value is ready to use, and all methods are safe for concurrent use.
+// Publishes remembers recently served tables: the last 4096 of the last 24 hours, with about 100 bytes each. The zero value is
+// ready to use, and all methods are safe for concurrent use.
 type Publishes struct {
 	mu   sync.Mutex
 	ring []Publish
-	next int // where the next one goes, once the ring is full
+	next int // position of the next entry, once the ring is full
 }
 
 const (
@@ -21,22 +21,22 @@ const (
 	publishesFor = 24 * time.Hour
 )
 
-// Publish is one table that was served.
+// Publish is a table that was served.
 type Publish struct {
 	Time     time.Time // when this server began to serve it
 	Digest   table.Digest
 	Revision uint64
 	Routes   int
 	Bytes    int
-	// Took is the time from the end of the read that first showed the table until it was served; negative if it came from a
-	// checkpoint. The time that a guard held it back is part of it.
+	// Took is the time from the end of the read that first showed the table until it was served, including the time for which a
+	// guard held it. It is negative if the table came from a checkpoint.
 	Took time.Duration
-	// Half, Most and All are the time until half, 99 percent and all of the live clients held the table or a newer one; 0 while
-	// that is not known.
+	// Half, Most and All are the times until half, 99 percent and all of the live clients held the table or a newer one; 0 while
+	// unknown.
 	Half, Most, All time.Duration
 }
 
-// Add remembers a table that is served from now on. Stale says that it comes from a checkpoint. It never blocks for long.
+// Add records a table that is served from now on. stale means that it comes from a checkpoint. Add never blocks for long.
 func (p *Publishes) Add(t *table.Table, now time.Time, stale bool) {
 	one := Publish{Time: now, Digest: t.Digest(), Revision: t.Revision(), Routes: t.Len(), Bytes: t.Bytes(), Took: -1}
 	if !stale {
@@ -52,7 +52,7 @@ func (p *Publishes) Add(t *table.Table, now time.Time, stale bool) {
 	p.next = (p.next + 1) % maxPublishes
 }
 
-// Reached notes how long the fleet took to hold tables. What is not remembered is ignored.
+// Reached records how long the fleet took to receive tables. It ignores tables that are no longer remembered.
 func (p *Publishes) Reached(tables []fleet.Publish) {
 	if len(tables) == 0 {
 		return
@@ -74,7 +74,7 @@ func (p *Publishes) Reached(tables []fleet.Publish) {
 	}
 }
 
-// near tells a publish from another one of the same table, which was served before and is again.
+// near distinguishes publishes of the same table that was served twice.
 func near(a, b time.Time) bool { return b.IsZero() || a.Sub(b).Abs() < 10*time.Second }
 
 func seconds(s *float64) time.Duration {
@@ -84,7 +84,7 @@ func seconds(s *float64) time.Duration {
 	return max(time.Duration(*s*float64(time.Second)), time.Nanosecond)
 }
 
-// Since returns the publishes after a time, the oldest first. The slice is the caller's.
+// Since returns the publishes after a time, the oldest first. The caller owns the slice.
 func (p *Publishes) Since(after time.Time) []Publish {
 	if p == nil {
 		return nil

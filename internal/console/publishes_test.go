@@ -13,7 +13,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// tableOf is a table with so many routes, read at a time.
+// tableOf returns a table with the given number of routes and read time.
 func tableOf(t *testing.T, routes int, revision uint64, at time.Time) *table.Table {
 	t.Helper()
 	var text strings.Builder
@@ -54,7 +54,7 @@ func TestPublishesAreRemembered(t *testing.T) {
 	if one := p.Since(now.Add(-time.Minute))[0]; one.Half != 500*time.Millisecond || one.Most != 1250*time.Millisecond || one.All != 0 {
 		t.Errorf("reached: %+v", one)
 	}
-	// The same table an hour earlier was another publish.
+	// The same table an hour earlier was a different publication.
 	p.Reached([]fleet.Publish{{Digest: first.Digest(), Revision: 7, Time: now.Add(-time.Hour), Half: &most}})
 	if one := p.Since(now.Add(-time.Minute))[0]; one.Half != 500*time.Millisecond {
 		t.Errorf("a publish has the time of another one: %+v", one)
@@ -101,7 +101,7 @@ func TestChartsShowThePublishes(t *testing.T) {
 		body := get(t, h, "/")
 		wants(t, body, "Routes now 5; between 3 and 5 in the last 1\u00a0h\u00a030\u00a0min.", "Time to publish: the last one took 3.0\u00a0s, the longest in the last 1\u00a0h\u00a030\u00a0min 3.0\u00a0s.",
 			"Time to 99 % of the fleet: the last one took 2.5\u00a0s", `class="line"`, `<td class="n">&#43;2</td>`, "reached all live clients in 2.5\u00a0s")
-		// Two thirds of the time that is shown had passed when the second table came.
+		// Two thirds of the shown period had passed when the second table came.
 		if !strings.Contains(body, "H213V") {
 			t.Errorf("the step is not where it belongs:\n%s", body)
 		}
@@ -126,7 +126,7 @@ func TestChartsOfManyPublishesStaySmall(t *testing.T) {
 	}
 }
 
-// BenchmarkOverview makes the overview of a server with 5,000 problems, 1,000 clients and a full ring.
+// BenchmarkOverview renders the overview of a server with 5,000 problems, 1,000 clients and a full ring.
 func BenchmarkOverview(b *testing.B) {
 	w := newWorld()
 	now := time.Now()

@@ -26,7 +26,7 @@ const (
 
 // requestPage is the body of the page of a request.
 type requestPage struct {
-	URL, Method, Headers, From, At string // of the form
+	URL, Method, Headers, From, At string // values of the form
 	Asked                          bool
 	Error                          string
 	Sign, Tone, Word               string
@@ -46,7 +46,7 @@ type matchedRoute struct {
 }
 
 type outcomeView struct {
-	Route  *matchedRoute // nil: no route
+	Route  *matchedRoute // nil if no route matches
 	Share  string
 	Place  string
 	Weight int
@@ -72,7 +72,7 @@ func (c *Console) request(ctx context.Context, r *http.Request) (answer, error) 
 	b := requestPage{
 		URL: text(q.Get("url")), Method: cut(q.Get("method"), 40), From: cut(q.Get("from"), 60), At: cut(q.Get("at"), 60), Asked: q.Get("url") != "",
 	}
-	// A form cannot repeat a line of a text area: each line of "headers" is one of "header".
+	// A form cannot repeat a field per line of a text area: each line of "headers" becomes a "header".
 	asked := maps.Clone(q)
 	for line := range strings.Lines(q.Get("headers")) {
 		if line = strings.TrimSpace(line); line != "" {
@@ -123,7 +123,7 @@ func (b *requestPage) add(v *report.View) {
 	switch {
 	case !res.Decided():
 		b.Sign, b.Tone, b.Word = "▲", notice, plural(len(res.Outcomes), "outcome")+" possible"
-		b.Text = "Which one depends on something that only a proxy knows, or on chance."
+		b.Text = "The choice depends on something that only a proxy knows, or on chance."
 	case res.Winner() == nil:
 		b.Sign, b.Tone, b.Word, b.Text = "✕", bad, "no route", "The proxy answers 404."
 	default:
@@ -131,7 +131,7 @@ func (b *requestPage) add(v *report.View) {
 	}
 	for i, o := range res.Outcomes {
 		if o.Route == nil && res.Decided() {
-			break // said already
+			break // already shown
 		}
 		if i == maxOutcomes {
 			b.MoreOutcomes = len(res.Outcomes) - i
@@ -187,7 +187,7 @@ func newOutcome(o match.Outcome, decided bool) outcomeView {
 	return v
 }
 
-// conditions say what is undecided.
+// conditions lists what is undecided.
 func conditions(open []match.Undecided) []string {
 	var all []string
 	for _, u := range open[:min(maxReasonsShown, len(open))] {

@@ -20,11 +20,12 @@ import (
 //go:embed assets
 var assets embed.FS
 
-// policy allows what this server serves, and nothing inline. Forms go nowhere else, and no other page may frame these.
+// policy allows only content from this server, and nothing inline. Forms may only be sent to it, and no other page may frame
+// these pages.
 const policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; " +
 	"base-uri 'none'; frame-ancestors 'none'"
 
-// secure sets the headers of every answer.
+// secure sets the security headers of every answer.
 func secure(w http.ResponseWriter) {
 	h := w.Header()
 	h.Set("Content-Security-Policy", policy)
@@ -44,11 +45,11 @@ func serveAsset(w http.ResponseWriter, r *http.Request) {
 	}
 	secure(w)
 	w.Header().Set("Content-Type", mime.TypeByExtension(path.Ext(name)))
-	w.Header().Set("Cache-Control", "no-cache") // another version of the program has another style
+	w.Header().Set("Cache-Control", "no-cache") // another version of the program has other files
 	http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(body))
 }
 
-// templates are the pages by name. Each has the layout.
+// templates are the pages by name, each with the layout.
 var templates = parse("overview", "fleet", "client", "object", "request", "failed")
 
 func parse(names ...string) map[string]*template.Template {
@@ -63,21 +64,21 @@ func parse(names ...string) map[string]*template.Template {
 	return all
 }
 
-// frame is what every page has.
+// frame holds what every page shows.
 type frame struct {
-	Name    string // of the template, and of the entry of the menu
+	Name    string // of the template and the menu entry
 	Title   string // in the tab of the browser
 	Server  string
 	Version string
 	Relay   bool
-	Fleet   bool // the server knows one
+	Fleet   bool // the server knows the fleet
 	Now     string
-	Every   string // milliseconds between two looks
+	Every   string // milliseconds between two updates
 	Live    bool
 	Body    any
 }
 
-// answer is what a page is made of. A zero Status is 200.
+// answer is the content of a page. A zero Status means 200.
 type answer struct {
 	Status int
 	Title  string
@@ -85,7 +86,7 @@ type answer struct {
 	Live   bool
 }
 
-// page serves a page. The body is made with a limit of time, and one of at most maxPages at a time.
+// page returns the handler of a page. body runs with a time limit, for at most maxPages pages concurrently.
 func (c *Console) page(name string, body func(context.Context, *http.Request) (answer, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		secure(w)
@@ -110,7 +111,7 @@ func (c *Console) page(name string, body func(context.Context, *http.Request) (a
 		defer func() { <-c.turns }()
 		a, err := body(ctx, r)
 		switch {
-		case r.Context().Err() != nil: // nobody to tell
+		case r.Context().Err() != nil: // the client is gone
 		case errors.Is(err, ErrBusy):
 			w.Header().Set("Retry-After", "5")
 			c.fail(w, http.StatusServiceUnavailable, "Too many questions at a time", "Try again in a few seconds.")
@@ -122,7 +123,7 @@ func (c *Console) page(name string, body func(context.Context, *http.Request) (a
 	})
 }
 
-// turn waits for a turn to make a page.
+// turn waits for a slot to render a page.
 func (c *Console) turn(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, pageWait)
 	defer cancel()
@@ -134,7 +135,7 @@ func (c *Console) turn(ctx context.Context) bool {
 	}
 }
 
-// send writes a page.
+// send renders and writes a page.
 func (c *Console) send(w http.ResponseWriter, name string, a answer) {
 	f := frame{
 		Name: name, Title: a.Title, Server: text(c.cfg.Name), Version: text(c.cfg.Version), Relay: c.cfg.Relay, Fleet: c.cfg.Fleet != nil,
@@ -150,10 +151,10 @@ func (c *Console) send(w http.ResponseWriter, name string, a answer) {
 	if a.Status != 0 {
 		w.WriteHeader(a.Status)
 	}
-	_, _ = w.Write(body.Bytes()) // whoever is gone does not miss it
+	_, _ = w.Write(body.Bytes()) // ignore clients that are gone
 }
 
-// failure is a page that says what went wrong.
+// failure is a page that reports an error.
 type failure struct {
 	Status int
 	What   string
@@ -164,9 +165,9 @@ func (c *Console) fail(w http.ResponseWriter, status int, what, why string) {
 	c.send(w, "failed", answer{Status: status, Title: what, Body: failure{status, what, text(why)}})
 }
 
-// namedRight tells requests of an operator from those of a page on the internet whose name was made to resolve to the loopback
-// address of the operator (DNS rebinding): those come with that name. An IP address cannot be made to mean another one. From other
-// addresses any name is fine, since a server does not know its names.
+// namedRight reports whether the Host header fits the client. A page on the internet whose name resolves to the operator's
+// loopback address (DNS rebinding) sends requests with that name. An IP address cannot be redirected in this way. For clients at
+// other addresses any name is accepted, since a server does not know its own names.
 func namedRight(r *http.Request) bool {
 	peer, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil || !net.ParseIP(peer).IsLoopback() {

@@ -14,16 +14,16 @@ import (
 // lingerTime bounds the wait for a peer that asked for the connection to be closed. Skipper gives up after 3 s.
 const lingerTime = 5 * time.Second
 
-// maxCloseWait bounds the wait for the close of a peer that has announced it over TLS. Most peers close at once, but one on a
-// busy machine may be interrupted in between. A peer that waits for our announcement first waits for this long.
+// maxCloseWait limits the wait for a peer that has announced over TLS that it closes. Most peers close at once, but on a busy
+// machine a peer may be interrupted in between. A peer that waits for our announcement first waits for this long.
 const maxCloseWait = 2 * time.Second
 
-// sendBufferSize is the kernel's buffer for what is sent on one connection. Left alone, Linux lets it grow to 4 MiB, which
-// counts against the memory limit of the pod: some hundred readers that stall would fill that.
+// sendBufferSize is the size of the kernel's send buffer of one connection. By default Linux lets it grow to 4 MiB, which counts
+// against the memory limit of the pod: a few hundred stalled readers would exhaust it.
 const sendBufferSize = 256 << 10
 
-// WrapListener returns a listener whose connections notice when they end before a body has arrived, and whose kernel buffers are
-// bounded. It belongs below TLS: wrap the TCP listener, then call Serve or ServeTLS. It has an effect only together with [Track].
+// WrapListener returns a listener whose connections detect that they end before a body has arrived, and have bounded kernel
+// buffers. Apply it below TLS: wrap the TCP listener, then call Serve or ServeTLS. It has an effect only together with [Track].
 func WrapListener(l net.Listener) net.Listener {
 	return &trackedListener{l}
 }
@@ -36,15 +36,15 @@ func (l *trackedListener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	if tcp, ok := conn.(interface{ SetWriteBuffer(bytes int) error }); ok {
-		_ = tcp.SetWriteBuffer(sendBufferSize) // it works without, and a closed connection will tell by itself
+		_ = tcp.SetWriteBuffer(sendBufferSize) // errors do not matter: a closed connection fails later anyway
 	}
 	return &trackedConn{Conn: conn}, nil
 }
 
 type connKey struct{}
 
-// Track lets [Ledger.Begin] find the connection of a request, and connections learn of requests, whichever handler answers them.
-// Call it before srv serves. Hooks that srv has already are kept.
+// Track makes connections visible to [Ledger.Begin], and reports requests to them, whichever handler answers. Call it before srv
+// serves. It keeps existing hooks of srv.
 func Track(srv *http.Server) {
 	connContext, connState := srv.ConnContext, srv.ConnState
 	srv.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
@@ -60,7 +60,7 @@ func Track(srv *http.Server) {
 		if connState != nil {
 			connState(conn, state)
 		}
-		if state == http.StateActive { // a request has come
+		if state == http.StateActive { // a new request
 			if t := trackedConnOf(conn); t != nil {
 				t.asked()
 			}
@@ -68,7 +68,7 @@ func Track(srv *http.Server) {
 	}
 }
 
-// trackedConnOf returns the tracked connection below conn; nil if there is none.
+// trackedConnOf returns the tracked connection wrapped by conn, or nil.
 func trackedConnOf(conn net.Conn) *trackedConn {
 	for {
 		switch inner := conn.(type) {
@@ -82,8 +82,8 @@ func trackedConnOf(conn net.Conn) *trackedConn {
 	}
 }
 
-// trackedOf returns the connection of a request, nil if it is not tracked. Over HTTP/2 it never is: there, the end of a
-// connection says nothing about one of its streams.
+// trackedOf returns the tracked connection of a request, or nil. Requests over HTTP/2 have none: the end of a connection says
+// nothing about one of its streams.
 func trackedOf(r *http.Request) *trackedConn {
 	if r.ProtoMajor != 1 {
 		return nil
@@ -92,19 +92,18 @@ func trackedOf(r *http.Request) *trackedConn {
 	return conn
 }
 
-// trackedConn is a connection of HTTP/1 that knows the last body sent on it. When it ends, by whichever side was
-// first, that body is concluded: what the kernel knows of the connection tells whether the peer has acknowledged every
-// byte.
+// trackedConn is an HTTP/1 connection that knows the last body sent on it. When either side ends it, it concludes that body: the
+// state in the kernel tells whether the peer has acknowledged every byte.
 type trackedConn struct {
 	net.Conn
-	last      atomic.Pointer[Body] // the last one; nil if the peer has asked again since
-	failed    atomic.Bool          // reading has failed: the peer has broken the connection off
-	heard     atomic.Bool          // something came since the last request, if only the announcement of a close
+	last      atomic.Pointer[Body] // the last body; nil if the peer has sent another request since
+	failed    atomic.Bool          // reading has failed: the peer has broken the connection
+	heard     atomic.Bool          // data arrived since the last request, if only the announcement of a close
 	lingering atomic.Bool          // we have closed our direction
 }
 
-// Read notes whether the peer has broken off. That the peer has closed its side in good order, that time is up or
-// that we have closed the connection says nothing about the last body.
+// Read notes whether the peer has broken the connection. A clean close by the peer, a timeout, or our own close say nothing about
+// the last body.
 func (t *trackedConn) Read(p []byte) (int, error) {
 	n, err := t.Conn.Read(p)
 	if n > 0 {
@@ -120,9 +119,9 @@ func inGoodOrder(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, net.ErrClosed)
 }
 
-// Write concludes the last body first if there is one. A body becomes the last one after all of it was written, and is that until
-// the next request: what is written in between is what TLS says before it closes, on which the peer may reset the connection.
-// After that nothing can be known any more.
+// Write first concludes the last body, if any. A body becomes the last one once all of it is written, until the next request.
+// Anything written in between is what TLS sends before it closes; the peer may answer with a reset, after which the state is
+// unknown.
 func (t *trackedConn) Write(p []byte) (int, error) {
 	if b := t.last.Load(); b != nil && b.tls {
 		t.concludeBeforeAlert(b)
@@ -140,19 +139,19 @@ func (t *trackedConn) concludeBeforeAlert(b *Body) {
 	}
 }
 
-// awaitClose waits for the close of a peer that has announced it. How the peer closes tells what it has read: one that leaves
-// data unread resets the connection.
+// awaitClose waits for the close of a peer that has announced it. A peer that leaves data unread resets the connection, so the
+// close shows what it has read.
 func (t *trackedConn) awaitClose() {
 	wait := time.Millisecond
 	for end := time.Now().Add(maxCloseWait); time.Now().Before(end) && !t.failed.Load() && stateOf(t.Conn) == connOpen; {
-		time.Sleep(wait) // the kernel has no event for us: a read would take the place of that of net/http
+		time.Sleep(wait) // the kernel offers no event: a read would compete with net/http's
 		wait = min(2*wait, 16*time.Millisecond)
 	}
 }
 
-// Close concludes the last body and closes the connection. If the connection was to end with that body, most of which may
-// not have left this machine, Close waits for the peer, but not long. net/http calls it from the goroutine of
-// the connection; a second call, from Server.Close, ends the wait.
+// Close concludes the last body and closes the connection. If the connection was to end with that body, most of it may not have
+// left this machine, so Close waits for the peer for a limited time. net/http calls it from the goroutine of the connection; a
+// second call, from Server.Close, ends the wait.
 func (t *trackedConn) Close() error {
 	if b := t.last.Swap(nil); b != nil {
 		arrived := false
@@ -166,8 +165,8 @@ func (t *trackedConn) Close() error {
 	return t.Conn.Close()
 }
 
-// linger closes our direction, waits until the peer closes its own, and reports whether all that was written has
-// reached it.
+// linger closes our direction, waits until the peer closes its direction, and reports whether all written data has reached the
+// peer.
 func (t *trackedConn) linger() bool {
 	half, ok := t.Conn.(interface{ CloseWrite() error })
 	if !ok || t.failed.Load() {
@@ -186,14 +185,14 @@ func (t *trackedConn) linger() bool {
 	}
 }
 
-// lost reports whether the peer has left before all that was written has reached it.
+// lost reports whether the peer left before all written data reached it.
 func (t *trackedConn) lost() bool {
 	state := stateOf(t.Conn)
 	switch {
 	case t.failed.Load():
 		return true
-	case t.lingering.Load(): // after the state was asked for: a wait that began since does not disturb it
-		return false // linger finds out
+	case t.lingering.Load(): // after the state was read: a wait that began since then does not affect it
+		return false // linger will find out
 	case state == connPeerClosed:
 		return unacknowledged(t.Conn) > 0
 	default:
@@ -204,20 +203,20 @@ func (t *trackedConn) lost() bool {
 // open reports whether neither side is known to have ended the connection.
 func (t *trackedConn) open() bool { return !t.failed.Load() && stateOf(t.Conn) == connOpen }
 
-// underway reports whether something that was written has not reached the peer, whose connection is open.
+// underway reports whether the connection is open and the peer has not yet acknowledged all written data.
 func (t *trackedConn) underway() bool { return t.open() && unacknowledged(t.Conn) > 0 }
 
-// left reports whether the peer has closed its side in good order, having received all that was written so far.
+// left reports whether the peer has closed its side cleanly after receiving everything written so far.
 func (t *trackedConn) left() bool {
 	return !t.failed.Load() && !t.lingering.Load() && stateOf(t.Conn) == connPeerClosed && unacknowledged(t.Conn) == 0
 }
 
-// concluding reports whether linger is about to know: the peer has left.
+// concluding reports whether linger is about to return because the peer has left.
 func (t *trackedConn) concluding() bool {
 	return t.lingering.Load() && stateOf(t.Conn) == connBroken
 }
 
-// asked says that the peer has sent another request, which it does when it has read the answer before.
+// asked reports that the peer has sent another request, so it has read the previous answer.
 func (t *trackedConn) asked() {
 	t.heard.Store(false)
 	if b := t.last.Swap(nil); b != nil {
@@ -225,18 +224,18 @@ func (t *trackedConn) asked() {
 	}
 }
 
-// sent makes b the last body. The one before, if it is still there, was followed by this one on the same connection.
+// sent makes b the last body. A previous last body was followed by this one on the same connection.
 func (t *trackedConn) sent(b *Body) {
 	if before := t.last.Swap(b); before != nil {
 		before.conclude(true)
 	}
 }
 
-// connState is what the kernel says of a connection that is not closed on this side.
+// connState is the kernel's state of a connection that is open on this side.
 type connState uint8
 
 const (
-	connOpen       connState = iota // or nothing is known
-	connPeerClosed                  // the peer has closed its direction in good order, which acknowledges all it has received
+	connOpen       connState = iota // or unknown
+	connPeerClosed                  // the peer has cleanly closed its direction, which acknowledges everything it has received
 	connBroken                      // reset or timed out; or ended by both sides
 )

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// States of a connection in TCP_INFO (tcp(7)). A peer that closes a socket with unread data, or gets data after it has
-// closed it, answers with a reset, which leaves our side in the state closed.
+// States of a connection in TCP_INFO (tcp(7)). A peer that closes a socket with unread data, or receives data after it has
+// closed, sends a reset, which moves our side to the state closed.
 const (
 	tcpEstablished = 1
 	tcpFinWait1    = 4 // we have closed our direction; the peer has not
@@ -16,7 +16,7 @@ const (
 	tcpCloseWait   = 8
 )
 
-// stateOf returns the state of conn, which is connOpen for everything but TCP.
+// stateOf returns the state of conn, or connOpen if conn is not TCP.
 func stateOf(conn net.Conn) connState {
 	state := connOpen
 	control(conn, func(fd int) {
@@ -33,7 +33,7 @@ func stateOf(conn net.Conn) connState {
 	return state
 }
 
-// unacknowledged returns how many bytes written to conn the peer has not acknowledged, 0 if that cannot be known.
+// unacknowledged returns how many bytes written to conn the peer has not acknowledged, or 0 if unknown.
 func unacknowledged(conn net.Conn) int {
 	n := 0
 	control(conn, func(fd int) {
@@ -51,6 +51,6 @@ func control(conn net.Conn, f func(fd int)) {
 		return
 	}
 	if raw, err := sc.SyscallConn(); err == nil {
-		_ = raw.Control(func(fd uintptr) { f(int(fd)) }) // an error: closed
+		_ = raw.Control(func(fd uintptr) { f(int(fd)) }) // the error means closed
 	}
 }

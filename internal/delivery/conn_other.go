@@ -4,8 +4,8 @@ package delivery
 
 import "net"
 
-// stateOf cannot be answered here: only a connection on which reading or writing fails is noticed.
+// stateOf is unknown on this system: only failing reads or writes reveal the end of a connection.
 func stateOf(net.Conn) connState { return connOpen }
 
-// unacknowledged cannot be answered here.
+// unacknowledged is unknown on this system.
 func unacknowledged(net.Conn) int { return 0 }

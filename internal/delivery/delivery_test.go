@@ -29,7 +29,7 @@ var key = delivery.Key{Client: netip.AddrFrom4([4]byte{127, 0, 0, 1}), Digest: [
 type sender struct {
 	ledger *delivery.Ledger
 	broken atomic.Int64
-	ended  chan struct{} // one for each body that was written
+	ended  chan struct{} // one value for each body that was written
 	http   *httptest.Server
 }
 
@@ -59,7 +59,7 @@ func newSender(t *testing.T, size int, useTLS bool) *sender {
 	return s
 }
 
-// client reads as much of bodies as it likes.
+// client reads as much of each body as it wants.
 type client struct {
 	t    *testing.T
 	conn net.Conn
@@ -103,7 +103,7 @@ func (c *client) ask(share float64, header string) {
 	}
 }
 
-// reset leaves without a farewell.
+// reset closes the connection with a reset.
 func (c *client) reset() {
 	conn := c.conn
 	if over, ok := conn.(*tls.Conn); ok {
@@ -115,7 +115,7 @@ func (c *client) reset() {
 	_ = conn.Close()
 }
 
-// await waits for what the kernel finds out, of which nobody else hears.
+// await waits for something that only the kernel finds out.
 func await(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !done(); runtime.Gosched() {
@@ -176,7 +176,7 @@ func TestBodyThatWasReadHasArrived(t *testing.T) {
 				c := s.dial(t)
 				c.ask(1, header)
 				if header == "" {
-					c.ask(1, header) // which says that the one before arrived
+					c.ask(1, header) // which says that the previous one arrived
 					<-s.ended
 				}
 				_ = c.conn.Close()
@@ -192,14 +192,14 @@ func TestBodyThatWasReadHasArrived(t *testing.T) {
 	}
 }
 
-// TestOtherBodiesAreNotTouched: a break says something about one body at one address.
+// TestOtherBodiesAreNotTouched: a break concerns one body at one address.
 func TestOtherBodiesAreNotTouched(t *testing.T) {
 	l := delivery.New(func() {})
 	l.Break(key, 4)
 	if l.Rotation(key) != 5 || l.Arrived(key, 4) || !l.Arrived(key, 5) {
 		t.Errorf("rotation %d after 4 broke off", l.Rotation(key))
 	}
-	l.Break(key, 2) // late news of an older break
+	l.Break(key, 2) // a late report of an older break
 	if l.Rotation(key) != 5 {
 		t.Errorf("rotation %d after 4 and 2 broke off", l.Rotation(key))
 	}

@@ -12,39 +12,39 @@ import (
 	"time"
 )
 
-// maxBroken bounds how many broken bodies are remembered; the one that was used longest ago is forgotten first.
+// maxBroken limits how many broken bodies are remembered; the least recently used one is forgotten first.
 const maxBroken = 4096
 
-// maxChecked bounds how many connections to one address are looked at for one request. More than a few have only
-// addresses that many clients share.
+// maxChecked limits how many connections to one address are checked for one request. Only addresses shared by many clients have
+// more than a few.
 const maxChecked = 64
 
-// Ledger remembers which bodies have not arrived at whom. Addresses stand for clients: a Skipper opens a new
-// connection for most requests and sends nothing else that would tell it from another. Its methods are safe for concurrent use.
+// Ledger remembers which bodies have not arrived. It identifies clients by address: a Skipper opens a new connection for most
+// requests and sends nothing else that distinguishes it. Its methods are safe for concurrent use.
 type Ledger struct {
-	broke func() // set by New: a body broke off
+	broke func() // set by New; called when a body broke off
 
-	busy   atomic.Int64 // entries in open and broken: most of the time there are none, and nobody needs the lock
+	busy   atomic.Int64 // number of entries in open and broken; usually zero, so that the lock is not needed
 	mu     sync.Mutex
 	open   map[Key]map[*Body]struct{} // sent, and not known to have arrived
-	broken map[Key]*list.Element      // of lru
+	broken map[Key]*list.Element      // elements of lru
 	lru    *list.List                 // of brokenBody, most recently used first
 }
 
-// Key names the bytes that were sent to an address. The revision is not part of it: it does not change the bytes.
+// Key identifies bytes sent to an address. It does not include the revision, which does not change the bytes.
 type Key struct {
 	Client   netip.Addr
-	Digest   [sha256.Size]byte // of the content before it was encoded
-	Encoding uint8             // any number for each content coding
+	Digest   [sha256.Size]byte // of the content before encoding
+	Encoding uint8             // any number that identifies the content coding
 }
 
 type brokenBody struct {
 	key      Key
-	rotation uint32 // the highest under which the body broke off
-	healed   bool   // it has arrived since, under a higher one
+	rotation uint32 // the highest one under which the body broke off
+	healed   bool   // the body has arrived since, under a higher rotation
 }
 
-// Body is a body that was sent, or is being sent, until it is known whether it arrived. It is made by [Ledger.Begin].
+// Body is a body that is being sent or was sent, until it is known whether it arrived. [Ledger.Begin] creates it.
 type Body struct {
 	ledger    *Ledger
 	key       Key
@@ -52,20 +52,20 @@ type Body struct {
 	conn      *trackedConn // nil if the connection is not tracked
 	closing   bool         // the connection ends with this body
 	tls       bool
-	awaited   atomic.Bool   // a request has waited for its end
-	written   chan struct{} // closed when the handler is done with writing, well or not
+	awaited   atomic.Bool   // a request has already waited for its end
+	written   chan struct{} // closed when the handler has finished writing, successfully or not
 	concluded chan struct{} // closed when it is known whether the body arrived
 }
 
-// New returns a ledger that calls broke for each body that broke off. It calls it under a lock: broke must be quick, and must not
-// use the ledger.
+// New returns a ledger that calls broke for each body that broke off. It calls broke while holding a lock: broke must be quick
+// and must not use the ledger.
 func New(broke func()) *Ledger {
 	return &Ledger{
 		broke: broke, open: make(map[Key]map[*Body]struct{}), broken: make(map[Key]*list.Element), lru: list.New(),
 	}
 }
 
-// Rotation returns the rotation of the ETag under which the body is sent now.
+// Rotation returns the current rotation for the ETag of the body.
 func (l *Ledger) Rotation(key Key) uint32 {
 	if l.busy.Load() == 0 {
 		return 0
@@ -84,9 +84,9 @@ func (l *Ledger) rotationLocked(key Key) uint32 {
 	return e.Value.(*brokenBody).rotation + 1
 }
 
-// Arrived reports whether a client that names the ETag with this rotation can be believed to hold its body. Bodies on
-// connections to the client's address that the peer has just broken off count as broken from now on: the client may
-// well be faster with its next request than the goroutine that serves the old connection.
+// Arrived reports whether a client that names the ETag with this rotation can have the whole body. Bodies on connections to the
+// client's address that the peer has just broken count as broken from now on: the client's next request may be faster than the
+// goroutine that serves the old connection.
 func (l *Ledger) Arrived(key Key, rotation uint32) bool {
 	if l.busy.Load() == 0 {
 		return true
@@ -97,7 +97,7 @@ func (l *Ledger) Arrived(key Key, rotation uint32) bool {
 	return rotation >= l.rotationLocked(key)
 }
 
-// Whole reports whether a client at this address that names no ETag can be believed to hold the body it was sent last.
+// Whole reports whether a client at this address that names no ETag can have the whole body that it was sent last.
 func (l *Ledger) Whole(key Key) bool {
 	if l.busy.Load() == 0 {
 		return true
@@ -109,22 +109,22 @@ func (l *Ledger) Whole(key Key) bool {
 	return !ok || e.Value.(*brokenBody).healed
 }
 
-// check concludes the bodies under key whose peer has left before they arrived.
+// check concludes the bodies under key whose peer left before they arrived.
 func (l *Ledger) check(key Key) {
 	open := l.someOpen(key)
 	awaitResets(open)
 	for _, b := range open {
 		if b.conn == nil {
-			continue // the handler will know
+			continue // the handler will find out
 		}
 		left := b.conn.left()
 		if left {
-			// All that was written has arrived, but not all may have been written. It is a matter of microseconds:
-			// nobody waits for a peer that has left.
+			// Everything written has arrived, but the handler may not have written everything yet. This wait takes microseconds,
+			// because a write to a peer that has left does not block.
 			<-b.written
 		}
 		if b.conn.concluding() {
-			<-b.concluded // likewise
+			<-b.concluded // takes microseconds as well
 		}
 		switch {
 		case b.conn.lost():
@@ -135,26 +135,26 @@ func (l *Ledger) check(key Key) {
 	}
 }
 
-// A client that broke a body off and asks again at once may be faster than its reset, so a request waits once for the ends of
-// other connections from its address that were sent the very body it names: resetWait, and not if there are more than
-// maxAwaited. Then many clients share the address, or somebody opens connections and does not read, and the others must not pay
-// for it.
+// A client that broke off a body and asks again at once may be faster than its reset. A request therefore waits once, for
+// resetWait, for the end of other connections from its address that were sent the body it names. It does not wait if there are
+// more than maxAwaited: then many clients share the address, or somebody opens connections without reading, and the other clients
+// must not pay for it.
 const (
 	resetWait  = 20 * time.Millisecond
 	maxAwaited = 4
 )
 
-// awaitResets waits a moment for peers to break off bodies that they may not have read.
+// awaitResets waits briefly for peers to break connections whose bodies they may not have read.
 func awaitResets(open []*Body) {
 	waitFor := doubtful(open)
 	undecided := func(b *Body) bool { return b.conn.open() }
 	for end := time.Now().Add(resetWait); time.Now().Before(end) && slices.ContainsFunc(waitFor, undecided); {
-		time.Sleep(time.Millisecond) // the kernel has no event for us: the connection belongs to its own goroutine
+		time.Sleep(time.Millisecond) // the kernel offers no event: the connection belongs to its own goroutine
 	}
 }
 
-// doubtful returns the bodies whose ends are worth a wait. A body that is on its way is waited for by every request; one that
-// the peer's kernel has, by one request only.
+// doubtful returns the bodies worth waiting for. Every request waits for a body that is still being transferred; only one request
+// waits for a body that the peer's kernel already has.
 func doubtful(open []*Body) []*Body {
 	var some []*Body
 	for _, b := range open {
@@ -181,8 +181,8 @@ func (l *Ledger) someOpen(key Key) []*Body {
 	return some
 }
 
-// Begin notes that the body of an answer to r is about to be written, under an ETag with the rotation. The caller must call
-// [Body.End] when it is done with writing.
+// Begin records that the body of an answer to r is about to be written under an ETag with the rotation. The caller must call
+// [Body.End] when it has finished writing.
 func (l *Ledger) Begin(r *http.Request, key Key, rotation uint32) *Body {
 	b := &Body{
 		ledger: l, key: key, rotation: rotation, conn: trackedOf(r), closing: r.Close, tls: r.TLS != nil,
@@ -200,13 +200,13 @@ func (l *Ledger) Begin(r *http.Request, key Key, rotation uint32) *Body {
 	return b
 }
 
-// End notes whether all of the body was written, and nothing of the answer may follow; ctx is that of the request. Where the connection is tracked, this is not the last
-// word: the body is concluded when the connection ends or is used for another request.
+// End records whether the whole body was written; nothing of the answer may follow. ctx is the context of the request. On a
+// tracked connection this is not final: the body is concluded when the connection ends or is used for another request.
 func (b *Body) End(ctx context.Context, whole bool) {
 	defer close(b.written)
 	if whole && ctx.Err() != nil {
-		// The peer has closed the connection, maybe because it has all it wanted. If nobody knows better, the request
-		// ended before its answer.
+		// The peer has closed the connection, perhaps because it has everything it wanted. Unless the connection knows better,
+		// the request ended before its answer.
 		whole = b.conn != nil && !b.conn.lost()
 	}
 	if whole && b.conn != nil {
@@ -216,7 +216,7 @@ func (b *Body) End(ctx context.Context, whole bool) {
 	b.conclude(whole)
 }
 
-// conclude notes whether the body arrived. Only the first call counts.
+// conclude records whether the body arrived. Only the first call counts.
 func (b *Body) conclude(arrived bool) {
 	l := b.ledger
 	l.mu.Lock()
@@ -239,7 +239,7 @@ func (b *Body) conclude(arrived bool) {
 	l.count()
 }
 
-// Break notes that a body broke off which Begin was not told about.
+// Break records that a body broke off for which Begin was not called.
 func (l *Ledger) Break(key Key, rotation uint32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

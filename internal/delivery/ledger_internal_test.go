@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Requests wait for the ends of a few connections, and not if there are many: somebody may have opened them on purpose.
+// Requests wait for the ends of a few connections, but not of many: an attacker may have opened them.
 func TestManyOpenBodiesAreNotWaitedFor(t *testing.T) {
 	open := func(n int) []*Body {
 		all := make([]*Body, n)
@@ -27,7 +27,7 @@ func TestManyOpenBodiesAreNotWaitedFor(t *testing.T) {
 	}
 }
 
-// TestLedgerIsBounded: of more breaks than it remembers, the ledger forgets the one that was named longest ago.
+// TestLedgerIsBounded: when there are too many breaks, the ledger forgets the one that was named longest ago.
 func TestLedgerIsBounded(t *testing.T) {
 	broken := 0
 	l := New(func() { broken++ })
@@ -37,7 +37,7 @@ func TestLedgerIsBounded(t *testing.T) {
 	for n := range maxBroken {
 		l.Break(key(n), 0)
 	}
-	if !l.Arrived(key(0), 1) { // and so key(1) is the one that was named longest ago
+	if !l.Arrived(key(0), 1) { // so key(1) is the one that was named longest ago
 		t.Error("the next rotation has not arrived")
 	}
 	l.Break(key(maxBroken), 0)
@@ -51,7 +51,7 @@ func TestLedgerIsBounded(t *testing.T) {
 	}
 }
 
-// TestNothingIsKeptOfWholeBodies: what arrived leaves no trace, and nobody needs the lock.
+// TestNothingIsKeptOfWholeBodies: a body that arrived leaves no trace, and nothing needs the lock.
 func TestNothingIsKeptOfWholeBodies(t *testing.T) {
 	l := New(func() { t.Error("a body broke off") })
 	r := httptest.NewRequest("GET", "/routes", nil)

@@ -1,18 +1,18 @@
 // Package durable keeps files that survive a crash whole, and reads files that may be anything.
 //
-// [WriteFile] writes a temporary file beside the target, syncs it, renames it over the target and syncs the directory,
-// without which the rename itself may be lost. A reader, also one after a power failure, finds either the old content or
-// the new one, never a mix or a part. Files have mode 0600. [Open] and [ReadFile] take regular files of a bounded size
-// only, so that a FIFO, a device or a huge file neither blocks the caller nor fills its memory. A [Store] is a file that a
-// process can do without: whatever is found in its place never prevents a start.
+// [WriteFile] writes a temporary file beside the target, syncs it, renames it over the target and syncs the directory, without
+// which the rename itself may be lost. A reader finds either the old or the new content, even after a power failure, never a mix
+// or a part. Files have mode 0600. [Open] and [ReadFile] accept only regular files of a bounded size, so that a FIFO, a device or
+// a huge file neither blocks the caller nor fills its memory. A [Store] is an optional file: whatever is found in its place never
+// prevents a start.
 //
 // # Temporary files
 //
-// A target has one temporary name, ".<name>.tmp", so a process that is killed in the middle of a write leaves one file,
-// which the next write uses again. Its writer holds a lock on it (flock), which ends with the process. So two processes
-// that share a folder by mistake never write into the same temporary file: the second gets [ErrBusy] and tries again
-// later. The target has the whole content of one of them. On a file system without locks both may write it at the same
-// time, and the target may then be torn, which the digests of our files show.
+// A target has one temporary name, ".<name>.tmp", so a process killed in the middle of a write leaves one file, which the next
+// write reuses. The writer holds a lock on it (flock), which ends with the process. Two processes that share a folder by mistake
+// therefore never write to the same temporary file: the second one gets [ErrBusy] and can retry later. The target always has the
+// whole content of one of them. On a file system without locks both may write at the same time and corrupt the target, which the
+// digests of our files reveal.
 //
 // Caveat: the directory must be writable, not only the file, and a target that is a symbolic link is replaced by a file.
 package durable
@@ -28,24 +28,23 @@ import (
 )
 
 // ErrBusy says that another process is writing the same file.
-var ErrBusy = errors.New("another process is writing this file: give each process a folder of its own")
+var ErrBusy = errors.New("another process is writing this file: give each process its own folder")
 
-// mode is that of every file written: a routing table names internal hosts and may carry credentials in filters.
+// mode is the mode of every written file: a routing table names internal hosts and may contain credentials in filters.
 const mode fs.FileMode = 0o600
 
-// maxAttempts bounds how often a temporary file that another process has just renamed or removed is opened again.
+// maxAttempts limits how often lockTemporary reopens a temporary file that another process has just renamed or removed.
 const maxAttempts = 10
 
-// temporary is the name under which the file at path is written.
+// temporary returns the name of the temporary file for path.
 func temporary(path string) string {
 	dir, name := filepath.Split(path)
 	return dir + "." + name + ".tmp"
 }
 
-// WriteFile replaces the content of the file at path by what write writes, or creates it. If write or anything before
-// the rename fails, the file is as it was and the error says what failed; it wraps ErrBusy if another process is writing
-// it. An error of the last step, syncing the directory, leaves the new content in place, but it may be gone after a power
-// failure.
+// WriteFile replaces or creates the file at path with what write writes. If write or any step before the rename fails, the file
+// is unchanged and the error says what failed; the error wraps ErrBusy if another process is writing the file. If only the last
+// step fails, syncing the directory, the new content is in place but may be lost after a power failure.
 func WriteFile(path string, write func(io.Writer) error) (err error) {
 	f, err := lockTemporary(temporary(path))
 	if err != nil {
@@ -54,7 +53,7 @@ func WriteFile(path string, write func(io.Writer) error) (err error) {
 	renamed := false
 	defer func() {
 		if !renamed {
-			err = errors.Join(err, os.Remove(f.Name())) // while it is locked
+			err = errors.Join(err, os.Remove(f.Name())) // while it is still locked
 		}
 		err = errors.Join(err, f.Close())
 	}()
@@ -71,7 +70,7 @@ func WriteFile(path string, write func(io.Writer) error) (err error) {
 	return SyncDir(filepath.Dir(path))
 }
 
-// lockTemporary opens the file at path, empty, for this process alone.
+// lockTemporary opens and empties the file at path, for this process alone.
 func lockTemporary(path string) (*os.File, error) {
 	for range maxAttempts {
 		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, mode)
@@ -97,8 +96,8 @@ func lockTemporary(path string) (*os.File, error) {
 	return nil, fmt.Errorf("create %q: %w", path, ErrBusy)
 }
 
-// lock locks a temporary file. It reports false if the file is not the one at its path any more, or is no regular file: then
-// it has been removed and is to be opened again.
+// lock locks a temporary file. It returns false if the file is no longer the one at its path or is not a regular file; the caller
+// then opens the path again.
 func lock(f *os.File) (ours bool, err error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -111,7 +110,7 @@ func lock(f *os.File) (ours bool, err error) {
 	case errors.Is(err, syscall.EWOULDBLOCK):
 		return false, fmt.Errorf("lock %q: %w", f.Name(), ErrBusy)
 	case errors.Is(err, syscall.ENOLCK), errors.Is(err, syscall.EOPNOTSUPP), errors.Is(err, syscall.ENOSYS), errors.Is(err, syscall.EINVAL):
-		// A file system without locks: see the package comment.
+		// The file system has no locks: see the package comment.
 	case err != nil:
 		return false, fmt.Errorf("lock %q: %w", f.Name(), err)
 	}
@@ -122,7 +121,7 @@ func lock(f *os.File) (ours bool, err error) {
 	return err == nil && os.SameFile(info, now), err
 }
 
-// SyncDir makes what was created or renamed in dir durable.
+// SyncDir makes the files created or renamed in dir durable.
 func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -131,9 +130,9 @@ func SyncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// Tidy removes what processes that were killed have left behind of writes to path: the temporary file, if nobody is
-// writing it, and those of earlier versions, which had a number at the end of the name. It returns how many it removed.
-// Nothing else is touched. An error of a folder that cannot be read is none: there is nothing to remove then.
+// Tidy removes temporary files that killed processes left behind for path: the current temporary file, if no process is writing
+// it, and those of earlier versions, whose names end with a number. It returns how many it removed. It touches nothing else and
+// ignores a folder that cannot be read, since there is then nothing to remove.
 func Tidy(path string) (removed int) {
 	dir, name := filepath.Split(path)
 	if dir == "" {

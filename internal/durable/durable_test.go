@@ -27,7 +27,7 @@ func read(t *testing.T, path string) string {
 	return string(data)
 }
 
-// names returns what is in the directory of path.
+// names returns the names in the directory of path.
 func names(t *testing.T, path string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Dir(path))

@@ -17,7 +17,7 @@ import (
 	"github.com/routesrv/routesrv/internal/durable"
 )
 
-// halfWriter makes the test binary a process that writes half of a file, says so and waits for its end.
+// halfWriter turns the test binary into a process that writes half of a file, reports that and waits to be killed.
 const halfWriter = "DURABLE_TEST_HALF_WRITER"
 
 func TestMain(m *testing.M) {
@@ -36,8 +36,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// startHalfWriter starts such a process, and returns when it is in the middle of its write, or has failed: then with what
-// it said.
+// startHalfWriter starts such a process. It returns when the process is in the middle of its write, or has failed: then with its
+// output.
 func startHalfWriter(t *testing.T, path string) (kill func(), said string) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -91,7 +91,7 @@ func TestKilledWritesLeaveOneFile(t *testing.T) {
 	}
 }
 
-// TestTwoProcessesNeverMixTheirContents: the second is told, and the first goes on.
+// TestTwoProcessesNeverMixTheirContents: the second process gets an error, and the first continues.
 func TestTwoProcessesNeverMixTheirContents(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "table.eskip")
 	kill, said := startHalfWriter(t, path)

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// oldAfter is how long an earlier version took for a write at most. A younger file may be in use by a process of that
+// oldAfter is the longest time that an earlier version took for a write. A younger file may be in use by a process of that
 // version that ends while this one starts.
 const oldAfter = time.Minute
 
-// isOldTemporary reports whether a file is one that an earlier version left: ".<name><digits>", with nobody writing it.
+// isOldTemporary reports whether a file is a leftover of an earlier version, ".<name><digits>", that no process is writing.
 func isOldTemporary(e fs.DirEntry, name string) bool {
 	digits, ok := strings.CutPrefix(e.Name(), "."+name)
 	if !ok || digits == "" || strings.Trim(digits, "0123456789") != "" || !e.Type().IsRegular() {

@@ -11,17 +11,17 @@ import (
 
 // Errors of Open and ReadFile.
 var (
-	// ErrNotRegular is of what cannot be read like a file: a folder, a FIFO, a socket, a device.
+	// ErrNotRegular means that the path is a folder, a FIFO, a socket or a device.
 	ErrNotRegular = errors.New("not a regular file")
-	// ErrTooLarge is of a file that is larger than the caller can take.
+	// ErrTooLarge means that the file exceeds the caller's limit.
 	ErrTooLarge = errors.New("file is too large")
 )
 
-// Open opens a regular file of at most limit bytes and returns its size. Symbolic links are followed, as those of a
-// mounted ConfigMap have to be. It does not wait, whatever is at path, and reads nothing. The error wraps ErrNotRegular,
-// ErrTooLarge or that of the operating system.
+// Open opens a regular file of at most limit bytes and returns its size. It follows symbolic links, as in a mounted ConfigMap. It
+// never blocks, whatever kind of file is at path, and reads nothing. The error wraps ErrNotRegular, ErrTooLarge or the error of
+// the operating system.
 func Open(path string, limit int64) (*os.File, int64, error) {
-	info, err := os.Stat(path) // opening a device can have consequences of its own
+	info, err := os.Stat(path) // check first: opening a device can have side effects
 	if err != nil {
 		return nil, 0, err
 	}
@@ -32,7 +32,7 @@ func Open(path string, limit int64) (*os.File, int64, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	info, err = f.Stat() // it may be another one by now
+	info, err = f.Stat() // the file may have been replaced meanwhile
 	switch {
 	case err != nil:
 	case !info.Mode().IsRegular():
@@ -45,7 +45,7 @@ func Open(path string, limit int64) (*os.File, int64, error) {
 	return nil, 0, errors.Join(err, f.Close())
 }
 
-// kind says what a file is that is not regular.
+// kind names the type of a file that is not regular.
 func kind(m fs.FileMode) string {
 	switch {
 	case m.IsDir():
@@ -68,7 +68,7 @@ func ReadFile(path string, limit int64) ([]byte, error) {
 	}
 	defer f.Close()
 	data := make([]byte, 0, size+1)
-	for { // a file that grows meanwhile does not grow beyond the limit here
+	for { // a file that grows meanwhile is still limited
 		n, err := f.Read(data[len(data):cap(data)])
 		data = data[:len(data)+n]
 		switch {

@@ -10,59 +10,59 @@ import (
 	"sync"
 )
 
-// Suffixes of names beside that of a store.
+// Suffixes of file names derived from a store's path.
 const (
-	badSuffix   = ".bad"   // of what was set aside
-	otherSuffix = ".other" // of the file that is used if what is at the path cannot be moved
+	badSuffix   = ".bad"   // a file that was set aside
+	otherSuffix = ".other" // the replacement if the file at the path cannot be moved
 )
 
-// Store is a file that a process keeps for its next start and can do without. Path may be called at any time, so that a
-// status can be shown while Load is under way; the other methods are for one goroutine at a time.
+// Store is an optional file that a process keeps for its next start. Path may be called at any time, so that /status can show it
+// during Load. The other methods must not be called concurrently.
 type Store struct {
 	path string
-	from string // that was loaded; empty if none was
+	from string // the path that was loaded; empty if none
 
 	mu      sync.Mutex
 	current string
 }
 
-// Trouble is something in the place of a file that could not be used.
+// Trouble describes a file at the store's path that could not be used.
 type Trouble struct {
 	Path string
 	Err  error // why
-	// KeptAs is the name that it has now; empty if it could not be moved. Then Instead is the name that is used in its
-	// place, and MoveErr says why.
+	// KeptAs is the new name of the file; empty if it could not be moved. Then the store uses the name Instead, and MoveErr says
+	// why.
 	KeptAs, Instead string
 	MoveErr         error
 }
 
-// NewStore makes a store of the file at path. It does nothing yet.
+// NewStore returns a store for the file at path. It does not access the disk.
 func NewStore(path string) *Store { return &Store{path: path, current: path} }
 
-// Path is the name of the file: the one that was asked for, unless what is there can neither be used nor moved.
+// Path returns the name of the file: the requested one, unless the file there can neither be used nor moved.
 func (s *Store) Path() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.current
 }
 
-// use has Path and Write name path from now on.
+// use makes Path and Write use path from now on.
 func (s *Store) use(path string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.current = path
 }
 
-// Loaded reports whether the content of Path is what Load found. It is not if that was found under another name.
+// Loaded reports whether Load loaded its content from Path. It is false if the content came from another name.
 func (s *Store) Loaded() bool { return s.from == s.Path() }
 
 // Write replaces the content; see WriteFile.
 func (s *Store) Write(write func(io.Writer) error) error { return WriteFile(s.Path(), write) }
 
-// Load hands the file to read, if there is a regular one of at most limit bytes, and reports whether read has taken it: with
-// the error nil. What is there and cannot be used, also because read says so, is set aside ([SetAside]). If that is not
-// possible either, the path with ".other" behind it is used from now on. Leftovers of writes are removed. Load never fails:
-// what went wrong is in the troubles, for the log and the status.
+// Load passes the file to read, if it is a regular file of at most limit bytes, and reports whether read accepted it by returning
+// nil. A file that cannot be used, or that read rejects, is set aside ([SetAside]). If that fails, the store uses the path with
+// ".other" appended from now on. Load removes leftovers of writes. It never fails: the troubles say what went wrong, for the log
+// and /status.
 func (s *Store) Load(limit int64, read func(r io.Reader, size int64) error) (found bool, troubles []Trouble) {
 	other := s.path + otherSuffix
 	Tidy(s.path)
@@ -101,7 +101,7 @@ func load(path string, limit int64, read func(io.Reader, int64) error) error {
 	return read(io.LimitReader(f, size), size)
 }
 
-// moveAway moves what cannot be used out of the way.
+// moveAway sets aside a file that cannot be used.
 func moveAway(path string, reason error) Trouble {
 	t := Trouble{Path: path, Err: reason}
 	t.KeptAs, t.MoveErr = SetAside(path)
@@ -111,16 +111,16 @@ func moveAway(path string, reason error) Trouble {
 	return t
 }
 
-// SetAside renames what is at path, whatever it is, to path.bad, for somebody to look at, and returns that name. What had this
-// name before is replaced: one is kept. A folder of that name that is not empty is not ours to delete, so then the error
-// says so. The error wraps fs.ErrNotExist if there is nothing at path.
+// SetAside renames the file at path, of whatever type, to path.bad for later inspection, and returns that name. It replaces an
+// earlier file of that name, so that only one is kept. It does not delete a non-empty folder of that name and returns an error
+// instead. The error wraps fs.ErrNotExist if nothing is at path.
 func SetAside(path string) (string, error) {
 	if _, err := os.Lstat(path); err != nil {
 		return "", err
 	}
 	aside := path + badSuffix
 	if err := os.Rename(path, aside); err != nil {
-		// A folder does not replace a file, nor a file a folder.
+		// A file cannot be renamed over a folder, nor a folder over a file.
 		if removeErr := os.Remove(aside); removeErr != nil {
 			return "", fmt.Errorf("set aside %q: %w", path, err)
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/routesrv/routesrv/internal/durable"
 )
 
-// obstacles are what may be where a file should be. Nothing of it can be used.
+// obstacles are what may be in place of a file. None of them can be used.
 var obstacles = map[string]func(path string) error{
 	"folder": func(path string) error { return os.Mkdir(path, 0o700) },
 	"folder with a file": func(path string) error {
@@ -83,7 +83,7 @@ func TestNothingInThePlaceOfAStoreIsInTheWay(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeMovedIsLeftAlone: a folder that is set aside already, and has something in it, is nobody's to delete.
+// TestWhatCannotBeMovedIsLeftAlone: a folder that was set aside earlier and is not empty is never deleted.
 func TestWhatCannotBeMovedIsLeftAlone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	for _, dir := range []string{path, path + ".bad"} {
@@ -117,8 +117,8 @@ func TestWhatCannotBeMovedIsLeftAlone(t *testing.T) {
 	}
 }
 
-// TestAStoreTellsItsPathWhileItLoads: a status page asks at any time, also while a large file is being read. The race detector
-// is what fails here.
+// TestAStoreTellsItsPathWhileItLoads: a status page may ask at any time, even while a large file is being read. The race detector
+// makes this test fail.
 func TestAStoreTellsItsPathWhileItLoads(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	for _, dir := range []string{path, path + ".bad"} { // cannot be moved, so the name changes while it loads

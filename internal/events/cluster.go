@@ -24,36 +24,36 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// component is who the Events are from.
+// component is the source component of the Events.
 const component = "routesrv"
 
 // leaseName is the Lease that the replicas compete for.
 const leaseName = "routesrv-events"
 
-// The rhythm of the Lease: a leader that dies is replaced after leaseDuration.
+// Timing of the Lease: another replica replaces a dead leader after leaseDuration.
 const (
 	leaseDuration = 15 * time.Second
 	renewDeadline = 10 * time.Second
 	retryPeriod   = 2 * time.Second
 )
 
-// resources are where the objects of a kind are.
+// resources maps each kind to its API resource.
 var resources = map[kube.Kind]schema.GroupVersionResource{
 	kube.KindIngress:    {Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"},
 	kube.KindRouteGroup: {Group: "zalando.org", Version: "v1", Resource: "routegroups"},
 	kube.KindService:    {Version: "v1", Resource: "services"},
 }
 
-// Config is what Events are written with. All fields are required but Registry.
+// Config configures a Cluster. All fields except Registry are required.
 type Config struct {
 	REST *rest.Config // of an API server
-	// Namespace is where the Lease is, and Identity the name of this replica in it.
+	// Namespace is the namespace of the Lease, and Identity the name of this replica in it.
 	Namespace, Identity string
 	Logger              *slog.Logger
-	Registry            prometheus.Registerer // nil means that nobody looks
+	Registry            prometheus.Registerer // nil means no metrics
 }
 
-// Cluster writes Events to an API server, as long as it is the leader.
+// Cluster writes Events to an API server while this replica is the leader.
 type Cluster struct {
 	cfg     Config
 	events  typedcorev1.EventsGetter
@@ -62,7 +62,7 @@ type Cluster struct {
 	metrics *Metrics
 }
 
-// NewCluster makes the clients. It makes no request.
+// NewCluster creates the clients. It sends no request.
 func NewCluster(cfg Config) (*Cluster, error) {
 	rc := rest.CopyConfig(cfg.REST)
 	rc.UserAgent, rc.Timeout = component, renewDeadline/2
@@ -87,10 +87,10 @@ func NewCluster(cfg Config) (*Cluster, error) {
 	}, nil
 }
 
-// Run competes for the Lease and writes while it has it, until ctx ends. The Lease is given back then.
+// Run competes for the Lease and writes Events while it holds it, until ctx ends. Then it releases the Lease.
 func (c *Cluster) Run(ctx context.Context, problems func() []Problem) error {
-	// A term is the context of a time as leader. The elector starts a goroutine for each and does not wait for it, so it only hands
-	// the term over.
+	// A term is the context of a period as leader. The elector starts a goroutine for each term and does not wait for it, so that
+	// goroutine only hands over the context.
 	terms := make(chan context.Context)
 	var writing sync.WaitGroup
 	defer writing.Wait()
@@ -132,7 +132,7 @@ func (c *Cluster) Run(ctx context.Context, problems func() []Problem) error {
 	return nil
 }
 
-// write is one term as leader.
+// write writes Events during one term as leader.
 func (c *Cluster) write(term context.Context, problems func() []Problem) {
 	c.cfg.Logger.Info(LogLeading, "component", "events")
 	c.metrics.leading.Set(1)
@@ -146,7 +146,7 @@ func (c *Cluster) Record(ctx context.Context, e Event) (exists bool, err error) 
 	if !ok {
 		return false, nil
 	}
-	// kubectl describe looks Events up by the uid of their object.
+	// kubectl describe finds Events by the uid of their object.
 	object, err := c.meta.Resource(resource).Namespace(e.Object.Namespace).Get(ctx, e.Object.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return false, nil
@@ -168,7 +168,7 @@ func (c *Cluster) Record(ctx context.Context, e Event) (exists bool, err error) 
 	switch {
 	case apierrors.IsAlreadyExists(err):
 		return true, c.renew(ctx, events, e, now)
-	case apierrors.IsNotFound(err): // the namespace is on its way out
+	case apierrors.IsNotFound(err): // the namespace is being deleted
 		return false, nil
 	case err != nil:
 		return true, fmt.Errorf("write the Event %s/%s: %w", e.Object.Namespace, e.Name, err)
@@ -176,7 +176,7 @@ func (c *Cluster) Record(ctx context.Context, e Event) (exists bool, err error) 
 	return true, nil
 }
 
-// renew counts an Event once more, unless somebody did so not long ago.
+// renew increments the count of an Event, unless that happened recently.
 func (c *Cluster) renew(ctx context.Context, events typedcorev1.EventInterface, e Event, now metav1.Time) error {
 	known, err := events.Get(ctx, e.Name, metav1.GetOptions{})
 	if err != nil {

@@ -1,16 +1,15 @@
-// Package events writes problems as Kubernetes Events on the objects that have them, where application teams look first: kubectl
+// Package events writes problems as Kubernetes Events on the affected objects, where application teams look first: kubectl
 // describe.
 //
-// A [Writer] looks at the problems at an interval. A problem of severity warning or error that has lasted for a while becomes one
-// Event on its object; for as long as it lasts the Event is renewed before the API server forgets it, and when it is solved a last
-// one says so. Of several replicas only the leader writes: see [Cluster].
+// A [Writer] checks the problems at an interval. It writes one Event for each problem of severity warning or error that has
+// lasted for a while. It renews the Event before the API server forgets it, as long as the problem lasts, and reports the end of
+// the problem with a last Event. Of several replicas only the leader writes: see [Cluster].
 //
 // # Never too many
 //
-// An Event has a name made of the object and of the id of the problem, so there is one Event for each problem, whichever replica
-// writes it and however often it starts. Writes are limited to a few a second for everything together, and to some for each
-// object; what does not fit waits for the next look. Nothing waits for Events: an API server that refuses them costs a log line
-// and a count.
+// The name of an Event consists of the object and the id of the problem, so each problem has one Event, whichever replica writes
+// it and however often it restarts. Writes are limited to a few per second in total and to some for each object; the others wait
+// for the next check. Nothing else waits for Events: if an API server refuses them, they are only logged and counted.
 package events
 
 import (
@@ -28,19 +27,20 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// Limits and rhythm.
+// Limits and intervals.
 const (
 	lookEvery = 2 * time.Second
-	// settle is how long a problem has to last. A rollout has many that are over in a moment: an Ingress before its Service.
+	// settle is how long a problem must last. During a rollout many problems last only a moment, such as an Ingress created
+	// before its Service.
 	settle = 10 * time.Second
-	// renewal is how old an Event may get. API servers forget Events after an hour.
+	// renewal is the maximum age of an Event before it is renewed. API servers forget Events after an hour.
 	renewal = 40 * time.Minute
-	// perObject is how many problems of one object have Events; /problems has them all.
+	// perObject is how many problems of one object get Events; /problems lists all of them.
 	perObject = 10
 	// perSecond and burst limit all writes.
 	perSecond = 5
 	burst     = 25
-	// maxMessage is the limit of API servers for the text, in bytes.
+	// maxMessage is the API server's limit for the text, in bytes.
 	maxMessage = 1024
 )
 
@@ -52,29 +52,29 @@ const (
 	LogRecover  = "Events are written again"
 )
 
-// Problem is one that lasts since a time.
+// Problem is a problem with the time since when it exists.
 type Problem struct {
 	compile.Problem
 	Since time.Time
 }
 
-// Recorder puts an Event on an object.
+// Recorder writes Events on objects.
 type Recorder interface {
-	// Record makes the Event of the name, or counts it once more if it is older than renewal. It reports whether the object
+	// Record creates the Event with the name, or increments its count if it is older than renewal. It reports whether the object
 	// exists.
 	Record(ctx context.Context, e Event) (exists bool, err error)
 }
 
-// Event is one that is to be on an object.
+// Event is an Event to write.
 type Event struct {
 	Name    string // unique in the namespace
 	Object  kube.Ref
 	Type    string // of package core/v1
-	Reason  string // in the form of Kubernetes: UpperCamelCase
+	Reason  string // in UpperCamelCase, as in Kubernetes
 	Message string
 }
 
-// Writer keeps the Events of an object as its problems are. It is for one goroutine.
+// Writer keeps the Events in line with the problems. It must be used by one goroutine only.
 type Writer struct {
 	recorder Recorder
 	problems func() []Problem
@@ -86,7 +86,7 @@ type Writer struct {
 	failing bool
 }
 
-// key names a problem of an object.
+// key identifies a problem of an object.
 type key struct {
 	object kube.Ref
 	id     string
@@ -97,7 +97,7 @@ type written struct {
 	problem compile.Problem
 }
 
-// NewWriter makes a writer of what problems gives.
+// NewWriter returns a writer for the problems that the function returns.
 func NewWriter(r Recorder, problems func() []Problem, log *slog.Logger, m *Metrics) *Writer {
 	return &Writer{
 		recorder: r, problems: problems, limit: flowcontrol.NewTokenBucketRateLimiter(perSecond, burst),
@@ -119,7 +119,7 @@ func (w *Writer) Run(ctx context.Context) {
 	}
 }
 
-// look writes what is due.
+// look writes the Events that are due.
 func (w *Writer) look(ctx context.Context) {
 	now := time.Now()
 	current, waiting := w.due(now), 0
@@ -152,11 +152,11 @@ func (w *Writer) look(ctx context.Context) {
 	w.metrics.waiting.Set(float64(waiting))
 }
 
-// due are the problems that have Events.
+// due are the problems that get Events.
 type due struct {
-	order    []key // as the problems come: by owner
+	order    []key // in the order of the problems: by owner
 	problems map[key]compile.Problem
-	all      map[key]struct{} // also those of too many, or too new, so that they do not count as solved
+	all      map[key]struct{} // includes problems beyond perObject or not yet settled, so that they do not count as solved
 }
 
 func (w *Writer) due(now time.Time) due {
@@ -180,7 +180,7 @@ func (w *Writer) due(now time.Time) due {
 	return d
 }
 
-// record writes one Event, and reports whether that is done: also if the object is gone.
+// record writes one Event, and reports whether it is done, which includes that the object no longer exists.
 func (w *Writer) record(ctx context.Context, e Event) bool {
 	exists, err := w.recorder.Record(ctx, e)
 	switch {
@@ -209,7 +209,7 @@ func (w *Writer) event(k key, p compile.Problem) Event {
 	}
 }
 
-// solved says that a problem is gone. It has a name of its own: the Event of the problem stays what it was.
+// solved returns the Event for a solved problem. It has its own name, so that the Event of the problem stays unchanged.
 func (w *Writer) solved(k key, p compile.Problem) Event {
 	return Event{
 		Name: nameOf(k) + "-solved", Object: k.object, Type: corev1.EventTypeNormal, Reason: "ProblemSolved",
@@ -217,7 +217,7 @@ func (w *Writer) solved(k key, p compile.Problem) Event {
 	}
 }
 
-// nameOf names the Event of a problem. Names have at most 253 bytes.
+// nameOf returns the name of a problem's Event. Names have at most 253 bytes.
 func nameOf(k key) string {
 	const room = 253 - len(".routesrv-0123456789ab-solved")
 	name := strings.ToLower(k.object.Name)
@@ -227,7 +227,7 @@ func nameOf(k key) string {
 	return name + ".routesrv-" + k.id
 }
 
-// camelCase is the form that reasons have in Kubernetes.
+// camelCase converts a reason to the form of Kubernetes.
 func camelCase(reason string) string {
 	var b strings.Builder
 	for word := range strings.SplitSeq(reason, "_") {
@@ -238,7 +238,7 @@ func camelCase(reason string) string {
 	return b.String()
 }
 
-// cut shortens a message to what API servers take, without breaking a character.
+// cut shortens a message to the API server's limit, without breaking a character.
 func cut(message string) string {
 	message = strings.ToValidUTF8(message, "?")
 	if len(message) <= maxMessage {
@@ -254,7 +254,7 @@ type Metrics struct {
 	leading prometheus.Gauge
 }
 
-// NewMetrics registers the series; with nil they are kept and shown to nobody.
+// NewMetrics creates the series and registers them with reg, unless it is nil.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		events: prometheus.NewCounterVec(prometheus.CounterOpts{

@@ -17,7 +17,7 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// world is what a writer sees: problems, and an API that takes Events or does not.
+// world is what a writer sees: problems, and an API that accepts or rejects Events.
 type world struct {
 	problems []Problem
 	events   []Event
@@ -36,7 +36,7 @@ func (w *world) Record(_ context.Context, e Event) (bool, error) {
 	return true, nil
 }
 
-// take gives the Events since the last call, in a word each.
+// take returns the Events since the last call, in a word each.
 func (w *world) take() string {
 	var all []string
 	for _, e := range w.events {
@@ -54,7 +54,7 @@ func problem(owner string, severity compile.Severity, message string) Problem {
 	return Problem{compile.Problem{Owner: ref(owner), Reason: compile.ServiceNotFound, Severity: severity, Message: message}, time.Now()}
 }
 
-// run makes a writer in a bubble of its own. Pass lets time pass, in which the writer looks at every interval.
+// run makes a writer in a bubble. pass lets time pass, and the writer checks at every interval.
 func run(t *testing.T, test func(t *testing.T, w *world, m *Metrics, log *strings.Builder, pass func(time.Duration))) {
 	synctest.Test(t, func(t *testing.T) {
 		w, m, log := &world{}, NewMetrics(nil), &strings.Builder{}
@@ -102,7 +102,7 @@ func TestAProblemThatLastsBecomesAnEvent(t *testing.T) {
 	})
 }
 
-// TestAProblemThatIsOverSoonIsNoEvent: a rollout has many of these.
+// TestAProblemThatIsOverSoonIsNoEvent: a rollout causes many of these.
 func TestAProblemThatIsOverSoonIsNoEvent(t *testing.T) {
 	run(t, func(t *testing.T, w *world, _ *Metrics, _ *strings.Builder, pass func(time.Duration)) {
 		w.problems = []Problem{problem("a", compile.Error, "no service")}
@@ -115,7 +115,7 @@ func TestAProblemThatIsOverSoonIsNoEvent(t *testing.T) {
 	})
 }
 
-// TestAFloodOfProblemsIsAFewEventsASecond, and all of them in the end.
+// TestAFloodOfProblemsIsAFewEventsASecond: in the end all of them are written.
 func TestAFloodOfProblemsIsAFewEventsASecond(t *testing.T) {
 	run(t, func(t *testing.T, w *world, m *Metrics, _ *strings.Builder, pass func(time.Duration)) {
 		for i := range 1000 {
@@ -145,7 +145,7 @@ func TestAFloodOfProblemsIsAFewEventsASecond(t *testing.T) {
 	})
 }
 
-// TestWhatCannotBeWrittenIsTriedAgain, and said once.
+// TestWhatCannotBeWrittenIsTriedAgain: and logged once.
 func TestWhatCannotBeWrittenIsTriedAgain(t *testing.T) {
 	run(t, func(t *testing.T, w *world, m *Metrics, log *strings.Builder, pass func(time.Duration)) {
 		w.err = errors.New("forbidden")
@@ -185,7 +185,7 @@ func TestNamesAndTexts(t *testing.T) {
 	}
 }
 
-// TestRunEndsWithItsContext, and looks at once when it begins.
+// TestRunEndsWithItsContext: and checks at once when it starts.
 func TestRunEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

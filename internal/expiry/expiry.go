@@ -1,4 +1,4 @@
-// Package expiry shows when certificates end, as a series that an alert can look at before they do.
+// Package expiry exports when certificates expire, so that an alert can fire beforehand.
 package expiry
 
 import (
@@ -10,27 +10,27 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Sides of a connection: which one the process is when it uses the certificate.
+// Sides of a connection: the role of this process when it uses the certificate.
 const (
 	Server = "server"
 	Client = "client"
 )
 
-// Uses of a certificate: it is shown to the other side, or the other side is judged by it.
+// Uses of a certificate: the process presents it, or verifies the other side with it.
 const (
 	Certificate = "certificate"
 	Authority   = "authority"
 )
 
-// Ends are the times after which certificates are not valid any more, by use. A use without certificates is not in it.
+// Ends are expiry times by use. A use without certificates is not in it.
 type Ends map[string]time.Time
 
-// Pair notes a certificate that is shown: the first one of its chain to end counts, and the first one of several pairs.
+// Pair adds a presented certificate: the earliest expiry counts, within its chain and among several pairs.
 func (e Ends) Pair(pair tls.Certificate) {
 	for _, der := range pair.Certificate {
 		c, err := x509.ParseCertificate(der)
 		if err != nil {
-			continue // it was parsed to make the pair, but for what follows the leaf
+			continue // the pair was parsed when it was loaded, except the rest of the chain
 		}
 		if was, ok := e[Certificate]; !ok || c.NotAfter.Before(was) {
 			e[Certificate] = c.NotAfter
@@ -38,7 +38,7 @@ func (e Ends) Pair(pair tls.Certificate) {
 	}
 }
 
-// Authorities notes authorities, PEM: the last one to end counts, because a file has old ones as well while they are replaced.
+// Authorities adds authorities in PEM: the latest expiry counts, because during a replacement a file also has old authorities.
 func (e Ends) Authorities(text []byte) {
 	for {
 		var block *pem.Block
@@ -51,8 +51,8 @@ func (e Ends) Authorities(text []byte) {
 	}
 }
 
-// Register shows what ends gives when somebody asks for metrics; a nil ends shows that there are no certificates. Each side can be
-// registered once. A nil registerer does nothing. ends is called concurrently.
+// Register exports the result of ends at each scrape; a nil ends means no certificates. Register each side once. A nil registerer
+// does nothing. ends is called concurrently.
 func Register(reg prometheus.Registerer, side string, ends func() Ends) {
 	if reg == nil {
 		return

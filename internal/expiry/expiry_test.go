@@ -19,10 +19,10 @@ import (
 	"github.com/routesrv/routesrv/internal/expiry"
 )
 
-// day is a time so many days after a fixed one.
+// day returns a time n days after a fixed one.
 func day(n int) time.Time { return time.Unix(1_800_000_000, 0).AddDate(0, 0, n) }
 
-// until makes a certificate that ends on a day.
+// until makes a certificate that expires on a day.
 func until(t *testing.T, n int) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -12,18 +12,18 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 )
 
-// maxFailure bounds what a kubelet says about a connection that failed, in bytes.
+// maxFailure limits the kubelet's message about a failed connection, in bytes.
 const maxFailure = 4 << 10
 
-// conn is a connection to a port of a pod: a stream of data, and one on which the kubelet says what failed.
+// conn is a connection to a port of a pod: a stream of data, and a stream on which the kubelet reports errors.
 type conn struct {
 	addr    addr
 	session httpstream.Connection
 	data    httpstream.Stream
 	errors  httpstream.Stream
 
-	failed  chan struct{} // closed when the kubelet has said what failed, or that nothing did
-	failure string        // what it said; read after failed
+	failed  chan struct{} // closed when the kubelet has reported a failure, or has closed the stream without one
+	failure string        // the kubelet's message; read it after failed is closed
 
 	once sync.Once
 }
@@ -34,13 +34,13 @@ func newConn(pod string, port int, session httpstream.Connection, data, failures
 		defer close(c.failed)
 		if text, err := io.ReadAll(io.LimitReader(failures, maxFailure)); err == nil && len(text) > 0 {
 			c.failure = clip(string(text))
-			_ = data.Reset() // nobody answers on it: wake up who reads
+			_ = data.Reset() // wakes a blocked reader: nobody answers on the stream
 		}
 	}()
 	return c
 }
 
-// Read implements net.Conn. When the kubelet could not connect, its words are the error.
+// Read implements net.Conn. If the kubelet could not connect, the error is its message.
 func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.data.Read(b)
 	if err != nil {
@@ -58,7 +58,8 @@ func (c *conn) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// explain prefers what the kubelet said to the error of a stream. Its word may come a little later than the end of the data.
+// explain returns the kubelet's message instead of a stream error. The message may arrive a little later than the end of the
+// data.
 func (c *conn) explain(err error) error {
 	select {
 	case <-c.failed:
@@ -71,7 +72,7 @@ func (c *conn) explain(err error) error {
 	return err
 }
 
-// Close implements net.Conn. It ends a Read and a Write that wait.
+// Close implements net.Conn. It ends a blocked Read and Write.
 func (c *conn) Close() error {
 	c.once.Do(func() {
 		_ = c.data.Reset()
@@ -85,10 +86,10 @@ func (c *conn) Close() error {
 func (c *conn) LocalAddr() net.Addr  { return addr{"localhost", 0} }
 func (c *conn) RemoteAddr() net.Addr { return c.addr }
 
-// errNoDeadline is the answer to whoever relies on a deadline.
+// errNoDeadline is returned by the methods that set deadlines.
 var errNoDeadline = errors.New("forwarded connections have no deadlines")
 
-// SetDeadline, SetReadDeadline and SetWriteDeadline implement net.Conn. They fail: Close ends what waits.
+// SetDeadline, SetReadDeadline and SetWriteDeadline implement net.Conn. They fail: use Close to end blocked calls.
 func (c *conn) SetDeadline(time.Time) error      { return errNoDeadline }
 func (c *conn) SetReadDeadline(time.Time) error  { return errNoDeadline }
 func (c *conn) SetWriteDeadline(time.Time) error { return errNoDeadline }

@@ -14,14 +14,14 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 )
 
-// session is one upgraded connection to the API server, on which all connections to the ports of a pod are streams.
+// session is an upgraded connection to the API server. All connections to ports of a pod are streams on it.
 type session struct{ conn httpstream.Connection }
 
-// ErrClosed is the error of a pod after Close.
-var ErrClosed = errors.New("the way to the pod was closed")
+// ErrClosed is returned by Dial after Close.
+var ErrClosed = errors.New("the forward to the pod is closed")
 
-// Dial connects to a port of the pod, as a process in the pod that connects to localhost. The connection has no deadlines: close it to
-// end what waits for it. If ctx ends first, Dial returns, and what comes later is closed.
+// Dial connects to a port of the pod, as a process in the pod would on localhost. The connection has no deadlines: close it to
+// end blocked calls. If ctx ends first, Dial returns, and a connection that opens later is closed.
 func (p *Pod) Dial(ctx context.Context, port int) (net.Conn, error) {
 	type result struct {
 		conn net.Conn
@@ -59,7 +59,7 @@ func (p *Pod) dial(ctx context.Context, port int) (net.Conn, error) {
 		p.forget(s)
 		return nil, fmt.Errorf("port-forward to pod %s: %w", p.Name, err)
 	}
-	failures.Close() // this side says nothing on it
+	failures.Close() // the client sends nothing on this stream
 	headers.Set(corev1.StreamType, corev1.StreamTypeData)
 	data, err := s.conn.CreateStream(headers)
 	if err != nil {
@@ -69,7 +69,7 @@ func (p *Pod) dial(ctx context.Context, port int) (net.Conn, error) {
 	return newConn(p.Name, port, s.conn, data, failures), nil
 }
 
-// session returns the connection that is open, or opens one, and the next number of a request.
+// session returns the open connection, or opens one, and the next request number.
 func (p *Pod) session(ctx context.Context) (*session, int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -89,7 +89,7 @@ func (p *Pod) session(ctx context.Context) (*session, int, error) {
 			return nil, 0, err
 		}
 		p.open = &session{conn}
-		if p.closed.Load() { // meanwhile; Close waits for mu to close this
+		if p.closed.Load() { // closed meanwhile; Close waits for mu to close this session
 			return nil, 0, ErrClosed
 		}
 	}
@@ -97,7 +97,7 @@ func (p *Pod) session(ctx context.Context) (*session, int, error) {
 	return p.open, p.next, nil
 }
 
-// forget closes a connection that failed: the next call opens another one.
+// forget closes a failed connection, so that the next call opens a new one.
 func (p *Pod) forget(s *session) {
 	s.conn.Close()
 	p.mu.Lock()
@@ -107,10 +107,10 @@ func (p *Pod) forget(s *session) {
 	}
 }
 
-// Close ends all connections to the pod. Calls of Dial after it fail.
+// Close ends all connections to the pod. Later calls of Dial fail.
 func (p *Pod) Close() {
 	p.closed.Store(true)
-	// An upgrade that never ends holds mu: it must not keep Close.
+	// An upgrade that never ends holds mu and must not block Close.
 	go func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -121,7 +121,8 @@ func (p *Pod) Close() {
 	}()
 }
 
-// upgrade opens the connection of a port-forward: by WebSockets, and by SPDY where the API server or a proxy before it refuses these.
+// upgrade opens the connection of a port-forward with WebSockets, or with SPDY if the API server or a proxy in between refuses
+// WebSockets.
 func (c *Cluster) upgrade(ctx context.Context, p *Pod) (httpstream.Connection, error) {
 	u := c.base.JoinPath("api", "v1", "namespaces", p.Namespace, "pods", p.Name, "portforward")
 	sockets, err := portforward.NewSPDYOverWebsocketDialerForStreaming(u, c.config)
@@ -154,7 +155,7 @@ func cmpErr(first, second error) error {
 	return second
 }
 
-// within gives requests a context that client-go makes without one.
+// within adds a context to requests that client-go creates without one.
 type within struct {
 	ctx  context.Context
 	next http.RoundTripper

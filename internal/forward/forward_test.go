@@ -106,7 +106,7 @@ func TestTooManyPodsAreAnError(t *testing.T) {
 	}
 }
 
-// TestConnectionsReachThePort: requests over one port-forward, side by side and one after the other, each with its own answer.
+// TestConnectionsReachThePort: requests over one port-forward, in parallel and one after another, each with the right answer.
 func TestConnectionsReachThePort(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -176,7 +176,7 @@ func TestWhatTheKubeletSaysIsTheError(t *testing.T) {
 	}
 }
 
-// TestDialEndsWithItsContext although the API server took the connection and says nothing.
+// TestDialEndsWithItsContext: even if the API server has accepted the connection and sends nothing.
 func TestDialEndsWithItsContext(t *testing.T) {
 	asked, over := make(chan struct{}, 2), make(chan struct{})
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -234,7 +234,7 @@ func TestPatternsChooseContexts(t *testing.T) {
 		{"prod-*", []string{"prod-eu", "prod-us"}, ""},
 		{"*prod-?", []string{"arn:aws:eks:eu:1:cluster/prod-x"}, ""},
 		{"test, prod-us,prod-u*", []string{"prod-us", "test"}, ""},
-		{"prod-*,stage-*", nil, `no context of the kubeconfig fits "stage-*": it has arn:`},
+		{"prod-*,stage-*", nil, `no context of the kubeconfig matches "stage-*": it has arn:`},
 		{"prod-*,", nil, "an empty pattern"},
 		{"prod.eu", nil, "no context"},
 		{strings.Repeat("x", 5000), nil, "limit 4096"},

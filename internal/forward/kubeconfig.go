@@ -10,20 +10,20 @@ import (
 	"slices"
 	"strings"
 
-	_ "k8s.io/client-go/plugin/pkg/client/auth" // whatever credentials kubectl takes
+	_ "k8s.io/client-go/plugin/pkg/client/auth" // all credential plugins that kubectl supports
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// maxPattern bounds a pattern of contexts, in bytes.
+// maxPattern limits a pattern of contexts, in bytes.
 const maxPattern = 4096
 
-// Kubeconfig is where clusters and credentials are written down. It is safe for concurrent use.
+// Kubeconfig lists clusters and credentials. It is safe for concurrent use.
 type Kubeconfig struct {
 	rules *clientcmd.ClientConfigLoadingRules
 }
 
-// NewKubeconfig uses one file, or with an empty path what kubectl uses: the files of $KUBECONFIG, else ~/.kube/config.
+// NewKubeconfig uses one file or, with an empty path, the same files as kubectl: $KUBECONFIG, else ~/.kube/config.
 func NewKubeconfig(path string) *Kubeconfig {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = path
@@ -40,8 +40,8 @@ func (k *Kubeconfig) Contexts() (names []string, current string, err error) {
 	return slices.Sorted(maps.Keys(raw.Contexts)), raw.CurrentContext, nil
 }
 
-// Match returns the contexts that fit a pattern, sorted: a comma separates several patterns, * stands for any characters and ? for
-// one. A pattern that no context fits is an error, so that a mistyped name is not taken for a healthy cluster.
+// Match returns the contexts that match a pattern, sorted: a comma separates several patterns, * matches any characters and ?
+// matches one. A pattern without a match is an error, so that a mistyped name does not look like a healthy cluster.
 func (k *Kubeconfig) Match(patterns string) ([]string, error) {
 	if len(patterns) > maxPattern {
 		return nil, fmt.Errorf("pattern of %d bytes, limit %d", len(patterns), maxPattern)
@@ -62,20 +62,20 @@ func (k *Kubeconfig) Match(patterns string) ([]string, error) {
 			}
 		}
 		if !found {
-			return nil, fmt.Errorf("no context of the kubeconfig fits %q: it has %s", p, listed(names))
+			return nil, fmt.Errorf("no context of the kubeconfig matches %q: it has %s", p, listed(names))
 		}
 	}
 	return slices.Sorted(maps.Keys(chosen)), nil
 }
 
-// glob makes an expression of a pattern. Names of contexts have slashes, and * stands for them, too.
+// glob converts a pattern to a regular expression. Names of contexts contain slashes, and * matches them, too.
 func glob(pattern string) *regexp.Regexp {
 	text := regexp.QuoteMeta(pattern)
 	text = strings.NewReplacer(`\*`, `.*`, `\?`, `.`).Replace(text)
 	return regexp.MustCompile(`(?s)^(?:` + text + `)$`)
 }
 
-// listed is the beginning of a list of names.
+// listed returns the first names of a list as text.
 func listed(names []string) string {
 	const most = 8
 	switch {
@@ -94,7 +94,7 @@ type Cluster struct {
 	base   *url.URL
 }
 
-// Open makes the client of a context; an empty name is the current one. Nothing is connected yet.
+// Open returns the client of a context; an empty name means the current one. It does not connect yet.
 func (k *Kubeconfig) Open(context string) (*Cluster, error) {
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(k.rules, &clientcmd.ConfigOverrides{CurrentContext: context}).ClientConfig()
 	if err != nil {
@@ -103,7 +103,7 @@ func (k *Kubeconfig) Open(context string) (*Cluster, error) {
 	return Open(config)
 }
 
-// Open makes the client of an API server. The configuration is not changed.
+// Open returns the client of an API server. It does not change config.
 func Open(config *rest.Config) (*Cluster, error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Timeout, config.WarningHandler = -1, 0, rest.NoWarnings{}
@@ -115,8 +115,8 @@ func Open(config *rest.Config) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("API client: %w", err)
 	}
-	client := *shared // may be http.DefaultClient
-	// An API server does not redirect, and client-go would send the token along to wherever the answer points.
+	client := *shared // shared may be http.DefaultClient
+	// An API server does not redirect, and client-go would send the token to wherever a redirect points.
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &Cluster{config: config, client: &client, base: base}, nil
 }

@@ -6,8 +6,8 @@ import (
 	"net/http"
 )
 
-// Object reads one object or list, as JSON, by the elements of its path, such as "api", "v1", "namespaces", "shop", "services". found is false if the
-// API server has none. An answer of more than 32 MiB is an error.
+// Object reads an object or a list as JSON. The path has elements such as "api", "v1", "namespaces", "shop", "services". found is
+// false if the API server does not have it. An answer of more than 32 MiB is an error.
 func (c *Cluster) Object(ctx context.Context, path ...string) (body []byte, found bool, err error) {
 	body, err = c.get(ctx, c.base.JoinPath(path...))
 	if refused, ok := errors.AsType[*statusError](err); ok && refused.code == http.StatusNotFound {
@@ -16,7 +16,7 @@ func (c *Cluster) Object(ctx context.Context, path ...string) (body []byte, foun
 	return body, err == nil, err
 }
 
-// statusError is an answer of the API server that is none.
+// statusError is an error answer of the API server.
 type statusError struct {
 	code int
 	text string

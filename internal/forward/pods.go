@@ -24,28 +24,28 @@ const (
 	maxList = 32 << 20 // bytes
 )
 
-// Pod is a pod as the API server knew it, and the way to its ports. It is safe for concurrent use.
+// Pod is a pod as the API server listed it, with connections to its ports. It is safe for concurrent use.
 type Pod struct {
 	Namespace, Name string
 	// Phase is Pending, Running, Succeeded, Failed or Unknown.
 	Phase string
-	// Waiting says why the first container that does not run does not, such as CrashLoopBackOff; empty if all run.
+	// Waiting says why the first container that is not running is waiting, such as CrashLoopBackOff; empty if all run.
 	Waiting string
-	// Ready is its readiness, Terminating says that it is about to end.
+	// Ready is the pod's readiness. Terminating means that it is about to end.
 	Ready, Terminating bool
-	// Ports are the named ports of its containers.
+	// Ports maps the names of its containers' ports to numbers.
 	Ports map[string]int
 
 	cluster *Cluster
 	closed  atomic.Bool
 
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	open *session
 	next int
 }
 
-// Pods lists the pods that a selector such as app=web chooses, sorted by name. More than 200 are an error: the selector chooses something else
-// than a few replicas then.
+// Pods lists the pods that match a selector such as app=web, sorted by name. More than 200 pods are an error: then the selector
+// does not select a few replicas.
 func (c *Cluster) Pods(ctx context.Context, namespace, selector string) ([]*Pod, error) {
 	u := c.base.JoinPath("api", "v1", "namespaces", namespace, "pods")
 	u.RawQuery = url.Values{"labelSelector": {selector}, "limit": {strconv.Itoa(maxPods + 1)}}.Encode()
@@ -58,7 +58,7 @@ func (c *Cluster) Pods(ctx context.Context, namespace, selector string) ([]*Pod,
 		return nil, fmt.Errorf("list the pods of namespace %s: read the answer: %w", namespace, err)
 	}
 	if len(list.Items) > maxPods || list.Continue != "" {
-		return nil, fmt.Errorf("list the pods of namespace %s: more than %d pods have the labels %s: name fewer", namespace, maxPods, selector)
+		return nil, fmt.Errorf("list the pods of namespace %s: more than %d pods have the labels %s: use a narrower selector", namespace, maxPods, selector)
 	}
 	pods := make([]*Pod, len(list.Items))
 	for i := range list.Items {
@@ -93,7 +93,7 @@ func (c *Cluster) pod(p *corev1.Pod) *Pod {
 	return pod
 }
 
-// get asks the API server. What it refuses is an error with its words.
+// get sends a GET request to the API server. If the server refuses it, the error is its message.
 func (c *Cluster) get(ctx context.Context, u *url.URL) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
@@ -103,7 +103,7 @@ func (c *Cluster) get(ctx context.Context, u *url.URL) ([]byte, error) {
 	resp, err := c.client.Do(req)
 	if err != nil {
 		if e, ok := errors.AsType[*url.Error](err); ok {
-			err = e.Err // the URL says nothing that the context does not
+			err = e.Err // the URL adds nothing to the error's context
 		}
 		return nil, err
 	}
@@ -124,7 +124,7 @@ func (c *Cluster) get(ctx context.Context, u *url.URL) ([]byte, error) {
 	return body, nil
 }
 
-// clip bounds a text of a server that becomes part of an error.
+// clip shortens a text from a server that becomes part of an error.
 func clip(s string) string {
 	const most = 300
 	if s = strings.TrimSpace(s); len(s) > most {

@@ -22,31 +22,31 @@ const (
 	maxAcceptance = 32 << 10
 )
 
-// digestHelp says how to get the digest.
+// digestHelp tells the operator how to get the digest.
 const digestHelp = "say which table you accept, as digest=DIGEST: GET /guard/held shows it with its digest"
 
 type errorReport struct {
 	Error string `json:"error"`
-	// Held and Reason are of the table that is held, where the error is about another.
+	// Held and Reason describe the table that is held, when the error is about another table.
 	Held   string     `json:"held,omitempty"`
 	Reason guard.Code `json:"reason,omitempty"`
 }
 
-// acceptance is the answer to an acceptance.
+// acceptance is the body of the answer to an acceptance.
 type acceptance struct {
-	Digest table.Digest `json:"digest"` // of the table that is served now
+	Digest table.Digest `json:"digest"` // of the table that is now served
 	Routes int          `json:"routes"`
 	By     string       `json:"by,omitempty"`
 	Why    string       `json:"why,omitempty"`
 	At     time.Time    `json:"at"`
 }
 
-// Accept publishes the table that a guard holds back. Who can reach the loopback of the pod, by kubectl port-forward or
-// exec, is an operator; nobody else is.
+// Accept publishes the table that a guard holds back. Only an operator can reach the loopback interface of the pod, with kubectl
+// port-forward or exec; requests from elsewhere are refused.
 //
-// The parameter digest names the table that the operator looked at, so that he cannot accept another by accident. The
-// parameters by and why say who decided and for what reason. They are optional, and nobody checks that they are true. The errors
-// of accept are those of package guard.
+// The parameter digest names the table that the operator looked at, so that nobody accepts another table by accident. The
+// optional parameters by and why record who decided and for what reason; they are not verified. The errors of accept come from
+// package guard.
 func Accept(accept func(guard.Acceptance) (*table.Table, error), log *slog.Logger) http.Handler {
 	return http.NewCrossOriginProtection().Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !FromLoopback(r) {
@@ -68,7 +68,7 @@ func Accept(accept func(guard.Acceptance) (*table.Table, error), log *slog.Logge
 	}))
 }
 
-// refuse answers with an error of accept.
+// refuse maps an error of accept to an HTTP answer.
 func refuse(w http.ResponseWriter, err error) {
 	report, status := errorReport{Error: err.Error()}, http.StatusInternalServerError
 	if held, ok := errors.AsType[*guard.HeldError](err); ok {
@@ -83,11 +83,11 @@ func refuse(w http.ResponseWriter, err error) {
 	WriteJSON(w, status, report)
 }
 
-// ReadAcceptance reads the parameters digest, by and why of the query or of a form, of which it reads a bounded number of bytes. The
-// error says which of them is missing or wrong.
+// ReadAcceptance reads the parameters digest, by and why from the query or a form. It reads a bounded number of bytes of the
+// form. The error says which parameter is missing or wrong.
 func ReadAcceptance(w http.ResponseWriter, r *http.Request) (a guard.Acceptance, err error) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxAcceptance)
-	err = r.ParseForm() // alone first: its error is lost in that of the other for a form that is not in parts
+	err = r.ParseForm() // parse the query and simple forms first: ParseMultipartForm hides this error for forms that are not multipart
 	if err == nil {
 		err = r.ParseMultipartForm(maxAcceptance)
 	}
@@ -111,7 +111,7 @@ func ReadAcceptance(w http.ResponseWriter, r *http.Request) (a guard.Acceptance,
 	return a, checkText("why", a.Why, maxWhy)
 }
 
-// checkText refuses a text that is too long, or that could not be shown in one line of a log.
+// checkText rejects a text that is too long or not printable in one line of a log.
 func checkText(name, text string, limit int) error {
 	switch n := utf8.RuneCountInString(text); {
 	case n > limit:
@@ -122,8 +122,8 @@ func checkText(name, text string, limit int) error {
 	return nil
 }
 
-// FromLoopback looks at the peer, and at the name under which we were asked: a page in the operator's browser whose name
-// was made to resolve to the loopback address is not the operator.
+// FromLoopback checks the address of the peer and the Host header of the request. The Host check stops DNS rebinding: a page in
+// the operator's browser whose name resolves to the loopback address is not the operator.
 func FromLoopback(r *http.Request) bool {
 	peer, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil || !net.ParseIP(peer).IsLoopback() {
@@ -136,8 +136,8 @@ func FromLoopback(r *http.Request) bool {
 	return strings.EqualFold(host, "localhost") || net.ParseIP(host).IsLoopback()
 }
 
-// AcceptAddress is host and port under which the client can reach this listener by a loopback name, which an acceptance has to use. If
-// the port was forwarded under another number, that is not known here.
+// AcceptAddress returns the host and port under which the client reaches this listener by a loopback name, which an acceptance
+// requires. It does not know a port-forward's local port if that differs.
 func AcceptAddress(r *http.Request) string {
 	port := "PORT"
 	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {

@@ -12,8 +12,8 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// FuzzAccept: what reaches whoever decides names a digest, came from the loopback interface under a loopback name, and has texts
-// that fit into one line of a log.
+// FuzzAccept: an acceptance that reaches the decider names a digest, came from the loopback interface under a loopback name, and
+// has texts that fit into one log line.
 func FuzzAccept(f *testing.F) {
 	digest := strings.Repeat("ab", 32)
 	for _, seed := range [][5]string{

@@ -30,7 +30,7 @@ func heldTable(t *testing.T) *table.Table {
 	return tab
 }
 
-// accepting gives the handler, and the acceptances that reach whoever decides.
+// accepting returns the handler, and the acceptances that reach the decider.
 func accepting(tab *table.Table, err error) (h http.Handler, got *[]guard.Acceptance, log *bytes.Buffer) {
 	got, log = new([]guard.Acceptance), new(bytes.Buffer)
 	return httpserve.Accept(func(a guard.Acceptance) (*table.Table, error) {

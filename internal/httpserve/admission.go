@@ -2,17 +2,17 @@ package httpserve
 
 import "net/http"
 
-// Admission says who gets an answer from a handler of a support listener. The zero value admits everybody; otherwise one reason is
-// enough.
+// Admission decides which clients a handler of a support listener answers. The zero value admits all clients; otherwise one of the
+// set conditions is enough.
 type Admission struct {
-	// Loopback admits requests through the loopback interface under a loopback name, as [FromLoopback] says: operators with kubectl
+	// Loopback admits requests through the loopback interface under a loopback name (see [FromLoopback]): operators who use kubectl
 	// port-forward or exec.
 	Loopback bool
-	// Certificate admits clients that have shown a certificate, which the handshake has verified.
+	// Certificate admits clients with a certificate that the handshake has verified.
 	Certificate bool
 }
 
-// Wrap answers 403 to requests that are not admitted, and names what is missing.
+// Wrap returns a handler that answers 403 to requests that are not admitted, and names the missing condition.
 func (a Admission) Wrap(next http.Handler) http.Handler {
 	if a == (Admission{}) {
 		return next

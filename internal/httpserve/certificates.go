@@ -18,27 +18,28 @@ import (
 	"github.com/routesrv/routesrv/internal/expiry"
 )
 
-// TLSConfig is the TLS of a listener. The zero value is plain HTTP.
+// TLSConfig configures TLS for a listener. The zero value is plain HTTP.
 type TLSConfig struct {
-	// Enable serves TLS with the certificates of the files, in pairs.
+	// Enable serves TLS with the certificates from the files, in pairs.
 	Enable              bool
 	CertFiles, KeyFiles []string
-	// MinVersion is a version of crypto/tls; 0 means TLS 1.2.
+	// MinVersion is a version constant of crypto/tls; 0 means TLS 1.2.
 	MinVersion uint16
-	// RequireClientCert wants clients to show a certificate of one of the authorities of CAFiles, to which AppendSystemCAs
-	// adds those of the system.
+	// RequireClientCert requires a client certificate from one of the authorities in CAFiles. AppendSystemCAs adds the system's
+	// authorities.
 	RequireClientCert bool
 	CAFiles           []string
 	AppendSystemCAs   bool
-	// HandlersDecide lets clients without a certificate finish the handshake: an [Admission] refuses them where it matters, so that
-	// probes, which have none, get an answer. A certificate that does not verify still fails. It needs RequireClientCert.
+	// HandlersDecide lets clients without a certificate finish the handshake. An [Admission] rejects them where it matters, so that
+	// probes, which have no certificate, get an answer. The handshake still fails for a certificate that does not verify. It needs
+	// RequireClientCert.
 	HandlersDecide bool
-	// Flags are the names of the flags in messages.
+	// Flags are the flag names for messages.
 	Flags TLSFlags
 }
 
-// TLSFlags are the names of the flags that a [TLSConfig] comes from, with dashes. The zero value has those of the main listener. SystemCAs may
-// be empty where no flag adds the authorities of the system.
+// TLSFlags are the names of the flags that set a [TLSConfig], with dashes. The zero value means the flags of the main listener.
+// SystemCAs may be empty if no flag adds the system's authorities.
 type TLSFlags struct{ Cert, Key, CA, SystemCAs string }
 
 func (f *TLSFlags) fill() {
@@ -47,11 +48,11 @@ func (f *TLSFlags) fill() {
 	}
 }
 
-// certificateCheck is how often handshakes look whether the files have changed.
+// certificateCheck is how often a handshake checks the files for changes.
 const certificateCheck = time.Second
 
-// NewTLS reads the certificates; nil means plain HTTP. Later changes of the files are taken up by themselves, and a
-// change that cannot be read leaves the certificates as they were. The registry gets the series of when they end; nil gets none.
+// NewTLS reads the certificates and returns nil for plain HTTP. It reloads the files when they change; if the new content cannot
+// be read, the previous certificates stay in use. It registers the series of expiry times with reg, unless reg is nil.
 func NewTLS(cfg TLSConfig, log *slog.Logger, reg prometheus.Registerer) (*tls.Config, error) {
 	if !cfg.Enable {
 		expiry.Register(reg, expiry.Server, nil)
@@ -80,26 +81,26 @@ func NewTLS(cfg TLSConfig, log *slog.Logger, reg prometheus.Registerer) (*tls.Co
 	}, nil
 }
 
-// certificates are the files of a TLS listener and what was last read of them.
+// certificates holds the files of a TLS listener and what was last read from them.
 type certificates struct {
 	cfg TLSConfig
 	log *slog.Logger
 
 	mu      sync.Mutex
 	config  *tls.Config          // guarded by mu
-	ends    expiry.Ends          // guarded by mu; of what is in use
+	ends    expiry.Ends          // guarded by mu; of the certificates in use
 	state   map[string]fileState // guarded by mu
 	checked time.Time            // guarded by mu
 	failed  string               // guarded by mu; the last failure that was logged
 }
 
-// fileState tells whether a file was replaced or written.
+// fileState detects that a file was replaced or written.
 type fileState struct {
 	modified time.Time
 	size     int64
 }
 
-// current gives the configuration for a handshake, read anew if a file has changed.
+// current returns the configuration for a handshake. It reloads the files if one has changed.
 func (c *certificates) current() *tls.Config {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -107,7 +108,7 @@ func (c *certificates) current() *tls.Config {
 	return c.config
 }
 
-// expiry gives when the certificates end that a handshake would use now.
+// expiry returns the expiry times of the certificates that a handshake would use now.
 func (c *certificates) expiry() expiry.Ends {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -151,11 +152,11 @@ func (c *certificates) reloadLocked() {
 	switch {
 	case err == nil:
 		c.failed = ""
-		c.log.Info("certificates read anew")
+		c.log.Info("certificates reloaded")
 	case err.Error() != c.failed:
-		// Half of a pair may have been written: it is tried again at the next handshakes.
+		// Possibly only one file of a pair has been written: later handshakes retry.
 		c.failed = err.Error()
-		c.log.Error("certificates changed and cannot be read, keeping those from before", "error", err)
+		c.log.Error("certificates changed and cannot be read, keeping the previous ones", "error", err)
 	}
 }
 
@@ -169,7 +170,7 @@ func (c *certificates) read() error {
 func (c *certificates) readLocked() error {
 	state := make(map[string]fileState)
 	for _, name := range c.files() {
-		state[name] = stateOf(name) // before reading: a change in between is then seen the next time
+		state[name] = stateOf(name) // before reading, so that a change in between is noticed next time
 	}
 	ends := make(expiry.Ends)
 	config := &tls.Config{MinVersion: c.cfg.MinVersion, NextProtos: []string{"h2", "http/1.1"}}
@@ -200,7 +201,7 @@ func (c *certificates) authorities(ends expiry.Ends) (*x509.CertPool, error) {
 	if c.cfg.AppendSystemCAs {
 		system, err := x509.SystemCertPool()
 		if err != nil {
-			return nil, fmt.Errorf("read the authorities of the system (%s): %w", c.cfg.Flags.SystemCAs, err)
+			return nil, fmt.Errorf("read the system's authorities (%s): %w", c.cfg.Flags.SystemCAs, err)
 		}
 		pool = system
 	}
@@ -210,14 +211,14 @@ func (c *certificates) authorities(ends expiry.Ends) (*x509.CertPool, error) {
 			return nil, fmt.Errorf("read authorities (%s): %w", c.cfg.Flags.CA, err)
 		}
 		if !pool.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("read authorities %q (%s): no certificate in it", name, c.cfg.Flags.CA)
+			return nil, fmt.Errorf("read authorities %q (%s): the file has no certificate", name, c.cfg.Flags.CA)
 		}
 		ends.Authorities(pem)
 	}
 	return pool, nil
 }
 
-// cause keeps what the operator needs: which file is missing is in the path error.
+// cause reduces an error to what the operator needs: the path error names the missing file.
 func cause(err error) error {
 	var path *fs.PathError
 	if errors.As(err, &path) {

@@ -38,7 +38,7 @@ func TestCertificatesAreReadAnewOnlyIfAFileChanged(t *testing.T) {
 		for range 5 {
 			time.Sleep(2 * certificateCheck)
 			if current() != first {
-				t.Fatal("the certificates were read anew although no file has changed")
+				t.Fatal("the certificates were read again although no file has changed")
 			}
 		}
 	})
@@ -66,7 +66,7 @@ func certificateFiles(t *testing.T) (certFile, keyFile string) {
 	return certFile, keyFile
 }
 
-// TestExpiryFollowsTheFiles, although nobody makes a handshake.
+// TestExpiryFollowsTheFiles: even without any handshake.
 func TestExpiryFollowsTheFiles(t *testing.T) {
 	cert, key := certificateFiles(t)
 	dir := t.TempDir()
@@ -113,7 +113,7 @@ func TestExpiryFollowsTheFiles(t *testing.T) {
 	})
 }
 
-// renew writes a pair that ends at a time.
+// renew writes a pair that expires at end.
 func renew(t *testing.T, certFile, keyFile string, end time.Time) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -12,19 +12,19 @@ import (
 
 // Limits of connections.
 const (
-	// supportConnections is the most that a support listener holds: probes, scrapers, a few people.
+	// supportConnections is the limit of a support listener: probes, scrapers, a few people.
 	supportConnections = 64
-	// reservedDescriptors is what a main listener leaves of the files that the process may open: the support listener, the
-	// clients of the source, files of tables. It is more than supportConnections.
+	// reservedDescriptors is how many file descriptors a main listener leaves for the support listener, the clients of the
+	// source, and table files. It is more than supportConnections.
 	reservedDescriptors = 128
-	// minConnections is what a main listener takes even where that leaves less.
+	// minConnections is what a main listener accepts even if fewer than reservedDescriptors remain.
 	minConnections = 16
 	// newGrace is how long a connection may be silent before it counts as idle.
 	newGrace = time.Second
 )
 
-// MainConnections returns how many connections a main listener may hold: want, but no more than the limit of open files leaves.
-// A process without free descriptors answers no probe, and is killed for it.
+// MainConnections returns how many connections a main listener may hold: want, reduced to what the limit of open files allows. A
+// process without free descriptors cannot answer probes and is killed for it.
 func MainConnections(want int) int {
 	var files syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
@@ -37,9 +37,9 @@ func MainConnections(want int) int {
 	return min(want, free)
 }
 
-// Connections bounds how many connections a listener holds. When there is no room for another, the connection that has been
-// idle for longest is closed. If none is idle, new ones wait in the kernel until one ends: nothing that works is cut. Make it
-// with [NewConnections], pass the server to Track before it serves, and the listener through Listener.
+// Connections limits the connections of a listener. When the limit is reached, it closes the connection that has been idle for
+// longest. If none is idle, new connections wait in the kernel until one ends: active connections are never cut. Create it with
+// [NewConnections], call Track with the server before it serves, and wrap the listener with Listener.
 type Connections struct {
 	max     int
 	open    prometheus.Gauge
@@ -47,16 +47,16 @@ type Connections struct {
 
 	mu    sync.Mutex
 	conns map[*countedConn]struct{}
-	room  *sync.Cond // of mu: a connection has ended or become idle, or the listener was closed
+	room  *sync.Cond // on mu: signalled when a connection ends or becomes idle, or the listener is closed
 }
 
-// ConnectionMetrics has the series of all listeners of a process.
+// ConnectionMetrics holds the series of all listeners of a process.
 type ConnectionMetrics struct {
 	open, limit *prometheus.GaugeVec
 	evicted     *prometheus.CounterVec
 }
 
-// NewConnectionMetrics makes the series and registers them.
+// NewConnectionMetrics creates the series and registers them.
 func NewConnectionMetrics(reg prometheus.Registerer) *ConnectionMetrics {
 	labels := []string{"listener"}
 	m := &ConnectionMetrics{
@@ -72,7 +72,7 @@ func NewConnectionMetrics(reg prometheus.Registerer) *ConnectionMetrics {
 	return m
 }
 
-// NewConnections makes the bound of one listener, which holds at most limit connections.
+// NewConnections returns the limiter of one listener, which holds at most limit connections.
 func NewConnections(name string, limit int, m *ConnectionMetrics) *Connections {
 	m.limit.WithLabelValues(name).Set(float64(limit))
 	c := &Connections{
@@ -83,7 +83,7 @@ func NewConnections(name string, limit int, m *ConnectionMetrics) *Connections {
 	return c
 }
 
-// countedConn is one of the connections.
+// countedConn is a connection that counts against the limit.
 type countedConn struct {
 	net.Conn
 	owner *Connections
@@ -91,7 +91,7 @@ type countedConn struct {
 
 	// guarded by owner.mu
 	busy  bool
-	since time.Time // of the last change between busy and idle
+	since time.Time // time of the last change between busy and idle
 }
 
 // Close implements [net.Conn].
@@ -101,10 +101,10 @@ func (c *countedConn) Close() error {
 	return err
 }
 
-// NetConn returns the connection below.
+// NetConn returns the wrapped connection.
 func (c *countedConn) NetConn() net.Conn { return c.Conn }
 
-// Listener returns l with the bound. It belongs above everything that wraps connections, but below TLS.
+// Listener wraps l with the limit. Apply it after all other wrappers of connections, but before TLS.
 func (c *Connections) Listener(l net.Listener) net.Listener {
 	return &countingListener{Listener: l, connections: c}
 }
@@ -115,7 +115,7 @@ type countingListener struct {
 	closed      bool // guarded by connections.mu
 }
 
-// Accept waits for room, then for a connection.
+// Accept waits until the limit allows a connection, then accepts one.
 func (l *countingListener) Accept() (net.Conn, error) {
 	if !l.connections.wait(l) {
 		return nil, net.ErrClosed
@@ -127,7 +127,7 @@ func (l *countingListener) Accept() (net.Conn, error) {
 	return l.connections.add(conn), nil
 }
 
-// Close ends the wait of Accept, too.
+// Close closes the listener and wakes a waiting Accept.
 func (l *countingListener) Close() error {
 	l.connections.mu.Lock()
 	l.closed = true
@@ -136,7 +136,8 @@ func (l *countingListener) Close() error {
 	return l.Listener.Close()
 }
 
-// wait returns when there is room for one more connection, for which it may close an idle one; false if l was closed.
+// wait returns true once one more connection is allowed, if necessary after closing an idle one. It returns false if l was
+// closed.
 func (c *Connections) wait(l *countingListener) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -146,7 +147,7 @@ func (c *Connections) wait(l *countingListener) bool {
 		case victim != nil:
 			c.evicted.Inc()
 			c.mu.Unlock()
-			_ = victim.Close() // which removes it
+			_ = victim.Close() // Close removes it from the list
 			c.mu.Lock()
 		case later > 0:
 			timer := time.AfterFunc(later, c.room.Broadcast)
@@ -159,8 +160,8 @@ func (c *Connections) wait(l *countingListener) bool {
 	return !l.closed
 }
 
-// idle returns the connection that has been idle for longest, or else the time until one may be idle; 0 if that depends on
-// events only. The caller holds mu.
+// idle returns the connection that has been idle for longest. If none is idle yet, it returns the time until one may be, or 0 if
+// only an event can change that. The caller holds mu.
 func (c *Connections) idle(now time.Time) (victim *countedConn, later time.Duration) {
 	for conn := range c.conns {
 		if !conn.busy && (victim == nil || conn.since.Before(victim.since)) {
@@ -193,8 +194,8 @@ func (c *Connections) remove(conn *countedConn) {
 	c.room.Broadcast()
 }
 
-// Track lets the connections of srv tell whether they are idle. A connection on which only a part of a request has arrived is.
-// Hooks that srv has already are kept.
+// Track makes the connections of srv report whether they are idle. A connection that has received only part of a request counts
+// as idle. Track keeps existing hooks of srv.
 func (c *Connections) Track(srv *http.Server) {
 	before := srv.ConnState
 	srv.ConnState = func(conn net.Conn, state http.ConnState) {

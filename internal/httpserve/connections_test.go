@@ -18,8 +18,8 @@ import (
 type bounded struct {
 	server   *http.Server
 	url      string
-	arrived  chan struct{} // one for each request that has come
-	proceed  chan struct{} // one for each that may end
+	arrived  chan struct{} // one value for each request that has arrived
+	proceed  chan struct{} // one value for each request that may end
 	registry *prometheus.Registry
 	served   chan error
 }
@@ -44,7 +44,7 @@ func newBounded(t *testing.T) *bounded {
 	return b
 }
 
-// get asks on a connection of its own, which is kept open after the answer.
+// get sends a request on a new connection, which stays open after the response.
 func (b *bounded) get(t *testing.T) error {
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
@@ -81,7 +81,7 @@ func TestIdleConnectionsMakeRoomAndBusyOnesDoNot(t *testing.T) {
 	}
 	<-b.arrived
 	<-b.arrived
-	for range 2 { // each that ends is idle then, and makes room for one that waits
+	for range 2 { // each finished one is idle then, and makes room for a waiting one
 		b.proceed <- struct{}{}
 		<-b.arrived
 	}

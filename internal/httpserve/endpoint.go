@@ -5,34 +5,34 @@ import (
 	"strings"
 )
 
-// Names of the listeners, as the references have them.
+// Names of the listeners, as the reference documents spell them.
 const (
 	MainListener    = "main"
 	SupportListener = "support"
 )
 
-// Endpoint is something that a listener answers. A listener is made of a list of them, and so is its part of
-// docs/endpoints.md: what answers is what is written down.
+// Endpoint is one path that a listener answers. A listener is built from a list of endpoints, and its part of docs/endpoints.md
+// from the same list, so the document always matches.
 type Endpoint struct {
 	// Listener is [MainListener] or [SupportListener].
 	Listener string
-	// Path is that of a pattern of [http.ServeMux]: {x} stands for one segment, a slash at the end for all that is below.
+	// Path is a pattern of [http.ServeMux]: {x} stands for one segment, a trailing slash for everything below.
 	Path string
-	// Methods are those that are not answered with 405; nil means that all are taken. With GET, HEAD has to be named as
-	// well, unless ChecksMethods.
+	// Methods lists the allowed methods; others get 405. nil allows all. Name HEAD in addition to GET, unless ChecksMethods is
+	// set.
 	Methods []string
-	// Does is a sentence without a full stop, in Markdown: what the answer is.
+	// Does describes the answer: one sentence in Markdown without a full stop.
 	Does string
-	// Condition says in the words of the operator when the endpoint is there, as in "with `-enable-profile`"; empty means
-	// always. It is for the reference only: whoever makes the list leaves out what is not there.
+	// Condition says when the endpoint exists, in the operator's words, as in "with `-enable-profile`"; empty means always. It is
+	// for the document only: the caller leaves endpoints that do not exist out of the list.
 	Condition string
-	// ChecksMethods is for a handler that answers other methods by itself. Without it that is done by [Mux].
+	// ChecksMethods is set for a handler that answers wrong methods itself. Otherwise [Mux] does that.
 	ChecksMethods bool
 	Handler       http.Handler
 }
 
-// Mux answers what the endpoints of a listener say, and everything else with 404, or with 405 where only the method is
-// wrong. It panics if two endpoints are at odds or if one is not complete, which is an error in the list.
+// Mux returns a mux that answers the endpoints of one listener. Other paths get 404, wrong methods 405. It panics if two
+// endpoints conflict or one is incomplete, which is a mistake in the list.
 func Mux(listener string, endpoints []Endpoint) *http.ServeMux {
 	mux := http.NewServeMux()
 	for _, e := range endpoints {
@@ -47,7 +47,7 @@ func Mux(listener string, endpoints []Endpoint) *http.ServeMux {
 			continue
 		}
 		for _, m := range e.Methods {
-			if m != http.MethodHead { // part of GET
+			if m != http.MethodHead { // GET includes HEAD
 				mux.Handle(m+" "+e.Path, e.Handler)
 			}
 		}

@@ -8,17 +8,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// LogHTTPServer is the message under which net/http's own findings are logged.
+// LogHTTPServer is the log message for errors that net/http reports itself.
 const LogHTTPServer = "http server"
 
-// ErrorLog takes what net/http has to say, which it can only say as text. Most of it is about clients that went away
-// or speak something else: that is counted, and logged at debug level. A handler that panicked is for now.
+// ErrorLog receives the messages of net/http, which come only as text. Most are about clients that went away or do not speak
+// HTTP: they are counted and logged at debug level. A panic of a handler is logged as an error, a failed accept as a warning.
 type ErrorLog struct {
 	log   *slog.Logger
 	kinds *prometheus.CounterVec
 }
 
-// errorKinds tells the texts of net/http apart; the first that fits counts.
+// errorKinds classifies the texts of net/http; the first match counts.
 var errorKinds = []struct {
 	part, kind string
 	level      slog.Level
@@ -29,11 +29,11 @@ var errorKinds = []struct {
 	{"", "other", slog.LevelDebug},
 }
 
-// NewErrorLog makes an error log, and registers the series that counts.
+// NewErrorLog returns an error log and registers its counter.
 func NewErrorLog(log *slog.Logger, reg prometheus.Registerer) *ErrorLog {
 	e := &ErrorLog{log: log, kinds: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "routesrv_http_server_errors_total",
-		Help: "Errors outside of request handling: panic (of a handler), accept, handshake (of TLS), other.",
+		Help: "Errors that net/http reports, by kind: panic (of a handler), accept, handshake (of TLS), other.",
 	}, []string{"kind"})}
 	for _, k := range errorKinds {
 		e.kinds.WithLabelValues(k.kind)
@@ -42,7 +42,7 @@ func NewErrorLog(log *slog.Logger, reg prometheus.Registerer) *ErrorLog {
 	return e
 }
 
-// Write implements [io.Writer] for a log.Logger, which calls it once per message.
+// Write implements [io.Writer] for a log.Logger, which calls it once for each message.
 func (e *ErrorLog) Write(p []byte) (int, error) {
 	text := strings.TrimSpace(string(p))
 	for _, k := range errorKinds {

@@ -1,8 +1,7 @@
-// Package httpserve has what all HTTP listeners of the binaries have in common: the two [Listeners] of a program, with limits of
-// time and of connections, an end in order, and an error log that can be counted; answers in JSON; and the acceptance of tables
-// that a guard holds back.
+// Package httpserve has what all HTTP listeners of the binaries share: the two [Listeners] of a program, with limits on time and
+// connections, an orderly shutdown and a counted error log; JSON answers; and the acceptance of tables that a guard holds back.
 //
-// It knows no paths and no state: which handler answers what is in the lists of endpoints of those who listen.
+// It knows no paths and no state: each program has a list of endpoints with its handlers.
 package httpserve
 
 import (
@@ -12,7 +11,7 @@ import (
 	"time"
 )
 
-// Time limits of all listeners. Requests are small; a full table on a slow link is what takes time.
+// Time limits of all listeners. Requests are small; only a full table on a slow link takes time.
 const (
 	headerTimeout  = 10 * time.Second
 	readTimeout    = time.Minute
@@ -21,8 +20,7 @@ const (
 	maxHeaderBytes = 64 << 10
 )
 
-// newServer returns a server with limits for everything that a client could draw out. What net/http itself logs goes to
-// errors.
+// newServer returns a server with a time limit on each phase that a client could draw out. net/http logs to errors.
 func newServer(h http.Handler, errors *ErrorLog) *http.Server {
 	return &http.Server{
 		Handler: h, ReadTimeout: readTimeout, ReadHeaderTimeout: headerTimeout,
@@ -31,7 +29,7 @@ func newServer(h http.Handler, errors *ErrorLog) *http.Server {
 	}
 }
 
-// WriteJSON answers with v, indented, as people read it, too.
+// WriteJSON answers with v as indented JSON, which people read, too.
 func WriteJSON(w http.ResponseWriter, status int, v any) {
 	body, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {

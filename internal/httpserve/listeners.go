@@ -14,37 +14,36 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Routes is what the main listener serves tables from: it follows bodies to their arrival, and has streams that do not end
-// by themselves.
+// Routes serves tables on the main listener. It tracks when bodies arrive, and has streams that do not end by themselves.
 type Routes interface {
-	// Track is called before srv serves, and WrapListener wraps the listener below everything else.
+	// Track is called before srv serves. WrapListener wraps the listener before everything else does.
 	Track(srv *http.Server)
 	WrapListener(l net.Listener) net.Listener
-	// DrainStreams asks the streams to end within the window, and returns when they have ended.
+	// DrainStreams asks the streams to end within the window. It returns when they have ended.
 	DrainStreams(window time.Duration)
 }
 
-// ListenersConfig is what [Listeners] are made of. All fields are required but those that say otherwise.
+// ListenersConfig configures [Listeners]. All fields are required unless stated otherwise.
 type ListenersConfig struct {
-	// Address and SupportAddress are host:port to listen on. Without a SupportAddress there is no support listener.
+	// Address and SupportAddress are host:port to listen on. An empty SupportAddress means no support listener.
 	Address, SupportAddress string
 	// Listen opens the listeners; nil means net.Listen.
 	Listen func(network, address string) (net.Listener, error)
-	// Flags is how the program writes its flags in messages: "-" or "--".
+	// Flags is the prefix of flags in messages: "-" or "--".
 	Flags string
 
 	Main, Support http.Handler
 	Routes        Routes
 	TLS           *tls.Config // of the main listener; nil means plain HTTP
 	SupportTLS    *tls.Config // of the support listener; nil means plain HTTP
-	// MaxConnections is how many connections the main listener holds, within the limits of [MainConnections].
+	// MaxConnections is how many connections the main listener holds, reduced to the limit of [MainConnections].
 	MaxConnections int
 
-	// Drain is how long everything is served after the program was told to end. Draining is called when that begins; nil
-	// means that nobody needs to know.
+	// Drain is how long to keep serving after the program was told to stop. Draining, if not nil, is called when that time
+	// begins.
 	Drain    time.Duration
 	Draining func()
-	// ShutdownTimeout is how long requests then have to end.
+	// ShutdownTimeout is how long requests have to end after Drain.
 	ShutdownTimeout time.Duration
 
 	Errors   *ErrorLog
@@ -60,7 +59,7 @@ type Listeners struct {
 	supportConns  *Connections
 }
 
-// NewListeners makes the servers and their limits. It opens nothing.
+// NewListeners creates the servers and their limits. It opens no socket.
 func NewListeners(cfg ListenersConfig) *Listeners {
 	if cfg.Listen == nil {
 		cfg.Listen = net.Listen
@@ -81,12 +80,12 @@ func NewListeners(cfg ListenersConfig) *Listeners {
 // Open opens the main listener.
 func (l *Listeners) Open() (net.Listener, error) { return l.cfg.Listen("tcp", l.cfg.Address) }
 
-// Serve serves until ctx ends or the main listener fails, runs work beside that, and ends both in order. The error is that
+// Serve runs work, and serves until ctx ends or the main listener fails. Then it shuts both down in order. It returns the error
 // of the main listener.
 //
-// The order of the end: everything is served for the time of Drain, so that load balancers notice; then the main listener
-// closes and requests have until the deadline to end; then the support listener, which has shown all of this; and last the
-// context of work ends, so that what was served was fresh.
+// The order of the shutdown: both listeners keep serving for the time of Drain, so that load balancers notice. Then the main
+// listener closes, and requests have until the deadline to end. Then the support listener closes; until then it has shown the
+// shutdown. Last, the context of work ends, so that tables stay fresh until the end.
 func (l *Listeners) Serve(ctx context.Context, main net.Listener, work func(context.Context)) (err error) {
 	working, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
@@ -134,7 +133,7 @@ func (l *Listeners) serveSupport() {
 	}
 }
 
-// serve serves with TLS if the server has a configuration for it.
+// serve uses TLS if the server has a TLS configuration.
 func serve(srv *http.Server, l net.Listener) error {
 	if srv.TLSConfig != nil {
 		return srv.ServeTLS(l, "", "")
@@ -142,15 +141,15 @@ func serve(srv *http.Server, l net.Listener) error {
 	return srv.Serve(l)
 }
 
-// drain goes on serving: load balancers have to notice by themselves that the process is about to end. It does not wait for
-// them once the main listener has ended.
+// drain keeps serving so that load balancers notice that the process is about to end. It returns at once when the main listener
+// has ended.
 func (l *Listeners) drain(ended <-chan struct{}) {
 	if l.cfg.Draining != nil {
 		l.cfg.Draining()
 	}
 	var draining sync.WaitGroup
 	defer draining.Wait()
-	// Streams do not end by themselves. By the end of the window new connections go elsewhere.
+	// Streams do not end by themselves. By the end of the window, load balancers send new connections elsewhere.
 	draining.Go(func() { l.cfg.Routes.DrainStreams(l.cfg.Drain) })
 	timer := time.NewTimer(l.cfg.Drain)
 	defer timer.Stop()
@@ -160,18 +159,18 @@ func (l *Listeners) drain(ended <-chan struct{}) {
 	}
 }
 
-// shutdown lets the requests of both listeners end, and cuts those that have not ended by the deadline.
+// shutdown lets the requests of both listeners end, and cuts requests that are still running at the deadline.
 func (l *Listeners) shutdown() {
 	var draining sync.WaitGroup
 	defer draining.Wait()
-	draining.Go(func() { l.cfg.Routes.DrainStreams(0) }) // those that are left
+	draining.Go(func() { l.cfg.Routes.DrainStreams(0) }) // the remaining streams
 	ctx, cancel := context.WithTimeout(context.Background(), l.cfg.ShutdownTimeout)
 	defer cancel()
 	shutdown(ctx, l.main, MainListener, l.cfg.Logger)
 	shutdown(ctx, l.support, SupportListener, l.cfg.Logger)
 }
 
-// shutdown lets the requests of a listener end until ctx does, and cuts those that have not ended by then.
+// shutdown lets the requests of a listener end, and cuts requests that are still running when ctx ends.
 func shutdown(ctx context.Context, srv *http.Server, name string, log *slog.Logger) {
 	err := srv.Shutdown(ctx)
 	if err == nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/routesrv/routesrv/internal/httpserve"
 )
 
-// diary notes what happens to listeners, in order.
+// diary records what happens to listeners, in order.
 type diary struct {
 	mu    sync.Mutex
 	lines []string
@@ -30,7 +30,7 @@ func (d *diary) note(line string) {
 	d.lines = append(d.lines, line)
 }
 
-// Track, WrapListener and DrainStreams make a diary what a main listener serves from.
+// Track, WrapListener and DrainStreams let a main listener serve from a diary.
 func (d *diary) Track(*http.Server)                       {}
 func (d *diary) WrapListener(l net.Listener) net.Listener { return l }
 func (d *diary) DrainStreams(window time.Duration) {
@@ -39,7 +39,7 @@ func (d *diary) DrainStreams(window time.Duration) {
 	}
 }
 
-// notedListener notes that it is closed.
+// notedListener records that it is closed.
 type notedListener struct {
 	net.Listener
 	closed func()
@@ -50,7 +50,7 @@ func (l notedListener) Close() error {
 	return l.Listener.Close()
 }
 
-// newListeners makes listeners whose main one is opened first. addresses get the address of each when it is open.
+// newListeners makes listeners whose main one is opened first. addresses receives the address of each when it is open.
 func newListeners(d *diary, change func(*httpserve.ListenersConfig)) (l *httpserve.Listeners, addresses chan string) {
 	addresses = make(chan string, 2)
 	names := []string{"main closes", "support closes"}
@@ -112,7 +112,7 @@ func TestListenersEndInOrder(t *testing.T) {
 	}
 }
 
-// TestFailedMainListenerEndsAll: the end does not wait for the drain then.
+// TestFailedMainListenerEndsAll: in that case the shutdown does not wait for the drain.
 func TestFailedMainListenerEndsAll(t *testing.T) {
 	d := &diary{}
 	listeners, _ := newListeners(d, func(cfg *httpserve.ListenersConfig) { cfg.SupportAddress, cfg.Drain = "", time.Hour })

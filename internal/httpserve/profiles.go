@@ -5,7 +5,7 @@ import (
 	"net/http/pprof"
 )
 
-// Profiles are the endpoints of package net/http/pprof below /debug/pprof/, for a support listener with -enable-profile.
+// Profiles returns the endpoints of package net/http/pprof below /debug/pprof/, for a support listener with -enable-profile.
 func Profiles() []Endpoint {
 	var all []Endpoint
 	for _, p := range []struct {

@@ -12,9 +12,9 @@ import (
 	"strings"
 )
 
-// Recipe is what the last stage of a Dockerfile makes.
+// Recipe is the content of the last stage of a Dockerfile.
 type Recipe struct {
-	// Stage is the name of the stage that Files come from.
+	// Stage is the name of the stage that Files are copied from.
 	Stage string
 	// Files are the files of the image, in the order of the Dockerfile.
 	Files []File
@@ -24,7 +24,7 @@ type Recipe struct {
 	Entrypoint []string
 }
 
-// File is one file of an image. It belongs to root.
+// File is one file of an image. Its owner is root.
 type File struct {
 	From string // path in the stage that it is copied from
 	Path string // absolute path in the image
@@ -37,9 +37,9 @@ type instruction struct {
 	name, rest string
 }
 
-// ReadDockerfile reads the last stage of a Dockerfile, which has to start with FROM scratch. args are the build
-// arguments. Only what the Dockerfile of this project needs is known: ARG, LABEL, COPY from an earlier stage, USER and
-// ENTRYPOINT; all else is an error that names the line, so that the image cannot silently differ from the Dockerfile.
+// ReadDockerfile reads the last stage of a Dockerfile, which must start with FROM scratch. args are the build arguments. It
+// supports only the instructions that the Dockerfile of this project needs: ARG, LABEL, COPY from an earlier stage, USER and
+// ENTRYPOINT. Any other instruction is an error with its line, so that the image cannot silently differ from the Dockerfile.
 func ReadDockerfile(r io.Reader, args map[string]string) (*Recipe, error) {
 	text, err := io.ReadAll(r)
 	if err != nil {
@@ -89,7 +89,7 @@ func instructions(text string) []instruction {
 	return all
 }
 
-// stage carries what the instructions so far have said.
+// stage collects the settings of the instructions read so far.
 type stage struct {
 	args, vars map[string]string
 	recipe     *Recipe
@@ -176,7 +176,7 @@ func (s *stage) copy(rest string) error {
 	return nil
 }
 
-// expand puts in build arguments, as $NAME or ${NAME}.
+// expand substitutes build arguments, as $NAME or ${NAME}.
 func (s *stage) expand(text string) string {
 	return os.Expand(text, func(name string) string { return s.vars[name] })
 }

@@ -1,8 +1,8 @@
-// Package image writes container images without a daemon, and unpacks them. What is in an image says the last stage of a
-// Dockerfile; the files that this stage copies come from a folder, instead of from the stage before it.
+// Package image writes container images without a daemon, and unpacks them. The last stage of a Dockerfile defines the content of
+// an image; the files that this stage copies come from a folder instead of an earlier stage.
 //
-// The same recipe, files and time give the same bytes: times are all the given one, owners are root, folders and files are
-// in one order, and nothing of the machine gets in. Only the Go release counts, through the compression of the layers.
+// The same recipe, files and time produce the same bytes: all times are the given one, all owners are root, the order of folders
+// and files is fixed, and nothing depends on the machine. Only the Go release matters, because it compresses the layers.
 package image
 
 import (
@@ -26,11 +26,11 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// refName names an image in the index of a layout. Tools that copy images look it up: oci:FOLDER:NAME.
+// refName is the annotation that names an image in the index of a layout. Tools that copy images look it up: oci:FOLDER:NAME.
 const refName = "org.opencontainers.image.ref.name"
 
-// Build makes the image of a Linux machine. dir has the files of the recipe, under the last elements of their paths. All
-// times are created.
+// Build creates a Linux image. dir holds the files of the recipe under the last elements of their paths. created is the time of
+// everything in the image.
 func Build(r *Recipe, arch, dir string, created time.Time) (v1.Image, error) {
 	content, err := layerTar(r, dir, created)
 	if err != nil {
@@ -56,12 +56,12 @@ func Build(r *Recipe, arch, dir string, created time.Time) (v1.Image, error) {
 	config.Created = v1.Time{Time: created.UTC()}
 	config.Config = v1.Config{
 		User: r.User, Entrypoint: r.Entrypoint, Labels: r.Labels, WorkingDir: "/",
-		Env: []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}, // what builders set
+		Env: []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}, // the default of image builders
 	}
 	return mutate.ConfigFile(img, config)
 }
 
-// layerTar is the file system of the image.
+// layerTar returns the file system of the image as a tar.
 func layerTar(r *Recipe, dir string, created time.Time) ([]byte, error) {
 	files := slices.Clone(r.Files)
 	slices.SortFunc(files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
@@ -75,7 +75,7 @@ func layerTar(r *Recipe, dir string, created time.Time) ([]byte, error) {
 	made := map[string]bool{}
 	for i, f := range files {
 		if i > 0 && files[i-1].Path == f.Path {
-			return nil, fmt.Errorf("%s is there twice", f.Path)
+			return nil, fmt.Errorf("%s appears twice", f.Path)
 		}
 		for _, d := range parents(f.Path) {
 			if made[d] {
@@ -100,7 +100,7 @@ func layerTar(r *Recipe, dir string, created time.Time) ([]byte, error) {
 	return out.Bytes(), w.Close()
 }
 
-// parents are the folders above a file, the outermost first, without the leading slash.
+// parents returns the folders above a file, outermost first, without a leading slash.
 func parents(file string) []string {
 	var all []string
 	for d := path.Dir(strings.TrimPrefix(file, "/")); d != "."; d = path.Dir(d) {
@@ -110,11 +110,11 @@ func parents(file string) []string {
 	return all
 }
 
-// WriteLayout writes an OCI image layout into a folder that is not there yet: one image with a variant for each
-// architecture, under the name ref.
+// WriteLayout writes an OCI image layout to a folder that must not exist yet: one image with a variant for each architecture,
+// under the name ref.
 func WriteLayout(dir, ref string, images []v1.Image) error {
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("%s is there already", dir)
+		return fmt.Errorf("%s already exists", dir)
 	}
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, img := range images {
@@ -133,7 +133,7 @@ func WriteLayout(dir, ref string, images []v1.Image) error {
 	return l.AppendIndex(index, layout.WithAnnotations(map[string]string{refName: ref}))
 }
 
-// Open gives the image of one architecture of a layout that has one image.
+// Open returns the image for one architecture of a layout with one image.
 func Open(dir, arch string) (v1.Image, error) {
 	index, err := layout.ImageIndexFromPath(dir)
 	if err != nil {

@@ -87,7 +87,7 @@ func TestDockerfileThatSaysMoreIsRefused(t *testing.T) {
 	}
 }
 
-// files is a folder with the files of the recipe of this test.
+// files returns a folder with the files of the recipe of this test.
 func files(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -195,7 +195,7 @@ func TestSameFilesGiveTheSameImage(t *testing.T) {
 	}
 }
 
-// layer is an image with one layer of the given entries.
+// layer returns an image with one layer of the given entries.
 func layer(t *testing.T, entries ...tar.Header) v1.Image {
 	t.Helper()
 	var out bytes.Buffer
@@ -230,7 +230,7 @@ func TestUnpackTakesFilesAndFoldersOnly(t *testing.T) {
 	if err := os.Mkdir(inner, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	// Whether it is an error or taken from the root: it must not get out.
+	// It may be an error or be unpacked below the root, but must not leave the root.
 	image.Unpack(layer(t, tar.Header{Name: "../outside", Typeflag: tar.TypeReg, Mode: 0o644}), inner)
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
 		t.Errorf("beside the folder: %v, %v", entries, err)

@@ -14,9 +14,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 )
 
-// Unpack writes the file system of an image into a folder that is there. Owners are not set; permissions are, apart from
-// the right to write of folders, which the caller needs. Anything but files and folders is an error, and nothing is
-// written outside of the folder.
+// Unpack writes the file system of an image to an existing folder. It sets permissions, except that folders stay writable for the
+// caller, but not owners. It refuses anything but files and folders, and writes nothing outside the folder.
 func Unpack(img v1.Image, dir string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

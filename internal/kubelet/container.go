@@ -21,7 +21,7 @@ import (
 	"github.com/routesrv/routesrv/internal/sandbox"
 )
 
-// container is one that was started.
+// container is a started container.
 type container struct {
 	spec    *corev1.Container
 	process *sandbox.Process
@@ -48,7 +48,7 @@ func (o *output) String() string {
 	return o.buf.String()
 }
 
-// start starts a container and its probes, which go on until running ends.
+// start starts a container and its probes, which run until running ends.
 func (p *Pod) start(ctx, running context.Context, spec *corev1.Container) (*container, error) {
 	fail := func(err error) (*container, error) { return nil, fmt.Errorf("container %s: %w", spec.Name, err) }
 	root, err := p.folder(0o755, "roots", spec.Name)
@@ -98,7 +98,7 @@ func (p *Pod) start(ctx, running context.Context, spec *corev1.Container) (*cont
 	return c, nil
 }
 
-// user says who the container runs as, and whether it may write to its file system.
+// user sets the user of the container, and whether it may write to its file system.
 func (p *Pod) user(spec *corev1.Container, ofImage string, s *sandbox.Config) error {
 	pod, own := p.cfg.Pod.Spec.SecurityContext, spec.SecurityContext
 	if pod == nil {
@@ -124,7 +124,7 @@ func (p *Pod) user(spec *corev1.Container, ofImage string, s *sandbox.Config) er
 	if s.UID, err = pick(own.RunAsUser, pod.RunAsUser, uid); err != nil {
 		return err
 	}
-	// A runtime takes the group of the image only together with its user.
+	// A runtime uses the group of the image only together with its user.
 	if own.RunAsUser != nil || pod.RunAsUser != nil {
 		gid = ""
 	}
@@ -148,7 +148,7 @@ func (p *Pod) user(spec *corev1.Container, ofImage string, s *sandbox.Config) er
 	return nil
 }
 
-// environment is that of the image, of the node, and of the manifest; of two variables with one name the last one counts.
+// environment returns the variables of the image, the node and the manifest; for a repeated name the last value counts.
 func (p *Pod) environment(ctx context.Context, spec *corev1.Container, ofImage []string) ([]string, error) {
 	all := map[string]string{}
 	for _, e := range ofImage {
@@ -183,7 +183,7 @@ func (p *Pod) environment(ctx context.Context, spec *corev1.Container, ofImage [
 	return list, nil
 }
 
-// valueFrom is a value that the manifest does not have.
+// valueFrom returns a value that the manifest references.
 func (p *Pod) valueFrom(ctx context.Context, from *corev1.EnvVarSource) (string, error) {
 	if err := only("it", *from, "FieldRef", "SecretKeyRef"); err != nil {
 		return "", err
@@ -202,7 +202,7 @@ func (p *Pod) valueFrom(ctx context.Context, from *corev1.EnvVarSource) (string,
 	return string(value), nil
 }
 
-// expand replaces $(NAME) in an argument by the variable, and $$ by $. What is no variable stays.
+// expand replaces $(NAME) in an argument with the variable, and $$ with $. It keeps references to unknown variables.
 func expand(s string, env []string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
@@ -230,7 +230,7 @@ func expand(s string, env []string) string {
 	return b.String()
 }
 
-// field is a value of the downward API.
+// field returns a value of the downward API.
 func (p *Pod) field(path string) (string, error) {
 	switch path {
 	case "metadata.name":
@@ -247,7 +247,7 @@ func (p *Pod) field(path string) (string, error) {
 	return "", fmt.Errorf("field %s is not imitated", path)
 }
 
-// serviceLinks are the variables that a pod has for a Service of its namespace, unless its manifest wants none.
+// serviceLinks returns the variables that a pod gets for a Service of its namespace, unless its manifest turns them off.
 func serviceLinks(s *corev1.Service) map[string]string {
 	if s.Spec.ClusterIP == "" || s.Spec.ClusterIP == corev1.ClusterIPNone || len(s.Spec.Ports) == 0 {
 		return nil

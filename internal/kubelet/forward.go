@@ -15,10 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// apiServer is where a pod finds the API server.
+// apiServer is the address of the API server inside a pod.
 var apiServer = netip.MustParseAddrPort("127.0.0.1:443")
 
-// forwardAll makes the network of the pod lead where the configuration says, until ctx ends.
+// forwardAll forwards the addresses in the network of the pod as configured, until ctx ends.
 func (p *Pod) forwardAll(ctx context.Context) error {
 	dialer := net.Dialer{}
 	api := func(ctx context.Context) (net.Conn, error) { return dialer.DialContext(ctx, "tcp", p.cfg.APIServer) }
@@ -33,8 +33,8 @@ func (p *Pod) forwardAll(ctx context.Context) error {
 	return nil
 }
 
-// forward accepts connections at an address in the network of the pod and joins each with one that dial opens. If dial
-// fails the connection is closed, as if it had been refused.
+// forward accepts connections at an address in the network of the pod and joins each with one from dial. If dial fails, it closes
+// the connection, as if it had been refused.
 func (p *Pod) forward(ctx context.Context, at netip.AddrPort, dial Dial) error {
 	l, err := p.net.Listen(at)
 	if err != nil {
@@ -54,7 +54,7 @@ func (p *Pod) forward(ctx context.Context, at netip.AddrPort, dial Dial) error {
 	return nil
 }
 
-// join copies both ways until both sides have ended.
+// join copies in both directions until both sides have ended.
 func join(ctx context.Context, near net.Conn, dial Dial) {
 	defer near.Close()
 	far, err := dial(ctx)
@@ -75,21 +75,21 @@ func join(ctx context.Context, near net.Conn, dial Dial) {
 // copyHalf copies until the source ends, and passes the end on.
 func copyHalf(to, from net.Conn) {
 	if _, err := io.Copy(to, from); err != nil {
-		// One of the two is broken: the other direction has to end as well.
+		// One side is broken, so end the other direction as well.
 		to.Close()
 		from.Close()
 		return
 	}
 	if c, ok := to.(interface{ CloseWrite() error }); ok {
-		c.CloseWrite() // fails if the other side is gone already
+		c.CloseWrite() // fails if the other side is already gone
 	}
 }
 
-// errNoEndpoints is what a client of a Service without ready pods gets.
+// errNoEndpoints is the error of a client of a Service without ready pods.
 var errNoEndpoints = errors.New("the service has no ready pods")
 
-// Service gives what is behind a port of a Service: the port that it targets of its ready pods, one after the other. A pod
-// that the selector does not select, and a port that the pods do not have, is an error.
+// Service returns a Dial that connects to the target port of the Service's ready pods in turn. It is an error if the selector
+// does not match a pod, or the pods do not have the port.
 func Service(s *corev1.Service, port int32, pods ...*Pod) (Dial, error) {
 	fail := func(err error) (Dial, error) { return nil, fmt.Errorf("service %s/%s: %w", s.Namespace, s.Name, err) }
 	for _, p := range pods {
@@ -124,7 +124,7 @@ func Service(s *corev1.Service, port int32, pods ...*Pod) (Dial, error) {
 	return fail(fmt.Errorf("it has no port %d", port))
 }
 
-// target is the port of the pod that a port of a Service leads to.
+// target returns the pod's port behind a port of a Service.
 func (p *Pod) target(sp corev1.ServicePort) (uint16, error) {
 	var err error
 	for i := range p.cfg.Pod.Spec.Containers {

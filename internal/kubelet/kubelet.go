@@ -1,12 +1,12 @@
 //go:build linux
 
-// Package kubelet runs a pod as its manifest says, without a node, for tests: volumes are made real, containers are started
-// from an unpacked image with exactly the command, arguments, environment, user and permissions of the manifest, probes are
-// asked, and the end is that of Kubernetes. What a Service does for the clients of pods does Service.
+// Package kubelet runs a pod from its manifest without a node, for tests. It creates volumes, starts containers from an unpacked
+// image with exactly the command, arguments, environment, user and permissions of the manifest, runs probes, and ends the pod as
+// Kubernetes does. [Service] connects clients to pods as a Kubernetes Service does.
 //
-// The pod comes from an API server, with all defaults filled in. A field that is not imitated is an error, so that a manifest
-// cannot say something that silently does not happen. Left out on purpose are the fields that are about other things than
-// what runs: where it is scheduled, how images are pulled, how much memory and processor it has, and seccomp.
+// The pod comes from an API server, with all defaults set. A field that the package does not imitate is an error, so that no
+// setting of a manifest is silently ignored. Fields that do not affect what runs are left out on purpose: scheduling, image
+// pulls, memory and CPU limits, and seccomp.
 package kubelet
 
 import (
@@ -30,34 +30,34 @@ import (
 	"github.com/routesrv/routesrv/internal/sandbox"
 )
 
-// Config says which pod runs and what its node is like.
+// Config describes the pod to run and its node.
 type Config struct {
-	// Pod is the pod, as the API server has it. Its service account has to exist there.
+	// Pod is the pod as stored in the API server. Its service account must exist there.
 	Pod *corev1.Pod
-	// IP is the address of the pod, which only it can reach.
+	// IP is the address of the pod, which only the pod itself can reach.
 	IP netip.Addr
-	// Without are containers that are not run. They have to be in the pod.
+	// Without lists containers that are not run. They must exist in the pod.
 	Without []string
-	// Images are the images by the name that the manifest has.
+	// Images maps the image names in the manifest to images.
 	Images map[string]v1.Image
-	// Client reads ConfigMaps and Services, and asks for tokens.
+	// Client reads ConfigMaps and Services, and requests tokens.
 	Client kubernetes.Interface
-	// APIServer is host and port of the API server, and CA the authority of its certificate. The certificate has to be good
-	// for 127.0.0.1, where the pod finds it.
+	// APIServer is the host and port of the API server, and CA the authority of its certificate. The certificate must be valid
+	// for 127.0.0.1, the address that the pod uses.
 	APIServer string
 	CA        []byte
-	// Reach says what the pod reaches at which address, besides itself and the API server.
+	// Reach maps addresses that the pod can reach to connections, besides itself and the API server.
 	Reach map[netip.AddrPort]Dial
-	// Hosts are the names that the pod can look up.
+	// Hosts are the names that the pod can resolve.
 	Hosts map[string]netip.Addr
 	// Dir is an empty folder for volumes and file systems.
 	Dir string
 }
 
-// Dial opens a connection to what is behind an address.
+// Dial opens a connection to the target of an address.
 type Dial func(context.Context) (net.Conn, error)
 
-// Pod is a pod that runs. Its methods may be called concurrently.
+// Pod is a running pod. Its methods are safe for concurrent use.
 type Pod struct {
 	cfg     Config
 	net     *sandbox.Network
@@ -70,11 +70,11 @@ type Pod struct {
 	stopping atomic.Bool
 
 	mu     sync.Mutex
-	faults []error // what must not happen to a pod, guarded by mu
+	faults []error // events that must not happen, guarded by mu
 }
 
-// Start starts the pod: the sidecars one after the other, each when the one before it has passed its startup probe, and then
-// the other containers. ctx limits the start only; the caller has to call Stop or Kill if there was no error.
+// Start starts the pod: first the sidecars in order, each after the previous one has passed its startup probe, then the other
+// containers. ctx limits only the start. If there is no error, the caller must call Stop or Kill.
 func Start(ctx context.Context, c Config) (_ *Pod, err error) {
 	if err := check(c); err != nil {
 		return nil, fmt.Errorf("pod %s/%s: %w", c.Pod.Namespace, c.Pod.Name, err)
@@ -129,7 +129,7 @@ func Start(ctx context.Context, c Config) (_ *Pod, err error) {
 // Name is the name of the pod.
 func (p *Pod) Name() string { return p.cfg.Pod.Name }
 
-// Spec is the container of that name, nil if there is none.
+// Spec returns the container with that name, or nil.
 func (p *Pod) Spec(name string) *corev1.Container {
 	s := &p.cfg.Pod.Spec
 	for _, list := range [][]corev1.Container{s.InitContainers, s.Containers} {
@@ -142,7 +142,7 @@ func (p *Pod) Spec(name string) *corev1.Container {
 	return nil
 }
 
-// AwaitReady waits until all containers that run are ready.
+// AwaitReady waits until all running containers are ready.
 func (p *Pod) AwaitReady(ctx context.Context) error {
 	if err := p.await(ctx, "all containers to be ready", p.Ready); err != nil {
 		return fmt.Errorf("pod %s/%s: %w", p.cfg.Pod.Namespace, p.cfg.Pod.Name, err)
@@ -150,7 +150,7 @@ func (p *Pod) AwaitReady(ctx context.Context) error {
 	return nil
 }
 
-// Ready tells whether the pod may get traffic.
+// Ready reports whether the pod may receive traffic.
 func (p *Pod) Ready() bool {
 	for _, c := range p.containers() {
 		if !c.ready.Load() {
@@ -160,17 +160,17 @@ func (p *Pod) Ready() bool {
 	return !p.stopping.Load()
 }
 
-// Dial opens a connection to a port of the pod as another pod does: at its address.
+// Dial opens a connection to a port of the pod's address, as another pod would.
 func (p *Pod) Dial(ctx context.Context, port uint16) (net.Conn, error) {
 	return p.net.Dial(ctx, netip.AddrPortFrom(p.cfg.IP, port))
 }
 
-// DialLoopback opens a connection as another container of the same pod does.
+// DialLoopback opens a connection on the loopback interface, as another container of the pod would.
 func (p *Pod) DialLoopback(ctx context.Context, port uint16) (net.Conn, error) {
 	return p.net.Dial(ctx, netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), port))
 }
 
-// Log is what a container has printed so far.
+// Log returns what a container has printed so far.
 func (p *Pod) Log(name string) string {
 	for _, c := range p.containers() {
 		if c.spec.Name == name {
@@ -180,8 +180,8 @@ func (p *Pod) Log(name string) string {
 	return ""
 }
 
-// Faults are what has happened for which a kubelet would have restarted a container: it ended by itself, or its liveness or
-// startup probe failed. Nothing is restarted here.
+// Faults returns the events for which a kubelet would have restarted a container: it ended by itself, or its liveness or startup
+// probe failed. This package restarts nothing.
 func (p *Pod) Faults() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -194,7 +194,7 @@ func (p *Pod) fault(err error) {
 	p.faults = append(p.faults, err)
 }
 
-// containers are those that were started.
+// containers returns the started containers.
 func (p *Pod) containers() []*container { return slices.Concat(p.sides, p.mains) }
 
 // await waits for a condition, or for a fault.
@@ -214,9 +214,9 @@ func (p *Pod) await(ctx context.Context, what string, ok func() bool) error {
 	return nil
 }
 
-// Stop ends the pod: first the containers, then the sidecars in the reverse of their order, by SIGTERM, all within the grace
-// period of the pod. An exit status that is not zero is an error, and so is what is left when the time is over and has to be
-// killed. took is how long it took.
+// Stop ends the pod with SIGTERM: first the containers, then the sidecars in reverse order, all within the grace period of the
+// pod. It returns an error for an exit status other than zero, and for containers that had to be killed after that time. took is
+// the duration.
 func (p *Pod) Stop() (took time.Duration, err error) {
 	begin := time.Now()
 	p.stopping.Store(true)
@@ -236,7 +236,7 @@ func (p *Pod) Stop() (took time.Duration, err error) {
 					errs = append(errs, fmt.Errorf("container %s: %w", c.spec.Name, err))
 				}
 			case <-over:
-				over = time.After(0) // for those that come after
+				over = time.After(0) // for the following ones
 				errs = append(errs, fmt.Errorf("container %s did not end in %v", c.spec.Name, grace))
 			}
 		}
@@ -253,26 +253,26 @@ func (p *Pod) Stop() (took time.Duration, err error) {
 	return took, nil
 }
 
-// Kill ends everything that is left, at once. It may be called again, and after Stop.
+// Kill ends all remaining processes at once. It may be called repeatedly, and after Stop.
 func (p *Pod) Kill() {
 	p.stopping.Store(true)
 	p.stop()
 	for _, c := range p.containers() {
-		// It fails if the process has ended, which is what is wanted.
+		// Signal fails if the process has already ended, which is fine.
 		c.process.Signal(syscall.SIGKILL)
 		<-c.process.Done()
 	}
 	p.working.Wait()
 	if p.net != nil {
-		p.net.Close() // an error the second time
+		p.net.Close() // fails the second time
 	}
 }
 
-// folder makes a folder of the pod.
+// folder creates a folder of the pod.
 func (p *Pod) folder(mode os.FileMode, elements ...string) (string, error) {
 	dir := filepath.Join(append([]string{p.cfg.Dir}, elements...)...)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
-	return dir, os.Chmod(dir, mode) // whatever the umask is
+	return dir, os.Chmod(dir, mode) // independent of the umask
 }

@@ -73,7 +73,7 @@ func workerImage() (v1.Image, error) {
 	return image.Build(r, runtime.GOARCH, dir, time.Unix(0, 0))
 }
 
-// manifest is a pod as an API server has it. The test may change it by text.
+// manifest is a pod as an API server has it. Tests may modify its text.
 const manifest = `
 metadata: {name: web-1, namespace: shop, uid: u-1, labels: {app: web}}
 spec:
@@ -124,7 +124,7 @@ var backend = &corev1.Service{
 	},
 }
 
-// configOf prepares the pod of the manifest, with replacements of its text.
+// configOf prepares the pod of the manifest, with replacements in its text.
 func configOf(t *testing.T, replace ...string) kubelet.Config {
 	t.Helper()
 	text := manifest
@@ -173,7 +173,7 @@ func start(t *testing.T, c kubelet.Config) *kubelet.Pod {
 	return p
 }
 
-// get asks a container of the pod.
+// get sends a request to a container of the pod.
 func get(t *testing.T, p *kubelet.Pod, port uint16, path string, form ...string) (status int, body string) {
 	t.Helper()
 	values := url.Values{}
@@ -258,7 +258,7 @@ func TestContainersGetWhatTheManifestSays(t *testing.T) {
 	}
 }
 
-// stamp is when a worker printed a word.
+// stamp returns when a worker printed a word.
 func stamp(t *testing.T, log, word string) int64 {
 	t.Helper()
 	m := regexp.MustCompile(word + ` (\d+)`).FindStringSubmatch(log)
@@ -379,7 +379,7 @@ func TestFaultsAreWhatAKubeletRestartsFor(t *testing.T) {
 		t.Errorf("not ready is no fault: %v", err)
 	}
 
-	// A startup probe that asks where nobody listens: at the address of the pod.
+	// A startup probe that uses an address on which nothing listens: that of the pod.
 	c := configOf(t, "0.0.0.0:9001", "127.0.0.1:9001", "failureThreshold: 20", "failureThreshold: 2")
 	if _, err := kubelet.Start(t.Context(), c); err == nil || !strings.Contains(err.Error(), "startup probe failed 2 times") {
 		t.Errorf("error %v", err)

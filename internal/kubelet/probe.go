@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// probe asks the probes of a container: the startup probe until it has succeeded, then the others. Without a probe the
-// container is what the probe would find out.
+// probe runs the probes of a container: the startup probe until it has succeeded, then the others. A container without a probe
+// counts as having passed it.
 func (p *Pod) probe(ctx context.Context, c *container) {
 	if s := c.spec.StartupProbe; s != nil {
 		if !p.repeat(ctx, c, s, func(ok bool) bool {
@@ -46,8 +46,8 @@ func (p *Pod) probe(ctx context.Context, c *container) {
 	c.ready.Store(true)
 }
 
-// repeat asks a probe in its period, and tells the verdict when there were enough equal answers in a row. It ends with the
-// verdict when decided says so, or with false when ctx or the container ends.
+// repeat runs a probe at its period, and reports the verdict after enough equal results in a row. It returns the verdict when
+// decided says so, or false when ctx or the container ends.
 func (p *Pod) repeat(ctx context.Context, c *container, probe *corev1.Probe, decided func(ok bool) (goOn bool)) (verdict bool) {
 	wait := time.Duration(probe.InitialDelaySeconds) * time.Second
 	good, bad := int32(0), int32(0)
@@ -79,8 +79,7 @@ func (p *Pod) repeat(ctx context.Context, c *container, probe *corev1.Probe, dec
 	}
 }
 
-// ask makes the request of a probe once: to the address of the pod, which a listener on the loopback interface only does not
-// hear.
+// ask sends one request of a probe to the address of the pod. A listener on the loopback interface only does not receive it.
 func (p *Pod) ask(ctx context.Context, c *container, probe *corev1.Probe) error {
 	port, err := portOf(c.spec, probe.HTTPGet.Port)
 	if err != nil {
@@ -112,7 +111,7 @@ func (p *Pod) ask(ctx context.Context, c *container, probe *corev1.Probe) error 
 	return nil
 }
 
-// portOf is the number of a port that is said by number or by name.
+// portOf returns the number of a port given by number or name.
 func portOf(spec *corev1.Container, port intstr.IntOrString) (uint16, error) {
 	if port.Type == intstr.Int {
 		return uint16(port.IntVal), nil

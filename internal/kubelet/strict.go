@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// only wants that no other fields of a struct are set than those that are named.
+// only returns an error if fields of a struct other than the named ones are set.
 func only(what string, v any, known ...string) error {
 	s := reflect.ValueOf(v)
 	for i := range s.NumField() {
@@ -23,14 +23,14 @@ func only(what string, v any, known ...string) error {
 	return nil
 }
 
-// check refuses what would not be done.
+// check returns an error for everything that this package does not imitate.
 func check(c Config) error {
 	s := &c.Pod.Spec
 	errs := []error{
 		only("the pod", *s, "Containers", "InitContainers", "Volumes", "ServiceAccountName", "DeprecatedServiceAccount",
 			"AutomountServiceAccountToken", "SecurityContext", "TerminationGracePeriodSeconds", "EnableServiceLinks", "RestartPolicy",
 			"DNSPolicy",
-			// Where it runs and whom it drives away.
+			// Scheduling and preemption.
 			"SchedulerName", "PriorityClassName", "TopologySpreadConstraints", "Tolerations", "Priority", "PreemptionPolicy", "Affinity", "NodeSelector"),
 	}
 	if s.SecurityContext != nil {

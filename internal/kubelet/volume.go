@@ -25,18 +25,18 @@ import (
 // accountPath is where a pod finds its token.
 const accountPath = "/var/run/secrets/kubernetes.io/serviceaccount"
 
-// dataLink is the link to the current version of the files of a volume: it is replaced, so that all of them change at once.
+// dataLink is the link to the current version of the files of a volume. Replacing it changes all files at once.
 const dataLink = "..data"
 
-// volume is a folder that containers see.
+// volume is a folder mounted in containers.
 type volume struct {
 	dir       string
-	configMap string            // name, for those that follow one
-	optional  bool              // there need not be one
-	current   map[string]string // what was written last; owned by who calls Sync
+	configMap string            // name of the ConfigMap that the volume follows, if any
+	optional  bool              // the ConfigMap may be missing
+	current   map[string]string // last written; owned by the caller of Sync
 }
 
-// makeVolumes makes the volumes of the manifest, and what every pod has: its token, its hosts and its resolver.
+// makeVolumes creates the volumes of the manifest, and those that every pod has: its token, hosts and resolver files.
 func (p *Pod) makeVolumes(ctx context.Context) error {
 	for i := range p.cfg.Pod.Spec.Volumes {
 		v := &p.cfg.Pod.Spec.Volumes[i]
@@ -57,7 +57,7 @@ func (p *Pod) makeVolume(v *corev1.Volume) (*volume, error) {
 		return nil, err
 	}
 	if v.ConfigMap != nil {
-		// The mode is that of the API server's default.
+		// The mode is the API server's default.
 		if err := only("it", *v.ConfigMap, "LocalObjectReference", "DefaultMode", "Optional"); err != nil {
 			return nil, err
 		}
@@ -71,7 +71,7 @@ func (p *Pod) makeVolume(v *corev1.Volume) (*volume, error) {
 	if s := p.cfg.Pod.Spec.SecurityContext; err == nil && s != nil && s.FSGroup != nil {
 		err = os.Chown(dir, -1, int(*s.FSGroup))
 		if errors.Is(err, syscall.EINVAL) {
-			err = nil // a group that a user namespace does not have: the folder is open to everybody anyway
+			err = nil // a user namespace may not have the group: everybody can write to the folder anyway
 		}
 		if err == nil {
 			err = os.Chmod(dir, 0o777|os.ModeSetgid)
@@ -80,8 +80,8 @@ func (p *Pod) makeVolume(v *corev1.Volume) (*volume, error) {
 	return &volume{dir: dir}, err
 }
 
-// Sync brings the files of all volumes to what their ConfigMaps are now, as a kubelet does about every minute. All files of
-// a volume change at once. It may not be called concurrently.
+// Sync updates the files of all volumes from their ConfigMaps, as a kubelet does about every minute. All files of a volume change
+// at once. It must not be called concurrently.
 func (p *Pod) Sync(ctx context.Context) error {
 	for _, name := range slices.Sorted(maps.Keys(p.volumes)) {
 		v := p.volumes[name]
@@ -109,8 +109,8 @@ func (p *Pod) Sync(ctx context.Context) error {
 	return nil
 }
 
-// publish makes the files of a folder those that are given: they are in a folder of a new name that a link points to, and
-// the names that programs know are links into that.
+// publish replaces the files of a folder: it writes them to a new folder, points a link to that, and links the names that
+// programs use into it.
 func publish(dir string, files map[string]string, mode os.FileMode) error {
 	version, err := os.MkdirTemp(dir, "..")
 	if err != nil {
@@ -129,7 +129,7 @@ func publish(dir string, files map[string]string, mode os.FileMode) error {
 		}
 	}
 	link := filepath.Join(dir, dataLink)
-	old, _ := os.Readlink(link) // none the first time
+	old, _ := os.Readlink(link) // missing the first time
 	next := link + "_tmp"
 	if err := os.Symlink(filepath.Base(version), next); err != nil {
 		return err
@@ -160,16 +160,16 @@ func publish(dir string, files map[string]string, mode os.FileMode) error {
 	return os.RemoveAll(filepath.Join(dir, old))
 }
 
-// accountVolume is the name of the volume with the token; no name of a manifest can be the same.
+// accountVolume is the name of the volume with the token; no name in a manifest can equal it.
 const accountVolume = "/token"
 
-// makeAccount asks for a token that is bound to the pod.
+// makeAccount requests a token that is bound to the pod.
 func (p *Pod) makeAccount(ctx context.Context) error {
 	s := &p.cfg.Pod.Spec
 	if s.AutomountServiceAccountToken != nil && !*s.AutomountServiceAccountToken {
 		return nil
 	}
-	seconds := int64(3607) // what Kubernetes asks for
+	seconds := int64(3607) // the value that Kubernetes requests
 	r, err := p.cfg.Client.CoreV1().ServiceAccounts(p.cfg.Pod.Namespace).CreateToken(ctx, s.ServiceAccountName,
 		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 			ExpirationSeconds: &seconds,
@@ -185,13 +185,13 @@ func (p *Pod) makeAccount(ctx context.Context) error {
 		return err
 	}
 	p.volumes[accountVolume] = &volume{dir: dir}
-	// Kubernetes restricts it to the group of the pod's volumes if that is set. Everybody in the pod may read it here.
+	// Kubernetes restricts it to the group of the pod's volumes if that is set. Here every user in the pod may read it.
 	return publish(dir, map[string]string{
 		"token": r.Status.Token, "ca.crt": string(p.cfg.CA), "namespace": p.cfg.Pod.Namespace,
 	}, 0o644)
 }
 
-// nodeFiles has what the node tells of the network.
+// nodeFiles is the volume with the node's network files.
 const nodeFiles = "node"
 
 func (p *Pod) makeHosts() error {
@@ -213,7 +213,7 @@ func (p *Pod) makeHosts() error {
 		os.WriteFile(filepath.Join(dir, "resolv.conf"), []byte(resolver), 0o644))
 }
 
-// mounts are what a container sees.
+// mounts returns the mounts of a container.
 func (p *Pod) mounts(spec *corev1.Container) ([]sandbox.Mount, error) {
 	node := filepath.Join(p.cfg.Dir, nodeFiles)
 	all := []sandbox.Mount{
@@ -228,7 +228,7 @@ func (p *Pod) mounts(spec *corev1.Container) ([]sandbox.Mount, error) {
 		if v == nil {
 			return nil, fmt.Errorf("there is no volume %s", m.Name)
 		}
-		// What follows an object nobody may write to, whatever the mount says.
+		// A volume that follows an object is read-only, whatever the mount says.
 		all = append(all, sandbox.Mount{Source: v.dir, Target: m.MountPath, ReadOnly: m.ReadOnly || v.configMap != ""})
 	}
 	return all, nil

@@ -7,20 +7,20 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// Conduct is how a server treats each request, for tests in which several clients meet different faults. Functions that are
-// nil change nothing. They are called from the goroutines of the requests, with the server locked: they must not use it.
+// Conduct decides how a server treats each request, for tests in which several clients meet different faults. A nil function
+// changes nothing. The goroutines of the requests call the functions with the server locked: they must not use the server.
 type Conduct struct {
-	// Fault is how this request goes wrong. It counts where SetFault says nothing.
+	// Fault returns the fault of this request. SetFault takes precedence.
 	Fault func(*http.Request) Fault
-	// Watch is how this watch goes wrong, which is decided when it begins. It counts where SetWatchFault says nothing.
+	// Watch returns the fault of this watch, decided when it begins. SetWatchFault takes precedence.
 	Watch func(*http.Request) WatchFault
-	// Mute reports whether the watch with this context keeps everything to itself. Wake has it asked again.
+	// Mute reports whether the watch with this context sends nothing for now. Wake makes the server ask again.
 	Mute func(context.Context) bool
-	// Answered is told what the request with this context gets: lists, discovery and each event of a watch.
+	// Answered is told the answer to the request with this context: lists, discovery and each event of a watch.
 	Answered func(context.Context, Answer)
 }
 
-// Answer is what a request gets, or one event of a watch, before a fault of the connection has struck.
+// Answer is the answer to a request, or one event of a watch, before a fault of the connection applies.
 type Answer struct {
 	Kind     kube.Kind // empty for discovery
 	Verb     string    // list, watch or get
@@ -28,21 +28,21 @@ type Answer struct {
 	Status   int
 }
 
-// SetConduct has the server ask c from now on.
+// SetConduct makes the server ask c from now on.
 func (s *Server) SetConduct(c Conduct) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.conduct = c
 }
 
-// Wake has all watches look for what they may send.
+// Wake makes all watches check what they may send.
 func (s *Server) Wake() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.announce()
 }
 
-// Drop ends the open watches whose context fits, in the middle of whatever they are at.
+// Drop ends the open watches whose context fits, even in the middle of an event.
 func (s *Server) Drop(fits func(context.Context) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,7 +54,7 @@ func (s *Server) Drop(fits func(context.Context) bool) {
 	}
 }
 
-// Objects are those that are stored, as JSON, in the order of lists.
+// Objects returns the stored objects as JSON, in the order of lists.
 func (s *Server) Objects() [][]byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,16 +65,16 @@ func (s *Server) Objects() [][]byte {
 	return out
 }
 
-// Revision is that of the last write.
+// Revision returns the revision of the last write.
 func (s *Server) Revision() kube.Revision {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.revision
 }
 
-// Restore takes everything back to what it was at a revision, as a restore of etcd from a copy does: later writes never
-// happened, and their revisions are given to others. All watches end, and later ones from before are told that their revision is
-// too old, since the caches of the API server are new. It reports false, and does nothing, if the revision is from before the last
+// Restore resets everything to its state at a revision, as restoring etcd from a backup does: later writes never happened, and
+// their revisions are used again. All watches end. New watches from earlier revisions get the error that their revision is too
+// old, since the caches of the API server are new. Restore returns false and does nothing if the revision is older than the last
 // [Server.Compact].
 func (s *Server) Restore(r kube.Revision) bool {
 	s.mu.Lock()
@@ -97,7 +97,7 @@ func (s *Server) Restore(r kube.Revision) bool {
 	return true
 }
 
-// at is what was stored at a revision that is not compacted, in no order; mu is held.
+// at returns the objects stored at a revision that is not compacted, in no particular order; mu is held.
 func (s *Server) at(r kube.Revision) []*object {
 	state := make(map[kube.Ref]*object, len(s.objects))
 	for _, o := range s.objects {
@@ -118,14 +118,14 @@ func (s *Server) at(r kube.Revision) []*object {
 	return out
 }
 
-// answered tells the conduct; mu is held.
+// answered reports an answer to the conduct; mu is held.
 func (s *Server) answered(ctx context.Context, a Answer) {
 	if s.conduct.Answered != nil {
 		s.conduct.Answered(ctx, a)
 	}
 }
 
-// muted reports whether a watch keeps everything to itself; mu is held.
+// muted reports whether a watch sends nothing for now; mu is held.
 func (o *watcher) muted() bool {
 	return o.server.held[o.path] || o.server.conduct.Mute != nil && o.server.conduct.Mute(o.ctx)
 }

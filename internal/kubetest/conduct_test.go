@@ -57,7 +57,7 @@ func names(t *testing.T, s *kubetest.Server) (revision string, out []string) {
 	return l.Metadata.ResourceVersion, out
 }
 
-// TestRestoreBringsBackAState: changes, new objects and deletions are undone, and revisions begin again.
+// TestRestoreBringsBackAState: changes, new objects and deletions are undone, and revisions start again.
 func TestRestoreBringsBackAState(t *testing.T) {
 	s := newSorted(t)
 	apply(t, s, service("changed", 1))
@@ -83,7 +83,7 @@ func TestRestoreBringsBackAState(t *testing.T) {
 	}
 }
 
-// TestStateIsAListOfBefore: with its revision.
+// TestStateIsAListOfBefore: with the revision of that time.
 func TestStateIsAListOfBefore(t *testing.T) {
 	s := newSorted(t)
 	r := apply(t, s, service("a", 1))
@@ -99,7 +99,7 @@ func TestStateIsAListOfBefore(t *testing.T) {
 	}
 }
 
-// TestConductIsToldWhatWasAnswered with the context of the request.
+// TestConductIsToldWhatWasAnswered: with the context of the request.
 func TestConductIsToldWhatWasAnswered(t *testing.T) {
 	s := newSorted(t)
 	type key struct{}
@@ -116,8 +116,8 @@ func TestConductIsToldWhatWasAnswered(t *testing.T) {
 	}
 }
 
-// TestListsOfKeptItemsAreThoseOfTheCodec: an object is encoded once, and the list has the bytes that it had when all were encoded
-// together.
+// TestListsOfKeptItemsAreThoseOfTheCodec: an object is encoded once, and the list has the same bytes as if all objects were
+// encoded together.
 func TestListsOfKeptItemsAreThoseOfTheCodec(t *testing.T) {
 	s := newSorted(t)
 	var items [][]byte

@@ -13,15 +13,15 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// Source is what the contract is about: one complete read, or an error.
+// Source is the subject of the contract: one complete read, or an error.
 type Source interface {
 	Read(context.Context, kube.ReadOptions) (*kube.Snapshot, error)
 }
 
-// World is a source together with what it reads, under the hands of a test.
+// World is a source together with the objects it reads, which a test controls.
 type World struct {
 	Source Source
-	// Apply adds the objects of a YAML stream to what is there or replaces those with the same name, in their place.
+	// Apply adds the objects of a YAML stream, and replaces existing ones of the same name in place.
 	Apply func(objects string)
 	// Delete removes an object.
 	Delete func(kube.Ref)
@@ -29,7 +29,7 @@ type World struct {
 	Break func(broken bool)
 }
 
-// errorTexts compares errors by what they say.
+// errorTexts compares errors by their texts.
 var errorTexts = cmp.Comparer(func(a, b error) bool { return a.Error() == b.Error() })
 
 const contractObjects = `
@@ -89,8 +89,8 @@ metadata: {name: broken, namespace: shop, annotations: {wrong: "301"}}
 spec: {}
 `
 
-// TestSource is the contract of a source: complete or nothing, the same pointers for what did not change, snapshots that
-// never change. The source has to read EndpointSlices and all namespaces.
+// TestSource is the contract of a source: reads are complete or fail, unchanged objects keep their pointers, and snapshots never
+// change. The source must read EndpointSlices and all namespaces.
 func TestSource(t *testing.T, open func(t *testing.T, objects string) World) {
 	for _, claim := range []struct {
 		name  string
@@ -119,7 +119,7 @@ func read(t *testing.T, w World) *kube.Snapshot {
 	return s
 }
 
-// deepCopy is a copy that shares nothing which a source could change.
+// deepCopy returns a copy that shares nothing a source could change.
 func deepCopy(s *kube.Snapshot) kube.Snapshot {
 	c := *s
 	c.Ingresses = copies(s.Ingresses)
@@ -260,7 +260,7 @@ func neverChanges(t *testing.T, w World) {
 	read(t, w)
 	w.Delete(s.Services[0].Ref())
 	w.Break(true)
-	_, _ = w.Source.Read(t.Context(), kube.ReadOptions{}) // has to fail, which is another claim
+	_, _ = w.Source.Read(t.Context(), kube.ReadOptions{}) // must fail, which another test verifies
 	w.Break(false)
 	read(t, w)
 	if now := deepCopy(s); !reflect.DeepEqual(before, now) {
@@ -293,8 +293,7 @@ func readsOverlap(t *testing.T, w World) {
 	wg.Wait()
 }
 
-// World puts a source that reads s, or s itself, under the control of a contract test. The path is the one that fails
-// while the world is broken.
+// World returns a World of s with a source that reads s, or s itself. While the world is broken, the given path fails.
 func (s *Server) World(t *testing.T, source Source, path string) World {
 	return World{
 		Source: source,

@@ -8,7 +8,7 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// The fake keeps the contract that it is the measure for.
+// The fake satisfies the contract that it serves to test.
 func TestServerIsASource(t *testing.T) {
 	kubetest.TestSource(t, func(t *testing.T, objects string) kubetest.World {
 		s, err := kubetest.New([]byte(objects), kubetest.API{})

@@ -10,40 +10,40 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Fault is a way to go wrong. The zero Fault is none.
+// Fault is a way in which requests fail. The zero Fault is none.
 type Fault struct {
 	// Times is how many requests meet the fault; 0 means all.
 	Times int
 
-	// Status is answered with a Status object of the API, which has the reason and message that a real server gives.
-	// Location goes with the status of a redirect.
+	// Status is answered with a Status object of the API that has the reason and message of a real server. Location is for the
+	// status of a redirect.
 	Status   int
 	Location string
 
-	// Body and ContentType replace those of an answer that would have been a success. Raw does the same behind the
-	// compression: with it, what is sent can be cut without anybody noticing on the way.
+	// Body and ContentType replace the body and type of a successful answer. Raw replaces the bytes after compression, so that a
+	// body can be cut without any transport noticing.
 	Body        []byte
 	Raw         []byte
 	ContentType string
 
-	// Cut closes the connection after so many bytes of the body; Content-Length says what the whole would have been.
-	// CutChunked does the same without Content-Length. Negative counts from the end. Reset is before the first byte.
+	// Cut closes the connection after that many bytes of the body; Content-Length states the full length. CutChunked does the
+	// same without Content-Length. Negative values count from the end. Reset resets the connection before the first byte.
 	Cut        int
 	CutChunked int
 	Reset      bool
 
-	// Short is after how many bytes the body ends, although nothing breaks: Content-Length agrees. Negative counts from the end.
+	// Short ends the body after that many bytes without an error: Content-Length agrees. Negative values count from the end.
 	Short int
 
-	// Hang keeps the connection and never answers.
+	// Hang keeps the connection open and never answers.
 	Hang bool
 
-	// Revision is claimed by the list instead of the one that the store has.
+	// Revision is what a list claims instead of the revision of the store.
 	Revision kube.Revision
-	// Stuck is where the watch cache of the kind stays, so that what is not older than anything above cannot be had.
-	// Consistent lists go past the cache.
+	// Stuck is the revision where the watch cache of the kind stays, so that requests for anything not older than a later
+	// revision fail. Consistent lists bypass the cache.
 	Stuck kube.Revision
-	// State makes lists those of an earlier revision, which may not be compacted; so does the revision that they claim.
+	// State makes lists return the state of an earlier revision, which must not be compacted; they also claim that revision.
 	State kube.Revision
 	// Without is how many of a hundred items are missing from a list; 100 leaves none.
 	Without int
@@ -51,7 +51,7 @@ type Fault struct {
 	spent int
 }
 
-// SetFault makes the path (without query) go wrong from now on; the zero Fault heals it.
+// SetFault makes requests for the path (without query) fail from now on; the zero Fault ends that.
 func (s *Server) SetFault(path string, f Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,7 +67,7 @@ func (f *Fault) isZero() bool {
 		f.Stuck == 0 && f.State == 0 && f.Without == 0 && f.Short == 0
 }
 
-// spend reports whether the fault still acts and counts that it does.
+// spend reports whether the fault still acts, and counts the use.
 func (f *Fault) spend() bool {
 	if f.Times != 0 && f.spent >= f.Times {
 		return false
@@ -76,7 +76,7 @@ func (f *Fault) spend() bool {
 	return true
 }
 
-// replace puts the fault's body and content type in the place of the right ones.
+// replace puts the fault's body and content type into the answer.
 func (f *Fault) replace(a *answer) {
 	if f.Body != nil {
 		a.body = f.Body
@@ -92,10 +92,10 @@ func (f *Fault) replace(a *answer) {
 	}
 }
 
-// breaks reports whether the connection does not live to see the end of the answer.
+// breaks reports whether the connection ends before the whole answer is sent.
 func (f *Fault) breaks() bool { return f.Cut != 0 || f.CutChunked != 0 || f.Reset }
 
-// send sends as much of the answer as the fault lets through and drops the connection.
+// send sends as much of the answer as the fault allows and drops the connection.
 func (f *Fault) send(w http.ResponseWriter, a answer) {
 	if f.Reset {
 		conn, _, err := http.NewResponseController(w).Hijack()
@@ -139,12 +139,12 @@ func (f *Fault) answer(asProtobuf bool) answer {
 	}
 }
 
-// failure is an answer with a Status object.
+// failure returns an answer with a Status object.
 func failure(code int, reason metav1.StatusReason, message string, asProtobuf bool) answer {
 	return status(metav1.Status{Message: message, Reason: reason, Code: int32(code)}, asProtobuf)
 }
 
-// tooLarge is the answer to a resourceVersion that the server has not reached.
+// tooLarge returns the answer to a resourceVersion that the server has not reached.
 func tooLarge(asked, has kube.Revision, asProtobuf bool) answer {
 	return status(metav1.Status{
 		Message: fmt.Sprintf("Timeout: Too large resource version: %d, current: %d", asked, has),

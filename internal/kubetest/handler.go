@@ -16,13 +16,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Discovery is the path by which a source finds out whether there are RouteGroups.
+// Discovery is the path with which a source finds out whether RouteGroups exist.
 const Discovery = "/apis/zalando.org/v1"
 
 // Groups is the path of the list of all API groups.
 const Groups = "/apis"
 
-// kinds are the kinds that are served, by the word in the path.
+// kinds maps words of paths to the served kinds.
 var kinds = map[string]kube.Kind{
 	"ingresses":      kube.KindIngress,
 	"routegroups":    kube.KindRouteGroup,
@@ -105,10 +105,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Length", strconv.Itoa(len(a.body)))
 	w.WriteHeader(a.status)
-	_, _ = w.Write(a.body) // a client that went away is the client's business
+	_, _ = w.Write(a.body) // ignore clients that went away
 }
 
-// answer is what the request gets; mu is held.
+// answer returns the answer to the request; mu is held.
 func (s *Server) answer(r *http.Request, f Fault) answer {
 	asProtobuf := s.protobuf && strings.Contains(r.Header.Get("Accept"), protobufType)
 	path := r.URL.Path
@@ -181,7 +181,7 @@ func (s *Server) single(ref kube.Ref) answer {
 	return failure(http.StatusNotFound, metav1.StatusReasonNotFound, "no such object", false)
 }
 
-// list is a list, and the revision that it claims.
+// list returns a list and the revision it claims.
 func (s *Server) list(q url.Values, kind kube.Kind, namespace string, asProtobuf bool, f Fault) (answer, kube.Revision) {
 	reached := s.revision
 	if f.Stuck != 0 {
@@ -207,7 +207,7 @@ func (s *Server) list(q url.Values, kind kube.Kind, namespace string, asProtobuf
 		all := items
 		items = nil
 		for i, item := range all {
-			if i*37%100 >= f.Without { // 37 and 100 have no factor in common, so that it is every one of a hundred once
+			if i*37%100 >= f.Without { // 37 and 100 are coprime, so this hits each of a hundred values once
 				items = append(items, item)
 			}
 		}
@@ -222,7 +222,7 @@ func (s *Server) list(q url.Values, kind kube.Kind, namespace string, asProtobuf
 	}
 	meta := listMeta(revision)
 	if n, err := strconv.Atoi(q.Get("limit")); err == nil && 0 < n && n < len(items) {
-		items, meta.Continue = items[:n], "more" // the first page; nobody may ask for the others
+		items, meta.Continue = items[:n], "more" // the first page; clients must not ask for the others
 	}
 	if asProtobuf && kind != kube.KindRouteGroup {
 		if body, err := encodeObjects(kind, meta, items); err == nil {
@@ -236,13 +236,12 @@ func (s *Server) list(q url.Values, kind kube.Kind, namespace string, asProtobuf
 	return answer{http.StatusOK, "application/json", encodeJSON(kind, meta, texts)}, revision
 }
 
-// listMeta is the metadata of a whole list.
+// listMeta returns the metadata of a whole list.
 func listMeta(revision kube.Revision) metav1.ListMeta {
 	return metav1.ListMeta{ResourceVersion: strconv.FormatUint(uint64(revision), 10)}
 }
 
-// checkRevision refuses what a real API server refuses whose cache has reached a revision, except that it does not wait
-// before it does.
+// checkRevision refuses what a real API server refuses whose cache has reached a revision, except that it does not wait first.
 func checkRevision(q url.Values, reached kube.Revision, asProtobuf bool) *answer {
 	rv, match := q.Get("resourceVersion"), q.Get("resourceVersionMatch")
 	if rv == "" && match == "" {
@@ -276,12 +275,12 @@ func selected(labels map[string]string, selector string) bool {
 	return true
 }
 
-// EncodeJSON is the body of a list of JSON objects.
+// EncodeJSON returns the body of a list of JSON objects.
 func EncodeJSON(kind kube.Kind, revision kube.Revision, items [][]byte) []byte {
 	return encodeJSON(kind, listMeta(revision), items)
 }
 
-// EncodePage is the body of a page of a list, with a token if there are more.
+// EncodePage returns the body of a page of a list, with a token if there are more pages.
 func EncodePage(kind kube.Kind, revision kube.Revision, items [][]byte, more bool) []byte {
 	meta := listMeta(revision)
 	if more {
@@ -314,7 +313,7 @@ func apiVersion(k kube.Kind) string {
 	}
 }
 
-// zips are writers to use again: one is a megabyte to clear.
+// zips are writers for reuse: each is a megabyte to clear.
 var zips = sync.Pool{New: func() any {
 	zw, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // the level is valid
 	return zw

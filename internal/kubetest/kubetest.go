@@ -1,17 +1,16 @@
-// Package kubetest is a Kubernetes API server for tests: it serves the objects of a YAML stream over HTTP, in the
-// process, and can be made to fail in every way that a source has to survive.
+// Package kubetest is a fake Kubernetes API server for tests: it serves the objects of a YAML stream over HTTP, in the process,
+// and can fail in every way that a source must survive.
 //
 // A [Server] answers like a real one: lists carry kind, apiVersion and resourceVersion, every change raises that, a
-// resourceVersion from the future gives 504, an unknown namespace an empty list, and a limit the first page, with a token
-// for the rest. It can be watched: with bookmarks, with everything that there is at the beginning, as JSON or protobuf, and
-// with the failures that watches meet. Objects are served unchanged. A fresh Server lists them in the order of the stream,
-// which the conformance cases count on; from the first [Server.SetRevision] on they are sorted by name,
-// as in etcd.
+// resourceVersion from the future gives 504, an unknown namespace an empty list, and a limit the first page, with a token for the
+// rest. It supports watches: with bookmarks, with an initial list of all objects, as JSON or protobuf, and with the failures that
+// watches meet. Objects are served unchanged. A fresh Server lists them in the order of the stream, as the conformance cases
+// expect; after the first [Server.SetRevision] it sorts them by name, like etcd.
 //
-// A Server is also a source itself ([Server.Read]): what a correct source makes of the very same objects. [TestSource]
-// is the contract that every source has to keep.
+// A Server is also a source itself ([Server.Read]): it returns what a correct source reads from the same objects. [TestSource] is
+// the contract of every source.
 //
-// It does not validate objects, knows no second page and no authorization, and takes no writes over HTTP.
+// It does not validate objects, has no second page and no authorization, and accepts no writes over HTTP.
 package kubetest
 
 import (
@@ -33,7 +32,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// API is how the server misbehaves from the start: the content of an .api file.
+// API says how the server misbehaves from the start: the content of an .api file.
 type API struct {
 	FailOn             []string `json:"failOn"`  // paths without query that answer 500
 	FindNot            []string `json:"findNot"` // paths without query that answer 404
@@ -49,7 +48,7 @@ func ParseAPIFile(text []byte) (API, error) {
 	return a, nil
 }
 
-// Request is what the server remembers of a request.
+// Request is a recorded request.
 type Request struct {
 	Path, Query    string
 	Proto          string // for example "HTTP/1.1"
@@ -59,7 +58,7 @@ type Request struct {
 	AcceptEncoding string
 }
 
-// String is the path with the query.
+// String returns the path with the query.
 func (r Request) String() string {
 	if r.Query == "" {
 		return r.Path
@@ -67,44 +66,44 @@ func (r Request) String() string {
 	return r.Path + "?" + r.Query
 }
 
-// Server is the fake. It is an [http.Handler] and safe for concurrent use.
+// Server is the fake API server. It is an [http.Handler] and safe for concurrent use.
 type Server struct {
 	api API
 
-	mu sync.Mutex // guards what follows
+	mu sync.Mutex // guards the fields below
 
 	objects  []*object               // in the order they were added
 	known    map[kube.Ref]bool       // of objects
-	ordered  map[kube.Kind][]*object // those of a kind in the order of a list, as far as somebody has listed them
-	revision kube.Revision           // 0 while the server is made
+	ordered  map[kube.Kind][]*object // objects of a kind in the order of a list, once requested
+	revision kube.Revision           // 0 until New returns
 	sorted   bool                    // objects are listed by name
 	protobuf bool
 	gzip     bool
 	faults   map[string]*Fault
-	// undefined says that the definition of RouteGroups is not installed.
+	// undefined means that the definition of RouteGroups is not installed.
 	undefined bool
 	requests  []Request
 	hook      func(Request)
 	conduct   Conduct
 
-	// For the watches.
+	// For watches.
 	history     []occurrence
 	compacted   kube.Revision
 	news        chan struct{} // closed and replaced when there is something to send
-	bookmarks   int           // that were asked for
+	bookmarks   int           // how many were requested
 	watches     map[*watcher]bool
 	watchFaults map[string]*WatchFault
 	held        map[string]bool // by path
 	noWatchList bool
 }
 
-// object is one stored object. JSON and what is decoded from it never change.
+// object is one stored object. JSON and the values decoded from it never change.
 type object struct {
 	ref    kube.Ref // Namespace as filed: never empty
-	key    string   // that etcd orders by
+	key    string   // the key by which etcd sorts
 	labels map[string]string
 	json   []byte
-	slim   kube.Object // what a source makes of it
+	slim   kube.Object // as a source keeps it
 
 	revision kube.Revision // of its last write
 	bad      *kube.BadObject
@@ -113,7 +112,7 @@ type object struct {
 	item   []byte // as an item of a list in protobuf; nil if it has no such form
 }
 
-// New returns a server that serves the objects of the YAML stream. An empty document ends the stream, "kind: List" is
+// New returns a server that serves the objects of the YAML stream. An empty document ends the stream, and "kind: List" is
 // expanded. Every document needs a kind and a metadata map; kinds that are not served are accepted.
 func New(objects []byte, api API) (*Server, error) {
 	s := &Server{
@@ -142,16 +141,16 @@ func Serve(tb testing.TB, h http.Handler) string {
 	tb.Helper()
 	srv := httptest.NewServer(h)
 	tb.Cleanup(func() {
-		srv.CloseClientConnections() // also those that a fault holds open
+		srv.CloseClientConnections() // including connections that a fault holds open
 		srv.Close()
 	})
 	return srv.URL
 }
 
-// Apply adds the objects of the YAML stream; one that is there already (kind, namespace, name) is replaced in its place.
+// Apply adds the objects of the YAML stream, and replaces existing ones (same kind, namespace and name) in place.
 func (s *Server) Apply(objects string) error { return s.add([]byte(objects), true) }
 
-// Delete removes an object, if it is there. An empty namespace means default.
+// Delete removes an object if it exists. An empty namespace means default.
 func (s *Server) Delete(ref kube.Ref) {
 	ref.Namespace = kube.NamespaceOrDefault(ref.Namespace)
 	s.mu.Lock()
@@ -167,13 +166,13 @@ func (s *Server) Delete(ref kube.Ref) {
 	}
 }
 
-// SetRevision gives the store a resourceVersion, and objects the order of a real one. A lower one than before is what a
-// restored etcd looks like.
+// SetRevision gives the store a resourceVersion, and lists the order of a real server. A lower revision than before simulates a
+// restored etcd.
 func (s *Server) SetRevision(r kube.Revision) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r < s.revision {
-		s.history, s.compacted = nil, 0 // another history
+		s.history, s.compacted = nil, 0 // a new history
 	}
 	s.revision, s.sorted = r, true
 	clear(s.ordered)
@@ -183,16 +182,16 @@ func (s *Server) SetRevision(r kube.Revision) {
 	s.announce()
 }
 
-// SetEncodings says what the server may answer when it is asked for: protobuf for the built-in kinds, gzip for
-// everything. The default is neither.
+// SetEncodings sets which encodings the server may use on request: protobuf for the built-in kinds, gzip for everything. By
+// default it uses neither.
 func (s *Server) SetEncodings(protobuf, gzip bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.protobuf, s.gzip = protobuf, gzip
 }
 
-// SetDefined says whether the definition of RouteGroups is installed, as it is at first. Without it neither discovery nor
-// the list of groups has them, and lists and watches of them are not found.
+// SetDefined sets whether the definition of RouteGroups is installed, which is the default. Without it, discovery and the list of
+// groups omit them, and lists and watches of them get 404.
 func (s *Server) SetDefined(defined bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -209,15 +208,15 @@ func (s *Server) Requests() []Request {
 	return r
 }
 
-// OnRequest calls f for each request from now on, after it was remembered and before it is answered; nil ends that. f
-// may use the server. It is called from the goroutine of the request.
+// OnRequest calls f for each later request, after recording and before answering it; nil ends that. f may use the server. It runs
+// in the goroutine of the request.
 func (s *Server) OnRequest(f func(Request)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.hook = f
 }
 
-// Body is the answer to a GET of the path (without query) as it stands now, faults aside: for handing out parts of it.
+// Body returns the current answer to a GET of the path (without query), ignoring faults, for tests that send parts of it.
 func (s *Server) Body(path string, protobuf, gzip bool) []byte {
 	r := &http.Request{Method: http.MethodGet, URL: &url.URL{Path: path}, Header: http.Header{"Accept": {protobufType}}}
 	s.mu.Lock()
@@ -256,7 +255,7 @@ func (s *Server) add(stream []byte, replace bool) error {
 	return nil
 }
 
-// put files the object and gives the one that was there before, and whether anything changed; mu is held.
+// put stores the object. It returns the previous one, and whether anything changed; mu is held.
 func (s *Server) put(o *object, replace bool) (before *object, changed bool) {
 	if replace && s.known[o.ref] {
 		i := slices.IndexFunc(s.objects, func(old *object) bool { return old.ref == o.ref })
@@ -274,13 +273,13 @@ func (s *Server) put(o *object, replace bool) (before *object, changed bool) {
 	return nil, true
 }
 
-// forget takes an object out of what is known; mu is held.
+// forget removes an object; mu is held.
 func (s *Server) forget(o *object) {
 	delete(s.known, o.ref)
 	s.reorder(o, nil)
 }
 
-// reorder keeps the order of a kind up to date; mu is held. A server that does not sort yet makes it anew.
+// reorder updates the order of a kind; mu is held. A server that does not sort yet rebuilds it.
 func (s *Server) reorder(before, now *object) {
 	kind := cmp.Or(before, now).ref.Kind
 	list, kept := s.ordered[kind]
@@ -299,8 +298,8 @@ func (s *Server) reorder(before, now *object) {
 	}
 }
 
-// Read implements the role of a source without HTTP: it returns what a complete read of a correct source gives, and an
-// error while any list or the discovery has a fault. EndpointSlices, Endpoints and Secrets are all filled.
+// Read acts as a source without HTTP: it returns what a correct source reads, and an error while a list or the discovery has a
+// fault. It fills EndpointSlices, Endpoints and Secrets.
 func (s *Server) Read(ctx context.Context, _ kube.ReadOptions) (*kube.Snapshot, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -338,7 +337,7 @@ func (s *Server) Read(ctx context.Context, _ kube.ReadOptions) (*kube.Snapshot, 
 	return snap, nil
 }
 
-// parse turns a YAML stream into objects, lists expanded.
+// parse splits a YAML stream into objects and expands lists.
 func parse(stream []byte) ([]*object, error) {
 	var objects []*object
 	for _, doc := range yamldoc.Split(stream) {
@@ -347,7 +346,7 @@ func parse(stream []byte) ([]*object, error) {
 			return nil, fmt.Errorf("line %d: %w", doc.Line, err)
 		}
 		if bytes.Equal(bytes.TrimSpace(text), []byte("null")) {
-			break // an empty document ends the reading
+			break // an empty document ends the stream
 		}
 		more, err := parseObject(text)
 		if err != nil {
@@ -396,7 +395,7 @@ func parseObject(text []byte) ([]*object, error) {
 	return []*object{o}, nil
 }
 
-// labels takes the strings out of a labels map; a value of another type cannot be selected by.
+// labels returns the string values of a labels map; selectors cannot match values of other types.
 func labels(raw json.RawMessage) map[string]string {
 	var values map[string]any
 	if json.Unmarshal(raw, &values) != nil {

@@ -48,7 +48,7 @@ func get(t *testing.T, url string) (int, string) {
 	return resp.StatusCode, string(body)
 }
 
-// list is the body of a list.
+// list returns the body of a list.
 func list(kind, apiVersion, revision, items string) string {
 	return `{"kind":"` + kind + `List","apiVersion":"` + apiVersion + `","metadata":{"resourceVersion":"` + revision + `"},"items":[` + items + `]}`
 }

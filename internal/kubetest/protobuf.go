@@ -19,7 +19,7 @@ import (
 
 const protobufType = "application/vnd.kubernetes.protobuf"
 
-// codec is what a real API server encodes with.
+// codec is the encoder of a real API server.
 var codec = func() *protobuf.Serializer {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(corev1.AddToScheme(scheme))
@@ -29,12 +29,13 @@ var codec = func() *protobuf.Serializer {
 	return protobuf.NewSerializer(scheme, scheme)
 }()
 
-// EncodeProtobuf is the body of a list of a built-in kind, made of JSON objects. It fails if one does not fit its type.
+// EncodeProtobuf returns the body of a list of a built-in kind, built from JSON objects. It fails if an object does not fit its
+// type.
 func EncodeProtobuf(kind kube.Kind, revision kube.Revision, items [][]byte) ([]byte, error) {
 	return encodeProtobuf(kind, listMeta(revision), items)
 }
 
-// encodeObjects is encodeProtobuf for objects, each of which is encoded once and not for each list.
+// encodeObjects is EncodeProtobuf for stored objects; it encodes each object once instead of for each list.
 func encodeObjects(kind kube.Kind, meta metav1.ListMeta, objects []*object) ([]byte, error) {
 	size := 0
 	for _, o := range objects {
@@ -58,7 +59,7 @@ func encodeObjects(kind kube.Kind, meta metav1.ListMeta, objects []*object) ([]b
 	return append([]byte("k8s\x00"), body...), err
 }
 
-// marshalItem is one item of a list.
+// marshalItem encodes one item of a list.
 func marshalItem(kind kube.Kind, text []byte) ([]byte, error) {
 	switch kind {
 	case kube.KindIngress:
@@ -143,7 +144,7 @@ func marshal(o runtime.Object) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// status is an answer that carries the Status object, in the encoding that was asked for.
+// status returns an answer with the Status object, in the requested encoding.
 func status(s metav1.Status, asProtobuf bool) answer {
 	s.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
 	s.Status = metav1.StatusFailure

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// Transport is a way to the handler without a network, for tests under a clock of their own. Streams work as over a
-// connection; a handler that panics breaks it.
+// Transport calls the handler without a network, for tests with a fake clock. Streams work as over a connection; a panic of the
+// handler breaks the connection.
 type Transport struct{ Handler http.Handler }
 
 // RoundTrip implements [http.RoundTripper].
@@ -48,15 +48,15 @@ func (t Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// pipeWriter is a response that goes into a pipe.
+// pipeWriter writes a response to a pipe.
 type pipeWriter struct {
 	header http.Header
 	out    *io.PipeWriter
 	once   sync.Once
-	ready  chan struct{} // closed when the header was written
+	ready  chan struct{} // closed when the header has been written
 
 	status int         // set before ready is closed
-	sent   http.Header // likewise
+	sent   http.Header // set before ready is closed
 }
 
 func (w *pipeWriter) Header() http.Header { return w.header }
@@ -73,5 +73,5 @@ func (w *pipeWriter) Write(b []byte) (int, error) {
 	return w.out.Write(b)
 }
 
-// Flush implements [http.Flusher]; nothing is kept back.
+// Flush implements [http.Flusher]; nothing is buffered.
 func (w *pipeWriter) Flush() { w.WriteHeader(http.StatusOK) }

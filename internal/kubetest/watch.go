@@ -13,10 +13,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// bookmarkInterval is how often an idle watch is told the revision, and lastBookmark how long before its time is up.
+// bookmarkInterval is how often an idle watch gets the revision. lastBookmark is how long before its end it gets the last one.
 const bookmarkInterval, lastBookmark = time.Minute, 2 * time.Second
 
-// WatchFault is a way for a watch to go wrong. The zero WatchFault is none.
+// WatchFault is a way in which watches fail. The zero WatchFault is none.
 type WatchFault struct {
 	// Times is how many watches meet the fault; 0 means all.
 	Times int
@@ -24,27 +24,27 @@ type WatchFault struct {
 	Status int  // answered instead of a stream
 	Hang   bool // no answer at all
 	Silent bool // an answer, and then nothing
-	Gone   bool // an answer, and then the error that the revision is too old
-	Broken bool // an answer, and then a frame that is none
-	Cut    int  // the connection ends after so many events, in the middle of the next one
-	Empty  bool // a watch that begins with what there is begins with nothing
+	Gone   bool // an answer, then the error that the revision is too old
+	Broken bool // an answer, then an invalid frame
+	Cut    int  // the connection breaks after that many events, in the middle of the next one
+	Empty  bool // a watch that requested the initial objects gets none
 
-	NoBookmarks bool // none is sent, although they were asked for
+	NoBookmarks bool // send no bookmarks, even if requested
 
-	Kind       kube.Kind // what the objects of all events claim to be
-	APIVersion string    // likewise
+	Kind       kube.Kind // the kind that the objects of all events claim
+	APIVersion string    // the version that the objects of all events claim
 
 	spent int
 }
 
-// occurrence is one write, as a watch sees it. One of the objects is nil if the write made or removed it.
+// occurrence is one write as watches see it. One of the objects is nil if the write created or removed the object.
 type occurrence struct {
 	revision    kube.Revision
 	before, now *object
 }
 
-// SetWatchFault makes watches of the path (without query) go wrong from now on; the zero WatchFault heals it. Those that
-// are open stay as they are.
+// SetWatchFault makes later watches of the path (without query) fail; the zero WatchFault ends that. Open watches are not
+// affected.
 func (s *Server) SetWatchFault(path string, f WatchFault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,21 +54,21 @@ func (s *Server) SetWatchFault(path string, f WatchFault) {
 	}
 }
 
-// SetWatchList says whether watches can begin with what there is, as they can by default.
+// SetWatchList sets whether watches can begin with the existing objects, which is the default.
 func (s *Server) SetWatchList(enabled bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.noWatchList = !enabled
 }
 
-// Compact forgets what happened up to now: later watches from before get the error that the revision is too old.
+// Compact forgets the history so far: later watches from earlier revisions get the error that the revision is too old.
 func (s *Server) Compact() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.compact(s.revision)
 }
 
-// CompactTo forgets what happened up to a revision.
+// CompactTo forgets the history up to a revision.
 func (s *Server) CompactTo(r kube.Revision) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,20 +78,20 @@ func (s *Server) CompactTo(r kube.Revision) {
 // compact is CompactTo; mu is held.
 func (s *Server) compact(r kube.Revision) {
 	s.compacted = max(s.compacted, r)
-	keep := s.compacted // open watches go on
+	keep := s.compacted // open watches continue
 	for w := range s.watches {
 		keep = min(keep, w.sent)
 	}
 	s.history = slices.Clone(s.since(keep))
 }
 
-// since is what happened after a revision; mu is held.
+// since returns the writes after a revision; mu is held.
 func (s *Server) since(r kube.Revision) []occurrence {
 	i, _ := slices.BinarySearchFunc(s.history, r+1, func(e occurrence, r kube.Revision) int { return cmp.Compare(e.revision, r) })
 	return s.history[i:]
 }
 
-// DropWatches ends the open watches of the path, in the middle of whatever they are at.
+// DropWatches ends the open watches of the path, even in the middle of an event.
 func (s *Server) DropWatches(path string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,7 +103,7 @@ func (s *Server) DropWatches(path string) {
 	}
 }
 
-// HoldWatches makes the open and later watches of the path keep everything to themselves, or go on.
+// HoldWatches makes the open and later watches of the path send nothing, or continue.
 func (s *Server) HoldWatches(path string, hold bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,7 +111,7 @@ func (s *Server) HoldWatches(path string, hold bool) {
 	s.announce()
 }
 
-// LoseEvents makes the open watches of the path pass over what they have not sent yet: from their view it never happened.
+// LoseEvents makes the open watches of the path skip everything not sent yet, as if it had never happened.
 func (s *Server) LoseEvents(path string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,7 +130,7 @@ func (s *Server) Bookmark() {
 	s.announce()
 }
 
-// Watches is the number of open watches of the path.
+// Watches returns the number of open watches of the path.
 func (s *Server) Watches(path string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,7 +149,7 @@ func (s *Server) announce() {
 	s.news = make(chan struct{})
 }
 
-// record remembers a write for the watches; mu is held, and the write has its revision.
+// record adds a write to the history for watches; mu is held, and the write has its revision.
 func (s *Server) record(before, now *object) {
 	if s.revision != 0 {
 		if now != nil {
@@ -160,7 +160,7 @@ func (s *Server) record(before, now *object) {
 	s.announce()
 }
 
-// inOrder gives the objects in the order in which they are listed. mu is held.
+// inOrder returns the objects in the order of lists; mu is held.
 func (s *Server) inOrder() []*object {
 	if !s.sorted {
 		return s.objects
@@ -176,7 +176,7 @@ func inOrder(objects []*object) []*object {
 	return sorted
 }
 
-// ofKind gives the objects of a kind in the order in which they are listed. mu is held.
+// ofKind returns the objects of a kind in the order of lists; mu is held.
 func (s *Server) ofKind(kind kube.Kind) []*object {
 	list, kept := s.ordered[kind]
 	if !kept {
@@ -199,17 +199,17 @@ type watcher struct {
 	selector  string
 	protobuf  bool
 	bookmarks bool
-	last      <-chan time.Time // the time is nearly up
+	last      <-chan time.Time // fires shortly before the watch's time is up
 	ctx       context.Context  // of the request
 	end       context.CancelFunc
 	w         http.ResponseWriter
 	fault     WatchFault
 	events    int // sent so far
-	marked    int // the bookmarks that were sent
+	marked    int // bookmarks sent
 
 	// guarded by server.mu
-	sent    kube.Revision // what happened up to here was sent
-	dropped bool          // the connection is to break
+	sent    kube.Revision // everything up to this revision was sent
+	dropped bool          // the connection must break
 }
 
 // serveWatch answers a watch until the client leaves, the time is up, or a fault ends it.
@@ -298,7 +298,7 @@ func (s *Server) serveWatch(w http.ResponseWriter, r *http.Request, m []string) 
 	}
 }
 
-// refuseWatch gives the answer to a watch that is none; mu is held.
+// refuseWatch returns the answer that refuses a watch; mu is held.
 func (s *Server) refuseWatch(o *watcher, initial bool, since kube.Revision, asProtobuf bool) *answer {
 	var a answer
 	switch {

@@ -12,7 +12,7 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// lines opens a watch and gives its lines.
+// lines opens a watch and returns its lines.
 func lines(t *testing.T, url string) <-chan string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -54,7 +54,7 @@ func next(t *testing.T, lines <-chan string) string {
 	return ""
 }
 
-// A watch behaves like that of a real server, as e2e finds it.
+// A watch behaves like that of a real server, as the e2e tests show it.
 func TestAWatchTellsWhatHappens(t *testing.T) {
 	s, err := kubetest.New([]byte(cluster), kubetest.API{})
 	if err != nil {

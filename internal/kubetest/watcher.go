@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// present is everything that there is, as if it had just been added; mu is held.
+// present returns all existing objects as if they had just been added; mu is held.
 func (o *watcher) present() (first []occurrence) {
 	for _, obj := range o.server.ofKind(o.kind) {
 		if o.concerns(obj) {
@@ -80,7 +80,7 @@ func (o *watcher) run(ctx context.Context, first []occurrence, initial bool, rea
 	}
 }
 
-// await waits as long as the path is held. It reports whether the watch goes on.
+// await waits while the path is held. It reports whether the watch continues.
 func (o *watcher) await(ctx context.Context) bool {
 	for {
 		o.server.mu.Lock()
@@ -97,7 +97,7 @@ func (o *watcher) await(ctx context.Context) bool {
 	}
 }
 
-// send sends what a write is to this watch, and reports whether the watch goes on.
+// send sends a write as this watch sees it, and reports whether the watch continues.
 func (o *watcher) send(e occurrence) bool {
 	was, is := o.concerns(e.before), o.concerns(e.now)
 	switch {
@@ -122,7 +122,7 @@ func (o *watcher) sendBookmark(revision kube.Revision, end bool) bool {
 	return o.sendEvent(watch.Bookmark, []byte(`{"metadata":{`+annotations+`}}`), revision)
 }
 
-// sendEvent sends an object, with the revision in it.
+// sendEvent sends an object with its revision.
 func (o *watcher) sendEvent(kind watch.EventType, object []byte, revision kube.Revision) bool {
 	var raw map[string]json.RawMessage
 	var meta map[string]json.RawMessage
@@ -145,8 +145,8 @@ func (o *watcher) sendEvent(kind watch.EventType, object []byte, revision kube.R
 	return o.write(kind, protobufObject(o.kind, claimed, text))
 }
 
-// protobufObject is the object in the envelope of protobuf, which claims a type. An object that does not fit its type keeps
-// its metadata, behind which comes what cannot be decoded.
+// protobufObject returns the object in a protobuf envelope that claims a type. For an object that does not fit its type, only the
+// metadata is valid, followed by bytes that cannot be decoded.
 func protobufObject(kind kube.Kind, claimed metav1.TypeMeta, text []byte) []byte {
 	typed := map[kube.Kind]func() runtime.Object{
 		kube.KindIngress: func() runtime.Object { return &networkingv1.Ingress{} },
@@ -165,7 +165,7 @@ func protobufObject(kind kube.Kind, claimed metav1.TypeMeta, text []byte) []byte
 		var named struct {
 			Metadata struct{ Name, Namespace, ResourceVersion string }
 		}
-		_ = json.Unmarshal(text, &named) // it was filed by its name
+		_ = json.Unmarshal(text, &named) // it was stored by its name
 		meta := metav1.ObjectMeta{
 			Name: named.Metadata.Name, Namespace: named.Metadata.Namespace, ResourceVersion: named.Metadata.ResourceVersion,
 		}
@@ -176,13 +176,13 @@ func protobufObject(kind kube.Kind, claimed metav1.TypeMeta, text []byte) []byte
 	return append([]byte("k8s\x00"), body...)
 }
 
-// sendError sends what a server ends a watch with.
+// sendError sends an error that ends the watch.
 func (o *watcher) sendError(code int, reason metav1.StatusReason, message string) {
 	a := failure(code, reason, message, o.protobuf)
 	o.write(watch.Error, a.body)
 }
 
-// write sends one frame, and reports whether the watch goes on.
+// write sends one frame, and reports whether the watch continues.
 func (o *watcher) write(kind watch.EventType, object []byte) bool {
 	var frame []byte
 	if o.protobuf {
@@ -216,7 +216,7 @@ func (o *watcher) write(kind watch.EventType, object []byte) bool {
 
 func (o *watcher) flush() { _ = http.NewResponseController(o.w).Flush() }
 
-// watchPath matches what can be watched.
+// watchPath matches paths that can be watched.
 func watchPath(r *http.Request) []string {
 	if w := r.URL.Query().Get("watch"); r.Method != http.MethodGet || w != "true" && w != "1" {
 		return nil

@@ -1,5 +1,5 @@
-// Package loopback lets HTTP clients call handlers without sockets: bodies arrive while the handler writes them, so that
-// streams work, and everything waits on channels, so that it can be used in a bubble of testing/synctest. It is for tests.
+// Package loopback lets HTTP clients call handlers without sockets: clients receive bodies while the handler writes them, so
+// streams work. All waiting uses channels, so it works in a bubble of testing/synctest. It is for tests.
 package loopback
 
 import (
@@ -12,12 +12,12 @@ import (
 	"sync"
 )
 
-// ErrCut is what an exchange ends with after its handler has panicked, as it does to cut a connection
-// (http.ErrAbortHandler): the request, or the reading of the body.
+// ErrCut is the error of a request, or of reading a body, after the handler panicked to cut the connection
+// (http.ErrAbortHandler).
 var ErrCut = errors.New("connection cut")
 
-// Network is an http.RoundTripper that calls handlers by the host of the URL. Others refuse connections. A handler runs in a
-// goroutine that ends when it returns; its request is cancelled when the body is closed, or the client's context ends.
+// Network is an http.RoundTripper that calls handlers by the host of the URL. Unknown hosts refuse connections. Each handler runs
+// in its own goroutine; its request is cancelled when the body is closed or the client's context ends.
 type Network struct {
 	mu    sync.Mutex
 	hosts map[string]http.Handler
@@ -25,7 +25,7 @@ type Network struct {
 	calls sync.WaitGroup
 }
 
-// Set gives a host a handler; nil takes it off the network, but ends no exchange.
+// Set assigns a handler to a host; nil removes the host, but ends no running exchange.
 func (n *Network) Set(host string, h http.Handler) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -35,7 +35,7 @@ func (n *Network) Set(host string, h http.Handler) {
 	n.hosts[host] = h
 }
 
-// Cut cuts the exchanges with a host that are under way.
+// Cut cuts the running exchanges with a host.
 func (n *Network) Cut(host string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -95,19 +95,19 @@ func (n *Network) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// exchange is the writer of a response.
+// exchange writes a response.
 type exchange struct {
 	ctx      context.Context
 	cancel   context.CancelFunc
 	header   http.Header
-	answered chan struct{} // closed when there is a status, or there will be none
+	answered chan struct{} // closed when there is a status, or none will come
 	arrived  chan struct{} // of capacity 1: there is something to read
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	status int
 	sent   http.Header
 	buf    bytes.Buffer
-	err    error // why there is no more: io.EOF or ErrCut
+	err    error // why the body ended: io.EOF or ErrCut
 }
 
 func (x *exchange) serve(h http.Handler, r *http.Request) {
@@ -125,7 +125,7 @@ func (x *exchange) serve(h http.Handler, r *http.Request) {
 	err = io.EOF
 }
 
-// end ends the response, if it has not ended.
+// end ends the response, unless it has already ended.
 func (x *exchange) end(err error) {
 	x.mu.Lock()
 	if x.err == nil {
@@ -156,7 +156,7 @@ func (x *exchange) WriteHeader(status int) {
 	}
 }
 
-// Write implements [http.ResponseWriter]. It fails when the client has gone.
+// Write implements [http.ResponseWriter]. It fails when the client is gone.
 func (x *exchange) Write(p []byte) (int, error) {
 	x.WriteHeader(http.StatusOK)
 	if err := x.ctx.Err(); err != nil {
@@ -169,7 +169,7 @@ func (x *exchange) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// FlushError is what http.ResponseController calls.
+// FlushError is called by http.ResponseController.
 func (x *exchange) FlushError() error {
 	x.WriteHeader(http.StatusOK)
 	return x.ctx.Err()
@@ -182,7 +182,7 @@ func (x *exchange) wake() {
 	}
 }
 
-// body is what a client reads.
+// body is the body that a client reads.
 type body struct {
 	x      *exchange
 	cancel context.CancelFunc

@@ -11,11 +11,11 @@ import (
 )
 
 var (
-	// link is ](target), the end of [text](target) and ![text](target).
+	// link matches ](target), the end of [text](target) and ![text](target).
 	link = regexp.MustCompile(`\]\(([^()\s]+(?:\([^()\s]*\))?)\)`)
-	// heading is a line such as "## Name".
+	// heading matches a line such as "## Name".
 	heading = regexp.MustCompile(`^#{1,6} +(.*?) *#*$`)
-	// linkText is what remains of a link in a heading.
+	// linkText matches a link in a heading; its text remains.
 	linkText = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
 )
 

@@ -14,22 +14,22 @@ import (
 	"github.com/routesrv/routesrv/internal/config"
 )
 
-// arguments are what becomes of the old command line.
+// arguments is the old command line, divided for the new container.
 type arguments struct {
-	file    []config.Setting // of flags.yaml: what the table says
-	args    []string         // of the container: how this server runs
+	file    []config.Setting // of flags.yaml: settings that decide the table
+	args    []string         // of the container: settings that decide how this server runs
 	ignored []config.Ignored
-	files   []string // paths that settings name
+	files   []string // paths named by settings
 	env     []string // variables that args refer to
 
 	main, support  int // ports
 	wait, shutdown time.Duration
-	slices         bool // EndpointSlices are read, else Endpoints
+	slices         bool // the server reads EndpointSlices, else Endpoints
 	namespace      string
-	apiPort        int // of -kubernetes-url; 0 for that of the cluster
+	apiPort        int // of -kubernetes-url; 0 for the port of the cluster's API
 }
 
-// inFile are the groups of flags that say what the table is: dataplane-client has them, too, and reads the same file.
+// inFile are the groups of flags that decide the table: dataplane-client has them, too, and reads the same file.
 var inFile = []config.Group{
 	config.GroupPolling, config.GroupSelection, config.GroupGenerated, config.GroupConversion, config.GroupAnnotations, config.GroupEastWest,
 	config.GroupProcessing, config.GroupGuard, config.GroupLogging,
@@ -38,13 +38,13 @@ var inFile = []config.Group{
 // own are flags that the overlay sets itself.
 var own = []string{"config-file", "kubernetes", "kubernetes-in-cluster", "state-dir", "peers"}
 
-// pathFlags name files or folders of the container, some of them several with commas.
+// pathFlags name files or folders of the container, some of them several separated by commas.
 var pathFlags = []string{
 	"default-filters-dir", "tls-cert", "tls-key", "mtls-authn-ca", "kubernetes-token-file", "kubeconfig", "upstream-ca-file", "upstream-client-cert",
 	"upstream-client-key",
 }
 
-// readArguments reads the command of the old container. What cannot be used is an error of package config.
+// readArguments reads the command of the old container. Unusable arguments are an error of package config.
 func (m *migration) readArguments() ([]config.Warning, error) {
 	words := slices.Concat(m.container.Command, m.container.Args)
 	if len(words) > 0 && !strings.HasPrefix(words[0], "-") {
@@ -70,7 +70,7 @@ func (m *migration) readArguments() ([]config.Warning, error) {
 	return reading.Warnings, nil
 }
 
-// leaveOut drops the flags that are not wanted.
+// leaveOut drops the flags of Options.LeaveOut.
 func (m *migration) leaveOut(words []string) (kept []string) {
 	for i := 0; i < len(words); i++ {
 		name, _, hasValue := strings.Cut(strings.TrimLeft(words[i], "-"), "=")
@@ -86,8 +86,8 @@ func (m *migration) leaveOut(words []string) (kept []string) {
 	return kept
 }
 
-// expand does for $(NAME) what the kubelet does, as far as the manifest has the values. Arguments with others are raw: the kubelet goes on
-// to expand them, and they are not read here, but for those that mean nothing to routesrv.
+// expand replaces $(NAME) as the kubelet does, as far as the manifest has the values. Arguments with other variables are raw: the
+// kubelet expands them, and they are not read here, except for those that have no effect on routesrv.
 func (m *migration) expand(words []string) (plain, raw []string) {
 	ignored := make(map[string]bool)
 	for _, f := range config.UnsupportedFlags() {
@@ -115,8 +115,8 @@ func (m *migration) expand(words []string) (plain, raw []string) {
 	return plain, raw
 }
 
-// references replaces $(NAME) by the value that the manifest has, and $$ by $. unknown are the names of variables whose value
-// comes from elsewhere. What is no variable of the container stays, as for the kubelet.
+// references replaces $(NAME) by the value in the manifest, and $$ by $. unknown are the names of variables whose value comes
+// from elsewhere. A name that is not a variable of the container stays, as for the kubelet.
 func (m *migration) references(s string) (text string, unknown []string) {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
@@ -147,7 +147,7 @@ func (m *migration) references(s string) (text string, unknown []string) {
 	return b.String(), unknown
 }
 
-// variable is the value of a variable, if the manifest has it.
+// variable returns the value of a variable, if the manifest has it.
 func (m *migration) variable(name string) (string, bool) {
 	for _, e := range slices.Backward(m.container.Env) {
 		if e.Name == name && e.ValueFrom == nil {
@@ -160,12 +160,12 @@ func (m *migration) variable(name string) (string, bool) {
 	return "", false
 }
 
-// fromElsewhere says whether the pod has a variable whose value the manifest does not have.
+// fromElsewhere reports whether the pod has a variable whose value is not in the manifest.
 func (m *migration) fromElsewhere(name string) bool {
 	return len(m.container.EnvFrom) > 0 || slices.ContainsFunc(m.container.Env, func(e corev1.EnvVar) bool { return e.Name == name })
 }
 
-// environ are the variables that are settings: a Deployment that runs routesrv already may have some.
+// environ returns the variables that are settings: a Deployment that already runs routesrv may have some.
 func (m *migration) environ() (all []string) {
 	for _, e := range m.container.Env {
 		if value, ok := m.variable(e.Name); ok {
@@ -204,7 +204,7 @@ func (m *migration) readFile(name string) ([]byte, error) {
 	return nil, fmt.Errorf("%s: ConfigMap %s has no key %s", name, from.Name, key)
 }
 
-// mountOf finds where a path of the old container comes from: the longest mount counts.
+// mountOf finds the mount and volume for a path of the old container: the longest mount path wins.
 func (m *migration) mountOf(name string) (mount *corev1.VolumeMount, volume *corev1.Volume) {
 	for i := range m.container.VolumeMounts {
 		v := &m.container.VolumeMounts[i]
@@ -224,7 +224,7 @@ func (m *migration) mountOf(name string) (mount *corev1.VolumeMount, volume *cor
 	return nil, nil
 }
 
-// take divides the settings among file and arguments.
+// take divides the settings between file and arguments.
 func (a *arguments) take(settings []config.Setting) (err error) {
 	for _, s := range settings {
 		value := ""
@@ -245,7 +245,7 @@ func (a *arguments) take(settings []config.Setting) (err error) {
 			a.shutdown, err = time.ParseDuration(value)
 		case "enable-kubernetes-endpointslices":
 			a.slices = value == "true"
-			a.file = append(a.file, s) // the rights depend on it, so that it is said in any case
+			a.file = append(a.file, s) // the rights depend on it, so the file states it in any case
 			continue
 		case "kubernetes-namespace":
 			a.namespace = value
@@ -277,7 +277,7 @@ func (a *arguments) take(settings []config.Setting) (err error) {
 	return nil
 }
 
-// port is the number of the port of a listener.
+// port returns the port number of a listener.
 func port(flag, address string) (int, error) {
 	_, text, err := net.SplitHostPort(address)
 	if err == nil {
@@ -289,7 +289,7 @@ func port(flag, address string) (int, error) {
 	return 0, fmt.Errorf("-%s=%s: want a port from 1 to 65535, for Services and policies", flag, address)
 }
 
-// portOfURL is the port of a URL, 0 if it has none.
+// portOfURL returns the port of a URL, 0 if it has none.
 func portOfURL(url string) int {
 	_, rest, _ := strings.Cut(url, "://")
 	host, _, _ := strings.Cut(rest, "/")

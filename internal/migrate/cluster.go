@@ -9,11 +9,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Get reads one object or list of an API server by the elements of its path, as JSON. It bounds what it reads. found is false if there is none.
+// Get reads one object or list of an API server by the elements of its path, as JSON. It limits how much it reads. found is false
+// if the object does not exist.
 type Get func(ctx context.Context, path ...string) (body []byte, found bool, err error)
 
-// Fetch reads a Deployment and what belongs to it. Except for the Deployment, what the user may not read, or what is not there, is left out and told
-// by the second result.
+// Fetch reads a Deployment and the objects that belong to it. Except for the Deployment, objects that the user may not read or
+// that do not exist are left out and listed in the second result.
 func Fetch(ctx context.Context, get Get, namespace, name string) (*Input, []error, error) {
 	c := collector{defaultNamespace: namespace}
 	body, found, err := get(ctx, "apis", "apps", "v1", "namespaces", namespace, "deployments", name)
@@ -64,7 +65,7 @@ func Fetch(ctx context.Context, get Get, namespace, name string) (*Input, []erro
 	return in, unread, err
 }
 
-// list takes the items of a list, which do not say their kind.
+// list adds the items of a list, which do not name their kind.
 func (c *collector) list(kind string, body []byte) error {
 	var list struct{ Items []json.RawMessage }
 	if err := json.Unmarshal(body, &list); err != nil {
@@ -81,7 +82,7 @@ func (c *collector) list(kind string, body []byte) error {
 	return nil
 }
 
-// configMapNames are the ConfigMaps that a pod mounts.
+// configMapNames returns the ConfigMaps that a pod mounts.
 func configMapNames(pod *corev1.PodSpec) []string {
 	var names []string
 	for _, v := range pod.Volumes {

@@ -26,32 +26,32 @@ const (
 	maxObjects = 10_000
 )
 
-// Input is what is known of the old route server. All objects but the Deployment are of its namespace or of none.
+// Input is what is known about the old route server. All objects but the Deployment are in its namespace or in none.
 type Input struct {
 	Deployment *appsv1.Deployment
-	Services   []*corev1.Service // those that select its pods
+	Services   []*corev1.Service // that select its pods
 	ConfigMaps map[string]*corev1.ConfigMap
-	Policies   []*networkingv1.NetworkPolicy // those that select its pods
+	Policies   []*networkingv1.NetworkPolicy // that select its pods
 
 	Bindings     []Binding
 	Roles        map[string][]rbacv1.PolicyRule
 	ClusterRoles map[string][]rbacv1.PolicyRule
-	// Others are objects that were given and are not used, as "Kind name".
+	// Others are given objects that are not used, as "Kind name".
 	Others []string
 }
 
-// Binding is a RoleBinding, or without a namespace a ClusterRoleBinding.
+// Binding is a RoleBinding, or a ClusterRoleBinding if it has no namespace.
 type Binding struct {
 	Namespace, Name string
 	Role            rbacv1.RoleRef
 	Subjects        []rbacv1.Subject
 }
 
-// Namespace is that of the old Deployment.
+// Namespace returns the namespace of the old Deployment.
 func (in *Input) Namespace() string { return in.Deployment.Namespace }
 
-// Parse reads manifests: YAML or JSON documents, also lists. If there are several Deployments, name says which; an empty name stands for
-// the only one that is a route server. namespace is that of objects without one.
+// Parse reads manifests: YAML or JSON documents, including lists. If there are several Deployments, name selects one; an empty
+// name selects the only one that is a route server. namespace is the namespace of objects without one.
 func Parse(r io.Reader, name, namespace string) (*Input, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxInput+1))
 	if err != nil {
@@ -77,7 +77,7 @@ func Parse(r io.Reader, name, namespace string) (*Input, error) {
 	return c.input(name)
 }
 
-// collector keeps objects until it is known which Deployment they are for.
+// collector keeps objects until it is known which Deployment they belong to.
 type collector struct {
 	defaultNamespace string
 	count            int
@@ -91,7 +91,7 @@ type collector struct {
 	others           []string
 }
 
-// add takes a document.
+// add adds a document.
 func (c *collector) add(doc []byte) error {
 	text, err := yaml.YAMLToJSON(doc)
 	if err != nil {
@@ -131,7 +131,7 @@ func (c *collector) add(doc []byte) error {
 	return nil
 }
 
-// used says whether objects of a kind are looked at.
+// used reports whether objects of a kind are used.
 func used(kind string) bool {
 	return slices.Contains([]string{
 		"Deployment", "Service", "ConfigMap", "NetworkPolicy", "Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding",
@@ -148,7 +148,7 @@ func decode[T any](text []byte, to *[]*T) (*T, error) {
 	return o, nil
 }
 
-// object keeps one object.
+// object adds one object.
 func (c *collector) object(kind string, text []byte) error {
 	in := func(m *metav1.ObjectMeta) {
 		if m.Namespace == "" {
@@ -189,7 +189,7 @@ func (c *collector) object(kind string, text []byte) error {
 	case "ClusterRole":
 		_, err := decode(text, &c.clusterRoles)
 		return err
-	case "RoleBinding", "ClusterRoleBinding": // the same fields
+	case "RoleBinding", "ClusterRoleBinding": // both have the same fields
 		var b rbacv1.RoleBinding
 		if err := json.Unmarshal(text, &b); err != nil {
 			return err
@@ -202,7 +202,7 @@ func (c *collector) object(kind string, text []byte) error {
 	return nil
 }
 
-// input puts together what belongs to one Deployment.
+// input collects what belongs to one Deployment.
 func (c *collector) input(name string) (*Input, error) {
 	d, err := c.deployment(name)
 	if err != nil {
@@ -249,7 +249,7 @@ func (c *collector) input(name string) (*Input, error) {
 	return in, nil
 }
 
-// deployment is the one that is meant.
+// deployment returns the selected Deployment.
 func (c *collector) deployment(name string) (*appsv1.Deployment, error) {
 	var fit []*appsv1.Deployment
 	var names []string

@@ -10,22 +10,23 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// labelling says which labels the new pods have.
+// labelling decides which labels the new pods have.
 type labelling struct {
-	// changed have another value than those of the old pods: neither the old Deployment nor its Services select the new pods. The
-	// new Deployment selects by them.
+	// changed have another value than on the old pods: neither the old Deployment nor its Services select the new pods. The new
+	// Deployment selects by them.
 	changed map[string]string
-	// kept are those of the old pods.
+	// kept are the labels of the old pods.
 	kept map[string]string
 }
 
-// nameLabel is what the base selects by.
+// nameLabel is the label that the base selects by.
 const nameLabel = "app.kubernetes.io/name"
 
-// preferred are the labels that are changed if there is a choice: whoever selects by others goes on to see old and new pods.
+// preferred are the labels to change if there is a choice: selectors of other labels still match old and new pods.
 var preferred = []string{"component", "app.kubernetes.io/component", nameLabel, "k8s-app", "app", "application"}
 
-// tools are the beginnings of labels and annotations that tools own: with them a tool would take the new objects for its own, and delete them.
+// tools are the prefixes of labels and annotations that tools own: a tool would take new objects with them for its own, and
+// delete them.
 var tools = []string{
 	"app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "app.kubernetes.io/version", "app.kubernetes.io/part-of", "helm.sh/", "meta.helm.sh/",
 	"argocd.argoproj.io/", "kustomize.toolkit.fluxcd.io/", "helm.toolkit.fluxcd.io/", "pod-template-hash", "kubectl.kubernetes.io/", "deployment.kubernetes.io/",
@@ -36,7 +37,7 @@ func ofTool(key string) bool {
 	return slices.ContainsFunc(tools, func(t string) bool { return key == t || strings.HasSuffix(t, "/") && strings.HasPrefix(key, t) })
 }
 
-// label decides about the labels.
+// label decides the labels.
 func (m *migration) label() error {
 	old := m.in.Deployment.Spec.Template.Labels
 	selector := m.in.Deployment.Spec.Selector
@@ -48,7 +49,7 @@ func (m *migration) label() error {
 	for _, s := range m.in.Services {
 		selectors = append(selectors, s.Spec.Selector)
 	}
-	in := func(key string) int { // how many selectors have a label
+	in := func(key string) int { // the number of selectors with a label
 		n := 0
 		for _, s := range selectors {
 			if _, ok := s[key]; ok {
@@ -84,7 +85,7 @@ func (m *migration) label() error {
 	return nil
 }
 
-// rank is the place of a label among the preferred ones.
+// rank returns the position of a label among the preferred ones.
 func rank(key string) int {
 	if i := slices.Index(preferred, key); i >= 0 {
 		return i
@@ -92,7 +93,7 @@ func rank(key string) int {
 	return len(preferred)
 }
 
-// next is the value of a label that is changed.
+// next returns the new value of a changed label.
 func next(value string) string {
 	if len(value) == 0 || len(value) > 63-len("-next") {
 		return "next"
@@ -100,15 +101,15 @@ func next(value string) string {
 	return value + "-next"
 }
 
-// pod are all labels of the new pods, as far as the old ones had them.
+// pod returns all labels of the new pods, as far as the old pods had them.
 func (l labelling) pod() map[string]string {
 	all := maps.Clone(l.kept)
 	maps.Copy(all, l.changed)
 	return all
 }
 
-// selecting makes a selector that selects old pods select the new ones, too. It is written with expressions, because kustomize
-// adds the changed labels to whatever has matchLabels, also where other pods are meant.
+// selecting makes a selector of old pods select the new ones, too. It uses expressions, because kustomize adds the changed labels
+// to everything with matchLabels, even where other pods are meant.
 func (m *migration) selecting(s *metav1.LabelSelector) {
 	if s == nil {
 		return
@@ -124,7 +125,7 @@ func (m *migration) selecting(s *metav1.LabelSelector) {
 	s.MatchLabels = nil
 }
 
-// affinity is that of the old pods, where a selector of old pods selects the new ones as well.
+// affinity returns the affinity of the old pods; a selector of old pods in it also selects the new ones.
 func (m *migration) affinity() *corev1.Affinity {
 	a := m.pod.Affinity.DeepCopy()
 	terms := func(required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm) {

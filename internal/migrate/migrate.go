@@ -1,10 +1,10 @@
-// Package migrate makes a kustomize overlay for routesrv of a Deployment of Skipper's route server: what it has is taken over, and what is
-// not is said with the reason.
+// Package migrate creates a kustomize overlay for routesrv from a Deployment of Skipper's route server. The overlay carries the
+// settings over; for everything that it does not carry over it gives the reason.
 //
-// [Parse] or [Fetch] gives the objects, [Make] the files of the overlay. Make is pure: it reads and writes nothing. The overlay puts routesrv beside
-// the old Deployment, in the same namespace and under names of its own, so that nothing has traffic at first. Its pods have the labels of the old
-// ones but for one, which the old Deployment and its Services select by. Whoever changes that label in the selector of the Service has
-// switched, and whoever changes it back has gone back.
+// [Parse] or [Fetch] returns the objects, [Make] the files of the overlay. Make is pure: it reads and writes nothing. The overlay
+// puts routesrv beside the old Deployment, in the same namespace and under different names, so it has no traffic at first. Its
+// pods have the labels of the old ones except for one, by which the old Deployment and its Services select. Changing that label
+// in the selector of the Service switches the traffic, and changing it back reverts that.
 package migrate
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/routesrv/routesrv/internal/config"
 )
 
-// Names and paths of the base that the overlay builds on.
+// Names and paths of the base of the overlay.
 const (
 	baseName  = "routesrv" // of the Deployment, the container, the Service and the rights
 	peersName = "routesrv-peers"
@@ -29,33 +29,33 @@ const (
 	stateDir  = "/var/lib/routesrv"
 )
 
-// Options say how the overlay is to be.
+// Options configure the overlay.
 type Options struct {
-	// Base is the path or URL of the folder deploy/kustomize/base, as kustomization.yaml has to name it.
+	// Base is the path or URL of the folder deploy/kustomize/base, as kustomization.yaml names it.
 	Base string
-	// Prefix begins the names of all objects. Empty: it is made of the name of the old Deployment.
+	// Prefix begins the names of all objects. Empty derives it from the name of the old Deployment.
 	Prefix string
-	// Image is the image of routesrv, NAME[:TAG][@DIGEST]. Empty leaves that of the base.
+	// Image is the image of routesrv, NAME[:TAG][@DIGEST]. Empty keeps the image of the base.
 	Image string
-	// Container is the container of the old Deployment that is the route server. Empty: it is found.
+	// Container is the container of the old Deployment that is the route server. Empty finds it.
 	Container string
-	// LeaveOut are flags, without dashes, that are not taken over.
+	// LeaveOut are flags, without dashes, that are not carried over.
 	LeaveOut []string
 	// Monitoring is the namespace of Prometheus, for the NetworkPolicy.
 	Monitoring string
 }
 
-// Overlay is what was made.
+// Overlay is the result of Make.
 type Overlay struct {
 	// Files are the contents by name, in one folder.
 	Files map[string][]byte
-	// Warnings are those of --check-config for the old arguments.
+	// Warnings are the warnings of --check-config for the old arguments.
 	Warnings []config.Warning
-	// NotCarried is what the overlay does not take over, as in NOTES.md.
+	// NotCarried is what the overlay does not carry over, as in NOTES.md.
 	NotCarried []Note
 }
 
-// Note is something that is not taken over, or taken over in another way.
+// Note is something that is not carried over, or is carried over differently.
 type Note struct{ What, Why string }
 
 // migration is one run of Make.
@@ -71,7 +71,7 @@ type migration struct {
 	rights    []string
 }
 
-// Make makes the overlay. The error is that of --check-config if the old arguments cannot be used.
+// Make creates the overlay. If the old arguments cannot be used, it returns the error of --check-config.
 func Make(in *Input, o Options) (*Overlay, error) {
 	m := &migration{Options: o, in: in, pod: &in.Deployment.Spec.Template.Spec}
 	if err := m.begin(); err != nil {
@@ -92,7 +92,7 @@ func Make(in *Input, o Options) (*Overlay, error) {
 	return &Overlay{Files: files, Warnings: warnings, NotCarried: m.notCarried()}, nil
 }
 
-// dnsLabel is a name that Kubernetes takes for a Service.
+// dnsLabel matches a name that Kubernetes accepts for a Service.
 var dnsLabel = regexp.MustCompile(`^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
 func (m *migration) begin() error {
@@ -115,15 +115,15 @@ func (m *migration) begin() error {
 	return m.findContainer()
 }
 
-// name is that of the new Deployment and its Service.
+// name returns the name of the new Deployment and its Service.
 func (m *migration) name() string { return m.Prefix + baseName }
 
-// note records what is not taken over.
+// note records what is not carried over.
 func (m *migration) note(why, format string, args ...any) {
 	m.notes = append(m.notes, Note{fmt.Sprintf(format, args...), why})
 }
 
-// findContainer finds the route server among the containers.
+// findContainer finds the container of the route server.
 func (m *migration) findContainer() error {
 	var names []string
 	for i := range m.pod.Containers {
@@ -158,7 +158,7 @@ func cmpOr(s, other string) string {
 	return other
 }
 
-// isRouteServer says whether the name of the program is in the command or is the first argument.
+// isRouteServer reports whether the name of the program is in the command or is the first argument.
 func isRouteServer(c *corev1.Container) bool {
 	words := slices.Concat(c.Command, c.Args)
 	return len(words) > 0 && isProgram(words[0])
@@ -166,5 +166,5 @@ func isRouteServer(c *corev1.Container) bool {
 
 func isProgram(word string) bool { return word == baseName || strings.HasSuffix(word, "/"+baseName) }
 
-// sorted are the keys of a map.
+// sorted returns the keys of a map, sorted.
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

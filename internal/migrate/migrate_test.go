@@ -8,7 +8,7 @@ import (
 	"github.com/routesrv/routesrv/internal/migrate"
 )
 
-// manifests is the platform, with replacements of its text.
+// manifests returns the manifests of the platform, with replacements in their text.
 func manifests(t *testing.T, replace ...string) string {
 	t.Helper()
 	text, err := os.ReadFile("testdata/platform.yaml")

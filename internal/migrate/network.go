@@ -9,10 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// network is the patch of the NetworkPolicy of the base.
+// network returns the patch of the NetworkPolicy of the base.
 //
-// Without a policy for the old pods everybody may ask the new ones for tables, too: proxies on the network of their nodes have no namespace
-// that a policy could name, and a policy that shuts them out would show only after the switch.
+// Without a policy for the old pods, the new pods accept requests for tables from everywhere, too: proxies on the network of
+// their nodes have no namespace that a policy could name, and a policy that blocks them would show only after the switch.
 func (m *migration) network() patch {
 	var ingress []networkingv1.NetworkPolicyIngressRule
 	for _, p := range m.in.Policies {
@@ -67,7 +67,7 @@ func (m *migration) network() patch {
 	return p
 }
 
-// ports are TCP ports of a rule.
+// ports returns TCP ports of a rule.
 func ports(numbers ...int) []networkingv1.NetworkPolicyPort {
 	var all []networkingv1.NetworkPolicyPort
 	for _, n := range numbers {
@@ -76,7 +76,7 @@ func ports(numbers ...int) []networkingv1.NetworkPolicyPort {
 	return all
 }
 
-// services are the patches of the two Services of the base.
+// services returns the patches of the two Services of the base.
 func (m *migration) services() (service, peers patch) {
 	a := &m.arguments
 	service.replace("/spec/ports/0/targetPort", a.main)
@@ -86,7 +86,7 @@ func (m *migration) services() (service, peers patch) {
 	return service, peers
 }
 
-// role is the patch of the ClusterRole of the base; nil for none.
+// role returns the patch of the ClusterRole of the base; nil for none.
 func (m *migration) role() patch {
 	if m.arguments.slices {
 		return nil

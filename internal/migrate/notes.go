@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// text is NOTES.md.
+// text returns NOTES.md.
 func (m *migration) text() []byte {
 	var b strings.Builder
 	old, ns := m.in.Deployment.Name, m.in.Namespace()
@@ -21,7 +21,7 @@ func (m *migration) text() []byte {
 	return []byte(b.String())
 }
 
-// steps are the commands.
+// steps writes the commands.
 func (m *migration) steps(b *strings.Builder) {
 	old, ns, a := m.in.Deployment.Name, m.in.Namespace(), &m.arguments
 	scheme, certificates := "http", ""
@@ -70,7 +70,7 @@ func (m *migration) oldReplicas() int32 {
 	return 1
 }
 
-// lists say what was not taken over, and the rights.
+// lists writes what is not carried over, and the rights.
 func (m *migration) lists(b *strings.Builder) {
 	b.WriteString("## Not carried over, or otherwise\n\n")
 	var rows [][2]string
@@ -104,11 +104,11 @@ func (m *migration) lists(b *strings.Builder) {
 	b.WriteString("\nTake that away when nothing else uses the account: proxies that read the cluster, such as those in fallback, do.\n")
 }
 
-// notCarried are the flags without effect, what was noted on the way, and the objects that are not looked at.
+// notCarried returns the flags without effect, what was noted on the way, and the unused objects.
 func (m *migration) notCarried() []Note {
 	var all []Note
 	for _, i := range m.arguments.ignored {
-		all = append(all, Note{"`-" + i.Name + "`", "means nothing to a route server: " + i.Why})
+		all = append(all, Note{"`-" + i.Name + "`", "has no effect on a route server: " + i.Why})
 	}
 	all = append(all, m.notes...)
 	for _, o := range m.in.Others {

@@ -56,7 +56,7 @@ type target struct {
 	Name string `json:"name"`
 }
 
-// files makes all files.
+// files returns all files.
 func (m *migration) files() (map[string][]byte, error) {
 	files := map[string][]byte{}
 	var err error
@@ -73,7 +73,7 @@ func (m *migration) files() (map[string][]byte, error) {
 		ConfigMapGenerator: []configMap{{Name: flagsName, Namespace: baseName, Behavior: "replace", Files: []string{"flags.yaml"}}},
 		Images:             m.images(),
 		Labels:             m.labelsOfAll(),
-		Patches: []patchOfResource{{ // the namespace is there, and its labels are not ours
+		Patches: []patchOfResource{{ // the namespace exists, and its labels are not ours
 			Target: target{"Namespace", baseName},
 			Patch:  "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: routesrv\n$patch: delete\n",
 		}},
@@ -101,10 +101,10 @@ func (m *migration) files() (map[string][]byte, error) {
 	return files, err
 }
 
-// comments are lines of YAML that say what a file is.
+// comments returns lines of YAML that describe a file.
 func comments(text string) []byte { return []byte("# " + text + "\n") }
 
-// images is the entry for the image of routesrv.
+// images returns the entry for the image of routesrv.
 func (m *migration) images() []image {
 	if m.Image == "" {
 		return nil
@@ -118,7 +118,7 @@ func (m *migration) images() []image {
 	return []image{i}
 }
 
-// labelsOfAll are the labels, those of selectors last, because they win.
+// labelsOfAll returns the labels, with those of selectors last, because they win.
 func (m *migration) labelsOfAll() []label {
 	var all []label
 	if len(m.labels.kept) > 0 {
@@ -127,8 +127,8 @@ func (m *migration) labelsOfAll() []label {
 	return append(all, label{Pairs: m.labels.changed, IncludeSelectors: true})
 }
 
-// selectorPatch is the merge patch that makes a selector of old pods one of the new pods, and the one that makes it what it was. A label that
-// the new pods have not is taken out.
+// selectorPatch returns two merge patches of a selector of old pods: one makes it select the new pods, the other reverts that. A
+// label that the new pods lack is removed.
 func (m *migration) selectorPatch(selector map[string]string) (there, back string) {
 	pod := m.labels.pod()
 	var to, from []string
@@ -148,7 +148,7 @@ func (m *migration) selectorPatch(selector map[string]string) (there, back strin
 	return wrap(to), wrap(from)
 }
 
-// table is a table of Markdown.
+// table returns a Markdown table.
 func table(head string, rows [][2]string) string {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "| %s |\n|---|---|\n", head)

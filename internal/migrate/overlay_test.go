@@ -18,7 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// base is where the overlays of the tests have their base.
+// base is the path of the base for the overlays of the tests.
 const base = "../../deploy/kustomize/base"
 
 func overlay(t *testing.T, in *migrate.Input, o migrate.Options) *migrate.Overlay {
@@ -77,7 +77,7 @@ func TestGoldenOverlayOfAPlatform(t *testing.T) {
 	}
 }
 
-// values are those of the patch of the Deployment, by path.
+// values returns the values of the patch of the Deployment, by path.
 func values(t *testing.T, made *migrate.Overlay) map[string]json.RawMessage {
 	t.Helper()
 	var ops []struct {
@@ -100,7 +100,7 @@ func TestWhatIsCarriedOver(t *testing.T) {
 		replace []string
 		options migrate.Options
 		path    string // in the patch of the Deployment
-		want    string // in its value; empty if there is to be none
+		want    string // in its value; empty if there must be none
 		file    string // or in a file
 		notes   string // in NOTES.md
 	}{
@@ -185,7 +185,7 @@ func TestWhatIsCarriedOver(t *testing.T) {
 	}
 }
 
-// A policy for the old pods is not widened: what it lets in is what gets in, and selectors of other pods stay as they are.
+// A policy for the old pods is not widened: whatever it admits is admitted, and selectors of other pods are unchanged.
 func TestPolicyOfTheOldPodsIsKept(t *testing.T) {
 	policy := `---
 apiVersion: networking.k8s.io/v1
@@ -246,7 +246,7 @@ func TestWhatCannotBeMigratedIsSaid(t *testing.T) {
 	}
 }
 
-// A cluster gives the same overlay as a file, and what cannot be read is told.
+// A cluster gives the same overlay as a file, and objects that cannot be read are listed.
 func TestFetchReadsWhatBelongsToADeployment(t *testing.T) {
 	in := platform(t)
 	objects := map[string]any{
@@ -278,7 +278,7 @@ func TestFetchReadsWhatBelongsToADeployment(t *testing.T) {
 	if len(unread) != 1 || !strings.Contains(unread[0].Error(), "RoleBinding: 403") {
 		t.Errorf("not read: %v", unread)
 	}
-	in.Others = nil // a cluster is not asked for what is not used
+	in.Others = nil // unused objects are not read from a cluster
 	for name, want := range overlay(t, in, migrate.Options{}).Files {
 		if text := overlay(t, got, migrate.Options{}).Files[name]; string(text) != string(want) {
 			t.Errorf("%s is\n%s\nof a file it is\n%s", name, text, want)

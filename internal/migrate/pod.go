@@ -24,7 +24,7 @@ type patch []operation
 func (p *patch) replace(path string, value any) { *p = append(*p, operation{"replace", path, value}) }
 func (p *patch) add(path string, value any)     { *p = append(*p, operation{"add", path, value}) }
 
-// escaped is a key in a path of a JSON patch.
+// escaped escapes a key for a path of a JSON patch.
 func escaped(key string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(key) }
 
 const (
@@ -32,7 +32,7 @@ const (
 	containerPath = podPath + "/containers/0"
 )
 
-// deployment is the patch of the Deployment of the base.
+// deployment returns the patch of the Deployment of the base.
 func (m *migration) deployment() patch {
 	var p patch
 	old := m.in.Deployment
@@ -70,7 +70,7 @@ func (m *migration) deployment() patch {
 	return p
 }
 
-// schedule takes over where pods run.
+// schedule carries over where pods run.
 func (m *migration) schedule(p *patch) {
 	grace := m.arguments.wait + m.arguments.shutdown + 5*time.Second
 	seconds := int64(math.Ceil(grace.Seconds()))
@@ -118,7 +118,7 @@ func (m *migration) schedule(p *patch) {
 	}
 }
 
-// user takes over who the process is.
+// user carries over the user of the process.
 func (m *migration) user(p *patch) {
 	uid, gid := (*int64)(nil), (*int64)(nil)
 	if s := m.pod.SecurityContext; s != nil {
@@ -149,7 +149,7 @@ func (m *migration) user(p *patch) {
 	}
 }
 
-// run takes over what runs in the container.
+// run carries over what runs in the container.
 func (m *migration) run(p *patch) {
 	a := &m.arguments
 	args := slices.Clone(a.args)
@@ -183,7 +183,7 @@ func (m *migration) run(p *patch) {
 	m.volumes(p)
 }
 
-// ports are the old ones, so that Services by name or number fit, with those of the listeners.
+// ports returns the old ports, so that Services by name or number still fit, with those of the listeners.
 func (m *migration) ports() []corev1.ContainerPort {
 	var ports []corev1.ContainerPort
 	has := func(number int, name string) bool {
@@ -206,7 +206,7 @@ func (m *migration) ports() []corev1.ContainerPort {
 		case !has(l.number, ""):
 			name := l.name
 			if has(0, name) {
-				name = "routesrv-" + name // the old container means another port by it
+				name = "routesrv-" + name // the old container uses this name for another port
 			}
 			ports = append(ports, corev1.ContainerPort{Name: name, ContainerPort: int32(l.number)})
 		}
@@ -214,7 +214,7 @@ func (m *migration) ports() []corev1.ContainerPort {
 	return ports
 }
 
-// readiness is the old probe, or that of the base.
+// readiness returns the old probe, or that of the base.
 func (m *migration) readiness() *corev1.Probe {
 	if old := m.container.ReadinessProbe; old != nil {
 		if p, ok := m.probe(old); ok {
@@ -228,7 +228,7 @@ func (m *migration) readiness() *corev1.Probe {
 	}
 }
 
-// probe is an old one with the number of its port. ok is false if it runs a command or asks by gRPC.
+// probe returns an old probe with the number of its port. ok is false if it runs a command or uses gRPC.
 func (m *migration) probe(old *corev1.Probe) (p *corev1.Probe, ok bool) {
 	p = old.DeepCopy()
 	switch {
@@ -246,7 +246,7 @@ func (m *migration) probe(old *corev1.Probe) (p *corev1.Probe, ok bool) {
 	return p, true
 }
 
-// number is the number of a port of the old container.
+// number returns the number of a port of the old container.
 func (m *migration) number(port intstr.IntOrString) intstr.IntOrString {
 	for _, p := range m.container.Ports {
 		if port.Type == intstr.String && p.Name == port.StrVal {
@@ -262,7 +262,7 @@ var runtimeVariables = []string{
 	"KUBERNETES_SERVICE_PORT",
 }
 
-// env are the variables that mean something.
+// env returns the variables that have an effect.
 func (m *migration) env() []corev1.EnvVar {
 	env := []corev1.EnvVar{}
 	limit := false
@@ -271,7 +271,7 @@ func (m *migration) env() []corev1.EnvVar {
 		case slices.Contains(runtimeVariables, e.Name), slices.Contains(m.arguments.env, e.Name), m.referred(e.Name):
 			env = append(env, e)
 			limit = limit || e.Name == "GOMEMLIMIT"
-		case strings.HasPrefix(e.Name, "ROUTESRV_FLAG_"): // was read
+		case strings.HasPrefix(e.Name, "ROUTESRV_FLAG_"): // already read
 		default:
 			m.note("no argument of the overlay refers to it", "variable `%s`", e.Name)
 		}
@@ -290,14 +290,14 @@ func (m *migration) env() []corev1.EnvVar {
 	return env
 }
 
-// referred says whether a variable that is carried over refers to another.
+// referred reports whether a variable that is carried over refers to another.
 func (m *migration) referred(name string) bool {
 	return slices.ContainsFunc(m.container.Env, func(e corev1.EnvVar) bool {
 		return slices.Contains(m.arguments.env, e.Name) && strings.Contains(e.Value, "$("+name+")")
 	})
 }
 
-// volumes takes over what settings name files in.
+// volumes carries over the volumes with files that settings name.
 func (m *migration) volumes(p *patch) {
 	carried := map[string]bool{}
 	for _, file := range m.arguments.files {

@@ -8,7 +8,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// rolesOf are the roles that bindings give to a ServiceAccount.
+// rolesOf returns the roles that bindings give to a ServiceAccount.
 func rolesOf(bindings []Binding, namespace, account string) []rbacv1.RoleRef {
 	var roles []rbacv1.RoleRef
 	for _, b := range bindings {
@@ -19,7 +19,7 @@ func rolesOf(bindings []Binding, namespace, account string) []rbacv1.RoleRef {
 	return roles
 }
 
-// gives says whether a binding is for a ServiceAccount, by its name or through its groups of ServiceAccounts.
+// gives reports whether a binding applies to a ServiceAccount, by its name or through its groups of ServiceAccounts.
 func (b Binding) gives(namespace, account string) bool {
 	return slices.ContainsFunc(b.Subjects, func(s rbacv1.Subject) bool {
 		switch s.Kind {
@@ -39,7 +39,7 @@ func (b Binding) gives(namespace, account string) bool {
 // needed are the rights of the base: list, for these groups and resources.
 var needed = []string{"networking.k8s.io/ingresses", "zalando.org/routegroups", "/services", "discovery.k8s.io/endpointslices", "/endpoints"}
 
-// rights say what the old ServiceAccount may do, a line for each rule, and what of it routesrv has no use for.
+// rights describes what the old ServiceAccount may do, a line for each rule, and which of it routesrv does not need.
 func (in *Input) rights(account string) []string {
 	var lines []string
 	for _, b := range in.Bindings {
@@ -64,7 +64,7 @@ func (in *Input) rights(account string) []string {
 	return lines
 }
 
-// rule is what a rule allows, and whether routesrv needs it.
+// rule describes what a rule allows, and whether routesrv needs it.
 func rule(r rbacv1.PolicyRule) string {
 	if len(r.NonResourceURLs) > 0 {
 		return fmt.Sprintf("%s %s. Not needed.", strings.Join(r.Verbs, ", "), strings.Join(r.NonResourceURLs, ", "))

@@ -35,7 +35,7 @@ import (
 	"github.com/routesrv/routesrv/internal/kubetest"
 )
 
-// ourImage is the image of a release, made of its Dockerfile.
+// ourImage is the image of a release, built from its Dockerfile.
 func ourImage(t *testing.T) v1.Image {
 	t.Helper()
 	dir := t.TempDir()
@@ -84,7 +84,7 @@ func setImage(t *testing.T, d *appsv1.Deployment, container, image string) *apps
 	return changed
 }
 
-// defaulted fills in what an API server does.
+// defaulted sets the defaults that an API server sets.
 func defaulted(pod *corev1.PodSpec) {
 	pod.RestartPolicy = corev1.RestartPolicyAlways
 	for i := range pod.Containers {
@@ -95,7 +95,7 @@ func defaulted(pod *corev1.PodSpec) {
 	}
 }
 
-// The objects that the proxies are to have routes for.
+// The objects from which the proxies get routes.
 const shop = `
 apiVersion: networking.k8s.io/v1
 kind: Ingress
@@ -118,8 +118,8 @@ ports: [{name: http, port: 8080, protocol: TCP}]
 endpoints: [{addresses: [10.2.0.7], conditions: {ready: true}}, {addresses: [10.2.0.8], conditions: {ready: true}}]
 `
 
-// TestSetImageIsTheWholeSwap: a Deployment that was written for the reference runs with our image when nothing else is changed. The reference itself is
-// not run here; that the way back works follows from the manifest, which is what it was after the image is.
+// TestSetImageIsTheWholeSwap: a Deployment that was written for the reference runs with our image when nothing else is changed.
+// The reference itself is not run here; going back works because the manifest is then unchanged.
 func TestSetImageIsTheWholeSwap(t *testing.T) {
 	old := platform(t).Deployment
 	swapped := setImage(t, old, "routesrv", "example/routesrv:1")
@@ -132,7 +132,7 @@ func TestSetImageIsTheWholeSwap(t *testing.T) {
 		Spec:       swapped.Spec.Template.Spec,
 	}
 	defaulted(&pod.Spec)
-	// The one thing that the test changes: the lameduck time of the platform is most of a minute.
+	// The one thing that the test changes: the lame duck period of the platform takes most of a minute.
 	args := pod.Spec.Containers[0].Args
 	for i := range args {
 		args[i] = strings.Replace(args[i], "-wait-for-healthcheck-interval=45s", "-wait-for-healthcheck-interval=1s", 1)
@@ -174,7 +174,7 @@ func TestSetImageIsTheWholeSwap(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// What the proxies and Prometheus ask, at the ports that the manifest has always had.
+	// The requests of the proxies and Prometheus, to the ports that the manifest has always had.
 	resp, table := ask(t, p, 9990, "/routes", "")
 	for _, want := range []string{
 		`kube_shop__shop__shop_example_org___cart__shop: Host(/^(shop[.]example[.]org[.]?(:[0-9]+)?)$/) && PathSubtree("/cart")`,
@@ -215,7 +215,7 @@ func TestSetImageIsTheWholeSwap(t *testing.T) {
 	}
 }
 
-// ask asks a port of the pod as another pod does.
+// ask sends a request to a port of the pod as another pod does.
 func ask(t *testing.T, p *kubelet.Pod, port uint16, path, etag string) (*http.Response, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://pod"+path, nil)

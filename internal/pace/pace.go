@@ -1,15 +1,15 @@
-// Package pace has the rhythm of what makes tables, by computing or by fetching: how often it looks for another one, and how
-// long it leaves alone what fails.
+// Package pace defines the timing of producers of tables, which compute or fetch them: the time between two reads, and the delay
+// after failures.
 package pace
 
 import "time"
 
-// DefaultInterval is the time between two looks, for all that make tables or compare them.
+// DefaultInterval is the default time between two reads, for everything that produces or compares tables.
 const DefaultInterval = 3 * time.Second
 
-// Backoff returns the delay after failures in a row, at least one. It doubles with each of them, from twice the interval to most,
-// and is never shorter than the interval. The upper half of it is left to chance, a number in [0, 1), so that the members of a
-// fleet do not come back together.
+// Backoff returns the delay after a number of consecutive failures, at least one. It doubles with each failure, from twice the
+// interval up to most, and is never shorter than the interval. chance, in [0, 1), randomises the upper half of the delay, so that
+// the members of a fleet do not return all at once.
 func Backoff(failures int, interval, most time.Duration, chance float64) time.Duration {
 	d := interval
 	for range failures {

@@ -25,11 +25,11 @@ const (
 	maxViews              = 64 << 20 // bytes of all answers together
 )
 
-// ClientsConfig says whom [Clients] asks. URLs and Port are required.
+// ClientsConfig configures [Clients]. URLs and Port are required.
 type ClientsConfig struct {
-	// URLs are those of Config: of them only the hosts count.
+	// URLs are as in Config, but only their hosts are used.
 	URLs []string
-	// Port is that of the support listeners, which are plain HTTP.
+	// Port is the port of the support listeners, which speak plain HTTP.
 	Port int
 	// Resolver, Own and Timeout are as in Config; the default of Timeout is DefaultClientsTimeout.
 	Resolver Resolver
@@ -37,8 +37,8 @@ type ClientsConfig struct {
 	Timeout  time.Duration
 }
 
-// Clients asks the peers for the clients that each knows. There is one answer for each address, and one with an error for each name
-// that cannot be resolved in time. It takes at most the timeout. Addresses come from the names of the configuration and from nowhere else.
+// Clients asks the peers which clients each of them knows. It returns one answer for each address, and one with an error for each
+// name that it cannot resolve in time. It takes at most the timeout. Addresses come only from the configured names.
 func Clients(ctx context.Context, cfg ClientsConfig) []fleet.Answer {
 	if cfg.Timeout == 0 {
 		cfg.Timeout = DefaultClientsTimeout
@@ -61,14 +61,14 @@ func Clients(ctx context.Context, cfg ClientsConfig) []fleet.Answer {
 	return q.answers
 }
 
-// question is one call of Clients. A name that cannot be resolved delays none of the others.
+// question is one call of Clients. A name that does not resolve delays no other name.
 type question struct {
 	cfg    *ClientsConfig
 	client *http.Client
 	asking sync.WaitGroup
-	budget atomic.Int64 // bytes that may still be read, of all answers
+	budget atomic.Int64 // remaining bytes for all answers
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	seen    map[netip.Addr]bool
 	answers []fleet.Answer
 }
@@ -96,7 +96,7 @@ func (q *question) ask(ctx context.Context, text string) {
 	}
 }
 
-// isNew reports whether an address is to be asked.
+// isNew reports whether an address has not been asked yet and is to be asked.
 func (q *question) isNew(a netip.Addr) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -113,7 +113,7 @@ func (q *question) answer(one fleet.Answer) {
 	q.answers = append(q.answers, one)
 }
 
-// view asks one peer for its own clients, all of them.
+// view asks one peer for all of its own clients.
 func (q *question) view(ctx context.Context, address string) (*fleet.View, error) {
 	u := url.URL{Scheme: "http", Host: address, Path: "/clients", RawQuery: "local&limit=" + strconv.Itoa(fleet.DefaultMax)}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
@@ -145,7 +145,7 @@ var (
 	errTooMuch = fmt.Errorf("the answers of all peers have more than %d bytes", maxViews)
 )
 
-// budgeted reads as long as all answers together are within the budget.
+// budgeted reads while all answers together stay within the budget.
 type budgeted struct {
 	r      io.Reader
 	budget *atomic.Int64
@@ -159,7 +159,7 @@ func (b *budgeted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// unwrapURL leaves out the URL, which the address says.
+// unwrapURL removes the URL from an error, because the address already identifies the peer.
 func unwrapURL(err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		if e.Timeout() {

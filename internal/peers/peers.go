@@ -1,22 +1,22 @@
 // Package peers asks the other replicas of a route server what they serve, and which clients they know.
 //
-// A replica that starts without a checkpoint has nothing to compare its first table with: whatever it reads, a guard without a served
-// table lets it pass. [Table] gives it the table of a peer to compare with.
+// A replica that starts without a checkpoint has nothing to compare its first table with, and a guard without a served table lets
+// any table pass. [Table] fetches the table of a peer for the comparison.
 //
 // # Guarantees
 //
-// A table is fetched and verified by package dataplane, as a data plane does it: length, digest, size, parse, and no route that
-// would end the process of a proxy. A table from a checkpoint (stale) proves nothing and is not taken. Of the others the one with
-// the highest revision is, so that a replica that lags does not decide. A table that a peer serves while it holds another one back
-// counts as any: it is the one that was fine.
+// Package dataplane fetches and verifies a table as in a data plane: length, digest, size, parse, and no route that would crash a
+// proxy. A table from a checkpoint (stale) proves nothing and is not used. Of the other tables, the one with the highest revision
+// is used, so that a lagging replica does not decide. A table that a peer serves while it holds another one back counts like any
+// other: it is the last good one.
 //
-// Asking takes at most Config.Timeout, whatever peers and name servers do. Each address is asked once, at the same time as the others, and
-// no more than eight are.
+// Asking takes at most Config.Timeout, whatever peers and name servers do. At most eight addresses are asked, once each and
+// concurrently.
 //
 // # What it does not do
 //
-// It does not judge the table, and nobody serves it for having been fetched. Whoever answers under the name of the peers is
-// believed, so the name should be one of the cluster, and the listeners have TLS where the network is not trusted.
+// It does not judge the table, and the replica does not serve it. It trusts whoever answers under the name of the peers, so use a
+// name inside the cluster, and TLS on the listeners if the network is not trusted.
 package peers
 
 import (
@@ -40,50 +40,50 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// DefaultTimeout is how long asking takes at most.
+// DefaultTimeout is the default of Config.Timeout.
 const DefaultTimeout = 3 * time.Second
 
-// maxPeers is how many peers are asked: each may give a table of its own, which takes memory.
+// maxPeers is how many peers are asked: each may return its own table, which takes memory.
 const maxPeers = 8
 
 // Errors of [Table].
 var (
-	// ErrNoPeer says that the name has no address but our own.
+	// ErrNoPeer means that the name has no address other than our own.
 	ErrNoPeer = errors.New("no other replica")
-	// ErrNoTable says that no peer gave a table that can be used. It is wrapped with what was wrong with each.
+	// ErrNoTable means that no peer returned a usable table. It is wrapped with the failure of each peer.
 	ErrNoTable = errors.New("no other replica has a table to compare with")
 )
 
-// errStale is of a peer whose own table is not confirmed.
+// errStale is the error for a peer whose own table is not confirmed.
 var errStale = errors.New("its table is from a checkpoint, not confirmed by a read yet")
 
-// Resolver finds the addresses of a name. [net.Resolver] is one.
+// Resolver resolves a name to addresses. [net.Resolver] implements it.
 type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
-// Config says who the peers are. URL and Transport are required.
+// Config configures [Table]. URL and Transport are required.
 type Config struct {
-	// URLs are http://HOST:PORT or https://HOST:PORT. All addresses of the hosts are peers, such as those of a headless Service.
+	// URLs are http://HOST:PORT or https://HOST:PORT. All addresses of the hosts are peers, as for a headless Service.
 	URLs []string
-	// Transport makes the requests to one peer: it connects to the address, HOST:PORT, whatever the URL of a request says. So
-	// certificates are verified for the host of its URL. Idle connections are closed at the end.
+	// Transport returns the transport for requests to one peer. It must connect to the address, HOST:PORT, whatever the URL of a
+	// request says, so that certificates are verified for the host in the URL. Idle connections are closed at the end.
 	Transport func(address string) (http.RoundTripper, error)
 
-	// Resolver is net.DefaultResolver if it is nil.
+	// Resolver defaults to net.DefaultResolver.
 	Resolver Resolver
-	// Own are our addresses, which are not asked; nil means those of the network interfaces.
+	// Own lists our addresses, which are not asked; nil means the addresses of the network interfaces.
 	Own []netip.Addr
-	// Timeout is DefaultTimeout if it is 0.
+	// Timeout defaults to DefaultTimeout.
 	Timeout time.Duration
-	// MaxBytes and Memory are for dataplane.Config; the memory is shared by all peers.
+	// MaxBytes and Memory are for dataplane.Config; all peers share the memory.
 	MaxBytes, Memory int64
-	// Logger is told which peers gave nothing although others did; nil means no log.
+	// Logger logs which peers returned no table although others did; nil means no log.
 	Logger *slog.Logger
 }
 
-// Table returns the table that the peers serve, and the address of the one that gave it. The error wraps ErrNoPeer or ErrNoTable, or
-// says why the peers are not known.
+// Table returns the table that the peers serve, and the address of the peer that it came from. The error wraps ErrNoPeer or
+// ErrNoTable, or says why the peers could not be found.
 func Table(ctx context.Context, cfg Config) (t *table.Table, from string, err error) {
 	if cfg.Timeout == 0 {
 		cfg.Timeout = DefaultTimeout
@@ -109,7 +109,7 @@ type peer struct {
 	address string // HOST:PORT
 }
 
-// find returns the addresses of all URLs, at most maxPeers. A name without an address is an error if no other has one.
+// find returns the addresses of all URLs, at most maxPeers. A name without an address is an error only if no other name has one.
 func (cfg *Config) find(ctx context.Context) (peers []peer, err error) {
 	var failed []error
 	for _, text := range cfg.URLs {
@@ -136,7 +136,7 @@ func (cfg *Config) find(ctx context.Context) (peers []peer, err error) {
 func parse(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil {
-		return nil, errors.New("the URL of the peers cannot be parsed") // it may have a password
+		return nil, errors.New("the URL of the peers cannot be parsed") // the text may contain a password
 	}
 	if u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.Port() == "" || strings.Trim(u.Path, "/") != "" {
 		return nil, fmt.Errorf("URL of the peers %q: want http(s)://host:port", u.Redacted())
@@ -144,7 +144,7 @@ func parse(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// addresses returns those of the peers, sorted, at most so many.
+// addresses returns up to most addresses of the peers, sorted.
 func (cfg *Config) addresses(ctx context.Context, host string, most int) ([]netip.Addr, error) {
 	own := cfg.Own
 	if own == nil {
@@ -160,7 +160,7 @@ func (cfg *Config) addresses(ctx context.Context, host string, most int) ([]neti
 	found, err := resolver.LookupNetIP(ctx, "ip", host)
 	if err != nil {
 		if dns, ok := errors.AsType[*net.DNSError](err); ok && dns.IsNotFound {
-			return nil, fmt.Errorf("%w: %s has no address", ErrNoPeer, host) // as a headless Service without ready pods
+			return nil, fmt.Errorf("%w: %s has no address", ErrNoPeer, host) // such as a headless Service without ready pods
 		}
 		return nil, fmt.Errorf("resolve the peers: %w", err)
 	}
@@ -193,7 +193,7 @@ func interfaces() ([]netip.Addr, error) {
 	return out, nil
 }
 
-// peerAnswer is what came of asking a peer: a table or an error.
+// peerAnswer is the result of asking a peer: a table or an error.
 type peerAnswer struct {
 	address string
 	table   *table.Table
@@ -217,7 +217,7 @@ func (cfg *Config) fetch(ctx context.Context, u *url.URL, address string, peers 
 	c, err := dataplane.New(dataplane.Config{
 		URLs: []string{u.String()}, Follow: dataplane.Poll, NoDeltas: true, Timeout: cfg.Timeout, Transport: transport,
 		MaxBytes: cfg.MaxBytes, Memory: cfg.Memory / peers,
-		Guard: guard.Config{MaxLoss: 1, MaxBackendLoss: 1}, // there is nothing to compare with; only an empty table is held
+		Guard: guard.Config{MaxLoss: 1, MaxBackendLoss: 1}, // without a served table to compare with, only an empty table is held
 	})
 	if err != nil {
 		return nil, err
@@ -237,7 +237,7 @@ func (cfg *Config) fetch(ctx context.Context, u *url.URL, address string, peers 
 	return c.Current(), nil
 }
 
-// best returns the table with the highest revision; of several, that of the lowest address.
+// best returns the table with the highest revision; among equals, the one from the lowest address.
 func (cfg *Config) best(answers []peerAnswer) (t *table.Table, from string, err error) {
 	var failed []error
 	for _, a := range answers {

@@ -64,7 +64,7 @@ func (f *replicas) LookupNetIP(ctx context.Context, network, host string) ([]net
 	return out, f.err
 }
 
-// table asks the replicas, with sockets in memory.
+// table queries the replicas, with sockets in memory.
 func (f *replicas) table(ctx context.Context, change func(*peers.Config)) (*table.Table, string, error) {
 	f.connected = make(chan string, 100)
 	cfg := peers.Config{
@@ -282,7 +282,7 @@ func TestConfigIsChecked(t *testing.T) {
 	}
 }
 
-// TestOwnAddressesAreThoseOfTheInterfaces, over real sockets: the loopback interface is ours.
+// TestOwnAddressesAreThoseOfTheInterfaces uses real sockets: the loopback interface is ours.
 func TestOwnAddressesAreThoseOfTheInterfaces(t *testing.T) {
 	s := httptest.NewServer(serving(t, newTable(t, 5, "a")).Handler())
 	defer s.Close()

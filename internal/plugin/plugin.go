@@ -1,5 +1,5 @@
-// Package plugin finds the route servers that kubectl routesrv asks: the pods of a Deployment in the clusters of a kubeconfig, each reached by a
-// port-forward that is opened when somebody asks.
+// Package plugin finds the route servers that kubectl routesrv asks: the pods of a Deployment in the clusters of a kubeconfig. It
+// opens a port-forward to a pod when a command first needs it.
 package plugin
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/routesrv/routesrv/internal/forward"
 )
 
-// Defaults: what the base in deploy/kustomize has.
+// Defaults, as in the base in deploy/kustomize.
 const (
 	defaultNamespace   = "routesrv"
 	defaultSelector    = "app.kubernetes.io/name=routesrv"
@@ -30,7 +30,7 @@ const (
 	defaultMainPort    = 9090
 )
 
-// places are the clusters of one run.
+// places holds the clusters of one run.
 type places struct {
 	kubeconfig, context, contexts string
 	namespace, selector           string
@@ -38,10 +38,10 @@ type places struct {
 	tls                           cli.TLS
 
 	mu   sync.Mutex
-	open []func() // what Close has to close
+	open []func() // functions that Close calls
 }
 
-// New returns the places of one run.
+// New returns the places for one run.
 func New() cli.Places { return &places{} }
 
 // Define implements [cli.Places].
@@ -71,7 +71,7 @@ func (p *places) Complete(flag string) []string {
 	return names
 }
 
-// Clusters implements [cli.Places]: the clusters are chosen by flags, and every argument is left.
+// Clusters implements [cli.Places]. Flags choose the clusters, so it returns every argument unused.
 func (p *places) Clusters(args []string) ([]cli.Cluster, []string, error) {
 	if p.context != "" && p.contexts != "" {
 		return nil, nil, errors.New("--context and --contexts: want one of them")
@@ -135,8 +135,8 @@ func (p *places) closeLater(end func()) {
 	p.open = append(p.open, end)
 }
 
-// cluster makes the cluster of a context. Even the credentials are read when somebody asks it: a context that is broken must not be in the way of
-// others.
+// cluster returns the cluster of a context. It reads even the credentials only when asked, so that a broken context does not
+// affect the others.
 func (p *places) cluster(kubeconfig *forward.Kubeconfig, name string) cli.Cluster {
 	return cli.Cluster{Name: name, Find: func(ctx context.Context) ([]cli.Replica, error) {
 		c, err := kubeconfig.Open(name)
@@ -150,7 +150,7 @@ func (p *places) cluster(kubeconfig *forward.Kubeconfig, name string) cli.Cluste
 		}
 		var replicas []cli.Replica
 		for _, pod := range pods {
-			if pod.Phase == "Succeeded" || pod.Phase == "Failed" { // such as evicted ones: others have taken their places
+			if pod.Phase == "Succeeded" || pod.Phase == "Failed" { // such as evicted pods: others have replaced them
 				continue
 			}
 			replicas = append(replicas, p.replica(pod))
@@ -162,7 +162,7 @@ func (p *places) cluster(kubeconfig *forward.Kubeconfig, name string) cli.Cluste
 	}}
 }
 
-// replica makes the replica of a pod.
+// replica returns the replica of a pod.
 func (p *places) replica(pod *forward.Pod) cli.Replica {
 	r := cli.Replica{Name: pod.Name}
 	if pod.Phase != "Running" {
@@ -197,11 +197,11 @@ func port(pod *forward.Pod, flag int, name string, otherwise int) int {
 	return otherwise
 }
 
-// listener reaches a port of a pod. The host is that of the loopback interface, on which the connection arrives.
+// listener connects to a port of a pod. The host is the loopback interface, where the connection arrives in the pod.
 func (p *places) listener(pod *forward.Pod, scheme string, port int) *cli.Listener {
 	transport := &http.Transport{
 		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return pod.Dial(ctx, port) },
-		TLSHandshakeTimeout: time.Minute, // the limit of a command is shorter
+		TLSHandshakeTimeout: time.Minute, // the time limit of a command is shorter
 		MaxIdleConns:        2,
 	}
 	if scheme == "https" {

@@ -27,11 +27,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// cluster is a made-up API server with pods whose ports lead to listeners of the test.
+// cluster is a fake API server with pods whose ports lead to listeners of the test.
 type cluster struct {
 	namespace, selector string
 	pods                []corev1.Pod
-	ports               map[string]string // "POD:PORT" to an address
+	ports               map[string]string // maps "POD:PORT" to an address
 }
 
 func (c *cluster) serve(t *testing.T) (url string) {
@@ -87,7 +87,7 @@ func run(t *testing.T, args ...string) (status int, out string) {
 	return status, b.String()
 }
 
-// routeServer says that it is fine, and where it was asked.
+// routeServer answers that it is fine, and sends the host of each request to hosts.
 func routeServer(t *testing.T, hosts chan<- string) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -118,7 +118,7 @@ func TestPodsAreFoundAndReached(t *testing.T) {
 	if status != cli.Trouble || strings.Contains(out, "evicted") {
 		t.Errorf("status %d\n%s", status, out)
 	}
-	// What accepts a held table wants to be asked by the name of the loopback interface.
+	// Accepting a held table requires a host name of the loopback interface.
 	close(hosts)
 	for h := range hosts {
 		if !strings.HasPrefix(h, "localhost:") {
@@ -142,7 +142,7 @@ func TestFlagsChoosePods(t *testing.T) {
 		{[]string{"--context=here", "-n", "edge", "-l", "app=routes", "--support-port=7000"}, cli.Healthy, "healthy"},
 		{[]string{"--contexts=e*", "-n", "edge", "-l", "app=routes"}, cli.Trouble, "empty: no pod with the labels app=routes in namespace edge: name them with -n and -l"},
 		{[]string{"--contexts=her?,oth*", "-n", "edge", "-l", "app=routes", "--support-port=7000"}, cli.Trouble, "connection refused"},
-		{[]string{"--contexts=x*"}, cli.Trouble, `--contexts: no context of the kubeconfig fits "x*": it has empty, here, other`},
+		{[]string{"--contexts=x*"}, cli.Trouble, `--contexts: no context of the kubeconfig matches "x*": it has empty, here, other`},
 		{[]string{"--context=none"}, cli.Trouble, `context "none" does not exist`},
 		{[]string{"--context=here", "--contexts=h*"}, cli.Trouble, "want one of them"},
 		{[]string{"-n", "a/b"}, cli.Trouble, `"a/b" is not a namespace`},
@@ -158,7 +158,7 @@ func TestFlagsChoosePods(t *testing.T) {
 	}
 }
 
-// TestDiffByCertificates: the main listener speaks TLS, and its certificate has the name of the Service.
+// TestDiffByCertificates: the main listener uses TLS, and its certificate has the name of the Service.
 func TestDiffByCertificates(t *testing.T) {
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, `a: * -> <shunt>;`) }))
 	s.TLS = &tls.Config{}

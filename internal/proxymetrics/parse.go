@@ -14,7 +14,7 @@ import (
 	"github.com/routesrv/routesrv/fleet"
 )
 
-// errNoSkipper says that a document has none of the series that every Skipper has.
+// errNoSkipper means that a document has none of the series that every Skipper has.
 var errNoSkipper = errors.New("not the metrics of a Skipper")
 
 // maxReasons is how many reasons of refused routes are kept; the others are added up as "other".
@@ -24,12 +24,12 @@ const maxReasons = 8
 type sums struct {
 	requests, noRoute, routes, updates figure
 	lastApply                          float64
-	// 5xx by the series in which they are, the best first: those of all answers, those of routes, and those of backends.
+	// 5xx counters by kind of series, the best first: all answers, routes, backends.
 	served, served5xx, routes5xx, backend5xx, backendErrors figure
 	refused                                                 map[string]uint64
 }
 
-// figure is a sum of series; none if there was none.
+// figure is a sum of series, or none if there was no series.
 type figure struct {
 	sum float64
 	has bool
@@ -37,7 +37,7 @@ type figure struct {
 
 func (f *figure) add(v float64) { f.sum, f.has = f.sum+v, true }
 
-// value is nil for none. A value that no counter has counts as 0.
+// value returns nil for none. It returns 0 for a value that no counter can have.
 func (f figure) value() *uint64 {
 	if !f.has {
 		return nil
@@ -76,7 +76,7 @@ func (s *sums) figures() (*fleet.Figures, error) {
 		Requests: s.requests.value(), NoRoute: s.noRoute.value(), Routes: s.routes.value(), Updates: s.updates.value(), Refused: s.refused,
 	}
 	if f.NoRoute == nil {
-		f.NoRoute = new(uint64) // the series comes with the first one
+		f.NoRoute = new(uint64) // the series appears with the first such request
 	}
 	if s.lastApply > 0 && s.lastApply < 1<<40 {
 		f.LastApply = time.Unix(int64(s.lastApply), 0).UTC()
@@ -112,7 +112,7 @@ func (s *sums) prometheus(in *bufio.Reader) error {
 	}
 }
 
-// sample takes one line, without the prefix of its name.
+// sample processes one line, without the prefix of its name.
 func (s *sums) sample(line string) {
 	end := strings.IndexAny(line, "{ ")
 	if end < 0 {
@@ -142,7 +142,7 @@ func (s *sums) sample(line string) {
 	s.labelled(name, rest, value)
 }
 
-// labelled takes a series of which a label says what it counts.
+// labelled processes a series in which a label says what it counts.
 func (s *sums) labelled(name, labels string, value float64) {
 	switch name {
 	case "custom_total", "custom_gauges", "custom_duration_seconds_count":
@@ -161,7 +161,7 @@ func (s *sums) labelled(name, labels string, value float64) {
 	}
 }
 
-// custom takes a figure that both flavours know under one key.
+// custom processes a figure that both flavours have under one key.
 func (s *sums) custom(key string, value float64) {
 	switch {
 	case strings.HasPrefix(key, "incoming."):
@@ -189,7 +189,7 @@ func (s *sums) refuse(reason string, value float64) {
 	s.refused[reason] += uint64(value)
 }
 
-// isWord reports whether a reason is like those of Skipper: 1 to 32 letters and _.
+// isWord reports whether a reason looks like one of Skipper's: 1 to 32 letters and underscores.
 func isWord(s string) bool {
 	for _, c := range s {
 		if c != '_' && (c < 'a' || c > 'z') {
@@ -199,7 +199,7 @@ func isWord(s string) bool {
 	return len(s) <= 32
 }
 
-// label returns the value of a label, as far as no character of it is escaped.
+// label returns the value of a label, provided that no character of it is escaped.
 func label(labels, name string) string {
 	for at := 0; ; {
 		i := strings.Index(labels[at:], name+`="`)
@@ -216,7 +216,7 @@ func label(labels, name string) string {
 	}
 }
 
-// codahale reads the JSON document, one metric after the other.
+// codahale reads the JSON document metric by metric.
 func (s *sums) codahale(in io.Reader) error {
 	d := json.NewDecoder(in)
 	if _, err := d.Token(); err != nil { // {
@@ -252,7 +252,7 @@ func (s *sums) codahale(in io.Reader) error {
 	return nil
 }
 
-// metric takes one metric of the document.
+// metric processes one metric of the document.
 func (s *sums) metric(key string, count, value *float64) {
 	n := count
 	if n == nil {

@@ -1,19 +1,20 @@
-// Package proxymetrics reads what a Skipper says of itself in its metrics: requests, errors, routes and when it applied a table.
+// Package proxymetrics reads the metrics of a Skipper: requests, errors, routes, and whether it has applied a table.
 //
-// It understands both flavours of Skipper, Prometheus text and the JSON of codahale. Series that are off by default are used where
-// they are on; a figure for which there is no series is missing.
+// It supports both flavours of Skipper, Prometheus text and codahale's JSON. It uses series that are off by default if they are
+// on; a figure without a series is missing.
 //
 // # Limits
 //
-// A document of more than [MaxBytes] is not read to its end, and gives no figures: such a proxy has series for each host or route and
-// method. Lines are looked at one after the other, and nothing but the sums is kept.
+// A document of more than [MaxBytes] yields no figures: such a proxy has series for each host or route and method. The package
+// processes line by line and keeps only the sums.
 //
 // # Caveats
 //
-// No proxy says which table it has applied. [Reader.Figures] says "applied" if the count of tables has grown, and processing began, after
-// the proxy fetched the table. Times of Skipper are whole seconds, so a table that was fetched within the same second as the one before
-// was applied can be called applied too early. A table that is equal as data is never applied, and stays "fetched". Refused routes are
-// never removed from the metrics of a Skipper: only what is added means something, hence Figures.RefusedNew.
+// No proxy reports which table it has applied. [Reader.Figures] reports "applied" if, after the proxy fetched the table, its
+// count of tables has grown and its processing began. Skipper's times are whole seconds, so a table fetched in the same second in
+// which the previous one was applied can be reported as applied too early. A table that is equal as data is never applied, and
+// stays "fetched". A Skipper never removes refused routes from its metrics: only new ones are meaningful, hence
+// Figures.RefusedNew.
 package proxymetrics
 
 import (
@@ -31,26 +32,26 @@ import (
 
 // Limits of reading.
 const (
-	// MaxBytes is how long a document may be.
+	// MaxBytes limits the size of a document.
 	MaxBytes = 8 << 20
 	timeout  = 2 * time.Second
 	maxLine  = 64 << 10
 )
 
-// Reader reads the metrics of one proxy. Make one with [New]; it is used by one goroutine.
+// Reader reads the metrics of one proxy. Create it with [New]. It must be used by one goroutine only.
 type Reader struct {
 	url    string
 	client *http.Client
 	log    *slog.Logger
 
 	failing bool
-	before  *fleet.Figures // of the last time
-	fetched time.Time      // of the table that the next two are about
+	before  *fleet.Figures // from the previous call
+	fetched time.Time      // of the table that the next two fields are about
 	updates uint64         // before it was fetched
 	refused uint64         // before it was fetched
 }
 
-// New makes a Reader for the metrics at a URL, http or https.
+// New returns a Reader for the metrics at an http or https URL.
 func New(address string, log *slog.Logger) (*Reader, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil {
@@ -63,11 +64,11 @@ func New(address string, log *slog.Logger) (*Reader, error) {
 	}}, nil
 }
 
-// Close closes the connection that is kept.
+// Close closes the idle connection.
 func (r *Reader) Close() { r.client.CloseIdleConnections() }
 
-// Figures reads the metrics, and says how far the proxy is with the table that it fetched at that time; zero for none. The result is
-// nil if there are no metrics, which is logged when it begins and ends.
+// Figures reads the metrics, and reports how far the proxy is with the table that it fetched at the given time; zero means none.
+// The result is nil if the metrics cannot be read; the beginning and end of that are logged.
 func (r *Reader) Figures(ctx context.Context, fetched time.Time) (*fleet.Figures, fleet.Applied) {
 	f, err := r.read(ctx)
 	if ctx.Err() != nil {
@@ -89,7 +90,7 @@ func (r *Reader) Figures(ctx context.Context, fetched time.Time) (*fleet.Figures
 
 // judge compares figures with those before the proxy fetched its table.
 func (r *Reader) judge(f *fleet.Figures, fetched time.Time) fleet.Applied {
-	// The same moment, told twice as an age, differs by what a report takes.
+	// The time comes from an age in a report, so the same moment can differ by the duration of a report.
 	if d := fetched.Sub(r.fetched); d > 500*time.Millisecond || d < -500*time.Millisecond {
 		r.fetched, r.updates, r.refused = fetched, 0, 0
 		if r.before != nil {
@@ -97,7 +98,7 @@ func (r *Reader) judge(f *fleet.Figures, fetched time.Time) fleet.Applied {
 		}
 	}
 	if n := valueOf(f.Updates); n < r.updates {
-		r.updates, r.refused = 0, 0 // it was restarted
+		r.updates, r.refused = 0, 0 // the proxy was restarted
 	}
 	f.RefusedNew = total(f.Refused) - min(r.refused, total(f.Refused))
 	r.before = f
@@ -150,7 +151,7 @@ func (r *Reader) read(ctx context.Context) (*fleet.Figures, error) {
 	return f, nil
 }
 
-// limited fails where an io.LimitReader would end.
+// limited returns an error where an io.LimitReader would return EOF.
 type limited struct {
 	r    io.Reader
 	left int

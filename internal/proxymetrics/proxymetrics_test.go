@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// prometheusText is of a Skipper with -metrics-flavour=prometheus -serve-route-counter.
+// prometheusText is the output of a Skipper with -metrics-flavour=prometheus -serve-route-counter.
 const prometheusText = `# HELP skipper_serve_route_count Total number of requests of serving a route.
 # TYPE skipper_serve_route_count counter
 skipper_serve_route_count{code="200",method="GET",route="hello"} 5
@@ -101,7 +101,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// skipper shows metrics as a proxy does.
+// skipper serves metrics as a proxy does.
 type skipper struct {
 	updates int
 	applied time.Time

@@ -54,7 +54,7 @@ func TestFiltersThatEndTheProcessOfAProxy(t *testing.T) {
 		if err != nil && !strings.Contains(err.Error(), "admissionControl(") {
 			t.Errorf("%v does not name the filter", err)
 		}
-		// A table is read before it is checked: what is printed is judged the same.
+		// A table is parsed before it is checked: a printed route gets the same verdict.
 		if back := eskip.MustParse("* -> " + strings.TrimPrefix(r.String(), "* -> ")); (proxysafe.Check(back[0]) == nil) != c.safe {
 			t.Errorf("%s is judged in another way after it was printed", c.filters)
 		}

@@ -8,9 +8,9 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// CheckTable returns an error that names the first route of t, by id, that would end the process of a proxy. Routes that checked
-// has as well are not looked at again: it is a table that passed, or nil. A route is parsed only if its text has the name of a
-// dangerous filter, so the check of a whole table costs a search in its text.
+// CheckTable returns an error that names the first route of t, by id, that would crash a proxy. checked is a table that has
+// passed this check, or nil; its routes are not checked again. A route is parsed only if its text contains the name of a
+// dangerous filter, so checking a whole table costs one text search.
 func CheckTable(checked, t *table.Table) error {
 	var known table.List
 	if checked != nil {

@@ -12,11 +12,11 @@ import (
 	"github.com/routesrv/routesrv/internal/relay"
 )
 
-// slowLog is a log that stops at the line about tables of clients.
+// slowLog is a log that blocks at the line about tables of clients.
 type slowLog struct {
 	slog.Handler
 	reached chan struct{} // closed at the line
-	goOn    chan struct{} // which it waits for
+	goOn    chan struct{} // the line waits for it
 }
 
 func (slowLog) Enabled(context.Context, slog.Level) bool { return true }
@@ -30,7 +30,7 @@ func (l slowLog) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// TestARelayEndsAfterItsQuestions: whoever waits for Run knows that nothing of the relay goes on.
+// TestARelayEndsAfterItsQuestions: when Run has returned, no part of the relay is running.
 func TestARelayEndsAfterItsQuestions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &asking{tree: newTree(t)}
@@ -42,7 +42,7 @@ func TestARelayEndsAfterItsQuestions(t *testing.T) {
 		log := slowLog{slog.DiscardHandler, make(chan struct{}), make(chan struct{})}
 		a.relay = a.relayWith("relay", relay.Config{Fetch: cfg, Logger: slog.New(log)})
 		after(time.Second)
-		a.claim(1, 7) // older than what the root has
+		a.claim(1, 7) // older than the root's table
 		after(time.Minute)
 		select {
 		case <-log.reached:
@@ -65,7 +65,7 @@ func TestARelayEndsAfterItsQuestions(t *testing.T) {
 	})
 }
 
-// TestAnswersAreCountedFromTheStart: a counter that appears with its first event loses it in every rate.
+// TestAnswersAreCountedFromTheStart: a rate misses the first event of a counter that appears only with it.
 func TestAnswersAreCountedFromTheStart(t *testing.T) {
 	askingOf(t, time.Second, func(t *testing.T, a *asking) {
 		got := a.questions()

@@ -17,8 +17,8 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// model is a cluster whose content changes and comes back, two roots that read it through caches that lag, two relays, and a
-// data plane that follows the relays. It knows the history of the cluster, and not how any of them works.
+// model is a cluster whose content changes and returns, two roots that read it through caches that lag, two relays, and a data
+// plane that follows the relays. It knows the history of the cluster, and not how any of them works.
 type model struct {
 	t      *testing.T
 	tr     *tree
@@ -68,7 +68,7 @@ func (m *model) change(content int) {
 	m.note("state %d: content %d at %d", len(m.states)-1, content%4, revision)
 }
 
-// read has a root read the cluster as it was so many changes ago, or as it is.
+// read makes a root read the cluster as it was lag changes ago.
 func (m *model) read(name string, lag int, consistent bool) {
 	last := len(m.states) - 1
 	at := max(last-lag, m.seen[name])
@@ -109,7 +109,8 @@ func (m *model) start() {
 	m.stop = func() { cancel(); <-done }
 }
 
-// moved holds what the client may move to: a content that the cluster has had since that of before.
+// moved checks the table that the client moves to: its content must be one that the cluster has had since the client's previous
+// one.
 func (m *model) moved(t *table.Table) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -122,7 +123,7 @@ func (m *model) moved(t *table.Table) {
 	m.bad = fmt.Sprintf("the client went from state %d to content %s at %d, which is older", m.at, t.Digest(), t.Revision())
 }
 
-// rechecks has the roots read past their caches where somebody has asked for it.
+// rechecks makes the roots read past their caches where a recheck was requested.
 func (m *model) rechecks() {
 	for _, name := range []string{"a", "b"} {
 		select {
@@ -211,7 +212,7 @@ func runModel(t *testing.T, script []byte) {
 	})
 }
 
-// TestTreeNeverGoesBack runs the model with scripts of chance.
+// TestTreeNeverGoesBack runs the model with random scripts.
 func TestTreeNeverGoesBack(t *testing.T) {
 	for seed := range uint64(40) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"github.com/routesrv/routesrv/internal/relay"
 )
 
-// asking is a relay of one root, and clients of it that come with tables which it has never had.
+// asking is a relay of one root, with clients that bring tables which it has never had.
 type asking struct {
 	*tree
 	root, relay *node
@@ -37,7 +37,7 @@ func askingOf(t *testing.T, interval time.Duration, f func(t *testing.T, a *aski
 	})
 }
 
-// claim asks the relay as client n with an unknown table of a revision, and gives the status.
+// claim sends a request to the relay as client n with an unknown table of a revision, and returns the status.
 func (a *asking) claim(n int, revision uint64) int {
 	r := httptest.NewRequest(http.MethodHead, "/routes", nil)
 	r.RemoteAddr = fmt.Sprintf("10.0.0.%d:50000", n+1)
@@ -47,7 +47,7 @@ func (a *asking) claim(n int, revision uint64) int {
 	return w.Code
 }
 
-// questions gives the number of questions by answer.
+// questions returns the number of questions by answer.
 func (a *asking) questions() map[string]int {
 	a.t.Helper()
 	families, err := a.registry.Gather()
@@ -77,7 +77,7 @@ func TestQuestionsAreCountedByAnswer(t *testing.T) {
 		if got := a.questions(); got["send"] != 1 {
 			t.Errorf("what is resolved is asked about again: %v", got)
 		}
-		a.claim(2, 12) // at once, however long nobody has asked
+		a.claim(2, 12) // at once, however long there was no question
 		after(100 * time.Millisecond)
 		if got := a.questions(); got["keep"] != 1 || got["send"] != 1 {
 			t.Errorf("a newer table: %v", got)
@@ -94,7 +94,7 @@ func TestQuestionsAreCountedByAnswer(t *testing.T) {
 	})
 }
 
-// A server above that is away is asked five times less often, and about one table at a time.
+// An upstream server that does not answer is asked five times less often, and about one table at a time.
 func TestQuestionsRestWhileNobodyAnswers(t *testing.T) {
 	askingOf(t, 3*time.Second, func(t *testing.T, a *asking) {
 		a.kill("root")
@@ -104,14 +104,15 @@ func TestQuestionsRestWhileNobodyAnswers(t *testing.T) {
 			}
 			after(time.Minute)
 		}
-		// An hour with fifteen seconds between two, give or take a half: 240, with a standard deviation of 5.
+		// One question about every fifteen seconds for an hour, give or take half: 240, with a standard deviation of 5.
 		if got := a.questions()["none"]; got < 217 || got > 263 {
 			t.Errorf("%d questions in an hour, want about 240", got)
 		}
 	})
 }
 
-// The server above remembers four claims of one client. All claims come to be asked about, whatever the answer to others is.
+// The upstream server remembers four claims of one client. All claims are asked about eventually, whatever the answer to others
+// is.
 func TestFourClaimsAreAskedAboutAtATime(t *testing.T) {
 	askingOf(t, 10*time.Second, func(t *testing.T, a *asking) {
 		a.root.reads(newTable(t, 10, 30), true)
@@ -132,7 +133,7 @@ func TestFourClaimsAreAskedAboutAtATime(t *testing.T) {
 	})
 }
 
-// A client that names a newer table has it from somebody: the relay looks at once.
+// A client that names a newer table got it from somewhere: the relay checks at once.
 func TestANewerTableThatAClientNamesIsFetchedAtOnce(t *testing.T) {
 	askingOf(t, time.Minute, func(t *testing.T, a *asking) {
 		next := newTable(t, 11, 30)

@@ -1,25 +1,25 @@
-// Package relay serves the table of another route server: a client follows that one and feeds a cache, and a fleet of tens of
-// thousands of proxies is served by a tree of them. It is to the route server what package poller is: where tables come from.
+// Package relay serves the table of another route server: a client follows that server and feeds a cache. A tree of relays can
+// serve tens of thousands of proxies. For package server a relay is a producer of tables, like package poller.
 //
-// A [Relay] adds nothing to the text of a table. What the client has verified goes to the cache as it is, so that digest,
-// revision and with them the ETag are those of the server above, on every level. Zone tables are made of the full one here, as
-// they are there. When the source was read is what the server above says, and whether the table is stale or held is, too.
+// A [Relay] does not change the text of a table. It passes the verified table to the cache, so that digest, revision and ETag
+// equal those of the server above, on every level. It derives zone tables from the full table, as the server above does. The time
+// of the source's read, and whether the table is stale or held, also come from the server above.
 //
 // # Order
 //
-// A relay has no revisions of a cluster, so it cannot tell whether a table which it has never had is newer: it asks the server
-// above (package claims). So a relay sends nobody back whom the root would not send back, and believes in a restored cluster
-// when the root does. A relay that has lost the server above leaves clients with tables unknown to it where they are.
+// A relay does not read a cluster, so it cannot tell whether a table that it never had is newer: it asks the server above
+// (package claims). A relay therefore never sends a client back unless the root would, and accepts a restored cluster when the
+// root does. Without a connection to the server above, it lets clients keep tables that it does not know.
 //
 // # Guard
 //
-// The root has judged the table already, and an operator may have accepted it there: a relay that held it once more would be
-// in the way, on each level. So losses of routes and hosts pass, unless Config.Guard sets a limit. A table without
-// routes, one with only generated routes, and one in which most routes lost all endpoints are held as everywhere.
+// The root has already judged the table, and an operator may have accepted it there; holding it again on each level would require
+// further acceptances. Losses of routes and hosts therefore pass, unless Config.Guard sets a limit. A relay holds a table without
+// routes, a table with only generated routes, and a table in which most routes lost all endpoints, like every route server.
 //
 // # What it does not do
 //
-// It reads no cluster, compiles nothing, and has no listeners (package server). It has one file, that of the client.
+// It reads no cluster, compiles nothing, and has no listeners (package server). It has one file, which the client writes.
 package relay
 
 import (
@@ -39,38 +39,38 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// Config is what a Relay is made of. Fetch.URLs and Cache are required.
+// Config configures a Relay. Fetch.URLs and Cache are required.
 type Config struct {
-	// Fetch is the client; see dataplane.Config. Sink, Guard, Logger and Metrics are filled in; Zone and ZoneFile must be
-	// empty.
+	// Fetch configures the client; see dataplane.Config. The relay sets Sink, Guard, Logger and Metrics; Zone and ZoneFile must
+	// be empty.
 	Fetch dataplane.Config
-	// Guard judges tables once more. The default of MaxLoss is 1 here: losses pass.
+	// Guard judges tables again. The default of MaxLoss is 1 here: losses pass.
 	Guard guard.Config
-	// Cache serves the tables. Nobody else may change it.
+	// Cache serves the tables. Only the relay may change it.
 	Cache *etagcache.Cache
-	// Sink is what the gate feeds: Cache, or what stands before it; nil means Cache.
+	// Sink receives the tables of the gate: Cache or a stage before it; nil means Cache.
 	Sink gate.Sink
 
 	Logger     *slog.Logger          // nil means no log
 	Registerer prometheus.Registerer // nil means no metrics
 }
 
-// maxLoss is the default of Guard.MaxLoss in a relay: the root has judged losses already.
+// maxLoss is the default of Guard.MaxLoss in a relay: the root has already judged losses.
 const maxLoss = 1
 
-// Relay feeds a cache. Its methods are safe for concurrent use; Boot and Run are to be called once, in this order.
+// Relay feeds a cache. Its methods are safe for concurrent use. Call Boot and then Run, once each.
 type Relay struct {
 	client *dataplane.Client
 	claims *claims.Resolver
 }
 
-// New checks the configuration. It starts nothing and does no I/O.
+// New checks the configuration. It starts no goroutine and does no I/O.
 func New(cfg Config) (*Relay, error) {
 	switch {
 	case cfg.Cache == nil:
 		return nil, errors.New("relay: no cache")
 	case cfg.Fetch.Zone != "" || cfg.Fetch.ZoneFile != "":
-		return nil, errors.New("relay: a zone, want the full table, of which those of all zones are made")
+		return nil, errors.New("relay: Zone and ZoneFile must be empty: the tables of all zones are derived from the full table")
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -100,10 +100,10 @@ func New(cfg Config) (*Relay, error) {
 	})}, nil
 }
 
-// Boot serves the table of the file, marked stale, if there is one that can be used.
+// Boot serves the table from the file, marked stale, if there is a usable one.
 func (r *Relay) Boot() { r.client.Boot() }
 
-// Run serves what the server above has until ctx ends, and returns nil then.
+// Run serves the tables of the server above until ctx ends, then returns nil.
 func (r *Relay) Run(ctx context.Context) error {
 	var asking sync.WaitGroup
 	defer asking.Wait()
@@ -111,7 +111,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	return r.client.Run(ctx)
 }
 
-// Recheck is told that a client has named a table that may be newer. It never blocks.
+// Recheck reports that a client has named a table that may be newer. It never blocks.
 func (r *Relay) Recheck() {
 	r.client.Recheck()
 	r.claims.Claimed()
@@ -120,19 +120,19 @@ func (r *Relay) Recheck() {
 // Accept serves the held table; see [gate.Gate.Accept].
 func (r *Relay) Accept(a guard.Acceptance) (*table.Table, error) { return r.client.Accept(a) }
 
-// Gate returns what judges the tables and keeps them.
+// Gate returns the gate that judges and keeps the tables.
 func (r *Relay) Gate() *gate.Gate { return r.client.Gate() }
 
-// Status gives the state of the client as that of a producer that reads a source.
+// Status returns the state of the client in the form of a producer that reads a source.
 func (r *Relay) Status() gate.Progress { return r.client.Progress() }
 
-// Upstream gives the state of the client.
+// Upstream returns the state of the client.
 func (r *Relay) Upstream() dataplane.Status { return r.client.Status() }
 
 // Report sends a report to the server above; see [dataplane.Client.Report].
 func (r *Relay) Report(ctx context.Context, body []byte) error { return r.client.Report(ctx, body) }
 
-// ask asks the route server that a client has in use.
+// ask returns a function that asks the route server that the client currently uses.
 func ask(c *dataplane.Client) func(context.Context, table.Digest, uint64) (claims.Opinion, error) {
 	return func(ctx context.Context, digest table.Digest, revision uint64) (claims.Opinion, error) {
 		o, err := c.Ask(ctx, digest, revision)

@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// newTable makes a table of so many routes, one of which has the revision in it.
+// newTable makes a table of n routes, one of which contains the revision.
 func newTable(t testing.TB, revision uint64, n int) *table.Table {
 	t.Helper()
 	var doc strings.Builder
@@ -46,7 +46,7 @@ func newTable(t testing.TB, revision uint64, n int) *table.Table {
 	return tab
 }
 
-// node is a route server of a tree: a root, whose reads are made by the test, or a relay.
+// node is a route server of a tree: a root, for which the test makes the reads, or a relay.
 type node struct {
 	*etagcache.Cache
 	*relay.Relay
@@ -54,7 +54,7 @@ type node struct {
 	stop     func()        // of a relay
 }
 
-// tree is route servers in memory, by the hosts of their URLs.
+// tree is a set of route servers in memory, by the hosts of their URLs.
 type tree struct {
 	t       *testing.T
 	network *loopback.Network
@@ -82,7 +82,7 @@ func (tr *tree) root(name string) *node {
 	return n
 }
 
-// relay makes a relay and runs it. The file is in dir, if there is one.
+// relay makes a relay and runs it. The file is in dir, unless dir is empty.
 func (tr *tree) relay(name, dir string, upstream ...string) *node {
 	tr.t.Helper()
 	return tr.relayWith(name, relay.Config{Fetch: tr.fetch(dir, upstream...)})
@@ -135,7 +135,7 @@ func (tr *tree) end() {
 	tr.network.Wait()
 }
 
-// kill takes a node away without a word.
+// kill removes a node without notice.
 func (tr *tree) kill(name string) {
 	tr.network.Set(name, nil)
 	tr.network.Cut(name)
@@ -145,7 +145,7 @@ func (tr *tree) kill(name string) {
 	delete(tr.nodes, name)
 }
 
-// reads tells a root of a read. A consistent one is complete to its revision.
+// reads tells a root of a read. A consistent read is complete up to its revision.
 func (n *node) reads(t *table.Table, consistent bool) {
 	r := table.Read{Newest: t.Revision(), Consistent: consistent, At: time.Now()}
 	if consistent {
@@ -159,7 +159,7 @@ func after(d time.Duration) {
 	synctest.Wait()
 }
 
-// head asks a node for its headers.
+// head requests the headers of a node.
 func (n *node) head(path string, header ...string) http.Header {
 	r := httptest.NewRequest(http.MethodHead, path, nil)
 	for _, line := range header {
@@ -172,7 +172,7 @@ func (n *node) head(path string, header ...string) http.Header {
 	return w.Header()
 }
 
-// play runs a test with a root, two relays of it, and one behind these.
+// play runs a test with a root, two relays of it, and a relay of these.
 func play(t *testing.T, follow dataplane.Follow, f func(t *testing.T, tr *tree, root *node)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -194,15 +194,15 @@ func play(t *testing.T, follow dataplane.Follow, f func(t *testing.T, tr *tree, 
 	})
 }
 
-// TestEveryLevelHasTheSameNames: digest, revision, ETag and count, of the full table and of zones, in all encodings, and the
-// time of the read.
+// TestEveryLevelHasTheSameNames: digest, revision, ETag and count, of the full table and of zones, in all encodings, and the time
+// of the read.
 func TestEveryLevelHasTheSameNames(t *testing.T) {
 	for _, follow := range []dataplane.Follow{dataplane.Auto, dataplane.Poll} {
 		t.Run(follow.String(), func(t *testing.T) {
 			play(t, follow, func(t *testing.T, tr *tree, root *node) {
 				for i := range uint64(3) {
 					root.reads(newTable(t, 11+i, 300), true)
-					after(15 * time.Second) // a heartbeat goes through the levels
+					after(15 * time.Second) // a heartbeat reaches all levels
 					root.reads(newTable(t, 11+i, 300), true)
 					after(40 * time.Second)
 					for _, path := range []string{"/routes", "/routes/x", "/routes/nowhere"} {
@@ -224,7 +224,7 @@ func TestEveryLevelHasTheSameNames(t *testing.T) {
 	}
 }
 
-// TestChangesGoThroughTheTreeAtOnce over streams.
+// TestChangesGoThroughTheTreeAtOnce: over streams.
 func TestChangesGoThroughTheTreeAtOnce(t *testing.T) {
 	play(t, dataplane.Stream, func(t *testing.T, tr *tree, root *node) {
 		for i := range uint64(5) {
@@ -243,7 +243,7 @@ func TestChangesGoThroughTheTreeAtOnce(t *testing.T) {
 	})
 }
 
-// TestStateOfTheRootPassesThrough: held and stale are said on every level, and a root that is not read any more is old.
+// TestStateOfTheRootPassesThrough: every level reports held and stale, and a table of a root that is no longer read becomes old.
 func TestStateOfTheRootPassesThrough(t *testing.T) {
 	play(t, dataplane.Auto, func(t *testing.T, tr *tree, root *node) {
 		leaf := tr.nodes["leaf"]
@@ -263,7 +263,7 @@ func TestStateOfTheRootPassesThrough(t *testing.T) {
 			t.Errorf("read %s, want %s: nobody has read since", got, read)
 		}
 
-		tr.kill("root") // and it comes back with its checkpoint
+		tr.kill("root") // it comes back with its checkpoint
 		again := tr.root("root")
 		again.Restore(newTable(t, 10, 300), time.Now().Add(-time.Hour))
 		after(5 * time.Minute)
@@ -278,8 +278,8 @@ func TestStateOfTheRootPassesThrough(t *testing.T) {
 	})
 }
 
-// TestWhoDoesNotKnowTheTableSaysNothingOfIt: a root that has an older table leaves its relays with theirs, and what they know of it
-// stays. Of its own table it could say anything.
+// TestWhoDoesNotKnowTheTableSaysNothingOfIt: a root with an older table leaves its relays with theirs, and what they know about
+// it stays. What the root says of its own table does not apply.
 func TestWhoDoesNotKnowTheTableSaysNothingOfIt(t *testing.T) {
 	play(t, dataplane.Auto, func(t *testing.T, tr *tree, root *node) {
 		leaf := tr.nodes["leaf"]
@@ -291,7 +291,7 @@ func TestWhoDoesNotKnowTheTableSaysNothingOfIt(t *testing.T) {
 		if state != "held" {
 			t.Fatalf("state %q, want held", state)
 		}
-		tr.kill("root") // and another one comes, with a checkpoint that is older
+		tr.kill("root") // another one comes, with an older checkpoint
 		again := tr.root("root")
 		again.Restore(newTable(t, 9, 300), time.Now().Add(-time.Hour))
 		after(5 * time.Minute)
@@ -304,7 +304,7 @@ func TestWhoDoesNotKnowTheTableSaysNothingOfIt(t *testing.T) {
 	})
 }
 
-// TestRestartServesTheFile, marked stale, and names it to the server above.
+// TestRestartServesTheFile: it is marked stale, and named to the upstream server.
 func TestRestartServesTheFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := newTree(t)
@@ -337,8 +337,8 @@ func TestRestartServesTheFile(t *testing.T) {
 	})
 }
 
-// TestUnknownTableIsAskedAbout: a client that comes with a table which the relay has never had is kept where it is until the
-// root has decided, and no longer.
+// TestUnknownTableIsAskedAbout: a client with a table that the relay has never had keeps it until the root has decided, and no
+// longer.
 func TestUnknownTableIsAskedAbout(t *testing.T) {
 	for _, follow := range []dataplane.Follow{dataplane.Auto, dataplane.Poll} {
 		t.Run(follow.String(), func(t *testing.T) {
@@ -347,7 +347,7 @@ func TestUnknownTableIsAskedAbout(t *testing.T) {
 				asks := func(revision uint64) string {
 					return leaf.head("/routes", fmt.Sprintf(`If-None-Match: "%064x.%d"`, 1, revision)).Get("status")
 				}
-				if got := asks(7); got != "304" { // older, but how should the leaf know?
+				if got := asks(7); got != "304" { // older, but the leaf cannot know that
 					t.Errorf("an unknown table gives %s", got)
 				}
 				after(15 * time.Second)
@@ -379,7 +379,8 @@ func TestUnknownTableIsAskedAbout(t *testing.T) {
 	}
 }
 
-// TestRestoredClusterIsBelievedWhenTheRootDoes: a client with a table of before gets the older one through the tree.
+// TestRestoredClusterIsBelievedWhenTheRootDoes: a client with a table from before the restore gets the older one through the
+// tree.
 func TestRestoredClusterIsBelievedWhenTheRootDoes(t *testing.T) {
 	play(t, dataplane.Auto, func(t *testing.T, tr *tree, root *node) {
 		leaf := tr.nodes["leaf"]
@@ -411,7 +412,7 @@ func TestRestoredClusterIsBelievedWhenTheRootDoes(t *testing.T) {
 	})
 }
 
-// TestKilledMiddle: the leaf goes to the other relay, and has no gap, and no older table.
+// TestKilledMiddle: the leaf moves to the other relay, without a gap and without an older table.
 func TestKilledMiddle(t *testing.T) {
 	play(t, dataplane.Auto, func(t *testing.T, tr *tree, root *node) {
 		leaf := tr.nodes["leaf"]
@@ -428,7 +429,7 @@ func TestKilledMiddle(t *testing.T) {
 	})
 }
 
-// TestGuardOfARelay: losses pass, nothing at all does not; with a limit losses are held, and that is said.
+// TestGuardOfARelay: losses pass, an empty table does not; with a limit losses are held, and that is reported.
 func TestGuardOfARelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := newTree(t)
@@ -474,15 +475,15 @@ func TestConfigOfARelay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, cfg := range map[string]relay.Config{
+	for want, cfg := range map[string]relay.Config{
 		"no cache": {Fetch: dataplane.Config{URLs: []string{"http://a"}}},
 		"no URL":   {Cache: cache},
-		"a zone":   {Cache: cache, Fetch: dataplane.Config{URLs: []string{"http://a"}, Zone: "x"}},
-		"a zone ":  {Cache: cache, Fetch: dataplane.Config{URLs: []string{"http://a"}, ZoneFile: filepath.Join(t.TempDir(), "zone")}},
+		"Zone and": {Cache: cache, Fetch: dataplane.Config{URLs: []string{"http://a"}, Zone: "x"}},
+		"ZoneFile": {Cache: cache, Fetch: dataplane.Config{URLs: []string{"http://a"}, ZoneFile: filepath.Join(t.TempDir(), "zone")}},
 		"max loss": {Cache: cache, Fetch: dataplane.Config{URLs: []string{"http://a"}}, Guard: guard.Config{MaxLoss: 2}},
 	} {
-		if _, err := relay.New(cfg); err == nil || !strings.Contains(err.Error(), strings.TrimSpace(name)) {
-			t.Errorf("%s: %v", name, err)
+		if _, err := relay.New(cfg); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
 		}
 	}
 	r, err := relay.New(relay.Config{Cache: cache, Fetch: dataplane.Config{URLs: []string{"http://a"}}, Logger: slog.New(slog.DiscardHandler)})
@@ -494,8 +495,8 @@ func TestConfigOfARelay(t *testing.T) {
 	}
 }
 
-// TestRelayTellsOfNoReadThatNothingProves: an answer without X-Source-Read, as a cache in between may make it, does not make
-// the source of the relay's table any younger.
+// TestRelayTellsOfNoReadThatNothingProves: a response without X-Source-Read, which a cache in between may produce, does not make
+// the source of the relay's table appear younger.
 func TestRelayTellsOfNoReadThatNothingProves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := newTree(t)

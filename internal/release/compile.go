@@ -12,16 +12,16 @@ import (
 	"strings"
 )
 
-// Compile writes the binaries of a Linux machine and the licenses into a folder: static, without paths, names and times of
-// the machine that builds them.
+// Compile writes the binaries for a Linux architecture and the licenses into a folder. The binaries are static, and contain no
+// paths, names or times of the machine that builds them.
 func Compile(ctx context.Context, c Config, arch, out string) error {
 	return compile(ctx, c, platform{"linux", arch}, Binaries[:], out)
 }
 
-// platform is what binaries are for, in Go's words.
+// platform is the target of binaries, in Go's terms.
 type platform struct{ os, arch string }
 
-// file is the name of a program on the platform.
+// file returns the name of a program on the platform.
 func (p platform) file(program string) string {
 	if p.os == "windows" {
 		return program + ".exe"
@@ -29,7 +29,7 @@ func (p platform) file(program string) string {
 	return program
 }
 
-// compile writes binaries of a platform and the licenses into a folder.
+// compile writes binaries for a platform and the licenses into a folder.
 func compile(ctx context.Context, c Config, p platform, binaries []string, out string) error {
 	if err := c.check(); err != nil {
 		return err
@@ -49,7 +49,7 @@ func compile(ctx context.Context, c Config, p platform, binaries []string, out s
 		return err
 	}
 	for _, b := range binaries {
-		// The linker leaves what the umask says.
+		// The linker applies the umask.
 		if err := os.Chmod(filepath.Join(out, p.file(b)), 0o755); err != nil {
 			return err
 		}
@@ -64,7 +64,7 @@ func compile(ctx context.Context, c Config, p platform, binaries []string, out s
 	return writeNotices(ctx, c, p, binaries, out)
 }
 
-// goCommand runs go in the sources, for a platform. What else the environment says of how Go builds does not count.
+// goCommand runs go in the sources, for a platform. It ignores other settings in the environment that change how Go builds.
 func goCommand(ctx context.Context, c Config, p platform, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = c.Source
@@ -86,7 +86,7 @@ type module struct{ path, version, sum string }
 
 func (m module) String() string { return m.path + "@" + m.version }
 
-// modules are the modules of binaries of a folder, without our own, sorted.
+// modules returns the modules of the binaries in a folder, without our own, sorted.
 func modules(dir string, p platform, binaries []string) (all []module, goVersion string, err error) {
 	for _, b := range binaries {
 		info, err := buildinfo.ReadFile(filepath.Join(dir, p.file(b)))

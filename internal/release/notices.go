@@ -13,17 +13,17 @@ import (
 	"strings"
 )
 
-// licenseFile is our own license, noticesFile has the texts of those whose code is in the binaries.
+// licenseFile is our own license, noticesFile has the texts of the licenses of other code in the binaries.
 const (
 	licenseFile = "LICENSE"
 	noticesFile = "THIRD_PARTY_LICENSES"
 )
 
-// legalForm are the names of files that say under which terms code may be passed on.
+// legalForm matches the names of files with the terms of distribution.
 var legalForm = regexp.MustCompile(`(?i)^(licen[sc]e|copying|notice|patents)([._-].*)?$`)
 
-// writeNotices collects the licenses of all modules that are in the binaries of a folder, and of Go's own library. A
-// module without any is an error.
+// writeNotices collects the licenses of all modules in the binaries of a folder, and of Go's standard library. A module without a
+// license is an error.
 func writeNotices(ctx context.Context, c Config, p platform, binaries []string, out string) error {
 	all, goVersion, err := modules(out, p, binaries)
 	if err != nil {
@@ -51,7 +51,7 @@ func writeNotices(ctx context.Context, c Config, p platform, binaries []string, 
 	}
 	var text bytes.Buffer
 	fmt.Fprintf(&text, "The binaries contain code of others, under these terms.\n")
-	// Of Go only what is at the top: the folders below have the licenses of its tools, which are not in the binaries.
+	// Of Go only the top-level files: the folders below have the licenses of its tools, which are not in the binaries.
 	if err := addNotices(&text, "The Go standard library, "+goVersion, strings.TrimSpace(string(goRoot)), false); err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func writeNotices(ctx context.Context, c Config, p platform, binaries []string, 
 	return os.WriteFile(filepath.Join(out, noticesFile), text.Bytes(), 0o644)
 }
 
-// addNotices adds the legal files of a folder, and with deep those of the folders below: code that a module has taken over
+// addNotices adds the legal files of a folder and, if deep is set, those of the folders below: code that a module has copied
 // keeps its license there. The same text is added once.
 func addNotices(text *bytes.Buffer, title, dir string, deep bool) error {
 	seen := map[[sha256.Size]byte]bool{}

@@ -20,7 +20,8 @@ import (
 	"github.com/routesrv/routesrv/internal/release"
 )
 
-// wantPlugin wants the archives of the plugin, which the manifest for krew names with their checksums, and returns the names of the files.
+// wantPlugin checks the archives of the plugin, which the manifest for krew names with their checksums, and returns the names of
+// the files.
 func wantPlugin(t *testing.T, c release.Config, dir string) (names []string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, "routesrv_"+c.Version+"_krew.yaml"))

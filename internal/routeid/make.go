@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Ids of routes that no object asked for.
+// Ids of routes that do not come from an object.
 const (
 	HealthzUp     = "kube__healthz_up"
 	HealthzDown   = "kube__healthz_down"
@@ -13,21 +13,21 @@ const (
 	OAuthCallback = "__oauth2_grant_callback"
 )
 
-// Ends of the ids of companions: the route that redirects to https, and the one that leaves http alone where all other requests
+// Suffixes of the ids of companions: the route that redirects to https, and the route that exempts http where all other requests
 // are redirected.
 const (
 	SuffixRedirect        = "_https_redirect"
 	SuffixDisableRedirect = "_disable_https_redirect"
 )
 
-// ClonePrefix begins the ids of the copies that -clone-route makes of routes, as package eskip does for Skipper's own tables.
+// ClonePrefix is the prefix of copies that -clone-route makes of routes; package eskip uses it for Skipper's own tables.
 const ClonePrefix = "clone_"
 
 const (
 	prefix           = "kube_"
 	prefixEastWest   = "kubeew_"
-	prefixRouteGroup = "rg__"      // behind prefix
-	prefixInternal   = "internal_" // behind prefixRouteGroup
+	prefixRouteGroup = "rg__"      // after prefix
+	prefixInternal   = "internal_" // after prefixRouteGroup
 	catchAllEnd      = "__catchall__0_0"
 )
 
@@ -42,14 +42,14 @@ func Custom(namespace, name, routeID string, index int, host, path string) strin
 	return Ingress(namespace, name+"_"+routeID+"_"+strconv.Itoa(index), host+strings.ReplaceAll(path, "/", "_"), "", "")
 }
 
-// CatchAll returns the id of the route for all other paths of a host that Ingresses have.
+// CatchAll returns the id of the route for all other paths of a host of Ingresses.
 func CatchAll(host string) string { return Ingress("", "catchall", host, "", "") }
 
-// EastWest turns the id of a route into that of its deprecated east-west companion.
+// EastWest converts the id of a route to the id of its deprecated east-west companion.
 func EastWest(id string) string { return prefixEastWest + strings.TrimPrefix(id, prefix) }
 
-// RouteGroup returns the id for one route and one backend of a RouteGroup, by their indexes. Internal says that it is the copy
-// for internal hosts.
+// RouteGroup returns the id for one route and one backend of a RouteGroup, by their indexes. internal selects the copy for
+// internal hosts.
 func RouteGroup(namespace, name, method string, route, backend int, internal bool) string {
 	namespace = escapeBytes(namespace)
 	if internal {
@@ -71,7 +71,7 @@ func isSymbolByte(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c == '_'
 }
 
-// escapeRunes is the escape rule of Ingress ids: every character that a symbol cannot have becomes one "_".
+// escapeRunes applies the escape rule of Ingress ids: each character that a symbol cannot have becomes one "_".
 func escapeRunes(s string) string {
 	if isSymbol(s) {
 		return s
@@ -84,7 +84,7 @@ func escapeRunes(s string) string {
 	}, s)
 }
 
-// escapeBytes is the escape rule of RouteGroup ids: every byte that a symbol cannot have becomes one "_".
+// escapeBytes applies the escape rule of RouteGroup ids: each byte that a symbol cannot have becomes one "_".
 func escapeBytes(s string) string {
 	if isSymbol(s) {
 		return s

@@ -1,5 +1,5 @@
-// Package routeid makes the ids of routes and takes them apart. The ids are those of the reference, to the letter: the compiler
-// calls the functions that make them, and whoever has nothing but a table asks [OwnerOf], [NamespaceOf] and [Generated].
+// Package routeid creates and parses the ids of routes. The ids equal those of the reference exactly. The compiler calls the
+// functions that create them; code that has only a table uses [OwnerOf], [NamespaceOf] and [Generated].
 //
 // # What an id tells
 //
@@ -9,9 +9,9 @@
 //	kube___catchall__<host>____, kube_rg__[internal_]__<host>__catchall__0_0  catch-all of a host, which may have many owners
 //	clone_<id>                                                                copy by -clone-route
 //
-// An id has "_" for every character of a name that a symbol of eskip cannot have, as "-" and ".". So a name that has "--" or ends
-// with "-" cannot be told from two parts, and a RouteGroup in a namespace that begins with "internal-" reads as one without that
-// beginning. [OwnerOf] is a good guess for groups in a report, and no proof.
+// An id has "_" for every character of a name that a symbol of eskip cannot have, such as "-" and ".". Therefore a name that
+// contains "--" or ends with "-" looks like two parts, and a RouteGroup in a namespace with the prefix "internal-" looks like one
+// without the prefix. [OwnerOf] is a good guess for grouping in a report, not a proof.
 //
 // # What it does not do
 //
@@ -20,26 +20,26 @@ package routeid
 
 import "strings"
 
-// Kind is what a route comes from, as far as its id tells.
+// Kind is the origin of a route, as far as its id shows.
 type Kind string
 
-// The kinds of owners. They are shown to users and part of reports in JSON.
+// The kinds of owners. They are shown to users and appear in JSON reports.
 const (
 	KindIngress    Kind = "Ingress"
 	KindRouteGroup Kind = "RouteGroup"
-	KindGenerated  Kind = "generated" // by settings, or for more than one object
-	KindOther      Kind = "other"     // nothing that the compiler makes
+	KindGenerated  Kind = "generated" // created by settings, or for more than one object
+	KindOther      Kind = "other"     // not created by the compiler
 )
 
-// Owner is the object that a route was made of. Namespace and Name are empty for KindGenerated and KindOther, and have "_" where
-// the names of the object have another character than letters, digits and "_".
+// Owner is the object that a route was compiled from. Namespace and Name are empty for KindGenerated and KindOther. They have "_"
+// in place of characters other than letters, digits and "_".
 type Owner struct {
 	Kind            Kind
 	Namespace, Name string
 }
 
-// Generated reports whether the route exists without any object in the cluster: health checks, the redirect of all requests, the
-// callback of OAuth, and clones of these.
+// Generated reports whether the route does not depend on an object in the cluster: health checks, the redirect of all requests,
+// the OAuth callback, and clones of these.
 func Generated(id string) bool {
 	for strings.HasPrefix(id, ClonePrefix) {
 		id = id[len(ClonePrefix):]
@@ -51,8 +51,8 @@ func Generated(id string) bool {
 	return false
 }
 
-// OwnerOf reads the owner out of an id. It has KindGenerated for the routes of [Generated], for catch-alls, for deprecated
-// east-west companions and for all clones.
+// OwnerOf returns the owner according to an id. It returns KindGenerated for the routes of [Generated], for catch-alls, for
+// deprecated east-west companions and for all clones.
 func OwnerOf(id string) Owner {
 	rest, ok := strings.CutPrefix(id, prefix)
 	switch {
@@ -64,9 +64,9 @@ func OwnerOf(id string) Owner {
 	return ownerOf(rest)
 }
 
-// ownerOf reads what follows kube_.
+// ownerOf parses the part after kube_.
 func ownerOf(rest string) Owner {
-	if strings.HasPrefix(rest, "_") { // an empty namespace: health checks, redirects and catch-alls
+	if strings.HasPrefix(rest, "_") { // empty namespace: health checks, redirects and catch-alls
 		return Owner{Kind: KindGenerated}
 	}
 	if inner, ok := strings.CutPrefix(rest, prefixRouteGroup); ok && numbered(inner) {
@@ -75,9 +75,8 @@ func ownerOf(rest string) Owner {
 	return named(KindIngress, rest)
 }
 
-// NamespaceOf reads the namespace out of an id, and returns "" for a route that belongs to none. Unlike [OwnerOf] it counts clones and
-// deprecated east-west companions to the namespace of the object behind them, as it does redirects. A namespace has "_" in place
-// of "-".
+// NamespaceOf returns the namespace according to an id, or "" for a route without one. Unlike [OwnerOf] it assigns clones and
+// deprecated east-west companions to the namespace of their object, as it does redirects. The result has "_" in place of "-".
 func NamespaceOf(id string) string {
 	for strings.HasPrefix(id, ClonePrefix) {
 		id = id[len(ClonePrefix):]
@@ -92,18 +91,18 @@ func NamespaceOf(id string) string {
 	return ownerOf(rest).Namespace
 }
 
-// routeGroupOwner reads what follows kube_rg__.
+// routeGroupOwner parses the part after kube_rg__.
 func routeGroupOwner(s string) Owner {
-	if strings.HasPrefix(s, "_") || strings.HasPrefix(s, prefixInternal+"__") { // an empty namespace: catch-alls
+	if strings.HasPrefix(s, "_") || strings.HasPrefix(s, prefixInternal+"__") { // empty namespace: catch-alls
 		return Owner{Kind: KindGenerated}
 	}
-	if namespace, ok := strings.CutPrefix(s, prefixInternal); ok && !strings.HasPrefix(namespace, "_") { // else the namespace is "internal"
+	if namespace, ok := strings.CutPrefix(s, prefixInternal); ok && !strings.HasPrefix(namespace, "_") { // otherwise the namespace is "internal"
 		s = namespace
 	}
 	return named(KindRouteGroup, s)
 }
 
-// named takes namespace and name off the beginning of s.
+// named parses the namespace and the name at the beginning of s.
 func named(kind Kind, s string) Owner {
 	namespace, rest, _ := strings.Cut(s, "__")
 	name, _, ok := strings.Cut(rest, "__")
@@ -113,8 +112,8 @@ func named(kind Kind, s string) Owner {
 	return Owner{kind, namespace, name}
 }
 
-// numbered reports whether s has the two numbers with which the ids of RouteGroups end, before the suffix of companions.
-// An Ingress in a namespace called rg has no such end.
+// numbered reports whether s ends with two numbers, as the ids of RouteGroups do before the suffix of a companion. The id of an
+// Ingress in a namespace called rg has no such end.
 func numbered(s string) bool {
 	for _, suffix := range []string{SuffixDisableRedirect, SuffixRedirect} {
 		s = strings.TrimSuffix(s, suffix)

@@ -115,7 +115,7 @@ func TestGenerated(t *testing.T) {
 	}
 }
 
-// TestClonePrefixIsThatOfClones: package eskip has the prefix to itself, as Skipper's has.
+// TestClonePrefixIsThatOfClones: package eskip has its own constant for the prefix, as Skipper's has.
 func TestClonePrefixIsThatOfClones(t *testing.T) {
 	routes := eskip.NewClone(regexp.MustCompile("old"), "new").Do(eskip.MustParse(`a: Host("old") -> <shunt>`))
 	if len(routes) != 2 || routes[1].Id != routeid.ClonePrefix+"a" {
@@ -123,7 +123,7 @@ func TestClonePrefixIsThatOfClones(t *testing.T) {
 	}
 }
 
-// FuzzOwnerOf: an id of plain names is taken apart to these, and no text is too strange.
+// FuzzOwnerOf: an id made of plain names is split into these names, and any text can be handled.
 func FuzzOwnerOf(f *testing.F) {
 	for _, s := range []string{"a", "rg", "internal", "kube", "all", "0", "catchall", "a_b", "a__b", "_", "ä", "", "x-y.z"} {
 		f.Add(s, "cart", "www.example.org", 0, 0, false)

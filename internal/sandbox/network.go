@@ -12,13 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Network is a network of its own: a loopback interface with some addresses and nothing else. What listens there cannot
-// be reached from other networks, and ports are those of nobody else. The caller gets in by Listen and Dial.
+// Network is an isolated network: a loopback interface with some addresses and nothing else. Other networks cannot reach its
+// listeners, and its ports cannot conflict with others. The caller accesses it with Listen and Dial.
 type Network struct {
 	ns *os.File
 }
 
-// NewNetwork makes a network. Besides those of the loopback interface it has the given IPv4 addresses.
+// NewNetwork creates a network. It has the loopback addresses and the given IPv4 addresses.
 func NewNetwork(addresses ...netip.Addr) (*Network, error) {
 	n := &Network{}
 	result := make(chan error, 1)
@@ -40,7 +40,7 @@ func NewNetwork(addresses ...netip.Addr) (*Network, error) {
 	return n, nil
 }
 
-// Close gives the network up. It ends with the last process and socket in it; Listen and Dial fail from then on.
+// Close releases the network. It exists until its last process and socket end; Listen and Dial fail from now on.
 func (n *Network) Close() error { return n.ns.Close() }
 
 // Listen is net.Listen in the network, for TCP on an IP address.
@@ -54,7 +54,7 @@ func (n *Network) Listen(at netip.AddrPort) (l net.Listener, err error) {
 
 // Dial is net.Dialer.DialContext in the network, for TCP to an IP address.
 func (n *Network) Dial(ctx context.Context, to netip.AddrPort) (c net.Conn, err error) {
-	// One address, which is no name: nothing is left to other goroutines.
+	// An IP address, not a name: net uses no other goroutines, which would run outside the network.
 	inside := n.do(func() { c, err = new(net.Dialer).DialContext(ctx, "tcp", to.String()) })
 	if inside != nil {
 		return nil, inside
@@ -62,7 +62,7 @@ func (n *Network) Dial(ctx context.Context, to netip.AddrPort) (c net.Conn, err 
 	return c, err
 }
 
-// do calls f on a thread in the network: a socket belongs to the network of the thread that makes it.
+// do calls f on a thread in the network: a socket belongs to the network of the thread that creates it.
 func (n *Network) do(f func()) error {
 	result := make(chan error, 1)
 	onThread(func() {
@@ -75,7 +75,7 @@ func (n *Network) do(f func()) error {
 	return <-result
 }
 
-// enter moves the thread to the network. It holds the file open meanwhile: Close, which others may call, waits.
+// enter moves the thread to the network. It keeps the file open meanwhile: a concurrent Close waits.
 func (n *Network) enter() error {
 	conn, err := n.ns.SyscallConn()
 	if err != nil {
@@ -117,7 +117,7 @@ func configure(addresses []netip.Addr) error {
 		if err := unix.IoctlIfreq(fd, unix.SIOCSIFADDR, alias); err != nil {
 			return fmt.Errorf("%v: %w", a, err)
 		}
-		// Else the kernel takes the whole class of addresses for its own.
+		// Otherwise the kernel treats the whole class of addresses as local.
 		if err := alias.SetInet4Addr([]byte{255, 255, 255, 255}); err != nil {
 			return err
 		}

@@ -1,10 +1,10 @@
 //go:build linux
 
-// Package sandbox runs a program as a container does: in a file system of its own that it can only read, as a user that may
-// do nothing, in a network of its own. It is for tests, and needs nothing but the kernel.
+// Package sandbox runs a program as a container does: in its own read-only file system, as an unprivileged user, in its own
+// network. It is for tests, and needs only the kernel.
 //
-// Root may use it as it is. Anybody else calls Enter first. What a container runtime does beyond that is not imitated:
-// limits of memory and processors, seccomp, a process table of its own.
+// Root can use it directly; other users must call Enter first. It does not imitate other features of container runtimes: limits
+// on memory and CPUs, seccomp, a separate process table.
 package sandbox
 
 import (
@@ -21,23 +21,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Config says what runs and where.
+// Config describes the program and its environment.
 type Config struct {
-	// Root is the folder that the program has as its file system. Places for the mounts are made in it.
+	// Root is the folder that becomes the program's file system. Start creates mount points in it.
 	Root string
-	// Writable lets the program write to Root where its user may. Else nobody can.
+	// Writable lets the program write to Root where its user has permission. Otherwise Root is read-only.
 	Writable bool
-	// Mounts are files and folders that the program has besides.
+	// Mounts are additional files and folders.
 	Mounts []Mount
-	// UID, GID and Groups are who it runs as. It can get no more rights than these have.
+	// UID, GID and Groups are the identity of the program. It cannot gain more rights.
 	UID, GID uint32
 	Groups   []uint32
 	// Args is the program, as an absolute path, and its arguments. Env is its whole environment.
 	Args, Env []string
-	// Network is the network that it has; nil is that of the caller. Hostname is its name there; empty is that of the machine.
+	// Network is its network; nil means the caller's. Hostname is its host name; empty means the machine's.
 	Network  *Network
 	Hostname string
-	// Stdout and Stderr get what it prints; nil drops it. They must not block.
+	// Stdout and Stderr receive its output; nil discards it. They must not block.
 	Stdout, Stderr io.Writer
 }
 
@@ -47,14 +47,14 @@ type Mount struct {
 	ReadOnly       bool
 }
 
-// Process is a program that was started. Its methods may be called concurrently.
+// Process is a started program. Its methods are safe for concurrent use.
 type Process struct {
 	cmd  *exec.Cmd
 	done chan struct{}
 	err  error // set when done is closed
 }
 
-// Start starts the program. It is killed if the caller's process ends before it does.
+// Start starts the program. The kernel kills it if the caller's process ends first.
 func Start(c Config) (*Process, error) {
 	if len(c.Args) == 0 || !filepath.IsAbs(c.Args[0]) {
 		return nil, fmt.Errorf("program %q: want an absolute path", c.Args)
@@ -72,7 +72,7 @@ func Start(c Config) (*Process, error) {
 		}
 		started <- err
 		if err == nil {
-			p.err = p.cmd.Wait() // on this thread: its end would kill the program
+			p.err = p.cmd.Wait() // on this thread, because its end would kill the program
 		}
 	})
 	if err := <-started; err != nil {
@@ -82,22 +82,22 @@ func Start(c Config) (*Process, error) {
 	return p, nil
 }
 
-// PID is the number of the process, for the caller's process table.
+// PID returns the number of the process in the caller's process table.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Signal sends a signal. It fails when the program has ended.
+// Signal sends a signal. It fails after the program has ended.
 func (p *Process) Signal(s os.Signal) error { return p.cmd.Process.Signal(s) }
 
-// Done is closed when the program has ended and all that it printed was passed on.
+// Done is closed when the program has ended and all its output has been passed on.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Wait waits for the end and gives what exec.Cmd.Wait does.
+// Wait waits for the end and returns the result of exec.Cmd.Wait.
 func (p *Process) Wait() error {
 	<-p.done
 	return p.err
 }
 
-// onThread runs f on a thread of its own that ends with it, together with the namespaces that f has moved it to.
+// onThread runs f on a new thread that ends with it, together with the namespaces that f has entered.
 func onThread(f func()) {
 	go func() {
 		runtime.LockOSThread()
@@ -105,7 +105,7 @@ func onThread(f func()) {
 			f()
 			return
 		}
-		// The first thread of a process stands for it in /proc and never ends: it is kept busy while another one is made.
+		// The first thread of a process represents it in /proc and never ends, so keep it busy until another thread exists.
 		other := make(chan struct{})
 		onThread(func() { defer close(other); f() })
 		<-other
@@ -113,7 +113,7 @@ func onThread(f func()) {
 	}()
 }
 
-// enter moves the thread to the namespaces of the program and makes its mounts there.
+// enter moves the thread to the namespaces of the program and mounts its file system there.
 func (c Config) enter() error {
 	if c.Network != nil {
 		if err := c.Network.enter(); err != nil {
@@ -150,7 +150,7 @@ func (c Config) enter() error {
 	return unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 }
 
-// place makes the folder or the empty file that a mount covers.
+// place creates the folder or the empty file that a mount covers.
 func place(dir string, m Mount) error {
 	info, err := os.Stat(m.Source)
 	if err != nil {
@@ -183,7 +183,7 @@ func (m Mount) mount(root string) error {
 	if !m.ReadOnly {
 		return nil
 	}
-	// What the mount is forbidden already has to be said again, else the kernel refuses the change in a user namespace.
+	// Repeat the mount's existing restrictions, or the kernel refuses the change in a user namespace.
 	var fs unix.Statfs_t
 	if err := unix.Statfs(target, &fs); err != nil {
 		return err
@@ -192,7 +192,7 @@ func (m Mount) mount(root string) error {
 	return unix.Mount("", target, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|keep, "")
 }
 
-// command is the program as the child of a thread that has entered the namespaces.
+// command returns the program as a child of the thread that has entered the namespaces.
 func (c Config) command() (*exec.Cmd, error) {
 	all, err := mapped(c.UID)
 	if err != nil {
@@ -203,7 +203,7 @@ func (c Config) command() (*exec.Cmd, error) {
 		Credential: &syscall.Credential{Uid: c.UID, Gid: c.GID, Groups: c.Groups},
 	}
 	if !all {
-		// The user does not exist in the namespace of somebody who is not root: one more in which it does.
+		// For a caller other than root, the user does not exist in the namespace: add another namespace in which it does.
 		attr.Cloneflags |= syscall.CLONE_NEWUSER
 		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: int(c.UID), HostID: os.Getuid(), Size: 1}}
 		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: int(c.GID), HostID: os.Getgid(), Size: 1}}
@@ -214,7 +214,7 @@ func (c Config) command() (*exec.Cmd, error) {
 	}, nil
 }
 
-// mapped tells whether the user exists in the user namespace of the process.
+// mapped reports whether the user exists in the user namespace of the process.
 func mapped(uid uint32) (bool, error) {
 	text, err := os.ReadFile("/proc/self/uid_map")
 	if err != nil {
@@ -232,7 +232,7 @@ func mapped(uid uint32) (bool, error) {
 	return false, nil
 }
 
-// hint says what helps where namespaces are not permitted.
+// hint tells how to fix missing permissions for namespaces.
 func hint(err error) string {
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EINVAL) {
 		return ": namespaces are not permitted here; run the tests as root in a machine or container that may make them " +
@@ -242,9 +242,8 @@ func hint(err error) string {
 	return ""
 }
 
-// Enter lets anybody use this package: for whoever is not root the program starts again, with the same arguments, as the
-// root of a user namespace of its own. Then done is true, and the program has to exit with the status. It is to be called
-// first in TestMain.
+// Enter lets users other than root use this package: it runs the program again, with the same arguments, as root of a new user
+// namespace. Then done is true, and the program must exit with the status. Call it first in TestMain.
 func Enter() (status int, done bool) {
 	if os.Getuid() == 0 {
 		return 0, false

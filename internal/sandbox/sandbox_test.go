@@ -51,7 +51,7 @@ type report struct {
 	NetworkInterfaces []string
 }
 
-// folder has the probe as /probe, and is open to all users.
+// folder returns a folder that has the probe as /probe and is open to all users.
 func folder(t *testing.T) string {
 	t.Helper()
 	// Not below t.TempDir, whose folders only their owner may enter.
@@ -175,7 +175,7 @@ func TestProgramServesInItsNetwork(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%v: %s", err, &stderr)
 		}
-		time.Sleep(10 * time.Millisecond) // a process of its own: nothing to wait for but its port
+		time.Sleep(10 * time.Millisecond) // a separate process: only its port shows when it is ready
 	}
 	if _, err := n.Dial(t.Context(), netip.MustParseAddrPort("192.0.2.4:8080")); err == nil {
 		t.Error("an address that nobody has can be reached")
@@ -236,7 +236,7 @@ func TestNetworkIsClosedWhileOthersDial(t *testing.T) {
 	dialing.Wait()
 }
 
-// dialOnce asks where nobody listens.
+// dialOnce connects to an address on which nothing listens.
 func dialOnce(ctx context.Context, n *sandbox.Network) error {
 	c, err := n.Dial(ctx, netip.MustParseAddrPort("127.0.0.1:9"))
 	if err == nil {

@@ -16,7 +16,7 @@ import (
 
 const firstRevision = 1000000
 
-// pathOf is where the kinds are listed.
+// pathOf is the list path of each kind.
 var pathOf = map[kube.Kind]string{
 	kube.KindIngress:       "/apis/networking.k8s.io/v1/ingresses",
 	kube.KindRouteGroup:    "/apis/zalando.org/v1/routegroups",
@@ -24,20 +24,20 @@ var pathOf = map[kube.Kind]string{
 	kube.KindEndpointSlice: "/apis/discovery.k8s.io/v1/endpointslices",
 }
 
-// Handler serves a cluster as an API server does: protobuf and gzip for who asks, lists with a resourceVersion. Bodies
-// are made once per change and form, so that serving costs next to nothing. It knows no namespaces and no selectors and
-// never refuses a resourceVersion. It is safe for concurrent use.
+// Handler serves a cluster like an API server: protobuf and gzip on request, lists with a resourceVersion. It encodes bodies once
+// per change and form, so that serving is cheap. It ignores namespaces and selectors and never refuses a resourceVersion. It is
+// safe for concurrent use.
 type Handler struct {
 	cluster *Cluster
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	revision kube.Revision
 	changes  map[int]int // of Ingresses, by number
 	items    map[kube.Kind][][]byte
 	bodies   map[form][]byte
 }
 
-// form is one way to answer a list.
+// form is an encoding of a list.
 type form struct {
 	kind           kube.Kind
 	protobuf, gzip bool
@@ -80,7 +80,7 @@ func (h *Handler) touch() kube.Revision {
 	return h.revision
 }
 
-// Warm makes the bodies that are served to a client which takes these forms, so that the next read does not wait.
+// Warm encodes the bodies for a client that accepts these forms, so that the next read does not wait.
 func (h *Handler) Warm(protobuf, gzip bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -105,7 +105,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.mu.Lock()
 		body := h.body(f)
 		if r.URL.Query().Get("limit") == "1" {
-			f.protobuf, f.gzip = false, false // small, as a real server leaves it
+			f.protobuf, f.gzip = false, false // small: a real server does not encode it either
 			body = h.onePage(k)
 		}
 		h.mu.Unlock()
@@ -125,13 +125,13 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 const protobufType = "application/vnd.kubernetes.protobuf"
 
-// onePage is the list's first object, with a token if there are more; mu is held.
+// onePage returns the list's first object, with a token if there are more; mu is held.
 func (h *Handler) onePage(k kube.Kind) []byte {
 	items := h.list(k)
 	return kubetest.EncodePage(k, h.revision, items[:1], len(items) > 1)
 }
 
-// body is the list in the form; mu is held.
+// body returns the list in the form; mu is held.
 func (h *Handler) body(f form) []byte {
 	if b, ok := h.bodies[f]; ok {
 		return b
@@ -152,7 +152,7 @@ func (h *Handler) body(f form) []byte {
 	return b
 }
 
-// list is the objects of the kind as JSON; mu is held.
+// list returns the objects of the kind as JSON; mu is held.
 func (h *Handler) list(k kube.Kind) [][]byte {
 	if h.items[k] == nil {
 		items := make([][]byte, 0, h.cluster.count(k))

@@ -50,10 +50,10 @@ func (c *Cluster) namespace(i int) string {
 	return fmt.Sprintf("%s-%s-%04d", teams[n%len(teams)], apps[n/len(teams)%len(apps)], n)
 }
 
-// base is the name that the objects of a service have in common.
+// base returns the common name of the objects of a service.
 func (c *Cluster) base(i int) string { return fmt.Sprintf("%s-%06d", apps[i%len(apps)], i) }
 
-// sibling is the number of another service in the namespace of number i, or i if there is none.
+// sibling returns the number of another service in the same namespace, or i if there is none.
 func (c *Cluster) sibling(i int) int {
 	switch {
 	case i+c.namespaces < c.services:
@@ -65,7 +65,7 @@ func (c *Cluster) sibling(i int) int {
 	}
 }
 
-// meta is the metadata of an object as it is stored. The fields are those of the spec that are managed.
+// meta returns the metadata of a stored object. fields are the managed fields of the spec.
 func (c *Cluster) meta(r *rand.Rand, i int, name, manager, fields string) metav1.ObjectMeta {
 	m := metav1.ObjectMeta{
 		Name: name, Namespace: c.namespace(i), Generation: 1 + int64(r.IntN(30)),
@@ -82,7 +82,7 @@ func (c *Cluster) meta(r *rand.Rand, i int, name, manager, fields string) metav1
 	return m
 }
 
-// apply puts the object into its own annotation, as kubectl apply does.
+// apply copies the object into its own annotation, as kubectl apply does.
 func apply(m *metav1.ObjectMeta, apiVersion, kind string, spec any) {
 	applied, err := json.Marshal(map[string]any{
 		"apiVersion": apiVersion, "kind": kind, "spec": spec,
@@ -94,7 +94,7 @@ func apply(m *metav1.ObjectMeta, apiVersion, kind string, spec any) {
 	m.Annotations[kube.LastAppliedAnnotation] = string(applied)
 }
 
-// ingress is Ingress number i after its n-th change.
+// ingress returns Ingress number i after its n-th change.
 func (c *Cluster) ingress(i, n int) *networkingv1.Ingress {
 	r := random(kube.KindIngress, i)
 	annotations := make(map[string]string)
@@ -143,7 +143,7 @@ func (c *Cluster) ingress(i, n int) *networkingv1.Ingress {
 	return o
 }
 
-// rule is a host with one to three paths; with split, each path has two backends.
+// rule returns a host with one to three paths; with split, each path has two backends.
 func (c *Cluster) rule(r *rand.Rand, host string, service int, split bool) networkingv1.IngressRule {
 	pathType := networkingv1.PathTypeImplementationSpecific
 	switch p := r.IntN(100); {
@@ -161,7 +161,7 @@ func (c *Cluster) rule(r *rand.Rand, host string, service int, split bool) netwo
 	}
 	from := r.IntN(len(paths))
 	if number == 1 && r.IntN(2) == 0 {
-		from = 0 // most have the root alone
+		from = 0 // most hosts have only the root path
 	}
 	rule := networkingv1.IngressRule{Host: host}
 	rule.HTTP = &networkingv1.HTTPIngressRuleValue{}
@@ -218,7 +218,7 @@ type routeDefinition struct {
 	Backends    []routeReference `json:"backends,omitempty"`
 }
 
-// routeGroup is RouteGroup number i. Its services are the last ones, which have no Ingress.
+// routeGroup returns RouteGroup number i. Its services are the last ones, which have no Ingress.
 func (c *Cluster) routeGroup(i int) *routeGroup {
 	r := random(kube.KindRouteGroup, i)
 	service := i + (c.services-c.routeGroups)/c.namespaces*c.namespaces // in the namespace of number i
@@ -311,7 +311,7 @@ func (c *Cluster) endpointSlice(i int) *discoveryv1.EndpointSlice {
 	return o
 }
 
-// address is an IPv4 address that belongs to one number.
+// address returns the IPv4 address for a number.
 func address(net, i int) string { return fmt.Sprintf("%d.%d.%d.%d", net, i>>16&255, i>>8&255, i&255) }
 
 func fieldsV1(text string) *metav1.FieldsV1 {

@@ -1,14 +1,14 @@
-// Package scale makes up a cluster of realistic size and shape, for tests and benchmarks: always the same one for the
-// same factor.
+// Package scale generates a cluster of realistic size and shape, for tests and benchmarks. The same factor always yields the same
+// cluster.
 //
-// At factor 1 it has 15,000 Ingresses, 5,000 RouteGroups, 20,000 Services and as many EndpointSlices with two to five
-// endpoints in three zones. With https-redirect, health check and EndpointSlices enabled it compiles to about 124,000
-// routes. Objects carry what real ones carry and nobody reads: managed fields, the last-applied annotation, owner and
-// node references. A third of the Ingresses has filters or predicates in annotations; RouteGroups have several routes,
-// hosts, methods and weighted backends.
+// At factor 1 it has 15,000 Ingresses, 5,000 RouteGroups, 20,000 Services and as many EndpointSlices with two to five endpoints
+// in three zones. With https-redirect, health check and EndpointSlices enabled it compiles to about 124,000 routes. Objects have
+// the usual content that no route server needs: managed fields, the last-applied annotation, owner and node references. A third
+// of the Ingresses has filters or predicates in annotations; RouteGroups have several routes, hosts, methods and weighted
+// backends.
 //
-// [Cluster.Snapshot] is what a source would read, [Cluster.Handler] an API server that serves it, and
-// [Cluster.WriteManifests] writes it to files. Names and texts are made up of few words: real ones compress less.
+// [Cluster.Snapshot] returns what a source would read, [Cluster.Handler] an API server for it, and [Cluster.WriteManifests]
+// writes it to files. Names and texts use few words: real ones compress less.
 package scale
 
 import (
@@ -31,22 +31,21 @@ const (
 	namespaces  = 250
 )
 
-// Cluster is a made-up cluster. It is immutable and its methods are safe for concurrent use.
+// Cluster is a generated cluster. It is immutable and its methods are safe for concurrent use.
 type Cluster struct {
 	ingresses, routeGroups, services, namespaces int
 }
 
-// New returns the cluster of the size; factor 0.1 is a tenth of the objects. Each kind has at least one object.
+// New returns a cluster; factor 0.1 means a tenth of the objects. Each kind has at least one object.
 func New(factor float64) *Cluster {
 	n := func(at1 int) int { return max(1, int(float64(at1)*factor)) }
 	return &Cluster{n(Ingresses), n(RouteGroups), n(Services), n(namespaces)}
 }
 
-// Snapshot is the cluster of the size as a source reads it, with EndpointSlices.
+// Snapshot returns the cluster as a source reads it, with EndpointSlices.
 func Snapshot(factor float64) *kube.Snapshot { return New(factor).Snapshot() }
 
-// Snapshot is the cluster as a source reads it, with EndpointSlices, in the order of the API. The objects are new ones
-// at each call.
+// Snapshot returns the cluster as a source reads it, with EndpointSlices, in the order of the API. Each call returns new objects.
 func (c *Cluster) Snapshot() *kube.Snapshot {
 	return &kube.Snapshot{
 		Revision: firstRevision,
@@ -62,8 +61,8 @@ func (c *Cluster) Snapshot() *kube.Snapshot {
 	}
 }
 
-// Mutated is a snapshot of the cluster after the n-th change of Ingress number i: another filter and another path. All other
-// objects are those of s, which is not changed.
+// Mutated returns a snapshot of the cluster after the n-th change of Ingress number i: another filter and another path. It shares
+// all other objects with s, and does not change s.
 func (c *Cluster) Mutated(s *kube.Snapshot, i, n int) *kube.Snapshot {
 	changed := decode[*kube.Ingress](kube.KindIngress, [][]byte{c.JSON(kube.KindIngress, i%c.ingresses, n)})[0]
 	at := slices.IndexFunc(s.Ingresses, func(o *kube.Ingress) bool { return o.Ref() == changed.Ref() })
@@ -88,7 +87,7 @@ func decode[T kube.Object](kind kube.Kind, items [][]byte) []T {
 	return out
 }
 
-// WriteManifests writes the cluster into the folder, a file of JSON documents for each namespace.
+// WriteManifests writes the cluster to the folder, with one file of JSON documents for each namespace.
 func (c *Cluster) WriteManifests(dir string) error {
 	files := make(map[string][]byte)
 	for _, kind := range kinds {
@@ -118,7 +117,7 @@ func (c *Cluster) All() iter.Seq[[]byte] {
 	}
 }
 
-// kinds are the kinds of which there are objects.
+// kinds are the kinds of the generated objects.
 var kinds = []kube.Kind{kube.KindIngress, kube.KindRouteGroup, kube.KindService, kube.KindEndpointSlice}
 
 func (c *Cluster) count(k kube.Kind) int {
@@ -132,7 +131,7 @@ func (c *Cluster) count(k kube.Kind) int {
 	}
 }
 
-// jsonItems are all objects of the kind in the order of the API: by namespace, then name.
+// jsonItems returns all objects of the kind in the order of the API: by namespace, then name.
 func (c *Cluster) jsonItems(k kube.Kind) [][]byte {
 	items := make([][]byte, 0, c.count(k))
 	for _, i := range c.order(k) {
@@ -141,7 +140,7 @@ func (c *Cluster) jsonItems(k kube.Kind) [][]byte {
 	return items
 }
 
-// order is the numbers of the objects of a kind, by namespace and name. Names have the number in them, at full width.
+// order returns the numbers of the objects of a kind, by namespace and name. Names contain the number at full width.
 func (c *Cluster) order(k kube.Kind) []int {
 	out := make([]int, 0, c.count(k))
 	for ns := range c.namespaces {
@@ -152,7 +151,7 @@ func (c *Cluster) order(k kube.Kind) []int {
 	return out
 }
 
-// JSON is object number i of the kind after its n-th change.
+// JSON returns object number i of the kind after its n-th change.
 func (c *Cluster) JSON(k kube.Kind, i, n int) []byte {
 	b, err := json.Marshal(c.object(k, i, n))
 	if err != nil {
@@ -161,7 +160,7 @@ func (c *Cluster) JSON(k kube.Kind, i, n int) []byte {
 	return b
 }
 
-// object is the typed object; only Ingresses change.
+// object returns the typed object; only Ingresses change.
 func (c *Cluster) object(k kube.Kind, i, n int) any {
 	switch k {
 	case kube.KindIngress:
@@ -177,7 +176,7 @@ func (c *Cluster) object(k kube.Kind, i, n int) any {
 	}
 }
 
-// random is the source of all that varies in an object; the same for the same object.
+// random returns the random source for an object, always the same for the same object.
 func random(k kube.Kind, i int) *rand.Rand {
 	return rand.New(rand.NewPCG(uint64(len(k)), uint64(i))) //nolint:gosec // made-up objects
 }

@@ -31,7 +31,7 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// make makes a certificate for the name, which is also a DNS name; it is signed by the authority, if there is one yet.
+// make makes a certificate for the name, which is also a DNS name; the authority signs it, if there is one already.
 func (a *authority) make(name string, change func(*x509.Certificate)) (*x509.Certificate, *ecdsa.PrivateKey) {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -65,7 +65,7 @@ func (a *authority) make(name string, change func(*x509.Certificate)) (*x509.Cer
 	return cert, key
 }
 
-// files writes a certificate for the name and its key to a folder, and gives their paths.
+// files writes a certificate for the name and its key to a folder, and returns their paths.
 func (a *authority) files(dir, name string) (certFile, keyFile string) {
 	a.t.Helper()
 	cert, key := a.make(name, nil)
@@ -79,7 +79,7 @@ func (a *authority) files(dir, name string) (certFile, keyFile string) {
 	return certFile, keyFile
 }
 
-// client is a certificate for a client of the name.
+// client returns a certificate for a client of the name.
 func (a *authority) client(name string) tls.Certificate {
 	cert, key := a.make(name, nil)
 	return tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key, Leaf: cert}

@@ -13,7 +13,7 @@ func pods(name string, addresses ...string) string {
 	return strings.Replace(pod(name, "X"), "[{addresses: [X]}]", "[{addresses: ["+strings.Join(addresses, "]}, {addresses: [")+"]}]", 1)
 }
 
-// TestAddedEndpointsWaitForTheBudget: a new pod is served together with the next pod that ends, and not before.
+// TestAddedEndpointsWaitForTheBudget: a new pod is served together with the next pod that is removed, and not before.
 func TestAddedEndpointsWaitForTheBudget(t *testing.T) {
 	f := startReading(t, backend("s", "10.2.0.1")+ingresses("shop0"), true, func(c *server.Config) { c.ChangeBudget = time.Hour })
 	before := f.get("/routes")

@@ -33,7 +33,7 @@ func readCheckpoint(t *testing.T, dir string) (*table.Table, table.FileMeta) {
 	return tab, meta
 }
 
-// checkpointed makes a checkpoint of a cluster with the objects in the folder, and gives the ETag of its table.
+// checkpointed makes a checkpoint of a cluster with the objects in the folder, and returns the ETag of its table.
 func checkpointed(t *testing.T, dir, objects string) (etag string) {
 	t.Helper()
 	f := start(t, objects, stateDir(dir))
@@ -84,7 +84,7 @@ func TestRestartWithoutSourceServesTheCheckpointAsStale(t *testing.T) {
 	stateDir(dir)(&cfg)
 	f.breakSource(true)
 	f.run(cfg)
-	for range 2 { // at once, and still so after reads that failed
+	for range 2 { // at once, and still so after failed reads
 		got := f.get("/routes")
 		if got.status != 200 || got.header.Get("Etag") != etag || got.header.Get("X-Table-State") != "stale" {
 			t.Errorf("%d, ETag %s, state %q: want the old table, marked as stale", got.status, got.header.Get("Etag"), got.header.Get("X-Table-State"))
@@ -213,7 +213,7 @@ func TestDiskThatFailsIsNoReasonToStopServing(t *testing.T) {
 	f.eventually("the folder made again", func() bool { _, err := os.Stat(filepath.Join(dir, "table.eskip")); return err == nil })
 }
 
-// TestNothingInThePlaceOfTheStatePreventsAStart: the API is healthy, so the server serves, and ends when it is told to.
+// TestNothingInThePlaceOfTheStatePreventsAStart: the API is healthy, so the server serves, and exits when it is told to.
 func TestNothingInThePlaceOfTheStatePreventsAStart(t *testing.T) {
 	file := func(dir string) string { return filepath.Join(dir, "table.eskip") }
 	for name, c := range map[string]struct {
@@ -263,7 +263,7 @@ func TestNothingInThePlaceOfTheStatePreventsAStart(t *testing.T) {
 	}
 }
 
-// The time of the last read must survive a restart, also one of a server that has published nothing new.
+// The time of the last read must survive a restart, even of a server that has published nothing new.
 func TestCheckpointTellsOfTheLastReadBeforeTheEnd(t *testing.T) {
 	dir := t.TempDir()
 	checkpointed(t, dir, service+ingress("a"))

@@ -17,25 +17,25 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// Limits of GET /clients for a peer: an answer of 20,000 clients is some 15 MB.
+// Limits of GET /clients for a peer: an answer with 20,000 clients has about 15 MB.
 const (
 	maxLocalViews = 2
 	localViewWait = time.Second
 )
 
-// clients is what the server knows of its clients.
+// clients tracks the clients of the server.
 type clients struct {
 	*fleet.Registry
 	name   string
-	peers  func(context.Context) []fleet.Answer // nil without any
-	locals chan struct{}                        // turns of peers
+	peers  func(context.Context) []fleet.Answer // nil without peers
+	locals chan struct{}                        // semaphore for requests of peers
 }
 
-// newClients makes the registry. It needs no cache before the first request.
+// newClients creates the registry. The cache must be set before the first request, not before this call.
 func (s *Server) newClients() {
 	name := s.cfg.Name
 	if name == "" {
-		name, _ = os.Hostname() // without one the replica has no name
+		name, _ = os.Hostname() // without a host name the replica has no name
 	}
 	s.clients = &clients{
 		Registry: fleet.New(fleet.Config{
@@ -60,7 +60,7 @@ func (c *clients) Published(order uint64, digest table.Digest, revision uint64) 
 	c.Registry.Published(order, fleet.Name{Digest: digest, Revision: revision})
 }
 
-// addressOf is the address of the peer of a connection. Headers that name another one are not believed.
+// addressOf returns the address of the peer of a connection. It ignores headers that name another address.
 func addressOf(r *http.Request) netip.Addr {
 	ap, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -69,7 +69,7 @@ func addressOf(r *http.Request) netip.Addr {
 	return ap.Addr().Unmap().WithZone("")
 }
 
-// serveReport takes the report of a client.
+// serveReport records the report of a client.
 func (s *Server) serveReport(w http.ResponseWriter, r *http.Request) {
 	identity := r.Header.Get(wire.HeaderClient)
 	if _, ok := fleet.ParseIdentity(identity); !ok {
@@ -89,7 +89,7 @@ func (s *Server) serveReport(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// serveClients answers with the clients of this replica and of its peers; those of this one alone for a peer.
+// serveClients answers with the clients of this replica and its peers, or, to a peer, with the clients of this replica only.
 func (s *Server) serveClients(w http.ResponseWriter, r *http.Request) {
 	query, err := fleet.ParseQuery(r.URL.Query())
 	if err != nil {
@@ -105,7 +105,7 @@ func (s *Server) serveClients(w http.ResponseWriter, r *http.Request) {
 	})(w, r)
 }
 
-// merged asks the peers, while this replica looks at its own clients.
+// merged asks the peers, and collects the clients of this replica meanwhile.
 func (c *clients) merged(ctx context.Context, q fleet.Query) *fleet.View {
 	var answers []fleet.Answer
 	var asking sync.WaitGroup
@@ -117,7 +117,7 @@ func (c *clients) merged(ctx context.Context, q fleet.Query) *fleet.View {
 	return fleet.Merge(own, answers, q)
 }
 
-// local answers a peer. It asks nobody, so that two replicas do not wait for each other.
+// local answers a peer. It asks no other replica, so that two replicas never wait for each other.
 func (c *clients) local(w http.ResponseWriter, r *http.Request, q fleet.Query) {
 	timer := time.NewTimer(localViewWait)
 	defer timer.Stop()
@@ -132,7 +132,7 @@ func (c *clients) local(w http.ResponseWriter, r *http.Request, q fleet.Query) {
 	}
 }
 
-// reportUp reports to the server above until ctx ends, if this is a relay: what it holds, and a summary of its clients.
+// reportUp, on a relay, reports to the server above until ctx ends: the table it holds, and a summary of its clients.
 func (s *Server) reportUp(ctx context.Context) {
 	reporter := &fleet.Reporter{
 		Logger: s.log,
@@ -152,7 +152,7 @@ func (s *Server) reportUp(ctx context.Context) {
 	reporter.Run(ctx)
 }
 
-// identity is what a relay says of itself.
+// identity returns the name that a relay reports about itself.
 func (s *Server) identity() string {
 	return fleet.Identity{
 		Kind: fleet.RelayKind, ID: s.clients.name, Version: s.cfg.Version, Interval: cmp.Or(s.cfg.Interval, dataplane.DefaultInterval),

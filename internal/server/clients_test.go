@@ -17,7 +17,7 @@ import (
 	"github.com/routesrv/routesrv/internal/server"
 )
 
-// view is the answer of /clients.
+// view returns the answer of /clients.
 func (f *fixture) view(query string) *fleet.View {
 	f.t.Helper()
 	got := f.request(http.MethodGet, f.support, "/clients"+query)
@@ -28,7 +28,7 @@ func (f *fixture) view(query string) *fleet.View {
 	return v
 }
 
-// ask is a request to the main listener with headers in pairs.
+// ask sends a request to the main listener with headers in pairs.
 func (f *fixture) ask(method, path, body string, headers ...string) sent {
 	f.t.Helper()
 	r, err := http.NewRequest(method, f.scheme+"://"+f.main+path, strings.NewReader(body))
@@ -138,7 +138,7 @@ func TestHostileClientsGrowNothing(t *testing.T) {
 	}
 }
 
-// TestNoAddressOfAClientIsAsked: what clients say of themselves is shown, and nothing is ever sent there.
+// TestNoAddressOfAClientIsAsked: what clients say about themselves is shown, and nothing is ever sent there.
 func TestNoAddressOfAClientIsAsked(t *testing.T) {
 	var asked atomic.Int32
 	victim := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
@@ -195,7 +195,7 @@ func TestPeersAreMerged(t *testing.T) {
 	}
 }
 
-// BenchmarkReports is what the reports of 300 data planes cost a route server, which come in ten seconds.
+// BenchmarkReports measures the cost for a route server of the reports that 300 data planes send in ten seconds.
 func BenchmarkReports(b *testing.B) {
 	cluster, err := kubetest.New([]byte(service+ingresses("a")), kubetest.API{})
 	if err != nil {
@@ -235,7 +235,7 @@ func TestExplainSaysHowManyClientsHaveTheRoutes(t *testing.T) {
 	}
 	f.apply(ingress("b"))
 	f.eventually("the route of b at one of two clients", func() bool {
-		f.get("/routes") // a second client, which has what it was sent
+		f.get("/routes") // a second client, which holds what it was sent
 		return shares("b") == "1 of 2 clients hold a table with these routes" && shares("a") == "2 of 2 clients hold a table with these routes"
 	})
 	f.ask(http.MethodGet, "/routes", "", "Routesrv-Client", someone, "If-None-Match", f.get("/routes").header.Get("Etag"))

@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// compat shows the series of the reference under their names, so that existing dashboards go on working.
+// compat shows the series of the reference under their names, so that existing dashboards keep working.
 type compat struct {
 	server          *Server
 	redisEndpoints  atomic.Int64
@@ -40,9 +40,9 @@ func newCompat(s *Server) *compat {
 	return c
 }
 
-// observe counts and times what the handler answers.
+// observe counts and times the answers of the handler.
 func (c *compat) observe(next http.Handler) http.Handler {
-	// The label value really is spelled so.
+	// The reference spells the label value like this.
 	duration := c.duration.WithLabelValues("routersv", "", "")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
@@ -55,7 +55,7 @@ func (c *compat) observe(next http.Handler) http.Handler {
 	})
 }
 
-// statusRecorder remembers the status of a response.
+// statusRecorder records the status of a response.
 type statusRecorder struct {
 	http.ResponseWriter
 	status int
@@ -66,7 +66,7 @@ func (r *statusRecorder) WriteHeader(status int) {
 	r.ResponseWriter.WriteHeader(status)
 }
 
-// Unwrap gives http.ResponseController the writer below.
+// Unwrap returns the wrapped writer, for http.ResponseController.
 func (r *statusRecorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
 // Describe implements [prometheus.Collector].

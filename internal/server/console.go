@@ -15,10 +15,10 @@ import (
 	"github.com/routesrv/routesrv/match/report"
 )
 
-// consoleClients is how many clients a page looks through at a time: the worst come first.
+// consoleClients is how many clients a page considers at most, the worst first.
 const consoleClients = 5000
 
-// console makes the pages of this server.
+// console builds the pages of this server.
 func (s *Server) console(held *guardpage.Handler) *console.Console {
 	cfg := console.Config{
 		Name: s.clients.name, Version: s.cfg.Version, Relay: s.cfg.Source == nil, State: s.consoleState, Held: held.Difference, Accept: s.tables.Accept,
@@ -52,7 +52,7 @@ func (s *Server) console(held *guardpage.Handler) *console.Console {
 	return console.New(cfg)
 }
 
-// consoleState is /status for the pages.
+// consoleState returns the data of /status for the pages.
 func (s *Server) consoleState() console.State {
 	r := s.report()
 	state := console.State{
@@ -78,10 +78,11 @@ func (s *Server) consoleState() console.State {
 	return state
 }
 
-// reachedEvery is how often the times that the fleet took are noted for the charts. Only the last tables have them.
+// reachedEvery is how often the propagation times of the fleet are saved for the charts. The fleet keeps them only for the last
+// tables.
 const reachedEvery = 5 * time.Second
 
-// rememberReached notes them until ctx ends, so that the charts have them for hours.
+// rememberReached saves the propagation times until ctx ends, so that the charts cover hours.
 func (s *Server) rememberReached(ctx context.Context) {
 	ticker := time.NewTicker(reachedEvery)
 	defer ticker.Stop()

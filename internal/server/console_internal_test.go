@@ -20,7 +20,7 @@ func (nothing) Read(context.Context, kube.ReadOptions) (*kube.Snapshot, error) {
 	return nil, errors.New("no source")
 }
 
-// TestChartsKeepHowLongTheFleetTook, whether or not somebody looks at a page meanwhile.
+// TestChartsKeepHowLongTheFleetTook: whether or not a page is open meanwhile.
 func TestChartsKeepHowLongTheFleetTook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, err := New(Config{Source: nothing{}, SupportAddress: "localhost:0"})
@@ -47,7 +47,7 @@ func TestChartsKeepHowLongTheFleetTook(t *testing.T) {
 			s.cache.Handler().ServeHTTP(w, r)
 			tag = w.Header().Get("Etag")
 		}
-		r := httptest.NewRequest(http.MethodGet, "/routes", nil) // now it says that it has the second one
+		r := httptest.NewRequest(http.MethodGet, "/routes", nil) // now the client reports that it has the second one
 		r.Header.Set("If-None-Match", tag)
 		s.cache.Handler().ServeHTTP(httptest.NewRecorder(), r)
 		ctx, cancel := context.WithCancel(t.Context())

@@ -12,7 +12,7 @@ import (
 	"github.com/routesrv/routesrv/internal/server"
 )
 
-// page opens a page of the support listener in a browser. Without Chromium the test is skipped, but not in CI.
+// page opens a page of the support listener in a browser. Without Chromium the test is skipped, except in CI.
 func (f *fixture) page(path string) (*browser.Page, context.Context) {
 	f.t.Helper()
 	if _, err := browser.Find(); err != nil {
@@ -35,7 +35,7 @@ func (f *fixture) page(path string) (*browser.Page, context.Context) {
 	return p, ctx
 }
 
-// may stops a test at an error.
+// may fails the test on an error.
 func (f *fixture) may(err error) {
 	f.t.Helper()
 	if err != nil {
@@ -43,7 +43,7 @@ func (f *fixture) may(err error) {
 	}
 }
 
-// TestPlantedProblemShowsUpLive: an operator who has the page open sees what a team has just broken, and can follow it.
+// TestPlantedProblemShowsUpLive: an operator with the page open sees what a team has just broken, and can follow it.
 func TestPlantedProblemShowsUpLive(t *testing.T) {
 	f := start(t, service+ingress("a"), everything)
 	f.ready()
@@ -85,7 +85,7 @@ func TestAcceptInTheConsoleReleases(t *testing.T) {
 	}
 }
 
-// TestConsoleShowsWhoAsks: a client is on the pages soon after it has asked for the table.
+// TestConsoleShowsWhoAsks: a client appears on the pages soon after it has requested the table.
 func TestConsoleShowsWhoAsks(t *testing.T) {
 	f := start(t, service+ingress("a"), nil)
 	f.ready()
@@ -100,7 +100,7 @@ func TestConsoleShowsWhoAsks(t *testing.T) {
 	}
 }
 
-// TestMainListenerHasNoPages: what / of the main listener answers is what the reference answers.
+// TestMainListenerHasNoPages: / of the main listener answers as in the reference.
 func TestMainListenerHasNoPages(t *testing.T) {
 	f := start(t, service+ingress("a"), everything)
 	f.ready()
@@ -111,7 +111,7 @@ func TestMainListenerHasNoPages(t *testing.T) {
 	}
 }
 
-// TestPagesAnswerQuestions as /match and /explain do.
+// TestPagesAnswerQuestions: they give the answers of /match and /explain.
 func TestPagesAnswerQuestions(t *testing.T) {
 	f := start(t, service+ingress("a"), func(cfg *server.Config) { cfg.MaxStreams = 1 })
 	f.ready()

@@ -12,14 +12,14 @@ import (
 	"github.com/routesrv/routesrv/internal/server"
 )
 
-// everything switches on what is only there on demand.
+// everything enables all optional endpoints.
 func everything(cfg *server.Config) {
 	shards(cfg)
 	cfg.EnableProfile = true
 	cfg.MaxStreams = 10
 }
 
-// asked is a path that an endpoint answers, and the query that makes the answer short.
+// asked returns a path that an endpoint answers, with a query that makes the answer short.
 func asked(path string) string {
 	path = strings.NewReplacer("{zone}", "eu-central-1a", "{file}", "console.css", "{$}", "").Replace(path)
 	if path == "/debug/pprof/trace" {
@@ -28,7 +28,7 @@ func asked(path string) string {
 	return path
 }
 
-// listedEndpoints are those of a server with the configuration.
+// listedEndpoints returns the endpoints of a server with the configuration.
 func listedEndpoints(t *testing.T, change func(*server.Config)) []httpserve.Endpoint {
 	t.Helper()
 	cfg := (&fixture{}).config(t, "")
@@ -45,7 +45,7 @@ func listedEndpoints(t *testing.T, change func(*server.Config)) []httpserve.Endp
 func TestEveryListedEndpointAnswersAndTakesTheListedMethodsOnly(t *testing.T) {
 	f := start(t, service+ingress("a"), everything)
 	f.ready()
-	// While a profile of the CPU is taken, another one is refused at once; else each would take a second.
+	// While a CPU profile is taken, another one is refused at once; else each would take a second.
 	if err := pprof.StartCPUProfile(io.Discard); err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func TestNothingAnswersThatIsNotListed(t *testing.T) {
 	}
 }
 
-// here says whether a path is that of a listed endpoint.
+// here reports whether a path is that of a listed endpoint.
 func here(listed []httpserve.Endpoint, listener, path string) bool {
 	return slices.ContainsFunc(listed, func(e httpserve.Endpoint) bool {
 		want, _, _ := strings.Cut(asked(e.Path), "?")

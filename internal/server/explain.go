@@ -11,7 +11,7 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// serveExplain says what became of an object, a route or a host.
+// serveExplain explains what happened to an object, a route or a host.
 func (s *Server) serveExplain(w http.ResponseWriter, r *http.Request) {
 	query, err := explainQuery(r)
 	if err != nil {
@@ -54,7 +54,7 @@ func (s *Server) explain(query explain.Query) *explain.Explanation {
 	return e
 }
 
-// addShares says how many clients have the routes. The clients of the peers are not asked: it is the share of this replica.
+// addShares adds how many clients have the routes. It does not ask the peers: the share is the one of this replica.
 func (s *Server) addShares(e *explain.Explanation) {
 	for i := range e.Objects {
 		o := &e.Objects[i]
@@ -68,7 +68,7 @@ func (s *Server) addShares(e *explain.Explanation) {
 	}
 }
 
-// explainQuery reads the parameters: one of an object, a route and a host.
+// explainQuery reads the parameters, which name one of: an object, a route, a host.
 func explainQuery(r *http.Request) (explain.Query, error) {
 	q := r.URL.Query()
 	if q.Has("route") || q.Has("host") {

@@ -16,13 +16,13 @@ func inNamespace(objects, namespace string) string {
 	return strings.ReplaceAll(objects, "namespace: shop", "namespace: "+namespace)
 }
 
-// twoPerHost are two Ingresses for each of the first hosts, of which the second has another path.
+// twoPerHost returns two Ingresses for each of the first hosts, the second of which has another path.
 func twoPerHost(names ...string) string {
 	return ingresses(names...) + strings.ReplaceAll(strings.ReplaceAll(ingresses(names...), "path: /,", "path: /more,"), "metadata: {name: ", "metadata: {name: more-")
 }
 
-// accidents has for each code of the guard what happens to a cluster, and what everybody can see of it. The cluster has one
-// service with a pod, s, and thirty Ingresses, shop0 to shop29, unless it has its own objects. It changes in one read.
+// accidents lists, for each code of the guard, what happens to a cluster, and what everybody can see of it. The cluster has one
+// service with a pod, s, and thirty Ingresses, shop0 to shop29, unless it has other objects. It changes in one read.
 var accidents = []struct {
 	code    guard.Code
 	objects string
@@ -49,7 +49,7 @@ var accidents = []struct {
 		half: guard.HeldIntent, state: "held", timed: true, detail: "16 of 30 routes are gone (53.3 %, limit 50.0 %)", owner: "Ingress shop/shop15\n",
 	},
 	{
-		// Half of the routes and not more, but two of three hosts: those of one host are many.
+		// At most half of the routes, but two of three hosts: one host has many routes.
 		code: guard.HostsLost, objects: twoPerHost("a", "b") + manyPaths("c", 4), happens: func(f *fixture) { f.delete("a", "b", "more-a", "more-b") },
 		half: guard.HeldIntent, state: "held", timed: true, detail: "2 of 3 hosts are gone", owner: "Ingress shop/a\n",
 	},
@@ -74,8 +74,8 @@ var accidents = []struct {
 	},
 }
 
-// TestEveryCodeOfTheGuardShowsThroughHTTP: an accident of each kind, in what a real API answers, shows to proxies in a header, and to
-// operators in the status, in metrics and as a difference by owner. The table from before is served.
+// TestEveryCodeOfTheGuardShowsThroughHTTP: an accident of each kind, in the answers of a real API, shows to proxies in a header,
+// and to operators in the status, in metrics and as a difference by owner. The previous table is still served.
 func TestEveryCodeOfTheGuardShowsThroughHTTP(t *testing.T) {
 	covered := make(map[guard.Code]bool)
 	for _, a := range accidents {
@@ -88,7 +88,7 @@ func TestEveryCodeOfTheGuardShowsThroughHTTP(t *testing.T) {
 			f := startReading(t, backend("s", "10.2.0.1")+objects, true, a.set)
 			before := f.get("/routes").body
 			f.breakSource(true) // so that all of it comes in one read
-			f.polled()          // and no read from before is under way
+			f.polled()          // and no earlier read is in progress
 			a.happens(f)
 			f.breakSource(false)
 
@@ -123,7 +123,7 @@ func TestEveryCodeOfTheGuardShowsThroughHTTP(t *testing.T) {
 	}
 }
 
-// manyPaths are Ingresses for paths of one host.
+// manyPaths returns Ingresses for paths of one host.
 func manyPaths(name string, n int) string {
 	var all strings.Builder
 	for i := range n {
@@ -134,7 +134,7 @@ func manyPaths(name string, n int) string {
 	return all.String()
 }
 
-// showsHeld wants /guard/held to have the hold and the owner of what differs, as text and as JSON.
+// showsHeld expects /guard/held to have the hold and the owner of what differs, as text and as JSON.
 func (f *fixture) showsHeld(g httpserve.GuardReport, owner string) {
 	f.t.Helper()
 	text := f.request(http.MethodGet, f.support, "/guard/held")

@@ -26,8 +26,8 @@ func (w *countingWriter) Write(p []byte) (int, error) {
 
 func (w *countingWriter) Flush() { w.flushes++ }
 
-// The cache writes a body in large parts and flushes it, to see whether it arrives. What counts its answers must not be in the
-// way.
+// The cache writes a body in large parts and flushes it to see whether it arrives. The wrapper that counts responses must not
+// interfere.
 func TestCountingAnswersLeavesTheWriterAsItIs(t *testing.T) {
 	cache, err := etagcache.New(etagcache.Config{})
 	if err != nil {

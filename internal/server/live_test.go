@@ -26,7 +26,7 @@ spec: {clusterIP: 10.3.0.1, ports: [{port: 80, targetPort: 8080}]}
 `, name) + pod(name, address)
 }
 
-// pod is the slice of a service with one pod; without an address it has none.
+// pod is the slice of a service with one pod; an empty address means no pod.
 func pod(name, address string) string {
 	endpoints := "[]"
 	if address != "" {
@@ -56,7 +56,7 @@ func toward(name, service string) string {
 	return strings.Replace(ingress(name), "{name: s, port", "{name: "+service+", port", 1)
 }
 
-// replaced waits until the served table has the new address, and reports what else it has to have.
+// replaced waits until the served table has the new address, and not the old one.
 func (f *fixture) replaced(gone, come string) {
 	f.t.Helper()
 	f.eventually(come+" in the served table", func() bool { return strings.Contains(f.get("/routes").body, come) })
@@ -71,10 +71,10 @@ func (f *fixture) state(want string) {
 	f.eventually("state "+want, func() bool { return f.get("/routes").header.Get("X-Table-State") == want })
 }
 
-// Objects are deleted one after the other, so that a read may find some of them gone and let that pass. The last of them,
-// shop15, makes it more than half, and is held in any case.
+// Objects are deleted one after another, so a read may miss some of them and be let through. The last of them, shop15, makes it
+// more than half, and is held in any case.
 
-// TestHeldIntentHasLiveEndpoints: half of the Ingresses are deleted by accident, and pods go on being replaced.
+// TestHeldIntentHasLiveEndpoints: half of the Ingresses are deleted by accident, and pods continue to be replaced.
 func TestHeldIntentHasLiveEndpoints(t *testing.T) {
 	names := shops(30)
 	f := startReading(t, backend("s", "10.2.0.1")+ingresses(names...), true, nil)
@@ -93,7 +93,7 @@ func TestHeldIntentHasLiveEndpoints(t *testing.T) {
 		f.state("held") // all the time
 	}
 
-	// What was looked at before the last pods is accepted, with the endpoints of now.
+	// What was shown before the last pods changed is accepted, with the current endpoints.
 	now := f.held()
 	if now.Digest == g.Digest || now.FirstDigest != g.Digest || now.Since != g.Since {
 		t.Errorf("held is %+v, was %+v: want another digest of the same hold", now, g)
@@ -113,7 +113,7 @@ func TestHeldIntentHasLiveEndpoints(t *testing.T) {
 	}
 }
 
-// An older digest accepts the intent that was looked at, and no other one.
+// An older digest accepts the intent that was shown with it, and no other.
 func TestAcceptanceIsOfOneIntent(t *testing.T) {
 	names := shops(30)
 	f := startReading(t, backend("s", "10.2.0.1")+ingresses(names...), true, nil)
@@ -127,7 +127,7 @@ func TestAcceptanceIsOfOneIntent(t *testing.T) {
 	}
 }
 
-// TestLostBackendsAreKeptWhileOthersLive: every slice is emptied but one, whose pod is replaced.
+// TestLostBackendsAreKeptWhileOthersLive: all slices but one are emptied, and the pod of that one is replaced.
 func TestLostBackendsAreKeptWhileOthersLive(t *testing.T) {
 	var objects strings.Builder
 	for _, name := range shops(30) {
@@ -141,7 +141,7 @@ func TestLostBackendsAreKeptWhileOthersLive(t *testing.T) {
 		f.apply(pod("other", fmt.Sprintf("10.9.0.%d", i)))
 		f.replaced(fmt.Sprintf("10.9.0.%d:", i-1), fmt.Sprintf("10.9.0.%d:", i))
 	}
-	f.apply(toward("fresh", "other")) // what teams ask for is not held
+	f.apply(toward("fresh", "other")) // new routes are not held
 	f.eventually("a new Ingress", func() bool { return strings.Contains(f.get("/routes").body, "fresh_example_org") })
 	if g = f.held(); g.Reason != guard.BackendsLost || g.Half != guard.HeldBackends {
 		t.Errorf("held for %+v", g)
@@ -153,7 +153,7 @@ func TestLostBackendsAreKeptWhileOthersLive(t *testing.T) {
 	f.state("")
 }
 
-// Both halves at once: the intent waits, the services without endpoints keep theirs, and the last one lives.
+// Both halves at once: the intent waits, the services without endpoints keep their last ones, and the last service stays live.
 func TestBothHalvesAreHeld(t *testing.T) {
 	var objects strings.Builder
 	names := shops(60)
@@ -172,7 +172,7 @@ func TestBothHalvesAreHeld(t *testing.T) {
 	f.state("held")
 }
 
-// All Services gone at once are backends, too: what teams ask for is as it was.
+// When all Services are removed at once, that is a loss of backends: the intent is unchanged.
 func TestServicesThatAreGoneAreBackends(t *testing.T) {
 	f := startReading(t, backend("s", "10.2.0.1")+ingresses(shops(30)...), true, nil)
 	before := f.get("/routes").body
@@ -186,7 +186,7 @@ func TestServicesThatAreGoneAreBackends(t *testing.T) {
 	}
 }
 
-// After a restart there is a table and no intent: until the process has served one of its own the whole table is held.
+// After a restart there is a table and no intent: until the process has served its first intent, the whole table is held.
 func TestHoldAfterARestartIsOfTheWholeTable(t *testing.T) {
 	dir := t.TempDir()
 	names := shops(30)
@@ -224,7 +224,7 @@ func TestHoldEndsByTimeWhileEndpointsChange(t *testing.T) {
 	}
 }
 
-// Whoever has its table from a server that holds an intent gets the endpoints, too: a relay and a data plane behind it.
+// Clients of a server that holds an intent get the endpoints, too: a relay and a data plane behind it.
 func TestHeldIntentLivesThroughARelayAndADataPlane(t *testing.T) {
 	names := shops(30)
 	root := startReading(t, backend("s", "10.2.0.1")+ingresses(names...), true, nil)

@@ -9,7 +9,7 @@ import (
 	"github.com/routesrv/routesrv/internal/httpserve"
 )
 
-// mainHandler is what proxies see.
+// mainHandler returns the handler of the main listener, which serves proxies.
 func (s *Server) mainHandler() (http.Handler, error) {
 	filters, err := newRequestFilters(s.cfg.RequestFilters)
 	if err != nil {
@@ -18,7 +18,7 @@ func (s *Server) mainHandler() (http.Handler, error) {
 	mux := httpserve.Mux(httpserve.MainListener, s.endpoints)
 	filtered := filters.wrap(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/health" { // exactly this path is never filtered
+		if r.URL.Path == "/health" { // only this exact path is never filtered
 			mux.ServeHTTP(w, r)
 			return
 		}
@@ -26,7 +26,7 @@ func (s *Server) mainHandler() (http.Handler, error) {
 	}), nil
 }
 
-// mainEndpoints are what the main listener answers.
+// mainEndpoints returns the endpoints of the main listener.
 func (s *Server) mainEndpoints() []httpserve.Endpoint {
 	compat := newCompat(s)
 	s.registry.MustRegister(compat)
@@ -40,12 +40,12 @@ func (s *Server) mainEndpoints() []httpserve.Endpoint {
 			Does: "the table for proxies of one zone: a route with at least three endpoints there has only those; an unknown " +
 				"zone gets the full table"},
 		{Path: "/clients", Methods: []string{http.MethodPost}, Handler: http.HandlerFunc(s.serveReport),
-			Does: "takes the [report](fleet.md#reports) of a client, JSON of at most 4 KiB: 204; 400 if it is not valid, 503 if there is no room for another client"},
+			Does: "takes the [report](fleet.md#reports) of a client, JSON of at most 4 KiB: 204; 400 if it is not valid, 503 if the limit of clients is reached"},
 		{Path: "/health", Handler: http.HandlerFunc(s.health), Does: "503 before the first table, then always 204"},
 	}
 	if s.cfg.MaxStreams > 0 {
 		all = append(all, httpserve.Endpoint{
-			// A stream lasts: it would be one very slow response in the series of the reference.
+			// A stream is long-lived: in the series of the reference it would count as one very slow response.
 			Path: "/routes/watch", Methods: []string{http.MethodGet}, ChecksMethods: true, Handler: tables,
 			Does:      "the table and its changes, as [events](protocol.md#streams); `zone=` for the table of a zone",
 			Condition: "unless `--max-streams` is 0",
@@ -76,7 +76,7 @@ func (s *Server) mainEndpoints() []httpserve.Endpoint {
 	return all
 }
 
-// health answers whether there is a table. It never takes that back.
+// health answers whether the server has a table. Once it does, the answer stays positive.
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 	if s.cache.Current() == nil {
 		http.Error(w, "routes were not initialized yet", http.StatusServiceUnavailable)
@@ -93,7 +93,7 @@ type shardEndpoint struct {
 	Address string `json:"address"`
 }
 
-// shards gives the addresses of a service from the last successful read; before that it has nothing to say.
+// shards answers with the addresses of a service from the last successful read. Before the first read it answers 503.
 func (s *Server) shards(shard Shard, observe func(int64)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet {
@@ -104,7 +104,7 @@ func (s *Server) shards(shard Shard, observe func(int64)) http.Handler {
 		addresses, ok := s.compiler.Addresses(shard.Namespace, shard.Name)
 		if !ok {
 			w.Header().Set("Retry-After", "3")
-			http.Error(w, "the cluster was not read yet", http.StatusServiceUnavailable)
+			http.Error(w, "the cluster has not been read yet", http.StatusServiceUnavailable)
 			return
 		}
 		list := shardList{Endpoints: make([]shardEndpoint, 0, len(addresses))}

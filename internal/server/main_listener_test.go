@@ -25,7 +25,7 @@ func shards(cfg *server.Config) {
 	cfg.Valkey = server.Shard{Namespace: "shop", Name: "missing", Port: 6380}
 }
 
-// exchange is a request and what is to be answered. Only the headers that are named are looked at; "-" wants none.
+// exchange is a request and the expected response. Only the named headers are checked; "-" expects none.
 type exchange struct {
 	method, path string
 	status       int
@@ -68,8 +68,8 @@ func TestMainListenerBeforeTheFirstTable(t *testing.T) {
 		{"DELETE", "/routes/eu-central-1a", 405, "", nil},
 		{"GET", "/health", 503, "routes were not initialized yet\n", plainText},
 		{"POST", "/health", 503, "routes were not initialized yet\n", plainText},
-		{"GET", "/swarm/redis/shards", 503, "the cluster was not read yet\n", notRead},
-		{"GET", "/swarm/valkey/shards", 503, "the cluster was not read yet\n", notRead},
+		{"GET", "/swarm/redis/shards", 503, "the cluster has not been read yet\n", notRead},
+		{"GET", "/swarm/valkey/shards", 503, "the cluster has not been read yet\n", notRead},
 		{"GET", "/", 404, notFoundBody, plainText},
 	})
 }
@@ -169,7 +169,7 @@ func TestShardsAreKnownWithoutARoute(t *testing.T) {
 	f.breakSource(true)
 	f.polled()
 	if got := f.get("/swarm/redis/shards").status; got != http.StatusOK {
-		t.Errorf("shards: %d after a failed read, want those from before", got)
+		t.Errorf("shards: %d after a failed read, want the previous ones", got)
 	}
 }
 
@@ -207,7 +207,7 @@ func TestHeldTableIsSaidInTheHeader(t *testing.T) {
 	}
 }
 
-// The client has a table of a revision that this replica has not seen: 304, and a read is made soon.
+// The client has a table of a revision that this replica has not seen: it gets 304, and the replica reads soon.
 func TestNewerTableIsLeftToTheClientAndRechecked(t *testing.T) {
 	f := start(t, service+ingress("a"), func(cfg *server.Config) { cfg.Interval = time.Hour })
 	f.ready()
@@ -252,7 +252,7 @@ func TestProblemsOfHTTPAreCountedAndQuiet(t *testing.T) {
 	}
 }
 
-// linesWith gives the lines that contain the text.
+// linesWith returns the lines that contain the text.
 func linesWith(log, text string) []string {
 	var found []string
 	for line := range strings.Lines(log) {

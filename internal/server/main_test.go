@@ -29,7 +29,7 @@ const (
 	interval       = 10 * time.Millisecond
 )
 
-// ingress is an Ingress for a host; it gives one route.
+// ingress is an Ingress for a host, with one route.
 func ingress(name string) string {
 	return fmt.Sprintf(`
 apiVersion: networking.k8s.io/v1
@@ -66,7 +66,7 @@ type sent struct {
 	body   string
 }
 
-// fixture is a server that runs and reads a cluster under the hands of a test.
+// fixture is a running server that reads a cluster which the test controls.
 type fixture struct {
 	t         *testing.T
 	cluster   *kubetest.Server
@@ -74,7 +74,7 @@ type fixture struct {
 	log       *logBuffer
 	client    *http.Client
 	scheme    string
-	addresses map[string]chan string // by configured address; each is sent to by Listen
+	addresses map[string]chan string // by configured address; Listen sends to each
 	main      string
 	support   string
 	cancel    context.CancelFunc
@@ -82,7 +82,7 @@ type fixture struct {
 	stopped   bool
 }
 
-// config gives the configuration of a server on free ports that reads the objects.
+// config returns the configuration of a server on free ports that reads the objects.
 func (f *fixture) config(t *testing.T, objects string) server.Config {
 	t.Helper()
 	cluster, err := kubetest.New([]byte(objects), kubetest.API{})
@@ -123,7 +123,7 @@ func start(t *testing.T, objects string, change func(*server.Config)) *fixture {
 	return f
 }
 
-// run starts a server of the configuration and waits until its sockets are open.
+// run starts a server with the configuration and waits until its sockets are open.
 func (f *fixture) run(cfg server.Config) {
 	f.t.Helper()
 	s, err := server.New(cfg)
@@ -150,7 +150,7 @@ func (f *fixture) run(cfg server.Config) {
 	})
 }
 
-// stop ends the server and gives the result of Run. A second call does nothing.
+// stop ends the server and returns the result of Run. A second call does nothing.
 func (f *fixture) stop() error {
 	if f.stopped {
 		return nil
@@ -166,7 +166,7 @@ func (f *fixture) ready() {
 	f.eventually("a table", func() bool { return f.get("/health").status == http.StatusNoContent })
 }
 
-// polled waits for two more polls: the second one has begun after the call.
+// polled waits for two more polls: the second one started after the call.
 func (f *fixture) polled() {
 	f.t.Helper()
 	count := func() (n int) {
@@ -193,7 +193,7 @@ func (f *fixture) eventually(what string, ok func() bool) {
 	}
 }
 
-// get asks the main listener.
+// get sends a request to the main listener.
 func (f *fixture) get(path string, header ...string) sent {
 	f.t.Helper()
 	return f.request(http.MethodGet, f.main, path, header...)

@@ -18,11 +18,11 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// maxMatchHeaders bounds the headers of a request that is asked about.
+// maxMatchHeaders limits the headers of a request to match.
 const maxMatchHeaders = 64
 
-// serveMatch finds the route of a request in the table that is served. Nothing is kept between two questions: of a large table only
-// the routes that requests for one host can reach are parsed.
+// serveMatch finds the route of a request in the served table. It caches nothing between two requests: even in a large table it
+// parses only the routes that requests for one host can reach.
 func (s *Server) serveMatch(w http.ResponseWriter, r *http.Request) {
 	v, err := s.match(r.URL.Query())
 	switch {
@@ -40,7 +40,7 @@ func (s *Server) serveMatch(w http.ResponseWriter, r *http.Request) {
 	writeAnswer(w, r, status, func(b *bytes.Buffer) error { return v.WriteJSON(b) }, func(b *bytes.Buffer) error { return v.WriteText(b) })
 }
 
-// match answers a question. The error is [console.ErrNoTable], or says which parameter is wrong.
+// match answers one question. The error is [console.ErrNoTable], or says which parameter is wrong.
 func (s *Server) match(q url.Values) (*report.View, error) {
 	t := s.cache.Current()
 	if t == nil {
@@ -60,7 +60,8 @@ func (s *Server) match(q url.Values) (*report.View, error) {
 	}, nil
 }
 
-// routesOf parses the routes that requests for a host may reach. What does not parse is not in the table: it was read back.
+// routesOf parses the routes that requests for a host can reach. It skips routes that do not parse: the compiler parsed every
+// route back, so a table has none.
 func routesOf(list table.List, host string) []*eskip.Route {
 	narrow := match.NewNarrow(host)
 	var routes []*eskip.Route
@@ -74,7 +75,7 @@ func routesOf(list table.List, host string) []*eskip.Route {
 	return routes
 }
 
-// matchRequest reads the request that is asked about.
+// matchRequest reads the request to match from the parameters.
 func matchRequest(q url.Values) (match.Request, error) {
 	r := match.Request{Method: q.Get("method"), RemoteAddr: q.Get("from"), Time: time.Now().UTC(), Slack: report.ClockSlack}
 	if strings.ContainsAny(r.Method, " \t\r\n") {
@@ -109,7 +110,7 @@ func matchRequest(q url.Values) (match.Request, error) {
 	return r, nil
 }
 
-// matchOptions reads the settings of the proxies.
+// matchOptions reads the settings of the proxies from the parameters.
 func matchOptions(q url.Values, o match.Options) (match.Options, error) {
 	for name, dst := range map[string]*bool{
 		"normalize-host": &o.NormalizeHost, "ignore-trailing-slash": &o.IgnoreTrailingSlash, "rfc-patch-path": &o.RFCPatchPath,
@@ -126,7 +127,7 @@ func matchOptions(q url.Values, o match.Options) (match.Options, error) {
 	return o, nil
 }
 
-// proxyOptions are what is known of the proxies by the flags of the server.
+// proxyOptions returns what the flags of the server say about the proxies.
 func (s *Server) proxyOptions() match.Options {
 	o := s.cfg.Compile
 	return match.Options{

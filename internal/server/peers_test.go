@@ -13,7 +13,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// A replica that starts without a checkpoint onto a cluster that has lost most of its objects holds what it reads, because
+// A replica that starts without a checkpoint, for a cluster that has lost most of its objects, holds the first table, because
 // another replica serves more.
 func TestFirstTableIsComparedWithThatOfAPeer(t *testing.T) {
 	served := start(t, service+ingresses("a", "b", "c"), nil)
@@ -41,7 +41,7 @@ func TestFirstTableIsComparedWithThatOfAPeer(t *testing.T) {
 	if held.status != http.StatusOK || !strings.Contains(held.body, "shop/b") || !strings.Contains(held.body, "routes_lost") {
 		t.Errorf("what is held: %d\n%s", held.status, held.body)
 	}
-	if lines := linesWith(f.log.String(), "the first table is compared with that of another replica"); len(lines) != 1 || !strings.Contains(lines[0], "10.2.0.9:9090") {
+	if lines := linesWith(f.log.String(), "the first table is compared with the table of another replica"); len(lines) != 1 || !strings.Contains(lines[0], "10.2.0.9:9090") {
 		t.Errorf("log %q", lines)
 	}
 	f.apply(ingresses("b", "c"))
@@ -51,7 +51,7 @@ func TestFirstTableIsComparedWithThatOfAPeer(t *testing.T) {
 	}
 }
 
-// Without peers, or without an answer of one, the first table is served, and the log says what it was compared with.
+// Without peers, or without an answer from one, the first table is served, and the log says what it was compared with.
 func TestFirstTableWithoutAPeerIsServed(t *testing.T) {
 	for name, change := range map[string]func(*server.Config){
 		"no --peers": func(*server.Config) {},

@@ -14,8 +14,8 @@ type problemsReport struct {
 	Problems []poller.Problem `json:"problems"`
 }
 
-// serveProblems lists what is wrong with objects: all of it, or what the query chooses. A parameter with an empty value chooses
-// what has none, such as problems without namespace.
+// serveProblems lists the problems of objects, filtered by the query. An empty parameter selects problems without that value,
+// such as problems without a namespace.
 func (s *Server) serveProblems(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	chosen := func(parameter, value string) bool {

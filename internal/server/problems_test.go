@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What harms a fleet or costs its author routes is told to who asks, over HTTP.
+// Problems that harm a fleet or cost their author routes are reported over HTTP.
 const troubled = `
 apiVersion: networking.k8s.io/v1
 kind: Ingress
@@ -108,7 +108,7 @@ func TestProblemsThatNoLogOfTheReferenceHas(t *testing.T) {
 	}
 }
 
-// TestProblemsAreChosenByTheQuery: a team asks for its namespace, an operator for a reason.
+// TestProblemsAreChosenByTheQuery: a team filters by its namespace, an operator by a reason.
 func TestProblemsAreChosenByTheQuery(t *testing.T) {
 	f := start(t, troubled, nil)
 	f.polled()

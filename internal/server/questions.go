@@ -12,15 +12,14 @@ import (
 	"github.com/routesrv/routesrv/internal/httpserve"
 )
 
-// Limits of the questions that are answered by looking through the table: an answer costs some ten milliseconds of a processor, and
-// the server is there for the proxies.
+// Limits of questions that search the table: an answer costs some ten milliseconds of CPU, and proxies come first.
 const (
-	maxQuestions    = 2               // at a time
-	questionWait    = 5 * time.Second // for a turn
+	maxQuestions    = 2               // at the same time
+	questionWait    = 5 * time.Second // for a free slot
 	maxQuestionText = 8 << 10         // bytes of a query
 )
 
-// questions are answered one beside the other up to a limit.
+// questions limits how many questions are answered concurrently.
 type questions struct {
 	turns    chan struct{}
 	duration *prometheus.HistogramVec
@@ -35,7 +34,7 @@ func newQuestions(reg prometheus.Registerer) *questions {
 	return q
 }
 
-// limited answers with 414 what is too long, and with 503 what does not get its turn.
+// limited answers 414 if the query is too long, and 503 if no slot becomes free in time.
 func (q *questions) limited(path string, answer http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if len(r.URL.RawQuery) > maxQuestionText {
@@ -53,7 +52,7 @@ func (q *questions) limited(path string, answer http.HandlerFunc) http.HandlerFu
 	}
 }
 
-// turn waits for a turn to answer a question, and reports whether it came. Done ends it.
+// turn waits for a slot to answer a question, and reports whether it got one. The caller must call done afterwards.
 func (q *questions) turn(ctx context.Context, path string) (done func(), ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, questionWait)
 	defer cancel()
@@ -69,7 +68,7 @@ func (q *questions) turn(ctx context.Context, path string) (done func(), ok bool
 	}, true
 }
 
-// wantsJSON says in which form to answer: text for people, unless JSON is asked for.
+// wantsJSON chooses the form of the answer: text for people, unless the request asks for JSON.
 func wantsJSON(r *http.Request) bool {
 	switch r.URL.Query().Get("format") {
 	case "json":
@@ -80,7 +79,7 @@ func wantsJSON(r *http.Request) bool {
 	return strings.Contains(r.Header.Get("Accept"), "application/json")
 }
 
-// writeAnswer writes an answer in one of its forms.
+// writeAnswer writes an answer as text or JSON.
 func writeAnswer(w http.ResponseWriter, r *http.Request, status int, asJSON func(*bytes.Buffer) error, asText func(*bytes.Buffer) error) {
 	var body bytes.Buffer
 	write, media := asText, "text/plain; charset=utf-8"
@@ -95,10 +94,10 @@ func writeAnswer(w http.ResponseWriter, r *http.Request, status int, asJSON func
 	w.Header().Set("Vary", "Accept")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_, _ = w.Write(body.Bytes()) // whoever is gone does not miss it
+	_, _ = w.Write(body.Bytes()) // ignore clients that are gone
 }
 
-// questionEndpoints are /match and, unless the server is a relay, /explain.
+// questionEndpoints returns /match and, unless the server is a relay, /explain.
 func (s *Server) questionEndpoints() []httpserve.Endpoint {
 	get := []string{http.MethodGet, http.MethodHead}
 	all := []httpserve.Endpoint{{

@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// TestQuestionsWaitForTheirTurn: two are answered at a time, a third waits, and gets 503 when it has waited long enough.
+// TestQuestionsWaitForTheirTurn: two are answered at a time, and a third waits; if it waits too long, it gets 503.
 func TestQuestionsWaitForTheirTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQuestions(prometheus.NewRegistry())

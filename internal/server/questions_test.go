@@ -103,7 +103,7 @@ func TestMatchOverHTTP(t *testing.T) {
 	}
 }
 
-// TestQuestionsBeforeTheFirstTable: the answer is that nobody knows yet.
+// TestQuestionsBeforeTheFirstTable: the answer is that nothing is known yet.
 func TestQuestionsBeforeTheFirstTable(t *testing.T) {
 	f := start(t, "", nil)
 	f.polled()

@@ -15,7 +15,7 @@ import (
 	"github.com/routesrv/routesrv/internal/server"
 )
 
-// startRelay runs a server that has its table from others, at addresses.
+// startRelay runs a server that gets its table from other servers, at addresses.
 func startRelay(t *testing.T, change func(*server.Config), upstream ...string) *fixture {
 	t.Helper()
 	f := &fixture{}
@@ -151,7 +151,7 @@ func TestServerHasOneSourceOfTables(t *testing.T) {
 	}
 }
 
-// compact leaves out the spaces between the words of JSON.
+// compact removes the spaces between the tokens of JSON.
 func compact(text string) string {
 	var b bytes.Buffer
 	if err := json.Compact(&b, []byte(text)); err != nil {

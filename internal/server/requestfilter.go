@@ -9,33 +9,32 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 )
 
-// requestFilters is the chain that requests to the main listener pass. It has the filters of the reference that make
-// sense in front of a route server; any other name ends the start, since leaving out a filter could leave out a
-// protection.
+// requestFilters is the filter chain for requests to the main listener. It supports the filters of the reference that make sense
+// in front of a route server. Any other name stops the start, since skipping a filter could remove a protection.
 type requestFilters []requestFilter
 
-// requestFilter handles a request before and a response after the handler. Both may be nil. A request that serves ends
-// the chain: the handler is not called.
+// requestFilter handles a request before the handler and a response after it. Both may be nil. A request function that serves an
+// answer ends the chain: the handler is not called.
 type requestFilter struct {
 	request  func(*exchange)
 	response func(*exchange)
 }
 
-// exchange is one request on its way through the chain.
+// exchange is one request passing through the chain.
 type exchange struct {
 	r      *http.Request
 	header http.Header // of the response, shared with the handler
 	served *servedResponse
 }
 
-// servedResponse is what a filter answers instead of the handler.
+// servedResponse is an answer of a filter instead of the handler.
 type servedResponse struct {
 	status int
 	body   string
-	header http.Header // added to those of the response
+	header http.Header // added to the headers of the response
 }
 
-// supportedRequestFilters are named by the error about any other.
+// supportedRequestFilters is listed by the error about an unsupported filter.
 var supportedRequestFilters = []string{
 	"status", "inlineContent", "setResponseHeader", "appendResponseHeader", "dropResponseHeader", "mtlsAuthn", "mtlsCN",
 }
@@ -76,7 +75,7 @@ func newRequestFilter(f *eskip.Filter) (requestFilter, error) {
 	return rf, nil
 }
 
-// wrap puts the chain in front of a handler.
+// wrap returns a handler that runs the chain around next.
 func (filters requestFilters) wrap(next http.Handler) http.Handler {
 	if len(filters) == 0 {
 		return next
@@ -105,7 +104,7 @@ func (filters requestFilters) wrap(next http.Handler) http.Handler {
 	})
 }
 
-// request runs the chain until a filter serves, and gives how many ran.
+// request runs the chain until a filter serves an answer. It returns how many filters ran.
 func (filters requestFilters) request(x *exchange) int {
 	for i, f := range filters {
 		if f.request != nil {

@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// statusFilter sets the status of what another filter of the chain serves. It does not serve by itself.
+// statusFilter sets the status of an answer that another filter of the chain serves. It serves no answer itself.
 func statusFilter(args []any) (requestFilter, error) {
 	if len(args) != 1 {
 		return requestFilter{}, errors.New("want one number")
@@ -25,7 +25,7 @@ func statusFilter(args []any) (requestFilter, error) {
 	}}, nil
 }
 
-// inlineContentFilter serves a text, with a content type if one is given.
+// inlineContentFilter serves a text, with the given content type, if any.
 func inlineContentFilter(args []any) (requestFilter, error) {
 	texts, err := stringArgs(args, 1, 2)
 	if err != nil {
@@ -66,7 +66,7 @@ func headerFilter(name string, args []any) (requestFilter, error) {
 	}}, nil
 }
 
-// mtlsAuthnFilter lets only clients pass that have shown a verified certificate.
+// mtlsAuthnFilter rejects clients without a verified certificate.
 func mtlsAuthnFilter(args []any) (requestFilter, error) {
 	if len(args) != 0 {
 		return requestFilter{}, errors.New("want no arguments")
@@ -78,7 +78,7 @@ func mtlsAuthnFilter(args []any) (requestFilter, error) {
 	}}, nil
 }
 
-// mtlsCNFilter lets only clients pass whose verified certificate has one of the common names.
+// mtlsCNFilter rejects clients whose verified certificate has none of the common names.
 func mtlsCNFilter(args []any) (requestFilter, error) {
 	names, err := stringArgs(args, 1, len(args))
 	if err != nil {
@@ -101,7 +101,7 @@ func refuse(status int, text string) *servedResponse {
 	}}
 }
 
-// stringArgs wants from least to most arguments, all strings.
+// stringArgs requires between least and most arguments, all strings.
 func stringArgs(args []any, least, most int) ([]string, error) {
 	if len(args) < least || len(args) > most {
 		want := fmt.Sprintf("%d to %d strings", least, most)

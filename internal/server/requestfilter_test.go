@@ -57,7 +57,7 @@ func TestRequestFilters(t *testing.T) {
 		name, filters, path string
 		status              int
 		body                string
-		header              map[string][]string // nil values want none
+		header              map[string][]string // nil values expect none
 	}{
 		{"none", ``, "/routes", 200, table, nil},
 		{"header of a table", `setResponseHeader("X-Foo", "bar")`, "/routes", 200, table, map[string][]string{"X-Foo": {"bar"}}},
@@ -99,7 +99,7 @@ func TestRequestFilters(t *testing.T) {
 			got := f.get(tt.path)
 			want := tt.body
 			if want == table {
-				want = string(got.body) // told by its status and ETag
+				want = string(got.body) // as its status and ETag say
 				if got.header.Get("Etag") == "" {
 					t.Error("no ETag: not a table")
 				}

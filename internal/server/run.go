@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// Run serves until ctx ends, then shuts down in order, and returns nil. It returns an error if the main listener cannot
-// be opened or fails. If ctx has ended already, nothing is opened.
+// Run serves until ctx ends, then shuts down in order, and returns nil. It returns an error if the main listener cannot be opened
+// or fails. If ctx has already ended, it opens nothing.
 //
-// The order of the end is that of [httpserve.Listeners], with the time for the health check of load balancers before it; the
-// checkpoint is written last.
+// The order of the shutdown is the one of [httpserve.Listeners], after a wait of Config.HealthcheckInterval for load balancers.
+// The checkpoint is written last.
 func (s *Server) Run(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil
@@ -26,13 +26,14 @@ func (s *Server) Run(ctx context.Context) error {
 	if s.cfg.SupportAddress == "" {
 		s.log.Info("no support listener: no metrics, no status (-support-listener)")
 	}
-	defer s.sendTraces(ctx)() // to the last answer
+	defer s.sendTraces(ctx)() // ends after the last answer
 	var tablesErr error
 	err = s.listeners.Serve(ctx, listener, func(ctx context.Context) { tablesErr = s.runTables(ctx) })
 	return errors.Join(err, tablesErr)
 }
 
-// runTables makes tables until ctx ends. A server that has none yet asks its peers for one to compare the first with.
+// runTables produces tables until ctx ends. A server without a table first asks its peers for one to compare its first table
+// with.
 func (s *Server) runTables(ctx context.Context) error {
 	if s.relay == nil && s.gate.Served() == nil {
 		s.findPeer(ctx)
@@ -60,7 +61,7 @@ func (s *Server) runTables(ctx context.Context) error {
 	return err
 }
 
-// awaitStart says that the server has started: when it has a table. A relay has nothing to compile, and has started at once.
+// awaitStart calls Started once the server has a table. A relay compiles nothing, so it has started at once.
 func (s *Server) awaitStart(ctx context.Context) {
 	if s.cfg.Started == nil {
 		return
@@ -74,9 +75,9 @@ func (s *Server) awaitStart(ctx context.Context) {
 	s.cfg.Started()
 }
 
-// findPeer finds what to compare the first table with, and says what that is.
+// findPeer finds the table to compare the first table with, and logs where it comes from.
 func (s *Server) findPeer(ctx context.Context) {
-	const nothing = "the first table is compared with nothing: there is no last-good file, and no table of another replica"
+	const nothing = "the first table is compared with nothing: no last-good file and no other replica has a table"
 	if s.cfg.Peers == nil {
 		s.log.Info(nothing, "reason", "no --peers")
 		return
@@ -86,7 +87,7 @@ func (s *Server) findPeer(ctx context.Context) {
 		s.log.Warn(nothing, "reason", err)
 		return
 	}
-	s.log.Info("the first table is compared with that of another replica", "peer", from, "count", t.Len(), "hash", t.Digest().String(),
+	s.log.Info("the first table is compared with the table of another replica", "peer", from, "count", t.Len(), "hash", t.Digest().String(),
 		"revision", t.Revision())
 	s.gate.CompareWith(t)
 }

@@ -1,12 +1,12 @@
-// Package server is the route server: a poller that makes tables, or a relay that has them from another route server, a cache
-// that serves them, the two listeners, and the order in which all of it starts and stops.
+// Package server is the route server: a poller that produces tables, or a relay that fetches them from another route server; a
+// cache that serves them; the two listeners; and the order in which these parts start and stop.
 //
-// The main listener has what proxies use: /routes, /routes/{zone}, /health, and the shard endpoints where they are
-// configured. The support listener has what operators use: the console at /, /metrics, /status, /clients, /problems, /explain, /match, /guard/accept, /health for
-// probes that cannot show a certificate, and profiles where they are enabled.
+// The main listener serves proxies: /routes, /routes/{zone}, /health, and the shard endpoints where they are configured. The
+// support listener serves operators: the console at /, /metrics, /status, /clients, /problems, /explain, /match, /guard/accept,
+// /health for probes that cannot show a certificate, and profiles where they are enabled.
 //
-// Readiness means "has a table". A table that has grown old is shown in headers, metrics and /status and is served all
-// the same: an old table is better than none.
+// Readiness means "has a table". Headers, metrics and /status show that a table is stale, but the server still serves it: an old
+// table is better than none.
 package server
 
 import (
@@ -49,13 +49,14 @@ const (
 	DefaultMaxConnections  = 20_000
 )
 
-// Config is what a Server is made of. Either Source or a URL in Upstream is required, and not both.
+// Config configures a Server. Set either Source or a URL in Upstream, not both.
 type Config struct {
-	// Upstream is the client of a relay: see relay.Config. Its LKGPath is made of StateDir, and Interval and MaxBackoff are
-	// those below. With it Guard is that of relay.Config, and Compile, Redis, Valkey and Origin mean nothing.
+	// Upstream configures the client of a relay: see relay.Config. The server derives its LKGPath from StateDir, and takes its
+	// Interval and MaxBackoff from the fields below. On a relay, Guard has the meaning of relay.Config, and Compile, Redis,
+	// Valkey and Origin have no effect.
 	Upstream dataplane.Config
 
-	// The poller and its gate: see poller.Config, compile.Options and guard.Config.
+	// Settings of the poller and its gate: see poller.Config, compile.Options and guard.Config.
 	Source     poller.Source
 	Compile    compile.Options
 	Guard      guard.Config
@@ -64,20 +65,20 @@ type Config struct {
 
 	// Selection says which objects the source reads, for explanations.
 	Selection Selection
-	// ProblemNamespaces is for how many namespaces problems are counted in series of their own; 0 means that there are none.
+	// ProblemNamespaces is how many namespaces get their own series of problem counts; 0 means none.
 	ProblemNamespaces int
 
-	// Address and SupportAddress are host:port to listen on; the host may be empty. An empty Address is
-	// [DefaultAddress]; an empty SupportAddress means that there is no support listener.
+	// Address and SupportAddress are host:port to listen on; the host may be empty. An empty Address means [DefaultAddress]; an
+	// empty SupportAddress means no support listener.
 	Address        string
 	SupportAddress string
 	// Listen opens the listeners; nil means net.Listen.
 	Listen func(network, address string) (net.Listener, error)
-	// TLS of the main listener; the support listener is always plain.
+	// TLS configures the main listener; the support listener is always plain.
 	TLS httpserve.TLSConfig
-	// RequestFilters is the chain for every path of the main listener but /health.
+	// RequestFilters is the filter chain for every path of the main listener except /health.
 	RequestFilters []*eskip.Filter
-	// Redis and Valkey are the services whose addresses the shard endpoints give; not configured without a name.
+	// Redis and Valkey are the services whose addresses the shard endpoints return. A service without a name has no endpoint.
 	Redis, Valkey Shard
 	// EnableProfile serves /debug/pprof on the support listener.
 	EnableProfile bool
@@ -86,58 +87,58 @@ type Config struct {
 	// may allow fewer: see [httpserve.MainConnections].
 	MaxConnections int
 
-	// MaxStreams is how many clients may follow the table on /routes/watch; 0 means that there is none of it.
+	// MaxStreams is how many clients may follow the table on /routes/watch; 0 turns streams off.
 	MaxStreams int
 
-	// HealthcheckInterval is how long the server goes on serving after it was told to stop, so that load balancers
-	// notice; ShutdownTimeout is how long requests then have to end, by default [DefaultShutdownTimeout].
+	// HealthcheckInterval is how long the server keeps serving after it was told to stop, so that load balancers notice.
+	// ShutdownTimeout is how long requests then have to end, by default [DefaultShutdownTimeout].
 	HealthcheckInterval time.Duration
 	ShutdownTimeout     time.Duration
 
-	// SharedMaxAge is for how long HTTP caches may serve an answer without asking again: see etagcache.Config.
+	// SharedMaxAge is how long HTTP caches may serve an answer without asking again: see etagcache.Config.
 	SharedMaxAge time.Duration
-	// ChangeBudget is how long changes that only add endpoints may wait: see package budget. 0 means that none waits. A relay serves
-	// what the server above does, and has none.
+	// ChangeBudget is how long changes that only add endpoints may wait: see package budget. 0 publishes every change at once. A
+	// relay has no budget: it serves the tables of the server above.
 	ChangeBudget time.Duration
 
-	// Peers gives the table that another replica serves, and the address of it, to compare the first table with; it is called
-	// if there is no checkpoint. nil means that there are no other replicas. A relay does not call it.
+	// Peers returns the table that another replica serves, and the replica's address. The server compares its first table with it
+	// if it has no checkpoint. nil means no other replicas. A relay does not call it.
 	Peers func(context.Context) (t *table.Table, from string, err error)
 
-	// PeerClients asks the other replicas, and relays, which clients they know: see [fleet.Merge]. It returns within two seconds. nil
-	// means that there are none.
+	// PeerClients asks the other replicas, and relays, which clients they know: see [fleet.Merge]. It returns within two seconds.
+	// nil means no peers.
 	PeerClients func(context.Context) []fleet.Answer
-	// Name is that of this replica among them; empty means that of the host.
+	// Name is the name of this replica among its peers; empty means the host name.
 	Name string
 
-	// Started is called once by Run, when there is a first table, or when the context ends before. nil means that nobody is told.
+	// Run calls Started once, when there is a first table, or when the context ends before that. It may be nil.
 	Started func()
 
-	// Events writes problems as Kubernetes Events until the context ends; nil means that nobody does. A relay does not call it.
+	// Events writes problems as Kubernetes Events until the context ends; nil writes none. A relay does not call it.
 	Events func(ctx context.Context, problems func() []poller.Problem) error
 
-	// StateDir is the folder of the checkpoint, and of the file with decisions; empty means none.
+	// StateDir is the folder for the checkpoint and the file of decisions; empty keeps neither.
 	StateDir string
-	// Origin says in the checkpoint where the table comes from: "cluster", "manifests".
+	// Origin is recorded in the checkpoint as the origin of the table: "cluster" or "manifests".
 	Origin string
 	// Version is shown by /status.
 	Version string
 
-	// Tracing makes traces, and is run as long as the server; nil means that there are none. It belongs to this server alone.
+	// Tracing exports traces and runs as long as the server; nil turns traces off. Do not share it between servers.
 	Tracing *tracing.Tracer
 
 	Logger *slog.Logger // nil means no log
-	// Registry gets all metrics and is what /metrics shows. nil means a new one.
+	// Registry receives all metrics, and /metrics shows it. nil means a new one.
 	Registry *prometheus.Registry
 }
 
-// Selection restricts what a source reads: see the source.
+// Selection restricts which objects a source reads: see the source.
 type Selection struct {
 	Namespace string
 	Selectors map[kube.Kind]map[string]string
 }
 
-// Shard is a service whose addresses a shard endpoint gives.
+// Shard is a service whose addresses a shard endpoint returns.
 type Shard struct {
 	Namespace, Name string
 	Port            int
@@ -145,7 +146,7 @@ type Shard struct {
 
 func (s Shard) configured() bool { return s.Namespace != "" && s.Name != "" }
 
-// Server is the route server. Make one with [New], then Run it once.
+// Server is the route server. Create it with [New], then call Run once.
 type Server struct {
 	cfg       Config
 	log       *slog.Logger
@@ -155,7 +156,7 @@ type Server struct {
 	gate      *gate.Gate
 	budget    *budget.Budget   // nil without --change-budget
 	compiler  *poller.Compiler // nil in a relay
-	relay     *relay.Relay     // nil but in a relay
+	relay     *relay.Relay     // nil except in a relay
 	decisions *audit.Log       // in memory only without a state folder
 	errors    *httpserve.ErrorLog
 	questions *questions
@@ -166,19 +167,19 @@ type Server struct {
 	started   time.Time // set by Run before it listens
 }
 
-// tables is a producer of tables: a poller or a relay.
+// tables produces tables: a poller or a relay.
 type tables interface {
-	// Run makes them until the context ends, and returns nil then.
+	// Run produces tables until the context ends, then returns nil.
 	Run(context.Context) error
-	// Recheck asks for an early look at the source; it never blocks.
+	// Recheck asks for an early read of the source. It never blocks.
 	Recheck()
 	Status() gate.Progress
-	// Accept serves the held table with the digest.
+	// Accept publishes the held table with the digest.
 	Accept(guard.Acceptance) (*table.Table, error)
 }
 
-// New checks the configuration, reads certificates and the checkpoint, and joins the parts. It opens no socket and
-// starts nothing.
+// New checks the configuration, reads certificates and the checkpoint, and connects the parts. It opens no socket and starts no
+// goroutine.
 func New(cfg Config) (*Server, error) {
 	if (cfg.Source == nil) == (len(cfg.Upstream.URLs) == 0) {
 		return nil, errors.New("server: want either a source or an upstream route server")
@@ -215,14 +216,14 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// Reload reads the source at once instead of after the interval. Files of certificates need no reload: they are read again when
-// they change. It may be called at any time, from any goroutine.
+// Reload reads the source at once instead of after the interval. Certificate files need no reload: the server reloads them when
+// they change. Reload is safe for concurrent use.
 func (s *Server) Reload() {
 	s.log.Info("SIGHUP: reading the source now; flags and configuration files take effect after a restart only")
 	s.tables.Recheck()
 }
 
-// newTables makes the cache and what feeds it.
+// newTables creates the cache and the producer that feeds it.
 func (s *Server) newTables() error {
 	var err error
 	cfg := etagcache.Config{
@@ -243,7 +244,7 @@ func (s *Server) newTables() error {
 	return s.newPoller()
 }
 
-// newPoller makes what reads and compiles, and the gate with the checkpoint.
+// newPoller creates the poller and the gate with the checkpoint.
 func (s *Server) newPoller() error {
 	var err error
 	if s.compiler, err = poller.NewCompiler(s.cfg.Compile, s.cfg.Logger, s.registry); err != nil {
@@ -280,11 +281,11 @@ func (s *Server) newPoller() error {
 const (
 	// checkpointFile is the name of the last-good file in the state folder. It is a valid eskip document.
 	checkpointFile = "table.eskip"
-	// maxCheckpoint bounds a checkpoint that is loaded. A server whose table is larger starts without one.
+	// maxCheckpoint limits the size of a checkpoint that is loaded. A server with a larger one starts without it.
 	maxCheckpoint = 1 << 30
 )
 
-// checkpoint is the last-good file of a server that reads a cluster; none without a state folder.
+// checkpoint configures the last-good file of a server that reads a cluster. Without a state folder there is none.
 func (s *Server) checkpoint(metrics *gate.Metrics) []gate.FileConfig {
 	if s.cfg.StateDir == "" {
 		return nil
@@ -301,19 +302,19 @@ func (s *Server) checkpoint(metrics *gate.Metrics) []gate.FileConfig {
 	}}
 }
 
-// ProbeInterval is how often a route server asks a source that failed for a little, to read again as soon as it answers. A
-// cluster has two or three route servers; what it has by the hundred, such as data planes, must not ask so often.
+// ProbeInterval returns how often a route server sends a small request to a failed source, to read again as soon as it answers.
+// Only route servers may do so: a cluster has two or three of them, but hundreds of data planes.
 func ProbeInterval(interval time.Duration) time.Duration {
 	return max(min(cmp.Or(interval, poller.DefaultInterval)/3, time.Second), time.Millisecond)
 }
 
-// newRelay makes the relay, whose client keeps the checkpoint: it names the table to the server above after a restart.
+// newRelay creates the relay. Its client keeps the checkpoint, and names that table to the server above after a restart.
 func (s *Server) newRelay() error {
 	fetch := s.cfg.Upstream
 	fetch.Decided, fetch.Identity = gate.RecordIn(s.decisions), s.identity
 	fetch.Interval, fetch.MaxBackoff = s.cfg.Interval, s.cfg.MaxBackoff
 	if s.cfg.StateDir != "" {
-		_ = os.MkdirAll(s.cfg.StateDir, 0o700) // the client says what it cannot read or write
+		_ = os.MkdirAll(s.cfg.StateDir, 0o700) // the client reports what it cannot read or write
 		fetch.LKGPath = filepath.Join(s.cfg.StateDir, checkpointFile)
 	}
 	var err error
@@ -328,7 +329,7 @@ func (s *Server) newRelay() error {
 	return nil
 }
 
-// Endpoints are what the listeners answer with this configuration, in the order in which they are documented.
+// Endpoints returns what the listeners answer with this configuration, in the order of the documentation.
 func (s *Server) Endpoints() []httpserve.Endpoint { return slices.Clone(s.endpoints) }
 
 func (s *Server) newListeners() error {

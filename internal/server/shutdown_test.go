@@ -87,7 +87,7 @@ func TestEverythingIsServedWhileLoadBalancersNotice(t *testing.T) {
 func TestMainListenerThatFailsEndsTheServer(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
-		cancel bool // the server is in its lame duck time already
+		cancel bool // the server is already in its lame duck period
 	}{{"while serving", false}, {"while load balancers notice", true}} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := &fixture{}
@@ -122,7 +122,7 @@ func TestMainListenerThatFailsEndsTheServer(t *testing.T) {
 	}
 }
 
-// large is a source of a table of some 16 MB, which no buffer on the way takes as a whole.
+// large is a source of a table of some 16 MB, which no buffer on the way holds as a whole.
 type large struct{ snapshot *kube.Snapshot }
 
 func newLarge() large {
@@ -152,7 +152,7 @@ func (l large) Read(context.Context, kube.ReadOptions) (*kube.Snapshot, error) {
 	return l.snapshot, nil
 }
 
-// download begins to download the table of a large source, and gives what is left to be read, and how long it is.
+// download starts to download the table of a large source, and returns the rest of the body and its length.
 func (f *fixture) download() (body io.Reader, length int64) {
 	f.t.Helper()
 	conn, err := net.Dial("tcp", f.main)
@@ -171,7 +171,7 @@ func (f *fixture) download() (body io.Reader, length int64) {
 	return resp.Body, resp.ContentLength
 }
 
-// closed waits until the main listener takes no connections any more.
+// closed waits until the main listener accepts no connections any more.
 func (f *fixture) closed() {
 	f.t.Helper()
 	f.eventually("closed port", func() bool {
@@ -189,7 +189,7 @@ func TestSlowDownloadIsFinishedWithinTheDeadline(t *testing.T) {
 	body, length := f.download()
 	f.cancel()
 	f.closed()
-	// Operators can see it: the support listener is closed after the main one.
+	// Operators can observe it: the support listener is closed after the main one.
 	if got := f.request("GET", f.support, "/status"); got.status != 200 {
 		t.Errorf("/status: %d during the shutdown, want 200", got.status)
 	}
@@ -221,7 +221,8 @@ func TestDownloadIsCutAtTheDeadline(t *testing.T) {
 	}
 }
 
-// Streams are asked to come back elsewhere within the time in which load balancers notice, and do not hold up the end.
+// At shutdown, streams are asked to reconnect elsewhere within the time in which load balancers notice, and do not delay the
+// exit.
 func TestStreamsAreHandedOverAtTheEnd(t *testing.T) {
 	f := start(t, service+ingress("a"), func(cfg *server.Config) {
 		cfg.MaxStreams, cfg.HealthcheckInterval, cfg.ShutdownTimeout = 10, 200*time.Millisecond, time.Minute

@@ -17,7 +17,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// supportEndpoints are what operators see.
+// supportEndpoints returns the endpoints of the support listener, which serves operators.
 func (s *Server) supportEndpoints() []httpserve.Endpoint {
 	metrics := promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{Registry: s.registry})
 	get := []string{http.MethodGet, http.MethodHead}
@@ -64,9 +64,9 @@ type statusReport struct {
 	Ready      bool                  `json:"ready"`
 	Table      *tableReport          `json:"table,omitempty"`
 	Source     gate.Progress         `json:"source"`
-	Upstream   *dataplane.Status     `json:"upstream,omitempty"` // of a relay
+	Upstream   *dataplane.Status     `json:"upstream,omitempty"` // only on a relay
 	Guard      httpserve.GuardReport `json:"guard"`
-	Decisions  []audit.Entry         `json:"decisions,omitempty"` // about held tables, the newest first
+	Decisions  []audit.Entry         `json:"decisions,omitempty"` // about held tables, newest first
 	Problems   map[string]int        `json:"problems"`            // by severity
 	Checkpoint *gate.FileStatus      `json:"checkpoint,omitempty"`
 }
@@ -82,7 +82,7 @@ type tableReport struct {
 	Time         time.Time    `json:"time"`
 	LastRead     time.Time    `json:"last_read"`
 	AgeSeconds   float64      `json:"age_seconds"` // since the last read
-	Stale        bool         `json:"stale"`       // from a checkpoint, not confirmed by a read yet
+	Stale        bool         `json:"stale"`       // from a checkpoint that no read has confirmed yet
 }
 
 func (s *Server) report() statusReport {
@@ -113,7 +113,7 @@ func (s *Server) report() statusReport {
 	return r
 }
 
-// problems are those of the objects. A relay sees none.
+// problems returns the problems of the objects. A relay knows none.
 func (s *Server) problems() []poller.Problem {
 	if s.compiler == nil {
 		return nil
@@ -136,7 +136,7 @@ func (s *Server) serveStreams(w http.ResponseWriter, _ *http.Request) {
 	httpserve.WriteJSON(w, http.StatusOK, streamsReport{len(streams), streams})
 }
 
-// heldTables are what operators see of the gate.
+// heldTables implements the guard pages' view of the gate.
 type heldTables struct{ s *Server }
 
 func (h heldTables) Accept(a guard.Acceptance) (*table.Table, error) { return h.s.tables.Accept(a) }

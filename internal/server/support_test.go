@@ -36,7 +36,7 @@ func TestSupportListener(t *testing.T) {
 	}
 }
 
-// A restart mends neither an API that is away nor a table that is not there: the two paths of the probes tell them apart.
+// A restart repairs neither an unavailable API nor a missing table: the two probe paths tell them apart.
 func TestWithoutATableItIsAliveAndNotReady(t *testing.T) {
 	f := &fixture{}
 	cfg := f.config(t, "")
@@ -68,7 +68,7 @@ func TestProfilesAreThereIfEnabled(t *testing.T) {
 	}
 }
 
-// status gives /status as JSON with every time replaced by "T", and the numbers that change by themselves by "N".
+// status returns /status as JSON with every time replaced by "T", and the numbers that change by themselves by "N".
 func (f *fixture) status() string {
 	f.t.Helper()
 	body := f.request("GET", f.support, "/status").body
@@ -146,8 +146,8 @@ func TestProblemsAreListedWithOwnerReasonAndSeverity(t *testing.T) {
 		t.Fatalf("problems %s", body)
 	}
 	delete(got.Problems[0], "since")
-	delete(got.Problems[0], "id")   // the compiler makes it
-	delete(got.Problems[0], "text") // and that
+	delete(got.Problems[0], "id")   // from the compiler
+	delete(got.Problems[0], "text") // likewise
 	want := map[string]any{
 		"owner":  map[string]any{"kind": "Ingress", "namespace": "shop", "name": "a"},
 		"reason": "service_not_found", "severity": "error", "message": "Failed to get service s, 80",
@@ -163,7 +163,7 @@ func TestProblemsAreListedWithOwnerReasonAndSeverity(t *testing.T) {
 	}
 }
 
-// held starts a server that holds a table back, and gives its digest.
+// held starts a server that holds a table back, and returns its digest.
 func held(t *testing.T) (f *fixture, digest string) {
 	t.Helper()
 	f = start(t, service+ingresses("a", "b", "c"), nil)
@@ -239,14 +239,14 @@ func TestAcceptanceFromAnotherAddressIsRefused(t *testing.T) {
 		return l, err
 	}
 	f.run(cfg)
-	// The peer is the address of this machine, not of its loopback; only the name of the host claims to be local.
+	// The peer address is one of this machine, but not of its loopback interface; only the name of the host claims to be local.
 	got := f.request("POST", f.support, "/guard/accept", "Host: localhost")
 	if got.status != http.StatusForbidden {
 		t.Errorf("%d %q, want 403", got.status, got.body)
 	}
 }
 
-// ownAddress is an address of this machine that is not its loopback.
+// ownAddress returns an address of this machine that is not a loopback address.
 func ownAddress(t *testing.T) string {
 	t.Helper()
 	addrs, err := net.InterfaceAddrs()

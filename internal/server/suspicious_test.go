@@ -28,7 +28,7 @@ endpoints: [{addresses: [10.2.0.9]}, {addresses: [10.2.0.10]}, {addresses: [10.2
 ports: [{port: 8080, protocol: TCP}]
 ---`
 
-// shops are the names of so many Ingresses.
+// shops returns the names of n Ingresses.
 func shops(n int) (names []string) {
 	for i := range n {
 		names = append(names, fmt.Sprintf("shop%d", i))
@@ -36,7 +36,7 @@ func shops(n int) (names []string) {
 	return names
 }
 
-// readCluster makes the configuration one that reads the cluster over HTTP.
+// readCluster changes the configuration to read the cluster over HTTP.
 func (f *fixture) readCluster(bySlices bool) func(*server.Config) {
 	return func(cfg *server.Config) {
 		source, err := cluster.New(cluster.Config{URL: f.cluster.Start(f.t), EndpointSlices: bySlices})
@@ -61,7 +61,7 @@ func startReading(t *testing.T, objects string, bySlices bool, change func(*serv
 	return f
 }
 
-// held waits until the guard holds a table back, and gives the reason.
+// held waits until the guard holds a table back, and returns the report.
 func (f *fixture) held() (g httpserve.GuardReport) {
 	f.t.Helper()
 	f.eventually("held table", func() bool {
@@ -75,7 +75,7 @@ func (f *fixture) held() (g httpserve.GuardReport) {
 	return g
 }
 
-// noBackends are the ways in which all endpoints of a cluster can be gone.
+// noBackends are the ways in which a cluster can lose all endpoints.
 var noBackends = []struct {
 	name   string
 	slices bool
@@ -134,7 +134,7 @@ func TestTableWithoutEndpointsIsHeld(t *testing.T) {
 	}
 }
 
-// A relay and a data plane hold such a table on their own, whatever the server before them thinks of it.
+// A relay and a data plane each hold such a table, even if the upstream server lets it pass.
 func TestTableWithoutEndpointsIsHeldAfterTheServer(t *testing.T) {
 	for _, lost := range noBackends {
 		t.Run(lost.name, func(t *testing.T) {
@@ -177,7 +177,7 @@ func TestTableWithoutEndpointsIsHeldAfterTheServer(t *testing.T) {
 	}
 }
 
-// With every Ingress gone only the generated routes are left. No time makes that good.
+// With every Ingress removed only the generated routes are left. Time never releases that.
 func TestGeneratedRoutesAloneAreNotReleasedByTime(t *testing.T) {
 	f := startReading(t, service+ingresses("a", "b", "c"), false, func(cfg *server.Config) {
 		cfg.Guard.Hold = time.Millisecond
@@ -197,7 +197,7 @@ func TestGeneratedRoutesAloneAreNotReleasedByTime(t *testing.T) {
 	}
 }
 
-// Steps that are each below the share are one loss.
+// Steps that are each below the limit are one loss.
 func TestLossInStepsIsHeld(t *testing.T) {
 	names := shops(2764)
 	f := startReading(t, service+ingresses(names...), false, nil)
@@ -214,7 +214,7 @@ func TestLossInStepsIsHeld(t *testing.T) {
 			t.Errorf("held for %+v", g)
 		}
 		if n := routes(); n != 1382 {
-			t.Errorf("%d routes are served, want those from before", n)
+			t.Errorf("%d routes are served, want the previous ones", n)
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/routesrv/routesrv/internal/server"
 )
 
-// startTLS runs a server with TLS. Clients ask for the name "first" and trust the authority.
+// startTLS runs a server with TLS. Clients use the name "first" and trust the authority.
 func startTLS(t *testing.T, a *authority, cfg httpserve.TLSConfig) *fixture {
 	t.Helper()
 	f := start(t, service+ingress("a"), func(c *server.Config) { c.TLS = cfg })
@@ -32,7 +32,7 @@ func (f *fixture) useTLS(cfg *tls.Config) *http.Transport {
 	return transport
 }
 
-// dial makes a handshake, and a request, since a server that refuses the client says so only after it with TLS 1.3.
+// dial makes a handshake, and a request, since with TLS 1.3 a server that refuses the client says so only after the handshake.
 func (f *fixture) dial(cfg *tls.Config) (*tls.ConnectionState, error) {
 	conn, err := tls.Dial("tcp", f.main, cfg)
 	if err != nil {
@@ -223,7 +223,7 @@ func TestChangedCertificateIsTakenUpWhileConnectionsGoOn(t *testing.T) {
 		if got := serial(); got != first {
 			t.Fatalf("certificate %s with half of a pair, want the old one", got)
 		}
-		return strings.Contains(f.log.String(), "certificates changed and cannot be read, keeping those from before")
+		return strings.Contains(f.log.String(), "certificates changed and cannot be read, keeping the previous ones")
 	})
 	replace(t, key, newKey)
 	f.eventually("the new certificate", func() bool { return serial() != first })
@@ -242,10 +242,10 @@ func TestChangedCertificateIsTakenUpWhileConnectionsGoOn(t *testing.T) {
 	if !reused || resp.StatusCode != http.StatusNoContent {
 		t.Errorf("%d, on the connection from before: %v", resp.StatusCode, reused)
 	}
-	if n := len(linesWith(f.log.String(), "keeping those from before")); n != 1 {
+	if n := len(linesWith(f.log.String(), "keeping the previous ones")); n != 1 {
 		t.Errorf("the half pair was logged %d times, want once", n)
 	}
-	if n := len(linesWith(f.log.String(), "certificates read anew")); n != 1 {
+	if n := len(linesWith(f.log.String(), "certificates reloaded")); n != 1 {
 		t.Errorf("the new pair was logged %d times, want once", n)
 	}
 }
@@ -261,7 +261,7 @@ func replace(t *testing.T, path string, data []byte) {
 	}
 }
 
-// A session that is resumed must not outlive the trust in the authority of its client.
+// A resumed session must not outlive the trust in the authority of its client.
 func TestAuthorityThatIsTakenAwayIsNotTrustedInResumedSessions(t *testing.T) {
 	a, other := newAuthority(t), newAuthority(t)
 	dir := t.TempDir()
@@ -315,7 +315,7 @@ func TestTLSThatCannotWorkEndsTheStart(t *testing.T) {
 		{"no such authority", httpserve.TLSConfig{CertFiles: one(cert), KeyFiles: one(key), RequireClientCert: true, CAFiles: one("/does/not/exist")},
 			[]string{"-mtls-authn-ca", "/does/not/exist"}},
 		{"empty authority", httpserve.TLSConfig{CertFiles: one(cert), KeyFiles: one(key), RequireClientCert: true, CAFiles: one(empty)},
-			[]string{"-mtls-authn-ca", empty, "no certificate in it"}},
+			[]string{"-mtls-authn-ca", empty, "the file has no certificate"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := &fixture{}

@@ -9,7 +9,7 @@ import (
 	"github.com/routesrv/routesrv/poller"
 )
 
-// sink is what the gate feeds: the cache, with traces of what is published in it where somebody wants them.
+// sink returns the receiver of the gate's tables: the cache, wrapped to trace publications if traces are on.
 func (s *Server) sink() gate.Sink {
 	if s.cfg.Tracing == nil {
 		return s.cache
@@ -17,7 +17,7 @@ func (s *Server) sink() gate.Sink {
 	return s.cfg.Tracing.Sink(s.cache)
 }
 
-// traceReads is the hook of the poller; nil without traces.
+// traceReads returns the hook of the poller, or nil without traces.
 func (s *Server) traceReads() func(time.Time) poller.ReadTrace {
 	if s.cfg.Tracing == nil {
 		return nil
@@ -25,14 +25,14 @@ func (s *Server) traceReads() func(time.Time) poller.ReadTrace {
 	return s.cfg.Tracing.Read
 }
 
-// sendTraces sends them until the function that it returns is called, which also sends what is left.
+// sendTraces exports traces until the returned function is called, which also flushes the remaining ones.
 func (s *Server) sendTraces(ctx context.Context) (stop func()) {
 	if s.cfg.Tracing == nil {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var sending sync.WaitGroup
-	sending.Go(func() { _ = s.cfg.Tracing.Run(ctx) }) // it returns nil
+	sending.Go(func() { _ = s.cfg.Tracing.Run(ctx) }) // always returns nil
 	return func() {
 		cancel()
 		sending.Wait()

@@ -19,7 +19,7 @@ import (
 	"github.com/routesrv/routesrv/internal/tracing"
 )
 
-// collector takes spans by OTLP over HTTP.
+// collector receives spans by OTLP over HTTP.
 type collector struct {
 	url string
 
@@ -69,7 +69,7 @@ func attributes(all []*commonpb.KeyValue) map[string]string {
 	return m
 }
 
-// named are the spans of a name for which ok holds.
+// named returns the spans of a name for which ok holds.
 func (c *collector) named(name string, ok func(*tracepb.Span) bool) (found []*tracepb.Span) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -98,7 +98,7 @@ func traced(t *testing.T, c *collector, sample float64, change func(*server.Conf
 	})
 }
 
-// digestOf is the digest of an ETag.
+// digestOf returns the digest of an ETag.
 func digestOf(etag string) string { return etag[1:65] }
 
 func TestAChangeCanBeFollowedFromItsReadToAClient(t *testing.T) {
@@ -151,7 +151,7 @@ func TestAChangeCanBeFollowedFromItsReadToAClient(t *testing.T) {
 	}
 }
 
-// TestSampledTracesHaveWhatChangesNothing and no name of a host or an object.
+// TestSampledTracesHaveWhatChangesNothing: and no name of a host or an object.
 func TestSampledTracesHaveWhatChangesNothing(t *testing.T) {
 	c := newCollector(t)
 	f := traced(t, c, 1, func(cfg *server.Config) { cfg.StateDir = t.TempDir() })

@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// gcPercent trades a little processor time for memory: nearly all of the heap is the table and, in a program that computes
-	// one, the objects. They live for long, and the default would leave as much again to garbage (docs/performance.md). A table
-	// that is being received must not take twice its size while garbage waits (docs/operations.md).
+	// gcPercent trades a little CPU time for memory: nearly all of the heap is the table and, in a program that computes one, the
+	// objects. They are long-lived, and the default would allow as much garbage again (docs/performance.md). A table that is being
+	// received must not take twice its size because of uncollected garbage (docs/operations.md).
 	gcPercent = 25
 	// startPercent applies while the heap grows: each collection then marks all of it and frees little.
 	startPercent = 100
@@ -22,7 +22,7 @@ const (
 	startHeap = 160 << 20
 )
 
-// SetGCPercent leaves the decision to GOGC where that is set.
+// SetGCPercent sets gcPercent unless GOGC is set.
 func SetGCPercent() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
@@ -39,7 +39,7 @@ func StartGC() (settle func()) {
 	var settled atomic.Bool
 	afterEachGC(func() bool {
 		if settled.Load() {
-			debug.SetGCPercent(gcPercent) // once more: settle may have come while the percentage of the start was being set
+			debug.SetGCPercent(gcPercent) // again: settle may have been called while the start percentage was being set
 			return false
 		}
 		debug.SetGCPercent(percentFor(liveHeap()))

@@ -21,7 +21,7 @@ func TestPercentForAStart(t *testing.T) {
 	}
 }
 
-// gcNow returns the percentage that is set.
+// gcNow returns the current percentage.
 func gcNow() int {
 	p := debug.SetGCPercent(-1)
 	debug.SetGCPercent(p)
@@ -32,12 +32,12 @@ func TestAStartEndsWithThePercentageOfAService(t *testing.T) {
 	t.Setenv("GOGC", "")
 	defer debug.SetGCPercent(gcNow())
 	settle := StartGC()
-	debug.SetGCPercent(startPercent) // as with a heap that has grown
+	debug.SetGCPercent(startPercent) // as with a grown heap
 	settle()
 	settle()
 	beats := make(chan struct{}, 1)
 	afterEachGC(func() bool { beats <- struct{}{}; return false })
-	runtime.GC() // the finalizers run behind it, in an order that nobody knows
+	runtime.GC() // the finalizers run after it, in an unknown order
 	select {
 	case <-beats:
 	case <-time.After(time.Minute):
@@ -54,6 +54,6 @@ func TestGOGCHasTheLastWord(t *testing.T) {
 	StartGC()()
 	SetGCPercent()
 	if p := gcNow(); p != before {
-		t.Errorf("%d%% are set, want those from before: %d%%", p, before)
+		t.Errorf("%d%% is set, want the previous %d%%", p, before)
 	}
 }

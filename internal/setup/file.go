@@ -6,8 +6,8 @@ import (
 	"os"
 )
 
-// ReadFile gives a function that reads the configuration file. The file may be a pipe, whose writer may never come, so the
-// wait ends with ctx. The read itself then goes on until the process ends.
+// ReadFile returns a function that reads the configuration file. The file may be a pipe without a writer, so the function returns
+// when ctx ends; the read itself then continues until the process ends.
 func ReadFile(ctx context.Context) func(path string) ([]byte, error) {
 	type result struct {
 		data []byte

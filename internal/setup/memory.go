@@ -11,7 +11,7 @@ import (
 	"github.com/routesrv/routesrv/internal/durable"
 )
 
-// MemoryLimit returns how many bytes this process may take, by its cgroup and by GOMEMLIMIT; 0 if neither says.
+// MemoryLimit returns the memory limit of this process in bytes, from its cgroup and GOMEMLIMIT; 0 means no limit.
 func MemoryLimit() int64 {
 	limit := cgroupLimit(string(os.PathSeparator))
 	if soft := debug.SetMemoryLimit(-1); soft < math.MaxInt64 && (limit == 0 || soft < limit) {
@@ -20,11 +20,11 @@ func MemoryLimit() int64 {
 	return limit
 }
 
-// maxCgroupFile bounds a file of the cgroup, which has one number or a few lines.
+// maxCgroupFile limits the size of a cgroup file, which has one number or a few lines.
 const maxCgroupFile = 64 << 10
 
-// cgroupLimit returns the memory limit of the cgroup of this process and of those above it; 0 if there is none. In a
-// container the files of its own cgroup are at the top; elsewhere its path is in /proc/self/cgroup.
+// cgroupLimit returns the memory limit of the cgroup of this process and its parents; 0 means no limit. In a container the files
+// of its own cgroup are at the top; elsewhere /proc/self/cgroup has its path.
 func cgroupLimit(root string) int64 {
 	folders := map[string]string{"": "sys/fs/cgroup", "memory": "sys/fs/cgroup/memory"}
 	files := map[string]string{"": "memory.max", "memory": "memory.limit_in_bytes"}
@@ -54,10 +54,10 @@ func cgroupLimit(root string) int64 {
 	return limit
 }
 
-// unlimited is less than what version 1 of cgroups says if there is no limit, and more than any machine has.
+// unlimited is below what cgroups version 1 reports without a limit, and above the memory of any machine.
 const unlimited = 1 << 60
 
-// readCgroup reads a file, whose size is not known; empty if that fails.
+// readCgroup reads a file of unknown size; it returns "" on failure.
 func readCgroup(path string) string {
 	f, _, err := durable.Open(path, maxCgroupFile)
 	if err != nil {

@@ -16,18 +16,17 @@ import (
 const (
 	ExitOK       = 0
 	ExitFailed   = 1 // it failed after it had started; for compile: there are problems; for diff: there are differences; for match: no route
-	ExitUnusable = 2 // the program cannot run as it was called
+	ExitUnusable = 2 // the arguments or the configuration are invalid
 )
 
-// Stdio are the standard streams of a process.
+// Stdio holds the standard streams of a process.
 type Stdio struct {
 	In       io.Reader
 	Out, Err io.Writer
 }
 
-// Main runs a program with what its process was started with, and exits with the status that it returns. The context ends
-// with the first SIGTERM or interrupt. The second one ends the process at once: whoever sends it does not want to wait for
-// the draining.
+// Main runs a program with the arguments and environment of its process, and exits with the returned status. The first SIGTERM or
+// interrupt ends the context. The second one ends the process at once, without draining.
 func Main(run func(ctx context.Context, args, environ []string, std Stdio) (status int)) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	context.AfterFunc(ctx, stop)
@@ -36,25 +35,25 @@ func Main(run func(ctx context.Context, args, environ []string, std Stdio) (stat
 	os.Exit(status)
 }
 
-// Hangups gives the SIGHUPs of the process, which would end it otherwise, until stop is called.
+// Hangups returns the SIGHUPs of the process until stop is called. Unhandled, they would end the process.
 func Hangups() (hup <-chan os.Signal, stop func()) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGHUP)
 	return signals, func() { signal.Stop(signals) }
 }
 
-// Program is what a binary prints about itself.
+// Program describes a binary for its messages.
 type Program struct {
 	Name    string
-	Version string // what the linker was given for a release
-	// Usage is a line that follows an error in the configuration, with its line end; empty for none.
+	Version string // set by the linker in a release build
+	// Usage is a line, with its newline, printed after an error in the configuration; empty for none.
 	Usage string
 }
 
 // PrintVersion prints the version.
 func (p Program) PrintVersion(std Stdio) { fmt.Fprintln(std.Out, VersionText(p.Name, p.Version)) }
 
-// Configured reports what is wrong with a configuration. If the program has nothing more to do it gives the exit status.
+// Configured prints the warnings and errors of a configuration. ok is false if the program must exit with the returned status.
 func (p Program) Configured(warnings []config.Warning, err error, std Stdio) (status int, ok bool) {
 	switch {
 	case err == nil:
@@ -80,7 +79,7 @@ func (p Program) Configured(warnings []config.Warning, err error, std Stdio) (st
 	return ExitUnusable, false
 }
 
-// PrintWarnings prints each warning on a line of its own.
+// PrintWarnings prints each warning on its own line.
 func (p Program) PrintWarnings(warnings []config.Warning, std Stdio) {
 	for _, w := range warnings {
 		fmt.Fprintf(std.Err, "%s: warning: %v\n", p.Name, w)
@@ -90,7 +89,7 @@ func (p Program) PrintWarnings(warnings []config.Warning, std Stdio) {
 // PrintError prints why the program ends.
 func (p Program) PrintError(err error, std Stdio) { fmt.Fprintf(std.Err, "%s: %v\n", p.Name, err) }
 
-// Service is what a program runs until it is told to end.
+// Service is what a program runs until it must stop.
 type Service interface {
 	// Run returns nil when ctx has ended.
 	Run(ctx context.Context) error
@@ -98,7 +97,7 @@ type Service interface {
 	Reload()
 }
 
-// Serve runs a service until ctx ends, and gives the exit status.
+// Serve runs a service until ctx ends, and returns the exit status.
 func (p Program) Serve(ctx context.Context, hup <-chan os.Signal, s Service, std Stdio) (status int) {
 	ended, reloading := make(chan struct{}), make(chan struct{})
 	go func() {

@@ -1,6 +1,6 @@
-// Package setup makes the parts of a program from its configuration: the logger, the source, and the transport to route
-// servers; and it runs the program between signals and exit status. Both binaries use it, so that the same flags mean the same
-// thing in both.
+// Package setup builds the parts of a program from its configuration: the logger, the source, and the transport to route servers.
+// It also runs the program, from signals to the exit status. Both binaries use it, so that the same flags mean the same thing in
+// both.
 package setup
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/routesrv/routesrv/poller"
 )
 
-// Logger makes a logger that writes text or JSON. The levels beside those of slog are spelled as in flags.
+// Logger returns a logger that writes text or JSON. It spells levels that slog does not have as in flags.
 func Logger(cfg config.Log, w io.Writer) *slog.Logger {
 	options := &slog.HandlerOptions{Level: cfg.Level, ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
 		if len(groups) == 0 && a.Key == slog.LevelKey {
@@ -38,8 +38,8 @@ func Logger(cfg config.Log, w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, options))
 }
 
-// Source makes the source that the configuration asks for, and says in a word where its objects come from. The standard
-// input is read if a manifest path is "-". The error names the flag or the file that cannot be used.
+// Source returns the source for the configuration, and one word for the origin of its objects. It reads standard input if a
+// manifest path is "-". The error names the flag or the file that cannot be used.
 func Source(cfg config.Source, stdin io.Reader, log *slog.Logger, reg prometheus.Registerer) (source poller.Source, origin string, err error) {
 	if len(cfg.Manifests) > 0 {
 		origin = "manifests"
@@ -48,7 +48,7 @@ func Source(cfg config.Source, stdin io.Reader, log *slog.Logger, reg prometheus
 		})
 	} else {
 		origin = "cluster"
-		// client-go says through klog, which is global, that a token file cannot be read.
+		// client-go reports an unreadable token file through klog, which is global.
 		klog.SetSlogLogger(log.With("component", "client-go"))
 		access := access(cfg)
 		access.Namespace, access.EndpointSlices, access.Selectors = cfg.Namespace, cfg.EndpointSlices, cfg.Selectors
@@ -64,15 +64,15 @@ func Source(cfg config.Source, stdin io.Reader, log *slog.Logger, reg prometheus
 	return source, origin, nil
 }
 
-// access is how the API is reached.
+// access returns how to reach the API.
 func access(cfg config.Source) cluster.Config {
 	return cluster.Config{
 		InCluster: cfg.InCluster, Kubeconfig: cfg.Kubeconfig, Context: cfg.Context, URL: cfg.URL, TokenFile: cfg.TokenFile,
 	}
 }
 
-// Events makes what writes problems to the API that the configuration reads. A replica is known by the name of its host, which is
-// that of its pod, and by something of its own: two processes on one host must not take each other for themselves.
+// Events returns the writer of problems to the API of the configuration. The name of a replica consists of its host name, which
+// is the name of its pod, and a random part: two processes on one host must not mistake each other for themselves.
 func Events(cfg config.Source, namespace string, log *slog.Logger, reg prometheus.Registerer) (*events.Cluster, error) {
 	rest, err := access(cfg).Access()
 	if err != nil {
@@ -90,7 +90,7 @@ func Events(cfg config.Source, namespace string, log *slog.Logger, reg prometheu
 	return events.NewCluster(events.Config{REST: rest, Namespace: namespace, Identity: identity, Logger: log, Registry: reg})
 }
 
-// clusterSource makes a source that polls the API or watches it.
+// clusterSource returns a source that polls or watches the API.
 func clusterSource(cfg config.Source, access cluster.Config, reg prometheus.Registerer) (poller.Source, error) {
 	if cfg.Watch {
 		return watch.New(watch.Config{

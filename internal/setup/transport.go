@@ -21,20 +21,20 @@ import (
 	"github.com/routesrv/routesrv/internal/expiry"
 )
 
-// tlsCheckInterval is how often requests look whether the files have changed.
+// tlsCheckInterval is how often requests check the files for changes.
 const tlsCheckInterval = time.Second
 
-// TLSFiles say how route servers are trusted, and how this client shows who it is. The zero value trusts the
-// authorities of the system and shows nothing.
+// TLSFiles configure which route servers to trust, and the certificate of this client. The zero value trusts the system's
+// authorities and presents no certificate.
 type TLSFiles struct {
-	CA        string // authorities, PEM, instead of those of the system
-	Cert, Key string // of the client; both or none
+	CA        string // authorities, PEM, instead of the system's
+	Cert, Key string // of the client; set both or neither
 }
 
-// NewTransport makes the transport of a dataplane.Client. The files are read now, which can fail, and again when they
-// change; a change that cannot be read leaves things as they were. Environment variables for proxies are not looked at.
+// NewTransport returns the transport for a dataplane.Client. It reads the files now, which can fail, and reloads them when they
+// change. If the new content cannot be read, the previous content stays in use. It ignores environment variables for proxies.
 //
-// The registry gets the series of when the certificates of the files end; nil gets none.
+// It registers the series of expiry times with reg, unless reg is nil.
 func NewTransport(files TLSFiles, log *slog.Logger, reg prometheus.Registerer) (http.RoundTripper, error) {
 	t, err := newTransport("", files, log)
 	if err != nil {
@@ -45,7 +45,7 @@ func NewTransport(files TLSFiles, log *slog.Logger, reg prometheus.Registerer) (
 }
 
 // NewTransportTo is [NewTransport] for one of several addresses of a name: it connects to address, HOST:PORT, and verifies the
-// certificate for the host that requests name. An empty address is the one of the request.
+// certificate for the host in the URL of each request. An empty address means the address in the URL.
 func NewTransportTo(address string, files TLSFiles, log *slog.Logger) (http.RoundTripper, error) {
 	t, err := newTransport(address, files, log)
 	if err != nil {
@@ -68,21 +68,21 @@ func newTransport(address string, files TLSFiles, log *slog.Logger) (*transport,
 	return t, nil
 }
 
-// transport replaces what it makes requests with when the files have changed.
+// transport replaces its inner transport when the files have changed.
 type transport struct {
-	address string // to connect to; empty for that of the request
+	address string // to connect to; empty means the address of the request
 	files   TLSFiles
 	log     *slog.Logger
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	current *http.Transport
 	states  [3]fileState
-	ends    expiry.Ends // of what is in use
+	ends    expiry.Ends // of the certificates in use
 	checked time.Time
-	failed  string // the last failure that was logged
+	failed  string // the failure logged last
 }
 
-// fileState tells whether a file was replaced or written.
+// fileState detects that a file was replaced or written.
 type fileState struct {
 	modified time.Time
 	size     int64
@@ -91,17 +91,17 @@ type fileState struct {
 // RoundTrip implements [http.RoundTripper].
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) { return t.fresh().RoundTrip(r) }
 
-// CloseIdleConnections is what [http.Client.CloseIdleConnections] calls.
+// CloseIdleConnections implements the method that [http.Client.CloseIdleConnections] calls.
 func (t *transport) CloseIdleConnections() { t.fresh().CloseIdleConnections() }
 
-// fresh gives the transport of the files as they are.
+// fresh returns the transport for the current files.
 func (t *transport) fresh() *http.Transport {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.freshLocked()
 }
 
-// expiry gives when the certificates end that the next connection would use.
+// expiry returns the expiry times of the certificates that the next connection would use.
 func (t *transport) expiry() expiry.Ends {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -118,20 +118,20 @@ func (t *transport) freshLocked() *http.Transport {
 	}
 	before := t.current
 	if err := t.load(); err != nil {
-		// Half of a pair may have been written: it is tried again with the next request.
+		// Possibly only one file of a pair has been written: the next request retries.
 		if t.failed != err.Error() {
 			t.failed = err.Error()
-			t.log.Error("certificates changed and cannot be read, keeping those from before", "error", err)
+			t.log.Error("certificates changed and cannot be read, keeping the previous ones", "error", err)
 		}
 		return t.current
 	}
 	t.failed = ""
-	t.log.Info("certificates read anew")
-	before.CloseIdleConnections() // the next connections show the new certificate
+	t.log.Info("certificates reloaded")
+	before.CloseIdleConnections() // new connections use the new certificate
 	return t.current
 }
 
-// look gives the state of the files.
+// look returns the state of the files.
 func (t *transport) look() (states [3]fileState) {
 	for i, name := range [...]string{t.files.CA, t.files.Cert, t.files.Key} {
 		if info, err := os.Stat(name); name != "" && err == nil {
@@ -141,10 +141,10 @@ func (t *transport) look() (states [3]fileState) {
 	return states
 }
 
-// load makes a transport of the files.
+// load builds a transport from the files.
 func (t *transport) load() error {
 	ends := make(expiry.Ends)
-	states := t.look() // before reading: a change in between is then seen the next time
+	states := t.look() // before reading, so that a change in between is noticed next time
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if t.files.CA != "" {
 		pem, err := durable.ReadFile(t.files.CA, durable.MaxTLSFile)
@@ -153,7 +153,7 @@ func (t *transport) load() error {
 		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return fmt.Errorf("read authorities %q: no certificate in it", t.files.CA)
+			return fmt.Errorf("read authorities %q: the file has no certificate", t.files.CA)
 		}
 		ends.Authorities(pem)
 	}

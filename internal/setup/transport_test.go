@@ -20,7 +20,7 @@ import (
 	"github.com/routesrv/routesrv/internal/setup"
 )
 
-// pair makes a certificate that signs itself, and its key, PEM.
+// pair makes a self-signed certificate and its key, in PEM.
 func pair(t *testing.T, name string) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -122,7 +122,7 @@ func tempFile(t *testing.T, name, content string) string {
 	return path
 }
 
-// TestTransportToAnAddress: it connects there, and the certificate has to be that of the host of the URL.
+// TestTransportToAnAddress: it connects to the address, and the certificate has to match the host of the URL.
 func TestTransportToAnAddress(t *testing.T) {
 	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte(r.Host)) }))
 	defer srv.Close()

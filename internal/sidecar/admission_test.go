@@ -41,7 +41,7 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// sign makes a certificate; the first one signs itself.
+// sign makes a certificate; the first one is self-signed.
 func (a *authority) sign(t *testing.T, template *x509.Certificate) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -76,7 +76,7 @@ func (a *authority) client(t *testing.T) *tls.Certificate {
 	return &pair
 }
 
-// write puts a pair into files.
+// write writes a pair to files.
 func write(t *testing.T, dir string, pair tls.Certificate) (cert, key string) {
 	t.Helper()
 	der, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
@@ -94,7 +94,7 @@ func write(t *testing.T, dir string, pair tls.Certificate) (cert, key string) {
 	return cert, key
 }
 
-// file puts the certificate of the authority into a file.
+// file writes the certificate of the authority to a file.
 func (a *authority) file(t *testing.T, dir string) string {
 	t.Helper()
 	path := filepath.Join(dir, "ca.crt")
@@ -104,7 +104,7 @@ func (a *authority) file(t *testing.T, dir string) string {
 	return path
 }
 
-// outside makes connections look as if they came from another machine.
+// outside makes connections appear to come from another machine.
 type outside struct{ net.Listener }
 
 type foreign struct{ net.Conn }
@@ -119,14 +119,15 @@ func (l outside) Accept() (net.Conn, error) {
 
 func (foreign) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(10, 1, 2, 3), Port: 40000} }
 
-// support is a running sidecar, and how its support listener is asked.
+// support is a running sidecar, with what is needed to query its support listener.
 type support struct {
 	sidecar *sidecar.Sidecar
 	address string
 	scheme  string
 }
 
-// run starts a sidecar with real listeners. From other machines, as it seems, come the requests to the support listener if foreign is true.
+// runSupport starts a sidecar with real listeners. If foreign is true, the requests to the support listener appear to come from
+// other machines.
 func runSupport(t *testing.T, cfg sidecar.Config, foreign bool) *support {
 	t.Helper()
 	srv := routeServer(t)
@@ -167,7 +168,7 @@ func runSupport(t *testing.T, cfg sidecar.Config, foreign bool) *support {
 	return r
 }
 
-// status asks for a path; it is 0 if there was no answer.
+// status requests a path and returns the status; 0 if there was no response.
 func (s *support) status(t *testing.T, roots *authority, client *tls.Certificate, method, path string) int {
 	t.Helper()
 	cfg := &tls.Config{ServerName: "dataplane-client", RootCAs: x509.NewCertPool()}
@@ -175,7 +176,7 @@ func (s *support) status(t *testing.T, roots *authority, client *tls.Certificate
 		cfg.RootCAs.AddCert(roots.cert)
 	}
 	if client != nil {
-		// Also if the server asks for another authority.
+		// Even if the server requests another authority.
 		cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return client, nil }
 	}
 	transport := &http.Transport{TLSClientConfig: cfg, ForceAttemptHTTP2: true}
@@ -195,8 +196,8 @@ func (s *support) status(t *testing.T, roots *authority, client *tls.Certificate
 	return resp.StatusCode
 }
 
-// TestWhoReadsTheSupportListener of a data plane: with each protection and each kind of client, over real connections. The list is that of the
-// endpoints, so a new one is protected or fails here.
+// TestWhoReadsTheSupportListener: with each protection and each kind of client, over real connections. The list of endpoints is
+// complete, so a new endpoint is protected or fails here.
 func TestWhoReadsTheSupportListener(t *testing.T) {
 	a, stranger := newAuthority(t), newAuthority(t)
 	dir := t.TempDir()
@@ -205,9 +206,9 @@ func TestWhoReadsTheSupportListener(t *testing.T) {
 	withClients := sidecar.SupportTLS{Cert: cert, Key: key, ClientCA: a.file(t, dir)}
 	ours, theirs := a.client(t), stranger.client(t)
 	const (
-		probes  = "probes"                          // /live, /health and /fresh alone
+		probes  = "probes"                          // only /live, /health and /fresh
 		scrapes = "probes, metrics"                 // also /metrics
-		all     = "probes, metrics, what is shown"  // everything that is read
+		all     = "probes, metrics, what is shown"  // everything that can be read
 		nothing = "nothing: the handshake is ended" // not even probes
 	)
 	for _, tt := range []struct {
@@ -237,7 +238,7 @@ func TestWhoReadsTheSupportListener(t *testing.T) {
 			})
 			for _, e := range s.sidecar.Endpoints() {
 				if e.Listener != httpserve.SupportListener || strings.HasPrefix(e.Path, "/debug/pprof/profile") || strings.HasPrefix(e.Path, "/debug/pprof/trace") {
-					continue // those two take their time, and are in the same list
+					continue // those two take long, and are in the same list
 				}
 				class, method := all, http.MethodGet
 				switch e.Path {
@@ -269,7 +270,7 @@ func TestWhoReadsTheSupportListener(t *testing.T) {
 	}
 }
 
-// TestPlainRequestsToATLSSupportListener get no answer of the sidecar.
+// TestPlainRequestsToATLSSupportListener: they get no response of the sidecar.
 func TestPlainRequestsToATLSSupportListener(t *testing.T) {
 	a := newAuthority(t)
 	cert, key := write(t, t.TempDir(), a.server(t))
@@ -280,7 +281,7 @@ func TestPlainRequestsToATLSSupportListener(t *testing.T) {
 	}
 }
 
-// TestSupportCertificateIsReadAgain when its file changes, without a restart.
+// TestSupportCertificateIsReadAgain: when its file changes, without a restart.
 func TestSupportCertificateIsReadAgain(t *testing.T) {
 	first, second := newAuthority(t), newAuthority(t)
 	dir := t.TempDir()
@@ -295,16 +296,16 @@ func TestSupportCertificateIsReadAgain(t *testing.T) {
 	})
 }
 
-// TestWrongSupportTLSEndsTheStart with the flag to look at.
+// TestWrongSupportTLSEndsTheStart: the error names the flag.
 func TestWrongSupportTLSEndsTheStart(t *testing.T) {
 	a := newAuthority(t)
 	dir := t.TempDir()
 	cert, key := write(t, dir, a.server(t))
 	for want, cfg := range map[string]sidecar.SupportTLS{
-		"set --support-tls-cert and --support-tls-key":      {ClientCA: a.file(t, dir)},
-		"(--support-tls-cert, --support-tls-key)":           {Cert: cert + "x", Key: key},
-		"(--support-client-ca): no certificate":             {Cert: cert, Key: key, ClientCA: key},
-		"read authorities (--support-client-ca): stat /no/": {Cert: cert, Key: key, ClientCA: "/no/where"},
+		"set --support-tls-cert and --support-tls-key":       {ClientCA: a.file(t, dir)},
+		"(--support-tls-cert, --support-tls-key)":            {Cert: cert + "x", Key: key},
+		"(--support-client-ca): the file has no certificate": {Cert: cert, Key: key, ClientCA: key},
+		"read authorities (--support-client-ca): stat /no/":  {Cert: cert, Key: key, ClientCA: "/no/where"},
 	} {
 		c := sidecar.Config{Pod: "p", SupportTLS: cfg}
 		c.Fetch.URLs = []string{"http://127.0.0.1:1"}
@@ -318,7 +319,7 @@ func TestWrongSupportTLSEndsTheStart(t *testing.T) {
 	}
 }
 
-// TestLiveAnswersWithoutATable, unlike /health: a restart would not help.
+// TestLiveAnswersWithoutATable: unlike /health, because a restart would not help.
 func TestLiveAnswersWithoutATable(t *testing.T) {
 	cfg := sidecar.Config{Pod: "p"}
 	cfg.Fetch.URLs = []string{"http://127.0.0.1:1"}

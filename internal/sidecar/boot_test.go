@@ -17,7 +17,7 @@ func TestBootServesTheRouteServerFirst(t *testing.T) {
 		w := newWorld(t, ingress("a"))
 		w.runServer(w.options)
 		p := w.run(w.config("Exec"))
-		// The first request of a proxy comes while everything starts: it waits.
+		// The first request of a proxy comes during the start: it waits.
 		if r := p.get("/routes"); r.Code != http.StatusOK || r.Header().Get("X-Table-State") != "" {
 			t.Errorf("status %d, state %q, want a table that is not stale", r.Code, r.Header().Get("X-Table-State"))
 		}

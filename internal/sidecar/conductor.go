@@ -22,25 +22,25 @@ import (
 // Messages of changes of state.
 const (
 	LogModeChanged     = "mode changed"
-	LogModeRefused     = "mode refused, the one before stays in force"
+	LogModeRefused     = "mode refused, the previous mode stays in force"
 	LogServing         = "serving the table of another origin"
-	LogProxyOlder      = "a route server says that the proxy has a table that is not newer: the source has gone back"
-	LogFallbackWaiting = "route servers are gone, waiting for the slot to compute a table"
-	LogFallbackStarted = "route servers are gone, computing a table"
-	LogFallbackStopped = "route server is back, or the mode has changed: no table is computed as a fallback any more"
+	LogProxyOlder      = "a route server reports that the proxy's table is not newer: the source went back in time"
+	LogFallbackWaiting = "no route server answers, waiting for the slot to compute a table"
+	LogFallbackStarted = "no route server answers, computing a table"
+	LogFallbackStopped = "a route server answers again, or the mode has changed: fallback ended"
 )
 
 const (
-	// stepInterval is how often is looked at what only time changes.
+	// stepInterval is how often the conductor checks conditions that depend only on time.
 	stepInterval = time.Second
-	// bootWait is how long there may be no table before the last-known-good one is served without an answer of a route
-	// server, and how long requests wait for any. A proxy gives up its first request after three seconds.
+	// bootWait is how long to wait for a first table before serving the last-known-good one without an answer of a route server,
+	// and how long requests wait for any table. A proxy gives up its first request after three seconds.
 	bootWait = 2 * time.Second
-	// lagPolls is for how many polls a table of a lower revision than the served one is waited with.
+	// lagPolls is how many polls to wait before switching to a table with a lower revision than the served one.
 	lagPolls = 3
 )
 
-// origin says where the served table comes from.
+// origin is where the served table comes from.
 type origin string
 
 const (
@@ -52,37 +52,37 @@ const (
 
 func origins() []origin { return []origin{fromNobody, fromLKG, fromSelf, fromRouteServer} }
 
-// conductor decides which producers run and which of them is served. Everything that changes is changed by its
-// goroutine, run; others hand in functions with call.
+// conductor decides which producers run and which one is served. Only its goroutine, run, changes its state; others pass
+// functions to call.
 type conductor struct {
 	cfg          *Config // read only
 	log          *slog.Logger
 	cache        *etagcache.Cache
-	sink         gate.Sink      // the cache, or what stands before it
+	sink         gate.Sink      // the cache, or a stage before it
 	budget       *budget.Budget // nil without --change-budget
 	metrics      *metrics
 	fetchMetrics *dataplane.Metrics
 	shadow       *shadow
-	zoneOf       dataplane.Zone // of computed tables
-	decisions    *audit.Log     // in memory only without an LKG file
+	zoneOf       dataplane.Zone // zone of computed tables
+	decisions    *audit.Log     // kept only in memory without an LKG file
 
 	calls  chan func()
-	ended  chan struct{} // closed when run does not take calls any more
-	booted chan struct{} // closed when there is a table, or when it took too long
+	ended  chan struct{} // closed when run accepts no more calls
+	booted chan struct{} // closed when there is a table, or after bootWait
 
 	// owned by run
-	ctx       context.Context // of the producers
+	ctx       context.Context // context of the producers
 	producers sync.WaitGroup
 	decider   *rollout.Decider
 	decision  rollout.Decision
-	fallback  *rollout.Fallback // nil unless in Exec
+	fallback  *rollout.Fallback // nil except in Exec
 	falling   rollout.FallbackDecision
 	self      *selfProducer   // nil while not running
-	remote    *remoteProducer // likewise
-	selfEnd   *running        // the self producer before, which may still be ending
-	remoteEnd *running        // likewise
-	target    origin          // who is to be served: fromSelf or fromRouteServer
-	feeder    producer        // who is served; nil for nobody and last-known-good
+	remote    *remoteProducer // nil while not running
+	selfEnd   *running        // the previous self producer, which may still be ending
+	remoteEnd *running        // the previous remote producer, which may still be ending
+	target    origin          // which table should be served: fromSelf or fromRouteServer
+	feeder    producer        // which producer is served; nil for none or last-known-good
 	served    *gate.Switch
 	begun     time.Time
 	isBooted  bool
@@ -126,7 +126,7 @@ func newConductor(cfg *Config, d *rollout.Decider, cache *etagcache.Cache, log *
 	}
 	c.shadow = newShadow(c)
 	c.view.Store(&view{Origin: fromNobody, Setting: d.Setting()})
-	// What is wrong with the configuration is to be said now, and not when the mode changes.
+	// Report mistakes in the configuration now, not when the mode changes.
 	if cfg.Source != nil {
 		if _, err := c.newSelf(false); err != nil {
 			return nil, err
@@ -143,7 +143,7 @@ func newConductor(cfg *Config, d *rollout.Decider, cache *etagcache.Cache, log *
 	return c, nil
 }
 
-// call has run do f, and returns when it is done; at once if run has ended. It must not be called by run.
+// call makes run execute f, and returns when that is done, or at once if run has ended. run itself must not call it.
 func (c *conductor) call(f func()) {
 	done := make(chan struct{})
 	select {
@@ -153,7 +153,7 @@ func (c *conductor) call(f func()) {
 	}
 }
 
-// run conducts until ctx ends and all producers have.
+// run conducts until ctx and all producers have ended.
 func (c *conductor) run(ctx context.Context) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -178,7 +178,7 @@ func (c *conductor) run(ctx context.Context) {
 	c.decisions.Close()
 }
 
-// step brings everything in line with what is to be. It never blocks.
+// step brings the producers in line with the setting and the state. It never blocks.
 func (c *conductor) step(now time.Time) {
 	if c.ctx.Err() != nil {
 		return
@@ -190,12 +190,12 @@ func (c *conductor) step(now time.Time) {
 	c.report(now)
 }
 
-// set takes what an operator asks for.
+// set applies an operator's setting.
 func (c *conductor) set(s rollout.Setting) {
 	c.call(func() { c.decider.Set(s) })
 }
 
-// decide says which mode is in force, and whether to fall back.
+// decide determines the mode in force, and whether to fall back.
 func (c *conductor) decide(now time.Time) {
 	before := c.decision
 	c.decision = c.decider.Decide(c.shadow.evidence(now, c.decision.Mode))
@@ -218,7 +218,7 @@ func (c *conductor) decide(now time.Time) {
 	}
 }
 
-// fall decides about the fallback.
+// fall starts or ends the fallback.
 func (c *conductor) fall(now time.Time) {
 	before := c.falling
 	if c.decision.Mode != rollout.Exec || c.cfg.Source == nil {
@@ -239,7 +239,7 @@ func (c *conductor) fall(now time.Time) {
 	}
 }
 
-// contact is what is known of the route servers.
+// contact returns the state of the contact with the route servers.
 func (c *conductor) contact() rollout.Contact {
 	p := c.remote
 	if p == nil {
@@ -252,8 +252,8 @@ func (c *conductor) contact() rollout.Contact {
 	return rollout.Contact{Answered: p.answered, HasTable: o.Table != nil, TableRead: o.Read.At}
 }
 
-// runProducers starts and ends producers. Who is served goes on until another one is, unless it is a fallback that has to
-// stop: its last table is served on, and the cluster has its rest.
+// runProducers starts and stops producers. The served producer keeps running until another one is served, except a fallback that
+// must stop: then its last table stays served without further reads of the cluster.
 func (c *conductor) runProducers() {
 	mode := c.decision.Mode
 	slow := mode == rollout.Exec
@@ -286,12 +286,12 @@ func (c *conductor) runProducers() {
 func (c *conductor) startSelf(slow bool) {
 	p, err := c.newSelf(slow)
 	if err != nil {
-		c.log.Error("make poller", "error", err) // the same configuration was fine for New
+		c.log.Error("make poller", "error", err) // unexpected: New accepted the same configuration
 		return
 	}
 	var delay time.Duration
 	if c.served.Table() != nil && !slow {
-		delay = rand.N(c.cfg.Interval) // a fleet changes its mode at once, and its reads are to be spread all the same
+		delay = rand.N(c.cfg.Interval) // a whole fleet may change its mode at once; this spreads its reads
 	}
 	p.running = start(c.ctx, &c.producers, c.selfEnd, func(ctx context.Context) {
 		select {
@@ -312,14 +312,14 @@ func (c *conductor) startSelf(slow bool) {
 func (c *conductor) startRemote() {
 	p, err := c.newRemote()
 	if err != nil {
-		c.log.Error("make data-plane client", "error", err) // likewise
+		c.log.Error("make data-plane client", "error", err) // unexpected: New accepted the same configuration
 		return
 	}
 	p.running = start(c.ctx, &c.producers, c.remoteEnd, func(ctx context.Context) { c.runRemote(ctx, p) })
 	c.remote, c.remoteEnd = p, nil
 }
 
-// boot serves the last-known-good table if there is nothing better in time, and lets requests go that wait for any.
+// boot serves the last-known-good table if nothing better arrives in time, and releases the requests that wait for a table.
 func (c *conductor) boot(now time.Time) {
 	late := now.Sub(c.begun) >= bootWait
 	if p := c.remote; c.served.Table() == nil && p != nil && p.lkg.Table != nil && (late || p.tried && c.target == fromRouteServer) {
@@ -332,12 +332,12 @@ func (c *conductor) boot(now time.Time) {
 	}
 }
 
-// recheck asks for an early read, because the proxy names a table that is newer than what is served. It never blocks. A
-// fallback keeps to its rhythm.
+// recheck asks for an early read, because the proxy names a table that is newer than the served one. It never blocks. It does not
+// speed up a fallback.
 func (c *conductor) recheck() {
 	if p := c.remoteNow.Load(); p != nil {
 		p.client.Recheck()
-		if c.view.Load().Origin != fromSelf { // a table that is computed here is compared with what the cluster says
+		if c.view.Load().Origin != fromSelf { // a computed table is compared with the cluster, not with a route server
 			p.claims.Claimed()
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// TestDiffTablesIsDiffOfTheirRoutes: what is left out of the comparison makes no difference to the report.
+// TestDiffTablesIsDiffOfTheirRoutes: skipping equal routes does not change the report.
 func TestDiffTablesIsDiffOfTheirRoutes(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	expressions := []string{

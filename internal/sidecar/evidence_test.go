@@ -12,7 +12,8 @@ import (
 	"github.com/routesrv/routesrv/rollout"
 )
 
-// The computed table stays, and the route server begins to serve another one: comparisons that were clean say nothing about it.
+// The computed table stays, and the route server starts to serve another one: earlier clean comparisons say nothing about the new
+// one.
 func TestATableThatChangesOnTheServerAloneIsCompared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, ingress("a"), ingress("b"))
@@ -41,7 +42,7 @@ func TestATableThatChangesOnTheServerAloneIsCompared(t *testing.T) {
 	})
 }
 
-// The limits that an operator sets for the data plane count for tables of the route server, which has its own.
+// The limits that an operator sets for the data plane also apply to tables of the route server, which has its own limits.
 func TestLimitsOfTheGuardCountForFetchedTables(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		names := strings.Split("abcdefghij", "")

@@ -11,13 +11,13 @@ import (
 	"github.com/routesrv/routesrv/rollout"
 )
 
-// A fleet whose route server is gone must not bring back the load that the route server was put there to take away.
+// A fleet whose route server is down must not bring back the load that the route server was introduced to remove.
 //
-// 300 data planes in Exec without a table lose their route server at once. With polls of 3 s, one in fallback reads every
-// 30 s and never sooner, so it makes two reads in a minute: 600 for the fleet at most, a tenth of the 6,000 that it
-// made before there was a route server. The way there is a ramp. A window of ten minutes has one slot for each; after m
-// minutes a binomial number of slots has passed, 30 m and at most five standard deviations, 5 sqrt(300/4) = 44, more, and
-// each makes two reads: 2 (30 m + 44).
+// 300 data planes in Exec without a table lose their route server at once. With polls of 3 s, one in fallback reads every 30 s
+// and never sooner, so it makes two reads a minute: at most 600 for the fleet, a tenth of the 6,000 that it made before there was
+// a route server. The load ramps up to that. A window of ten minutes has one slot for each data plane; after m minutes a binomial
+// number of slots has passed, 30 m and at most five standard deviations, 5 sqrt(300/4) = 44, more, and each makes two reads: 2
+// (30 m + 44).
 func TestDeadRouteServerDoesNotBringBackTheStampede(t *testing.T) {
 	const fleet, window = fleetSize, 10
 	deviations := int(math.Ceil(5 * math.Sqrt(fleet/4.0)))

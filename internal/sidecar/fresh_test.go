@@ -12,8 +12,8 @@ import (
 	"github.com/routesrv/routesrv/rollout"
 )
 
-// storing is a cache in front of a route server that answers everything from its store once it has a table: with 304 and
-// the ETag alone.
+// storing is a cache in front of a route server that answers everything from its store once it has a table: with 304 and only the
+// ETag.
 type storing struct {
 	behind http.Handler
 	etag   string
@@ -55,7 +55,7 @@ func TestCacheInBetweenDoesNotKeepATableFresh(t *testing.T) {
 		}
 		time.Sleep(6 * time.Minute)
 		got := p.get("/fresh")
-		if got.Code != http.StatusServiceUnavailable || !strings.Contains(got.Body.String(), "not read for too long") {
+		if got.Code != http.StatusServiceUnavailable || !strings.Contains(got.Body.String(), "last read of the source is too old") {
 			t.Errorf("/fresh %d after six minutes of answers from a store: %s", got.Code, got.Body)
 		}
 		if s := p.status(); s.Fresh || !s.Ready || s.Fetch.Failures != 0 {
@@ -69,8 +69,7 @@ func TestCacheInBetweenDoesNotKeepATableFresh(t *testing.T) {
 	})
 }
 
-// TestComparisonWithAnAgedTableProvesNothing: the table from the store agrees with the computed one, for as long as nothing
-// changes.
+// TestComparisonWithAnAgedTableProvesNothing: the stored table agrees with the computed one for as long as nothing changes.
 func TestComparisonWithAnAgedTableProvesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, ingress("a"))

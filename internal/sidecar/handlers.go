@@ -16,13 +16,13 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// Handler is what the proxy sees: /routes, /routes/{zone}, /health and /fresh.
+// Handler returns the handler for the proxy: /routes, /routes/{zone}, /health and /fresh.
 func (s *Sidecar) Handler() http.Handler { return s.main }
 
-// SupportHandler is what operators see: /live, /health, /fresh, /status, /problems, /shadow, /metrics and /guard/accept.
+// SupportHandler returns the handler for operators: /live, /health, /fresh, /status, /problems, /shadow, /metrics and /guard/accept.
 func (s *Sidecar) SupportHandler() http.Handler { return s.support }
 
-// Endpoints are what the listeners answer, in the order in which they are documented.
+// Endpoints returns what the listeners answer, in the order of the documentation.
 func (s *Sidecar) Endpoints() []httpserve.Endpoint { return slices.Clone(s.endpoints) }
 
 func (s *Sidecar) newEndpoints() []httpserve.Endpoint {
@@ -65,7 +65,7 @@ func (s *Sidecar) newEndpoints() []httpserve.Endpoint {
 	operators := httpserve.Admission{Loopback: s.cfg.SupportLoopbackOnly, Certificate: s.cfg.SupportTLS.ClientCA != ""}
 	scrapes := httpserve.Admission{}
 	if operators.Certificate {
-		scrapes = operators // Prometheus has a certificate too, and an operator has no less rights
+		scrapes = operators // Prometheus has a certificate, too, and operators may also read metrics
 	}
 	support := slices.Concat(open, admitting(scrapes, forPrometheus), admitting(operators, forOperators))
 	for i := range main {
@@ -77,7 +77,7 @@ func (s *Sidecar) newEndpoints() []httpserve.Endpoint {
 	return append(main, support...)
 }
 
-// admitting protects endpoints.
+// admitting protects endpoints with an Admission.
 func admitting(a httpserve.Admission, endpoints []httpserve.Endpoint) []httpserve.Endpoint {
 	for i := range endpoints {
 		endpoints[i].Handler = a.Wrap(endpoints[i].Handler)
@@ -85,12 +85,12 @@ func admitting(a httpserve.Admission, endpoints []httpserve.Endpoint) []httpserv
 	return endpoints
 }
 
-// heldTables are what operators see of the gates.
+// heldTables gives operators access to the tables held by the gates.
 type heldTables struct{ c *conductor }
 
 func (h heldTables) Accept(a guard.Acceptance) (*table.Table, error) { return h.c.accept(a) }
 
-// Held gives what is held in the order in which accept looks for it.
+// Held returns a held table, in the same order of precedence as accept.
 func (h heldTables) Held() (held guardpage.Held, ok bool) {
 	h.c.call(func() {
 		if p := h.c.served.Pending(); p != nil && p.Guard.Held {
@@ -118,7 +118,7 @@ func (s *Sidecar) serveStatus(w http.ResponseWriter, _ *http.Request) {
 	httpserve.WriteJSON(w, http.StatusOK, s.status())
 }
 
-// serveMetrics gives the series of the sidecar, and those of the poller while one is running.
+// serveMetrics writes the series of the sidecar, and of the poller while one is running.
 func (s *Sidecar) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	all := prometheus.Gatherers{s.registry}
 	if p := s.conductor.selfNow.Load(); p != nil {
@@ -127,7 +127,7 @@ func (s *Sidecar) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	promhttp.HandlerFor(all, promhttp.HandlerOpts{}).ServeHTTP(w, r)
 }
 
-// afterBoot lets requests wait for the first table: a proxy that is answered with 404 while it starts gives up.
+// afterBoot makes requests wait for the first table: a proxy that gets 404 while it starts gives up.
 func (s *Sidecar) afterBoot(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
@@ -145,10 +145,10 @@ func (s *Sidecar) afterBoot(next http.Handler) http.Handler {
 	})
 }
 
-// serveLive answers that the process answers.
+// serveLive answers that the process is alive.
 func serveLive(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }
 
-// serveHealth answers whether there is a table. It never takes that back.
+// serveHealth answers whether there is a table. Once there is, the answer stays positive.
 func (s *Sidecar) serveHealth(w http.ResponseWriter, _ *http.Request) {
 	if s.cache.Current() == nil {
 		http.Error(w, "there is no table yet", http.StatusServiceUnavailable)
@@ -157,8 +157,8 @@ func (s *Sidecar) serveHealth(w http.ResponseWriter, _ *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// serveFresh answers whether the source of the table was read lately. It is for alerts and not for probes: an old table
-// is better than none.
+// serveFresh answers whether the source of the table was read recently. It is for alerts, not for probes: an old table is better
+// than none.
 func (s *Sidecar) serveFresh(w http.ResponseWriter, _ *http.Request) {
 	r := s.fresh()
 	status := http.StatusOK
@@ -168,7 +168,7 @@ func (s *Sidecar) serveFresh(w http.ResponseWriter, _ *http.Request) {
 	httpserve.WriteJSON(w, status, r)
 }
 
-// serveProblems lists what is wrong with objects, while a table is computed.
+// serveProblems lists the problems of objects while a table is computed.
 func (s *Sidecar) serveProblems(w http.ResponseWriter, _ *http.Request) {
 	problems := []any{}
 	if p := s.conductor.selfNow.Load(); p != nil {

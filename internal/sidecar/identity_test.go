@@ -37,7 +37,7 @@ func fetching(t *testing.T, cfg sidecar.Config, url string) (s *sidecar.Sidecar,
 	return s, func() { cancel(); <-done }
 }
 
-// TestProfilesAreServedWithTheFlag on the support listener, and a change budget leaves the first table as it is.
+// TestProfilesAreServedWithTheFlag: on the support listener; a change budget does not delay the first table.
 func TestProfilesAreServedWithTheFlag(t *testing.T) {
 	cfg := sidecar.Config{Pod: "p", EnableProfile: true, ChangeBudget: time.Hour, Registry: prometheus.NewRegistry()}
 	s, stop := fetching(t, cfg, routeServer(t).URL)
@@ -50,7 +50,7 @@ func TestProfilesAreServedWithTheFlag(t *testing.T) {
 	}
 }
 
-// TestASidecarSaysWhoItIs: by namespace and pod where it knows both, else by the name alone; and its end is no error.
+// TestASidecarSaysWhoItIs: by namespace and pod if it knows both, else by the name alone; and its exit is not an error.
 func TestASidecarSaysWhoItIs(t *testing.T) {
 	for _, c := range []struct{ namespace, pod, want string }{
 		{"ingress", "p-1", "kind=sidecar;pod=ingress/p-1;"}, {"", "p-1", "kind=sidecar;id=p-1;"},
@@ -82,7 +82,7 @@ func TestASidecarSaysWhoItIs(t *testing.T) {
 	}
 }
 
-// TestDefaults are those of docs/flags-dataplane-client.md, which people have planned with.
+// TestDefaults: the defaults are those of docs/flags-dataplane-client.md, on which operators rely.
 func TestDefaults(t *testing.T) {
 	if sidecar.DefaultShutdownTimeout != 10*time.Second || sidecar.DefaultFreshLimit != 5*time.Minute {
 		t.Errorf("shutdown %v, fresh %v", sidecar.DefaultShutdownTimeout, sidecar.DefaultFreshLimit)

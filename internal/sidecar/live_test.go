@@ -10,7 +10,7 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// A data plane that computes its own table has live endpoints while a suspicious intent of it is held.
+// A data plane that computes its own table has live endpoints while it holds a suspicious intent.
 func TestHeldIntentOfAComputedTableHasLiveEndpoints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, ingress("a"), ingress("b"), ingress("c"))

@@ -36,7 +36,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// ingress is an Ingress for a host; it gives one route.
+// ingress is an Ingress for a host, with one route.
 func ingress(name string) string {
 	return fmt.Sprintf(`
 apiVersion: networking.k8s.io/v1
@@ -58,18 +58,18 @@ metadata: {name: s, namespace: shop}
 subsets: [{addresses: [{ip: 10.2.0.9}, {ip: 10.2.0.10}], ports: [{port: 8080, protocol: TCP}]}]
 ---`
 
-// world is a cluster and a route server of it. It is used in a bubble.
+// world is a cluster and a route server of it. It is used in a synctest bubble.
 type world struct {
 	t       *testing.T
 	cluster *kubetest.Server
 	server  *etagcache.Cache // of the route server
 	network loopback.Network // to the route server
 	down    outage           // the route server does not answer
-	apiDown atomic.Bool      // the cluster does not, for the data planes
+	apiDown atomic.Bool      // the cluster does not answer the data planes
 	reads   atomic.Int64     // of the cluster by data planes
 
 	mu        sync.Mutex
-	published map[string]bool // texts that a producer may give; guarded by mu
+	published map[string]bool // texts that a producer may serve; guarded by mu
 	options   compile.Options // of data planes
 }
 
@@ -85,7 +85,7 @@ func newWorld(t *testing.T, objects ...string) *world {
 	return w
 }
 
-// outage is whether the route server is away. Then streams break, too.
+// outage records whether the route server is down. Then streams break, too.
 type outage struct {
 	atomic.Bool
 	network *loopback.Network
@@ -98,7 +98,7 @@ func (o *outage) Store(away bool) {
 	}
 }
 
-// noting is a cache whose tables the world takes down.
+// noting is a cache whose tables the world records.
 type noting struct {
 	*etagcache.Cache
 	w *world
@@ -141,7 +141,7 @@ func (w *world) runServer(o compile.Options) {
 	synctest.Wait()
 }
 
-// apply changes the cluster, and takes down the table that follows from it.
+// apply changes the cluster, and records the resulting table.
 func (w *world) apply(objects string) {
 	w.t.Helper()
 	if err := w.cluster.Apply(objects); err != nil {
@@ -150,7 +150,7 @@ func (w *world) apply(objects string) {
 	w.note(w.compiled())
 }
 
-// compiled is the table of the cluster as it is now.
+// compiled returns the table of the current cluster.
 func (w *world) compiled() *table.Table {
 	w.t.Helper()
 	c, err := compile.New(w.options)
@@ -164,7 +164,7 @@ func (w *world) compiled() *table.Table {
 	return table.Of(c.Compile(s).Routes, uint64(s.Newest), time.Now())
 }
 
-// note takes down a table that may be served.
+// note records a table that may be served.
 func (w *world) note(t *table.Table) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -179,7 +179,7 @@ func (w *world) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.network.RoundTrip(r)
 }
 
-// Read is the cluster as data planes see it.
+// Read reads the cluster for a data plane.
 func (w *world) Read(ctx context.Context, o kube.ReadOptions) (*kube.Snapshot, error) {
 	w.reads.Add(1)
 	if w.apiDown.Load() {
@@ -188,7 +188,7 @@ func (w *world) Read(ctx context.Context, o kube.ReadOptions) (*kube.Snapshot, e
 	return w.cluster.Read(ctx, o)
 }
 
-// plane is a data plane that runs.
+// plane is a running data plane.
 type plane struct {
 	*world
 	*sidecar.Sidecar
@@ -199,7 +199,7 @@ type plane struct {
 	stop     func()
 }
 
-// config gives a configuration that starts in a mode.
+// config returns a configuration that starts in a mode.
 func (w *world) config(mode string) sidecar.Config {
 	w.t.Helper()
 	set, err := rollout.ParseSetting(mode)
@@ -213,7 +213,7 @@ func (w *world) config(mode string) sidecar.Config {
 	}
 }
 
-// run starts a data plane. It ends with the test, or by stop.
+// run starts a data plane. It ends with the test, or with stop.
 func (w *world) run(cfg sidecar.Config) *plane {
 	w.t.Helper()
 	p := &plane{world: w, log: &logBuffer{}, modeFile: cfg.ModeFile, lkg: cfg.Fetch.LKGPath, registry: prometheus.NewRegistry()}
@@ -231,7 +231,7 @@ func (w *world) run(cfg sidecar.Config) *plane {
 	return p
 }
 
-// setMode writes the mode file as an operator does by way of a ConfigMap.
+// setMode writes the mode file as an operator does through a ConfigMap.
 func (p *plane) setMode(mode string) {
 	p.t.Helper()
 	writeFile(p.t, p.modeFile, mode)
@@ -239,12 +239,12 @@ func (p *plane) setMode(mode string) {
 	synctest.Wait()
 }
 
-// get asks the listener of the proxy.
+// get sends a request to the listener for the proxy.
 func (p *plane) get(path string, header ...string) *httptest.ResponseRecorder {
 	return ask(p.Handler(), http.MethodGet, path, header...)
 }
 
-// admin asks the listener of operators.
+// admin sends a request to the listener for operators.
 func (p *plane) admin(method, path string, header ...string) *httptest.ResponseRecorder {
 	return ask(p.SupportHandler(), method, path, header...)
 }
@@ -265,7 +265,7 @@ func serve(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
 	return w
 }
 
-// status is what /status says, as far as tests look at it.
+// status has the fields of /status that tests check.
 type status struct {
 	Mode, Asked, Setting, Origin string
 	Refused                      string
@@ -305,7 +305,7 @@ type status struct {
 
 func (p *plane) status() status {
 	p.t.Helper()
-	synctest.Wait() // the proxy may be served a moment before the conductor has shown what it did
+	synctest.Wait() // the proxy may be served a moment before the conductor shows the change
 	var s status
 	w := p.admin(http.MethodGet, "/status")
 	if err := json.Unmarshal(w.Body.Bytes(), &s); err != nil {
@@ -314,7 +314,7 @@ func (p *plane) status() status {
 	return s
 }
 
-// expect waits for a mode in force and an origin, for so long at most, in the time of the bubble.
+// expect waits until a mode is in force with an origin, for at most within in the time of the bubble.
 func (p *plane) expect(mode, origin string, within time.Duration) status {
 	p.t.Helper()
 	for deadline := time.Now().Add(within); ; time.Sleep(100 * time.Millisecond) {
@@ -363,7 +363,7 @@ func (b *logBuffer) String() string {
 
 var newSidecar = sidecar.New
 
-// metric gives the value of a series, -1 if there is none.
+// metric returns the value of a series, -1 if there is none.
 func (p *plane) metric(series string) float64 {
 	synctest.Wait() // as for status
 	for line := range strings.Lines(p.admin(http.MethodGet, "/metrics").Body.String()) {

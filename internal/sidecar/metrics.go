@@ -46,7 +46,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	return m
 }
 
-// show sets what mirrors the state.
+// show sets the gauges that mirror the state.
 func (m *metrics) show(v *view) {
 	for _, mode := range rollout.Modes() {
 		m.mode.WithLabelValues(mode.String()).Set(number(mode == v.Mode))

@@ -10,11 +10,11 @@ import (
 	"github.com/routesrv/routesrv/rollout"
 )
 
-// modeFileInterval is how often the mode file is read. It is read whole: the files of a mounted ConfigMap are replaced by
-// moving a symbolic link two folders up, which no time and no size of a file shows with certainty. It is a few bytes.
+// modeFileInterval is how often the mode file is read. Its few bytes are read each time, because the files of a mounted ConfigMap
+// change when a symbolic link two folders up is moved, which does not reliably change the file's time or size.
 const modeFileInterval = time.Second
 
-// maxModeFile bounds the file, which a mode and a newline fit into many times.
+// maxModeFile limits the size of the file; a mode needs far less.
 const maxModeFile = 4 << 10
 
 // modeFile is a file with a mode as its content.
@@ -24,15 +24,15 @@ type modeFile struct {
 	poked chan struct{}
 
 	mu   sync.Mutex
-	last string // what was last read, or why it could not be; guarded by mu
-	err  error  // why last is no mode; guarded by mu
+	last string // what was last read, or the error; guarded by mu
+	err  error  // why last is not a valid mode; guarded by mu
 }
 
 func newModeFile(path string, log *slog.Logger) *modeFile {
 	return &modeFile{path: path, log: log, poked: make(chan struct{}, 1)}
 }
 
-// poke asks for a read at once.
+// poke requests an immediate read.
 func (f *modeFile) poke() {
 	select {
 	case f.poked <- struct{}{}:
@@ -40,8 +40,7 @@ func (f *modeFile) poke() {
 	}
 }
 
-// read gives the mode in the file. It reports false if there is none, or if the file is what it was. What is wrong is
-// said once.
+// read returns the mode in the file. ok is false if the file has no valid mode or has not changed. It logs each problem once.
 func (f *modeFile) read() (rollout.Setting, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -59,13 +58,13 @@ func (f *modeFile) read() (rollout.Setting, bool) {
 		set, err = rollout.ParseSetting(text)
 	}
 	if f.err = err; err != nil {
-		f.log.Error("mode file is not usable, the mode stays as it is (--mode-file)", "path", f.path, "error", err)
+		f.log.Error("mode file is not usable, the mode does not change (--mode-file)", "path", f.path, "error", err)
 		return rollout.Setting{}, false
 	}
 	return set, true
 }
 
-// problem says why the file has no mode; empty if it has one.
+// problem says why the file has no valid mode; empty if it has one.
 func (f *modeFile) problem() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -75,7 +74,7 @@ func (f *modeFile) problem() string {
 	return f.err.Error()
 }
 
-// watch reads the file until ctx ends and hands on what is new in it.
+// watch reads the file until ctx ends and passes changes to set.
 func (f *modeFile) watch(ctx context.Context, set func(rollout.Setting)) {
 	ticker := time.NewTicker(modeFileInterval)
 	defer ticker.Stop()

@@ -15,8 +15,8 @@ import (
 	"github.com/routesrv/routesrv/rollout"
 )
 
-// proxy polls the data plane as Skipper does, but more often, and checks every answer. stop ends it and gives the number
-// of answers with a table.
+// proxy polls the data plane as Skipper does, but more often, and checks every response. stop ends it and returns the number of
+// responses with a table.
 func (p *plane) proxy() (stop func() int) {
 	end, ended := make(chan struct{}), make(chan int)
 	go func() {

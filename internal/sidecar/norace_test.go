@@ -2,5 +2,5 @@
 
 package sidecar_test
 
-// fleetSize is that of the simulation.
+// fleetSize is the number of data planes in the simulation.
 const fleetSize = 300

@@ -21,16 +21,16 @@ import (
 // producer is a selfProducer or a remoteProducer.
 type producer interface{ end() }
 
-// running is what both producers have: a goroutine that is told to end and waited for by whoever needs it to be over.
+// running is the goroutine of a producer.
 type running struct {
 	stop context.CancelFunc
 	done chan struct{} // closed when it has ended
 }
 
-// end tells the producer to end, and does not wait.
+// end tells the producer to end without waiting.
 func (r *running) end() { r.stop() }
 
-// start runs f, after what was there before has ended.
+// start runs f after the previous goroutine has ended.
 func start(parent context.Context, all *sync.WaitGroup, before *running, f func(context.Context)) *running {
 	ctx, stop := context.WithCancel(parent)
 	r := &running{stop: stop, done: make(chan struct{})}
@@ -43,30 +43,30 @@ func start(parent context.Context, all *sync.WaitGroup, before *running, f func(
 		if ctx.Err() == nil {
 			f(ctx)
 		}
-		f = nil // and with it the producer
+		f = nil // releases the producer
 		if parent.Err() == nil {
-			// What the producer had may be most of the memory of the process. Without this it would be minutes until so little new
-			// garbage has a collection begin.
+			// The producer may have used most of the memory of the process. Little new garbage follows, so the next collection could
+			// otherwise take minutes to start.
 			debug.FreeOSMemory()
 		}
 	})
 	return r
 }
 
-// selfProducer computes tables. What has no comment is set when it is made.
+// selfProducer computes tables. Fields without a comment are set on creation.
 type selfProducer struct {
 	*running
 	compiler *poller.Compiler
 	gate     *gate.Gate
 	poller   *poller.Poller
-	registry *prometheus.Registry // of this producer alone: another one has series of the same names
-	fallback bool                 // slowed down
+	registry *prometheus.Registry // separate registry: another producer has series of the same names
+	fallback bool                 // reads more slowly
 	offer    gate.Offer           // owned by the conductor
 
-	whole, zoned *table.Table // the last table, and what was made of it for the zone; owned by who has the turn of the gate
+	whole, zoned *table.Table // the last table, and its version for the zone; owned by the holder of the gate's turn
 }
 
-// newSelf makes a producer that reads the cluster; as a fallback it takes its time.
+// newSelf returns a producer that reads the cluster; as a fallback it reads more slowly.
 func (c *conductor) newSelf(fallback bool) (*selfProducer, error) {
 	p := &selfProducer{fallback: fallback, registry: prometheus.NewRegistry()}
 	interval := c.cfg.Interval
@@ -91,7 +91,7 @@ func (c *conductor) newSelf(fallback bool) (*selfProducer, error) {
 	return p, err
 }
 
-// selfSink hands what the gate of a selfProducer lets pass to the conductor.
+// selfSink passes the tables that the gate of a selfProducer publishes to the conductor.
 type selfSink struct {
 	c *conductor
 	p *selfProducer
@@ -115,7 +115,7 @@ func (s selfSink) Publish(t *table.Table) {
 	})
 }
 
-// zone limits a table to the zone. Most reads show the table before, of which that was made already.
+// zone limits a table to the zone. It caches the result, because most reads show the same table again.
 func (p *selfProducer) zone(c *conductor, t *table.Table) *table.Table {
 	if t != p.whole {
 		p.whole, p.zoned = t, t.Zone(c.zone())
@@ -123,7 +123,7 @@ func (p *selfProducer) zone(c *conductor, t *table.Table) *table.Table {
 	return p.zoned
 }
 
-// selfRead takes a read of a selfProducer, whose table its gate has let pass; nil if a suspicious one is held back.
+// selfRead handles a read of a selfProducer. The table has passed its gate; it is nil if a suspicious one is held back.
 func (c *conductor) selfRead(p *selfProducer, end func(*table.Table, table.Read), t *table.Table, r table.Read) {
 	if t != nil {
 		t = p.zone(c, t)
@@ -141,9 +141,9 @@ func (c *conductor) selfRead(p *selfProducer, end func(*table.Table, table.Read)
 	})
 }
 
-// zone is what the computed table is limited to, as the fetched one is.
+// zone returns the zone of the computed table, which is also the zone of the fetched one.
 func (c *conductor) zone() string {
-	zone, _ := c.zoneOf.Read() // without one it is the full table, as for the client, which logs why
+	zone, _ := c.zoneOf.Read() // on an error use the full table, as the client does, which logs the error
 	return zone
 }
 
@@ -151,22 +151,22 @@ func (c *conductor) zone() string {
 type remoteProducer struct {
 	*running
 	client *dataplane.Client
-	claims *claims.Resolver // of what the proxy names
+	claims *claims.Resolver // about tables that the proxy names
 
 	// owned by the conductor
 	offer    gate.Offer
-	lkg      gate.Offer // from the file; nil table if there is none
+	lkg      gate.Offer // from the file; its table is nil if there is none
 	url      string     // of the offer
-	tried    bool       // the first round is over
-	answered time.Time  // when a route server last gave a usable answer
-	shown    time.Time  // when betweenAnswers last did something, or an answer came
+	tried    bool       // the first round has ended
+	answered time.Time  // time of the last usable answer of a route server
+	shown    time.Time  // when betweenAnswers last acted, or an answer came
 }
 
-// newRemote makes a producer that fetches.
+// newRemote returns a producer that fetches.
 func (c *conductor) newRemote() (*remoteProducer, error) {
 	p := &remoteProducer{}
 	cfg := c.cfg.Fetch
-	cfg.RoutesFile = "" // ours is of what is served
+	cfg.RoutesFile = "" // the sidecar writes the served table itself
 	cfg.Guard, cfg.Logger, cfg.Metrics = c.cfg.Guard, c.cfg.Logger, c.fetchMetrics
 	cfg.Sink, cfg.Decided = remoteSink{c, p}, gate.RecordIn(c.decisions)
 	cfg.Identity = c.identity
@@ -190,13 +190,13 @@ func (c *conductor) newRemote() (*remoteProducer, error) {
 	return p, nil
 }
 
-// remoteSink hands what the gate of a client lets pass to the conductor.
+// remoteSink passes the tables that the gate of a client publishes to the conductor.
 type remoteSink struct {
 	c *conductor
 	p *remoteProducer
 }
 
-// Restore keeps the last-known-good table: the conductor decides whether it is served.
+// Restore keeps the last-known-good table: the conductor decides whether to serve it.
 func (s remoteSink) Restore(t *table.Table, read time.Time) {
 	r := decided(table.Read{Newest: t.Revision(), At: read})
 	s.c.call(func() { s.p.lkg = gate.Offer{Table: t, Read: r} })
@@ -204,7 +204,7 @@ func (s remoteSink) Restore(t *table.Table, read time.Time) {
 
 func (s remoteSink) Begin() func(*table.Table, table.Read) {
 	return func(t *table.Table, r table.Read) {
-		if t != nil { // else a suspicious table is held back, and what is served is as old as before
+		if t != nil { // a nil table means that a suspicious table is held back, and the age of the served one does not change
 			s.c.remoteAnswered(s.p, t, r)
 		}
 	}
@@ -214,7 +214,7 @@ func (s remoteSink) Publish(t *table.Table) {
 	s.c.remoteAnswered(s.p, t, s.p.client.Gate().Served().Read)
 }
 
-// remoteAnswered takes an answer of a route server that shows the table that the client has committed.
+// remoteAnswered handles an answer of a route server that shows the table the client has committed.
 func (c *conductor) remoteAnswered(p *remoteProducer, t *table.Table, r table.Read) {
 	url := p.client.Gate().Served().Origin
 	r = decided(r)
@@ -231,18 +231,18 @@ func (c *conductor) remoteAnswered(p *remoteProducer, t *table.Table, r table.Re
 	})
 }
 
-// decided is an answer of a route server as the cache sees it. The client has verified and ordered what it commits, so what the proxy
-// names of no later revision is not newer. A proxy that names a later one may know more than a client that was restarted, and
-// than the server that this client has asked: that server is asked about it (package claims).
+// decided converts an answer of a route server for the cache. The client has verified and ordered its tables, so a table that the
+// proxy names is not newer unless its revision is higher. A proxy that names a higher revision may know more than a restarted
+// client and the server that it asked: then that server is asked about the table (package claims).
 func decided(r table.Read) table.Read {
 	r.Oldest, r.Consistent, r.Stale = r.Newest, false, false
 	return r
 }
 
-// firstRoundInterval is how often is looked whether the first round of the client is over, which somebody waits for.
+// firstRoundInterval is how often to check whether the client's first round has ended, because requests may wait for it.
 const firstRoundInterval = 50 * time.Millisecond
 
-// runRemote boots the client and runs it, and keeps the conductor informed about what no callback tells.
+// runRemote boots the client and runs it, and reports its state to the conductor where no callback does.
 func (c *conductor) runRemote(ctx context.Context, p *remoteProducer) {
 	var background sync.WaitGroup
 	defer background.Wait()
@@ -254,7 +254,7 @@ func (c *conductor) runRemote(ctx context.Context, p *remoteProducer) {
 	}
 }
 
-// watch keeps the conductor informed until ctx ends.
+// watch reports the state of the client to the conductor until ctx ends.
 func (c *conductor) watch(ctx context.Context, p *remoteProducer) {
 	for {
 		wait := stepInterval
@@ -269,8 +269,8 @@ func (c *conductor) watch(ctx context.Context, p *remoteProducer) {
 	}
 }
 
-// observe looks at the state of the client, and reports whether its first round is over. It must not be called by run: a
-// client that is committing waits for run.
+// observe checks the state of the client, and reports whether its first round has ended. run must not call it: a client that is
+// committing waits for run.
 func (c *conductor) observe(p *remoteProducer) (tried bool) {
 	s := p.client.Status()
 	tried = s.Failures > 0 || !s.LastSuccess.IsZero()
@@ -286,8 +286,8 @@ func (c *conductor) observe(p *remoteProducer) (tried bool) {
 	return tried
 }
 
-// betweenAnswers does for a client with a stream what is done for each answer to a poll, as often as polls would come: over a
-// stream there are fewer, because it would say if there was another table.
+// betweenAnswers does for a client with a stream what each answer to a poll does, at the interval of polls: a stream sends fewer
+// answers, only when the table changes.
 func (c *conductor) betweenAnswers(p *remoteProducer) {
 	now := time.Now()
 	if c.remote != p || now.Sub(p.shown) < c.cfg.Fetch.Interval {
@@ -296,6 +296,6 @@ func (c *conductor) betweenAnswers(p *remoteProducer) {
 	p.shown = now
 	c.compare()
 	if c.target == fromRouteServer && c.feeder != producer(p) {
-		p.client.Recheck() // a switch waits for an answer that came after it was asked for
+		p.client.Recheck() // a switch waits for an answer that came after the request to switch
 	}
 }

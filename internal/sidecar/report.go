@@ -11,7 +11,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// identity is what a sidecar says of itself to route servers.
+// identity returns how a sidecar identifies itself to route servers.
 func (c *conductor) identity() string {
 	i := fleet.Identity{
 		Kind: fleet.Sidecar, ID: c.cfg.Pod, Node: c.cfg.Node, Zone: c.zone(), Version: c.cfg.Version, Interval: c.cfg.Fetch.Interval,
@@ -23,14 +23,14 @@ func (c *conductor) identity() string {
 	return i.String()
 }
 
-// proxyTable is the table that the proxy has fetched, by its requests.
+// proxyTable is the table that the proxy has fetched, according to its requests.
 type proxyTable struct {
 	mu   sync.Mutex
 	name fleet.Name
 	at   time.Time
 }
 
-// Saw is called by the cache. Only the proxy asks there.
+// Saw is called by the cache, whose only client is the proxy.
 func (p *proxyTable) Saw(seen etagcache.Seen) {
 	if seen.Digest == (table.Digest{}) {
 		return
@@ -45,14 +45,14 @@ func (p *proxyTable) Saw(seen etagcache.Seen) {
 // Published is called by the cache.
 func (*proxyTable) Published(uint64, table.Digest, uint64) {}
 
-// get returns the table, zero for none, and since when.
+// get returns the table, zero for none, and when it was first named.
 func (p *proxyTable) get() (fleet.Name, time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.name, p.at
 }
 
-// report tells the route server in use how this data plane fares, until ctx ends. While none is in use, nobody is told.
+// report sends reports about this data plane to the route server in use until ctx ends. While none is in use, it sends nothing.
 func (s *Sidecar) report(ctx context.Context) {
 	reporter := &fleet.Reporter{
 		Logger: s.log,
@@ -66,7 +66,7 @@ func (s *Sidecar) report(ctx context.Context) {
 	}
 	if s.cfg.ProxyMetricsURL != "" {
 		reader, err := proxymetrics.New(s.cfg.ProxyMetricsURL, s.log)
-		if err == nil { // else New has said so
+		if err == nil { // otherwise New has returned the error
 			defer reader.Close()
 			reporter.Figures = reader.Figures
 		}
@@ -74,7 +74,7 @@ func (s *Sidecar) report(ctx context.Context) {
 	reporter.Run(ctx)
 }
 
-// collect returns what there is to say.
+// collect builds the report.
 func (s *Sidecar) collect(now time.Time) (fleet.Report, bool) {
 	p := s.conductor.remoteNow.Load()
 	if p == nil {

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// maxConnections bounds the main listener, which is for one proxy.
+// maxConnections limits the main listener, which serves one proxy.
 const maxConnections = 1000
 
-// Run serves until ctx ends, then shuts down in order, and returns nil. It returns an error if the main listener cannot
-// be opened or fails. If ctx has ended already, nothing is opened.
+// Run serves until ctx ends, then shuts down in order, and returns nil. It returns an error if the main listener cannot be opened
+// or fails. If ctx has already ended, it opens nothing.
 //
-// The order of the end is that of [httpserve.Listeners]; the conductor and its producers end last.
+// The order of the shutdown is the one of [httpserve.Listeners]; the conductor and its producers end last.
 func (s *Sidecar) Run(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil
@@ -26,7 +26,8 @@ func (s *Sidecar) Run(ctx context.Context) error {
 	return s.listeners.Serve(ctx, listener, s.RunTables)
 }
 
-// RunTables runs everything but the listeners until ctx ends: for a program that has its own, and serves [Sidecar.Handler].
+// RunTables runs everything except the listeners until ctx ends: for a program that has its own listeners and serves
+// [Sidecar.Handler].
 func (s *Sidecar) RunTables(ctx context.Context) {
 	s.started.Store(time.Now().UnixNano())
 	var background sync.WaitGroup

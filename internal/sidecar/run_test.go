@@ -38,7 +38,7 @@ func routeServer(t *testing.T) *httptest.Server {
 	return srv
 }
 
-// eventually waits for something to be so. It gives up after a time that nothing takes on any machine.
+// eventually waits until a condition holds. It gives up after a time that is long enough for any machine.
 func eventually(t *testing.T, what string, ok func() (bool, string)) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
@@ -104,7 +104,7 @@ func TestListenersServeAndEndInOrder(t *testing.T) {
 		{addresses["loc"] + "/metrics", `sidecar_mode{mode="Exec"} 1`},
 		{addresses["loc"] + "/shadow", "the mode is Exec"},
 	} {
-		// The proxy may be served a moment before the conductor has shown what it did.
+		// The proxy may be served a moment before the conductor shows the change.
 		eventually(t, want.url+" with "+want.part, func() (bool, string) {
 			status, body := get(want.url)
 			return status == http.StatusOK && strings.Contains(body, want.part), fmt.Sprintf("status %d:\n%s", status, body)

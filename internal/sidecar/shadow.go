@@ -12,24 +12,24 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// staleComparisons is after how many polls without a comparison what the last one showed does not count any more.
+// staleComparisons is after how many polls without a comparison the result of the last one no longer counts.
 const staleComparisons = 10
 
-// selfName is the computed table in reports.
+// selfName names the computed table in reports.
 const selfName = "self-computed"
 
-// shadow compares the computed table with the fetched one, in a goroutine of its own: with large tables that takes too long
-// for the conductor.
+// shadow compares the computed table with the fetched one. It has its own goroutine, because comparing large tables takes too
+// long for the conductor.
 type shadow struct {
 	c       *conductor
 	metrics *shadowdiff.Metrics
-	pairs   chan pair // of capacity 1: the newest pair that was not compared yet
+	pairs   chan pair // of capacity 1: the newest pair that has not been compared yet
 	view    atomic.Pointer[shadowdiff.View]
 
 	// owned by the goroutine of the conductor
-	generation int       // of comparisons that belong together
+	generation int       // numbers the series of comparisons that belong together
 	last       time.Time // of the last comparison; zero if there was none
-	clean      int       // comparisons in a row without a difference that counts
+	clean      int       // consecutive comparisons without a difference that counts
 	observed   shadowdiff.Observation
 
 	// owned by run
@@ -39,7 +39,7 @@ type shadow struct {
 	report   shadowdiff.Report
 }
 
-// pair are two tables to compare.
+// pair holds two tables to compare.
 type pair struct {
 	generation int
 	a, b       *table.Table
@@ -52,19 +52,18 @@ func newShadow(c *conductor) *shadow {
 	return &shadow{c: c, metrics: shadowdiff.NewMetrics(c.cfg.Registry), pairs: make(chan pair, 1)}
 }
 
-// reset forgets the comparisons: they are only good for the time in which they are made.
+// reset forgets the comparisons: they count only within one period of mode Pre.
 func (s *shadow) reset() {
 	s.generation++
 	s.last, s.clean, s.observed = time.Time{}, 0, shadowdiff.Observation{}
 	s.view.Store(nil)
 	select {
-	case <-s.pairs: // which would keep its tables
+	case <-s.pairs: // drop it, or it would keep its tables alive
 	default:
 	}
 }
 
-// compare asks for the tables of both producers to be compared, in mode Pre. It is called for each answer of a route
-// server.
+// compare requests a comparison of both producers' tables in mode Pre. It is called for each answer of a route server.
 func (c *conductor) compare() {
 	if c.decision.Mode != rollout.Pre || c.self == nil || c.remote == nil {
 		return
@@ -78,14 +77,14 @@ func (c *conductor) compare() {
 		c.shadow.generation, a.Table, b.Table.WithRevision(b.Read.Newest), c.remote.url, [2]time.Time{a.Read.At, b.Read.At}, time.Now(),
 	}
 	select {
-	case <-c.shadow.pairs: // not begun yet, and older
+	case <-c.shadow.pairs: // an older pair that has not been started
 	default:
 	}
-	c.shadow.pairs <- p // only the conductor sends: there is room
+	c.shadow.pairs <- p // only the conductor sends, so there is room
 }
 
-// unread says whose source has not been read for too long, by what is known; empty if both have been. Such a table proves
-// nothing about the other one: the two may agree because nobody has looked.
+// unread returns a sentence about a side whose source has not been read for too long, or "" if both have been read. Such a table
+// proves nothing about the other one: the two may agree only because neither source was read.
 func (c *conductor) unread(now time.Time) string {
 	for _, side := range []struct {
 		name string
@@ -114,7 +113,7 @@ func (s *shadow) run(ctx context.Context) {
 	}
 }
 
-// observe makes a comparison and hands it to the conductor.
+// observe compares a pair and passes the result to the conductor.
 func (s *shadow) observe(p pair) {
 	if s.tracker == nil || s.tracking != p.generation {
 		s.tracker, s.tracking = shadowdiff.NewTracker(shadowdiff.TrackerConfig{
@@ -122,7 +121,7 @@ func (s *shadow) observe(p pair) {
 		}), p.generation
 	}
 	if err := s.diff(p); err != nil {
-		s.c.log.Error("tables cannot be compared", "error", err) // both have been parsed before
+		s.c.log.Error("tables cannot be compared", "error", err) // unexpected: both tables have been parsed before
 		s.metrics.Failed()
 		return
 	}
@@ -143,7 +142,7 @@ func (s *shadow) observe(p pair) {
 		s.view.Store(v)
 		s.observed, s.last = o, p.at
 		if o.Clean == 0 {
-			s.clean = 0 // it begins now, or it has not begun
+			s.clean = 0 // the clean period begins now, or has not begun
 		}
 		if clean {
 			s.clean++
@@ -151,7 +150,7 @@ func (s *shadow) observe(p pair) {
 	})
 }
 
-// diff compares the tables, unless they are those of the time before.
+// diff compares the tables, unless it compared the same ones last time.
 func (s *shadow) diff(p pair) error {
 	a, b := p.a.Digest(), p.b.Digest()
 	if a == s.a && b == s.b {
@@ -165,8 +164,8 @@ func (s *shadow) diff(p pair) error {
 	return nil
 }
 
-// diffTables is shadowdiff.Diff of two tables. Only routes whose texts differ are parsed, and only those that really differ are kept:
-// two tables take hundreds of megabytes as routes, and are the same most of the time.
+// diffTables is shadowdiff.Diff for two tables. It parses only routes whose texts differ, and keeps only those that differ in meaning:
+// the parsed routes of two tables would use hundreds of megabytes, and the tables are equal most of the time.
 func diffTables(a, b *table.Table) (shadowdiff.Report, error) {
 	var onlyA, onlyB []*eskip.Route
 	if a.Digest() != b.Digest() {
@@ -182,7 +181,7 @@ func diffTables(a, b *table.Table) (shadowdiff.Report, error) {
 					return shadowdiff.Report{}, err
 				}
 				if eskip.Equivalent(x, y) {
-					continue // written in two ways
+					continue // only the spelling differs
 				}
 			}
 			var err error
@@ -209,7 +208,7 @@ func keep(dst []*eskip.Route, r *table.Route) ([]*eskip.Route, error) {
 	return append(dst, parsed), err
 }
 
-// one parses a route. It belongs to the reader.
+// one parses a route. The result is valid until the next use of the reader.
 func one(reader *eskip.Reader, r *table.Route) (*eskip.Route, error) {
 	routes, err := reader.Parse(r.Text)
 	if err == nil && len(routes) != 1 {
@@ -221,7 +220,7 @@ func one(reader *eskip.Reader, r *table.Route) (*eskip.Route, error) {
 	return routes[0], nil
 }
 
-// evidence is what the comparisons have come to. It is called by the conductor.
+// evidence summarises the comparisons. The conductor calls it.
 func (s *shadow) evidence(now time.Time, mode rollout.Mode) rollout.Evidence {
 	e := rollout.Evidence{
 		Comparisons: s.clean, CleanFor: s.observed.Clean, Differences: s.observed.Confirmed.Differences(),
@@ -233,17 +232,17 @@ func (s *shadow) evidence(now time.Time, mode rollout.Mode) rollout.Evidence {
 	case c.self != nil && c.self.offer.Table != nil && c.remote != nil && c.remote.offer.Table != nil && c.unread(now) != "":
 		e.Trouble = "no comparison: " + c.unread(now)
 	default:
-		e.Trouble = fmt.Sprintf("the last comparison was %s ago: a table cannot be had", now.Sub(s.last).Truncate(time.Second))
+		e.Trouble = fmt.Sprintf("the last comparison was %s ago: one of the tables is not available", now.Sub(s.last).Truncate(time.Second))
 	}
 	return e
 }
 
-// shadowView is what /shadow shows.
+// shadowView returns the content of /shadow.
 func (c *conductor) shadowView() shadowdiff.View {
 	now := c.view.Load()
 	v := c.shadow.view.Load()
 	if v == nil {
-		err := "nothing was compared yet"
+		err := "no comparison yet"
 		if now.Mode != rollout.Pre {
 			err = fmt.Sprintf("the mode is %s: tables are compared in mode Pre", now.Mode)
 		}

@@ -10,7 +10,8 @@ import (
 	"github.com/routesrv/routesrv/rollout"
 )
 
-// Two revisions of one proxy on one node are in the share together, whatever their pods are called; /status shows the name that counts.
+// Two revisions of one proxy on one node are in the share together, whatever the names of their pods; /status shows the name that
+// counts.
 func TestAShareOutlivesTheNameOfAPod(t *testing.T) {
 	// By their names, the first pod is in the quarter and the second is not; of the nodes, the first is.
 	const inPod, outPod = "skipper-ingress-7d4b9c6f5d-00004", "skipper-ingress-7d4b9c6f5d-00000"

@@ -1,46 +1,44 @@
-// Package sidecar is the data-plane client beside a proxy: it serves /routes on the loopback interface, of a table that it
-// computes itself or that it fetches from route servers, and moves from one to the other while it runs.
+// Package sidecar is the data-plane client beside a proxy. It serves /routes on the loopback interface, from a table that it
+// computes itself or fetches from route servers, and switches from one to the other while it runs.
 //
 // # Parts
 //
-// Two producers make tables: a poller, which reads the cluster and compiles, and a dataplane client, which fetches and
-// verifies. Each has a gate, and a switch of package gate joins them before the one cache that the proxy reads. One
-// goroutine, the conductor, decides which producers run and which one is served.
-// What to decide is left to package rollout. In mode Pre every answer of a route server is compared with the table that
-// was computed.
+// Two producers supply tables: a poller, which reads the cluster and compiles, and a dataplane client, which fetches and
+// verifies. Each has a gate, and a switch of package gate connects one of them to the cache that the proxy reads. One goroutine,
+// the conductor, decides by the rules of package rollout which producers run and which one is served. In mode Pre it compares
+// every answer of a route server with the computed table.
 //
 // # Moving between producers
 //
-// The new producer is started; the table that is served changes when it has shown a table of its own in a read or an
-// answer that came after the switch was asked for; then the producer from before is stopped. So there is no moment
-// without a table, and none with one that was not verified. Three things hold the change up:
+// The conductor starts the new producer. It switches the served table once the new producer has shown a table in a read or an
+// answer that came after the request to switch; then it stops the previous producer. So a verified table is served at every
+// moment. Three things delay the switch:
 //
-//   - a table of a lower revision, and of other content, is waited with for a few polls: the producer may just be
-//     behind. If it stays so, the two tables differ for another reason, and it is taken;
-//   - a table that looks like an accident beside the one that is served is held back by the rules of package guard,
-//     as one from the same producer would be: until every read has agreed for the time of the hold, or an operator accepts
-//     it;
-//   - a producer that shows nothing changes nothing.
+//   - if the new table has a lower revision and other content, the conductor waits for a few polls: the producer may just lag. If
+//     the revision stays lower, the tables differ for another reason, and it switches;
+//   - if the new table looks like an accident compared with the served one, package guard holds it back by the same rules as a
+//     table from the same producer: until every read has agreed for the time of the hold, or an operator accepts it;
+//   - if the new producer shows no table, nothing changes.
 //
 // # Revisions
 //
-// Tables of both producers carry revisions of one cluster, so that a proxy that comes back after a restart of this process
-// is not sent back in time. Where the conductor has decided for a table with a lower one, it is served under the
-// revision of the table before it, because the cache would take it for a source that went back.
+// Tables of both producers carry revisions of one cluster, so that a proxy is not sent back in time after a restart of this
+// process. If the conductor switches to a table with a lower revision, it serves that table under the revision of the previous
+// one; otherwise the cache would conclude that the source went back in time.
 //
 // # Boot
 //
-// A route server; if there is no answer within the first round, or two seconds, the last-known-good table, marked stale;
-// then, if the mode or the fallback allows it, a table of our own; else 404. Requests for the table wait for that
-// decision, because a proxy that is answered with 404 while it starts gives up. In mode False there is no route server and
-// no last-known-good table of one.
+// The first table comes from a route server. Without an answer within the first round, or two seconds, it is the last-known-good
+// table, marked stale; then, if the mode or the fallback allows it, a computed table; else the answer is 404. Requests for the
+// table wait for that decision, because a proxy that gets 404 while it starts gives up. Mode False uses neither a route server
+// nor the last-known-good table of one.
 //
 // # Caveats
 //
-// A switch to Exec while no route server answers leaves the computed table in place, and the cluster is read as before,
-// until one does. The last-known-good file is that of the client: in mode Pre, too, it has the table of the route server,
-// which was verified and compared, and was not served. It is served only if there is nothing else. Metrics of a poller
-// begin anew when a producer is started again.
+// If no route server answers after a switch to Exec, the sidecar keeps serving the computed table and reading the cluster until
+// one answers. The client writes the last-known-good file: in mode Pre, too, the file has the table of the route server, which
+// was verified and compared, but not served. It is served only if there is nothing else. The metrics of a poller restart from
+// zero when a producer is started again.
 //
 // # What it does not do
 //
@@ -80,73 +78,74 @@ const (
 	DefaultShutdownTimeout = 10 * time.Second
 )
 
-// Config is what a Sidecar is made of. It needs a Source, or a URL in Fetch, or both, as the modes do that it is to run.
+// Config configures a Sidecar. Set Source, or a URL in Fetch, or both, as the modes in use require.
 type Config struct {
-	// Setting is the mode at the start. If ModeFile is set and has a valid one, that counts, then and whenever it changes.
+	// Setting is the mode at the start. If ModeFile is set and contains a valid mode, that mode takes precedence, at the start
+	// and whenever it changes.
 	Setting  rollout.Setting
 	ModeFile string
-	// Pod is the name that this data plane's slot of the fallback follows from. With PodNamespace and Node it is what route servers
-	// are told about this client; both may be empty.
+	// Pod is the name that determines this data plane's slot of the fallback. Together with PodNamespace and Node it identifies
+	// this client to route servers; those two may be empty.
 	Pod, PodNamespace, Node string
-	// ShareBy says whether the node or the pod decides who is in the share of a setting such as Exec:25%.
+	// ShareBy selects whether the node or the pod decides about membership in the share of a setting such as Exec:25%.
 	ShareBy rollout.ShareBy
-	// ProxyMetricsURL is where the proxy shows its metrics, of which a few sums are reported to the route server. Empty: they are not
-	// read.
+	// ProxyMetricsURL is the URL of the proxy's metrics. The sidecar reports a few sums of them to the route server. Empty turns
+	// this off.
 	ProxyMetricsURL string
 	Gate            rollout.GateConfig
-	// Fallback is when a data plane in Exec computes after all. Its Pod is filled in.
+	// Fallback says when a data plane in Exec computes a table. The sidecar sets its Pod.
 	Fallback rollout.FallbackConfig
 
-	// The poller: see poller.Config and compile.Options. A nil Source means that no table can be computed.
+	// Settings of the poller: see poller.Config and compile.Options. A nil Source means that no table can be computed.
 	Source     poller.Source
 	Compile    compile.Options
-	Guard      guard.Config // of both producers, and of moves between them
+	Guard      guard.Config // for both producers, and for switches between them
 	Interval   time.Duration
 	MaxBackoff time.Duration
 
-	// Fetch is the client; without URLs no table can be fetched. Sink, Guard, Logger and Metrics are filled in.
-	// Its Zone and ZoneFile are for the computed table, too. RoutesFile is written for whatever is served.
+	// Fetch configures the client; without URLs no table can be fetched. The sidecar sets Sink, Guard, Logger and Metrics. Zone
+	// and ZoneFile also apply to the computed table. RoutesFile receives whatever table is served.
 	Fetch dataplane.Config
 
-	// Address is the listener for the proxy, host:port; an empty one is [DefaultAddress]. SupportAddress is that for
-	// operators, probes and metrics; empty means that there is none.
+	// Address is the listener for the proxy, host:port; empty means [DefaultAddress]. SupportAddress is the listener for
+	// operators, probes and metrics; empty turns it off.
 	Address        string
 	SupportAddress string
 	// Listen opens the listeners; nil means net.Listen.
 	Listen func(network, address string) (net.Listener, error)
-	// FreshLimit is the age of the last read of the source from which on /fresh answers 503. Default [DefaultFreshLimit].
+	// FreshLimit is the age of the source's last read from which /fresh answers 503. Default [DefaultFreshLimit].
 	FreshLimit time.Duration
-	// Drain is how long everything goes on after Run was told to end: the proxy beside us may need it as long as it serves
-	// itself. ShutdownTimeout is how long requests then have to end, by default [DefaultShutdownTimeout].
+	// Drain is how long to keep serving after Run was told to end: the proxy may need the sidecar as long as it serves itself.
+	// ShutdownTimeout is how long requests then have to end, by default [DefaultShutdownTimeout].
 	Drain           time.Duration
 	ShutdownTimeout time.Duration
 
-	// ChangeBudget is how long changes that only add endpoints may wait before the proxy gets them: see package budget. 0 means that
-	// none waits. RoutesFile gets all of them at once.
+	// ChangeBudget is how long changes that only add endpoints may wait before the proxy gets them: see package budget. 0 serves
+	// every change at once. RoutesFile always gets every change at once.
 	ChangeBudget time.Duration
-	// SupportTLS is the TLS of the support listener, by default none. With a ClientCA, /metrics and everything that SupportLoopbackOnly
-	// protects are for clients with a certificate of it.
+	// SupportTLS configures TLS for the support listener; by default it is plain HTTP. With a ClientCA, only clients with a
+	// certificate of it get /metrics and everything that SupportLoopbackOnly protects.
 	SupportTLS SupportTLS
-	// SupportLoopbackOnly answers what operators ask on the support listener (/status, /problems, /shadow, what is held, profiles) only to
-	// requests through the loopback interface; with client certificates, to both.
+	// SupportLoopbackOnly limits the pages for operators on the support listener (/status, /problems, /shadow, held tables, profiles)
+	// to requests through the loopback interface; with client certificates, either one is enough.
 	SupportLoopbackOnly bool
 	// EnableProfile serves /debug/pprof on the support listener.
 	EnableProfile bool
 
 	Version  string               // shown by /status
 	Logger   *slog.Logger         // nil means no log
-	Registry *prometheus.Registry // gets all metrics; nil means a new one
+	Registry *prometheus.Registry // receives all metrics; nil means a new one
 }
 
-// SupportTLS are the files of the support listener, PEM. They are read again when they change.
+// SupportTLS names the TLS files of the support listener, in PEM. They are reloaded when they change.
 type SupportTLS struct {
-	// Cert and Key are the certificate that the listener shows; without them it is plain HTTP.
+	// Cert and Key are the certificate of the listener; without them it is plain HTTP.
 	Cert, Key string
-	// ClientCA are the authorities of clients. Empty: nobody is asked for a certificate.
+	// ClientCA has the authorities of clients. Empty means that client certificates are not requested.
 	ClientCA string
 }
 
-// config is how the listener is protected. Probes have no certificate, so the handlers decide who needs one.
+// config returns the TLS configuration. Probes have no certificate, so the handlers decide which requests need one.
 func (t SupportTLS) config() httpserve.TLSConfig {
 	if t == (SupportTLS{}) {
 		return httpserve.TLSConfig{}
@@ -164,7 +163,7 @@ func (t SupportTLS) config() httpserve.TLSConfig {
 	return cfg
 }
 
-// Sidecar is the data-plane client. Make one with [New], then Run it once.
+// Sidecar is the data-plane client. Create it with [New], then call Run once.
 type Sidecar struct {
 	cfg       Config
 	log       *slog.Logger
@@ -173,7 +172,7 @@ type Sidecar struct {
 	conductor *conductor
 	proxy     *proxyTable
 	member    rollout.Member
-	modes     *modeFile            // nil without one
+	modes     *modeFile            // nil if no mode file is set
 	endpoints []httpserve.Endpoint // of both listeners
 	main      http.Handler
 	support   http.Handler
@@ -181,7 +180,7 @@ type Sidecar struct {
 	started   atomic.Int64 // unix nanoseconds
 }
 
-// New checks the configuration, reads the mode file and joins the parts. It opens no socket and starts nothing.
+// New checks the configuration, reads the mode file and connects the parts. It opens no socket and starts no goroutine.
 func New(cfg Config) (*Sidecar, error) {
 	if err := cfg.fill(); err != nil {
 		return nil, err
@@ -271,7 +270,7 @@ func (cfg *Config) fill() error {
 	return nil
 }
 
-// Reload looks at the mode file at once.
+// Reload reads the mode file at once.
 func (s *Sidecar) Reload() {
 	if s.modes != nil {
 		s.modes.poke()

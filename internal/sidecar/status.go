@@ -11,32 +11,32 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// view is the state of the conductor after a step. It is immutable.
+// view is the immutable state of the conductor after a step.
 type view struct {
 	Mode          rollout.Mode    `json:"mode"`  // in force
-	Asked         rollout.Mode    `json:"asked"` // what the setting means for this pod
+	Asked         rollout.Mode    `json:"asked"` // the mode that the setting means for this pod
 	Setting       rollout.Setting `json:"setting"`
 	Refused       string          `json:"refused,omitempty"` // why Asked is not in force, and what to do
 	ModeFileError string          `json:"mode_file_error,omitempty"`
 	Origin        origin          `json:"origin"`
 	CutoverReady  bool            `json:"cutover_ready"`      // as the metric of this name
 	Cutover       *cutoverReport  `json:"cutover,omitempty"`  // in mode Pre
-	Switch        *switchReport   `json:"switch,omitempty"`   // to another producer, under way
+	Switch        *switchReport   `json:"switch,omitempty"`   // a switch to another producer, in progress
 	Fallback      *fallbackReport `json:"fallback,omitempty"` // in mode Exec
 }
 
 type cutoverReport struct {
 	Ready        bool    `json:"ready"`
-	Reason       string  `json:"reason,omitempty"` // why not
+	Reason       string  `json:"reason,omitempty"` // why it is not ready
 	CleanSeconds float64 `json:"clean_seconds"`
 	Comparisons  int     `json:"clean_comparisons"`
 	Differences  int     `json:"differences"`
-	trouble      string  // why no comparison can be made now
+	trouble      string  // why no comparison is possible now
 }
 
 type switchReport struct {
 	To      origin                `json:"to"`
-	Since   time.Time             `json:"since,omitzero"` // of the first table of the producer
+	Since   time.Time             `json:"since,omitzero"` // time of the producer's first table
 	Waiting string                `json:"waiting"`
 	Guard   httpserve.GuardReport `json:"guard"`
 }
@@ -44,10 +44,10 @@ type switchReport struct {
 type fallbackReport struct {
 	Computing bool      `json:"computing"`
 	Reason    string    `json:"reason,omitempty"`
-	StartAt   time.Time `json:"start_at,omitzero"` // the slot that is waited for
+	StartAt   time.Time `json:"start_at,omitzero"` // start of the slot being waited for
 }
 
-// report shows the state to handlers and in metrics.
+// report publishes the state for handlers and metrics.
 func (c *conductor) report(now time.Time) {
 	d := c.decision
 	v := &view{Mode: d.Mode, Asked: d.Asked, Setting: c.decider.Setting(), Refused: d.Refused, Origin: c.origin()}
@@ -61,7 +61,7 @@ func (c *conductor) report(now time.Time) {
 		v.Cutover = &cutoverReport{r.Ready, r.Reason, e.CleanFor.Seconds(), e.Comparisons, e.Differences, e.Trouble}
 	}
 	if x := c.served.Pending(); c.origin() != c.target || x != nil {
-		v.Switch = &switchReport{To: c.target, Waiting: "nothing was shown by it yet"}
+		v.Switch = &switchReport{To: c.target, Waiting: "it has not shown a table yet"}
 		if x != nil {
 			v.Switch.Since, v.Switch.Waiting, v.Switch.Guard = x.Since, x.Waiting, httpserve.ReportGuard(x.Guard)
 		}
@@ -78,15 +78,15 @@ type statusReport struct {
 	Version string    `json:"version"`
 	Started time.Time `json:"started"`
 	Pod     string    `json:"pod"`
-	// Share is whether a share of the fleet goes by the node or the pod here, and the name.
+	// Share says whether the node or the pod decides about the share of the fleet here, and its name.
 	Share rollout.Member `json:"share"`
 	*view
 	Ready      bool              `json:"ready"`
 	Fresh      bool              `json:"fresh"`
 	Table      *tableReport      `json:"table,omitempty"`
 	Self       *selfReport       `json:"self,omitempty"`      // while a table is computed
-	Fetch      *dataplane.Status `json:"fetch,omitempty"`     // while one is fetched
-	Decisions  []audit.Entry     `json:"decisions,omitempty"` // about held tables, the newest first
+	Fetch      *dataplane.Status `json:"fetch,omitempty"`     // while a table is fetched
+	Decisions  []audit.Entry     `json:"decisions,omitempty"` // about held tables, newest first
 	RoutesFile *gate.FileStatus  `json:"routes_file,omitempty"`
 }
 
@@ -97,9 +97,9 @@ type tableReport struct {
 	Bytes      int          `json:"bytes"`
 	Time       time.Time    `json:"time"`
 	LastRead   time.Time    `json:"last_read,omitzero"` // of its source
-	AgeSeconds float64      `json:"age_seconds"`        // since then
+	AgeSeconds float64      `json:"age_seconds"`        // since that read
 	Stale      bool         `json:"stale"`              // last-known-good, not confirmed by a route server
-	Held       bool         `json:"held"`               // the source has another one, which is held back
+	Held       bool         `json:"held"`               // a guard holds back a newer table of the source
 }
 
 type selfReport struct {
@@ -109,7 +109,7 @@ type selfReport struct {
 	Problems map[string]int        `json:"problems"` // by severity
 }
 
-// status collects what there is to know. It must not be called by the conductor.
+// status collects the status. The conductor must not call it.
 func (s *Sidecar) status() statusReport {
 	r := statusReport{
 		Version: s.cfg.Version, Started: time.Unix(0, s.started.Load()), Pod: s.cfg.Pod, Share: s.member, view: s.conductor.view.Load(),
@@ -143,14 +143,14 @@ type freshReport struct {
 	AgeSeconds   float64   `json:"age_seconds"` // since the last read of the source
 	LimitSeconds float64   `json:"limit_seconds"`
 	LastRead     time.Time `json:"last_read,omitzero"`
-	Reason       string    `json:"reason,omitempty"` // why it is not
+	Reason       string    `json:"reason,omitempty"` // why the table is not fresh
 }
 
-// fresh says how old the source of the served table is.
+// fresh returns how old the source of the served table is.
 func (s *Sidecar) fresh() freshReport {
 	r := freshReport{LimitSeconds: s.cfg.FreshLimit.Seconds()}
 	if s.cache.Current() == nil {
-		r.Reason = "there is no table"
+		r.Reason = "no table yet"
 		return r
 	}
 	r.LastRead = s.cache.Status().LastRead
@@ -159,14 +159,15 @@ func (s *Sidecar) fresh() freshReport {
 	case r.LastRead.IsZero():
 		r.Reason = "it is not known when the source was read"
 	case r.AgeSeconds >= r.LimitSeconds:
-		r.Reason = "the source was not read for too long"
+		r.Reason = "the last read of the source is too old"
 	default:
 		r.Fresh = true
 	}
 	return r
 }
 
-// ageSeconds is the time since at, 0 if that is not known. Clocks of two machines differ: it is never negative.
+// ageSeconds returns the time since at, or 0 if at is unknown. The result is never negative, although the clocks of two machines
+// differ.
 func ageSeconds(at time.Time) float64 {
 	if at.IsZero() {
 		return 0

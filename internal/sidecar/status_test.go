@@ -12,7 +12,7 @@ import (
 	"github.com/routesrv/routesrv/dataplane"
 )
 
-// What is wrong with the objects is counted where an operator looks first.
+// Problems of the objects are counted where an operator looks first.
 func TestStatusCountsTheProblemsOfTheComputedTable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := strings.Replace(ingress("b"), "namespace: shop", `namespace: shop, annotations: {zalando.org/skipper-filter: "("}`, 1)
@@ -37,18 +37,18 @@ func TestStatusCountsTheProblemsOfTheComputedTable(t *testing.T) {
 	})
 }
 
-// claimNewer asks as a proxy whose table has a revision that the cluster has not reached here.
+// claimNewer polls as a proxy whose table has a revision that the cluster has not reached here.
 func (p *plane) claimNewer() int {
 	p.t.Helper()
 	return p.get("/routes", fmt.Sprintf(`If-None-Match: "%064x.%d"`, 1, 1000)).Code
 }
 
-// A proxy that knows more than a table which is computed here shows that the read was of an old cache.
+// A proxy with a newer revision than a table computed here shows that the read came from a stale cache.
 func TestAProxyThatIsAheadOfAComputedTableHasTheClusterRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, ingress("a"))
 		cfg := w.config("False")
-		cfg.Fetch = dataplane.Config{} // nothing but computed tables
+		cfg.Fetch = dataplane.Config{} // only computed tables
 		cfg.Interval = time.Hour
 		p := w.run(cfg)
 		p.expect("False", "self", time.Second)
@@ -64,7 +64,7 @@ func TestAProxyThatIsAheadOfAComputedTableHasTheClusterRead(t *testing.T) {
 	})
 }
 
-// A fallback is slow so that a fleet of them does not bring the cluster down, whatever proxies say.
+// A fallback is slow so that a fleet does not overload the cluster, whatever proxies name.
 func TestAFallbackKeepsItsPaceWhateverAProxyNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, ingress("a"))
@@ -92,7 +92,7 @@ func TestDefaultsOfASidecar(t *testing.T) {
 		if got := p.admin(http.MethodGet, "/fresh").Body.String(); !strings.Contains(got, `"limit_seconds": 300`) {
 			t.Errorf("/fresh says\n%s", got)
 		}
-		// ten polls of the cluster at the interval of the poller
+		// Ten polls of the cluster at the interval of the poller.
 		before := w.reads.Load()
 		time.Sleep(30 * time.Second)
 		if n := w.reads.Load() - before; n < 8 || n > 12 {
@@ -101,7 +101,7 @@ func TestDefaultsOfASidecar(t *testing.T) {
 	})
 }
 
-// What is wrong with the limits of the zone is said at the start, and not when a table is fetched.
+// Wrong zone limits are reported at the start, and not when a table is fetched.
 func TestTwoZonesEndTheStart(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("False")
@@ -111,7 +111,7 @@ func TestTwoZonesEndTheStart(t *testing.T) {
 	}
 }
 
-// A switch that the guard holds up shows where every held table does, beside what is served.
+// A switch that the guard holds shows in the same places as any held table, beside what is served.
 func TestHeldSwitchShowsWhatItWouldChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, ingress("a"), other("b"), other("c"), other("d"))

@@ -21,7 +21,7 @@ func (p *plane) fetched() dataplane.Status {
 	return s.Fetch
 }
 
-// TestServesWhatAStreamBrings: at once, and fresh for as long as the stream says so.
+// TestServesWhatAStreamBrings: at once, and fresh for as long as the stream confirms it.
 func TestServesWhatAStreamBrings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, ingress("a"))
@@ -71,7 +71,7 @@ func TestComparisonsGoOnOverAStream(t *testing.T) {
 	})
 }
 
-// TestSwitchDoesNotWaitForAHeartbeat: an answer is asked for.
+// TestSwitchDoesNotWaitForAHeartbeat: the client requests an answer.
 func TestSwitchDoesNotWaitForAHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, ingress("a"))

@@ -8,7 +8,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// origin is where the served table comes from.
+// origin returns where the served table comes from.
 func (c *conductor) origin() origin {
 	if from := c.served.From(); from != "" {
 		return origin(from)
@@ -16,8 +16,8 @@ func (c *conductor) origin() origin {
 	return fromNobody
 }
 
-// switchTo serves the producer from now on, if it is the one to be served and nothing is against its offer. It is called for
-// each read that shows the offer.
+// switchTo serves the producer from now on, if it is the target and nothing speaks against its offer. It is called for each read
+// that shows the offer.
 func (c *conductor) switchTo(p producer, from origin, o gate.Offer) {
 	if from != c.target || o.Table == nil || !c.current(p) {
 		return
@@ -28,7 +28,7 @@ func (c *conductor) switchTo(p producer, from origin, o gate.Offer) {
 	}
 }
 
-// switched notes that the producer is served.
+// switched records that the producer is now served.
 func (c *conductor) switched(p producer, from, before origin) {
 	c.feeder = p
 	c.metrics.switches.WithLabelValues(string(from)).Inc()
@@ -38,12 +38,12 @@ func (c *conductor) switched(p producer, from, before origin) {
 	}
 }
 
-// current says whether the producer is one of those that are running.
+// current reports whether the producer is one of the running ones.
 func (c *conductor) current(p producer) bool {
 	return c.self != nil && p == producer(c.self) || c.remote != nil && p == producer(c.remote)
 }
 
-// acceptSwitchover makes a switch that the guard holds up.
+// acceptSwitchover accepts a switch that the guard holds.
 func (c *conductor) acceptSwitchover(a guard.Acceptance) (t *table.Table, err error) {
 	err = guard.ErrNothingHeld
 	c.call(func() {
@@ -65,8 +65,8 @@ func (c *conductor) acceptSwitchover(a guard.Acceptance) (t *table.Table, err er
 	return t, err
 }
 
-// accept serves a table that one of the guards holds back: that of a switch, else that of the producer that is served or
-// is to be, else that of the other. It must not be called by run.
+// accept publishes a table that one of the guards holds: first a held switch, then a table of the producer that is served or will
+// be, then one of the other producer. run must not call it.
 func (c *conductor) accept(a guard.Acceptance) (*table.Table, error) {
 	acceptors := []func(guard.Acceptance) (*table.Table, error){c.acceptSwitchover}
 	if p := c.selfNow.Load(); p != nil {
@@ -82,7 +82,7 @@ func (c *conductor) accept(a guard.Acceptance) (*table.Table, error) {
 			return t, nil
 		}
 		if !errors.Is(err, guard.ErrNothingHeld) {
-			result = err // it says more
+			result = err // this error is more specific
 		}
 	}
 	return nil, result

@@ -13,10 +13,10 @@ import (
 	"github.com/routesrv/routesrv/rollout"
 )
 
-// selective compiles objects of a class only; those without one are in every class.
+// selective compiles only objects of a class; objects without a class are in every class.
 func selective(class string) compile.Options { return compile.Options{IngressClass: class} }
 
-// other is an Ingress of the class "other", which only some compile.
+// other is an Ingress of the class "other", which only some options compile.
 func other(name string) string {
 	return strings.Replace(ingress(name), "spec: {", "spec: {ingressClassName: other, ", 1)
 }
@@ -119,12 +119,12 @@ func TestSwitchBackEndsAHold(t *testing.T) {
 	})
 }
 
-// The proxy holds a table of a higher revision than the one it is moved to. It must get it all the same, once the switch
-// is made, under an ETag that does not look older.
+// The proxy holds a table of a higher revision than the one that it is moved to. After the switch it must get that table all the
+// same, under an ETag that does not look older.
 func TestTableOfALowerRevisionReachesTheProxy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, ingress("a"), ingress("b"))
-		w.runServer(compile.Options{Healthcheck: true}) // another table, which keeps the revision of now
+		w.runServer(compile.Options{Healthcheck: true}) // another table, which keeps the current revision
 		w.cluster.SetRevision(200)
 		cfg := w.config("False")
 		cfg.ModeFile = tempFile(t, "mode", "False")

@@ -12,8 +12,8 @@ import (
 	"github.com/routesrv/routesrv/rollout"
 )
 
-// Whatever changes in whatever order: the proxy never loses its table, never gets one that nobody published, and when
-// all is well again it has the table of the cluster.
+// Whatever changes in whatever order, the proxy never loses its table and never gets one that nobody published. When everything
+// is well again, it has the table of the cluster.
 func TestRandomWalkNeverLosesTheTable(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -65,7 +65,7 @@ func walk(t *testing.T, random *rand.Rand) {
 	}
 }
 
-// A proxy outlives its sidecar, and holds a table that is newer than the last-known-good one: it is not sent back to it.
+// A proxy outlives its sidecar, and holds a table that is newer than the last-known-good one: it is not sent back to that one.
 func TestProxyIsNotSentBackByARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, ingress("a"))
@@ -111,7 +111,7 @@ func TestSwitchToADeadRouteServerKeepsTheComputedTable(t *testing.T) {
 		time.Sleep(4 * time.Second)
 		s := p.expect("Exec", "self", 0)
 		if s.Switch == nil || s.Switch.To != "routeserver" || !s.Fresh {
-			t.Errorf("%+v, want a switch under way and a fresh table", s)
+			t.Errorf("%+v, want a switch in progress and a fresh table", s)
 		}
 		if got, want := p.get("/routes").Body.String(), string(w.compiled().Text()); got != want {
 			t.Errorf("got\n%s\nwant\n%s", got, want)

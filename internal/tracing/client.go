@@ -16,28 +16,28 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// maxReply bounds what is read of an answer of the collector.
+// maxReply limits how much of the collector's answer is read.
 const maxReply = 64 << 10
 
-// client sends spans by OTLP over HTTP. The client of the OpenTelemetry project would bring gRPC into the binaries, for the types
-// of one message of one field.
+// client sends spans by OTLP over HTTP. The OpenTelemetry project's client would add gRPC to the binaries, just for the types of
+// a message with one field.
 type client struct {
 	url     string
 	headers http.Header
 	http    *http.Client
 }
 
-// busyError is a failure after which the same batch may be sent again.
+// busyError is a failure after which the same batch may be retried.
 type busyError struct{ error }
 
 func (e busyError) Unwrap() error { return e.error }
 
-// rejectedError says that the collector took a batch but for some spans.
+// rejectedError means that the collector accepted a batch except for some spans.
 type rejectedError struct{ spans int64 }
 
 func (e rejectedError) Error() string { return fmt.Sprintf("%d spans were rejected", e.spans) }
 
-// newClient checks the URL and makes the client.
+// newClient checks the URL and returns a client.
 func newClient(cfg Config) (*client, error) {
 	if u, err := url.Parse(cfg.Endpoint); err != nil || u.Host == "" {
 		return nil, errors.New("want the URL of a collector")
@@ -51,15 +51,15 @@ func newClient(cfg Config) (*client, error) {
 	}}}, nil
 }
 
-// Start and Stop are for clients that hold a connection.
+// Start and Stop do nothing: they are for clients that hold a connection.
 func (c *client) Start(context.Context) error { return nil }
 
-// Stop is Start.
+// Stop does nothing.
 func (c *client) Stop(context.Context) error { return nil }
 
 // UploadTraces sends one batch.
 func (c *client) UploadTraces(ctx context.Context, spans []*tracepb.ResourceSpans) error {
-	// An ExportTraceServiceRequest has the one field that TracesData has, and its number.
+	// An ExportTraceServiceRequest has the same single field as TracesData, with the same number.
 	message, err := proto.Marshal(&tracepb.TracesData{ResourceSpans: spans})
 	if err != nil {
 		return fmt.Errorf("encode spans: %w", err)
@@ -91,7 +91,7 @@ func (c *client) UploadTraces(ctx context.Context, spans []*tracepb.ResourceSpan
 	case resp.StatusCode/100 != 2:
 		return fmt.Errorf("send spans: the collector answered %s", resp.Status)
 	case err != nil:
-		return nil // it has taken them
+		return nil // the collector has accepted them
 	}
 	if n := rejected(reply); n > 0 {
 		return rejectedError{n}
@@ -99,14 +99,14 @@ func (c *client) UploadTraces(ctx context.Context, spans []*tracepb.ResourceSpan
 	return nil
 }
 
-// rejected reads how many spans the collector did not take: field 1 of field 1 of an ExportTraceServiceResponse.
+// rejected returns how many spans the collector rejected: field 1 of field 1 of an ExportTraceServiceResponse.
 func rejected(reply []byte) int64 {
 	partial, _ := field(reply)
 	_, n := field(partial)
 	return int64(n)
 }
 
-// field finds field 1 of a message, which is bytes or a number.
+// field returns field 1 of a message, which is bytes or a number.
 func field(message []byte) (text []byte, number uint64) {
 	for len(message) > 0 {
 		num, kind, n := protowire.ConsumeTag(message)

@@ -10,17 +10,17 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// Limits of what waits for the collector.
+// Limits of the queue to the collector.
 const (
-	// maxQueue is how many spans wait; a span more is dropped. maxBatch of them are sent at a time.
+	// maxQueue is how many spans may wait; further spans are dropped. Up to maxBatch spans are sent at a time.
 	maxQueue = 2048
 	maxBatch = 512
-	// gather is how long a span waits for others.
+	// gather is how long a span waits for others to join its batch.
 	gather = time.Second
-	// sendTimeout is the limit of one request, and FlushTimeout that of all requests after the end of [Tracer.Run].
+	// sendTimeout limits one request, and FlushTimeout all requests after the end of [Tracer.Run].
 	sendTimeout  = 10 * time.Second
 	FlushTimeout = 3 * time.Second
-	// maxTries is how often a batch is sent to a collector that does not answer or says that it is busy, with growing pauses.
+	// maxTries is how often to send a batch to a collector that does not answer or is busy, with growing delays.
 	maxTries   = 4
 	firstPause = time.Second
 )
@@ -32,11 +32,11 @@ const (
 	resultFailed  = "failed"
 )
 
-// newMetrics makes the series and registers it.
+// newMetrics creates the counter and registers it.
 func newMetrics(reg prometheus.Registerer) *prometheus.CounterVec {
 	spans := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "routesrv_trace_spans_total",
-		Help: "Spans by what became of them: sent, dropped (the queue was full, or the process ended) or failed (the collector did not take them).",
+		Help: "Spans by result: sent, dropped (the queue was full, or the process ended) or failed (the collector did not accept them).",
 	}, []string{"result"})
 	for _, r := range []string{resultSent, resultDropped, resultFailed} {
 		spans.WithLabelValues(r)
@@ -50,7 +50,7 @@ func newMetrics(reg prometheus.Registerer) *prometheus.CounterVec {
 // NewMetrics registers the series of a Tracer, for the reference.
 func NewMetrics(reg prometheus.Registerer) { newMetrics(reg) }
 
-// queue is where spans wait. It never blocks those who make spans.
+// queue holds spans until they are sent. It never blocks the code that creates spans.
 type queue struct {
 	exporter sdk.SpanExporter
 	log      *slog.Logger
@@ -75,7 +75,7 @@ func (q *queue) OnEnd(s sdk.ReadOnlySpan) {
 	}
 }
 
-// Shutdown implements [sdk.SpanProcessor]. The end is that of run.
+// Shutdown implements [sdk.SpanProcessor]. It does nothing: the queue ends with run.
 func (q *queue) Shutdown(context.Context) error { return nil }
 
 // ForceFlush implements [sdk.SpanProcessor].
@@ -83,7 +83,7 @@ func (q *queue) ForceFlush(context.Context) error { return nil }
 
 func (q *queue) count(result string, n int) { q.spans.WithLabelValues(result).Add(float64(n)) }
 
-// run sends batches until ctx ends, and then what waits, as long as the time of the flush lasts.
+// run sends batches until ctx ends. Then it sends the remaining spans within the time of the flush.
 func (q *queue) run(ctx context.Context) {
 	sending, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
@@ -99,7 +99,7 @@ func (q *queue) run(ctx context.Context) {
 	for {
 		batch := q.batch(ctx)
 		if len(batch) == 0 {
-			return // ctx has ended, and nothing waits
+			return // ctx has ended, and the queue is empty
 		}
 		if sending.Err() != nil {
 			q.count(resultDropped, len(batch))
@@ -109,7 +109,7 @@ func (q *queue) run(ctx context.Context) {
 	}
 }
 
-// batch waits for spans, and for more of them. It gives none if ctx has ended and none waits.
+// batch waits for spans and gathers more of them. It returns none if ctx has ended and the queue is empty.
 func (q *queue) batch(ctx context.Context) (batch []sdk.ReadOnlySpan) {
 	var full <-chan time.Time
 	for len(batch) < maxBatch {
@@ -139,7 +139,7 @@ func (q *queue) batch(ctx context.Context) (batch []sdk.ReadOnlySpan) {
 	return batch
 }
 
-// send sends a batch, more than once while the collector cannot take it and the process goes on.
+// send sends a batch, and retries while the collector is busy and the process keeps running.
 func (q *queue) send(ctx, sending context.Context, batch []sdk.ReadOnlySpan) {
 	var err error
 	for try, pause := 1, firstPause; ; try, pause = try+1, 2*pause {
@@ -163,14 +163,14 @@ func (q *queue) send(ctx, sending context.Context, batch []sdk.ReadOnlySpan) {
 	}
 	switch {
 	case err != nil && !q.failing:
-		q.log.Warn("the collector does not take traces; spans are dropped until it does (--otlp-endpoint)", "error", err)
+		q.log.Warn("the collector does not accept traces; spans are dropped until it does (--otlp-endpoint)", "error", err)
 	case err == nil && q.failing:
-		q.log.Info("the collector takes traces again")
+		q.log.Info("the collector accepts traces again")
 	}
 	q.failing = err != nil
 }
 
-// wait waits, and reports whether ctx goes on.
+// wait waits, and reports whether ctx is still active.
 func wait(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -22,14 +22,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is how long anything may take before a test gives up.
+// patience is the longest that anything may take before a test gives up.
 const patience = time.Minute
 
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// reply is an answer of a collector.
+// reply is a response of a collector.
 func reply(status int, body string) (*http.Response, error) {
 	return &http.Response{StatusCode: status, Status: http.StatusText(status), Body: io.NopCloser(strings.NewReader(body))}, nil
 }
@@ -44,14 +44,14 @@ func newTracer(t *testing.T, url string, transport http.RoundTripper) (*tracing.
 	return tr, registry
 }
 
-// spans makes n of them.
+// spans makes n spans.
 func spans(tr *tracing.Tracer, n int) {
 	for range n {
 		tr.Answered(etagcache.Answer{Status: http.StatusNotModified, Began: time.Now(), Ended: time.Now()})
 	}
 }
 
-// counts are the spans by what became of them.
+// counts returns the numbers of spans by outcome.
 func counts(t *testing.T, registry *prometheus.Registry) map[string]int {
 	t.Helper()
 	families, err := registry.Gather()
@@ -67,7 +67,8 @@ func counts(t *testing.T, registry *prometheus.Registry) map[string]int {
 	return all
 }
 
-// TestCollectorThatHangsDelaysNobody: spans beyond the queue are dropped at once, and the end waits for no more than the flush.
+// TestCollectorThatHangsDelaysNobody: spans beyond the queue are dropped at once, and the shutdown waits no longer than the
+// flush.
 func TestCollectorThatHangsDelaysNobody(t *testing.T) {
 	asked, over := make(chan struct{}, 100), make(chan struct{})
 	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -130,7 +131,7 @@ func TestFlushHasALimit(t *testing.T) {
 	})
 }
 
-// TestCollectorThatIsAwayForASecondMissesNothing, and one that refuses is not asked again.
+// TestCollectorThatIsAwayForASecondMissesNothing: spans are retried, and a collector that refuses them is not asked again.
 func TestCollectorThatIsAwayForASecondMissesNothing(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer func(n int32) (*http.Response, error)

@@ -17,37 +17,37 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// Names of spans. The first and the last are those of Skipper's route server.
+// Names of spans. Skipper's route server has the first and the last one, too.
 const (
 	spanPoll    = "poll_routes"
 	spanPublish = "publish"
 	spanServe   = "serve_routes"
 )
 
-// Why a table was published: the values of routesrv.cause.
+// Reasons for publishing a table: the values of routesrv.cause.
 const (
 	causeRead       = "read"
 	causeCheckpoint = "checkpoint"
-	causeReleased   = "released" // an operator accepted it, or it has waited for long enough
+	causeReleased   = "released" // an operator accepted it, or its hold has passed
 )
 
-// read is the trace of one read. It belongs to the goroutine of the poller, which is also the one that publishes what was read.
+// read is the trace of one read. It belongs to the goroutine of the poller, which also publishes the result of the read.
 type read struct {
 	tracer *Tracer
 	began  time.Time
 	phases []phase
-	ctx    context.Context // with the span of the read, once there is one
-	span   trace.Span      // nil while nobody needs it
+	ctx    context.Context // with the span of the read, once it exists
+	span   trace.Span      // nil until it is needed
 }
 
-// phase is a part of a read that has ended.
+// phase is a finished part of a read.
 type phase struct {
 	name         string
 	began, ended time.Time
 }
 
-// Read begins the trace of a read; see [poller.Config]. Its spans are made when something is published or the read ends: until
-// then nobody knows whether it is worth them.
+// Read begins the trace of a read; see [poller.Config]. It creates spans only when a table is published or the read ends, because
+// it is not known earlier whether the read is worth tracing.
 func (t *Tracer) Read(began time.Time) poller.ReadTrace {
 	r := &read{tracer: t, began: began}
 	t.reading.Store(r)
@@ -59,7 +59,7 @@ func (r *read) Phase(name string, began, ended time.Time) {
 	r.phases = append(r.phases, phase{name, began, ended})
 }
 
-// open makes the span of the read, which publish needs as its parent.
+// open creates the span of the read, which publish needs as its parent.
 func (r *read) open() context.Context {
 	if r.span == nil {
 		r.ctx, r.span = r.tracer.tracer.Start(context.Background(), spanPoll, trace.WithTimestamp(r.began))
@@ -80,15 +80,15 @@ func (r *read) End(result, reason string, oldest, newest kube.Revision) {
 	r.span.SetAttributes(attribute.String("routesrv.result", result), attribute.Int64("routesrv.revision", int64(newest)),
 		attribute.Int64("routesrv.complete_revision", int64(oldest)))
 	if reason != "" {
-		r.span.SetStatus(codes.Error, reason) // the text of the error may name hosts: it is in the log
+		r.span.SetStatus(codes.Error, reason) // the error text may name hosts: it is only in the log
 	}
 	r.span.End()
 }
 
-// Sink traces what is published in next.
+// Sink returns a sink that passes everything to next and traces publications.
 func (t *Tracer) Sink(next gate.Sink) gate.Sink { return &sink{next: next, tracer: t} }
 
-// sink makes a span of each table that is served from then on. A Gate calls its methods one after the other.
+// sink creates a span for each newly served table. A Gate does not call its methods concurrently.
 type sink struct {
 	next   gate.Sink
 	tracer *Tracer
@@ -121,13 +121,13 @@ func (s *sink) Begin() (end func(*table.Table, table.Read)) {
 	}
 }
 
-// serves reports whether the text of the table is served already.
+// serves reports whether the table's text is already served.
 func (s *sink) serves(t *table.Table) bool {
 	d := s.served.Load()
 	return d != nil && *d == t.Digest()
 }
 
-// publish serves a table with serve. Its span is known before a client can get the table.
+// publish calls serve to serve a table. It registers the span before a client can receive the table.
 func (s *sink) publish(ctx context.Context, cause string, t *table.Table, serve func()) {
 	d := t.Digest()
 	if s.serves(t) {

@@ -1,4 +1,4 @@
-// Package version says which version a program is of.
+// Package version reports the version of a program.
 package version
 
 import (
@@ -7,12 +7,12 @@ import (
 	"runtime/debug"
 )
 
-// Text is what a program prints of its version. linked is what the linker was given for a release.
+// Text returns the version line of a program. linked is the version set by the linker in a release build.
 func Text(program, linked string) string {
 	return fmt.Sprintf("%s %s %s %s/%s", program, Name(linked), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
-// Name is the release, else what the build knows of the sources.
+// Name returns the release, or else what the build information says about the sources.
 func Name(linked string) string {
 	if linked != "" {
 		return linked

@@ -29,7 +29,7 @@ func TestCurrent(t *testing.T) {
 			t.Errorf("%q is read", data)
 		}
 	}
-	// The id names the table: what else a server says about it does not matter.
+	// The id names the table, so other fields about it do not matter.
 	if _, state, err := wire.ParseCurrent(`{"revision":"x","count":-1.5,"more":[],"state":"held"}`); err != nil || state != "held" {
 		t.Errorf("%q, %v", state, err)
 	}
@@ -63,7 +63,7 @@ func TestParseState(t *testing.T) {
 	}
 }
 
-// FuzzEventData: what a hostile server sends as data gives a time within limits, or none.
+// FuzzEventData: data from a hostile server parses to a time within limits, or to none.
 func FuzzEventData(f *testing.F) {
 	for _, s := range []string{``, `{"after_ms":1}`, `{"after_ms":1e9}`, `{"source_read":"x","state":"held"}`, `[[[`, `{"after_ms":5,"after_ms":"x"}`} {
 		f.Add(s)

@@ -11,7 +11,7 @@ import (
 // Encoding is a content coding of a table.
 type Encoding uint8
 
-// The encodings. Encodings is their number: it is the length of an array that has something for each.
+// The encodings. Encodings is their number, for arrays indexed by encoding.
 const (
 	Identity Encoding = iota
 	Gzip
@@ -32,23 +32,23 @@ func (e Encoding) String() string {
 	return "encoding " + strconv.Itoa(int(e))
 }
 
-// Tag is what an ETag of a route server says:
+// Tag is a parsed ETag of a route server:
 //
 //	"<64 hex digits>[.<revision>][~<rotation>][+gzip|+zstd]"
 //
-// Tags are comparable. What the revision and the rotation are for is in the documentation of package etagcache.
+// Tags are comparable. Package etagcache documents the purpose of the revision and the rotation.
 type Tag struct {
-	// Digest is that of the uncompressed text.
+	// Digest is the digest of the uncompressed text.
 	Digest table.Digest
-	// Revision is the highest list revision of the read that first gave the table; 0 if the source has none.
+	// Revision is the highest list revision of the read that first produced the table; 0 if the source has no revisions.
 	Revision uint64
-	// Rotation counts bodies that broke off.
+	// Rotation counts how often the body broke off.
 	Rotation uint32
-	// Encoding is that of the body. It must be less than Encodings.
+	// Encoding is the encoding of the body. It must be less than Encodings.
 	Encoding Encoding
 }
 
-// maxTagSize is the longest text of a Tag.
+// maxTagSize is the length of the longest text of a Tag.
 const maxTagSize = 2*len(table.Digest{}) + len(`"."`) + len("18446744073709551615") + len("~4294967295") + len("+gzip")
 
 // String returns the ETag with its quotes.
@@ -69,8 +69,7 @@ func (t Tag) String() string {
 	return string(b)
 }
 
-// ParseTag reads what is between the quotes of an ETag. It refuses whatever String does not write, so that every tag has
-// one spelling.
+// ParseTag parses the text between the quotes of an ETag. It accepts only what String writes, so that every tag has one spelling.
 func ParseTag(opaque string) (Tag, bool) {
 	var t Tag
 	const size = 2 * len(t.Digest)
@@ -106,7 +105,7 @@ func ParseTag(opaque string) (Tag, bool) {
 	return t, true
 }
 
-// parsePositive reads a number of at most so many bits, from 1, without leading zeros. It is false if ok is.
+// parsePositive parses a number of at most the given bits, from 1, without leading zeros. It returns false if ok is false.
 func parsePositive(s string, ok bool, bits int) (uint64, bool) {
 	if !ok || s == "" || s[0] < '1' || s[0] > '9' {
 		return 0, false
@@ -115,10 +114,10 @@ func parsePositive(s string, ok bool, bits int) (uint64, bool) {
 	return n, err == nil
 }
 
-// Tags is what a list of entity tags in a request says.
+// Tags is a parsed list of entity tags from a request.
 type Tags struct {
 	Any  bool       // the list is *
-	List []NamedTag // the tags of route servers, in the order of the request
+	List []NamedTag // the tags written by route servers, in the order of the request
 }
 
 // NamedTag is a tag in a list.
@@ -127,8 +126,8 @@ type NamedTag struct {
 	Weak bool
 }
 
-// ParseTags reads the values of If-None-Match, If-Match, If-Range or Last-Event-ID (RFC 9110 §13.1). It leaves out tags that no
-// route server writes: they match nothing. It ignores what follows a syntax error.
+// ParseTags parses the values of If-None-Match, If-Match, If-Range or Last-Event-ID (RFC 9110 §13.1). It omits tags that no route
+// server writes, since they match nothing, and ignores everything after a syntax error.
 func ParseTags(values []string) Tags {
 	var n Tags
 	for _, s := range values {
@@ -154,7 +153,7 @@ func ParseTags(values []string) Tags {
 	return n
 }
 
-// cutEntity splits the first entity tag (RFC 9110 §8.8.3) off s.
+// cutEntity splits off the first entity tag (RFC 9110 §8.8.3) of s.
 func cutEntity(s string) (opaque string, weak bool, rest string, ok bool) {
 	s, weak = strings.CutPrefix(s, "W/")
 	s, ok = strings.CutPrefix(s, `"`)
@@ -172,19 +171,19 @@ func cutEntity(s string) (opaque string, weak bool, rest string, ok bool) {
 	return "", false, "", false
 }
 
-// maxEntity is how long an ETag may be for a client to keep and send back. Those of a route server have some 100 bytes.
+// maxEntity limits the length of an ETag that a client keeps and sends back. The ETags of a route server have about 100 bytes.
 const maxEntity = 256
 
-// Entity is the ETag of an answer, or the id of an event. The zero value is none.
+// Entity is the ETag of an answer, or the id of an event. The zero value means none.
 type Entity struct {
-	Text  string // as the server sent it; empty if there is none that a client could send back
-	Tag   Tag    // what the text says, if Known
-	Known bool   // a route server wrote the text
+	Text  string // as the server sent it; empty if there is none that the client could send back
+	Tag   Tag    // the parsed text, if Known
+	Known bool   // the text is an ETag of a route server
 }
 
-// ParseEntity reads the value of an ETag header. The result is the zero value for what is no entity tag (RFC 9110 §8.8.3), has
-// more than 256 bytes, or has others than those of visible ASCII. A weak tag says the same as a strong one: a proxy that encodes
-// on its way makes it weak, and the digest is that of the text.
+// ParseEntity parses the value of an ETag header. It returns the zero value for a text that is not an entity tag (RFC 9110
+// §8.8.3), has more than 256 bytes, or has characters other than visible ASCII. A weak tag means the same as a strong one: a
+// proxy that re-encodes the body makes the tag weak, and the digest is about the uncompressed text.
 func ParseEntity(text string) Entity {
 	if len(text) > maxEntity {
 		return Entity{}

@@ -16,7 +16,7 @@ var (
 	hex    = digest.String()
 )
 
-// spellings are texts between the quotes of an ETag, and what they say; nil if no route server writes them.
+// spellings are texts between the quotes of an ETag, and their meaning; nil if no route server writes them.
 var spellings = map[string]*wire.Tag{
 	hex:                                    {Digest: digest},
 	hex + "+gzip":                          {Digest: digest, Encoding: wire.Gzip},
@@ -83,7 +83,7 @@ func TestTagHasOneSpelling(t *testing.T) {
 	}
 }
 
-// FuzzTag: what is printed is read as it was, and what is read is printed as it was.
+// FuzzTag: a printed tag is read back unchanged, and a read tag is printed unchanged.
 func FuzzTag(f *testing.F) {
 	for opaque, want := range spellings {
 		if want == nil {
@@ -142,7 +142,7 @@ func TestParseEntity(t *testing.T) {
 	}
 }
 
-// FuzzEntity: what a hostile server or client sends is kept as it was or not at all.
+// FuzzEntity: the input of a hostile server or client is kept unchanged or not at all.
 func FuzzEntity(f *testing.F) {
 	for _, s := range []string{
 		`"` + hex + `"`, `"` + hex + `.12~3+gzip"`, `W/"` + hex + `+zstd"`, `"v1"`, `""`, `"`, ``, `*`, `W/`, `"a", W/"` + hex + `"`, `,,`, "\"\xff\"",
@@ -191,7 +191,7 @@ func TestParseTags(t *testing.T) {
 	}
 }
 
-// TestNamesOfHeadersIndexHeaders: a name in another form would be one that nobody finds.
+// TestNamesOfHeadersIndexHeaders: a name in another form would never be found.
 func TestNamesOfHeadersIndexHeaders(t *testing.T) {
 	for _, name := range []string{
 		wire.HeaderAcceptIM, wire.HeaderCount, wire.HeaderDeltaBase, wire.HeaderETag, wire.HeaderIfNoneMatch, wire.HeaderIM,

@@ -54,11 +54,11 @@ type jsonRoute struct {
 }
 
 type jsonOutcome struct {
-	Route     *jsonRoute        `json:"route"` // null for no route
+	Route     *jsonRoute        `json:"route"` // null if no route matches
 	Place     string            `json:"place,omitempty"`
 	Weight    int               `json:"weight"`
 	Params    map[string]string `json:"params,omitempty"`
-	Share     *float64          `json:"share"` // null if nobody can know
+	Share     *float64          `json:"share"` // null if unknown
 	Undecided []jsonUndecided   `json:"undecided,omitempty"`
 	Ties      []string          `json:"ties,omitempty"`
 	Notes     []string          `json:"notes,omitempty"`
@@ -82,10 +82,10 @@ type jsonWarning struct {
 	Reason match.Reason `json:"reason"`
 	Text   string       `json:"text"`
 	Wins   bool         `json:"wins"`
-	Partly bool         `json:"partly,omitempty"` // wins, if the predicates hold that cannot be evaluated
+	Partly bool         `json:"partly,omitempty"` // wins only if the predicates hold that cannot be evaluated
 }
 
-// WriteJSON prints the result for programs. The error is that of the writer.
+// WriteJSON prints the result for programs. It returns the writer's error.
 func (v *View) WriteJSON(w io.Writer) error {
 	res := &v.Result
 	out := jsonMatch{

@@ -1,5 +1,5 @@
-// Package report shows what package match has found, as text and as JSON, and reads requests as people write them. The command and
-// the endpoint of a route server use it, so that both say the same.
+// Package report formats the results of package match as text and JSON, and parses requests as people write them. The command and
+// the endpoint of a route server share it, so that their answers are the same.
 package report
 
 import (
@@ -11,13 +11,13 @@ import (
 	"github.com/routesrv/routesrv/match"
 )
 
-// ClockSlack is how far the clocks of proxies are trusted to agree with the one here.
+// ClockSlack is how far the clocks of proxies may differ from the local clock.
 const ClockSlack = 5 * time.Second
 
-// View is what there is to show.
+// View is the data of a report.
 type View struct {
 	Request  match.Request
-	URL      string // as it was given
+	URL      string // as given
 	Table    string // name of the table
 	Routes   int    // of the table
 	Refusals []match.Refusal
@@ -34,8 +34,8 @@ func (v *View) Matched() bool {
 	return len(v.Result.Outcomes) > 0
 }
 
-// AddHeader adds a header as curl has it: "Name: value", or "Name;" for an empty one. Host replaces the host. The error says what
-// is wanted.
+// AddHeader adds a header in curl's form: "Name: value", or "Name;" for an empty one. Host replaces the host. The error says what
+// is expected.
 func AddHeader(r *match.Request, line string) error {
 	name, val, ok := strings.Cut(line, ":")
 	if !ok {
@@ -56,7 +56,8 @@ func AddHeader(r *match.Request, line string) error {
 	return nil
 }
 
-// SetURL sets target and host from a URL, as curl would. A header Host that is set already stays. The error says what is wanted.
+// SetURL sets target and host from a URL, as curl does. It keeps a Host header that is already set. The error says what is
+// expected.
 func SetURL(r *match.Request, text string) error {
 	if strings.HasPrefix(text, "/") {
 		if r.Host == "" {

@@ -13,7 +13,7 @@ import (
 	"github.com/routesrv/routesrv/shadowdiff"
 )
 
-// WriteText prints the result for people, without control characters. The error is that of the writer.
+// WriteText prints the result for people, without control characters. It returns the writer's error.
 func (v *View) WriteText(w io.Writer) error {
 	var b bytes.Buffer
 	res := &v.Result
@@ -107,7 +107,7 @@ func writeOutcome(b *bytes.Buffer, o match.Outcome, decided bool) {
 	}
 }
 
-// Expression returns the parts of a route as they are written in eskip, without arrows between them; a backend has all of its
+// Expression returns the parts of a route as written in eskip, without arrows between them; the backend includes all its
 // endpoints.
 func Expression(r *eskip.Route) (predicates, filters, backend string) {
 	c := *r

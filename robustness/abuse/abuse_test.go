@@ -22,11 +22,11 @@ import (
 	"github.com/routesrv/routesrv/internal/scale"
 )
 
-// patience is how long anything may take before the test gives up. It decides nothing else.
+// patience is how long anything may take before the test gives up. It affects nothing else.
 const patience = 10 * time.Minute
 
-// full says that times are measured, with the numbers of clients that Attacks have: make abuse. Without it the attacks are smaller,
-// and what counts is that everybody is answered and that memory stays within its bound.
+// full reports that times are measured, with the numbers of clients in Attacks: make abuse. Otherwise the attacks are smaller,
+// and the test only requires that all clients are answered and that memory stays within its limit.
 func full() bool { return os.Getenv("ROUTESRV_ABUSE") == "full" }
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -114,7 +114,7 @@ func start(t *testing.T) *victim {
 	}
 }
 
-// rss is the resident memory of the process in bytes.
+// rss returns the resident memory of the process in bytes.
 func (v *victim) rss(t *testing.T) int {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", v.cmd.Process.Pid))
@@ -130,12 +130,12 @@ func (v *victim) rss(t *testing.T) int {
 	return n << 10
 }
 
-// bound is what docs/operations.md says about memory, with the room that it asks for, and what the attackers may cost.
+// bound returns the memory limit from docs/operations.md, with its reserve, plus the memory that the attackers may cost.
 func (v *victim) bound(a Attack, n int) int {
 	return 2*(35<<20+v.routes*2300) + n*a.Memory
 }
 
-// healthy is a client that behaves: it polls, and now and then it takes the whole table. It returns how long polls took.
+// healthy is a well-behaved client: it polls, and sometimes fetches the whole table. It returns how long polls took.
 func (v *victim) healthy(t *testing.T, polls int) (took []time.Duration) {
 	t.Helper()
 	client, end := newClient(2, &net.Dialer{})
@@ -161,8 +161,8 @@ func (v *victim) healthy(t *testing.T, polls int) (took []time.Duration) {
 	return took
 }
 
-// TestAbuse: under each attack a client that behaves is answered, and the memory of the server stays within its bound. Measured
-// (make abuse), the slowest of a hundred polls takes at most twice what it takes in peace, or 2 ms.
+// TestAbuse: under each attack a well-behaved client is answered, and the memory of the server stays within its limit. When
+// measured (make abuse), the slowest of a hundred polls takes at most twice its time without an attack, or 2 ms.
 func TestAbuse(t *testing.T) {
 	polls, share := 200, 10
 	if full() {

@@ -1,5 +1,5 @@
-// Package abuse has clients that behave as badly as they can, and a test that holds a route server to its promise while they do:
-// well-behaved clients are answered as fast as before, and memory stays within its bound.
+// Package abuse has clients that behave as badly as possible, and a test of what a route server promises meanwhile: it answers
+// well-behaved clients as fast as before, and its memory stays within its limit.
 package abuse
 
 import (
@@ -16,18 +16,18 @@ import (
 	"time"
 )
 
-// Attack is a way to behave badly. Start opens what it takes, and goes on until ctx ends; n is how many clients there are. It returns
-// when the attack is at its height, with a function that waits for its end. Its errors are its own affair: to be cut off is what a
-// good server does to it.
+// Attack is a kind of bad behaviour. Start opens its connections, and continues until ctx ends; n is the number of clients. It
+// returns when the attack is at its height, with a function that waits for its end. It ignores errors: a good server cuts
+// attackers off.
 type Attack struct {
 	Name  string
 	Count int // of clients, at full size
 	Start func(ctx context.Context, address string, n int) (wait func())
-	// Memory is what each client may cost the server, in bytes.
+	// Memory is how much memory each client may cost the server, in bytes.
 	Memory int
 }
 
-// Attacks are all of them.
+// Attacks returns all attacks.
 func Attacks() []Attack {
 	const connection = 100 << 10 // buffers of a connection and of its goroutines
 	return []Attack{
@@ -39,7 +39,7 @@ func Attacks() []Attack {
 		{"headers of a megabyte", 64, giantHeaders, connection},
 		{"tags of tables that never were", 2000, madeUpTags, 0},
 		{"requests that are garbage", 500, garbage, connection},
-		// A server knows 20,000 clients at most, in 10 MB.
+		// A server tracks at most 20,000 clients, in 10 MB.
 		{"reports of clients that never were", 20_000, madeUpClients, 1 << 10},
 	}
 }
@@ -59,7 +59,7 @@ func crowd(n int, client func(i int, ready func())) (wait func()) {
 	return all.Wait
 }
 
-// hosts is from how many addresses attackers come. None of them is that of the client that behaves.
+// hosts is the number of addresses of the attackers. The well-behaved client has none of them.
 const hosts = 4
 
 // dialer connects from the address of one of the attackers.
@@ -80,7 +80,7 @@ func dial(ctx context.Context, address string) (net.Conn, func(), error) {
 	}, nil
 }
 
-// pause waits, and reports false if ctx has ended.
+// pause waits, and returns false if ctx has ended.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -92,7 +92,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// slowHeaders sends a header, a byte at a time, and begins again when it is cut off.
+// slowHeaders sends a header byte by byte, and starts again when it is cut off.
 func slowHeaders(ctx context.Context, address string, n int) func() {
 	return crowd(n, func(_ int, ready func()) {
 		for ctx.Err() == nil {
@@ -118,7 +118,7 @@ func slowHeaders(ctx context.Context, address string, n int) func() {
 	})
 }
 
-// idle asks once and then keeps the connection.
+// idle sends one request and then keeps the connection open.
 func idle(ctx context.Context, address string, n int) func() {
 	return crowd(n, func(_ int, ready func()) {
 		conn, end, err := dial(ctx, address)
@@ -137,7 +137,7 @@ func idle(ctx context.Context, address string, n int) func() {
 	})
 }
 
-// slowReaders ask for the whole table and read 100 bytes of it a second.
+// slowReaders request the whole table and read 100 bytes of it per second.
 func slowReaders(ctx context.Context, address string, n int) func() {
 	return readers(ctx, address, n, "/routes", func(conn net.Conn) bool {
 		buffer := make([]byte, 100)
@@ -148,7 +148,7 @@ func slowReaders(ctx context.Context, address string, n int) func() {
 	})
 }
 
-// deafStreams open a stream and read nothing of it.
+// deafStreams open a stream and read nothing from it.
 func deafStreams(ctx context.Context, address string, n int) func() {
 	return readers(ctx, address, n, "/routes/watch", func(net.Conn) bool {
 		<-ctx.Done()
@@ -156,7 +156,7 @@ func deafStreams(ctx context.Context, address string, n int) func() {
 	})
 }
 
-// readers ask for a path with small buffers, and go on as next says. Who is cut off asks again.
+// readers request a path with small buffers, and continue as next says. A reader that is cut off asks again.
 func readers(ctx context.Context, address string, n int, path string, next func(net.Conn) bool) func() {
 	return crowd(n, func(_ int, ready func()) {
 		for ctx.Err() == nil {
@@ -182,11 +182,11 @@ func readers(ctx context.Context, address string, n int, path string, next func(
 	})
 }
 
-// rate is how often a second the attackers ask together, where asking is the attack: enough to be felt, and not so much that it is the
-// machine which is measured.
+// rate is how many requests per second the attackers send together, where requests are the attack: enough to be felt, but not so
+// many that the test measures the machine.
 const rate = 2000
 
-// zones asks for tables of zones that nobody has, one new name after the other.
+// zones requests tables of unknown zones, with a new name each time.
 func zones(ctx context.Context, address string, n int) func() {
 	client, end := newClient(16, dialer())
 	var next atomic.Int64
@@ -206,11 +206,11 @@ func zones(ctx context.Context, address string, n int) func() {
 	}
 }
 
-// giant is how many headers of a megabyte the attackers send each second together. They fill a link of one gigabit. At full speed on
-// loopback the attackers, not the server, would keep the machine busy, and every other process on it would wait.
+// giant is how many headers of a megabyte the attackers send per second together, which fills a link of one gigabit. At full
+// speed on loopback the attackers, not the server, would keep the machine busy, and every other process on it would wait.
 const giant = 120
 
-// giantHeaders sends headers of a megabyte, again and again.
+// giantHeaders sends headers of a megabyte repeatedly.
 func giantHeaders(ctx context.Context, address string, n int) func() {
 	return crowd(n, func(_ int, ready func()) {
 		for ctx.Err() == nil {
@@ -227,7 +227,7 @@ func giantHeaders(ctx context.Context, address string, n int) func() {
 	})
 }
 
-// madeUpTags names tables that never were, of high revisions: each is a reason to read the source again.
+// madeUpTags names invented tables with high revisions: each causes a read of the source.
 func madeUpTags(ctx context.Context, address string, n int) func() {
 	client, end := newClient(16, dialer())
 	var next atomic.Int64
@@ -248,8 +248,8 @@ func madeUpTags(ctx context.Context, address string, n int) func() {
 	}
 }
 
-// madeUpClients reports for clients that never were, each with a new id as long as ids may be. Some bodies are too long, and some
-// are bombs that say they are compressed.
+// madeUpClients reports for invented clients, each with a new id of maximum length. Some bodies are too long, and some are
+// compression bombs.
 func madeUpClients(ctx context.Context, address string, n int) func() {
 	client, end := newClient(16, dialer())
 	var next atomic.Int64
@@ -275,7 +275,7 @@ func madeUpClients(ctx context.Context, address string, n int) func() {
 	}
 }
 
-// garbage sends bytes that are no request, and half requests.
+// garbage sends bytes that are not requests, and incomplete requests.
 func garbage(ctx context.Context, address string, n int) func() {
 	texts := []string{
 		"\x16\x03\x01\x02\x00", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "GET /routes HTTP/1.1\r\n\r\n", "\x00\x00\x00", "GET  HTTP/9.9\r\n\r\n",
@@ -293,14 +293,14 @@ func garbage(ctx context.Context, address string, n int) func() {
 				end()
 			}
 			ready()
-			if !pause(ctx, rand.N(500*time.Millisecond)) { // not all at once: that would be felt as a burst of the machine, not of the server
+			if !pause(ctx, rand.N(500*time.Millisecond)) { // not all at once: that would be a burst that loads the machine, not the server
 				return
 			}
 		}
 	})
 }
 
-// newClient makes a client with few connections of its own, from the address of the dialer.
+// newClient returns a client with few connections of its own, from the dialer's address.
 func newClient(connections int, d *net.Dialer) (client *http.Client, end func()) {
 	transport := &http.Transport{
 		DialContext: d.DialContext, MaxIdleConnsPerHost: connections, MaxConnsPerHost: connections, DisableCompression: true,
@@ -308,12 +308,12 @@ func newClient(connections int, d *net.Dialer) (client *http.Client, end func())
 	return &http.Client{Transport: transport, Timeout: time.Minute}, transport.CloseIdleConnections
 }
 
-// get asks and reads the answer.
+// get sends a GET request and reads the answer.
 func get(ctx context.Context, client *http.Client, url string, header http.Header) (*http.Response, int64, error) {
 	return ask(ctx, client, http.MethodGet, url, header)
 }
 
-// ask sends a request of any method. HEAD spares the attackers what would only cost themselves.
+// ask sends a request of any method. With HEAD the attackers avoid costs that only they would have.
 func ask(ctx context.Context, client *http.Client, method, url string, header http.Header) (*http.Response, int64, error) {
 	return send(ctx, client, method, url, header, "")
 }

@@ -1,6 +1,6 @@
-// Package clients asks route servers as the clients of a fleet do: as an unmodified Skipper, with deltas, and with streams. It is
-// written against docs/protocol.md and shares no code with the product, so that a mistake there is not made here, too. Every answer
-// is recorded.
+// Package clients implements the clients of a fleet: an unmodified Skipper, a client with deltas, and one with streams. It
+// follows docs/protocol.md and shares no code with the product, so that it does not share mistakes either. It records every
+// answer.
 package clients
 
 import (
@@ -24,27 +24,27 @@ type Upstream struct {
 	URL  string // base
 }
 
-// Config says what a client is like.
+// Config describes a client.
 type Config struct {
 	Member    history.Member
 	Upstreams []Upstream
 	Interval  time.Duration // between two requests
 	Timeout   time.Duration // of a request
 	Seed      uint64
-	// NewConnections makes one for each request, as HTTP/1.0 clients and load balancers do.
+	// NewConnections opens a new connection for each request, as HTTP/1.0 clients and load balancers do.
 	NewConnections bool
 }
 
-// Client is one client. Run may be called once.
+// Client is one client. Call Run once.
 type Client struct {
 	cfg  Config
 	rec  *record.Recorder
 	rng  *rand.Rand
 	http *http.Client
 
-	// What it holds.
+	// The table that it holds.
 	etag, digest, text string
-	plain              bool            // the last delta was no good: ask for a table
+	plain              bool            // the last delta was invalid: request a table
 	pending            *history.Answer // the table of an event, before its state is known
 }
 
@@ -61,7 +61,7 @@ func New(cfg Config, rec *record.Recorder) *Client {
 	}
 }
 
-// Run asks until ctx ends.
+// Run sends requests until ctx ends.
 func (c *Client) Run(ctx context.Context) {
 	defer c.http.CloseIdleConnections()
 	for pause(ctx, time.Duration(c.rng.Int64N(int64(c.cfg.Interval)+1))); ctx.Err() == nil; {
@@ -89,7 +89,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// begin is an answer to come.
+// begin returns an answer to be filled in.
 func (c *Client) begin(u Upstream) history.Answer {
 	return history.Answer{Begin: c.rec.Now(), Client: c.cfg.Member.Name, Server: u.Name, Form: "none", Base: c.etag, Digest: c.digest}
 }
@@ -110,7 +110,7 @@ func (c *Client) url(u Upstream) string {
 	return u.URL + "/routes"
 }
 
-// poll is one conditional request.
+// poll sends one conditional request.
 func (c *Client) poll(ctx context.Context, u Upstream) {
 	a := c.begin(u)
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
@@ -188,7 +188,7 @@ func (c *Client) headers(resp *http.Response, a *history.Answer) {
 	}
 }
 
-// table takes a full table.
+// table handles a full table.
 func (c *Client) table(text string, a *history.Answer) error {
 	if c.cfg.Member.Light {
 		c.hold(a.ETag, tagDigest(a.ETag), "", a)
@@ -232,7 +232,7 @@ func (c *Client) delta(body []byte, a *history.Answer) error {
 	return nil
 }
 
-// hold makes the table the one that is held.
+// hold stores the table as the client's table.
 func (c *Client) hold(etag, digest, text string, a *history.Answer) {
 	c.etag, c.digest, c.plain = etag, digest, false
 	if c.cfg.Member.Kind != history.Poller {
@@ -241,7 +241,7 @@ func (c *Client) hold(etag, digest, text string, a *history.Answer) {
 	a.Outcome = history.Applied
 }
 
-// tagDigest is the digest in an ETag, "" if there is none.
+// tagDigest returns the digest in an ETag, or "".
 func tagDigest(etag string) string {
 	tag := strings.Trim(strings.TrimPrefix(etag, "W/"), `"`)
 	if len(tag) < 64 {

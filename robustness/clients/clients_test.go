@@ -42,8 +42,8 @@ func delta(base, target string) string {
 	return string(d)
 }
 
-// answers runs a client against a script: the n-th request gets the n-th answer, the last one again and again. It gives the answers that
-// the client recorded, as many as there are steps.
+// answers runs a client against a script: the n-th request gets the n-th answer, and the last answer is repeated. It returns the
+// recorded answers, as many as there are steps.
 func answers(t *testing.T, kind string, steps ...http.HandlerFunc) []history.Answer {
 	t.Helper()
 	n := 0

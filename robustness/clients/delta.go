@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// delta is the document of docs/protocol.md.
+// delta is the JSON document described in docs/protocol.md.
 type delta struct {
 	Base    string   `json:"base"`
 	Target  string   `json:"target"`
@@ -19,7 +19,7 @@ type delta struct {
 	Upserts []string `json:"upserts"`
 }
 
-// apply applies a delta to the text that is held, step by step as the document says.
+// apply applies a delta to the client's text, step by step as described in docs/protocol.md.
 func apply(text, digest string, document []byte, target string) (string, error) {
 	var d delta
 	if err := json.Unmarshal(document, &d); err != nil {

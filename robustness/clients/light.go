@@ -10,7 +10,7 @@ import (
 	"github.com/routesrv/routesrv/robustness/history"
 )
 
-// light takes an answer without keeping a text. Every byte of it is read.
+// light handles an answer without keeping a text. It reads every byte.
 func (c *Client) light(resp *http.Response, a *history.Answer) (err error) {
 	body := io.Reader(resp.Body)
 	if resp.StatusCode == http.StatusIMUsed && resp.Header.Get("Content-Encoding") == "gzip" {
@@ -48,7 +48,7 @@ func (c *Client) light(resp *http.Response, a *history.Answer) (err error) {
 	return nil
 }
 
-// lead checks that a delta is for the table that is held, and leads to the target.
+// lead checks that a delta applies to the client's table and leads to the target.
 func (c *Client) lead(document []byte, target string) error {
 	var d struct{ Base, Target string }
 	if err := json.Unmarshal(document, &d); err != nil {

@@ -14,10 +14,10 @@ import (
 	"github.com/routesrv/routesrv/robustness/history"
 )
 
-// silence is how long a stream may say nothing: a heartbeat comes every 15 seconds.
+// silence is how long a stream may be silent: a heartbeat comes every 15 seconds.
 const silence = 45 * time.Second
 
-// longestAdvice bounds what a server may say about when to come back.
+// longestAdvice limits a server's advice when to come back.
 const longestAdvice = 2 * time.Second
 
 // event is one event of a stream.
@@ -27,10 +27,10 @@ type event struct {
 	size           int64
 }
 
-// follow holds one stream open until it ends, breaks, or says nothing any more.
+// follow keeps one stream open until it ends, breaks, or falls silent.
 func (c *Client) follow(ctx context.Context, u Upstream) {
 	if c.plain || c.cfg.Member.Light && c.etag == "" {
-		c.poll(ctx, u) // what the stream brought was no good, or a whole table is smaller as a compressed body
+		c.poll(ctx, u) // the stream's data was invalid, or a whole table is smaller as a compressed body
 		if c.plain || c.etag == "" {
 			return
 		}
@@ -38,7 +38,7 @@ func (c *Client) follow(ctx context.Context, u Upstream) {
 	run := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	hush := time.AfterFunc(c.cfg.Timeout, cancel) // to the beginning of the stream
+	hush := time.AfterFunc(c.cfg.Timeout, cancel) // until the stream begins
 	defer hush.Stop()
 	a := c.begin(u)
 	fail := func(err error) {
@@ -89,7 +89,7 @@ func (c *Client) follow(ctx context.Context, u Upstream) {
 	}
 }
 
-// settle records the table that an event brought, now that it is known in which state it is: the event after it says that.
+// settle records the table of an event once its state is known from the following event.
 func (c *Client) settle(state string) {
 	if a := c.pending; a != nil {
 		c.pending = nil
@@ -98,7 +98,7 @@ func (c *Client) settle(state string) {
 	}
 }
 
-// event reads one event; heard is called for each line.
+// event reads one event; it calls heard for each line.
 func (c *Client) event(in *bufio.Reader, heard func()) (event, error) {
 	var e event
 	var data []string
@@ -134,7 +134,7 @@ func (c *Client) event(in *bufio.Reader, heard func()) (event, error) {
 	}
 }
 
-// take takes an event. It reports whether the stream goes on.
+// take handles an event. It reports whether the stream continues.
 func (c *Client) take(ctx context.Context, u Upstream, e event) bool {
 	a := c.begin(u)
 	a.Begin, a.Status, a.Form, a.ETag, a.Body = e.begin, http.StatusOK, "event", e.id, e.size
@@ -158,7 +158,7 @@ func (c *Client) take(ctx context.Context, u Upstream, e event) bool {
 	case "fetch":
 		c.plain = true
 		c.poll(ctx, u)
-		return false // the stream takes it as sent; a new one says what it is for
+		return false // the stream counts it as sent; a new one names the client's table again
 	case "current":
 		a.Outcome = history.Unchanged
 		var now struct {
@@ -191,7 +191,7 @@ func (c *Client) take(ctx context.Context, u Upstream, e event) bool {
 	return goes
 }
 
-// tagRevision is the revision in an ETag, 0 if there is none.
+// tagRevision returns the revision in an ETag, or 0.
 func tagRevision(etag string) uint64 {
 	tag := strings.Trim(etag, `"`)
 	if len(tag) < 66 || tag[64] != '.' {

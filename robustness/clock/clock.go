@@ -1,6 +1,6 @@
-// Package clock gives built programs a wall clock that a test can step. No container or namespace has a wall clock of its own, and
-// stepping that of the machine would step it for everybody, so the programs are built with one more file in package time: what
-// [time.Now] says of the day and the hour follows a number in a file, and the monotonic clock, which timers use, goes on as it is.
+// Package clock builds programs with a wall clock that a test can step. Containers and namespaces have no separate wall clock,
+// and stepping the machine's clock would affect everybody. So the programs are built with an additional file in package time: the
+// wall clock of [time.Now] follows a number in a file, while the monotonic clock, which timers use, is unchanged.
 package clock
 
 import (
@@ -16,21 +16,21 @@ import (
 	"time"
 )
 
-// Variable is the environment variable with the name of the file that a program takes its step from. Without it, and while there is
-// no such file, the clock is right.
+// Variable is the environment variable with the name of the file that contains a program's step. Without it, or while the file
+// does not exist, the clock is correct.
 const Variable = "ROUTESRV_TEST_CLOCK"
 
 //go:embed stepped.go.txt
 var stepped []byte
 
-// What is changed in package time.
+// The change in package time.
 const (
 	before = "func Now() Time {\n\tsec, nsec, mono := runtimeNow()\n"
 	after  = before + "\tsec += stepped.Load()\n"
 )
 
-// Overlay writes the files that package time is built with to a folder, which exists, and gives the name of the overlay for go
-// build. The error says so if this version of Go reads its clock in another way.
+// Overlay writes the changed files of package time to an existing folder, and returns the overlay for go build. It returns an
+// error if this version of Go reads its clock in another way.
 func Overlay(ctx context.Context, folder string) (string, error) {
 	out, err := exec.CommandContext(ctx, "go", "list", "-f", "{{.Dir}}", "time").Output()
 	if err != nil {
@@ -66,8 +66,8 @@ func Overlay(ctx context.Context, folder string) (string, error) {
 	return name, nil
 }
 
-// Step has the programs that follow a file be so much ahead of the right time, or behind it if by is negative. They notice within
-// some tens of milliseconds. Steps are whole seconds.
+// Step sets how much the clock of programs that follow a file is ahead, or behind if by is negative. They notice within some tens
+// of milliseconds. Steps are whole seconds.
 func Step(file string, by time.Duration) error {
 	next := file + ".next"
 	if err := os.WriteFile(next, []byte(strconv.FormatInt(int64(by/time.Second), 10)), 0o600); err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/routesrv/routesrv/robustness/clock"
 )
 
-// program says what time it is, as wall clock and as time since its start, whenever it is asked.
+// program prints the time on request, as wall clock and as time since its start.
 const program = `package main
 
 import (
@@ -31,7 +31,7 @@ func main() {
 }
 `
 
-// TestTheWallClockSteps forth and back, and what is measured from start to end does not.
+// TestTheWallClockSteps forward and back, while elapsed time does not.
 func TestTheWallClockSteps(t *testing.T) {
 	dir := t.TempDir()
 	source, binary, file := filepath.Join(dir, "main.go"), filepath.Join(dir, "program"), filepath.Join(dir, "step")

@@ -10,19 +10,19 @@ import (
 
 // Names of faults.
 const (
-	Refuse    = "refuse"     // nobody listens, and connections that there are break
+	Refuse    = "refuse"     // connections are refused, and existing ones break
 	Reset     = "reset"      // every connection breaks at once
-	Delay     = "delay"      // every request is held up for Delay
-	Hang      = "hang"       // requests are taken, and never answered
-	Stall     = "stall"      // nothing goes through, on open answers neither, until it ends
-	Drip      = "drip"       // bodies come Bytes at a time, with Delay between
+	Delay     = "delay"      // every request is delayed by Delay
+	Hang      = "hang"       // requests are accepted and never answered
+	Stall     = "stall"      // no data passes, not even on open answers, until the fault ends
+	Drip      = "drip"       // bodies arrive Bytes at a time, with Delay in between
 	Cut       = "cut"        // connections end after Bytes of a body
-	HalfClose = "half-close" // likewise, but only the end of the stream is sent, and the rest of it waits for the asker
-	Corrupt   = "corrupt"    // one bit of a body is another one
+	HalfClose = "half-close" // like Cut, but only the end of the stream is sent, and the connection stays half open
+	Corrupt   = "corrupt"    // one bit of a body is flipped
 	Duplicate = "duplicate"  // every answer is sent twice
-	Swap      = "swap"       // two requests that are under way get each other's answers
+	Swap      = "swap"       // two concurrent requests get each other's answers
 	Status    = "status"     // the answer is Status
-	HTML      = "html"       // the answer is 200 and a page that says that one has to log in
+	HTML      = "html"       // the answer is 200 with a login page
 )
 
 // Names returns the names of all faults.
@@ -30,15 +30,15 @@ func Names() []string {
 	return []string{Refuse, Reset, Delay, Hang, Stall, Drip, Cut, HalfClose, Corrupt, Duplicate, Swap, Status, HTML}
 }
 
-// Fault is a way to go wrong.
+// Fault is a fault to inject.
 type Fault struct {
 	Name   string
-	Bytes  int           // for Drip, Cut and HalfClose; the faults take what is right for them if it is 0
+	Bytes  int           // for Drip, Cut and HalfClose; 0 chooses a suitable value
 	Delay  time.Duration // for Delay and Drip
 	Status int           // for Status
-	// Share is the share of requests that meet it, between 0 and 1; 0 means all.
+	// Share is the share of requests that meet the fault, between 0 and 1; 0 means all.
 	Share float64
-	// Path is the beginning of the paths that meet it.
+	// Path is the prefix of the paths that meet the fault.
 	Path string
 }
 
@@ -54,5 +54,5 @@ func (f Fault) check() error {
 
 func (f Fault) concerns(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, f.Path) }
 
-// page is what a captive portal, or a load balancer with an opinion, answers.
+// page is the answer of a captive portal or a misconfigured load balancer.
 const page = "<!DOCTYPE html>\n<html><head><title>Log in</title></head><body><h1>Please log in</h1></body></html>\n"

@@ -1,8 +1,8 @@
-// Package faultproxy stands between two members of a run and makes the connection between them go wrong: it refuses, resets,
-// delays, drips, cuts, closes halves, corrupts, duplicates and swaps answers, and answers in the place of the one who was asked.
+// Package faultproxy sits between two members of a run and injects faults into their connections: it refuses, resets, delays,
+// drips, cuts, half-closes, corrupts, duplicates and swaps answers, and answers in place of the target.
 //
-// A [Proxy] speaks HTTP/1.1 on both sides and changes nothing while no fault is on. Faults are switched on and off by name, several
-// at a time; each says in its [Fault] how bad it is. What a fault does by chance follows from a seed.
+// A [Proxy] speaks HTTP/1.1 on both sides and changes nothing while no fault is on. Several faults can be on at the same time;
+// each [Fault] has its parameters. Random choices of faults follow from a seed.
 package faultproxy
 
 import (
@@ -17,23 +17,23 @@ import (
 	"time"
 )
 
-// Config says between whom a Proxy stands.
+// Config configures a Proxy.
 type Config struct {
-	// Address is HOST:PORT to listen on; with port 0 one is chosen, and kept.
+	// Address is HOST:PORT to listen on; with port 0 a port is chosen and kept.
 	Address string
-	// Target is the base URL of the one who is asked.
+	// Target is the base URL of the server behind the proxy.
 	Target string
-	// Local is the address (without port) that the target sees as that of the asker; empty for any.
+	// Local is the address (without port) from which the proxy connects to the target; empty means any.
 	Local string
-	// Checked says that the asker finds out when a body is not what was sent. If not, only bodies are corrupted that have a
-	// checksum in their encoding: nobody could know of others.
+	// Checked means that the client detects a corrupted body. If not, only bodies whose encoding has a checksum are corrupted: no
+	// client could detect others.
 	Checked bool
 	Seed    uint64
-	// OnBody is told of bytes of an answer that were passed on, in all so far; it may be nil. It delays the rest.
+	// OnBody is told how many bytes of an answer have been passed on so far; it may be nil. It delays the rest.
 	OnBody func(r *http.Request, n int64)
 }
 
-// Proxy is one connection between two members. All methods are safe for concurrent use.
+// Proxy is the connection between two members. All methods are safe for concurrent use.
 type Proxy struct {
 	cfg       Config
 	target    *url.URL
@@ -41,7 +41,7 @@ type Proxy struct {
 	address   string
 	server    *http.Server
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	listener net.Listener
 	conns    map[net.Conn]bool
 	faults   map[int]*active
@@ -86,13 +86,13 @@ func New(cfg Config) (*Proxy, error) {
 	return p, nil
 }
 
-// URL is the base URL to ask instead of the target.
+// URL returns the base URL to use instead of the target's.
 func (p *Proxy) URL() string { return "http://" + p.address }
 
-// Address is HOST:PORT of URL.
+// Address returns HOST:PORT of URL.
 func (p *Proxy) Address() string { return p.address }
 
-// Struck is how often each fault has struck so far, by name.
+// Struck returns how often each fault has struck so far, by name.
 func (p *Proxy) Struck() map[string]int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -118,7 +118,7 @@ func (p *Proxy) Close() {
 	p.transport.CloseIdleConnections()
 }
 
-// Inject switches a fault on, until the function that it returns is called.
+// Inject turns a fault on, until the returned function is called.
 func (p *Proxy) Inject(f Fault) (end func(), err error) {
 	if err := f.check(); err != nil {
 		return nil, err
@@ -151,7 +151,7 @@ func (p *Proxy) heal(id int) {
 	close(a.until)
 	p.announce()
 	if a.Name == Refuse && !p.on(Refuse) && !p.closed {
-		// The address is this proxy's alone, so it can be had again; what the kernel still closes takes a moment.
+		// The address belongs to this proxy, so it can be bound again as soon as the kernel has released it.
 		for begin := time.Now(); ; {
 			err := p.listenLocked()
 			if err == nil {
@@ -165,13 +165,13 @@ func (p *Proxy) heal(id int) {
 	}
 }
 
-// announce wakes who waits for faults to change; mu is held.
+// announce wakes goroutines that wait for a change of the faults; mu is held.
 func (p *Proxy) announce() {
 	close(p.changed)
 	p.changed = make(chan struct{})
 }
 
-// on reports whether a fault of the name is on; mu is held.
+// on reports whether a fault with the name is on; mu is held.
 func (p *Proxy) on(name string) bool {
 	for _, a := range p.faults {
 		if a.Name == name {
@@ -201,7 +201,7 @@ func (p *Proxy) listenLocked() error {
 	return nil
 }
 
-// deafen closes the listener, so that connections are refused, and drops those that there are; mu is held.
+// deafen closes the listener, so that connections are refused, and drops existing ones; mu is held.
 func (p *Proxy) deafen() {
 	p.struck[Refuse]++
 	if p.listener != nil {
@@ -226,7 +226,7 @@ func abort(c net.Conn) {
 	_ = c.Close()
 }
 
-// count keeps the list of open connections.
+// count tracks the open connections.
 func (p *Proxy) count(c net.Conn, s http.ConnState) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -239,7 +239,7 @@ func (p *Proxy) count(c net.Conn, s http.ConnState) {
 		}
 	case http.StateClosed:
 		delete(p.conns, c)
-	case http.StateHijacked: // still ours to drop; forget is called at its end
+	case http.StateHijacked: // drop must still close it; forget is called at its end
 	}
 }
 
@@ -249,7 +249,7 @@ func (p *Proxy) forget(c net.Conn) {
 	delete(p.conns, c)
 }
 
-// plan is what this request meets: the first active fault of each name.
+// plan returns the faults for this request: the first active fault of each name.
 func (p *Proxy) plan(r *http.Request) map[string]*active {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -272,14 +272,14 @@ func (p *Proxy) strike(name string) {
 	p.struck[name]++
 }
 
-// intn is a number of the seed's chance.
+// intn returns a random number from the seed.
 func (p *Proxy) intn(n int) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.rng.IntN(max(1, n))
 }
 
-// wait waits; it reports false if the asker has gone.
+// wait waits; it returns false if the client is gone.
 func wait(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -105,7 +105,7 @@ func get(client *http.Client, url string) result {
 	return result{resp.StatusCode, resp.Header, string(body), err}
 }
 
-// TestNothingChangesWithoutFaults also after faults have ended.
+// TestNothingChangesWithoutFaults, not even after faults have ended.
 func TestNothingChangesWithoutFaults(t *testing.T) {
 	p, client := start(t, faultproxy.Config{})
 	for _, f := range []faultproxy.Fault{{}, {Name: faultproxy.Refuse}, {Name: faultproxy.Reset}, {Name: faultproxy.Status, Status: 503}} {
@@ -130,7 +130,7 @@ func TestFaultsOfOneRequest(t *testing.T) {
 	}{
 		faultproxy.Refuse: {faultproxy.Fault{}, "/a", func(r result) bool { return errors.Is(r.err, syscall.ECONNREFUSED) }},
 		faultproxy.Reset: {faultproxy.Fault{}, "/a", func(r result) bool {
-			return errors.Is(r.err, syscall.ECONNRESET) || errors.Is(r.err, io.EOF) // as the kernel tells it
+			return errors.Is(r.err, syscall.ECONNRESET) || errors.Is(r.err, io.EOF) // depending on the kernel
 		}},
 		faultproxy.Cut: {faultproxy.Fault{Bytes: 777}, "/a", func(r result) bool {
 			return errors.Is(r.err, io.ErrUnexpectedEOF) && r.body == whole[:777]
@@ -144,7 +144,7 @@ func TestFaultsOfOneRequest(t *testing.T) {
 		faultproxy.HTML: {faultproxy.Fault{}, "/a", func(r result) bool {
 			return r.status == 200 && strings.HasPrefix(r.header.Get("Content-Type"), "text/html") && strings.HasPrefix(r.body, "<!DOCTYPE")
 		}},
-		// A checksum finds it.
+		// A checksum detects it.
 		faultproxy.Corrupt: {faultproxy.Fault{}, "/zip", func(r result) bool {
 			zr, err := gzip.NewReader(strings.NewReader(r.body))
 			if err == nil {
@@ -188,7 +188,7 @@ func TestCorruptLeavesAloneWhatNobodyChecks(t *testing.T) {
 	}
 }
 
-// TestDuplicateSendsAnAnswerTwice: whoever reads on gets it for what it asks next.
+// TestDuplicateSendsAnAnswerTwice: a client that keeps reading gets it as the answer to its next request.
 func TestDuplicateSendsAnAnswerTwice(t *testing.T) {
 	p, _ := start(t, faultproxy.Config{})
 	inject(t, p, faultproxy.Fault{Name: faultproxy.Duplicate})
@@ -216,7 +216,7 @@ func TestSwapGivesTwoRequestsEachOthersAnswers(t *testing.T) {
 	if r := get(client, p.URL()+"/alone"); r.header.Get("X-Path") != "/alone" || r.body != whole {
 		t.Errorf("without a partner: %q %v", r.header.Get("X-Path"), r.err)
 	}
-	for begin := time.Now(); ; { // until both are under way at the same time
+	for begin := time.Now(); ; { // until both run at the same time
 		var got [2]string
 		var both sync.WaitGroup
 		for i, path := range []string{"/a", "/b"} {
@@ -232,7 +232,7 @@ func TestSwapGivesTwoRequestsEachOthersAnswers(t *testing.T) {
 	}
 }
 
-// TestStallHoldsOpenAnswersToo: nothing is lost, it comes later.
+// TestStallHoldsOpenAnswersToo: nothing is lost, only delayed.
 func TestStallHoldsOpenAnswersToo(t *testing.T) {
 	lines := make(chan string)
 	p, client := start(t, faultproxy.Config{Target: target(t, lines)})
@@ -328,7 +328,7 @@ func TestUnknownFaultsAreErrors(t *testing.T) {
 	}
 }
 
-// TestOnBodyIsToldBeforeTheRest: the hook delays what comes after.
+// TestOnBodyIsToldBeforeTheRest: the hook delays the following bytes.
 func TestOnBodyIsToldBeforeTheRest(t *testing.T) {
 	var mu sync.Mutex
 	var seen []int64

@@ -15,7 +15,7 @@ import (
 // swapWait is how long a request waits for another one to swap answers with.
 const swapWait = 500 * time.Millisecond
 
-// corruptible is how much of a body is held back to have a place for the mistake.
+// corruptible is how much of a body is held back to choose a place for the corruption.
 const corruptible = 16 << 10
 
 // ServeHTTP implements [http.Handler].
@@ -58,7 +58,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	resp, err := p.ask(r)
 	if err != nil {
-		panic(http.ErrAbortHandler) // who is asked has gone, and so does the connection
+		panic(http.ErrAbortHandler) // the target is gone, so break the connection
 	}
 	defer resp.Body.Close()
 	if faults[Swap] != nil {
@@ -73,7 +73,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.pass(w, r, resp, faults)
 }
 
-// pass passes an answer on, with what happens to bodies.
+// pass passes an answer on, with the faults of bodies.
 func (p *Proxy) pass(w http.ResponseWriter, r *http.Request, resp *http.Response, faults map[string]*active) {
 	header := w.Header()
 	for k, v := range resp.Header {
@@ -149,7 +149,7 @@ func (p *Proxy) pass(w http.ResponseWriter, r *http.Request, resp *http.Response
 	}
 }
 
-// cutAt is after how many bytes of the body the connection goes wrong; -1 for never.
+// cutAt returns after how many bytes of the body the connection fails; -1 means never.
 func (p *Proxy) cutAt(resp *http.Response, faults map[string]*active) int64 {
 	a := faults[Cut]
 	if a == nil {
@@ -164,7 +164,7 @@ func (p *Proxy) cutAt(resp *http.Response, faults map[string]*active) int64 {
 	return int64(p.intn(int(max(1, min(resp.ContentLength, 1<<30)))))
 }
 
-// passing waits while the connection is stalled. It reports whether there is still somebody to answer.
+// passing waits while the connection is stalled. It reports whether the client is still there.
 func (p *Proxy) passing(ctx context.Context, r *http.Request) bool {
 	for {
 		p.mu.Lock()
@@ -204,7 +204,7 @@ func (p *Proxy) breakOff(w http.ResponseWriter) {
 	panic(http.ErrAbortHandler)
 }
 
-// closeHalf sends the end of the stream and keeps the other half open until the asker has gone, or for half a minute.
+// closeHalf sends the end of the stream and keeps the other half open until the client is gone, for at most half a minute.
 func (p *Proxy) closeHalf(w http.ResponseWriter, r *http.Request) {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
@@ -220,7 +220,7 @@ func (p *Proxy) closeHalf(w http.ResponseWriter, r *http.Request) {
 	_ = r.Body.Close()
 }
 
-// twice sends the answer, and sends it again on the same connection.
+// twice sends the answer twice on the same connection.
 func (p *Proxy) twice(w http.ResponseWriter, resp *http.Response) {
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
@@ -241,17 +241,17 @@ func (p *Proxy) twice(w http.ResponseWriter, resp *http.Response) {
 	_, _ = buf.Write(one.Bytes())
 	_, _ = buf.Write(one.Bytes())
 	_ = buf.Flush()
-	// An asker that reads on gets the second one for whatever it asks next, and then nothing.
+	// A client that keeps reading gets the second answer for its next request, and then nothing.
 	_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
 	_, _ = io.Copy(io.Discard, conn)
 }
 
-// swap is two requests under way.
+// swap pairs two concurrent requests.
 type swap struct {
 	mine, theirs chan *http.Response
 }
 
-// swap gives the answer of another request that is under way, which gets this one; the same if none comes in time.
+// swap returns the answer of another concurrent request, which gets this one; it returns the same answer if none arrives in time.
 func (p *Proxy) swap(ctx context.Context, resp *http.Response) *http.Response {
 	if resp.ContentLength < 0 {
 		return resp // a stream has no answer to swap
@@ -290,5 +290,5 @@ func (p *Proxy) swap(ctx context.Context, resp *http.Response) *http.Response {
 		return <-me.mine
 	}
 	p.mu.Unlock()
-	return <-me.theirs // somebody has just come
+	return <-me.theirs // another request has just arrived
 }

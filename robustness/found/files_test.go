@@ -13,8 +13,7 @@ import (
 	"github.com/routesrv/routesrv/robustness/plants"
 )
 
-// TestKilledWritesLeaveNothingBehind: each process that was killed while it wrote its last table left a file, until the volume was
-// full.
+// TestKilledWritesLeaveNothingBehind: each process killed while writing its last table left a file, until the volume was full.
 func TestKilledWritesLeaveNothingBehind(t *testing.T) {
 	play(t, plants.Scenario{
 		Members: []history.Member{server("s1", "poll"), poller("p1", "s1")},
@@ -38,7 +37,7 @@ func TestKilledWritesLeaveNothingBehind(t *testing.T) {
 					temporary++
 				}
 			}
-			if temporary > 1 { // one may be written now
+			if temporary > 1 { // one may be in progress
 				return fmt.Errorf("%d files are left: %v", temporary, files)
 			}
 			return nil
@@ -46,8 +45,8 @@ func TestKilledWritesLeaveNothingBehind(t *testing.T) {
 	})
 }
 
-// TestWhatIsInThePlaceOfTheFileEndsNoStart: a pipe in the place of the last table made a server hang before its first line, and a
-// folder made it end, again and again, although the API was there.
+// TestWhatIsInThePlaceOfTheFileEndsNoStart: a pipe in place of the last table made a server hang before its first log line, and a
+// folder made it exit repeatedly, although the API was available.
 func TestWhatIsInThePlaceOfTheFileEndsNoStart(t *testing.T) {
 	play(t, plants.Scenario{
 		Members: []history.Member{server("s1", "poll"), poller("p1", "s1")},

@@ -1,5 +1,5 @@
-// Package found has a test for each mistake that was found in the product by running it, of the few steps that it takes. Each is
-// a class: the runs of package robustness have its faults and inputs among theirs.
+// Package found has a short test for each bug of the product that running it revealed. Each represents a class of bugs: the runs
+// of package robustness include its faults and inputs.
 package found_test
 
 import (
@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// play runs a scenario, and holds what was received against the guarantees.
+// play runs a scenario, and validates the record against the guarantees.
 func play(t *testing.T, s plants.Scenario) *history.History {
 	t.Helper()
 	t.Parallel()
@@ -66,7 +66,7 @@ func play(t *testing.T, s plants.Scenario) *history.History {
 	return h
 }
 
-// tables calls f for each table that a client took, in order.
+// tables calls f for each table that a client accepted, in order.
 func tables(h *history.History, client string, f func(a history.Answer, text string)) {
 	for _, a := range h.Answers {
 		if a.Outcome == history.Applied && (client == "" || a.Client == client) {
@@ -83,7 +83,7 @@ func poller(name string, upstreams ...string) history.Member {
 	return history.Member{Name: name, Kind: history.Poller, Upstreams: upstreams}
 }
 
-// routes is how many lines of a table contain a text.
+// routes returns how many lines of a table contain a text.
 func routes(table, text string) (n int) {
 	for line := range strings.SplitSeq(table, "\n") {
 		if strings.Contains(line, text) {

@@ -10,17 +10,19 @@ import (
 	"github.com/routesrv/routesrv/robustness/traffic"
 )
 
-// TestWhatIsLostAtOnceIsHeld holds that a client keeps at least half of its routes, which is the guard's limit, until the hold ends.
-// Not all of them: a server may read the API in the middle of a deletion, and publishes what is within the limit.
+// TestWhatIsLostAtOnceIsHeld requires that a client keeps at least half of its routes, which is the guard's limit, until the hold
+// ends. It does not require all of them: a server may read the API in the middle of a deletion, and publishes a loss within the
+// limit.
 func TestWhatIsLostAtOnceIsHeld(t *testing.T) {
 	for name, c := range map[string]struct {
 		hold  time.Duration
 		play  func(*plants.Stage) error
-		count string // the routes that count contain it
+		count string // the counted routes contain it
 	}{
-		// All endpoints were gone within two seconds: every route answered 502, and nothing said so.
+		// All endpoints disappeared within two seconds: every route answered 502, without any alarm.
 		"endpoints": {20 * time.Second, func(s *plants.Stage) error { return s.Delete(1, traffic.EndpointSlice) }, "http://10."},
-		// With every object gone, the routes for health checks and redirects made a table that was not empty, and was served in the end.
+		// After the loss of every object, the routes for health checks and redirects formed a table that was not empty, and it
+		// was served in the end.
 		"all but what is generated": {time.Second, func(s *plants.Stage) error {
 			return s.Delete(1, traffic.Ingress, traffic.RouteGroup)
 		}, ""},
@@ -64,8 +66,8 @@ func TestWhatIsLostAtOnceIsHeld(t *testing.T) {
 	}
 }
 
-// TestARouteThatEndsProxiesReachesNobody: a filter with a duration of zero passes every check of a proxy and then ends its
-// process, on each instance and after each restart. The others of its cluster lose nothing by it.
+// TestARouteThatEndsProxiesReachesNobody: a filter with a duration of zero passes every check of a proxy and then crashes its
+// process, on each instance and after each restart. Other objects of the cluster must not be affected.
 func TestARouteThatEndsProxiesReachesNobody(t *testing.T) {
 	const object = `{"apiVersion":"networking.k8s.io/v1","kind":"Ingress","metadata":{"name":"poison","namespace":"team-0",
 		"annotations":{"zalando.org/skipper-filter":"admissionControl(\"web\", \"active\", \"0s\", 10, 10, 0.5, 0.1, 0.5)"}},

@@ -10,9 +10,9 @@ import (
 	"github.com/routesrv/routesrv/robustness/world"
 )
 
-// TestAWrongAnswerOfTheAPIChangesNothing: a 200 that is no list was taken for an empty one; one 404 of discovery took all
-// RouteGroups; lists that a broken cache had emptied were believed; and a watch that began with a wrong empty list stayed wrong
-// for ten minutes. While nobody changes anything, no client gets another table.
+// TestAWrongAnswerOfTheAPIChangesNothing: a 200 without a list was accepted as an empty list; a single 404 of discovery removed
+// all RouteGroups; lists emptied by a broken cache were accepted; and a watch that began with a wrong empty list stayed wrong for
+// ten minutes. Without a change of objects, no client must get another table.
 func TestAWrongAnswerOfTheAPIChangesNothing(t *testing.T) {
 	for _, transport := range []string{"poll", "watch"} {
 		t.Run(transport, func(t *testing.T) {

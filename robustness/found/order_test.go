@@ -11,9 +11,9 @@ import (
 	"github.com/routesrv/routesrv/robustness/traffic"
 )
 
-// TestProxyIsNotSentBackByASidecarThatForgot: a data plane that computes its table is killed, and comes back in mode Exec behind
-// a relay that lags. It has no table of its own to compare with, and the proxy beside it has one that is newer than that of the
-// relay. It was sent the older one: what a route server said was beyond doubt.
+// TestProxyIsNotSentBackByASidecarThatForgot: a data plane that computes its table is killed, and restarts in mode Exec behind a
+// lagging relay. It has no table to compare with, and the proxy has a newer one than the relay. The proxy was sent the older one,
+// because the sidecar trusted the route server unconditionally.
 func TestProxyIsNotSentBackByASidecarThatForgot(t *testing.T) {
 	play(t, plants.Scenario{
 		Members: []history.Member{
@@ -40,7 +40,8 @@ func TestProxyIsNotSentBackByASidecarThatForgot(t *testing.T) {
 	})
 }
 
-// TestARestoredClusterReachesProxiesAllTheSame: the other side of it. The source has really gone back, and everybody follows.
+// TestARestoredClusterReachesProxiesAllTheSame is the opposite case: the source really went back in time, and all clients must
+// follow.
 func TestARestoredClusterReachesProxiesAllTheSame(t *testing.T) {
 	play(t, plants.Scenario{
 		Members: []history.Member{

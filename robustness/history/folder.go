@@ -12,14 +12,14 @@ import (
 	"strings"
 )
 
-// Files of a folder with a history. The lists have an entry a line.
+// Files of a folder with a history. Lists have one entry per line.
 const (
 	runFile      = "run.json"
 	tablesFolder = "tables"
 	tableSuffix  = ".eskip"
 )
 
-// Save writes the history into a folder, which is made if it does not exist.
+// Save writes the history to a folder, which it creates if necessary.
 func (h *History) Save(folder string) error {
 	if err := os.MkdirAll(filepath.Join(folder, tablesFolder), 0o700); err != nil {
 		return err
@@ -55,7 +55,7 @@ func save[T any](folder, name string, list []T) error {
 	return errors.Join(w.Flush(), f.Close())
 }
 
-// Load reads what Save has written.
+// Load reads the output of Save.
 func Load(folder string) (*History, error) {
 	h := &History{Tables: make(map[string]string)}
 	run, err := os.ReadFile(filepath.Join(folder, runFile))

@@ -10,27 +10,27 @@ import (
 	"github.com/routesrv/routesrv/robustness/history"
 )
 
-// Size is how large a run is to be.
+// Size is the size of a run.
 type Size struct {
 	Storm    time.Duration
-	Servers  int // of which every other one watches
+	Servers  int // every other one watches
 	Relays   int
 	Sidecars int // each with a poller behind it
-	Pollers  int // that ask servers and relays
+	Pollers  int // ask servers and relays
 	Deltas   int
 	Streams  int
-	// Every is how often a fault begins, on average.
+	// Every is the average time between the starts of two faults.
 	Every time.Duration
-	// Lasting are processes that nothing kills, so that one can see what they use over time.
+	// Lasting are processes that are never killed, so that their resource usage can be followed over time.
 	Lasting []string
-	// Real says that the API is a kube-apiserver: it is not restored, and its lists are whole or empty.
+	// Real means that the API is a kube-apiserver: it is not restored, and its lists are whole or empty.
 	Real bool
 }
 
-// zones that some clients ask for; empty is the full table.
+// clientZones are the zones that clients request; empty means the full table.
 var clientZones = []string{"", "", "", "eu-1a", "eu-1b"}
 
-// New makes the plan of a seed.
+// New returns the plan for a seed.
 func New(seed uint64, s Size) *Plan {
 	rng := rand.New(rand.NewPCG(seed, 3))
 	p := &Plan{
@@ -45,7 +45,8 @@ func New(seed uint64, s Size) *Plan {
 	return p
 }
 
-// OnRealAPI is the plan of a run on a kube-apiserver, which takes some ten writes a second beside everything else on two processors.
+// OnRealAPI returns the plan of a run on a kube-apiserver, which handles about ten writes per second beside everything else on
+// two processors.
 func OnRealAPI(seed uint64, storm time.Duration) *Plan {
 	p := New(seed, Size{
 		Storm: storm, Servers: 2 + int(seed%2), Relays: 1, Sidecars: 2, Pollers: 16, Deltas: 4, Streams: 4, Every: 300 * time.Millisecond, Real: true,
@@ -55,8 +56,8 @@ func OnRealAPI(seed uint64, storm time.Duration) *Plan {
 	return p
 }
 
-// Soak is the plan of a long run with a large table: three servers, of which one polls, a relay, two sidecars and 300 clients.
-// What takes seconds in other runs takes minutes here, and most clients keep no texts.
+// Soak returns the plan of a long run with a large table: three servers, of which one polls, a relay, two sidecars and 300
+// clients. What takes seconds in other runs takes minutes here, and most clients keep no texts.
 func Soak(seed uint64, storm time.Duration, scale float64) *Plan {
 	p := New(seed, Size{
 		Storm: storm, Servers: 3, Relays: 1, Sidecars: 2, Pollers: 58, Deltas: 40, Streams: 200, Every: 3 * time.Second,
@@ -74,7 +75,7 @@ func Soak(seed uint64, storm time.Duration, scale float64) *Plan {
 				p.Members[i].Transport = "poll"
 			}
 		case history.Sidecar:
-			p.Members[i].Mode = "Exec" // a table that is computed costs as much as a server
+			p.Members[i].Mode = "Exec" // computing a table costs as much as a server
 		case history.Poller, history.Delta, history.Stream:
 			p.Members[i].Light = m.Name != "p1" && m.Name != "c1"
 		}
@@ -105,7 +106,7 @@ func (p *Plan) members(rng *rand.Rand, s Size) {
 			Zone: clientZones[rng.IntN(len(clientZones))],
 		}
 		if m.Mode != "Exec" {
-			m.Zone = "" // what is computed has all zones
+			m.Zone = "" // a computed table has all zones
 		}
 		p.Members = append(p.Members, m)
 		p.Members = append(p.Members, history.Member{Name: "p-" + m.Name, Kind: history.Poller, Upstreams: []string{m.Name}})
@@ -128,7 +129,7 @@ func shuffled(rng *rand.Rand, in []string) []string {
 	return out
 }
 
-// operators accept what is held now and then, and switch modes.
+// operators adds the actions of operators: they sometimes accept held tables, and switch modes.
 func (p *Plan) operators(rng *rand.Rand) {
 	for at := 2 * time.Second; at < p.Storm; at += time.Duration(1+rng.IntN(4)) * time.Second {
 		m := p.Members[rng.IntN(len(p.Members))]

@@ -1,5 +1,5 @@
-// Package plan says what happens in a run: who takes part, which faults strike when and where, what operators do. A plan follows
-// from a seed and a size; it is data, so that it can be kept, repeated, and made smaller.
+// Package plan defines what happens in a run: its members, the faults with their times and places, the actions of operators. A
+// plan follows from a seed and a size; it is data, so that it can be stored, repeated, and reduced.
 package plan
 
 import (
@@ -13,48 +13,49 @@ import (
 	"github.com/routesrv/routesrv/robustness/history"
 )
 
-// APIName is how links name the API.
+// APIName is the name of the API in links.
 const APIName = "api"
 
-// Plan is a run to be.
+// Plan describes a run.
 type Plan struct {
 	Seed     uint64        `json:"seed"`
-	Storm    time.Duration `json:"storm"`    // for how long there are changes and faults
-	Patience time.Duration `json:"patience"` // how long the members may take to agree afterwards, at most
+	Storm    time.Duration `json:"storm"`    // duration of the changes and faults
+	Patience time.Duration `json:"patience"` // maximum time for the members to agree afterwards
 	Interval time.Duration `json:"interval"` // between two reads of a server, and two requests of a sidecar
 	Asking   time.Duration `json:"asking"`   // between two requests of a client
 	Timeout  time.Duration `json:"timeout"`  // of a request
 	Hold     time.Duration `json:"hold"`     // of the guard
 	Window   time.Duration `json:"window"`   // of the guard
 	MaxLoss  float64       `json:"max_loss"` // of the guard
-	Rate     float64       `json:"rate"`     // writes to the API in a second
+	Rate     float64       `json:"rate"`     // writes to the API per second
 	Apps     int           `json:"apps"`     // services with a route
-	// Scale is how large a cluster there is beside these: 1 is that of package scale. It does not change, and no history has it.
+	// Scale is the size of an additional cluster: 1 is the one of package scale. It does not change, and the history does not
+	// contain it.
 	Scale float64 `json:"scale,omitempty"`
-	// Real says that the plan is for a kube-apiserver, which cannot do everything that a fake does.
+	// Real means that the plan is for a kube-apiserver, which supports less than the fake.
 	Real    bool             `json:"real,omitempty"`
-	Mass    time.Duration    `json:"mass"` // between the repair of a mass delete and the next; 0 for none
+	Mass    time.Duration    `json:"mass"` // between the repair of a mass delete and the next one; 0 means none
 	Members []history.Member `json:"members"`
 	Faults  []Fault          `json:"faults"`
-	Steps   []Step           `json:"steps"` // of operators
+	Steps   []Step           `json:"steps"` // actions of operators
 }
 
 // Fault is one fault of a plan.
 type Fault struct {
 	From time.Duration `json:"from"` // since the storm began
-	For  time.Duration `json:"for"`  // 0 for what strikes once
+	For  time.Duration `json:"for"`  // 0 for a fault that strikes once
 	Name string        `json:"name"`
-	// Link is "asker>asked", or the name of a member for what strikes a process.
+	// Link is "asker>asked", or the name of a member for faults of processes.
 	Link   string        `json:"link"`
 	Bytes  int           `json:"bytes,omitempty"`
 	Delay  time.Duration `json:"delay,omitempty"`
 	Status int           `json:"status,omitempty"`
 	Share  float64       `json:"share,omitempty"`
 	Path   string        `json:"path,omitempty"`
-	Point  string        `json:"point,omitempty"` // of a kill: what it waits for
+	Point  string        `json:"point,omitempty"` // of a kill: what to wait for
 }
 
-// Args are the details, for people.
+// Args returns the details, for people.
 func (f Fault) Args() string {
 	var out []string
 	add := func(ok bool, format string, v any) {
@@ -71,7 +72,7 @@ func (f Fault) Args() string {
 	return strings.Join(out, " ")
 }
 
-// Step is what an operator does.
+// Step is an action of an operator.
 type Step struct {
 	At     time.Duration `json:"at"`
 	Name   string        `json:"name"` // accept or mode
@@ -85,10 +86,10 @@ const (
 	Mode   = "mode"
 )
 
-// Link is the name of a connection.
+// Link returns the name of a connection.
 func Link(asker, asked string) string { return asker + ">" + asked }
 
-// Member is the member of a name.
+// Member returns the member with a name.
 func (p *Plan) Member(name string) (history.Member, bool) {
 	i := slices.IndexFunc(p.Members, func(m history.Member) bool { return m.Name == name })
 	if i < 0 {
@@ -100,7 +101,7 @@ func (p *Plan) Member(name string) (history.Member, bool) {
 // ReadsAPI reports whether a member reads the API.
 func ReadsAPI(m history.Member) bool { return m.Kind == history.Server || m.Kind == history.Sidecar }
 
-// Links are all connections of the plan.
+// Links returns all connections of the plan.
 func (p *Plan) Links() []string {
 	var out []string
 	for _, m := range p.Members {
@@ -117,7 +118,7 @@ func (p *Plan) Links() []string {
 	return out
 }
 
-// Peer is the replica that a server asks when it starts without a checkpoint: the next one; empty if it is alone.
+// Peer returns the replica that a server asks when it starts without a checkpoint: the next one; empty if it is alone.
 func (p *Plan) Peer(m history.Member) string {
 	var servers []string
 	for _, o := range p.Members {
@@ -132,7 +133,8 @@ func (p *Plan) Peer(m history.Member) string {
 	return servers[(i+1)%len(servers)]
 }
 
-// Without is the plan without some members: nothing asks them, and nothing strikes them. Clients without anybody to ask go, too.
+// Without returns the plan without some members: nothing asks them, and no fault strikes them. Clients without any upstream are
+// removed, too.
 func (p *Plan) Without(names ...string) *Plan {
 	gone := slices.Clone(names)
 	out := *p
@@ -161,7 +163,7 @@ func (p *Plan) Without(names ...string) *Plan {
 	return &out
 }
 
-// WithFaults is the plan with these faults instead of its own.
+// WithFaults returns the plan with these faults instead of its own.
 func (p *Plan) WithFaults(faults []Fault) *Plan {
 	out := *p
 	out.Faults = slices.Clone(faults)

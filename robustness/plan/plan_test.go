@@ -69,7 +69,7 @@ func TestPlansHaveEveryFault(t *testing.T) {
 	}
 }
 
-// TestARestoreIsSeen: nothing cuts anybody off while the API is restored, so that all can see it.
+// TestARestoreIsSeen: no member is cut off while the API is restored, so that all can detect it.
 func TestARestoreIsSeen(t *testing.T) {
 	restores := 0
 	for seed := range uint64(20) {

@@ -12,21 +12,21 @@ import (
 
 // Faults of processes.
 const (
-	Kill      = "kill"      // SIGKILL, and a start For later
-	Freeze    = "freeze"    // SIGSTOP, and SIGCONT For later
-	Partition = "partition" // nothing goes through any link of the member
+	Kill      = "kill"      // SIGKILL, and a restart after For
+	Freeze    = "freeze"    // SIGSTOP, and SIGCONT after For
+	Partition = "partition" // no data passes on any link of the member
 	NoFiles   = "no-files"  // the process may open no more descriptors
 	DiskFull  = "disk-full"
 	ReadOnly  = "disk-read-only"
-	ClockStep = "clock-step"     // the wall clock of the process is Delay ahead, or behind if that is negative
-	Restore   = "revision-reset" // the API is restored from a copy of Delay ago; links are "api"
+	ClockStep = "clock-step"     // the wall clock of the process is Delay ahead, or behind if negative
+	Restore   = "revision-reset" // the API is restored from a backup taken Delay ago; the link is "api"
 )
 
 // Points at which a process is killed.
 const (
 	AtOnce      = ""
 	WhileWrites = "while-writing" // the last-good file
-	OnPublish   = "on-publish"    // between the swap of a table and the publication to anybody
+	OnPublish   = "on-publish"    // between swapping a table and the first publication to a client
 	InStream    = "in-stream"     // in the middle of an event
 	HoldBegins  = "hold-begins"
 	HoldEnds    = "hold-ends"
@@ -37,7 +37,7 @@ func Points() []string {
 	return []string{AtOnce, WhileWrites, OnPublish, InStream, HoldBegins, HoldEnds}
 }
 
-// Faults of connections, by who is at its ends. The names are those of packages faultproxy and world.
+// Faults of connections, by the kinds of members at their ends. The names are those of packages faultproxy and world.
 var (
 	anyLink   = []string{"refuse", "reset", "delay", "hang", "stall", "drip", "cut", "half-close", "duplicate", "status", "html", "corrupt", "swap"}
 	apiOnly   = []string{"list-empty", "list-half", "list-short", "list-stale", "list-other", "api-status", "discovery-flaps", "discovery-status"}
@@ -59,9 +59,9 @@ func Names() []string {
 	return slices.Compact(all)
 }
 
-// weather makes the faults. Most links are those of clients, which matter least, so the kind of link is chosen first. The first
-// and the last two seconds are quiet, and so are four seconds around a restore of the API: who does not see it before revisions
-// have caught up cannot know of it.
+// weather generates the faults. Most links belong to clients, which matter least, so the kind of link is chosen first. The first
+// and the last two seconds are quiet, and so are four seconds around a restore of the API: a server that does not read before
+// revisions have caught up cannot detect the restore.
 func (p *Plan) weather(rng *rand.Rand, s Size) {
 	var api, middle, client, processes []string
 	for _, m := range p.Members {
@@ -148,7 +148,7 @@ func nearRestore(f Fault, restores []time.Duration) bool {
 	})
 }
 
-// details gives a fault what it needs.
+// details sets the parameters of a fault.
 func (p *Plan) details(rng *rand.Rand, f *Fault) {
 	switch f.Name {
 	case "delay":

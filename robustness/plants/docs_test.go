@@ -10,8 +10,8 @@ import (
 	"github.com/routesrv/routesrv/robustness/validate"
 )
 
-// TestThePageOfGuaranteesIsTrue: docs/guarantees.md has a section for each validator, in their order, with what is promised, what is
-// not, and the plants, which are those that there are.
+// TestThePageOfGuaranteesIsTrue: docs/guarantees.md has a section for each validator, in order, with the promise, the limits, and
+// the existing plants.
 func TestThePageOfGuaranteesIsTrue(t *testing.T) {
 	text, err := os.ReadFile("../../docs/guarantees.md")
 	if err != nil {

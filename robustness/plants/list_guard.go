@@ -53,7 +53,7 @@ func ofTheGuard() []Plant {
 		},
 		{
 			Name: "endpoints-remembered", Validator: validate.NameLive, Scenario: "churn",
-			What: "an object is not compiled anew when the endpoints of its service change",
+			What: "an object is not compiled again when the endpoints of its service change",
 			Edits: []Edit{{
 				File: "compile/lookup.go",
 				Old:  "|| c.slices[s.key] != s.slices {",

@@ -14,14 +14,14 @@ import (
 //go:embed planted.go.txt
 var planted []byte
 
-// module is the import path of the product, and within it the package that the edits call, which is in overlays only.
+// module is the import path of the product; planted is the package in it that the edits call, which exists only in overlays.
 const (
 	module = "github.com/routesrv/routesrv"
 	extra  = "internal/planted"
 )
 
-// Edited gives the files with all edits made, by their names in the module. Root is the folder of the module. The error names
-// each edit whose piece is not in its file exactly once.
+// Edited returns the files with all edits made, by their names in the module. root is the folder of the module. The error names
+// each edit whose piece does not occur exactly once in its file.
 func Edited(root string, all []Plant) (map[string]string, error) {
 	files, original := make(map[string]string), make(map[string]string)
 	var wrong []string
@@ -48,14 +48,14 @@ func Edited(root string, all []Plant) (map[string]string, error) {
 	return files, nil
 }
 
-// imports adds the import of the package behind the package clause of a file, and a use of it at the end.
+// imports adds the import of the package after the package clause of a file, and a use of it at the end.
 func imports(text string) string {
 	at := strings.Index("\n"+text, "\npackage ")
 	end := at + strings.Index(text[at:], "\n")
 	return text[:end] + fmt.Sprintf("\n\nimport %q\n", module+"/"+extra) + text[end:] + "\nvar _ = planted.On\n"
 }
 
-// Overlay writes the edited files to a folder and gives the name of the overlay for go build.
+// Overlay writes the edited files to a folder and returns the name of the overlay for go build.
 func Overlay(root, folder string) (string, error) {
 	files, err := Edited(root, All())
 	if err != nil {
@@ -81,7 +81,7 @@ func Overlay(root, folder string) (string, error) {
 	return name, nil
 }
 
-// Build builds both programs with all plants into a folder, which exists. Root is the absolute name of the folder of the module.
+// Build builds both programs with all plants into an existing folder. root is the absolute path of the folder of the module.
 func Build(ctx context.Context, root, folder string) (routesrv, dataplane string, err error) {
 	overlay, err := Overlay(root, folder)
 	if err != nil {

@@ -22,7 +22,7 @@ func root(t *testing.T) string {
 	return dir
 }
 
-// TestEachPieceIsInItsFileOnce: a plant whose piece of source has changed would not be planted any more.
+// TestEachPieceIsInItsFileOnce: if its piece of source has changed, a plant would no longer be planted.
 func TestEachPieceIsInItsFileOnce(t *testing.T) {
 	if _, err := plants.Edited(root(t), plants.All()); err != nil {
 		t.Error(err)
@@ -40,7 +40,7 @@ func TestAPieceThatIsNotThereIsAnError(t *testing.T) {
 	}
 }
 
-// TestEveryValidatorHasTwoPlants: and every plant a validator, a scenario and a name of its own.
+// TestEveryValidatorHasTwoPlants, and every plant has a validator, a scenario and a unique name.
 func TestEveryValidatorHasTwoPlants(t *testing.T) {
 	count := make(map[string]int)
 	for _, p := range plants.All() {
@@ -64,14 +64,15 @@ func TestEveryValidatorHasTwoPlants(t *testing.T) {
 	}
 }
 
-// TestPlanted: each scenario passes without a plant, and fails with each of its plants, by the validator that the plant names.
+// TestPlanted: each scenario passes without a plant, and fails with each of its plants, through the validator that the plant
+// names.
 func TestPlanted(t *testing.T) {
 	var binaries world.Binaries
 	var err error
 	if binaries.Routesrv, binaries.Dataplane, err = plants.Build(t.Context(), root(t), t.TempDir()); err != nil {
 		t.Fatal(err)
 	}
-	running := make(chan struct{}, 6) // runs at a time: most of the time they wait
+	running := make(chan struct{}, 6) // concurrent runs: most of the time they wait
 	play := func(t *testing.T, s plants.Scenario, plant string) []validate.Violation {
 		running <- struct{}{}
 		defer func() { <-running }()
@@ -106,7 +107,7 @@ func TestPlanted(t *testing.T) {
 			}
 			t.Run(s.Name+"/"+p.Name, func(t *testing.T) {
 				t.Parallel()
-				// Some mistakes show by chance: on a slow machine a run may be too short for them.
+				// Some faults show only by chance: on a slow machine a run may be too short for them.
 				const runs = 3
 				for n := 1; ; n++ {
 					found := make(map[string]int)

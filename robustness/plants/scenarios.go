@@ -12,7 +12,7 @@ import (
 	"github.com/routesrv/routesrv/robustness/world"
 )
 
-// Scenarios lists the runs that the plants name.
+// Scenarios returns the runs that the plants name.
 func Scenarios() []Scenario {
 	return []Scenario{
 		{Name: "churn", Members: fleet(2, 4, 2, 2), Play: func(s *Stage) error { return s.Churn(5 * time.Second) }},
@@ -43,8 +43,8 @@ func Scenarios() []Scenario {
 			{Name: "p1", Kind: history.Poller, Upstreams: []string{"d1"}},
 		}, Play: func(s *Stage) error {
 			err := s.Churn(2 * time.Second)
-			// It lasts longer than the changes, so that the last table is among those that do not arrive as they were sent. (Of one
-			// that is cut the server knows, and sends it again to whoever names it.)
+			// It lasts longer than the changes, so that the last table is among the corrupted ones. (The server notices a cut
+			// connection, and sends that table again.)
 			s.Begin(plan.Fault{Name: faultproxy.Corrupt, Link: "d1>s1", For: 3 * time.Second})
 			s.Wait(time.Second)
 			return err
@@ -60,7 +60,7 @@ func Scenarios() []Scenario {
 	}
 }
 
-// fleet is some servers that poll, each with the others as replicas, and clients that ask all of them.
+// fleet returns servers that poll, each with the others as replicas, and clients that ask all of them.
 func fleet(servers, pollers, deltas, streams int) []history.Member {
 	var all []history.Member
 	var asked []string
@@ -90,7 +90,7 @@ func watching(all []history.Member) []history.Member {
 	return all
 }
 
-// api has lists go wrong, one way after the other.
+// api injects all faults of lists, one after the other.
 func api(s *Stage) error {
 	for _, f := range []plan.Fault{
 		{Name: world.APIStatus, Status: 500, Path: "endpointslices"},
@@ -105,27 +105,27 @@ func api(s *Stage) error {
 	return nil
 }
 
-// outage restarts the server while the API is away.
+// outage restarts the server while the API is down.
 func outage(s *Stage) error {
 	if err := s.Churn(time.Second); err != nil {
 		return err
 	}
-	s.Wait(7 * time.Second) // what was served is on disk
+	s.Wait(7 * time.Second) // until the served table is on disk
 	return s.During(plan.Fault{Name: faultproxy.Refuse, Link: "s1>api", For: 15 * time.Second}, func() error {
 		s.Wait(500 * time.Millisecond)
 		err := s.world.Strike(s.ctx, plan.Fault{Name: plan.Kill, Link: "s1", For: 500 * time.Millisecond})
-		s.Wait(10500 * time.Millisecond) // until it has to answer
+		s.Wait(10500 * time.Millisecond) // until it must answer
 		s.Newcomer("n1", "s1", time.Second)
 		return err
 	})
 }
 
-// lossWhileDown has most objects go while the server is restarted.
+// lossWhileDown deletes most objects while the server is restarted.
 func lossWhileDown(s *Stage) error {
 	if err := s.Churn(time.Second); err != nil {
 		return err
 	}
-	s.Wait(7 * time.Second) // what was served is on disk
+	s.Wait(7 * time.Second) // until the served table is on disk
 	err := s.During(plan.Fault{Name: plan.Kill, Link: "s1", For: 1500 * time.Millisecond}, func() error {
 		s.Wait(500 * time.Millisecond)
 		return s.Delete(0.8, traffic.Ingress, traffic.RouteGroup)

@@ -18,29 +18,28 @@ import (
 	"github.com/routesrv/routesrv/robustness/world"
 )
 
-// Scenario is a short run in which exactly that happens which brings a plant out.
+// Scenario is a short run with exactly the events that reveal a plant.
 type Scenario struct {
 	Name    string
 	Members []history.Member
 	Apps    int           // 0 means 40
 	Hold    time.Duration // of the guard; 0 means 2 s
 	MaxLoss float64       // 0 means one half
-	// Play is what happens, after all processes have a table. A play that ends early has nothing happen for the rest.
+	// Play runs after all processes have a table. After a play that ends early, nothing happens for the rest of the time.
 	Play func(*Stage) error
 }
 
-// Limits of the runs. A client gives up after the time-out, and has to be served before. It is long enough for a machine that has
-// other things to do.
+// Limits of the runs. A client gives up after the time-out, and must be served before. It is long enough for a busy machine.
 const (
 	timeout     = 8 * time.Second
 	patience    = 6 * time.Second
 	memoryLimit = 256 << 20
-	settling    = 6 * time.Second // with a plant, until all clients have the last table; some never have
+	settling    = 6 * time.Second // with a plant, until all clients have the last table; some never get it
 	guardWindow = 5 * time.Second
-	starting    = time.Minute // decides nothing but when to give up
+	starting    = time.Minute // only for giving up
 )
 
-// Stage is a scenario under way.
+// Stage is a scenario in progress.
 type Stage struct {
 	ctx     context.Context
 	plan    *plan.Plan
@@ -55,10 +54,10 @@ type Stage struct {
 	failed atomic.Pointer[error] // of one of the faults
 }
 
-// Run plays a scenario and gives what was recorded. Plant wakes one; empty for an honest run. The error says that the run was not what
-// it was meant to be.
+// Run plays a scenario and returns the record. plant activates a plant; empty means an honest run. The error means that the run
+// did not go as intended.
 func (s Scenario) Run(ctx context.Context, binaries world.Binaries, folder, plant string) (*history.History, error) {
-	p := plan.New(1, plan.Size{Storm: time.Second, Servers: 1}) // for all that is not said here
+	p := plan.New(1, plan.Size{Storm: time.Second, Servers: 1}) // defaults for everything that the scenario does not set
 	p.Members, p.Faults, p.Steps = s.Members, nil, nil
 	p.Timeout, p.Interval, p.Asking, p.Window, p.Hold, p.MaxLoss, p.Apps = timeout, 250*time.Millisecond, 50*time.Millisecond, guardWindow, s.Hold, s.MaxLoss, s.Apps
 	if p.Hold == 0 {
@@ -126,8 +125,8 @@ func (s *Stage) run(play func(*Stage) error) (*history.History, error) {
 	}), err
 }
 
-// settle waits until all clients have the last table, and for some requests of each after that; not for ever, because some plants see
-// to it that they never have.
+// settle waits until all clients have the last table, and then for a few requests of each. The time is limited, because some
+// plants prevent it.
 func (s *Stage) settle(calm time.Duration) {
 	for s.late() && s.rec.Now()-calm < s.settling {
 		s.Wait(20 * time.Millisecond)
@@ -135,7 +134,7 @@ func (s *Stage) settle(calm time.Duration) {
 	s.Wait(4 * s.plan.Interval)
 }
 
-// late reports whether a client has not the last table.
+// late reports whether a client does not have the last table.
 func (s *Stage) late() bool {
 	for _, m := range s.plan.Members {
 		switch m.Kind {
@@ -158,7 +157,7 @@ func (s *Stage) write(writes []traffic.Write) error {
 	return nil
 }
 
-// Wait has nothing happen for a time.
+// Wait waits.
 func (s *Stage) Wait(d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -168,8 +167,8 @@ func (s *Stage) Wait(d time.Duration) {
 	}
 }
 
-// Churn changes objects of all kinds, 50 in a second. On a machine with too much to do it goes on until the clients have received as
-// many answers as they do elsewhere, since that is what brings mistakes out.
+// Churn changes objects of all kinds, 50 per second. On an overloaded machine it continues until the clients have received as
+// many answers as elsewhere, since answers reveal mistakes.
 func (s *Stage) Churn(d time.Duration) error {
 	const between, longest = 20 * time.Millisecond, 8
 	_, before := s.rec.Counts()
@@ -191,7 +190,7 @@ func (s *Stage) Churn(d time.Duration) error {
 	return nil
 }
 
-// Move gives one service after the other new endpoints, 20 in a second.
+// Move gives services new endpoints, one after the other, 20 per second.
 func (s *Stage) Move(d time.Duration) error {
 	const between = 50 * time.Millisecond
 	for end := time.Now().Add(d); time.Now().Before(end) && s.ctx.Err() == nil; s.Wait(between) {
@@ -225,7 +224,7 @@ func (s *Stage) Delete(share float64, kinds ...string) error {
 	return s.write(gone)
 }
 
-// Newcomer has a client come that holds nothing, and asks a server for a while.
+// Newcomer adds a client that holds nothing, and asks a server for a while.
 func (s *Stage) Newcomer(name, server string, d time.Duration) {
 	m := history.Member{Name: name, Kind: history.Poller, Upstreams: []string{server}}
 	s.guests = append(s.guests, m)
@@ -238,7 +237,7 @@ func (s *Stage) Newcomer(name, server string, d time.Duration) {
 	s.rec.Event(history.Event{At: s.rec.Now(), Member: name, Name: "ended"})
 }
 
-// Begin strikes with a fault that may last longer than the play. The run goes on when it has ended.
+// Begin starts a fault that may last longer than the play. The run waits for its end.
 func (s *Stage) Begin(f plan.Fault) {
 	s.faults.Go(func() {
 		if err := s.world.Strike(s.ctx, f); err != nil {
@@ -247,7 +246,7 @@ func (s *Stage) Begin(f plan.Fault) {
 	})
 }
 
-// During strikes with a fault while something else happens.
+// During applies a fault while play runs.
 func (s *Stage) During(f plan.Fault, play func() error) error {
 	struck := make(chan error, 1)
 	go func() { struck <- s.world.Strike(s.ctx, f) }()

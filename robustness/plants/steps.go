@@ -12,7 +12,7 @@ import (
 	"github.com/routesrv/routesrv/robustness/world"
 )
 
-// Strike strikes with a fault, and waits for its end.
+// Strike applies a fault, and waits for its end.
 func (s *Stage) Strike(f plan.Fault) error { return s.world.Strike(s.ctx, f) }
 
 // Apply makes writes.
@@ -24,7 +24,7 @@ func (s *Stage) Process(member string) *world.Process { return s.world.Processes
 // SetMode changes the mode of a sidecar.
 func (s *Stage) SetMode(member, mode string) error { return s.world.SetMode(member, mode) }
 
-// Restore takes the API back to what it was some time ago.
+// Restore restores the API to its state some time ago.
 func (s *Stage) Restore(ago time.Duration) error {
 	state, err := s.world.API.Restore(ago)
 	if err == nil {
@@ -33,16 +33,16 @@ func (s *Stage) Restore(ago time.Duration) error {
 	return err
 }
 
-// Held is the last answer by which a client knows what it holds.
+// Held returns the last answer from which a client knows its table.
 func (s *Stage) Held(client string) history.Answer {
 	a, _ := s.rec.Held(client)
 	return a
 }
 
-// Text is the text of a table that was received; empty if it was none.
+// Text returns the text of a received table; empty if there was none.
 func (s *Stage) Text(digest string) string { return s.rec.Text(digest) }
 
-// Now is the time since the start of the run.
+// Now returns the time since the start of the run.
 func (s *Stage) Now() time.Duration { return s.rec.Now() }
 
 // Ready reports whether a process has a table.
@@ -51,7 +51,7 @@ func (s *Stage) Ready(member string) bool {
 	return p.Running() && p.Ready(http.DefaultClient)
 }
 
-// Await waits until something is so. It decides nothing but when to give up.
+// Await waits for a condition. Its limit only decides when to give up.
 func (s *Stage) Await(what string, ok func() bool) error {
 	for end := time.Now().Add(starting); !ok(); s.Wait(20 * time.Millisecond) {
 		if time.Now().After(end) {

@@ -1,5 +1,4 @@
-// Package record collects what happens during a run into a [history.History]. Everybody who sees something writes it down here,
-// at the time of one clock.
+// Package record collects the events of a run in a [history.History], with the times of one clock.
 package record
 
 import (
@@ -15,27 +14,27 @@ import (
 	"github.com/routesrv/routesrv/robustness/history"
 )
 
-// Config says what is kept.
+// Config sets what to keep.
 type Config struct {
-	Tables int64 // bytes of texts of tables, at most: the first ones are kept
-	// Marker is a text that tells the last table from all others: see Marked.
+	Tables int64 // maximum bytes of texts of tables: the first ones are kept
+	// Marker is a text that identifies the last table: see Marked.
 	Marker string
-	// OnlyMarked has only texts with the marker kept, and all taken for tables as they are: for tables of many megabytes.
+	// OnlyMarked keeps only texts with the marker, and accepts all texts as tables without parsing: for tables of many megabytes.
 	OnlyMarked bool
 }
 
-// Recorder writes down a run. All methods are safe for concurrent use.
+// Recorder records a run. All methods are safe for concurrent use.
 type Recorder struct {
 	start time.Time
 	cfg   Config
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	h        history.History
 	ended    bool
 	kept     int64
-	refusals map[string]string         // by digest: why the text is no table; empty if it is one
+	refusals map[string]string         // by digest: why the text is not a table; empty if it is one
 	marked   map[string]bool           // by digest, of all texts
-	last     map[string]history.Answer // by client, of those that changed what it holds
+	last     map[string]history.Answer // by client, of the answers that changed its table
 	answers  func(history.Answer)
 	events   func(history.Event)
 }
@@ -48,13 +47,13 @@ func New(cfg Config) *Recorder {
 	}
 }
 
-// Now is the time since the start of the run.
+// Now returns the time since the start of the run.
 func (r *Recorder) Now() time.Duration { return time.Since(r.start) }
 
-// Started is when the run began.
+// Started returns when the run began.
 func (r *Recorder) Started() time.Time { return r.start }
 
-// Offset is a moment as a time since the start; zero for no moment.
+// Offset returns a moment as the time since the start; zero for the zero time.
 func (r *Recorder) Offset(t time.Time) time.Duration {
 	if t.IsZero() {
 		return 0
@@ -62,8 +61,8 @@ func (r *Recorder) Offset(t time.Time) time.Duration {
 	return t.Sub(r.start)
 }
 
-// Watch has the functions called for every answer and every event from now on, from the goroutine that records them; either
-// may be nil. They must not use the recorder.
+// Watch makes the recorder call the functions for every later answer and event, in the goroutine that records them; either may be
+// nil. They must not use the recorder.
 func (r *Recorder) Watch(answers func(history.Answer), events func(history.Event)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,7 +83,7 @@ func (r *Recorder) Change(c history.Change) {
 	record(r, &r.h.Changes, c)
 }
 
-// Read records what the API gave.
+// Read records an answer of the API.
 func (r *Recorder) Read(c history.Read) {
 	record(r, &r.h.Reads, c)
 }
@@ -94,7 +93,7 @@ func (r *Recorder) Fault(f history.Fault) {
 	record(r, &r.h.Faults, f)
 }
 
-// Event records what a process or an operator did.
+// Event records an action of a process or an operator.
 func (r *Recorder) Event(e history.Event) {
 	r.mu.Lock()
 	if !r.ended {
@@ -107,12 +106,12 @@ func (r *Recorder) Event(e history.Event) {
 	}
 }
 
-// Sample records what a process used.
+// Sample records the resource usage of a process.
 func (r *Recorder) Sample(s history.Sample) {
 	record(r, &r.h.Samples, s)
 }
 
-// Answer records what a client received.
+// Answer records a client's answer.
 func (r *Recorder) Answer(a history.Answer) {
 	r.mu.Lock()
 	if !r.ended {
@@ -128,7 +127,7 @@ func (r *Recorder) Answer(a history.Answer) {
 	}
 }
 
-// Held is the last answer of the client by which it knows what it holds; false if there is none.
+// Held returns the last answer from which the client knows its table; false if there is none.
 func (r *Recorder) Held(client string) (history.Answer, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -136,14 +135,14 @@ func (r *Recorder) Held(client string) (history.Answer, bool) {
 	return a, ok
 }
 
-// Text is the text of a table; empty if it was not kept.
+// Text returns the text of a table; empty if it was not kept.
 func (r *Recorder) Text(digest string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.h.Tables[digest]
 }
 
-// Marked reports whether a table has the marker, and whether its text was ever seen.
+// Marked reports whether a table has the marker, and whether its text was ever received.
 func (r *Recorder) Marked(digest string) (marked, seen bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -151,7 +150,7 @@ func (r *Recorder) Marked(digest string) (marked, seen bool) {
 	return marked, seen
 }
 
-// Table gives the digest of a text that a client received, and why it is no table, or "". Each text is parsed once.
+// Table returns the digest of a text that a client received, and why it is not a table, or "". Each text is parsed once.
 func (r *Recorder) Table(text string) (digest, refusal string) {
 	sum := sha256.Sum256([]byte(text))
 	digest = hex.EncodeToString(sum[:])
@@ -178,14 +177,14 @@ func (r *Recorder) Table(text string) (digest, refusal string) {
 	return digest, refusal
 }
 
-// Counts are how many changes and answers there are so far.
+// Counts returns how many changes and answers there are so far.
 func (r *Recorder) Counts() (changes, answers int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.h.Changes), len(r.h.Answers)
 }
 
-// End gives what was recorded, in order of time. What comes later is dropped.
+// End returns the record, ordered by time. Later entries are dropped.
 func (r *Recorder) End(run history.Run) *history.History {
 	r.mu.Lock()
 	defer r.mu.Unlock()

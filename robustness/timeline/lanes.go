@@ -11,22 +11,22 @@ import (
 	"github.com/routesrv/routesrv/robustness/validate"
 )
 
-// laneOf is one line of the drawing.
+// laneOf is a lane of the drawing.
 type laneOf struct {
 	name, about string
 	class       string
 	marks       []mark
 }
 
-// mark is one thing on a lane.
+// mark is an item on a lane.
 type mark struct {
 	from, to time.Duration
 	class    string
-	share    float64 // of the height; 0 is all
+	share    float64 // of the height; 0 means all
 	text     string
 }
 
-// lanesOf gives the lanes from the top: changes, faults by what they strike, processes, clients.
+// lanesOf returns the lanes from top to bottom: changes, faults by target, processes, clients.
 func lanesOf(h *history.History, end time.Duration, violations []validate.Violation) []laneOf {
 	lanes := changes(h, end)
 	lanes = append(lanes, faults(h)...)
@@ -63,7 +63,7 @@ func about(m *history.Member) string {
 	return text
 }
 
-// changes draws how many there were at a time, by what they were meant to be.
+// changes draws the number of changes over time, by class.
 func changes(h *history.History, end time.Duration) []laneOf {
 	const columns = 220
 	width := max(end/columns, time.Millisecond)
@@ -99,7 +99,7 @@ func changes(h *history.History, end time.Duration) []laneOf {
 	return lanes
 }
 
-// faults draws those of each link on a lane of its own.
+// faults draws the faults of each link on a separate lane.
 func faults(h *history.History) []laneOf {
 	byLink := make(map[string]*laneOf)
 	for _, f := range h.Faults {
@@ -122,7 +122,7 @@ func faults(h *history.History) []laneOf {
 	return lanes
 }
 
-// published marks each table when somebody received it from this member first.
+// published marks when each table was first received from this member.
 func published(h *history.History, member string, end time.Duration) []mark {
 	seen := make(map[string]bool)
 	var all []mark
@@ -138,7 +138,7 @@ func published(h *history.History, member string, end time.Duration) []mark {
 	return thin(all, end)
 }
 
-// events marks what a process or an operator did.
+// events marks the actions of a process or an operator.
 func events(h *history.History, member string, end time.Duration) []mark {
 	var all []mark
 	for _, e := range h.Events {
@@ -149,7 +149,7 @@ func events(h *history.History, member string, end time.Duration) []mark {
 	return thin(all, end)
 }
 
-// answers marks what a client received.
+// answers marks the answers that a client received.
 func answers(h *history.History, client string, end time.Duration) []mark {
 	byClass := make(map[string][]mark)
 	for i := range h.Answers {
@@ -170,13 +170,13 @@ func answers(h *history.History, client string, end time.Duration) []mark {
 			"answer %d from %s after %s: %s %s, table %.12s of revision %d %s %s", i, a.Server, seconds(a.End), a.Form, a.Outcome, a.Digest, a.Revision, a.State, a.Why))})
 	}
 	var all []mark
-	for _, class := range []string{"unchanged", "failed", "change", "refused"} { // later ones are drawn over earlier ones
+	for _, class := range []string{"unchanged", "failed", "change", "refused"} { // later classes are drawn over earlier ones
 		all = append(all, thin(byClass[class], end)...)
 	}
 	return all
 }
 
-// thin leaves one mark for each place that can be told from others, with the number of those that it stands for.
+// thin keeps one mark for each distinguishable position, with the number of marks that it represents.
 func thin(all []mark, end time.Duration) []mark {
 	const places = plot * 2 / 3
 	byTime(all)

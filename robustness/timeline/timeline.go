@@ -1,5 +1,5 @@
-// Package timeline draws a history as a page for somebody who looks for the cause of a violation: what was changed, which
-// faults there were, what the processes did, and what each client received, over one axis of time. The page has everything in it.
+// Package timeline draws a history as a page for debugging violations: changes, faults, actions of processes, and the answers of
+// each client on one time axis. The page is self-contained.
 package timeline
 
 import (
@@ -21,11 +21,11 @@ const (
 	axis   = 24   // height of the axis
 )
 
-// maxListed bounds the violations that are listed below the drawing.
+// maxListed limits the violations listed below the drawing.
 const maxListed = 50
 
-// Write writes the page of a history. The violations are those of package validate, in order of time; there may be none. The
-// error is that of w.
+// Write writes the page of a history. The violations come from package validate, ordered by time; there may be none. Write
+// returns the error of w.
 func Write(w io.Writer, h *history.History, violations []validate.Violation) error {
 	p := &page{out: bufio.NewWriter(w), h: h, end: endOf(h)}
 	p.head(violations)
@@ -36,7 +36,7 @@ func Write(w io.Writer, h *history.History, violations []validate.Violation) err
 	return p.out.Flush()
 }
 
-// page is a page under way. Its writer remembers its first error.
+// page is a page being written. Its writer remembers its first error.
 type page struct {
 	out *bufio.Writer
 	h   *history.History
@@ -45,7 +45,7 @@ type page struct {
 
 func (p *page) print(format string, args ...any) { fmt.Fprintf(p.out, format, args...) }
 
-// endOf is the time of the last thing that happened.
+// endOf returns the time of the last event.
 func endOf(h *history.History) time.Duration {
 	end := max(h.Run.Duration, h.Run.Settled, time.Millisecond)
 	for _, a := range h.Answers {
@@ -63,7 +63,7 @@ func endOf(h *history.History) time.Duration {
 	return end
 }
 
-// x is where a time is in the drawing.
+// x returns the horizontal position of a time.
 func (p *page) x(at time.Duration) float64 { return labels + float64(plot)*float64(at)/float64(p.end) }
 
 func (p *page) head(violations []validate.Violation) {
@@ -125,7 +125,7 @@ func (p *page) drawing(lanes []laneOf, violations []validate.Violation) {
 	p.print("</svg>\n</div>\n")
 }
 
-// axis draws the scale, and when it became calm.
+// axis draws the scale, and when calm began.
 func (p *page) axis(height int) {
 	step := tick(p.end)
 	for at := time.Duration(0); at <= p.end; at += step {
@@ -144,7 +144,7 @@ func (p *page) axis(height int) {
 	}
 }
 
-// tick is the distance of the marks on the axis: about ten of them.
+// tick returns the distance of the marks on the axis, of which there are about ten.
 func tick(end time.Duration) time.Duration {
 	for _, step := range []time.Duration{
 		10 * time.Millisecond, 100 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second,
@@ -210,7 +210,7 @@ func (p *page) list(violations []validate.Violation) {
 	}
 }
 
-// style is all that the page looks like.
+// style is the style sheet of the page.
 const style = `
 :root{color-scheme:light dark;--bg:#fff;--fg:#1c2330;--soft:#68707d;--grid:#e4e7ec;--change:#2f6fdb;--invalid:#b7791f;--mass:#8b5cf6;
 --fault:#e08a3c;--event:#0f766e;--unchanged:#c9d3e2;--failed:#9aa3b0;--refused:#d97706;--violation:#d11f2f}
@@ -231,7 +231,7 @@ th,td{padding:4px 10px 4px 0;vertical-align:top;border-bottom:1px solid var(--gr
 .firstrow td{color:var(--violation)}
 `
 
-// marks are the colours of the marks in the drawing and in the legend.
+// marks are the colours of the marks in the drawing and the legend.
 const marks = `
 rect.change{fill:var(--change)}i.change{background:var(--change)}rect.invalid{fill:var(--invalid)}i.invalid{background:var(--invalid)}
 rect.mass{fill:var(--mass)}i.mass{background:var(--mass)}rect.fault{fill:var(--fault)}i.fault{background:var(--fault)}

@@ -14,7 +14,7 @@ import (
 	"github.com/routesrv/routesrv/robustness/validate"
 )
 
-// story is a short history in which everything occurs that is drawn.
+// story returns a short history with everything that is drawn.
 func story() *history.History {
 	const s = time.Second
 	return &history.History{
@@ -80,7 +80,7 @@ func TestTheFirstViolationIsMarked(t *testing.T) {
 	}
 }
 
-// TestThePageIsWellFormedAndAlone: every element is closed, what comes from outside is escaped, and nothing is loaded.
+// TestThePageIsWellFormedAndAlone: every element is closed, external texts are escaped, and nothing is loaded.
 func TestThePageIsWellFormedAndAlone(t *testing.T) {
 	h := story()
 	h.Run.Plant = "a <plant>"
@@ -119,7 +119,7 @@ func TestAnEmptyHistoryHasAPage(t *testing.T) {
 	}
 }
 
-// TestThePageOfALongRunStaysSmall: marks that cannot be told apart are one.
+// TestThePageOfALongRunStaysSmall: indistinguishable marks are merged.
 func TestThePageOfALongRunStaysSmall(t *testing.T) {
 	h := story()
 	for i := range 200_000 {
@@ -137,7 +137,7 @@ func TestThePageOfALongRunStaysSmall(t *testing.T) {
 	}
 }
 
-// failing is a writer that takes so many bytes.
+// failing is a writer that accepts a limited number of bytes.
 type failing struct{ n int }
 
 func (f *failing) Write(p []byte) (int, error) {

@@ -1,5 +1,5 @@
-// Package traffic changes a made-up cluster: valid objects, invalid ones, poisonous ones, endpoints that come and go, and mass
-// deletes with their repair. What it does follows from a seed and from nothing else, so that a run can be repeated.
+// Package traffic changes a generated cluster: valid, invalid and poisonous objects, changing endpoints, and mass deletes with
+// their repair. Its writes depend only on a seed, so that a run can be repeated.
 package traffic
 
 import (
@@ -16,19 +16,19 @@ const (
 	EndpointSlice = "EndpointSlice"
 )
 
-// Key names an object.
+// Key identifies an object.
 type Key struct{ Kind, Namespace, Name string }
 
-// Zones are those that endpoints are in.
+// zones are the zones of endpoints.
 var zones = []string{"eu-1a", "eu-1b", "eu-1c"}
 
-// Zones returns the zones that endpoints are in.
+// Zones returns the zones of endpoints.
 func Zones() []string { return append([]string(nil), zones...) }
 
-// app is what belongs together: a service with its endpoints, and an Ingress or a RouteGroup that leads to it.
+// app is a service with its endpoints, and an Ingress or a RouteGroup that leads to it.
 type app struct {
 	namespace, name string
-	group           bool // it has a RouteGroup and no Ingress
+	group           bool // it has a RouteGroup instead of an Ingress
 }
 
 func (a app) front() Key {
@@ -46,7 +46,7 @@ type object map[string]any
 func (o object) String() string {
 	text, err := json.Marshal(o)
 	if err != nil {
-		panic(err) // maps of plain values
+		panic(err) // cannot happen: maps of plain values
 	}
 	return string(text)
 }
@@ -59,8 +59,8 @@ func meta(k Key, annotations object) object {
 	return m
 }
 
-// ingress is a valid Ingress; n makes it another one. Most of its routes keep their ids: a cluster in which half of the ids are new
-// every few seconds is none, and a guard holds it for ever.
+// ingress returns a valid Ingress; n varies it. Most of its routes keep their ids: no real cluster has half of its ids replaced
+// every few seconds, and a guard would hold it for ever.
 func ingress(a app, n int, r *rand.Rand) object {
 	annotations := object{"zalando.org/skipper-filter": fmt.Sprintf(`setResponseHeader("X-Version", "%d")`, n)}
 	switch r.IntN(8) {
@@ -82,7 +82,7 @@ func ingress(a app, n int, r *rand.Rand) object {
 	}
 }
 
-// routeGroup is a valid RouteGroup; n makes it another one.
+// routeGroup returns a valid RouteGroup; n varies it.
 func routeGroup(a app, n int, r *rand.Rand) object {
 	routes := []any{
 		object{"pathSubtree": "/", "filters": []any{fmt.Sprintf(`setResponseHeader("X-Version", "%d")`, n)}},
@@ -117,7 +117,7 @@ func service(a app, n int) object {
 	}
 }
 
-// slice has so many endpoints.
+// slice returns an EndpointSlice with that many endpoints.
 func slice(a app, endpoints int, r *rand.Rand) object {
 	list := make([]any, 0, endpoints)
 	at := r.IntN(250)
@@ -135,7 +135,7 @@ func slice(a app, endpoints int, r *rand.Rand) object {
 	}
 }
 
-// invalid is an object that is refused, or some of it: how is a number that chooses.
+// invalid returns an object that is refused as a whole or in part; how selects the mistake.
 func invalid(a app, how int, r *rand.Rand) object {
 	if !a.group {
 		o := ingress(a, 0, r)
@@ -174,7 +174,7 @@ func invalid(a app, how int, r *rand.Rand) object {
 	return o
 }
 
-// poison is an object that does harm beyond itself if it is let through.
+// poison returns an object that affects others if it is let through.
 func poison(a app, how int, r *rand.Rand) object {
 	filters := []string{
 		`admissionControl("web", "active", "0s", 10, 10, 0.5, 0.1, 0.5)`,

@@ -21,35 +21,35 @@ const (
 // Write is one write to the API.
 type Write struct {
 	Key
-	Object string // as JSON; empty to delete it
+	Object string // as JSON; empty deletes it
 	Class  string
 }
 
-// Config says what the cluster is like.
+// Config describes the cluster.
 type Config struct {
 	Seed uint64
 	Apps int // services with endpoints, each with an Ingress or a RouteGroup
-	// MassEvery is after how many writes most objects are deleted, and RepairAfter after how many more they come back at most. Zero
-	// is never.
+	// MassEvery is after how many writes most objects are deleted, and RepairAfter after how many further writes, at most, they
+	// are restored. Zero means never.
 	MassEvery, RepairAfter int
 }
 
-// Traffic is a sequence of writes. It is for one goroutine.
+// Traffic is a sequence of writes. It must be used by one goroutine only.
 type Traffic struct {
 	cfg     Config
 	rng     *rand.Rand
 	apps    []app
-	state   map[Key]string // what is stored
+	state   map[Key]string // the stored objects
 	version int
-	guests  []app // that come and go
+	guests  []app // temporary apps
 	guest   int   // for their names
 
 	sinceMass int
-	repairIn  int // writes until the repair; 0 if nothing is to be repaired
+	repairIn  int // writes until the repair; 0 if nothing needs repair
 	broken    map[Key]string
 }
 
-// New returns the traffic of a seed, before the first write.
+// New returns the traffic for a seed, before the first write.
 func New(cfg Config) *Traffic {
 	t := &Traffic{cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Seed, 1)), state: make(map[Key]string)}
 	for i := range max(1, cfg.Apps) {
@@ -60,7 +60,7 @@ func New(cfg Config) *Traffic {
 	return t
 }
 
-// Begin gives the writes that make the cluster.
+// Begin returns the writes that create the cluster.
 func (t *Traffic) Begin() []Write {
 	var out []Write
 	for _, a := range t.apps {
@@ -69,7 +69,7 @@ func (t *Traffic) Begin() []Write {
 	return out
 }
 
-// whole makes everything of an app, valid.
+// whole returns writes for all objects of an app, valid.
 func (t *Traffic) whole(a app, class string) []Write {
 	return []Write{
 		t.put(a.service(), service(a, 0), class), t.put(a.slice(), slice(a, 2+t.rng.IntN(6), t.rng), class), t.front(a, class),
@@ -95,7 +95,7 @@ func (t *Traffic) remove(k Key, class string) Write {
 	return Write{k, "", class}
 }
 
-// Next gives the next writes: one, or many at once.
+// Next returns the next writes: one, or many at once.
 func (t *Traffic) Next() []Write {
 	if t.repairIn > 0 {
 		if t.repairIn--; t.repairIn == 0 {
@@ -113,7 +113,7 @@ func (t *Traffic) Next() []Write {
 	case p < 72:
 		return one(t.put(a.slice(), slice(a, 1+t.rng.IntN(8), t.rng), Endpoint))
 	case p < 76:
-		return one(t.put(a.slice(), slice(a, 0, t.rng), Endpoint)) // until the next change of it
+		return one(t.put(a.slice(), slice(a, 0, t.rng), Endpoint)) // until its next change
 	case p < 80:
 		t.version++
 		return one(t.put(a.service(), service(a, t.version), Valid))
@@ -124,13 +124,13 @@ func (t *Traffic) Next() []Write {
 	case p < 97:
 		return one(t.put(a.front(), poison(a, t.rng.IntN(100), t.rng), Poison))
 	default:
-		return one(t.remove(a.front(), Valid)) // until the next change of it
+		return one(t.remove(a.front(), Valid)) // until its next change
 	}
 }
 
 func one(w Write) []Write { return []Write{w} }
 
-// visit has a guest come or go. Some have names that would give the routes of others.
+// visit adds or removes a guest. Some have names whose routes would have the ids of others.
 func (t *Traffic) visit() []Write {
 	if n := len(t.guests); n > 0 && t.rng.IntN(n) > 3 {
 		i := t.rng.IntN(n)
@@ -148,7 +148,7 @@ func (t *Traffic) visit() []Write {
 	return t.whole(a, Valid)
 }
 
-// mass takes away so much that a guard has to look at it.
+// mass deletes so much that a guard must react.
 func (t *Traffic) mass() []Write {
 	keys := slices.SortedFunc(maps.Keys(t.state), func(a, b Key) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
@@ -171,7 +171,7 @@ func (t *Traffic) mass() []Write {
 	return out
 }
 
-// repair brings back what a mass delete took and nobody has made again.
+// repair restores what a mass delete removed, unless it has been created again.
 func (t *Traffic) repair() []Write {
 	var out []Write
 	for k, text := range t.broken {
@@ -197,10 +197,10 @@ func (t *Traffic) left(k Key) bool {
 	return true
 }
 
-// Marker is the path of a route that the last write of End makes, so that a table shows whether it is the last one.
+// Marker returns the path of a route created by the last write of End, which identifies the last table.
 func (t *Traffic) Marker() string { return fmt.Sprintf("/the-end-of-%d", t.cfg.Seed) }
 
-// End gives the writes that leave everything valid, with a route of the path Marker.
+// End returns the writes that leave everything valid, with a route for the path Marker.
 func (t *Traffic) End() []Write {
 	out := t.repair()
 	for _, a := range t.apps {
@@ -213,11 +213,11 @@ func (t *Traffic) End() []Write {
 	return append(out, t.put(a.front(), o, Repair))
 }
 
-// Rewind has the traffic take the state for what is stored, as after a restore of the API.
+// Rewind sets the stored objects after a restore of the API.
 func (t *Traffic) Rewind(state map[Key]string) {
 	t.state = maps.Clone(state)
 	t.broken, t.repairIn = nil, 0
 }
 
-// State is what is stored.
+// State returns the stored objects.
 func (t *Traffic) State() map[Key]string { return maps.Clone(t.state) }

@@ -38,7 +38,7 @@ func TestASeedGivesOneSequence(t *testing.T) {
 	}
 }
 
-// TestObjectsAreWhatTheAPIWouldStore: they decode, and have the names that they are written under.
+// TestObjectsAreWhatTheAPIWouldStore: they can be decoded, and have the names that they are written under.
 func TestObjectsAreWhatTheAPIWouldStore(t *testing.T) {
 	for _, w := range sequence(5, 1000) {
 		if w.Object == "" {
@@ -54,8 +54,8 @@ func TestObjectsAreWhatTheAPIWouldStore(t *testing.T) {
 	}
 }
 
-// TestEndLeavesEverythingValid: the last write of each object is a repair, or it was deleted, or it is of a guest, and the marker
-// is there.
+// TestEndLeavesEverythingValid: the last write of each object is a repair, or deleted it, or it belongs to a guest, and the
+// marker exists.
 func TestEndLeavesEverythingValid(t *testing.T) {
 	last := make(map[traffic.Key]traffic.Write)
 	for _, w := range sequence(6, 1500) {
@@ -75,7 +75,7 @@ func TestEndLeavesEverythingValid(t *testing.T) {
 	}
 }
 
-// TestRepairBringsBackWhatWasTaken, unless somebody has made it again, and no guest that has left.
+// TestRepairBringsBackWhatWasTaken, unless it has been created again, but no guest that has left.
 func TestRepairBringsBackWhatWasTaken(t *testing.T) {
 	tr := traffic.New(traffic.Config{Seed: 8, Apps: 30, MassEvery: 50, RepairAfter: 40})
 	state := make(map[traffic.Key]string)

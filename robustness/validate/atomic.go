@@ -8,12 +8,12 @@ import (
 	"github.com/routesrv/routesrv/robustness/history"
 )
 
-// Atomic: a client never holds a mix of two tables, and status, headers and body of an answer are of one table.
+// Atomic: a client never holds a mix of two tables, and status, headers and body of an answer belong to one table.
 func Atomic(h *history.History) []Violation { return alone(h, (*Index).atomic) }
 
 func (x *Index) atomic() []Violation {
 	all := x.fromFindings(NameAtomic, func(_ *sighting, f finding) bool { return f.fault == torn })
-	wrong := make(map[string]string) // digest to what is wrong with its text
+	wrong := make(map[string]string) // digest to the problem of its text
 	for digest, text := range x.h.Tables {
 		sum := sha256.Sum256([]byte(text))
 		if hex.EncodeToString(sum[:]) != digest {

@@ -8,10 +8,10 @@ import (
 	"github.com/routesrv/routesrv/robustness/history"
 )
 
-// defaultPatience is Run.Patience if the history has none.
+// defaultPatience is used if the history has no Run.Patience.
 const defaultPatience = 5 * time.Second
 
-// Bounded: slow or many clients block nobody, and no process grows past its limit.
+// Bounded: slow or many clients do not block others, and no process exceeds its memory limit.
 func Bounded(h *history.History) []Violation { return alone(h, (*Index).bounded) }
 
 func (x *Index) bounded() []Violation {
@@ -41,7 +41,7 @@ func (x *Index) bounded() []Violation {
 	return all
 }
 
-// healthy reports whether neither a fault nor a process that stands still was in the way of an answer.
+// healthy reports whether neither a fault nor a stopped process affected an answer.
 func (x *Index) healthy(a *history.Answer) bool {
 	if x.faultOn(a.Client, a.Server, a.Begin, a.End) {
 		return false

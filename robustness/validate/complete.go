@@ -6,8 +6,8 @@ import (
 	"github.com/routesrv/routesrv/robustness/history"
 )
 
-// Complete: no table is published from a partial read. Every route that its object had in the whole time of the read is there,
-// and every half is as new as the read.
+// Complete: no table is published from a partial read. It includes every route that its object had during the whole read, and
+// each half is as new as the read.
 func Complete(h *history.History) []Violation { return alone(h, (*Index).complete) }
 
 func (x *Index) complete() []Violation {
@@ -24,7 +24,7 @@ func (x *Index) complete() []Violation {
 	return all
 }
 
-// Isolated: an invalid object changes nothing but itself. Every line can be read alone, and is a route of an object that may have
+// Isolated: an invalid object affects only itself. Every line can be parsed separately, and is a route of an object that may have
 // it; while there are invalid objects, all others keep their routes.
 func Isolated(h *history.History) []Violation { return alone(h, (*Index).isolated) }
 
@@ -40,7 +40,7 @@ func (x *Index) isolated() []Violation {
 	})
 }
 
-// hasInvalid reports whether another object was invalid when a table was received first.
+// hasInvalid reports whether another object was invalid when a table was first received.
 func (x *Index) hasInvalid(s *sighting, f finding) bool {
 	at := x.h.Answers[s.first].End
 	e := x.epochAt(at)
@@ -53,7 +53,7 @@ func (x *Index) hasInvalid(s *sighting, f finding) bool {
 	return false
 }
 
-// fromFindings makes a violation of the first finding of each table that counts.
+// fromFindings returns a violation for the first relevant finding of each table.
 func (x *Index) fromFindings(name string, counts func(*sighting, finding) bool) []Violation {
 	var all []Violation
 	for _, s := range x.seen() {

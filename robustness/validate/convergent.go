@@ -12,13 +12,13 @@ import (
 	"github.com/routesrv/routesrv/robustness/history"
 )
 
-// Convergent: after the last change, and after the last fault, every live client reaches the table of everything.
+// Convergent: after the last change and the last fault, every live client reaches the table of the final objects.
 func Convergent(h *history.History) []Violation { return alone(h, (*Index).convergent) }
 
 func (x *Index) convergent() []Violation {
 	run := &x.h.Run
 	if run.Settled <= run.Calm {
-		return nil // the run has no end that could be judged
+		return nil // the run has no end to judge
 	}
 	last := make(map[string]int)
 	for _, i := range x.byEnd() {
@@ -50,7 +50,7 @@ func (x *Index) convergent() []Violation {
 		switch sum := sha256.Sum256([]byte(want)); {
 		case hex.EncodeToString(sum[:]) == a.Digest:
 		case held && run.Hold > 0 && run.Settled-run.Calm < run.Hold+2*run.Interval+x.processing:
-			// the hold had no time to end; what is served meanwhile is for Complete and Live
+			// the hold had no time to end; Complete and Live judge what is served meanwhile
 		default:
 			all = append(all, Violation{NameConvergent, a.End, m.Name, at, fmt.Sprintf(
 				"%v after the last change the client holds table %s from %s (%s): %s", (a.End - run.Calm).Round(time.Millisecond), short(a.Digest), a.Server,

@@ -7,8 +7,8 @@ import (
 	"github.com/routesrv/routesrv/robustness/history"
 )
 
-// DeltaEqual: applying a delta gives the bytes of the full table. A delta that arrived as it was sent leads to the digest that
-// it names; no client has to refuse one.
+// DeltaEqual: applying a delta gives the bytes of the full table. A delta that arrived intact leads to the digest that it names,
+// so no client has to refuse one.
 func DeltaEqual(h *history.History) []Violation { return alone(h, (*Index).deltaEqual) }
 
 func (x *Index) deltaEqual() []Violation {

@@ -11,7 +11,7 @@ import (
 	"github.com/routesrv/routesrv/robustness/history"
 )
 
-// Limits of the guard that the history does not have: see package guard.
+// Limits of the guard that are not in the history: see package guard.
 const (
 	minBackendLoss = 20
 	maxBackendLoss = 0.5
@@ -19,8 +19,8 @@ const (
 	defaultWindow  = 10 * time.Minute
 )
 
-// Guarded: no table that looks like an accident reaches a client before the hold time is over, unless its acceptance is recorded; also
-// after a restart.
+// Guarded: no table that looks like an accident reaches a client before the hold time has passed, unless an acceptance is
+// recorded, even after a restart.
 func Guarded(h *history.History) []Violation { return alone(h, (*Index).guarded) }
 
 func (x *Index) guarded() []Violation {
@@ -36,9 +36,9 @@ func (x *Index) guarded() []Violation {
 	return all
 }
 
-// shape is what the guard counts of a table.
+// shape holds the numbers of a table that the guard uses.
 type shape struct {
-	ids     map[string]bool // with whether the route has endpoints
+	ids     map[string]bool // maps to whether the route has endpoints
 	serving int             // routes with endpoints
 }
 
@@ -58,7 +58,7 @@ func shapeOf(text string) *shape {
 	return s
 }
 
-// guardOf follows the tables that a server published, as its direct clients saw them, in the order of their revisions.
+// guardOf follows the tables that a server published, as seen by its direct clients, in the order of their revisions.
 func (x *Index) guardOf(name string) []Violation {
 	var all []Violation
 	var served *sighting
@@ -80,7 +80,7 @@ func (x *Index) guardOf(name string) []Violation {
 			if served == nil || x.h.Answers[s.first].State != wire.StateStale && s.revision >= served.revision {
 				served = s
 			}
-			continue // an answer that came late, or a table from before a restore
+			continue // a late answer, or a table from before a restore
 		}
 		if why, since := x.suspicious(shape(served), shape(s), s); why != "" && !x.mayPass(name, s, since) &&
 			!x.repairs(before[:len(before)-1], s, shape) {
@@ -93,7 +93,7 @@ func (x *Index) guardOf(name string) []Violation {
 	return all
 }
 
-// suspicious says why a guard has to hold a table back, and when the source began to show it; empty if it has not to.
+// suspicious returns why a guard must hold a table, and when the source began to show it; the reason is empty if it need not.
 func (x *Index) suspicious(was, is *shape, s *sighting) (why string, since time.Duration) {
 	var lost, drained []string
 	for id, serving := range was.ids {
@@ -115,8 +115,8 @@ func (x *Index) suspicious(was, is *shape, s *sighting) (why string, since time.
 	return "", 0
 }
 
-// repairs reports whether a table undoes what came within the window: of one that was served when it may have begun nearly nothing
-// is missing.
+// repairs reports whether a table undoes additions within the window: nearly nothing is missing compared with a table served when
+// the window may have begun.
 func (x *Index) repairs(before []*sighting, s *sighting, shape func(*sighting) *shape) bool {
 	window := x.h.Run.Window
 	if window == 0 {
@@ -134,13 +134,13 @@ func (x *Index) repairs(before []*sighting, s *sighting, shape func(*sighting) *
 			return true
 		}
 		if x.h.Answers[b.first].End < from {
-			break // the one that was served when the window began
+			break // the table served when the window began
 		}
 	}
 	return false
 }
 
-// crossed is when so many of the routes had changed in the source for the last time that the limit was passed.
+// crossed returns when the number of changed routes in the source last exceeded the limit.
 func (x *Index) crossed(ids []string, limit int, s *sighting) time.Duration {
 	e := x.epochAt(x.h.Answers[s.first].End)
 	var when []time.Duration
@@ -157,7 +157,7 @@ func (x *Index) crossed(ids []string, limit int, s *sighting) time.Duration {
 	return when[min(limit, len(when)-1)]
 }
 
-// touched is when an object, or one of those that it depends on, came into the state that it has at a revision.
+// touched returns when an object, or one of its dependencies, reached the state that it has at a revision.
 func (e *epoch) touched(t *thing, revision uint64) time.Duration {
 	now := t.at(revision)
 	at := now.at
@@ -177,11 +177,11 @@ func (x *Index) mayPass(name string, s *sighting, since time.Duration) bool {
 	a := &x.h.Answers[s.first]
 	for _, e := range x.h.Events {
 		if e.Name == "accept" && (e.Member == name || e.Member == "") && e.At <= a.End && e.At >= since {
-			return true // of this loss; its digest moves with every endpoint
+			return true // accepted for this loss; its digest changes with every endpoint
 		}
 	}
 	if slices.ContainsFunc(x.resets(), func(r time.Duration) bool { return r <= a.End && a.End < r+afterReset && r+time.Second >= since }) {
-		since = a.End // what was restored may be anything: the guard judges it as it judges a loss
+		since = a.End // a restore may bring any table: the guard judges it like a loss
 	}
 	if x.heldLongEnough(name, a.End) {
 		return true
@@ -190,7 +190,7 @@ func (x *Index) mayPass(name string, s *sighting, since time.Duration) bool {
 	return !empty && a.End-since >= x.h.Run.Hold-time.Second
 }
 
-// heldLongEnough reports whether a hold has just ended that had lasted its time, as the server said.
+// heldLongEnough reports whether a hold has just ended after its full time, according to the server.
 func (x *Index) heldLongEnough(name string, at time.Duration) bool {
 	var began, ended time.Duration = -1, -1
 	for _, e := range x.h.Events {

@@ -12,7 +12,8 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// TestHoldsAreHonest: a server keeps its intent, says so, and serves the newest endpoints, until the hold is over or accepted.
+// TestHoldsAreHonest: a server keeps its intent, reports that, and serves the newest endpoints, until the hold ends or the table
+// is accepted.
 func TestHoldsAreHonest(t *testing.T) {
 	for _, accepted := range []bool{false, true} {
 		t.Run(fmt.Sprint(accepted), func(t *testing.T) {
@@ -58,7 +59,7 @@ func TestHoldsAreHonest(t *testing.T) {
 	}
 }
 
-// TestARestoreSendsClientsBack: etcd was restored, revisions begin again, and so do the clients.
+// TestARestoreSendsClientsBack: etcd was restored, revisions start again, and clients go back.
 func TestARestoreSendsClientsBack(t *testing.T) {
 	s := newSim(t, "a", "b")
 	s.client("c", "a", "b")
@@ -84,7 +85,7 @@ func TestARestoreSendsClientsBack(t *testing.T) {
 	s.want()
 }
 
-// back is an answer to a client that a consistent read has proven to be ahead.
+// back returns an answer to a client that is ahead according to a consistent read.
 func (s *sim) back(client, server string) *history.Answer {
 	a := *s.ask(client, server)
 	s.h.Answers = s.h.Answers[:len(s.h.Answers)-1]
@@ -94,8 +95,8 @@ func (s *sim) back(client, server string) *history.Answer {
 	return &a
 }
 
-// TestCoverageCountsWhatIsCertain: without changes every route can be one thing only; with changes within each read some can be
-// several.
+// TestCoverageCountsWhatIsCertain: without changes every route has only one possible state; with changes within each read some
+// have several.
 func TestCoverageCountsWhatIsCertain(t *testing.T) {
 	s := newSim(t, "a")
 	s.client("c", "a")
@@ -119,7 +120,7 @@ func TestCoverageCountsWhatIsCertain(t *testing.T) {
 	}
 }
 
-// TestZonesAreJudgedByTheirTables: a client of a zone gets the endpoints of that zone where there are enough, and no others.
+// TestZonesAreJudgedByTheirTables: a client of a zone gets only the endpoints of that zone if there are enough.
 func TestZonesAreJudgedByTheirTables(t *testing.T) {
 	for _, wrong := range []bool{false, true} {
 		s := newSim(t, "a")
@@ -176,7 +177,7 @@ func TestWatchesAreJudgedByTime(t *testing.T) {
 	}
 }
 
-// TestARelayThatLagsIsHonest: it serves older tables, to clients that have nothing newer.
+// TestARelayThatLagsIsHonest: it serves older tables to clients that have nothing newer.
 func TestARelayThatLagsIsHonest(t *testing.T) {
 	s := newSim(t, "a")
 	s.h.Run.Members = append(s.h.Run.Members, history.Member{Name: "r", Kind: history.Relay, Upstreams: []string{"a"}})

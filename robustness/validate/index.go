@@ -9,50 +9,50 @@ import (
 	"github.com/routesrv/routesrv/robustness/history"
 )
 
-// Times that honest processes may take, which a run with less than the whole machine draws out: see [history.Run.Stretch].
+// Times that honest processes may take. A run with less than the whole machine extends them: see [history.Run.Stretch].
 const (
-	// processing is from a complete read to the answers that show it.
+	// processing is the time from a complete read to the answers that show it.
 	processing = 3 * time.Second
-	// reading is how long a read may take of which the history does not have the lists.
+	// reading is how long a read may take whose lists are not in the history.
 	reading = 5 * time.Second
-	// afterPoll and afterWatch are how long after its end a fault may still show in what a server knows: a request that hangs,
-	// and a watch that is silent until it is checked.
+	// afterPoll and afterWatch are how long after its end a fault may still affect what a server knows: through a request that
+	// hangs, or a watch that is silent until it is checked.
 	afterPoll, afterWatch = 5 * time.Second, 100 * time.Second
 )
 
-// staleList is how a history calls a list that is whole and older than others.
+// staleList is the history's name for a list that is whole but older than others.
 const staleList = "list-stale"
 
-// Index is a history with what the validators look up in it. It is for one goroutine. Make one with [NewIndex].
+// Index is a history with the lookups that the validators need. It must be used by one goroutine only. Create it with [NewIndex].
 type Index struct {
 	h        *history.History
 	epochs   []*epoch
 	oracle   *oracle
 	members  map[string]*history.Member
 	origins  map[string][]string // by server: the members whose tables it may serve
-	troubles map[string][]span   // by origin: in order of time
-	reads    map[string][]*read  // by origin: those that are complete, in order of time
+	troubles map[string][]span   // by origin, ordered by time
+	reads    map[string][]*read  // by origin: complete reads, ordered by time
 
-	sightings []*sighting // nil until somebody asks
+	sightings []*sighting // nil until requested
 	judged    map[*sighting][]finding
 	coverage  Coverage
 
-	processing, reading time.Duration // as of this run
+	processing, reading time.Duration // for this run
 }
 
-// span is a stretch of time.
+// span is an interval of time.
 type span struct{ from, to time.Duration }
 
 func (s span) meets(from, to time.Duration) bool { return s.from <= to && from <= s.to }
 
-// read is one complete read of a server that polls: every list of it left the API as it should be.
+// read is one complete read of a polling server: all its lists left the API correct.
 type read struct {
 	span
-	low, high uint64 // the lowest and the highest revision of its lists
-	backends  uint64 // the lowest of those of backends
+	low, high uint64 // lowest and highest revision of its lists
+	backends  uint64 // lowest revision of its lists of backends
 }
 
-// NewIndex reads a history, which is not changed.
+// NewIndex indexes a history, which it does not change.
 func NewIndex(h *history.History) *Index {
 	x := &Index{
 		h: h, epochs: epochsOf(h.Changes), oracle: newOracle(h.Run.Options), members: make(map[string]*history.Member),
@@ -75,7 +75,7 @@ func NewIndex(h *history.History) *Index {
 	return x
 }
 
-// originsOf are the members that read the API for what a member serves, sorted.
+// originsOf returns the members that read the API for the tables of a member, sorted.
 func (x *Index) originsOf(name string, seen []string) []string {
 	m := x.members[name]
 	if m == nil || slices.Contains(seen, name) {
@@ -84,7 +84,7 @@ func (x *Index) originsOf(name string, seen []string) []string {
 	seen = append(seen, name)
 	var all []string
 	if m.Kind == history.Server || m.Kind == history.Sidecar {
-		all = append(all, name) // a sidecar computes, too, in some modes
+		all = append(all, name) // in some modes a sidecar also computes
 	}
 	for _, up := range m.Upstreams {
 		all = append(all, x.originsOf(up, seen)...)
@@ -93,7 +93,7 @@ func (x *Index) originsOf(name string, seen []string) []string {
 	return slices.Compact(all)
 }
 
-// findTroubles notes when what an origin reads was disturbed.
+// findTroubles records when the reads of an origin were disturbed.
 func (x *Index) findTroubles() {
 	for name, m := range x.members {
 		if m.Kind != history.Server && m.Kind != history.Sidecar {
@@ -124,7 +124,7 @@ func (x *Index) findTroubles() {
 	}
 }
 
-// settledAfter is when a process is past a start or a stop: when it is ready, if the history says so.
+// settledAfter returns when a process has recovered from a start or a stop: when it is ready, if the history says so.
 func (x *Index) settledAfter(e history.Event) time.Duration {
 	until := e.At + starting
 	for _, next := range x.h.Events {
@@ -135,12 +135,12 @@ func (x *Index) settledAfter(e history.Event) time.Duration {
 	return until
 }
 
-// troubled reports whether what an origin reads was disturbed at some time from a to b.
+// troubled reports whether the reads of an origin were disturbed between a and b.
 func (x *Index) troubled(origin string, a, b time.Duration) bool {
 	return slices.ContainsFunc(x.troubles[origin], func(s span) bool { return s.meets(a, b) })
 }
 
-// before gives the time at which a read that ended at a time may have begun: troubles draw it out.
+// before returns when a read that ended at a time may have begun: disturbances prolong it.
 func (x *Index) before(origin string, at time.Duration) time.Duration {
 	from := at - x.reading
 	for _, s := range slices.Backward(x.troubles[origin]) {
@@ -151,8 +151,8 @@ func (x *Index) before(origin string, at time.Duration) time.Duration {
 	return from
 }
 
-// findReads puts the lists of a poll together: one of each kind, of which Ingresses come first. Of lists of one kind the last
-// counts, since a server may ask once more.
+// findReads combines the lists of polls: one list of each kind, starting with Ingresses. Of several lists of one kind the last
+// counts, since a server may retry.
 func (x *Index) findReads() {
 	type open struct {
 		span
@@ -168,9 +168,9 @@ func (x *Index) findReads() {
 	newest := map[[2]string]uint64{} // by member and kind
 	for _, r := range x.h.Reads {
 		if m := x.members[r.Member]; r.Verb == "watch" || m == nil || m.Transport == "watch" {
-			continue // what a server lists that watches is no read
+			continue // lists of a watching server are not reads
 		}
-		// A stale list is as good as another one to a server that has seen nothing newer.
+		// A stale list is acceptable to a server that has seen nothing newer.
 		list := [2]string{r.Member, r.Kind}
 		if r.Fault == staleList && r.Revision >= newest[list] {
 			r.Whole, r.Fault = true, ""
@@ -192,13 +192,13 @@ func (x *Index) findReads() {
 		done.span = o.span
 		all := x.reads[r.Member]
 		if n := len(all); n > 0 && all[n-1].from == done.from {
-			all = all[:n-1] // a list was made once more
+			all = all[:n-1] // a list was repeated
 		}
 		x.reads[r.Member] = append(all, &done)
 	}
 }
 
-// completed gives the revisions of a read, if it has a good list of every kind.
+// completed returns the revisions of a read, if it has a good list of every kind.
 func completed(lists map[string]history.Read, needed map[string]bool) (done read, ok bool) {
 	first := true
 	for kind := range needed {
@@ -223,7 +223,7 @@ func completed(lists map[string]history.Read, needed map[string]bool) (done read
 	return done, !first
 }
 
-// tag is what an answer's ETag names; false if there is none that a route server wrote.
+// tag parses an answer's ETag; ok is false if a route server did not write one.
 func tag(a *history.Answer) (digest string, revision uint64, ok bool) {
 	e := wire.ParseEntity(a.ETag)
 	if !e.Known {
@@ -232,7 +232,7 @@ func tag(a *history.Answer) (digest string, revision uint64, ok bool) {
 	return e.Tag.Digest.String(), e.Tag.Revision, true
 }
 
-// base is what the client named.
+// base parses the ETag that the client named.
 func base(a *history.Answer) (digest string, revision uint64, ok bool) {
 	e := wire.ParseEntity(a.Base)
 	if !e.Known {
@@ -241,15 +241,15 @@ func base(a *history.Answer) (digest string, revision uint64, ok bool) {
 	return e.Tag.Digest.String(), e.Tag.Revision, true
 }
 
-// short is a digest for people.
+// short shortens a digest for people.
 func short(digest string) string { return digest[:min(len(digest), 12)] }
 
-// has reports whether the client holds a table of this server after the answer, and whether that is what the answer says.
+// has reports whether the client holds a table of this server after the answer, and the answer confirms that.
 func has(a *history.Answer) bool {
 	return a.Digest != "" && (a.Outcome == history.Applied || a.Outcome == history.Unchanged)
 }
 
-// zone is the zone of the table that a client gets from a server: the one that it asks for, or that of a sidecar.
+// zone returns the zone of the table that a client gets from a server: the requested one, or the sidecar's.
 func (x *Index) zone(client, server string) string {
 	if m := x.members[client]; m != nil && m.Zone != "" {
 		return m.Zone
@@ -260,7 +260,7 @@ func (x *Index) zone(client, server string) string {
 	return ""
 }
 
-// faultOn reports whether a fault struck a connection between two members, or one of the two, at some time from a to b.
+// faultOn reports whether a fault affected a connection between two members, or one of the two, between a and b.
 func (x *Index) faultOn(client, server string, a, b time.Duration) bool {
 	link := client + ">" + server
 	for _, f := range x.h.Faults {
@@ -271,7 +271,7 @@ func (x *Index) faultOn(client, server string, a, b time.Duration) bool {
 	return false
 }
 
-// down are the times at which a member did not run, or stood still; the time that it takes to be back is the caller's.
+// down returns when a member was not running or was stopped, without the time to recover.
 func (x *Index) down(member string) []span {
 	var all []span
 	since, is := time.Duration(0), false
@@ -296,7 +296,7 @@ func (x *Index) down(member string) []span {
 	return all
 }
 
-// lives reports whether a member runs at a time.
+// lives reports whether a member is running at a time.
 func (x *Index) lives(member string, at time.Duration) bool {
 	return !slices.ContainsFunc(x.down(member), func(s span) bool { return s.meets(at, at) })
 }
@@ -306,7 +306,7 @@ func isClient(m *history.Member) bool {
 	return m.Kind == history.Poller || m.Kind == history.Delta || m.Kind == history.Stream
 }
 
-// resets are the times at which the API was restored.
+// resets returns when the API was restored.
 func (x *Index) resets() []time.Duration {
 	var all []time.Duration
 	for _, e := range x.epochs[1:] {

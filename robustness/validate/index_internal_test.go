@@ -7,8 +7,8 @@ import (
 	"github.com/routesrv/routesrv/robustness/history"
 )
 
-// TestAStaleListIsOneThatIsOlderThanWhatWasSeen: a list that the API took from a cache that was behind makes a complete read as long
-// as the server has seen nothing newer of the kind.
+// TestAStaleListIsOneThatIsOlderThanWhatWasSeen: a list from a lagging cache of the API counts for a complete read as long as the
+// server has seen nothing newer of the kind.
 func TestAStaleListIsOneThatIsOlderThanWhatWasSeen(t *testing.T) {
 	for _, c := range []struct {
 		stale uint64

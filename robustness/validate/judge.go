@@ -8,24 +8,24 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// What can be wrong with a route of a table.
+// fault is what can be wrong with a route of a table.
 type fault string
 
 const (
-	missing    fault = "is missing"                 // the object has had it for the whole window
-	stale      fault = "is of an older state"       // of before the window
-	future     fault = "is of a newer state"        // of after the revision of the table
+	missing    fault = "is missing"                 // the object had it for the whole window
+	stale      fault = "is of an older state"       // from before the window
+	future     fault = "is of a newer state"        // from after the revision of the table
 	foreign    fault = "is of no state of anything" // no object ever had it
 	torn       fault = "is of another state than the other routes of its object"
 	unreadable fault = "cannot be read"
 )
 
-// finding is one route that is not as it must be.
+// finding is an incorrect route.
 type finding struct {
 	fault
-	ref      kube.Ref // zero if nobody knows whose it is
+	ref      kube.Ref // zero if the owner is unknown
 	id       string
-	text     string // in the table; empty if it is not there
+	text     string // in the table; empty if missing
 	backends bool   // only the backend differs
 }
 
@@ -43,10 +43,10 @@ func (f finding) String() string {
 	return what
 }
 
-// maxFindings bounds what is said about one table.
+// maxFindings limits the findings about one table.
 const maxFindings = 20
 
-// findings judges each sighting once: what is wrong with it for the origin and the epoch that explain it best.
+// findings judges each sighting once, with the origin and the epoch that explain it best.
 func (x *Index) findings(s *sighting) []finding {
 	if x.judged == nil {
 		x.judged = make(map[*sighting][]finding)
@@ -78,8 +78,8 @@ func (x *Index) findings(s *sighting) []finding {
 	return best
 }
 
-// acrossRestore judges a table while a server holds back what a restore of etcd has brought: the intent of before goes on, with the
-// backends of after it. Which services keep the backends of before nobody can know.
+// acrossRestore judges a table while a server holds back the result of an etcd restore: it still serves the previous intent, with
+// the backends from after the restore. It is unknown which services keep their previous backends.
 func (x *Index) acrossRestore(s *sighting, before, e *epoch, w window, found []finding) []finding {
 	if s.kept {
 		return nil
@@ -91,7 +91,7 @@ func (x *Index) acrossRestore(s *sighting, before, e *epoch, w window, found []f
 	return found
 }
 
-// judge compares a table with what the objects had in a window: the owners of one epoch, with the backends of another.
+// judge compares a table with the states of the objects in a window: the owners of one epoch, with the backends of another.
 func (x *Index) judge(s *sighting, owners, e *epoch, w window) []finding {
 	lines, err := parse(x.h.Tables[s.digest])
 	if err != nil {
@@ -127,12 +127,12 @@ type judgement struct {
 	window
 	zone    string
 	lines   []line
-	known   []bool              // lines that are as they must be
+	known   []bool              // correct lines
 	allowed map[string][]string // texts of ids that several objects want
-	own     map[kube.Ref][]int  // lines whose ids nobody but the object ever wants
+	own     map[kube.Ref][]int  // lines whose ids only this object ever wants
 	found   []finding
 
-	routes, certain int // that were judged, and those of them that could have one text only
+	routes, certain int // judged routes, and those of them with only one possible text
 }
 
 func (j *judgement) line(id string) (int, bool) { return slices.BinarySearchFunc(j.lines, id, byID) }
@@ -164,7 +164,7 @@ func (j *judgement) owner(t *thing) {
 	}
 	best, fewest := 0, 1<<30
 	for i, c := range all {
-		// Of equal ones that with routes: an object that is there with wrong routes is there.
+		// If equal, prefer the state with routes: an object with wrong routes does exist.
 		if n := j.mistakes(c, own); n < fewest || n == fewest && len(j.oracle.routes(all[best], j.zone).lines) == 0 {
 			best, fewest = i, n
 		}
@@ -196,7 +196,7 @@ func (j *judgement) owner(t *thing) {
 	}
 }
 
-// mistakes counts in how many routes of an object the table and a combination differ. Both are in the order of ids.
+// mistakes counts in how many routes of an object the table and a combination differ. Both are ordered by id.
 func (j *judgement) mistakes(c combination, own []int) (n int) {
 	want := j.oracle.parted(c, j.zone).mine
 	for len(want) > 0 && len(own) > 0 {
@@ -219,7 +219,7 @@ func (j *judgement) mistakes(c combination, own []int) (n int) {
 	return n + len(own)
 }
 
-// absent is 1 for a line that is not there. An id that nobody has claimed is in no own lines; it may be there all the same.
+// absent returns 1 for a missing line. A line whose id was never claimed is not among the own lines, but may still exist.
 func (j *judgement) absent(l line) int {
 	i, ok := j.line(l.id)
 	if ok && j.lines[i].text == l.text {
@@ -229,7 +229,7 @@ func (j *judgement) absent(l line) int {
 	return 1
 }
 
-// free lets the routes of an object be any: too much changed in the window.
+// free accepts any routes of an object: too much changed in the window.
 func (j *judgement) free(t *thing) {
 	for _, i := range j.own[t.ref] {
 		j.known[i] = true
@@ -243,7 +243,7 @@ func (j *judgement) free(t *thing) {
 }
 
 // keeps reports whether an object has the routes of a time at which its services had backends: they have lost all of them, and
-// keep them. Which ones a service has lost the table does not say.
+// keep the previous ones. The table does not show which ones a service has lost.
 func (j *judgement) keeps(t *thing, own []int) bool {
 	all, ok := j.epoch.combinations(t, window{intent: j.intent, intentHi: j.intentHi, backends: 0, hi: j.hi})
 	if ok && !slices.ContainsFunc(all, func(c combination) bool { return j.mistakes(c, own) == 0 }) {
@@ -256,7 +256,8 @@ func (j *judgement) have(all []combination, l line) bool {
 	return slices.ContainsFunc(all, func(c combination) bool { return slices.Contains(j.oracle.routes(c, j.zone).lines, l) })
 }
 
-// classify says when the object had such a route. In the window it may have, of another state than its other routes are.
+// classify says when the object had such a route. If that is in the window, the route is from another state than the object's
+// other routes.
 func (j *judgement) classify(t *thing, now []combination, f finding) finding {
 	l := line{f.id, f.text}
 	switch {

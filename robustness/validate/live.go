@@ -9,8 +9,8 @@ import (
 	"github.com/routesrv/routesrv/robustness/history"
 )
 
-// Live: an endpoint that comes or goes is in every table after the next read, whatever is held. Routes whose services lost all
-// endpoints may keep them while the server says that it keeps backends.
+// Live: a new or removed endpoint is in every table after the next read, whatever is held. Routes whose services lost all
+// endpoints may keep them while the server reports that it keeps backends.
 func Live(h *history.History) []Violation { return alone(h, (*Index).live) }
 
 func (x *Index) live() []Violation {
@@ -26,7 +26,7 @@ func (x *Index) live() []Violation {
 // liveOf judges the last answer of a server with each table, by what the server must have read by then.
 func (x *Index) liveOf(name string) []Violation {
 	lasts := make(map[*sighting]int)
-	known := make(map[[2]string]*sighting) // by digest and zone: the newest, served by this server
+	known := make(map[[2]string]*sighting) // by digest and zone: the newest one served by this server
 	byKey := make(map[string]*sighting)
 	for _, s := range x.seen() {
 		byKey[fmt.Sprint(s.digest, s.revision, s.zone)] = s
@@ -43,7 +43,7 @@ func (x *Index) liveOf(name string) []Violation {
 		if s == nil {
 			continue
 		}
-		// A 304 may leave a client with the newer table of another replica. One that this server sent itself is its own.
+		// After a 304 a client may keep the newer table of another replica. A table that this server sent is its own.
 		if a.Outcome == history.Applied {
 			known[[2]string{digest, zone}] = s
 		} else if s = known[[2]string{digest, zone}]; s == nil {
@@ -64,7 +64,7 @@ func (x *Index) liveOf(name string) []Violation {
 			w := x.windowOf(s, name, e)
 			lo := x.mustKnow(name, e, a.Begin)
 			if lo <= w.backends {
-				continue // the revision of the table has said as much
+				continue // the revision of the table shows as much
 			}
 			w.backends, w.hi = lo, e.newest(a.End)
 			w.intent = min(w.intent, lo)
@@ -85,7 +85,7 @@ type wireState struct{ state string }
 
 func (s wireState) keeps() bool { return s.state == wire.StateBackendsHeld }
 
-// epochAt is the epoch of a time.
+// epochAt returns the epoch of a time.
 func (x *Index) epochAt(at time.Duration) *epoch {
 	now := x.epochs[0]
 	for _, e := range x.epochs {
@@ -96,7 +96,7 @@ func (x *Index) epochAt(at time.Duration) *epoch {
 	return now
 }
 
-// mustKnow is the revision up to which a server knows all backends at a time; 0 if that is not certain.
+// mustKnow returns the revision up to which a server certainly knows all backends at a time; 0 if that is not certain.
 func (x *Index) mustKnow(name string, e *epoch, at time.Duration) uint64 {
 	if x.members[name].Transport == "watch" {
 		until := at - x.processing
@@ -117,8 +117,8 @@ func (x *Index) hasRead(name string, until time.Duration) bool {
 	return slices.ContainsFunc(x.h.Reads, func(r history.Read) bool { return r.Member == name && r.Whole && r.At < until })
 }
 
-// onlyTables reports whether a server knows nothing but tables: it has served a checkpoint since its start, and holds back what it
-// has read.
+// onlyTables reports whether a server knows only tables: it has served a checkpoint since its start, and holds back what it has
+// read.
 func (x *Index) onlyTables(name string, a *history.Answer) bool {
 	if a.State == "" {
 		return false

@@ -12,13 +12,13 @@ import (
 const (
 	// starting is how long a process may take until it answers.
 	starting = 10 * time.Second
-	// writing is how long before the end of a process a table may have been published that is not on disk: a data plane waits five
-	// seconds for its disk, a server does not wait.
+	// writing is how long before the end of a process a published table may not be on disk yet: a data plane waits five seconds
+	// for its disk, a server does not wait.
 	writing = 6 * time.Second
 )
 
-// LKG: who has served a table goes on serving one, whatever happens to what it reads; and what it serves after a restart, before
-// it has read anything, is the table that it served last.
+// LKG: a member that has served a table keeps serving one, whatever happens to its sources; and after a restart, before it has
+// read anything, it serves the table that it served last.
 func LKG(h *history.History) []Violation { return alone(h, (*Index).lkg) }
 
 func (x *Index) lkg() []Violation {
@@ -34,7 +34,7 @@ func (x *Index) lkg() []Violation {
 	return all
 }
 
-// goesOn looks for answers without a table from somebody who runs and has had one.
+// goesOn finds answers without a table from a running member that has had one.
 func (x *Index) goesOn(name string, answers []int) []Violation {
 	var all []Violation
 	down := x.down(name)
@@ -48,9 +48,9 @@ func (x *Index) goesOn(name string, answers []int) []Violation {
 			}
 			continue
 		case since < 0 || a.Begin < since || a.Status == 429 || a.Outcome == history.Refused:
-			continue // 429 is for streams, when there are many; what a client refuses is for others to judge
+			continue // 429 is about the number of streams; other validators judge what a client refuses
 		case a.Status == 0 && (a.Form == "event" || !strings.Contains(a.Why, "refused")) || a.Status == 200:
-			continue // what was slow, or broke off; a stream may end at any time
+			continue // slow or cut; a stream may end at any time
 		case x.lostFiles(name, a.Begin):
 			continue
 		case slices.ContainsFunc(down, func(s span) bool { return s.meets(a.Begin, a.End) || s.meets(a.Begin-starting, a.End) }):
@@ -64,7 +64,7 @@ func (x *Index) goesOn(name string, answers []int) []Violation {
 	return all
 }
 
-// lostFiles reports whether a member was restarted after its disk, or its descriptors, had failed: then it may know nothing.
+// lostFiles reports whether a member was restarted after a failure of its disk or descriptors: then it may have no table.
 func (x *Index) lostFiles(name string, at time.Duration) bool {
 	down := x.down(name)
 	return slices.ContainsFunc(x.h.Faults, func(f history.Fault) bool {
@@ -73,7 +73,7 @@ func (x *Index) lostFiles(name string, at time.Duration) bool {
 	})
 }
 
-// afterRestart looks at what a member serves after a restart while nothing that it reads answers.
+// afterRestart checks what a member serves after a restart while none of its sources answers.
 func (x *Index) afterRestart(name string, answers []int) []Violation {
 	var all []Violation
 	for _, stop := range x.down(name) {
@@ -87,7 +87,7 @@ func (x *Index) afterRestart(name string, answers []int) []Violation {
 		if len(before) == 0 || until <= stop.to {
 			continue
 		}
-		// What was served in the last seconds may not be on disk yet; then it is what was served before.
+		// A table served in the last seconds may not be on disk yet; then the previous one is allowed, too.
 		allowed := make(map[string]bool)
 		disk := slices.ContainsFunc(x.h.Faults, func(f history.Fault) bool { return f.Link == name && strings.Contains(f.Name, "disk") })
 		for k := len(before) - 1; k >= 0; k-- {
@@ -121,7 +121,7 @@ func (x *Index) afterRestart(name string, answers []int) []Violation {
 	return all
 }
 
-// allows reports whether a table may be served after a restart: it was served before, for that zone or for another.
+// allows reports whether a table may be served after a restart: it was served before, for this zone or another.
 func (x *Index) allows(allowed map[string]bool, a *history.Answer, before []int) bool {
 	if allowed[a.Digest] {
 		return true
@@ -130,8 +130,8 @@ func (x *Index) allows(allowed map[string]bool, a *history.Answer, before []int)
 	return zone != "" && !slices.ContainsFunc(before, func(i int) bool { return x.zone(x.h.Answers[i].Client, x.h.Answers[i].Server) == zone })
 }
 
-// cutOffUntil is until when nothing that a member reads can have answered, beginning at a time: all that it asks is down, or
-// a fault that lets nothing pass is on the way.
+// cutOffUntil returns until when, beginning at a time, nothing that a member reads can have answered: all its sources are down,
+// or behind a fault that lets nothing pass.
 func (x *Index) cutOffUntil(name string, from time.Duration) time.Duration {
 	m := x.members[name]
 	asked := m.Upstreams
@@ -148,7 +148,7 @@ func (x *Index) cutOffUntil(name string, from time.Duration) time.Duration {
 	return until
 }
 
-// silentUntil is until when one that is asked gives nothing.
+// silentUntil returns until when a source does not answer.
 func (x *Index) silentUntil(name, up string, from time.Duration) time.Duration {
 	end := from
 	for again := true; again; {

@@ -8,12 +8,12 @@ import (
 	"github.com/routesrv/routesrv/robustness/history"
 )
 
-// afterReset is how long after a restore of etcd clients may be sent from a table of before to one of after.
+// afterReset is how long after a restore of etcd a client may be moved from an earlier table to a later one.
 const afterReset = 2 * time.Minute
 
-// Monotonic: a client never moves to an older table, unless etcd was restored; and a table has nothing of after its revision,
-// because that is what orders tables. The revision of the table that a client has is the one that the client names: a 304 can name a
-// newer one, which Skipper ignores.
+// Monotonic: a client never moves to an older table, unless etcd was restored; and a table has nothing from after its revision,
+// because the revision orders tables. The revision of a client's table is the one that the client names: a 304 can name a newer
+// one, which Skipper ignores.
 func Monotonic(h *history.History) []Violation { return alone(h, (*Index).monotonic) }
 
 func (x *Index) monotonic() []Violation {
@@ -51,12 +51,12 @@ func (x *Index) monotonic() []Violation {
 	return all
 }
 
-// resetBetween reports whether a table that a client had since a time may be of before a restore.
+// resetBetween reports whether a table that a client had since a time may be from before a restore.
 func resetBetween(resets []time.Duration, since, until time.Duration) bool {
 	return slices.ContainsFunc(resets, func(r time.Duration) bool { return since <= r+afterReset && until >= r })
 }
 
-// byEnd gives the indexes of the answers in order of their ends.
+// byEnd returns the indexes of the answers, ordered by end.
 func (x *Index) byEnd() []int {
 	all := make([]int, len(x.h.Answers))
 	for i := range all {

@@ -14,28 +14,28 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// oracle says which routes an object has, with which backends. It compiles each object alone and from nothing.
+// oracle computes the routes of an object with given backends. It compiles each object alone and from scratch.
 type oracle struct {
 	all    *compile.Compiler // for everything
 	alone  *compile.Compiler // for one object
-	fixed  []line            // that the options alone give, sorted
+	fixed  []line            // from the options alone, sorted
 	known  map[string]*routeSet
 	shared map[string]map[kube.Ref]bool // ids with the objects that ever want them
-	sole   map[string]kube.Ref          // those of shared that one object wants
+	sole   map[string]kube.Ref          // ids in shared that one object wants
 }
 
-// routeSet is what a combination compiles to, sorted by id.
+// routeSet is the compiled form of a combination, sorted by id.
 type routeSet struct {
 	lines  []line
-	split  bool   // the following are set
-	mine   []line // of ids that no other object ever wants
+	split  bool   // the fields below are set
+	mine   []line // ids that no other object ever wants
 	shared []line // the others
 }
 
 // line is one route of a table.
 type line struct{ id, text string }
 
-// head is the text without its backend, which stands behind the last arrow.
+// head returns the text without its backend, which follows the last arrow.
 func head(text string) string {
 	i := strings.LastIndex(text, "-> ")
 	if i < 0 {
@@ -50,7 +50,7 @@ func newOracle(o history.Options) *oracle {
 		known: make(map[string]*routeSet), shared: make(map[string]map[kube.Ref]bool),
 	}
 	alone := options
-	alone.Healthcheck = false // which is of no object, and would be made for each
+	alone.Healthcheck = false // they belong to no object, and would be created for each
 	r.all, r.alone = newCompiler(options), newCompiler(alone)
 	r.fixed = compiled(r.all, &kube.Snapshot{}, "")
 	return r
@@ -64,8 +64,8 @@ func newCompiler(o compile.Options) *compile.Compiler {
 	return c
 }
 
-// compiled gives the lines of a snapshot, which is the caller's to be changed, sorted by id. Default filters that are other ones,
-// though there are none, have the compiler forget all that it remembers.
+// compiled returns the lines of a snapshot, sorted by id. It changes the snapshot, which belongs to the caller. A new value of
+// default filters, although there are none, makes the compiler drop its cached state.
 func compiled(c *compile.Compiler, s *kube.Snapshot, zone string) []line {
 	s.DefaultFilters = &kube.DefaultFilters{}
 	t := table.Of(c.Compile(s).Routes, 0, time.Time{})
@@ -79,16 +79,16 @@ func compiled(c *compile.Compiler, s *kube.Snapshot, zone string) []line {
 	return lines
 }
 
-// combination is one state of an owner with one state of each object that it depends on.
+// combination is a state of an owner with a state of each object that it depends on.
 type combination struct {
 	owner    *state
 	backends []*state
 }
 
-// nobodys is what an object has that is not there, or cannot be decoded.
+// nobodys is the result for an object that does not exist or cannot be decoded.
 var nobodys = &routeSet{split: true}
 
-// routes gives the lines of an owner, without those of the options.
+// routes returns the lines of an owner, without those of the options.
 func (r *oracle) routes(c combination, zone string) *routeSet {
 	if c.owner.object == nil {
 		return nobodys
@@ -115,7 +115,7 @@ func (r *oracle) routes(c combination, zone string) *routeSet {
 	return set
 }
 
-// parted is routes after all claims: with the lines of its own ids apart from those that others want, too.
+// parted is routes after all claims: it separates the lines with the owner's own ids from those that others want, too.
 func (r *oracle) parted(c combination, zone string) *routeSet {
 	set := r.routes(c, zone)
 	if !set.split {
@@ -148,7 +148,7 @@ func addTo(s *kube.Snapshot, o kube.Object) {
 	}
 }
 
-// claim notes which ids the states of an epoch's owners want: those that several objects want can be anybody's.
+// claim records which ids the states of an epoch's owners want: ids that several objects want may belong to any of them.
 func (r *oracle) claim(e *epoch) {
 	for _, t := range e.owners {
 		for _, s := range t.states {
@@ -172,8 +172,7 @@ func (r *oracle) claim(e *epoch) {
 
 func isService(o kube.Object) bool { _, ok := o.(*kube.Service); return ok }
 
-// full is a state of an owner with the last of each thing that it depends on that there ever was: with these it has all of
-// its ids.
+// full returns a state of an owner with the last existing state of each of its dependencies: with these it has all its ids.
 func (e *epoch) full(t *thing, s *state) combination {
 	c := combination{owner: s}
 	for _, name := range servicesOf(s.object) {
@@ -203,11 +202,11 @@ func (r *oracle) claimed() {
 
 func (r *oracle) isShared(id string) bool { return len(r.shared[id]) > 1 }
 
-// maxCombinations bounds what is tried for an object of which much changed in a window. Above that its routes may be any.
+// maxCombinations limits the combinations tried for an object that changed much in a window. Above it any routes are accepted.
 const maxCombinations = 48
 
-// combinations are those of an owner and its backends that may have been seen together: the owner within [intent, hi], the
-// backends within [backends, hi]. It is false if there are too many.
+// combinations returns the combinations of an owner and its backends that may have been seen together: the owner within [intent,
+// hi], the backends within [backends, hi]. ok is false if there are too many.
 func (e *epoch) combinations(t *thing, w window) ([]combination, bool) {
 	var all []combination
 	for _, owner := range t.between(w.intent, max(w.hi, w.intentHi)) {
@@ -235,7 +234,7 @@ func (e *epoch) combinations(t *thing, w window) ([]combination, bool) {
 	return all, true
 }
 
-// whole gives the table of everything at the end of an epoch, from nothing.
+// whole compiles the table of all objects at the end of an epoch from scratch.
 func (r *oracle) whole(e *epoch, zone string) []line {
 	s := &kube.Snapshot{}
 	for _, t := range sortedThings(e) {
@@ -255,7 +254,7 @@ func sortedThings(e *epoch) []*thing {
 	return all
 }
 
-// parse reads a table's text line by line. The error is about the form of the whole: ids in order, and distinct.
+// parse parses a table's text line by line. The error is about the overall form: ids must be sorted and distinct.
 func parse(text string) ([]line, error) {
 	if text == "" {
 		return nil, nil
@@ -274,7 +273,7 @@ func parse(text string) ([]line, error) {
 	return lines, nil
 }
 
-// readable reports whether a line can be read alone.
+// readable reports whether a line can be parsed separately.
 func readable(text string) error {
 	_, err := eskip.Parse(text)
 	return err

@@ -12,7 +12,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// TestTheOracleRemembersNothing: whatever was compiled before, the lines are those of a new compiler.
+// TestTheOracleRemembersNothing: whatever was compiled before, the lines equal those of a new compiler.
 func TestTheOracleRemembersNothing(t *testing.T) {
 	object := func(kind kube.Kind, text string) kube.Object {
 		o, err := kube.DecodeJSON(kind, []byte(text))

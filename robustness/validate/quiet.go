@@ -7,14 +7,14 @@ import (
 	"github.com/routesrv/routesrv/robustness/history"
 )
 
-// Quiet: no change in the source, no change of the ETag; and who names the table that is current is not sent it again.
+// Quiet: without a change in the source the ETag does not change, and a client that names the current table is not sent it again.
 func Quiet(h *history.History) []Violation { return alone(h, (*Index).quiet) }
 
 func (x *Index) quiet() []Violation {
 	return append(x.changedByItself(), x.sentAgain()...)
 }
 
-// changedByItself looks for a server whose table changed although nothing had.
+// changedByItself finds a server whose table changed although nothing else had.
 func (x *Index) changedByItself() []Violation {
 	type shown struct {
 		digest string
@@ -42,8 +42,8 @@ func (x *Index) changedByItself() []Violation {
 	return all
 }
 
-// still reports whether nothing has happened that could change the table of a server from one time to another: no change, no hold
-// that may have ended, no restart, and no read before that could have been late.
+// still reports whether nothing happened between two times that could change the table of a server: no change, no hold that may
+// have ended, no restart, and no earlier read that could have been late.
 func (x *Index) still(server string, from, to time.Duration) bool {
 	began := min(from-x.h.Run.Interval*2-x.reading, x.before(server, from))
 	for _, c := range x.h.Changes {
@@ -64,7 +64,7 @@ func (x *Index) still(server string, from, to time.Duration) bool {
 	return true
 }
 
-// sentAgain looks for tables that were sent to who had named them.
+// sentAgain finds tables that were sent to clients that had named them.
 func (x *Index) sentAgain() []Violation {
 	var all []Violation
 	for i := range x.h.Answers {
@@ -73,7 +73,7 @@ func (x *Index) sentAgain() []Violation {
 		if a.Outcome != history.Applied || a.Form != "table" || !ok || digest != a.Digest {
 			continue
 		}
-		// A body that did not arrive is sent again, to whoever asks from the same address.
+		// A body that did not arrive is sent again, to any client at the same address.
 		if x.brokenBefore(a.Server, a.End) {
 			continue
 		}
@@ -83,8 +83,8 @@ func (x *Index) sentAgain() []Violation {
 	return all
 }
 
-// brokenBefore reports whether a body of a server may have broken off by a time: some client had no whole answer, or a fault was on
-// the way to one.
+// brokenBefore reports whether a body of a server may have broken off by a time: some client got no complete answer, or a fault
+// affected one.
 func (x *Index) brokenBefore(server string, until time.Duration) bool {
 	for i := range x.h.Answers {
 		if a := &x.h.Answers[i]; a.Server == server && a.Begin <= until && a.Outcome == history.Failed {

@@ -9,25 +9,25 @@ import (
 	"github.com/routesrv/routesrv/robustness/history"
 )
 
-// sighting is a table under one revision, for one zone, however often it was received.
+// sighting is a table with one revision, for one zone, however often it was received.
 type sighting struct {
 	digest   string
 	revision uint64
 	zone     string
 
-	first   int // the answer that showed it first
+	first   int // the first answer that showed it
 	last    time.Duration
 	origins []string
 	servers []string
-	held    bool // some answer said that intent or backends are held
-	kept    bool // some answer said that backends are
-	told    bool // some answer said anything of that
+	held    bool // some answer reported held intent or backends
+	kept    bool // some answer reported held backends
+	told    bool // some answer reported the state
 }
 
 // unknownState is the state of an event that came without one, because the stream broke.
 const unknownState = "unknown"
 
-// seen lists the sightings, in order of their first answers.
+// seen returns the sightings, ordered by first answer.
 func (x *Index) seen() []*sighting {
 	if x.sightings != nil {
 		return x.sightings
@@ -68,26 +68,26 @@ func (x *Index) seen() []*sighting {
 	return x.sightings
 }
 
-// window says of which revisions the halves of a table may be.
+// window is the range of revisions that the halves of a table may have.
 type window struct {
-	intent, backends uint64 // from
-	hi               uint64 // to
-	intentHi         uint64 // to, for intent that is of before a restore; else 0
-	kept             bool   // services that lost all endpoints may have the ones before
+	intent, backends uint64 // lower limits
+	hi               uint64 // upper limit
+	intentHi         uint64 // upper limit for intent from before a restore; else 0
+	kept             bool   // services that lost all endpoints may have the previous ones
 }
 
-// windowOf gives the window of a sighting, if it comes from this origin in this epoch.
+// windowOf returns the window of a sighting, if it comes from this origin in this epoch.
 func (x *Index) windowOf(s *sighting, origin string, e *epoch) window {
 	lo := x.oldest(origin, e, s.revision, x.h.Answers[s.first].End)
 	w := window{intent: lo, backends: lo, hi: s.revision, kept: s.kept}
 	if s.held {
-		// The intent is that of the last read that passed, which has shown the last table before at least.
+		// The intent is from the last read that passed, which has shown at least the previous table.
 		w.intent = min(w.intent, x.heldFrom(origin, e, s))
 	}
 	return w
 }
 
-// heldFrom is the lowest revision of what an origin may hold on to while a sighting is served.
+// heldFrom returns the lowest revision of the intent that an origin may hold on to while a sighting is served.
 func (x *Index) heldFrom(origin string, e *epoch, s *sighting) uint64 {
 	var newest *sighting
 	for _, before := range x.seen() {
@@ -104,7 +104,7 @@ func (x *Index) heldFrom(origin string, e *epoch, s *sighting) uint64 {
 	return x.oldest(origin, e, newest.revision, x.h.Answers[newest.first].End)
 }
 
-// oldest is the lowest revision that a list can have of a read whose highest is the given one.
+// oldest returns the lowest revision that a list can have in a read with the given highest revision.
 func (x *Index) oldest(origin string, e *epoch, revision uint64, seen time.Duration) uint64 {
 	if r := x.readOf(origin, e, revision, seen); r != nil {
 		return r.low
@@ -112,7 +112,7 @@ func (x *Index) oldest(origin string, e *epoch, revision uint64, seen time.Durat
 	return min(revision, e.newest(x.before(origin, e.born(revision))))
 }
 
-// readOf gives the complete read of a server that polls whose highest revision is the given one; nil if none is known.
+// readOf returns the complete read of a polling server with the given highest revision; nil if unknown.
 func (x *Index) readOf(origin string, e *epoch, revision uint64, seen time.Duration) *read {
 	var found *read
 	for _, r := range x.reads[origin] {
@@ -123,8 +123,8 @@ func (x *Index) readOf(origin string, e *epoch, revision uint64, seen time.Durat
 	return found
 }
 
-// exact reports whether all tables of a sighting come from reads that the history has: everybody whose table it can be polls, and
-// nothing but the API was asked.
+// exact reports whether all tables of a sighting come from reads in the history: every possible origin polls, and asked only the
+// API.
 func (x *Index) exact(s *sighting) bool {
 	for _, origin := range s.origins {
 		if m := x.members[origin]; m.Transport == "watch" || len(x.reads[origin]) == 0 {
@@ -134,8 +134,8 @@ func (x *Index) exact(s *sighting) bool {
 	return len(s.origins) > 0 && len(x.epochs) == 1
 }
 
-// known reports whether a complete read explains a sighting: one of its revision, or one before whose content is there again
-// under a newer name.
+// known reports whether a complete read explains a sighting: one with its revision, or an earlier one whose content is current
+// again with a newer revision.
 func (x *Index) known(s *sighting) bool {
 	const tried = 5
 	seen := x.h.Answers[s.first].End
@@ -162,7 +162,7 @@ func (x *Index) known(s *sighting) bool {
 	return false
 }
 
-// answersOf gives the answers of a client or of a server, in order of their ends.
+// answersOf returns the answers of a client or of a server, ordered by end.
 func (x *Index) answersOf(member string, by func(*history.Answer) string) []int {
 	var all []int
 	for i := range x.h.Answers {

@@ -17,7 +17,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// sim makes histories: an API with changes, servers that poll it, and clients that ask them, in virtual time.
+// sim generates histories: an API with changes, servers that poll it, and clients that ask them, in virtual time.
 type sim struct {
 	t        testing.TB
 	h        *history.History
@@ -27,7 +27,7 @@ type sim struct {
 	servers  map[string]*simServer
 }
 
-// simServer is a server as it should be. Tests bend what it serves.
+// simServer is a correct server. Tests modify what it serves.
 type simServer struct {
 	name     string
 	compiler *compile.Compiler
@@ -35,7 +35,7 @@ type simServer struct {
 	digest   string
 	revision uint64
 	state    string
-	lists    [4]map[kube.Ref]string // of the read that gave the table
+	lists    [4]map[kube.Ref]string // of the read that produced the table
 }
 
 var kinds = [4]kube.Kind{kube.KindIngress, kube.KindRouteGroup, kube.KindService, kube.KindEndpointSlice}
@@ -115,7 +115,7 @@ func (s *sim) endpoints(name string, addresses ...string) {
 "addressType":"IPv4","endpoints":%s,"ports":[{"port":8080,"protocol":"TCP"}]}`, name, name, list), "endpoint")
 }
 
-// list is one list of a read, with its record.
+// list returns one list of a read, and records it.
 func (s *sim) list(server *simServer, i int) (objects map[kube.Ref]string, revision uint64) {
 	objects = map[kube.Ref]string{}
 	for ref, text := range s.objects {
@@ -129,7 +129,7 @@ func (s *sim) list(server *simServer, i int) (objects map[kube.Ref]string, revis
 	return objects, s.revision
 }
 
-// read makes one complete read, with changes between its lists, and serves what it gives.
+// read makes one complete read, with changes between its lists, and serves the result.
 func (s *sim) read(name string, between func()) {
 	server := s.servers[name]
 	var newest uint64
@@ -144,7 +144,7 @@ func (s *sim) read(name string, between func()) {
 	server.publish(s, newest)
 }
 
-// publish serves what is in the lists.
+// publish serves the content of the lists.
 func (v *simServer) publish(s *sim, revision uint64) {
 	snapshot := &kube.Snapshot{}
 	for _, list := range v.lists {
@@ -169,7 +169,7 @@ func (v *simServer) publish(s *sim, revision uint64) {
 	v.serve(s, string(t.Text()), revision)
 }
 
-// serve serves a text. An equal one keeps its revision.
+// serve serves a text. An equal text keeps its revision.
 func (v *simServer) serve(s *sim, text string, revision uint64) {
 	sum := sha256.Sum256([]byte(text))
 	digest := hex.EncodeToString(sum[:])
@@ -179,7 +179,7 @@ func (v *simServer) serve(s *sim, text string, revision uint64) {
 	v.text, v.digest, v.revision = text, digest, revision
 }
 
-// ask has a client ask a server. It gives the answer, which a test may bend.
+// ask makes a client ask a server. It returns the answer, which a test may modify.
 func (s *sim) ask(client, server string) *history.Answer {
 	v := s.servers[server]
 	a := history.Answer{Begin: s.now, End: s.now + 5*time.Millisecond, Client: client, Server: server, Status: 200, Form: "table", State: v.state,
@@ -223,7 +223,7 @@ func (s *sim) settle() {
 	s.h.Run.Settled, s.h.Run.Duration = s.now, s.now
 }
 
-// shop makes some services, Ingresses and RouteGroups.
+// shop creates some services, Ingresses and RouteGroups.
 func (s *sim) shop(n int) {
 	for i := range n {
 		s.service(fmt.Sprintf("s%02d", i), fmt.Sprintf("10.2.0.%d", i+1), fmt.Sprintf("10.2.1.%d", i+1))
@@ -237,7 +237,7 @@ func (s *sim) shop(n int) {
 	s.sleep(10 * time.Second)
 }
 
-// want fails unless exactly the named validators find something; each must.
+// want fails unless exactly the named validators find something.
 func (s *sim) want(names ...string) {
 	s.t.Helper()
 	found := map[string][]validate.Violation{}
@@ -255,8 +255,8 @@ func (s *sim) want(names ...string) {
 	}
 }
 
-// TestHonestRunsHaveNoViolations: changes without end between and within the reads of two servers, and clients that go from one to the
-// other.
+// TestHonestRunsHaveNoViolations: constant changes between and within the reads of two servers, and clients that alternate
+// between them.
 func TestHonestRunsHaveNoViolations(t *testing.T) {
 	for seed := range uint64(12) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

@@ -1,20 +1,20 @@
-// Package validate holds what a robustness run recorded against the guarantees: one validator for each, a pure function of
-// the history. What is promised, and by what it is held, is in docs/guarantees.md.
+// Package validate checks the record of a robustness run against the guarantees. There is one validator for each guarantee, a
+// pure function of the history. docs/guarantees.md describes the guarantees and their tests.
 //
 // # The oracle
 //
-// A table is compared with what package compile makes of the recorded changes, object by object and each alone, so that nothing
-// of what the servers remember from one read to the next is in the oracle. A read has a list for each kind, each of a
-// revision of its own, so there is mostly not one table that is right. What is certain is this: with an ETag of revision R,
-// a table has nothing from after R, and no list of its read is older than the beginning of that read. An object that did not
-// change in between must have exactly its routes; one that did must have those of one of its states; nothing else may be
-// there ([Index.judge]). While a server says that it holds intent back, intent may be as old as the last table before.
+// A table is compared with what package compile produces from the recorded changes, for each object separately, so that the
+// oracle shares no caches with the servers. A read has a list for each kind, each with its own revision, so usually several
+// tables are correct. Certain is: with an ETag of revision R, a table has nothing from after R, and no list of its read is older
+// than the beginning of that read. An object that did not change in between must have exactly its routes; a changed one must have
+// those of one of its states; no other routes may exist ([Index.judge]). While a server reports that it holds intent back, intent
+// may be as old as the previous table.
 //
-// # What is not judged
+// # What it does not check
 //
-// The oracle knows the flags in [history.Options] and no others. Where two objects want one id, or share the catch-all of a
-// host, any of their routes will do, or none. What a fault makes impossible is not asked for: the time limits of a server
-// begin anew when the fault on its connections has ended.
+// The oracle supports only the flags in [history.Options]. If two objects want the same id, or share the catch-all of a host, it
+// accepts any of their routes, or none. It does not demand what a fault makes impossible: the time limits of a server restart
+// when the fault on its connections has ended.
 package validate
 
 import (
@@ -26,21 +26,21 @@ import (
 	"github.com/routesrv/routesrv/robustness/history"
 )
 
-// Violation is one thing that a guarantee rules out.
+// Violation is a breach of a guarantee.
 type Violation struct {
 	// Validator is the name of the guarantee.
 	Validator string `json:"validator"`
-	// At is when it showed: the end of the answer, as an offset from the start of the run.
+	// At is when it became visible: the end of the answer, as an offset from the start of the run.
 	At time.Duration `json:"at"`
-	// Member is the client that received it, or the process that is to blame where no client is.
+	// Member is the client that received it, or else the process that caused it.
 	Member string `json:"member"`
-	// Index is that of the answer in History.Answers; -1 if it is about no single answer.
+	// Index is the index of the answer in History.Answers; -1 if the violation is not about a single answer.
 	Index int `json:"index"`
-	// Text says what is wrong, with digest, revision and object where there are any.
+	// Text describes the violation, with digest, revision and object if there are any.
 	Text string `json:"text"`
 }
 
-// String gives the violation on one line.
+// String returns the violation on one line.
 func (v Violation) String() string {
 	return fmt.Sprintf("%s: %v %s: %s", v.Validator, v.At.Round(time.Millisecond), v.Member, v.Text)
 }
@@ -60,16 +60,16 @@ const (
 	NameLive       = "Live"
 )
 
-// Validator is one of the guarantees.
+// Validator checks one of the guarantees.
 type Validator struct {
 	Name string
-	// Check gives what violates it, in order of time. It is nil for a history that keeps the guarantee.
+	// Check returns the violations, ordered by time; nil if the history keeps the guarantee.
 	Check func(*history.History) []Violation
 
 	check func(*Index) []Violation
 }
 
-// Validators lists all, in the order of DESIGN.md.
+// Validators returns all validators, in the order of DESIGN.md.
 func Validators() []Validator {
 	all := []Validator{
 		{Name: NameComplete, Check: Complete, check: (*Index).complete},
@@ -87,21 +87,21 @@ func Validators() []Validator {
 	return all
 }
 
-// Coverage says how much a history proves. In a storm of faults and changes many objects may have more than one state in the
-// time of a read, and any of them will do.
+// Coverage says how much a history proves. In a storm of faults and changes many objects may have several states during a read,
+// and any of them is accepted.
 type Coverage struct {
 	Tables  int `json:"tables"`  // judgements of a table; one with several possible origins is judged for each
-	Routes  int `json:"routes"`  // that were judged in them
-	Certain int `json:"certain"` // of these, those that could have one text only
+	Routes  int `json:"routes"`  // routes judged in them
+	Certain int `json:"certain"` // routes with only one possible text
 }
 
-// Report is what the validators say of a history.
+// Report is the result of the validators for a history.
 type Report struct {
-	Violations []Violation `json:"violations"` // of all guarantees, in order of time
+	Violations []Violation `json:"violations"` // of all guarantees, ordered by time
 	Coverage   Coverage    `json:"coverage"`
 }
 
-// Examine runs all validators. It is cheaper than one after the other.
+// Examine runs all validators. It is cheaper than running them one by one.
 func Examine(h *history.History) Report {
 	x := NewIndex(h)
 	var r Report
@@ -113,10 +113,10 @@ func Examine(h *history.History) Report {
 	return r
 }
 
-// All gives the violations of all guarantees, in order of time.
+// All returns the violations of all guarantees, ordered by time.
 func All(h *history.History) []Violation { return Examine(h).Violations }
 
-// maxOfOne bounds the violations of one validator: a broken run has as many as answers, and nobody reads them.
+// maxOfOne limits the violations of one validator: a broken run has as many as answers.
 const maxOfOne = 100
 
 func (x *Index) limited(found []Violation) []Violation {
@@ -128,7 +128,7 @@ func sortByTime(all []Violation) {
 	slices.SortStableFunc(all, func(a, b Violation) int { return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Index, b.Index)) })
 }
 
-// alone runs one validator over a history.
+// alone runs one validator on a history.
 func alone(h *history.History, check func(*Index) []Violation) []Violation {
 	x := NewIndex(h)
 	return x.limited(check(x))

@@ -11,7 +11,7 @@ import (
 	"github.com/routesrv/routesrv/robustness/history"
 )
 
-// state is an object after one change. Its number is unique in the run, so that results can be kept by it.
+// state is an object after one change. Its number is unique in the run and serves as a key for cached results.
 type state struct {
 	number   int
 	revision uint64
@@ -21,18 +21,18 @@ type state struct {
 	deleted  bool
 }
 
-// thing is one object with all its states in one epoch, in order of revision. Before the first it did not exist.
+// thing is one object with all its states in one epoch, ordered by revision. Before the first one it did not exist.
 type thing struct {
 	ref     kube.Ref
 	states  []*state
-	service kube.ServiceKey // of an EndpointSlice: the one that it belongs to
-	ids     []string        // of an owner: all that it ever wants, sorted
+	service kube.ServiceKey // of an EndpointSlice: the service that it belongs to
+	ids     []string        // of an owner: all ids that it ever wants, sorted
 }
 
 // nothing is the state of an object that does not exist.
 var nothing = &state{deleted: true}
 
-// between gives the states that the object had at some time from revision lo to revision hi.
+// between returns the states that the object had between the revisions lo and hi.
 func (t *thing) between(lo, hi uint64) []*state {
 	from := sort.Search(len(t.states), func(i int) bool { return t.states[i].revision > lo })
 	to := sort.Search(len(t.states), func(i int) bool { return t.states[i].revision > hi })
@@ -42,7 +42,7 @@ func (t *thing) between(lo, hi uint64) []*state {
 	return append([]*state{nothing}, t.states[:to]...)
 }
 
-// at gives the state at a revision.
+// at returns the state at a revision.
 func (t *thing) at(revision uint64) *state {
 	to := sort.Search(len(t.states), func(i int) bool { return t.states[i].revision > revision })
 	if to == 0 {
@@ -57,17 +57,17 @@ type epoch struct {
 	things   map[kube.Ref]*thing
 	owners   []*thing                     // Ingresses and RouteGroups, sorted
 	services map[kube.ServiceKey][]*thing // the service and its slices
-	changes  []mark                       // in order of revision
-	intent   []mark                       // those of owners only
+	changes  []mark                       // ordered by revision
+	intent   []mark                       // only those of owners
 }
 
-// mark is when a revision came to be.
+// mark says when a revision was reached.
 type mark struct {
 	revision uint64
 	at       time.Duration
 }
 
-// newest is the highest revision at a time.
+// newest returns the highest revision at a time.
 func (e *epoch) newest(at time.Duration) uint64 {
 	i := sort.Search(len(e.changes), func(i int) bool { return e.changes[i].at > at })
 	if i == 0 {
@@ -76,7 +76,7 @@ func (e *epoch) newest(at time.Duration) uint64 {
 	return e.changes[i-1].revision
 }
 
-// born is when the API reached a revision: the time of the last change up to it.
+// born returns when the API reached a revision: the time of the last change up to it.
 func (e *epoch) born(revision uint64) time.Duration {
 	i := sort.Search(len(e.changes), func(i int) bool { return e.changes[i].revision > revision })
 	if i == 0 {
@@ -85,7 +85,7 @@ func (e *epoch) born(revision uint64) time.Duration {
 	return e.changes[i-1].at
 }
 
-// epochsOf makes the epochs of the changes. There is at least one.
+// epochsOf splits the changes into epochs. There is at least one.
 func epochsOf(changes []history.Change) []*epoch {
 	now := &epoch{things: map[kube.Ref]*thing{}}
 	all := []*epoch{now}
@@ -105,7 +105,7 @@ func epochsOf(changes []history.Change) []*epoch {
 	return all
 }
 
-// restored is the epoch that begins with what was at an older revision.
+// restored returns the epoch that begins with the state at an older revision.
 func (e *epoch) restored(c *history.Change) *epoch {
 	next := &epoch{from: c.At, things: make(map[kube.Ref]*thing, len(e.things))}
 	for ref, t := range e.things {
@@ -167,7 +167,7 @@ func (e *epoch) finish() {
 
 func isOwner(k kube.Kind) bool { return k == kube.KindIngress || k == kube.KindRouteGroup }
 
-// servicesOf are the names of the services that an object refers to, sorted.
+// servicesOf returns the names of the services that an object references, sorted.
 func servicesOf(o kube.Object) []string {
 	var names []string
 	switch o := o.(type) {
@@ -185,7 +185,7 @@ func servicesOf(o kube.Object) []string {
 				}
 			}
 		}
-		// A custom split of traffic names services in annotations.
+		// Annotations for splitting traffic name services, too.
 		for _, v := range o.Annotations {
 			var weights map[string]json.RawMessage
 			if strings.HasPrefix(v, "{") && json.Unmarshal([]byte(v), &weights) == nil {

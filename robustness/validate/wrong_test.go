@@ -11,7 +11,7 @@ import (
 	"github.com/routesrv/routesrv/robustness/validate"
 )
 
-// without takes the lines that contain a text out of a table.
+// without removes the lines that contain a text from a table.
 func without(text, part string) string {
 	var kept []string
 	for line := range strings.Lines(text) {
@@ -22,7 +22,7 @@ func without(text, part string) string {
 	return strings.Join(kept, "\n")
 }
 
-// TestValidatorsFindWhatTheyAreFor: each history is honest but for one thing, and the named validators find it, and no other.
+// TestValidatorsFindWhatTheyAreFor: each history has one fault, which exactly the named validators must find.
 func TestValidatorsFindWhatTheyAreFor(t *testing.T) {
 	for _, tt := range []struct {
 		name string

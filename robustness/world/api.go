@@ -17,8 +17,8 @@ import (
 	"github.com/routesrv/routesrv/robustness/traffic"
 )
 
-// API is a fake API server that treats each member in its own way, and records what it gives to whom. It is safe for concurrent
-// use, but for Apply and Restore, which one goroutine may call at a time.
+// API is a fake API server that treats each member differently, and records its answers. It is safe for concurrent use, except
+// that only one goroutine at a time may call Apply and Restore.
 type API struct {
 	fake *kubetest.Server
 	rec  *record.Recorder
@@ -35,10 +35,10 @@ type mark struct {
 	revision kube.Revision
 }
 
-// keep is for how long the API remembers what there was.
+// keep is how long the API remembers past states.
 const keep = 15 * time.Second
 
-// NewAPI returns an API server without objects at a revision of some thousands.
+// NewAPI returns an API server without objects, at a revision of a few thousand.
 func NewAPI(rec *record.Recorder) (*API, error) {
 	fake, err := kubetest.New(nil, kubetest.API{})
 	if err != nil {
@@ -59,7 +59,7 @@ func (a *API) Listen(member, ip string) (string, error) {
 // Close ends all listeners.
 func (a *API) Close() { a.listeners.close() }
 
-// Inject has the API go wrong for a member, until the function that it returns is called.
+// Inject injects a fault for a member, until the returned function is called.
 func (a *API) Inject(member string, f APIFault) (end func(), err error) {
 	remove, err := a.faults.add(member, f)
 	if err != nil {
@@ -74,7 +74,7 @@ func (a *API) Inject(member string, f APIFault) (end func(), err error) {
 	}, nil
 }
 
-// Load adds the cluster of package scale, which nobody changes.
+// Load adds the cluster of package scale, which never changes.
 func (a *API) Load(factor float64) error {
 	for text := range scale.New(factor).All() {
 		if err := a.Apply(traffic.Write{Key: keyOf(text), Object: string(text), Class: traffic.Valid}); err != nil {
@@ -99,13 +99,13 @@ func (a *API) Apply(w traffic.Write) error {
 	})
 	if oldest := a.remember(mark{at, revision}); oldest != 0 {
 		a.fake.CompactTo(oldest)
-		a.fake.Requests() // which it would remember for ever
+		a.fake.Requests() // otherwise it would keep them for ever
 	}
 	return nil
 }
 
-// remember adds a mark and forgets old ones; then it gives the oldest that is left. The fake asks while it is locked, so it is
-// not asked under the lock of a.
+// remember adds a mark and removes old ones, then returns the oldest remaining revision. The fake calls back while it is locked,
+// so it must not be called with the lock of a held.
 func (a *API) remember(m mark) kube.Revision {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -118,7 +118,7 @@ func (a *API) remember(m mark) kube.Revision {
 	return a.marks[0].revision
 }
 
-// Restore takes the API back to what it was some time ago, and gives the objects that there are then.
+// Restore restores the API to its state some time ago, and returns the objects of that state.
 func (a *API) Restore(ago time.Duration) (map[traffic.Key]string, error) {
 	at := a.rec.Now()
 	r := a.before(ago)
@@ -132,7 +132,7 @@ func (a *API) Restore(ago time.Duration) (map[traffic.Key]string, error) {
 	return a.State(), nil
 }
 
-// State is what is stored.
+// State returns the stored objects.
 func (a *API) State() map[traffic.Key]string {
 	out := make(map[traffic.Key]string)
 	for _, text := range a.fake.Objects() {
@@ -147,12 +147,12 @@ func keyOf(object []byte) traffic.Key {
 		Metadata struct{ Namespace, Name string }
 	}
 	if err := json.Unmarshal(object, &o); err != nil {
-		panic(err) // it was made here, or it was stored
+		panic(err) // unexpected: it was created here, or stored before
 	}
 	return traffic.Key{Kind: o.Kind, Namespace: o.Metadata.Namespace, Name: o.Metadata.Name}
 }
 
-// before is the revision of some time ago; 0 if it is not known.
+// before returns the revision of some time ago; 0 if unknown.
 func (a *API) before(ago time.Duration) kube.Revision {
 	now := a.rec.Now()
 	a.mu.Lock()
@@ -167,7 +167,7 @@ func (a *API) before(ago time.Duration) kube.Revision {
 	return r
 }
 
-// conductList is how a request that is no watch goes wrong.
+// conductList returns the fault of a request that is not a watch.
 func (a *API) conductList(r *http.Request) kubetest.Fault {
 	n := noteOf(r.Context())
 	discovery := r.URL.Path == kubetest.Discovery || r.URL.Path == kubetest.Groups
@@ -198,7 +198,7 @@ func (a *API) conductList(r *http.Request) kubetest.Fault {
 	return kubetest.Fault{}
 }
 
-// conductWatch is how a watch goes wrong from its beginning.
+// conductWatch returns the fault of a new watch.
 func (a *API) conductWatch(r *http.Request) kubetest.WatchFault {
 	n := noteOf(r.Context())
 	for _, f := range a.faults.now(n.member, r.URL.Path) {
@@ -225,7 +225,7 @@ func (a *API) mute(ctx context.Context) bool {
 	return a.faults.has(noteOf(ctx).member, WatchSilent)
 }
 
-// answered records what was given.
+// answered records an answer.
 func (a *API) answered(ctx context.Context, got kubetest.Answer) {
 	n := noteOf(ctx)
 	if n.member == "" || got.Status != http.StatusOK && n.fault == "" {

@@ -15,7 +15,7 @@ import (
 	"github.com/routesrv/routesrv/robustness/world"
 )
 
-// TestEveryFaultOfAPlanIsKnown to the part that makes it.
+// TestEveryFaultOfAPlanIsKnown to the package that injects it.
 func TestEveryFaultOfAPlanIsKnown(t *testing.T) {
 	process := []string{plan.Kill, plan.Freeze, plan.Partition, plan.NoFiles, plan.DiskFull, plan.ReadOnly, plan.ClockStep, plan.Restore}
 	known := slices.Concat(faultproxy.Names(), world.APIFaults(), process)
@@ -47,11 +47,11 @@ func get(t *testing.T, url string) (status int, body []byte, l list) {
 	if body, err = io.ReadAll(resp.Body); err != nil {
 		t.Fatal(err)
 	}
-	_ = json.Unmarshal(body, &l) // some faults are that it does not
+	_ = json.Unmarshal(body, &l) // some faults make this fail
 	return resp.StatusCode, body, l
 }
 
-// TestTheAPITreatsEachMemberInItsOwnWay: a fault is for one member, and is recorded.
+// TestTheAPITreatsEachMemberInItsOwnWay: a fault affects one member, and is recorded.
 func TestTheAPITreatsEachMemberInItsOwnWay(t *testing.T) {
 	rec := record.New(record.Config{})
 	api, err := world.NewAPI(rec)

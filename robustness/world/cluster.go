@@ -14,44 +14,44 @@ import (
 	"github.com/routesrv/routesrv/robustness/traffic"
 )
 
-// Cluster is where servers and data planes read objects: the fake API, or a real one. Apply, Load, Restore and State are for one
-// goroutine at a time, the other methods for any.
+// Cluster is the API that servers and data planes read: the fake one, or a real one. Only one goroutine at a time may call Apply,
+// Load, Restore and State; the other methods are safe for concurrent use.
 type Cluster interface {
 	// Listen serves the API to one member, and returns the base URL.
 	Listen(member, ip string) (string, error)
-	// Inject has the API go wrong for a member, until the function that it returns is called.
+	// Inject injects a fault for a member, until the returned function is called.
 	Inject(member string, f APIFault) (end func(), err error)
 	// Apply makes one write and records it.
 	Apply(w traffic.Write) error
-	// Load adds the cluster of package scale, which nobody changes.
+	// Load adds the cluster of package scale, which never changes.
 	Load(factor float64) error
-	// Restore takes the API back to what it was some time ago, and returns the objects of that time.
+	// Restore restores the API to its state some time ago, and returns the objects of that state.
 	Restore(ago time.Duration) (map[traffic.Key]string, error)
-	// State is what is stored.
+	// State returns the stored objects.
 	State() map[traffic.Key]string
 	// Close ends all listeners.
 	Close()
 }
 
-// Names of what the API itself does wrong.
+// Names of the faults of the API itself.
 const (
-	ListEmpty      = "list-empty"       // 200, and no items, from the cache; a consistent list is right
-	ListHalf       = "list-half"        // most items are missing, likewise
-	ListShort      = "list-short"       // the body ends in the middle; nothing breaks
-	ListStale      = "list-stale"       // the cache is seconds behind, and does not say 504
-	ListOther      = "list-other"       // 200 and an object that is no list
-	APIStatus      = "api-status"       // an error of the API, for lists and watches
-	DiscoveryFlaps = "discovery-flaps"  // every other answer says that there are no RouteGroups
-	DiscoveryFails = "discovery-status" // an error
-	WatchSilent    = "watch-silent"     // watches stay open and say nothing
+	ListEmpty      = "list-empty"       // 200 without items, from the cache; a consistent list is correct
+	ListHalf       = "list-half"        // most items are missing, from the cache; a consistent list is correct
+	ListShort      = "list-short"       // the body ends in the middle without an error
+	ListStale      = "list-stale"       // the cache is seconds behind, and does not answer 504
+	ListOther      = "list-other"       // 200 with an object that is not a list
+	APIStatus      = "api-status"       // an API error, for lists and watches
+	DiscoveryFlaps = "discovery-flaps"  // every other answer says that RouteGroups do not exist
+	DiscoveryFails = "discovery-status" // an API error
+	WatchSilent    = "watch-silent"     // watches stay open and send nothing
 	WatchGone      = "watch-gone"       // watches begin with the error that the revision is too old
 	WatchCut       = "watch-cut"        // watches end in the middle of an event
-	WatchEmpty     = "watch-empty"      // a watch that begins with everything begins with nothing
-	NoBookmarks    = "no-bookmarks"     // watches have none
-	Reset          = "revision-reset"   // the API is restored from an old copy
+	WatchEmpty     = "watch-empty"      // a watch that should begin with all objects begins with none
+	NoBookmarks    = "no-bookmarks"     // watches send none
+	Reset          = "revision-reset"   // the API is restored from an old backup
 )
 
-// APIFaults returns the names of what the API does wrong to one member.
+// APIFaults returns the names of the faults that the API can show to one member.
 func APIFaults() []string {
 	return []string{
 		ListEmpty, ListHalf, ListShort, ListStale, ListOther, APIStatus, DiscoveryFlaps, DiscoveryFails,
@@ -59,26 +59,26 @@ func APIFaults() []string {
 	}
 }
 
-// RealAPIFaults returns those that a real API can be made to show, by what stands in front of it.
+// RealAPIFaults returns the faults that a proxy in front of a real API can simulate.
 func RealAPIFaults() []string {
 	return []string{ListEmpty, ListShort, ListOther, APIStatus, DiscoveryFlaps, DiscoveryFails, WatchSilent, WatchGone, WatchCut, NoBookmarks}
 }
 
-// beginsWithAWatch reports whether a fault strikes watches that begin while it is on, so that open ones have to end.
+// beginsWithAWatch reports whether a fault affects only watches that begin while it is on, so that open ones must end.
 func beginsWithAWatch(fault string) bool {
 	return slices.Contains([]string{WatchCut, WatchGone, WatchEmpty, NoBookmarks}, fault)
 }
 
-// APIFault is something that the API does wrong to one member.
+// APIFault is a fault that the API shows to one member.
 type APIFault struct {
 	Name   string
-	Status int    // of APIStatus and DiscoveryFails
-	Path   string // what the paths have to contain, such as "ingresses"; empty for all
+	Status int    // for APIStatus and DiscoveryFails
+	Path   string // text that affected paths contain, such as "ingresses"; empty for all
 }
 
 type noteKey struct{}
 
-// note is what is known of a request.
+// note describes a request.
 type note struct {
 	member string
 	fault  string
@@ -92,7 +92,7 @@ func noteOf(ctx context.Context) *note {
 	return n
 }
 
-// listeners serve the API, one to each member. The zero value has none.
+// listeners serve the API, with one listener for each member. The zero value has none.
 type listeners struct {
 	servers []*http.Server
 	serving sync.WaitGroup
@@ -123,14 +123,14 @@ func (l *listeners) close() {
 	l.serving.Wait()
 }
 
-// injected are the faults The zero value has none. It is safe for concurrent use.
+// injected holds the active faults. The zero value has none. It is safe for concurrent use.
 type injected struct {
 	mu       sync.Mutex
 	byMember map[string][]*APIFault
 	flaps    int
 }
 
-// add has a member meet a fault until remove is called.
+// add makes a member meet a fault until remove is called.
 func (i *injected) add(member string, f APIFault) (remove func(), err error) {
 	if !slices.Contains(APIFaults(), f.Name) {
 		return nil, fmt.Errorf("the API has no fault %q", f.Name)
@@ -148,7 +148,7 @@ func (i *injected) add(member string, f APIFault) (remove func(), err error) {
 	}, nil
 }
 
-// now are the faults that a request of a member meets.
+// now returns the faults for a request of a member.
 func (i *injected) now(member, path string) []APIFault {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -168,7 +168,7 @@ func (i *injected) has(member, fault string) bool {
 	return slices.ContainsFunc(i.byMember[member], func(f *APIFault) bool { return f.Name == fault })
 }
 
-// flap is true every other time.
+// flap returns true every other time.
 func (i *injected) flap() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()

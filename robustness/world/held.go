@@ -6,7 +6,8 @@ import (
 	"net/http"
 )
 
-// held is the digest of what a process holds back, as an operator sees it; empty if it holds nothing or does not answer.
+// held returns the digest of the table that a process holds back, as an operator sees it; empty if it holds none or does not
+// answer.
 func (w *World) held(ctx context.Context, p *Process) string {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.Support+"/guard/held?format=json", nil)
 	if err != nil {

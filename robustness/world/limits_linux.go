@@ -13,22 +13,22 @@ import (
 	"github.com/routesrv/routesrv/robustness/plan"
 )
 
-// diskSize is how much the folder of a process holds: many times what it writes.
+// diskSize is the capacity of a process's folder: many times what it writes.
 const diskSize = 64 << 20
 
-// mount gives a folder a disk of its own, if this process may do that. Otherwise disks are never full and never read-only.
+// mount mounts a separate disk at a folder, if this process may do that. Otherwise disks are never full and never read-only.
 func (w *World) mount(folder string) error {
 	err := unix.Mount("tmpfs", folder, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, fmt.Sprintf("size=%d,mode=0700", diskSize))
 	if err != nil {
-		w.disable(plan.DiskFull, fmt.Errorf("a disk that can be full needs the right to mount: %w", err))
-		w.disable(plan.ReadOnly, fmt.Errorf("a disk that can be read-only needs the right to mount: %w", err))
+		w.disable(plan.DiskFull, fmt.Errorf("filling a disk needs the right to mount: %w", err))
+		w.disable(plan.ReadOnly, fmt.Errorf("a read-only disk needs the right to mount: %w", err))
 	}
 	return nil
 }
 
 func unmount(folder string) { _ = unix.Unmount(folder, unix.MNT_DETACH) }
 
-// can reports whether a fault can be had here.
+// can reports whether a fault is possible here.
 func (w *World) can(fault string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -57,12 +57,11 @@ func (w *World) fill(p *Process) func() error {
 		}
 	}
 	write()
-	write() // what was freed meanwhile
+	write() // space that was freed meanwhile
 	return func() error { return os.Remove(path) }
 }
 
-// readOnly makes the disk of a process one that cannot be written to. A disk with a file that is open for writing cannot be made
-// so; that is tried again for a moment.
+// readOnly makes the disk of a process read-only. That fails while a file is open for writing, so it retries for a moment.
 func (w *World) readOnly(p *Process) func() error {
 	if !w.can(plan.ReadOnly) {
 		return nil
@@ -79,12 +78,12 @@ func (w *World) readOnly(p *Process) func() error {
 		return err
 	}
 	if err := remount(unix.MS_RDONLY); err != nil {
-		return nil // it was written to all the time
+		return nil // files were open for writing all the time
 	}
 	return func() error { return remount(0) }
 }
 
-// noFiles has the process open no more than two more descriptors.
+// noFiles limits the process to two more open descriptors.
 func (w *World) noFiles(p *Process) func() error {
 	pid := p.PID()
 	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))

@@ -20,12 +20,12 @@ import (
 	"github.com/routesrv/routesrv/robustness/record"
 )
 
-// Process is one built binary that is run as a member, again after each kill. Its methods are safe for concurrent use.
+// Process is a built binary that runs as a member, and is restarted after each kill. Its methods are safe for concurrent use.
 type Process struct {
 	Name    string
 	Main    string // HOST:PORT
 	Support string // HOST:PORT
-	Folder  string // of its files; the log is in it, too
+	Folder  string // of its files, including the log
 
 	path string
 	args []string
@@ -35,12 +35,12 @@ type Process struct {
 	mu      sync.Mutex
 	cmd     *exec.Cmd
 	done    chan struct{} // closed when the process has ended
-	wanted  bool          // it is to run
-	crashes []string      // ends that nobody asked for
+	wanted  bool          // it should run
+	crashes []string      // unexpected ends
 	lines   func(logLine) // may be nil
 }
 
-// logLine is what the harness reads of a line of the log.
+// logLine is the part of a log line that the harness reads.
 type logLine struct {
 	Message string `json:"msg"`
 	Reason  string `json:"reason"`
@@ -55,10 +55,10 @@ func (p *Process) Running() bool {
 	return p.cmd != nil
 }
 
-// clock is the file that the wall clock of the process follows.
+// clock returns the file that the wall clock of the process follows.
 func (p *Process) clock() string { return filepath.Join(p.Folder, "clock") }
 
-// PID is the number of the process; 0 if it does not run.
+// PID returns the number of the process; 0 if it is not running.
 func (p *Process) PID() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -68,21 +68,21 @@ func (p *Process) PID() int {
 	return p.cmd.Process.Pid
 }
 
-// OnLine has f called for every line of the log from now on.
+// OnLine makes f be called for every later line of the log.
 func (p *Process) OnLine(f func(logLine)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.lines = f
 }
 
-// Crashes are the ends that nobody asked for.
+// Crashes returns the unexpected ends.
 func (p *Process) Crashes() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append([]string(nil), p.crashes...)
 }
 
-// Start starts the process, if it does not run.
+// Start starts the process, unless it is running.
 func (p *Process) Start() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -139,7 +139,7 @@ func (p *Process) await(cmd *exec.Cmd, log *os.File, read, done chan struct{}) {
 	close(done)
 }
 
-// Messages of the binaries that the harness knows.
+// Log messages of the binaries that the harness uses.
 const (
 	messageHeld     = "suspicious table held back"
 	messageReleased = "held table released"
@@ -151,7 +151,7 @@ const (
 func (p *Process) line(text string) {
 	var l logLine
 	if json.Unmarshal([]byte(text), &l) != nil {
-		return // such as a report of the race detector, which the log has
+		return // such as a report of the race detector, which stays in the log
 	}
 	e := history.Event{At: p.rec.Now(), Member: p.Name}
 	switch l.Message {
@@ -173,8 +173,8 @@ func (p *Process) line(text string) {
 	}
 }
 
-// Kill ends the process as the kernel does when memory runs out. It does not wait for that, so that nothing is between the cause
-// and the end; Gone does.
+// Kill ends the process as the kernel does when memory runs out. It does not wait for the end, so that nothing delays the kill;
+// Gone waits.
 func (p *Process) Kill(point string) {
 	p.mu.Lock()
 	cmd := p.cmd
@@ -198,14 +198,14 @@ func (p *Process) Gone() {
 	}
 }
 
-// Stop freezes the process, and Continue lets it go on.
+// Stop freezes the process; Continue resumes it.
 func (p *Process) Stop() {
 	if p.signal(syscall.SIGSTOP) {
 		p.rec.Event(history.Event{At: p.rec.Now(), Member: p.Name, Name: "stopped"})
 	}
 }
 
-// Continue lets a frozen process go on.
+// Continue resumes a frozen process.
 func (p *Process) Continue() {
 	if p.signal(syscall.SIGCONT) {
 		p.rec.Event(history.Event{At: p.rec.Now(), Member: p.Name, Name: "continued"})
@@ -218,7 +218,7 @@ func (p *Process) signal(s os.Signal) bool {
 	return p.cmd != nil && p.cmd.Process.Signal(s) == nil
 }
 
-// End ends the process as Kubernetes does, and reports an end that is not clean.
+// End ends the process as Kubernetes does, and returns an error if the end is not clean.
 func (p *Process) End(patience time.Duration) error {
 	p.mu.Lock()
 	cmd, done := p.cmd, p.done
@@ -257,7 +257,7 @@ func (p *Process) Ready(client *http.Client) bool {
 	return resp.StatusCode == http.StatusNoContent
 }
 
-// Log is what the process has logged.
+// Log returns the log of the process.
 func (p *Process) Log() string {
 	text, err := os.ReadFile(filepath.Join(p.Folder, "log"))
 	if err != nil {
@@ -266,7 +266,7 @@ func (p *Process) Log() string {
 	return string(text)
 }
 
-// Races are the reports of the race detector in the log, each by its first lines.
+// Races returns the reports of the race detector in the log, each with its first lines.
 func (p *Process) Races() []string {
 	var out []string
 	for _, report := range strings.Split(p.Log(), "WARNING: DATA RACE")[1:] {
@@ -276,12 +276,12 @@ func (p *Process) Races() []string {
 	return out
 }
 
-// disk is the size of the files of the process, the log aside.
+// disk returns the size of the files of the process, without the log.
 func (p *Process) disk() (size int64) {
 	_ = filepath.WalkDir(p.Folder, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			if errors.Is(err, fs.ErrNotExist) {
-				return nil // it was there a moment ago
+				return nil // it was removed meanwhile
 			}
 			return err
 		}

@@ -2,5 +2,5 @@ package world
 
 import "syscall"
 
-// childAttributes have a process end with the one that started it, whatever ends that.
+// childAttributes makes a process end with its parent, however that ends.
 func childAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }

@@ -25,17 +25,17 @@ import (
 	"github.com/routesrv/routesrv/robustness/traffic"
 )
 
-// Real says where a kube-apiserver is.
+// Real describes a kube-apiserver.
 type Real struct {
 	URL       string            // its base URL
-	Transport http.RoundTripper // adds the credentials; they have to allow everything
+	Transport http.RoundTripper // adds the credentials, which must allow everything
 }
 
-// largestList is how much of a list the front keeps in memory.
+// largestList limits how much of a list the front keeps in memory.
 const largestList = 64 << 20
 
-// RealAPI stands in front of a kube-apiserver: it passes on what members ask, with a listener and faults for each, and records what
-// they are given. Its methods are safe for concurrent use, but for Apply, which one goroutine may call at a time.
+// RealAPI is a proxy in front of a kube-apiserver: it passes on the requests of members, with a listener and faults for each, and
+// records the answers. Its methods are safe for concurrent use, except that only one goroutine at a time may call Apply.
 type RealAPI struct {
 	real   Real
 	base   *url.URL
@@ -50,13 +50,13 @@ type RealAPI struct {
 	watches map[*watching]bool
 }
 
-// watching is a watch of a member that is passed on.
+// watching is a member's watch that is passed on.
 type watching struct {
 	member string
 	end    context.CancelFunc
 }
 
-// NewRealAPI returns the front of a kube-apiserver with the kinds of the product, and follows what is deleted there until Close.
+// NewRealAPI returns the front of a kube-apiserver with the kinds of the product, and follows deletions there until Close.
 func NewRealAPI(real Real, rec *record.Recorder) (*RealAPI, error) {
 	base, err := url.Parse(real.URL)
 	if err != nil {
@@ -80,12 +80,12 @@ func (a *RealAPI) Close() {
 	a.writes.close()
 }
 
-// Load implements [Cluster]: it is for the fake only.
+// Load implements [Cluster]; only the fake supports it.
 func (a *RealAPI) Load(float64) error {
 	return errors.New("a real API is not loaded with the large cluster")
 }
 
-// Restore implements [Cluster]: nobody takes etcd away from a kube-apiserver here.
+// Restore implements [Cluster]; a kube-apiserver's etcd is not restored here.
 func (a *RealAPI) Restore(time.Duration) (map[traffic.Key]string, error) {
 	return nil, errors.New("a real API is not restored")
 }
@@ -111,7 +111,7 @@ func (a *RealAPI) Inject(member string, f APIFault) (end func(), err error) {
 	return remove, err
 }
 
-// ServeHTTP implements [http.Handler]. Whatever cannot be passed on breaks the connection off.
+// ServeHTTP implements [http.Handler]. If it cannot pass a request on, it breaks the connection.
 func (a *RealAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	n := noteOf(r.Context())
 	watch := r.URL.Query().Has("watch")
@@ -156,7 +156,7 @@ func (a *RealAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body)
 }
 
-// ask asks the real API what a member asks.
+// ask sends a member's request to the real API.
 func (a *RealAPI) ask(ctx context.Context, r *http.Request) (*http.Response, error) {
 	to := *r.URL
 	to.Scheme, to.Host, to.Path = a.base.Scheme, a.base.Host, strings.TrimSuffix(a.base.Path, "/")+r.URL.Path
@@ -166,7 +166,7 @@ func (a *RealAPI) ask(ctx context.Context, r *http.Request) (*http.Response, err
 	}
 	req.Header = r.Header.Clone()
 	if req.Header.Get("Accept-Encoding") == "" {
-		req.Header.Set("Accept-Encoding", "identity") // or the transport unpacks what nobody asked to pack
+		req.Header.Set("Accept-Encoding", "identity") // otherwise the transport would decompress
 	}
 	return a.real.Transport.RoundTrip(req)
 }
@@ -199,7 +199,7 @@ func (a *RealAPI) instead(w http.ResponseWriter, r *http.Request, f APIFault) bo
 	return true
 }
 
-// spoiled is what a fault makes of a list.
+// spoiled applies a fault to a list.
 func spoiled(r *http.Request, body []byte, revision uint64, fault string) ([]byte, bool) {
 	kind := kindOf(r.URL.Path)
 	switch {
@@ -212,7 +212,7 @@ func spoiled(r *http.Request, body []byte, revision uint64, fault string) ([]byt
 	return nil, false
 }
 
-// gave records what a member was given. Of requests that are no reads, such as one for a single item, nothing is recorded.
+// gave records an answer to a member. It ignores requests other than reads, such as one for a single item.
 func (a *RealAPI) gave(r *http.Request, n *note, revision uint64, fault string) {
 	q, kind, verb := r.URL.Query(), kindOf(r.URL.Path), "list"
 	switch {
@@ -226,7 +226,7 @@ func (a *RealAPI) gave(r *http.Request, n *note, revision uint64, fault string) 
 	a.rec.Read(history.Read{At: a.rec.Now(), Member: n.member, Kind: kind, Verb: verb, Revision: revision, Whole: fault == "", Fault: fault})
 }
 
-// passWatch passes a watch on, with what happens to watches.
+// passWatch passes a watch on, with the faults of watches.
 func (a *RealAPI) passWatch(w http.ResponseWriter, r *http.Request, n *note) {
 	ctx, end := context.WithCancel(r.Context())
 	defer end()
@@ -288,7 +288,7 @@ func (a *RealAPI) passWatch(w http.ResponseWriter, r *http.Request, n *note) {
 	}
 }
 
-// listRevision is the resourceVersion of a list in JSON or protobuf; 0 if there is none.
+// listRevision returns the resourceVersion of a list in JSON or protobuf; 0 if there is none.
 func listRevision(h http.Header, body []byte) uint64 {
 	if h.Get("Content-Encoding") == "gzip" {
 		unpacked, err := gzip.NewReader(bytes.NewReader(body))
@@ -314,7 +314,7 @@ func listRevision(h http.Header, body []byte) uint64 {
 	return n
 }
 
-// field is the first field of a number in a message, if it has bytes.
+// field returns the first field with a number in a message, if it is a bytes field.
 func field(message []byte, number protowire.Number) []byte {
 	for len(message) > 0 {
 		n, typ, size := protowire.ConsumeTag(message)

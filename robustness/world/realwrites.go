@@ -18,7 +18,7 @@ import (
 	"github.com/routesrv/routesrv/robustness/traffic"
 )
 
-// kinds are those that traffic writes.
+// kinds are the kinds that traffic writes.
 var kinds = map[string]struct{ version, prefix, plural string }{
 	traffic.Ingress:       {"networking.k8s.io/v1", "/apis/networking.k8s.io/v1", "ingresses"},
 	traffic.RouteGroup:    {"zalando.org/v1", "/apis/zalando.org/v1", "routegroups"},
@@ -26,7 +26,7 @@ var kinds = map[string]struct{ version, prefix, plural string }{
 	traffic.EndpointSlice: {"discovery.k8s.io/v1", "/apis/discovery.k8s.io/v1", "endpointslices"},
 }
 
-// kindOf is the kind that a path lists; empty for other paths.
+// kindOf returns the kind that a path lists; empty for other paths.
 func kindOf(path string) string {
 	for kind, k := range kinds {
 		if path == k.prefix+"/"+k.plural {
@@ -36,22 +36,22 @@ func kindOf(path string) string {
 	return ""
 }
 
-// writeLimit is how long a write may take. It decides nothing else.
+// writeLimit is how long a write may take. It only decides when to give up.
 const writeLimit = time.Minute
 
-// writes are what was written to a real API, and what it has said of deletions.
+// writes records the writes to a real API, and its deletion events.
 type writes struct {
 	stored     map[traffic.Key]string
 	namespaces map[string]bool
-	refused    map[string]int // writes that the API did not take, by class
+	refused    map[string]int // writes that the API rejected, by class
 
 	end      context.CancelFunc
 	watching sync.WaitGroup
 
 	mu      sync.Mutex
 	deleted map[traffic.Key]uint64 // the revision of the last deletion
-	news    chan struct{}          // closed and replaced with each
-	broken  error                  // nothing is known of deletions any more
+	news    chan struct{}          // closed and replaced with each deletion
+	broken  error                  // why deletions are no longer known
 }
 
 func (w *writes) close() {
@@ -59,7 +59,7 @@ func (w *writes) close() {
 	w.watching.Wait()
 }
 
-// follow begins to watch what is deleted: the answer to a deletion does not say at which revision it was.
+// follow begins to watch deletions: the answer to a deletion does not contain its revision.
 func (a *RealAPI) follow() error {
 	ctx, end := context.WithCancel(context.Background())
 	a.writes = writes{
@@ -87,7 +87,7 @@ func (a *RealAPI) follow() error {
 	return nil
 }
 
-// watch begins a watch of everything of a kind. A kind that was just installed has no storage for a moment.
+// watch begins a watch of all objects of a kind. A kind that was just installed has no storage for a moment.
 func (a *RealAPI) watch(ctx context.Context, path string) (*http.Response, error) {
 	for deadline := time.Now().Add(writeLimit); ; sleep(ctx, 100*time.Millisecond) {
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(a.real.URL, "/")+path+"?watch=true", nil)
@@ -136,7 +136,7 @@ func (w *writes) deletions(kind string, events io.Reader) error {
 	}
 }
 
-// deletion waits until the API has said at which revision an object was deleted, later than a revision.
+// deletion waits until the API has reported a deletion of an object after a revision, and returns its revision.
 func (w *writes) deletion(ctx context.Context, k traffic.Key, after uint64) (uint64, error) {
 	for {
 		w.mu.Lock()
@@ -156,10 +156,10 @@ func (w *writes) deletion(ctx context.Context, k traffic.Key, after uint64) (uin
 	}
 }
 
-// Refused is how many writes the API did not take, by class. Call it when nobody writes any more.
+// Refused returns how many writes the API rejected, by class. Call it after the last write.
 func (a *RealAPI) Refused() map[string]int { return a.writes.refused }
 
-// Apply implements [Cluster]. What the API refuses to store is counted, and no change.
+// Apply implements [Cluster]. An object that the API rejects is counted, and is not a change.
 func (a *RealAPI) Apply(w traffic.Write) error {
 	ctx, cancel := context.WithTimeout(context.Background(), writeLimit)
 	defer cancel()
@@ -174,7 +174,7 @@ func (a *RealAPI) Apply(w traffic.Write) error {
 	if err := json.Unmarshal([]byte(w.Object), &object); err != nil {
 		return fmt.Errorf("apply %s %s/%s: %w", w.Kind, w.Namespace, w.Name, err)
 	}
-	// What the API gives itself.
+	// Fields that the API sets itself.
 	delete(object["metadata"].(map[string]any), "creationTimestamp")
 	if spec, ok := object["spec"].(map[string]any); ok {
 		delete(spec, "clusterIP")
@@ -198,7 +198,7 @@ func (a *RealAPI) Apply(w traffic.Write) error {
 		return fmt.Errorf("apply %s %s/%s: %w", w.Kind, w.Namespace, w.Name, err)
 	}
 	if a.writes.stored[w.Key] == string(body) {
-		return nil // the same again is no write
+		return nil // writing the same object again is not a write
 	}
 	a.writes.stored[w.Key] = string(body)
 	a.rec.Change(history.Change{
@@ -210,7 +210,7 @@ func (a *RealAPI) Apply(w traffic.Write) error {
 func (a *RealAPI) remove(ctx context.Context, w traffic.Write, at time.Duration) error {
 	stored := a.writes.stored[w.Key]
 	if stored == "" {
-		return nil // it was refused
+		return nil // it was rejected
 	}
 	before, err := revisionOf([]byte(stored))
 	if err != nil {
@@ -232,7 +232,7 @@ func (a *RealAPI) remove(ctx context.Context, w traffic.Write, at time.Duration)
 	return nil
 }
 
-// namespace makes a namespace, once.
+// namespace creates a namespace, once.
 func (a *RealAPI) namespace(ctx context.Context, name string) error {
 	if a.writes.namespaces[name] {
 		return nil
@@ -253,7 +253,7 @@ func (a *RealAPI) path(k traffic.Key) string {
 	return kinds[k.Kind].prefix + "/namespaces/" + url.PathEscape(k.Namespace) + "/" + kinds[k.Kind].plural + "/" + url.PathEscape(k.Name)
 }
 
-// do makes a request to the real API itself.
+// do sends a request directly to the real API.
 func (a *RealAPI) do(ctx context.Context, method, path, media string, body []byte) (status int, answer []byte, err error) {
 	r, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(a.real.URL, "/")+path, bytes.NewReader(body))
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/routesrv/routesrv/robustness/history"
 )
 
-// sample looks at what the process uses. It reports false if it does not run.
+// sample measures the resource usage of the process. ok is false if it is not running.
 func (p *Process) sample(ctx context.Context, client *http.Client) (history.Sample, bool) {
 	pid := p.PID()
 	if pid == 0 {
@@ -36,7 +36,7 @@ func (p *Process) sample(ctx context.Context, client *http.Client) (history.Samp
 	return s, true
 }
 
-// metrics adds what the process says of itself, if it does.
+// metrics adds values from the process's metrics, if available.
 func (p *Process) metrics(ctx context.Context, client *http.Client, s *history.Sample) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.Support+"/metrics", nil)
 	if err != nil {
@@ -80,7 +80,7 @@ func (p *Process) metrics(ctx context.Context, client *http.Client, s *history.S
 	}
 }
 
-// label is the value of a label in the text of a series.
+// label returns the value of a label in the text of a series.
 func label(labels, name string) string {
 	_, rest, ok := strings.Cut(labels, name+`="`)
 	if !ok {

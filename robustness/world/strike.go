@@ -18,8 +18,8 @@ import (
 	"github.com/routesrv/routesrv/robustness/plan"
 )
 
-// Strike has a fault happen, and returns when it is over: links work again, and processes run. It does so early if ctx ends. A
-// restore of the API is not one of these: who changes the API does it.
+// Strike applies a fault, and returns when it is over: links work again, and processes run. It returns early if ctx ends. It does
+// not restore the API: the goroutine that changes the API does that.
 func (w *World) Strike(ctx context.Context, f plan.Fault) error {
 	from := w.rec.Now()
 	end, err := w.begin(ctx, f)
@@ -27,7 +27,7 @@ func (w *World) Strike(ctx context.Context, f plan.Fault) error {
 		return fmt.Errorf("fault %s on %s: %w", f.Name, f.Link, err)
 	}
 	if end == nil {
-		return nil // it cannot be had here
+		return nil // it is not possible here
 	}
 	sleep(ctx, f.For-(w.rec.Now()-from))
 	err = end()
@@ -47,7 +47,7 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// begin switches a fault on and gives the function that ends it; nil if it cannot be had here.
+// begin starts a fault and returns the function that ends it; nil if the fault is not possible here.
 func (w *World) begin(ctx context.Context, f plan.Fault) (end func() error, err error) {
 	quiet := func(end func()) func() error {
 		return func() error { end(); return nil }
@@ -89,8 +89,8 @@ func (w *World) begin(ctx context.Context, f plan.Fault) (end func() error, err 
 	}
 }
 
-// kill kills the process: at once, or when it is at a point, which it may not come to in the time of the fault. Then it is killed
-// all the same. It is started again when the fault ends.
+// kill kills the process: at once, or when it reaches a point; if it does not reach it in the time of the fault, it is killed
+// anyway. It is restarted when the fault ends.
 func (w *World) kill(ctx context.Context, p *Process, f plan.Fault) func() error {
 	switch f.Point {
 	case plan.AtOnce:
@@ -115,7 +115,7 @@ func (w *World) kill(ctx context.Context, p *Process, f plan.Fault) func() error
 		w.mu.Lock()
 		w.traps = slices.DeleteFunc(w.traps, func(other *trap) bool { return other == t })
 		w.mu.Unlock()
-		p.Kill("") // if it has not come to the point
+		p.Kill("") // if it has not reached the point
 	}
 	return func() error {
 		p.Gone()
@@ -123,7 +123,7 @@ func (w *World) kill(ctx context.Context, p *Process, f plan.Fault) func() error
 	}
 }
 
-// spring kills the process of a member if somebody waits for it to come to the point.
+// spring kills the process of a member if a kill is waiting for the point.
 func (w *World) spring(member, point string) {
 	w.mu.Lock()
 	i := slices.IndexFunc(w.traps, func(t *trap) bool { return t.member == member && t.point == point })
@@ -139,7 +139,7 @@ func (w *World) spring(member, point string) {
 	close(t.sprung)
 }
 
-// seen sees what processes do.
+// seen handles events of processes.
 func (w *World) seen(e history.Event) {
 	switch e.Name {
 	case "held":
@@ -168,17 +168,17 @@ func (w *World) partition(member string) (end func()) {
 	}
 }
 
-// stepClock has the wall clock of a process go wrong, if it was built with one that can.
+// stepClock steps the wall clock of a process, if the binaries were built with such a clock.
 func (w *World) stepClock(p *Process, by time.Duration) (end func() error, err error) {
 	if !w.cfg.Binaries.Clock {
-		w.disable(plan.ClockStep, errors.New("the programs have been built with the clock of the machine"))
+		w.disable(plan.ClockStep, errors.New("the programs are built without a clock that can be stepped"))
 		return nil, nil
 	}
 	file := p.clock()
 	return func() error { return clock.Step(file, 0) }, clock.Step(file, by)
 }
 
-// SetMode is what an operator does to the mode of a sidecar.
+// SetMode changes the mode of a sidecar, as an operator does.
 func (w *World) SetMode(member, mode string) error {
 	path := filepath.Join(w.Processes[member].Folder, "mode")
 	if err := os.WriteFile(path+".new", []byte(mode), 0o600); err != nil {
@@ -187,7 +187,7 @@ func (w *World) SetMode(member, mode string) error {
 	return os.Rename(path+".new", path)
 }
 
-// Accept is what an operator does who looks at what a member holds back and accepts it. It reports nothing if nothing is held.
+// Accept accepts the table that a member holds back, as an operator does. It does nothing if no table is held.
 func (w *World) Accept(ctx context.Context, member string) {
 	p := w.Processes[member]
 	digest := w.held(ctx, p)

@@ -1,5 +1,5 @@
 // Package world runs the members of a plan: built binaries as processes, clients in this process, a fake API server, and a fault
-// proxy on every connection between them. It makes faults happen and records what does.
+// proxy on every connection between them. It applies faults and records events.
 package world
 
 import (
@@ -22,22 +22,22 @@ import (
 	"github.com/routesrv/routesrv/robustness/record"
 )
 
-// Binaries are the programs that are run.
+// Binaries are the programs to run.
 type Binaries struct {
 	Routesrv, Dataplane string   // paths
 	Env                 []string // NAME=value, for both
-	Clock               bool     // they have been built with the overlay of package clock
+	Clock               bool     // they are built with the overlay of package clock
 }
 
-// Config says what a World is made of.
+// Config configures a World.
 type Config struct {
 	Plan     *plan.Plan
 	Binaries Binaries
-	Folder   string // for the files and logs of processes; it exists
-	Real     *Real  // the kube-apiserver to read; nil for a fake
+	Folder   string // existing folder for the files and logs of processes
+	Real     *Real  // the kube-apiserver to read; nil means a fake
 }
 
-// World is everybody who takes part. Its methods are safe for concurrent use, but for Start and Close.
+// World holds all members. Its methods are safe for concurrent use, except Start and Close.
 type World struct {
 	cfg       Config
 	rec       *record.Recorder
@@ -51,8 +51,8 @@ type World struct {
 
 	mu       sync.Mutex
 	traps    []*trap
-	disabled map[string]string // faults that cannot be had here, with the reason
-	points   map[string]int    // kills that met their point, by point
+	disabled map[string]string // faults that are not possible here, with the reason
+	points   map[string]int    // kills at each point so far
 }
 
 // trap kills a process at a point.
@@ -61,7 +61,7 @@ type trap struct {
 	sprung        chan struct{}
 }
 
-// New makes the members of a plan. Nothing runs yet but the API and the proxies.
+// New creates the members of a plan. Only the API and the proxies run yet.
 func New(cfg Config, rec *record.Recorder) (w *World, err error) {
 	w = &World{
 		cfg: cfg, rec: rec, Processes: make(map[string]*Process), proxies: make(map[string]*faultproxy.Proxy),
@@ -79,7 +79,7 @@ func New(cfg Config, rec *record.Recorder) (w *World, err error) {
 		w.API, err = NewAPI(rec)
 	}
 	if err != nil {
-		w.API = nil // and no interface with nothing in it
+		w.API = nil // avoids an interface that holds a nil pointer
 		return w, err
 	}
 	for _, m := range cfg.Plan.Members {
@@ -91,11 +91,11 @@ func New(cfg Config, rec *record.Recorder) (w *World, err error) {
 	return w, nil
 }
 
-// listening is the address that the API and the proxies of this run listen on. Nobody asks from it, so that no port of it is
-// taken by a connection.
+// listening returns the address of the API and the proxies of this run. No connection comes from it, so none can occupy its
+// ports.
 func (w *World) listening() string { return fmt.Sprintf("127.%d.%d.1", w.net[0], w.net[1]) }
 
-// asking is the address that a member asks from, as others see it.
+// asking returns the address from which a member connects.
 func (w *World) asking(member string) string {
 	n := 0
 	for i, m := range w.cfg.Plan.Members {
@@ -106,7 +106,7 @@ func (w *World) asking(member string) string {
 	return fmt.Sprintf("127.%d.%d.%d", w.net[0], int(w.net[1])+1+n/200, 2+n%200)
 }
 
-// link makes the connection between two members, and gives the URL to ask.
+// link creates the connection between two members, and returns the URL to use.
 func (w *World) link(asker history.Member, asked, target string, checked bool) (string, error) {
 	name := plan.Link(asker.Name, asked)
 	p, err := faultproxy.New(faultproxy.Config{
@@ -133,7 +133,7 @@ func hash(s string) uint64 {
 	return h
 }
 
-// member makes a member. Those that it asks have been made before.
+// member creates a member. Its upstreams already exist.
 func (w *World) member(m history.Member) error {
 	switch m.Kind {
 	case history.Server, history.Relay, history.Sidecar:
@@ -154,7 +154,7 @@ func (w *World) member(m history.Member) error {
 	return nil
 }
 
-// process makes a process; where the next replica will listen is known before that is made.
+// process creates a process; the address of the next replica is known before that replica is created.
 func (w *World) process(m history.Member) error {
 	p, err := w.place(m.Name)
 	if err != nil {
@@ -221,13 +221,13 @@ func (w *World) process(m history.Member) error {
 	return nil
 }
 
-// place gives a process its addresses and its folder.
+// place assigns addresses and a folder to a process.
 func (w *World) place(name string) (*Process, error) {
 	if p := w.Processes[name]; p != nil {
 		return p, nil
 	}
 	p := &Process{Name: name, rec: w.rec, env: w.cfg.Binaries.Env, Folder: filepath.Join(w.cfg.Folder, name)}
-	// An address of its own, where nobody else listens.
+	// A separate address, on which nothing else listens.
 	ip := fmt.Sprintf("127.%d.%d.%d", w.net[0], w.net[1], 2+len(w.Processes))
 	p.Main, p.Support = net.JoinHostPort(ip, "9090"), net.JoinHostPort(ip, "9911")
 	if err := os.MkdirAll(filepath.Join(p.Folder, "state"), 0o700); err != nil {
@@ -245,7 +245,7 @@ func (w *World) place(name string) (*Process, error) {
 	return p, nil
 }
 
-// Start starts all processes and waits until each has a table: servers first, then those that ask them.
+// Start starts all processes and waits until each has a table: servers first, then the members that ask them.
 func (w *World) Start(ctx context.Context, patience time.Duration) error {
 	for _, kind := range []string{history.Server, history.Relay, history.Sidecar} {
 		for _, m := range w.cfg.Plan.Members {
@@ -278,7 +278,7 @@ func (w *World) AwaitReady(ctx context.Context, name string, patience time.Durat
 	return nil
 }
 
-// await asks again and again.
+// await polls until ok or the end of its patience.
 func await(ctx context.Context, patience time.Duration, ok func() bool) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("waited %v", patience))
 	defer cancel()
@@ -308,14 +308,14 @@ func (w *World) Clients(ctx context.Context) {
 	all.Wait()
 }
 
-// Sample looks at every process in turn, again and again, until ctx ends.
+// Sample samples all processes in turn until ctx ends.
 func (w *World) Sample(ctx context.Context, every time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
 		for _, m := range w.cfg.Plan.Members {
 			if p := w.Processes[m.Name]; p != nil {
-				one, cancel := context.WithTimeout(ctx, time.Second) // a frozen one does not answer
+				one, cancel := context.WithTimeout(ctx, time.Second) // a frozen process does not answer
 				if s, ok := p.sample(one, w.control); ok {
 					w.rec.Sample(s)
 				}
@@ -330,7 +330,8 @@ func (w *World) Sample(ctx context.Context, every time.Duration) {
 	}
 }
 
-// End ends all processes as Kubernetes does. The error says who did not end in order, ended by itself before, or had a data race.
+// End ends all processes as Kubernetes does. The error names members that did not end cleanly, ended by themselves before, or had
+// a data race.
 func (w *World) End(patience time.Duration) error {
 	var (
 		mu   sync.Mutex
@@ -354,7 +355,7 @@ func (w *World) End(patience time.Duration) error {
 	return errors.Join(errs...)
 }
 
-// Close ends everything that is left, and frees what the world had.
+// Close ends everything that is left, and frees resources.
 func (w *World) Close() {
 	for _, p := range w.Processes {
 		p.Continue()
@@ -373,7 +374,7 @@ func (w *World) Close() {
 	}
 }
 
-// PIDs are the processes that run.
+// PIDs returns the running processes.
 func (w *World) PIDs() []int {
 	var out []int
 	for _, p := range w.Processes {
@@ -384,7 +385,7 @@ func (w *World) PIDs() []int {
 	return out
 }
 
-// Struck is how often faults of connections have struck, by name.
+// Struck returns how often faults of connections have struck, by name.
 func (w *World) Struck() map[string]int {
 	out := make(map[string]int)
 	for _, p := range w.proxies {
@@ -400,7 +401,7 @@ func (w *World) Struck() map[string]int {
 	return out
 }
 
-// Disabled are faults that cannot be had here, with the reason.
+// Disabled returns the faults that are not possible here, with the reason.
 func (w *World) Disabled() map[string]string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -15,10 +15,10 @@ import (
 	"github.com/routesrv/routesrv/shadowdiff/page"
 )
 
-// artifacts is where screenshots are left for people; CI keeps the folder, git does not.
+// artifacts is where screenshots are left for people; CI keeps the folder, git ignores it.
 const artifacts = "../../artifacts"
 
-// browser finds Chromium. Without it the test is skipped, but not in CI.
+// browser finds Chromium. Without it the test is skipped, except in CI.
 func browser(t *testing.T) string {
 	t.Helper()
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
@@ -27,7 +27,7 @@ func browser(t *testing.T) string {
 		}
 	}
 	if os.Getenv("CI") == "true" {
-		t.Fatal("there is no Chromium: install the package chromium")
+		t.Fatal("Chromium not found: install the package chromium")
 	}
 	t.Skip("there is no Chromium to look at the page with: install the package chromium")
 	return ""
@@ -38,7 +38,7 @@ func chromium(t *testing.T, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	profile, err := os.MkdirTemp("", "chromium") // not TempDir: children of the browser may still write when it has ended
+	profile, err := os.MkdirTemp("", "chromium") // not TempDir: children of the browser may still write after it has ended
 	if err != nil {
 		t.Fatal(err)
 	}

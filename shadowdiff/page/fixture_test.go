@@ -10,7 +10,7 @@ import (
 	"github.com/routesrv/routesrv/shadowdiff"
 )
 
-// The tables of the sample: each kind of difference, and what somebody may write who wants to do harm.
+// The tables of the sample: each kind of difference, and text of an attacker.
 const (
 	sampleA = `
 kube_rg__shop__cart__all__0_0: Host("^(www[.]example[.]org[.]?(:[0-9]+)?)$") && PathSubtree("/cart")
@@ -45,7 +45,7 @@ func parse(tb testing.TB, code string) []*eskip.Route {
 	return routes
 }
 
-// sample is a continuous comparison: some differences are confirmed, one has just come.
+// sample is a continuous comparison: some differences are confirmed, one is new.
 func sample(tb testing.TB) shadowdiff.View {
 	tb.Helper()
 	a, b := parse(tb, sampleA), parse(tb, sampleB)

@@ -9,24 +9,23 @@ import (
 	"github.com/routesrv/routesrv/shadowdiff"
 )
 
-// Form is one of the forms in which a comparison is served.
+// Form is a form in which a comparison is served.
 type Form int
 
-// The forms. The first is for clients that take anything: curl, and who asks from a shell of a pod.
+// The forms. The first one is for clients that accept anything, such as curl in the shell of a pod.
 const (
 	Text Form = iota
 	HTML
 	JSON
 )
 
-// forms has the name in ?format= and the media type of each.
+// forms has the value of ?format= and the media type of each form.
 var forms = [...]struct{ name, mediaType string }{
 	Text: {"text", "text/plain"}, HTML: {"html", "text/html"}, JSON: {"json", "application/json"},
 }
 
-// Handler serves what view returns as text, page or JSON: by the query parameter "format" (text, html, json), else by the
-// Accept header, else as text. view is called once for each request, by many goroutines at once; its routes must not
-// change afterwards.
+// Handler serves the result of view as text, page or JSON: by the query parameter "format" (text, html, json), else by the Accept
+// header, else as text. view is called once for each request, concurrently; its routes must not change afterwards.
 func Handler(view func() shadowdiff.View) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		form, ok := Negotiate(w, r)
@@ -44,7 +43,7 @@ func Handler(view func() shadowdiff.View) http.Handler {
 }
 
 // Negotiate returns the form that a request asks for, by the rules of [Handler]. If it returns false, it has refused the request:
-// only GET and HEAD are taken, and only known names of forms.
+// it accepts only GET and HEAD, and only known names of forms.
 func Negotiate(w http.ResponseWriter, r *http.Request) (f Form, ok bool) {
 	h := w.Header()
 	h.Set("Vary", "Accept")
@@ -60,7 +59,7 @@ func Negotiate(w http.ResponseWriter, r *http.Request) (f Form, ok bool) {
 	return f, ok
 }
 
-// Render makes a form of a view. A page has links to the other forms.
+// Render renders a view in a form. A page has links to the other forms.
 func Render(f Form, v *shadowdiff.View) ([]byte, error) {
 	var body bytes.Buffer
 	var err error
@@ -75,7 +74,7 @@ func Render(f Form, v *shadowdiff.View) ([]byte, error) {
 	return body.Bytes(), err
 }
 
-// Send answers with a form that [Render] made.
+// Send answers with a form rendered by [Render].
 func Send(w http.ResponseWriter, f Form, body []byte) {
 	h := w.Header()
 	h.Set("Content-Type", forms[f].mediaType+"; charset=utf-8")
@@ -83,7 +82,7 @@ func Send(w http.ResponseWriter, f Form, body []byte) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Security-Policy", policy+"; frame-ancestors 'none'")
 	h.Set("Referrer-Policy", "no-referrer")
-	_, _ = w.Write(body) // the client has gone: nobody to tell
+	_, _ = w.Write(body) // ignore clients that are gone
 }
 
 // choose returns the form that a request asks for.
@@ -99,8 +98,8 @@ func choose(r *http.Request) (f Form, ok bool) {
 	return accepted(strings.Join(r.Header.Values("Accept"), ",")), true
 }
 
-// accepted returns the form with the highest quality in an Accept header (RFC 9110 §12.5.1); of equal ones, the first in
-// the order of forms. Nobody is refused: a person would rather see another form than an error.
+// accepted returns the form with the highest quality in an Accept header (RFC 9110 §12.5.1); of equal ones, the first in the
+// order of forms. It never refuses: another form is better than an error.
 func accepted(header string) Form {
 	best, quality := Text, 0.0
 	for f, form := range forms {
@@ -111,7 +110,7 @@ func accepted(header string) Form {
 	return best
 }
 
-// qualityOf returns how welcome a media type is: by the most specific range that matches it.
+// qualityOf returns the quality of a media type from the most specific range that matches it.
 func qualityOf(header, mediaType string) float64 {
 	kind, _, _ := strings.Cut(mediaType, "/")
 	specific, quality := 0, 0.0
@@ -133,7 +132,7 @@ func qualityOf(header, mediaType string) float64 {
 	return quality
 }
 
-// qualityValue reads the parameter q; 1 if there is none, 0 if it is no number from 0 to 1.
+// qualityValue parses the parameter q; it returns 1 if there is none, and 0 if it is not a number from 0 to 1.
 func qualityValue(params string) float64 {
 	for p := range strings.SplitSeq(params, ";") {
 		name, value, _ := strings.Cut(p, "=")

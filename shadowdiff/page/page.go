@@ -1,12 +1,12 @@
 // Package page shows a comparison of two tables to a person with a browser.
 //
-// [Write] makes one file that needs nothing else: no script, style, font or picture from elsewhere, and a content security
-// policy that forbids them. [Handler] serves it, and the text and JSON forms of package shadowdiff, by what a client
-// accepts. Without scripts everything can be read, and only filtering is missing. What is shown comes from whoever may write
-// objects: it is escaped as HTML, and characters that are not for the eye are made visible.
+// [Write] writes one self-contained file: it loads no script, style, font or picture, and its content security policy forbids
+// that. [Handler] serves it, and the text and JSON forms of package shadowdiff, depending on what a client accepts. Without
+// scripts everything is readable, and only filtering is missing. The content comes from anyone who may write objects: it is
+// escaped as HTML, and invisible characters are made visible.
 //
-// A page shows the first 1,000 differences; it says how many there are beyond, and the JSON form has all of them. The text
-// after "#q=" in the address is put into the filter box, so that a link can show one team its routes.
+// A page shows the first 1,000 differences and says how many more there are; the JSON form has all of them. The text after "#q="
+// in the address goes into the filter box, so that a link can show a team its routes.
 package page
 
 import (
@@ -25,11 +25,11 @@ import (
 	"github.com/routesrv/routesrv/shadowdiff"
 )
 
-// Limits of a page, so that a browser can show it when the tables have nothing in common.
+// Limits of a page, so that a browser can show it even if the tables have nothing in common.
 const (
 	maxEntries = 1000
 	maxRows    = 200 // of one route
-	foldFrom   = 3   // endpoints in a row that are the same from which they are counted only
+	foldFrom   = 3   // from this many identical endpoints in a row, they are only counted
 )
 
 //go:embed page.html
@@ -43,7 +43,7 @@ var jsText string
 
 var compiled = template.Must(template.New("page").Parse(htmlText))
 
-// policy allows what the page brings along, by hash, and nothing else.
+// policy allows only the page's own content, by hash.
 var policy = fmt.Sprintf("default-src 'none'; style-src '%s'; script-src '%s'; base-uri 'none'; form-action 'none'",
 	hashOf(cssText), hashOf(jsText))
 
@@ -52,7 +52,7 @@ func hashOf(s string) string {
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// Write writes the view as a page that is a file of its own.
+// Write writes the view as a self-contained page.
 func Write(w io.Writer, v *shadowdiff.View) error { return write(w, v, false) }
 
 // write adds links to the other forms if the page is served.
@@ -64,11 +64,11 @@ func write(w io.Writer, v *shadowdiff.View, served bool) error {
 	return b.Flush()
 }
 
-// document is what the template shows.
+// document is the data of the template.
 type document struct {
 	Policy  string
 	Title   string
-	InTab   string // the title as the browser's tab has it
+	InTab   string // the title for the browser's tab
 	CSS     template.CSS
 	JS      template.JS
 	Served  bool
@@ -92,7 +92,7 @@ type side struct {
 	Revision uint64
 }
 
-// card is one of the numbers on top.
+// card is one of the figures at the top.
 type card struct {
 	Name, Sign string
 	Number     int
@@ -101,7 +101,7 @@ type card struct {
 
 type watch struct {
 	Confirmed, Pending int
-	Clean              string // empty if it is not
+	Clean              string // empty if it is not clean
 	Comparisons        uint64
 }
 
@@ -114,7 +114,7 @@ type entry struct {
 	Kind, Sign string
 	ID, NewID  string
 	State      string
-	Since      string // machine readable time
+	Since      string // machine-readable time
 	For        string
 	Count      int
 	Chips      []string
@@ -202,7 +202,7 @@ func newEntry(e shadowdiff.Entry, now time.Time) entry {
 	return out
 }
 
-// chips name the elements that differ, with their number.
+// chips returns the differing elements with their number.
 func chips(parts []shadowdiff.Part) []string {
 	var order []shadowdiff.Element
 	count := make(map[shadowdiff.Element]int)
@@ -223,13 +223,13 @@ func chips(parts []shadowdiff.Part) []string {
 	return out
 }
 
-// grouped prints a number with a space between thousands.
+// grouped formats a number with a space between thousands.
 func grouped(n int) string {
 	s := strconv.Itoa(n)
 	var b strings.Builder
 	for i, c := range s {
 		if i > 0 && (len(s)-i)%3 == 0 {
-			b.WriteString("\u202f") // a narrow space that does not break
+			b.WriteString("\u202f") // a narrow no-break space
 		}
 		b.WriteRune(c)
 	}

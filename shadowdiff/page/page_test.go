@@ -37,7 +37,7 @@ var (
 	policyText = regexp.MustCompile(`<meta http-equiv="Content-Security-Policy" content="[^"]*">`)
 )
 
-// TestGoldenPage compares the page without style, script and their hashes, which are files of their own.
+// TestGoldenPage compares the page without style, script and their hashes, which are in separate files.
 func TestGoldenPage(t *testing.T) {
 	got := render(t, sample(t))
 	got = styleText.ReplaceAllString(got, "<style></style>")
@@ -70,7 +70,7 @@ func TestPageNeedsNothingElse(t *testing.T) {
 		}
 		sum := sha256.Sum256([]byte(all[0][1]))
 		hash := "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
-		// In the attribute some characters of the hash are escaped.
+		// Some characters of the hash are escaped in the attribute.
 		if policy := unescape(policyText.FindString(got)); !strings.Contains(policy, "'"+hash+"'") {
 			t.Errorf("%v is not what the policy allows: %s not in %s", part, hash, policy)
 		}

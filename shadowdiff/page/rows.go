@@ -11,22 +11,21 @@ type row struct {
 	Label string
 	Op    string // class of the row
 	A, B  cell
-	Fold  string // instead of the cells: what is not shown
+	Fold  string // text instead of the cells, for parts that are not shown
 }
 
-// cell is the text of one side. Mark is what differs in it.
+// cell is the text of one side. Mark is the part that differs.
 type cell struct {
 	Before, Mark, After string
 	Absent              bool
 }
 
-// newRows puts the parts of a difference beside each other. Endpoints that are the same, of which there may be hundreds,
-// are only counted.
+// newRows returns the parts of a difference side by side. Identical endpoints, of which there may be hundreds, are only counted.
 func newRows(e shadowdiff.Entry) []row {
 	if e.A == nil && e.B == nil {
 		return nil
 	}
-	counts := e.Parts // those that are still to come; what differs and is not among them is ignored
+	counts := e.Parts // remaining parts; a difference that is not among them is ignored
 	var rows []row
 	var same []shadowdiff.Part
 	flush := func() {

@@ -1,5 +1,5 @@
-// Package forwardtest is, for tests, the end of a port-forward that a kubelet is in a cluster: a real API server can be told that a node is
-// where this handler listens, and a made-up API server can use it itself.
+// Package forwardtest implements, for tests, the kubelet's side of a port-forward. Tests can register a node with a real API
+// server whose address is this handler, or a fake API server can use the handler itself.
 package forwardtest
 
 import (
@@ -17,23 +17,23 @@ import (
 	"k8s.io/streaming/pkg/httpstream/spdy"
 )
 
-// protocol is the one of port-forwards.
+// protocol is the subprotocol of port-forwards.
 const protocol = "portforward.k8s.io"
 
-// Dial connects to a port of a pod. Its error is what the client of the port-forward is told.
+// Dial connects to a port of a pod. The client of the port-forward receives its error.
 type Dial func(ctx context.Context, namespace, pod string, port int) (net.Conn, error)
 
-// Kubelet answers the requests of port-forwards: a path /portForward/NAMESPACE/POD, as kubelets have, or one that ends in /NAMESPACE/pods/POD/portforward, as API
-// servers have.
+// Kubelet answers requests for port-forwards. It accepts the paths of kubelets, /portForward/NAMESPACE/POD, and of API servers,
+// which end in /NAMESPACE/pods/POD/portforward.
 type Kubelet struct{ Dial Dial }
 
-// pair are the two streams of one connection.
+// pair holds the two streams of one connection.
 type pair struct {
 	port         int
 	data, errors httpstream.Stream
 }
 
-// ServeHTTP implements [http.Handler]. WebSockets are refused, as by a kubelet.
+// ServeHTTP implements [http.Handler]. It refuses WebSockets, as a kubelet does.
 func (k Kubelet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	namespace, pod, ok := podOf(r.URL.Path)
 	if !ok {
@@ -41,11 +41,11 @@ func (k Kubelet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.Method != http.MethodPost {
-		http.Error(w, "no WebSockets here", http.StatusBadRequest)
+		http.Error(w, "WebSockets are not supported", http.StatusBadRequest)
 		return
 	}
 	if _, err := httpstream.Handshake(r, w, []string{protocol}); err != nil {
-		return // it has answered
+		return // the error has been answered
 	}
 	streams := make(chan httpstream.Stream, 16)
 	conn := spdy.NewResponseUpgrader().UpgradeResponse(w, r, func(s httpstream.Stream, _ <-chan struct{}) error {
@@ -53,7 +53,7 @@ func (k Kubelet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return nil
 	})
 	if conn == nil {
-		return // likewise
+		return // the error has been answered
 	}
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -85,7 +85,7 @@ func (k Kubelet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// join copies both ways until both ends are reached or the connection ends.
+// join copies in both directions until both sides have ended or the connection ends.
 func (k Kubelet) join(ctx context.Context, all httpstream.Connection, namespace, pod string, p *pair) {
 	defer p.errors.Close()
 	defer p.data.Close()
@@ -104,7 +104,7 @@ func (k Kubelet) join(ctx context.Context, all httpstream.Connection, namespace,
 		far.Close()
 	}()
 	go func() {
-		_, _ = io.Copy(far, p.data) // its end is the client's
+		_, _ = io.Copy(far, p.data) // the client ends it
 		if c, ok := far.(interface{ CloseWrite() error }); ok {
 			_ = c.CloseWrite()
 		}

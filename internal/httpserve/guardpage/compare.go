@@ -9,11 +9,11 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// checkEvery is how many routes are parsed between two looks at the context.
+// checkEvery is how many routes are parsed between two checks of the context.
 const checkEvery = 100
 
-// compare reports what differs between two tables. served may be nil. The error is that of ctx, or says which route does not parse,
-// which no table has that was made here.
+// compare returns the differences between two tables. served may be nil. The error comes from ctx or names a route that does not
+// parse, which never happens with a table from this program.
 func compare(ctx context.Context, served, held *table.Table) (shadowdiff.Report, error) {
 	var before table.List
 	if served != nil {
@@ -48,7 +48,7 @@ func compare(ctx context.Context, served, held *table.Table) (shadowdiff.Report,
 	return r, nil
 }
 
-// count notes a route that differs and is not looked at.
+// count counts a route that differs without parsing it.
 func count(c *shadowdiff.Counts, was, is *table.Route) {
 	switch {
 	case was == nil:
@@ -60,7 +60,7 @@ func count(c *shadowdiff.Counts, was, is *table.Route) {
 	}
 }
 
-// appendParsed appends the route that a line of a table says, if there is one.
+// appendParsed parses a route of a table, if there is one, and appends it.
 func appendParsed(list []*eskip.Route, r *table.Route) ([]*eskip.Route, error) {
 	if r == nil {
 		return list, nil

@@ -1,15 +1,15 @@
-// Package guardpage answers what operators ask about a table that a guard holds back: [Held] shows how it differs from the table
-// that is served, and [httpserve.Accept] serves it.
+// Package guardpage shows operators the table that a guard holds back: [NewHeld] returns the page with its differences from the
+// served table. [httpserve.Accept] publishes it.
 //
 // # Cost
 //
-// The two tables are compared by their blocks, and only routes that differ are parsed: the first 5,000 of them, by id. Further
-// ones are counted. A comparison is made once for each pair of tables and each form once for each state of the hold; one is made
-// at a time. A request that waits for its turn, or whose comparison is under way, ends when its client goes away.
+// The two tables are compared by their blocks, and only routes that differ are parsed: the first 5,000 of them, by id. The others
+// are counted. Each pair of tables is compared once, and each form is rendered once for each state of the hold, one at a time. A
+// request that waits for its turn or runs a comparison ends when its client goes away.
 //
 // # What it does not do
 //
-// It decides nothing, and does not check who asks: the routes of a held table are no more secret than those that are served.
+// The package decides nothing, and does not check who asks: the routes of a held table are no more secret than the served ones.
 package guardpage
 
 import (
@@ -26,31 +26,31 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// maxCompared is how many routes that differ are parsed and listed.
+// maxCompared is how many differing routes are parsed and listed.
 const maxCompared = 5000
 
-// Gate is what decides about tables. Its methods are called by many goroutines at once.
+// Gate decides about tables. Its methods must be safe for concurrent use.
 type Gate interface {
-	// Accept serves a held table. Its errors are those of [guard.Guard.Accept].
+	// Accept publishes a held table. Its errors come from [guard.Guard.Accept].
 	Accept(guard.Acceptance) (*table.Table, error)
-	// Held returns what is held, and false if nothing is.
+	// Held returns the held table, or false if no table is held.
 	Held() (Held, bool)
 }
 
-// Held is a table that is held back, beside the one that is served.
+// Held is a table that is held back, together with the served one.
 type Held struct {
 	// Served is nil if no table is served yet. Table is never nil.
 	Served, Table *table.Table
 	State         guard.State
 }
 
-// notHeld is what a client reads while nothing is held.
+// notHeld is the answer while no table is held.
 const notHeld = "no table is held: what was read last is served, or nothing was read yet (GET /status)\n"
 
 // NewHeld returns the handler for GET /guard/held: the difference between the served and the held table by owner, with the
-// reason, what the hold keeps, and the command that accepts the table. The form is text, a page or JSON, as [page.Handler] chooses.
-// The JSON form has the hold as /status does (hold), the path that accepts the table (accept) and the comparison (difference). While
-// nothing is held, the answer is 404.
+// reason, what the hold keeps, and the command that accepts the table. The form is text, a page or JSON, as [page.Handler]
+// chooses. The JSON form has the hold as in /status (hold), the path that accepts the table (accept) and the comparison
+// (difference). While no table is held, the answer is 404.
 func NewHeld(g Gate) *Handler {
 	return &Handler{gate: g, turn: make(chan struct{}, 1)}
 }
@@ -58,12 +58,12 @@ func NewHeld(g Gate) *Handler {
 // Handler keeps the last comparison and its forms. It is safe for concurrent use.
 type Handler struct {
 	gate Gate
-	turn chan struct{} // of capacity 1: full while somebody compares or renders
+	turn chan struct{} // of capacity 1: full while a request compares or renders
 
 	// guarded by turn
-	pair  [2]table.Digest // that view is about
+	pair  [2]table.Digest // the tables that view compares
 	view  *shadowdiff.View
-	key   string // state of the hold that bodies are about
+	key   string // the state of the hold that the forms were rendered for
 	forms map[page.Form][]byte
 }
 
@@ -75,7 +75,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	body, err := h.body(r, form)
 	switch {
-	case r.Context().Err() != nil: // nobody to tell
+	case r.Context().Err() != nil: // the client is gone
 	case err != nil:
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 	case body == nil:
@@ -88,7 +88,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// body waits for its turn and makes a form of what is held then; nil if nothing is.
+// body waits for its turn and renders the held table in a form. It returns nil if no table is held.
 func (h *Handler) body(r *http.Request, form page.Form) ([]byte, error) {
 	ctx := r.Context()
 	select {
@@ -99,7 +99,7 @@ func (h *Handler) body(r *http.Request, form page.Form) ([]byte, error) {
 	defer func() { <-h.turn }()
 	held, ok := h.gate.Held()
 	if !ok {
-		h.pair, h.view, h.key, h.forms = [2]table.Digest{}, nil, "", nil // a table that was let go need not be kept
+		h.pair, h.view, h.key, h.forms = [2]table.Digest{}, nil, "", nil // free the memory of a released table
 		return nil, nil
 	}
 	hold, err := json.Marshal(httpserve.ReportGuard(held.State))
@@ -130,8 +130,8 @@ func (h *Handler) body(r *http.Request, form page.Form) ([]byte, error) {
 	return body, nil
 }
 
-// Difference gives the comparison of what is held now, without notes; nil if nothing is held. It is only to be read. It waits for its
-// turn as requests do; the error is that of ctx, or says why the tables could not be compared.
+// Difference returns the comparison for the table held now, without notes, or nil if no table is held. The caller must not change
+// it. It waits for its turn as requests do. The error comes from ctx, or says why the tables could not be compared.
 func (h *Handler) Difference(ctx context.Context) (*shadowdiff.View, error) {
 	select {
 	case h.turn <- struct{}{}:
@@ -150,7 +150,7 @@ func (h *Handler) Difference(ctx context.Context) (*shadowdiff.View, error) {
 	return &view, nil
 }
 
-// withHold puts the comparison beside the hold that it is about.
+// withHold joins the hold and its comparison in one JSON object.
 func withHold(hold []byte, accept string, difference []byte) ([]byte, error) {
 	body, err := json.MarshalIndent(struct {
 		Hold       json.RawMessage `json:"hold"`
@@ -160,7 +160,7 @@ func withHold(hold []byte, accept string, difference []byte) ([]byte, error) {
 	return append(body, '\n'), err
 }
 
-// compare makes the view of a pair of tables, unless it is the last one.
+// compare compares a pair of tables, unless it is the pair compared last.
 func (h *Handler) compare(ctx context.Context, held Held) error {
 	pair := [2]table.Digest{{}, held.Table.Digest()}
 	if held.Served != nil {
@@ -196,7 +196,7 @@ func revisionOf(t *table.Table) uint64 {
 	return t.Revision()
 }
 
-// notes say what a status says about the hold, in words.
+// notes describes the hold in words.
 func notes(s guard.State, command string) []shadowdiff.Note {
 	all := []shadowdiff.Note{{Name: "reason", Text: string(s.Verdict.Reason)}, {Name: "detail", Text: s.Verdict.Detail}}
 	if s.Half != "" {
@@ -206,7 +206,7 @@ func notes(s guard.State, command string) []shadowdiff.Note {
 	if !s.FirstDigest.IsZero() && s.FirstDigest != s.Digest {
 		all = append(all, shadowdiff.Note{Name: "first digest", Text: s.FirstDigest.String()})
 	}
-	release := "never by time, only if somebody accepts it"
+	release := "never by time, only by acceptance"
 	if at := s.Verdict.ReleaseAt; !at.IsZero() {
 		release = at.UTC().Format(time.RFC3339) + " at the earliest"
 	}

@@ -60,7 +60,7 @@ func (g *gate) hold(t *testing.T, served, held *table.Table) {
 	g.held, g.holds = guardpage.Held{Served: served, Table: held, State: state}, true
 }
 
-// parse makes a table of a document.
+// parse makes a table from a document.
 func parse(t *testing.T, revision uint64, doc string) *table.Table {
 	t.Helper()
 	routes, err := table.Parse(doc)
@@ -74,7 +74,7 @@ func parse(t *testing.T, revision uint64, doc string) *table.Table {
 	return tab
 }
 
-// get asks for a form.
+// get requests the page in a form.
 func get(h http.Handler, accept string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(http.MethodGet, "/guard/held", nil)
 	if accept != "" {
@@ -218,12 +218,12 @@ func TestHeldBeforeAnyTableIsServed(t *testing.T) {
 	g := &gate{}
 	g.hold(t, nil, parse(t, 1, ""))
 	w := get(guardpage.NewHeld(g), "")
-	if !strings.Contains(w.Body.String(), "reason: empty\n") || !strings.Contains(w.Body.String(), "release: never by time, only if somebody accepts it\n") {
+	if !strings.Contains(w.Body.String(), "reason: empty\n") || !strings.Contains(w.Body.String(), "release: never by time, only by acceptance\n") {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }
 
-// TestHeldIsOfNow: a new state, another held table and the end of the hold are seen by the next request.
+// TestHeldIsOfNow: the next request sees a new state, another held table and the end of the hold.
 func TestHeldIsOfNow(t *testing.T) {
 	g := sample(t)
 	h := guardpage.NewHeld(g)
@@ -278,7 +278,7 @@ func TestLargeDifferenceIsBounded(t *testing.T) {
 	}
 }
 
-// TestARequestEndsWithItsClient, also while it waits for its turn.
+// TestARequestEndsWithItsClient: even while it waits for its turn.
 func TestARequestEndsWithItsClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := sample(t)
@@ -305,7 +305,7 @@ func TestARequestEndsWithItsClient(t *testing.T) {
 			t.Errorf("%d, the gate was asked %d times", w.Code, g.asked)
 		}
 
-		// One whose client leaves while it compares leaves nothing half made.
+		// A request whose client disconnects during the comparison leaves no incomplete result.
 		gone := httptest.NewRequestWithContext(ctx, http.MethodGet, "/guard/held", nil)
 		g.held.Table = parse(t, 12, `z: Path("/z") -> <shunt>;`)
 		for range 10 { // both cases of its wait are possible
@@ -317,7 +317,7 @@ func TestARequestEndsWithItsClient(t *testing.T) {
 	})
 }
 
-// TestCommandNamesThePortOfTheListener.
+// TestCommandNamesThePortOfTheListener: the shown command uses the port of the request.
 func TestCommandNamesThePortOfTheListener(t *testing.T) {
 	s := httptest.NewServer(guardpage.NewHeld(sample(t)))
 	defer s.Close()
@@ -336,7 +336,7 @@ func TestCommandNamesThePortOfTheListener(t *testing.T) {
 	}
 }
 
-// TestDifferenceIsThatOfThePage: what else shows the comparison has the same one, and does not wait for ever for it.
+// TestDifferenceIsThatOfThePage: other pages that show the comparison get the same one, and do not wait for it for ever.
 func TestDifferenceIsThatOfThePage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		if v, err := guardpage.NewHeld(&gate{}).Difference(t.Context()); v != nil || err != nil {

@@ -1,4 +1,4 @@
-// Package tiny has one mutant of each fate.
+// Package tiny has one mutant with each outcome.
 package tiny
 
 import "log/slog"

@@ -1,4 +1,4 @@
-// Command worker is what the tests run in containers: a server that says what it is and does what it is asked to.
+// Command worker runs in the containers of tests: a server that reports its environment and obeys requests.
 //
 //	worker ADDRESS [WORD...]   serve; the words are
 //	    late      /health answers 503 for the first 300 ms

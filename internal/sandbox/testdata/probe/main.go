@@ -1,4 +1,4 @@
-// Command probe prints what it is, what it sees and what it can do, and with an address answers there until SIGTERM.
+// Command probe prints its identity, environment and abilities. With an address it serves them there until SIGTERM.
 package main
 
 import (
