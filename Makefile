@@ -24,6 +24,13 @@ help: ## list the targets
 build: ## build the binaries into bin/
 	CGO_ENABLED=0 go build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/ ./cmd/...
 
+# A folder that is kept has every version that was ever built into it: make site SITE=FOLDER VERSION=v0.2.0
+SITE ?= dist/site
+.PHONY: site
+site: ## build the documents as a site with search and versions (SITE=dist/site; needs mkdocs and mkdocs-material)
+	go run ./hack/site -out "$(SITE)" -version "$(VERSION)"
+	@echo "To read it: python3 -m http.server -d $(SITE) 8000, then http://127.0.0.1:8000"
+
 .PHONY: image
 image: ## write the container image into dist/image, an OCI layout for amd64 and arm64; needs no Docker
 	@rm -rf dist/image
@@ -93,13 +100,6 @@ docs: ## write the generated references and pictures
 .PHONY: screenshots
 screenshots: build ## make the pictures of docs/console.md again (two minutes; needs chromium)
 	go run ./hack/screenshots -bin bin -out docs/images
-
-# A folder that is kept has every version that was ever built into it: make site SITE=FOLDER VERSION=v0.2.0
-SITE ?= dist/site
-.PHONY: site
-site: ## build the documents as a site with search and versions (SITE=dist/site; needs mkdocs and mkdocs-material)
-	go run ./hack/site -out "$(SITE)" -version "$(VERSION)"
-	@echo "To read it: python3 -m http.server -d $(SITE) 8000, then http://127.0.0.1:8000"
 
 ##@ Measure
 

@@ -17,7 +17,7 @@ const (
 	decisionsPage   = "decisions/index.md"
 )
 
-// group is the row of the table in README.md that names a group of documents.
+// group matches a row of the table in README.md that names a group of documents.
 var group = regexp.MustCompile(`^\| \*\*(.+?)\*\* \|`)
 
 // navigation returns the menu of the site: the groups of the table "Documentation" of README.md with their documents, in its order. Documents that the

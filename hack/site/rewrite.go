@@ -40,7 +40,7 @@ func (c *checkout) rewrite(name, text string) (string, error) {
 	return strings.Join(indentLists(lines, prose), "\n"), errors.Join(errs...)
 }
 
-// fileLink is a link whose text is a file name, which says nothing in a site.
+// fileLink matches a link whose text is a file name. The site shows the title of the document instead.
 var fileLink = regexp.MustCompile(`\[([^\]\[]+\.md)\]\(([^()\s#]+\.md)(#[^()\s]*)?\)`)
 
 // nameLinks replaces the text of links that only names the file by the title of the document.

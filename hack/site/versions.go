@@ -20,7 +20,7 @@ const (
 	latest     = "latest"
 )
 
-// semantic is a version as releases have it, for instance v0.2.0 or v1.0.0-rc.1.
+// semantic matches the version of a release, for instance v0.2.0 or v1.0.0-rc.1.
 var semantic = regexp.MustCompile(`^v(0|[1-9]\d{0,8})\.(0|[1-9]\d{0,8})\.(0|[1-9]\d{0,8})(?:-([0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?$`)
 
 // release is a semantic version.
@@ -115,7 +115,7 @@ func boolean(b bool) int {
 	return 0
 }
 
-// chooser is the page at the root of the site.
+// chooser renders the page at the root of the site, which lists the versions.
 var chooser = template.Must(template.New("").Parse(`<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
