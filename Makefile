@@ -24,6 +24,13 @@ help: ## list the targets
 build: ## build the binaries into bin/
 	CGO_ENABLED=0 go build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/ ./cmd/...
 
+# A folder that is kept has every version that was ever built into it: make site SITE=FOLDER VERSION=v0.2.0
+SITE ?= dist/site
+.PHONY: site
+site: ## build the documents as a site with search and versions (SITE=dist/site; needs mkdocs and mkdocs-material)
+	go run ./hack/site -out "$(SITE)" -version "$(VERSION)"
+	@echo "To read it: python3 -m http.server -d $(SITE) 8000, then http://127.0.0.1:8000"
+
 .PHONY: image
 image: ## write the container image into dist/image, an OCI layout for amd64 and arm64; needs no Docker
 	@rm -rf dist/image
@@ -49,9 +56,10 @@ lint: ## run staticcheck
 	go run $(STATICCHECK) ./...
 
 .PHONY: docs-check
-docs-check: ## fail if a generated reference is not what the code says, or a plot not what was measured
+docs-check: ## fail if a generated reference or picture is not what the code says, or a plot not what was measured
 	go run ./hack/docs -check
 	go run ./hack/dashboard -check
+	go run ./hack/pictures -check
 	go run ./hack/scale -check
 
 # Four packages at a time: the end-to-end tests mostly wait, and others can use the processors meanwhile. What takes longest
@@ -84,9 +92,10 @@ golden: ## rewrite the golden cases; read the diff
 	go test ./deploy -run Golden -update
 
 .PHONY: docs
-docs: ## write the generated references
+docs: ## write the generated references and pictures
 	go run ./hack/docs
 	go run ./hack/dashboard
+	go run ./hack/pictures
 
 .PHONY: screenshots
 screenshots: build ## make the pictures of docs/console.md again (two minutes; needs chromium)

@@ -151,3 +151,17 @@ func TestThreatsWithoutATestAreFound(t *testing.T) {
 		t.Errorf("%v", errs)
 	}
 }
+
+func TestFiguresOfTheReadmeAreThoseMeasured(t *testing.T) {
+	const performance = "# P\n\n| at 1x | routesrv | reference | ratio |\n|---|---|---|---|\n| a | 1 s | 2 s | 1 : 2 |\n| b | 3 s | 4 s | |\n"
+	table := "text\n\n" + figuresHead + "\n|---|---|---|\n"
+	if err := compareFigures(table+"| b | 3 s | 4 s |\n| a | 1 s | 2 s |\n\n| c | other table |\n", performance); err != nil {
+		t.Error(err)
+	}
+	for name, readme := range map[string]string{"another figure": table + "| a | 1 s | 3 s |\n", "a row without a source": table + "| c | 1 s | 2 s |\n",
+		"a figure cut off": table + "| a | 1 | 2 s |\n", "an empty table": table, "no table": "text\n"} {
+		if err := compareFigures(readme, performance); err == nil {
+			t.Errorf("%s is not found", name)
+		}
+	}
+}

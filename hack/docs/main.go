@@ -23,6 +23,7 @@ import (
 	"github.com/routesrv/routesrv/internal/admission"
 	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/internal/events"
+	"github.com/routesrv/routesrv/internal/markdown"
 	"github.com/routesrv/routesrv/internal/server"
 	"github.com/routesrv/routesrv/internal/sidecar"
 	"github.com/routesrv/routesrv/internal/source/cluster"
@@ -66,10 +67,10 @@ func run(check bool) error {
 			errs = append(errs, fmt.Errorf("%s does not match the code: run make docs", name))
 		}
 	}
-	return errors.Join(append(errs, checkNames(), checkLinks("."), checkRunbook(), checkTests())...)
+	return errors.Join(append(errs, checkNames(), checkLinks("."), checkRunbook(), checkTests(), checkFigures())...)
 }
 
-// links.go, runbook.go and tests.go have the other checks.
+// links.go, runbook.go, tests.go and figures.go have the other checks.
 
 // writeSidecarHelp gets the flags of dataplane-client from the binary, which defines them.
 func writeSidecarHelp(w io.Writer) error {
@@ -103,7 +104,7 @@ func checkNames() error {
 		return err
 	}
 	all = slices.Concat(all, own, relay, webhook)
-	names, err := markdownFiles(".")
+	names, err := markdown.Files(".")
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+
+	"github.com/routesrv/routesrv/internal/markdown"
 )
 
 // securityFile contains the table of threats, whose rows name the tests that prove them.
@@ -25,7 +27,7 @@ func checkTests() error {
 	if err != nil {
 		return err
 	}
-	names, err := markdownFiles(".")
+	names, err := markdown.Files(".")
 	if err != nil {
 		return err
 	}

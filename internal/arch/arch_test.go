@@ -113,6 +113,7 @@ var allowed = map[string][]string{
 	"internal/browser":         {},
 	"internal/fixture":         {"compile", "eskip"},
 	"internal/loopback":        {},
+	"internal/markdown":        {},
 	"internal/kubetest":        {"kube", "internal/source/manifests/yamldoc"},
 	"internal/scale":           {"internal/kubetest", "kube"},
 	"internal/image":           {},
@@ -140,12 +141,14 @@ var allowed = map[string][]string{
 	"internal/kubelet":                             {"internal/image", "internal/sandbox"},
 	"hack/release":                                 {"internal/release"},
 	"hack/publish":                                 {"internal/release/publish"},
-	"hack/docs":                                    {"compile", "internal/admission", "internal/config", "internal/events", "dataplane", "internal/httpserve", "kube", "internal/server", "internal/sidecar", "internal/source/cluster", "internal/source/cluster/watch", "internal/tracing"},
+	"hack/docs":                                    {"compile", "internal/admission", "internal/config", "internal/events", "dataplane", "internal/httpserve", "kube", "internal/markdown", "internal/server", "internal/sidecar", "internal/source/cluster", "internal/source/cluster/watch", "internal/tracing"},
 	"hack/dashboard":                               {},
 	"hack/benchguard":                              {},
 	"hack/mutate":                                  {},
+	"hack/pictures":                                {},
 	"hack/scale":                                   {},
 	"hack/screenshots":                             {"internal/browser", "internal/kubetest", "kube"},
+	"hack/site":                                    {"internal/markdown"},
 	"hack/testcount":                               {},
 }
 
@@ -173,7 +176,7 @@ var rows = []struct {
 // besides are the packages that are in no row: a part of one other package, and what only tests and releases use.
 var besides = []string{
 	"internal/browser", "internal/fixture", "internal/loopback", "internal/kubetest", "internal/scale", "internal/image", "internal/release", "internal/release/publish",
-	"internal/sandbox", "internal/upgrade", "internal/kubelet", "internal/forward/forwardtest", "internal/source/manifests/yamldoc", cluster + "/internal/clustertest",
+	"internal/markdown", "internal/sandbox", "internal/upgrade", "internal/kubelet", "internal/forward/forwardtest", "internal/source/manifests/yamldoc", cluster + "/internal/clustertest",
 }
 
 func aside(name string) bool {
