@@ -56,6 +56,7 @@ type flags struct {
 func parse(args []string, env config.Env) (*flags, []config.Warning, error) {
 	f := &flags{}
 	p := config.NewParser(config.Command{Name: "dataplane-client", Intro: intro})
+	p.CheckOutput()
 	var poll config.Poll
 	c := &f.sidecar
 	f.modeFlags(p)

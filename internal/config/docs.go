@@ -82,7 +82,7 @@ type UnsupportedDoc struct {
 }
 
 // Flags documents the flags of the route server, by group.
-func Flags() []FlagDoc { return NewRouteServer(serverCommand(), new(RouteServer)).Flags() }
+func Flags() []FlagDoc { return routeServerParser(new(RouteServer)).Flags() }
 
 // UnsupportedFlags documents the flags of Skipper that the route server does not have, sorted by name.
 func UnsupportedFlags() []UnsupportedDoc {
@@ -99,7 +99,7 @@ func UnsupportedFlags() []UnsupportedDoc {
 }
 
 // Help prints the help of the route server.
-func Help(w io.Writer) error { return NewRouteServer(serverCommand(), new(RouteServer)).Help(w) }
+func Help(w io.Writer) error { return routeServerParser(new(RouteServer)).Help(w) }
 
 // Flags documents the flags of the command, by group.
 func (p *Parser) Flags() []FlagDoc {

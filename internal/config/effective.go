@@ -2,6 +2,8 @@ package config
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"io"
 	"regexp"
 	"slices"
@@ -47,7 +49,7 @@ func (c *Checked) Is(target error) bool { return target == ErrChecked }
 
 // Print writes the requested output: all settings with their origins as YAML, or else one line saying that they are valid.
 func (c *Checked) Print(w io.Writer) error {
-	if !c.p.checkOnly.settings {
+	if !c.p.checkOnly.settings && !c.p.checkOnly.output {
 		_, err := io.WriteString(w, "configuration is valid\n")
 		return err
 	}
@@ -59,8 +61,8 @@ func (c *Checked) Print(w io.Writer) error {
 	return err
 }
 
-// checkFlag is the value of --check-config.
-type checkFlag struct{ on, settings bool }
+// checkFlag is the value of --check-config. output is that of -o, which may come before or after it.
+type checkFlag struct{ on, settings, output bool }
 
 // flag returns a switch that also accepts the word yaml.
 func (c *checkFlag) flag() *value {
@@ -74,6 +76,25 @@ func (c *checkFlag) flag() *value {
 		return set(s)
 	}
 	return v
+}
+
+// CheckOutput defines -o, the form of what --check-config prints: "--check-config -o yaml" is "--check-config=yaml". It is for
+// programs whose flags do not include -o.
+func (p *Parser) CheckOutput() {
+	v := &value{kind: "yaml"}
+	v.set = func(s string) error {
+		if s != "yaml" {
+			return fmt.Errorf("%q: want yaml", s)
+		}
+		p.checkOnly.output = true
+		return nil
+	}
+	p.group(GroupGeneral).own("o", v, "With --check-config: also print the settings in effect, as YAML. Short for --check-config=yaml.")
+	p.check(func() {
+		if p.isSet("o") && !p.checkOnly.on {
+			p.fail("o", errors.New("it needs --check-config"))
+		}
+	})
 }
 
 // Derive records that another flag determines the value of a flag. Call it after Parse for values that a program derives from its

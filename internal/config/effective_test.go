@@ -25,6 +25,35 @@ type printed struct {
 	} `yaml:"ignored"`
 }
 
+func TestOutputOfACheckIsTheSameWithAFlag(t *testing.T) {
+	print := func(args ...string) string {
+		t.Helper()
+		_, _, err := config.ParseRouteServer(args, config.Env{})
+		checked, ok := errors.AsType[*config.Checked](err)
+		if !ok {
+			t.Fatalf("%q: error %v, want settings that were checked", args, err)
+		}
+		var b bytes.Buffer
+		if err := checked.Print(&b); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	want := print("--check-config=yaml", "-kubernetes")
+	for _, args := range [][]string{
+		{"--check-config", "-o", "yaml", "-kubernetes"}, {"-o=yaml", "--check-config", "-kubernetes"}, {"-kubernetes", "--check-config", "--o", "yaml"},
+	} {
+		if got := print(args...); got != want {
+			t.Errorf("%q prints\n%s\nwant\n%s", args, got, want)
+		}
+	}
+	for _, c := range []struct{ args, want string }{{"-o=yaml -kubernetes", "it needs --check-config"}, {"--check-config -o json -kubernetes", `"json": want yaml`}} {
+		if _, _, err := config.ParseRouteServer(strings.Fields(c.args), config.Env{}); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error %v, want %s", c.args, err, c.want)
+		}
+	}
+}
+
 // effective returns the settings in effect.
 func effective(t *testing.T, env config.Env, args ...string) (printed, string) {
 	t.Helper()
@@ -87,7 +116,7 @@ func TestSettingsInEffectSayWhereTheyComeFrom(t *testing.T) {
 	}
 	for _, f := range config.Flags() {
 		_, ok := p.Settings[f.Name]
-		if question := f.Name == "help" || f.Name == "version" || f.Name == "check-config"; ok == question {
+		if question := f.Name == "help" || f.Name == "version" || f.Name == "check-config" || f.Name == "o"; ok == question {
 			t.Errorf("%s is there: %t", f.Name, ok)
 		}
 	}

@@ -54,7 +54,7 @@ func (p *Parser) environment(environ []string) []setting {
 // onlyArgument reports whether a flag is allowed on the command line only, because it is a request such as --help and not a
 // setting.
 func onlyArgument(name string) bool {
-	return name == "help" || name == "version" || name == "check-config"
+	return name == "help" || name == "version" || name == "check-config" || name == "o"
 }
 
 // lookup returns an environment variable that is not a setting. Its value is used only for a warning.

@@ -8,7 +8,7 @@ import (
 
 // WriteMarkdown writes the reference of the flags of the route server, docs/flags.md.
 func WriteMarkdown(w io.Writer) error {
-	return NewRouteServer(serverCommand(), new(RouteServer)).WriteMarkdown(w)
+	return routeServerParser(new(RouteServer)).WriteMarkdown(w)
 }
 
 // WriteMarkdown writes the reference of the flags of the command as a document. The document depends only on the flags, so that a

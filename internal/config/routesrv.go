@@ -94,6 +94,7 @@ func ParseRouteServer(args []string, env Env) (*RouteServer, []Warning, error) {
 // routeServerParser returns the parser of the route server itself.
 func routeServerParser(c *RouteServer) *Parser {
 	p := NewRouteServer(serverCommand(), c)
+	p.CheckOutput()
 	p.check(func() {
 		if len(c.Upstream.URLs) == 0 {
 			p.requireSource(&c.Source)
