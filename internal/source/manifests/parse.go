@@ -25,7 +25,7 @@ type parsed struct {
 // entry is one object that is read, or the problem with it.
 type entry struct {
 	document, line int   // where its document begins, both counted from 1
-	strict         error // a key that is there twice
+	strict         error // a duplicate key
 	decoded
 }
 
@@ -95,7 +95,7 @@ type document struct {
 	*parser
 	file         *parsed
 	number, line int
-	strict       error // a key that is there twice
+	strict       error // a duplicate key
 }
 
 // head is what tells an object's kind, and whether it is wanted.

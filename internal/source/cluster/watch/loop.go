@@ -77,8 +77,8 @@ func (k *watched) beginAttempt(ctx context.Context) (context.Context, context.Ca
 	return once, cancel
 }
 
-// attempt loads everything, unless it is known, and watches the kind until the watch ends. The result is nil if the server
-// ended it as agreed.
+// attempt loads everything, unless it is already known, and watches the kind until the watch ends. It returns nil if
+// the server ended the watch as agreed.
 func (k *watched) attempt(ctx context.Context) error {
 	if k.isLoaded() {
 		return k.watch(ctx, nil)
