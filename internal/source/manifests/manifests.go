@@ -18,8 +18,8 @@
 // Other kinds are ignored. A read returns both Endpoints and EndpointSlices; the compiler uses the ones it is
 // configured for.
 //
-// An object without a namespace is given "default", as kubectl does, and unlike objects from the API, which always have
-// one. Other defaults of an API server are not applied, and nothing is validated.
+// An object without a namespace gets "default", as with kubectl; objects from the API always have a namespace. Other
+// defaults of an API server are not applied, and nothing is validated.
 //
 // In a folder, the files *.yaml, *.yml and *.json are read, sorted by name, including those in subfolders. Names that
 // begin with a dot and kustomization files are skipped. Symbolic links are followed, and each file is read only once,

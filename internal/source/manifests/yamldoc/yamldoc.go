@@ -1,9 +1,8 @@
 // Package yamldoc splits a YAML stream into its documents and remembers the line at which each begins.
 //
-// YAML forbids "---" and "..." at the beginning of a line inside any scalar, block scalars included, so that the markers
-// can be found without parsing. Everything that the YAML parser takes for a line break counts as one (LF, CRLF, CR, NEL,
-// LS, PS): a marker that is missed here would hide the documents behind it, because the parser reads one document and
-// ignores the rest.
+// YAML forbids "---" and "..." at the beginning of a line inside any scalar, block scalars included, so the markers
+// can be found without parsing. Every line break of the YAML parser counts as one (LF, CRLF, CR, NEL, LS, PS): a
+// marker missed here would hide the documents after it, because the parser reads one document and ignores the rest.
 //
 // Split accepts UTF-16 with a byte order mark, as the parser does. It does not parse: [ToJSON] finds out whether a
 // document is well formed.
