@@ -1,13 +1,14 @@
-// Command kms lends the keys of AWS, Azure, Google Cloud and HashiCorp Vault to the command that signs releases, and to cosign: it is a
-// program sigstore-kms-NAME of their plugin protocol, and takes NAME from the name that it is called by.
+// Command kms gives the command that signs releases, and cosign, access to keys of AWS, Azure, Google Cloud and
+// HashiCorp Vault. It is a program sigstore-kms-NAME of cosign's plugin protocol, and takes NAME from the name under
+// which it is run.
 //
 //	sigstore-kms-awskms      awskms:///alias/release
 //	sigstore-kms-azurekms    azurekms://VAULT.vault.azure.net/release
 //	sigstore-kms-gcpkms      gcpkms://projects/P/locations/L/keyRings/R/cryptoKeys/K
 //	sigstore-kms-hashivault  hashivault://release
 //
-// Credentials are those that the clients of these services look for. It is a module of its own, because the clients need some ninety others,
-// which nothing else here should depend on.
+// The clients of these services find their credentials in the usual places. The command is a separate module, because
+// the clients need about ninety other modules, which nothing else here should depend on.
 package main
 
 import (
@@ -31,7 +32,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if err := run(ctx); err != nil {
-		// The caller reads errors from the standard output. It does not look at the status.
+		// The caller reads errors from standard output and ignores the exit status.
 		_ = handler.WriteErrorResponse(os.Stdout, err)
 		os.Exit(1)
 	}
@@ -59,7 +60,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// What goes wrong from here on, Dispatch writes itself.
+	// Dispatch itself reports errors from here on.
 	_, _ = handler.Dispatch(os.Stdout, os.Stdin, args, key)
 	return nil
 }

@@ -1,4 +1,4 @@
-// Command publish signs a finished release, and pushes it to a registry; package internal/release/publish says how.
+// Command publish signs a finished release, and pushes it to a registry; see package internal/release/publish.
 //
 //	publish -sign -key KEY -image registry.example.org/routesrv dist
 //	publish -push -image registry.example.org/routesrv dist
@@ -58,7 +58,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return r.Push(ctx, *repository, func(ref, digest string) { fmt.Fprintln(out, ref+"@"+digest) })
 }
 
-// password is the password of an encrypted key.
+// password returns the password of an encrypted key.
 func password() ([]byte, error) {
 	text, ok := os.LookupEnv("COSIGN_PASSWORD")
 	if !ok {

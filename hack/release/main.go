@@ -1,12 +1,12 @@
-// Command release writes a release, or parts of it, into a folder; package internal/release says what is in it.
+// Command release writes a release, or parts of it, into a folder; package internal/release documents its contents.
 //
 //	release -out dist                   archives, bills of materials, image, manifests, notes, provenance, checksums
 //	release -image -out dist/image      the image alone, as an OCI layout
 //	release -binaries -arch A -out DIR  the binaries of one architecture and the licenses
 //
-// Everything else comes from the environment, or from git: VERSION, REVISION, SOURCE_DATE_EPOCH, DOWNLOAD_URL (the folder that
-// the files of the release will be in), BUILDER_ID (the URI of the builder, for the provenance), and TARGETARCH as a builder of
-// images sets it.
+// Everything else comes from the environment, or from git: VERSION, REVISION, SOURCE_DATE_EPOCH, DOWNLOAD_URL (the
+// folder for the files of the release), BUILDER_ID (the URI of the builder, for the provenance), and TARGETARCH as
+// image builders set it.
 package main
 
 import (
@@ -66,7 +66,7 @@ func run(ctx context.Context) error {
 	return release.All(ctx, c, *out)
 }
 
-// describe says which sources these are.
+// describe fills in which sources these are.
 func describe(ctx context.Context, c *release.Config) (err error) {
 	for _, v := range []struct {
 		dst  *string

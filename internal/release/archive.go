@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// writeArchive packs a folder as FOLDER in a compressed tar file.
+// writeArchive packs a folder under the name FOLDER into a compressed tar file.
 func writeArchive(file, folder, dir string, modified time.Time) error {
 	return create(file, func(w io.Writer) error {
 		z, err := gzip.NewWriterLevel(w, gzip.BestCompression)
@@ -23,10 +23,10 @@ func writeArchive(file, folder, dir string, modified time.Time) error {
 	})
 }
 
-// WriteTar packs a folder, whose files are at the top of a new tar file. All times are the beginning of Unix time.
+// WriteTar packs the contents of a folder at the top of a new tar file. All times are the start of Unix time.
 func WriteTar(file, dir string) error { return writeTar(file, dir, time.Unix(0, 0)) }
 
-// writeTar packs a folder, whose files are at the top of the tar file.
+// writeTar packs the contents of a folder at the top of the tar file.
 func writeTar(file, dir string, modified time.Time) error {
 	return create(file, func(w io.Writer) error { return pack(w, "", dir, modified) })
 }
@@ -40,8 +40,8 @@ func create(name string, write func(io.Writer) error) error {
 	return errors.Join(write(f), f.Close())
 }
 
-// pack writes files and folders in the order of their names, owned by root, all of one time. Whether a file can be run is
-// all that is taken over of its permissions.
+// pack writes files and folders in the order of their names, owned by root, all with one time. Of the permissions it
+// keeps only whether a file is executable.
 func pack(w io.Writer, folder, dir string, modified time.Time) error {
 	t := tar.NewWriter(w)
 	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {

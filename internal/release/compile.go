@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// Compile writes the binaries for a Linux architecture and the licenses into a folder. The binaries are static, and contain no
-// paths, names or times of the machine that builds them.
+// Compile writes the binaries for a Linux architecture and the licenses into a folder. The binaries are static, and
+// contain no paths, names or times of the machine that builds them.
 func Compile(ctx context.Context, c Config, arch, out string) error {
 	return compile(ctx, c, platform{"linux", arch}, Binaries[:], out)
 }
@@ -64,7 +64,7 @@ func compile(ctx context.Context, c Config, p platform, binaries []string, out s
 	return writeNotices(ctx, c, p, binaries, out)
 }
 
-// goCommand runs go in the sources, for a platform. It ignores other settings in the environment that change how Go builds.
+// goCommand runs go in the sources, for a platform. It ignores environment variables that would change how Go builds.
 func goCommand(ctx context.Context, c Config, p platform, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = c.Source
@@ -86,7 +86,7 @@ type module struct{ path, version, sum string }
 
 func (m module) String() string { return m.path + "@" + m.version }
 
-// modules returns the modules of the binaries in a folder, without our own, sorted.
+// modules returns the modules in the binaries of a folder, sorted, without this module.
 func modules(dir string, p platform, binaries []string) (all []module, goVersion string, err error) {
 	for _, b := range binaries {
 		info, err := buildinfo.ReadFile(filepath.Join(dir, p.file(b)))

@@ -20,23 +20,23 @@ import (
 	"github.com/routesrv/routesrv/internal/image"
 )
 
-// The media types of an artifact that Flux takes as an OCIRepository.
+// Media types of an artifact that Flux accepts as an OCIRepository.
 const (
 	fluxConfig  types.MediaType = "application/vnd.cncf.flux.config.v1+json"
 	fluxContent types.MediaType = "application/vnd.cncf.flux.content.v1.tar+gzip"
 )
 
-// kustomizeTree is the folder of the manifests in the sources. imagesFile, in it, is the only one that names an image.
+// kustomizeTree is the folder of the manifests in the sources. imagesFile is the only file in it that names an image.
 const (
 	kustomizeTree = "deploy/kustomize"
 	imagesFile    = "images/kustomization.yaml"
 )
 
-// ourTag finds the tag of our image in imagesFile. The sources have a tag that no registry has.
+// ourTag matches the tag of the project's image in imagesFile. The sources have a tag that exists in no registry.
 var ourTag = regexp.MustCompile(`(?m)(- name: routesrv\n(?: +[a-zA-Z]+:.*\n)*? +newTag: ).*$`)
 
-// writeManifests writes the kustomize tree as an OCI layout with one artifact, in the form that Flux pushes and pulls. The tree is that
-// of the sources, but the tag of the image is the version.
+// writeManifests writes the kustomize tree as an OCI layout with one artifact, in the form that Flux pushes and
+// pulls. The tree equals the one in the sources, except that the tag of the image is the version.
 func writeManifests(c Config, work, out string) error {
 	tree := filepath.Join(work, "kustomize")
 	if err := os.CopyFS(tree, os.DirFS(filepath.Join(c.Source, kustomizeTree))); err != nil {
@@ -68,7 +68,7 @@ func writeManifests(c Config, work, out string) error {
 	return image.WriteArtifacts(out, []image.Named{{Ref: c.Version, Image: artifact}})
 }
 
-// fluxArtifact makes the artifact of a compressed tar file.
+// fluxArtifact returns the artifact for a compressed tar file.
 func fluxArtifact(c Config, packed []byte) (v1.Image, error) {
 	diffID, err := uncompressedHash(packed)
 	if err != nil {
@@ -92,14 +92,14 @@ func fluxArtifact(c Config, packed []byte) (v1.Image, error) {
 	return mutate.Annotations(img, annotations).(v1.Image), nil
 }
 
-// compressed is a layer whose content is compressed already. static.NewLayer takes the hash of the compressed content for that of
-// the content.
+// compressed is a layer whose content is already compressed. static.NewLayer would use the hash of the compressed
+// content as the hash of the content.
 type compressed struct {
 	v1.Layer
 	diffID v1.Hash
 }
 
-// DiffID is the hash of the content.
+// DiffID returns the hash of the uncompressed content.
 func (c compressed) DiffID() (v1.Hash, error) { return c.diffID, nil }
 
 func uncompressedHash(packed []byte) (v1.Hash, error) {

@@ -9,21 +9,21 @@ import (
 	"strings"
 )
 
-// changelog is the file that the release notes come from.
+// changelog is the file that the release notes are taken from.
 const changelog = "CHANGELOG.md"
 
 var (
-	// released is the form of a version that has its own section in the changelog. Versions with a suffix, such as v0.2.0-rc.1 or what
-	// git describe says, may have one.
+	// released matches a version that has its own section in the changelog. Versions with a suffix, such as
+	// v0.2.0-rc.1 or the output of git describe, may have one.
 	released = regexp.MustCompile(`^v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)$`)
-	// localLink is a link to a file of the sources, or to a heading of one.
+	// localLink matches a link to a file of the sources, or to a heading in one.
 	localLink = regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
 )
 
-// Notes returns what the changelog says about the version: its section, or the section "Unreleased" for a version with a suffix
-// that has none. Links to files lead to the files of that version, since the notes are read elsewhere, and paragraphs are one line each, since
-// code hosts keep the line breaks of release notes. A version without a suffix needs
-// a section with text.
+// Notes returns the changelog's text about the version: its section or, for a version with a suffix and without a
+// section, the section "Unreleased". It turns links to files into links to the files of that version, because the
+// notes are read elsewhere. It joins each paragraph into one line, because code hosts keep the line breaks of release
+// notes. A version without a suffix needs a section with text.
 func Notes(c Config) ([]byte, error) {
 	text, err := os.ReadFile(filepath.Join(c.Source, changelog))
 	if err != nil {
@@ -50,7 +50,7 @@ func Notes(c Config) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// section returns the text under the heading "## NAME", without it. A date may follow the name.
+// section returns the text below the heading "## NAME". A date may follow the name.
 func section(text, name string) (body string, found bool) {
 	var lines []string
 	for line := range strings.Lines(text) {
@@ -69,10 +69,11 @@ func section(text, name string) (body string, found bool) {
 	return strings.TrimSpace(strings.Join(lines, "")), found
 }
 
-// block is the beginning of a line that does not continue the one before it: of a list, heading, table, quotation or block of code.
+// block matches the beginning of a line that does not continue the previous one: of a list, heading, table, quotation
+// or code block.
 var block = regexp.MustCompile("^ *([-*] |[>|]|#+ |\\d+\\. |```|$)")
 
-// unwrap joins the lines of each paragraph and of each item of a list. Blocks of code stay as they are.
+// unwrap joins the lines of each paragraph and of each list item. Code blocks stay unchanged.
 func unwrap(text string) string {
 	var lines []string
 	inCode := false

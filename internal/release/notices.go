@@ -13,13 +13,13 @@ import (
 	"strings"
 )
 
-// licenseFile is our own license, noticesFile has the texts of the licenses of other code in the binaries.
+// licenseFile is the project's license; noticesFile holds the licenses of other code in the binaries.
 const (
 	licenseFile = "LICENSE"
 	noticesFile = "THIRD_PARTY_LICENSES"
 )
 
-// legalForm matches the names of files with the terms of distribution.
+// legalForm matches the names of files with license terms.
 var legalForm = regexp.MustCompile(`(?i)^(licen[sc]e|copying|notice|patents)([._-].*)?$`)
 
 // writeNotices collects the licenses of all modules in the binaries of a folder, and of Go's standard library. A module without a
@@ -51,7 +51,8 @@ func writeNotices(ctx context.Context, c Config, p platform, binaries []string, 
 	}
 	var text bytes.Buffer
 	fmt.Fprintf(&text, "The binaries contain code of others, under these terms.\n")
-	// Of Go only the top-level files: the folders below have the licenses of its tools, which are not in the binaries.
+	// Of Go, use only the top-level files: the folders below hold the licenses of its tools, which are not in the
+	// binaries.
 	if err := addNotices(&text, "The Go standard library, "+goVersion, strings.TrimSpace(string(goRoot)), false); err != nil {
 		return err
 	}
@@ -63,8 +64,8 @@ func writeNotices(ctx context.Context, c Config, p platform, binaries []string, 
 	return os.WriteFile(filepath.Join(out, noticesFile), text.Bytes(), 0o644)
 }
 
-// addNotices adds the legal files of a folder and, if deep is set, those of the folders below: code that a module has copied
-// keeps its license there. The same text is added once.
+// addNotices adds the legal files of a folder and, if deep is set, those of its subfolders, where code that a module
+// has copied keeps its license. It adds the same text only once.
 func addNotices(text *bytes.Buffer, title, dir string, deep bool) error {
 	seen := map[[sha256.Size]byte]bool{}
 	fmt.Fprintf(text, "\n%s\n%s\n%[1]s\n", strings.Repeat("=", 80), title)

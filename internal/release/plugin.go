@@ -10,14 +10,15 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Plugin is the program that kubectl calls for "kubectl routesrv".
+// Plugin is the program that kubectl runs for "kubectl routesrv".
 const Plugin = "kubectl-routesrv"
 
-// pluginSystems are the operating systems of people who type kubectl, in Go's words.
+// pluginSystems are the operating systems that the plugin supports, as GOOS values.
 var pluginSystems = [...]string{"darwin", "linux", "windows"}
 
-// writePlugin writes an archive of the plugin for each operating system and architecture, a bill of materials of each, and the manifest
-// that krew installs it by. The programs are built in a folder of work, and made learns what is in them.
+// writePlugin writes an archive of the plugin for each operating system and architecture, a bill of materials for
+// each, and the krew manifest that installs it. It builds the programs in the folder work and records their contents
+// in made.
 func writePlugin(ctx context.Context, c Config, work, out string, made *ingredients) error {
 	m := newKrewManifest(c)
 	for _, p := range c.pluginPlatforms() {
@@ -54,7 +55,7 @@ func writePlugin(ctx context.Context, c Config, work, out string, made *ingredie
 	})
 }
 
-// pluginPlatforms are the systems that the plugin is built for.
+// pluginPlatforms returns the platforms that the plugin is built for.
 func (c Config) pluginPlatforms() []platform {
 	var all []platform
 	for _, name := range c.Plugins {
@@ -72,7 +73,7 @@ func (c Config) pluginPlatforms() []platform {
 	return all
 }
 
-// pluginNames are these systems as OS/ARCH.
+// pluginNames returns these platforms as OS/ARCH.
 func (c Config) pluginNames() []string {
 	var all []string
 	for _, p := range c.pluginPlatforms() {
@@ -81,7 +82,7 @@ func (c Config) pluginNames() []string {
 	return all
 }
 
-// download is where people get the files of the release.
+// download returns the URL of the folder with the files of the release.
 func (c Config) download() string {
 	if c.Download != "" {
 		return strings.TrimSuffix(c.Download, "/")
@@ -89,7 +90,7 @@ func (c Config) download() string {
 	return "https://" + ourModule + "/releases/download/" + c.Version
 }
 
-// The manifest of a plugin, as krew wants it.
+// The manifest of a plugin, as krew requires it.
 type (
 	krewManifest struct {
 		APIVersion string            `json:"apiVersion"`

@@ -16,17 +16,17 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// What a statement of provenance says of its own form.
+// Types that a provenance statement declares.
 const (
 	StatementType = "https://in-toto.io/Statement/v1"
 	PredicateType = "https://slsa.dev/provenance/v1"
 	// buildType is the page that explains the parameters.
 	buildType = "https://" + ourModule + "/blob/main/docs/release.md#provenance"
-	// unhosted is the builder when nobody says which one it is: somebody's machine.
+	// unhosted is the builder when none is configured: some unspecified machine.
 	unhosted = "https://" + ourModule + "/blob/main/docs/release.md#make-a-release"
 )
 
-// The statement, as in-toto and SLSA define it.
+// The statement, as defined by in-toto and SLSA.
 type (
 	statement struct {
 		Type          string     `json:"_type"`
@@ -57,7 +57,7 @@ type (
 	}
 )
 
-// ingredients collects what is linked into the programs of a release.
+// ingredients collects the modules linked into the programs of a release.
 type ingredients struct {
 	modules   map[module]bool
 	goVersion string
@@ -78,9 +78,9 @@ func (i *ingredients) add(dir string, p platform, binaries []string) error {
 	return nil
 }
 
-// writeProvenance writes which sources and modules the files of a folder were made from, and how: an in-toto statement with a predicate
-// of SLSA provenance. Its subjects are the files, and what is pushed to registries. It has no times of the build and no name of the
-// machine, so the same build gives the same statement.
+// writeProvenance records which sources and modules the files of a folder were built from, and how: an in-toto
+// statement with an SLSA provenance predicate. Its subjects are the files, and everything that is pushed to
+// registries. It has no build times and no machine name, so the same build gives the same statement.
 func writeProvenance(c Config, made ingredients, pushed map[string]v1.Hash, dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -129,10 +129,10 @@ func ProvenanceFile(version string) string {
 	return fmt.Sprintf("routesrv_%s_provenance.json", version)
 }
 
-// resources are the sources, the Go release, and every linked module, sorted by name.
+// resources returns the sources, the Go release, and every linked module, sorted by name.
 func (i *ingredients) resources(c Config) ([]resource, error) {
 	source := resource{URI: "git+https://" + ourModule + "@refs/tags/" + c.Version}
-	if !released.MatchString(c.Version) { // no such tag
+	if !released.MatchString(c.Version) { // not a tagged version
 		source.URI = "git+https://" + ourModule
 	}
 	if _, err := hex.DecodeString(c.Revision); err == nil && len(c.Revision) == 40 {

@@ -1,9 +1,9 @@
-// Package release builds what a release consists of: the binaries of each architecture, an archive of each with the
-// licenses, a bill of materials of each, the container image, the manifests, the release notes, the provenance of all, and the
-// checksums of all.
+// Package release builds all parts of a release: the binaries of each architecture, an archive of each with the
+// licenses, a bill of materials for each, the container image, the manifests, the release notes, the provenance, and
+// the checksums of all files.
 //
-// The same sources, version, time and Go release give the same bytes, whatever folder and machine they are built in. Signatures are not
-// made here, but in package publish, from the finished files: they are the only part of a release that nobody else can build again.
+// The same sources, version, time and Go release give the same bytes in any folder on any machine. Package publish
+// adds the signatures to the finished files: they are the only part of a release that nobody else can reproduce.
 package release
 
 import (
@@ -30,8 +30,8 @@ var Binaries = [...]string{"routesrv", "dataplane-client"}
 // Sums is the name of the file with the checksums, in the format of sha256sum.
 const Sums = "SHA256SUMS"
 
-// ImageName and ManifestsName are what the image and the artifact with the manifests are called in the provenance. In registries, the
-// repository of the manifests is that of the image with ManifestsSuffix.
+// ImageName and ManifestsName are the names of the image and of the artifact with the manifests in the provenance. In
+// registries, the manifests' repository is the image's repository with ManifestsSuffix.
 const (
 	ImageName       = "routesrv"
 	ManifestsName   = ImageName + ManifestsSuffix
@@ -41,32 +41,33 @@ const (
 // ImageFile is the name of the file with the image: an OCI layout in a tar file.
 func ImageFile(version string) string { return fmt.Sprintf("routesrv_%s_image.tar", version) }
 
-// ManifestsFile is the name of the file with the artifact of the manifests, in the same form.
+// ManifestsFile is the name of the file with the manifests' artifact, also an OCI layout in a tar file.
 func ManifestsFile(version string) string { return fmt.Sprintf("routesrv_%s_manifests.tar", version) }
 
-// Config says what is built.
+// Config says what to build.
 type Config struct {
 	// Source is the folder of the sources, with go.mod and Dockerfile.
 	Source string
-	// Version is the name of the release: v0.1.0, or what git describe says. It has to be good as the tag of an image.
+	// Version is the name of the release: v0.1.0, or the output of git describe. It must be valid as an image tag.
 	Version string
 	// Revision is the commit, for the labels of the image.
 	Revision string
-	// Time is when the sources are from. It is the time of everything that has one.
+	// Time is the time of the sources. Everything in the release that has a time gets this one.
 	Time time.Time
-	// Archs are the architectures, in Go's words.
+	// Archs are the architectures, as GOARCH values.
 	Archs []string
-	// Plugins are the systems of the plugin, each as OS/ARCH in Go's words; empty means all systems on all Archs.
+	// Plugins are the platforms of the plugin, each as GOOS/GOARCH; empty means all systems on all Archs.
 	Plugins []string
-	// Builder is the URI of whoever builds the release, for the provenance; empty means some machine.
+	// Builder is the URI of the builder, for the provenance; empty means an unspecified machine.
 	Builder string
-	// Download is the URL of the folder from which people get the files of this release; empty means the one of the project.
+	// Download is the URL of the folder from which users download the files of this release; empty means the
+	// project's.
 	Download string
-	// Env is added to the environment of the go command; GOCACHE, for instance.
+	// Env is added to the environment of the go command, for example GOCACHE.
 	Env []string
 }
 
-// versionForm is the grammar of tags of images.
+// versionForm is the grammar of image tags.
 var versionForm = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
 
 func (c Config) check() error {
@@ -79,7 +80,7 @@ func (c Config) check() error {
 	return nil
 }
 
-// All writes a whole release into a folder that is empty or not there:
+// All writes a whole release into a folder that is empty or does not exist:
 //
 //	routesrv_VERSION_linux_ARCH.tar.gz    both binaries, LICENSE, THIRD_PARTY_LICENSES
 //	routesrv_VERSION_linux_ARCH.cdx.json  what is in the binaries: CycloneDX
@@ -137,7 +138,8 @@ func All(ctx context.Context, c Config, out string) error {
 	return writeSums(out)
 }
 
-// writeLayouts writes what is pushed to registries, each as an OCI layout in a tar file. It returns the digests by name.
+// writeLayouts writes everything that is pushed to registries, each part as an OCI layout in a tar file. It returns
+// the digests by name.
 func writeLayouts(c Config, work, out string) (map[string]v1.Hash, error) {
 	digests := map[string]v1.Hash{}
 	for _, part := range []struct {
@@ -163,7 +165,7 @@ func writeLayouts(c Config, work, out string) (map[string]v1.Hash, error) {
 	return digests, nil
 }
 
-// Image writes the image alone: an OCI layout in a folder that is not there yet.
+// Image writes only the image: an OCI layout in a folder that does not exist yet.
 func Image(ctx context.Context, c Config, out string) error {
 	work, err := os.MkdirTemp("", "release-")
 	if err != nil {
@@ -178,7 +180,7 @@ func Image(ctx context.Context, c Config, out string) error {
 	return writeImage(c, work, out)
 }
 
-// Recipe is what the Dockerfile of the sources says of the image.
+// Recipe returns what the Dockerfile of the sources defines about the image.
 func (c Config) Recipe() (*image.Recipe, error) {
 	name := filepath.Join(c.Source, "Dockerfile")
 	f, err := os.Open(name)
@@ -195,7 +197,7 @@ func (c Config) Recipe() (*image.Recipe, error) {
 	return r, nil
 }
 
-// writeImage makes the image of the binaries that Compile put into the folders of the architectures in work.
+// writeImage builds the image from the binaries that Compile wrote into the architectures' folders in work.
 func writeImage(c Config, work, out string) error {
 	r, err := c.Recipe()
 	if err != nil {
@@ -241,7 +243,7 @@ func writeSums(dir string) error {
 	return os.WriteFile(filepath.Join(dir, Sums), []byte(strings.Join(lines, "")), 0o644)
 }
 
-// fileSum is the SHA-256 of a file, in hex.
+// fileSum returns the SHA-256 of a file, in hex.
 func fileSum(name string) (string, error) {
 	f, err := os.Open(name)
 	if err != nil {

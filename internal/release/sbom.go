@@ -12,11 +12,11 @@ import (
 	cdx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// ourModule is the path of the module of the binaries.
+// ourModule is the path of the binaries' module.
 const ourModule = "github.com/routesrv/routesrv"
 
-// writeSBOM writes the contents of the binaries in a folder: the programs with their checksums, every module linked into them, as
-// recorded in the binaries, and the Go release.
+// writeSBOM writes the bill of materials of the binaries in a folder: the programs with their checksums, every module
+// linked into them, as recorded in the binaries, and the Go release.
 func writeSBOM(file string, c Config, p platform, binaries []string, dir string) error {
 	all, goVersion, err := modules(dir, p, binaries)
 	if err != nil {
@@ -76,7 +76,7 @@ func sha256Of(sum string) *[]cdx.Hash {
 	return &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: sum}}
 }
 
-// purl returns the name of a Go module for programs that look up vulnerabilities.
+// purl returns the package URL of a Go module, by which programs look up vulnerabilities.
 func purl(path, version string) string {
 	return "pkg:golang/" + path + "@" + strings.ReplaceAll(version, "+", "%2B")
 }

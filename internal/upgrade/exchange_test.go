@@ -20,10 +20,10 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// exchange is a request of the first version and the answer of the first version. The route server had its first table in phase 1, and its
-// second in phase 2. A stream began in phase 1, and its answer has both.
+// exchange is a recorded request and answer of the first version. The route server had its first table in phase 1 and
+// its second in phase 2. A stream began in phase 1, and its answer covers both.
 type exchange struct {
-	client  string // who asks: sidecar, relay or command
+	client  string // the client: sidecar, relay or command
 	phase   int
 	request *http.Request
 	body    []byte
@@ -32,12 +32,12 @@ type exchange struct {
 	answer  []byte
 }
 
-// holds is the digest that a request names, empty if it names none.
+// holds returns the digest that a request names, empty if it names none.
 func holds(h http.Header) string {
 	return digests.FindString(h.Get("If-None-Match") + " " + h.Get("Last-Event-ID"))
 }
 
-// key tells requests apart that the first version answers differently.
+// key identifies requests that the first version answers differently.
 func (x *exchange) key() string {
 	return strings.Join([]string{x.request.Method, x.request.URL.RequestURI(), holds(x.request.Header)}, " ")
 }
@@ -46,10 +46,10 @@ func (x *exchange) stream() bool {
 	return strings.HasPrefix(x.header.Get("Content-Type"), "text/event-stream")
 }
 
-// exchangesFile has the exchanges in the order in which they were made, as text.
+// exchangesFile holds the exchanges as text, in the order in which they were made.
 var exchangesFile = filepath.Join(first, "exchanges.txtar")
 
-// exchanges reads the file.
+// exchanges reads exchangesFile.
 func exchanges(t *testing.T) (all []*exchange) {
 	t.Helper()
 	archive, err := txtar.ParseFile(exchangesFile)
@@ -83,7 +83,7 @@ func exchanges(t *testing.T) (all []*exchange) {
 	return all
 }
 
-// find returns the exchange that tells what the first version answers.
+// find returns the exchange with the first version's answer to a request.
 func find(all []*exchange, phase int, key string) *exchange {
 	i := slices.IndexFunc(all, func(x *exchange) bool { return (x.phase == phase || x.stream()) && x.key() == key })
 	if i < 0 {
@@ -92,7 +92,7 @@ func find(all []*exchange, phase int, key string) *exchange {
 	return all[i]
 }
 
-// recorder stands between clients and a listener of a route server, and keeps what they say once each.
+// recorder is a proxy between clients and a listener of a route server. It records each different exchange once.
 type recorder struct {
 	client string
 	to     *httputil.ReverseProxy
@@ -112,7 +112,7 @@ func (r *recorder) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	x.body, req.Body = body, io.NopCloser(bytes.NewReader(body))
-	req.Header.Set("Accept-Encoding", "identity") // the answers are kept as text
+	req.Header.Set("Accept-Encoding", "identity") // the answers are stored as text
 	copied := &copied{ResponseWriter: w, r: r, x: x}
 	r.to.ServeHTTP(copied, req)
 }
@@ -132,7 +132,7 @@ func (c *copied) WriteHeader(status int) {
 	if known < 0 {
 		*c.r.all = append(*c.r.all, c.x)
 	} else if (*c.r.all)[known].status == http.StatusNotModified && status != http.StatusNotModified {
-		(*c.r.all)[known] = c.x // the first one was made before the table changed
+		(*c.r.all)[known] = c.x // the earlier one was made before the table changed
 	}
 	c.ResponseWriter.WriteHeader(status)
 }
@@ -146,7 +146,7 @@ func (c *copied) Write(p []byte) (int, error) {
 
 func (c *copied) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
-// recordExchanges writes the file.
+// recordExchanges writes exchangesFile.
 func recordExchanges(t *testing.T) {
 	t.Helper()
 	manifests := shop(t)
@@ -209,7 +209,7 @@ func recordExchanges(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	// What is of this machine says nothing.
+	// Remove what is specific to this machine.
 	writeFile(t, exchangesFile, string(txtar.Format(archiveOf(all, strings.NewReplacer(`"`+host+`"`, `"machine"`, "id="+host+";", "id=machine;", state, "/state")))))
 }
 
@@ -241,12 +241,12 @@ func writeMessage(out *bytes.Buffer, names *strings.Replacer, header http.Header
 	if length {
 		header.Set("Content-Length", fmt.Sprint(len(body)))
 	}
-	_ = header.Write(out) // a buffer does not fail
+	_ = header.Write(out) // writing to a buffer cannot fail
 	out.WriteString("\r\n")
 	out.Write(body)
 }
 
-// firstServer is a route server of the first version, as far as its answers were kept.
+// firstServer is a route server of the first version, to the extent that its answers were recorded.
 type firstServer struct {
 	t        *testing.T
 	all      []*exchange
@@ -263,7 +263,7 @@ func newFirstServer(t *testing.T) (*firstServer, string) {
 	return s, listener.URL
 }
 
-// advance makes the server have its second table.
+// advance switches the server to its second table.
 func (s *firstServer) advance() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -271,7 +271,7 @@ func (s *firstServer) advance() {
 	close(s.advanced)
 }
 
-// table is the text of the table of a phase.
+// table returns the text of the table of a phase.
 func (s *firstServer) table(phase int) string {
 	s.t.Helper()
 	text := ""
@@ -294,7 +294,7 @@ func (s *firstServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if x == nil && r.Method == http.MethodPost {
 		x = find(s.all, phase, "POST "+r.URL.RequestURI()+" ")
 	}
-	if x == nil { // it answers to everything that it does not know
+	if x == nil { // it answers even requests that were not recorded
 		http.NotFound(w, r)
 		return
 	}

@@ -9,14 +9,14 @@ import (
 	"testing"
 )
 
-// first is the folder of what the first version left.
+// first is the folder with the files that the first version left.
 const first = "testdata/first"
 
-// nowhere is a route server that does not answer.
+// nowhere is the address of a route server that does not answer.
 const nowhere = "http://127.0.0.1:1"
 
-// breakSource makes every read of a folder of manifests fail, until the returned function is called. A server then has only what it finds on
-// disk.
+// breakSource makes every read of a folder of manifests fail until the returned function is called. Until then, a
+// server has only what it finds on disk.
 func breakSource(t *testing.T, manifests string) (repair func()) {
 	t.Helper()
 	broken := filepath.Join(manifests, "broken.yaml")
@@ -35,8 +35,8 @@ func writeFile(t *testing.T, path, text string) {
 	}
 }
 
-// TestServerIsReplacedAndBack: a server of one version keeps a table and decisions; the other version begins with them while it can read
-// nothing, and leaves its own; the first one begins with those.
+// TestServerIsReplacedAndBack: a server of one version saves a table and decisions. The other version starts with
+// them while it cannot read anything, and saves its own. The first version then starts with those.
 func TestServerIsReplacedAndBack(t *testing.T) {
 	t.Parallel()
 	neighbours(t, func(t *testing.T, one, other *programs) {
@@ -63,7 +63,7 @@ func TestServerIsReplacedAndBack(t *testing.T) {
 	})
 }
 
-// awaitWritten waits until the table that is served is on disk, and returns it.
+// awaitWritten waits until the served table is on disk, and returns it.
 func (p *process) awaitWritten() (served string) {
 	p.t.Helper()
 	until(p.t, "the table on disk", func() error {
@@ -88,7 +88,7 @@ func (p *process) awaitWritten() (served string) {
 	return served
 }
 
-// wantFromDisk wants that a server without a source serves the table, and knows who accepted it.
+// wantFromDisk checks that a server without a source serves the table, and knows who accepted it.
 func (p *process) wantFromDisk(want string) {
 	p.t.Helper()
 	p.awaitTable("the table of the other version", want)
@@ -97,7 +97,7 @@ func (p *process) wantFromDisk(want string) {
 		Decisions  []struct{ What, By, Why string }
 		Checkpoint struct{ Unusable string }
 	}
-	until(p.t, "the status", func() error { return p.status(&status) }) // its listener may open last
+	until(p.t, "the status", func() error { return p.status(&status) }) // its listener may open after the others
 	if !status.Table.Stale || status.Checkpoint.Unusable != "" {
 		p.t.Errorf("status %+v", status)
 	}
@@ -145,7 +145,7 @@ func TestSidecarIsReplacedAndBack(t *testing.T) {
 	})
 }
 
-// awaitKept waits until a sidecar has the table in its files.
+// awaitKept waits until a sidecar has saved the table.
 func (p *process) awaitKept(want string) {
 	p.t.Helper()
 	for _, flag := range []string{"--lkg-file=", "--routes-file="} {
@@ -165,7 +165,7 @@ func (p *process) awaitKept(want string) {
 	}
 }
 
-// TestFilesOfTheFirstVersion: this version begins with what the first one left.
+// TestFilesOfTheFirstVersion: this version starts with the files that the first one left.
 func TestFilesOfTheFirstVersion(t *testing.T) {
 	t.Parallel()
 	if *record {
@@ -205,8 +205,8 @@ func bodyOf(t *testing.T, path string) string {
 	return strings.TrimSuffix(body, "\n")
 }
 
-// TestFilesOfThisVersionHaveTheFirstForm holds the other direction where the programs of the first version are not at hand: the lines are those
-// that it reads.
+// TestFilesOfThisVersionHaveTheFirstForm covers the other direction where no programs of the first version are
+// available: this version writes the lines that the first version reads.
 func TestFilesOfThisVersionHaveTheFirstForm(t *testing.T) {
 	t.Parallel()
 	manifests, state := shop(t), t.TempDir()
@@ -233,7 +233,8 @@ var (
 	details = regexp.MustCompile(`"reason":"[a-z_]+"`)
 )
 
-// formOf is the header of a table file, or every line of another file, with the parts that differ from run to run left out.
+// formOf returns the header of a table file, or every line of another file, without the parts that differ from run to
+// run.
 func formOf(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)

@@ -13,14 +13,14 @@ import (
 
 // programs are the programs of one version.
 type programs struct {
-	name             string // for messages
+	name             string // used in messages
 	routesrv, client string // paths
 }
 
 // record makes tests write testdata/first instead of comparing with it.
-var record = flag.Bool("record", false, "write testdata/first anew")
+var record = flag.Bool("record", false, "rewrite testdata/first")
 
-// current and previous are made by TestMain, and only read by tests. previous is nil where git does not know its commit.
+// TestMain sets current and previous, and tests only read them. previous is nil if git does not know its commit.
 var current, previous *programs
 
 func TestMain(m *testing.M) {
@@ -45,7 +45,7 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// build builds the programs of a source tree, as a release does: the compiler's cache serves both.
+// build builds the programs of a source tree as a release does, so that both versions can use the compiler's cache.
 func build(name, source, out string) (*programs, error) {
 	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w -X main.version="+name, "-o", out+"/", "./cmd/routesrv", "./cmd/dataplane-client")
 	cmd.Dir = source
@@ -59,7 +59,7 @@ func build(name, source, out string) (*programs, error) {
 	return &programs{name, filepath.Join(out, "routesrv"), filepath.Join(out, "dataplane-client")}, nil
 }
 
-// buildPrevious builds the programs of the previous version, nil if git has no such commit.
+// buildPrevious builds the programs of the previous version. It returns nil if git has no such commit.
 func buildPrevious(dir string) (*programs, error) {
 	text, err := os.ReadFile("testdata/previous")
 	if err != nil {
@@ -82,7 +82,7 @@ func buildPrevious(dir string) (*programs, error) {
 	if err := os.MkdirAll(source, 0o755); err != nil {
 		return nil, err
 	}
-	// The whole tree: git archive of some folders alone would follow the folder of the test.
+	// Archive the whole tree: git archive of single folders would be relative to the folder of the test.
 	unpack := exec.Command("sh", "-c", `git -C "$(git rev-parse --show-toplevel)" archive "$0" | tar -x -C "$1"`, commit, source)
 	if text, err := unpack.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("sources of %s: %w\n%s", commit, err, text)

@@ -9,10 +9,11 @@ import (
 	"testing"
 )
 
-// namesFile lists the names that the first version had: flags, series with their labels, endpoints with their methods.
+// namesFile lists the names of the first version: flags, series with their labels, endpoints with their methods.
 var namesFile = filepath.Join(first, "names.txt")
 
-// names reads the names of this version from the references, which are generated from the code and checked against it.
+// names reads the names of this version from the references, which are generated from the code and checked against
+// it.
 func names(t *testing.T) (all []string) {
 	t.Helper()
 	for _, reference := range []struct{ file, kind, expression string }{
@@ -37,8 +38,8 @@ func names(t *testing.T) (all []string) {
 	return slices.Compact(all)
 }
 
-// TestNamesOfTheFirstVersionAreThere: command lines, scrapes and scripts of the first version work with this one, until a major version says
-// otherwise.
+// TestNamesOfTheFirstVersionAreThere: command lines, scrapes and scripts of the first version work with this version
+// until a major version changes that.
 func TestNamesOfTheFirstVersionAreThere(t *testing.T) {
 	t.Parallel()
 	all := names(t)

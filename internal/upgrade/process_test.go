@@ -20,10 +20,10 @@ import (
 	"time"
 )
 
-// patience is how long anything may take before a test gives up. It decides nothing else.
+// patience is how long a test waits before it gives up. It has no other effect.
 const patience = time.Minute
 
-// process is a running program. Its log is shown if the test fails.
+// process is a running program. If the test fails, its log is printed.
 type process struct {
 	t             *testing.T
 	cmd           *exec.Cmd
@@ -32,7 +32,7 @@ type process struct {
 	main, support string // base URLs
 }
 
-// output keeps what a process prints.
+// output collects what a process prints.
 type output struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -50,7 +50,8 @@ func (o *output) String() string {
 	return o.buf.String()
 }
 
-// start starts a program with both listeners on free ports. They are not read from the log, since versions may log differently.
+// start starts a program with both listeners on free ports. It does not read the ports from the log, because versions
+// may log differently.
 func start(t *testing.T, path string, args ...string) *process {
 	t.Helper()
 	main, support := freeAddress(t), freeAddress(t)
@@ -72,11 +73,11 @@ func start(t *testing.T, path string, args ...string) *process {
 	return p
 }
 
-// used counts addresses.
+// used counts the addresses given out.
 var used atomic.Uint32
 
-// freeAddress is a loopback address that nobody listens on. On Linux each has its own IP address, so nobody else takes its port before the
-// program does.
+// freeAddress returns a loopback address that nobody listens on. On Linux each has its own IP address, so no other
+// process takes its port before the program does.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	ip := "127.0.0.1"
@@ -98,7 +99,7 @@ func (v *programs) server(t *testing.T, state string, args ...string) *process {
 	return start(t, v.routesrv, append([]string{"-wait-for-healthcheck-interval=0s", "-source-poll-timeout=200", "--state-dir=" + state}, args...)...)
 }
 
-// sidecar starts a sidecar that fetches from a URL and keeps its table in the folder state.
+// sidecar starts a sidecar that fetches from a URL and saves its table in the folder state.
 func (v *programs) sidecar(t *testing.T, state, name, url string, args ...string) *process {
 	t.Helper()
 	return start(t, v.client, append([]string{
@@ -106,7 +107,7 @@ func (v *programs) sidecar(t *testing.T, state, name, url string, args ...string
 	}, args...)...)
 }
 
-// stop ends a process as Kubernetes does.
+// stop ends a process the way Kubernetes does.
 func (p *process) stop() {
 	p.t.Helper()
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -146,7 +147,7 @@ func (p *process) status(into any) error {
 	return json.Unmarshal([]byte(text), into)
 }
 
-// until waits for something to be so.
+// until waits until check returns nil.
 func until(t *testing.T, what string, check func() error) {
 	t.Helper()
 	var err error
@@ -209,7 +210,7 @@ func shop(t *testing.T) string {
 	return dir
 }
 
-// addIngress adds an Ingress for a host, without losing anything.
+// addIngress adds an Ingress for a host and removes nothing.
 func addIngress(t *testing.T, manifests, name string) {
 	t.Helper()
 	text := fmt.Sprintf(`apiVersion: networking.k8s.io/v1
@@ -220,7 +221,7 @@ spec:
     - host: %[1]s.example.org
       http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}]}
 `, name)
-	// Renamed into its place: a server must not read half of it.
+	// Rename the file into place: a server must not read half of it.
 	temporary := filepath.Join(t.TempDir(), "new")
 	if err := os.WriteFile(temporary, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
@@ -230,7 +231,7 @@ spec:
 	}
 }
 
-// tail leaves out what a log says again and again.
+// tail drops the lines that a log repeats.
 func tail(log string) string {
 	var kept []string
 	for line := range strings.Lines(log) {

@@ -16,7 +16,8 @@ import (
 	"testing"
 )
 
-// TestClientsOfThisVersionUnderstandTheFirstServer: sidecars and a relay follow a server of the first version, and take its deltas.
+// TestClientsOfThisVersionUnderstandTheFirstServer: sidecars and a relay follow a server of the first version, and
+// apply its deltas.
 func TestClientsOfThisVersionUnderstandTheFirstServer(t *testing.T) {
 	t.Parallel()
 	if *record {
@@ -61,7 +62,7 @@ func secondTable(t *testing.T, all []*exchange) string {
 	return ""
 }
 
-// apply applies a delta as docs/protocol.md tells authors of clients to do.
+// apply applies a delta the way docs/protocol.md tells authors of clients to do it.
 func apply(t *testing.T, base string, delta []byte) string {
 	t.Helper()
 	var d struct {
@@ -107,8 +108,8 @@ func digestOf(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// TestFirstClientsUnderstandServersOfThisVersion sends what sidecars and relays of the first version asked to a relay of this version, which has the
-// same tables, and expects the same answers.
+// TestFirstClientsUnderstandServersOfThisVersion replays the requests of sidecars and relays of the first version to
+// a relay of this version, which has the same tables, and expects the same answers.
 func TestFirstClientsUnderstandServersOfThisVersion(t *testing.T) {
 	t.Parallel()
 	server, url := newFirstServer(t)
@@ -131,7 +132,7 @@ func TestFirstClientsUnderstandServersOfThisVersion(t *testing.T) {
 	for _, s := range streams {
 		s.wantTable(server.table(1), second)
 	}
-	// Its reports have arrived: the commands show the sidecars and the relay of the first version.
+	// The replayed reports have arrived: the commands show the sidecars and the relay of the first version.
 	out, _ := current.ask(t, "clients", relay.support)
 	for _, name := range []string{"poller", "follower", "machine"} {
 		if !strings.Contains(out, name) {
@@ -140,7 +141,7 @@ func TestFirstClientsUnderstandServersOfThisVersion(t *testing.T) {
 	}
 }
 
-// wantSameAnswers sends the requests of one phase for tables and reports again.
+// wantSameAnswers replays the requests for tables and the reports of one phase, and compares the answers.
 func (p *process) wantSameAnswers(all []*exchange, phase int) {
 	p.t.Helper()
 	sent := 0
@@ -157,7 +158,7 @@ func (p *process) wantSameAnswers(all []*exchange, phase int) {
 		if x.request.Method == http.MethodPost {
 			continue
 		}
-		// Encodings differ, since those of the first version were kept as text.
+		// Encodings differ, because the answers of the first version were stored as text.
 		if got, want := holds(http.Header{"If-None-Match": {resp.Header.Get("Etag")}}), holds(http.Header{"If-None-Match": {x.header.Get("Etag")}}); got != want {
 			p.t.Errorf("phase %d: %s: ETag of %s, was of %s", phase, x.key(), got, want)
 		}
@@ -189,7 +190,7 @@ func tableOf(t *testing.T, all []*exchange) string {
 	return (&firstServer{t: t, all: all}).table(1)
 }
 
-// send makes a request as it was made, but for a text in the answer that is not encoded.
+// send replays a request unchanged, except that it asks for an unencoded answer.
 func (p *process) send(to string, x *exchange) (*http.Response, []byte) {
 	p.t.Helper()
 	resp, err := request(p.t.Context(), to, x)
@@ -214,7 +215,7 @@ func request(ctx context.Context, to string, x *exchange) (*http.Response, error
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// openStream is a stream that a client of the first version asked for.
+// openStream is a stream requested as a client of the first version did.
 type openStream struct {
 	t      *testing.T
 	tables chan string // each event that changes the table: its name, a line feed, its data
@@ -257,7 +258,7 @@ func (p *process) follow(x *exchange) *openStream {
 	return s
 }
 
-// wantTable wants events that lead from the first table to the second.
+// wantTable checks that events lead from the first table to the second.
 func (s *openStream) wantTable(first, second string) {
 	s.t.Helper()
 	text := first
@@ -279,8 +280,8 @@ func (s *openStream) wantTable(first, second string) {
 	})
 }
 
-// TestFirstCommandsUnderstandServersOfThisVersion: answers still have every field that they had, for the commands of the first version and for
-// scripts.
+// TestFirstCommandsUnderstandServersOfThisVersion: answers still have every field that they had, because the commands
+// of the first version and scripts rely on them.
 func TestFirstCommandsUnderstandServersOfThisVersion(t *testing.T) {
 	t.Parallel()
 	all := exchanges(t)
@@ -323,7 +324,8 @@ func TestFirstCommandsUnderstandServersOfThisVersion(t *testing.T) {
 	}
 }
 
-// missingFields lists the fields that an answer had and has no more, or with another kind of value. Objects of a list count together.
+// missingFields lists the fields that an answer has lost, or that now hold another kind of value. All objects of a
+// list count as one.
 func missingFields(path string, was, is any) (missing []string) {
 	switch was := was.(type) {
 	case map[string]any:

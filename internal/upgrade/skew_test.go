@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// neighbours calls a test with both orders of the two versions. Without the previous one it does nothing: TestMain has said so.
+// neighbours calls a test with both orders of the two versions. Without the previous version it does nothing, and
+// TestMain has already reported that.
 func neighbours(t *testing.T, test func(t *testing.T, one, other *programs)) {
 	t.Helper()
 	if previous == nil {
@@ -22,10 +23,10 @@ func neighbours(t *testing.T, test func(t *testing.T, one, other *programs)) {
 	t.Run("current and previous", func(t *testing.T) { t.Parallel(); test(t, current, previous) })
 }
 
-// TestVersionsServeEachOther has a root of one version; below it a relay and sidecars of the other one, and below the relay sidecars of the
-// first. The commands ask servers of the version that they are not.
+// TestVersionsServeEachOther runs a root of one version. Below it are a relay and sidecars of the other version, and
+// below the relay sidecars of the first. The commands query servers of the opposite version.
 func TestVersionsServeEachOther(t *testing.T) {
-	t.Parallel() // it mostly waits
+	t.Parallel() // it spends most of its time waiting
 	neighbours(t, func(t *testing.T, one, other *programs) {
 		manifests := shop(t)
 		root := one.server(t, t.TempDir(), "--manifests="+manifests)
@@ -57,7 +58,8 @@ func TestVersionsServeEachOther(t *testing.T) {
 	})
 }
 
-// wantDeltas wants that the sidecar has applied a delta and no full table after the first: whatever one version makes, the other one takes.
+// wantDeltas checks that the sidecar has applied a delta, and no full table after the first: each version accepts the
+// deltas of the other.
 func (p *process) wantDeltas() {
 	p.t.Helper()
 	until(p.t, "a delta", func() error {
@@ -77,7 +79,7 @@ func (p *process) wantDeltas() {
 	})
 }
 
-// wantSameETag wants that clients can move between root and relay without downloading anything.
+// wantSameETag checks that clients can move between root and relay without downloading anything.
 func wantSameETag(t *testing.T, root, relay *process) {
 	t.Helper()
 	_, a, errA := get(root.main + "/routes")
@@ -87,7 +89,8 @@ func wantSameETag(t *testing.T, root, relay *process) {
 	}
 }
 
-// wantFleet wants that a server takes the reports of its clients, by name and version, and the root those of the relay.
+// wantFleet checks that a server accepts the reports of its clients, by name and version, and that the root accepts
+// those of the relay.
 func (p *process) wantFleet(clients map[string]string, behindRelay int) {
 	p.t.Helper()
 	until(p.t, "the clients", func() error {
@@ -102,7 +105,7 @@ func (p *process) wantFleet(clients map[string]string, behindRelay int) {
 		if err := json.Unmarshal([]byte(text), &fleet); err != nil {
 			return err
 		}
-		found := map[string]string{} // this test asks for tables, too, and is another client
+		found := map[string]string{} // this test also requests tables, and so is another client
 		for _, c := range fleet.Clients {
 			if clients[c.ID] != "" && c.State == "current" && c.Reported != "" {
 				found[c.ID] = c.Version
@@ -118,7 +121,7 @@ func (p *process) wantFleet(clients map[string]string, behindRelay int) {
 	})
 }
 
-// wantAnswers runs the commands that only ask. client is one that the server knows.
+// wantAnswers runs the read-only commands. client is a client that the server knows.
 func (p *process) wantAnswers(asks *programs, client string) {
 	p.t.Helper()
 	for _, command := range []struct {
@@ -132,7 +135,7 @@ func (p *process) wantAnswers(asks *programs, client string) {
 		{[]string{"match", "http://added.example.org/", p.main + "/routes"}, "kube_shop__added__"},
 	} {
 		out, code := asks.ask(p.t, command.args...)
-		// This test is a client as well, which falls silent, and the command says so.
+		// This test is a client as well, which falls silent, and the command reports that.
 		fine := code == 0 || command.args[0] == "clients" && code == 1
 		if !fine || !strings.Contains(out, command.want) {
 			p.t.Errorf("%s: routesrv %s: exit status %d, want %q in\n%s", asks.name, strings.Join(command.args, " "), code, command.want, out)
@@ -140,7 +143,8 @@ func (p *process) wantAnswers(asks *programs, client string) {
 	}
 }
 
-// wantHeldAndAccepted loses most objects. The server holds the table back until the command of the other version accepts it.
+// wantHeldAndAccepted removes most objects. The server holds the table back until the command of the other version
+// accepts it.
 func wantHeldAndAccepted(t *testing.T, asks *programs, root *process, manifests, before string) {
 	t.Helper()
 	for _, name := range []string{"cart.yaml", "added.yaml"} {

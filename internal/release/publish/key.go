@@ -14,14 +14,15 @@ import (
 	"github.com/sigstore/sigstore/pkg/signature/kms"
 )
 
-// maxKeyFile bounds a file with a private key, in bytes.
+// maxKeyFile limits a file with a private key, in bytes.
 const maxKeyFile = 64 << 10
 
 // Load returns the signer of a key: the path of a PEM file, or a URI of a key management service.
 //
-// A file holds an ECDSA, Ed25519 or RSA key: PKCS #8, also encrypted, or what "cosign generate-key-pair" writes. password is asked only for
-// an encrypted one. A URI such as NAME://KEY is served by the program sigstore-kms-NAME in the PATH, which speaks the protocol of
-// cosign's KMS plugins. The key stays with the service.
+// A file holds an ECDSA, Ed25519 or RSA key in PKCS #8, optionally encrypted, or in the form that "cosign
+// generate-key-pair" writes. Load calls password only for an encrypted key. A URI such as NAME://KEY is served by the
+// program sigstore-kms-NAME in the PATH, which speaks the protocol of cosign's KMS plugins. The key never leaves the
+// service.
 func Load(ctx context.Context, key string, password func() ([]byte, error)) (signature.Signer, error) {
 	if strings.Contains(key, "://") {
 		s, err := kms.Get(ctx, key, crypto.SHA256)

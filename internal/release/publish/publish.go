@@ -1,8 +1,9 @@
 // Package publish signs the files of a finished release and pushes its image and manifests to a registry.
 //
-// Signatures have the formats of cosign, with a key and without a transparency log: a file NAME.sig beside each file, and for what is
-// pushed a manifest with the tag "sha256-….sig" in the same repository. They do not belong to the checksums of the release: signing
-// twice gives other bytes with most keys, and nobody without the key could build them again.
+// Signatures have the formats of cosign, with a key and without a transparency log: a file NAME.sig beside each file
+// and, for everything that is pushed, a manifest with the tag "sha256-….sig" in the same repository. The checksums of
+// the release do not cover the signatures: with most keys, signing twice gives different bytes, and nobody without
+// the key could reproduce them.
 package publish
 
 import (
@@ -21,15 +22,15 @@ import (
 	"github.com/routesrv/routesrv/internal/release"
 )
 
-// Release is a folder with a finished release, whose files are those that its checksums name.
+// Release is a folder with a finished release. Its files are those that its checksums name.
 type Release struct {
 	dir     string
 	version string
 	files   []string // sorted by name, without the checksums
 }
 
-// Open reads the checksums of a release and compares the files with them. A file that differs, or that the checksums do not name, is an
-// error: whatever is signed or pushed was built as a whole. Files that Sign wrote may be there.
+// Open reads the checksums of a release and compares the files with them. A file that differs, or that the checksums
+// do not name, is an error, so that only a complete build is signed or pushed. Files that Sign wrote are allowed.
 func Open(dir string) (*Release, error) {
 	r := &Release{dir: dir}
 	sums, err := os.Open(filepath.Join(dir, release.Sums))
@@ -72,7 +73,7 @@ func Open(dir string) (*Release, error) {
 // Version is the version of the release.
 func (r *Release) Version() string { return r.version }
 
-// signature reports whether Sign writes a file of that name, apart from those beside other files.
+// signature reports whether Sign writes a file of that name, not counting the .sig files beside other files.
 func (r *Release) signature(name string) bool {
 	return name == PublicKeyFile || name == r.envelopeFile() || name == r.signaturesFile(release.ImageFile(r.version)) ||
 		name == r.signaturesFile(release.ManifestsFile(r.version))
@@ -94,7 +95,7 @@ func compare(file, want string) error {
 	return nil
 }
 
-// unpackLayout unpacks a tar file with an OCI layout into a folder that exists.
+// unpackLayout unpacks a tar file with an OCI layout into an existing folder.
 func unpackLayout(file, dir string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

@@ -20,11 +20,12 @@ import (
 	"github.com/routesrv/routesrv/internal/release"
 )
 
-// Push pushes the image into the repository and the manifests into the one beside it, both under the version, with signatures and
-// provenance if the release is signed. Signatures come first, so that nobody finds the version without them. A version that the
-// registry has already with other content is an error: a release never changes. Credentials are those of "docker login".
+// Push pushes the image into the repository and the manifests into the one beside it, both under the version, with
+// signatures and provenance if the release is signed. It pushes signatures first, so that nobody finds the version
+// without them. If the registry already has the version with different content, Push fails: a release never changes.
+// It uses the credentials of "docker login".
 //
-// pushed is called with each reference and its digest.
+// Push calls pushed with each reference and its digest.
 func (r *Release) Push(ctx context.Context, repository string, pushed func(ref, digest string)) error {
 	for _, part := range []struct{ file, repository string }{
 		{release.ImageFile(r.version), repository},
@@ -67,8 +68,8 @@ func (r *Release) pushPart(ctx context.Context, file string, to name.Repository,
 	return pushLayout(ctx, content, to, pushed)
 }
 
-// pushSignatures pushes what Sign wrote for a file, if the release is signed. Signatures of another digest are an error: the version would
-// be there without any.
+// pushSignatures pushes what Sign wrote for a file, if the release is signed. Signatures of another digest are an
+// error, because the version would be published without any valid one.
 func (r *Release) pushSignatures(ctx context.Context, file, work string, to name.Repository, of v1.Hash, pushed func(ref, digest string)) error {
 	from := r.signaturesFile(file)
 	if _, err := os.Stat(filepath.Join(r.dir, from)); errors.Is(err, os.ErrNotExist) {
@@ -95,7 +96,7 @@ func (r *Release) pushSignatures(ctx context.Context, file, work string, to name
 	return pushLayout(ctx, signatures, to, pushed)
 }
 
-// unchanged wants that the registry does not have the tag, or has it with the digest.
+// unchanged returns an error if the registry has the tag with another digest.
 func unchanged(ctx context.Context, ref name.Tag, want v1.Hash) error {
 	there, err := remote.Head(ref, settings(ctx)...)
 	var refused *transport.Error

@@ -31,10 +31,10 @@ import (
 // PublicKeyFile is the name of the file with the public key, in PEM.
 const PublicKeyFile = "cosign.pub"
 
-// sigSuffix is what is added to the name of a file for its signature: base64, without a newline.
+// sigSuffix is appended to the name of a file for its signature: base64, without a newline.
 const sigSuffix = ".sig"
 
-// The forms of cosign.
+// Formats of cosign.
 const (
 	simpleSigning       types.MediaType = "application/vnd.dev.cosign.simplesigning.v1+json"
 	dsseEnvelope        types.MediaType = "application/vnd.dsse.envelope.v1+json"
@@ -53,8 +53,8 @@ func (r *Release) signaturesFile(of string) string {
 	return strings.TrimSuffix(of, ".tar") + "_signatures.tar"
 }
 
-// Sign signs a release. repository is where the image is going to be pushed, without a tag; it is part of what is signed. Beside the
-// files of the release it writes
+// Sign signs a release. repository is where the image will be pushed, without a tag; the signatures cover it. Beside
+// the files of the release it writes
 //
 //	NAME.sig                                  of each file
 //	routesrv_VERSION_provenance.intoto.jsonl  the provenance, signed
@@ -117,7 +117,7 @@ func (r *Release) signFile(ctx context.Context, s signature.Signer, file string)
 	return r.write(file+sigSuffix, []byte(base64.StdEncoding.EncodeToString(sig)))
 }
 
-// envelope signs the provenance.
+// envelope returns the signed provenance.
 func (r *Release) envelope(ctx context.Context, s signature.Signer) ([]byte, error) {
 	statement, err := os.ReadFile(filepath.Join(r.dir, release.ProvenanceFile(r.version)))
 	if err != nil {
@@ -130,8 +130,8 @@ func (r *Release) envelope(ctx context.Context, s signature.Signer) ([]byte, err
 	return dsse.WrapSigner(s, inTotoPayload).SignMessage(&compact, options.WithContext(ctx))
 }
 
-// signLayout signs what a layout holds, as it is going to be in the repository: its index and the manifest of each platform, or its only
-// manifest. The envelope with the provenance goes with the outermost.
+// signLayout signs the contents of a layout for the repository: its index and the manifest of each platform, or its
+// only manifest. The provenance envelope is attached to the outermost.
 func (r *Release) signLayout(ctx context.Context, s signature.Signer, file, repository string, envelope []byte) error {
 	work, err := os.MkdirTemp("", "sign-")
 	if err != nil {
@@ -172,7 +172,7 @@ func (r *Release) signLayout(ctx context.Context, s signature.Signer, file, repo
 	return release.WriteTar(out, signatures)
 }
 
-// manifests lists the manifest named top of a layout, and what an index of that name lists.
+// manifests returns the digest top and, if it is an index in the layout, the digests that the index lists.
 func manifests(dir string, top v1.Hash) ([]v1.Hash, error) {
 	index, err := layout.ImageIndexFromPath(dir)
 	if err != nil {
@@ -199,7 +199,7 @@ func manifests(dir string, top v1.Hash) ([]v1.Hash, error) {
 	return all, nil
 }
 
-// signDigest makes the manifest with the signature of another manifest.
+// signDigest returns a manifest with the signature of another manifest.
 func signDigest(ctx context.Context, s signature.Signer, repository string, digest v1.Hash) (v1.Image, error) {
 	of, err := name.NewDigest(repository + "@" + digest.String())
 	if err != nil {
@@ -216,11 +216,11 @@ func signDigest(ctx context.Context, s signature.Signer, repository string, dige
 	return artifact(text, simpleSigning, map[string]string{signatureAnnotation: base64.StdEncoding.EncodeToString(sig)})
 }
 
-// artifact makes a manifest of one layer.
+// artifact returns a manifest with one layer.
 func artifact(content []byte, media types.MediaType, annotations map[string]string) (v1.Image, error) {
 	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	return mutate.Append(img, mutate.Addendum{Layer: static.NewLayer(content, media), MediaType: media, Annotations: annotations})
 }
 
-// tag is the tag under which cosign looks for what belongs to a manifest.
+// tag returns the tag under which cosign looks for signatures or attestations of a manifest.
 func tag(of v1.Hash, kind string) string { return of.Algorithm + "-" + of.Hex + "." + kind }

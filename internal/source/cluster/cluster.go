@@ -1,33 +1,34 @@
 // Package cluster reads the Kubernetes API by polling, completely or not at all.
 //
-// A [Source] lists Ingresses, RouteGroups (if discovery finds them), Services, EndpointSlices or Endpoints and, if asked,
-// Secrets: one request per kind and read, one more for discovery and one for a single object, which tells the revision
-// at which the cluster is. It knows no paging and compiles nothing. What it rests on is in the packages below: decode
-// makes objects of bytes, api makes the requests, and lister compares the lists with what is known. Package watch reads the
-// same by a watch for each kind.
+// A [Source] lists Ingresses, RouteGroups (if discovery finds them), Services, EndpointSlices or Endpoints and, if
+// configured, Secrets. Each read makes one request per kind, one for discovery, and one for a single object, which
+// returns the current revision of the cluster. The package uses no paging and compiles nothing. It builds on the
+// packages below it: decode turns bytes into objects, api makes the requests, and lister compares the lists with what
+// is known. Package watch reads the same objects with one watch for each kind.
 //
 // # Complete
 //
-// [Source.Read] fails as a whole if any list fails, if discovery answers anything but success or 404, if any body ends
-// early, or if an answer is not a list of the kind: with its kind, apiVersion and resourceVersion, and with items. An object
-// that cannot be decoded is a problem of that object only: it stands in the snapshot's Bad.
+// [Source.Read] fails as a whole if any list fails, if discovery answers anything but success or 404, if any body
+// ends early, or if an answer is not a list of the kind: the kind, apiVersion and resourceVersion must be right, and
+// the items must be present. An object that cannot be decoded affects only itself: it is in the snapshot's Bad.
 //
 // # Never back in time
 //
-// The first read is a consistent one. Later ones begin by asking for the current revision, with a consistent list of one
-// object, and every list then asks for what is not older than that, so that the API server answers from its watch cache
-// and all kinds are known to be complete up to one revision. A server that cannot bring its caches there is asked for
-// what is not older than the list itself has seen. Where it cannot prove even that (410, or a resourceVersion that is
-// too large for it) the list is repeated consistently, at once and once. A consistent list below the revision seen last
-// means that etcd was restored: that is believed, logged and counted, and the whole read is done again consistently, so
-// that no snapshot mixes what was before the restore with what came after.
+// The first read is consistent. Each later read first asks for the current revision, with a consistent list of one
+// object. Every list then requires a revision no older than that, so that the API server answers from its watch cache
+// and all kinds are complete up to one revision. If a server cannot bring its caches up to that revision, the lists
+// only require a revision no older than the list itself has seen. If it cannot prove even that (410, or a
+// resourceVersion that is too large for it), the list is repeated consistently, immediately and only once. A
+// consistent list below the last seen revision means that etcd was restored. The Source accepts this, logs and counts
+// it, and does the whole read again consistently, so that no snapshot mixes objects from before and after the
+// restore.
 //
 // # Caveats
 //
-// The revisions of different kinds are compared with each other for the revisions of the snapshot; Kubernetes counts
-// them by one counter unless some kinds live in an etcd of their own. A list that is served from the watch cache has the
-// revision of the last write to its kind, so that [kube.Snapshot.Revision], the lowest of all lists, stays behind for as
-// long as one kind is not written to; see [kube.Snapshot.Newest].
+// The snapshot's revisions compare the revisions of different kinds. Kubernetes uses one counter for them, unless
+// some kinds are stored in a separate etcd. A list served from the watch cache has the revision of the last write to
+// its kind. So [kube.Snapshot.Revision], the lowest of all lists, lags as long as nobody writes to one of the kinds;
+// see [kube.Snapshot.Newest].
 package cluster
 
 import (
@@ -42,19 +43,20 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// Config says which cluster is read, and what of it.
+// Config says which cluster to read, and which of its objects.
 type Config = api.Config
 
-// Metrics is what reading a cluster measures, by polls or by watches.
+// Metrics holds the measurements of reading a cluster, by polls or by watches.
 type Metrics = api.Metrics
 
-// NewMetrics makes the metrics and registers them with reg; nil registers nowhere. It panics if they are registered already.
+// NewMetrics creates the metrics and registers them with reg; with nil it registers them nowhere. It panics if they
+// are already registered.
 func NewMetrics(reg prometheus.Registerer) *Metrics { return api.NewMetrics(reg) }
 
 // Source reads one cluster. It is safe for concurrent use; reads run one after the other.
 type Source struct {
-	lister *lister.Lister // whoever has its turn owns it, and failed
-	failed *lister.List   // the one that made the last read fail; nil is discovery
+	lister *lister.Lister // whoever has its turn owns it, and also failed
+	failed *lister.List   // the list that made the last read fail; nil means discovery
 }
 
 // New checks the configuration and prepares a Source. It reads the files that the configuration names and makes no
@@ -68,9 +70,9 @@ func New(cfg Config) (*Source, error) {
 	return &Source{lister: l}, nil
 }
 
-// Read lists everything once. The error is a *[kube.ReadError] that names the request which failed, or the context's if
-// ctx ended while another Read was running. The snapshot before stays valid either way. When nothing changed, the same
-// objects, slices and, if the revision is the same, the same snapshot are returned again.
+// Read lists everything once. The error is a *[kube.ReadError] that names the failed request, or the context's error
+// if ctx ended while another Read was running. In both cases the previous snapshot stays valid. If nothing changed,
+// Read returns the same objects and slices again and, if the revision is the same, the same snapshot.
 func (s *Source) Read(ctx context.Context, o kube.ReadOptions) (*kube.Snapshot, error) {
 	release, err := s.lister.Acquire(ctx)
 	if err != nil {
@@ -82,8 +84,8 @@ func (s *Source) Read(ctx context.Context, o kube.ReadOptions) (*kube.Snapshot, 
 	if errors.Is(err, lister.ErrRestored) {
 		s.lister.Metrics.Restores.Inc()
 		s.lister.Log.Warn(lister.MessageRestored, slog.Any("error", err))
-		// Without a revision to hold on to, each list is read consistently and believed, also if the rest of this read
-		// fails and the next one goes on.
+		// Without a known revision, each list is read consistently and accepted, even if the rest of this read fails
+		// and the next one continues.
 		s.lister.Restored()
 		err = s.readAll(ctx, true)
 	}
@@ -119,20 +121,20 @@ func (s *Source) readAll(ctx context.Context, consistent bool) error {
 	return nil
 }
 
-// Drop lets go of the objects, for a process that goes on without reading. The next [Source.Read] costs what the first did. It waits
-// for a Read that is running.
+// Drop releases the objects, for a process that continues without reading. The next [Source.Read] costs as much as
+// the first one. Drop waits for a running Read.
 func (s *Source) Drop() {
 	release, err := s.lister.Acquire(context.Background())
 	if err != nil {
-		return // it has no end
+		return // unreachable: this context never ends
 	}
 	defer release()
 	s.lister.Drop()
 }
 
-// Probe repeats the request that made the last [Source.Read] fail, for one object only. It returns an error if the API
-// server does not answer, or answers that it cannot: a read would fail as well. Anything else is for a read to find out,
-// and no error here. It fails when ctx ends while a Read is running.
+// Probe repeats the request that made the last [Source.Read] fail, for one object only. It returns an error if the
+// API server does not answer, or answers that it cannot serve: a read would fail as well. It ignores any other
+// problem and leaves it to a read. It fails when ctx ends while a Read is running.
 func (s *Source) Probe(ctx context.Context) error {
 	release, err := s.lister.Acquire(ctx)
 	if err != nil {

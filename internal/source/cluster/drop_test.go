@@ -11,7 +11,8 @@ import (
 	"github.com/routesrv/routesrv/internal/source/cluster/internal/clustertest"
 )
 
-// TestASourceThatDroppedItsObjectsReadsThemAgain: it has them anew, and knows a cluster that was restored in the meantime.
+// TestASourceThatDroppedItsObjectsReadsThemAgain: it reads them again, and still detects that the cluster was
+// restored in the meantime.
 func TestASourceThatDroppedItsObjectsReadsThemAgain(t *testing.T) {
 	for _, compressed := range []bool{false, true} {
 		server := clustertest.NewServer(t)
@@ -25,7 +26,7 @@ func TestASourceThatDroppedItsObjectsReadsThemAgain(t *testing.T) {
 			t.Errorf("-before +after\n%s", diff)
 		}
 		if len(before.Ingresses) == 0 || before.Ingresses[0] == again.Ingresses[0] {
-			t.Error("the objects are those from before: nothing was dropped")
+			t.Error("the objects are the previous ones: nothing was dropped")
 		}
 		source.Drop()
 		server.SetRevision(50)

@@ -8,12 +8,13 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// floor asks for the revision at which the cluster is now, by a consistent list of one object. All lists of the read then
-// ask for what is not older. Without that the cache of a kind in which nothing happens stays at an old revision, and the
-// snapshot, which is complete only up to the oldest of its lists, could not be ordered against that of another replica.
+// floor asks for the current revision of the cluster, with a consistent list of one object. All lists of the read
+// then require a revision no older than that. Otherwise the cache of a kind without changes would stay at an old
+// revision. The snapshot, which is complete only up to the oldest of its lists, could then not be ordered against a
+// snapshot of another replica.
 //
-// The result is 0 if there is to be no floor: in a consistent read, which needs none, and while the API server cannot
-// hold to one.
+// The result is 0 for no floor: in a consistent read, which needs none, before the first successful read, and while
+// the API server cannot honor a floor.
 func (s *Source) floor(ctx context.Context, consistent bool) (kube.Revision, error) {
 	l := s.lister.Lists[0]
 	if consistent || l.Seen == 0 || s.lister.WithoutFloor() {

@@ -1,10 +1,10 @@
-// Package filterdir adds the default filters of services, read from a folder, to the snapshots of another source.
+// Package filterdir adds default filters of services, read from a folder, to the snapshots of another source.
 //
-// The folder has one file for each service, named SERVICE.NAMESPACE, with a filter chain. It is read again for every
-// snapshot. A folder that cannot be read is no reason to fail a read: the snapshot then says so and has no default
-// filters, as the reference has it. Other entries of the folder are passed over, which is said at debug level: folders,
-// files over 1 MiB, and names that do not split at one dot. A file that is meant and cannot be read is passed over as
-// well, but that is a warning, when it begins: the service loses filters that may protect it.
+// The folder holds one file for each service, named SERVICE.NAMESPACE, with a filter chain. Every snapshot reads the
+// folder again. If the folder cannot be read, the read does not fail: like the reference, the snapshot then reports
+// the error and has no default filters. Other entries of the folder are ignored and logged at debug level: folders,
+// files over 1 MiB, and names that do not split at exactly one dot. A default filter file that cannot be read is
+// ignored too, but its first failure is logged as a warning: the service loses filters that may protect it.
 package filterdir
 
 import (
@@ -22,22 +22,23 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// maxSize is the size of the largest file that is read, in bytes. For a link it is the size of the link itself that the
-// reference looks at; here what is read through it is limited, too.
+// maxSize is the size in bytes of the largest file that is read. For a symbolic link, the reference checks the size
+// of the link itself; this package also limits what it reads through the link.
 const maxSize = 1 << 20
 
-// Source is what the default filters are added to.
+// Source is the source to which the default filters are added.
 type Source interface {
 	Read(ctx context.Context, o kube.ReadOptions) (*kube.Snapshot, error)
 }
 
-// follower is what the source may be besides: one that follows its objects by itself.
+// follower is an optional interface of the source: a source that follows its objects by itself implements it.
 type follower interface {
 	Run(ctx context.Context) error
 	Changed() <-chan struct{}
 }
 
-// prober is what the source may be besides: one that can tell at little cost whether a read would fail.
+// prober is an optional interface of the source: a source that can tell cheaply whether a read would fail implements
+// it.
 type prober interface {
 	Probe(ctx context.Context) error
 }
@@ -48,17 +49,17 @@ type Reader struct {
 	source Source
 	log    *slog.Logger
 	last   *kube.DefaultFilters
-	broken map[string]string // what was warned of, by file
+	broken map[string]string // logged errors, by file
 }
 
-// Messages.
+// Log messages.
 const (
 	LogPassedOver = "not a default filter file"
 	LogUnreadable = "default filter file cannot be read, its service is without default filters"
 )
 
-// New makes a Reader of the folder on top of a source. It does no I/O. The logger is told which entries are passed over;
-// nil means no log.
+// New returns a Reader for the folder on top of a source. It does no I/O. The logger records which entries are
+// ignored; nil means no log.
 func New(dir string, source Source, logger *slog.Logger) *Reader {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
@@ -66,8 +67,8 @@ func New(dir string, source Source, logger *slog.Logger) *Reader {
 	return &Reader{dir: dir, source: source, log: logger.With("component", "filterdir")}
 }
 
-// Read reads the source and then the folder. The snapshot's DefaultFilters pointer is that of the read before if nothing
-// in the folder changed.
+// Read reads the source and then the folder. If nothing in the folder changed, the snapshot has the same
+// DefaultFilters pointer as the previous one.
 func (r *Reader) Read(ctx context.Context, o kube.ReadOptions) (*kube.Snapshot, error) {
 	s, err := r.source.Read(ctx, o)
 	if err != nil {
@@ -85,7 +86,7 @@ func (r *Reader) Read(ctx context.Context, o kube.ReadOptions) (*kube.Snapshot, 
 	return &with, nil
 }
 
-// Run runs the source if that follows its objects, until ctx ends. Otherwise there is nothing to run.
+// Run runs the source until ctx ends, if the source follows its objects. Otherwise it returns nil at once.
 func (r *Reader) Run(ctx context.Context) error {
 	if f, ok := r.source.(follower); ok {
 		return f.Run(ctx)
@@ -93,8 +94,8 @@ func (r *Reader) Run(ctx context.Context) error {
 	return nil
 }
 
-// Changed tells when the source has something new. It is nil if the source does not tell. The folder tells nothing: it is
-// read whenever the source is.
+// Changed returns the channel on which the source reports changes, or nil if the source does not report any. A change
+// of the folder is not reported: the folder is read whenever the source is.
 func (r *Reader) Changed() <-chan struct{} {
 	if f, ok := r.source.(follower); ok {
 		return f.Changed()
@@ -102,7 +103,7 @@ func (r *Reader) Changed() <-chan struct{} {
 	return nil
 }
 
-// Probe asks the source whether a read would fail. It is nil if the source cannot tell.
+// Probe asks the source whether a read would fail. It returns nil if the source cannot tell.
 func (r *Reader) Probe(ctx context.Context) error {
 	if p, ok := r.source.(prober); ok {
 		return p.Probe(ctx)
@@ -110,7 +111,7 @@ func (r *Reader) Probe(ctx context.Context) error {
 	return nil
 }
 
-// Drop lets the source go of its objects, if it can.
+// Drop makes the source release its objects, if the source supports it.
 func (r *Reader) Drop() {
 	if d, ok := r.source.(interface{ Drop() }); ok {
 		d.Drop()
@@ -161,14 +162,14 @@ func serviceOf(name string) (kube.ServiceKey, bool) {
 	return kube.ServiceKey{Name: parts[0], Namespace: parts[1]}, true
 }
 
-// errNotMeant is wrapped by what says that an entry is not one that is read.
+// errNotMeant is wrapped by errors about entries that are not default filter files.
 var errNotMeant = errors.New("passed over")
 
 func readFile(path string, e fs.DirEntry) (string, error) {
 	if t := e.Type(); !t.IsRegular() && t != fs.ModeSymlink {
 		return "", fmt.Errorf("%w: neither a file nor a link: %s", errNotMeant, t)
 	}
-	// What a link leads to has to be a file as well: opening a pipe would block.
+	// The target of a link must be a file as well: opening a pipe would block.
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:

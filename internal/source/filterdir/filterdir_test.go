@@ -124,7 +124,7 @@ func TestFolderThatCannotBeReadIsSaidAndFailsNothing(t *testing.T) {
 				t.Errorf("default filters %+v, want an error that names %s", f, path)
 			}
 			if again := read(t, r); again.DefaultFilters != s.DefaultFilters {
-				t.Error("the same error is another pointer: everything is compiled anew at every read")
+				t.Error("the same error has another pointer: every read compiles everything again")
 			}
 		})
 	}
@@ -212,7 +212,7 @@ func TestFileThatCannotBeReadIsWarnedOfOnce(t *testing.T) {
 	}
 	read(t, r)
 	if n := strings.Count(log.String(), filterdir.LogUnreadable); n != 2 {
-		t.Errorf("%d warnings, want another one when it begins anew", n)
+		t.Errorf("%d warnings, want another one when the failure starts again", n)
 	}
 }
 

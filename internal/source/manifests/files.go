@@ -16,30 +16,30 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// stdin is the path that stands for standard input.
+// stdin is the path that means standard input.
 const stdin = "-"
 
-// attempts is how often files are read that change meanwhile. A ConfigMap volume is swapped in an instant, so that the
-// second time does it.
+// attempts is how often to read files that change meanwhile. A ConfigMap volume is swapped atomically, so the second
+// attempt succeeds.
 const attempts = 3
 
 type digest [sha256.Size]byte
 
-// content is what stands in a file.
+// content is the content of a file.
 type content struct {
 	name string
 	text []byte
 	sum  digest
-	err  error // only of what is read once: it cannot be tried again
+	err  error // only for content that is read once: reading cannot be retried
 }
 
 // file is something to read.
 type file struct {
-	name string      // as it is named to the user
-	info fs.FileInfo // nil for what is read once
+	name string      // as shown to the user
+	info fs.FileInfo // nil for files that are read once
 }
 
-// readFiles reads everything there is, from one state of the files: if they are others afterwards, it starts again.
+// readFiles reads all files in one consistent state: if any of them changed meanwhile, it starts again.
 func (s *Source) readFiles(ctx context.Context) ([]content, error) {
 	files, err := s.find()
 	if err != nil {
@@ -100,7 +100,7 @@ func (s *Source) open(name string) (content, error) {
 	if err != nil {
 		return content{}, withoutPath(err)
 	}
-	defer func() { _ = r.Close() }() // only read
+	defer func() { _ = r.Close() }() // opened only for reading
 	return s.readAll(name, r)
 }
 
@@ -115,7 +115,7 @@ func (s *Source) readAll(name string, r io.Reader) (content, error) {
 	return content{name: name, text: text, sum: sha256.Sum256(text)}, nil
 }
 
-// withoutPath returns the cause: the path is named by the error around it.
+// withoutPath strips the path from an error, because the enclosing error already names it.
 func withoutPath(err error) error {
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		return p.Err
@@ -130,7 +130,7 @@ type finder struct {
 	files []file
 }
 
-// find lists the files behind the configured paths.
+// find lists the files that the configured paths lead to.
 func (s *Source) find() ([]file, error) {
 	f := finder{limit: s.cfg.MaxFiles, seen: make(map[string]bool)}
 	for _, p := range s.cfg.Paths {
@@ -147,8 +147,8 @@ func (s *Source) find() ([]file, error) {
 	return f.files, nil
 }
 
-// path adds what the path leads to. What was named by the user is taken whatever it is; in a folder, only what looks
-// like a manifest.
+// path adds the files that a path leads to. A path named by the user is always read; in a folder, only files that
+// look like manifests are.
 func (f *finder) path(name string, named bool) error {
 	info, err := os.Stat(name) // follows symbolic links
 	if err != nil {
@@ -177,7 +177,7 @@ func (f *finder) path(name string, named bool) error {
 
 func (f *finder) folder(name, real string) error {
 	if f.seen[real] {
-		return nil // a loop, or named twice
+		return nil // a loop of links, or a folder named twice
 	}
 	f.seen[real] = true
 	entries, err := os.ReadDir(name)
@@ -187,10 +187,10 @@ func (f *finder) folder(name, real string) error {
 	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return cmp.Compare(a.Name(), b.Name()) })
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), ".") {
-			continue // hidden; the inside of a ConfigMap volume among others
+			continue // hidden, such as the inside of a ConfigMap volume
 		}
 		if e.Type().IsRegular() && !manifest(e.Name()) {
-			continue // need not even be readable
+			continue // it need not even be readable
 		}
 		if err := f.path(filepath.Join(name, e.Name()), false); err != nil {
 			return err
@@ -211,7 +211,7 @@ func (f *finder) add(file file, real string) error {
 	return nil
 }
 
-// manifest reports whether a file in a folder is read.
+// manifest reports whether a file in a folder is to be read.
 func manifest(base string) bool {
 	ext := filepath.Ext(base)
 	switch strings.TrimSuffix(base, ext) {

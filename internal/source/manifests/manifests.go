@@ -1,28 +1,30 @@
-// Package manifests reads a cluster from files: YAML or JSON, many documents to a file, in folders or from standard
-// input. It needs no cluster, and nothing of its objects is ever written.
+// Package manifests reads a cluster from files: YAML or JSON, with any number of documents per file, in folders or
+// from standard input. It needs no cluster, and never writes any of the objects.
 //
 // # Guarantees
 //
-// A read gives everything or an error: a file that cannot be read, a document that is no YAML, or files that keep
-// changing while they are read fail the read as a whole, with file, document and line. An object that cannot be decoded
-// is a problem of that object and stands, with its place, in the snapshot's Bad. So does the second of two objects with
-// the same kind, namespace and name, and an object with a key that is there twice.
+// A read returns everything or an error. It fails as a whole, and names file, document and line, if a file cannot be
+// read, if a document is not YAML, or if files keep changing while they are read. An object that cannot be decoded
+// affects only itself: it is in the snapshot's Bad, with its place. The same applies to the second of two objects
+// with the same kind, namespace and name, and to an object with a duplicate key.
 //
-// Every read reads every file again, because size and time of a file prove nothing; but only a file whose SHA-256
-// changed is parsed, and in it only an object whose JSON changed is decoded. What did not change keeps its pointer.
+// Every read reads every file again, because size and time of a file prove nothing. But it parses only files whose
+// SHA-256 changed, and decodes only objects whose JSON changed. Unchanged objects keep their pointers.
 //
 // # What is read
 //
-// Ingress (networking.k8s.io/v1), RouteGroup (zalando.org/v1), Service, Endpoints and, if asked, Secret (v1),
-// EndpointSlice (discovery.k8s.io/v1), and lists of them. An object without apiVersion is taken by its kind. Other kinds
-// are ignored. Endpoints and EndpointSlices are both handed out; the compiler takes the one it is told to.
+// Ingress (networking.k8s.io/v1), RouteGroup (zalando.org/v1), Service, Endpoints and, if configured, Secret (v1),
+// EndpointSlice (discovery.k8s.io/v1), and lists of them. An object without apiVersion is read by its kind alone.
+// Other kinds are ignored. A read returns both Endpoints and EndpointSlices; the compiler uses the ones it is
+// configured for.
 //
-// An object without a namespace is given "default", as kubectl does, and unlike objects from the API, which always have
-// one. Other defaults of an API server are not applied, and nothing is validated.
+// An object without a namespace gets "default", as with kubectl; objects from the API always have a namespace. Other
+// defaults of an API server are not applied, and nothing is validated.
 //
-// In a folder the files *.yaml, *.yml and *.json are read, folders below it too, sorted by name; names that begin with a
-// dot and kustomization files are left out. Symbolic links are followed, each file is read once, whatever leads to it.
-// Standard input and what else is not a regular file are read once and remembered.
+// In a folder, the files *.yaml, *.yml and *.json are read, sorted by name, including those in subfolders. Names that
+// begin with a dot and kustomization files are skipped. Symbolic links are followed, and each file is read only once,
+// however many paths lead to it. Standard input and anything else that is not a regular file is read once and
+// remembered.
 package manifests
 
 import (
@@ -42,32 +44,32 @@ const (
 	DefaultMaxFiles     = 10000
 )
 
-// Config says what is read.
+// Config says what to read.
 type Config struct {
-	// Paths are files and folders, in order; "-" is Stdin. At least one.
+	// Paths are files and folders, in order; "-" means Stdin. At least one is required.
 	Paths []string
 
-	// Stdin is what the path "-" reads. It is read to its end by the first Read.
+	// Stdin is the input for the path "-". The first Read reads it to its end.
 	Stdin io.Reader
 
-	// Namespace restricts what is read to one namespace; "" reads all.
+	// Namespace restricts the objects to one namespace; "" reads all.
 	Namespace string
 
-	// Selectors are label selectors by kind: equality, or mere presence if the value is empty. All of a kind have to
-	// hold.
+	// Selectors are label selectors by kind: equality, or mere presence if the value is empty. An object must match
+	// all selectors of its kind.
 	Selectors map[kube.Kind]map[string]string
 
-	// Secrets reads Secrets, too.
+	// Secrets reads Secrets as well.
 	Secrets bool
 
-	// MaxFileBytes is the limit of one file, default DefaultMaxFileBytes.
+	// MaxFileBytes limits the size of one file in bytes; default DefaultMaxFileBytes.
 	MaxFileBytes int64
 
-	// MaxFiles is the limit of the number of files, default DefaultMaxFiles: a folder given by mistake, such as /, shall
-	// not be read to its end.
+	// MaxFiles limits the number of files, default DefaultMaxFiles, so that a folder given by mistake, such as /, is
+	// not read to its end.
 	MaxFiles int
 
-	// Logger gets what an operator should see; nil discards.
+	// Logger receives what an operator should see; nil discards it.
 	Logger *slog.Logger
 }
 
@@ -75,9 +77,9 @@ type Config struct {
 type Source struct {
 	cfg Config // set by New, read only
 
-	busy chan struct{} // capacity 1: who has put a value in owns what follows
+	busy chan struct{} // capacity 1: the holder owns the fields below
 
-	once    map[string]content   // what can be read only once, by path
+	once    map[string]content   // content that can be read only once, by path
 	files   []*parsed            // of the last complete read, in order
 	byName  map[string]*parsed   // the same
 	objects map[digest]decoded   // of the last complete read
@@ -116,9 +118,9 @@ func New(cfg Config) (*Source, error) {
 	return &Source{cfg: cfg, busy: make(chan struct{}, 1), once: make(map[string]content)}, nil
 }
 
-// Read reads all files. The error is a *[kube.ReadError] that names the file, or the context's. The snapshot before
-// stays valid either way. When nothing changed the same snapshot is returned again. Its revision is 0, and the options
-// change nothing.
+// Read reads all files. The error is a *[kube.ReadError] that names the file, or the context's error. In both cases
+// the previous snapshot stays valid. If nothing changed, Read returns the same snapshot again. Its revision is 0, and
+// the options have no effect.
 func (s *Source) Read(ctx context.Context, _ kube.ReadOptions) (*kube.Snapshot, error) {
 	select {
 	case s.busy <- struct{}{}:
@@ -149,14 +151,14 @@ func (s *Source) Read(ctx context.Context, _ kube.ReadOptions) (*kube.Snapshot, 
 	return s.last, nil
 }
 
-// commit makes the files those of the last complete read, and a snapshot of them.
+// commit stores the files as those of the last complete read, and builds their snapshot.
 func (s *Source) commit(files []*parsed) {
 	s.files = files
 	s.byName = make(map[string]*parsed, len(files))
 	s.objects = make(map[digest]decoded)
 	s.byRef = make(map[kube.Ref]decoded)
 	s.last = &kube.Snapshot{}
-	first := make(map[kube.Ref]string) // where the object with this name was met
+	first := make(map[kube.Ref]string) // where the first object with this name is
 	for _, f := range files {
 		s.byName[f.name] = f
 		for _, e := range f.entries {

@@ -15,21 +15,21 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// parsed is a file and what stands in it.
+// parsed is a file with its content.
 type parsed struct {
 	name    string
 	sum     digest
 	entries []entry
 }
 
-// entry is one object that is read, or the problem with it.
+// entry is one object, or the problem with it.
 type entry struct {
 	document, line int   // where its document begins, both counted from 1
-	strict         error // a key that is there twice
+	strict         error // a duplicate key
 	decoded
 }
 
-// decoded is what became of the JSON of an object. It does not change any more.
+// decoded is the result of decoding an object's JSON. It never changes.
 type decoded struct {
 	sum    digest // of the JSON
 	ref    kube.Ref
@@ -43,13 +43,13 @@ type parser struct {
 	objects map[digest]decoded // decoded during this read
 }
 
-// parse returns the objects of the file. An error names document and line and ends the read.
+// parse returns the objects of the file. An error names document and line and makes the read fail.
 func (p *parser) parse(c *content) (*parsed, error) {
 	f := &parsed{name: c.name, sum: c.sum}
 	for i, doc := range split(c) {
 		text, strict := yamldoc.ToJSONStrict(doc)
 		if strict != nil {
-			// A key that is there twice is a problem of the object; what else there is to say against the text ends the read.
+			// A duplicate key is a problem of that object only; any other problem with the text makes the read fail.
 			var err error
 			if text, err = yamldoc.ToJSON(doc); err != nil {
 				return nil, fmt.Errorf("document %d, line %d: %w", i+1, doc.Line, err)
@@ -63,7 +63,7 @@ func (p *parser) parse(c *content) (*parsed, error) {
 	return f, nil
 }
 
-// split returns the documents of a file. JSON values may follow each other without anything in between.
+// split returns the documents of a file. JSON values may follow each other without a separator.
 func split(c *content) []yamldoc.Doc {
 	text := bytes.TrimLeft(c.text, " \t\r\n")
 	if len(text) == 0 || text[0] != '{' {
@@ -90,15 +90,15 @@ func split(c *content) []yamldoc.Doc {
 	}
 }
 
-// document is where the objects come from that are being added.
+// document is the document whose objects are being added.
 type document struct {
 	*parser
 	file         *parsed
 	number, line int
-	strict       error // a key that is there twice
+	strict       error // a duplicate key
 }
 
-// head is what tells an object's kind, and whether it is wanted.
+// head holds the fields that decide an object's kind and whether to read it.
 type head struct {
 	APIVersion text `json:"apiVersion"`
 	Kind       text `json:"kind"`
@@ -109,7 +109,7 @@ type head struct {
 	Items []json.RawMessage `json:"items"`
 }
 
-// text is a string, and empty if what stands there is anything else: that is found out when the object is decoded.
+// text is a string; any other JSON type becomes empty, because decoding the object reports the wrong type.
 type text string
 
 // UnmarshalJSON implements [json.Unmarshaler].
@@ -121,8 +121,8 @@ func (t *text) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// add adds the object, or the objects of a list. What the object does not say of its kind is taken from the list
-// around it.
+// add adds the object, or the objects of a list. If an item lacks its kind or API version, the enclosing list
+// provides it.
 func (d *document) add(raw []byte, list head) error {
 	raw = bytes.TrimSpace(raw)
 	if string(raw) == "null" {
@@ -132,7 +132,7 @@ func (d *document) add(raw []byte, list head) error {
 		return fmt.Errorf("not an object: %.40q", raw)
 	}
 	var h head
-	_ = json.Unmarshal(raw, &h) // what is of a wrong type stays empty
+	_ = json.Unmarshal(raw, &h) // a field of a wrong type stays empty
 	if h.Kind == "" {
 		h.Kind, h.APIVersion = list.Kind, list.APIVersion
 	}
@@ -162,7 +162,7 @@ func (d *document) add(raw []byte, list head) error {
 	return nil
 }
 
-// kindOf returns the kind that is read, if it is one.
+// kindOf returns the kind, and whether it is one that is read.
 func kindOf(apiVersion, kind string) (kube.Kind, bool) {
 	k := kube.Kind(kind)
 	want := ""
@@ -181,7 +181,7 @@ func kindOf(apiVersion, kind string) (kube.Kind, bool) {
 	return k, apiVersion == "" || apiVersion == want
 }
 
-// object adds one object of a kind that is read, unless the configuration leaves it out.
+// object adds one object of a kind that is read, unless the configuration excludes it.
 func (d *document) object(kind kube.Kind, raw []byte, h *head) {
 	cfg := &d.source.cfg
 	if kind == kube.KindSecret && !cfg.Secrets {
@@ -198,10 +198,10 @@ func (d *document) object(kind kube.Kind, raw []byte, h *head) {
 	d.file.entries = append(d.file.entries, entry{d.number, d.line, d.strict, d.decode(kind, raw)})
 }
 
-// decode decodes the object unless that was done before.
+// decode decodes the object, unless the same JSON was decoded before.
 func (p *parser) decode(kind kube.Kind, raw []byte) decoded {
 	h := sha256.New()
-	h.Write([]byte(kind)) // an item of a list need not tell its kind
+	h.Write([]byte(kind)) // an item of a list may lack its kind
 	h.Write(raw)
 	var sum digest
 	h.Sum(sum[:0])
@@ -217,7 +217,7 @@ func (p *parser) decode(kind kube.Kind, raw []byte) decoded {
 	} else {
 		intoDefault(o)
 		d.ref, d.object = o.Ref(), o
-		// Other fields than those that are read may have changed: then it is still the same object.
+		// If only fields changed that are not read, keep the same object.
 		if old := p.source.byRef[d.ref].object; old != nil && reflect.DeepEqual(old, o) {
 			d.object = old
 		}
@@ -227,7 +227,7 @@ func (p *parser) decode(kind kube.Kind, raw []byte) decoded {
 	return d
 }
 
-// intoDefault puts a new object that has no namespace into the one that kubectl would put it into.
+// intoDefault puts a new object without a namespace into the namespace that kubectl would use.
 func intoDefault(o kube.Object) {
 	var namespace *string
 	switch o := o.(type) {

@@ -36,7 +36,7 @@ func (f *file) Load(ctx context.Context) (*Table, error) {
 	return readRoutes(f.path, in, f.max)
 }
 
-// stdin is the standard input. There is no second one, so that what it gave is kept.
+// stdin reads standard input. The input can be read only once, so stdin keeps the result.
 type stdin struct {
 	in    io.Reader
 	max   int64
@@ -54,11 +54,11 @@ func (s *stdin) Load(context.Context) (*Table, error) {
 		return nil, s.err
 	}
 	t := *s.table
-	t.Read = time.Now() // it is what a side that never changes shows
+	t.Read = time.Now() // this side of the comparison never changes, so it is always current
 	return &t, nil
 }
 
-// manifests are compiled by somebody who knows how.
+// manifests is a file or folder of manifests, which the CompileFunc compiles.
 type manifests struct {
 	path    string
 	compile CompileFunc
@@ -71,7 +71,7 @@ func (m *manifests) Load(ctx context.Context) (*Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	// What data planes get is the text, so that is what is compared.
+	// Compare the text, because that is what data planes receive.
 	var text strings.Builder
 	for r := range compiled.All() {
 		text.WriteString(r.Text)
@@ -84,14 +84,14 @@ func (m *manifests) Load(ctx context.Context) (*Table, error) {
 	return &Table{Routes: routes, Read: time.Now()}, nil
 }
 
-// readRoutes reads routes in text form, which may be the copy of a table.
+// readRoutes reads routes in text form, which may be a saved copy of a table.
 func readRoutes(name string, in io.Reader, limit int64) (*Table, error) {
 	text, err := readAll(in, limit)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	t := &Table{Read: time.Now()}
-	if len(text) > 0 { // else it is a table without routes, and not a copy that lost everything
+	if len(text) > 0 { // empty input is a table without routes, not a truncated copy
 		copied, _, err := table.ParseFile(text)
 		switch {
 		case err == nil:
@@ -106,12 +106,12 @@ func readRoutes(name string, in io.Reader, limit int64) (*Table, error) {
 	return t, nil
 }
 
-// isCopy reports whether a file that is no good is the copy of a table, which nobody should compare with.
+// isCopy reports whether err describes a damaged copy of a table, which must not be compared.
 func isCopy(err error) bool {
 	return errors.Is(err, table.ErrTruncated) || errors.Is(err, table.ErrDigestMismatch) || errors.Is(err, table.ErrFileVersion)
 }
 
-// readAll reads to the end, but not more than the limit.
+// readAll reads to the end and fails if the input exceeds the limit.
 func readAll(in io.Reader, limit int64) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(in, limit+1))
 	switch {
@@ -123,7 +123,7 @@ func readAll(in io.Reader, limit int64) ([]byte, error) {
 	return text, nil
 }
 
-// cause takes the path off an error: it stands in front already.
+// cause strips the path from an error, because the caller already names the place.
 func cause(err error) error {
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		return p.Err
@@ -131,10 +131,10 @@ func cause(err error) error {
 	return err
 }
 
-// offset is where the parser says in its messages what byte it is about.
+// offset matches the byte offset in the parser's messages.
 var offset = regexp.MustCompile(`, position ([0-9]+): [a-z ]+$`)
 
-// parse parses routes, and names line and column of what is wrong.
+// parse parses routes. Its error names the line and column of the mistake.
 func parse(name, text string) ([]*eskip.Route, error) {
 	routes, err := eskip.Parse(text)
 	if err == nil {

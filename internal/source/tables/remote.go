@@ -17,23 +17,23 @@ import (
 	"github.com/routesrv/routesrv/internal/wire"
 )
 
-// restarts is how often the pages of a Skipper are read anew because its table has changed meanwhile, and restartDelay how
-// long to wait before, times the number of the attempt.
+// restarts is how often to read the pages of a Skipper again because its table changed meanwhile. restartDelay is the
+// wait before each new attempt, multiplied by the attempt's number.
 const (
 	restarts     = 5
 	restartDelay = 200 * time.Millisecond
 )
 
-// maxMessage is how much of an answer that is no table is shown.
+// maxMessage is how many bytes of an answer other than a table go into the error.
 const maxMessage = 200
 
-// remote is a URL.
+// remote is a source at a URL.
 type remote struct {
 	reader *Reader
 	url    *url.URL
 	name   string
 
-	// Of the last table of a route server.
+	// The last table from a route server, with its ETag.
 	etag string
 	last *Table
 }
@@ -49,7 +49,7 @@ func (r *Reader) openURL(place string) (Source, error) {
 	return &remote{reader: r, url: u, name: u.Redacted()}, nil
 }
 
-// redirect refuses too many redirects, and those that give up protection.
+// redirect refuses too many redirects, and redirects from https to http.
 func (r *Reader) redirect(req *http.Request, via []*http.Request) error {
 	switch {
 	case len(via) > r.cfg.MaxRedirects:
@@ -72,7 +72,7 @@ func (s *remote) Load(ctx context.Context) (*Table, error) {
 	return t, nil
 }
 
-// withoutURL takes the method and the URL off an error of the client: it stands in front already.
+// withoutURL strips the method and the URL from a client error, because the caller already names the place.
 func withoutURL(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		if u.Timeout() {
@@ -83,7 +83,7 @@ func withoutURL(err error) error {
 	return err
 }
 
-// errChanged says that a Skipper has a new table: the pages that were read are of the old one.
+// errChanged reports that a Skipper has a new table, so the pages already read belong to the old one.
 var errChanged = errors.New("the table changed while its pages were read")
 
 func (s *remote) load(ctx context.Context) (*Table, error) {
@@ -103,7 +103,7 @@ func (s *remote) load(ctx context.Context) (*Table, error) {
 	}
 }
 
-// once reads the table, or all pages of it from one version.
+// once reads the table, or all of its pages from one version.
 func (s *remote) once(ctx context.Context) (*Table, error) {
 	first, err := s.get(ctx, 0, "", s.reader.cfg.MaxBytes)
 	if err != nil {
@@ -131,12 +131,12 @@ func (s *remote) once(ctx context.Context) (*Table, error) {
 type httpAnswer struct {
 	text      []byte
 	header    http.Header
-	timestamp string // X-Timestamp, which only a Skipper has
+	timestamp string // X-Timestamp, which only a Skipper sends
 	count     int    // X-Count, -1 if there is none
-	unchanged bool   // there is no text: the table is the last one
+	unchanged bool   // the answer has no text: the last table is current
 }
 
-// read is when the server has read its source: now, if it does not say.
+// read returns when the server read its source, or now if the server does not report it.
 func (a *httpAnswer) read() time.Time {
 	if t, err := wire.ParseTime(a.header.Get(wire.HeaderSourceRead)); err == nil {
 		return t
@@ -144,7 +144,7 @@ func (a *httpAnswer) read() time.Time {
 	return time.Now()
 }
 
-// get asks for a page; a route server answers with everything. The query parameters mean nothing to it.
+// get requests one page. A route server ignores the query parameters and answers with the whole table.
 func (s *remote) get(ctx context.Context, offset int, timestamp string, limit int64) (*httpAnswer, error) {
 	u := *s.url
 	q := u.Query()
@@ -164,12 +164,12 @@ func (s *remote) get(ctx context.Context, offset int, timestamp string, limit in
 	if s.last != nil && offset == 0 {
 		req.Header.Set(wire.HeaderIfNoneMatch, s.etag)
 	}
-	// Without Accept-Encoding of ours the transport asks for gzip and undoes it.
+	// Because this request sets no Accept-Encoding, the transport requests gzip and decompresses the answer.
 	resp, err := s.reader.client.Do(req)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = resp.Body.Close() }() // read to its end, or given up
+	defer func() { _ = resp.Body.Close() }() // the body was read to its end or is no longer needed
 	switch {
 	case resp.StatusCode == http.StatusNotModified && s.last != nil && offset == 0:
 		return &httpAnswer{header: resp.Header, unchanged: true}, nil
@@ -191,9 +191,9 @@ func (s *remote) get(ctx context.Context, offset int, timestamp string, limit in
 	return a, nil
 }
 
-// refused makes an error of an answer that is no table.
+// refused turns an answer other than a table into an error.
 func refused(resp *http.Response, paged bool) error {
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxMessage)) // what could be read is better than nothing
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxMessage)) // a partial message is better than none
 	line, _, _ := strings.Cut(strings.TrimSpace(string(text)), "\n")
 	if paged && resp.StatusCode == http.StatusBadRequest && line == "invalid timestamp" {
 		return errChanged
@@ -208,7 +208,7 @@ func refused(resp *http.Response, paged bool) error {
 	return errors.New(msg)
 }
 
-// whole checks the answer of a route server.
+// whole checks and parses the answer of a route server.
 func (s *remote) whole(a *httpAnswer) (*Table, error) {
 	etag := a.header.Get(wire.HeaderETag)
 	if e := wire.ParseEntity(etag); e.Known && e.Tag.Digest != sha256.Sum256(a.text) {
@@ -233,7 +233,7 @@ func (s *remote) whole(a *httpAnswer) (*Table, error) {
 	return t, nil
 }
 
-// pages reads what follows the first page of a Skipper.
+// pages reads the remaining pages of a Skipper's table.
 func (s *remote) pages(ctx context.Context, first *httpAnswer) (*Table, error) {
 	if first.count < 0 {
 		return nil, errors.New("no X-Count beside X-Timestamp: the number of pages is not known")

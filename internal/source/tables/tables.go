@@ -1,8 +1,8 @@
-// Package tables reads routing tables for comparison, from wherever one may be: a file of routes, manifests that are
-// compiled, a route server, the support listener of a Skipper, or the standard input.
+// Package tables reads routing tables for comparison from any of these places: a file of routes, manifests that it
+// has compiled, a route server, the support listener of a Skipper, or standard input.
 //
-// A [Source] is one such place, made by [Reader.Open]; its Load reads the whole table or fails. What a place is follows from
-// its name, and for a URL from the answer:
+// A [Source] is one such place, made by [Reader.Open]; its Load reads the whole table or fails. The name decides the
+// kind of place; for a URL, the answer does:
 //
 //   - routes on the standard input, which only one source can have; read once
 //     http://…, https://…        a route server, or a Skipper if the answer has X-Timestamp
@@ -12,17 +12,18 @@
 //
 // # Guarantees
 //
-// A table is complete or there is an error. Of a route server the number of routes is checked against X-Count, and the
-// text against the digest in the ETag, if there is one. The pages of a Skipper are all from one version of its table: if
-// that changes between two pages they are read again, a few times. Nothing is read beyond the limits in size and time.
+// A table is complete, or Load returns an error. For a route server, Load checks the number of routes against
+// X-Count, and the text against the digest in the ETag if the ETag has one. All pages of a Skipper come from one
+// version of its table: if the table changes between two pages, Load reads all pages again, a few times at most. Load
+// never reads beyond the limits on size and time.
 //
-// Loading again asks a route server only whether there is something new. Errors name the file with line and column, or the
-// URL without its password.
+// A repeated Load only asks a route server whether the table has changed. Errors name the file with line and column,
+// or the URL without its password.
 //
 // # Not done here
 //
-// Routes are not compared, and not judged. Errors are not tried again, except for the pages of a Skipper. A Source is not
-// for the data plane: it remembers nothing across restarts and has one address only.
+// The package does not compare or judge routes. It does not retry errors, except for the pages of a Skipper. A Source
+// is not suitable for the data plane: it remembers nothing across restarts and has only one address.
 package tables
 
 import (
@@ -50,34 +51,35 @@ const (
 	DefaultPageSize     = 4096
 )
 
-// Table is what was loaded. It must not be changed: the next Load may return the same.
+// Table is a loaded table. Do not modify it: the next Load may return the same one.
 type Table struct {
 	Routes []*eskip.Route
-	// Revision is the one of the read that the table comes from; 0 if the place has none.
+	// Revision is the revision of the read that produced the table; 0 if the place reports none.
 	Revision uint64
-	// Read is when the source of the table was last read, as far as the place tells; else when it was loaded.
+	// Read is when the source of the table was last read, if the place reports it; otherwise the time of the load.
 	Read time.Time
 }
 
-// CompileFunc makes routes of the manifests at a path, a file or a folder. Its error names the file.
+// CompileFunc compiles the manifests at a path, which is a file or a folder. Its error names the file.
 type CompileFunc func(ctx context.Context, path string) (table.List, error)
 
-// Config says how tables are read.
+// Config configures a [Reader].
 type Config struct {
-	// Compile is for manifests; with nil they are an error.
+	// Compile compiles manifests; if it is nil, manifests are an error.
 	Compile CompileFunc
-	// Stdin is what "-" reads; with nil that is an error.
+	// Stdin is the input that "-" reads; if it is nil, "-" is an error.
 	Stdin io.Reader
 	// Timeout is the limit of one Load from a URL, with all pages and redirects, default DefaultTimeout.
 	Timeout time.Duration
-	// MaxBytes is the limit of a table in bytes, after decompression, default DefaultMaxBytes.
+	// MaxBytes limits the size of a table in bytes after decompression; default DefaultMaxBytes.
 	MaxBytes int64
-	// MaxRedirects is how many redirects are followed, default DefaultMaxRedirects; below zero none is. A redirect from
-	// https to http is never followed.
+	// MaxRedirects is how many redirects to follow, default DefaultMaxRedirects; a negative value follows none. A
+	// redirect from https to http is never followed.
 	MaxRedirects int
-	// PageSize is the number of routes to ask a Skipper for at once, default DefaultPageSize.
+	// PageSize is the number of routes to request from a Skipper at once, default DefaultPageSize.
 	PageSize int
-	// Transport makes the requests; nil means one like http.DefaultTransport, which knows the proxies of the environment.
+	// Transport makes the requests; nil means a copy of http.DefaultTransport, which uses the proxies of the
+	// environment.
 	Transport http.RoundTripper
 }
 
@@ -87,14 +89,14 @@ type Reader struct {
 	client *http.Client
 
 	mu       sync.Mutex
-	stdinFor bool // guarded by mu: a source has the standard input
+	stdinFor bool // guarded by mu: a source already reads standard input
 }
 
-// Source is a place with a table. Load is for one caller at a time.
+// Source is a place that holds a table. Only one caller at a time may call Load.
 type Source interface {
-	// Name is the place as it was given, without a password.
+	// Name returns the place as given, without a password.
 	Name() string
-	// Load reads the table. After an error it may be called again. The table before stays valid.
+	// Load reads the table. It may be called again after an error. The previous table stays valid.
 	Load(ctx context.Context) (*Table, error)
 }
 
@@ -123,7 +125,7 @@ func New(cfg Config) *Reader {
 // Close closes idle connections.
 func (r *Reader) Close() { r.client.CloseIdleConnections() }
 
-// Open returns the source of a place. Of the place nothing is read but what it is.
+// Open returns the source for a place. It does not read the table; it only checks what kind of place it is.
 func (r *Reader) Open(place string) (Source, error) {
 	switch {
 	case place == "":

@@ -9,18 +9,18 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// update is what an event says about one object.
+// update is the content of an event about one object.
 type update struct {
 	ref      kube.Ref
 	revision kube.Revision
-	item     lister.Item // as it is now, unless it was deleted
+	item     lister.Item // the current object, unless it was deleted
 	deleted  bool
 }
 
-// journal is what came while a list was compared.
+// journal collects the updates that arrive while a list is compared.
 type journal struct {
 	updates []update
-	void    bool // the session has ended: there is nothing left to compare
+	void    bool // the session has ended: nothing is left to compare
 }
 
 // eventNames are the types of events in the metrics.
@@ -28,14 +28,15 @@ var eventNames = map[decode.EventType]string{
 	decode.Added: "added", decode.Modified: "modified", decode.Deleted: "deleted", decode.Bookmark: "bookmark",
 }
 
-// update gives what an event about an object says.
+// update returns the content of an event about an object.
 func (k *watched) update(e *decode.Event, item lister.Item) update {
 	ref := kube.Ref{Kind: k.list.Kind, Namespace: e.Namespace, Name: e.Name}
 	return update{ref, e.Revision, item, e.Type == decode.Deleted}
 }
 
-// receive takes in an event. One that is not newer than what is known was shown by a list, or has come twice. An object need not
-// be known to be modified, or to be deleted. An attempt that was told to end changes nothing.
+// receive processes an event. It ignores an event that is not newer than what is known: a list has already shown it,
+// or it arrived twice. An object may be modified or deleted without being known. receive changes nothing once the
+// attempt was told to end.
 func (k *watched) receive(ctx context.Context, e *decode.Event, item lister.Item) {
 	k.w.metrics.events.WithLabelValues(string(k.list.Kind), eventNames[e.Type]).Inc()
 	k.w.mu.Lock()
@@ -57,8 +58,8 @@ func (k *watched) receive(ctx context.Context, e *decode.Event, item lister.Item
 	k.reached(e.Revision)
 }
 
-// apply puts the update into the items and reports whether what is read of the object is another. It makes the item of the
-// update the one that was kept; mu is held.
+// apply applies the update to the items and reports whether the object's decoded content changed. Afterwards u.item
+// is the item that was kept. The caller holds mu.
 func (k *watched) apply(u *update) (changed bool) {
 	l := k.list
 	if k.shared {
@@ -68,7 +69,7 @@ func (k *watched) apply(u *update) (changed bool) {
 	return changed
 }
 
-// to makes the update in sorted items, and reports whether what is read of the object is another.
+// to applies the update to sorted items and reports whether the object's decoded content changed.
 func (u *update) to(items []lister.Item) (_ []lister.Item, changed bool) {
 	i, known := lister.Find(items, u.ref)
 	switch {

@@ -14,17 +14,19 @@ import (
 )
 
 const (
-	// checkInterval is how often discovery and the revisions are asked for, and checkTimeout how long that may take.
+	// checkInterval is how often to check discovery and the revisions, and checkTimeout limits each request.
 	checkInterval, checkTimeout = 10 * time.Second, 10 * time.Second
-	// silentAfter is how long a watch may stay below a revision that the kind has reached. Bookmarks come once a minute.
+	// silentAfter is how long a watch may stay below a revision that the kind has reached. Bookmarks arrive once a
+	// minute.
 	silentAfter = 75 * time.Second
-	// consistentPatience is how long a consistent read waits for a watch, reconcilePatience how long a reconcile does.
+	// consistentPatience is how long a consistent read waits for a watch; reconcilePatience is how long a reconcile
+	// waits.
 	consistentPatience, reconcilePatience = 100 * time.Millisecond, 10 * time.Second
-	// namedDifferences is how many objects the log of a reconcile names.
+	// namedDifferences is how many objects the log message of a reconcile names.
 	namedDifferences = 5
 )
 
-// checkLoop asks for discovery and for revisions until ctx ends.
+// checkLoop checks discovery and the revisions until ctx ends.
 func (w *Watcher) checkLoop(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -43,12 +45,12 @@ func (w *Watcher) checkLoop(ctx context.Context) {
 		case err != nil && w.probing > 0:
 			wait = w.probing
 		}
-		// Replicas that were started together must not stay together.
+		// Jitter keeps replicas that started together from checking together.
 		timer.Reset(wait - wait/10 + rand.N(wait/5))
 	}
 }
 
-// discoveryFails says why the last look at discovery failed.
+// discoveryFails returns why the last check of discovery failed, or nil.
 func (w *Watcher) discoveryFails() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -69,7 +71,8 @@ func (w *Watcher) checkAll(ctx context.Context) {
 	}
 }
 
-// checkDiscovery finds out whether there are RouteGroups. A failure changes nothing until it has lasted for too long.
+// checkDiscovery finds out whether the cluster has RouteGroups. A failure changes nothing until it has lasted too
+// long.
 func (w *Watcher) checkDiscovery(parent context.Context) {
 	ctx, cancel := context.WithTimeout(parent, checkTimeout)
 	defer cancel()
@@ -100,7 +103,7 @@ func (w *Watcher) checkDiscovery(parent context.Context) {
 		w.log.Info(MessageBack, slog.String("kind", "discovery"))
 	}
 	if w.discovery.lasting(time.Now()) != nil {
-		poke(w.dirty) // reads failed, and do not any more
+		poke(w.dirty) // reads failed, and succeed again
 	}
 	w.discovery = outage{}
 	for _, k := range w.kinds {
@@ -119,8 +122,8 @@ func (w *Watcher) checkDiscovery(parent context.Context) {
 	}
 }
 
-// currentOf asks for the revision at which a kind is, which shows whether etcd was restored. before is what the watch had
-// shown when it was asked.
+// currentOf asks for the current revision of a kind and ends the session if it shows that etcd was restored: that is,
+// if it is below what the watch had shown before the request.
 func (w *Watcher) currentOf(ctx context.Context, k *watched) (current kube.Revision, err error) {
 	release, err := w.awaitTurn(ctx)
 	if err != nil {
@@ -139,7 +142,7 @@ func (w *Watcher) currentOf(ctx context.Context, k *watched) (current kube.Revis
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	// What is below what this session has shown, and not what a session before had.
+	// Compare only with what this session has shown, not with a previous session.
 	if current < before && k.list.Seen >= before {
 		err := fmt.Errorf("%s: %w: %d after %d", k.list.Name(), lister.ErrRestored, current, before)
 		w.restored(err)
@@ -177,7 +180,7 @@ func (w *Watcher) checkKind(parent context.Context, k *watched) {
 		k.lag = lag{floor, now}
 	}
 	silent := k.lag.floor != 0 && now.Sub(k.lag.since) >= silentAfter
-	doubt := k.doubt && k.open && k.loaded // while everything is loaded, that is what removes the doubt
+	doubt := k.doubt && k.open && k.loaded // a load in progress removes the doubt by itself
 	w.mu.Unlock()
 	if !silent && !doubt {
 		return
@@ -194,7 +197,7 @@ func (w *Watcher) checkKind(parent context.Context, k *watched) {
 		if len(missed.refs) > 0 {
 			w.log.Warn(MessageSilent, slog.String("kind", string(k.list.Kind)), slog.String("objects", missed.String()))
 			w.metrics.restarts.WithLabelValues(string(k.list.Kind), "silent").Inc()
-			k.loadedAt = time.Now() // the list has shown everything: the next watch has nothing to prove it by
+			k.loadedAt = time.Now() // the list has shown everything, so the next watch may deliver nothing that proves it works
 			k.watchAgain()
 		} else {
 			k.recoverIfCurrent(time.Now())
@@ -202,7 +205,7 @@ func (w *Watcher) checkKind(parent context.Context, k *watched) {
 	}
 }
 
-// catchUp makes all kinds complete up to what was written before it was called.
+// catchUp brings all kinds up to what was written before it was called.
 func (w *Watcher) catchUp(ctx context.Context) error {
 	if w.lister.RouteGroups != nil {
 		w.checkDiscovery(ctx)
@@ -214,7 +217,7 @@ func (w *Watcher) catchUp(ctx context.Context) error {
 		}
 	}
 	for _, k := range w.kinds {
-		// What turns out to be restored is listed consistently before the read goes on.
+		// If etcd turns out to be restored, the next session lists the kind consistently before the read continues.
 		if err := w.catchUpKind(ctx, k); err != nil && !errors.Is(err, lister.ErrRestored) {
 			return err
 		}
@@ -227,7 +230,7 @@ func (w *Watcher) catchUpKind(ctx context.Context, k *watched) error {
 	synced := k.synced
 	w.mu.Unlock()
 	if !synced {
-		return nil // Read waits for it, or it is not there
+		return nil // Read waits for it, or the cluster does not have it
 	}
 	current, err := w.currentOf(ctx, k)
 	if err != nil {
@@ -241,14 +244,14 @@ func (w *Watcher) catchUpKind(ctx context.Context, k *watched) error {
 		if reached {
 			return nil
 		}
-		// Again, if another list has overtaken this one.
+		// Repeat if a newer list was adopted meanwhile.
 		if _, err := w.compare(ctx, k, comparison{consistent: true}); err != nil {
 			return err
 		}
 	}
 }
 
-// reconcileLoop lists everything from time to time, until ctx ends.
+// reconcileLoop lists everything at every reconcile interval until ctx ends.
 func (w *Watcher) reconcileLoop(ctx context.Context) {
 	for {
 		timer := time.NewTimer(w.reconcile - w.reconcile/10 + rand.N(w.reconcile/5+1))
@@ -264,7 +267,7 @@ func (w *Watcher) reconcileLoop(ctx context.Context) {
 	}
 }
 
-// reconcileKind lists a kind, which must show what the watch has shown.
+// reconcileKind lists a kind and checks that the list agrees with what the watch has shown.
 func (w *Watcher) reconcileKind(ctx context.Context, k *watched) {
 	w.mu.Lock()
 	synced := k.synced
@@ -286,7 +289,7 @@ func (w *Watcher) reconcileKind(ctx context.Context, k *watched) {
 	}
 	w.log.Error(MessageDiffers, slog.String("kind", string(k.list.Kind)), slog.Int("differences", len(d.refs)),
 		slog.String("objects", d.String()))
-	w.metrics.differences.WithLabelValues(string(k.list.Kind)).Add(float64(len(d.refs))) // who sees it finds the line
+	w.metrics.differences.WithLabelValues(string(k.list.Kind)).Add(float64(len(d.refs))) // after the log line, so that an alert finds the line
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.metrics.restarts.WithLabelValues(string(k.list.Kind), "missed").Inc()

@@ -12,10 +12,10 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// differences are the objects of which a list shows another state than the watch.
+// differences are the objects whose state in a list differs from the one that the watch has shown.
 type differences struct {
 	refs []kube.Ref
-	// proven says that the watch had reached the revision of the list: it will not show them any more.
+	// proven says that the watch had reached the revision of the list, so it will no longer deliver these changes.
 	proven bool
 }
 
@@ -31,7 +31,7 @@ func (d differences) String() string {
 	return strings.Join(names, ", ")
 }
 
-// comparison is how a kind is to be compared.
+// comparison says how to compare a kind.
 type comparison struct {
 	consistent bool
 	floor      kube.Revision // the list must not be older; consistent lists need none
@@ -39,7 +39,7 @@ type comparison struct {
 	patience   time.Duration // how long the watch may take to reach the revision of the list
 }
 
-// compare lists a kind and makes what the list shows, and what came after it, what is known.
+// compare lists a kind and adopts the list together with the events that arrived after it.
 func (w *Watcher) compare(ctx context.Context, k *watched, c comparison) (differences, error) {
 	release, err := w.awaitTurn(ctx)
 	if err != nil {
@@ -56,7 +56,7 @@ func (w *Watcher) compare(ctx context.Context, k *watched, c comparison) (differ
 	w.mu.Lock()
 	if !k.synced {
 		w.mu.Unlock()
-		return differences{}, nil // it is listed anyway
+		return differences{}, nil // an attempt is about to load it anyway
 	}
 	known, came := k.capture(), &journal{}
 	k.journals = append(k.journals, came)
@@ -85,7 +85,7 @@ func (w *Watcher) compare(ctx context.Context, k *watched, c comparison) (differ
 	return k.adopt(a, came), ctx.Err()
 }
 
-// await waits until the watch of a kind has reached the revision, as long as it has patience.
+// await waits until the watch of a kind has reached the revision, but no longer than patience.
 func (w *Watcher) await(ctx context.Context, k *watched, revision kube.Revision, patience time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -106,10 +106,10 @@ func (w *Watcher) await(ctx context.Context, k *watched, revision kube.Revision,
 	}
 }
 
-// adopt makes a list, and what came after it, what is known; mu is held.
+// adopt replaces what is known by a list and the events that arrived after it. The caller holds mu.
 func (k *watched) adopt(a lister.Listing, came *journal) differences {
 	if came.void || !k.synced || a.Seen < k.listed {
-		return differences{} // another list has overtaken it, and events up to that one were passed over
+		return differences{} // a newer list came first, and events up to that one were ignored
 	}
 	k.listed = a.Seen
 	d := differences{proven: k.list.Seen >= a.Seen}
@@ -124,13 +124,14 @@ func (k *watched) adopt(a lister.Listing, came *journal) differences {
 		k.list.Changed = true
 		poke(k.w.dirty)
 	}
-	// Without Wire: events follow, and the bytes of the list are no longer those of what is known.
+	// No Wire: events follow, so the bytes of the list no longer match what is known.
 	k.list.State = lister.State{Items: items, Sorted: true, Seen: max(k.list.Seen, a.Seen)}
 	k.shared = false
 	return d
 }
 
-// keepItems gives the objects in which two sorted lists differ. Those of items that do not become the known ones.
+// keepItems returns the objects in which two sorted lists differ. In items, it replaces objects that do not differ by
+// the known ones.
 func keepItems(known, items []lister.Item) (differ []kube.Ref) {
 	i, j := 0, 0
 	for i < len(known) || j < len(items) {

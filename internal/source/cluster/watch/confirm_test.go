@@ -12,7 +12,7 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// A watch that has to begin anew, and begins with nothing, changes nothing unless a consistent list agrees.
+// A watch that has to start again, and starts with nothing, changes nothing unless a consistent list agrees.
 func TestAWatchThatBeginsWithoutObjectsIsConfirmed(t *testing.T) {
 	for _, list := range []bool{false, true} {
 		for _, path := range []string{clustertest.Ingresses, clustertest.RouteGroups, clustertest.Services, clustertest.Endpoints} {
@@ -40,7 +40,7 @@ func TestAWatchThatBeginsWithoutObjectsIsConfirmed(t *testing.T) {
 					server.SetRevision(110)
 					server.Compact()
 					server.Requests()
-					server.DropWatches(path) // what follows is too old, and begins anew
+					server.DropWatches(path) // the next watch is too old, and starts again
 					for range 100 {
 						time.Sleep(time.Second)
 						s, err := w.Read(t.Context(), kube.ReadOptions{})
@@ -65,7 +65,7 @@ func TestAWatchThatBeginsWithoutObjectsIsConfirmed(t *testing.T) {
 	}
 }
 
-// What is really gone is gone, also for a watch that begins anew.
+// Objects that were really removed disappear, even after a watch that starts again.
 func TestAWatchThatBeginsAnewSeesWhatIsGone(t *testing.T) {
 	inBubble(t, func(t *testing.T, server *kubetest.Server, w *watch.Watcher, log func() string) {
 		server.HoldWatches(clustertest.Services, true)

@@ -13,13 +13,13 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// listEverything lists the kind, not older than what is known. The caller has the turn.
+// listEverything lists the kind at a revision no older than what is known. The caller has the turn.
 func (k *watched) listEverything(ctx context.Context) error {
 	k.w.mu.Lock()
 	known := k.capture()
 	k.w.mu.Unlock()
 	since := known.Seen
-	// An answer that is older than what is known is for load to judge.
+	// load, not Ask, has to judge an answer that is older than what is known.
 	known.Seen = 0
 	a, err := k.w.lister.Ask(ctx, k.list, since, known)
 	if since != 0 && api.NeedsConsistent(err) {
@@ -38,11 +38,11 @@ func (k *watched) listEverything(ctx context.Context) error {
 	return nil
 }
 
-// beginning reads everything with which a watch begins: objects in any order, among them changes that came meanwhile, up to
-// the bookmark that ends them. It returns the revision at which that is everything, and the items in order.
+// beginning reads the initial objects of a watch: objects in any order, with changes that happened meanwhile, up to
+// the bookmark that ends them. It returns the revision at which they are complete, and the items in order.
 func (r *reader) beginning() (kube.Revision, []lister.Item, error) {
 	var items []lister.Item
-	ordered := false // items are, from the first change on
+	ordered := false // items are sorted, which the first change requires
 	for {
 		e, item, err := r.next()
 		switch {
@@ -66,8 +66,8 @@ func (r *reader) beginning() (kube.Revision, []lister.Item, error) {
 	}
 }
 
-// confirm lists the kind consistently if the items, which are sorted and from the beginning of a watch, lack so much of what
-// is known that they may be wrong. The error says that they are, or that this cannot be found out.
+// confirm lists the kind consistently if the initial items of a watch, which are sorted, lack so many known objects
+// that they may be wrong. It returns an error if they are wrong, or if confirm cannot find out.
 func (k *watched) confirm(ctx context.Context, items []lister.Item, revision, since kube.Revision) error {
 	k.w.mu.Lock()
 	known := k.capture()
@@ -93,8 +93,9 @@ func (k *watched) confirm(ctx context.Context, items []lister.Item, revision, si
 	return nil
 }
 
-// load makes the items, which are sorted and everything there is at the revision, what is known. They were asked for when
-// everything up to since was known: what is older is from before a restore. An attempt that was told to end changes nothing.
+// load replaces what is known by the items, which are sorted and complete at the revision. since was the known
+// revision when they were requested: a lower revision means that etcd was restored. load changes nothing once the
+// attempt was told to end.
 func (k *watched) load(ctx context.Context, items []lister.Item, revision, since kube.Revision) {
 	k.w.mu.Lock()
 	defer k.w.mu.Unlock()
@@ -108,14 +109,14 @@ func (k *watched) load(ctx context.Context, items []lister.Item, revision, since
 	if revision >= k.list.Seen {
 		k.replace(items)
 		k.listed, k.doubt = revision, false
-	} // else another list has overtaken it
+	} // else a newer list was loaded meanwhile
 	k.loaded, k.loadedAt, k.streamFailures, k.heavy = true, time.Now(), 0, heavy{}
 	k.reached(revision)
 	k.w.lister.Metrics.ListObjects.WithLabelValues(string(k.list.Kind)).Set(float64(len(items)))
 	k.sync()
 }
 
-// replace makes these the items, with the objects that are known where they did not change; mu is held.
+// replace sets the items, but keeps the known objects that did not change. The caller holds mu.
 func (k *watched) replace(items []lister.Item) {
 	l := k.list
 	for i := range items {
@@ -130,20 +131,20 @@ func (k *watched) replace(items []lister.Item) {
 	l.Items, l.Sorted, k.shared = items, true, false
 }
 
-// capture gives what is known, to be compared with a list: the items are copied before they change. mu is held.
+// capture returns what is known, for comparison with a list. Later changes copy the items first. The caller holds mu.
 func (k *watched) capture() lister.State {
 	k.shared = true
 	return k.list.State
 }
 
-// seen is the revision up to which everything is known; 0 at the begin of a session.
+// seen returns the revision up to which everything is known; 0 at the start of a session.
 func (k *watched) seen() kube.Revision {
 	k.w.mu.Lock()
 	defer k.w.mu.Unlock()
 	return k.list.Seen
 }
 
-// known gives the item with the name if its bytes are these, so that they need not be decoded again.
+// known returns the item with this name if it has this digest, so that it need not be decoded again.
 func (k *watched) known(ref kube.Ref, sum lister.Digest) (lister.Item, bool) {
 	k.w.mu.Lock()
 	defer k.w.mu.Unlock()
@@ -162,7 +163,7 @@ func (w *Watcher) awaitTurn(ctx context.Context) (release func(), err error) {
 	return release, nil
 }
 
-// readError makes a *[kube.ReadError] of an error that may be one.
+// readError wraps an error in a *[kube.ReadError], unless it already is one.
 func readError(verb, resource string, err error) error {
 	if _, ok := errors.AsType[*kube.ReadError](err); ok {
 		return err

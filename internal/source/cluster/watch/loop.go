@@ -15,19 +15,21 @@ import (
 )
 
 const (
-	// firstDelay and maxDelay bound the delay before the next attempt, which is spread over as much again.
+	// firstDelay and maxDelay bound the delay before the next attempt, to which jitter of up to the same length is
+	// added.
 	firstDelay, maxDelay = 500 * time.Millisecond, 10 * time.Second
-	// aliveAfter is how long a stream has to stay open without a word to count as one that works.
+	// aliveAfter is how long a stream without events has to stay open to count as working.
 	aliveAfter = 5 * time.Second
-	// calmAfter is how long a kind has to be watched until everything may be asked for again without a longer delay.
+	// calmAfter is how long a kind has to be watched before everything may be requested again without a longer delay.
 	calmAfter = 2 * time.Minute
-	// streamAttempts is how many streams of everything may fail in a row until the kind is listed instead.
+	// streamAttempts is how many streams that begin with all objects may fail in a row before the kind is listed
+	// instead.
 	streamAttempts = 3
 )
 
-// follow keeps the kind up to date until ctx ends. Each attempt loads everything, unless it is known, and goes on from there
-// by a watch. After one that has lost its place everything is loaded again, after any other one the next watch goes on
-// from what is known.
+// follow keeps the kind up to date until ctx ends. Each attempt loads everything, unless the objects are already
+// known, and then watches from there. After an attempt that has lost its place, follow loads everything again; after
+// any other, the next watch resumes from what is known.
 func (k *watched) follow(ctx context.Context) {
 	p := newPace(k.w.probing)
 	for ctx.Err() == nil {
@@ -46,7 +48,7 @@ func (k *watched) follow(ctx context.Context) {
 	}
 }
 
-// awaitWanted waits until the kind is to be watched. It returns false when ctx has ended.
+// awaitWanted waits until the kind should be watched. It returns false when ctx has ended.
 func (k *watched) awaitWanted(ctx context.Context) bool {
 	for {
 		k.w.mu.Lock()
@@ -63,20 +65,20 @@ func (k *watched) awaitWanted(ctx context.Context) bool {
 	}
 }
 
-// beginAttempt gives the context of the next attempt, which restart ends.
+// beginAttempt returns the context of the next attempt, which restart cancels.
 func (k *watched) beginAttempt(ctx context.Context) (context.Context, context.CancelFunc) {
 	once, cancel := context.WithCancel(ctx)
 	k.w.mu.Lock()
 	defer k.w.mu.Unlock()
 	k.restart, k.open = cancel, false
 	if !k.wanted {
-		cancel() // since a moment
+		cancel() // the kind disappeared a moment ago
 	}
 	return once, cancel
 }
 
-// attempt loads everything, unless it is known, and watches the kind until the watch ends. The result is nil if the server
-// ended it as agreed.
+// attempt loads everything, unless it is already known, and watches the kind until the watch ends. It returns nil if
+// the server ended the watch as agreed.
 func (k *watched) attempt(ctx context.Context) error {
 	if k.isLoaded() {
 		return k.watch(ctx, nil)
@@ -104,23 +106,24 @@ func (k *watched) attempt(ctx context.Context) error {
 	return k.watch(ctx, nil)
 }
 
-// isLoaded reports whether a watch can go on from what is known.
+// isLoaded reports whether a watch can resume from what is known.
 func (k *watched) isLoaded() bool {
 	k.w.mu.Lock()
 	defer k.w.mu.Unlock()
 	return k.loaded
 }
 
-// streamsEverything reports whether everything is asked for by a watch that begins with it. Custom resources come as JSON,
-// which costs more as a stream. Where watches do not get to the end of the beginning, a list may.
+// streamsEverything reports whether to load all objects by a watch that begins with them. Custom resources arrive as
+// JSON, which costs more as a stream. If such watches repeatedly fail to deliver all initial objects, a list may
+// succeed.
 func (k *watched) streamsEverything() bool {
 	k.w.mu.Lock()
 	defer k.w.mu.Unlock()
 	return !k.list.Custom() && k.streamFailures < streamAttempts
 }
 
-// countStream counts the watches in a row that have ended before they had shown everything. A server that leaves out the end of
-// the beginning, because it does not know such watches, would do so again.
+// countStream counts consecutive watches that ended before they had delivered all initial objects. A server that does
+// not know such watches never marks the end of the initial objects, so trying again would not help.
 func (k *watched) countStream(err error) {
 	k.w.mu.Lock()
 	defer k.w.mu.Unlock()
@@ -136,19 +139,21 @@ func (k *watched) countStream(err error) {
 // pace is the delay between attempts.
 type pace struct{ first, most, next time.Duration }
 
-// newPace gives the delays where an API server that does not answer is probed so often, or never.
+// newPace returns the delays for an API server that is probed at this interval when it does not answer; 0 means no
+// probes.
 func newPace(probing time.Duration) pace {
 	p := pace{first: firstDelay, most: maxDelay}
 	if probing > 0 {
-		p.most = max(probing/2, 1) // spread over as much again
+		p.most = max(probing/2, 1) // jitter adds up to the same again
 		p.first = min(p.first, p.most)
 	}
 	p.next = p.first
 	return p
 }
 
-// delay returns how long to wait after an attempt that ended with err, and whose watch was open for so long. It doubles until
-// an attempt has worked for a while: a short one if the next one goes on from there, a longer one if it asks for everything.
+// delay returns how long to wait after an attempt that ended with err and whose watch was open for lived. The delay
+// doubles until an attempt has worked for a while: a short while if the next attempt resumes from there, a longer one
+// if it requests everything.
 func (p *pace) delay(err error, lived time.Duration, goesOn bool) time.Duration {
 	if lived >= calmAfter || lived >= aliveAfter && goesOn {
 		p.next = p.first
@@ -161,7 +166,7 @@ func (p *pace) delay(err error, lived time.Duration, goesOn bool) time.Duration 
 	return d + rand.N(d)
 }
 
-// pause waits, or until ctx ends.
+// pause waits for d or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -171,7 +176,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// isExpired reports whether the server has forgotten the revision from which a watch was to go on.
+// isExpired reports whether the server no longer has the revision from which a watch should resume.
 func isExpired(err error) bool {
 	if ended, ok := errors.AsType[*endedError](err); ok {
 		s := ended.status
@@ -180,8 +185,8 @@ func isExpired(err error) bool {
 	return api.IsGone(err)
 }
 
-// isLost reports whether a watch that ended with err cannot go on from where it was: the server has forgotten the revision, or
-// does not take it, or has failed over an event, or has sent something that cannot be understood and would come again.
+// isLost reports whether a watch that ended with err cannot resume where it was: the server no longer has the
+// revision or rejects it, failed on an event, or sent something that cannot be decoded and would be sent again.
 func isLost(err error) bool {
 	if ended, ok := errors.AsType[*endedError](err); ok {
 		return ended.status.Code != http.StatusTooManyRequests

@@ -144,7 +144,7 @@ func TestTheLoopGoesOnAfterWhatAWatchMayMeet(t *testing.T) {
 				if n := strings.Count(log(), watch.MessageBroken); n != tt.broken || strings.Count(log(), watch.MessageBack) != tt.broken {
 					t.Errorf("want %d outages and the ends of them; log\n%s", tt.broken, log())
 				}
-				// A list confirms a watch that goes on after a failure, and nothing that was loaded anew.
+				// A list confirms a watch that resumes after a failure, but not one whose objects were loaded again.
 				lists := 0
 				if strings.HasPrefix(what[len(tt.steps)-1], "from") {
 					lists = tt.broken

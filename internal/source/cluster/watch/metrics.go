@@ -8,7 +8,7 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// Metrics is what a Watcher measures, besides the [api.Metrics] of the lists that it makes.
+// Metrics holds what a Watcher measures, besides the [api.Metrics] of the lists that it makes.
 type Metrics struct {
 	events      *prometheus.CounterVec // kind, type
 	restarts    *prometheus.CounterVec // kind, reason
@@ -17,8 +17,8 @@ type Metrics struct {
 	differences *prometheus.CounterVec // kind
 }
 
-// NewMetrics makes the metrics and registers them with reg; nil registers nowhere. It panics if they are registered
-// already.
+// NewMetrics creates the metrics and registers them with reg; with nil it registers them nowhere. It panics if they
+// are already registered.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
@@ -44,7 +44,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return m
 }
 
-// show makes the series that have to be there before anything happens.
+// show creates the series that must exist before anything happens.
 func (m *Metrics) show(kind kube.Kind) {
 	m.differences.WithLabelValues(string(kind))
 	m.reconciles.WithLabelValues(string(kind), "ok")

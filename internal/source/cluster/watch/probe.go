@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// probeTimeout is how long the probe of a kind that is watched may take.
+// probeTimeout limits the probe of a kind that is watched.
 const probeTimeout = 1500 * time.Millisecond
 
-// heavy is when a kind that fails may be asked for everything again.
+// heavy decides when a failing kind may request everything again.
 type heavy struct {
 	delay time.Duration // before the next request, if a probe has not failed in between
 	next  time.Time
-	free  bool // a probe has failed since: the next one that succeeds is worth a request
+	free  bool // a probe has failed since: the next success justifies a request
 }
 
-// admit reports whether a kind whose watch is broken may be asked for everything now. A probe has to succeed, and the kind
-// must not have failed just now although one did: what it fails of then is nothing that a probe can see. The caller has
-// the turn.
+// admit returns nil if a kind whose watch is broken may request everything now. A probe has to succeed. In addition,
+// the kind must not have failed just now although a probe succeeded: a probe cannot see the cause of such a failure.
+// The caller has the turn.
 func (k *watched) admit(ctx context.Context) error {
 	w := k.w
 	w.mu.Lock()

@@ -17,26 +17,27 @@ import (
 )
 
 const (
-	// shortestWatch and longestWatch bound the time after which the server shall end a watch. The watches of replicas that were
-	// started together must not end together.
+	// shortestWatch and longestWatch bound the time after which the server should end a watch. The time is random so
+	// that the watches of replicas that started together do not end together.
 	shortestWatch, longestWatch = 5 * time.Minute, 10 * time.Minute
-	// overdueAfter is how much longer a watch may last: the server, or what is in between, has forgotten it.
+	// overdueAfter is how much longer a watch may last before the server, or a proxy on the way, must have forgotten
+	// it.
 	overdueAfter = 30 * time.Second
 )
 
-// errOverdue says that the server did not end a watch when it should have.
+// errOverdue reports that the server did not end a watch when it should have.
 var errOverdue = errors.New("the watch is overdue")
 
-// endedError is what the server said when it ended a watch.
+// endedError is the status with which the server ended a watch.
 type endedError struct{ status *metav1.Status }
 
 func (e *endedError) Error() string {
 	return fmt.Sprintf("the watch has ended, status: %d %s: %s", e.status.Code, e.status.Reason, api.OneLine(e.status.Message))
 }
 
-// watch watches the kind from what is known until the watch ends. If loaded is not nil, the watch begins with everything, and
-// loaded is called when that has come; it has to come within the time limit of a request. The result is nil if the server
-// ended the watch as agreed, and else a *[kube.ReadError].
+// watch watches the kind from what is known until the watch ends. If loaded is not nil, the watch begins with all
+// objects and calls loaded when they have arrived; they have to arrive within the time limit of a request. The result
+// is nil if the server ended the watch as agreed, and otherwise a *[kube.ReadError].
 func (k *watched) watch(parent context.Context, loaded func()) error {
 	w := k.w
 	ctx, cancel := context.WithCancelCause(parent)
@@ -89,8 +90,8 @@ func (k *watched) watch(parent context.Context, loaded func()) error {
 	}
 }
 
-// watchError says why a watch has ended that had been accepted. It is nil if the server ended it as agreed; loading
-// says that it had not shown everything by then.
+// watchError explains why an accepted watch has ended. It returns nil if the server ended the watch as agreed.
+// loading says that the watch had not yet delivered all initial objects.
 func (k *watched) watchError(ctx, parent context.Context, path string, err error, loading bool) error {
 	if parent.Err() != nil {
 		return parent.Err()
@@ -113,10 +114,10 @@ func (k *watched) watchError(ctx, parent context.Context, path string, err error
 	return k.readError("watch", api.Errorf(reason, "request to %s: %w", path, err))
 }
 
-// readError makes a *[kube.ReadError] of an error that may be one.
+// readError wraps an error in a *[kube.ReadError], unless it already is one.
 func (k *watched) readError(verb string, err error) error { return readError(verb, k.list.Name(), err) }
 
-// reader reads the events of a watch, and what they are about.
+// reader reads the events of a watch and decodes their objects.
 type reader struct {
 	k      *watched
 	hash   *lister.Hasher
@@ -124,10 +125,10 @@ type reader struct {
 	events *decode.Events
 }
 
-// next reads an event, with the item of an object that was added or modified. The error is an *[endedError] if the event says
-// why the watch ends.
+// next reads an event, with the item if an object was added or modified. The error is an *[endedError] if the event
+// says why the watch ends.
 func (r *reader) next() (e decode.Event, item lister.Item, err error) {
-	// A panic in code that decodes what others wrote ends the watch and not the process.
+	// A panic while decoding untrusted input ends the watch, not the process.
 	defer func() {
 		if v := recover(); v != nil {
 			err = &decode.BadEventError{Err: fmt.Errorf("panic: %v", v)}
@@ -154,7 +155,7 @@ func (r *reader) item(e *decode.Event) lister.Item {
 	}
 	item := l.Decode(e.Object, r.media, sum)
 	if item.Bad != nil {
-		item.Bad.Ref.Name, item.Bad.Ref.Namespace = e.Name, e.Namespace // both could be read
+		item.Bad.Ref.Name, item.Bad.Ref.Namespace = e.Name, e.Namespace // the event's name and namespace were readable
 	}
 	r.k.w.lister.Metrics.DecodedObjects.WithLabelValues(string(l.Kind)).Inc()
 	return item

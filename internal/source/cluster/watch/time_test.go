@@ -381,7 +381,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// Nothing answers any more and no connection breaks: the watches are silent, as they are when nothing happens.
+// Nothing answers, but no connection breaks: the watches are silent, as they are when nothing happens.
 func TestAnAPIThatOnlyHangsMakesReadsFail(t *testing.T) {
 	inBubble(t, func(t *testing.T, server *kubetest.Server, w *watch.Watcher, _ func() string) {
 		time.Sleep(time.Minute)

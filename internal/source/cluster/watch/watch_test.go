@@ -237,7 +237,7 @@ func TestAnOldRevisionIsListedAgainOneKindAlone(t *testing.T) {
 	server.HoldWatches(clustertest.Services, false)
 	after := w.until("the new service", func(s *kube.Snapshot) bool { return len(s.Services) == 2 })
 	if &after.Ingresses[0] != &before.Ingresses[0] {
-		t.Error("another kind was made anew")
+		t.Error("the objects of another kind were replaced")
 	}
 	for _, r := range server.Requests() {
 		if r.Path != clustertest.Services && !strings.Contains(r.Query, "limit=1") && r.Path != kubetest.Discovery {

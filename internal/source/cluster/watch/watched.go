@@ -11,10 +11,10 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// outage is a failure that lasts until what failed has succeeded.
+// outage is a failure that lasts until the failed operation succeeds.
 type outage struct {
-	since time.Time // zero: there is none
-	last  time.Time // when it failed last
+	since time.Time // zero: no outage
+	last  time.Time // when the last failure occurred
 	err   error     // why, a *kube.ReadError
 }
 
@@ -25,7 +25,7 @@ func (o *outage) fail(err error) {
 	}
 }
 
-// lasting gives the failure if it has lasted for too long.
+// lasting returns the failure if it has lasted too long.
 func (o *outage) lasting(now time.Time) error {
 	if o.since.IsZero() || now.Sub(o.since) < StaleAfter {
 		return nil
@@ -33,30 +33,30 @@ func (o *outage) lasting(now time.Time) error {
 	return o.err
 }
 
-// watched is a kind that is watched. All but the first group is guarded by Watcher.mu.
+// watched is a kind that is watched. Watcher.mu guards everything except the first group.
 type watched struct {
 	w    *Watcher
-	list *lister.List // its request is read only; what is known of it is guarded like the rest
+	list *lister.List // its request is read only; mu guards its state
 
-	restart context.CancelFunc // ends the attempt that runs; the next one goes on from what is known
-	wanted  bool               // to be watched; RouteGroups are not while discovery does not find them
-	loaded  bool               // everything is known up to a revision from which a watch can go on
-	synced  bool               // it was loaded in this session, and a watch was accepted: it is part of the snapshot
-	shared  bool               // others look at the items: they are copied before they change
+	restart context.CancelFunc // ends the running attempt; the next one resumes from what is known
+	wanted  bool               // should be watched; false for RouteGroups while discovery does not find them
+	loaded  bool               // everything is known up to a revision from which a watch can resume
+	synced  bool               // loaded in this session and its watch accepted: part of the snapshot
+	shared  bool               // others read the items: copy them before a change
 
-	listed         kube.Revision // of the last list or beginning of a watch
+	listed         kube.Revision // of the last list or the last initial objects of a watch
 	loadedAt       time.Time     // when everything was last loaded
-	streamFailures int           // of watches that begin with everything, in a row
-	journals       []*journal    // what comes while lists are compared, for each of them
+	streamFailures int           // consecutive failures of watches that begin with all objects
+	journals       []*journal    // updates that arrive during a comparison, one journal for each
 
 	stream   outage // of lists and watches
 	open     bool   // a stream is open
 	opened   time.Time
 	reported bool      // the outage was logged
-	frame    time.Time // when the last event or bookmark came
-	check    outage    // of the questions for the revision
+	frame    time.Time // when the last event or bookmark arrived
+	check    outage    // of the requests for the current revision
 	lag      lag
-	doubt    bool // the watch broke: it is not certain that it goes on in the same history
+	doubt    bool // the watch broke: it may have resumed in another history
 	heavy    heavy
 }
 
@@ -70,7 +70,8 @@ func newWatched(w *Watcher, l *lister.List) *watched {
 	return &watched{w: w, list: l, restart: func() {}}
 }
 
-// reset forgets all but the objects; mu is held, and what is read from now on belongs to the next session.
+// reset forgets everything except the objects; what is read from now on belongs to the next session. The caller holds
+// mu.
 func (k *watched) reset() {
 	k.list.Forget()
 	k.wanted = k.list != k.w.lister.RouteGroups
@@ -82,7 +83,7 @@ func (k *watched) reset() {
 	}
 }
 
-// want says whether the kind is there to be watched; mu is held.
+// want sets whether the kind exists and should be watched. The caller holds mu.
 func (k *watched) want(wanted bool) {
 	if k.wanted == wanted {
 		return
@@ -100,14 +101,15 @@ func (k *watched) want(wanted bool) {
 	k.w.wake()
 }
 
-// watchAgain makes another watch go on from what is known; mu is held. What is loaded just now is not disturbed.
+// watchAgain starts another watch, which resumes from what is known. It does not disturb a load in progress. The
+// caller holds mu.
 func (k *watched) watchAgain() {
 	if k.loaded {
 		k.restart()
 	}
 }
 
-// waits says what a read waits for; mu is held.
+// waits returns what a read waits for. The caller holds mu.
 func (k *watched) waits() error {
 	verb, missing := "list", "no complete list yet"
 	if k.loaded {
@@ -116,21 +118,22 @@ func (k *watched) waits() error {
 	return &kube.ReadError{Verb: verb, Resource: k.list.Name(), Err: errors.New(missing)}
 }
 
-// failed gives the failure if the kind was broken for too long; mu is held.
+// failed returns the failure if the kind has been broken for too long. The caller holds mu.
 func (k *watched) failed(now time.Time) error {
 	k.recoverIfAlive(now)
 	if err := k.stream.lasting(now); err != nil {
 		return err
 	}
-	// Bookmarks alone show that the watch lives. Without any word from it, nothing is known if it cannot be asked for.
+	// Any bookmark shows that the watch works. A silent watch proves nothing while the API server cannot be asked for
+	// the revision.
 	if now.Sub(k.frame) > silentAfter {
 		return k.check.lasting(now)
 	}
 	return nil
 }
 
-// recoverIfAlive ends the outage if the stream has shown that it works: it has brought something, or has stayed open for a
-// while. mu is held.
+// recoverIfAlive ends the outage if the stream has proved that it works: it has delivered something, or has stayed
+// open for a while. The caller holds mu.
 func (k *watched) recoverIfAlive(now time.Time) {
 	if k.stream.since.IsZero() || !k.open || !k.loaded || k.frame.Before(k.opened) && now.Sub(k.opened) < aliveAfter {
 		return
@@ -138,15 +141,15 @@ func (k *watched) recoverIfAlive(now time.Time) {
 	k.recovered(now)
 }
 
-// recoverIfCurrent ends the outage of a kind whose stream is open, and which has shown everything that there is: then nothing
-// more will come that could prove that it works. mu is held.
+// recoverIfCurrent ends the outage of a kind whose stream is open and which is already complete: nothing else may
+// arrive that could prove that the stream works. The caller holds mu.
 func (k *watched) recoverIfCurrent(now time.Time) {
 	if k.w.probing > 0 && k.open && k.loaded && !k.stream.since.IsZero() {
 		k.recovered(now)
 	}
 }
 
-// recovered ends the outage; mu is held.
+// recovered ends the outage. The caller holds mu.
 func (k *watched) recovered(now time.Time) {
 	lasted := now.Sub(k.stream.since) >= StaleAfter
 	k.stream = outage{}
@@ -155,12 +158,12 @@ func (k *watched) recovered(now time.Time) {
 		k.w.log.Info(MessageBack, slog.String("kind", string(k.list.Kind)))
 	}
 	if lasted {
-		poke(k.w.dirty) // reads failed, and do not any more
+		poke(k.w.dirty) // reads failed, and succeed again
 	}
 }
 
-// ended notes how an attempt has ended: without an error as agreed. It returns for how long the watch was open, and whether the
-// next one goes on from there.
+// ended records how an attempt has ended; a nil error means as agreed. It returns how long the watch was open, and
+// whether the next one resumes from there.
 func (k *watched) ended(err error) (lived time.Duration, goesOn bool) {
 	k.w.mu.Lock()
 	defer k.w.mu.Unlock()
@@ -195,7 +198,8 @@ func (k *watched) ended(err error) (lived time.Duration, goesOn bool) {
 	return lived, k.loaded
 }
 
-// broken notes that a list or a watch has failed, unless it was not even tried for a failure that is known; mu is held.
+// broken records that a list or a watch has failed, unless the attempt was skipped because of a known failure. The
+// caller holds mu.
 func (k *watched) broken(now time.Time, err error) {
 	if errors.Is(err, k.stream.err) {
 		return
@@ -211,21 +215,21 @@ func (k *watched) broken(now time.Time, err error) {
 	k.w.wake()
 }
 
-// accepted notes that the server has accepted a watch.
+// accepted records that the server has accepted a watch.
 func (k *watched) accepted() {
 	k.w.mu.Lock()
 	defer k.w.mu.Unlock()
 	k.open, k.opened = true, time.Now()
 	k.sync()
 	if k.opened.Sub(k.loadedAt) < aliveAfter {
-		k.recoverIfCurrent(k.opened) // a list has shown everything just now
+		k.recoverIfCurrent(k.opened) // a list has just shown everything
 	}
 	if k.doubt && k.synced && k.loaded {
 		poke(k.w.look)
 	}
 }
 
-// sync makes the kind part of the snapshot once it is complete and followed; mu is held.
+// sync adds the kind to the snapshot once it is complete and watched. The caller holds mu.
 func (k *watched) sync() {
 	if k.synced || !k.loaded || !k.open || !k.wanted || k.w.session == nil || k.w.session.restored {
 		return
@@ -236,7 +240,7 @@ func (k *watched) sync() {
 	k.w.wake()
 }
 
-// reached notes that the watch or a list has shown everything up to a revision; mu is held.
+// reached records that the watch or a list has shown everything up to a revision. The caller holds mu.
 func (k *watched) reached(revision kube.Revision) {
 	k.frame = time.Now()
 	k.list.Seen = max(k.list.Seen, revision)

@@ -1,9 +1,9 @@
-// Package watch reads a cluster by watching it: a stream for each kind brings changes as they happen, and a read takes what the
-// streams have brought, without a request.
+// Package watch reads a cluster by watching it. One stream for each kind delivers changes as they happen, and a read
+// returns what the streams have delivered, without a request.
 //
-// What a watch claims is not believed blindly. A first list that loses more than half of a kind is confirmed by a consistent list,
-// everything is listed again at every reconcile interval, and a watch that is silent has to prove itself. A watch that stays broken
-// makes reads fail, so that the table counts as stale.
+// The package does not trust watches blindly. A first list that loses more than half of a kind is confirmed by a
+// consistent list; everything is listed again at every reconcile interval; and a silent watch is checked for missed
+// changes. A watch that stays broken makes reads fail, so that the table counts as stale.
 //
 // A [Watcher] is a source and a follower for package poller. Its methods are safe for concurrent use.
 package watch
@@ -23,15 +23,16 @@ import (
 
 // Defaults and limits of a [Watcher].
 const (
-	// DefaultReconcileInterval is how often everything is listed although nothing should have been missed.
+	// DefaultReconcileInterval is how often everything is listed even though no watch should have missed anything.
 	DefaultReconcileInterval = 10 * time.Minute
-	// StaleAfter is how long the watch of a kind may be broken until reads fail and the table counts as stale.
+	// StaleAfter is how long the watch of a kind may be broken before reads fail and the table counts as stale.
 	StaleAfter = 30 * time.Second
-	// quiet and busy bound how long events are gathered: until none came for quiet, and no longer than busy.
+	// quietTime and busyTime bound how long events are gathered: until no event arrives for quietTime, and never
+	// longer than busyTime.
 	quietTime, busyTime = 50 * time.Millisecond, 500 * time.Millisecond
 )
 
-// Messages of a [Watcher].
+// Log messages of a [Watcher].
 const (
 	MessageBroken         = "watch is broken; what was seen last is kept"
 	MessageBack           = "watch is back"
@@ -41,88 +42,90 @@ const (
 	MessageReconcileFails = "reconcile cannot list"
 )
 
-// Config is what a [Watcher] needs.
+// Config configures a [Watcher].
 type Config struct {
 	api.Config
-	// ReconcileInterval is the time between two complete lists that must find no difference; default
+	// ReconcileInterval is the time between two complete lists, which must show no difference; default
 	// [DefaultReconcileInterval].
 	ReconcileInterval time.Duration
-	// ProbeInterval is how often an API server that does not answer is asked for one object of each kind, so that
-	// everything goes on as soon as it does. Lists and watches that begin with everything wait for such an answer. 0 means
-	// that they are tried again after growing delays of up to 20 s.
+	// ProbeInterval is how often to ask an API server that does not answer for one object of each kind, so that work
+	// resumes as soon as it answers. Lists, and watches that begin with all objects, wait for such an answer. 0 means
+	// no probes: they are retried after growing delays of up to 20 s.
 	ProbeInterval time.Duration
-	// WatchMetrics is filled; nil means that nobody looks.
+	// WatchMetrics receives the measurements; nil discards them.
 	WatchMetrics *Metrics
 }
 
-// Watcher reads one cluster by watching it: one list and one watch for each kind. Reads give what the watches have shown
-// and cost next to nothing.
+// Watcher reads one cluster by watching it, with one list and one watch for each kind. Reads return what the watches
+// have shown and cost next to nothing.
 //
-// [Watcher.Run] has to run for reads to succeed. It may be called again after it has returned, and begins anew then;
-// objects that did not change in between keep their pointers. The other methods are safe for concurrent use.
+// Reads succeed only while [Watcher.Run] runs. Run may be called again after it has returned. It then lists
+// everything again; objects that did not change in between keep their pointers. The other methods are safe for
+// concurrent use.
 //
 // # Complete
 //
-// A read waits until every kind was listed and its watch accepted, or fails. A kind whose watch is broken keeps its
-// objects; when that lasts for [StaleAfter] reads fail and say which kind it is and why. Objects that cannot be
-// decoded are in the snapshot's Bad, as in package cluster.
+// A read waits until every kind has been listed and its watch accepted, or fails. A kind whose watch is broken keeps
+// its objects; after [StaleAfter], reads fail and name the kind and the reason. Objects that cannot be decoded are in
+// the snapshot's Bad, as in package cluster.
 //
 // # Up to which revision
 //
-// Events and bookmarks of a kind come in the order of their revisions, so that a kind is complete up to the last one that
-// came, and has nothing newer. The snapshot is complete up to the lowest of these and has nothing above the highest. A
-// kind to which nobody writes gets a bookmark about once a minute: Revision lags that much behind, as it does for lists
-// from the API server's cache. Events up to a revision that a list has shown meanwhile are passed over.
+// Events and bookmarks of a kind arrive in the order of their revisions. So a kind is complete up to the last one
+// that arrived, and has nothing newer. The snapshot is complete up to the lowest of these revisions and has nothing
+// above the highest. A kind that nobody writes to gets a bookmark about once a minute: Revision lags by that much, as
+// it does for lists from the API server's cache. Events up to a revision that a list has already shown are ignored.
 //
-// A watch from a revision that the server has not reached, because etcd was restored, is silent: it brings no event and no
-// error. So every [checkInterval] each kind is asked for its current revision, by a consistent list of one object. If that
-// is below what the watch has shown, etcd was restored: everything is listed anew, consistently, before the next read
-// succeeds. If the watch does not reach it within [silentAfter], the kind is listed; and if that finds a change, the watch
-// has missed it and is started again. A kind is also listed after its watch broke and went on: a restored etcd may have
-// overtaken the revision by then.
+// A watch from a revision that the server has not reached, because etcd was restored, is silent: it delivers neither
+// events nor an error. Therefore the Watcher asks for the current revision of each kind every [checkInterval], with a
+// consistent list of one object. If that revision is below what the watch has shown, etcd was restored: the Watcher
+// lists everything again, consistently, before the next read succeeds. If the watch does not reach the revision
+// within [silentAfter], the Watcher lists the kind; if the list shows a change, the watch has missed it and is
+// restarted. The Watcher also lists a kind after its watch broke and resumed, because a restored etcd may have passed
+// the revision by then.
 //
-// A consistent read asks for the current revision of each kind and waits a moment for the watch to reach it. What does
-// not is listed consistently.
+// A consistent read asks for the current revision of each kind and waits briefly for the watch to reach it. It lists
+// consistently every kind whose watch does not.
 //
 // # Reconcile
 //
-// Every ReconcileInterval all kinds are listed, decoded and compared with what the watches have shown. A list is compared
-// only when the watch has reached its revision, together with the events that came after it, so that a watch which merely
-// lags is no difference. A difference is logged, counted and the list is right.
+// Every ReconcileInterval, all kinds are listed, decoded and compared with what the watches have shown. A list is
+// compared only when the watch has reached its revision, and together with the events that came after it, so that a
+// watch which merely lags does not count as a difference. A difference is logged and counted, and the list wins.
 //
 // # Caveats
 //
-// Kinds arrive independently. An Ingress that refers to a new Service can be seen some milliseconds before the Service,
-// which lists that are read one after the other rule out, mostly; events are gathered for a moment, which hides all of this
-// unless the API server's caches lag behind each other.
+// Kinds arrive independently. An Ingress that refers to a new Service can appear some milliseconds before the
+// Service; lists that are read one after the other mostly rule that out. Gathering events for a moment hides the
+// effect, unless the API server's caches lag behind each other.
 type Watcher struct {
 	// set by New, read only
-	lister    *lister.Lister // its lists and last snapshot are guarded by mu here, the rest by its turn
+	lister    *lister.Lister // mu guards its lists and last snapshot; its turn guards the rest
 	log       *slog.Logger
 	metrics   *Metrics
 	reconcile time.Duration
-	probing   time.Duration // 0: there are no probes
+	probing   time.Duration // 0: no probes
 	kinds     []*watched    // in the order of lister.Lists
 	changed   chan struct{}
 
 	running chan struct{} // capacity 1: Run holds it
-	dirty   chan struct{} // capacity 1: there is something to gather
-	look    chan struct{} // capacity 1: discovery and revisions are to be looked at soon
+	dirty   chan struct{} // capacity 1: a change waits to be gathered
+	look    chan struct{} // capacity 1: requests a check of discovery and revisions
 
 	mu        sync.Mutex    // guards what follows, and all of kinds
 	moved     chan struct{} // closed and replaced when a kind becomes ready or fails
 	session   *session      // nil while Run does not run
 	discovery outage
-	asked     bool // discovery was answered in this session
+	asked     bool // discovery has answered in this session
 }
 
-// session is the time between two starts from nothing.
+// session is the time between two starts from scratch.
 type session struct {
 	stop     context.CancelFunc
 	restored bool // guarded by Watcher.mu
 }
 
-// errNotRunning says that nobody runs the Watcher.
+// errNotRunning reports that Run is not running.
 var errNotRunning = errors.New("the watch does not run")
 
 // New checks the configuration and prepares a Watcher. It reads the files that the configuration names, makes no
@@ -158,12 +161,12 @@ func New(cfg Config) (*Watcher, error) {
 	return w, nil
 }
 
-// Changed gives a value when there is something to read: events that were gathered for a moment, or a kind that was broken
-// and is back. It holds one value at most.
+// Changed delivers a value when a read would return something new: after events have been gathered for a moment, or
+// when a broken kind has recovered. The channel holds at most one value.
 func (w *Watcher) Changed() <-chan struct{} { return w.changed }
 
-// Run watches until ctx ends and everything that it started has ended. It returns nil then, and an error if it runs
-// already.
+// Run watches until ctx ends and returns nil once everything that it started has ended. It returns an error if it is
+// already running.
 func (w *Watcher) Run(ctx context.Context) error {
 	select {
 	case w.running <- struct{}{}:
@@ -178,7 +181,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	return nil
 }
 
-// Drop lets go of the objects. It does nothing while the Watcher runs; the next run begins with nothing anyway.
+// Drop releases the objects. It does nothing while the Watcher runs. The next run lists everything anyway.
 func (w *Watcher) Drop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -187,7 +190,7 @@ func (w *Watcher) Drop() {
 	}
 }
 
-// runSession lists and watches everything, from nothing, until ctx ends or etcd turns out to be restored.
+// runSession lists and watches everything from scratch until ctx ends or etcd turns out to be restored.
 func (w *Watcher) runSession(parent context.Context) {
 	ctx, stop := context.WithCancel(parent)
 	defer stop()
@@ -214,8 +217,8 @@ func (w *Watcher) runSession(parent context.Context) {
 	w.wake()
 }
 
-// restored ends the session: the cluster went back in time, and nothing of what is known may be mixed with what is now.
-// mu is held.
+// restored ends the session because the cluster went back in time: objects from before the restore must not mix with
+// objects from after it. The caller holds mu.
 func (w *Watcher) restored(err error) {
 	s := w.session
 	if s == nil || s.restored {
@@ -230,13 +233,13 @@ func (w *Watcher) restored(err error) {
 	s.stop()
 }
 
-// wake tells reads that wait to look again; mu is held.
+// wake makes waiting reads check again. The caller holds mu.
 func (w *Watcher) wake() {
 	close(w.moved)
 	w.moved = make(chan struct{})
 }
 
-// gather passes on that there is something new, when no more came for a moment.
+// gather signals Changed once no further event has arrived for a moment, with an upper limit.
 func (w *Watcher) gather(ctx context.Context) {
 	for {
 		select {
@@ -264,7 +267,7 @@ func (w *Watcher) gather(ctx context.Context) {
 	}
 }
 
-// poke puts a value into a channel of capacity 1, unless there is one.
+// poke sends on a channel of capacity 1, unless the channel is full.
 func poke(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -272,9 +275,10 @@ func poke(c chan struct{}) {
 	}
 }
 
-// Read gives what the watches have shown. It waits until every kind was listed, no longer than for the time limit of a
-// request, and fails when a kind cannot be. The error is a *[kube.ReadError] that names the kind, or that of ctx. When
-// nothing changed, the same objects, slices and, if the revisions are the same, the same snapshot are returned again.
+// Read returns what the watches have shown. It waits until every kind has been listed, at most for the time limit of
+// a request, and fails when a kind cannot be listed. The error is a *[kube.ReadError] that names the kind, or the
+// error of ctx. If nothing changed, Read returns the same objects and slices again and, if the revisions are the
+// same, the same snapshot.
 func (w *Watcher) Read(parent context.Context, o kube.ReadOptions) (*kube.Snapshot, error) {
 	ctx, cancel := context.WithTimeout(parent, w.lister.Config.Timeout)
 	defer cancel()
@@ -311,8 +315,8 @@ func (w *Watcher) Read(parent context.Context, o kube.ReadOptions) (*kube.Snapsh
 	}
 }
 
-// ready says why a read has to wait, or must fail; mu is held. A failure from before the read began is no reason to fail
-// as long as it may pass.
+// ready returns why a read has to wait, or must fail. The caller holds mu. A failure from before the read began does
+// not make the read fail as long as it may still pass.
 func (w *Watcher) ready(began time.Time) (wait, err error) {
 	now := time.Now()
 	if w.session == nil {
@@ -334,7 +338,7 @@ func (w *Watcher) ready(began time.Time) (wait, err error) {
 		switch failed := k.failed(now); {
 		case failed != nil:
 			return nil, failed
-		case k.synced || k.list.Absent: // one that was installed just now is taken when it is complete
+		case k.synced || k.list.Absent: // a kind that was just installed joins the snapshot once it is complete
 		case k.stream.err != nil && k.stream.last.After(began):
 			return nil, k.stream.err
 		case wait == nil || k.stream.err != nil:

@@ -1,11 +1,11 @@
 // Package yamldoc splits a YAML stream into its documents and remembers the line at which each begins.
 //
-// YAML forbids "---" and "..." at the beginning of a line inside any scalar, block scalars included, so that the markers
-// can be found without parsing. Everything that the YAML parser takes for a line break counts as one (LF, CRLF, CR, NEL,
-// LS, PS): a marker that is missed here would hide the documents behind it, because the parser reads one document and
-// ignores the rest.
+// YAML forbids "---" and "..." at the beginning of a line inside any scalar, block scalars included, so the markers
+// can be found without parsing. Every line break of the YAML parser counts as one (LF, CRLF, CR, NEL, LS, PS): a
+// marker missed here would hide the documents after it, because the parser reads one document and ignores the rest.
 //
-// UTF-16 with a byte order mark is understood, as the parser does. Split does not parse: whether a document is well formed is found out by [ToJSON].
+// Split accepts UTF-16 with a byte order mark, as the parser does. It does not parse: [ToJSON] finds out whether a
+// document is well formed.
 package yamldoc
 
 import (
@@ -24,7 +24,8 @@ import (
 
 // Doc is one document of a stream.
 type Doc struct {
-	// Line is the line of the stream, counted from 1, at which Text begins: its "---", or its first line of content.
+	// Line is the line of the stream, counted from 1, at which Text begins: the line of its "---", or its first line
+	// of content.
 	Line int
 	// Text is the document with its "---" and directives, without "...". It shares memory with the stream.
 	Text []byte
@@ -32,14 +33,14 @@ type Doc struct {
 
 var bom = []byte("\xef\xbb\xbf")
 
-// Split returns the documents of the stream in order. A document that is there but empty (two markers in a row, or a
-// marker at the end) is returned, too; blank lines and comments before the first marker are no document.
+// Split returns the documents of the stream in order, including empty ones (between two consecutive markers, or after
+// a marker at the end). Blank lines and comments before the first marker are not a document.
 func Split(stream []byte) []Doc {
 	stream = bytes.TrimPrefix(fromUTF16(stream), bom)
 	var (
 		docs []Doc
 		open bool // a document has begun
-		body bool // ... and is past its directives
+		body bool // the document is past its directives
 		doc  Doc
 		from int // where doc.Text begins
 	)
@@ -59,7 +60,7 @@ func Split(stream []byte) []Doc {
 			if body {
 				end(at)
 			}
-			if !open { // otherwise the directives before this marker have begun it
+			if !open { // otherwise the directives before this marker began the document
 				begin(line, at)
 			}
 			body = true
@@ -73,7 +74,7 @@ func Split(stream []byte) []Doc {
 		case !open:
 			begin(line, at)
 			body = true
-		default: // content behind directives without marker: the parser will say what it thinks of it
+		default: // content after directives without a marker: left to the parser
 			body = true
 		}
 		at = next
@@ -82,7 +83,8 @@ func Split(stream []byte) []Doc {
 	return docs
 }
 
-// fromUTF16 returns the stream as UTF-8 if it begins with a byte order mark of UTF-16, else as it is.
+// fromUTF16 converts the stream to UTF-8 if it begins with a UTF-16 byte order mark, and otherwise returns it
+// unchanged.
 func fromUTF16(b []byte) []byte {
 	var order binary.ByteOrder
 	switch {
@@ -114,7 +116,7 @@ func blank(line []byte) bool {
 	return len(line) == 0 || line[0] == '#'
 }
 
-// cutLine returns the line that begins at i, without its break, and where the next one begins.
+// cutLine returns the line that begins at i, without its line break, and the index of the next line.
 func cutLine(b []byte, i int) (line []byte, next int) {
 	for j := i; j < len(b); j++ {
 		switch b[j] {
@@ -138,14 +140,13 @@ func cutLine(b []byte, i int) (line []byte, next int) {
 	return b[i:], len(b)
 }
 
-// ToJSON converts the document to JSON, by the rules that Kubernetes tools go by (YAML 1.1: an unquoted yes is a
-// boolean). A document that is JSON already is returned as it is, so that numbers and escapes keep their form. An empty
-// document gives "null". Of a key that is there twice the last value counts. Line numbers in errors are those of the
-// stream.
+// ToJSON converts the document to JSON by the rules of Kubernetes tools (YAML 1.1: an unquoted yes is a boolean). It
+// returns a document that is already JSON unchanged, so that numbers and escapes keep their form. An empty document
+// becomes "null". The last value of a duplicate key counts. Line numbers in errors are those of the stream.
 func ToJSON(d Doc) ([]byte, error) { return convert(d, yaml.YAMLToJSON) }
 
-// ToJSONStrict is [ToJSON] with an error for a key that is there twice in one mapping, which YAML forbids and which
-// hides one of the two values.
+// ToJSONStrict is [ToJSON], but rejects a key that occurs twice in one mapping, which YAML forbids and which hides
+// one of the two values.
 func ToJSONStrict(d Doc) ([]byte, error) { return convert(d, yaml.YAMLToJSONStrict) }
 
 func convert(d Doc, parse func([]byte) ([]byte, error)) ([]byte, error) {
@@ -166,9 +167,9 @@ func convert(d Doc, parse func([]byte) ([]byte, error)) ([]byte, error) {
 	return out, nil
 }
 
-// oneDocument returns an error if something follows the value of a document: the parser stops behind "{a: 1}" and would
-// not look at the lines after it. A value that begins with a letter is a mapping or a scalar in block style, which the
-// parser reads to the end.
+// oneDocument returns an error if anything follows the value of a document: the parser stops after "{a: 1}" and
+// ignores the lines after it. A value that begins with a letter is a mapping or a scalar in block style; the parser
+// reads those to the end.
 func oneDocument(text []byte) error {
 	begin := bytes.TrimLeft(bytes.TrimPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("---")), " \t\r\n")
 	if len(begin) > 0 && unicode.IsLetter(rune(begin[0])) {
@@ -189,8 +190,8 @@ func oneDocument(text []byte) error {
 	}
 }
 
-// atLine lets the parser fail once more with as many empty lines before the document as the stream has, so that the
-// line in its error is the stream's. The error is one line of text.
+// atLine makes the parser fail again with as many empty lines before the document as the stream has, so that its
+// error names the line in the stream. The returned error is one line of text.
 func atLine(d Doc, err error, parse func([]byte) ([]byte, error)) error {
 	padded := append(bytes.Repeat([]byte("\n"), d.Line-1), d.Text...)
 	if _, again := parse(padded); again != nil {

@@ -14,8 +14,7 @@ import (
 	"github.com/routesrv/routesrv/internal/source/cluster/internal/decode"
 )
 
-// mediaType returns the type that the body is to be decoded by. A server that says nothing, or no more than that it is
-// text, is taken for one that speaks JSON.
+// mediaType returns the media type for decoding the body. A missing content type or text/plain counts as JSON.
 func mediaType(header string) (string, error) {
 	if header == "" {
 		return decode.MediaJSON, nil
@@ -33,11 +32,11 @@ func mediaType(header string) (string, error) {
 	}
 }
 
-// wireKept is how large the buffer for compressed bodies may stay between two reads.
+// wireKept is the largest buffer for compressed bodies that is kept between two reads.
 const wireKept = 4 << 20
 
-// bodies is the memory for the bodies of a Client, one at a time. Compressed bodies are a fifteenth of what is in them and
-// are read as a whole, so that one which is that of the read before need not be inflated.
+// bodies is the memory for the bodies of a Client, one at a time. A compressed body is about a fifteenth of its
+// content and is read as a whole, so that a body equal to the previous one need not be decompressed.
 type bodies struct {
 	wire   []byte
 	window decode.Window
@@ -45,18 +44,18 @@ type bodies struct {
 	zip    gzip.Reader
 }
 
-// read reads a whole compressed body. A body that ends before its Content-Length, its last chunk or its END_STREAM is an
-// error of the transport; where there is none of these, its checksum shows it.
+// read reads a whole compressed body. A body that ends before its Content-Length, its last chunk or its END_STREAM is
+// a transport error; without any of these, the body's checksum detects it.
 func (b *bodies) read(resp *http.Response, limit int64) ([]byte, error) {
 	if n := resp.ContentLength; n > 0 {
-		b.wire = slices.Grow(b.wire[:0], int(n)+1) // one more to see the end
+		b.wire = slices.Grow(b.wire[:0], int(n)+1) // one extra byte to detect the end
 	}
 	var err error
 	b.wire, err = readAll(b.wire[:0], resp.Body, limit)
 	return b.wire, err
 }
 
-// inflate puts the window on what is in the compressed body. Checksum and length are verified at its end.
+// inflate points the window at the decompressed content. Checksum and length are verified at its end.
 func (b *bodies) inflate(wire []byte, limit int64) error {
 	b.source.Reset(wire)
 	if err := b.zip.Reset(&b.source); err != nil {
@@ -66,7 +65,7 @@ func (b *bodies) inflate(wire []byte, limit int64) error {
 	return nil
 }
 
-// release lets go of what is larger than what is worth keeping until the next request.
+// release frees buffers that are too large to keep until the next request.
 func (b *bodies) release() {
 	b.source.Reset(nil)
 	b.window.Release()
@@ -75,7 +74,7 @@ func (b *bodies) release() {
 	}
 }
 
-// readAll appends all that r has to buf and fails beyond the limit.
+// readAll appends everything from r to buf and fails beyond the limit.
 func readAll(buf []byte, r io.Reader, limit int64) ([]byte, error) {
 	for {
 		if len(buf) == cap(buf) {

@@ -16,11 +16,11 @@ import (
 	"github.com/routesrv/routesrv/internal/source/cluster/internal/decode"
 )
 
-// maxStatusBytes is how much is read of the body of a failure.
+// maxStatusBytes is how many bytes of an error answer's body are read.
 const maxStatusBytes = 64 << 10
 
-// Client makes the requests to one cluster. Requests for lists and small answers share their memory, so that there may be
-// only one at a time; those for watches may be made at any time.
+// Client makes the requests to one cluster. Requests for lists and small answers share their memory, so only one of
+// them may run at a time; watches may be requested at any time.
 type Client struct {
 	cfg     Config
 	lists   *http.Client
@@ -29,7 +29,8 @@ type Client struct {
 	bodies  bodies
 }
 
-// NewClient reads the files that the configuration names, and makes no request. The configuration must have its defaults.
+// NewClient reads the files that the configuration names, and makes no request. The configuration must have its
+// defaults filled in.
 func NewClient(cfg Config) (*Client, error) {
 	lists, base, err := cfg.connect(true)
 	if err != nil {
@@ -47,21 +48,21 @@ type Request struct {
 	path    string
 	query   string
 	accept  string
-	missing string // the permission it needs, for the error
+	missing string // the required permission, for the error text
 }
 
-// Response is an answer with status 200. It is valid as long as the function that it was handed to.
+// Response is an answer with status 200. It is valid until the function that receives it returns.
 type Response struct {
 	Path  string         // as requested, with query
-	Media string         // its content type without parameters, in lower case
-	Wire  []byte         // the whole body as it was sent if that is compressed, else nil
-	Body  *decode.Window // on the body, uncompressed; Open makes it ready
+	Media string         // content type without parameters, in lower case
+	Wire  []byte         // the whole body as sent if it is compressed, else nil
+	Body  *decode.Window // the decompressed body; Open prepares it
 
 	bodies *bodies
 	limit  int64
 }
 
-// Open makes the body ready to be read.
+// Open prepares the body for reading.
 func (r *Response) Open() error {
 	if r.Wire == nil {
 		return nil
@@ -69,7 +70,7 @@ func (r *Response) Open() error {
 	return r.bodies.inflate(r.Wire, r.limit)
 }
 
-// url is where a request goes.
+// url returns the URL of a request.
 func (c *Client) url(r Request) *url.URL {
 	u := *c.base
 	u.Path = strings.TrimSuffix(u.Path, "/") + r.path
@@ -77,9 +78,9 @@ func (c *Client) url(r Request) *url.URL {
 	return &u
 }
 
-// Get makes a request and hands the answer to use. Anything but a complete answer with status 200 is an error, for which
-// [ReasonOf] gives the reason. A body that is not compressed arrives while use reads it; that it is complete shows at its end
-// only.
+// Get makes a request and passes the answer to use. Anything but a complete answer with status 200 is an error, whose
+// reason [ReasonOf] returns. An uncompressed body arrives while use reads it, so only its end proves that it is
+// complete.
 func (c *Client) Get(parent context.Context, r Request, use func(*Response) error) error {
 	ctx, cancel := context.WithTimeout(parent, c.cfg.Timeout)
 	defer cancel()
@@ -97,7 +98,7 @@ func (c *Client) Get(parent context.Context, r Request, use func(*Response) erro
 	if err != nil {
 		return c.transportError(ctx, parent, path, err)
 	}
-	defer func() { _ = resp.Body.Close() }() // read to its end, or given up
+	defer func() { _ = resp.Body.Close() }() // the body was read to its end or is no longer needed
 	c.cfg.Logger.Debug("answer", slog.String("path", path), slog.Int("status", resp.StatusCode),
 		slog.Duration("after", time.Since(start)))
 
@@ -123,7 +124,7 @@ func (c *Client) Get(parent context.Context, r Request, use func(*Response) erro
 	}
 }
 
-// receive looks at the header and reads the body if it is compressed.
+// receive checks the header and reads the body if it is compressed.
 func (c *Client) receive(resp *http.Response, out *Response) (err error) {
 	if out.Media, err = mediaType(resp.Header.Get("Content-Type")); err != nil {
 		return err
@@ -144,13 +145,13 @@ func (c *Client) receive(resp *http.Response, out *Response) (err error) {
 	case errors.Is(err, decode.ErrTooLarge):
 		return err
 	case err != nil:
-		return &decode.SourceError{Err: err} // of the network: wire is not set
+		return &decode.SourceError{Err: err} // a network error: out.Wire stays nil
 	}
 	out.Wire = wire
 	return nil
 }
 
-// refused makes the error of an answer with another status than 200.
+// refused returns the error for an answer with a status other than 200.
 func (c *Client) refused(ctx, parent context.Context, resp *http.Response, path, missing string) error {
 	r := io.Reader(resp.Body)
 	if resp.Header.Get("Content-Encoding") == "gzip" {
@@ -160,7 +161,7 @@ func (c *Client) refused(ctx, parent context.Context, resp *http.Response, path,
 		}
 		r = zip
 	}
-	body, err := io.ReadAll(io.LimitReader(r, maxStatusBytes)) // half a message is better than none
+	body, err := io.ReadAll(io.LimitReader(r, maxStatusBytes)) // a partial message is better than none
 	if err != nil && ctx.Err() != nil {
 		return c.transportError(ctx, parent, path, err)
 	}

@@ -37,17 +37,17 @@ var (
 	ErrInvalidCA = errors.New("invalid CA")
 )
 
-// Config says which cluster is read, and what of it. At most one of REST, InCluster and Kubeconfig says how the API is
-// reached; without any of them it is URL.
+// Config says which cluster to read, and which of its objects. At most one of REST, InCluster and Kubeconfig may be
+// set; without any of them, URL is the address of the API.
 type Config struct {
 	// REST is a complete client configuration. It is copied.
 	REST *rest.Config
 
 	// InCluster takes address, certificate authority and token from the pod (KUBERNETES_SERVICE_HOST,
-	// KUBERNETES_SERVICE_PORT and the mounted service account). URL, TokenFile and CAFile are ignored then.
+	// KUBERNETES_SERVICE_PORT and the mounted service account). URL, TokenFile and CAFile are then ignored.
 	InCluster bool
 
-	// Kubeconfig is the path of a kubeconfig file, Context the context in it; the default is its current one.
+	// Kubeconfig is the path of a kubeconfig file. Context is the context in it, default its current context.
 	Kubeconfig string
 	Context    string
 
@@ -63,17 +63,17 @@ type Config struct {
 	// EndpointSlices reads EndpointSlices instead of Endpoints.
 	EndpointSlices bool
 
-	// Secrets reads Secrets, too.
+	// Secrets reads Secrets as well.
 	Secrets bool
 
-	// Selectors are the label selectors by kind: equality, or mere presence if the value is empty. All of a kind have
-	// to hold. The API server evaluates them.
+	// Selectors are the label selectors by kind: equality, or mere presence if the value is empty. An object must
+	// match all selectors of its kind. The API server evaluates them.
 	Selectors map[kube.Kind]map[string]string
 
-	// Timeout is the limit of each request, from connecting to the last byte of the body; default DefaultTimeout.
+	// Timeout limits each request, from connecting to the last byte of the body; default DefaultTimeout.
 	Timeout time.Duration
 
-	// MaxBytes is the limit of the body of one answer, as it is sent and also unpacked; default DefaultMaxBytes.
+	// MaxBytes limits the body of one answer, both as sent and decompressed; default DefaultMaxBytes.
 	MaxBytes int64
 
 	// UserAgent is sent with each request, default DefaultUserAgent.
@@ -82,11 +82,11 @@ type Config struct {
 	// Logger gets what an operator should see; nil discards.
 	Logger *slog.Logger
 
-	// Metrics is filled; nil means that nobody looks.
+	// Metrics receives the measurements; nil discards them.
 	Metrics *Metrics
 }
 
-// WithDefaults checks the configuration and fills in what is not set.
+// WithDefaults checks the configuration and fills in the defaults.
 func (c Config) WithDefaults() (Config, error) {
 	ways := 0
 	for _, set := range []bool{c.REST != nil, c.InCluster, c.Kubeconfig != ""} {
@@ -124,8 +124,8 @@ func (c Config) WithDefaults() (Config, error) {
 	return c, nil
 }
 
-// Access gives how the API is reached, for clients that do more than read. It reads the files that the configuration names, and
-// makes no request.
+// Access returns the client configuration of the API, for clients that do more than read. It reads the files that the
+// configuration names, and makes no request.
 func (c Config) Access() (*rest.Config, error) {
 	c, err := c.WithDefaults()
 	if err != nil {
@@ -134,8 +134,8 @@ func (c Config) Access() (*rest.Config, error) {
 	return c.restConfig()
 }
 
-// connect makes an HTTP client and the base URL of the API. The client is for lists, which come one after the other, or
-// for streams that stay open beside each other.
+// connect returns an HTTP client and the base URL of the API. The client is either for lists, which run one after the
+// other, or for streams that stay open side by side.
 func (c *Config) connect(lists bool) (*http.Client, *url.URL, error) {
 	rc, err := c.restConfig()
 	if err != nil {
@@ -143,11 +143,11 @@ func (c *Config) connect(lists bool) (*http.Client, *url.URL, error) {
 	}
 	rc.QPS = -1 // one request per kind and read needs no limit; the default of 5 would stretch a read over seconds
 	rc.UserAgent = c.UserAgent
-	rc.DisableCompression = true // gzip is asked for and undone here, where the compressed bytes can be compared
-	rc.Timeout = 0               // there is a deadline on each request
+	rc.DisableCompression = true // this package requests gzip and decompresses itself, to compare the compressed bytes
+	rc.Timeout = 0               // each request has a deadline
 	if lists {
-		// One request after the other has no use for HTTP/2, where an API server sends a compressed list in frames of 4 KB,
-		// each of which costs the transport time and memory.
+		// Sequential requests gain nothing from HTTP/2. Over HTTP/2 an API server sends a compressed list in frames
+		// of 4 KB, each of which costs the transport time and memory.
 		rc.TLSClientConfig.NextProtos = []string{"http/1.1"}
 		if rc.Dial == nil && rc.Transport == nil {
 			rc.Dial = dialPatiently
@@ -162,8 +162,8 @@ func (c *Config) connect(lists bool) (*http.Client, *url.URL, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("API client: %w", err)
 	}
-	client := *shared // may be http.DefaultClient
-	// An API server does not redirect, and client-go would send the token along to wherever the answer points.
+	client := *shared // a copy: shared may be http.DefaultClient
+	// An API server does not redirect, and client-go would send the token to whatever address the answer names.
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &client, base, nil
 }
@@ -194,10 +194,11 @@ func (c *Config) restConfig() (*rest.Config, error) {
 	return rc, addFiles(rc, c.TokenFile, c.CAFile)
 }
 
-// inCluster is rest.InClusterConfig with the errors that operators know, and with an unusable certificate authority as
-// an error.
+// inCluster is rest.InClusterConfig with the errors that operators know; in addition, an unusable certificate
+// authority is an error.
 func inCluster(dir string) (*rest.Config, error) {
-	// The environment is how Kubernetes tells a pod where the API is; it is not a setting of ours.
+	// Kubernetes tells a pod the address of the API through the environment; these variables are not settings of this
+	// program.
 	host, port := os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT") //nolint:forbidigo // see above
 	if host == "" || port == "" {
 		return nil, ErrNotInCluster
@@ -209,11 +210,11 @@ func inCluster(dir string) (*rest.Config, error) {
 // Limits of the files that say how the API is reached, in bytes.
 const (
 	maxTokenFile      = 1 << 20
-	maxCAFile         = 16 << 20 // the authorities of a system have some 200 KiB
+	maxCAFile         = 16 << 20 // a system's certificate authorities take about 200 KiB
 	maxKubeconfigFile = 16 << 20
 )
 
-// checkFile looks at a file that client-go reads. Client-go would wait for ever for somebody to write into a FIFO.
+// checkFile checks a file before client-go reads it. Client-go would block forever on a FIFO without a writer.
 func checkFile(path string, limit int64) error {
 	f, _, err := durable.Open(path, limit)
 	if err != nil {
@@ -222,8 +223,8 @@ func checkFile(path string, limit int64) error {
 	return f.Close()
 }
 
-// addFiles adds the files that are named, after a look into them: what is unusable shall show at the start and not at
-// the first request.
+// addFiles adds the named files after checking their contents: an unusable file must fail at the start, not at the
+// first request.
 func addFiles(rc *rest.Config, tokenFile, caFile string) error {
 	if tokenFile != "" {
 		token, err := durable.ReadFile(tokenFile, maxTokenFile)

@@ -8,13 +8,14 @@ import (
 )
 
 const (
-	// connBuffer is how much is read from the network at once.
+	// connBuffer is how many bytes are read from the network at once.
 	connBuffer = 128 << 10
-	// bulk is how much of an answer comes without a pause, and pause how long a connection then waits for more to arrive.
+	// bulk is how many bytes of an answer are read without a pause. After that, pause is how long a connection waits
+	// for more data to arrive.
 	bulk, pause = 64 << 10, 15 * time.Millisecond
 )
 
-// dialPatiently makes a connection for lists, with the limits that client-go has where it dials itself.
+// dialPatiently opens a connection for lists, with the same limits that client-go uses for its own connections.
 func dialPatiently(ctx context.Context, network, address string) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}
 	conn, err := dialer.DialContext(ctx, network, address)
@@ -24,20 +25,20 @@ func dialPatiently(ctx context.Context, network, address string) (net.Conn, erro
 	return &patientConn{Conn: conn}, nil
 }
 
-// patientConn reads large answers in large pieces. An API server sends a compressed list in records of a few kilobytes, as
-// fast as it compresses; who reads each of them when it comes is woken up more than a thousand times for a list, which
-// costs as much processor time as to hash all of it.
+// patientConn reads large answers in large pieces. An API server sends a compressed list in records of a few
+// kilobytes, as fast as it compresses. A client that reads each record as it arrives is woken more than a thousand
+// times for a list, which costs as much CPU time as hashing the whole list.
 type patientConn struct {
 	net.Conn
-	got atomic.Int64 // bytes of the answer that comes
+	got atomic.Int64 // bytes received of the current answer
 
-	// owned by who reads, which is one goroutine of the transport
+	// owned by the reader, which is one goroutine of the transport
 	buf     []byte
-	at      int  // buf[at:] was not handed out yet
+	at      int  // buf[at:] is not yet delivered
 	drained bool // the last read got all that had arrived
 }
 
-// Write sends a request, whose answer begins anew.
+// Write sends a request and starts counting the bytes of its answer.
 func (c *patientConn) Write(p []byte) (int, error) {
 	c.got.Store(0)
 	return c.Conn.Write(p)
@@ -55,7 +56,7 @@ func (c *patientConn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// fill reads what has arrived.
+// fill reads the data that has arrived.
 func (c *patientConn) fill() error {
 	if c.buf == nil {
 		c.buf = make([]byte, 0, connBuffer)
@@ -65,7 +66,7 @@ func (c *patientConn) fill() error {
 	}
 	n, err := c.Conn.Read(c.buf[:connBuffer])
 	if n > 0 {
-		err = nil // it will be there again
+		err = nil // the next read returns it again
 	}
 	c.buf, c.at = c.buf[:n], 0
 	c.got.Add(int64(n))

@@ -10,14 +10,14 @@ import (
 )
 
 const (
-	// RouteGroupVersion is the API group of RouteGroups, and its version.
+	// RouteGroupVersion is the API group and version of RouteGroups.
 	RouteGroupVersion = "zalando.org/v1"
-	// DiscoveryPath is where the API says what is in that group, GroupsPath where it lists all groups.
+	// DiscoveryPath is where the API lists the resources of that group; GroupsPath is where it lists all groups.
 	DiscoveryPath = "/apis/" + RouteGroupVersion
 	GroupsPath    = "/apis"
 )
 
-// getJSON gets the body of a small answer in JSON.
+// getJSON returns the body of a small answer in JSON.
 func (c *Client) getJSON(ctx context.Context, path string) (body []byte, err error) {
 	err = c.Get(ctx, Request{
 		path: path, accept: decode.MediaJSON,
@@ -36,14 +36,14 @@ func (c *Client) getJSON(ctx context.Context, path string) (body []byte, err err
 	return body, err
 }
 
-// ServesRouteGroups asks discovery whether the cluster has RouteGroups. A cluster that has never had them answers 404; see
-// [IsNotFound].
+// ServesRouteGroups asks discovery whether the cluster has RouteGroups. A cluster that never had them answers 404;
+// see [IsNotFound].
 func (c *Client) ServesRouteGroups(ctx context.Context) (bool, error) {
 	body, err := c.getJSON(ctx, DiscoveryPath)
 	if err != nil {
 		return false, err
 	}
-	// Anything in between could answer 200 with some JSON; that must not take the RouteGroups away.
+	// A proxy on the way could answer 200 with unrelated JSON; that must not remove the RouteGroups.
 	var list struct {
 		Kind         string `json:"kind"`
 		GroupVersion string `json:"groupVersion"`
@@ -69,7 +69,7 @@ func (c *Client) ServesRouteGroups(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// ListsRouteGroups reports whether the list of all API groups has that of RouteGroups.
+// ListsRouteGroups reports whether the list of all API groups contains the group of RouteGroups.
 func (c *Client) ListsRouteGroups(ctx context.Context) (bool, error) {
 	body, err := c.getJSON(ctx, GroupsPath)
 	if err != nil {

@@ -14,24 +14,24 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ErrNoRevision says that a list does not tell its revision although one was asked for.
+// ErrNoRevision reports a list without a revision although the request asked for a minimum revision.
 var ErrNoRevision = errors.New("it has no revision and could be older than what was asked for")
 
-// Reason is the label of a failed request in the metrics.
+// Reason is the metric label of a failed request.
 type Reason string
 
 const (
 	ReasonCanceled   Reason = "canceled"   // the caller gave up
-	ReasonTimeout    Reason = "timeout"    // not answered, or not completely, in time
-	ReasonConnection Reason = "connection" // no connection, or it broke before or in the answer
+	ReasonTimeout    Reason = "timeout"    // no complete answer in time
+	ReasonConnection Reason = "connection" // no connection, or it broke before or during the answer
 	ReasonForbidden  Reason = "forbidden"  // 401 and 403
 	ReasonNotFound   Reason = "not_found"
 	ReasonStatus     Reason = "status" // any other status but 200
 	ReasonBody       Reason = "body"   // an answer that is not a complete list of the kind
-	ReasonStale      Reason = "stale"  // older than what was asked for
+	ReasonStale      Reason = "stale"  // older than requested
 )
 
-// failure is why a request gave nothing that can be used.
+// failure explains why a request gave no usable answer.
 type failure struct {
 	reason Reason
 	err    error
@@ -40,12 +40,12 @@ type failure struct {
 func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
-// Errorf makes an error of which [ReasonOf] gives the reason.
+// Errorf returns a formatted error with a reason for [ReasonOf].
 func Errorf(r Reason, format string, args ...any) error {
 	return &failure{r, fmt.Errorf(format, args...)}
 }
 
-// ReasonOf gives the reason of an error.
+// ReasonOf returns the reason of an error, [ReasonConnection] if it has none.
 func ReasonOf(err error) Reason {
 	if f, ok := errors.AsType[*failure](err); ok {
 		return f.reason
@@ -53,10 +53,11 @@ func ReasonOf(err error) Reason {
 	return ReasonConnection
 }
 
-// transportError says what went wrong on the way. The context of the request has the deadline, parent is the caller's.
+// transportError describes a failure of the transport. ctx is the request's context with the deadline; parent is the
+// caller's.
 func (c *Client) transportError(ctx, parent context.Context, path string, err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
-		err = u.Err // the rest of it repeats method and URL
+		err = u.Err // the rest repeats method and URL
 	}
 	switch {
 	case parent.Err() != nil:
@@ -71,10 +72,10 @@ func (c *Client) transportError(ctx, parent context.Context, path string, err er
 // StatusError is an answer with a status other than 200.
 type StatusError struct {
 	Code    int
-	TooNew  bool   // the server has not reached the resourceVersion that was asked for
+	TooNew  bool   // the server has not reached the requested resourceVersion
 	path    string // with query
-	message string // of the API server, may be empty
-	missing string // the permission that the request needs
+	message string // from the API server, may be empty
+	missing string // the required permission
 	wait    time.Duration
 }
 
@@ -100,13 +101,14 @@ func (e *StatusError) Error() string {
 	return text
 }
 
-// maxRetryAfter is how many seconds a server may ask us to wait: no more than anybody would wait for it.
+// maxRetryAfter caps the seconds that a server may ask us to wait.
 const maxRetryAfter = 3600
 
-// maxMessage is how many bytes of a server's message go into an error.
+// maxMessage is how many bytes of a server's message an error includes.
 const maxMessage = 512
 
-// newStatusError makes an error of an answer. The body may be a Status object in either encoding, or anything.
+// newStatusError returns the error for an answer. The body may be a Status object in either encoding, or anything
+// else.
 func newStatusError(resp *http.Response, path, missing string, body []byte) error {
 	code := resp.StatusCode
 	e := &StatusError{Code: code, path: path, missing: missing}
@@ -142,7 +144,7 @@ func isTooNew(s *metav1.Status) bool {
 	return strings.Contains(s.Message, "Too large resource version")
 }
 
-// StatusCode returns the status of an answer that is an error, 0 if there was none.
+// StatusCode returns the HTTP status of an error answer, 0 if the error is not one.
 func StatusCode(err error) int {
 	if e, ok := errors.AsType[*StatusError](err); ok {
 		return e.Code
@@ -161,28 +163,28 @@ func RetryAfter(err error) time.Duration {
 // IsNotFound reports whether the API server has answered 404.
 func IsNotFound(err error) bool { return StatusCode(err) == http.StatusNotFound }
 
-// IsGone reports whether the API server has forgotten the revision that was asked for.
+// IsGone reports whether the API server no longer has the requested revision.
 func IsGone(err error) bool { return StatusCode(err) == http.StatusGone }
 
-// IsUnsupported reports whether the API server does not take such a request: it would answer the same again.
+// IsUnsupported reports whether the API server rejects such requests: a retry would get the same answer.
 func IsUnsupported(err error) bool {
 	code := StatusCode(err)
 	return code == http.StatusBadRequest || code == http.StatusUnprocessableEntity
 }
 
-// IsTooNew reports whether the API server has not reached the revision that was asked for.
+// IsTooNew reports whether the API server has not reached the requested revision.
 func IsTooNew(err error) bool {
 	e, ok := errors.AsType[*StatusError](err)
 	return ok && e.TooNew
 }
 
-// NeedsConsistent reports whether the API server cannot prove that it serves the revision that was asked for, and a
-// consistent list needs no proof.
+// NeedsConsistent reports whether the API server cannot prove that it serves the requested revision. A consistent
+// list needs no such proof.
 func NeedsConsistent(err error) bool {
 	return errors.Is(err, ErrNoRevision) || IsGone(err) || IsTooNew(err)
 }
 
-// IsDown reports whether the error says that the API server does not answer, or answers that it cannot.
+// IsDown reports whether the API server did not answer, or answered that it cannot serve.
 func IsDown(err error) bool {
 	if err == nil {
 		return false
@@ -197,7 +199,7 @@ func IsDown(err error) bool {
 	return false
 }
 
-// OneLine makes one line of a server's message, of no more than [maxMessage] bytes.
+// OneLine joins a server's message into one line of no more than [maxMessage] bytes.
 func OneLine(message string) string {
 	text := oneLine(message)
 	if len(text) > maxMessage {

@@ -2,19 +2,19 @@ package api
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Metrics is what reading a cluster measures. The label kind is the kind that was listed, or "discovery".
+// Metrics holds the measurements of reading a cluster. The label kind is the kind that was listed, or "discovery".
 type Metrics struct {
 	ListDuration   *prometheus.HistogramVec // kind; complete lists only
 	ListBytes      *prometheus.GaugeVec     // kind; of the last answer, as sent
 	ListObjects    *prometheus.GaugeVec     // kind; in the last complete list
-	DecodedObjects *prometheus.CounterVec   // kind; objects whose bytes were not those of the read before
+	DecodedObjects *prometheus.CounterVec   // kind; objects whose bytes differ from the previous read
 	ReadErrors     *prometheus.CounterVec   // kind, reason
 	Restores       prometheus.Counter
-	ReadMode       *prometheus.GaugeVec // mode; 1 for the one that reads
+	ReadMode       *prometheus.GaugeVec // mode; 1 for the current one
 }
 
-// NewMetrics makes the metrics and registers them with reg; nil registers nowhere. It panics if
-// they are registered already.
+// NewMetrics creates the metrics and registers them with reg; with nil it registers them nowhere. It panics if they
+// are already registered.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	kind := []string{"kind"}
 	m := &Metrics{
@@ -54,7 +54,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return m
 }
 
-// Reading says how the API is read.
+// Reading sets how the API is read: "poll" or "watch".
 func (m *Metrics) Reading(mode string) {
 	m.ReadMode.Reset()
 	m.ReadMode.WithLabelValues(mode).Set(1)

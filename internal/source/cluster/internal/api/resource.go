@@ -12,17 +12,17 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// Resource is one kind as the API knows it, restricted to the namespace and the labels that are read.
+// Resource is one kind as the API knows it, restricted to the configured namespace and labels.
 type Resource struct {
 	decode.Type
-	group     string // "" is the core group
+	group     string // "" means the core group
 	plural    string
-	namespace string // "" is all
-	selector  string // as the API takes it
+	namespace string // "" means all
+	selector  string // in the syntax of the API
 }
 
-// resources are all kinds, in the order of the requests: what refers to others is listed before them, so that they are not older. RouteGroups
-// are preceded by discovery.
+// resources are all kinds in the order of the requests. Objects that refer to others are listed before them, so that
+// the others are not older. Discovery precedes RouteGroups.
 var resources = []struct {
 	kind   kube.Kind
 	group  string
@@ -39,7 +39,7 @@ var resources = []struct {
 
 func always(*Config) bool { return true }
 
-// Resources are those that the configuration reads, in the order of the requests.
+// Resources returns the resources that the configuration reads, in the order of the requests.
 func (c *Config) Resources() []Resource {
 	var out []Resource
 	for _, r := range resources {
@@ -58,7 +58,7 @@ func (c *Config) Resources() []Resource {
 	return out
 }
 
-// selectorText is the selector as the API takes it, sorted so that every replica makes the same request.
+// selectorText returns the selector in the syntax of the API, sorted so that every replica makes the same request.
 func selectorText(m map[string]string) string {
 	terms := make([]string, 0, len(m))
 	for _, k := range slices.Sorted(maps.Keys(m)) {
@@ -70,10 +70,10 @@ func selectorText(m map[string]string) string {
 	return strings.Join(terms, ",")
 }
 
-// Custom reports whether the resource is a custom one. Those come as JSON only.
+// Custom reports whether the resource is a custom one. Custom resources arrive only as JSON.
 func (r *Resource) Custom() bool { return !decode.HasProtobuf(r.Kind) }
 
-// Name is the resource as RBAC and kubectl spell it.
+// Name returns the resource as RBAC and kubectl spell it.
 func (r *Resource) Name() string {
 	if r.group == "" {
 		return r.plural
@@ -81,7 +81,7 @@ func (r *Resource) Name() string {
 	return r.plural + "." + r.group
 }
 
-// path is where the resource is listed.
+// path returns the path at which the resource is listed.
 func (r *Resource) path() string {
 	p := "/apis/" + r.group + "/v1/"
 	if r.group == "" {
@@ -93,7 +93,7 @@ func (r *Resource) path() string {
 	return p + r.plural
 }
 
-// permission is what a service account needs for the verb.
+// permission describes the permission that a service account needs for the verb.
 func (r *Resource) permission(verb string) string {
 	p := `the verb "` + verb + `" on "` + r.plural + `" in API group "` + r.group + `"`
 	if r.namespace != "" {
@@ -102,7 +102,7 @@ func (r *Resource) permission(verb string) string {
 	return p
 }
 
-// request is one for the verb, without a query.
+// request returns a request for the verb, without a query.
 func (r *Resource) request(verb string) Request {
 	q := Request{path: r.path(), accept: decode.MediaProtobuf + "," + decode.MediaJSON, missing: r.permission(verb)}
 	if r.Custom() {
@@ -111,7 +111,7 @@ func (r *Resource) request(verb string) Request {
 	return q
 }
 
-// List is the request for a list that must not be older than since; 0 is a consistent list.
+// List returns the request for a list no older than since; 0 means a consistent list.
 func (r *Resource) List(since kube.Revision) Request {
 	q := url.Values{}
 	if r.selector != "" {
@@ -126,8 +126,8 @@ func (r *Resource) List(since kube.Revision) Request {
 	return request
 }
 
-// Current gives the revision of a consistent list of the resource, of which it asks for one object: an API server that
-// cannot answer a consistent list from its cache reads etcd for it.
+// Current returns the revision of a consistent list of the resource. It requests only one object, because an API
+// server that cannot answer a consistent list from its cache reads etcd for it.
 func (c *Client) Current(ctx context.Context, r *Resource) (revision kube.Revision, err error) {
 	request := r.request("list")
 	request.query = "limit=1"

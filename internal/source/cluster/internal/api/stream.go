@@ -16,10 +16,10 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// WatchOptions are what a watch is asked for.
+// WatchOptions are the parameters of a watch.
 type WatchOptions struct {
-	Since   kube.Revision // from which it goes on; with Initial, that all there is must not be older than
-	Initial bool          // everything that there is comes first
+	Since   kube.Revision // resume after it; with Initial, the minimum revision of the initial objects
+	Initial bool          // begin with all existing objects
 	Seconds int64         // after which the server ends the stream
 }
 
@@ -48,9 +48,9 @@ type EventStream struct {
 	Body  io.ReadCloser
 }
 
-// Watch opens a watch that lasts until ctx ends; parent is what ctx was made of. If ctx has a cause that is
-// [context.DeadlineExceeded], the server was too slow. Anything but an answer with status 200 that is a stream is an error,
-// for which [ReasonOf] gives the reason.
+// Watch opens a watch that lasts until ctx ends; ctx must derive from parent. If the cause of ctx is
+// [context.DeadlineExceeded], the server was too slow. Anything but an event stream with status 200 is an error,
+// whose reason [ReasonOf] returns.
 func (c *Client) Watch(ctx, parent context.Context, r *Resource, o WatchOptions) (*EventStream, error) {
 	request := r.request("watch")
 	request.query = o.query(r.selector)

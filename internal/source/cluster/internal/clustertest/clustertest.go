@@ -1,4 +1,4 @@
-// Package clustertest is what the tests of reading a cluster share: a small cluster, and helpers.
+// Package clustertest holds what the tests of reading a cluster share: a small cluster, and helpers.
 package clustertest
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// Where the kinds are listed.
+// API paths of the kinds.
 const (
 	Ingresses      = "/apis/networking.k8s.io/v1/ingresses"
 	RouteGroups    = "/apis/zalando.org/v1/routegroups"
@@ -26,7 +26,7 @@ const (
 	Secrets        = "/api/v1/secrets"
 )
 
-// objects are what the server of [NewServer] has.
+// objects are the objects of the server from [NewServer].
 const objects = `
 kind: List
 items:
@@ -56,10 +56,10 @@ items:
   data: {tls.crt: Zm9v, tls.key: YmFy, other: eA==}
 `
 
-// ErrorTexts compares errors by what they say.
+// ErrorTexts compares errors by their texts.
 var ErrorTexts = cmp.Comparer(func(a, b error) bool { return a.Error() == b.Error() })
 
-// NewServer gives a server with a small cluster at revision 100.
+// NewServer returns a server with a small cluster at revision 100.
 func NewServer(t *testing.T) *kubetest.Server {
 	t.Helper()
 	s, err := kubetest.New([]byte(objects), kubetest.API{})
@@ -70,7 +70,7 @@ func NewServer(t *testing.T) *kubetest.Server {
 	return s
 }
 
-// Log is what a logger wrote. It can be read while the logger writes.
+// Log collects a logger's output. It can be read while the logger writes.
 type Log struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -83,20 +83,20 @@ func (l *Log) Write(b []byte) (int, error) {
 	return l.text.Write(b)
 }
 
-// String returns what was written so far.
+// String returns the output so far.
 func (l *Log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()
 }
 
-// Logger is a logger and the text that it wrote.
+// Logger returns a logger and its output.
 func Logger() (*slog.Logger, *Log) {
 	var l Log
 	return slog.New(slog.NewTextHandler(&l, nil)), &l
 }
 
-// Encodings are the forms in which a server may answer.
+// Encodings are the encodings in which a server may answer.
 var Encodings = []struct {
 	Name           string
 	Protobuf, GZip bool
@@ -104,7 +104,7 @@ var Encodings = []struct {
 	{"JSON", false, false}, {"JSON gzip", false, true}, {"protobuf", true, false}, {"protobuf gzip", true, true},
 }
 
-// KindOf gives the kind that is listed at a path.
+// KindOf returns the kind that a path lists.
 func KindOf(path string) string {
 	return map[string]string{
 		Ingresses: "Ingress", RouteGroups: "RouteGroup", Services: "Service", Endpoints: "Endpoints",
@@ -112,7 +112,7 @@ func KindOf(path string) string {
 	}[path]
 }
 
-// Summary says in a line what is in a snapshot.
+// Summary describes a snapshot in one line.
 func Summary(s *kube.Snapshot) string {
 	if s == nil {
 		return "none"
@@ -121,7 +121,7 @@ func Summary(s *kube.Snapshot) string {
 		len(s.Ingresses), len(s.RouteGroups), len(s.Services), s.Bad)
 }
 
-// Apply writes objects, or fails the test.
+// Apply writes objects to the server, or fails the test.
 func Apply(t *testing.T, s *kubetest.Server, objects string) {
 	t.Helper()
 	if err := s.Apply(objects); err != nil {
@@ -129,7 +129,7 @@ func Apply(t *testing.T, s *kubetest.Server, objects string) {
 	}
 }
 
-// CPUTime is the CPU time of the process so far.
+// CPUTime returns the CPU time that the process has used so far.
 func CPUTime(tb testing.TB) time.Duration {
 	tb.Helper()
 	var u syscall.Rusage

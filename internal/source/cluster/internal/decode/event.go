@@ -15,15 +15,15 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// EventType is what an event of a watch says.
+// EventType is the type of a watch event.
 type EventType string
 
-// The types that the API has.
+// The event types of the API.
 const (
 	Added    EventType = "ADDED"
 	Modified EventType = "MODIFIED"
 	Deleted  EventType = "DELETED"
-	Bookmark EventType = "BOOKMARK" // up to which revision everything was sent
+	Bookmark EventType = "BOOKMARK" // everything up to its revision was sent
 	Failed   EventType = "ERROR"    // why the server ends the stream
 )
 
@@ -31,15 +31,15 @@ const (
 type Event struct {
 	Type EventType
 
-	// Of an object that was added, modified or deleted. Object is the object, for [Object]; it is valid until the next
-	// event is read. A bookmark has a Revision only.
+	// Namespace, Name, Revision and Object describe an object that was added, modified or deleted. Object is the
+	// encoded object, for [Object]; it is valid until the next event is read. A bookmark has only a Revision.
 	Namespace, Name string
 	Revision        kube.Revision
 	Object          []byte
 
-	// Loaded says that a bookmark ends the objects with which the watch begins.
+	// Loaded says that this bookmark ends the initial objects of the watch.
 	Loaded bool
-	// Status is what a Failed event says.
+	// Status is the status of a Failed event.
 	Status *metav1.Status
 }
 
@@ -48,14 +48,14 @@ type Events struct {
 	typ     Type
 	media   string
 	in      *bufio.Reader
-	text    *json.Decoder // of what is allowed, for JSON
+	text    *json.Decoder // reads at most limit bytes, for JSON
 	allowed *io.LimitedReader
 	buf     []byte
 	limit   int64 // of one event, in bytes
 }
 
-// NewEvents reads events about objects of the type from a body of the media type. An event of more than limit bytes fails
-// with [ErrTooLarge].
+// NewEvents returns a reader of events about objects of the type, from a body of the media type. An event of more
+// than limit bytes fails with [ErrTooLarge].
 func NewEvents(t Type, media string, body io.Reader, limit int64) *Events {
 	r := &Events{typ: t, media: media, in: bufio.NewReaderSize(body, 32<<10), limit: limit}
 	r.allowed = &io.LimitedReader{R: r.in}
@@ -63,8 +63,8 @@ func NewEvents(t Type, media string, body io.Reader, limit int64) *Events {
 	return r
 }
 
-// Next reads an event. The error is io.EOF if the stream ended between two events, and a *[BadEventError] if what came
-// cannot be understood; anything else is an error of the body.
+// Next reads an event. The error is io.EOF if the stream ended between two events, and a *[BadEventError] if the
+// event cannot be decoded; any other error is a read error of the body.
 func (r *Events) Next() (e Event, err error) {
 	if r.media == MediaProtobuf {
 		err = r.readFrame()
@@ -86,7 +86,7 @@ func (r *Events) Next() (e Event, err error) {
 	return e, nil
 }
 
-// BadEventError says that an event cannot be understood, or is larger than allowed. Nothing behind it can be read.
+// BadEventError reports an event that cannot be decoded or is larger than allowed. Nothing after it can be read.
 type BadEventError struct{ Err error }
 
 func (e *BadEventError) Error() string { return "event: " + e.Err.Error() }
@@ -94,7 +94,7 @@ func (e *BadEventError) Error() string { return "event: " + e.Err.Error() }
 // Unwrap returns the reason.
 func (e *BadEventError) Unwrap() error { return e.Err }
 
-// readFrame reads a frame of protobuf: its length in four bytes, then so many more.
+// readFrame reads a protobuf frame: its length in four bytes, then as many bytes.
 func (r *Events) readFrame() error {
 	var head [4]byte
 	if _, err := io.ReadFull(r.in, head[:]); err != nil {
@@ -136,7 +136,7 @@ const (
 	extensionRaw           = 1
 )
 
-// split takes an event apart: its type and the object, in the encoding of the stream.
+// split splits an event into its type and the object, in the encoding of the stream.
 func (r *Events) split() (event EventType, raw []byte, err error) {
 	if r.media != MediaProtobuf {
 		var e struct {
@@ -163,7 +163,7 @@ func (r *Events) split() (event EventType, raw []byte, err error) {
 	return event, raw, err
 }
 
-// decode makes an event of its parts.
+// decode builds an event from its parts.
 func (r *Events) decode(event EventType, raw []byte) (Event, error) {
 	e := Event{Type: event}
 	apiVersion, kind, message, err := r.open(raw)
@@ -203,19 +203,19 @@ func (r *Events) decode(event EventType, raw []byte) (Event, error) {
 	return e, fmt.Errorf("type %.40q", event)
 }
 
-// open gives the type of the object of an event, and the object in the form that is decoded.
+// open returns the type of an event's object, and the object in the form that is decoded.
 func (r *Events) open(raw []byte) (apiVersion, kind string, message []byte, err error) {
 	if r.media == MediaProtobuf {
 		return envelope(raw)
 	}
 	var o metav1.TypeMeta
-	if len(raw) > 0 { // else the event has a type at most
+	if len(raw) > 0 { // else the event has no object, only a type at most
 		err = json.Unmarshal(raw, &o)
 	}
 	return o.APIVersion, o.Kind, raw, err
 }
 
-// identity reads name, namespace and revision of an object, and no more of it.
+// identity reads only the name, namespace and revision of an object.
 func (r *Events) identity(raw []byte) (identity, error) {
 	if r.media != MediaProtobuf {
 		var o struct {
@@ -226,7 +226,7 @@ func (r *Events) identity(raw []byte) (identity, error) {
 	}
 	id, err := identityOf(raw)
 	if id.name != "" && id.resourceVersion != "" {
-		return id, nil // what comes behind may be broken: then it is a bad object
+		return id, nil // the rest may be broken: then it is a bad object
 	}
 	return id, err
 }
@@ -255,7 +255,7 @@ func (r *Events) status(raw []byte) (*metav1.Status, error) {
 	return s, json.Unmarshal(raw, s)
 }
 
-// Revision reads a resourceVersion as a number. What cannot be ordered is of no use to a watch.
+// Revision parses a resourceVersion as a number. A watch cannot use a version without an order.
 func Revision(version string) (kube.Revision, error) {
 	n, err := strconv.ParseUint(version, 10, 64)
 	if err != nil || n == 0 {

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// head is what is read of a list besides its items.
+// head holds everything that is read of a list besides its items.
 type head struct {
 	kind, apiVersion string
 	resourceVersion  []byte
@@ -19,9 +19,9 @@ type head struct {
 	noItems          bool   // a list in JSON without an array of items; in protobuf an empty list has no field for them
 }
 
-// check reports what the head lacks to be that of a list of the resource. Whatever stands between us and the API server
-// can answer 200 with some other object, and a list that has nothing to do with the kind has no objects of the kind: it
-// would take all of them away.
+// check returns an error if the head is not the head of a list of the resource. A proxy between this process and the
+// API server can answer 200 with some other object. Such an answer has no objects of the kind, so accepting it would
+// remove all of them.
 func (h *head) check(t Type) error {
 	switch {
 	case h.kind != t.listKind():
@@ -36,9 +36,10 @@ func (h *head) check(t Type) error {
 	return nil
 }
 
-// List calls item for each item of a list of objects of the type, in order, and returns the revision of the list, 0 if it
-// has none. The bytes of an item are valid during the call. An error means that the body is not one complete list of the
-// type; items may have been seen by then. It wraps [SourceError] if the body could not be read.
+// List calls item for each item of a list of objects of the type, in order, and returns the revision of the list, 0
+// if it has none. The bytes of an item are valid only during the call. An error means that the body is not one
+// complete list of the type; item may already have been called. The error wraps [SourceError] if the body could not
+// be read.
 func List(media string, body *Window, t Type, item func([]byte)) (kube.Revision, error) {
 	head, err := walk(media, body, t, item)
 	if err != nil {
@@ -50,7 +51,7 @@ func List(media string, body *Window, t Type, item func([]byte)) (kube.Revision,
 	return head.revision(), nil
 }
 
-// Page returns the revision of a list of which one page was asked for, with the errors of [List].
+// Page returns the revision of a list of which only one page was requested. Its errors are those of [List].
 func Page(media string, body *Window, t Type) (kube.Revision, error) {
 	head, err := walk(media, body, t, func([]byte) {})
 	return head.revision(), err
@@ -71,8 +72,8 @@ func walk(media string, body *Window, t Type, item func([]byte)) (head head, err
 	return head, err
 }
 
-// revision is the resourceVersion as a number; 0 if there is none, or if it is opaque: then there is no order, and every
-// list has to be a consistent one.
+// revision returns the resourceVersion as a number, or 0 if it is missing or opaque. Opaque versions have no order,
+// so every list has to be consistent.
 func (h *head) revision() kube.Revision {
 	n, err := strconv.ParseUint(string(h.resourceVersion), 10, 64)
 	if err != nil {
@@ -81,7 +82,7 @@ func (h *head) revision() kube.Revision {
 	return kube.Revision(n)
 }
 
-// walkProtobuf walks a list. The lengths in it have to add up to the last byte, so that a body which ends early shows.
+// walkProtobuf walks a list. Its lengths must add up to the last byte, which detects a body that ends early.
 func walkProtobuf(w *Window, kind string, head *head, item func([]byte)) error {
 	magic, err := w.consume(uint64(len(protobufMagic)))
 	if err != nil || !bytes.Equal(magic, protobufMagic) {
@@ -128,7 +129,7 @@ func walkProtobuf(w *Window, kind string, head *head, item func([]byte)) error {
 	}
 }
 
-// walkItems walks the message that is the list and ends at the position.
+// walkItems walks the list message, which ends at position end.
 func walkItems(w *Window, end int64, head *head, item func([]byte)) error {
 	for {
 		field, size, ok, err := w.field(end)
@@ -159,7 +160,7 @@ func walkItems(w *Window, end int64, head *head, item func([]byte)) error {
 	}
 }
 
-// behind says where in the body something is wrong.
+// behind adds the position in the body to an error.
 func behind(w *Window, err error) error {
 	if broken := (*SourceError)(nil); errors.As(err, &broken) {
 		return err
@@ -167,7 +168,7 @@ func behind(w *Window, err error) error {
 	return fmt.Errorf("protobuf, behind byte %d: %w", w.position(), err)
 }
 
-// unlessEnds is the error, or nil if it says no more than that the body has ended.
+// unlessEnds returns the error, or nil if it only says that the body has ended.
 func unlessEnds(err error) error {
 	if errors.Is(err, errEnds) {
 		return nil

@@ -7,13 +7,13 @@ import (
 	"fmt"
 )
 
-// maxDepth is how deep arrays and objects may be nested, the same limit as encoding/json has.
+// maxDepth limits the nesting of arrays and objects, with the same limit as encoding/json.
 const maxDepth = 10000
 
 // walkJSON walks a list in JSON. It accepts exactly what encoding/json accepts into a struct with Metadata and Items,
-// but for a repeated metadata or items, of which one would be lost: names match without regard to case, null is as good
-// as nothing. The whole text is checked, so that a body which ends early or was garbled shows. Whether it is a list of the
-// right kind is for [head.check].
+// except for a repeated metadata or items, one of which would be lost. Names match case-insensitively, and null
+// counts as missing. walkJSON checks the whole text, which detects a body that ends early or is garbled. [head.check]
+// decides whether it is a list of the right kind.
 func walkJSON(w *Window, head *head, item func([]byte)) error {
 	head.noItems = true
 	s := scanner{window: w, text: w.rest()}
@@ -27,7 +27,7 @@ func walkJSON(w *Window, head *head, item func([]byte)) error {
 	return err
 }
 
-// list reads the list. All that is larger than an item is read in steps, between which the window moves on.
+// list reads the list. It reads everything larger than an item in steps, and the window moves on between them.
 func (s *scanner) list(head *head, item func([]byte)) error {
 	var (
 		sawMeta, sawItems bool
@@ -91,7 +91,7 @@ func (s *scanner) items(head *head, item func([]byte)) error {
 	})
 }
 
-// member is one of those of a list.
+// member reads one member of the list object.
 type member int
 
 const (
@@ -118,7 +118,7 @@ func memberOf(key []byte) member {
 	return memberOther
 }
 
-// isKey compares an object key as it stands in the text, quotes included, with a name.
+// isKey compares an object key in its JSON form, quotes included, with a name.
 func isKey(key []byte, name string) bool {
 	if bytes.IndexByte(key, '\\') >= 0 {
 		var s string
@@ -129,17 +129,17 @@ func isKey(key []byte, name string) bool {
 
 var errSyntax = errors.New("syntax error")
 
-// scanner reads JSON values without decoding them. It keeps to RFC 8259 and does not recurse.
+// scanner reads JSON values without decoding them. It follows RFC 8259 and does not recurse.
 type scanner struct {
-	window *Window // where more text comes from
-	text   []byte  // what is in the window
+	window *Window // the source of more text
+	text   []byte  // the content of the window
 	at     int
-	depth  int // of what is open around the current position
+	depth  int // open arrays and objects around the current position
 	stack  [maxDepth/64 + 1]uint64
 }
 
-// step calls f, which reads something whole. If the text ends before that does, or with it, f is called again with more
-// text from where it began.
+// step calls f, which reads one whole element. If the text ends before the element does, or together with it, step
+// calls f again with more text from where the element began.
 func (s *scanner) step(f func() error) error {
 	for {
 		from, depth := s.at, s.depth
@@ -189,7 +189,7 @@ func (s *scanner) listMeta(head *head) error {
 	})
 }
 
-// word reads a value, which is taken if it is a string.
+// word reads a value and keeps it if it is a string.
 func (s *scanner) word(into *string) error {
 	raw, err := s.value()
 	if err == nil && len(raw) > 0 && raw[0] == '"' {
@@ -217,8 +217,8 @@ func (s *scanner) null() (bool, error) {
 	return true, s.literal("null")
 }
 
-// members reads what is between the opening and the closing character. It reads them and the commas with the function
-// step; f reads an element.
+// members reads everything between the opening and the closing character. It reads the elements and the commas with
+// the function step; f reads an element.
 func (s *scanner) members(opening, closing byte, step func(func() error) error, f func() error) error {
 	empty := false
 	if err := step(func() error {
@@ -241,7 +241,7 @@ func (s *scanner) members(opening, closing byte, step func(func() error) error, 
 	s.depth++
 	defer func() { s.depth-- }()
 	closed := false
-	after := func() error { // made once, and not for each element
+	after := func() error { // allocated once, not for each element
 		c, err := s.next()
 		if err != nil {
 			return err
@@ -263,5 +263,5 @@ func (s *scanner) members(opening, closing byte, step func(func() error) error, 
 	return nil
 }
 
-// atOnce is the step of what is in the window as a whole.
+// atOnce is the step function for text that is completely in the window.
 func atOnce(f func() error) error { return f() }

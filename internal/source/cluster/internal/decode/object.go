@@ -12,23 +12,23 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// Type is a kind of objects, with the version of the API that they have.
+// Type is a kind of objects with its API version.
 type Type struct {
 	Kind       kube.Kind
 	APIVersion string
 }
 
-// listKind is the kind of a list of the objects.
+// listKind returns the kind of a list of the objects.
 func (t Type) listKind() string { return string(t.Kind) + "List" }
 
-// Media types of what the API sends.
+// Media types that the API sends.
 const (
 	MediaProtobuf = "application/vnd.kubernetes.protobuf"
 	MediaJSON     = "application/json"
 )
 
-// decoders decode the protobuf form of the kinds that have one. They give what [kube.DecodeJSON] gives for the JSON form
-// of the same object, and keep nothing of raw: the generated Unmarshal copies every string.
+// decoders decode the protobuf form of the kinds that have one. They return what [kube.DecodeJSON] returns for the
+// JSON form of the same object, and keep no reference to raw: the generated Unmarshal copies every string.
 var decoders = map[kube.Kind]func(raw []byte) (kube.Object, error){
 	kube.KindIngress:       decodeIngress,
 	kube.KindService:       decodeService,
@@ -40,8 +40,8 @@ var decoders = map[kube.Kind]func(raw []byte) (kube.Object, error){
 // HasProtobuf reports whether the kind has a protobuf form. Custom resources have none.
 func HasProtobuf(kind kube.Kind) bool { return decoders[kind] != nil }
 
-// Object decodes one object. For protobuf, raw is the message without its envelope, and the kind must have that form. The
-// error is a *[kube.DecodeError] where it can name the object. The result keeps nothing of raw.
+// Object decodes one object. For protobuf, raw is the message without its envelope, and the kind must have a protobuf
+// form. The error is a *[kube.DecodeError] if it can name the object. The result keeps no reference to raw.
 func Object(kind kube.Kind, media string, raw []byte) (kube.Object, error) {
 	if media == MediaProtobuf {
 		return decoders[kind](raw)
@@ -49,7 +49,7 @@ func Object(kind kube.Kind, media string, raw []byte) (kube.Object, error) {
 	return kube.DecodeJSON(kind, raw)
 }
 
-// message is a type of the API in its protobuf form.
+// message is an API type in its protobuf form.
 type message[T any] interface {
 	*T
 	Unmarshal(raw []byte) error
@@ -58,7 +58,7 @@ type message[T any] interface {
 func unmarshal[T any, M message[T]](kind kube.Kind, raw []byte) (*T, error) {
 	v := new(T)
 	if err := M(v).Unmarshal(raw); err != nil {
-		id, _ := identityOf(raw) // as far as it can be made out
+		id, _ := identityOf(raw) // as far as it is readable
 		return nil, &kube.DecodeError{Ref: kube.Ref{Kind: kind, Namespace: id.namespace, Name: id.name}, Err: err}
 	}
 	return v, nil

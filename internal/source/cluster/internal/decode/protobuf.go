@@ -13,7 +13,7 @@ import (
 // protobufMagic begins every protobuf body of the API; a runtime.Unknown follows.
 var protobufMagic = []byte("k8s\x00")
 
-// The fields of the messages that are walked. All lists of built-in kinds have the same two.
+// Field numbers of the messages that are walked. All lists of built-in kinds have the same two fields.
 const (
 	unknownTypeMeta, unknownRaw, unknownEncoding = 1, 2, 3
 	typeMetaAPIVersion, typeMetaKind             = 1, 2
@@ -24,7 +24,7 @@ const (
 	objectMetaResourceVersion                    = 6
 )
 
-// typeOf reads the type that a body claims to be of.
+// typeOf returns the type that a body claims to have.
 func typeOf(typeMeta []byte) (apiVersion, kind string, err error) {
 	err = fields(typeMeta, func(field protowire.Number, value []byte) error {
 		switch field {
@@ -38,7 +38,7 @@ func typeOf(typeMeta []byte) (apiVersion, kind string, err error) {
 	return apiVersion, kind, err
 }
 
-// envelope takes a protobuf body of the API apart: the type that it claims and the message.
+// envelope splits a protobuf body of the API into the type that it claims and the message.
 func envelope(body []byte) (apiVersion, kind string, raw []byte, err error) {
 	if !bytes.HasPrefix(body, protobufMagic) {
 		return "", "", nil, errors.New("it does not begin like protobuf of the Kubernetes API")
@@ -67,23 +67,23 @@ func envelope(body []byte) (apiVersion, kind string, raw []byte, err error) {
 	return apiVersion, kind, raw, err
 }
 
-// Status reads the body of an answer that is a failure: a Status object in either encoding, as far as it can be read, or
-// any text, which becomes its message.
+// Status decodes the body of an error answer: a Status object in either encoding, as far as it is readable, or any
+// text, which becomes the message.
 func Status(body []byte) (status metav1.Status) {
 	if _, kind, raw, err := envelope(body); err == nil && kind == "Status" {
-		_ = status.Unmarshal(raw) // whatever could be read of it
+		_ = status.Unmarshal(raw) // keep whatever was readable
 	} else if json.Unmarshal(body, &status) != nil {
 		status.Message = string(body)
 	}
 	return status
 }
 
-// identity is what names an object, and its revision.
+// identity is the name, namespace and revision of an object.
 type identity struct {
 	name, namespace, resourceVersion string
 }
 
-// identityOf reads the identity of an object, up to where the message is broken.
+// identityOf reads the identity of an object, up to the point where the message is broken.
 func identityOf(message []byte) (id identity, err error) {
 	err = fields(message, func(field protowire.Number, value []byte) error {
 		if field != objectMetadata {
@@ -104,7 +104,8 @@ func identityOf(message []byte) (id identity, err error) {
 	return id, err
 }
 
-// fields calls f for each length-delimited field of a message; others are skipped. The fields have to fill the message.
+// fields calls f for each length-delimited field of a message and skips other fields. The message must consist of
+// complete fields.
 func fields(message []byte, f func(protowire.Number, []byte) error) error {
 	for at := 0; at < len(message); {
 		field, wire, n := protowire.ConsumeTag(message[at:])

@@ -63,8 +63,8 @@ func (s *scanner) value() ([]byte, error) {
 	}
 }
 
-// simple reads a value that is no array or object, or an empty one of these; of others it reads the beginning and
-// reports that it did.
+// simple reads a value that is not an array or object, or an empty array or object. Of any other it reads only the
+// beginning and reports that.
 func (s *scanner) simple() (opened bool, err error) {
 	c, err := s.next()
 	if err != nil {
@@ -148,7 +148,7 @@ func (s *scanner) space() {
 	}
 }
 
-// next skips white space and returns the byte behind it, without reading it.
+// next skips white space and returns the byte after it, without reading it.
 func (s *scanner) next() (byte, error) {
 	s.space()
 	if s.at == len(s.text) {
@@ -199,7 +199,7 @@ func (s *scanner) string() error {
 	}
 }
 
-// escape returns the length of the escape sequence behind a backslash, 0 if it is none.
+// escape returns the length of the escape sequence after a backslash, 0 if it is invalid.
 func escape(b []byte) int {
 	if len(b) == 0 {
 		return 0
@@ -221,11 +221,11 @@ func escape(b []byte) int {
 	return 0
 }
 
-// endsInEscape reports whether the text ends before the escape sequence behind a backslash does.
+// endsInEscape reports whether the text ends within the escape sequence after a backslash.
 func endsInEscape(b []byte) bool { return len(b) == 0 || b[0] == 'u' && len(b) < 5 }
 
-// plain returns how many bytes of a string come before the next quote, backslash or control character. Eight at a time:
-// most of a list are strings.
+// plain returns how many bytes of a string come before the next quote, backslash or control character. It checks
+// eight bytes at a time, because most of a list is strings.
 func plain(b []byte) int {
 	const (
 		ones  = 0x0101010101010101
@@ -235,7 +235,7 @@ func plain(b []byte) int {
 	for ; i+8 <= len(b); i += 8 {
 		x := binary.LittleEndian.Uint64(b[i:])
 		quote, backslash := x^(ones*'"'), x^(ones*'\\')
-		// The lowest byte that is marked is right; a borrow can only mark wrong ones above it.
+		// The lowest marked byte is right; a borrow can wrongly mark only bytes above it.
 		found := (quote-ones)&^quote | (backslash-ones)&^backslash | (x-ones*0x20)&^x
 		if found &= highs; found != 0 {
 			return i + bits.TrailingZeros64(found)/8

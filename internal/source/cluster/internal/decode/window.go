@@ -10,36 +10,37 @@ import (
 )
 
 const (
-	// windowSize is what a window begins with: many objects, and small enough to stay in the cache of a processor core.
+	// windowSize is the initial size of a window: it holds many objects, and fits into the cache of a processor core.
 	windowSize = 64 << 10
-	// windowKept is how large a window may stay between two lists.
+	// windowKept is the largest window that is kept between two lists.
 	windowKept = 1 << 20
 )
 
 var (
-	// ErrTooLarge says that a body, or a part of one, has more bytes than are allowed.
+	// ErrTooLarge reports that a body, or a part of one, exceeds its limit.
 	ErrTooLarge = errors.New("the body is too large")
 	errEnds     = errors.New("the text ends early")
 )
 
-// SourceError is an error of what a [Window] reads from: the network, or the decompressor.
+// SourceError is a read error of a [Window]'s source: the network, or the decompressor.
 type SourceError struct{ Err error }
 
 func (e *SourceError) Error() string { return e.Err.Error() }
 func (e *SourceError) Unwrap() error { return e.Err }
 
-// Window is the part of a body that is being looked at. It moves over the body, so that no body is ever in memory as a
-// whole, and grows to the size of the largest item. Its memory is kept from body to body. The zero value has no body.
+// Window is the part of a body that is being processed. It moves over the body, so that no body is ever in memory as
+// a whole, and grows to the size of the largest item. It reuses its memory from body to body. The zero value has no
+// body.
 type Window struct {
 	source io.Reader
 	limit  int64  // of the body, in bytes
-	buf    []byte // what was read and not dropped yet
-	at     int    // buf[at:] was not consumed yet
+	buf    []byte // read and not yet dropped
+	at     int    // buf[at:] is not yet consumed
 	read   int64  // bytes of the body so far
-	end    bool   // source has nothing more
+	end    bool   // source is at its end
 }
 
-// Reset begins another body, of at most limit bytes. More fail with [ErrTooLarge].
+// Reset starts another body of at most limit bytes. A larger body fails with [ErrTooLarge].
 func (w *Window) Reset(source io.Reader, limit int64) {
 	*w = Window{source: source, limit: limit, buf: w.buf[:0]}
 	if cap(w.buf) == 0 {
@@ -47,7 +48,7 @@ func (w *Window) Reset(source io.Reader, limit int64) {
 	}
 }
 
-// Release drops the source, and the memory that an unusually large item took.
+// Release drops the source and any memory that an unusually large item required.
 func (w *Window) Release() {
 	w.source = nil
 	if cap(w.buf) > windowKept {
@@ -55,17 +56,17 @@ func (w *Window) Release() {
 	}
 }
 
-// rest is what was read and not consumed. It is valid until more or consume is called.
+// rest returns what was read and not consumed. It is valid until more or consume is called.
 func (w *Window) rest() []byte { return w.buf[w.at:] }
 
-// position is how many bytes of the body were consumed.
+// position returns how many bytes of the body were consumed.
 func (w *Window) position() int64 { return w.read - int64(len(w.buf)-w.at) }
 
 // Size returns how many bytes of the body were read so far.
 func (w *Window) Size() int64 { return w.read }
 
-// more reads until the window is full, which it makes larger if nothing of it was consumed. It fails with errEnds if there is
-// no more.
+// more reads until the window is full. It enlarges the window first if nothing in it was consumed. It fails with
+// errEnds at the end of the body.
 func (w *Window) more() error {
 	if w.end {
 		return errEnds
@@ -132,7 +133,7 @@ func (w *Window) All() ([]byte, error) {
 	}
 }
 
-// varint reads a number as protobuf writes it.
+// varint reads a protobuf varint.
 func (w *Window) varint() (uint64, error) {
 	for {
 		v, n := protowire.ConsumeVarint(w.rest())
@@ -149,8 +150,8 @@ func (w *Window) varint() (uint64, error) {
 	}
 }
 
-// field reads the beginning of the next field that is length-delimited, and skips others. ok is false at the end, which
-// is a position in the body, or negative for the end of the body.
+// field reads the start of the next length-delimited field and skips other fields. ok is false at the end, which is a
+// position in the body, or negative for the end of the body.
 func (w *Window) field(end int64) (number protowire.Number, size uint64, ok bool, err error) {
 	for {
 		if end < 0 {

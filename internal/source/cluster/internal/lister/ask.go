@@ -12,20 +12,20 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// floorRetry is how long lists go without a common floor after the API server could not hold to one.
+// floorRetry is how long lists go without a common floor after the API server was unable to honor one.
 const floorRetry = 10 * time.Minute
 
 // MessageNoFloor is logged when the API server cannot bring its caches up to a revision of another kind.
 const MessageNoFloor = "the API server does not bring its caches up to a given revision; reads are complete, but how far is known less exactly"
 
-// MessageRestored is logged as a warning when the API goes back in time: its etcd was restored from a backup.
+// MessageRestored is logged as a warning when the API goes back in time because etcd was restored from a backup.
 const MessageRestored = "cluster went back to an older revision; reading everything again"
 
-// ErrRestored says that a consistent list answered with a revision below one that was seen before.
+// ErrRestored reports that a consistent list returned a revision below one that was seen before.
 var ErrRestored = errors.New("the revision is lower than one seen before")
 
-// Read lists one kind, not older than the floor. l changes only if the answer is complete and not older than what was
-// seen.
+// Read lists one kind at a revision no older than the floor. l changes only if the answer is complete and not older
+// than what was seen.
 func (r *Lister) Read(ctx context.Context, l *List, consistent bool, floor kube.Revision) error {
 	a, err := r.AskFor(ctx, l, consistent, floor, l.State)
 	if err == nil {
@@ -34,8 +34,8 @@ func (r *Lister) Read(ctx context.Context, l *List, consistent bool, floor kube.
 	return err
 }
 
-// AskFor lists one kind and compares the answer with what is known, consistently or else not older than that and than the
-// floor. It changes nothing of l. The error is a *[kube.ReadError].
+// AskFor lists one kind and compares the answer with what is known. The list is consistent, or else no older than the
+// known state and the floor. AskFor does not change l. The error is a *[kube.ReadError].
 func (r *Lister) AskFor(ctx context.Context, l *List, consistent bool, floor kube.Revision, known State) (Listing, error) {
 	start := time.Now()
 	var (
@@ -53,7 +53,7 @@ func (r *Lister) AskFor(ctx context.Context, l *List, consistent bool, floor kub
 		a, err = r.ConfirmLoss(ctx, l, a, known)
 	}
 	if err != nil {
-		if !errors.Is(err, ErrRestored) { // that one does not end the read
+		if !errors.Is(err, ErrRestored) { // a restore does not make the read fail
 			r.Metrics.ReadErrors.WithLabelValues(string(l.Kind), string(api.ReasonOf(err))).Inc()
 		}
 		return a, &kube.ReadError{Verb: "list", Resource: l.Name(), Err: err}
@@ -63,13 +63,13 @@ func (r *Lister) AskFor(ctx context.Context, l *List, consistent bool, floor kub
 	return a, nil
 }
 
-// WithoutFloor reports whether lists go without a common floor for now.
+// WithoutFloor reports whether lists currently go without a common floor.
 func (r *Lister) WithoutFloor() bool { return time.Since(r.noFloorSince) < floorRetry }
 
-// notOlder lists one kind at the floor, or, if that cannot be had, at what is known of it.
+// notOlder lists one kind at the floor or, if the server cannot reach it, at the known revision.
 func (r *Lister) notOlder(ctx context.Context, l *List, floor kube.Revision, known State) (Listing, error) {
 	since := known.Seen
-	if !r.WithoutFloor() { // it may have turned out in this very read
+	if !r.WithoutFloor() { // an earlier list of this same read may have found that out
 		since = max(since, floor)
 	}
 	a, err := r.Ask(ctx, l, since, known)
@@ -81,14 +81,15 @@ func (r *Lister) notOlder(ctx context.Context, l *List, floor kube.Revision, kno
 	return r.Ask(ctx, l, known.Seen, known)
 }
 
-// Ask makes one request for the list, not older than since, or a consistent one if since is 0, and compares the answer with
-// what is known. It changes nothing of l.
+// Ask makes one request for the list, no older than since, or a consistent one if since is 0, and compares the answer
+// with what is known. It does not change l.
 func (r *Lister) Ask(ctx context.Context, l *List, since kube.Revision, known State) (a Listing, err error) {
 	err = r.API.Get(ctx, l.List(since), func(resp *api.Response) error {
 		var wire Digest
 		if resp.Wire != nil {
 			r.Metrics.ListBytes.WithLabelValues(string(l.Kind)).Set(float64(len(resp.Wire)))
-			// The very same answer, revision included. A newer one was asked for if the floor is above it.
+			// The bytes are identical, revision included. If the floor is above the known revision, though, a newer
+			// answer is required.
 			if wire = sha256.Sum256(resp.Wire); wire == known.Wire && known.Seen >= since {
 				a = Listing{State: known, same: true}
 				return nil

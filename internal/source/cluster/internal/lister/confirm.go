@@ -6,14 +6,14 @@ import (
 	"log/slog"
 )
 
-// confirmedLoss is the share of its objects that a list may lack before another one has to confirm it. It is the default of
-// the guard's share for routes.
+// confirmedLoss is the share of known objects that a list may lack before another list has to confirm it. It equals
+// the guard's default share for routes.
 const confirmedLoss = 0.5
 
-// MessageUnconfirmed is logged as a warning when a list lacks objects that a consistent list of the same moment has.
+// MessageUnconfirmed is logged as a warning when a list lacks objects that a consistent list made right after it has.
 const MessageUnconfirmed = "a list lacked objects that a consistent list has; the API server, or something in front of it, answers wrongly"
 
-// ConfirmLoss makes another, consistent request if the answer lacks so much of what is known that it may be wrong: all
+// ConfirmLoss makes a second, consistent request if the answer lacks so many known objects that it may be wrong: all
 // objects of the kind, or most of them. The second answer counts.
 func (r *Lister) ConfirmLoss(ctx context.Context, l *List, a Listing, known State) (Listing, error) {
 	if !a.Suspicious(len(known.Items)) {
@@ -29,12 +29,12 @@ func (r *Lister) ConfirmLoss(ctx context.Context, l *List, a Listing, known Stat
 	return again, nil
 }
 
-// Suspicious reports whether the answer lacks so many of the known objects that it has to be confirmed.
+// Suspicious reports whether the answer lacks so many of the known objects that another list has to confirm it.
 func (a Listing) Suspicious(known int) bool {
 	return a.Lost > 0 && (a.Lost == known || float64(a.Lost) > confirmedLoss*float64(known))
 }
 
-// UnconfirmedLoss says that a loss could not be confirmed because of err.
+// UnconfirmedLoss returns the error for a loss that could not be confirmed because of err.
 func UnconfirmedLoss(lost, known int, err error) error {
 	return fmt.Errorf("confirm by a consistent list that %d of %d objects are gone: %w", lost, known, err)
 }

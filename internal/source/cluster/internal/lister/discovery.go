@@ -9,28 +9,28 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// A kind that is gone is believed to be gone after so many reads in so much time, all of which found that.
+// RouteGroups count as removed once this many reads over this much time have all found none.
 const (
 	ConfirmingReads = 3
 	ConfirmingTime  = 10 * time.Second
 )
 
-// MessageNoCRD is logged as a warning when the RouteGroup API is not there, once until it has been seen again.
+// MessageNoCRD is logged as a warning when the RouteGroup API is missing, once until it has been seen again.
 const MessageNoCRD = "RouteGroups CRD is not installed in the cluster.\n" +
 	"See: https://opensource.zalando.com/skipper/kubernetes/routegroups/#installation"
 
-// ErrUnconfirmed says that a kind seems to be gone, and that it is not certain yet.
+// ErrUnconfirmed reports that RouteGroups seem to have been removed, but that this is not confirmed yet.
 var ErrUnconfirmed = errors.New("the cluster does not seem to have RouteGroups any more")
 
-// absence is what speaks for RouteGroups being gone.
+// absence is the evidence that RouteGroups were removed.
 type absence struct {
-	since time.Time // of the first read that found it; zero: none did
-	reads int       // in a row
+	since time.Time // time of the first read that found none; zero: no such read
+	reads int       // consecutive
 }
 
-// confirm counts a read that finds no RouteGroups although some are served. It returns nil when enough reads have found
-// that for long enough. A 404 is not evidence enough: an API server that has just started, or an aggregated one behind it,
-// answers so for a moment. So the list of all groups has to agree with it.
+// confirm counts a read that finds no RouteGroups although some are served. It returns nil when enough reads have
+// found none for long enough. A 404 alone is not enough evidence: an API server that has just started, or an
+// aggregated one behind it, returns it for a moment. So the list of all groups has to agree as well.
 func (r *Lister) confirm(ctx context.Context, groupFound bool) error {
 	listed, err := r.API.ListsRouteGroups(ctx)
 	switch {
@@ -56,8 +56,8 @@ func (r *Lister) confirm(ctx context.Context, groupFound bool) error {
 		ErrUnconfirmed, r.absence.reads, lasted.Round(time.Millisecond), ConfirmingReads, ConfirmingTime)}
 }
 
-// Discover reports whether the cluster has RouteGroups. If some are served it takes several calls until it reports that
-// there are none any more; until then it fails.
+// Discover reports whether the cluster has RouteGroups. If some are served, it takes several calls before it reports
+// that none exist any longer; until then it fails.
 func (r *Lister) Discover(ctx context.Context, served bool) (bool, error) {
 	found, err := r.API.ServesRouteGroups(ctx)
 	missing := api.IsNotFound(err)

@@ -16,14 +16,14 @@ type Item struct {
 	Bad    *kube.BadObject
 }
 
-// SameItems reports whether both hold the very same objects in the same order.
+// SameItems reports whether both hold identical objects in the same order.
 func SameItems(a, b []Item) bool {
 	return slices.EqualFunc(a, b, func(a, b Item) bool { return a.Object == b.Object && a.Bad == b.Bad })
 }
 
-// Keep makes the item the known one with the same name as far as that can be had. Status, managed fields and labels of no
-// interest change, too: if what is read of the object did not change it stays the same object, and nobody has to compile
-// it again.
+// Keep replaces the item, as far as possible, by the known one with the same name, and reports whether the decoded
+// content changed. Status, managed fields and unused labels change as well: an object whose decoded content did not
+// change stays the same object and need not be compiled again.
 func (i *Item) Keep(known *Item) (changed bool) {
 	switch {
 	case i.Sum == known.Sum:
@@ -38,12 +38,12 @@ func (i *Item) Keep(known *Item) (changed bool) {
 	return false
 }
 
-// Find gives the place of an object among items that are sorted, or where it would stand.
+// Find returns the index of an object among sorted items, or the index at which it would be inserted.
 func Find(items []Item, ref kube.Ref) (int, bool) {
 	return slices.BinarySearchFunc(items, ref, func(i Item, ref kube.Ref) int { return CompareKeys(i.Ref(), ref) })
 }
 
-// CompareKeys orders objects of one kind as the API lists them: by "namespace/name" as etcd has it, bytewise.
+// CompareKeys orders objects of one kind as the API lists them: bytewise by "namespace/name", the key in etcd.
 func CompareKeys(a, b kube.Ref) int {
 	x, y := a.Namespace, b.Namespace
 	n := min(len(x), len(y))
@@ -59,7 +59,7 @@ func CompareKeys(a, b kube.Ref) int {
 	}
 }
 
-// InOrder reports whether the items are in the order of their keys, each of which is there once.
+// InOrder reports whether the items are in the order of their keys, without duplicates.
 func InOrder(items []Item) bool {
 	for i := 1; i < len(items); i++ {
 		if CompareKeys(items[i-1].Ref(), items[i].Ref()) >= 0 {
@@ -69,7 +69,7 @@ func InOrder(items []Item) bool {
 	return true
 }
 
-// Ref names the object.
+// Ref returns the reference of the object.
 func (i *Item) Ref() kube.Ref {
 	if i.Bad != nil {
 		return i.Bad.Ref
@@ -77,7 +77,7 @@ func (i *Item) Ref() kube.Ref {
 	return i.Object.Ref()
 }
 
-// Sort puts the items into the order of their keys, in place, and returns them. Of several with the same key the last one stays.
+// Sort sorts the items by their keys, in place, and returns them. Of several with the same key it keeps the last.
 func Sort(items []Item) []Item {
 	if InOrder(items) {
 		return items
@@ -95,7 +95,7 @@ func Sort(items []Item) []Item {
 	return items[:n]
 }
 
-// Lost returns how many of the known items are not among others. Both are sorted.
+// Lost returns how many of the known items are missing from others. Both must be sorted.
 func Lost(known, others []Item) int {
 	lost := 0
 	for i := range known {

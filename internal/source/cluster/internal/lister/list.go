@@ -9,42 +9,42 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// List is a kind that is read and what is known of it. Whoever owns the [Lister] guards it.
+// List is a kind with what is known of it. The owner of the [Lister] guards it.
 type List struct {
 	api.Resource
-	hash *Hasher // of items
+	hash *Hasher // for items
 
-	State        // of the last complete answer
-	Absent  bool // discovery says that the kind is not there; items are kept for when it comes back
+	State        // from the last complete answer
+	Absent  bool // discovery does not find the kind; items are kept in case it returns
 	Changed bool // items or Absent changed since the last snapshot
 }
 
-// Forget makes the next request a consistent one whose answer is believed, however old it is. The objects stay known.
+// Forget makes the next request consistent and accepts its answer, however old it is. The objects stay known.
 func (l *List) Forget() { l.Seen, l.Wire = 0, Digest{} }
 
-// SetAbsent says whether the kind is there.
+// SetAbsent sets whether the kind is absent from the cluster.
 func (l *List) SetAbsent(absent bool) {
 	if l.Absent != absent {
 		l.Absent, l.Changed = absent, true
 	}
 }
 
-// set makes the answer what is known.
+// set adopts the answer as the known state.
 func (l *List) set(a Listing) {
 	l.Changed = l.Changed || !a.same && !SameItems(l.Items, a.Items)
 	l.State = a.State
 }
 
-// State is what is known of a list at a revision. The items are shared: nobody may change them.
+// State is what is known of a list at a revision. The items are shared: nobody may modify them.
 type State struct {
 	Items  []Item
 	Sorted bool          // the items are in the order of their keys, as the API has them
 	Seen   kube.Revision // 0 if the list had none, or was not read yet
-	Wire   Digest        // of the answer if it was compressed
+	Wire   Digest        // of the compressed answer, if it was compressed
 	deep   bool          // items have no digests: every object of the next answer is decoded
 }
 
-// ForgetBytes makes every object of the next answer one that has to be decoded and compared.
+// ForgetBytes makes the next answer decode and compare every object.
 func (s *State) ForgetBytes() {
 	s.Items, s.Wire, s.deep = slices.Clone(s.Items), Digest{}, true
 	for i := range s.Items {
@@ -52,15 +52,15 @@ func (s *State) ForgetBytes() {
 	}
 }
 
-// Listing is a complete answer to the request for a list. Items that are those of the state that it was compared with
-// have the same objects; same says that all are, and that none is missing.
+// Listing is a complete answer to a list request. Items that equal those of the state it was compared with share
+// their objects; same says that all items do and none is missing.
 type Listing struct {
 	State
 	same bool
-	Lost int // how many of the objects that were known are not in it
+	Lost int // how many known objects it lacks
 }
 
-// Decode makes an item of an object with the digest: the object, or what is wrong with it.
+// Decode returns an item for raw with its digest: the decoded object, or the reason why it cannot be decoded.
 func (l *List) Decode(raw []byte, media string, sum Digest) Item {
 	obj, err := decode.Object(l.Kind, media, raw)
 	if err == nil {
@@ -73,7 +73,7 @@ func (l *List) Decode(raw []byte, media string, sum Digest) Item {
 	return Item{Sum: sum, Bad: bad}
 }
 
-// collect returns the objects of the list in a slice of their own.
+// collect returns the objects of the list in a new slice.
 func collect[T kube.Object](l *List) []T {
 	if l.Absent || len(l.Items) == 0 {
 		return nil
@@ -99,5 +99,5 @@ func (l *List) appendBad(bad []kube.BadObject) []kube.BadObject {
 	return bad
 }
 
-// NewHasher gives a hasher for the objects of the list.
+// NewHasher returns a hasher for the objects of the list.
 func (l *List) NewHasher() *Hasher { return l.hash.fork() }

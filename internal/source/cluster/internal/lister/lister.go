@@ -1,24 +1,25 @@
-// Package lister lists what is read of a cluster, and compares each answer with what it knows: an object that did not change
-// keeps its pointer and is not even decoded. Polling and watching both rest on it.
+// Package lister lists the kinds of a cluster and compares each answer with what it knows: an object that did not
+// change keeps its pointer and is not even decoded. Polling and watching both build on it.
 //
 // # Confirmed
 //
-// What was there does not disappear because of one answer. RouteGroups that discovery does not find any more are gone
-// after three reads in ten seconds that found the same, with a list of API groups that agrees; until then reads fail. A
-// list without all known objects of a kind, or without more than half of them, is repeated consistently at once, and the
-// second answer counts.
+// One answer is not enough to remove objects in bulk. If discovery no longer finds RouteGroups, they count as removed
+// only after at least three reads over at least ten seconds agree, together with a list of API groups that agrees;
+// until then reads fail. A list that lacks all known objects of a kind, or more than half of them, is repeated
+// consistently at once, and the second answer counts.
 //
 // # Cheap when nothing changed
 //
-// Built-in kinds come as protobuf, everything may come gzipped. Each item of a list is compared with the item of the
-// read before by its digest, and only what is new is decoded; what was seen keeps its pointer. Objects are written by many
-// hands, and whoever could make two versions of one collide could hide the second; so the digest is a universal hash with
-// a key that nobody knows (GMAC), against which there is no better way than luck. A list whose compressed body is that of
-// the read before, by its SHA-256, is not even inflated.
+// Built-in kinds arrive as protobuf, and any answer may arrive gzipped. Each item of a list is compared with the item
+// of the previous read by its digest, and only new items are decoded; known items keep their pointers. Many people
+// write objects, and anyone who could make two versions of an object collide could hide the second. The digest is
+// therefore a universal hash with a secret key (GMAC): an attacker can do no better than guess. A list whose
+// compressed body equals the previous one, by SHA-256, is not even decompressed.
 //
-// No body is in memory as a whole but in its compressed form, which is a fifteenth of it: items are hashed in a window
-// that moves over the body while it is inflated. The memory of both is kept from read to read, so that an unchanged list
-// costs a fixed number of allocations, however many objects it has; crypto/tls adds one for each record.
+// Only the compressed form of a body, about a fifteenth of its size, is ever in memory as a whole: items are hashed
+// in a window that moves over the body while it is decompressed. The memory of both is reused from read to read, so
+// that an unchanged list costs a fixed number of allocations, regardless of how many objects it has; crypto/tls adds
+// one allocation for each record.
 package lister
 
 import (
@@ -39,12 +40,12 @@ type Lister struct {
 	Metrics *api.Metrics
 
 	Lists       []*List // in the order of the requests
-	RouteGroups *List   // one of them: the one that depends on discovery
+	RouteGroups *List   // the list that depends on discovery; also in Lists
 
-	busy        chan struct{} // capacity 1: who has put a value in makes requests
+	busy        chan struct{} // capacity 1: the holder makes requests
 	warnedNoCRD bool
-	absence     absence // of RouteGroups, while it is not certain
-	// noFloorSince is when the API server last could not bring a cache up to the floor; zero: never.
+	absence     absence // of RouteGroups, while unconfirmed
+	// noFloorSince is when the API server was last unable to bring a cache up to the floor; zero: never.
 	noFloorSince time.Time
 	last         *kube.Snapshot
 }
@@ -79,8 +80,9 @@ func New(cfg api.Config) (*Lister, error) {
 	return r, nil
 }
 
-// Acquire waits for the turn to make requests for lists, which share their memory: one at a time, so that a restart of the
-// API server does not meet them all at once. The caller calls release when it is done. The error is that of ctx.
+// Acquire waits for the turn to make requests for lists. Lists share their memory and run one at a time, so that a
+// restarted API server does not get all of them at once. The caller calls release when it is done. The error is the
+// one of ctx.
 func (r *Lister) Acquire(ctx context.Context) (release func(), err error) {
 	select {
 	case r.busy <- struct{}{}:
@@ -90,8 +92,8 @@ func (r *Lister) Acquire(ctx context.Context) (release func(), err error) {
 	}
 }
 
-// Drop lets go of all objects: the next list of each kind is decoded as a whole. What is known of revisions stays. The caller has the
-// turn.
+// Drop releases all objects: the next list of each kind is decoded completely. The known revisions stay. The caller
+// has the turn.
 func (r *Lister) Drop() {
 	for _, l := range r.Lists {
 		l.Items, l.Wire, l.Sorted, l.Changed = nil, Digest{}, true, true
@@ -99,17 +101,18 @@ func (r *Lister) Drop() {
 	r.last = &kube.Snapshot{}
 }
 
-// Restored makes the next lists consistent ones that are believed, however old they are: etcd was restored. The caller has
-// the turn.
+// Restored makes the next lists consistent and accepts them, however old they are, because etcd was restored. The
+// caller has the turn.
 func (r *Lister) Restored() {
 	for _, l := range r.Lists {
 		l.Forget()
 	}
-	r.noFloorSince = time.Time{} // what the server could not reach was the future of another history
+	r.noFloorSince = time.Time{} // the unreachable revision belonged to the history before the restore
 }
 
-// Probe asks for one object of a list, or for discovery if l is nil. It returns an error if the API server does not answer, or
-// answers that it cannot: a list would fail as well. Anything else is for a list to find out, and no error here.
+// Probe asks for one object of a list, or for discovery if l is nil. It returns an error if the API server does not
+// answer, or answers that it cannot serve: a list would fail as well. It ignores any other problem and leaves it to a
+// list.
 func (r *Lister) Probe(ctx context.Context, l *List) error {
 	verb, resource := "get", api.DiscoveryPath
 	var err error

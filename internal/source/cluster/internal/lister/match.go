@@ -2,21 +2,21 @@ package lister
 
 import "github.com/routesrv/routesrv/kube"
 
-// matcher finds the items of an answer among those that are known and decodes the others.
+// matcher finds the items of an answer among the known ones and decodes the others.
 type matcher struct {
 	list  *List
 	known State
 	media string
 
-	same    bool   // up to here the answer is what is known, item by item; next is not filled yet
-	at      int    // where among the known items the next one is expected
-	kept    int    // how many of the known items are in the answer so far
+	same    bool   // so far the answer equals what is known, item by item; next is still empty
+	at      int    // the known item that is expected next
+	kept    int    // known items found in the answer so far
 	next    []Item // of the answer
 	index   map[kube.Ref]int
 	decoded int
 }
 
-// add takes the next item of the answer.
+// add processes the next item of the answer.
 func (m *matcher) add(raw []byte) {
 	sum := m.list.hash.Sum(raw)
 	if m.at < len(m.known.Items) && m.known.Items[m.at].Sum == sum {
@@ -38,7 +38,7 @@ func (m *matcher) add(raw []byte) {
 	m.next = append(m.next, it)
 }
 
-// find gives the place of an object among the known items.
+// find returns the index of an object among the known items.
 func (m *matcher) find(ref kube.Ref) (int, bool) {
 	if m.known.Sorted {
 		return Find(m.known.Items, ref)
@@ -53,7 +53,7 @@ func (m *matcher) find(ref kube.Ref) (int, bool) {
 	return i, ok
 }
 
-// diverge begins to collect the items of the answer: from here on it is not what is known.
+// diverge starts to collect the items of the answer: from here on it differs from what is known.
 func (m *matcher) diverge() {
 	if m.same {
 		m.same = false
@@ -61,10 +61,10 @@ func (m *matcher) diverge() {
 	}
 }
 
-// listing is what was collected, once it is known to be complete.
+// listing returns the collected answer, once the answer is known to be complete.
 func (m *matcher) listing() Listing {
 	if m.at < len(m.known.Items) {
-		m.diverge() // the last ones are gone
+		m.diverge() // the last known items are missing
 	}
 	if m.same {
 		return Listing{State: m.known, same: true}

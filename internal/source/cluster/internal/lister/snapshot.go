@@ -2,7 +2,7 @@ package lister
 
 import "github.com/routesrv/routesrv/kube"
 
-// Snapshot puts together what the lists hold, with the slices of the snapshot before where nothing changed.
+// Snapshot combines the contents of the lists and reuses the slices of the previous snapshot where nothing changed.
 func (r *Lister) Snapshot() *kube.Snapshot {
 	snap := *r.last
 	snap.Revision, snap.Newest = r.revisions()
@@ -40,7 +40,8 @@ func (r *Lister) Snapshot() *kube.Snapshot {
 	return r.last
 }
 
-// revisions are the lowest and the highest of the lists that were made. Both are 0 if one does not know its own.
+// revisions returns the lowest and the highest revision of the lists that were read. Both are 0 if a list has no
+// revision.
 func (r *Lister) revisions() (lowest, highest kube.Revision) {
 	first := true
 	for _, l := range r.Lists {
