@@ -38,6 +38,10 @@ func (l *Listener) do(ctx context.Context, method, path string, query url.Values
 		if e, ok := errors.AsType[*url.Error](err); ok {
 			err = e.Err // the caller names the replica
 		}
+		// net/http may put the name of one of its functions before the error of a connection that ended without an answer.
+		if inner := errors.Unwrap(err); inner != nil && strings.HasPrefix(err.Error(), "readLoopPeekFailLocked: ") {
+			err = inner
+		}
 		return nil, err
 	}
 	defer resp.Body.Close()
