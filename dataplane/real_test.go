@@ -386,7 +386,7 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// TestTablesOfAStreamHaveTheirOwnTimes: each table of a stream has a time of its own, so a server that serves it onwards shows
+// TestTablesOfAStreamHaveTheirOwnTimes: each table of a stream has its own time, so a server that serves it onwards shows
 // that it changed.
 func TestTablesOfAStreamHaveTheirOwnTimes(t *testing.T) {
 	play(t, 1, tablesAt1(t), func(t *testing.T, s *stage, c *dataplane.Client) {

@@ -184,7 +184,7 @@ func TestFluxFindsWhatItApplies(t *testing.T) {
 			r := as[ociRepository](t, o)
 			durations = append(durations, r.Spec.Interval)
 			if !strings.HasPrefix(r.Spec.URL, "oci://") || strings.Contains(path.Base(r.Spec.URL), ":") {
-				t.Errorf("%s: the URL %q is not that of an artifact without its tag", o, r.Spec.URL)
+				t.Errorf("%s: the URL %q does not name an artifact without a tag", o, r.Spec.URL)
 			}
 		case "Kustomization kustomize.toolkit.fluxcd.io/v1":
 			k := as[fluxKustomization](t, o)
@@ -246,7 +246,7 @@ func checkApplied(t *testing.T, name, dir string, prune bool) {
 	t.Errorf("%s applies %s, which nothing renders", name, dir)
 }
 
-// TestArgoFindsWhatItApplies: every path exists, the CRD is never deleted, and the namespace is that of the values.
+// TestArgoFindsWhatItApplies: every path exists, the CRD is never deleted, and the namespace is the one in the values.
 func TestArgoFindsWhatItApplies(t *testing.T) {
 	applications := gitOps(t, "argo/applications.yaml")
 	if len(applications) != 2 {

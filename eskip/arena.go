@@ -23,9 +23,8 @@ type slab[T any] struct {
 	limit int
 }
 
-func newSlab[T any](first []T, limit int) slab[T] {
-	return slab[T]{free: first, size: len(first), limit: limit}
-}
+// lend gives the slab its first allocation.
+func (s *slab[T]) lend(first []T) { s.free, s.size = first, len(first) }
 
 // next returns n zero elements. Appending to the result reallocates it.
 func (s *slab[T]) next(n int) []T {
@@ -60,27 +59,18 @@ type starter struct {
 	endpointLists  [4]*LBEndpoint
 }
 
-// starterSlices are the arrays of a starter; empty without one.
-type starterSlices struct {
-	routes         []Route
-	result         []*Route
-	texts          []string
-	arguments      []interface{}
-	predicateItems []Predicate
-	predicateLists []*Predicate
-	filterItems    []Filter
-	filterLists    []*Filter
-	endpointItems  []LBEndpoint
-	endpointLists  []*LBEndpoint
-}
-
-func (s *starter) slices() starterSlices {
-	return starterSlices{
-		routes: s.routes[:], result: s.result[:0], texts: s.texts[:], arguments: s.arguments[:],
-		predicateItems: s.predicateItems[:], predicateLists: s.predicateLists[:],
-		filterItems: s.filterItems[:], filterLists: s.filterLists[:],
-		endpointItems: s.endpointItems[:], endpointLists: s.endpointLists[:],
-	}
+// lend makes the slabs of a parser begin with the arrays of the starter.
+func (s *starter) lend(p *parser) {
+	p.result = s.result[:0]
+	p.routes.lend(s.routes[:])
+	p.texts.lend(s.texts[:])
+	p.arguments.lend(s.arguments[:])
+	p.predicateItems.lend(s.predicateItems[:])
+	p.predicateLists.lend(s.predicateLists[:])
+	p.filterItems.lend(s.filterItems[:])
+	p.filterLists.lend(s.filterLists[:])
+	p.endpointItems.lend(s.endpointItems[:])
+	p.endpointLists.lend(s.endpointLists[:])
 }
 
 // values provides the strings and argument values that the parser keeps.

@@ -117,20 +117,19 @@ func (p *parser) begin(src string, s *starter) {
 	p.left = len(src)
 	p.id, p.named, p.err, p.meaning = token{}, false, nil, nil
 	p.args, p.preds, p.filts, p.eps = p.start.args[:0], p.start.preds[:0], p.start.filts[:0], p.start.eps[:0]
-	var first starterSlices
+	p.result = nil
+	p.routes = slab[Route]{limit: 32}
+	p.texts = slab[string]{limit: 128}
+	p.arguments = slab[interface{}]{limit: 128}
+	p.predicateItems = slab[Predicate]{limit: 64}
+	p.predicateLists = slab[*Predicate]{limit: 128}
+	p.filterItems = slab[Filter]{limit: 64}
+	p.filterLists = slab[*Filter]{limit: 128}
+	p.endpointItems = slab[LBEndpoint]{limit: 64}
+	p.endpointLists = slab[*LBEndpoint]{limit: 128}
 	if s != nil {
-		first = s.slices()
+		s.lend(p)
 	}
-	p.result = first.result
-	p.routes = newSlab(first.routes, 32)
-	p.texts = newSlab(first.texts, 128)
-	p.arguments = newSlab(first.arguments, 128)
-	p.predicateItems = newSlab(first.predicateItems, 64)
-	p.predicateLists = newSlab(first.predicateLists, 128)
-	p.filterItems = newSlab(first.filterItems, 64)
-	p.filterLists = newSlab(first.filterLists, 128)
-	p.endpointItems = newSlab(first.endpointItems, 64)
-	p.endpointLists = newSlab(first.endpointLists, 128)
 }
 
 // fail sets the error for the current token, which is not allowed here. If the input may end here, it reports an invalid token as

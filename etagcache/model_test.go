@@ -98,8 +98,8 @@ type member struct {
 	made    *table.Table
 }
 
-// cacheOfKind is at a write to its kind. Its revision is that of the write, until a consistent read shows that nothing was
-// written since.
+// cacheOfKind models the API server's cache of one kind. It stands at a write to that kind and has the revision of that write, until a
+// consistent read shows that nothing was written since.
 type cacheOfKind struct {
 	at       int
 	revision uint64

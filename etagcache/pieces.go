@@ -117,6 +117,9 @@ func (c *Cache) fill(va *variant, encodings ...encoding) {
 			missing = append(missing, i)
 		}
 	}
+	if len(missing) == 0 {
+		return
+	}
 	start := c.cfg.Now()
 	c.encode(missing, func(enc *encoder, i int) { enc.encode(blocks[i], va.pieces[i], encodings) })
 	c.cfg.Metrics.EncodeDuration.Observe(float64(c.cfg.Now().Sub(start)) / float64(time.Second))

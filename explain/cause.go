@@ -43,7 +43,7 @@ func ofProblem(owner kube.Ref, p compile.Problem) finding {
 	case p.Reason == compile.Undecodable, p.Reason == compile.InvalidObject:
 		f.rank = rankBroken
 	case p.Reason == compile.NotSelected:
-		f.rank, f.severity = rankBroken, compile.Error // for the user who asks, whatever its severity for the fleet
+		f.rank, f.severity = rankBroken, compile.Error // an error to the user who asks, even if the fleet is not affected
 	case p.Reason == compile.TLSSecret && p.Severity == compile.Error:
 		f.rank = rankWarning // requests are still answered
 	case p.Severity == compile.Error:

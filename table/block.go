@@ -95,6 +95,15 @@ func (b *Block) size() int {
 	return b.bytes
 }
 
+// scratch returns an empty buffer in which AppendText works for each of the blocks, with a newline before the text.
+func scratch(blocks []*Block) []byte {
+	longest := 0
+	for _, b := range blocks {
+		longest = max(longest, b.size()+1)
+	}
+	return make([]byte, 0, longest)
+}
+
 // AppendText appends the lines of the block, joined by "\n", without a trailing one. The canonical text of a table consists of
 // the texts of its blocks, joined in the same way.
 func (b *Block) AppendText(dst []byte) []byte {
@@ -145,11 +154,11 @@ func (b *Block) makeZone(zone string) *Block {
 	if routes == nil {
 		return b
 	}
-	if z := newBlock(routes); b.packed == nil {
-		return z
-	} else {
+	z := newBlock(routes)
+	if b.packed != nil {
 		return z.pack()
 	}
+	return z
 }
 
 // cut splits routes into blocks. The first route must begin a block.

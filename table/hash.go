@@ -31,13 +31,10 @@ func (c *content) hash() Digest {
 		sum = cloned(states[n-1])
 	}
 	piece := make([]byte, 0, 16<<10) // small enough for the cache of the CPU
-	longest := 0                     // of the packed blocks to be hashed
-	for _, b := range c.list.blocks[len(states):] {
-		if b.packed != nil {
-			longest = max(longest, b.size()+1)
-		}
+	var text []byte                  // of a packed block
+	if c.list.packed {
+		text = scratch(c.list.blocks[len(states):])
 	}
-	text := make([]byte, 0, longest)
 	for i := len(states); i < len(c.list.blocks); i++ {
 		if b := c.list.blocks[i]; b.packed != nil {
 			text = text[:0]

@@ -142,11 +142,7 @@ func (c *content) join() []byte {
 // writeTo writes the canonical text block by block, in pieces large enough for a hash, a compressor or a file.
 func (c *content) writeTo(w io.Writer) (int64, error) {
 	var n int64
-	longest := 0
-	for _, b := range c.list.blocks {
-		longest = max(longest, b.size()+1)
-	}
-	piece := make([]byte, 0, longest)
+	piece := scratch(c.list.blocks)
 	for i, b := range c.list.blocks {
 		piece = piece[:0]
 		if i > 0 {

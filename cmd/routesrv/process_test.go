@@ -39,7 +39,7 @@ type process struct {
 
 	mu    sync.Mutex
 	lines []string
-	more  chan struct{} // closed when another line is there, or when no more will come
+	more  chan struct{} // closed when another line arrives, or when the output ends
 	ended bool
 }
 

@@ -9,7 +9,6 @@ package main
 
 import (
 	"bufio"
-	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -148,7 +147,7 @@ func parse(text string) (map[figure]float64, error) {
 // compare prints a line for each recorded figure. The error tells how many are worse, or were not measured.
 func compare(out io.Writer, limits, figures map[figure]float64) error {
 	worse := 0
-	for _, f := range slices.SortedFunc(maps.Keys(limits), func(a, b figure) int { return cmp.Compare(a, b) }) {
+	for _, f := range slices.Sorted(maps.Keys(limits)) {
 		now, measured := figures[f]
 		tolerance := timeTolerance
 		if f.isMemory() {

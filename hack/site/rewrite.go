@@ -103,7 +103,7 @@ func indentLists(lines, prose []string) []string {
 	code := func(i int) bool { return prose[i] == "" && strings.TrimSpace(lines[i]) != "" }
 	for i, line := range lines {
 		if mark > 0 && strings.TrimSpace(line) != "" && strings.TrimSpace(lines[i-1]) != "" && code(i) != code(i-1) {
-			out = append(out, "") // code in an item is a block of its own for the renderer
+			out = append(out, "") // the renderer wants an empty line before code in an item
 		}
 		switch indent := len(line) - len(strings.TrimLeft(line, " ")); {
 		case strings.TrimSpace(line) == "":

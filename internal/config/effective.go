@@ -61,7 +61,7 @@ func (c *Checked) Print(w io.Writer) error {
 	return err
 }
 
-// checkFlag is the value of --check-config. output is that of -o, which may come before or after it.
+// checkFlag is the value of --check-config. output is set by -o, which may precede or follow it.
 type checkFlag struct{ on, settings, output bool }
 
 // flag returns a switch that also accepts the word yaml.

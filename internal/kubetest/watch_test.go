@@ -54,7 +54,7 @@ func next(t *testing.T, lines <-chan string) string {
 	return ""
 }
 
-// A watch behaves like that of a real server, as the e2e tests show it.
+// A watch behaves like a watch of a real server; the e2e tests show how.
 func TestAWatchTellsWhatHappens(t *testing.T) {
 	s, err := kubetest.New([]byte(cluster), kubetest.API{})
 	if err != nil {

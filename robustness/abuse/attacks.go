@@ -186,14 +186,14 @@ func readers(ctx context.Context, address string, n int, path string, next func(
 // many that the test measures the machine.
 const rate = 2000
 
-// zones requests tables of unknown zones, with a new name each time.
-func zones(ctx context.Context, address string, n int) func() {
+// flood makes requests with numbers from 1 on, rate of them per second, from 16 connections. It is at its height after n/10.
+func flood(ctx context.Context, n int, request func(client *http.Client, i int64)) func() {
 	client, end := newClient(16, dialer())
 	var next atomic.Int64
 	wait := crowd(16, func(_ int, ready func()) {
 		for ctx.Err() == nil {
 			i := next.Add(1)
-			ask(ctx, client, http.MethodHead, fmt.Sprintf("http://%s/routes/zone-%d-%d", address, i, rand.Uint64()), nil)
+			request(client, i)
 			if i >= int64(n)/10 {
 				ready()
 			}
@@ -204,6 +204,13 @@ func zones(ctx context.Context, address string, n int) func() {
 		wait()
 		end()
 	}
+}
+
+// zones requests tables of unknown zones, with a new name each time.
+func zones(ctx context.Context, address string, n int) func() {
+	return flood(ctx, n, func(client *http.Client, i int64) {
+		ask(ctx, client, http.MethodHead, fmt.Sprintf("http://%s/routes/zone-%d-%d", address, i, rand.Uint64()), nil)
+	})
 }
 
 // giant is how many headers of a megabyte the attackers send per second together, which fills a link of one gigabit. At full
@@ -229,50 +236,24 @@ func giantHeaders(ctx context.Context, address string, n int) func() {
 
 // madeUpTags names invented tables with high revisions: each causes a read of the source.
 func madeUpTags(ctx context.Context, address string, n int) func() {
-	client, end := newClient(16, dialer())
-	var next atomic.Int64
-	wait := crowd(16, func(_ int, ready func()) {
-		for ctx.Err() == nil {
-			i := next.Add(1)
-			tag := fmt.Sprintf(`"%064x.%d"`, rand.Uint64(), uint64(1)<<62+uint64(i))
-			ask(ctx, client, http.MethodHead, "http://"+address+"/routes", http.Header{"If-None-Match": {tag}})
-			if i >= int64(n)/10 {
-				ready()
-			}
-			pause(ctx, 16*time.Second/rate)
-		}
+	return flood(ctx, n, func(client *http.Client, i int64) {
+		tag := fmt.Sprintf(`"%064x.%d"`, rand.Uint64(), uint64(1)<<62+uint64(i))
+		ask(ctx, client, http.MethodHead, "http://"+address+"/routes", http.Header{"If-None-Match": {tag}})
 	})
-	return func() {
-		wait()
-		end()
-	}
 }
 
 // madeUpClients reports for invented clients, each with a new id of maximum length. Some bodies are too long, and some are
 // compression bombs.
 func madeUpClients(ctx context.Context, address string, n int) func() {
-	client, end := newClient(16, dialer())
-	var next atomic.Int64
 	bodies := []string{`{"rejected":"` + strings.Repeat("no ", 200) + `"}`, `{"clients":{"` + strings.Repeat("x", 1<<20), `{}`, "\x1f\x8b" + strings.Repeat("\x00", 1<<10)}
-	wait := crowd(16, func(_ int, ready func()) {
-		for ctx.Err() == nil {
-			i := next.Add(1)
-			kind := []string{"sidecar", "relay", "poller"}[i%3]
-			header := http.Header{"Routesrv-Client": {fmt.Sprintf("kind=%s;id=%0160d-%x;zone=z%d;version=v%d;mode=Exec;interval=100", kind, i, rand.Uint64(), i, i)}}
-			if i%4 == 3 {
-				header.Set("Content-Encoding", "gzip")
-			}
-			send(ctx, client, http.MethodPost, "http://"+address+"/clients", header, bodies[i%4])
-			if i >= int64(n)/10 {
-				ready()
-			}
-			pause(ctx, 16*time.Second/rate)
+	return flood(ctx, n, func(client *http.Client, i int64) {
+		kind := []string{"sidecar", "relay", "no kind"}[i%3]
+		header := http.Header{"Routesrv-Client": {fmt.Sprintf("kind=%s;id=%0160d-%x;zone=z%d;version=v%d;mode=Exec;interval=100", kind, i, rand.Uint64(), i, i)}}
+		if i%4 == 3 {
+			header.Set("Content-Encoding", "gzip")
 		}
+		send(ctx, client, http.MethodPost, "http://"+address+"/clients", header, bodies[i%4])
 	})
-	return func() {
-		wait()
-		end()
-	}
 }
 
 // garbage sends bytes that are not requests, and incomplete requests.
