@@ -2,17 +2,12 @@ package e2e
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"math/big"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -28,77 +23,14 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
+
+	"github.com/routesrv/routesrv/internal/certtest"
 )
 
 const (
 	webhookFile      = "../deploy/kustomize/components/webhook/webhook.yaml"
 	webhookNamespace = "reviewed"
 )
-
-// signer is an authority for the certificates of a webhook.
-type signer struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-}
-
-func newSigner(t *testing.T) *signer {
-	t.Helper()
-	s := &signer{}
-	s.cert, s.key = s.sign(t, 1, func(c *x509.Certificate) {
-		c.IsCA, c.BasicConstraintsValid, c.KeyUsage = true, true, x509.KeyUsageCertSign
-	})
-	return s
-}
-
-// sign creates a certificate for the loopback address, the first time for the authority itself.
-func (s *signer) sign(t *testing.T, serial int64, change func(*x509.Certificate)) (*x509.Certificate, *ecdsa.PrivateKey) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: fmt.Sprint("webhook-", serial)}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}
-	parent, by := s.cert, s.key
-	if change != nil {
-		change(template)
-	}
-	if parent == nil {
-		parent, by = template, key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, by)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cert, key
-}
-
-// write replaces the files of a webhook's certificate one by one and atomically, like the kubelet.
-func (s *signer) write(t *testing.T, dir string, serial int64) {
-	t.Helper()
-	cert, key := s.sign(t, serial, nil)
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, block := range map[string]*pem.Block{
-		"tls.key": {Type: "PRIVATE KEY", Bytes: der}, "tls.crt": {Type: "CERTIFICATE", Bytes: cert.Raw},
-	} {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path+".new", pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(path+".new", path); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
 
 // warnings collects the warnings of API servers.
 type warnings struct {
@@ -130,8 +62,11 @@ func TestWebhookOnARealAPIServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, authority := t.TempDir(), newSigner(t)
-	authority.write(t, dir, 2)
+	dir, authority := t.TempDir(), certtest.New(t)
+	issue := func(serial int64) {
+		authority.Files(dir, "tls", certtest.Loopback, func(c *x509.Certificate) { c.SerialNumber = big.NewInt(serial) })
+	}
+	issue(2)
 	main, support := freeAddress(t), freeAddress(t)
 	args := append([]string{"webhook", "-address=" + main, "-support-listener=" + support, "-wait-for-healthcheck-interval=0s",
 		"-tls-cert=" + filepath.Join(dir, "tls.crt"), "-tls-key=" + filepath.Join(dir, "tls.key")}, sourceArgs(t, api, token)...)
@@ -147,7 +82,7 @@ func TestWebhookOnARealAPIServer(t *testing.T) {
 	if client.dynamic, err = dynamic.NewForConfig(config); err != nil {
 		t.Fatal(err)
 	}
-	register(t, "https://"+main+"/validate", authority.cert)
+	register(t, "https://"+main+"/validate", authority.Cert)
 	t.Cleanup(func() { theCluster.remove(context.WithoutCancel(ctx), reviewedObjects) })
 
 	// Routes are checked once their Service has endpoints.
@@ -186,8 +121,8 @@ func TestWebhookOnARealAPIServer(t *testing.T) {
 		t.Error(err)
 	}
 
-	authority.write(t, dir, 3)
-	eventually(t, "the new certificate", func() bool { return serialOf(t, main, authority.cert) == 3 })
+	issue(3)
+	eventually(t, "the new certificate", func() bool { return serialOf(t, main, authority.Cert) == 3 })
 	if err := client.apply(ctx, crashingIngress); err == nil {
 		t.Error("nothing is refused after the certificate was replaced")
 	}

@@ -138,6 +138,7 @@ var allowed = map[string][]string{
 	"robustness/validate":                          {"compile", "eskip", "internal/wire", "kube", "robustness/history", "table"},
 	"internal/source/cluster/internal/clustertest": {"internal/kubetest", "kube"},
 	"internal/forward/forwardtest":                 {},
+	"internal/certtest":                            {},
 	"internal/kubelet":                             {"internal/image", "internal/sandbox"},
 	"hack/release":                                 {"internal/release"},
 	"hack/publish":                                 {"internal/release/publish"},
@@ -175,7 +176,7 @@ var rows = []struct {
 
 // besides are the packages that are in no row: a part of one other package, and what only tests and releases use.
 var besides = []string{
-	"internal/browser", "internal/fixture", "internal/loopback", "internal/kubetest", "internal/scale", "internal/image", "internal/release", "internal/release/publish",
+	"internal/browser", "internal/certtest", "internal/fixture", "internal/loopback", "internal/kubetest", "internal/scale", "internal/image", "internal/release", "internal/release/publish",
 	"internal/markdown", "internal/sandbox", "internal/upgrade", "internal/kubelet", "internal/forward/forwardtest", "internal/source/manifests/yamldoc", cluster + "/internal/clustertest",
 }
 

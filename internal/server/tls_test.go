@@ -11,16 +11,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/routesrv/routesrv/internal/certtest"
 	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/internal/server"
 )
 
 // startTLS runs a server with TLS. Clients use the name "first" and trust the authority.
-func startTLS(t *testing.T, a *authority, cfg httpserve.TLSConfig) *fixture {
+func startTLS(t *testing.T, a *certtest.Authority, cfg httpserve.TLSConfig) *fixture {
 	t.Helper()
 	f := start(t, service+ingress("a"), func(c *server.Config) { c.TLS = cfg })
 	f.scheme = "https"
-	f.useTLS(&tls.Config{RootCAs: a.pool(), ServerName: "first"})
+	f.useTLS(&tls.Config{RootCAs: a.Pool(), ServerName: "first"})
 	return f
 }
 
@@ -58,8 +59,8 @@ func TestPlainHTTPIsTheDefault(t *testing.T) {
 }
 
 func TestTLSServesEveryPathAndHTTP2(t *testing.T) {
-	a := newAuthority(t)
-	cert, key := a.files(t.TempDir(), "first")
+	a := certtest.New(t)
+	cert, key := a.Files(t.TempDir(), "first")
 	f := startTLS(t, a, httpserve.TLSConfig{Enable: true, CertFiles: []string{cert}, KeyFiles: []string{key}})
 	f.ready()
 	resp, err := f.client.Get("https://" + f.main + "/routes")
@@ -70,7 +71,7 @@ func TestTLSServesEveryPathAndHTTP2(t *testing.T) {
 	if resp.StatusCode != 200 || resp.ProtoMajor != 2 {
 		t.Errorf("%d over HTTP/%d, want 200 over HTTP/2", resp.StatusCode, resp.ProtoMajor)
 	}
-	if _, err := f.dial(&tls.Config{RootCAs: a.pool(), ServerName: "first", NextProtos: []string{"http/1.1"}}); err != nil {
+	if _, err := f.dial(&tls.Config{RootCAs: a.Pool(), ServerName: "first", NextProtos: []string{"http/1.1"}}); err != nil {
 		t.Errorf("HTTP/1.1: %v", err)
 	}
 	resp, err = http.Get("http://" + f.main + "/routes")
@@ -85,8 +86,8 @@ func TestTLSServesEveryPathAndHTTP2(t *testing.T) {
 }
 
 func TestTLSHasALowestVersion(t *testing.T) {
-	a := newAuthority(t)
-	cert, key := a.files(t.TempDir(), "first")
+	a := certtest.New(t)
+	cert, key := a.Files(t.TempDir(), "first")
 	for _, tt := range []struct {
 		name string
 		min  uint16 // of the server
@@ -100,7 +101,7 @@ func TestTLSHasALowestVersion(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := startTLS(t, a, httpserve.TLSConfig{Enable: true, CertFiles: []string{cert}, KeyFiles: []string{key}, MinVersion: tt.min})
-			state, err := f.dial(&tls.Config{RootCAs: a.pool(), ServerName: "first", MinVersion: tls.VersionTLS10, MaxVersion: tt.max})
+			state, err := f.dial(&tls.Config{RootCAs: a.Pool(), ServerName: "first", MinVersion: tls.VersionTLS10, MaxVersion: tt.max})
 			if (err == nil) != tt.ok {
 				t.Errorf("error %v, want success: %v", err, tt.ok)
 			}
@@ -112,13 +113,13 @@ func TestTLSHasALowestVersion(t *testing.T) {
 }
 
 func TestCertificateIsChosenByTheNameOfTheServer(t *testing.T) {
-	a := newAuthority(t)
+	a := certtest.New(t)
 	dir := t.TempDir()
-	cert1, key1 := a.files(dir, "first")
-	cert2, key2 := a.files(dir, "second")
+	cert1, key1 := a.Files(dir, "first")
+	cert2, key2 := a.Files(dir, "second")
 	f := startTLS(t, a, httpserve.TLSConfig{Enable: true, CertFiles: []string{cert1, cert2}, KeyFiles: []string{key1, key2}})
 	for asked, want := range map[string]string{"first": "first", "second": "second", "": "first"} {
-		cfg := &tls.Config{RootCAs: a.pool(), ServerName: asked, InsecureSkipVerify: asked == ""}
+		cfg := &tls.Config{RootCAs: a.Pool(), ServerName: asked, InsecureSkipVerify: asked == ""}
 		state, err := f.dial(cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -130,28 +131,28 @@ func TestCertificateIsChosenByTheNameOfTheServer(t *testing.T) {
 }
 
 func TestClientCertificateIsNeededForEveryPath(t *testing.T) {
-	a, other := newAuthority(t), newAuthority(t)
+	a, other := certtest.New(t), certtest.New(t)
 	dir := t.TempDir()
-	cert, key := a.files(dir, "first")
+	cert, key := a.Files(dir, "first")
 	f := start(t, service+ingress("a"), func(c *server.Config) {
 		c.TLS = httpserve.TLSConfig{
 			Enable: true, CertFiles: []string{cert}, KeyFiles: []string{key},
-			RequireClientCert: true, CAFiles: []string{a.file(dir)},
+			RequireClientCert: true, CAFiles: []string{a.File(dir)},
 		}
 		c.RequestFilters = chain(t, `mtlsAuthn() -> mtlsCN("trusted")`)
 		shards(c)
 	})
 	f.scheme = "https"
-	base := tls.Config{RootCAs: a.pool(), ServerName: "first"}
+	base := tls.Config{RootCAs: a.Pool(), ServerName: "first"}
 	for _, tt := range []struct {
 		name   string
 		certs  []tls.Certificate
 		status int // of /routes; 0 means that there is no connection
 	}{
-		{"trusted", []tls.Certificate{a.client("trusted")}, 200},
-		{"other name", []tls.Certificate{a.client("somebody")}, 403},
+		{"trusted", []tls.Certificate{a.Pair("trusted")}, 200},
+		{"other name", []tls.Certificate{a.Pair("somebody")}, 403},
 		{"no certificate", nil, 0},
-		{"certificate of another authority", []tls.Certificate{other.client("trusted")}, 0},
+		{"certificate of another authority", []tls.Certificate{other.Pair("trusted")}, 0},
 	} {
 		cfg := base.Clone()
 		cfg.Certificates = tt.certs
@@ -193,12 +194,12 @@ func (f *fixture) plainMetrics(t *testing.T) string {
 }
 
 func TestChangedCertificateIsTakenUpWhileConnectionsGoOn(t *testing.T) {
-	a := newAuthority(t)
+	a := certtest.New(t)
 	dir := t.TempDir()
-	cert, key := a.files(dir, "first")
+	cert, key := a.Files(dir, "first")
 	f := startTLS(t, a, httpserve.TLSConfig{Enable: true, CertFiles: []string{cert}, KeyFiles: []string{key}})
 	f.ready()
-	plain := &tls.Config{RootCAs: a.pool(), ServerName: "first"}
+	plain := &tls.Config{RootCAs: a.Pool(), ServerName: "first"}
 	serial := func() string {
 		state, err := f.dial(plain)
 		if err != nil {
@@ -213,7 +214,7 @@ func TestChangedCertificateIsTakenUpWhileConnectionsGoOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.files(dir, "first")
+	a.Files(dir, "first")
 	newKey, err := os.ReadFile(key)
 	if err != nil {
 		t.Fatal(err)
@@ -263,17 +264,17 @@ func replace(t *testing.T, path string, data []byte) {
 
 // A resumed session must not outlive the trust in the authority of its client.
 func TestAuthorityThatIsTakenAwayIsNotTrustedInResumedSessions(t *testing.T) {
-	a, other := newAuthority(t), newAuthority(t)
+	a, other := certtest.New(t), certtest.New(t)
 	dir := t.TempDir()
-	cert, key := a.files(dir, "first")
-	ca := a.file(dir)
+	cert, key := a.Files(dir, "first")
+	ca := a.File(dir)
 	f := start(t, service+ingress("a"), func(c *server.Config) {
 		c.TLS = httpserve.TLSConfig{
 			Enable: true, CertFiles: []string{cert}, KeyFiles: []string{key}, RequireClientCert: true, CAFiles: []string{ca},
 		}
 	})
 	cfg := &tls.Config{
-		RootCAs: a.pool(), ServerName: "first", Certificates: []tls.Certificate{a.client("x")},
+		RootCAs: a.Pool(), ServerName: "first", Certificates: []tls.Certificate{a.Pair("x")},
 		ClientSessionCache: tls.NewLRUClientSessionCache(1),
 	}
 	f.eventually("a resumed session", func() bool {
@@ -283,7 +284,7 @@ func TestAuthorityThatIsTakenAwayIsNotTrustedInResumedSessions(t *testing.T) {
 		}
 		return state.DidResume
 	})
-	replace(t, ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: other.cert.Raw}))
+	replace(t, ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: other.Cert.Raw}))
 	f.eventually("refusal", func() bool { _, err := f.dial(cfg); return err != nil })
 	for range 3 {
 		if _, err := f.dial(cfg); err == nil {
@@ -293,10 +294,10 @@ func TestAuthorityThatIsTakenAwayIsNotTrustedInResumedSessions(t *testing.T) {
 }
 
 func TestTLSThatCannotWorkEndsTheStart(t *testing.T) {
-	a := newAuthority(t)
+	a := certtest.New(t)
 	dir := t.TempDir()
-	cert, key := a.files(dir, "first")
-	_, otherKey := a.files(dir, "second")
+	cert, key := a.Files(dir, "first")
+	_, otherKey := a.Files(dir, "second")
 	empty := filepath.Join(dir, "empty")
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
 		t.Fatal(err)

@@ -2,106 +2,33 @@ package sidecar_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/routesrv/routesrv/internal/certtest"
 	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/internal/sidecar"
 	"github.com/routesrv/routesrv/rollout"
 )
 
-// authority signs certificates.
-type authority struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
+// serverFiles writes a certificate for the support listener, which is good for nothing else.
+func serverFiles(a *certtest.Authority, dir string) (cert, key string) {
+	return a.Files(dir, "dataplane-client", func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} })
 }
 
-func newAuthority(t *testing.T) *authority {
-	t.Helper()
-	a := &authority{}
-	pair := a.sign(t, &x509.Certificate{
-		Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+// clientPair returns a certificate for a client.
+func clientPair(a *certtest.Authority) *tls.Certificate {
+	pair := a.Pair("prometheus", func(c *x509.Certificate) {
+		c.DNSNames, c.ExtKeyUsage = nil, []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
 	})
-	a.cert, a.key = pair.Leaf, pair.PrivateKey.(*ecdsa.PrivateKey)
-	return a
-}
-
-// sign makes a certificate; the first one is self-signed.
-func (a *authority) sign(t *testing.T, template *x509.Certificate) tls.Certificate {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if template.SerialNumber, err = rand.Int(rand.Reader, big.NewInt(1<<62)); err != nil {
-		t.Fatal(err)
-	}
-	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
-	parent, signer := a.cert, a.key
-	if parent == nil {
-		parent, signer = template, key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	leaf, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
-}
-
-func (a *authority) server(t *testing.T) tls.Certificate {
-	return a.sign(t, &x509.Certificate{DNSNames: []string{"dataplane-client"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
-}
-
-func (a *authority) client(t *testing.T) *tls.Certificate {
-	pair := a.sign(t, &x509.Certificate{Subject: pkix.Name{CommonName: "prometheus"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	return &pair
-}
-
-// write writes a pair to files.
-func write(t *testing.T, dir string, pair tls.Certificate) (cert, key string) {
-	t.Helper()
-	der, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, key = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
-	for path, block := range map[string]*pem.Block{
-		cert: {Type: "CERTIFICATE", Bytes: pair.Certificate[0]}, key: {Type: "PRIVATE KEY", Bytes: der},
-	} {
-		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return cert, key
-}
-
-// file writes the certificate of the authority to a file.
-func (a *authority) file(t *testing.T, dir string) string {
-	t.Helper()
-	path := filepath.Join(dir, "ca.crt")
-	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw}), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
 }
 
 // outside makes connections appear to come from another machine.
@@ -169,11 +96,11 @@ func runSupport(t *testing.T, cfg sidecar.Config, foreign bool) *support {
 }
 
 // status requests a path and returns the status; 0 if there was no response.
-func (s *support) status(t *testing.T, roots *authority, client *tls.Certificate, method, path string) int {
+func (s *support) status(t *testing.T, roots *certtest.Authority, client *tls.Certificate, method, path string) int {
 	t.Helper()
 	cfg := &tls.Config{ServerName: "dataplane-client", RootCAs: x509.NewCertPool()}
 	if roots != nil {
-		cfg.RootCAs.AddCert(roots.cert)
+		cfg.RootCAs.AddCert(roots.Cert)
 	}
 	if client != nil {
 		// Even if the server requests another authority.
@@ -199,12 +126,12 @@ func (s *support) status(t *testing.T, roots *authority, client *tls.Certificate
 // TestWhoReadsTheSupportListener: with each protection and each kind of client, over real connections. The list of endpoints is
 // complete, so a new endpoint is protected or fails here.
 func TestWhoReadsTheSupportListener(t *testing.T) {
-	a, stranger := newAuthority(t), newAuthority(t)
+	a, stranger := certtest.New(t), certtest.New(t)
 	dir := t.TempDir()
-	cert, key := write(t, dir, a.server(t))
+	cert, key := serverFiles(a, dir)
 	withTLS := sidecar.SupportTLS{Cert: cert, Key: key}
-	withClients := sidecar.SupportTLS{Cert: cert, Key: key, ClientCA: a.file(t, dir)}
-	ours, theirs := a.client(t), stranger.client(t)
+	withClients := sidecar.SupportTLS{Cert: cert, Key: key, ClientCA: a.File(dir)}
+	ours, theirs := clientPair(a), clientPair(stranger)
 	const (
 		probes  = "probes"                          // only /live, /health and /fresh
 		scrapes = "probes, metrics"                 // also /metrics
@@ -272,8 +199,8 @@ func TestWhoReadsTheSupportListener(t *testing.T) {
 
 // TestPlainRequestsToATLSSupportListener: they get no response of the sidecar.
 func TestPlainRequestsToATLSSupportListener(t *testing.T) {
-	a := newAuthority(t)
-	cert, key := write(t, t.TempDir(), a.server(t))
+	a := certtest.New(t)
+	cert, key := serverFiles(a, t.TempDir())
 	s := runSupport(t, sidecar.Config{SupportTLS: sidecar.SupportTLS{Cert: cert, Key: key}}, true)
 	s.scheme = "http"
 	if got := s.status(t, a, nil, http.MethodGet, "/live"); got != http.StatusBadRequest {
@@ -283,14 +210,14 @@ func TestPlainRequestsToATLSSupportListener(t *testing.T) {
 
 // TestSupportCertificateIsReadAgain: when its file changes, without a restart.
 func TestSupportCertificateIsReadAgain(t *testing.T) {
-	first, second := newAuthority(t), newAuthority(t)
+	first, second := certtest.New(t), certtest.New(t)
 	dir := t.TempDir()
-	cert, key := write(t, dir, first.server(t))
+	cert, key := serverFiles(first, dir)
 	s := runSupport(t, sidecar.Config{SupportTLS: sidecar.SupportTLS{Cert: cert, Key: key}}, true)
 	if got := s.status(t, first, nil, http.MethodGet, "/live"); got != http.StatusNoContent {
 		t.Fatalf("/live: %d", got)
 	}
-	write(t, dir, second.server(t))
+	serverFiles(second, dir)
 	eventually(t, "answer with the new certificate", func() (bool, string) {
 		return s.status(t, second, nil, http.MethodGet, "/live") == http.StatusNoContent, "none"
 	})
@@ -298,11 +225,11 @@ func TestSupportCertificateIsReadAgain(t *testing.T) {
 
 // TestWrongSupportTLSEndsTheStart: the error names the flag.
 func TestWrongSupportTLSEndsTheStart(t *testing.T) {
-	a := newAuthority(t)
+	a := certtest.New(t)
 	dir := t.TempDir()
-	cert, key := write(t, dir, a.server(t))
+	cert, key := serverFiles(a, dir)
 	for want, cfg := range map[string]sidecar.SupportTLS{
-		"set --support-tls-cert and --support-tls-key":       {ClientCA: a.file(t, dir)},
+		"set --support-tls-cert and --support-tls-key":       {ClientCA: a.File(dir)},
 		"(--support-tls-cert, --support-tls-key)":            {Cert: cert + "x", Key: key},
 		"(--support-client-ca): the file has no certificate": {Cert: cert, Key: key, ClientCA: key},
 		"read authorities (--support-client-ca): stat /no/":  {Cert: cert, Key: key, ClientCA: "/no/where"},
