@@ -36,7 +36,8 @@ func (h *History) Save(folder string) error {
 	return errors.Join(
 		os.WriteFile(filepath.Join(folder, runFile), run, 0o600),
 		save(folder, "changes", h.Changes), save(folder, "reads", h.Reads), save(folder, "faults", h.Faults),
-		save(folder, "events", h.Events), save(folder, "answers", h.Answers), save(folder, "samples", h.Samples),
+		save(folder, "events", h.Events), save(folder, "publications", h.Publications),
+		save(folder, "answers", h.Answers), save(folder, "samples", h.Samples),
 	)
 }
 
@@ -67,7 +68,8 @@ func Load(folder string) (*History, error) {
 	}
 	err = errors.Join(
 		load(folder, "changes", &h.Changes), load(folder, "reads", &h.Reads), load(folder, "faults", &h.Faults),
-		load(folder, "events", &h.Events), load(folder, "answers", &h.Answers), load(folder, "samples", &h.Samples),
+		load(folder, "events", &h.Events), load(folder, "publications", &h.Publications),
+		load(folder, "answers", &h.Answers), load(folder, "samples", &h.Samples),
 	)
 	if err != nil {
 		return nil, err

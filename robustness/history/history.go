@@ -14,8 +14,10 @@ type History struct {
 	Reads   []Read   `json:"reads"`
 	Faults  []Fault  `json:"faults"`
 	Events  []Event  `json:"events"`
-	Answers []Answer `json:"answers"`
-	Samples []Sample `json:"samples"`
+	// Publications are those of servers, relays and sidecars.
+	Publications []Publication `json:"publications"`
+	Answers      []Answer      `json:"answers"`
+	Samples      []Sample      `json:"samples"`
 	// Tables has the decoded text of each table that any client received, by Answer.Digest.
 	Tables map[string]string `json:"-"`
 }
@@ -126,6 +128,15 @@ type Event struct {
 	// Name is one of started, ready, killed, stopped, continued, ended, accept, mode, held, released.
 	Name string `json:"name"`
 	Args string `json:"args,omitempty"` // accept: the digest; mode: the new one; held: the guard's code
+}
+
+// Publication is a table that a process published, according to its log. Clients need not have seen it.
+type Publication struct {
+	At       time.Duration `json:"at"` // when the harness read the log; a client may have had the table before
+	Member   string        `json:"member"`
+	Digest   string        `json:"digest"`
+	Revision uint64        `json:"revision"`
+	Stale    bool          `json:"stale,omitempty"` // from the last-good file, before anything confirmed it
 }
 
 // What a client did with an answer.

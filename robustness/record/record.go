@@ -106,6 +106,11 @@ func (r *Recorder) Event(e history.Event) {
 	}
 }
 
+// Publication records a table that a process published.
+func (r *Recorder) Publication(p history.Publication) {
+	record(r, &r.h.Publications, p)
+}
+
 // Sample records the resource usage of a process.
 func (r *Recorder) Sample(s history.Sample) {
 	record(r, &r.h.Samples, s)

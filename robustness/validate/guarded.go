@@ -1,6 +1,8 @@
 package validate
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
@@ -82,19 +84,83 @@ func (x *Index) guardOf(name string) []Violation {
 			}
 			continue // a late answer, or a table from before a restore
 		}
-		if why, since := x.suspicious(shape(served), shape(s), s); why != "" && !x.mayPass(name, s, since) &&
-			!x.repairs(before[:len(before)-1], s, shape) {
-			all = append(all, Violation{NameGuarded, a.End, a.Client, s.first, fmt.Sprintf(
-				"%s published table %s of revision %d after %s of revision %d without a hold or an acceptance: %s", name, short(s.digest), s.revision,
-				short(served.digest), served.revision, why)})
+		if x.suspicious(shape(served), shape(s), s.revision, a.End) == nil {
+			served = s
+			continue
+		}
+		// The guard compares with what it published last. No client may have seen that, when the process was killed soon after.
+		from := published{digest: served.digest, revision: served.revision, shape: shape(served), exact: true}
+		for _, to := range append(x.unseen(name, served, s), published{s.digest, s.revision, a.End, shape(s), true}) {
+			if !to.exact {
+				from = to
+				continue
+			}
+			if loss := x.suspicious(from.shape, to.shape, to.revision, to.at); loss != nil && !x.mayPass(name, to, loss.since) &&
+				!x.repairs(before[:len(before)-1], to, shape) {
+				all = append(all, Violation{NameGuarded, a.End, a.Client, s.first, fmt.Sprintf(
+					"%s published table %s of revision %d after %s of revision %d without a hold or an acceptance: %s", name, short(to.digest),
+					to.revision, short(from.digest), from.revision, loss.why)})
+			}
+			from = to
 		}
 		served = s
 	}
 	return all
 }
 
-// suspicious returns why a guard must hold a table, and when the source began to show it; the reason is empty if it need not.
-func (x *Index) suspicious(was, is *shape, s *sighting) (why string, since time.Duration) {
+// published is a table that a server published, whether or not a client has seen it.
+type published struct {
+	digest   string
+	revision uint64
+	at       time.Duration
+	shape    *shape
+	exact    bool // the shape is that of the digest; otherwise it is that of all objects at the revision
+}
+
+// unseen returns the tables that a server published between two that clients have seen, according to its log.
+func (x *Index) unseen(name string, was, is *sighting) []published {
+	seen := x.h.Answers[is.first].End
+	var log []history.Publication // up to the one of is
+	for _, p := range x.h.Publications {
+		switch {
+		case p.At > seen+x.processing: // a line of the log may be read later than a client gets its table
+		case p.Member == name:
+			log = append(log, p)
+		}
+	}
+	last := func(digest string, log []history.Publication) int {
+		for i, p := range slices.Backward(log) {
+			if p.Digest == digest {
+				return i
+			}
+		}
+		return -1
+	}
+	if to := last(is.digest, log); to >= 0 {
+		log = log[:to]
+	}
+	var all []published
+	for _, p := range log[last(was.digest, log)+1:] {
+		text, known := x.h.Tables[p.Digest]
+		if !known {
+			text = x.oracle.at(x.epochAt(p.At), p.Revision)
+			sum := sha256.Sum256([]byte(text))
+			known = hex.EncodeToString(sum[:]) == p.Digest
+		}
+		// A table of the last-good file may go back behind what was served: nobody judges it.
+		all = append(all, published{p.Digest, p.Revision, p.At, shapeOf(text), known && !p.Stale})
+	}
+	return all
+}
+
+// loss is what makes a table look like an accident.
+type loss struct {
+	why   string
+	since time.Duration // when the source began to show it
+}
+
+// suspicious returns why a guard must hold a table of a revision that was published at a time; nil if it need not.
+func (x *Index) suspicious(was, is *shape, revision uint64, at time.Duration) *loss {
 	var lost, drained []string
 	for id, serving := range was.ids {
 		now, there := is.ids[id]
@@ -106,27 +172,27 @@ func (x *Index) suspicious(was, is *shape, s *sighting) (why string, since time.
 	}
 	limit := int(x.h.Run.MaxLoss * float64(len(was.ids)))
 	if len(lost) > limit {
-		return fmt.Sprintf("%d of %d routes are gone", len(lost), len(was.ids)), x.crossed(lost, limit, s)
+		return &loss{fmt.Sprintf("%d of %d routes are gone", len(lost), len(was.ids)), x.crossed(lost, limit, revision, at)}
 	}
 	most := max(minBackendLoss-1, int(maxBackendLoss*float64(was.serving)))
 	if len(drained) > most {
-		return fmt.Sprintf("%d of %d routes have lost all endpoints", len(drained), was.serving), x.crossed(drained, most, s)
+		return &loss{fmt.Sprintf("%d of %d routes have lost all endpoints", len(drained), was.serving), x.crossed(drained, most, revision, at)}
 	}
-	return "", 0
+	return nil
 }
 
 // repairs reports whether a table undoes additions within the window: nearly nothing is missing compared with a table served when
 // the window may have begun.
-func (x *Index) repairs(before []*sighting, s *sighting, shape func(*sighting) *shape) bool {
+func (x *Index) repairs(before []*sighting, p published, shape func(*sighting) *shape) bool {
 	window := x.h.Run.Window
 	if window == 0 {
 		window = defaultWindow
 	}
-	is, from := shape(s), x.h.Answers[s.first].End-window-x.processing
+	from := p.at - window - x.processing
 	for _, b := range slices.Backward(before) {
 		was, gone := shape(b), 0
 		for id := range was.ids {
-			if _, ok := is.ids[id]; !ok {
+			if _, ok := p.shape.ids[id]; !ok {
 				gone++
 			}
 		}
@@ -141,17 +207,17 @@ func (x *Index) repairs(before []*sighting, s *sighting, shape func(*sighting) *
 }
 
 // crossed returns when the number of changed routes in the source last exceeded the limit.
-func (x *Index) crossed(ids []string, limit int, s *sighting) time.Duration {
-	e := x.epochAt(x.h.Answers[s.first].End)
+func (x *Index) crossed(ids []string, limit int, revision uint64, at time.Duration) time.Duration {
+	e := x.epochAt(at)
 	var when []time.Duration
 	for _, id := range ids {
-		var at time.Duration
+		var changed time.Duration
 		for ref := range x.oracle.shared[id] {
 			if t := e.things[ref]; t != nil {
-				at = max(at, e.touched(t, s.revision))
+				changed = max(changed, e.touched(t, revision))
 			}
 		}
-		when = append(when, at)
+		when = append(when, changed)
 	}
 	slices.Sort(when)
 	return when[min(limit, len(when)-1)]
@@ -173,21 +239,19 @@ func (e *epoch) touched(t *thing, revision uint64) time.Duration {
 }
 
 // mayPass reports whether a table was accepted, or the source has shown the loss for the time of a hold.
-func (x *Index) mayPass(name string, s *sighting, since time.Duration) bool {
-	a := &x.h.Answers[s.first]
+func (x *Index) mayPass(name string, p published, since time.Duration) bool {
 	for _, e := range x.h.Events {
-		if e.Name == "accept" && (e.Member == name || e.Member == "") && e.At <= a.End && e.At >= since {
+		if e.Name == "accept" && (e.Member == name || e.Member == "") && e.At <= p.at && e.At >= since {
 			return true // accepted for this loss; its digest changes with every endpoint
 		}
 	}
-	if slices.ContainsFunc(x.resets(), func(r time.Duration) bool { return r <= a.End && a.End < r+afterReset && r+time.Second >= since }) {
-		since = a.End // a restore may bring any table: the guard judges it like a loss
+	if slices.ContainsFunc(x.resets(), func(r time.Duration) bool { return r <= p.at && p.at < r+afterReset && r+time.Second >= since }) {
+		since = p.at // a restore may bring any table: the guard judges it like a loss
 	}
-	if x.heldLongEnough(name, a.End) {
+	if x.heldLongEnough(name, p.at) {
 		return true
 	}
-	empty := x.h.Tables[s.digest] == ""
-	return !empty && a.End-since >= x.h.Run.Hold-time.Second
+	return len(p.shape.ids) > 0 && p.at-since >= x.h.Run.Hold-time.Second
 }
 
 // heldLongEnough reports whether a hold has just ended after its full time, according to the server.

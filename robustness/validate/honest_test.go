@@ -59,6 +59,53 @@ func TestHoldsAreHonest(t *testing.T) {
 	}
 }
 
+// TestALossInStepsThatNoClientSawIsHonest: a server that is killed again and again publishes tables that its clients miss. Each
+// is fine compared with the one before.
+func TestALossInStepsThatNoClientSawIsHonest(t *testing.T) {
+	s := newSim(t, "a")
+	s.client("c", "a")
+	s.shop(20)
+	s.read("a", nil)
+	s.ask("c", "a")
+	for i := range 16 {
+		kind, name := kube.KindIngress, fmt.Sprintf("i%02d", i)
+		if i%2 == 1 {
+			kind, name = kube.KindRouteGroup, fmt.Sprintf("g%02d", i)
+		}
+		s.set(kind, name, "", "valid")
+		if i%4 == 3 {
+			s.sleep(time.Second)
+			s.read("a", nil)
+			s.logs("a", false)
+			s.restart("a")
+		}
+	}
+	s.ask("c", "a")
+	s.settle()
+	s.want()
+}
+
+// TestATableThatNoClientSawIsLoaded: a server publishes a table, is killed before anybody asks, and serves it while the API is
+// away.
+func TestATableThatNoClientSawIsLoaded(t *testing.T) {
+	s := newSim(t, "a")
+	s.client("c", "a")
+	s.shop(10)
+	s.read("a", nil)
+	s.ask("c", "a")
+	s.sleep(20 * time.Second)
+	s.endpoints("s00", "10.9.9.8")
+	s.sleep(time.Second)
+	s.read("a", nil)
+	s.logs("a", false)
+	s.h.Faults = append(s.h.Faults, history.Fault{From: s.now, To: s.now + 10*time.Second, Name: "refuse", Link: "a>api"})
+	s.restart("a")
+	s.ask("c", "a")
+	s.sleep(30 * time.Second)
+	s.settle()
+	s.want()
+}
+
 // TestARestoreSendsClientsBack: etcd was restored, revisions start again, and clients go back.
 func TestARestoreSendsClientsBack(t *testing.T) {
 	s := newSim(t, "a", "b")

@@ -89,12 +89,19 @@ func (x *Index) afterRestart(name string, answers []int) []Violation {
 		}
 		// A table served in the last seconds may not be on disk yet; then the previous one is allowed, too.
 		allowed := make(map[string]bool)
+		since := stop.from
 		disk := slices.ContainsFunc(x.h.Faults, func(f history.Fault) bool { return f.Link == name && strings.Contains(f.Name, "disk") })
 		for k := len(before) - 1; k >= 0; k-- {
 			a := &x.h.Answers[before[k]]
 			allowed[a.Digest] = true
+			since = a.End
 			if a.End < stop.from-writing && !disk {
 				break
+			}
+		}
+		for _, p := range x.h.Publications { // no client need have seen what it published just before it ended
+			if p.Member == name && p.At >= since && p.At < stop.to {
+				allowed[p.Digest] = true
 			}
 		}
 		served := 0

@@ -3,6 +3,7 @@ package validate
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -235,11 +236,25 @@ func (e *epoch) combinations(t *thing, w window) ([]combination, bool) {
 }
 
 // whole compiles the table of all objects at the end of an epoch from scratch.
-func (r *oracle) whole(e *epoch, zone string) []line {
+func (r *oracle) whole(e *epoch, zone string) []line { return r.wholeAt(e, math.MaxUint64, zone) }
+
+// at returns the text of the table of all objects at a revision.
+func (r *oracle) at(e *epoch, revision uint64) string {
+	var b strings.Builder
+	for i, l := range r.wholeAt(e, revision, "") {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(l.text)
+	}
+	return b.String()
+}
+
+func (r *oracle) wholeAt(e *epoch, revision uint64, zone string) []line {
 	s := &kube.Snapshot{}
 	for _, t := range sortedThings(e) {
-		if n := len(t.states); n > 0 && t.states[n-1].object != nil {
-			addTo(s, t.states[n-1].object)
+		if o := t.at(revision).object; o != nil {
+			addTo(s, o)
 		}
 	}
 	return compiled(r.all, s, zone)

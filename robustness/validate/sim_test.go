@@ -179,9 +179,31 @@ func (v *simServer) serve(s *sim, text string, revision uint64) {
 	v.text, v.digest, v.revision = text, digest, revision
 }
 
+// logs records that a server published what it serves, once for each table.
+func (s *sim) logs(server string, stale bool) {
+	v := s.servers[server]
+	for i := len(s.h.Publications) - 1; i >= 0; i-- {
+		if p := &s.h.Publications[i]; p.Member == server {
+			if p.Digest == v.digest && p.Stale == stale {
+				return
+			}
+			break
+		}
+	}
+	s.h.Publications = append(s.h.Publications, history.Publication{At: s.now, Member: server, Digest: v.digest, Revision: v.revision, Stale: stale})
+}
+
+// restart kills a server and starts it again, with what it served.
+func (s *sim) restart(server string) {
+	s.h.Events = append(s.h.Events, history.Event{At: s.now, Member: server, Name: "killed"}, history.Event{At: s.now + time.Second, Member: server, Name: "started"})
+	s.sleep(time.Second)
+	s.logs(server, true)
+}
+
 // ask makes a client ask a server. It returns the answer, which a test may modify.
 func (s *sim) ask(client, server string) *history.Answer {
 	v := s.servers[server]
+	s.logs(server, false)
 	a := history.Answer{Begin: s.now, End: s.now + 5*time.Millisecond, Client: client, Server: server, Status: 200, Form: "table", State: v.state,
 		ETag: fmt.Sprintf("%q", fmt.Sprintf("%s.%d", v.digest, v.revision)), Revision: v.revision, Digest: v.digest, Outcome: history.Applied}
 	for i := len(s.h.Answers) - 1; i >= 0; i-- {

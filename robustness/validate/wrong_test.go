@@ -121,9 +121,9 @@ func TestValidatorsFindWhatTheyAreFor(t *testing.T) {
 		{"another table after a restart", []string{validate.NameLKG, validate.NameComplete, validate.NameGuarded, validate.NameConvergent}, func(s *sim) {
 			s.ask("c", "a")
 			s.sleep(20 * time.Second)
-			s.h.Events = append(s.h.Events, history.Event{At: s.now, Member: "a", Name: "killed"}, history.Event{At: s.now + time.Second, Member: "a", Name: "started"})
 			s.h.Faults = append(s.h.Faults, history.Fault{From: s.now, To: s.now + 30*time.Second, Name: "refuse", Link: "a>api"})
-			s.sleep(2 * time.Second)
+			s.restart("a")
+			s.sleep(time.Second)
 			v := s.servers["a"]
 			v.serve(s, v.text[:strings.Index(v.text, "\n")], v.revision+1)
 			s.ask("c", "a")
@@ -132,6 +132,27 @@ func TestValidatorsFindWhatTheyAreFor(t *testing.T) {
 		{"a loss without a hold", []string{validate.NameGuarded}, func(s *sim) {
 			s.ask("c", "a")
 			s.lose()
+			s.read("a", nil)
+			s.ask("c", "a")
+		}},
+		{"a loss after a restart, and a table in between that no client saw", []string{validate.NameGuarded}, func(s *sim) {
+			s.ask("c", "a")
+			s.endpoints("s00", "10.9.9.8")
+			s.sleep(time.Second)
+			s.read("a", nil)
+			s.restart("a")
+			s.lose()
+			s.read("a", nil)
+			s.ask("c", "a")
+		}},
+		{"a loss that no client saw, and another table that one saw", []string{validate.NameGuarded}, func(s *sim) {
+			s.ask("c", "a")
+			s.lose()
+			s.read("a", nil)
+			s.logs("a", false)
+			s.restart("a")
+			s.endpoints("s01", "10.9.9.8")
+			s.sleep(time.Second)
 			s.read("a", nil)
 			s.ask("c", "a")
 		}},

@@ -42,10 +42,13 @@ type Process struct {
 
 // logLine is the part of a log line that the harness reads.
 type logLine struct {
-	Message string `json:"msg"`
-	Reason  string `json:"reason"`
-	Mode    string `json:"mode"`
-	File    string `json:"file"`
+	Message  string `json:"msg"`
+	Reason   string `json:"reason"`
+	Mode     string `json:"mode"`
+	File     string `json:"file"`
+	Digest   string `json:"digest"`
+	Revision uint64 `json:"revision"`
+	Stale    bool   `json:"stale"`
 }
 
 // Running reports whether the process runs.
@@ -161,6 +164,8 @@ func (p *Process) line(text string) {
 		e.Name, e.Args = "released", l.Reason
 	case messageMode:
 		e.Name, e.Args = "mode", l.Mode
+	case messageTable:
+		p.rec.Publication(history.Publication{At: e.At, Member: p.Name, Digest: l.Digest, Revision: l.Revision, Stale: l.Stale})
 	}
 	if e.Name != "" {
 		p.rec.Event(e)
