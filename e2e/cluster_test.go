@@ -72,31 +72,40 @@ func (c *cluster) stop() error {
 
 // startCluster starts the components and installs the CRD and the RBAC rules of the product.
 func startCluster() (*cluster, error) {
-	env := &envtest.Environment{CRDDirectoryPaths: []string{crdDir}, ErrorIfCRDPathMissing: true}
+	env := &envtest.Environment{
+		CRDDirectoryPaths: []string{crdDir}, ErrorIfCRDPathMissing: true, ControlPlaneStartTimeout: patience, ControlPlaneStopTimeout: patience,
+	}
 	config, err := env.Start()
 	if err != nil {
-		return nil, fmt.Errorf("start kube-apiserver and etcd: %w", err)
+		return nil, fmt.Errorf("start kube-apiserver and etcd: %w", errors.Join(err, env.Stop()))
 	}
 	config.QPS = -1
 	config.WarningHandler = rest.NoWarnings{}
 	c := &cluster{env: env, config: config}
-	if c.typed, err = kubernetes.NewForConfig(config); err != nil {
-		return nil, err
+	if err := c.prepare(context.Background()); err != nil {
+		return nil, errors.Join(err, env.Stop())
 	}
-	if c.dynamic, err = dynamic.NewForConfig(config); err != nil {
-		return nil, err
+	return c, nil
+}
+
+// prepare makes the clients, and installs the RBAC rules with their namespace.
+func (c *cluster) prepare(ctx context.Context) (err error) {
+	if c.typed, err = kubernetes.NewForConfig(c.config); err != nil {
+		return err
 	}
-	discover, err := discovery.NewDiscoveryClientForConfig(config)
+	if c.dynamic, err = dynamic.NewForConfig(c.config); err != nil {
+		return err
+	}
+	discover, err := discovery.NewDiscoveryClientForConfig(c.config)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	c.mapper = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discover))
-	ctx := context.Background()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: systemNamespace}}
 	if _, err := c.typed.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil {
-		return nil, err
+		return err
 	}
-	return c, c.applyFile(ctx, rbacFile)
+	return c.applyFile(ctx, rbacFile)
 }
 
 // applyFile applies every object of a file or of the files of a folder.
@@ -188,6 +197,8 @@ func (c *cluster) token(ctx context.Context) (string, error) {
 // faults.
 type faultProxy struct {
 	*httptest.Server
+	cluster *cluster
+
 	mu     sync.Mutex
 	faults map[string]http.HandlerFunc // by path
 	seen   map[string]int              // by path
@@ -205,7 +216,7 @@ func newFaultProxy(t *testing.T, c *cluster) *faultProxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &faultProxy{faults: map[string]http.HandlerFunc{}, seen: map[string]int{}, wait: make(chan struct{})}
+	p := &faultProxy{cluster: c, faults: map[string]http.HandlerFunc{}, seen: map[string]int{}, wait: make(chan struct{})}
 	proxy := &httputil.ReverseProxy{
 		Transport: transport,
 		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(target) },

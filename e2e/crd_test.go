@@ -42,22 +42,23 @@ var groupForms = []struct {
 
 // TestRulesOfTheCRDAreThoseOfTheCompiler checks both directions on a real API server.
 func TestRulesOfTheCRDAreThoseOfTheCompiler(t *testing.T) {
+	c := ownCluster(t)
 	const service = `
 apiVersion: v1
 kind: Service
 metadata: {name: s, namespace: forms}
 spec: {type: ClusterIP, ports: [{port: 80}]}
 `
-	withObjects(t, service)
+	withObjects(t, c, service)
 	for _, form := range groupForms {
 		t.Run(form.name, func(t *testing.T) {
 			group := fmt.Sprintf("\napiVersion: zalando.org/v1\nkind: RouteGroup\nmetadata: {name: %s, namespace: forms}\nspec: %s\n", form.name, form.spec)
 			t.Cleanup(func() {
-				if err := theCluster.remove(context.Background(), group); err != nil {
+				if err := c.remove(context.Background(), group); err != nil {
 					t.Error(err)
 				}
 			})
-			err := theCluster.apply(t.Context(), group)
+			err := c.apply(t.Context(), group)
 			switch {
 			case form.refused == "" && err != nil:
 				t.Errorf("the API server refuses it: %v", err)

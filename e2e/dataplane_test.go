@@ -25,7 +25,7 @@ type sidecar struct {
 // startSidecar starts the built dataplane-client, reading the API behind the proxy and fetching from the route servers.
 func startSidecar(t *testing.T, api *faultProxy, mode string, routeServers []string, args ...string) *sidecar {
 	t.Helper()
-	token, err := theCluster.token(t.Context())
+	token, err := api.cluster.token(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,8 +164,9 @@ func (w *watcher) end(t *testing.T, published map[string]bool) {
 
 // TestModesWithoutGapOrMix moves a data plane through all modes and back while objects change and a proxy polls.
 func TestModesWithoutGapOrMix(t *testing.T) {
-	withShop(t)
-	proxy := newFaultProxy(t, theCluster)
+	c := ownCluster(t)
+	withShop(t, c)
+	proxy := newFaultProxy(t, c)
 	server := startRoutesrv(t, proxy)
 	server.ready(t)
 	s := startSidecar(t, proxy, "False", []string{server.main})
@@ -178,7 +179,7 @@ func TestModesWithoutGapOrMix(t *testing.T) {
 		s.setMode(t, mode)
 		s.awaitMode(t, strings.TrimRight(mode, "!"), origin)
 		change++
-		withObjects(t, counterIngress(change))
+		withObjects(t, c, counterIngress(change))
 		eventually(t, "the change in both tables", func() bool {
 			want := fmt.Sprintf(`setResponseHeader("N", "%d")`, change)
 			return strings.Contains(server.get(t, "/routes", "").body, want) && strings.Contains(s.get(t, "/routes", "").body, want)
@@ -200,8 +201,9 @@ func TestModesWithoutGapOrMix(t *testing.T) {
 
 // TestDivergenceIsFoundAndBlocksTheGate creates a difference by a flag on one side.
 func TestDivergenceIsFoundAndBlocksTheGate(t *testing.T) {
-	withShop(t)
-	proxy := newFaultProxy(t, theCluster)
+	c := ownCluster(t)
+	withShop(t, c)
+	proxy := newFaultProxy(t, c)
 	server := startRoutesrv(t, proxy)
 	server.ready(t)
 	s := startSidecar(t, proxy, "Pre", []string{server.main}, "--gate=enforce", "--gate-clean-for=1s", "--gate-min-comparisons=3",
@@ -238,15 +240,16 @@ func TestDivergenceIsFoundAndBlocksTheGate(t *testing.T) {
 
 // TestSkewAloneIsNoDifference changes objects as fast as it can: the two sides always read at different moments.
 func TestSkewAloneIsNoDifference(t *testing.T) {
-	withShop(t)
-	proxy := newFaultProxy(t, theCluster)
+	c := ownCluster(t)
+	withShop(t, c)
+	proxy := newFaultProxy(t, c)
 	server := startRoutesrv(t, proxy)
 	server.ready(t)
 	s := startSidecar(t, proxy, "Pre", []string{server.main}, "--gate-clean-for=1s", "--gate-min-comparisons=3")
 	s.ready(t)
-	withObjects(t, counterIngress(0))
+	withObjects(t, c, counterIngress(0))
 	for n := range 200 {
-		if err := theCluster.apply(t.Context(), counterIngress(n+1)); err != nil {
+		if err := c.apply(t.Context(), counterIngress(n+1)); err != nil {
 			t.Fatal(err)
 		}
 		if n%10 == 0 {

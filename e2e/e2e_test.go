@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	"github.com/routesrv/routesrv/internal/sandbox"
@@ -17,13 +18,18 @@ import (
 
 // Set by TestMain, only read by tests.
 var (
-	theCluster *cluster
-	binary     string // path of the built routesrv
-	dataplane  string // path of the built dataplane-client
-	plugin     string // path of the built kubectl-routesrv
+	clusters  *pool
+	binary    string // path of the built routesrv
+	dataplane string // path of the built dataplane-client
+	plugin    string // path of the built kubectl-routesrv
 )
 
 func TestMain(m *testing.M) {
+	// Not as many as there are processors, which is the default: the tests wait. -parallel still has the last word.
+	if err := flag.Set("test.parallel", strconv.Itoa(sideBySide)); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
 	flag.Parse()
 	// TestWalkThroughTheOverlays runs containers.
 	if status, done := sandbox.Enter(); done {
@@ -53,13 +59,10 @@ func run(m *testing.M) int {
 		fmt.Fprintf(os.Stderr, "%v: %v\n%s", build, err, out)
 		return 1
 	}
-	if theCluster, err = startCluster(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
+	clusters = newPool()
 	defer func() {
-		if err := theCluster.stop(); err != nil {
-			fmt.Fprintln(os.Stderr, "stop kube-apiserver and etcd:", err)
+		if err := clusters.stop(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
 		}
 	}()
 	return m.Run()

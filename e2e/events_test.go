@@ -38,11 +38,12 @@ ports: [{name: http, port: 80}]
 // TestEventsOnARealAPIServer runs two replicas with the rights of the component. One of them writes; after its end the other
 // takes over, and writes nothing twice.
 func TestEventsOnARealAPIServer(t *testing.T) {
+	c := ownCluster(t)
 	ctx := t.Context()
-	if err := theCluster.applyFile(ctx, eventsFile); err != nil {
+	if err := c.applyFile(ctx, eventsFile); err != nil {
 		t.Fatal(err)
 	}
-	if err := theCluster.apply(ctx, lonely); err != nil {
+	if err := c.apply(ctx, lonely); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -50,11 +51,11 @@ func TestEventsOnARealAPIServer(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		if err := theCluster.remove(context.WithoutCancel(ctx), lonely+"---"+later+"---\n"+string(rbac)); err != nil {
+		if err := c.remove(context.WithoutCancel(ctx), lonely+"---"+later+"---\n"+string(rbac)); err != nil {
 			t.Error(err)
 		}
 	})
-	api := newFaultProxy(t, theCluster)
+	api := newFaultProxy(t, c)
 	first := startRoutesrv(t, api, "--events", "--events-namespace="+systemNamespace)
 	first.ready(t)
 	eventually(t, "the first replica is the leader", func() bool { return first.leads(t) })
@@ -63,10 +64,10 @@ func TestEventsOnARealAPIServer(t *testing.T) {
 
 	var event *corev1.Event
 	eventually(t, "an Event about the Service that is not there", func() bool {
-		event = eventOf(t, "ServiceNotFound")
+		event = eventOf(t, c, "ServiceNotFound")
 		return event != nil
 	})
-	object, err := theCluster.typed.NetworkingV1().Ingresses(eventsNamespace).Get(ctx, "lonely", metav1.GetOptions{})
+	object, err := c.typed.NetworkingV1().Ingresses(eventsNamespace).Get(ctx, "lonely", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,25 +79,25 @@ func TestEventsOnARealAPIServer(t *testing.T) {
 	first.stop(t)
 	eventually(t, "the second replica is the leader", func() bool { return second.leads(t) })
 	// The new leader has checked all problems once it has written about the new one.
-	if err := theCluster.apply(ctx, strings.ReplaceAll(lonely, "lonely", "newer")); err != nil {
+	if err := c.apply(ctx, strings.ReplaceAll(lonely, "lonely", "newer")); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { theCluster.remove(context.WithoutCancel(ctx), strings.ReplaceAll(lonely, "lonely", "newer")) })
+	t.Cleanup(func() { c.remove(context.WithoutCancel(ctx), strings.ReplaceAll(lonely, "lonely", "newer")) })
 	eventually(t, "an Event about the other Ingress", func() bool {
-		for _, e := range allEvents(t) {
+		for _, e := range allEvents(t, c) {
 			if e.InvolvedObject.Name == "newer" {
 				return true
 			}
 		}
 		return false
 	})
-	if again := eventOf(t, "ServiceNotFound"); again == nil || again.Count != 1 || again.UID != event.UID {
+	if again := eventOf(t, c, "ServiceNotFound"); again == nil || again.Count != 1 || again.UID != event.UID {
 		t.Errorf("the Event was written again: %+v", again)
 	}
-	if err := theCluster.apply(ctx, later); err != nil {
+	if err := c.apply(ctx, later); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "an Event that says it is solved", func() bool { return eventOf(t, "ProblemSolved") != nil })
+	eventually(t, "an Event that says it is solved", func() bool { return eventOf(t, c, "ProblemSolved") != nil })
 }
 
 // leads reports whether the process says that it writes Events.
@@ -109,9 +110,9 @@ func (p *process) leads(t *testing.T) bool {
 	return strings.Contains(a.body, "\nroutesrv_events_leader 1\n")
 }
 
-func allEvents(t *testing.T) []corev1.Event {
+func allEvents(t *testing.T, c *cluster) []corev1.Event {
 	t.Helper()
-	list, err := theCluster.typed.CoreV1().Events(eventsNamespace).List(t.Context(), metav1.ListOptions{})
+	list, err := c.typed.CoreV1().Events(eventsNamespace).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,10 +120,10 @@ func allEvents(t *testing.T) []corev1.Event {
 }
 
 // eventOf returns the Event with the reason on the first Ingress, and requires at most one.
-func eventOf(t *testing.T, reason string) *corev1.Event {
+func eventOf(t *testing.T, c *cluster, reason string) *corev1.Event {
 	t.Helper()
 	var found *corev1.Event
-	for _, e := range allEvents(t) {
+	for _, e := range allEvents(t, c) {
 		if e.Reason != reason || e.InvolvedObject.Name != "lonely" {
 			continue
 		}

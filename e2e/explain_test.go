@@ -22,7 +22,8 @@ func (p *process) explains(t *testing.T, what ...string) (lines []string, status
 // TestExplainFollowsARepair: a developer asks why, fixes what the first line says, and asks again. The API says who changed the
 // object last, in its protobuf and its JSON form.
 func TestExplainFollowsARepair(t *testing.T) {
-	withShop(t)
+	c := ownCluster(t)
+	withShop(t, c)
 	object := func(port, backend string) string {
 		return `
 apiVersion: networking.k8s.io/v1
@@ -39,8 +40,8 @@ spec:
   defaultBackends: [{backendName: web}]
 `
 	}
-	withObjects(t, object("htp", "wep"))
-	p := startRoutesrv(t, newFaultProxy(t, theCluster))
+	withObjects(t, c, object("htp", "wep"))
+	p := startRoutesrv(t, newFaultProxy(t, c))
 	p.ready(t)
 	ask := func(kind, first string, want int) {
 		t.Helper()
@@ -55,7 +56,7 @@ spec:
 	}
 	ask("ingress", `Ingress shop/asked: Service "web" has no port "htp", only 80 ("http"), so requests are answered with 502.`, 1)
 	ask("routegroup", `RouteGroup shop/asked: there is no Service "wep" in the namespace "shop", so the routes to it are left out.`, 1)
-	if err := theCluster.apply(t.Context(), object("http", "web")); err != nil {
+	if err := c.apply(t.Context(), object("http", "web")); err != nil {
 		t.Fatal(err)
 	}
 	ask("ingress", "Ingress shop/asked is served: 1 route for asked.example.org, 3 ready pods behind Service web.", 0)

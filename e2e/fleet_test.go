@@ -89,7 +89,7 @@ func (s *skipperLike) stop() {
 func startFleet(t *testing.T, api *faultProxy) *fleetUnderTest {
 	t.Helper()
 	f := &fleetUnderTest{want: make(map[string]fleet.State)}
-	token, err := theCluster.token(t.Context())
+	token, err := api.cluster.token(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,10 +260,11 @@ func (f *fleetUnderTest) wrong(v *fleet.View) (wrong []string) {
 // TestEveryReplicaTellsTheTruthAboutTheFleet: three replicas, a relay, twenty sidecars and twenty proxies that only poll. Some
 // are killed, some keep an old table, some refuse the new one: every replica must report that about each.
 func TestEveryReplicaTellsTheTruthAboutTheFleet(t *testing.T) {
-	withShop(t)
+	c := ownCluster(t)
+	withShop(t, c)
 	objects, slices := heldObjects(1, 9)
-	withObjects(t, objects+slices)
-	api := newFaultProxy(t, theCluster)
+	withObjects(t, c, objects+slices)
+	api := newFaultProxy(t, c)
 	f := startFleet(t, api)
 	t.Logf("all are current after %v", f.agrees(t))
 
@@ -282,7 +283,7 @@ func TestEveryReplicaTellsTheTruthAboutTheFleet(t *testing.T) {
 	}
 	f.want[id(4)], f.want[id(5)] = fleet.Rejected, fleet.Rejected
 	lost, _ := heldObjects(1, 3)
-	remove(t, ingressesOf(lost))
+	remove(t, c, ingressesOf(lost))
 	t.Logf("the truth about every client after %v", f.agrees(t))
 
 	v := f.replicas[1].view(t, url.Values{"state": {"rejected"}})

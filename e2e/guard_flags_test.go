@@ -11,12 +11,13 @@ import (
 // TestFirstTableIsComparedWithThatOfAPeer starts a replica without a checkpoint while another one holds a loss: it must hold the
 // same loss, and serve nothing before an acceptance.
 func TestFirstTableIsComparedWithThatOfAPeer(t *testing.T) {
-	objects, _ := withHeldShops(t)
-	api := newFaultProxy(t, theCluster)
+	c := ownCluster(t)
+	objects, _ := withHeldShops(t, c)
+	api := newFaultProxy(t, c)
 	// Not an address of this machine's interfaces, which the replica considers its own.
 	first := startRoutesrvOn(t, api, "127.0.0.2")
 	first.ready(t)
-	api.atOnce(t, "poll", ingressList, func() { remove(t, ingressesOf(objects)) })
+	api.atOnce(t, "poll", ingressList, func() { remove(t, c, ingressesOf(objects)) })
 	first.holds(t, "routes_lost")
 	served := first.servedShop(t)
 
@@ -49,7 +50,7 @@ func TestFirstTableIsComparedWithThatOfAPeer(t *testing.T) {
 // startRoutesrvOn is startRoutesrv with another address.
 func startRoutesrvOn(t *testing.T, api *faultProxy, host string) *process {
 	t.Helper()
-	token, err := theCluster.token(t.Context())
+	token, err := api.cluster.token(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,15 +61,16 @@ func startRoutesrvOn(t *testing.T, api *faultProxy, host string) *process {
 
 // TestManualReleaseIsNeverByTime holds the same loss in two replicas, of which one lets time release it.
 func TestManualReleaseIsNeverByTime(t *testing.T) {
+	c := ownCluster(t)
 	for mode, start := range starts {
 		t.Run(mode, func(t *testing.T) {
-			objects, _ := withHeldShops(t)
-			api := newFaultProxy(t, theCluster)
+			objects, _ := withHeldShops(t, c)
+			api := newFaultProxy(t, c)
 			manual := start(t, api, "--guard-hold=1s", "--guard-release=manual")
 			auto := start(t, api, "--guard-hold=1s")
 			manual.ready(t)
 			auto.ready(t)
-			api.atOnce(t, mode, ingressList, func() { remove(t, ingressesOf(objects)) })
+			api.atOnce(t, mode, ingressList, func() { remove(t, c, ingressesOf(objects)) })
 			if h := manual.holds(t, "routes_lost"); h.ReleaseAt != "" {
 				t.Errorf("the hold says that it ends at %s", h.ReleaseAt)
 			}
@@ -87,26 +89,27 @@ func TestManualReleaseIsNeverByTime(t *testing.T) {
 
 // TestLostNamespaceIsHeld deletes one of several namespaces, which is a small share of the routes.
 func TestLostNamespaceIsHeld(t *testing.T) {
+	c := ownCluster(t)
 	for mode, start := range starts {
 		t.Run(mode, func(t *testing.T) {
-			withHeldShops(t)
+			withHeldShops(t, c)
 			objects, slices := heldObjects(1, 24)
 			team := strings.ReplaceAll(objects+slices, "namespace: shop", "namespace: team")
-			withObjects(t, team)
-			api := newFaultProxy(t, theCluster)
+			withObjects(t, c, team)
+			api := newFaultProxy(t, c)
 			server := start(t, api, "--guard-namespaces")
 			server.ready(t)
 			before := server.body(t)
 			if n := strings.Count(before, "kube_team__"); n < 24 {
 				t.Fatalf("%d routes are of the namespace", n)
 			}
-			api.atOnce(t, mode, ingressList, func() { remove(t, ingressesOf(team)) })
+			api.atOnce(t, mode, ingressList, func() { remove(t, c, ingressesOf(team)) })
 			server.holds(t, "namespace_lost")
 			body := server.body(t)
 			if !strings.Contains(body, "kube_team__") || mode == "poll" && body != before {
 				t.Errorf("served is\n%s", body)
 			}
-			apply(t, ingressesOf(team))
+			apply(t, c, ingressesOf(team))
 			eventually(t, "the end of the hold", func() bool { return !server.guard(t).Held && server.body(t) == before })
 		})
 	}

@@ -154,16 +154,16 @@ func (p *faultProxy) atOnce(t *testing.T, mode, list string, change func()) {
 	p.fail(list, nil)
 }
 
-func apply(t *testing.T, text string) {
+func apply(t *testing.T, c *cluster, text string) {
 	t.Helper()
-	if err := theCluster.apply(t.Context(), text); err != nil {
+	if err := c.apply(t.Context(), text); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func remove(t *testing.T, text string) {
+func remove(t *testing.T, c *cluster, text string) {
 	t.Helper()
-	if err := theCluster.remove(t.Context(), text); err != nil {
+	if err := c.remove(t.Context(), text); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -176,11 +176,11 @@ func podOf(i int, address string) string {
 
 // withHeldShops applies the shops, and returns their objects and slices. They have so many routes that losing them is a loss of
 // more than half, whatever else exists.
-func withHeldShops(t *testing.T) (objects, slices string) {
+func withHeldShops(t *testing.T, c *cluster) (objects, slices string) {
 	t.Helper()
-	withShop(t)
+	withShop(t, c)
 	objects, slices = heldObjects(1, heldShops)
-	withObjects(t, objects+slices)
+	withObjects(t, c, objects+slices)
 	return objects, slices
 }
 
@@ -208,16 +208,17 @@ func startTree(t *testing.T, server *process) (relay, plane *process) {
 // TestHeldIntentIsLiveThroughTheTree deletes more than half of the routes while pods are being replaced: the server holds the
 // loss and serves the new endpoints, and so do a relay and a data plane, until the table is accepted.
 func TestHeldIntentIsLiveThroughTheTree(t *testing.T) {
+	c := ownCluster(t)
 	for mode, start := range starts {
 		t.Run(mode, func(t *testing.T) {
-			objects, _ := withHeldShops(t)
+			objects, _ := withHeldShops(t, c)
 			state := t.TempDir()
-			api := newFaultProxy(t, theCluster)
+			api := newFaultProxy(t, c)
 			server := start(t, api, "--state-dir="+state)
 			relay, plane := startTree(t, server)
 			levels := map[string]*process{"server": server, "relay": relay, "data plane": plane}
 
-			api.atOnce(t, mode, ingressList, func() { remove(t, ingressesOf(objects)) })
+			api.atOnce(t, mode, ingressList, func() { remove(t, c, ingressesOf(objects)) })
 			first := server.holds(t, "routes_lost")
 			if first.Half != "intent" || first.ReleaseAt == "" {
 				t.Errorf("held is %+v, want the intent, with a time", first)
@@ -225,7 +226,7 @@ func TestHeldIntentIsLiveThroughTheTree(t *testing.T) {
 			shop := server.servedShop(t)
 			for n := range 3 {
 				address := fmt.Sprintf("10.77.%d.%d", len(mode), n+1)
-				apply(t, podOf(shop, address))
+				apply(t, c, podOf(shop, address))
 				if mode == "poll" { // the current read may be older; the next one is not
 					api.awaitRequests(t, sliceList, 3)
 					if !strings.Contains(server.body(t), address+":8080") {
@@ -287,10 +288,11 @@ func (p *process) acceptsWhatItHolds(t *testing.T) {
 
 // TestEmptiedEndpointSlicesAreHeldThroughTheTree empties every EndpointSlice, and fills them again.
 func TestEmptiedEndpointSlicesAreHeldThroughTheTree(t *testing.T) {
+	c := ownCluster(t)
 	for mode, start := range starts {
 		t.Run(mode, func(t *testing.T) {
-			_, slices := withHeldShops(t)
-			api := newFaultProxy(t, theCluster)
+			_, slices := withHeldShops(t, c)
+			api := newFaultProxy(t, c)
 			server := start(t, api)
 			relay, plane := startTree(t, server)
 			before := server.body(t)
@@ -298,7 +300,7 @@ func TestEmptiedEndpointSlicesAreHeldThroughTheTree(t *testing.T) {
 
 			api.atOnce(t, mode, sliceList, func() {
 				for i := range heldShops {
-					apply(t, strings.Replace(podOf(i+1, "x"), "[{addresses: [x]}]", "[]", 1))
+					apply(t, c, strings.Replace(podOf(i+1, "x"), "[{addresses: [x]}]", "[]", 1))
 				}
 			})
 			if h := server.holds(t, "backends_lost"); h.Half != "backends" {
@@ -316,7 +318,7 @@ func TestEmptiedEndpointSlicesAreHeldThroughTheTree(t *testing.T) {
 				}
 			}
 
-			apply(t, slices)
+			apply(t, c, slices)
 			for name, p := range map[string]*process{"server": server, "relay": relay, "data plane": plane} {
 				eventually(t, "the table from before in the "+name, func() bool { return p.body(t) == before })
 			}

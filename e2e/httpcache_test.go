@@ -82,20 +82,21 @@ func replaced(t *testing.T, text, old, with string) string {
 // tables, in order, each in the requested encoding and zone; a current table costs a 304; and while no route server answers, the
 // cache serves the last table.
 func TestHTTPCachesStandInForARelay(t *testing.T) {
-	for _, c := range httpCaches {
-		t.Run(c.name, func(t *testing.T) {
-			if _, err := exec.LookPath(map[string]string{"nginx": "nginx", "varnish": "varnishd"}[c.name]); err != nil {
+	c := ownCluster(t)
+	for _, cache := range httpCaches {
+		t.Run(cache.name, func(t *testing.T) {
+			if _, err := exec.LookPath(map[string]string{"nginx": "nginx", "varnish": "varnishd"}[cache.name]); err != nil {
 				t.Fatalf("%v: .ci/run installs what the tests need", err)
 			}
-			behindCache(t, c)
+			behindCache(t, c, cache)
 		})
 	}
 }
 
-func behindCache(t *testing.T, c httpCache) {
-	withShop(t)
-	withObjects(t, counterIngress(0))
-	api := newFaultProxy(t, theCluster)
+func behindCache(t *testing.T, c *cluster, cache httpCache) {
+	withShop(t, c)
+	withObjects(t, c, counterIngress(0))
+	api := newFaultProxy(t, c)
 	servers := []*process{startRoutesrv(t, api, "--cache-max-age=1s"), startRoutesrv(t, api, "--cache-max-age=1s")}
 	var addresses []string
 	for _, s := range servers {
@@ -103,7 +104,7 @@ func behindCache(t *testing.T, c httpCache) {
 		addresses = append(addresses, strings.TrimPrefix(s.main, "http://"))
 	}
 	address := freeAddress(t)
-	cmd := c.start(t, address, addresses)
+	cmd := cache.start(t, address, addresses)
 	var log strings.Builder
 	cmd.Stdout, cmd.Stderr = &log, &log
 	if err := cmd.Start(); err != nil {
@@ -154,13 +155,13 @@ func behindCache(t *testing.T, c httpCache) {
 	w := watchOrder(url)
 	const changes = 6
 	for n := 1; n <= changes; n++ {
-		withObjects(t, counterIngress(n))
+		withObjects(t, c, counterIngress(n))
 		eventually(t, fmt.Sprintf("change %d behind the cache", n), func() bool {
 			a, err := fetch(t.Context(), url, "")
 			return err == nil && countOf(a.body) == n
 		})
 	}
-	w.stop(t, c.name)
+	w.stop(t, cache.name)
 
 	// An unchanged table is not sent again.
 	eventually(t, "a request of the cache that is answered with 304", func() bool {

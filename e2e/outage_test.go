@@ -18,8 +18,9 @@ import (
 // TestRouteServerDeadForAMinute: the data plane serves its last applied table, even across its own restarts, and follows again
 // when the route server is back.
 func TestRouteServerDeadForAMinute(t *testing.T) {
-	withShop(t)
-	proxy := newFaultProxy(t, theCluster)
+	c := ownCluster(t)
+	withShop(t, c)
+	proxy := newFaultProxy(t, c)
 	server := startRoutesrv(t, proxy)
 	server.ready(t)
 	lkg := filepath.Join(t.TempDir(), "lkg.eskip")
@@ -49,17 +50,18 @@ func TestRouteServerDeadForAMinute(t *testing.T) {
 		if a.header.Get("X-Table-State") != "stale" {
 			t.Errorf("round %d: the table is not marked stale", round)
 		}
-		<-time.After(10 * time.Second) // the outage continues: there is no event to wait for
+		// The outage continues: there is no event to wait for.
+		<-time.After(min(10*time.Second, time.Until(dead.Add(time.Minute))))
 	}
 	host, support := strings.TrimPrefix(server.main, "http://"), strings.TrimPrefix(server.support, "http://")
-	token, err := theCluster.token(t.Context())
+	token, err := c.token(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	again := startProcess(t, binary, host, support, append(sourceArgs(t, proxy, token),
 		"-address="+host, "-support-listener="+support, "-wait-for-healthcheck-interval=0s"))
 	again.ready(t)
-	withObjects(t, counterIngress(1))
+	withObjects(t, c, counterIngress(1))
 	eventually(t, "a fresh table", func() bool {
 		a := s.get(t, "/routes", "")
 		return a.header.Get("X-Table-State") == "" && strings.Contains(a.body, `setResponseHeader("N", "1")`)
@@ -94,14 +96,15 @@ func newBadServer(t *testing.T, target string) *badServer {
 
 // TestBadRouteServersChangeNothing makes the route server misbehave in all observed and feared ways.
 func TestBadRouteServersChangeNothing(t *testing.T) {
+	c := ownCluster(t)
 	for _, transport := range []string{"auto", "poll"} {
-		t.Run(transport, func(t *testing.T) { badRouteServersChangeNothing(t, transport) })
+		t.Run(transport, func(t *testing.T) { badRouteServersChangeNothing(t, c, transport) })
 	}
 }
 
-func badRouteServersChangeNothing(t *testing.T, transport string) {
-	withShop(t)
-	proxy := newFaultProxy(t, theCluster)
+func badRouteServersChangeNothing(t *testing.T, c *cluster, transport string) {
+	withShop(t, c)
+	proxy := newFaultProxy(t, c)
 	server := startRoutesrv(t, proxy)
 	server.ready(t)
 	bad := newBadServer(t, server.main)

@@ -158,6 +158,7 @@ func runPlugin(t *testing.T, kubeconfig string, args ...string) (status int, out
 // TestPluginAsksClustersSideBySide: two real API servers with route servers behind port-forwards, one server that accepts
 // connections and never answers, and one that is killed in between.
 func TestPluginAsksClustersSideBySide(t *testing.T) {
+	eu := ownCluster(t)
 	second := &envtest.Environment{}
 	secondConfig, err := second.Start()
 	if err != nil {
@@ -177,21 +178,21 @@ func TestPluginAsksClustersSideBySide(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { // other tests use the first cluster as well
+	t.Cleanup(func() { // other tests use the first cluster later
 		ctx := context.Background()
 		for _, p := range []string{"routesrv-a", "routesrv-b"} {
-			_ = theCluster.typed.CoreV1().Pods(pluginNamespace).Delete(ctx, p, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
+			_ = eu.typed.CoreV1().Pods(pluginNamespace).Delete(ctx, p, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
 		}
-		_ = theCluster.typed.CoreV1().Nodes().Delete(ctx, "plugin-node", metav1.DeleteOptions{})
+		_ = eu.typed.CoreV1().Nodes().Delete(ctx, "plugin-node", metav1.DeleteOptions{})
 	})
 
 	dir := t.TempDir()
 	copyManifests(t, shopDir, dir)
 	a, b, c := manifestServer(t, dir), manifestServer(t, dir), manifestServer(t, shopDir)
-	first := map[string]string{"prod-eu": pluginUser(t, theCluster.typed), "prod-us": pluginUser(t, secondTyped)}
-	pluginNode(t, theCluster.typed, "plugin-node", map[string]*process{"routesrv-a": a, "routesrv-b": b})
-	pluginPod(t, theCluster.typed, "plugin-node", "routesrv-a", a)
-	pluginPod(t, theCluster.typed, "plugin-node", "routesrv-b", b)
+	first := map[string]string{"prod-eu": pluginUser(t, eu.typed), "prod-us": pluginUser(t, secondTyped)}
+	pluginNode(t, eu.typed, "plugin-node", map[string]*process{"routesrv-a": a, "routesrv-b": b})
+	pluginPod(t, eu.typed, "plugin-node", "routesrv-a", a)
+	pluginPod(t, eu.typed, "plugin-node", "routesrv-b", b)
 	pluginNode(t, secondTyped, "plugin-node", map[string]*process{"routesrv-c": c})
 	pluginPod(t, secondTyped, "plugin-node", "routesrv-c", c)
 
@@ -201,7 +202,7 @@ func TestPluginAsksClustersSideBySide(t *testing.T) {
 	}
 	defer silent.Close()
 	kubeconfig := pluginKubeconfig(t, map[string]*rest.Config{
-		"prod-eu": theCluster.config, "prod-us": secondConfig, "stage": {Host: "https://" + silent.Addr().String()},
+		"prod-eu": eu.config, "prod-us": secondConfig, "stage": {Host: "https://" + silent.Addr().String()},
 	}, first)
 
 	t.Run("both", func(t *testing.T) {

@@ -76,7 +76,7 @@ contexts: [{name: e2e, context: {cluster: e2e, user: e2e}}]
 // startRoutesrv starts the built binary with the product's ServiceAccount; it reads the API behind the proxy.
 func startRoutesrv(t *testing.T, api *faultProxy, args ...string) *process {
 	t.Helper()
-	token, err := theCluster.token(t.Context())
+	token, err := api.cluster.token(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

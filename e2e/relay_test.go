@@ -117,10 +117,11 @@ type fetchStatus struct {
 // SIGKILL while objects change: no data plane has a gap or an older table, all of them get the new one from the other relay, and
 // every level has the same ETag.
 func TestTreeWithAKilledMiddle(t *testing.T) {
-	withShop(t)
-	root := startRoutesrv(t, newFaultProxy(t, theCluster))
+	c := ownCluster(t)
+	withShop(t, c)
+	root := startRoutesrv(t, newFaultProxy(t, c))
 	root.ready(t)
-	withObjects(t, counterIngress(0))
+	withObjects(t, c, counterIngress(0))
 	dirs := []string{t.TempDir(), t.TempDir()}
 	relays := []*process{startRelay(t, dirs[0], root.main), startRelay(t, dirs[1], root.main)}
 	for _, r := range relays {
@@ -141,7 +142,7 @@ func TestTreeWithAKilledMiddle(t *testing.T) {
 	change := func() {
 		t.Helper()
 		n++
-		withObjects(t, counterIngress(n))
+		withObjects(t, c, counterIngress(n))
 	}
 	converge := func() {
 		t.Helper()
@@ -213,8 +214,9 @@ func sameNames(t *testing.T, root *process, relays []*process) {
 
 // TestRelayWithoutItsUpstreamServesItsFile: a relay is restarted while the root is down, and a data plane is started then.
 func TestRelayWithoutItsUpstreamServesItsFile(t *testing.T) {
-	withShop(t)
-	root := startRoutesrv(t, newFaultProxy(t, theCluster))
+	c := ownCluster(t)
+	withShop(t, c)
+	root := startRoutesrv(t, newFaultProxy(t, c))
 	root.ready(t)
 	dir := t.TempDir()
 	relay := startRelay(t, dir, root.main)

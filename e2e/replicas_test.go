@@ -26,8 +26,9 @@ spec: {rules: [{host: counter.example.org, http: {paths: [{path: /, pathType: Pr
 // TestTwoReplicasNeverSendAClientBack lets a proxy-like client alternate between two replicas that poll out of step while objects
 // change: it never gets content that it had before, and never the same content twice.
 func TestTwoReplicasNeverSendAClientBack(t *testing.T) {
-	withShop(t)
-	proxy := newFaultProxy(t, theCluster)
+	c := ownCluster(t)
+	withShop(t, c)
+	proxy := newFaultProxy(t, c)
 	replicas := []*process{startRoutesrv(t, proxy), startRoutesrv(t, proxy)}
 	for _, r := range replicas {
 		r.ready(t)
@@ -55,7 +56,7 @@ func TestTwoReplicasNeverSendAClientBack(t *testing.T) {
 	const changes = 8
 	polls := 0
 	for n := range changes {
-		withObjects(t, counterIngress(n))
+		withObjects(t, c, counterIngress(n))
 		for range 10 {
 			poll(polls)
 			polls++

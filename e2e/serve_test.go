@@ -16,15 +16,15 @@ import (
 const ingressList = "/apis/networking.k8s.io/v1/ingresses"
 
 // withShop applies the example shop for the duration of a test.
-func withShop(t *testing.T) {
+func withShop(t *testing.T, c *cluster) {
 	t.Helper()
-	if err := theCluster.applyFile(t.Context(), shopDir); err != nil {
+	if err := c.applyFile(t.Context(), shopDir); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { removeFolder(t, shopDir) })
+	t.Cleanup(func() { removeFolder(t, c, shopDir) })
 }
 
-func removeFolder(t *testing.T, dir string) {
+func removeFolder(t *testing.T, c *cluster, dir string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
 	if err != nil {
@@ -36,27 +36,28 @@ func removeFolder(t *testing.T, dir string) {
 			t.Fatal(err)
 		}
 		// The context of the test has ended by now.
-		if err := theCluster.remove(cleanupContext(t), string(text)); err != nil {
+		if err := c.remove(cleanupContext(t), string(text)); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
-func withObjects(t *testing.T, text string) {
+func withObjects(t *testing.T, c *cluster, text string) {
 	t.Helper()
-	if err := theCluster.apply(t.Context(), text); err != nil {
+	if err := c.apply(t.Context(), text); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := theCluster.remove(cleanupContext(t), text); err != nil {
+		if err := c.remove(cleanupContext(t), text); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
 func TestServedTableEqualsCompiledManifests(t *testing.T) {
-	withShop(t)
-	p := startRoutesrv(t, newFaultProxy(t, theCluster))
+	c := ownCluster(t)
+	withShop(t, c)
+	p := startRoutesrv(t, newFaultProxy(t, c))
 	p.ready(t)
 	want, problems := compileManifests(t, 0, shopDir)
 	got := p.get(t, "/routes", "")
@@ -75,8 +76,9 @@ func TestServedTableEqualsCompiledManifests(t *testing.T) {
 }
 
 func TestZoneTableKeepsEndpointsOfSmallZones(t *testing.T) {
-	withShop(t)
-	p := startRoutesrv(t, newFaultProxy(t, theCluster))
+	c := ownCluster(t)
+	withShop(t, c)
+	p := startRoutesrv(t, newFaultProxy(t, c))
 	p.ready(t)
 	full, zone := p.get(t, "/routes", ""), p.get(t, "/routes/eu-central-1a", "")
 	if zone.status != http.StatusOK || zone.header.Get("X-Count") != full.header.Get("X-Count") {
@@ -88,13 +90,14 @@ func TestZoneTableKeepsEndpointsOfSmallZones(t *testing.T) {
 }
 
 func TestChangeIsServedWithinTwoPolls(t *testing.T) {
-	withShop(t)
-	proxy := newFaultProxy(t, theCluster)
+	c := ownCluster(t)
+	withShop(t, c)
+	proxy := newFaultProxy(t, c)
 	p := startRoutesrv(t, proxy)
 	p.ready(t)
 	for i := range 5 {
 		host := fmt.Sprintf("change-%d.example.org", i)
-		withObjects(t, fmt.Sprintf(`
+		withObjects(t, c, fmt.Sprintf(`
 apiVersion: networking.k8s.io/v1
 kind: Ingress
 metadata: {name: change-%d, namespace: shop}
@@ -116,14 +119,15 @@ spec: {rules: [{host: %s, http: {paths: [{path: /, pathType: Prefix, backend: {s
 }
 
 func TestNotModifiedWhileOnlyOtherObjectsChange(t *testing.T) {
-	withShop(t)
-	proxy := newFaultProxy(t, theCluster)
+	c := ownCluster(t)
+	withShop(t, c)
+	proxy := newFaultProxy(t, c)
 	p := startRoutesrv(t, proxy)
 	p.ready(t)
 	etag := p.get(t, "/routes", "").header.Get("Etag")
 	before := p.status(t).Source.Revision
 	for i := range 12 {
-		withObjects(t, fmt.Sprintf(`
+		withObjects(t, c, fmt.Sprintf(`
 apiVersion: v1
 kind: ConfigMap
 metadata: {name: unrelated, namespace: default}
@@ -144,11 +148,12 @@ data: {n: "%d"}
 }
 
 func TestPoisonousRouteGroupCostsOnlyItself(t *testing.T) {
-	withShop(t)
-	p := startRoutesrv(t, newFaultProxy(t, theCluster))
+	c := ownCluster(t)
+	withShop(t, c)
+	p := startRoutesrv(t, newFaultProxy(t, c))
 	p.ready(t)
 	good := p.get(t, "/routes", "").body
-	withObjects(t, `
+	withObjects(t, c, `
 apiVersion: zalando.org/v1
 kind: RouteGroup
 metadata: {name: poison, namespace: shop}

@@ -40,23 +40,24 @@ spec: {rules: [{host: lost%[1]d.example.org, http: {paths: [{path: /, pathType: 
 // TestEndpointsThatAreAllGoneAreHeld deletes the EndpointSlices of forty routes one after another, as a broken controller does,
 // and restores them. At no time do more than half of the routes lack endpoints.
 func TestEndpointsThatAreAllGoneAreHeld(t *testing.T) {
+	c := ownCluster(t)
 	var objects, slices strings.Builder
 	for i := range 40 {
 		o, s := shopOf(i + 1)
 		objects.WriteString(o)
 		slices.WriteString(s)
 	}
-	withShop(t)
-	withObjects(t, objects.String()+slices.String())
+	withShop(t, c)
+	withObjects(t, c, objects.String()+slices.String())
 	for _, mode := range []string{"poll", "watch"} {
 		t.Run(mode, func(t *testing.T) {
-			p := starts[mode](t, newFaultProxy(t, theCluster))
+			p := starts[mode](t, newFaultProxy(t, c))
 			p.ready(t)
 			before := p.get(t, "/routes", "").body
 			if n := strings.Count(before, "10.9.0."); n < 40 {
 				t.Fatalf("%d routes have endpoints", n)
 			}
-			if err := theCluster.remove(t.Context(), slices.String()); err != nil {
+			if err := c.remove(t.Context(), slices.String()); err != nil {
 				t.Fatal(err)
 			}
 			eventually(t, "a held table", func() bool { return strings.Contains(p.log(), "reason=backends_lost") })
@@ -64,7 +65,7 @@ func TestEndpointsThatAreAllGoneAreHeld(t *testing.T) {
 			if had, has := routesWithEndpoints(t, before), routesWithEndpoints(t, p.get(t, "/routes", "").body); 2*has < had {
 				t.Errorf("%d of %d routes still have endpoints", has, had)
 			}
-			if err := theCluster.apply(t.Context(), slices.String()); err != nil {
+			if err := c.apply(t.Context(), slices.String()); err != nil {
 				t.Fatal(err)
 			}
 			eventually(t, "the end of the hold", func() bool { return strings.Contains(p.log(), "hold ended") })
@@ -90,11 +91,12 @@ func routesWithEndpoints(t *testing.T, text string) (n int) {
 
 // TestDiscoveryThatIsNotFoundForAMomentLosesNothing answers 404 for the group of RouteGroups for some polls.
 func TestDiscoveryThatIsNotFoundForAMomentLosesNothing(t *testing.T) {
-	withShop(t)
-	withObjects(t, randomObject(1, 1))
+	c := ownCluster(t)
+	withShop(t, c)
+	withObjects(t, c, randomObject(1, 1))
 	for _, mode := range []string{"poll", "watch"} {
 		t.Run(mode, func(t *testing.T) {
-			api := newFaultProxy(t, theCluster)
+			api := newFaultProxy(t, c)
 			p := starts[mode](t, api)
 			p.ready(t)
 			w := watch(p.main + "/routes")
@@ -118,9 +120,10 @@ func TestDiscoveryThatIsNotFoundForAMomentLosesNothing(t *testing.T) {
 
 // A list that is really empty is valid, in every form that an API server sends.
 func TestEmptyListsOfARealAPIServerAreTaken(t *testing.T) {
+	c := ownCluster(t)
 	for mode, start := range starts {
 		t.Run(mode, func(t *testing.T) {
-			p := start(t, newFaultProxy(t, theCluster), "-kubernetes-namespace=kube-public")
+			p := start(t, newFaultProxy(t, c), "-kubernetes-namespace=kube-public")
 			p.ready(t)
 			if body := p.get(t, "/routes", "").body; p.status(t).Source.Failures > 0 || !strings.Contains(body, "kube__redirect") ||
 				strings.Contains(body, "kube_shop") {

@@ -50,7 +50,7 @@ const (
 // There is no kubelet, which internal/kubelet replaces, and no Skipper, which a walkProxy replaces. NetworkPolicies are not
 // enforced.
 func TestWalkThroughTheOverlays(t *testing.T) {
-	w := newWalk(t)
+	w := newWalk(t, ownCluster(t))
 	compiled, _ := compileManifests(t, 0, shopDir)
 
 	// False: the sidecar computes the table of the shop.
@@ -101,6 +101,7 @@ func TestWalkThroughTheOverlays(t *testing.T) {
 
 // walk is the state that the steps share.
 type walk struct {
+	cluster   *cluster
 	image     v1.Image
 	changes   *changes
 	dataPlane *kubelet.Pod
@@ -109,9 +110,9 @@ type walk struct {
 	nextIP    netip.Addr
 }
 
-func newWalk(t *testing.T) *walk {
+func newWalk(t *testing.T, c *cluster) *walk {
 	t.Helper()
-	w := &walk{changes: &changes{}, nextIP: netip.MustParseAddr("192.0.2.1")}
+	w := &walk{cluster: c, changes: &changes{cluster: c}, nextIP: netip.MustParseAddr("192.0.2.1")}
 	layout := filepath.Join(t.TempDir(), "layout")
 	// As a command, without the race detector, which would make compression ten times slower.
 	made := exec.CommandContext(t.Context(), "go", "run", "./hack/release", "-image", "-arch", runtime.GOARCH, "-out", layout)
@@ -123,10 +124,10 @@ func newWalk(t *testing.T) *walk {
 	if w.image, err = image.Open(layout, runtime.GOARCH); err != nil {
 		t.Fatal(err)
 	}
-	withShop(t)
+	withShop(t, c)
 	w.apply(t, "false")
-	t.Cleanup(func() { removeOverlay(t, "false") })
-	if w.service, err = theCluster.typed.CoreV1().Services(systemNamespace).Get(t.Context(), "routesrv", metav1.GetOptions{}); err != nil {
+	t.Cleanup(func() { removeOverlay(t, c, "false") })
+	if w.service, err = c.typed.CoreV1().Services(systemNamespace).Get(t.Context(), "routesrv", metav1.GetOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { w.changes.remove(t) })
@@ -147,7 +148,7 @@ func render(t *testing.T, overlay string) string {
 
 // removeOverlay removes what an overlay adds to the objects of the other tests of this package: the namespace, and the rights of
 // the route server.
-func removeOverlay(t *testing.T, overlay string) {
+func removeOverlay(t *testing.T, c *cluster, overlay string) {
 	for doc := range strings.SplitSeq(render(t, overlay), "\n---\n") {
 		var o struct {
 			Kind     string
@@ -161,7 +162,7 @@ func removeOverlay(t *testing.T, overlay string) {
 		if o.Kind == "Namespace" || shared && o.Metadata.Name == serviceAccount {
 			continue
 		}
-		if err := theCluster.remove(cleanupContext(t), doc); err != nil {
+		if err := c.remove(cleanupContext(t), doc); err != nil {
 			t.Error(err)
 		}
 	}
@@ -170,7 +171,7 @@ func removeOverlay(t *testing.T, overlay string) {
 // apply applies an overlay, and shows it to the kubelet of the data plane.
 func (w *walk) apply(t *testing.T, overlay string) {
 	t.Helper()
-	if err := theCluster.apply(t.Context(), render(t, overlay)); err != nil {
+	if err := w.cluster.apply(t.Context(), render(t, overlay)); err != nil {
 		t.Fatal(err)
 	}
 	w.sync(t)
@@ -180,7 +181,7 @@ func (w *walk) apply(t *testing.T, overlay string) {
 func (w *walk) patchMode(t *testing.T, mode string) {
 	t.Helper()
 	patch := fmt.Sprintf(`{"data":{"mode":%q}}`, mode)
-	_, err := theCluster.typed.CoreV1().ConfigMaps(systemNamespace).Patch(t.Context(), modeConfigMap, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	_, err := w.cluster.typed.CoreV1().ConfigMaps(systemNamespace).Patch(t.Context(), modeConfigMap, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +201,7 @@ func (w *walk) sync(t *testing.T) {
 // startServers starts as many route servers as the manifest says, and waits until they are ready.
 func (w *walk) startServers(t *testing.T) []*kubelet.Pod {
 	t.Helper()
-	d, err := theCluster.typed.AppsV1().Deployments(systemNamespace).Get(t.Context(), "routesrv", metav1.GetOptions{})
+	d, err := w.cluster.typed.AppsV1().Deployments(systemNamespace).Get(t.Context(), "routesrv", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +220,7 @@ func (w *walk) startServers(t *testing.T) []*kubelet.Pod {
 // startDataPlane starts a data plane: first its sidecar, and then the proxy.
 func (w *walk) startDataPlane(t *testing.T, servers []*kubelet.Pod) {
 	t.Helper()
-	d, err := theCluster.typed.AppsV1().Deployments(systemNamespace).Get(t.Context(), proxyDeployment, metav1.GetOptions{})
+	d, err := w.cluster.typed.AppsV1().Deployments(systemNamespace).Get(t.Context(), proxyDeployment, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +243,7 @@ func (w *walk) startDataPlane(t *testing.T, servers []*kubelet.Pod) {
 // startPod does for one pod what the controller of its Deployment and the kubelet do. c has the pod's special settings.
 func (w *walk) startPod(t *testing.T, name string, template corev1.PodTemplateSpec, c kubelet.Config) *kubelet.Pod {
 	t.Helper()
-	pods := theCluster.typed.CoreV1().Pods(systemNamespace)
+	pods := w.cluster.typed.CoreV1().Pods(systemNamespace)
 	pod, err := pods.Create(t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: name + "-", Labels: template.Labels, Annotations: template.Annotations},
 		Spec:       template.Spec,
@@ -259,12 +260,12 @@ func (w *walk) startPod(t *testing.T, name string, template corev1.PodTemplateSp
 	c.Pod, c.IP, c.Dir = pod, w.nextIP, t.TempDir()
 	w.nextIP = w.nextIP.Next()
 	c.Images = map[string]v1.Image{"routesrv:devel": w.image}
-	c.Client = theCluster.typed
-	api, err := url.Parse(theCluster.config.Host)
+	c.Client = w.cluster.typed
+	api, err := url.Parse(w.cluster.config.Host)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.APIServer, c.CA = api.Host, theCluster.config.CAData
+	c.APIServer, c.CA = api.Host, w.cluster.config.CAData
 	p, err := kubelet.Start(timeLimit(t), c)
 	if err != nil {
 		t.Fatal(err)
@@ -407,6 +408,8 @@ func (w *walk) awaitNumber(t *testing.T, n int) {
 
 // changes changes an Ingress repeatedly.
 type changes struct {
+	cluster *cluster
+
 	stop func() // nil while nothing changes; owned by the test
 
 	mu  sync.Mutex
@@ -438,7 +441,7 @@ func (c *changes) run(t *testing.T) {
 
 // next makes one change. It is not called concurrently.
 func (c *changes) next() {
-	err := theCluster.apply(context.Background(), counterIngress(c.number()+1))
+	err := c.cluster.apply(context.Background(), counterIngress(c.number()+1))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil {
@@ -478,7 +481,7 @@ func (c *changes) number() int {
 
 // remove removes the object.
 func (c *changes) remove(t *testing.T) {
-	if err := theCluster.remove(cleanupContext(t), counterIngress(0)); err != nil {
+	if err := c.cluster.remove(cleanupContext(t), counterIngress(0)); err != nil {
 		t.Error(err)
 	}
 }

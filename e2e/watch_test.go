@@ -46,11 +46,11 @@ subjects: [{kind: ServiceAccount, name: routesrv-watch, namespace: routesrv}]
 // startWatching starts the built binary with watches, with a ServiceAccount that may watch.
 func startWatching(t *testing.T, api *faultProxy, args ...string) *process {
 	t.Helper()
-	if err := theCluster.apply(t.Context(), watchRole); err != nil {
+	if err := api.cluster.apply(t.Context(), watchRole); err != nil {
 		t.Fatal(err)
 	}
 	seconds := int64(3600)
-	r, err := theCluster.typed.CoreV1().ServiceAccounts(systemNamespace).CreateToken(t.Context(), "routesrv-watch",
+	r, err := api.cluster.typed.CoreV1().ServiceAccounts(systemNamespace).CreateToken(t.Context(), "routesrv-watch",
 		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -146,15 +146,16 @@ ports: [{name: http, port: 8080, protocol: TCP}]
 // TestWatchedTableEqualsCompiledManifests changes objects at random. The table served at the end must equal the compiled
 // manifests of the existing objects, and no reconcile may have found a difference.
 func TestWatchedTableEqualsCompiledManifests(t *testing.T) {
-	withObjects(t, fixedService)
-	proxy := newFaultProxy(t, theCluster)
+	c := ownCluster(t)
+	withObjects(t, c, fixedService)
+	proxy := newFaultProxy(t, c)
 	p := startWatching(t, proxy, "--kubernetes-reconcile-interval=2s")
 	p.ready(t)
 	r := rand.New(rand.NewPCG(1, 2))
 	present := map[int]string{}
 	t.Cleanup(func() {
 		for _, text := range present {
-			if err := theCluster.remove(cleanupContext(t), text); err != nil {
+			if err := c.remove(cleanupContext(t), text); err != nil {
 				t.Error(err)
 			}
 		}
@@ -162,14 +163,14 @@ func TestWatchedTableEqualsCompiledManifests(t *testing.T) {
 	for n := range 150 {
 		i := r.IntN(24)
 		if text := present[i]; text != "" && r.IntN(3) == 0 {
-			if err := theCluster.remove(t.Context(), text); err != nil {
+			if err := c.remove(t.Context(), text); err != nil {
 				t.Fatal(err)
 			}
 			delete(present, i)
 			continue
 		}
 		present[i] = randomObject(i, n)
-		if err := theCluster.apply(t.Context(), present[i]); err != nil {
+		if err := c.apply(t.Context(), present[i]); err != nil {
 			t.Fatal(err)
 		}
 		if n%40 == 39 {
@@ -198,13 +199,14 @@ func TestWatchedTableEqualsCompiledManifests(t *testing.T) {
 }
 
 func TestAWatchedChangeIsServedAtOnceAndListsNothing(t *testing.T) {
-	withShop(t)
-	proxy := newFaultProxy(t, theCluster)
+	c := ownCluster(t)
+	withShop(t, c)
+	proxy := newFaultProxy(t, c)
 	p := startWatching(t, proxy, "-source-poll-timeout=60000")
 	p.ready(t)
 	lists := proxy.count("/api/v1/services")
 	for n := range 5 {
-		withObjects(t, counterIngress(n))
+		withObjects(t, c, counterIngress(n))
 		took := within(t, patience, "the change", func() bool {
 			return strings.Contains(p.get(t, "/routes", "").body, fmt.Sprintf(`setResponseHeader("N", "%d")`, n))
 		})
@@ -221,8 +223,9 @@ func TestAWatchedChangeIsServedAtOnceAndListsNothing(t *testing.T) {
 
 // TestMissingPermissionToWatchIsNamed runs with the product's role, which may only list.
 func TestMissingPermissionToWatchIsNamed(t *testing.T) {
-	withShop(t)
-	p := startRoutesrv(t, newFaultProxy(t, theCluster), "--kubernetes-read=watch", "--poll-max-backoff=500ms")
+	c := ownCluster(t)
+	withShop(t, c)
+	p := startRoutesrv(t, newFaultProxy(t, c), "--kubernetes-read=watch", "--poll-max-backoff=500ms")
 	eventually(t, "the support listener", func() bool {
 		_, err := fetch(t.Context(), p.support+"/status", "")
 		return err == nil
@@ -240,8 +243,9 @@ func TestMissingPermissionToWatchIsNamed(t *testing.T) {
 
 // TestAKindWhoseWatchIsBrokenMakesTheTableStale: at first nothing shows, then reads fail; the table stays.
 func TestAKindWhoseWatchIsBrokenMakesTheTableStale(t *testing.T) {
-	withShop(t)
-	proxy := newFaultProxy(t, theCluster)
+	c := ownCluster(t)
+	withShop(t, c)
+	proxy := newFaultProxy(t, c)
 	p := startWatching(t, proxy)
 	p.ready(t)
 	want := p.get(t, "/routes", "")
@@ -258,7 +262,7 @@ func TestAKindWhoseWatchIsBrokenMakesTheTableStale(t *testing.T) {
 	if a := p.get(t, "/routes", ""); a.body != want.body {
 		t.Error("the table changed")
 	}
-	withObjects(t, counterIngress(7))
+	withObjects(t, c, counterIngress(7))
 	proxy.fail(path, nil)
 	eventually(t, "reads to succeed again, with what changed meanwhile", func() bool {
 		return p.status(t).Source.Failures == 0 && strings.Contains(p.get(t, "/routes", "").body, `setResponseHeader("N", "7")`)
@@ -267,11 +271,12 @@ func TestAKindWhoseWatchIsBrokenMakesTheTableStale(t *testing.T) {
 
 // TestWatchOutlivesTheAPIServer: the same table while the API server is down, an error that says so, and fresh again afterwards.
 func TestWatchOutlivesTheAPIServer(t *testing.T) {
-	withShop(t)
-	p := startWatching(t, newFaultProxy(t, theCluster))
+	c := ownCluster(t)
+	withShop(t, c)
+	p := startWatching(t, newFaultProxy(t, c))
 	p.ready(t)
 	want := p.get(t, "/routes", "")
-	restartAPI := theCluster.killAPIServer(t)
+	restartAPI := c.killAPIServer(t)
 	within(t, staleAfter, "failures", func() bool { return p.status(t).Source.Failures >= 2 })
 	if a := p.get(t, "/routes", ""); a.body != want.body {
 		t.Error("the table changed while the API server was down")
@@ -281,7 +286,7 @@ func TestWatchOutlivesTheAPIServer(t *testing.T) {
 	if a := p.get(t, "/routes", want.header.Get("Etag")); a.status != http.StatusNotModified {
 		t.Errorf("after the outage: %d, want 304", a.status)
 	}
-	withObjects(t, counterIngress(8))
+	withObjects(t, c, counterIngress(8))
 	eventually(t, "a change after the outage", func() bool {
 		return strings.Contains(p.get(t, "/routes", "").body, `setResponseHeader("N", "8")`)
 	})
@@ -289,10 +294,11 @@ func TestWatchOutlivesTheAPIServer(t *testing.T) {
 
 // TestADefinitionThatGoesAndComesIsFollowed removes the CustomResourceDefinition and installs it again.
 func TestADefinitionThatGoesAndComesIsFollowed(t *testing.T) {
-	withShop(t)
+	c := ownCluster(t)
+	withShop(t, c)
 	group := randomObject(1, 1)
-	withObjects(t, group)
-	p := startWatching(t, newFaultProxy(t, theCluster), "--guard-max-loss=1")
+	withObjects(t, c, group)
+	p := startWatching(t, newFaultProxy(t, c), "--guard-max-loss=1")
 	p.ready(t)
 	served := func() bool { return strings.Contains(p.get(t, "/routes", "").body, "rg1") }
 	eventually(t, "the route group", served)
@@ -301,50 +307,46 @@ func TestADefinitionThatGoesAndComesIsFollowed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := theCluster.remove(t.Context(), string(definition)); err != nil {
+	if err := c.remove(t.Context(), string(definition)); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "no route group", func() bool { return !served() })
 	within(t, staleAfter, "discovery to say that it is gone", func() bool {
 		return strings.Contains(p.log(), "RouteGroups CRD is not installed") && p.status(t).Source.Failures == 0
 	})
-	install(t, string(definition))
-	eventually(t, "the API to take route groups", func() bool { return theCluster.apply(t.Context(), group) == nil })
+	install(t, c, string(definition))
+	eventually(t, "the API to take route groups", func() bool { return c.apply(t.Context(), group) == nil })
 	within(t, staleAfter, "the route group again", served)
 }
 
 // install applies a definition, while an earlier one may still be in deletion.
-func install(t *testing.T, definition string) {
+func install(t *testing.T, c *cluster, definition string) {
 	t.Helper()
 	eventually(t, "the definition to be installed", func() bool {
-		if theCluster.apply(t.Context(), definition) != nil {
+		if c.apply(t.Context(), definition) != nil {
 			return false
 		}
-		theCluster.mapper.Reset()
-		list, err := theCluster.typed.Discovery().ServerResourcesForGroupVersion("zalando.org/v1")
+		c.mapper.Reset()
+		list, err := c.typed.Discovery().ServerResourcesForGroupVersion("zalando.org/v1")
 		return err == nil && len(list.APIResources) > 0
 	})
 }
 
 // TestARestoredEtcdIsNoticedByAWatch restores etcd from a backup. The watches are silent from then on.
 func TestARestoredEtcdIsNoticedByAWatch(t *testing.T) {
-	withShop(t)
-	p := startWatching(t, newFaultProxy(t, theCluster))
+	c := ownCluster(t)
+	withShop(t, c)
+	p := startWatching(t, newFaultProxy(t, c))
 	p.ready(t)
-	pid, args := theCluster.findProcess(t, "etcd", "--data-dir=")
-	var dir string
-	for _, a := range args {
-		if d, ok := strings.CutPrefix(a, "--data-dir="); ok {
-			dir = d
-		}
-	}
+	dir := c.env.ControlPlane.Etcd.DataDir
+	pid, args := c.findProcess(t, "etcd", "--data-dir="+dir)
 	backup := filepath.Join(t.TempDir(), "backup")
-	restart := theCluster.killAPIServer(t)
-	swapEtcd(t, pid, args, func() { copyFolder(t, dir, backup) })
+	restart := c.killAPIServer(t)
+	swapEtcd(t, c, pid, args, func() { copyFolder(t, dir, backup) })
 	restart()
 
 	text := counterIngress(9)
-	eventually(t, "a change after the backup", func() bool { return theCluster.apply(t.Context(), text) == nil })
+	eventually(t, "a change after the backup", func() bool { return c.apply(t.Context(), text) == nil })
 	var before uint64
 	within(t, staleAfter, "it to be served", func() bool {
 		a := p.get(t, "/routes", "")
@@ -352,9 +354,9 @@ func TestARestoredEtcdIsNoticedByAWatch(t *testing.T) {
 		return strings.Contains(a.body, `setResponseHeader("N", "9")`)
 	})
 
-	pid, args = theCluster.findProcess(t, "etcd", "--data-dir="+dir)
-	restart = theCluster.killAPIServer(t)
-	swapEtcd(t, pid, args, func() {
+	pid, args = c.findProcess(t, "etcd", "--data-dir="+dir)
+	restart = c.killAPIServer(t)
+	swapEtcd(t, c, pid, args, func() {
 		if err := os.RemoveAll(dir); err != nil {
 			t.Fatal(err)
 		}
@@ -372,7 +374,7 @@ func TestARestoredEtcdIsNoticedByAWatch(t *testing.T) {
 	if n := p.metric(t, "routesrv_source_restores_total"); after < before && n < 1 {
 		t.Errorf("%v restores are counted, and the revision went from %d to %d", n, before, after)
 	}
-	withObjects(t, counterIngress(10))
+	withObjects(t, c, counterIngress(10))
 	eventually(t, "a change after the restore", func() bool {
 		return strings.Contains(p.get(t, "/routes", "").body, `setResponseHeader("N", "10")`)
 	})
@@ -389,7 +391,7 @@ func revisionOf(t *testing.T, a answer) uint64 {
 }
 
 // swapEtcd kills etcd, lets f change its data, and starts it again.
-func swapEtcd(t *testing.T, pid int, args []string, f func()) {
+func swapEtcd(t *testing.T, c *cluster, pid int, args []string, f func()) {
 	t.Helper()
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -399,7 +401,7 @@ func swapEtcd(t *testing.T, pid int, args []string, f func()) {
 		return err != nil || strings.Contains(string(stat), ") Z ")
 	})
 	f()
-	theCluster.restartedEtcd = startComponent(t, args)
+	c.restartedEtcd = startComponent(t, args)
 }
 
 func copyFolder(t *testing.T, from, to string) {
@@ -411,15 +413,16 @@ func copyFolder(t *testing.T, from, to string) {
 
 // TestASidecarWatchesWheneverItComputes changes from mode False to Exec and back: the watches end and begin with the mode.
 func TestASidecarWatchesWheneverItComputes(t *testing.T) {
-	withShop(t)
+	c := ownCluster(t)
+	withShop(t, c)
 	// In these tests the sidecar uses the product's ServiceAccount.
-	withObjects(t, strings.NewReplacer(
+	withObjects(t, c, strings.NewReplacer(
 		"kind: ClusterRoleBinding\nmetadata: {name: routesrv-watch}", "kind: ClusterRoleBinding\nmetadata: {name: routesrv-may-watch}",
 		"subjects: [{kind: ServiceAccount, name: routesrv-watch,", "subjects: [{kind: ServiceAccount, name: routesrv,",
 	).Replace(watchRole))
-	server := startRoutesrv(t, newFaultProxy(t, theCluster))
+	server := startRoutesrv(t, newFaultProxy(t, c))
 	server.ready(t)
-	proxy := newFaultProxy(t, theCluster)
+	proxy := newFaultProxy(t, c)
 	s := startSidecar(t, proxy, "False", []string{server.main}, "--kubernetes-read=watch")
 	s.ready(t)
 	want, _ := compileManifests(t, 0, shopDir)
@@ -429,7 +432,7 @@ func TestASidecarWatchesWheneverItComputes(t *testing.T) {
 	for n, mode := range []string{"Exec", "False", "Exec", "False"} {
 		s.setMode(t, mode)
 		s.awaitMode(t, mode, map[string]string{"Exec": "server", "False": "self"}[mode])
-		withObjects(t, counterIngress(100+n))
+		withObjects(t, c, counterIngress(100+n))
 		eventually(t, "a change in mode "+mode, func() bool {
 			return strings.Contains(s.get(t, "/routes", "").body, fmt.Sprintf(`setResponseHeader("N", "%d")`, 100+n))
 		})

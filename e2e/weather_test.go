@@ -29,8 +29,9 @@ func cleanupContext(t *testing.T) context.Context {
 
 // TestFaultsOfTheAPILoseNoRoute injects one fault after another, each in one request of the read.
 func TestFaultsOfTheAPILoseNoRoute(t *testing.T) {
-	withShop(t)
-	proxy := newFaultProxy(t, theCluster)
+	c := ownCluster(t)
+	withShop(t, c)
+	proxy := newFaultProxy(t, c)
 	p := startRoutesrv(t, proxy, "--poll-max-backoff=400ms")
 	p.ready(t)
 	want := p.get(t, "/routes", "")
@@ -67,13 +68,14 @@ func TestFaultsOfTheAPILoseNoRoute(t *testing.T) {
 
 // TestMissingPermissionIsNamed removes one permission from the product's role.
 func TestMissingPermissionIsNamed(t *testing.T) {
-	withShop(t)
-	roles := theCluster.typed.RbacV1().ClusterRoles()
+	c := ownCluster(t)
+	withShop(t, c)
+	roles := c.typed.RbacV1().ClusterRoles()
 	role, err := roles.Get(t.Context(), serviceAccount, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := startRoutesrv(t, newFaultProxy(t, theCluster))
+	p := startRoutesrv(t, newFaultProxy(t, c))
 	p.ready(t)
 	etag := p.get(t, "/routes", "").header.Get("Etag")
 
@@ -106,7 +108,8 @@ func TestMissingPermissionIsNamed(t *testing.T) {
 }
 
 func TestWrongTokenIsAClearError(t *testing.T) {
-	p := startWithToken(t, newFaultProxy(t, theCluster), "wrong")
+	c := ownCluster(t)
+	p := startWithToken(t, newFaultProxy(t, c), "wrong")
 	eventually(t, "the error in /status", func() bool {
 		a, err := fetch(t.Context(), p.support+"/status", "")
 		return err == nil && strings.Contains(a.body, "401")
@@ -124,18 +127,19 @@ func TestWrongTokenIsAClearError(t *testing.T) {
 
 // TestAPIServerKilledAndRestarted: the same table all along, even from a route server that restarts meanwhile, then fresh again.
 func TestAPIServerKilledAndRestarted(t *testing.T) {
-	withShop(t)
+	c := ownCluster(t)
+	withShop(t, c)
 	state := t.TempDir()
-	token, err := theCluster.token(t.Context())
+	token, err := c.token(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	proxy := newFaultProxy(t, theCluster)
+	proxy := newFaultProxy(t, c)
 	p := startWithToken(t, proxy, token, "--poll-max-backoff=500ms", "--state-dir="+state)
 	p.ready(t)
 	want := p.get(t, "/routes", "")
 
-	restartAPI := theCluster.killAPIServer(t)
+	restartAPI := c.killAPIServer(t)
 	eventually(t, "failures", func() bool { return p.status(t).Source.Failures >= 3 })
 	if a := p.get(t, "/routes", ""); a.body != want.body {
 		t.Error("the table changed while the API server was down")
@@ -158,7 +162,7 @@ func TestAPIServerKilledAndRestarted(t *testing.T) {
 	if a := restarted.get(t, "/routes", want.header.Get("Etag")); a.status != http.StatusNotModified {
 		t.Errorf("after the outage: %d, want 304", a.status)
 	}
-	withObjects(t, `
+	withObjects(t, c, `
 apiVersion: networking.k8s.io/v1
 kind: Ingress
 metadata: {name: after-the-outage, namespace: shop}
@@ -197,7 +201,7 @@ func (c *cluster) findAPIServer(t *testing.T) (pid int, args []string) {
 	return c.findProcess(t, "kube-apiserver", "--secure-port="+api.Port())
 }
 
-// findProcess finds a component of the cluster by an argument, or by its prefix. It searches only children of this process, since
+// findProcess finds a component of the cluster by an argument that no other cluster has. It searches only children of this process, since
 // others may run their own clusters.
 func (c *cluster) findProcess(t *testing.T, name, argument string) (pid int, args []string) {
 	t.Helper()
@@ -211,7 +215,7 @@ func (c *cluster) findProcess(t *testing.T, name, argument string) (pid int, arg
 			continue // it has ended
 		}
 		args := strings.Split(strings.TrimRight(string(text), "\x00"), "\x00")
-		if filepath.Base(args[0]) != name || !slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, argument) }) {
+		if filepath.Base(args[0]) != name || !slices.Contains(args, argument) {
 			continue
 		}
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(f)))
@@ -259,8 +263,9 @@ func isChild(pid int) bool {
 }
 
 func TestSIGTERMDrainsAndEndsCleanly(t *testing.T) {
-	withShop(t)
-	p := startRoutesrv(t, newFaultProxy(t, theCluster), "-wait-for-healthcheck-interval=1s")
+	c := ownCluster(t)
+	withShop(t, c)
+	p := startRoutesrv(t, newFaultProxy(t, c), "-wait-for-healthcheck-interval=1s")
 	p.ready(t)
 	start := time.Now()
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {

@@ -56,9 +56,10 @@ func (w *warnings) take() []string {
 // TestWebhookOnARealAPIServer uses the manifest's rules with the address of a local process. The webhook refuses, warns, is not
 // asked about other namespaces, keeps working with a new certificate, and while it is down everything passes.
 func TestWebhookOnARealAPIServer(t *testing.T) {
+	c := ownCluster(t)
 	ctx := t.Context()
-	api := newFaultProxy(t, theCluster)
-	token, err := theCluster.token(ctx)
+	api := newFaultProxy(t, c)
+	token, err := c.token(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,14 +77,14 @@ func TestWebhookOnARealAPIServer(t *testing.T) {
 		return err == nil && a.status == http.StatusOK
 	})
 	seen := &warnings{}
-	config := rest.CopyConfig(theCluster.config)
+	config := rest.CopyConfig(c.config)
 	config.WarningHandler = seen
-	client := *theCluster
+	client := *c
 	if client.dynamic, err = dynamic.NewForConfig(config); err != nil {
 		t.Fatal(err)
 	}
-	register(t, "https://"+main+"/validate", authority.Cert)
-	t.Cleanup(func() { theCluster.remove(context.WithoutCancel(ctx), reviewedObjects) })
+	register(t, c, "https://"+main+"/validate", authority.Cert)
+	t.Cleanup(func() { c.remove(context.WithoutCancel(ctx), reviewedObjects) })
 
 	// Routes are checked once their Service has endpoints.
 	if err := client.apply(ctx, webService); err != nil {
@@ -117,7 +118,7 @@ func TestWebhookOnARealAPIServer(t *testing.T) {
 	if err := client.apply(ctx, elsewhere); err != nil {
 		t.Error(err)
 	}
-	if err := theCluster.remove(ctx, elsewhere); err != nil {
+	if err := c.remove(ctx, elsewhere); err != nil {
 		t.Error(err)
 	}
 
@@ -195,30 +196,30 @@ spec:
 )
 
 // register registers the webhook of the manifests, for one namespace and at the address.
-func register(t *testing.T, url string, authority *x509.Certificate) {
+func register(t *testing.T, c *cluster, url string, authority *x509.Certificate) {
 	t.Helper()
 	text, err := os.ReadFile(webhookFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var c admissionregistrationv1.ValidatingWebhookConfiguration
-	if err := yaml.UnmarshalStrict(text, &c); err != nil {
+	var config admissionregistrationv1.ValidatingWebhookConfiguration
+	if err := yaml.UnmarshalStrict(text, &config); err != nil {
 		t.Fatal(err)
 	}
-	w := &c.Webhooks[0]
+	w := &config.Webhooks[0]
 	w.ClientConfig = admissionregistrationv1.WebhookClientConfig{
 		URL: &url, CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: authority.Raw}),
 	}
 	w.NamespaceSelector.MatchExpressions = append(w.NamespaceSelector.MatchExpressions, metav1.LabelSelectorRequirement{
 		Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: []string{webhookNamespace},
 	})
-	all := theCluster.typed.AdmissionregistrationV1().ValidatingWebhookConfigurations()
-	if _, err := all.Create(t.Context(), &c, metav1.CreateOptions{}); err != nil {
-		asJSON, _ := json.Marshal(c)
+	all := c.typed.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	if _, err := all.Create(t.Context(), &config, metav1.CreateOptions{}); err != nil {
+		asJSON, _ := json.Marshal(config)
 		t.Fatalf("%v: %s", err, asJSON)
 	}
 	t.Cleanup(func() {
-		if err := all.Delete(context.WithoutCancel(t.Context()), c.Name, metav1.DeleteOptions{}); err != nil {
+		if err := all.Delete(context.WithoutCancel(t.Context()), config.Name, metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
 	})
