@@ -66,15 +66,15 @@ docs-check: ## fail if a generated reference or picture is not what the code say
 # begins first.
 .PHONY: test
 test: assets ## run all tests: unit, conformance, and end to end on a real kube-apiserver (builds it when absent)
-	KUBEBUILDER_ASSETS=$(ENVTEST_DIR) go test -race -shuffle=on -timeout 30m -p 4 -json ./e2e ./internal/release ./robustness/plants ./etagcache ./dataplane ./robustness ./... | go run ./hack/testcount
+	KUBEBUILDER_ASSETS=$(ENVTEST_DIR) go test -race -shuffle=on -timeout 30m -p 4 -json ./e2e ./e2e/manifests ./internal/release ./robustness/plants ./etagcache ./dataplane ./robustness ./... | go run ./hack/testcount
 
 .PHONY: unit
 unit: ## run the tests that need no API server and build no release
-	go test -shuffle=on $$(go list ./... | grep -v -e '/e2e$$' -e /internal/release)
+	go test -shuffle=on $$(go list ./... | grep -v -e '/e2e$$' -e /e2e/ -e /internal/release)
 
 .PHONY: e2e
 e2e: assets ## run the end-to-end tests only
-	KUBEBUILDER_ASSETS=$(ENVTEST_DIR) go test ./e2e -v
+	KUBEBUILDER_ASSETS=$(ENVTEST_DIR) go test ./e2e/... -v -timeout 30m
 
 .PHONY: assets
 assets: ## build kube-apiserver, etcd and kubectl for the tests (about five minutes the first time)

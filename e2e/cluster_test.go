@@ -32,6 +32,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/routesrv/routesrv/internal/programs"
 )
 
 // The product's own manifests.
@@ -73,7 +75,8 @@ func (c *cluster) stop() error {
 // startCluster starts the components and installs the CRD and the RBAC rules of the product.
 func startCluster() (*cluster, error) {
 	env := &envtest.Environment{
-		CRDDirectoryPaths: []string{crdDir}, ErrorIfCRDPathMissing: true, ControlPlaneStartTimeout: patience, ControlPlaneStopTimeout: patience,
+		CRDDirectoryPaths: []string{crdDir}, ErrorIfCRDPathMissing: true, CRDInstallOptions: envtest.CRDInstallOptions{MaxTime: programs.Patience},
+		ControlPlaneStartTimeout: programs.Patience, ControlPlaneStopTimeout: programs.Patience,
 	}
 	config, err := env.Start()
 	if err != nil {
@@ -259,7 +262,7 @@ func (p *faultProxy) count(path string) int {
 func (p *faultProxy) awaitRequests(t *testing.T, path string, n int) {
 	t.Helper()
 	want := p.count(path) + n
-	deadline := time.After(patience)
+	deadline := time.After(programs.Patience)
 	for {
 		p.mu.Lock()
 		seen, wait := p.seen[path], p.wait

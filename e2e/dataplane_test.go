@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/internal/programs"
 )
 
 // sidecar is a running dataplane-client with its mode file.
@@ -31,7 +32,7 @@ func startSidecar(t *testing.T, api *faultProxy, mode string, routeServers []str
 	}
 	s := &sidecar{modeFile: filepath.Join(t.TempDir(), "mode")}
 	s.setMode(t, mode)
-	main, support := freeAddress(t), freeAddress(t)
+	main, support := programs.FreeAddress(t), programs.FreeAddress(t)
 	all := append(sourceArgs(t, api, token), "--address="+main, "--support-listener="+support,
 		"--mode-file="+s.modeFile, "--fetch-interval=300ms", "--pod-name=e2e")
 	for _, u := range routeServers {
@@ -81,7 +82,7 @@ func (s *sidecar) state(t *testing.T) sidecarStatus {
 // awaitMode waits until the mode is in force and its producer is served.
 func (s *sidecar) awaitMode(t *testing.T, mode, origin string) {
 	t.Helper()
-	eventually(t, "mode "+mode+" with a table of "+origin, func() bool {
+	programs.Eventually(t, "mode "+mode+" with a table of "+origin, func() bool {
 		st := s.state(t)
 		return strings.EqualFold(st.Mode, mode) && strings.Contains(st.Origin, origin)
 	})
@@ -110,7 +111,7 @@ func watch(url string) *watcher {
 				return
 			case <-tick.C:
 			}
-			if a, err := fetch(ctx, url, ""); ctx.Err() == nil {
+			if a, err := programs.Fetch(ctx, url, ""); ctx.Err() == nil {
 				w.check(a, err)
 			}
 		}
@@ -118,20 +119,20 @@ func watch(url string) *watcher {
 	return w
 }
 
-func (w *watcher) check(a answer, err error) {
+func (w *watcher) check(a programs.Answer, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err != nil || a.status != http.StatusOK {
-		w.problems = append(w.problems, fmt.Sprintf("gap: status %d, error %v", a.status, err))
+	if err != nil || a.Status != http.StatusOK {
+		w.problems = append(w.problems, fmt.Sprintf("gap: status %d, error %v", a.Status, err))
 		return
 	}
-	sum := sha256.Sum256([]byte(a.body))
+	sum := sha256.Sum256([]byte(a.Body))
 	digest := hex.EncodeToString(sum[:])
-	if digest != digestOf(a.header.Get("Etag")) {
+	if digest != digestOf(a.Header.Get("Etag")) {
 		w.problems = append(w.problems, "mix: the body is not what the ETag names")
 	}
 	if _, seen := w.digests[digest]; !seen {
-		if _, err := eskip.Parse(a.body); err != nil {
+		if _, err := eskip.Parse(a.Body); err != nil {
 			w.problems = append(w.problems, "does not parse: "+err.Error())
 		}
 	}
@@ -168,11 +169,11 @@ func TestModesWithoutGapOrMix(t *testing.T) {
 	withShop(t, c)
 	proxy := newFaultProxy(t, c)
 	server := startRoutesrv(t, proxy)
-	server.ready(t)
-	s := startSidecar(t, proxy, "False", []string{server.main})
-	s.ready(t)
+	server.Ready(t)
+	s := startSidecar(t, proxy, "False", []string{server.Main})
+	s.Ready(t)
 	published := map[string]bool{server.status(t).Table.Digest: true}
-	w := watch(s.main + "/routes")
+	w := watch(s.Main + "/routes")
 	change := 0
 	step := func(mode, origin string) {
 		t.Helper()
@@ -180,15 +181,15 @@ func TestModesWithoutGapOrMix(t *testing.T) {
 		s.awaitMode(t, strings.TrimRight(mode, "!"), origin)
 		change++
 		withObjects(t, c, counterIngress(change))
-		eventually(t, "the change in both tables", func() bool {
+		programs.Eventually(t, "the change in both tables", func() bool {
 			want := fmt.Sprintf(`setResponseHeader("N", "%d")`, change)
-			return strings.Contains(server.get(t, "/routes", "").body, want) && strings.Contains(s.get(t, "/routes", "").body, want)
+			return strings.Contains(server.get(t, "/routes", "").Body, want) && strings.Contains(s.get(t, "/routes", "").Body, want)
 		})
 		published[server.status(t).Table.Digest] = true
 	}
 	step("False", "self")
 	step("Pre", "self")
-	eventually(t, "comparisons", func() bool { c := s.state(t).Cutover; return c != nil && c.Comparisons > 3 })
+	programs.Eventually(t, "comparisons", func() bool { c := s.state(t).Cutover; return c != nil && c.Comparisons > 3 })
 	step("Exec", "routeserver")
 	s.setMode(t, "Sometimes")
 	proxy.awaitRequests(t, ingressList, 6)
@@ -205,10 +206,10 @@ func TestDivergenceIsFoundAndBlocksTheGate(t *testing.T) {
 	withShop(t, c)
 	proxy := newFaultProxy(t, c)
 	server := startRoutesrv(t, proxy)
-	server.ready(t)
-	s := startSidecar(t, proxy, "Pre", []string{server.main}, "--gate=enforce", "--gate-clean-for=1s", "--gate-min-comparisons=3",
+	server.Ready(t)
+	s := startSidecar(t, proxy, "Pre", []string{server.Main}, "--gate=enforce", "--gate-clean-for=1s", "--gate-min-comparisons=3",
 		"-kubernetes-default-lb-algorithm=random")
-	s.ready(t)
+	s.Ready(t)
 	var report struct {
 		Watch struct {
 			Confirmed struct{ Changed int }
@@ -220,7 +221,7 @@ func TestDivergenceIsFoundAndBlocksTheGate(t *testing.T) {
 			Parts []struct{ Element, Old, New string }
 		}
 	}
-	eventually(t, "a confirmed difference of the cart", func() bool {
+	programs.Eventually(t, "a confirmed difference of the cart", func() bool {
 		s.supportJSON(t, "/shadow?format=json", &report)
 		for _, d := range report.Differences {
 			if d.State == "confirmed" && d.Owner.Kind == "RouteGroup" && d.Owner.Namespace == "shop" && d.Owner.Name == "cart" {
@@ -230,7 +231,7 @@ func TestDivergenceIsFoundAndBlocksTheGate(t *testing.T) {
 		return false
 	})
 	s.setMode(t, "Exec")
-	eventually(t, "the refusal", func() bool { return s.state(t).Refused != "" })
+	programs.Eventually(t, "the refusal", func() bool { return s.state(t).Refused != "" })
 	if st := s.state(t); !strings.EqualFold(st.Mode, "Pre") || !strings.Contains(st.Refused, "Exec!") {
 		t.Errorf("mode %s, refused %q: want Pre, and the way to override it", st.Mode, st.Refused)
 	}
@@ -244,9 +245,9 @@ func TestSkewAloneIsNoDifference(t *testing.T) {
 	withShop(t, c)
 	proxy := newFaultProxy(t, c)
 	server := startRoutesrv(t, proxy)
-	server.ready(t)
-	s := startSidecar(t, proxy, "Pre", []string{server.main}, "--gate-clean-for=1s", "--gate-min-comparisons=3")
-	s.ready(t)
+	server.Ready(t)
+	s := startSidecar(t, proxy, "Pre", []string{server.Main}, "--gate-clean-for=1s", "--gate-min-comparisons=3")
+	s.Ready(t)
 	withObjects(t, c, counterIngress(0))
 	for n := range 200 {
 		if err := c.apply(t.Context(), counterIngress(n+1)); err != nil {
@@ -259,5 +260,5 @@ func TestSkewAloneIsNoDifference(t *testing.T) {
 			}
 		}
 	}
-	eventually(t, "the gate to open", func() bool { c := s.state(t).Cutover; return c != nil && c.Ready })
+	programs.Eventually(t, "the gate to open", func() bool { c := s.state(t).Cutover; return c != nil && c.Ready })
 }

@@ -8,11 +8,11 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"testing"
 
+	"github.com/routesrv/routesrv/internal/programs"
 	"github.com/routesrv/routesrv/internal/sandbox"
 )
 
@@ -35,35 +35,14 @@ func TestMain(m *testing.M) {
 	if status, done := sandbox.Enter(); done {
 		os.Exit(status)
 	}
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		fmt.Fprintln(os.Stderr, "e2e: KUBEBUILDER_ASSETS is not set: no kube-apiserver to test against; run make e2e")
-		if os.Getenv("CI") == "true" {
-			return 1
-		}
-		return 0
-	}
-	dir, err := os.MkdirTemp("", "routesrv-e2e")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	binary, dataplane, plugin = filepath.Join(dir, "routesrv"), filepath.Join(dir, "dataplane-client"), filepath.Join(dir, "kubectl-routesrv")
-	// The race detector watches the real processes, too.
-	build := exec.Command("go", "build", "-race", "-o", dir, "../cmd/routesrv", "../cmd/dataplane-client", "../cmd/kubectl-routesrv")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "%v: %v\n%s", build, err, out)
-		return 1
-	}
-	clusters = newPool()
-	defer func() {
-		if err := clusters.stop(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-		}
-	}()
-	return m.Run()
+	os.Exit(programs.Main("..", []string{"routesrv", "dataplane-client", "kubectl-routesrv"}, func(dir string) int {
+		binary, dataplane, plugin = filepath.Join(dir, "routesrv"), filepath.Join(dir, "dataplane-client"), filepath.Join(dir, "kubectl-routesrv")
+		clusters = newPool()
+		defer func() {
+			if err := clusters.stop(); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+			}
+		}()
+		return m.Run()
+	}))
 }

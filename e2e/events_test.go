@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/routesrv/routesrv/internal/programs"
 )
 
 const (
@@ -57,13 +59,13 @@ func TestEventsOnARealAPIServer(t *testing.T) {
 	})
 	api := newFaultProxy(t, c)
 	first := startRoutesrv(t, api, "--events", "--events-namespace="+systemNamespace)
-	first.ready(t)
-	eventually(t, "the first replica is the leader", func() bool { return first.leads(t) })
+	first.Ready(t)
+	programs.Eventually(t, "the first replica is the leader", func() bool { return first.leads(t) })
 	second := startRoutesrv(t, api, "--events", "--events-namespace="+systemNamespace)
-	second.ready(t)
+	second.Ready(t)
 
 	var event *corev1.Event
-	eventually(t, "an Event about the Service that is not there", func() bool {
+	programs.Eventually(t, "an Event about the Service that is not there", func() bool {
 		event = eventOf(t, c, "ServiceNotFound")
 		return event != nil
 	})
@@ -76,14 +78,14 @@ func TestEventsOnARealAPIServer(t *testing.T) {
 		t.Errorf("%+v", event)
 	}
 
-	first.stop(t)
-	eventually(t, "the second replica is the leader", func() bool { return second.leads(t) })
+	first.Stop(t)
+	programs.Eventually(t, "the second replica is the leader", func() bool { return second.leads(t) })
 	// The new leader has checked all problems once it has written about the new one.
 	if err := c.apply(ctx, strings.ReplaceAll(lonely, "lonely", "newer")); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.remove(context.WithoutCancel(ctx), strings.ReplaceAll(lonely, "lonely", "newer")) })
-	eventually(t, "an Event about the other Ingress", func() bool {
+	programs.Eventually(t, "an Event about the other Ingress", func() bool {
 		for _, e := range allEvents(t, c) {
 			if e.InvolvedObject.Name == "newer" {
 				return true
@@ -97,17 +99,17 @@ func TestEventsOnARealAPIServer(t *testing.T) {
 	if err := c.apply(ctx, later); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "an Event that says it is solved", func() bool { return eventOf(t, c, "ProblemSolved") != nil })
+	programs.Eventually(t, "an Event that says it is solved", func() bool { return eventOf(t, c, "ProblemSolved") != nil })
 }
 
 // leads reports whether the process says that it writes Events.
 func (p *process) leads(t *testing.T) bool {
 	t.Helper()
-	a, err := fetch(t.Context(), p.support+"/metrics", "")
+	a, err := programs.Fetch(t.Context(), p.Support+"/metrics", "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.Contains(a.body, "\nroutesrv_events_leader 1\n")
+	return strings.Contains(a.Body, "\nroutesrv_events_leader 1\n")
 }
 
 func allEvents(t *testing.T, c *cluster) []corev1.Event {

@@ -5,12 +5,14 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/routesrv/routesrv/internal/programs"
 )
 
 // explains runs routesrv explain against a route server, and returns the printed lines.
 func (p *process) explains(t *testing.T, what ...string) (lines []string, status int) {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), binary, append(append([]string{"explain"}, what...), p.support)...).Output()
+	out, err := exec.CommandContext(t.Context(), binary, append(append([]string{"explain"}, what...), p.Support)...).Output()
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
 		t.Fatal(err)
 	} else if err != nil {
@@ -42,10 +44,10 @@ spec:
 	}
 	withObjects(t, c, object("htp", "wep"))
 	p := startRoutesrv(t, newFaultProxy(t, c))
-	p.ready(t)
+	p.Ready(t)
 	ask := func(kind, first string, want int) {
 		t.Helper()
-		eventually(t, kind+": "+first, func() bool {
+		programs.Eventually(t, kind+": "+first, func() bool {
 			lines, status := p.explains(t, kind, "shop/asked")
 			return lines[0] == first && status == want
 		})

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/fleet"
+	"github.com/routesrv/routesrv/internal/programs"
 )
 
 const (
@@ -95,8 +96,8 @@ func startFleet(t *testing.T, api *faultProxy) *fleetUnderTest {
 	}
 	// They share port numbers, like pods, and have addresses other than the interfaces': otherwise each would consider them its
 	// own.
-	_, mainPort, _ := net.SplitHostPort(freeAddress(t))
-	_, supportPort, _ := net.SplitHostPort(freeAddress(t))
+	_, mainPort, _ := net.SplitHostPort(programs.FreeAddress(t))
+	_, supportPort, _ := net.SplitHostPort(programs.FreeAddress(t))
 	var peers, urls []string
 	for i := range fleetReplicas + 1 {
 		peers = append(peers, fmt.Sprintf("127.0.0.%d:%s", 2+i, mainPort))
@@ -111,9 +112,9 @@ func startFleet(t *testing.T, api *faultProxy) *fleetUnderTest {
 	for i := range fleetReplicas {
 		f.replicas = append(f.replicas, start(i, sourceArgs(t, api, token)...))
 	}
-	f.replicas[0].ready(t)
+	f.replicas[0].Ready(t)
 	f.relay = start(fleetReplicas, "--upstream="+strings.Join(urls[:fleetReplicas], ","), "-source-poll-timeout=1000")
-	f.relay.ready(t)
+	f.relay.Ready(t)
 	proxy := newMeteredProxy(t)
 	for i := range fleetSidecars {
 		server := urls[i%fleetReplicas]
@@ -124,7 +125,7 @@ func startFleet(t *testing.T, api *faultProxy) *fleetUnderTest {
 		f.sidecars = append(f.sidecars, startFleetSidecar(t, i, server, proxy.URL+"/metrics"))
 		f.want[id] = fleet.Current
 	}
-	proxy.follow(t, f.sidecars[0].main+"/routes")
+	proxy.follow(t, f.sidecars[0].Main+"/routes")
 	for i := range fleetPollers {
 		server := urls[i%fleetReplicas]
 		if i >= fleetPollers-2 {
@@ -140,7 +141,7 @@ func startFleet(t *testing.T, api *faultProxy) *fleetUnderTest {
 // startFleetSidecar starts one sidecar, over a stream or by polling. The guards of the fourth and the fifth hold any loss.
 func startFleetSidecar(t *testing.T, i int, server, metrics string) *process {
 	t.Helper()
-	main, support := freeAddress(t), freeAddress(t)
+	main, support := programs.FreeAddress(t), programs.FreeAddress(t)
 	transport := []string{"stream", "poll"}[i%2]
 	loss := "0.5"
 	if i == 4 || i == 5 {
@@ -183,8 +184,8 @@ func (p *meteredProxy) follow(t *testing.T, routes string) {
 		tick := time.NewTicker(time.Second)
 		defer tick.Stop()
 		for etag := ""; ; {
-			if a, err := fetch(ctx, routes, etag); err == nil && a.status == http.StatusOK {
-				etag = a.header.Get("ETag")
+			if a, err := programs.Fetch(ctx, routes, etag); err == nil && a.Status == http.StatusOK {
+				etag = a.Header.Get("ETag")
 				p.mu.Lock()
 				p.updates, p.applied = p.updates+1, time.Now()
 				p.mu.Unlock()
@@ -213,14 +214,14 @@ func (f *fleetUnderTest) agrees(t *testing.T) time.Duration {
 	begin := time.Now()
 	for _, r := range f.replicas {
 		var wrong []string
-		deadline := time.Now().Add(patience)
+		deadline := time.Now().Add(programs.Patience)
 		for tick := time.NewTicker(200 * time.Millisecond); ; <-tick.C {
 			if wrong = f.wrong(r.view(t, nil)); len(wrong) == 0 {
 				tick.Stop()
 				break
 			}
 			if time.Now().After(deadline) {
-				t.Fatalf("%s does not say the truth:\n%s", r.support, strings.Join(wrong, "\n"))
+				t.Fatalf("%s does not say the truth:\n%s", r.Support, strings.Join(wrong, "\n"))
 			}
 		}
 	}
@@ -270,7 +271,7 @@ func TestEveryReplicaTellsTheTruthAboutTheFleet(t *testing.T) {
 
 	id := func(i int) string { return fmt.Sprintf("ingress/sidecar-%02d", i) }
 	for _, i := range []int{1, 2, fleetSidecars - 1} { // polling, with a stream, and behind the relay
-		f.sidecars[i].kill(t)
+		f.sidecars[i].Kill(t)
 		f.want[id(i)] = fleet.Silent
 	}
 	for _, i := range []int{0, fleetPollers - 1} {
@@ -290,21 +291,21 @@ func TestEveryReplicaTellsTheTruthAboutTheFleet(t *testing.T) {
 	if len(v.Clients) != 2 || v.Matched != 2 || v.Counts.Rejected != 2 || v.Total != fleetSidecars+fleetPollers-4+1 {
 		t.Errorf("%d rejected, counts %+v of %d", len(v.Clients), v.Counts, v.Total)
 	}
-	eventually(t, "the summary of the relay", func() bool {
+	programs.Eventually(t, "the summary of the relay", func() bool {
 		r := f.replicas[2].view(t, nil).Relays[0]
 		return r.Counts == (fleet.Counts{Current: 1, Behind: 1, Silent: 2}) && r.Total == 4 && r.State == fleet.Current
 	})
-	eventually(t, "the table that a proxy has applied", func() bool {
+	programs.Eventually(t, "the table that a proxy has applied", func() bool {
 		v := f.replicas[2].view(t, url.Values{"id": {id(0)}})
 		c := v.Clients[0]
 		return c.Applied == fleet.AppliedDone && c.Fetched != nil && c.Fetched.Digest == v.Table.Digest && c.Figures != nil && *c.Figures.Requests == 42
 	})
 
-	f.replicas[0].kill(t) // its clients must be reported as missing or silent
-	eventually(t, "what a dead replica does not answer", func() bool {
+	f.replicas[0].Kill(t) // its clients must be reported as missing or silent
+	programs.Eventually(t, "what a dead replica does not answer", func() bool {
 		v := f.replicas[1].view(t, nil)
 		for _, r := range v.Replicas {
-			if "http://"+r.Address == f.replicas[0].support && r.Error != "" {
+			if "http://"+r.Address == f.replicas[0].Support && r.Error != "" {
 				return len(v.Replicas) == fleetReplicas+1
 			}
 		}

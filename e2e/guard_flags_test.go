@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/routesrv/routesrv/internal/programs"
 )
 
 // TestFirstTableIsComparedWithThatOfAPeer starts a replica without a checkpoint while another one holds a loss: it must hold the
@@ -16,32 +18,32 @@ func TestFirstTableIsComparedWithThatOfAPeer(t *testing.T) {
 	api := newFaultProxy(t, c)
 	// Not an address of this machine's interfaces, which the replica considers its own.
 	first := startRoutesrvOn(t, api, "127.0.0.2")
-	first.ready(t)
+	first.Ready(t)
 	api.atOnce(t, "poll", ingressList, func() { remove(t, c, ingressesOf(objects)) })
 	first.holds(t, "routes_lost")
 	served := first.servedShop(t)
 
-	second := startRoutesrv(t, api, "--peers="+strings.TrimPrefix(first.main, "http://"))
-	eventually(t, "the support listener", func() bool {
-		_, err := fetch(t.Context(), second.support+"/status", "")
+	second := startRoutesrv(t, api, "--peers="+strings.TrimPrefix(first.Main, "http://"))
+	programs.Eventually(t, "the support listener", func() bool {
+		_, err := programs.Fetch(t.Context(), second.Support+"/status", "")
 		return err == nil
 	})
 	h := second.holds(t, "routes_lost")
-	if !strings.Contains(second.log(), "the first table is compared with the table of another replica") {
+	if !strings.Contains(second.Log(), "the first table is compared with the table of another replica") {
 		t.Error("the log does not name the peer")
 	}
-	if a := second.get(t, "/routes", ""); a.status != http.StatusServiceUnavailable && a.status != http.StatusNotFound {
-		t.Errorf("the second replica serves %d:\n%s", a.status, a.body)
+	if a := second.get(t, "/routes", ""); a.Status != http.StatusServiceUnavailable && a.Status != http.StatusNotFound {
+		t.Errorf("the second replica serves %d:\n%s", a.Status, a.Body)
 	}
-	if a := second.get(t, "/health", ""); a.status == http.StatusNoContent {
+	if a := second.get(t, "/health", ""); a.Status == http.StatusNoContent {
 		t.Error("the second replica is ready without a table")
 	}
-	held, err := fetch(t.Context(), second.support+"/guard/held", "")
-	if err != nil || held.status != http.StatusOK || !strings.Contains(held.body, fmt.Sprintf("Ingress shop/lost%d\n", served)) {
-		t.Errorf("/guard/held: %d, error %v:\n%s", held.status, err, held.body)
+	held, err := programs.Fetch(t.Context(), second.Support+"/guard/held", "")
+	if err != nil || held.Status != http.StatusOK || !strings.Contains(held.Body, fmt.Sprintf("Ingress shop/lost%d\n", served)) {
+		t.Errorf("/guard/held: %d, error %v:\n%s", held.Status, err, held.Body)
 	}
 	second.accepts(t, h.Digest)
-	second.ready(t)
+	second.Ready(t)
 	if body := second.body(t); strings.Contains(body, "__lost") || !hasShop(first.body(t), served) {
 		t.Errorf("after an acceptance at the second replica it serves\n%s", body)
 	}
@@ -54,7 +56,7 @@ func startRoutesrvOn(t *testing.T, api *faultProxy, host string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	main, support := strings.Replace(freeAddress(t), "127.0.0.1", host, 1), freeAddress(t)
+	main, support := strings.Replace(programs.FreeAddress(t), "127.0.0.1", host, 1), programs.FreeAddress(t)
 	return startProcess(t, binary, main, support, append([]string{
 		"-address=" + main, "-support-listener=" + support, "-wait-for-healthcheck-interval=0s"}, sourceArgs(t, api, token)...))
 }
@@ -68,21 +70,21 @@ func TestManualReleaseIsNeverByTime(t *testing.T) {
 			api := newFaultProxy(t, c)
 			manual := start(t, api, "--guard-hold=1s", "--guard-release=manual")
 			auto := start(t, api, "--guard-hold=1s")
-			manual.ready(t)
-			auto.ready(t)
+			manual.Ready(t)
+			auto.Ready(t)
 			api.atOnce(t, mode, ingressList, func() { remove(t, c, ingressesOf(objects)) })
 			if h := manual.holds(t, "routes_lost"); h.ReleaseAt != "" {
 				t.Errorf("the hold says that it ends at %s", h.ReleaseAt)
 			}
 			since := time.Now()
 			shop := manual.servedShop(t)
-			eventually(t, "a release by time", func() bool { return !strings.Contains(auto.body(t), "__lost") })
+			programs.Eventually(t, "a release by time", func() bool { return !strings.Contains(auto.body(t), "__lost") })
 			time.Sleep(time.Until(since.Add(2 * time.Second))) // twice the hold of this one
 			if h := manual.guard(t); !h.Held || !hasShop(manual.body(t), shop) {
 				t.Errorf("held is %+v, and the shop is served: %v", h, hasShop(manual.body(t), shop))
 			}
 			manual.accepts(t, manual.guard(t).Digest)
-			eventually(t, "the accepted table", func() bool { return !strings.Contains(manual.body(t), "__lost") })
+			programs.Eventually(t, "the accepted table", func() bool { return !strings.Contains(manual.body(t), "__lost") })
 		})
 	}
 }
@@ -98,7 +100,7 @@ func TestLostNamespaceIsHeld(t *testing.T) {
 			withObjects(t, c, team)
 			api := newFaultProxy(t, c)
 			server := start(t, api, "--guard-namespaces")
-			server.ready(t)
+			server.Ready(t)
 			before := server.body(t)
 			if n := strings.Count(before, "kube_team__"); n < 24 {
 				t.Fatalf("%d routes are of the namespace", n)
@@ -110,7 +112,7 @@ func TestLostNamespaceIsHeld(t *testing.T) {
 				t.Errorf("served is\n%s", body)
 			}
 			apply(t, c, ingressesOf(team))
-			eventually(t, "the end of the hold", func() bool { return !server.guard(t).Held && server.body(t) == before })
+			programs.Eventually(t, "the end of the hold", func() bool { return !server.guard(t).Held && server.body(t) == before })
 		})
 	}
 }

@@ -4,13 +4,14 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/routesrv/routesrv/internal/programs"
 )
 
 // heldShops is how many Ingresses the tests of holds add, each with its own service and EndpointSlice.
@@ -61,7 +62,7 @@ func (p *process) guard(t *testing.T) holding {
 // holds waits until the process holds a table for the reason.
 func (p *process) holds(t *testing.T, reason string) (h holding) {
 	t.Helper()
-	eventually(t, "a table held for "+reason, func() bool {
+	programs.Eventually(t, "a table held for "+reason, func() bool {
 		h = p.guard(t)
 		return h.Held && h.Reason == reason
 	})
@@ -69,30 +70,25 @@ func (p *process) holds(t *testing.T, reason string) (h holding) {
 }
 
 // post sends a request to the support listener.
-func (p *process) post(t *testing.T, path string) answer {
+func (p *process) post(t *testing.T, path string) programs.Answer {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.support+path, nil)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.Support+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	resp, err := http.DefaultClient.Do(r)
+	a, err := programs.Do(r, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return answer{resp.StatusCode, resp.Header, string(body)}
+	return a
 }
 
 // accepts makes the process publish the held table.
 func (p *process) accepts(t *testing.T, digest string) {
 	t.Helper()
 	query := url.Values{"digest": {digest}, "by": {"anna"}, "why": {"the shops have moved"}}
-	if a := p.post(t, "/guard/accept?"+query.Encode()); a.status != http.StatusOK {
-		t.Fatalf("acceptance: %d %s", a.status, a.body)
+	if a := p.post(t, "/guard/accept?"+query.Encode()); a.Status != http.StatusOK {
+		t.Fatalf("acceptance: %d %s", a.Status, a.Body)
 	}
 }
 
@@ -121,7 +117,7 @@ func decisionLines(t *testing.T, dir string) (lines []map[string]any) {
 // body returns the served table.
 func (p *process) body(t *testing.T) string {
 	t.Helper()
-	return p.get(t, "/routes", "").body
+	return p.get(t, "/routes", "").Body
 }
 
 // hasShop reports whether the table has a route of the Ingress.
@@ -187,7 +183,7 @@ func withHeldShops(t *testing.T, c *cluster) (objects, slices string) {
 // startTree starts a relay of the server and a data plane behind it.
 func startTree(t *testing.T, server *process) (relay, plane *process) {
 	t.Helper()
-	server.ready(t)
+	server.Ready(t)
 	routes := strings.Split(server.body(t), "\n")
 	n := 0
 	for _, r := range routes {
@@ -198,10 +194,10 @@ func startTree(t *testing.T, server *process) (relay, plane *process) {
 	if 2*n <= len(routes) {
 		t.Fatalf("%d of %d routes are of the shops, too few for the rule", n, len(routes))
 	}
-	relay = startRelay(t, t.TempDir(), server.main)
-	relay.ready(t)
-	plane = startFetching(t, "auto", relay.main)
-	plane.ready(t)
+	relay = startRelay(t, t.TempDir(), server.Main)
+	relay.Ready(t)
+	plane = startFetching(t, "auto", relay.Main)
+	plane.Ready(t)
 	return relay, plane
 }
 
@@ -234,33 +230,33 @@ func TestHeldIntentIsLiveThroughTheTree(t *testing.T) {
 					}
 				}
 				for name, p := range levels {
-					eventually(t, "the new endpoint in the "+name, func() bool { return strings.Contains(p.body(t), address+":8080") })
+					programs.Eventually(t, "the new endpoint in the "+name, func() bool { return strings.Contains(p.body(t), address+":8080") })
 					if !hasShop(p.body(t), shop) {
 						t.Errorf("the %s has lost what is held", name)
 					}
 				}
 			}
 			for _, p := range []*process{server, relay} {
-				if got := p.get(t, "/routes", "").header.Get("X-Table-State"); got != "held" {
+				if got := p.get(t, "/routes", "").Header.Get("X-Table-State"); got != "held" {
 					t.Errorf("X-Table-State: %q, want held", got)
 				}
 			}
 			owner := fmt.Sprintf("Ingress shop/lost%d", shop)
-			held, err := fetch(t.Context(), server.support+"/guard/held", "")
-			if err != nil || held.status != http.StatusOK || !strings.Contains(held.body, owner+"\n") {
-				t.Errorf("/guard/held: %d, error %v, want %s in\n%s", held.status, err, owner, held.body)
+			held, err := programs.Fetch(t.Context(), server.Support+"/guard/held", "")
+			if err != nil || held.Status != http.StatusOK || !strings.Contains(held.Body, owner+"\n") {
+				t.Errorf("/guard/held: %d, error %v, want %s in\n%s", held.Status, err, owner, held.Body)
 			}
 
 			server.accepts(t, server.guard(t).Digest)
 			plane.acceptsWhatItHolds(t) // it has its own guard
 			for name, p := range levels {
-				eventually(t, "the "+name+" without the Ingresses", func() bool { return !strings.Contains(p.body(t), "__lost") })
+				programs.Eventually(t, "the "+name+" without the Ingresses", func() bool { return !strings.Contains(p.body(t), "__lost") })
 			}
 			last := server.guard(t).LastRelease
 			if last == nil || !last.Accepted || last.By != "anna" || last.Why != "the shops have moved" {
 				t.Fatalf("/status does not say who accepted: %+v", last)
 			}
-			eventually(t, "the decisions on disk", func() bool {
+			programs.Eventually(t, "the decisions on disk", func() bool {
 				lines := decisionLines(t, state)
 				if len(lines) < 2 {
 					return false
@@ -279,7 +275,7 @@ func (p *process) acceptsWhatItHolds(t *testing.T) {
 	var s struct {
 		Fetch struct{ Held *struct{ Digest string } }
 	}
-	eventually(t, "a table that the data plane holds", func() bool {
+	programs.Eventually(t, "a table that the data plane holds", func() bool {
 		p.supportJSON(t, "/status", &s)
 		return s.Fetch.Held != nil
 	})
@@ -307,8 +303,8 @@ func TestEmptiedEndpointSlicesAreHeldThroughTheTree(t *testing.T) {
 				t.Errorf("held is %+v, want backends", h)
 			}
 			for _, p := range []*process{server, relay} {
-				eventually(t, "the state in the header", func() bool {
-					return p.get(t, "/routes", "").header.Get("X-Table-State") == "backends-held"
+				programs.Eventually(t, "the state in the header", func() bool {
+					return p.get(t, "/routes", "").Header.Get("X-Table-State") == "backends-held"
 				})
 			}
 			for name, p := range map[string]*process{"server": server, "relay": relay, "data plane": plane} {
@@ -320,10 +316,10 @@ func TestEmptiedEndpointSlicesAreHeldThroughTheTree(t *testing.T) {
 
 			apply(t, c, slices)
 			for name, p := range map[string]*process{"server": server, "relay": relay, "data plane": plane} {
-				eventually(t, "the table from before in the "+name, func() bool { return p.body(t) == before })
+				programs.Eventually(t, "the table from before in the "+name, func() bool { return p.body(t) == before })
 			}
-			eventually(t, "the end of the hold", func() bool {
-				return !server.guard(t).Held && relay.get(t, "/routes", "").header.Get("X-Table-State") == ""
+			programs.Eventually(t, "the end of the hold", func() bool {
+				return !server.guard(t).Held && relay.get(t, "/routes", "").Header.Get("X-Table-State") == ""
 			})
 		})
 	}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/routesrv/routesrv/internal/programs"
 )
 
 // httpCache is an HTTP cache between route servers and clients, configured as in docs/relay.md.
@@ -100,10 +102,10 @@ func behindCache(t *testing.T, c *cluster, cache httpCache) {
 	servers := []*process{startRoutesrv(t, api, "--cache-max-age=1s"), startRoutesrv(t, api, "--cache-max-age=1s")}
 	var addresses []string
 	for _, s := range servers {
-		s.ready(t)
-		addresses = append(addresses, strings.TrimPrefix(s.main, "http://"))
+		s.Ready(t)
+		addresses = append(addresses, strings.TrimPrefix(s.Main, "http://"))
 	}
-	address := freeAddress(t)
+	address := programs.FreeAddress(t)
 	cmd := cache.start(t, address, addresses)
 	var log strings.Builder
 	cmd.Stdout, cmd.Stderr = &log, &log
@@ -118,13 +120,13 @@ func behindCache(t *testing.T, c *cluster, cache httpCache) {
 		}
 	})
 	url := "http://" + address + "/routes"
-	eventually(t, "a table through the cache", func() bool {
-		a, err := fetch(t.Context(), url, "")
-		return err == nil && a.status == http.StatusOK
+	programs.Eventually(t, "a table through the cache", func() bool {
+		a, err := programs.Fetch(t.Context(), url, "")
+		return err == nil && a.Status == http.StatusOK
 	})
 
 	// A table is complete and has the headers of a route server; each form is cached separately.
-	asked := func(path, encoding, etag string) answer {
+	asked := func(path, encoding, etag string) programs.Answer {
 		t.Helper()
 		a, err := fetchEncoded(t.Context(), "http://"+address+path, encoding, etag)
 		if err != nil {
@@ -134,20 +136,20 @@ func behindCache(t *testing.T, c *cluster, cache httpCache) {
 	}
 	for range 2 { // the second time from the cache
 		plain, packed, zone := asked("/routes", "identity", ""), asked("/routes", "gzip", ""), asked("/routes/eu-central-1a", "identity", "")
-		if digestOf(plain.header.Get("Etag")) != digestOf(packed.header.Get("Etag")) || plain.header.Get("Etag") == packed.header.Get("Etag") {
-			t.Errorf("plain has ETag %s, gzip %s", plain.header.Get("Etag"), packed.header.Get("Etag"))
+		if digestOf(plain.Header.Get("Etag")) != digestOf(packed.Header.Get("Etag")) || plain.Header.Get("Etag") == packed.Header.Get("Etag") {
+			t.Errorf("plain has ETag %s, gzip %s", plain.Header.Get("Etag"), packed.Header.Get("Etag"))
 		}
-		if packed.header.Get("Content-Encoding") != "gzip" || plain.header.Get("Content-Encoding") != "" {
-			t.Errorf("encodings are %q and %q", plain.header.Get("Content-Encoding"), packed.header.Get("Content-Encoding"))
+		if packed.Header.Get("Content-Encoding") != "gzip" || plain.Header.Get("Content-Encoding") != "" {
+			t.Errorf("encodings are %q and %q", plain.Header.Get("Content-Encoding"), packed.Header.Get("Content-Encoding"))
 		}
-		if zone.status != http.StatusOK || plain.header.Get("X-Count") == "" {
-			t.Errorf("zone: %d, X-Count %q", zone.status, plain.header.Get("X-Count"))
+		if zone.Status != http.StatusOK || plain.Header.Get("X-Count") == "" {
+			t.Errorf("zone: %d, X-Count %q", zone.Status, plain.Header.Get("X-Count"))
 		}
-		if at, err := time.Parse(time.RFC3339Nano, plain.header.Get("X-Source-Read")); err != nil || time.Since(at) > patience {
-			t.Errorf("X-Source-Read is %q", plain.header.Get("X-Source-Read"))
+		if at, err := time.Parse(time.RFC3339Nano, plain.Header.Get("X-Source-Read")); err != nil || time.Since(at) > programs.Patience {
+			t.Errorf("X-Source-Read is %q", plain.Header.Get("X-Source-Read"))
 		}
-		if a := asked("/routes", "gzip", packed.header.Get("Etag")); a.status != http.StatusNotModified {
-			t.Errorf("the current table is asked for again: %d", a.status)
+		if a := asked("/routes", "gzip", packed.Header.Get("Etag")); a.Status != http.StatusNotModified {
+			t.Errorf("the current table is asked for again: %d", a.Status)
 		}
 	}
 
@@ -156,27 +158,27 @@ func behindCache(t *testing.T, c *cluster, cache httpCache) {
 	const changes = 6
 	for n := 1; n <= changes; n++ {
 		withObjects(t, c, counterIngress(n))
-		eventually(t, fmt.Sprintf("change %d behind the cache", n), func() bool {
-			a, err := fetch(t.Context(), url, "")
-			return err == nil && countOf(a.body) == n
+		programs.Eventually(t, fmt.Sprintf("change %d behind the cache", n), func() bool {
+			a, err := programs.Fetch(t.Context(), url, "")
+			return err == nil && countOf(a.Body) == n
 		})
 	}
 	w.stop(t, cache.name)
 
 	// An unchanged table is not sent again.
-	eventually(t, "a request of the cache that is answered with 304", func() bool {
+	programs.Eventually(t, "a request of the cache that is answered with 304", func() bool {
 		asked("/routes", "gzip", "")
 		return servers[0].metric(t, `routesrv_custom_total{key="304"}`)+servers[1].metric(t, `routesrv_custom_total{key="304"}`) > 0
 	})
 
 	// Both servers die: the cache keeps serving.
-	var last answer
-	eventually(t, "the last table in plain text", func() bool {
+	var last programs.Answer
+	programs.Eventually(t, "the last table in plain text", func() bool {
 		last = asked("/routes", "identity", "")
-		return countOf(last.body) == changes
+		return countOf(last.Body) == changes
 	})
 	for _, s := range servers {
-		s.kill(t)
+		s.Kill(t)
 	}
 	dead := 5 * time.Second
 	if d, err := time.ParseDuration(os.Getenv("ROUTESRV_CACHE_OUTAGE")); err == nil {
@@ -184,22 +186,22 @@ func behindCache(t *testing.T, c *cluster, cache httpCache) {
 	}
 	for begin := time.Now(); time.Since(begin) < dead; {
 		a := asked("/routes", "identity", "")
-		if a.status != http.StatusOK || a.body != last.body {
-			t.Fatalf("%v after the route servers have died: %d, %d bytes", time.Since(begin).Round(time.Millisecond), a.status, len(a.body))
+		if a.Status != http.StatusOK || a.Body != last.Body {
+			t.Fatalf("%v after the route servers have died: %d, %d bytes", time.Since(begin).Round(time.Millisecond), a.Status, len(a.Body))
 		}
 		time.Sleep(200 * time.Millisecond) // like a proxy, but more often
 	}
-	if a := asked("/routes", "identity", last.header.Get("Etag")); a.status != http.StatusNotModified {
-		t.Errorf("without route servers, a client with the last table: %d, want 304", a.status)
+	if a := asked("/routes", "identity", last.Header.Get("Etag")); a.Status != http.StatusNotModified {
+		t.Errorf("without route servers, a client with the last table: %d, want 304", a.Status)
 	}
 }
 
 // fetchEncoded requests a table in one encoding, and does not decode it.
-func fetchEncoded(ctx context.Context, url, encoding, etag string) (answer, error) {
+func fetchEncoded(ctx context.Context, url, encoding, etag string) (programs.Answer, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return answer{}, err
+		return programs.Answer{}, err
 	}
 	r.Header.Set("Accept-Encoding", encoding)
-	return do(r, etag)
+	return programs.Do(r, etag)
 }

@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/routesrv/routesrv/internal/programs"
 )
 
 // TestRouteServerDeadForAMinute: the data plane serves its last applied table, even across its own restarts, and follows again
@@ -22,49 +24,49 @@ func TestRouteServerDeadForAMinute(t *testing.T) {
 	withShop(t, c)
 	proxy := newFaultProxy(t, c)
 	server := startRoutesrv(t, proxy)
-	server.ready(t)
+	server.Ready(t)
 	lkg := filepath.Join(t.TempDir(), "lkg.eskip")
 	start := func() *sidecar {
-		return startSidecar(t, proxy, "Exec", []string{server.main}, "--lkg-file="+lkg, "--fallback=never")
+		return startSidecar(t, proxy, "Exec", []string{server.Main}, "--lkg-file="+lkg, "--fallback=never")
 	}
 	s := start()
-	s.ready(t)
+	s.Ready(t)
 	want := s.get(t, "/routes", "")
-	eventually(t, "the file", func() bool { _, err := os.Stat(lkg); return err == nil })
+	programs.Eventually(t, "the file", func() bool { _, err := os.Stat(lkg); return err == nil })
 
-	server.kill(t)
+	server.Kill(t)
 	dead := time.Now()
 	for round := 0; time.Since(dead) < time.Minute; round++ {
 		// Restarted in both ways: killed, and asked to end.
 		if round%2 == 0 {
-			s.kill(t)
+			s.Kill(t)
 		} else {
-			s.stop(t)
+			s.Stop(t)
 		}
 		s = start()
-		s.ready(t)
+		s.Ready(t)
 		a := s.get(t, "/routes", "")
-		if a.body != want.body || digestOf(a.header.Get("Etag")) != digestOf(want.header.Get("Etag")) {
+		if a.Body != want.Body || digestOf(a.Header.Get("Etag")) != digestOf(want.Header.Get("Etag")) {
 			t.Fatalf("round %d: another table after a restart", round)
 		}
-		if a.header.Get("X-Table-State") != "stale" {
+		if a.Header.Get("X-Table-State") != "stale" {
 			t.Errorf("round %d: the table is not marked stale", round)
 		}
 		// The outage continues: there is no event to wait for.
 		<-time.After(min(10*time.Second, time.Until(dead.Add(time.Minute))))
 	}
-	host, support := strings.TrimPrefix(server.main, "http://"), strings.TrimPrefix(server.support, "http://")
+	host, support := strings.TrimPrefix(server.Main, "http://"), strings.TrimPrefix(server.Support, "http://")
 	token, err := c.token(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	again := startProcess(t, binary, host, support, append(sourceArgs(t, proxy, token),
 		"-address="+host, "-support-listener="+support, "-wait-for-healthcheck-interval=0s"))
-	again.ready(t)
+	again.Ready(t)
 	withObjects(t, c, counterIngress(1))
-	eventually(t, "a fresh table", func() bool {
+	programs.Eventually(t, "a fresh table", func() bool {
 		a := s.get(t, "/routes", "")
-		return a.header.Get("X-Table-State") == "" && strings.Contains(a.body, `setResponseHeader("N", "1")`)
+		return a.Header.Get("X-Table-State") == "" && strings.Contains(a.Body, `setResponseHeader("N", "1")`)
 	})
 }
 
@@ -106,10 +108,10 @@ func badRouteServersChangeNothing(t *testing.T, c *cluster, transport string) {
 	withShop(t, c)
 	proxy := newFaultProxy(t, c)
 	server := startRoutesrv(t, proxy)
-	server.ready(t)
-	bad := newBadServer(t, server.main)
+	server.Ready(t)
+	bad := newBadServer(t, server.Main)
 	s := startSidecar(t, proxy, "Exec", []string{bad.URL}, "--fetch-timeout=1s", "--fallback=never", "--transport="+transport)
-	s.ready(t)
+	s.Ready(t)
 	want := s.get(t, "/routes", "")
 	const table = "wrong: * -> <shunt>;"
 	ways := map[string]http.HandlerFunc{
@@ -157,14 +159,14 @@ func badRouteServersChangeNothing(t *testing.T, c *cluster, transport string) {
 			})
 			bad.how.Store((*http.HandlerFunc)(&counted))
 			bad.CloseClientConnections() // an open stream would continue
-			eventually(t, "two requests", func() bool { return asked.Load() >= 2 })
-			if a := s.get(t, "/routes", ""); a.body != want.body || a.status != http.StatusOK {
-				t.Errorf("the table changed: %d, %s", a.status, a.header.Get("Etag"))
+			programs.Eventually(t, "two requests", func() bool { return asked.Load() >= 2 })
+			if a := s.get(t, "/routes", ""); a.Body != want.Body || a.Status != http.StatusOK {
+				t.Errorf("the table changed: %d, %s", a.Status, a.Header.Get("Etag"))
 			}
 			bad.how.Store(nil)
 			before := time.Now()
-			eventually(t, "a good fetch", func() bool {
-				read, err := time.Parse(time.RFC3339, s.get(t, "/routes", "").header.Get("X-Source-Read"))
+			programs.Eventually(t, "a good fetch", func() bool {
+				read, err := time.Parse(time.RFC3339, s.get(t, "/routes", "").Header.Get("X-Source-Read"))
 				return err == nil && read.After(before)
 			})
 		})

@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/routesrv/routesrv/internal/forward/forwardtest"
+	"github.com/routesrv/routesrv/internal/programs"
 )
 
 const pluginNamespace = "fleet" // not the base's namespace, so -n must name it
@@ -99,7 +100,7 @@ func pluginNode(t *testing.T, c kubernetes.Interface, name string, pods map[stri
 		if p == nil {
 			return nil, errors.New("no such pod")
 		}
-		to, err := url.Parse(map[int]string{9090: p.main, 9911: p.support}[port])
+		to, err := url.Parse(map[int]string{9090: p.Main, 9911: p.Support}[port])
 		if err != nil || to.Host == "" {
 			return nil, errors.New("connection refused")
 		}
@@ -129,18 +130,18 @@ func pluginNode(t *testing.T, c kubernetes.Interface, name string, pods map[stri
 // manifestServer starts a route server for a folder of manifests.
 func manifestServer(t *testing.T, dir string, args ...string) *process {
 	t.Helper()
-	main, support := freeAddress(t), freeAddress(t)
+	main, support := programs.FreeAddress(t), programs.FreeAddress(t)
 	p := startProcess(t, binary, main, support, append([]string{
 		"--manifests=" + dir, "-address=" + main, "-support-listener=" + support, "-wait-for-healthcheck-interval=0s", fmt.Sprintf("-source-poll-timeout=%d", pollMillis),
 	}, args...))
-	p.ready(t)
+	p.Ready(t)
 	return p
 }
 
 // runPlugin runs the built plugin, and returns its result. It fails the test if that takes much longer than the plugin's limit.
 func runPlugin(t *testing.T, kubeconfig string, args ...string) (status int, out, errs string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), programs.Patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, plugin, append(args, "--kubeconfig="+kubeconfig, "-n", pluginNamespace)...)
 	var stdout, stderr bytes.Buffer
@@ -159,7 +160,7 @@ func runPlugin(t *testing.T, kubeconfig string, args ...string) (status int, out
 // connections and never answers, and one that is killed in between.
 func TestPluginAsksClustersSideBySide(t *testing.T) {
 	eu := ownCluster(t)
-	second := &envtest.Environment{}
+	second := &envtest.Environment{ControlPlaneStartTimeout: programs.Patience, ControlPlaneStopTimeout: programs.Patience}
 	secondConfig, err := second.Start()
 	if err != nil {
 		t.Fatal(err)
@@ -279,7 +280,7 @@ func testPluginAccepts(t *testing.T, kubeconfig, dir string, servers ...*process
 	}
 	var digest string
 	for _, p := range servers {
-		eventually(t, "the guard holds", func() bool {
+		programs.Eventually(t, "the guard holds", func() bool {
 			var s struct {
 				Guard struct {
 					Held   bool

@@ -3,6 +3,7 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 )
 
@@ -14,6 +15,9 @@ const sideBySide = 3
 // added, and leaves the API server running.
 type pool struct {
 	idle chan *cluster // nil where none was started yet
+
+	// starting is held during a start, which needs a processor, and in which envtest waits for some things for seconds only.
+	starting sync.Mutex
 }
 
 func newPool() *pool {
@@ -41,11 +45,17 @@ func ownCluster(t *testing.T) *cluster {
 	})
 	if c == nil {
 		var err error
-		if c, err = startCluster(); err != nil {
+		if c, err = clusters.start(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	return c
+}
+
+func (p *pool) start() (*cluster, error) {
+	p.starting.Lock()
+	defer p.starting.Unlock()
+	return startCluster()
 }
 
 // stop ends all API servers, after the last test.

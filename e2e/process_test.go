@@ -1,76 +1,34 @@
 package e2e
 
 import (
-	"bufio"
-	"context"
-	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/routesrv/routesrv/internal/programs"
 )
 
-const (
-	// patience is how long anything may take before a test gives up. It affects nothing else.
-	patience = 2 * time.Minute
-	// pollMillis is the poll interval of the server in these tests.
-	pollMillis = 300
-)
+// pollMillis is the poll interval of the server in these tests.
+const pollMillis = 300
 
-// process is a running routesrv or dataplane-client.
-type process struct {
-	cmd           *exec.Cmd
-	main, support string // base URLs
-	done          chan error
-	ended         bool // done was received
+// process is a running routesrv or dataplane-client, with what only these tests ask it.
+type process struct{ *programs.Process }
 
-	mu    sync.Mutex
-	lines []string
-}
-
-// freeAddress returns an address of the loopback interface with no listener.
-func freeAddress(t *testing.T) string {
+// startProcess starts a binary that serves on the addresses.
+func startProcess(t *testing.T, path, main, support string, args []string) *process {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
+	return &process{programs.Start(t, path, main, support, args)}
 }
 
 // kubeconfig writes a kubeconfig for the API behind the proxy, with the token.
 func kubeconfig(t *testing.T, api *faultProxy, token string) string {
 	t.Helper()
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: api.Certificate().Raw})
-	return writeKubeconfig(t, api.URL, authority, token)
-}
-
-// writeKubeconfig writes a kubeconfig for an API server with a certificate of the authority (PEM).
-func writeKubeconfig(t *testing.T, url string, authority []byte, token string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	text := fmt.Sprintf(`apiVersion: v1
-kind: Config
-current-context: e2e
-clusters: [{name: e2e, cluster: {server: %q, certificate-authority-data: %s}}]
-users: [{name: e2e, user: {token: %q}}]
-contexts: [{name: e2e, context: {cluster: e2e, user: e2e}}]
-`, url, base64.StdEncoding.EncodeToString(authority), token)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return programs.Kubeconfig(t, api.URL, authority, token)
 }
 
 // startRoutesrv starts the built binary with the product's ServiceAccount; it reads the API behind the proxy.
@@ -85,7 +43,7 @@ func startRoutesrv(t *testing.T, api *faultProxy, args ...string) *process {
 
 func startWithToken(t *testing.T, api *faultProxy, token string, args ...string) *process {
 	t.Helper()
-	main, support := freeAddress(t), freeAddress(t)
+	main, support := programs.FreeAddress(t), programs.FreeAddress(t)
 	all := append([]string{"-address=" + main, "-support-listener=" + support, "-wait-for-healthcheck-interval=0s"},
 		sourceArgs(t, api, token)...)
 	return startProcess(t, binary, main, support, append(all, args...))
@@ -100,147 +58,25 @@ func sourceArgs(t *testing.T, api *faultProxy, token string) []string {
 	}
 }
 
-// startProcess starts a binary that serves on the addresses. It detects its end, and shows its log if the test fails.
-func startProcess(t *testing.T, path, main, support string, args []string) *process {
-	t.Helper()
-	p := &process{
-		cmd:  exec.Command(path, args...),
-		main: "http://" + main, support: "http://" + support, done: make(chan error, 1),
-	}
-	stderr, err := p.cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		for lines := bufio.NewScanner(stderr); lines.Scan(); {
-			p.mu.Lock()
-			p.lines = append(p.lines, lines.Text())
-			p.mu.Unlock()
-		}
-		p.done <- p.cmd.Wait()
-	}()
-	t.Cleanup(func() {
-		p.stop(t)
-		if t.Failed() {
-			t.Logf("log of %s:\n%s", filepath.Base(path), p.log())
-		}
-	})
-	return p
-}
-
-func (p *process) log() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return strings.Join(p.lines, "\n")
-}
-
-// stop ends the process as Kubernetes does, and requires a clean end. It may be called repeatedly.
-func (p *process) stop(t *testing.T) {
-	t.Helper()
-	if p.ended {
-		return
-	}
-	p.ended = true
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		return
-	}
-	select {
-	case err := <-p.done:
-		if err != nil {
-			t.Errorf("%s ended with %v", filepath.Base(p.cmd.Path), err)
-		}
-	case <-time.After(patience):
-		p.cmd.Process.Kill()
-		t.Errorf("%s did not end on SIGTERM", filepath.Base(p.cmd.Path))
-	}
-}
-
-// kill ends the process as the kernel does when memory runs out.
-func (p *process) kill(t *testing.T) {
-	t.Helper()
-	p.ended = true
-	if err := p.cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	<-p.done
-}
-
-// answer is the answer to a request.
-type answer struct {
-	status int
-	header http.Header
-	body   string
-}
-
 // get asks the main listener; a non-empty etag makes the request conditional.
-func (p *process) get(t *testing.T, path, etag string) answer {
+func (p *process) get(t *testing.T, path, etag string) programs.Answer {
 	t.Helper()
-	a, err := fetch(t.Context(), p.main+path, etag)
+	a, err := programs.Fetch(t.Context(), p.Main+path, etag)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return a
 }
 
-func fetch(ctx context.Context, url, etag string) (answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return answer{}, err
-	}
-	return do(r, etag)
-}
-
-// do sends a request; a non-empty etag makes it conditional.
-func do(r *http.Request, etag string) (answer, error) {
-	if etag != "" {
-		r.Header.Set("If-None-Match", etag)
-	}
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return answer{}, err
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	return answer{resp.StatusCode, resp.Header, string(body)}, err
-}
-
-// eventually polls until the condition holds.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited %v for: %s", patience, what)
-		}
-		<-tick.C
-	}
-}
-
-// ready waits for the first table.
-func (p *process) ready(t *testing.T) {
-	t.Helper()
-	eventually(t, "a first table", func() bool {
-		a, err := fetch(t.Context(), p.main+"/health", "")
-		return err == nil && a.status == http.StatusNoContent
-	})
-}
-
 // supportJSON decodes an answer of the support listener.
 func (p *process) supportJSON(t *testing.T, path string, v any) {
 	t.Helper()
-	a, err := fetch(t.Context(), p.support+path, "")
+	a, err := programs.Fetch(t.Context(), p.Support+path, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal([]byte(a.body), v); err != nil {
-		t.Fatalf("%s: %v: %s", path, err, a.body)
+	if err := json.Unmarshal([]byte(a.Body), v); err != nil {
+		t.Fatalf("%s: %v: %s", path, err, a.Body)
 	}
 }
 

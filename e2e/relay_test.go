@@ -11,12 +11,14 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/routesrv/routesrv/internal/programs"
 )
 
 // startRelay starts a route server that serves the table of others.
 func startRelay(t *testing.T, stateDir string, upstream ...string) *process {
 	t.Helper()
-	main, support := freeAddress(t), freeAddress(t)
+	main, support := programs.FreeAddress(t), programs.FreeAddress(t)
 	return startProcess(t, binary, main, support, []string{
 		"-address=" + main, "-support-listener=" + support, "-wait-for-healthcheck-interval=0s", "--state-dir=" + stateDir,
 		fmt.Sprintf("-source-poll-timeout=%d", pollMillis), "--upstream=" + strings.Join(upstream, ","),
@@ -26,7 +28,7 @@ func startRelay(t *testing.T, stateDir string, upstream ...string) *process {
 // startFetching starts a data plane that only fetches from route servers.
 func startFetching(t *testing.T, transport string, routeServers ...string) *process {
 	t.Helper()
-	main, support := freeAddress(t), freeAddress(t)
+	main, support := programs.FreeAddress(t), programs.FreeAddress(t)
 	return startProcess(t, dataplane, main, support, []string{
 		"--mode=Exec", "--address=" + main, "--support-listener=" + support, "--fetch-interval=300ms", "--transport=" + transport,
 		"--lkg-file=" + filepath.Join(t.TempDir(), "lkg.eskip"), "--routesrv-url=" + strings.Join(routeServers, ","),
@@ -65,13 +67,13 @@ func watchOrder(url string) *orderWatcher {
 				return
 			case <-tick.C:
 			}
-			a, err := fetch(ctx, url, "")
+			a, err := programs.Fetch(ctx, url, "")
 			if ctx.Err() != nil {
 				return
 			}
 			w.watcher.check(a, err)
 			if err == nil {
-				w.order(countOf(a.body))
+				w.order(countOf(a.Body))
 			}
 		}
 	}()
@@ -120,23 +122,23 @@ func TestTreeWithAKilledMiddle(t *testing.T) {
 	c := ownCluster(t)
 	withShop(t, c)
 	root := startRoutesrv(t, newFaultProxy(t, c))
-	root.ready(t)
+	root.Ready(t)
 	withObjects(t, c, counterIngress(0))
 	dirs := []string{t.TempDir(), t.TempDir()}
-	relays := []*process{startRelay(t, dirs[0], root.main), startRelay(t, dirs[1], root.main)}
+	relays := []*process{startRelay(t, dirs[0], root.Main), startRelay(t, dirs[1], root.Main)}
 	for _, r := range relays {
-		r.ready(t)
+		r.Ready(t)
 	}
 	planes := map[string]*process{
-		"auto":   startFetching(t, "auto", relays[0].main, relays[1].main),
-		"poll":   startFetching(t, "poll", relays[0].main, relays[1].main),
-		"stream": startFetching(t, "stream", relays[0].main, relays[1].main),
-		"other":  startFetching(t, "auto", relays[1].main, relays[0].main),
+		"auto":   startFetching(t, "auto", relays[0].Main, relays[1].Main),
+		"poll":   startFetching(t, "poll", relays[0].Main, relays[1].Main),
+		"stream": startFetching(t, "stream", relays[0].Main, relays[1].Main),
+		"other":  startFetching(t, "auto", relays[1].Main, relays[0].Main),
 	}
 	watchers := make(map[string]*orderWatcher)
 	for name, p := range planes {
-		p.ready(t)
-		watchers[name] = watchOrder(p.main + "/routes")
+		p.Ready(t)
+		watchers[name] = watchOrder(p.Main + "/routes")
 	}
 	n := 0
 	change := func() {
@@ -147,8 +149,8 @@ func TestTreeWithAKilledMiddle(t *testing.T) {
 	converge := func() {
 		t.Helper()
 		for name, p := range planes {
-			eventually(t, fmt.Sprintf("change %d in the data plane %s", n, name), func() bool {
-				return countOf(p.get(t, "/routes", "").body) == n
+			programs.Eventually(t, fmt.Sprintf("change %d in the data plane %s", n, name), func() bool {
+				return countOf(p.get(t, "/routes", "").Body) == n
 			})
 		}
 	}
@@ -159,25 +161,25 @@ func TestTreeWithAKilledMiddle(t *testing.T) {
 	sameNames(t, root, relays)
 	var st struct{ Fetch fetchStatus }
 	planes["stream"].supportJSON(t, "/status", &st)
-	if st.Fetch.Transport != "stream" || st.Fetch.Stream == nil || !strings.HasPrefix(st.Fetch.Stream.URL, relays[0].main) {
+	if st.Fetch.Transport != "stream" || st.Fetch.Stream == nil || !strings.HasPrefix(st.Fetch.Stream.URL, relays[0].Main) {
 		t.Errorf("the data plane follows %+v", st.Fetch.Stream)
 	}
 
-	relays[0].kill(t)
+	relays[0].Kill(t)
 	for range 3 {
 		change()
 		converge()
 	}
 	planes["stream"].supportJSON(t, "/status", &st)
-	if st.Fetch.Stream == nil || !strings.HasPrefix(st.Fetch.Stream.URL, relays[1].main) {
+	if st.Fetch.Stream == nil || !strings.HasPrefix(st.Fetch.Stream.URL, relays[1].Main) {
 		t.Errorf("the data plane follows %+v, want the other relay", st.Fetch.Stream)
 	}
 
-	back := startRelay(t, dirs[0], root.main) // with its file
-	back.ready(t)
+	back := startRelay(t, dirs[0], root.Main) // with its file
+	back.Ready(t)
 	change()
 	converge()
-	eventually(t, "the change in the relay that is back", func() bool { return countOf(back.get(t, "/routes", "").body) == n })
+	programs.Eventually(t, "the change in the relay that is back", func() bool { return countOf(back.get(t, "/routes", "").Body) == n })
 	sameNames(t, root, []*process{back, relays[1]})
 	for name, w := range watchers {
 		w.stop(t, name)
@@ -190,18 +192,18 @@ func sameNames(t *testing.T, root *process, relays []*process) {
 	for _, path := range []string{"/routes", "/routes/eu-central-1a"} {
 		want := root.get(t, path, "")
 		for _, r := range relays {
-			var got answer
-			eventually(t, "the table of the root in a relay", func() bool {
+			var got programs.Answer
+			programs.Eventually(t, "the table of the root in a relay", func() bool {
 				got = r.get(t, path, "")
-				return got.body == want.body
+				return got.Body == want.Body
 			})
 			for _, h := range []string{"Etag", "X-Count", "X-Revision"} {
-				if got.header.Get(h) != want.header.Get(h) {
-					t.Errorf("%s: %s is %s, the root has %s", path, h, got.header.Get(h), want.header.Get(h))
+				if got.Header.Get(h) != want.Header.Get(h) {
+					t.Errorf("%s: %s is %s, the root has %s", path, h, got.Header.Get(h), want.Header.Get(h))
 				}
 			}
-			if a := r.get(t, path, want.header.Get("Etag")); a.status != http.StatusNotModified {
-				t.Errorf("%s: the ETag of the root gives %d", path, a.status)
+			if a := r.get(t, path, want.Header.Get("Etag")); a.Status != http.StatusNotModified {
+				t.Errorf("%s: the ETag of the root gives %d", path, a.Status)
 			}
 		}
 	}
@@ -217,27 +219,27 @@ func TestRelayWithoutItsUpstreamServesItsFile(t *testing.T) {
 	c := ownCluster(t)
 	withShop(t, c)
 	root := startRoutesrv(t, newFaultProxy(t, c))
-	root.ready(t)
+	root.Ready(t)
 	dir := t.TempDir()
-	relay := startRelay(t, dir, root.main)
-	relay.ready(t)
-	eventually(t, "the table of the root", func() bool { return relay.get(t, "/routes", "").body == root.get(t, "/routes", "").body })
+	relay := startRelay(t, dir, root.Main)
+	relay.Ready(t)
+	programs.Eventually(t, "the table of the root", func() bool { return relay.get(t, "/routes", "").Body == root.get(t, "/routes", "").Body })
 	want := root.get(t, "/routes", "")
-	eventually(t, "the file", func() bool {
+	programs.Eventually(t, "the file", func() bool {
 		var status struct{ Checkpoint struct{ Written time.Time } }
 		relay.supportJSON(t, "/status", &status)
 		return !status.Checkpoint.Written.IsZero()
 	})
-	relay.kill(t)
-	root.kill(t)
+	relay.Kill(t)
+	root.Kill(t)
 
-	again := startRelay(t, dir, root.main)
-	again.ready(t)
+	again := startRelay(t, dir, root.Main)
+	again.Ready(t)
 	got := again.get(t, "/routes", "")
-	if got.body != want.body || got.header.Get("Etag") != want.header.Get("Etag") || got.header.Get("X-Table-State") != "stale" {
-		t.Errorf("serves %s (%s), want %s, stale", got.header.Get("Etag"), got.header.Get("X-Table-State"), want.header.Get("Etag"))
+	if got.Body != want.Body || got.Header.Get("Etag") != want.Header.Get("Etag") || got.Header.Get("X-Table-State") != "stale" {
+		t.Errorf("serves %s (%s), want %s, stale", got.Header.Get("Etag"), got.Header.Get("X-Table-State"), want.Header.Get("Etag"))
 	}
-	plane := startFetching(t, "auto", again.main)
-	plane.ready(t)
-	eventually(t, "the table in the data plane", func() bool { return plane.get(t, "/routes", "").body == want.body })
+	plane := startFetching(t, "auto", again.Main)
+	plane.Ready(t)
+	programs.Eventually(t, "the table in the data plane", func() bool { return plane.get(t, "/routes", "").Body == want.Body })
 }

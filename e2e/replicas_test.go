@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/routesrv/routesrv/internal/programs"
 )
 
 // digestOf returns the part of an ETag that names the content.
@@ -31,15 +33,15 @@ func TestTwoReplicasNeverSendAClientBack(t *testing.T) {
 	proxy := newFaultProxy(t, c)
 	replicas := []*process{startRoutesrv(t, proxy), startRoutesrv(t, proxy)}
 	for _, r := range replicas {
-		r.ready(t)
+		r.Ready(t)
 	}
 	seen := map[string]bool{} // digests that the client has moved on from
 	etag, digest := "", ""
 	poll := func(i int) {
 		a := replicas[i%2].get(t, "/routes", etag)
-		switch a.status {
+		switch a.Status {
 		case http.StatusOK:
-			next := digestOf(a.header.Get("Etag"))
+			next := digestOf(a.Header.Get("Etag"))
 			if next == digest {
 				t.Errorf("poll %d: equal content was downloaded twice", i)
 			}
@@ -47,10 +49,10 @@ func TestTwoReplicasNeverSendAClientBack(t *testing.T) {
 				t.Errorf("poll %d: sent back to %s", i, next)
 			}
 			seen[digest] = true
-			etag, digest = a.header.Get("Etag"), next
+			etag, digest = a.Header.Get("Etag"), next
 		case http.StatusNotModified:
 		default:
-			t.Fatalf("poll %d: %d", i, a.status)
+			t.Fatalf("poll %d: %d", i, a.Status)
 		}
 	}
 	const changes = 8
@@ -66,10 +68,10 @@ func TestTwoReplicasNeverSendAClientBack(t *testing.T) {
 	if len(seen) < changes/2 {
 		t.Errorf("the client saw %d tables, too few to show anything", len(seen))
 	}
-	eventually(t, "both replicas to serve what the client holds", func() bool {
+	programs.Eventually(t, "both replicas to serve what the client holds", func() bool {
 		poll(polls)
 		polls++
-		return replicas[0].get(t, "/routes", etag).status == http.StatusNotModified &&
+		return replicas[0].get(t, "/routes", etag).Status == http.StatusNotModified &&
 			replicas[0].status(t).Table.Digest == digest && replicas[1].status(t).Table.Digest == digest
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/internal/programs"
 )
 
 const ingressList = "/apis/networking.k8s.io/v1/ingresses"
@@ -58,16 +59,16 @@ func TestServedTableEqualsCompiledManifests(t *testing.T) {
 	c := ownCluster(t)
 	withShop(t, c)
 	p := startRoutesrv(t, newFaultProxy(t, c))
-	p.ready(t)
+	p.Ready(t)
 	want, problems := compileManifests(t, 0, shopDir)
 	got := p.get(t, "/routes", "")
-	if diff := cmp.Diff(want, got.body); diff != "" {
+	if diff := cmp.Diff(want, got.Body); diff != "" {
 		t.Errorf("served table (-compiled +served):\n%s", diff)
 	}
 	if problems != "" {
 		t.Errorf("problems of the example: %s", problems)
 	}
-	if n := got.header.Get("X-Count"); n != fmt.Sprint(strings.Count(want, "\n")+1) {
+	if n := got.Header.Get("X-Count"); n != fmt.Sprint(strings.Count(want, "\n")+1) {
 		t.Errorf("X-Count %s", n)
 	}
 	if p.status(t).Table.Revision == 0 {
@@ -79,12 +80,12 @@ func TestZoneTableKeepsEndpointsOfSmallZones(t *testing.T) {
 	c := ownCluster(t)
 	withShop(t, c)
 	p := startRoutesrv(t, newFaultProxy(t, c))
-	p.ready(t)
+	p.Ready(t)
 	full, zone := p.get(t, "/routes", ""), p.get(t, "/routes/eu-central-1a", "")
-	if zone.status != http.StatusOK || zone.header.Get("X-Count") != full.header.Get("X-Count") {
-		t.Errorf("zone table: %d, %s routes; full: %s", zone.status, zone.header.Get("X-Count"), full.header.Get("X-Count"))
+	if zone.Status != http.StatusOK || zone.Header.Get("X-Count") != full.Header.Get("X-Count") {
+		t.Errorf("zone table: %d, %s routes; full: %s", zone.Status, zone.Header.Get("X-Count"), full.Header.Get("X-Count"))
 	}
-	if !strings.Contains(full.body, "?zone=eu-central-1a") {
+	if !strings.Contains(full.Body, "?zone=eu-central-1a") {
 		t.Error("endpoints have no zones")
 	}
 }
@@ -94,7 +95,7 @@ func TestChangeIsServedWithinTwoPolls(t *testing.T) {
 	withShop(t, c)
 	proxy := newFaultProxy(t, c)
 	p := startRoutesrv(t, proxy)
-	p.ready(t)
+	p.Ready(t)
 	for i := range 5 {
 		host := fmt.Sprintf("change-%d.example.org", i)
 		withObjects(t, c, fmt.Sprintf(`
@@ -107,9 +108,9 @@ spec: {rules: [{host: %s, http: {paths: [{path: /, pathType: Prefix, backend: {s
 		// object, and the next one sees it. When the one after that begins, the table is served. What counts is how many requests had begun
 		// before ours, however late ours is.
 		written := proxy.count(ingressList)
-		eventually(t, host+" to be served", func() bool {
+		programs.Eventually(t, host+" to be served", func() bool {
 			begun := proxy.count(ingressList) - written
-			served := strings.Contains(p.get(t, "/routes", "").body, fmt.Sprintf("kube_shop__change_%d__", i))
+			served := strings.Contains(p.get(t, "/routes", "").Body, fmt.Sprintf("kube_shop__change_%d__", i))
 			if !served && begun > 3 {
 				t.Fatalf("not served although the API was asked %d times since the write", begun)
 			}
@@ -123,8 +124,8 @@ func TestNotModifiedWhileOnlyOtherObjectsChange(t *testing.T) {
 	withShop(t, c)
 	proxy := newFaultProxy(t, c)
 	p := startRoutesrv(t, proxy)
-	p.ready(t)
-	etag := p.get(t, "/routes", "").header.Get("Etag")
+	p.Ready(t)
+	etag := p.get(t, "/routes", "").Header.Get("Etag")
 	before := p.status(t).Source.Revision
 	for i := range 12 {
 		withObjects(t, c, fmt.Sprintf(`
@@ -135,10 +136,10 @@ data: {n: "%d"}
 `, i))
 		proxy.awaitRequests(t, ingressList, 1)
 		a := p.get(t, "/routes", etag)
-		if a.status != http.StatusNotModified || a.body != "" || a.header.Get("Etag") != etag {
-			t.Fatalf("poll %d: %d, Etag %s, want 304 and %s", i, a.status, a.header.Get("Etag"), etag)
+		if a.Status != http.StatusNotModified || a.Body != "" || a.Header.Get("Etag") != etag {
+			t.Fatalf("poll %d: %d, Etag %s, want 304 and %s", i, a.Status, a.Header.Get("Etag"), etag)
 		}
-		if a.header.Get("X-Source-Read") == "" {
+		if a.Header.Get("X-Source-Read") == "" {
 			t.Error("a 304 does not say when the source was read")
 		}
 	}
@@ -151,8 +152,8 @@ func TestPoisonousRouteGroupCostsOnlyItself(t *testing.T) {
 	c := ownCluster(t)
 	withShop(t, c)
 	p := startRoutesrv(t, newFaultProxy(t, c))
-	p.ready(t)
-	good := p.get(t, "/routes", "").body
+	p.Ready(t)
+	good := p.get(t, "/routes", "").Body
 	withObjects(t, c, `
 apiVersion: zalando.org/v1
 kind: RouteGroup
@@ -170,8 +171,8 @@ spec:
     - {path: /good, backends: [{backendName: gone}]}
 `)
 	var body string
-	eventually(t, "the good route of the poisonous group", func() bool {
-		body = p.get(t, "/routes", "").body
+	programs.Eventually(t, "the good route of the poisonous group", func() bool {
+		body = p.get(t, "/routes", "").Body
 		return strings.Contains(body, `Path("/good")`)
 	})
 	if _, err := eskip.Parse(body); err != nil {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/internal/programs"
 )
 
 // starts are the ways to read the API.
@@ -52,24 +53,24 @@ func TestEndpointsThatAreAllGoneAreHeld(t *testing.T) {
 	for _, mode := range []string{"poll", "watch"} {
 		t.Run(mode, func(t *testing.T) {
 			p := starts[mode](t, newFaultProxy(t, c))
-			p.ready(t)
-			before := p.get(t, "/routes", "").body
+			p.Ready(t)
+			before := p.get(t, "/routes", "").Body
 			if n := strings.Count(before, "10.9.0."); n < 40 {
 				t.Fatalf("%d routes have endpoints", n)
 			}
 			if err := c.remove(t.Context(), slices.String()); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "a held table", func() bool { return strings.Contains(p.log(), "reason=backends_lost") })
+			programs.Eventually(t, "a held table", func() bool { return strings.Contains(p.Log(), "reason=backends_lost") })
 			// The rule counts every route with endpoints, including those of the shop.
-			if had, has := routesWithEndpoints(t, before), routesWithEndpoints(t, p.get(t, "/routes", "").body); 2*has < had {
+			if had, has := routesWithEndpoints(t, before), routesWithEndpoints(t, p.get(t, "/routes", "").Body); 2*has < had {
 				t.Errorf("%d of %d routes still have endpoints", has, had)
 			}
 			if err := c.apply(t.Context(), slices.String()); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the end of the hold", func() bool { return strings.Contains(p.log(), "hold ended") })
-			eventually(t, "the table from before", func() bool { return p.get(t, "/routes", "").body == before })
+			programs.Eventually(t, "the end of the hold", func() bool { return strings.Contains(p.Log(), "hold ended") })
+			programs.Eventually(t, "the table from before", func() bool { return p.get(t, "/routes", "").Body == before })
 		})
 	}
 }
@@ -98,20 +99,20 @@ func TestDiscoveryThatIsNotFoundForAMomentLosesNothing(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			api := newFaultProxy(t, c)
 			p := starts[mode](t, api)
-			p.ready(t)
-			w := watch(p.main + "/routes")
+			p.Ready(t)
+			w := watch(p.Main + "/routes")
 			const path = "/apis/zalando.org/v1"
 			api.fail(path, status(http.StatusNotFound))
 			api.awaitRequests(t, path, 2)
 			api.fail(path, nil)
 			api.awaitRequests(t, path, 2)
-			eventually(t, "reads to succeed", func() bool { return p.status(t).Source.Failures == 0 })
+			programs.Eventually(t, "reads to succeed", func() bool { return p.status(t).Source.Failures == 0 })
 			w.cancel()
 			<-w.done
 			if len(w.digests) != 1 {
 				t.Errorf("saw tables %v, want one", w.digests)
 			}
-			if !strings.Contains(p.get(t, "/routes", "").body, "rg1") {
+			if !strings.Contains(p.get(t, "/routes", "").Body, "rg1") {
 				t.Error("the route group is lost")
 			}
 		})
@@ -124,8 +125,8 @@ func TestEmptyListsOfARealAPIServerAreTaken(t *testing.T) {
 	for mode, start := range starts {
 		t.Run(mode, func(t *testing.T) {
 			p := start(t, newFaultProxy(t, c), "-kubernetes-namespace=kube-public")
-			p.ready(t)
-			if body := p.get(t, "/routes", "").body; p.status(t).Source.Failures > 0 || !strings.Contains(body, "kube__redirect") ||
+			p.Ready(t)
+			if body := p.get(t, "/routes", "").Body; p.status(t).Source.Failures > 0 || !strings.Contains(body, "kube__redirect") ||
 				strings.Contains(body, "kube_shop") {
 				t.Errorf("status %+v, table\n%s", p.status(t), body)
 			}

@@ -30,6 +30,7 @@ import (
 
 	"github.com/routesrv/routesrv/internal/image"
 	"github.com/routesrv/routesrv/internal/kubelet"
+	"github.com/routesrv/routesrv/internal/programs"
 )
 
 // Names of the manifests.
@@ -67,7 +68,7 @@ func TestWalkThroughTheOverlays(t *testing.T) {
 	w.move(t, "Pre", "self", func() { w.apply(t, "pre") })
 	w.rest(t)
 	// At rest both sides have the same table: nothing differs, not even briefly.
-	eventually(t, "a clean comparison", func() bool {
+	programs.Eventually(t, "a clean comparison", func() bool {
 		c, report := w.state(t).Cutover, w.support(t, "/shadow")
 		return c != nil && c.Comparisons >= 3 && c.Differences == 0 &&
 			strings.HasPrefix(report, "same: ") && strings.Contains(report, "0 confirmed, 0 pending")
@@ -75,7 +76,7 @@ func TestWalkThroughTheOverlays(t *testing.T) {
 
 	// Exec: the manifests enforce the gate, which requires 15 minutes and 100 comparisons. It refuses, as it must.
 	w.apply(t, "exec")
-	eventually(t, "the refusal of the gate", func() bool { return w.state(t).Refused != "" })
+	programs.Eventually(t, "the refusal of the gate", func() bool { return w.state(t).Refused != "" })
 	if st := w.state(t); !strings.EqualFold(st.Mode, "Pre") || !strings.Contains(st.Refused, "Exec!") {
 		t.Errorf("mode %s, refused with %q: want Pre, and the way past the gate", st.Mode, st.Refused)
 	}
@@ -84,7 +85,7 @@ func TestWalkThroughTheOverlays(t *testing.T) {
 	w.move(t, "Exec", "routeserver", func() { w.patchMode(t, "Exec!") })
 	w.rest(t)
 	for _, server := range servers {
-		eventually(t, "the table of "+server.Name()+" in the data plane", func() bool {
+		programs.Eventually(t, "the table of "+server.Name()+" in the data plane", func() bool {
 			st := w.state(t)
 			return st.Table != nil && st.Table.Digest == w.serverDigest(t, server)
 		})
@@ -138,7 +139,7 @@ func newWalk(t *testing.T, c *cluster) *walk {
 func render(t *testing.T, overlay string) string {
 	t.Helper()
 	// The context of the test has already ended when objects are removed.
-	cmd := exec.Command(kubectlPath(t), "kustomize", filepath.Join(overlayDir, overlay))
+	cmd := exec.Command(programs.Kubectl(t), "kustomize", filepath.Join(overlayDir, overlay))
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("%v: %v", cmd, err)
@@ -284,7 +285,7 @@ func (w *walk) startPod(t *testing.T, name string, template corev1.PodTemplateSp
 }
 
 func timeLimit(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), programs.Patience)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -384,7 +385,7 @@ func (w *walk) end(t *testing.T, pods []*kubelet.Pod) {
 
 func (w *walk) awaitMode(t *testing.T, mode, origin string) {
 	t.Helper()
-	eventually(t, "mode "+mode+" with a table of "+origin, func() bool {
+	programs.Eventually(t, "mode "+mode+" with a table of "+origin, func() bool {
 		st := w.state(t)
 		return strings.EqualFold(st.Mode, mode) && strings.Contains(st.Origin, origin)
 	})
@@ -400,7 +401,7 @@ func (w *walk) awaitChanges(t *testing.T, n int) {
 
 func (w *walk) awaitNumber(t *testing.T, n int) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("change %d in the proxy", n), func() bool {
+	programs.Eventually(t, fmt.Sprintf("change %d in the proxy", n), func() bool {
 		_, got := w.proxy.inUse()
 		return got >= n
 	})

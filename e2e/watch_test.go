@@ -16,6 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/routesrv/routesrv/internal/programs"
 )
 
 // staleAfter is how long a watch may be broken until reads fail, plus some time until that shows.
@@ -58,29 +60,14 @@ func startWatching(t *testing.T, api *faultProxy, args ...string) *process {
 	return startWithToken(t, api, r.Status.Token, append([]string{"--kubernetes-read=watch", "--poll-max-backoff=500ms"}, args...)...)
 }
 
-// within polls until the condition holds.
-func within(t *testing.T, limit time.Duration, what string, ok func() bool) time.Duration {
-	t.Helper()
-	begin := time.Now()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		if time.Since(begin) > limit {
-			t.Fatalf("waited %v for: %s", limit, what)
-		}
-		<-tick.C
-	}
-	return time.Since(begin)
-}
-
 // metric returns the sum of the series with the name, ignoring labels.
 func (p *process) metric(t *testing.T, name string) (sum float64) {
 	t.Helper()
-	a, err := fetch(t.Context(), p.support+"/metrics", "")
+	a, err := programs.Fetch(t.Context(), p.Support+"/metrics", "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range regexp.MustCompile(`(?m)^`+name+`(?:\{[^}]*\})? (\S+)$`).FindAllStringSubmatch(a.body, -1) {
+	for _, m := range regexp.MustCompile(`(?m)^`+name+`(?:\{[^}]*\})? (\S+)$`).FindAllStringSubmatch(a.Body, -1) {
 		var v float64
 		if _, err := fmt.Sscan(m[1], &v); err != nil {
 			t.Fatal(err)
@@ -150,7 +137,7 @@ func TestWatchedTableEqualsCompiledManifests(t *testing.T) {
 	withObjects(t, c, fixedService)
 	proxy := newFaultProxy(t, c)
 	p := startWatching(t, proxy, "--kubernetes-reconcile-interval=2s")
-	p.ready(t)
+	p.Ready(t)
 	r := rand.New(rand.NewPCG(1, 2))
 	present := map[int]string{}
 	t.Cleanup(func() {
@@ -187,13 +174,13 @@ func TestWatchedTableEqualsCompiledManifests(t *testing.T) {
 		t.Fatal(err)
 	}
 	want, _ := compileManifests(t, 0, dir)
-	eventually(t, "the table of the manifests", func() bool { return p.get(t, "/routes", "").body == want })
+	programs.Eventually(t, "the table of the manifests", func() bool { return p.get(t, "/routes", "").Body == want })
 	reconciles := p.metric(t, "routesrv_watch_reconciles_total")
-	eventually(t, "two more reconciles", func() bool { return p.metric(t, "routesrv_watch_reconciles_total") >= reconciles+8 })
+	programs.Eventually(t, "two more reconciles", func() bool { return p.metric(t, "routesrv_watch_reconciles_total") >= reconciles+8 })
 	if n := p.metric(t, "routesrv_watch_reconcile_differences_total"); n != 0 {
 		t.Errorf("reconciles found %v differences", n)
 	}
-	if d := cmp.Diff(want, p.get(t, "/routes", "").body); d != "" {
+	if d := cmp.Diff(want, p.get(t, "/routes", "").Body); d != "" {
 		t.Errorf("served table (-compiled +served):\n%s", d)
 	}
 }
@@ -203,12 +190,12 @@ func TestAWatchedChangeIsServedAtOnceAndListsNothing(t *testing.T) {
 	withShop(t, c)
 	proxy := newFaultProxy(t, c)
 	p := startWatching(t, proxy, "-source-poll-timeout=60000")
-	p.ready(t)
+	p.Ready(t)
 	lists := proxy.count("/api/v1/services")
 	for n := range 5 {
 		withObjects(t, c, counterIngress(n))
-		took := within(t, patience, "the change", func() bool {
-			return strings.Contains(p.get(t, "/routes", "").body, fmt.Sprintf(`setResponseHeader("N", "%d")`, n))
+		took := programs.Within(t, programs.Patience, "the change", func() bool {
+			return strings.Contains(p.get(t, "/routes", "").Body, fmt.Sprintf(`setResponseHeader("N", "%d")`, n))
 		})
 		t.Logf("served after %v", took)
 		if took > 10*time.Second {
@@ -226,18 +213,18 @@ func TestMissingPermissionToWatchIsNamed(t *testing.T) {
 	c := ownCluster(t)
 	withShop(t, c)
 	p := startRoutesrv(t, newFaultProxy(t, c), "--kubernetes-read=watch", "--poll-max-backoff=500ms")
-	eventually(t, "the support listener", func() bool {
-		_, err := fetch(t.Context(), p.support+"/status", "")
+	programs.Eventually(t, "the support listener", func() bool {
+		_, err := programs.Fetch(t.Context(), p.Support+"/status", "")
 		return err == nil
 	})
 	var last string
-	eventually(t, "an error that says what to grant", func() bool {
+	programs.Eventually(t, "an error that says what to grant", func() bool {
 		last = p.status(t).Source.LastError
 		return strings.Contains(last, `grant the verb "watch" on "`) && strings.Contains(last, "watch ")
 	})
 	t.Log(last)
-	if a := p.get(t, "/routes", ""); a.status != http.StatusNotFound {
-		t.Errorf("a table without a watch: %d", a.status)
+	if a := p.get(t, "/routes", ""); a.Status != http.StatusNotFound {
+		t.Errorf("a table without a watch: %d", a.Status)
 	}
 }
 
@@ -247,25 +234,25 @@ func TestAKindWhoseWatchIsBrokenMakesTheTableStale(t *testing.T) {
 	withShop(t, c)
 	proxy := newFaultProxy(t, c)
 	p := startWatching(t, proxy)
-	p.ready(t)
+	p.Ready(t)
 	want := p.get(t, "/routes", "")
 	const path = "/apis/zalando.org/v1/routegroups"
 	proxy.fail(path, status(http.StatusServiceUnavailable))
 	proxy.CloseClientConnections()
-	took := within(t, staleAfter, "the failure in /status", func() bool {
+	took := programs.Within(t, staleAfter, "the failure in /status", func() bool {
 		s := p.status(t).Source
 		return s.Failures > 0 && strings.Contains(s.LastError, "routegroups.zalando.org") && strings.Contains(s.LastError, "503")
 	})
 	if took < 20*time.Second {
 		t.Errorf("reads failed after %v", took)
 	}
-	if a := p.get(t, "/routes", ""); a.body != want.body {
+	if a := p.get(t, "/routes", ""); a.Body != want.Body {
 		t.Error("the table changed")
 	}
 	withObjects(t, c, counterIngress(7))
 	proxy.fail(path, nil)
-	eventually(t, "reads to succeed again, with what changed meanwhile", func() bool {
-		return p.status(t).Source.Failures == 0 && strings.Contains(p.get(t, "/routes", "").body, `setResponseHeader("N", "7")`)
+	programs.Eventually(t, "reads to succeed again, with what changed meanwhile", func() bool {
+		return p.status(t).Source.Failures == 0 && strings.Contains(p.get(t, "/routes", "").Body, `setResponseHeader("N", "7")`)
 	})
 }
 
@@ -274,21 +261,21 @@ func TestWatchOutlivesTheAPIServer(t *testing.T) {
 	c := ownCluster(t)
 	withShop(t, c)
 	p := startWatching(t, newFaultProxy(t, c))
-	p.ready(t)
+	p.Ready(t)
 	want := p.get(t, "/routes", "")
 	restartAPI := c.killAPIServer(t)
-	within(t, staleAfter, "failures", func() bool { return p.status(t).Source.Failures >= 2 })
-	if a := p.get(t, "/routes", ""); a.body != want.body {
+	programs.Within(t, staleAfter, "failures", func() bool { return p.status(t).Source.Failures >= 2 })
+	if a := p.get(t, "/routes", ""); a.Body != want.Body {
 		t.Error("the table changed while the API server was down")
 	}
 	restartAPI()
-	eventually(t, "a fresh read", func() bool { return p.status(t).Source.Failures == 0 })
-	if a := p.get(t, "/routes", want.header.Get("Etag")); a.status != http.StatusNotModified {
-		t.Errorf("after the outage: %d, want 304", a.status)
+	programs.Eventually(t, "a fresh read", func() bool { return p.status(t).Source.Failures == 0 })
+	if a := p.get(t, "/routes", want.Header.Get("Etag")); a.Status != http.StatusNotModified {
+		t.Errorf("after the outage: %d, want 304", a.Status)
 	}
 	withObjects(t, c, counterIngress(8))
-	eventually(t, "a change after the outage", func() bool {
-		return strings.Contains(p.get(t, "/routes", "").body, `setResponseHeader("N", "8")`)
+	programs.Eventually(t, "a change after the outage", func() bool {
+		return strings.Contains(p.get(t, "/routes", "").Body, `setResponseHeader("N", "8")`)
 	})
 }
 
@@ -299,9 +286,9 @@ func TestADefinitionThatGoesAndComesIsFollowed(t *testing.T) {
 	group := randomObject(1, 1)
 	withObjects(t, c, group)
 	p := startWatching(t, newFaultProxy(t, c), "--guard-max-loss=1")
-	p.ready(t)
-	served := func() bool { return strings.Contains(p.get(t, "/routes", "").body, "rg1") }
-	eventually(t, "the route group", served)
+	p.Ready(t)
+	served := func() bool { return strings.Contains(p.get(t, "/routes", "").Body, "rg1") }
+	programs.Eventually(t, "the route group", served)
 
 	definition, err := os.ReadFile(filepath.Join(crdDir, "routegroups.yaml"))
 	if err != nil {
@@ -310,19 +297,19 @@ func TestADefinitionThatGoesAndComesIsFollowed(t *testing.T) {
 	if err := c.remove(t.Context(), string(definition)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "no route group", func() bool { return !served() })
-	within(t, staleAfter, "discovery to say that it is gone", func() bool {
-		return strings.Contains(p.log(), "RouteGroups CRD is not installed") && p.status(t).Source.Failures == 0
+	programs.Eventually(t, "no route group", func() bool { return !served() })
+	programs.Within(t, staleAfter, "discovery to say that it is gone", func() bool {
+		return strings.Contains(p.Log(), "RouteGroups CRD is not installed") && p.status(t).Source.Failures == 0
 	})
 	install(t, c, string(definition))
-	eventually(t, "the API to take route groups", func() bool { return c.apply(t.Context(), group) == nil })
-	within(t, staleAfter, "the route group again", served)
+	programs.Eventually(t, "the API to take route groups", func() bool { return c.apply(t.Context(), group) == nil })
+	programs.Within(t, staleAfter, "the route group again", served)
 }
 
 // install applies a definition, while an earlier one may still be in deletion.
 func install(t *testing.T, c *cluster, definition string) {
 	t.Helper()
-	eventually(t, "the definition to be installed", func() bool {
+	programs.Eventually(t, "the definition to be installed", func() bool {
 		if c.apply(t.Context(), definition) != nil {
 			return false
 		}
@@ -337,7 +324,7 @@ func TestARestoredEtcdIsNoticedByAWatch(t *testing.T) {
 	c := ownCluster(t)
 	withShop(t, c)
 	p := startWatching(t, newFaultProxy(t, c))
-	p.ready(t)
+	p.Ready(t)
 	dir := c.env.ControlPlane.Etcd.DataDir
 	pid, args := c.findProcess(t, "etcd", "--data-dir="+dir)
 	backup := filepath.Join(t.TempDir(), "backup")
@@ -346,12 +333,12 @@ func TestARestoredEtcdIsNoticedByAWatch(t *testing.T) {
 	restart()
 
 	text := counterIngress(9)
-	eventually(t, "a change after the backup", func() bool { return c.apply(t.Context(), text) == nil })
+	programs.Eventually(t, "a change after the backup", func() bool { return c.apply(t.Context(), text) == nil })
 	var before uint64
-	within(t, staleAfter, "it to be served", func() bool {
+	programs.Within(t, staleAfter, "it to be served", func() bool {
 		a := p.get(t, "/routes", "")
 		before = revisionOf(t, a)
-		return strings.Contains(a.body, `setResponseHeader("N", "9")`)
+		return strings.Contains(a.Body, `setResponseHeader("N", "9")`)
 	})
 
 	pid, args = c.findProcess(t, "etcd", "--data-dir="+dir)
@@ -364,10 +351,10 @@ func TestARestoredEtcdIsNoticedByAWatch(t *testing.T) {
 	})
 	restart()
 	var after uint64
-	within(t, staleAfter, "the change to be gone", func() bool {
+	programs.Within(t, staleAfter, "the change to be gone", func() bool {
 		a := p.get(t, "/routes", "")
 		after = revisionOf(t, a)
-		return !strings.Contains(a.body, `setResponseHeader("N", "9")`)
+		return !strings.Contains(a.Body, `setResponseHeader("N", "9")`)
 	})
 	// The API server's writes during its start may have raised the revision above the change's before anything was read: then a
 	// restore cannot be distinguished from a deletion.
@@ -375,15 +362,15 @@ func TestARestoredEtcdIsNoticedByAWatch(t *testing.T) {
 		t.Errorf("%v restores are counted, and the revision went from %d to %d", n, before, after)
 	}
 	withObjects(t, c, counterIngress(10))
-	eventually(t, "a change after the restore", func() bool {
-		return strings.Contains(p.get(t, "/routes", "").body, `setResponseHeader("N", "10")`)
+	programs.Eventually(t, "a change after the restore", func() bool {
+		return strings.Contains(p.get(t, "/routes", "").Body, `setResponseHeader("N", "10")`)
 	})
 }
 
 // revisionOf returns the revision of the table in an answer.
-func revisionOf(t *testing.T, a answer) uint64 {
+func revisionOf(t *testing.T, a programs.Answer) uint64 {
 	t.Helper()
-	n, err := strconv.ParseUint(a.header.Get("X-Revision"), 10, 64)
+	n, err := strconv.ParseUint(a.Header.Get("X-Revision"), 10, 64)
 	if err != nil {
 		t.Fatalf("X-Revision: %v", err)
 	}
@@ -396,7 +383,7 @@ func swapEtcd(t *testing.T, c *cluster, pid int, args []string, f func()) {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "etcd to end", func() bool {
+	programs.Eventually(t, "etcd to end", func() bool {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		return err != nil || strings.Contains(string(stat), ") Z ")
 	})
@@ -421,20 +408,20 @@ func TestASidecarWatchesWheneverItComputes(t *testing.T) {
 		"subjects: [{kind: ServiceAccount, name: routesrv-watch,", "subjects: [{kind: ServiceAccount, name: routesrv,",
 	).Replace(watchRole))
 	server := startRoutesrv(t, newFaultProxy(t, c))
-	server.ready(t)
+	server.Ready(t)
 	proxy := newFaultProxy(t, c)
-	s := startSidecar(t, proxy, "False", []string{server.main}, "--kubernetes-read=watch")
-	s.ready(t)
+	s := startSidecar(t, proxy, "False", []string{server.Main}, "--kubernetes-read=watch")
+	s.Ready(t)
 	want, _ := compileManifests(t, 0, shopDir)
-	if d := cmp.Diff(want, s.get(t, "/routes", "").body); d != "" {
+	if d := cmp.Diff(want, s.get(t, "/routes", "").Body); d != "" {
 		t.Errorf("computed table (-compiled +served):\n%s", d)
 	}
 	for n, mode := range []string{"Exec", "False", "Exec", "False"} {
 		s.setMode(t, mode)
 		s.awaitMode(t, mode, map[string]string{"Exec": "server", "False": "self"}[mode])
 		withObjects(t, c, counterIngress(100+n))
-		eventually(t, "a change in mode "+mode, func() bool {
-			return strings.Contains(s.get(t, "/routes", "").body, fmt.Sprintf(`setResponseHeader("N", "%d")`, 100+n))
+		programs.Eventually(t, "a change in mode "+mode, func() bool {
+			return strings.Contains(s.get(t, "/routes", "").Body, fmt.Sprintf(`setResponseHeader("N", "%d")`, 100+n))
 		})
 	}
 }

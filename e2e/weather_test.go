@@ -17,12 +17,14 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/routesrv/routesrv/internal/programs"
 )
 
 // cleanupContext returns a context for cleanup after the context of a test has ended.
 func cleanupContext(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), programs.Patience)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -33,7 +35,7 @@ func TestFaultsOfTheAPILoseNoRoute(t *testing.T) {
 	withShop(t, c)
 	proxy := newFaultProxy(t, c)
 	p := startRoutesrv(t, proxy, "--poll-max-backoff=400ms")
-	p.ready(t)
+	p.Ready(t)
 	want := p.get(t, "/routes", "")
 	requests := []string{
 		"/apis/zalando.org/v1", // discovery
@@ -52,14 +54,14 @@ func TestFaultsOfTheAPILoseNoRoute(t *testing.T) {
 			t.Run(strings.Trim(path, "/")+" "+name, func(t *testing.T) {
 				proxy.fail(path, fault)
 				proxy.awaitRequests(t, path, 2)
-				eventually(t, "the failure in /status", func() bool { return p.status(t).Source.Failures > 0 })
-				if a := p.get(t, "/routes", ""); a.body != want.body || a.header.Get("Etag") != want.header.Get("Etag") {
-					t.Errorf("the table changed: %s, want %s", a.header.Get("Etag"), want.header.Get("Etag"))
+				programs.Eventually(t, "the failure in /status", func() bool { return p.status(t).Source.Failures > 0 })
+				if a := p.get(t, "/routes", ""); a.Body != want.Body || a.Header.Get("Etag") != want.Header.Get("Etag") {
+					t.Errorf("the table changed: %s, want %s", a.Header.Get("Etag"), want.Header.Get("Etag"))
 				}
 				proxy.fail(path, nil)
-				eventually(t, "reads to succeed again", func() bool { return p.status(t).Source.Failures == 0 })
-				if a := p.get(t, "/routes", want.header.Get("Etag")); a.status != http.StatusNotModified {
-					t.Errorf("after the fault: %d, want 304", a.status)
+				programs.Eventually(t, "reads to succeed again", func() bool { return p.status(t).Source.Failures == 0 })
+				if a := p.get(t, "/routes", want.Header.Get("Etag")); a.Status != http.StatusNotModified {
+					t.Errorf("after the fault: %d, want 304", a.Status)
 				}
 			})
 		}
@@ -76,8 +78,8 @@ func TestMissingPermissionIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := startRoutesrv(t, newFaultProxy(t, c))
-	p.ready(t)
-	etag := p.get(t, "/routes", "").header.Get("Etag")
+	p.Ready(t)
+	etag := p.get(t, "/routes", "").Header.Get("Etag")
 
 	less := role.DeepCopy()
 	less.Rules = nil
@@ -95,32 +97,32 @@ func TestMissingPermissionIsNamed(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	eventually(t, "an error that names verb and resource", func() bool {
+	programs.Eventually(t, "an error that names verb and resource", func() bool {
 		e := p.status(t).Source.LastError
 		return strings.Contains(e, "list") && strings.Contains(e, "routegroups") && strings.Contains(e, "forbidden")
 	})
-	if !strings.Contains(p.log(), "routegroups") {
+	if !strings.Contains(p.Log(), "routegroups") {
 		t.Error("the log does not name the resource")
 	}
-	if a := p.get(t, "/routes", etag); a.status != http.StatusNotModified {
-		t.Errorf("the table changed: %d", a.status)
+	if a := p.get(t, "/routes", etag); a.Status != http.StatusNotModified {
+		t.Errorf("the table changed: %d", a.Status)
 	}
 }
 
 func TestWrongTokenIsAClearError(t *testing.T) {
 	c := ownCluster(t)
 	p := startWithToken(t, newFaultProxy(t, c), "wrong")
-	eventually(t, "the error in /status", func() bool {
-		a, err := fetch(t.Context(), p.support+"/status", "")
-		return err == nil && strings.Contains(a.body, "401")
+	programs.Eventually(t, "the error in /status", func() bool {
+		a, err := programs.Fetch(t.Context(), p.Support+"/status", "")
+		return err == nil && strings.Contains(a.Body, "401")
 	})
-	if a := p.get(t, "/routes", ""); a.status != http.StatusNotFound || a.header.Get("Retry-After") == "" {
-		t.Errorf("before the first table: %d, Retry-After %q", a.status, a.header.Get("Retry-After"))
+	if a := p.get(t, "/routes", ""); a.Status != http.StatusNotFound || a.Header.Get("Retry-After") == "" {
+		t.Errorf("before the first table: %d, Retry-After %q", a.Status, a.Header.Get("Retry-After"))
 	}
-	if a := p.get(t, "/health", ""); a.status != http.StatusServiceUnavailable {
-		t.Errorf("/health: %d", a.status)
+	if a := p.get(t, "/health", ""); a.Status != http.StatusServiceUnavailable {
+		t.Errorf("/health: %d", a.Status)
 	}
-	if strings.Contains(p.log(), "Bearer") {
+	if strings.Contains(p.Log(), "Bearer") {
 		t.Error("the log shows a token")
 	}
 }
@@ -136,31 +138,31 @@ func TestAPIServerKilledAndRestarted(t *testing.T) {
 	}
 	proxy := newFaultProxy(t, c)
 	p := startWithToken(t, proxy, token, "--poll-max-backoff=500ms", "--state-dir="+state)
-	p.ready(t)
+	p.Ready(t)
 	want := p.get(t, "/routes", "")
 
 	restartAPI := c.killAPIServer(t)
-	eventually(t, "failures", func() bool { return p.status(t).Source.Failures >= 3 })
-	if a := p.get(t, "/routes", ""); a.body != want.body {
+	programs.Eventually(t, "failures", func() bool { return p.status(t).Source.Failures >= 3 })
+	if a := p.get(t, "/routes", ""); a.Body != want.Body {
 		t.Error("the table changed while the API server was down")
 	}
-	stale := p.get(t, "/routes", "").header.Get("X-Source-Read")
+	stale := p.get(t, "/routes", "").Header.Get("X-Source-Read")
 
-	p.stop(t)
+	p.Stop(t)
 	restarted := startWithToken(t, proxy, token, "--poll-max-backoff=500ms", "--state-dir="+state)
-	restarted.ready(t)
+	restarted.Ready(t)
 	a := restarted.get(t, "/routes", "")
-	if a.body != want.body || a.header.Get("X-Table-State") != "stale" {
-		t.Errorf("after a restart without an API: state %q, same table %v", a.header.Get("X-Table-State"), a.body == want.body)
+	if a.Body != want.Body || a.Header.Get("X-Table-State") != "stale" {
+		t.Errorf("after a restart without an API: state %q, same table %v", a.Header.Get("X-Table-State"), a.Body == want.Body)
 	}
 
 	restartAPI()
-	eventually(t, "a fresh read", func() bool {
+	programs.Eventually(t, "a fresh read", func() bool {
 		a := restarted.get(t, "/routes", "")
-		return a.header.Get("X-Table-State") == "" && a.header.Get("X-Source-Read") > stale
+		return a.Header.Get("X-Table-State") == "" && a.Header.Get("X-Source-Read") > stale
 	})
-	if a := restarted.get(t, "/routes", want.header.Get("Etag")); a.status != http.StatusNotModified {
-		t.Errorf("after the outage: %d, want 304", a.status)
+	if a := restarted.get(t, "/routes", want.Header.Get("Etag")); a.Status != http.StatusNotModified {
+		t.Errorf("after the outage: %d, want 304", a.Status)
 	}
 	withObjects(t, c, `
 apiVersion: networking.k8s.io/v1
@@ -168,8 +170,8 @@ kind: Ingress
 metadata: {name: after-the-outage, namespace: shop}
 spec: {rules: [{host: after.example.org, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}]}}]}
 `)
-	eventually(t, "a change after the outage", func() bool {
-		return strings.Contains(restarted.get(t, "/routes", "").body, "after_the_outage")
+	programs.Eventually(t, "a change after the outage", func() bool {
+		return strings.Contains(restarted.get(t, "/routes", "").Body, "after_the_outage")
 	})
 }
 
@@ -185,7 +187,7 @@ func (c *cluster) killAPIServer(t *testing.T) (restart func()) {
 		t.Helper()
 		// Not with envtest, which would create new certificates.
 		c.restarted = startComponent(t, args)
-		within(t, 2*patience, "the API server to be ready again", func() bool {
+		programs.Within(t, 2*programs.Patience, "the API server to be ready again", func() bool {
 			return c.typed.Discovery().RESTClient().Get().AbsPath("/readyz").Do(t.Context()).Error() == nil
 		})
 	}
@@ -266,25 +268,24 @@ func TestSIGTERMDrainsAndEndsCleanly(t *testing.T) {
 	c := ownCluster(t)
 	withShop(t, c)
 	p := startRoutesrv(t, newFaultProxy(t, c), "-wait-for-healthcheck-interval=1s")
-	p.ready(t)
+	p.Ready(t)
 	start := time.Now()
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := p.Cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the log line about the shutdown", func() bool {
-		return strings.Contains(p.log(), "shutting down the server in 1s...")
+	programs.Eventually(t, "the log line about the shutdown", func() bool {
+		return strings.Contains(p.Log(), "shutting down the server in 1s...")
 	})
-	if a := p.get(t, "/health", ""); a.status != http.StatusNoContent {
-		t.Errorf("while draining: %d", a.status)
+	if a := p.get(t, "/health", ""); a.Status != http.StatusNoContent {
+		t.Errorf("while draining: %d", a.Status)
 	}
-	if err := <-p.done; err != nil {
+	if err := p.Wait(); err != nil {
 		t.Errorf("ended with %v", err)
 	}
-	p.ended = true
 	if d := time.Since(start); d < time.Second {
 		t.Errorf("ended after %v, before the interval", d)
 	}
-	if !strings.Contains(p.log(), "polling stopped") {
+	if !strings.Contains(p.Log(), "polling stopped") {
 		t.Error("the loop did not end in order")
 	}
 }

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/routesrv/routesrv/internal/certtest"
+	"github.com/routesrv/routesrv/internal/programs"
 )
 
 const (
@@ -68,13 +69,13 @@ func TestWebhookOnARealAPIServer(t *testing.T) {
 		authority.Files(dir, "tls", certtest.Loopback, func(c *x509.Certificate) { c.SerialNumber = big.NewInt(serial) })
 	}
 	issue(2)
-	main, support := freeAddress(t), freeAddress(t)
+	main, support := programs.FreeAddress(t), programs.FreeAddress(t)
 	args := append([]string{"webhook", "-address=" + main, "-support-listener=" + support, "-wait-for-healthcheck-interval=0s",
 		"-tls-cert=" + filepath.Join(dir, "tls.crt"), "-tls-key=" + filepath.Join(dir, "tls.key")}, sourceArgs(t, api, token)...)
 	p := startProcess(t, binary, main, support, args)
-	eventually(t, "a first snapshot", func() bool {
-		a, err := fetch(ctx, p.support+"/health", "")
-		return err == nil && a.status == http.StatusOK
+	programs.Eventually(t, "a first snapshot", func() bool {
+		a, err := programs.Fetch(ctx, p.Support+"/health", "")
+		return err == nil && a.Status == http.StatusOK
 	})
 	seen := &warnings{}
 	config := rest.CopyConfig(c.config)
@@ -92,7 +93,7 @@ func TestWebhookOnARealAPIServer(t *testing.T) {
 	}
 	// The API server applies the configuration after a moment, and the webhook needs to see the endpoints. Both have happened
 	// when the bad object is refused.
-	eventually(t, "the first refusal", func() bool {
+	programs.Eventually(t, "the first refusal", func() bool {
 		err := client.apply(ctx, crashingIngress)
 		if err == nil {
 			err = client.remove(ctx, crashingIngress)
@@ -123,26 +124,26 @@ func TestWebhookOnARealAPIServer(t *testing.T) {
 	}
 
 	issue(3)
-	eventually(t, "the new certificate", func() bool { return serialOf(t, main, authority.Cert) == 3 })
+	programs.Eventually(t, "the new certificate", func() bool { return serialOf(t, main, authority.Cert) == 3 })
 	if err := client.apply(ctx, crashingIngress); err == nil {
 		t.Error("nothing is refused after the certificate was replaced")
 	}
 
-	p.stop(t)
+	p.Stop(t)
 	if err := client.apply(ctx, crashingIngress); err != nil {
 		t.Errorf("while the webhook is away: %v", err)
 	}
 	// Back again: the stored object is broken, and can still be changed.
 	p = startProcess(t, binary, main, support, args)
-	eventually(t, "a first snapshot", func() bool {
-		a, err := fetch(ctx, p.support+"/health", "")
-		return err == nil && a.status == http.StatusOK
+	programs.Eventually(t, "a first snapshot", func() bool {
+		a, err := programs.Fetch(ctx, p.Support+"/health", "")
+		return err == nil && a.Status == http.StatusOK
 	})
 	seen.take()
 	if err := client.apply(ctx, strings.Replace(crashingIngress, "annotations:", "labels: {team: shop}\n  annotations:", 1)); err != nil {
 		t.Errorf("a label on an object that was broken before: %v", err)
 	}
-	eventually(t, "a warning", func() bool {
+	programs.Eventually(t, "a warning", func() bool {
 		got := seen.take()
 		if slices.ContainsFunc(got, func(s string) bool { return strings.HasPrefix(s, "would_crash_proxy: ") }) {
 			return true

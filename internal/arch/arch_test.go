@@ -117,6 +117,7 @@ var allowed = map[string][]string{
 	"internal/kubetest":        {"kube", "internal/source/manifests/yamldoc"},
 	"internal/scale":           {"internal/kubetest", "kube"},
 	"internal/image":           {},
+	"internal/programs":        {},
 	"internal/release":         {"internal/image"},
 	"internal/release/publish": {"internal/image", "internal/release"},
 	"internal/upgrade":         {},
@@ -176,7 +177,7 @@ var rows = []struct {
 
 // besides are the packages that are in no row: a part of one other package, and what only tests and releases use.
 var besides = []string{
-	"internal/browser", "internal/certtest", "internal/fixture", "internal/loopback", "internal/kubetest", "internal/scale", "internal/image", "internal/release", "internal/release/publish",
+	"internal/browser", "internal/certtest", "internal/fixture", "internal/loopback", "internal/kubetest", "internal/programs", "internal/scale", "internal/image", "internal/release", "internal/release/publish",
 	"internal/markdown", "internal/sandbox", "internal/upgrade", "internal/kubelet", "internal/forward/forwardtest", "internal/source/manifests/yamldoc", cluster + "/internal/clustertest",
 }
 

@@ -1,4 +1,4 @@
-package e2e
+package manifests
 
 import (
 	"context"
@@ -22,9 +22,11 @@ import (
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/routesrv/routesrv/internal/programs"
 )
 
-const installGuide = "../docs/install.md"
+const installGuide = "../../docs/install.md"
 
 // guideBlock is a block of commands of the guide with their output. The comment before it says what the test does with it:
 //
@@ -144,7 +146,7 @@ func TestKustomizationOfTheGuideBuilds(t *testing.T) {
 	}
 	own, _, _ = strings.Cut(own, "```")
 	root := t.TempDir()
-	if err := os.CopyFS(filepath.Join(root, "deploy"), os.DirFS("../deploy")); err != nil {
+	if err := os.CopyFS(filepath.Join(root, "deploy"), os.DirFS("../../deploy")); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Mkdir(filepath.Join(root, "my-cluster"), 0o755); err != nil {
@@ -153,7 +155,7 @@ func TestKustomizationOfTheGuideBuilds(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(root, name), []byte("#"+own), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	values, err := os.ReadFile("../deploy/kustomize/values/values.yaml")
+	values, err := os.ReadFile("../../deploy/kustomize/values/values.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +163,7 @@ func TestKustomizationOfTheGuideBuilds(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(root, "my-cluster", "values.yaml"), values, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.CommandContext(t.Context(), kubectlPath(t), "kustomize", filepath.Join(root, "my-cluster")).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), programs.Kubectl(t), "kustomize", filepath.Join(root, "my-cluster")).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -172,28 +174,16 @@ func TestKustomizationOfTheGuideBuilds(t *testing.T) {
 	}
 }
 
-// kubectlPath returns the kubectl beside the API server, or else that of the machine.
-func kubectlPath(t *testing.T) string {
-	t.Helper()
-	for _, name := range []string{filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"), "kubectl"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path
-		}
-	}
-	t.Fatal("there is no kubectl to follow the guide with: run make assets, or put one into the PATH")
-	return ""
-}
-
 // guide runs commands against an API server into which nothing was installed.
 type guide struct {
 	env      *envtest.Environment
 	environ  []string
-	routesrv *process // nil until a block needs it
+	routesrv *programs.Process // nil until a block needs it
 }
 
 func newGuide(t *testing.T) *guide {
 	t.Helper()
-	env := &envtest.Environment{}
+	env := &envtest.Environment{ControlPlaneStartTimeout: programs.Patience, ControlPlaneStopTimeout: programs.Patience}
 	config, err := env.Start()
 	if err != nil {
 		t.Fatal(err)
@@ -220,7 +210,7 @@ func newGuide(t *testing.T) *guide {
 		t.Fatal(err)
 	}
 	finalizeNamespaces(t, client)
-	search := filepath.Dir(kubectlPath(t)) + string(os.PathListSeparator) + os.Getenv("PATH")
+	search := filepath.Dir(programs.Kubectl(t)) + string(os.PathListSeparator) + os.Getenv("PATH")
 	return &guide{env: env, environ: append(os.Environ(), "KUBECONFIG="+path, "PATH="+search)}
 }
 
@@ -267,7 +257,7 @@ func (g *guide) do(t *testing.T, b guideBlock, s guideStep) string {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-c", s.command)
-	cmd.Dir, cmd.Env = "..", g.environ
+	cmd.Dir, cmd.Env = root, g.environ
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	if err != nil && !(errors.As(err, &exit) && strings.TrimSpace(s.want) == "no") { // kubectl auth can-i ends with 1
@@ -280,7 +270,7 @@ func (g *guide) do(t *testing.T, b guideBlock, s guideStep) string {
 func (g *guide) curl(t *testing.T, args []string) string {
 	t.Helper()
 	url := args[len(args)-1]
-	for port, base := range map[string]string{"9090": g.routesrv.main, "9911": g.routesrv.support} {
+	for port, base := range map[string]string{"9090": g.routesrv.Main, "9911": g.routesrv.Support} {
 		url = strings.Replace(url, "localhost:"+port, base, 1)
 	}
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
@@ -310,13 +300,13 @@ func (g *guide) curl(t *testing.T, args []string) string {
 
 // startPod runs the built routesrv with the arguments of the Deployment in the cluster, as its ServiceAccount. Arguments that
 // have to differ outside of a pod are replaced.
-func (g *guide) startPod(t *testing.T) *process {
+func (g *guide) startPod(t *testing.T) *programs.Process {
 	t.Helper()
 	kubectl := func(args ...string) []byte {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		cmd := exec.CommandContext(ctx, kubectlPath(t), args...)
+		cmd := exec.CommandContext(ctx, programs.Kubectl(t), args...)
 		cmd.Env = g.environ
 		out, err := cmd.Output()
 		if err != nil {
@@ -329,10 +319,10 @@ func (g *guide) startPod(t *testing.T) *process {
 		t.Fatal(err)
 	}
 	token := strings.TrimSpace(string(kubectl("-n", systemNamespace, "create", "token", serviceAccount)))
-	config := writeKubeconfig(t, g.env.Config.Host, g.env.Config.CAData, token)
+	config := programs.Kubeconfig(t, g.env.Config.Host, g.env.Config.CAData, token)
 	outside := map[string]string{
 		"-kubernetes-in-cluster":                "--kubeconfig=" + config,
-		"-config-file=/etc/routesrv/flags.yaml": "-config-file=../deploy/kustomize/base/flags.yaml",
+		"-config-file=/etc/routesrv/flags.yaml": "-config-file=../../deploy/kustomize/base/flags.yaml",
 		"--state-dir=/var/lib/routesrv":         "--state-dir=" + t.TempDir(),
 		"-wait-for-healthcheck-interval=15s":    "-wait-for-healthcheck-interval=0s",
 	}
@@ -346,12 +336,12 @@ func (g *guide) startPod(t *testing.T) *process {
 	if replaced != len(outside) {
 		t.Fatalf("the Deployment has the arguments %q, and only %d of %d that are different outside of a pod", args, replaced, len(outside))
 	}
-	main, support := freeAddress(t), freeAddress(t)
-	p := startProcess(t, binary, main, support, append(args, "-address="+main, "-support-listener="+support))
-	p.ready(t)
-	eventually(t, "the checkpoint, of which the guide's status tells", func() bool {
-		a, err := fetch(t.Context(), p.support+"/status", "")
-		return err == nil && strings.Contains(a.body, `"written"`)
+	main, support := programs.FreeAddress(t), programs.FreeAddress(t)
+	p := programs.Start(t, routesrv, main, support, append(args, "-address="+main, "-support-listener="+support))
+	p.Ready(t)
+	programs.Eventually(t, "the checkpoint, of which the guide's status tells", func() bool {
+		a, err := programs.Fetch(t.Context(), p.Support+"/status", "")
+		return err == nil && strings.Contains(a.Body, `"written"`)
 	})
 	return p
 }

@@ -1,4 +1,4 @@
-package e2e
+package manifests
 
 import (
 	"fmt"
@@ -19,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/routesrv/routesrv/internal/programs"
 )
 
 // The verbs of the API. A role may name others, which only few resources support; those that would extend an account's
@@ -200,36 +202,36 @@ func (r *rights) reads(t *testing.T, account, namespace, wantError string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := writeKubeconfig(t, r.env.Config.Host, r.env.Config.CAData, answer.Status.Token)
-	main, support := freeAddress(t), freeAddress(t)
+	config := programs.Kubeconfig(t, r.env.Config.Host, r.env.Config.CAData, answer.Status.Token)
+	main, support := programs.FreeAddress(t), programs.FreeAddress(t)
 	args := []string{
 		"-address=" + main, "-support-listener=" + support, "-kubernetes", "--kubeconfig=" + config, "-kubernetes-namespace=" + namespace,
 		"-config-file=" + r.flags(t), "-source-poll-timeout=300",
 	}
-	program, source := binary, "source"
+	program, source := routesrv, "source"
 	if account == "skipper-ingress" {
 		program, source = dataplane, "self"
 		args = append(args, "--mode=False")
 	} else {
 		args = append(args, "-wait-for-healthcheck-interval=0s")
 	}
-	p := startProcess(t, program, main, support, args)
-	defer p.stop(t)
+	p := programs.Start(t, program, main, support, args)
+	defer p.Stop(t)
 	if wantError == "" {
-		p.ready(t)
-		if log := p.log(); strings.Contains(log, "forbidden") {
+		p.Ready(t)
+		if log := p.Log(); strings.Contains(log, "forbidden") {
 			t.Errorf("%s, namespace %q:\n%s", account, namespace, log)
 		}
 		return
 	}
 	var body string
-	eventually(t, fmt.Sprintf("%q in /status of %s", wantError, account), func() bool {
-		a, err := fetch(t.Context(), p.support+"/status", "")
-		body = a.body
-		return err == nil && a.status == http.StatusOK && strings.Contains(body, `"`+source+`"`) && strings.Contains(body, wantError)
+	programs.Eventually(t, fmt.Sprintf("%q in /status of %s", wantError, account), func() bool {
+		a, err := programs.Fetch(t.Context(), p.Support+"/status", "")
+		body = a.Body
+		return err == nil && a.Status == http.StatusOK && strings.Contains(body, `"`+source+`"`) && strings.Contains(body, wantError)
 	})
-	if a, err := fetch(t.Context(), p.support+"/health", ""); err != nil || a.status != http.StatusServiceUnavailable {
-		t.Errorf("%s has a table of what it may not read: %v %d", account, err, a.status)
+	if a, err := programs.Fetch(t.Context(), p.Support+"/health", ""); err != nil || a.Status != http.StatusServiceUnavailable {
+		t.Errorf("%s has a table of what it may not read: %v %d", account, err, a.Status)
 	}
 }
 

@@ -1,4 +1,4 @@
-package e2e
+package manifests
 
 import (
 	"os"
@@ -17,9 +17,9 @@ func (m *manifests) testMigrated(t *testing.T) {
 	const file = "internal/migrate/testdata/platform.yaml"
 	m.kubectl(t, "apply", "--server-side", "--validate=strict", "-f", file)
 	overlay := filepath.Join(t.TempDir(), "overlay")
-	cmd := exec.CommandContext(t.Context(), binary, "migrate", "-n", "kube-system", "--base", "deploy/kustomize/base", "--image", "example/routesrv:1",
+	cmd := exec.CommandContext(t.Context(), routesrv, "migrate", "-n", "kube-system", "--base", "deploy/kustomize/base", "--image", "example/routesrv:1",
 		"-o", overlay, "deploy/"+old)
-	cmd.Dir, cmd.Env = "..", m.environ
+	cmd.Dir, cmd.Env = root, m.environ
 	if out, err := cmd.CombinedOutput(); err != nil || strings.Contains(string(out), "not read") {
 		t.Fatalf("%v: %v\n%s", cmd, err, out)
 	}

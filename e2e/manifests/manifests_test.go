@@ -1,4 +1,4 @@
-package e2e
+package manifests
 
 import (
 	"context"
@@ -16,6 +16,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/routesrv/routesrv/internal/programs"
 )
 
 // kustomizations are all that can be applied, in the order of application. Those in testdata are made for the tests of package
@@ -60,7 +62,7 @@ func newManifests(t *testing.T) *manifests {
 		t.Fatal(err)
 	}
 	m.kubectl(t, "apply", "-k", "deploy/kustomize/crd")
-	m.kubectl(t, "apply", "-f", "e2e/testdata/crds")
+	m.kubectl(t, "apply", "-f", "e2e/manifests/testdata/crds")
 	m.kubectl(t, "wait", "--for=condition=Established", "crd", "--all")
 	// What a cluster already has: namespaces of other projects.
 	for _, name := range []string{"cert-manager", "monitoring", "ingress", "shop"} {
@@ -74,8 +76,8 @@ func (m *manifests) try(t *testing.T, stdin string, args ...string) (output stri
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, kubectlPath(t), args...)
-	cmd.Dir, cmd.Env, cmd.Stdin = "..", m.environ, strings.NewReader(stdin)
+	cmd := exec.CommandContext(ctx, programs.Kubectl(t), args...)
+	cmd.Dir, cmd.Env, cmd.Stdin = root, m.environ, strings.NewReader(stdin)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
@@ -105,6 +107,7 @@ func TestManifests(t *testing.T) {
 
 // testStrictness checks that what passes below could have been rejected.
 func (m *manifests) testStrictness(t *testing.T) {
+	text := m.kubectl(t, "kustomize", "deploy/testdata/metrics")
 	for what, wrong := range map[string][2]string{
 		"field of Kubernetes":     {"unhealthyPodEvictionPolicy", "unhealthyPodPolicy"},
 		"value of Kubernetes":     {"topology.kubernetes.io/zone\n", "Not A Label\n"},
@@ -113,7 +116,6 @@ func (m *manifests) testStrictness(t *testing.T) {
 		"value of somebody else":  {"interval: 30s", "interval: often"},
 		"name of a missing label": {"app.kubernetes.io/name: routesrv", "app.kubernetes.io/name/x: routesrv"},
 	} {
-		text := m.kubectl(t, "kustomize", "deploy/testdata/metrics")
 		broken := strings.ReplaceAll(text, wrong[0], wrong[1])
 		if broken == text {
 			t.Fatalf("%s: nothing to break", what)
@@ -155,7 +157,7 @@ func (m *manifests) testGitOps(t *testing.T) {
 		"flux/routesrv.yaml":     {"kind: GitRepository", "kind: HelmRepository"},
 		"argo/applications.yaml": {"selfHeal:", "selfheal:"},
 	} {
-		text, err := os.ReadFile("../examples/gitops/" + file)
+		text, err := os.ReadFile("../../examples/gitops/" + file)
 		if err != nil {
 			t.Fatal(err)
 		}

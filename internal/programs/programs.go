@@ -1,0 +1,79 @@
+// Package programs builds the programs of this repository for end-to-end tests, runs them as Kubernetes does, and asks what they
+// serve. It is for tests.
+package programs
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// Patience is how long anything may take before a test gives up. It affects nothing else.
+const Patience = 2 * time.Minute
+
+// Main is for a TestMain whose tests need a real API server, which KUBEBUILDER_ASSETS names. It builds programs of the folder cmd,
+// which is in root, and passes the folder of the binaries to run; afterwards that is removed. It returns the status to exit with.
+// Without an API server it runs nothing, which is a failure only where CI is true.
+func Main(root string, names []string, run func(dir string) int) int {
+	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
+		fmt.Fprintln(os.Stderr, "e2e: KUBEBUILDER_ASSETS is not set: no kube-apiserver to test against; run make e2e")
+		if os.Getenv("CI") == "true" {
+			return 1
+		}
+		return 0
+	}
+	dir, err := os.MkdirTemp("", "routesrv-e2e")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	// The race detector watches the real processes, too.
+	args := []string{"build", "-race", "-o", dir + string(filepath.Separator)}
+	for _, name := range names {
+		args = append(args, "./"+filepath.ToSlash(filepath.Join("cmd", name)))
+	}
+	build := exec.Command("go", args...)
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "%v: %v\n%s", build, err, out)
+		return 1
+	}
+	return run(dir)
+}
+
+// Kubectl returns the path of the kubectl beside the API server, or else of that of the machine.
+func Kubectl(t testing.TB) string {
+	t.Helper()
+	for _, name := range []string{filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"), "kubectl"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	t.Fatal("there is no kubectl: run make assets, or put one into the PATH")
+	return ""
+}
+
+// Eventually polls until the condition holds. The test fails if it does not within [Patience].
+func Eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	Within(t, Patience, what, ok)
+}
+
+// Within polls until the condition holds, and returns how long that took. The test fails if it does not within the limit.
+func Within(t testing.TB, limit time.Duration, what string, ok func() bool) time.Duration {
+	t.Helper()
+	begin := time.Now()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		if time.Since(begin) > limit {
+			t.Fatalf("waited %v for: %s", limit, what)
+		}
+		<-tick.C
+	}
+	return time.Since(begin)
+}
