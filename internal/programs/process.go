@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/base64"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -114,15 +115,20 @@ func (p *Process) Ready(t testing.TB) {
 	})
 }
 
-// FreeAddress returns an address of the loopback interface with no listener.
+// FreeAddress returns an address of the loopback interface with no listener. Its port is none that the kernel gives to those who
+// ask for any: so it stays free until the program listens there, and while a test has ended that program.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	var err error
+	for range 100 {
+		var l net.Listener
+		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(10000))); err == nil {
+			l.Close()
+			return l.Addr().String()
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal(err)
+	return ""
 }
 
 // Kubeconfig writes a kubeconfig for an API server with a certificate of the authority (PEM), and returns its path.
