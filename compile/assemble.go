@@ -9,7 +9,6 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/internal/routeid"
 	"github.com/routesrv/routesrv/kube"
-	"github.com/routesrv/routesrv/table"
 )
 
 // step is one update of a memory: everything that must be recompiled.
@@ -59,11 +58,6 @@ func (w *step) make(o *object) *unit {
 		u = compileRouteGroup(w.set, w.cluster, of)
 	}
 	u.lookups.cluster = nil // the unit may outlive it
-	w.share(u.global)
-	w.share(u.companions)
-	for i := range u.groups {
-		w.share(u.groups[i].routes)
-	}
 	return u
 }
 
@@ -87,24 +81,6 @@ func (w *step) noteProblems(before, now *unit) {
 		is, certificates = now.list, certificates || len(now.certificates) > 0
 	}
 	w.stale = w.stale || certificates || !slices.Equal(was, is)
-}
-
-// share replaces routes with identical ones that are already in the table, so that unchanged routes are stored once.
-func (w *step) share(routes []made) {
-	known := func(r *table.Route) *table.Route {
-		if k := w.routes.Get(r.ID); k != nil && *k == *r {
-			return k
-		}
-		return r
-	}
-	for i := range routes {
-		if r := &routes[i]; r.Route != nil {
-			r.Route = known(r.Route)
-		}
-		for j, c := range routes[i].clones() {
-			routes[i].more.clones[j] = known(c)
-		}
-	}
 }
 
 // assemble replaces the routes of the recompiled objects.
@@ -256,9 +232,7 @@ func (w *step) catchAll(name string, key catchAllKey, expressions []string) *cat
 			return h.catchAll
 		}
 	}
-	u := w.set.compileCatchAll(name, key, expressions)
-	w.share(u.routes)
-	return u
+	return w.set.compileCatchAll(name, key, expressions)
 }
 
 // compileCatchAll compiles the route for requests that no other route of the host takes, with its redirect companions.

@@ -153,7 +153,7 @@ func (c *candidates) replace(s *section, routes []made) {
 	for i := range s.routes {
 		r := &s.routes[i]
 		c.gone = append(c.gone, wish{r.id(), place{s, i}})
-		if r.Route == nil {
+		if r.printed == nil {
 			c.hide(r.id(), -1)
 		}
 		if r.match != 0 && c.matches != nil {
@@ -164,7 +164,7 @@ func (c *candidates) replace(s *section, routes []made) {
 	for i := range routes {
 		r, p := &routes[i], place{s, i}
 		c.come = append(c.come, wish{r.id(), p})
-		if r.Route == nil {
+		if r.printed == nil {
 			c.hide(r.id(), 1)
 		}
 		if r.match != 0 && c.matches != nil {
@@ -179,21 +179,32 @@ func (c *candidates) hide(id string, more int) {
 	}
 }
 
-// award returns the list with the winners of all changed ids, and with their clones. sections must contain all sections. The
-// first list may come from elsewhere: routes that no section wants are removed.
-func (c *candidates) award(list table.List, sections iter.Seq[*section]) table.List {
+// award returns the list with the winners of all changed ids, and with their clones. sections must contain all sections, and t must
+// have the texts of all settled routes, first those of the list. The first list may come from elsewhere: routes that no section
+// wants are removed. If settle is true, routes that have their id to themselves are settled.
+func (c *candidates) award(list table.List, sections iter.Seq[*section], t texts, settle bool) table.List {
 	for _, wishes := range [][]wish{c.gone, c.come} {
 		slices.SortFunc(wishes, func(a, b wish) int { return strings.Compare(a.id, b.id) })
 	}
 	known := c.unseen(list, sections)
-	e := edit{list: list}
+	e := edit{list: list, lookup: list.Lookup(), texts: t}
+	var alone []*printed
 	for w := range byID(c.gone, c.come) {
 		all, met := known[w.id]
 		if !met {
 			all = c.wanting(w)
 		}
 		c.note(w.id, all)
-		e.award(c, w.id, winner(all))
+		if len(all) > 1 {
+			for _, p := range all {
+				t.fill(p.route().printed)
+			}
+		}
+		first := winner(all)
+		e.award(c, w.id, first)
+		if settle && len(all) == 1 && first.printed != nil {
+			alone = append(alone, first.printed)
+		}
 	}
 	if !c.awarded {
 		e.sweep(c)
@@ -202,6 +213,9 @@ func (c *candidates) award(list table.List, sections iter.Seq[*section]) table.L
 	next, err := list.With(e.upserts, e.deletes)
 	if err != nil {
 		panic(err) // unexpected: each route was parsed back, and the ids are distinct
+	}
+	for _, p := range alone {
+		p.settle()
 	}
 	return next
 }
@@ -245,8 +259,9 @@ func (c *candidates) unseen(list table.List, sections iter.Seq[*section]) map[st
 		return nil // no id is taken
 	}
 	var found map[string][]place
+	lookup := list.Lookup()
 	for w := range byID(c.gone, c.come) {
-		if len(w.gone) == 0 && c.rivals[w.id] == nil && (list.Get(w.id) != nil || c.hidden[w.id] > 0) {
+		if len(w.gone) == 0 && c.rivals[w.id] == nil && (lookup.Get(w.id) != nil || c.hidden[w.id] > 0) {
 			if found == nil {
 				found = make(map[string][]place)
 			}
@@ -311,24 +326,25 @@ func (c *candidates) wins(r *made) bool {
 // edit collects the changes of a list by an award.
 type edit struct {
 	list    table.List
+	lookup  *table.Lookup // in the list
+	texts   texts
 	upserts []*table.Route
 	deletes []string
 }
 
 // award gives the id to the route; nil means that no route wants it.
 func (e *edit) award(c *candidates, id string, winner *made) {
-	before := e.list.Get(id)
-	var now *table.Route
+	before := e.lookup.Get(id)
+	var now *printed
 	var clones []*table.Route
 	if winner != nil {
-		now, clones = winner.Route, winner.clones()
+		now, clones = winner.printed, winner.clones()
 	}
 	switch {
-	case now == before:
-	case now == nil:
+	case now == nil && before != nil:
 		e.deletes = append(e.deletes, id)
-	case before == nil || *before != *now:
-		e.upserts = append(e.upserts, now)
+	case now != nil && !e.texts.are(before, now):
+		e.upserts = append(e.upserts, e.texts.of(now))
 	}
 	for _, clone := range c.cloned[id] {
 		if !slices.ContainsFunc(clones, func(r *table.Route) bool { return r.ID == clone.ID }) {
@@ -367,9 +383,9 @@ func (e *edit) sweep(c *candidates) {
 }
 
 // problems returns the problems of routes that want or match the same.
-func (c *candidates) problems() []Problem {
+func (c *candidates) problems(t texts) []Problem {
 	if c.contested {
-		c.conflicts = slices.Concat(c.duplicates(), c.shadows())
+		c.conflicts = slices.Concat(c.duplicates(t), c.shadows())
 		c.contested = false
 	}
 	return c.conflicts

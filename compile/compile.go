@@ -31,13 +31,15 @@
 package compile
 
 import (
+	"slices"
+
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/table"
 )
 
 // Result is the result of compiling a snapshot. It is immutable and shared.
 type Result struct {
-	// Routes share unchanged parts with the previous result.
+	// Routes share unchanged parts with the previous result. The list is packed.
 	Routes table.List
 	// Problems are sorted by owner. The slice must not be changed.
 	Problems []Problem
@@ -66,11 +68,33 @@ func (c *Compiler) Compile(s *kube.Snapshot) *Result {
 		// Every unit may have used default filters, and they hardly ever change.
 		m = newMemory(c.set, s.DefaultFilters, table.List{})
 		m.candidates.watchMatches()
+		c.begin(m, s)
 	} else if s.SameObjects(m.snapshot) {
 		return m.result
 	}
-	m.update(s, c.memories(), nil)
+	m.update(s, c.memories(), nil, len(c.lanes) == 0)
 	m.result = &Result{Routes: m.routes, Problems: m.problems()}
 	c.memory = m
 	return m.result
+}
+
+// portion is how many objects a first compilation adds at once.
+const portion = 3000
+
+// begin compiles most of a snapshot into an empty memory, portion by portion. The result is the same, and the texts of a portion are
+// packed before those of the next one exist. Portions are in the order of names, which most ids have as well, so nearly every block
+// of the table is packed once.
+func (c *Compiler) begin(m *memory, s *kube.Snapshot) {
+	count, ingresses := len(s.Ingresses)+len(s.RouteGroups), len(s.Ingresses)
+	if count <= portion {
+		return
+	}
+	some := *s
+	some.Ingresses = slices.SortedStableFunc(slices.Values(s.Ingresses), func(a, b *kube.Ingress) int { return compareNames(&a.Meta, &b.Meta) })
+	some.RouteGroups = slices.SortedStableFunc(slices.Values(s.RouteGroups), func(a, b *kube.RouteGroup) int { return compareNames(&a.Meta, &b.Meta) })
+	for n := portion; n < count; n += portion {
+		step := some
+		step.Ingresses, step.RouteGroups = some.Ingresses[:min(n, ingresses)], some.RouteGroups[:max(0, n-ingresses)]
+		m.update(&step, c.memories(), nil, len(c.lanes) == 0)
+	}
 }

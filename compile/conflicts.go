@@ -10,25 +10,25 @@ import (
 )
 
 // duplicates reports the routes that did not get their id, except those equal to the winner.
-func (c *candidates) duplicates() []Problem {
+func (c *candidates) duplicates(t texts) []Problem {
 	var problems []Problem
 	for _, id := range slices.Sorted(maps.Keys(c.rivals)) {
 		all := oldest(slices.Clone(c.rivals[id]))
 		winner := all[0]
 		for _, p := range all[1:] {
-			if p.route().sameAs(winner.route()) {
+			if p.route().sameAs(winner.route(), t) {
 				continue
 			}
-			problems = append(problems, duplicate(p.route(), p.owner(), winner.route(), winner.owner()))
+			problems = append(problems, duplicate(p.route(), p.owner(), winner.route(), winner.owner(), t))
 		}
 	}
 	return problems
 }
 
 // duplicate returns the problem of a route that did not get its id.
-func duplicate(r *made, owner kube.Ref, winner *made, keeper kube.Ref) Problem {
+func duplicate(r *made, owner kube.Ref, winner *made, keeper kube.Ref, t texts) Problem {
 	id := r.id()
-	message := fmt.Sprintf("Ignoring route with the same id %s, existing: %s, ignored: %s", id, winner.text(), r.text())
+	message := fmt.Sprintf("Ignoring route with the same id %s, existing: %s, ignored: %s", id, winner.text(t), r.text(t))
 	detail := fmt.Sprintf("two paths of the object make routes of one id (%s), so only the first of them is served", id)
 	if keeper != owner {
 		detail = fmt.Sprintf("%s has a route of the same id (%s) and was there first, so this one is left out", keeper, id)
@@ -44,7 +44,7 @@ func (c *candidates) shadows() []Problem {
 	for match := range c.matches.rivals {
 		all := slices.DeleteFunc(slices.Clone(c.matches.rivals[match]), func(p place) bool {
 			r := p.route()
-			return r.Route == nil || !c.wins(r) // not in the table
+			return r.printed == nil || !c.wins(r) // not in the table
 		})
 		if len(all) < 2 {
 			continue

@@ -11,8 +11,8 @@ import (
 
 // made is a finished route of an object. It competes for its id with the routes of all objects; a winner comes with its clones.
 type made struct {
-	*table.Route // nil if it was left out; it still reserves its id
-	more         *more
+	*printed // nil if it was left out; it still reserves its id
+	more     *more
 	// match is a hash of what the route matches. It is 0 for companions of other routes.
 	match uint64
 }
@@ -27,7 +27,7 @@ type more struct {
 
 // id returns the id that the route wants.
 func (m *made) id() string {
-	if m.Route != nil {
+	if m.printed != nil {
 		return m.ID
 	}
 	return m.more.id
@@ -42,16 +42,16 @@ func (m *made) clones() []*table.Route {
 }
 
 // text returns the expression that is compared with other routes of the id.
-func (m *made) text() string {
+func (m *made) text(t texts) string {
 	if m.more != nil {
 		return m.more.before
 	}
-	return expression(m.Route)
+	return expression(t.of(m.printed))
 }
 
 // sameAs reports whether two routes of one id are the same. Only the text counts.
-func (m *made) sameAs(o *made) bool {
-	return (m.more == nil) == (o.more == nil) && m.text() == o.text()
+func (m *made) sameAs(o *made, t texts) bool {
+	return (m.more == nil) == (o.more == nil) && m.text(t) == o.text(t)
 }
 
 // role says why a route exists.
@@ -84,10 +84,10 @@ func (p finisher) edit(dst []made, before *eskip.Route, f *findings, role role) 
 	if role == mainRoute {
 		m.match = matchOf(r)
 	}
-	if printed, ok := p.print(r, f); ok {
-		m.Route = printed
+	if route, ok := p.print(r, f); ok {
+		m.printed = &printed{ID: route.ID, sum: sum(p.set.seed, route), route: route}
 	}
-	if m.Route == nil || r != before || len(clones) > 0 {
+	if m.printed == nil || r != before || len(clones) > 0 {
 		m.more = &more{id: before.Id, before: before.String(), clones: p.printClones(clones, f)}
 	}
 	return append(dst, m)

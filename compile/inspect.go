@@ -58,9 +58,13 @@ func (c *Compiler) Inspect(ref kube.Ref) (Inspection, bool) {
 	if o.unit == nil {
 		return found, true
 	}
+	texts := m.texts()
 	add := func(p place) {
 		r := p.route()
-		route := InspectedRoute{ID: r.id(), Route: r.Route, Main: r.match != 0, Wins: m.candidates.wins(r)}
+		route := InspectedRoute{ID: r.id(), Main: r.match != 0, Wins: m.candidates.wins(r)}
+		if r.printed != nil {
+			route.Route = texts.of(r.printed)
+		}
 		if rivals := m.candidates.rivals[route.ID]; !route.Wins {
 			route.Keeper = oldest(slices.Clone(rivals))[0].owner()
 		}

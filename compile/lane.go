@@ -24,9 +24,12 @@ func (c *Compiler) NewLane(base table.List) *Lane {
 	return l
 }
 
-// Drop frees a lane of this Compiler, which must not be used afterwards.
+// Drop frees a lane of this Compiler, which must not be used afterwards. With the last lane it costs O(routes).
 func (c *Compiler) Drop(l *Lane) {
 	c.lanes = slices.DeleteFunc(c.lanes, func(known *Lane) bool { return known == l })
+	if len(c.lanes) == 0 && c.memory != nil {
+		c.memory.settle()
+	}
 }
 
 // Compile returns the routes of a snapshot with both halves. The cost depends on the difference from the previous halves. It
@@ -41,7 +44,7 @@ func (l *Lane) Compile(i *kube.Intent, b *kube.Backends) table.List {
 	case m.snapshot.Intent.SameAs(i) && m.snapshot.Backends.SameAs(b):
 		return m.routes
 	}
-	m.update(&kube.Snapshot{Intent: *i, Backends: *b}, l.compiler.memories(), l.compiler.memory)
+	m.update(&kube.Snapshot{Intent: *i, Backends: *b}, l.compiler.memories(), l.compiler.memory, false)
 	if l.compiler.memory != nil {
 		m.routes = m.routes.Sharing(l.compiler.memory.routes)
 	}

@@ -43,7 +43,7 @@ func newMemory(set *settings, filters *kube.DefaultFilters, base table.List) *me
 		snapshot:  &kube.Snapshot{Intent: kube.Intent{DefaultFilters: filters}},
 		ingresses: newObjects(), groups: newObjects(),
 		users: make(map[lookupKey][]*object), volatile: make(map[*object]struct{}),
-		hosts: make(map[string]*host), faulty: make(map[string]struct{}), routes: base,
+		hosts: make(map[string]*host), faulty: make(map[string]struct{}), routes: base.Packed(),
 		candidates: newCandidates(), stale: true,
 	}
 }
@@ -65,8 +65,10 @@ type object struct {
 	dirty  uint64 // the last generation that must compile it
 }
 
-func compareObjects(a, b *object) int {
-	return cmp.Or(strings.Compare(a.meta.Namespace, b.meta.Namespace), strings.Compare(a.meta.Name, b.meta.Name))
+func compareObjects(a, b *object) int { return compareNames(a.meta, b.meta) }
+
+func compareNames(a, b *kube.Meta) int {
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 
 // objects are the objects of one kind.
@@ -237,10 +239,11 @@ func relist[T comparable](k *objects, list []T, generation uint64, admit func(T)
 }
 
 // update compiles the snapshot. It takes units from peers that have already compiled them, and the whole cluster from the leader,
-// if there is one with the same backends.
-func (m *memory) update(s *kube.Snapshot, peers []*memory, leader *memory) {
+// if there is one with the same backends. Routes are settled if no other memory can share them.
+func (m *memory) update(s *kube.Snapshot, all []*memory, leader *memory, settle bool) {
 	m.generation++
-	w := &step{memory: m, peers: peersOf(m, peers), hosts: make(map[string]struct{})}
+	texts := m.texts(all...)
+	w := &step{memory: m, peers: peersOf(m, slices.Clone(all)), hosts: make(map[string]struct{})}
 	before := m.snapshot
 	m.snapshot = s
 	m.stale = m.stale || len(before.Bad)+len(s.Bad) > 0
@@ -255,7 +258,7 @@ func (m *memory) update(s *kube.Snapshot, peers []*memory, leader *memory) {
 	m.stale = m.stale || m.ingresses.changed || m.groups.changed || m.cluster.faulty
 	w.compile()
 	w.assemble()
-	m.routes = m.candidates.award(m.routes, m.sections())
+	m.routes = m.candidates.award(m.routes, m.sections(), texts, settle)
 }
 
 // sections yields all sections in no particular order.
@@ -413,7 +416,7 @@ func (m *memory) collect() []Problem {
 		problems = append(problems, m.eastWestProblems()...)
 	}
 	problems = append(problems, m.fixed.list...)
-	problems = append(problems, m.candidates.problems()...)
+	problems = append(problems, m.candidates.problems(m.texts())...)
 	sortProblems(problems)
 	return problems
 }

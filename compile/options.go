@@ -3,6 +3,7 @@ package compile
 import (
 	"cmp"
 	"fmt"
+	"hash/maphash"
 	"regexp"
 	"slices"
 	"strings"
@@ -183,6 +184,7 @@ type settings struct {
 	routeGroupClass *regexp.Regexp
 	proxies         *catalogue.Catalogue // what the proxies know
 	readers         sync.Pool            // of *eskip.Reader, for routes that are read back
+	seed            maphash.Seed         // for sum
 }
 
 // reader takes a reader from the pool; the caller must put it back.
@@ -194,7 +196,7 @@ func (s *settings) reader() *eskip.Reader {
 }
 
 func newSettings(o Options) (*settings, error) {
-	s := &settings{Options: o}
+	s := &settings{Options: o, seed: maphash.MakeSeed()}
 	var err error
 	if s.ingressClass, err = compileClass(o.IngressClass); err != nil {
 		return nil, fmt.Errorf("ingress class: %w", err)

@@ -222,12 +222,13 @@ func (t *trial) duplicates(own []stand) []Problem {
 		ids[s.route.id()] = struct{}{}
 	}
 	var problems []Problem
+	texts := t.texts()
 	for _, id := range slices.Sorted(maps.Keys(ids)) {
 		all := t.rivals(id, own)
 		winner := oldestStand(all)
 		for _, s := range all {
-			if s.object == t.object && s.route != winner.route && !s.route.sameAs(winner.route) {
-				problems = append(problems, duplicate(s.route, s.owner, winner.route, winner.owner))
+			if s.object == t.object && s.route != winner.route && !s.route.sameAs(winner.route, texts) {
+				problems = append(problems, duplicate(s.route, s.owner, winner.route, winner.owner, texts))
 			}
 		}
 	}
@@ -237,7 +238,7 @@ func (t *trial) duplicates(own []stand) []Problem {
 // shadows reports the routes of the object that match the same as a route of an older object.
 func (t *trial) shadows(own []stand) []Problem {
 	inTable := func(s stand) bool {
-		return s.route.Route != nil && oldestStand(t.rivals(s.route.id(), own)).route == s.route
+		return s.route.printed != nil && oldestStand(t.rivals(s.route.id(), own)).route == s.route
 	}
 	var problems []Problem
 	for _, s := range own {

@@ -26,29 +26,7 @@ const (
 
 // textBody returns the canonical text of a table.
 func textBody(t *table.Table) body {
-	return body{size: t.Bytes(), at: t, parts: func(yield func([]byte) bool) {
-		var part []byte
-		for i, b := range t.Routes().Blocks() {
-			if i > 0 && !yield([]byte{'\n'}) {
-				return
-			}
-			if b.Packed() {
-				if part = b.AppendText(part[:0]); !yield(part) {
-					return
-				}
-				continue
-			}
-			for j, r := range b.Routes() { // one by one, so that many slow readers do not each hold a copy of a block
-				part = part[:0]
-				if j > 0 {
-					part = append(part, '\n')
-				}
-				if part = append(part, r.Text...); !yield(part) {
-					return
-				}
-			}
-		}
-	}}
+	return body{size: t.Bytes(), at: t, parts: t.Pieces()}
 }
 
 // gzipBody joins the pieces into a gzip member (RFC 1952). All pieces must have this encoding.

@@ -57,8 +57,9 @@ func (x *exchange) makeDelta(base table.Digest, order uint64) []byte {
 	t := x.variant.table
 	d := table.Delta{Base: base, Target: t.Digest(), Revision: t.Revision(), Count: t.Len()}
 	slices.Sort(ids)
+	routes := t.Routes().Lookup()
 	for _, id := range ids {
-		r := t.Routes().Get(id)
+		r := routes.Get(id)
 		if r == nil {
 			d.Deletes = append(d.Deletes, id)
 			continue

@@ -1,7 +1,7 @@
 package table
 
 import (
-	"bytes"
+	"iter"
 	"maps"
 	"slices"
 	"sync"
@@ -87,29 +87,11 @@ func (b *Block) first() string {
 // Bytes returns the length of the text that AppendText appends.
 func (b *Block) Bytes() int { return b.bytes }
 
-// size returns the capacity that AppendText needs at most.
-func (b *Block) size() int {
-	if b.packed != nil {
-		return b.packed.size
-	}
-	return b.bytes
-}
-
-// scratch returns an empty buffer in which AppendText works for each of the blocks, with a newline before the text.
-func scratch(blocks []*Block) []byte {
-	longest := 0
-	for _, b := range blocks {
-		longest = max(longest, b.size()+1)
-	}
-	return make([]byte, 0, longest)
-}
-
 // AppendText appends the lines of the block, joined by "\n", without a trailing one. The canonical text of a table consists of
 // the texts of its blocks, joined in the same way.
 func (b *Block) AppendText(dst []byte) []byte {
 	if b.packed != nil {
-		n := len(dst)
-		return b.packed.appendRaw(dst)[:n+b.bytes]
+		return b.packed.appendText(dst, b.bytes)
 	}
 	for i, r := range b.routes {
 		if i > 0 {
@@ -118,6 +100,36 @@ func (b *Block) AppendText(dst []byte) []byte {
 		dst = append(dst, r.Text...)
 	}
 	return dst
+}
+
+// Pieces yields the text that AppendText appends, in order, in pieces of at most 32 KiB or one route. A piece is valid only until
+// the next one: all are in the buffer, which grows if necessary. So many slow readers do not each hold a copy of a block.
+func (b *Block) Pieces(buffer *[]byte) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		if b.packed != nil {
+			for _, piece := range b.packed.pieces {
+				if *buffer = unpacked(*buffer, piece); !yield(*buffer) {
+					return
+				}
+			}
+			return
+		}
+		piece := (*buffer)[:0]
+		defer func() { *buffer = piece }()
+		for i, r := range b.routes {
+			if len(piece)+1+len(r.Text) > pieceSize && len(piece) > 0 {
+				if !yield(piece) {
+					return
+				}
+				piece = piece[:0]
+			}
+			if i > 0 {
+				piece = append(piece, '\n')
+			}
+			piece = append(piece, r.Text...)
+		}
+		yield(piece)
+	}
 }
 
 // zone returns the block with the texts for a zone: b itself if nothing differs.
@@ -156,7 +168,7 @@ func (b *Block) makeZone(zone string) *Block {
 	}
 	z := newBlock(routes)
 	if b.packed != nil {
-		return z.pack()
+		return new(packer).pack(z)
 	}
 	return z
 }
@@ -237,7 +249,7 @@ func (b *Block) equal(o *Block) bool {
 		return false
 	}
 	if b.packed != nil && o.packed != nil {
-		return bytes.Equal(b.packed.data, o.packed.data) // the same input has the same output
+		return b.packed.equal(o.packed)
 	}
 	return slices.EqualFunc(b.Routes(), o.Routes(), func(a, b *Route) bool { return a == b || *a == *b })
 }

@@ -30,32 +30,14 @@ func (c *content) hash() Digest {
 	if n := len(states); n > 0 {
 		sum = cloned(states[n-1])
 	}
-	piece := make([]byte, 0, 16<<10) // small enough for the cache of the CPU
-	var text []byte                  // of a packed block
-	if c.list.packed {
-		text = scratch(c.list.blocks[len(states):])
-	}
+	var buffer []byte
 	for i := len(states); i < len(c.list.blocks); i++ {
-		if b := c.list.blocks[i]; b.packed != nil {
-			text = text[:0]
-			if i > 0 {
-				text = append(text, '\n')
-			}
-			text = b.AppendText(text)
-			sum.Write(text)
+		if i > 0 {
+			sum.Write([]byte{'\n'}) // a hash does not fail
 		}
-		for j, r := range c.list.blocks[i].routes {
-			if len(piece)+1+len(r.Text) > cap(piece) {
-				sum.Write(piece) // a hash does not fail
-				piece = piece[:0]
-			}
-			if i+j > 0 {
-				piece = append(piece, '\n')
-			}
-			piece = append(piece, r.Text...)
+		for piece := range c.list.blocks[i].Pieces(&buffer) {
+			sum.Write(piece)
 		}
-		sum.Write(piece)
-		piece = piece[:0]
 		state, ok := sum.(hash.Cloner)
 		if !ok {
 			panic("table: SHA-256 cannot be cloned") // cannot happen with any supported version of Go
@@ -90,14 +72,10 @@ func (t *Table) Checksum() uint64 {
 // sum returns the CRC of the text and a newline.
 func (b *Block) sum() uint32 {
 	h := crc32.NewIEEE()
-	if b.packed != nil {
-		h.Write(append(b.AppendText(nil), '\n'))
-		return h.Sum32()
+	var buffer []byte
+	for piece := range b.Pieces(&buffer) {
+		h.Write(piece)
 	}
-	var text []byte
-	for _, r := range b.routes {
-		text = append(append(text[:0], r.Text...), '\n')
-		h.Write(text)
-	}
+	h.Write([]byte{'\n'})
 	return h.Sum32()
 }

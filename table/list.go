@@ -77,20 +77,55 @@ func (l List) All() iter.Seq[*Route] {
 	}
 }
 
-// Get returns the route with the id, or nil.
+// Get returns the route with the id, or nil. A packed list unpacks a block for it: see [List.Lookup] for many ids.
 func (l List) Get(id string) *Route {
+	b := l.blockOf(id)
+	if b == nil {
+		return nil
+	}
+	return find(b.Routes(), id)
+}
+
+// blockOf returns the block that has the id if any has; nil if none can.
+func (l List) blockOf(id string) *Block {
 	i, found := slices.BinarySearchFunc(l.blocks, id, func(b *Block, id string) int { return strings.Compare(b.first(), id) })
 	if !found {
 		if i--; i < 0 {
 			return nil
 		}
 	}
-	routes := l.blocks[i].Routes()
-	j, found := slices.BinarySearchFunc(routes, id, func(r *Route, id string) int { return strings.Compare(r.ID, id) })
+	return l.blocks[i]
+}
+
+func find(routes []*Route, id string) *Route {
+	i, found := slices.BinarySearchFunc(routes, id, func(r *Route, id string) int { return strings.Compare(r.ID, id) })
 	if !found {
 		return nil
 	}
-	return routes[j]
+	return routes[i]
+}
+
+// Lookup finds routes of a list by id. It keeps the block that it has unpacked last, so ids in order cost one unpacking for each
+// block. It is not safe for concurrent use.
+type Lookup struct {
+	list   List
+	block  *Block
+	routes []*Route // of the block
+}
+
+// Lookup returns a lookup in the list.
+func (l List) Lookup() *Lookup { return &Lookup{list: l} }
+
+// Get returns the route with the id, or nil.
+func (l *Lookup) Get(id string) *Route {
+	b := l.list.blockOf(id)
+	if b == nil {
+		return nil
+	}
+	if b != l.block {
+		l.block, l.routes = b, b.Routes()
+	}
+	return find(l.routes, id)
 }
 
 // With returns the list with the routes of upserts, which replace routes with the same id, and without the ids of deletes. It
@@ -150,6 +185,7 @@ func (l List) Sharing(other List) List {
 // first segment, and ends before the next such id.
 type editing struct {
 	packed  bool
+	packer  packer
 	upserts []*Route // the remaining ones
 	deletes []string
 	blocks  []*Block // done
@@ -187,7 +223,7 @@ func (e *editing) flush() {
 	e.blocks = cut(e.blocks, e.pending)
 	if e.packed {
 		for i, b := range e.blocks[n:] {
-			e.blocks[n+i] = b.pack()
+			e.blocks[n+i] = e.packer.pack(b)
 		}
 	}
 	e.pending = e.pending[:0]

@@ -10,6 +10,7 @@ import (
 type packing struct {
 	blocks []*Block
 	base   []*Block // the blocks of the base that have not been passed yet
+	packer packer
 }
 
 // Pack makes the decoder pack the blocks of its table ([List.Packed]) while the document arrives, so the whole text is never in
@@ -29,7 +30,7 @@ func (d *Decoder) pack() error {
 	if err := checkAll(d.routes); err != nil {
 		return err
 	}
-	d.packing.add(newBlock(d.routes).pack())
+	d.packing.add(d.packing.packer.pack(newBlock(d.routes)))
 	clear(d.routes)
 	d.routes = d.routes[:0]
 	return nil

@@ -30,6 +30,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"iter"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -139,16 +140,10 @@ func (c *content) join() []byte {
 	return text
 }
 
-// writeTo writes the canonical text block by block, in pieces large enough for a hash, a compressor or a file.
+// writeTo writes the canonical text in pieces large enough for a hash, a compressor or a file.
 func (c *content) writeTo(w io.Writer) (int64, error) {
 	var n int64
-	piece := scratch(c.list.blocks)
-	for i, b := range c.list.blocks {
-		piece = piece[:0]
-		if i > 0 {
-			piece = append(piece, '\n')
-		}
-		piece = b.AppendText(piece)
+	for piece := range c.pieces() {
 		m, err := w.Write(piece)
 		n += int64(m)
 		if err != nil {
@@ -157,6 +152,26 @@ func (c *content) writeTo(w io.Writer) (int64, error) {
 	}
 	return n, nil
 }
+
+func (c *content) pieces() iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		var buffer []byte
+		for i, b := range c.list.blocks {
+			if i > 0 && !yield([]byte{'\n'}) {
+				return
+			}
+			for piece := range b.Pieces(&buffer) {
+				if !yield(piece) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Pieces yields the canonical text, in order, in pieces of at most 32 KiB or one route, each valid only until the next one. It may be
+// called concurrently, and needs memory for one piece.
+func (t *Table) Pieces() iter.Seq[[]byte] { return t.pieces() }
 
 // Routes returns the routes.
 func (t *Table) Routes() List { return t.list }
@@ -204,7 +219,7 @@ func (t *Table) Time() time.Time { return t.at }
 // Text returns the canonical text. The first call builds it. It is kept and shared: it must not be changed.
 func (t *Table) Text() []byte { return t.text() }
 
-// WriteTo writes the canonical text to w, one block at a time, without building it in memory first.
+// WriteTo writes the canonical text to w, piece by piece, without building it in memory first.
 func (t *Table) WriteTo(w io.Writer) (int64, error) { return t.writeTo(w) }
 
 // ReadAt reads the canonical text at an offset, as defined by [io.ReaderAt].

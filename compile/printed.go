@@ -1,0 +1,99 @@
+package compile
+
+import (
+	"fmt"
+	"hash/maphash"
+	"strings"
+
+	"github.com/routesrv/routesrv/table"
+)
+
+// printed is a printed route. It is either whole or settled: then only the table of a memory has the text, packed, which takes a
+// tenth of the memory.
+//
+// A route is settled when it is awarded its id without rivals. It is made whole again before a rival can take its place in the
+// table. So in each memory every route is whole or in the memory's table. Memories share routes; while there are several, none is
+// settled, because each has a different table.
+type printed struct {
+	ID    string
+	sum   uint64       // see texts.sum
+	route *table.Route // nil if settled
+}
+
+// settle drops the text, which must be in the table.
+func (p *printed) settle() {
+	if p.route != nil {
+		p.ID, p.route = strings.Clone(p.ID), nil
+	}
+}
+
+// texts finds the texts of settled routes.
+type texts struct {
+	seed  maphash.Seed
+	lists []table.List // of all memories, the own one first
+}
+
+// sum returns a hash of everything in a route. Only routes of one id are compared by it.
+func sum(seed maphash.Seed, r *table.Route) uint64 {
+	var h maphash.Hash
+	h.SetSeed(seed)
+	h.WriteString(r.Text)
+	h.WriteByte(0) // no text has it
+	h.WriteString(r.Hosts)
+	maphash.WriteComparable(&h, r.Backend)
+	return h.Sum64()
+}
+
+// of returns the whole route.
+func (t texts) of(p *printed) *table.Route {
+	if p.route != nil {
+		return p.route
+	}
+	for _, list := range t.lists {
+		if r := list.Get(p.ID); t.are(r, p) {
+			return r
+		}
+	}
+	panic(fmt.Sprintf("compile: no table has the settled route %s", p.ID)) // cannot happen: see printed
+}
+
+// are reports whether r, which may be nil, is the same route as p.
+func (t texts) are(r *table.Route, p *printed) bool {
+	switch {
+	case r == nil:
+		return false
+	case p.route != nil:
+		return *r == *p.route
+	default:
+		return r.ID == p.ID && sum(t.seed, r) == p.sum
+	}
+}
+
+// fill makes a route whole.
+func (t texts) fill(p *printed) {
+	if p != nil {
+		p.route = t.of(p)
+	}
+}
+
+// texts returns the texts of a memory. Others are memories that it shares routes with.
+func (m *memory) texts(others ...*memory) texts {
+	t := texts{m.set.seed, []table.List{m.routes}}
+	for _, o := range others {
+		if o != m {
+			t.lists = append(t.lists, o.routes)
+		}
+	}
+	return t
+}
+
+// settle settles all routes that can be.
+func (m *memory) settle() {
+	for s := range m.sections() {
+		for i := range s.routes {
+			if r := &s.routes[i]; r.printed != nil && m.candidates.rivals[r.ID] == nil {
+				r.printed.settle()
+			}
+		}
+	}
+}
