@@ -215,7 +215,7 @@ func (cfg *Config) fetch(ctx context.Context, u *url.URL, address string, peers 
 		defer t.CloseIdleConnections()
 	}
 	c, err := dataplane.New(dataplane.Config{
-		URLs: []string{u.String()}, Follow: dataplane.Poll, NoDeltas: true, Timeout: cfg.Timeout, Transport: transport,
+		URLs: []string{u.String()}, Follow: dataplane.Poll, NoDeltas: true, Timeout: cfg.Timeout, Transport: asPeer{transport},
 		MaxBytes: cfg.MaxBytes, Memory: cfg.Memory / peers,
 		Guard: guard.Config{MaxLoss: 1, MaxBackendLoss: 1}, // without a served table to compare with, only an empty table is held
 	})
@@ -235,6 +235,16 @@ func (cfg *Config) fetch(ctx context.Context, u *url.URL, address string, peers 
 		return nil, errStale
 	}
 	return c.Current(), nil
+}
+
+// asPeer names the sender of requests: otherwise the other replica would take it for a client, which falls silent.
+type asPeer struct{ http.RoundTripper }
+
+// RoundTrip implements [http.RoundTripper].
+func (a asPeer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("User-Agent", wire.AgentPeer)
+	return a.RoundTripper.RoundTrip(r)
 }
 
 // best returns the table with the highest revision; among equals, the one from the lowest address.

@@ -252,9 +252,16 @@ func TestPeers(t *testing.T) {
 	}
 }
 
+// TestTableIsThatOfThePeer: and the peer can tell that it was not asked by a client.
 func TestTableIsThatOfThePeer(t *testing.T) {
 	want := newTable(t, 5, "a", "b")
-	f := &replicas{handlers: map[string]http.Handler{"10.2.0.2": serving(t, want).Handler()}}
+	next := serving(t, want).Handler()
+	f := &replicas{handlers: map[string]http.Handler{"10.2.0.2": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if agent := r.UserAgent(); agent != "routesrv-peer" {
+			t.Errorf("asked by %q", agent)
+		}
+		next.ServeHTTP(w, r)
+	})}}
 	got, _, err := f.table(t.Context(), nil)
 	if err != nil || got.Digest() != want.Digest() || got.Revision() != 5 {
 		t.Errorf("table %v, error %v", got, err)

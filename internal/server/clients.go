@@ -49,6 +49,9 @@ func (s *Server) newClients() {
 // Saw is called by the cache.
 func (c *clients) Saw(seen etagcache.Seen) {
 	r := seen.Request
+	if r.UserAgent() == wire.AgentPeer {
+		return
+	}
 	c.Registry.Saw(fleet.Sighting{
 		Identity: r.Header.Get(wire.HeaderClient), UserAgent: r.UserAgent(), Address: addressOf(r), Zone: seen.Zone,
 		Holds: fleet.Name{Digest: seen.Digest, Revision: seen.Revision}, Ahead: seen.Ahead, Stream: fleet.StreamPhase(seen.Stream),

@@ -58,6 +58,7 @@ func TestClientsAreSeenByWhatTheyDo(t *testing.T) {
 	f.ask(http.MethodGet, "/routes/z", "", "User-Agent", "Skipper/1", "If-None-Match", etag)
 	f.ask(http.MethodGet, "/routes", "", "User-Agent", "curl")
 	f.ask(http.MethodHead, "/routes", "", "User-Agent", "probe")
+	f.ask(http.MethodGet, "/routes", "", "User-Agent", "routesrv-peer")
 
 	v := f.view("")
 	states := make(map[string]fleet.Client)
@@ -75,6 +76,9 @@ func TestClientsAreSeenByWhatTheyDo(t *testing.T) {
 	}
 	if _, seen := states["127.0.0.1 probe"]; seen {
 		t.Error("HEAD is no client")
+	}
+	if _, seen := states["127.0.0.1 routesrv-peer"]; seen {
+		t.Error("a replica that compares its first table is no client")
 	}
 
 	f.apply(ingress("b"))

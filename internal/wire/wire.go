@@ -32,6 +32,9 @@ const (
 // ReportPath is the path, relative to that of /routes, where a route server accepts reports.
 const ReportPath = "clients"
 
+// AgentPeer is the User-Agent of a replica that asks another one. It applies none of the tables that it is sent, so it is no client.
+const AgentPeer = "routesrv-peer"
+
 // Forms of content.
 const (
 	DeltaForm  = "eskip-delta"       // instance manipulation in A-IM and IM (RFC 3229)
