@@ -78,14 +78,19 @@ func (c *Compiler) Compile(s *kube.Snapshot) *Result {
 	return m.result
 }
 
-// portion is how many objects a first compilation adds at once.
-const portion = 3000
+// portion is how many objects a first compilation adds at once: at least minPortion, and not more than maxPortions times, because
+// each step costs O(objects).
+const (
+	minPortion  = 3000
+	maxPortions = 8
+)
 
 // begin compiles most of a snapshot into an empty memory, portion by portion. The result is the same, and the texts of a portion are
 // packed before those of the next one exist. Portions are in the order of names, which most ids have as well, so nearly every block
 // of the table is packed once.
 func (c *Compiler) begin(m *memory, s *kube.Snapshot) {
 	count, ingresses := len(s.Ingresses)+len(s.RouteGroups), len(s.Ingresses)
+	portion := max(minPortion, (count+maxPortions-1)/maxPortions)
 	if count <= portion {
 		return
 	}

@@ -114,6 +114,19 @@ func ReadFile(r io.Reader, size int64) (*Table, FileMeta, error) {
 
 // ReadFile is the function of this name with a new decoder, which may be one that packs.
 func (d *Decoder) ReadFile(r io.Reader, size int64) (*Table, FileMeta, error) {
+	in, meta, err := openFile(r, size)
+	if err != nil {
+		return nil, FileMeta{}, err
+	}
+	t, err := d.readFileText(in, meta)
+	if err != nil {
+		return nil, FileMeta{}, err
+	}
+	return t, meta, nil
+}
+
+// openFile reads the header. The text comes next.
+func openFile(r io.Reader, size int64) (*bufio.Reader, FileMeta, error) {
 	in := bufio.NewReaderSize(r, maxFileHeader)
 	head, err := in.Peek(maxFileHeader)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -134,11 +147,7 @@ func (d *Decoder) ReadFile(r io.Reader, size int64) (*Table, FileMeta, error) {
 	if _, err := in.Discard(length); err != nil {
 		return nil, FileMeta{}, err
 	}
-	t, err := d.readFileText(in, meta)
-	if err != nil {
-		return nil, FileMeta{}, err
-	}
-	return t, meta, nil
+	return in, meta, nil
 }
 
 // readFileText reads the part after the header.
@@ -148,17 +157,11 @@ func (d *Decoder) readFileText(in *bufio.Reader, meta FileMeta) (*Table, error) 
 	if err != nil {
 		return nil, err
 	}
-	last, err := in.ReadByte()
-	switch {
-	case n < int64(meta.Bytes) || errors.Is(err, io.EOF):
+	if n < int64(meta.Bytes) {
 		return nil, fmt.Errorf("%w: %d bytes of text, header says %d", ErrTruncated, n, meta.Bytes)
-	case err != nil:
-		return nil, err
-	case last != '\n':
-		return nil, fmt.Errorf("%w: no newline behind the text", ErrDigestMismatch)
 	}
-	if got := Digest(sum.Sum(nil)); got != meta.Digest {
-		return nil, fmt.Errorf("%w: text has %s, header says %s", ErrDigestMismatch, got, meta.Digest)
+	if err := endFile(in, meta, Digest(sum.Sum(nil))); err != nil {
+		return nil, err
 	}
 	t, err := d.Table(meta.Revision, meta.Time)
 	if err != nil {
@@ -168,6 +171,22 @@ func (d *Decoder) readFileText(in *bufio.Reader, meta FileMeta) (*Table, error) 
 		return nil, fmt.Errorf("%w: %d routes, header says %d", ErrDigestMismatch, t.Len(), meta.Routes)
 	}
 	return t, nil
+}
+
+// endFile reads what follows the text, whose digest is got.
+func endFile(in *bufio.Reader, meta FileMeta, got Digest) error {
+	last, err := in.ReadByte()
+	switch {
+	case errors.Is(err, io.EOF):
+		return fmt.Errorf("%w: no newline behind the text", ErrTruncated)
+	case err != nil:
+		return err
+	case last != '\n':
+		return fmt.Errorf("%w: no newline behind the text", ErrDigestMismatch)
+	case got != meta.Digest:
+		return fmt.Errorf("%w: text has %s, header says %s", ErrDigestMismatch, got, meta.Digest)
+	}
+	return nil
 }
 
 // parseFileHeader returns the metadata and the data after the header.

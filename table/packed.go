@@ -40,12 +40,18 @@ func (p *packer) pack(b *Block) *Block {
 	}
 	packed := &packed{count: len(b.routes), first: strings.Clone(b.routes[0].ID)}
 	p.text = b.AppendText(p.text[:0])
-	for piece := range slices.Chunk(p.text, pieceSize) {
-		packed.pieces = append(packed.pieces, p.compress(piece))
-	}
+	packed.pieces = p.pieces(p.text)
 	p.text = b.appendFacts(p.text[:0])
 	packed.facts = p.compress(p.text)
 	return wrap(&Block{packed: packed, bytes: b.bytes, starts: b.starts})
+}
+
+func (p *packer) pieces(text []byte) [][]byte {
+	all := make([][]byte, 0, len(text)/pieceSize+1)
+	for piece := range slices.Chunk(text, pieceSize) {
+		all = append(all, p.compress(piece))
+	}
+	return all
 }
 
 func (p *packer) compress(data []byte) []byte {

@@ -1,6 +1,7 @@
 package proxysafe
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 
@@ -15,6 +16,8 @@ func CheckTable(checked, t *table.Table) error {
 	var known table.List
 	if checked != nil {
 		known = checked.Routes()
+	} else if !anyDangerous(t.Routes()) {
+		return nil // without unpacking the routes
 	}
 	for _, r := range table.Changes(known, t.Routes()) {
 		if r == nil || !mayBeDangerous(r.Text) {
@@ -31,6 +34,20 @@ func CheckTable(checked, t *table.Table) error {
 		}
 	}
 	return nil
+}
+
+// anyDangerous reports whether the text of a list contains the name of a dangerous filter.
+func anyDangerous(routes table.List) bool {
+	var text []byte
+	for _, b := range routes.Blocks() {
+		text = b.AppendText(text[:0])
+		for name := range dangerous {
+			if bytes.Contains(text, []byte(name)) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func mayBeDangerous(text string) bool {

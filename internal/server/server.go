@@ -298,7 +298,7 @@ func (s *Server) checkpoint(metrics *gate.Metrics) []gate.FileConfig {
 	s.registry.MustRegister(writes)
 	metrics.CountWrites(func(_, result string) { writes.WithLabelValues(result).Inc() })
 	return []gate.FileConfig{{
-		Name: "checkpoint", Path: filepath.Join(s.cfg.StateDir, checkpointFile), Background: true, MakeFolder: true,
+		Name: "checkpoint", Path: filepath.Join(s.cfg.StateDir, checkpointFile), Background: true, MakeFolder: true, Pack: true,
 	}}
 }
 
@@ -312,7 +312,7 @@ func ProbeInterval(interval time.Duration) time.Duration {
 func (s *Server) newRelay() error {
 	fetch := s.cfg.Upstream
 	fetch.Decided, fetch.Identity = gate.RecordIn(s.decisions), s.identity
-	fetch.Interval, fetch.MaxBackoff = s.cfg.Interval, s.cfg.MaxBackoff
+	fetch.Interval, fetch.MaxBackoff, fetch.Pack = s.cfg.Interval, s.cfg.MaxBackoff, true
 	if s.cfg.StateDir != "" {
 		_ = os.MkdirAll(s.cfg.StateDir, 0o700) // the client reports what it cannot read or write
 		fetch.LKGPath = filepath.Join(s.cfg.StateDir, checkpointFile)

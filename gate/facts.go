@@ -1,0 +1,119 @@
+package gate
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"sync"
+
+	"github.com/routesrv/routesrv/internal/durable"
+	"github.com/routesrv/routesrv/internal/proxysafe"
+	"github.com/routesrv/routesrv/table"
+)
+
+// Beside a last-good file that is loaded packed lies a file with the facts of its table ([table.Table.WriteFacts]): with them a start
+// need not parse the text. It is optional. Facts that are missing, damaged or of another table are not used.
+
+// factsSuffix is appended to the path of a last-good file.
+const factsSuffix = ".facts"
+
+// maxFacts limits the facts that are read. Those of 124,000 routes take half a megabyte.
+const maxFacts = 256 << 20
+
+// LogFactsFailed says that the facts of a last-good file could not be written.
+const LogFactsFailed = "facts of the last-good file cannot be written, the next start takes longer"
+
+// saveFacts writes the facts of a table that has just been written. Failing to do so only costs time at the next start.
+func (f *file) saveFacts(t *table.Table) {
+	if !f.cfg.Pack || f.cfg.Plain {
+		return
+	}
+	path := f.cfg.Path + factsSuffix
+	err := mayReplaceFacts(path)
+	if err == nil {
+		err = f.put(path, t.WriteFacts)
+	}
+	f.mu.Lock()
+	failed := err != nil && !f.factsFailed
+	f.factsFailed = err != nil
+	f.mu.Unlock()
+	if failed {
+		f.log.Warn(LogFactsFailed, "file", f.cfg.Name, "path", path, "error", err)
+	}
+}
+
+// mayReplaceFacts returns an error if the file at path is somebody else's.
+func mayReplaceFacts(path string) error {
+	in, _, err := durable.Open(path, math.MaxInt64)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	head := make([]byte, 64)
+	n, _ := io.ReadFull(in, head)
+	if err := in.Close(); err != nil {
+		return err
+	}
+	if !table.IsFacts(head[:n]) {
+		return fmt.Errorf("%q is a file of another program", path)
+	}
+	return nil
+}
+
+// loadFacts returns the content of the facts file, or nil.
+func (f *file) loadFacts() []byte {
+	if !f.cfg.Pack {
+		return nil
+	}
+	path := f.cfg.Path + factsSuffix
+	durable.Tidy(path)
+	in, size, err := durable.Open(path, maxFacts)
+	if err != nil {
+		return nil
+	}
+	facts := make([]byte, size)
+	if _, err := io.ReadFull(in, facts); errors.Join(err, in.Close()) != nil {
+		return nil
+	}
+	return facts
+}
+
+// parse reads and verifies a last-good file, with its facts or without. A file whose table does not have the recorded digest was not
+// written by this package.
+func (f *file) parse(r io.ReadSeeker, size int64) (t *table.Table, meta table.FileMeta, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			t, err = nil, fmt.Errorf("read last-good file: panic: %v", v)
+		}
+	}()
+	err = table.ErrFacts
+	if facts := f.loadFacts(); facts != nil {
+		t, meta, err = table.ReadFileWithFacts(r, size, facts)
+	}
+	if errors.Is(err, table.ErrFacts) {
+		if _, err := r.Seek(0, io.SeekStart); err != nil {
+			return nil, table.FileMeta{}, err
+		}
+		d := table.NewDecoder(nil, math.MaxInt64)
+		if f.cfg.Pack {
+			d.Pack()
+		}
+		t, meta, err = d.ReadFile(r, size)
+	}
+	if err != nil {
+		return nil, table.FileMeta{}, err
+	}
+	var hashed sync.WaitGroup
+	hashed.Go(func() { t.Digest() }) // in parallel with the check: a start waits for both
+	err = proxysafe.CheckTable(nil, t)
+	if hashed.Wait(); t.Digest() != meta.Digest {
+		return nil, table.FileMeta{}, errors.New("text is not in canonical form")
+	}
+	if err != nil { // possibly written by a version without this check
+		return nil, table.FileMeta{}, err
+	}
+	return t, meta, nil
+}
