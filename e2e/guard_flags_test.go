@@ -29,9 +29,9 @@ func TestFirstTableIsComparedWithThatOfAPeer(t *testing.T) {
 		return err == nil
 	})
 	h := second.holds(t, "routes_lost")
-	if !strings.Contains(second.Log(), "the first table is compared with the table of another replica") {
-		t.Error("the log does not name the peer")
-	}
+	programs.Eventually(t, "the peer in the log", func() bool {
+		return strings.Contains(second.Log(), "the first table is compared with the table of another replica")
+	})
 	if a := second.get(t, "/routes", ""); a.Status != http.StatusServiceUnavailable && a.Status != http.StatusNotFound {
 		t.Errorf("the second replica serves %d:\n%s", a.Status, a.Body)
 	}
