@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"encoding/base64"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -12,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -115,14 +115,20 @@ func (p *Process) Ready(t testing.TB) {
 	})
 }
 
+// picked counts the ports that FreeAddress has picked in this process.
+var picked atomic.Uint32
+
 // FreeAddress returns an address of the loopback interface with no listener. Its port is none that the kernel gives to those who
-// ask for any: so it stays free until the program listens there, and while a test has ended that program.
+// ask for any, and this process picks it once: so it stays free until the program listens there, and while a test has ended that
+// program. Processes begin at different ports.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
+	const first, ports = 20000, 10000
 	var err error
 	for range 100 {
+		port := first + (uint32(os.Getpid())*977+picked.Add(1))%ports
 		var l net.Listener
-		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(10000))); err == nil {
+		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
 			l.Close()
 			return l.Addr().String()
 		}
