@@ -209,7 +209,7 @@ func TestKilledProcessesLeaveNoFiles(t *testing.T) {
 	}
 	for _, e := range entries {
 		switch e.Name() {
-		case "lkg", "routes", ".lkg.tmp", ".routes.tmp":
+		case "lkg", "lkg.facts", "routes", ".lkg.tmp", ".lkg.facts.tmp", ".routes.tmp":
 		default:
 			t.Errorf("%s was left", e.Name())
 		}
@@ -225,7 +225,7 @@ func TestKilledProcessesLeaveNoFiles(t *testing.T) {
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
-	if diff := cmp.Diff([]string{"lkg", "routes"}, names); diff != "" {
+	if diff := cmp.Diff([]string{"lkg", "lkg.facts", "routes"}, names); diff != "" {
 		t.Errorf("files after a normal start and end (-want +got):\n%s", diff)
 	}
 }

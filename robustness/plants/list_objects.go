@@ -22,7 +22,7 @@ func ofObjects() []Plant {
 			},
 		},
 		{
-			Name: "invalid-takes-others", Validator: validate.NameIsolated, Scenario: "churn",
+			Name: "invalid-takes-others", Validator: validate.NameIsolated, Scenario: "invalid",
 			What: "an invalid RouteGroup ends the list, and those after it have no routes",
 			Edits: []Edit{{
 				File: "compile/compile.go",

@@ -16,6 +16,7 @@ import (
 func Scenarios() []Scenario {
 	return []Scenario{
 		{Name: "churn", Members: fleet(2, 4, 2, 2), Play: func(s *Stage) error { return s.Churn(5 * time.Second) }},
+		{Name: "invalid", Members: fleet(1, 3, 1, 0), Play: invalid},
 		{Name: "quiet", Members: fleet(1, 3, 1, 0), Play: func(s *Stage) error { s.Wait(9 * time.Second); return nil }},
 		{Name: "api", Members: fleet(1, 3, 1, 0), Play: api},
 		{Name: "other", Members: fleet(1, 3, 1, 0), MaxLoss: 1, Play: func(s *Stage) error {
@@ -133,4 +134,27 @@ func lossWhileDown(s *Stage) error {
 	err = errors.Join(err, s.world.AwaitReady(s.ctx, "s1", starting))
 	s.Wait(2 * time.Second)
 	return err
+}
+
+// invalid makes one RouteGroup invalid, the first in the list, and changes nothing else until every client has seen that.
+func invalid(s *Stage) error {
+	before := make(map[string]string)
+	for _, m := range s.plan.Members {
+		if m.Kind != history.Poller && m.Kind != history.Delta {
+			continue
+		}
+		if err := s.Await("the first table of "+m.Name, func() bool { return s.Held(m.Name).Digest != "" }); err != nil {
+			return err
+		}
+		before[m.Name] = s.Held(m.Name).Digest
+	}
+	if err := s.Apply(s.traffic.Invalidate()); err != nil {
+		return err
+	}
+	for name, digest := range before {
+		if err := s.Await("a table after the change for "+name, func() bool { return s.Held(name).Digest != digest }); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -130,6 +130,15 @@ func (t *Traffic) Next() []Write {
 
 func one(w Write) []Write { return []Write{w} }
 
+// Invalidate returns a write that makes the first RouteGroup, by namespace and name, invalid as a whole.
+func (t *Traffic) Invalidate() Write {
+	groups := slices.DeleteFunc(slices.Clone(t.apps), func(a app) bool { return !a.group })
+	first := slices.MinFunc(groups, func(a, b app) int {
+		return cmp.Or(cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
+	})
+	return t.put(first.front(), invalid(first, 0, t.rng), Invalid)
+}
+
 // visit adds or removes a guest. Some have names whose routes would have the ids of others.
 func (t *Traffic) visit() []Write {
 	if n := len(t.guests); n > 0 && t.rng.IntN(n) > 3 {
