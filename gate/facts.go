@@ -30,16 +30,24 @@ func (f *file) saveFacts(t *table.Table) {
 	if !f.cfg.Pack || f.cfg.Plain {
 		return
 	}
+	f.mu.Lock()
+	written := f.factsOf == t.Digest() // only the time of the last read is new
+	f.mu.Unlock()
+	if written {
+		return
+	}
 	path := f.cfg.Path + factsSuffix
 	err := mayReplaceFacts(path)
 	if err == nil {
 		err = f.put(path, t.WriteFacts)
 	}
 	f.mu.Lock()
-	failed := err != nil && !f.factsFailed
-	f.factsFailed = err != nil
+	tell := err != nil && !f.factsFailed
+	if f.factsFailed = err != nil; err == nil {
+		f.factsOf = t.Digest()
+	}
 	f.mu.Unlock()
-	if failed {
+	if tell {
 		f.log.Warn(LogFactsFailed, "file", f.cfg.Name, "path", path, "error", err)
 	}
 }

@@ -81,7 +81,8 @@ type file struct {
 	savedAt time.Time
 	onDisk  version
 
-	factsFailed bool // the last attempt to write them
+	factsOf     table.Digest // whose facts this process has written
+	factsFailed bool         // the last attempt to write them
 }
 
 // write is a table to be written.

@@ -293,7 +293,7 @@ func TestCheckpointTellsOfTheLastReadBeforeTheEnd(t *testing.T) {
 	if _, third := readCheckpoint(t, dir); !third.Saved.Equal(second.Saved) {
 		t.Errorf("read at %v after a run without any, want %v as before", third.Saved, second.Saved)
 	}
-	if diff := cmp.Diff([]string{"table.eskip"}, names(t, dir)); diff != "" {
+	if diff := cmp.Diff([]string{"table.eskip", "table.eskip.facts"}, names(t, dir)); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
 }
