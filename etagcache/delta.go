@@ -81,8 +81,8 @@ func (d *delta) body(c *Cache, e encoding) []byte {
 	}
 	slot := &d.encodings[e]
 	slot.once.Do(func() {
-		enc := c.encoder()
-		defer c.encoders.Put(enc)
+		enc := c.encoders.get()
+		defer c.encoders.put(enc)
 		if e == zstandard {
 			slot.body = enc.zstdOf(d.json)
 			return

@@ -134,6 +134,8 @@ type Config struct {
 	// EncodeOnDemand compresses a table when somebody asks for it in an encoding, and not when it is published: for a cache with one
 	// client, or few. The first who asks waits for it.
 	EncodeOnDemand bool
+	// Encoders lends the compressors; nil means that the cache has its own, which the garbage collector may take.
+	Encoders *Encoders
 	// MaxStreams is how many streams may be open; 0 turns /routes/watch off.
 	MaxStreams int
 	// MaxTableSends is how many streams may be sent a full table at the same time; the others wait for their turn. A turn lasts
@@ -166,7 +168,7 @@ type Cache struct {
 	sends   sends
 
 	pieces   pieces
-	encoders sync.Pool // of *encoder
+	encoders lender
 
 	mu       sync.Mutex // guards the fields below; held while state changes
 	ended    uint64     // sequence number of the last poll that ended
@@ -207,7 +209,10 @@ func New(cfg Config) (*Cache, error) {
 		cfg.Now = time.Now
 	}
 	seconds := (cfg.RetryAfter + time.Second - 1) / time.Second
-	c := &Cache{cfg: cfg, retryAfter: []string{strconv.Itoa(int(seconds))}, bodies: delivery.New(cfg.Metrics.BrokenBodies.Inc)}
+	c := &Cache{cfg: cfg, encoders: &collected{}, retryAfter: []string{strconv.Itoa(int(seconds))}, bodies: delivery.New(cfg.Metrics.BrokenBodies.Inc)}
+	if cfg.Encoders != nil {
+		c.encoders = cfg.Encoders
+	}
 	c.control = cacheControl(int(cfg.SharedMaxAge / time.Second))
 	c.state.Store(&state{superseded: make(chan struct{}), outdated: make(chan struct{})})
 	c.streams.init(cfg.MaxStreams, cfg.MaxTableSends)

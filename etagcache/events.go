@@ -134,8 +134,8 @@ func (e *eventWriter) table(c *Cache, va *variant, id wire.Tag) error {
 // eventLines returns the lines of a block as data of an event, compressed.
 func (p *piece) eventLines(c *Cache, b *table.Block) []byte {
 	p.events.once.Do(func() {
-		enc := c.encoder()
-		defer c.encoders.Put(enc)
+		enc := c.encoders.get()
+		defer c.encoders.put(enc)
 		enc.text = appendEventLines(enc.text[:0], b)
 		p.events.lines = enc.deflate(enc.text)
 	})

@@ -12,11 +12,15 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// encoders are shared by all caches of the tests: with the race detector, making one takes more time than most tests.
+var encoders = etagcache.NewEncoders()
+
 // start is the time of the first table.
 var start = time.Date(2026, 11, 21, 4, 15, 45, 678_000_000, time.UTC)
 
 func newCache(t testing.TB, cfg etagcache.Config) *etagcache.Cache {
 	t.Helper()
+	cfg.Encoders = encoders
 	c, err := etagcache.New(cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -25,7 +25,10 @@ func heap() float64 {
 // TestHistoryIsNearlyFree publishes 64 versions that each change one route of a hundred, anywhere. What is kept of them beside
 // the last one is at most a tenth of a table, and deltas from the first one still work.
 func TestHistoryIsNearlyFree(t *testing.T) {
-	c := newCache(t, etagcache.Config{})
+	c, err := etagcache.New(etagcache.Config{}) // with encoders of its own, which the collector takes
+	if err != nil {
+		t.Fatal(err)
+	}
 	before := heap()
 	first := benchTableOf(3_000)
 	poll(c, first, 1, start)
@@ -50,7 +53,6 @@ func TestHistoryIsNearlyFree(t *testing.T) {
 				}
 			}
 		}
-		var err error
 		if list, err = list.With(upserts, nil); err != nil {
 			t.Fatal(err)
 		}

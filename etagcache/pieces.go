@@ -1,15 +1,12 @@
 package etagcache
 
 import (
-	"bytes"
-	"hash/crc32"
 	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/klauspost/compress/flate"
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/routesrv/routesrv/table"
@@ -60,54 +57,6 @@ type pieces struct {
 	known map[*table.Block]*piece
 }
 
-// encoder holds two compressors, whose memory is reused from block to block. Each is created on first use.
-type encoder struct {
-	text  []byte
-	out   bytes.Buffer
-	flate *flate.Writer
-	zstd  *zstd.Encoder
-}
-
-// zstdWindow is the largest distance of a match in bytes. Few blocks are longer; with the default the encoder would use 24 MB.
-const zstdWindow = 1 << 20
-
-// zstdOf compresses text into one frame. The encoder runs in the goroutine of its caller: with concurrency, block boundaries would
-// depend on timing, and equal tables would not have equal bodies on every replica.
-func (e *encoder) zstdOf(text []byte) []byte {
-	if e.zstd == nil {
-		var err error
-		if e.zstd, err = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstdLevel), zstd.WithZeroFrames(true),
-			zstd.WithWindowSize(zstdWindow), zstd.WithLowerEncoderMem(true)); err != nil {
-			panic(err) // the options are constants
-		}
-	}
-	return e.zstd.EncodeAll(text, nil)
-}
-
-// encoder takes an encoder from the pool. The caller must return it.
-func (c *Cache) encoder() *encoder {
-	if e, ok := c.encoders.Get().(*encoder); ok {
-		return e
-	}
-	return &encoder{}
-}
-
-// deflate compresses text to deflate blocks that can appear anywhere in a stream. The caller owns the result.
-func (e *encoder) deflate(text []byte) []byte {
-	e.out.Reset()
-	if e.flate == nil {
-		var err error
-		if e.flate, err = flate.NewWriter(&e.out, gzipLevel); err != nil {
-			panic(err) // the level is a constant
-		}
-	} else {
-		e.flate.Reset(&e.out)
-	}
-	_, _ = e.flate.Write(text) // a buffer does not fail
-	_ = e.flate.Flush()
-	return bytes.Clone(e.out.Bytes())
-}
-
 // fill encodes the pieces of a variant in those encodings that they lack.
 func (c *Cache) fill(va *variant, encodings ...encoding) {
 	blocks := va.table.Routes().Blocks()
@@ -132,29 +81,14 @@ func (c *Cache) encode(numbers []int, work func(enc *encoder, n int)) {
 	var group sync.WaitGroup
 	for w := range workers {
 		group.Go(func() {
-			enc := c.encoder()
-			defer c.encoders.Put(enc)
+			enc := c.encoders.get()
+			defer c.encoders.put(enc)
 			for i := w; i < len(numbers); i += workers {
 				work(enc, numbers[i])
 			}
 		})
 	}
 	group.Wait()
-}
-
-// encode encodes the piece of a block in those encodings that it lacks.
-func (e *encoder) encode(b *table.Block, p *piece, encodings []encoding) {
-	e.text = b.AppendText(e.text[:0])
-	for _, encoding := range encodings {
-		switch {
-		case p.has(encoding):
-		case encoding == gzipped:
-			p.gzip.Store(&deflated{data: e.deflate(e.text), crc: crc32.ChecksumIEEE(e.text)})
-		case encoding == zstandard:
-			frame := e.zstdOf(e.text)
-			p.zstd.Store(&frame)
-		}
-	}
 }
 
 // of returns the pieces of a table, in order, and marks them as used by the version with the number. New pieces have no encoding

@@ -31,7 +31,7 @@ func TestMemoryOfAModeThatWasLeftIsGivenBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := startProcess(t, "--mode-file="+mode, "--routesrv-url="+server.URL, "--transport=poll", "--fetch-interval=50ms",
-		"--kubernetes", "--kubernetes-url="+api.URL, "--enable-kubernetes-endpointslices", "--source-poll-timeout=200", "--gate=off")
+		"--kubernetes", "--kubernetes-url="+api.URL, "--enable-kubernetes-endpointslices", "--source-poll-timeout=3000", "--gate=off")
 	p.until("table in False", func() bool { s := p.status(); return s.Ready && s.Origin == "self" })
 	before := p.resident()
 	if err := os.WriteFile(mode, []byte("Exec"), 0o600); err != nil {
