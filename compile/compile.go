@@ -21,6 +21,9 @@
 // list of routes is edited in these places. A full compilation is the same with an empty cache: the cache affects the cost of a
 // result, never the result.
 //
+// The table has the only copy of most texts, packed; the compiler keeps ids and hashes. A first compilation goes portion by portion,
+// so that the texts are never all in memory.
+//
 // A [Lane] compiles another intent or other backends beside the latest ones. Common parts are stored once.
 //
 // # Order

@@ -16,7 +16,7 @@ import (
 // settled, because each has a different table.
 type printed struct {
 	ID    string
-	sum   uint64       // see texts.sum
+	sum   uint64       // see sum
 	route *table.Route // nil if settled
 }
 

@@ -18,7 +18,7 @@
 // the printed texts. Tables derived from each other share unchanged blocks, so keeping several versions, and finding their
 // differences ([Changes]), costs little more than the differences.
 //
-// A list can keep its blocks packed ([List.Packed], [Decoder.Pack]): it then needs a twelfth of the memory, and unpacks a block each time
+// A list can keep its blocks packed ([List.Packed], [Decoder.Pack]): it then needs a tenth of the memory, and unpacks a block each time
 // its routes are needed.
 //
 // Caveat: the canonical text of a table is a second copy of its bytes once Text has been called. Use WriteTo where a
