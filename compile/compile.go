@@ -53,6 +53,8 @@ type Compiler struct {
 	set    *settings
 	memory *memory // of the latest snapshot; nil before the first one
 	lanes  []*Lane
+
+	minPortion int // see begin
 }
 
 // New returns a Compiler. The error names an invalid option.
@@ -61,7 +63,7 @@ func New(o Options) (*Compiler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Compiler{set: set}, nil
+	return &Compiler{set: set, minPortion: minPortion}, nil
 }
 
 // Compile compiles the snapshot. A snapshot with the same objects as the previous one returns the same *Result.
@@ -93,7 +95,7 @@ const (
 // of the table is packed once.
 func (c *Compiler) begin(m *memory, s *kube.Snapshot) {
 	count, ingresses := len(s.Ingresses)+len(s.RouteGroups), len(s.Ingresses)
-	portion := max(minPortion, (count+maxPortions-1)/maxPortions)
+	portion := max(c.minPortion, (count+maxPortions-1)/maxPortions)
 	if count <= portion {
 		return
 	}
