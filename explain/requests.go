@@ -30,10 +30,7 @@ func (x *explainer) routesFor(host string) *routesOf {
 	}
 	narrow := match.NewNarrow(host)
 	var routes []*eskip.Route
-	for r := range x.result.Routes.All() {
-		if !narrow.May(r.Hosts) {
-			continue
-		}
+	for r := range x.result.Routes.OfHosts(narrow.May) {
 		if parsed, err := eskip.Parse(r.Text); err == nil {
 			routes = append(routes, parsed...)
 		}

@@ -60,7 +60,7 @@ func wrap(b *Block) *Block {
 // each call.
 func (b *Block) Routes() []*Route {
 	if b.packed != nil {
-		return b.packed.unpack(b.bytes)
+		return b.packed.unpack(b.bytes, nil)
 	}
 	return b.routes
 }

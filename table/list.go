@@ -77,6 +77,24 @@ func (l List) All() iter.Seq[*Route] {
 	}
 }
 
+// OfHosts yields the routes whose Hosts keep accepts, in order. It calls keep at least once for each distinct Hosts of a block, and
+// unpacks only blocks with such routes.
+func (l List) OfHosts(keep func(hosts string) bool) iter.Seq[*Route] {
+	return func(yield func(*Route) bool) {
+		for _, b := range l.blocks {
+			routes := b.routes
+			if b.packed != nil {
+				routes = b.packed.unpack(b.bytes, keep)
+			}
+			for _, r := range routes {
+				if (b.packed != nil || keep(r.Hosts)) && !yield(r) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // Get returns the route with the id, or nil. A packed list unpacks a block for it: see [List.Lookup] for many ids.
 func (l List) Get(id string) *Route {
 	b := l.blockOf(id)

@@ -100,9 +100,10 @@ func (p *packed) appendText(dst []byte, bytes int) []byte {
 	return dst
 }
 
-// unpack returns new routes. Each has its own strings, so keeping one of them does not keep the whole block in memory.
-func (p *packed) unpack(bytes int) []*Route {
-	text, facts := p.appendText(nil, bytes), unpacked(nil, p.facts)
+// unpack returns new routes, those whose Hosts keep accepts; nil accepts all. Each has its own strings, so keeping one of them does
+// not keep the whole block in memory. If no route is accepted, the text stays packed.
+func (p *packed) unpack(bytes int, keep func(hosts string) bool) []*Route {
+	facts := unpacked(nil, p.facts)
 	number := func() int {
 		v, n := binary.Uvarint(facts)
 		facts = facts[n:]
@@ -113,13 +114,32 @@ func (p *packed) unpack(bytes int) []*Route {
 		n := number()
 		hosts[i], facts = string(facts[:n]), facts[n:]
 	}
-	routes, values := make([]*Route, p.count), make([]Route, p.count)
-	for i := range routes {
+	kept, some := make([]bool, len(hosts)), false
+	for i, h := range hosts {
+		kept[i] = keep == nil || keep(h)
+		some = some || kept[i]
+	}
+	if !some {
+		return nil
+	}
+	text := p.appendText(nil, bytes)
+	routes := make([]*Route, 0, p.count)
+	var values []Route // for all routes at once; for few of them each has its own memory
+	if keep == nil {
+		values = make([]Route, p.count)
+	}
+	for i := range p.count {
 		n, backend, host := number(), number(), number()
-		line := string(text[:n])
+		if kept[host] {
+			line := string(text[:n])
+			r := &Route{}
+			if values != nil {
+				r = &values[i]
+			}
+			*r = Route{ID: line[:strings.IndexByte(line, ':')], Text: line, Hosts: hosts[host], Backend: int32(backend)}
+			routes = append(routes, r)
+		}
 		text = text[min(n+1, len(text)):] // without the newline
-		values[i] = Route{ID: line[:strings.IndexByte(line, ':')], Text: line, Hosts: hosts[host], Backend: int32(backend)}
-		routes[i] = &values[i]
 	}
 	return routes
 }

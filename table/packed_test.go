@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -128,4 +130,36 @@ func TestARouteOfAPackedBlockKeepsNothingElse(t *testing.T) {
 		t.Errorf("%d ids of %d blocks keep %d bytes", len(ids), len(list.Blocks()), used)
 	}
 	runtime.KeepAlive(list)
+}
+
+// TestOfHostsIsAllThatAreAccepted: packed or not, the same routes come in the same order, and a loop may end early.
+func TestOfHostsIsAllThatAreAccepted(t *testing.T) {
+	for i, tab := range factTables(t) {
+		for _, keep := range []func(string) bool{
+			func(string) bool { return true }, func(string) bool { return false },
+			func(h string) bool { return h == "" }, func(h string) bool { return strings.HasSuffix(h, "7[.]example[.]org$") },
+		} {
+			var want []table.Route
+			for r := range tab.Routes().All() {
+				if keep(r.Hosts) {
+					want = append(want, *r)
+				}
+			}
+			for _, list := range []table.List{tab.Routes(), tab.Routes().Packed()} {
+				var got []table.Route
+				for r := range list.OfHosts(keep) {
+					got = append(got, *r)
+				}
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Fatalf("table %d: %s", i, diff)
+				}
+				for r := range list.OfHosts(keep) {
+					if *r != want[0] {
+						t.Errorf("table %d: the first is %s, want %s", i, r.ID, want[0].ID)
+					}
+					break
+				}
+			}
+		}
+	}
 }

@@ -65,11 +65,9 @@ func (s *Server) match(q url.Values) (*report.View, error) {
 func routesOf(list table.List, host string) []*eskip.Route {
 	narrow := match.NewNarrow(host)
 	var routes []*eskip.Route
-	for r := range list.All() {
-		if narrow.May(r.Hosts) {
-			if parsed, err := eskip.Parse(r.Text); err == nil {
-				routes = append(routes, parsed...)
-			}
+	for r := range list.OfHosts(narrow.May) {
+		if parsed, err := eskip.Parse(r.Text); err == nil {
+			routes = append(routes, parsed...)
 		}
 	}
 	return routes
