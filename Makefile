@@ -66,7 +66,7 @@ docs-check: ## fail if a generated reference or picture is not what the code say
 # begins first.
 .PHONY: test
 test: assets ## run all tests: unit, conformance, and end to end on a real kube-apiserver (builds it when absent)
-	KUBEBUILDER_ASSETS=$(ENVTEST_DIR) go test -race -shuffle=on -timeout 30m -p 4 -json ./e2e ./e2e/manifests ./internal/release ./robustness/plants ./etagcache ./dataplane ./robustness ./... | go run ./hack/testcount
+	KUBEBUILDER_ASSETS=$(ENVTEST_DIR) go test -race -shuffle=on -timeout 30m -p 4 -json ./e2e ./e2e/manifests ./internal/release ./robustness/plants ./etagcache ./dataplane ./robustness ./robustness/found ./compile ./internal/migrate ./deploy ./... | go run ./hack/testcount
 
 .PHONY: unit
 unit: ## run the tests that need no API server and build no release
