@@ -14,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/routesrv/routesrv/internal/programs"
 )
 
 // startCache runs nginx with examples/caches/nginx.conf in front of a route server. It ends with the benchmark.
@@ -23,7 +25,7 @@ func startCache(b *testing.B, server *process) *process {
 	if err != nil {
 		b.Fatal(err)
 	}
-	dir, p := b.TempDir(), &process{main: freeAddress(b)}
+	dir, p := b.TempDir(), &process{main: programs.FreeAddress(b)}
 	conf := strings.NewReplacer("listen 9090;", "listen "+p.main+";", "server routesrv.ingress:80;", "server "+server.main+";",
 		"/var/cache/nginx", filepath.Join(dir, "cache")).Replace(string(text))
 	if os.Getuid() == 0 { // nginx would drop root privileges

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/routesrv/routesrv/internal/programs"
 )
 
 // startDataPlane runs a dataplane-client for a route server, in a mode. It ends with the benchmark.
@@ -16,7 +18,7 @@ func startDataPlane(b *testing.B, a *api, server *process, mode string) *process
 	if out, err := exec.Command("go", "build", "-o", binary, "../cmd/dataplane-client").CombinedOutput(); err != nil {
 		b.Fatalf("%v: %s", err, out)
 	}
-	p := &process{main: freeAddress(b)}
+	p := &process{main: programs.FreeAddress(b)}
 	p.cmd = exec.Command(binary, "--mode="+mode, "--routesrv-url=http://"+server.main, "--fetch-interval=1s",
 		"--lkg-file="+filepath.Join(dir, "lkg.eskip"), "--address="+p.main, "--support-listener=",
 		"-kubernetes", "-kubernetes-url="+a.server.URL, "-enable-kubernetes-endpointslices", "-source-poll-timeout=1000")

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/routesrv/routesrv/internal/programs"
 )
 
 // BenchmarkWriteToProxy follows one changed Ingress through all stages: from the end of the write to a real kube-apiserver, to
@@ -120,7 +122,7 @@ func buildSidecar(b *testing.B) string {
 // startSidecar starts a dataplane-client in mode Exec and returns its address for the proxy.
 func startSidecar(b *testing.B, binary, server, transport string) string {
 	b.Helper()
-	main, support := freeAddress(b), freeAddress(b)
+	main, support := programs.FreeAddress(b), programs.FreeAddress(b)
 	cmd := exec.Command(binary, "--mode=Exec", "--routesrv-url="+server, "--transport="+transport, "-address="+main,
 		"--support-listener="+support, "--lkg-file="+filepath.Join(b.TempDir(), "lkg.eskip"))
 	cmd.Env = append(os.Environ(), "GOGC=25") // as in deploy/kustomize/components/sidecar

@@ -12,7 +12,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -24,6 +23,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/routesrv/routesrv/internal/programs"
 	"github.com/routesrv/routesrv/internal/scale"
 )
 
@@ -117,9 +117,9 @@ func startReading(b *testing.B, binary string, interval time.Duration, args ...s
 // startWith starts the binary with arguments that select what it serves, and waits for the first table.
 func startWith(b *testing.B, binary string, args ...string) *process {
 	b.Helper()
-	p := &process{main: freeAddress(b)}
+	p := &process{main: programs.FreeAddress(b)}
 	p.cmd = exec.Command(binary, append([]string{
-		"-address=" + p.main, "-support-listener=" + freeAddress(b), "-wait-for-healthcheck-interval=0s",
+		"-address=" + p.main, "-support-listener=" + programs.FreeAddress(b), "-wait-for-healthcheck-interval=0s",
 	}, args...)...)
 	p.cmd.Stderr = io.Discard
 	if err := p.cmd.Start(); err != nil {
@@ -135,16 +135,6 @@ func startWith(b *testing.B, binary string, args ...string) *process {
 func (p *process) stop() {
 	p.cmd.Process.Signal(os.Interrupt)
 	p.cmd.Wait()
-}
-
-func freeAddress(b *testing.B) string {
-	b.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // etag returns the ETag of the current table, "" before the first one.

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/routesrv/routesrv/internal/programs"
 	"github.com/routesrv/routesrv/internal/scale"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -249,7 +250,7 @@ func (a *realAPI) startProfiled(b *testing.B, binary, how string) (*process, fun
 	if dir == "" {
 		return startReading(b, binary, interval, args...), func() {}
 	}
-	support := freeAddress(b)
+	support := programs.FreeAddress(b)
 	written := make(chan error, 1)
 	go func() {
 		written <- saveProfile("http://"+support+"/debug/pprof/profile?seconds=20", filepath.Join(dir, how+".pprof"))

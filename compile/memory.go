@@ -242,7 +242,6 @@ func relist[T comparable](k *objects, list []T, generation uint64, admit func(T)
 // if there is one with the same backends. Routes are settled if no other memory can share them.
 func (m *memory) update(s *kube.Snapshot, all []*memory, leader *memory, settle bool) {
 	m.generation++
-	texts := m.texts(all...)
 	w := &step{memory: m, peers: peersOf(m, slices.Clone(all)), hosts: make(map[string]struct{})}
 	before := m.snapshot
 	m.snapshot = s
@@ -258,7 +257,7 @@ func (m *memory) update(s *kube.Snapshot, all []*memory, leader *memory, settle 
 	m.stale = m.stale || m.ingresses.changed || m.groups.changed || m.cluster.faulty
 	w.compile()
 	w.assemble()
-	m.routes = m.candidates.award(m.routes, m.sections(), texts, settle)
+	m.routes = m.candidates.award(m.routes, m.sections(), m.texts(all...), settle)
 }
 
 // sections yields all sections in no particular order.

@@ -19,8 +19,8 @@ import (
 // factsSuffix is appended to the path of a last-good file.
 const factsSuffix = ".facts"
 
-// maxFacts limits the facts that are read. Those of 124,000 routes take half a megabyte.
-const maxFacts = 256 << 20
+// factsHeader is the space for the header and the digest of a facts file. The facts are shorter than the text that they are about.
+const factsHeader = 1024
 
 // LogFactsFailed says that the facts of a last-good file could not be written.
 const LogFactsFailed = "facts of the last-good file cannot be written, the next start takes longer"
@@ -71,18 +71,18 @@ func mayReplaceFacts(path string) error {
 	return nil
 }
 
-// loadFacts returns the content of the facts file, or nil.
-func (f *file) loadFacts() []byte {
+// loadFacts returns the content of the facts file of a last-good file of size bytes, or nil.
+func (f *file) loadFacts(size int64) []byte {
 	if !f.cfg.Pack {
 		return nil
 	}
 	path := f.cfg.Path + factsSuffix
 	durable.Tidy(path)
-	in, size, err := durable.Open(path, maxFacts)
+	in, length, err := durable.Open(path, size+factsHeader)
 	if err != nil {
 		return nil
 	}
-	facts := make([]byte, size)
+	facts := make([]byte, length)
 	if _, err := io.ReadFull(in, facts); errors.Join(err, in.Close()) != nil {
 		return nil
 	}
@@ -98,7 +98,7 @@ func (f *file) parse(r io.ReadSeeker, size int64) (t *table.Table, meta table.Fi
 		}
 	}()
 	err = table.ErrFacts
-	if facts := f.loadFacts(); facts != nil {
+	if facts := f.loadFacts(size); facts != nil {
 		t, meta, err = table.ReadFileWithFacts(r, size, facts)
 	}
 	if errors.Is(err, table.ErrFacts) {

@@ -50,6 +50,7 @@ func TestFactsAreOptional(t *testing.T) {
 		"missing":     os.Remove,
 		"truncated":   func(path string) error { return os.Truncate(path, 40) },
 		"empty":       func(path string) error { return os.Truncate(path, 0) },
+		"too long":    func(path string) error { return os.Truncate(path, 1<<40) }, // a sparse file
 		"of another":  func(path string) error { return os.WriteFile(path, others.Bytes(), 0o600) },
 		"a folder":    func(path string) error { return replace(path, func() error { return os.Mkdir(path, 0o700) }) },
 		"a dead link": func(path string) error { return replace(path, func() error { return os.Symlink("nowhere", path) }) },

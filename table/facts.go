@@ -22,8 +22,8 @@ var ErrFacts = errors.New("the facts do not belong to the table file")
 // process that reads its own file at start takes them from a second file, and is spared most of the time to the first answer. The
 // digests of both files bind them together; facts of another table, version or length are not used.
 //
-// The form is the line factsMagic with version and digest, then packed with S2 for each block the length of its text, that of its
-// facts, and the facts, then the SHA-256 of everything before.
+// The file begins with a line: factsMagic, the version, and the digest of the table. Then comes, compressed with S2, for each block: the
+// length of its text, the length of its facts, and the facts. The file ends with the SHA-256 of everything before.
 const (
 	factsMagic   = "routesrv table facts, version "
 	factsVersion = 1 // also raise it when the same text has other facts
@@ -161,11 +161,7 @@ func (f *factsReader) block(about blockFacts) error {
 	}
 	p := &packed{count: count, first: first, facts: f.packer.compress(about.facts), pieces: f.packer.pieces(text)}
 	f.blocks = append(f.blocks, wrap(&Block{packed: p, bytes: len(text), starts: startsBlock(first)}))
-	state, ok := f.sum.(hash.Cloner)
-	if !ok {
-		panic("table: SHA-256 cannot be cloned") // cannot happen with any supported version of Go
-	}
-	f.states = append(f.states, cloned(state))
+	f.states = append(f.states, cloned(f.sum))
 	return nil
 }
 

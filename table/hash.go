@@ -38,11 +38,7 @@ func (c *content) hash() Digest {
 		for piece := range c.list.blocks[i].Pieces(&buffer) {
 			sum.Write(piece)
 		}
-		state, ok := sum.(hash.Cloner)
-		if !ok {
-			panic("table: SHA-256 cannot be cloned") // cannot happen with any supported version of Go
-		}
-		states = append(states, cloned(state))
+		states = append(states, cloned(sum))
 	}
 	var d Digest
 	sum.Sum(d[:0])
@@ -51,7 +47,11 @@ func (c *content) hash() Digest {
 	return d
 }
 
-func cloned(state hash.Cloner) hash.Cloner {
+func cloned(sum hash.Hash) hash.Cloner {
+	state, ok := sum.(hash.Cloner)
+	if !ok {
+		panic("table: SHA-256 cannot be cloned") // cannot happen with any supported version of Go
+	}
 	c, err := state.Clone()
 	if err != nil {
 		panic(err) // a hash in software does not fail

@@ -16,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/routesrv/routesrv/internal/programs"
 	"github.com/routesrv/routesrv/internal/setup"
 )
 
@@ -139,12 +140,12 @@ func TestDiffOfEveryKindOfSide(t *testing.T) {
 }
 
 func TestDiffWithARealServer(t *testing.T) {
-	address := freeAddress(t)
+	address := programs.FreeAddress(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan int)
 	go func() {
 		ended <- run(ctx, []string{
-			"--manifests", shop, "-address", address, "-support-listener", freeAddress(t), "-wait-for-healthcheck-interval=0s",
+			"--manifests", shop, "-address", address, "-support-listener", programs.FreeAddress(t), "-wait-for-healthcheck-interval=0s",
 		}, nil, setup.Stdio{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard})
 	}()
 	awaitTable(t, "http://"+address+"/routes")

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"regexp"
@@ -11,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/routesrv/routesrv/internal/programs"
 	"github.com/routesrv/routesrv/internal/setup"
 )
 
@@ -127,12 +127,12 @@ func TestReadmeCommandServes(t *testing.T) {
 	if !strings.Contains(string(readme), "\ngo run ./cmd/routesrv --manifests examples/shop\n") {
 		t.Fatal("the README has another command")
 	}
-	address := freeAddress(t)
+	address := programs.FreeAddress(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan int)
 	go func() {
 		ended <- run(ctx, []string{
-			"--manifests", shop, "-address", address, "-support-listener", freeAddress(t), "-wait-for-healthcheck-interval=0s",
+			"--manifests", shop, "-address", address, "-support-listener", programs.FreeAddress(t), "-wait-for-healthcheck-interval=0s",
 		}, nil, setup.Stdio{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard})
 	}()
 	etag, body := awaitTable(t, "http://"+address+"/routes")
@@ -154,16 +154,6 @@ func TestReadmeCommandServes(t *testing.T) {
 		t.Errorf("exit status %d", status)
 	}
 	http.DefaultClient.CloseIdleConnections()
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // awaitTable polls until there is a table.

@@ -14,7 +14,7 @@ type Conduct struct {
 	Fault func(*http.Request) Fault
 	// Watch returns the fault of this watch, decided when it begins. SetWatchFault takes precedence.
 	Watch func(*http.Request) WatchFault
-	// Mute reports whether the watch with this context sends nothing for now. Wake makes the server ask again.
+	// Mute reports whether the watch with this context sends nothing at present. Wake makes the server ask again.
 	Mute func(context.Context) bool
 	// Answered is told the answer to the request with this context: lists, discovery and each event of a watch.
 	Answered func(context.Context, Answer)
@@ -125,7 +125,7 @@ func (s *Server) answered(ctx context.Context, a Answer) {
 	}
 }
 
-// muted reports whether a watch sends nothing for now; mu is held.
+// muted reports whether a watch sends nothing at present; mu is held.
 func (o *watcher) muted() bool {
 	return o.server.held[o.path] || o.server.conduct.Mute != nil && o.server.conduct.Mute(o.ctx)
 }

@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// Process is a running routesrv or dataplane-client. One goroutine, that of the test, calls the methods that start or end it; Log
-// may be called from any.
+// Process is a running routesrv or dataplane-client. Only the goroutine of the test may start or end it; any
+// may call Log.
 type Process struct {
 	Cmd           *exec.Cmd
 	Main, Support string // base URLs of the listeners

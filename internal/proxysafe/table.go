@@ -3,7 +3,6 @@ package proxysafe
 import (
 	"bytes"
 	"fmt"
-	"strings"
 
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/table"
@@ -13,46 +12,51 @@ import (
 // passed this check, or nil; its routes are not checked again. A route is parsed only if its text contains the name of a
 // dangerous filter, so checking a whole table costs one text search.
 func CheckTable(checked, t *table.Table) error {
-	var known table.List
 	if checked != nil {
-		known = checked.Routes()
-	} else if !anyDangerous(t.Routes()) {
-		return nil // without unpacking the routes
+		for _, r := range table.Changes(checked.Routes(), t.Routes()) {
+			if r == nil {
+				continue
+			}
+			if err := checkRoute(r); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
-	for _, r := range table.Changes(known, t.Routes()) {
-		if r == nil || !mayBeDangerous(r.Text) {
-			continue
+	var text []byte
+	for _, b := range t.Routes().Blocks() {
+		if text = b.AppendText(text[:0]); !mayBeDangerous(text) {
+			continue // nearly all: their routes are not unpacked
 		}
-		routes, err := eskip.Parse(r.Text)
-		if err != nil {
-			return fmt.Errorf("route %q: %w", r.ID, err)
-		}
-		for _, parsed := range routes {
-			if err := Check(parsed); err != nil {
-				return fmt.Errorf("route %q would end the process of every proxy: %w", r.ID, err)
+		for _, r := range b.Routes() {
+			if err := checkRoute(r); err != nil {
+				return err
 			}
 		}
 	}
 	return nil
 }
 
-// anyDangerous reports whether the text of a list contains the name of a dangerous filter.
-func anyDangerous(routes table.List) bool {
-	var text []byte
-	for _, b := range routes.Blocks() {
-		text = b.AppendText(text[:0])
-		for name := range dangerous {
-			if bytes.Contains(text, []byte(name)) {
-				return true
-			}
+func checkRoute(r *table.Route) error {
+	if !mayBeDangerous([]byte(r.Text)) {
+		return nil
+	}
+	routes, err := eskip.Parse(r.Text)
+	if err != nil {
+		return fmt.Errorf("route %q: %w", r.ID, err)
+	}
+	for _, parsed := range routes {
+		if err := Check(parsed); err != nil {
+			return fmt.Errorf("route %q would end the process of every proxy: %w", r.ID, err)
 		}
 	}
-	return false
+	return nil
 }
 
-func mayBeDangerous(text string) bool {
+// mayBeDangerous reports whether a text contains the name of a dangerous filter.
+func mayBeDangerous(text []byte) bool {
 	for name := range dangerous {
-		if strings.Contains(text, name) {
+		if bytes.Contains(text, []byte(name)) {
 			return true
 		}
 	}

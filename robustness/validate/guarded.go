@@ -114,7 +114,7 @@ type published struct {
 	revision uint64
 	at       time.Duration
 	shape    *shape
-	exact    bool // the shape is that of the digest; otherwise it is that of all objects at the revision
+	exact    bool // shape belongs to the digest; otherwise it is only what all objects have at the revision
 }
 
 // unseen returns the tables that a server published between two that clients have seen, according to its log.
