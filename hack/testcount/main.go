@@ -1,6 +1,6 @@
-// Command testcount summarises the output of go test -json for people: a line for each package, the output of tests that failed,
-// the tests that were skipped with their reason, the slowest tests, and the count as the last line. It fails if a test failed or
-// none ran.
+// Command testcount summarises the output of go test -json for people: a line for each package, the output of tests that failed or
+// never ended, the tests that were skipped with their reason, the slowest tests, and the count as the last line. It fails if a test
+// failed or none ran.
 package main
 
 import (
@@ -116,6 +116,24 @@ func (c *counter) pkg(e event, k key) {
 	if e.Action == "fail" {
 		c.broken = true
 		fmt.Fprint(c.out, strings.Join(c.output[k], ""))
+		c.printUnfinished(e.Package)
 	}
 	delete(c.output, k)
+}
+
+// printUnfinished prints the output of those tests of a package that began and did not end. A fatal error of the runtime, a timeout
+// and a call of os.Exit end a process within a test, and the reason is in the output of one of these.
+func (c *counter) printUnfinished(pkg string) {
+	var tests []string
+	for k := range c.output {
+		if k.pkg == pkg && k.test != "" {
+			tests = append(tests, k.test)
+		}
+	}
+	slices.Sort(tests)
+	for _, test := range tests {
+		k := key{pkg, test}
+		fmt.Fprintf(c.out, "NOT ENDED %s %s\n%s", pkg, test, strings.Join(c.output[k], ""))
+		delete(c.output, k)
+	}
 }
