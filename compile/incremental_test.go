@@ -274,10 +274,10 @@ func FuzzAnnotations(f *testing.F) {
 		}}}
 		svc := &kube.Service{Namespace: "z", Name: "s", Ports: []kube.ServicePort{{Port: 80, TargetPort: kube.NumberPort(80)}}}
 		bad := &kube.Ingress{
-			Meta: kube.Meta{Namespace: "z", Name: "bad", Annotations: map[string]string{
+			Meta: kube.Meta{Namespace: "z", Name: "bad", Annotations: kube.PairsOf(map[string]string{
 				"zalando.org/skipper-filter": a, "zalando.org/skipper-predicate": b, "zalando.org/skipper-routes": a,
 				"zalando.org/skipper-backend-protocol": b,
-			}},
+			})},
 			Spec: &kube.IngressSpec{Rules: []kube.IngressRule{{Host: "bad" + b, HTTP: true, Paths: []kube.IngressPath{
 				{Path: a, PathType: "Exact", Backend: &kube.IngressBackend{Service: "s", PortNumber: 80}},
 				{Path: b, Backend: &kube.IngressBackend{Service: "s", PortNumber: 80}},

@@ -32,7 +32,7 @@ const (
 func validateIngress(ing *kube.Ingress) error {
 	var errs []error
 	check := func(key string, parse func(string) error) {
-		if v, ok := ing.Annotations[key]; ok {
+		if v, ok := ing.Annotations.Lookup(key); ok {
 			if err := parse(v); err != nil {
 				errs = append(errs, fmt.Errorf("invalid %q annotation: %w", key, err))
 			}
@@ -71,24 +71,24 @@ type ingressAnnotations struct {
 func (b *ingressBuilder) evaluate() {
 	a, ann := &b.ann, b.ing.Annotations
 	a.filters = b.annotationFilters()
-	if v, ok := ann[predicateAnnotation]; ok {
+	if v, ok := ann.Lookup(predicateAnnotation); ok {
 		a.predicates, _ = eskip.ParsePredicates(v) // validated before
 		b.unit.checkPredicates(a.predicates)
 	}
-	if v, ok := ann[routesAnnotation]; ok {
+	if v, ok := ann.Lookup(routesAnnotation); ok {
 		a.routes, _ = eskip.Parse(v) // validated before
 		for _, r := range a.routes {
 			b.unit.checkRoute(r)
 		}
 	}
-	if v, ok := ann[weightsAnnotation]; ok {
+	if v, ok := ann.Lookup(weightsAnnotation); ok {
 		// A value that is not a number counts as 0, and the others are used: this is what encoding/json leaves behind.
 		if err := json.Unmarshal([]byte(v), &a.weights); err != nil {
 			b.unit.errorf(InvalidAnnotation, "Error while parsing backend-weights annotation: %v", err)
 		}
 	}
 	a.pathMode = b.set.PathMode
-	if v, ok := ann[pathModeAnnotation]; ok {
+	if v, ok := ann.Lookup(pathModeAnnotation); ok {
 		if m, err := ParsePathMode(v); err == nil && v != "" {
 			a.pathMode = m
 		} else {
@@ -96,22 +96,22 @@ func (b *ingressBuilder) evaluate() {
 		}
 	}
 	a.lbAlgorithm = b.set.DefaultLBAlgorithm
-	if v, ok := ann[lbAlgorithmAnnotation]; ok {
+	if v, ok := ann.Lookup(lbAlgorithmAnnotation); ok {
 		a.lbAlgorithm = v // even if empty: then the route names no algorithm
 	}
-	if v, ok := ann[protocolAnnotation]; ok {
+	if v, ok := ann.Lookup(protocolAnnotation); ok {
 		a.protocol = &v
 	}
-	a.forward = b.set.ForwardBackendURL != "" && ann[backendAnnotation] == "forward"
-	a.zoneOptOut = ann[zoneAwareKey] == "false"
+	a.forward = b.set.ForwardBackendURL != "" && ann.Get(backendAnnotation) == "forward"
+	a.zoneOptOut = ann.Get(zoneAwareKey) == "false"
 	a.redirect = b.redirectAnnotations()
 }
 
 // annotationFilters joins the rate limit and the filters into one chain. If the chain does not parse, there are no annotation
 // filters at all.
 func (b *ingressBuilder) annotationFilters() []*eskip.Filter {
-	text := b.ing.Annotations[ratelimitAnnotation]
-	if v, ok := b.ing.Annotations[filterAnnotation]; ok {
+	text := b.ing.Annotations.Get(ratelimitAnnotation)
+	if v, ok := b.ing.Annotations.Lookup(filterAnnotation); ok {
 		if text != "" {
 			text += " -> "
 		}
@@ -136,17 +136,17 @@ type redirectAnnotations struct {
 func (b *ingressBuilder) redirectAnnotations() redirectAnnotations {
 	ann := b.ing.Annotations
 	return redirectAnnotations{
-		enable:  ann[redirectAnnotation] == "true",
-		disable: ann[redirectAnnotation] == "false",
+		enable:  ann.Get(redirectAnnotation) == "true",
+		disable: ann.Get(redirectAnnotation) == "false",
 		code:    redirectCode(ann, b.set.HTTPSRedirectCode, &b.unit.findings),
-		ignore: strings.Contains(ann[predicateAnnotation], forwardedProtoPredicate) ||
-			strings.Contains(ann[routesAnnotation], forwardedProtoPredicate),
+		ignore: strings.Contains(ann.Get(predicateAnnotation), forwardedProtoPredicate) ||
+			strings.Contains(ann.Get(routesAnnotation), forwardedProtoPredicate),
 	}
 }
 
 // redirectCode returns the status of the annotation, or else the one of the options.
-func redirectCode(annotations map[string]string, otherwise int, f *findings) int {
-	v, ok := annotations[redirectCodeAnnotation]
+func redirectCode(annotations kube.Pairs, otherwise int, f *findings) int {
+	v, ok := annotations.Lookup(redirectCodeAnnotation)
 	if !ok {
 		return otherwise
 	}

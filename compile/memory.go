@@ -297,7 +297,7 @@ func (m *memory) admitRouteGroup(rg *kube.RouteGroup) *object {
 		}
 		return o
 	}
-	if class := rg.Annotations[routeGroupClassAnnotation]; class != "" && !m.set.routeGroupClass.MatchString(class) {
+	if class := rg.Annotations.Get(routeGroupClassAnnotation); class != "" && !m.set.routeGroupClass.MatchString(class) {
 		o.skipped = notSelected(rg.Ref(), class, "the annotation "+routeGroupClassAnnotation, m.set.routeGroupClass.String())
 	}
 	return o
@@ -306,7 +306,7 @@ func (m *memory) admitRouteGroup(rg *kube.RouteGroup) *object {
 // foreignIngress checks the annotation and the field: each one that is set must match. It returns nil for an Ingress of the right
 // class.
 func (s *settings) foreignIngress(ing *kube.Ingress) *Problem {
-	if class := ing.Annotations[ingressClassAnnotation]; class != "" && !s.ingressClass.MatchString(class) {
+	if class := ing.Annotations.Get(ingressClassAnnotation); class != "" && !s.ingressClass.MatchString(class) {
 		return notSelected(ing.Ref(), class, "the annotation "+ingressClassAnnotation, s.ingressClass.String())
 	}
 	if ing.Spec != nil && ing.Spec.IngressClassName != "" && !s.ingressClass.MatchString(ing.Spec.IngressClassName) {

@@ -20,7 +20,7 @@ func TestPromisedMessages(t *testing.T) {
 	}
 	ingress := func(annotations map[string]string, paths ...kube.IngressPath) *kube.Ingress {
 		return &kube.Ingress{
-			Meta: kube.Meta{Namespace: "ns", Name: "i", Annotations: annotations},
+			Meta: kube.Meta{Namespace: "ns", Name: "i", Annotations: kube.PairsOf(annotations)},
 			Spec: &kube.IngressSpec{
 				DefaultBackend: &kube.IngressBackend{Service: "s", PortNumber: 80},
 				Rules:          []kube.IngressRule{{Host: host, HTTP: true, Paths: paths}},

@@ -57,7 +57,7 @@ func ports(names ...string) []kube.ServicePort {
 }
 
 func ingressTo(service, port string, annotations map[string]string) *kube.Ingress {
-	return &kube.Ingress{Meta: kube.Meta{Namespace: "shop", Name: "cart", Annotations: annotations}, Spec: &kube.IngressSpec{
+	return &kube.Ingress{Meta: kube.Meta{Namespace: "shop", Name: "cart", Annotations: kube.PairsOf(annotations)}, Spec: &kube.IngressSpec{
 		Rules: []kube.IngressRule{{Host: "shop.example.org", HTTP: true, Paths: []kube.IngressPath{
 			{Path: "/cart", PathType: "Prefix", Backend: &kube.IngressBackend{Service: service, PortName: port}},
 		}}},

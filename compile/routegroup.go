@@ -97,7 +97,7 @@ func (b *routeGroupBuilder) splitHosts() (external, internal []string) {
 
 // redirects reports whether the group's routes get https redirect copies.
 func (b *routeGroupBuilder) redirects() bool {
-	switch b.rg.Annotations[redirectAnnotation] {
+	switch b.rg.Annotations.Get(redirectAnnotation) {
 	case "true":
 		return true
 	case "false":

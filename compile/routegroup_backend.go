@@ -78,7 +78,7 @@ func (b *routeGroupBuilder) allowedAddress(address string) bool {
 
 // setService sets the endpoints of a service.
 func (p *routeGroupPass) setService(r *eskip.Route, be *kube.RouteGroupBackend) error {
-	optOut := p.rg.Annotations[zoneAwareKey] == "false"
+	optOut := p.rg.Annotations.Get(zoneAwareKey) == "false"
 	if optOut {
 		prepend(r, filter(annotateFilter, zoneAwareKey, "false"))
 	}
@@ -101,7 +101,7 @@ func (p *routeGroupPass) setService(r *eskip.Route, be *kube.RouteGroupBackend) 
 		}
 	}
 	var protocol *string
-	if v, ok := p.rg.Annotations[protocolAnnotation]; ok {
+	if v, ok := p.rg.Annotations.Lookup(protocolAnnotation); ok {
 		protocol = &v
 	}
 	eps := p.unit.lookups.routeGroupEndpoints(p.set, key, svc, port.TargetPort, protocol)

@@ -72,24 +72,24 @@ func (s *settings) application(r *eskip.Route, m *kube.Meta) {
 	if s.ApplicationLabel == "" {
 		return
 	}
-	if v := m.Labels[s.ApplicationLabel]; v != "" {
+	if v := m.Labels.Get(s.ApplicationLabel); v != "" {
 		prepend(r, filter(annotateFilter, "Application", v))
 	}
 }
 
 // appendAnnotated appends the predicates and filters that the options define for objects with certain annotations.
-func (s *settings) appendAnnotated(r *eskip.Route, annotations map[string]string, internal bool) {
+func (s *settings) appendAnnotated(r *eskip.Route, annotations kube.Pairs, internal bool) {
 	predicates, filters := s.AnnotationPredicates, s.AnnotationFiltersAppend
 	if internal {
 		predicates, filters = s.EastWestRangeAnnotationPredicates, s.EastWestRangeAnnotationFilters
 	}
 	for _, p := range predicates {
-		if v, ok := annotations[p.Key]; ok && v == p.Value {
+		if v, ok := annotations.Lookup(p.Key); ok && v == p.Value {
 			r.Predicates = append(r.Predicates, p.Predicates...)
 		}
 	}
 	for _, p := range filters {
-		if v, ok := annotations[p.Key]; ok && v == p.Value {
+		if v, ok := annotations.Lookup(p.Key); ok && v == p.Value {
 			r.Filters = append(r.Filters, p.Filters...)
 		}
 	}

@@ -243,11 +243,16 @@ func TestTheWorstIsTheCause(t *testing.T) {
 		return kube.IngressPath{Path: path, PathType: "Exact", Backend: &kube.IngressBackend{Service: service, PortNumber: 80}}
 	}
 	ing := &kube.Ingress{
-		Meta: kube.Meta{Namespace: "shop", Name: "cart", Annotations: map[string]string{
-			"zalando.org/skipper-routes":  `own: Method("GET") -> nothing() -> <shunt>`,
-			"zalando.org/backend-weights": `{"idle": 1, "absent": 1}`,
-		}},
+		Meta: kube.Meta{Namespace: "shop", Name: "cart"},
 		Spec: &kube.IngressSpec{Rules: []kube.IngressRule{{Host: "shop.example.org", HTTP: true, Paths: []kube.IngressPath{path("/a", "idle")}}}},
+	}
+	annotations := map[string]string{
+		"zalando.org/skipper-routes":  `own: Method("GET") -> nothing() -> <shunt>`,
+		"zalando.org/backend-weights": `{"idle": 1, "absent": 1}`,
+	}
+	annotate := func(key, value string) {
+		annotations[key] = value
+		ing.Annotations = kube.PairsOf(annotations)
 	}
 	service := func(name string) *kube.Service {
 		return &kube.Service{Namespace: "shop", Name: name, Ports: []kube.ServicePort{{Port: 80, TargetPort: kube.NumberPort(80)}}}
@@ -265,18 +270,18 @@ func TestTheWorstIsTheCause(t *testing.T) {
 		change func()
 		want   string
 	}{
-		{func() {}, "proxies know no filter nothing"},
-		{func() { ing.Annotations["zalando.org/skipper-routes"] = `own: Method("GET") -> <shunt>` }, `no pod is behind Service "idle"`},
+		{func() { ing.Annotations = kube.PairsOf(annotations) }, "proxies know no filter nothing"},
+		{func() { annotate("zalando.org/skipper-routes", `own: Method("GET") -> <shunt>`) }, `no pod is behind Service "idle"`},
 		{func() { ing.Spec.Rules[0].Paths = append(ing.Spec.Rules[0].Paths, path("/b", "gone")) }, `there is no Service "gone"`},
-		{func() { ing.Annotations["kubernetes.io/ingress.class"] = "x" }, `its class is "x"`},
+		{func() { annotate("kubernetes.io/ingress.class", "x") }, `its class is "x"`},
 	} {
 		step.change()
 		if got := ask(object); !strings.HasPrefix(got, "Ingress shop/cart: "+step.want) {
 			t.Errorf("cause %q, want %q", got, step.want)
 		}
 	}
-	delete(ing.Annotations, "kubernetes.io/ingress.class")
-	ing.Annotations["zalando.org/skipper-routes"] = `own: Method("GET") -> nothing() -> <shunt>`
+	annotate("kubernetes.io/ingress.class", "")
+	annotate("zalando.org/skipper-routes", `own: Method("GET") -> nothing() -> <shunt>`)
 	if got := ask(explain.Query{Route: "kube_shop__cart_own_0__shop_example_org_a____"}); !strings.Contains(got, "proxies know no filter nothing") {
 		t.Errorf("of the route: %q", got)
 	}

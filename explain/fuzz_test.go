@@ -27,9 +27,9 @@ func FuzzExplain(f *testing.F) {
 		backend := &kube.IngressBackend{Service: "s", PortNumber: 80}
 		s := &kube.Snapshot{Intent: kube.Intent{
 			Ingresses: []*kube.Ingress{{
-				Meta: kube.Meta{Namespace: "shop", Name: "a", Annotations: map[string]string{
+				Meta: kube.Meta{Namespace: "shop", Name: "a", Annotations: kube.PairsOf(map[string]string{
 					"zalando.org/skipper-filter": filters, "zalando.org/skipper-predicate": predicates, "zalando.org/backend-weights": filters,
-				}},
+				})},
 				Spec: &kube.IngressSpec{Rules: []kube.IngressRule{{Host: host, HTTP: true, Paths: []kube.IngressPath{
 					{Path: path, Backend: backend}, {Path: path, PathType: "Prefix", Backend: backend},
 				}}}},

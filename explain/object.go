@@ -84,12 +84,12 @@ func (x *explainer) selection(in compile.Inspection) string {
 	kind, class := kube.KindIngress, ""
 	switch o := in.Object.(type) {
 	case *kube.Ingress:
-		class = o.Annotations["kubernetes.io/ingress.class"]
+		class = o.Annotations.Get("kubernetes.io/ingress.class")
 		if class == "" && o.Spec != nil {
 			class = o.Spec.IngressClassName
 		}
 	case *kube.RouteGroup:
-		kind, class = kube.KindRouteGroup, o.Annotations["zalando.org/routegroup.class"]
+		kind, class = kube.KindRouteGroup, o.Annotations.Get("zalando.org/routegroup.class")
 	}
 	wanted := x.Classes[kind]
 	if wanted == "" {

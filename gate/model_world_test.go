@@ -75,9 +75,9 @@ func (w *world) setIngress(shop, version int) {
 		return
 	}
 	w.ingresses[shop] = &kube.Ingress{
-		Meta: kube.Meta{Namespace: namespaceOf(shop), Name: name(shop), Annotations: map[string]string{
+		Meta: kube.Meta{Namespace: namespaceOf(shop), Name: name(shop), Annotations: kube.PairsOf(map[string]string{
 			"zalando.org/skipper-predicate": `QueryParam("v", "` + strconv.Itoa(version) + `")`,
-		}},
+		})},
 		Spec: &kube.IngressSpec{Rules: []kube.IngressRule{{Host: name(shop) + ".example.org", HTTP: true, Paths: []kube.IngressPath{{
 			Path: "/", PathType: "Prefix", Backend: &kube.IngressBackend{Service: name(shop), PortNumber: 80},
 		}}}}},

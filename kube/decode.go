@@ -22,7 +22,14 @@ func (e *DecodeError) Unwrap() error { return e.Err }
 
 // DecodeJSON decodes one object of the kind from JSON. It uses the caller's kind and ignores the kind in the text. The error is a
 // *DecodeError, also for an unknown kind, which is a programming error. The result keeps no reference to data.
-func DecodeJSON(kind Kind, data []byte) (Object, error) {
+func DecodeJSON(kind Kind, data []byte) (Object, error) { return new(Decoder).JSON(kind, data) }
+
+// Decoder decodes objects, one after the other. Strings that many of them have, such as namespaces, are in memory only once. The zero
+// value is ready. It is not safe for concurrent use.
+type Decoder struct{ texts Texts }
+
+// JSON is [DecodeJSON].
+func (d *Decoder) JSON(kind Kind, data []byte) (Object, error) {
 	var (
 		o   Object
 		err error
@@ -45,6 +52,11 @@ func DecodeJSON(kind Kind, data []byte) (Object, error) {
 	}
 	if err != nil {
 		return nil, &DecodeError{Ref: SalvageRef(kind, data), Err: err}
+	}
+	if group, ok := o.(*RouteGroup); ok { // the API sends all others as protobuf
+		d.texts.Begin()
+		group.gather(&d.texts)
+		d.texts.Done()
 	}
 	return o, nil
 }
@@ -116,8 +128,14 @@ func (m *jsonMeta) slim() Meta {
 	if m == nil {
 		return Meta{}
 	}
-	slim := SlimMeta(m.Namespace, m.Name, m.Annotations, m.Labels, m.CreationTimestamp)
-	slim.Changed = LastChange(m.ManagedFields.all)
+	delete(m.Annotations, LastAppliedAnnotation)
+	slim := Meta{
+		Namespace: m.Namespace, Name: m.Name, Annotations: PairsOf(m.Annotations), Labels: PairsOf(m.Labels),
+		Changed: LastChange(m.ManagedFields.all),
+	}
+	if !m.CreationTimestamp.IsZero() {
+		slim.Created = m.CreationTimestamp.Unix()
+	}
 	return slim
 }
 
@@ -127,23 +145,6 @@ func (m *jsonMeta) name() (namespace, name string) {
 		return "", ""
 	}
 	return m.Namespace, m.Name
-}
-
-// SlimMeta builds a Meta from decoded metadata: without the last-applied annotation, and with nil for empty maps. It takes
-// ownership of the maps. The zero time means no time.
-func SlimMeta(namespace, name string, annotations, labels map[string]string, created time.Time) Meta {
-	delete(annotations, LastAppliedAnnotation)
-	if len(annotations) == 0 {
-		annotations = nil
-	}
-	if len(labels) == 0 {
-		labels = nil
-	}
-	m := Meta{Namespace: namespace, Name: name, Annotations: annotations, Labels: labels}
-	if !created.IsZero() {
-		m.Created = created.Unix()
-	}
-	return m
 }
 
 type jsonTLS struct {

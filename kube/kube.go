@@ -78,13 +78,12 @@ type Object interface {
 	Ref() Ref
 }
 
-// Meta is the metadata that is kept of Ingresses and RouteGroups. The maps are nil if the object has none, and must not be
-// changed.
+// Meta is the metadata that is kept of Ingresses and RouteGroups.
 type Meta struct {
 	Namespace   string
 	Name        string
-	Annotations map[string]string
-	Labels      map[string]string
+	Annotations Pairs // without the last-applied annotation
+	Labels      Pairs
 	// Created is the time of creation in seconds since 1970, or 0 if unknown.
 	Created int64
 	// Changed says when the object was last changed and by which field manager, as in "2026-11-22T10:00:00Z kubectl-apply": from

@@ -179,7 +179,7 @@ func (s Scope) takes(kind kube.Kind, o kube.Object) bool {
 		return false
 	}
 	for key, want := range s.Selectors[kind] {
-		if got, ok := m.Labels[key]; !ok || want != "" && got != want {
+		if got, ok := m.Labels.Lookup(key); !ok || want != "" && got != want {
 			return false
 		}
 	}

@@ -146,7 +146,7 @@ func readsObjects(t *testing.T, w World) {
 	want := kube.Snapshot{Intent: kube.Intent{
 		Ingresses: []*kube.Ingress{
 			{
-				Meta: kube.Meta{Namespace: "shop", Name: "a", Annotations: map[string]string{"x": "1"}, Created: 1767323045},
+				Meta: kube.Meta{Namespace: "shop", Name: "a", Annotations: kube.Pairs{{Key: "x", Value: "1"}}, Created: 1767323045},
 				Spec: &kube.IngressSpec{Rules: []kube.IngressRule{{
 					Host: "a.example.org", HTTP: true,
 					Paths: []kube.IngressPath{{

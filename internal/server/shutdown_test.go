@@ -129,9 +129,9 @@ func newLarge() large {
 	s := &kube.Snapshot{Revision: 1}
 	for i := range 64 {
 		s.Ingresses = append(s.Ingresses, &kube.Ingress{
-			Meta: kube.Meta{Namespace: "shop", Name: fmt.Sprint("i", i), Annotations: map[string]string{
+			Meta: kube.Meta{Namespace: "shop", Name: fmt.Sprint("i", i), Annotations: kube.PairsOf(map[string]string{
 				"zalando.org/skipper-filter": `inlineContent("` + strings.Repeat("x", 256<<10) + `")`,
-			}},
+			})},
 			Spec: &kube.IngressSpec{Rules: []kube.IngressRule{{
 				Host: "large.example.org", HTTP: true,
 				Paths: []kube.IngressPath{{Path: fmt.Sprint("/", i), Backend: &kube.IngressBackend{Service: "s", PortNumber: 80}}},

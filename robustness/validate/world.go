@@ -186,9 +186,9 @@ func servicesOf(o kube.Object) []string {
 			}
 		}
 		// Annotations for splitting traffic name services, too.
-		for _, v := range o.Annotations {
+		for _, a := range o.Annotations {
 			var weights map[string]json.RawMessage
-			if strings.HasPrefix(v, "{") && json.Unmarshal([]byte(v), &weights) == nil {
+			if strings.HasPrefix(a.Value, "{") && json.Unmarshal([]byte(a.Value), &weights) == nil {
 				for name := range weights {
 					names = append(names, name)
 				}

@@ -119,10 +119,11 @@ func (k *watched) readError(verb string, err error) error { return readError(ver
 
 // reader reads the events of a watch and decodes their objects.
 type reader struct {
-	k      *watched
-	hash   *lister.Hasher
-	media  string
-	events *decode.Events
+	k       *watched
+	hash    *lister.Hasher
+	media   string
+	events  *decode.Events
+	decoder decode.Decoder
 }
 
 // next reads an event, with the item if an object was added or modified. The error is an *[endedError] if the event
@@ -153,7 +154,7 @@ func (r *reader) item(e *decode.Event) lister.Item {
 	if item, known := r.k.known(kube.Ref{Kind: l.Kind, Namespace: e.Namespace, Name: e.Name}, sum); known {
 		return item
 	}
-	item := l.Decode(e.Object, r.media, sum)
+	item := l.Decode(&r.decoder, e.Object, r.media, sum)
 	if item.Bad != nil {
 		item.Bad.Ref.Name, item.Bad.Ref.Namespace = e.Name, e.Namespace // the event's name and namespace were readable
 	}

@@ -130,7 +130,7 @@ func TestIdentityOfABrokenObject(t *testing.T) {
 func TestBrokenObjectsAreNamed(t *testing.T) {
 	meta := field(objectMetadata, slices.Concat(field(objectMetaName, "cart"), field(objectMetaNamespace, "shop")))
 	for kind := range decoders {
-		o, err := Object(kind, MediaProtobuf, append(slices.Clone(meta), claims(2, 100)...))
+		o, err := new(Decoder).Object(kind, MediaProtobuf, append(slices.Clone(meta), claims(2, 100)...))
 		var broken *kube.DecodeError
 		if !errors.As(err, &broken) || broken.Ref != (kube.Ref{Kind: kind, Namespace: "shop", Name: "cart"}) || o != nil {
 			t.Errorf("%s: %v, %v", kind, o, err)

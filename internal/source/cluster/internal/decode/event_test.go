@@ -73,7 +73,7 @@ func read(media string, body io.Reader, limit int64) (all []string, err error) {
 			text += fmt.Sprint(" ", e.Status.Code, " ", e.Status.Reason, " ", e.Status.Message)
 		}
 		if e.Object != nil {
-			o, err := Object(services.Kind, media, e.Object)
+			o, err := new(Decoder).Object(services.Kind, media, e.Object)
 			text += fmt.Sprintf(" %+v %v", o, err)
 		}
 		all = append(all, text)

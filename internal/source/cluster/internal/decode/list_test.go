@@ -174,7 +174,7 @@ func TestWalksProtobuf(t *testing.T) {
 	var head head
 	var names []string
 	err := walkProtobuf(windowOn(bytes.NewReader(sample(t))), "IngressList", &head, func(raw []byte) {
-		o, err := Object(kube.KindIngress, MediaProtobuf, raw)
+		o, err := new(Decoder).Object(kube.KindIngress, MediaProtobuf, raw)
 		if err != nil {
 			t.Error(err)
 			return
@@ -230,7 +230,7 @@ func TestRefusesProtobufThatIsNoWholeList(t *testing.T) {
 
 func TestAnObjectInBrokenProtobufIsNamed(t *testing.T) {
 	raw := []byte{0x0a, 6, 0x0a, 1, 'a', 0x1a, 1, 'n', 0x12, 200}
-	_, err := decodeIngress(raw)
+	_, err := new(Decoder).Object(kube.KindIngress, MediaProtobuf, raw)
 	d, ok := err.(*kube.DecodeError) //nolint:errorlint // the type itself is the claim
 	if !ok || d.Ref != (kube.Ref{Kind: kube.KindIngress, Namespace: "n", Name: "a"}) {
 		t.Errorf("error %v", err)
@@ -243,7 +243,7 @@ func FuzzWalkProtobuf(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		_, _ = List(MediaProtobuf, windowOn(bytes.NewReader(body)), ingress, func(raw []byte) {
 			for kind := range decoders {
-				if o, err := Object(kind, MediaProtobuf, raw); err == nil && o.Ref().Kind != kind {
+				if o, err := new(Decoder).Object(kind, MediaProtobuf, raw); err == nil && o.Ref().Kind != kind {
 					t.Errorf("%s decodes to %v", kind, o.Ref())
 				}
 			}

@@ -6,9 +6,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/routesrv/routesrv/kube"
-	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/randfill"
@@ -43,20 +40,11 @@ type stored interface {
 }
 
 func TestProtobufAndJSONGiveTheSameObject(t *testing.T) {
-	for _, tt := range []struct {
-		kind kube.Kind
-		make func() stored
-	}{
-		{kube.KindIngress, func() stored { return &networkingv1.Ingress{} }},
-		{kube.KindService, func() stored { return &corev1.Service{} }},
-		//lint:ignore SA1019 deprecated and still served
-		{kube.KindEndpoints, func() stored { return &corev1.Endpoints{} }},
-		{kube.KindEndpointSlice, func() stored { return &discoveryv1.EndpointSlice{} }},
-		{kube.KindSecret, func() stored { return &corev1.Secret{} }},
-	} {
-		t.Run(string(tt.kind), func(t *testing.T) {
+	for kind, makeOne := range kindsOfAPI() {
+		t.Run(string(kind), func(t *testing.T) {
+			var d Decoder // of all, as for a list
 			for seed := range int64(300) {
-				filled, o := tt.make(), tt.make()
+				filled, o := makeOne(), makeOne()
 				filler(seed).Fill(filled)
 				raw, err := filled.Marshal()
 				if err != nil {
@@ -70,11 +58,11 @@ func TestProtobufAndJSONGiveTheSameObject(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				want, err := kube.DecodeJSON(tt.kind, text)
+				want, err := kube.DecodeJSON(kind, text)
 				if err != nil {
 					t.Fatalf("%s: %v", text, err)
 				}
-				got, err := Object(tt.kind, MediaProtobuf, raw)
+				got, err := d.Object(kind, MediaProtobuf, raw)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -103,31 +103,3 @@ func identityOf(message []byte) (id identity, err error) {
 	})
 	return id, err
 }
-
-// fields calls f for each length-delimited field of a message and skips other fields. The message must consist of
-// complete fields.
-func fields(message []byte, f func(protowire.Number, []byte) error) error {
-	for at := 0; at < len(message); {
-		field, wire, n := protowire.ConsumeTag(message[at:])
-		if n < 0 {
-			return fmt.Errorf("protobuf, %d bytes before the end: %w", len(message)-at, protowire.ParseError(n))
-		}
-		at += n
-		if wire != protowire.BytesType {
-			if n = protowire.ConsumeFieldValue(field, wire, message[at:]); n < 0 {
-				return fmt.Errorf("protobuf, %d bytes before the end: %w", len(message)-at, protowire.ParseError(n))
-			}
-			at += n
-			continue
-		}
-		value, n := protowire.ConsumeBytes(message[at:])
-		if n < 0 {
-			return fmt.Errorf("protobuf, %d bytes before the end: %w", len(message)-at, protowire.ParseError(n))
-		}
-		at += n
-		if err := f(field, value); err != nil {
-			return err
-		}
-	}
-	return nil
-}

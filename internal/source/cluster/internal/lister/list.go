@@ -12,7 +12,8 @@ import (
 // List is a kind with what is known of it. The owner of the [Lister] guards it.
 type List struct {
 	api.Resource
-	hash *Hasher // for items
+	hash    *Hasher         // for items
+	decoder *decode.Decoder // for answers
 
 	State        // from the last complete answer
 	Absent  bool // discovery does not find the kind; items are kept in case it returns
@@ -61,8 +62,8 @@ type Listing struct {
 }
 
 // Decode returns an item for raw with its digest: the decoded object, or the reason why it cannot be decoded.
-func (l *List) Decode(raw []byte, media string, sum Digest) Item {
-	obj, err := decode.Object(l.Kind, media, raw)
+func (l *List) Decode(d *decode.Decoder, raw []byte, media string, sum Digest) Item {
+	obj, err := d.Object(l.Kind, media, raw)
 	if err == nil {
 		return Item{Sum: sum, Object: obj}
 	}

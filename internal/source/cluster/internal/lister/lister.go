@@ -28,6 +28,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/internal/source/cluster/internal/api"
+	"github.com/routesrv/routesrv/internal/source/cluster/internal/decode"
 	"github.com/routesrv/routesrv/kube"
 )
 
@@ -70,8 +71,9 @@ func New(cfg api.Config) (*Lister, error) {
 		Config: cfg, API: client, Metrics: cfg.Metrics, Log: cfg.Logger,
 		busy: make(chan struct{}, 1), last: &kube.Snapshot{},
 	}
+	decoder := new(decode.Decoder) // one for all, since they take turns
 	for _, resource := range cfg.Resources() {
-		l := &List{Resource: resource, hash: hash, State: State{Sorted: true}}
+		l := &List{Resource: resource, hash: hash, decoder: decoder, State: State{Sorted: true}}
 		if l.Kind == kube.KindRouteGroup {
 			r.RouteGroups = l
 		}

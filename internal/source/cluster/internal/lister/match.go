@@ -29,7 +29,7 @@ func (m *matcher) add(raw []byte) {
 	}
 	m.diverge()
 	m.decoded++
-	it := m.list.Decode(raw, m.media, sum)
+	it := m.list.Decode(m.list.decoder, raw, m.media, sum)
 	if i, ok := m.find(it.Ref()); ok {
 		it.Keep(&m.known.Items[i])
 		m.at = i + 1

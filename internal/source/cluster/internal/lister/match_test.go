@@ -36,7 +36,7 @@ func TestWalkingAKnownListAllocatesTheSameAtAnySize(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				l := &List{Resource: (&api.Config{}).Resources()[0], hash: hash, State: State{Sorted: true}}
+				l := &List{Resource: (&api.Config{}).Resources()[0], hash: hash, decoder: new(decode.Decoder), State: State{Sorted: true}}
 				source, w := bytes.NewReader(nil), &decode.Window{}
 				var zipped bytes.Buffer
 				zw := gzip.NewWriter(&zipped)
