@@ -86,8 +86,8 @@ func (w *step) noteProblems(before, now *unit) {
 // assemble replaces the routes of the recompiled objects.
 func (w *step) assemble() {
 	c := &w.candidates
+	c.expect(w.count())
 	if w.fixed == nil {
-		c.expect(w.count())
 		w.fixed = newFixedRoutes(w.set)
 		c.replace(&w.fixed.section, w.fixed.section.routes)
 	}

@@ -140,10 +140,10 @@ func newCandidates() candidates {
 // watchMatches turns on the problem for routes that match the same.
 func (c *candidates) watchMatches() { c.matches = newSharing() }
 
-// expect makes room for about that many routes.
+// expect makes room for about that many routes more.
 func (c *candidates) expect(routes int) {
-	c.come = make([]wish, 0, routes)
-	if c.matches != nil {
+	c.come = slices.Grow(c.come, routes)
+	if c.matches != nil && len(c.matches.single) == 0 {
 		c.matches.single = make(map[uint64]place, routes/2) // about half of the routes are companions
 	}
 }
@@ -181,8 +181,8 @@ func (c *candidates) hide(id string, more int) {
 
 // award returns the list with the winners of all changed ids, and with their clones. sections must contain all sections, and t must
 // have the texts of all settled routes, first those of the list. The first list may come from elsewhere: routes that no section
-// wants are removed. If settle is true, routes that have their id to themselves are settled.
-func (c *candidates) award(list table.List, sections iter.Seq[*section], t texts, settle bool) table.List {
+// wants are removed. If alsoSettle is true, routes that have their id to themselves are settled.
+func (c *candidates) award(list table.List, sections iter.Seq[*section], t texts, alsoSettle bool) table.List {
 	for _, wishes := range [][]wish{c.gone, c.come} {
 		slices.SortFunc(wishes, func(a, b wish) int { return strings.Compare(a.id, b.id) })
 	}
@@ -202,7 +202,7 @@ func (c *candidates) award(list table.List, sections iter.Seq[*section], t texts
 		}
 		first := winner(all)
 		e.award(c, w.id, first)
-		if settle && len(all) == 1 && first.printed != nil {
+		if alsoSettle && len(all) == 1 && first.printed != nil && first.route != nil {
 			alone = append(alone, first.printed)
 		}
 	}
@@ -214,9 +214,7 @@ func (c *candidates) award(list table.List, sections iter.Seq[*section], t texts
 	if err != nil {
 		panic(err) // unexpected: each route was parsed back, and the ids are distinct
 	}
-	for _, p := range alone {
-		p.settle()
-	}
+	settle(alone)
 	return next
 }
 

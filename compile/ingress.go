@@ -91,8 +91,12 @@ func (b *ingressBuilder) checkPath(p *kube.IngressPath) {
 
 type pathBackend struct{ path, service string }
 
-// shares splits the traffic among the backends of each path of the rule. Only the text of the path counts, not its type.
+// shares splits the traffic among the backends of each path of the rule. Only the text of the path counts, not its type. A backend that
+// is not in the result has all the traffic of its path.
 func (b *ingressBuilder) shares(r *kube.IngressRule) map[pathBackend]share {
+	if distinct(r.Paths) {
+		return nil
+	}
 	result := make(map[pathBackend]share, len(r.Paths))
 	done := make(map[string]bool, len(r.Paths))
 	for _, first := range r.Paths {
@@ -114,6 +118,22 @@ func (b *ingressBuilder) shares(r *kube.IngressRule) map[pathBackend]share {
 		}
 	}
 	return result
+}
+
+// distinct reports whether all paths differ, which nearly all rules show at once. It gives up on many.
+func distinct(paths []kube.IngressPath) bool {
+	const few = 16
+	if len(paths) > few {
+		return false
+	}
+	for i := range paths {
+		for j := range i {
+			if paths[i].Path == paths[j].Path {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // pathRule compiles one path of a host: its route and companions. The order of the steps determines the text.

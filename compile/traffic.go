@@ -11,8 +11,12 @@ type share struct {
 
 // split computes the share of each backend from the weights, in order of appearance. The result is by name; if a backend is
 // repeated, its last share counts. keepZero returns Traffic(0) for a weight of zero. The float64 arithmetic has the same order of
-// operations as the reference, because the numbers are printed.
+// operations as the reference, because the numbers are printed. A single backend has all traffic, which is the zero share: the result
+// is nil then.
 func (a TrafficAlgorithm) split(names []string, weights []float64, keepZero bool) map[string]share {
+	if len(names) == 1 {
+		return nil
+	}
 	if a == TrafficSegmentPredicate {
 		return segments(names, weights)
 	}

@@ -87,6 +87,8 @@ type parser struct {
 		eps   [4]LBEndpoint
 	}
 
+	headers map[string]string // empty, for the next route with header predicates; nil: it needs a new one
+
 	result         []*Route
 	routes         slab[Route]
 	texts          slab[string]

@@ -7,6 +7,7 @@ import "strings"
 type Reader struct {
 	parser  parser
 	starter *starter // nil before the first Parse
+	headers map[string]string
 }
 
 // Parse works like the function [Parse], with the same results and errors. But the Reader owns the routes and everything that they point
@@ -17,7 +18,11 @@ func (r *Reader) Parse(code string) ([]*Route, error) {
 	} else {
 		*r.starter = starter{}
 	}
-	r.parser.alias = true
+	if r.headers == nil {
+		r.headers = make(map[string]string)
+	}
+	clear(r.headers)
+	r.parser.alias, r.parser.headers = true, r.headers
 	r.parser.begin(code, r.starter)
 	routes, ok := r.parser.document()
 	if !ok {
@@ -52,7 +57,7 @@ func (r *Reader) ParseFilters(f string) ([]*Filter, error) {
 
 // fresh returns the parser at the beginning of src. Its results are allocated separately, because the caller keeps them.
 func (r *Reader) fresh(src string) *parser {
-	r.parser.alias = false
+	r.parser.alias, r.parser.headers = false, nil
 	r.parser.begin(src, nil)
 	return &r.parser
 }

@@ -93,7 +93,10 @@ func (p *parser) addHeader(r *Route) error {
 		return fmt.Errorf("duplicate header predicate: %s", key)
 	}
 	if r.Headers == nil {
-		r.Headers = make(map[string]string)
+		r.Headers, p.headers = p.headers, nil
+		if r.Headers == nil {
+			r.Headers = make(map[string]string)
+		}
 	}
 	r.Headers[key] = value
 	return nil

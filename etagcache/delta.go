@@ -39,7 +39,7 @@ func (x *exchange) deltaFrom(base table.Digest) *delta {
 	d := slot.(*delta)
 	d.once.Do(func() {
 		d.json = x.makeDelta(base, known.order)
-		if limit := x.variant.smallest(); len(d.json) > limit && len(d.body(x.cache, gzipped)) > limit {
+		if x.variant.exceeds(len(d.json)) && x.variant.exceeds(len(d.body(x.cache, gzipped))) {
 			d.json = nil
 		}
 	})
@@ -111,14 +111,13 @@ func takesDeltas(h http.Header) bool {
 
 // serveDelta answers with a delta from one of the tables that the client names, if there is a useful one.
 func (x *exchange) serveDelta() bool {
-	limit := x.variant.smallest()
 	for _, t := range wire.ParseTags(x.r.Header[wire.HeaderIfNoneMatch]).List {
 		d := x.deltaFrom(t.Digest)
 		if d == nil {
 			continue
 		}
 		body := d.body(x.cache, x.encoding)
-		if len(body) > limit {
+		if x.variant.exceeds(len(body)) {
 			continue
 		}
 		x.headers(x.etag(0))

@@ -131,8 +131,8 @@ type Config struct {
 	// §5.2.2.10, in whole seconds), and then as long again while it asks (RFC 5861 §3). While no server answers, it may serve its
 	// copy for a day (RFC 5861 §4). 0 means that caches must ask for each request.
 	SharedMaxAge time.Duration
-	// EncodeOnDemand compresses a table when somebody asks for it in an encoding, and not when it is published: for a cache with one
-	// client, or few. The first who asks waits for it.
+	// EncodeOnDemand compresses each table only when somebody asks for it in an encoding: for a cache with one client, or few. The first
+	// who asks waits for it. Otherwise a table is compressed when it is published, in the encodings that clients have asked for lately.
 	EncodeOnDemand bool
 	// Encoders lends the compressors; nil means that the cache has its own, which the garbage collector may take.
 	Encoders *Encoders
@@ -169,6 +169,7 @@ type Cache struct {
 
 	pieces   pieces
 	encoders lender
+	asked    [encodings]atomic.Uint64 // number of the last version that somebody asked for in the encoding; 0: none
 
 	mu       sync.Mutex // guards the fields below; held while state changes
 	ended    uint64     // sequence number of the last poll that ended

@@ -87,7 +87,7 @@ func (e *eventWriter) fits(d *delta, x *exchange) bool {
 	if e.zipped {
 		size = min(size, len(d.body(x.cache, gzipped)))
 	}
-	return size <= x.variant.smallest()
+	return !x.variant.exceeds(size)
 }
 
 // maxPlainDelta is the maximum size of a delta that is sent uncompressed, because compression is not worthwhile.

@@ -93,7 +93,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}, []string{"event"}),
 		TableBytes: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "routesrv_table_bytes",
-			Help: "Size of the full table by encoding.",
+			Help: "Size of the full table by encoding; 0 for one that nobody has asked for.",
 		}, []string{"encoding"}),
 		TableRoutes: gauge("routesrv_table_routes", "Routes in the served table."),
 		TableRevision: gauge("routesrv_table_revision", "Revision of the served table, as in its ETag: the highest list "+

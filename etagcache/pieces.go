@@ -57,6 +57,26 @@ type pieces struct {
 	known map[*table.Block]*piece
 }
 
+// askedVersions is for how many versions an encoding is made in advance after somebody has asked for it.
+const askedVersions = 100
+
+// ask notes that somebody asks for the version with the number in the encoding.
+func (c *Cache) ask(e encoding, order uint64) {
+	if c.asked[e].Load() < order {
+		c.asked[e].Store(order) // of two at the same time either may win: they are close to each other
+	}
+}
+
+// askedFor returns the encodings that the clients of the version with the number will probably ask for.
+func (c *Cache) askedFor(order uint64) (likely []encoding) {
+	for e := range encodings {
+		if asked := c.asked[e].Load(); asked > 0 && order-asked <= askedVersions {
+			likely = append(likely, e)
+		}
+	}
+	return likely
+}
+
 // fill encodes the pieces of a variant in those encodings that they lack.
 func (c *Cache) fill(va *variant, encodings ...encoding) {
 	blocks := va.table.Routes().Blocks()

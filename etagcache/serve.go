@@ -127,6 +127,7 @@ func (x *exchange) content(ranges bool) (whole bool) {
 	h := x.w.Header()
 	h["Accept-Ranges"] = acceptBytes
 	h["Content-Type"] = plainText
+	x.cache.ask(x.encoding, x.state.version.readings.order)
 	h["Content-Length"] = x.variant.length(x.encoding)
 	if x.encoding != identity {
 		h["Content-Encoding"] = encodingHeader[x.encoding]

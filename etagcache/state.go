@@ -47,7 +47,7 @@ func (c *Cache) show(next *state, t *table.Table) {
 		next.lastRead = t.Time()
 	}
 	if next.version == nil || next.version.table.Digest() != t.Digest() {
-		c.replace(next, t, false)
+		c.replace(next, t)
 		next.version.readings.newest.Store(t.Revision())
 	}
 }
@@ -60,20 +60,20 @@ func (c *Cache) Restore(t *table.Table, lastRead time.Time) {
 	defer c.mu.Unlock()
 	old := c.state.Load()
 	next := &state{lastRead: lastRead, stale: true}
-	c.replace(next, t, true)
+	c.replace(next, t)
 	c.swap(next)
 	c.published(old, next)
 }
 
 // replace makes t the version of next. The caller holds mu.
-func (c *Cache) replace(next *state, t *table.Table, restored bool) {
+func (c *Cache) replace(next *state, t *table.Table) {
 	before := next.version
 	if t.Revision() < next.newest {
 		// The source went back in time: what was known about its revisions is void.
 		before, next.oldest = nil, 0
 	}
 	c.versions++
-	next.version, next.newest = c.newVersion(t, before, c.versions, restored), t.Revision()
+	next.version, next.newest = c.newVersion(t, before, c.versions), t.Revision()
 	if before == nil {
 		c.history.forgetBefore(c.versions)
 	}

@@ -54,16 +54,14 @@ type stamp struct {
 	etags    [encodings][]string // without rotation
 }
 
-// newVersion builds the bodies of t. It keeps the zones of previous for comparison, in case they are requested again.
-//
-// A restored table is compressed on the first request: until then no client needs it, and a table from a read will follow.
-func (c *Cache) newVersion(t *table.Table, previous *version, order uint64, restored bool) *version {
+// newVersion makes t a version. It keeps the zones of previous for comparison, in case they are requested again.
+func (c *Cache) newVersion(t *table.Table, previous *version, order uint64) *version {
 	v := &version{table: t, readings: &readings{order: order}, published: c.cfg.Now(), cache: c}
 	if !t.Time().IsZero() {
 		v.modified = t.Time().UTC().Truncate(time.Second)
 		v.lastModified = []string{v.modified.Format(http.TimeFormat)}
 	}
-	v.full = c.newVariant(t, order, false, restored)
+	v.full = c.newVariant(t, order, false)
 	c.pieces.forget(order)
 	c.history.add(t.Digest(), t.Checksum(), "", v.readings)
 	if previous == nil {
@@ -82,12 +80,13 @@ func (c *Cache) newVersion(t *table.Table, previous *version, order uint64, rest
 	return v
 }
 
-// newVariant builds the bodies of t, for the version with the number.
-func (c *Cache) newVariant(t *table.Table, order uint64, ofZone, onDemand bool) *variant {
+// newVariant builds the bodies of t that clients will probably ask for, for the version with the number.
+func (c *Cache) newVariant(t *table.Table, order uint64, ofZone bool) *variant {
 	va := &variant{table: t, count: []string{strconv.Itoa(t.Len())}, pieces: c.pieces.of(t, order, ofZone), cache: c}
-	if !c.cfg.EncodeOnDemand && !onDemand {
-		c.fill(va, gzipped, zstandard)
-		for e := range encodings {
+	if !c.cfg.EncodeOnDemand {
+		asked := c.askedFor(order)
+		c.fill(va, asked...)
+		for _, e := range asked {
 			va.body(e)
 		}
 	}
@@ -133,7 +132,7 @@ func (v *version) makeZone(zone string) *variant {
 		}
 	}
 	v.cache.cfg.Metrics.ZonesRendered.Inc()
-	return v.cache.newVariant(t, v.readings.order, true, false)
+	return v.cache.newVariant(t, v.readings.order, true)
 }
 
 // restampDown lowers the revision of all variants to the source's, if it is higher: the source went back in time and has this
@@ -210,13 +209,22 @@ func (va *variant) length(e encoding) []string {
 	return va.bodies[e].length
 }
 
-// smallest returns the length of the smallest body made so far, or that of the text if none was made.
-func (va *variant) smallest() int {
-	size := va.table.Bytes()
+// mostSaved is how many times smaller than its text a body is at most, by a wide margin.
+const mostSaved = 256
+
+// exceeds reports whether n bytes are more than the smallest body made so far. If none is compressed yet and that could decide, it makes
+// one.
+func (va *variant) exceeds(n int) bool {
+	if n <= va.table.Bytes()/mostSaved {
+		return false
+	}
+	if va.bodies[gzipped].made.Load() == nil && va.bodies[zstandard].made.Load() == nil {
+		va.body(gzipped)
+	}
 	for e := range encodings {
-		if b := va.bodies[e].made.Load(); b != nil {
-			size = min(size, b.size)
+		if b := va.bodies[e].made.Load(); b != nil && n > b.size {
+			return true
 		}
 	}
-	return size
+	return n > va.table.Bytes()
 }

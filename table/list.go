@@ -123,12 +123,12 @@ func find(routes []*Route, id string) *Route {
 	return routes[i]
 }
 
-// Lookup finds routes of a list by id. It keeps the block that it has unpacked last, so ids in order cost one unpacking for each
-// block. It is not safe for concurrent use.
+// Lookup finds routes of a list by id. It keeps open the packed block that it has read last, so ids in order cost one unpacking for each
+// block, and no memory for ids that no route has. It is not safe for concurrent use.
 type Lookup struct {
-	list   List
-	block  *Block
-	routes []*Route // of the block
+	list  List
+	block *Block
+	open  opened // the block, if it is packed
 }
 
 // Lookup returns a lookup in the list.
@@ -137,13 +137,18 @@ func (l List) Lookup() *Lookup { return &Lookup{list: l} }
 // Get returns the route with the id, or nil.
 func (l *Lookup) Get(id string) *Route {
 	b := l.list.blockOf(id)
-	if b == nil {
+	switch {
+	case b == nil:
 		return nil
+	case b.packed == nil:
+		return find(b.routes, id)
 	}
 	if b != l.block {
-		l.block, l.routes = b, b.Routes()
+		l.block = b
+		l.open.openFacts(b.packed)
+		l.open.openText(b.packed, b.bytes)
 	}
-	return find(l.routes, id)
+	return l.open.find(id)
 }
 
 // With returns the list with the routes of upserts, which replace routes with the same id, and without the ids of deletes. It

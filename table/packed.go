@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/klauspost/compress/s2"
 )
@@ -39,7 +40,7 @@ func (p *packer) pack(b *Block) *Block {
 		return b
 	}
 	packed := &packed{count: len(b.routes), first: strings.Clone(b.routes[0].ID)}
-	p.text = b.AppendText(p.text[:0])
+	p.text = b.AppendText(slices.Grow(p.text[:0], b.bytes))
 	packed.pieces = p.pieces(p.text)
 	p.text = b.appendFacts(p.text[:0])
 	packed.facts = p.compress(p.text)
@@ -100,46 +101,98 @@ func (p *packed) appendText(dst []byte, bytes int) []byte {
 	return dst
 }
 
-// unpack returns new routes, those whose Hosts keep accepts; nil accepts all. Each has its own strings, so keeping one of them does
-// not keep the whole block in memory. If no route is accepted, the text stays packed.
-func (p *packed) unpack(bytes int, keep func(hosts string) bool) []*Route {
-	facts := unpacked(nil, p.facts)
+// opened is a packed block whose texts can be read in place. It uses its memory again for the next block.
+type opened struct {
+	text, facts []byte
+	hosts       [][]byte // the distinct Hosts, in facts
+	lines       []line
+}
+
+// line is a route in the text of an opened block.
+type line struct {
+	begin, end int
+	backend    int32
+	hosts      int
+}
+
+// openFacts reads everything except the text.
+func (o *opened) openFacts(p *packed) {
+	o.facts = unpacked(o.facts[:0], p.facts)
+	rest := o.facts
 	number := func() int {
-		v, n := binary.Uvarint(facts)
-		facts = facts[n:]
+		v, n := binary.Uvarint(rest)
+		rest = rest[n:]
 		return int(v)
 	}
-	hosts := make([]string, number())
-	for i := range hosts {
+	o.hosts, o.lines = o.hosts[:0], o.lines[:0]
+	for range number() {
 		n := number()
-		hosts[i], facts = string(facts[:n]), facts[n:]
+		o.hosts, rest = append(o.hosts, rest[:n]), rest[n:]
 	}
+	begin := 0
+	for range p.count {
+		end := begin + number()
+		o.lines = append(o.lines, line{begin: begin, end: end, backend: int32(number()), hosts: number()})
+		begin = end + 1 // without the newline
+	}
+}
+
+// openText reads the text.
+func (o *opened) openText(p *packed, bytes int) { o.text = p.appendText(o.text[:0], bytes) }
+
+// route makes r the route of a line, with strings of its own, so that keeping it does not keep the block.
+func (o *opened) route(r *Route, l line, hosts string) {
+	text := string(o.text[l.begin:l.end])
+	*r = Route{ID: text[:strings.IndexByte(text, ':')], Text: text, Hosts: hosts, Backend: l.backend}
+}
+
+// find returns a new route with the id, or nil.
+func (o *opened) find(id string) *Route {
+	i, found := slices.BinarySearchFunc(o.lines, id, func(l line, id string) int {
+		text := o.text[l.begin:l.end]
+		return strings.Compare(string(text[:bytes.IndexByte(text, ':')]), id)
+	})
+	if !found {
+		return nil
+	}
+	r := &Route{}
+	o.route(r, o.lines[i], string(o.hosts[o.lines[i].hosts]))
+	return r
+}
+
+// spare has the memory of blocks that are opened for a moment: of *opened.
+var spare = sync.Pool{New: func() any { return &opened{} }}
+
+// unpack returns new routes, those whose Hosts keep accepts; nil accepts all. If no route is accepted, the text stays packed.
+func (p *packed) unpack(bytes int, keep func(hosts string) bool) []*Route {
+	o := spare.Get().(*opened)
+	defer spare.Put(o)
+	o.openFacts(p)
+	hosts := make([]string, len(o.hosts))
 	kept, some := make([]bool, len(hosts)), false
-	for i, h := range hosts {
-		kept[i] = keep == nil || keep(h)
+	for i, h := range o.hosts {
+		hosts[i] = string(h)
+		kept[i] = keep == nil || keep(hosts[i])
 		some = some || kept[i]
 	}
 	if !some {
 		return nil
 	}
-	text := p.appendText(nil, bytes)
+	o.openText(p, bytes)
 	routes := make([]*Route, 0, p.count)
 	var values []Route // for all routes at once; for few of them each has its own memory
 	if keep == nil {
 		values = make([]Route, p.count)
 	}
-	for i := range p.count {
-		n, backend, host := number(), number(), number()
-		if kept[host] {
-			line := string(text[:n])
+	for i, l := range o.lines {
+		if kept[l.hosts] {
 			r := &Route{}
 			if values != nil {
 				r = &values[i]
 			}
-			*r = Route{ID: line[:strings.IndexByte(line, ':')], Text: line, Hosts: hosts[host], Backend: int32(backend)}
+			o.route(r, l, hosts[l.hosts])
 			routes = append(routes, r)
 		}
-		text = text[min(n+1, len(text)):] // without the newline
 	}
 	return routes
 }
