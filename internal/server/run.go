@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/table"
 )
 
 // Run serves until ctx ends, then shuts down in order, and returns nil. It returns an error if the main listener cannot be opened
@@ -73,6 +76,18 @@ func (s *Server) awaitStart(ctx context.Context) {
 		}
 	}
 	s.cfg.Started()
+}
+
+// compile returns the function that compiles. It calls Read before the first snapshot.
+func (s *Server) compile() func(*kube.Snapshot) table.List {
+	read := s.cfg.Read
+	return func(snapshot *kube.Snapshot) table.List {
+		if read != nil {
+			read(snapshot.Len())
+			read = nil
+		}
+		return s.compiler.Compile(snapshot)
+	}
 }
 
 // findPeer finds the table to compare the first table with, and logs where it comes from.

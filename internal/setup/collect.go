@@ -17,9 +17,9 @@ const (
 	startPercent = 100
 	// smallHeap is the size below which collections are cheap. A small cluster stays below it, where twice the heap would matter.
 	smallHeap = 32 << 20
-	// startHeap is the size up to which a growing heap may hold more garbage than gcPercent allows. The heap of a large cluster grows
-	// beyond it anyway.
-	startHeap = 160 << 20
+	// heapPerObject is the size of a heap with gcPercent of garbage for each object that was read, in bytes, as measured for clusters
+	// of every size (docs/performance.md). Until the first table, the heap may have that size at once, since it will have it anyway.
+	heapPerObject = 2500
 )
 
 // SetGCPercent sets gcPercent unless GOGC is set.
@@ -29,34 +29,54 @@ func SetGCPercent() {
 	}
 }
 
-// StartGC makes garbage collections rarer while the process starts. Call settle when the first table is served; from then on the
-// percentage is that of [SetGCPercent]. settle may be called more than once, from any goroutine. If GOGC is set, StartGC does nothing.
-func StartGC() (settle func()) {
+// Start makes garbage collections rarer while the process starts. All methods may be called from any goroutine.
+type Start struct {
+	expected atomic.Uint64 // size of the heap when everything is compiled; 0 before that is known
+	settled  atomic.Bool
+}
+
+// StartGC begins a start. If GOGC is set, it changes nothing, and neither do the methods of the result.
+func StartGC() *Start {
+	s := &Start{}
 	if os.Getenv("GOGC") != "" {
-		return func() {}
+		s.settled.Store(true)
+		return s
 	}
 	debug.SetGCPercent(gcPercent)
-	var settled atomic.Bool
 	afterEachGC(func() bool {
-		if settled.Load() {
-			debug.SetGCPercent(gcPercent) // again: settle may have been called while the start percentage was being set
+		if s.settled.Load() {
+			debug.SetGCPercent(gcPercent) // again: Settle may have been called while the start percentage was being set
 			return false
 		}
-		debug.SetGCPercent(percentFor(liveHeap()))
+		debug.SetGCPercent(percentFor(liveHeap(), s.expected.Load()))
 		return true
 	})
-	return func() {
-		settled.Store(true)
+	return s
+}
+
+// Read says that so many objects were read, and will be compiled now.
+func (s *Start) Read(objects int) { s.expected.Store(uint64(objects) * heapPerObject) }
+
+// Settle ends the start, when the first table is served: from now on the percentage is that of [SetGCPercent]. It may be called more
+// than once.
+func (s *Start) Settle() {
+	if !s.settled.Swap(true) {
 		debug.SetGCPercent(gcPercent)
 	}
 }
 
-// percentFor returns the percentage to use during the start while live bytes are in use.
-func percentFor(live uint64) int {
-	if live < smallHeap || live >= startHeap {
+// percentFor returns the percentage to use during the start while live bytes are in use. Before the objects are read, when the
+// expected size is 0, they take less than half of what their table and its compiler will need as well.
+func percentFor(live, expected uint64) int {
+	switch {
+	case live < smallHeap:
+		return gcPercent
+	case expected == 0:
+		return startPercent
+	case live >= expected:
 		return gcPercent
 	}
-	return min(max(int(100*(startHeap-live)/live), gcPercent), startPercent)
+	return min(max(int(100*(expected-live)/live), gcPercent), startPercent)
 }
 
 // liveHeap returns the number of bytes that the last collection found in use.

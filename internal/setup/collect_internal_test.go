@@ -8,15 +8,21 @@ import (
 )
 
 func TestPercentForAStart(t *testing.T) {
+	const objects = 60_000
+	var s Start
+	s.Read(objects)
+	expected := s.expected.Load()
 	for _, c := range []struct {
-		live uint64
-		want int
+		live, expected uint64
+		want           int
 	}{
-		{0, gcPercent}, {31 << 20, gcPercent}, {32 << 20, startPercent}, {80 << 20, startPercent}, {100 << 20, 60}, {128 << 20, gcPercent}, {150 << 20, gcPercent},
-		{startHeap, gcPercent}, {10 << 30, gcPercent},
+		{0, 0, gcPercent}, {31 << 20, 0, gcPercent}, {32 << 20, 0, startPercent}, {10 << 30, 0, startPercent},
+		{0, expected, gcPercent}, {31 << 20, expected, gcPercent}, {32 << 20, expected, startPercent}, {expected / 2, expected, startPercent},
+		{expected * 2 / 3, expected, 50}, {expected * 5 / 6, expected, gcPercent}, {expected, expected, gcPercent}, {10 << 30, expected, gcPercent},
+		{50 << 20, 1, gcPercent},
 	} {
-		if got := percentFor(c.live); got != c.want {
-			t.Errorf("%d%% for %d MiB, want %d%%", got, c.live>>20, c.want)
+		if got := percentFor(c.live, c.expected); got != c.want {
+			t.Errorf("%d%% for %d of %d MiB, want %d%%", got, c.live>>20, c.expected>>20, c.want)
 		}
 	}
 }
@@ -31,10 +37,11 @@ func gcNow() int {
 func TestAStartEndsWithThePercentageOfAService(t *testing.T) {
 	t.Setenv("GOGC", "")
 	defer debug.SetGCPercent(gcNow())
-	settle := StartGC()
+	start := StartGC()
+	start.Read(60_000)
 	debug.SetGCPercent(startPercent) // as with a grown heap
-	settle()
-	settle()
+	start.Settle()
+	start.Settle()
 	beats := make(chan struct{}, 1)
 	afterEachGC(func() bool { beats <- struct{}{}; return false })
 	runtime.GC() // the finalizers run after it, in an unknown order
@@ -51,7 +58,7 @@ func TestAStartEndsWithThePercentageOfAService(t *testing.T) {
 func TestGOGCHasTheLastWord(t *testing.T) {
 	before := gcNow()
 	t.Setenv("GOGC", "80")
-	StartGC()()
+	StartGC().Settle()
 	SetGCPercent()
 	if p := gcNow(); p != before {
 		t.Errorf("%d%% is set, want the previous %d%%", p, before)
