@@ -89,7 +89,7 @@ func (l *lookups) readiness(key kube.ServiceKey) (ready, notReady int) {
 		}
 	}
 	if g := c.slices[key]; g != nil {
-		ready += len(g.endpoints)
+		ready += len(g.endpoints())
 		for _, s := range g.from {
 			for i := range s.Endpoints {
 				if e := &s.Endpoints[i]; !e.Ready || e.Terminating {

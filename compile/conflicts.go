@@ -70,8 +70,8 @@ func (c *candidates) shadows() []Problem {
 // shadow returns the problem of a route that matches the same as another one.
 func shadow(r *made, owner kube.Ref, first *made, of kube.Ref) Problem {
 	return Problem{
-		Owner: owner, Route: r.ID, Reason: Shadows, Severity: Warning,
-		Message: fmt.Sprintf("route %s matches what route %s of %s matches: proxies take one of the two at random", r.ID, first.ID, of),
+		Owner: owner, Route: r.id(), Reason: Shadows, Severity: Warning,
+		Message: fmt.Sprintf("route %s matches what route %s of %s matches: proxies take one of the two at random", r.id(), first.id(), of),
 		detail:  fmt.Sprintf("%s, which was there first, has a route for the same host and path, and proxies take one of the two at random", of),
 	}
 }

@@ -153,16 +153,16 @@ func ingressSliceEndpoints(g *mergedSlices, port kube.ServicePort, protocol *str
 	var number int
 	switch {
 	case port.Name != "":
-		number = firstPort(g.ports, func(p kube.EndpointPort) bool { return p.Name == port.Name || p.Port == port.Port }).Port
+		number = firstPort(g.ports(), func(p kube.EndpointPort) bool { return p.Name == port.Name || p.Port == port.Port }).Port
 	case !port.TargetPort.IsName:
 		number = port.TargetPort.Number
 	default:
-		number = firstPort(g.ports, func(p kube.EndpointPort) bool { return p.Name == "" || p.Port == port.Port }).Port
+		number = firstPort(g.ports(), func(p kube.EndpointPort) bool { return p.Name == "" || p.Port == port.Port }).Port
 	}
 	scheme := "http"
 	if protocol != nil {
 		scheme = *protocol
-	} else if firstPort(g.ports, func(p kube.EndpointPort) bool {
+	} else if firstPort(g.ports(), func(p kube.EndpointPort) bool {
 		return p.Name == port.Name || p.Port == port.Port
 	}).AppProtocol == appProtocolH2C {
 		scheme = "h2c"
@@ -171,8 +171,9 @@ func ingressSliceEndpoints(g *mergedSlices, port kube.ServicePort, protocol *str
 }
 
 func sliceEndpoints(g *mergedSlices, scheme string, port int) []endpoint {
-	eps := make([]endpoint, len(g.endpoints))
-	for i, a := range g.endpoints {
+	addresses := g.endpoints()
+	eps := make([]endpoint, len(addresses))
+	for i, a := range addresses {
 		eps[i] = endpoint{endpointURL(scheme, a.address, port), a.zone}
 	}
 	return sortEndpoints(eps)
@@ -238,7 +239,7 @@ func routeGroupSliceEndpoints(g *mergedSlices, target kube.TargetPort, protocol 
 	if g == nil {
 		return nil
 	}
-	port := firstPort(g.ports, func(p kube.EndpointPort) bool {
+	port := firstPort(g.ports(), func(p kube.EndpointPort) bool {
 		if target.IsName {
 			return p.Name == target.Name
 		}

@@ -28,7 +28,7 @@ type more struct {
 // id returns the id that the route wants.
 func (m *made) id() string {
 	if m.printed != nil {
-		return m.ID
+		return m.printed.id()
 	}
 	return m.more.id
 }
@@ -85,7 +85,7 @@ func (p finisher) edit(dst []made, before *eskip.Route, f *findings, role role) 
 		m.match = matchOf(r)
 	}
 	if route, ok := p.print(r, f); ok {
-		m.printed = &printed{ID: route.ID, sum: sum(p.set.seed, route), route: route}
+		m.printed = &printed{sum: sum(p.set.seed, route), route: route}
 	}
 	if m.printed == nil || r != before || len(clones) > 0 {
 		m.more = &more{id: before.Id, before: before.String(), clones: p.printClones(clones, f)}

@@ -10,11 +10,12 @@ import (
 
 // ingressBuilder compiles one Ingress into its unit.
 type ingressBuilder struct {
-	set  *settings
-	out  finisher
-	ing  *kube.Ingress
-	ann  ingressAnnotations
-	unit *unit
+	set    *settings
+	out    finisher
+	ing    *kube.Ingress
+	ann    ingressAnnotations
+	unit   *unit
+	reader *eskip.Reader // of filters and predicates
 
 	lastHost, lastHostExpr string
 }
@@ -29,10 +30,11 @@ func (b *ingressBuilder) hostExpr(host string) string {
 
 // compileIngress compiles one Ingress of the right class.
 func compileIngress(set *settings, c *cluster, ing *kube.Ingress) *unit {
-	b := &ingressBuilder{set: set, out: finisher{set}, ing: ing, unit: &unit{
+	b := &ingressBuilder{set: set, out: finisher{set}, ing: ing, reader: set.reader(), unit: &unit{
 		lookups: lookups{cluster: c}, findings: findings{owner: ing.Ref()},
 	}}
-	if err := validateIngress(ing); err != nil {
+	defer set.readers.Put(b.reader)
+	if err := validateIngress(ing, b.reader); err != nil {
 		b.unit.add(Problem{
 			Reason: InvalidObject, Severity: Error, Plain: true, Message: "[ingress] " + err.Error(), detail: refusedBecause(err),
 		})

@@ -29,7 +29,7 @@ const (
 )
 
 // validateIngress checks the syntax of the annotations whose errors refuse the whole Ingress. It reports all errors.
-func validateIngress(ing *kube.Ingress) error {
+func validateIngress(ing *kube.Ingress, reader *eskip.Reader) error {
 	var errs []error
 	check := func(key string, parse func(string) error) {
 		if v, ok := ing.Annotations.Lookup(key); ok {
@@ -38,8 +38,8 @@ func validateIngress(ing *kube.Ingress) error {
 			}
 		}
 	}
-	check(filterAnnotation, func(v string) error { _, err := eskip.ParseFilters(v); return err })
-	check(predicateAnnotation, func(v string) error { _, err := eskip.ParsePredicates(v); return err })
+	check(filterAnnotation, func(v string) error { _, err := reader.ParseFilters(v); return err })
+	check(predicateAnnotation, func(v string) error { _, err := reader.ParsePredicates(v); return err })
 	check(routesAnnotation, func(v string) error { _, err := eskip.Parse(v); return err })
 	check(lbAlgorithmAnnotation, func(v string) error {
 		if v != "" && !validAlgorithm(v) {
@@ -72,7 +72,7 @@ func (b *ingressBuilder) evaluate() {
 	a, ann := &b.ann, b.ing.Annotations
 	a.filters = b.annotationFilters()
 	if v, ok := ann.Lookup(predicateAnnotation); ok {
-		a.predicates, _ = eskip.ParsePredicates(v) // validated before
+		a.predicates, _ = b.reader.ParsePredicates(v) // validated before
 		b.unit.checkPredicates(a.predicates)
 	}
 	if v, ok := ann.Lookup(routesAnnotation); ok {
@@ -117,7 +117,7 @@ func (b *ingressBuilder) annotationFilters() []*eskip.Filter {
 		}
 		text += v
 	}
-	filters, err := eskip.ParseFilters(text)
+	filters, err := b.reader.ParseFilters(text)
 	if err != nil {
 		b.unit.errorf(InvalidAnnotation, "Cannot parse annotation filters: %v", err)
 		return nil

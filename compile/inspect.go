@@ -129,7 +129,7 @@ func (m *memory) inspectService(l *serviceLookup) InspectedService {
 	s.Ready, s.NotReady = look.readiness(l.key)
 	if l.slices != nil {
 		s.Zones = make(map[string]int)
-		for _, e := range l.slices.endpoints {
+		for _, e := range l.slices.endpoints() {
 			s.Zones[e.zone]++
 		}
 	}

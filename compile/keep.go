@@ -46,7 +46,7 @@ func (c *cluster) serves(key kube.ServiceKey, svc *kube.Service) bool {
 func (c *cluster) servesPort(key kube.ServiceKey, p kube.ServicePort) bool {
 	if c.slices != nil {
 		g := c.slices[key]
-		return g != nil && len(g.endpoints) > 0
+		return g != nil && len(g.endpoints()) > 0
 	}
 	e := c.endpoints[key]
 	return len(ingressSubsetEndpoints(e, p, "")) > 0 || len(routeGroupSubsetEndpoints(e, p.TargetPort, "")) > 0

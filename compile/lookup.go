@@ -253,12 +253,8 @@ func (l *lookups) keys() iter.Seq[lookupKey] {
 	}
 }
 
-// mergedSlices is the merged content of all slices of one service.
-type mergedSlices struct {
-	from      []*kube.EndpointSlice
-	endpoints []sliceAddress
-	ports     []kube.EndpointPort // from the last slice with a list of ports
-}
+// mergedSlices are all slices of one service. What they mean together is computed when it is used, which is seldom.
+type mergedSlices struct{ from []*kube.EndpointSlice }
 
 type sliceAddress struct{ address, zone string }
 
@@ -266,7 +262,7 @@ func sliceKey(s *kube.EndpointSlice) kube.ServiceKey {
 	return kube.ServiceKey{Namespace: s.Namespace, Name: s.Service}
 }
 
-// updateSlices merges the slices of the given services again. It keeps a group whose slices are unchanged.
+// updateSlices collects the slices of the given services again. It keeps a group whose slices are unchanged.
 func (c *cluster) updateSlices(keys map[kube.ServiceKey]struct{}, all []*kube.EndpointSlice, touched map[lookupKey]struct{}, peers []*memory) {
 	if len(keys) == 0 {
 		return
@@ -283,20 +279,19 @@ func (c *cluster) updateSlices(keys map[kube.ServiceKey]struct{}, all []*kube.En
 		case before != nil && slices.Equal(before.from, g.from):
 			continue
 		default:
-			c.slices[key] = mergeOnce(key, g, peers)
+			c.slices[key] = onlyOnce(key, g, peers)
 		}
 		touched[lookupKey{key, false}] = struct{}{}
 	}
 }
 
-// mergeOnce merges the slices, unless a peer has already done so: lookups compare the pointer.
-func mergeOnce(key kube.ServiceKey, g *mergedSlices, peers []*memory) *mergedSlices {
+// onlyOnce returns the slices of a peer if they are the same: lookups compare the pointer.
+func onlyOnce(key kube.ServiceKey, g *mergedSlices, peers []*memory) *mergedSlices {
 	for _, p := range peers {
 		if theirs := p.cluster.slices[key]; theirs != nil && slices.Equal(theirs.from, g.from) {
 			return theirs
 		}
 	}
-	g.merge()
 	return g
 }
 
@@ -318,28 +313,57 @@ func groupSlices(all []*kube.EndpointSlice, keys map[kube.ServiceKey]struct{}) m
 	return groups
 }
 
-// merge collects the ready addresses. An address that terminates in any slice is excluded, whatever the order of the slices.
-func (g *mergedSlices) merge() {
-	position := make(map[string]int)
-	terminating := make(map[string]bool)
+// ports returns the ports: those of the last slice with a list of them.
+func (g *mergedSlices) ports() []kube.EndpointPort { return g.from[len(g.from)-1].Ports }
+
+// endpoints returns the ready addresses. An address that terminates in any slice is excluded, whatever the order of the slices.
+func (g *mergedSlices) endpoints() []sliceAddress {
+	const few = 16 // addresses, among which looking is faster than a map
+	n := 0
 	for _, s := range g.from {
-		g.ports = s.Ports
-		for _, e := range s.Endpoints {
+		n += len(s.Endpoints)
+	}
+	all := make([]sliceAddress, 0, n)
+	var position map[string]int
+	if n > few {
+		position = make(map[string]int, n)
+	}
+	find := func(address string) int {
+		if n <= few {
+			return slices.IndexFunc(all, func(a sliceAddress) bool { return a.address == address })
+		}
+		if i, ok := position[address]; ok {
+			return i
+		}
+		return -1
+	}
+	var terminating map[string]bool
+	for _, s := range g.from {
+		for i := range s.Endpoints {
+			e := &s.Endpoints[i]
 			switch {
 			case e.NoAddress:
 			case e.Terminating:
+				if terminating == nil {
+					terminating = make(map[string]bool)
+				}
 				terminating[e.Address] = true
 			case e.Ready:
-				if i, ok := position[e.Address]; ok {
-					g.endpoints[i].zone = e.Zone // the last zone counts
+				if i := find(e.Address); i >= 0 {
+					all[i].zone = e.Zone // the last zone counts
 					continue
 				}
-				position[e.Address] = len(g.endpoints)
-				g.endpoints = append(g.endpoints, sliceAddress{e.Address, e.Zone})
+				if n > few {
+					position[e.Address] = len(all)
+				}
+				all = append(all, sliceAddress{e.Address, e.Zone})
 			}
 		}
 	}
-	g.endpoints = slices.DeleteFunc(g.endpoints, func(a sliceAddress) bool { return terminating[a.address] })
+	if terminating == nil {
+		return all
+	}
+	return slices.DeleteFunc(all, func(a sliceAddress) bool { return terminating[a.address] })
 }
 
 // filterTexts are the default filters of services, parsed on first use.
@@ -377,8 +401,7 @@ func Addresses(s *kube.Snapshot, endpointSlices bool, namespace, name string) []
 	if endpointSlices {
 		key := kube.ServiceKey{Namespace: namespace, Name: name}
 		if g := groupSlices(s.EndpointSlices, map[kube.ServiceKey]struct{}{key: {}})[key]; g != nil {
-			g.merge()
-			for _, a := range g.endpoints {
+			for _, a := range g.endpoints() {
 				out = append(out, a.address)
 			}
 		}

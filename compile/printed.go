@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"slices"
-	"strings"
 
 	"github.com/routesrv/routesrv/table"
 )
@@ -16,28 +15,33 @@ import (
 // table. So in each memory every route is whole or in the memory's table. Memories share routes; while there are several, none is
 // settled, because each has a different table.
 type printed struct {
-	ID    string
 	sum   uint64       // see sum
 	route *table.Route // nil if settled
+	// of and number are the id of a settled route.
+	of     *ids
+	number int
 }
 
-// together is how many ids share an allocation. Routes whose ids are neighbours mostly belong to one object, and live as long.
-const together = 16
+// id returns the id of the route.
+func (p *printed) id() string {
+	if p.route != nil {
+		return p.route.ID
+	}
+	return p.of.at(p.number)
+}
 
-// settle drops the texts, which must be in the table.
+// settle drops the texts, which must be in the table. Routes whose ids are neighbours should be neighbours in the list.
 func settle(all []*printed) {
-	var ids strings.Builder
-	for some := range slices.Chunk(all, together) {
-		ids.Reset() // the strings of the chunk before keep its memory
-		size := 0
+	var list []string
+	var memory []byte
+	for some := range slices.Chunk(all, maxIDs) {
+		list = list[:0]
 		for _, p := range some {
-			size += len(p.ID)
+			list = append(list, p.id())
 		}
-		ids.Grow(size)
-		for _, p := range some {
-			begin := ids.Len()
-			ids.WriteString(p.ID)
-			p.ID, p.route = ids.String()[begin:], nil
+		group := newIDs(&memory, list)
+		for i, p := range some {
+			p.of, p.number, p.route = &group, i, nil
 		}
 	}
 }
@@ -64,12 +68,13 @@ func (t texts) of(p *printed) *table.Route {
 	if p.route != nil {
 		return p.route
 	}
+	id := p.id()
 	for _, list := range t.lists {
-		if r := list.Get(p.ID); t.are(r, p) {
+		if r := list.Get(id); t.are(r, p) {
 			return r
 		}
 	}
-	panic(fmt.Sprintf("compile: no table has the settled route %s", p.ID)) // cannot happen: see printed
+	panic(fmt.Sprintf("compile: no table has the settled route %s", id)) // cannot happen: see printed
 }
 
 // are reports whether r, which may be nil, is the same route as p.
@@ -80,7 +85,7 @@ func (t texts) are(r *table.Route, p *printed) bool {
 	case p.route != nil:
 		return *r == *p.route
 	default:
-		return r.ID == p.ID && sum(t.seed, r) == p.sum
+		return sum(t.seed, r) == p.sum && r.ID == p.id()
 	}
 }
 
@@ -88,6 +93,7 @@ func (t texts) are(r *table.Route, p *printed) bool {
 func (t texts) fill(p *printed) {
 	if p != nil {
 		p.route = t.of(p)
+		p.of = nil
 	}
 }
 
@@ -107,7 +113,7 @@ func (m *memory) settle() {
 	var alone []*printed
 	for s := range m.sections() {
 		for i := range s.routes {
-			if r := &s.routes[i]; r.printed != nil && r.route != nil && m.candidates.rivals[r.ID] == nil {
+			if r := &s.routes[i]; r.printed != nil && r.route != nil && m.candidates.rivals[r.id()] == nil {
 				alone = append(alone, r.printed)
 			}
 		}

@@ -15,7 +15,7 @@ func (c *Compiler) whole() []string {
 	for s := range c.memory.sections() {
 		for _, r := range s.routes {
 			if r.printed != nil && r.printed.route != nil {
-				ids = append(ids, r.ID)
+				ids = append(ids, r.id())
 			}
 		}
 	}

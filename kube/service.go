@@ -90,8 +90,8 @@ const ServiceNameLabel = "kubernetes.io/service-name"
 // SliceEndpoint is one endpoint of a slice, with the first of its addresses.
 type SliceEndpoint struct {
 	Address     string
-	NoAddress   bool // the list of addresses is empty; a list that begins with null or "" has the empty address
 	Zone        string
+	NoAddress   bool // the list of addresses is empty; a list that begins with null or "" has the empty address
 	Ready       bool // also if the object does not say
 	Terminating bool
 }

@@ -104,6 +104,7 @@ func (p *packed) appendText(dst []byte, bytes int) []byte {
 // opened is a packed block whose texts can be read in place. It uses its memory again for the next block.
 type opened struct {
 	text, facts []byte
+	id          []byte   // that is looked for
 	hosts       [][]byte // the distinct Hosts, in facts
 	lines       []line
 }
@@ -148,9 +149,10 @@ func (o *opened) route(r *Route, l line, hosts string) {
 
 // find returns a new route with the id, or nil.
 func (o *opened) find(id string) *Route {
-	i, found := slices.BinarySearchFunc(o.lines, id, func(l line, id string) int {
+	o.id = append(o.id[:0], id...)
+	i, found := slices.BinarySearchFunc(o.lines, o.id, func(l line, id []byte) int {
 		text := o.text[l.begin:l.end]
-		return strings.Compare(string(text[:bytes.IndexByte(text, ':')]), id)
+		return bytes.Compare(text[:bytes.IndexByte(text, ':')], id)
 	})
 	if !found {
 		return nil

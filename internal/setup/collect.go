@@ -19,7 +19,7 @@ const (
 	smallHeap = 32 << 20
 	// heapPerObject is the size of a heap with gcPercent of garbage for each object that was read, in bytes, as measured for clusters
 	// of every size (docs/performance.md). Until the first table, the heap may have that size at once, since it will have it anyway.
-	heapPerObject = 2500
+	heapPerObject = 2250
 )
 
 // SetGCPercent sets gcPercent unless GOGC is set.

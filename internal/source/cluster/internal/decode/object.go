@@ -2,6 +2,7 @@ package decode
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/routesrv/routesrv/kube"
 )
@@ -40,6 +41,9 @@ func HasProtobuf(kind kube.Kind) bool { return decoders[kind] != nil }
 type Decoder struct {
 	texts kube.Texts
 	json  kube.Decoder
+
+	servicePorts  recent[kube.ServicePort]
+	endpointPorts recent[kube.EndpointPort]
 }
 
 // Object decodes one object. For protobuf, raw is the message without its envelope, and the kind must have a protobuf form. The error
@@ -59,5 +63,32 @@ func (d *Decoder) Object(kind kube.Kind, media string, raw []byte) (kube.Object,
 		return nil, &kube.DecodeError{Ref: kube.Ref{Kind: kind, Namespace: id.namespace, Name: id.name}, Err: err}
 	}
 	d.texts.Done()
+	switch o := o.(type) {
+	case *kube.Service:
+		o.Ports = d.servicePorts.share(o.Ports)
+	case *kube.EndpointSlice:
+		o.Ports = d.endpointPorts.share(o.Ports)
+	}
 	return o, nil
+}
+
+// recent are the last lists that differ, for objects to share: most services have one of a few lists of ports.
+type recent[T comparable] struct {
+	lists [8][]T
+	next  int
+}
+
+// share returns a recent list that is equal to this one, or else this one.
+func (r *recent[T]) share(list []T) []T {
+	if len(list) == 0 {
+		return list
+	}
+	for _, known := range r.lists {
+		if slices.Equal(known, list) {
+			return known
+		}
+	}
+	r.lists[r.next] = list
+	r.next = (r.next + 1) % len(r.lists)
+	return list
 }

@@ -85,7 +85,7 @@ func (r *Lister) notOlder(ctx context.Context, l *List, floor kube.Revision, kno
 // with what is known. It does not change l.
 func (r *Lister) Ask(ctx context.Context, l *List, since kube.Revision, known State) (a Listing, err error) {
 	err = r.API.Get(ctx, l.List(since), func(resp *api.Response) error {
-		var wire Digest
+		var wire WireDigest
 		if resp.Wire != nil {
 			r.Metrics.ListBytes.WithLabelValues(string(l.Kind)).Set(float64(len(resp.Wire)))
 			// The bytes are identical, revision included. If the floor is above the known revision, though, a newer

@@ -5,10 +5,14 @@ import (
 	"crypto/cipher"
 	"crypto/rand"
 	"crypto/sha256"
+	"hash"
 )
 
-// Digest identifies a text.
-type Digest [sha256.Size]byte
+// Digest identifies a text. There is one for each object.
+type Digest [16]byte
+
+// WireDigest is the SHA-256 of a compressed answer.
+type WireDigest [sha256.Size]byte
 
 // Hasher computes the digests of objects. It is not safe for concurrent use; its forks compute the same digests.
 //
@@ -17,39 +21,43 @@ type Digest [sha256.Size]byte
 // the same digest with a probability of at most (n/16+2)/2^128, and nobody ever sees a digest. So nobody who writes
 // objects can hide one behind another. SHA-256 would prevent that as well, but takes three times as long.
 type Hasher struct {
-	aead  cipher.AEAD // nil where GCM does not allow a caller's nonce (FIPS 140 only mode): then SHA-256
+	key   [16]byte
+	aead  cipher.AEAD // nil where GCM does not allow a caller's nonce (FIPS 140 only mode): then SHA-256 of key and text
 	nonce []byte
 	out   []byte // memory for one Digest
+	hash  hash.Hash
 }
 
 func newHasher() (*Hasher, error) {
-	var key [16]byte
-	if _, err := rand.Read(key[:]); err != nil {
+	h := &Hasher{}
+	if _, err := rand.Read(h.key[:]); err != nil {
 		return nil, err
 	}
-	block, err := aes.NewCipher(key[:])
+	block, err := aes.NewCipher(h.key[:])
 	if err != nil {
 		return nil, err
 	}
-	aead, err := cipher.NewGCM(block)
-	if err != nil {
-		return &Hasher{}, nil
+	if h.aead, err = cipher.NewGCM(block); err != nil {
+		h.aead = nil
 	}
-	return (&Hasher{aead: aead}).fork(), nil
+	return h.fork(), nil
 }
 
 // fork returns a hasher with the same key.
 func (h *Hasher) fork() *Hasher {
 	if h.aead == nil {
-		return &Hasher{}
+		return &Hasher{key: h.key, hash: sha256.New(), out: make([]byte, 0, sha256.Size)}
 	}
-	return &Hasher{h.aead, make([]byte, h.aead.NonceSize()), make([]byte, 0, h.aead.Overhead())}
+	return &Hasher{key: h.key, aead: h.aead, nonce: make([]byte, h.aead.NonceSize()), out: make([]byte, 0, h.aead.Overhead())}
 }
 
 // Sum returns the digest of the text.
 func (h *Hasher) Sum(text []byte) (d Digest) {
 	if h.aead == nil {
-		return sha256.Sum256(text)
+		h.hash.Reset()
+		h.hash.Write(h.key[:])
+		h.hash.Write(text)
+		return Digest(h.hash.Sum(h.out)[:len(d)])
 	}
 	copy(d[:], h.aead.Seal(h.out, h.nonce, nil, text)) // encrypts nothing: it only authenticates the text
 	return d

@@ -21,7 +21,7 @@ type List struct {
 }
 
 // Forget makes the next request consistent and accepts its answer, however old it is. The objects stay known.
-func (l *List) Forget() { l.Seen, l.Wire = 0, Digest{} }
+func (l *List) Forget() { l.Seen, l.Wire = 0, WireDigest{} }
 
 // SetAbsent sets whether the kind is absent from the cluster.
 func (l *List) SetAbsent(absent bool) {
@@ -41,13 +41,13 @@ type State struct {
 	Items  []Item
 	Sorted bool          // the items are in the order of their keys, as the API has them
 	Seen   kube.Revision // 0 if the list had none, or was not read yet
-	Wire   Digest        // of the compressed answer, if it was compressed
+	Wire   WireDigest    // of the compressed answer, if it was compressed
 	deep   bool          // items have no digests: every object of the next answer is decoded
 }
 
 // ForgetBytes makes the next answer decode and compare every object.
 func (s *State) ForgetBytes() {
-	s.Items, s.Wire, s.deep = slices.Clone(s.Items), Digest{}, true
+	s.Items, s.Wire, s.deep = slices.Clone(s.Items), WireDigest{}, true
 	for i := range s.Items {
 		s.Items[i].Sum = Digest{}
 	}

@@ -98,7 +98,7 @@ func (r *Lister) Acquire(ctx context.Context) (release func(), err error) {
 // has the turn.
 func (r *Lister) Drop() {
 	for _, l := range r.Lists {
-		l.Items, l.Wire, l.Sorted, l.Changed = nil, Digest{}, true, true
+		l.Items, l.Wire, l.Sorted, l.Changed = nil, WireDigest{}, true, true
 	}
 	r.last = &kube.Snapshot{}
 }
