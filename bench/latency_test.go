@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -125,7 +124,6 @@ func startSidecar(b *testing.B, binary, server, transport string) string {
 	main, support := programs.FreeAddress(b), programs.FreeAddress(b)
 	cmd := exec.Command(binary, "--mode=Exec", "--routesrv-url="+server, "--transport="+transport, "-address="+main,
 		"--support-listener="+support, "--lkg-file="+filepath.Join(b.TempDir(), "lkg.eskip"))
-	cmd.Env = append(os.Environ(), "GOGC=25") // as in deploy/kustomize/components/sidecar
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		b.Fatal(err)

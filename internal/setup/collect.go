@@ -12,14 +12,14 @@ const (
 	// gcPercent trades a little CPU time for memory: nearly all of the heap is the table and, in a program that computes one, the
 	// objects. They are long-lived, and the default would allow as much garbage again (docs/performance.md). A table that is being
 	// received must not take twice its size because of uncollected garbage (docs/operations.md).
-	gcPercent = 25
+	gcPercent = 18
 	// startPercent applies while the heap grows: each collection then marks all of it and frees little.
 	startPercent = 100
 	// smallHeap is the size below which collections are cheap. A small cluster stays below it, where twice the heap would matter.
 	smallHeap = 32 << 20
 	// heapPerObject is the size of a heap with gcPercent of garbage for each object that was read, in bytes, as measured for clusters
 	// of every size (docs/performance.md). Until the first table, the heap may have that size at once, since it will have it anyway.
-	heapPerObject = 2250
+	heapPerObject = 2000
 )
 
 // SetGCPercent sets gcPercent unless GOGC is set.
