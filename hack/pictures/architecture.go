@@ -30,7 +30,7 @@ func tripPicture() *picture {
 	step("own", "2. Decode: source/cluster", "Hashes each item and decodes only shop/cart: a snapshot that shares the rest.")
 	step("own", "3. Compile: compile", "Routes of that object, each read back alone. A bad one becomes a problem.")
 	step("stop", "4. Judge: gate, guard", "Looks like an accident? Then the served intent stays, with live endpoints.")
-	step("own", "5. Publish: table, etagcache", "SHA-256, gzip and zstd of the changed block, one pointer swapped, ETag.")
+	step("own", "5. Publish: table, etagcache", "SHA-256, the changed block compressed, one pointer swapped, ETag.")
 	step("own", "6. Send: etagcache to dataplane", "One delta for all clients. Applied, compared, judged again, kept on disk.")
 	step("box", "7. Poll: Skipper asks with its ETag", "200 with the new table, then 304 from any replica until it changes.")
 	p.height = y + 20
