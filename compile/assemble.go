@@ -135,9 +135,9 @@ func (w *step) assembleHosts() {
 	for name := range w.hosts {
 		h := w.memory.hosts[name]
 		if h == nil {
-			h = &host{section: section{rank: fromHost, host: name}}
+			h = &host{section: section{rank: fromHost, host: strings.Clone(name)}} // see ownKey
 			h.section.parts = &h.parts
-			w.memory.hosts[name] = h
+			w.memory.hosts[h.section.host] = h
 			continue
 		}
 		h.parts = slices.DeleteFunc(h.parts, func(p hostPart) bool { _, ok := changed[p.object]; return ok })
@@ -158,7 +158,7 @@ func (w *step) assembleHosts() {
 		}
 		_, was := w.faulty[name]
 		if delete(w.faulty, name); h.catchAll != nil && len(h.catchAll.list) > 0 {
-			w.faulty[name] = struct{}{}
+			w.faulty[h.section.host] = struct{}{}
 			was = true
 		}
 		w.stale = w.stale || was

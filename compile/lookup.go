@@ -3,6 +3,7 @@ package compile
 import (
 	"iter"
 	"slices"
+	"strings"
 
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/kube"
@@ -177,6 +178,12 @@ func (c *cluster) updateServices(keys map[kube.ServiceKey]struct{}, all []*kube.
 	}
 }
 
+// ownKey returns the key with strings of its own. The strings of an object are parts of one: a key that outlives the object would keep
+// all of them in memory.
+func ownKey(key kube.ServiceKey) kube.ServiceKey {
+	return kube.ServiceKey{Namespace: strings.Clone(key.Namespace), Name: strings.Clone(key.Name)}
+}
+
 // serviceKey returns the key of a Service, Endpoints or Secret: an empty namespace counts as "default".
 func serviceKey(ns, name string) kube.ServiceKey {
 	return kube.ServiceKey{Namespace: kube.NamespaceOrDefault(ns), Name: name}
@@ -279,6 +286,8 @@ func (c *cluster) updateSlices(keys map[kube.ServiceKey]struct{}, all []*kube.En
 		case before != nil && slices.Equal(before.from, g.from):
 			continue
 		default:
+			delete(c.slices, key)
+			key = sliceKey(g.from[0]) // not with the strings of slices that are gone
 			c.slices[key] = onlyOnce(key, g, peers)
 		}
 		touched[lookupKey{key, false}] = struct{}{}
@@ -389,7 +398,7 @@ func (f *filterTexts) get(key kube.ServiceKey) ([]*eskip.Filter, error) {
 	p, ok := f.parsed[key]
 	if !ok {
 		p.filters, p.err = eskip.ParseFilters(text)
-		f.parsed[key] = p
+		f.parsed[ownKey(key)] = p
 	}
 	return p.filters, p.err
 }

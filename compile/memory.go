@@ -369,7 +369,11 @@ func (m *memory) use(o *object, now *unit) {
 	}
 	if now != nil {
 		for key := range now.lookups.keys() {
-			m.users[key] = append(m.users[key], o)
+			users := m.users[key]
+			if users == nil {
+				key.ServiceKey = ownKey(key.ServiceKey)
+			}
+			m.users[key] = append(users, o)
 		}
 	}
 	if now != nil && now.lookups.volatile {
