@@ -19,7 +19,7 @@ type place struct {
 
 // Limits of what Texts keep from one object to the next.
 const (
-	maxShared     = 4096    // strings in the table of shared ones, which begins anew when it is full
+	maxShared     = 4096    // strings in the table of shared ones, which is emptied when it is full
 	maxSharedSize = 64      // bytes of one
 	maxTextsSize  = 1 << 16 // bytes of an object
 )

@@ -18,7 +18,7 @@ func TestPercentForAStart(t *testing.T) {
 	}{
 		{0, 0, gcPercent}, {31 << 20, 0, gcPercent}, {32 << 20, 0, startPercent}, {10 << 30, 0, startPercent},
 		{0, expected, gcPercent}, {31 << 20, expected, gcPercent}, {32 << 20, expected, startPercent}, {expected / 2, expected, startPercent},
-		{expected * 2 / 3, expected, 50}, {expected * 5 / 6, expected, gcPercent}, {expected, expected, gcPercent}, {10 << 30, expected, gcPercent},
+		{expected * 2 / 3, expected, 50}, {expected * 9 / 10, expected, gcPercent}, {expected, expected, gcPercent}, {10 << 30, expected, gcPercent},
 		{50 << 20, 1, gcPercent},
 	} {
 		if got := percentFor(c.live, c.expected); got != c.want {
