@@ -38,8 +38,7 @@ func decodeName(t *kube.Texts, v value, namespace, name *string, label func(key,
 		case field == objectMetaNamespace:
 			return v.shared(t, namespace)
 		case field == objectMetaLabels && label != nil:
-			var pair [1]rawPair
-			pairs := pair[:0]
+			var pairs []rawPair
 			err := decodePair(v, &pairs)
 			for _, p := range pairs {
 				label(p.key, p.value)

@@ -82,17 +82,16 @@ func decodePair(v value, pairs *[]rawPair) error {
 	return err
 }
 
-// decodeManaged reads an entry of the managed fields, unless it is about a subresource.
+// decodeManaged reads an entry of the managed fields, unless it is about a subresource. One without a time is never the newest.
 func (m *metaReader) decodeManaged(v value) error {
 	var f managedField
-	dated, subresource := false, false
+	subresource := false
 	err := v.message(func(field protowire.Number, v value) error {
 		switch field {
 		case managedManager:
 			f.manager = v.bytes
 			return v.want(protowire.BytesType)
 		case managedTime:
-			dated = true
 			return decodeTime(v, &f.at)
 		case managedSubresource:
 			subresource = len(v.bytes) > 0
@@ -100,7 +99,7 @@ func (m *metaReader) decodeManaged(v value) error {
 		}
 		return nil
 	})
-	if dated && !subresource {
+	if !subresource {
 		m.managed = append(m.managed, f)
 	}
 	return err

@@ -28,6 +28,17 @@ func filler(seed int64) *randfill.Filler {
 				*p = intstr.FromInt32(c.Int31())
 			}
 		},
+		func(f *metav1.ManagedFieldsEntry, c randfill.Continue) {
+			c.FillNoCustom(f)
+			f.Subresource = ""
+			if c.Bool() {
+				f.Subresource = "status"
+			}
+			if f.Time = nil; c.Bool() {
+				at := metav1.Unix(int64(c.Int31()), 0)
+				f.Time = &at
+			}
+		},
 		func(f *metav1.FieldsV1, _ randfill.Continue) { f.SetRawString(`{"f:x":{}}`) },
 		func(*metav1.Time, randfill.Continue) {},
 	)

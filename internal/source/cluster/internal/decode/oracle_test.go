@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -250,10 +251,13 @@ func TestFieldsOfAnotherWireTypeAreRefused(t *testing.T) {
 		"name as a number":     {kube.KindService, field(objectMetadata, number(objectMetaName))},
 		"time as a number":     {kube.KindIngress, field(objectMetadata, number(objectMetaCreated))},
 		"key as a number":      {kube.KindIngress, field(objectMetadata, field(objectMetaLabels, number(mapKey)))},
+		"subresource, too":     {kube.KindIngress, field(objectMetadata, field(objectMetaManagedFields, number(managedSubresource)))},
 		"manager as a number":  {kube.KindIngress, field(objectMetadata, field(objectMetaManagedFields, number(managedManager)))},
 		"spec as a number":     {kube.KindIngress, number(ingressSpec)},
 		"host as a number":     {kube.KindIngress, field(ingressSpec, field(ingressSpecRules, number(ingressRuleHost)))},
 		"port as a text":       {kube.KindService, field(serviceSpec, field(serviceSpecPorts, field(servicePortPort, "80")))},
+		"type of a target":     {kube.KindService, field(serviceSpec, field(serviceSpecPorts, field(servicePortTarget, field(intOrStringType, "1"))))},
+		"name of a target":     {kube.KindService, field(serviceSpec, field(serviceSpecPorts, field(servicePortTarget, number(intOrStringString))))},
 		"ready as a text":      {kube.KindEndpointSlice, field(sliceEndpoints, field(endpointConditions, field(conditionReady, "yes")))},
 		"address as a number":  {kube.KindEndpointSlice, field(sliceEndpoints, number(endpointAddresses))},
 		"second address, too":  {kube.KindEndpointSlice, field(sliceEndpoints, append(field(endpointAddresses, "10.0.0.1"), number(endpointAddresses)...))},
@@ -262,6 +266,32 @@ func TestFieldsOfAnotherWireTypeAreRefused(t *testing.T) {
 	} {
 		if o, err := new(Decoder).Object(c.kind, MediaProtobuf, c.raw); err == nil || o != nil {
 			t.Errorf("%s: %+v, %v", name, o, err)
+		}
+	}
+}
+
+// The last change is that of the newest entry, except entries about subresources. An encoder may leave out what is empty.
+func TestLastChangeIsThatOfTheNewestEntry(t *testing.T) {
+	at := func(seconds byte) []byte { return field(managedTime, []byte{8, seconds}) }
+	manager := func(name string) []byte { return field(managedManager, name) }
+	for _, c := range []struct {
+		entries [][]byte
+		want    string
+	}{
+		{nil, ""},
+		{[][]byte{manager("a")}, ""},
+		{[][]byte{append(manager("a"), at(5)...)}, "1970-01-01T00:00:05Z a"},
+		{[][]byte{append(manager("a"), at(5)...), append(at(9), manager("b")...), append(manager("c"), at(7)...)}, "1970-01-01T00:00:09Z b"},
+		{[][]byte{append(manager("a"), at(5)...), slices.Concat(manager("b"), at(9), field(managedSubresource, "s"))}, "1970-01-01T00:00:05Z a"},
+		{[][]byte{slices.Concat(manager("b"), at(9), field(managedSubresource, ""))}, "1970-01-01T00:00:09Z b"},
+	} {
+		var meta []byte
+		for _, e := range c.entries {
+			meta = append(meta, field(objectMetaManagedFields, e)...)
+		}
+		o, err := new(Decoder).Object(kube.KindIngress, MediaProtobuf, field(objectMetadata, meta))
+		if err != nil || o.(*kube.Ingress).Changed != c.want {
+			t.Errorf("%q: %+v, %v; want %q", c.entries, o, err, c.want)
 		}
 	}
 }
