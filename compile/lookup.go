@@ -178,8 +178,8 @@ func (c *cluster) updateServices(keys map[kube.ServiceKey]struct{}, all []*kube.
 	}
 }
 
-// ownKey returns the key with strings of its own. The strings of an object are parts of one: a key that outlives the object would keep
-// all of them in memory.
+// ownKey copies the strings of a key. All strings of an object share one allocation, so a key that outlives its object would keep the
+// whole allocation in memory.
 func ownKey(key kube.ServiceKey) kube.ServiceKey {
 	return kube.ServiceKey{Namespace: strings.Clone(key.Namespace), Name: strings.Clone(key.Name)}
 }
@@ -260,7 +260,7 @@ func (l *lookups) keys() iter.Seq[lookupKey] {
 	}
 }
 
-// mergedSlices are all slices of one service. What they mean together is computed when it is used, which is seldom.
+// mergedSlices are all slices of one service. They are merged on use, which is rare.
 type mergedSlices struct{ from []*kube.EndpointSlice }
 
 type sliceAddress struct{ address, zone string }
@@ -287,7 +287,7 @@ func (c *cluster) updateSlices(keys map[kube.ServiceKey]struct{}, all []*kube.En
 			continue
 		default:
 			delete(c.slices, key)
-			key = sliceKey(g.from[0]) // not with the strings of slices that are gone
+			key = sliceKey(g.from[0]) // the old key may share the memory of removed slices
 			c.slices[key] = onlyOnce(key, g, peers)
 		}
 		touched[lookupKey{key, false}] = struct{}{}

@@ -280,3 +280,27 @@ func TestTextThatHasNoDeltaIsSentAsAWhole(t *testing.T) {
 		t.Errorf("status %d, body %q", w.Code, w.Body)
 	}
 }
+
+// The limit holds however well a table compresses, also if the delta is a tiny part of its text.
+func TestDeltaOfATableThatIsMostlyRepetition(t *testing.T) {
+	document := func(small string) string {
+		return `a: * -> inlineContent("` + small + `") -> <shunt>;` + "\n" + `b: * -> inlineContent("` + strings.Repeat("x", 1<<20) + `") -> <shunt>;`
+	}
+	for _, compressed := range []bool{false, true} {
+		c := newCache(t, etagcache.Config{})
+		first, second := parseTable(t, document(""), 5, start), parseTable(t, document(strings.Repeat("y", 3500)), 6, start)
+		poll(c, first, 5, start)
+		poll(c, second, 6, start)
+		if compressed {
+			askDelta(c.Handler(), "/routes", "gzip", "")
+		}
+		w := askDelta(c.Handler(), "/routes", "", fmt.Sprintf(`"%s.5"`, first.Digest()))
+		whole := askDelta(c.Handler(), "/routes", "gzip", "")
+		if whole.Body.Len() > 3000 {
+			t.Fatalf("the table takes %d bytes", whole.Body.Len())
+		}
+		if w.Code != http.StatusOK {
+			t.Errorf("compressed before %v: status %d, a delta of %d bytes for a table of %d", compressed, w.Code, w.Body.Len(), whole.Body.Len())
+		}
+	}
+}

@@ -3,7 +3,6 @@ package etagcache
 import (
 	"bytes"
 	"hash/crc32"
-	"runtime"
 	"sync"
 
 	"github.com/klauspost/compress/flate"
@@ -12,7 +11,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// lender lends encoders, which take megabytes. It is safe for concurrent use.
+// lender lends encoders, which take megabytes; tests share them. It is safe for concurrent use.
 type lender interface {
 	get() *encoder
 	put(*encoder)
@@ -29,29 +28,6 @@ func (c *collected) get() *encoder {
 }
 
 func (c *collected) put(e *encoder) { c.pool.Put(e) }
-
-// Encoders lends compressors to the caches of a program that has many, one after the other or at the same time. It keeps as many as
-// there are CPUs. It is safe for concurrent use.
-type Encoders struct{ idle chan *encoder }
-
-// NewEncoders returns Encoders that have no compressor yet.
-func NewEncoders() *Encoders { return &Encoders{make(chan *encoder, runtime.GOMAXPROCS(0))} }
-
-func (e *Encoders) get() *encoder {
-	select {
-	case idle := <-e.idle:
-		return idle
-	default:
-		return &encoder{}
-	}
-}
-
-func (e *Encoders) put(used *encoder) {
-	select {
-	case e.idle <- used:
-	default:
-	}
-}
 
 // encoder holds two compressors, whose memory is reused from block to block. Each is created on first use.
 type encoder struct {

@@ -132,10 +132,8 @@ type Config struct {
 	// copy for a day (RFC 5861 §4). 0 means that caches must ask for each request.
 	SharedMaxAge time.Duration
 	// EncodeOnDemand compresses each table only when somebody asks for it in an encoding: for a cache with one client, or few. The first
-	// who asks waits for it. Otherwise a table is compressed when it is published, in the encodings that clients have asked for lately.
+	// who asks waits for it. Otherwise the cache compresses a table when it publishes it, in the encodings that clients asked for recently.
 	EncodeOnDemand bool
-	// Encoders lends the compressors; nil means that the cache has its own, which the garbage collector may take.
-	Encoders *Encoders
 	// MaxStreams is how many streams may be open; 0 turns /routes/watch off.
 	MaxStreams int
 	// MaxTableSends is how many streams may be sent a full table at the same time; the others wait for their turn. A turn lasts
@@ -211,9 +209,6 @@ func New(cfg Config) (*Cache, error) {
 	}
 	seconds := (cfg.RetryAfter + time.Second - 1) / time.Second
 	c := &Cache{cfg: cfg, encoders: &collected{}, retryAfter: []string{strconv.Itoa(int(seconds))}, bodies: delivery.New(cfg.Metrics.BrokenBodies.Inc)}
-	if cfg.Encoders != nil {
-		c.encoders = cfg.Encoders
-	}
 	c.control = cacheControl(int(cfg.SharedMaxAge / time.Second))
 	c.state.Store(&state{superseded: make(chan struct{}), outdated: make(chan struct{})})
 	c.streams.init(cfg.MaxStreams, cfg.MaxTableSends)

@@ -13,7 +13,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // encoders are shared by the caches of tests without a bubble of synctest: with the race detector, making one takes more time than most
-// tests. An encoder has a channel, and a channel belongs to the bubble that made it, so each bubble needs encoders of its own.
+// tests. A zstd encoder has a channel, which belongs to the bubble that made it, so each bubble needs its own encoders.
 var encoders = etagcache.NewEncoders()
 
 // start is the time of the first table.
@@ -21,13 +21,11 @@ var start = time.Date(2026, 11, 21, 4, 15, 45, 678_000_000, time.UTC)
 
 func newCache(t testing.TB, cfg etagcache.Config) *etagcache.Cache {
 	t.Helper()
-	if cfg.Encoders == nil {
-		cfg.Encoders = encoders
-	}
 	c, err := etagcache.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.Borrow(encoders)
 	return c
 }
 

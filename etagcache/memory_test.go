@@ -25,7 +25,7 @@ func heap() float64 {
 // TestHistoryIsNearlyFree publishes 64 versions that each change one route of a hundred, anywhere. What is kept of them beside
 // the last one is at most a tenth of a table, and deltas from the first one still work.
 func TestHistoryIsNearlyFree(t *testing.T) {
-	c, err := etagcache.New(etagcache.Config{}) // with encoders of its own, which the collector takes
+	c, err := etagcache.New(etagcache.Config{}) // with its own encoders, which the garbage collector frees
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,7 +57,7 @@ type pieces struct {
 	known map[*table.Block]*piece
 }
 
-// askedVersions is for how many versions an encoding is made in advance after somebody has asked for it.
+// askedVersions limits how many versions are encoded in advance after the last request for an encoding.
 const askedVersions = 100
 
 // ask notes that somebody asks for the version with the number in the encoding.

@@ -194,8 +194,8 @@ func streaming(t *testing.T, cfg etagcache.Config, test func(t *testing.T, ctx c
 		if cfg.MaxStreams == 0 {
 			cfg.MaxStreams = 100
 		}
-		cfg.Encoders = etagcache.NewEncoders() // of this bubble
 		c := newCache(t, cfg)
+		c.Borrow(etagcache.NewEncoders()) // they belong to this bubble
 		ctx, cancel := context.WithCancel(t.Context())
 		tr := pipeTransport(t, c.Handler())
 		test(t, ctx, c, tr)

@@ -209,16 +209,13 @@ func (va *variant) length(e encoding) []string {
 	return va.bodies[e].length
 }
 
-// mostSaved is how many times smaller than its text a body is at most, by a wide margin.
-const mostSaved = 256
+// mostSaved is the largest possible ratio of a text to its gzip body: deflate codes at most 258 bytes in two bits (RFC 1951 §3.2.5).
+const mostSaved = 1032
 
-// exceeds reports whether n bytes are more than the smallest body made so far. If none is compressed yet and that could decide, it makes
-// one.
+// exceeds reports whether n bytes are more than the smallest body made so far. If none is compressed yet, and a gzip body could be
+// smaller, it makes one.
 func (va *variant) exceeds(n int) bool {
-	if n <= va.table.Bytes()/mostSaved {
-		return false
-	}
-	if va.bodies[gzipped].made.Load() == nil && va.bodies[zstandard].made.Load() == nil {
+	if va.bodies[gzipped].made.Load() == nil && va.bodies[zstandard].made.Load() == nil && n > va.table.Bytes()/mostSaved {
 		va.body(gzipped)
 	}
 	for e := range encodings {

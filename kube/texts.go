@@ -3,7 +3,7 @@ package kube
 // Texts sets the strings of an object, as parts of one string: an object has a dozen short ones, and each would be an allocation of its
 // own, rounded up and with garbage around it. The zero value is ready for an object. It is not safe for concurrent use.
 //
-// The strings are set by [Texts.Done], and not before. An object that is given up half-way needs no call: [Texts.Begin] forgets it.
+// The strings are set by [Texts.Done], and not before. An abandoned object needs no call: [Texts.Begin] discards its strings.
 type Texts struct {
 	bytes  []byte
 	places []place

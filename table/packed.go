@@ -141,7 +141,7 @@ func (o *opened) openFacts(p *packed) {
 // openText reads the text.
 func (o *opened) openText(p *packed, bytes int) { o.text = p.appendText(o.text[:0], bytes) }
 
-// route makes r the route of a line, with strings of its own, so that keeping it does not keep the block.
+// route fills r from a line. It copies the strings, so that a kept route does not keep the block in memory.
 func (o *opened) route(r *Route, l line, hosts string) {
 	text := string(o.text[l.begin:l.end])
 	*r = Route{ID: text[:strings.IndexByte(text, ':')], Text: text, Hosts: hosts, Backend: l.backend}

@@ -45,7 +45,7 @@ func Main(root string, names []string, run func(dir string) int) int {
 	return run(dir)
 }
 
-// Kubectl returns the path of kubectl: the one built with the API server or, without it, that of the machine.
+// Kubectl returns the path of the kubectl that was built with the API server, or else of the machine's.
 func Kubectl(t testing.TB) string {
 	t.Helper()
 	for _, name := range []string{filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"), "kubectl"} {

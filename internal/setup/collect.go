@@ -54,11 +54,10 @@ func StartGC() *Start {
 	return s
 }
 
-// Read says that so many objects were read, and will be compiled now.
+// Read reports how many objects were read, before they are compiled.
 func (s *Start) Read(objects int) { s.expected.Store(uint64(objects) * heapPerObject) }
 
-// Settle ends the start, when the first table is served: from now on the percentage is that of [SetGCPercent]. It may be called more
-// than once.
+// Settle ends the start and restores the percentage of [SetGCPercent]. Call it when the first table is served. Further calls do nothing.
 func (s *Start) Settle() {
 	if !s.settled.Swap(true) {
 		debug.SetGCPercent(gcPercent)

@@ -20,12 +20,12 @@ const (
 	endpointsSubsets                                    = 2
 	subsetAddresses, subsetNotReady, subsetPorts        = 1, 2, 3
 	addressIP                                           = 1
-	subsetPortName, subsetPortPort, subsetPortProtocol  = 1, 2, 3
+	subsetPortPort, subsetPortProtocol                  = 2, 3
 	sliceEndpoints, slicePorts                          = 2, 3
 	endpointAddresses, endpointConditions, endpointZone = 1, 2, 7
 	conditionReady, conditionTerminating                = 1, 3
-	slicePortName, slicePortProtocol, slicePortPort     = 1, 2, 3
-	portAppProtocol                                     = 4 // of both kinds of ports
+	slicePortProtocol, slicePortPort                    = 2, 3
+	portName, portAppProtocol                           = 1, 4 // of both kinds of ports
 	secretData, secretType                              = 2, 3
 )
 
@@ -141,20 +141,24 @@ func decodeSubset(t *kube.Texts, v value, subset *kube.Subset) error {
 			subset.NotReady++
 			return f.message(func(protowire.Number, value) error { return nil })
 		case subsetPorts:
-			port := next(t, &subset.Ports, v.bytes, field)
-			return f.message(func(field protowire.Number, v value) error {
-				switch field {
-				case subsetPortName:
-					return v.shared(t, &port.Name)
-				case subsetPortPort:
-					return v.int32(&port.Port)
-				case subsetPortProtocol:
-					return v.shared(t, &port.Protocol)
-				case portAppProtocol:
-					return v.shared(t, &port.AppProtocol)
-				}
-				return nil
-			})
+			return decodePort(t, f, next(t, &subset.Ports, v.bytes, field), subsetPortPort, subsetPortProtocol)
+		}
+		return nil
+	})
+}
+
+// decodePort reads a port of Endpoints or of an EndpointSlice, which differ only in two field numbers.
+func decodePort(t *kube.Texts, v value, port *kube.EndpointPort, number, protocol protowire.Number) error {
+	return v.message(func(field protowire.Number, v value) error {
+		switch field {
+		case portName:
+			return v.shared(t, &port.Name)
+		case number:
+			return v.int32(&port.Port)
+		case protocol:
+			return v.shared(t, &port.Protocol)
+		case portAppProtocol:
+			return v.shared(t, &port.AppProtocol)
 		}
 		return nil
 	})
@@ -174,20 +178,7 @@ func decodeEndpointSlice(t *kube.Texts, raw []byte) (kube.Object, error) {
 		case sliceEndpoints:
 			return decodeSliceEndpoint(t, v, next(t, &o.Endpoints, raw, field))
 		case slicePorts:
-			port := next(t, &o.Ports, raw, field)
-			return v.message(func(field protowire.Number, v value) error {
-				switch field {
-				case slicePortName:
-					return v.shared(t, &port.Name)
-				case slicePortProtocol:
-					return v.shared(t, &port.Protocol)
-				case slicePortPort:
-					return v.int32(&port.Port)
-				case portAppProtocol:
-					return v.shared(t, &port.AppProtocol)
-				}
-				return nil
-			})
+			return decodePort(t, v, next(t, &o.Ports, raw, field), slicePortPort, slicePortProtocol)
 		}
 		return nil
 	})

@@ -270,7 +270,7 @@ func TestFieldsOfAnotherWireTypeAreRefused(t *testing.T) {
 	}
 }
 
-// The last change is that of the newest entry, except entries about subresources. An encoder may leave out what is empty.
+// Changed names the newest entry that is not about a subresource. An encoder may omit empty fields.
 func TestLastChangeIsThatOfTheNewestEntry(t *testing.T) {
 	at := func(seconds byte) []byte { return field(managedTime, []byte{8, seconds}) }
 	manager := func(name string) []byte { return field(managedManager, name) }
