@@ -80,10 +80,6 @@ e2e: assets ## run the end-to-end tests only
 assets: ## build kube-apiserver, etcd and kubectl for the tests (about five minutes the first time)
 	@hack/envtest-assets.sh "$(ENVTEST_DIR)"
 
-.PHONY: upgrade
-upgrade: ## run this version and the previous one together, in both directions
-	go test ./internal/upgrade -count 1 -v
-
 ##@ Rewrite (read the diff)
 
 .PHONY: golden

@@ -49,13 +49,19 @@ func (w *step) compile() {
 
 // make compiles an object.
 func (w *step) make(o *object) *unit {
-	var u *unit
+	u := newUnit(w.set, w.cluster, o.Ref())
 	w.cluster.at = o.at
-	switch of := o.Object.(type) {
-	case *kube.Ingress:
-		u = compileIngress(w.set, w.cluster, of)
-	case *kube.RouteGroup:
-		u = compileRouteGroup(w.set, w.cluster, of)
+	failed := isolated(func() {
+		switch of := o.Object.(type) {
+		case *kube.Ingress:
+			compileIngress(w.set, u, of)
+		case *kube.RouteGroup:
+			compileRouteGroup(w.set, u, of)
+		}
+		u.checkSize()
+	})
+	if failed != nil {
+		u.lose(failed)
 	}
 	u.lookups.cluster = nil // the unit may outlive it
 	return u
@@ -246,8 +252,14 @@ func (s *settings) compileCatchAll(host string, key catchAllKey, expressions []s
 		all = append(all, disablingCompanion(r))
 	}
 	u := &catchAllUnit{key: key}
-	for _, r := range all {
-		u.routes = finisher{s}.finish(u.routes, r, &u.findings, companion)
+	failed := isolated(func() {
+		for _, r := range all {
+			u.routes = finisher{set: s}.finish(u.routes, r, &u.findings, companion)
+		}
+	})
+	if failed != nil {
+		u.routes = nil
+		u.add(*failed)
 	}
 	return u
 }
@@ -287,7 +299,7 @@ type fixedRoutes struct {
 
 func newFixedRoutes(set *settings) *fixedRoutes {
 	f := &fixedRoutes{section: section{rank: fromOptions}}
-	out := finisher{set}
+	out := finisher{set: set}
 	var routes []made
 	if set.Healthcheck {
 		for _, r := range healthcheckRoutes(set) {

@@ -118,6 +118,8 @@ type candidates struct {
 
 	matches *sharing // nil if problems are not needed
 
+	// refused are the problems of routes that the table could not take, by id; nearly always empty.
+	refused map[string]Problem
 	// cloned are the clones in the table, by the id of their original.
 	cloned map[string][]*table.Route
 	// contested means that something has changed where several routes want an id or match the same.
@@ -134,6 +136,7 @@ type wish struct {
 func newCandidates() candidates {
 	return candidates{
 		rivals: make(map[string][]place), hidden: make(map[string]int), cloned: make(map[string][]*table.Route),
+		refused: make(map[string]Problem),
 	}
 }
 
@@ -195,6 +198,10 @@ func (c *candidates) award(list table.List, sections iter.Seq[*section], t texts
 			all = c.wanting(w)
 		}
 		c.note(w.id, all)
+		if _, was := c.refused[w.id]; was {
+			delete(c.refused, w.id)
+			c.contested = true
+		}
 		if len(all) > 1 {
 			for _, p := range all {
 				t.fill(p.route().printed)
@@ -210,11 +217,9 @@ func (c *candidates) award(list table.List, sections iter.Seq[*section], t texts
 		e.sweep(c)
 	}
 	c.gone, c.come, c.awarded = nil, nil, true
-	next, err := list.With(e.upserts, e.deletes)
-	if err != nil {
-		panic(err) // unexpected: each route was parsed back, and the ids are distinct
-	}
-	settle(alone)
+	next, refused := insert(list, e.upserts, e.deletes)
+	c.refuse(refused, sections)
+	settle(slices.DeleteFunc(alone, func(p *printed) bool { return refused[p.id()] != "" })) // a refused route is in no table
 	return next
 }
 
@@ -383,7 +388,7 @@ func (e *edit) sweep(c *candidates) {
 // problems returns the problems of routes that want or match the same.
 func (c *candidates) problems(t texts) []Problem {
 	if c.contested {
-		c.conflicts = slices.Concat(c.duplicates(t), c.shadows())
+		c.conflicts = slices.Concat(c.duplicates(t), c.shadows(), c.refusals())
 		c.contested = false
 	}
 	return c.conflicts

@@ -25,10 +25,19 @@ func (c *candidates) duplicates(t texts) []Problem {
 	return problems
 }
 
+// shortened limits a text in a message, which may repeat for each of thousands of routes.
+func shortened(text string) string {
+	const most = 4 << 10
+	if len(text) <= most {
+		return text
+	}
+	return fmt.Sprintf("%s… (%d bytes)", strings.ToValidUTF8(text[:most], ""), len(text))
+}
+
 // duplicate returns the problem of a route that did not get its id.
 func duplicate(r *made, owner kube.Ref, winner *made, keeper kube.Ref, t texts) Problem {
 	id := r.id()
-	message := fmt.Sprintf("Ignoring route with the same id %s, existing: %s, ignored: %s", id, winner.text(t), r.text(t))
+	message := fmt.Sprintf("Ignoring route with the same id %s, existing: %s, ignored: %s", id, shortened(winner.text(t)), shortened(r.text(t)))
 	detail := fmt.Sprintf("two paths of the object make routes of one id (%s), so only the first of them is served", id)
 	if keeper != owner {
 		detail = fmt.Sprintf("%s has a route of the same id (%s) and was there first, so this one is left out", keeper, id)

@@ -6,7 +6,7 @@ import (
 )
 
 // eastWestCompanion adds the deprecated east-west companion of a route: a copy for the host NAME.NAMESPACE.DOMAIN.
-func (b *ingressBuilder) eastWestCompanion(r *eskip.Route) {
+func (b *ingressBuilder) eastWestCompanion(r *eskip.Route, sharers int) {
 	if !b.set.EastWest {
 		return
 	}
@@ -15,7 +15,7 @@ func (b *ingressBuilder) eastWestCompanion(r *eskip.Route) {
 	c.Id = routeid.EastWest(r.Id)
 	c.HostRegexps = []string{hostExpr(host)}
 	b.forward(c) // it is forwarded like every route of a host, so it loses the filters that the options append
-	b.addToHost(host, c, companion)
+	b.addToHost(host, c, companion, sharers)
 }
 
 // defaultEastWestCompanion returns the companion of a default backend. Its host has name and namespace swapped, as in the

@@ -2,6 +2,7 @@ package compile
 
 import (
 	"net"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -72,8 +73,12 @@ func ambiguous(svc *kube.Service) bool {
 	return false
 }
 
-// ingressEndpoints resolves a service port for an Ingress. protocol is the value of the protocol annotation, nil if it is absent.
+// ingressEndpoints resolves a service port for an Ingress. protocol is the value of the protocol annotation, nil if it is absent. With
+// EndpointSlices an empty value counts as absent: the reference has one cache entry for both, and the first user decides.
 func (l *lookups) ingressEndpoints(set *settings, key kube.ServiceKey, svc *kube.Service, port kube.ServicePort, protocol *string) []endpoint {
+	if protocol != nil && *protocol == "" && set.EndpointSlices {
+		protocol = nil
+	}
 	resolve := func() []endpoint {
 		if set.EndpointSlices {
 			return ingressSliceEndpoints(l.cluster.slices[key], port, protocol)
@@ -190,8 +195,11 @@ func firstPort(ports []kube.EndpointPort, fits func(kube.EndpointPort) bool) kub
 }
 
 // routeGroupEndpoints resolves the target port of a service for a RouteGroup. The scheme is part of the key here: the reference's
-// cache mixes up the schemes of groups that share a service port.
+// cache mixes up the schemes of groups that share a service port. An empty annotation counts as absent.
 func (l *lookups) routeGroupEndpoints(set *settings, key kube.ServiceKey, svc *kube.Service, target kube.TargetPort, protocol *string) []endpoint {
+	if protocol != nil && *protocol == "" {
+		protocol = nil
+	}
 	resolve := func() []endpoint {
 		if set.EndpointSlices {
 			return routeGroupSliceEndpoints(l.cluster.slices[key], target, protocol)
@@ -269,23 +277,35 @@ func setEndpoints(r *eskip.Route, eps []endpoint, algorithm string) {
 		r.LBEndpoints = make([]*eskip.LBEndpoint, len(eps))
 		block := make([]eskip.LBEndpoint, len(eps))
 		for i, e := range eps {
-			block[i] = eskip.LBEndpoint{Address: e.url, Zone: e.zone}
-			if e.zone != "" {
-				block[i].Address = lowerScheme(e.url)
-			}
+			block[i] = balanced(e)
 			r.LBEndpoints[i] = &block[i]
 		}
 	}
 }
 
-// lowerScheme converts the scheme to lower case. Readers of a table do that for endpoints with a zone, because they remove the
-// zone from the URL; with another spelling, a data plane would compute another digest.
-func lowerScheme(url string) string {
-	scheme, rest, ok := strings.Cut(url, ":")
-	if lower := strings.ToLower(scheme); ok && lower != scheme {
-		return lower + ":" + rest
+// balanced returns an endpoint of a load balancer as every reader of the table has it: readers remove the zone from the URL, and with
+// another spelling a data plane would compute another digest. This changes only schemes in upper case and those with a query, from
+// which the reference reads the zone as well.
+func balanced(e endpoint) eskip.LBEndpoint {
+	if plainURL(e.url) {
+		return eskip.LBEndpoint{Address: e.url, Zone: e.zone}
 	}
-	return url
+	text := e.url
+	if e.zone != "" {
+		text += "?zone=" + url.QueryEscape(e.zone) // as the reference writes it, even behind a query
+	}
+	return *eskip.NewLBEndpoints([]string{text})[0]
+}
+
+// plainURL reports whether a URL remains the same when a zone is added and removed.
+func plainURL(url string) bool {
+	for i := range len(url) {
+		c := url[i]
+		if (c < 'a' || c > 'z') && (c < '-' || c > ':') && c != '[' && c != ']' { // - . / digits :
+			return false
+		}
+	}
+	return true
 }
 
 // setNoEndpoints makes the route answer 502 and do nothing else.

@@ -1,11 +1,13 @@
 package compile
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/routesrv/routesrv/eskip"
-	"github.com/routesrv/routesrv/internal/proxysafe"
+	"github.com/routesrv/routesrv/internal/catalogue"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -63,12 +65,29 @@ const (
 )
 
 // finisher processes every finished route: it applies the options, prints, and parses back.
-type finisher struct{ set *settings }
+type finisher struct {
+	set *settings
+	// sharers is how many routes have the filters of the route in one list in the reference. Its edit rules change the list in place,
+	// once for each of these routes, so all of them get the filters as they are after the last time. 0 means 1.
+	sharers int
+}
+
+// maxSharers limits what one object can make of an edit rule that applies to its own result.
+const maxSharers = 16
+
+// among returns a finisher for one of so many routes with shared filters.
+func (p finisher) among(sharers int) finisher {
+	p.sharers = min(sharers, maxSharers)
+	return p
+}
 
 // finish appends the finished form of the route to dst. It neither changes nor keeps the route. It reports problems to f.
 func (p finisher) finish(dst []made, r *eskip.Route, f *findings, role role) []made {
-	if p.set.DefaultFilters != nil {
-		r = p.set.DefaultFilters.Do([]*eskip.Route{r})[0]
+	if d := p.set.DefaultFilters; d != nil {
+		r = d.Do([]*eskip.Route{r})[0]
+		if len(d.Prepend)+len(d.Append) > 0 {
+			p.sharers = 1 // each has its own list now
+		}
 	}
 	return p.edit(dst, r, f, role)
 }
@@ -101,6 +120,11 @@ func (p finisher) process(r *eskip.Route, f *findings) (edited *eskip.Route, clo
 		var errs []error
 		routes, errs = e.DoWithErrors(routes)
 		failed = append(failed, errs...)
+		for range p.sharers - 1 {
+			if routes[0] = editFilters(e, routes[0]); leastText(routes[0]) > table.MaxRoute {
+				panic(oversized{fmt.Sprintf("a route with more than %s", mebibytes(table.MaxRoute))})
+			}
+		}
 	}
 	for _, c := range p.set.CloneRoutes {
 		var errs []error
@@ -113,47 +137,73 @@ func (p finisher) process(r *eskip.Route, f *findings) (edited *eskip.Route, clo
 	return routes[0], routes[1:]
 }
 
+// editFilters applies a rule to the filters alone. What fails has failed before.
+func editFilters(e *eskip.Editor, r *eskip.Route) *eskip.Route {
+	alone := &eskip.Route{Filters: r.Filters}
+	edited, _ := e.DoWithErrors([]*eskip.Route{alone})
+	if edited[0] == alone {
+		return r
+	}
+	c := *r
+	c.Filters = edited[0].Filters
+	return &c
+}
+
 // print returns the printed form of a route, unless it would harm the readers of the table.
 func (p finisher) print(r *eskip.Route, f *findings) (*table.Route, bool) {
 	printed := table.NewRoute(r)
+	if err := printed.Check(); errors.Is(err, table.ErrTooLarge) {
+		panic(oversized{fmt.Sprintf("a route with more than %s", mebibytes(table.MaxRoute))})
+	} else if err != nil {
+		return nil, p.unreadable(r, f, err)
+	}
+	f.route(len(printed.Text) + 1)
 	reader := p.set.reader()
 	defer p.set.readers.Put(reader)
 	back, err := parseBack(reader, r, printed.Text)
 	if err != nil {
+		return nil, p.unreadable(r, f, err)
+	}
+	if err := catalogue.Survives(r.Filters); err != nil {
 		f.add(Problem{
-			Route: r.Id, Reason: NotParsable, Severity: Error,
-			Message: fmt.Sprintf("route %s left out, it would make the whole table unreadable: %v", r.Id, err),
+			Route: r.Id, Reason: WouldCrashProxy, Severity: Error,
+			Message: fmt.Sprintf("route %s left out, no proxy that gets it would survive: %v", r.Id, err),
 		})
 		return nil, false
 	}
-	if err := proxysafe.Check(r); err != nil {
-		f.add(Problem{
-			Route: r.Id, Reason: WouldCrashProxy, Severity: Error,
-			Message: fmt.Sprintf("route %s left out, every proxy that gets it would crash: %v", r.Id, err),
-		})
+	if !f.checkAllowed(p.set, r) {
 		return nil, false
 	}
 	f.checkRefused(p.set, r)
-	if hasControl(printed.Hosts) {
-		printed.Hosts = table.NewRoute(back).Hosts // as every reader of the table has them
+	reread, ok := printed.Reread(back)
+	if !ok {
+		return nil, p.unreadable(r, f, errors.New("readers of the table would write it in another way"))
 	}
+	if printed.Hosts != reread.Hosts { // with control characters, which readers have as escapes
+		printed.Hosts = strings.Clone(reread.Hosts)
+	}
+	printed.Backend = reread.Backend
 	return &printed, true
 }
 
+// unreadable reports a route that no reader of the table could read. It returns false.
+func (p finisher) unreadable(r *eskip.Route, f *findings, err error) bool {
+	f.add(Problem{
+		Route: r.Id, Reason: NotParsable, Severity: Error,
+		Message: fmt.Sprintf("route %s left out, it would make the whole table unreadable: %v", r.Id, err),
+	})
+	return false
+}
+
 // printClones prints the results of the clone rules. If several rules make clones with the same id, the last one counts, as for a
-// proxy that reads the table of the reference.
+// proxy that reads the table of the reference. It has the id even if it is left out, like every route that is first.
 func (p finisher) printClones(routes []*eskip.Route, f *findings) []*table.Route {
 	var clones []*table.Route
 	for _, r := range routes {
-		printed, ok := p.print(r, f)
-		if !ok {
-			continue
+		clones = slices.DeleteFunc(clones, func(c *table.Route) bool { return c.ID == r.Id })
+		if printed, ok := p.print(r, f); ok {
+			clones = append(clones, printed)
 		}
-		if at := slices.IndexFunc(clones, func(c *table.Route) bool { return c.ID == printed.ID }); at >= 0 {
-			clones[at] = printed
-			continue
-		}
-		clones = append(clones, printed)
 	}
 	return clones
 }
@@ -172,15 +222,4 @@ func parseBack(reader *eskip.Reader, r *eskip.Route, text string) (*eskip.Route,
 		return nil, fmt.Errorf("it reads as a different route: %s", eskip.String(back...))
 	}
 	return back[0], nil
-}
-
-// hasControl reports whether s has a character that is escaped when printed in an expression. This includes the line feed, which
-// also separates hosts.
-func hasControl(s string) bool {
-	for i := range len(s) {
-		if s[i] >= '\a' && s[i] <= '\r' {
-			return true
-		}
-	}
-	return false
 }

@@ -164,7 +164,7 @@ func TestGoldenCasesHaveAReason(t *testing.T) {
 }
 
 // Options that would break every proxy are rejected at once, so the table that is already published stays.
-func TestOptionsThatWouldCrashEveryProxyAreRefused(t *testing.T) {
+func TestOptionsThatNoProxySurvivesAreRefused(t *testing.T) {
 	bad := eskip.MustParseFilters(`admissionControl("a", "active", "0s", 5, 10, 0.95, 0.9, 0.5)`)
 	for option, o := range map[string]compile.Options{
 		"default filters to prepend":     {DefaultFilters: &eskip.DefaultFilters{Prepend: bad}},
@@ -172,7 +172,7 @@ func TestOptionsThatWouldCrashEveryProxyAreRefused(t *testing.T) {
 		"filters for the annotation k=v": {AnnotationFiltersAppend: []compile.AnnotationFilters{{Key: "k", Value: "v", Filters: bad}}},
 		"filters for the annotation x=y": {EastWestRangeAnnotationFilters: []compile.AnnotationFilters{{Key: "x", Value: "y", Filters: bad}}},
 	} {
-		if _, err := compile.New(o); err == nil || !strings.Contains(err.Error(), option+" would crash every proxy: ") {
+		if _, err := compile.New(o); err == nil || !strings.Contains(err.Error(), option+": no proxy would survive it: ") {
 			t.Errorf("%s: got %v", option, err)
 		}
 	}

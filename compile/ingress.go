@@ -28,21 +28,19 @@ func (b *ingressBuilder) hostExpr(host string) string {
 	return b.lastHostExpr
 }
 
-// compileIngress compiles one Ingress of the right class.
-func compileIngress(set *settings, c *cluster, ing *kube.Ingress) *unit {
-	b := &ingressBuilder{set: set, out: finisher{set}, ing: ing, reader: set.reader(), unit: &unit{
-		lookups: lookups{cluster: c}, findings: findings{owner: ing.Ref()},
-	}}
+// compileIngress compiles one Ingress of the right class into an empty unit.
+func compileIngress(set *settings, u *unit, ing *kube.Ingress) {
+	b := &ingressBuilder{set: set, out: finisher{set: set}, ing: ing, reader: set.reader(), unit: u}
 	defer set.readers.Put(b.reader)
 	if err := validateIngress(ing, b.reader); err != nil {
 		b.unit.add(Problem{
 			Reason: InvalidObject, Severity: Error, Plain: true, Message: "[ingress] " + err.Error(), detail: refusedBecause(err),
 		})
-		return b.unit
+		return
 	}
 	if ing.Namespace == "" || ing.Name == "" || ing.Spec == nil {
 		b.unit.plainf(InvalidObject, "invalid ingress item: missing Metadata or Spec")
-		return b.unit
+		return
 	}
 	b.unit.list = appendNulls(b.unit.list, b.unit.owner, ing.Nulls)
 	b.evaluate()
@@ -51,10 +49,28 @@ func compileIngress(set *settings, c *cluster, ing *kube.Ingress) *unit {
 		b.rule(&ing.Spec.Rules[i])
 	}
 	b.checkWeightNames()
+	b.countCatchAlls()
 	if set.TLS {
 		b.tls()
 	}
-	return b.unit
+}
+
+// countCatchAlls counts the catch-alls that the object may bring about, with their redirects: they are compiled by host.
+func (b *ingressBuilder) countCatchAlls() {
+	if b.set.DisableCatchAllRoutes {
+		return
+	}
+	for i := range b.unit.groups {
+		g := &b.unit.groups[i]
+		if g.catchAll || len(g.routes) == 0 {
+			continue
+		}
+		const rest = 64 // of the text, beside the host in id and expression
+		b.unit.route(2*len(g.host) + rest)
+		if g.redirectCode != 0 || g.redirectDisabled {
+			b.unit.route(2*len(g.host) + 2*rest)
+		}
+	}
 }
 
 // rule compiles the paths of one host; custom routes come before the route of each path.
@@ -99,24 +115,27 @@ func (b *ingressBuilder) shares(r *kube.IngressRule) map[pathBackend]share {
 	if distinct(r.Paths) {
 		return nil
 	}
+	var order []string // of the paths
+	names := make(map[string][]string, len(r.Paths))
+	for _, p := range r.Paths {
+		if _, known := names[p.Path]; !known {
+			order = append(order, p.Path)
+			names[p.Path] = nil
+		}
+		if p.Backend != nil {
+			names[p.Path] = append(names[p.Path], p.Backend.Service)
+		}
+	}
 	result := make(map[pathBackend]share, len(r.Paths))
-	done := make(map[string]bool, len(r.Paths))
-	for _, first := range r.Paths {
-		if done[first.Path] {
-			continue
+	for _, path := range order {
+		services := names[path]
+		weights := make([]float64, len(services))
+		for i, name := range services {
+			weights[i] = b.ann.weights[name]
 		}
-		done[first.Path] = true
-		var names []string
-		var weights []float64
-		for _, p := range r.Paths {
-			if p.Path == first.Path && p.Backend != nil {
-				names = append(names, p.Backend.Service)
-				weights = append(weights, b.ann.weights[p.Backend.Service])
-			}
-		}
-		b.unit.checkWeights(names, weights)
-		for name, s := range b.set.TrafficAlgorithm.split(names, weights, false) {
-			result[pathBackend{first.Path, name}] = s
+		b.unit.checkWeights(services, weights)
+		for name, s := range b.set.TrafficAlgorithm.split(&b.unit.findings, services, weights, false) {
+			result[pathBackend{path, name}] = s
 		}
 	}
 	return result
@@ -172,16 +191,32 @@ func (b *ingressBuilder) pathRule(host string, p *kube.IngressPath, traffic []*e
 	if !internal && !domainHost {
 		redirect = b.redirectCompanion(host, r)
 	}
+	filters := len(r.Filters)
 	b.set.appendAnnotated(r, b.ing.Annotations, internal || domainHost)
-	b.addToHost(host, r, mainRoute)
-	if redirect != nil {
-		b.addToHost(host, redirect, companion)
+	shared, apart := b.sharers(1), 1 // by the route with its east-west companion, by the other companion
+	if redirect != nil && b.ann.redirect.disable && !b.ann.redirect.enable {
+		if len(r.Filters) == filters {
+			shared++
+			apart = shared
+		}
 	}
-	b.eastWestCompanion(r)
+	b.addToHost(host, r, mainRoute, shared)
+	if redirect != nil {
+		b.addToHost(host, redirect, companion, apart)
+	}
+	b.eastWestCompanion(r, shared)
 }
 
-// addToHost adds a route to the group of a host. Range predicates are applied last.
-func (b *ingressBuilder) addToHost(host string, r *eskip.Route, role role) {
+// sharers returns how many routes share the filters of so many routes: each has an east-west companion.
+func (b *ingressBuilder) sharers(routes int) int {
+	if b.set.EastWest {
+		return 2 * routes
+	}
+	return routes
+}
+
+// addToHost adds a route to the group of a host. Range predicates are applied last. sharers is for [finisher].
+func (b *ingressBuilder) addToHost(host string, r *eskip.Route, role role, sharers int) {
 	for range b.set.eastWestRange(host) {
 		r = shallow(r)
 		r.Predicates = append(r.Predicates, b.set.EastWestRangePredicates...)
@@ -191,7 +226,7 @@ func (b *ingressBuilder) addToHost(host string, r *eskip.Route, role role) {
 		g.firstHosts = r.HostRegexps
 	}
 	g.catchAll = g.catchAll || countsAsCatchAll(r)
-	g.routes = b.out.finish(g.routes, r, &b.unit.findings, role)
+	g.routes = b.out.among(sharers).finish(g.routes, r, &b.unit.findings, role)
 }
 
 // setPath sets the path of a route, by its type or else by the path mode.

@@ -28,6 +28,15 @@ const (
 	forwardedProtoPredicate = `Header("X-Forwarded-Proto"`
 )
 
+// Annotations returns the annotations of Ingresses and RouteGroups that have a meaning, besides those that options name.
+func Annotations() []string {
+	return []string{
+		ingressClassAnnotation, filterAnnotation, predicateAnnotation, routesAnnotation, ratelimitAnnotation, backendAnnotation,
+		weightsAnnotation, lbAlgorithmAnnotation, pathModeAnnotation, redirectAnnotation, redirectCodeAnnotation,
+		protocolAnnotation, zoneAwareKey, routeGroupClassAnnotation,
+	}
+}
+
 // validateIngress checks the syntax of the annotations whose errors refuse the whole Ingress. It reports all errors.
 func validateIngress(ing *kube.Ingress, reader *eskip.Reader) error {
 	var errs []error
@@ -156,7 +165,7 @@ func redirectCode(annotations kube.Pairs, otherwise int, f *findings) int {
 		f.plainf(InvalidAnnotation, "invalid redirect code annotation:%v", err)
 		return otherwise
 	case code < 300 || code >= 400:
-		f.plainf(InvalidAnnotation, "invalid redirect code annotation:%d", code)
+		f.plainf(InvalidAnnotation, "invalid redirect code annotation:%s", v)
 		return otherwise
 	}
 	return code

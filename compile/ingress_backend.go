@@ -108,7 +108,7 @@ func (b *ingressBuilder) endpoints(svc *kube.Service, name string, port kube.Ser
 		return []endpoint{{url: fmt.Sprintf("%s://%s.%s.svc.cluster.local:%s", portScheme(port), name, b.ing.Namespace, port.TargetPort)}}
 	}
 	key := serviceKey(b.ing.Namespace, name)
-	eps := b.unit.lookups.ingressEndpoints(b.set, key, svc, port, b.ann.protocol)
+	eps := b.unit.zonesOf(key, b.unit.lookups.ingressEndpoints(b.set, key, svc, port, b.ann.protocol))
 	if !b.ann.forward {
 		b.unit.checkEndpoints(key, port, eps)
 	}
@@ -153,9 +153,10 @@ func (b *ingressBuilder) defaultBackend() {
 	b.setBackend(r, target)
 	b.set.application(r, &b.ing.Meta)
 	b.forward(r)
-	b.unit.global = b.out.finish(b.unit.global, r, &b.unit.findings, mainRoute)
+	out := b.out.among(b.sharers(1))
+	b.unit.global = out.finish(b.unit.global, r, &b.unit.findings, mainRoute)
 	if b.set.EastWest {
-		b.unit.companions = b.out.finish(b.unit.companions, b.defaultEastWestCompanion(r), &b.unit.findings, companion)
+		b.unit.companions = out.finish(b.unit.companions, b.defaultEastWestCompanion(r), &b.unit.findings, companion)
 	}
 }
 

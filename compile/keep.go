@@ -11,7 +11,8 @@ const externalNameType = "ExternalName"
 
 // KeepLost returns the newest backends, except for services that had endpoints and have lost all of them, for at least one of
 // their ports, or no longer exist: these keep their previous objects. This can be served while it is unknown whether the loss of
-// so many endpoints is intended: all other services are current. If no service has lost its endpoints, the result is now itself.
+// so many endpoints is intended: all other services are current. An address that by now belongs to another service is not kept. If
+// no service has lost its endpoints, the result is now itself.
 // KeepLost changes neither argument. It costs O(objects).
 func KeepLost(before, now *kube.Backends, endpointSlices bool) *kube.Backends {
 	was, is := indexBackends(before, endpointSlices), indexBackends(now, endpointSlices)
@@ -28,6 +29,7 @@ func KeepLost(before, now *kube.Backends, endpointSlices bool) *kube.Backends {
 	kept.Services = keep(lost, before.Services, now.Services, func(s *kube.Service) kube.ServiceKey { return serviceKey(s.Namespace, s.Name) })
 	kept.Endpoints = keep(lost, before.Endpoints, now.Endpoints, func(e *kube.Endpoints) kube.ServiceKey { return serviceKey(e.Namespace, e.Name) })
 	kept.EndpointSlices = keep(lost, before.EndpointSlices, now.EndpointSlices, sliceKey)
+	withoutReused(&kept, before, now, lost)
 	return &kept
 }
 

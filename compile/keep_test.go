@@ -81,6 +81,91 @@ func TestKeepLost(t *testing.T) {
 	}
 }
 
+// TestKeptAddressesThatOthersGotAreDropped: the addresses of dead pods are given to new pods, also of other tenants.
+func TestKeptAddressesThatOthersGotAreDropped(t *testing.T) {
+	service := func(namespace, name string) *kube.Service {
+		return &kube.Service{Namespace: namespace, Name: name, Ports: []kube.ServicePort{{Port: 80, TargetPort: kube.NumberPort(80)}}}
+	}
+	slice := func(namespace, name string, addresses ...string) *kube.EndpointSlice {
+		s := &kube.EndpointSlice{Namespace: namespace, Name: name + "-1", Service: name, Ports: []kube.EndpointPort{{Port: 80, Protocol: "TCP"}}}
+		for _, a := range addresses {
+			s.Endpoints = append(s.Endpoints, kube.SliceEndpoint{Address: a, Ready: true})
+		}
+		return s
+	}
+	old := slice("shop", "a", "10.0.0.1", "10.0.0.2", "fd00::1")
+	starting := slice("team", "b", "10.0.0.2")
+	starting.Endpoints[0].Ready = false
+	for _, test := range []struct {
+		name        string
+		before, now []*kube.EndpointSlice
+		want        []string
+		sameSlice   bool
+	}{
+		{name: "nobody", want: []string{"10.0.0.1", "10.0.0.2", "fd00::1"}, sameSlice: true},
+		{name: "a tenant", now: []*kube.EndpointSlice{slice("team", "b", "10.0.0.2")}, want: []string{"10.0.0.1", "fd00::1"}},
+		{name: "a tenant whose pod is not ready", now: []*kube.EndpointSlice{starting}, want: []string{"10.0.0.1", "fd00::1"}},
+		{name: "a neighbour", now: []*kube.EndpointSlice{slice("shop", "b", "10.0.0.2")}, want: []string{"10.0.0.1", "fd00::1"}},
+		{name: "a slice of no service", now: []*kube.EndpointSlice{slice("shop", "", "10.0.0.1")}, want: []string{"10.0.0.2", "fd00::1"}},
+		{name: "another spelling", now: []*kube.EndpointSlice{slice("team", "b", "fd00:0::1", "::ffff:10.0.0.1")}, want: []string{"10.0.0.2"}},
+		{name: "all", now: []*kube.EndpointSlice{slice("team", "b", "fd00::1", "10.0.0.1", "10.0.0.2")}},
+		{
+			name: "a service with the same pods", before: []*kube.EndpointSlice{slice("shop", "b", "10.0.0.2")},
+			now: []*kube.EndpointSlice{slice("shop", "b", "10.0.0.2")}, want: []string{"10.0.0.1", "10.0.0.2", "fd00::1"}, sameSlice: true,
+		},
+		{
+			name: "a tenant that had it before", before: []*kube.EndpointSlice{slice("team", "b", "10.0.0.2")},
+			now: []*kube.EndpointSlice{slice("team", "b", "10.0.0.2")}, want: []string{"10.0.0.1", "fd00::1"},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			services := []*kube.Service{service("shop", "a"), service("shop", "b"), service("team", "b")}
+			before := &kube.Backends{Services: services, EndpointSlices: append([]*kube.EndpointSlice{old}, test.before...)}
+			now := &kube.Backends{Services: services[1:], EndpointSlices: test.now}
+			kept := compile.KeepLost(before, now, true)
+			got := keptAddresses(kept)
+			if !slices.Equal(got, test.want) {
+				t.Errorf("kept are %q, want %q", got, test.want)
+			}
+			if same := slices.Contains(kept.EndpointSlices, old); same != test.sameSlice {
+				t.Errorf("the same slice is kept: %v", same)
+			}
+			if len(old.Endpoints) != 3 {
+				t.Error("an object of the cluster was changed")
+			}
+			later := compile.KeepLost(kept, &kube.Backends{Services: services[1:]}, true)
+			if again := keptAddresses(later); !slices.Equal(again, test.want) && len(test.want) > 0 {
+				t.Errorf("when the other pod is gone, kept are %q", again)
+			}
+		})
+	}
+	t.Run("Endpoints", func(t *testing.T) {
+		ends := func(namespace, name string, addresses ...string) *kube.Endpoints {
+			return &kube.Endpoints{Namespace: namespace, Name: name, Subsets: []kube.Subset{{Addresses: addresses, Ports: []kube.EndpointPort{{Port: 80}}}}}
+		}
+		services := []*kube.Service{service("shop", "a"), service("team", "b")}
+		before := &kube.Backends{Services: services, Endpoints: []*kube.Endpoints{ends("shop", "a", "10.0.0.1", "10.0.0.2")}}
+		kept := compile.KeepLost(before, &kube.Backends{Services: services, Endpoints: []*kube.Endpoints{ends("team", "b", "10.0.0.1")}}, false)
+		for _, e := range kept.Endpoints {
+			if e.Name == "a" && !slices.Equal(e.Subsets[0].Addresses, []string{"10.0.0.2"}) {
+				t.Errorf("kept are %q", e.Subsets[0].Addresses)
+			}
+		}
+	})
+}
+
+// keptAddresses returns the addresses of the service shop/a.
+func keptAddresses(b *kube.Backends) (all []string) {
+	for _, s := range b.EndpointSlices {
+		if s.Namespace == "shop" && s.Service == "a" {
+			for _, e := range s.Endpoints {
+				all = append(all, e.Address)
+			}
+		}
+	}
+	return all
+}
+
 // of returns the objects of a service.
 func of(b *kube.Backends, name string) (objects []kube.Object) {
 	for _, s := range b.Services {

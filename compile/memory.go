@@ -290,7 +290,12 @@ func (m *memory) admitIngress(ing *kube.Ingress) *object {
 // foreign classes are reported, too.
 func (m *memory) admitRouteGroup(rg *kube.RouteGroup) *object {
 	o := &object{Object: rg, meta: &rg.Meta}
-	if err := validateRouteGroup(rg); err != nil {
+	var err error
+	if o.refused = isolated(func() { err = validateRouteGroup(rg) }); o.refused != nil {
+		o.refused.Owner = rg.Ref()
+		return o
+	}
+	if err != nil {
 		o.refused = &Problem{
 			Owner: rg.Ref(), Reason: InvalidObject, Severity: Error, Plain: true, Message: "[routegroup] " + err.Error(),
 			detail: refusedBecause(err),

@@ -11,7 +11,6 @@ import (
 
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/internal/catalogue"
-	"github.com/routesrv/routesrv/internal/proxysafe"
 )
 
 // Options configure the compilation. The zero value is the library default of the reference: no health-check routes, no
@@ -46,6 +45,10 @@ type Options struct {
 	// HTTPSRedirect redirects http requests; HTTPSRedirectCode is the status, 308 if not above zero.
 	HTTPSRedirect     bool
 	HTTPSRedirectCode int
+
+	// MaxObjectBytes is the maximum length of the text of all routes of one object, with its companions and clones. Nothing of a
+	// larger object is served. Default [DefaultMaxObjectBytes].
+	MaxObjectBytes int
 
 	DisableCatchAllRoutes bool
 	// ForceService addresses services by their cluster name instead of their endpoints (Ingress only).
@@ -83,6 +86,10 @@ type Options struct {
 	// ExtraFilters and ExtraPredicates are names that the proxies know in addition to those of Skipper: routes with them are not
 	// reported. Names that the options themselves use count as known.
 	ExtraFilters, ExtraPredicates []string
+
+	// RefuseFilters are names of filters that no object may use: routes with them are left out. The options themselves may not use
+	// them either.
+	RefuseFilters []string
 
 	// Processing of every finished route, in this order: DefaultFilters, the OAuth grant callback route (which gets no default
 	// filters), each editor, each clone.
@@ -183,6 +190,7 @@ type settings struct {
 	ingressClass    *regexp.Regexp
 	routeGroupClass *regexp.Regexp
 	proxies         *catalogue.Catalogue // what the proxies know
+	ownFilters      []string             // names of the filters that the options add to routes
 	readers         sync.Pool            // of *eskip.Reader, for routes that are read back
 	seed            maphash.Seed         // for sum
 }
@@ -213,6 +221,9 @@ func newSettings(o Options) (*settings, error) {
 	if !validAlgorithm(o.DefaultLBAlgorithm) {
 		s.DefaultLBAlgorithm = defaultLBAlgorithm
 	}
+	if o.MaxObjectBytes <= 0 {
+		s.MaxObjectBytes = DefaultMaxObjectBytes
+	}
 	if o.HTTPSRedirectCode <= 0 {
 		s.HTTPSRedirectCode = defaultRedirectCode
 	}
@@ -231,11 +242,18 @@ func newSettings(o Options) (*settings, error) {
 	return s, nil
 }
 
-// checkFilters refuses options that would crash every proxy: all routes would be left out, or all routes of some objects.
+// checkFilters refuses options that no proxy survives, or that use a refused filter: all routes would be left out, or all routes of
+// some objects. It also records which filters the options use.
 func (s *settings) checkFilters() error {
 	check := func(option string, filters []*eskip.Filter) error {
-		if err := proxysafe.CheckFilters(filters); err != nil {
-			return fmt.Errorf("%s would crash every proxy: %w", option, err)
+		if err := catalogue.Survives(filters); err != nil {
+			return fmt.Errorf("%s: no proxy would survive it: %w", option, err)
+		}
+		for _, f := range filters {
+			if slices.Contains(s.RefuseFilters, f.Name) {
+				return fmt.Errorf("%s: filter %s is refused (--refuse-filters)", option, f.Name)
+			}
+			s.ownFilters = append(s.ownFilters, f.Name)
 		}
 		return nil
 	}

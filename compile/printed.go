@@ -56,9 +56,8 @@ type texts struct {
 func sum(seed maphash.Seed, r *table.Route) uint64 {
 	var h maphash.Hash
 	h.SetSeed(seed)
-	h.WriteString(r.Text)
-	h.WriteByte(0) // no text has it
-	h.WriteString(r.Hosts)
+	maphash.WriteComparable(&h, r.Text) // with their lengths: hostile texts have every byte
+	maphash.WriteComparable(&h, r.Hosts)
 	maphash.WriteComparable(&h, r.Backend)
 	return h.Sum64()
 }
@@ -113,7 +112,11 @@ func (m *memory) settle() {
 	var alone []*printed
 	for s := range m.sections() {
 		for i := range s.routes {
-			if r := &s.routes[i]; r.printed != nil && r.route != nil && m.candidates.rivals[r.id()] == nil {
+			r := &s.routes[i]
+			if r.printed == nil || r.route == nil || m.candidates.rivals[r.id()] != nil {
+				continue
+			}
+			if _, refused := m.candidates.refused[r.id()]; !refused { // else no table has it
 				alone = append(alone, r.printed)
 			}
 		}

@@ -129,19 +129,51 @@ func (r *Result) ProblemsOf(owner kube.Ref) []Problem {
 // load.
 type findings struct {
 	owner kube.Ref
-	list  []Problem
+	size
+	list []Problem
+	// seen has the problems of the list, and each with its reason and subject alone. It is nil while there are few.
+	seen map[Problem]struct{}
 }
 
+// fewProblems is how many are searched one by one.
+const fewProblems = 16
+
 func (f *findings) add(p Problem) {
-	p.Owner = f.owner
-	if !slices.Contains(f.list, p) {
-		f.list = append(f.list, p)
+	if p.Owner = f.owner; f.has(p) {
+		return
 	}
+	f.size.say(len(p.Message) + len(p.Cause) + len(p.detail))
+	f.list = append(f.list, p)
+	switch {
+	case f.seen != nil:
+		f.remember(p)
+	case len(f.list) > fewProblems:
+		f.seen = make(map[Problem]struct{})
+		for _, p := range f.list {
+			f.remember(p)
+		}
+	}
+}
+
+func (f *findings) has(p Problem) bool {
+	if f.seen == nil {
+		return slices.Contains(f.list, p)
+	}
+	_, has := f.seen[p]
+	return has
+}
+
+func (f *findings) remember(p Problem) {
+	f.seen[p] = struct{}{}
+	f.seen[Problem{Reason: p.Reason, about: p.about}] = struct{}{}
 }
 
 // addOnce adds a problem unless the object already has one with the same reason and subject.
 func (f *findings) addOnce(p Problem) {
-	if !slices.ContainsFunc(f.list, func(q Problem) bool { return q.Reason == p.Reason && q.about == p.about }) {
+	if f.seen == nil && slices.ContainsFunc(f.list, func(q Problem) bool { return q.Reason == p.Reason && q.about == p.about }) {
+		return
+	}
+	if _, has := f.seen[Problem{Reason: p.Reason, about: p.about}]; !has {
 		f.add(p)
 	}
 }

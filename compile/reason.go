@@ -26,6 +26,8 @@ const (
 	Shadows           Reason = "shadows"
 	NotParsable       Reason = "not_parsable"
 	WouldCrashProxy   Reason = "would_crash_proxy"
+	FilterRefused     Reason = "filter_refused"
+	RunsAtLoad        Reason = "runs_at_load"
 	WouldReject       Reason = "proxy_would_reject"
 	InvalidExpression Reason = "invalid_expression"
 	NullEntry         Reason = "null_entry"
@@ -33,6 +35,9 @@ const (
 	TLSSecret         Reason = "tls_secret"
 	TLSCertificate    Reason = "tls_certificate"
 	EastWestEnabled   Reason = "east_west"
+	TooLarge          Reason = "too_large"
+	TooManyZones      Reason = "too_many_zones"
+	InternalError     Reason = "internal_error"
 )
 
 // ReasonInfo documents a reason. The texts are plain English, for application teams.
@@ -70,10 +75,16 @@ var reasons = []ReasonInfo{
 		"Correct the host or path; a wildcard host such as *.example.org is not supported, and brackets have to come in pairs.", false},
 	{WouldReject, Warning, "proxies do not accept a filter, predicate or backend, so they ignore the routes that have it",
 		"Correct the name or the arguments. If your proxies are a build of their own that knows it, ask their operators to name it with --filters or --predicates.", false},
-	{WouldCrashProxy, Error, "a filter has arguments that would crash every proxy, so its route is left out",
+	{WouldCrashProxy, Error, "a filter has arguments that would end, block or exhaust every proxy, so its route is left out",
 		"Correct the argument that the message names.", false},
+	{FilterRefused, Error, "the operators of this ingress do not allow a filter, so its route is left out",
+		"Remove the filter, or ask the operators to allow it (--refuse-filters).", false},
+	{RunsAtLoad, Warning, "a filter runs code or asks the network each time a proxy loads its routes; if that hangs, the proxy serves old routes",
+		"Use a filter that works without it if there is one, and keep the script or the server that it asks fast and available.", false},
 	{NotParsable, Error, "a route cannot be written in a form that proxies can read, so it is left out",
 		"Look for quotes, control characters or a second Method in the part that the message names.", false},
+	{TooLarge, Error, "the object makes more routes, or longer ones, than one object may have, so nothing of it is served",
+		"Split it into several objects, or shorten the filters and predicates that all its routes repeat.", false},
 	{ZeroWeight, Info, "a backend has the weight 0, so it gets no traffic",
 		"Give it a weight above 0 if it is meant to get traffic.", false},
 	{NotSelected, Info, "this ingress does not serve the class of the object, so nothing of it is served",
@@ -84,16 +95,20 @@ var reasons = []ReasonInfo{
 		"Name a port of the Service, by number or by name.", true},
 	{NoEndpoints, Warning, "a Service has no ready pod, so requests are answered with 502",
 		"Compare the selector of the Service with the labels of the pods, and look at the readiness of the pods.", true},
+	{TooManyZones, Warning, "the pods of a Service are in more zones than can be served apart, so some zones do not count",
+		"Look at the zones of the EndpointSlices (topology.kubernetes.io/zone of the nodes).", true},
 	{DuplicateID, Error, "another object has a route with the same id, so this one is left out",
-		"Change the name, host or path in one of the two objects.", true},
+		"Change the name, host or path in this object: the other route had the id first.", true},
 	{Shadows, Warning, "another object has a route for the same requests, and proxies take one of the two at random",
-		"Remove the route from one of the two objects, or give it another host or path.", true},
+		"Remove the route from this object, or give it another host or path: the other object had it first.", true},
 	{TLSSecret, Error, "spec.tls and its secret do not match, so the host has no certificate of its own",
 		"Create the secret with tls.crt and tls.key in the namespace of the object, and name in spec.tls the hosts of the object.", true},
 	{TLSCertificate, Info, "a certificate was accepted", "", true},
 	{InvalidService, Error, "a Service has no metadata or no spec, so backends cannot refer to it", "Correct the Service.", false},
 	{DefaultFilters, Error, "the default filters, which the operators of the ingress maintain, are not valid", "Tell the operators of the ingress.", true},
 	{ProcessingFailed, Error, "a rule with which the operators of the ingress change routes failed for this route", "Tell the operators of the ingress.", true},
+	{InternalError, Error, "routesrv fails on the object because of a defect of its own, so nothing of it is served",
+		"Tell the operators of the ingress.", true},
 	{EastWestEnabled, Info, "routes for traffic inside the cluster were added", "", true},
 }
 

@@ -80,6 +80,33 @@ func (f *findings) checkRefused(s *settings, r *eskip.Route) {
 	})
 }
 
+// checkAllowed reports filters that operators refuse, and returns false if the route has one. It warns of filters that work while a
+// proxy loads its routes, unless the operators add these filters themselves.
+func (f *findings) checkAllowed(s *settings, r *eskip.Route) bool {
+	for _, filter := range r.Filters {
+		name := filter.Name
+		if slices.Contains(s.RefuseFilters, name) {
+			f.add(Problem{
+				Route: r.Id, Reason: FilterRefused, Severity: Error,
+				Message: fmt.Sprintf("route %s left out: filter %s is refused here", r.Id, name),
+				detail:  "the operators of this ingress do not allow the filter " + name + ", so the route that has it is left out",
+			})
+			return false
+		}
+		does := s.proxies.AtLoad(name)
+		if does == "" || slices.Contains(s.ownFilters, name) {
+			continue
+		}
+		f.addOnce(Problem{
+			Route: r.Id, Reason: RunsAtLoad, Severity: Warning,
+			Message: fmt.Sprintf("filter %s %s each time a proxy loads its routes", name, does),
+			detail:  fmt.Sprintf("the filter %s %s each time a proxy loads its routes, and a proxy that waits for it serves old routes", name, does),
+			about:   name,
+		})
+	}
+	return true
+}
+
 // nameIn returns the quoted name in an error of the catalogue.
 func nameIn(text string) string {
 	_, text, _ = strings.Cut(text, `"`)

@@ -42,13 +42,12 @@ type groupRoute struct {
 	role role
 }
 
-// compileRouteGroup compiles one valid RouteGroup of the right class.
-func compileRouteGroup(set *settings, c *cluster, rg *kube.RouteGroup) *unit {
-	u := &unit{lookups: lookups{cluster: c}, findings: findings{owner: rg.Ref()}}
+// compileRouteGroup compiles one valid RouteGroup of the right class into an empty unit.
+func compileRouteGroup(set *settings, u *unit, rg *kube.RouteGroup) {
 	reader := set.reader()
 	defer set.readers.Put(reader)
 	b := &routeGroupBuilder{
-		set: set, out: finisher{set}, rg: rg, unit: u, reader: reader,
+		set: set, out: finisher{set: set}, rg: rg, unit: u, reader: reader,
 		ns:       kube.NamespaceOrDefault(rg.Namespace),
 		backends: make(map[string]*kube.RouteGroupBackend, len(rg.Spec.Backends)),
 	}
@@ -68,7 +67,7 @@ func compileRouteGroup(set *settings, c *cluster, rg *kube.RouteGroup) *unit {
 		}
 		if err := p.compile(); err != nil {
 			u.backendFailed("Error transforming external hosts: ", err)
-			return u // the internal hosts are skipped, too
+			return // the internal hosts are skipped, too
 		}
 		p.finish()
 	}
@@ -76,11 +75,10 @@ func compileRouteGroup(set *settings, c *cluster, rg *kube.RouteGroup) *unit {
 		p := &routeGroupPass{routeGroupBuilder: b, hosts: internal, hostExpr: hostExpr(internal...), internal: true}
 		if err := p.compile(); err != nil {
 			u.backendFailed("Error transforming internal hosts: ", err)
-			return u
+			return
 		}
 		p.finish()
 	}
-	return u
 }
 
 // splitHosts returns the external and the internal hosts, in order.
@@ -237,7 +235,7 @@ func (p *routeGroupPass) shares(refs []*kube.BackendReference) map[string]share 
 		names[i], weights[i] = ref.BackendName, float64(ref.Weight)
 	}
 	p.unit.checkWeights(names, weights)
-	return p.set.TrafficAlgorithm.split(names, weights, true)
+	return p.set.TrafficAlgorithm.split(&p.unit.findings, names, weights, true)
 }
 
 // defaultFilters prepends the default filters of a service backend.

@@ -104,7 +104,7 @@ func (p *routeGroupPass) setService(r *eskip.Route, be *kube.RouteGroupBackend) 
 	if v, ok := p.rg.Annotations.Lookup(protocolAnnotation); ok {
 		protocol = &v
 	}
-	eps := p.unit.lookups.routeGroupEndpoints(p.set, key, svc, port.TargetPort, protocol)
+	eps := p.unit.zonesOf(key, p.unit.lookups.routeGroupEndpoints(p.set, key, svc, port.TargetPort, protocol))
 	p.unit.checkEndpoints(key, port, eps)
 	if !p.internal && !optOut {
 		eps = inZone(eps, p.set.TopologyZone)

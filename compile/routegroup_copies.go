@@ -12,14 +12,44 @@ import (
 func (p *routeGroupPass) addMain(dst []groupRoute, r *eskip.Route) []groupRoute {
 	p.built = true
 	p.hostOnly = p.hostOnly || onlyHosts(r)
-	dst = append(dst, groupRoute{r, mainRoute})
+	dst = p.append(dst, r, mainRoute)
 	if p.eastWest {
-		dst = append(dst, groupRoute{p.eastWestCopy(r), companion})
+		dst = p.append(dst, p.eastWestCopy(r), companion)
 	}
 	if p.redirect && !matchesForwardedProto(r) {
-		dst = append(dst, groupRoute{p.redirectCopy(r), companion})
+		dst = p.append(dst, p.redirectCopy(r), companion)
 	}
 	return dst
+}
+
+// append adds a route and counts it: all routes of a pass are in memory at once.
+func (p *routeGroupPass) append(dst []groupRoute, r *eskip.Route, role role) []groupRoute {
+	p.unit.size.add(&p.unit.built, leastText(r))
+	return append(dst, groupRoute{r, role})
+}
+
+// leastText returns a number of bytes that the text of a route does not go below.
+func leastText(r *eskip.Route) int {
+	n := len("id: * -> <shunt>;")
+	count := func(name string, args []any) {
+		n += len(name) + len("() ->")
+		for _, a := range args {
+			n += len("1")
+			if s, ok := a.(string); ok {
+				n += len(s)
+			}
+		}
+	}
+	for _, p := range r.Predicates {
+		count(p.Name, p.Args)
+	}
+	for _, f := range r.Filters {
+		count(f.Name, f.Args)
+	}
+	for _, e := range r.LBEndpoints {
+		n += len(e.Address)
+	}
+	return n
 }
 
 // onlyHosts reports whether a route has no predicate except Host, and so takes all requests to its hosts.

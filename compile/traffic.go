@@ -1,6 +1,10 @@
 package compile
 
-import "github.com/routesrv/routesrv/eskip"
+import (
+	"slices"
+
+	"github.com/routesrv/routesrv/eskip"
+)
 
 // share is a backend's part of the traffic.
 type share struct {
@@ -12,18 +16,18 @@ type share struct {
 // split computes the share of each backend from the weights, in order of appearance. The result is by name; if a backend is
 // repeated, its last share counts. keepZero returns Traffic(0) for a weight of zero. The float64 arithmetic has the same order of
 // operations as the reference, because the numbers are printed. A single backend has all traffic, which is the zero share: the result
-// is nil then.
-func (a TrafficAlgorithm) split(names []string, weights []float64, keepZero bool) map[string]share {
+// is nil then. The predicates of many backends grow with the square of their number, so they count.
+func (a TrafficAlgorithm) split(f *findings, names []string, weights []float64, keepZero bool) map[string]share {
 	if len(names) == 1 {
 		return nil
 	}
 	if a == TrafficSegmentPredicate {
 		return segments(names, weights)
 	}
-	return shares(names, weights, keepZero)
+	return shares(f, names, weights, keepZero)
 }
 
-func shares(names []string, weights []float64, keepZero bool) map[string]share {
+func shares(f *findings, names []string, weights []float64, keepZero bool) map[string]share {
 	sum := 0.0
 	for _, w := range weights {
 		sum += w
@@ -54,8 +58,9 @@ func shares(names []string, weights []float64, keepZero bool) map[string]share {
 		s := share{none: part <= 0}
 		if part != 1 && (!s.none || keepZero) {
 			s.predicates = append(s.predicates, predicate("Traffic", part))
-			for range len(names) - i - 2 {
-				s.predicates = append(s.predicates, predicate("True"))
+			if n := len(names) - i - 2; n > 0 {
+				f.size.add(&f.built, n*len("True() && "))
+				s.predicates = append(s.predicates, slices.Repeat([]*eskip.Predicate{predicate("True")}, n)...)
 			}
 		}
 		result[name] = s

@@ -10,7 +10,7 @@ import (
 
 	"github.com/routesrv/routesrv/gate"
 	"github.com/routesrv/routesrv/guard"
-	"github.com/routesrv/routesrv/internal/proxysafe"
+	"github.com/routesrv/routesrv/internal/catalogue"
 	"github.com/routesrv/routesrv/internal/wire"
 	"github.com/routesrv/routesrv/table"
 )
@@ -53,6 +53,7 @@ func (c *Client) decoder(v view, limit int64) *table.Decoder {
 		base = v.Served.Table
 	}
 	d := table.NewDecoder(base, limit)
+	d.LeaveOut()
 	if c.cfg.Pack {
 		d.Pack()
 	}
@@ -138,7 +139,7 @@ func (c *Client) verify(seen view, a *answer) (next *gate.Candidate, f *Error) {
 	if a.etag.Text != "" {
 		next.Names = []string{a.etag.Text}
 	}
-	now := time.Now()
+	now, left := time.Now(), 0
 	if next.Read.At.IsZero() && seen.Served != nil {
 		next.Read.At = seen.Served.Read.At // without evidence the table keeps ageing
 	}
@@ -155,11 +156,11 @@ func (c *Client) verify(seen view, a *answer) (next *gate.Candidate, f *Error) {
 		if seen.Served != nil {
 			checked = seen.Served.Table
 		}
-		if err := proxysafe.CheckTable(checked, next.Table); err != nil {
-			return nil, failf(ReasonUnsafe, "%w", err)
-		}
+		var killers []catalogue.Killer
+		next.Table, killers = catalogue.WithoutKillers(checked, next.Table)
+		left = c.noteLeftOut(a, next.Table, killers)
 	}
-	if n := strconv.Itoa(next.Table.Len()); a.count != "" && a.count != n {
+	if n := strconv.Itoa(next.Table.Len() + left); a.count != "" && a.count != n {
 		return nil, failf(ReasonCount, "%s routes, X-Count says %.20q", n, a.count)
 	}
 	raise(next, a.etag)

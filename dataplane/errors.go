@@ -29,7 +29,6 @@ const (
 	ReasonParse    Reason = "parse"     // the text is not a table
 	ReasonCount    Reason = "count"     // X-Count is not the number of routes
 	ReasonDelta    Reason = "delta"     // a delta is malformed, does not apply to a table of the client, or does not lead to its target
-	ReasonUnsafe   Reason = "unsafe"    // a route would crash every proxy: package proxysafe
 	ReasonPanic    Reason = "panic"     // a bug in this program
 )
 
@@ -46,7 +45,7 @@ var (
 	// verifyReasons are the reasons after which an answer counts as rejected: it arrived but is invalid.
 	verifyReasons = []Reason{
 		ReasonLength, ReasonEncoding, ReasonTooLarge, ReasonTag, ReasonDigest, ReasonParse, ReasonCount, ReasonDelta,
-		ReasonUnsafe, ReasonPanic,
+		ReasonPanic,
 	}
 )
 

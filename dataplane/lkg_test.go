@@ -2,6 +2,7 @@ package dataplane_test
 
 import (
 	"bytes"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -357,4 +358,29 @@ func FuzzLKG(f *testing.F) {
 		}
 		fileHolds(t, w.cfg.LKGPath, got)
 	})
+}
+
+// TestARestartEndsNoHold: a route server without a guard shows a loss, and then a restore in steps. The client is restarted before each
+// answer, and its proxy gets only what is whole.
+func TestARestartEndsNoHold(t *testing.T) {
+	w := newWorld(t, 1)
+	ids := make([]string, 20)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("r%02d", i)
+	}
+	whole := newTable(t, 10, ids...)
+	w.servers[0].set(whole)
+	mustPoll(t, w.client())
+	for back, revision := 2, uint64(11); back <= len(ids); back, revision = back+3, revision+1 {
+		c := w.client()
+		c.Boot()
+		w.servers[0].set(newTable(t, revision, ids[:back]...))
+		mustPoll(t, c)
+		if back < len(ids) {
+			holds(t, c, whole)
+		} else {
+			holds(t, c, newTable(t, revision, ids...))
+		}
+		c.Gate().Flush()
+	}
 }

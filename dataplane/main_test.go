@@ -250,6 +250,7 @@ func (w *world) client() *dataplane.Client {
 	if told.client, err = dataplane.New(cfg); err != nil {
 		w.t.Fatal(err)
 	}
+	w.t.Cleanup(told.client.Gate().Flush) // a write may be in progress in the folder of the test
 	return told.client
 }
 

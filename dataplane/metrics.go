@@ -41,6 +41,7 @@ type Metrics struct {
 	gate           *gate.Metrics
 	writes         *prometheus.CounterVec
 	routes         prometheus.Gauge
+	leftOut        prometheus.Gauge
 	bytes          prometheus.Gauge
 	revision       prometheus.Gauge
 	stale          prometheus.Gauge
@@ -87,8 +88,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		failovers: counter("dataplane_failovers_total", "Changes of the route server in use."),
 		older: counter("dataplane_older_tables_accepted_total", "Tables applied or held although their revision is lower, "+
 			"because the server insisted."),
-		writes:   vec("dataplane_file_writes_total", "Writes of files by file (lkg or routes) and result (ok or error).", "file", "result"),
-		routes:   gauge("dataplane_table_routes", "Routes of the applied table."),
+		writes: vec("dataplane_file_writes_total", "Writes of files by file (lkg or routes) and result (ok or error).", "file", "result"),
+		routes: gauge("dataplane_table_routes", "Routes of the applied table."),
+		leftOut: gauge("dataplane_table_left_out", "Parts of the last fetched table that were left out, because no reader can parse them "+
+			"or no proxy survives them; the log names them."),
 		bytes:    gauge("dataplane_table_bytes", "Size of the text of the applied table."),
 		revision: gauge("dataplane_table_revision", "Revision of the applied table; 0 if it has none."),
 		stale:    gauge("dataplane_table_stale", "1 while the table comes from the LKG file and no server has confirmed it, else 0."),
@@ -105,7 +108,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	if reg != nil {
 		reg.MustRegister(m.fetches, m.fetchErrors, m.verifyFailures, m.deltas, m.fullTables, m.transport,
 			m.connected, m.reconnects, m.events, m.received, m.duration, m.failovers, m.older,
-			m.writes, m.routes, m.bytes, m.revision, m.stale, m.applied, m.confirmed, m.sourceRead)
+			m.writes, m.routes, m.leftOut, m.bytes, m.revision, m.stale, m.applied, m.confirmed, m.sourceRead)
 	}
 	return m
 }

@@ -30,6 +30,9 @@ type Applied struct {
 	SourceRead time.Time `json:"source_read,omitzero"`
 	// Stale means that the table comes from the LKG file and no server has confirmed it yet.
 	Stale bool `json:"stale"`
+	// LeftOut is how many parts of the server's text were left out: no reader can parse them, or no proxy survives them. It is 0 for a
+	// table from the LKG file.
+	LeftOut int `json:"left_out,omitempty"`
 	// ServerState is the X-Table-State of the server's last answer: "stale", "held", "backends-held", or empty.
 	ServerState string `json:"server_state,omitempty"`
 }
@@ -127,6 +130,7 @@ type loopState struct {
 	failedTotal                           uint64
 	transport                             string
 	stream                                StreamStatus // without a URL before the first stream
+	leftOut                               leftOut
 }
 
 // Current returns the applied table, or nil.
@@ -161,6 +165,9 @@ func (c *Client) Status() Status {
 	s.Zone, s.Failures, s.FailedTotal = c.loop.zone, c.loop.failures, c.loop.failedTotal
 	s.LastAttempt, s.LastSuccess, s.NextAttempt = c.loop.lastAttempt, c.loop.lastSuccess, c.loop.nextAttempt
 	s.Transport = c.loop.transport
+	if s.Applied != nil && s.Applied.Digest == c.loop.leftOut.of {
+		s.Applied.LeftOut = c.loop.leftOut.count
+	}
 	if stream := c.loop.stream; stream.URL != "" {
 		s.Stream = &stream
 	}

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/internal/kubetest"
+	"github.com/routesrv/routesrv/internal/programs"
 )
 
 // dashboard has the parts of a Grafana dashboard that the test reads.
@@ -64,13 +65,7 @@ type prometheus struct {
 // startPrometheus runs a Prometheus that scrapes the targets every second. If its port was taken meanwhile, it uses another one.
 func startPrometheus(t *testing.T, targets map[string]string) *prometheus {
 	t.Helper()
-	path, err := exec.LookPath("prometheus")
-	if err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("there is no Prometheus: install the package prometheus")
-		}
-		t.Skip("the dashboard is not tested, as there is no Prometheus: install the package prometheus")
-	}
+	path := programs.Tool(t, "prometheus", "prometheus")
 	dir := t.TempDir()
 	config := "global: {scrape_interval: 1s, scrape_timeout: 1s}\nscrape_configs:\n"
 	for job, address := range targets {

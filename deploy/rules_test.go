@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/routesrv/routesrv/internal/programs"
 )
 
 // rule is one alert.
@@ -55,13 +57,7 @@ func alerts(t *testing.T) *ruleGroups {
 // promtool runs promtool in a folder.
 func promtool(t *testing.T, dir string, args ...string) (output string, err error) {
 	t.Helper()
-	path, err := exec.LookPath("promtool")
-	if err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("there is no promtool: install the package prometheus")
-		}
-		t.Skip("the alerts are not tested, as there is no promtool: install the package prometheus")
-	}
+	path := programs.Tool(t, "prometheus", "promtool")
 	cmd := exec.CommandContext(t.Context(), path, args...)
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()

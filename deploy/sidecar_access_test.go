@@ -120,8 +120,8 @@ func TestSupportListenerOfDataPlanesWantsCertificates(t *testing.T) {
 	}
 }
 
-// TestSupportListenerOfDataPlanesIsForOperators: with components/sidecar-loopback only probes and Prometheus are answered from
-// outside.
+// TestSupportListenerOfDataPlanesIsForOperators: with components/sidecar-loopback only probes and Prometheus are answered over
+// TCP.
 func TestSupportListenerOfDataPlanesIsForOperators(t *testing.T) {
 	const render = "component-sidecar-loopback"
 	d, c := sidecarOf(t, render)
@@ -139,8 +139,8 @@ func TestSupportListenerOfDataPlanesIsForOperators(t *testing.T) {
 		if got := s.fromOutside(t, "http", path, nil); got != http.StatusForbidden {
 			t.Errorf("%s from outside: %d, want 403", path, got)
 		}
-		if got, _ := s.get(t, supportListener, path); got != http.StatusOK {
-			t.Errorf("%s through the loopback interface: %d", path, got)
+		if got, _ := s.get(t, supportListener, path); got != http.StatusForbidden {
+			t.Errorf("%s through the loopback interface, which the proxy shares: %d, want 403", path, got)
 		}
 	}
 }

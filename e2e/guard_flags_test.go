@@ -23,7 +23,7 @@ func TestFirstTableIsComparedWithThatOfAPeer(t *testing.T) {
 	first.holds(t, "routes_lost")
 	served := first.servedShop(t)
 
-	second := startRoutesrv(t, api, "--peers="+strings.TrimPrefix(first.Main, "http://"))
+	second := startRoutesrv(t, api, "--state-dir="+t.TempDir(), "--peers="+strings.TrimPrefix(first.Main, "http://"))
 	programs.Eventually(t, "the support listener", func() bool {
 		_, err := programs.Fetch(t.Context(), second.Support+"/status", "")
 		return err == nil
@@ -39,7 +39,7 @@ func TestFirstTableIsComparedWithThatOfAPeer(t *testing.T) {
 		t.Error("the second replica is ready without a table")
 	}
 	held, err := programs.Fetch(t.Context(), second.Support+"/guard/held", "")
-	if err != nil || held.Status != http.StatusOK || !strings.Contains(held.Body, fmt.Sprintf("Ingress shop/lost%d\n", served)) {
+	if err != nil || held.Status != http.StatusOK || !strings.Contains(held.Body, fmt.Sprintf("Ingress shop/lost%d (from the id)\n", served)) {
 		t.Errorf("/guard/held: %d, error %v:\n%s", held.Status, err, held.Body)
 	}
 	second.accepts(t, h.Digest)
@@ -68,7 +68,7 @@ func TestManualReleaseIsNeverByTime(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			objects, _ := withHeldShops(t, c)
 			api := newFaultProxy(t, c)
-			manual := start(t, api, "--guard-hold=1s", "--guard-release=manual")
+			manual := start(t, api, "--guard-hold=1s", "--guard-release=manual", "--state-dir="+t.TempDir())
 			auto := start(t, api, "--guard-hold=1s")
 			manual.Ready(t)
 			auto.Ready(t)

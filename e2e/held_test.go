@@ -69,26 +69,12 @@ func (p *process) holds(t *testing.T, reason string) (h holding) {
 	return h
 }
 
-// post sends a request to the support listener.
-func (p *process) post(t *testing.T, path string) programs.Answer {
-	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.Support+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, err := programs.Do(r, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return a
-}
-
 // accepts makes the process publish the held table.
 func (p *process) accepts(t *testing.T, digest string) {
 	t.Helper()
 	query := url.Values{"digest": {digest}, "by": {"anna"}, "why": {"the shops have moved"}}
-	if a := p.post(t, "/guard/accept?"+query.Encode()); a.Status != http.StatusOK {
-		t.Fatalf("acceptance: %d %s", a.Status, a.Body)
+	if a, err := programs.Control(t.Context(), http.MethodPost, p.State, "/guard/accept?"+query.Encode()); err != nil || a.Status != http.StatusOK {
+		t.Fatalf("acceptance: %v, %d %s", err, a.Status, a.Body)
 	}
 }
 
@@ -291,7 +277,7 @@ func TestEmptiedEndpointSlicesAreHeldThroughTheTree(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			_, slices := withHeldShops(t, c)
 			api := newFaultProxy(t, c)
-			server := start(t, api)
+			server := start(t, api, "--state-dir="+t.TempDir())
 			relay, plane := startTree(t, server)
 			before := server.body(t)
 			had := routesWithEndpoints(t, before)

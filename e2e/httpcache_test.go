@@ -16,11 +16,12 @@ import (
 
 // httpCache is an HTTP cache between route servers and clients, configured as in docs/relay.md.
 type httpCache struct {
-	name  string
-	start func(t *testing.T, address string, servers []string) *exec.Cmd
+	name            string
+	program, debian string
+	start           func(t *testing.T, address string, servers []string) *exec.Cmd
 }
 
-var httpCaches = []httpCache{{"nginx", startNginx}, {"varnish", startVarnish}}
+var httpCaches = []httpCache{{"nginx", "nginx", "nginx-light", startNginx}, {"varnish", "varnishd", "varnish", startVarnish}}
 
 // nginxConfig is examples/caches/nginx.conf with the addresses of a test.
 func startNginx(t *testing.T, address string, servers []string) *exec.Cmd {
@@ -87,9 +88,7 @@ func TestHTTPCachesStandInForARelay(t *testing.T) {
 	c := ownCluster(t)
 	for _, cache := range httpCaches {
 		t.Run(cache.name, func(t *testing.T) {
-			if _, err := exec.LookPath(map[string]string{"nginx": "nginx", "varnish": "varnishd"}[cache.name]); err != nil {
-				t.Fatalf("%v: .ci/run installs what the tests need", err)
-			}
+			programs.Tool(t, cache.debian, cache.program)
 			behindCache(t, c, cache)
 		})
 	}

@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"net/http"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -68,10 +70,13 @@ func (p *process) get(t *testing.T, path, etag string) programs.Answer {
 	return a
 }
 
-// supportJSON decodes an answer of the support listener.
+// supportJSON decodes an answer of the support listener, or of the control socket of a data plane.
 func (p *process) supportJSON(t *testing.T, path string, v any) {
 	t.Helper()
 	a, err := programs.Fetch(t.Context(), p.Support+path, "")
+	if filepath.Base(p.Cmd.Path) == "dataplane-client" { // answers this machine only over its socket
+		a, err = programs.Control(t.Context(), http.MethodGet, p.State, path)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

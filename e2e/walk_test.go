@@ -321,7 +321,11 @@ func ask(t *testing.T, p *kubelet.Pod, container, port, path string) string {
 
 func (w *walk) support(t *testing.T, path string) string {
 	t.Helper()
-	return ask(t, w.dataPlane, sidecarName, dataplanePort, path)
+	out, errs, err := w.dataPlane.Exec(t.Context(), sidecarName, "/usr/bin/dataplane-client", "get", path, "--state-dir=/var/lib/dataplane")
+	if err != nil {
+		t.Fatalf("get %s: %v: %s", path, err, errs)
+	}
+	return out
 }
 
 func (w *walk) state(t *testing.T) (st sidecarStatus) {

@@ -8,7 +8,8 @@ import (
 // Equivalent reports whether two routes have the same id and mean the same to a proxy. It is [Eq] except for differences without
 // a meaning, which the text form does not preserve:
 //
-//   - predicates are a multiset: their order does not matter, and Any is ignored.
+//   - predicates are a multiset: their order does not matter, and Any is ignored. So are Path("") and Method(""), which the parser
+//     drops.
 //   - an expression of Host, PathRegexp or HeaderRegexp may have a control character where the other one has its escape, if both
 //     match the same.
 //
@@ -58,12 +59,17 @@ func eqConditions(a, b *Route) bool {
 	}
 }
 
-// nextOther is the index of the first predicate from i on that no field could have instead.
+// nextOther is the index of the first predicate from i on that no field could have instead, and that means something.
 func nextOther(all []*Predicate, i int) int {
-	for i < len(all) && fieldText(all[i], "Host", "PathRegexp", "Path", "Method") != "" {
+	for i < len(all) && (fieldText(all[i], "Host", "PathRegexp", "Path", "Method") != "" || isDropped(all[i])) {
 		i++
 	}
 	return i
+}
+
+// isDropped reports whether the parser drops a predicate: it has no other sign of a Path or Method than a text that is not empty.
+func isDropped(p *Predicate) bool {
+	return (p.Name == "Path" || p.Name == "Method") && len(p.Args) == 1 && p.Args[0] == ""
 }
 
 // fieldText is the argument of a predicate of one of the names that a field could have instead; "" if none could.
@@ -126,7 +132,7 @@ func eqCalls(a, b []*Filter) bool {
 
 // meaningful returns the canonical predicates without those that always hold.
 func meaningful(r *Route) []*Predicate {
-	return slices.DeleteFunc(canonicalPredicates(r), func(p *Predicate) bool { return p.Name == "Any" || p.Name == "*" })
+	return slices.DeleteFunc(canonicalPredicates(r), func(p *Predicate) bool { return p.Name == "Any" || p.Name == "*" || isDropped(p) })
 }
 
 // equivalentPredicates compares two lists that are sorted by name. It modifies both.

@@ -93,15 +93,26 @@ type lexer struct {
 	tok    token  // the current token
 	last   token  // the last valid token: tok, unless that is tokEnd or tokInvalid
 	reason string // of tokInvalid
+
+	incomplete bool  // an incomplete number was passed over
+	passed     int   // where the last of them ended
+	before     token // the last valid token before it
 }
 
-// next reads a token into l.tok. It must not be called after the end or an error.
+// next reads a token into l.tok. It must not be called after the end or an error. Like the reference, it passes over numbers that end
+// with a point: see [parser.next].
 func (l *lexer) next() {
+	for !l.read() {
+	}
+}
+
+// read is next, unless it passes over an incomplete number: then it returns false.
+func (l *lexer) read() bool {
 	l.skip()
 	src, i := l.src, l.pos
 	if i >= len(src) {
 		l.tok = token{kind: tokEnd}
-		return
+		return true
 	}
 	c := src[i]
 	switch {
@@ -110,12 +121,15 @@ func (l *lexer) next() {
 	case c == '"' || c == '`':
 		l.quoted(c)
 	case class[c]&digit != 0 || c == '.':
-		l.number()
+		return l.number()
 	case c == '/':
 		l.regexp()
+	case c == '-' && i+1 < len(src) && (class[src[i+1]]&digit != 0 || src[i+1] == '.'):
+		return l.number()
 	default:
 		l.punctuation(c)
 	}
+	return true
 }
 
 // skip skips white space and comments.
@@ -160,7 +174,7 @@ func (l *lexer) invalid(reason string, pos int) {
 	l.pos = pos
 }
 
-// punctuation reads tokens with a fixed text, and numbers with a sign.
+// punctuation reads tokens with a fixed text.
 func (l *lexer) punctuation(c byte) {
 	k, n := tokInvalid, 1
 	rest := l.src[l.pos:]
@@ -172,13 +186,8 @@ func (l *lexer) punctuation(c byte) {
 	case '*':
 		k = tokAny
 	case '-':
-		switch {
-		case len(rest) < 2:
-		case rest[1] == '>':
+		if strings.HasPrefix(rest, "->") {
 			k, n = tokArrow, 2
-		case class[rest[1]]&digit != 0 || rest[1] == '.':
-			l.number()
-			return
 		}
 	case ')':
 		k = tokClose
@@ -218,8 +227,9 @@ func angle(s string) (kind, int) {
 	}
 }
 
-// number reads a number: a sign, then digits with at most one decimal point, which must not be last.
-func (l *lexer) number() {
+// number reads a number: a sign, then digits with at most one decimal point, which must not be last. It returns false for one that
+// ends with the point, behind which the reference goes on.
+func (l *lexer) number() bool {
 	src, i := l.src, l.pos
 	if src[i] == '-' {
 		i++
@@ -232,10 +242,12 @@ func (l *lexer) number() {
 		}
 	}
 	if src[i-1] == '.' {
-		l.invalid(reasonIncomplete, i)
-		return
+		l.incomplete, l.passed, l.before = true, i, l.last
+		l.pos = i
+		return false
 	}
 	l.emit(tokNumber, i)
+	return true
 }
 
 // quoted reads a string literal. Strings in backticks have escapes, too.

@@ -1,7 +1,6 @@
 package eskip
 
 import (
-	"bytes"
 	"encoding"
 	"fmt"
 	"math"
@@ -115,25 +114,28 @@ func escapeLetter(c byte) byte {
 	}
 }
 
-// closeAddress ends a string literal whose text is the last n bytes of dst. An address is printed unchanged if it parses as
-// itself, and otherwise escaped.
+// closeAddress ends a string literal whose text is the last n bytes of dst. An address is printed unchanged if it parses as itself
+// and has no control characters with an escape, and otherwise escaped: a table is one route per line.
 func closeAddress(dst []byte, n int) []byte {
 	text := dst[len(dst)-n:]
-	if bytes.IndexByte(text, '"') < 0 && (bytes.IndexByte(text, '\\') < 0 || readsAsItself(text)) {
+	if readsAsItself(text) {
 		return append(dst, '"')
 	}
 	s := string(text)
 	return appendString(dst[:len(dst)-n-1], s)
 }
 
-// readsAsItself reports whether no backslash in text begins an escape.
+// readsAsItself reports whether text between quotes is its own value, on one line.
 func readsAsItself(text []byte) bool {
 	for i := 0; i < len(text); i++ {
-		if text[i] != '\\' {
+		if class[text[i]]&escapeByte == 0 {
 			continue
 		}
+		if text[i] != '\\' {
+			return false
+		}
 		i++
-		if i == len(text) || text[i] == '\\' || escapeValue(text[i]) != 0 {
+		if i == len(text) || class[text[i]]&escapeByte != 0 || escapeValue(text[i]) != 0 {
 			return false
 		}
 	}

@@ -14,7 +14,7 @@ import (
 
 // oracleToken is a token, the end of the input, or text that cannot be a token.
 type oracleToken struct {
-	kind  string // "symbol", "number", "string", "regexp", "end", "error", or the text of a fixed token
+	kind  string // "symbol", "number", "string", "regexp", "incomplete" (number), "end", "error", or the text of a fixed token
 	text  string // as an error message shows it
 	end   int    // offset after it; of an error its position
 	cause string // of an error
@@ -67,7 +67,7 @@ func oracleNext(s string, pos int) oracleToken {
 	}
 	if m := oracleNumber.FindString(rest); m != "" {
 		if strings.HasSuffix(m, ".") {
-			return oracleToken{kind: "error", end: pos + len(m), cause: "incomplete token"}
+			return oracleToken{kind: "incomplete", end: pos + len(m)}
 		}
 		return oracleToken{kind: "number", text: m, end: pos + len(m)}
 	}
@@ -163,7 +163,14 @@ func oracle(s, start string) ([]*parsedRoute, error) {
 		last, lastID string
 		name         string
 		args         []interface{}
+		passed       error // of an incomplete number
 	)
+	failure := func(last, id string, pos int, reason string) error {
+		if id != "" {
+			id = ", last route id: " + id
+		}
+		return fmt.Errorf("parse failed after token %s%s, position %d: %s", last, id, pos, reason)
+	}
 	if start != "document" {
 		r = &parsedRoute{}
 		routes = append(routes, r)
@@ -171,7 +178,14 @@ func oracle(s, start string) ([]*parsedRoute, error) {
 	for _, t := range oracleTokens(s) {
 		mayEnd := state == start || state == "routes" || state == "end" ||
 			start == "predicates" && state == "predicate" || start == "filters" && state == "filter"
+		if t.kind == "incomplete" { // what follows is read as if it were not there
+			passed = failure(last, lastID, t.end, "incomplete token")
+			continue
+		}
 		if t.kind == "end" && mayEnd {
+			if passed != nil {
+				return nil, passed
+			}
 			return routes, nil
 		}
 		if t.kind != "end" && t.kind != "error" {
@@ -197,11 +211,7 @@ func oracle(s, start string) ([]*parsedRoute, error) {
 			if t.kind == "error" && mayEnd {
 				reason = t.cause
 			}
-			id := ""
-			if lastID != "" {
-				id = ", last route id: " + lastID
-			}
-			return nil, fmt.Errorf("parse failed after token %s%s, position %d: %s", last, id, t.end, reason)
+			return nil, failure(last, lastID, t.end, reason)
 		}
 
 		// The meaning of the token.

@@ -70,10 +70,11 @@ type parser struct {
 	lexer
 	values
 
-	id      token // the last id that was followed by a colon
-	named   bool  // id is set
-	err     error // set once a method returned false
-	meaning error // the first error that is not a syntax error
+	id         token // the last id that was followed by a colon
+	named      bool  // id is set
+	err        error // set once a method returned false
+	passedOver error // an incomplete number, which is the error unless there is one behind it
+	meaning    error // the first error that is not a syntax error
 
 	// The parts of the current route. They move to a slab when their number is known.
 	args  []token // of the current predicate or filter
@@ -117,7 +118,7 @@ func newParser(src string) *parser {
 func (p *parser) begin(src string, s *starter) {
 	p.lexer = lexer{src: src}
 	p.left = len(src)
-	p.id, p.named, p.err, p.meaning = token{}, false, nil, nil
+	p.id, p.named, p.err, p.passedOver, p.meaning = token{}, false, nil, nil, nil
 	p.args, p.preds, p.filts, p.eps = p.start.args[:0], p.start.preds[:0], p.start.filts[:0], p.start.eps[:0]
 	p.result = nil
 	p.routes = slab[Route]{limit: 32}
@@ -141,8 +142,14 @@ func (p *parser) fail(mayEnd bool) bool {
 	if mayEnd && p.tok.kind == tokInvalid {
 		reason = p.reason
 	}
+	p.err = p.failure(p.last, p.pos, reason)
+	return false
+}
+
+// failure returns the error for a position behind a token.
+func (p *parser) failure(t token, pos int, reason string) error {
 	var last strings.Builder
-	switch t := p.last; t.kind {
+	switch t.kind {
 	case tokEnd: // no token was read
 	case tokString, tokRegexp:
 		unescape(&last, t.kind, p.src[t.start-1], p.raw(t))
@@ -153,8 +160,24 @@ func (p *parser) fail(mayEnd bool) bool {
 	if p.named {
 		id = ", last route id: " + p.raw(p.id)
 	}
-	p.err = fmt.Errorf("parse failed after token %s%s, position %d: %s", last.String(), id, p.pos, reason)
-	return false
+	return fmt.Errorf("parse failed after token %s%s, position %d: %s", last.String(), id, pos, reason)
+}
+
+// next reads a token. If the lexer has passed over an incomplete number, it notes the error.
+func (p *parser) next() {
+	p.lexer.next()
+	if p.incomplete {
+		p.incomplete = false
+		p.passedOver = p.failure(p.before, p.passed, reasonIncomplete)
+	}
+}
+
+// complete returns false if an incomplete number was passed over in a text that is otherwise correct.
+func (p *parser) complete() bool {
+	if p.passedOver != nil {
+		p.err = p.passedOver
+	}
+	return p.passedOver == nil
 }
 
 // accept consumes the current token if it is of the kind k, and fails otherwise.
@@ -186,6 +209,9 @@ func (p *parser) document() ([]*Route, bool) {
 			p.fail(true)
 			return nil, false
 		}
+	}
+	if !p.complete() {
+		return nil, false
 	}
 	if p.meaning != nil {
 		p.err = p.meaning
@@ -258,7 +284,7 @@ func (p *parser) route(r *Route, name token) bool {
 func (p *parser) predicates() bool {
 	p.next()
 	if p.tok.kind == tokEnd {
-		return true
+		return p.complete()
 	}
 	if p.tok.kind == tokInvalid {
 		return p.fail(true)
@@ -272,7 +298,7 @@ func (p *parser) predicates() bool {
 			p.addPredicate(p.raw(name))
 		}
 		if p.tok.kind == tokEnd {
-			return true
+			return p.complete()
 		}
 		if p.tok.kind != tokAnd {
 			return p.fail(true)
@@ -285,7 +311,7 @@ func (p *parser) predicates() bool {
 func (p *parser) filters() bool {
 	p.next()
 	if p.tok.kind == tokEnd {
-		return true
+		return p.complete()
 	}
 	if p.tok.kind == tokInvalid {
 		return p.fail(true)
@@ -295,7 +321,7 @@ func (p *parser) filters() bool {
 			return false
 		}
 		if p.tok.kind == tokEnd {
-			return true
+			return p.complete()
 		}
 		if p.tok.kind != tokArrow {
 			return p.fail(true)

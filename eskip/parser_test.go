@@ -27,6 +27,13 @@ func TestSyntaxErrorsNameTokenRouteAndPosition(t *testing.T) {
 		{`r: * -> <shunt>/`, `parse failed after token <shunt>, last route id: r, position 15: invalid character`},
 		{`@`, `parse failed after token , position 0: unexpected token`},
 		{`"`, `parse failed after token , position 1: incomplete token`},
+		// an incomplete number is passed over, and reported unless there is another error behind it
+		{`r: * -> f(1.) -> <shunt>`, `parse failed after token (, last route id: r, position 12: incomplete token`},
+		{`r: * -> f(1., 2.) -> <shunt>`, `parse failed after token ), last route id: r, position 17: syntax error`},
+		{`r: * -> f(1.x) -> <shunt>`, `parse failed after token x, last route id: r, position 13: syntax error`},
+		{`r: * -> f(1.1.) -> @`, `parse failed after token ->, last route id: r, position 19: syntax error`},
+		{`3. r: * -> <shunt>; -.`, `parse failed after token ;, last route id: r, position 22: incomplete token`},
+		{`r: 2. * -> <"x">`, `parse failed after token :, last route id: r, position 5: incomplete token`},
 		{`1r: * -> <shunt>`, `parse failed after token 1, position 1: syntax error`},
 		{`r-1: * -> <shunt>`, `parse failed after token -1, position 3: syntax error`},
 		{`r: * -> f(1.2.3) -> <shunt>`, `parse failed after token .3, last route id: r, position 15: syntax error`},

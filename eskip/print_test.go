@@ -52,9 +52,11 @@ func TestParsedRoutesPrintAs(t *testing.T) {
 		// numbers have no exponents
 		{`r: * -> f(0.00001, 1234567.5, 0.1, 1000000, -3) -> <shunt>`, `r: * -> f(0.00001, 1234567.5, 0.1, 1000000, -3) -> <shunt>;`},
 
-		// addresses are printed raw where that reads back the same
+		// addresses are printed raw where that reads back the same and stays on one line
 		{`r: * -> "a\\x\\y"`, `r: * -> "a\x\y";`},
-		{"r: * -> \"a\nb\"", "r: * -> \"a\nb\";"},
+		{"r: * -> \"a\nb\"", `r: * -> "a\nb";`},
+		{"r: * -> \"a\r\t\v\a\x00\u2028\"", "r: * -> \"a\\r\\t\\v\\a\x00\u2028\";"},
+		{"r: * -> \"a\\\nb\"", `r: * -> "a\\\nb";`},
 		{`r: * -> "a\\nb"`, `r: * -> "a\\nb";`},
 		{"r: * -> `a\"b`", `r: * -> "a\"b";`},
 		{`r: * -> "a\\"`, `r: * -> "a\\";`},

@@ -16,8 +16,7 @@ var (
 // meaning collects what is needed to check the meaning of a route after parsing it.
 type meaning struct {
 	path, method bool   // the predicate is present, possibly with an empty argument
-	endpoints    int    // seen so far
-	scheme       string // of the first endpoint
+	scheme       string // of the previous endpoint
 	endpointErr  error  // the first one
 	predicateErr error  // the first one
 }
@@ -131,12 +130,10 @@ func (p *parser) addEndpoint(t token, m *meaning) {
 		raw = p.literalText(t)
 	}
 	scheme, err := endpointScheme(raw)
-	if err == nil && m.endpoints > 0 && scheme != m.scheme {
+	if err == nil && m.scheme != "" && scheme != m.scheme {
 		err = errMixedProtocols
 	}
-	if m.endpoints++; m.endpoints == 1 {
-		m.scheme = scheme
-	}
+	m.scheme = scheme // endpoints without a scheme may come first, as in the reference
 	if m.endpointErr == nil {
 		m.endpointErr = err
 	}

@@ -122,6 +122,9 @@ func (x *explainer) conclude(ref kube.Ref) {
 		}
 	}
 	x.out.Cause = text + "."
+	if len(o.Notes) > 0 {
+		x.out.Advice = "Note: " + o.Notes[0]
+	}
 }
 
 // count returns a number with its noun: "1 route", "2 routes".

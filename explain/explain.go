@@ -99,6 +99,9 @@ type Input struct {
 	// HasServed.
 	Served    table.List
 	HasServed bool
+	// Hold is the current hold of the guard, if there is one: then objects are explained as they are served, and with what the newest
+	// read shows of them.
+	Hold *Hold
 	// Namespace and Selectors restrict what is read, as in the source.
 	Namespace string
 	Selectors map[kube.Kind]map[string]string
@@ -125,12 +128,17 @@ type Explanation struct {
 	Objects []Object `json:"objects"`
 	// Total is the number of objects; Objects has the first ones.
 	Total int `json:"total"`
+	// Hold is the hold that keeps an object as it is served; nil if none does.
+	Hold *Hold `json:"hold,omitempty"`
 }
 
 // Object explains one object.
 type Object struct {
 	Owner kube.Ref `json:"owner"`
 	// Selected reports whether this route server serves the object, and Selection says why.
+	// Newest says what the newest read shows, if the guard keeps the object in an earlier state: "deleted", "changed" or
+	// "without_endpoints". Everything else here is about the state that is served.
+	Newest    string     `json:"newest,omitempty"`
 	Selected  bool       `json:"selected"`
 	Selection string     `json:"selection"`
 	Created   *time.Time `json:"created,omitempty"`
@@ -142,6 +150,8 @@ type Object struct {
 	Services    []Service `json:"services"`
 	Hosts       []Host    `json:"hosts"`
 	Requests    []Request `json:"requests"`
+	// Notes say what the object does not do although it is served, and which requests it leaves out, in full sentences.
+	Notes []string `json:"notes,omitempty"`
 	// Fleet says how many clients have the routes; nil if unknown, or if no route is served.
 	Fleet *Share `json:"fleet,omitempty"`
 }
@@ -249,6 +259,14 @@ func Explain(in Input, q Query) *Explanation {
 		return x.out
 	}
 	x.snapshot, x.result = snapshot, result
+	if in.Hold == nil || !x.held(q) {
+		x.query(q)
+	}
+	return x.out
+}
+
+// query explains what a query is about.
+func (x *explainer) query(q Query) {
 	switch {
 	case q.Host != "":
 		x.host(q.Host)
@@ -257,7 +275,6 @@ func Explain(in Input, q Query) *Explanation {
 	default:
 		x.object(q.ref())
 	}
-	return x.out
 }
 
 // NotFound is the Result if no such object, route or host exists.
@@ -272,6 +289,20 @@ type explainer struct {
 	hosts    map[string]*routesOf  // tables of the routes that requests for each host can reach
 	claims   map[string][]kube.Ref // objects that have each host
 	findings []finding
+	owners   *Owners // of all objects of the snapshot; nil until it is needed, because it costs as much as they
+	// fromServed means that snapshot and result are a part of what is served.
+	fromServed bool
+}
+
+func (x *explainer) ownersOfAll() *Owners {
+	if x.owners == nil {
+		all := x.snapshot
+		if x.fromServed {
+			all = x.Hold.Snapshot // snapshot is only a part of it
+		}
+		x.owners = NewOwners(nil, all)
+	}
+	return x.owners
 }
 
 // claimsOf returns the objects that have a host, or none after enough hosts were looked up.

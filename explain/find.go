@@ -7,6 +7,7 @@ import (
 
 	"github.com/routesrv/routesrv/internal/routeid"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/shadowdiff"
 )
 
 // owned is an object of the snapshot.
@@ -49,6 +50,9 @@ func (x *explainer) missing(ref kube.Ref) {
 	var hints, like []string
 	if rule := x.restriction(ref.Kind); rule != "" {
 		hints = append(hints, "Note that "+rule+".")
+	}
+	for _, meant := range spelt(ref, x.snapshot) {
+		like = append(like, meant.String())
 	}
 	for o := range x.all {
 		r := o.ref
@@ -128,26 +132,17 @@ func (x *explainer) host(host string) {
 
 // route explains the object of a route.
 func (x *explainer) route(id string) {
-	plain := strings.TrimPrefix(id, "kubeew_")
-	if plain != id {
-		plain = "kube_" + plain
-	}
-	if rest, ok := strings.CutPrefix(plain, "kube_rg__internal_"); ok {
-		plain = "kube_rg__" + rest
-	}
-	for o := range x.all {
-		if !strings.HasPrefix(plain, prefixOf(o.ref)) {
-			continue
-		}
-		in, ok := x.Compiler.Inspect(o.ref)
+	candidates := x.ownersOfAll().Candidates(id)
+	for _, ref := range candidates {
+		in, ok := x.Compiler.Inspect(ref)
 		if !ok {
 			continue
 		}
 		for _, r := range in.Routes {
 			if r.ID == id && r.Wins {
 				x.out.Total = 1
-				x.add(o.ref, in)
-				x.conclude(o.ref)
+				x.add(ref, in)
+				x.conclude(ref)
 				return
 			}
 		}
@@ -162,8 +157,10 @@ func (x *explainer) route(id string) {
 	}
 	x.out.Result = NotFound
 	x.out.Cause = fmt.Sprintf("There is no route %s.", id)
-	if o := routeid.OwnerOf(id); o.Kind != routeid.KindOther && o.Kind != routeid.KindGenerated {
-		x.out.Advice = fmt.Sprintf("By its id it would be one of %s %s/%s: ask for that.", o.Kind, o.Namespace, o.Name)
+	if len(candidates) > 0 {
+		x.out.Advice = fmt.Sprintf("By its id it would be a route of %s: ask for that.", candidates[0])
+	} else if o := shadowdiff.OwnerOf(id); o.FromID {
+		x.out.Advice = fmt.Sprintf("By its id it would be a route of %s, which does not exist here.", o)
 	}
 }
 

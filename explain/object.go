@@ -23,6 +23,12 @@ func (x *explainer) object(ref kube.Ref) {
 		}
 	}
 	if !ok {
+		if meant := spelt(ref, x.snapshot); len(meant) == 1 { // copied from the id of a route
+			ref = meant[0]
+			in, ok = x.Compiler.Inspect(ref)
+		}
+	}
+	if !ok {
 		x.missing(ref)
 		return
 	}
@@ -59,6 +65,7 @@ func (x *explainer) add(ref kube.Ref, in compile.Inspection) {
 		o.Hosts = append(o.Hosts, Host{Host: h, Others: append([]kube.Ref{}, others...)})
 	}
 	x.requests(&o, in)
+	x.notes(&o, in)
 	x.out.Objects = append(x.out.Objects, o)
 }
 
@@ -147,6 +154,9 @@ func (x *explainer) routes(o *Object, in compile.Inspection) {
 		case x.HasServed:
 			if s := x.Served.Get(r.ID); s == nil || s.Text != r.Route.Text {
 				out.State, out.Why = StateWaiting, "the change is not served yet: the route server holds it back, or is about to serve it"
+				if x.Hold != nil {
+					out.Why = "it is not served yet: " + x.Hold.text()
+				}
 				waiting++
 			}
 		}
@@ -163,7 +173,13 @@ func (x *explainer) routes(o *Object, in compile.Inspection) {
 			o.Routes = append(o.Routes, out)
 		}
 	}
-	if waiting > 0 {
+	if waiting > 0 && x.Hold != nil {
+		x.out.Hold = x.Hold
+		x.findings = append(x.findings, finding{
+			owner: o.Owner, rank: rankWaiting, severity: compile.Warning, do: x.Hold.advice(),
+			what: fmt.Sprintf("it is not served yet as the newest read of the cluster shows it (%s): %s", count(waiting, "route"), x.Hold.text()),
+		})
+	} else if waiting > 0 {
 		x.findings = append(x.findings, finding{
 			owner: o.Owner, rank: rankWaiting, severity: compile.Warning,
 			what: fmt.Sprintf("its latest change is not served yet (%s): the route server holds it back, or is about to serve it", count(waiting, "route")),

@@ -21,6 +21,7 @@ const forwardedProto = "X-Forwarded-Proto"
 type routesOf struct {
 	table  *match.Table
 	owners map[string]kube.Ref
+	others func() *Owners
 }
 
 // routesFor returns the routes that can match requests to a host, with their owners.
@@ -30,14 +31,18 @@ func (x *explainer) routesFor(host string) *routesOf {
 	}
 	narrow := match.NewNarrow(host)
 	var routes []*eskip.Route
-	for r := range x.result.Routes.OfHosts(narrow.May) {
+	list := x.result.Routes
+	if x.fromServed && x.HasServed {
+		list = x.Served
+	}
+	for r := range list.OfHosts(narrow.May) {
 		if parsed, err := eskip.Parse(r.Text); err == nil {
 			routes = append(routes, parsed...)
 		}
 	}
 	o := x.Proxy
 	o.Candidates = 50
-	found := &routesOf{owners: map[string]kube.Ref{}}
+	found := &routesOf{owners: map[string]kube.Ref{}, others: x.ownersOfAll}
 	found.table, _ = match.New(routes, o)
 	for _, claim := range x.claimsOf(host) {
 		in, _ := x.Compiler.Inspect(claim)
@@ -56,11 +61,13 @@ func (h *routesOf) owner(id string) kube.Ref {
 	if ref, ok := h.owners[id]; ok {
 		return ref
 	}
-	o := routeid.OwnerOf(id)
-	if o.Kind == routeid.KindGenerated || o.Kind == routeid.KindOther {
+	if kind := routeid.OwnerOf(id).Kind; kind == routeid.KindGenerated || kind == routeid.KindOther {
 		return kube.Ref{}
 	}
-	return kube.Ref{Kind: kube.Kind(o.Kind), Namespace: o.Namespace, Name: o.Name}
+	if found := h.others().Candidates(id); len(found) > 0 {
+		return found[0]
+	}
+	return kube.Ref{}
 }
 
 // sample is a generated request.
@@ -153,7 +160,7 @@ func samples(r *eskip.Route, hosts []string, o match.Options) []sample {
 func samplePaths(r *eskip.Route) []string {
 	var paths []string
 	add := func(path string) {
-		if strings.HasPrefix(path, "/") && !strings.ContainsAny(path, " ?#%\\[](){}|^$+\"") && !slices.Contains(paths, path) {
+		if strings.HasPrefix(path, "/") && !strings.ContainsAny(path, " ?#%\\[](){}|^$+*\"") && !slices.Contains(paths, path) {
 			paths = append(paths, path)
 		}
 	}
@@ -240,7 +247,7 @@ func (x *explainer) ask(owner kube.Ref, id string, s sample, own map[string]bool
 		x.findings = append(x.findings, finding{
 			owner: owner, rank: rankShared, severity: compile.Warning,
 			what: fmt.Sprintf("requests for %s are answered by %s as well, at random: %s", q.URL, q.Owner, q.Why),
-			do:   "Give one of the two another host or path, or make the path of one more specific: a path of type Prefix or Exact wins over an expression.",
+			do:   "Give this object another host or path, or make its path more specific: a path of type Prefix or Exact wins over an expression.",
 		})
 		return q, true
 	}
@@ -267,7 +274,7 @@ func whyBehind(res match.Result, id string) string {
 		case match.LessSpecific:
 			return "its path is more specific"
 		case match.NoPath:
-			return "its path is of type Prefix or Exact, which wins over a path that is an expression (ImplementationSpecific), whatever stands in it"
+			return "a path (Prefix, Exact, path, pathSubtree) wins over an expression (ImplementationSpecific, pathRegexp), whatever stands in it"
 		case match.LowerWeight:
 			return "its route for the same path has more conditions, or a higher Weight"
 		}

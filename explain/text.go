@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // Limits of the text, which must fit on a screen.
@@ -46,8 +47,15 @@ func (e *Explanation) WriteText(w io.Writer) error {
 	return nil
 }
 
+// newestText says what the newest read shows of an object that the guard keeps.
+var newestText = map[string]string{
+	NewestDeleted:   "deleted; everything here is what is served",
+	NewestChanged:   "changed; everything here is what is served",
+	NewestEndpoints: "its services have no ready pods; the pods here are those that are served",
+}
+
 func printable(r rune) rune {
-	if r < ' ' || r >= 0x7f && r < 0xa0 {
+	if unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) {
 		return '�'
 	}
 	return r
@@ -61,6 +69,9 @@ func writeObject(b *bytes.Buffer, o *Object) {
 		selected = "no: "
 	}
 	line("selected", selected+o.Selection)
+	if text := newestText[o.Newest]; text != "" {
+		line("newest", text)
+	}
 	if o.Changed != "" {
 		at, by, _ := strings.Cut(o.Changed, " ")
 		line("changed", at+" by "+by)
@@ -105,6 +116,9 @@ func writeObject(b *bytes.Buffer, o *Object) {
 			break
 		}
 		line("request", r.Method+" "+r.URL+": "+r.text())
+	}
+	for _, n := range o.Notes {
+		line("note", n)
 	}
 }
 

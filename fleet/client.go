@@ -29,6 +29,7 @@ type client struct {
 	streams  int32 // open ones
 	kind     kind
 	pod      bool
+	once     bool        // it does not identify itself, and has not asked twice within [unknownFor]
 	applied  appliedCode // from the report
 }
 
@@ -76,22 +77,40 @@ type reported struct {
 	at      int64
 	fetched *held // nil if its proxy has fetched nothing
 	took    int64 // time when its proxy fetched
-	reason  string
 	figures *figures
+	trouble *trouble // nil for most clients
+}
+
+// trouble is what a client reports that has some.
+type trouble struct {
+	rejected string // why it does not accept the table
+	unread   string // why the metrics of its proxy cannot be read
+}
+
+// said returns the trouble, empty if there is none.
+func (r *reported) said() trouble {
+	if r.trouble == nil {
+		return trouble{}
+	}
+	return *r.trouble
 }
 
 // pace returns the longest normal time without a sign of life. A client with a stream sends no requests, so only reports and
-// successful writes to the stream count.
+// successful writes to the stream count; and a replica may hear the reports of a client that polls or streams elsewhere.
 func (c *client) pace() time.Duration {
 	switch {
-	case c.streams == 0:
-		return c.interval.duration()
-	case c.inferred():
+	case c.inferred() && c.streams > 0:
 		return streamInterval
-	default:
+	case c.streams == 0 && c.report == nil:
+		return c.interval.duration()
+	default: // it reports, and may poll or stream elsewhere
 		return max(c.interval.duration(), ReportEvery)
 	}
 }
+
+// counts reports whether the client belongs to the fleet. Somebody unknown who asked once, such as a person with curl, does not,
+// unless a stream is open.
+func (c *client) counts() bool { return !c.once || c.streams > 0 }
 
 // silent reports whether nothing was heard for three intervals.
 func (c *client) silent(now int64) bool { return now-c.heard > 3*int64(c.pace()) }

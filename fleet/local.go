@@ -3,7 +3,6 @@ package fleet
 import (
 	"cmp"
 	"crypto/rand"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -20,10 +19,15 @@ func (r *Registry) View() *View {
 	r.mu.Lock()
 	r.look()
 	v := &View{Time: at, Table: r.served(), Publishes: r.publishes(), Clients: make([]Client, 0, len(r.clients))}
+	keys := make([]string, 0, len(r.clients))
+	for k, c := range r.clients {
+		if c.counts() {
+			keys = append(keys, k)
+		}
+	}
 	v.Replicas = []Replica{{
-		Name: r.cfg.Name, Instance: r.instance, Self: true, Relay: r.cfg.Relay, Table: v.Table, Clients: len(r.clients), Full: r.full,
+		Name: r.cfg.Name, Instance: r.instance, Self: true, Relay: r.cfg.Relay, Table: v.Table, Clients: len(keys), Full: r.full,
 	}}
-	keys := slices.Collect(maps.Keys(r.clients))
 	r.mu.Unlock()
 	for some := range slices.Chunk(keys, showAtOnce) {
 		r.showSome(v, some, now)
@@ -110,14 +114,18 @@ func (r *Registry) show(c *client, now int64) Client {
 	}
 	var behind time.Duration
 	one.State, one.BehindVersions, behind = r.judge(c, now)
+	if one.State == Silent {
+		one.Otherwise = r.standing(c, one.BehindVersions)
+	}
 	one.BehindSeconds = behind.Seconds()
 	if p := c.report; p != nil {
 		one.Applied, one.Reported = applieds[c.applied], timeOf(p.at)
 		if p.figures != nil {
 			one.Figures = p.figures.show()
 		}
-		if one.State == Rejected {
-			one.Reason = p.reason
+		one.FiguresError = p.said().unread
+		if one.State == Rejected || one.Otherwise == Rejected {
+			one.Reason = p.said().rejected
 		}
 		if p.fetched != nil {
 			one.Fetched = &Table{Digest: p.fetched.digest, Since: timeOf(p.took)}
@@ -143,8 +151,10 @@ func (r *Registry) Counts() Counts {
 	r.look()
 	var n Counts
 	for _, c := range r.clients {
-		state, _, _ := r.judge(c, now)
-		n.add(state)
+		if c.counts() {
+			state, _, _ := r.judge(c, now)
+			n.add(state)
+		}
 	}
 	return n
 }
@@ -157,7 +167,7 @@ func (r *Registry) Share(order uint64) (holders, live int) {
 	defer r.mu.Unlock()
 	r.look()
 	for _, c := range r.clients {
-		if c.holds == nil || c.silent(now) {
+		if c.holds == nil || c.silent(now) || !c.counts() {
 			continue
 		}
 		live++

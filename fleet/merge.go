@@ -125,14 +125,18 @@ func (m *merger) join(v *View) {
 	behind, since := m.behind(v)
 	for i := range v.Clients {
 		c := v.Clients[i]
+		c.age = v.Time.Sub(c.LastHeard)
 		if self.Relay {
 			c.Relay = self.Name
 		}
-		if behind != 0 && c.State == Current && (c.Holds == nil || c.Holds.Digest != m.reference.Replicas[0].Table.Digest) {
-			c.State, c.BehindVersions, c.BehindSeconds = Behind, behind, since.Seconds()
+		if standing := c.standing(); behind != 0 && standing == Current && (c.Holds == nil || c.Holds.Digest != m.reference.Replicas[0].Table.Digest) {
+			c.BehindVersions, c.BehindSeconds = behind, since.Seconds()
+			if c.Otherwise = Behind; c.State != Silent {
+				c.State, c.Otherwise = Behind, ""
+			}
 		}
 		if known := m.clients[c.ID]; known != nil {
-			c = newer(*known, c)
+			c = together(*known, c)
 		}
 		m.clients[c.ID] = &c
 	}
@@ -175,13 +179,44 @@ func (m *merger) behind(v *View) (versions int, since time.Duration) {
 	return -1, m.reference.Time.Sub(newest.Since)
 }
 
+// standing returns the state of the client, whether or not it was heard lately.
+func (c *Client) standing() State {
+	if c.State == Silent && c.Otherwise != "" {
+		return c.Otherwise
+	}
+	return c.State
+}
+
+// together merges the data of two replicas about one client. It is silent only if neither has heard it for three of its intervals:
+// its stream, its polls and its reports may reach different replicas.
+func together(a, b Client) Client {
+	age, pace := min(a.age, b.age), max(a.IntervalSeconds, b.IntervalSeconds)
+	c := newer(a, b)
+	if pace == 0 {
+		return c
+	}
+	if c.age, c.IntervalSeconds = age, pace; age > 3*seconds(pace) {
+		if c.State != Silent {
+			c.State, c.Otherwise = Silent, c.State
+		}
+		return c
+	}
+	if c.State == Silent {
+		if c.State = c.standing(); c.State == Silent { // a replica of an earlier version does not say more
+			c.State = Current
+		}
+	}
+	c.Otherwise = ""
+	return c
+}
+
 // newer merges the data of two replicas about one client.
 func newer(a, b Client) Client {
 	if a.LastHeard.After(b.LastHeard) || a.LastHeard.Equal(b.LastHeard) && a.Replica < b.Replica {
 		a, b = b, a
 	}
 	if b.Reported.Before(a.Reported) { // the older sighting has the newer report
-		b.Reported, b.Fetched, b.Applied, b.Figures = a.Reported, a.Fetched, a.Applied, a.Figures
+		b.Reported, b.Fetched, b.Applied, b.Figures, b.FiguresError = a.Reported, a.Fetched, a.Applied, a.Figures, a.FiguresError
 		if a.State != Silent && b.State != Silent && (b.Holds == nil || !b.Holds.Since.After(a.Reported)) {
 			// The report says what the client has applied. The replica with its stream knows only what was sent.
 			b.State, b.Reason, b.Holds, b.BehindVersions, b.BehindSeconds = a.State, a.Reason, a.Holds, a.BehindVersions, a.BehindSeconds

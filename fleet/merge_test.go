@@ -160,3 +160,38 @@ func TestGroupsAreBounded(t *testing.T) {
 		t.Errorf("%d zones, %+v, %d clients", len(v.Zones), v.Zones[0], sum)
 	}
 }
+
+// TestClientWhoseStreamAndReportsReachDifferentReplicas: it is never silent while one of them hears it in time, at any moment of a
+// minute, and silent soon after both hear nothing.
+func TestClientWhoseStreamAndReportsReachDifferentReplicas(t *testing.T) {
+	a, b := newWorld(fleet.Config{Name: "a"}), newWorld(fleet.Config{Name: "b"})
+	a.publish(1)
+	b.publish(1)
+	at := a.now
+	who := identity("p")
+	b.Saw(fleet.Sighting{Identity: who, Address: address(1), Holds: name(1), Stream: fleet.Opened})
+	state := func() fleet.State {
+		v := fleet.Merge(a.View(), []fleet.Answer{{Address: "10.0.0.2:9911", View: b.View()}}, fleet.Query{})
+		if len(v.Clients) != 1 {
+			t.Fatalf("%d clients", len(v.Clients))
+		}
+		return v.Clients[0].State
+	}
+	for half := range 120 {
+		now := at.Add(time.Duration(half) * time.Second / 2)
+		a.now, b.now = now, now
+		if half%20 == 0 { // the connection of the reports goes to the other replica
+			a.report("p", fleet.Report{Holds: name(1)})
+		}
+		if half%30 == 0 {
+			b.Saw(fleet.Sighting{Identity: who, Address: address(1), Holds: name(1), Stream: fleet.Written})
+		}
+		if s := state(); s != fleet.Current {
+			t.Errorf("%s after %v", s, now.Sub(at))
+		}
+	}
+	a.now, b.now = at.Add(2*time.Minute), at.Add(2*time.Minute)
+	if s := state(); s != fleet.Silent {
+		t.Errorf("%s although nothing was heard for a minute", s)
+	}
+}

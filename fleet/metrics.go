@@ -9,6 +9,8 @@ import (
 // Metrics are the series of a Registry. No label value comes from clients.
 type Metrics struct {
 	clients  *prometheus.GaugeVec
+	proxies  prometheus.Gauge
+	refusing prometheus.Gauge
 	lag      prometheus.Gauge
 	duration *prometheus.HistogramVec
 	reports  *prometheus.CounterVec
@@ -24,6 +26,12 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		clients: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "routesrv_clients", Help: "Clients that this replica has heard of, by state: current, behind, rejected or silent.",
 		}, []string{"state"}),
+		proxies: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "routesrv_live_proxies", Help: "Clients without dataplane-client, such as unmodified Skippers, that were heard within three of their intervals.",
+		}),
+		refusing: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "routesrv_clients_refusing_routes", Help: "Live clients whose proxy has refused routes of the table that it fetched last.",
+		}),
 		lag: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "routesrv_fleet_behind_seconds", Help: "For how long 99 percent of the live clients have not held the newest table, at most; 0 if they hold it.",
 		}),
@@ -48,12 +56,14 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		m.reports.WithLabelValues(result)
 	}
 	if reg != nil {
-		reg.MustRegister(m.clients, m.lag, m.duration, m.reports, m.refused)
+		reg.MustRegister(m.clients, m.proxies, m.refusing, m.lag, m.duration, m.reports, m.refused)
 	}
 	return m
 }
 
-func (m *Metrics) show(c Counts, lag time.Duration) {
+func (m *Metrics) show(c Counts, proxies, refusing int, lag time.Duration) {
+	m.proxies.Set(float64(proxies))
+	m.refusing.Set(float64(refusing))
 	for _, s := range States() {
 		m.clients.WithLabelValues(string(s)).Set(float64(c.Of(s)))
 	}

@@ -30,6 +30,8 @@ const (
 	defaultInterval = 3 * time.Second
 	// streamInterval is the time between two heartbeats of a stream. Clients that do not report give no other sign of life.
 	streamInterval = 15 * time.Second
+	// unknownFor is within what time somebody unknown must ask again to be a client.
+	unknownFor = 5 * time.Minute
 	// makeRoomEvery is how often a full Registry looks for silent clients.
 	makeRoomEvery = time.Second
 )
@@ -126,8 +128,12 @@ func (r *Registry) Saw(s Sighting) {
 		if c = r.add(k, s.Address, now); c == nil {
 			return
 		}
-	} else if !named && s.Stream == NoStream {
-		c.learn(now)
+		c.once = !named
+	} else if !named && (s.Stream == NoStream || s.Stream == Opened) {
+		c.once = c.once && now-c.heard > int64(unknownFor)
+		if s.Stream == NoStream {
+			c.learn(now)
+		}
 	}
 	if named {
 		c.is(identity)
@@ -147,6 +153,9 @@ func (r *Registry) heard(c *client, s Sighting, now int64) {
 	case Closed:
 		c.streams--
 		c.heard = now
+		if !c.counts() {
+			r.hold(c, Name{}, 0)
+		}
 		return
 	case Written:
 		if reporting {
@@ -154,7 +163,7 @@ func (r *Registry) heard(c *client, s Sighting, now int64) {
 		}
 	}
 	c.heard = now
-	if s.Holds.IsZero() || s.Stream != NoStream && reporting {
+	if s.Holds.IsZero() || s.Stream != NoStream && reporting || !c.counts() {
 		return
 	}
 	r.hold(c, s.Holds, now)
@@ -335,8 +344,11 @@ func (r *Registry) Reported(identity string, address netip.Addr, report *Report)
 func (r *Registry) keep(c *client, report *Report, at time.Time) {
 	before := c.report
 	kept := &reported{
-		at: at.UnixNano(), reason: report.Rejected,
+		at:   at.UnixNano(),
 		took: at.Add(-seconds(report.FetchedAgo)).UnixNano(),
+	}
+	if said := (trouble{report.Rejected, report.FiguresError}); said != (trouble{}) {
+		kept.trouble = &said
 	}
 	if !report.Fetched.IsZero() {
 		kept.fetched = r.refer(report.Fetched.Digest)

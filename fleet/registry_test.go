@@ -148,10 +148,46 @@ func TestInferredClients(t *testing.T) {
 	w.wantState(t, c.ID, fleet.Current, 0)
 	w.now = w.now.Add(3 * time.Second)
 	w.wantState(t, c.ID, fleet.Silent, 0)
-	saw("evil\x00\nagent\xff"+strings.Repeat("x", 1000), 1)
+	for range 2 {
+		saw("evil\x00\nagent\xff"+strings.Repeat("x", 1000), 1)
+	}
 	if id := "10.0.0.7 evil??agent?" + strings.Repeat("x", 52); w.client(t, id).Version != id[9:] {
 		t.Error("a user agent is shown as it came")
 	}
+}
+
+// TestWhoAsksOnceIsNoClient: such as a person with curl, until it asks again soon. Whoever names itself is one at once, and so is
+// whoever keeps a stream open.
+func TestWhoAsksOnceIsNoClient(t *testing.T) {
+	w := newWorld(fleet.Config{})
+	w.publish(1)
+	curl := fleet.Sighting{UserAgent: "curl/8.5.0", Address: address(7), Holds: name(1)}
+	total := func(want int, when string) {
+		t.Helper()
+		w.Tick()
+		holders, live := w.Share(1)
+		if v := w.View(); v.Total != want || len(v.Clients) != want || v.Replicas[0].Clients != want || w.Counts().Total() != want || live > want || v.Publishes[0].Holders != holders {
+			t.Errorf("%s: %d clients, %d of %d hold the table, want %d", when, v.Total, holders, live, want)
+		}
+	}
+	w.Saw(curl)
+	total(0, "asked once")
+	w.now = w.now.Add(6 * time.Minute)
+	w.Saw(curl)
+	total(0, "asked again much later")
+	stream := curl
+	stream.Stream = fleet.Opened
+	w.now = w.now.Add(6 * time.Minute)
+	w.Saw(stream)
+	total(1, "with a stream")
+	stream.Stream = fleet.Closed
+	w.Saw(stream)
+	total(0, "after the stream")
+	w.now = w.now.Add(3 * time.Second)
+	w.Saw(curl)
+	total(1, "asked again soon")
+	w.Saw(fleet.Sighting{Identity: identity("p"), Address: address(8), Holds: name(1)})
+	total(2, "beside one that names itself")
 }
 
 func TestStreams(t *testing.T) {
@@ -184,7 +220,9 @@ func TestStreams(t *testing.T) {
 	}
 	w.report("p", fleet.Report{Holds: name(2)})
 	stream(fleet.Closed, 2)
-	w.now = w.now.Add(9*time.Second + 1) // a client without a stream polls every 3 s
+	w.now = w.now.Add(9*time.Second + 1) // it reports every 10 s, and may poll another replica every 3 s
+	w.wantState(t, "ingress/p", fleet.Current, 0)
+	w.now = w.now.Add(21 * time.Second)
 	w.wantState(t, "ingress/p", fleet.Silent, 0)
 }
 
@@ -332,7 +370,9 @@ func TestHostileIDsGrowNothing(t *testing.T) {
 	w.publish(1)
 	for i := range 10_000 {
 		w.Saw(fleet.Sighting{Identity: identity(fmt.Sprint("evil", i)), Address: address(1), Holds: name(i)})
-		w.Saw(fleet.Sighting{UserAgent: fmt.Sprint("agent", i), Address: address(1), Holds: name(i)})
+		for range 2 {
+			w.Saw(fleet.Sighting{UserAgent: fmt.Sprint("agent", i), Address: address(1), Holds: name(i)})
+		}
 	}
 	if n := w.View().Total; n != fleet.MaxPerAddress+fleet.MaxInferredPerAddress {
 		t.Errorf("one address has %d clients", n)
@@ -452,4 +492,33 @@ func BenchmarkSaw(b *testing.B) {
 	for b.Loop() {
 		w.Saw(fleet.Sighting{Identity: id, Address: address(1), Holds: name(1)})
 	}
+}
+
+// TestMetricsTellOfProxiesThatStopAsking: and of those that refuse routes of their table.
+func TestMetricsTellOfProxiesThatStopAsking(t *testing.T) {
+	w := newWorld(fleet.Config{})
+	w.publish(1)
+	want := func(proxies, refusing int) {
+		t.Helper()
+		w.Tick()
+		text := fmt.Sprintf("# HELP routesrv_live_proxies Clients without dataplane-client, such as unmodified Skippers, that were heard within three of their intervals.\n"+
+			"# TYPE routesrv_live_proxies gauge\nroutesrv_live_proxies %d\n"+
+			"# HELP routesrv_clients_refusing_routes Live clients whose proxy has refused routes of the table that it fetched last.\n"+
+			"# TYPE routesrv_clients_refusing_routes gauge\nroutesrv_clients_refusing_routes %d\n", proxies, refusing)
+		if err := testutil.GatherAndCompare(w.metrics, strings.NewReader(text), "routesrv_live_proxies", "routesrv_clients_refusing_routes"); err != nil {
+			t.Error(err)
+		}
+	}
+	for range 5 {
+		for i := range 3 {
+			w.Saw(fleet.Sighting{UserAgent: "Skipper", Address: address(i), Holds: name(1)})
+		}
+		w.now = w.now.Add(3 * time.Second)
+	}
+	w.report("p", fleet.Report{Holds: name(1), Figures: &fleet.Figures{RefusedNew: 2}})
+	want(3, 1)
+	w.report("p", fleet.Report{Holds: name(1), Figures: &fleet.Figures{}})
+	want(3, 0)
+	w.now = w.now.Add(30 * time.Second)
+	want(0, 0)
 }

@@ -33,6 +33,8 @@ type Report struct {
 	// Figures are the proxy's figures, and FiguresAgo is how many seconds ago they were read; their Time is not used here.
 	Figures    *Figures `json:"figures,omitempty"`
 	FiguresAgo float64  `json:"figures_ago_seconds,omitempty"`
+	// FiguresError is why the metrics of the proxy cannot be read; empty if they can, or nobody tries.
+	FiguresError string `json:"figures_error,omitempty"`
 	// Clients is a relay's summary of its clients.
 	Clients *Counts `json:"clients,omitempty"`
 }
@@ -64,7 +66,7 @@ func ReadReport(r io.Reader) (*Report, error) {
 
 // check rejects what none of our clients sends, and makes texts safe to store and to show.
 func (r *Report) check() error {
-	r.Rejected = printable(r.Rejected, maxReason)
+	r.Rejected, r.FiguresError = printable(r.Rejected, maxReason), printable(r.FiguresError, maxReason)
 	for _, name := range []*Name{&r.Holds, &r.Fetched} {
 		if name.IsZero() {
 			*name = Name{} // a revision alone names no table

@@ -20,13 +20,14 @@ type Reporter struct {
 	Collect func(now time.Time) (r Report, ok bool)
 	// Figures reads the proxy's figures, within a second or two, and the time of reading. nil or a nil result means that there
 	// are none.
-	Figures func(ctx context.Context, fetched time.Time) (*Figures, Applied)
+	Figures func(ctx context.Context, fetched time.Time) (*Figures, Applied, error)
 	Logger  *slog.Logger // nil means no log
 
 	last    Report    // last sent or tried
 	due     time.Time // when to send the next one if nothing changes
 	failing bool
 	figures *Figures
+	unread  error     // why there are none
 	read    time.Time // when the figures were read
 	applied Applied
 	about   Name // the table that applied refers to
@@ -71,7 +72,7 @@ func (r *Reporter) look(ctx context.Context) {
 		if !report.Fetched.IsZero() {
 			fetched = now.Add(-seconds(report.FetchedAgo))
 		}
-		r.figures, r.applied = r.Figures(ctx, fetched)
+		r.figures, r.applied, r.unread = r.Figures(ctx, fetched)
 		r.read, r.about = time.Now(), report.Fetched
 	}
 	if report.Applied = AppliedUnknown; !report.Fetched.IsZero() {
@@ -82,6 +83,9 @@ func (r *Reporter) look(ctx context.Context) {
 	}
 	if r.figures != nil {
 		report.Figures, report.FiguresAgo = r.figures, max(0, time.Since(r.read).Seconds())
+	}
+	if r.unread != nil {
+		report.FiguresError = printable(r.unread.Error(), maxReason)
 	}
 	waited := time.Since(now).Seconds() // waited for the proxy
 	report.HoldsAgo += waited

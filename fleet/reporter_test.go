@@ -58,12 +58,12 @@ func run(t *testing.T, f func(r *reporting)) {
 				defer r.mu.Unlock()
 				return r.state, !r.none
 			},
-			Figures: func(_ context.Context, fetched time.Time) (*fleet.Figures, fleet.Applied) {
+			Figures: func(_ context.Context, fetched time.Time) (*fleet.Figures, fleet.Applied, error) {
 				time.Sleep(time.Second) // a slow proxy
 				if fetched.IsZero() {
-					return nil, fleet.AppliedUnknown
+					return nil, fleet.AppliedUnknown, nil
 				}
-				return &fleet.Figures{Requests: &one}, fleet.AppliedDone
+				return &fleet.Figures{Requests: &one}, fleet.AppliedDone, nil
 			},
 		}
 		go func() { defer close(done); reporter.Run(ctx) }()

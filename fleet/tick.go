@@ -31,15 +31,25 @@ func (r *Registry) Tick() {
 	defer r.mu.Unlock()
 	r.look()
 	var counts Counts
+	proxies, refusing := 0, 0
 	live := make([]*client, 0, len(r.clients))
 	var behind []time.Duration
 	for _, c := range r.clients {
-		if now-c.heard > int64(Forget) {
+		if now-c.heard > int64(Forget) || !c.counts() && now-c.heard > int64(unknownFor) {
 			r.remove(c)
+			continue
+		}
+		if !c.counts() {
 			continue
 		}
 		state, _, lag := r.judge(c, now)
 		counts.add(state)
+		if state != Silent && c.inferred() {
+			proxies++
+		}
+		if state != Silent && c.report != nil && c.report.figures != nil && c.report.figures.refusedNew > 0 {
+			refusing++
+		}
 		if state == Silent || c.holds == nil {
 			continue
 		}
@@ -48,7 +58,7 @@ func (r *Registry) Tick() {
 			behind = append(behind, lag)
 		}
 	}
-	r.cfg.Metrics.show(counts, lagOfMost(behind, len(live)))
+	r.cfg.Metrics.show(counts, proxies, refusing, lagOfMost(behind, len(live)))
 	r.time(live)
 }
 

@@ -89,22 +89,28 @@ func (r *Registry) Published(order uint64, n Name) {
 // first known to be behind.
 func (r *Registry) judge(c *client, now int64) (s State, versions int, behind time.Duration) {
 	versions, behind = r.lag(c, now)
+	if s = r.standing(c, versions); c.silent(now) {
+		s = Silent
+	}
+	return s, versions, behind
+}
+
+// standing returns the state of a client that is not silent.
+func (r *Registry) standing(c *client, versions int) State {
 	switch {
-	case c.silent(now):
-		return Silent, versions, behind
 	case c.rejects():
-		return Rejected, versions, behind
+		return Rejected
 	case versions != 0:
-		return Behind, versions, behind
+		return Behind
 	default:
-		return Current, 0, 0
+		return Current
 	}
 }
 
 // rejects reports whether the client has reported that it does not accept the table, and has not been seen with another one
 // since.
 func (c *client) rejects() bool {
-	return c.report != nil && c.report.reason != "" && (c.holds == nil || c.since <= c.report.at)
+	return c.report != nil && c.report.said().rejected != "" && (c.holds == nil || c.since <= c.report.at)
 }
 
 // lag returns by how much a client is behind, or 0.

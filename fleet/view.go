@@ -145,6 +145,8 @@ type Client struct {
 	Stream   bool   `json:"stream,omitempty"`
 
 	State State `json:"state"`
+	// Otherwise is the state that a silent client would have if it had been heard; empty for others.
+	Otherwise State `json:"otherwise,omitempty"`
 	// Holds is the client's table according to its requests or reports; nil if it has named none.
 	Holds *Table `json:"holds,omitempty"`
 	// Fetched is the table that its proxy last fetched from the sidecar; nil if unknown.
@@ -155,7 +157,9 @@ type Client struct {
 	// existed. Both are 0 in state Current; BehindVersions is -1 if the table is unknown or too old to count.
 	BehindVersions int     `json:"behind_versions,omitempty"`
 	BehindSeconds  float64 `json:"behind_seconds,omitempty"`
-	Reason         string  `json:"reason,omitempty"` // in state Rejected, in the client's words
+	Reason         string  `json:"reason,omitempty"` // in state Rejected, also if it is silent now, in the client's words
+
+	age time.Duration // since it was heard, by the clock of the replica that heard it
 	// Reported is when it last reported; zero if never. Fetched, Applied, Reason and Figures are from that report.
 	Reported time.Time `json:"reported,omitzero"`
 
@@ -164,6 +168,8 @@ type Client struct {
 	IntervalSeconds float64   `json:"interval_seconds"` // normal time between signs of life; Silent after three of them
 	// Figures are the figures of a sidecar's proxy; nil if its metrics could not be read.
 	Figures *Figures `json:"figures,omitempty"`
+	// FiguresError is why they could not be read; empty if they could, or if nobody tried.
+	FiguresError string `json:"figures_error,omitempty"`
 }
 
 // Applied is how far a proxy is with the table that it fetched.

@@ -8,8 +8,8 @@ import (
 	"math"
 	"sync"
 
+	"github.com/routesrv/routesrv/internal/catalogue"
 	"github.com/routesrv/routesrv/internal/durable"
-	"github.com/routesrv/routesrv/internal/proxysafe"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -24,6 +24,9 @@ const factsHeader = 1024
 
 // LogFactsFailed says that the facts of a last-good file could not be written.
 const LogFactsFailed = "facts of the last-good file cannot be written, the next start takes longer"
+
+// LogKillerLeftOut says that a last-good file had a route that no proxy survives, and that its table is served without it.
+const LogKillerLeftOut = "route of the last-good file left out, no proxy would survive it"
 
 // saveFacts writes the facts of a table that has just been written. Failing to do so only costs time at the next start.
 func (f *file) saveFacts(t *table.Table) {
@@ -115,13 +118,16 @@ func (f *file) parse(r io.ReadSeeker, size int64) (t *table.Table, meta table.Fi
 		return nil, table.FileMeta{}, err
 	}
 	var hashed sync.WaitGroup
-	hashed.Go(func() { t.Digest() }) // in parallel with the check: a start waits for both
-	err = proxysafe.CheckTable(nil, t)
+	hashed.Go(func() { t.Digest() })                  // in parallel with the check: a start waits for both
+	safe, killers := catalogue.WithoutKillers(nil, t) // possibly written by a version that did not know them
 	if hashed.Wait(); t.Digest() != meta.Digest {
 		return nil, table.FileMeta{}, errors.New("text is not in canonical form")
 	}
-	if err != nil { // possibly written by a version without this check
-		return nil, table.FileMeta{}, err
+	for _, k := range killers {
+		f.log.Error(LogKillerLeftOut, "file", f.cfg.Name, "path", f.cfg.Path, "route", k.ID, "error", k.Err)
 	}
-	return t, meta, nil
+	if safe.Len() == 0 && t.Len() > 0 {
+		return nil, table.FileMeta{}, fmt.Errorf("no proxy would survive its only routes: %w", killers[0].Err)
+	}
+	return safe, meta, nil
 }

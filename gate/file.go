@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/internal/durable"
 	"github.com/routesrv/routesrv/table"
 )
@@ -53,7 +54,9 @@ type FileConfig struct {
 type FileStatus struct {
 	Path    string    `json:"path"`
 	Written time.Time `json:"written,omitzero"` // by this process
-	Error   string    `json:"error,omitempty"`  // of the last attempt; empty if it succeeded
+	// LastRead is when the table in the file was last known to be current, as far as the disk has it.
+	LastRead time.Time `json:"last_read,omitzero"`
+	Error    string    `json:"error,omitempty"` // of the last attempt; empty if it succeeded
 	// Unusable says why the file found at the path could not be used; empty if it could. KeptAs is its new name; empty if it
 	// could not be moved, and then Path differs from the configured path.
 	Unusable string `json:"unusable,omitempty"`
@@ -79,8 +82,13 @@ type file struct {
 	retryAt time.Time
 	lastErr error
 	savedAt time.Time
+	readAt  time.Time // when the time of the last read was last written
 	onDisk  version
 
+	// The hold that lasts, as text; empty if no table is held: as it should be, as the last request will write it, and as the disk has it.
+	hold, holdAsked, holdOnDisk string
+
+	readFailed  bool         // the last attempt to write the time of the last read
 	factsOf     table.Digest // whose facts this process has written
 	factsFailed bool         // the last attempt to write them
 }
@@ -88,6 +96,8 @@ type file struct {
 // write is a table to be written.
 type write struct {
 	served *Served
+	hold   string
+	whole  bool          // else only the time of its last read, and the hold
 	done   chan struct{} // closed when this write, or a later one instead, was attempted
 }
 
@@ -95,11 +105,13 @@ type write struct {
 type version struct {
 	digest   table.Digest
 	revision uint64
-	saved    int64 // unix nanoseconds
+	saved    int64 // in the file itself, unix nanoseconds
+	read     int64 // there or beside it
 }
 
 func versionOf(s *Served) version {
-	return version{s.Table.Digest(), s.Table.Revision(), s.Read.At.UnixNano()}
+	at := s.Read.At.UnixNano()
+	return version{s.Table.Digest(), s.Table.Revision(), at, at}
 }
 
 func newFile(cfg FileConfig, log *slog.Logger, m *Metrics) *file {
@@ -107,7 +119,10 @@ func newFile(cfg FileConfig, log *slog.Logger, m *Metrics) *file {
 }
 
 // save requests a write of the table. The channel is closed when that was attempted.
-func (f *file) save(s *Served) <-chan struct{} {
+func (f *file) save(s *Served) <-chan struct{} { return f.request(s, true) }
+
+// request requests a write of the table, or only of the time of its last read and the hold.
+func (f *file) request(s *Served, whole bool) <-chan struct{} {
 	if f.cfg.Path == "" {
 		return idleNow()
 	}
@@ -116,7 +131,8 @@ func (f *file) save(s *Served) <-chan struct{} {
 	if f.next == nil {
 		f.next = &write{done: make(chan struct{})}
 	}
-	f.next.served = s
+	f.next.served, f.next.hold, f.next.whole = s, f.hold, whole || f.next.whole
+	f.holdAsked = f.hold
 	if !f.busy {
 		f.busy, f.idle = true, make(chan struct{})
 		go f.drain()
@@ -132,7 +148,11 @@ func (f *file) drain() {
 		job := f.next
 		f.next = nil
 		f.mu.Unlock()
-		f.finish(job, f.try(job.served))
+		err := f.try(job)
+		f.finish(job, err)
+		if job.whole && err == nil && f.needsHold(job) {
+			f.readWritten(job, f.writeRead(job.served, job.hold), time.Now())
+		}
 		f.mu.Lock()
 		if ended = f.next == nil; ended {
 			f.busy = false
@@ -160,7 +180,11 @@ func (f *file) written() <-chan struct{} {
 	return f.idle
 }
 
-func (f *file) try(s *Served) error {
+func (f *file) try(job *write) error {
+	s := job.served
+	if !job.whole {
+		return f.writeRead(s, job.hold)
+	}
 	if err := f.makeFolder(); err != nil {
 		return err
 	}
@@ -209,6 +233,10 @@ func (f *file) claim() {
 // finish records the result of a write. It logs only changes between success and failure.
 func (f *file) finish(job *write, err error) {
 	now := time.Now()
+	if !job.whole {
+		f.readWritten(job, err, now)
+		return
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err != nil {
@@ -216,7 +244,7 @@ func (f *file) finish(job *write, err error) {
 		return
 	}
 	was := f.lastErr
-	f.lastErr, f.savedAt, f.onDisk = nil, now, versionOf(job.served)
+	f.lastErr, f.readAt, f.savedAt, f.onDisk = nil, now, now, versionOf(job.served)
 	f.metrics.write(f.cfg.Name, "ok")
 	if was != nil {
 		f.log.Info(LogFileRecovered, "file", f.cfg.Name, "path", f.cfg.Path)
@@ -244,7 +272,7 @@ func (f *file) due(now time.Time) bool {
 func (f *file) says(s *Served) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.cfg.Path == "" || f.lastErr == nil && !f.busy && f.onDisk == versionOf(s)
+	return f.cfg.Path == "" || f.lastErr == nil && !f.busy && f.onDisk == versionOf(s) && f.hold == f.holdOnDisk
 }
 
 func (f *file) status() *FileStatus {
@@ -254,6 +282,9 @@ func (f *file) status() *FileStatus {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := &FileStatus{Path: f.store.Path(), Written: f.savedAt}
+	if f.onDisk.read > 0 {
+		s.LastRead = time.Unix(0, f.onDisk.read).UTC()
+	}
 	if f.found != nil {
 		s.Unusable, s.KeptAs = f.found.Err.Error(), f.found.KeptAs
 	}
@@ -265,7 +296,8 @@ func (f *file) status() *FileStatus {
 
 // load returns the table of a last-good file of at most limit bytes, or nil. Nothing found at its path or its folder's path
 // prevents the start: files that cannot be trusted are set aside, or another name is used.
-func (f *file) load(limit int64) (t *table.Table, meta table.FileMeta) {
+// hold is the hold that lasted when the table was written; nil if there was none.
+func (f *file) load(limit int64) (t *table.Table, meta table.FileMeta, hold *guard.Ongoing) {
 	found, troubles := f.store.Load(limit, func(r io.ReadSeeker, size int64) (err error) {
 		t, meta, err = f.parse(r, size)
 		return err
@@ -286,10 +318,11 @@ func (f *file) load(limit int64) (t *table.Table, meta table.FileMeta) {
 	}
 	f.mu.Unlock()
 	if found {
-		return t, meta
+		meta.Saved, hold = f.lastRead(meta, time.Now())
+		return t, meta, hold
 	}
 	if len(troubles) == 0 {
 		f.log.Info(LogFileMissing, "file", f.cfg.Name, "path", f.cfg.Path)
 	}
-	return nil, table.FileMeta{}
+	return nil, table.FileMeta{}, nil
 }

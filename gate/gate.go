@@ -239,6 +239,8 @@ func (a *Attempt) offer(c Candidate) Outcome {
 		beside = g.baseline
 	}
 	verdict := g.guard.Judge(beside, c.Table, now)
+	g.keepHold()
+	defer g.saveHold() // also what Inspect has noted, and if something panics
 	if !verdict.Publish {
 		a.hold(c, verdict, !wasHeld || was.Reason != verdict.Reason)
 		return Outcome{Result: Held, Before: before, Now: g.Table()}
@@ -299,8 +301,16 @@ func (a *Attempt) hold(c Candidate, v guard.Verdict, fresh bool) {
 	g.cfg.Metrics.hold(half)
 	if counts && (fresh || changed) {
 		g.log.Error(LogTableHeld, "reason", string(v.Reason), "detail", v.Detail, "half", string(half),
-			"release_at", v.ReleaseAt, "count", c.Table.Len(), "hash", c.Table.Digest().String())
+			"release_at", releaseAt(v), "count", c.Table.Len(), "hash", c.Table.Digest().String())
 	}
+}
+
+// releaseAt is when time releases a held table, for the log.
+func releaseAt(v guard.Verdict) slog.Value {
+	if v.ReleaseAt.IsZero() {
+		return slog.StringValue("never")
+	}
+	return slog.TimeValue(v.ReleaseAt)
 }
 
 // endHold drops the held candidate, if any, because the verdict passes the newest table. The caller holds mu.
@@ -367,6 +377,8 @@ func (g *Gate) Accept(a guard.Acceptance) (*table.Table, error) {
 	if err != nil {
 		return nil, err
 	}
+	g.keepHold()
+	defer g.saveHold()
 	c := *g.held.Swap(nil)
 	g.cfg.Metrics.hold("")
 	g.log.Warn(LogTableReleased, "accepted", true, "by", a.By, "why", a.Why, "count", t.Len(), "bytes", t.Bytes(),

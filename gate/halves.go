@@ -14,7 +14,8 @@ type Halves interface {
 	// CompileHalves returns the routes of an intent with backends. The lane identifies which of the tables made from one read
 	// this is, so that the next read costs only the difference. The routes share what they can with base, the served table.
 	CompileHalves(lane Lane, i *kube.Intent, b *kube.Backends, base table.List) table.List
-	// Keep returns the newest backends, except that services that have lost all endpoints keep their previous ones.
+	// Keep returns the newest backends, except that services that have lost all endpoints keep their previous ones, without the
+	// addresses that by now belong to another service.
 	Keep(before, now *kube.Backends) *kube.Backends
 	// Drop frees a lane until it is compiled again.
 	Drop(lane Lane)
@@ -77,10 +78,11 @@ func (g *Gate) goOn(c Candidate) (Candidate, guard.Half) {
 		}
 	}
 	kept := g.cfg.Halves.Keep(p.backends, &s.Backends)
-	if made, code := try(OldBackends, &s.Intent, kept); code == "" || sameIntent && !isLoss(code) {
+	// What is missing with kept backends and the served intent cannot be kept: addresses that belong to other services by now.
+	if made, code := try(OldBackends, &s.Intent, kept); code == "" || sameIntent && (!isLoss(code) || code == guard.BackendsLost) {
 		return made, guard.HeldBackends
 	}
-	if made, code := try(OldBoth, p.intent, kept); !isLoss(code) {
+	if made, code := try(OldBoth, p.intent, kept); !isLoss(code) || code == guard.BackendsLost {
 		return made, guard.HeldBoth
 	}
 	return Candidate{}, guard.WholeTable

@@ -62,7 +62,7 @@ func TestLanesLiveAsLongAsTheyAreNeeded(t *testing.T) {
 	l.alive = append(l.alive, gate.OldBoth) // as an earlier read may have needed it
 	offer(11, 3)
 	alive("one lane is enough", gate.OldIntent)
-	if o := offer(99, 4); o.Result != gate.Published {
+	if o := offer(100, 4); o.Result != gate.Unchanged {
 		t.Fatalf("outcome %+v", o)
 	}
 	alive("the hold is over")

@@ -4,33 +4,38 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/table"
 )
 
-// load reads the last-good file and returns its table as a candidate, or false if there is no usable file.
-func (g *Gate) load(limit int64) (Candidate, bool) {
+// LogHoldResumed says that a table was held when the process before this one ended, and that the hold goes on.
+const LogHoldResumed = "hold of the previous process goes on"
+
+// load reads the last-good file and returns its table as a candidate and the hold that lasts, if any. It returns false if there is no
+// usable file.
+func (g *Gate) load(limit int64) (Candidate, *guard.Ongoing, bool) {
 	f := g.lastGood()
 	if f == nil {
-		return Candidate{}, false
+		return Candidate{}, nil, false
 	}
 	if err := f.makeFolder(); err != nil {
 		f.mu.Lock()
 		f.failed(err, time.Now())
 		f.mu.Unlock()
-		return Candidate{}, false
+		return Candidate{}, nil, false
 	}
-	t, meta := f.load(limit + maxHeader)
+	t, meta, hold := f.load(limit + maxHeader)
 	if t == nil {
-		return Candidate{}, false
+		return Candidate{}, nil, false
 	}
 	g.log.Info(LogFileLoaded, "file", f.cfg.Name, "path", f.cfg.Path, "count", t.Len(), "bytes", t.Bytes(), "hash", t.Digest().String(),
 		"revision", t.Revision(), "saved", meta.Saved, "origin", meta.Origin)
-	return Candidate{Table: t, Read: table.Read{At: meta.Saved}, Origin: meta.Origin, Sent: t.Digest()}, true
+	return Candidate{Table: t, Read: table.Read{At: meta.Saved}, Origin: meta.Origin, Sent: t.Digest()}, hold, true
 }
 
 // Boot serves the table of the last-good file, marked stale, if there is a usable one. limit is the maximum size of the table in
 // bytes. names returns the ETags that servers have for it, and may be nil. Call Boot before the first offer. It does nothing if a
-// table is already served.
+// table is already served. A hold that lasted when the file was written goes on.
 //
 // Boot never fails: the log and the status report problems. It never blocks on what is at the path: a file that is torn,
 // truncated, foreign, too large or unreadable, a folder or a FIFO is set aside, or left alone and another name is used.
@@ -38,7 +43,7 @@ func (g *Gate) Boot(limit int64, names func(*table.Table) []string) {
 	if g.Served() != nil {
 		return
 	}
-	c, ok := g.load(limit)
+	c, hold, ok := g.load(limit)
 	if !ok {
 		return
 	}
@@ -48,6 +53,7 @@ func (g *Gate) Boot(limit int64, names func(*table.Table) []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.restore(c)
+	g.resume(hold)
 	s := g.Served()
 	if f := g.lastGood(); f.store.Loaded() {
 		f.mu.Lock()
@@ -55,6 +61,32 @@ func (g *Gate) Boot(limit int64, names func(*table.Table) []string) {
 		f.mu.Unlock()
 	}
 	g.save(s, g.files[1:])
+}
+
+// resume continues the hold of the previous process. The caller holds mu.
+func (g *Gate) resume(hold *guard.Ongoing) {
+	if hold == nil {
+		return
+	}
+	if err := g.guard.Resume(*hold, time.Now()); err != nil {
+		return // unexpected: load has checked it
+	}
+	g.keepHold()
+	g.log.Warn(LogHoldResumed, "reason", string(hold.Reason), "since", hold.Since)
+}
+
+// keepHold makes the last-good file say whether a hold lasts, from the next write on. It reports whether such a write is due. The
+// caller holds mu.
+func (g *Gate) keepHold() (due bool) {
+	f := g.lastGood()
+	return f != nil && g.served.Load() != nil && f.setHold(holdText(g.guard))
+}
+
+// saveHold requests a write about the hold, unless one was requested already. The caller holds mu.
+func (g *Gate) saveHold() {
+	if g.keepHold() {
+		g.lastGood().request(g.served.Load(), false)
+	}
 }
 
 // lastGood returns the file that Boot loads, or nil.
@@ -90,7 +122,7 @@ func waitFor(log *slog.Logger, writes []<-chan struct{}) {
 	}
 }
 
-// Tend retries failed writes. A producer calls it after each attempt, whatever its result.
+// Tend retries failed writes, and writes from time to time when the served table was last known to be current. A producer calls it after each attempt, whatever its result.
 func (g *Gate) Tend() {
 	g.mu.Lock() // otherwise this write could come after the write of a newer table
 	defer g.mu.Unlock()
@@ -99,8 +131,11 @@ func (g *Gate) Tend() {
 		return
 	}
 	for _, f := range g.files {
-		if f.due(now) {
+		switch {
+		case f.due(now):
 			f.save(s)
+		case f.readDue(s, now), f.holdDue(now):
+			f.request(s, false)
 		}
 	}
 }

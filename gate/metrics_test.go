@@ -72,6 +72,8 @@ func TestMetricsOfAHold(t *testing.T) {
 	}
 	shows("a hold", map[string]float64{"x_guard_holds_total routes_lost": 1, "x_guard_held": 1, "x_guard_held_half table": 1})
 	g.Begin().Offer(offered(tableOf(t, 99, 3)))
+	shows("not all is back", map[string]float64{"x_guard_holds_total routes_lost": 1, "x_guard_held": 1, "x_guard_held_half table": 1})
+	g.Begin().Offer(offered(tableOf(t, 100, 3)))
 	shows("the source shows a table that is fine", map[string]float64{"x_guard_holds_total routes_lost": 1})
 	none := tableOf(t, 0, 4)
 	g.Begin().Offer(offered(none))

@@ -160,7 +160,7 @@ func (s *Switch) Take(from string, o Offer) bool {
 			}
 			if s.pending.waiting != reason {
 				s.log.Error(LogSwitchHeld, "reason", string(verdict.Reason), "detail", verdict.Detail,
-					"release_at", verdict.ReleaseAt, "hash", o.Table.Digest().String())
+					"release_at", releaseAt(verdict), "hash", o.Table.Digest().String())
 			}
 			s.pending.waiting = reason
 			return false

@@ -47,19 +47,19 @@ type Acceptance struct {
 func (g *Guard) Accept(a Acceptance, now time.Time) (*table.Table, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.held == nil {
+	if g.hold == nil || g.hold.table == nil {
 		return nil, ErrNothingHeld
 	}
-	refused := HeldError{Digest: g.held.Digest(), Reason: g.verdict.Reason}
+	refused := HeldError{Digest: g.hold.table.Digest(), Reason: g.hold.verdict.Reason}
 	switch {
 	case a.Digest.IsZero():
 		refused.Err = ErrNoDigest
 		return nil, &refused
-	case a.Digest != g.held.Digest():
+	case a.Digest != g.hold.table.Digest():
 		refused.Err = ErrNotHeld
 		return nil, &refused
 	}
-	t := g.held
+	t := g.hold.table
 	g.accepted = t.Digest()
 	g.release(now, &a)
 	return t, nil

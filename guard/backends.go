@@ -6,8 +6,8 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// minBackends is how many routes must have lost their endpoints for a table to be suspicious. In a small cluster, or a test
-// environment that is scaled to zero at night, half of the routes belong to a few services.
+// minBackends is how many requests must have lost their endpoints for a table to be suspicious. In a small cluster, or a test
+// environment that is scaled to zero at night, half of them belong to a few services.
 const minBackends = 20
 
 // backend is where a route finally sends a request, as far as its text shows.
@@ -45,14 +45,4 @@ func backendOf(r *table.Route) backend {
 // endsQuoted reports whether the text ends with a string literal.
 func endsQuoted(text string) bool {
 	return strings.HasSuffix(text, `"`) || strings.HasSuffix(text, "`")
-}
-
-// countBackends returns how many routes of t have endpoints.
-func countBackends(t *table.Table) (n int) {
-	for r := range t.Routes().All() {
-		if backendOf(r) == endpointsBackend {
-			n++
-		}
-	}
-	return n
 }

@@ -9,43 +9,58 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// model is a naive implementation of the rule in the package documentation: it keeps the whole history since the last published
-// table and derives the verdict from that.
+// model is a naive implementation of the rules about holds in the package documentation.
 type model struct {
-	history []observation
-	manual  bool
+	manual bool
+
+	held     bool
+	polls    int
+	first    map[string]time.Duration // when the hold first had a kind
+	lost     string                   // kind for which requests are kept
+	least    int
+	returned time.Duration // negative if never
 }
 
 type observation struct {
 	at   time.Duration
 	kind string // "" if fine
+	// missing says how many of all served requests are not in the new table.
+	missing, all int
 }
 
-// holds reports whether the last table was held.
-func (m *model) holds() bool {
-	return len(m.history) > 0 && m.history[len(m.history)-1].kind != ""
-}
-
-// judge appends an observation and reports whether its table is published.
+// judge reports whether the table of an observation is published.
 func (m *model) judge(o observation, hold time.Duration) bool {
-	m.history = append(m.history, o)
-	if o.kind == "" {
-		return true
+	endless := func(kind string) bool { return kind == "empty" || kind == "generated" }
+	within := o.kind == ""
+	if within {
+		if !m.held || o.missing == 0 {
+			*m = model{manual: m.manual}
+			return true
+		}
+		o.kind = m.lost
 	}
-	if o.kind == "empty" || o.kind == "generated" || m.manual {
+	if !m.held {
+		m.held, m.first, m.least, m.returned = true, make(map[string]time.Duration), o.missing, -1
+	}
+	if !endless(m.lost) || endless(o.kind) {
+		m.lost = o.kind
+	}
+	o.kind = m.lost
+	if _, seen := m.first[o.kind]; !seen {
+		m.first[o.kind] = o.at
+	}
+	if o.missing < m.least {
+		m.least, m.returned = o.missing, o.at
+	}
+	m.polls++
+	if m.manual || m.polls < 2 || endless(o.kind) && !(within && 20*o.missing <= o.all) {
 		return false
 	}
-	// Go back over the unbroken run of reads that agree.
-	first := len(m.history) - 1
-	for first > 0 && m.history[first-1].kind == o.kind {
-		first--
+	if o.at-max(m.first[o.kind], m.returned) < hold {
+		return false
 	}
-	run := m.history[first:]
-	if len(run) >= 2 && o.at-run[0].at >= hold {
-		m.history = nil
-		return true
-	}
-	return false
+	*m = model{manual: m.manual}
+	return true
 }
 
 // groups maps each bit of a set to its routes: two generated routes, two halves of each of two namespaces, and two routes without
@@ -62,42 +77,40 @@ var groups = func() (groups [8][]string) {
 	return groups
 }()
 
-// kindOf classifies a step between two sets, with a limit of half. The rule of namespaces applies unless rest is negative: rest
+// observe classifies a step between two sets, with a limit of half. The rule of namespaces applies unless rest is negative: rest
 // is 1 if the other namespace has to be unchanged, and else 0.
-func kindOf(served, candidate byte, rest int) string {
-	gone, all, own, ownServed := 0, 0, 0, 0
+func observe(served, candidate byte, rest int) (o observation) {
+	own := 0
 	for i, group := range groups {
+		if i < 2 {
+			continue // generated
+		}
 		was, is := served>>i&1 == 1, candidate>>i&1 == 1
 		if was {
-			all += len(group)
+			o.all += len(group)
 			if !is {
-				gone += len(group)
+				o.missing += len(group)
 			}
 		}
-		if is && i >= 2 {
+		if is {
 			own++
 		}
-		if was && i >= 2 {
-			ownServed++
-		}
 	}
-	switch {
-	case candidate == 0:
-		return "empty"
-	case served == 0:
-		return ""
-	case own == 0 && ownServed > 0:
-		return "generated"
-	case 2*gone > all:
-		return "loss"
-	}
-	const one, two = 0b001100, 0b110000
+	const one, two, ingresses = 0b001100, 0b110000, 0b010100
 	lost := func(name byte) bool { return served&name == name && candidate&name == 0 }
 	same := func(name byte) bool { return served&^candidate&name == 0 }
-	if rest >= 0 && (lost(one) && (rest == 0 || same(two)) || lost(two) && (rest == 0 || same(one))) {
-		return "namespace"
+	switch {
+	case candidate == 0:
+		o.kind = "empty"
+	case served == 0:
+	case own == 0 && o.all > 0:
+		o.kind = "generated"
+	case 2*o.missing > o.all, lost(ingresses):
+		o.kind = "loss"
+	case rest >= 0 && (lost(one) && (rest == 0 || same(two)) || lost(two) && (rest == 0 || same(one))):
+		o.kind = "namespace"
 	}
-	return ""
+	return o
 }
 
 func routesOf(set byte) []string {
@@ -137,16 +150,16 @@ func FuzzGuardAgreesWithModel(f *testing.F) {
 			candidate := tableOf(t, routesOf(set)...)
 			rest := -1
 			switch {
-			case cfg.Namespaces && m.holds():
+			case cfg.Namespaces && m.held:
 				rest = 0
 			case cfg.Namespaces:
 				rest = 1
 			}
-			kind := kindOf(servedSet, set, rest)
-			if served != nil && servedSet == set {
-				kind = "" // no change, even if an empty table was accepted before
+			o := observe(servedSet, set, rest)
+			if o.at = now; served != nil && servedSet == set {
+				o.kind = "" // no change, even if an empty table was accepted before
 			}
-			want := m.judge(observation{now, kind}, hold)
+			want := m.judge(o, hold)
 			got := g.Judge(served, candidate, start.Add(now))
 			if got.Publish != want {
 				t.Fatalf("event %d at %v: %08b after %08b: publish %v, want %v (%+v)", i/2, now, set, servedSet, got.Publish, want, got)
@@ -163,7 +176,7 @@ func FuzzGuardAgreesWithModel(f *testing.F) {
 			}
 			if want || accept {
 				served, servedSet = candidate, set
-				m.history = nil
+				m = model{manual: cfg.Manual}
 			}
 		}
 	})

@@ -1,7 +1,7 @@
 // Package guard decides whether a new table may replace the served one, or is held back because it looks like an accident.
-// Suspicious are: a table without routes; a table with only generated routes where the served one has others; a table that lost
-// more than a share of its routes or hosts, or a whole namespace; a table in which too many routes lost all endpoints; and a
-// table that grew past a ceiling.
+// Suspicious are: a table without routes; a table with only generated routes where the served one has others; a table that no
+// longer answers more than a share of the requests or hosts, or those of a whole kind of objects or namespace; a table in which too
+// many requests lost all endpoints; and a table that grew past a ceiling.
 //
 // A [Guard] is a state machine used by the route server before it publishes, and by a relay and a data plane before they commit.
 // It does no I/O and has no clock. The caller calls [Guard.Judge] once for every completed read, with the served table and the
@@ -10,23 +10,38 @@
 //
 // # Losses
 //
-// Routes are identified by id, and hosts by name. A route has endpoints if its backend is an address or a list of addresses. It
-// has lost them if it is a shunt afterwards, which is how the compiler represents a service without endpoints. A removed route is
-// a lost route, not a lost backend.
+// Losses are counted by what requests notice, and not by ids: a cluster that renames all its objects and answers the same requests
+// has lost nothing. Counted are
 //
-// A table is suspicious if more than the share is missing of
+//   - requests: pairs of host and path that some route answers. Catch-alls and generated routes answer for nobody. Path,
+//     PathSubtree and PathRegexp of one text are one path, and other predicates do not matter. A route with neither host nor path
+//     counts by its id;
+//   - hosts, by name;
+//   - endpoints: the requests of which at least one route has an address. Such a request has lost its endpoints if all its
+//     routes are shunts afterwards, which is how the compiler represents a service without endpoints. A request that is lost has
+//     not lost its endpoints as well;
+//   - Ingresses and RouteGroups, as far as the ids of their routes distinguish them. An object is lost if it has no route any more
+//     and at least one of its requests is lost.
 //
-//   - what is served now, or
+// A table is suspicious if more than the share of requests, hosts or endpoints, or at least nine tenths of 20 or more objects of
+// one kind, are missing of
+//
+//   - what is served now,
 //   - everything that was served at some time within Config.Window, so that many small losses count as one large one. Anything
-//     that came back meanwhile is not missing.
+//     that came back meanwhile is not missing, or
+//   - what existed when the window began, so that additions do not make up for losses.
+//
+// Requests and hosts that one object gives up, while it has other routes, are no loss: they are its team's decision, and in a cluster of
+// a few objects they would be a large share.
 //
 // Only a table that lacks something that is served now can be suspicious. A table is not suspicious if it undoes additions within
 // the window, that is, if at most 5 % of what already existed when the window began is missing. So a table that grew tenfold by
 // accident can be repaired at once. A window begins with the first table that a Guard sees, which after a restart is the one from
 // the checkpoint.
 //
-// The Guard remembers the names that were added or removed within the window. This takes memory in proportion to changes, not
-// tables: as losses above the share are held, the missing names are never more than a fixed multiple of the served ones.
+// The Guard counts the served table when it first changes what it answers, and from then on only what changes. It remembers hashes
+// of what was added or removed within the window. This takes memory in proportion to changes, not
+// tables: as losses above the share are held, the missing members are never more than a fixed multiple of the served ones.
 // Additions and losses within the window before a hold count until the hold ends, so that a loss in steps stays one loss.
 //
 // # Lost namespaces
@@ -38,6 +53,7 @@
 //     belong to the namespace of their object; catch-alls and generated routes belong to none.
 //   - The routes of a namespace are those that existed when the window began, whether they are still served or lost since. A
 //     namespace younger than the window may disappear, so that accidental growth can be repaired.
+//   - A route that is removed does not count if a new route answers its requests: it was renamed.
 //   - A namespace is lost if it had at least 20 such routes, the served table has some of its routes, and the new table none. So a
 //     namespace that loses its routes in steps also counts.
 //   - The rest is unchanged if all other namespaces together lost at most 5 % of their served routes. A larger change is a
@@ -49,28 +65,32 @@
 //
 // # The hold
 //
-// A suspicious table starts a hold of a kind: empty, only generated routes, loss (of routes or hosts), loss of namespaces
-// (whichever they are), loss of backends, growth (of routes or bytes). Each further judgement compares the newest table with the
-// served one. The hold
+// A suspicious table starts a hold. Each further judgement compares the newest table with the served one. The hold
 //
-//   - ends without release if a judgement finds the table fine, which includes a table equal to the served one;
-//   - restarts if the table is suspicious for another kind of reason;
-//   - is released if a judgement finds the table suspicious of the same kind, and at least Hold has passed since the judgement
-//     that started the hold. So at least two reads, Hold apart, and every read between them agreed. The newest table is released,
-//     which need not be the one that started the hold. With Config.Manual, time releases nothing;
+//   - ends without release if a judgement finds that everything is back: the table is fine, and has every request that the hold
+//     keeps, and with endpoints if it keeps those. A request need not come back if its object exists and no longer wants it. A
+//     restore that is half done is therefore never published, also when it has passed the limits. A table equal to the served
+//     one always ends the hold;
+//   - is released by time: once Config.Hold has passed since the hold first saw a table that was suspicious for a reason of this
+//     kind (loss of requests, of endpoints, of namespaces, growth), and since something last came back, that is, since fewer
+//     requests were missing than ever before in this hold. It takes two judgements. The newest table is released, which need
+//     not be the one that started the hold. A reason that alternates with another does not start its time again. With Config.Manual, time
+//     releases nothing;
 //   - is released by [Guard.Accept].
+//
+// Time never releases an empty table or one with only generated routes, because serving the last routes is always better than
+// serving no route that anybody asked for, and none that follows in the same hold before at most 5 % of the requests are missing.
 //
 // A release begins a new window: later tables are compared with the released one only.
 //
-// A failed read is no evidence for either side: the caller does not call Judge, and the hold neither ends nor restarts while time
-// passes.
+// A failed read is no evidence for either side: the caller does not call Judge, and the hold does not end while time passes.
 //
-// Time never releases an empty table or one with only generated routes, because serving the last routes is always better than
-// serving no route that anybody asked for. Only an acceptance releases it.
+// A restart does not end a hold: the process after this one continues it with [Guard.Resume] and the table that was served. It does
+// not know what was lost before the hold began.
 //
 // # Caveats
 //
-// Shares are of the served table, however small it is: losing two of three routes is 67 %. The ceilings apply only to the step
+// Shares are of the served table, however small it is: losing two of three requests is 67 %. The ceilings apply only to the step
 // past them: once a table above a ceiling is served, further growth is not held, because a hold would stop every change,
 // including necessary ones. Without a served table only an empty one is held.
 //
@@ -81,6 +101,7 @@ package guard
 
 import (
 	"fmt"
+	"hash/maphash"
 	"sync"
 	"time"
 
@@ -102,25 +123,25 @@ type Code string
 const (
 	Empty         Code = "empty"           // no routes at all
 	OnlyGenerated Code = "only_generated"  // only generated routes, while the served table has others
-	RoutesLost    Code = "routes_lost"     // more than MaxLoss of the served ids are missing
+	RoutesLost    Code = "routes_lost"     // no route answers more than MaxLoss of the served pairs of host and path any more
 	HostsLost     Code = "hosts_lost"      // more than MaxLoss of the served hosts are missing
+	KindLost      Code = "kind_lost"       // nine tenths of the Ingresses, or of the RouteGroups, are missing
 	NamespaceLost Code = "namespace_lost"  // all routes of a namespace are missing, and the others are unchanged
-	BackendsLost  Code = "backends_lost"   // more than MaxBackendLoss of the routes with endpoints lost all of them
+	BackendsLost  Code = "backends_lost"   // more than MaxBackendLoss of the pairs with endpoints lost all of them
 	TooManyRoutes Code = "too_many_routes" // more than MaxRoutes, while the served table has not
 	TooLarge      Code = "too_large"       // more than MaxBytes, while the served table has not
 )
 
 // Codes returns every code, for metrics with a series for each.
 func Codes() []Code {
-	return []Code{Empty, OnlyGenerated, RoutesLost, HostsLost, NamespaceLost, BackendsLost, TooManyRoutes, TooLarge}
+	return []Code{Empty, OnlyGenerated, RoutesLost, HostsLost, KindLost, NamespaceLost, BackendsLost, TooManyRoutes, TooLarge}
 }
 
-// kind returns the kind that all reads of one hold must agree on. Losses of routes and of hosts are the same accident seen from
-// two sides. A table with only generated routes is worse and restarts the hold. A loss of namespaces is a separate kind, so that
-// growth past the share restarts the hold.
+// kind returns the kind of the reason, which has a time of its own in a hold. Losses of requests, of hosts and of a kind of objects
+// are the same accident seen from several sides. A loss of namespaces that grows past the share is another kind.
 func (c Code) kind() Code {
 	switch c {
-	case HostsLost:
+	case HostsLost, KindLost:
 		return RoutesLost
 	case TooLarge:
 		return TooManyRoutes
@@ -131,15 +152,15 @@ func (c Code) kind() Code {
 
 // Config sets the limits.
 type Config struct {
-	// MaxLoss is the share of the served ids, or hosts, that may be missing: (0, 1]. A table that lacks more is held. 0 means
-	// DefaultMaxLoss; 1 turns both rules off.
+	// MaxLoss is the share of the served requests, or hosts, that may be missing: (0, 1]. A table that lacks more is held. 0 means
+	// DefaultMaxLoss; 1 turns both rules off, and the one about kinds of objects.
 	MaxLoss float64
-	// MaxBackendLoss is the share of the served routes with endpoints that may lose all of them at once: (0, 1]. A table is held
-	// if more routes do, and at least 20. 0 means DefaultMaxBackendLoss; 1 turns the rule off.
+	// MaxBackendLoss is the share of the served requests with endpoints that may lose all of them at once: (0, 1]. A table is held
+	// if more do, and at least 20. 0 means DefaultMaxBackendLoss; 1 turns the rule off.
 	MaxBackendLoss float64
-	// Window is how long past served routes count for MaxLoss and MaxBackendLoss. 0 means DefaultWindow.
+	// Window is how long what was served counts for MaxLoss and MaxBackendLoss. 0 means DefaultWindow.
 	Window time.Duration
-	// Hold is how long every read must agree. 0 means DefaultHold.
+	// Hold is how long a suspicious table is held. 0 means DefaultHold.
 	Hold time.Duration
 	// Manual means that time releases no hold, whatever Hold is: a hold ends when a judgement finds the table fine, or by Accept.
 	Manual bool
@@ -159,8 +180,8 @@ type Verdict struct {
 	Detail string
 	// Since is when the hold started. Zero if the table is fine.
 	Since time.Time
-	// ReleaseAt is the earliest time at which the hold can be released. It is zero if the table is fine, or if time does not
-	// release it: Empty, OnlyGenerated, and everything with Config.Manual.
+	// ReleaseAt is the earliest time at which the hold can be released; it moves when something comes back. It is zero if the table
+	// is fine, or if time does not release it: Empty, OnlyGenerated, and everything with Config.Manual.
 	ReleaseAt time.Time
 }
 
@@ -170,7 +191,7 @@ type Release struct {
 	Reason   Code
 	Since    time.Time // when its hold started
 	At       time.Time
-	Accepted bool // by an operator; otherwise every read agreed for the time of the hold
+	Accepted bool // by an operator; otherwise by time
 	// By and Why are copied from the acceptance; empty if the operator gave none.
 	By, Why string
 }
@@ -195,7 +216,7 @@ type State struct {
 	Revision uint64       // of the newest held table; only if Held
 	Routes   int          // of the newest held table; only if Held
 	Bytes    int          // of the newest held table; only if Held
-	Polls    int          // judgements that agreed so far; only if Held
+	Polls    int          // judgements in this hold so far; only if Held
 	Last     *Release     // the last release; nil if there was none
 
 	// Half is what the hold keeps. FirstDigest is the digest of the first table of the held intent, which is accepted like
@@ -206,23 +227,39 @@ type State struct {
 
 // Guard judges tables. All methods are safe for concurrent use; call Judge from one loop.
 type Guard struct {
-	cfg Config // set by New, read only
+	cfg    Config // set by New, read only
+	reader reader // likewise
 
 	mu       sync.Mutex
-	held     *table.Table // nil if no table is held
-	verdict  Verdict      // of held
-	polls    int
-	since    time.Time    // start of an uninterrupted series of holds of any kind; zero if held is nil
+	hold     *hold        // nil if no table is held
 	accepted table.Digest // accepted and not judged since
 	last     *Release
 	memo     measurement // the last comparison, because most reads repeat the previous one
 
-	base         *table.Table // served at the last judgement
-	judged       time.Time    // time of that judgement
-	namespaces   *namespaces  // of base; nil if not counted yet
-	backendCount int          // routes of base with endpoints; negative if not counted yet
+	base       *table.Table // served at the last judgement
+	judged     time.Time    // time of that judgement
+	census     *census      // of base; nil if not counted yet
+	namespaces *namespaces  // of base; nil if not counted yet
 
-	routes, hosts, backends window // recent additions and losses
+	// Recent additions and losses.
+	requests, backends window[request]
+	hosts, ids         window[string]
+	objects            [kinds]window[object]
+}
+
+// memory is what a window offers whatever its members are.
+type memory interface {
+	reset()
+	expire(now, since time.Time)
+}
+
+// windows returns all windows.
+func (g *Guard) windows() []memory {
+	all := []memory{&g.requests, &g.backends, &g.hosts, &g.ids}
+	for k := range g.objects {
+		all = append(all, &g.objects[k])
+	}
+	return all
 }
 
 // New checks cfg and fills in its defaults. The error names the invalid field.
@@ -253,8 +290,12 @@ func New(cfg Config) (*Guard, error) {
 	case cfg.MaxBytes < 0:
 		return nil, fmt.Errorf("max bytes %d: want no negative number", cfg.MaxBytes)
 	}
-	w := window{span: cfg.Window}
-	return &Guard{cfg: cfg, routes: w, hosts: w, backends: w}, nil
+	g := &Guard{cfg: cfg, reader: reader{maphash.MakeSeed()}}
+	g.requests.span, g.backends.span, g.hosts.span, g.ids.span = cfg.Window, cfg.Window, cfg.Window, cfg.Window
+	for k := range g.objects {
+		g.objects[k].span = cfg.Window
+	}
+	return g, nil
 }
 
 // Judge compares candidate, the table of a read completed at now, with served, the served table or nil. Call it for every
@@ -268,54 +309,52 @@ func (g *Guard) Judge(served, candidate *table.Table, now time.Time) Verdict {
 	g.accepted = table.Digest{}
 	g.follow(served)
 	g.judged = now
-	for _, w := range []*window{&g.routes, &g.hosts, &g.backends} {
-		w.expire(now, g.since)
+	var since time.Time
+	if g.hold != nil {
+		since = g.hold.since
 	}
-	reason, detail := g.inspect(served, candidate)
+	for _, w := range g.windows() {
+		w.expire(now, since)
+	}
+	f := g.inspect(candidate)
 	if !accepted.IsZero() && candidate.Digest() == accepted {
-		reason = ""
+		f = finding{}
 		g.restart(nil)
 	}
-	if reason == "" {
-		g.end()
+	if f.reason == "" {
+		g.hold = nil
 		return Verdict{Publish: true}
 	}
-
-	if g.held == nil {
-		g.since = now
+	release := g.keep(candidate, f, now)
+	verdict := g.hold.verdict
+	if verdict.Publish = release; release {
+		g.release(now, nil)
 	}
-	if g.held == nil || g.verdict.Reason.kind() != reason.kind() {
-		g.verdict.Since, g.polls = now, 0
-	}
-	g.held = candidate
-	g.polls++
-	g.verdict = Verdict{Reason: reason, Detail: detail, Since: g.verdict.Since}
-	if reason == Empty || reason == OnlyGenerated || g.cfg.Manual {
-		return g.verdict
-	}
-	g.verdict.ReleaseAt = g.verdict.Since.Add(g.cfg.Hold)
-	if g.polls < 2 || now.Before(g.verdict.ReleaseAt) {
-		return g.verdict
-	}
-	verdict := g.verdict
-	verdict.Publish = true
-	g.release(now, nil)
 	return verdict
 }
 
-// Inspect returns the reason why the candidate is suspicious compared with the table that was the served one in the last
-// judgement; empty if it is fine. It is not a judgement: no hold begins or ends.
-func (g *Guard) Inspect(served, candidate *table.Table) Code {
+// Inspect returns the reason why a table that was made from parts of the candidate and of the served table is suspicious; empty if
+// it is fine. served is the table that was the served one in the last judgement. No hold begins or ends, but a hold keeps from now
+// on what it finds lost: that must come back, too.
+func (g *Guard) Inspect(served, made *table.Table) Code {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	reason, _ := g.inspect(served, candidate)
-	return reason
+	g.follow(served)
+	f := g.inspect(made)
+	if g.hold != nil {
+		g.hold.notes(f.reason)
+	}
+	return f.reason
 }
 
 // State returns the current hold, for /status and metrics.
 func (g *Guard) State() State {
 	g.mu.Lock()
-	s, held := State{Last: g.last, Verdict: g.verdict, Polls: g.polls}, g.held
+	s := State{Last: g.last}
+	var held *table.Table
+	if h := g.hold; h != nil {
+		held, s.Verdict, s.Polls = h.table, h.verdict, h.polls
+	}
 	g.mu.Unlock()
 	if held != nil {
 		s.Held = true
@@ -327,25 +366,25 @@ func (g *Guard) State() State {
 	return s
 }
 
-// Held returns the verdict on the held table, or false if none is held. Unlike State it does not compute a digest.
+// Held returns the verdict on the held table, or false if none is held. Unlike State it does not compute a digest. After Resume it
+// returns only reason and beginning until the first judgement.
 func (g *Guard) Held() (v Verdict, held bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.verdict, g.held != nil
+	if g.hold == nil {
+		return Verdict{}, false
+	}
+	return g.hold.verdict, true
 }
 
 // release records that the held table is released, by an operator if a is not nil. Tables served before no longer count:
 // otherwise the next read would be held for the same loss. The caller holds mu.
 func (g *Guard) release(now time.Time, a *Acceptance) {
+	h := g.hold
 	g.restart(nil)
-	g.last = &Release{Digest: g.held.Digest(), Reason: g.verdict.Reason, Since: g.verdict.Since, At: now}
+	g.last = &Release{Digest: h.table.Digest(), Reason: h.verdict.Reason, Since: h.since, At: now}
 	if a != nil {
 		g.last.Accepted, g.last.By, g.last.Why = true, a.By, a.Why
 	}
-	g.end()
-}
-
-// end forgets the hold. The caller holds mu.
-func (g *Guard) end() {
-	g.held, g.verdict, g.polls, g.since = nil, Verdict{}, 0, time.Time{}
+	g.hold = nil
 }

@@ -41,10 +41,12 @@ func TestMemoryOfTheWindowIsBounded(t *testing.T) {
 			if now = now.Add(3 * time.Second); g.Judge(served, candidate, now).Publish {
 				served = candidate
 			}
-			for what, w := range map[string]*window{"routes": &g.routes, "backends": &g.backends} {
-				if len(w.lost) > test.most || len(w.gained) > test.most {
+			for what, n := range map[string][2]int{
+				"requests": {len(g.requests.lost), len(g.requests.gained)}, "backends": {len(g.backends.lost), len(g.backends.gained)},
+			} {
+				if max(n[0], n[1]) > test.most {
 					t.Fatalf("%d changes in each read: round %d: %d lost and %d gained %s, want %d at most",
-						test.each, round, len(w.lost), len(w.gained), what, test.most)
+						test.each, round, n[0], n[1], what, test.most)
 				}
 			}
 		}

@@ -80,8 +80,9 @@ func TestAfterTheWindowLossesOfYoungRoutesAreForgotten(t *testing.T) {
 // An acceptance resets the comparison for hosts, too.
 func TestAnAcceptedLossOfHostsIsOver(t *testing.T) {
 	of := func(hosts int) (routes []string) {
-		for i := range 20 {
-			routes = append(routes, numbered(i, i+1)[0]+"@h"+numbered(i%hosts, i%hosts+1)[0])
+		routes = numbered(100, 200) // without a host
+		for i := range hosts {
+			routes = append(routes, numbered(i, i+1)[0]+"@h"+numbered(i, i+1)[0])
 		}
 		return routes
 	}
@@ -101,10 +102,10 @@ func mixed(t *testing.T, with, without []string) *table.Table {
 	t.Helper()
 	var routes []table.Route
 	for _, id := range with {
-		routes = append(routes, table.Route{ID: id, Text: id + `: Path("/") -> "http://10.0.0.1:80";`})
+		routes = append(routes, table.Route{ID: id, Text: id + `: Path("/` + id + `") -> "http://10.0.0.1:80";`})
 	}
 	for _, id := range without {
-		routes = append(routes, table.Route{ID: id, Text: id + `: Path("/") -> ` + noEndpoints + ";"})
+		routes = append(routes, table.Route{ID: id, Text: id + `: Path("/` + id + `") -> ` + noEndpoints + ";"})
 	}
 	tab, err := table.New(routes, 1, start)
 	if err != nil {

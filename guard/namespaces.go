@@ -36,8 +36,11 @@ func countNamespaces(t *table.Table) *namespaces {
 }
 
 // apply updates the counts for the change.
-func (n *namespaces) apply(c change) {
+func (n *namespaces) apply(c change[string]) {
 	for _, id := range c.gone {
+		n.add(id, -1)
+	}
+	for _, id := range c.left {
 		n.add(id, -1)
 	}
 	for _, id := range c.come {
@@ -73,7 +76,7 @@ func (g *Guard) namespacesOf(served *table.Table) *namespaces {
 
 // lostNamespaces returns a sentence about the namespaces that a change removes, or "" if it removes none or changes the rest too
 // much. It costs as much as the change; only for a lost namespace it searches the whole window. The caller holds mu.
-func (g *Guard) lostNamespaces(served *table.Table, c change) string {
+func (g *Guard) lostNamespaces(served *table.Table, c change[string]) string {
 	if len(c.gone) == 0 {
 		return ""
 	}
@@ -81,6 +84,11 @@ func (g *Guard) lostNamespaces(served *table.Table, c change) string {
 	for _, id := range c.gone {
 		if name := routeid.NamespaceOf(id); name != "" {
 			gone[name]++
+			left[name]--
+		}
+	}
+	for _, id := range c.left {
+		if name := routeid.NamespaceOf(id); name != "" {
 			left[name]--
 		}
 	}
@@ -94,7 +102,7 @@ func (g *Guard) lostNamespaces(served *table.Table, c change) string {
 	if len(left) == 0 {
 		return ""
 	}
-	sizes := g.routes.sizes(left, counts)
+	sizes := sizesOf(&g.ids, left, counts)
 	maps.DeleteFunc(sizes, func(_ string, size int) bool { return size < minNamespace })
 	rest := count{0, counts.all}
 	for name, n := range gone {
@@ -104,14 +112,14 @@ func (g *Guard) lostNamespaces(served *table.Table, c change) string {
 			rest.missing += n
 		}
 	}
-	if len(sizes) == 0 || rest.beyond(restTolerance) && g.held == nil {
+	if len(sizes) == 0 || rest.beyond(restTolerance) && g.hold == nil {
 		return ""
 	}
 	return describeLost(sizes)
 }
 
-// sizes counts the routes of namespaces that existed when the window began: the served ones and those lost since.
-func (w *window) sizes(names map[string]int, served *namespaces) map[string]int {
+// sizesOf counts the routes of namespaces that existed when the window began: the served ones and those lost since.
+func sizesOf(w *window[string], names map[string]int, served *namespaces) map[string]int {
 	sizes := make(map[string]int, len(names))
 	for name := range names {
 		sizes[name] = served.routes[name]

@@ -52,7 +52,7 @@ func TestStepsBelowTheLimitAreOneLoss(t *testing.T) {
 	for _, left := range []int{760, 395, 206} {
 		v := r.read(time.Second, numbered(0, left)...)
 		r.wants(v, guard.RoutesLost)
-		want := fmt.Sprintf("%d of 2764 routes of the last 10m0s are gone (%.1f %%, limit 50.0 %%)", 2764-left, 100-100*float64(left)/2764)
+		want := fmt.Sprintf("%d of 2764 pairs of host and path of the last 10m0s are gone (%.1f %%, limit 50.0 %%)", 2764-left, 100-100*float64(left)/2764)
 		if left == 760 && v.Detail != want {
 			t.Errorf("got %q, want %q", v.Detail, want)
 		}
@@ -62,10 +62,10 @@ func TestStepsBelowTheLimitAreOneLoss(t *testing.T) {
 
 func TestStepsOfHostsAreOneLoss(t *testing.T) {
 	hosts := func(n int) (routes []string) {
-		for i := range 100 {
-			routes = append(routes, fmt.Sprintf("r%d@h%d", i, i%n))
+		for i := range n {
+			routes = append(routes, fmt.Sprintf("r%d@h%d", i, i))
 		}
-		return routes
+		return append(routes, numbered(100, 300)...) // without a host
 	}
 	r := newRun(t, guard.Config{}, hosts(100))
 	r.wants(r.read(time.Second, hosts(51)...), "")
@@ -216,7 +216,7 @@ func backed(t *testing.T, n, without int, empty string) *table.Table {
 		if i < without {
 			backend = empty
 		}
-		routes = append(routes, table.Route{ID: id, Text: id + `: Path("/") -> ` + backend + ";"})
+		routes = append(routes, table.Route{ID: id, Text: id + `: Path("/` + id + `") -> ` + backend + ";"})
 	}
 	tab, err := table.New(routes, 1, start)
 	if err != nil {
@@ -238,7 +238,7 @@ func TestBackendsLost(t *testing.T) {
 		detail      string
 	}{
 		{name: "all", routes: 100, now: 100, want: guard.BackendsLost,
-			detail: "100 of 100 routes with endpoints lost all endpoints (100.0 %, limit 50.0 %)"},
+			detail: "100 of 100 pairs of host and path with endpoints lost all endpoints (100.0 %, limit 50.0 %)"},
 		{name: "more than half", routes: 100, now: 51, want: guard.BackendsLost},
 		{name: "half", routes: 100, now: 50},
 		{name: "fewer than 20", routes: 19, now: 19},

@@ -157,7 +157,7 @@ func TestEntriesAreWrittenAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, want := json.String(), `{"event":"new","time":"2026-11-21T10:00:00Z","kind":"extra","id":"kube_pay__app______",`+
-		`"owner":{"kind":"Ingress","namespace":"pay","name":"app"},"b":"Host(/pay/) -> \"http://pay\""}`+"\n"; got != want {
+		`"owner":{"kind":"Ingress","namespace":"pay","from_id":true,"candidates":["pay/app"]},"b":"Host(/pay/) -> \"http://pay\""}`+"\n"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }

@@ -1,7 +1,6 @@
 package shadowdiff
 
 import (
-	"encoding/json"
 	"io"
 	"time"
 
@@ -101,26 +100,21 @@ func WriteJSON(w io.Writer, v *View) error {
 	for _, e := range v.entries() {
 		out.Differences = append(out.Differences, newJSONDifference(e, v.Owner))
 	}
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(out)
+	return WriteJSONValue(w, out, "  ")
 }
 
 // WriteEntryJSON writes one difference on one line, in the form of the list in [WriteJSON], preceded by the event and its time.
 func WriteEntryJSON(w io.Writer, e Entry, owner OwnerFunc, event string, at time.Time) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	return enc.Encode(struct {
+	return WriteJSONValue(w, struct {
 		Event string    `json:"event"`
 		Time  time.Time `json:"time"`
 		jsonDifference
-	}{event, at.UTC(), newJSONDifference(e, owner)})
+	}{event, at.UTC(), newJSONDifference(e, owner)}, "")
 }
 
 func newJSONDifference(e Entry, owner OwnerFunc) jsonDifference {
 	d := jsonDifference{
-		Kind: e.Kind, ID: e.ID, NewID: e.NewID, Owner: owner.of(e.ID), State: e.State(), FirstSeen: optional(e.FirstSeen),
+		Kind: e.Kind, ID: e.ID, NewID: e.NewID, Owner: owner.Of(e.ID), State: e.State(), FirstSeen: optional(e.FirstSeen),
 		Count: e.Count, A: expression(e.A), B: expression(e.B),
 	}
 	for _, p := range e.Parts {

@@ -2,6 +2,7 @@ package shadowdiff
 
 import (
 	"cmp"
+	"encoding/json"
 	"strings"
 
 	"github.com/routesrv/routesrv/internal/routeid"
@@ -15,12 +16,18 @@ const (
 
 // Owner is the object that a route comes from, for grouping. The zero value means no owner.
 type Owner struct {
-	Kind      string `json:"kind"` // RouteGroup, Ingress, generated or other
-	Namespace string `json:"namespace,omitempty"`
-	Name      string `json:"name,omitempty"`
+	Kind            string // RouteGroup, Ingress, generated or other
+	Namespace, Name string // as the object has them, unless FromID
+	// FromID means that only the id of the route is known. Kubernetes names have "-" and "." where ids have "_", so the name is one of
+	// [Owner.Candidates].
+	FromID bool
 }
 
-// String returns "RouteGroup shop/cart", or says that no object owns the route.
+// maxCandidates is how many names an owner may have to be listed.
+const maxCandidates = 4
+
+// String returns "RouteGroup shop/cart", or says that no object owns the route. An owner that only an id shows is marked, with the names
+// that it may have.
 func (o Owner) String() string {
 	switch o.Kind {
 	case generatedKind:
@@ -28,10 +35,77 @@ func (o Owner) String() string {
 	case otherKind, "":
 		return "other routes"
 	}
+	if o.FromID {
+		return o.Kind + " " + o.guess()
+	}
 	if o.Namespace == "" {
 		return o.Kind + " " + o.Name
 	}
 	return o.Kind + " " + o.Namespace + "/" + o.Name
+}
+
+// guess names the objects that the id may stand for.
+func (o Owner) guess() string {
+	if names := o.Candidates(); names != nil {
+		return strings.Join(names, " or ") + " (from the id)"
+	}
+	pattern := dashed(o.Namespace) + "/" + strings.ReplaceAll(o.Name, "_", "[-.]") + " (from the id; [-.] is a dash or a dot"
+	if o.mayBeCustom() {
+		pattern += ", or the name ends earlier and the rest is the id of a custom route"
+	}
+	return pattern + ")"
+}
+
+// mayBeCustom reports whether the name may be that of an Ingress with the id and the number of a custom route behind it.
+func (o Owner) mayBeCustom() bool {
+	front := strings.TrimRight(o.Name, "0123456789")
+	return o.Kind == string(routeid.KindIngress) && front != o.Name && strings.HasSuffix(front, "_") && strings.Count(front, "_") > 1
+}
+
+// Candidates returns the NAMESPACE/NAME that the id of a route may stand for, the likeliest first; nil if there are more than four, if
+// the route may be a custom one, or if the owner is known. A namespace has no dots.
+func (o Owner) Candidates() []string {
+	if !o.FromID || o.mayBeCustom() {
+		return nil
+	}
+	names := []string{""}
+	for i := range len(o.Name) {
+		more := []string{o.Name[i : i+1]}
+		if o.Name[i] == '_' {
+			more = []string{"-", "."}
+		}
+		var longer []string
+		for _, end := range more {
+			for _, name := range names {
+				longer = append(longer, name+end)
+			}
+		}
+		if names = longer; len(names) > maxCandidates {
+			return nil
+		}
+	}
+	for i, name := range names {
+		names[i] = dashed(o.Namespace) + "/" + name
+	}
+	return names
+}
+
+func dashed(s string) string { return strings.ReplaceAll(s, "_", "-") }
+
+// MarshalJSON prints an owner that is known with its namespace and name, and one that only an id shows with from_id and its candidates: a
+// name that may not exist is never printed as one that does.
+func (o Owner) MarshalJSON() ([]byte, error) {
+	form := struct {
+		Kind       string   `json:"kind"`
+		Namespace  string   `json:"namespace,omitempty"`
+		Name       string   `json:"name,omitempty"`
+		FromID     bool     `json:"from_id,omitempty"`
+		Candidates []string `json:"candidates,omitempty"`
+	}{o.Kind, o.Namespace, o.Name, o.FromID, o.Candidates()}
+	if o.FromID {
+		form.Namespace, form.Name = dashed(o.Namespace), ""
+	}
+	return json.Marshal(form)
 }
 
 // compare sorts objects first, by namespace, name and kind, then generated routes, then others.
@@ -51,20 +125,20 @@ func (o Owner) rank() int {
 }
 
 // OwnerFunc returns the object that a route comes from, by its id. An empty kind means unknown.
-type OwnerFunc func(id string) (kind, namespace, name string)
+type OwnerFunc func(id string) Owner
 
-// of calls f if it is set, and otherwise uses the id.
-func (f OwnerFunc) of(id string) Owner {
+// Of calls f if it is set, and otherwise uses the id.
+func (f OwnerFunc) Of(id string) Owner {
 	if f != nil {
-		if kind, namespace, name := f(id); kind != "" {
-			return Owner{Kind: kind, Namespace: namespace, Name: name}
+		if o := f(id); o.Kind != "" {
+			return o
 		}
 	}
 	return OwnerOf(id)
 }
 
-// OwnerOf derives the owner from an id created by the compiler. It is a guess: see package routeid.
+// OwnerOf derives the owner from an id that the compiler made, for places where only a table is known: see package routeid.
 func OwnerOf(id string) Owner {
 	o := routeid.OwnerOf(id)
-	return Owner{Kind: string(o.Kind), Namespace: o.Namespace, Name: o.Name}
+	return Owner{Kind: string(o.Kind), Namespace: o.Namespace, Name: o.Name, FromID: o.Name != ""}
 }

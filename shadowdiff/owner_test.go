@@ -1,6 +1,7 @@
 package shadowdiff_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -11,14 +12,17 @@ import (
 
 func TestOwnerOf(t *testing.T) {
 	for _, c := range []struct{ id, want string }{
-		{"kube_rg__shop__cart__all__0_0", "RouteGroup shop/cart"},
-		{"kube_rg__shop__my_app__get_post__12_3", "RouteGroup shop/my_app"},
-		{"kube_rg__shop__cart__all__0_0_https_redirect", "RouteGroup shop/cart"},
-		{"kube_rg__shop__cart__all__0_0_disable_https_redirect", "RouteGroup shop/cart"},
-		{"kube_rg__internal_shop__cart__all__0_0", "RouteGroup shop/cart"},
-		{"kube_shop__cart__www_example_org___api__backend", "Ingress shop/cart"},
-		{"kube_shop__cart______", "Ingress shop/cart"},
-		{"kube_rg__cart__www_example_org____backend", "Ingress rg/cart"},
+		{"kube_rg__shop__cart__all__0_0", "RouteGroup shop/cart (from the id)"},
+		{"kube_rg__shop__my_app__get_post__12_3", "RouteGroup shop/my-app or shop/my.app (from the id)"},
+		{"kube_rg__shop__cart__all__0_0_https_redirect", "RouteGroup shop/cart (from the id)"},
+		{"kube_rg__shop__cart__all__0_0_disable_https_redirect", "RouteGroup shop/cart (from the id)"},
+		{"kube_rg__internal_shop__cart__all__0_0", "RouteGroup shop/cart (from the id)"},
+		{"kube_shop__cart__www_example_org___api__backend", "Ingress shop/cart (from the id)"},
+		{"kube_shop__cart______", "Ingress shop/cart (from the id)"},
+		{"kube_rg__cart__www_example_org____backend", "Ingress rg/cart (from the id)"},
+		{"kube_shop_prod__app_0__www_example_org___api__backend", "Ingress shop-prod/app-0 or shop-prod/app.0 (from the id)"},
+		{"kube_shop__a_b_c_d__www____", "Ingress shop/a[-.]b[-.]c[-.]d (from the id; [-.] is a dash or a dot)"},
+		{"kube_shop__app_canary_0__www____", "Ingress shop/app[-.]canary[-.]0 (from the id; [-.] is a dash or a dot, or the name ends earlier and the rest is the id of a custom route)"},
 		{"kube_shop__cart_https_redirect", "other routes"},
 		{"kube_rg____www_example_org__catchall__0_0", "generated routes"},
 		{"kube_rg__internal___www_example_org__catchall__0_0", "generated routes"},
@@ -44,22 +48,39 @@ func TestGroupsAskWhoKnows(t *testing.T) {
 	v := shadowdiff.View{
 		Report: shadowdiff.Diff(parse(t, `kube__redirect: * -> <shunt>; kube_rg__b__x__all__0_0: Foo() -> <shunt>; own: Bar() -> <shunt>;
 			kube_rg__b__my_app__all__0_0: Baz() -> <shunt>; kube_a__z____: Qux() -> <shunt>`), nil),
-		Owner: func(id string) (kind, namespace, name string) {
+		Owner: func(id string) shadowdiff.Owner {
 			if strings.Contains(id, "my_app") {
-				return "RouteGroup", "b", "my-app"
+				return shadowdiff.Owner{Kind: "RouteGroup", Namespace: "b", Name: "my-app"}
 			}
-			return "", "", ""
+			return shadowdiff.Owner{}
 		},
 	}
 	var got []string
 	for _, g := range v.Groups() {
 		got = append(got, g.Owner.String())
 	}
-	want := []string{"Ingress a/z", "RouteGroup b/my-app", "RouteGroup b/x", "generated routes", "other routes"}
+	want := []string{"Ingress a/z (from the id)", "RouteGroup b/my-app", "RouteGroup b/x (from the id)", "generated routes", "other routes"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 	if got := (shadowdiff.Owner{Kind: "Service", Name: "x"}).String(); got != "Service x" {
 		t.Error(got)
+	}
+}
+
+func TestOwnerInJSONHasNoNameThatMayNotExist(t *testing.T) {
+	for _, c := range []struct {
+		owner shadowdiff.Owner
+		want  string
+	}{
+		{shadowdiff.Owner{Kind: "Ingress", Namespace: "shop", Name: "app-0"}, `{"kind":"Ingress","namespace":"shop","name":"app-0"}`},
+		{shadowdiff.OwnerOf("kube_shop_eu__app_0__www____"), `{"kind":"Ingress","namespace":"shop-eu","from_id":true,"candidates":["shop-eu/app-0","shop-eu/app.0"]}`},
+		{shadowdiff.OwnerOf("kube_shop__a_b_c_d__www____"), `{"kind":"Ingress","namespace":"shop","from_id":true}`},
+		{shadowdiff.OwnerOf("kube__redirect"), `{"kind":"generated"}`},
+	} {
+		got, err := json.Marshal(c.owner)
+		if err != nil || string(got) != c.want {
+			t.Errorf("%+v: %s (%v), want %s", c.owner, got, err, c.want)
+		}
 	}
 }

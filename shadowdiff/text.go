@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 )
 
@@ -57,7 +56,7 @@ func WriteText(w io.Writer, v *View, opts TextOptions) error {
 		t.line("")
 	}
 	for _, g := range groups {
-		t.line(t.style(styleBold, g.Owner.String()))
+		t.line(t.style(styleBold, Printable(g.Owner.String())))
 		for _, e := range g.Entries {
 			t.entry(e)
 		}
@@ -211,32 +210,4 @@ func name(s []rune, n int) []rune {
 		return s[:i+1]
 	}
 	return nil
-}
-
-// Printable escapes invisible characters: control characters, which could affect a terminal, format characters, which can change
-// the order of the text, and bytes that are not UTF-8.
-func Printable(s string) string {
-	if !strings.ContainsFunc(s, hidden) {
-		return s
-	}
-	var b strings.Builder
-	for i := 0; i < len(s); {
-		r, n := utf8.DecodeRuneInString(s[i:])
-		switch {
-		case !hidden(r):
-			b.WriteString(s[i : i+n])
-		case r < utf8.RuneSelf || n == 1:
-			fmt.Fprintf(&b, `\x%02x`, s[i])
-		default:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		}
-		i += n
-	}
-	return b.String()
-}
-
-// hidden also returns true for U+FFFD, the decoding of a byte that is not UTF-8.
-func hidden(r rune) bool {
-	return r == utf8.RuneError || unicode.IsControl(r) || unicode.Is(unicode.Cf, r) ||
-		unicode.Is(unicode.Zl, r) || unicode.Is(unicode.Zp, r)
 }

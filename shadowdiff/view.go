@@ -104,7 +104,7 @@ func (v *View) Groups() []Group {
 	byOwner := make(map[Owner]int)
 	var groups []Group
 	for _, e := range v.entries() {
-		owner := v.Owner.of(e.ID)
+		owner := v.Owner.Of(e.ID)
 		i, ok := byOwner[owner]
 		if !ok {
 			i = len(groups)

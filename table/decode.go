@@ -10,6 +10,9 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 )
 
+// errTotal means that the document as a whole is too large.
+var errTotal = errors.New("all routes together")
+
 // ErrTooLarge means that a document, a delta or a file exceeds the reader's limit.
 var ErrTooLarge = errors.New("table is too large")
 
@@ -46,6 +49,7 @@ type Decoder struct {
 	count     int      // of routes
 	printed   []*Route // the routes whose text differs from the document's
 	packing   *packing // nil if blocks are not packed
+	leaving   *leaving // nil if an error in one definition is one of the document
 	err       error    // why there will be no table; the remaining input is only counted
 }
 
@@ -108,7 +112,7 @@ func (d *Decoder) fail(err error) {
 
 // definitions takes the complete definitions out of buf.
 func (d *Decoder) definitions() error {
-	rest := d.buf
+	rest := d.skipped(d.buf)
 	for len(rest) > 0 {
 		if d.separate {
 			d.separate = false
@@ -122,16 +126,25 @@ func (d *Decoder) definitions() error {
 		if r == nil {
 			end := d.scan(rest)
 			if end < 0 {
-				if most := min(max(d.limit/definitionShare, leastDefinition), mostDefinition); int64(len(rest)) > most {
-					return fmt.Errorf("%w: one route has more than %d bytes", ErrTooLarge, most)
+				most := min(max(d.limit/definitionShare, leastDefinition), mostDefinition)
+				if int64(len(rest)) <= most {
+					break
 				}
-				break
+				n, err := d.leaveOut(rest, len(rest), fmt.Errorf("%w: one route has more than %d bytes", ErrTooLarge, most))
+				if err != nil {
+					return err
+				}
+				rest = d.skipped(rest[n:])
+				continue
 			}
 			if r = d.known(rest[:end]); r == nil {
 				if err := d.parse(string(rest[:end])); err != nil {
-					return err
+					if end, err = d.leaveOut(rest, end, err); err != nil {
+						return err
+					}
+				} else {
+					d.separate = true
 				}
-				d.separate = true
 				rest = rest[end:]
 				continue
 			}
@@ -247,7 +260,7 @@ func (d *Decoder) add(r *Route) error {
 		charge += routeCharge
 	}
 	if d.charged += charge; d.charged-1 > d.limit { // there is one newline less than routes
-		return fmt.Errorf("%w: %d routes come to more than %d bytes, with %d for each beside its text", ErrTooLarge, d.count,
+		return fmt.Errorf("%w: %w: %d routes come to more than %d bytes, with %d for each beside its text", errTotal, ErrTooLarge, d.count,
 			d.limit, routeCharge)
 	}
 	if d.packing != nil && d.canonical && endsBlock(d.routes, r) {
@@ -264,7 +277,7 @@ func (d *Decoder) add(r *Route) error {
 func (d *Decoder) Table(revision uint64, at time.Time) (*Table, error) {
 	if d.err == nil && len(d.buf) > 0 {
 		d.canonical = false
-		if err := d.parse(string(d.buf)); err != nil {
+		if err := d.remainder(); err != nil {
 			d.fail(err)
 		}
 	}
@@ -283,9 +296,9 @@ func (d *Decoder) table(revision uint64, at time.Time) (*Table, error) {
 	if d.packing != nil {
 		return d.packedTable(revision, at)
 	}
-	routes, printed, base := d.routes, d.printed, d.base
+	routes, base := d.routes, d.base
 	if !d.canonical {
-		return printedTable(routes, printed, revision, at)
+		return d.printedUsable(routes, revision, at)
 	}
 	if base == nil {
 		list, err := NewList(routes)

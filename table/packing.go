@@ -54,7 +54,7 @@ func (d *Decoder) packedTable(revision uint64, at time.Time) (*Table, error) {
 		for _, b := range d.packing.blocks {
 			all = append(all, b.Routes()...)
 		}
-		t, err := printedTable(slices.Concat(all, d.routes), d.printed, revision, at)
+		t, err := d.printedUsable(slices.Concat(all, d.routes), revision, at)
 		if err != nil {
 			return nil, err
 		}

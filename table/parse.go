@@ -47,6 +47,10 @@ func keepTexts(text string, parsed []*eskip.Route) ([]Route, bool) {
 	return routes, text == ""
 }
 
+// Reread returns the route that every reader of a table gets from the text of r, which parses as parsed. It returns false if the
+// text is no line of a canonical text: a table with it would have other bytes, and another digest, for its readers.
+func (r *Route) Reread(parsed *eskip.Route) (Route, bool) { return keepText(r.Text, parsed) }
+
 // keepText gives the route the text that it was parsed from. ok is false if that is not a line of a canonical text.
 func keepText(text string, r *eskip.Route) (Route, bool) {
 	backend, ok := scanDefinition(text, r.Id)

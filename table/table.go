@@ -93,6 +93,21 @@ func (t *Table) Next(list List, revision uint64, at time.Time) *Table {
 	return &Table{content: newContent(list, t.content), revision: revision, at: at}
 }
 
+// MaxRoute is the maximum length of a route's text in bytes. Every [Decoder] accepts a route of that length.
+const MaxRoute = leastDefinition
+
+// Check returns an error if no table can have the route: it wraps ErrInvalidID or ErrInvalidText and names the id, or it is
+// ErrTooLarge. It is the rule of New and [List.With] for each route, except that these accept routes of any length.
+func (r *Route) Check() error {
+	if err := check(r); err != nil {
+		return err
+	}
+	if len(r.Text) > MaxRoute {
+		return fmt.Errorf("%w: route %q has %d bytes, and may have %d", ErrTooLarge, r.ID, len(r.Text), MaxRoute)
+	}
+	return nil
+}
+
 func check(r *Route) error {
 	if !isSymbol(r.ID) {
 		return fmt.Errorf("%w: %q", ErrInvalidID, r.ID)
@@ -122,7 +137,7 @@ func newContent(list List, before *content) *content {
 	c.hashAfter(before)
 	c.sum = sync.OnceValue(c.hash)
 	c.text = sync.OnceValue(c.join)
-	c.zones = sync.OnceValue(func() []string { return union(c.list.blocks, func(b *Block) []string { return b.zones() }) })
+	c.zones = sync.OnceValue(func() []string { return mostZones(c.list.blocks) })
 	if before != nil {
 		c.hostsAfter(before)
 	}

@@ -1,6 +1,7 @@
 package table
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -14,7 +15,28 @@ const minZoneEndpoints = 3
 
 const zoneParam = "?zone="
 
-// Zones returns the zones of the table's endpoints, sorted. It omits zones that occur only in routes that opt out of zone
+// MaxZones is how many zones a table has at most: each costs memory in a server that is asked for it.
+const MaxZones = 64
+
+// mostZones returns the zones of all blocks, sorted: if there are more than MaxZones, those that the most blocks have.
+func mostZones(blocks []*Block) []string {
+	all := union(blocks, func(b *Block) []string { return b.zones() })
+	if len(all) <= MaxZones {
+		return all
+	}
+	count := make(map[string]int, len(all))
+	for _, b := range blocks {
+		for _, zone := range b.zones() {
+			count[zone]++
+		}
+	}
+	slices.SortStableFunc(all, func(a, b string) int { return cmp.Compare(count[b], count[a]) })
+	all = slices.Clip(all[:MaxZones])
+	slices.Sort(all)
+	return all
+}
+
+// Zones returns the zones of the table's endpoints, sorted; if there are more than [MaxZones], those that most parts of the table have. It omits zones that occur only in routes that opt out of zone
 // selection: their zone table is the full table, as for an unknown zone. The slice is shared: it must not be changed.
 func (t *Table) Zones() []string { return t.zones() }
 

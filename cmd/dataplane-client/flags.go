@@ -207,13 +207,13 @@ func (f *flags) serveFlags(p *config.Parser) {
 	p.Flag(groupServe, "support-listener", address(&c.SupportAddress, sidecar.DefaultSupportAddress), "Listener for operators, "+
 		"probes and metrics: /live, /health, /fresh, /status, /problems, /shadow, /guard/held, /metrics; empty turns it off.")
 	p.Flag(groupServe, "support-loopback-only", boolean(&c.SupportLoopbackOnly), "Answer /status, /problems, /shadow, /guard/held and profiles "+
-		"only to requests through the loopback interface, such as kubectl port-forward. /live, /health, /fresh and /metrics stay open.")
+		"only to commands in the container, such as dataplane-client get /status, over the socket in the folder of --lkg-file. /live, /health, /fresh "+
+		"and /metrics stay open. Without this flag the pages also answer other machines, but never the addresses of this pod, which the proxy shares.")
 	p.Flag(groupServe, "support-tls-cert", text("PATH", &c.SupportTLS.Cert, ""), "Certificate of the support listener, PEM: it then "+
 		"serves TLS. Read again when the file changes.")
 	p.Flag(groupServe, "support-tls-key", text("PATH", &c.SupportTLS.Key, ""), "Private key of that certificate, PEM.")
 	p.Flag(groupServe, "support-client-ca", text("PATH", &c.SupportTLS.ClientCA, ""), "CAs of the clients of the support listener, PEM. With it "+
-		"only /live, /health and /fresh answer without a client certificate; with --support-loopback-only, requests through the loopback "+
-		"interface need none. Read again when the file changes.")
+		"only /live, /health and /fresh answer without a client certificate. Read again when the file changes.")
 	p.Flag(groupServe, "routes-file", text("PATH", &c.Fetch.RoutesFile, ""), "File to write the served table to, for a proxy "+
 		"with -routes-file. The proxy must run as the same user.")
 	p.Flag(groupServe, "change-budget", duration(&c.ChangeBudget, 0, 0), "How long a change may wait that only adds endpoints to routes "+

@@ -2,6 +2,8 @@
 // decides which table: either the table of the route servers, fetched, verified and kept, or one that the client computes itself.
 //
 //	dataplane-client [flags]   serve
+//	dataplane-client get|held|accept
+//	                           ask the process that runs in the same pod
 //	dataplane-client version   print the version
 //
 // SIGHUP reads the mode file at once. The exit status is 0 after a normal end, 2 if the program could not start, and 1 if
@@ -14,6 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/routesrv/routesrv/internal/cli"
 	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/internal/setup"
 	"github.com/routesrv/routesrv/internal/sidecar"
@@ -40,6 +43,9 @@ func run(ctx context.Context, args, environ []string, std setup.Stdio) int {
 	if len(args) > 0 && args[0] == "version" {
 		program().PrintVersion(std)
 		return setup.ExitOK
+	}
+	if len(args) > 0 && asking().Has(args[0]) {
+		return asking().Run(ctx, args, cli.Streams(std.In, std.Out, std.Err))
 	}
 	f, warnings, err := parse(args, config.Env{Environ: environ, ReadFile: setup.ReadFile(ctx), Output: std.Out})
 	if status, ok := program().Configured(warnings, err, std); !ok {

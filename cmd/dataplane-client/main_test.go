@@ -20,6 +20,7 @@ import (
 
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/internal/programs"
 	"github.com/routesrv/routesrv/internal/setup"
 	"github.com/routesrv/routesrv/internal/sidecar"
 	"github.com/routesrv/routesrv/rollout"
@@ -219,7 +220,6 @@ func TestProgramServesAndFollowsItsModeFile(t *testing.T) {
 	}()
 	client := &http.Client{Transport: &http.Transport{}, Timeout: 10 * time.Second}
 	main := eventually(t, &errs, regexp.MustCompile(`msg="main listener open" component=sidecar address=(\S+)`))
-	support := eventually(t, &errs, regexp.MustCompile(`msg="support listener open" component=sidecar address=(\S+)`))
 	get := func(url string) *http.Response {
 		t.Helper()
 		resp, err := client.Get(url)
@@ -243,7 +243,11 @@ func TestProgramServesAndFollowsItsModeFile(t *testing.T) {
 	}
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		var status struct{ Mode, Origin string }
-		if err := json.NewDecoder(get("http://" + support + "/status").Body).Decode(&status); err != nil {
+		a, err := programs.Control(t.Context(), http.MethodGet, filepath.Dir(mode), "/status")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal([]byte(a.Body), &status); err != nil {
 			t.Fatal(err)
 		}
 		if status.Mode == "Pre" && status.Origin == "self" {

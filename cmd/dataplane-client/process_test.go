@@ -22,6 +22,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/routesrv/routesrv/internal/programs"
 	"github.com/routesrv/routesrv/internal/setup"
 	"github.com/routesrv/routesrv/table"
 )
@@ -51,6 +52,7 @@ type process struct {
 	log     *buffer
 	ended   chan struct{}
 	support string
+	state   string // the folder of the control socket
 }
 
 // startProcess starts the program for a route server and waits for its listeners.
@@ -62,8 +64,13 @@ func startProcess(t *testing.T, args ...string) *process {
 	}
 	p := &process{t: t, log: &buffer{}, ended: make(chan struct{})}
 	p.cmd = exec.Command(path, append([]string{
-		"--mode=Exec", "--fallback=never", "--address=127.0.0.1:0", "--support-listener=127.0.0.1:0", "--pod-name=p",
+		"--mode=Exec", "--fallback=never", "--address=127.0.0.1:0", "--support-listener=127.0.0.1:0", "--pod-name=p", "--lkg-file=" + filepath.Join(t.TempDir(), "lkg"),
 	}, args...)...)
+	for _, a := range p.cmd.Args {
+		if path, ok := strings.CutPrefix(a, "--lkg-file="); ok {
+			p.state = filepath.Dir(path)
+		}
+	}
 	p.cmd.Stderr = p.log
 	p.cmd.Env = append(os.Environ(), "GOGC=", "GOMEMLIMIT=")
 	if err := p.cmd.Start(); err != nil {
@@ -75,7 +82,7 @@ func startProcess(t *testing.T, args ...string) *process {
 	return p
 }
 
-// status requests /status.
+// status requests /status, over the control socket.
 func (p *process) status() (s struct {
 	Ready  bool
 	Origin string
@@ -91,12 +98,11 @@ func (p *process) status() (s struct {
 	Table struct{ Routes int }
 }) {
 	p.t.Helper()
-	resp, err := http.Get(p.support + "/status")
+	a, err := programs.Control(p.t.Context(), http.MethodGet, p.state, "/status")
 	if err != nil {
 		p.t.Fatalf("%v; log:\n%s", err, p.log)
 	}
-	defer resp.Body.Close()
-	if err := json.NewDecoder(resp.Body).Decode(&s); err != nil {
+	if err := json.Unmarshal([]byte(a.Body), &s); err != nil {
 		p.t.Fatal(err)
 	}
 	return s
@@ -209,7 +215,7 @@ func TestKilledProcessesLeaveNoFiles(t *testing.T) {
 	}
 	for _, e := range entries {
 		switch e.Name() {
-		case "lkg", "lkg.facts", "routes", ".lkg.tmp", ".lkg.facts.tmp", ".routes.tmp":
+		case "control", "lkg", "lkg.facts", "lkg.read", ".lkg.read.tmp", "routes", ".lkg.tmp", ".lkg.facts.tmp", ".routes.tmp":
 		default:
 			t.Errorf("%s was left", e.Name())
 		}
@@ -225,7 +231,7 @@ func TestKilledProcessesLeaveNoFiles(t *testing.T) {
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
-	if diff := cmp.Diff([]string{"lkg", "lkg.facts", "routes"}, names); diff != "" {
+	if diff := cmp.Diff([]string{"control", "lkg", "lkg.facts", "routes"}, names); diff != "" {
 		t.Errorf("files after a normal start and end (-want +got):\n%s", diff)
 	}
 }

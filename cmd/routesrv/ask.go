@@ -10,7 +10,7 @@ import (
 
 // asking returns the commands that query running route servers by URL.
 func asking() cli.Program {
-	p := cli.Program{Name: "routesrv", Places: cli.NewURLs, Version: setup.VersionText("routesrv", version)}
+	p := cli.Program{Name: "routesrv", Places: cli.NewURLs, InPod: inPod, Version: setup.VersionText("routesrv", version)}
 	for _, c := range []struct {
 		name, summary string
 		flags         []config.FlagDoc

@@ -67,7 +67,8 @@ func TestCommandsUnderstandTheServer(t *testing.T) {
 		{[]string{"status", "-o", "wide", p}, 0, "VERSION"},
 		{[]string{"problems", p}, 0, "no problems"},
 		{[]string{"held", p}, 0, "nothing is held"},
-		{[]string{"accept", p, strings.Repeat("0", 64), "--by=a", "--why=b", "--yes"}, 1, "nothing is held"},
+		{[]string{"accept", p, strings.Repeat("0", 64), "--why=b", "--yes"}, 2, "asks the process in its own pod, not a URL"},
+		{[]string{"accept", strings.Repeat("0", 64), "--why=b", "--yes", "--state-dir=" + t.TempDir()}, 2, "no process listens on the control socket"},
 		{[]string{"clients", p}, -1, ""},
 	} {
 		r := runWith(t, "", c.args...)

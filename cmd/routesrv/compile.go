@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -11,6 +12,8 @@ import (
 	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/internal/setup"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/shadowdiff"
+	"github.com/routesrv/routesrv/table"
 )
 
 // runCompile compiles manifests with the flags of the server. It prints the table, and on standard error one line for each
@@ -22,30 +25,42 @@ func runCompile(ctx context.Context, args []string, env config.Env, std setup.St
 		return status
 	}
 	program().PrintWarnings(warnings, std)
+	trouble := func(err error) int {
+		fmt.Fprintln(std.Err, "routesrv compile:", shadowdiff.PrintableLines(err.Error()))
+		return setup.ExitUnusable
+	}
 	result, err := compileOnce(ctx, cfg, std)
 	if err != nil {
-		fmt.Fprintln(std.Err, "routesrv compile:", err)
-		return setup.ExitUnusable
+		return trouble(err)
 	}
-	out := bufio.NewWriter(std.Out)
-	for r := range result.Routes.All() {
-		fmt.Fprintln(out, r.Text)
-	}
-	if err := out.Flush(); err != nil {
-		fmt.Fprintln(std.Err, "routesrv compile: print the table:", err)
-		return setup.ExitUnusable
+	if err := printTable(std.Out, result.Routes, isTerminal(std.Out)); err != nil {
+		return trouble(fmt.Errorf("print the table: %w", err))
 	}
 	status := setup.ExitOK
 	for _, p := range result.Problems {
 		if p.Reason == compile.NoEndpoints && !result.endpoints {
 			continue // manifests without pods
 		}
-		fmt.Fprintln(std.Err, p)
+		fmt.Fprintln(std.Err, shadowdiff.PrintableLines(p.String()))
 		if p.Severity > compile.Info {
 			status = setup.ExitFailed
 		}
 	}
 	return status
+}
+
+// printTable prints the table as proxies get it. On a terminal it escapes what could affect that: texts of objects may have control
+// characters, for which eskip has no escape.
+func printTable(to io.Writer, routes table.List, terminal bool) error {
+	out := bufio.NewWriter(to)
+	for r := range routes.All() {
+		text := r.Text
+		if terminal {
+			text = shadowdiff.Printable(text)
+		}
+		fmt.Fprintln(out, text)
+	}
+	return out.Flush()
 }
 
 // compiled is the result of one read.

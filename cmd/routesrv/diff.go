@@ -5,12 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/explain"
 	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/internal/setup"
 	"github.com/routesrv/routesrv/internal/source/tables"
@@ -23,10 +27,11 @@ import (
 
 // differ holds the state of one run of routesrv diff.
 type differ struct {
-	opts    diffOptions
-	std     setup.Stdio
-	reader  *tables.Reader
-	sources [2]tables.Source // A and B
+	opts     diffOptions
+	std      setup.Stdio
+	compiler *manifestCompiler
+	reader   *tables.Reader
+	sources  [2]tables.Source // A and B
 }
 
 // sideNames are the names of the two tables in messages.
@@ -40,8 +45,8 @@ func runDiff(ctx context.Context, args []string, env config.Env, std setup.Stdio
 		return status
 	}
 	program().PrintWarnings(warnings, std)
-	d := &differ{opts: opts, std: std}
 	compiler := &manifestCompiler{cfg: opts.server, std: std, paths: make(map[string]*compiledPath)}
+	d := &differ{opts: opts, std: std, compiler: compiler}
 	transport, err := opts.tls.Transport()
 	if err != nil {
 		return d.trouble(err)
@@ -122,7 +127,7 @@ func (d *differ) compare(ctx context.Context) (*shadowdiff.View, error) {
 		A:      shadowdiff.Side{Name: d.sources[0].Name(), Revision: a.Revision, Read: a.Read},
 		B:      shadowdiff.Side{Name: d.sources[1].Name(), Revision: b.Revision, Read: b.Read},
 		Report: shadowdiff.Diff(a.Routes, b.Routes).Without(d.opts.ignore),
-		At:     time.Now(),
+		At:     time.Now(), Owner: d.compiler.owners(),
 	}, nil
 }
 
@@ -174,13 +179,13 @@ func (d *differ) writeNews(o *shadowdiff.Observation) error {
 		for _, t := range event.of {
 			e := shadowdiff.Entry(t)
 			if d.opts.output == "json" {
-				if err := shadowdiff.WriteEntryJSON(d.std.Out, e, nil, event.name, o.Now); err != nil {
+				if err := shadowdiff.WriteEntryJSON(d.std.Out, e, d.compiler.owners(), event.name, o.Now); err != nil {
 					return err
 				}
 				continue
 			}
 			if _, err := fmt.Fprintf(d.std.Out, "%s %s: %s\n", o.Now.UTC().Format(time.RFC3339), event.name,
-				shadowdiff.OwnerOf(e.ID)); err != nil {
+				shadowdiff.Printable(d.compiler.owners().Of(e.ID).String())); err != nil {
 				return err
 			}
 			if err := shadowdiff.WriteEntry(d.std.Out, e, d.opts.text); err != nil {
@@ -219,15 +224,41 @@ func (c *manifestCompiler) compile(ctx context.Context, path string) (table.List
 		return table.List{}, err
 	}
 	result := p.compiler.Compile(snapshot)
-	var problems string
+	var text strings.Builder
 	for _, problem := range result.Problems {
-		problems += fmt.Sprintln(path+":", problem)
+		fmt.Fprintln(&text, shadowdiff.PrintableLines(path+": "+problem.String()))
 	}
-	if problems != p.problems {
+	if problems := text.String(); problems != p.problems {
 		_, _ = io.WriteString(c.std.Err, problems) // the comparison matters more than a failed write of the problems
 		p.problems = problems
 	}
 	return result.Routes, nil
+}
+
+// owners finds the objects of routes among the manifests that were compiled last; nil if there are none, where only tables are known.
+func (c *manifestCompiler) owners() shadowdiff.OwnerFunc {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var snapshots []*kube.Snapshot
+	var compilers []*compile.Compiler
+	for _, path := range slices.Sorted(maps.Keys(c.paths)) {
+		if snapshot, _ := c.paths[path].compiler.Latest(); snapshot != nil {
+			snapshots, compilers = append(snapshots, snapshot), append(compilers, c.paths[path].compiler)
+		}
+	}
+	if len(snapshots) == 0 {
+		return nil
+	}
+	return explain.OwnerFunc(func(ref kube.Ref) (compile.Inspection, bool) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, compiler := range compilers {
+			if in, ok := compiler.Inspect(ref); ok {
+				return in, true
+			}
+		}
+		return compile.Inspection{}, false
+	}, snapshots...)
 }
 
 // of returns the state for a path and creates it on first use.

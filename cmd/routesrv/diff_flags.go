@@ -115,13 +115,19 @@ func parseDiff(args []string, env config.Env, std setup.Stdio) (diffOptions, []s
 	return o, places, warnings, err
 }
 
+// isTerminal reports whether a stream is a terminal.
+func isTerminal(out io.Writer) bool {
+	f, ok := out.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
 // textOptions chooses colours for the output stream.
 func textOptions(out io.Writer, environ []string, color string) shadowdiff.TextOptions {
 	o := shadowdiff.TextOptions{Color: color == "always"}
-	f, ok := out.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) {
+	if !isTerminal(out) {
 		return o
 	}
+	f := out.(*os.File)
 	if width, _, err := term.GetSize(int(f.Fd())); err == nil {
 		o.Width = width
 	}

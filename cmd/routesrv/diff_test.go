@@ -32,18 +32,18 @@ kube_pay__app______: Path("/pay") -> "http://pay";
 	diffAB = `--- A: A, 3 routes
 +++ B: B, 3 routes
 
-Ingress pay/app
+Ingress pay/app (from the id)
   + kube_pay__app______
       Path("/pay") -> "http://pay"
 
-RouteGroup shop/cart
+RouteGroup shop/cart (from the id)
   ~ kube_rg__shop__cart__all__0_0
       filter 1        - setPath("/v1")
                       + setPath("/v2")
       endpoint        - http://10.0.0.1
       endpoint        + http://10.0.0.3
 
-Ingress shop/search
+Ingress shop/search (from the id)
   - kube_shop__search______
       Path("/search") -> "http://search"
 
@@ -246,23 +246,23 @@ func watchDiff(t *testing.T, flags []string, changes ...string) result {
 
 func TestWatchTellsOnlyNews(t *testing.T) {
 	r := watchDiff(t, nil, tableB, tableA, tableB, tableB, tableB, tableB, tableA, tableA)
-	want := `2000-01-01T00:00:15Z new: Ingress pay/app
+	want := `2000-01-01T00:00:15Z new: Ingress pay/app (from the id)
   + kube_pay__app______  confirmed, since 2000-01-01T00:00:09Z, 3 comparisons
       Path("/pay") -> "http://pay"
-2000-01-01T00:00:15Z new: RouteGroup shop/cart
+2000-01-01T00:00:15Z new: RouteGroup shop/cart (from the id)
   ~ kube_rg__shop__cart__all__0_0  confirmed, since 2000-01-01T00:00:09Z, 3 comparisons
       filter 1        - setPath("/v1")
                       + setPath("/v2")
       endpoint        - http://10.0.0.1
       endpoint        + http://10.0.0.3
-2000-01-01T00:00:15Z new: Ingress shop/search
+2000-01-01T00:00:15Z new: Ingress shop/search (from the id)
   - kube_shop__search______  confirmed, since 2000-01-01T00:00:09Z, 3 comparisons
       Path("/search") -> "http://search"
-2000-01-01T00:00:21Z gone: Ingress pay/app
+2000-01-01T00:00:21Z gone: Ingress pay/app (from the id)
   + kube_pay__app______  confirmed, since 2000-01-01T00:00:09Z, 4 comparisons
-2000-01-01T00:00:21Z gone: RouteGroup shop/cart
+2000-01-01T00:00:21Z gone: RouteGroup shop/cart (from the id)
   ~ kube_rg__shop__cart__all__0_0  confirmed, since 2000-01-01T00:00:09Z, 4 comparisons
-2000-01-01T00:00:21Z gone: Ingress shop/search
+2000-01-01T00:00:21Z gone: Ingress shop/search (from the id)
   - kube_shop__search______  confirmed, since 2000-01-01T00:00:09Z, 4 comparisons
 same: 3 routes; 0 confirmed, 0 pending
 `

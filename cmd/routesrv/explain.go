@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -110,10 +109,7 @@ func runExplain(ctx context.Context, args []string, env config.Env, std setup.St
 		return trouble(err)
 	}
 	if opts.output == "json" {
-		encoder := json.NewEncoder(std.Out)
-		encoder.SetIndent("", "  ")
-		encoder.SetEscapeHTML(false)
-		err = encoder.Encode(e)
+		err = shadowdiff.WriteJSONValue(std.Out, e, "  ")
 	} else {
 		err = e.WriteText(std.Out)
 	}

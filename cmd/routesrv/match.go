@@ -47,6 +47,7 @@ func runMatch(ctx context.Context, args []string, env config.Env, std setup.Stdi
 	table, refusals := match.New(loaded.Routes, opts.proxy)
 	v := report.View{
 		Request: opts.request, URL: opts.url, Table: source.Name(), Routes: len(loaded.Routes), Refusals: refusals, Result: table.Find(opts.request),
+		Owner: compiler.owners(),
 	}
 	write := v.WriteText
 	if opts.output == "json" {

@@ -63,8 +63,12 @@ func TestMatchReadsEveryKindOfTable(t *testing.T) {
 	compiled := runWith(t, "", "compile", shop).out
 	for _, place := range []string{shop, tempFile(t, "t.eskip", compiled), "-", urlOf(t, compiled), skipperFake(t, compiled)} {
 		r := runWith(t, compiled, "match", "https://shop.example.org/", place)
-		if r.status != 0 || !strings.Contains(r.out, "route kube_shop__web__shop_example_org_____web\n  owner       Ingress shop/web\n") {
-			t.Errorf("%s: status %d, %s%s, want the route of Ingress shop/web", place, r.status, r.err, r.out)
+		owner := "Ingress shop/web"
+		if place != shop {
+			owner += " (from the id)"
+		}
+		if r.status != 0 || !strings.Contains(r.out, "route kube_shop__web__shop_example_org_____web\n  owner       "+owner+"\n") {
+			t.Errorf("%s: status %d, %s%s, want the route of %s", place, r.status, r.err, r.out, owner)
 		}
 	}
 }

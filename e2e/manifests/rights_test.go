@@ -211,7 +211,7 @@ func (r *rights) reads(t *testing.T, account, namespace, wantError string) {
 	program, source := routesrv, "source"
 	if account == "skipper-ingress" {
 		program, source = dataplane, "self"
-		args = append(args, "--mode=False")
+		args = append(args, "--mode=False", "--lkg-file="+filepath.Join(t.TempDir(), "lkg.eskip"))
 	} else {
 		args = append(args, "-wait-for-healthcheck-interval=0s")
 	}
@@ -226,7 +226,12 @@ func (r *rights) reads(t *testing.T, account, namespace, wantError string) {
 	}
 	var body string
 	programs.Eventually(t, fmt.Sprintf("%q in /status of %s", wantError, account), func() bool {
-		a, err := programs.Fetch(t.Context(), p.Support+"/status", "")
+		var a programs.Answer
+		if program == dataplane { // it answers this machine only over its socket
+			a, err = programs.Control(t.Context(), http.MethodGet, p.State, "/status")
+		} else {
+			a, err = programs.Fetch(t.Context(), p.Support+"/status", "")
+		}
 		body = a.Body
 		return err == nil && a.Status == http.StatusOK && strings.Contains(body, `"`+source+`"`) && strings.Contains(body, wantError)
 	})

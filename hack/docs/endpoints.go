@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -21,7 +22,7 @@ func endpointParts() (map[string]string, error) {
 	}
 	parts := make(map[string]string)
 	for binary, endpoints := range map[string][]httpserve.Endpoint{"routesrv": srv.Endpoints(), "dataplane-client": side.Endpoints()} {
-		for _, listener := range []string{httpserve.MainListener, httpserve.SupportListener} {
+		for _, listener := range []string{httpserve.MainListener, httpserve.SupportListener, httpserve.ControlListener} {
 			parts["endpoints "+binary+" "+listener] = endpointTable(endpoints, listener)
 		}
 	}
@@ -37,7 +38,7 @@ func endpointTable(endpoints []httpserve.Endpoint, listener string) string {
 		}
 		methods := "any"
 		if e.Methods != nil {
-			methods = strings.Join(e.Methods, ", ")
+			methods = cmp.Or(strings.Join(e.Methods, ", "), "none")
 		}
 		does := e.Does
 		if e.Condition != "" {

@@ -26,6 +26,8 @@ var limits = []limit{
 	{"", "time for the answer", "internal/httpserve", "writeTimeout", "time", ""},
 	{"", "idle connection", "internal/httpserve", "idleTimeout", "time", ""},
 	{"", "time for the headers alone", "internal/httpserve", "headerTimeout", "time", ""},
+	{"", "time for the body alone", "internal/httpserve", "bodyTimeout", "time", ""},
+	{"", "bodies of one listener together", "internal/httpserve", "bodyMemory", "bytes", ""},
 	{"", "headers", "internal/httpserve", "maxHeaderBytes", "bytes", ""},
 	{"connections", "main listener of routesrv, if the limit of open files allows as many", "internal/config", "DefaultMaxConnections", "number", "--max-connections"},
 	{"", "main listener of dataplane-client, likewise", "internal/sidecar", "maxConnections", "number", ""},

@@ -67,7 +67,7 @@ func run(check bool) error {
 			errs = append(errs, fmt.Errorf("%s does not match the code: run make docs", name))
 		}
 	}
-	return errors.Join(append(errs, checkNames(), checkLinks("."), checkRunbook(), checkTests(), checkFigures())...)
+	return errors.Join(append(errs, checkNames(), checkLinks("."), checkRunbook(), checkTests(), checkFigures(), checkQuotes())...)
 }
 
 // links.go, runbook.go, tests.go and figures.go have the other checks.

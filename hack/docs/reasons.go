@@ -5,9 +5,10 @@ import (
 	"strings"
 
 	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/internal/catalogue"
 )
 
-// reasonParts returns the table of all reasons of problems.
+// reasonParts returns the tables of all reasons of problems, and of the arguments that proxies do not survive.
 func reasonParts() map[string]string {
 	var b strings.Builder
 	b.WriteString("| reason | severity | what is wrong | what the team does |\n|---|---|---|---|\n")
@@ -23,5 +24,19 @@ func reasonParts() map[string]string {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", r.Reason, severity, cell(r.Means), cell(strings.TrimSuffix(do, ".")))
 	}
 	b.WriteString("\n\\* other objects, or pods, can cause or solve this problem without a change of the object.\n")
-	return map[string]string{"reasons": b.String()}
+	return map[string]string{"reasons": b.String(), "dangers": dangerTable()}
+}
+
+// dangerTable lists the arguments of filters that proxies accept and do not survive.
+func dangerTable() string {
+	var b strings.Builder
+	b.WriteString("| filter | rule | otherwise | evidence |\n|---|---|---|---|\n")
+	for _, d := range catalogue.Dangers() {
+		evidence := "follows from the argument"
+		if d.Seen {
+			evidence = "seen on a running proxy"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", strings.Join(d.Filters, "`, `"), cell(d.Rule), cell(d.Effect), evidence)
+	}
+	return b.String()
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/routesrv/routesrv/internal/browser"
+	"github.com/routesrv/routesrv/internal/programs"
 )
 
 // inABrowser uses the site as people do: the search finds a page, the menu has the versions, and everything comes from the site.
@@ -26,6 +27,7 @@ func inABrowser(t *testing.T, out string) {
 	defer server.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
+	programs.Tool(t, "chromium", browser.Names()...)
 	b, err := browser.Start(ctx)
 	if err != nil {
 		t.Fatal(err)

@@ -7,10 +7,16 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/routesrv/routesrv/internal/programs"
 )
+
+// mkdocs skips the test on a machine that cannot build the site.
+func mkdocs(t *testing.T) { programs.Tool(t, "mkdocs mkdocs-material", "mkdocs") }
 
 // TestSite builds the site of this repository and walks all of it: no link is dead, nothing comes from elsewhere, the search knows the pages.
 func TestSite(t *testing.T) {
+	mkdocs(t)
 	out := t.TempDir()
 	if err := build(t.Context(), "../..", out, "v0.1.0"); err != nil {
 		t.Fatal(err)
@@ -30,6 +36,7 @@ func TestSite(t *testing.T) {
 
 // TestVersionsStay: a version is added beside others, is replaced when it is built again, and stays as it was when it cannot be built.
 func TestVersionsStay(t *testing.T) {
+	mkdocs(t)
 	out := t.TempDir()
 	make := func(version, text string) error {
 		c := testCheckout(t, map[string]string{"docs/a.md": text})

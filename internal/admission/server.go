@@ -83,8 +83,7 @@ func New(cfg Config) (*Server, error) {
 	endpoints := Endpoints(judge, cfg.Registry, log, metrics)
 	s.listeners = httpserve.NewListeners(httpserve.ListenersConfig{
 		Address: cfg.Address, SupportAddress: cfg.SupportAddress, Listen: cfg.Listen, Flags: "-",
-		Main: httpserve.Mux(httpserve.MainListener, endpoints), Support: httpserve.Mux(httpserve.SupportListener, endpoints),
-		Routes: noRoutes{}, TLS: secure, MaxConnections: cmp.Or(cfg.MaxConnections, 1000),
+		Endpoints: endpoints, Routes: noRoutes{}, TLS: secure, MaxConnections: cmp.Or(cfg.MaxConnections, 1000),
 		Drain: cfg.Drain, ShutdownTimeout: cmp.Or(cfg.ShutdownTimeout, 30*time.Second),
 		Errors: httpserve.NewErrorLog(log, cfg.Registry), Logger: log, Registry: cfg.Registry,
 	})
@@ -96,7 +95,7 @@ func Endpoints(j *Judge, reg *prometheus.Registry, log *slog.Logger, m *Metrics)
 	get := []string{http.MethodGet, http.MethodHead}
 	return []httpserve.Endpoint{
 		{
-			Listener: httpserve.MainListener, Path: "/validate", Methods: []string{http.MethodPost},
+			Listener: httpserve.MainListener, Path: "/validate", Methods: []string{http.MethodPost}, MaxBody: maxReview,
 			Does:    "a review of an Ingress or a RouteGroup, for API servers (`admission.k8s.io/v1`)",
 			Handler: newHandler(j, log, m),
 		},

@@ -229,3 +229,34 @@ func TestServerWithoutWhatItNeeds(t *testing.T) {
 		}
 	}
 }
+
+// TestSlowBodiesDelayNoReview: more clients than reviews at a time each promise a body that does not arrive.
+func TestSlowBodiesDelayNoReview(t *testing.T) {
+	r := run(t, func(context.Context) (*kube.Snapshot, error) { return shop(t), nil })
+	await(t, "readiness", func() bool { return r.health(t) == http.StatusOK })
+	tlsConfig := r.client.Transport.(*http.Transport).TLSClientConfig.Clone()
+	for range 20 {
+		conn, err := tls.Dial("tcp", strings.TrimPrefix(r.main, "https://"), tlsConfig)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := io.WriteString(conn, "POST /validate HTTP/1.1\r\nHost: example.com\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\nExpect: 100-continue\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.SetReadDeadline(time.Now().Add(patience / 3))
+		var answer [12]byte
+		if _, err := io.ReadFull(conn, answer[:]); err != nil || string(answer[:]) != "HTTP/1.1 100" {
+			t.Fatalf("%q, %v: the server does not read the body", answer, err)
+		}
+	}
+	r.client.Timeout = patience / 3 // less than the server waited for bodies before
+	resp, err := r.client.Post(r.main+"/validate", "application/json", bytes.NewReader(review("CREATE", "Ingress", "", []byte(`{}`), nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode != http.StatusOK {
+		t.Errorf("a review beside slow bodies: %s, %v", resp.Status, err)
+	}
+}

@@ -26,7 +26,6 @@ var allowed = map[string][]string{
 	"table":              {"eskip"},
 	"internal/routeid":   {},
 	"guard":              {"internal/routeid", "table"},
-	"internal/proxysafe": {"eskip", "table"},
 	"internal/wire":      {"table"},
 	"internal/audit":     {"internal/durable", "table"},
 	"internal/durable":   {},
@@ -34,23 +33,23 @@ var allowed = map[string][]string{
 	"internal/pace":      {},
 	"internal/expiry":    {},
 	"internal/version":   {},
-	"internal/catalogue": {"eskip"},
+	"internal/catalogue": {"eskip", "table"},
 
 	// pure: no I/O, no clock, no log
-	"compile":    {"eskip", "internal/catalogue", "kube", "internal/proxysafe", "internal/routeid", "table"},
+	"compile":    {"eskip", "internal/catalogue", "kube", "internal/routeid", "table"},
 	"shadowdiff": {"eskip", "internal/pace", "internal/routeid"},
 	"rollout":    {},
 	"match":      {"eskip", "internal/catalogue"},
 
 	// answers: pure, too
-	"explain": {"compile", "eskip", "internal/catalogue", "internal/routeid", "kube", "match", "table"},
+	"explain": {"compile", "eskip", "internal/catalogue", "internal/routeid", "kube", "match", "shadowdiff", "table"},
 
 	// serving
 	"etagcache":       {"internal/delivery", "table", "internal/wire"},
 	"internal/budget": {"eskip", "table"},
 
 	// gate: the only place that decides which table is served
-	"gate": {"guard", "internal/audit", "internal/durable", "kube", "internal/proxysafe", "table"},
+	"gate": {"guard", "internal/audit", "internal/catalogue", "internal/durable", "kube", "table"},
 
 	// fleet: which client holds which table
 	"fleet": {"table"},
@@ -66,7 +65,7 @@ var allowed = map[string][]string{
 	"internal/source/filterdir":               {"kube"},
 	"internal/source/tables":                  {"eskip", "table", "internal/wire"},
 	"poller":                                  {"compile", "gate", "guard", "internal/pace", "kube", "table"},
-	"dataplane":                               {"eskip", "gate", "guard", "internal/durable", "internal/pace", "internal/proxysafe", "table", "internal/wire"},
+	"dataplane":                               {"eskip", "gate", "guard", "internal/catalogue", "internal/durable", "internal/pace", "table", "internal/wire"},
 
 	// parts and assembly: join producers into the programs
 	"shadowdiff/page":       {"shadowdiff"},
@@ -85,27 +84,27 @@ var allowed = map[string][]string{
 
 	"internal/server": {
 		"internal/budget", "compile", "dataplane", "eskip", "etagcache", "explain", "fleet", "gate", "guard", "internal/console", "internal/httpserve", "internal/httpserve/guardpage", "internal/audit", "internal/durable", "internal/wire", "kube", "match", "match/report", "poller",
-		"internal/relay", "internal/tracing", "table",
+		"internal/relay", "internal/tracing", "shadowdiff", "table",
 	},
 	"internal/tracing":   {"etagcache", "gate", "kube", "poller", "table"},
 	"internal/events":    {"compile", "kube"},
 	"internal/admission": {"compile", "internal/httpserve", "internal/pace", "kube", "poller"},
 	"internal/sidecar": {
-		"internal/budget", "compile", "dataplane", "eskip", "etagcache", "fleet", "gate", "guard", "internal/claims", "internal/httpserve", "internal/httpserve/guardpage", "internal/audit", "internal/durable", "internal/proxymetrics", "poller", "rollout",
+		"internal/budget", "compile", "dataplane", "eskip", "etagcache", "explain", "fleet", "gate", "guard", "internal/claims", "internal/httpserve", "internal/httpserve/guardpage", "internal/audit", "internal/durable", "internal/proxymetrics", "kube", "poller", "rollout",
 		"shadowdiff", "shadowdiff/page", "table",
 	},
-	"internal/config": {"compile", "dataplane", "eskip", "guard", "kube", "poller", "internal/proxysafe"},
+	"internal/config": {"compile", "dataplane", "eskip", "guard", "internal/catalogue", "kube", "poller"},
 	"internal/setup":  {"internal/config", "internal/version", "internal/events", "dataplane", "internal/durable", "internal/expiry", "poller", "internal/source/cluster", "internal/source/cluster/watch", "internal/source/filterdir", "internal/source/manifests"},
 
 	// the commands that query running route servers, and the clusters in which the kubectl plugin finds them
-	"internal/cli":     {"compile", "explain", "fleet", "shadowdiff", "internal/source/tables"},
+	"internal/cli":     {"compile", "explain", "fleet", "shadowdiff", "internal/source/tables", "internal/wire"},
 	"internal/forward": {},
 	"internal/plugin":  {"internal/cli", "internal/forward"},
 
 	"internal/migrate": {"internal/config"},
 
 	// binaries
-	"cmd/dataplane-client": {"internal/config", "dataplane", "rollout", "internal/setup", "internal/sidecar"},
+	"cmd/dataplane-client": {"internal/cli", "internal/config", "internal/httpserve", "dataplane", "rollout", "internal/setup", "internal/sidecar"},
 	"cmd/kubectl-routesrv": {"internal/cli", "internal/plugin", "internal/version"},
 	"cmd/routesrv":         {"compile", "internal/admission", "internal/cli", "internal/config", "internal/events", "dataplane", "eskip", "explain", "fleet", "internal/forward", "internal/migrate", "kube", "match", "match/report", "internal/httpserve", "internal/peers", "poller", "internal/server", "internal/setup", "shadowdiff", "shadowdiff/page", "internal/source/tables", "internal/tracing", "table"},
 
@@ -117,10 +116,9 @@ var allowed = map[string][]string{
 	"internal/kubetest":        {"kube", "internal/source/manifests/yamldoc"},
 	"internal/scale":           {"internal/kubetest", "kube"},
 	"internal/image":           {},
-	"internal/programs":        {},
+	"internal/programs":        {"internal/httpserve"},
 	"internal/release":         {"internal/image"},
 	"internal/release/publish": {"internal/image", "internal/release"},
-	"internal/upgrade":         {},
 	"internal/sandbox":         {},
 	"robustness":               {"robustness/history", "robustness/plan", "robustness/record", "robustness/traffic", "robustness/world"},
 	"robustness/abuse":         {},
@@ -133,7 +131,7 @@ var allowed = map[string][]string{
 	"robustness/timeline":      {"robustness/history", "robustness/validate"},
 	"robustness/traffic":       {},
 	"robustness/world": {
-		"internal/kubetest", "internal/scale", "kube", "robustness/clients", "robustness/clock", "robustness/faultproxy", "robustness/history", "robustness/plan", "robustness/record", "robustness/traffic",
+		"internal/httpserve", "internal/kubetest", "internal/scale", "kube", "robustness/clients", "robustness/clock", "robustness/faultproxy", "robustness/history", "robustness/plan", "robustness/record", "robustness/traffic",
 	},
 	"robustness/plants":                            {"robustness/clients", "robustness/faultproxy", "robustness/history", "robustness/plan", "robustness/record", "robustness/traffic", "robustness/validate", "robustness/world"},
 	"robustness/validate":                          {"compile", "eskip", "internal/wire", "kube", "robustness/history", "table"},
@@ -143,7 +141,7 @@ var allowed = map[string][]string{
 	"internal/kubelet":                             {"internal/image", "internal/sandbox"},
 	"hack/release":                                 {"internal/release"},
 	"hack/publish":                                 {"internal/release/publish"},
-	"hack/docs":                                    {"compile", "internal/admission", "internal/config", "internal/events", "dataplane", "internal/httpserve", "kube", "internal/markdown", "internal/server", "internal/sidecar", "internal/source/cluster", "internal/source/cluster/watch", "internal/tracing"},
+	"hack/docs":                                    {"compile", "internal/admission", "internal/catalogue", "internal/config", "internal/events", "dataplane", "internal/httpserve", "kube", "internal/markdown", "internal/server", "internal/sidecar", "internal/source/cluster", "internal/source/cluster/watch", "internal/tracing"},
 	"hack/dashboard":                               {},
 	"hack/benchguard":                              {},
 	"hack/mutate":                                  {},
@@ -161,7 +159,7 @@ var rows = []struct {
 }{
 	{"language", []string{"eskip"}},
 	{"data", []string{"kube", "table", "internal/routeid", "internal/durable", "internal/delivery", "internal/pace", "internal/version", "internal/expiry"}},
-	{"words", []string{"internal/wire", "guard", "internal/proxysafe", "internal/catalogue", "internal/audit"}},
+	{"words", []string{"internal/wire", "guard", "internal/catalogue", "internal/audit"}},
 	{"pure", []string{"compile", "match", "rollout", "shadowdiff"}},
 	{"answers", []string{"explain"}},
 	{"serving", []string{"etagcache", "internal/budget"}},
@@ -178,7 +176,7 @@ var rows = []struct {
 // besides are the packages that are in no row: a part of one other package, and what only tests and releases use.
 var besides = []string{
 	"internal/browser", "internal/certtest", "internal/fixture", "internal/loopback", "internal/kubetest", "internal/programs", "internal/scale", "internal/image", "internal/release", "internal/release/publish",
-	"internal/markdown", "internal/sandbox", "internal/upgrade", "internal/kubelet", "internal/forward/forwardtest", "internal/source/manifests/yamldoc", cluster + "/internal/clustertest",
+	"internal/markdown", "internal/sandbox", "internal/kubelet", "internal/forward/forwardtest", "internal/source/manifests/yamldoc", cluster + "/internal/clustertest",
 }
 
 func aside(name string) bool {
@@ -288,7 +286,7 @@ var only = map[string][]string{
 
 // pure packages do no I/O, use no clock and log nothing.
 var pure = []string{
-	"eskip", "kube", "table", "guard", "internal/proxysafe", "internal/routeid", "internal/wire", "internal/catalogue", "compile", "rollout", "shadowdiff", "match", "explain", "internal/source/cluster/internal/decode", "internal/migrate",
+	"eskip", "kube", "table", "guard", "internal/routeid", "internal/wire", "internal/catalogue", "compile", "rollout", "shadowdiff", "match", "explain", "internal/source/cluster/internal/decode", "internal/migrate",
 }
 
 // impure are imports that a pure package must not have. net/http is for the template context of eskip only; no pure package may

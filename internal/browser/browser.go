@@ -16,9 +16,12 @@ import (
 	"time"
 )
 
+// Names returns the names that Chromium has on different machines.
+func Names() []string { return []string{"chromium", "chromium-browser", "google-chrome"} }
+
 // Find returns the path of Chromium. The error names the package to install.
 func Find() (string, error) {
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+	for _, name := range Names() {
 		if path, err := exec.LookPath(name); err == nil {
 			return path, nil
 		}

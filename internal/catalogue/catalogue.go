@@ -177,6 +177,23 @@ func (c *Catalogue) Filters(filters []*eskip.Filter) (Reason, error) {
 	return "", nil
 }
 
+// AtLoad says what a proxy does with the filter each time it loads a table, other than creating it: "runs code" or "asks the
+// network"; empty if nothing, or if the proxies do not know the filter. A script that never ends, or a server that does not answer,
+// keeps a proxy from applying this table and every later one.
+func (c *Catalogue) AtLoad(name string) string {
+	known := c.filters[name]
+	switch {
+	case known == nil || c.disabled[name]:
+		return ""
+	case strings.Contains(known.depends, "script"):
+		return "runs code"
+	case known.depends == "network", known.depends == "environment": // the latter downloads a policy
+		return "asks the network"
+	default:
+		return ""
+	}
+}
+
 // Notes returns notes about filters that exist only in some proxies, or whose constructor may fail.
 func (c *Catalogue) Notes(r *eskip.Route) []string {
 	var notes []string

@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/url"
 	"regexp"
 	"strings"
 
@@ -24,16 +22,20 @@ type acceptJob struct {
 
 func acceptCommand() command {
 	return command{
-		name: "accept", args: "DIGEST", summary: "Publishes a held table, on every replica that holds it.",
+		name: "accept", args: "DIGEST", inPod: true, summary: "Publishes a held table, on every replica that holds it.",
 		intro: `Take DIGEST from the command held: it names the table that you looked at, so that you cannot publish another one. The
 command shows the replicas that hold it and the differences, and asks before it publishes; without a terminal, add
---yes. Each replica records --by and --why with the decision. A route server accepts only from its own loopback
-interface, which a port-forward reaches; with a URL this works only on the machine of the route server.
+--yes. Each replica records --why with the decision, and who you are.
+
+A table is accepted in the pod only, over a socket in the state folder: a proxy forwards requests to any address, but not to
+a file. kubectl routesrv accept runs the command in each pod, as kubectl exec does, and records the user that the API server
+knows you as. In a pod, routesrv accept and dataplane-client accept reach the process that runs there, and record --by or
+the id of the user.
 
 The exit status is 0 if every replica that held DIGEST has published it, 1 if none holds it, if one holds another table, or if you
 say no, and 2 if a replica does not answer or refuses.`,
 		examples: []example{
-			{"Publish the held table", "accept @ 4f2a…c01d --by 'Ada Lovelace' --why 'shop moved to another cluster'"},
+			{"Publish the held table", "accept 4f2a…c01d --why 'shop moved to another cluster'"},
 		},
 		min: 1, max: 1, outputs: []string{"text", "json"},
 		job: func() job { return &acceptJob{} },
@@ -41,7 +43,7 @@ say no, and 2 if a replica does not answer or refuses.`,
 }
 
 func (j *acceptJob) define(set *pflag.FlagSet) {
-	set.StringVar(&j.by, "by", "", "who decides this; required")
+	set.StringVar(&j.by, "by", "", "who decides this, in a pod (default the id of the user); kubectl routesrv asks the API server instead")
 	set.StringVar(&j.why, "why", "", "for what reason; required")
 	set.BoolVar(&j.yes, "yes", false, "do not ask")
 }
@@ -51,12 +53,15 @@ func (j *acceptJob) run(ctx context.Context, s *session) (int, error) {
 	switch {
 	case !digestForm.MatchString(digest):
 		return Trouble, usagef("%q is not a digest: want the 64 hexadecimal digits that %s held shows", s.args[0], s.program.Name)
-	case strings.TrimSpace(j.by) == "" || strings.TrimSpace(j.why) == "":
-		return Trouble, usagef("want --by and --why: who publishes this, and for what reason")
+	case strings.TrimSpace(j.why) == "":
+		return Trouble, usagef("want --why: for what reason do you publish this?")
 	case len(s.clusters) != 1:
 		return Trouble, usagef("one cluster at a time: each holds a table of its own")
 	case !j.yes && !s.std.InTerminal:
 		return Trouble, usagef("the standard input is not a terminal: nobody can be asked, so say --yes")
+	}
+	if s.program.Remote && j.by != "" {
+		writeLines(s.std.Err, []string{"--by has no effect here: the API server says who you are"})
 	}
 	r := ask(ctx, s, s.clusters, askHeld)[0]
 	status, chosen := Healthy, map[string]string{} // the digest that each replica is to publish
@@ -134,16 +139,16 @@ type acceptance struct {
 }
 
 func (j *acceptJob) accept(ctx context.Context, r Replica, digest string) (*acceptance, error) {
-	p, err := r.Support.do(ctx, http.MethodPost, "/guard/accept", url.Values{"digest": {digest}, "by": {j.by}, "why": {j.why}}, "application/json")
+	if r.Accept == nil {
+		return nil, errors.New("held tables are accepted in the pod only: kubectl routesrv accept, or kubectl exec POD -- routesrv accept")
+	}
+	body, err := r.Accept(ctx, digest, j.by, j.why)
 	if err != nil {
 		return nil, err
 	}
-	if p.status != http.StatusOK {
-		return nil, p.refusal("/guard/accept")
-	}
-	a := &acceptance{raw: p.body}
-	if err := json.Unmarshal(p.body, a); err != nil {
-		return nil, fmt.Errorf("/guard/accept: the answer is not what a route server says: %w", err)
+	a := &acceptance{raw: body}
+	if err := json.Unmarshal(body, a); err != nil {
+		return nil, fmt.Errorf("the answer is not what a route server says: %w", err)
 	}
 	return a, nil
 }

@@ -68,6 +68,9 @@ type Replica struct {
 	Fault string
 	// Support and Main are its listeners. Main is nil if only the support listener is known.
 	Support, Main *Listener
+	// Accept publishes the held table with the digest, and returns the JSON answer of the replica. By is the name to record if the
+	// replica cannot know it better. It is nil where only listeners are known.
+	Accept func(ctx context.Context, digest, by, why string) ([]byte, error)
 }
 
 // Listener is the address of one listener.
@@ -96,6 +99,10 @@ type Program struct {
 	Name string
 	// Places returns the places for one run.
 	Places func() Places
+	// InPod returns the place of commands that change something: the process in the same pod (see [Socket]). nil means Places.
+	InPod func() Places
+	// Beside means that the program is the one beside a proxy: it has only the commands that ask its own process.
+	Beside bool
 	// Remote means that the places are clusters. Only then do the commands explain, match and diff exist: routesrv has its own.
 	Remote bool
 	// Version is the output of the command version.
@@ -119,6 +126,14 @@ func (p Program) clock() func() time.Time {
 		return p.Now
 	}
 	return time.Now
+}
+
+// placesOf returns the places for one run of a command.
+func (p Program) placesOf(c command) Places {
+	if c.inPod && p.InPod != nil {
+		return p.InPod()
+	}
+	return p.Places()
 }
 
 // usageError is an error in the arguments.
@@ -199,7 +214,7 @@ type session struct {
 }
 
 func (p Program) run(ctx context.Context, c command, args []string, std Stdio) (int, error) {
-	places := p.Places()
+	places := p.placesOf(c)
 	defer places.Close()
 	s := &session{program: p, places: places, std: std, now: p.clock()}
 	job := c.job()

@@ -151,7 +151,7 @@ func (p Program) candidates(words []string) ([]candidate, string) {
 	if !ok {
 		return nil, completeFiles
 	}
-	places := p.Places()
+	places := p.placesOf(c)
 	defer places.Close()
 	set := p.flags(c, c.job(), places, &session{})
 	if name, val, ok := strings.Cut(last, "="); ok && strings.HasPrefix(name, "--") {

@@ -146,7 +146,7 @@ func writeComparisons(s *session, status int, views []*shadowdiff.View, failed [
 	if err != nil {
 		return fmt.Errorf("print the comparison: %w", err)
 	}
-	_, err = s.std.Out.Write(append(escapeJSON(text), '\n'))
+	_, err = s.std.Out.Write(append(shadowdiff.PrintableJSON(text), '\n'))
 	return err
 }
 

@@ -30,6 +30,7 @@ type command struct {
 	examples            []example
 	min, max            int      // arguments in addition to the places
 	outputs             []string // forms of the result
+	inPod               bool     // it changes something, so routesrv runs it in the pod
 	job                 func() job
 }
 
@@ -82,7 +83,7 @@ func (p Program) usage(c command, places Places) string {
 // example removes the URLs from a call if the places are clusters, and the flags of clusters if the places are URLs.
 func (p Program) example(call string) string {
 	const url = " http://routesrv:9911"
-	if p.Remote {
+	if p.Remote || p.Beside {
 		return strings.ReplaceAll(call, " @", "")
 	}
 	return strings.ReplaceAll(call, " @", url)

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -89,7 +91,7 @@ func readWorld(t *testing.T, files []txtar.File) *world {
 				transport := &http.Transport{}
 				t.Cleanup(transport.CloseIdleConnections)
 				l := &cli.Listener{URL: s.URL, Transport: transport}
-				r.Support, r.Main = l, l
+				r.Support, r.Main, r.Accept = l, l, accepting(s.URL, transport)
 			}
 			replicas[cluster] = append(replicas[cluster], r)
 		}
@@ -104,6 +106,26 @@ func readWorld(t *testing.T, files []txtar.File) *world {
 		}})
 	}
 	return w
+}
+
+// accepting posts to the replica, whose answer is that of the program in the pod.
+func accepting(server string, transport http.RoundTripper) func(context.Context, string, string, string) ([]byte, error) {
+	return func(ctx context.Context, digest, _, why string) ([]byte, error) {
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, server+"/guard/accept?"+url.Values{"digest": {digest}, "why": {why}}.Encode(), nil)
+		if err != nil {
+			return nil, err
+		}
+		resp, err := transport.RoundTrip(r)
+		if err != nil {
+			return nil, err
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err == nil && resp.StatusCode != http.StatusOK {
+			err = fmt.Errorf("%s: %s", resp.Status, bytes.TrimSpace(body))
+		}
+		return body, err
+	}
 }
 
 // replicaHandler answers as the files of a replica say.

@@ -118,6 +118,10 @@ func (heldJob) run(ctx context.Context, s *session) (int, error) {
 
 // writeHeld prints the tables that the replicas of a cluster hold, each digest once.
 func (s *session) writeHeld(r reply[*holding]) error {
+	where := ", in the pod of each replica"
+	if s.program.Remote || s.program.Beside {
+		where = ""
+	}
 	order, groups := byDigest(r)
 	if len(order) == 0 && len(r.answered()) > 0 {
 		writeLines(s.std.Out, []string{label(r.cluster, "") + "nothing is held"})
@@ -129,16 +133,13 @@ func (s *session) writeHeld(r reply[*holding]) error {
 			return fmt.Errorf("print the result: %w", err)
 		}
 		fmt.Fprintln(s.std.Out)
-		writeLines(s.std.Out, []string{"To publish it: " + s.program.Name + " accept " + s.acceptPlace(r.cluster) + digest + " --by NAME --why REASON"})
+		writeLines(s.std.Out, []string{"To publish it" + where + ": " + s.program.Name + " accept " + s.acceptPlace(r.cluster) + digest + " --why REASON"})
 	}
 	return nil
 }
 
 // acceptPlace returns the arguments of accept before the digest: the cluster, and the flags that choose its pods.
 func (s *session) acceptPlace(cluster string) string {
-	if !s.program.Remote {
-		return "URL... "
-	}
 	place := ""
 	if cluster != "" {
 		place = "--context " + quoted(cluster) + " "

@@ -9,6 +9,8 @@ import (
 	"unicode"
 
 	"github.com/spf13/pflag"
+
+	"github.com/routesrv/routesrv/shadowdiff"
 )
 
 // noPlaces are places that accept nothing, but have the flags that examples use.
@@ -87,7 +89,7 @@ func FuzzEscapeJSON(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		escaped := escapeJSON(text)
+		escaped := shadowdiff.PrintableJSON(text)
 		var before, after map[string]string
 		if json.Unmarshal(text, &before) != nil || json.Unmarshal(escaped, &after) != nil || before["s"] != after["s"] {
 			t.Errorf("%q became %q", text, escaped)

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+
+	"github.com/routesrv/routesrv/internal/wire"
 )
 
 // maxAnswer limits the answer of a route server, in bytes. The largest is /clients: 20,000 clients take about 15 MB.
@@ -32,6 +34,7 @@ func (l *Listener) do(ctx context.Context, method, path string, query url.Values
 		return nil, err
 	}
 	req.Header.Set("Accept", accept)
+	req.Header.Set("User-Agent", wire.AgentTool)
 	client := http.Client{Transport: l.Transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	resp, err := client.Do(req)
 	if err != nil {

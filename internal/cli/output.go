@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -39,6 +38,8 @@ type documentReplica struct {
 	Error  string          `json:"error,omitempty"`  // why there is no answer
 	Wrong  []string        `json:"wrong,omitempty"`  // problems, one sentence each
 	Answer json.RawMessage `json:"answer,omitempty"` // as the replica sent it
+
+	differs bool // from other replicas, without a majority
 }
 
 // resultName returns the word for an exit status.
@@ -48,34 +49,10 @@ func resultName(status int) string {
 
 // writeDocument prints -o json. It escapes characters in strings that could affect a terminal.
 func writeDocument(w io.Writer, command string, status int, clusters []documentCluster) error {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetIndent("", "  ")
-	e.SetEscapeHTML(false)
-	if err := e.Encode(document{Schema, command, resultName(status), clusters}); err != nil {
+	if err := shadowdiff.WriteJSONValue(w, document{Schema, command, resultName(status), clusters}, "  "); err != nil {
 		return fmt.Errorf("print the result: %w", err)
 	}
-	_, err := w.Write(escapeJSON(b.Bytes()))
-	return err
-}
-
-// escapeJSON escapes unprintable characters outside ASCII. In JSON they can occur only in strings.
-func escapeJSON(text []byte) []byte {
-	var b bytes.Buffer
-	for len(text) > 0 {
-		r, n := utf8.DecodeRune(text)
-		switch {
-		case r == 0x7f || r >= utf8.RuneSelf && r != utf8.RuneError && r <= 0xffff && shadowdiff.Printable(string(r)) != string(r):
-			fmt.Fprintf(&b, `\u%04x`, r)
-		case r > 0xffff && shadowdiff.Printable(string(r)) != string(r):
-			r -= 0x10000
-			fmt.Fprintf(&b, `\u%04x\u%04x`, 0xd800+r>>10, 0xdc00+r&0x3ff)
-		default:
-			b.Write(text[:n])
-		}
-		text = text[n:]
-	}
-	return b.Bytes()
+	return nil
 }
 
 // grid is a text table whose columns are as wide as their widest cell.

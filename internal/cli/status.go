@@ -24,6 +24,7 @@ type serverStatus struct {
 		LastRead   time.Time `json:"last_read"`
 		AgeSeconds float64   `json:"age_seconds"`
 		Stale      bool      `json:"stale"`
+		Time       time.Time `json:"time"`
 	} `json:"table"`
 	Source struct {
 		Failures  int    `json:"failures"`
@@ -73,7 +74,8 @@ func statusCommand() command {
 		intro: `Asks every replica and prints a row for each. A replica is not healthy if it has no table, if its table is older than
 --max-age or not confirmed by a read since a restart, if its source fails, if its guard holds back a table, if its
 checkpoint cannot be written, or if it keeps serving another table than most replicas. Replicas with different tables
-are asked again for some seconds, since they read at different moments. Problems of Ingresses and RouteGroups are
+are asked again for some seconds, since they read at different moments. Where no table has a majority, as with two
+replicas, all of them differ, and the one with the highest revision is the newest. Problems of Ingresses and RouteGroups are
 counted, but make no replica unhealthy; the command problems lists them.
 
 The exit status is 0 if every replica is healthy, 1 if one is not, and 2 if a cluster or replica does not answer.`,
@@ -178,8 +180,7 @@ func digests(r reply[*serverStatus]) map[string]string {
 	return all
 }
 
-// minority returns the replicas whose table is not the one that most serve. If tables are served equally often, the highest
-// revision counts, then the order of the list.
+// minority returns the replicas whose table is not the one that most serve. Without a majority, it returns all: see [undecided].
 func minority(r reply[*serverStatus]) map[string]string {
 	type group struct {
 		n        int
@@ -201,6 +202,9 @@ func minority(r reply[*serverStatus]) map[string]string {
 			}
 		}
 	}
+	if 2*groups[best].n <= len(digests(r)) && len(groups) > 1 {
+		return undecided(r)
+	}
 	others := make(map[string]string)
 	for _, a := range r.answered() {
 		if t := a.value.Table; t != nil && t.Digest != best {
@@ -208,6 +212,47 @@ func minority(r reply[*serverStatus]) map[string]string {
 		}
 	}
 	return others
+}
+
+// undecided says for each replica how its table compares with the others, where no table has a majority: which one is the newest by
+// its revision, and since when they differ, which is when the newest was made.
+func undecided(r reply[*serverStatus]) map[string]string {
+	var newest uint64
+	var since time.Time
+	known := true // all revisions, and that one is the highest
+	for _, a := range r.answered() {
+		if t := a.value.Table; t != nil {
+			if t.Revision > newest {
+				newest, since = t.Revision, t.Time
+			}
+			known = known && t.Revision > 0
+		}
+	}
+	tables := make(map[string]bool) // with the highest revision
+	for _, a := range r.answered() {
+		if t := a.value.Table; t != nil && t.Revision == newest {
+			tables[t.Digest] = true
+			since = t.Time
+		}
+	}
+	all := make(map[string]string)
+	for _, a := range r.answered() {
+		t := a.value.Table
+		if t == nil {
+			continue
+		}
+		text := fmt.Sprintf("serves table %s of revision %d", shortDigest(t.Digest), t.Revision)
+		switch {
+		case !known || len(tables) > 1:
+			text = fmt.Sprintf("serves table %s; the replicas differ, and no revision says which is newer", shortDigest(t.Digest))
+		case t.Revision == newest:
+			text += fmt.Sprintf(", the newest; the replicas differ since %s", since.UTC().Format(time.RFC3339))
+		default:
+			text += fmt.Sprintf(", older than %d; the replicas differ since %s", newest, since.UTC().Format(time.RFC3339))
+		}
+		all[a.replica] = text
+	}
+	return all
 }
 
 // stuck returns the replicas of the minority whose table has not changed since the first answer.
@@ -267,7 +312,7 @@ func (j *statusJob) judge(r reply[*serverStatus], differ map[string]string) docu
 		default:
 			one.Answer, one.Wrong = a.value.raw, j.wrong(a.value)
 			if text := differ[a.replica]; text != "" {
-				one.Wrong = append(one.Wrong, text)
+				one.Wrong, one.differs = append(one.Wrong, text), strings.Contains(text, "replicas differ")
 			}
 			if len(one.Wrong) > 0 {
 				status = max(status, Unhealthy)
@@ -347,6 +392,8 @@ func state(st *serverStatus, doc documentReplica) string {
 		return "held"
 	case st.Table.Stale:
 		return "stale"
+	case len(doc.Wrong) == 1 && doc.differs:
+		return "differs"
 	case len(doc.Wrong) > 0:
 		return "unhealthy"
 	case st.Upstream != nil:

@@ -36,7 +36,7 @@ var unsupportedThatCount = []string{
 // an empty one, deserves a note; a different error text does not.
 func notes() map[string]ComparedFlag {
 	tls := ComparedFlag{Likeness: Better, Note: "changed files are read again, without a restart"}
-	filters := ComparedFlag{Likeness: Better, Note: "a filter that would crash every proxy is an error at the start"}
+	filters := ComparedFlag{Likeness: Better, Note: "a filter that no proxy survives is an error at the start"}
 	shard := ComparedFlag{Likeness: Different, Note: "the start does not wait for the first read; the endpoint answers 503 " +
 		"until then"}
 	return map[string]ComparedFlag{

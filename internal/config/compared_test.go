@@ -81,7 +81,7 @@ func TestFlagsThatAreCalledDifferentBehaveSo(t *testing.T) {
 		{[]string{"-opentracing=noop"}, "", ""},
 		{[]string{"-memory-profile-rate=1024"}, "", ""},
 		{[]string{"-support-listener="}, "is empty", ""},
-		{[]string{`-default-filters-append=admissionControl("a", "active", "-1s", 5, 10, 0.95, 0.9, 0.5)`}, "", "would crash every proxy"},
+		{[]string{`-default-filters-append=admissionControl("a", "active", "-1s", 5, 10, 0.95, 0.9, 0.5)`}, "", "no proxy would survive it"},
 	} {
 		_, warnings, err := config.ParseRouteServer(append([]string{"-kubernetes"}, tt.args...), config.Env{})
 		text := strings.Join(texts(warnings), "; ")

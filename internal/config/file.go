@@ -85,6 +85,9 @@ func (p *Parser) mapping(file string, root *yaml.Node) []setting {
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		key, val := root.Content[i], resolve(root.Content[i+1])
 		name := key.Value
+		if name == allowedExternalName+"s" {
+			name = allowedExternalName // Skipper's key for the flag
+		}
 		if key.Kind != yaml.ScalarNode {
 			p.failAt(file, key, errors.New("want the name of a flag as key"))
 			continue

@@ -92,6 +92,8 @@ func TestAllowedExternalNamesAsMapping(t *testing.T) {
 	for _, content := range []string{
 		"kubernetes-allowed-external-name: [^a$, ^b$]",
 		"kubernetes-allowed-external-name: {x: [^a$], y: [^b$]}",
+		"kubernetes-allowed-external-names: [^a$, ^b$]",
+		"kubernetes-allowed-external-names: {x: [^a$], y: [^b$]}",
 		"kubernetes-allowed-external-name:\n- ^a$\n- ^b$\n",
 	} {
 		env := config.Env{ReadFile: files(map[string]string{"f": content})}

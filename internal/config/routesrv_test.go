@@ -106,7 +106,7 @@ func TestDocumentedDefaults(t *testing.T) {
 		"kubernetes-valkey-service-port": "6379", "tls-min-version": "1.2", "application-log-level": "INFO",
 		"block-profile-rate": "0", "mutex-profile-fraction": "0", "memory-profile-rate": "0",
 		"poll-max-backoff": "15s", "kubernetes-request-timeout": "30s",
-		"kubernetes-read": "poll", "kubernetes-reconcile-interval": "10m", "shutdown-timeout": "30s", "max-streams": "10000", "change-budget": "0s", "cache-max-age": "0s", "max-connections": "20000", "problem-namespaces": "0", "events-namespace": "routesrv",
+		"kubernetes-read": "poll", "kubernetes-reconcile-interval": "10m", "shutdown-timeout": "30s", "max-streams": "10000", "change-budget": "0s", "cache-max-age": "0s", "max-connections": "20000", "max-object-bytes": "8MiB", "problem-namespaces": "0", "events-namespace": "routesrv",
 		"guard-max-loss": "0.5", "guard-max-backend-loss": "0.5", "guard-window": "10m", "guard-hold": "10m", "guard-release": "auto", "guard-max-routes": "0", "guard-max-bytes": "0",
 		"transport": "auto", "full-fetch-interval": "1h", "fetch-timeout": "10s", "max-table-bytes": "0", "otlp-sample": "0.01",
 	}
@@ -274,6 +274,8 @@ func compileSamples() map[string]sample {
 		"kubernetes-east-west-domain":           opt("d", "d", func(o compile.Options) any { return o.EastWestDomain }),
 
 		"filters":                  opt("a,b", []string{"a", "b"}, func(o compile.Options) any { return o.ExtraFilters }),
+		"max-object-bytes":         opt("16MiB", 16<<20, func(o compile.Options) any { return o.MaxObjectBytes }),
+		"refuse-filters":           opt("lua,jwtValidationKeys", []string{"lua", "jwtValidationKeys"}, func(o compile.Options) any { return o.RefuseFilters }),
 		"predicates":               opt("A,B", []string{"A", "B"}, func(o compile.Options) any { return o.ExtraPredicates }),
 		"default-filters-prepend":  opt(`a("x=y") -> b()`, &eskip.DefaultFilters{Prepend: fs}, func(o compile.Options) any { return o.DefaultFilters }),
 		"default-filters-append":   opt(`a("x=y") -> b()`, &eskip.DefaultFilters{Append: fs}, func(o compile.Options) any { return o.DefaultFilters }),
@@ -407,6 +409,41 @@ func TestEveryFlagInEveryForm(t *testing.T) {
 	}
 }
 
+// laterSwitches and laterValues are flags of the newest Skipper that its route server accepts, too.
+const (
+	laterSwitches = `backend-zone-metrics disable-metrics-compression enable-copy-stream-pool enable-h2c-server enable-lua
+		enable-open-policy-agent-async-decision-logging enable-open-policy-agent-print-tracing enable-prometheus-native-histograms
+		enable-proxy-protocol proxy-request-metrics proxy-response-metrics opentracing-client-trace-by-tag validation-webhook-enabled `
+	laterValues = `client-tls-cert-refresh-interval prometheus-native-histogram-bucket-factor proxy-allow-cidrs proxy-deny-cidrs
+		proxy-skip-cidrs request-size-buckets response-size-buckets max-content-length oauth2-tokeninfo-subject-key
+		swarm-valkey-conn-timeout swarm-valkey-keepalive tls-key-log-file upgrade-dial-timeout validation-webhook-address
+		validation-webhook-cert-file validation-webhook-key-file`
+)
+
+func TestLaterFlagsOfSkipperDoNotStopTheStart(t *testing.T) {
+	var args []string
+	for _, name := range strings.Fields(laterSwitches) {
+		args = append(args, "-"+name)
+	}
+	for _, name := range strings.Fields(laterValues) {
+		args = append(args, "-"+name, "1") // a separate argument
+	}
+	_, warnings := parse(t, config.Env{}, args...)
+	if n := len(args) - len(strings.Fields(laterValues)); len(warnings) != n {
+		t.Errorf("%d warnings for %d flags: %v", len(warnings), n, warnings)
+	}
+}
+
+// TestIntegersHaveTheFormsOfSkipper: package flag reads them with a prefix, and with underscores.
+func TestIntegersHaveTheFormsOfSkipper(t *testing.T) {
+	for text, want := range map[string]int{"3000": 3000, "0xbb8": 3000, "0XBB8": 3000, "0o5670": 3000, "05670": 3000, "3_000": 3000, "0b11": 3, "+7": 7} {
+		c, _ := parse(t, config.Env{}, "-source-poll-timeout="+text, "-mutex-profile-fraction", text)
+		if got := c.Poll.Interval; got != time.Duration(want)*time.Millisecond || c.Listen.MutexProfileFraction != want {
+			t.Errorf("%s: read as %s and %d, want %d", text, got, c.Listen.MutexProfileFraction, want)
+		}
+	}
+}
+
 // TestFlagsOfTheReferenceAreAllThere: all flags of the reference exist, whether they are used or not.
 func TestFlagsOfTheReferenceAreAllThere(t *testing.T) {
 	const names = `address support-listener wait-for-healthcheck-interval enable-profile block-profile-rate
@@ -427,7 +464,7 @@ func TestFlagsOfTheReferenceAreAllThere(t *testing.T) {
 		route-server-filters enable-mtls tls-cert tls-key tls-min-version mtls-authn-ca mtls-authn-append-ca
 		application-log-level application-log-json-enabled config-file`
 	const unsupported = `kubernetes-status-from-service oauth2-tokeninfo-url oauth2-tokeninfo-timeout oauth2-tokeninfo-cache-size
-		oauth2-tokeninfo-cache-ttl opentracing open-telemetry opentracing-backend-name-tag kubernetes-enable-tls`
+		oauth2-tokeninfo-cache-ttl opentracing open-telemetry opentracing-backend-name-tag kubernetes-enable-tls ` + laterSwitches + laterValues
 	var own, others []string
 	for _, f := range config.Flags() {
 		own = append(own, f.Name)

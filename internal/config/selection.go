@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"math"
 	"regexp"
 	"slices"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/routesrv/routesrv/compile"
 	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/internal/catalogue"
 )
 
 // allowedExternalName is the only flag with a special YAML form.
@@ -73,11 +75,15 @@ func (p *Parser) conversion(o *compile.Options) {
 		"object names none: "+strings.Join(lbAlgorithms, ", ")+". Anything else means roundRobin.")
 	g.skipper("kubernetes-force-service", boolean(&o.ForceService, false), "Send the traffic of Ingresses to the cluster DNS "+
 		"names of services instead of their endpoints.")
-	g.skipper("forward-backend-url", checked("URL", &o.ForwardBackendURL, "", optionalURL), "Where objects with a forward "+
+	g.skipper("forward-backend-url", checked("URL", &o.ForwardBackendURL, "", func(string) error { return nil }), "Where objects with a forward "+
 		"backend send their traffic; empty turns forwarding off.")
 	g.skipper("kubernetes-topology-zone", text(&o.TopologyZone, ""), "Keep only the endpoints of this zone where it has three "+
 		"or more. Better leave it empty: the server has a table for each zone under /routes/ZONE.")
 	p.check(func() {
+		proxies := catalogue.New(catalogue.Options{ForwardBackendURL: o.ForwardBackendURL})
+		if err := proxies.Backend(&eskip.Route{BackendType: eskip.ForwardBackend}); err != nil {
+			p.warn("forward-backend-url", "proxies refuse all routes with this address: want a URL such as https://host:port")
+		}
 		if a := o.DefaultLBAlgorithm; a != "" && !slices.Contains(lbAlgorithms, a) {
 			p.warn("kubernetes-default-lb-algorithm", "%s is not known, so roundRobin is used: want %s", clip(a),
 				strings.Join(lbAlgorithms, ", "))
@@ -178,7 +184,12 @@ func (p *Parser) processing(o *compile.Options) {
 		"name are still served, and reported as a problem (proxy_would_reject)."
 	g.own("filters", list(&o.ExtraFilters), "Filters"+build)
 	g.own("predicates", list(&o.ExtraPredicates), "Predicates"+build)
+	g.own("refuse-filters", list(&o.RefuseFilters), "Filters that no object may use, separated by commas. Routes with them are left out and "+
+		"reported (filter_refused). Consider lua, and those that ask the network while a table loads (runs_at_load).")
+	g.own("max-object-bytes", parsed("size", &o.MaxObjectBytes, "8MiB", objectSize), "The most text that the routes of one object may "+
+		"come to, with companions and clones, as a number or as 16MiB. Nothing of a larger object is served (too_large).")
 	p.check(func() {
+		p.checkRefused(o)
 		if len(filters.Prepend)+len(filters.Append) > 0 {
 			o.DefaultFilters = &filters
 		}
@@ -189,6 +200,29 @@ func (p *Parser) processing(o *compile.Options) {
 			p.warn("oauth2-callback-path", "has no effect without -enable-oauth2-grant-flow")
 		}
 	})
+}
+
+// objectSize parses --max-object-bytes.
+func objectSize(s string) (int, error) {
+	n, err := size(s)
+	if err == nil && n < 1<<20 {
+		return 0, fmt.Errorf("%s: want at least 1MiB, which one route may have", clip(s))
+	}
+	return n, err
+}
+
+// checkRefused warns of names that refuse nothing.
+func (p *Parser) checkRefused(o *compile.Options) {
+	known := catalogue.New(catalogue.Options{ExtraFilters: o.ExtraFilters})
+	for _, name := range o.RefuseFilters {
+		if reason, _ := known.Filters([]*eskip.Filter{{Name: name}}); reason == catalogue.UnknownFilter {
+			meant := ""
+			if similar := known.Similar(name, false); len(similar) > 0 {
+				meant = "; is " + strings.Join(similar, " or ") + " meant?"
+			}
+			p.warn("refuse-filters", "proxies know no filter %q%s", name, meant)
+		}
+	}
 }
 
 // changes returns the value of the flags with rules for changing routes.

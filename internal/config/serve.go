@@ -27,19 +27,20 @@ const (
 func (p *Parser) Guard(c *guard.Config) {
 	c.MaxLoss, c.MaxBackendLoss = guard.DefaultMaxLoss, guard.DefaultMaxBackendLoss
 	g := p.group(GroupGuard)
-	g.own("guard-max-loss", parsed("share", &c.MaxLoss, "0.5", share), "Share of the served routes, or hosts, that a new table "+
-		"may lose: 0.5 or 50%. A table that loses more is held back. 1 turns the rule off.")
-	g.own("guard-max-backend-loss", parsed("share", &c.MaxBackendLoss, "0.5", share), "Share of the served routes with "+
-		"endpoints that may lose all of them. A table in which more routes do, and at least 20, is held back. 1 turns the rule "+
+	g.own("guard-max-loss", parsed("share", &c.MaxLoss, "0.5", share), "Share of the served pairs of host and path, or hosts, "+
+		"that a new table may lose: 0.5 or 50%. A table that loses more is held back, as is one that lost nine tenths of 20 or more "+
+		"Ingresses or RouteGroups. 1 turns these rules off.")
+	g.own("guard-max-backend-loss", parsed("share", &c.MaxBackendLoss, "0.5", share), "Share of the served pairs of host "+
+		"and path with endpoints that may lose all of them. A table in which more do, and at least 20, is held back. 1 turns the rule "+
 		"off.")
-	g.own("guard-window", duration(&c.Window, guard.DefaultWindow, time.Millisecond, 24*time.Hour), "How long a served route, "+
+	g.own("guard-window", duration(&c.Window, guard.DefaultWindow, time.Millisecond, 24*time.Hour), "How long a served path, "+
 		"host or endpoint counts for these shares after it was lost, so that many small losses count as one.")
-	g.own("guard-hold", duration(&c.Hold, guard.DefaultHold, time.Millisecond, 24*time.Hour), "How long every read must agree "+
-		"before a held table is served. A table that is empty, or that has only generated routes where there were others, is "+
-		"never served without an acceptance.")
+	g.own("guard-hold", duration(&c.Hold, guard.DefaultHold, time.Millisecond, 24*time.Hour), "How long a suspicious table "+
+		"is held, and how long after something last came back. A table that is empty, or that has only generated routes where there "+
+		"were others, is never served without an acceptance, nor is what follows it before nearly all is back.")
 	g.own("guard-release", parsed("RELEASE", &c.Manual, "auto", parseRelease), "What ends a hold: auto (--guard-hold has "+
-		"passed, or somebody accepts the table) or manual (only an acceptance). In both cases a read that shows nothing "+
-		"suspicious ends it, too.")
+		"passed, or somebody accepts the table) or manual (only an acceptance). In both cases a read that shows "+
+		"everything that was served ends it, too.")
 	g.own("guard-namespaces", boolean(&c.Namespaces, false), "Hold back a table that lost all routes of a namespace with at "+
 		"least 20, while all others together lost at most 5 %. The routes of a namespace are counted over --guard-window.")
 	g.own("guard-max-routes", number(&c.MaxRoutes, 0, 0, math.MaxInt32), "Hold back a table that grows to more routes than "+

@@ -30,8 +30,8 @@ var selectable = []struct {
 // Source adds the flags that determine where to read objects, and which ones.
 func (p *Parser) Source(s *Source) {
 	g := p.group(GroupSource)
-	g.skipper("kubernetes", boolean(&s.Kubernetes, false), "Read the objects from the Kubernetes API. This, --manifests "+
-		"or --upstream is required.")
+	g.skipper("kubernetes", boolean(&s.Kubernetes, false), "Read the objects from the Kubernetes API. A source is "+
+		"required: this, --manifests, or another route server.")
 	g.own("manifests", repeated("PATH", func(path string) error {
 		if path == "" {
 			return errors.New("want the path of a file or folder")

@@ -14,7 +14,7 @@ import (
 
 	"github.com/routesrv/routesrv/compile"
 	"github.com/routesrv/routesrv/eskip"
-	"github.com/routesrv/routesrv/internal/proxysafe"
+	"github.com/routesrv/routesrv/internal/catalogue"
 	"github.com/routesrv/routesrv/poller"
 )
 
@@ -40,15 +40,15 @@ func parseFilters(s string) ([]*eskip.Filter, error) {
 	return fs, nil
 }
 
-// parseProxyFilters parses filters for routes. A filter that crashes a proxy would make every route unpublishable, so such a
+// parseProxyFilters parses filters for routes. A filter that no proxy survives would make every route unpublishable, so such a
 // setting is refused at startup, while the old instances still serve.
 func parseProxyFilters(s string) ([]*eskip.Filter, error) {
 	fs, err := parseFilters(s)
 	if err != nil {
 		return nil, err
 	}
-	if err := proxysafe.CheckFilters(fs); err != nil {
-		return nil, fmt.Errorf("would crash every proxy: %w", err)
+	if err := catalogue.Survives(fs); err != nil {
+		return nil, fmt.Errorf("no proxy would survive it: %w", err)
 	}
 	return fs, nil
 }

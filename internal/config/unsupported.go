@@ -30,6 +30,9 @@ func unsupportedFlags() map[string]unsupportedFlag {
 // noTracer says why no flag of Skipper's tracers has an effect.
 const noTracer = "its traces are OpenTelemetry and go where --otlp-endpoint says"
 
+// webhook says what replaces Skipper's validation webhook.
+const webhook = "it validates objects in a process of its own: see routesrv webhook --help"
+
 // specialFlags are flags with an individual text, some with a value that needs no warning.
 func specialFlags() []unsupportedFlag {
 	empty, noop := "", "noop"
@@ -57,6 +60,11 @@ func specialFlags() []unsupportedFlag {
 			reason: "it listens at once, and answers 404 and is not ready until it has a table",
 		},
 		{name: "debug-listener", quiet: &empty, reason: "it has no such listener; see /status on -support-listener"},
+		{name: "tls-key-log-file", quiet: &empty, reason: "it never writes the keys of connections to a file"},
+		{name: "validation-webhook-enabled", boolean: true, reason: webhook},
+		{name: "validation-webhook-address", reason: webhook},
+		{name: "validation-webhook-cert-file", reason: webhook},
+		{name: "validation-webhook-key-file", reason: webhook},
 		{name: "kubernetes-ingress-v1", boolean: true, reason: "it always reads Ingresses of networking.k8s.io/v1"},
 		{name: "application-log-prefix", reason: "its log lines are structured and have no prefix"},
 		{name: "application-log", reason: "it logs to standard error"},
@@ -86,24 +94,27 @@ func proxyBlocks() []unsupportedBlock {
 		{
 			reason: "it proxies nothing; requests are handled by the proxies",
 			switches: `insecure proxy-preserve-host remove-hop-headers rfc-patch-path ignore-trailing-slash validate-query
-				validate-query-log experimental-upgrade experimental-upgrade-audit dev-mode enable-advanced-validation`,
+				validate-query-log experimental-upgrade experimental-upgrade-audit dev-mode enable-advanced-validation
+				enable-copy-stream-pool`,
 			values: `max-audit-body max-matcher-buffer-size max-loopbacks default-http-status refuse-payload forwarded-headers
-				forwarded-headers-exclude-cidrs compress-encodings status-checks disabled-filters`,
+				forwarded-headers-exclude-cidrs compress-encodings status-checks disabled-filters max-content-length
+				upgrade-dial-timeout`,
 		},
 		{
 			reason:   "it has no connections to backends; the proxies have them",
 			switches: `enable-dualstack-backend disable-http-keepalives`,
 			values: `idle-conns-num close-idle-conns-period backend-flush-interval timeout-backend keepalive-backend
 				tls-timeout-backend response-header-timeout-backend expect-continue-timeout-backend
-				max-idle-connection-backend client-tls-cert client-tls-key load-balancer-health-check-interval
+				max-idle-connection-backend client-tls-cert client-tls-key client-tls-cert-refresh-interval
+				load-balancer-health-check-interval
 				lb-healthcheck-interval passive-health-check`,
 		},
 		{
 			reason:   "its listener has limits of its own; the flag is for that of the proxies",
-			switches: `enable-tcp-queue enable-connection-metrics exclude-insecure-cipher-suites`,
+			switches: `enable-tcp-queue enable-connection-metrics exclude-insecure-cipher-suites enable-h2c-server enable-proxy-protocol`,
 			values: `insecure-address expected-bytes-per-request max-tcp-listener-concurrency max-tcp-listener-queue
 				max-header-bytes read-timeout-server read-header-timeout-server write-timeout-server idle-timeout-server
-				keepalive-server keepalive-requests-server`,
+				keepalive-server keepalive-requests-server proxy-allow-cidrs proxy-deny-cidrs proxy-skip-cidrs`,
 		},
 		{
 			reason:   "rate limits and circuit breakers work in the proxies",
@@ -121,7 +132,7 @@ func proxyBlocks() []unsupportedBlock {
 				swarm-redis-max-conns swarm-redis-min-idle-conns swarm-redis-max-idle-conns swarm-redis-heartbeat-frequency
 				swarm-redis-update-interval swarm-valkey-urls swarm-valkey-remote swarm-valkey-username swarm-valkey-password
 				swarm-valkey-hash-algorithm swarm-valkey-conn-write-timeout swarm-valkey-conn-lifetime
-				swarm-valkey-dial-timeout swarm-valkey-update-interval`,
+				swarm-valkey-dial-timeout swarm-valkey-update-interval swarm-valkey-conn-timeout swarm-valkey-keepalive`,
 		},
 		{
 			reason:   "tokens and credentials are checked by filters in the proxies",
@@ -130,21 +141,24 @@ func proxyBlocks() []unsupportedBlock {
 				oauth2-tokeninfo-cache-size oauth2-tokeninfo-cache-ttl oauth2-tokenintrospect-timeout oauth2-secret-file oauth2-client-id oauth2-client-secret
 				oauth2-client-id-file oauth2-client-secret-file oauth2-auth-url-parameters oauth2-access-token-header-name
 				oauth2-token-cookie-name oauth2-token-cookie-remove-subdomains oauth2-grant-tokeninfo-keys
+				oauth2-tokeninfo-subject-key
 				oidc-secrets-file oidc-cookie-validity oidc-cookie-remove-subdomains oidc-distributed-claims-timeout
 				webhook-timeout credentials-paths credentials-update-interval oauth-url oauth-scope oauth-credentials-dir`,
 		},
 		{
 			reason: "policies are evaluated by filters in the proxies",
 			switches: `enable-open-policy-agent enable-open-policy-agent-custom-control-loop
-				enable-open-policy-agent-data-preprocessing-optimization enable-open-policy-agent-preloading`,
+				enable-open-policy-agent-data-preprocessing-optimization enable-open-policy-agent-preloading
+				enable-open-policy-agent-async-decision-logging enable-open-policy-agent-print-tracing`,
 			values: `open-policy-agent-config-template open-policy-agent-envoy-metadata open-policy-agent-cleaner-interval
 				open-policy-agent-startup-timeout open-policy-agent-control-loop-interval
 				open-policy-agent-control-loop-max-jitter open-policy-agent-request-body-buffer-size
 				open-policy-agent-max-request-body-size open-policy-agent-max-memory-body-parsing`,
 		},
 		{
-			reason: "scripts and plugins run in the proxies",
-			values: `lua-modules lua-sources plugindir filter-plugin predicate-plugin dataclient-plugin multi-plugin`,
+			reason:   "scripts and plugins run in the proxies",
+			switches: `enable-lua`,
+			values:   `lua-modules lua-sources plugindir filter-plugin predicate-plugin dataclient-plugin multi-plugin`,
 		},
 	}
 }
@@ -164,8 +178,11 @@ func supportBlocks() []unsupportedBlock {
 				serve-route-metrics serve-route-counter serve-host-metrics serve-host-counter serve-method-metric
 				serve-status-code-metric backend-host-metrics all-filters-metrics
 				combined-response-metrics route-response-metrics route-backend-error-counters route-stream-error-counters
-				route-backend-metrics enable-route-lifo-metrics enable-route-fifo-metrics route-creation-metrics metrics-exp-decay-sample disable-metrics-compat`,
-			values: `metrics-listener metrics-prefix metrics-flavour histogram-metric-buckets`,
+				route-backend-metrics enable-route-lifo-metrics enable-route-fifo-metrics route-creation-metrics metrics-exp-decay-sample disable-metrics-compat
+				backend-zone-metrics disable-metrics-compression enable-prometheus-native-histograms
+				proxy-request-metrics proxy-response-metrics`,
+			values: `metrics-listener metrics-prefix metrics-flavour histogram-metric-buckets
+				prometheus-native-histogram-bucket-factor request-size-buckets response-size-buckets`,
 		},
 		{
 			reason:   "the proxies count requests by their API",
@@ -181,7 +198,7 @@ func supportBlocks() []unsupportedBlock {
 		{
 			reason: noTracer,
 			switches: `opentracing-disable-filter-spans opentracing-log-filter-lifecycle-events
-				opentracing-log-stream-events opentracing-backend-name-tag`,
+				opentracing-log-stream-events opentracing-backend-name-tag opentracing-client-trace-by-tag`,
 			values: `opentracing-initial-span opentracing-excluded-proxy-tags`,
 		},
 	}

@@ -79,11 +79,12 @@ func list(dst *[]string) *value {
 	}}
 }
 
-// number accepts a decimal integer within the limits.
+// number accepts an integer within the limits, in the forms of Skipper: also 0x1f, 0o17, 017 (octal), 0b1 and 1_000.
 func number(dst *int, def, least, most int) *value {
 	*dst = def
 	return &value{kind: "int", def: strconv.Itoa(def), set: func(s string) error {
-		n, err := strconv.Atoi(s)
+		wide, err := strconv.ParseInt(s, 0, strconv.IntSize)
+		n := int(wide)
 		if err != nil || n < least || n > most {
 			if most == math.MaxInt {
 				return fmt.Errorf("%s: want a whole number, at least %d", clip(s), least)
@@ -120,11 +121,11 @@ func short(d time.Duration) string {
 	return s
 }
 
-// millis accepts a whole number of milliseconds, like Skipper's polling flag.
+// millis accepts a whole number of milliseconds, like Skipper's polling flag, in the forms of [number].
 func millis(dst *time.Duration, def time.Duration, most time.Duration) *value {
 	*dst = def
 	return &value{kind: "int", def: strconv.FormatInt(def.Milliseconds(), 10), set: func(s string) error {
-		n, err := strconv.ParseInt(s, 10, 64)
+		n, err := strconv.ParseInt(s, 0, 64)
 		if err != nil {
 			hint := ""
 			if d, err := time.ParseDuration(s); err == nil && d >= time.Millisecond {

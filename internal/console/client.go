@@ -102,6 +102,9 @@ func (b *clientPage) show(one *fleet.Client, serves *fleet.Table, now time.Time)
 		b.Applied = "The proxy has fetched it, and not shown yet that it applied it."
 	default:
 		b.Applied = "It is unknown which table the proxy has applied, because its metrics are unknown."
+		if one.FiguresError != "" {
+			b.Applied = "It is unknown which table the proxy has applied, because its metrics cannot be read: " + text(one.FiguresError) + "."
+		}
 	}
 	f := one.Figures
 	if f == nil {

@@ -7,8 +7,7 @@
 //
 // # What changes something
 //
-// Only one form changes anything: it accepts a held table. It requires the conditions of [httpserve.Accept], and a token that
-// only pages served under the same conditions contain. See accept.go.
+// Nothing here changes anything: a held table is accepted in the pod, with the command that the page shows.
 //
 // # Cost
 //
@@ -23,7 +22,6 @@ package console
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -34,9 +32,9 @@ import (
 	"github.com/routesrv/routesrv/explain"
 	"github.com/routesrv/routesrv/fleet"
 	"github.com/routesrv/routesrv/gate"
-	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/internal/audit"
 	"github.com/routesrv/routesrv/internal/httpserve"
+	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/match/report"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/shadowdiff"
@@ -50,7 +48,7 @@ var ErrBusy = errors.New("too many questions at a time")
 // ErrNoTable is returned by Match before the first table.
 var ErrNoTable = errors.New("there is no table yet")
 
-// Config provides the data for the pages. State and Accept are required; every other function may be nil. All of them must be
+// Config provides the data for the pages. State is required; every other function may be nil. All of them must be
 // safe for concurrent use.
 type Config struct {
 	Name    string // of the host; may be empty
@@ -63,8 +61,8 @@ type Config struct {
 	Problems func() []poller.Problem
 	// Held returns the difference between the served and the held table, or nil if none is held.
 	Held func(context.Context) (*shadowdiff.View, error)
-	// Accept publishes a held table. Its errors are those of [guard.Guard.Accept].
-	Accept func(guard.Acceptance) (*table.Table, error)
+	// AcceptCommand accepts a held table in the pod, such as "routesrv accept".
+	AcceptCommand string
 	// Explain explains what happened to an object, a host or a route. nil on a relay. The error may be ErrBusy.
 	Explain func(context.Context, explain.Query) (*explain.Explanation, error)
 	// Match finds the route of a request, with the parameters of /match. The error is ErrBusy, ErrNoTable, or says which
@@ -110,13 +108,20 @@ type Table struct {
 	Since    time.Time // when this process began to serve it
 	LastRead time.Time // of the source, with success; zero if there was none
 	Stale    bool      // from a checkpoint, and not confirmed by a read yet
+	Newest   *Change   // the newest change of the objects behind the table; nil if it is unknown, as on a relay
+}
+
+// Change says who changed an object last. Deletions leave no trace.
+type Change struct {
+	At     time.Time
+	Object kube.Ref
+	By     string // the field manager, a name that clients choose
 }
 
 // Console answers the requests for pages. Make one with [New]. It is safe for concurrent use.
 type Console struct {
 	cfg   Config
 	log   *slog.Logger
-	key   [32]byte // of the tokens of this process
 	turns chan struct{}
 	fleet remembered
 }
@@ -129,10 +134,10 @@ const (
 	maxQueryBytes = 8 << 10
 )
 
-// New returns the console. It panics if State or Accept is nil, which is a programming error.
+// New returns the console. It panics if State is nil, which is a programming error.
 func New(cfg Config) *Console {
-	if cfg.State == nil || cfg.Accept == nil {
-		panic("console: want State and Accept")
+	if cfg.State == nil {
+		panic("console: want State")
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -142,7 +147,6 @@ func New(cfg Config) *Console {
 	}
 	c := &Console{cfg: cfg, log: cfg.Logger, turns: make(chan struct{}, maxPages)}
 	c.fleet.ask, c.fleet.turn = cfg.Fleet, make(chan struct{}, 1)
-	_, _ = rand.Read(c.key[:]) // never fails
 	return c
 }
 
@@ -160,8 +164,7 @@ func (c *Console) Endpoints() []httpserve.Endpoint {
 			Does: "page: what became of an object, as `/explain` says it, with the same parameters"},
 		{Path: "/request", Methods: get, Handler: c.page("request", c.request),
 			Does: "page: which route a request reaches, as `/match` says it, with the same parameters"},
-		{Path: "/accept", Methods: []string{http.MethodPost}, Handler: c.accept(),
-			Does: "the form of the console that accepts a held table: as `/guard/accept`, with `by`, `why` and the token of the page"},
+		httpserve.AcceptElsewhere("/accept", c.cfg.AcceptCommand),
 		{Path: "/assets/{file}", Methods: get, Handler: http.HandlerFunc(serveAsset), Does: "style and script of the pages"},
 	}
 }

@@ -25,7 +25,6 @@ import (
 	"github.com/routesrv/routesrv/match/report"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/shadowdiff"
-	"github.com/routesrv/routesrv/table"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -38,8 +37,6 @@ type world struct {
 	view     fleet.View
 	viewErr  error
 	asked    []string // states of the fleet
-	accepted []guard.Acceptance
-	refuse   error
 	held     *shadowdiff.View
 	streams  []etagcache.StreamStatus
 	explains *explain.Explanation
@@ -62,19 +59,10 @@ func (w *world) config() console.Config {
 			defer w.mu.Unlock()
 			return append([]poller.Problem(nil), w.problems...)
 		},
-		Held: func(context.Context) (*shadowdiff.View, error) { return w.held, nil },
-		Accept: func(a guard.Acceptance) (*table.Table, error) {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			if w.refuse != nil {
-				return nil, w.refuse
-			}
-			w.accepted = append(w.accepted, a)
-			w.state.Guard = httpserve.GuardReport{}
-			return table.New(nil, 1, time.Now())
-		},
-		Explain: func(context.Context, explain.Query) (*explain.Explanation, error) { return w.explains, nil },
-		Match:   func(context.Context, url.Values) (*report.View, error) { return nil, console.ErrNoTable },
+		Held:          func(context.Context) (*shadowdiff.View, error) { return w.held, nil },
+		AcceptCommand: "routesrv accept",
+		Explain:       func(context.Context, explain.Query) (*explain.Explanation, error) { return w.explains, nil },
+		Match:         func(context.Context, url.Values) (*report.View, error) { return nil, console.ErrNoTable },
 		Fleet: func(_ context.Context, state string) (fleet.View, error) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -151,8 +139,9 @@ func TestOverviewSaysHowThingsAre(t *testing.T) {
 	w.state.Source.LastSuccess, w.state.Source.Failures = time.Now().Add(-3*time.Minute), 7
 	w.state.Source.LastError = "list ingresses: connection refused"
 	w.streams = []etagcache.StreamStatus{{Client: "10.2.0.1:1234", Zone: "a", Lag: 42, Revision: 99}}
+	w.state.Table.Newest = &console.Change{At: time.Now().Add(-2 * time.Minute), Object: kube.Ref{Kind: "Ingress", Namespace: "shop-prod", Name: "cart-app"}, By: "argocd<controller"}
 	body := get(t, handler(w.config()), "/")
-	wants(t, body, "12\u202f408 routes", "00ff.100", "failing", "list ingresses: connection refused", "7 in a row", "10.2.0.1:1234", "42\u00a0s",
+	wants(t, body, "newest change", ">Ingress shop-prod/cart-app</a> by argocd&lt;controller", "12\u202f408 routes", "00ff.100", "failing", "list ingresses: connection refused", "7 in a row", "10.2.0.1:1234", "42\u00a0s",
 		"Nothing is held", "v1.2.3", "routesrv-0", "✕ Source failing")
 }
 
@@ -296,6 +285,29 @@ func TestTheFleetIsAskedOnceForManyPages(t *testing.T) {
 	if len(w.asked) > 2 { // two if the machine is very slow
 		t.Errorf("asked %d times", len(w.asked))
 	}
+}
+
+// TestProxyThatRefusesRoutesIsNotGreen: neither on the tile nor in the lists, although it holds the current table. The overview adds up
+// what the proxies say, and shows the replicas side by side.
+func TestProxyThatRefusesRoutesIsNotGreen(t *testing.T) {
+	n := func(v uint64) *uint64 { return &v }
+	w := newWorld()
+	w.view = fleet.View{
+		Counts: fleet.Counts{Current: 2, Silent: 1}, Total: 3,
+		Clients: []fleet.Client{
+			{ID: "ingress/old", State: fleet.Current, Kind: fleet.Sidecar, Figures: &fleet.Figures{Requests: n(1000), NoRoute: n(7), Errors: n(2), RefusedNew: 4}},
+			{ID: "ingress/new", State: fleet.Current, Kind: fleet.Sidecar, Figures: &fleet.Figures{Requests: n(500), NoRoute: n(4)}},
+			{ID: "ingress/gone", State: fleet.Silent, Kind: fleet.Sidecar, Figures: &fleet.Figures{NoRoute: n(100000)}},
+		},
+		Replicas: []fleet.Replica{
+			{Name: "routesrv-0", Self: true, Clients: 3, Table: &fleet.Table{Revision: 41}}, {Name: "routesrv-1", Address: "10.0.0.7:9911", Table: &fleet.Table{Revision: 42}},
+		},
+	}
+	body := get(t, handler(w.config()), "/")
+	wants(t, body, "1 refuse routes", "<strong class=\"\">1\u202f500</strong> requests, according to 2 clients", `<strong class="notice">11</strong> 404 without a route`,
+		`<strong class="notice">2</strong> answers with 5xx`, `<strong class="bad">4</strong> routes refused`, "refuses routes</span>", "routesrv-1", "10.0.0.7:9911", "41", "42")
+	lacks(t, body, "Every client holds the current table")
+	wants(t, get(t, handler(w.config()), "/fleet"), "refuses routes")
 }
 
 func TestFleetShowsWhoLags(t *testing.T) {

@@ -151,6 +151,7 @@ type clientRow struct {
 	Digest   string
 	Heard    moment
 	Refused  uint64
+	Unread   string // why the metrics of its proxy cannot be read
 }
 
 func newClientRow(c fleet.Client, now time.Time) clientRow {
@@ -162,8 +163,12 @@ func newClientRow(c fleet.Client, now time.Time) clientRow {
 	if c.Holds != nil {
 		r.Revision, r.Digest = c.Holds.Revision, shortDigest(c.Holds.Digest.String())
 	}
+	r.Unread = cut(c.FiguresError, 300)
 	if c.Figures != nil {
 		r.Refused = c.Figures.RefusedNew
+	}
+	if r.Refused > 0 && c.State == fleet.Current {
+		r.State = stateView{"refuses routes", "▲", notice}
 	}
 	return r
 }
@@ -202,6 +207,8 @@ type fleetView struct {
 	Laggards    []clientRow
 	MoreLag     int
 	Reached     string // time until the last table reached the fleet
+	Sums        []figure
+	Refusing    int // clients whose proxy has refused routes of its table
 }
 
 type replicaRow struct {
@@ -261,15 +268,53 @@ func (c *Console) newFleetView(ctx context.Context, now time.Time) (fleetView, *
 	}
 	lagging := v.Counts.Behind + v.Counts.Rejected + v.Counts.Silent
 	for _, one := range v.Clients {
-		if one.State != fleet.Current && len(out.Laggards) < maxLaggards {
+		refuses := one.State == fleet.Current && one.Figures != nil && one.Figures.RefusedNew > 0
+		if refuses {
+			out.Refusing++
+		}
+		if (one.State != fleet.Current || refuses) && len(out.Laggards) < maxLaggards {
 			out.Laggards = append(out.Laggards, newClientRow(one, now))
 		}
 	}
-	out.MoreLag = max(lagging-len(out.Laggards), 0)
+	out.MoreLag = max(lagging+out.Refusing-len(out.Laggards), 0)
+	out.Sums = sumsOf(v.Clients)
 	if len(v.Publishes) > 0 {
 		out.Reached = reachedText(v.Publishes[0])
 	}
 	return out, &v
+}
+
+// sumsOf adds up what the proxies of live clients say of themselves, since each of them started. It is empty if none says anything.
+func sumsOf(clients []fleet.Client) []figure {
+	var proxies int
+	var requests, noRoute, failed, refused uint64
+	add := func(sum, n *uint64) {
+		if n != nil {
+			*sum += *n
+		}
+	}
+	for _, c := range clients {
+		if f := c.Figures; f != nil && c.State != fleet.Silent {
+			proxies++
+			add(&requests, f.Requests)
+			add(&noRoute, f.NoRoute)
+			add(&failed, f.Errors)
+			add(&refused, &f.RefusedNew)
+		}
+	}
+	if proxies == 0 {
+		return nil
+	}
+	show := func(name string, n uint64, tone string) figure {
+		if n == 0 {
+			tone = ""
+		}
+		return figure{name, thousands(int(min(n, 1<<62))), tone}
+	}
+	return []figure{
+		show("requests, according to "+plural(proxies, "client"), requests, ""), show("404 without a route", noRoute, notice),
+		show("answers with 5xx", failed, notice), show("routes refused of the tables in use", refused, bad),
+	}
 }
 
 // reached calls Reached unless p is nil.

@@ -58,6 +58,14 @@ type tableView struct {
 	MoreZones    int
 	Since        moment
 	Stale        bool
+	Newest       *changeView
+}
+
+// changeView is the newest change of an object.
+type changeView struct {
+	At     moment
+	Object ownerLink
+	By     string
 }
 
 type sourceView struct {
@@ -78,6 +86,8 @@ type sourceView struct {
 type checkpointView struct {
 	Path, Error, Unusable string
 	Written               moment
+	Loaded                bool // this process has not written it yet
+	LastRead              moment
 }
 
 // gateView is the state of the gate.
@@ -96,7 +106,6 @@ type gateView struct {
 	Counts     []diffCount
 	Owners     []ownerRow
 	MoreOwners int
-	Token      string // token of the form; empty if this client may not accept
 	Command    string // command that accepts the table
 	Last       *httpserve.ReleaseReport
 	LastAt     moment
@@ -154,7 +163,7 @@ func (c *Console) overview(ctx context.Context, r *http.Request) (answer, error)
 	if s.Table != nil {
 		b.Table = newTableView(s.Table, now)
 	}
-	b.Gate = c.newGateView(ctx, r, s, now)
+	b.Gate = c.newGateView(ctx, s, now)
 	if c.cfg.Problems != nil {
 		b.Problems = newProblemsView(c.cfg.Problems(), r.URL.Query(), now)
 	}
@@ -250,6 +259,8 @@ func fleetTile(f *fleetView) tile {
 			t.Sign, t.Tone, t.Word = "✕", bad, thousands(rejected)+" rejected"
 		case behind > 0:
 			t.Sign, t.Tone, t.Word = "▲", notice, thousands(behind)+" behind"
+		case f.Refusing > 0:
+			t.Sign, t.Tone, t.Word = "▲", notice, thousands(f.Refusing)+" refuse routes"
 		case silent > 0:
 			t.Sign, t.Tone, t.Word = "○", notice, thousands(silent)+" silent"
 		}
@@ -264,6 +275,9 @@ func newTableView(t *Table, now time.Time) *tableView {
 	v := &tableView{
 		ETag: text(t.ETag), Digest: t.Digest.String(), Revision: t.Revision, Routes: thousands(t.Routes), Hosts: plural(t.Hosts, "host"),
 		Bytes: bytesText(t.Bytes), Since: newMoment(t.Since, now), Stale: t.Stale,
+	}
+	if c := t.Newest; c != nil {
+		v.Newest = &changeView{newMoment(c.At, now), linkTo(c.Object), cut(c.By, 100)}
 	}
 	for i, z := range t.Zones {
 		if i == maxZones {
@@ -286,13 +300,13 @@ func newSourceView(s State, relay bool, now time.Time) sourceView {
 		v.Next.Ago = "now"
 	}
 	if f := s.Checkpoint; f != nil {
-		v.Checkpoint = &checkpointView{text(f.Path), text(f.Error), text(f.Unusable), newMoment(f.Written, now)}
+		v.Checkpoint = &checkpointView{text(f.Path), text(f.Error), text(f.Unusable), newMoment(f.Written, now), f.Written.IsZero() && !f.LastRead.IsZero(), newMoment(f.LastRead, now)}
 	}
 	return v
 }
 
-// newGateView compares the held table with the served one. Only a client that may accept gets a form.
-func (c *Console) newGateView(ctx context.Context, r *http.Request, s State, now time.Time) gateView {
+// newGateView compares the held table with the served one.
+func (c *Console) newGateView(ctx context.Context, s State, now time.Time) gateView {
 	v := gateView{Last: s.Guard.Last}
 	if l := v.Last; l != nil {
 		v.LastAt = newMoment(l.At, now)
@@ -317,10 +331,7 @@ func (c *Console) newGateView(ctx context.Context, r *http.Request, s State, now
 	v.Digest = cmp.Or(g.FirstDigest, g.Digest) // the first digest stays constant while endpoints change, and names the same intent
 	v.Revision, v.Routes = g.Revision, thousands(g.Routes)
 	v.Since, v.Release, v.ByTime = newMoment(g.Since, now), newMoment(g.ReleaseAt, now), !g.ReleaseAt.IsZero()
-	v.Command = "curl -X POST 'http://" + httpserve.AcceptAddress(r) + "/guard/accept?digest=" + v.Digest + "&by=NAME&why=REASON'"
-	if httpserve.FromLoopback(r) {
-		v.Token = c.token(v.Digest, now)
-	}
+	v.Command = c.cfg.AcceptCommand + " " + v.Digest + " --why REASON"
 	if c.cfg.Held == nil {
 		return v
 	}

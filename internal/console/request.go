@@ -13,7 +13,6 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/match"
 	"github.com/routesrv/routesrv/match/report"
-	"github.com/routesrv/routesrv/shadowdiff"
 )
 
 // Limits of the page of a request.
@@ -137,10 +136,10 @@ func (b *requestPage) add(v *report.View) {
 			b.MoreOutcomes = len(res.Outcomes) - i
 			break
 		}
-		b.Outcomes = append(b.Outcomes, newOutcome(o, res.Decided()))
+		b.Outcomes = append(b.Outcomes, newOutcome(v, o))
 	}
 	for _, c := range res.Candidates[:min(maxCandidates, len(res.Candidates))] {
-		view := candidateView{Route: newMatchedRoute(c.Route), Weight: c.Weight}
+		view := candidateView{Route: newMatchedRoute(v, c.Route), Weight: c.Weight}
 		if c.Behind != "" {
 			view.Reasons = append(view.Reasons, "matches, but ranks lower: "+string(c.Behind))
 		}
@@ -159,11 +158,12 @@ func (b *requestPage) add(v *report.View) {
 		case w.Ahead:
 			effect = "would win"
 		}
-		b.Warnings = append(b.Warnings, warningView{newMatchedRoute(w.Route), effect, text(string(w.Reason) + ": " + w.Text)})
+		b.Warnings = append(b.Warnings, warningView{newMatchedRoute(v, w.Route), effect, text(string(w.Reason) + ": " + w.Text)})
 	}
 }
 
-func newOutcome(o match.Outcome, decided bool) outcomeView {
+func newOutcome(of *report.View, o match.Outcome) outcomeView {
+	decided := of.Result.Decided()
 	v := outcomeView{Place: cut(cmp.Or(o.Place, "no path predicate"), 300), Weight: o.Weight, If: conditions(o.Open)}
 	if !decided {
 		v.Share = "a share that nobody can know"
@@ -172,7 +172,7 @@ func newOutcome(o match.Outcome, decided bool) outcomeView {
 		}
 	}
 	if o.Route != nil {
-		route := newMatchedRoute(o.Route)
+		route := newMatchedRoute(of, o.Route)
 		v.Route = &route
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Params)) {
@@ -196,9 +196,9 @@ func conditions(open []match.Undecided) []string {
 	return all
 }
 
-func newMatchedRoute(r *eskip.Route) matchedRoute {
+func newMatchedRoute(v *report.View, r *eskip.Route) matchedRoute {
 	predicates, filters, backend := report.Expression(r)
-	owner := shadowdiff.OwnerOf(r.Id)
+	owner := v.Owner.Of(r.Id)
 	link := ownerLink{Name: cut(owner.String(), 300)}
 	if owner.Namespace != "" {
 		link.Link = routeLink(r.Id)

@@ -13,8 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/routesrv/routesrv/internal/httpserve"
 )
 
 //go:embed assets
@@ -177,5 +175,5 @@ func namedRight(r *http.Request) bool {
 	if err != nil {
 		host = strings.Trim(r.Host, "[]") // no port
 	}
-	return net.ParseIP(host) != nil || httpserve.FromLoopback(r)
+	return net.ParseIP(host) != nil || strings.EqualFold(host, "localhost")
 }

@@ -3,12 +3,12 @@
 //
 // A [Kubeconfig] lists clusters by context, [Kubeconfig.Open] returns the client for one, and [Cluster.Pods] lists pods by label.
 //
-// [Cluster.Object] reads single objects.
+// [Cluster.Object] reads single objects, [Pod.Exec] runs a command in a pod, and [Cluster.WhoAmI] asks who the user is.
 //
 // # Rights
 //
 // A user needs the verb list on pods, and get and create on pods/portforward: get for WebSockets, create for SPDY, the fallback
-// if the API server does not support WebSockets here.
+// if the API server does not support WebSockets here. [Pod.Exec] needs the same verbs on pods/exec.
 //
 // # Guarantees
 //

@@ -35,6 +35,8 @@ type Pod struct {
 	Ready, Terminating bool
 	// Ports maps the names of its containers' ports to numbers.
 	Ports map[string]int
+	// Containers are its containers, without those that only run at the start.
+	Containers []Container
 
 	cluster *Cluster
 	closed  atomic.Bool
@@ -42,6 +44,12 @@ type Pod struct {
 	mu   sync.Mutex // guards the fields below
 	open *session
 	next int
+}
+
+// Container is a container of a pod, with the ports that it declares.
+type Container struct {
+	Name  string
+	Ports []int
 }
 
 // Pods lists the pods that match a selector such as app=web, sorted by name. More than 200 pods are an error: then the selector
@@ -83,14 +91,27 @@ func (c *Cluster) pod(p *corev1.Pod) *Pod {
 			pod.Waiting = w.Reason
 		}
 	}
-	for _, container := range p.Spec.Containers {
+	for _, container := range append(sidecars(p), p.Spec.Containers...) {
+		one := Container{Name: container.Name}
 		for _, port := range container.Ports {
+			one.Ports = append(one.Ports, int(port.ContainerPort))
 			if port.Name != "" {
 				pod.Ports[port.Name] = int(port.ContainerPort)
 			}
 		}
+		pod.Containers = append(pod.Containers, one)
 	}
 	return pod
+}
+
+// sidecars returns the init containers that keep running.
+func sidecars(p *corev1.Pod) (all []corev1.Container) {
+	for _, c := range p.Spec.InitContainers {
+		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			all = append(all, c)
+		}
+	}
+	return all
 }
 
 // get sends a GET request to the API server. If the server refuses it, the error is its message.
@@ -99,6 +120,11 @@ func (c *Cluster) get(ctx context.Context, u *url.URL) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	return c.do(req, http.StatusOK)
+}
+
+// do sends a request to the API server, and requires the status.
+func (c *Cluster) do(req *http.Request, want int) ([]byte, error) {
 	req.Header.Set("Accept", "application/json")
 	resp, err := c.client.Do(req)
 	if err != nil {
@@ -114,7 +140,7 @@ func (c *Cluster) get(ctx context.Context, u *url.URL) ([]byte, error) {
 		return nil, fmt.Errorf("read the answer: %w", err)
 	case len(body) > maxList:
 		return nil, fmt.Errorf("the answer has more than %d bytes", maxList)
-	case resp.StatusCode != http.StatusOK:
+	case resp.StatusCode != want:
 		var status metav1.Status
 		if json.Unmarshal(body, &status) == nil && status.Message != "" {
 			return nil, &statusError{resp.StatusCode, resp.Status + ": " + clip(status.Message)}

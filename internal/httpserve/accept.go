@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -41,31 +40,60 @@ type acceptance struct {
 	At     time.Time    `json:"at"`
 }
 
-// Accept publishes the table that a guard holds back. Only an operator can reach the loopback interface of the pod, with kubectl
-// port-forward or exec; requests from elsewhere are refused.
+// AcceptPath is where a held table is accepted: on the control socket, with POST.
+const AcceptPath = "/guard/accept"
+
+// Accept publishes the table that a guard holds back. It answers only on the control socket: see [ListenControl].
 //
 // The parameter digest names the table that the operator looked at, so that nobody accepts another table by accident. The
-// optional parameters by and why record who decided and for what reason; they are not verified. The errors of accept come from
-// package guard.
+// parameter why is kept with the decision, and so is by, the name that the peer gives for its user; without it, the user id of the
+// peer. The errors of accept come from package guard.
 func Accept(accept func(guard.Acceptance) (*table.Table, error), log *slog.Logger) http.Handler {
-	return http.NewCrossOriginProtection().Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !FromLoopback(r) {
-			WriteJSON(w, http.StatusForbidden, errorReport{Error: "only from the loopback interface: use kubectl port-forward or exec"})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		peer, ok := PeerOf(r.Context())
+		if !ok {
+			WriteJSON(w, http.StatusForbidden, errorReport{Error: "only over the control socket"})
 			return
 		}
-		a, err := ReadAcceptance(w, r)
+		a, err := readAcceptance(w, r)
 		if err != nil {
 			WriteJSON(w, http.StatusBadRequest, errorReport{Error: err.Error()})
 			return
+		}
+		if strings.TrimSpace(a.By) == "" {
+			a.By = peer.String()
 		}
 		t, err := accept(a)
 		if err != nil {
 			refuse(w, err)
 			return
 		}
-		log.Warn("held table accepted by an operator", "remote", r.RemoteAddr, "hash", t.Digest().String(), "by", a.By, "why", a.Why)
+		log.Warn("held table accepted by an operator", "uid", peer.UID, "pid", peer.PID, "hash", t.Digest().String(), "by", a.By, "why", a.Why)
 		WriteJSON(w, http.StatusOK, acceptance{Digest: t.Digest(), Routes: t.Len(), By: a.By, Why: a.Why, At: time.Now().UTC()})
-	}))
+	})
+}
+
+// AcceptEndpoints returns the endpoint of the control socket that accepts, and the one of the support listener that tells callers of
+// earlier versions where acceptance went. The command is what accepts in the pod, such as "routesrv accept".
+func AcceptEndpoints(accept func(guard.Acceptance) (*table.Table, error), command string, log *slog.Logger) []Endpoint {
+	return []Endpoint{
+		{Listener: ControlListener, Path: AcceptPath, Methods: []string{http.MethodPost}, Handler: Accept(accept, log),
+			Does: "publishes the table that is held back: `digest=` names the one that you looked at, `by=` and `why=` are kept with the decision"},
+		AcceptElsewhere(AcceptPath, command),
+	}
+}
+
+// AcceptElsewhere returns an endpoint of the support listener that refuses to accept, and says what to do instead.
+func AcceptElsewhere(path, command string) Endpoint {
+	return Endpoint{
+		Listener: SupportListener, Path: path, Methods: []string{}, ChecksMethods: true, // no method at all
+		Does: "405: held tables are accepted in the pod, with `" + command + "`",
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Allow", "")
+			WriteJSON(w, http.StatusMethodNotAllowed, errorReport{
+				Error: "no table is accepted over the network, since a proxy would forward such a request: run in the pod, with kubectl exec: " + command + " DIGEST --why REASON"})
+		}),
+	}
 }
 
 // refuse maps an error of accept to an HTTP answer.
@@ -83,9 +111,9 @@ func refuse(w http.ResponseWriter, err error) {
 	WriteJSON(w, status, report)
 }
 
-// ReadAcceptance reads the parameters digest, by and why from the query or a form. It reads a bounded number of bytes of the
+// readAcceptance reads the parameters digest, by and why from the query or a form. It reads a bounded number of bytes of the
 // form. The error says which parameter is missing or wrong.
-func ReadAcceptance(w http.ResponseWriter, r *http.Request) (a guard.Acceptance, err error) {
+func readAcceptance(w http.ResponseWriter, r *http.Request) (a guard.Acceptance, err error) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxAcceptance)
 	err = r.ParseForm() // parse the query and simple forms first: ParseMultipartForm hides this error for forms that are not multipart
 	if err == nil {
@@ -120,30 +148,4 @@ func checkText(name, text string, limit int) error {
 		return fmt.Errorf("%s: want printable characters in one line", name)
 	}
 	return nil
-}
-
-// FromLoopback checks the address of the peer and the Host header of the request. The Host check stops DNS rebinding: a page in
-// the operator's browser whose name resolves to the loopback address is not the operator.
-func FromLoopback(r *http.Request) bool {
-	peer, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil || !net.ParseIP(peer).IsLoopback() {
-		return false
-	}
-	host, _, err := net.SplitHostPort(r.Host)
-	if err != nil {
-		host = strings.Trim(r.Host, "[]") // no port
-	}
-	return strings.EqualFold(host, "localhost") || net.ParseIP(host).IsLoopback()
-}
-
-// AcceptAddress returns the host and port under which the client reaches this listener by a loopback name, which an acceptance
-// requires. It does not know a port-forward's local port if that differs.
-func AcceptAddress(r *http.Request) string {
-	port := "PORT"
-	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
-		if _, p, err := net.SplitHostPort(local.String()); err == nil {
-			port = p
-		}
-	}
-	return net.JoinHostPort("localhost", port)
 }

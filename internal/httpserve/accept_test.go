@@ -39,9 +39,9 @@ func accepting(tab *table.Table, err error) (h http.Handler, got *[]guard.Accept
 	}, slog.New(slog.NewTextHandler(log, nil))), got, log
 }
 
-// ask posts from the loopback interface.
+// ask posts over the control socket.
 func ask(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
-	r.RemoteAddr, r.Host = "127.0.0.1:1234", "localhost:9911"
+	r = r.WithContext(httpserve.Peer{UID: 1234, PID: 7}.Attach(r.Context()))
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
 	return w
@@ -97,6 +97,29 @@ func TestAcceptanceSaysWhoAndWhy(t *testing.T) {
 				t.Errorf("log %s", log)
 			}
 		})
+	}
+}
+
+// TestAcceptanceWithoutANameHasThatOfThePeer: the kernel knows the user, who need not say it.
+func TestAcceptanceWithoutANameHasThatOfThePeer(t *testing.T) {
+	h, got, log := accepting(heldTable(t), nil)
+	if w := ask(h, post(url.Values{"digest": {strings.Repeat("a", 64)}, "by": {" "}})); w.Code != http.StatusOK {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	if by := (*got)[0].By; by != "uid 1234" || !strings.Contains(log.String(), "pid=7") {
+		t.Errorf("by %q, log %s", by, log)
+	}
+}
+
+// TestAcceptanceNeedsTheSocket: whatever a request over TCP says of itself.
+func TestAcceptanceNeedsTheSocket(t *testing.T) {
+	h, got, _ := accepting(heldTable(t), nil)
+	r := post(url.Values{"digest": {strings.Repeat("a", 64)}})
+	r.RemoteAddr, r.Host = "127.0.0.1:1234", "localhost"
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	if w.Code != http.StatusForbidden || len(*got) > 0 {
+		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }
 

@@ -1,8 +1,10 @@
 package httpserve
 
 import (
+	"context"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"syscall"
 	"time"
@@ -19,8 +21,12 @@ const (
 	reservedDescriptors = 128
 	// minConnections is what a main listener accepts even if fewer than reservedDescriptors remain.
 	minConnections = 16
-	// newGrace is how long a connection may be silent before it counts as idle.
-	newGrace = time.Second
+	// newGrace is how long a connection may be silent before it counts as idle, and manyGrace how long one of an address that has
+	// more than its share.
+	newGrace  = time.Second
+	manyGrace = 50 * time.Millisecond
+	// shares is how many addresses a full listener treats alike: one with more than this part of the connections loses its first.
+	shares = 64
 )
 
 // MainConnections returns how many connections a main listener may hold: want, reduced to what the limit of open files allows. A
@@ -37,17 +43,22 @@ func MainConnections(want int) int {
 	return min(want, free)
 }
 
-// Connections limits the connections of a listener. When the limit is reached, it closes the connection that has been idle for
-// longest. If none is idle, new connections wait in the kernel until one ends: active connections are never cut. Create it with
-// [NewConnections], call Track with the server before it serves, and wrap the listener with Listener.
+// Connections limits the connections of a listener. When the limit is reached, it closes one of the address that has most: the one
+// that has waited longest. On a main listener only connections without a complete request wait, and if there is none, new
+// connections wait in the kernel until one ends: answers are never cut. On a support listener every connection waits from the moment
+// when its last request began or ended, so that a probe always gets in, whatever others do with their connections.
+//
+// Create it with [NewConnections], call Track with the server before it serves, and wrap the listener with Listener.
 type Connections struct {
 	max     int
+	always  bool // every connection can make room
 	open    prometheus.Gauge
 	evicted prometheus.Counter
 
-	mu    sync.Mutex
-	conns map[*countedConn]struct{}
-	room  *sync.Cond // on mu: signalled when a connection ends or becomes idle, or the listener is closed
+	mu        sync.Mutex
+	conns     map[*countedConn]struct{}
+	addresses map[netip.Addr]int // how many of conns each address has
+	room      *sync.Cond         // on mu: signalled when a connection ends or becomes idle, or the listener is closed
 }
 
 // ConnectionMetrics holds the series of all listeners of a process.
@@ -61,23 +72,24 @@ func NewConnectionMetrics(reg prometheus.Registerer) *ConnectionMetrics {
 	labels := []string{"listener"}
 	m := &ConnectionMetrics{
 		open: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "routesrv_connections", Help: "Open connections by listener: main, support."}, labels),
+			Name: "routesrv_connections", Help: "Open connections by listener: main, support, control."}, labels),
 		limit: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "routesrv_connections_limit", Help: "Maximum number of connections of a listener."}, labels),
 		evicted: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "routesrv_connections_evicted_total",
-			Help: "Idle connections that a full listener closed to make room for another client."}, labels),
+			Help: "Connections that a full listener closed to make room for another client: idle ones, and on support listeners any."}, labels),
 	}
 	reg.MustRegister(m.open, m.limit, m.evicted)
 	return m
 }
 
-// NewConnections returns the limiter of one listener, which holds at most limit connections.
+// NewConnections returns the limiter of one listener, which holds at most limit connections. The name is [MainListener],
+// [SupportListener] or [ControlListener].
 func NewConnections(name string, limit int, m *ConnectionMetrics) *Connections {
 	m.limit.WithLabelValues(name).Set(float64(limit))
 	c := &Connections{
-		max: limit, open: m.open.WithLabelValues(name), evicted: m.evicted.WithLabelValues(name),
-		conns: make(map[*countedConn]struct{}),
+		max: limit, always: name != MainListener, open: m.open.WithLabelValues(name), evicted: m.evicted.WithLabelValues(name),
+		conns: make(map[*countedConn]struct{}), addresses: make(map[netip.Addr]int),
 	}
 	c.room = sync.NewCond(&c.mu)
 	return c
@@ -86,12 +98,13 @@ func NewConnections(name string, limit int, m *ConnectionMetrics) *Connections {
 // countedConn is a connection that counts against the limit.
 type countedConn struct {
 	net.Conn
-	owner *Connections
-	once  sync.Once
+	owner   *Connections
+	address netip.Addr // of the peer; the zero value for a Unix socket
+	once    sync.Once
 
 	// guarded by owner.mu
 	busy  bool
-	since time.Time // time of the last change between busy and idle
+	since time.Time // time of the last change between busy and idle; the beginning of a new one
 }
 
 // Close implements [net.Conn].
@@ -136,13 +149,12 @@ func (l *countingListener) Close() error {
 	return l.Listener.Close()
 }
 
-// wait returns true once one more connection is allowed, if necessary after closing an idle one. It returns false if l was
-// closed.
+// wait returns true once one more connection is allowed, if necessary after closing another one. It returns false if l was closed.
 func (c *Connections) wait(l *countingListener) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for !l.closed && len(c.conns) >= c.max {
-		victim, later := c.idle(time.Now())
+		victim, later := c.victim(time.Now())
 		switch {
 		case victim != nil:
 			c.evicted.Inc()
@@ -150,7 +162,11 @@ func (c *Connections) wait(l *countingListener) bool {
 			_ = victim.Close() // Close removes it from the list
 			c.mu.Lock()
 		case later > 0:
-			timer := time.AfterFunc(later, c.room.Broadcast)
+			timer := time.AfterFunc(later, func() {
+				c.mu.Lock() // so that it cannot fire before Wait waits
+				defer c.mu.Unlock()
+				c.room.Broadcast()
+			})
 			c.room.Wait()
 			timer.Stop()
 		default:
@@ -160,28 +176,48 @@ func (c *Connections) wait(l *countingListener) bool {
 	return !l.closed
 }
 
-// idle returns the connection that has been idle for longest. If none is idle yet, it returns the time until one may be, or 0 if
-// only an event can change that. The caller holds mu.
-func (c *Connections) idle(now time.Time) (victim *countedConn, later time.Duration) {
+// victim returns the connection to close: of those that can make room, the oldest of the address with most connections. If all of
+// them are too new, it returns the time until one is not, or 0 if only an event can change that. The caller holds mu.
+func (c *Connections) victim(now time.Time) (victim *countedConn, later time.Duration) {
 	for conn := range c.conns {
-		if !conn.busy && (victim == nil || conn.since.Before(victim.since)) {
+		if conn.busy && !c.always {
+			continue
+		}
+		if wait := c.grace(conn) - now.Sub(conn.since); wait > 0 {
+			if later == 0 || wait < later {
+				later = wait
+			}
+			continue
+		}
+		if victim == nil {
+			victim = conn
+			continue
+		}
+		mine, others := c.addresses[conn.address], c.addresses[victim.address]
+		if mine > others || mine == others && conn.since.Before(victim.since) {
 			victim = conn
 		}
 	}
-	if victim == nil {
-		return nil, 0
+	return victim, later
+}
+
+// grace returns how long a connection is spared. A crowd of one address gets less, so that it keeps nobody else waiting.
+func (c *Connections) grace(conn *countedConn) time.Duration {
+	if c.addresses[conn.address] > max(1, c.max/shares) {
+		return manyGrace
 	}
-	if later = victim.since.Sub(now); later > 0 {
-		return nil, later
-	}
-	return victim, 0
+	return newGrace
 }
 
 func (c *Connections) add(conn net.Conn) net.Conn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	counted := &countedConn{Conn: conn, owner: c, since: time.Now().Add(newGrace)}
+	counted := &countedConn{Conn: conn, owner: c, since: time.Now()}
+	if peer, err := netip.ParseAddrPort(conn.RemoteAddr().String()); err == nil {
+		counted.address = peer.Addr().Unmap()
+	}
 	c.conns[counted] = struct{}{}
+	c.addresses[counted.address]++
 	c.open.Set(float64(len(c.conns)))
 	return counted
 }
@@ -190,6 +226,9 @@ func (c *Connections) remove(conn *countedConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.conns, conn)
+	if c.addresses[conn.address]--; c.addresses[conn.address] == 0 {
+		delete(c.addresses, conn.address)
+	}
 	c.open.Set(float64(len(c.conns)))
 	c.room.Broadcast()
 }
@@ -202,24 +241,54 @@ func (c *Connections) Track(srv *http.Server) {
 		if before != nil {
 			before(conn, state)
 		}
-		if state != http.StateActive && state != http.StateIdle {
-			return
-		}
-		for {
-			switch inner := conn.(type) {
-			case *countedConn:
-				c.mu.Lock()
-				defer c.mu.Unlock()
-				inner.busy, inner.since = state == http.StateActive, time.Now()
-				if !inner.busy && len(c.conns) >= c.max {
-					c.room.Broadcast()
-				}
-				return
-			case interface{ NetConn() net.Conn }: // *tls.Conn
-				conn = inner.NetConn()
-			default:
-				return
-			}
+		if counted := countedOf(conn); counted != nil && (state == http.StateActive || state == http.StateIdle) {
+			c.mark(counted, state == http.StateActive)
 		}
 	}
+	earlier := srv.ConnContext
+	srv.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
+		if earlier != nil {
+			ctx = earlier(ctx, conn)
+		}
+		return context.WithValue(ctx, connKey{}, countedOf(conn))
+	}
+}
+
+// connKey is the key of the *countedConn in the context of a request.
+type connKey struct{}
+
+// countedOf returns the connection below the wrappers of TLS and others, or nil.
+func countedOf(conn net.Conn) *countedConn {
+	for {
+		switch inner := conn.(type) {
+		case *countedConn:
+			return inner
+		case interface{ NetConn() net.Conn }: // *tls.Conn
+			conn = inner.NetConn()
+		default:
+			return nil
+		}
+	}
+}
+
+// mark records that a connection became busy or idle now.
+func (c *Connections) mark(conn *countedConn, busy bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	conn.busy, conn.since = busy, time.Now()
+	if !busy && len(c.conns) >= c.max {
+		c.room.Broadcast()
+	}
+}
+
+// whileReading calls read, during which the connection of the request can make room for another one.
+func whileReading(r *http.Request, read func()) {
+	conn, _ := r.Context().Value(connKey{}).(*countedConn)
+	if conn == nil || r.ProtoMajor > 1 { // a connection of HTTP/2 may be sending answers to other requests
+		read()
+		return
+	}
+	conn.owner.mark(conn, false)
+	defer conn.owner.mark(conn, true)
+	read()
 }

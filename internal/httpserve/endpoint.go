@@ -9,12 +9,13 @@ import (
 const (
 	MainListener    = "main"
 	SupportListener = "support"
+	ControlListener = "control" // the socket in the state folder: see [ListenControl]
 )
 
 // Endpoint is one path that a listener answers. A listener is built from a list of endpoints, and its part of docs/endpoints.md
 // from the same list, so the document always matches.
 type Endpoint struct {
-	// Listener is [MainListener] or [SupportListener].
+	// Listener is [MainListener], [SupportListener] or [ControlListener].
 	Listener string
 	// Path is a pattern of [http.ServeMux]: {x} stands for one segment, a trailing slash for everything below.
 	Path string
@@ -28,7 +29,10 @@ type Endpoint struct {
 	Condition string
 	// ChecksMethods is set for a handler that answers wrong methods itself. Otherwise [Mux] does that.
 	ChecksMethods bool
-	Handler       http.Handler
+	// MaxBody is the limit of a request's body in bytes. With 0 the endpoint takes none. An endpoint with a body has a Path without
+	// wildcards and names its Methods.
+	MaxBody int64
+	Handler http.Handler
 }
 
 // Mux returns a mux that answers the endpoints of one listener. Other paths get 404, wrong methods 405. It panics if two

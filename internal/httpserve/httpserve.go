@@ -1,5 +1,6 @@
-// Package httpserve has what all HTTP listeners of the binaries share: the two [Listeners] of a program, with limits on time and
-// connections, an orderly shutdown and a counted error log; JSON answers; and the acceptance of tables that a guard holds back.
+// Package httpserve has what all HTTP listeners of the binaries share: the [Listeners] of a program, with limits on time, bodies and
+// connections, an orderly shutdown and a counted error log; JSON answers; the socket on which operators change what is served; and
+// the acceptance of tables that a guard holds back.
 //
 // It knows no paths and no state: each program has a list of endpoints with its handlers.
 package httpserve
@@ -13,7 +14,7 @@ import (
 
 // Time limits of all listeners. Requests are small; only a full table on a slow link takes time.
 const (
-	headerTimeout  = 10 * time.Second
+	headerTimeout  = 5 * time.Second
 	readTimeout    = time.Minute
 	writeTimeout   = 5 * time.Minute
 	idleTimeout    = 2 * time.Minute

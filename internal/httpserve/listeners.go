@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,10 +33,16 @@ type ListenersConfig struct {
 	// Flags is the prefix of flags in messages: "-" or "--".
 	Flags string
 
-	Main, Support http.Handler
-	Routes        Routes
-	TLS           *tls.Config // of the main listener; nil means plain HTTP
-	SupportTLS    *tls.Config // of the support listener; nil means plain HTTP
+	// Endpoints are those of all listeners. The support listener and the control socket answer exactly these. Main answers on the
+	// main listener; nil means exactly these, too.
+	Endpoints []Endpoint
+	Main      http.Handler
+	Routes    Routes
+	// StateDir is the folder with the control socket: see [ListenControl]. Without it, or without endpoints of [ControlListener], there
+	// is none. StateFlag is the flag that sets the folder, for messages.
+	StateDir, StateFlag string
+	TLS                 *tls.Config // of the main listener; nil means plain HTTP
+	SupportTLS          *tls.Config // of the support listener; nil means plain HTTP
 	// MaxConnections is how many connections the main listener holds, reduced to the limit of [MainConnections].
 	MaxConnections int
 
@@ -51,12 +58,12 @@ type ListenersConfig struct {
 	Registry prometheus.Registerer
 }
 
-// Listeners are the two listeners of a program: the main one for its clients, and the support one for its operators.
+// Listeners are the listeners of a program: the main one for its clients, the support one for its operators, and the control socket
+// for operators who change what is served.
 type Listeners struct {
-	cfg           ListenersConfig
-	main, support *http.Server
-	mainConns     *Connections
-	supportConns  *Connections
+	cfg                    ListenersConfig
+	main, support, control *http.Server // control is nil if the program has nothing to control
+	conns                  map[*http.Server]*Connections
 }
 
 // NewListeners creates the servers and their limits. It opens no socket.
@@ -64,16 +71,35 @@ func NewListeners(cfg ListenersConfig) *Listeners {
 	if cfg.Listen == nil {
 		cfg.Listen = net.Listen
 	}
-	metrics := NewConnectionMetrics(cfg.Registry)
-	l := &Listeners{
-		cfg: cfg, main: newServer(cfg.Main, cfg.Errors), support: newServer(cfg.Support, cfg.Errors),
-		mainConns:    NewConnections(MainListener, MainConnections(cfg.MaxConnections), metrics),
-		supportConns: NewConnections(SupportListener, supportConnections, metrics),
+	if cfg.Main == nil {
+		cfg.Main = Mux(MainListener, cfg.Endpoints)
 	}
+	support := Mux(SupportListener, cfg.Endpoints)
+	l := &Listeners{cfg: cfg, conns: make(map[*http.Server]*Connections)}
+	metrics := NewConnectionMetrics(cfg.Registry)
+	add := func(name string, limit int, h http.Handler) *http.Server {
+		var mine []Endpoint
+		for _, e := range cfg.Endpoints {
+			if e.Listener == name {
+				mine = append(mine, e)
+			}
+		}
+		srv := newServer(limitBodies(mine, h), cfg.Errors)
+		if name == MainListener {
+			cfg.Routes.Track(srv)
+		}
+		l.conns[srv] = NewConnections(name, limit, metrics)
+		l.conns[srv].Track(srv)
+		return srv
+	}
+	l.main = add(MainListener, MainConnections(cfg.MaxConnections), cfg.Main)
+	l.support = add(SupportListener, supportConnections, support)
 	l.main.TLSConfig, l.support.TLSConfig = cfg.TLS, cfg.SupportTLS
-	cfg.Routes.Track(l.main)
-	l.mainConns.Track(l.main)
-	l.supportConns.Track(l.support)
+	if slices.ContainsFunc(cfg.Endpoints, func(e Endpoint) bool { return e.Listener == ControlListener }) {
+		l.control = add(ControlListener, supportConnections, Control(cfg.Endpoints, support))
+		tracked := l.control.ConnContext
+		l.control.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return rememberPeer(tracked(ctx, c), c) }
+	}
 	return l
 }
 
@@ -92,6 +118,7 @@ func (l *Listeners) Serve(ctx context.Context, main net.Listener, work func(cont
 	var background sync.WaitGroup
 	background.Go(func() { work(working) })
 	background.Go(l.serveSupport)
+	background.Go(l.serveControl)
 
 	ended := make(chan struct{})
 	go func() {
@@ -111,7 +138,7 @@ func (l *Listeners) Serve(ctx context.Context, main net.Listener, work func(cont
 }
 
 func (l *Listeners) serveMain(main net.Listener) error {
-	err := serve(l.main, l.mainConns.Listener(l.cfg.Routes.WrapListener(main)))
+	err := serve(l.main, l.conns[l.main].Listener(l.cfg.Routes.WrapListener(main)))
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}
@@ -126,10 +153,30 @@ func (l *Listeners) serveSupport() {
 	support, err := l.cfg.Listen("tcp", l.cfg.SupportAddress)
 	if err == nil {
 		l.cfg.Logger.Info("support listener open", "address", support.Addr().String())
-		err = serve(l.support, l.supportConns.Listener(support))
+		err = serve(l.support, l.conns[l.support].Listener(support))
 	}
 	if err != nil && !errors.Is(err, http.ErrServerClosed) {
 		l.cfg.Logger.Error("failed support listener: no metrics, no status ("+l.cfg.Flags+"support-listener)", "error", err)
+	}
+}
+
+// serveControl serves operators in the pod. A failure is only logged: tables are served without it.
+func (l *Listeners) serveControl() {
+	if l.control == nil {
+		return
+	}
+	const lost = "no control socket: held tables cannot be accepted in this process"
+	if l.cfg.StateDir == "" {
+		l.cfg.Logger.Info(lost, "reason", "no folder for it: set "+l.cfg.StateFlag)
+		return
+	}
+	control, err := ListenControl(l.cfg.StateDir)
+	if err == nil {
+		l.cfg.Logger.Info("control socket open", "folder", l.cfg.StateDir)
+		err = serve(l.control, l.conns[l.control].Listener(control))
+	}
+	if err != nil && !errors.Is(err, http.ErrServerClosed) {
+		l.cfg.Logger.Warn(lost, "folder", l.cfg.StateDir, "error", err)
 	}
 }
 
@@ -168,6 +215,9 @@ func (l *Listeners) shutdown() {
 	defer cancel()
 	shutdown(ctx, l.main, MainListener, l.cfg.Logger)
 	shutdown(ctx, l.support, SupportListener, l.cfg.Logger)
+	if l.control != nil {
+		shutdown(ctx, l.control, ControlListener, l.cfg.Logger)
+	}
 }
 
 // shutdown lets the requests of a listener end, and cuts requests that are still running when ctx ends.

@@ -67,7 +67,7 @@ func newListeners(d *diary, change func(*httpserve.ListenersConfig)) (l *httpser
 			addresses <- inner.Addr().String()
 			return notedListener{inner, sync.OnceFunc(func() { d.note(name) })}, nil
 		},
-		Main: http.NotFoundHandler(), Support: http.NotFoundHandler(), Routes: d, MaxConnections: 10,
+		Routes: d, MaxConnections: 10,
 		Drain: time.Millisecond, Draining: func() { d.note("drain begins") }, ShutdownTimeout: 10 * time.Second,
 		Errors: httpserve.NewErrorLog(log, registry), Logger: log, Registry: registry,
 	}

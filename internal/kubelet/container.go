@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,11 +24,12 @@ import (
 
 // container is a started container.
 type container struct {
-	spec    *corev1.Container
-	process *sandbox.Process
-	log     *output
-	started atomic.Bool // the startup probe has succeeded
-	ready   atomic.Bool
+	spec     *corev1.Container
+	settings sandbox.Config
+	process  *sandbox.Process
+	log      *output
+	started  atomic.Bool // the startup probe has succeeded
+	ready    atomic.Bool
 }
 
 // output keeps what a container prints.
@@ -87,6 +89,7 @@ func (p *Pod) start(ctx, running context.Context, spec *corev1.Container) (*cont
 	if c.process, err = sandbox.Start(settings); err != nil {
 		return fail(err)
 	}
+	c.settings = settings
 	p.working.Go(func() {
 		<-c.process.Done()
 		c.ready.Store(false)
@@ -267,4 +270,25 @@ func serviceLinks(s *corev1.Service) map[string]string {
 		all[one], all[one+"_PROTO"], all[one+"_PORT"], all[one+"_ADDR"] = "tcp://"+ip+":"+n, "tcp", n, ip
 	}
 	return all
+}
+
+// Exec runs a program in a container, as kubectl exec does, and returns its output and the error of exec.Cmd.Wait. The program is an
+// absolute path: there is no shell.
+func (p *Pod) Exec(ctx context.Context, name string, args ...string) (stdout, stderr string, err error) {
+	for _, c := range p.containers() {
+		if c.spec.Name != name {
+			continue
+		}
+		var out, errs output
+		settings := c.settings
+		settings.Args, settings.Stdout, settings.Stderr = args, &out, &errs
+		process, err := sandbox.Start(settings)
+		if err != nil {
+			return "", "", err
+		}
+		defer context.AfterFunc(ctx, func() { _ = process.Signal(syscall.SIGKILL) })()
+		err = process.Wait()
+		return out.String(), errs.String(), err
+	}
+	return "", "", fmt.Errorf("pod %s has no container %s", p.Name(), name)
 }

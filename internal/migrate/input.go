@@ -68,7 +68,7 @@ func Parse(r io.Reader, name, namespace string) (*Input, error) {
 			break
 		}
 		if err == nil {
-			err = c.add(doc)
+			err = c.add(doc, 0)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("document %d of the manifests: %w", n, err)
@@ -91,8 +91,11 @@ type collector struct {
 	others           []string
 }
 
-// add adds a document.
-func (c *collector) add(doc []byte) error {
+// maxDepth is how deep lists may be in each other: each level is read again for the next one.
+const maxDepth = 8
+
+// add adds a document, or an item of a list of that depth.
+func (c *collector) add(doc []byte, depth int) error {
 	text, err := yaml.YAMLToJSON(doc)
 	if err != nil {
 		return err
@@ -112,8 +115,11 @@ func (c *collector) add(doc []byte) error {
 		return fmt.Errorf("more than %d objects", maxObjects)
 	}
 	if strings.HasSuffix(head.Kind, "List") && head.Items != nil {
+		if depth == maxDepth {
+			return fmt.Errorf("lists are more than %d deep in each other", maxDepth)
+		}
 		for _, item := range head.Items {
-			if err := c.add(item); err != nil {
+			if err := c.add(item, depth+1); err != nil {
 				return err
 			}
 		}

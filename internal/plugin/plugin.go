@@ -153,7 +153,7 @@ func (p *places) cluster(kubeconfig *forward.Kubeconfig, name string) cli.Cluste
 			if pod.Phase == "Succeeded" || pod.Phase == "Failed" { // such as evicted pods: others have replaced them
 				continue
 			}
-			replicas = append(replicas, p.replica(pod))
+			replicas = append(replicas, p.replica(c, pod))
 		}
 		if len(replicas) == 0 {
 			return nil, fmt.Errorf("no pod with the labels %s in namespace %s: name them with -n and -l", p.selector, p.namespace)
@@ -163,7 +163,7 @@ func (p *places) cluster(kubeconfig *forward.Kubeconfig, name string) cli.Cluste
 }
 
 // replica returns the replica of a pod.
-func (p *places) replica(pod *forward.Pod) cli.Replica {
+func (p *places) replica(c *forward.Cluster, pod *forward.Pod) cli.Replica {
 	r := cli.Replica{Name: pod.Name}
 	if pod.Phase != "Running" {
 		r.Fault = "the pod is " + strings.ToLower(pod.Phase)
@@ -184,6 +184,13 @@ func (p *places) replica(pod *forward.Pod) cli.Replica {
 		scheme = "https"
 	}
 	r.Main = p.listener(pod, scheme, port(pod, p.mainPort, mainPortName, defaultMainPort))
+	r.Accept = func(ctx context.Context, digest, _, why string) ([]byte, error) {
+		user, err := c.WhoAmI(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return accept(ctx, pod, containerOf(pod, support), digest, user, why)
+	}
 	return r
 }
 
@@ -214,4 +221,36 @@ func (p *places) listener(pod *forward.Pod, scheme string, port int) *cli.Listen
 	}
 	p.closeLater(transport.CloseIdleConnections)
 	return &cli.Listener{URL: scheme + "://localhost:" + strconv.Itoa(port), Transport: transport}
+}
+
+// program is the program in the container that accepts.
+const program = "routesrv"
+
+// containerOf returns the name of the container that declares the port, else of the one that has the program's name, else of the
+// first.
+func containerOf(pod *forward.Pod, port int) string {
+	for _, c := range pod.Containers {
+		if slices.Contains(c.Ports, port) {
+			return c.Name
+		}
+	}
+	name := ""
+	for i, c := range pod.Containers {
+		if i == 0 || c.Name == program {
+			name = c.Name
+		}
+	}
+	return name
+}
+
+// accept runs the command that accepts a table in the pod, and returns the answer of the route server.
+func accept(ctx context.Context, pod *forward.Pod, container, digest, user, why string) ([]byte, error) {
+	output, err := pod.Exec(ctx, container, cli.AcceptCommand(program, digest, user, why)...)
+	if failed, ok := errors.AsType[*forward.ExitError](err); ok && len(failed.Stdout) > 0 {
+		output, err = []byte(failed.Stdout), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return cli.ReadAcceptance(output)
 }

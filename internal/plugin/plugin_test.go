@@ -7,16 +7,19 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -32,6 +35,8 @@ type cluster struct {
 	namespace, selector string
 	pods                []corev1.Pod
 	ports               map[string]string // maps "POD:PORT" to an address
+	exec                forwardtest.Exec
+	user                string // who the API server says the caller is
 }
 
 func (c *cluster) serve(t *testing.T) (url string) {
@@ -51,6 +56,11 @@ func (c *cluster) serve(t *testing.T) (url string) {
 		_ = json.NewEncoder(w).Encode(corev1.PodList{Items: c.pods})
 	})
 	mux.Handle("/api/v1/namespaces/"+c.namespace+"/pods/", kubelet)
+	mux.Handle("/api/v1/namespaces/"+c.namespace+"/pods/{pod}/exec", c.exec)
+	mux.HandleFunc("POST /apis/authentication.k8s.io/v1/selfsubjectreviews", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusCreated)
+		_ = json.NewEncoder(w).Encode(authenticationv1.SelfSubjectReview{Status: authenticationv1.SelfSubjectReviewStatus{UserInfo: authenticationv1.UserInfo{Username: c.user}}})
+	})
 	s := httptest.NewServer(mux)
 	t.Cleanup(s.Close)
 	return s.URL
@@ -188,5 +198,49 @@ func TestDiffByCertificates(t *testing.T) {
 		if status, out := run(t, append([]string{"diff", "--kubeconfig", config}, q.args...)...); status != q.status || !strings.Contains(out, q.want) {
 			t.Errorf("%q: status %d, want %d and %q in\n%s", q.args, status, q.status, q.want, out)
 		}
+	}
+}
+
+// TestPluginAcceptsInThePods: it runs the command in the container with the support port, without a shell, under the name that the API
+// server knows, whatever the caller claims. Each pod has its own result.
+func TestPluginAcceptsInThePods(t *testing.T) {
+	digest := strings.Repeat("ab", 32)
+	held := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet || r.URL.Path != "/guard/held" {
+			t.Errorf("%s %s over the port-forward", r.Method, r.URL)
+		}
+		fmt.Fprintf(w, `{"hold": {"held": true, "digest": %q}}`, digest)
+	}))
+	defer held.Close()
+	port := corev1.ContainerPort{Name: "support", ContainerPort: 8811}
+	c := &cluster{
+		namespace: "routesrv", selector: "app.kubernetes.io/name=routesrv", user: "ada@example.org",
+		pods:  []corev1.Pod{pod("a", corev1.PodRunning, port), pod("b", corev1.PodRunning, port)},
+		ports: map[string]string{"a:8811": held.Listener.Addr().String(), "b:8811": held.Listener.Addr().String()},
+	}
+	for i := range c.pods {
+		c.pods[i].Spec.Containers[0].Name = "server"
+		c.pods[i].Spec.Containers = append([]corev1.Container{{Name: "mesh"}}, c.pods[i].Spec.Containers...)
+	}
+	c.exec = func(_ context.Context, pod, container string, command []string, stdout, stderr io.Writer) int {
+		want := []string{"routesrv", "accept", digest, "--yes", "--by", "ada@example.org", "--why", "it's; $(moved)", "-o", "json"}
+		if container != "server" || !slices.Equal(command, want) {
+			t.Errorf("in container %s: %q, want %q", container, command, want)
+		}
+		if pod == "b" {
+			fmt.Fprintln(stderr, "routesrv accept: process 1 has no state folder and so no control socket: start it with --state-dir")
+			return 2
+		}
+		fmt.Fprintf(stdout, `{"clusters": [{"replicas": [{"name": "a", "answer": {"digest": %q, "routes": 7}}]}]}`, digest)
+		return 0
+	}
+	status, out := run(t, "accept", digest, "--yes", "--by", "somebody else", "--why", "it's; $(moved)", "--kubeconfig", kubeconfig(t, "here", c.serve(t)))
+	for _, want := range []string{"--by has no effect here", "here/a: serves abababababab, 7 routes", "here/b: routesrv accept: process 1 has no state folder"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+	if status != cli.Trouble {
+		t.Errorf("status %d, want %d: one replica did not publish it", status, cli.Trouble)
 	}
 }

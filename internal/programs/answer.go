@@ -3,8 +3,11 @@ package programs
 import (
 	"context"
 	"io"
+	"net"
 	"net/http"
 	"time"
+
+	"github.com/routesrv/routesrv/internal/httpserve"
 )
 
 // Answer is the answer to a request.
@@ -31,6 +34,32 @@ func Do(r *http.Request, etag string) (Answer, error) {
 		r.Header.Set("If-None-Match", etag)
 	}
 	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return Answer{}, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	return Answer{resp.StatusCode, resp.Header, string(body)}, err
+}
+
+// Control sends a request to the control socket of a state folder, and waits until there is one.
+func Control(ctx context.Context, method, state, path string) (Answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		for {
+			conn, err := httpserve.DialControl(ctx, state)
+			if err == nil || ctx.Err() != nil {
+				return conn, err
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}}
+	r, err := http.NewRequestWithContext(ctx, method, "http://pod"+path, nil)
+	if err != nil {
+		return Answer{}, err
+	}
+	resp, err := transport.RoundTrip(r)
 	if err != nil {
 		return Answer{}, err
 	}

@@ -22,6 +22,7 @@ import (
 type Process struct {
 	Cmd           *exec.Cmd
 	Main, Support string // base URLs of the listeners
+	State         string // the state folder, which has the control socket; empty if there is none
 
 	done  chan error
 	ended bool // done was received
@@ -36,6 +37,13 @@ func Start(t testing.TB, path, main, support string, args []string) *Process {
 	p := &Process{
 		Cmd:  exec.Command(path, args...),
 		Main: "http://" + main, Support: "http://" + support, done: make(chan error, 1),
+	}
+	for _, a := range args {
+		if path, ok := strings.CutPrefix(a, "--lkg-file="); ok {
+			p.State = filepath.Dir(path)
+		} else if path, ok := strings.CutPrefix(a, "--state-dir="); ok {
+			p.State = path
+		}
 	}
 	stderr, err := p.Cmd.StderrPipe()
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -43,6 +44,23 @@ func Main(root string, names []string, run func(dir string) int) int {
 		return 1
 	}
 	return run(dir)
+}
+
+// Tool returns the path of the first of several programs that this machine has. Without any the test is skipped, with a line that
+// names the Debian package; where CI is true it fails, because the gate installs what the tests need.
+func Tool(t testing.TB, debian string, names ...string) string {
+	t.Helper()
+	for _, name := range names {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	missing := fmt.Sprintf("not tested without %s: apt-get install %s", strings.Join(names, " or "), debian)
+	if os.Getenv("CI") == "true" {
+		t.Fatal(missing)
+	}
+	t.Skip(missing)
+	return ""
 }
 
 // Kubectl returns the path of the kubectl that was built with the API server, or else of the machine's.

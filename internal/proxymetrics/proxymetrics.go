@@ -5,8 +5,10 @@
 //
 // # Limits
 //
-// A document of more than [MaxBytes] yields no figures: such a proxy has series for each host or route and method. The package
-// processes line by line and keeps only the sums.
+// A proxy of a large cluster has series for each route, host and method, of many megabytes. The Reader asks only for the families
+// that it uses (name[]=), and if these are still more than [MaxBytes], without those that have series for each route: then errors
+// are counted by the proxy's totals. A proxy that ignores the names, such as one with codahale's JSON, and has a longer document
+// yields no figures. The package processes line by line and keeps only the sums.
 //
 // # Caveats
 //
@@ -45,6 +47,7 @@ type Reader struct {
 	log    *slog.Logger
 
 	failing bool
+	brief   bool           // the proxy has too many series for each route
 	before  *fleet.Figures // from the previous call
 	fetched time.Time      // of the table that the next two fields are about
 	updates uint64         // before it was fetched
@@ -68,24 +71,29 @@ func New(address string, log *slog.Logger) (*Reader, error) {
 func (r *Reader) Close() { r.client.CloseIdleConnections() }
 
 // Figures reads the metrics, and reports how far the proxy is with the table that it fetched at the given time; zero means none.
-// The result is nil if the metrics cannot be read; the beginning and end of that are logged.
-func (r *Reader) Figures(ctx context.Context, fetched time.Time) (*fleet.Figures, fleet.Applied) {
+// The error says why the metrics cannot be read; the beginning and end of that are logged.
+func (r *Reader) Figures(ctx context.Context, fetched time.Time) (*fleet.Figures, fleet.Applied, error) {
 	f, err := r.read(ctx)
+	if errors.Is(err, errTooLong) && !r.brief {
+		r.brief = true
+		f, err = r.read(ctx)
+	}
 	if ctx.Err() != nil {
-		return nil, fleet.AppliedUnknown
+		return nil, fleet.AppliedUnknown, ctx.Err()
 	}
 	if failed := err != nil; failed != r.failing {
 		r.failing = failed
 		if failed {
-			r.log.Info("no figures of the proxy (--proxy-metrics-url)", "error", err)
+			r.log.Warn("no figures of the proxy (--proxy-metrics-url)", "error", err)
 		} else {
 			r.log.Info("figures of the proxy can be read")
 		}
 	}
 	if err != nil {
-		return nil, fleet.AppliedUnknown
+		r.brief = false // another process may answer next
+		return nil, fleet.AppliedUnknown, err
 	}
-	return f, r.judge(f, fetched)
+	return f, r.judge(f, fetched), nil
 }
 
 // judge compares figures with those before the proxy fetched its table.
@@ -128,7 +136,7 @@ func total(all map[string]uint64) (n uint64) {
 
 // read fetches the metrics.
 func (r *Reader) read(ctx context.Context) (*fleet.Figures, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.address(), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -151,6 +159,37 @@ func (r *Reader) read(ctx context.Context) (*fleet.Figures, error) {
 	return f, nil
 }
 
+// The families that are read: those with few series, and those with series for each route.
+var (
+	families = []string{
+		"skipper_custom_total", "skipper_custom_gauges", "skipper_custom_duration_seconds", "skipper_route_error_total",
+		"skipper_route_invalid", "skipper_backend_5xx_duration_seconds",
+	}
+	routeFamilies = []string{"skipper_backend_error_total", "skipper_serve_route_count", "skipper_response_duration_seconds"}
+)
+
+// address returns the URL with the names of the families. A proxy that does not know this parameter sends everything.
+func (r *Reader) address() string {
+	u, err := url.Parse(r.url)
+	if err != nil {
+		return r.url // unexpected: New has parsed it
+	}
+	query := u.Query()
+	for _, name := range families {
+		query.Add("name[]", name)
+	}
+	if !r.brief {
+		for _, name := range routeFamilies {
+			query.Add("name[]", name)
+		}
+	}
+	u.RawQuery = query.Encode()
+	return u.String()
+}
+
+// errTooLong means that there are too many metrics.
+var errTooLong = fmt.Errorf("the metrics have more than %d MiB", MaxBytes>>20)
+
 // limited returns an error where an io.LimitReader would return EOF.
 type limited struct {
 	r    io.Reader
@@ -159,7 +198,7 @@ type limited struct {
 
 func (l *limited) Read(p []byte) (int, error) {
 	if l.left <= 0 {
-		return 0, fmt.Errorf("more than %d bytes", MaxBytes)
+		return 0, errTooLong
 	}
 	n, err := l.r.Read(p[:min(len(p), l.left)])
 	l.left -= n

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -143,7 +144,7 @@ func TestAppliedFollowsFromWhatChanged(t *testing.T) {
 		if fetched > 0 {
 			at = time.Unix(fetched, 700_000_000)
 		}
-		f, got := r.Figures(t.Context(), at)
+		f, got, _ := r.Figures(t.Context(), at)
 		if f == nil || got != want || f.RefusedNew != refused {
 			t.Errorf("%s: %q, %+v, want %q and %d new refused routes", what, got, f, want, refused)
 		}
@@ -162,6 +163,73 @@ func TestAppliedFollowsFromWhatChanged(t *testing.T) {
 	step("restarted, and applied", 1030, fleet.AppliedDone, 1)
 }
 
+// large is a Skipper with series for each of many routes. It sends only the families that are asked for, as Prometheus' handler does.
+type large struct {
+	routes  int
+	ignores bool // the names, as an old one
+	asked   [][]string
+}
+
+func (l *large) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	names := r.URL.Query()["name[]"]
+	l.asked = append(l.asked, names)
+	family := func(name, text string) {
+		if l.ignores || len(names) == 0 || slices.Contains(names, name) {
+			_, _ = io.WriteString(w, text)
+		}
+	}
+	family("skipper_custom_gauges", "skipper_custom_gauges{key=\"routes.total\"} 124000\n")
+	family("skipper_custom_total", "skipper_custom_total{key=\"incoming.HTTP/1.1\"} 20\n")
+	family("skipper_backend_5xx_duration_seconds", "skipper_backend_5xx_duration_seconds_bucket{le=\"1\"} 2\nskipper_backend_5xx_duration_seconds_count 3\n")
+	for _, name := range []string{"skipper_serve_host_duration_seconds", "skipper_serve_route_count", "skipper_response_duration_seconds"} {
+		family(name, strings.Repeat(name+"{code=\"503\",method=\"GET\",route=\"kube_team__app__app_example_org____backend\"} 1\n", l.routes))
+	}
+}
+
+// TestMetricsOfALargeProxyAreRead: with 100,000 routes a Skipper publishes tens of megabytes.
+func TestMetricsOfALargeProxyAreRead(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		proxy   large
+		errors  uint64
+		asked   []int // numbers of names
+		failure string
+	}{
+		{"few series for each route", large{routes: 10}, 10, []int{9, 9}, ""},
+		{"only the names that are asked for are few", large{routes: 100_000}, 3, []int{9, 6, 6}, ""},
+		{"names are ignored", large{routes: 100_000, ignores: true}, 0, []int{9, 6, 9, 6}, "the metrics have more than 8 MiB"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			srv := httptest.NewServer(&test.proxy)
+			defer srv.Close()
+			var log strings.Builder
+			r, err := proxymetrics.New(srv.URL+"/metrics?of=proxy", slog.New(slog.NewTextHandler(&log, nil)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			for range 2 {
+				f, _, err := r.Figures(t.Context(), time.Time{})
+				switch {
+				case test.failure != "":
+					if f != nil || err == nil || !strings.Contains(err.Error(), test.failure) || strings.Count(log.String(), test.failure) != 1 {
+						t.Errorf("%+v, %v, want %q; log\n%s", f, err, test.failure, &log)
+					}
+				case f == nil || *f.Routes != 124000 || *f.Requests != 20 || *f.Errors != test.errors:
+					t.Errorf("%+v, %v, log\n%s", f, err, &log)
+				}
+			}
+			var asked []int
+			for _, names := range test.proxy.asked {
+				asked = append(asked, len(names))
+			}
+			if !slices.Equal(asked, test.asked) {
+				t.Errorf("asked for %v names, want %v", asked, test.asked)
+			}
+		})
+	}
+}
+
 func TestProxiesThatDoNotAnswer(t *testing.T) {
 	proxy := &skipper{updates: 1, status: http.StatusNotFound}
 	srv := httptest.NewServer(proxy)
@@ -178,12 +246,12 @@ func TestProxiesThatDoNotAnswer(t *testing.T) {
 		func() { proxy.status, proxy.padding = 0, proxymetrics.MaxBytes+1<<16 },
 	} {
 		change()
-		if f, applied := r.Figures(t.Context(), time.Now()); f != nil || applied != fleet.AppliedUnknown {
-			t.Errorf("%+v, %q", f, applied)
+		if f, applied, err := r.Figures(t.Context(), time.Now()); f != nil || applied != fleet.AppliedUnknown || err == nil {
+			t.Errorf("%+v, %q, %v", f, applied, err)
 		}
 	}
 	proxy.padding = 0
-	if f, _ := r.Figures(t.Context(), time.Now()); f == nil {
+	if f, _, _ := r.Figures(t.Context(), time.Now()); f == nil {
 		t.Error("no figures of a proxy that answers")
 	}
 	if n := strings.Count(log.String(), "\n"); n != 2 {

@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
+	"github.com/routesrv/routesrv/internal/programs"
 	"github.com/routesrv/routesrv/internal/release"
 )
 
@@ -31,8 +32,9 @@ import (
 // No registry is needed: the builder has the Go that runs the test. It has no shell, which is why the Dockerfile may not need
 // one.
 func wantSameFromDockerfile(t *testing.T, c release.Config, img v1.Image) {
-	if _, err := exec.LookPath("buildah"); err != nil || os.Getuid() != 0 || inUserNamespace(t) {
-		reason := fmt.Sprintf("needs buildah (Debian: apt-get install buildah) and root: user %d, %v", os.Getuid(), err)
+	programs.Tool(t, "buildah", "buildah")
+	if os.Getuid() != 0 || inUserNamespace(t) {
+		reason := fmt.Sprintf("buildah needs root, and this is user %d", os.Getuid())
 		if os.Getenv("CI") == "true" {
 			t.Fatal(reason)
 		}

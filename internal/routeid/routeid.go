@@ -1,5 +1,5 @@
 // Package routeid creates and parses the ids of routes. The ids equal those of the reference exactly. The compiler calls the
-// functions that create them; code that has only a table uses [OwnerOf], [NamespaceOf] and [Generated].
+// functions that create them; code that has only a table uses [OwnerOf], [ObjectOf], [NamespaceOf] and [Generated].
 //
 // # What an id tells
 //
@@ -75,20 +75,26 @@ func ownerOf(rest string) Owner {
 	return named(KindIngress, rest)
 }
 
-// NamespaceOf returns the namespace according to an id, or "" for a route without one. Unlike [OwnerOf] it assigns clones and
-// deprecated east-west companions to the namespace of their object, as it does redirects. The result has "_" in place of "-".
-func NamespaceOf(id string) string {
+// NamespaceOf returns the namespace of [ObjectOf], or "" for a route without one. The result has "_" in place of "-".
+func NamespaceOf(id string) string { return ObjectOf(id).Namespace }
+
+// ObjectOf returns the object according to an id. Unlike [OwnerOf] it assigns clones and deprecated east-west companions to their
+// object, as both do with redirects. It returns KindGenerated for the routes of [Generated] and for catch-alls.
+func ObjectOf(id string) Owner {
 	for strings.HasPrefix(id, ClonePrefix) {
 		id = id[len(ClonePrefix):]
+	}
+	if Generated(id) {
+		return Owner{Kind: KindGenerated}
 	}
 	rest, ok := strings.CutPrefix(id, prefixEastWest)
 	if !ok {
 		rest, ok = strings.CutPrefix(id, prefix)
 	}
 	if !ok {
-		return ""
+		return Owner{Kind: KindOther}
 	}
-	return ownerOf(rest).Namespace
+	return ownerOf(rest)
 }
 
 // routeGroupOwner parses the part after kube_rg__.

@@ -49,7 +49,7 @@ func (s *Server) newClients() {
 // Saw is called by the cache.
 func (c *clients) Saw(seen etagcache.Seen) {
 	r := seen.Request
-	if r.UserAgent() == wire.AgentPeer {
+	if !wire.IsClient(r.UserAgent()) {
 		return
 	}
 	c.Registry.Saw(fleet.Sighting{

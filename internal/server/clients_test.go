@@ -55,7 +55,11 @@ func TestClientsAreSeenByWhatTheyDo(t *testing.T) {
 	f.ready()
 	etag := f.get("/routes").header.Get("Etag")
 	f.ask(http.MethodGet, "/routes", "", "Routesrv-Client", someone, "If-None-Match", etag)
-	f.ask(http.MethodGet, "/routes/z", "", "User-Agent", "Skipper/1", "If-None-Match", etag)
+	for range 2 { // once would not make them clients
+		f.ask(http.MethodGet, "/routes/z", "", "User-Agent", "Skipper/1", "If-None-Match", etag)
+		f.ask(http.MethodGet, "/routes", "", "User-Agent", "another")
+		f.ask(http.MethodGet, "/routes", "", "User-Agent", "routesrv-tool")
+	}
 	f.ask(http.MethodGet, "/routes", "", "User-Agent", "curl")
 	f.ask(http.MethodHead, "/routes", "", "User-Agent", "probe")
 	f.ask(http.MethodGet, "/routes", "", "User-Agent", "routesrv-peer")
@@ -71,7 +75,12 @@ func TestClientsAreSeenByWhatTheyDo(t *testing.T) {
 	if c := states["127.0.0.1 Skipper/1"]; c.State != fleet.Current || !c.Inferred || c.Zone != "z" {
 		t.Errorf("the proxy: %+v", c)
 	}
-	if c := states["127.0.0.1 curl"]; c.State != fleet.Current || c.Holds == nil {
+	for _, nobody := range []string{"127.0.0.1 curl", "127.0.0.1 routesrv-tool"} {
+		if _, seen := states[nobody]; seen {
+			t.Errorf("%s is a client", nobody)
+		}
+	}
+	if c := states["127.0.0.1 another"]; c.State != fleet.Current || c.Holds == nil {
 		t.Errorf("one that was sent the table and named none: %+v", c)
 	}
 	if _, seen := states["127.0.0.1 probe"]; seen {
@@ -106,7 +115,7 @@ func TestReportsOfClients(t *testing.T) {
 		{"", `{}`, http.StatusBadRequest},
 		{"kind=sidecar;id=<script>;interval=1", `{}`, http.StatusBadRequest},
 		{someone, `{`, http.StatusBadRequest},
-		{someone, `{"rejected":"` + strings.Repeat("x", fleet.MaxReport) + `"}`, http.StatusBadRequest},
+		{someone, `{"rejected":"` + strings.Repeat("x", fleet.MaxReport) + `"}`, http.StatusRequestEntityTooLarge},
 	} {
 		if got := f.ask(http.MethodPost, "/clients", test.body, "Routesrv-Client", test.identity); got.status != test.want {
 			t.Errorf("%s %.50s: %d %s, want %d", test.identity, test.body, got.status, got.body, test.want)

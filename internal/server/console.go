@@ -12,6 +12,7 @@ import (
 	"github.com/routesrv/routesrv/internal/console"
 	"github.com/routesrv/routesrv/internal/httpserve/guardpage"
 	"github.com/routesrv/routesrv/internal/wire"
+	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/match/report"
 )
 
@@ -21,7 +22,7 @@ const consoleClients = 5000
 // console builds the pages of this server.
 func (s *Server) console(held *guardpage.Handler) *console.Console {
 	cfg := console.Config{
-		Name: s.clients.name, Version: s.cfg.Version, Relay: s.cfg.Source == nil, State: s.consoleState, Held: held.Difference, Accept: s.tables.Accept,
+		Name: s.clients.name, Version: s.cfg.Version, Relay: s.cfg.Source == nil, State: s.consoleState, Held: held.Difference, AcceptCommand: acceptCommand,
 		Publishes: &s.publishes, Logger: s.log,
 		Fleet: func(ctx context.Context, state string) (fleet.View, error) {
 			return *s.clients.merged(ctx, fleet.Query{State: fleet.State(state), Limit: consoleClients}), nil
@@ -73,9 +74,36 @@ func (s *Server) consoleState() console.State {
 		}
 		if served := s.gate.Served(); served != nil {
 			state.Table.Since = served.Committed
+			state.Table.Newest = newestChange(served.Snapshot)
 		}
 	}
 	return state
+}
+
+// newestChange finds the object of a snapshot that was changed last, and by whom; nil if nothing is known. It costs as much as the
+// objects, less than a millisecond for 20,000.
+func newestChange(s *kube.Snapshot) *console.Change {
+	if s == nil {
+		return nil
+	}
+	var newest string // as in kube.Meta: the time in UTC, which sorts as text, and the field manager
+	var object kube.Ref
+	for _, o := range s.Ingresses {
+		if o.Changed > newest {
+			newest, object = o.Changed, o.Ref()
+		}
+	}
+	for _, o := range s.RouteGroups {
+		if o.Changed > newest {
+			newest, object = o.Changed, o.Ref()
+		}
+	}
+	text, by, _ := strings.Cut(newest, " ")
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return nil
+	}
+	return &console.Change{At: at, Object: object, By: by}
 }
 
 // reachedEvery is how often the propagation times of the fleet are saved for the charts. The fleet keeps them only for the last

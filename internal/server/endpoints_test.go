@@ -56,6 +56,12 @@ func TestEveryListedEndpointAnswersAndTakesTheListedMethodsOnly(t *testing.T) {
 			address = f.support
 		}
 		for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"} {
+			if e.Listener == httpserve.ControlListener {
+				if got := f.control(method, asked(e.Path)).status; (method == http.MethodPost) != (got == http.StatusBadRequest) {
+					t.Errorf("%s %s over the control socket: %d", method, e.Path, got)
+				}
+				continue
+			}
 			got := f.request(method, address, asked(e.Path)).status
 			if got == http.StatusNotFound && e.Path != "/guard/held" && e.Path != "/client" { // where nothing is held, and without an id
 				t.Errorf("%s %s on the %s listener: 404, and it is listed", method, e.Path, e.Listener)

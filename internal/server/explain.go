@@ -45,6 +45,7 @@ func (s *Server) explain(query explain.Query) *explain.Explanation {
 	if t := s.cache.Current(); t != nil {
 		in.Served, in.HasServed = t.Routes(), true
 	}
+	in.Hold = s.hold()
 	var e *explain.Explanation
 	s.compiler.Look(func(c *compile.Compiler) {
 		in.Compiler = c
@@ -52,6 +53,22 @@ func (s *Server) explain(query explain.Query) *explain.Explanation {
 	})
 	s.addShares(e)
 	return e
+}
+
+// hold returns the hold of the guard, or nil.
+func (s *Server) hold() *explain.Hold {
+	served, g := s.gate.Served(), s.gate.State()
+	if served == nil || !g.Held {
+		return nil
+	}
+	h := &explain.Hold{
+		Reason: string(g.Verdict.Reason), Detail: g.Verdict.Detail, Since: g.Verdict.Since,
+		Snapshot: served.Snapshot, Options: s.cfg.Compile,
+	}
+	if t := g.Verdict.ReleaseAt; !t.IsZero() {
+		h.Until = &t
+	}
+	return h
 }
 
 // addShares adds how many clients have the routes. It does not ask the peers: the share is the one of this replica.

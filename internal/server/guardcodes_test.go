@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -9,11 +10,29 @@ import (
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/internal/server"
+	"github.com/routesrv/routesrv/kube"
 )
 
 // inNamespace moves objects of the namespace shop to another one.
 func inNamespace(objects, namespace string) string {
 	return strings.ReplaceAll(objects, "namespace: shop", "namespace: "+namespace)
+}
+
+// routeGroups returns RouteGroups with the names, each for one host.
+func routeGroups(names ...string) string {
+	var all strings.Builder
+	for _, name := range names {
+		fmt.Fprintf(&all, `
+apiVersion: zalando.org/v1
+kind: RouteGroup
+metadata: {name: %[1]s, namespace: shop}
+spec:
+  hosts: [%[1]s.groups.example.org]
+  backends: [{name: s, type: network, address: "http://10.4.0.1"}]
+  defaultBackends: [{backendName: s}]
+---`, name)
+	}
+	return all.String()
 }
 
 // twoPerHost returns two Ingresses for each of the first hosts, the second of which has another path.
@@ -46,7 +65,7 @@ var accidents = []struct {
 	},
 	{
 		code: guard.RoutesLost, happens: func(f *fixture) { f.delete(shops(16)...) },
-		half: guard.HeldIntent, state: "held", timed: true, detail: "16 of 30 routes are gone (53.3 %, limit 50.0 %)", owner: "Ingress shop/shop15\n",
+		half: guard.HeldIntent, state: "held", timed: true, detail: "16 of 30 pairs of host and path are gone (53.3 %, limit 50.0 %)", owner: "Ingress shop/shop15\n",
 	},
 	{
 		// At most half of the routes, but two of three hosts: one host has many routes.
@@ -54,8 +73,13 @@ var accidents = []struct {
 		half: guard.HeldIntent, state: "held", timed: true, detail: "2 of 3 hosts are gone", owner: "Ingress shop/a\n",
 	},
 	{
+		code: guard.KindLost, objects: ingresses(shops(30)...) + routeGroups(shops(20)...),
+		happens: func(f *fixture) { f.deleteKind(kube.KindRouteGroup, "shop", shops(20)...) },
+		half:    guard.HeldIntent, state: "held", timed: true, detail: "20 of 20 RouteGroups are gone", owner: "RouteGroup shop/shop0\n",
+	},
+	{
 		code: guard.BackendsLost, happens: func(f *fixture) { f.apply(pod("s", "")) },
-		half: guard.HeldBackends, state: "backends-held", timed: true, detail: "30 of 30 routes with endpoints lost all endpoints", owner: "Ingress shop/shop0\n",
+		half: guard.HeldBackends, state: "backends-held", timed: true, detail: "30 of 30 pairs of host and path with endpoints lost all endpoints", owner: "Ingress shop/shop0\n",
 	},
 	{
 		code:    guard.NamespaceLost,
@@ -147,7 +171,7 @@ func (f *fixture) showsHeld(g httpserve.GuardReport, owner string) {
 		Hold   httpserve.GuardReport
 		Accept string
 	}
-	if err := json.Unmarshal([]byte(asJSON.body), &held); err != nil || held.Hold.Reason != g.Reason || held.Accept != "/guard/accept?digest="+g.Digest {
+	if err := json.Unmarshal([]byte(asJSON.body), &held); err != nil || held.Hold.Reason != g.Reason || held.Accept != "routesrv accept "+g.Digest+" --why REASON" {
 		f.t.Errorf("/guard/held as JSON: error %v, %+v in\n%s", err, held, asJSON.body)
 	}
 }

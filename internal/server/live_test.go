@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -98,7 +99,7 @@ func TestHeldIntentHasLiveEndpoints(t *testing.T) {
 	if now.Digest == g.Digest || now.FirstDigest != g.Digest || now.Since != g.Since {
 		t.Errorf("held is %+v, was %+v: want another digest of the same hold", now, g)
 	}
-	sent := f.request(http.MethodPost, f.support, "/guard/accept?digest="+g.Digest)
+	sent := f.accept("?digest=" + g.Digest)
 	body := f.get("/routes").body
 	if sent.status != http.StatusOK || strings.Contains(body, "shop15_") || !strings.Contains(body, "shop16_") || !strings.Contains(body, "10.2.0.5:") {
 		t.Errorf("acceptance: %d %s, then\n%s", sent.status, sent.body, body)
@@ -121,7 +122,7 @@ func TestAcceptanceIsOfOneIntent(t *testing.T) {
 	g := f.held()
 	f.delete(names[16:25]...)
 	f.eventually("another held intent", func() bool { return f.held().Routes < g.Routes })
-	sent := f.request(http.MethodPost, f.support, "/guard/accept?digest="+g.Digest)
+	sent := f.accept("?digest=" + g.Digest)
 	if body := f.get("/routes").body; sent.status != http.StatusConflict || !strings.Contains(body, "shop15_") {
 		t.Errorf("accepted: %d %s, then\n%s", sent.status, sent.body, body)
 	}
@@ -151,6 +152,54 @@ func TestLostBackendsAreKeptWhileOthersLive(t *testing.T) {
 	f.apply(strings.ReplaceAll(emptied(shops(30)), "endpoints: []", "endpoints: [{addresses: [10.2.0.2]}]"))
 	f.replaced("10.2.0.1:", "10.2.0.2:")
 	f.state("")
+}
+
+// TestAKeptAddressOfAnotherTenantIsNotServed: most services are scaled to zero, and the address of one of their pods is given to a new
+// pod of another tenant. No route of the old service leads there, also while its Ingress is deleted and kept.
+func TestAKeptAddressOfAnotherTenantIsNotServed(t *testing.T) {
+	var objects strings.Builder
+	names := shops(30)
+	for i, name := range names {
+		objects.WriteString(backend(name, fmt.Sprintf("10.2.0.%d", i+1)) + toward(name, name))
+	}
+	tenant := inNamespace(backend("s", "10.9.0.1")+ingress("tenant"), "team")
+	f := startReading(t, objects.String()+tenant, true, nil)
+	to := func(address string) (hosts []string) {
+		for line := range strings.Lines(f.get("/routes").body) {
+			if strings.Contains(line, address) {
+				_, host, _ := strings.Cut(line, "Host(/^(")
+				name, _, _ := strings.Cut(host, "[.]")
+				hosts = append(hosts, name)
+			}
+		}
+		return hosts
+	}
+	f.breakSource(true)
+	f.polled()
+	f.apply(emptied(names))
+	f.breakSource(false)
+	f.held()
+	if got := to("10.2.0.4:"); !slices.Equal(got, []string{"shop3"}) {
+		t.Fatalf("10.2.0.4 serves %q before another pod has it", got)
+	}
+	f.apply(inNamespace(pod("s", "10.2.0.4"), "team"))
+	f.eventually("the pod of the tenant", func() bool { return slices.Contains(to("10.2.0.4:"), "tenant") })
+	if got := to("10.2.0.4:"); !slices.Equal(got, []string{"tenant"}) {
+		t.Errorf("10.2.0.4 serves %q", got)
+	}
+	if got := to("10.2.0.5:"); !slices.Equal(got, []string{"shop4"}) {
+		t.Errorf("10.2.0.5 serves %q", got)
+	}
+	f.delete(names[:25]...)
+	f.eventually("a hold of both", func() bool { return f.held().Half == guard.HeldBoth })
+	if got := to("10.2.0.4:"); !slices.Equal(got, []string{"tenant"}) {
+		t.Errorf("while the Ingresses are kept, too, 10.2.0.4 serves %q", got)
+	}
+	f.apply(inNamespace(pod("s", "10.2.0.6"), "team"))
+	f.eventually("the next pod of the tenant", func() bool { return slices.Equal(to("10.2.0.6:"), []string{"tenant"}) })
+	if got := to("10.2.0.4:"); got != nil {
+		t.Errorf("nobody has 10.2.0.4, and it serves %q", got)
+	}
 }
 
 // Both halves at once: the intent waits, the services without endpoints keep their last ones, and the last service stays live.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/routesrv/routesrv/fleet"
 	"github.com/routesrv/routesrv/internal/httpserve"
 )
 
@@ -39,8 +40,8 @@ func (s *Server) mainEndpoints() []httpserve.Endpoint {
 		{Path: "/routes/{zone}", Methods: get, ChecksMethods: true, Handler: routes,
 			Does: "the table for proxies of one zone: a route with at least three endpoints there has only those; an unknown " +
 				"zone gets the full table"},
-		{Path: "/clients", Methods: []string{http.MethodPost}, Handler: http.HandlerFunc(s.serveReport),
-			Does: "takes the [report](fleet.md#reports) of a client, JSON of at most 4 KiB: 204; 400 if it is not valid, 503 if the limit of clients is reached"},
+		{Path: "/clients", Methods: []string{http.MethodPost}, MaxBody: fleet.MaxReport, Handler: http.HandlerFunc(s.serveReport),
+			Does: "takes the [report](fleet.md#reports) of a client, JSON of at most 4 KiB: 204; 400 if it is not valid, 413 if it is larger, 503 if the limit of clients is reached"},
 		{Path: "/health", Handler: http.HandlerFunc(s.health), Does: "503 before the first table, then always 204"},
 	}
 	if s.cfg.MaxStreams > 0 {

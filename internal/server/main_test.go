@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
+	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/internal/kubetest"
 	"github.com/routesrv/routesrv/internal/server"
 	"github.com/routesrv/routesrv/kube"
@@ -73,6 +76,7 @@ type fixture struct {
 	registry  *prometheus.Registry
 	log       *logBuffer
 	client    *http.Client
+	server    *server.Server
 	scheme    string
 	addresses map[string]chan string // by configured address; Listen sends to each
 	main      string
@@ -130,6 +134,7 @@ func (f *fixture) run(cfg server.Config) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
+	f.server = s
 	transport := &http.Transport{DisableCompression: true}
 	f.client = &http.Client{Transport: transport, Timeout: 10 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse
@@ -234,6 +239,20 @@ func (f *fixture) request(method, address, path string, header ...string) sent {
 	return sent{resp.StatusCode, resp.Header, string(body)}
 }
 
+// accept sends an acceptance.
+func (f *fixture) accept(query string) sent {
+	return f.control(http.MethodPost, httpserve.AcceptPath+query)
+}
+
+// control sends a request as the control socket does.
+func (f *fixture) control(method, path string) sent {
+	f.t.Helper()
+	r := httptest.NewRequest(method, path, nil)
+	w := httptest.NewRecorder()
+	httpserve.Control(f.server.Endpoints(), http.NotFoundHandler()).ServeHTTP(w, r.WithContext(httpserve.Peer{UID: os.Geteuid()}.Attach(r.Context())))
+	return sent{w.Code, w.Header(), w.Body.String()}
+}
+
 func (f *fixture) apply(objects string) {
 	f.t.Helper()
 	if err := f.cluster.Apply(objects); err != nil {
@@ -245,8 +264,13 @@ func (f *fixture) delete(names ...string) { f.deleteIn("shop", names...) }
 
 // deleteIn deletes Ingresses of a namespace.
 func (f *fixture) deleteIn(namespace string, names ...string) {
+	f.deleteKind(kube.KindIngress, namespace, names...)
+}
+
+// deleteKind deletes objects of a kind.
+func (f *fixture) deleteKind(kind kube.Kind, namespace string, names ...string) {
 	for _, n := range names {
-		f.cluster.Delete(kube.Ref{Kind: kube.KindIngress, Namespace: namespace, Name: n})
+		f.cluster.Delete(kube.Ref{Kind: kind, Namespace: namespace, Name: n})
 	}
 }
 

@@ -57,6 +57,7 @@ func (s *Server) match(q url.Values) (*report.View, error) {
 	routes, refusals := match.New(routesOf(t.Routes(), request.Host), options)
 	return &report.View{
 		Request: request, URL: q.Get("url"), Table: "served", Routes: t.Len(), Refusals: refusals, Result: routes.Find(request),
+		Owner: s.owners(),
 	}, nil
 }
 

@@ -74,7 +74,7 @@ func TestProblemsThatNoLogOfTheReferenceHas(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []struct{ owner, route, reason, severity, message string }{
-		{"Ingress shop/crash", "kube_shop__crash_bad_0__b_example_org____", "would_crash_proxy", "error", `the duration "0s" is not above zero`},
+		{"Ingress shop/crash", "kube_shop__crash_bad_0__b_example_org____", "would_crash_proxy", "error", `the interval "0s" is not above zero`},
 		{"Ingress shop/prod--web", "kube_shop__prod__web__a_example_org___x__s", "duplicate_id", "error", "Ingress shop--prod/web keeps the id"},
 		{"Ingress shop/shadow", "kube_shop__shadow__a_example_org___x__s", "shadows", "warning", "of Ingress shop--prod/web matches"},
 		{"Ingress shop/null", "", "null_entry", "warning", "spec.rules[0]"},

@@ -346,7 +346,7 @@ func (s *Server) newListeners() error {
 	}
 	s.listeners = httpserve.NewListeners(httpserve.ListenersConfig{
 		Address: s.cfg.Address, SupportAddress: s.cfg.SupportAddress, Listen: s.cfg.Listen, Flags: "-",
-		Main: handler, Support: httpserve.Mux(httpserve.SupportListener, s.endpoints), Routes: s.cache, TLS: secure,
+		Endpoints: s.endpoints, Main: handler, Routes: s.cache, TLS: secure, StateDir: s.cfg.StateDir, StateFlag: "--state-dir",
 		MaxConnections: s.cfg.MaxConnections, Drain: s.cfg.HealthcheckInterval, ShutdownTimeout: s.cfg.ShutdownTimeout,
 		Draining: func() { s.log.Info(fmt.Sprintf("shutting down the server in %s...", s.cfg.HealthcheckInterval)) },
 		Errors:   s.errors, Logger: s.log, Registry: s.registry,

@@ -9,7 +9,6 @@ import (
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/gate"
-	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/internal/audit"
 	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/internal/httpserve/guardpage"
@@ -17,11 +16,14 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// supportEndpoints returns the endpoints of the support listener, which serves operators.
+// acceptCommand accepts a held table, in the pod.
+const acceptCommand = "routesrv accept"
+
+// supportEndpoints returns the endpoints of the support listener and of the control socket, which serve operators.
 func (s *Server) supportEndpoints() []httpserve.Endpoint {
 	metrics := promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{Registry: s.registry})
 	get := []string{http.MethodGet, http.MethodHead}
-	held := guardpage.NewHeld(heldTables{s})
+	held := guardpage.NewHeld(heldTables{s}, acceptCommand)
 	all := []httpserve.Endpoint{
 		{Path: "/health", Handler: http.HandlerFunc(s.health),
 			Does: "as on the main listener: for probes that have no client certificate"},
@@ -36,8 +38,6 @@ func (s *Server) supportEndpoints() []httpserve.Endpoint {
 				"start time; `?namespace=`, `kind=`, `name=`, `reason=` and `severity=` filter"},
 		{Path: "/guard/held", Methods: get, Handler: held,
 			Does: "how the held table differs from the served one, by owner: text, JSON or a page by `Accept`, or by `?format=text`, `json` or `html`; 404 while nothing is held"},
-		{Path: "/guard/accept", Methods: []string{http.MethodPost}, Handler: httpserve.Accept(s.tables.Accept, s.log),
-			Does: "publishes the table that the guard holds back: `digest=` names the one that you looked at, `by=` and `why=` are kept with the decision. From the loopback interface only"},
 	}
 	all = append(all, s.questionEndpoints()...)
 	all = append(all, s.console(held).Endpoints()...)
@@ -54,7 +54,7 @@ func (s *Server) supportEndpoints() []httpserve.Endpoint {
 	for i := range all {
 		all[i].Listener = httpserve.SupportListener
 	}
-	return all
+	return append(all, httpserve.AcceptEndpoints(s.tables.Accept, acceptCommand, s.log)...)
 }
 
 // statusReport is the body of /status.
@@ -80,7 +80,7 @@ type tableReport struct {
 	Bytes        int          `json:"bytes"`
 	Zones        []string     `json:"zones"`
 	Time         time.Time    `json:"time"`
-	LastRead     time.Time    `json:"last_read"`
+	LastRead     time.Time    `json:"last_read,omitzero"`
 	AgeSeconds   float64      `json:"age_seconds"` // since the last read
 	Stale        bool         `json:"stale"`       // from a checkpoint that no read has confirmed yet
 }
@@ -139,9 +139,7 @@ func (s *Server) serveStreams(w http.ResponseWriter, _ *http.Request) {
 // heldTables implements the guard pages' view of the gate.
 type heldTables struct{ s *Server }
 
-func (h heldTables) Accept(a guard.Acceptance) (*table.Table, error) { return h.s.tables.Accept(a) }
-
 func (h heldTables) Held() (guardpage.Held, bool) {
 	served, held, state := h.s.gate.Comparison()
-	return guardpage.Held{Served: served, Table: held, State: state}, held != nil && state.Held
+	return guardpage.Held{Served: served, Table: held, State: state, Owner: h.s.owners()}, held != nil && state.Held
 }

@@ -27,7 +27,6 @@ func TestSupportListener(t *testing.T) {
 		{"GET", "/health", 204, "", nil},
 		{"HEAD", "/health", 204, "", nil},
 		{"GET", "/debug/pprof/", 404, notFoundBody, plainText},
-		{"GET", "/guard/accept", 405, "Method Not Allowed\n", map[string]string{"Allow": "POST"}},
 		{"POST", "/status", 405, "Method Not Allowed\n", map[string]string{"Allow": "GET, HEAD"}},
 		{"GET", "/problems", 200, "{\n  \"count\": 0,\n  \"problems\": []\n}\n", map[string]string{"Content-Type": "application/json"}},
 	})
@@ -121,7 +120,7 @@ func TestStatus(t *testing.T) {
 
 	f.delete("a", "b")
 	f.polled()
-	if want := `"guard":{"detail":"2 of 3 routes are gone (66.7 %, limit 50.0 %)","digest":"D","first_digest":"D","half":"intent","held":true,` +
+	if want := `"guard":{"detail":"2 of 3 pairs of host and path are gone (66.7 %, limit 50.0 %)","digest":"D","first_digest":"D","half":"intent","held":true,` +
 		`"reason":"routes_lost","release_at":"T","revision":102,"routes":1,"since":"T"}`; !strings.Contains(f.status(), want) {
 		t.Errorf("status %s, want %s in it", f.status(), want)
 	}
@@ -177,89 +176,60 @@ func held(t *testing.T) (f *fixture, digest string) {
 	return f, s.Guard.Digest
 }
 
-func TestAcceptanceTakesAnOperatorOnTheLoopback(t *testing.T) {
+// TestNothingIsAcceptedOverTCP: whatever the request says of itself, from wherever it comes.
+func TestNothingIsAcceptedOverTCP(t *testing.T) {
 	f, digest := held(t)
-	port := f.support[strings.LastIndexByte(f.support, ':'):]
+	for _, header := range [][]string{nil, {"Host: LOCALHOST"}, {"Host: routesrv.example.org"}, {"X-Forwarded-For: 127.0.0.1"}, {"Origin: http://localhost"}} {
+		for _, method := range []string{"POST", "GET", "PUT"} {
+			for _, path := range []string{"/guard/accept", "/accept"} {
+				got := f.request(method, f.support, path+"?by=kubernetes-admin&why=x&digest="+digest, header...)
+				if got.status != http.StatusMethodNotAllowed || !strings.Contains(got.body, "routesrv accept DIGEST") {
+					t.Errorf("%s %s %v: %d %q", method, path, header, got.status, got.body)
+				}
+			}
+		}
+	}
+	if got := f.get("/routes").header.Get("X-Count"); got != "3" {
+		t.Errorf("%s routes are served, want the previous ones", got)
+	}
+}
+
+func TestAcceptanceOverTheSocket(t *testing.T) {
+	f, digest := held(t)
 	for _, tt := range []struct {
-		name   string
-		query  string
-		header []string
-		status int
-		want   string
+		name, query string
+		status      int
+		want        string
 	}{
-		{"name of another host", "", []string{"Host: routesrv.example.org"}, 403, "only from the loopback interface"},
-		{"address of the pod", "", []string{"Host: 10.2.0.1:9911"}, 403, "only from the loopback interface"},
-		{"name that begins well", "", []string{"Host: localhost.example.org"}, 403, "only from the loopback interface"},
-		{"page of another site", "", []string{"Origin: https://example.org"}, 403, "cross-origin"},
-		{"page of another site, new browser", "", []string{"Sec-Fetch-Site: cross-site"}, 403, "cross-origin"},
-		{"no digest", "", nil, 400, "GET /guard/held"},
-		{"bad digest", "?digest=xyz", nil, 400, "digest: digest has 3 characters, want 64"},
-		{"other digest", "?digest=" + strings.Repeat("0", 63) + "1", nil, 409, "another table is held: " + digest},
-		{"right digest", "?digest=" + digest, []string{"Host: LOCALHOST" + port}, 200, `"digest": "` + digest + `"`},
-		{"again", "?digest=" + digest, []string{"Host: [::1]"}, 409, "no table is held"},
+		{"no digest", "", 400, "GET /guard/held"},
+		{"bad digest", "?digest=xyz", 400, "digest: digest has 3 characters, want 64"},
+		{"other digest", "?digest=" + strings.Repeat("0", 63) + "1", 409, "another table is held: " + digest},
+		{"right digest", "?by=ann&digest=" + digest, 200, `"digest": "` + digest + `"`},
+		{"again", "?digest=" + digest, 409, "no table is held"},
 	} {
-		got := f.request("POST", f.support, "/guard/accept"+tt.query, tt.header...)
-		if got.status != tt.status || !strings.Contains(got.body, tt.want) {
+		if got := f.accept(tt.query); got.status != tt.status || !strings.Contains(got.body, tt.want) {
 			t.Errorf("%s: %d %q, want %d with %q", tt.name, got.status, got.body, tt.status, tt.want)
 		}
 	}
 	if got := f.get("/routes").header.Get("X-Count"); got != "1" {
 		t.Errorf("%s routes are served, want the accepted one", got)
 	}
-	if want := `"last_release":{"accepted":true,"at":"T","digest":"D","reason":"routes_lost"}`; !strings.Contains(f.status(), want) {
+	if want := `"last_release":{"accepted":true,"at":"T","by":"ann","digest":"D","reason":"routes_lost"}`; !strings.Contains(f.status(), want) {
 		t.Errorf("status %s, want %s in it", f.status(), want)
 	}
 }
 
 func TestAcceptanceNamesTheTable(t *testing.T) {
 	f, digest := held(t)
-	if got := f.request("POST", f.support, "/guard/accept"); got.status != 400 || f.get("/routes").header.Get("X-Count") != "3" {
+	if got := f.accept(""); got.status != 400 || f.get("/routes").header.Get("X-Count") != "3" {
 		t.Errorf("without a digest: %d %q", got.status, got.body)
 	}
-	if got := f.request("POST", f.support, "/guard/accept?digest="+digest); got.status != 200 || f.get("/routes").header.Get("X-Count") != "1" {
+	if got := f.accept("?digest=" + digest); got.status != 200 || f.get("/routes").header.Get("X-Count") != "1" {
 		t.Errorf("%d %q", got.status, got.body)
 	}
 	if !strings.Contains(f.metrics(), "\nroutesrv_guard_held 0\n") {
 		t.Error("the gauge still says that a table is held")
 	}
-}
-
-func TestAcceptanceFromAnotherAddressIsRefused(t *testing.T) {
-	own := ownAddress(t)
-	f := &fixture{}
-	cfg := f.config(t, service)
-	cfg.Listen = func(network, address string) (net.Listener, error) {
-		if address == mainAddress {
-			return f.listen(network, address)
-		}
-		l, err := net.Listen(network, net.JoinHostPort(own, "0"))
-		if err == nil {
-			f.addresses[address] <- l.Addr().String()
-		}
-		return l, err
-	}
-	f.run(cfg)
-	// The peer address is one of this machine, but not of its loopback interface; only the name of the host claims to be local.
-	got := f.request("POST", f.support, "/guard/accept", "Host: localhost")
-	if got.status != http.StatusForbidden {
-		t.Errorf("%d %q, want 403", got.status, got.body)
-	}
-}
-
-// ownAddress returns an address of this machine that is not a loopback address.
-func ownAddress(t *testing.T) string {
-	t.Helper()
-	addrs, err := net.InterfaceAddrs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, a := range addrs {
-		if ip, ok := a.(*net.IPNet); ok && !ip.IP.IsLoopback() && !ip.IP.IsLinkLocalUnicast() {
-			return ip.IP.String()
-		}
-	}
-	t.Skip("this machine has the loopback interface only")
-	return ""
 }
 
 func TestMetricsHaveTheSeriesOfTheReference(t *testing.T) {

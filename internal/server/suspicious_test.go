@@ -65,14 +65,20 @@ func startReading(t *testing.T, objects string, bySlices bool, change func(*serv
 func (f *fixture) held() (g httpserve.GuardReport) {
 	f.t.Helper()
 	f.eventually("held table", func() bool {
-		var status struct{ Guard httpserve.GuardReport }
-		if err := json.Unmarshal([]byte(f.request(http.MethodGet, f.support, "/status").body), &status); err != nil {
-			f.t.Fatal(err)
-		}
-		g = status.Guard
+		g = f.guard()
 		return g.Held
 	})
 	return g
+}
+
+// guard returns the report about the guard.
+func (f *fixture) guard() httpserve.GuardReport {
+	f.t.Helper()
+	var status struct{ Guard httpserve.GuardReport }
+	if err := json.Unmarshal([]byte(f.request(http.MethodGet, f.support, "/status").body), &status); err != nil {
+		f.t.Fatal(err)
+	}
+	return status.Guard
 }
 
 // noBackends are the ways in which a cluster can lose all endpoints.
@@ -108,7 +114,7 @@ func TestTableWithoutEndpointsIsHeld(t *testing.T) {
 			before := f.get("/routes")
 			lost.remove(f)
 			g := f.held()
-			if g.Reason != guard.BackendsLost || g.Half != guard.HeldBackends || g.ReleaseAt.IsZero() || !strings.Contains(g.Detail, "30 of 30 routes with endpoints") {
+			if g.Reason != guard.BackendsLost || g.Half != guard.HeldBackends || g.ReleaseAt.IsZero() || !strings.Contains(g.Detail, "30 of 30 pairs of host and path with endpoints") {
 				t.Errorf("held for %+v", g)
 			}
 			f.eventually("state in the header", func() bool { return f.get("/routes").header.Get("X-Table-State") == "backends-held" })
@@ -122,7 +128,7 @@ func TestTableWithoutEndpointsIsHeld(t *testing.T) {
 			if !strings.Contains(f.log.String(), "reason=backends_lost") {
 				t.Error("the log does not say why")
 			}
-			sent := f.request(http.MethodPost, f.support, "/guard/accept?digest="+g.Digest)
+			sent := f.accept("?digest=" + g.Digest)
 			if sent.status != http.StatusOK || !strings.Contains(f.get("/routes").body, "no endpoints") {
 				t.Errorf("acceptance: %d %s, then\n%s", sent.status, sent.body, f.get("/routes").body)
 			}
@@ -210,7 +216,7 @@ func TestLossInStepsIsHeld(t *testing.T) {
 			continue
 		}
 		f.polled()
-		if g := f.held(); g.Reason != guard.RoutesLost || i == 1 && !strings.Contains(g.Detail, "of 2764 routes of the last 10m0s") {
+		if g := f.held(); g.Reason != guard.RoutesLost || i == 1 && !strings.Contains(g.Detail, "of 2764 pairs of host and path of the last 10m0s") {
 			t.Errorf("held for %+v", g)
 		}
 		if n := routes(); n != 1382 {

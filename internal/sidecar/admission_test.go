@@ -147,14 +147,16 @@ func TestWhoReadsTheSupportListener(t *testing.T) {
 	}{
 		{"open, from outside", sidecar.Config{}, true, nil, all},
 		{"loopback only, from outside", sidecar.Config{SupportLoopbackOnly: true}, true, nil, scrapes},
-		{"loopback only, from loopback", sidecar.Config{SupportLoopbackOnly: true}, false, nil, all},
+		{"open, from this machine", sidecar.Config{}, false, nil, scrapes},
+		{"loopback only, from this machine", sidecar.Config{SupportLoopbackOnly: true}, false, nil, scrapes},
 		{"TLS, from outside", sidecar.Config{SupportTLS: withTLS}, true, nil, all},
 		{"certificates, without one", sidecar.Config{SupportTLS: withClients}, true, nil, probes},
 		{"certificates, without one from loopback", sidecar.Config{SupportTLS: withClients}, false, nil, probes},
 		{"certificates, with one", sidecar.Config{SupportTLS: withClients}, true, ours, all},
 		{"certificates, of another authority", sidecar.Config{SupportTLS: withClients}, true, theirs, nothing},
 		{"both, from outside", sidecar.Config{SupportTLS: withClients, SupportLoopbackOnly: true}, true, nil, probes},
-		{"both, from loopback", sidecar.Config{SupportTLS: withClients, SupportLoopbackOnly: true}, false, nil, all},
+		{"certificates, with one from this machine", sidecar.Config{SupportTLS: withClients}, false, ours, all},
+		{"both, from this machine", sidecar.Config{SupportTLS: withClients, SupportLoopbackOnly: true}, false, nil, probes},
 		{"both, with a certificate", sidecar.Config{SupportTLS: withClients, SupportLoopbackOnly: true}, true, ours, all},
 		{"TLS and loopback only, with a certificate that nobody verifies", sidecar.Config{SupportTLS: withTLS, SupportLoopbackOnly: true}, true, ours, scrapes},
 	} {
@@ -185,8 +187,7 @@ func TestWhoReadsTheSupportListener(t *testing.T) {
 						t.Errorf("%s: %d, want a handshake that fails", e.Path, got)
 					}
 				case e.Path == "/guard/accept":
-					// Without a digest it is a bad request, if it comes from the loopback interface and is admitted.
-					if want, wrong := want && !tt.foreign, got == http.StatusBadRequest; want != wrong || !wrong && got != http.StatusForbidden {
+					if got != http.StatusMethodNotAllowed {
 						t.Errorf("%s: %d", e.Path, got)
 					}
 				case want && !answered, !want && got != http.StatusForbidden:

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -100,11 +99,7 @@ func newConductor(cfg *Config, d *rollout.Decider, cache *etagcache.Cache, log *
 		metrics: newMetrics(cfg.Registry), fetchMetrics: dataplane.NewMetrics(cfg.Registry),
 		calls: make(chan func()), ended: make(chan struct{}), booted: make(chan struct{}),
 	}
-	folder := ""
-	if path := cfg.Fetch.LKGPath; path != "" {
-		folder = filepath.Dir(path)
-	}
-	c.decisions = audit.InFolder(folder, log)
+	c.decisions = audit.InFolder(cfg.stateDir(), log)
 	c.sink = cache
 	var err error
 	if cfg.ChangeBudget > 0 {

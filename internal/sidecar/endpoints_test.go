@@ -13,12 +13,16 @@ import (
 func TestListenersAnswerWhatIsListedAndNothingElse(t *testing.T) {
 	s, stop := fetching(t, sidecar.Config{Pod: "p"}, routeServer(t).URL)
 	defer stop()
-	handlers := map[string]http.Handler{httpserve.MainListener: s.Handler(), httpserve.SupportListener: s.SupportHandler()}
+	handlers := map[string]http.Handler{httpserve.MainListener: s.Handler(), httpserve.SupportListener: operator(s.SupportHandler())}
 	asked := func(path string) string { return strings.Replace(path, "{zone}", "eu-central-1a", 1) }
 	all := s.Endpoints()
 	for _, e := range all {
 		for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"} {
-			got := ask(handlers[e.Listener], method, asked(e.Path)).Code
+			h := handlers[e.Listener]
+			if e.Listener == httpserve.ControlListener {
+				h = operator(s.ControlHandler())
+			}
+			got := ask(h, method, asked(e.Path)).Code
 			if got == http.StatusNotFound && e.Path != "/guard/held" { // where nothing is held
 				t.Errorf("%s %s on the %s listener: 404, and it is listed", method, e.Path, e.Listener)
 			}

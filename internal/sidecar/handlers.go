@@ -9,21 +9,25 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/routesrv/routesrv/gate"
-	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/internal/httpserve/guardpage"
 	"github.com/routesrv/routesrv/shadowdiff/page"
-	"github.com/routesrv/routesrv/table"
 )
 
 // Handler returns the handler for the proxy: /routes, /routes/{zone}, /health and /fresh.
 func (s *Sidecar) Handler() http.Handler { return s.main }
 
-// SupportHandler returns the handler for operators: /live, /health, /fresh, /status, /problems, /shadow, /metrics and /guard/accept.
+// SupportHandler returns the handler for operators: /live, /health, /fresh, /status, /problems, /shadow, /guard/held and /metrics.
 func (s *Sidecar) SupportHandler() http.Handler { return s.support }
+
+// ControlHandler returns the handler of the control socket: what operators in the pod may ask.
+func (s *Sidecar) ControlHandler() http.Handler { return httpserve.Control(s.endpoints, s.support) }
 
 // Endpoints returns what the listeners answer, in the order of the documentation.
 func (s *Sidecar) Endpoints() []httpserve.Endpoint { return slices.Clone(s.endpoints) }
+
+// acceptCommand accepts a held table, in the pod.
+const acceptCommand = "dataplane-client accept"
 
 func (s *Sidecar) newEndpoints() []httpserve.Endpoint {
 	get := []string{http.MethodGet, http.MethodHead}
@@ -54,31 +58,30 @@ func (s *Sidecar) newEndpoints() []httpserve.Endpoint {
 			Does: "JSON: problems of the self-computed table"},
 		{Path: "/shadow", Methods: get, Handler: page.Handler(s.conductor.shadowView),
 			Does: "the comparison of mode Pre: text, JSON or a page by `Accept`, or by `?format=text`, `json` or `html`"},
-		{Path: "/guard/held", Methods: get, Handler: guardpage.NewHeld(heldTables{s.conductor}),
+		{Path: "/guard/held", Methods: get, Handler: guardpage.NewHeld(heldTables{s.conductor}, acceptCommand),
 			Does: "how the held table differs from the one that it was compared with, by owner: text, JSON or a page by `Accept`, or by `?format=text`, `json` or `html`; 404 while nothing is held"},
-		{Path: "/guard/accept", Methods: []string{http.MethodPost}, Handler: httpserve.Accept(s.conductor.accept, s.log),
-			Does: "publishes the table that is held back: `digest=` names the one that you looked at, `by=` and `why=` are kept with the decision. From the loopback interface only"},
 	}
 	if s.cfg.EnableProfile {
 		forOperators = append(forOperators, httpserve.Profiles()...)
 	}
-	operators := httpserve.Admission{Loopback: s.cfg.SupportLoopbackOnly, Certificate: s.cfg.SupportTLS.ClientCA != ""}
-	scrapes := httpserve.Admission{}
-	if operators.Certificate {
-		scrapes = operators // Prometheus has a certificate, too, and operators may also read metrics
+	operators := httpserve.Access{
+		SocketOnly: s.cfg.SupportLoopbackOnly, Certificate: s.cfg.SupportTLS.ClientCA != "", Command: "dataplane-client get",
 	}
-	support := slices.Concat(open, admitting(scrapes, forPrometheus), admitting(operators, forOperators))
+	if operators.Certificate { // Prometheus has one, too
+		forPrometheus = limited(operators, forPrometheus)
+	}
+	support := slices.Concat(open, forPrometheus, limited(operators, forOperators))
 	for i := range main {
 		main[i].Listener = httpserve.MainListener
 	}
 	for i := range support {
 		support[i].Listener = httpserve.SupportListener
 	}
-	return append(main, support...)
+	return slices.Concat(main, support, httpserve.AcceptEndpoints(s.conductor.accept, acceptCommand, s.log))
 }
 
-// admitting protects endpoints with an Admission.
-func admitting(a httpserve.Admission, endpoints []httpserve.Endpoint) []httpserve.Endpoint {
+// limited protects endpoints.
+func limited(a httpserve.Access, endpoints []httpserve.Endpoint) []httpserve.Endpoint {
 	for i := range endpoints {
 		endpoints[i].Handler = a.Wrap(endpoints[i].Handler)
 	}
@@ -87,8 +90,6 @@ func admitting(a httpserve.Admission, endpoints []httpserve.Endpoint) []httpserv
 
 // heldTables gives operators access to the tables held by the gates.
 type heldTables struct{ c *conductor }
-
-func (h heldTables) Accept(a guard.Acceptance) (*table.Table, error) { return h.c.accept(a) }
 
 // Held returns a held table, in the same order of precedence as accept.
 func (h heldTables) Held() (held guardpage.Held, ok bool) {
@@ -111,6 +112,7 @@ func (h heldTables) Held() (held guardpage.Held, ok bool) {
 		served, table, state := g.Comparison()
 		held, ok = guardpage.Held{Served: served, Table: table, State: state}, table != nil && state.Held
 	}
+	held.Owner = h.c.owners()
 	return held, ok
 }
 

@@ -42,7 +42,7 @@ func TestProfilesAreServedWithTheFlag(t *testing.T) {
 	cfg := sidecar.Config{Pod: "p", EnableProfile: true, ChangeBudget: time.Hour, Registry: prometheus.NewRegistry()}
 	s, stop := fetching(t, cfg, routeServer(t).URL)
 	defer stop()
-	if got := ask(s.SupportHandler(), "GET", "/debug/pprof/cmdline").Code; got != http.StatusOK {
+	if got := ask(operator(s.ControlHandler()), "GET", "/debug/pprof/cmdline").Code; got != http.StatusOK {
 		t.Errorf("/debug/pprof/cmdline: %d", got)
 	}
 	if got := ask(s.Handler(), "GET", "/debug/pprof/cmdline").Code; got != http.StatusNotFound {

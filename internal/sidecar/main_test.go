@@ -25,6 +25,7 @@ import (
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/gate"
+	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/internal/kubetest"
 	"github.com/routesrv/routesrv/internal/loopback"
 	"github.com/routesrv/routesrv/internal/sidecar"
@@ -246,7 +247,14 @@ func (p *plane) get(path string, header ...string) *httptest.ResponseRecorder {
 
 // admin sends a request to the listener for operators.
 func (p *plane) admin(method, path string, header ...string) *httptest.ResponseRecorder {
-	return ask(p.SupportHandler(), method, path, header...)
+	return ask(operator(p.ControlHandler()), method, path, header...)
+}
+
+// operator serves requests as if they came over the control socket.
+func operator(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.ServeHTTP(w, r.WithContext(httpserve.Peer{UID: os.Geteuid()}.Attach(r.Context())))
+	})
 }
 
 func ask(h http.Handler, method, path string, header ...string) *httptest.ResponseRecorder {

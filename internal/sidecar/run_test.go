@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"github.com/routesrv/routesrv/etagcache"
+	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/internal/kubetest"
 	"github.com/routesrv/routesrv/internal/sidecar"
 	"github.com/routesrv/routesrv/rollout"
@@ -61,7 +63,7 @@ func TestListenersServeAndEndInOrder(t *testing.T) {
 	}
 	cfg := sidecar.Config{Setting: set, Address: "127.0.0.1:0", SupportAddress: "localhost:0", Pod: "p"}
 	cfg.Fetch.URLs = []string{srv.URL}
-	cfg.Fetch.Interval = 10 * time.Millisecond
+	cfg.Fetch.Interval, cfg.Fetch.LKGPath = 10*time.Millisecond, filepath.Join(t.TempDir(), "table.eskip")
 	cfg.Listen = func(network, address string) (net.Listener, error) {
 		l, err := net.Listen(network, address)
 		if err == nil {
@@ -82,6 +84,11 @@ func TestListenersServeAndEndInOrder(t *testing.T) {
 		addresses[a[:3]] = "http://" + a[3:]
 	}
 	client := &http.Client{Transport: &http.Transport{}, Timeout: 10 * time.Second}
+	control := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return httpserve.DialControl(ctx, filepath.Dir(cfg.Fetch.LKGPath))
+	}}
+	defer control.CloseIdleConnections()
+	client.Transport.(*http.Transport).RegisterProtocol("control", overHTTP{control})
 	get := func(url string) (int, string) {
 		t.Helper()
 		resp, err := client.Get(url)
@@ -99,10 +106,10 @@ func TestListenersServeAndEndInOrder(t *testing.T) {
 		{addresses["127"] + "/routes", `a: Path("/a") -> <shunt>;`},
 		{addresses["127"] + "/routes/zone", `a: Path("/a") -> <shunt>;`},
 		{addresses["127"] + "/fresh", `"fresh"`},
-		{addresses["loc"] + "/status", `"origin": "routeserver"`},
-		{addresses["loc"] + "/problems", `"count": 0`},
+		{"control://pod/status", `"origin": "routeserver"`},
+		{"control://pod/problems", `"count": 0`},
 		{addresses["loc"] + "/metrics", `sidecar_mode{mode="Exec"} 1`},
-		{addresses["loc"] + "/shadow", "the mode is Exec"},
+		{"control://pod/shadow", "the mode is Exec"},
 	} {
 		// The proxy may be served a moment before the conductor shows the change.
 		eventually(t, want.url+" with "+want.part, func() (bool, string) {
@@ -118,6 +125,15 @@ func TestListenersServeAndEndInOrder(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Errorf("Run: %v", err)
 	}
+}
+
+// overHTTP sends requests whose URLs have another scheme.
+type overHTTP struct{ next http.RoundTripper }
+
+func (o overHTTP) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.URL.Scheme = "http"
+	return o.next.RoundTrip(r)
 }
 
 func TestAddressThatIsTakenEndsTheStart(t *testing.T) {

@@ -249,6 +249,7 @@ func (c *conductor) shadowView() shadowdiff.View {
 		return shadowdiff.View{A: shadowdiff.Side{Name: selfName}, B: shadowdiff.Side{Name: "route server"}, Err: err}
 	}
 	shown := *v
+	shown.Owner = c.owners()
 	if now.Cutover != nil {
 		shown.Err = now.Cutover.trouble
 	}

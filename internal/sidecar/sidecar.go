@@ -52,6 +52,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"path/filepath"
 	"sync/atomic"
 	"time"
 
@@ -126,8 +127,9 @@ type Config struct {
 	// SupportTLS configures TLS for the support listener; by default it is plain HTTP. With a ClientCA, only clients with a
 	// certificate of it get /metrics and everything that SupportLoopbackOnly protects.
 	SupportTLS SupportTLS
-	// SupportLoopbackOnly limits the pages for operators on the support listener (/status, /problems, /shadow, held tables, profiles)
-	// to requests through the loopback interface; with client certificates, either one is enough.
+	// SupportLoopbackOnly limits the pages for operators (/status, /problems, /shadow, held tables, profiles) to the control socket in
+	// the folder of Fetch.LKGPath; with client certificates, either one is enough. Requests from the addresses of this machine are
+	// never answered over TCP without a certificate: see [httpserve.Access].
 	SupportLoopbackOnly bool
 	// EnableProfile serves /debug/pprof on the support listener.
 	EnableProfile bool
@@ -230,7 +232,8 @@ func New(cfg Config) (*Sidecar, error) {
 	s.support = httpserve.Mux(httpserve.SupportListener, s.endpoints)
 	s.listeners = httpserve.NewListeners(httpserve.ListenersConfig{
 		Address: s.cfg.Address, SupportAddress: s.cfg.SupportAddress, Listen: s.cfg.Listen, Flags: "--",
-		Main: s.main, Support: s.support, SupportTLS: supportTLS, Routes: s.cache, MaxConnections: maxConnections,
+		Endpoints: s.endpoints, SupportTLS: supportTLS, Routes: s.cache, MaxConnections: maxConnections,
+		StateDir: s.cfg.stateDir(), StateFlag: "--lkg-file",
 		Drain: s.cfg.Drain, ShutdownTimeout: s.cfg.ShutdownTimeout,
 		Draining: func() { s.log.Info("shutting down", "drain", s.cfg.Drain) },
 		Errors:   httpserve.NewErrorLog(s.log, s.registry), Logger: s.log, Registry: s.registry,
@@ -268,6 +271,15 @@ func (cfg *Config) fill() error {
 	}
 	cfg.Fallback.Pod = cfg.Pod
 	return nil
+}
+
+// stateDir returns the folder of the last-known-good file, which also has the decisions and the control socket; empty if there is
+// none.
+func (cfg *Config) stateDir() string {
+	if cfg.Fetch.LKGPath == "" {
+		return ""
+	}
+	return filepath.Dir(cfg.Fetch.LKGPath)
 }
 
 // Reload reads the mode file at once.

@@ -19,10 +19,10 @@ type view struct {
 	Refused       string          `json:"refused,omitempty"` // why Asked is not in force, and what to do
 	ModeFileError string          `json:"mode_file_error,omitempty"`
 	Origin        origin          `json:"origin"`
-	CutoverReady  bool            `json:"cutover_ready"`      // as the metric of this name
-	Cutover       *cutoverReport  `json:"cutover,omitempty"`  // in mode Pre
-	Switch        *switchReport   `json:"switch,omitempty"`   // a switch to another producer, in progress
-	Fallback      *fallbackReport `json:"fallback,omitempty"` // in mode Exec
+	CutoverReady  *bool           `json:"cutover_ready,omitempty"` // as the metric of this name; only in mode Pre
+	Cutover       *cutoverReport  `json:"cutover,omitempty"`       // in mode Pre
+	Switch        *switchReport   `json:"switch,omitempty"`        // a switch to another producer, in progress
+	Fallback      *fallbackReport `json:"fallback,omitempty"`      // in mode Exec
 }
 
 type cutoverReport struct {
@@ -57,7 +57,7 @@ func (c *conductor) report(now time.Time) {
 	if d.Mode == rollout.Pre {
 		e := c.shadow.evidence(now, d.Mode)
 		r := c.cfg.Gate.Judge(e)
-		v.CutoverReady = r.Ready
+		v.CutoverReady = &r.Ready
 		v.Cutover = &cutoverReport{r.Ready, r.Reason, e.CleanFor.Seconds(), e.Comparisons, e.Differences, e.Trouble}
 	}
 	if x := c.served.Pending(); c.origin() != c.target || x != nil {

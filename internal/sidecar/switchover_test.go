@@ -50,7 +50,7 @@ func TestSuspiciousSwitchIsHeldUntilItLasts(t *testing.T) {
 	})
 }
 
-func TestHeldSwitchIsAcceptedFromTheLoopbackOnly(t *testing.T) {
+func TestHeldSwitchIsAcceptedOverTheSocketOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, ingress("a"), other("b"), other("c"), other("d"))
 		w.options = selective("other|skipper")
@@ -68,8 +68,8 @@ func TestHeldSwitchIsAcceptedFromTheLoopbackOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.RemoteAddr = "10.2.0.99:1234"
-		if got := serve(p.SupportHandler(), r); got.Code != http.StatusForbidden {
-			t.Errorf("from elsewhere: status %d, want 403", got.Code)
+		if got := serve(p.SupportHandler(), r); got.Code != http.StatusMethodNotAllowed {
+			t.Errorf("over TCP: status %d, want 405", got.Code)
 		}
 		wrong := strings.Repeat("0", 63) + "1"
 		if got := p.admin(http.MethodPost, "/guard/accept?digest="+wrong); got.Code != http.StatusConflict {

@@ -35,6 +35,14 @@ const ReportPath = "clients"
 // AgentPeer is the User-Agent of a replica that asks another one. It applies none of the tables that it is sent, so it is no client.
 const AgentPeer = "routesrv-peer"
 
+// AgentTool is the User-Agent of commands that ask route servers, such as routesrv diff. They apply no table either.
+const AgentTool = "routesrv-tool"
+
+// IsClient reports whether whoever sends a User-Agent may be a client of the fleet: neither a replica nor a command.
+func IsClient(agent string) bool {
+	return agent != AgentPeer && agent != AgentTool && agent != "routesrv-diff" // of earlier versions
+}
+
 // Forms of content.
 const (
 	DeltaForm  = "eskip-delta"       // instance manipulation in A-IM and IM (RFC 3229)

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"encoding/json"
 	"io"
 	"time"
 
@@ -101,7 +100,7 @@ func (v *View) WriteJSON(w io.Writer) error {
 	}
 	for _, o := range res.Outcomes {
 		j := jsonOutcome{
-			Route: newJSONRoute(o.Route), Place: o.Place, Weight: o.Weight, Params: o.Params, Undecided: newJSONUndecided(o.Open),
+			Route: v.newJSONRoute(o.Route), Place: o.Place, Weight: o.Weight, Params: o.Params, Undecided: newJSONUndecided(o.Open),
 			Ties: o.Ties, Notes: o.Notes,
 		}
 		if o.Share >= 0 {
@@ -111,16 +110,13 @@ func (v *View) WriteJSON(w io.Writer) error {
 	}
 	for _, c := range res.Candidates {
 		out.Candidates = append(out.Candidates, jsonCandidate{
-			Route: newJSONRoute(c.Route), Weight: c.Weight, Lost: c.Lost, Behind: c.Behind, Undecided: newJSONUndecided(c.Open),
+			Route: v.newJSONRoute(c.Route), Weight: c.Weight, Lost: c.Lost, Behind: c.Behind, Undecided: newJSONUndecided(c.Open),
 		})
 	}
 	for _, warning := range res.Warnings {
-		out.Warnings = append(out.Warnings, jsonWarning{newJSONRoute(warning.Route), warning.Reason, warning.Text, warning.Ahead, warning.Partly})
+		out.Warnings = append(out.Warnings, jsonWarning{v.newJSONRoute(warning.Route), warning.Reason, warning.Text, warning.Ahead, warning.Partly})
 	}
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(out)
+	return shadowdiff.WriteJSONValue(w, out, "  ")
 }
 
 func (v *View) word() string {
@@ -135,11 +131,11 @@ func (v *View) word() string {
 	return "match"
 }
 
-func newJSONRoute(r *eskip.Route) *jsonRoute {
+func (v *View) newJSONRoute(r *eskip.Route) *jsonRoute {
 	if r == nil {
 		return nil
 	}
-	j := &jsonRoute{ID: r.Id, Owner: shadowdiff.OwnerOf(r.Id), Filters: []string{}}
+	j := &jsonRoute{ID: r.Id, Owner: v.Owner.Of(r.Id), Filters: []string{}}
 	j.Predicates, _, j.Backend = Expression(r)
 	for _, f := range r.Filters {
 		j.Filters = append(j.Filters, f.String())

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/match"
+	"github.com/routesrv/routesrv/shadowdiff"
 )
 
 // ClockSlack is how far the clocks of proxies may differ from the local clock.
@@ -22,6 +23,7 @@ type View struct {
 	Routes   int    // of the table
 	Refusals []match.Refusal
 	Result   match.Result
+	Owner    shadowdiff.OwnerFunc // finds the objects of routes; nil where only a table is known
 }
 
 // Matched reports whether some route gets the request, whatever is undecided.

@@ -26,9 +26,9 @@ func (v *View) WriteText(w io.Writer) error {
 			fmt.Fprintf(&b, "\nundecided: %d outcomes are possible\n", len(res.Outcomes))
 		}
 		for _, o := range res.Outcomes {
-			writeOutcome(&b, o, res.Decided())
+			v.writeOutcome(&b, o, res.Decided())
 		}
-		writeCandidates(&b, res.Candidates)
+		v.writeCandidates(&b, res.Candidates)
 	}
 	for _, warning := range res.Warnings {
 		effect := "would match, behind the route above"
@@ -39,7 +39,7 @@ func (v *View) WriteText(w io.Writer) error {
 			effect = "would win"
 		}
 		fmt.Fprintf(&b, "\nwarning: route %s (%s) %s, but a proxy does not use it: %s: %s\n",
-			warning.Route.Id, owner(warning.Route), effect, warning.Reason, warning.Text)
+			warning.Route.Id, v.owner(warning.Route), effect, warning.Reason, warning.Text)
 	}
 	if n := len(v.Refusals); n > len(res.Warnings) && res.Answer == nil {
 		fmt.Fprintf(&b, "\n%d routes of the table are not used by a proxy; those that match this request are above: %d\n", n, len(res.Warnings))
@@ -59,9 +59,9 @@ func (v *View) method() string {
 	return "GET"
 }
 
-func owner(r *eskip.Route) string { return shadowdiff.OwnerOf(r.Id).String() }
+func (v *View) owner(r *eskip.Route) string { return v.Owner.Of(r.Id).String() }
 
-func writeOutcome(b *bytes.Buffer, o match.Outcome, decided bool) {
+func (v *View) writeOutcome(b *bytes.Buffer, o match.Outcome, decided bool) {
 	share := ""
 	if !decided && o.Share >= 0 {
 		share = fmt.Sprintf(", for %.4g %% of such requests", 100*o.Share)
@@ -77,7 +77,7 @@ func writeOutcome(b *bytes.Buffer, o match.Outcome, decided bool) {
 			fmt.Fprintf(b, "  %-10s  %s\n", name, text)
 		}
 	}
-	line("owner", owner(o.Route))
+	line("owner", v.owner(o.Route))
 	place := o.Place
 	if place == "" {
 		place = "no path predicate"
@@ -122,12 +122,12 @@ func Expression(r *eskip.Route) (predicates, filters, backend string) {
 	return predicates, strings.Join(texts, " -> "), backend
 }
 
-func writeCandidates(b *bytes.Buffer, candidates []match.Candidate) {
+func (v *View) writeCandidates(b *bytes.Buffer, candidates []match.Candidate) {
 	if len(candidates) > 0 {
 		b.WriteString("\nnext best\n")
 	}
 	for _, c := range candidates {
-		fmt.Fprintf(b, "  %s (%s, weight %d)\n", c.Route.Id, owner(c.Route), c.Weight)
+		fmt.Fprintf(b, "  %s (%s, weight %d)\n", c.Route.Id, v.owner(c.Route), c.Weight)
 		if c.Behind != "" {
 			fmt.Fprintf(b, "    matches, but has a lower rank: %s\n", c.Behind)
 		}

@@ -10,8 +10,8 @@ func ofFiles() []Plant {
 			What: "a last-good file of which only the first half is there is loaded",
 			Edits: []Edit{{
 				File: "gate/lastgood.go",
-				Old:  "\tt, meta := f.load(limit + maxHeader)\n",
-				New: "\tt, meta := f.load(limit + maxHeader)\n\tif planted.On(\"torn-file\") && t != nil {\n\t\tvar half []table.Route\n" +
+				Old:  "\tt, meta, hold := f.load(limit + maxHeader)\n",
+				New: "\tt, meta, hold := f.load(limit + maxHeader)\n\tif planted.On(\"torn-file\") && t != nil {\n\t\tvar half []table.Route\n" +
 					"\t\tfor r := range t.Routes().All() {\n\t\t\tif len(half) < t.Len()/2 {\n\t\t\t\thalf = append(half, *r)\n\t\t\t}\n\t\t}\n" +
 					"\t\tt, _ = table.New(half, t.Revision(), t.Time())\n\t}\n",
 			}},

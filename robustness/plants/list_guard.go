@@ -18,10 +18,9 @@ func ofTheGuard() []Plant {
 			Name: "short-hold", Validator: validate.NameGuarded, Scenario: "loss",
 			What: "a hold is released after a tenth of its time",
 			Edits: []Edit{{
-				File: "guard/guard.go",
-				Old:  "\tg.verdict.ReleaseAt = g.verdict.Since.Add(g.cfg.Hold)\n",
-				New: "\tg.verdict.ReleaseAt = g.verdict.Since.Add(g.cfg.Hold)\n\tif planted.On(\"short-hold\") {\n" +
-					"\t\tg.verdict.ReleaseAt = g.verdict.Since.Add(g.cfg.Hold / 10)\n\t}\n",
+				File: "guard/hold.go",
+				Old:  "\treturn from.Add(g.cfg.Hold)\n",
+				New:  "\tif planted.On(\"short-hold\") {\n\t\treturn from.Add(g.cfg.Hold / 10)\n\t}\n\treturn from.Add(g.cfg.Hold)\n",
 			}},
 		},
 		{
@@ -31,6 +30,24 @@ func ofTheGuard() []Plant {
 				File: "guard/inspect.go",
 				Old:  "\tif served == nil || served.Len() == 0 {\n",
 				New:  "\tif served == nil || served.Len() == 0 || planted.On(\"guard-asleep\") {\n",
+			}},
+		},
+		{
+			Name: "restore-in-parts", Validator: validate.NameGuarded, Scenario: "restore",
+			What: "a hold ends as soon as the table lacks less than the limits",
+			Edits: []Edit{{
+				File: "guard/inspect.go",
+				Old:  "\treturn g.unreturned(candidate)\n",
+				New:  "\tif planted.On(\"restore-in-parts\") {\n\t\treturn finding{}\n\t}\n\treturn g.unreturned(candidate)\n",
+			}},
+		},
+		{
+			Name: "hold-forgotten", Validator: validate.NameGuarded, Scenario: "restore-killed",
+			What: "a restart ends a hold",
+			Edits: []Edit{{
+				File: "gate/lastgood.go",
+				Old:  "\tg.resume(hold)\n",
+				New:  "\tif !planted.On(\"hold-forgotten\") {\n\t\tg.resume(hold)\n\t}\n",
 			}},
 		},
 		{

@@ -29,7 +29,7 @@ func ofLoad() []Plant {
 			Edits: []Edit{{
 				File: "etagcache/serve.go",
 				Old:  "\tout.parts(body)\n",
-				New:  "\tout.parts(body)\n\tif planted.On(\"bodies-kept\") {\n\t\tplanted.Keep(4 << 20)\n\t}\n",
+				New:  "\tout.parts(body)\n\tif planted.On(\"bodies-kept\") {\n\t\tplanted.Keep(64 << 20)\n\t}\n",
 			}},
 		},
 	}

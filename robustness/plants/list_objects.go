@@ -8,18 +8,11 @@ func ofObjects() []Plant {
 		{
 			Name: "poison-published", Validator: validate.NameIsolated, Scenario: "churn",
 			What: "a route that cannot be read back is published",
-			Edits: []Edit{
-				{
-					File: "compile/finish.go",
-					Old:  "\tif err != nil {\n\t\tf.add(Problem{\n\t\t\tRoute: r.Id, Reason: NotParsable,",
-					New:  "\tif err != nil && planted.On(\"poison-published\") {\n\t\treturn &printed, true\n\t}\n\tif err != nil {\n\t\tf.add(Problem{\n\t\t\tRoute: r.Id, Reason: NotParsable,",
-				},
-				{
-					File: "compile/finish.go",
-					Old:  "\tif err := proxysafe.Check(r); err != nil {",
-					New:  "\tif err := proxysafe.Check(r); err != nil && !planted.On(\"poison-published\") {",
-				},
-			},
+			Edits: []Edit{{
+				File: "compile/finish.go",
+				Old:  "\tf.route(len(printed.Text) + 1)\n",
+				New:  "\tf.route(len(printed.Text) + 1)\n\tif planted.On(\"poison-published\") {\n\t\treturn &printed, true\n\t}\n",
+			}},
 		},
 		{
 			Name: "invalid-takes-others", Validator: validate.NameIsolated, Scenario: "invalid",

@@ -33,6 +33,15 @@ func Scenarios() []Scenario {
 			}
 			return s.Move(7 * time.Second)
 		}},
+		{Name: "restore", Members: fleet(1, 3, 1, 0), Hold: 2 * time.Minute, Play: func(s *Stage) error {
+			return restore(s, func() error { return nil })
+		}},
+		{Name: "restore-killed", Members: fleet(1, 3, 1, 0), Hold: 2 * time.Minute, Play: func(s *Stage) error {
+			return restore(s, func() error {
+				err := s.world.Strike(s.ctx, plan.Fault{Name: plan.Kill, Link: "s1", For: 500 * time.Millisecond})
+				return errors.Join(err, s.world.AwaitReady(s.ctx, "s1", starting))
+			})
+		}},
 		{Name: "watch", Members: watching(fleet(1, 3, 1, 1)), Play: func(s *Stage) error {
 			err := s.Churn(2 * time.Second)
 			s.Wait(4 * time.Second)
@@ -134,6 +143,34 @@ func lossWhileDown(s *Stage) error {
 	err = errors.Join(err, s.world.AwaitReady(s.ctx, "s1", starting))
 	s.Wait(2 * time.Second)
 	return err
+}
+
+// restore deletes most objects, and applies them again one after the other. It calls halfway once, when half of them are back.
+func restore(s *Stage, halfway func() error) error {
+	s.Wait(time.Second)
+	before := s.world.API.State()
+	if err := s.Delete(0.8, traffic.Ingress, traffic.RouteGroup); err != nil {
+		return err
+	}
+	s.Wait(9 * time.Second) // longer than a validator allows for a read to show
+	after := s.world.API.State()
+	left := len(before) - len(after)
+	half := left / 2
+	for key, object := range before {
+		if after[key] != "" {
+			continue
+		}
+		if left--; left == half {
+			if err := halfway(); err != nil {
+				return err
+			}
+		}
+		if err := s.Apply(traffic.Write{Key: key, Object: object, Class: traffic.Mass}); err != nil {
+			return err
+		}
+		s.Wait(100 * time.Millisecond)
+	}
+	return nil
 }
 
 // invalid makes one RouteGroup invalid, the first in the list, and changes nothing else until every client has seen that.

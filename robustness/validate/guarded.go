@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/internal/wire"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/robustness/history"
@@ -18,8 +19,13 @@ const (
 	minBackendLoss = 20
 	maxBackendLoss = 0.5
 	repairShare    = 0.05
+	minKind        = 20
+	kindLoss       = 0.9
 	defaultWindow  = 10 * time.Minute
 )
+
+// losses are the reasons for which a hold keeps requests.
+var losses = []string{"empty", "only_generated", "routes_lost", "hosts_lost", "kind_lost", "namespace_lost"}
 
 // Guarded: no table that looks like an accident reaches a client before the hold time has passed, unless an acceptance is
 // recorded, even after a restart.
@@ -38,26 +44,91 @@ func (x *Index) guarded() []Violation {
 	return all
 }
 
-// shape holds the numbers of a table that the guard uses.
+// shape holds what a table answers, which is what the guard judges.
 type shape struct {
-	ids     map[string]bool // maps to whether the route has endpoints
-	serving int             // routes with endpoints
+	requests map[string]*answer // by host and path
+	serving  int                // requests with endpoints
+	objects  map[owner]string   // Ingresses and RouteGroups, each with the id of a route
+}
+
+// answer is what a table has for a host and a path.
+type answer struct {
+	ids       []string
+	endpoints bool
 }
 
 func shapeOf(text string) *shape {
-	s := &shape{ids: make(map[string]bool)}
+	s := &shape{requests: make(map[string]*answer), objects: make(map[owner]string)}
 	lines, err := parse(text)
 	if err != nil {
 		return s
 	}
 	for _, l := range lines {
-		endpoints := strings.Contains(l.text[len(head(l.text)):], `"`)
-		s.ids[l.id] = endpoints
-		if endpoints {
+		o := ownerOf(l.id)
+		if o == (owner{}) {
+			continue // nobody's, as a catch-all
+		}
+		s.objects[o] = l.id
+		parsed, err := eskip.Parse(l.text)
+		if err != nil || len(parsed) != 1 {
+			continue
+		}
+		request := requestOf(parsed[0])
+		a := s.requests[request]
+		if a == nil {
+			a = &answer{}
+			s.requests[request] = a
+		}
+		a.ids = append(a.ids, l.id)
+		a.endpoints = a.endpoints || strings.Contains(l.text[len(head(l.text)):], `"`)
+	}
+	for _, a := range s.requests {
+		if a.endpoints {
 			s.serving++
 		}
 	}
 	return s
+}
+
+// owner is an object as far as the id of a route shows it.
+type owner struct {
+	kind            kube.Kind
+	namespace, name string
+}
+
+// ownerOf returns the zero owner for catch-alls and routes that the server makes itself.
+func ownerOf(id string) owner {
+	id = strings.TrimPrefix(id, "clone_")
+	rest, companion := strings.CutPrefix(id, "kubeew_")
+	if !companion {
+		rest = strings.TrimPrefix(id, "kube_")
+	}
+	kind := kube.KindIngress
+	if inner, ok := strings.CutPrefix(rest, "rg__"); ok {
+		kind, rest = kube.KindRouteGroup, strings.TrimPrefix(inner, "internal_")
+	}
+	parts := strings.SplitN(rest, "__", 3)
+	if len(parts) < 3 || parts[0] == "" || strings.HasPrefix(rest, "_") {
+		return owner{}
+	}
+	return owner{kind, parts[0], parts[1]}
+}
+
+// requestOf returns the hosts and the path of a route.
+func requestOf(r *eskip.Route) string {
+	hosts, path := slices.Clone(r.HostRegexps), slices.Concat([]string{r.Path}, r.PathRegexps)
+	for _, p := range r.Predicates {
+		switch p.Name {
+		case "Host":
+			hosts = append(hosts, fmt.Sprint(p.Args...))
+		case "Path", "PathSubtree", "PathRegexp":
+			path = append(path, fmt.Sprint(p.Args...))
+		}
+	}
+	if len(hosts) == 0 && strings.Join(path, "") == "" {
+		return r.Id
+	}
+	return strings.Join(hosts, " ") + strings.Join(path, " ")
 }
 
 // guardOf follows the tables that a server published, as seen by its direct clients, in the order of their revisions.
@@ -85,6 +156,10 @@ func (x *Index) guardOf(name string) []Violation {
 			continue // a late answer, or a table from before a restore
 		}
 		if x.suspicious(shape(served), shape(s), s.revision, a.End) == nil {
+			if n := x.unreturned(name, served, s, shape(served), shape(s)); n > 0 {
+				all = append(all, Violation{NameGuarded, a.End, a.Client, s.first, fmt.Sprintf(
+					"%s ended a hold with table %s of revision %d although %d requests that it kept were not back", name, short(s.digest), s.revision, n)})
+			}
 			served = s
 			continue
 		}
@@ -162,21 +237,38 @@ type loss struct {
 // suspicious returns why a guard must hold a table of a revision that was published at a time; nil if it need not.
 func (x *Index) suspicious(was, is *shape, revision uint64, at time.Duration) *loss {
 	var lost, drained []string
-	for id, serving := range was.ids {
-		now, there := is.ids[id]
-		if !there {
-			lost = append(lost, id)
-		} else if serving && !now {
-			drained = append(drained, id)
+	requests := 0 // lost ones
+	for request, a := range was.requests {
+		now := is.requests[request]
+		if now == nil {
+			lost = append(lost, a.ids...)
+			requests++
+		} else if a.endpoints && !now.endpoints {
+			drained = append(drained, a.ids[0])
 		}
 	}
-	limit := int(x.h.Run.MaxLoss * float64(len(was.ids)))
-	if len(lost) > limit {
-		return &loss{fmt.Sprintf("%d of %d routes are gone", len(lost), len(was.ids)), x.crossed(lost, limit, revision, at)}
+	limit := int(x.h.Run.MaxLoss * float64(len(was.requests)))
+	if requests > limit {
+		return &loss{fmt.Sprintf("%d of %d requests are gone", requests, len(was.requests)), x.crossed(lost, limit, revision, at)}
+	}
+	for _, kind := range []kube.Kind{kube.KindIngress, kube.KindRouteGroup} {
+		var gone []string
+		all := 0
+		for o, id := range was.objects {
+			if o.kind != kind {
+				continue
+			}
+			if all++; is.objects[o] == "" && slices.Contains(lost, id) {
+				gone = append(gone, id)
+			}
+		}
+		if all >= minKind && float64(len(gone)) >= kindLoss*float64(all) {
+			return &loss{fmt.Sprintf("%d of %d objects of kind %s are gone", len(gone), all, kind), x.crossed(gone, int(kindLoss*float64(all))-1, revision, at)}
+		}
 	}
 	most := max(minBackendLoss-1, int(maxBackendLoss*float64(was.serving)))
 	if len(drained) > most {
-		return &loss{fmt.Sprintf("%d of %d routes have lost all endpoints", len(drained), was.serving), x.crossed(drained, most, revision, at)}
+		return &loss{fmt.Sprintf("%d of %d requests have lost all endpoints", len(drained), was.serving), x.crossed(drained, most, revision, at)}
 	}
 	return nil
 }
@@ -191,12 +283,12 @@ func (x *Index) repairs(before []*sighting, p published, shape func(*sighting) *
 	from := p.at - window - x.processing
 	for _, b := range slices.Backward(before) {
 		was, gone := shape(b), 0
-		for id := range was.ids {
-			if _, ok := p.shape.ids[id]; !ok {
+		for request := range was.requests {
+			if p.shape.requests[request] == nil {
 				gone++
 			}
 		}
-		if len(was.ids) > 0 && float64(gone) <= repairShare*float64(len(was.ids)) {
+		if len(was.requests) > 0 && float64(gone) <= repairShare*float64(len(was.requests)) {
 			return true
 		}
 		if x.h.Answers[b.first].End < from {
@@ -204,6 +296,50 @@ func (x *Index) repairs(before []*sighting, p published, shape func(*sighting) *
 		}
 	}
 	return false
+}
+
+// unreturned returns how many requests are missing although a hold that kept them ended: their objects did not exist since before the
+// last answer that spoke of the hold, and neither time nor an operator ended it.
+func (x *Index) unreturned(name string, served, s *sighting, was, is *shape) int {
+	seen := x.h.Answers[s.first].End
+	if !served.intentHeld || s.intentHeld || !s.told || len(x.unseen(name, served, s)) > 0 {
+		return 0
+	}
+	keeps, over := false, false // whether the last hold keeps requests, and is over
+	for _, e := range x.h.Events {
+		if e.Member != name || e.At > seen {
+			continue
+		}
+		switch e.Name {
+		case "held":
+			keeps, over = keeps && !over || slices.Contains(losses, e.Args), false
+		case "released":
+			over = true
+		case "accept":
+			keeps = false
+		}
+	}
+	from := served.last - x.processing
+	if !keeps || x.heldLongEnough(name, seen) || slices.ContainsFunc(x.resets(), func(r time.Duration) bool { return r <= seen && from < r+afterReset }) {
+		return 0
+	}
+	e, n := x.epochAt(seen), 0
+	for request, a := range was.requests {
+		if is.requests[request] != nil {
+			continue
+		}
+		gone := len(x.oracle.shared[a.ids[0]]) > 0
+		for ref := range x.oracle.shared[a.ids[0]] {
+			if t := e.things[ref]; t != nil {
+				now := t.at(s.revision)
+				gone = gone && now.deleted && now.at < from
+			}
+		}
+		if gone {
+			n++
+		}
+	}
+	return n
 }
 
 // crossed returns when the number of changed routes in the source last exceeded the limit.
@@ -251,7 +387,7 @@ func (x *Index) mayPass(name string, p published, since time.Duration) bool {
 	if x.heldLongEnough(name, p.at) {
 		return true
 	}
-	return len(p.shape.ids) > 0 && p.at-since >= x.h.Run.Hold-time.Second
+	return len(p.shape.requests) > 0 && p.at-since >= x.h.Run.Hold-time.Second
 }
 
 // heldLongEnough reports whether a hold has just ended after its full time, according to the server.
@@ -268,8 +404,6 @@ func (x *Index) heldLongEnough(name string, at time.Duration) bool {
 			}
 		case "released":
 			ended = e.At
-		case "started":
-			began, ended = -1, -1
 		}
 	}
 	return began >= 0 && ended-began >= x.h.Run.Hold-time.Second && at-ended <= x.processing

@@ -179,7 +179,7 @@ func (j *judgement) owner(t *thing) {
 	for _, i := range own {
 		j.known[i] = true
 	}
-	if fewest == 0 || j.kept && j.keeps(t, own) {
+	if fewest == 0 || (j.kept || j.held && (j.lostEndpoints(all, own) || j.servicesChanged(t))) && j.keeps(t, own) {
 		return
 	}
 	want := j.oracle.parted(all[best], j.zone).mine
@@ -242,14 +242,21 @@ func (j *judgement) free(t *thing) {
 	}
 }
 
+// lostEndpoints reports whether an object that exists has a route without endpoints in one of its states, or has fewer routes than in the table,
+// because a service is gone.
+func (j *judgement) lostEndpoints(all []combination, own []int) bool {
+	return slices.ContainsFunc(all, func(c combination) bool {
+		mine := j.oracle.parted(c, j.zone).mine
+		return c.owner.object != nil && (len(mine) < len(own) ||
+			slices.ContainsFunc(mine, func(l line) bool { return strings.Contains(l.text, `inlineContent("no endpoints")`) }))
+	})
+}
+
 // keeps reports whether an object has the routes of a time at which its services had backends: they have lost all of them, and
 // keep the previous ones. The table does not show which ones a service has lost.
 func (j *judgement) keeps(t *thing, own []int) bool {
 	all, ok := j.epoch.combinations(t, window{intent: j.intent, intentHi: j.intentHi, backends: 0, hi: j.hi})
-	if ok && !slices.ContainsFunc(all, func(c combination) bool { return j.mistakes(c, own) == 0 }) {
-		return false
-	}
-	return true
+	return !ok || slices.ContainsFunc(all, func(c combination) bool { return j.mistakes(c, own) == 0 || j.shed(t, c, own) })
 }
 
 func (j *judgement) have(all []combination, l line) bool {

@@ -22,6 +22,8 @@ type sighting struct {
 	held    bool // some answer reported held intent or backends
 	kept    bool // some answer reported held backends
 	told    bool // some answer reported the state
+
+	intentHeld bool // some answer reported held intent
 }
 
 // unknownState is the state of an event that came without one, because the stream broke.
@@ -61,6 +63,7 @@ func (x *Index) seen() []*sighting {
 		s.told = s.told || a.State != unknownState
 		s.held = s.held || a.State == wire.StateHeld || a.State == wire.StateBackendsHeld
 		s.kept = s.kept || a.State == wire.StateBackendsHeld
+		s.intentHeld = s.intentHeld || a.State == wire.StateHeld
 	}
 	for _, s := range x.sightings {
 		s.held, s.kept = s.held || !s.told, s.kept || !s.told
@@ -74,12 +77,13 @@ type window struct {
 	hi               uint64 // upper limit
 	intentHi         uint64 // upper limit for intent from before a restore; else 0
 	kept             bool   // services that lost all endpoints may have the previous ones
+	held             bool   // the intent is held, and perhaps backends as well: the state of an answer does not say
 }
 
 // windowOf returns the window of a sighting, if it comes from this origin in this epoch.
 func (x *Index) windowOf(s *sighting, origin string, e *epoch) window {
 	lo := x.oldest(origin, e, s.revision, x.h.Answers[s.first].End)
-	w := window{intent: lo, backends: lo, hi: s.revision, kept: s.kept}
+	w := window{intent: lo, backends: lo, hi: s.revision, kept: s.kept, held: s.held}
 	if s.held {
 		// The intent is from the last read that passed, which has shown at least the previous table.
 		w.intent = min(w.intent, x.heldFrom(origin, e, s))
@@ -153,7 +157,7 @@ func (x *Index) known(s *sighting) bool {
 			if s.held {
 				w.intent = min(w.intent, x.heldFrom(origin, e, s))
 			}
-			w.kept = s.kept
+			w.kept, w.held = s.kept, s.held
 			if len(x.judge(s, e, e, w)) == 0 {
 				return true
 			}

@@ -30,6 +30,12 @@ func TestValidatorsFindWhatTheyAreFor(t *testing.T) {
 		run  func(s *sim)
 	}{
 		{"a table without the objects of a kind", []string{validate.NameComplete, validate.NameGuarded}, func(s *sim) {
+			for i := range 20 { // less than half of the requests, and twenty objects of the kind
+				s.ingress(fmt.Sprintf("more%02d", i), "s00")
+				s.routeGroup(fmt.Sprintf("group%02d", i/2), "s00", "/")
+			}
+			s.read("a", nil)
+			s.ask("c", "a")
 			s.ingress("new", "s00")
 			s.read("a", nil)
 			v := s.servers["a"]

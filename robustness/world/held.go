@@ -3,17 +3,21 @@ package world
 import (
 	"context"
 	"encoding/json"
+	"net"
 	"net/http"
+	"path/filepath"
+
+	"github.com/routesrv/routesrv/internal/httpserve"
 )
 
 // held returns the digest of the table that a process holds back, as an operator sees it; empty if it holds none or does not
 // answer.
 func (w *World) held(ctx context.Context, p *Process) string {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.Support+"/guard/held?format=json", nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://pod/guard/held?format=json", nil)
 	if err != nil {
 		return ""
 	}
-	resp, err := w.control.Do(r)
+	resp, err := p.operator().RoundTrip(r)
 	if err != nil {
 		return ""
 	}
@@ -27,4 +31,11 @@ func (w *World) held(ctx context.Context, p *Process) string {
 		return ""
 	}
 	return held.Hold.Digest
+}
+
+// operator sends requests to the control socket of the process, as a command in its pod does.
+func (p *Process) operator() http.RoundTripper {
+	return &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return httpserve.DialControl(ctx, filepath.Join(p.Folder, "state"))
+	}}
 }

@@ -195,12 +195,12 @@ func (w *World) Accept(ctx context.Context, member string) {
 		return
 	}
 	query := url.Values{"digest": {digest}, "by": {"operator"}, "why": {"seeded"}}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+p.Support+"/guard/accept?"+query.Encode(), nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://pod/guard/accept?"+query.Encode(), nil)
 	if err != nil {
 		return
 	}
 	at := w.rec.Now()
-	resp, err := w.control.Do(r)
+	resp, err := p.operator().RoundTrip(r)
 	if err != nil {
 		return // killed or frozen meanwhile
 	}

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/routesrv/routesrv/internal/browser"
+	"github.com/routesrv/routesrv/internal/programs"
 	"github.com/routesrv/routesrv/shadowdiff"
 	"github.com/routesrv/routesrv/shadowdiff/page"
 )
@@ -18,19 +20,10 @@ import (
 // artifacts is where screenshots are left for people; CI keeps the folder, git ignores it.
 const artifacts = "../../artifacts"
 
-// browser finds Chromium. Without it the test is skipped, except in CI.
-func browser(t *testing.T) string {
+// chromiumPath finds Chromium. Without it the test is skipped, except in CI.
+func chromiumPath(t *testing.T) string {
 	t.Helper()
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path
-		}
-	}
-	if os.Getenv("CI") == "true" {
-		t.Fatal("Chromium not found: install the package chromium")
-	}
-	t.Skip("there is no Chromium to look at the page with: install the package chromium")
-	return ""
+	return programs.Tool(t, "chromium", browser.Names()...)
 }
 
 // chromium runs the browser without a window and returns what it prints.
@@ -50,7 +43,7 @@ func chromium(t *testing.T, args ...string) string {
 			time.Sleep(100 * time.Millisecond)
 		}
 	})
-	cmd := exec.CommandContext(ctx, browser(t), append([]string{
+	cmd := exec.CommandContext(ctx, chromiumPath(t), append([]string{
 		"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
 		"--disable-component-update", "--disable-sync", "--hide-scrollbars", "--user-data-dir=" + profile,
 		"--virtual-time-budget=3000",
@@ -127,7 +120,7 @@ func TestBrowserShowsThePageThatIsAFile(t *testing.T) {
 }
 
 func TestScreenshots(t *testing.T) {
-	browser(t)
+	chromiumPath(t)
 	if err := os.MkdirAll(artifacts, 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,6 @@
       return;
     }
     const field = old.matches("input, select, textarea, option");
-    if (old.hasAttribute("data-fixed")) return; // a token stays good, and each page has another one
     if (!field) {
       for (const {name} of [...old.attributes]) {
         if (!next.hasAttribute(name) && !(name === "open" && old.nodeName === "DETAILS")) old.removeAttribute(name);

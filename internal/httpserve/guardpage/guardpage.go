@@ -1,5 +1,5 @@
 // Package guardpage shows operators the table that a guard holds back: [NewHeld] returns the page with its differences from the
-// served table. [httpserve.Accept] publishes it.
+// served table. [httpserve.Accept] publishes it, for whoever may.
 //
 // # Cost
 //
@@ -29,10 +29,8 @@ import (
 // maxCompared is how many differing routes are parsed and listed.
 const maxCompared = 5000
 
-// Gate decides about tables. Its methods must be safe for concurrent use.
+// Gate decides about tables. It must be safe for concurrent use.
 type Gate interface {
-	// Accept publishes a held table. Its errors come from [guard.Guard.Accept].
-	Accept(guard.Acceptance) (*table.Table, error)
 	// Held returns the held table, or false if no table is held.
 	Held() (Held, bool)
 }
@@ -42,23 +40,25 @@ type Held struct {
 	// Served is nil if no table is served yet. Table is never nil.
 	Served, Table *table.Table
 	State         guard.State
+	Owner         shadowdiff.OwnerFunc // finds the objects of routes; nil where only tables are known
 }
 
 // notHeld is the answer while no table is held.
 const notHeld = "no table is held: what was read last is served, or nothing was read yet (GET /status)\n"
 
 // NewHeld returns the handler for GET /guard/held: the difference between the served and the held table by owner, with the
-// reason, what the hold keeps, and the command that accepts the table. The form is text, a page or JSON, as [page.Handler]
-// chooses. The JSON form has the hold as in /status (hold), the path that accepts the table (accept) and the comparison
-// (difference). While no table is held, the answer is 404.
-func NewHeld(g Gate) *Handler {
-	return &Handler{gate: g, turn: make(chan struct{}, 1)}
+// reason, what the hold keeps, and the command that accepts the table in the pod. The form is text, a page or JSON, as [page.Handler]
+// chooses. The JSON form has the hold as in /status (hold), that command (accept) and the comparison (difference). While no table is
+// held, the answer is 404. The parameter accept is the command without its arguments, such as "routesrv accept".
+func NewHeld(g Gate, accept string) *Handler {
+	return &Handler{gate: g, command: accept, turn: make(chan struct{}, 1)}
 }
 
 // Handler keeps the last comparison and its forms. It is safe for concurrent use.
 type Handler struct {
-	gate Gate
-	turn chan struct{} // of capacity 1: full while a request compares or renders
+	gate    Gate
+	command string
+	turn    chan struct{} // of capacity 1: full while a request compares or renders
 
 	// guarded by turn
 	pair  [2]table.Digest // the tables that view compares
@@ -109,16 +109,15 @@ func (h *Handler) body(r *http.Request, form page.Form) ([]byte, error) {
 	if err := h.compare(ctx, held); err != nil {
 		return nil, err
 	}
-	address := httpserve.AcceptAddress(r)
-	if key := fmt.Sprint(address, h.view.A.Revision, string(hold)); h.forms == nil || h.key != key {
+	if key := fmt.Sprint(h.view.A.Revision, string(hold)); h.forms == nil || h.key != key {
 		h.key, h.forms = key, make(map[page.Form][]byte)
 	}
 	if body := h.forms[form]; body != nil {
 		return body, nil
 	}
-	accept := "/guard/accept?digest=" + held.Table.Digest().String()
+	accept := h.command + " " + held.Table.Digest().String() + " --why REASON"
 	view := *h.view
-	view.Notes = notes(held.State, fmt.Sprintf("curl -X POST 'http://%s%s&by=NAME&why=REASON'", address, accept))
+	view.Notes = notes(held.State, "in the pod, with kubectl exec: "+accept)
 	body, err := page.Render(form, &view)
 	if err == nil && form == page.JSON {
 		body, err = withHold(hold, accept, body)
@@ -184,7 +183,7 @@ func (h *Handler) compare(ctx context.Context, held Held) error {
 		Title:  "Held table",
 		A:      shadowdiff.Side{Label: "served", Name: served, Revision: revisionOf(held.Served)},
 		B:      shadowdiff.Side{Label: "held", Name: pair[1].String(), Revision: held.Table.Revision()},
-		Report: report,
+		Report: report, Owner: held.Owner,
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -30,8 +29,6 @@ type gate struct {
 	asked   int
 	waiting chan struct{} // if not nil, Held waits for it
 }
-
-func (g *gate) Accept(guard.Acceptance) (*table.Table, error) { return nil, guard.ErrNothingHeld }
 
 func (g *gate) Held() (guardpage.Held, bool) {
 	if g.waiting != nil {
@@ -100,18 +97,18 @@ half: intent
 digest: DIGEST
 since: 2026-11-21T04:15:45Z
 release: 2026-11-21T04:25:45Z at the earliest
-accept: curl -X POST 'http://localhost:PORT/guard/accept?digest=DIGEST&by=NAME&why=REASON'
+accept: in the pod, with kubectl exec: routesrv accept DIGEST --why REASON
 
 --- served: SERVED, 4 routes, revision 10
 +++ held: DIGEST, 2 routes, revision 11
 
-Ingress pay/app
+Ingress pay/app (from the id)
   ~ kube_pay__app__h____s
       filter 1        - status(200)
                       + status(204)
       filter 2        + inlineContent("<script>alert(1)</script>")
 
-RouteGroup shop/cart
+RouteGroup shop/cart (from the id)
   - kube_rg__shop__cart__all__0_0
       Path("/cart") -> "http://10.0.0.1"
   - kube_rg__shop__cart__all__1_0
@@ -135,7 +132,7 @@ func sample(t *testing.T) *gate {
 
 func TestHeldAsText(t *testing.T) {
 	g := sample(t)
-	w := get(guardpage.NewHeld(g), "")
+	w := get(guardpage.NewHeld(g, "routesrv accept"), "")
 	got := strings.NewReplacer(g.held.Table.Digest().String(), "DIGEST", g.held.Served.Digest().String(), "SERVED").Replace(w.Body.String())
 	if diff := cmp.Diff(wantText, got); diff != "" || w.Code != http.StatusOK {
 		t.Errorf("%d (-want +got):\n%s", w.Code, diff)
@@ -148,11 +145,11 @@ func TestHeldAsText(t *testing.T) {
 func TestHeldAsPage(t *testing.T) {
 	g := sample(t)
 	digest := g.held.Table.Digest().String()
-	w := get(guardpage.NewHeld(g), "text/html,*/*;q=0.8")
+	w := get(guardpage.NewHeld(g, "routesrv accept"), "text/html,*/*;q=0.8")
 	for _, want := range []string{
 		"<title>different · held table</title>", "<h1>Held table ", "<dt>served</dt>", "<dt>held</dt>", `<th scope="col">served</th><th scope="col">held</th>`,
-		"only in served", "<dt>reason</dt><dd>hosts_lost</dd>", "<dt>accept</dt><dd>curl -X POST &#39;http://localhost:PORT/guard/accept?digest=" + digest,
-		"<h2>RouteGroup shop/cart</h2>", "&lt;script&gt;alert(1)",
+		"only in served", "<dt>reason</dt><dd>hosts_lost</dd>", "<dt>accept</dt><dd>in the pod, with kubectl exec: routesrv accept " + digest,
+		"<h2>RouteGroup shop/cart (from the id)</h2>", "&lt;script&gt;alert(1)",
 	} {
 		if !strings.Contains(w.Body.String(), want) {
 			t.Errorf("the page lacks %q", want)
@@ -168,7 +165,7 @@ func TestHeldAsPage(t *testing.T) {
 
 func TestHeldAsJSON(t *testing.T) {
 	g := sample(t)
-	w := get(guardpage.NewHeld(g), "application/json")
+	w := get(guardpage.NewHeld(g, "routesrv accept"), "application/json")
 	var got struct {
 		Hold struct {
 			Reason, Half, Digest string
@@ -187,7 +184,7 @@ func TestHeldAsJSON(t *testing.T) {
 	}
 	digest := g.held.Table.Digest().String()
 	if got.Hold.Reason != "hosts_lost" || got.Hold.Half != "intent" || got.Hold.Digest != digest || got.Hold.Release.IsZero() ||
-		got.Accept != "/guard/accept?digest="+digest {
+		got.Accept != "routesrv accept "+digest+" --why REASON" {
 		t.Errorf("hold %+v, accept %s", got.Hold, got.Accept)
 	}
 	d := got.Difference
@@ -198,7 +195,7 @@ func TestHeldAsJSON(t *testing.T) {
 }
 
 func TestNothingIsHeld(t *testing.T) {
-	w := get(guardpage.NewHeld(&gate{}), "")
+	w := get(guardpage.NewHeld(&gate{}, "routesrv accept"), "")
 	if w.Code != http.StatusNotFound || !strings.HasPrefix(w.Body.String(), "no table is held") {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
@@ -207,7 +204,7 @@ func TestNothingIsHeld(t *testing.T) {
 	} {
 		g := &gate{}
 		w := httptest.NewRecorder()
-		guardpage.NewHeld(g).ServeHTTP(w, r)
+		guardpage.NewHeld(g, "routesrv accept").ServeHTTP(w, r)
 		if w.Code != http.StatusMethodNotAllowed && w.Code != http.StatusBadRequest || g.asked != 0 {
 			t.Errorf("%s %s: %d", r.Method, r.URL, w.Code)
 		}
@@ -217,7 +214,7 @@ func TestNothingIsHeld(t *testing.T) {
 func TestHeldBeforeAnyTableIsServed(t *testing.T) {
 	g := &gate{}
 	g.hold(t, nil, parse(t, 1, ""))
-	w := get(guardpage.NewHeld(g), "")
+	w := get(guardpage.NewHeld(g, "routesrv accept"), "")
 	if !strings.Contains(w.Body.String(), "reason: empty\n") || !strings.Contains(w.Body.String(), "release: never by time, only by acceptance\n") {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
@@ -226,7 +223,7 @@ func TestHeldBeforeAnyTableIsServed(t *testing.T) {
 // TestHeldIsOfNow: the next request sees a new state, another held table and the end of the hold.
 func TestHeldIsOfNow(t *testing.T) {
 	g := sample(t)
-	h := guardpage.NewHeld(g)
+	h := guardpage.NewHeld(g, "routesrv accept")
 	first := get(h, "").Body.String()
 	if again := get(h, "").Body.String(); again != first {
 		t.Errorf("the second answer is\n%s", again)
@@ -258,7 +255,7 @@ func TestLargeDifferenceIsBounded(t *testing.T) {
 	}
 	g := &gate{}
 	g.hold(t, served, parse(t, 2, "a: * -> <shunt>;"))
-	h := guardpage.NewHeld(g)
+	h := guardpage.NewHeld(g, "routesrv accept")
 	for accept, limit := range map[string]int{"text/plain": 2 << 20, "text/html": 4 << 20, "application/json": 8 << 20} {
 		w := get(h, accept)
 		if n := w.Body.Len(); n > limit {
@@ -283,7 +280,7 @@ func TestARequestEndsWithItsClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := sample(t)
 		g.waiting = make(chan struct{})
-		h := guardpage.NewHeld(g)
+		h := guardpage.NewHeld(g, "routesrv accept")
 		first := make(chan *httptest.ResponseRecorder, 1)
 		go func() { first <- get(h, "") }()
 		synctest.Wait() // it has the turn
@@ -317,33 +314,14 @@ func TestARequestEndsWithItsClient(t *testing.T) {
 	})
 }
 
-// TestCommandNamesThePortOfTheListener: the shown command uses the port of the request.
-func TestCommandNamesThePortOfTheListener(t *testing.T) {
-	s := httptest.NewServer(guardpage.NewHeld(sample(t)))
-	defer s.Close()
-	res, err := s.Client().Get(s.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, port, _ := strings.Cut(strings.TrimPrefix(s.URL, "http://"), ":")
-	if want := "curl -X POST 'http://localhost:" + port + "/guard/accept?digest="; !strings.Contains(string(body), want) {
-		t.Errorf("no %q in\n%s", want, body)
-	}
-}
-
 // TestDifferenceIsThatOfThePage: other pages that show the comparison get the same one, and do not wait for it for ever.
 func TestDifferenceIsThatOfThePage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		if v, err := guardpage.NewHeld(&gate{}).Difference(t.Context()); v != nil || err != nil {
+		if v, err := guardpage.NewHeld(&gate{}, "routesrv accept").Difference(t.Context()); v != nil || err != nil {
 			t.Errorf("nothing is held: %v %v", v, err)
 		}
 		g := sample(t)
-		h := guardpage.NewHeld(g)
+		h := guardpage.NewHeld(g, "routesrv accept")
 		v, err := h.Difference(t.Context())
 		if err != nil {
 			t.Fatal(err)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/sigstore/sigstore/pkg/cryptoutils"
 
+	"github.com/routesrv/routesrv/internal/programs"
 	"github.com/routesrv/routesrv/internal/release"
 	"github.com/routesrv/routesrv/internal/release/publish"
 )
@@ -28,7 +29,7 @@ const repository = "registry.example.org/team/routesrv"
 // openssl runs the program, which knows nothing of our code and of the library that signs.
 func openssl(t *testing.T, args ...string) []byte {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "openssl", args...)
+	cmd := exec.CommandContext(t.Context(), programs.Tool(t, "openssl", "openssl"), args...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

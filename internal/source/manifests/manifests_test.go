@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -322,6 +323,32 @@ func TestWhatCannotBeReadFailsTheRead(t *testing.T) {
 				t.Errorf("after the repair: %v", got)
 			}
 		})
+	}
+}
+
+// TestListsInListsCostAsMuchAsTheyAreLong: they once cost the square of it.
+func TestListsInListsCostAsMuchAsTheyAreLong(t *testing.T) {
+	nested := func(depth, padding int) string {
+		return strings.Repeat(`{"kind":"List","apiVersion":"v1","items":[`, depth) +
+			`{"kind":"Service","apiVersion":"v1","metadata":{"name":"app-1","annotations":{"x":"` + strings.Repeat("x", padding) + `"}}}` + strings.Repeat("]}", depth)
+	}
+	dir := folder(t, "a.json", nested(8, 10), "good.yaml", service("good"))
+	source := newSource(t, manifests.Config{Paths: []string{dir}})
+	if got := names(read(t, source), dir); len(got) != 2 {
+		t.Errorf("of lists eight deep: %v", got)
+	}
+	write(t, filepath.Join(dir, "a.json"), nested(9, 10))
+	if got := readError(t, source, dir); !strings.HasPrefix(got, "read DIR/a.json: document 1, line 1: ") || !strings.HasSuffix(got, "lists are more than 8 deep in each other") {
+		t.Errorf("of lists nine deep: %q", got)
+	}
+	text := nested(4000, 1_000_000)
+	write(t, filepath.Join(dir, "a.json"), text)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	readError(t, source, dir)
+	runtime.ReadMemStats(&after)
+	if got, most := after.TotalAlloc-before.TotalAlloc, uint64(40*len(text)); got > most {
+		t.Errorf("%d bytes allocated for a file of %d, want at most %d", got, len(text), most)
 	}
 }
 

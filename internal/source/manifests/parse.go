@@ -96,7 +96,11 @@ type document struct {
 	file         *parsed
 	number, line int
 	strict       error // a duplicate key
+	depth        int   // of the lists that the objects are in
 }
+
+// maxDepth is how deep lists may be in each other: each level is read again for the next one.
+const maxDepth = 8
 
 // head holds the fields that decide an object's kind and whether to read it.
 type head struct {
@@ -145,7 +149,10 @@ func (d *document) add(raw []byte, list head) error {
 		if d.strict != nil {
 			log.Warn("a list has a key twice, the last one counts", slog.Any("error", d.strict))
 		}
-		inner := document{d.parser, d.file, d.number, d.line, nil}
+		inner := document{parser: d.parser, file: d.file, number: d.number, line: d.line, depth: d.depth + 1}
+		if inner.depth > maxDepth {
+			return fmt.Errorf("lists are more than %d deep in each other", maxDepth)
+		}
 		of := head{Kind: text(strings.TrimSuffix(string(h.Kind), "List")), APIVersion: h.APIVersion}
 		for i, item := range h.Items {
 			if err := inner.add(item, of); err != nil {

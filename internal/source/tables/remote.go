@@ -160,7 +160,7 @@ func (s *remote) get(ctx context.Context, offset int, timestamp string, limit in
 		return nil, err
 	}
 	req.Header.Set("Accept", "text/plain")
-	req.Header.Set("User-Agent", "routesrv-diff")
+	req.Header.Set("User-Agent", wire.AgentTool)
 	if s.last != nil && offset == 0 {
 		req.Header.Set(wire.HeaderIfNoneMatch, s.etag)
 	}

@@ -136,34 +136,35 @@ func (k *watched) countStream(err error) {
 	}
 }
 
-// pace is the delay between attempts.
-type pace struct{ first, most, next time.Duration }
+// pace is the delay between attempts of one kind.
+type pace struct {
+	next    time.Duration // the next delay, if the server answers
+	probing time.Duration // delay while the server does not answer at all; 0 means like any other
+}
 
 // newPace returns the delays for an API server that is probed at this interval when it does not answer; 0 means no
 // probes.
-func newPace(probing time.Duration) pace {
-	p := pace{first: firstDelay, most: maxDelay}
-	if probing > 0 {
-		p.most = max(probing/2, 1) // jitter adds up to the same again
-		p.first = min(p.first, p.most)
-	}
-	p.next = p.first
-	return p
-}
+func newPace(probing time.Duration) pace { return pace{next: firstDelay, probing: probing / 2} }
 
 // delay returns how long to wait after an attempt that ended with err and whose watch was open for lived. The delay
 // doubles until an attempt has worked for a while: a short while if the next attempt resumes from there, a longer one
-// if it requests everything.
+// if it requests everything. A server that is down is asked at the pace of probes, which cost it nothing. One that answers
+// would never be left alone in this way, if it answers every watch with an error.
 func (p *pace) delay(err error, lived time.Duration, goesOn bool) time.Duration {
 	if lived >= calmAfter || lived >= aliveAfter && goesOn {
-		p.next = p.first
+		p.next = firstDelay
 		if err == nil {
 			return 0
 		}
 	}
-	d := max(p.next, min(retryAfter(err), maxDelay))
-	p.next = min(2*p.next, p.most)
-	return d + rand.N(d)
+	d := p.next
+	if p.probing > 0 && api.IsDown(err) && api.StatusCode(err) != http.StatusTooManyRequests {
+		d = p.probing
+	} else {
+		p.next = min(2*p.next, maxDelay)
+	}
+	d = max(d, min(retryAfter(err), maxDelay))
+	return d + rand.N(d) // jitter adds up to the same again
 }
 
 // pause waits for d or until ctx ends.

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/routesrv/routesrv/internal/cli"
+	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/internal/httpserve"
+	"github.com/routesrv/routesrv/internal/setup"
+)
+
+// asking returns the commands that ask the process in the same pod, over its control socket.
+func asking() cli.Program {
+	return cli.Program{
+		Name: "dataplane-client", Beside: true, Version: setup.VersionText("dataplane-client", version),
+		Places: func() cli.Places {
+			return &cli.Socket{Dial: httpserve.DialControl, Find: func() (string, error) {
+				return setup.FindState("--lkg-file", func(i setup.Instance) (string, bool) { return stateOf(i) })
+			}}
+		},
+	}
+}
+
+// stateOf returns the folder of the last-known-good file of a process, if it serves.
+func stateOf(i setup.Instance) (folder string, serves bool) {
+	if len(i.Args) > 0 && !strings.HasPrefix(i.Args[0], "-") {
+		return "", false
+	}
+	f, _, err := parse(i.Args, config.Env{Environ: i.Environ, ReadFile: os.ReadFile})
+	if err != nil {
+		return "", false
+	}
+	if path := f.sidecar.Fetch.LKGPath; path != "" {
+		folder = filepath.Dir(path)
+	}
+	return folder, true
+}

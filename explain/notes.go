@@ -1,0 +1,222 @@
+package explain
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/match"
+)
+
+// An object can be served as it is written and still not do what its team expects. These notes answer the questions that teams ask
+// then: which requests its routes leave out, and which of its texts mean nothing here.
+
+// maxNotes limits the notes of one object.
+const maxNotes = 8
+
+// notes adds the notes of an object, and findings for what is probably a mistake.
+func (x *explainer) notes(o *Object, in compile.Inspection) {
+	x.checkAnnotations(o.Owner, in.Meta.Annotations)
+	own := map[string]bool{}
+	for _, r := range in.Routes {
+		own[r.ID] = r.Wins && r.Route != nil
+	}
+	for _, r := range in.Routes {
+		if !r.Main || r.Route == nil || !r.Wins || len(o.Notes) >= maxNotes {
+			continue
+		}
+		parsed, err := eskip.Parse(r.Route.Text)
+		if err != nil || len(parsed) != 1 {
+			continue
+		}
+		route := parsed[0]
+		x.checkLiteral(o.Owner, route)
+		if found := samples(route, hostsOr(in.Object), x.Proxy); len(found) > 0 {
+			x.leftOut(o, route, found[0])
+			x.checkLost(o.Owner, route.Id, found, own)
+		}
+	}
+	read := slices.ContainsFunc(in.Problems, func(p compile.Problem) bool {
+		return p.Reason == compile.TLSSecret || p.Reason == compile.TLSCertificate
+	})
+	if secrets := secretsOf(in.Object); len(secrets) > 0 && !read {
+		o.note("spec.tls names the Secret %s. The route server reads no Secrets, so it does not know whether it exists and fits: ask the operators of what ends TLS for the host.",
+			short(secrets, 3))
+	}
+}
+
+func (o *Object) note(format string, args ...any) {
+	if text := fmt.Sprintf(format, args...); len(o.Notes) < maxNotes && !slices.Contains(o.Notes, text) {
+		o.Notes = append(o.Notes, text)
+	}
+}
+
+func hostsOr(object kube.Object) []string {
+	if hosts := hostsOf(object); len(hosts) > 0 {
+		return hosts
+	}
+	return []string{anyHost}
+}
+
+// leftOut notes requests that are close to what a route takes and get no route: with another method, from another address, and without
+// the slash at the end of its path.
+func (x *explainer) leftOut(o *Object, r *eskip.Route, s sample) {
+	if x.hosts[s.host] == nil && len(x.hosts) >= maxTables {
+		return
+	}
+	table := x.routesFor(s.host).table
+	unanswered := func(change func(*match.Request)) bool {
+		request := s.request()
+		change(&request)
+		res := table.Find(request)
+		return res.Answer == nil && res.Decided() && res.Winner() == nil
+	}
+	if methods := methodsOf(r); len(methods) > 0 {
+		other := "GET"
+		if slices.Contains(methods, other) {
+			other = "POST"
+		}
+		if unanswered(func(q *match.Request) { q.Method = other }) {
+			o.note("%s is for %s only: %s gets 404, because the predicates of the route name the method.", s.url(), strings.Join(methods, " and "), other)
+		}
+	}
+	for _, p := range r.Predicates {
+		if p.Name != "ClientIP" && p.Name != "Source" && p.Name != "SourceFromLast" {
+			continue
+		}
+		if unanswered(func(q *match.Request) {
+			q.RemoteAddr = outside
+			q.Header["X-Forwarded-For"] = []string{outside}
+		}) {
+			o.note("%s is for clients within %s only: all others get 404. A host for traffic inside the cluster is not reachable from outside.", s.url(), p)
+		}
+	}
+	if path := r.Path; len(path) > 1 && strings.HasSuffix(path, "/") && !strings.ContainsAny(path, ":*") &&
+		unanswered(func(q *match.Request) { q.Target = strings.TrimSuffix(s.path, "/") }) {
+		o.note("%s ends with a slash and its path is exact: %s gets 404. Use the type Prefix, or a second path without the slash.",
+			s.url(), strings.TrimSuffix(s.url(), "/"))
+	}
+}
+
+// checkLost reports a route that gets none of the requests meant for it, because other routes of its object take them. [explainer.ask]
+// reports those that other objects take.
+func (x *explainer) checkLost(owner kube.Ref, id string, meant []sample, own map[string]bool) {
+	var first *eskip.Route
+	var why, url string
+	for _, s := range meant {
+		if x.hosts[s.host] == nil && len(x.hosts) >= maxTables {
+			return
+		}
+		res := x.routesFor(s.host).table.Find(s.request())
+		if res.Answer != nil || !res.Decided() || res.Winner() == nil || res.Winner().Id == id || !own[res.Winner().Id] {
+			return
+		}
+		if first == nil {
+			first, why, url = res.Winner(), whyBehind(res, id), s.url()
+		}
+	}
+	x.findings = append(x.findings, finding{
+		owner: owner, rank: rankOther, severity: compile.Warning, route: id,
+		what: fmt.Sprintf("its route %s does not get the requests meant for it, such as %s: its own route %s takes them, because %s", id, url, first.Id, why),
+		do:   "In this object, give the route a path of the same kind, or write the expression as the predicate PathRegexp of a route with that path.",
+	})
+}
+
+// outside is an address of the range for documentation (RFC 5737), which no cluster has.
+const outside = "192.0.2.1"
+
+// methodsOf returns the methods that a route is for; none if it is for all.
+func methodsOf(r *eskip.Route) (methods []string) {
+	if r.Method != "" {
+		return []string{r.Method}
+	}
+	for _, p := range r.Predicates {
+		if p.Name == "Methods" {
+			for _, a := range p.Args {
+				if m, ok := a.(string); ok {
+					methods = append(methods, strings.ToUpper(m))
+				}
+			}
+		}
+	}
+	return methods
+}
+
+// checkLiteral reports a path that looks like an expression and is taken as it is written.
+func (x *explainer) checkLiteral(owner kube.Ref, r *eskip.Route) {
+	path := r.Path
+	for _, p := range r.Predicates {
+		if (p.Name == "Path" || p.Name == "PathSubtree") && len(p.Args) == 1 {
+			path, _ = p.Args[0].(string)
+		}
+	}
+	if !strings.ContainsAny(path, `^$+?()[]{}|\`) && !strings.Contains(path, ".*") {
+		return
+	}
+	do := "Write the path without signs of expressions."
+	if _, err := regexp.Compile(path); err == nil {
+		do = "If an expression is meant, give the path the type ImplementationSpecific and the object the annotation zalando.org/skipper-ingress-path-mode: path-regexp. " +
+			"Otherwise write the path without its signs."
+		if owner.Kind == kube.KindRouteGroup {
+			do = "If an expression is meant, use pathRegexp. Otherwise write the path without its signs."
+		}
+	}
+	x.findings = append(x.findings, finding{
+		owner: owner, rank: rankWarning, severity: compile.Warning, route: r.Id,
+		what: fmt.Sprintf("the path %q looks like an expression, and is taken as it is written", path), do: do,
+	})
+}
+
+// checkAnnotations reports annotations that are nearly spelt as those that have a meaning.
+func (x *explainer) checkAnnotations(owner kube.Ref, annotations kube.Pairs) {
+	known := compile.Annotations()
+	for _, a := range annotations {
+		if slices.Contains(known, a.Key) {
+			continue
+		}
+		prefix, name, ok := strings.Cut(a.Key, "/")
+		if !ok {
+			prefix, name = "", a.Key
+		}
+		for _, k := range known {
+			ours, wanted, _ := strings.Cut(k, "/")
+			plain := strings.ReplaceAll(strings.ToLower(name), "_", "-")
+			misspelt := prefix == ours && near(plain, wanted)
+			misplaced := plain == wanted && (prefix == "" || near(prefix, ours))
+			if !misspelt && !misplaced {
+				continue
+			}
+			x.findings = append(x.findings, finding{
+				owner: owner, rank: rankWarning, severity: compile.Warning,
+				what: fmt.Sprintf("the annotation %q means nothing here", a.Key),
+				do:   fmt.Sprintf("Is %s meant? Rename the annotation in this object.", k),
+			})
+			break
+		}
+	}
+}
+
+// secretsOf returns the names of the secrets in spec.tls.
+func secretsOf(o kube.Object) (names []string) {
+	var all []kube.TLS
+	switch o := o.(type) {
+	case *kube.Ingress:
+		if o.Spec != nil {
+			all = o.Spec.TLS
+		}
+	case *kube.RouteGroup:
+		if o.Spec != nil {
+			all = o.Spec.TLS
+		}
+	}
+	for _, t := range all {
+		if t.SecretName != "" && !slices.Contains(names, t.SecretName) {
+			names = append(names, t.SecretName)
+		}
+	}
+	return names
+}

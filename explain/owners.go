@@ -1,0 +1,149 @@
+package explain
+
+import (
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/internal/routeid"
+	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/shadowdiff"
+)
+
+// Owners finds the objects of routes by the ids of these. An id has "_" for each character that eskip does not allow, such as the dashes
+// of nearly every name, so only a list of objects gives real names. It is immutable and safe for concurrent use if its inspect function
+// is.
+type Owners struct {
+	byPrefix map[string][]kube.Ref
+	inspect  func(kube.Ref) (compile.Inspection, bool)
+}
+
+// NewOwners returns the owners among the Ingresses and RouteGroups of some snapshots, of which any may be nil. inspect describes an object
+// with its routes; it settles which of several objects an id belongs to, and may be nil. It costs as much as the snapshots have objects.
+func NewOwners(inspect func(kube.Ref) (compile.Inspection, bool), snapshots ...*kube.Snapshot) *Owners {
+	o := &Owners{byPrefix: make(map[string][]kube.Ref), inspect: inspect}
+	for i, s := range snapshots {
+		if s == nil || i > 0 && s == snapshots[0] {
+			continue
+		}
+		for ref := range refs(s) {
+			prefix := prefixOf(ref)
+			if known := o.byPrefix[prefix]; !slices.Contains(known, ref) {
+				o.byPrefix[prefix] = append(known, ref)
+			}
+		}
+	}
+	return o
+}
+
+// OwnerFunc returns [Owners.Of] of [NewOwners] for these snapshots, which it calls when a first owner is asked for.
+func OwnerFunc(inspect func(kube.Ref) (compile.Inspection, bool), snapshots ...*kube.Snapshot) shadowdiff.OwnerFunc {
+	owners := sync.OnceValue(func() *Owners { return NewOwners(inspect, snapshots...) })
+	return func(id string) shadowdiff.Owner { return owners().Of(id) }
+}
+
+// refs yields the Ingresses and RouteGroups of a snapshot.
+func refs(s *kube.Snapshot) iter.Seq[kube.Ref] {
+	return func(yield func(kube.Ref) bool) {
+		for _, o := range s.Ingresses {
+			if !yield(o.Ref()) {
+				return
+			}
+		}
+		for _, o := range s.RouteGroups {
+			if !yield(o.Ref()) {
+				return
+			}
+		}
+	}
+}
+
+// Candidates returns the objects that may have made the route with an id, without duplicates. It costs a few dozen lookups.
+func (o *Owners) Candidates(id string) []kube.Ref {
+	plain := id
+	for strings.HasPrefix(plain, routeid.ClonePrefix) {
+		plain = plain[len(routeid.ClonePrefix):]
+	}
+	if rest, ok := strings.CutPrefix(plain, "kubeew_"); ok {
+		plain = "kube_" + rest
+	}
+	if rest, ok := strings.CutPrefix(plain, "kube_rg__internal_"); ok { // a copy for internal hosts, or a namespace called internal-…
+		return append(o.within("kube_rg__"+rest), o.within(plain)...)
+	}
+	return o.within(plain)
+}
+
+// within returns the objects whose prefix the id has.
+func (o *Owners) within(id string) (found []kube.Ref) {
+	for i := len(id) - 1; i > 0; i-- {
+		if id[i] != '_' {
+			continue
+		}
+		for _, ref := range o.byPrefix[id[:i]] {
+			if strings.HasPrefix(id[i:], "__") || ref.Kind == kube.KindIngress && customRoute(id[i+1:]) {
+				found = append(found, ref)
+			}
+		}
+	}
+	return found
+}
+
+// spelt returns the objects whose names a reference may mean that has "_" for the characters that ids of routes cannot have.
+func spelt(ref kube.Ref, s *kube.Snapshot) (found []kube.Ref) {
+	if !strings.Contains(ref.Namespace+ref.Name, "_") {
+		return nil
+	}
+	prefix := prefixOf(ref)
+	for known := range refs(s) {
+		if known.Kind == ref.Kind && len(known.Name) == len(ref.Name) && prefixOf(known) == prefix {
+			found = append(found, known)
+		}
+	}
+	return found
+}
+
+// customRoute reports whether a text begins as the id of a custom route behind the name of its Ingress does: NAME_NUMBER__.
+func customRoute(s string) bool {
+	for end := 0; ; {
+		next := strings.Index(s[end:], "__")
+		if next < 0 {
+			return false
+		}
+		end += next
+		front := strings.TrimRight(s[:end], "0123456789")
+		if len(front) < end && len(front) > 1 && front[len(front)-1] == '_' {
+			return true
+		}
+		end++
+	}
+}
+
+// Of returns the owner of a route. Its kind is empty if no object can have made the route, or if several can and none of them has the
+// route now.
+func (o *Owners) Of(id string) shadowdiff.Owner {
+	found := o.Candidates(id)
+	if len(found) == 1 {
+		return ownerOf(found[0])
+	}
+	if o.inspect == nil {
+		return shadowdiff.Owner{}
+	}
+	for _, ref := range found {
+		in, ok := o.inspect(ref)
+		if !ok {
+			continue
+		}
+		for _, r := range in.Routes {
+			if r.ID == id && r.Wins {
+				return ownerOf(ref)
+			}
+		}
+	}
+	return shadowdiff.Owner{}
+}
+
+func ownerOf(ref kube.Ref) shadowdiff.Owner {
+	return shadowdiff.Owner{Kind: string(ref.Kind), Namespace: ref.Namespace, Name: ref.Name}
+}

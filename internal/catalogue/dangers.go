@@ -1,0 +1,197 @@
+package catalogue
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/routesrv/routesrv/eskip"
+)
+
+// A few filters accept arguments that pass every check of a proxy and then end the process, block it for good, or take its memory
+// or a core: on every instance that gets the route, and again after each restart. Therefore the compiler leaves such routes out,
+// and a data plane does so with the routes of fetched tables.
+
+// Danger is a rule for arguments of filters that proxies accept and do not survive.
+type Danger struct {
+	Filters []string // names of the filters
+	Rule    string   // what an argument must be: a clause
+	Effect  string   // what happens otherwise, in which proxies
+	// Seen means that running proxies showed the effect. Otherwise it follows from what a proxy does with the argument, and the
+	// rule refuses only values without any use.
+	Seen bool
+
+	// mistake says what is wrong with the arguments, or "". count is how many filters of this name the route has so far.
+	mistake func(args []any, count int) string
+}
+
+// Limits of the rules. They are far above the values that anybody uses.
+const (
+	// maxHits is the largest rate limit of a group, and maxClientHits that of each client: a proxy keeps 24 bytes for each hit, in
+	// one buffer that it allocates with the first request, 240 MB and 24 MB.
+	maxHits       = 10_000_000
+	maxClientHits = 1_000_000
+	// maxWindow is a window of which the tenfold, the interval of the clean-up, is still a duration.
+	maxWindow = math.MaxInt64 / 10 * time.Nanosecond
+	// minTick is the shortest interval of a ticker. At a microsecond it keeps 90 % of a core busy, at a millisecond 3 %.
+	minTick = time.Millisecond
+	// maxChunk is the largest size of a chunk: each request allocates a buffer of it.
+	maxChunk = 64 << 20
+	// maxTees is how often a route may be sent back into the routing: each copy meets the filter again, so the copies multiply.
+	maxTees = 3
+)
+
+// dangers must not be changed.
+var dangers = []Danger{
+	{
+		Filters: []string{"admissionControl"}, Seen: true,
+		Rule:    "argument 3 (interval) must be at least 1ms",
+		Effect:  "zero or less ends the process as soon as the route is applied; far below a millisecond keeps a core busy",
+		mistake: func(args []any, _ int) string { return admissionControl(args) },
+	},
+	{
+		Filters: []string{"compress"}, Seen: true,
+		Rule:    "argument 1 (level), if it is a number, must not be below zero",
+		Effect:  "the first client that accepts br ends the process",
+		mistake: func(args []any, _ int) string { return within(args, 0, "level", 0, math.MaxInt64) },
+	},
+	{
+		Filters: []string{"ratelimit"}, Seen: true,
+		Rule:    "argument 1 (requests) must be between 0 and 10000000",
+		Effect:  "with -enable-ratelimits, the first request takes 24 bytes for each; below zero, requests hang",
+		mistake: func(args []any, _ int) string { return within(args, 0, "number of requests", 0, maxHits) },
+	},
+	{
+		Filters: []string{"clientRatelimit", "localRatelimit"}, Seen: true,
+		Rule: "argument 1 (requests) must be between 0 and 1000000, and argument 2 (window) at least 1ms and at most 29 years",
+		Effect: "with -enable-ratelimits, each client takes 24 bytes for each request; below zero, the second request hangs; other " +
+			"windows keep a core busy for good",
+		mistake: func(args []any, _ int) string { return clientLimit(args, 0) },
+	},
+	{
+		Filters: []string{"clusterRatelimit", "backendRatelimit"},
+		Rule:    "argument 2 (requests) must be between 0 and 10000000",
+		Effect:  "as ratelimit, in proxies that share their limits in a swarm",
+		mistake: func(args []any, _ int) string { return within(args, 1, "number of requests", 0, maxHits) },
+	},
+	{
+		Filters: []string{"clusterClientRatelimit"},
+		Rule:    "argument 2 (requests) must be between 0 and 1000000, and argument 3 (window) at least 1ms and at most 29 years",
+		Effect:  "as clientRatelimit, in proxies that share their limits in a swarm",
+		mistake: func(args []any, _ int) string { return clientLimit(args, 1) },
+	},
+	{
+		Filters: []string{"chunks", "backendChunks"},
+		Rule:    "argument 1 (bytes) must be at most 67108864",
+		Effect:  "each request takes a buffer of this size, outside of the code that recovers from a panic",
+		mistake: func(args []any, _ int) string { return within(args, 0, "number of bytes", math.MinInt64, maxChunk) },
+	},
+	{
+		Filters: []string{"teeLoopback"}, Seen: true,
+		Rule:   "a route may have it 3 times",
+		Effect: "each copy of a request meets the filters again, so one request becomes thousands and takes gigabytes",
+		mistake: func(_ []any, count int) string {
+			if count > maxTees {
+				return fmt.Sprintf("it stands %d times in one route, and copies of requests multiply", count)
+			}
+			return ""
+		},
+	},
+}
+
+// Dangers returns the rules, for documents. The caller must not change them.
+func Dangers() []Danger { return dangers }
+
+// dangerOf returns the rule for a filter, or nil.
+func dangerOf(name string) *Danger {
+	for i := range dangers {
+		for _, n := range dangers[i].Filters {
+			if n == name {
+				return &dangers[i]
+			}
+		}
+	}
+	return nil
+}
+
+// Survives returns an error that names the filter if no proxy would survive the filters of a route, and nil otherwise. The backend
+// does not matter: proxies create the filters of all routes. It is pure and safe for concurrent use.
+func Survives(filters []*eskip.Filter) error {
+	for i, f := range filters {
+		d := dangerOf(f.Name)
+		if d == nil {
+			continue
+		}
+		count := 1
+		for _, before := range filters[:i] {
+			if before.Name == f.Name {
+				count++
+			}
+		}
+		if wrong := d.mistake(f.Args, count); wrong != "" {
+			return fmt.Errorf("filter %s: %s; %s", f, wrong, d.Rule)
+		}
+	}
+	return nil
+}
+
+// within checks a number. A proxy cuts fractions off. Other types are not checked, because a proxy refuses them or means something
+// else.
+func within(args []any, at int, what string, least, most int64) string {
+	if at >= len(args) {
+		return ""
+	}
+	n, ok := number(args[at])
+	if ok && (math.Trunc(n) < float64(least) || math.Trunc(n) > float64(most)) {
+		return fmt.Sprintf("the %s %v is out of bounds", what, args[at])
+	}
+	return ""
+}
+
+// clientLimit checks the requests at a position, and the window that follows. Numbers are seconds there.
+func clientLimit(args []any, at int) string {
+	if wrong := within(args, at, "number of requests", 0, maxClientHits); wrong != "" {
+		return wrong
+	}
+	if at++; at >= len(args) {
+		return ""
+	}
+	if n, ok := number(args[at]); ok {
+		if n = math.Trunc(n); n < 1 || n > maxWindow.Seconds() {
+			return fmt.Sprintf("the window of %v seconds is out of bounds", args[at])
+		}
+		return ""
+	}
+	if d, err := time.ParseDuration(fmt.Sprint(args[at])); err == nil && (d < minTick || d > maxWindow) {
+		return fmt.Sprintf("the window %q is out of bounds", args[at])
+	}
+	return ""
+}
+
+// admissionControl starts a ticker with its third argument, and a ticker panics unless its duration is above zero. The other
+// arguments are not checked: some version of the proxy may accept invalid ones.
+func admissionControl(args []any) string {
+	const position = 2
+	if len(args) <= position {
+		return ""
+	}
+	if n, ok := number(args[position]); ok {
+		// A proxy requires a text here and drops the route. A version that accepted numbers would truncate the fraction.
+		if !(n >= 1) {
+			return fmt.Sprintf("the interval %v is not above zero", args[position])
+		}
+		return ""
+	}
+	// A proxy drops a route with a text that is not a duration. Fractions of a nanosecond are truncated: "0.1ns" is zero. Other
+	// values from programs are printed as text.
+	text := fmt.Sprint(args[position])
+	switch d, err := time.ParseDuration(text); {
+	case err != nil:
+		return ""
+	case d <= 0:
+		return fmt.Sprintf("the interval %q is not above zero", text)
+	case d < minTick:
+		return fmt.Sprintf("the interval %q is too short", text)
+	}
+	return ""
+}

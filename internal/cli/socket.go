@@ -1,0 +1,101 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+
+	"github.com/spf13/pflag"
+)
+
+// Socket is the place of the process in the same pod: its control socket, which answers what the support listener answers, and
+// accepts held tables.
+type Socket struct {
+	// Find returns the state folder of the process, if there is exactly one.
+	Find func() (folder string, err error)
+	// Dial connects to the socket of a state folder.
+	Dial func(ctx context.Context, folder string) (net.Conn, error)
+
+	folder    string
+	transport *http.Transport
+}
+
+// Define implements [Places].
+func (s *Socket) Define(set *pflag.FlagSet) {
+	set.StringVar(&s.folder, "state-dir", "", "folder with the control socket: --state-dir of routesrv, the folder of --lkg-file of dataplane-client (default that of the running process)")
+}
+
+// Args implements [Places].
+func (s *Socket) Args() string { return "" }
+
+// Clusters implements [Places].
+func (s *Socket) Clusters(args []string) ([]Cluster, []string, error) {
+	for _, a := range args {
+		if u, err := url.Parse(a); err == nil && (u.Scheme == "http" || u.Scheme == "https") {
+			return nil, nil, fmt.Errorf("%q: this command asks the process in its own pod, not a URL: use kubectl routesrv, or kubectl exec POD -- and the command without the URL", a)
+		}
+	}
+	if s.folder == "" {
+		var err error
+		if s.folder, err = s.Find(); err != nil {
+			return nil, nil, err
+		}
+	}
+	name, err := os.Hostname() // of the pod
+	if err != nil {
+		name = "this process"
+	}
+	s.transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return s.Dial(ctx, s.folder) }}
+	l := &Listener{URL: "http://localhost", Transport: s.transport}
+	r := Replica{Name: name, Support: l, Accept: func(ctx context.Context, digest, by, why string) ([]byte, error) {
+		const path = "/guard/accept"
+		p, err := l.do(ctx, http.MethodPost, path, url.Values{"digest": {digest}, "by": {by}, "why": {why}}, "application/json")
+		switch {
+		case err != nil:
+			return nil, err
+		case p.status != http.StatusOK:
+			return nil, p.refusal(path)
+		}
+		return p.body, nil
+	}}
+	return []Cluster{{Find: func(context.Context) ([]Replica, error) { return []Replica{r}, nil }}}, args, nil
+}
+
+// Complete implements [Places].
+func (s *Socket) Complete(string) []string { return nil }
+
+// Close implements [Places].
+func (s *Socket) Close() {
+	if s.transport != nil {
+		s.transport.CloseIdleConnections()
+	}
+}
+
+// AcceptCommand returns the command that accepts a table in a pod without a terminal, with the name of the user to record.
+func AcceptCommand(program, digest, by, why string) []string {
+	return []string{program, "accept", digest, "--yes", "--by", by, "--why", why, "-o", "json"}
+}
+
+// ReadAcceptance returns the answer of the replica in the output of [AcceptCommand].
+func ReadAcceptance(output []byte) ([]byte, error) {
+	var d document
+	if err := json.Unmarshal(output, &d); err != nil {
+		return nil, fmt.Errorf("read the output of accept: %w", err)
+	}
+	for _, c := range d.Clusters {
+		for _, r := range c.Replicas {
+			switch {
+			case r.Error != "":
+				return nil, errors.New(r.Error)
+			case len(r.Answer) > 0:
+				return r.Answer, nil
+			}
+		}
+	}
+	return nil, errors.New("the output of accept has no answer")
+}

@@ -1,0 +1,105 @@
+package forward
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/remotecommand"
+	"k8s.io/streaming/pkg/httpstream"
+)
+
+// maxOutput limits what a command may write to each of its streams, in bytes.
+const maxOutput = 1 << 20
+
+// ExitError reports a command that ran and failed. Stdout and Stderr are what it wrote.
+type ExitError struct {
+	Stdout, Stderr string
+	err            error
+}
+
+// Error returns the first line that the command wrote to its standard error, or how it ended.
+func (e *ExitError) Error() string {
+	if line, _, _ := strings.Cut(strings.TrimSpace(e.Stderr), "\n"); line != "" {
+		return clip(line)
+	}
+	return e.err.Error()
+}
+
+// Unwrap returns the error of the API server.
+func (e *ExitError) Unwrap() error { return e.err }
+
+// Exec runs a command in a container of the pod, without a shell and without input, and returns what it wrote to its standard output.
+// The user needs the verbs get and create on pods/exec, as for [Pod.Dial] on pods/portforward. The error is an [*ExitError] if the
+// command ran and failed.
+func (p *Pod) Exec(ctx context.Context, container string, command ...string) (stdout []byte, err error) {
+	u := p.cluster.base.JoinPath("api", "v1", "namespaces", p.Namespace, "pods", p.Name, "exec")
+	u.RawQuery = url.Values{"container": {container}, "command": command, "stdout": {"true"}, "stderr": {"true"}}.Encode()
+	sockets, err := remotecommand.NewWebSocketExecutor(p.cluster.config, http.MethodGet, u.String())
+	if err != nil {
+		return nil, fmt.Errorf("exec in pod %s: %w", p.Name, err)
+	}
+	plain, err := remotecommand.NewSPDYExecutor(p.cluster.config, http.MethodPost, u)
+	if err != nil {
+		return nil, fmt.Errorf("exec in pod %s: %w", p.Name, err)
+	}
+	executor, err := remotecommand.NewFallbackExecutor(sockets, plain, func(err error) bool {
+		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("exec in pod %s: %w", p.Name, err)
+	}
+	var out, errs limitedBuffer
+	err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &out, Stderr: &errs})
+	switch {
+	case err == nil && !out.full:
+		return out.Bytes(), nil
+	case err == nil:
+		err = fmt.Errorf("the command wrote more than %d bytes", maxOutput)
+	case out.Len()+errs.Len() > 0:
+		return nil, &ExitError{out.String(), errs.String(), err}
+	}
+	return nil, fmt.Errorf("exec in pod %s, container %s: %w", p.Name, container, errors.New(clip(err.Error())))
+}
+
+// limitedBuffer drops what exceeds maxOutput.
+type limitedBuffer struct {
+	bytes.Buffer
+	full bool
+}
+
+func (b *limitedBuffer) Write(p []byte) (int, error) {
+	rest := p[:min(len(p), maxOutput-b.Len())]
+	b.full = b.full || len(rest) < len(p)
+	b.Buffer.Write(rest)
+	return len(p), nil
+}
+
+// WhoAmI returns the name of the user that the API server knows the caller as.
+func (c *Cluster) WhoAmI(ctx context.Context) (string, error) {
+	review := authenticationv1.SelfSubjectReview{TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "SelfSubjectReview"}}
+	body, err := json.Marshal(review)
+	if err != nil {
+		return "", err
+	}
+	u := c.base.JoinPath("apis", "authentication.k8s.io", "v1", "selfsubjectreviews")
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), bytes.NewReader(body))
+	if err != nil {
+		return "", err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if body, err = c.do(req, http.StatusCreated); err != nil {
+		return "", fmt.Errorf("ask the API server who you are: %w", err)
+	}
+	if err := json.Unmarshal(body, &review); err != nil || review.Status.UserInfo.Username == "" {
+		return "", errors.New("ask the API server who you are: the answer has no name")
+	}
+	return review.Status.UserInfo.Username, nil
+}

@@ -1,0 +1,129 @@
+package validate
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/kube"
+)
+
+// A service that keeps its previous addresses gives up those that another service has by now: pods of others may answer there. So a route
+// of it may have fewer endpoints than any state of its objects.
+
+// shed reports whether the routes of an object are those of a combination, but for endpoints whose address another service has in the
+// window.
+func (j *judgement) shed(t *thing, c combination, own []int) bool {
+	want := j.oracle.parted(c, j.zone).mine
+	if len(want) != len(own) {
+		return false
+	}
+	var taken map[string]bool
+	for n, i := range own {
+		l := j.lines[i]
+		switch {
+		case l.id != want[n].id:
+			return false
+		case l.text == want[n].text:
+			continue
+		case taken == nil:
+			taken = j.addressesOfOthers(t)
+		}
+		if !fewerEndpoints(l.text, want[n].text, taken) {
+			return false
+		}
+	}
+	return true
+}
+
+// servicesChanged reports whether a service of an object was written after its first state: one that lost a port keeps its endpoints.
+func (j *judgement) servicesChanged(t *thing) bool {
+	for _, s := range t.between(0, j.hi) {
+		if s.object == nil {
+			continue
+		}
+		for _, name := range servicesOf(s.object) {
+			for _, of := range j.epoch.services[kube.ServiceKey{Namespace: kube.NamespaceOrDefault(t.ref.Namespace), Name: name}] {
+				states := of.between(0, j.hi)
+				if _, service := states[len(states)-1].object.(*kube.Service); service && len(states) > 2 { // the first is that it does not exist
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// addressesOfOthers returns the addresses that the slices of other services have at some time of the window.
+func (j *judgement) addressesOfOthers(t *thing) map[string]bool {
+	own := make(map[kube.ServiceKey]bool)
+	for _, s := range t.states {
+		if s.object != nil {
+			for _, name := range servicesOf(s.object) {
+				own[kube.ServiceKey{Namespace: kube.NamespaceOrDefault(t.ref.Namespace), Name: name}] = true
+			}
+		}
+	}
+	taken := make(map[string]bool)
+	for key, things := range j.epoch.services {
+		if own[key] {
+			continue
+		}
+		for _, of := range things {
+			for _, s := range of.between(0, j.hi) { // a kept service may have shed an address earlier in the hold
+				if slice, ok := s.object.(*kube.EndpointSlice); ok {
+					for _, e := range slice.Endpoints {
+						taken[e.Address] = true
+					}
+				}
+			}
+		}
+	}
+	return taken
+}
+
+// fewerEndpoints reports whether a route is another one without some of its endpoints, all of which have an address among these.
+func fewerEndpoints(text, whole string, taken map[string]bool) bool {
+	got, want := single(text), single(whole)
+	if got == nil || want == nil {
+		return false
+	}
+	left, all := endpointsOf(got), endpointsOf(want)
+	if len(left) == 0 || len(left) >= len(all) {
+		return false
+	}
+	same := func(e *eskip.LBEndpoint) func(*eskip.LBEndpoint) bool {
+		return func(o *eskip.LBEndpoint) bool {
+			return o.Address == e.Address && (o.Zone == e.Zone || got.BackendType == eskip.NetworkBackend)
+		}
+	}
+	if slices.ContainsFunc(left, func(e *eskip.LBEndpoint) bool { return !slices.ContainsFunc(all, same(e)) }) {
+		return false
+	}
+	for _, e := range all {
+		host, err := netip.ParseAddrPort(strings.TrimPrefix(strings.TrimPrefix(e.Address, "http://"), "https://"))
+		if !slices.ContainsFunc(left, same(e)) && (err != nil || !taken[host.Addr().String()]) {
+			return false
+		}
+	}
+	for _, r := range []*eskip.Route{got, want} {
+		r.BackendType, r.Backend, r.LBEndpoints, r.LBAlgorithm = eskip.LBBackend, "", nil, ""
+	}
+	return eskip.Eq(got, want)
+}
+
+func single(text string) *eskip.Route {
+	routes, err := eskip.Parse(text)
+	if err != nil || len(routes) != 1 {
+		return nil
+	}
+	return routes[0]
+}
+
+func endpointsOf(r *eskip.Route) []*eskip.LBEndpoint {
+	if r.BackendType == eskip.NetworkBackend {
+		return eskip.NewLBEndpoints([]string{r.Backend})
+	}
+	return r.LBEndpoints
+}
