@@ -15,7 +15,8 @@ import (
 // next makes the gate of the next process. The previous one was killed, so it has flushed nothing.
 func next(t *testing.T, path string) *gate.Gate {
 	t.Helper()
-	synctest.Wait() // what the previous process wrote is on the disk
+	synctest.Wait()          // what the previous process wrote is on the disk
+	t.Cleanup(synctest.Wait) // and what this one writes, before the folder is removed
 	g := fileGate(t, gate.FileConfig{Path: path})
 	g.Boot(1<<20, nil)
 	return g

@@ -86,7 +86,7 @@
 // A failed read is no evidence for either side: the caller does not call Judge, and the hold does not end while time passes.
 //
 // A restart does not end a hold: the process after this one continues it with [Guard.Resume] and the table that was served. It does
-// not know what was lost before the hold began.
+// not know what was lost before the hold began, and the time of the hold starts again.
 //
 // # Caveats
 //

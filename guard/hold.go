@@ -85,8 +85,8 @@ func (g *Guard) missing(candidate *table.Table) (requests, endpoints int) {
 
 // keep begins or continues a hold. It returns whether time releases the candidate now. The caller holds mu.
 func (g *Guard) keep(candidate *table.Table, f finding, now time.Time) (release bool) {
-	h, fresh := g.hold, g.hold == nil
-	if fresh {
+	h := g.hold
+	if h == nil {
 		h = &hold{since: now, kinds: make(map[Code]time.Time)}
 		g.hold = h
 	}
@@ -103,7 +103,7 @@ func (g *Guard) keep(candidate *table.Table, f finding, now time.Time) (release 
 	}
 	requests, endpoints := g.missing(candidate)
 	switch missing := requests + endpoints; {
-	case fresh:
+	case h.polls == 0: // the first judgement of this process
 		h.least = missing
 	case missing < h.least:
 		h.least, h.returned = missing, now

@@ -2,7 +2,6 @@ package guard_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -63,48 +62,34 @@ func TestARestartEndsNoHold(t *testing.T) {
 	}
 }
 
-// TestTheTimeOfAHoldGoesOnAfterARestart: it neither starts again nor ends early, and what comes back still sets it back.
-func TestTheTimeOfAHoldGoesOnAfterARestart(t *testing.T) {
+// TestTheTimeOfAHoldStartsAgainAfterARestart: the file that tells of the hold may be old, and what is lost now is another loss.
+func TestTheTimeOfAHoldStartsAgainAfterARestart(t *testing.T) {
 	lost := tableOf(t, numbered(0, 10)...)
-	begin := func() *run {
-		r := newRun(t, guard.Config{}, numbered(0, 100))
-		r.wants(r.judge(time.Second, lost), guard.RoutesLost)
-		return r
+	for name, away := range map[string]time.Duration{"soon": time.Minute, "late": time.Hour, "clock set back": -time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			r := newRun(t, guard.Config{}, numbered(0, 100))
+			r.wants(r.judge(time.Second, lost), guard.RoutesLost)
+			since := r.now
+			r.restarts(away, guard.Config{})
+			if r.now.Before(since) {
+				since = r.now
+			}
+			v, begun := r.judge(time.Second, lost), r.now
+			if r.wants(v, guard.RoutesLost); !v.Since.Equal(since) || !v.ReleaseAt.Equal(begun.Add(guard.DefaultHold)) {
+				t.Errorf("held since %v until %v, want since %v until %v", v.Since, v.ReleaseAt, since, begun.Add(guard.DefaultHold))
+			}
+			v = r.judge(guard.DefaultHold/2, tableOf(t, numbered(0, 60)...))
+			if r.wants(v, guard.RoutesLost); !v.ReleaseAt.Equal(r.now.Add(guard.DefaultHold)) {
+				t.Errorf("half came back at %v, and the hold ends at %v", r.now, v.ReleaseAt)
+			}
+			r.wants(r.judge(guard.DefaultHold-time.Second, tableOf(t, numbered(0, 60)...)), guard.RoutesLost)
+			if v = r.judge(time.Second, tableOf(t, numbered(0, 60)...)); !v.Publish || v.Reason != guard.RoutesLost {
+				t.Errorf("after the time of the hold: %+v", v)
+			}
+		})
 	}
-	r := begin()
-	since := r.now
-	r.restarts(6*time.Minute, guard.Config{})
-	v := r.judge(0, lost)
-	if r.wants(v, guard.RoutesLost); !v.Since.Equal(since) || !v.ReleaseAt.Equal(since.Add(guard.DefaultHold)) {
-		t.Errorf("held since %v until %v, want since %v", v.Since, v.ReleaseAt, since)
-	}
-	if v = r.judge(4*time.Minute, lost); !v.Publish || v.Reason != guard.RoutesLost {
-		t.Errorf("after the time of the hold: %+v", v)
-	}
-
-	r = begin()
-	r.restarts(time.Hour, guard.Config{}) // the process was away
-	r.wants(r.judge(0, lost), guard.RoutesLost)
-	if v := r.judge(time.Second, lost); !v.Publish {
-		t.Errorf("the second judgement: %+v", v)
-	}
-
-	r = begin()
-	r.restarts(time.Hour, guard.Config{})
-	half := tableOf(t, numbered(0, 60)...)
-	v = r.judge(0, half)
-	if r.wants(v, guard.RoutesLost); !v.ReleaseAt.Equal(r.now.Add(guard.DefaultHold)) {
-		t.Errorf("half came back while the process was away, and the hold ends at %v", v.ReleaseAt)
-	}
-	r.wants(r.judge(time.Second, half), guard.RoutesLost)
-
-	r = begin()
-	r.restarts(-time.Hour, guard.Config{}) // the clock was set back
-	if v := r.judge(0, lost); !v.Since.Equal(r.now) || !v.ReleaseAt.Equal(r.now.Add(guard.DefaultHold)) {
-		t.Errorf("held since %v until %v, want from now on: %v", v.Since, v.ReleaseAt, r.now)
-	}
-
-	r = begin()
+	r := newRun(t, guard.Config{}, numbered(0, 100))
+	r.wants(r.judge(time.Second, lost), guard.RoutesLost)
 	r.restarts(time.Hour, guard.Config{Manual: true})
 	r.wants(r.judge(0, lost), guard.RoutesLost)
 	r.wants(r.judge(time.Hour, lost), guard.RoutesLost)
@@ -133,17 +118,15 @@ func TestAResumedHoldIsAcceptedAfterAJudgement(t *testing.T) {
 }
 
 func TestWhatNoGuardHasMadeIsNotResumed(t *testing.T) {
-	good := guard.Ongoing{Reason: guard.RoutesLost, Since: start, Kinds: map[guard.Code]time.Time{guard.RoutesLost: start}, Lost: guard.RoutesLost}
+	good := guard.Ongoing{Reason: guard.RoutesLost, Since: start, Lost: guard.RoutesLost}
 	if err := good.Check(); err != nil {
 		t.Fatal(err)
 	}
 	for want, spoil := range map[string]func(*guard.Ongoing){
-		`reason "" is unknown`:                    func(o *guard.Ongoing) { o.Reason = "" },
-		`reason "storm" is unknown`:               func(o *guard.Ongoing) { o.Reason = "storm" },
-		"no time at which":                        func(o *guard.Ongoing) { o.Since = time.Time{} },
-		`reason "too_large" loses no requests`:    func(o *guard.Ongoing) { o.Lost = guard.TooLarge },
-		"-1 requests are missing":                 func(o *guard.Ongoing) { o.Least = -1 },
-		fmt.Sprintf("reason %q is unknown", "no"): func(o *guard.Ongoing) { o.Kinds = map[guard.Code]time.Time{"no": start} },
+		`reason "" is unknown`:                 func(o *guard.Ongoing) { o.Reason = "" },
+		`reason "storm" is unknown`:            func(o *guard.Ongoing) { o.Reason = "storm" },
+		"no time at which":                     func(o *guard.Ongoing) { o.Since = time.Time{} },
+		`reason "too_large" loses no requests`: func(o *guard.Ongoing) { o.Lost = guard.TooLarge },
 	} {
 		o := good
 		spoil(&o)

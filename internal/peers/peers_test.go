@@ -210,7 +210,7 @@ func TestPeers(t *testing.T) {
 				t.Fatal(err)
 			}
 			return &replicas{handlers: handlers{"10.2.0.2": serving(t, tab).Handler()}}
-		}, err: peers.ErrNoTable, says: []string{"admissionControl"}, asked: 1},
+		}, err: peers.ErrNoTable, says: []string{"10.2.0.2:9090: the table has no route"}, asked: 1},
 		{name: "all refuse", replicas: func(t *testing.T) *replicas {
 			return &replicas{handlers: handlers{"10.2.0.2": refusing(), "10.2.0.3": replica(t).Handler(), "10.2.0.4": nil}}
 		}, err: peers.ErrNoTable, asked: 3, says: []string{
