@@ -100,13 +100,31 @@ func (d reader) object(r *table.Route) (k kind, o object, known bool) {
 	default:
 		return 0, 0, false
 	}
+	return k, d.named(k, owner.Namespace, owner.Name), true
+}
+
+func (d reader) named(k kind, namespace, name string) object {
 	var h maphash.Hash
 	h.SetSeed(d.seed)
 	h.WriteByte(byte(k))
-	h.WriteString(owner.Namespace)
+	h.WriteString(namespace)
 	h.WriteByte(0)
-	h.WriteString(owner.Name)
-	return k, object(h.Sum64()), true
+	h.WriteString(name)
+	return object(h.Sum64())
+}
+
+// owner returns the object of a route if it is one of those of which left is true. That of a custom route may have several names.
+func (d reader) owner(r *table.Route, left func(kind, object) bool) (o object, exists bool) {
+	k, o, known := d.object(r)
+	if !known || left(k, o) {
+		return o, known
+	}
+	for _, name := range routeid.CustomNames(r.ID) {
+		if o := d.named(k, routeid.NamespaceOf(r.ID), name); left(k, o) {
+			return o, true
+		}
+	}
+	return o, false
 }
 
 // answersOf returns what one route adds to a census, n times.

@@ -113,12 +113,12 @@ func (t *tally) difference(c *census) (d difference) {
 	d.own = true
 	var one object
 	loses := func(r *table.Route) {
-		k, o, known := t.object(r)
+		o, exists := t.owner(r, left)
 		t.reader.requests(r, func(q request) {
 			if after(q) > 0 {
 				return
 			}
-			d.own = d.own && known && left(k, o) && (one == 0 || one == o)
+			d.own = d.own && exists && (one == 0 || one == o)
 			one = o
 		})
 	}
@@ -132,13 +132,14 @@ func (t *tally) difference(c *census) (d difference) {
 			continue
 		}
 		loses(r)
-		k, o, known := t.object(r)
+		_, o, _ := t.object(r)
+		_, exists := t.owner(r, left)
 		t.reader.requests(r, func(q request) {
 			if after(q) > 0 {
 				return
 			}
 			hurt[o] = true
-			if !known || !left(k, o) {
+			if !exists {
 				missing[q] = true
 			}
 		})
@@ -183,6 +184,7 @@ func (d *difference) request(q request, was, is answers) {
 // byID records the changed ids, for the rule about namespaces. One whose requests a new route answers has left: it was renamed. If only
 // others answer them that did so before, they are another team's, and the route is lost.
 func (d *difference) byID(t *tally, c *census) {
+	left := func(k kind, o object) bool { return c.objects[k][o]+t.objects[k][o] > 0 }
 	taken := make(map[request]bool)
 	for _, r := range t.added {
 		d.ids.come = append(d.ids.come, r.ID)
@@ -196,7 +198,8 @@ func (d *difference) byID(t *tally, c *census) {
 			continue
 		}
 		d.ids.gone = append(d.ids.gone, r.ID)
-		if k, o, known := t.object(r); known && c.objects[k][o]+t.objects[k][o] == 0 {
+		_, exists := t.owner(r, left)
+		if _, _, known := t.object(r); known && !exists {
 			d.missingRoutes++
 		}
 	}

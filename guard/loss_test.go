@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/internal/routeid"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -271,12 +272,15 @@ func TestARestoreThatLacksLittleIsReleasedByTime(t *testing.T) {
 // TestWhatAnObjectNoLongerWantsNeedNotComeBack: an object came back in another version, under another path.
 func TestWhatAnObjectNoLongerWantsNeedNotComeBack(t *testing.T) {
 	full := ingresses("app", 0, 100, alive)
+	custom := routeid.Custom("shop", "app-1", "old-api", 0, "app-1.example.org", "/old")
+	full.add(custom, "app-1[.]example[.]org", `PathSubtree("/old")`, alive)
 	for name, test := range map[string]struct {
 		without []int // routes that do not come back
 		want    guard.Code
 	}{
 		"a path of an object that exists": {[]int{1, 2}, ""},
 		"an object":                       {[]int{0, 1, 2, 3}, guard.RoutesLost},
+		"a custom route":                  {[]int{len(full) - 1}, ""},
 		"a catch-all":                     {[]int{3}, ""},
 	} {
 		r := newRun(t, guard.Config{}, nil)

@@ -97,6 +97,25 @@ func ObjectOf(id string) Owner {
 	return ownerOf(rest)
 }
 
+// CustomNames returns the names that the Ingress of a custom route (spec/ingress.md section 7) may have, the longest first: its id has
+// NAME_ROUTE_INDEX where others have the name, and both NAME and ROUTE may contain "_". [ObjectOf] takes all of it for the name. The result
+// is nil for an id that no custom route has.
+func CustomNames(id string) (names []string) {
+	o := ObjectOf(id)
+	front := strings.TrimRight(o.Name, "0123456789")
+	if o.Kind != KindIngress || front == o.Name || !strings.HasSuffix(front, "_") || !strings.HasSuffix(id, "____") {
+		return nil
+	}
+	for name := strings.TrimSuffix(front, "_"); ; {
+		i := strings.LastIndexByte(name, '_')
+		if i <= 0 {
+			return names
+		}
+		name = name[:i]
+		names = append(names, name)
+	}
+}
+
 // routeGroupOwner parses the part after kube_rg__.
 func routeGroupOwner(s string) Owner {
 	if strings.HasPrefix(s, "_") || strings.HasPrefix(s, prefixInternal+"__") { // empty namespace: catch-alls

@@ -2,6 +2,7 @@ package routeid_test
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,6 +26,23 @@ func TestIDs(t *testing.T) {
 	} {
 		if got != want {
 			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
+
+func TestCustomNames(t *testing.T) {
+	for id, want := range map[string][]string{
+		routeid.Custom("shop", "cart", "mine", 0, "www", "/api"):        {"cart"},
+		routeid.Custom("shop", "my-cart", "old-api", 12, "www", ""):     {"my_cart_old", "my_cart", "my"},
+		"clone_" + routeid.Custom("shop", "cart", "mine", 0, "www", ""): {"cart"},
+		routeid.Custom("shop", "cart", "", 0, "www", ""):                nil, // ObjectOf has the name
+		routeid.Ingress("shop", "cart-v-2", "www", "/api", "cart"):      nil,
+		routeid.RouteGroup("shop", "cart-v-2", "all", 0, 0, false):      nil,
+		"kube_shop___0__www____":                                        nil,
+		"kube__healthz_up":                                              nil,
+	} {
+		if got := routeid.CustomNames(id); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", id, got, want)
 		}
 	}
 }

@@ -26,6 +26,16 @@ func TestWhatIsLostAtOnceIsHeld(t *testing.T) {
 		"all but what is generated": {time.Second, func(s *plants.Stage) error {
 			return s.Delete(1, traffic.Ingress, traffic.RouteGroup)
 		}, ""},
+		"all but what is generated, after a part": {time.Second, func(s *plants.Stage) error {
+			before := s.Held("p1").Digest
+			if err := s.Delete(0.4, traffic.Ingress, traffic.RouteGroup); err != nil {
+				return err
+			}
+			if err := s.Await("the table without a part", func() bool { return s.Held("p1").Digest != before }); err != nil {
+				return err
+			}
+			return s.Delete(1, traffic.Ingress, traffic.RouteGroup)
+		}, ""},
 		// Each step was below the limit of one half, and soon nothing was left.
 		"steps below the limit": {20 * time.Second, func(s *plants.Stage) error {
 			for range 4 {
