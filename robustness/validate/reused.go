@@ -15,7 +15,8 @@ import (
 // shed reports whether the routes of an object are those of a combination, but for endpoints whose address another service has in the
 // window.
 func (j *judgement) shed(t *thing, c combination, own []int) bool {
-	want := j.oracle.parted(c, j.zone).mine
+	// Of all zones: without an address, a zone may have too few endpoints to be served alone.
+	want := j.oracle.parted(c, "").mine
 	if len(want) != len(own) {
 		return false
 	}
@@ -30,7 +31,7 @@ func (j *judgement) shed(t *thing, c combination, own []int) bool {
 		case taken == nil:
 			taken = j.addressesOfOthers(t)
 		}
-		if !fewerEndpoints(l.text, want[n].text, taken) {
+		if !fewerEndpoints(l.text, want[n].text, taken, j.zone) {
 			return false
 		}
 	}
@@ -83,8 +84,9 @@ func (j *judgement) addressesOfOthers(t *thing) map[string]bool {
 	return taken
 }
 
-// fewerEndpoints reports whether a route is another one without some of its endpoints, all of which have an address among these.
-func fewerEndpoints(text, whole string, taken map[string]bool) bool {
+// fewerEndpoints reports whether a route is another one without some of its endpoints, all of which have an address among these, or belong
+// to another zone than the one that is served alone.
+func fewerEndpoints(text, whole string, taken map[string]bool, zone string) bool {
 	got, want := single(text), single(whole)
 	if got == nil || want == nil {
 		return false
@@ -101,7 +103,11 @@ func fewerEndpoints(text, whole string, taken map[string]bool) bool {
 	if slices.ContainsFunc(left, func(e *eskip.LBEndpoint) bool { return !slices.ContainsFunc(all, same(e)) }) {
 		return false
 	}
+	alone := zone != "" && len(left) >= minZone && !slices.ContainsFunc(left, func(e *eskip.LBEndpoint) bool { return e.Zone != zone })
 	for _, e := range all {
+		if alone && e.Zone != zone {
+			continue
+		}
 		host, err := netip.ParseAddrPort(strings.TrimPrefix(strings.TrimPrefix(e.Address, "http://"), "https://"))
 		if !slices.ContainsFunc(left, same(e)) && (err != nil || !taken[host.Addr().String()]) {
 			return false
@@ -112,6 +118,9 @@ func fewerEndpoints(text, whole string, taken map[string]bool) bool {
 	}
 	return eskip.Eq(got, want)
 }
+
+// minZone is how many endpoints of a zone are served without those of other zones (spec/routesrv.md).
+const minZone = 3
 
 func single(text string) *eskip.Route {
 	routes, err := eskip.Parse(text)
