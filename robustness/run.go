@@ -29,14 +29,15 @@ import (
 )
 
 // Minimum rates on the fake: a slower run proves nothing, and fails. This applies only to runs that have the machine to
-// themselves: if other programs use the processors, the cause of a low rate is unknown.
+// themselves: if other programs use the processors, the cause of a low rate is unknown. Two slow processors give 250 answers a second
+// and fast ones 700; how much of the tables was judged is checked as well.
 const (
 	MinChanges = 20  // in a second
-	MinAnswers = 500 // in a second
+	MinAnswers = 150 // in a second
 
 	// For a run on a kube-apiserver.
 	MinRealChanges = 5
-	MinRealAnswers = 200
+	MinRealAnswers = 100
 
 	aloneShare = 0.75 // of the processors
 )
