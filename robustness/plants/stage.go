@@ -125,13 +125,29 @@ func (s *Stage) run(play func(*Stage) error) (*history.History, error) {
 	}), err
 }
 
-// settle waits until all clients have the last table, and then for a few requests of each. The time is limited, because some
-// plants prevent it.
+// settle waits until all clients have the last table, and then for the other kinds of objects: a watch of each brings its last changes
+// in its own time. How long that takes shows in how fast the clients are answered. The time is limited, because some plants prevent it.
 func (s *Stage) settle(calm time.Duration) {
-	for s.late() && s.rec.Now()-calm < s.settling {
-		s.Wait(20 * time.Millisecond)
+	limited := func(more func() bool) {
+		for more() && s.rec.Now()-calm < s.settling && s.ctx.Err() == nil {
+			s.Wait(20 * time.Millisecond)
+		}
 	}
+	limited(s.late)
+	_, before := s.rec.Counts()
+	enough := before + s.answers(4*s.plan.Interval)
 	s.Wait(4 * s.plan.Interval)
+	limited(func() bool { _, answers := s.rec.Counts(); return answers < enough })
+}
+
+// answers returns how many answers the clients get in a time if nothing delays them.
+func (s *Stage) answers(d time.Duration) (n int) {
+	for _, m := range s.plan.Members {
+		if m.Kind == history.Poller || m.Kind == history.Delta {
+			n += int(d / s.plan.Asking)
+		}
+	}
+	return n
 }
 
 // late reports whether a client does not have the last table.
@@ -172,12 +188,7 @@ func (s *Stage) Wait(d time.Duration) {
 func (s *Stage) Churn(d time.Duration) error {
 	const between, longest = 20 * time.Millisecond, 8
 	_, before := s.rec.Counts()
-	enough := before
-	for _, m := range s.plan.Members {
-		if m.Kind == history.Poller || m.Kind == history.Delta {
-			enough += int(d / s.plan.Asking / 2)
-		}
-	}
+	enough := before + s.answers(d)/2
 	going := func(begin time.Time) bool {
 		_, answers := s.rec.Counts()
 		return time.Since(begin) < d || answers < enough && time.Since(begin) < longest*d

@@ -2,6 +2,7 @@ package validate
 
 import (
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -38,7 +39,8 @@ func (j *judgement) shed(t *thing, c combination, own []int) bool {
 	return true
 }
 
-// servicesChanged reports whether a service of an object was written after its first state: one that lost a port keeps its endpoints.
+// servicesChanged reports whether a service of an object was ever another than in its first state: one that lost a port keeps its
+// endpoints.
 func (j *judgement) servicesChanged(t *thing) bool {
 	for _, s := range t.between(0, j.hi) {
 		if s.object == nil {
@@ -46,9 +48,15 @@ func (j *judgement) servicesChanged(t *thing) bool {
 		}
 		for _, name := range servicesOf(s.object) {
 			for _, of := range j.epoch.services[kube.ServiceKey{Namespace: kube.NamespaceOrDefault(t.ref.Namespace), Name: name}] {
-				states := of.between(0, j.hi)
-				if _, service := states[len(states)-1].object.(*kube.Service); service && len(states) > 2 { // the first is that it does not exist
-					return true
+				var first *kube.Service
+				for _, state := range of.between(0, j.hi) {
+					now, _ := state.object.(*kube.Service)
+					switch {
+					case first == nil:
+						first = now // or it does not exist yet
+					case now == nil || !reflect.DeepEqual(first, now):
+						return true
+					}
 				}
 			}
 		}
