@@ -155,10 +155,11 @@ func TestSetImageIsTheWholeSwap(t *testing.T) {
 		return true, &authenticationv1.TokenRequest{Status: authenticationv1.TokenRequestStatus{Token: "t0ken"}}, nil
 	})
 
+	images := map[string]v1.Image{"example/routesrv:1": ourImage(t)} // building takes minutes on a busy machine
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	p, err := kubelet.Start(ctx, kubelet.Config{
-		Pod: pod, IP: netip.MustParseAddr("192.0.2.10"), Images: map[string]v1.Image{"example/routesrv:1": ourImage(t)}, Client: client,
+		Pod: pod, IP: netip.MustParseAddr("192.0.2.10"), Images: images, Client: client,
 		APIServer: api.Listener.Addr().String(), CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: api.Certificate().Raw}), Dir: t.TempDir(),
 	})
 	if err != nil {
