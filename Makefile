@@ -62,11 +62,19 @@ docs-check: ## fail if a generated reference or picture is not what the code say
 	go run ./hack/pictures -check
 	go run ./hack/scale -check
 
+# Packages that start no goroutine, neither in their code nor in their tests, are tested without the race detector, which makes them
+# six times as slow and has nothing to find there. Package internal/arch holds the list.
+SEQUENTIAL = ./compile ./conformance ./explain ./guard ./rollout ./shadowdiff ./kube ./internal/catalogue ./robustness/validate \
+	./robustness/timeline ./internal/source/cluster/internal/decode
+
 # Four packages at a time: the end-to-end tests mostly wait, and others can use the processors meanwhile. What takes longest
 # begins first.
 .PHONY: test
 test: assets ## run all tests: unit, conformance, and end to end on a real kube-apiserver (builds it when absent)
-	KUBEBUILDER_ASSETS=$(ENVTEST_DIR) go test -race -shuffle=on -timeout 30m -p 4 -json ./e2e ./e2e/manifests ./internal/release ./robustness/plants ./etagcache ./dataplane ./robustness ./robustness/found ./compile ./internal/migrate ./deploy ./... | go run ./hack/testcount
+	{ KUBEBUILDER_ASSETS=$(ENVTEST_DIR) go test -race -shuffle=on -timeout 30m -p 4 -json ./e2e ./e2e/manifests ./internal/release \
+		./robustness/plants ./internal/server ./dataplane ./robustness ./robustness/found ./internal/migrate ./deploy ./etagcache \
+		$$(go list ./... | grep -vxF -e "$$(go list $(SEQUENTIAL))") || echo '{"Action":"fail","Package":"go test -race"}'; \
+	go test -shuffle=on -timeout 30m -json $(SEQUENTIAL) || echo '{"Action":"fail","Package":"go test"}'; } | go run ./hack/testcount
 
 .PHONY: unit
 unit: ## run the tests that need no API server and build no release
