@@ -17,8 +17,7 @@ import (
 // Beside a last-good file lies a small file with what changes more often than the table: the time at which the table was last known to
 // be current, and the hold that lasts. A table may stay the same for days while it is read every few seconds: writing all of it for each
 // read would wear out the disk, and without the time a restart would make the table look as old as its last change. Without the hold, a
-// restart would publish a restore that is half done. Versions that know only the time ignore the rest, and a table file with another
-// header they would not load.
+// restart would publish a restore that is half done.
 
 // readSuffix is appended to the path of a last-good file.
 const readSuffix = ".read"
@@ -28,7 +27,8 @@ const (
 	readEvery = 5 * time.Second
 	// readAhead is how far a recorded time may be in the future, if the clock was set back. Others are not used.
 	readAhead = time.Minute
-	// holdLater is by how much a table may be newer than the hold beside it: the process died between the two writes.
+	// holdLater is by how much a table may be newer than the hold beside it: the process died between the two writes, or the second
+	// one failed for a while.
 	holdLater = time.Hour
 	maxRead   = 2048 // bytes of the file
 )
@@ -159,8 +159,8 @@ func (f *file) lastRead(meta table.FileMeta, now time.Time) (time.Time, *guard.O
 	return read, hold
 }
 
-// lastHold returns the hold that text is about; nil if there is none. A table that was written so much later was not written by
-// a version that knows holds: then they would have been written together.
+// lastHold returns the hold that text is about; nil if there is none. If the table was written so much later, the
+// file could not be written with it, and the hold may have ended.
 func (f *file) lastHold(text []byte, later time.Duration) *guard.Ongoing {
 	text, found := bytes.CutPrefix(text, []byte(holdPrefix))
 	text, whole := bytes.CutSuffix(text, []byte("\n"))

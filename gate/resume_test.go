@@ -77,8 +77,8 @@ func TestAnAcceptedHoldStaysEnded(t *testing.T) {
 	})
 }
 
-// TestAHoldThatCannotBeTrustedIsNotResumed: the table is loaded, and judged by the limits. Likewise one beside a table that a version
-// wrote that knows no holds.
+// TestAHoldThatCannotBeTrustedIsNotResumed: the table is loaded, and judged by the limits. Likewise beside a table that was written
+// much later.
 func TestAHoldThatCannotBeTrustedIsNotResumed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "lkg")

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -62,13 +61,10 @@ func askClients(state string) func(context.Context, Replica) (*fleet.View, error
 	}
 	return func(ctx context.Context, r Replica) (*fleet.View, error) {
 		v := &fleet.View{}
-		p, err := r.Support.get(ctx, "/clients", q, v, http.StatusNotFound)
-		switch {
-		case err != nil:
+		if _, err := r.Support.get(ctx, "/clients", q, v); err != nil {
 			return nil, err
-		case p.status == http.StatusNotFound:
-			return nil, errors.New("this route server does not know its clients (it has no /clients): it is of a version before that, or the fleet is switched off")
-		case v.Time.IsZero():
+		}
+		if v.Time.IsZero() {
 			return nil, errors.New("/clients: the answer is not that of a route server")
 		}
 		return v, nil

@@ -164,7 +164,6 @@ func (c *Console) Endpoints() []httpserve.Endpoint {
 			Does: "page: what became of an object, as `/explain` says it, with the same parameters"},
 		{Path: "/request", Methods: get, Handler: c.page("request", c.request),
 			Does: "page: which route a request reaches, as `/match` says it, with the same parameters"},
-		httpserve.AcceptElsewhere("/accept", c.cfg.AcceptCommand),
 		{Path: "/assets/{file}", Methods: get, Handler: http.HandlerFunc(serveAsset), Does: "style and script of the pages"},
 	}
 }

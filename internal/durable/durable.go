@@ -130,30 +130,14 @@ func SyncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// Tidy removes temporary files that killed processes left behind for path: the current temporary file, if no process is writing
-// it, and those of earlier versions, whose names end with a number. It returns how many it removed. It touches nothing else and
-// ignores a folder that cannot be read, since there is then nothing to remove.
-func Tidy(path string) (removed int) {
-	dir, name := filepath.Split(path)
-	if dir == "" {
-		dir = "."
+// Tidy removes the temporary file that a killed process left behind for path, unless a process is writing it. It touches nothing
+// else. A file that cannot be removed stays: the next write reuses it.
+func Tidy(path string) {
+	if info, err := os.Lstat(temporary(path)); err != nil || !info.Mode().IsRegular() {
+		return
 	}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return 0
+	if f, err := lockTemporary(temporary(path)); err == nil {
+		_ = os.Remove(f.Name()) // while it is locked
+		_ = f.Close()
 	}
-	for _, e := range entries {
-		if e.Name() == filepath.Base(temporary(path)) && e.Type().IsRegular() {
-			if f, err := lockTemporary(temporary(path)); err == nil {
-				if os.Remove(f.Name()) == nil {
-					removed++
-				}
-				_ = f.Close()
-			}
-		}
-		if isOldTemporary(e, name) && os.Remove(filepath.Join(dir, e.Name())) == nil {
-			removed++
-		}
-	}
-	return removed
 }

@@ -73,20 +73,20 @@ func Accept(accept func(guard.Acceptance) (*table.Table, error), log *slog.Logge
 	})
 }
 
-// AcceptEndpoints returns the endpoint of the control socket that accepts, and the one of the support listener that tells callers of
-// earlier versions where acceptance went. The command is what accepts in the pod, such as "routesrv accept".
+// AcceptEndpoints returns the endpoint of the control socket that accepts, and the one of the support listener that says where to
+// accept instead. The command is what accepts in the pod, such as "routesrv accept".
 func AcceptEndpoints(accept func(guard.Acceptance) (*table.Table, error), command string, log *slog.Logger) []Endpoint {
 	return []Endpoint{
 		{Listener: ControlListener, Path: AcceptPath, Methods: []string{http.MethodPost}, Handler: Accept(accept, log),
 			Does: "publishes the table that is held back: `digest=` names the one that you looked at, `by=` and `why=` are kept with the decision"},
-		AcceptElsewhere(AcceptPath, command),
+		acceptElsewhere(command),
 	}
 }
 
-// AcceptElsewhere returns an endpoint of the support listener that refuses to accept, and says what to do instead.
-func AcceptElsewhere(path, command string) Endpoint {
+// acceptElsewhere returns an endpoint of the support listener that refuses to accept, and says what to do instead.
+func acceptElsewhere(command string) Endpoint {
 	return Endpoint{
-		Listener: SupportListener, Path: path, Methods: []string{}, ChecksMethods: true, // no method at all
+		Listener: SupportListener, Path: AcceptPath, Methods: []string{}, ChecksMethods: true, // no method at all
 		Does: "405: held tables are accepted in the pod, with `" + command + "`",
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Allow", "")

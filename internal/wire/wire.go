@@ -40,7 +40,7 @@ const AgentTool = "routesrv-tool"
 
 // IsClient reports whether whoever sends a User-Agent may be a client of the fleet: neither a replica nor a command.
 func IsClient(agent string) bool {
-	return agent != AgentPeer && agent != AgentTool && agent != "routesrv-diff" // of earlier versions
+	return agent != AgentPeer && agent != AgentTool
 }
 
 // Forms of content.
