@@ -202,11 +202,6 @@ func (s *Snapshot) SameObjects(o *Snapshot) bool {
 	return s.Intent.SameAs(&o.Intent) && s.Backends.SameAs(&o.Backends) && sameBad(s.Bad, o.Bad)
 }
 
-// Len returns how many objects the snapshot has, without the bad ones.
-func (s *Snapshot) Len() int {
-	return len(s.Ingresses) + len(s.RouteGroups) + len(s.Services) + len(s.Secrets) + len(s.Endpoints) + len(s.EndpointSlices)
-}
-
 func same[T any](a, b []*T) bool {
 	if len(a) != len(b) {
 		return false

@@ -30,10 +30,7 @@ func program() setup.Program {
 	return setup.Program{Name: "dataplane-client", Version: version, Usage: "dataplane-client --help lists all flags\n"}
 }
 
-func main() {
-	setup.SetGCPercent()
-	setup.Main(run)
-}
+func main() { setup.Main(run) }
 
 // run is the whole program. It returns the exit status when ctx ends. SIGHUP reads the mode file; unhandled, it would end the
 // process without draining.

@@ -201,6 +201,16 @@ func TestHangupReadsTheSourceAtOnceAndEndsNothing(t *testing.T) {
 	}
 }
 
+func TestGOGCHasTheLastWord(t *testing.T) {
+	for set, want := range map[string]string{"": "30", "80": "80"} {
+		t.Setenv("GOGC", set)
+		p := start(t, "", "--manifests=../../examples/shop")
+		if _, body, err := p.get(p.support + "/metrics"); err != nil || !strings.Contains(body, "\ngo_gc_gogc_percent "+want+"\n") {
+			t.Errorf("with GOGC=%s: %v, want %s %% of garbage in:\n%s", set, err, want, body)
+		}
+	}
+}
+
 // When connections exceed the limit of open files, probes are still answered, and so are clients, one after another.
 func TestProbesAreAnsweredWithoutFreeDescriptors(t *testing.T) {
 	p := start(t, "256", "--manifests="+shop)

@@ -47,7 +47,6 @@ func runServe(ctx context.Context, args []string, env config.Env, std setup.Stdi
 // newServer wires a server from its configuration.
 func newServer(cfg *config.RouteServer, log *slog.Logger, std setup.Stdio) (*server.Server, error) {
 	setProfileRates(cfg.Listen)
-	start := setup.StartGC()
 	registry := prometheus.NewRegistry()
 	source, upstream, origin, err := newSource(cfg, log, std, registry)
 	if err != nil {
@@ -66,7 +65,7 @@ func newServer(cfg *config.RouteServer, log *slog.Logger, std setup.Stdio) (*ser
 		return nil, fmt.Errorf("--otlp-endpoint: %w", err)
 	}
 	return server.New(server.Config{
-		Events: writeEvents, Tracing: traces, Read: start.Read, Started: start.Settle,
+		Events: writeEvents, Tracing: traces,
 		Source: source, Upstream: upstream, Peers: askPeers, PeerClients: newPeerClients(cfg), Compile: cfg.Compile, Guard: cfg.Guard,
 		Interval: cfg.Poll.Interval, MaxBackoff: cfg.Poll.MaxBackoff,
 		Address: cfg.Listen.Address, SupportAddress: cfg.Listen.SupportAddress,

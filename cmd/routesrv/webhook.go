@@ -34,7 +34,6 @@ func runWebhook(ctx context.Context, args []string, env config.Env, std setup.St
 
 // newWebhook wires a webhook server from its configuration.
 func newWebhook(cfg *config.RouteServer, log *slog.Logger, std setup.Stdio) (*admission.Server, error) {
-	setup.SetGCPercent()
 	registry := prometheus.NewRegistry()
 	source, _, err := setup.Source(cfg.Source, std.In, log, registry)
 	if err != nil {

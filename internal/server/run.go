@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"sync"
 	"time"
-
-	"github.com/routesrv/routesrv/kube"
-	"github.com/routesrv/routesrv/table"
 )
 
 // Run serves until ctx ends, then shuts down in order, and returns nil. It returns an error if the main listener cannot be opened
@@ -50,7 +47,6 @@ func (s *Server) runTables(ctx context.Context) error {
 		})
 	}
 	beside.Go(func() { s.clients.Run(ctx) })
-	beside.Go(func() { s.awaitStart(ctx) })
 	beside.Go(func() { s.rememberReached(ctx) })
 	if s.relay != nil {
 		beside.Go(func() { s.reportUp(ctx) })
@@ -62,32 +58,6 @@ func (s *Server) runTables(ctx context.Context) error {
 	beside.Wait()
 	s.decisions.Close()
 	return err
-}
-
-// awaitStart calls Started once the server has a table. A relay compiles nothing, so it has started at once.
-func (s *Server) awaitStart(ctx context.Context) {
-	if s.cfg.Started == nil {
-		return
-	}
-	if s.gate != nil {
-		select {
-		case <-s.gate.Ready():
-		case <-ctx.Done():
-		}
-	}
-	s.cfg.Started()
-}
-
-// compile returns the function that compiles. It calls Read before the first snapshot.
-func (s *Server) compile() func(*kube.Snapshot) table.List {
-	read := s.cfg.Read
-	return func(snapshot *kube.Snapshot) table.List {
-		if read != nil {
-			read(snapshot.Len())
-			read = nil
-		}
-		return s.compiler.Compile(snapshot)
-	}
 }
 
 // findPeer finds the table to compare the first table with, and logs where it comes from.

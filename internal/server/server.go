@@ -111,11 +111,6 @@ type Config struct {
 	// Name is the name of this replica among its peers; empty means the host name.
 	Name string
 
-	// Run calls Read once, after the first read, with the number of objects, before it compiles them. It may be nil.
-	Read func(objects int)
-	// Run calls Started once, when there is a first table, or when the context ends before that. It may be nil.
-	Started func()
-
 	// Events writes problems as Kubernetes Events until the context ends; nil writes none. A relay does not call it.
 	Events func(ctx context.Context, problems func() []poller.Problem) error
 
@@ -273,7 +268,7 @@ func (s *Server) newPoller() error {
 	s.gate.Boot(maxCheckpoint, nil)
 	s.tables, err = poller.New(poller.Config{
 		Trace:  s.traceReads(),
-		Source: s.cfg.Source, Compile: s.compile(), Gate: s.gate, Origin: s.cfg.Origin,
+		Source: s.cfg.Source, Compile: s.compiler.Compile, Gate: s.gate, Origin: s.cfg.Origin,
 		Interval: s.cfg.Interval, MaxBackoff: s.cfg.MaxBackoff, ProbeInterval: ProbeInterval(s.cfg.Interval),
 		Logger: s.cfg.Logger, Metrics: poller.NewMetrics(s.registry),
 	})

@@ -28,6 +28,7 @@ type Stdio struct {
 // Main runs a program with the arguments and environment of its process, and exits with the returned status. The first SIGTERM or
 // interrupt ends the context. The second one ends the process at once, without draining.
 func Main(run func(ctx context.Context, args, environ []string, std Stdio) (status int)) {
+	setGCPercent()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	context.AfterFunc(ctx, stop)
 	status := run(ctx, os.Args[1:], os.Environ(), Stdio{os.Stdin, os.Stdout, os.Stderr})
