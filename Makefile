@@ -118,7 +118,7 @@ bench: ## run the benchmarks of docs/performance.md
 RECORD ?=
 .PHONY: bench-guard
 bench-guard: ## compare what the benchmarks of the main figures measure with bench/recorded.txt (six minutes; RECORD=-record records)
-	@(go test -run '^$$' -bench 'Calibration|FirstTable$$|FromCheckpoint|PollOneChanged|ChangeToFleet|DataPlane$$' -benchtime 5x -timeout 60m ./bench; \
+	@(go test -run '^$$' -bench 'Calibration|FirstTable$$|FromLastKnownGood|PollOneChanged|ChangeToFleet|DataPlane$$' -benchtime 5x -timeout 60m ./bench; \
 		go test -run '^$$' -bench Calibration -benchtime 5x ./bench) | tee /dev/stderr | go run ./hack/benchguard $(RECORD)
 
 .PHONY: scale

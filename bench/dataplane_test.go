@@ -20,7 +20,7 @@ func startDataPlane(b *testing.B, a *api, server *process, mode string) *process
 	}
 	p := &process{main: programs.FreeAddress(b)}
 	p.cmd = exec.Command(binary, "--mode="+mode, "--routesrv-url=http://"+server.main, "--fetch-interval=1s",
-		"--lkg-file="+filepath.Join(dir, "lkg.eskip"), "--address="+p.main, "--support-listener=",
+		"--state-dir="+dir, "--address="+p.main, "--support-listener=",
 		"-kubernetes", "-kubernetes-url="+a.server.URL, "-enable-kubernetes-endpointslices", "-source-poll-timeout=1000")
 	p.cmd.Stderr = io.Discard
 	if err := p.cmd.Start(); err != nil {

@@ -123,7 +123,7 @@ func startSidecar(b *testing.B, binary, server, transport string) string {
 	b.Helper()
 	main, support := programs.FreeAddress(b), programs.FreeAddress(b)
 	cmd := exec.Command(binary, "--mode=Exec", "--routesrv-url="+server, "--transport="+transport, "-address="+main,
-		"--support-listener="+support, "--lkg-file="+filepath.Join(b.TempDir(), "lkg.eskip"))
+		"--support-listener="+support, "--state-dir="+b.TempDir())
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		b.Fatal(err)

@@ -198,13 +198,13 @@ func BenchmarkFirstTable(b *testing.B) {
 	b.ReportMetric(peak, "peak-MiB")
 }
 
-// BenchmarkFromCheckpoint measures the time from the start of a process that cannot read its source to the first answer with the
-// table of the checkpoint.
-func BenchmarkFromCheckpoint(b *testing.B) {
+// BenchmarkFromLastKnownGood measures the time from the start of a process that cannot read its source to the first answer with
+// the table of the last-known-good file.
+func BenchmarkFromLastKnownGood(b *testing.B) {
 	a, binary, folder := newAPI(b), buildBinary(b), b.TempDir()
 	args := []string{"-kubernetes", "-enable-kubernetes-endpointslices", "-source-poll-timeout=60000", "--state-dir=" + folder}
 	first := startWith(b, binary, append(args, "-kubernetes-url="+a.server.URL)...)
-	first.stop() // writes the checkpoint
+	first.stop() // writes the last-known-good file
 	var cpu, wait time.Duration
 	var peak float64
 	for b.Loop() {

@@ -72,7 +72,7 @@ func BenchmarkApply(b *testing.B) {
 			b.Run(fmt.Sprintf("routes=%d/file=%v", n, file), func(b *testing.B) {
 				cfg := dataplane.Config{URLs: []string{"http://a"}, Transport: transport}
 				if file {
-					cfg.LKGPath = b.TempDir() + "/lkg"
+					cfg.StateDir = b.TempDir()
 				}
 				c, err := dataplane.New(cfg)
 				if err != nil {

@@ -63,7 +63,7 @@ func ids(routes []*eskip.Route) string {
 // TestUpdatesAddUpToTheTable: applying the updates, some of them late, leads to what LoadAll returns.
 func TestUpdatesAddUpToTheTable(t *testing.T) {
 	w := newWorld(t, 1)
-	w.cfg.Guard.MaxLoss, w.cfg.LKGPath = 1, ""
+	w.cfg.Guard.MaxLoss, w.cfg.StateDir = 1, ""
 	c := w.client()
 	chance := rand.New(rand.NewPCG(1, 2))
 	d := dataplane.NewDataClient(c, 0)

@@ -1,5 +1,5 @@
 // Package dataplane is the client of a route server: it fetches the routing table, verifies it, applies it, and keeps the
-// last known good one (LKG) in memory and on disk.
+// last-known-good one in memory and on disk.
 //
 // A [Client] follows one or more route servers ([Client.Run]): over a stream, or by polling, with deltas where possible
 // (docs/protocol.md). A table that passes goes to Config.Sink, and [Client.Current] returns it; a [DataClient] provides it to a
@@ -7,9 +7,9 @@
 //
 // # What it guarantees
 //
-// Atomic: every table that it has was sent by a server as a whole. LKG: no failure of any server, and no restart, removes the
-// last applied table. Guarded: the rules of package guard hold back a table that looks like an accident. Monotonic: it does not
-// move to an older revision, unless the server insists (below).
+// Atomic: every table that it has was sent by a server as a whole. Last known good: no failure of any server, and no restart,
+// removes the last applied table. Guarded: the rules of package guard hold back a table that looks like an accident. Monotonic:
+// it does not move to an older revision, unless the server insists (below).
 //
 // # Verify, then commit
 //
@@ -26,8 +26,8 @@
 // round, and does not ask the server for deltas for ten minutes.
 //
 // A failure changes nothing, not even the ETag of the next request. If the guard passes a candidate, the client's gate publishes
-// it: memory, then disk, then the ETag that the next request names (package gate). The LKG file is the last-good file of that
-// gate and contains no ETag: its names follow from its digest and revision, so that file and name cannot disagree.
+// it: memory, then disk, then the ETag that the next request names (package gate). The last-known-good file of that
+// gate contains no ETag: its names follow from its digest and revision, so that file and name cannot disagree.
 //
 // # Held tables
 //
@@ -83,9 +83,10 @@
 // # Caveats
 //
 // If a server sends an ETag of the form above whose digits are not the SHA-256 of the text, the client rejects all its answers.
-// For the seconds until a lagging server has read again, its 304 looks like one that agrees. The LKG file is not signed: everyone
-// who can write it can give the client a table. The routes file has mode 0600: the proxy must run as the same user. A client that
-// switches between one of our route servers and one whose ETags have no revision downloads the table once per switch.
+// For the seconds until a lagging server has read again, its 304 looks like one that agrees. The last-known-good file is not
+// signed: everyone who can write it can give the client a table. The routes file has mode 0600: the proxy must run as the same
+// user. A client that switches between one of our route servers and one whose ETags have no revision downloads the table once
+// per switch.
 package dataplane
 
 import (
@@ -94,6 +95,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -143,9 +145,9 @@ type Config struct {
 	// ReturnAfter is how long a preferred server must be healthy before it is used again; jitter adds up to half. Default
 	// DefaultReturnAfter.
 	ReturnAfter time.Duration
-	// MaxBytes limits a body, both received and decoded, an event of a stream, the text that a delta leads to, and the LKG file.
-	// After the first ten thousand, a route counts as its text plus 96 bytes. The default is four times the last table, at least
-	// 64 MiB; before the first table it is DefaultMaxBytes; in any case at most a quarter of Memory.
+	// MaxBytes limits a body, both received and decoded, an event of a stream, the text that a delta leads to, and the
+	// last-known-good file. After the first ten thousand, a route counts as its text plus 96 bytes. The default is four times
+	// the last table, at least 64 MiB; before the first table it is DefaultMaxBytes; in any case at most a quarter of Memory.
 	MaxBytes int64
 	// Memory is how many bytes this process may use, 0 if unknown.
 	Memory int64
@@ -156,9 +158,9 @@ type Config struct {
 	// Decided is told about each hold and its release: see gate.Config.
 	Decided func(gate.Decision)
 
-	// LKGPath is the file of the last known good table: a valid eskip document with its metadata in comments, mode 0600. Empty
-	// means no file. Its folder must exist.
-	LKGPath string
+	// StateDir is the folder of the last-known-good file ([gate.LastKnownGoodFile]): a valid eskip document with its metadata in
+	// comments, mode 0600. The client creates a missing folder with mode 0700. Empty means no file.
+	StateDir string
 	// RoutesFile is a plain eskip document with the applied table, for a proxy that reads one (-routes-file). Empty means no
 	// file.
 	RoutesFile string
@@ -168,8 +170,8 @@ type Config struct {
 
 	// Transport sends the requests, and configures TLS. nil means [NewTransport].
 	Transport http.RoundTripper
-	// Sink serves the tables: first the one of the LKG file as stale, if Boot is called, then each applied one. It must not call
-	// the Client. It may be nil.
+	// Sink serves the tables: first the one of the last-known-good file as stale, if Boot is called, then each applied one. It
+	// must not call the Client. It may be nil.
 	Sink gate.Sink
 
 	// Identity returns how the client identifies itself with each request: the value of the header Routesrv-Client. It is called
@@ -218,9 +220,11 @@ func New(cfg Config) (*Client, error) {
 	}
 	cfg.fill()
 	log := cfg.Logger.With("component", "dataplane")
+	lastKnownGood := gate.LastKnownGood(cfg.StateDir)
+	lastKnownGood.Pack = cfg.Pack
 	g, err := gate.New(gate.Config{
 		Sink: cfg.Sink, Guard: cfg.Guard, Logger: log, Metrics: cfg.Metrics.gate, Decided: cfg.Decided,
-		Files: []gate.FileConfig{{Name: lkgFile, Path: cfg.LKGPath, Pack: cfg.Pack}, {Name: routesFile, Path: cfg.RoutesFile, Plain: true}},
+		Files: []gate.FileConfig{lastKnownGood, {Name: routesFile, Path: cfg.RoutesFile, Plain: true}},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("dataplane: %w", err)
@@ -258,8 +262,8 @@ func (cfg *Config) check() error {
 		return fmt.Errorf("no deltas with follow %v: a stream is made of them, want poll", cfg.Follow)
 	case cfg.MaxBytes < 0 || cfg.Memory < 0:
 		return fmt.Errorf("max bytes %d, memory %d: want no negative number", cfg.MaxBytes, cfg.Memory)
-	case cfg.LKGPath != "" && cfg.LKGPath == cfg.RoutesFile:
-		return fmt.Errorf("%q is both LKG file and routes file", cfg.LKGPath)
+	case cfg.RoutesFile != "" && filepath.Clean(cfg.RoutesFile) == gate.LastKnownGood(cfg.StateDir).Path:
+		return fmt.Errorf("%q is both last-known-good file and routes file", cfg.RoutesFile)
 	}
 	return nil
 }
@@ -294,16 +298,13 @@ func (cfg *Config) fill() {
 	}
 }
 
-// The files, as label values.
-const (
-	lkgFile    = "lkg"
-	routesFile = "routes"
-)
+// routesFile is what logs and metrics call the routes file.
+const routesFile = "routes"
 
-// Boot loads the LKG file, applies its table, which is stale until a server confirms it, and returns it. It returns nil without a
-// usable file, which is not an error: see [gate.Gate.Boot]. Call it before Run.
+// Boot loads the last-known-good file, applies its table, which is stale until a server confirms it, and returns it. It returns
+// nil without a usable file, which is not an error: see [gate.Gate.Boot]. Call it before Run.
 func (c *Client) Boot() *table.Table {
-	if c.gate.Served() == nil && c.cfg.LKGPath != "" {
+	if c.gate.Served() == nil && c.cfg.StateDir != "" {
 		c.gate.Boot(c.limit(), namesOf)
 		if s := c.gate.Served(); s != nil {
 			c.cfg.Metrics.show(s)

@@ -79,7 +79,7 @@ func (c *Client) isFullDue(seen view, now time.Time) bool {
 		return false
 	}
 	if c.fullDue.IsZero() {
-		c.fullDue = now.Add(c.fullAfter()) // for the table of the LKG file
+		c.fullDue = now.Add(c.fullAfter()) // for the table of the last-known-good file
 	}
 	return !now.Before(c.fullDue)
 }

@@ -32,7 +32,7 @@ func TestPollsAreAnsweredWithDeltas(t *testing.T) {
 		t.Errorf("the second request asks for %q", got)
 	}
 	holds(t, c, second)
-	fileHolds(t, s.cfg.LKGPath, second)
+	fileHolds(t, fileOf(s.cfg), second)
 	if got := c.Status().Applied; got.Revision != 2 || got.ETag != etagOf(second, "+zstd") || got.Routes != 2 {
 		t.Errorf("applied is %+v", got)
 	}
@@ -227,7 +227,7 @@ func TestDeltaAndFullTableThatDoNotVerify(t *testing.T) {
 	}
 	failPoll(t, c, dataplane.ReasonDigest)
 	holds(t, c, first)
-	fileHolds(t, s.cfg.LKGPath, first)
+	fileHolds(t, fileOf(s.cfg), first)
 	o.get = nil
 	mustPoll(t, c)
 	last := o.asked("/routes")
@@ -364,7 +364,7 @@ func TestFullTableNowAndThen(t *testing.T) {
 	})
 }
 
-// TestFullTableIsDueAfterABoot: it is unknown how old the table of the LKG file is.
+// TestFullTableIsDueAfterABoot: it is unknown how old the table of the last-known-good file is.
 func TestFullTableIsDueAfterABoot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, 1)

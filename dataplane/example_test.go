@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -36,7 +35,7 @@ func ExampleDataClient() {
 	client, err := dataplane.New(dataplane.Config{
 		URLs:     []string{server.URL},
 		Interval: 10 * time.Millisecond,
-		LKGPath:  filepath.Join(state, "lkg.eskip"),
+		StateDir: state,
 	})
 	if err != nil {
 		panic(err)

@@ -26,7 +26,7 @@ func TestRouteThatNoProxySurvivesDoesNotCostTheOthers(t *testing.T) {
 	mustPoll(t, c)
 	want := parseTable(t, others+"\n"+later, 2)
 	holds(t, c, want)
-	fileHolds(t, w.cfg.LKGPath, want)
+	fileHolds(t, fileOf(w.cfg), want)
 	if n := w.log.count(dataplane.LogKillersLeftOut); n != 1 {
 		t.Errorf("logged %d times that a route is left out, want 1, although the tables change", n)
 	}
@@ -43,7 +43,7 @@ func TestFileWithARouteThatNoProxySurvivesStillBoots(t *testing.T) {
 	const others = `b: Path("/b") -> "http://10.0.0.2:80";`
 	w := newWorld(t, 1)
 	content := parseTable(t, endsProxies+"\n"+others, 10).MarshalFile(table.FileMeta{Origin: "somewhere"})
-	if err := os.WriteFile(w.cfg.LKGPath, content, 0o600); err != nil {
+	if err := os.WriteFile(fileOf(w.cfg), content, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	c := w.client()
@@ -55,5 +55,5 @@ func TestFileWithARouteThatNoProxySurvivesStillBoots(t *testing.T) {
 	w.servers[0].set(next)
 	mustPoll(t, c)
 	holds(t, c, next)
-	fileHolds(t, w.cfg.LKGPath, next)
+	fileHolds(t, fileOf(w.cfg), next)
 }

@@ -14,7 +14,7 @@ import (
 // A new process has no table to compare with.
 func TestTableThatGrowsAtOnceIsTakenByANewProcess(t *testing.T) {
 	w := newWorld(t, 1)
-	w.cfg.LKGPath = ""
+	w.cfg.StateDir = ""
 	w.cfg.Guard.MaxLoss = 1
 	w.cfg.Timeout = 10 * time.Minute // this test is not about time
 	c := w.client()

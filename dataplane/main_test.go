@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,6 +24,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/routesrv/routesrv/dataplane"
+	"github.com/routesrv/routesrv/gate"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -223,7 +225,7 @@ func newWorld(t testing.TB, n int) *world {
 	w.cfg.Follow = dataplane.Poll
 	w.cfg.Random = func() float64 { return 0.5 }
 	w.cfg.Logger = slog.New(w.log)
-	w.cfg.LKGPath = t.TempDir() + "/lkg.eskip"
+	w.cfg.StateDir = t.TempDir()
 	w.publish = func(tab *table.Table, info dataplane.Applied) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -332,7 +334,10 @@ func holds(t testing.TB, c *dataplane.Client, want *table.Table) {
 	}
 }
 
-// fileHolds checks the content of the LKG file; nil means that there is none.
+// fileOf returns the path of the last-known-good file.
+func fileOf(cfg dataplane.Config) string { return filepath.Join(cfg.StateDir, gate.LastKnownGoodFile) }
+
+// fileHolds checks the content of the last-known-good file; nil means that there is none.
 func fileHolds(t testing.TB, path string, want *table.Table) {
 	t.Helper()
 	data, err := os.ReadFile(path)

@@ -88,13 +88,13 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		failovers: counter("dataplane_failovers_total", "Changes of the route server in use."),
 		older: counter("dataplane_older_tables_accepted_total", "Tables applied or held although their revision is lower, "+
 			"because the server insisted."),
-		writes: vec("dataplane_file_writes_total", "Writes of files by file (lkg or routes) and result (ok or error).", "file", "result"),
+		writes: vec("dataplane_file_writes_total", "Writes of files by file (last_known_good or routes) and result (ok or error).", "file", "result"),
 		routes: gauge("dataplane_table_routes", "Routes of the applied table."),
 		leftOut: gauge("dataplane_table_left_out", "Parts of the last fetched table that were left out, because no reader can parse them "+
 			"or no proxy survives them; the log names them."),
 		bytes:    gauge("dataplane_table_bytes", "Size of the text of the applied table."),
 		revision: gauge("dataplane_table_revision", "Revision of the applied table; 0 if it has none."),
-		stale:    gauge("dataplane_table_stale", "1 while the table comes from the LKG file and no server has confirmed it, else 0."),
+		stale:    gauge("dataplane_table_stale", "1 while the table comes from the last-known-good file and no server has confirmed it, else 0."),
 		applied:  gauge("dataplane_table_applied_timestamp_seconds", "When a table was last applied."),
 		confirmed: gauge("dataplane_table_confirmed_timestamp_seconds", "When a server last confirmed that the applied table "+
 			"is current."),
@@ -139,7 +139,7 @@ func (m *Metrics) preset() {
 	for _, r := range endReasons {
 		m.reconnects.WithLabelValues(string(r))
 	}
-	for _, file := range []string{lkgFile, routesFile} {
+	for _, file := range []string{gate.LastKnownGoodName, routesFile} {
 		m.writes.WithLabelValues(file, "ok")
 		m.writes.WithLabelValues(file, "error")
 	}

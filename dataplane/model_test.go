@@ -1,6 +1,7 @@
 package dataplane_test
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -23,12 +24,12 @@ type model struct {
 	t        *testing.T
 	w        *world
 	c        *dataplane.Client
-	dir      string // of the LKG file
+	dir      string // of the last-known-good file
 	trace    []string
 	revision uint64 // of the newest table
 	served   map[table.Digest]*table.Table
 
-	diskGone bool      // the folder of the LKG file is missing
+	diskGone bool      // a file is in place of the state folder
 	diskOld  bool      // a table was applied while it was missing
 	applied  servedLog // by this process
 	fine     time.Time // when a poll last ended with a table that nothing holds back
@@ -43,7 +44,7 @@ func newModel(t *testing.T) *model {
 	if err := os.Mkdir(m.dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	m.w.cfg.LKGPath = filepath.Join(m.dir, "lkg")
+	m.w.cfg.StateDir = m.dir
 	net := network{}
 	for i, s := range m.w.servers {
 		net[string(rune('a'+i))] = m.watch(i, s)
@@ -267,15 +268,17 @@ func (m *model) restart(away, torn bool) {
 	}
 }
 
-// disk removes the folder of the file, or restores it.
+// disk puts a file in place of the state folder, or restores the folder.
 func (m *model) disk() {
-	from, to := m.dir, m.dir+".gone"
+	away, err := m.dir+".gone", error(nil)
 	if m.diskGone {
-		from, to = to, from
+		err = errors.Join(os.Remove(m.dir), os.Rename(away, m.dir))
+	} else { // a missing folder would be created again
+		err = errors.Join(os.Rename(m.dir, away), os.WriteFile(m.dir, nil, 0o600))
 	}
 	m.diskGone = !m.diskGone
 	m.note("disk away %v", m.diskGone)
-	if err := os.Rename(from, to); err != nil {
+	if err != nil {
 		m.failf("%v", err)
 	}
 	if m.diskGone {
@@ -305,7 +308,7 @@ func (m *model) odd(arg byte) {
 
 // tear truncates the file, if it exists.
 func (m *model) tear(share int64) bool {
-	path := filepath.Join(m.dir, "lkg")
+	path := filepath.Join(m.dir, "table.eskip")
 	info, err := os.Stat(path)
 	if err != nil {
 		return false
@@ -343,7 +346,7 @@ func (m *model) check(before *table.Table) {
 	if m.diskGone {
 		return
 	}
-	data, err := os.ReadFile(filepath.Join(m.dir, "lkg"))
+	data, err := os.ReadFile(filepath.Join(m.dir, "table.eskip"))
 	if os.IsNotExist(err) && m.diskOld {
 		return
 	}
@@ -371,7 +374,7 @@ func (m *model) heal() {
 	}
 	m.check(m.c.Current())
 	holds(m.t, m.c, m.w.servers[0].table)
-	fileHolds(m.t, filepath.Join(m.dir, "lkg"), m.w.servers[0].table)
+	fileHolds(m.t, filepath.Join(m.dir, "table.eskip"), m.w.servers[0].table)
 }
 
 func runModel(t *testing.T, script []byte) {

@@ -126,7 +126,7 @@ func TestCutAtEveryByte(t *testing.T) {
 				server.bytes(response(t, first, encoding, length))
 				mustPoll(t, c)
 				name := c.Status().Applied.ETag
-				file := readFile(t, w.cfg.LKGPath)
+				file := readFile(t, fileOf(w.cfg))
 
 				whole := response(t, second, encoding, length)
 				for n := range whole {
@@ -141,8 +141,8 @@ func TestCutAtEveryByte(t *testing.T) {
 						t.Fatalf("cut after %d of %d bytes: the client has\n%s", n, len(whole), got.Text())
 					}
 				}
-				if got := readFile(t, w.cfg.LKGPath); !bytes.Equal(got, file) {
-					t.Fatalf("the LKG file has changed:\n%s", got)
+				if got := readFile(t, fileOf(w.cfg)); !bytes.Equal(got, file) {
+					t.Fatalf("the last-known-good file has changed:\n%s", got)
 				}
 				server.bytes(whole)
 				mustPoll(t, c)
@@ -150,7 +150,7 @@ func TestCutAtEveryByte(t *testing.T) {
 					t.Errorf("after the last cut the request named %s, want %s", got, name)
 				}
 				holds(t, c, second)
-				fileHolds(t, w.cfg.LKGPath, second)
+				fileHolds(t, fileOf(w.cfg), second)
 			})
 		}
 	}
@@ -170,7 +170,7 @@ func TestFirstTableCutAtEveryByte(t *testing.T) {
 			t.Fatalf("cut after %d bytes: error %v, table %v, named %q", n, err, c.Current(), server.named())
 		}
 	}
-	fileHolds(t, w.cfg.LKGPath, nil)
+	fileHolds(t, fileOf(w.cfg), nil)
 }
 
 // TestTableOfAnotherKindCutAtEveryByte has no digest to rely on: only the length of the transfer shows a cut.

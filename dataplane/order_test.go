@@ -35,7 +35,7 @@ func TestOlderTableIsTakenOnlyIfTheServerInsists(t *testing.T) {
 	s.set(older)
 	mustPoll(t, c)
 	holds(t, c, newer)
-	fileHolds(t, w.cfg.LKGPath, newer)
+	fileHolds(t, fileOf(w.cfg), newer)
 	if got := w.metric("dataplane_older_tables_accepted_total"); got != 0 {
 		t.Fatalf("%v older tables accepted", got)
 	}
@@ -46,7 +46,7 @@ func TestOlderTableIsTakenOnlyIfTheServerInsists(t *testing.T) {
 	s.set(oldest) // the second in a row, even though it is another one
 	mustPoll(t, c)
 	holds(t, c, oldest)
-	fileHolds(t, w.cfg.LKGPath, oldest)
+	fileHolds(t, fileOf(w.cfg), oldest)
 	if got := w.metric("dataplane_older_tables_accepted_total"); got != 1 {
 		t.Errorf("%v older tables accepted, want 1", got)
 	}
@@ -194,7 +194,7 @@ func TestHeldTableIsNamedAndReleased(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
 		holds(t, c, full)
-		fileHolds(t, w.cfg.LKGPath, full)
+		fileHolds(t, fileOf(w.cfg), full)
 		if got, want := s.last(t).Header.Get("If-None-Match"), etagOf(full, "+zstd")+", "+etagOf(lost, "+zstd"); got != want {
 			t.Errorf("the request names %s, want %s", got, want)
 		}
@@ -212,7 +212,7 @@ func TestHeldTableIsNamedAndReleased(t *testing.T) {
 		synctest.Wait()
 		stop()
 		holds(t, c, lost)
-		fileHolds(t, w.cfg.LKGPath, lost)
+		fileHolds(t, fileOf(w.cfg), lost)
 		if got, want := s.last(t).Header.Get("If-None-Match"), etagOf(lost, "+zstd"); got != want {
 			t.Errorf("the request names %s, want %s", got, want)
 		}
@@ -268,7 +268,7 @@ func TestAccept(t *testing.T) {
 		t.Fatal(err)
 	}
 	holds(t, c, empty)
-	fileHolds(t, w.cfg.LKGPath, empty)
+	fileHolds(t, fileOf(w.cfg), empty)
 	mustPoll(t, c)
 	if got, want := w.servers[0].last(t).Header.Get("If-None-Match"), etagOf(empty, "+zstd"); got != want {
 		t.Errorf("the request names %s, want %s", got, want)

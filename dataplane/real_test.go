@@ -142,7 +142,7 @@ func TestTooManyStreamsArePolled(t *testing.T) {
 		var stops []func()
 		var clients []*dataplane.Client
 		for range 11 {
-			s.cfg.LKGPath = ""
+			s.cfg.StateDir = ""
 			clients = append(clients, s.client())
 			stops = append(stops, s.world.run(clients[len(clients)-1]))
 			synctest.Wait()

@@ -19,7 +19,7 @@ const (
 	LogStarted         = "fetching started"
 	LogStopped         = "fetching stopped"
 	LogTableApplied    = "table applied"
-	LogTableConfirmed  = "table of the LKG file confirmed by a route server"
+	LogTableConfirmed  = "table of the last-known-good file confirmed by a route server"
 	LogTableOlder      = "route server has a table that is older than the applied one, not accepted yet"
 	LogOlderAccepted   = "route server insists on an older table"
 	LogServerFailed    = "route server failed"

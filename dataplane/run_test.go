@@ -324,7 +324,7 @@ func TestPanicsChangeNothing(t *testing.T) {
 	w.servers[0].set(second)
 	failPoll(t, c, dataplane.ReasonPanic)
 	holds(t, c, first)
-	fileHolds(t, w.cfg.LKGPath, first)
+	fileHolds(t, fileOf(w.cfg), first)
 	mustPoll(t, c)
 	if got, want := w.servers[0].last(t).Header.Get("If-None-Match"), etagOf(first, "+zstd"); got != want {
 		t.Errorf("the next request names %s, want %s", got, want)

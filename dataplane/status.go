@@ -15,23 +15,23 @@ type Applied struct {
 	Revision uint64       `json:"revision"`
 	Routes   int          `json:"routes"`
 	Bytes    int          `json:"bytes"` // of the text
-	// Origin is the URL of the server that sent the table, without the password; for a table from the LKG file, the origin stored
-	// in the file.
+	// Origin is the URL of the server that sent the table, without the password; for a table from the last-known-good file, the
+	// origin stored in the file.
 	Origin string `json:"origin"`
-	// ETag is the server's name for the table. Empty if it has none, or if the table comes from the LKG file.
+	// ETag is the server's name for the table. Empty if it has none, or if the table comes from the last-known-good file.
 	ETag string `json:"etag,omitempty"`
 	// Committed is when this process applied the table.
 	Committed time.Time `json:"committed"`
 	// Confirmed is when a server last confirmed that this is its table; zero if none has since Boot.
 	Confirmed time.Time `json:"confirmed,omitzero"`
-	// SourceRead is when the server had last read its source, as far as an answer or the LKG file has proved it: by
+	// SourceRead is when the server had last read its source, as far as an answer or the last-known-good file has proved it: by
 	// X-Source-Read, or for a server without it by Date and Age. An answer that proves nothing does not change it. Zero if no
 	// time has been proved yet.
 	SourceRead time.Time `json:"source_read,omitzero"`
-	// Stale means that the table comes from the LKG file and no server has confirmed it yet.
+	// Stale means that the table comes from the last-known-good file and no server has confirmed it yet.
 	Stale bool `json:"stale"`
 	// LeftOut is how many parts of the server's text were left out: no reader can parse them, or no proxy survives them. It is 0 for a
-	// table from the LKG file.
+	// table from the last-known-good file.
 	LeftOut int `json:"left_out,omitempty"`
 	// ServerState is the X-Table-State of the server's last answer: "stale", "held", "backends-held", or empty.
 	ServerState string `json:"server_state,omitempty"`
@@ -63,9 +63,9 @@ type Status struct {
 	// FailedTotal counts all such attempts.
 	FailedTotal uint64 `json:"failed_total"`
 
-	Servers    []ServerStatus   `json:"servers"` // in the order of Config.URLs
-	LKG        *gate.FileStatus `json:"lkg,omitempty"`
-	RoutesFile *gate.FileStatus `json:"routes_file,omitempty"`
+	Servers       []ServerStatus   `json:"servers"` // in the order of Config.URLs
+	LastKnownGood *gate.FileStatus `json:"last_known_good,omitempty"`
+	RoutesFile    *gate.FileStatus `json:"routes_file,omitempty"`
 }
 
 // Held describes a held table.
@@ -155,7 +155,7 @@ func appliedOf(s *gate.Served) *Applied {
 func (c *Client) Status() Status {
 	now := time.Now()
 	files := c.gate.Files()
-	s := Status{LKG: files[0], RoutesFile: files[1], Held: c.heldStatus()}
+	s := Status{LastKnownGood: files[0], RoutesFile: files[1], Held: c.heldStatus()}
 	if served := c.gate.Served(); served != nil {
 		s.Applied = appliedOf(served)
 		s.AgeSeconds = age(now, s.Applied.SourceRead)

@@ -254,7 +254,7 @@ func (m *streamModel) check() {
 	if was, ok := m.ever[cur.Digest()]; !ok || string(was.Text()) != string(cur.Text()) {
 		m.failf("no server has ever had\n%s", cur.Text())
 	}
-	data, err := os.ReadFile(m.s.cfg.LKGPath)
+	data, err := os.ReadFile(fileOf(m.s.cfg))
 	if err != nil {
 		m.failf("%v", err)
 	}

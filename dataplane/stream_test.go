@@ -69,7 +69,7 @@ func TestStreamBringsChangesAtOnce(t *testing.T) {
 			o.set(next)
 			synctest.Wait()
 			holds(t, c, next)
-			fileHolds(t, s.cfg.LKGPath, next)
+			fileHolds(t, fileOf(s.cfg), next)
 			after(7 * time.Second)
 		}
 		if got, want := paths(o), []string{routes, watch}; !slices.Equal(got, want) {
@@ -368,7 +368,7 @@ func TestWhatAStreamBringsIsVerified(t *testing.T) {
 				o.set(second)
 				synctest.Wait()
 				holds(t, client, first)
-				fileHolds(t, s.cfg.LKGPath, first)
+				fileHolds(t, fileOf(s.cfg), first)
 				after(time.Second)
 				holds(t, client, second)
 				if served != 1 {

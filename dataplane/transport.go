@@ -47,8 +47,8 @@ type transport struct {
 	polled    bool      // a poll has succeeded since the last attempt
 }
 
-// Run follows the route servers until ctx ends, then returns nil. It asks at once. At the end it updates the LKG file if its
-// table was confirmed later. Call it once.
+// Run follows the route servers until ctx ends, then returns nil. It asks at once. At the end it updates the last-known-good
+// file if its table was confirmed later. Call it once.
 func (c *Client) Run(ctx context.Context) error {
 	c.log.Info(LogStarted, "urls", len(c.servers), "transport", c.cfg.Follow.String(), "interval", c.cfg.Interval,
 		"timeout", c.cfg.Timeout)

@@ -105,13 +105,13 @@ func TestBadAnswerLeavesEverythingAsItWas(t *testing.T) {
 			first := newTable(t, 1, "a", "b")
 			w.servers[0].set(first)
 			mustPoll(t, c)
-			file := readFile(t, w.cfg.LKGPath)
+			file := readFile(t, fileOf(w.cfg))
 
 			w.servers[0].fail(test.answer)
 			failPoll(t, c, test.want)
 			holds(t, c, first)
-			if got := readFile(t, w.cfg.LKGPath); !bytes.Equal(got, file) {
-				t.Errorf("the LKG file has changed:\n%s", got)
+			if got := readFile(t, fileOf(w.cfg)); !bytes.Equal(got, file) {
+				t.Errorf("the last-known-good file has changed:\n%s", got)
 			}
 			if len(w.published) != 1 || len(w.confirmed) != 0 {
 				t.Errorf("%d tables published, %d times confirmed, want 1 and 0", len(w.published), len(w.confirmed))
@@ -147,7 +147,7 @@ func TestNothingIsNamedBeforeTheFirstTable(t *testing.T) {
 		t.Errorf("Accept-Encoding is %q", got)
 	}
 	holds(t, c, nil)
-	fileHolds(t, w.cfg.LKGPath, nil)
+	fileHolds(t, fileOf(w.cfg), nil)
 }
 
 // TestBombIsNotUnpacked: decoding stops at the limit, whatever the full size would be.
@@ -340,7 +340,7 @@ func TestNewRefuses(t *testing.T) {
 		"streams no deltas":   func(c *dataplane.Config) { c.NoDeltas, c.Follow = true, dataplane.Stream },
 		"negative size":       func(c *dataplane.Config) { c.MaxBytes = -1 },
 		"guard":               func(c *dataplane.Config) { c.Guard.MaxLoss = 2 },
-		"one file for two":    func(c *dataplane.Config) { c.LKGPath, c.RoutesFile = "/x", "/x" },
+		"one file for two":    func(c *dataplane.Config) { c.StateDir, c.RoutesFile = "/x", "/x/table.eskip" },
 		"password in message": func(c *dataplane.Config) { c.URLs = []string{"http://user:secret@a?x"} },
 	} {
 		cfg := dataplane.Config{URLs: []string{"http://a"}}
@@ -407,7 +407,7 @@ func TestBadLineOfAServerCostsOnlyItself(t *testing.T) {
 			})
 			mustPoll(t, c)
 			holds(t, c, clean)
-			fileHolds(t, w.cfg.LKGPath, clean)
+			fileHolds(t, fileOf(w.cfg), clean)
 			if got := c.Status().Applied.LeftOut; got != test.left {
 				t.Errorf("%d parts are left out, want %d", got, test.left)
 			}

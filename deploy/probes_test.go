@@ -96,7 +96,8 @@ func routeServerFor(t *testing.T, api string) *server {
 	return s
 }
 
-// TestServerHasTimeToEnd: it continues to serve, finishes requests and writes its checkpoint before the kubelet kills it.
+// TestServerHasTimeToEnd: it continues to serve, finishes requests and writes its last-known-good file before the kubelet kills
+// it.
 func TestServerHasTimeToEnd(t *testing.T) {
 	const toWrite = 10 * time.Second
 	for _, render := range []string{"base", "component-mtls"} {

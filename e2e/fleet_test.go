@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -149,7 +148,7 @@ func startFleetSidecar(t *testing.T, i int, server, metrics string) *process {
 	}
 	return startProcess(t, dataplane, main, support, []string{
 		"--mode=Exec", "--address=" + main, "--support-listener=" + support, "--fetch-interval=1s", "--transport=" + transport,
-		"--lkg-file=" + filepath.Join(t.TempDir(), "lkg.eskip"), "--routesrv-url=" + server, "--guard-max-loss=" + loss,
+		"--state-dir=" + t.TempDir(), "--routesrv-url=" + server, "--guard-max-loss=" + loss,
 		fmt.Sprintf("--pod-name=sidecar-%02d", i), "--pod-namespace=ingress", fmt.Sprintf("--node-name=node-%d", i), "--proxy-metrics-url=" + metrics,
 	})
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/routesrv/routesrv/internal/programs"
 )
 
-// TestFirstTableIsComparedWithThatOfAPeer starts a replica without a checkpoint while another one holds a loss: it must hold the
-// same loss, and serve nothing before an acceptance.
+// TestFirstTableIsComparedWithThatOfAPeer starts a replica without a last-known-good file while another one holds a loss: it
+// must hold the same loss, and serve nothing before an acceptance.
 func TestFirstTableIsComparedWithThatOfAPeer(t *testing.T) {
 	c := ownCluster(t)
 	objects, _ := withHeldShops(t, c)

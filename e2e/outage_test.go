@@ -25,14 +25,14 @@ func TestRouteServerDeadForAMinute(t *testing.T) {
 	proxy := newFaultProxy(t, c)
 	server := startRoutesrv(t, proxy)
 	server.Ready(t)
-	lkg := filepath.Join(t.TempDir(), "lkg.eskip")
+	state := t.TempDir()
 	start := func() *sidecar {
-		return startSidecar(t, proxy, "Exec", []string{server.Main}, "--lkg-file="+lkg, "--fallback=never")
+		return startSidecar(t, proxy, "Exec", []string{server.Main}, "--state-dir="+state, "--fallback=never")
 	}
 	s := start()
 	s.Ready(t)
 	want := s.get(t, "/routes", "")
-	programs.Eventually(t, "the file", func() bool { _, err := os.Stat(lkg); return err == nil })
+	programs.Eventually(t, "the file", func() bool { _, err := os.Stat(filepath.Join(state, "table.eskip")); return err == nil })
 
 	server.Kill(t)
 	dead := time.Now()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -31,7 +30,7 @@ func startFetching(t *testing.T, transport string, routeServers ...string) *proc
 	main, support := programs.FreeAddress(t), programs.FreeAddress(t)
 	return startProcess(t, dataplane, main, support, []string{
 		"--mode=Exec", "--address=" + main, "--support-listener=" + support, "--fetch-interval=300ms", "--transport=" + transport,
-		"--lkg-file=" + filepath.Join(t.TempDir(), "lkg.eskip"), "--routesrv-url=" + strings.Join(routeServers, ","),
+		"--state-dir=" + t.TempDir(), "--routesrv-url=" + strings.Join(routeServers, ","),
 	})
 }
 
@@ -226,9 +225,11 @@ func TestRelayWithoutItsUpstreamServesItsFile(t *testing.T) {
 	programs.Eventually(t, "the table of the root", func() bool { return relay.get(t, "/routes", "").Body == root.get(t, "/routes", "").Body })
 	want := root.get(t, "/routes", "")
 	programs.Eventually(t, "the file", func() bool {
-		var status struct{ Checkpoint struct{ Written time.Time } }
+		var status struct {
+			LastKnownGood struct{ Written time.Time } `json:"last_known_good"`
+		}
 		relay.supportJSON(t, "/status", &status)
-		return !status.Checkpoint.Written.IsZero()
+		return !status.LastKnownGood.Written.IsZero()
 	})
 	relay.Kill(t)
 	root.Kill(t)

@@ -53,8 +53,8 @@
 // send the client back to B. Second, it is lowered when a read ends below it, because the source went back in time; the history
 // is then void.
 //
-// A table from a checkpoint does not count as newer than any other table until a read has confirmed it. Tables of a source
-// without revisions (Newest 0) have no order: only the digest counts.
+// A table from a last-known-good file does not count as newer than any other table until a read has confirmed it. Tables of a
+// source without revisions (Newest 0) have no order: only the digest counts.
 //
 // One limitation is beyond a server's control: a client that ignores the ETag of a 304, as Skipper does, still names revision 10
 // after a 304 said that its A is current at 12, and a lagging replica with B of revision 11 sends B. This affects only content
@@ -121,7 +121,8 @@ type Config struct {
 	// limiting them is up to Recheck. If nil, the regular reads decide claims.
 	Recheck func()
 	// Published is called for each newly served table that differs from the previous one; stale means that it comes from a
-	// checkpoint. It is called with the cache locked, one call at a time: it must not block or use the cache. It may be nil.
+	// last-known-good file. It is called with the cache locked, one call at a time: it must not block or use the cache. It may
+	// be nil.
 	Published func(t *table.Table, stale bool)
 	// Now is the clock for measuring encoding; nil means time.Now. Times in headers are those of the tables and reads.
 	Now func() time.Time
@@ -230,7 +231,7 @@ type Status struct {
 	ReadRevision     uint64       // Newest of the last read that showed the current table
 	CompleteRevision uint64       // Oldest of that read; 0 if unknown
 	LastRead         time.Time    // last successful read of the source
-	Stale            bool         // from a checkpoint that no read has confirmed yet
+	Stale            bool         // from a last-known-good file that no read has confirmed yet
 	Held             bool         // the last read showed another table, which is held back
 	Claims           int          // tables named by clients that may be newer than this replica's
 }

@@ -98,7 +98,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		TableRoutes: gauge("routesrv_table_routes", "Routes in the served table."),
 		TableRevision: gauge("routesrv_table_revision", "Revision of the served table, as in its ETag: the highest list "+
 			"revision of the read that first produced this table."),
-		TableStale: gauge("routesrv_table_stale", "1 while the table comes from a checkpoint and no read has confirmed it, else 0."),
+		TableStale: gauge("routesrv_table_stale", "1 while the table comes from a last-known-good file and no read has confirmed it, else 0."),
 		ReadRevision: gauge("routesrv_table_read_revision", "Highest list revision of the last read that showed the served "+
 			"table."),
 		Complete: gauge("routesrv_table_complete_revision", "Lowest revision of these lists: the table is complete up to "+

@@ -123,15 +123,15 @@ func newMember(c *cluster) *member {
 	return m
 }
 
-// restart starts the process again, with the table from a checkpoint or with none.
-func (m *member) restart(checkpoint bool) {
+// restart starts the process again, with the table from a last-known-good file or with none.
+func (m *member) restart(fromFile bool) {
 	before := m.Cache
 	m.metrics = append(m.metrics, etagcache.NewMetrics(nil))
 	m.Cache = newCache(m.cluster.tb, etagcache.Config{
 		Metrics: m.metrics[len(m.metrics)-1], Recheck: func() { m.recheck = true },
 	})
 	m.handler, m.poll, m.made, m.recheck, m.fresh = m.Handler(), nil, nil, false, true
-	if checkpoint && before != nil && before.Current() != nil {
+	if fromFile && before != nil && before.Current() != nil {
 		m.Restore(before.Current(), start)
 	}
 }

@@ -13,7 +13,7 @@ type state struct {
 	oldest   uint64    // version is not older than the source was at this revision; 0 if unknown
 	newest   uint64    // the highest revision up to which version may be the content of the source; 0 without revisions
 	lastRead time.Time // last successful read; zero if there was none
-	stale    bool      // version comes from a checkpoint that no read has confirmed yet
+	stale    bool      // version comes from a last-known-good file that no read has confirmed yet
 	held     bool      // the last read showed another table, which is held back
 	backends bool      // only its backends are held back
 	// candidate is the held table, nil if unknown. A client that has it got it from a replica that no longer holds it.
@@ -52,9 +52,9 @@ func (c *Cache) show(next *state, t *table.Table) {
 	}
 }
 
-// Restore makes t, which comes from a checkpoint, the current table. It is marked stale until a read confirms or replaces it;
-// until then it does not count as newer than any other table. lastRead is when the source was last read successfully before the
-// restart; zero if unknown.
+// Restore makes t, which comes from a last-known-good file, the current table. It is marked stale until a read confirms or
+// replaces it; until then it does not count as newer than any other table. lastRead is when the source was last read
+// successfully before the restart; zero if unknown.
 func (c *Cache) Restore(t *table.Table, lastRead time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -15,7 +15,7 @@ type Candidate struct {
 	Read table.Read
 	// Snapshot is what the table was compiled from; nil where only tables are known.
 	Snapshot *kube.Snapshot
-	// Origin is where the table comes from, as recorded in the last-good file.
+	// Origin is where the table comes from, as recorded in the last-known-good file.
 	Origin string
 
 	// Only for a table that a server sent:
@@ -33,7 +33,7 @@ type Served struct {
 	Candidate
 	// Committed is when this process began to serve the table. Confirmed is when a read last showed it; zero if none has.
 	Committed, Confirmed time.Time
-	// Stale means that the table comes from the last-good file and no read has shown it yet.
+	// Stale means that the table comes from the last-known-good file and no read has shown it yet.
 	Stale bool
 }
 

@@ -13,20 +13,20 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// Beside a last-good file that is loaded packed lies a file with the facts of its table ([table.Table.WriteFacts]): with them a start
-// need not parse the text. It is optional. Facts that are missing, damaged or of another table are not used.
+// Beside a last-known-good file that is loaded packed lies a file with the facts of its table ([table.Table.WriteFacts]): with
+// them a start need not parse the text. It is optional. Facts that are missing, damaged or of another table are not used.
 
-// factsSuffix is appended to the path of a last-good file.
+// factsSuffix is appended to the path of a last-known-good file.
 const factsSuffix = ".facts"
 
 // factsHeader is the space for the header and the digest of a facts file. The facts are shorter than the text that they are about.
 const factsHeader = 1024
 
-// LogFactsFailed says that the facts of a last-good file could not be written.
-const LogFactsFailed = "facts of the last-good file cannot be written, the next start takes longer"
+// LogFactsFailed says that the facts of a last-known-good file could not be written.
+const LogFactsFailed = "facts of the last-known-good file cannot be written, the next start takes longer"
 
-// LogKillerLeftOut says that a last-good file had a route that no proxy survives, and that its table is served without it.
-const LogKillerLeftOut = "route of the last-good file left out, no proxy would survive it"
+// LogKillerLeftOut says that a last-known-good file had a route that no proxy survives, and that its table is served without it.
+const LogKillerLeftOut = "route of the last-known-good file left out, no proxy would survive it"
 
 // saveFacts writes the facts of a table that has just been written. Failing to do so only costs time at the next start.
 func (f *file) saveFacts(t *table.Table) {
@@ -74,7 +74,7 @@ func mayReplaceFacts(path string) error {
 	return nil
 }
 
-// loadFacts returns the content of the facts file of a last-good file of size bytes, or nil.
+// loadFacts returns the content of the facts file of a last-known-good file of size bytes, or nil.
 func (f *file) loadFacts(size int64) []byte {
 	if !f.cfg.Pack {
 		return nil
@@ -92,12 +92,12 @@ func (f *file) loadFacts(size int64) []byte {
 	return facts
 }
 
-// parse reads and verifies a last-good file, with its facts or without. A file whose table does not have the recorded digest was not
-// written by this package.
+// parse reads and verifies a last-known-good file, with its facts or without. A file whose table does not have the recorded
+// digest was not written by this package.
 func (f *file) parse(r io.ReadSeeker, size int64) (t *table.Table, meta table.FileMeta, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			t, err = nil, fmt.Errorf("read last-good file: panic: %v", v)
+			t, err = nil, fmt.Errorf("read last-known-good file: panic: %v", v)
 		}
 	}()
 	err = table.ErrFacts

@@ -11,7 +11,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-const factsFile = "lkg.facts"
+const factsFile = "table.eskip.facts"
 
 // restarted returns a new gate with a packed file that has been loaded.
 func restarted(t *testing.T, path string) *gate.Gate {
@@ -23,7 +23,7 @@ func restarted(t *testing.T, path string) *gate.Gate {
 
 // TestFactsSpareTheParser: the text of this table does not parse, which only a start without facts notices.
 func TestFactsSpareTheParser(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "lkg")
+	path := filepath.Join(t.TempDir(), "table.eskip")
 	tab, err := table.New([]table.Route{{ID: "a", Text: "a: this is no route;"}}, 3, time.Time{})
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +56,7 @@ func TestFactsAreOptional(t *testing.T) {
 		"a dead link": func(path string) error { return replace(path, func() error { return os.Symlink("nowhere", path) }) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "lkg")
+			path := filepath.Join(t.TempDir(), "table.eskip")
 			fileGate(t, gate.FileConfig{Path: path, Pack: true}).Begin().Offer(offered(tableOf(t, 2, 10)))
 			if err := spoil(path + ".facts"); err != nil {
 				t.Fatal(err)
@@ -87,7 +87,7 @@ func TestFactsReplaceNoFileOfSomebodyElse(t *testing.T) {
 	if err := os.WriteFile(foreign, []byte("the only copy\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(folder, "lkg")
+	path := filepath.Join(folder, "table.eskip")
 	fileGate(t, gate.FileConfig{Path: path, Pack: true}).Begin().Offer(offered(tableOf(t, 2, 10)))
 	if got, err := os.ReadFile(foreign); err != nil || string(got) != "the only copy\n" {
 		t.Errorf("the file has %q, %v", got, err)
@@ -100,7 +100,7 @@ func TestFactsReplaceNoFileOfSomebodyElse(t *testing.T) {
 // TestFilesForThemselvesHaveNoFacts: nobody loads a plain file packed.
 func TestFilesForThemselvesHaveNoFacts(t *testing.T) {
 	for _, cfg := range []gate.FileConfig{{Plain: true, Pack: true}, {}} {
-		cfg.Path = filepath.Join(t.TempDir(), "lkg")
+		cfg.Path = filepath.Join(t.TempDir(), "table.eskip")
 		fileGate(t, cfg).Begin().Offer(offered(tableOf(t, 2, 10)))
 		if files, err := os.ReadDir(filepath.Dir(cfg.Path)); err != nil || len(files) != 1 {
 			t.Errorf("%+v: in the folder is %v, %v", cfg, files, err)

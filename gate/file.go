@@ -16,9 +16,9 @@ import (
 
 // Log messages about files. The attribute "file" has the name of the file.
 const (
-	LogFileMissing   = "no last-good file yet"
-	LogFileLoaded    = "last-good file loaded, its table is stale until a read or a route server shows it"
-	LogFileSetAside  = "last-good file is not usable, set aside and not loaded"
+	LogFileMissing   = "no last-known-good file yet"
+	LogFileLoaded    = "last-known-good file loaded, its table is stale until a read or a route server shows it"
+	LogFileSetAside  = "last-known-good file is not usable, set aside and not loaded"
 	LogFileFailed    = "file cannot be written, the table is served from memory"
 	LogFileSlow      = "writing the file takes long, not waiting for it"
 	LogFileRecovered = "file written again"
@@ -29,8 +29,16 @@ const (
 	fileWait = 5 * time.Second
 	// fileRetry is how long after a failed write to retry, if no new table comes before.
 	fileRetry = 30 * time.Second
-	// maxHeader is the space for the metadata of a last-good file.
+	// maxHeader is the space for the metadata of a last-known-good file.
 	maxHeader = 64 << 10
+)
+
+const (
+	// LastKnownGoodFile is the name of the last-known-good file in a state folder, on route servers, relays and data planes. It
+	// is a valid eskip document.
+	LastKnownGoodFile = "table.eskip"
+	// LastKnownGoodName is what logs and metrics call it.
+	LastKnownGoodName = "last_known_good"
 )
 
 // FileConfig describes a file in which a Gate keeps the served table.
@@ -48,6 +56,14 @@ type FileConfig struct {
 	// Pack packs the table that is loaded ([table.List.Packed]), and keeps the facts of the table beside the file, so that loading
 	// takes a fraction of the time.
 	Pack bool
+}
+
+// LastKnownGood describes the last-known-good file of a state folder: [LastKnownGoodFile]. An empty folder means no file.
+func LastKnownGood(stateDir string) FileConfig {
+	if stateDir == "" {
+		return FileConfig{Name: LastKnownGoodName}
+	}
+	return FileConfig{Name: LastKnownGoodName, Path: filepath.Join(stateDir, LastKnownGoodFile), MakeFolder: true}
 }
 
 // FileStatus is the state of a file.
@@ -210,7 +226,7 @@ func (f *file) makeFolder() error {
 		return nil
 	}
 	if err := os.MkdirAll(filepath.Dir(f.cfg.Path), 0o700); err != nil {
-		return fmt.Errorf("folder of the last-good file: %w", err)
+		return fmt.Errorf("folder of the last-known-good file: %w", err)
 	}
 	return nil
 }
@@ -294,7 +310,7 @@ func (f *file) status() *FileStatus {
 	return s
 }
 
-// load returns the table of a last-good file of at most limit bytes, or nil. Nothing found at its path or its folder's path
+// load returns the table of a last-known-good file of at most limit bytes, or nil. Nothing found at its path or its folder's path
 // prevents the start: files that cannot be trusted are set aside, or another name is used.
 // hold is the hold that lasted when the table was written; nil if there was none.
 func (f *file) load(limit int64) (t *table.Table, meta table.FileMeta, hold *guard.Ongoing) {

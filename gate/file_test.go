@@ -13,7 +13,7 @@ import (
 // fileGate makes a gate with one file.
 func fileGate(t *testing.T, cfg gate.FileConfig) *gate.Gate {
 	t.Helper()
-	cfg.Name = "lkg"
+	cfg.Name = "last_known_good"
 	g, err := gate.New(gate.Config{Sink: gate.Each(func(*table.Table) {}), Files: []gate.FileConfig{cfg}})
 	if err != nil {
 		t.Fatal(err)
@@ -25,7 +25,7 @@ func fileGate(t *testing.T, cfg gate.FileConfig) *gate.Gate {
 func TestAFileOfSomebodyElseIsKept(t *testing.T) {
 	const foreign = "the only copy\n"
 	for _, boots := range []bool{true, false} {
-		path := filepath.Join(t.TempDir(), "lkg")
+		path := filepath.Join(t.TempDir(), "table.eskip")
 		if err := os.WriteFile(path, []byte(foreign), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -73,7 +73,7 @@ func TestAPlainFileIsReplaced(t *testing.T) {
 
 // A file whose text does not match its digest was edited, and is not a table that was ever served.
 func TestAFileThatWasEditedIsNotServed(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "lkg")
+	path := filepath.Join(t.TempDir(), "table.eskip")
 	g := fileGate(t, gate.FileConfig{Path: path})
 	g.Begin().Offer(offered(tableOf(t, 2, 10)))
 	whole, err := os.ReadFile(path)
@@ -95,7 +95,7 @@ func TestAFileThatWasEditedIsNotServed(t *testing.T) {
 
 // A valid file of ours is replaced and not set aside, even by a gate that has not restored a table from it.
 func TestAFileOfOursIsReplaced(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "lkg")
+	path := filepath.Join(t.TempDir(), "table.eskip")
 	for n := range 2 {
 		g := fileGate(t, gate.FileConfig{Path: path})
 		g.Begin().Offer(offered(tableOf(t, n+1, 10)))

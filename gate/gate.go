@@ -1,6 +1,6 @@
 // Package gate is the only place that decides which table is served. Producers (package poller, which compiles tables, and
 // package dataplane, which fetches them) offer candidates. A [Gate] judges each one by the rules of package guard, passes good
-// ones to a [Sink], which is a cache, and keeps the last-good file.
+// ones to a [Sink], which is a cache, and keeps the last-known-good file.
 //
 // # An offer
 //
@@ -10,7 +10,7 @@
 // The Gate publishes in this order:
 //
 //  1. memory: the sink serves the table;
-//  2. disk: the last-good file is replaced. The Gate waits for the disk for five seconds at most, or not at all
+//  2. disk: the last-known-good file is replaced. The Gate waits for the disk for five seconds at most, or not at all
 //     ([FileConfig.Background]);
 //
 // 3. names: a client names the table to servers from now on.
@@ -25,7 +25,7 @@
 // keeps only the suspicious half: the Gate serves the previous intent with the newest backends, or the newest intent with the
 // last endpoints of the services that lost all of theirs (guarantee Live; docs/decisions/0009). The served table then has the
 // revision of the newest read, as usual. After a restart the served intent is unknown: until a read is published, or shows the
-// table of the last-good file, a hold keeps the whole table. If only tables are known, a hold always keeps the whole table.
+// table of the last-known-good file, a hold keeps the whole table. If only tables are known, a hold always keeps the whole table.
 //
 // Before the first table the guard has nothing to compare with, so it passes any table that is not empty. [Gate.CompareWith] sets
 // the table of another replica for the comparison. If the first table is then held, nothing is served.
@@ -78,7 +78,7 @@ type Config struct {
 	Guard guard.Config
 	// Halves compiles tables from halves of snapshots. nil means that a hold keeps the whole table.
 	Halves Halves
-	// Files are kept up to date with the served table. The first one is the last-good file, which Boot loads.
+	// Files are kept up to date with the served table. The first one is the last-known-good file, which Boot loads.
 	Files []FileConfig
 	// Decided is told about each hold and its release. It must not block. It may be nil.
 	Decided func(Decision)

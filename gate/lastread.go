@@ -14,12 +14,12 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// Beside a last-good file lies a small file with what changes more often than the table: the time at which the table was last known to
+// Beside a last-known-good file lies a small file with what changes more often than the table: the time at which the table was last known to
 // be current, and the hold that lasts. A table may stay the same for days while it is read every few seconds: writing all of it for each
 // read would wear out the disk, and without the time a restart would make the table look as old as its last change. Without the hold, a
 // restart would publish a restore that is half done.
 
-// readSuffix is appended to the path of a last-good file.
+// readSuffix is appended to the path of a last-known-good file.
 const readSuffix = ".read"
 
 const (
@@ -48,7 +48,7 @@ func (f *file) readDue(s *Served, now time.Time) bool {
 }
 
 // LogReadFailed says that the file could not be written. A restart would then make the table look older, and forget a hold.
-const LogReadFailed = "time of the last read and the current hold cannot be written beside the last-good file"
+const LogReadFailed = "time of the last read and the current hold cannot be written beside the last-known-good file"
 
 // readWritten records the result of writing the file of a job.
 func (f *file) readWritten(job *write, err error, now time.Time) {
@@ -137,8 +137,8 @@ func mayReplaceRead(path string) error {
 	return nil
 }
 
-// lastRead returns when the table of a last-good file was last known to be current: the time in the file itself, or the later one
-// that was recorded beside it for the same table. It also returns the hold that lasted then; nil if there was none.
+// lastRead returns when the table of a last-known-good file was last known to be current: the time in the file itself, or the
+// later one that was recorded beside it for the same table. It also returns the hold that lasted then; nil if there was none.
 func (f *file) lastRead(meta table.FileMeta, now time.Time) (time.Time, *guard.Ongoing) {
 	path := f.cfg.Path + readSuffix
 	durable.Tidy(path)

@@ -31,7 +31,7 @@ func readOn(t *testing.T, path string, routes int, long time.Duration) time.Time
 // TestCrashMakesNoTableLookOld: a table that has not changed for an hour was read a moment ago, also for the process after one that
 // was killed, and after that one.
 func TestCrashMakesNoTableLookOld(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "lkg")
+	path := filepath.Join(t.TempDir(), "table.eskip")
 	synctest.Test(t, func(t *testing.T) {
 		last := readOn(t, path, 3, time.Hour)
 		for range 2 {
@@ -58,7 +58,7 @@ func TestCrashMakesNoTableLookOld(t *testing.T) {
 func TestTimeOfAnotherTableIsNotUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
-		path := filepath.Join(dir, "lkg")
+		path := filepath.Join(dir, "table.eskip")
 		readOn(t, path, 3, time.Minute)
 		good, err := os.ReadFile(path + ".read")
 		if err != nil {

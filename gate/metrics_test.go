@@ -139,7 +139,7 @@ func TestWritesAreCounted(t *testing.T) {
 		m := gate.NewMetrics(nil, "x").CountWrites(func(file, result string) { writes = append(writes, file+" "+result) })
 		g, err := gate.New(gate.Config{
 			Sink: gate.Each(func(*table.Table) {}), Metrics: m,
-			Files: []gate.FileConfig{{Name: "lkg", Path: filepath.Join(folder, "lkg")}, {Name: "none"}},
+			Files: []gate.FileConfig{{Name: "last_known_good", Path: filepath.Join(folder, "table.eskip")}, {Name: "none"}},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -150,7 +150,7 @@ func TestWritesAreCounted(t *testing.T) {
 		}
 		g.Begin().Offer(offered(tableOf(t, 4, 2)))
 		synctest.Wait()
-		if want := []string{"lkg error", "lkg ok"}; !slices.Equal(writes, want) {
+		if want := []string{"last_known_good error", "last_known_good ok"}; !slices.Equal(writes, want) {
 			t.Errorf("writes %q, want %q", writes, want)
 		}
 	})
@@ -160,10 +160,10 @@ func TestWritesAreCounted(t *testing.T) {
 // write, and only then.
 func TestTheFileTellsOfTheLastReadAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "lkg")
+		path := filepath.Join(t.TempDir(), "table.eskip")
 		writes := 0
 		g, err := gate.New(gate.Config{
-			Sink: gate.Each(func(*table.Table) {}), Files: []gate.FileConfig{{Name: "lkg", Path: path}},
+			Sink: gate.Each(func(*table.Table) {}), Files: []gate.FileConfig{{Name: "last_known_good", Path: path}},
 			Metrics: gate.NewMetrics(nil, "x").CountWrites(func(string, string) { writes++ }),
 		})
 		if err != nil {

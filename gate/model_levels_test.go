@@ -43,7 +43,7 @@ type level struct {
 	accept func(guard.Acceptance) (*table.Table, error)
 	stop   func()
 
-	home, away string // the folder of the last-good file, and its name while the disk is unavailable
+	home, away string // the folder of the last-known-good file, and its name while the disk is unavailable
 	gone       bool   // the disk is unavailable
 	missed     bool   // something was served since the disk became unavailable
 	served     map[string]bool
@@ -155,9 +155,11 @@ func (m *model) beginRoot(l *level, peer *table.Table) *poller.Poller {
 	compiler := m.must(poller.NewCompiler(compile.Options{
 		EndpointSlices: true, DisableCatchAllRoutes: true, Healthcheck: m.generated,
 	}, nil, nil)).(*poller.Compiler)
+	file := gate.LastKnownGood(l.home)
+	file.Background = true
 	cfg := gate.Config{
 		Sink: &trippingSink{l.cache, m}, Guard: m.guardConfig(), Halves: &trippingHalves{compiler, m}, Decided: l.decided,
-		Files: []gate.FileConfig{{Name: "checkpoint", Path: l.file(), Background: true}},
+		Files: []gate.FileConfig{file},
 	}
 	if m.planted.gate != nil {
 		m.planted.gate(&cfg)
@@ -194,7 +196,7 @@ func (m *model) guardConfig() guard.Config {
 
 func (m *model) fetch(l *level, from string, sink gate.Sink) dataplane.Config {
 	cfg := dataplane.Config{
-		URLs: []string{"http://" + from}, Transport: m.network, LKGPath: l.file(), Sink: sink, Decided: l.decided, MaxBackoff: 3 * time.Second,
+		URLs: []string{"http://" + from}, Transport: m.network, StateDir: l.home, Sink: sink, Decided: l.decided, MaxBackoff: 3 * time.Second,
 		Random: half,
 	}
 	if m.polling {
@@ -343,7 +345,7 @@ func (m *model) read(l *level, w *httptest.ResponseRecorder) *seen {
 	return s
 }
 
-// looksAtFile checks the last-good file of a level.
+// looksAtFile checks the last-known-good file of a level.
 func (m *model) looksAtFile(l *level) {
 	if l.gone {
 		l.missed = true
@@ -352,22 +354,22 @@ func (m *model) looksAtFile(l *level) {
 	text, err := os.ReadFile(l.file())
 	if err != nil {
 		if l.now != nil && !l.missed {
-			m.violates("File", "the %s has no last-good file: %v", l.name, err)
+			m.violates("File", "the %s has no last-known-good file: %v", l.name, err)
 		}
 		return
 	}
 	t, _, err := table.ParseFile(text)
 	if err != nil {
-		m.violates("File", "the last-good file of the %s does not parse: %v", l.name, err)
+		m.violates("File", "the last-known-good file of the %s does not parse: %v", l.name, err)
 		return
 	}
 	switch digest := t.Digest().String(); {
 	case !l.served[digest]:
-		m.violates("File", "the last-good file of the %s has %s, which was never served", l.name, digest)
+		m.violates("File", "the last-known-good file of the %s has %s, which was never served", l.name, digest)
 	case l.now != nil && digest == l.now.digest:
 		l.missed = false
 	case l.now != nil && !l.missed:
-		m.violates("File", "the last-good file of the %s has %s, served is %s", l.name, digest, l.now.digest)
+		m.violates("File", "the last-known-good file of the %s has %s, served is %s", l.name, digest, l.now.digest)
 	}
 }
 

@@ -1,6 +1,7 @@
 package gate_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"testing/synctest"
@@ -122,14 +123,18 @@ func (m *model) repair() {
 
 func (m *model) disk(l *level) {
 	m.note("the disk of the %s goes or comes", l.name)
-	from, to := l.home, l.away
-	if l.gone {
-		from, to = to, from
-	}
-	if err := os.Rename(from, to); err != nil {
+	if err := swapFolder(l.home, l.away, l.gone); err != nil {
 		m.t.Fatal(err)
 	}
 	l.gone, l.missed = !l.gone, true
+}
+
+// swapFolder moves a folder away and puts a file in its place, because a missing folder would be created again; or it undoes that.
+func swapFolder(home, away string, back bool) error {
+	if back {
+		return errors.Join(os.Remove(home), os.Rename(away, home))
+	}
+	return errors.Join(os.Rename(home, away), os.WriteFile(home, nil, 0o600))
 }
 
 func (m *model) misfortune(n int) {
@@ -244,7 +249,7 @@ func (m *model) onDisk(l *level, how int) *seen {
 	}
 	t, _, err := table.ParseFile(text)
 	if err != nil {
-		m.violates("File", "the last-good file of the %s: %v", l.name, err)
+		m.violates("File", "the last-known-good file of the %s: %v", l.name, err)
 		return nil
 	}
 	return m.parsed[t.Digest().String()]

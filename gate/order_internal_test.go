@@ -32,10 +32,10 @@ func named(t *table.Table) Candidate {
 	return Candidate{Table: t, Names: []string{t.Digest().String()}, Sent: t.Digest(), Read: table.Read{At: time.Now()}}
 }
 
-// withFile makes a gate with a last-good file.
+// withFile makes a gate with a last-known-good file.
 func withFile(t *testing.T, path string, sink Sink) *Gate {
 	t.Helper()
-	g, err := New(Config{Sink: sink, Files: []FileConfig{{Name: "lkg", Path: path}}})
+	g, err := New(Config{Sink: sink, Files: []FileConfig{{Name: "last_known_good", Path: path}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func withFile(t *testing.T, path string, sink Sink) *Gate {
 func TestMemoryThenDiskThenNames(t *testing.T) {
 	var g *Gate
 	var steps []string
-	g = withFile(t, t.TempDir()+"/lkg", Each(func(*table.Table) { steps = append(steps, "publish") }))
+	g = withFile(t, t.TempDir()+"/table.eskip", Each(func(*table.Table) { steps = append(steps, "publish") }))
 	g.files[0].put = func(path string, write func(io.Writer) error) error {
 		if s := g.Served(); s != nil && len(s.Names) == 0 {
 			steps = append(steps, "write while the table is served and not named")
@@ -66,7 +66,7 @@ func TestMemoryThenDiskThenNames(t *testing.T) {
 // the last one.
 func TestDiskThatHangsDelaysNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		path := t.TempDir() + "/lkg"
+		path := t.TempDir() + "/table.eskip"
 		g := withFile(t, path, Each(func(*table.Table) {}))
 		hangs := make(chan struct{})
 		g.files[0].put = func(path string, write func(io.Writer) error) error {
@@ -100,8 +100,8 @@ func TestDiskThatHangsDelaysNothing(t *testing.T) {
 
 func TestAFileInTheBackgroundIsNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "made", "lkg")
-		g, err := New(Config{Sink: Each(func(*table.Table) {}), Files: []FileConfig{{Name: "checkpoint", Path: path, Background: true, MakeFolder: true}}})
+		path := filepath.Join(t.TempDir(), "made", "table.eskip")
+		g, err := New(Config{Sink: Each(func(*table.Table) {}), Files: []FileConfig{{Name: "last_known_good", Path: path, Background: true, MakeFolder: true}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -127,7 +127,7 @@ func TestAFileInTheBackgroundIsNotWaitedFor(t *testing.T) {
 // it.
 func TestFailedWriteLeavesTheOldFile(t *testing.T) {
 	first, second := makeTable(t, `a: * -> <shunt>;`), makeTable(t, `a: * -> <loopback>;`)
-	path := t.TempDir() + "/lkg"
+	path := t.TempDir() + "/table.eskip"
 	g := withFile(t, path, Each(func(*table.Table) {}))
 	g.Begin().Offer(named(first))
 	g.files[0].put = func(path string, write func(io.Writer) error) error {
@@ -170,8 +170,8 @@ func TestAWriteThatFailedIsTriedAgain(t *testing.T) {
 		if err := os.WriteFile(folder, nil, 0o600); err != nil { // no folder can be created there
 			t.Fatal(err)
 		}
-		path := filepath.Join(folder, "lkg")
-		g, err := New(Config{Sink: Each(func(*table.Table) {}), Files: []FileConfig{{Name: "lkg", Path: path, MakeFolder: true}}})
+		path := filepath.Join(folder, "table.eskip")
+		g, err := New(Config{Sink: Each(func(*table.Table) {}), Files: []FileConfig{{Name: "last_known_good", Path: path, MakeFolder: true}}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -25,7 +25,7 @@ func next(t *testing.T, path string) *gate.Gate {
 // TestAHoldOutlivesItsProcess: a cluster is restored in steps, and the process is killed after each. Only the whole is served.
 func TestAHoldOutlivesItsProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "lkg")
+		path := filepath.Join(t.TempDir(), "table.eskip")
 		whole := tableOf(t, 100, 1)
 		g := next(t, path)
 		g.Begin().Offer(offered(whole))
@@ -60,7 +60,7 @@ func TestAHoldOutlivesItsProcess(t *testing.T) {
 // TestAnAcceptedHoldStaysEnded: the next process compares with the accepted table only.
 func TestAnAcceptedHoldStaysEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "lkg")
+		path := filepath.Join(t.TempDir(), "table.eskip")
 		g := next(t, path)
 		g.Begin().Offer(offered(tableOf(t, 100, 1)))
 		lost := tableOf(t, 10, 2)
@@ -81,7 +81,7 @@ func TestAnAcceptedHoldStaysEnded(t *testing.T) {
 // much later.
 func TestAHoldThatCannotBeTrustedIsNotResumed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "lkg")
+		path := filepath.Join(t.TempDir(), "table.eskip")
 		g := next(t, path)
 		g.Begin().Offer(offered(tableOf(t, 100, 1)))
 		g.Begin().Offer(offered(tableOf(t, 10, 2)))
@@ -134,7 +134,7 @@ func TestAHoldThatCannotBeTrustedIsNotResumed(t *testing.T) {
 // TestAHoldIsWrittenWhenTheDiskRecovers: a write that failed is repeated.
 func TestAHoldIsWrittenWhenTheDiskRecovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "lkg")
+		path := filepath.Join(t.TempDir(), "table.eskip")
 		g := next(t, path)
 		g.Begin().Offer(offered(tableOf(t, 100, 1)))
 		synctest.Wait()

@@ -91,7 +91,7 @@ func (s *Switch) Table() *table.Table { return s.table }
 // Begin reports that a producer, served or not, asks its source.
 func (s *Switch) Begin() (end func(*table.Table, table.Read)) { return s.cfg.Sink.Begin() }
 
-// Restore serves a last-good table, marked stale. The next producer is compared with it.
+// Restore serves a last-known-good table, marked stale. The next producer is compared with it.
 func (s *Switch) Restore(from string, o Offer) {
 	s.from, s.table, s.floor, s.last = from, o.Table, 0, 0
 	s.cfg.Sink.Restore(o.Table, o.Read.At)

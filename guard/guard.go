@@ -37,7 +37,7 @@
 // Only a table that lacks something that is served now can be suspicious. A table is not suspicious if it undoes additions within
 // the window, that is, if at most 5 % of what already existed when the window began is missing. So a table that grew tenfold by
 // accident can be repaired at once. A window begins with the first table that a Guard sees, which after a restart is the one from
-// the checkpoint.
+// the last-known-good file.
 //
 // The Guard counts the served table when it first changes what it answers, and from then on only what changes. It remembers hashes
 // of what was added or removed within the window. This takes memory in proportion to changes, not

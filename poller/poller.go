@@ -81,7 +81,7 @@ type Config struct {
 	// panics, it is called again for the next read.
 	Source  Source
 	Compile func(*kube.Snapshot) table.List
-	// Gate receives the tables. Required. Its last-good file records Origin as their origin.
+	// Gate receives the tables. Required. Its last-known-good file records Origin as their origin.
 	Gate   *gate.Gate
 	Origin string
 

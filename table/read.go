@@ -24,7 +24,8 @@ type Read struct {
 	// Waiting means that the read showed another table than the served one, which will be served soon: package budget delays
 	// changes that only add endpoints.
 	Waiting bool
-	// Stale means that the source, another route server, has the table from a checkpoint and has not read its own source since.
+	// Stale means that the source, another route server, has the table from a last-known-good file and has not read its own
+	// source since.
 	Stale bool
 	// At is when the read was complete.
 	At time.Time

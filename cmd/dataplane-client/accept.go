@@ -2,7 +2,6 @@ package main
 
 import (
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/routesrv/routesrv/internal/cli"
@@ -17,13 +16,13 @@ func asking() cli.Program {
 		Name: "dataplane-client", Beside: true, Version: setup.VersionText("dataplane-client", version),
 		Places: func() cli.Places {
 			return &cli.Socket{Dial: httpserve.DialControl, Find: func() (string, error) {
-				return setup.FindState("--lkg-file", func(i setup.Instance) (string, bool) { return stateOf(i) })
+				return setup.FindState(func(i setup.Instance) (string, bool) { return stateOf(i) })
 			}}
 		},
 	}
 }
 
-// stateOf returns the folder of the last-known-good file of a process, if it serves.
+// stateOf returns the state folder of a process, if it serves.
 func stateOf(i setup.Instance) (folder string, serves bool) {
 	if len(i.Args) > 0 && !strings.HasPrefix(i.Args[0], "-") {
 		return "", false
@@ -32,8 +31,5 @@ func stateOf(i setup.Instance) (folder string, serves bool) {
 	if err != nil {
 		return "", false
 	}
-	if path := f.sidecar.Fetch.LKGPath; path != "" {
-		folder = filepath.Dir(path)
-	}
-	return folder, true
+	return f.sidecar.StateDir, true
 }

@@ -33,7 +33,7 @@ fetches the table from route servers, or computes it from the cluster with the f
     Exec   fetch the table; --fallback says when to compute one instead
 
 Fetch the table from a route server, and keep a copy that survives a restart:
-    dataplane-client --mode Exec --routesrv-url http://routesrv.ingress --lkg-file /var/lib/dataplane/table.eskip
+    dataplane-client --mode Exec --routesrv-url http://routesrv.ingress --state-dir /var/lib/dataplane
 
 Changes arrive over a stream, as deltas, and by polling where streams do not work; --transport poll uses no streams.
 
@@ -69,6 +69,7 @@ func parse(args []string, env config.Env) (*flags, []config.Warning, error) {
 	p.Compile(&c.Compile)
 	p.Guard(&c.Guard)
 	p.Profile(&c.EnableProfile)
+	p.StateDir(&c.StateDir)
 	p.Log(&f.log)
 	p.CompileFrom(&c.Compile, &f.source, &f.log)
 	_, warnings, err := p.Parse(args, env)
@@ -108,8 +109,8 @@ func (f *flags) check(p *config.Parser) (warnings []config.Warning, err error) {
 		warnings = append(warnings, config.Warning{Flag: "--support-listener", Text: "is turned off: --support-loopback-only and --support-tls-cert " +
 			"have no effect"})
 	}
-	if len(c.Fetch.URLs) > 0 && c.Fetch.LKGPath == "" {
-		warnings = append(warnings, config.Warning{Flag: "--lkg-file", Text: "is not set: the last table is kept only in " +
+	if len(c.Fetch.URLs) > 0 && c.StateDir == "" {
+		warnings = append(warnings, config.Warning{Flag: "--state-dir", Text: "is not set: the last table is kept only in " +
 			"memory, and is lost if this process restarts while no route server answers"})
 	}
 	if c.Fallback.Policy != rollout.FallbackNever && len(c.Fetch.URLs) > 0 && !f.source.Kubernetes && len(f.source.Manifests) == 0 {
@@ -154,7 +155,7 @@ func (f *flags) fallbackFlags(p *config.Parser) {
 		"too old) or never. A fallback reads at a tenth of the rate, and ends when a route server answers again.")
 	p.Flag(groupFallback, "fallback-after", duration(&c.After, rollout.DefaultFallbackAfter, time.Second), "Time without an "+
 		"answer from any route server before a fallback.")
-	p.Flag(groupFallback, "fallback-lkg-age", duration(&c.MaxAge, rollout.DefaultFallbackMaxAge, time.Second), "Maximum age of the "+
+	p.Flag(groupFallback, "fallback-max-age", duration(&c.MaxAge, rollout.DefaultFallbackMaxAge, time.Second), "Maximum age of the "+
 		"table with --fallback always.")
 	p.Flag(groupFallback, "fallback-window", duration(&c.Window, rollout.DefaultFallbackWindow, time.Second), "Time over which a "+
 		"fleet spreads its fallbacks: the name of a data plane decides its slot.")
@@ -189,8 +190,6 @@ func (f *flags) fetchFlags(p *config.Parser) {
 	p.Flag(groupFetch, "max-table-bytes", size(&c.MaxBytes, 0), "Largest table to accept. 0 means four times the last table "+
 		"and at least 64 MiB, or 512 MiB before the first table, and at most a quarter of the memory limit (of the cgroup, or "+
 		"GOMEMLIMIT). A route counts as its text plus 96 bytes, the first 10,000 as their text alone.")
-	p.Flag(groupFetch, "lkg-file", text("PATH", &c.LKGPath, ""), "File for the last verified and applied table. After a "+
-		"restart it is served while no route server answers. Empty keeps the table only in memory.")
 	p.Flag(groupFetch, "proxy-metrics-url", text("URL", &f.sidecar.ProxyMetricsURL, sidecar.DefaultProxyMetricsURL), "URL of the metrics "+
 		"of the proxy. Every ten seconds a few sums of them are reported to the route server in use, for /clients: requests, errors, "+
 		"routes, refused routes and the time when it applied a table. Empty turns that off; so does a proxy without metrics.")
@@ -207,7 +206,7 @@ func (f *flags) serveFlags(p *config.Parser) {
 	p.Flag(groupServe, "support-listener", address(&c.SupportAddress, sidecar.DefaultSupportAddress), "Listener for operators, "+
 		"probes and metrics: /live, /health, /fresh, /status, /problems, /shadow, /guard/held, /metrics; empty turns it off.")
 	p.Flag(groupServe, "support-loopback-only", boolean(&c.SupportLoopbackOnly), "Answer /status, /problems, /shadow, /guard/held and profiles "+
-		"only to commands in the container, such as dataplane-client get /status, over the socket in the folder of --lkg-file. /live, /health, /fresh "+
+		"only to commands in the container, such as dataplane-client get /status, over the socket in --state-dir. /live, /health, /fresh "+
 		"and /metrics stay open. Without this flag the pages also answer other machines, but never the addresses of this pod, which the proxy shares.")
 	p.Flag(groupServe, "support-tls-cert", text("PATH", &c.SupportTLS.Cert, ""), "Certificate of the support listener, PEM: it then "+
 		"serves TLS. Read again when the file changes.")

@@ -48,11 +48,11 @@ func TestExitStatusesAndMessages(t *testing.T) {
 		{name: "version", args: []string{"version"}, out: `^dataplane-client \S+ go1\.`},
 		{name: "version flag", args: []string{"--version"}, out: `^dataplane-client `},
 		{
-			name: "settings are checked and nothing is started", out: `^configuration is valid\n$`, stderr: `--lkg-file`,
+			name: "settings are checked and nothing is started", out: `^configuration is valid\n$`, stderr: `--state-dir`,
 			args: []string{"--check-config", "-kubernetes", "-kubernetes-in-cluster", "--routesrv-url=http://routesrv"},
 		},
 		{
-			name: "settings in effect", args: []string{"--check-config=yaml", "--routesrv-url=http://a", "--routesrv-url=http://b", "--lkg-file=/l"},
+			name: "settings in effect", args: []string{"--check-config=yaml", "--routesrv-url=http://a", "--routesrv-url=http://b", "--state-dir=/l"},
 			out: `(?s)  routesrv-url:\n +value:\n +- http://a\n +- http://b\n +from: command line\n.*  pod-name:\n +value: \S+\n +from: host name\n|` +
 				`(?s)  pod-name:\n +value: \S+\n +from: host name\n.*  routesrv-url:\n +value:\n +- http://a\n +- http://b\n +from: command line\n`,
 		},
@@ -126,8 +126,8 @@ func TestExitStatusesAndMessages(t *testing.T) {
 func TestFlagsReachTheSidecar(t *testing.T) {
 	f, warnings, err := parse([]string{
 		"--mode=exec:25%", "--routesrv-url", "http://a", "--routesrv-url=http://b,http://c", "--gate=enforce",
-		"--gate-clean-for=1m", "--gate-min-comparisons=7", "--fallback=always", "--fallback-after=2m", "--fallback-lkg-age=3h",
-		"--fallback-window=4m", "--fetch-interval=5s", "--fetch-timeout=6s", "--transport=stream", "--full-fetch-interval=2h", "--max-table-bytes=1000", "--zone=z", "--lkg-file=/l",
+		"--gate-clean-for=1m", "--gate-min-comparisons=7", "--fallback=always", "--fallback-after=2m", "--fallback-max-age=3h",
+		"--fallback-window=4m", "--fetch-interval=5s", "--fetch-timeout=6s", "--transport=stream", "--full-fetch-interval=2h", "--max-table-bytes=1000", "--zone=z", "--state-dir=/l",
 		"--routes-file=/r", "--pod-name=p", "--node-name=n", "--share-by=pod", "--support-listener=", "-kubernetes", "-source-poll-timeout=9000",
 		"-enable-kubernetes-endpointslices", "--guard-max-loss=0.25",
 	}, config.Env{})
@@ -152,7 +152,7 @@ func TestFlagsReachTheSidecar(t *testing.T) {
 		t.Errorf("fallback %+v, want %+v", c.Fallback, want)
 	}
 	if c.Fetch.Interval != 5*time.Second || c.Fetch.Timeout != 6*time.Second || c.Fetch.MaxBytes != 1000 || c.Fetch.Zone != "z" ||
-		c.Fetch.LKGPath != "/l" || c.Fetch.Follow != dataplane.Stream || c.Fetch.FullEvery != 2*time.Hour || c.Fetch.RoutesFile != "/r" {
+		c.StateDir != "/l" || c.Fetch.Follow != dataplane.Stream || c.Fetch.FullEvery != 2*time.Hour || c.Fetch.RoutesFile != "/r" {
 		t.Errorf("fetch %+v", c.Fetch)
 	}
 	if c.Pod != "p" || c.Node != "n" || c.ShareBy != rollout.ShareByPod || c.SupportAddress != "" || c.Address != "127.0.0.1:9005" || c.Interval != 9*time.Second ||
@@ -164,7 +164,7 @@ func TestFlagsReachTheSidecar(t *testing.T) {
 // TestProtectionReachesTheSidecar: the flags set the configuration of the sidecar, and flags without effect are named.
 func TestProtectionReachesTheSidecar(t *testing.T) {
 	args := []string{
-		"--mode=Exec", "--routesrv-url=http://a", "--lkg-file=/l", "--fallback=never", "--support-loopback-only",
+		"--mode=Exec", "--routesrv-url=http://a", "--state-dir=/l", "--fallback=never", "--support-loopback-only",
 		"--support-tls-cert=/c", "--support-tls-key=/k", "--support-client-ca=/ca",
 	}
 	f, warnings, err := parse(args, config.Env{})
@@ -189,7 +189,7 @@ func TestWhatIsLikelyAMistakeIsSaid(t *testing.T) {
 	for _, w := range warnings {
 		all.WriteString(w.String() + "\n")
 	}
-	for _, part := range []string{"--lkg-file", "--fallback"} {
+	for _, part := range []string{"--state-dir", "--fallback"} {
 		if !strings.Contains(all.String(), part) {
 			t.Errorf("no warning about %s in:\n%s", part, all.String())
 		}
@@ -214,7 +214,7 @@ func TestProgramServesAndFollowsItsModeFile(t *testing.T) {
 	done := make(chan int, 1)
 	go func() {
 		done <- run(ctx, []string{
-			"--mode-file", mode, "--manifests", shop, "--routesrv-url", "http://127.0.0.1:1", "--lkg-file", mode + ".lkg",
+			"--mode-file", mode, "--manifests", shop, "--routesrv-url", "http://127.0.0.1:1", "--state-dir", t.TempDir(),
 			"--address", "127.0.0.1:0", "--support-listener", "localhost:0",
 		}, nil, setup.Stdio{In: strings.NewReader(""), Out: &errs, Err: &errs})
 	}()

@@ -64,11 +64,11 @@ func startProcess(t *testing.T, args ...string) *process {
 	}
 	p := &process{t: t, log: &buffer{}, ended: make(chan struct{})}
 	p.cmd = exec.Command(path, append([]string{
-		"--mode=Exec", "--fallback=never", "--address=127.0.0.1:0", "--support-listener=127.0.0.1:0", "--pod-name=p", "--lkg-file=" + filepath.Join(t.TempDir(), "lkg"),
+		"--mode=Exec", "--fallback=never", "--address=127.0.0.1:0", "--support-listener=127.0.0.1:0", "--pod-name=p", "--state-dir=" + t.TempDir(),
 	}, args...)...)
 	for _, a := range p.cmd.Args {
-		if path, ok := strings.CutPrefix(a, "--lkg-file="); ok {
-			p.state = filepath.Dir(path)
+		if path, ok := strings.CutPrefix(a, "--state-dir="); ok {
+			p.state = path
 		}
 	}
 	p.cmd.Stderr = p.log
@@ -87,10 +87,10 @@ func (p *process) status() (s struct {
 	Ready  bool
 	Origin string
 	Fetch  struct {
-		Failures int
-		Stream   struct{ Event string }
-		LKG      struct{ Path, Unusable, Written, Error string }
-		Servers  []struct {
+		Failures      int
+		Stream        struct{ Event string }
+		LastKnownGood struct{ Path, Unusable, Written, Error string } `json:"last_known_good"`
+		Servers       []struct {
 			Reason string
 			Error  string `json:"last_error"`
 		}
@@ -201,7 +201,7 @@ func TestKilledProcessesLeaveNoFiles(t *testing.T) {
 	dir := t.TempDir()
 	for range 12 {
 		p := startProcess(t, "--routesrv-url="+server.URL, "--transport=poll", "--fetch-interval=1ms", "--guard-max-loss=1",
-			"--lkg-file="+dir+"/lkg", "--routes-file="+dir+"/routes")
+			"--state-dir="+dir, "--routes-file="+dir+"/routes")
 		// A poll begins when the previous table is on disk, so some kills hit a write.
 		p.until("tables", func() bool { return strings.Count(p.log.String(), `msg="table applied"`) >= 5 })
 		if err := p.cmd.Process.Kill(); err != nil {
@@ -215,13 +215,14 @@ func TestKilledProcessesLeaveNoFiles(t *testing.T) {
 	}
 	for _, e := range entries {
 		switch e.Name() {
-		case "control", "lkg", "lkg.facts", "lkg.read", ".lkg.read.tmp", "routes", ".lkg.tmp", ".lkg.facts.tmp", ".routes.tmp":
+		case "control", "routes", "table.eskip", "table.eskip.facts", "table.eskip.read",
+			".routes.tmp", ".table.eskip.tmp", ".table.eskip.facts.tmp", ".table.eskip.read.tmp":
 		default:
 			t.Errorf("%s was left", e.Name())
 		}
 	}
-	p := startProcess(t, "--routesrv-url=http://127.0.0.1:1", "--lkg-file="+dir+"/lkg", "--routes-file="+dir+"/routes")
-	p.until("table of the LKG file", func() bool { return p.status().Ready })
+	p := startProcess(t, "--routesrv-url=http://127.0.0.1:1", "--state-dir="+dir, "--routes-file="+dir+"/routes")
+	p.until("table of the last-known-good file", func() bool { return p.status().Ready })
 	p.terminate()
 	entries, err = os.ReadDir(dir)
 	if err != nil {
@@ -231,7 +232,7 @@ func TestKilledProcessesLeaveNoFiles(t *testing.T) {
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
-	if diff := cmp.Diff([]string{"control", "lkg", "lkg.facts", "routes"}, names); diff != "" {
+	if diff := cmp.Diff([]string{"control", "routes", "table.eskip", "table.eskip.facts"}, names); diff != "" {
 		t.Errorf("files after a normal start and end (-want +got):\n%s", diff)
 	}
 }
@@ -252,23 +253,23 @@ func TestNothingInThePlaceOfAFileIsInTheWay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			for _, file := range []string{"lkg", "routes", "mode", "zone"} {
+			for _, file := range []string{"table.eskip", "routes", "mode", "zone"} {
 				if err := put(filepath.Join(dir, file)); err != nil {
 					t.Fatal(err)
 				}
 			}
-			p := startProcess(t, "--routesrv-url="+server.URL, "--transport=poll", "--fetch-interval=50ms", "--lkg-file="+dir+"/lkg",
+			p := startProcess(t, "--routesrv-url="+server.URL, "--transport=poll", "--fetch-interval=50ms", "--state-dir="+dir,
 				"--mode-file="+dir+"/mode", "--zone-file="+dir+"/zone")
 			p.until("table", func() bool { s := p.status(); return s.Ready && s.Table.Routes == 10 })
-			p.until("LKG file", func() bool { return p.status().Fetch.LKG.Written != "" })
-			if s := p.status().Fetch.LKG; s.Unusable == "" || s.Error != "" {
-				t.Errorf("status of the LKG file %+v, want why it could not be used", s)
+			p.until("last-known-good file", func() bool { return p.status().Fetch.LastKnownGood.Written != "" })
+			if s := p.status().Fetch.LastKnownGood; s.Unusable == "" || s.Error != "" {
+				t.Errorf("status of the last-known-good file %+v, want why it could not be used", s)
 			}
 			p.terminate()
-			if n := strings.Count(p.log.String(), "last-good file is not usable"); n != 1 {
-				t.Errorf("said %d times what is wrong with the LKG file", n)
+			if n := strings.Count(p.log.String(), "last-known-good file is not usable"); n != 1 {
+				t.Errorf("said %d times what is wrong with the last-known-good file", n)
 			}
-			f, err := os.Open(dir + "/lkg")
+			f, err := os.Open(dir + "/table.eskip")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -278,7 +279,7 @@ func TestNothingInThePlaceOfAFileIsInTheWay(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got, _, err := table.ParseFile(data); err != nil || got.Digest() != tab.Digest() {
-				t.Errorf("the LKG file has %v (%v)", got, err)
+				t.Errorf("the last-known-good file has %v (%v)", got, err)
 			}
 		})
 	}

@@ -13,7 +13,7 @@ import (
 // inPod returns the route server in the same pod, for commands that change something.
 func inPod() cli.Places {
 	return &cli.Socket{Dial: httpserve.DialControl, Find: func() (string, error) {
-		return setup.FindState("--state-dir", func(i setup.Instance) (string, bool) { return stateOf(i) })
+		return setup.FindState(func(i setup.Instance) (string, bool) { return stateOf(i) })
 	}}
 }
 

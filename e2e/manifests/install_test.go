@@ -339,7 +339,7 @@ func (g *guide) startPod(t *testing.T) *programs.Process {
 	main, support := programs.FreeAddress(t), programs.FreeAddress(t)
 	p := programs.Start(t, routesrv, main, support, append(args, "-address="+main, "-support-listener="+support))
 	p.Ready(t)
-	programs.Eventually(t, "the checkpoint, of which the guide's status tells", func() bool {
+	programs.Eventually(t, "the last-known-good file, of which the guide's status tells", func() bool {
 		a, err := programs.Fetch(t.Context(), p.Support+"/status", "")
 		return err == nil && strings.Contains(a.Body, `"written"`)
 	})

@@ -211,7 +211,7 @@ func (r *rights) reads(t *testing.T, account, namespace, wantError string) {
 	program, source := routesrv, "source"
 	if account == "skipper-ingress" {
 		program, source = dataplane, "self"
-		args = append(args, "--mode=False", "--lkg-file="+filepath.Join(t.TempDir(), "lkg.eskip"))
+		args = append(args, "--mode=False", "--state-dir="+t.TempDir())
 	} else {
 		args = append(args, "-wait-for-healthcheck-interval=0s")
 	}

@@ -82,7 +82,7 @@ func rows() []row {
 					{ofServers(series("routesrv_table_read_revision")), "{{cluster}} {{instance}} highest"},
 					{ofServers(series("routesrv_table_complete_revision")), "{{cluster}} {{instance}} lowest"},
 				}},
-			{title: "From a checkpoint", says: "1 until a read has confirmed the table from the checkpoint.", unit: "short", bad: 1,
+			{title: "From a last-known-good file", says: "1 until a read has confirmed the table from the last-known-good file.", unit: "short", bad: 1,
 				queries: []query{{series("routesrv_table_stale"), "{{cluster}} {{instance}}"}}},
 			{title: "Series that stay 0", says: "These must not increase. Alerts: RoutesrvDefect, RoutesrvPollBroken.", unit: "short", bad: 0.001,
 				queries: []query{
@@ -169,7 +169,7 @@ func rows() []row {
 		{"Data planes", []panel{
 			{title: "Modes", says: "Data planes by the mode in force.", unit: "short",
 				queries: []query{{sum("mode", series("sidecar_mode")), "{{cluster}} {{mode}}"}}},
-			{title: "Origin of the served table", says: "lkg: the last known good table, from the disk. self: computed.", unit: "short",
+			{title: "Origin of the served table", says: "last_known_good: from the last-known-good file. self: computed.", unit: "short",
 				queries: []query{{sum("origin", series("sidecar_origin")), "{{cluster}} {{origin}}"}}},
 			{title: "Age of the source", says: "Time since the read of the cluster behind the applied table: median and oldest.", unit: "s", bad: 300,
 				queries: []query{
@@ -184,7 +184,7 @@ func rows() []row {
 				queries: []query{{"sum by (cluster) (" + series("sidecar_fallback") + ")", "{{cluster}} fallback"}, {"sum by (cluster) (increase(" + series("dataplane_failovers_total") + "[$__rate_interval]))", "{{cluster}} failovers"}}},
 			{title: "Differences in shadow", says: "Routes that differ for longer than skew explains, in mode Pre.", unit: "short", bad: 1,
 				queries: []query{{most("kind", series("shadow_diff_routes")), "{{cluster}} {{kind}}"}}},
-			{title: "Failed file writes", says: "Failed writes of the last known good table and other files.", unit: "ops", bad: 0.001,
+			{title: "Failed file writes", says: "Failed writes of the last-known-good table and other files.", unit: "ops", bad: 0.001,
 				queries: []query{{sum("file", rate(`dataplane_file_writes_total{result="error"}`)), "{{cluster}} {{file}}"}}},
 			{title: "Exchanges", says: "99th percentile of the duration of an exchange, including verification.", unit: "s",
 				queries: []query{{quantile("0.99", "", "dataplane_fetch_duration_seconds"), "{{cluster}}"}}},
@@ -201,8 +201,8 @@ func rows() []row {
 				}},
 			{title: "Certificates", says: "Time until certificates expire. RoutesrvCertificateExpiring fires a week before.", unit: "s",
 				queries: []query{{"min by (cluster, side, use) (" + series("routesrv_certificate_expiry_timestamp_seconds") + ") - time()", "{{cluster}} {{side}} {{use}}"}}},
-			{title: "Checkpoint", says: "Checkpoint writes by result.", unit: "ops",
-				queries: []query{{sum("result", rate("routesrv_checkpoint_writes_total")), "{{cluster}} {{result}}"}}},
+			{title: "Last-known-good file", says: "Writes of the last-known-good file by result.", unit: "ops",
+				queries: []query{{sum("result", rate("routesrv_file_writes_total")), "{{cluster}} {{result}}"}}},
 			{title: "Traces", says: "Spans by result. Needs --otlp-endpoint.", unit: "ops",
 				queries: []query{{sum("result", rate("routesrv_trace_spans_total")), "{{cluster}} {{result}}"}}},
 		}},

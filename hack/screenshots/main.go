@@ -118,7 +118,7 @@ func (s *stage) start(ctx context.Context) (ended []<-chan struct{}, err error) 
 		args := []string{
 			"--routesrv-url", "http://" + s.main + "/routes", "--pod-name", fmt.Sprintf("skipper-ingress-%d", i), "--zone", zones[i%len(zones)],
 			"--address", addresses[2+2*i], "--support-listener", addresses[3+2*i], "--mode", "Exec", "--fallback", "never",
-			"--lkg-file", filepath.Join(s.logs, fmt.Sprintf("lkg%d.eskip", i)), "--proxy-metrics-url", s.metricsOf(ctx, addresses[2+2*i]),
+			"--state-dir", filepath.Join(s.logs, fmt.Sprintf("state%d", i)), "--proxy-metrics-url", s.metricsOf(ctx, addresses[2+2*i]),
 		}
 		if i == 0 { // this one compares, and has a different flag
 			args = append(args[:4], "--address", addresses[2], "--support-listener", addresses[3], "--mode", "Pre", "-kubernetes", "-kubernetes-url", s.api,

@@ -7,9 +7,9 @@
 // an endpoint was removed or is no longer ready, a route loses its last endpoint or gets its first, or a team changed an object.
 // An urgent change is served at once, together with the lazy changes that wait.
 //
-// A waiting table has passed the gate, so the last-good file has it, and a restarted process serves it at once. While a table
-// waits, the cache knows that the served table is not the newest content of the source (table.Read.Waiting). A client that
-// received the newer one from another replica therefore keeps it: guarantee Monotonic.
+// A waiting table has passed the gate, so the last-known-good file has it, and a restarted process serves it at once. While a
+// table waits, the cache knows that the served table is not the newest content of the source (table.Read.Waiting). A client
+// that received the newer one from another replica therefore keeps it: guarantee Monotonic.
 package budget
 
 import (
@@ -69,7 +69,7 @@ func New(cfg Config) (*Budget, error) {
 	return b, nil
 }
 
-// Restore serves a table from the last-good file. The first table of a read is then served at once, whatever it changes.
+// Restore serves a table from the last-known-good file. The first table of a read is then served at once, whatever it changes.
 func (b *Budget) Restore(t *table.Table, read time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -144,7 +144,7 @@ func (b *Budget) wait(t *table.Table) {
 }
 
 // Run serves waiting tables when they are due, until ctx ends. A table that then still waits is served after the next start: the
-// last-good file has it.
+// last-known-good file has it.
 func (b *Budget) Run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()

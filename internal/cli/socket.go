@@ -27,7 +27,7 @@ type Socket struct {
 
 // Define implements [Places].
 func (s *Socket) Define(set *pflag.FlagSet) {
-	set.StringVar(&s.folder, "state-dir", "", "folder with the control socket: --state-dir of routesrv, the folder of --lkg-file of dataplane-client (default that of the running process)")
+	set.StringVar(&s.folder, "state-dir", "", "folder with the control socket: --state-dir of routesrv or dataplane-client (default that of the running process)")
 }
 
 // Args implements [Places].

@@ -35,7 +35,7 @@ type serverStatus struct {
 	Problems map[string]int   `json:"problems"`
 	File     *struct {
 		Error string `json:"error"`
-	} `json:"checkpoint"`
+	} `json:"last_known_good"`
 
 	raw json.RawMessage
 }
@@ -73,7 +73,7 @@ func statusCommand() command {
 		name: "status", summary: "Checks that every replica has a fresh table, holds nothing back and agrees with the others.",
 		intro: `Asks every replica and prints a row for each. A replica is not healthy if it has no table, if its table is older than
 --max-age or not confirmed by a read since a restart, if its source fails, if its guard holds back a table, if its
-checkpoint cannot be written, or if it keeps serving another table than most replicas. Replicas with different tables
+last-known-good file cannot be written, or if it keeps serving another table than most replicas. Replicas with different tables
 are asked again for some seconds, since they read at different moments. Where no table has a majority, as with two
 replicas, all of them differ, and the one with the highest revision is the newest. Problems of Ingresses and RouteGroups are
 counted, but make no replica unhealthy; the command problems lists them.
@@ -281,7 +281,7 @@ func (j *statusJob) wrong(st *serverStatus) []string {
 	}
 	if t := st.Table; t != nil {
 		if t.Stale {
-			all = append(all, "serves a table from its checkpoint that no read has confirmed")
+			all = append(all, "serves a table from its last-known-good file that no read has confirmed")
 		} else if d := time.Duration(t.AgeSeconds * float64(time.Second)); d > j.maxAge {
 			all = append(all, "has not read its source for "+age(d))
 		}
@@ -290,7 +290,7 @@ func (j *statusJob) wrong(st *serverStatus) []string {
 		all = append(all, fmt.Sprintf("the last %d reads of its source failed: %s", n, st.Source.LastError))
 	}
 	if st.File != nil && st.File.Error != "" {
-		all = append(all, "cannot write its checkpoint: "+st.File.Error)
+		all = append(all, "cannot write its last-known-good file: "+st.File.Error)
 	}
 	return all
 }

@@ -54,7 +54,7 @@ type RouteServer struct {
 	// compete. Events is false without a Kubernetes API to write to.
 	Events          bool
 	EventsNamespace string
-	// StateDir is the folder of the checkpoint; empty means no checkpoint.
+	// StateDir is the folder of the last-known-good file, the decisions and the control socket; empty means none of them.
 	StateDir string
 }
 

@@ -29,7 +29,7 @@ const (
 	GroupEvents      Group = "Events"
 	GroupLogging     Group = "Logging"
 	GroupTracing     Group = "Traces"
-	GroupCheckpoint  Group = "Checkpoint"
+	GroupState       Group = "State folder"
 )
 
 // groups returns these groups in the order of the help, each with a sentence. Other groups follow in the order of their
@@ -53,7 +53,7 @@ func groups() []groupDoc {
 		{GroupEvents, "Problems as Kubernetes Events, where application teams look."},
 		{GroupLogging, "Lines go to standard error."},
 		{GroupTracing, "How tables come and go, for a collector of OpenTelemetry."},
-		{GroupCheckpoint, "What survives a restart."},
+		{GroupState, "What survives a restart."},
 	}
 }
 

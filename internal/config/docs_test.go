@@ -22,7 +22,7 @@ func TestHelpHasEverythingInGroups(t *testing.T) {
 	for _, g := range []config.Group{
 		config.GroupSource, config.GroupUpstream, config.GroupPolling, config.GroupSelection, config.GroupGenerated, config.GroupConversion, config.GroupAnnotations,
 		config.GroupEastWest, config.GroupProcessing, config.GroupGuard, config.GroupListen, config.GroupTLS,
-		config.GroupShards, config.GroupEvents, config.GroupLogging, config.GroupTracing, config.GroupCheckpoint, "Environment",
+		config.GroupShards, config.GroupEvents, config.GroupLogging, config.GroupTracing, config.GroupState, "Environment",
 	} {
 		i := strings.Index(help[at:], "\n"+string(g)+" (")
 		if i < 0 {

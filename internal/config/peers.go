@@ -32,7 +32,7 @@ func (p *Parser) Peers(c *RouteServer) {
 		}
 		return list, nil
 	}), "The other replicas, as HOST:PORT or as a URL, such as routesrv-peers:9090 for a headless Service: each address of the host "+
-		"is one replica. A list with commas can also have the Services of relays. A replica that starts without a checkpoint compares its "+
+		"is one replica. A list with commas can also have the Services of relays. A replica that starts without a last-known-good file compares its "+
 		"first table with theirs, and /clients shows their clients, which it gets from the port of --support-listener. The default "+
 		"scheme is https if the main listener has TLS, else http. Empty: ask no replicas.")
 	p.check(func() { p.checkPeers(c) })

@@ -238,9 +238,10 @@ func (p *Parser) Log(l *Log) {
 	g.skipper("application-log-json-enabled", boolean(&l.JSON, false), "Log JSON, one object on each line.")
 }
 
-// StateDir adds the flag of the checkpoint.
+// StateDir adds the flag of the state folder.
 func (p *Parser) StateDir(dir *string) {
-	g := p.group(GroupCheckpoint)
-	g.own("state-dir", text(dir, ""), "Folder for a copy of the served table. A server that restarts while the source is "+
-		"unreachable serves the copy at once, marked as stale. Empty keeps no copy.")
+	g := p.group(GroupState)
+	g.own("state-dir", text(dir, ""), "Folder of the last-known-good file, a copy of the served table. A process that restarts while its "+
+		"source or route servers are unreachable serves the copy at once, marked as stale. The folder also has the record of guard "+
+		"decisions and the control socket; it is created if it is missing. Empty keeps nothing.")
 }

@@ -92,8 +92,8 @@ type State struct {
 	Source  gate.Progress
 	Guard   httpserve.GuardReport
 	// Decisions about held tables, newest first.
-	Decisions  []audit.Entry
-	Checkpoint *gate.FileStatus // nil if there is none
+	Decisions     []audit.Entry
+	LastKnownGood *gate.FileStatus // nil if there is none
 }
 
 // Table is the served table.
@@ -107,7 +107,7 @@ type Table struct {
 	Zones    []string
 	Since    time.Time // when this process began to serve it
 	LastRead time.Time // of the source, with success; zero if there was none
-	Stale    bool      // from a checkpoint, and not confirmed by a read yet
+	Stale    bool      // from a last-known-good file, and not confirmed by a read yet
 	Newest   *Change   // the newest change of the objects behind the table; nil if it is unknown, as on a relay
 }
 

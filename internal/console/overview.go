@@ -69,21 +69,21 @@ type changeView struct {
 }
 
 type sourceView struct {
-	Origin      string
-	Relay       bool
-	Read        moment
-	Attempt     moment
-	Next        moment
-	Failures    int
-	FailedTotal string
-	EmptyTotal  string
-	Error       string
-	Revision    uint64
-	Checkpoint  *checkpointView
-	Up          moment // when the process started
+	Origin        string
+	Relay         bool
+	Read          moment
+	Attempt       moment
+	Next          moment
+	Failures      int
+	FailedTotal   string
+	EmptyTotal    string
+	Error         string
+	Revision      uint64
+	LastKnownGood *fileView
+	Up            moment // when the process started
 }
 
-type checkpointView struct {
+type fileView struct {
 	Path, Error, Unusable string
 	Written               moment
 	Loaded                bool // this process has not written it yet
@@ -212,7 +212,7 @@ func tableTile(s State, now time.Time) tile {
 	case s.Table == nil:
 		t.Sign, t.Tone, t.Word, t.Detail = "✕", bad, "none", "proxies get 404 until the first read"
 	case s.Table.Stale:
-		t.Sign, t.Tone, t.Word, t.Detail = "▲", notice, "stale", thousands(s.Table.Routes)+" routes of a checkpoint, not confirmed by a read yet"
+		t.Sign, t.Tone, t.Word, t.Detail = "▲", notice, "stale", thousands(s.Table.Routes)+" routes of a last-known-good file, not confirmed by a read yet"
 	default:
 		t.Word, t.Detail = thousands(s.Table.Routes)+" routes", bytesText(s.Table.Bytes)+", since "+newMoment(s.Table.Since, now).Ago
 	}
@@ -299,8 +299,8 @@ func newSourceView(s State, relay bool, now time.Time) sourceView {
 	if v.Next.Machine != "" && !s.Source.NextAttempt.After(now) {
 		v.Next.Ago = "now"
 	}
-	if f := s.Checkpoint; f != nil {
-		v.Checkpoint = &checkpointView{text(f.Path), text(f.Error), text(f.Unusable), newMoment(f.Written, now), f.Written.IsZero() && !f.LastRead.IsZero(), newMoment(f.LastRead, now)}
+	if f := s.LastKnownGood; f != nil {
+		v.LastKnownGood = &fileView{text(f.Path), text(f.Error), text(f.Unusable), newMoment(f.Written, now), f.Written.IsZero() && !f.LastRead.IsZero(), newMoment(f.LastRead, now)}
 	}
 	return v
 }
@@ -386,7 +386,7 @@ func recent(all []Publish, now time.Time) []publishRow {
 		p := all[i]
 		row := publishRow{
 			At: newMoment(p.Time, now), Clock: clock(p.Time), Revision: p.Revision, Digest: shortDigest(p.Digest.String()), Routes: thousands(p.Routes),
-			Bytes: bytesText(p.Bytes), Took: "checkpoint", Half: optional(p.Half), Most: optional(p.Most), All: optional(p.All),
+			Bytes: bytesText(p.Bytes), Took: "last-known-good file", Half: optional(p.Half), Most: optional(p.Most), All: optional(p.All),
 		}
 		if p.Took >= 0 {
 			row.Took = durationText(p.Took)

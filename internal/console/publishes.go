@@ -29,14 +29,15 @@ type Publish struct {
 	Routes   int
 	Bytes    int
 	// Took is the time from the end of the read that first showed the table until it was served, including the time for which a
-	// guard held it. It is negative if the table came from a checkpoint.
+	// guard held it. It is negative if the table came from a last-known-good file.
 	Took time.Duration
 	// Half, Most and All are the times until half, 99 percent and all of the live clients held the table or a newer one; 0 while
 	// unknown.
 	Half, Most, All time.Duration
 }
 
-// Add records a table that is served from now on. stale means that it comes from a checkpoint. Add never blocks for long.
+// Add records a table that is served from now on. stale means that it comes from a last-known-good file. Add never blocks for
+// long.
 func (p *Publishes) Add(t *table.Table, now time.Time, stale bool) {
 	one := Publish{Time: now, Digest: t.Digest(), Revision: t.Revision(), Routes: t.Len(), Bytes: t.Bytes(), Took: -1}
 	if !stale {

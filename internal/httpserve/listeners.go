@@ -39,10 +39,10 @@ type ListenersConfig struct {
 	Main      http.Handler
 	Routes    Routes
 	// StateDir is the folder with the control socket: see [ListenControl]. Without it, or without endpoints of [ControlListener], there
-	// is none. StateFlag is the flag that sets the folder, for messages.
-	StateDir, StateFlag string
-	TLS                 *tls.Config // of the main listener; nil means plain HTTP
-	SupportTLS          *tls.Config // of the support listener; nil means plain HTTP
+	// is none.
+	StateDir   string
+	TLS        *tls.Config // of the main listener; nil means plain HTTP
+	SupportTLS *tls.Config // of the support listener; nil means plain HTTP
 	// MaxConnections is how many connections the main listener holds, reduced to the limit of [MainConnections].
 	MaxConnections int
 
@@ -167,7 +167,7 @@ func (l *Listeners) serveControl() {
 	}
 	const lost = "no control socket: held tables cannot be accepted in this process"
 	if l.cfg.StateDir == "" {
-		l.cfg.Logger.Info(lost, "reason", "no folder for it: set "+l.cfg.StateFlag)
+		l.cfg.Logger.Info(lost, "reason", "no folder for it: set --state-dir")
 		return
 	}
 	control, err := ListenControl(l.cfg.StateDir)

@@ -134,7 +134,7 @@ func TestWhatIsCarriedOver(t *testing.T) {
 			name: "the network of the node", path: "/spec/template/spec/hostNetwork", notes: "`hostNetwork`",
 			replace: []string{"      serviceAccountName: skipper", "      hostNetwork: true\n      serviceAccountName: skipper"},
 		},
-		{name: "too little time to end", path: "/spec/template/spec/terminationGracePeriodSeconds", want: "80", replace: []string{"Seconds: 90", "Seconds: 60"}, notes: "checkpoint"},
+		{name: "too little time to end", path: "/spec/template/spec/terminationGracePeriodSeconds", want: "80", replace: []string{"Seconds: 90", "Seconds: 60"}, notes: "last-known-good file"},
 		{name: "memory", path: "c/env", want: `"448MiB"`, replace: []string{"memory: 1Gi", "memory: 512Mi"}},
 		{
 			name: "another container", path: "c/ports", want: "9990", notes: "container `logs`",

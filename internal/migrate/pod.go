@@ -77,7 +77,7 @@ func (m *migration) schedule(p *patch) {
 	if old := m.pod.TerminationGracePeriodSeconds; old != nil && *old >= seconds {
 		seconds = *old
 	} else {
-		m.note(fmt.Sprintf("%d s: -wait-for-healthcheck-interval, --shutdown-timeout for open requests, and five seconds to write the checkpoint", seconds), "`terminationGracePeriodSeconds`")
+		m.note(fmt.Sprintf("%d s: -wait-for-healthcheck-interval, --shutdown-timeout for open requests, and five seconds to write the last-known-good file", seconds), "`terminationGracePeriodSeconds`")
 	}
 	p.replace(podPath+"/terminationGracePeriodSeconds", seconds)
 	if len(m.pod.Tolerations) > 0 {

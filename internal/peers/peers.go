@@ -1,14 +1,14 @@
 // Package peers asks the other replicas of a route server what they serve, and which clients they know.
 //
-// A replica that starts without a checkpoint has nothing to compare its first table with, and a guard without a served table lets
-// any table pass. [Table] fetches the table of a peer for the comparison.
+// A replica that starts without a last-known-good file has nothing to compare its first table with, and a guard without a
+// served table lets any table pass. [Table] fetches the table of a peer for the comparison.
 //
 // # Guarantees
 //
 // Package dataplane fetches and verifies a table as in a data plane: length, digest, size, parse, and no route that would crash a
-// proxy. A table from a checkpoint (stale) proves nothing and is not used. Of the other tables, the one with the highest revision
-// is used, so that a lagging replica does not decide. A table that a peer serves while it holds another one back counts like any
-// other: it is the last good one.
+// proxy. A table from a last-known-good file (stale) proves nothing and is not used. Of the other tables, the one with the
+// highest revision is used, so that a lagging replica does not decide. A table that a peer serves while it holds another one
+// back counts like any other: it is the last-known-good one.
 //
 // Asking takes at most Config.Timeout, whatever peers and name servers do. At most eight addresses are asked, once each and
 // concurrently.
@@ -55,7 +55,7 @@ var (
 )
 
 // errStale is the error for a peer whose own table is not confirmed.
-var errStale = errors.New("its table is from a checkpoint, not confirmed by a read yet")
+var errStale = errors.New("its table is from a last-known-good file, not confirmed by a read yet")
 
 // Resolver resolves a name to addresses. [net.Resolver] implements it.
 type Resolver interface {

@@ -120,7 +120,7 @@ func replica(t *testing.T) *etagcache.Cache {
 	return c
 }
 
-// stale is a replica that has only a checkpoint.
+// stale is a replica that has only a last-known-good file.
 func stale(t *testing.T, tab *table.Table) http.Handler {
 	c := replica(t)
 	c.Restore(tab, time.Now())
@@ -185,11 +185,11 @@ func TestPeers(t *testing.T) {
 				"10.2.0.10": serving(t, newTable(t, 5, "a")).Handler(), "10.2.0.9": serving(t, newTable(t, 5, "b")).Handler(),
 			}}
 		}, from: "10.2.0.9:9090", asked: 2},
-		{name: "not one that has only a checkpoint", replicas: func(t *testing.T) *replicas {
+		{name: "not one that has only a last-known-good file", replicas: func(t *testing.T) *replicas {
 			return &replicas{handlers: handlers{
 				"10.2.0.2": stale(t, newTable(t, 9, "a")), "10.2.0.3": serving(t, newTable(t, 5, "b")).Handler(),
 			}}
-		}, from: "10.2.0.3:9090", says: []string{"10.2.0.2:9090: its table is from a checkpoint"}, asked: 2},
+		}, from: "10.2.0.3:9090", says: []string{"10.2.0.2:9090: its table is from a last-known-good file"}, asked: 2},
 		{name: "one that holds another back", replicas: func(t *testing.T) *replicas {
 			c := serving(t, newTable(t, 5, "a"))
 			c.Begin()(nil, table.Read{Oldest: 6, Newest: 6, Consistent: true, Held: true, At: time.Now()})

@@ -39,9 +39,7 @@ func Start(t testing.TB, path, main, support string, args []string) *Process {
 		Main: "http://" + main, Support: "http://" + support, done: make(chan error, 1),
 	}
 	for _, a := range args {
-		if path, ok := strings.CutPrefix(a, "--lkg-file="); ok {
-			p.State = filepath.Dir(path)
-		} else if path, ok := strings.CutPrefix(a, "--state-dir="); ok {
+		if path, ok := strings.CutPrefix(a, "--state-dir="); ok {
 			p.State = path
 		}
 	}

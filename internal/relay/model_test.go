@@ -29,7 +29,7 @@ type model struct {
 
 	client *dataplane.Client
 	stop   func()
-	lkg    string
+	state  string
 
 	mu  sync.Mutex
 	at  int // the earliest state that the client may be at
@@ -37,7 +37,7 @@ type model struct {
 }
 
 func newModel(t *testing.T) *model {
-	m := &model{t: t, tr: newTree(t), seen: make(map[string]int), lkg: t.TempDir() + "/lkg",
+	m := &model{t: t, tr: newTree(t), seen: make(map[string]int), state: t.TempDir(),
 		dirs: map[string]string{"left": t.TempDir(), "right": t.TempDir()}}
 	m.change(0)
 	for _, name := range []string{"a", "b"} {
@@ -96,7 +96,7 @@ func (m *model) relay(name string) {
 func (m *model) start() {
 	var err error
 	m.client, err = dataplane.New(dataplane.Config{
-		URLs: []string{"http://left", "http://right"}, Transport: m.tr.network, LKGPath: m.lkg, Guard: guard.Config{MaxLoss: 1},
+		URLs: []string{"http://left", "http://right"}, Transport: m.tr.network, StateDir: m.state, Guard: guard.Config{MaxLoss: 1},
 		Sink: gate.Each(m.moved),
 	})
 	if err != nil {

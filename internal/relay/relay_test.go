@@ -94,7 +94,7 @@ func (tr *tree) fetch(dir string, upstream ...string) dataplane.Config {
 		cfg.URLs = append(cfg.URLs, "http://"+u)
 	}
 	if dir != "" {
-		cfg.LKGPath = dir + "/table.eskip"
+		cfg.StateDir = dir
 	}
 	return cfg
 }
@@ -263,7 +263,7 @@ func TestStateOfTheRootPassesThrough(t *testing.T) {
 			t.Errorf("read %s, want %s: nobody has read since", got, read)
 		}
 
-		tr.kill("root") // it comes back with its checkpoint
+		tr.kill("root") // it comes back with its last-known-good file
 		again := tr.root("root")
 		again.Restore(newTable(t, 10, 300), time.Now().Add(-time.Hour))
 		after(5 * time.Minute)
@@ -291,7 +291,7 @@ func TestWhoDoesNotKnowTheTableSaysNothingOfIt(t *testing.T) {
 		if state != "held" {
 			t.Fatalf("state %q, want held", state)
 		}
-		tr.kill("root") // another one comes, with an older checkpoint
+		tr.kill("root") // another one comes, with an older last-known-good file
 		again := tr.root("root")
 		again.Restore(newTable(t, 9, 300), time.Now().Add(-time.Hour))
 		after(5 * time.Minute)

@@ -214,7 +214,7 @@ func wantItRuns(t *testing.T, c release.Config, img v1.Image, root string) {
 		t.Fatal(err)
 	}
 	client, _ := r.run(t, []sandbox.Mount{{Source: kept, Target: "/kept"}},
-		"/usr/bin/dataplane-client", "--mode=Exec", "--routesrv-url=http://127.0.0.1:9090", "--lkg-file=/kept/table.eskip")
+		"/usr/bin/dataplane-client", "--mode=Exec", "--routesrv-url=http://127.0.0.1:9090", "--state-dir=/kept")
 	if got := awaitTable(t, client, network, "127.0.0.1:9005"); got != table {
 		t.Errorf("the table of the data plane (-server +data plane):\n%s", cmp.Diff(table, got))
 	}

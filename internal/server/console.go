@@ -58,7 +58,7 @@ func (s *Server) consoleState() console.State {
 	r := s.report()
 	state := console.State{
 		Started: r.Started, Origin: cmp.Or(s.cfg.Origin, "cluster"), Source: r.Source,
-		Guard: r.Guard, Decisions: r.Decisions, Checkpoint: r.Checkpoint,
+		Guard: r.Guard, Decisions: r.Decisions, LastKnownGood: r.LastKnownGood,
 	}
 	if r.Upstream != nil {
 		var servers []string

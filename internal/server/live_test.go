@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -253,7 +252,7 @@ func TestHoldAfterARestartIsOfTheWholeTable(t *testing.T) {
 		t.Errorf("held for %+v", g)
 	}
 	if got := again.get("/routes").body; got != want {
-		t.Errorf("served is\n%s\nwant the checkpoint", got)
+		t.Errorf("served is\n%s\nwant the last-known-good file", got)
 	}
 }
 
@@ -280,7 +279,7 @@ func TestHeldIntentLivesThroughARelayAndADataPlane(t *testing.T) {
 	relay := startRelay(t, nil, root.main)
 	relay.ready()
 	plane, err := dataplane.New(dataplane.Config{
-		URLs: []string{"http://" + relay.main}, Interval: interval, LKGPath: filepath.Join(t.TempDir(), "lkg.eskip"),
+		URLs: []string{"http://" + relay.main}, Interval: interval, StateDir: t.TempDir(),
 	})
 	if err != nil {
 		t.Fatal(err)

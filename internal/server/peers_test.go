@@ -13,8 +13,8 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// A replica that starts without a checkpoint, for a cluster that has lost most of its objects, holds the first table, because
-// another replica serves more.
+// A replica that starts without a last-known-good file, for a cluster that has lost most of its objects, holds the first table,
+// because another replica serves more.
 func TestFirstTableIsComparedWithThatOfAPeer(t *testing.T) {
 	served := start(t, service+ingresses("a", "b", "c"), nil)
 	served.ready()

@@ -92,7 +92,7 @@ func TestRelayKeepsItsTableInTheStateFolder(t *testing.T) {
 	if err := f.stop(); err != nil {
 		t.Fatal(err)
 	}
-	if tab, meta := readCheckpoint(t, dir); string(tab.Text()) != want.body || !strings.Contains(meta.Origin, root.main) {
+	if tab, meta := readLastKnownGood(t, dir); string(tab.Text()) != want.body || !strings.Contains(meta.Origin, root.main) {
 		t.Errorf("the file is of %s, and has\n%s", meta.Origin, tab.Text())
 	}
 	if err := root.stop(); err != nil {
@@ -104,7 +104,7 @@ func TestRelayKeepsItsTableInTheStateFolder(t *testing.T) {
 		t.Errorf("serves %d %v", got.status, got.header)
 	}
 	status := compact(again.request(http.MethodGet, again.support, "/status").body)
-	for _, part := range []string{`"stale":true`, `"checkpoint":{"path":"` + filepath.Join(dir, "table.eskip"), `"ready":true`} {
+	for _, part := range []string{`"stale":true`, `"last_known_good":{"path":"` + filepath.Join(dir, "table.eskip"), `"ready":true`} {
 		if !strings.Contains(status, part) {
 			t.Errorf("status %s, want %s in it", status, part)
 		}
@@ -147,7 +147,7 @@ func TestServerHasOneSourceOfTables(t *testing.T) {
 	}
 	cfg.Source, cfg.Upstream.URLs, cfg.StateDir = nil, []string{"http://a"}, filepath.Join(file, "state")
 	if _, err := server.New(cfg); err != nil {
-		t.Errorf("state folder in a file: %v, want a relay without a checkpoint", err)
+		t.Errorf("state folder in a file: %v, want a relay without a last-known-good file", err)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 // or fails. If ctx has already ended, it opens nothing.
 //
 // The order of the shutdown is the one of [httpserve.Listeners], after a wait of Config.HealthcheckInterval for load balancers.
-// The checkpoint is written last.
+// The last-known-good file is written last.
 func (s *Server) Run(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil
@@ -62,7 +62,7 @@ func (s *Server) runTables(ctx context.Context) error {
 
 // findPeer finds the table to compare the first table with, and logs where it comes from.
 func (s *Server) findPeer(ctx context.Context) {
-	const nothing = "the first table is compared with nothing: no last-good file and no other replica has a table"
+	const nothing = "the first table is compared with nothing: no last-known-good file and no other replica has a table"
 	if s.cfg.Peers == nil {
 		s.log.Info(nothing, "reason", "no --peers")
 		return

@@ -16,8 +16,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -51,7 +49,7 @@ const (
 
 // Config configures a Server. Set either Source or a URL in Upstream, not both.
 type Config struct {
-	// Upstream configures the client of a relay: see relay.Config. The server derives its LKGPath from StateDir, and takes its
+	// Upstream configures the client of a relay: see relay.Config. The server sets its StateDir, and takes its
 	// Interval and MaxBackoff from the fields below. On a relay, Guard has the meaning of relay.Config, and Compile, Redis,
 	// Valkey and Origin have no effect.
 	Upstream dataplane.Config
@@ -102,7 +100,7 @@ type Config struct {
 	ChangeBudget time.Duration
 
 	// Peers returns the table that another replica serves, and the replica's address. The server compares its first table with it
-	// if it has no checkpoint. nil means no other replicas. A relay does not call it.
+	// if it has no last-known-good file. nil means no other replicas. A relay does not call it.
 	Peers func(context.Context) (t *table.Table, from string, err error)
 
 	// PeerClients asks the other replicas, and relays, which clients they know: see [fleet.Merge]. It returns within two seconds.
@@ -114,9 +112,9 @@ type Config struct {
 	// Events writes problems as Kubernetes Events until the context ends; nil writes none. A relay does not call it.
 	Events func(ctx context.Context, problems func() []poller.Problem) error
 
-	// StateDir is the folder for the checkpoint and the file of decisions; empty keeps neither.
+	// StateDir is the folder for the last-known-good file, the file of decisions and the control socket; empty keeps none of them.
 	StateDir string
-	// Origin is recorded in the checkpoint as the origin of the table: "cluster" or "manifests".
+	// Origin is recorded in the last-known-good file as the origin of the table: "cluster" or "manifests".
 	Origin string
 	// Version is shown by /status.
 	Version string
@@ -175,8 +173,8 @@ type tables interface {
 	Accept(guard.Acceptance) (*table.Table, error)
 }
 
-// New checks the configuration, reads certificates and the checkpoint, and connects the parts. It opens no socket and starts no
-// goroutine.
+// New checks the configuration, reads certificates and the last-known-good file, and connects the parts. It opens no socket and
+// starts no goroutine.
 func New(cfg Config) (*Server, error) {
 	if (cfg.Source == nil) == (len(cfg.Upstream.URLs) == 0) {
 		return nil, errors.New("server: want either a source or an upstream route server")
@@ -241,7 +239,7 @@ func (s *Server) newTables() error {
 	return s.newPoller()
 }
 
-// newPoller creates the poller and the gate with the checkpoint.
+// newPoller creates the poller and the gate with the last-known-good file.
 func (s *Server) newPoller() error {
 	var err error
 	if s.compiler, err = poller.NewCompiler(s.cfg.Compile, s.cfg.Logger, s.registry); err != nil {
@@ -260,12 +258,12 @@ func (s *Server) newPoller() error {
 	}
 	metrics := gate.NewMetrics(s.registry, "routesrv")
 	if s.gate, err = gate.New(gate.Config{
-		Sink: sink, Guard: s.cfg.Guard, Halves: s.compiler, Files: s.checkpoint(metrics), Decided: gate.RecordIn(s.decisions),
+		Sink: sink, Guard: s.cfg.Guard, Halves: s.compiler, Files: s.lastKnownGood(metrics), Decided: gate.RecordIn(s.decisions),
 		Logger: s.cfg.Logger.With("component", "gate"), Metrics: metrics,
 	}); err != nil {
 		return err
 	}
-	s.gate.Boot(maxCheckpoint, nil)
+	s.gate.Boot(maxLastKnownGood, nil)
 	s.tables, err = poller.New(poller.Config{
 		Trace:  s.traceReads(),
 		Source: s.cfg.Source, Compile: s.compiler.Compile, Gate: s.gate, Origin: s.cfg.Origin,
@@ -275,28 +273,24 @@ func (s *Server) newPoller() error {
 	return err
 }
 
-const (
-	// checkpointFile is the name of the last-good file in the state folder. It is a valid eskip document.
-	checkpointFile = "table.eskip"
-	// maxCheckpoint limits the size of a checkpoint that is loaded. A server with a larger one starts without it.
-	maxCheckpoint = 1 << 30
-)
+// maxLastKnownGood limits the size of a last-known-good file that is loaded. A server with a larger one starts without it.
+const maxLastKnownGood = 1 << 30
 
-// checkpoint configures the last-good file of a server that reads a cluster. Without a state folder there is none.
-func (s *Server) checkpoint(metrics *gate.Metrics) []gate.FileConfig {
+// lastKnownGood configures the last-known-good file of a server that reads a cluster. Without a state folder there is none.
+func (s *Server) lastKnownGood(metrics *gate.Metrics) []gate.FileConfig {
 	if s.cfg.StateDir == "" {
 		return nil
 	}
 	writes := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "routesrv_checkpoint_writes_total", Help: "Writes of the checkpoint by result: ok or error.",
-	}, []string{"result"})
-	writes.WithLabelValues("ok")
-	writes.WithLabelValues("error")
+		Name: "routesrv_file_writes_total", Help: "Writes of files by file (last_known_good) and result (ok or error).",
+	}, []string{"file", "result"})
+	writes.WithLabelValues(gate.LastKnownGoodName, "ok")
+	writes.WithLabelValues(gate.LastKnownGoodName, "error")
 	s.registry.MustRegister(writes)
-	metrics.CountWrites(func(_, result string) { writes.WithLabelValues(result).Inc() })
-	return []gate.FileConfig{{
-		Name: "checkpoint", Path: filepath.Join(s.cfg.StateDir, checkpointFile), Background: true, MakeFolder: true, Pack: true,
-	}}
+	metrics.CountWrites(func(file, result string) { writes.WithLabelValues(file, result).Inc() })
+	f := gate.LastKnownGood(s.cfg.StateDir)
+	f.Background, f.Pack = true, true
+	return []gate.FileConfig{f}
 }
 
 // ProbeInterval returns how often a route server sends a small request to a failed source, to read again as soon as it answers.
@@ -305,15 +299,12 @@ func ProbeInterval(interval time.Duration) time.Duration {
 	return max(min(cmp.Or(interval, poller.DefaultInterval)/3, time.Second), time.Millisecond)
 }
 
-// newRelay creates the relay. Its client keeps the checkpoint, and names that table to the server above after a restart.
+// newRelay creates the relay. Its client keeps the last-known-good file, and names that table to the server above after a restart.
 func (s *Server) newRelay() error {
 	fetch := s.cfg.Upstream
 	fetch.Decided, fetch.Identity = gate.RecordIn(s.decisions), s.identity
 	fetch.Interval, fetch.MaxBackoff, fetch.Pack = s.cfg.Interval, s.cfg.MaxBackoff, true
-	if s.cfg.StateDir != "" {
-		_ = os.MkdirAll(s.cfg.StateDir, 0o700) // the client reports what it cannot read or write
-		fetch.LKGPath = filepath.Join(s.cfg.StateDir, checkpointFile)
-	}
+	fetch.StateDir = s.cfg.StateDir
 	var err error
 	s.relay, err = relay.New(relay.Config{
 		Fetch: fetch, Guard: s.cfg.Guard, Cache: s.cache, Sink: s.sink(), Logger: s.cfg.Logger, Registerer: s.registry,
@@ -341,7 +332,7 @@ func (s *Server) newListeners() error {
 	}
 	s.listeners = httpserve.NewListeners(httpserve.ListenersConfig{
 		Address: s.cfg.Address, SupportAddress: s.cfg.SupportAddress, Listen: s.cfg.Listen, Flags: "-",
-		Endpoints: s.endpoints, Main: handler, Routes: s.cache, TLS: secure, StateDir: s.cfg.StateDir, StateFlag: "--state-dir",
+		Endpoints: s.endpoints, Main: handler, Routes: s.cache, TLS: secure, StateDir: s.cfg.StateDir,
 		MaxConnections: s.cfg.MaxConnections, Drain: s.cfg.HealthcheckInterval, ShutdownTimeout: s.cfg.ShutdownTimeout,
 		Draining: func() { s.log.Info(fmt.Sprintf("shutting down the server in %s...", s.cfg.HealthcheckInterval)) },
 		Errors:   s.errors, Logger: s.log, Registry: s.registry,

@@ -30,7 +30,7 @@ func (s *Server) supportEndpoints() []httpserve.Endpoint {
 		{Path: "/metrics", Handler: metrics, Does: "Prometheus text, see [metrics.md](metrics.md)"},
 		{Path: "/metrics/", Handler: metrics, Does: "the same"},
 		{Path: "/status", Methods: get, Handler: http.HandlerFunc(s.serveStatus),
-			Does: "JSON: table, source, upstream of a relay, guard, problems by severity, checkpoint"},
+			Does: "JSON: table, source, upstream of a relay, guard, problems by severity, last-known-good file"},
 		{Path: "/clients", Methods: get, Handler: http.HandlerFunc(s.serveClients),
 			Does: "JSON: the [fleet](fleet.md), over all replicas: counts by state, replicas, relays, the last publishes, and each client with the table that it holds, the worst first; `?state=`, `kind=`, `id=`, `zone=`, `version=`, `node=` and `replica=` choose, `limit=` (1000) cuts, `local` asks this replica alone"},
 		{Path: "/problems", Methods: get, Handler: http.HandlerFunc(s.serveProblems),
@@ -59,16 +59,16 @@ func (s *Server) supportEndpoints() []httpserve.Endpoint {
 
 // statusReport is the body of /status.
 type statusReport struct {
-	Version    string                `json:"version"`
-	Started    time.Time             `json:"started"`
-	Ready      bool                  `json:"ready"`
-	Table      *tableReport          `json:"table,omitempty"`
-	Source     gate.Progress         `json:"source"`
-	Upstream   *dataplane.Status     `json:"upstream,omitempty"` // only on a relay
-	Guard      httpserve.GuardReport `json:"guard"`
-	Decisions  []audit.Entry         `json:"decisions,omitempty"` // about held tables, newest first
-	Problems   map[string]int        `json:"problems"`            // by severity
-	Checkpoint *gate.FileStatus      `json:"checkpoint,omitempty"`
+	Version       string                `json:"version"`
+	Started       time.Time             `json:"started"`
+	Ready         bool                  `json:"ready"`
+	Table         *tableReport          `json:"table,omitempty"`
+	Source        gate.Progress         `json:"source"`
+	Upstream      *dataplane.Status     `json:"upstream,omitempty"` // only on a relay
+	Guard         httpserve.GuardReport `json:"guard"`
+	Decisions     []audit.Entry         `json:"decisions,omitempty"` // about held tables, newest first
+	Problems      map[string]int        `json:"problems"`            // by severity
+	LastKnownGood *gate.FileStatus      `json:"last_known_good,omitempty"`
 }
 
 type tableReport struct {
@@ -82,7 +82,7 @@ type tableReport struct {
 	Time         time.Time    `json:"time"`
 	LastRead     time.Time    `json:"last_read,omitzero"`
 	AgeSeconds   float64      `json:"age_seconds"` // since the last read
-	Stale        bool         `json:"stale"`       // from a checkpoint that no read has confirmed yet
+	Stale        bool         `json:"stale"`       // from a last-known-good file that no read has confirmed yet
 }
 
 func (s *Server) report() statusReport {
@@ -104,7 +104,7 @@ func (s *Server) report() statusReport {
 		}
 	}
 	if files := s.gate.Files(); len(files) > 0 {
-		r.Checkpoint = files[0]
+		r.LastKnownGood = files[0]
 	}
 	if s.relay != nil {
 		upstream := s.relay.Upstream()

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -150,7 +149,7 @@ func TestTableWithoutEndpointsIsHeldAfterTheServer(t *testing.T) {
 			relay := startRelay(t, nil, root.main)
 			relay.ready()
 			plane, err := dataplane.New(dataplane.Config{
-				URLs: []string{"http://" + root.main}, Interval: interval, LKGPath: filepath.Join(t.TempDir(), "lkg.eskip"),
+				URLs: []string{"http://" + root.main}, Interval: interval, StateDir: t.TempDir(),
 			})
 			if err != nil {
 				t.Fatal(err)

@@ -186,7 +186,7 @@ func TestSampledTracesHaveWhatChangesNothing(t *testing.T) {
 	}
 }
 
-// TestPublicationsWithoutAReadAreTraced: from a checkpoint, in a relay, and on its stream.
+// TestPublicationsWithoutAReadAreTraced: from a last-known-good file, in a relay, and on its stream.
 func TestPublicationsWithoutAReadAreTraced(t *testing.T) {
 	dir := t.TempDir()
 	root := start(t, ingresses("a")+service, func(cfg *server.Config) { cfg.StateDir, cfg.MaxStreams = dir, 4 })
@@ -211,7 +211,7 @@ func TestPublicationsWithoutAReadAreTraced(t *testing.T) {
 	if err := again.stop(); err != nil {
 		t.Fatal(err)
 	}
-	if p := c.named("publish", of); len(p) != 1 || attributes(p[0].Attributes)["routesrv.cause"] != "checkpoint" {
-		t.Errorf("restart: publish %v, want one from the checkpoint", p)
+	if p := c.named("publish", of); len(p) != 1 || attributes(p[0].Attributes)["routesrv.cause"] != "last_known_good" {
+		t.Errorf("restart: publish %v, want one from the last-known-good file", p)
 	}
 }

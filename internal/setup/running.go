@@ -56,13 +56,13 @@ func readList(path string) ([]string, error) {
 }
 
 // FindState returns the state folder of the only other process that runs this executable and serves. State returns the folder of one;
-// false means that it does not serve. The flag sets the folder of a process.
-func FindState(flag string, state func(Instance) (folder string, serves bool)) (string, error) {
+// false means that it does not serve.
+func FindState(state func(Instance) (folder string, serves bool)) (string, error) {
 	var found []string
 	for _, i := range Instances() {
 		if folder, serves := state(i); serves {
 			if folder == "" {
-				return "", fmt.Errorf("process %d has no state folder and so no control socket: start it with %s", i.PID, flag)
+				return "", fmt.Errorf("process %d has no state folder and so no control socket: start it with --state-dir", i.PID)
 			}
 			if !filepath.IsAbs(folder) {
 				folder = filepath.Join("/proc", strconv.Itoa(i.PID), "cwd", folder)

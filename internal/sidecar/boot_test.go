@@ -2,7 +2,6 @@ package sidecar_test
 
 import (
 	"net/http"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -32,7 +31,7 @@ func TestBootWithADeadServerServesTheLastKnownGoodTableAsStale(t *testing.T) {
 		w := newWorld(t, ingress("a"))
 		w.runServer(w.options)
 		cfg := w.config("Exec")
-		cfg.Fetch.LKGPath = filepath.Join(t.TempDir(), "table.eskip")
+		cfg.StateDir = t.TempDir()
 		cfg.FreshLimit = time.Hour
 		p := w.run(cfg)
 		before := p.get("/routes")
@@ -44,11 +43,11 @@ func TestBootWithADeadServerServesTheLastKnownGoodTableAsStale(t *testing.T) {
 		if r.Code != http.StatusOK || r.Body.String() != before.Body.String() || r.Header().Get("X-Table-State") != "stale" {
 			t.Errorf("status %d, state %q, want the last table, marked stale", r.Code, r.Header().Get("X-Table-State"))
 		}
-		if s := p.status(); s.Origin != "lkg" || !s.Table.Stale || !s.Fresh {
+		if s := p.status(); s.Origin != "last_known_good" || !s.Table.Stale || !s.Fresh {
 			t.Errorf("status %+v", s)
 		}
 		time.Sleep(90 * time.Minute)
-		if s := p.status(); s.Origin != "lkg" || w.reads.Load() != 0 {
+		if s := p.status(); s.Origin != "last_known_good" || w.reads.Load() != 0 {
 			t.Errorf("origin %s after %d reads of the cluster: fallback boot has a table", s.Origin, w.reads.Load())
 		}
 		if r := p.get("/fresh"); r.Code != http.StatusServiceUnavailable || !strings.Contains(r.Body.String(), `"age_seconds": 54`) {

@@ -43,13 +43,13 @@ const (
 type origin string
 
 const (
-	fromNobody      origin = "none"
-	fromLKG         origin = "lkg"         // last-known-good, not confirmed by a route server
-	fromSelf        origin = "self"        // computed here
-	fromRouteServer origin = "routeserver" // fetched
+	fromNobody        origin = "none"
+	fromLastKnownGood origin = "last_known_good" // last-known-good, not confirmed by a route server
+	fromSelf          origin = "self"            // computed here
+	fromRouteServer   origin = "routeserver"     // fetched
 )
 
-func origins() []origin { return []origin{fromNobody, fromLKG, fromSelf, fromRouteServer} }
+func origins() []origin { return []origin{fromNobody, fromLastKnownGood, fromSelf, fromRouteServer} }
 
 // conductor decides which producers run and which one is served. Only its goroutine, run, changes its state; others pass
 // functions to call.
@@ -63,7 +63,7 @@ type conductor struct {
 	fetchMetrics *dataplane.Metrics
 	shadow       *shadow
 	zoneOf       dataplane.Zone // zone of computed tables
-	decisions    *audit.Log     // kept only in memory without an LKG file
+	decisions    *audit.Log     // kept only in memory without an last-known-good file
 
 	calls  chan func()
 	ended  chan struct{} // closed when run accepts no more calls
@@ -99,7 +99,7 @@ func newConductor(cfg *Config, d *rollout.Decider, cache *etagcache.Cache, log *
 		metrics: newMetrics(cfg.Registry), fetchMetrics: dataplane.NewMetrics(cfg.Registry),
 		calls: make(chan func()), ended: make(chan struct{}), booted: make(chan struct{}),
 	}
-	c.decisions = audit.InFolder(cfg.stateDir(), log)
+	c.decisions = audit.InFolder(cfg.StateDir, log)
 	c.sink = cache
 	var err error
 	if cfg.ChangeBudget > 0 {
@@ -242,7 +242,7 @@ func (c *conductor) contact() rollout.Contact {
 	}
 	o := p.offer
 	if o.Table == nil {
-		o = p.lkg
+		o = p.lastKnownGood
 	}
 	return rollout.Contact{Answered: p.answered, HasTable: o.Table != nil, TableRead: o.Read.At}
 }
@@ -317,9 +317,9 @@ func (c *conductor) startRemote() {
 // boot serves the last-known-good table if nothing better arrives in time, and releases the requests that wait for a table.
 func (c *conductor) boot(now time.Time) {
 	late := now.Sub(c.begun) >= bootWait
-	if p := c.remote; c.served.Table() == nil && p != nil && p.lkg.Table != nil && (late || p.tried && c.target == fromRouteServer) {
-		c.served.Restore(string(fromLKG), p.lkg)
-		c.log.Warn(LogServing, "origin", string(fromLKG), "hash", c.served.Table().Digest().String(), "last_read", p.lkg.Read.At)
+	if p := c.remote; c.served.Table() == nil && p != nil && p.lastKnownGood.Table != nil && (late || p.tried && c.target == fromRouteServer) {
+		c.served.Restore(string(fromLastKnownGood), p.lastKnownGood)
+		c.log.Warn(LogServing, "origin", string(fromLastKnownGood), "hash", c.served.Table().Digest().String(), "last_read", p.lastKnownGood.Read.At)
 	}
 	if !c.isBooted && (late || c.served.Table() != nil) {
 		c.isBooted = true

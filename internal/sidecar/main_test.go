@@ -195,7 +195,7 @@ type plane struct {
 	*sidecar.Sidecar
 	log      *logBuffer
 	modeFile string
-	lkg      string
+	state    string
 	registry *prometheus.Registry
 	stop     func()
 }
@@ -217,7 +217,7 @@ func (w *world) config(mode string) sidecar.Config {
 // run starts a data plane. It ends with the test, or with stop.
 func (w *world) run(cfg sidecar.Config) *plane {
 	w.t.Helper()
-	p := &plane{world: w, log: &logBuffer{}, modeFile: cfg.ModeFile, lkg: cfg.Fetch.LKGPath, registry: prometheus.NewRegistry()}
+	p := &plane{world: w, log: &logBuffer{}, modeFile: cfg.ModeFile, state: cfg.StateDir, registry: prometheus.NewRegistry()}
 	cfg.Registry = p.registry
 	cfg.Logger = slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	var err error

@@ -27,7 +27,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "sidecar_mode", Help: "1 for the mode in force: False, Pre or Exec.",
 		}, []string{"mode"}),
 		origin: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "sidecar_origin", Help: "1 for the origin of the served table: routeserver, self, lkg (last-known-good) or none.",
+			Name: "sidecar_origin", Help: "1 for the origin of the served table: routeserver, self, last_known_good or none.",
 		}, []string{"origin"}),
 		switches: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sidecar_switches_total", Help: "Switches to another producer, by its origin.",

@@ -97,7 +97,7 @@ type selfSink struct {
 	p *selfProducer
 }
 
-// Restore is not called: a selfProducer has no last-good file.
+// Restore is not called: a selfProducer has no last-known-good file.
 func (selfSink) Restore(*table.Table, time.Time) {}
 
 func (s selfSink) Begin() func(*table.Table, table.Read) {
@@ -154,18 +154,19 @@ type remoteProducer struct {
 	claims *claims.Resolver // about tables that the proxy names
 
 	// owned by the conductor
-	offer    gate.Offer
-	lkg      gate.Offer // from the file; its table is nil if there is none
-	url      string     // of the offer
-	tried    bool       // the first round has ended
-	answered time.Time  // time of the last usable answer of a route server
-	shown    time.Time  // when betweenAnswers last acted, or an answer came
+	offer         gate.Offer
+	lastKnownGood gate.Offer // from the file; its table is nil if there is none
+	url           string     // of the offer
+	tried         bool       // the first round has ended
+	answered      time.Time  // time of the last usable answer of a route server
+	shown         time.Time  // when betweenAnswers last acted, or an answer came
 }
 
 // newRemote returns a producer that fetches.
 func (c *conductor) newRemote() (*remoteProducer, error) {
 	p := &remoteProducer{}
 	cfg := c.cfg.Fetch
+	cfg.StateDir = c.cfg.StateDir
 	cfg.RoutesFile = "" // the sidecar writes the served table itself
 	cfg.Guard, cfg.Logger, cfg.Metrics = c.cfg.Guard, c.cfg.Logger, c.fetchMetrics
 	cfg.Sink, cfg.Decided = remoteSink{c, p}, gate.RecordIn(c.decisions)
@@ -199,7 +200,7 @@ type remoteSink struct {
 // Restore keeps the last-known-good table: the conductor decides whether to serve it.
 func (s remoteSink) Restore(t *table.Table, read time.Time) {
 	r := decided(table.Read{Newest: t.Revision(), At: read})
-	s.c.call(func() { s.p.lkg = gate.Offer{Table: t, Read: r} })
+	s.c.call(func() { s.p.lastKnownGood = gate.Offer{Table: t, Read: r} })
 }
 
 func (s remoteSink) Begin() func(*table.Table, table.Read) {

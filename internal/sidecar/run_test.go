@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -63,7 +62,7 @@ func TestListenersServeAndEndInOrder(t *testing.T) {
 	}
 	cfg := sidecar.Config{Setting: set, Address: "127.0.0.1:0", SupportAddress: "localhost:0", Pod: "p"}
 	cfg.Fetch.URLs = []string{srv.URL}
-	cfg.Fetch.Interval, cfg.Fetch.LKGPath = 10*time.Millisecond, filepath.Join(t.TempDir(), "table.eskip")
+	cfg.Fetch.Interval, cfg.StateDir = 10*time.Millisecond, t.TempDir()
 	cfg.Listen = func(network, address string) (net.Listener, error) {
 		l, err := net.Listen(network, address)
 		if err == nil {
@@ -85,7 +84,7 @@ func TestListenersServeAndEndInOrder(t *testing.T) {
 	}
 	client := &http.Client{Transport: &http.Transport{}, Timeout: 10 * time.Second}
 	control := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return httpserve.DialControl(ctx, filepath.Dir(cfg.Fetch.LKGPath))
+		return httpserve.DialControl(ctx, cfg.StateDir)
 	}}
 	defer control.CloseIdleConnections()
 	client.Transport.(*http.Transport).RegisterProtocol("control", overHTTP{control})

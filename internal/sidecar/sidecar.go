@@ -52,7 +52,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"path/filepath"
 	"sync/atomic"
 	"time"
 
@@ -104,8 +103,8 @@ type Config struct {
 	Interval   time.Duration
 	MaxBackoff time.Duration
 
-	// Fetch configures the client; without URLs no table can be fetched. The sidecar sets Sink, Guard, Logger and Metrics. Zone
-	// and ZoneFile also apply to the computed table. RoutesFile receives whatever table is served.
+	// Fetch configures the client; without URLs no table can be fetched. The sidecar sets StateDir, Sink, Guard, Logger and
+	// Metrics. Zone and ZoneFile also apply to the computed table. RoutesFile receives whatever table is served.
 	Fetch dataplane.Config
 
 	// Address is the listener for the proxy, host:port; empty means [DefaultAddress]. SupportAddress is the listener for
@@ -121,6 +120,9 @@ type Config struct {
 	Drain           time.Duration
 	ShutdownTimeout time.Duration
 
+	// StateDir is the folder for the last-known-good file, the file of decisions and the control socket; empty keeps none of them.
+	StateDir string
+
 	// ChangeBudget is how long changes that only add endpoints may wait before the proxy gets them: see package budget. 0 serves
 	// every change at once. RoutesFile always gets every change at once.
 	ChangeBudget time.Duration
@@ -128,7 +130,7 @@ type Config struct {
 	// certificate of it get /metrics and everything that SupportLoopbackOnly protects.
 	SupportTLS SupportTLS
 	// SupportLoopbackOnly limits the pages for operators (/status, /problems, /shadow, held tables, profiles) to the control socket in
-	// the folder of Fetch.LKGPath; with client certificates, either one is enough. Requests from the addresses of this machine are
+	// StateDir; with client certificates, either one is enough. Requests from the addresses of this machine are
 	// never answered over TCP without a certificate: see [httpserve.Access].
 	SupportLoopbackOnly bool
 	// EnableProfile serves /debug/pprof on the support listener.
@@ -233,8 +235,8 @@ func New(cfg Config) (*Sidecar, error) {
 	s.listeners = httpserve.NewListeners(httpserve.ListenersConfig{
 		Address: s.cfg.Address, SupportAddress: s.cfg.SupportAddress, Listen: s.cfg.Listen, Flags: "--",
 		Endpoints: s.endpoints, SupportTLS: supportTLS, Routes: s.cache, MaxConnections: maxConnections,
-		StateDir: s.cfg.stateDir(), StateFlag: "--lkg-file",
-		Drain: s.cfg.Drain, ShutdownTimeout: s.cfg.ShutdownTimeout,
+		StateDir: s.cfg.StateDir,
+		Drain:    s.cfg.Drain, ShutdownTimeout: s.cfg.ShutdownTimeout,
 		Draining: func() { s.log.Info("shutting down", "drain", s.cfg.Drain) },
 		Errors:   httpserve.NewErrorLog(s.log, s.registry), Logger: s.log, Registry: s.registry,
 	})
@@ -244,9 +246,6 @@ func New(cfg Config) (*Sidecar, error) {
 func (cfg *Config) fill() error {
 	if cfg.Source == nil && len(cfg.Fetch.URLs) == 0 {
 		return errors.New("sidecar: neither a source nor a route server")
-	}
-	if f := cfg.Fetch; f.LKGPath != "" && f.LKGPath == f.RoutesFile {
-		return fmt.Errorf("sidecar: %q is both LKG file and routes file", f.LKGPath)
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -271,15 +270,6 @@ func (cfg *Config) fill() error {
 	}
 	cfg.Fallback.Pod = cfg.Pod
 	return nil
-}
-
-// stateDir returns the folder of the last-known-good file, which also has the decisions and the control socket; empty if there is
-// none.
-func (cfg *Config) stateDir() string {
-	if cfg.Fetch.LKGPath == "" {
-		return ""
-	}
-	return filepath.Dir(cfg.Fetch.LKGPath)
 }
 
 // Reload reads the mode file at once.

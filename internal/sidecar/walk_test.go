@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,7 +27,7 @@ func walk(t *testing.T, random *rand.Rand) {
 	w.note(w.compiled())
 	cfg := w.config("Pre")
 	cfg.ModeFile = tempFile(t, "mode", "Pre")
-	cfg.Fetch.LKGPath = filepath.Join(t.TempDir(), "table.eskip")
+	cfg.StateDir = t.TempDir()
 	cfg.Fallback = rollout.FallbackConfig{
 		Policy: rollout.FallbackAlways, After: 10 * time.Second, MaxAge: 30 * time.Second, Window: 20 * time.Second,
 	}
@@ -71,7 +70,7 @@ func TestProxyIsNotSentBackByARestart(t *testing.T) {
 		w := newWorld(t, ingress("a"))
 		w.runServer(w.options)
 		cfg := w.config("Exec")
-		cfg.Fetch.LKGPath = filepath.Join(t.TempDir(), "table.eskip")
+		cfg.StateDir = t.TempDir()
 		p := w.run(cfg)
 		p.expect("Exec", "routeserver", time.Second)
 		p.stop()
@@ -85,7 +84,7 @@ func TestProxyIsNotSentBackByARestart(t *testing.T) {
 
 		w.down.Store(true)
 		p = w.run(cfg)
-		p.expect("Exec", "lkg", 3*time.Second)
+		p.expect("Exec", "last_known_good", 3*time.Second)
 		if r := p.get("/routes", "If-None-Match: "+held); r.Code != http.StatusNotModified {
 			t.Errorf("status %d, want the proxy to keep its newer table", r.Code)
 		}

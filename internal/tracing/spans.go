@@ -26,9 +26,9 @@ const (
 
 // Reasons for publishing a table: the values of routesrv.cause.
 const (
-	causeRead       = "read"
-	causeCheckpoint = "checkpoint"
-	causeReleased   = "released" // an operator accepted it, or its hold has passed
+	causeRead          = "read"
+	causeLastKnownGood = "last_known_good"
+	causeReleased      = "released" // an operator accepted it, or its hold has passed
 )
 
 // read is the trace of one read. It belongs to the goroutine of the poller, which also publishes the result of the read.
@@ -97,7 +97,7 @@ type sink struct {
 
 // Restore implements [gate.Sink].
 func (s *sink) Restore(t *table.Table, at time.Time) {
-	s.publish(context.Background(), causeCheckpoint, t, func() { s.next.Restore(t, at) })
+	s.publish(context.Background(), causeLastKnownGood, t, func() { s.next.Restore(t, at) })
 }
 
 // Publish implements [gate.Sink].

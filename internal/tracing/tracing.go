@@ -7,9 +7,9 @@
 //
 // # What is traced
 //
-// Each read that published a table or failed; each table published otherwise (from a checkpoint, accepted by an operator, or
-// received by a relay); and the first answer with each of these tables. Of all other reads and answers, which mostly report no
-// change, only the share Config.Sample.
+// Each read that published a table or failed; each table published otherwise (from a last-known-good file, accepted by an
+// operator, or received by a relay); and the first answer with each of these tables. Of all other reads and answers, which
+// mostly report no change, only the share Config.Sample.
 //
 // # Cost
 //

@@ -52,7 +52,7 @@ const (
 
 // States of a table, in X-Table-State and in EventCurrent. Other tables have no state.
 const (
-	StateStale = "stale" // from a checkpoint that no read has confirmed yet
+	StateStale = "stale" // from a last-known-good file that no read has confirmed yet
 	StateHeld  = "held"  // the last read showed another intent or table, which a guard holds back
 	// StateBackendsHeld means that some routes keep endpoints that the last read did not show.
 	StateBackendsHeld = "backends-held"

@@ -136,7 +136,7 @@ type Publication struct {
 	Member   string        `json:"member"`
 	Digest   string        `json:"digest"`
 	Revision uint64        `json:"revision"`
-	Stale    bool          `json:"stale,omitempty"` // from the last-good file, before anything confirmed it
+	Stale    bool          `json:"stale,omitempty"` // from the last-known-good file, before anything confirmed it
 }
 
 // What a client did with an answer.

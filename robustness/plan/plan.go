@@ -118,7 +118,7 @@ func (p *Plan) Links() []string {
 	return out
 }
 
-// Peer returns the replica that a server asks when it starts without a checkpoint: the next one; empty if it is alone.
+// Peer returns the replica that a server asks when it starts without a last-known-good file: the next one; empty if it is alone.
 func (p *Plan) Peer(m history.Member) string {
 	var servers []string
 	for _, o := range p.Members {

@@ -25,7 +25,7 @@ const (
 // Points at which a process is killed.
 const (
 	AtOnce      = ""
-	WhileWrites = "while-writing" // the last-good file
+	WhileWrites = "while-writing" // the last-known-good file
 	OnPublish   = "on-publish"    // between swapping a table and the first publication to a client
 	InStream    = "in-stream"     // in the middle of an event
 	HoldBegins  = "hold-begins"

@@ -2,14 +2,14 @@ package plants
 
 import "github.com/routesrv/routesrv/robustness/validate"
 
-// ofFiles are mistakes with last-good files: LKG.
+// ofFiles are mistakes with last-known-good files.
 func ofFiles() []Plant {
 	return []Plant{
 		{
-			Name: "torn-file", Validator: validate.NameLKG, Scenario: "outage",
-			What: "a last-good file of which only the first half is there is loaded",
+			Name: "torn-file", Validator: validate.NameLastKnownGood, Scenario: "outage",
+			What: "a last-known-good file of which only the first half is there is loaded",
 			Edits: []Edit{{
-				File: "gate/lastgood.go",
+				File: "gate/lastknowngood.go",
 				Old:  "\tt, meta, hold := f.load(limit + maxHeader)\n",
 				New: "\tt, meta, hold := f.load(limit + maxHeader)\n\tif planted.On(\"torn-file\") && t != nil {\n\t\tvar half []table.Route\n" +
 					"\t\tfor r := range t.Routes().All() {\n\t\t\tif len(half) < t.Len()/2 {\n\t\t\t\thalf = append(half, *r)\n\t\t\t}\n\t\t}\n" +
@@ -17,8 +17,8 @@ func ofFiles() []Plant {
 			}},
 		},
 		{
-			Name: "file-not-written", Validator: validate.NameLKG, Scenario: "outage",
-			What: "the last-good file is not written",
+			Name: "file-not-written", Validator: validate.NameLastKnownGood, Scenario: "outage",
+			What: "the last-known-good file is not written",
 			Edits: []Edit{{
 				File: "gate/file.go",
 				Old:  "\tif f.cfg.Path == \"\" {\n\t\treturn idleNow()\n\t}\n",

@@ -7,7 +7,7 @@ func ofTheGuard() []Plant {
 	return []Plant{
 		{
 			Name: "guard-after-restart", Validator: validate.NameGuarded, Scenario: "loss-while-down",
-			What: "the first read after a restart is not compared with the last-good table",
+			What: "the first read after a restart is not compared with the last-known-good table",
 			Edits: []Edit{{
 				File: "gate/gate.go",
 				Old:  "\tif before == nil {\n\t\tbeside = g.baseline\n\t}\n\tverdict",
@@ -45,7 +45,7 @@ func ofTheGuard() []Plant {
 			Name: "hold-forgotten", Validator: validate.NameGuarded, Scenario: "restore-killed",
 			What: "a restart ends a hold",
 			Edits: []Edit{{
-				File: "gate/lastgood.go",
+				File: "gate/lastknowngood.go",
 				Old:  "\tg.resume(hold)\n",
 				New:  "\tif !planted.On(\"hold-forgotten\") {\n\t\tg.resume(hold)\n\t}\n",
 			}},

@@ -222,7 +222,7 @@ func (x *Index) unseen(name string, was, is *sighting) []published {
 			sum := sha256.Sum256([]byte(text))
 			known = hex.EncodeToString(sum[:]) == p.Digest
 		}
-		// A table of the last-good file may go back behind what was served: nobody judges it.
+		// A table of the last-known-good file may go back behind what was served: nobody judges it.
 		all = append(all, published{p.Digest, p.Revision, p.At, shapeOf(text), known && !p.Stale})
 	}
 	return all

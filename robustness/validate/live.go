@@ -117,8 +117,8 @@ func (x *Index) hasRead(name string, until time.Duration) bool {
 	return slices.ContainsFunc(x.h.Reads, func(r history.Read) bool { return r.Member == name && r.Whole && r.At < until })
 }
 
-// onlyTables reports whether a server knows only tables: it has served a checkpoint since its start, and holds back what it has
-// read.
+// onlyTables reports whether a server knows only tables: it has served a last-known-good file since its start, and holds back
+// what it has read.
 func (x *Index) onlyTables(name string, a *history.Answer) bool {
 	if a.State == "" {
 		return false

@@ -47,17 +47,17 @@ func (v Violation) String() string {
 
 // Names of the validators, which are those of the guarantees in DESIGN.md.
 const (
-	NameComplete   = "Complete"
-	NameMonotonic  = "Monotonic"
-	NameAtomic     = "Atomic"
-	NameConvergent = "Convergent"
-	NameDeltaEqual = "DeltaEqual"
-	NameLKG        = "LKG"
-	NameGuarded    = "Guarded"
-	NameIsolated   = "Isolated"
-	NameQuiet      = "Quiet"
-	NameBounded    = "Bounded"
-	NameLive       = "Live"
+	NameComplete      = "Complete"
+	NameMonotonic     = "Monotonic"
+	NameAtomic        = "Atomic"
+	NameConvergent    = "Convergent"
+	NameDeltaEqual    = "DeltaEqual"
+	NameLastKnownGood = "Last known good"
+	NameGuarded       = "Guarded"
+	NameIsolated      = "Isolated"
+	NameQuiet         = "Quiet"
+	NameBounded       = "Bounded"
+	NameLive          = "Live"
 )
 
 // Validator checks one of the guarantees.
@@ -77,7 +77,7 @@ func Validators() []Validator {
 		{Name: NameAtomic, Check: Atomic, check: (*Index).atomic},
 		{Name: NameConvergent, Check: Convergent, check: (*Index).convergent},
 		{Name: NameDeltaEqual, Check: DeltaEqual, check: (*Index).deltaEqual},
-		{Name: NameLKG, Check: LKG, check: (*Index).lkg},
+		{Name: NameLastKnownGood, Check: LastKnownGood, check: (*Index).lastKnownGood},
 		{Name: NameGuarded, Check: Guarded, check: (*Index).guarded},
 		{Name: NameIsolated, Check: Isolated, check: (*Index).isolated},
 		{Name: NameQuiet, Check: Quiet, check: (*Index).quiet},

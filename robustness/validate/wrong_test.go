@@ -119,12 +119,12 @@ func TestValidatorsFindWhatTheyAreFor(t *testing.T) {
 			was := s.h.Answers[0]
 			a.Form, a.Digest = "delta", was.Digest
 		}},
-		{"no table where there was one", []string{validate.NameLKG}, func(s *sim) {
+		{"no table where there was one", []string{validate.NameLastKnownGood}, func(s *sim) {
 			s.ask("c", "a")
 			a := s.ask("c", "a")
 			a.Status, a.Form, a.Outcome, a.Why = 404, "none", history.Failed, "no table"
 		}},
-		{"another table after a restart", []string{validate.NameLKG, validate.NameComplete, validate.NameGuarded, validate.NameConvergent}, func(s *sim) {
+		{"another table after a restart", []string{validate.NameLastKnownGood, validate.NameComplete, validate.NameGuarded, validate.NameConvergent}, func(s *sim) {
 			s.ask("c", "a")
 			s.sleep(20 * time.Second)
 			s.h.Faults = append(s.h.Faults, history.Fault{From: s.now, To: s.now + 30*time.Second, Name: "refuse", Link: "a>api"})

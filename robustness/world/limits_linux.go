@@ -109,7 +109,7 @@ func (w *World) noFiles(p *Process) func() error {
 	}
 }
 
-// watchWrites springs the trap for a process when it begins to write its last-good file.
+// watchWrites springs the trap for a process when it begins to write its last-known-good file.
 func (w *World) watchWrites(p *Process) (stop func()) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {

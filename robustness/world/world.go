@@ -212,7 +212,7 @@ func (w *World) process(m history.Member) error {
 		}
 		p.args = append(p.args, "--routesrv-url="+strings.Join(upstreams, ","), "--transport="+m.Transport, "--fetch-interval="+pl.Interval.String(),
 			"--fetch-timeout="+pl.Timeout.String(), "--full-fetch-interval=1m", "--mode-file="+filepath.Join(p.Folder, "mode"), "--pod-name="+m.Name,
-			"--lkg-file="+filepath.Join(state, "table.eskip"), "--fallback-after=5s", "--fallback-window=5s", "--zone="+m.Zone,
+			"--state-dir="+state, "--fallback-after=5s", "--fallback-window=5s", "--zone="+m.Zone,
 			"--address="+p.Main, "--support-listener="+p.Support, "--gate-clean-for=2s", "--gate-min-comparisons=5")
 	}
 	if m.Kind != history.Sidecar {

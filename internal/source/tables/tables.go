@@ -8,7 +8,7 @@
 //     http://…, https://…        a route server, or a Skipper if the answer has X-Timestamp
 //     a folder, *.yaml, *.yml, *.json
 //     manifests, which Config.Compile makes routes of
-//     any other file             routes; a copy of a table, as checkpoints are, has its digest checked
+//     any other file             routes; a copy of a table, as last-known-good files are, has its digest checked
 //
 // # Guarantees
 //

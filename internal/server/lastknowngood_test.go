@@ -19,8 +19,8 @@ func stateDir(dir string) func(*server.Config) {
 	return func(cfg *server.Config) { cfg.StateDir, cfg.Origin = dir, "cluster" }
 }
 
-// readCheckpoint reads the checkpoint in the folder.
-func readCheckpoint(t *testing.T, dir string) (*table.Table, table.FileMeta) {
+// readLastKnownGood reads the last-known-good file in the folder.
+func readLastKnownGood(t *testing.T, dir string) (*table.Table, table.FileMeta) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(dir, "table.eskip"))
 	if err != nil {
@@ -33,8 +33,8 @@ func readCheckpoint(t *testing.T, dir string) (*table.Table, table.FileMeta) {
 	return tab, meta
 }
 
-// checkpointed makes a checkpoint of a cluster with the objects in the folder, and returns the ETag of its table.
-func checkpointed(t *testing.T, dir, objects string) (etag string) {
+// withLastKnownGood makes a last-known-good file of a cluster with the objects in the folder, and returns the ETag of its table.
+func withLastKnownGood(t *testing.T, dir, objects string) (etag string) {
 	t.Helper()
 	f := start(t, objects, stateDir(dir))
 	f.ready()
@@ -45,7 +45,7 @@ func checkpointed(t *testing.T, dir, objects string) (etag string) {
 	return etag
 }
 
-func TestCheckpointIsWrittenOnPublish(t *testing.T) {
+func TestLastKnownGoodFileIsWrittenOnPublish(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "state")
 	f := start(t, service+ingress("a"), stateDir(dir))
 	f.ready()
@@ -54,30 +54,32 @@ func TestCheckpointIsWrittenOnPublish(t *testing.T) {
 		if _, err := os.Stat(path); err != nil {
 			return ""
 		}
-		tab, _ := readCheckpoint(t, dir)
+		tab, _ := readLastKnownGood(t, dir)
 		return string(tab.Text())
 	}
-	f.eventually("checkpoint", func() bool { return text() == f.get("/routes").body })
+	f.eventually("last-known-good file", func() bool { return text() == f.get("/routes").body })
 	for name, want := range map[string]os.FileMode{dir: os.ModeDir | 0o700, path: 0o600} {
 		if info, err := os.Stat(name); err != nil || info.Mode() != want {
 			t.Errorf("%s has mode %v (error %v), want %v", name, info.Mode(), err, want)
 		}
 	}
-	if _, meta := readCheckpoint(t, dir); meta.Origin != "cluster" || meta.Revision != 100 || meta.Saved.IsZero() {
+	if _, meta := readLastKnownGood(t, dir); meta.Origin != "cluster" || meta.Revision != 100 || meta.Saved.IsZero() {
 		t.Errorf("meta data %+v, want the origin, the revision and the time of the read", meta)
 	}
 	f.apply(ingress("b"))
-	f.eventually("the next checkpoint", func() bool { return strings.Contains(text(), "kube_shop__b__") })
-	f.eventually("counter", func() bool { return strings.Contains(f.metrics(), `routesrv_checkpoint_writes_total{result="ok"} 2`) })
-	if want := `"checkpoint":{"last_read":"T","path":"` + path + `","written":"T"}`; !strings.Contains(f.status(), want) {
+	f.eventually("the next last-known-good file", func() bool { return strings.Contains(text(), "kube_shop__b__") })
+	f.eventually("counter", func() bool {
+		return strings.Contains(f.metrics(), `routesrv_file_writes_total{file="last_known_good",result="ok"} 2`)
+	})
+	if want := `"last_known_good":{"last_read":"T","path":"` + path + `","written":"T"}`; !strings.Contains(f.status(), want) {
 		t.Errorf("status %s, want %s in it", f.status(), want)
 	}
 }
 
-func TestRestartWithoutSourceServesTheCheckpointAsStale(t *testing.T) {
+func TestRestartWithoutSourceServesTheLastKnownGoodTableAsStale(t *testing.T) {
 	dir := t.TempDir()
-	etag := checkpointed(t, dir, service+ingresses("a", "b"))
-	_, meta := readCheckpoint(t, dir)
+	etag := withLastKnownGood(t, dir, service+ingresses("a", "b"))
+	_, meta := readLastKnownGood(t, dir)
 
 	f := &fixture{}
 	cfg := f.config(t, service+ingresses("a", "b"))
@@ -113,9 +115,9 @@ func TestRestartWithoutSourceServesTheCheckpointAsStale(t *testing.T) {
 	}
 }
 
-func TestFirstReadReplacesTheCheckpoint(t *testing.T) {
+func TestFirstReadReplacesTheLastKnownGoodTable(t *testing.T) {
 	dir := t.TempDir()
-	etag := checkpointed(t, dir, service+ingress("a"))
+	etag := withLastKnownGood(t, dir, service+ingress("a"))
 	f := start(t, service+ingresses("a", "b"), stateDir(dir))
 	f.eventually("the new table", func() bool { return f.get("/routes").header.Get("Etag") != etag })
 	if got := f.get("/routes").header; got.Get("X-Count") != "2" || got.Get("X-Table-State") != "" {
@@ -123,9 +125,9 @@ func TestFirstReadReplacesTheCheckpoint(t *testing.T) {
 	}
 }
 
-func TestCheckpointIsWhatTheFirstReadIsComparedWith(t *testing.T) {
+func TestLastKnownGoodFileIsWhatTheFirstReadIsComparedWith(t *testing.T) {
 	dir := t.TempDir()
-	etag := checkpointed(t, dir, service+ingresses("a", "b", "c"))
+	etag := withLastKnownGood(t, dir, service+ingresses("a", "b", "c"))
 	f := start(t, service+ingress("a"), stateDir(dir))
 	f.polled()
 	if got := f.get("/routes").header; got.Get("Etag") != etag || got.Get("X-Table-State") != "stale" {
@@ -136,7 +138,7 @@ func TestCheckpointIsWhatTheFirstReadIsComparedWith(t *testing.T) {
 	}
 }
 
-func TestCheckpointThatCannotBeTrustedIsSetAsideAndSaid(t *testing.T) {
+func TestLastKnownGoodFileThatCannotBeTrustedIsSetAsideAndSaid(t *testing.T) {
 	for name, spoil := range map[string]func([]byte) []byte{
 		"changed byte": func(b []byte) []byte { b[len(b)-10]++; return b },
 		"cut":          func(b []byte) []byte { return b[:len(b)/2] },
@@ -156,7 +158,7 @@ func TestCheckpointThatCannotBeTrustedIsSetAsideAndSaid(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			checkpointed(t, dir, service+ingress("a"))
+			withLastKnownGood(t, dir, service+ingress("a"))
 			path := filepath.Join(dir, "table.eskip")
 			data, err := os.ReadFile(path)
 			if err != nil {
@@ -174,7 +176,7 @@ func TestCheckpointThatCannotBeTrustedIsSetAsideAndSaid(t *testing.T) {
 			if got := f.get("/routes").status; got != 404 {
 				t.Errorf("%d, want 404: nothing is served", got)
 			}
-			lines := linesWith(f.log.String(), "last-good file is not usable, set aside and not loaded")
+			lines := linesWith(f.log.String(), "last-known-good file is not usable, set aside and not loaded")
 			if len(lines) != 1 || !strings.Contains(lines[0], "level=ERROR") || !strings.Contains(lines[0], path+".bad") {
 				t.Errorf("log %q", lines)
 			}
@@ -183,7 +185,7 @@ func TestCheckpointThatCannotBeTrustedIsSetAsideAndSaid(t *testing.T) {
 			}
 			f.breakSource(false)
 			f.ready()
-			f.eventually("a new checkpoint", func() bool { _, err := os.Stat(path); return err == nil })
+			f.eventually("a new last-known-good file", func() bool { _, err := os.Stat(path); return err == nil })
 		})
 	}
 }
@@ -192,7 +194,7 @@ func TestDiskThatFailsIsNoReasonToStopServing(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	f := start(t, service+ingress("a"), stateDir(dir))
 	f.ready()
-	f.eventually("checkpoint", func() bool { _, err := os.Stat(filepath.Join(dir, "table.eskip")); return err == nil })
+	f.eventually("last-known-good file", func() bool { _, err := os.Stat(filepath.Join(dir, "table.eskip")); return err == nil })
 	f.eventually("a file in place of the folder", func() bool { // a write may be in progress and put a file into it
 		return os.RemoveAll(dir) == nil && os.WriteFile(dir, nil, 0o600) == nil
 	})
@@ -200,8 +202,8 @@ func TestDiskThatFailsIsNoReasonToStopServing(t *testing.T) {
 	f.eventually("the new table", func() bool { return f.get("/routes").header.Get("X-Count") == "2" })
 	f.eventually("complaint", func() bool {
 		return len(linesWith(f.log.String(), "file cannot be written, the table is served from memory")) == 1 &&
-			strings.Contains(f.metrics(), `routesrv_checkpoint_writes_total{result="error"} 1`) &&
-			strings.Contains(f.status(), `"checkpoint":{"error":"`)
+			strings.Contains(f.metrics(), `routesrv_file_writes_total{file="last_known_good",result="error"} 1`) &&
+			strings.Contains(f.status(), `"last_known_good":{"error":"`)
 	})
 	if err := os.Remove(dir); err != nil {
 		t.Fatal(err)
@@ -215,7 +217,7 @@ func TestNothingInThePlaceOfTheStatePreventsAStart(t *testing.T) {
 	file := func(dir string) string { return filepath.Join(dir, "table.eskip") }
 	for name, c := range map[string]struct {
 		put  func(dir string) error // in place of the folder, or of the file in it
-		kept bool                   // a checkpoint is written all the same
+		kept bool                   // a last-known-good file is written all the same
 	}{
 		"file for the folder": {func(dir string) error { return errors.Join(os.Remove(dir), os.WriteFile(dir, nil, 0o600)) }, false},
 		"FIFO for the folder": {func(dir string) error { return errors.Join(os.Remove(dir), syscall.Mkfifo(dir, 0o600)) }, false},
@@ -240,7 +242,7 @@ func TestNothingInThePlaceOfTheStatePreventsAStart(t *testing.T) {
 			}
 			f.eventually("the word of it", func() bool {
 				if !c.kept {
-					return strings.Contains(f.status(), `"checkpoint":{"error":"`)
+					return strings.Contains(f.status(), `"last_known_good":{"error":"`)
 				}
 				return strings.Contains(f.status(), `"written":`)
 			})
@@ -254,17 +256,17 @@ func TestNothingInThePlaceOfTheStatePreventsAStart(t *testing.T) {
 				t.Error(err)
 			}
 			if c.kept {
-				readCheckpoint(t, dir)
+				readLastKnownGood(t, dir)
 			}
 		})
 	}
 }
 
 // The time of the last read must survive a restart, even of a server that has published nothing new.
-func TestCheckpointTellsOfTheLastReadBeforeTheEnd(t *testing.T) {
+func TestLastKnownGoodFileTellsOfTheLastReadBeforeTheEnd(t *testing.T) {
 	dir := t.TempDir()
-	checkpointed(t, dir, service+ingress("a"))
-	_, first := readCheckpoint(t, dir)
+	withLastKnownGood(t, dir, service+ingress("a"))
+	_, first := readLastKnownGood(t, dir)
 
 	f := start(t, service+ingress("a"), stateDir(dir)) // confirms the table and publishes nothing
 	f.polled()
@@ -273,7 +275,7 @@ func TestCheckpointTellsOfTheLastReadBeforeTheEnd(t *testing.T) {
 	if err := f.stop(); err != nil {
 		t.Fatal(err)
 	}
-	tab, second := readCheckpoint(t, dir)
+	tab, second := readLastKnownGood(t, dir)
 	if second.Saved.Before(before) || !tab.Time().Equal(first.Time) {
 		t.Errorf("read at %v, want after %v; table of %v, want the first one of %v", second.Saved, before, tab.Time(), first.Time)
 	}
@@ -287,7 +289,7 @@ func TestCheckpointTellsOfTheLastReadBeforeTheEnd(t *testing.T) {
 	if err := f.stop(); err != nil {
 		t.Fatal(err)
 	}
-	if _, third := readCheckpoint(t, dir); !third.Saved.Equal(second.Saved) {
+	if _, third := readLastKnownGood(t, dir); !third.Saved.Equal(second.Saved) {
 		t.Errorf("read at %v after a run without any, want %v as before", third.Saved, second.Saved)
 	}
 	if diff := cmp.Diff([]string{"control", "table.eskip", "table.eskip.facts", "table.eskip.read"}, names(t, dir)); diff != "" {

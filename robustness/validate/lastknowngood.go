@@ -17,11 +17,11 @@ const (
 	writing = 6 * time.Second
 )
 
-// LKG: a member that has served a table keeps serving one, whatever happens to its sources; and after a restart, before it has
-// read anything, it serves the table that it served last.
-func LKG(h *history.History) []Violation { return alone(h, (*Index).lkg) }
+// LastKnownGood: a member that has served a table keeps serving one, whatever happens to its sources; and after a restart,
+// before it has read anything, it serves the table that it served last.
+func LastKnownGood(h *history.History) []Violation { return alone(h, (*Index).lastKnownGood) }
 
-func (x *Index) lkg() []Violation {
+func (x *Index) lastKnownGood() []Violation {
 	var all []Violation
 	for name, m := range x.members {
 		if m.Kind != history.Server && m.Kind != history.Relay && m.Kind != history.Sidecar {
@@ -58,7 +58,7 @@ func (x *Index) goesOn(name string, answers []int) []Violation {
 		case x.faultOn(a.Client, name, a.Begin-time.Second, a.End) || x.members[a.Client] != nil && x.members[a.Client].Slow:
 			continue
 		}
-		all = append(all, Violation{NameLKG, a.End, a.Client, i, fmt.Sprintf(
+		all = append(all, Violation{NameLastKnownGood, a.End, a.Client, i, fmt.Sprintf(
 			"%s has served tables since %v, and answers %d: %s", name, since.Round(time.Millisecond), a.Status, a.Why)})
 	}
 	return all
@@ -114,12 +114,12 @@ func (x *Index) afterRestart(name string, answers []int) []Violation {
 				served++
 			}
 			if a.Outcome == history.Applied && !x.allows(allowed, a, before) {
-				all = append(all, Violation{NameLKG, a.End, a.Client, i, fmt.Sprintf(
+				all = append(all, Violation{NameLastKnownGood, a.End, a.Client, i, fmt.Sprintf(
 					"after a restart and without anything to read %s serves table %s, which it did not serve before", name, short(a.Digest))})
 				break
 			}
 			if a.Begin > stop.to+starting && served == 0 && a.Outcome == history.Failed && !x.faultOn(a.Client, name, a.Begin-time.Second, a.End) {
-				all = append(all, Violation{NameLKG, a.End, a.Client, i, fmt.Sprintf(
+				all = append(all, Violation{NameLastKnownGood, a.End, a.Client, i, fmt.Sprintf(
 					"after a restart and without anything to read %s has no table: status %d", name, a.Status)})
 				break
 			}

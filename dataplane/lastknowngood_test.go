@@ -73,13 +73,13 @@ func TestRestartDoesNotGoBackInTime(t *testing.T) {
 	holds(t, c, newer)
 }
 
-func TestLKGFileIsAnEskipDocumentForItsOwnerAlone(t *testing.T) {
+func TestLastKnownGoodFileIsAnEskipDocumentForItsOwnerAlone(t *testing.T) {
 	w := newWorld(t, 1)
 	w.cfg.RoutesFile = filepath.Join(t.TempDir(), "routes.eskip")
 	tab := newTable(t, 10, "a", "b")
 	w.servers[0].set(tab)
 	mustPoll(t, w.client())
-	data := readFile(t, w.cfg.LKGPath)
+	data := readFile(t, fileOf(w.cfg))
 	routes, err := eskip.Parse(string(data))
 	if err != nil || len(routes) != 2 {
 		t.Errorf("%d routes (%v) in\n%s", len(routes), err, data)
@@ -93,7 +93,7 @@ func TestLKGFileIsAnEskipDocumentForItsOwnerAlone(t *testing.T) {
 	if got := readFile(t, w.cfg.RoutesFile); string(got) != string(tab.Text())+"\n" {
 		t.Errorf("the routes file has\n%s\nwant\n%s", got, tab.Text())
 	}
-	for _, path := range []string{w.cfg.LKGPath, w.cfg.RoutesFile} {
+	for _, path := range []string{fileOf(w.cfg), w.cfg.RoutesFile} {
 		info, err := os.Stat(path)
 		if err != nil || info.Mode() != 0o600 {
 			t.Errorf("%s has mode %v (%v)", path, info.Mode(), err)
@@ -101,17 +101,17 @@ func TestLKGFileIsAnEskipDocumentForItsOwnerAlone(t *testing.T) {
 	}
 }
 
-// TestTornLKGFileIsSetAside truncates the file at every byte.
-func TestTornLKGFileIsSetAside(t *testing.T) {
+// TestTornLastKnownGoodFileIsSetAside truncates the file at every byte.
+func TestTornLastKnownGoodFileIsSetAside(t *testing.T) {
 	w := newWorld(t, 1)
 	tab := newTable(t, 10, "a", "b")
 	w.servers[0].set(tab)
 	mustPoll(t, w.client())
-	whole := readFile(t, w.cfg.LKGPath)
+	whole := readFile(t, fileOf(w.cfg))
 	dir := t.TempDir()
 	for n := range whole {
-		w.cfg.LKGPath = filepath.Join(dir, "lkg")
-		if err := os.WriteFile(w.cfg.LKGPath, whole[:n], 0o600); err != nil {
+		w.cfg.StateDir = dir
+		if err := os.WriteFile(fileOf(w.cfg), whole[:n], 0o600); err != nil {
 			t.Fatal(err)
 		}
 		setAside(t, w, whole[:n])
@@ -127,11 +127,11 @@ func setAside(t *testing.T, w *world, content []byte) {
 		t.Fatalf("booted with %v from\n%s", got, content)
 	}
 	holds(t, c, nil)
-	aside := w.cfg.LKGPath + ".bad"
+	aside := fileOf(w.cfg) + ".bad"
 	if got := readFile(t, aside); !bytes.Equal(got, content) {
 		t.Fatalf("kept is\n%s\nwant\n%s", got, content)
 	}
-	if _, err := os.Lstat(w.cfg.LKGPath); !os.IsNotExist(err) {
+	if _, err := os.Lstat(fileOf(w.cfg)); !os.IsNotExist(err) {
 		t.Fatalf("the file is still there (%v)", err)
 	}
 	if got := w.log.count(gate.LogFileSetAside) - before; got != 1 {
@@ -142,7 +142,7 @@ func setAside(t *testing.T, w *world, content []byte) {
 	}
 }
 
-// foreign is what may be found in place of the LKG file.
+// foreign is what may be found in place of the last-known-good file.
 func foreign(t *testing.T) map[string][]byte {
 	tab := newTable(t, 10, "a", "b")
 	file := tab.MarshalFile(table.FileMeta{Origin: "somewhere"})
@@ -165,7 +165,7 @@ func TestFileAboveTheLimitIsSetAside(t *testing.T) {
 	w.cfg.MaxBytes = 1000
 	doc := strings.Repeat("x", 100_000)
 	content := parseTable(t, `a: Path("/`+doc+`") -> <shunt>;`, 1).MarshalFile(table.FileMeta{})
-	if err := os.WriteFile(w.cfg.LKGPath, content, 0o600); err != nil {
+	if err := os.WriteFile(fileOf(w.cfg), content, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	setAside(t, w, content)
@@ -176,7 +176,7 @@ func TestForeignFileIsSetAside(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 1)
 			w.cfg.MaxBytes = 10_000
-			if err := os.WriteFile(w.cfg.LKGPath, content, 0o600); err != nil {
+			if err := os.WriteFile(fileOf(w.cfg), content, 0o600); err != nil {
 				t.Fatal(err)
 			}
 			setAside(t, w, content)
@@ -190,20 +190,20 @@ func TestForeignFileIsNotOverwritten(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 1)
 			w.cfg.MaxBytes = 10_000
-			if err := os.WriteFile(w.cfg.LKGPath, content, 0o600); err != nil {
+			if err := os.WriteFile(fileOf(w.cfg), content, 0o600); err != nil {
 				t.Fatal(err)
 			}
 			tab := newTable(t, 10, "a", "b")
 			w.servers[0].set(tab)
 			c := w.client()
 			mustPoll(t, c)
-			fileHolds(t, w.cfg.LKGPath, tab)
-			if got := readFile(t, w.cfg.LKGPath+".bad"); !bytes.Equal(got, content) {
+			fileHolds(t, fileOf(w.cfg), tab)
+			if got := readFile(t, fileOf(w.cfg)+".bad"); !bytes.Equal(got, content) {
 				t.Errorf("kept is\n%s", got)
 			}
 			w.servers[0].set(newTable(t, 11, "a", "b"))
 			mustPoll(t, c)
-			if _, err := os.Lstat(w.cfg.LKGPath + ".bad-2"); !os.IsNotExist(err) {
+			if _, err := os.Lstat(fileOf(w.cfg) + ".bad-2"); !os.IsNotExist(err) {
 				t.Error("a good file was set aside, too")
 			}
 		})
@@ -212,7 +212,7 @@ func TestForeignFileIsNotOverwritten(t *testing.T) {
 
 func TestFolderInPlaceOfTheFileIsSetAside(t *testing.T) {
 	w := newWorld(t, 1)
-	if err := os.Mkdir(w.cfg.LKGPath, 0o700); err != nil {
+	if err := os.Mkdir(fileOf(w.cfg), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	tab := newTable(t, 10, "a")
@@ -234,7 +234,7 @@ func TestBootWithoutFile(t *testing.T) {
 	if got := w.log.count(gate.LogFileMissing); got != 1 {
 		t.Errorf("said %d times that there is no file", got)
 	}
-	w.cfg.LKGPath = ""
+	w.cfg.StateDir = ""
 	c = w.client()
 	if got := c.Boot(); got != nil {
 		t.Errorf("booted with %v", got)
@@ -242,7 +242,7 @@ func TestBootWithoutFile(t *testing.T) {
 	tab := newTable(t, 1, "a")
 	w.servers[0].set(tab)
 	mustPoll(t, c)
-	if s := c.Status(); s.LKG != nil || s.RoutesFile != nil {
+	if s := c.Status(); s.LastKnownGood != nil || s.RoutesFile != nil {
 		t.Errorf("status has files: %+v", s)
 	}
 	if got := c.Boot(); got.Digest() != tab.Digest() {
@@ -267,7 +267,10 @@ func TestFailingDiskCostsNothingButTheFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
 		dir := filepath.Join(t.TempDir(), "later")
-		w.cfg.LKGPath = filepath.Join(dir, "lkg")
+		w.cfg.StateDir = dir
+		if err := os.WriteFile(dir, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
 		c := w.client()
 		first, second := newTable(t, 10, "a", "b"), newTable(t, 11, "a", "b")
 		s := w.servers[0]
@@ -275,7 +278,7 @@ func TestFailingDiskCostsNothingButTheFile(t *testing.T) {
 		stop := w.run(c)
 		time.Sleep(time.Second)
 		holds(t, c, first)
-		if got := c.Status().LKG; got.Error == "" || !got.Written.IsZero() {
+		if got := c.Status().LastKnownGood; got.Error == "" || !got.Written.IsZero() {
 			t.Errorf("status of the file is %+v", got)
 		}
 		s.set(second)
@@ -288,20 +291,23 @@ func TestFailingDiskCostsNothingButTheFile(t *testing.T) {
 		if got := w.log.count(gate.LogFileFailed); got != 1 {
 			t.Errorf("said %d times that the file cannot be written, want once", got)
 		}
-		if err := os.Mkdir(dir, 0o700); err != nil {
+		if err := os.Remove(dir); err != nil { // the client creates the folder
 			t.Fatal(err)
 		}
 		time.Sleep(40 * time.Second)
 		synctest.Wait()
-		fileHolds(t, w.cfg.LKGPath, second)
-		if got := c.Status().LKG; got.Error != "" || got.Written.IsZero() {
+		fileHolds(t, fileOf(w.cfg), second)
+		if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+			t.Errorf("the state folder is %v (%v), want mode 0700", info, err)
+		}
+		if got := c.Status().LastKnownGood; got.Error != "" || got.Written.IsZero() {
 			t.Errorf("status of the file is %+v", got)
 		}
 		if got := w.log.count(gate.LogFileRecovered); got != 1 {
 			t.Errorf("said %d times that the file can be written again", got)
 		}
 		stop()
-		if a, b := w.metric("dataplane_file_writes_total", "file", "lkg", "result", "error"), w.metric("dataplane_file_writes_total", "file", "lkg", "result", "ok"); a != 2 || b != 2 {
+		if a, b := w.metric("dataplane_file_writes_total", "file", "last_known_good", "result", "error"), w.metric("dataplane_file_writes_total", "file", "last_known_good", "result", "ok"); a != 2 || b != 2 {
 			t.Errorf("%v writes failed, %v went well, want 2 and 2, with the one at the end", a, b)
 		}
 	})
@@ -326,8 +332,8 @@ func TestFileTellsAtTheEndWhenTheTableWasLastCurrent(t *testing.T) {
 	})
 }
 
-// FuzzLKG checks the loader of the file: whatever the content, it is loaded completely or set aside completely.
-func FuzzLKG(f *testing.F) {
+// FuzzLastKnownGood checks the loader of the file: whatever the content, it is loaded completely or set aside completely.
+func FuzzLastKnownGood(f *testing.F) {
 	tab := newTable(f, 10, "a", "b")
 	file := tab.MarshalFile(table.FileMeta{Saved: time.Unix(1, 0), Origin: "http://a/routes"})
 	f.Add(file)
@@ -338,13 +344,13 @@ func FuzzLKG(f *testing.F) {
 	f.Add([]byte(`// routesrv table, version 1`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		w := newWorld(t, 1)
-		if err := os.WriteFile(w.cfg.LKGPath, data, 0o600); err != nil {
+		if err := os.WriteFile(fileOf(w.cfg), data, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		c := w.client()
 		got := c.Boot()
 		if got == nil {
-			if kept := readFile(t, w.cfg.LKGPath+".bad"); !bytes.Equal(kept, data) {
+			if kept := readFile(t, fileOf(w.cfg)+".bad"); !bytes.Equal(kept, data) {
 				t.Fatalf("kept is\n%q\nwant\n%q", kept, data)
 			}
 			holds(t, c, nil)
@@ -356,7 +362,7 @@ func FuzzLKG(f *testing.F) {
 		if !bytes.Contains(data, []byte(got.Digest().String())) {
 			t.Fatalf("loaded %s, which the file does not name", got.Digest())
 		}
-		fileHolds(t, w.cfg.LKGPath, got)
+		fileHolds(t, fileOf(w.cfg), got)
 	})
 }
 

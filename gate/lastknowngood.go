@@ -11,10 +11,10 @@ import (
 // LogHoldResumed says that a table was held when the process before this one ended, and that the hold goes on.
 const LogHoldResumed = "hold of the previous process goes on"
 
-// load reads the last-good file and returns its table as a candidate and the hold that lasts, if any. It returns false if there is no
-// usable file.
+// load reads the last-known-good file and returns its table as a candidate and the hold that lasts, if any. It returns false if
+// there is no usable file.
 func (g *Gate) load(limit int64) (Candidate, *guard.Ongoing, bool) {
-	f := g.lastGood()
+	f := g.lastKnownGood()
 	if f == nil {
 		return Candidate{}, nil, false
 	}
@@ -33,9 +33,9 @@ func (g *Gate) load(limit int64) (Candidate, *guard.Ongoing, bool) {
 	return Candidate{Table: t, Read: table.Read{At: meta.Saved}, Origin: meta.Origin, Sent: t.Digest()}, hold, true
 }
 
-// Boot serves the table of the last-good file, marked stale, if there is a usable one. limit is the maximum size of the table in
-// bytes. names returns the ETags that servers have for it, and may be nil. Call Boot before the first offer. It does nothing if a
-// table is already served. A hold that lasted when the file was written goes on.
+// Boot serves the table of the last-known-good file, marked stale, if there is a usable one. limit is the maximum size of the
+// table in bytes. names returns the ETags that servers have for it, and may be nil. Call Boot before the first offer. It does
+// nothing if a table is already served. A hold that lasted when the file was written goes on.
 //
 // Boot never fails: the log and the status report problems. It never blocks on what is at the path: a file that is torn,
 // truncated, foreign, too large or unreadable, a folder or a FIFO is set aside, or left alone and another name is used.
@@ -55,7 +55,7 @@ func (g *Gate) Boot(limit int64, names func(*table.Table) []string) {
 	g.restore(c)
 	g.resume(hold)
 	s := g.Served()
-	if f := g.lastGood(); f.store.Loaded() {
+	if f := g.lastKnownGood(); f.store.Loaded() {
 		f.mu.Lock()
 		f.onDisk = versionOf(s)
 		f.mu.Unlock()
@@ -75,22 +75,22 @@ func (g *Gate) resume(hold *guard.Ongoing) {
 	g.log.Warn(LogHoldResumed, "reason", string(hold.Reason), "since", hold.Since)
 }
 
-// keepHold makes the last-good file say whether a hold lasts, from the next write on. It reports whether such a write is due. The
-// caller holds mu.
+// keepHold makes the last-known-good file say whether a hold lasts, from the next write on. It reports whether such a write is
+// due. The caller holds mu.
 func (g *Gate) keepHold() (due bool) {
-	f := g.lastGood()
+	f := g.lastKnownGood()
 	return f != nil && g.served.Load() != nil && f.setHold(holdText(g.guard))
 }
 
 // saveHold requests a write about the hold, unless one was requested already. The caller holds mu.
 func (g *Gate) saveHold() {
 	if g.keepHold() {
-		g.lastGood().request(g.served.Load(), false)
+		g.lastKnownGood().request(g.served.Load(), false)
 	}
 }
 
 // lastGood returns the file that Boot loads, or nil.
-func (g *Gate) lastGood() *file {
+func (g *Gate) lastKnownGood() *file {
 	if len(g.files) == 0 || g.files[0].cfg.Path == "" {
 		return nil
 	}
@@ -140,16 +140,16 @@ func (g *Gate) Tend() {
 	}
 }
 
-// Flush updates the time in the last-good file at which its table was last known to be current, and waits a limited time for
+// Flush updates the time in the last-known-good file at which its table was last known to be current, and waits a limited time for
 // writes in progress. Call it when the process ends.
 func (g *Gate) Flush() {
 	g.mu.Lock() // Accept may be running
 	defer g.mu.Unlock()
 	s := g.served.Load()
-	if s == nil || g.lastGood() == nil || g.lastGood().says(s) {
+	if s == nil || g.lastKnownGood() == nil || g.lastKnownGood().says(s) {
 		return
 	}
-	waitFor(g.log, []<-chan struct{}{g.lastGood().save(s)})
+	waitFor(g.log, []<-chan struct{}{g.lastKnownGood().save(s)})
 }
 
 // Files returns the state of the files, in the order of Config.Files; nil for a file without a path.
