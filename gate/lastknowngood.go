@@ -89,7 +89,7 @@ func (g *Gate) saveHold() {
 	}
 }
 
-// lastGood returns the file that Boot loads, or nil.
+// lastKnownGood returns the file that Boot loads, or nil.
 func (g *Gate) lastKnownGood() *file {
 	if len(g.files) == 0 || g.files[0].cfg.Path == "" {
 		return nil

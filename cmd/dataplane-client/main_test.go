@@ -201,6 +201,7 @@ func TestWhatIsLikelyAMistakeIsSaid(t *testing.T) {
 
 // The whole program: it computes a table, and rereads the mode file on a signal.
 func TestProgramServesAndFollowsItsModeFile(t *testing.T) {
+	state := t.TempDir()
 	mode := filepath.Join(t.TempDir(), "mode")
 	write := func(text string) {
 		t.Helper()
@@ -214,7 +215,7 @@ func TestProgramServesAndFollowsItsModeFile(t *testing.T) {
 	done := make(chan int, 1)
 	go func() {
 		done <- run(ctx, []string{
-			"--mode-file", mode, "--manifests", shop, "--routesrv-url", "http://127.0.0.1:1", "--state-dir", t.TempDir(),
+			"--mode-file", mode, "--manifests", shop, "--routesrv-url", "http://127.0.0.1:1", "--state-dir", state,
 			"--address", "127.0.0.1:0", "--support-listener", "localhost:0",
 		}, nil, setup.Stdio{In: strings.NewReader(""), Out: &errs, Err: &errs})
 	}()
@@ -243,7 +244,7 @@ func TestProgramServesAndFollowsItsModeFile(t *testing.T) {
 	}
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		var status struct{ Mode, Origin string }
-		a, err := programs.Control(t.Context(), http.MethodGet, filepath.Dir(mode), "/status")
+		a, err := programs.Control(t.Context(), http.MethodGet, state, "/status")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -184,7 +184,7 @@ func rows() []row {
 				queries: []query{{"sum by (cluster) (" + series("sidecar_fallback") + ")", "{{cluster}} fallback"}, {"sum by (cluster) (increase(" + series("dataplane_failovers_total") + "[$__rate_interval]))", "{{cluster}} failovers"}}},
 			{title: "Differences in shadow", says: "Routes that differ for longer than skew explains, in mode Pre.", unit: "short", bad: 1,
 				queries: []query{{most("kind", series("shadow_diff_routes")), "{{cluster}} {{kind}}"}}},
-			{title: "Failed file writes", says: "Failed writes of the last-known-good table and other files.", unit: "ops", bad: 0.001,
+			{title: "Failed file writes", says: "Failed writes of the last-known-good file and the routes file.", unit: "ops", bad: 0.001,
 				queries: []query{{sum("file", rate(`dataplane_file_writes_total{result="error"}`)), "{{cluster}} {{file}}"}}},
 			{title: "Exchanges", says: "99th percentile of the duration of an exchange, including verification.", unit: "s",
 				queries: []query{{quantile("0.99", "", "dataplane_fetch_duration_seconds"), "{{cluster}}"}}},

@@ -59,7 +59,7 @@ var limits = []limit{
 	{"", "how far ahead a clock may be", "dataplane", "maxSkew", "time", ""},
 	{"", "length of an ETag", "internal/wire", "maxEntity", "bytes", ""},
 	{"last-known-good file", "header", "table", "maxFileHeader", "bytes", ""},
-	{"last-known-good file", "size", "internal/server", "maxLastKnownGood", "bytes", ""},
+	{"last-known-good file of a route server", "size", "internal/server", "maxLastKnownGood", "bytes", ""},
 	{"mode file", "size", "internal/sidecar", "maxModeFile", "bytes", ""},
 	{"certificates and keys", "one file", "internal/durable", "MaxTLSFile", "bytes", ""},
 	{"configuration file", "size", "internal/config", "maxFileSize", "bytes", ""},

@@ -63,7 +63,7 @@ type conductor struct {
 	fetchMetrics *dataplane.Metrics
 	shadow       *shadow
 	zoneOf       dataplane.Zone // zone of computed tables
-	decisions    *audit.Log     // kept only in memory without an last-known-good file
+	decisions    *audit.Log     // kept only in memory without a state folder
 
 	calls  chan func()
 	ended  chan struct{} // closed when run accepts no more calls
