@@ -1,12 +1,14 @@
 package found_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/routesrv/routesrv/robustness/history"
 	"github.com/routesrv/routesrv/robustness/plan"
 	"github.com/routesrv/routesrv/robustness/plants"
+	"github.com/routesrv/routesrv/robustness/traffic"
 	"github.com/routesrv/routesrv/robustness/world"
 )
 
@@ -35,7 +37,7 @@ func TestAWrongAnswerOfTheAPIChangesNothing(t *testing.T) {
 						}
 					}
 					quiet = s.Now()
-					return nil
+					return everyKindIsBack(s)
 				},
 			})
 			digests := make(map[string]bool)
@@ -49,4 +51,32 @@ func TestAWrongAnswerOfTheAPIChangesNothing(t *testing.T) {
 			}
 		})
 	}
+}
+
+// everyKindIsBack waits until a change of each kind of objects has reached the client p1: a broken watch is tried again after a while,
+// and what the run ends with must not depend on which one is the last.
+func everyKindIsBack(s *plants.Stage) error {
+	const name, address = "every-kind", "10.9.9.9"
+	write := func(kind, object string) traffic.Write {
+		return traffic.Write{Key: traffic.Key{Kind: kind, Namespace: "team-0", Name: name}, Object: object, Class: traffic.Valid}
+	}
+	const meta = `"metadata":{"name":"` + name + `","namespace":"team-0"}`
+	err := s.Apply(
+		write(traffic.Service, `{"apiVersion":"v1","kind":"Service",`+meta+`,
+			"spec":{"type":"ClusterIP","clusterIP":"10.3.0.1","ports":[{"name":"http","port":80,"targetPort":8080}]}}`),
+		write(traffic.EndpointSlice, `{"apiVersion":"discovery.k8s.io/v1","kind":"EndpointSlice","metadata":{"name":"`+name+`","namespace":"team-0",
+			"labels":{"kubernetes.io/service-name":"`+name+`"}},"addressType":"IPv4","ports":[{"name":"http","port":8080,"protocol":"TCP"}],
+			"endpoints":[{"addresses":["`+address+`"],"conditions":{"ready":true}}]}`),
+		write(traffic.Ingress, `{"apiVersion":"networking.k8s.io/v1","kind":"Ingress",`+meta+`,"spec":{"rules":[{"host":"i.example.org",
+			"http":{"paths":[{"path":"/","pathType":"Prefix","backend":{"service":{"name":"`+name+`","port":{"name":"http"}}}}]}}]}}`),
+		write(traffic.RouteGroup, `{"apiVersion":"zalando.org/v1","kind":"RouteGroup",`+meta+`,"spec":{"hosts":["g.example.org"],
+			"backends":[{"name":"main","type":"service","serviceName":"`+name+`","servicePort":80}],
+			"defaultBackends":[{"backendName":"main"}],"routes":[{"pathSubtree":"/"}]}}`),
+	)
+	if err != nil {
+		return err
+	}
+	return s.Await("a change of each kind", func() bool {
+		return strings.Count(s.Text(s.Held("p1").Digest), address) == 2 // one of the Ingress, one of the RouteGroup
+	})
 }
