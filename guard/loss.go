@@ -100,6 +100,11 @@ func (t *tally) count(r *table.Route, n int32) {
 	}
 }
 
+// left returns which objects still have a route after the changes to the table of the census.
+func (t *tally) left(c *census) func(kind, object) bool {
+	return func(k kind, o object) bool { return c.objects[k][o]+t.objects[k][o] > 0 }
+}
+
 // difference derives the changes from the census of the table before.
 func (t *tally) difference(c *census) (d difference) {
 	d.counts = t.deltas
@@ -107,42 +112,37 @@ func (t *tally) difference(c *census) (d difference) {
 		d.request(q, c.requests[q], c.requests[q].plus(delta))
 	}
 	after := func(q request) int32 { return c.requests[q].plus(t.deltas.requests[q]).routes }
-	left := func(k kind, o object) bool { return c.objects[k][o]+t.objects[k][o] > 0 }
+	left := t.left(c)
 	hurt := make(map[object]bool)
 	missing := make(map[request]bool)
 	d.own = true
 	var one object
-	loses := func(r *table.Route) {
+	loses := func(r *table.Route, removed bool) {
+		_, named, _ := t.object(r)
 		o, exists := t.owner(r, left)
 		t.reader.requests(r, func(q request) {
 			if after(q) > 0 {
 				return
 			}
 			d.own = d.own && exists && (one == 0 || one == o)
-			one = o
-		})
-	}
-	for _, r := range t.changed {
-		if counts(r) {
-			loses(r)
-		}
-	}
-	for _, r := range t.removed {
-		if !counts(r) {
-			continue
-		}
-		loses(r)
-		_, o, _ := t.object(r)
-		_, exists := t.owner(r, left)
-		t.reader.requests(r, func(q request) {
-			if after(q) > 0 {
+			if one = o; !removed {
 				return
 			}
-			hurt[o] = true
+			hurt[named] = true
 			if !exists {
 				missing[q] = true
 			}
 		})
+	}
+	for _, r := range t.changed {
+		if counts(r) {
+			loses(r, false)
+		}
+	}
+	for _, r := range t.removed {
+		if counts(r) {
+			loses(r, true)
+		}
 	}
 	d.missing = len(missing)
 	for k := range kinds {
@@ -184,7 +184,7 @@ func (d *difference) request(q request, was, is answers) {
 // byID records the changed ids, for the rule about namespaces. One whose requests a new route answers has left: it was renamed. If only
 // others answer them that did so before, they are another team's, and the route is lost.
 func (d *difference) byID(t *tally, c *census) {
-	left := func(k kind, o object) bool { return c.objects[k][o]+t.objects[k][o] > 0 }
+	left := t.left(c)
 	taken := make(map[request]bool)
 	for _, r := range t.added {
 		d.ids.come = append(d.ids.come, r.ID)

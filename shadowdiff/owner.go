@@ -58,8 +58,7 @@ func (o Owner) guess() string {
 
 // mayBeCustom reports whether the name may be that of an Ingress with the id and the number of a custom route behind it.
 func (o Owner) mayBeCustom() bool {
-	front := strings.TrimRight(o.Name, "0123456789")
-	return o.Kind == string(routeid.KindIngress) && front != o.Name && strings.HasSuffix(front, "_") && strings.Count(front, "_") > 1
+	return o.Kind == string(routeid.KindIngress) && routeid.NamesWithin(o.Name) != nil
 }
 
 // Candidates returns the NAMESPACE/NAME that the id of a route may stand for, the likeliest first; nil if there are more than four, if

@@ -97,23 +97,27 @@ func ObjectOf(id string) Owner {
 	return ownerOf(rest)
 }
 
-// CustomNames returns the names that the Ingress of a custom route (spec/ingress.md section 7) may have, the longest first: its id has
-// NAME_ROUTE_INDEX where others have the name, and both NAME and ROUTE may contain "_". [ObjectOf] takes all of it for the name. The result
-// is nil for an id that no custom route has.
-func CustomNames(id string) (names []string) {
-	o := ObjectOf(id)
-	front := strings.TrimRight(o.Name, "0123456789")
-	if o.Kind != KindIngress || front == o.Name || !strings.HasSuffix(front, "_") || !strings.HasSuffix(id, "____") {
+// CustomNames returns the names that the Ingress of a custom route (spec/ingress.md section 7) may have, the longest first; nil for an id
+// that no custom route has.
+func CustomNames(id string) []string {
+	if o := ObjectOf(id); o.Kind == KindIngress && strings.HasSuffix(id, "____") {
+		return NamesWithin(o.Name)
+	}
+	return nil
+}
+
+// NamesWithin returns the names of Ingresses that may be in the name of an [Owner], the longest first: the id of a custom route has
+// NAME_ROUTE_INDEX where others have the name, and both NAME and ROUTE may contain "_". It is nil if the name has no such end.
+func NamesWithin(name string) (names []string) {
+	front, numbered := strings.CutSuffix(strings.TrimRight(name, "0123456789"), "_")
+	if !numbered || strings.HasSuffix(name, "_") {
 		return nil
 	}
-	for name := strings.TrimSuffix(front, "_"); ; {
-		i := strings.LastIndexByte(name, '_')
-		if i <= 0 {
-			return names
-		}
-		name = name[:i]
-		names = append(names, name)
+	for i := strings.LastIndexByte(front, '_'); i > 0; i = strings.LastIndexByte(front, '_') {
+		front = front[:i]
+		names = append(names, front)
 	}
+	return names
 }
 
 // routeGroupOwner parses the part after kube_rg__.
